@@ -1,0 +1,1 @@
+//! What the operator must keep to.

@@ -1,0 +1,1 @@
+//! What one node's agent decides.

@@ -1,0 +1,37 @@
+//! Clock frequency, in the unit that cpufreq speaks.
+
+use crate::Role;
+use crate::quantity::quantity;
+
+quantity! {
+    /// A clock frequency.
+    KiloHertz, "kHz"
+}
+
+impl KiloHertz {
+    /// The whole kilohertz that a driver is told; what is below zero is zero.
+    #[must_use]
+    pub fn to_whole(self, role: Role) -> u32 {
+        let slack: i64 = match role {
+            Role::Limit => 0,
+            Role::Demand => (1 << 32) - 1,
+            Role::Nearest => 1 << 31,
+        };
+        u32::try_from(self.to_bits().saturating_add(slack) >> 32).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_rounds_down_to_whole_kilohertz() {
+        let f = KiloHertz::parse("2399999.5", Role::Limit).unwrap();
+        assert_eq!(f.to_whole(Role::Limit), 2_399_999);
+        assert_eq!(f.to_whole(Role::Demand), 2_400_000);
+        assert_eq!(f.to_whole(Role::Nearest), 2_400_000);
+        assert_eq!((-f).to_whole(Role::Limit), 0);
+        assert_eq!(KiloHertz::MAX.to_whole(Role::Limit), 2_147_483_647);
+    }
+}

@@ -1,0 +1,154 @@
+//! Power and its slope.
+
+use crate::quantity::{quantity, saturate};
+use crate::{MicroWatts, Micros, MilliWatts, NonZeroMicros, Role};
+
+quantity! {
+    /// Power. Its range, ±2 GW, holds a site.
+    Watts, "W"
+}
+
+quantity! {
+    /// How fast power rises, or falls when negative.
+    WattsPerMinute, "W/min"
+}
+
+const BITS_PER_WATT: u64 = 1 << 32;
+
+impl Watts {
+    /// The microwatts that a driver is told. A limit rounds down; what is below zero is zero.
+    #[must_use]
+    pub fn to_micro_watts(self, role: Role) -> MicroWatts {
+        MicroWatts::new(self.to_parts(1_000_000, role))
+    }
+
+    /// The milliwatts that a driver is told. A limit rounds down; what is below zero is zero.
+    #[must_use]
+    pub fn to_milli_watts(self, role: Role) -> MilliWatts {
+        MilliWatts::new(u32::try_from(self.to_parts(1_000, role)).unwrap_or(u32::MAX))
+    }
+
+    fn to_parts(self, parts: u64, role: Role) -> u64 {
+        let bits = u64::try_from(self.to_bits()).unwrap_or(0);
+        let slack = match role {
+            Role::Limit => 0,
+            Role::Demand => u128::from(BITS_PER_WATT).wrapping_sub(1),
+            Role::Nearest => u128::from(BITS_PER_WATT) >> 1,
+        };
+        let scaled = u128::from(bits).wrapping_mul(u128::from(parts)).wrapping_add(slack) >> 32;
+        u64::try_from(scaled).unwrap_or(u64::MAX)
+    }
+
+    /// The slope of a change that took `elapsed`, rounded as `role` says.
+    #[must_use]
+    pub fn per(self, elapsed: NonZeroMicros, role: Role) -> WattsPerMinute {
+        let micros = i128::from(elapsed.get());
+        let wide = i128::from(self.to_bits()).wrapping_mul(i128::from(Micros::MINUTE.get()));
+        let floor = wide.checked_div_euclid(micros).unwrap_or(0);
+        let rest = wide.checked_rem_euclid(micros).unwrap_or(0);
+        let up = match role {
+            Role::Limit => false,
+            Role::Demand => rest != 0,
+            Role::Nearest => rest.saturating_mul(2) >= micros,
+        };
+        WattsPerMinute::from_bits(saturate(floor.saturating_add(i128::from(up))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Ratio, Role};
+    use proptest::prelude::*;
+    use std::format;
+    use std::string::ToString;
+
+    #[test]
+    fn operators_saturate_and_sums_over_a_cluster_are_checked() {
+        assert_eq!(Watts::MAX + Watts::from_int(1), Watts::MAX);
+        assert_eq!(Watts::MIN - Watts::from_int(1), Watts::MIN);
+        assert_eq!(-Watts::MIN, Watts::MAX);
+        assert_eq!(Watts::MAX.times(2), Watts::MAX);
+        assert_eq!(Watts::checked_sum([Watts::MAX, Watts::from_int(1)]), None);
+        assert_eq!(Watts::checked_sum([Watts::from_int(2), Watts::from_int(3)]), Some(Watts::from_int(5)));
+    }
+
+    #[test]
+    fn text_is_short_and_reads_back() {
+        assert_eq!(Watts::from_int(350).to_string(), "350");
+        assert_eq!(Watts::parse("350.5", Role::Limit).unwrap().to_string(), "350.5");
+        assert_eq!(format!("{:?}", Watts::from_int(-3)), "-3 W");
+        assert_eq!(format!("{:.2}", Watts::parse("41.1666", Role::Nearest).unwrap()), "41.17");
+    }
+
+    #[test]
+    fn a_limit_for_a_driver_never_exceeds_the_limit_that_was_meant() {
+        let meant = Watts::parse("123.4567891", Role::Limit).unwrap();
+        assert_eq!(meant.to_micro_watts(Role::Limit), MicroWatts::new(123_456_789));
+        assert_eq!(meant.to_micro_watts(Role::Demand), MicroWatts::new(123_456_790));
+        assert_eq!(meant.to_milli_watts(Role::Limit), MilliWatts::new(123_456));
+        assert_eq!(Watts::from_int(-5).to_micro_watts(Role::Limit), MicroWatts::new(0));
+        assert_eq!(Watts::MAX.to_milli_watts(Role::Limit), MilliWatts::new(u32::MAX));
+    }
+
+    #[test]
+    fn a_slope_is_watts_over_minutes() {
+        let half_a_minute = Micros::new(30_000_000).non_zero().unwrap();
+        assert_eq!(Watts::from_int(60).per(half_a_minute, Role::Nearest), WattsPerMinute::from_int(120));
+        assert_eq!(Watts::from_int(-60).per(half_a_minute, Role::Nearest), WattsPerMinute::from_int(-120));
+    }
+
+    #[test]
+    fn a_part_of_nothing_is_no_ratio() {
+        assert_eq!(Watts::from_int(5).ratio_to(Watts::ZERO, Role::Demand), None);
+        assert_eq!(
+            Watts::from_int(-1).ratio_to(Watts::from_int(-2), Role::Nearest),
+            Some(Ratio::from_bits(1 << 31))
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn text_round_trips(bits in any::<i64>()) {
+            let watts = Watts::from_bits(bits);
+            prop_assert_eq!(Watts::parse(&watts.to_string(), Role::Nearest), Ok(watts));
+        }
+
+        #[test]
+        fn the_edge_units_round_trip(micro in 0_u64..2_000_000_000_000_000) {
+            let edge = MicroWatts::new(micro);
+            prop_assert_eq!(edge.to_watts(Role::Demand).to_micro_watts(Role::Limit), edge);
+            prop_assert!(edge.to_watts(Role::Limit) <= edge.to_watts(Role::Demand));
+        }
+
+        #[test]
+        fn a_ratio_of_a_limit_never_gives_more_than_the_exact_product(bits in any::<i64>(), ratio in 0_i64..=(1 << 32)) {
+            let watts = Watts::from_bits(bits);
+            let low = watts.scale(Ratio::from_bits(ratio), Role::Limit);
+            let high = watts.scale(Ratio::from_bits(ratio), Role::Demand);
+            let exact = i128::from(bits) * i128::from(ratio);
+            prop_assert!(i128::from(low.to_bits()) << 32 <= exact);
+            prop_assert!(i128::from(high.to_bits()) << 32 >= exact);
+            prop_assert!(high.to_bits() - low.to_bits() <= 1);
+        }
+
+        #[test]
+        fn a_quotient_lies_between_its_roundings(value in any::<i64>(), base in any::<i64>()) {
+            prop_assume!(base != 0);
+            let (value, base) = (Watts::from_bits(value), Watts::from_bits(base));
+            let low = value.ratio_to(base, Role::Limit).unwrap();
+            let near = value.ratio_to(base, Role::Nearest).unwrap();
+            let high = value.ratio_to(base, Role::Demand).unwrap();
+            prop_assert!(low <= near && near <= high);
+            let inside = |r: Ratio| r > Ratio::MIN && r < Ratio::MAX;
+            if inside(low) && inside(high) {
+                // low·base ≤ value ≤ high·base for a positive base, turned around for a negative one.
+                let exact = i128::from(value.to_bits()) << 32;
+                let (a, b) = (i128::from(low.to_bits()) * i128::from(base.to_bits()),
+                              i128::from(high.to_bits()) * i128::from(base.to_bits()));
+                prop_assert!(a.min(b) <= exact && exact <= a.max(b));
+                prop_assert!(high.to_bits() - low.to_bits() <= 1);
+            }
+        }
+    }
+}

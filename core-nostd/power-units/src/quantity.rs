@@ -1,0 +1,185 @@
+//! What every fixed-point quantity can do, whatever its dimension.
+
+/// Defines a signed 32.32 quantity: ±2³¹ units with a resolution of 2⁻³².
+macro_rules! quantity {
+    ($(#[$doc:meta])* $name:ident, $unit:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(fixed::types::I32F32);
+
+        impl $name {
+            /// Nothing of it.
+            pub const ZERO: Self = Self(fixed::types::I32F32::ZERO);
+            /// The largest value; results that would be larger become this one.
+            pub const MAX: Self = Self(fixed::types::I32F32::MAX);
+            /// The smallest value; results that would be smaller become this one.
+            pub const MIN: Self = Self(fixed::types::I32F32::MIN);
+
+            /// A whole number of units.
+            #[must_use]
+            #[cfg_attr(not(test), expect(clippy::as_conversions, reason = "i64::from is not const"))]
+            pub const fn from_int(units: i32) -> Self {
+                Self(fixed::types::I32F32::const_from_int(units as i64))
+            }
+
+            /// The value whose bits are `bits`, in units of 2⁻³².
+            #[must_use]
+            pub const fn from_bits(bits: i64) -> Self {
+                Self(fixed::types::I32F32::from_bits(bits))
+            }
+
+            /// The value in units of 2⁻³².
+            #[must_use]
+            pub const fn to_bits(self) -> i64 {
+                self.0.to_bits()
+            }
+
+            /// Reads decimal text (a JSON number), rounded as `role` says.
+            ///
+            /// # Errors
+            /// When the text is not a number or its value does not fit.
+            pub fn parse(text: &str, role: crate::Role) -> Result<Self, crate::DecimalError> {
+                crate::decimal::parse_bits(text, role).map(Self::from_bits)
+            }
+
+            /// The larger of zero and this.
+            #[must_use]
+            pub fn or_zero(self) -> Self {
+                self.max(Self::ZERO)
+            }
+
+            /// This, brought between two bounds; the upper one wins where they cross.
+            #[must_use]
+            pub fn within(self, min: Self, max: Self) -> Self {
+                self.max(min).min(max)
+            }
+
+            /// Without its sign.
+            #[must_use]
+            pub const fn abs(self) -> Self {
+                Self(self.0.saturating_abs())
+            }
+
+            /// The sum, if it can be told.
+            #[must_use]
+            pub const fn checked_add(self, other: Self) -> Option<Self> {
+                match self.0.checked_add(other.0) {
+                    Some(sum) => Some(Self(sum)),
+                    None => None,
+                }
+            }
+
+            /// The sum of all of them, or nothing when it does not fit: an overflow is unknown, not a number.
+            pub fn checked_sum(all: impl IntoIterator<Item = Self>) -> Option<Self> {
+                all.into_iter().try_fold(Self::ZERO, Self::checked_add)
+            }
+
+            /// So many of them.
+            #[must_use]
+            pub fn times(self, count: u32) -> Self {
+                let wide = i128::from(self.to_bits()).saturating_mul(i128::from(count));
+                Self::from_bits(crate::quantity::saturate(wide))
+            }
+
+            /// Scaled by a ratio, rounded as `role` says.
+            #[must_use]
+            pub fn scale(self, ratio: crate::Ratio, role: crate::Role) -> Self {
+                Self::from_bits(crate::quantity::scale_bits(self.to_bits(), ratio.to_bits(), role))
+            }
+
+            /// What part of `base` this is, rounded as `role` says; nothing when the base is zero.
+            #[must_use]
+            pub fn ratio_to(self, base: Self, role: crate::Role) -> Option<crate::Ratio> {
+                crate::quantity::ratio_bits(self.to_bits(), base.to_bits(), role).map(crate::Ratio::from_bits)
+            }
+        }
+
+        impl core::ops::Add for $name {
+            type Output = Self;
+            fn add(self, other: Self) -> Self {
+                Self(self.0.saturating_add(other.0))
+            }
+        }
+
+        impl core::ops::Sub for $name {
+            type Output = Self;
+            fn sub(self, other: Self) -> Self {
+                Self(self.0.saturating_sub(other.0))
+            }
+        }
+
+        impl core::ops::Neg for $name {
+            type Output = Self;
+            fn neg(self) -> Self {
+                Self(self.0.saturating_neg())
+            }
+        }
+
+        impl core::ops::AddAssign for $name {
+            fn add_assign(&mut self, other: Self) {
+                *self = Self(self.0.saturating_add(other.0));
+            }
+        }
+
+        impl core::ops::SubAssign for $name {
+            fn sub_assign(&mut self, other: Self) {
+                *self = Self(self.0.saturating_sub(other.0));
+            }
+        }
+
+        /// The shortest decimal text that reads back as the same value; a precision is honoured.
+        impl core::fmt::Display for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                core::fmt::Display::fmt(&self.0, f)
+            }
+        }
+
+        impl core::fmt::Debug for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                write!(f, concat!("{} ", $unit), self.0)
+            }
+        }
+    };
+}
+pub(crate) use quantity;
+
+use crate::Role;
+
+/// The nearest value that 64 bits hold.
+pub(crate) fn saturate(wide: i128) -> i64 {
+    i64::try_from(wide).unwrap_or(if wide < 0 { i64::MIN } else { i64::MAX })
+}
+
+/// A product of two 32.32 numbers.
+pub(crate) fn scale_bits(value: i64, ratio: i64, role: Role) -> i64 {
+    let product = i128::from(value).wrapping_mul(i128::from(ratio));
+    let slack: i128 = match role {
+        Role::Limit => 0,
+        Role::Demand => (1 << 32) - 1,
+        Role::Nearest => 1 << 31,
+    };
+    // Both factors are below 2⁶³ in size, so the product and the slack stay far inside 128 bits.
+    saturate(product.wrapping_add(slack) >> 32)
+}
+
+/// A quotient of two 32.32 numbers.
+pub(crate) fn ratio_bits(value: i64, base: i64, role: Role) -> Option<i64> {
+    let dividend = i128::from(value).wrapping_shl(32);
+    let divisor = i128::from(base);
+    let floor = dividend.checked_div_euclid(divisor)?;
+    let rest = dividend.checked_rem_euclid(divisor)?;
+    // Euclid rounds toward −∞ for a positive divisor and toward +∞ for a negative one; the rest is never negative.
+    let below = if base > 0 { floor } else { floor.saturating_sub(i128::from(rest != 0)) };
+    let up = match role {
+        Role::Limit => false,
+        Role::Demand => rest != 0,
+        Role::Nearest => rest != 0 && nearer_above(rest, divisor),
+    };
+    Some(saturate(below.saturating_add(i128::from(up))))
+}
+
+fn nearer_above(rest: i128, divisor: i128) -> bool {
+    let size = divisor.unsigned_abs();
+    let twice = rest.unsigned_abs().saturating_mul(2);
+    if divisor > 0 { twice >= size } else { twice <= size }
+}

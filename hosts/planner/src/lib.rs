@@ -1,0 +1,1 @@
+//! What the cluster should do: pure planning over facts.

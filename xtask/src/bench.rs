@@ -1,0 +1,89 @@
+//! Measurements: the cost of the core's operations beside the bars of the design, and the tables of the laws.
+//!
+//! Times come from a machine that others share, so a row gives the best of several rounds and, where the bar is
+//! about work and not about time, a count. Nothing here passes or fails by a clock.
+
+use anyhow::{Result, bail};
+use std::hint::black_box;
+use std::process::Command;
+
+/// One benchmark: its name on the command line and what it prints.
+type Bench = (&'static str, fn() -> Result<()>);
+
+const BENCHES: &[Bench] = &[];
+
+/// Runs the named benchmarks, or all of them, in the release profile.
+pub(crate) fn run(names: &[&str]) -> Result<()> {
+    if cfg!(debug_assertions) {
+        let status = Command::new(env!("CARGO"))
+            .args(["run", "--quiet", "--release", "--package", "xtask", "--", "bench"])
+            .args(names)
+            .status()?;
+        return if status.success() { Ok(()) } else { bail!("the benchmark stopped with {status}") };
+    }
+    for name in names {
+        if !BENCHES.iter().any(|(known, _)| known == name) {
+            let known: Vec<_> = BENCHES.iter().map(|(known, _)| *known).collect();
+            bail!("no benchmark is called {name:?}; there are {}", known.join(", "));
+        }
+    }
+    for (name, bench) in BENCHES {
+        if names.is_empty() || names.contains(name) {
+            println!("\n## {name}\n");
+            bench()?;
+        }
+    }
+    Ok(())
+}
+
+/// A line of a result table: what was measured, what it cost, what it may cost.
+pub(crate) struct Row {
+    /// What was measured.
+    pub(crate) what: String,
+    /// Nanoseconds for one of it, the best round.
+    pub(crate) nanos: f64,
+    /// Heap allocations for one of it.
+    pub(crate) allocations: f64,
+    /// The most nanoseconds that the design allows, if it names a bar.
+    pub(crate) bar: Option<f64>,
+}
+
+const ROUNDS: u32 = 15;
+
+/// Measures `operation`, which does `items` things at once, `batch` times a round.
+#[expect(clippy::disallowed_methods, reason = "a benchmark is what the clock is for")]
+pub(crate) fn measure<T>(
+    what: &str,
+    bar: Option<f64>,
+    (items, batch): (u32, u32),
+    mut operation: impl FnMut() -> T,
+) -> Row {
+    black_box(operation());
+    let mut best = f64::INFINITY;
+    for _ in 0..ROUNDS {
+        let start = std::time::Instant::now();
+        for _ in 0..batch {
+            black_box(operation());
+        }
+        let nanos = start.elapsed().as_secs_f64() * 1e9;
+        best = best.min(nanos / (f64::from(batch) * f64::from(items)));
+    }
+    let counted = allocation_counter::measure(|| {
+        black_box(operation());
+    });
+    let allocations = f64::from(u32::try_from(counted.count_total).unwrap_or(u32::MAX)) / f64::from(items);
+    Row { what: what.to_owned(), nanos: best, allocations, bar }
+}
+
+/// Prints rows as a Markdown table.
+pub(crate) fn print(rows: &[Row]) {
+    println!("| what | ns, best of {ROUNDS} | bar | of the bar | allocations |");
+    println!("|---|---|---|---|---|");
+    for Row { what, nanos, allocations, bar } in rows {
+        let (bar, part) = match bar {
+            Some(bar) => (format!("{bar}"), format!("{:.0} %", nanos / bar * 100.0)),
+            None => ("–".to_owned(), "–".to_owned()),
+        };
+        println!("| {what} | {nanos:.1} | {bar} | {part} | {allocations} |");
+    }
+}
