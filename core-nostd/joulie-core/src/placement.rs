@@ -1,1 +1,3 @@
 //! What the scheduler extender decides.
+
+pub mod class;

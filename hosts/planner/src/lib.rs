@@ -1,1 +1,7 @@
-//! What the cluster should do: pure planning over facts.
+//! What the cluster should do: which nodes run at full power and which capped, when a node may change, what each
+//! node's digital twin says, and what advice follows. Facts in, decision out: no I/O, no clock, and the same answer
+//! whatever the order of the facts.
+#![forbid(unsafe_code)]
+
+pub mod hardware;
+pub mod profile;

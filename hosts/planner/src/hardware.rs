@@ -1,0 +1,40 @@
+//! What is known of a node's hardware, from whatever source: every fact may be missing, and missing is not zero.
+
+use power_units::Watts;
+
+/// A node's hardware as the planner sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hardware {
+    /// The processors.
+    pub cpu: Cpu,
+    /// The graphics processors, if there are any.
+    pub gpu: Option<Gpus>,
+}
+
+/// A node's processors.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cpu {
+    /// The catalogue's name of the model, else the raw one.
+    pub model: Option<String>,
+    /// How many packages.
+    pub sockets: Option<u32>,
+    /// Cores (logical processors) over all packages.
+    pub total_cores: Option<u32>,
+    /// The lowest power limit of one package.
+    pub min_per_socket: Option<Watts>,
+    /// The highest power limit of one package.
+    pub max_per_socket: Option<Watts>,
+}
+
+/// A node's graphics processors, all of one model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gpus {
+    /// The catalogue's name of the model, else the raw one.
+    pub model: Option<String>,
+    /// How many, at least one.
+    pub count: u32,
+    /// The lowest power limit of one.
+    pub min: Option<Watts>,
+    /// The highest power limit of one.
+    pub max: Option<Watts>,
+}
