@@ -2,14 +2,40 @@
 #![expect(clippy::print_stdout, reason = "a command talks to the person who called it")]
 
 mod bench;
+mod edges;
+mod proofs;
+mod test;
+mod tidy;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+use std::process::{Command, Output};
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+  test              what a change must pass: format, lints, tests, proofs
+  proofs            what the core promises, read off the linked machine code
+  bench [NAME ...]  costs beside their bars, and the tables of the control laws
+  tidy              edges between crates, and what a machine can hold of the style";
 
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the repository")?;
     match words.as_slice() {
+        ["test"] => test::run(root),
+        ["proofs"] => proofs::run(root),
         ["bench", names @ ..] => bench::run(names),
-        _ => bail!("usage: cargo xtask bench [NAME ...]"),
+        ["tidy"] => edges::check(root).and_then(|()| tidy::check(root)),
+        _ => bail!("{USAGE}"),
     }
+}
+
+/// Runs a command; its output is the error when it fails.
+fn succeed(command: &mut Command) -> Result<Output> {
+    let output = command.output().with_context(|| format!("starting {command:?}"))?;
+    if !output.status.success() {
+        bail!("{command:?} failed:\n{}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(output)
 }

@@ -104,17 +104,18 @@ impl<'a> Number<'a> {
         let mut whole: u64 = 0;
         let mut places = [0_u8; PLACES];
         let mut beyond = false;
-        for (at, byte) in (0_i64..).zip(self.whole.bytes().chain(self.fraction.bytes())) {
+        // How far the digit stands behind the point; negative before it.
+        let mut place = point.saturating_neg();
+        for byte in self.whole.bytes().chain(self.fraction.bytes()) {
             let digit = byte.wrapping_sub(b'0');
-            if at < point {
+            if place < 0 {
                 whole = push_digit(whole, digit)?;
-                continue;
+            } else if let Some(slot) = usize::try_from(place).ok().and_then(|at| places.get_mut(at)) {
+                *slot = digit;
+            } else {
+                beyond |= digit != 0;
             }
-            let place = at.saturating_sub(point);
-            match usize::try_from(place).ok().and_then(|place| places.get_mut(place)) {
-                Some(slot) => *slot = digit,
-                None => beyond |= digit != 0,
-            }
+            place = place.saturating_add(1);
         }
         let written = whole_digits.saturating_add(i64::try_from(self.fraction.len()).unwrap_or(i64::MAX));
         if whole != 0 {

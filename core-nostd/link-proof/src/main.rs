@@ -1,0 +1,47 @@
+//! Every entry of the core, kept alive, so that the linker must resolve all that they reach.
+//!
+//! There is no allocator here, and the panic handler calls a function that does not exist: where this links, no path
+//! in the core allocates or panics. It never runs. `cargo xtask proofs` builds it, with and without link-time
+//! optimisation, and reads its machine code for floats, recursion and stack.
+#![no_std]
+#![no_main]
+
+/// Defines functions and `keep`, which takes the address of each, so that neither compiler nor linker drops one.
+macro_rules! roots {
+    ($($(#[$meta:meta])* fn $name:ident $(<$($life:lifetime),+>)? ($($arg:ident: $ty:ty),* $(,)?) -> $out:ty $body:block)*) => {
+        $($(#[$meta])* #[inline(never)] fn $name $(<$($life),+>)? ($($arg: $ty),*) -> $out $body)*
+
+        #[inline(never)]
+        pub(crate) fn keep() {
+            $($(#[$meta])* core::hint::black_box($name as *const ());)*
+        }
+    };
+}
+
+mod planted;
+mod units;
+
+// The compiler may call these for copies, and a bare machine would bring them. Nothing here runs, so they need not work.
+core::arch::global_asm!(
+    ".globl memcpy, memmove, memset, memcmp, bcmp",
+    ".type memcpy, @function",
+    "memcpy: memmove: memset: memcmp: bcmp: ret",
+);
+
+unsafe extern "C" {
+    /// Nobody defines it.
+    fn the_core_can_panic() -> !;
+}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    // SAFETY: a build that keeps this call does not link, so it is never made.
+    unsafe { the_core_can_panic() }
+}
+
+/// Where the linker starts to look for what is needed.
+#[unsafe(no_mangle)]
+extern "C" fn _start() {
+    units::keep();
+    planted::keep();
+}

@@ -1,0 +1,112 @@
+//! Which crate may know which: the arrows of docs/ARCHITECTURE.md, held against `cargo metadata`.
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+
+/// What a crate may depend on; whatever is not here is refused.
+struct Allowed {
+    name: &'static str,
+    /// For its product.
+    ours: &'static [&'static str],
+    /// For its tests only.
+    ours_in_tests: &'static [&'static str],
+    /// From outside, for its product.
+    others: &'static [&'static str],
+}
+
+/// From outside, for anybody's tests.
+const OTHERS_IN_TESTS: &[&str] = &["proptest"];
+
+const ALLOWED: &[Allowed] = &[
+    Allowed { name: "power-units", ours: &[], ours_in_tests: &[], others: &["fixed"] },
+    Allowed { name: "power-hal", ours: &["power-units"], ours_in_tests: &[], others: &["heapless"] },
+    Allowed {
+        name: "joulie-core",
+        ours: &["power-units", "power-hal"],
+        ours_in_tests: &[],
+        others: &["fixed", "heapless"],
+    },
+    Allowed { name: "planner", ours: &["power-units", "joulie-core"], ours_in_tests: &[], others: &[] },
+    Allowed { name: "plant", ours: &["power-units"], ours_in_tests: &["joulie-core"], others: &[] },
+    Allowed {
+        name: "xtask",
+        ours: &["power-units", "power-hal", "joulie-core", "planner", "plant"],
+        ours_in_tests: &[],
+        others: &["allocation-counter", "anyhow", "serde_json"],
+    },
+];
+
+/// Fails with every edge that is not allowed.
+pub(crate) fn check(root: &Path) -> Result<()> {
+    let wrong = violations(&metadata(root)?)?;
+    if !wrong.is_empty() {
+        bail!("edges that docs/ARCHITECTURE.md does not have:\n  {}", wrong.join("\n  "));
+    }
+    Ok(())
+}
+
+fn metadata(root: &Path) -> Result<Value> {
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(root).args(["metadata", "--no-deps", "--format-version", "1", "--locked"]);
+    Ok(serde_json::from_slice(&super::succeed(&mut cargo)?.stdout)?)
+}
+
+fn violations(metadata: &Value) -> Result<Vec<String>> {
+    let mut wrong = Vec::new();
+    for package in metadata["packages"].as_array().context("packages in the metadata")? {
+        let name = package["name"].as_str().context("a package's name")?;
+        let Some(allowed) = ALLOWED.iter().find(|allowed| allowed.name == name) else {
+            wrong.push(format!("{name} is not in the table of xtask/src/edges.rs"));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().context("a package's dependencies")? {
+            let on = dependency["name"].as_str().context("a dependency's name")?;
+            let ours = dependency["path"].is_string();
+            let in_tests = dependency["kind"].as_str() == Some("dev");
+            let fine = match (ours, in_tests) {
+                (true, false) => allowed.ours.contains(&on),
+                (true, true) => allowed.ours.contains(&on) || allowed.ours_in_tests.contains(&on),
+                (false, false) => allowed.others.contains(&on),
+                (false, true) => allowed.others.contains(&on) || OTHERS_IN_TESTS.contains(&on),
+            };
+            if !fine {
+                wrong.push(format!("{name} → {on}{}", if in_tests { " (tests)" } else { "" }));
+            }
+        }
+    }
+    Ok(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn one(name: &str, dependency: &Value) -> Vec<String> {
+        violations(&json!({"packages": [{"name": name, "dependencies": [dependency]}]})).unwrap()
+    }
+
+    #[test]
+    fn the_workspace_has_only_the_edges_of_the_design() {
+        check(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()).unwrap();
+    }
+
+    #[test]
+    fn a_wrong_edge_is_named() {
+        let ours = |name, kind: Option<&str>| json!({"name": name, "path": "/x", "kind": kind});
+        assert_eq!(one("power-units", &ours("joulie-core", None)), ["power-units → joulie-core"]);
+        assert_eq!(one("plant", &ours("joulie-core", None)), ["plant → joulie-core"]);
+        assert_eq!(one("plant", &ours("joulie-core", Some("dev"))), [""; 0]);
+        assert_eq!(
+            one("joulie-core", &json!({"name": "serde", "path": null, "kind": null})),
+            ["joulie-core → serde"]
+        );
+        assert_eq!(one("planner", &json!({"name": "kube", "path": null, "kind": null})), ["planner → kube"]);
+        assert_eq!(
+            one("newcomer", &ours("fixed", None)),
+            ["newcomer is not in the table of xtask/src/edges.rs"]
+        );
+    }
+}

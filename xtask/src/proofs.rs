@@ -1,0 +1,136 @@
+//! What the core promises and no test can show, read off the linked machine code: it needs nothing but `core`, it
+//! never allocates, no path in it panics, it has no floating-point instruction and no recursion, and a control tick
+//! has a bounded stack.
+//!
+//! The proofs hold for the pinned compiler and these optimisation levels. Each is also shown its violation, planted by
+//! a feature of `link-proof`: a proof that lets it pass is itself broken.
+
+mod floats;
+mod program;
+mod stack;
+
+use crate::succeed;
+use anyhow::{Context, Result, bail, ensure};
+use program::Program;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// The stack that a control tick may use, in bytes (docs/ARCHITECTURE.md, "Numbers").
+const TICK_STACK_MAX: u64 = 256;
+
+/// A name that the precompiled `core` mentions and nothing calls.
+const MENTIONED: &str = "rust_eh_personality";
+
+/// Runs every proof, then every planted violation.
+pub(crate) fn run(root: &Path) -> Result<()> {
+    let proof = LinkProof { crate_dir: root.join("core-nostd/link-proof") };
+    core_only(root)?;
+    println!("proof: joulie-core and what it uses build against a sysroot that holds `core` only");
+    for profile in ["release", "lto"] {
+        let program = proof.program(profile, None)?;
+        floats::refuse(&program)?;
+        let deepest = stack::check(&program, TICK_STACK_MAX)?;
+        println!(
+            "proof: {profile}: links with no allocator and no panic path, no float instruction, no recursion"
+        );
+        println!("proof: {profile}: {deepest}");
+    }
+    planted(&proof)
+}
+
+/// Each violation must be seen, by the proof that it violates.
+fn planted(proof: &LinkProof) -> Result<()> {
+    for (feature, expected) in [
+        ("plant-vec", "no global memory allocator found"),
+        ("plant-index", "undefined symbol: the_core_can_panic"),
+    ] {
+        for profile in ["release", "lto"] {
+            let said = match proof.program(profile, Some(feature)) {
+                Ok(_) => bail!("the link proof let {feature} pass at {profile}"),
+                Err(error) => format!("{error:#}"),
+            };
+            ensure!(said.contains(expected), "{feature} failed for another reason:\n{said}");
+        }
+    }
+    let float = floats::refuse(&proof.program("release", Some("plant-float"))?);
+    ensure!(float.is_err(), "the float proof let plant-float pass");
+    for feature in ["plant-recursion", "plant-stack"] {
+        let seen = stack::check(&proof.program("release", Some(feature))?, TICK_STACK_MAX);
+        ensure!(seen.is_err(), "the stack proof let {feature} pass");
+    }
+    println!("proof: a planted vec!, index, f64, recursion and large frame were each refused");
+    Ok(())
+}
+
+/// The crate that keeps every entry of the core alive.
+struct LinkProof {
+    crate_dir: PathBuf,
+}
+
+impl LinkProof {
+    fn program(&self, profile: &str, feature: Option<&str>) -> Result<Program> {
+        let mut flags = vec!["-Zemit-stack-sizes".to_owned(), "-Crelocation-model=static".to_owned()];
+        let mentioned = format!("-Wl,--defsym={MENTIONED}=0");
+        let linker = ["-static", "-nostartfiles", "-nostdlib", &mentioned];
+        flags.extend(linker.map(|argument| format!("-Clink-arg={argument}")));
+        let mut cargo = cargo(&self.crate_dir);
+        cargo.args(["build", "--locked", "--target", TARGET, "--profile", profile]);
+        cargo.env("RUSTFLAGS", flags.join(" "));
+        // Frame sizes are an unstable output of the compiler; the pinned one has it.
+        cargo.env("RUSTC_BOOTSTRAP", "1");
+        if let Some(feature) = feature {
+            cargo.args(["--features", feature]);
+        }
+        succeed(&mut cargo).with_context(|| format!("link-proof at {profile} with {feature:?}"))?;
+        Program::read(&self.crate_dir.join("target").join(TARGET).join(profile).join("link-proof"))
+    }
+}
+
+/// Builds the core where neither `std` nor `alloc` exists.
+fn core_only(root: &Path) -> Result<()> {
+    let found = succeed(Command::new("rustc").current_dir(root).args(["--print", "sysroot"]))?;
+    let real =
+        Path::new(std::str::from_utf8(&found.stdout)?.trim()).join("lib/rustlib").join(TARGET).join("lib");
+    let bare = root.join("target/core-only");
+    let libraries = bare.join("sysroot/lib/rustlib").join(TARGET).join("lib");
+    std::fs::create_dir_all(&libraries)?;
+    let mut copied = 0;
+    for entry in
+        std::fs::read_dir(&real).with_context(|| format!("the standard library in {}", real.display()))?
+    {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if ["libcore-", "libcompiler_builtins-", "librustc_std_workspace_core-"]
+            .iter()
+            .any(|p| name.starts_with(p))
+        {
+            std::fs::copy(entry.path(), libraries.join(name))?;
+            copied += 1;
+        }
+    }
+    ensure!(copied >= 3, "found {copied} of the libraries core, compiler_builtins, rustc_std_workspace_core");
+    let build = |package: &str| {
+        let mut cargo = cargo(root);
+        cargo.args(["build", "--locked", "--target", TARGET, "--package", package, "--lib"]);
+        cargo.env("RUSTFLAGS", format!("--sysroot={}", bare.join("sysroot").display()));
+        cargo.env("CARGO_TARGET_DIR", bare.join("target"));
+        succeed(&mut cargo)
+    };
+    build("joulie-core")?;
+    // plant is a std crate on the same units: if it builds, the sysroot hides nothing.
+    let with_std = build("plant").err().map(|error| format!("{error:#}")).unwrap_or_default();
+    ensure!(
+        with_std.contains("can't find crate for `std`"),
+        "the bare sysroot did not refuse std:\n{with_std}"
+    );
+    Ok(())
+}
+
+/// A cargo that knows nothing of the flags and target folder of the cargo that called us.
+fn cargo(dir: &Path) -> Command {
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(dir).env_remove("CARGO_TARGET_DIR").env_remove("CARGO_ENCODED_RUSTFLAGS");
+    cargo
+}

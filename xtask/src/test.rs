@@ -1,0 +1,91 @@
+//! The test command: what a change must pass before it lands, step by step, and a closing line that counts.
+
+use anyhow::{Context, Result, bail};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// What the test runner counted.
+#[derive(Default)]
+struct Count {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+}
+
+/// Formatting, lints, tests and proofs; everything runs, and anything that failed is named at the end.
+pub(crate) fn run(root: &Path) -> Result<()> {
+    let mut failures = Vec::new();
+    let mut count = Count::default();
+    for (name, arguments) in [
+        ("format", &["fmt", "--all", "--check"][..]),
+        ("lints", &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"][..]),
+        ("tests", &["test", "--workspace", "--locked", "--no-fail-fast"][..]),
+    ] {
+        println!("\n== {name}: cargo {}", arguments.join(" "));
+        if !cargo(root, arguments, &mut count)? {
+            failures.push(name.to_owned());
+        }
+    }
+    println!("\n== proofs");
+    if let Err(error) = super::proofs::run(root) {
+        failures.push(format!("proofs: {error:#}"));
+    }
+    println!("\ntotal: {} passed, {} failed, {} skipped", count.passed, count.failed, count.skipped);
+    if count.passed == 0 {
+        failures.push("no test ran".to_owned());
+    }
+    if failures.is_empty() { Ok(()) } else { bail!("failed: {}", failures.join("; ")) }
+}
+
+/// Runs cargo, passes its output on as it comes, and counts the tests that it reports.
+fn cargo(root: &Path, arguments: &[&str], count: &mut Count) -> Result<bool> {
+    let mut child = Command::new("cargo")
+        .current_dir(root)
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("starting cargo {}", arguments.join(" ")))?;
+    for line in BufReader::new(child.stdout.take().context("the output of cargo")?).lines() {
+        let line = line?;
+        println!("{line}");
+        count.add(&line);
+    }
+    Ok(child.wait()?.success())
+}
+
+impl Count {
+    /// Reads `test result: ok. 27 passed; 0 failed; 0 ignored; ...`.
+    fn add(&mut self, line: &str) {
+        let Some((_, result)) = line.split_once("test result: ") else { return };
+        for part in result.split(['.', ';']) {
+            let mut words = part.split_whitespace();
+            let (Some(number), Some(what)) = (words.next().and_then(|n| n.parse::<u64>().ok()), words.next())
+            else {
+                continue;
+            };
+            match what {
+                "passed" => self.passed += number,
+                "failed" => self.failed += number,
+                "ignored" => self.skipped += number,
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_runner_reports_is_counted() {
+        let mut count = Count::default();
+        count.add(
+            "test result: ok. 27 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s",
+        );
+        count.add("test result: FAILED. 2 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s");
+        count.add("test a::b ... ok");
+        assert_eq!((count.passed, count.failed, count.skipped), (29, 3, 1));
+    }
+}

@@ -1,0 +1,107 @@
+//! What a machine can hold of docs/STYLE.md, over every file that git knows or would add.
+
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+use std::process::Command;
+
+/// By so many lines a source has two nouns in it; tests do not count.
+const SOURCE_LINES_MAX: usize = 700;
+/// Large data does not belong into a repository of sources.
+const FILE_BYTES_MAX: usize = 512 * 1024;
+/// What marks work as unfinished, or a test as skipped. Written in two halves, so that this file is tidy itself.
+const UNFINISHED: [(&str, &str); 7] = [
+    ("TO", "DO"),
+    ("FIX", "ME"),
+    ("XX", "X:"),
+    ("HA", "CK:"),
+    ("todo", "!("),
+    ("unimpl", "emented!("),
+    ("#[ig", "nore"),
+];
+
+/// Fails with every untidy place.
+pub(crate) fn check(root: &Path) -> Result<()> {
+    let mut listing = Command::new("git");
+    listing.current_dir(root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
+    let listing = String::from_utf8(super::succeed(&mut listing)?.stdout)?;
+    let mut untidy = Vec::new();
+    for name in listing.split('\0').filter(|name| !name.is_empty() && root.join(name).is_file()) {
+        let bytes = std::fs::read(root.join(name)).with_context(|| format!("reading {name}"))?;
+        if bytes.len() > FILE_BYTES_MAX {
+            untidy.push(format!("{name}: {} bytes", bytes.len()));
+        }
+        let Ok(text) = std::str::from_utf8(&bytes) else { continue };
+        untidy.extend(complaints(name, text));
+        if name.ends_with(".md") {
+            untidy.extend(dead_links(root, name, text));
+        }
+    }
+    if !untidy.is_empty() {
+        bail!("untidy:\n  {}", untidy.join("\n  "));
+    }
+    Ok(())
+}
+
+fn complaints(name: &str, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let place = format!("{name}:{}", number + 1);
+        if line.ends_with([' ', '\t']) && !name.ends_with(".md") {
+            found.push(format!("{place}: space at the end of the line"));
+        }
+        if UNFINISHED.iter().any(|(a, b)| line.contains(&format!("{a}{b}"))) && name != "LICENSE" {
+            found.push(format!("{place}: unfinished: {}", line.trim()));
+        }
+    }
+    if name.ends_with(".rs") {
+        found.extend(source_complaints(name, text));
+    }
+    found
+}
+
+fn source_complaints(name: &str, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let is_tests = name.ends_with("/tests.rs") || name.contains("/tests/");
+    if !text.starts_with("//!") {
+        found.push(format!("{name}: does not open by saying what it is for (//!)"));
+    }
+    let product = text.lines().take_while(|line| *line != "#[cfg(test)]").count();
+    if !is_tests && product > SOURCE_LINES_MAX {
+        found.push(format!("{name}: {product} lines; ask what its second noun is"));
+    }
+    found
+}
+
+/// Relative links must lead somewhere.
+fn dead_links(root: &Path, name: &str, text: &str) -> Vec<String> {
+    let folder = root.join(name).parent().map(Path::to_path_buf).unwrap_or_default();
+    text.split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split_once(')').map(|(link, _)| link))
+        .filter(|link| !link.contains("://") && !link.starts_with('#') && !link.contains(char::is_whitespace))
+        .filter(|link| !folder.join(link.split('#').next().unwrap_or(link)).exists())
+        .map(|link| format!("{name}: the link {link} leads nowhere"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_repository_is_tidy() {
+        check(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()).unwrap();
+    }
+
+    #[test]
+    fn each_kind_of_mess_is_seen() {
+        let messy = |name: &str, text: &str| complaints(name, text).len();
+        assert_eq!(messy("a.rs", "//! Fine.\n"), 0);
+        assert_eq!(messy("a.rs", "fn a() {}\n"), 1);
+        assert_eq!(messy("a.toml", "a = 1 \n"), 1);
+        assert_eq!(messy("a.toml", &format!("# {}{}: later\n", "TO", "DO")), 1);
+        assert_eq!(messy("a.rs", &format!("//! Long.\n{}", "fn a() {}\n".repeat(SOURCE_LINES_MAX))), 1);
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        assert_eq!(dead_links(root, "README.md", "[a](Cargo.toml) [b](nowhere.md) [c](#d)").len(), 1);
+    }
+}
