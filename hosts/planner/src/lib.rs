@@ -3,5 +3,7 @@
 //! whatever the order of the facts.
 #![forbid(unsafe_code)]
 
+pub mod catalog;
+pub mod demand;
 pub mod hardware;
 pub mod profile;
