@@ -5,5 +5,7 @@
 
 pub mod catalog;
 pub mod demand;
+pub mod density;
 pub mod hardware;
+pub mod inventory;
 pub mod profile;
