@@ -6,6 +6,8 @@
 pub mod catalog;
 pub mod demand;
 pub mod density;
+pub mod guard;
 pub mod hardware;
 pub mod inventory;
+pub mod policy;
 pub mod profile;
