@@ -8,6 +8,7 @@ pub mod demand;
 pub mod density;
 pub mod guard;
 pub mod hardware;
+pub mod intent;
 pub mod inventory;
 pub mod policy;
 pub mod profile;
