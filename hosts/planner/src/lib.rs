@@ -10,5 +10,6 @@ pub mod guard;
 pub mod hardware;
 pub mod intent;
 pub mod inventory;
+pub mod plan;
 pub mod policy;
 pub mod profile;
