@@ -26,8 +26,10 @@ use crate::intent::{Caps, Intents};
 use crate::inventory::{self, Resolved};
 use crate::policy::{Choice, Fallback, FamilyFloor, Policy, PolicyFacts};
 use crate::profile::Profile;
-use facts::{ByNode, sorted_nodes, sorted_published};
+use facts::{ByNode, Published, sorted_nodes};
+use memory::Planned;
 use power_units::{Micros, Stamp};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How a cluster is planned. Every part was checked where it was built.
@@ -98,33 +100,42 @@ pub struct NodePlan {
 #[must_use]
 pub fn plan(snapshot: &Snapshot, settings: &Settings, memory: &Memory) -> Plan {
     let rows = sorted_nodes(&snapshot.nodes);
-    let published = sorted_published(&snapshot.published);
     let eligible: Vec<&NodeRow> = rows.iter().copied().filter(|row| row.is_eligible()).collect();
-    let pods = snapshot.pods.as_deref().map(|pods| count_pods(pods, &eligible, &settings.ignored_namespaces));
+    let places = ByNode::new(eligible.iter().map(|row| row.name.as_str()));
+    let published = Published::new(&snapshot.published, &places);
+    let pods = snapshot.pods.as_deref().map(|pods| count_pods(pods, &places, &settings.ignored_namespaces));
     let (demand, blocking) = pods.unzip();
 
-    let mut candidates = candidates(&eligible, settings, memory);
-    if let Some(blocking) = &blocking {
-        for candidate in &mut candidates {
-            candidate.blocking = blocking.get(candidate.at).copied();
-        }
-    }
+    let mut candidates = candidates(&eligible, &remembered(memory, &places), settings);
     // The names ascend already, and the sort is stable.
-    candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.density.order));
+    candidates.sort_by_key(|candidate| Reverse(candidate.density.order));
     let families = number_families(&candidates);
     let pressure = demand.map(|demand: Demand| demand.performance_only);
     let facts = PolicyFacts { families: &families, pressure, wall_clock: snapshot.wall_clock };
     let Choice { profiles, name, fallback } = settings.policy.choose(settings.floor, &facts);
 
-    let pass = Pass { settings, memory, published: &published, now: snapshot.now, policy: name, fallback };
+    let pass = Pass { settings, memory, published, blocking, now: snapshot.now, policy: name, fallback };
     Plan {
         policy: name,
         fallback,
         demand,
         nodes: candidates.into_iter().zip(profiles).map(|(node, planned)| pass.node(node, planned)).collect(),
         not_ready: eligible.iter().filter(|row| !row.ready).map(|row| row.name.clone()).collect(),
-        releases: release::releases(&pass, &rows),
+        releases: release::releases(&pass, &rows, &places),
     }
+}
+
+/// What is remembered of every eligible node, by its place.
+fn remembered<'a>(memory: &'a Memory, places: &ByNode<'_>) -> Vec<Option<&'a Planned>> {
+    let mut remembered = vec![None; places.len()];
+    for (node, memory) in memory.iter() {
+        if let (NodeMemory::Planned(planned), Some(slot)) =
+            (memory, places.find(node).and_then(|at| remembered.get_mut(at)))
+        {
+            *slot = Some(planned);
+        }
+    }
+    remembered
 }
 
 /// A node that can supply performance.
@@ -132,21 +143,25 @@ struct Candidate<'a> {
     /// Its place among the eligible nodes.
     at: usize,
     row: &'a NodeRow,
+    remembered: Option<&'a Planned>,
     resolved: Resolved<'a>,
     density: Density,
     family: Family,
-    blocking: Option<u32>,
 }
 
-fn candidates<'a>(eligible: &[&'a NodeRow], settings: &'a Settings, memory: &Memory) -> Vec<Candidate<'a>> {
-    let ready = eligible.iter().enumerate().filter(|(_, row)| row.ready);
-    let candidate = |(at, &row): (usize, &&'a NodeRow)| {
-        let remembered = memory.planned(&row.name).and_then(|node| node.gpus.as_ref());
-        let resolved = inventory::resolve(&row.hardware, remembered, &settings.catalog);
+fn candidates<'a>(
+    eligible: &[&'a NodeRow],
+    remembered: &[Option<&'a Planned>],
+    settings: &'a Settings,
+) -> Vec<Candidate<'a>> {
+    let nodes = eligible.iter().copied().zip(remembered.iter().copied()).enumerate();
+    let candidate = |(at, (row, remembered)): (usize, (&'a NodeRow, Option<&'a Planned>))| {
+        let gpus = remembered.and_then(|node| node.gpus.as_ref());
+        let resolved = inventory::resolve(&row.hardware, gpus, &settings.catalog);
         let (density, family) = (Density::of(&resolved), Family::of(&resolved.hardware));
-        Candidate { at, row, resolved, density, family, blocking: None }
+        Candidate { at, row, remembered, resolved, density, family }
     };
-    ready.map(candidate).collect()
+    nodes.filter(|(_, (row, _))| row.ready).map(candidate).collect()
 }
 
 /// A number for each family, so that the policies need no names.
@@ -161,10 +176,9 @@ fn number_families(candidates: &[Candidate<'_>]) -> Vec<u32> {
 
 /// The demand in managed scope, and the performance pods on every eligible node. A pod that waits for a node is demand
 /// wherever it will go; one that runs outside the eligible nodes is served already.
-fn count_pods(pods: &[PodRow], eligible: &[&NodeRow], ignored: &BTreeSet<String>) -> (Demand, Vec<u32>) {
-    let places = ByNode::new(eligible.iter().map(|row| row.name.as_str()));
+fn count_pods(pods: &[PodRow], places: &ByNode<'_>, ignored: &BTreeSet<String>) -> (Demand, Vec<u32>) {
     let mut demand = Demand::default();
-    let mut blocking = vec![0_u32; eligible.len()];
+    let mut blocking = vec![0_u32; places.len()];
     for pod in pods.iter().filter(|pod| pod.is_active()) {
         if !ignored.is_empty() && ignored.contains(&pod.namespace) {
             continue;
@@ -188,7 +202,9 @@ fn count_pods(pods: &[PodRow], eligible: &[&NodeRow], ignored: &BTreeSet<String>
 struct Pass<'a> {
     settings: &'a Settings,
     memory: &'a Memory,
-    published: &'a BTreeMap<&'a str, &'a PublishedRow>,
+    published: Published<'a>,
+    /// Performance pods by the places of their nodes, unless the pods are not known.
+    blocking: Option<Vec<u32>>,
     now: Stamp,
     policy: &'static str,
     fallback: Option<Fallback>,
@@ -196,13 +212,13 @@ struct Pass<'a> {
 
 impl Pass<'_> {
     fn node(&self, candidate: Candidate<'_>, planned: Profile) -> NodePlan {
-        let Candidate { row, resolved, density, family, blocking, .. } = candidate;
-        let published = self.published.get(row.name.as_str()).copied();
+        let Candidate { at, row, remembered, resolved, density, family } = candidate;
+        let published = self.published.at(at);
+        let blocking = self.blocking.as_ref().and_then(|blocking| blocking.get(at).copied());
         let was = published.map_or_else(Caps::default, |published| published.caps);
         let caps_of = |profile| self.settings.intents.caps(&resolved, profile).after(&was);
         let performance = caps_of(Profile::Performance);
 
-        let remembered = self.memory.planned(&row.name);
         let state = remembered.map_or_else(|| observe(row, published, &performance), |node| node.state);
         let since = remembered.and_then(|node| node.performance_since).unwrap_or(self.now);
         let dwells = planned == Profile::Eco && state == State::ActivePerformance && self.dwells(since);

@@ -38,16 +38,18 @@ fn cpu_node(model: &str, sockets: u32) -> HardwareFacts {
     HardwareFacts { labels, ..HardwareFacts::default() }
 }
 
+/// A model, its lowest and its highest limit.
+type Range = (&'static str, i32, i32);
+
 fn caps_within(
     settings: CapSettings,
-    (cpus, gpus): (&[(&str, i32, i32)], &[(&str, i32, i32)]),
+    (cpus, gpus): (&[Range], &[Range]),
     facts: &HardwareFacts,
     profile: Profile,
 ) -> Caps {
     let catalog = Catalog::embedded().unwrap();
-    let ranges = |of: &[(&str, i32, i32)]| {
-        of.iter().map(|&(model, min, max)| (model.to_owned(), range(min, max))).collect()
-    };
+    let ranges =
+        |of: &[Range]| of.iter().map(|&(model, min, max)| (model.to_owned(), range(min, max))).collect();
     let ranges = UserRanges::new(ranges(cpus), ranges(gpus), &catalog).unwrap();
     Intents::new(settings, ranges).unwrap().caps(&resolve(facts, None, &catalog), profile)
 }
@@ -113,7 +115,7 @@ fn percentages_in_watts_stay_inside_the_boards_range() {
 fn the_users_range_wins_over_the_nodes_and_the_nodes_over_the_catalogues() {
     // Fix list B15: the catalogue's range would give 210 W.
     let l40s = gpu_node("NVIDIA L40S", 8);
-    let gpu_watts = |user: &[(&str, i32, i32)], facts: &HardwareFacts| {
+    let gpu_watts = |user: &[Range], facts: &HardwareFacts| {
         caps_within(absolute(), (&[], user), facts, Profile::Eco).gpu.unwrap().watts
     };
     assert_eq!(gpu_watts(&[("nvidia_l40s", 100, 200)], &l40s), Some(watts(120)));

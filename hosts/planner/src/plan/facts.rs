@@ -101,23 +101,89 @@ pub(super) fn sorted_nodes(rows: &[NodeRow]) -> Vec<&NodeRow> {
     rows
 }
 
-/// Rows by node, one for each: of rows for one node the smallest, whatever their order.
-pub(super) fn sorted_published(rows: &[PublishedRow]) -> BTreeMap<&str, &PublishedRow> {
-    let mut rows: Vec<&PublishedRow> = rows.iter().collect();
-    rows.sort_unstable();
-    rows.dedup_by(|a, b| a.node == b.node);
-    rows.into_iter().map(|row| (row.node.as_str(), row)).collect()
+/// What is published, by the places of the eligible nodes and by name for all others; of rows for one node the smallest
+/// counts, whatever their order.
+pub(super) struct Published<'a> {
+    eligible: Vec<Option<&'a PublishedRow>>,
+    others: BTreeMap<&'a str, &'a PublishedRow>,
 }
 
-/// Finds the place of a node by its name, for many pods.
-pub(super) struct ByNode<'a>(BTreeMap<&'a str, usize>);
+impl<'a> Published<'a> {
+    pub(super) fn new(rows: &'a [PublishedRow], places: &ByNode<'_>) -> Self {
+        let mut published = Self { eligible: vec![None; places.len()], others: BTreeMap::new() };
+        for row in rows {
+            let slot = places.find(&row.node).and_then(|at| published.eligible.get_mut(at));
+            match slot {
+                Some(slot) => *slot = Some(slot.map_or(row, |other| other.min(row))),
+                None => {
+                    let slot = published.others.entry(&row.node).or_insert(row);
+                    *slot = (*slot).min(row);
+                }
+            }
+        }
+        published
+    }
+
+    /// What is published for the eligible node at this place.
+    pub(super) fn at(&self, place: usize) -> Option<&'a PublishedRow> {
+        self.eligible.get(place).copied().flatten()
+    }
+
+    /// What is published for nodes that are not eligible, by name.
+    pub(super) const fn others(&self) -> &BTreeMap<&'a str, &'a PublishedRow> {
+        &self.others
+    }
+}
+
+/// Finds the place of a node by its name, for many pods: by a hash that is the same in every run, because names in one
+/// cluster differ only near their ends and comparing them is what a search would spend its time on.
+pub(super) struct ByNode<'a> {
+    names: Vec<&'a str>,
+    /// Hash and place of every name, sorted.
+    places: Vec<(u64, usize)>,
+}
 
 impl<'a> ByNode<'a> {
     pub(super) fn new(names: impl Iterator<Item = &'a str>) -> Self {
-        Self(names.enumerate().map(|(at, name)| (name, at)).collect())
+        let names: Vec<&str> = names.collect();
+        let mut places: Vec<_> = names.iter().enumerate().map(|(at, name)| (hash(name), at)).collect();
+        places.sort_unstable();
+        Self { names, places }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.names.len()
     }
 
     pub(super) fn find(&self, name: &str) -> Option<usize> {
-        self.0.get(name).copied()
+        let hash = hash(name);
+        let first = self.places.partition_point(|&(of, _)| of < hash);
+        let alike = self.places.iter().skip(first).take_while(|&&(of, _)| of == hash);
+        alike.map(|&(_, at)| at).find(|&at| self.names.get(at) == Some(&name))
+    }
+}
+
+/// Eight bytes at a time, each folded in by a multiplication with the golden ratio.
+fn hash(name: &str) -> u64 {
+    name.as_bytes().chunks(8).fold(0, |hash: u64, chunk| {
+        let word = chunk.iter().fold(0, |word: u64, &byte| word << 8 | u64::from(byte));
+        (hash.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_node_is_found_by_its_name_and_no_other() {
+        let names: Vec<String> = (0..3000).map(|at| format!("ip-10-0-0-{at}.internal")).collect();
+        let places = ByNode::new(names.iter().map(String::as_str));
+        for (at, name) in names.iter().enumerate() {
+            assert_eq!(places.find(name), Some(at));
+        }
+        for absent in ["", "ip-10-0-0-3000.internal", "ip-10-0-0-1.interna", "ip-10-0-0-1.internal "] {
+            assert_eq!(places.find(absent), None);
+        }
     }
 }

@@ -62,21 +62,11 @@ impl Memory {
         };
     }
 
-    pub(super) fn planned(&self, node: &str) -> Option<&Planned> {
-        match self.0.get(node)? {
-            NodeMemory::Planned(planned) => Some(planned),
-            NodeMemory::Releasing { .. } => None,
-        }
+    pub(super) fn of(&self, node: &str) -> Option<&NodeMemory> {
+        self.0.get(node)
     }
 
-    pub(super) fn releasing_since(&self, node: &str) -> Option<Stamp> {
-        match self.0.get(node)? {
-            NodeMemory::Planned(_) => None,
-            NodeMemory::Releasing { since } => Some(*since),
-        }
-    }
-
-    pub(super) fn nodes(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &NodeMemory)> {
+        self.0.iter().map(|(node, memory)| (node.as_str(), memory))
     }
 }

@@ -4,6 +4,7 @@
 //! leave alone what the desired state no longer names; the labels go only then, so that no pod counts on power that is
 //! not there. An agent that is gone is waited for only so long. What a person wrote is never taken back.
 
+use super::facts::ByNode;
 use super::{Action, Confirmation, Desired, NodeMemory, NodeRow, Pass, PublishedRow};
 use crate::intent::Caps;
 use crate::profile::Profile;
@@ -38,17 +39,17 @@ pub enum ReleaseReason {
 
 /// The releases of this pass, by name: of every node that we planned or published something for and that is not
 /// eligible.
-pub(super) fn releases(pass: &Pass<'_>, rows: &[&NodeRow]) -> Vec<Release> {
-    let ours =
-        pass.published.values().filter(|published| published.ours).map(|published| published.node.as_str());
-    let known: BTreeSet<&str> = pass.memory.nodes().chain(ours).collect();
+pub(super) fn releases(pass: &Pass<'_>, rows: &[&NodeRow], places: &ByNode<'_>) -> Vec<Release> {
+    let remembered = pass.memory.iter().map(|(node, _)| node).filter(|node| places.find(node).is_none());
+    let ours = pass.published.others().values().filter(|published| published.ours);
+    let known: BTreeSet<&str> = remembered.chain(ours.map(|published| published.node.as_str())).collect();
     let release = |node: &str| {
         let row = rows
             .binary_search_by(|row| row.name.as_str().cmp(node))
             .ok()
             .and_then(|at| rows.get(at).copied());
         let reason = reason(row)?;
-        let published = pass.published.get(node).copied().filter(|published| published.ours);
+        let published = pass.published.others().get(node).copied().filter(|published| published.ours);
         let (actions, remember) = steps(pass, node, row, published);
         Some(Release { node: node.to_owned(), reason, actions, remember })
     };
@@ -79,7 +80,10 @@ fn steps(
         (None, Some(_)) => return (gone(None), None),
         (Some(row), Some(published)) => (row, published),
     };
-    let since = pass.memory.releasing_since(node).unwrap_or(pass.now);
+    let since = match pass.memory.of(node) {
+        Some(NodeMemory::Releasing { since }) => *since,
+        Some(NodeMemory::Planned(_)) | None => pass.now,
+    };
     let waiting = Some(NodeMemory::Releasing { since });
     if !published.caps.are_lifted() {
         let lifted = Desired {
