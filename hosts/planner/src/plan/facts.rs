@@ -165,10 +165,10 @@ impl<'a> ByNode<'a> {
 
 /// Eight bytes at a time, each folded in by a multiplication with the golden ratio.
 fn hash(name: &str) -> u64 {
-    name.as_bytes().chunks(8).fold(0, |hash: u64, chunk| {
-        let word = chunk.iter().fold(0, |word: u64, &byte| word << 8 | u64::from(byte));
-        (hash.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-    })
+    let (words, rest) = name.as_bytes().as_chunks();
+    let last = rest.iter().fold(0, |word: u64, &byte| word << 8 | u64::from(byte));
+    let words = words.iter().map(|&word| u64::from_le_bytes(word)).chain([last]);
+    words.fold(0, |hash: u64, word| (hash.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
 #[cfg(test)]
