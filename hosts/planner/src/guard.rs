@@ -2,17 +2,19 @@
 //! must not offer performance before its caps are lifted.
 //!
 //! ```text
-//!                       allow (count == 0)
-//!   ActivePerformance ──────────────────────▶ ActiveEco
-//!      │        ▲  ▲                          │    │ ▲
-//!      │ defer  │  └──────── plan perf ───────┘    │ │
-//!      │        │ re-plan perf        a performance│ │ unblocked
-//!      ▼        │                     pod appears  ▼ │ (count == 0)
-//!   DrainingPerformance ◀─────────────────────────────┘
-//!      └─ still blocked (count > 0) ─┘        Unknown: no profile was ever seen; it enters any of the three
+//! [*] --> ActivePerformance
+//! ActivePerformance --> DrainingPerformance: defer
+//! ActivePerformance --> ActiveEco: allow
+//! DrainingPerformance --> DrainingPerformance: still blocked
+//! DrainingPerformance --> ActiveEco: unblocked
+//! DrainingPerformance --> ActivePerformance: re-plan perf
+//! ActiveEco --> ActivePerformance: plan perf
+//! ActiveEco --> DrainingPerformance: a performance pod appears
+//! Unknown --> any of them: the first plan for a node whose label says nothing
 //! ```
 //!
-//! - *defer*: policy plans eco and the node still has performance-constrained pods: desired profile eco, draining.
+//! - *defer*: policy plans eco and the node still has performance-constrained pods (count > 0): desired
+//!   profile eco, draining. *Allow* and *unblocked*: it has none (count == 0).
 //! - *plan perf*, *re-plan perf*: the caps of performance are written first; the state follows when they are confirmed.
 //!
 //! When the pods are not known nothing that depends on them changes: the previous state is kept. The soft guard

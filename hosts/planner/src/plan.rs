@@ -46,7 +46,7 @@ pub struct Settings {
     /// The known models.
     pub catalog: Catalog,
     /// A node that became a performance node stays one for at least so long, even above the count that the policy asks
-    /// for; nothing lets it go with the next plan.
+    /// for, so that pressure around a threshold does not make nodes flap. Without it a node may go with the next plan.
     pub dwell: Option<Micros>,
     /// How long a release waits for an agent to confirm that the caps are lifted.
     pub release_patience: Micros,

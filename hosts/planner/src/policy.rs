@@ -53,7 +53,8 @@ impl PolicyType {
     }
 }
 
-/// Whether each hardware family keeps performance supply.
+/// Whether each hardware family keeps performance supply. The specification says it in two ways; a cluster that is told
+/// nothing else keeps to the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FamilyFloor {
     /// "Reserve at least one performance node per hardware family": the count is raised to the number of families, even
