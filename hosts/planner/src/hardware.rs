@@ -38,3 +38,22 @@ pub struct Gpus {
     /// The highest power limit of one.
     pub max: Option<Watts>,
 }
+
+/// What one device can be limited to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PowerRange {
+    /// The lowest limit, where one is known.
+    pub min: Option<Watts>,
+    /// The highest limit.
+    pub max: Watts,
+}
+
+impl PowerRange {
+    /// The range of a device that says so itself: without a highest limit above zero it says nothing, and a lowest one
+    /// that is impossible is not known.
+    #[must_use]
+    pub fn discovered(min: Option<Watts>, max: Option<Watts>) -> Option<Self> {
+        let max = max.filter(|&max| max > Watts::ZERO)?;
+        Some(Self { min: min.filter(|&min| min > Watts::ZERO && min <= max), max })
+    }
+}

@@ -3,5 +3,13 @@
 //! whatever the order of the facts.
 #![forbid(unsafe_code)]
 
+pub mod catalog;
+pub mod demand;
+pub mod density;
+pub mod guard;
 pub mod hardware;
+pub mod intent;
+pub mod inventory;
+pub mod plan;
+pub mod policy;
 pub mod profile;

@@ -1,0 +1,254 @@
+//! Classification input: what pods ask of the power profiles, and how much of it there is.
+//!
+//! Demand is derived from the scheduling constraints on the power-profile label, by asking which of the two profiles
+//! could satisfy them:
+//!
+//! - *performance-only*: the pod excludes eco in its required scheduling constraints, and performance satisfies them;
+//! - *eco-only*: the pod can run only on eco;
+//! - *general* (implicit unconstrained): no explicit power-profile constraint, or both profiles are allowed. So is a
+//!   pod that neither profile satisfies: no planning of profiles helps it.
+//!
+//! The annotation `joulie.io/workload-class` asks for performance on its own, whatever the constraints say; it cannot
+//! take a constraint back, because the scheduler would still hold the pod to it.
+
+use crate::profile::Profile;
+use joulie_core::placement::class::WorkloadClass;
+
+/// The label key of the power profile unless the cluster chose its own.
+pub const POWER_PROFILE_LABEL: &str = "joulie.io/power-profile";
+
+/// What is kept of a pod.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PodRow {
+    /// Its namespace.
+    pub namespace: String,
+    /// The node that it is bound to, if it is.
+    pub node: Option<String>,
+    /// How far it is.
+    pub phase: Phase,
+    /// It has a deletion timestamp.
+    pub terminating: bool,
+    /// What it asks for.
+    pub asks: Asks,
+}
+
+/// A pod's phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Waiting for a node, or for its images on one.
+    Pending,
+    /// Running.
+    Running,
+    /// Done.
+    Succeeded,
+    /// Done, with an error.
+    Failed,
+    /// Not told, or told in a word that we do not know: it may well be running.
+    Unknown,
+}
+
+impl Phase {
+    /// Reads `status.phase`.
+    #[must_use]
+    pub fn read(text: &str) -> Self {
+        match text {
+            "Pending" => Self::Pending,
+            "Running" => Self::Running,
+            "Succeeded" => Self::Succeeded,
+            "Failed" => Self::Failed,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+impl PodRow {
+    /// It is neither done nor on its way out.
+    #[must_use]
+    pub const fn is_active(&self) -> bool {
+        match self.phase {
+            Phase::Pending | Phase::Running | Phase::Unknown => !self.terminating,
+            Phase::Succeeded | Phase::Failed => false,
+        }
+    }
+}
+
+/// What a pod asks for: the annotation's text, and its required constraints on the power-profile label alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Asks {
+    /// The text of the annotation `joulie.io/workload-class`.
+    pub workload_class: Option<String>,
+    /// The value that `nodeSelector` demands of the label.
+    pub node_selector: Option<String>,
+    /// The terms of the required node affinity, of which one must hold; nothing when there is no required affinity.
+    pub affinity: Option<Vec<Term>>,
+}
+
+/// The expressions on the power-profile label in one term: all must hold. A term without any holds for both profiles.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Term {
+    /// The expressions.
+    pub expressions: Vec<Expression>,
+}
+
+/// A required match expression on the power-profile label.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Expression {
+    /// How the values are compared.
+    pub operator: Operator,
+    /// The values.
+    pub values: Vec<String>,
+}
+
+/// The operators of node affinity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operator {
+    /// One of the values.
+    In,
+    /// None of the values.
+    NotIn,
+    /// The label is there.
+    Exists,
+    /// The label is not there.
+    DoesNotExist,
+    /// A whole number above the value.
+    Gt,
+    /// A whole number below the value.
+    Lt,
+}
+
+impl Operator {
+    /// Reads the operator of a match expression.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        Some(match text {
+            "In" => Self::In,
+            "NotIn" => Self::NotIn,
+            "Exists" => Self::Exists,
+            "DoesNotExist" => Self::DoesNotExist,
+            "Gt" => Self::Gt,
+            "Lt" => Self::Lt,
+            _ => return None,
+        })
+    }
+}
+
+/// A term of required node affinity before it is trimmed.
+#[derive(Clone, Debug, Default)]
+pub struct RawTerm<'a> {
+    /// Key, operator and values of every match expression.
+    pub expressions: Vec<(&'a str, Operator, Vec<String>)>,
+    /// The term also has match fields.
+    pub has_fields: bool,
+}
+
+impl Asks {
+    /// Keeps what concerns the label `key`: the annotation, the selector's value and the expressions on that key.
+    /// A term with neither expressions nor fields matches no node at all and is dropped, as Kubernetes defines.
+    #[must_use]
+    pub fn trim<'a>(
+        key: &str,
+        workload_class: Option<&str>,
+        node_selector: impl IntoIterator<Item = (&'a str, &'a str)>,
+        affinity: Option<Vec<RawTerm<'a>>>,
+    ) -> Self {
+        let node_selector = node_selector.into_iter().find(|&(of, _)| of == key);
+        let matches_something = |term: &RawTerm<'_>| term.has_fields || !term.expressions.is_empty();
+        let on_key = |term: RawTerm<'_>| Term {
+            expressions: term
+                .expressions
+                .into_iter()
+                .filter(|(of, ..)| *of == key)
+                .map(|(_, operator, values)| Expression { operator, values })
+                .collect(),
+        };
+        Self {
+            workload_class: workload_class.map(str::to_owned),
+            node_selector: node_selector.map(|(_, value)| value.to_owned()),
+            affinity: affinity.map(|terms| terms.into_iter().filter(matches_something).map(on_key).collect()),
+        }
+    }
+
+    /// Which class the pod is of.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        if WorkloadClass::read(self.workload_class.as_deref()).class == WorkloadClass::Performance {
+            return Class::PerformanceOnly;
+        }
+        let selector = self.node_selector.as_deref().map(str::trim);
+        match (self.allows(Profile::Performance, selector), self.allows(Profile::Eco, selector)) {
+            (true, true) => Class::General,
+            (true, false) => Class::PerformanceOnly,
+            (false, true) => Class::EcoOnly,
+            // Contradictory. One that names performance in so many words is still taken by its word.
+            (false, false) if selector == Some(Profile::Performance.as_str()) => Class::PerformanceOnly,
+            (false, false) => Class::General,
+        }
+    }
+
+    /// Its annotation is a text that is no class.
+    #[must_use]
+    pub fn is_unrecognised(&self) -> bool {
+        !WorkloadClass::read(self.workload_class.as_deref()).recognised
+    }
+
+    fn allows(&self, profile: Profile, selector: Option<&str>) -> bool {
+        selector.is_none_or(|value| value == profile.as_str())
+            && self.affinity.as_ref().is_none_or(|terms| {
+                terms.iter().any(|term| term.expressions.iter().all(|expression| expression.holds(profile)))
+            })
+    }
+}
+
+impl Expression {
+    /// Whether it holds on a node that carries this profile as its label.
+    fn holds(&self, profile: Profile) -> bool {
+        let listed = || self.values.iter().any(|value| value.trim() == profile.as_str());
+        match self.operator {
+            Operator::In => listed(),
+            Operator::NotIn => !listed(),
+            Operator::Exists => true,
+            // The label is there, and neither profile's text is a whole number.
+            Operator::DoesNotExist | Operator::Gt | Operator::Lt => false,
+        }
+    }
+}
+
+/// What a pod demands of the power profiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// It can run on performance nodes only.
+    PerformanceOnly,
+    /// It can run on eco nodes only.
+    EcoOnly,
+    /// It can run on both, or the profiles cannot help it.
+    General,
+}
+
+/// The demand of the active pods in managed scope.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Demand {
+    /// P, the queue pressure: pods that need performance supply, running or waiting for it.
+    pub performance_only: u32,
+    /// Pods that need eco supply.
+    pub eco_only: u32,
+    /// All others.
+    pub general: u32,
+    /// Pods whose annotation is no class; each is also counted in its class.
+    pub unrecognised: u32,
+}
+
+impl Demand {
+    /// Counts one pod.
+    pub(crate) fn add(&mut self, class: Class, unrecognised: bool) {
+        let count = match class {
+            Class::PerformanceOnly => &mut self.performance_only,
+            Class::EcoOnly => &mut self.eco_only,
+            Class::General => &mut self.general,
+        };
+        *count = count.saturating_add(1);
+        self.unrecognised = self.unrecognised.saturating_add(u32::from(unrecognised));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+use super::*;
+use Class::{EcoOnly, General, PerformanceOnly};
+use Operator::{DoesNotExist, Exists, Gt, In, Lt, NotIn};
+
+fn expression(operator: Operator, values: &[&str]) -> Expression {
+    Expression { operator, values: values.iter().map(|&value| value.to_owned()).collect() }
+}
+
+/// Terms, of which one must hold, each a list of expressions, which must all hold.
+fn affinity(terms: &[&[(Operator, &[&str])]]) -> Asks {
+    let term = |term: &&[(Operator, &[&str])]| Term {
+        expressions: term.iter().map(|&(operator, values)| expression(operator, values)).collect(),
+    };
+    Asks { affinity: Some(terms.iter().map(term).collect()), ..Asks::default() }
+}
+
+fn selector(value: &str) -> Asks {
+    Asks { node_selector: Some(value.to_owned()), ..Asks::default() }
+}
+
+fn annotation(text: &str) -> Asks {
+    Asks { workload_class: Some(text.to_owned()), ..Asks::default() }
+}
+
+#[test]
+fn every_row_of_the_classification_table_holds() {
+    // Table C6.
+    let both: &[&str] = &["eco", "performance"];
+    for (asks, class) in [
+        (Asks::default(), General),
+        (selector("performance"), PerformanceOnly),
+        (selector("eco"), EcoOnly),
+        (selector("ultra"), General),
+        (affinity(&[&[(In, &["performance"])]]), PerformanceOnly),
+        (affinity(&[&[(In, &["eco"])]]), EcoOnly),
+        (affinity(&[&[(In, both)]]), General),
+        (affinity(&[&[(NotIn, &["eco"])]]), PerformanceOnly),
+        (affinity(&[&[(DoesNotExist, &[])]]), General),
+        (affinity(&[&[(Gt, &["1"])]]), General),
+        (affinity(&[&[(Lt, &["1"])]]), General),
+        (affinity(&[&[(Exists, &[])]]), General),
+        (affinity(&[&[(In, &[])]]), General),
+        (
+            Asks { node_selector: Some("performance".to_owned()), ..affinity(&[&[(In, &["eco"])]]) },
+            PerformanceOnly,
+        ),
+        (affinity(&[&[(In, &[" eco "])]]), EcoOnly),
+        (affinity(&[&[(In, &["eco", "ultra"])]]), EcoOnly),
+        (annotation("performance"), PerformanceOnly),
+        (annotation(" performance "), PerformanceOnly),
+        (annotation("standard"), General),
+        (annotation("eco"), General),
+        (annotation("best-effort"), General),
+        (Asks { node_selector: Some("eco".to_owned()), ..annotation("performance") }, PerformanceOnly),
+        // "performance-only: pod excludes eco in required scheduling constraints": an annotation does not lift them.
+        (Asks { node_selector: Some("performance".to_owned()), ..annotation("standard") }, PerformanceOnly),
+    ] {
+        assert_eq!(asks.class(), class, "{asks:?}");
+    }
+}
+
+#[test]
+fn a_class_is_what_the_profiles_can_satisfy_and_not_which_words_occur() {
+    // Fix list B21: rows of table C6 where upstream looks for words. Each value is what a node with the label would do.
+    let both: &[&str] = &["eco", "performance"];
+    for (asks, class) in [
+        // Any one term suffices, so the pod can run on eco.
+        (affinity(&[&[(In, &["performance"])], &[(In, &["eco"])]]), General),
+        (affinity(&[&[(In, both)], &[(NotIn, &["eco"])]]), General),
+        (affinity(&[&[(In, &["eco"])], &[(Exists, &[])]]), General),
+        // "eco-only: pod can run only on eco".
+        (affinity(&[&[(NotIn, &["performance"])]]), EcoOnly),
+        // Neither profile satisfies these.
+        (affinity(&[&[(In, &["ultra"])]]), General),
+        (affinity(&[&[(NotIn, both)]]), General),
+        (affinity(&[&[(In, &["eco"]), (NotIn, &["eco"])]]), General),
+        (affinity(&[]), General),
+        // A term about other labels only holds for both.
+        (affinity(&[&[(In, &["performance"])], &[]]), General),
+    ] {
+        assert_eq!(asks.class(), class, "{asks:?}");
+    }
+}
+
+#[test]
+fn a_slip_of_the_pen_in_the_annotation_is_still_performance_and_nonsense_is_counted() {
+    // Fix list (extender) B16: the annotation's case does not matter.
+    assert_eq!(annotation("Performance").class(), PerformanceOnly);
+    assert!(!annotation("Performance").is_unrecognised());
+    assert!(annotation("best-effort").is_unrecognised());
+    assert!(!Asks::default().is_unrecognised());
+    let mut demand = Demand::default();
+    demand.add(General, true);
+    demand.add(PerformanceOnly, false);
+    demand.add(EcoOnly, false);
+    assert_eq!(demand, Demand { performance_only: 1, eco_only: 1, general: 1, unrecognised: 1 });
+}
+
+#[test]
+fn every_pair_of_constraints_agrees_with_a_node_that_carries_the_label() {
+    // The scheduler's rule, written out independently: a node carries the label; selector and one term must match it.
+    let values: [&[&str]; 4] = [&[], &["eco"], &["performance"], &["eco", "performance"]];
+    let operators = [In, NotIn, Exists, DoesNotExist, Gt, Lt];
+    let matches = |label: &str, operator: Operator, values: &[&str]| match operator {
+        In => values.contains(&label),
+        NotIn => !values.contains(&label),
+        Exists => true,
+        DoesNotExist => false,
+        Gt => label.parse::<i64>().is_ok_and(|label| label > 1),
+        Lt => label.parse::<i64>().is_ok_and(|label| label < 1),
+    };
+    for first in operators {
+        for first_values in values {
+            for second in operators {
+                for second_values in values {
+                    for or in [false, true] {
+                        let runs_on = |label: &str| {
+                            let (a, b) =
+                                (matches(label, first, first_values), matches(label, second, second_values));
+                            if or { a || b } else { a && b }
+                        };
+                        let (a, b) = ((first, first_values), (second, second_values));
+                        let asks = if or { affinity(&[&[a], &[b]]) } else { affinity(&[&[a, b]]) };
+                        let class = match (runs_on("performance"), runs_on("eco")) {
+                            (true, false) => PerformanceOnly,
+                            (false, true) => EcoOnly,
+                            (true, true) | (false, false) => General,
+                        };
+                        assert_eq!(asks.class(), class, "{asks:?}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_label_key_is_the_clusters_choice() {
+    // Fix list B20.
+    let performance = || vec!["performance".to_owned()];
+    let trim = |key| {
+        let of_key = RawTerm {
+            expressions: vec![("acme.io/power", In, performance()), ("zone", In, vec!["a".to_owned()])],
+            has_fields: false,
+        };
+        Asks::trim(key, None, [("zone", "a")], Some(vec![of_key]))
+    };
+    assert_eq!(trim("acme.io/power").class(), PerformanceOnly);
+    assert_eq!(trim(POWER_PROFILE_LABEL).class(), General);
+    let by_selector = |key| Asks::trim(key, None, [("zone", "a"), ("acme.io/power", "eco")], None);
+    assert_eq!(by_selector("acme.io/power").class(), EcoOnly);
+    assert_eq!(by_selector(POWER_PROFILE_LABEL), Asks::default());
+}
+
+#[test]
+fn an_empty_term_matches_no_node_but_one_with_fields_may() {
+    let on_performance = RawTerm {
+        expressions: vec![(POWER_PROFILE_LABEL, In, vec!["performance".to_owned()])],
+        has_fields: false,
+    };
+    let class = |terms| Asks::trim(POWER_PROFILE_LABEL, None, [], Some(terms)).class();
+    assert_eq!(class(vec![on_performance.clone(), RawTerm::default()]), PerformanceOnly);
+    assert_eq!(class(vec![on_performance, RawTerm { expressions: vec![], has_fields: true }]), General);
+}
+
+#[test]
+fn pods_that_are_done_or_leaving_are_not_active() {
+    // Table C6, counting; a pending pod is demand (fix list B8).
+    let active = |phase: &str, terminating| {
+        let phase = Phase::read(phase);
+        PodRow { namespace: String::new(), node: None, phase, terminating, asks: Asks::default() }.is_active()
+    };
+    for phase in ["Running", "Unknown", "", "Pending", "Suspended"] {
+        assert!(active(phase, false), "{phase}");
+        assert!(!active(phase, true), "{phase}");
+    }
+    for phase in ["Succeeded", "Failed"] {
+        assert!(!active(phase, false), "{phase}");
+    }
+    for text in ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"] {
+        assert!(Operator::read(text).is_some_and(|read| format!("{read:?}") == text));
+    }
+    assert_eq!(Operator::read("in"), None);
+}

@@ -1,0 +1,155 @@
+//! Normalized compute density, which decides the order in which nodes get full power (highest first), and the hardware
+//! family, of which each keeps some performance supply.
+//!
+//! Two figures are kept apart. The *components* are what the metric `joulie_operator_node_compute_density` exports, on
+//! the catalogue's scale. They cannot order a cluster: the catalogue's CPU figure is already that of a whole node, so
+//! that multiplying it by cores makes it quadratic, and eight of the densest boards add 4 % to it. The *order* counts
+//! devices instead: a package of the densest CPU that is embedded counts 1 and a board of the densest GPU counts 1, and
+//! any other counts in proportion. It depends on the node alone, so it does not move when another node comes or goes.
+
+use crate::catalog::{self, CpuModel, GpuModel};
+use crate::hardware::{Cpu, Hardware};
+use crate::inventory::Resolved;
+use power_units::{KiloHertz, Ratio, Role};
+use std::cmp::Ordering;
+use std::fmt;
+
+/// How much compute a node holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Density {
+    /// The CPU component of the metric.
+    pub cpu: Ratio,
+    /// The GPU component of the metric.
+    pub gpu: Ratio,
+    /// The normalised density that nodes are ordered by.
+    pub order: Ratio,
+}
+
+/// The catalogue's figure for AMD_EPYC_9965. Such a figure is that of two packages, here and in whatever is divided by
+/// it, so one package of it counts 1.
+const DENSEST_CPU: Ratio = Ratio::from_int(1776);
+/// The catalogue's figure for a board of AMD_INSTINCT_MI300X.
+const DENSEST_GPU: Ratio = Ratio::from_int(750);
+
+impl Density {
+    /// The density of a node. What the catalogue does not know adds nothing, except that an unknown GPU counts by the
+    /// highest power limit that it reports.
+    #[must_use]
+    pub fn of(resolved: &Resolved<'_>) -> Self {
+        let Hardware { cpu, gpu } = &resolved.hardware;
+        let cpu_figure = resolved.cpu.map_or(Ratio::ZERO, cpu_figure);
+        let gpus = gpu.as_ref().map_or(Ratio::ZERO, |gpus| {
+            let by_power = || gpus.max.map_or(Ratio::ZERO, |max| Ratio::from_bits(max.or_zero().to_bits()));
+            gpu_component(resolved.gpu.map_or_else(by_power, gpu_figure), gpus.count)
+        });
+        let packages = packages(cpu, resolved.cpu.and_then(|model| model.cores));
+        Self {
+            cpu: cpu_component(cpu_figure, cpu.total_cores, cpu.sockets),
+            gpu: gpus,
+            order: order(cpu_figure.scale(packages, Role::Nearest), gpus),
+        }
+    }
+}
+
+fn cpu_figure(model: &CpuModel) -> Ratio {
+    model.density.unwrap_or_else(|| {
+        let gigahertz = model.boost.ratio_to(KiloHertz::from_int(1_000_000), Role::Nearest);
+        Ratio::from_bits(model.tdp.scale(gigahertz.unwrap_or(Ratio::ZERO), Role::Nearest).to_bits())
+    })
+}
+
+fn gpu_figure(model: &GpuModel) -> Ratio {
+    model.density.unwrap_or_else(|| Ratio::from_bits(model.max.to_bits()))
+}
+
+/// The metric's CPU component: by cores where they are known, else by packages, else as one.
+fn cpu_component(figure: Ratio, cores: Option<u32>, sockets: Option<u32>) -> Ratio {
+    figure.times(cores.or(sockets).unwrap_or(1).max(1))
+}
+
+/// The metric's GPU component.
+fn gpu_component(figure: Ratio, count: u32) -> Ratio {
+    figure.times(count.max(1))
+}
+
+/// How many whole packages the node's processors amount to. Logical processors may be twice the cores, so packages
+/// bound them; a virtual machine has fewer cores than its package, so cores bound packages; unknown is one package.
+fn packages(cpu: &Cpu, cores_of_package: Option<u32>) -> Ratio {
+    let whole = |count: u32| Ratio::ONE.times(count);
+    let by_cores = cpu
+        .total_cores
+        .zip(cores_of_package)
+        .and_then(|(total, of_package)| whole(total).ratio_to(whole(of_package), Role::Nearest));
+    match (cpu.sockets.map(whole), by_cores) {
+        (Some(sockets), Some(by_cores)) => sockets.min(by_cores),
+        (Some(packages), None) | (None, Some(packages)) => packages,
+        (None, None) => Ratio::ONE,
+    }
+}
+
+/// Devices of the densest kind that the node amounts to, from its CPU figure times packages and its GPU figure times
+/// boards.
+fn order(cpu: Ratio, gpu: Ratio) -> Ratio {
+    let part = |of: Ratio, whole| of.ratio_to(whole, Role::Nearest).unwrap_or(Ratio::ZERO);
+    part(cpu, DENSEST_CPU) + part(gpu, DENSEST_GPU)
+}
+
+/// What makes nodes exchangeable: the GPU model of a GPU node, the CPU model of a CPU-only one. Two spellings of one
+/// name are the same family.
+#[derive(Clone, Debug)]
+pub struct Family {
+    device: Device,
+    model: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Device {
+    Cpu,
+    Gpu,
+}
+
+impl Family {
+    /// The family of a node.
+    #[must_use]
+    pub fn of(hardware: &Hardware) -> Self {
+        let named =
+            |model: &Option<String>, unknown: &str| model.clone().unwrap_or_else(|| unknown.to_owned());
+        match &hardware.gpu {
+            Some(gpus) => Self { device: Device::Gpu, model: named(&gpus.model, "unknown-gpu") },
+            None => Self { device: Device::Cpu, model: named(&hardware.cpu.model, "unknown-cpu") },
+        }
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let device = match self.device {
+            Device::Cpu => "cpu",
+            Device::Gpu => "gpu",
+        };
+        write!(f, "{device}:{}", self.model)
+    }
+}
+
+impl Ord for Family {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.device.cmp(&other.device).then_with(|| catalog::compare(&self.model, &other.model))
+    }
+}
+
+impl PartialOrd for Family {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Family {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Family {}
+
+#[cfg(test)]
+mod tests;

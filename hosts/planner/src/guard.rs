@@ -1,0 +1,258 @@
+//! The downgrade guard: a node must not drop to eco while it still runs workloads that require performance supply, and
+//! must not offer performance before its caps are lifted.
+//!
+//! ```text
+//! [*] --> ActivePerformance
+//! ActivePerformance --> DrainingPerformance: defer
+//! ActivePerformance --> ActiveEco: allow
+//! DrainingPerformance --> DrainingPerformance: still blocked
+//! DrainingPerformance --> ActiveEco: unblocked
+//! DrainingPerformance --> ActivePerformance: re-plan perf
+//! ActiveEco --> ActivePerformance: plan perf
+//! ActiveEco --> DrainingPerformance: a performance pod appears
+//! Unknown --> any of them: the first plan for a node whose label says nothing
+//! ```
+//!
+//! - *defer*: policy plans eco and the node still has performance-constrained pods (count > 0): desired
+//!   profile eco, draining. *Allow* and *unblocked*: it has none (count == 0).
+//! - *plan perf*, *re-plan perf*: the caps of performance are written first; the state follows when they are confirmed.
+//!
+//! When the pods are not known nothing that depends on them changes: the previous state is kept. The soft guard
+//! publishes eco with its caps at once and draining beside it. The hard guard keeps the caps of performance until the
+//! node has drained, and until its eco label has been seen, so that no performance pod can still be on its way; but it
+//! never lifts caps that are already those of eco.
+
+use crate::profile::Profile;
+use joulie_core::placement::class::SchedulableClass;
+
+/// Where a node is between its profiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Full power, and performance pods are welcome.
+    ActivePerformance,
+    /// Planned as eco while performance pods still run there.
+    DrainingPerformance {
+        /// How many of them, when last counted.
+        blocking: u32,
+        /// Whose caps the node has meanwhile.
+        caps: Profile,
+    },
+    /// Capped.
+    ActiveEco,
+    /// The node carries no profile that we know.
+    Unknown,
+}
+
+/// The name of a state in metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StateName {
+    /// Full power.
+    ActivePerformance,
+    /// On its way to eco.
+    DrainingPerformance,
+    /// Capped.
+    ActiveEco,
+    /// No known profile.
+    Unknown,
+}
+
+impl StateName {
+    /// The text in metric labels.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ActivePerformance => "ActivePerformance",
+            Self::DrainingPerformance => "DrainingPerformance",
+            Self::ActiveEco => "ActiveEco",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
+
+impl State {
+    /// The state that a node's label and draining mark tell of; `caps` are those that its desired state carries.
+    #[must_use]
+    pub const fn observed(profile: Option<Profile>, draining: bool, caps: Profile) -> Self {
+        match (profile, draining) {
+            (_, true) => Self::DrainingPerformance { blocking: 0, caps },
+            (Some(Profile::Performance), false) => Self::ActivePerformance,
+            (Some(Profile::Eco), false) => Self::ActiveEco,
+            (None, false) => Self::Unknown,
+        }
+    }
+
+    /// The state without its data.
+    #[must_use]
+    pub const fn name(self) -> StateName {
+        match self {
+            Self::ActivePerformance => StateName::ActivePerformance,
+            Self::DrainingPerformance { .. } => StateName::DrainingPerformance,
+            Self::ActiveEco => StateName::ActiveEco,
+            Self::Unknown => StateName::Unknown,
+        }
+    }
+
+    /// What the node offers to pods.
+    #[must_use]
+    pub const fn class(self) -> SchedulableClass {
+        match self {
+            Self::ActivePerformance => SchedulableClass::Performance,
+            Self::DrainingPerformance { .. } => SchedulableClass::Draining,
+            Self::ActiveEco => SchedulableClass::Eco,
+            Self::Unknown => SchedulableClass::Unknown,
+        }
+    }
+}
+
+/// How strictly a downgrade is guarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GuardMode {
+    /// Eco label, eco caps and draining at once.
+    Soft,
+    /// Eco label and draining at once, eco caps when drained.
+    Hard,
+}
+
+/// All that the guard may know about a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GuardFacts {
+    /// What policy plans.
+    pub planned: Profile,
+    /// Performance pods on the node that are neither done nor leaving, unless the pods are not known.
+    pub blocking: Option<u32>,
+    /// The caps of performance are confirmed, or there is nobody who could have capped anything.
+    pub performance_caps_in_force: bool,
+    /// The profile on the node's label.
+    pub label: Option<Profile>,
+}
+
+/// What the guard decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GuardDecision {
+    /// The state from here on.
+    pub state: State,
+    /// What is to be published, unless nothing is known well enough to publish anything.
+    pub publish: Option<Publication>,
+    /// Why the plan is not carried out yet, if it is not.
+    pub held: Option<Held>,
+    /// The change of state, where both states are known ones.
+    pub applied: Option<(StateName, StateName)>,
+    /// The change that begins to be deferred.
+    pub deferred: Option<(StateName, StateName)>,
+}
+
+/// What labels and objects are to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Publication {
+    /// The desired profile.
+    pub profile: Profile,
+    /// Whose caps the desired state carries.
+    pub caps: Profile,
+    /// The profile label; nothing leaves it as it is.
+    pub label: Option<Profile>,
+    /// The draining mark.
+    pub draining: bool,
+}
+
+/// Why a plan is not carried out yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// The pods are not known, so that none can be excluded.
+    PodsUnknown,
+    /// Performance pods still run on the node, or could still be on their way.
+    Draining,
+    /// The caps of performance are not confirmed.
+    CapsUnconfirmed,
+    /// The node became a performance node too short a time ago.
+    Dwell,
+}
+
+/// Moves a node on.
+#[must_use]
+pub fn step(state: State, mode: GuardMode, facts: &GuardFacts) -> GuardDecision {
+    let next = match (state, facts.planned) {
+        (State::ActivePerformance, Profile::Performance) => State::ActivePerformance,
+        (State::DrainingPerformance { .. } | State::ActiveEco | State::Unknown, Profile::Performance) => {
+            if facts.performance_caps_in_force {
+                State::ActivePerformance
+            } else {
+                state
+            }
+        }
+        (
+            State::ActivePerformance | State::DrainingPerformance { .. } | State::ActiveEco | State::Unknown,
+            Profile::Eco,
+        ) => match facts.blocking {
+            None => state,
+            Some(0) if may_cap(state, mode, facts.label) => State::ActiveEco,
+            Some(blocking) => State::DrainingPerformance { blocking, caps: draining_caps(state, mode) },
+        },
+    };
+    let (from, to) = (state.name(), next.name());
+    let known = |name| name != StateName::Unknown;
+    let begins =
+        to == StateName::DrainingPerformance && from != to && facts.blocking.is_some_and(|pods| pods > 0);
+    GuardDecision {
+        state: next,
+        publish: publication(next, facts.planned),
+        held: held(next, facts),
+        applied: (from != to && known(from) && known(to)).then_some((from, to)),
+        deferred: (begins && from == StateName::ActivePerformance).then_some((from, StateName::ActiveEco)),
+    }
+}
+
+/// Whether a node without performance pods may have the caps of eco now.
+fn may_cap(state: State, mode: GuardMode, label: Option<Profile>) -> bool {
+    match (mode, state) {
+        (GuardMode::Soft, _) | (GuardMode::Hard, State::ActiveEco) => true,
+        (GuardMode::Hard, State::ActivePerformance | State::DrainingPerformance { .. } | State::Unknown) => {
+            label == Some(Profile::Eco)
+        }
+    }
+}
+
+/// Whose caps a node keeps while it drains.
+fn draining_caps(state: State, mode: GuardMode) -> Profile {
+    match (mode, state) {
+        (GuardMode::Soft, _) | (GuardMode::Hard, State::ActiveEco) => Profile::Eco,
+        (GuardMode::Hard, State::DrainingPerformance { caps, .. }) => caps,
+        (GuardMode::Hard, State::ActivePerformance | State::Unknown) => Profile::Performance,
+    }
+}
+
+fn publication(state: State, planned: Profile) -> Option<Publication> {
+    let (label, draining, caps) = match state {
+        State::ActivePerformance => (Some(Profile::Performance), false, Profile::Performance),
+        State::DrainingPerformance { caps, .. } => (Some(Profile::Eco), true, caps),
+        State::ActiveEco => (Some(Profile::Eco), false, Profile::Eco),
+        State::Unknown => (None, false, Profile::Eco),
+    };
+    match (planned, state) {
+        // Caps first, then the label: what is not performance yet keeps its label and its mark.
+        (Profile::Performance, _) => {
+            Some(Publication { profile: Profile::Performance, caps: Profile::Performance, label, draining })
+        }
+        (Profile::Eco, State::ActivePerformance) => {
+            Some(Publication { profile: Profile::Performance, caps, label, draining })
+        }
+        (Profile::Eco, State::DrainingPerformance { .. } | State::ActiveEco) => {
+            Some(Publication { profile: Profile::Eco, caps, label, draining })
+        }
+        (Profile::Eco, State::Unknown) => None,
+    }
+}
+
+fn held(state: State, facts: &GuardFacts) -> Option<Held> {
+    match (facts.planned, state) {
+        (Profile::Performance, State::ActivePerformance) => None,
+        (Profile::Performance, State::DrainingPerformance { .. } | State::ActiveEco | State::Unknown) => {
+            Some(Held::CapsUnconfirmed)
+        }
+        (Profile::Eco, _) if facts.blocking.is_none() => Some(Held::PodsUnknown),
+        (Profile::Eco, State::DrainingPerformance { .. }) => Some(Held::Draining),
+        (Profile::Eco, State::ActivePerformance | State::ActiveEco | State::Unknown) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,210 @@
+use super::*;
+use Profile::{Eco, Performance};
+use State::{ActiveEco, ActivePerformance, DrainingPerformance, Unknown};
+
+fn facts(planned: Profile, blocking: Option<u32>) -> GuardFacts {
+    GuardFacts { planned, blocking, performance_caps_in_force: true, label: None }
+}
+
+fn soft(state: State, facts: GuardFacts) -> GuardDecision {
+    step(state, GuardMode::Soft, &facts)
+}
+
+fn hard(state: State, facts: GuardFacts) -> GuardDecision {
+    step(state, GuardMode::Hard, &facts)
+}
+
+const fn draining(blocking: u32, caps: Profile) -> State {
+    DrainingPerformance { blocking, caps }
+}
+
+/// Every state, with the data that can matter.
+const STATES: [State; 6] = [
+    ActivePerformance,
+    draining(0, Performance),
+    draining(3, Performance),
+    draining(3, Eco),
+    ActiveEco,
+    Unknown,
+];
+
+#[test]
+fn label_and_mark_tell_the_state() {
+    // Table C7.
+    let observed = |profile: &str, mark| State::observed(Profile::read(profile), mark, Eco).name().as_str();
+    assert_eq!(observed("performance", false), "ActivePerformance");
+    assert_eq!(observed("eco", false), "ActiveEco");
+    assert_eq!(observed("performance", true), "DrainingPerformance");
+    assert_eq!(observed("eco", true), "DrainingPerformance");
+    assert_eq!(observed("unknown", false), "Unknown");
+    assert_eq!(observed("", false), "Unknown");
+}
+
+#[test]
+fn every_row_of_the_guard_table_holds() {
+    // Table C7: desired profile and performance pods give profile and draining, whatever the state was.
+    for state in STATES {
+        for pods in [0, 3, 5] {
+            let published = soft(state, facts(Performance, Some(pods))).publish.unwrap();
+            assert_eq!((published.profile, published.draining), (Performance, false), "{state:?}");
+        }
+        let clear = soft(state, facts(Eco, Some(0)));
+        assert_eq!(clear.publish.map(|p| (p.profile, p.draining)), Some((Eco, false)), "{state:?}");
+        assert_eq!((clear.state, clear.held), (ActiveEco, None), "{state:?}");
+        for pods in [1, 3] {
+            let blocked = soft(state, facts(Eco, Some(pods)));
+            assert_eq!(blocked.publish.map(|p| (p.profile, p.draining)), Some((Eco, true)), "{state:?}");
+            assert_eq!(
+                (blocked.state, blocked.held),
+                (draining(pods, Eco), Some(Held::Draining)),
+                "{state:?}"
+            );
+            // Applying it again changes nothing.
+            assert_eq!(soft(blocked.state, facts(Eco, Some(pods))).state, blocked.state);
+        }
+    }
+}
+
+#[test]
+fn the_diagram_is_what_the_guard_does() {
+    // Seeds: performance -> eco transition, FSM.
+    let names = |state, facts| soft(state, facts).state.name();
+    let (perf, drain, eco) =
+        (StateName::ActivePerformance, StateName::DrainingPerformance, StateName::ActiveEco);
+    assert_eq!(names(ActivePerformance, facts(Eco, Some(1))), drain, "defer");
+    assert_eq!(names(ActivePerformance, facts(Eco, Some(0))), eco, "allow");
+    assert_eq!(names(draining(1, Eco), facts(Eco, Some(1))), drain, "still blocked");
+    assert_eq!(names(draining(1, Eco), facts(Eco, Some(0))), eco, "unblocked");
+    assert_eq!(names(draining(1, Eco), facts(Performance, Some(1))), perf, "re-plan perf");
+    assert_eq!(names(ActiveEco, facts(Performance, Some(0))), perf, "plan perf");
+    assert_eq!(names(ActiveEco, facts(Eco, Some(1))), drain, "a performance pod appears");
+}
+
+#[test]
+fn without_pods_the_previous_state_is_kept() {
+    // Fix list B13.
+    for mode in [GuardMode::Soft, GuardMode::Hard] {
+        for state in STATES {
+            let decision = step(state, mode, &facts(Eco, None));
+            assert_eq!(
+                (decision.state, decision.held),
+                (state, Some(Held::PodsUnknown)),
+                "{mode:?} {state:?}"
+            );
+            assert_eq!((decision.applied, decision.deferred), (None, None));
+        }
+    }
+    let kept = soft(ActivePerformance, facts(Eco, None)).publish.unwrap();
+    assert_eq!((kept.profile, kept.caps, kept.label), (Performance, Performance, Some(Performance)));
+    assert_eq!(soft(Unknown, facts(Eco, None)).publish, None);
+    // An upgrade needs no pods.
+    assert_eq!(soft(ActiveEco, facts(Performance, None)).state, ActivePerformance);
+}
+
+#[test]
+fn the_soft_guard_publishes_eco_at_once() {
+    let published = soft(ActivePerformance, facts(Eco, Some(2))).publish.unwrap();
+    assert_eq!(published, Publication { profile: Eco, caps: Eco, label: Some(Eco), draining: true });
+}
+
+#[test]
+fn the_hard_guard_keeps_the_caps_of_performance_until_the_node_has_drained() {
+    // Fix list B9.
+    let labelled = |planned, blocking| GuardFacts { label: Some(Eco), ..facts(planned, blocking) };
+    let first = hard(ActivePerformance, facts(Eco, Some(2)));
+    assert_eq!(
+        first.publish.unwrap(),
+        Publication { profile: Eco, caps: Performance, label: Some(Eco), draining: true }
+    );
+    let second = hard(first.state, labelled(Eco, Some(1)));
+    assert_eq!(second.state, draining(1, Performance));
+    let last = hard(second.state, labelled(Eco, Some(0)));
+    assert_eq!((last.state, last.publish.unwrap().caps), (ActiveEco, Eco));
+}
+
+#[test]
+fn the_hard_guard_waits_for_its_own_label_before_it_caps() {
+    let performance = GuardFacts { label: Some(Performance), ..facts(Eco, Some(0)) };
+    for state in [ActivePerformance, Unknown] {
+        let first = hard(state, performance);
+        assert_eq!((first.state, first.held), (draining(0, Performance), Some(Held::Draining)), "{state:?}");
+        assert_eq!(first.deferred, None, "no pod defers it");
+        assert_eq!(hard(first.state, performance).state, draining(0, Performance));
+        assert_eq!(hard(first.state, GuardFacts { label: Some(Eco), ..performance }).state, ActiveEco);
+    }
+}
+
+#[test]
+fn the_hard_guard_never_lifts_the_caps_of_eco() {
+    assert_eq!(hard(ActiveEco, facts(Eco, Some(2))).state, draining(2, Eco));
+    assert_eq!(hard(draining(2, Eco), facts(Eco, Some(1))).state, draining(1, Eco));
+}
+
+#[test]
+fn an_upgrade_keeps_label_and_mark_until_the_caps_are_confirmed() {
+    // Fix list B30.
+    let waiting = GuardFacts { performance_caps_in_force: false, ..facts(Performance, Some(0)) };
+    for (state, label, mark) in
+        [(ActiveEco, Some(Eco), false), (draining(1, Eco), Some(Eco), true), (Unknown, None, false)]
+    {
+        let decision = soft(state, waiting);
+        assert_eq!((decision.state, decision.held), (state, Some(Held::CapsUnconfirmed)));
+        let expected = Publication { profile: Performance, caps: Performance, label, draining: mark };
+        assert_eq!(decision.publish, Some(expected), "{state:?}");
+        let confirmed = GuardFacts { performance_caps_in_force: true, ..waiting };
+        assert_eq!(soft(state, confirmed).state, ActivePerformance);
+    }
+    // Caps that change on a performance node do not take its label away.
+    assert_eq!(soft(ActivePerformance, waiting).state, ActivePerformance);
+}
+
+#[test]
+fn a_transition_is_counted_once_and_from_the_state_it_left() {
+    // Fix list B14.
+    let defer = soft(ActivePerformance, facts(Eco, Some(2)));
+    assert_eq!(defer.applied, Some((StateName::ActivePerformance, StateName::DrainingPerformance)));
+    assert_eq!(defer.deferred, Some((StateName::ActivePerformance, StateName::ActiveEco)));
+    let still = soft(defer.state, facts(Eco, Some(1)));
+    assert_eq!((still.applied, still.deferred), (None, None));
+    let done = soft(still.state, facts(Eco, Some(0)));
+    assert_eq!(done.applied, Some((StateName::DrainingPerformance, StateName::ActiveEco)));
+    let late = soft(ActiveEco, facts(Eco, Some(1)));
+    assert_eq!(late.applied, Some((StateName::ActiveEco, StateName::DrainingPerformance)));
+    assert_eq!(late.deferred, None, "the node is eco already");
+    // From or to a state that nobody knows there is no transition.
+    for facts in [facts(Eco, Some(2)), facts(Eco, Some(0)), facts(Performance, Some(0))] {
+        let decision = soft(Unknown, facts);
+        assert_eq!((decision.applied, decision.deferred), (None, None));
+    }
+}
+
+#[test]
+fn no_order_of_facts_offers_performance_under_the_caps_of_eco() {
+    // Every state × mode × plan × pods × confirmation × label.
+    for state in STATES {
+        for mode in [GuardMode::Soft, GuardMode::Hard] {
+            for planned in [Performance, Eco] {
+                for blocking in [None, Some(0), Some(2)] {
+                    for performance_caps_in_force in [false, true] {
+                        for label in [None, Some(Performance), Some(Eco)] {
+                            let facts = GuardFacts { planned, blocking, performance_caps_in_force, label };
+                            let decision = step(state, mode, &facts);
+                            let Some(publish) = decision.publish else {
+                                assert_eq!((decision.state, planned), (Unknown, Eco));
+                                continue;
+                            };
+                            if publish.label == Some(Performance) {
+                                assert!(publish.caps == Performance && !publish.draining);
+                                assert!(performance_caps_in_force || state == ActivePerformance, "{facts:?}");
+                            }
+                            if mode == GuardMode::Hard && publish.caps == Eco && state != ActiveEco {
+                                let had_them = matches!(state, DrainingPerformance { caps: Eco, .. });
+                                assert!(had_them || blocking == Some(0) && label == Some(Eco), "{facts:?}");
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! The hardware view of a node, field by field: what its NodeHardware reports, else what its labels and resources say,
+//! else what the catalogue knows of the model.
+//!
+//! A field that one source leaves out is asked of the next; an object that exists but says little blocks nothing.
+//! Whether a node has GPUs is one answer for everything that depends on it, and it is sticky: a device plugin that
+//! restarts, and for a while offers no GPUs, does not turn a GPU node into another one.
+
+use crate::catalog::{Catalog, CpuModel, GpuModel};
+use crate::hardware::{Cpu, Gpus, Hardware, PowerRange};
+use power_units::Watts;
+
+/// What is said about a node's hardware, source by source.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HardwareFacts {
+    /// Its NodeHardware's status, if there is one.
+    pub reported: Option<Reported>,
+    /// Its labels.
+    pub labels: LabelFacts,
+    /// Logical processors in `status.capacity`.
+    pub capacity_cpus: Option<u32>,
+    /// GPUs in `status.allocatable`, see [`allocatable_gpus`].
+    pub allocatable_gpus: u32,
+}
+
+/// What a NodeHardware reports. Blank texts and figures that are not above zero count as not said.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Reported {
+    /// `cpu.rawModel`
+    pub cpu_raw_model: Option<String>,
+    /// `cpu.model`
+    pub cpu_model: Option<String>,
+    /// `cpu.sockets`
+    pub sockets: Option<u32>,
+    /// `cpu.totalCores`
+    pub total_cores: Option<u32>,
+    /// `cpu.capRange.minWattsPerSocket`
+    pub cpu_min: Option<Watts>,
+    /// `cpu.capRange.maxWattsPerSocket`
+    pub cpu_max: Option<Watts>,
+    /// `gpu.present`: false is a denial, missing is not.
+    pub gpu_present: Option<bool>,
+    /// `gpu.rawModel`
+    pub gpu_raw_model: Option<String>,
+    /// `gpu.model`
+    pub gpu_model: Option<String>,
+    /// `gpu.count`
+    pub gpu_count: Option<u32>,
+    /// `gpu.capRangePerGpu.minWatts`
+    pub gpu_min: Option<Watts>,
+    /// `gpu.capRangePerGpu.maxWatts`
+    pub gpu_max: Option<Watts>,
+}
+
+/// What a node's labels say.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LabelFacts {
+    /// The CPU model.
+    pub cpu_model: Option<String>,
+    /// How many packages.
+    pub sockets: Option<u32>,
+    /// The GPU product.
+    pub gpu_model: Option<String>,
+    /// How many GPUs.
+    pub gpu_count: Option<u32>,
+}
+
+const CPU_MODEL_KEYS: [&str; 2] = ["joulie.io/hw.cpu-model", "feature.node.kubernetes.io/cpu-model.name"];
+const CPU_SOCKETS_KEYS: [&str; 2] = ["joulie.io/hw.cpu-sockets", "feature.node.kubernetes.io/cpu-sockets"];
+const GPU_MODEL_KEY: &str = "joulie.io/hw.gpu-model";
+const GPU_COUNT_KEY: &str = "joulie.io/hw.gpu-count";
+
+impl LabelFacts {
+    /// Reads the labels that name hardware; the GPU product may be under any of `gpu_product_keys`, in their order.
+    #[must_use]
+    pub fn read<'a>(label: impl Fn(&str) -> Option<&'a str>, gpu_product_keys: &[String]) -> Self {
+        let text = |key: &str| label(key).map(str::trim).filter(|text| !text.is_empty());
+        let count = |key: &str| text(key).and_then(|text| text.parse().ok()).filter(|&count| count > 0);
+        let product = || gpu_product_keys.iter().find_map(|key| text(key));
+        Self {
+            cpu_model: CPU_MODEL_KEYS.into_iter().find_map(text).map(str::to_owned),
+            sockets: CPU_SOCKETS_KEYS.into_iter().find_map(count),
+            gpu_model: text(GPU_MODEL_KEY).or_else(product).map(str::to_owned),
+            gpu_count: count(GPU_COUNT_KEY),
+        }
+    }
+}
+
+/// The GPUs among a node's allocatable resources. Slices and shares of a GPU are not GPUs and do not count.
+#[must_use]
+pub fn allocatable_gpus<'a>(resources: impl IntoIterator<Item = (&'a str, u64)>) -> u32 {
+    let is_gpu = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        name == "gpu.intel.com/i915" || name.ends_with("/gpu")
+    };
+    let total = resources
+        .into_iter()
+        .filter(|(name, _)| is_gpu(name))
+        .fold(0_u64, |sum, (_, n)| sum.saturating_add(n));
+    u32::try_from(total).unwrap_or(u32::MAX)
+}
+
+/// A node's hardware, and where its power limits are known from.
+#[derive(Clone, Debug)]
+pub struct Resolved<'c> {
+    /// The merged view; a figure that the node did not say itself is the catalogue's.
+    pub hardware: Hardware,
+    /// What the catalogue knows of the CPU model.
+    pub cpu: Option<&'c CpuModel>,
+    /// What the catalogue knows of the GPU model.
+    pub gpu: Option<&'c GpuModel>,
+    /// The range of one package as the node itself reports it.
+    pub discovered_cpu: Option<PowerRange>,
+    /// The range of one GPU as the node itself reports it.
+    pub discovered_gpu: Option<PowerRange>,
+}
+
+impl Resolved<'_> {
+    /// A CPU model was named that the catalogue does not know.
+    #[must_use]
+    pub const fn cpu_is_unrecognised(&self) -> bool {
+        self.hardware.cpu.model.is_some() && self.cpu.is_none()
+    }
+
+    /// A GPU model was named that the catalogue does not know.
+    #[must_use]
+    pub fn gpu_is_unrecognised(&self) -> bool {
+        self.gpu.is_none() && self.hardware.gpu.as_ref().is_some_and(|gpus| gpus.model.is_some())
+    }
+}
+
+/// Merges what is said about a node; `remembered` are the GPUs that it had when it was last planned.
+#[must_use]
+pub fn resolve<'c>(facts: &HardwareFacts, remembered: Option<&Gpus>, catalog: &'c Catalog) -> Resolved<'c> {
+    let nothing = Reported::default();
+    let reported = facts.reported.as_ref().unwrap_or(&nothing);
+    let names = [&reported.cpu_raw_model, &reported.cpu_model, &facts.labels.cpu_model];
+    let (cpu_model, cpu) = recognise(names, |name| catalog.cpu(name), |cpu| &cpu.key);
+    let names = [&reported.gpu_raw_model, &reported.gpu_model, &facts.labels.gpu_model];
+    let (gpu_model, gpu) = recognise(names, |name| catalog.gpu(name), |gpu| &gpu.key);
+
+    let discovered_cpu = PowerRange::discovered(reported.cpu_min, reported.cpu_max);
+    let discovered_gpu = PowerRange::discovered(reported.gpu_min, reported.gpu_max);
+    let count = count_gpus(facts, reported, discovered_gpu.is_some(), remembered);
+    // A model that nobody names now is the one that was there before, and the catalogue still knows it.
+    let gpu_model = gpu_model.or_else(|| remembered.and_then(|gpus| gpus.model.clone()));
+    let gpu =
+        gpu.or_else(|| gpu_model.as_deref().and_then(|model| catalog.gpu(model))).filter(|_| count.is_some());
+    let cpu_range = discovered_cpu.or_else(|| cpu.map(design_range));
+    let gpu_range = discovered_gpu.or_else(|| gpu.map(|gpu| PowerRange { min: gpu.min, max: gpu.max }));
+    let hardware = Hardware {
+        cpu: Cpu {
+            model: cpu_model,
+            sockets: above_zero(reported.sockets).or(above_zero(facts.labels.sockets)),
+            total_cores: above_zero(reported.total_cores).or(above_zero(facts.capacity_cpus)),
+            min_per_socket: cpu_range.and_then(|range| range.min),
+            max_per_socket: cpu_range.map(|range| range.max),
+        },
+        gpu: count.map(|count| Gpus {
+            model: gpu_model,
+            count,
+            min: gpu_range.and_then(|range| range.min),
+            max: gpu_range.map(|range| range.max),
+        }),
+    };
+    Resolved { hardware, cpu, gpu, discovered_cpu, discovered_gpu }
+}
+
+/// The design power of a package stands in for a limit that the node does not report.
+fn design_range(cpu: &CpuModel) -> PowerRange {
+    let low = cpu.configurable_tdp.map(|(low, _)| low.min(cpu.tdp));
+    PowerRange { min: low, max: cpu.tdp }
+}
+
+/// The first name that the catalogue knows, by its key there; else the first name that is one at all.
+fn recognise<'c, Model>(
+    names: [&Option<String>; 3],
+    find: impl Fn(&str) -> Option<&'c Model>,
+    key: impl Fn(&Model) -> &String,
+) -> (Option<String>, Option<&'c Model>) {
+    let mut raw = None;
+    for name in names.into_iter().flatten().map(|name| name.trim()).filter(|name| !name.is_empty()) {
+        if let Some(model) = find(name) {
+            return (Some(key(model).clone()), Some(model));
+        }
+        raw = raw.or(Some(name));
+    }
+    (raw.map(str::to_owned), None)
+}
+
+/// How many GPUs the node has, or nothing when it has none.
+fn count_gpus(
+    facts: &HardwareFacts,
+    reported: &Reported,
+    has_range: bool,
+    remembered: Option<&Gpus>,
+) -> Option<u32> {
+    let counted = above_zero(reported.gpu_count)
+        .or(above_zero(facts.labels.gpu_count))
+        .or(above_zero(Some(facts.allocatable_gpus)));
+    if counted.is_some() {
+        return counted;
+    }
+    let remembered = remembered.map(|gpus| gpus.count);
+    match (reported.gpu_present, has_range) {
+        // Present and not counted: as many as before, and at least one.
+        (Some(true), _) | (None, true) | (Some(false), true) => remembered.or(Some(1)),
+        (Some(false), false) => None,
+        (None, false) => remembered,
+    }
+}
+
+fn above_zero(count: Option<u32>) -> Option<u32> {
+    count.filter(|&count| count > 0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,284 @@
+//! The whole pass: what is known of the cluster goes in, what is to be written comes out.
+//!
+//! As the shared reconcile flow has it: select the eligible nodes; build the hardware view; sort by normalized compute
+//! density, highest first; let the policy build the desired plan with the family floor; apply the downgrade guard; and
+//! say which desired state and which labels are to be written. A node that stopped being eligible is released.
+//!
+//! The same facts give the same plan whatever their order, and a cluster that already is as planned gives no actions.
+//! Nothing here is remembered between passes but the [`Memory`], which the caller commits node by node, once the node's
+//! actions were carried out: what failed is simply planned again, and is counted when it succeeds.
+
+mod action;
+mod facts;
+mod memory;
+mod release;
+
+pub use action::{Action, Desired};
+pub use facts::{Confirmation, NodeRow, PublishedRow, Snapshot};
+pub use memory::{Memory, NodeMemory};
+pub use release::{Release, ReleaseReason};
+
+use crate::catalog::Catalog;
+use crate::demand::{Class, Demand, PodRow};
+use crate::density::{Density, Family};
+use crate::guard::{self, GuardDecision, GuardFacts, GuardMode, Held, State};
+use crate::intent::{Caps, Intents};
+use crate::inventory::{self, Resolved};
+use crate::policy::{Choice, Fallback, FamilyFloor, Policy, PolicyFacts};
+use crate::profile::Profile;
+use facts::{ByNode, Published, sorted_nodes};
+use memory::Planned;
+use power_units::{Micros, Stamp};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How a cluster is planned. Every part was checked where it was built.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How many nodes run at full power, and which.
+    pub policy: Policy,
+    /// Whether each hardware family keeps performance supply.
+    pub floor: FamilyFloor,
+    /// How strictly downgrades are guarded.
+    pub guard: GuardMode,
+    /// The caps of the profiles.
+    pub intents: Intents,
+    /// The known models.
+    pub catalog: Catalog,
+    /// A node that became a performance node stays one for at least so long, even above the count that the policy asks
+    /// for, so that pressure around a threshold does not make nodes flap. Without it a node may go with the next plan.
+    pub dwell: Option<Micros>,
+    /// How long a release waits for an agent to confirm that the caps are lifted.
+    pub release_patience: Micros,
+    /// Namespaces whose pods are outside managed scope: they are neither pressure nor a reason to wait.
+    pub ignored_namespaces: BTreeSet<String>,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The policy that decided.
+    pub policy: &'static str,
+    /// Why that is not the configured one, if it is not.
+    pub fallback: Option<Fallback>,
+    /// The demand in managed scope, unless the pods are not known.
+    pub demand: Option<Demand>,
+    /// Every planned node, densest first.
+    pub nodes: Vec<NodePlan>,
+    /// Eligible nodes that are not ready: no supply, and left as they are.
+    pub not_ready: Vec<String>,
+    /// Nodes that were planned before and are not eligible any more, by name.
+    pub releases: Vec<Release>,
+}
+
+/// What is planned for one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodePlan {
+    /// Its name.
+    pub node: String,
+    /// What it holds of compute.
+    pub density: Density,
+    /// What it is exchangeable with.
+    pub family: Family,
+    /// Its CPU or GPU model is one that the catalogue does not know.
+    pub unrecognised: bool,
+    /// What the policy plans.
+    pub planned: Profile,
+    /// Performance pods that run on it, unless the pods are not known.
+    pub blocking: Option<u32>,
+    /// What the guard made of that: the state, why it waits, the transitions to count when this is committed.
+    pub guard: GuardDecision,
+    /// The desired state, unless too little is known to publish one.
+    pub desired: Option<Desired>,
+    /// What is to be written, in this order; each only after the one before it succeeded.
+    pub actions: Vec<Action>,
+    /// What to remember of the node when all of that is done.
+    pub remember: NodeMemory,
+}
+
+/// Plans the cluster.
+#[must_use]
+pub fn plan(snapshot: &Snapshot, settings: &Settings, memory: &Memory) -> Plan {
+    let rows = sorted_nodes(&snapshot.nodes);
+    let eligible: Vec<&NodeRow> = rows.iter().copied().filter(|row| row.is_eligible()).collect();
+    let places = ByNode::new(eligible.iter().map(|row| row.name.as_str()));
+    let published = Published::new(&snapshot.published, &places);
+    let pods = snapshot.pods.as_deref().map(|pods| count_pods(pods, &places, &settings.ignored_namespaces));
+    let (demand, blocking) = pods.unzip();
+
+    let mut candidates = candidates(&eligible, &remembered(memory, &places), settings);
+    // The names ascend already, and the sort is stable.
+    candidates.sort_by_key(|candidate| Reverse(candidate.density.order));
+    let families = number_families(&candidates);
+    let pressure = demand.map(|demand: Demand| demand.performance_only);
+    let facts = PolicyFacts { families: &families, pressure, wall_clock: snapshot.wall_clock };
+    let Choice { profiles, name, fallback } = settings.policy.choose(settings.floor, &facts);
+
+    let pass = Pass { settings, memory, published, blocking, now: snapshot.now, policy: name, fallback };
+    Plan {
+        policy: name,
+        fallback,
+        demand,
+        nodes: candidates.into_iter().zip(profiles).map(|(node, planned)| pass.node(node, planned)).collect(),
+        not_ready: eligible.iter().filter(|row| !row.ready).map(|row| row.name.clone()).collect(),
+        releases: release::releases(&pass, &rows, &places),
+    }
+}
+
+/// What is remembered of every eligible node, by its place.
+fn remembered<'a>(memory: &'a Memory, places: &ByNode<'_>) -> Vec<Option<&'a Planned>> {
+    let mut remembered = vec![None; places.len()];
+    for (node, memory) in memory.iter() {
+        if let (NodeMemory::Planned(planned), Some(slot)) =
+            (memory, places.find(node).and_then(|at| remembered.get_mut(at)))
+        {
+            *slot = Some(planned);
+        }
+    }
+    remembered
+}
+
+/// A node that can supply performance.
+struct Candidate<'a> {
+    /// Its place among the eligible nodes.
+    at: usize,
+    row: &'a NodeRow,
+    remembered: Option<&'a Planned>,
+    resolved: Resolved<'a>,
+    density: Density,
+    family: Family,
+}
+
+fn candidates<'a>(
+    eligible: &[&'a NodeRow],
+    remembered: &[Option<&'a Planned>],
+    settings: &'a Settings,
+) -> Vec<Candidate<'a>> {
+    let nodes = eligible.iter().copied().zip(remembered.iter().copied()).enumerate();
+    let candidate = |(at, (row, remembered)): (usize, (&'a NodeRow, Option<&'a Planned>))| {
+        let gpus = remembered.and_then(|node| node.gpus.as_ref());
+        let resolved = inventory::resolve(&row.hardware, gpus, &settings.catalog);
+        let (density, family) = (Density::of(&resolved), Family::of(&resolved.hardware));
+        Candidate { at, row, remembered, resolved, density, family }
+    };
+    nodes.filter(|(_, (row, _))| row.ready).map(candidate).collect()
+}
+
+/// A number for each family, so that the policies need no names.
+fn number_families(candidates: &[Candidate<'_>]) -> Vec<u32> {
+    let mut numbers = BTreeMap::new();
+    let mut number = |family| {
+        let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
+        *numbers.entry(family).or_insert(next)
+    };
+    candidates.iter().map(|candidate| number(&candidate.family)).collect()
+}
+
+/// The demand in managed scope, and the performance pods on every eligible node. A pod that waits for a node is demand
+/// wherever it will go; one that runs outside the eligible nodes is served already.
+fn count_pods(pods: &[PodRow], places: &ByNode<'_>, ignored: &BTreeSet<String>) -> (Demand, Vec<u32>) {
+    let mut demand = Demand::default();
+    let mut blocking = vec![0_u32; places.len()];
+    for pod in pods.iter().filter(|pod| pod.is_active()) {
+        if !ignored.is_empty() && ignored.contains(&pod.namespace) {
+            continue;
+        }
+        let place = pod.node.as_deref().map(|node| places.find(node));
+        if place == Some(None) {
+            continue;
+        }
+        let class = pod.asks.class();
+        demand.add(class, pod.asks.is_unrecognised());
+        if let (Class::PerformanceOnly, Some(count)) =
+            (class, place.flatten().and_then(|at| blocking.get_mut(at)))
+        {
+            *count = count.saturating_add(1);
+        }
+    }
+    (demand, blocking)
+}
+
+/// What every node of one pass is planned with.
+struct Pass<'a> {
+    settings: &'a Settings,
+    memory: &'a Memory,
+    published: Published<'a>,
+    /// Performance pods by the places of their nodes, unless the pods are not known.
+    blocking: Option<Vec<u32>>,
+    now: Stamp,
+    policy: &'static str,
+    fallback: Option<Fallback>,
+}
+
+impl Pass<'_> {
+    fn node(&self, candidate: Candidate<'_>, planned: Profile) -> NodePlan {
+        let Candidate { at, row, remembered, resolved, density, family } = candidate;
+        let published = self.published.at(at);
+        let blocking = self.blocking.as_ref().and_then(|blocking| blocking.get(at).copied());
+        let was = published.map_or_else(Caps::default, |published| published.caps);
+        let caps_of = |profile| self.settings.intents.caps(&resolved, profile).after(&was);
+        let performance = caps_of(Profile::Performance);
+
+        let state = remembered.map_or_else(|| observe(row, published, &performance), |node| node.state);
+        let since = remembered.and_then(|node| node.performance_since).unwrap_or(self.now);
+        let dwells = planned == Profile::Eco && state == State::ActivePerformance && self.dwells(since);
+        let facts = GuardFacts {
+            planned: if dwells { Profile::Performance } else { planned },
+            blocking,
+            performance_caps_in_force: in_force(row.confirmation, &performance, &was),
+            label: row.profile(),
+        };
+        let mut guard = guard::step(state, self.settings.guard, &facts);
+        if dwells {
+            guard.held = Some(Held::Dwell);
+        }
+
+        let desired = guard.publish.map(|publish| Desired {
+            profile: publish.profile,
+            caps: caps_of(publish.caps),
+            draining: publish.draining,
+            policy: self.policy,
+        });
+        let label = guard.publish.and_then(|publish| publish.label);
+        let actions = action::changes(row, published, desired.as_ref(), label, self.fallback.is_some());
+        let performance_since = (guard.state == State::ActivePerformance).then_some(since);
+        NodePlan {
+            node: row.name.clone(),
+            density,
+            family,
+            unrecognised: resolved.cpu_is_unrecognised() || resolved.gpu_is_unrecognised(),
+            planned,
+            blocking,
+            guard,
+            desired,
+            actions,
+            remember: NodeMemory::planned(guard.state, performance_since, resolved.hardware.gpu),
+        }
+    }
+
+    fn dwells(&self, since: Stamp) -> bool {
+        let so_far = self.now.since(since);
+        self.settings.dwell.zip(so_far).is_some_and(|(dwell, so_far)| so_far < dwell)
+    }
+}
+
+/// The state of a node that no earlier pass remembers.
+fn observe(row: &NodeRow, published: Option<&PublishedRow>, performance: &Caps) -> State {
+    let draining = row.is_draining() || published.is_some_and(|published| published.draining);
+    let capped = published.is_some_and(|published| !published.caps.same_as(performance));
+    let caps = if capped { Profile::Eco } else { Profile::Performance };
+    State::observed(row.profile(), draining, caps)
+}
+
+/// Whether the node really has the caps of performance: its agent read back exactly those, or nobody can have capped it,
+/// or there is nothing to cap and nothing was.
+fn in_force(confirmation: Confirmation, performance: &Caps, was: &Caps) -> bool {
+    match confirmation {
+        Confirmation::Unenforced => true,
+        Confirmation::InForce => was.same_as(performance),
+        Confirmation::Awaited => *performance == Caps::default() && *was == Caps::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+//! What one pass tells the next.
+//!
+//! A memory belongs to one term of leadership: whoever loses the lease drops it, and whoever gains it starts from what
+//! labels and objects say.
+
+use super::{NodePlan, Release};
+use crate::guard::State;
+use crate::hardware::Gpus;
+use power_units::Stamp;
+use std::collections::BTreeMap;
+
+/// What is remembered of every node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory(BTreeMap<String, NodeMemory>);
+
+/// What is remembered of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeMemory {
+    /// It was planned.
+    Planned(Planned),
+    /// It is being released.
+    Releasing {
+        /// From when on.
+        since: Stamp,
+    },
+}
+
+/// What is remembered of a planned node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// Where it was between its profiles.
+    pub(super) state: State,
+    /// Since when it is a performance node, or was first seen as one.
+    pub(super) performance_since: Option<Stamp>,
+    /// The GPUs that it had.
+    pub(super) gpus: Option<Gpus>,
+}
+
+impl NodeMemory {
+    pub(super) const fn planned(state: State, performance_since: Option<Stamp>, gpus: Option<Gpus>) -> Self {
+        Self::Planned(Planned { state, performance_since, gpus })
+    }
+}
+
+impl Memory {
+    /// A memory of nothing.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+
+    /// Remembers a planned node whose actions were all carried out.
+    pub fn commit(&mut self, node: &NodePlan) {
+        self.0.insert(node.node.clone(), node.remember.clone());
+    }
+
+    /// Remembers, or forgets, a node whose release was carried out as far as it went.
+    pub fn commit_release(&mut self, release: &Release) {
+        match &release.remember {
+            Some(remember) => self.0.insert(release.node.clone(), remember.clone()),
+            None => self.0.remove(&release.node),
+        };
+    }
+
+    pub(super) fn of(&self, node: &str) -> Option<&NodeMemory> {
+        self.0.get(node)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &NodeMemory)> {
+        self.0.iter().map(|(node, memory)| (node.as_str(), memory))
+    }
+}

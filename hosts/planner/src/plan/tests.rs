@@ -1,0 +1,486 @@
+use super::*;
+use crate::demand::{Asks, Phase};
+use crate::intent::{Cap, CapSettings, GpuNodeCpus, UserRanges};
+use crate::inventory::{HardwareFacts, LabelFacts};
+use crate::policy::{QueueAware, RuleSwap, StaticPartition};
+use crate::profile::PerProfile;
+use power_units::{Percent, Ratio, Role, Watts};
+use proptest::prelude::*;
+
+mod rig;
+use rig::*;
+
+#[test]
+fn the_densest_nodes_of_every_family_get_full_power() {
+    // Table C2 through the whole pass: h100-a, mi300x-a and cpu-a.
+    let mut cluster = Cluster::of(&[
+        ("h100-b", "NVIDIA_H100_SXM", 8),
+        ("cpu-a", "", 0),
+        ("h100-a", "NVIDIA_H100_SXM", 8),
+        ("mi300x-a", "AMD_INSTINCT_MI300X", 4),
+    ]);
+    let plan = cluster.pass(&settings(static_partition("0.25")));
+    assert_eq!(planned(&plan, Profile::Performance), ["cpu-a", "h100-a", "mi300x-a"]);
+    let order: Vec<_> = plan.nodes.iter().map(|node| node.node.as_str()).collect();
+    assert_eq!(order, ["h100-a", "h100-b", "mi300x-a", "cpu-a"]);
+    assert_eq!((plan.policy, plan.fallback), ("static-partition-v1", None));
+}
+
+#[test]
+fn a_cluster_that_is_as_planned_gives_no_actions() {
+    let mut cluster = Cluster::of(&[("a", "NVIDIA_L40S", 4), ("b", "", 0), ("c", "", 0), ("d", "", 0)]);
+    for settings in [settings(static_partition("0.5")), hard(static_partition("0.5"))] {
+        cluster.settle(&settings);
+        let plan = cluster.pass(&settings);
+        assert!(plan.nodes.iter().all(|node| node.actions.is_empty() && node.guard.applied.is_none()));
+        assert!(plan.releases.is_empty());
+    }
+    // Whoever takes over without a memory finds nothing to do either.
+    cluster.memory = Memory::new();
+    let plan = cluster.pass(&settings(static_partition("0.5")));
+    assert!(plan.nodes.iter().all(|node| node.actions.is_empty()), "{plan:?}");
+}
+
+#[test]
+fn a_downgrade_writes_the_label_then_the_cap() {
+    let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
+    cluster.settle(&settings(static_partition("1")));
+    let plan = cluster.pass(&settings(static_partition("0.5")));
+    let actions = &node(&plan, "b").actions;
+    assert_eq!(actions.first(), Some(&Action::WriteLabels { profile: Some(Profile::Eco), draining: false }));
+    assert!(matches!(actions.get(1), Some(Action::WriteDesired(desired)) if desired.caps == cpu_caps(60)));
+    assert_eq!(actions.len(), 2);
+}
+
+#[test]
+fn an_upgrade_writes_the_cap_sees_it_confirmed_then_the_label() {
+    // Fix list B30.
+    let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
+    cluster.settle(&settings(static_partition("0.5")));
+    let up = settings(static_partition("1"));
+    cluster.agents = Confirmation::Awaited;
+    let first = cluster.pass(&up);
+    assert!(
+        matches!(node(&first, "b").actions.as_slice(), [Action::WriteDesired(d)] if d.caps == cpu_caps(100))
+    );
+    assert_eq!(node(&first, "b").guard.held, Some(Held::CapsUnconfirmed));
+    assert!(node(&cluster.pass(&up), "b").actions.is_empty(), "it waits and writes nothing");
+    assert_eq!(cluster.label("b"), Some("eco"));
+    cluster.confirm();
+    let last = cluster.pass(&up);
+    let labels = [Action::WriteLabels { profile: Some(Profile::Performance), draining: false }];
+    assert_eq!(node(&last, "b").actions, labels);
+    assert_eq!(cluster.label("b"), Some("performance"));
+}
+
+#[test]
+fn a_confirmation_of_other_caps_confirms_nothing() {
+    // The agent says "in force" about the caps of eco, which are published; that is no word about performance.
+    let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
+    cluster.settle(&settings(static_partition("0.5")));
+    let plan = cluster.pass(&settings(static_partition("1")));
+    assert_eq!(node(&plan, "b").guard.state, State::ActiveEco);
+    assert!(!node(&plan, "b").actions.iter().any(|action| matches!(action, Action::WriteLabels { .. })));
+}
+
+#[test]
+fn bare_nodes_without_agents_are_labelled_at_once() {
+    // Table C14: two managed bare nodes under rule_swap get one performance and one eco label in one pass.
+    let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
+    cluster.agents = Confirmation::Unenforced;
+    cluster.nodes.iter_mut().for_each(|row| row.confirmation = Confirmation::Unenforced);
+    let swap = settings(Policy::RuleSwap(RuleSwap::new(Micros::MINUTE)));
+    cluster.pass(&swap);
+    assert_eq!((cluster.label("a"), cluster.label("b")), (Some("eco"), Some("performance")));
+    cluster.seconds = 60;
+    cluster.pass(&swap);
+    assert_eq!((cluster.label("a"), cluster.label("b")), (Some("performance"), Some("eco")));
+    assert!(
+        cluster.nodes.iter().all(|node| node.draining_label.is_none()),
+        "no mark where nothing ever drained"
+    );
+}
+
+#[test]
+fn a_node_with_performance_pods_drains_and_then_is_eco() {
+    let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
+    cluster.settle(&settings(static_partition("1")));
+    cluster.add_pods("b", Phase::Running, "performance", 2);
+    let half = settings(static_partition("0.5"));
+    let plan = cluster.pass(&half);
+    let b = node(&plan, "b");
+    assert_eq!((b.blocking, b.guard.state.name().as_str()), (Some(2), "DrainingPerformance"));
+    assert_eq!((cluster.label("b"), cluster.draining("b")), (Some("eco"), Some("true")));
+    assert_eq!(cluster.caps("b"), cpu_caps(60), "the soft guard caps at once");
+    cluster.pods.as_mut().unwrap().clear();
+    let plan = cluster.pass(&half);
+    let applied = node(&plan, "b").guard.applied.unwrap();
+    assert_eq!((applied.0.as_str(), applied.1.as_str()), ("DrainingPerformance", "ActiveEco"));
+    assert_eq!((cluster.label("b"), cluster.draining("b")), (Some("eco"), Some("false")));
+}
+
+#[test]
+fn the_hard_guard_holds_the_caps_until_the_pods_are_gone() {
+    // Fix list B9.
+    let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
+    cluster.settle(&hard(static_partition("1")));
+    cluster.add_pods("b", Phase::Running, "performance", 1);
+    let half = hard(static_partition("0.5"));
+    for _ in 0..3 {
+        cluster.pass(&half);
+        assert_eq!((cluster.label("b"), cluster.draining("b")), (Some("eco"), Some("true")));
+        assert_eq!(cluster.caps("b"), cpu_caps(100));
+    }
+    // A leader that starts anew finds the same in the objects.
+    cluster.memory = Memory::new();
+    cluster.pass(&half);
+    assert_eq!(cluster.caps("b"), cpu_caps(100));
+    cluster.pods.as_mut().unwrap().clear();
+    cluster.pass(&half);
+    assert_eq!(cluster.caps("b"), cpu_caps(60));
+}
+
+#[test]
+fn the_guard_counts_the_pods_of_the_node_that_are_not_done() {
+    // Table C6, node count test, and fix list B8: a pending pod that is bound blocks, an unbound one does not.
+    let mut cluster = Cluster::of(&[("a", "", 0)]);
+    cluster.add_pods("a", Phase::Running, "performance", 1);
+    cluster.add_pods("a", Phase::Running, "standard", 1);
+    cluster.add_pods("a", Phase::Succeeded, "performance", 1);
+    cluster.add_pods("elsewhere", Phase::Running, "performance", 1);
+    cluster.add_pods("", Phase::Pending, "performance", 1);
+    let mut eco = cluster.pods.clone().unwrap();
+    eco[0].asks = Asks { node_selector: Some("eco".to_owned()), ..Asks::default() };
+    let none = settings(static_partition("0"));
+    assert_eq!(node(&cluster.pass(&none), "a").blocking, Some(1));
+    cluster.add_pods("a", Phase::Pending, "performance", 1);
+    assert_eq!(node(&cluster.pass(&none), "a").blocking, Some(2));
+    cluster.pods = Some(eco);
+    assert_eq!(node(&cluster.pass(&none), "a").blocking, Some(0));
+}
+
+#[test]
+fn waiting_pods_raise_the_pressure_and_pods_elsewhere_do_not() {
+    // Fix list B8.
+    let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0), ("c", "", 0), ("d", "", 0)]);
+    cluster.nodes[3].selected = false;
+    cluster.add_pods("", Phase::Pending, "performance", 15);
+    cluster.add_pods("a", Phase::Running, "Performance", 6);
+    cluster.add_pods("d", Phase::Running, "performance", 100);
+    cluster.add_pods("gone", Phase::Running, "performance", 100);
+    cluster.add_pods("a", Phase::Failed, "performance", 100);
+    let queue = settings(queue_aware("0", 0, 100, 10));
+    let plan = cluster.pass(&queue);
+    assert_eq!(plan.demand.unwrap().performance_only, 21);
+    assert_eq!(planned(&plan, Profile::Performance).len(), 3);
+    // Pods in an ignored namespace are neither pressure nor a reason to wait.
+    let ignoring = Settings { ignored_namespaces: BTreeSet::from(["default".to_owned()]), ..queue };
+    let plan = cluster.pass(&ignoring);
+    assert_eq!(plan.demand, Some(Demand::default()));
+    assert!(plan.nodes.iter().all(|node| node.blocking == Some(0)));
+}
+
+#[test]
+fn without_pods_nothing_is_downgraded_and_the_base_stands_in() {
+    // Fix list B13; table C3, pod LIST error.
+    let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0), ("c", "", 0)]);
+    cluster.add_pods("", Phase::Pending, "performance", 30);
+    let queue = settings(queue_aware("0.34", 0, 100, 10));
+    cluster.settle(&queue);
+    assert_eq!(cluster.label("c"), Some("performance"));
+    cluster.pods = None;
+    let plan = cluster.pass(&queue);
+    assert_eq!((plan.policy, plan.fallback), ("static-partition-v1", Some(Fallback::PressureUnknown)));
+    assert_eq!(planned(&plan, Profile::Performance), ["a"]);
+    assert_eq!(node(&plan, "c").guard.held, Some(Held::PodsUnknown));
+    assert!(plan.nodes.iter().all(|node| node.actions.is_empty()), "not even the policy's name is written");
+    assert_eq!(cluster.label("c"), Some("performance"));
+    // An upgrade needs no pods.
+    let plan = cluster.pass(&settings(static_partition("1")));
+    assert_eq!(planned(&plan, Profile::Performance).len(), 3);
+}
+
+#[test]
+fn a_node_that_nobody_knows_anything_of_is_left_alone_while_the_pods_are_not_known() {
+    let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
+    cluster.nodes[1].profile_label = Some("garbage".to_owned());
+    cluster.pods = None;
+    let plan = cluster.pass(&settings(static_partition("0.5")));
+    let b = node(&plan, "b");
+    assert_eq!((b.guard.state, &b.desired), (State::Unknown, &None));
+    assert!(b.actions.is_empty());
+}
+
+#[test]
+fn nodes_that_are_not_ready_are_no_supply_and_stay_as_they_are() {
+    // Fix list B30.
+    let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0), ("c", "", 0)]);
+    cluster.settle(&settings(static_partition("0.34")));
+    assert_eq!(cluster.label("a"), Some("performance"));
+    cluster.nodes[0].ready = false;
+    let plan = cluster.pass(&settings(static_partition("0.34")));
+    assert_eq!(plan.not_ready, ["a"]);
+    assert_eq!(planned(&plan, Profile::Performance), ["b"]);
+    assert!(plan.releases.is_empty());
+    assert_eq!(cluster.label("a"), Some("performance"));
+}
+
+#[test]
+fn no_eligible_node_gives_an_empty_plan() {
+    let mut cluster = Cluster::of(&[]);
+    let plan = cluster.pass(&settings(static_partition("0.5")));
+    assert!(plan.nodes.is_empty() && plan.releases.is_empty());
+}
+
+#[test]
+fn a_node_that_is_not_eligible_any_more_is_lifted_then_unlabelled_then_forgotten() {
+    // Fix list B17.
+    type Leave = fn(&mut NodeRow);
+    let leave: [(Leave, ReleaseReason); 3] = [
+        (|row| row.selected = false, ReleaseReason::Deselected),
+        (|row| row.reserved = true, ReleaseReason::Reserved),
+        (|row| row.unschedulable = true, ReleaseReason::Cordoned),
+    ];
+    for (change, reason) in leave {
+        let mut cluster = Cluster::of(&[("a", "", 0), ("b", "NVIDIA_L40S", 4), ("c", "", 0)]);
+        let settings = settings(static_partition("0"));
+        cluster.settle(&settings);
+        // c is the only eco node: a and b are their families' supply.
+        change(cluster.row("c"));
+        cluster.agents = Confirmation::Awaited;
+        let plan = cluster.pass(&settings);
+        let [release] = plan.releases.as_slice() else { panic!("{plan:?}") };
+        assert_eq!((release.node.as_str(), release.reason), ("c", reason));
+        let lifted = Caps { cpu: Some(Cap::LIFTED), gpu: None };
+        assert!(matches!(release.actions.as_slice(), [Action::WriteDesired(d)] if d.caps == lifted));
+        assert!(cluster.pass(&settings).releases[0].actions.is_empty(), "it waits for the agent");
+        assert_eq!(cluster.label("c"), Some("eco"), "and keeps its label until then");
+        cluster.agents = Confirmation::InForce;
+        cluster.confirm();
+        let plan = cluster.pass(&settings);
+        assert_eq!(plan.releases[0].actions, [Action::RemoveLabels, Action::DeleteDesired]);
+        assert_eq!(cluster.label("c"), None);
+        assert!(cluster.pass(&settings).releases.is_empty());
+    }
+}
+
+#[test]
+fn a_release_waits_for_an_agent_only_so_long() {
+    let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
+    let settings = settings(static_partition("0"));
+    cluster.settle(&settings);
+    cluster.row("b").selected = false;
+    cluster.agents = Confirmation::Awaited;
+    cluster.pass(&settings);
+    cluster.seconds += 119;
+    assert!(cluster.pass(&settings).releases[0].actions.is_empty());
+    cluster.seconds += 1;
+    assert_eq!(cluster.pass(&settings).releases[0].actions, [Action::RemoveLabels, Action::DeleteDesired]);
+}
+
+#[test]
+fn a_deleted_node_leaves_no_object_behind() {
+    // Fix list B17.
+    let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
+    let settings = settings(static_partition("0.5"));
+    cluster.settle(&settings);
+    cluster.nodes.retain(|row| row.name != "b");
+    cluster.memory = Memory::new();
+    let plan = cluster.pass(&settings);
+    let [release] = plan.releases.as_slice() else { panic!("{plan:?}") };
+    assert_eq!((release.node.as_str(), release.reason), ("b", ReleaseReason::Deleted));
+    assert_eq!(release.actions, [Action::DeleteDesired]);
+    assert!(cluster.pass(&settings).releases.is_empty());
+}
+
+#[test]
+fn what_a_person_wrote_for_a_node_that_is_not_ours_is_not_taken_back() {
+    let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
+    cluster.row("b").selected = false;
+    cluster.row("b").profile_label = Some("eco".to_owned());
+    cluster.published.push(PublishedRow {
+        node: "b".to_owned(),
+        ours: false,
+        profile: Some(Profile::Eco),
+        caps: cpu_caps(50),
+        draining: false,
+        policy: None,
+    });
+    assert!(cluster.pass(&settings(static_partition("0.5"))).releases.is_empty());
+}
+
+#[test]
+fn a_node_that_comes_back_while_it_is_released_is_planned_again() {
+    let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
+    let settings = settings(static_partition("0"));
+    cluster.settle(&settings);
+    cluster.row("b").unschedulable = true;
+    cluster.pass(&settings);
+    cluster.row("b").unschedulable = false;
+    cluster.settle(&settings);
+    assert_eq!((cluster.label("b"), cluster.caps("b")), (Some("eco"), cpu_caps(60)));
+}
+
+#[test]
+fn caps_that_an_earlier_owner_left_on_a_gpu_nodes_cpus_are_lifted() {
+    // Fix list B1: 120 W on the packages of a GPU node.
+    let mut cluster = Cluster::of(&[("a", "NVIDIA_L40S", 4)]);
+    cluster.published.push(PublishedRow {
+        node: "a".to_owned(),
+        ours: true,
+        profile: Some(Profile::Eco),
+        caps: Caps { cpu: Some(Cap { percent: None, watts: Some(Watts::from_int(120)) }), gpu: None },
+        draining: false,
+        policy: None,
+    });
+    cluster.settle(&settings(static_partition("1")));
+    assert_eq!(cluster.caps("a").cpu, Some(Cap::LIFTED));
+    assert_eq!(cluster.label("a"), Some("performance"));
+}
+
+#[test]
+fn a_gpu_node_stays_one_while_its_device_plugin_restarts() {
+    // Fix list B22.
+    let mut cluster = Cluster::of(&[("a", "NVIDIA_L40S", 4), ("b", "", 0)]);
+    let settings = settings(static_partition("0"));
+    cluster.settle(&settings);
+    cluster.row("a").hardware = HardwareFacts::default();
+    let plan = cluster.pass(&settings);
+    assert_eq!(node(&plan, "a").family.to_string(), "gpu:NVIDIA_L40S");
+    assert!(node(&plan, "a").actions.is_empty());
+}
+
+#[test]
+fn a_performance_node_dwells_when_the_cluster_asks_for_it() {
+    // Fix list B31.
+    let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0), ("c", "", 0)]);
+    let dwelling =
+        Settings { dwell: Some(Micros::new(300_000_000)), ..settings(queue_aware("0", 0, 100, 10)) };
+    cluster.add_pods("", Phase::Pending, "performance", 30);
+    cluster.settle(&dwelling);
+    let risen = cluster.seconds;
+    cluster.pods.as_mut().unwrap().clear();
+    cluster.seconds = risen + 299;
+    let plan = cluster.pass(&dwelling);
+    assert_eq!((node(&plan, "c").planned, node(&plan, "c").guard.held), (Profile::Eco, Some(Held::Dwell)));
+    assert!(node(&plan, "c").actions.is_empty());
+    cluster.seconds = risen + 301;
+    cluster.pass(&dwelling);
+    assert_eq!(cluster.label("c"), Some("eco"));
+    // Pressure raises it again at once.
+    cluster.add_pods("", Phase::Pending, "performance", 30);
+    cluster.settle(&dwelling);
+    assert_eq!(cluster.label("c"), Some("performance"));
+}
+
+#[test]
+fn what_was_not_carried_out_is_planned_and_counted_again() {
+    // Fix list B14: a transition counts when its node is committed.
+    let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
+    cluster.settle(&settings(static_partition("1")));
+    let half = settings(static_partition("0.5"));
+    let failed = plan(&cluster.snapshot(), &half, &cluster.memory);
+    let again = plan(&cluster.snapshot(), &half, &cluster.memory);
+    assert_eq!(failed, again);
+    let names = |plan: &Plan| node(plan, "b").guard.applied.map(|(from, to)| (from.as_str(), to.as_str()));
+    assert_eq!(names(&again), Some(("ActivePerformance", "ActiveEco")));
+    cluster.apply(&again);
+    assert_eq!(names(&cluster.pass(&half)), None);
+}
+
+#[test]
+fn a_row_given_twice_counts_once_whichever_comes_first() {
+    let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
+    let mut twin = cluster.nodes[1].clone();
+    twin.ready = false;
+    cluster.nodes.push(twin);
+    let settings = settings(static_partition("1"));
+    let forward = plan(&cluster.snapshot(), &settings, &Memory::new());
+    cluster.nodes.reverse();
+    assert_eq!(plan(&cluster.snapshot(), &settings, &Memory::new()), forward);
+    assert_eq!(forward.nodes.len() + forward.not_ready.len(), 2);
+}
+
+/// A cluster of many kinds of nodes and pods, some of them strange, from a seed.
+fn strange_cluster() -> impl Strategy<Value = Cluster> {
+    let node = (0_usize..5, 0_u32..9, any::<[bool; 5]>(), 0_usize..5, 0_usize..4);
+    let pod = (0_usize..12, 0_usize..5, any::<bool>(), 0_usize..5);
+    (proptest::collection::vec(node, 1..12), proptest::collection::vec(pod, 0..30), any::<bool>(), 0_u64..200)
+        .prop_map(|(nodes, pods, listed, seconds)| {
+            let models = ["NVIDIA_L40S", "nvidia l40s", "AMD_INSTINCT_MI300X", "weird", ""];
+            let labels = [None, Some("performance"), Some("eco"), Some("garbage"), Some("")];
+            let mut cluster = Cluster::of(&[]);
+            cluster.seconds = seconds;
+            for (at, (model, gpus, flags, label, published)) in nodes.into_iter().enumerate() {
+                let mut row = row(&format!("n{at}"), models[model], gpus);
+                // Most nodes are eligible and ready.
+                row.selected = flags[0] || flags[1];
+                row.unschedulable = flags[1] && flags[2];
+                row.ready = flags[2] || flags[3];
+                row.profile_label = labels[label].map(str::to_owned);
+                row.draining_label = flags[4].then(|| "true".to_owned());
+                row.confirmation = if flags[3] { Confirmation::InForce } else { Confirmation::Awaited };
+                if published > 1 {
+                    cluster.published.push(PublishedRow {
+                        // Some are of nodes that are gone.
+                        node: format!("n{}", at * published),
+                        ours: flags[0],
+                        profile: Some(Profile::Eco),
+                        caps: cpu_caps(60),
+                        draining: flags[1],
+                        policy: None,
+                    });
+                }
+                cluster.nodes.push(row);
+            }
+            let phases = [Phase::Pending, Phase::Running, Phase::Succeeded, Phase::Failed, Phase::Unknown];
+            let classes = ["performance", "standard", "eco", "Performance ", ""];
+            for (node, phase, terminating, class) in pods {
+                let mut pod = pod_row(&format!("n{node}"), phases[phase], classes[class]);
+                pod.terminating = terminating;
+                cluster.pods.get_or_insert_default().push(pod);
+            }
+            if !listed {
+                cluster.pods = None;
+            }
+            cluster
+        })
+}
+
+proptest! {
+    #[test]
+    fn the_order_of_the_facts_does_not_matter(
+        cluster in strange_cluster(), turns in proptest::collection::vec(any::<prop::sample::Index>(), 60), hard_guard in any::<bool>(),
+    ) {
+        let mut settings = settings(queue_aware("0.4", 0, 100, 3));
+        settings.guard = if hard_guard { GuardMode::Hard } else { GuardMode::Soft };
+        let mut shuffled = cluster.clone();
+        for (at, turn) in turns.iter().enumerate() {
+            fn swap<T>(rows: &mut [T], at: usize, turn: &prop::sample::Index) {
+                if !rows.is_empty() {
+                    rows.swap(at % rows.len(), turn.index(rows.len()));
+                }
+            }
+            swap(&mut shuffled.nodes, at, turn);
+            swap(&mut shuffled.published, at, turn);
+            if let Some(pods) = &mut shuffled.pods {
+                swap(pods, at, turn);
+            }
+        }
+        let expected = plan(&cluster.snapshot(), &settings, &Memory::new());
+        prop_assert_eq!(plan(&shuffled.snapshot(), &settings, &Memory::new()), expected);
+    }
+
+    #[test]
+    fn any_cluster_settles_and_then_is_not_written_to(cluster in strange_cluster(), hard_guard in any::<bool>()) {
+        let mut cluster = cluster;
+        let mut settings = settings(queue_aware("0.4", 0, 100, 3));
+        settings.guard = if hard_guard { GuardMode::Hard } else { GuardMode::Soft };
+        cluster.settle(&settings);
+        let plan = cluster.pass(&settings);
+        for node in &plan.nodes {
+            prop_assert!(node.actions.is_empty(), "{:?}", node);
+        }
+        prop_assert!(plan.releases.is_empty(), "{:?}", plan.releases);
+    }
+}

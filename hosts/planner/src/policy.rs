@@ -1,0 +1,212 @@
+//! Policies: how many nodes run at full power, and which.
+//!
+//! A policy decides the *count* of performance nodes ("HP count"). Which nodes get those assignments follows from the
+//! density-aware order that it is handed: first one node of each hardware family, then by density. The remaining nodes
+//! are eco. Nothing here knows what the nodes do now; holding a node back is the guard's.
+
+mod queue_aware;
+mod rule_swap;
+mod static_partition;
+
+pub use queue_aware::QueueAware;
+pub use rule_swap::RuleSwap;
+pub use static_partition::StaticPartition;
+
+use crate::profile::Profile;
+use power_units::{Micros, Ratio};
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// The cluster's policy with its settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// A fixed split.
+    StaticPartition(StaticPartition),
+    /// A split that follows the queue pressure.
+    QueueAware(QueueAware),
+    /// A split that changes with the clock, for debugging.
+    RuleSwap(RuleSwap),
+}
+
+/// Which policy a configuration names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyType {
+    /// `static_partition`, the default.
+    StaticPartition,
+    /// `queue_aware_v1`
+    QueueAware,
+    /// `rule_swap_v1`
+    RuleSwap,
+}
+
+impl PolicyType {
+    /// Reads `POLICY_TYPE`, and whether its text was one that we know: an unknown policy is the default, and somebody
+    /// is to be told.
+    #[must_use]
+    pub fn read(text: &str) -> (Self, bool) {
+        match text.trim().to_ascii_lowercase().as_str() {
+            "" | "static_partition" => (Self::StaticPartition, true),
+            "queue_aware_v1" => (Self::QueueAware, true),
+            "rule_swap_v1" => (Self::RuleSwap, true),
+            _ => (Self::StaticPartition, false),
+        }
+    }
+}
+
+/// Whether each hardware family keeps performance supply. The specification says it in two ways; a cluster that is told
+/// nothing else keeps to the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FamilyFloor {
+    /// "Reserve at least one performance node per hardware family": the count is raised to the number of families, even
+    /// above a fraction of zero or `QUEUE_HP_MAX`.
+    Raise,
+    /// "Preserve at least one performance-capable node per discovered hardware family whenever the requested HP count
+    /// allows it": the count stands, and families get their node from it, the densest first.
+    WithinCount,
+    /// Families do not matter: the densest nodes are the performance nodes, and none may be.
+    Off,
+}
+
+/// What a policy may know.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyFacts<'a> {
+    /// The family of every eligible node, as a number of its own, densest node first.
+    pub families: &'a [u32],
+    /// P, the queue pressure, unless the pods are not known.
+    pub pressure: Option<u32>,
+    /// The wall clock, since 1970.
+    pub wall_clock: Micros,
+}
+
+/// What a policy decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The profile of every node, in the order of the facts.
+    pub profiles: Vec<Profile>,
+    /// The name that desired state carries: the policy that really decided.
+    pub name: &'static str,
+    /// Why that is not the configured one, if it is not.
+    pub fallback: Option<Fallback>,
+}
+
+/// Why another policy than the configured one decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fallback {
+    /// The pods are not known, so there is no pressure to follow; the base fraction is kept.
+    PressureUnknown,
+}
+
+impl Policy {
+    /// Assigns a profile to every node.
+    #[must_use]
+    pub fn choose(&self, floor: FamilyFloor, facts: &PolicyFacts<'_>) -> Choice {
+        let nodes = count_of(facts.families.len());
+        let split = |count| select(facts.families, count, floor);
+        let (profiles, name, fallback) = match (self, facts.pressure) {
+            (Self::StaticPartition(policy), _) => (split(policy.count(nodes)), StaticPartition::NAME, None),
+            (Self::QueueAware(policy), Some(pressure)) => {
+                (split(policy.count(nodes, pressure)), QueueAware::NAME, None)
+            }
+            (Self::QueueAware(policy), None) => {
+                (split(policy.base(nodes)), StaticPartition::NAME, Some(Fallback::PressureUnknown))
+            }
+            (Self::RuleSwap(policy), _) => {
+                (policy.profiles(facts.families.len(), facts.wall_clock), RuleSwap::NAME, None)
+            }
+        };
+        Choice { profiles, name, fallback }
+    }
+}
+
+/// Gives `count` nodes of the list full power: the first of each family as far as the floor asks for it, then the
+/// others in list order.
+fn select(families: &[u32], count: u32, floor: FamilyFloor) -> Vec<Profile> {
+    let mut seen = BTreeSet::new();
+    let firsts: Vec<bool> = families.iter().map(|&family| seen.insert(family)).collect();
+    let (count, reserve) = match floor {
+        FamilyFloor::Raise => (count.max(count_of(seen.len())), true),
+        FamilyFloor::WithinCount => (count, true),
+        FamilyFloor::Off => (count, false),
+    };
+    let mut left = count;
+    let mut take = |wanted: bool| {
+        let taken = wanted && left > 0;
+        left = left.saturating_sub(u32::from(taken));
+        taken
+    };
+    let reserved: Vec<bool> = firsts.iter().map(|&first| take(reserve && first)).collect();
+    let profile = |&reserved: &bool| {
+        if reserved || take(true) { Profile::Performance } else { Profile::Eco }
+    };
+    reserved.iter().map(profile).collect()
+}
+
+/// `nodes × fraction`, to the nearest whole node, halves up, clamped to `[0, nodes]`.
+fn share(nodes: u32, fraction: Ratio) -> u32 {
+    let bits = i128::from(fraction.within(Ratio::ZERO, Ratio::ONE).to_bits());
+    // A decimal fraction such as 0.45 is only known to its last bit. A half within that bit is a half, so that ten
+    // nodes at 0.45 are five nodes and not four.
+    let slack = i128::from(bits > 0);
+    let halves = (i128::from(nodes) * (bits + slack) + (1 << 31)) >> 32;
+    u32::try_from(halves).unwrap_or(u32::MAX).min(nodes)
+}
+
+fn count_of(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
+}
+
+/// Why settings of a policy are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyError {
+    /// A fraction lies outside 0 to 1.
+    Fraction {
+        /// The setting.
+        setting: &'static str,
+        /// Its value.
+        found: Ratio,
+    },
+    /// A count is below the least that makes sense.
+    TooSmall {
+        /// The setting.
+        setting: &'static str,
+        /// The least.
+        least: i64,
+        /// Its value.
+        found: i64,
+    },
+    /// The least count is above the highest.
+    Crossed {
+        /// `QUEUE_HP_MIN`
+        min: i64,
+        /// `QUEUE_HP_MAX`
+        max: i64,
+    },
+}
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fraction { setting, found } => write!(f, "expected {setting} from 0 to 1, found {found}"),
+            Self::TooSmall { setting, least, found } => {
+                write!(f, "expected {setting} of at least {least}, found {found}")
+            }
+            Self::Crossed { min, max } => {
+                write!(f, "expected QUEUE_HP_MIN not above QUEUE_HP_MAX, found {min} and {max}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for PolicyError {}
+
+/// A fraction as a setting.
+fn fraction(setting: &'static str, found: Ratio) -> Result<Ratio, PolicyError> {
+    if found >= Ratio::ZERO && found <= Ratio::ONE {
+        Ok(found)
+    } else {
+        Err(PolicyError::Fraction { setting, found })
+    }
+}
+
+#[cfg(test)]
+mod tests;
