@@ -4,7 +4,7 @@ use crate::curve::speed;
 use crate::limiter::{Drawn, Limiter, PowerLimit};
 use crate::load::Load;
 use crate::meter::Meter;
-use crate::package::Throttle;
+use crate::package::{Throttle, utilisation};
 use crate::spec::GpuSpec;
 use crate::thermal::Heat;
 use crate::units::real;
@@ -22,6 +22,14 @@ pub(crate) struct Gpu {
     meter: Meter,
     work: Work,
     throttled_steps: u64,
+}
+
+impl GpuSpec {
+    /// The dynamic power at a clock.
+    pub(crate) fn dynamic(&self, load: Load, utilisation: f64, clock: f64) -> f64 {
+        let range = self.full_watts - self.idle_watts;
+        range * utilisation * load.intensity * self.exponent.raise(clock)
+    }
 }
 
 impl Gpu {
@@ -86,7 +94,7 @@ impl Gpu {
     }
 
     fn utilisation(&self) -> f64 {
-        (self.load.utilisation * self.factor).min(1.0)
+        utilisation(self.load, self.factor)
     }
 
     /// The clock, as a part of the highest.
@@ -110,7 +118,8 @@ impl Gpu {
         }
     }
 
-    /// A step from `now_us`; says whether anything but the counters moved.
+    /// A step from `now_us`; says whether anything moved but the counters and a temperature without
+    /// consequences.
     pub(crate) fn step(&mut self, now_us: u64, ambient_c: f64) -> bool {
         let range = self.spec.full_watts - self.spec.idle_watts;
         let dynamic =
@@ -124,9 +133,11 @@ impl Gpu {
         moved
     }
 
-    /// `steps` steps in which nothing but the counters moves.
-    pub(crate) fn repeat(&mut self, now_us: u64, steps: u64) {
-        self.count(self.meter.watts(), now_us, steps);
+    /// `steps` steps in which nothing moves but the counters and a temperature without consequences.
+    pub(crate) fn repeat(&mut self, now_us: u64, steps: u64, ambient_c: f64) {
+        let watts = self.meter.watts();
+        self.count(watts, now_us, steps);
+        self.heat.repeat(ambient_c, watts, steps);
     }
 
     fn count(&mut self, watts: f64, now_us: u64, steps: u64) {

@@ -33,6 +33,7 @@ mod gpu;
 mod limiter;
 mod load;
 mod meter;
+mod model;
 mod package;
 mod plant;
 mod policy;
@@ -40,6 +41,7 @@ pub mod preset;
 mod random;
 mod sensor;
 mod spec;
+mod steady;
 mod thermal;
 mod units;
 mod work;
@@ -54,5 +56,6 @@ pub use sensor::{EnergyCounter, Noise, PowerSensor, SensorError, wrapped};
 pub use spec::{
     ActuatorSpec, Governor, GpuSpec, LicenceSpec, NodeSpec, PackageSpec, PolicyLayout, SpecError, TurboSpec,
 };
+pub use steady::{BestUniform, Held, Steady, SteadyNode};
 pub use thermal::ThermalSpec;
 pub use units::{from_watts, to_watts};

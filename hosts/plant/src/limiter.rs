@@ -19,6 +19,8 @@ pub struct PowerLimit {
 const EXPECTED_EXPONENT: f64 = 3.0;
 /// A ceiling nearer than this to where it is going has arrived: a part in 10⁹.
 const ARRIVED: f64 = 1e-9;
+/// Where the ceiling goes when there is nothing to hold: beyond the highest clock, so as to get there in finite time.
+const BEYOND: f64 = 1.25;
 
 /// What the controller sees of the step that has passed.
 #[derive(Clone, Copy, Debug)]
@@ -126,16 +128,16 @@ impl Limiter {
                 at + at * excess / EXPECTED_EXPONENT
             }
             // Nothing to limit, or nothing that the clock could change.
-            Some(_) | None => 1.0,
+            Some(_) | None => BEYOND,
         };
-        let goal = goal.clamp(self.floor, 1.0);
-        if (goal - self.ceiling).abs() > ARRIVED {
-            self.ceiling + (goal - self.ceiling) * self.pace
-        } else if goal == 1.0 || goal == self.floor {
-            goal
-        } else {
-            // Here the goal moves with the ceiling: to follow it further would be to chase the last bit for ever.
-            self.ceiling
+        // The goal moves with the ceiling: to follow it further would be to chase the last bit for ever.
+        if (goal - self.ceiling).abs() <= ARRIVED {
+            return self.ceiling;
         }
+        let next = self.ceiling + (goal.clamp(0.0, BEYOND) - self.ceiling) * self.pace;
+        next.clamp(self.floor, 1.0)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! What the machine is asked to do: per core, per GPU, and over time.
 
+use crate::plant::InputError;
 use crate::random::Random;
 use power_units::Micros;
 
@@ -27,7 +28,12 @@ impl Load {
         Self { utilisation, intensity: 1.0, memory: 0.0, vector: 0.0 }
     }
 
-    pub(crate) fn fault(&self) -> Option<&'static str> {
+    /// Whether every part is in its range.
+    pub(crate) fn check(&self) -> Result<(), InputError> {
+        self.fault().map_or(Ok(()), |why| Err(InputError::Refused(why)))
+    }
+
+    fn fault(&self) -> Option<&'static str> {
         let part = |x: f64| (0.0..=1.0).contains(&x);
         if !part(self.utilisation) {
             Some("utilisation must lie between 0 and 1")
@@ -64,7 +70,12 @@ pub enum Profile {
 }
 
 impl Profile {
-    pub(crate) fn fault(&self) -> Option<&'static str> {
+    /// Whether every factor is in its range and the times are in order.
+    pub(crate) fn check(&self) -> Result<(), InputError> {
+        self.fault().map_or(Ok(()), |why| Err(InputError::Refused(why)))
+    }
+
+    fn fault(&self) -> Option<&'static str> {
         let part = |x: f64| (0.0..=1.0).contains(&x);
         match self {
             Self::Constant(factor) if part(*factor) => None,

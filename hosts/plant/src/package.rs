@@ -1,6 +1,5 @@
 //! A package: cores under a common power limiter and a common temperature.
 
-use crate::curve::speed;
 use crate::limiter::{Drawn, Limiter};
 use crate::load::Load;
 use crate::meter::Meter;
@@ -69,7 +68,7 @@ pub(crate) struct Package {
 impl Package {
     pub(crate) fn new(spec: &PackageSpec, step_us: u64, ambient_c: f64) -> Self {
         let step_s = real(step_us) / 1e6;
-        let floor = f64::from(spec.min_khz) / f64::from(spec.max_khz);
+        let floor = spec.floor();
         let heat = Heat::new(spec.thermal, step_s, ambient_c, spec.static_watts);
         let idle = spec.static_watts * heat.leakage();
         let start = match spec.governor {
@@ -79,7 +78,7 @@ impl Package {
         Self {
             step_us,
             floor,
-            licence_clock: spec.licence.map_or(1.0, |l| f64::from(l.max_khz) / f64::from(spec.max_khz)),
+            licence_clock: spec.licence_clock(),
             cores: vec![Core { load: Load::IDLE, limit: 1.0, clock: start }; spec.cores],
             factor: 1.0,
             turbo: 1.0,
@@ -143,7 +142,8 @@ impl Package {
         }
     }
 
-    /// A step from `now_us`; says whether anything but the counters moved.
+    /// A step from `now_us`; says whether anything moved but the counters and a temperature without
+    /// consequences.
     pub(crate) fn step(&mut self, now_us: u64, ambient_c: f64) -> bool {
         let mut moved = self.govern();
         moved |= self.sum();
@@ -155,9 +155,11 @@ impl Package {
         moved
     }
 
-    /// `steps` steps in which nothing but the counters moves.
-    pub(crate) fn repeat(&mut self, now_us: u64, steps: u64) {
-        self.count(self.meter.watts(), now_us, steps);
+    /// `steps` steps in which nothing moves but the counters and a temperature without consequences.
+    pub(crate) fn repeat(&mut self, now_us: u64, steps: u64, ambient_c: f64) {
+        let watts = self.meter.watts();
+        self.count(watts, now_us, steps);
+        self.heat.repeat(ambient_c, watts, steps);
     }
 
     fn count(&mut self, watts: f64, now_us: u64, steps: u64) {
@@ -184,20 +186,14 @@ impl Package {
         self.limiter.ceiling().min(self.hard_ceiling())
     }
 
-    fn utilisation(&self, core: &Core) -> f64 {
-        (core.load.utilisation * self.factor).min(1.0)
-    }
-
     /// Lets the hardware pick clocks below the limits; says whether one moved.
     fn govern(&mut self) -> bool {
-        let Governor::Hardware { full_at, ramp_s } = self.spec.governor else { return false };
+        let Governor::Hardware { ramp_s, .. } = self.spec.governor else { return false };
         let step_s = real(self.step_us) / 1e6;
         let pace = step_s / (ramp_s + step_s);
-        let (floor, factor) = (self.floor, self.factor);
         let mut moved = false;
         for core in &mut self.cores {
-            let utilisation = (core.load.utilisation * factor).min(1.0);
-            let goal = (utilisation / full_at).max(floor).min(core.limit);
+            let goal = self.spec.governed(utilisation(core.load, self.factor), core.limit);
             let next = if (goal - core.clock).abs() <= 1e-9 {
                 goal
             } else {
@@ -213,7 +209,8 @@ impl Package {
     /// Brings the sums up to date; says whether they changed.
     fn sum(&mut self) -> bool {
         if !self.fresh {
-            self.turbo = self.turbo_clock();
+            let busy = |core: &&Core| utilisation(core.load, self.factor) > 0.0;
+            self.turbo = self.spec.turbo_clock(self.cores.iter().filter(busy).count());
         }
         let ceiling = self.ceiling();
         // A ceiling above everything that is asked for is no ceiling.
@@ -236,14 +233,17 @@ impl Package {
             // Neighbours are mostly alike: what was calculated for one holds for the next.
             let (power, speed) = match last {
                 Some((alike, power, speed)) if alike == core => (power, speed),
-                Some(_) | None => self.core_at(core, ceiling),
+                Some(_) | None => {
+                    let clock = self.asked(core).min(ceiling);
+                    self.spec.core_at(core.load, utilisation(core.load, self.factor), clock)
+                }
             };
             last = Some((core, power, speed));
             sums.power += power;
             sums.speed += speed;
             let asked = self.asked(core);
             sums.highest = sums.highest.max(asked);
-            if core.load.utilisation > 0.0 {
+            if utilisation(core.load, self.factor) > 0.0 {
                 sums.wanted = sums.wanted.max(asked);
                 sums.licence |= core.load.vector > 0.0 && asked.min(ceiling) > self.licence_clock;
             }
@@ -259,37 +259,11 @@ impl Package {
         }
     }
 
-    /// A core's part of the dynamic power and of the speed.
-    fn core_at(&self, core: &Core, ceiling: f64) -> (f64, f64) {
-        let busy = self.utilisation(core);
-        let Load { intensity, memory, vector, .. } = core.load;
-        let clock = self.asked(core).min(ceiling);
-        let mut power = self.spec.curve.at(clock);
-        let mut pace = speed(clock, memory);
-        if let Some(licence) = self.spec.licence
-            && vector > 0.0
-        {
-            let slow = clock.min(self.licence_clock);
-            power += vector * (licence.power * self.spec.curve.at(slow) - power);
-            pace += vector * (speed(slow, memory) - pace);
-        }
-        (busy * intensity * power, busy * pace)
-    }
-
-    fn turbo_clock(&self) -> f64 {
-        let Some(turbo) = self.spec.turbo else { return 1.0 };
-        let busy = self.cores.iter().filter(|core| self.utilisation(core) > 0.0).count();
-        let over = real(busy.saturating_sub(turbo.free_cores) as u64);
-        let range = real((self.cores.len() - turbo.free_cores) as u64);
-        1.0 - over / range * (1.0 - f64::from(turbo.all_core_khz) / f64::from(self.spec.max_khz))
-    }
-
     /// The clock that a core runs at while it is busy, kHz; under vector load the mean of both licences.
     pub(crate) fn core_khz(&self, core: usize) -> f64 {
         let core = &self.cores[core];
         let clock = self.asked(core).min(self.ceiling());
-        let slow = clock.min(self.licence_clock);
-        (clock + core.load.vector * (slow - clock)) * f64::from(self.spec.max_khz)
+        self.spec.mean_clock(clock, core.load.vector) * f64::from(self.spec.max_khz)
     }
 
     /// The speed now, where one core at its highest clock is 1.
@@ -307,4 +281,9 @@ impl Package {
             licence: self.sums.licence,
         }
     }
+}
+
+/// How busy a load is when the profile has had its say.
+pub(crate) fn utilisation(load: Load, factor: f64) -> f64 {
+    (load.utilisation * factor).min(1.0)
 }

@@ -11,6 +11,8 @@ use power_units::Micros;
 use std::fmt;
 
 mod set;
+#[cfg(test)]
+mod tests;
 mod view;
 
 /// A node: packages, frequency policies and GPUs under load.
@@ -31,7 +33,7 @@ pub struct Plant {
     base: Meter,
     cpu_load: Player,
     gpu_load: Player,
-    /// Nothing but the counters moved in the last step, nor was anything set since.
+    /// Nothing of consequence moved in the last step, nor was anything set since.
     still: bool,
 }
 
@@ -158,10 +160,10 @@ impl Plant {
     fn repeat(&mut self, steps: u64) {
         let now = self.stepped_us();
         for package in &mut self.packages {
-            package.repeat(now, steps);
+            package.repeat(now, steps, self.ambient_c);
         }
         for gpu in &mut self.gpus {
-            gpu.repeat(now, steps);
+            gpu.repeat(now, steps, self.ambient_c);
         }
         self.base.run(self.base_watts, now, self.step_us, steps);
         self.steps_done += steps;
@@ -170,4 +172,16 @@ impl Plant {
 
 fn present(index: usize, count: usize) -> Result<(), InputError> {
     if index < count { Ok(()) } else { Err(InputError::Absent) }
+}
+
+fn refuse(bad: bool, why: &'static str) -> Result<(), InputError> {
+    if bad { Err(InputError::Refused(why)) } else { Ok(()) }
+}
+
+pub(crate) fn check_watts(watts: f64) -> Result<(), InputError> {
+    refuse(!(0.0..=1e5).contains(&watts), "a power limit must lie between 0 and 100000 W")
+}
+
+pub(crate) fn check_ambient(celsius: f64) -> Result<(), InputError> {
+    refuse(!(-50.0..=100.0).contains(&celsius), "an ambient temperature must lie between -50 and 100 °C")
 }

@@ -188,3 +188,6 @@ impl EnergyCounter {
 pub fn wrapped(counted: MicroJoules, modulus: MicroJoules) -> Option<MicroJoules> {
     counted.get().checked_rem(modulus.get()).map(MicroJoules::new)
 }
+
+#[cfg(test)]
+mod tests;

@@ -254,9 +254,18 @@ impl ThermalSpec {
         check.that(stable, "thermal.leakage_per_kelvin", "not let heat run away: R·P·λ up to 0.9")?;
         let reference = (-50.0..=150.0).contains(&self.reference_c);
         check.that(reference, "thermal.reference_c", "lie between -50 and 150 °C")?;
+        let cold = self.leakage_per_kelvin * (self.reference_c + 50.0) <= 1.0;
+        check.that(
+            cold,
+            "thermal.leakage_per_kelvin",
+            "leave some static power at -50 °C: λ·(reference + 50) up to 1",
+        )?;
         let trip = (0.0..=1e4).contains(&self.trip_c);
         check.that(trip, "thermal.trip_c", "lie between 0 and 10000 °C")?;
         let critical = self.critical_c > self.trip_c && self.critical_c <= 2e4;
         check.that(critical, "thermal.critical_c", "lie above trip_c and up to 20000 °C")
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -45,28 +45,50 @@ impl Heat {
 
     /// The highest clock that the temperature allows, between `floor` and 1.
     pub(crate) fn ceiling(&self, floor: f64) -> f64 {
-        let ThermalSpec { trip_c, critical_c, .. } = self.spec;
-        let over = ((self.celsius - trip_c) / (critical_c - trip_c)).clamp(0.0, 1.0);
-        1.0 - over * (1.0 - floor)
+        self.spec.ceiling(self.celsius, floor)
     }
 
-    /// A step at this power; says whether the temperature moved.
+    /// A step at this power; says whether the temperature moved and that has consequences.
     pub(crate) fn step(&mut self, ambient_c: f64, watts: f64) -> bool {
-        let goal = ambient_c + self.spec.kelvin_per_watt * watts;
-        let next = if (goal - self.celsius).abs() <= ARRIVED_K {
-            goal
-        } else {
-            self.celsius + (goal - self.celsius) * self.pace
-        };
-        let moved = next != self.celsius;
-        self.celsius = next;
-        moved
+        let goal = self.goal(ambient_c, watts);
+        let before = self.celsius;
+        self.approach(goal);
+        // Below the trip point and without leakage a temperature on its way changes nothing else.
+        let matters = self.spec.leakage_per_kelvin > 0.0 || before.max(goal) > self.spec.trip_c;
+        matters && self.celsius != before
+    }
+
+    /// `steps` steps at the power of the last one, after which `step` said that nothing of consequence moved.
+    pub(crate) fn repeat(&mut self, ambient_c: f64, watts: f64, steps: u64) {
+        let goal = self.goal(ambient_c, watts);
+        for _ in 0..steps {
+            if self.celsius == goal {
+                return;
+            }
+            self.approach(goal);
+        }
+    }
+
+    fn goal(&self, ambient_c: f64, watts: f64) -> f64 {
+        ambient_c + self.spec.kelvin_per_watt * watts
+    }
+
+    fn approach(&mut self, goal: f64) {
+        let way = goal - self.celsius;
+        self.celsius = if way.abs() <= ARRIVED_K { goal } else { self.celsius + way * self.pace };
     }
 }
 
 impl ThermalSpec {
+    /// The highest clock that a temperature allows, between `floor` and 1.
+    pub(crate) fn ceiling(&self, celsius: f64, floor: f64) -> f64 {
+        let over = ((celsius - self.trip_c) / (self.critical_c - self.trip_c)).clamp(0.0, 1.0);
+        1.0 - over * (1.0 - floor)
+    }
+
+    /// The static power at a temperature, of what it is at the reference.
     pub(crate) fn leakage(&self, celsius: f64) -> f64 {
-        (1.0 + self.leakage_per_kelvin * (celsius - self.reference_c)).max(0.0)
+        1.0 + self.leakage_per_kelvin * (celsius - self.reference_c)
     }
 
     /// The temperature at which a static power (given for the reference) and a dynamic power settle.

@@ -1,6 +1,6 @@
 //! What is set on a node from outside: limits, loads, weather and faults. It takes effect with the next inner step.
 
-use super::{InputError, Plant, Term, present};
+use super::{InputError, Plant, Term, check_ambient, check_watts, present, refuse};
 use crate::limiter::PowerLimit;
 use crate::load::{Jitter, Load, Profile};
 
@@ -46,7 +46,7 @@ impl Plant {
     ) -> Result<(), InputError> {
         present(package, self.packages.len())?;
         if let Some(PowerLimit { watts, window_s }) = limit {
-            refuse(!(0.0..=1e5).contains(&watts), "a power limit must lie between 0 and 100000 W")?;
+            check_watts(watts)?;
             refuse(!(0.0..=1e3).contains(&window_s), "a window must lie between 0 and 1000 s")?;
         }
         self.still = false;
@@ -61,10 +61,10 @@ impl Plant {
     /// Sets a GPU's power cap, brought into its range; returns what holds.
     ///
     /// # Errors
-    /// When there is no such GPU or the cap is not a number.
+    /// When there is no such GPU or the cap is not between 0 and 100 kW.
     pub fn set_gpu_cap(&mut self, gpu: usize, watts: f64) -> Result<f64, InputError> {
         present(gpu, self.gpus.len())?;
-        refuse(!(0.0..=f64::INFINITY).contains(&watts), "a cap must not be negative")?;
+        check_watts(watts)?;
         self.still = false;
         Ok(self.gpus[gpu].set_cap(watts))
     }
@@ -83,7 +83,7 @@ impl Plant {
     /// When there is no such core or a part of the load is out of its range.
     pub fn set_core_load(&mut self, core: usize, load: Load) -> Result<(), InputError> {
         present(core, self.cores())?;
-        load.fault().map_or(Ok(()), |why| Err(InputError::Refused(why)))?;
+        load.check()?;
         self.still = false;
         let (package, index) = self.policies.place(core);
         self.packages[package].set_load(index, load);
@@ -96,7 +96,7 @@ impl Plant {
     /// When there is no such GPU or a part of the load is out of its range.
     pub fn set_gpu_load(&mut self, gpu: usize, load: Load) -> Result<(), InputError> {
         present(gpu, self.gpus.len())?;
-        load.fault().map_or(Ok(()), |why| Err(InputError::Refused(why)))?;
+        load.check()?;
         self.still = false;
         self.gpus[gpu].set_load(load);
         Ok(())
@@ -107,7 +107,7 @@ impl Plant {
     /// # Errors
     /// When a factor is out of its range or the times are out of order.
     pub fn set_profile(&mut self, profile: Profile) -> Result<(), InputError> {
-        profile.fault().map_or(Ok(()), |why| Err(InputError::Refused(why)))?;
+        profile.check()?;
         self.still = false;
         self.cpu_load.play(profile);
         Ok(())
@@ -118,7 +118,7 @@ impl Plant {
     /// # Errors
     /// When a factor is out of its range or the times are out of order.
     pub fn set_gpu_profile(&mut self, profile: Profile) -> Result<(), InputError> {
-        profile.fault().map_or(Ok(()), |why| Err(InputError::Refused(why)))?;
+        profile.check()?;
         self.still = false;
         self.gpu_load.play(profile);
         Ok(())
@@ -143,16 +143,9 @@ impl Plant {
     /// # Errors
     /// When it is not between −50 and 100 °C.
     pub fn set_ambient(&mut self, celsius: f64) -> Result<(), InputError> {
-        refuse(
-            !(-50.0..=100.0).contains(&celsius),
-            "an ambient temperature must lie between -50 and 100 °C",
-        )?;
+        check_ambient(celsius)?;
         self.still = false;
         self.ambient_c = celsius;
         Ok(())
     }
-}
-
-fn refuse(bad: bool, why: &'static str) -> Result<(), InputError> {
-    if bad { Err(InputError::Refused(why)) } else { Ok(()) }
 }
