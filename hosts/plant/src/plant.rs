@@ -105,9 +105,10 @@ impl Plant {
         })
     }
 
-    /// Lets time pass. What is not a whole inner step is kept for the next call.
+    /// Lets time pass, up to the last microsecond that a clock can tell. What is not a whole inner step is kept for
+    /// the next call.
     pub fn advance(&mut self, by: Micros) {
-        let time = self.rest_us.saturating_add(by.get());
+        let time = self.rest_us.saturating_add(by.get()).min(u64::MAX - self.stepped_us());
         let mut steps = time / self.step_us;
         self.rest_us = time % self.step_us;
         while steps > 0 {

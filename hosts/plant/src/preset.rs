@@ -130,7 +130,8 @@ fn slow() -> ActuatorSpec {
     ActuatorSpec { dead_time: Micros::new(50_000), lag_s: 0.1 }
 }
 
-/// A 700-watt GPU of the SXM kind, of 2022.
+/// A 700-watt GPU of the SXM kind: 100 W idle, caps from 200 W to 700 W. Half of the dynamic power costs a quarter of
+/// the speed.
 #[must_use]
 pub fn h100_sxm() -> GpuSpec {
     GpuSpec {
@@ -153,7 +154,7 @@ pub fn h100_sxm() -> GpuSpec {
     }
 }
 
-/// Its successor with more memory.
+/// Its successor, which has more memory and the same power range.
 #[must_use]
 pub fn h200() -> GpuSpec {
     h100_sxm()

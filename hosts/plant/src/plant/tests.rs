@@ -549,6 +549,44 @@ fn a_span_of_nothing_changes_nothing_and_a_part_of_a_step_is_kept() {
     assert_eq!(plant.energy(Domain::Node), Some(MicroJoules::new(120_000)));
 }
 
+#[test]
+fn the_end_of_time_is_no_end_of_the_plant() {
+    let mut plant = node(&preset::xeon_2s());
+    plant.advance(Micros::MAX);
+    plant.advance(Micros::MAX);
+    assert_eq!(plant.now(), Micros::MAX);
+    plant.set_load(Load::busy(1.0)).unwrap();
+    plant.advance(seconds(1));
+    assert_eq!(plant.now(), Micros::MAX);
+    assert_eq!(plant.energy(Domain::Node), Some(MicroJoules::MAX));
+}
+
+#[test]
+fn the_dual_socket_preset_meets_the_ends_of_its_published_curve() {
+    let mut plant = node(&preset::epyc_2s());
+    plant.advance(SECOND);
+    near(plant.node_watts(), 128.0);
+    plant.set_load(Load::busy(1.0)).unwrap();
+    plant.advance(SECOND);
+    assert!((plant.node_watts() - 817.0).abs() < 0.5, "{}", plant.node_watts());
+    near(plant.effective_khz(0).unwrap(), 3_550_000.0);
+    assert_eq!((plant.policies(), plant.cores()), (384, 192));
+}
+
+#[test]
+fn a_client_boosts_out_of_idle_and_ends_at_its_long_term_limit() {
+    let mut plant = node(&preset::client());
+    plant.set_power_limit(0, Term::Long, Some(PowerLimit { watts: 28.0, window_s: 28.0 })).unwrap();
+    plant.set_power_limit(0, Term::Short, Some(PowerLimit { watts: 60.0, window_s: 0.002 })).unwrap();
+    plant.advance(seconds(60));
+    plant.set_load(Load::busy(1.0)).unwrap();
+    plant.advance(seconds(5));
+    assert!((plant.watts(Domain::Package(0)).unwrap() - 60.0).abs() < 0.5);
+    plant.advance(seconds(120));
+    assert!((plant.watts(Domain::Package(0)).unwrap() - 28.0).abs() < 0.05);
+    assert!(plant.core_khz(0).unwrap() < 4_200_000.0);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
     #[test]
