@@ -1,1 +1,3 @@
 //! What one node's agent decides.
+
+pub mod energy;
