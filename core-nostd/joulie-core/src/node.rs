@@ -1,3 +1,4 @@
 //! What one node's agent decides.
 
 pub mod energy;
+pub mod lease;
