@@ -18,6 +18,7 @@
 //! A restart starts in `Started`: caps are adopted as they are found, and the lease runs from the start, because
 //! nobody knows when it was last renewed. The first token is no renewal: it may have lain there for hours.
 
+use super::cap::{CapIntent, Desired};
 use core::fmt;
 use power_units::{Micros, Ratio, Stamp};
 
@@ -242,6 +243,18 @@ impl Lease {
     #[must_use]
     pub const fn phase(&self) -> Phase {
         self.phase
+    }
+}
+
+impl Caps {
+    /// What is desired under this lease.
+    #[must_use]
+    pub const fn desired(self, desired: Desired, safe_profile: CapIntent) -> Desired {
+        match self {
+            Self::Desired => desired,
+            Self::Originals => Desired::Gone,
+            Self::SafeProfile => Desired::Cap(safe_profile),
+        }
     }
 }
 

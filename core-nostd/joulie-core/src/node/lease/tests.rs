@@ -175,6 +175,17 @@ fn a_lease_that_would_end_at_once_is_refused() {
 }
 
 #[test]
+fn the_lease_says_what_is_desired() {
+    let cap = |watts| Desired::Cap(CapIntent::of_watts(power_units::Watts::from_int(watts)));
+    let safe = CapIntent::of_watts(power_units::Watts::from_int(80));
+    for desired in [Desired::Unknown, Desired::Gone, cap(120)] {
+        assert_eq!(Caps::Desired.desired(desired, safe), desired);
+        assert_eq!(Caps::Originals.desired(desired, safe), Desired::Gone);
+        assert_eq!(Caps::SafeProfile.desired(desired, safe), cap(80));
+    }
+}
+
+#[test]
 fn jitter_spreads_over_the_whole_span() {
     let span = Micros::new(600_000_000);
     assert_eq!(Jitter::of_identity(0).of(span), Micros::ZERO);
