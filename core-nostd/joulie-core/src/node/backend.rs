@@ -312,4 +312,6 @@ impl BackendLaw {
 }
 
 #[cfg(test)]
+mod rig;
+#[cfg(test)]
 mod tests;

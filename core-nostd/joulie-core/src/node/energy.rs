@@ -12,7 +12,7 @@
 //! ```
 //!
 //! *Wrap*: a RAPL counter is 32 bits of a quantum, so it starts again after minutes. *Range*: the largest value that
-//! the counter shows; the step from there to zero is one quantum more.
+//! the counter shows; its *modulus* is one quantum more, for the step from there to zero.
 
 use core::fmt;
 use power_units::{MicroJoules, Micros, NonZeroMicros, Stamp, Watts};
@@ -29,8 +29,11 @@ pub struct Meter {
 /// How a counter ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counter {
-    /// After this largest value it starts again at zero.
-    Wraps(MicroJoules),
+    /// It starts again at zero after so much energy, which is its largest value and one step more.
+    Wraps {
+        /// How much.
+        modulus: MicroJoules,
+    },
     /// It is wide enough never to wrap while the machine runs (GPUs, perf events).
     Endless,
     /// The driver does not say: its range is absent, or zero.
@@ -96,7 +99,7 @@ pub enum Gap {
 pub enum Oddity {
     /// More power than the package can draw: a counter was reset, or another one was read.
     AboveMaximum,
-    /// A value that the counter's range does not hold.
+    /// A value that the counter cannot show.
     AboveRange,
     /// A counter that does not wrap went back: it was reset.
     RanBackwards,
@@ -128,9 +131,9 @@ impl fmt::Display for MeterError {
 
 impl core::error::Error for MeterError {}
 
-/// The smallest range that a package counter is known to have (a quantum of 15.26 µJ); a counter that does not tell
-/// its range is trusted no longer than this one.
-const RANGE_LEAST: MicroJoules = MicroJoules::new(65_532_610_987);
+/// The smallest that a package counter is known to have (a quantum of 15.258 µJ); one that does not tell its range is
+/// trusted no longer than this one.
+const MODULUS_LEAST: MicroJoules = MicroJoules::new(65_532_611_003);
 
 impl Counter {
     /// A counter as powercap describes it; a range of zero, or none, is unknown.
@@ -138,7 +141,7 @@ impl Counter {
     pub fn of_range(range: Option<MicroJoules>) -> Self {
         match range {
             None | Some(MicroJoules::ZERO) => Self::Unknown,
-            Some(range) => Self::Wraps(range),
+            Some(range) => Self::Wraps { modulus: range + quantum(range) },
         }
     }
 
@@ -148,8 +151,8 @@ impl Counter {
             return Ok(grown);
         }
         match self {
-            // Neither value is above the range here, so the first difference does not saturate.
-            Self::Wraps(range) => Ok((range - last) + now + quantum(range)),
+            // Both values are below the modulus here, so the difference does not saturate.
+            Self::Wraps { modulus } => Ok((modulus - last) + now),
             Self::Endless => Err(Reading::Impossible(Oddity::RanBackwards)),
             Self::Unknown => Err(Reading::Missing(Gap::WrapsUnknowable)),
         }
@@ -158,12 +161,19 @@ impl Counter {
     /// The longest that a package may draw `power_max` with at most one wrap, halved so that a value which grew is
     /// known not to have wrapped.
     fn tells_after(self, elapsed: Micros, power_max: Watts) -> bool {
-        let range = match self {
+        let modulus = match self {
             Self::Endless => return true,
-            Self::Wraps(range) => range,
-            Self::Unknown => RANGE_LEAST,
+            Self::Wraps { modulus } => modulus,
+            Self::Unknown => MODULUS_LEAST,
         };
-        power_max.during(elapsed) <= MicroJoules::new(range.get() >> 1)
+        power_max.during(elapsed) <= MicroJoules::new(modulus.get() >> 1)
+    }
+}
+
+/// The port does not tell a counter that never wraps from one of unknown range, so it is taken for the latter.
+impl From<power_hal::Counter> for Counter {
+    fn from(counter: power_hal::Counter) -> Self {
+        counter.modulus().map_or(Self::Unknown, |modulus| Self::Wraps { modulus })
     }
 }
 
@@ -201,7 +211,7 @@ impl Meter {
         if age > self.stale_after {
             return Reading::Stale { age };
         }
-        if matches!(self.counter, Counter::Wraps(range) if sample.energy > range) {
+        if matches!(self.counter, Counter::Wraps { modulus } if sample.energy >= modulus) {
             return Reading::Impossible(Oddity::AboveRange);
         }
         let last = match *baseline {

@@ -105,6 +105,11 @@ impl Limiter {
     /// A limit that the journal says is ours, from before a restart.
     pub const ADOPTED: Self = Self { lever: Lever::Adopted, drift: Drift::Calm };
 
+    #[cfg(test)]
+    pub(crate) const fn at(lever: Lever<Target>) -> Self {
+        Self { lever, drift: Drift::Calm }
+    }
+
     /// How the limit stands.
     #[must_use]
     pub const fn lever(&self) -> Lever<Target> {

@@ -74,9 +74,17 @@ fn the_quantum_is_that_of_the_kernels_32_bit_counters() {
 }
 
 #[test]
+fn a_counter_of_the_port_is_the_same_counter() {
+    let port = |modulus| Counter::from(power_hal::Counter::new(MicroJoules::new(modulus)));
+    assert_eq!(port(RANGE + 62), Counter::of_range(Some(MicroJoules::new(RANGE))));
+    assert_eq!(port(0), Counter::Unknown);
+    assert_eq!(Counter::from(power_hal::Counter::endless()), Counter::Unknown);
+}
+
+#[test]
 fn a_span_in_which_a_wrap_is_unknowable_is_dropped_and_the_next_one_counts_again() {
     // Fix list C10. Half of 65532.610987 J at 700 W is 46.808 s.
-    let meter = meter(Counter::Wraps(MicroJoules::new(RANGE_FINE)));
+    let meter = meter(Counter::of_range(Some(MicroJoules::new(RANGE_FINE))));
     let after = |span: u64| {
         told(&meter, &[(0, SECOND), (1_000_000, SECOND + span), (201_000_000, 2 * SECOND + span)])
     };
@@ -117,14 +125,14 @@ fn a_counter_that_was_reset_is_not_an_idle_package() {
     let reset = [(500_000_000, SECOND), (1_000_000, 2 * SECOND), (101_000_000, 3 * SECOND)];
     assert_eq!(told(&wrapping(), &reset)[1], Reading::Impossible(Oddity::AboveMaximum));
     assert_eq!(told(&meter(Counter::Endless), &reset)[1], Reading::Impossible(Oddity::RanBackwards));
-    for counter in [Counter::Endless, Counter::Wraps(MicroJoules::new(RANGE)), Counter::Unknown] {
+    for counter in [Counter::Endless, Counter::of_range(Some(MicroJoules::new(RANGE))), Counter::Unknown] {
         assert_eq!(told(&meter(counter), &reset)[2], fresh(100), "{counter:?}");
     }
 }
 
 #[test]
 fn a_value_that_the_counter_cannot_show_is_impossible_and_spoils_nothing() {
-    let readings = told(&wrapping(), &[(0, SECOND), (RANGE + 1, 2 * SECOND), (400_000_000, 3 * SECOND)]);
+    let readings = told(&wrapping(), &[(0, SECOND), (RANGE + 62, 2 * SECOND), (400_000_000, 3 * SECOND)]);
     assert_eq!(readings[1], Reading::Impossible(Oddity::AboveRange));
     assert_eq!(
         readings[2],
@@ -250,7 +258,7 @@ proptest! {
         samples in proptest::collection::vec((any::<u64>(), any::<u64>(), any::<u64>()), 0..6),
         kind in 0_usize..3,
     ) {
-        let meter = meter([Counter::Wraps(MicroJoules::new(RANGE)), Counter::Endless, Counter::Unknown][kind]);
+        let meter = meter([Counter::of_range(Some(MicroJoules::new(RANGE))), Counter::Endless, Counter::Unknown][kind]);
         let mut baseline = Baseline::Nothing;
         for (energy, read, now) in samples {
             if let Reading::Fresh { watts: power, .. } = meter.step(&mut baseline, at(now), Some(sample(energy, read))) {
