@@ -1,0 +1,317 @@
+//! By which backend the CPU cap of a node is held: power limits first, a throttle where they fail, and back again.
+//!
+//! The order is the agent's contract: the power limit of each package (RAPL, or a socket limit); where that is
+//! locked, missing or refused, the *closed loop* of the DVFS fallback with the node's total; and where a percentage
+//! cannot be resolved to watts, the *percent path*, a fixed throttle. When limits work again they are set, seen in force
+//! for a while, and only then is the throttle lifted.
+//!
+//! ```text
+//!              a package lacks its limit                  throttle in force
+//!  Limits ──────────────────────────────▶ engage throttle ─────────────────▶ Throttled
+//!    ▲  (what stands of the limits stays)                                      │ limits are retried with backoff
+//!    │                                    every limit read back, for `settle`  │
+//!    └──────────── throttle lifted ◀───────────────────────────────────────────┘
+//!
+//!  desired state gone: limits and throttle are released, from every state
+//! ```
+//!
+//! This machine is not an enum of its own: it is the [`Lever`] of each package's limit, the one of the throttle, and
+//! the pure rule above over them; each lever has its diagram. So nothing can be in a state that its parts are not in.
+//!
+//! What it never does:
+//! - leave a node without a limiter while it changes from one to the other: neither is let go before the other is read
+//!   back (limits stay when the throttle engages, the throttle stays until **every** package's limit is in force);
+//! - lift a throttle by another way than the one that set it: one machine has one [`Route`], names it in every
+//!   decision, and never crosses to another;
+//! - call a node capped that nobody caps: the mode names what is in force, the status what came of the cap.
+//!
+//! Limits are per package, the throttle is per node. Where one package of two is locked, the other keeps its limit,
+//! and the closed loop holds the sum of both caps: the site's budget counts nodes, and a limit that works is better
+//! than a throttle.
+
+mod plan;
+mod status;
+
+pub use status::Status;
+
+use plan::Need;
+
+use super::cap::{Backend, CapRange, Desired, Floor, Target};
+use super::lever::{Lever, LeverLaw, News, Order};
+use super::limiter::{LimitFacts, LimitOrder, Limiter, LimiterLaw};
+use power_hal::ErrorKind;
+use power_units::{Micros, Percent, Stamp, Watts};
+
+/// The tuning of the backend order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackendLaw {
+    /// How a power limit is set, watched and retried.
+    pub limits: LimiterLaw,
+    /// How the throttle is set and retried.
+    pub throttle: LeverLaw,
+    /// For how long every power limit must be in force before the throttle is lifted: a limit only holds the mean over
+    /// its own window.
+    pub settle: Micros,
+    /// The least that a cap may be on this node.
+    pub floor: Floor,
+    /// Which backends may be used.
+    pub preference: Preference,
+}
+
+/// Which backends may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preference {
+    /// Power limits where they work, else the throttle.
+    LimitFirst,
+    /// Only the throttle.
+    ThrottleOnly,
+}
+
+/// Where the orders of one machine go. Another route is another machine, with a memory of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Route {
+    /// The hardware of this host.
+    Host,
+    /// A control endpoint over HTTP.
+    Remote,
+}
+
+/// What the node's machine remembers; the packages remember their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mode {
+    route: Route,
+    throttle: Lever<Curb>,
+    regulation: Regulation,
+    cap: Option<Watts>,
+}
+
+/// One package: what is known of it, what it remembers, and what is to be done with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Package {
+    /// What may be known about it in this step.
+    pub facts: PackageFacts,
+    limiter: Limiter,
+    order: LimitOrder,
+}
+
+/// What may be known about a package.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackageFacts {
+    /// What it can be told; a maximum may be known where no limit can be set.
+    pub range: CapRange,
+    /// Whether it has a power limit.
+    pub has_limit: bool,
+    /// What may be known about that limit.
+    pub limit: LimitFacts,
+}
+
+/// What may be known about the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// The time of this step.
+    pub now: Stamp,
+    /// What is desired.
+    pub desired: Desired,
+    /// What became of the throttle; none where the node has no throttle.
+    pub throttle: Option<ThrottleOutcome>,
+    /// Whether the power of the packages can be measured here at all.
+    pub has_meter: bool,
+}
+
+/// What became of the throttle since the last step; each outcome is told once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThrottleOutcome {
+    /// Nobody has said yet.
+    Unknown,
+    /// A fixed throttle was set, or why not.
+    Fixed {
+        /// What was ordered.
+        asked: Percent,
+        /// Whether it is in force.
+        outcome: Result<(), ErrorKind>,
+    },
+    /// The closed loop took a step, or its actuation was refused.
+    Loop(Result<Regulation, ErrorKind>),
+    /// The original frequencies were put back, or why not.
+    Released(Result<(), ErrorKind>),
+}
+
+/// What a step of the closed loop rested on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Regulation {
+    /// A fresh reading, and the cap can be kept.
+    Keeping,
+    /// A fresh reading, and the node draws this although everything is throttled.
+    AtBound {
+        /// What it draws.
+        drawn: Watts,
+    },
+    /// No reading: the loop holds or goes to the safe side.
+    Blind(ErrorKind),
+}
+
+/// How the node is throttled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Curb {
+    /// By the closed loop, which compares with the node's cap.
+    Loop,
+    /// By this much.
+    Fixed(Percent),
+}
+
+/// What is to be done; the orders for the packages lie in the packages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// Where all these orders go.
+    pub route: Route,
+    /// What is to be done with the throttle.
+    pub throttle: ThrottleOrder,
+    /// What holds the node now, whatever is being changed: the label of `joulie_backend_mode`.
+    pub mode: Backend,
+    /// What came of the desired state.
+    pub status: Status,
+    /// What all packages together may draw, where it is resolved.
+    pub node_cap: Option<Watts>,
+    /// On how many packages somebody else was seen to have moved the limit.
+    pub moved: u32,
+}
+
+/// What is to be done with the throttle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThrottleOrder {
+    /// Nothing.
+    Leave,
+    /// Take one step of the closed loop. A loop that was not running starts from the throttle that it finds.
+    RunLoop {
+        /// What all packages together may draw.
+        cap: Watts,
+    },
+    /// Throttle by this much.
+    Set(Percent),
+    /// Put the original frequencies back.
+    Release,
+}
+
+impl Mode {
+    /// A machine for orders by `route`. `throttled` says whether a throttle of ours, set by that same route, is in
+    /// force from before a restart, as the journal knows.
+    #[must_use]
+    pub const fn start(route: Route, throttled: bool) -> Self {
+        let throttle = if throttled { Lever::Adopted } else { Lever::Free };
+        Self { route, throttle, regulation: Regulation::Keeping, cap: None }
+    }
+
+    /// How the throttle stands.
+    #[must_use]
+    pub const fn throttle(&self) -> Lever<Curb> {
+        self.throttle
+    }
+
+    /// Whether the throttle that the node needs is known to hold it.
+    fn holds_for(&self, need: Need) -> bool {
+        let curb = match need {
+            Need::Throttle(curb) => curb,
+            Need::AsIs | Need::Nothing | Need::Blocked(_) => return false,
+        };
+        let sees = match (curb, self.regulation) {
+            (Curb::Loop, Regulation::Blind(_)) => false,
+            (Curb::Loop, Regulation::Keeping | Regulation::AtBound { .. }) | (Curb::Fixed(_), _) => true,
+        };
+        sees && self.throttle.held_since(curb).is_some()
+    }
+
+    fn learn(&mut self, law: &LeverLaw, now: Stamp, outcome: ThrottleOutcome) {
+        let news = match outcome {
+            ThrottleOutcome::Unknown => News::None,
+            ThrottleOutcome::Fixed { asked, outcome } => {
+                let curb = Curb::Fixed(asked);
+                News::Set { target: curb, outcome: outcome.map(|()| curb) }
+            }
+            ThrottleOutcome::Loop(outcome) => {
+                if let Ok(regulation) = outcome {
+                    self.regulation = regulation;
+                }
+                News::Set { target: Curb::Loop, outcome: outcome.map(|_| Curb::Loop) }
+            }
+            ThrottleOutcome::Released(outcome) => News::Released(outcome),
+        };
+        self.throttle = law.learn(self.throttle, now, news);
+    }
+
+    /// What to tell the throttle. A running loop takes a step each time, also while its last order is being retried:
+    /// it has a memory of its own for that.
+    fn throttle_order(&self, order: Order<Curb>) -> ThrottleOrder {
+        match (order, self.throttle.target(), self.cap) {
+            (Order::Release, _, _) => ThrottleOrder::Release,
+            (Order::Set(Curb::Fixed(throttle)), _, _) => ThrottleOrder::Set(throttle),
+            (Order::Set(Curb::Loop) | Order::Leave, Some(Curb::Loop), Some(cap)) => {
+                ThrottleOrder::RunLoop { cap }
+            }
+            (Order::Set(Curb::Loop) | Order::Leave, _, _) => ThrottleOrder::Leave,
+        }
+    }
+}
+
+impl Package {
+    /// A package whose limit nobody of us has touched.
+    #[must_use]
+    pub const fn untouched(facts: PackageFacts) -> Self {
+        Self { facts, limiter: Limiter::UNTOUCHED, order: LimitOrder::Leave }
+    }
+
+    /// A package whose limit the journal says is ours, from before a restart.
+    #[must_use]
+    pub const fn adopted(facts: PackageFacts) -> Self {
+        Self { facts, limiter: Limiter::ADOPTED, order: LimitOrder::Leave }
+    }
+
+    /// What is to be done with its limit.
+    #[must_use]
+    pub const fn order(&self) -> LimitOrder {
+        self.order
+    }
+
+    /// How its limit stands.
+    #[must_use]
+    pub const fn limiter(&self) -> &Limiter {
+        &self.limiter
+    }
+}
+
+impl BackendLaw {
+    /// One step: takes in the facts of the node and of every package that is known, and decides.
+    pub fn step(&self, mode: &mut Mode, packages: &mut [Package], facts: &Facts) -> Decision {
+        mode.learn(&self.throttle, facts.now, facts.throttle.unwrap_or(ThrottleOutcome::Unknown));
+        let wish = plan::wish(facts.desired);
+        let throttled = mode.holds_for(self.need(wish, packages, facts));
+        let mut moved = 0_u32;
+        for package in packages.iter_mut() {
+            let want = self.want_of_limit(package, wish, throttled);
+            let step = package.limiter.step(&self.limits, facts.now, package.facts.limit, want, self.floor);
+            package.order = step.order;
+            moved = moved.saturating_add(u32::from(step.moved));
+        }
+        let need = self.need(wish, packages, facts);
+        let node_cap = self.node_cap(wish, packages).map(Target::effective);
+        mode.cap = node_cap.or(mode.cap);
+        let want = Self::want_of_throttle(need, facts);
+        let (throttle, order) = mode.throttle.pursue(facts.now, want, self.throttle.longest_wait());
+        if throttle.target() != mode.throttle.target() {
+            mode.regulation = Regulation::Keeping;
+        }
+        mode.throttle = throttle;
+        Decision {
+            route: mode.route,
+            throttle: mode.throttle_order(order),
+            mode: status::in_force(mode, packages),
+            status: self.status(mode, packages, wish, need, facts),
+            node_cap,
+            moved,
+        }
+    }
+}
+
+#[cfg(test)]
+mod rig;
+#[cfg(test)]
+mod tests;

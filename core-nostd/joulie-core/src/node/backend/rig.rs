@@ -1,0 +1,223 @@
+//! A node for the tests of the backend order: registers that take orders when they please, with faults, and outcomes
+//! that come late.
+
+use super::*;
+use crate::node::backoff::Backoff;
+use crate::node::cap::CapIntent;
+use crate::node::drift::DriftLaw;
+use crate::node::limiter::{LimitOutcome, Seen};
+use std::collections::VecDeque;
+use std::vec::Vec;
+
+/// One tick of the tests is a second.
+pub(super) const TICK: u64 = 1_000_000;
+pub(super) const PATIENCE: u64 = 3;
+pub(super) const SETTLE: u64 = 2;
+
+pub(super) fn at(tick: u64) -> Stamp {
+    Stamp::new(Micros::new(tick * TICK))
+}
+
+pub(super) fn w(watts: i32) -> Watts {
+    Watts::from_int(watts)
+}
+
+pub(super) fn watts(watts: i32) -> Desired {
+    Desired::Cap(CapIntent::of_watts(w(watts)))
+}
+
+pub(super) fn percent(percent: i32) -> Desired {
+    Desired::Cap(CapIntent::of_percent(Percent::from_int(percent)))
+}
+
+pub(super) fn law() -> BackendLaw {
+    let backoff = Backoff::new(Micros::new(4 * TICK), Micros::new(16 * TICK)).unwrap();
+    let lever = LeverLaw::new(Micros::new(PATIENCE * TICK), backoff).unwrap();
+    let drift = DriftLaw::new(backoff, 3, Micros::new(100 * TICK)).unwrap();
+    BackendLaw {
+        limits: LimiterLaw { lever, drift },
+        throttle: lever,
+        settle: Micros::new(SETTLE * TICK),
+        floor: Floor::NONE,
+        preference: Preference::LimitFirst,
+    }
+}
+
+/// The register of one package.
+#[derive(Debug)]
+pub(super) struct Register {
+    pub(super) limit: Option<Watts>,
+    pub(super) refuses: Option<ErrorKind>,
+    /// How many ticks an order waits before it is carried out.
+    pub(super) delay: u64,
+    orders: VecDeque<(u64, LimitOrder)>,
+}
+
+/// The frequencies of the node.
+#[derive(Debug)]
+pub(super) struct Throttled {
+    pub(super) by: Option<Curb>,
+    pub(super) refuses: Option<ErrorKind>,
+    pub(super) blind: Option<ErrorKind>,
+    pub(super) drawn_at_bound: Option<Watts>,
+    pub(super) delay: u64,
+    orders: VecDeque<(u64, ThrottleOrder)>,
+}
+
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) law: BackendLaw,
+    pub(super) tick: u64,
+    pub(super) mode: Mode,
+    pub(super) packages: Vec<Package>,
+    pub(super) registers: Vec<Register>,
+    pub(super) throttle: Option<Throttled>,
+    pub(super) has_meter: bool,
+    /// Every order that was given, with its tick.
+    pub(super) log: Vec<(u64, Given)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Given {
+    Limit(usize, LimitOrder),
+    Throttle(ThrottleOrder),
+}
+
+/// A package with a limit from 50 to 270 W.
+pub(super) fn package() -> PackageFacts {
+    let range = CapRange::new(Some(w(50)), Some(w(270)), Some(w(250)));
+    PackageFacts { range, has_limit: true, limit: LimitFacts::UNKNOWN }
+}
+
+/// A package that tells nothing of its range.
+pub(super) fn silent(has_limit: bool) -> PackageFacts {
+    PackageFacts { range: CapRange::UNKNOWN, has_limit, limit: LimitFacts::UNKNOWN }
+}
+
+impl Node {
+    pub(super) fn new(packages: &[PackageFacts]) -> Self {
+        let register = || Register { limit: None, refuses: None, delay: 0, orders: VecDeque::new() };
+        let throttle = Throttled {
+            by: None,
+            refuses: None,
+            blind: None,
+            drawn_at_bound: None,
+            delay: 0,
+            orders: VecDeque::new(),
+        };
+        Self {
+            law: law(),
+            tick: 0,
+            mode: Mode::start(Route::Host, false),
+            packages: packages.iter().copied().map(Package::untouched).collect(),
+            registers: packages.iter().map(|_| register()).collect(),
+            throttle: Some(throttle),
+            has_meter: true,
+            log: Vec::new(),
+        }
+    }
+
+    pub(super) fn frequencies(&mut self) -> &mut Throttled {
+        self.throttle.as_mut().unwrap()
+    }
+
+    /// One tick: what is due is carried out, the machine is told, and what it orders is noted.
+    pub(super) fn step(&mut self, desired: Desired) -> Decision {
+        self.tick += 1;
+        for (package, register) in self.packages.iter_mut().zip(&mut self.registers) {
+            package.facts.limit = register.carry_out(self.tick);
+        }
+        let throttle = self.throttle.as_mut().map(|throttle| throttle.carry_out(self.tick));
+        let facts = Facts { now: at(self.tick), desired, throttle, has_meter: self.has_meter };
+        let decision = self.law.step(&mut self.mode, &mut self.packages, &facts);
+        for (i, (package, register)) in self.packages.iter().zip(&mut self.registers).enumerate() {
+            if package.order() != LimitOrder::Leave {
+                register.orders.push_back((self.tick + register.delay, package.order()));
+                self.log.push((self.tick, Given::Limit(i, package.order())));
+            }
+        }
+        if decision.throttle != ThrottleOrder::Leave {
+            self.log.push((self.tick, Given::Throttle(decision.throttle)));
+            if let Some(throttle) = &mut self.throttle {
+                throttle.orders.push_back((self.tick + throttle.delay, decision.throttle));
+            }
+        }
+        decision
+    }
+
+    pub(super) fn steps(&mut self, count: u64, desired: Desired) -> Decision {
+        let mut decision = self.step(desired);
+        for _ in 1..count {
+            decision = self.step(desired);
+        }
+        decision
+    }
+
+    /// Whether something holds the node: a limit on every package, or a throttle.
+    pub(super) fn is_held(&self) -> bool {
+        let limited =
+            !self.registers.is_empty() && self.registers.iter().all(|register| register.limit.is_some());
+        limited || self.throttle.as_ref().is_some_and(|throttle| throttle.by.is_some())
+    }
+
+    /// The ticks at which something was ordered, without the steps of the loop.
+    pub(super) fn ordered(&self) -> Vec<(u64, Given)> {
+        let is_step = |given: Given| matches!(given, Given::Throttle(ThrottleOrder::RunLoop { .. }));
+        self.log.iter().copied().filter(|&(_, given)| !is_step(given)).collect()
+    }
+}
+
+impl Register {
+    fn carry_out(&mut self, tick: u64) -> LimitFacts {
+        let due = self.orders.front().is_some_and(|(due, _)| *due < tick);
+        let outcome = match due.then(|| self.orders.pop_front()).flatten() {
+            None | Some((_, LimitOrder::Leave)) => LimitOutcome::Unknown,
+            Some((_, LimitOrder::Set(asked))) => {
+                if self.refuses.is_none() {
+                    self.limit = Some(asked);
+                }
+                LimitOutcome::Set { asked, read_back: self.refuses.map_or(Ok(asked), Err) }
+            }
+            Some((_, LimitOrder::Release)) => {
+                if self.refuses.is_none() {
+                    self.limit = None;
+                }
+                LimitOutcome::Released(self.refuses.map_or(Ok(()), Err))
+            }
+        };
+        LimitFacts { outcome, seen: self.limit.map_or(Seen::At(w(250)), Seen::At) }
+    }
+}
+
+impl Throttled {
+    fn carry_out(&mut self, tick: u64) -> ThrottleOutcome {
+        let due = self.orders.front().is_some_and(|(due, _)| *due < tick);
+        match due.then(|| self.orders.pop_front()).flatten() {
+            None | Some((_, ThrottleOrder::Leave)) => ThrottleOutcome::Unknown,
+            Some((_, ThrottleOrder::RunLoop { .. })) => {
+                ThrottleOutcome::Loop(match (self.refuses, self.blind) {
+                    (Some(kind), _) => Err(kind),
+                    (None, Some(kind)) => Ok(Regulation::Blind(kind)),
+                    (None, None) => {
+                        self.by = Some(Curb::Loop);
+                        Ok(self
+                            .drawn_at_bound
+                            .map_or(Regulation::Keeping, |drawn| Regulation::AtBound { drawn }))
+                    }
+                })
+            }
+            Some((_, ThrottleOrder::Set(asked))) => {
+                if self.refuses.is_none() {
+                    self.by = Some(Curb::Fixed(asked));
+                }
+                ThrottleOutcome::Fixed { asked, outcome: self.refuses.map_or(Ok(()), Err) }
+            }
+            Some((_, ThrottleOrder::Release)) => {
+                if self.refuses.is_none() {
+                    self.by = None;
+                }
+                ThrottleOutcome::Released(self.refuses.map_or(Ok(()), Err))
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What came of the desired state, in words that claim no more than was read back.
+
+use super::plan::{Need, Wish};
+use super::{BackendLaw, Curb, Facts, Mode, Package, Preference, Regulation};
+use crate::node::cap::{Backend, Blocked, CapIntent, CapResult, Report, Resolution, Target};
+use crate::node::lever::Lever;
+
+/// The status of the CPU's control: `backend` and `result`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Who brought the result about.
+    pub backend: Backend,
+    /// The result.
+    pub report: Report,
+}
+
+/// What holds the node now. A throttle that stands is what holds it, also while limits take over; limits hold it when
+/// every package has one.
+pub(super) fn in_force(mode: &Mode, packages: &[Package]) -> Backend {
+    let limited = |package: &Package| package.facts.has_limit && package.limiter.lever().stands();
+    if mode.throttle.stands() {
+        Backend::Dvfs
+    } else if !packages.is_empty() && packages.iter().all(limited) {
+        Backend::Rapl
+    } else {
+        Backend::None
+    }
+}
+
+impl BackendLaw {
+    pub(super) fn status(
+        &self,
+        mode: &Mode,
+        packages: &[Package],
+        wish: Wish,
+        need: Need,
+        facts: &Facts,
+    ) -> Status {
+        let held = in_force(mode, packages);
+        let cap = |backend, result| Status { backend, report: Report::Cap(result) };
+        let pending = Status { backend: held, report: Report::Pending };
+        match (wish, need) {
+            (Wish::Keep, _) => pending,
+            (Wish::Nothing, _) => released(mode, packages),
+            (Wish::Cap(_), Need::Blocked(reason)) => cap(Backend::None, CapResult::Blocked(reason)),
+            (Wish::Cap(_), Need::Throttle(curb)) if facts.throttle.is_some() => {
+                Self::throttled(mode, packages, curb, self.node_cap(wish, packages))
+            }
+            (Wish::Cap(_), Need::Throttle(_)) if packages.is_empty() => {
+                cap(Backend::None, CapResult::Blocked(Blocked::NoBackend))
+            }
+            (Wish::Cap(intent), Need::AsIs | Need::Nothing | Need::Throttle(_)) => {
+                let results = packages.iter().map(|package| self.result(package, intent));
+                of_limits(results).map_or(pending, |result| cap(backend_of(result), result))
+            }
+        }
+    }
+
+    /// What came of the limit of one package; nothing while it is on its way.
+    fn result(&self, package: &Package, intent: CapIntent) -> Option<CapResult> {
+        let limited = package.facts.has_limit && self.preference == Preference::LimitFirst;
+        match intent.resolve(package.facts.range, self.floor) {
+            Resolution::Watts(target) if limited => package.limiter.result(target),
+            Resolution::Watts(_) => Some(CapResult::Blocked(Blocked::NoBackend)),
+            Resolution::Percent(_) => Some(CapResult::Blocked(Blocked::NoRange)),
+            Resolution::Blocked(reason) => Some(CapResult::Blocked(reason)),
+        }
+    }
+
+    fn throttled(mode: &Mode, packages: &[Package], curb: Curb, node_cap: Option<Target>) -> Status {
+        let report = match (mode.throttle, curb) {
+            (Lever::Held { target, .. }, Curb::Fixed(throttle)) if target == curb => {
+                Report::Throttled(throttle)
+            }
+            (Lever::Held { target, .. }, Curb::Loop) if target == curb => {
+                regulated(mode.regulation, node_cap)
+            }
+            (Lever::Refused { kind, .. }, _) => Report::Cap(CapResult::refused(kind)),
+            (
+                Lever::Held { .. }
+                | Lever::Free
+                | Lever::Adopted
+                | Lever::Pending { .. }
+                | Lever::Releasing { .. }
+                | Lever::Stuck { .. },
+                _,
+            ) => Report::Pending,
+        };
+        let backend = match report {
+            Report::Cap(CapResult::Blocked(_)) => Backend::None,
+            Report::Cap(_) | Report::Throttled(_) => Backend::Dvfs,
+            Report::Pending | Report::NoIntent => in_force(mode, packages),
+        };
+        Status { backend, report }
+    }
+}
+
+/// The closed loop's result. A reading is part of it: a loop that sees nothing holds nothing.
+fn regulated(regulation: Regulation, node_cap: Option<Target>) -> Report {
+    match (regulation, node_cap) {
+        (Regulation::Blind(kind), _) => Report::Cap(CapResult::Failed(kind)),
+        (_, None) => Report::Pending,
+        (Regulation::Keeping, Some(cap)) => Report::Cap(cap.result(cap)),
+        (Regulation::AtBound { drawn }, Some(cap)) => {
+            Report::Cap(CapResult::Clamped { requested: cap.requested(), effective: drawn })
+        }
+    }
+}
+
+/// The verdict over the limits; nothing while one of them is on its way.
+fn of_limits(results: impl Iterator<Item = Option<CapResult>> + Clone) -> Option<CapResult> {
+    if results.clone().any(|result| result.is_none()) {
+        return None;
+    }
+    CapResult::of_all(results.flatten())
+}
+
+const fn backend_of(result: CapResult) -> Backend {
+    match result {
+        CapResult::Applied { .. } | CapResult::Clamped { .. } | CapResult::Failed(_) => Backend::Rapl,
+        CapResult::Blocked(_) => Backend::None,
+    }
+}
+
+/// Nothing is desired: whether everything of ours is gone.
+fn released(mode: &Mode, packages: &[Package]) -> Status {
+    let stuck = |backend, kind| Status { backend, report: Report::Cap(CapResult::Failed(kind)) };
+    if let Lever::Stuck { kind, .. } = mode.throttle {
+        return stuck(Backend::Dvfs, kind);
+    }
+    let mut free = mode.throttle == Lever::Free;
+    for package in packages {
+        if let Lever::Stuck { kind, .. } = package.limiter.lever() {
+            return stuck(Backend::Rapl, kind);
+        }
+        free &= package.limiter.lever() == Lever::Free;
+    }
+    let report = if free { Report::NoIntent } else { Report::Pending };
+    Status { backend: in_force(mode, packages), report }
+}

@@ -1,0 +1,645 @@
+use super::rig::*;
+use super::*;
+use crate::node::cap::{Blocked, CAP_LEAST, CapIntent, CapResult, Report, Resolution};
+use crate::node::lever::Standing;
+use crate::node::limiter::{LimitOutcome, Seen};
+use proptest::prelude::*;
+use std::vec;
+use std::vec::Vec;
+
+fn status(backend: Backend, report: Report) -> Status {
+    Status { backend, report }
+}
+
+fn applied(effective: i32) -> Report {
+    Report::Cap(CapResult::Applied { effective: w(effective) })
+}
+
+fn failed(kind: ErrorKind) -> Report {
+    Report::Cap(CapResult::Failed(kind))
+}
+
+fn blocked(reason: Blocked) -> Report {
+    Report::Cap(CapResult::Blocked(reason))
+}
+
+const THROTTLED_BY_40: ThrottleOrder = ThrottleOrder::Set(Percent::from_int(40));
+
+#[test]
+fn limits_come_first_and_caps_are_per_package() {
+    // Fix list S4: 100 W each, 200 W the node.
+    let mut node = Node::new(&[package(), package()]);
+    let first = node.step(watts(100));
+    assert_eq!(first.status, status(Backend::None, Report::Pending), "ordered is not applied");
+    assert_eq!(first.mode, Backend::None);
+    let second = node.step(watts(100));
+    assert_eq!(second.status, status(Backend::Rapl, applied(200)));
+    assert_eq!(
+        (second.mode, second.node_cap, second.throttle),
+        (Backend::Rapl, Some(w(200)), ThrottleOrder::Leave)
+    );
+    node.steps(50, watts(100));
+    let set = LimitOrder::Set(w(100));
+    assert_eq!(
+        node.log,
+        [(1, Given::Limit(0, set)), (1, Given::Limit(1, set))],
+        "a steady node is left alone"
+    );
+}
+
+#[test]
+fn what_the_package_cannot_do_is_clamped_and_said() {
+    // Fix list S16.
+    let mut node = Node::new(&[package(), package()]);
+    let clamped = CapResult::Clamped { requested: w(10_000), effective: w(540) };
+    assert_eq!(node.steps(2, watts(5_000)).status, status(Backend::Rapl, Report::Cap(clamped)));
+}
+
+#[test]
+fn a_locked_package_brings_the_closed_loop_with_the_nodes_total() {
+    // Fix list S8, S4: the lock of one package neither stops the fallback nor the other package's limit.
+    let mut node = Node::new(&[package(), package()]);
+    node.registers[1].refuses = Some(ErrorKind::Locked);
+    let refused = node.steps(2, watts(100));
+    assert_eq!(refused.throttle, ThrottleOrder::RunLoop { cap: w(200) });
+    assert_eq!(refused.status.report, Report::Pending);
+    let held = node.step(watts(100));
+    assert_eq!(held.status, status(Backend::Dvfs, applied(200)));
+    assert_eq!(held.mode, Backend::Dvfs);
+    assert_eq!((node.registers[0].limit, node.registers[1].limit), (Some(w(100)), None));
+    assert_eq!(node.step(watts(80)).throttle, ThrottleOrder::RunLoop { cap: w(160) }, "a new cap at once");
+}
+
+#[test]
+fn the_throttle_is_lifted_only_when_every_limit_was_read_back_and_settled() {
+    // Fix list S13.
+    let mut node = Node::new(&[package(), package()]);
+    node.registers[1].refuses = Some(ErrorKind::Locked);
+    node.steps(10, watts(100));
+    node.registers[1].refuses = None;
+    let start = node.tick;
+    let mut told = Vec::new();
+    for _ in 0..30 {
+        let decision = node.step(watts(100));
+        assert!(node.is_held());
+        if told.last() != Some(&(decision.mode, decision.status)) {
+            told.push((decision.mode, decision.status));
+        }
+    }
+    assert_eq!(
+        told,
+        [
+            (Backend::Dvfs, status(Backend::Dvfs, applied(200))),
+            // Set and read back: the limits' result, while the throttle still stands.
+            (Backend::Dvfs, status(Backend::Rapl, applied(200))),
+            (Backend::Rapl, status(Backend::Rapl, applied(200))),
+        ]
+    );
+    let orders: Vec<_> = node.ordered().into_iter().filter(|(tick, _)| *tick > start).collect();
+    let [(set_at, set), (lift_at, lift)] = orders[..] else { panic!("{orders:?}") };
+    assert_eq!(set, Given::Limit(1, LimitOrder::Set(w(100))));
+    assert_eq!(lift, Given::Throttle(ThrottleOrder::Release));
+    assert_eq!(
+        lift_at,
+        set_at + 1 + SETTLE,
+        "read back one tick later, and held for as long as it takes to settle"
+    );
+}
+
+#[test]
+fn a_limit_that_stays_locked_is_tried_with_growing_waits() {
+    let mut node = Node::new(&[package()]);
+    node.registers[0].refuses = Some(ErrorKind::Locked);
+    node.steps(60, watts(100));
+    let tries: Vec<_> = node.ordered().iter().map(|(tick, _)| *tick).collect();
+    // Waits of 4, 8, 16, 16 s from the refusal, which comes one tick after each try.
+    assert_eq!(tries, [1, 6, 15, 32, 49]);
+}
+
+#[test]
+fn a_driver_that_does_not_answer_is_a_refusal() {
+    let mut node = Node::new(&[package()]);
+    node.registers[0].delay = 1_000;
+    let decision = node.steps(PATIENCE + 3, watts(100));
+    assert_eq!(decision.throttle, ThrottleOrder::RunLoop { cap: w(100) });
+    assert_eq!(node.step(watts(100)).status, status(Backend::Dvfs, applied(100)));
+}
+
+#[test]
+fn without_any_throttle_the_refusal_is_the_result() {
+    let mut node = Node::new(&[package(), package()]);
+    node.throttle = None;
+    node.registers[1].refuses = Some(ErrorKind::Locked);
+    let decision = node.steps(2, watts(100));
+    assert_eq!(decision.status, status(Backend::Rapl, failed(ErrorKind::Locked)));
+    assert_eq!((decision.mode, decision.throttle), (Backend::None, ThrottleOrder::Leave));
+}
+
+#[test]
+fn a_percentage_of_an_unknown_maximum_is_throttled_and_seen() {
+    // The rows of the percent path: 60 throttles by 40, 100 by nothing, and both are applied.
+    let mut node = Node::new(&[silent(false)]);
+    let first = node.step(percent(60));
+    assert_eq!((first.throttle, first.mode), (THROTTLED_BY_40, Backend::None));
+    assert_eq!(first.status.report, Report::Pending);
+    let throttled = Report::Throttled(Percent::from_int(40));
+    assert_eq!(node.step(percent(60)).status, status(Backend::Dvfs, throttled));
+    assert_eq!(node.steps(20, percent(60)).mode, Backend::Dvfs);
+    assert_eq!(node.log.len(), 1, "Fix list C16: a steady throttle is not written again");
+    let full = node.step(percent(100));
+    assert_eq!(full.throttle, ThrottleOrder::Set(Percent::ZERO));
+    assert_eq!(node.step(percent(100)).status, status(Backend::Dvfs, Report::Throttled(Percent::ZERO)));
+    assert_eq!(throttled.word(), Some("applied"));
+}
+
+#[test]
+fn a_known_maximum_makes_the_closed_loop_reachable_for_a_percentage() {
+    // Fix list C1: no power limit, but a maximum that somebody knows: 60 % of 200 W on each of two packages.
+    let range = CapRange::new(None, Some(w(200)), None);
+    let mut node = Node::new(&[PackageFacts { range, ..silent(false) }; 2]);
+    assert_eq!(node.step(percent(60)).throttle, ThrottleOrder::RunLoop { cap: w(240) });
+}
+
+#[test]
+fn a_node_without_packages_takes_percent_and_no_watts() {
+    let mut node = Node::new(&[]);
+    assert_eq!(node.step(percent(60)).throttle, THROTTLED_BY_40);
+    let mut node = Node::new(&[]);
+    assert_eq!(node.step(watts(100)).status, status(Backend::None, blocked(Blocked::NoPackages)));
+}
+
+#[test]
+fn what_nothing_can_hold_is_blocked_and_reads_as_no_backend() {
+    // Fix list C3, S11: a control that is off has neither, and nothing is ordered.
+    for (packages, desired, reason) in [
+        (vec![silent(false)], watts(100), Blocked::NoBackend),
+        (vec![silent(false)], percent(60), Blocked::NoRange),
+        (vec![], percent(60), Blocked::NoBackend),
+        (vec![package()], watts(0), Blocked::NotPositive),
+        (vec![package()], percent(-5), Blocked::NotPositive),
+        (vec![], percent(0), Blocked::NotPositive),
+    ] {
+        let mut node = Node::new(&packages);
+        node.throttle = None;
+        let decision = node.steps(5, desired);
+        assert_eq!(decision.status, status(Backend::None, blocked(reason)), "{packages:?} {desired:?}");
+        assert_eq!((decision.mode, node.log.len()), (Backend::None, 0));
+    }
+}
+
+#[test]
+fn an_intent_that_is_none_leaves_what_is_in_force() {
+    let mut node = Node::new(&[package()]);
+    node.steps(2, watts(100));
+    let decision = node.steps(5, watts(-1));
+    assert_eq!(decision.status.report, blocked(Blocked::NotPositive));
+    assert_eq!(node.registers[0].limit, Some(w(100)), "a slip must not lift a node to full power");
+}
+
+#[test]
+fn watts_without_a_limit_need_a_meter() {
+    let mut node = Node::new(&[silent(false)]);
+    node.has_meter = false;
+    assert_eq!(node.step(watts(100)).status, status(Backend::None, blocked(Blocked::NoMeter)));
+    let both = CapIntent { watts: Some(w(100)), percent: Some(Percent::from_int(60)) };
+    assert_eq!(node.step(Desired::Cap(both)).throttle, THROTTLED_BY_40, "a percentage beside them does");
+}
+
+#[test]
+fn a_blind_loop_holds_nothing_and_says_so() {
+    // Fix list C2.
+    let mut node = Node::new(&[silent(false)]);
+    node.frequencies().blind = Some(ErrorKind::Timeout);
+    let decision = node.steps(3, watts(100));
+    assert_eq!(decision.status, status(Backend::Dvfs, failed(ErrorKind::Timeout)));
+    assert_eq!(
+        decision.throttle,
+        ThrottleOrder::RunLoop { cap: w(100) },
+        "it goes on: the safe side is its own"
+    );
+    node.frequencies().blind = None;
+    assert_eq!(node.steps(2, watts(100)).status, status(Backend::Dvfs, applied(100)));
+}
+
+#[test]
+fn a_loop_at_its_bound_says_what_the_node_still_draws() {
+    let mut node = Node::new(&[silent(false)]);
+    node.frequencies().drawn_at_bound = Some(w(130));
+    let clamped = CapResult::Clamped { requested: w(100), effective: w(130) };
+    assert_eq!(node.steps(3, watts(100)).status, status(Backend::Dvfs, Report::Cap(clamped)));
+}
+
+#[test]
+fn a_throttle_that_is_refused_goes_no_other_way() {
+    // Fix list S12: one machine, one route, in every decision.
+    for route in [Route::Host, Route::Remote] {
+        let mut node = Node::new(&[silent(false)]);
+        node.mode = Mode::start(route, false);
+        node.frequencies().refuses = Some(ErrorKind::Io);
+        for desired in [percent(60), watts(100), Desired::Gone] {
+            for _ in 0..40 {
+                assert_eq!(node.step(desired).route, route);
+            }
+        }
+        let refused = node.steps(3, percent(60));
+        assert_eq!(refused.status, status(Backend::Dvfs, failed(ErrorKind::Io)));
+    }
+}
+
+#[test]
+fn a_limit_of_an_earlier_cap_goes_when_the_throttle_holds_and_not_before() {
+    let mut node = Node::new(&[silent(true)]);
+    node.steps(4, watts(100));
+    node.frequencies().delay = 2;
+    for _ in 0..3 {
+        assert_eq!(node.step(percent(60)).mode, Backend::Rapl);
+        assert_eq!(node.registers[0].limit, Some(w(100)));
+    }
+    node.step(percent(60));
+    let orders: Vec<_> = node.ordered()[1..].to_vec();
+    assert_eq!(orders, [(5, Given::Throttle(THROTTLED_BY_40)), (8, Given::Limit(0, LimitOrder::Release))]);
+    node.step(percent(60));
+    assert_eq!((node.registers[0].limit, node.is_held()), (None, true));
+}
+
+#[test]
+fn throttle_only_lets_limits_go_once_the_loop_sees_and_holds() {
+    let mut node = Node::new(&[package()]);
+    node.steps(3, watts(100));
+    node.law.preference = Preference::ThrottleOnly;
+    node.frequencies().blind = Some(ErrorKind::Gone);
+    node.steps(20, watts(100));
+    assert_eq!(node.registers[0].limit, Some(w(100)), "a blind loop is no reason to let go");
+    node.frequencies().blind = None;
+    node.steps(3, watts(100));
+    assert_eq!((node.registers[0].limit, node.is_held()), (None, true));
+    assert_eq!(node.step(watts(100)).status, status(Backend::Dvfs, applied(100)));
+}
+
+#[test]
+fn a_restart_adopts_what_it_finds_until_the_desired_state_is_known() {
+    // Fix list C14, S5: what was throttled before the restart is lifted when limits work, and not before.
+    let mut node = Node::new(&[package()]);
+    node.mode = Mode::start(Route::Host, true);
+    node.packages = vec![Package::adopted(package())];
+    node.registers[0].limit = Some(w(90));
+    node.frequencies().by = Some(Curb::Fixed(Percent::from_int(30)));
+    let waiting = node.steps(10, Desired::Unknown);
+    assert_eq!((waiting.mode, waiting.status.report, node.log.len()), (Backend::Dvfs, Report::Pending, 0));
+    assert_eq!(waiting.status.report.word(), None, "what was reported before stands");
+    let decision = node.steps(8, watts(100));
+    assert_eq!((decision.mode, decision.status), (Backend::Rapl, status(Backend::Rapl, applied(100))));
+    assert_eq!(node.frequencies().by, None);
+}
+
+#[test]
+fn a_throttle_from_before_a_restart_runs_on_as_the_loop_where_limits_fail() {
+    let mut node = Node::new(&[package()]);
+    node.mode = Mode::start(Route::Host, true);
+    node.frequencies().by = Some(Curb::Fixed(Percent::from_int(30)));
+    node.registers[0].refuses = Some(ErrorKind::PermissionDenied);
+    for _ in 0..40 {
+        node.step(watts(100));
+        assert!(node.is_held());
+    }
+    assert_eq!(node.frequencies().by, Some(Curb::Loop));
+}
+
+#[test]
+fn everything_goes_back_when_nothing_is_desired() {
+    // Fix list S6, C15.
+    for gone in [Desired::Gone, Desired::Cap(CapIntent::NONE)] {
+        let mut node = Node::new(&[package(), package()]);
+        node.registers[1].refuses = Some(ErrorKind::Locked);
+        node.steps(5, watts(100));
+        node.registers[1].refuses = None;
+        assert_eq!(node.step(gone).status.report, Report::Pending);
+        let decision = node.steps(3, gone);
+        assert_eq!(decision.status, status(Backend::None, Report::NoIntent));
+        assert_eq!(decision.mode, Backend::None);
+        assert!(!node.is_held() && node.registers.iter().all(|register| register.limit.is_none()));
+        assert_eq!(Report::NoIntent.word(), Some("none"));
+    }
+}
+
+#[test]
+fn an_original_that_cannot_be_put_back_is_an_error_and_tried_again() {
+    let mut node = Node::new(&[package()]);
+    node.steps(3, watts(100));
+    node.registers[0].refuses = Some(ErrorKind::Io);
+    assert_eq!(node.steps(2, Desired::Gone).status, status(Backend::Rapl, failed(ErrorKind::Io)));
+    node.registers[0].refuses = None;
+    assert_eq!(node.steps(8, Desired::Gone).status.report, Report::NoIntent);
+
+    let mut node = Node::new(&[silent(false)]);
+    node.steps(3, percent(60));
+    node.frequencies().refuses = Some(ErrorKind::Busy);
+    assert_eq!(node.steps(2, Desired::Gone).status, status(Backend::Dvfs, failed(ErrorKind::Busy)));
+}
+
+#[test]
+fn a_limit_that_somebody_keeps_raising_ends_in_the_closed_loop() {
+    let mut node = Node::new(&[package()]);
+    let mut moved = 0;
+    let mut throttled_at = None;
+    for _ in 0..90 {
+        let decision = node.step(watts(100));
+        moved += decision.moved;
+        if decision.status == status(Backend::Dvfs, applied(100)) && throttled_at.is_none() {
+            throttled_at = Some(node.tick);
+        }
+        // Somebody raises it again as soon as it is held.
+        if matches!(node.packages[0].limiter().lever(), Lever::Held { .. }) {
+            node.registers[0].limit = Some(w(250));
+        }
+    }
+    assert_eq!(moved, 4, "three are answered, the fourth is yielded to for a truce");
+    assert!(throttled_at.is_some_and(|tick| tick < 10), "{throttled_at:?}");
+    let sets = node.ordered().iter().filter(|(_, given)| matches!(given, Given::Limit(..))).count();
+    assert_eq!(sets, 4);
+    assert_eq!(node.step(watts(100)).mode, Backend::Dvfs);
+}
+
+#[test]
+fn a_moved_limit_that_is_put_back_at_once_brings_no_throttle() {
+    let mut node = Node::new(&[package()]);
+    node.steps(3, watts(100));
+    node.registers[0].limit = Some(w(250));
+    let decision = node.step(watts(100));
+    assert_eq!((decision.moved, node.packages[0].order()), (1, LimitOrder::Set(w(100))));
+    assert_eq!(node.step(watts(100)).status, status(Backend::Rapl, applied(100)));
+    assert!(node.log.iter().all(|(_, given)| matches!(given, Given::Limit(..))));
+}
+
+/// One of each state of a lever, at tick 100; held ones are settled, or not yet.
+fn levers<T: Copy>(target: T, other: T) -> Vec<Lever<T>> {
+    let (kind, retry_at, since) = (ErrorKind::Locked, at(105), at(99));
+    vec![
+        Lever::Free,
+        Lever::Adopted,
+        Lever::Pending { target, since, failures: 0, standing: Standing::At(other) },
+        Lever::Pending { target, since, failures: 2, standing: Standing::Nothing },
+        Lever::Held { target, as_is: target, since: at(90) },
+        Lever::Held { target, as_is: target, since },
+        Lever::Held { target: other, as_is: other, since: at(90) },
+        Lever::Refused { target, kind, retry_at, failures: 2, standing: Standing::At(other) },
+        Lever::Releasing { since, failures: 0 },
+        Lever::Stuck { kind, retry_at, failures: 1 },
+    ]
+}
+
+/// Steps once from every state of two packages and the throttle.
+fn from_every_state(
+    desired: Desired,
+    facts: PackageFacts,
+    check: impl Fn(&Mode, &[Package; 2], &Mode, &Decision, [LimitOrder; 2]),
+) {
+    let resolve = |watts| {
+        let resolution = CapIntent::of_watts(w(watts)).resolve(facts.range, Floor::NONE);
+        let Resolution::Watts(target) = resolution else { panic!("{resolution:?}") };
+        target
+    };
+    let limits = levers(resolve(100), resolve(120));
+    for curb in [Curb::Loop, Curb::Fixed(Percent::from_int(40))] {
+        for throttle in levers(curb, Curb::Fixed(Percent::from_int(7))) {
+            for first in &limits {
+                for second in &limits {
+                    let package = |lever: &Lever<_>| Package {
+                        limiter: Limiter::at(*lever),
+                        ..Package::untouched(facts)
+                    };
+                    let mut packages = [package(first), package(second)];
+                    let before = packages;
+                    let mode = Mode { throttle, cap: Some(w(200)), ..Mode::start(Route::Host, false) };
+                    let mut after = mode;
+                    let outcome = Some(ThrottleOutcome::Unknown);
+                    let node = Facts { now: at(100), desired, throttle: outcome, has_meter: true };
+                    let decision = law().step(&mut after, &mut packages, &node);
+                    check(&mode, &before, &after, &decision, packages.map(|package| package.order()));
+                }
+            }
+        }
+    }
+}
+
+fn is_settled(package: &Package) -> bool {
+    matches!(package.limiter.lever(), Lever::Held { target, since, .. }
+        if target.effective() == w(100) && since == at(90))
+}
+
+#[test]
+fn from_every_state_a_throttle_is_let_go_only_under_settled_limits() {
+    from_every_state(watts(100), package(), |mode, packages, after, decision, limits| {
+        let context = (mode.throttle, packages[0].limiter.lever(), packages[1].limiter.lever());
+        let settled = packages.iter().all(is_settled);
+        let lacking = packages.iter().any(|package| package.limiter.lever().lacks());
+        if decision.throttle == ThrottleOrder::Release {
+            assert!(settled, "{context:?}");
+        }
+        if settled && mode.throttle.stands() && !matches!(mode.throttle, Lever::Pending { .. }) {
+            let let_go = matches!(after.throttle, Lever::Releasing { .. } | Lever::Stuck { .. });
+            assert!(let_go, "{context:?} became {:?}", after.throttle);
+        }
+        if lacking {
+            let engaged = after.throttle.target().is_some();
+            assert!(engaged, "{context:?} became {:?}", after.throttle);
+        }
+        assert!(
+            !limits.contains(&LimitOrder::Release),
+            "a limit that is wanted is never let go: {context:?}"
+        );
+        for (package, order) in packages.iter().zip(limits) {
+            let free = matches!(
+                package.limiter.lever(),
+                Lever::Free | Lever::Adopted | Lever::Releasing { .. } | Lever::Stuck { .. }
+            );
+            let other =
+                matches!(package.limiter.lever(), Lever::Held { target, .. } if target.effective() == w(120));
+            let expected = if free || other { LimitOrder::Set(w(100)) } else { LimitOrder::Leave };
+            assert_eq!(order, expected, "{context:?}");
+        }
+    });
+}
+
+#[test]
+fn from_every_state_a_limit_is_let_go_only_under_a_throttle_that_holds() {
+    from_every_state(percent(60), silent(true), |mode, packages, after, decision, limits| {
+        let context = (mode.throttle, packages[0].limiter.lever(), packages[1].limiter.lever());
+        let wanted = Curb::Fixed(Percent::from_int(40));
+        let holds = matches!(mode.throttle, Lever::Held { target, .. } if target == wanted);
+        assert_ne!(decision.throttle, ThrottleOrder::Release, "{context:?}");
+        assert!(after.throttle.target().is_some(), "{context:?}");
+        for (package, order) in packages.iter().zip(limits) {
+            let lever = package.limiter.lever();
+            let ours = matches!(lever, Lever::Adopted | Lever::Held { .. } | Lever::Refused { .. });
+            let expected = if holds && ours { LimitOrder::Release } else { LimitOrder::Leave };
+            assert_eq!(order, expected, "{context:?}");
+        }
+    });
+}
+
+#[test]
+fn from_every_state_nothing_is_done_while_nobody_knows_what_is_desired() {
+    from_every_state(Desired::Unknown, package(), |mode, packages, after, decision, limits| {
+        let context = (mode.throttle, packages[0].limiter.lever(), packages[1].limiter.lever());
+        assert_eq!((limits, mode.throttle), ([LimitOrder::Leave; 2], after.throttle), "{context:?}");
+        let runs = mode.throttle.target() == Some(Curb::Loop);
+        let expected = if runs { ThrottleOrder::RunLoop { cap: w(200) } } else { ThrottleOrder::Leave };
+        assert_eq!(decision.throttle, expected, "{context:?}");
+    });
+}
+
+#[test]
+fn from_every_state_everything_is_on_its_way_back_when_nothing_is_desired() {
+    from_every_state(Desired::Gone, package(), |mode, packages, after, _, limits| {
+        let context = (mode.throttle, packages[0].limiter.lever(), packages[1].limiter.lever());
+        let returning = matches!(after.throttle, Lever::Free | Lever::Releasing { .. } | Lever::Stuck { .. });
+        assert!(returning || matches!(mode.throttle, Lever::Pending { .. }), "{context:?}");
+        for order in limits {
+            assert!(matches!(order, LimitOrder::Leave | LimitOrder::Release), "{context:?}");
+        }
+    });
+}
+
+#[test]
+fn from_every_state_the_words_claim_no_more_than_stands() {
+    for (desired, facts) in [(watts(100), package()), (percent(60), silent(true)), (Desired::Gone, package())]
+    {
+        from_every_state(desired, facts, |_, _, after, decision, _| {
+            let throttled = after.throttle.stands();
+            assert_eq!(decision.mode == Backend::Dvfs, throttled);
+            match decision.status.report {
+                Report::Cap(CapResult::Blocked(_)) => assert_eq!(decision.status.backend, Backend::None),
+                Report::Cap(CapResult::Applied { .. } | CapResult::Clamped { .. }) | Report::Throttled(_) => {
+                    assert_ne!(decision.status.backend, Backend::None);
+                    assert_ne!(decision.mode, Backend::None);
+                }
+                Report::NoIntent => assert_eq!(decision.mode, Backend::None),
+                Report::Pending | Report::Cap(CapResult::Failed(_)) => {}
+            }
+        });
+    }
+}
+
+/// What may happen between two ticks. None of it takes a limiter away: only orders can.
+#[derive(Clone, Debug)]
+enum Fault {
+    Package(usize, Option<ErrorKind>),
+    Throttle(Option<ErrorKind>),
+    Meter(Option<ErrorKind>),
+    SlowPackage(usize, u64),
+    SlowThrottle(u64),
+    Desired(Desired),
+}
+
+fn any_kind() -> impl Strategy<Value = Option<ErrorKind>> {
+    prop_oneof![2 => Just(None), 1 => (0..ErrorKind::ALL.len()).prop_map(|kind| Some(ErrorKind::ALL[kind]))]
+}
+
+fn any_fault() -> impl Strategy<Value = Fault> {
+    prop_oneof![
+        (0_usize..2, any_kind()).prop_map(|(package, kind)| Fault::Package(package, kind)),
+        any_kind().prop_map(Fault::Throttle),
+        any_kind().prop_map(Fault::Meter),
+        (0_usize..2, 0_u64..8).prop_map(|(package, delay)| Fault::SlowPackage(package, delay)),
+        (0_u64..8).prop_map(Fault::SlowThrottle),
+        (1_i32..400).prop_map(|cap| Fault::Desired(watts(cap))),
+        (1_i32..=100).prop_map(|part| Fault::Desired(percent(part))),
+        Just(Fault::Desired(Desired::Unknown)),
+        Just(Fault::Desired(watts(0))),
+    ]
+}
+
+impl Node {
+    fn suffer(&mut self, fault: &Fault, desired: &mut Desired) {
+        match *fault {
+            Fault::Package(package, kind) => self.registers[package].refuses = kind,
+            Fault::Throttle(kind) => self.frequencies().refuses = kind,
+            Fault::Meter(kind) => self.frequencies().blind = kind,
+            Fault::SlowPackage(package, delay) => self.registers[package].delay = delay,
+            Fault::SlowThrottle(delay) => self.frequencies().delay = delay,
+            Fault::Desired(now) => *desired = now,
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn a_node_that_is_held_stays_held_and_heals(
+        silent_packages in any::<bool>(),
+        throttle_only in any::<bool>(),
+        faults in proptest::collection::vec((any_fault(), 1_u64..12), 0..25),
+    ) {
+        let facts = if silent_packages { silent(true) } else { package() };
+        let mut node = Node::new(&[facts, facts]);
+        if throttle_only {
+            node.law.preference = Preference::ThrottleOnly;
+        }
+        let mut desired = watts(100);
+        let mut was_held = false;
+        for (fault, ticks) in &faults {
+            node.suffer(fault, &mut desired);
+            for _ in 0..*ticks {
+                let decision = node.step(desired);
+                prop_assert_eq!(decision.route, Route::Host);
+                prop_assert!(node.is_held() || !was_held, "let go at tick {}: {:#?}", node.tick, node.log);
+                was_held = node.is_held();
+            }
+        }
+        // Heal everything: the best backend takes over, and the other one is gone.
+        for package in 0..2 {
+            node.suffer(&Fault::Package(package, None), &mut desired);
+            node.suffer(&Fault::SlowPackage(package, 0), &mut desired);
+        }
+        for fault in [Fault::Throttle(None), Fault::Meter(None), Fault::SlowThrottle(0)] {
+            node.suffer(&fault, &mut desired);
+        }
+        let decision = node.steps(80, watts(100));
+        prop_assert_eq!(decision.status.report, applied(200));
+        let limits = node.registers.iter().map(|register| register.limit).collect::<Vec<_>>();
+        if throttle_only {
+            prop_assert_eq!((decision.mode, limits), (Backend::Dvfs, vec![None; 2]));
+        } else {
+            prop_assert_eq!((decision.mode, limits), (Backend::Rapl, vec![Some(w(100)); 2]));
+            prop_assert_eq!(node.frequencies().by, None);
+        }
+    }
+
+    #[test]
+    fn whatever_is_told_is_answered(
+        limit in any::<i64>(), seen in any::<i64>(), now in proptest::collection::vec(any::<u64>(), 1..12),
+        desired in any::<i64>(),
+    ) {
+        let mut mode = Mode::start(Route::Host, true);
+        let mut packages = [Package::adopted(package()), Package::untouched(silent(true))];
+        for (i, now) in now.into_iter().enumerate() {
+            for package in &mut packages {
+                let outcome = match package.order() {
+                    LimitOrder::Set(asked) => LimitOutcome::Set {
+                        asked, read_back: Ok(Watts::from_bits(limit)),
+                    },
+                    LimitOrder::Leave | LimitOrder::Release => LimitOutcome::Unknown,
+                };
+                package.facts.limit = LimitFacts { outcome, seen: Seen::At(Watts::from_bits(seen)) };
+            }
+            let intent = CapIntent::of_watts(Watts::from_bits(desired.wrapping_mul(i as i64)));
+            let facts = Facts {
+                now: Stamp::new(Micros::new(now)),
+                desired: Desired::Cap(intent),
+                throttle: Some(ThrottleOutcome::Unknown),
+                has_meter: true,
+            };
+            let decision = law().step(&mut mode, &mut packages, &facts);
+            if let ThrottleOrder::RunLoop { cap } = decision.throttle {
+                prop_assert!(cap > Watts::ZERO);
+            }
+            for package in &packages {
+                if let LimitOrder::Set(limit) = package.order() {
+                    prop_assert!(limit >= CAP_LEAST);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Cap resolution: from what the desired state asks of a package to what that package is told, and what came of it.
+//!
+//! Watts win over percent. A percentage is one of the package's own maximum; without a known maximum it has no watts,
+//! and the node takes the percent path of the DVFS fallback. **Caps are per package**: a cap of 100 W on a node of two
+//! packages lets the node draw 200 W, and that sum is what the closed loop compares with.
+//!
+//! A cap is brought into what the package can do and never below the [`Floor`] that the node's own configuration sets,
+//! whatever the API says; whenever that changes it, the result is [`CapResult::Clamped`] and names both values. What
+//! cannot be a cap (zero, less, nothing) is refused with a reason, never taken for a small one.
+
+mod result;
+
+pub use result::{Backend, Blocked, CapResult, Report};
+
+use core::fmt;
+use power_hal::ErrorKind;
+use power_units::{Percent, Watts};
+
+/// What the desired state asks of one package, or of one GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CapIntent {
+    /// A limit in watts. It wins over the percentage where both are there.
+    pub watts: Option<Watts>,
+    /// A limit as a part of the device's own maximum.
+    pub percent: Option<Percent>,
+}
+
+/// The desired state of a node's packages, or of its GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Desired {
+    /// Not known (yet): everything stays as it was found.
+    Unknown,
+    /// Known to be gone: the originals come back. An intent that asks nothing is the same.
+    Gone,
+    /// This, per device.
+    Cap(CapIntent),
+}
+
+/// What a package or a GPU can be told, as far as it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CapRange {
+    min: Option<Watts>,
+    max: Option<Watts>,
+}
+
+/// The least that a cap may be on this node, set by the node's own configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Floor(Watts);
+
+/// A cap that was resolved: what was asked, and what is to be in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    requested: Watts,
+    effective: Watts,
+}
+
+/// What an intent means on one device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    /// It is a limit in watts.
+    Watts(Target),
+    /// It is a part of a maximum that nobody knows.
+    Percent(Percent),
+    /// It is nothing that can be done.
+    Blocked(Blocked),
+}
+
+/// No cap is below this, whatever asks for it: a smaller one is a slip of the unit, and hardware takes even 0 W.
+pub const CAP_LEAST: Watts = Watts::from_int(1);
+
+/// How far a limit that is read back may lie below what was written and still be it: hwmon cuts to whole watts,
+/// powercap to an eighth.
+const QUANTUM: Watts = Watts::from_int(1);
+
+/// The floor is below zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FloorError;
+
+impl fmt::Display for FloorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("expected a floor of 0 W or more")
+    }
+}
+
+impl core::error::Error for FloorError {}
+
+impl Floor {
+    /// The configuration sets none.
+    pub const NONE: Self = Self(Watts::ZERO);
+
+    /// No cap below `watts`.
+    ///
+    /// # Errors
+    /// When it is negative.
+    pub fn new(watts: Watts) -> Result<Self, FloorError> {
+        if watts < Watts::ZERO { Err(FloorError) } else { Ok(Self(watts)) }
+    }
+
+    /// The least that a cap may be.
+    #[must_use]
+    pub const fn watts(self) -> Watts {
+        self.0
+    }
+}
+
+impl CapRange {
+    /// Nothing is known.
+    pub const UNKNOWN: Self = Self { min: None, max: None };
+
+    /// The range as the device tells it, and the limit that was in force when it was first seen. A maximum of zero, or
+    /// below that limit, is not one (firmware often leaves it so) and is unknown; a minimum above the maximum, too.
+    #[must_use]
+    pub fn new(min: Option<Watts>, max: Option<Watts>, original: Option<Watts>) -> Self {
+        let max = max.filter(|&max| max >= CAP_LEAST && original.is_none_or(|original| max >= original));
+        let min = min.filter(|&min| min > Watts::ZERO && max.is_none_or(|max| min <= max));
+        Self { min, max }
+    }
+
+    /// The least that can be set, where it is known.
+    #[must_use]
+    pub const fn min(self) -> Option<Watts> {
+        self.min
+    }
+
+    /// The most that can be set, where it is known; a percentage is a part of it.
+    #[must_use]
+    pub const fn max(self) -> Option<Watts> {
+        self.max
+    }
+}
+
+impl CapIntent {
+    /// Nothing is asked.
+    pub const NONE: Self = Self { watts: None, percent: None };
+
+    /// So many watts.
+    #[must_use]
+    pub const fn of_watts(watts: Watts) -> Self {
+        Self { watts: Some(watts), percent: None }
+    }
+
+    /// Such a part of the maximum.
+    #[must_use]
+    pub const fn of_percent(percent: Percent) -> Self {
+        Self { watts: None, percent: Some(percent) }
+    }
+
+    /// The percentage, if it can be one.
+    pub(crate) fn percent_above_zero(self) -> Option<Percent> {
+        self.percent.filter(|&percent| percent > Percent::ZERO)
+    }
+
+    fn watts_above_zero(self) -> Option<Watts> {
+        self.watts.filter(|&watts| watts > Watts::ZERO)
+    }
+
+    /// What is asked of a device with this range.
+    #[must_use]
+    pub fn resolve(self, range: CapRange, floor: Floor) -> Resolution {
+        let requested = match (self.watts_above_zero(), self.percent_above_zero(), range.max) {
+            (Some(watts), _, _) => watts,
+            (None, Some(percent), Some(max)) => part_of(max, percent),
+            (None, Some(percent), None) => return Resolution::Percent(percent),
+            (None, None, _) => return Resolution::Blocked(Blocked::NotPositive),
+        };
+        if range.max.is_some_and(|max| max < floor.0) {
+            return Resolution::Blocked(Blocked::FloorAboveMax);
+        }
+        let lowest = floor.0.max(range.min.unwrap_or(CAP_LEAST)).max(CAP_LEAST);
+        let effective = requested.within(lowest, range.max.unwrap_or(Watts::MAX));
+        Resolution::Watts(Target { requested, effective })
+    }
+}
+
+/// A part of a maximum, in one exact step rounded down: 60 % of 350 W are 210 W and not a bit less.
+fn part_of(max: Watts, percent: Percent) -> Watts {
+    let hundred = i128::from(Percent::HUNDRED.to_bits());
+    let product = i128::from(max.to_bits()).wrapping_mul(i128::from(percent.to_bits()));
+    let part = product.checked_div_euclid(hundred).unwrap_or(0);
+    Watts::from_bits(i64::try_from(part).unwrap_or(i64::MAX))
+}
+
+/// The DVFS percent path: how much to throttle so that `percent` of the speed is left, in whole percent from 0 to 100,
+/// halves away from zero.
+#[must_use]
+pub fn throttle_leaving(percent: Percent) -> Percent {
+    let left = percent.within(Percent::ZERO, Percent::HUNDRED);
+    Percent::from_int((Percent::HUNDRED - left).round())
+}
+
+impl Target {
+    /// What was asked.
+    #[must_use]
+    pub const fn requested(self) -> Watts {
+        self.requested
+    }
+
+    /// What is to be in force.
+    #[must_use]
+    pub const fn effective(self) -> Watts {
+        self.effective
+    }
+
+    /// What was read back after writing it: the same target as it stands, or why it does not stand. More than what
+    /// was written means that the device did not take it (a firmware lock can ignore a write without an error).
+    pub(crate) fn read_back(self, found: Watts) -> Result<Self, ErrorKind> {
+        if found <= Watts::ZERO {
+            return Err(ErrorKind::BadData);
+        }
+        if found > self.effective { Err(ErrorKind::Locked) } else { Ok(self.standing_at(found)) }
+    }
+
+    pub(crate) const fn standing_at(self, effective: Watts) -> Self {
+        Self { requested: self.requested, effective }
+    }
+
+    /// The result of a target that stands as `as_is` says.
+    pub(crate) fn result(self, as_is: Self) -> CapResult {
+        let taken = self.effective - as_is.effective < QUANTUM;
+        if self.requested == self.effective && taken {
+            CapResult::Applied { effective: as_is.effective }
+        } else {
+            CapResult::Clamped { requested: self.requested, effective: as_is.effective }
+        }
+    }
+
+    /// Both together: what two packages may draw.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self { requested: self.requested + other.requested, effective: self.effective + other.effective }
+    }
+}
+
+#[cfg(test)]
+mod tests;

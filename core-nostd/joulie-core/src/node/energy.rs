@@ -1,0 +1,276 @@
+//! Power from energy counters: what a package drew between two samples of its counter.
+//!
+//! A [`Meter`] knows one counter, a [`Baseline`] remembers its last sample, and a [`Reading`] says what may be
+//! believed. Missing, stale and impossible are three different facts, and none of them is a number: a counter that
+//! cannot be told must never pass for an idle package. The [`total`] of a node exists only when every package that is
+//! known contributes; a partial sum is not the total.
+//!
+//! ```text
+//! Nothing ──a sample──▶ At(sample) ──a later sample──▶ At(later), and the power between them
+//!                          │  ▲
+//!                          └──┘ no sample, a stale one, one too soon after: the baseline stays
+//! ```
+//!
+//! *Wrap*: a RAPL counter is 32 bits of a quantum, so it starts again after minutes. *Range*: the largest value that
+//! the counter shows; its *modulus* is one quantum more, for the step from there to zero.
+
+use core::fmt;
+use power_units::{MicroJoules, Micros, NonZeroMicros, Stamp, Watts};
+
+/// One energy counter, and what its package can draw. Immutable; the memory is the [`Baseline`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Meter {
+    counter: Counter,
+    power_max: Watts,
+    span_min: Micros,
+    stale_after: Micros,
+}
+
+/// How a counter ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counter {
+    /// It starts again at zero after so much energy, which is its largest value and one step more.
+    Wraps {
+        /// How much.
+        modulus: MicroJoules,
+    },
+    /// It is wide enough never to wrap while the machine runs (GPUs, perf events).
+    Endless,
+    /// The driver does not say: its range is absent, or zero.
+    Unknown,
+}
+
+/// What a counter showed, and when that counter was read: every meter has a time of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// The counter's value.
+    pub energy: MicroJoules,
+    /// When it was read, on the clock that `now` is from.
+    pub at: Stamp,
+}
+
+/// The last sample that the next one is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Baseline {
+    /// No sample yet, or none that may be used.
+    Nothing,
+    /// The last sample.
+    At(Sample),
+}
+
+/// What a meter tells about now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// A value to act on.
+    Fresh {
+        /// The mean power since the sample before.
+        watts: Watts,
+        /// Over how long a time this is the mean.
+        over: Micros,
+    },
+    /// Nothing newer than this age was delivered.
+    Stale {
+        /// How long ago the counter was read.
+        age: Micros,
+    },
+    /// There is no reading.
+    Missing(Gap),
+    /// There is a reading that cannot be true.
+    Impossible(Oddity),
+}
+
+/// Why there is no reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gap {
+    /// Nobody measures here.
+    NoMeter,
+    /// The counter could not be read.
+    Unread,
+    /// The first sample: there is nothing yet to compare it with.
+    FirstSample,
+    /// Too short after the last sample for the counter's own update rate; the next one will do.
+    TooSoon,
+    /// So long after the last sample, or of a counter of unknown range, that nobody can tell how often it wrapped.
+    WrapsUnknowable,
+}
+
+/// Why a reading cannot be true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Oddity {
+    /// More power than the package can draw: a counter was reset, or another one was read.
+    AboveMaximum,
+    /// A value that the counter cannot show.
+    AboveRange,
+    /// A counter that does not wrap went back: it was reset.
+    RanBackwards,
+    /// The sample was read before the one that it follows.
+    ClockBackwards,
+    /// The sample was read later than now.
+    FromTheFuture,
+    /// Two different values at the same time.
+    TwoAtOnce,
+}
+
+/// Why a meter cannot be built so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MeterError {
+    /// The most that the package can draw is not above zero.
+    PowerMax,
+    /// The shortest span between two samples is not above zero, or not below the age at which a sample is stale.
+    Spans,
+}
+
+impl fmt::Display for MeterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::PowerMax => "expected the most power that the package can draw, above 0 W",
+            Self::Spans => "expected 0 < shortest span between samples < age at which a sample is stale",
+        })
+    }
+}
+
+impl core::error::Error for MeterError {}
+
+/// The smallest that a package counter is known to have (a quantum of 15.258 µJ); one that does not tell its range is
+/// trusted no longer than this one.
+const MODULUS_LEAST: MicroJoules = MicroJoules::new(65_532_611_003);
+
+impl Counter {
+    /// A counter as powercap describes it; a range of zero, or none, is unknown.
+    #[must_use]
+    pub fn of_range(range: Option<MicroJoules>) -> Self {
+        match range {
+            None | Some(MicroJoules::ZERO) => Self::Unknown,
+            Some(range) => Self::Wraps { modulus: range + quantum(range) },
+        }
+    }
+
+    /// The energy between two values, if they can be compared.
+    fn between(self, last: MicroJoules, now: MicroJoules) -> Result<MicroJoules, Reading> {
+        if let Some(grown) = now.checked_sub(last) {
+            return Ok(grown);
+        }
+        match self {
+            // Both values are below the modulus here, so the difference does not saturate.
+            Self::Wraps { modulus } => Ok((modulus - last) + now),
+            Self::Endless => Err(Reading::Impossible(Oddity::RanBackwards)),
+            Self::Unknown => Err(Reading::Missing(Gap::WrapsUnknowable)),
+        }
+    }
+
+    /// The longest that a package may draw `power_max` with at most one wrap, halved so that a value which grew is
+    /// known not to have wrapped.
+    fn tells_after(self, elapsed: Micros, power_max: Watts) -> bool {
+        let modulus = match self {
+            Self::Endless => return true,
+            Self::Wraps { modulus } => modulus,
+            Self::Unknown => MODULUS_LEAST,
+        };
+        power_max.during(elapsed) <= MicroJoules::new(modulus.get() >> 1)
+    }
+}
+
+/// The port does not tell a counter that never wraps from one of unknown range, so it is taken for the latter.
+impl From<power_hal::Counter> for Counter {
+    fn from(counter: power_hal::Counter) -> Self {
+        counter.modulus().map_or(Self::Unknown, |modulus| Self::Wraps { modulus })
+    }
+}
+
+/// One step of a 32-bit counter whose largest value is `range`. A measurement, so it rounds up.
+fn quantum(range: MicroJoules) -> MicroJoules {
+    MicroJoules::new((range.get() >> 32).saturating_add(1))
+}
+
+impl Meter {
+    /// A meter of a package that never draws more than `power_max`. Samples closer together than `span_min` wait for
+    /// the next one (the hardware updates about once a millisecond), and a sample older than `stale_after` is stale.
+    ///
+    /// # Errors
+    /// When a value is not what [`MeterError`] says is expected.
+    pub fn new(
+        counter: Counter,
+        power_max: Watts,
+        span_min: Micros,
+        stale_after: Micros,
+    ) -> Result<Self, MeterError> {
+        if power_max <= Watts::ZERO {
+            return Err(MeterError::PowerMax);
+        }
+        if span_min == Micros::ZERO || span_min >= stale_after {
+            return Err(MeterError::Spans);
+        }
+        Ok(Self { counter, power_max, span_min, stale_after })
+    }
+
+    /// What the meter tells at `now`, given the newest sample that was delivered.
+    #[must_use]
+    pub fn step(&self, baseline: &mut Baseline, now: Stamp, sample: Option<Sample>) -> Reading {
+        let Some(sample) = sample else { return Reading::Missing(Gap::Unread) };
+        let Some(age) = now.since(sample.at) else { return Reading::Impossible(Oddity::FromTheFuture) };
+        if age > self.stale_after {
+            return Reading::Stale { age };
+        }
+        if matches!(self.counter, Counter::Wraps { modulus } if sample.energy >= modulus) {
+            return Reading::Impossible(Oddity::AboveRange);
+        }
+        let last = match *baseline {
+            Baseline::Nothing => {
+                *baseline = Baseline::At(sample);
+                return Reading::Missing(Gap::FirstSample);
+            }
+            Baseline::At(last) => last,
+        };
+        let Some(elapsed) = sample.at.since(last.at) else {
+            *baseline = Baseline::At(sample);
+            return Reading::Impossible(Oddity::ClockBackwards);
+        };
+        let Some(span) = elapsed.non_zero() else {
+            let repeated = sample.energy == last.energy;
+            return if repeated { Reading::Stale { age } } else { Reading::Impossible(Oddity::TwoAtOnce) };
+        };
+        if elapsed < self.span_min {
+            return Reading::Missing(Gap::TooSoon);
+        }
+        *baseline = Baseline::At(sample);
+        self.power(last, sample, span)
+    }
+
+    fn power(&self, last: Sample, sample: Sample, span: NonZeroMicros) -> Reading {
+        if !self.counter.tells_after(Micros::new(span.get()), self.power_max) {
+            return Reading::Missing(Gap::WrapsUnknowable);
+        }
+        match self.counter.between(last.energy, sample.energy) {
+            Err(untold) => untold,
+            Ok(energy) => match energy.over(span) {
+                drawn if drawn > self.power_max => Reading::Impossible(Oddity::AboveMaximum),
+                watts => Reading::Fresh { watts, over: Micros::new(span.get()) },
+            },
+        }
+    }
+}
+
+/// What all packages draw together. It is only a number when every one of them is; else it is the worst of what they
+/// are: impossible before missing before stale.
+pub fn total(packages: impl IntoIterator<Item = Reading>) -> Reading {
+    packages.into_iter().reduce(Reading::and).unwrap_or(Reading::Missing(Gap::NoMeter))
+}
+
+impl Reading {
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Fresh { watts: a, over: of_a }, Self::Fresh { watts: b, over: of_b }) => {
+                let sum = |watts| Self::Fresh { watts, over: of_a.max(of_b) };
+                a.checked_add(b).map_or(Self::Impossible(Oddity::AboveMaximum), sum)
+            }
+            (bad @ Self::Impossible(_), _) | (_, bad @ Self::Impossible(_)) => bad,
+            (none @ Self::Missing(_), _) | (_, none @ Self::Missing(_)) => none,
+            (Self::Stale { age: a }, Self::Stale { age: b }) => Self::Stale { age: a.max(b) },
+            (old @ Self::Stale { .. }, Self::Fresh { .. })
+            | (Self::Fresh { .. }, old @ Self::Stale { .. }) => old,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,283 @@
+use super::*;
+use proptest::prelude::*;
+use std::vec;
+use std::vec::Vec;
+
+/// The range of a counter with a quantum of 61.035 µJ: (2³² − 1) · 61035 nJ / 1000, as the kernel shows it.
+const RANGE: u64 = 262_143_328_850;
+/// The range of a counter with a quantum of 15.258 µJ.
+const RANGE_FINE: u64 = 65_532_610_987;
+const SECOND: u64 = 1_000_000;
+
+fn at(micros: u64) -> Stamp {
+    Stamp::new(Micros::new(micros))
+}
+
+fn sample(energy: u64, micros: u64) -> Sample {
+    Sample { energy: MicroJoules::new(energy), at: at(micros) }
+}
+
+fn meter(counter: Counter) -> Meter {
+    Meter::new(counter, Watts::from_int(700), Micros::new(10_000), Micros::new(5 * SECOND)).unwrap()
+}
+
+fn wrapping() -> Meter {
+    meter(Counter::of_range(Some(MicroJoules::new(RANGE))))
+}
+
+/// Feeds samples, each at its own time, and returns what was told.
+fn told(meter: &Meter, samples: &[(u64, u64)]) -> Vec<Reading> {
+    let mut baseline = Baseline::Nothing;
+    samples
+        .iter()
+        .map(|&(energy, micros)| meter.step(&mut baseline, at(micros), Some(sample(energy, micros))))
+        .collect()
+}
+
+fn over(watts: Watts, span: u64) -> Reading {
+    Reading::Fresh { watts, over: Micros::new(span) }
+}
+
+/// The mean over a second.
+fn fresh(watts: i32) -> Reading {
+    over(Watts::from_int(watts), SECOND)
+}
+
+fn watts(text: &str) -> Watts {
+    Watts::parse(text, power_units::Role::Nearest).unwrap()
+}
+
+#[test]
+fn the_first_sample_is_only_a_baseline_and_joules_over_seconds_are_watts() {
+    assert_eq!(
+        told(&wrapping(), &[(1_000_000, SECOND), (301_000_000, 2 * SECOND), (376_000_000, 2_500_000)]),
+        vec![Reading::Missing(Gap::FirstSample), fresh(300), over(Watts::from_int(150), SECOND / 2)]
+    );
+}
+
+#[test]
+fn a_counter_that_wraps_counts_the_step_from_its_largest_value_to_zero() {
+    // From 262143000000 to the top: 328850 µJ; from zero to 99671150. Together 100000000 µJ, which is the figure that
+    // leaves out the step from the top to zero. That step is one quantum of 61.035 µJ, counted as 62: 100000062 µJ.
+    let told = told(&wrapping(), &[(262_143_000_000, SECOND), (99_671_150, 2 * SECOND)]);
+    let Reading::Fresh { watts: power, .. } = told[1] else { panic!("{told:?}") };
+    assert_eq!(power, MicroJoules::new(100_000_062).over(NonZeroMicros::new(SECOND).unwrap()));
+    assert!(power >= Watts::from_int(100) && power < watts("100.0001"), "100 W to one part in a million");
+}
+
+#[test]
+fn the_quantum_is_that_of_the_kernels_32_bit_counters() {
+    // 61035 nJ and 15258 nJ, and 15300 nJ for memory; rounded up to whole microjoules.
+    assert_eq!(quantum(MicroJoules::new(RANGE)), MicroJoules::new(62));
+    assert_eq!(quantum(MicroJoules::new(RANGE_FINE)), MicroJoules::new(16));
+    assert_eq!(quantum(MicroJoules::new(65_712_999_613)), MicroJoules::new(16));
+}
+
+#[test]
+fn a_counter_of_the_port_is_the_same_counter() {
+    let port = |modulus| Counter::from(power_hal::Counter::new(MicroJoules::new(modulus)));
+    assert_eq!(port(RANGE + 62), Counter::of_range(Some(MicroJoules::new(RANGE))));
+    assert_eq!(port(0), Counter::Unknown);
+    assert_eq!(Counter::from(power_hal::Counter::endless()), Counter::Unknown);
+}
+
+#[test]
+fn a_span_in_which_a_wrap_is_unknowable_is_dropped_and_the_next_one_counts_again() {
+    // Fix list C10. Half of 65532.610987 J at 700 W is 46.808 s.
+    let meter = meter(Counter::of_range(Some(MicroJoules::new(RANGE_FINE))));
+    let after = |span: u64| {
+        told(&meter, &[(0, SECOND), (1_000_000, SECOND + span), (201_000_000, 2 * SECOND + span)])
+    };
+    assert!(matches!(after(46_800_000)[1], Reading::Fresh { .. }));
+    assert_eq!(after(46_900_000)[1], Reading::Missing(Gap::WrapsUnknowable));
+    assert_eq!(after(46_900_000)[2], fresh(200));
+    assert_eq!(after(u64::MAX / 4)[1], Reading::Missing(Gap::WrapsUnknowable));
+}
+
+#[test]
+fn a_counter_without_a_range_is_read_while_it_grows_and_says_nothing_when_it_falls() {
+    // Fix list C10: a missing range must neither be guessed nor lose the samples that need none.
+    assert_eq!(Counter::of_range(None), Counter::Unknown);
+    assert_eq!(Counter::of_range(Some(MicroJoules::ZERO)), Counter::Unknown);
+    let readings = told(
+        &meter(Counter::Unknown),
+        &[(0, 1), (50_000_000, SECOND + 1), (0, 2 * SECOND + 1), (70_000_000, 3 * SECOND + 1)],
+    );
+    assert_eq!(readings[1], fresh(50));
+    assert_eq!(readings[2], Reading::Missing(Gap::WrapsUnknowable));
+    assert_eq!(readings[3], fresh(70));
+    let long = told(&meter(Counter::Unknown), &[(0, 1), (1, 60 * SECOND)]);
+    assert_eq!(long[1], Reading::Missing(Gap::WrapsUnknowable));
+}
+
+#[test]
+fn more_power_than_the_package_can_draw_is_impossible_and_not_a_reading() {
+    // Fix list C10: 701 J in a second of a package that draws 700 W at most, then an ordinary second.
+    let readings = told(&wrapping(), &[(0, SECOND), (701_000_000, 2 * SECOND), (901_000_000, 3 * SECOND)]);
+    assert_eq!(readings[1], Reading::Impossible(Oddity::AboveMaximum));
+    assert_eq!(readings[2], fresh(200));
+    assert!(matches!(told(&wrapping(), &[(0, SECOND), (700_000_000, 2 * SECOND)])[1], Reading::Fresh { .. }));
+}
+
+#[test]
+fn a_counter_that_was_reset_is_not_an_idle_package() {
+    // A driver was loaded again: 500 J back to 1 J looks like nearly a whole round of the counter.
+    let reset = [(500_000_000, SECOND), (1_000_000, 2 * SECOND), (101_000_000, 3 * SECOND)];
+    assert_eq!(told(&wrapping(), &reset)[1], Reading::Impossible(Oddity::AboveMaximum));
+    assert_eq!(told(&meter(Counter::Endless), &reset)[1], Reading::Impossible(Oddity::RanBackwards));
+    for counter in [Counter::Endless, Counter::of_range(Some(MicroJoules::new(RANGE))), Counter::Unknown] {
+        assert_eq!(told(&meter(counter), &reset)[2], fresh(100), "{counter:?}");
+    }
+}
+
+#[test]
+fn a_value_that_the_counter_cannot_show_is_impossible_and_spoils_nothing() {
+    let readings = told(&wrapping(), &[(0, SECOND), (RANGE + 62, 2 * SECOND), (400_000_000, 3 * SECOND)]);
+    assert_eq!(readings[1], Reading::Impossible(Oddity::AboveRange));
+    assert_eq!(
+        readings[2],
+        over(Watts::from_int(200), 2 * SECOND),
+        "400 J over the two seconds since the good one"
+    );
+    assert_eq!(told(&wrapping(), &[(u64::MAX, 1)])[0], Reading::Impossible(Oddity::AboveRange));
+}
+
+#[test]
+fn a_clock_that_goes_backwards_gives_no_power_and_starts_anew() {
+    let readings =
+        told(&wrapping(), &[(0, 9 * SECOND), (100_000_000, 2 * SECOND), (200_000_000, 3 * SECOND)]);
+    assert_eq!(readings[1], Reading::Impossible(Oddity::ClockBackwards));
+    assert_eq!(readings[2], fresh(100));
+}
+
+#[test]
+fn missing_stale_and_impossible_are_three_facts() {
+    let meter = wrapping();
+    let mut baseline = Baseline::At(sample(0, SECOND));
+    let before = baseline;
+    let mut tell = |now: u64, delivered| meter.step(&mut baseline, at(now), delivered);
+    assert_eq!(tell(2 * SECOND, None), Reading::Missing(Gap::Unread));
+    assert_eq!(
+        tell(10 * SECOND, Some(sample(1, 4 * SECOND))),
+        Reading::Stale { age: Micros::new(6 * SECOND) }
+    );
+    assert_eq!(tell(2 * SECOND, Some(sample(1, 3 * SECOND))), Reading::Impossible(Oddity::FromTheFuture));
+    assert_eq!(
+        tell(2 * SECOND, Some(sample(0, SECOND))),
+        Reading::Stale { age: Micros::new(SECOND) },
+        "twice"
+    );
+    assert_eq!(tell(2 * SECOND, Some(sample(7, SECOND))), Reading::Impossible(Oddity::TwoAtOnce));
+    assert_eq!(tell(2 * SECOND, Some(sample(7, SECOND + 9_999))), Reading::Missing(Gap::TooSoon));
+    assert_eq!(baseline, before, "none of them may move the baseline");
+}
+
+#[test]
+fn a_gap_is_bridged_by_the_mean_over_it() {
+    let meter = wrapping();
+    let mut baseline = Baseline::At(sample(0, 0));
+    assert_eq!(meter.step(&mut baseline, at(SECOND), None), Reading::Missing(Gap::Unread));
+    let after = meter.step(&mut baseline, at(4 * SECOND), Some(sample(800_000_000, 4 * SECOND)));
+    assert_eq!(after, over(Watts::from_int(200), 4 * SECOND));
+}
+
+#[test]
+fn a_partial_sum_is_not_the_total() {
+    // Fix list C9, every pair of facts.
+    let one = fresh(100);
+    let stale = Reading::Stale { age: Micros::new(7) };
+    let missing = Reading::Missing(Gap::FirstSample);
+    let impossible = Reading::Impossible(Oddity::AboveMaximum);
+    let worst = [one, stale, missing, impossible];
+    for (i, a) in worst.into_iter().enumerate() {
+        for (j, b) in worst.into_iter().enumerate() {
+            let expected = if i == 0 && j == 0 { fresh(200) } else { worst[i.max(j)] };
+            assert_eq!(total([a, b]), expected, "{a:?} + {b:?}");
+        }
+    }
+    assert_eq!(total([one, over(Watts::ZERO, 9)]), one, "the longer of the spans");
+    assert_eq!(total([]), Reading::Missing(Gap::NoMeter));
+    assert_eq!(total([one]), one);
+    assert_eq!(
+        total([stale, Reading::Stale { age: Micros::new(9) }]),
+        Reading::Stale { age: Micros::new(9) }
+    );
+    let most = over(Watts::MAX, SECOND);
+    assert_eq!(total([most, one]), Reading::Impossible(Oddity::AboveMaximum), "an overflow is not a number");
+}
+
+#[test]
+fn a_new_zone_makes_the_total_unknown_until_it_can_tell() {
+    let meter = wrapping();
+    let mut known = vec![Baseline::At(sample(0, 0))];
+    let mut pass = |zones: usize, second: u64| {
+        known.resize(zones, Baseline::Nothing);
+        let now = second * SECOND;
+        total(known.iter_mut().map(|zone| meter.step(zone, at(now), Some(sample(now * 100, now)))))
+    };
+    assert_eq!(pass(1, 1), fresh(100));
+    assert_eq!(pass(2, 2), Reading::Missing(Gap::FirstSample));
+    assert_eq!(pass(2, 3), fresh(200));
+    // A package that is enumerated no more is known no more.
+    assert_eq!(pass(1, 4), fresh(100));
+}
+
+#[test]
+fn a_meter_that_could_not_tell_is_refused() {
+    let ms = Micros::new(10_000);
+    let s = Micros::new(SECOND);
+    let new = |power, span, stale| Meter::new(Counter::Unknown, power, span, stale);
+    assert_eq!(new(Watts::ZERO, ms, s), Err(MeterError::PowerMax));
+    assert_eq!(new(Watts::MIN, ms, s), Err(MeterError::PowerMax));
+    assert_eq!(new(Watts::from_int(1), Micros::ZERO, s), Err(MeterError::Spans));
+    assert_eq!(new(Watts::from_int(1), s, s), Err(MeterError::Spans));
+    assert!(new(Watts::MAX, ms, s).is_ok());
+}
+
+proptest! {
+    #[test]
+    fn the_energy_drawn_is_the_energy_told_wherever_the_counter_stands(
+        start in 0_u64..=RANGE, drawn in 0_u64..700_000_000,
+    ) {
+        // The counter counts quanta and shows whole microjoules, so a wrap may hide or add up to two of them.
+        let shown = if start + drawn <= RANGE { start + drawn } else { start + drawn - RANGE - 61 };
+        prop_assume!(shown <= RANGE);
+        let readings = told(&wrapping(), &[(start, SECOND), (shown, 2 * SECOND)]);
+        match readings[1] {
+            Reading::Fresh { watts: power, .. } => {
+                let slack = power - Watts::from_bits((i128::from(drawn) * (1 << 32) / 1_000_000) as i64);
+                prop_assert!(slack >= Watts::ZERO && slack <= watts("0.000002"), "{slack}");
+            }
+            Reading::Impossible(Oddity::AboveMaximum) => prop_assert!(drawn >= 699_999_998),
+            other @ (Reading::Impossible(_) | Reading::Missing(_) | Reading::Stale { .. }) => prop_assert!(false, "{:?}", other),
+        }
+    }
+
+    #[test]
+    fn no_reading_is_negative_or_above_what_the_package_can_draw(
+        samples in proptest::collection::vec((any::<u64>(), any::<u64>(), any::<u64>()), 0..6),
+        kind in 0_usize..3,
+    ) {
+        let meter = meter([Counter::of_range(Some(MicroJoules::new(RANGE))), Counter::Endless, Counter::Unknown][kind]);
+        let mut baseline = Baseline::Nothing;
+        for (energy, read, now) in samples {
+            if let Reading::Fresh { watts: power, .. } = meter.step(&mut baseline, at(now), Some(sample(energy, read))) {
+                prop_assert!(power >= Watts::ZERO && power <= Watts::from_int(700));
+            }
+        }
+    }
+
+    #[test]
+    fn the_total_does_not_depend_on_the_order(kinds in proptest::collection::vec(0_usize..4, 0..6)) {
+        let of = |kind: usize| match kind {
+            0 => fresh(100),
+            1 => Reading::Stale { age: Micros::new(3) },
+            2 => Reading::Missing(Gap::Unread),
+            _ => Reading::Impossible(Oddity::AboveMaximum),
+        };
+        let forward = total(kinds.iter().map(|&kind| of(kind)));
+        prop_assert_eq!(forward, total(kinds.iter().rev().map(|&kind| of(kind))));
+        let all_fresh = !kinds.is_empty() && kinds.iter().all(|&kind| kind == 0);
+        prop_assert_eq!(matches!(forward, Reading::Fresh { .. }), all_fresh);
+    }
+}

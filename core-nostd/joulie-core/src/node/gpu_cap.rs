@@ -1,0 +1,178 @@
+//! The caps of a node's GPUs: each one resolved against its own limits, set, read back, watched, and put back.
+//!
+//! A percentage is one of each GPU's **own** maximum, never of the smallest in the node. Watts are brought into what
+//! the GPU takes, and that is said; where its limits are unknown watts pass and the read-back tells, and a percentage
+//! is blocked, as a GPU has no throttle to fall back to. A GPU without a maximum (the second die of a module) is no
+//! target at all.
+//!
+//! One GPU that refuses does not undo the others: putting their originals back would raise their power. Each keeps
+//! what it took, the one that refused is tried again, and the node's verdict is the worst of them.
+
+use super::cap::{Blocked, CapIntent, CapRange, CapResult, Desired, Floor, Report, Resolution, Target};
+use super::lever::{Lever, Want};
+use super::limiter::{LimitFacts, LimitOrder, Limiter, LimiterLaw};
+use power_units::{Stamp, Watts};
+
+/// The tuning for all GPUs of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GpuLaw {
+    /// How a limit is set, watched and retried.
+    pub limits: LimiterLaw,
+    /// The least that the cap of one GPU may be on this node.
+    pub floor: Floor,
+}
+
+/// One GPU: what is known of it, what it remembers, and what is to be done with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gpu {
+    /// What may be known about it in this step.
+    pub facts: GpuFacts,
+    limiter: Limiter,
+    order: LimitOrder,
+}
+
+/// What may be known about a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GpuFacts {
+    /// What it can be told.
+    pub limits: GpuLimits,
+    /// What may be known about its limit.
+    pub limit: LimitFacts,
+}
+
+/// What a GPU can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GpuLimits {
+    /// It takes no cap: a die whose limit is its sibling's.
+    NotATarget,
+    /// A cap, in this range as far as it is known.
+    Range(CapRange),
+}
+
+/// What came of the GPUs' caps; the orders lie in the GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GpuDecision {
+    /// What came of the desired state, all GPUs together.
+    pub report: Report,
+    /// On how many GPUs somebody else was seen to have moved the limit.
+    pub moved: u32,
+}
+
+impl GpuLimits {
+    /// The limits as the driver tells them, each absent where it does not. A maximum that *reads* zero is how a second
+    /// die says that it has none.
+    #[must_use]
+    pub fn new(min: Option<Watts>, max: Option<Watts>) -> Self {
+        match max {
+            Some(max) if max <= Watts::ZERO => Self::NotATarget,
+            Some(_) | None => Self::Range(CapRange::new(min, max, None)),
+        }
+    }
+
+    /// What an intent means on a GPU with these limits; nothing where it is no target.
+    #[must_use]
+    pub fn resolve(self, intent: CapIntent, floor: Floor) -> Option<Result<Target, Blocked>> {
+        let range = match self {
+            Self::NotATarget => return None,
+            Self::Range(range) => range,
+        };
+        Some(match intent.resolve(range, floor) {
+            Resolution::Watts(target) => Ok(target),
+            Resolution::Percent(_) => Err(Blocked::NoRange),
+            Resolution::Blocked(reason) => Err(reason),
+        })
+    }
+}
+
+impl Gpu {
+    /// A GPU whose limit nobody of us has touched.
+    #[must_use]
+    pub const fn untouched(facts: GpuFacts) -> Self {
+        Self { facts, limiter: Limiter::UNTOUCHED, order: LimitOrder::Leave }
+    }
+
+    /// A GPU whose limit the journal says is ours, from before a restart.
+    #[must_use]
+    pub const fn adopted(facts: GpuFacts) -> Self {
+        Self { facts, limiter: Limiter::ADOPTED, order: LimitOrder::Leave }
+    }
+
+    /// What is to be done with its limit.
+    #[must_use]
+    pub const fn order(&self) -> LimitOrder {
+        self.order
+    }
+
+    /// How its limit stands.
+    #[must_use]
+    pub const fn limiter(&self) -> &Limiter {
+        &self.limiter
+    }
+}
+
+impl GpuLaw {
+    /// One step over every GPU that is known.
+    pub fn step(&self, gpus: &mut [Gpu], now: Stamp, desired: Desired) -> GpuDecision {
+        let mut moved = 0_u32;
+        for gpu in gpus.iter_mut() {
+            let want = self.want(gpu, desired);
+            let step = gpu.limiter.step(&self.limits, now, gpu.facts.limit, want, self.floor);
+            gpu.order = step.order;
+            moved = moved.saturating_add(u32::from(step.moved));
+        }
+        GpuDecision { report: self.report(gpus, desired), moved }
+    }
+
+    fn want(&self, gpu: &Gpu, desired: Desired) -> Want<Target> {
+        match desired {
+            Desired::Unknown => Want::Keep,
+            Desired::Gone | Desired::Cap(CapIntent::NONE) => Want::Release,
+            Desired::Cap(intent) => match gpu.facts.limits.resolve(intent, self.floor) {
+                Some(Ok(target)) => Want::Set(target),
+                Some(Err(_)) | None => Want::Keep,
+            },
+        }
+    }
+
+    fn report(&self, gpus: &[Gpu], desired: Desired) -> Report {
+        match desired {
+            Desired::Unknown => Report::Pending,
+            Desired::Gone | Desired::Cap(CapIntent::NONE) => released(gpus),
+            Desired::Cap(intent) => {
+                let mut verdict = None;
+                for gpu in gpus {
+                    let result = match gpu.facts.limits.resolve(intent, self.floor) {
+                        None => continue,
+                        Some(Err(reason)) => CapResult::Blocked(reason),
+                        Some(Ok(target)) => match gpu.limiter.result(target) {
+                            None => return Report::Pending,
+                            Some(result) => result,
+                        },
+                    };
+                    verdict = CapResult::of_all(verdict.into_iter().chain([result]));
+                }
+                Report::Cap(verdict.unwrap_or(CapResult::Blocked(Blocked::NoGpus)))
+            }
+        }
+    }
+}
+
+/// Nothing is desired: whether every limit of ours is gone.
+fn released(gpus: &[Gpu]) -> Report {
+    let mut report = Report::NoIntent;
+    for gpu in gpus {
+        match gpu.limiter.lever() {
+            Lever::Free => {}
+            Lever::Stuck { kind, .. } => return Report::Cap(CapResult::Failed(kind)),
+            Lever::Adopted
+            | Lever::Pending { .. }
+            | Lever::Held { .. }
+            | Lever::Refused { .. }
+            | Lever::Releasing { .. } => report = Report::Pending,
+        }
+    }
+    report
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+use super::super::backoff::Backoff;
+use super::super::drift::DriftLaw;
+use super::super::lever::LeverLaw;
+use super::super::limiter::{LimitOutcome, Seen};
+use super::*;
+use power_hal::ErrorKind;
+use power_units::{Micros, Percent};
+use std::vec::Vec;
+
+fn at(micros: u64) -> Stamp {
+    Stamp::new(Micros::new(micros))
+}
+
+fn w(watts: i32) -> Watts {
+    Watts::from_int(watts)
+}
+
+fn limits(min: i32, max: i32) -> GpuLimits {
+    GpuLimits::new(Some(w(min)), Some(w(max)))
+}
+
+fn percent(percent: i32) -> CapIntent {
+    CapIntent::of_percent(Percent::from_int(percent))
+}
+
+/// Requested and effective watts, or why not.
+fn resolve(intent: CapIntent, limits: GpuLimits) -> Option<Result<(Watts, Watts), Blocked>> {
+    let resolved = limits.resolve(intent, Floor::NONE)?;
+    Some(resolved.map(|target| (target.requested(), target.effective())))
+}
+
+#[test]
+fn each_gpu_is_capped_by_its_own_limits() {
+    // The table of GPU caps, at the correct values. Fix list S19, S16.
+    let unknown = GpuLimits::new(None, None);
+    let both = |watts, part| CapIntent { watts: Some(w(watts)), percent: Some(Percent::from_int(part)) };
+    for (intent, limits, expected) in [
+        (percent(60), limits(200, 350), Ok((210, 210))),
+        (percent(50), limits(200, 350), Ok((175, 200))),
+        (percent(60), limits(200, 700), Ok((420, 420))),
+        (percent(60), limits(100, 300), Ok((180, 180))),
+        (percent(60), limits(350, 700), Ok((420, 420))),
+        (percent(120), limits(200, 350), Ok((420, 350))),
+        (CapIntent::of_watts(w(150)), limits(200, 350), Ok((150, 200))),
+        (CapIntent::of_watts(w(400)), limits(200, 350), Ok((400, 350))),
+        (both(0, 60), limits(200, 350), Ok((210, 210))),
+        (both(250, 60), limits(200, 350), Ok((250, 250))),
+        (CapIntent::of_watts(w(250)), unknown, Ok((250, 250))),
+        (percent(70), unknown, Err(Blocked::NoRange)),
+        (CapIntent::NONE, limits(200, 350), Err(Blocked::NotPositive)),
+        // A card that takes one value only.
+        (CapIntent::of_watts(w(500)), limits(750, 750), Ok((500, 750))),
+    ] {
+        let expected = expected.map(|(requested, effective)| (w(requested), w(effective)));
+        assert_eq!(resolve(intent, limits), Some(expected), "{intent:?} on {limits:?}");
+    }
+}
+
+#[test]
+fn a_die_without_a_maximum_is_no_target() {
+    assert_eq!(GpuLimits::new(Some(w(0)), Some(w(0))), GpuLimits::NotATarget);
+    assert_eq!(resolve(percent(60), limits(0, 0)), None);
+    assert_eq!(resolve(CapIntent::of_watts(w(250)), limits(0, 0)), None);
+}
+
+#[test]
+fn the_nodes_own_floor_holds_for_gpus_too() {
+    let floor = Floor::new(w(300)).unwrap();
+    let on = |limits: GpuLimits| limits.resolve(percent(50), floor).unwrap().map(Target::effective);
+    assert_eq!(on(limits(200, 350)), Ok(w(300)));
+    assert_eq!(on(limits(100, 250)), Err(Blocked::FloorAboveMax));
+}
+
+fn law() -> GpuLaw {
+    let backoff = Backoff::new(Micros::new(10), Micros::new(40)).unwrap();
+    let limits = LimiterLaw {
+        lever: LeverLaw::new(Micros::new(5), backoff).unwrap(),
+        drift: DriftLaw::new(backoff, 3, Micros::new(1_000)).unwrap(),
+    };
+    GpuLaw { limits, floor: Floor::NONE }
+}
+
+fn gpu(limits: GpuLimits) -> Gpu {
+    Gpu::untouched(GpuFacts { limits, limit: LimitFacts::UNKNOWN })
+}
+
+/// Answers the last order of a GPU: its limit is read back as it was set, or it refuses.
+fn answer(gpu: &mut Gpu, refuses: Option<ErrorKind>) {
+    let outcome = match (gpu.order(), refuses) {
+        (LimitOrder::Leave, _) => LimitOutcome::Unknown,
+        (LimitOrder::Set(asked), None) => LimitOutcome::Set { asked, read_back: Ok(asked) },
+        (LimitOrder::Set(asked), Some(kind)) => LimitOutcome::Set { asked, read_back: Err(kind) },
+        (LimitOrder::Release, None) => LimitOutcome::Released(Ok(())),
+        (LimitOrder::Release, Some(kind)) => LimitOutcome::Released(Err(kind)),
+    };
+    gpu.facts.limit = LimitFacts { outcome, seen: Seen::Unknown };
+}
+
+#[test]
+fn a_node_of_unlike_gpus_gets_unlike_caps_and_one_verdict() {
+    let mut gpus = [gpu(limits(200, 350)), gpu(limits(350, 700)), gpu(limits(0, 0))];
+    let desired = Desired::Cap(percent(60));
+    assert_eq!(law().step(&mut gpus, at(1), desired), GpuDecision { report: Report::Pending, moved: 0 });
+    let orders: Vec<_> = gpus.iter().map(Gpu::order).collect();
+    assert_eq!(orders, [LimitOrder::Set(w(210)), LimitOrder::Set(w(420)), LimitOrder::Leave]);
+    gpus.iter_mut().for_each(|gpu| answer(gpu, None));
+    let decision = law().step(&mut gpus, at(2), desired);
+    assert_eq!(decision.report, Report::Cap(CapResult::Applied { effective: w(630) }));
+}
+
+#[test]
+fn a_gpu_that_refuses_undoes_no_other_and_is_tried_again() {
+    // Fix list S18.
+    let mut gpus = [gpu(limits(200, 350)), gpu(limits(200, 350))];
+    let desired = Desired::Cap(percent(60));
+    law().step(&mut gpus, at(1), desired);
+    answer(&mut gpus[0], None);
+    answer(&mut gpus[1], Some(ErrorKind::PermissionDenied));
+    let decision = law().step(&mut gpus, at(2), desired);
+    assert_eq!(decision.report, Report::Cap(CapResult::Failed(ErrorKind::PermissionDenied)));
+    assert_eq!([gpus[0].order(), gpus[1].order()], [LimitOrder::Leave; 2]);
+    gpus.iter_mut().for_each(|gpu| answer(gpu, None));
+    law().step(&mut gpus, at(12), desired);
+    assert_eq!([gpus[0].order(), gpus[1].order()], [LimitOrder::Leave, LimitOrder::Set(w(210))]);
+    gpus.iter_mut().for_each(|gpu| answer(gpu, None));
+    let decision = law().step(&mut gpus, at(13), desired);
+    assert_eq!(decision.report, Report::Cap(CapResult::Applied { effective: w(420) }));
+}
+
+#[test]
+fn one_gpu_that_cannot_resolve_blocks_the_verdict_and_not_the_others() {
+    let mut gpus = [gpu(limits(200, 350)), gpu(GpuLimits::new(None, None))];
+    law().step(&mut gpus, at(1), Desired::Cap(percent(60)));
+    assert_eq!([gpus[0].order(), gpus[1].order()], [LimitOrder::Set(w(210)), LimitOrder::Leave]);
+    gpus.iter_mut().for_each(|gpu| answer(gpu, None));
+    let decision = law().step(&mut gpus, at(2), Desired::Cap(percent(60)));
+    assert_eq!(decision.report, Report::Cap(CapResult::Blocked(Blocked::NoRange)));
+}
+
+#[test]
+fn a_node_without_gpus_is_blocked_when_a_cap_is_asked_and_silent_when_not() {
+    let mut gpus = [gpu(limits(0, 0))];
+    let blocked = Report::Cap(CapResult::Blocked(Blocked::NoGpus));
+    assert_eq!(law().step(&mut [], at(1), Desired::Cap(percent(60))).report, blocked);
+    assert_eq!(law().step(&mut gpus, at(1), Desired::Cap(percent(60))).report, blocked);
+    for nothing in [Desired::Gone, Desired::Cap(CapIntent::NONE)] {
+        assert_eq!(law().step(&mut [], at(1), nothing).report, Report::NoIntent);
+    }
+}
+
+#[test]
+fn a_restart_keeps_what_it_finds_until_it_knows_what_is_desired() {
+    let facts = GpuFacts { limits: limits(200, 350), limit: LimitFacts::UNKNOWN };
+    let mut gpus = [Gpu::adopted(facts)];
+    assert_eq!(law().step(&mut gpus, at(1), Desired::Unknown).report, Report::Pending);
+    assert_eq!(gpus[0].order(), LimitOrder::Leave);
+    // Fix list S6: and puts the original back when nothing is.
+    assert_eq!(law().step(&mut gpus, at(2), Desired::Gone).report, Report::Pending);
+    assert_eq!(gpus[0].order(), LimitOrder::Release);
+    answer(&mut gpus[0], Some(ErrorKind::Gone));
+    let report = law().step(&mut gpus, at(3), Desired::Gone).report;
+    assert_eq!(
+        report,
+        Report::Cap(CapResult::Failed(ErrorKind::Gone)),
+        "an original that is not back is said"
+    );
+    answer(&mut gpus[0], None);
+    law().step(&mut gpus, at(13), Desired::Gone);
+    assert_eq!(gpus[0].order(), LimitOrder::Release);
+    answer(&mut gpus[0], None);
+    assert_eq!(law().step(&mut gpus, at(14), Desired::Gone).report, Report::NoIntent);
+}

@@ -1,0 +1,302 @@
+//! The lease of the caps: whether somebody still renews the desired state, and what happens when nobody does.
+//!
+//! The leader of the operator renews one Lease after each complete pass. A node judges it by its own monotonic clock
+//! and never by the times that others write: a *token* that is newer than the last one is a renewal at the moment it
+//! was received. When renewals stop (the API is away, the planner is dead) caps **hold**, unless the node's own
+//! configuration chose to **relax** to the originals, each node a little later than the other, or to go to the
+//! **safe** profile. No choice is silent: the step in which it happens carries an [`Event`].
+//!
+//! ```text
+//!            a newer token                          longer than `term`
+//! Started ───────────────────▶ Renewed ◀──┐ ───────────────────────────▶ Holding        (hold)
+//!    │                            ▲       │                              Waiting ──at──▶ Relaxed   (relax)
+//!    │   longer than `term`       │  a newer token                       Safe           (safe)
+//!    └────────────────────────────┼───────────────────────────────────────────▲
+//!                                 └── from each of the four ───────────────────┘
+//! ```
+//!
+//! A restart starts in `Started`: caps are adopted as they are found, and the lease runs from the start, because
+//! nobody knows when it was last renewed. The first token is no renewal: it may have lain there for hours.
+
+use super::cap::{CapIntent, Desired};
+use core::fmt;
+use power_units::{Micros, Ratio, Stamp};
+
+/// The tuning of the lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseLaw {
+    term: Micros,
+    on_expiry: OnExpiry,
+}
+
+/// What the caps do when nobody has renewed the lease for its term.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnExpiry {
+    /// They stay as they are.
+    Hold,
+    /// The originals come back, each node `delay` after its lease ended, so that a rack does not rise at one instant.
+    Relax {
+        /// This node's part of the spread; see [`Jitter`].
+        delay: Micros,
+    },
+    /// The safe profile of the node's configuration takes their place.
+    Safe,
+}
+
+/// A fraction of the way from 0 to 1 that differs from node to node and never for one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Jitter(Ratio);
+
+/// What the lease remembers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    phase: Phase,
+    tokens: Tokens,
+}
+
+/// How the lease stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Since the process started no renewal was seen.
+    Started {
+        /// When it started.
+        since: Stamp,
+    },
+    /// Somebody renews it.
+    Renewed {
+        /// When the last renewal was received.
+        at: Stamp,
+    },
+    /// It ended, and the caps hold.
+    Holding,
+    /// It ended; the caps hold until this node's turn to relax.
+    Waiting {
+        /// When it ended.
+        since: Stamp,
+    },
+    /// It ended, and the originals are back.
+    Relaxed,
+    /// It ended, and the safe profile is in force.
+    Safe,
+}
+
+/// The tokens that were seen. An old one that is delivered again, by a server that lags behind, is no renewal, nor is
+/// the present one after it. Only a second old one that is newer than the first tells that the count itself went back
+/// (the API was restored from a backup).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tokens {
+    None,
+    Newest(u64),
+    Behind { newest: u64, older: u64 },
+}
+
+/// What the lease may know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseFacts {
+    /// The time of this step.
+    pub now: Stamp,
+    /// The plan's generation that the Lease names, where it could be read since the last step.
+    pub token: Option<u64>,
+}
+
+/// What holds now, and what has just happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseDecision {
+    /// Whose caps are to be in force.
+    pub caps: Caps,
+    /// What changed in this step, for the log, the counter and the condition.
+    pub event: Option<Event>,
+}
+
+/// Whose caps are to be in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caps {
+    /// Those of the desired state. With nobody to change it they hold; a person who changes it by hand while the
+    /// planner is away is still obeyed.
+    Desired,
+    /// None: the originals.
+    Originals,
+    /// Those of the safe profile.
+    SafeProfile,
+}
+
+/// A change that must be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Nobody renewed the lease for its term; what follows is the configured choice.
+    Expired,
+    /// This node's turn has come to go back to its originals.
+    Relaxed,
+    /// Somebody renews it again.
+    RenewedAgain,
+    /// The clock went backwards: the lease is measured from now.
+    ClockBackwards,
+}
+
+/// Why a lease cannot be built so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseError {
+    /// The term is zero.
+    Term,
+    /// The fraction is not from 0 to 1.
+    Jitter,
+}
+
+impl fmt::Display for LeaseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Term => "expected a lease term above zero",
+            Self::Jitter => "expected a fraction from 0 to 1",
+        })
+    }
+}
+
+impl core::error::Error for LeaseError {}
+
+impl Jitter {
+    /// This fraction.
+    ///
+    /// # Errors
+    /// When it is not from 0 to 1.
+    pub fn new(fraction: Ratio) -> Result<Self, LeaseError> {
+        let inside = fraction >= Ratio::ZERO && fraction <= Ratio::ONE;
+        if inside { Ok(Self(fraction)) } else { Err(LeaseError::Jitter) }
+    }
+
+    /// The fraction of a node, from a hash of its identity that spreads over all 64 bits.
+    #[must_use]
+    pub fn of_identity(hash: u64) -> Self {
+        Self(Ratio::from_bits(i64::try_from(hash >> 32).unwrap_or(0)))
+    }
+
+    /// This node's part of a span.
+    #[must_use]
+    pub fn of(self, span: Micros) -> Micros {
+        let fraction = u128::from(u64::try_from(self.0.to_bits()).unwrap_or(0));
+        let part = u128::from(span.get()).wrapping_mul(fraction) >> 32;
+        Micros::new(u64::try_from(part).unwrap_or(u64::MAX))
+    }
+}
+
+impl LeaseLaw {
+    /// A lease that ends when nobody renews it for `term`.
+    ///
+    /// # Errors
+    /// When the term is zero.
+    pub fn new(term: Micros, on_expiry: OnExpiry) -> Result<Self, LeaseError> {
+        if term == Micros::ZERO { Err(LeaseError::Term) } else { Ok(Self { term, on_expiry }) }
+    }
+
+    /// Takes in what was received, and says whose caps are to be in force.
+    #[must_use]
+    pub fn step(&self, lease: &mut Lease, facts: &LeaseFacts) -> LeaseDecision {
+        let renewed = facts.token.is_some_and(|token| lease.tokens.hears(token));
+        let (phase, event) = if renewed {
+            (Phase::Renewed { at: facts.now }, lease.phase.event_of_renewal())
+        } else {
+            self.age(lease.phase, facts.now)
+        };
+        lease.phase = phase;
+        LeaseDecision { caps: phase.caps(), event }
+    }
+
+    fn age(&self, phase: Phase, now: Stamp) -> (Phase, Option<Event>) {
+        match phase {
+            Phase::Started { since } => match now.since(since) {
+                None => (Phase::Started { since: now }, Some(Event::ClockBackwards)),
+                Some(age) if age > self.term => (self.expired(now), Some(Event::Expired)),
+                Some(_) => (phase, None),
+            },
+            Phase::Renewed { at } => match now.since(at) {
+                None => (Phase::Renewed { at: now }, Some(Event::ClockBackwards)),
+                Some(age) if age > self.term => (self.expired(now), Some(Event::Expired)),
+                Some(_) => (phase, None),
+            },
+            Phase::Waiting { since } => match (now.since(since), self.on_expiry) {
+                (None, _) => (Phase::Waiting { since: now }, Some(Event::ClockBackwards)),
+                (Some(age), OnExpiry::Relax { delay }) if age < delay => (phase, None),
+                (Some(_), OnExpiry::Relax { .. } | OnExpiry::Hold | OnExpiry::Safe) => {
+                    (Phase::Relaxed, Some(Event::Relaxed))
+                }
+            },
+            Phase::Holding | Phase::Relaxed | Phase::Safe => (phase, None),
+        }
+    }
+
+    fn expired(&self, now: Stamp) -> Phase {
+        match self.on_expiry {
+            OnExpiry::Hold => Phase::Holding,
+            OnExpiry::Relax { .. } => Phase::Waiting { since: now },
+            OnExpiry::Safe => Phase::Safe,
+        }
+    }
+}
+
+impl Lease {
+    /// A lease as a process finds it that starts at `now`, after a restart too.
+    #[must_use]
+    pub const fn start(now: Stamp) -> Self {
+        Self { phase: Phase::Started { since: now }, tokens: Tokens::None }
+    }
+
+    /// How it stands.
+    #[must_use]
+    pub const fn phase(&self) -> Phase {
+        self.phase
+    }
+}
+
+impl Caps {
+    /// What is desired under this lease.
+    #[must_use]
+    pub const fn desired(self, desired: Desired, safe_profile: CapIntent) -> Desired {
+        match self {
+            Self::Desired => desired,
+            Self::Originals => Desired::Gone,
+            Self::SafeProfile => Desired::Cap(safe_profile),
+        }
+    }
+}
+
+impl Phase {
+    const fn caps(self) -> Caps {
+        match self {
+            Self::Started { .. } | Self::Renewed { .. } | Self::Holding | Self::Waiting { .. } => {
+                Caps::Desired
+            }
+            Self::Relaxed => Caps::Originals,
+            Self::Safe => Caps::SafeProfile,
+        }
+    }
+
+    const fn event_of_renewal(self) -> Option<Event> {
+        match self {
+            Self::Started { .. } | Self::Renewed { .. } => None,
+            Self::Holding | Self::Waiting { .. } | Self::Relaxed | Self::Safe => Some(Event::RenewedAgain),
+        }
+    }
+}
+
+impl Tokens {
+    /// Takes in a token and says whether it is a renewal.
+    fn hears(&mut self, token: u64) -> bool {
+        let (next, renewed) = match *self {
+            Self::None => (Self::Newest(token), false),
+            Self::Newest(newest) | Self::Behind { newest, .. } if token > newest => {
+                (Self::Newest(token), true)
+            }
+            Self::Newest(newest) | Self::Behind { newest, .. } if token == newest => {
+                (Self::Newest(newest), false)
+            }
+            Self::Behind { older, .. } if token > older => (Self::Newest(token), true),
+            Self::Newest(newest) | Self::Behind { newest, .. } => {
+                (Self::Behind { newest, older: token }, false)
+            }
+        };
+        *self = next;
+        renewed
+    }
+}
+
+#[cfg(test)]
+mod tests;

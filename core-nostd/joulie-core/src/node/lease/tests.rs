@@ -1,0 +1,233 @@
+use super::*;
+use proptest::prelude::*;
+use std::vec::Vec;
+
+const TERM: u64 = 90;
+const DELAY: u64 = 20;
+const CHOICES: [OnExpiry; 3] =
+    [OnExpiry::Hold, OnExpiry::Relax { delay: Micros::new(DELAY) }, OnExpiry::Safe];
+
+fn at(micros: u64) -> Stamp {
+    Stamp::new(Micros::new(micros))
+}
+
+fn law(on_expiry: OnExpiry) -> LeaseLaw {
+    LeaseLaw::new(Micros::new(TERM), on_expiry).unwrap()
+}
+
+/// Steps through (time, token) pairs and returns the caps and the event of each.
+fn run(law: LeaseLaw, steps: &[(u64, Option<u64>)]) -> Vec<(Caps, Option<Event>)> {
+    let mut lease = Lease::start(at(0));
+    steps
+        .iter()
+        .map(|&(now, token)| {
+            let decision = law.step(&mut lease, &LeaseFacts { now: at(now), token });
+            (decision.caps, decision.event)
+        })
+        .collect()
+}
+
+#[test]
+fn caps_hold_when_nobody_renews_and_it_is_said_once() {
+    // Fix list S7.
+    let steps = [(0, Some(1)), (10, Some(2)), (100, None), (101, None), (10_000, None)];
+    assert_eq!(
+        run(law(OnExpiry::Hold), &steps),
+        [
+            (Caps::Desired, None),
+            (Caps::Desired, None),
+            (Caps::Desired, None),
+            (Caps::Desired, Some(Event::Expired)),
+            (Caps::Desired, None),
+        ]
+    );
+}
+
+#[test]
+fn relaxing_waits_for_this_nodes_turn_and_is_said_twice() {
+    // Fix list S7: a relaxation that is announced is one that happens.
+    let steps = [(10, Some(1)), (20, Some(2)), (111, None), (130, None), (131, None), (132, None)];
+    assert_eq!(
+        run(law(CHOICES[1]), &steps),
+        [
+            (Caps::Desired, None),
+            (Caps::Desired, None),
+            (Caps::Desired, Some(Event::Expired)),
+            (Caps::Desired, None),
+            (Caps::Originals, Some(Event::Relaxed)),
+            (Caps::Originals, None),
+        ]
+    );
+}
+
+#[test]
+fn the_safe_profile_is_a_choice_too() {
+    assert_eq!(
+        run(law(OnExpiry::Safe), &[(91, None), (92, None)]),
+        [(Caps::SafeProfile, Some(Event::Expired)), (Caps::SafeProfile, None)]
+    );
+}
+
+#[test]
+fn a_restart_runs_the_lease_from_its_start_and_the_first_token_is_no_renewal() {
+    // The token may have lain there for hours, so hearing it at 80 does not carry the lease past 90.
+    let steps = [(80, Some(7)), (90, Some(7)), (91, Some(7))];
+    assert_eq!(
+        run(law(OnExpiry::Hold), &steps),
+        [(Caps::Desired, None), (Caps::Desired, None), (Caps::Desired, Some(Event::Expired))]
+    );
+}
+
+#[test]
+fn a_renewal_twice_is_one_and_a_late_one_renews() {
+    let steps = [(0, Some(1)), (10, Some(2)), (50, Some(2)), (101, Some(2)), (500, Some(3)), (590, None)];
+    assert_eq!(
+        run(law(OnExpiry::Hold), &steps)[2..],
+        [
+            (Caps::Desired, None),
+            (Caps::Desired, Some(Event::Expired)),
+            (Caps::Desired, Some(Event::RenewedAgain)),
+            (Caps::Desired, None),
+        ]
+    );
+}
+
+#[test]
+fn a_server_that_lags_behind_keeps_no_lease_alive() {
+    // Old and new by turns from 10 on, as two API servers answer by turns: the last renewal is that at 10.
+    let steps: Vec<_> = (0..12).map(|i| (i * 10, Some(if i % 2 == 1 { 9 } else { 5 }))).collect();
+    let told = run(law(OnExpiry::Hold), &steps);
+    assert!(told[..11].iter().all(|step| *step == (Caps::Desired, None)), "{told:?}");
+    assert_eq!(told[11], (Caps::Desired, Some(Event::Expired)));
+}
+
+#[test]
+fn a_count_that_was_set_back_renews_once_it_advances() {
+    let steps = [
+        (0, Some(900)),
+        (10, Some(901)),
+        (50, Some(3)),
+        (60, Some(4)),
+        (110, None),
+        (140, Some(5)),
+        (150, None),
+    ];
+    let told = run(law(OnExpiry::Hold), &steps);
+    assert!(told.iter().all(|step| *step == (Caps::Desired, None)), "{told:?}");
+}
+
+#[test]
+fn a_clock_that_goes_backwards_is_said_and_ends_no_lease() {
+    let steps = [(50, Some(1)), (60, Some(2)), (5, None), (95, None), (96, None), (7, None), (27, None)];
+    assert_eq!(
+        run(law(CHOICES[1]), &steps)[2..],
+        [
+            (Caps::Desired, Some(Event::ClockBackwards)),
+            (Caps::Desired, None),
+            (Caps::Desired, Some(Event::Expired)),
+            (Caps::Desired, Some(Event::ClockBackwards)),
+            (Caps::Originals, Some(Event::Relaxed)),
+        ]
+    );
+}
+
+#[test]
+fn every_phase_meets_every_event() {
+    use Phase::{Holding, Relaxed, Renewed, Safe, Started, Waiting};
+    let (then, now) = (at(1_000), at(1_050));
+    let phases =
+        [Started { since: then }, Renewed { at: then }, Holding, Waiting { since: then }, Relaxed, Safe];
+    // What happens: nothing within the term and the delay; the delay is over; the term is over; the clock went back;
+    // a renewal.
+    let times = [at(1_010), now, at(1_091), at(999), at(1_010)];
+    for choice in CHOICES {
+        let ended = match choice {
+            OnExpiry::Hold => Holding,
+            OnExpiry::Relax { .. } => Waiting { since: times[2] },
+            OnExpiry::Safe => Safe,
+        };
+        for (i, phase) in phases.into_iter().enumerate() {
+            for (what, &now) in times.iter().enumerate() {
+                let mut lease = Lease { phase, tokens: Tokens::Newest(5) };
+                let token = (what == 4).then_some(6);
+                let event = law(choice).step(&mut lease, &LeaseFacts { now, token }).event;
+                let turn = choice != CHOICES[1] || now >= at(1_000 + DELAY);
+                let expected = match (what, phase) {
+                    (4, Started { .. } | Renewed { .. }) => (Renewed { at: now }, None),
+                    (4, _) => (Renewed { at: now }, Some(Event::RenewedAgain)),
+                    (_, Holding | Relaxed | Safe) => (phase, None),
+                    (3, Started { .. }) => (Started { since: now }, Some(Event::ClockBackwards)),
+                    (3, Renewed { .. }) => (Renewed { at: now }, Some(Event::ClockBackwards)),
+                    (3, Waiting { .. }) => (Waiting { since: now }, Some(Event::ClockBackwards)),
+                    (2, Started { .. } | Renewed { .. }) => (ended, Some(Event::Expired)),
+                    (_, Started { .. } | Renewed { .. }) => (phase, None),
+                    (_, Waiting { .. }) if turn => (Relaxed, Some(Event::Relaxed)),
+                    (_, Waiting { .. }) => (phase, None),
+                };
+                assert_eq!(
+                    (lease.phase(), event),
+                    expected,
+                    "{choice:?}: {:?} at {now:?} ({what})",
+                    phases[i]
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_lease_that_would_end_at_once_is_refused() {
+    assert_eq!(LeaseLaw::new(Micros::ZERO, OnExpiry::Hold), Err(LeaseError::Term));
+    assert_eq!(Jitter::new(Ratio::from_bits(-1)), Err(LeaseError::Jitter));
+    assert_eq!(Jitter::new(Ratio::from_bits((1 << 32) + 1)), Err(LeaseError::Jitter));
+}
+
+#[test]
+fn the_lease_says_what_is_desired() {
+    let cap = |watts| Desired::Cap(CapIntent::of_watts(power_units::Watts::from_int(watts)));
+    let safe = CapIntent::of_watts(power_units::Watts::from_int(80));
+    for desired in [Desired::Unknown, Desired::Gone, cap(120)] {
+        assert_eq!(Caps::Desired.desired(desired, safe), desired);
+        assert_eq!(Caps::Originals.desired(desired, safe), Desired::Gone);
+        assert_eq!(Caps::SafeProfile.desired(desired, safe), cap(80));
+    }
+}
+
+#[test]
+fn jitter_spreads_over_the_whole_span() {
+    let span = Micros::new(600_000_000);
+    assert_eq!(Jitter::of_identity(0).of(span), Micros::ZERO);
+    assert_eq!(Jitter::of_identity(1 << 63).of(span), Micros::new(300_000_000));
+    assert_eq!(Jitter::new(Ratio::ONE).unwrap().of(Micros::MAX), Micros::MAX);
+    let most = Jitter::of_identity(u64::MAX).of(span);
+    assert!(most < span && most > Micros::new(599_999_000), "{most:?}");
+}
+
+proptest! {
+    #[test]
+    fn no_lease_ends_or_begins_again_without_an_event(
+        choice in 0_usize..3,
+        steps in proptest::collection::vec((any::<u64>(), proptest::option::of(0_u64..6)), 1..40),
+    ) {
+        let law = law(CHOICES[choice]);
+        let mut lease = Lease::start(at(0));
+        let ended = |lease: &Lease| !matches!(lease.phase(), Phase::Started { .. } | Phase::Renewed { .. });
+        for (now, token) in steps {
+            let before = lease;
+            let decision = law.step(&mut lease, &LeaseFacts { now: at(now % 1_000), token });
+            prop_assert!(decision.event.is_some() || ended(&before) == ended(&lease));
+            prop_assert!(decision.event.is_some() || before.phase().caps() == decision.caps);
+        }
+    }
+
+    #[test]
+    fn renewals_in_time_never_end_a_lease(gaps in proptest::collection::vec(1..=TERM, 1..50)) {
+        let mut now = 0;
+        let steps: Vec<_> = (0..).zip(gaps).map(|(token, gap)| { now += gap; (now, Some(token)) }).collect();
+        // The first token is a baseline, so the second must come within the term of the start.
+        prop_assume!(steps.get(1).is_none_or(|second| second.0 <= TERM));
+        for step in run(law(CHOICES[2]), &steps) {
+            prop_assert_eq!(step, (Caps::Desired, None));
+        }
+    }
+}

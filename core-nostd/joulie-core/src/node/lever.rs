@@ -1,0 +1,352 @@
+//! One thing that is set on hardware and must be seen in force: a power limit, or a throttle.
+//!
+//! What was ordered is *pending* until the facts bring its outcome; only then is it *held*. There is one order in
+//! flight at a time, so that no outcome can be taken for another's; only a setting may overtake a release, because
+//! what is wanted again must not wait for its own undoing. What was in force before stays *standing* until then.
+//!
+//! ```text
+//!            Set                   read back
+//! Free ─────────────▶ Pending ───────────────▶ Held ──┐ another target: Pending again, the old one standing
+//!   ▲   Adopted ─Set─▶ │   ▲ ▲                  │ ▲    │
+//!   │      │   refused,│   │ └──── when due ──┐ │ └────┘
+//!   │      │  no answer│   │                  │ │ lost (moved by somebody else)
+//!   │      │           ▼   │                  │ ▼
+//!   │      │          Refused{kind, retry_at}─┘─┘      also: Held itself is refused later
+//!   │      │ Release         │ Release   │ Release
+//!   │      ▼                 ▼           ▼
+//!   └── Releasing ◀─────────────────────────        Set overtakes: Pending
+//!   done    │  ▲ when due
+//!           ▼  │
+//!          Stuck{kind, retry_at}                    Set: Pending
+//! ```
+//!
+//! *Free*: as its owner left it. *Adopted*: set by us before a restart, to what is not known.
+
+use super::backoff::{Backoff, has_come};
+use core::fmt;
+use power_hal::ErrorKind;
+use power_units::{Micros, Stamp};
+
+/// What is ordered of one thing, and how it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lever<T> {
+    /// As its owner left it.
+    Free,
+    /// Set by us before a restart, to what is not known.
+    Adopted,
+    /// Ordered, and nobody has said what became of it.
+    Pending {
+        /// What was ordered.
+        target: T,
+        /// When.
+        since: Stamp,
+        /// How many times in a row it failed before.
+        failures: u32,
+        /// What is in force until then.
+        standing: Standing<T>,
+    },
+    /// In force, as it was read back.
+    Held {
+        /// What was ordered.
+        target: T,
+        /// What is in force.
+        as_is: T,
+        /// Since when.
+        since: Stamp,
+    },
+    /// Not taken; it will be ordered again.
+    Refused {
+        /// What was ordered.
+        target: T,
+        /// Why it is not in force.
+        kind: ErrorKind,
+        /// When to order it again.
+        retry_at: Stamp,
+        /// How many times in a row it failed.
+        failures: u32,
+        /// What is in force instead.
+        standing: Standing<T>,
+    },
+    /// The original was ordered back.
+    Releasing {
+        /// When.
+        since: Stamp,
+        /// How many times in a row that failed before.
+        failures: u32,
+    },
+    /// The original could not be put back; it will be ordered again.
+    Stuck {
+        /// Why.
+        kind: ErrorKind,
+        /// When to order it again.
+        retry_at: Stamp,
+        /// How many times in a row it failed.
+        failures: u32,
+    },
+}
+
+/// What of ours is in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing<T> {
+    /// Nothing.
+    Nothing,
+    /// Something, and nobody knows what.
+    Unknown,
+    /// This.
+    At(T),
+}
+
+/// What is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want<T> {
+    /// That it stays as it is.
+    Keep,
+    /// That this is in force.
+    Set(T),
+    /// That the original is back.
+    Release,
+}
+
+/// What the facts say about the last order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News<T> {
+    /// Nothing yet.
+    None,
+    /// What became of setting `target`.
+    Set {
+        /// What was ordered.
+        target: T,
+        /// What stands, or why it does not.
+        outcome: Result<T, ErrorKind>,
+    },
+    /// What became of putting the original back.
+    Released(Result<(), ErrorKind>),
+    /// Somebody else has changed it, in a way that is accepted.
+    Changed(T),
+    /// Somebody else has undone it.
+    Lost {
+        /// From when on to set it again.
+        again_at: Stamp,
+        /// How often that happened before.
+        failures: u32,
+    },
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order<T> {
+    /// Nothing.
+    Leave,
+    /// Set this, and read it back.
+    Set(T),
+    /// Put the original back.
+    Release,
+}
+
+/// How long to wait for an answer and between two tries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeverLaw {
+    patience: Micros,
+    backoff: Backoff,
+}
+
+/// The patience is zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeverError;
+
+impl fmt::Display for LeverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("expected a time above zero to wait for the outcome of an order")
+    }
+}
+
+impl core::error::Error for LeverError {}
+
+impl LeverLaw {
+    /// An order without an outcome for `patience` counts as timed out; refused ones are tried again with `backoff`.
+    ///
+    /// # Errors
+    /// When the patience is zero.
+    pub fn new(patience: Micros, backoff: Backoff) -> Result<Self, LeverError> {
+        if patience == Micros::ZERO { Err(LeverError) } else { Ok(Self { patience, backoff }) }
+    }
+
+    /// Takes in what the facts say. `longest` is the longest wait that anybody sets.
+    pub(crate) fn learn<T: Copy + PartialEq>(&self, lever: Lever<T>, now: Stamp, news: News<T>) -> Lever<T> {
+        match lever {
+            Lever::Free | Lever::Adopted => lever,
+            Lever::Pending { target, since, failures, standing } => match news {
+                News::Set { target: about, outcome } if about == target => match outcome {
+                    Ok(as_is) => Lever::Held { target, as_is, since: now },
+                    Err(kind) => self.refused(target, kind, now, failures, standing),
+                },
+                News::Lost { .. } => Lever::Pending { target, since, failures, standing: Standing::Nothing },
+                News::None | News::Set { .. } | News::Released(_) | News::Changed(_) => {
+                    match now.since(since) {
+                        None => Lever::Pending { target, since: now, failures, standing },
+                        Some(waited) if waited <= self.patience => lever,
+                        Some(_) => self.refused(target, ErrorKind::Timeout, now, failures, standing),
+                    }
+                }
+            },
+            Lever::Held { target, as_is, since } => match news {
+                News::Set { target: about, outcome: Err(kind) } if about == target => {
+                    self.refused(target, kind, now, 0, Standing::At(as_is))
+                }
+                News::Changed(as_is) => Lever::Held { target, as_is, since },
+                News::Lost { again_at: retry_at, failures } => {
+                    let (kind, standing) = (ErrorKind::Busy, Standing::Nothing);
+                    Lever::Refused { target, kind, retry_at, failures, standing }
+                }
+                News::None | News::Set { .. } | News::Released(_) => lever,
+            },
+            Lever::Refused { target, kind, retry_at, failures, standing } => match news {
+                News::Set { target: about, outcome } if about == target => match outcome {
+                    Ok(as_is) => Lever::Held { target, as_is, since: now },
+                    Err(kind) => Lever::Refused { target, kind, retry_at, failures, standing },
+                },
+                News::Lost { .. } => {
+                    Lever::Refused { target, kind, retry_at, failures, standing: Standing::Nothing }
+                }
+                News::None | News::Set { .. } | News::Released(_) | News::Changed(_) => lever,
+            },
+            Lever::Releasing { since, failures } => match news {
+                News::Released(Ok(())) => Lever::Free,
+                News::Released(Err(kind)) => self.stuck(kind, now, failures),
+                News::None | News::Set { .. } | News::Changed(_) | News::Lost { .. } => {
+                    match now.since(since) {
+                        None => Lever::Releasing { since: now, failures },
+                        Some(waited) if waited <= self.patience => lever,
+                        Some(_) => self.stuck(ErrorKind::Timeout, now, failures),
+                    }
+                }
+            },
+            Lever::Stuck { .. } => match news {
+                News::Released(Ok(())) => Lever::Free,
+                News::None
+                | News::Set { .. }
+                | News::Released(Err(_))
+                | News::Changed(_)
+                | News::Lost { .. } => lever,
+            },
+        }
+    }
+
+    fn refused<T>(
+        &self,
+        target: T,
+        kind: ErrorKind,
+        now: Stamp,
+        failures: u32,
+        standing: Standing<T>,
+    ) -> Lever<T> {
+        let failures = failures.saturating_add(1);
+        Lever::Refused { target, kind, retry_at: now + self.backoff.after(failures), failures, standing }
+    }
+
+    fn stuck<T>(&self, kind: ErrorKind, now: Stamp, failures: u32) -> Lever<T> {
+        let failures = failures.saturating_add(1);
+        Lever::Stuck { kind, retry_at: now + self.backoff.after(failures), failures }
+    }
+
+    pub(crate) fn longest_wait(&self) -> Micros {
+        self.backoff.after(u32::MAX)
+    }
+}
+
+impl<T: Copy + PartialEq> Lever<T> {
+    /// Moves towards what is wanted; `longest` is the longest wait that anybody sets.
+    pub(crate) fn pursue(self, now: Stamp, want: Want<T>, longest: Micros) -> (Self, Order<T>) {
+        match want {
+            Want::Keep => (self, Order::Leave),
+            Want::Set(target) => self.toward(now, target, longest),
+            Want::Release => self.back(now, longest),
+        }
+    }
+
+    fn toward(self, now: Stamp, target: T, longest: Micros) -> (Self, Order<T>) {
+        let order = |failures, standing| {
+            (Self::Pending { target, since: now, failures, standing }, Order::Set(target))
+        };
+        match self {
+            Self::Free => order(0, Standing::Nothing),
+            Self::Adopted | Self::Releasing { .. } | Self::Stuck { .. } => order(0, Standing::Unknown),
+            Self::Pending { .. } => (self, Order::Leave),
+            Self::Held { target: held, .. } if held == target => (self, Order::Leave),
+            Self::Held { as_is, .. } => order(0, Standing::At(as_is)),
+            Self::Refused { retry_at, failures, standing, .. } if has_come(retry_at, now, longest) => {
+                order(failures, standing)
+            }
+            Self::Refused { kind, retry_at, failures, standing, .. } => {
+                (Self::Refused { target, kind, retry_at, failures, standing }, Order::Leave)
+            }
+        }
+    }
+
+    fn back(self, now: Stamp, longest: Micros) -> (Self, Order<T>) {
+        let order = |failures| (Self::Releasing { since: now, failures }, Order::Release);
+        match self {
+            Self::Free | Self::Pending { .. } | Self::Releasing { .. } => (self, Order::Leave),
+            Self::Adopted | Self::Held { .. } | Self::Refused { .. } => order(0),
+            Self::Stuck { retry_at, failures, .. } if has_come(retry_at, now, longest) => order(failures),
+            Self::Stuck { .. } => (self, Order::Leave),
+        }
+    }
+
+    /// What of ours is in force, as far as anybody knows.
+    #[must_use]
+    pub const fn standing(&self) -> Standing<T> {
+        match *self {
+            Self::Free => Standing::Nothing,
+            Self::Adopted | Self::Releasing { .. } | Self::Stuck { .. } => Standing::Unknown,
+            Self::Pending { standing, .. } | Self::Refused { standing, .. } => standing,
+            Self::Held { as_is, .. } => Standing::At(as_is),
+        }
+    }
+
+    /// Whether something of ours is in force, as far as anybody knows.
+    pub(crate) const fn stands(&self) -> bool {
+        match self.standing() {
+            Standing::Nothing => false,
+            Standing::Unknown | Standing::At(_) => true,
+        }
+    }
+
+    /// What is being pursued.
+    pub(crate) const fn target(&self) -> Option<T> {
+        match *self {
+            Self::Pending { target, .. } | Self::Held { target, .. } | Self::Refused { target, .. } => {
+                Some(target)
+            }
+            Self::Free | Self::Adopted | Self::Releasing { .. } | Self::Stuck { .. } => None,
+        }
+    }
+
+    /// Whether what is pursued could not be put in force, until now at least.
+    pub(crate) const fn lacks(&self) -> bool {
+        match self {
+            Self::Refused { .. } => true,
+            Self::Pending { failures, .. } => *failures > 0,
+            Self::Free | Self::Adopted | Self::Held { .. } | Self::Releasing { .. } | Self::Stuck { .. } => {
+                false
+            }
+        }
+    }
+
+    /// Since when `target` is in force.
+    pub(crate) fn held_since(&self, wanted: T) -> Option<Stamp> {
+        match *self {
+            Self::Held { target, since, .. } if target == wanted => Some(since),
+            Self::Held { .. }
+            | Self::Free
+            | Self::Adopted
+            | Self::Pending { .. }
+            | Self::Refused { .. }
+            | Self::Releasing { .. }
+            | Self::Stuck { .. } => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,223 @@
+use super::*;
+use std::vec::Vec;
+
+type L = Lever<u8>;
+
+const PATIENCE: u64 = 50;
+const LONGEST: Micros = Micros::new(400);
+
+fn at(micros: u64) -> Stamp {
+    Stamp::new(Micros::new(micros))
+}
+
+fn law() -> LeverLaw {
+    LeverLaw::new(Micros::new(PATIENCE), Backoff::new(Micros::new(100), LONGEST).unwrap()).unwrap()
+}
+
+const T0: u64 = 1_000;
+
+fn pending(failures: u32, standing: Standing<u8>) -> L {
+    Lever::Pending { target: 7, since: at(T0), failures, standing }
+}
+
+fn refused(kind: ErrorKind, retry_at: u64, failures: u32, standing: Standing<u8>) -> L {
+    Lever::Refused { target: 7, kind, retry_at: at(retry_at), failures, standing }
+}
+
+fn stuck(kind: ErrorKind, retry_at: u64, failures: u32) -> L {
+    Lever::Stuck { kind, retry_at: at(retry_at), failures }
+}
+
+/// One of each state; the target is 7, and 6 is how it stands.
+fn states() -> [L; 7] {
+    [
+        Lever::Free,
+        Lever::Adopted,
+        pending(1, Standing::At(3)),
+        Lever::Held { target: 7, as_is: 6, since: at(T0) },
+        refused(ErrorKind::Locked, 1_200, 2, Standing::At(3)),
+        Lever::Releasing { since: at(T0), failures: 1 },
+        stuck(ErrorKind::Io, 1_200, 2),
+    ]
+}
+
+#[test]
+fn every_state_meets_every_news() {
+    use ErrorKind::{Busy, Io, Locked, Timeout};
+    let set = |target, outcome| News::Set { target, outcome };
+    let now = 1_010;
+    let lost = News::Lost { again_at: at(1_300), failures: 4 };
+    // The news, and what the states become; a dash is a state that stays as it is.
+    let table: [(News<u8>, [Option<L>; 7]); 9] = [
+        (News::None, [None; 7]),
+        (
+            set(7, Ok(5)),
+            [
+                None,
+                None,
+                Some(Lever::Held { target: 7, as_is: 5, since: at(now) }),
+                None,
+                Some(Lever::Held { target: 7, as_is: 5, since: at(now) }),
+                None,
+                None,
+            ],
+        ),
+        (
+            set(7, Err(Io)),
+            [
+                None,
+                None,
+                Some(refused(Io, now + 200, 2, Standing::At(3))),
+                Some(refused(Io, now + 100, 1, Standing::At(6))),
+                Some(refused(Io, 1_200, 2, Standing::At(3))),
+                None,
+                None,
+            ],
+        ),
+        // The outcome of an order that is not the last one says nothing.
+        (set(8, Ok(8)), [None; 7]),
+        (set(8, Err(Io)), [None; 7]),
+        (News::Released(Ok(())), [None, None, None, None, None, Some(Lever::Free), Some(Lever::Free)]),
+        (News::Released(Err(Io)), [None, None, None, None, None, Some(stuck(Io, now + 200, 2)), None]),
+        (
+            News::Changed(4),
+            [None, None, None, Some(Lever::Held { target: 7, as_is: 4, since: at(T0) }), None, None, None],
+        ),
+        (
+            lost,
+            [
+                None,
+                None,
+                Some(pending(1, Standing::Nothing)),
+                Some(refused(Busy, 1_300, 4, Standing::Nothing)),
+                Some(refused(Locked, 1_200, 2, Standing::Nothing)),
+                None,
+                None,
+            ],
+        ),
+    ];
+    for (news, row) in table {
+        for (state, expected) in states().into_iter().zip(row) {
+            let next = law().learn(state, at(now), news);
+            assert_eq!(next, expected.unwrap_or(state), "{state:?} meets {news:?}");
+        }
+    }
+    // No answer for longer than the patience; at the patience it is still awaited.
+    let late = |state, now| law().learn(state, at(now), News::None);
+    for (i, state) in states().into_iter().enumerate() {
+        let expected = match i {
+            2 => refused(Timeout, 1_251, 2, Standing::At(3)),
+            5 => stuck(Timeout, 1_251, 2),
+            _ => state,
+        };
+        assert_eq!(late(state, T0 + PATIENCE), state, "{state:?}");
+        assert_eq!(late(state, T0 + PATIENCE + 1), expected, "{state:?}");
+    }
+}
+
+#[test]
+fn every_state_meets_every_want() {
+    let now = 1_010;
+    let order = |target, failures, standing| {
+        (Lever::Pending { target, since: at(now), failures, standing }, Order::Set(target))
+    };
+    let release = |failures| (Lever::Releasing { since: at(now), failures }, Order::Release);
+    let stays = |state| (state, Order::Leave);
+    for (i, state) in states().into_iter().enumerate() {
+        assert_eq!(state.pursue(at(now), Want::Keep, LONGEST), stays(state), "{state:?}");
+        for target in [7, 8] {
+            let expected = match i {
+                0 => order(target, 0, Standing::Nothing),
+                1 | 5 | 6 => order(target, 0, Standing::Unknown),
+                2 => stays(state),
+                3 if target == 7 => stays(state),
+                3 => order(target, 0, Standing::At(6)),
+                _ => stays(Lever::Refused {
+                    target,
+                    kind: ErrorKind::Locked,
+                    retry_at: at(1_200),
+                    failures: 2,
+                    standing: Standing::At(3),
+                }),
+            };
+            assert_eq!(state.pursue(at(now), Want::Set(target), LONGEST), expected, "{state:?} to {target}");
+        }
+        let expected = match i {
+            1 | 3 | 4 => release(0),
+            _ => stays(state),
+        };
+        assert_eq!(state.pursue(at(now), Want::Release, LONGEST), expected, "{state:?} to release");
+    }
+}
+
+#[test]
+fn what_was_refused_is_tried_again_when_due_and_not_before() {
+    let [.., refused, _, stuck] = states();
+    let again =
+        |failures| Lever::Pending { target: 7, since: at(1_200), failures, standing: Standing::At(3) };
+    assert_eq!(refused.pursue(at(1_199), Want::Set(7), LONGEST).1, Order::Leave);
+    assert_eq!(refused.pursue(at(1_200), Want::Set(7), LONGEST), (again(2), Order::Set(7)));
+    assert_eq!(stuck.pursue(at(1_199), Want::Release, LONGEST).1, Order::Leave);
+    let releasing = Lever::Releasing { since: at(1_200), failures: 2 };
+    assert_eq!(stuck.pursue(at(1_200), Want::Release, LONGEST), (releasing, Order::Release));
+    // The clock went back by more than any wait.
+    assert_eq!(refused.pursue(at(700), Want::Set(7), LONGEST).1, Order::Set(7));
+    assert_eq!(stuck.pursue(at(700), Want::Release, LONGEST).1, Order::Release);
+}
+
+#[test]
+fn a_clock_that_goes_backwards_waits_anew_and_not_forever() {
+    for state in [states()[2], states()[5]] {
+        let rebased = law().learn(state, at(10), News::None);
+        assert_ne!(rebased, state);
+        assert_eq!(law().learn(rebased, at(10 + PATIENCE), News::None), rebased);
+        assert_ne!(law().learn(rebased, at(11 + PATIENCE), News::None), rebased);
+    }
+}
+
+#[test]
+fn waits_grow_while_it_is_refused_and_are_forgotten_once_it_is_held() {
+    let mut lever: L = Lever::Free;
+    let mut now = 0;
+    let mut orders = Vec::new();
+    for _ in 0..1_500 {
+        now += 1;
+        let outcome = News::Set { target: 7, outcome: Err(ErrorKind::Locked) };
+        lever = law().learn(lever, at(now), outcome);
+        let (next, order) = lever.pursue(at(now), Want::Set(7), LONGEST);
+        lever = next;
+        if order != Order::Leave {
+            orders.push(now);
+        }
+    }
+    // Each answer comes one step after its order; waits of 100, 200, 400, 400 from there.
+    assert_eq!(orders, [1, 102, 303, 704, 1_105]);
+    lever = law().learn(lever, at(now), News::Set { target: 7, outcome: Ok(7) });
+    lever = law().learn(lever, at(now), News::Set { target: 7, outcome: Err(ErrorKind::Locked) });
+    assert_eq!(lever.pursue(at(now + 100), Want::Set(7), LONGEST).1, Order::Set(7));
+}
+
+#[test]
+fn what_lacks_and_what_stands_is_told_of_every_state() {
+    let told =
+        states().map(|state| (state.lacks(), state.standing(), state.held_since(7), state.held_since(6)));
+    assert_eq!(
+        told,
+        [
+            (false, Standing::Nothing, None, None),
+            (false, Standing::Unknown, None, None),
+            (true, Standing::At(3), None, None),
+            (false, Standing::At(6), Some(at(T0)), None),
+            (true, Standing::At(3), None, None),
+            (false, Standing::Unknown, None, None),
+            (false, Standing::Unknown, None, None),
+        ]
+    );
+    assert!(!pending(0, Standing::Nothing).lacks(), "a first try lacks nothing yet");
+}
+
+#[test]
+fn a_law_without_patience_is_refused() {
+    let backoff = Backoff::new(Micros::new(1), Micros::new(1)).unwrap();
+    assert_eq!(LeverLaw::new(Micros::ZERO, backoff), Err(LeverError));
+}

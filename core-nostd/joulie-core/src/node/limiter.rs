@@ -1,0 +1,204 @@
+//! The power limit of one package or one GPU: set, read back, watched, and put back.
+//!
+//! A [`Limiter`] joins the [`Lever`] of a limit with the [`Drift`] that tells whether somebody else moves it. What is
+//! read back decides: a limit that reads above what was written is not in force, and one below is, as clamped.
+
+use super::cap::{CapResult, Floor, Target};
+use super::drift::{Drift, DriftLaw};
+use super::lever::{Lever, LeverLaw, News, Order, Want};
+use power_hal::ErrorKind;
+use power_units::{Micros, Stamp, Watts};
+
+/// The tuning of all limiters of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimiterLaw {
+    /// How long to wait for an answer and between two tries.
+    pub lever: LeverLaw,
+    /// How to answer somebody else who moves a limit.
+    pub drift: DriftLaw,
+}
+
+/// What one limit remembers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limiter {
+    lever: Lever<Target>,
+    drift: Drift,
+}
+
+/// What may be known about a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitFacts {
+    /// What became of the last order; each outcome is told once.
+    pub outcome: LimitOutcome,
+    /// The limit that is in force now.
+    pub seen: Seen,
+}
+
+/// What became of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitOutcome {
+    /// Nobody has said yet.
+    Unknown,
+    /// The limit was written.
+    Set {
+        /// The limit that was ordered.
+        asked: Watts,
+        /// What was read back, or why it was not written.
+        read_back: Result<Watts, ErrorKind>,
+    },
+    /// The original was put back, or why it was not.
+    Released(Result<(), ErrorKind>),
+}
+
+/// A limit as it is read between orders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// It was not read.
+    Unknown,
+    /// It is not enabled, so it limits nothing.
+    Off,
+    /// It is this.
+    At(Watts),
+}
+
+/// What is to be done with a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitOrder {
+    /// Nothing.
+    Leave,
+    /// Set it to this, and read it back.
+    Set(Watts),
+    /// Put the original back.
+    Release,
+}
+
+/// What a step of one limiter did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LimitStep {
+    pub(crate) order: LimitOrder,
+    /// Whether somebody else was seen to have moved the limit.
+    pub(crate) moved: bool,
+}
+
+/// Whether what is seen is what was left there.
+enum Sight {
+    AsLeft,
+    Accepted(Target),
+    Contested,
+}
+
+impl LimitFacts {
+    /// Nothing is known.
+    pub const UNKNOWN: Self = Self { outcome: LimitOutcome::Unknown, seen: Seen::Unknown };
+}
+
+impl LimiterLaw {
+    pub(crate) fn longest_wait(&self) -> Micros {
+        self.drift.truce().max(self.lever.longest_wait())
+    }
+}
+
+impl Limiter {
+    /// A limit that nobody of us has touched.
+    pub const UNTOUCHED: Self = Self { lever: Lever::Free, drift: Drift::Calm };
+
+    /// A limit that the journal says is ours, from before a restart.
+    pub const ADOPTED: Self = Self { lever: Lever::Adopted, drift: Drift::Calm };
+
+    #[cfg(test)]
+    pub(crate) const fn at(lever: Lever<Target>) -> Self {
+        Self { lever, drift: Drift::Calm }
+    }
+
+    /// How the limit stands.
+    #[must_use]
+    pub const fn lever(&self) -> Lever<Target> {
+        self.lever
+    }
+
+    /// Whether somebody else moves it.
+    #[must_use]
+    pub const fn drift(&self) -> Drift {
+        self.drift
+    }
+
+    /// Takes in the facts and moves towards what is wanted.
+    pub(crate) fn step(
+        &mut self,
+        law: &LimiterLaw,
+        now: Stamp,
+        facts: LimitFacts,
+        want: Want<Target>,
+        floor: Floor,
+    ) -> LimitStep {
+        self.lever = law.lever.learn(self.lever, now, self.news(facts.outcome));
+        self.drift = self.drift.quiet(law.drift, now);
+        let moved = match self.sight(facts, floor) {
+            Sight::AsLeft => false,
+            Sight::Accepted(as_is) => {
+                self.lever = law.lever.learn(self.lever, now, News::Changed(as_is));
+                true
+            }
+            Sight::Contested => {
+                let (drift, back) = self.drift.moved(law.drift, now);
+                self.drift = drift;
+                let lost = News::Lost { again_at: back.at, failures: back.failures };
+                self.lever = law.lever.learn(self.lever, now, lost);
+                true
+            }
+        };
+        let (lever, order) = self.lever.pursue(now, want, law.longest_wait());
+        self.lever = lever;
+        let order = match order {
+            Order::Leave => LimitOrder::Leave,
+            Order::Set(target) => LimitOrder::Set(target.effective()),
+            Order::Release => LimitOrder::Release,
+        };
+        LimitStep { order, moved }
+    }
+
+    fn news(&self, outcome: LimitOutcome) -> News<Target> {
+        match (outcome, self.lever.target()) {
+            (LimitOutcome::Set { asked, read_back }, Some(target)) if target.effective() == asked => {
+                News::Set { target, outcome: read_back.and_then(|found| target.read_back(found)) }
+            }
+            (LimitOutcome::Set { .. } | LimitOutcome::Unknown, _) => News::None,
+            (LimitOutcome::Released(outcome), _) => News::Released(outcome),
+        }
+    }
+
+    /// A limit is only judged in a step that brings no outcome: what was seen may be from before that order.
+    fn sight(&self, facts: LimitFacts, floor: Floor) -> Sight {
+        let Lever::Held { target, as_is, .. } = self.lever else { return Sight::AsLeft };
+        if facts.outcome != LimitOutcome::Unknown {
+            return Sight::AsLeft;
+        }
+        match facts.seen {
+            Seen::Unknown => Sight::AsLeft,
+            Seen::Off => Sight::Contested,
+            Seen::At(found) if found == as_is.effective() => Sight::AsLeft,
+            Seen::At(found)
+                if found <= Watts::ZERO || found > target.effective() || found < floor.watts() =>
+            {
+                Sight::Contested
+            }
+            Seen::At(found) => Sight::Accepted(target.standing_at(found)),
+        }
+    }
+
+    /// What came of `target`; nothing while that is not known.
+    pub(crate) fn result(&self, target: Target) -> Option<CapResult> {
+        match self.lever {
+            Lever::Held { target: held, as_is, .. } if held == target => Some(target.result(as_is)),
+            Lever::Refused { kind, .. } | Lever::Stuck { kind, .. } => Some(CapResult::refused(kind)),
+            Lever::Held { .. }
+            | Lever::Free
+            | Lever::Adopted
+            | Lever::Pending { .. }
+            | Lever::Releasing { .. } => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+use super::super::backoff::Backoff;
+use super::super::cap::{CapIntent, CapRange, Resolution};
+use super::super::lever::Standing;
+use super::*;
+use std::vec::Vec;
+
+fn at(micros: u64) -> Stamp {
+    Stamp::new(Micros::new(micros))
+}
+
+fn w(watts: i32) -> Watts {
+    Watts::from_int(watts)
+}
+
+fn law() -> LimiterLaw {
+    let backoff = Backoff::new(Micros::new(10), Micros::new(40)).unwrap();
+    LimiterLaw {
+        lever: LeverLaw::new(Micros::new(5), backoff).unwrap(),
+        drift: DriftLaw::new(backoff, 3, Micros::new(1_000)).unwrap(),
+    }
+}
+
+fn floor() -> Floor {
+    Floor::new(w(60)).unwrap()
+}
+
+fn target(watts: i32) -> Target {
+    let Resolution::Watts(target) = CapIntent::of_watts(w(watts)).resolve(CapRange::UNKNOWN, floor()) else {
+        panic!("{watts} W resolve to watts")
+    };
+    target
+}
+
+fn set(asked: i32, found: i32) -> LimitFacts {
+    LimitFacts {
+        outcome: LimitOutcome::Set { asked: w(asked), read_back: Ok(w(found)) },
+        seen: Seen::Unknown,
+    }
+}
+
+fn seen(seen: Seen) -> LimitFacts {
+    LimitFacts { outcome: LimitOutcome::Unknown, seen }
+}
+
+/// A limiter that holds 200 W since 10, asked at 1.
+fn held() -> Limiter {
+    let mut limiter = Limiter::UNTOUCHED;
+    let step = limiter.step(&law(), at(1), LimitFacts::UNKNOWN, Want::Set(target(200)), floor());
+    assert_eq!(step, LimitStep { order: LimitOrder::Set(w(200)), moved: false });
+    let step = limiter.step(&law(), at(2), set(200, 200), Want::Set(target(200)), floor());
+    assert_eq!(step, LimitStep { order: LimitOrder::Leave, moved: false });
+    limiter
+}
+
+#[test]
+fn a_limit_is_held_when_it_was_read_back_and_not_when_it_was_ordered() {
+    // Fix list S17: a firmware lock that ignores the write, and a write that wrapped to zero.
+    for (found, expected) in [
+        (200, CapResult::Applied { effective: w(200) }),
+        (150, CapResult::Clamped { requested: w(200), effective: w(150) }),
+        (250, CapResult::Failed(ErrorKind::Locked)),
+        (0, CapResult::Failed(ErrorKind::BadData)),
+    ] {
+        let mut limiter = Limiter::UNTOUCHED;
+        limiter.step(&law(), at(1), LimitFacts::UNKNOWN, Want::Set(target(200)), floor());
+        assert_eq!(limiter.result(target(200)), None, "nobody has said yet");
+        limiter.step(&law(), at(2), set(200, found), Want::Set(target(200)), floor());
+        assert_eq!(limiter.result(target(200)), Some(expected), "read back {found}");
+    }
+}
+
+#[test]
+fn an_outcome_of_another_order_says_nothing() {
+    let mut limiter = Limiter::UNTOUCHED;
+    limiter.step(&law(), at(1), LimitFacts::UNKNOWN, Want::Set(target(200)), floor());
+    limiter.step(&law(), at(2), set(180, 180), Want::Set(target(200)), floor());
+    assert_eq!(limiter.result(target(200)), None);
+}
+
+#[test]
+fn a_limit_that_somebody_raises_is_put_back_and_not_forever() {
+    let mut limiter = held();
+    let mut orders = Vec::new();
+    let mut now = 10;
+    for _ in 0..400 {
+        // Whoever it is raises the limit at once after every order.
+        now += 5;
+        let outcome = if matches!(limiter.lever(), Lever::Pending { .. }) {
+            set(200, 200)
+        } else {
+            seen(Seen::At(w(250)))
+        };
+        let step = limiter.step(&law(), at(now), outcome, Want::Set(target(200)), floor());
+        if step.order == LimitOrder::Set(w(200)) {
+            orders.push(now);
+        }
+    }
+    // Seen at 15 and put back at once; seen again 10 later, with waits of 10 and 20; then once a truce of 1000.
+    assert_eq!(orders, [15, 35, 65, 1_075]);
+    assert!(matches!(limiter.drift(), Drift::Yielded { .. }));
+    assert_eq!(limiter.result(target(200)), Some(CapResult::Failed(ErrorKind::Busy)), "and it is said");
+}
+
+#[test]
+fn a_limit_that_was_switched_off_or_pushed_below_the_floor_is_put_back() {
+    for gone in [Seen::Off, Seen::At(Watts::ZERO), Seen::At(w(59)), Seen::At(w(201))] {
+        let mut limiter = held();
+        let step = limiter.step(&law(), at(20), seen(gone), Want::Set(target(200)), floor());
+        assert_eq!(step, LimitStep { order: LimitOrder::Set(w(200)), moved: true }, "{gone:?}");
+        assert!(!limiter.lever().lacks(), "the first time is no reason to throttle");
+        assert_eq!(limiter.lever().standing(), Standing::Nothing);
+    }
+}
+
+#[test]
+fn a_limit_that_somebody_lowers_is_obeyed_and_said() {
+    let mut limiter = held();
+    let mut step = |limit| {
+        let step = limiter.step(&law(), at(20), seen(limit), Want::Set(target(200)), floor());
+        (step.order, step.moved, limiter.result(target(200)))
+    };
+    let clamped = |effective| Some(CapResult::Clamped { requested: w(200), effective: w(effective) });
+    assert_eq!(step(Seen::At(w(120))), (LimitOrder::Leave, true, clamped(120)));
+    assert_eq!(step(Seen::At(w(120))), (LimitOrder::Leave, false, clamped(120)), "counted once");
+    assert_eq!(step(Seen::Unknown), (LimitOrder::Leave, false, clamped(120)));
+    let applied = Some(CapResult::Applied { effective: w(200) });
+    assert_eq!(step(Seen::At(w(200))), (LimitOrder::Leave, true, applied), "given back");
+}
+
+#[test]
+fn what_is_seen_beside_an_outcome_is_from_before_it() {
+    let mut limiter = Limiter::UNTOUCHED;
+    limiter.step(&law(), at(1), LimitFacts::UNKNOWN, Want::Set(target(200)), floor());
+    let facts = LimitFacts { seen: Seen::At(w(300)), ..set(200, 200) };
+    let step = limiter.step(&law(), at(2), facts, Want::Set(target(200)), floor());
+    assert_eq!(step, LimitStep { order: LimitOrder::Leave, moved: false });
+}
+
+#[test]
+fn the_original_comes_back_when_nothing_is_wanted() {
+    // Fix list S6.
+    for mut limiter in [held(), Limiter::ADOPTED] {
+        let step = limiter.step(&law(), at(20), LimitFacts::UNKNOWN, Want::Release, floor());
+        assert_eq!(step.order, LimitOrder::Release);
+        let back = LimitFacts { outcome: LimitOutcome::Released(Ok(())), seen: Seen::Unknown };
+        let step = limiter.step(&law(), at(21), back, Want::Release, floor());
+        assert_eq!((step.order, limiter.lever()), (LimitOrder::Leave, Lever::Free));
+    }
+    let mut untouched = Limiter::UNTOUCHED;
+    let step = untouched.step(&law(), at(20), LimitFacts::UNKNOWN, Want::Release, floor());
+    assert_eq!(step.order, LimitOrder::Leave, "what was never touched is not released");
+}

@@ -1,0 +1,124 @@
+//! Rules about the list of domains and about reading them; nothing here writes.
+
+use super::rule::{Breach, Rule};
+use super::session::{Session, Target, mix};
+use super::world::{Ledger, World};
+use crate::{Domain, Error, ErrorKind, Measured, Meter, Originals, PowerHal, Sample};
+use power_units::{MicroWatts, Micros};
+
+/// More than any one domain draws: a superchip module takes below 3 kW.
+const DRAW_MAX: MicroWatts = MicroWatts::new(20_000_000_000);
+
+/// Between two samples: a tenth of a second, so that at the bound above less than half of the smallest counter in use
+/// (65.5 kJ) goes by, with room for a slow test machine.
+const SPAN: Micros = Micros::new(100_000);
+
+pub(super) fn check_list<J, H, W>(s: &mut Session<'_, H, W>) -> Result<(), Breach>
+where
+    J: Originals,
+    H: PowerHal<Originals = Ledger<J>>,
+    W: World<H>,
+{
+    describe(s)?;
+    s.report.domains = u32::try_from(s.count()).unwrap_or(u32::MAX);
+    for at in 0..s.count() {
+        let Some(target) = s.nth(at) else { continue };
+        let unique = s.hal.domains().find(target.key()) == Some(target.handle);
+        s.hold(Breach::at(Rule::KeysUnique, target.key()), unique)?;
+    }
+    let (before, generation) = (digest(s.hal.domains().as_slice()), s.hal.domains().generation());
+    describe(s)?;
+    let same = digest(s.hal.domains().as_slice()) == before && s.hal.domains().generation() == generation;
+    s.hold(Breach::of(Rule::DescribeStable), same)
+}
+
+pub(super) fn describe<J, H, W>(s: &mut Session<'_, H, W>) -> Result<(), Breach>
+where
+    J: Originals,
+    H: PowerHal<Originals = Ledger<J>>,
+    W: World<H>,
+{
+    let error = s.hal.describe().err().map(|error| error.kind());
+    s.hold(Breach::of(Rule::Describes).error(error), error.is_none())
+}
+
+/// A digest of who is listed in which order, and of the ends of their ranges.
+fn digest(list: &[Domain]) -> u64 {
+    list.iter().fold(0, |digest, domain| {
+        let named = domain.key().as_str().bytes().fold(digest, |digest, byte| mix(digest, u64::from(byte)));
+        let power = domain.power().map_or(0, |limit| mix(limit.lower().get(), limit.upper().get()));
+        let frequency = domain.frequency().map_or(0, |limit| {
+            mix(limit.lower().to_bits().cast_unsigned(), limit.upper().to_bits().cast_unsigned())
+        });
+        let throttle = domain.throttle().map_or(0, |throttle| throttle.max().to_bits().cast_unsigned());
+        let group = domain.covers().map_or(0, |covers| u64::from(covers.group()).saturating_add(1));
+        [power, frequency, throttle, group].into_iter().fold(named, mix)
+    })
+}
+
+pub(super) fn check_sample<J, H, W>(s: &mut Session<'_, H, W>, target: &Target) -> Result<(), Breach>
+where
+    J: Originals,
+    H: PowerHal<Originals = Ledger<J>>,
+    W: World<H>,
+{
+    let mut before: Option<Sample> = None;
+    for _ in 0..6 {
+        let Ok(sample) = s.sample(target.handle) else { continue };
+        s.hold(Breach::at(Rule::SampleComplete, target.key()), is_complete(&target.domain, &sample))?;
+        s.hold(Breach::at(Rule::MeterForward, target.key()), is_possible(&target.domain, &sample))?;
+        if let Some(before) = before {
+            let elapsed = sample.at.since(before.at);
+            s.hold(Breach::at(Rule::SampleStamped, target.key()), elapsed.is_some())?;
+            if elapsed.is_some_and(|span| span > Micros::ZERO) {
+                let forward = is_forward(&target.domain, &before, &sample);
+                s.hold(Breach::at(Rule::MeterForward, target.key()), forward)?;
+            }
+        }
+        before = Some(sample);
+        if s.world.advance(SPAN)
+            && let Ok(later) = s.sample(target.handle)
+        {
+            let moved = later.at > sample.at;
+            s.hold(Breach::at(Rule::SampleStamped, target.key()), moved)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether it has a value, or a reason other than that the domain has none, exactly where the domain has something.
+fn is_complete(domain: &Domain, sample: &Sample) -> bool {
+    let answers = |has: bool, error: Option<ErrorKind>| has != (error == Some(ErrorKind::NotSupported));
+    let same_kind = match (domain.meter(), sample.meter) {
+        (Some(Meter::Energy(_)), Ok(Measured::Power(_))) | (Some(Meter::Power), Ok(Measured::Energy(_))) => {
+            false
+        }
+        (Some(Meter::Energy(_) | Meter::Power) | None, _) => true,
+    };
+    same_kind
+        && answers(domain.meter().is_some(), sample.meter.err())
+        && answers(domain.power().is_some(), sample.power_limit.err())
+        && answers(domain.frequency().is_some(), sample.frequency_limit.err())
+        && answers(domain.throttle().is_some(), sample.throttle.err())
+}
+
+fn is_possible(domain: &Domain, sample: &Sample) -> bool {
+    match (domain.meter(), sample.meter) {
+        (Some(Meter::Energy(counter)), Ok(Measured::Energy(energy))) => {
+            counter.modulus().is_none_or(|modulus| energy < modulus)
+        }
+        (_, Ok(Measured::Power(power))) => power <= DRAW_MAX,
+        (_, Ok(Measured::Energy(_)) | Err(_)) => true,
+    }
+}
+
+fn is_forward(domain: &Domain, before: &Sample, sample: &Sample) -> bool {
+    match (domain.meter(), before.meter, sample.meter) {
+        (Some(Meter::Energy(counter)), Ok(Measured::Energy(earlier)), Ok(Measured::Energy(later))) => {
+            // A wait that became so long that a wrap may hide in it proves nothing, in either direction.
+            let long = sample.at.since(before.at).is_some_and(|span| span > SPAN + SPAN + SPAN);
+            long || counter.between((before.at, earlier), (sample.at, later), DRAW_MAX).is_some()
+        }
+        (_, Ok(_) | Err(_), Ok(_) | Err(_)) => true,
+    }
+}

@@ -1,0 +1,167 @@
+//! The rules by name, what a breach of one looks like, and what a run has looked at.
+
+use crate::{ErrorKind, Key, Setting};
+use core::fmt;
+
+macro_rules! rules {
+    ($($(#[$doc:meta])* $name:ident: $sentence:literal,)*) => {
+        /// The rules that the contract executes. Closed: a caller that lists them meets a new one at the build.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Rule {
+            $($(#[$doc])* #[doc = $sentence] $name,)*
+        }
+
+        impl Rule {
+            /// Every rule.
+            pub const ALL: [Self; COUNT] = [$(Self::$name),*];
+
+            /// The rule as a sentence.
+            #[must_use]
+            pub const fn sentence(self) -> &'static str {
+                match self { $(Self::$name => $sentence,)* }
+            }
+        }
+
+        const COUNT: usize = [$($sentence),*].len();
+    };
+}
+
+rules! {
+    Describes: "Listing the domains succeeds, with an empty list where the hardware is absent.",
+    KeysUnique: "No two domains have the same key.",
+    DescribeStable: "Listing the domains twice gives the same list, and its handles stay good.",
+    SampleComplete: "A sample answers for everything that its domain has, and for nothing else.",
+    SampleStamped: "A sample is stamped with a time that never goes backwards.",
+    MeterForward: "A meter never goes backwards, except by its wrap, and never says what cannot be.",
+    BatchSurvives: "A domain that cannot be read says so, and leaves the others of the batch readable.",
+    SampleSeesOthers: "A sample shows the limit that is in force, whoever moved it.",
+    LackingRefused: "A setting that a domain does not have is not supported, and changes nothing.",
+    ZeroRefused: "A limit of zero or below is out of range, and changes nothing.",
+    UntouchedRelease: "Releasing a domain that was never touched changes nothing.",
+    SavedFirst: "The original is saved before the first write; when it cannot be saved, nothing is written.",
+    SavedOnce: "The saved original is what was in force before the first write, and stays that.",
+    Applies: "A setting inside the range is applied.",
+    Clamped: "A setting outside the range is brought to its end before it is written.",
+    ReadBack: "What is reported as effective is what is in force.",
+    Reported: "What is reported as requested is what was asked, and a difference is called one.",
+    Repeatable: "Applying the same setting twice is the same as once.",
+    OthersUntouched: "No other domain changes.",
+    Ordered: "No instant is above both the old and the new limits.",
+    Restored: "Releasing puts back exactly what was in force before the first write, and lets it go.",
+    ReleasedTwice: "Releasing twice is harmless.",
+    RestartRestores: "A restart finds its originals in the journal, and releases to them, not to what it found.",
+    LockedSaid: "A locked limit is said to be locked, and stays as it is.",
+    GoneSaid: "A domain that vanished is gone, its original stays saved, and it comes back under its key.",
+    StaleRefused: "A handle of an earlier list never reaches another domain.",
+    KeyFollowsHardware: "A key names the same hardware after the kernel has numbered it anew.",
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.sentence())
+    }
+}
+
+/// A rule that a HAL broke, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Breach {
+    /// Which rule.
+    pub rule: Rule,
+    /// At which domain; none where it is about the list as a whole.
+    pub domain: Option<Key>,
+    /// What was asked, where something was.
+    pub asked: Option<Setting>,
+    /// What was in force, or reported, instead.
+    pub found: Option<Setting>,
+    /// What the HAL failed with, where it failed.
+    pub error: Option<ErrorKind>,
+}
+
+impl Breach {
+    pub(super) const fn of(rule: Rule) -> Self {
+        Self { rule, domain: None, asked: None, found: None, error: None }
+    }
+
+    pub(super) const fn at(rule: Rule, domain: &Key) -> Self {
+        Self { domain: Some(*domain), ..Self::of(rule) }
+    }
+
+    pub(super) const fn asked(self, asked: Setting) -> Self {
+        Self { asked: Some(asked), ..self }
+    }
+
+    pub(super) const fn found(self, found: Option<Setting>) -> Self {
+        Self { found, ..self }
+    }
+
+    pub(super) const fn error(self, error: Option<ErrorKind>) -> Self {
+        Self { error, ..self }
+    }
+
+    /// This breach, unless the rule was kept.
+    pub(super) const fn unless(self, kept: bool) -> Result<(), Self> {
+        if kept { Ok(()) } else { Err(self) }
+    }
+}
+
+impl fmt::Display for Breach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "broken: {:?}", self.rule)?;
+        if let Some(domain) = &self.domain {
+            write!(f, " at {domain}")?;
+        }
+        if let Some(asked) = self.asked {
+            write!(f, ", asked {asked:?}")?;
+        }
+        if let Some(found) = self.found {
+            write!(f, ", found {found:?}")?;
+        }
+        if let Some(error) = self.error {
+            write!(f, ", failed with {error:?}")?;
+        }
+        write!(f, ": {}", self.rule)
+    }
+}
+
+impl core::error::Error for Breach {}
+
+/// What a run without a breach has looked at. A run that could look at nothing is no proof: ask [`Report::unseen`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// How many domains were described.
+    pub domains: u32,
+    /// How many controls were set and released.
+    pub controls: u32,
+    /// How many controls the machine would not let anybody set (locked, not permitted, busy), which was said and
+    /// changed nothing.
+    pub blocked: u32,
+    /// How many controls were left alone because the journal holds an original of theirs: they are in use.
+    pub in_use: u32,
+    /// How many controls nobody could see the state of, so that they were left alone.
+    pub blind: u32,
+    looks: [u32; COUNT],
+}
+
+impl Report {
+    pub(super) const EMPTY: Self =
+        Self { domains: 0, controls: 0, blocked: 0, in_use: 0, blind: 0, looks: [0; COUNT] };
+
+    pub(super) fn look(&mut self, rule: Rule) {
+        for (known, looks) in Rule::ALL.iter().zip(&mut self.looks) {
+            if *known == rule {
+                *looks = looks.saturating_add(1);
+            }
+        }
+    }
+
+    /// How often a rule was looked at.
+    #[must_use]
+    pub fn looks(&self, rule: Rule) -> u32 {
+        Rule::ALL.iter().zip(self.looks).find(|(known, _)| **known == rule).map_or(0, |(_, looks)| looks)
+    }
+
+    /// The rules that were not looked at, because the mode, the domains or the world did not let it.
+    pub fn unseen(&self) -> impl Iterator<Item = Rule> + '_ {
+        Rule::ALL.iter().zip(self.looks).filter(|(_, looks)| *looks == 0).map(|(rule, _)| *rule)
+    }
+}

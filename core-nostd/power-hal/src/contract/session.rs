@@ -1,0 +1,124 @@
+//! A run in progress: the HAL, the world, and what was looked at so far.
+
+use super::Mode;
+use super::rule::{Breach, Report, Rule};
+use super::world::{Ledger, World, setting_of};
+use crate::{
+    Applied, Control, Domain, Error, ErrorKind, Handle, Key, Originals, PowerHal, Reading, Released,
+};
+use crate::{Sample, Setting};
+
+pub(super) struct Session<'a, H, W> {
+    pub(super) hal: &'a mut H,
+    pub(super) world: &'a mut W,
+    pub(super) mode: Mode,
+    pub(super) report: Report,
+}
+
+/// A domain under test.
+#[derive(Clone, Copy)]
+pub(super) struct Target {
+    pub(super) handle: Handle,
+    pub(super) domain: Domain,
+}
+
+impl Target {
+    pub(super) const fn key(&self) -> &Key {
+        self.domain.key()
+    }
+}
+
+impl<J: Originals, H: PowerHal<Originals = Ledger<J>>, W: World<H>> Session<'_, H, W> {
+    /// Notes that a rule was looked at, and ends the run unless it was kept.
+    pub(super) fn hold(&mut self, breach: Breach, kept: bool) -> Result<(), Breach> {
+        self.report.look(breach.rule);
+        breach.unless(kept)
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.hal.domains().len()
+    }
+
+    pub(super) fn nth(&self, at: usize) -> Option<Target> {
+        self.hal.domains().iter().nth(at).map(|(handle, domain)| Target { handle, domain: *domain })
+    }
+
+    /// The domain whose key comes next after `last`: an order that outlives restarts and lost devices.
+    pub(super) fn after(&self, last: Option<Key>) -> Option<Target> {
+        let later =
+            self.hal.domains().iter().filter(|(_, domain)| last.is_none_or(|last| *domain.key() > last));
+        let next = later.min_by_key(|(_, domain)| *domain.key());
+        next.map(|(handle, domain)| Target { handle, domain: *domain })
+    }
+
+    pub(super) fn find(&self, key: &Key) -> Option<Target> {
+        let domains = self.hal.domains();
+        let handle = domains.find(key)?;
+        domains.get(handle).map(|domain| Target { handle, domain: *domain })
+    }
+
+    pub(super) fn sample(&mut self, handle: Handle) -> Result<Sample, ErrorKind> {
+        let mut batch = [Reading::new(handle)];
+        self.hal.sample(&mut batch);
+        let [reading] = batch;
+        reading.outcome
+    }
+
+    /// What is in force, by the world where it knows, else by the HAL's own sample.
+    pub(super) fn in_force(&mut self, target: &Target, control: Control) -> Option<Setting> {
+        if let Some(setting) = self.world.in_force(target.key(), control) {
+            return Some(setting);
+        }
+        let sample = self.sample(target.handle).ok()?;
+        setting_of(&sample, control)
+    }
+
+    pub(super) fn apply(&mut self, target: &Target, wish: Setting) -> Result<Applied, ErrorKind> {
+        self.hal.apply(target.handle, wish).map_err(|failure| failure.kind())
+    }
+
+    pub(super) fn release(&mut self, target: &Target) -> Result<Released, ErrorKind> {
+        self.hal.release(target.handle).map_err(|failure| failure.kind())
+    }
+
+    /// A digest of what is in force on every domain but one.
+    pub(super) fn others(&mut self, except: &Key) -> u64 {
+        let mut digest = 0_u64;
+        for at in 0..self.count() {
+            let Some(other) = self.nth(at).filter(|other| other.key() != except) else { continue };
+            digest = digest.wrapping_add(self.state(&other));
+        }
+        digest
+    }
+
+    /// A digest of a domain's key and of what is in force on it.
+    pub(super) fn state(&mut self, target: &Target) -> u64 {
+        let key = target.key().as_str().bytes().fold(SEED, |digest, byte| mix(digest, u64::from(byte)));
+        Control::ALL
+            .into_iter()
+            .fold(key, |digest, control| mix(digest, self.in_force(target, control).map_or(u64::MAX, bits)))
+    }
+
+    /// Holds the order of the limits' changes since the last look, where the world sees instants.
+    pub(super) fn hold_order(&mut self, target: &Target) -> Result<(), Breach> {
+        match self.world.instants(target.key()) {
+            Some(instants) => self.hold(Breach::at(Rule::Ordered, target.key()), instants.ordered()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// FNV-1a over words.
+const SEED: u64 = 0xcbf2_9ce4_8422_2325;
+
+pub(super) fn mix(digest: u64, word: u64) -> u64 {
+    (digest ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(29)
+}
+
+fn bits(setting: Setting) -> u64 {
+    match setting {
+        Setting::Power(limit) => limit.get(),
+        Setting::Frequency(limit) => limit.to_bits().cast_unsigned(),
+        Setting::Throttle(throttle) => throttle.to_bits().cast_unsigned(),
+    }
+}

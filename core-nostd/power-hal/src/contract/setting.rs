@@ -1,0 +1,325 @@
+//! Rules about setting a control and giving it back.
+
+use super::Mode;
+use super::rule::{Breach, Rule};
+use super::session::{Session, Target};
+use super::wishes::{Wishes, nonsense, setting, wishes};
+use super::world::{Ledger, World};
+use crate::{Control, ErrorKind, Original, Originals, Outcome, PowerHal, Released, Setting};
+
+/// A control as it was before anything was done to it.
+#[derive(Clone, Copy)]
+pub(super) struct Start {
+    pub(super) control: Control,
+    pub(super) before: Setting,
+    pub(super) original: Original,
+    pub(super) wishes: Wishes,
+}
+
+impl Start {
+    /// Nothing where the control is better left alone; the report then says why.
+    pub(super) fn of<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, control: Control) -> Option<Self>
+    where
+        J: Originals,
+        H: PowerHal<Originals = Ledger<J>>,
+        W: World<H>,
+    {
+        if s.hal.originals().kept(target.key(), control).is_some() {
+            s.report.in_use = s.report.in_use.saturating_add(1);
+            return None;
+        }
+        let before = s.in_force(target, control);
+        let original = s.hal.save(target.handle, control).ok();
+        let (Some(before), Some(original)) = (before, original) else {
+            s.report.blind = s.report.blind.saturating_add(1);
+            return None;
+        };
+        let Some(wishes) = wishes(&target.domain, before, s.mode) else {
+            s.report.blocked = s.report.blocked.saturating_add(1);
+            return None;
+        };
+        Some(Self { control, before, original, wishes })
+    }
+}
+
+pub(super) fn check<J, H, W>(s: &mut Session<'_, H, W>, target: &Target) -> Result<(), Breach>
+where
+    J: Originals,
+    H: PowerHal<Originals = Ledger<J>>,
+    W: World<H>,
+{
+    for control in Control::ALL {
+        // A restart within the last control has made another list.
+        let Some(target) = &s.find(target.key()) else { continue };
+        if !target.domain.has(control) {
+            let wish = setting(control, 100);
+            let state = s.others(target.key()).wrapping_add(s.state(target));
+            let refused = s.apply(target, wish).err();
+            let unchanged = s.others(target.key()).wrapping_add(s.state(target)) == state;
+            let breach = Breach::at(Rule::LackingRefused, target.key()).asked(wish).error(refused);
+            s.hold(breach, unchanged && refused == Some(ErrorKind::NotSupported))?;
+            continue;
+        }
+        let Some(start) = Start::of(s, target, control) else { continue };
+        // What happened before this run is not part of it.
+        let _earlier = s.world.instants(target.key());
+        untouched(s, target, &start)?;
+        saved_first(s, target, &start)?;
+        refused(s, target, &start)?;
+        let others = s.others(target.key());
+        if !first(s, target, &start)? {
+            s.report.blocked = s.report.blocked.saturating_add(1);
+            continue;
+        }
+        let others_now = s.others(target.key());
+        s.hold(
+            Breach::at(Rule::OthersUntouched, target.key()).asked(start.wishes.inside),
+            others == others_now,
+        )?;
+        repeated(s, target, &start)?;
+        ends(s, target, &start)?;
+        restored(s, target, &start)?;
+        let others_now = s.others(target.key());
+        s.hold(Breach::at(Rule::OthersUntouched, target.key()), others == others_now)?;
+        s.report.controls = s.report.controls.saturating_add(1);
+        restarted(s, target, &start)?;
+    }
+    Ok(())
+}
+
+fn untouched<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<(), Breach>
+where
+    J: Originals,
+    H: PowerHal<Originals = Ledger<J>>,
+    W: World<H>,
+{
+    let released = s.release(target);
+    let found = s.in_force(target, start.control);
+    let breach = Breach::at(Rule::UntouchedRelease, target.key()).found(found).error(released.err());
+    s.hold(breach, released.is_ok() && found == Some(start.before))?;
+    s.hold_order(target)
+}
+
+fn saved_first<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<(), Breach>
+where
+    J: Originals,
+    H: PowerHal<Originals = Ledger<J>>,
+    W: World<H>,
+{
+    let wish = start.wishes.low;
+    s.hal.originals().refuse(true);
+    let applied = s.apply(target, wish);
+    s.hal.originals().refuse(false);
+    let found = s.in_force(target, start.control);
+    let at_no_instant = s.world.instants(target.key()).is_none_or(|seen| seen.ordered() && seen.is_still());
+    let kept = applied.is_err() && found == Some(start.before) && at_no_instant;
+    s.hold(Breach::at(Rule::SavedFirst, target.key()).asked(wish).found(found).error(applied.err()), kept)
+}
+
+fn refused<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<(), Breach>
+where
+    J: Originals,
+    H: PowerHal<Originals = Ledger<J>>,
+    W: World<H>,
+{
+    // Against a real machine a wish of nothing is not worth the risk that somebody grants it.
+    if s.mode != Mode::Full {
+        return Ok(());
+    }
+    for wish in nonsense(start.control) {
+        let refused = s.apply(target, wish).err();
+        let found = s.in_force(target, start.control);
+        let kept = s.hal.originals().kept(target.key(), start.control).is_none();
+        let unchanged = found == Some(start.before) && kept;
+        let breach = Breach::at(Rule::ZeroRefused, target.key()).asked(wish).found(found).error(refused);
+        s.hold(breach, unchanged && refused == Some(ErrorKind::OutOfRange))?;
+    }
+    Ok(())
+}
+
+/// The first touch. False where the machine does not let anybody set this; that has to be said, and change nothing.
+fn first<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<bool, Breach>
+where
+    J: Originals,
+    H: PowerHal<Originals = Ledger<J>>,
+    W: World<H>,
+{
+    match asked(s, target, start.control, start.wishes.inside)? {
+        Ok(_) => {
+            let kept = s.hal.originals().kept(target.key(), start.control) == Some(start.original);
+            s.hold(Breach::at(Rule::SavedOnce, target.key()).asked(start.wishes.inside), kept)?;
+            Ok(true)
+        }
+        Err(ErrorKind::Locked | ErrorKind::PermissionDenied | ErrorKind::Busy) => {
+            let found = s.in_force(target, start.control);
+            let breach = Breach::at(Rule::LockedSaid, target.key()).asked(start.wishes.inside).found(found);
+            s.hold(breach, found == Some(start.before))?;
+            restored(s, target, start)?;
+            Ok(false)
+        }
+        Err(error) => {
+            let breach =
+                Breach::at(Rule::Applies, target.key()).asked(start.wishes.inside).error(Some(error));
+            s.hold(breach, false).map(|()| false)
+        }
+    }
+}
+
+/// Applies a wish and holds what is true of every answer. Gives what is in force afterwards.
+pub(super) fn asked<J, H, W>(
+    s: &mut Session<'_, H, W>,
+    target: &Target,
+    control: Control,
+    wish: Setting,
+) -> Result<Result<Setting, ErrorKind>, Breach>
+where
+    J: Originals,
+    H: PowerHal<Originals = Ledger<J>>,
+    W: World<H>,
+{
+    let applied = match s.apply(target, wish) {
+        Ok(applied) => applied,
+        Err(error) => return Ok(Err(error)),
+    };
+    s.hold(Breach::at(Rule::Applies, target.key()).asked(wish), true)?;
+    let found = s.in_force(target, control);
+    let breach = |rule| Breach::at(rule, target.key()).asked(wish).found(found);
+    s.hold(breach(Rule::ReadBack), found == Some(applied.effective()))?;
+    let exact = target.domain.grants(wish, applied.effective());
+    let honest = applied.requested() == wish && (applied.outcome() == Outcome::Exact) == exact;
+    s.hold(breach(Rule::Reported), honest)?;
+    let admitted = target.domain.admit(wish);
+    let bounded =
+        admitted.is_ok_and(|admitted| applied.effective().permits_more_than(admitted) == Some(false));
+    let something = control == Control::Throttle || applied.effective() != setting(control, 0);
+    s.hold(breach(Rule::Clamped), bounded && something)?;
+    s.hold_order(target)?;
+    Ok(Ok(applied.effective()))
+}
+
+/// A wish that has to be granted once the first one was.
+fn granted<J, H, W>(
+    s: &mut Session<'_, H, W>,
+    target: &Target,
+    start: &Start,
+    wish: Setting,
+) -> Result<Setting, Breach>
+where
+    J: Originals,
+    H: PowerHal<Originals = Ledger<J>>,
+    W: World<H>,
+{
+    let found = asked(s, target, start.control, wish)?
+        .map_err(|error| Breach::at(Rule::Applies, target.key()).asked(wish).error(Some(error)))?;
+    let kept = s.hal.originals().kept(target.key(), start.control) == Some(start.original);
+    s.hold(Breach::at(Rule::SavedOnce, target.key()).asked(wish), kept)?;
+    Ok(found)
+}
+
+fn repeated<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<(), Breach>
+where
+    J: Originals,
+    H: PowerHal<Originals = Ledger<J>>,
+    W: World<H>,
+{
+    let once = s.in_force(target, start.control);
+    let twice = granted(s, target, start, start.wishes.inside)?;
+    let breach = Breach::at(Rule::Repeatable, target.key()).asked(start.wishes.inside).found(Some(twice));
+    s.hold(breach, once == Some(twice))
+}
+
+/// The ends of the range; then what lies beyond them has to be the same as the ends, on a device that would take it
+/// and on one that would wrap it.
+fn ends<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<(), Breach>
+where
+    J: Originals,
+    H: PowerHal<Originals = Ledger<J>>,
+    W: World<H>,
+{
+    granted(s, target, start, start.wishes.low)?;
+    let Some(beyond) = start.wishes.beyond else { return Ok(()) };
+    granted(s, target, start, beyond.high)?;
+    granted(s, target, start, start.wishes.inside)?;
+    for (past, end) in beyond.past {
+        let at_the_end = granted(s, target, start, end)?;
+        granted(s, target, start, start.wishes.inside)?;
+        let found = granted(s, target, start, past)?;
+        let breach = Breach::at(Rule::Clamped, target.key()).asked(past).found(Some(found));
+        s.hold(breach, found == at_the_end)?;
+    }
+    granted(s, target, start, start.wishes.low).map(|_| ())
+}
+
+/// Releases, and holds that everything is as it was; then releases once more.
+pub(super) fn restored<J, H, W>(
+    s: &mut Session<'_, H, W>,
+    target: &Target,
+    start: &Start,
+) -> Result<(), Breach>
+where
+    J: Originals,
+    H: PowerHal<Originals = Ledger<J>>,
+    W: World<H>,
+{
+    let released = s.release(target);
+    as_before(s, target, start, Rule::Restored, released.err())?;
+    s.hold_order(target)?;
+    let again = s.release(target);
+    let said = again == Ok(Released::Untouched);
+    as_before(s, target, start, Rule::ReleasedTwice, again.err())?;
+    s.hold(Breach::at(Rule::ReleasedTwice, target.key()).error(again.err()), said)
+}
+
+pub(super) fn as_before<J, H, W>(
+    s: &mut Session<'_, H, W>,
+    target: &Target,
+    start: &Start,
+    rule: Rule,
+    error: Option<ErrorKind>,
+) -> Result<(), Breach>
+where
+    J: Originals,
+    H: PowerHal<Originals = Ledger<J>>,
+    W: World<H>,
+{
+    let found = s.in_force(target, start.control);
+    let saved = s.hal.save(target.handle, start.control).ok();
+    let forgotten = s.hal.originals().kept(target.key(), start.control).is_none();
+    let same = found == Some(start.before) && saved == Some(start.original);
+    let breach = Breach::at(rule, target.key()).asked(start.before).found(found).error(error);
+    s.hold(breach, error.is_none() && same && forgotten)
+}
+
+/// A crash while a limit is in place: the next HAL finds the limit and the journal, and goes on from there.
+fn restarted<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<(), Breach>
+where
+    J: Originals,
+    H: PowerHal<Originals = Ledger<J>>,
+    W: World<H>,
+{
+    for applies_again in [false, true] {
+        granted(s, target, start, start.wishes.inside)?;
+        if !s.world.restart(s.hal) {
+            return restored(s, target, start);
+        }
+        let found = s.find(target.key());
+        s.hold(Breach::at(Rule::RestartRestores, target.key()), found.is_some())?;
+        let Some(target) = found else { continue };
+        let in_place = s.in_force(&target, start.control);
+        let untouched =
+            in_place.is_some_and(|now| now != start.before) || start.before == start.wishes.inside;
+        s.hold(Breach::at(Rule::RestartRestores, target.key()).found(in_place), untouched)?;
+        if applies_again {
+            let applied = s.apply(&target, start.wishes.low);
+            let kept = s.hal.originals().kept(target.key(), start.control) == Some(start.original);
+            s.hold(
+                Breach::at(Rule::RestartRestores, target.key()).error(applied.err()),
+                applied.is_ok() && kept,
+            )?;
+        }
+        let released = s.release(&target);
+        as_before(s, &target, start, Rule::RestartRestores, released.err())?;
+        s.hold_order(&target)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,243 @@
+//! Rules about what befalls a machine: locks, failing reads, other writers, lost and renumbered devices. Each trouble
+//! needs a world that can bring it about.
+
+use super::listing::describe;
+use super::rule::{Breach, Rule};
+use super::session::{Session, Target};
+use super::setting::{Start, as_before, restored};
+use super::world::{Ledger, Trouble, World, setting_of};
+use crate::{Control, ErrorKind, Key, Originals, PowerHal, Reading};
+
+pub(super) fn check<J, H, W>(s: &mut Session<'_, H, W>, target: &Target) -> Result<(), Breach>
+where
+    J: Originals,
+    H: PowerHal<Originals = Ledger<J>>,
+    W: World<H>,
+{
+    unreadable(s, target)?;
+    for control in Control::ALL.into_iter().filter(|&control| target.domain.has(control)) {
+        // A domain that came back after the last control has another handle.
+        let Some(target) = s.find(target.key()) else { continue };
+        let Some(start) = Start::of(s, &target, control) else { continue };
+        moved(s, &target, &start)?;
+        locked(s, &target, &start)?;
+        vanished(s, &target, &start)?;
+    }
+    Ok(())
+}
+
+fn unreadable<J, H, W>(s: &mut Session<'_, H, W>, target: &Target) -> Result<(), Breach>
+where
+    J: Originals,
+    H: PowerHal<Originals = Ledger<J>>,
+    W: World<H>,
+{
+    let trouble = Trouble::Unreadable(*target.key());
+    if s.count() < 2 {
+        return Ok(());
+    }
+    let before = readable(s, target);
+    if s.world.cause(trouble) {
+        let during = readable(s, target);
+        s.world.heal(trouble);
+        s.hold(Breach::at(Rule::BatchSurvives, target.key()), before.1 && !during.1 && before.0 == during.0)?;
+    }
+    Ok(())
+}
+
+/// Samples the target in batches with the others: how many of the others could be read, and whether the target could
+/// in every batch.
+fn readable<J, H, W>(s: &mut Session<'_, H, W>, target: &Target) -> (usize, bool)
+where
+    J: Originals,
+    H: PowerHal<Originals = Ledger<J>>,
+    W: World<H>,
+{
+    let (mut others, mut itself) = (0_usize, true);
+    let mut at = 0_usize;
+    while at < s.count() {
+        let mut batch = [Reading::new(target.handle); 8];
+        for slot in batch.iter_mut().skip(1) {
+            if let Some(other) = s.nth(at) {
+                slot.domain = other.handle;
+            }
+            at = at.saturating_add(1);
+        }
+        s.hal.sample(&mut batch);
+        for reading in &batch {
+            if reading.domain == target.handle {
+                itself &= reading.outcome.is_ok();
+            } else {
+                others = others.saturating_add(usize::from(reading.outcome.is_ok()));
+            }
+        }
+    }
+    (others, itself)
+}
+
+fn moved<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<(), Breach>
+where
+    J: Originals,
+    H: PowerHal<Originals = Ledger<J>>,
+    W: World<H>,
+{
+    let wish = start.wishes.low;
+    if !s.world.cause(Trouble::Moved(*target.key(), wish)) {
+        return Ok(());
+    }
+    let truth = s.world.in_force(target.key(), start.control);
+    let said = s.sample(target.handle).ok().and_then(|sample| setting_of(&sample, start.control));
+    let breach = Breach::at(Rule::SampleSeesOthers, target.key()).asked(wish).found(said);
+    s.world.cause(Trouble::Moved(*target.key(), start.before));
+    s.hold(breach, truth.is_none() || truth == said)?;
+    let _by_others = s.world.instants(target.key());
+    Ok(())
+}
+
+fn locked<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<(), Breach>
+where
+    J: Originals,
+    H: PowerHal<Originals = Ledger<J>>,
+    W: World<H>,
+{
+    let trouble = Trouble::Locked(*target.key());
+    if !s.world.cause(trouble) {
+        return Ok(());
+    }
+    let wish = start.wishes.low;
+    let refused = s.apply(target, wish).err();
+    let found = s.in_force(target, start.control);
+    let readable = s.sample(target.handle).is_ok();
+    let released = s.release(target);
+    let said = refused == Some(ErrorKind::Locked) && found == Some(start.before) && readable;
+    let held =
+        s.hold(Breach::at(Rule::LockedSaid, target.key()).asked(wish).found(found).error(refused), said);
+    s.world.heal(trouble);
+    held?;
+    as_before(s, target, start, Rule::LockedSaid, released.err())
+}
+
+/// The domain goes away while a limit of ours is in place, and comes back.
+fn vanished<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<(), Breach>
+where
+    J: Originals,
+    H: PowerHal<Originals = Ledger<J>>,
+    W: World<H>,
+{
+    let key = *target.key();
+    let trouble = Trouble::Vanished(key);
+    let breach = |error| Breach::at(Rule::GoneSaid, &key).error(error);
+    if s.apply(target, start.wishes.inside).is_err() {
+        return Ok(());
+    }
+    if !s.world.cause(trouble) {
+        return restored(s, target, start);
+    }
+    // Before the HAL was told to look: the access itself finds out.
+    all_gone(s, target, start, Rule::GoneSaid)?;
+    describe(s)?;
+    let listed = s.find(&key).is_some();
+    s.hold(breach(None), !listed)?;
+    // The list is another one now, and an old handle must not reach whoever took the place.
+    all_gone(s, target, start, Rule::StaleRefused)?;
+    let kept = s.hal.originals().kept(&key, start.control) == Some(start.original);
+    s.hold(breach(None), kept)?;
+    s.world.heal(trouble);
+    describe(s)?;
+    all_gone(s, target, start, Rule::StaleRefused)?;
+    let Some(back) = s.find(&key) else { return s.hold(breach(None), false) };
+    let released = s.release(&back);
+    as_before(s, &back, start, Rule::GoneSaid, released.err())?;
+    let _while_away = s.world.instants(&key);
+    Ok(())
+}
+
+/// Holds that each verb says that the target is gone, and that the others are as they were.
+fn all_gone<J, H, W>(
+    s: &mut Session<'_, H, W>,
+    target: &Target,
+    start: &Start,
+    rule: Rule,
+) -> Result<(), Breach>
+where
+    J: Originals,
+    H: PowerHal<Originals = Ledger<J>>,
+    W: World<H>,
+{
+    let others = s.others(target.key());
+    let sampled = s.sample(target.handle).err();
+    let applied = s.apply(target, start.wishes.low).err();
+    let released = s.release(target).err();
+    for error in [sampled, applied, released] {
+        let breach = Breach::at(rule, target.key()).asked(start.wishes.low).error(error);
+        s.hold(breach, error == Some(ErrorKind::Gone))?;
+    }
+    let unchanged = s.others(target.key()) == others;
+    s.hold(Breach::at(rule, target.key()).asked(start.wishes.low), unchanged)
+}
+
+/// All devices get other numbers: what a key says of itself must still be what is in force on that hardware, and a
+/// handle from before must reach the hardware that it named, or nothing.
+pub(super) fn check_renumbered<J, H, W>(s: &mut Session<'_, H, W>) -> Result<(), Breach>
+where
+    J: Originals,
+    H: PowerHal<Originals = Ledger<J>>,
+    W: World<H>,
+{
+    let Some(first) = s.nth(0) else { return Ok(()) };
+    let before = said_by_all(s);
+    if !s.world.cause(Trouble::Renumbered) {
+        return Ok(());
+    }
+    describe(s)?;
+    let after = said_by_all(s);
+    s.hold(Breach::of(Rule::KeyFollowsHardware), before == after)?;
+    let reached = s.hal.domains().get(first.handle).map(|domain| *domain.key());
+    let same_or_none = reached.is_none_or(|key| key == *first.key());
+    s.hold(Breach::at(Rule::StaleRefused, first.key()), same_or_none)?;
+    for at in 0..s.count() {
+        let Some(target) = s.nth(at) else { continue };
+        agrees(s, &target)?;
+        for control in Control::ALL.into_iter().filter(|&control| target.domain.has(control)) {
+            let Some(start) = Start::of(s, &target, control) else { continue };
+            let applied = s.apply(&target, start.wishes.low);
+            let truth = s.world.in_force(target.key(), control);
+            let reached = truth.is_none() || applied.is_ok_and(|applied| truth == Some(applied.effective()));
+            let breach =
+                Breach::at(Rule::KeyFollowsHardware, target.key()).asked(start.wishes.low).found(truth);
+            let held = s.hold(breach.error(applied.err()), reached);
+            let released = s.release(&target);
+            held?;
+            as_before(s, &target, &start, Rule::KeyFollowsHardware, released.err())?;
+        }
+    }
+    s.world.heal(Trouble::Renumbered);
+    describe(s)
+}
+
+/// Whether what the HAL's sample says of a domain is what the world says of it.
+fn agrees<J, H, W>(s: &mut Session<'_, H, W>, target: &Target) -> Result<(), Breach>
+where
+    J: Originals,
+    H: PowerHal<Originals = Ledger<J>>,
+    W: World<H>,
+{
+    let Ok(sample) = s.sample(target.handle) else { return Ok(()) };
+    for control in Control::ALL {
+        let (said, truth) = (setting_of(&sample, control), s.world.in_force(target.key(), control));
+        let breach = Breach::at(Rule::KeyFollowsHardware, target.key()).found(said);
+        s.hold(breach, truth.is_none() || said == truth)?;
+    }
+    Ok(())
+}
+
+/// A digest of what the HAL says under each key, whatever the order.
+fn said_by_all<J, H, W>(s: &mut Session<'_, H, W>) -> u64
+where
+    J: Originals,
+    H: PowerHal<Originals = Ledger<J>>,
+    W: World<H>,
+{
+    // No domain has the key of an impossible package, so none is left out.
+    s.others(&Key::package(u16::MAX, Some(u16::MAX)))
+}

@@ -1,0 +1,191 @@
+//! What stands behind a HAL in a run of the contract: a world that can be looked at without the HAL, and that can be
+//! brought into trouble. Every ability is optional; a rule that needs one the world does not have is not looked at,
+//! and the report says so.
+
+use crate::{Control, ErrorKind, Key, Original, Originals, PowerHal, Reading, Sample, Setting};
+use power_units::{MicroWatts, Micros};
+
+/// The world behind a HAL of type `H`.
+pub trait World<H> {
+    /// The setting that is in force, seen by another way than the HAL under test. Where the answer is none, the HAL's
+    /// own sample has to serve.
+    fn in_force(&mut self, _domain: &Key, _control: Control) -> Option<Setting> {
+        None
+    }
+
+    /// The power limits of a domain at every instant since the last call, beginning with those of that time.
+    fn instants(&mut self, _domain: &Key) -> Option<Instants> {
+        None
+    }
+
+    /// Lets time pass, and power be drawn in it.
+    fn advance(&mut self, _span: Micros) -> bool {
+        false
+    }
+
+    /// Brings about a trouble.
+    fn cause(&mut self, _trouble: Trouble) -> bool {
+        false
+    }
+
+    /// Ends a trouble that was brought about.
+    fn heal(&mut self, _trouble: Trouble) {}
+
+    /// Ends the HAL as a crash would, and opens another one on the same hardware with the same journal.
+    fn restart(&mut self, _hal: &mut H) -> bool {
+        false
+    }
+}
+
+/// What can befall a domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// The firmware locks its limits.
+    Locked(Key),
+    /// It cannot be read.
+    Unreadable(Key),
+    /// It is taken away; its limits stay in force meanwhile.
+    Vanished(Key),
+    /// Somebody else sets it.
+    Moved(Key, Setting),
+    /// The kernel numbers all devices anew.
+    Renumbered,
+}
+
+/// A world of which nothing is known and in which nothing can be brought about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opaque;
+
+impl<H> World<H> for Opaque {}
+
+/// Real hardware, seen through a second HAL of the same kind, and a way to wait.
+#[derive(Debug)]
+pub struct Twin<T, F> {
+    hal: T,
+    wait: F,
+}
+
+impl<T: PowerHal, F: FnMut(Micros)> Twin<T, F> {
+    /// A second HAL on the same hardware, and what waits for so long.
+    pub const fn new(hal: T, wait: F) -> Self {
+        Self { hal, wait }
+    }
+}
+
+impl<H, T: PowerHal, F: FnMut(Micros)> World<H> for Twin<T, F> {
+    fn in_force(&mut self, domain: &Key, control: Control) -> Option<Setting> {
+        let handle = self.hal.domains().find(domain)?;
+        let mut reading = [Reading::new(handle)];
+        self.hal.sample(&mut reading);
+        let [reading] = reading;
+        setting_of(&reading.outcome.ok()?, control)
+    }
+
+    fn advance(&mut self, span: Micros) -> bool {
+        (self.wait)(span);
+        true
+    }
+}
+
+/// What a sample says of a control.
+pub(super) fn setting_of(sample: &Sample, control: Control) -> Option<Setting> {
+    match control {
+        Control::Power => sample.power_limit.ok().map(Setting::Power),
+        Control::Frequency => sample.frequency_limit.ok().map(Setting::Frequency),
+        Control::Throttle => sample.throttle.ok().map(Setting::Throttle),
+    }
+}
+
+/// The power limits of one domain at one instant, each in its own place: long-term, short-term, and so on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// A place that the domain does not have is zero throughout.
+    pub each: [MicroWatts; 4],
+}
+
+impl Limits {
+    /// Whether none of them is above its counterpart.
+    #[must_use]
+    pub fn below(&self, other: &Self) -> bool {
+        self.each.iter().zip(&other.each).all(|(this, other)| this <= other)
+    }
+}
+
+/// The instants of one domain, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instants {
+    first: Limits,
+    later: [Option<Limits>; 16],
+}
+
+impl Instants {
+    /// Beginning with these limits.
+    #[must_use]
+    pub const fn new(first: Limits) -> Self {
+        Self { first, later: [None; 16] }
+    }
+
+    /// Adds an instant; one too many is false, and the record is no longer whole.
+    pub fn push(&mut self, limits: Limits) -> bool {
+        let free = self.later.iter_mut().find(|slot| slot.is_none());
+        free.map(|slot| *slot = Some(limits)).is_some()
+    }
+
+    /// The last of them.
+    #[must_use]
+    pub fn last(&self) -> Limits {
+        self.later.iter().flatten().last().copied().unwrap_or(self.first)
+    }
+
+    /// Whether the limits never changed.
+    #[must_use]
+    pub fn is_still(&self) -> bool {
+        self.later.iter().flatten().all(|now| *now == self.first)
+    }
+
+    /// Whether no instant is above both the first and the last limits.
+    #[must_use]
+    pub fn ordered(&self) -> bool {
+        let last = self.last();
+        self.later.iter().flatten().all(|now| now.below(&self.first) || now.below(&last))
+    }
+}
+
+/// A journal around a journal, which the contract can make refuse.
+#[derive(Clone, Debug)]
+pub struct Ledger<J> {
+    inner: J,
+    refusing: bool,
+}
+
+impl<J: Originals> Ledger<J> {
+    /// Around this journal, which does the work.
+    #[must_use]
+    pub const fn new(inner: J) -> Self {
+        Self { inner, refusing: false }
+    }
+
+    /// The journal inside.
+    #[must_use]
+    pub const fn inner(&self) -> &J {
+        &self.inner
+    }
+
+    pub(super) const fn refuse(&mut self, refusing: bool) {
+        self.refusing = refusing;
+    }
+}
+
+impl<J: Originals> Originals for Ledger<J> {
+    fn keep(&mut self, domain: &Key, control: Control, original: &Original) -> Result<(), ErrorKind> {
+        if self.refusing { Err(ErrorKind::Io) } else { self.inner.keep(domain, control, original) }
+    }
+
+    fn kept(&self, domain: &Key, control: Control) -> Option<Original> {
+        self.inner.kept(domain, control)
+    }
+
+    fn forget(&mut self, domain: &Key, control: Control) -> Result<(), ErrorKind> {
+        if self.refusing { Err(ErrorKind::Io) } else { self.inner.forget(domain, control) }
+    }
+}

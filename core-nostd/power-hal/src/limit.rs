@@ -1,0 +1,356 @@
+//! The range of a limit: what the hardware says is meaningful, which may be unknown, and what its register can hold,
+//! which never is. Clamping is done here, before a HAL writes, because kernels do not: a powercap limit of 4096 W is
+//! accepted and becomes 0 W.
+
+use core::fmt;
+use power_units::{KiloHertz, MicroWatts, Percent, Role};
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for power_units::MicroWatts {}
+    impl Sealed for power_units::KiloHertz {}
+}
+
+/// A quantity that can be limited.
+pub trait Quantity: sealed::Sealed + Copy + Ord + fmt::Debug {
+    /// Nothing of it, which is never a limit.
+    const ZERO: Self;
+    /// The smallest limit above zero that a device can be told.
+    const UNIT: Self;
+
+    /// What a device can be told, rounded down.
+    #[must_use]
+    fn whole(self) -> Self;
+
+    /// How much more this is than `other`, saturated.
+    #[must_use]
+    fn above(self, other: Self) -> Self;
+}
+
+impl Quantity for MicroWatts {
+    const ZERO: Self = Self::ZERO;
+    const UNIT: Self = Self::new(1);
+
+    fn whole(self) -> Self {
+        self
+    }
+
+    fn above(self, other: Self) -> Self {
+        self - other
+    }
+}
+
+impl Quantity for KiloHertz {
+    const ZERO: Self = Self::ZERO;
+    const UNIT: Self = Self::from_int(1);
+
+    fn whole(self) -> Self {
+        Self::from_int(i32::try_from(self.to_whole(Role::Limit)).unwrap_or(i32::MAX))
+    }
+
+    fn above(self, other: Self) -> Self {
+        self - other
+    }
+}
+
+/// What a register can be told, whatever the hardware makes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span<Q> {
+    /// The smallest limit that is still sane to write; above zero.
+    pub floor: Q,
+    /// The largest that the register holds.
+    pub ceiling: Q,
+}
+
+/// A limit that a domain has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit<Q> {
+    writable: Span<Q>,
+    step: Q,
+    min: Option<Q>,
+    max: Option<Q>,
+    default: Option<Q>,
+}
+
+/// Why a range is not one: such a domain has no limit to set, and is described without it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadLimit {
+    /// The floor of what can be written is not above zero, or a step down from it would be zero.
+    NotPositive,
+    /// The lower end lies above the upper one.
+    Crossed,
+}
+
+impl fmt::Display for BadLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotPositive => "expected a floor above zero and no smaller than the step",
+            Self::Crossed => "expected a lower end that is not above the upper end",
+        })
+    }
+}
+
+impl core::error::Error for BadLimit {}
+
+impl<Q: Quantity> Limit<Q> {
+    /// A limit of which only the register is known. The device rounds what it is told down to a multiple of `step`;
+    /// zero stands for a device that takes every value, and for steps that are not even.
+    ///
+    /// # Errors
+    /// When the span is empty or reaches down to a value that the device would round to zero.
+    pub fn new(writable: Span<Q>, step: Q) -> Result<Self, BadLimit> {
+        if writable.floor < Q::UNIT || writable.floor < step {
+            return Err(BadLimit::NotPositive);
+        }
+        if writable.floor > writable.ceiling {
+            return Err(BadLimit::Crossed);
+        }
+        Ok(Self { writable, step, min: None, max: None, default: None })
+    }
+
+    /// With what the hardware says of its range. A bound of zero says nothing and is unknown.
+    ///
+    /// # Errors
+    /// When nothing is left between the bounds: such a domain cannot be capped, whatever its driver offers.
+    pub fn known(self, min: Option<Q>, max: Option<Q>) -> Result<Self, BadLimit> {
+        let told = |bound: Option<Q>| bound.filter(|&q| q > Q::ZERO);
+        let limit = Self { min: told(min), max: told(max), ..self };
+        let crossed = matches!((limit.min, limit.max), (Some(min), Some(max)) if min > max);
+        if crossed || limit.lower() > limit.upper() { Err(BadLimit::Crossed) } else { Ok(limit) }
+    }
+
+    /// With the value that the device starts with.
+    #[must_use]
+    pub fn with_default(self, default: Option<Q>) -> Self {
+        Self { default: default.filter(|&q| q > Q::ZERO), ..self }
+    }
+
+    /// The smallest limit that the hardware says is meaningful, if it says.
+    #[must_use]
+    pub const fn min(&self) -> Option<Q> {
+        self.min
+    }
+
+    /// The largest limit that the hardware says is meaningful, if it says: what a percentage is taken of.
+    #[must_use]
+    pub const fn max(&self) -> Option<Q> {
+        self.max
+    }
+
+    /// The value that the device starts with, if it says.
+    #[must_use]
+    pub const fn default(&self) -> Option<Q> {
+        self.default
+    }
+
+    /// Between which limits the device distinguishes.
+    #[must_use]
+    pub const fn step(&self) -> Q {
+        self.step
+    }
+
+    /// The smallest limit that is ever written.
+    #[must_use]
+    pub fn lower(&self) -> Q {
+        self.min.map_or(self.writable.floor, |min| min.max(self.writable.floor))
+    }
+
+    /// The largest limit that is ever written.
+    #[must_use]
+    pub fn upper(&self) -> Q {
+        self.max.map_or(self.writable.ceiling, |max| max.min(self.writable.ceiling))
+    }
+
+    /// The limit to write for a wish, or nothing when the wish is no limit: zero, or below.
+    #[must_use]
+    pub fn clamp(&self, wish: Q) -> Option<Q> {
+        let whole = wish.whole();
+        (whole > Q::ZERO).then(|| whole.max(self.lower()).min(self.upper()))
+    }
+
+    /// Whether what is in force is the wish, but for the device's rounding down.
+    #[must_use]
+    pub fn grants(&self, wish: Q, effective: Q) -> bool {
+        effective <= wish && wish.above(effective) < self.step.max(Q::UNIT)
+    }
+}
+
+/// A throttle: how much of its speed a domain gives away, from nothing to `max`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Throttle {
+    max: Percent,
+    step: Percent,
+}
+
+impl Throttle {
+    /// A throttle up to `max`, in steps of `step`, rounded up by the device; zero stands for one without steps.
+    ///
+    /// # Errors
+    /// When the largest throttle is not above zero, or is more than the whole.
+    pub fn new(max: Percent, step: Percent) -> Result<Self, BadLimit> {
+        if max <= Percent::ZERO || step < Percent::ZERO {
+            return Err(BadLimit::NotPositive);
+        }
+        if max > Percent::HUNDRED || step > max {
+            return Err(BadLimit::Crossed);
+        }
+        Ok(Self { max, step })
+    }
+
+    /// The largest throttle.
+    #[must_use]
+    pub const fn max(&self) -> Percent {
+        self.max
+    }
+
+    /// The throttle to write for a wish, or nothing when it is negative.
+    #[must_use]
+    pub fn clamp(&self, wish: Percent) -> Option<Percent> {
+        (wish >= Percent::ZERO).then(|| wish.min(self.max))
+    }
+
+    /// Whether what is in force is the wish, but for the device's rounding up.
+    #[must_use]
+    pub fn grants(&self, wish: Percent, effective: Percent) -> bool {
+        effective == wish || (effective > wish && effective - wish < self.step)
+    }
+}
+
+/// In which order to change several limits of one domain, so that no instant is above both the old and the new ones:
+/// first the positions of those that fall, then of those that rise. What stays is not written.
+///
+/// ```
+/// use power_hal::lower_first;
+/// // Long-term 200 W → 220 W, short-term 400 W → 275 W: the short-term limit goes first.
+/// let order: Vec<usize> = lower_first(&[(200, 220), (400, 275)]).collect();
+/// assert_eq!(order, [1, 0]);
+/// ```
+pub fn lower_first<Q: Ord>(old_and_new: &[(Q, Q)]) -> impl Iterator<Item = usize> {
+    let falling = (0_usize..).zip(old_and_new).filter(|(_, (old, new))| new < old);
+    let rising = (0_usize..).zip(old_and_new).filter(|(_, (old, new))| new > old);
+    falling.chain(rising).map(|(at, _)| at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    const fn w(watts: u64) -> MicroWatts {
+        MicroWatts::new(watts * 1_000_000)
+    }
+
+    const STEP: MicroWatts = MicroWatts::new(125_000);
+
+    fn rapl() -> Limit<MicroWatts> {
+        Limit::new(Span { floor: w(1), ceiling: MicroWatts::new(4_095_875_000) }, STEP).unwrap()
+    }
+
+    /// Fix list S16: 5000 W written as they stand wrap to 904 W, and 4096 W to 0.
+    #[test]
+    fn a_wish_above_the_range_is_the_upper_end_and_never_wraps() {
+        let unknown = rapl();
+        let known = unknown.known(Some(w(75)), Some(w(270))).unwrap();
+        for huge in [w(4_096), w(5_000), MicroWatts::MAX] {
+            assert_eq!(unknown.clamp(huge), Some(MicroWatts::new(4_095_875_000)));
+            assert_eq!(known.clamp(huge), Some(w(270)));
+        }
+    }
+
+    #[test]
+    fn a_wish_below_the_range_is_the_lower_end_and_zero_is_no_limit() {
+        let known = rapl().known(Some(w(75)), None).unwrap();
+        assert_eq!(known.clamp(w(10)), Some(w(75)));
+        assert_eq!(rapl().clamp(MicroWatts::new(1)), Some(w(1)), "1 µW would read back as 0");
+        assert_eq!(known.clamp(MicroWatts::ZERO), None);
+    }
+
+    #[test]
+    fn a_bound_of_zero_is_unknown() {
+        let limit = rapl().known(Some(w(0)), Some(w(0))).unwrap();
+        assert_eq!((limit.min(), limit.max()), (None, None));
+        assert_eq!(limit.with_default(Some(w(0))).default(), None);
+        assert_eq!(limit.with_default(Some(w(205))).default(), Some(w(205)));
+    }
+
+    #[test]
+    fn a_range_with_nothing_in_it_is_no_limit() {
+        assert_eq!(rapl().known(Some(w(300)), Some(w(299))), Err(BadLimit::Crossed));
+        assert_eq!(rapl().known(Some(w(5_000)), None), Err(BadLimit::Crossed));
+        assert_eq!(rapl().known(None, Some(MicroWatts::new(999_999))), Err(BadLimit::Crossed));
+        assert!(rapl().known(Some(w(300)), Some(w(300))).is_ok(), "MI100: 290 W and nothing else is a range");
+        assert_eq!(Limit::new(Span { floor: w(0), ceiling: w(9) }, w(0)), Err(BadLimit::NotPositive));
+        assert_eq!(Limit::new(Span { floor: w(1), ceiling: w(9) }, w(2)), Err(BadLimit::NotPositive));
+        assert_eq!(Limit::new(Span { floor: w(9), ceiling: w(8) }, w(1)), Err(BadLimit::Crossed));
+    }
+
+    #[test]
+    fn a_frequency_is_told_in_whole_kilohertz_rounded_down() {
+        let khz = KiloHertz::from_int;
+        let limit = Limit::new(Span { floor: khz(1_200_000), ceiling: khz(3_200_000) }, khz(0)).unwrap();
+        let wish = KiloHertz::parse("2399999.9", Role::Limit).unwrap();
+        assert_eq!(limit.clamp(wish), Some(khz(2_399_999)));
+        assert_eq!(limit.clamp(KiloHertz::parse("0.9", Role::Limit).unwrap()), None);
+        assert_eq!(limit.clamp(khz(-1)), None);
+        assert_eq!(limit.clamp(KiloHertz::MIN), None);
+        assert_eq!(limit.clamp(KiloHertz::MAX), Some(khz(3_200_000)));
+    }
+
+    #[test]
+    fn what_the_device_rounds_away_is_granted_and_a_step_less_is_not() {
+        // From the real driver: 100.123456 W reads back as 100 W, 99.999999 W as 99.875 W.
+        assert!(rapl().grants(MicroWatts::new(100_123_456), w(100)));
+        assert!(rapl().grants(MicroWatts::new(99_999_999), MicroWatts::new(99_875_000)));
+        assert!(!rapl().grants(w(100), MicroWatts::new(99_875_000)));
+        assert!(!rapl().grants(w(100), MicroWatts::new(100_000_001)));
+        assert!(!rapl().grants(w(4_096), w(0)));
+    }
+
+    #[test]
+    fn a_throttle_may_be_nothing_and_rounds_up() {
+        let p = Percent::from_int;
+        let throttle = Throttle::new(p(80), p(10)).unwrap();
+        assert_eq!(throttle.clamp(p(0)), Some(p(0)));
+        assert_eq!(throttle.clamp(p(-1)), None);
+        assert_eq!(throttle.clamp(p(100)), Some(p(80)));
+        assert!(
+            throttle.grants(p(41), p(50)) && !throttle.grants(p(41), p(40)) && !throttle.grants(p(40), p(50))
+        );
+        assert_eq!(Throttle::new(p(0), p(0)), Err(BadLimit::NotPositive));
+        assert_eq!(Throttle::new(p(101), p(1)), Err(BadLimit::Crossed));
+        assert_eq!(Throttle::new(p(50), p(60)), Err(BadLimit::Crossed));
+    }
+
+    proptest! {
+        #[test]
+        fn a_clamped_wish_lies_in_the_range_and_never_above_the_wish_without_need(
+            wish in any::<u64>(), min in 0_u64..5_000, max in 0_u64..5_000,
+        ) {
+            let Ok(limit) = rapl().known(Some(w(min)), Some(w(max))) else { return Ok(()) };
+            let wish = MicroWatts::new(wish);
+            match limit.clamp(wish) {
+                None => prop_assert_eq!(wish, MicroWatts::ZERO),
+                Some(limited) => {
+                    prop_assert!(limit.lower() <= limited && limited <= limit.upper());
+                    prop_assert!(limited <= wish || limited == limit.lower());
+                    prop_assert_eq!(limit.clamp(limited), Some(limited));
+                }
+            }
+        }
+
+        #[test]
+        fn no_instant_is_above_both_the_old_and_the_new_limits(
+            changes in prop::collection::vec((0_u8..6, 0_u8..6), 0..5),
+        ) {
+            let (old, new): (Vec<u8>, Vec<u8>) = changes.iter().copied().unzip();
+            let mut now = old.clone();
+            for at in lower_first(&changes) {
+                now[at] = new[at];
+                let below = |bound: &[u8]| now.iter().zip(bound).all(|(limit, bound)| limit <= bound);
+                prop_assert!(below(&old) || below(&new), "{:?} between {:?} and {:?}", now, old, new);
+            }
+            prop_assert_eq!(now, new);
+        }
+    }
+}

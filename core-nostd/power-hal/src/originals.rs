@@ -1,0 +1,194 @@
+//! What was in force before the first write. The port saves it through this hook before a HAL writes anything, and
+//! puts it back on release; a host implements the hook with a journal that outlives the process.
+//!
+//! The journal, not the HAL, knows what is touched: a HAL that opens on a machine where limits are in place already,
+//! with a journal that holds their originals, goes on from there and releases to the originals, never to what it found.
+
+use crate::{Control, ErrorKind, Key};
+use core::fmt;
+
+const WORDS: usize = 16;
+
+/// Everything that a HAL has to write to put a control back as it was: a few words whose meaning only the HAL knows.
+/// For a package that is more than the limit: the short-term limit, the time windows, what was enabled, and the same
+/// again for a second set of registers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Original {
+    layout: u8,
+    len: u8,
+    words: [u64; WORDS],
+}
+
+impl Original {
+    /// How many words there can be.
+    pub const CAPACITY: usize = WORDS;
+
+    /// Words in a layout that the HAL numbers, so that a later version of it knows what an earlier one saved. Nothing
+    /// if they are more than there can be.
+    #[must_use]
+    pub fn new(layout: u8, words: &[u64]) -> Option<Self> {
+        let len = u8::try_from(words.len()).ok().filter(|_| words.len() <= WORDS)?;
+        let mut original = Self { layout, len, words: [0; WORDS] };
+        for (slot, word) in original.words.iter_mut().zip(words) {
+            *slot = *word;
+        }
+        Some(original)
+    }
+
+    /// Which layout the words have.
+    #[must_use]
+    pub const fn layout(&self) -> u8 {
+        self.layout
+    }
+
+    /// The words.
+    #[must_use]
+    pub fn words(&self) -> &[u64] {
+        self.words.get(..usize::from(self.len)).unwrap_or(&self.words)
+    }
+}
+
+impl fmt::Debug for Original {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "layout {}: {:?}", self.layout, self.words())
+    }
+}
+
+/// Where originals are saved.
+///
+/// # Contract
+/// - When `keep` has answered `Ok`, the original survives whatever happens next, a power cut included.
+/// - `keep` never overwrites: an original that is held already stays, and that is `Ok`.
+/// - When `keep` or `forget` answers `Err`, what was held before is still held.
+pub trait Originals {
+    /// Saves what was in force, before anything is written.
+    ///
+    /// # Errors
+    /// When it cannot be saved; then nothing is written to the hardware.
+    fn keep(&mut self, domain: &Key, control: Control, original: &Original) -> Result<(), ErrorKind>;
+
+    /// What was in force before the first write, if anything was written.
+    fn kept(&self, domain: &Key, control: Control) -> Option<Original>;
+
+    /// Lets an original go that is back in force. One that is not held is let go already.
+    ///
+    /// # Errors
+    /// When the journal cannot be written; it then still holds the original.
+    fn forget(&mut self, domain: &Key, control: Control) -> Result<(), ErrorKind>;
+}
+
+impl<T: Originals + ?Sized> Originals for &mut T {
+    fn keep(&mut self, domain: &Key, control: Control, original: &Original) -> Result<(), ErrorKind> {
+        (**self).keep(domain, control, original)
+    }
+
+    fn kept(&self, domain: &Key, control: Control) -> Option<Original> {
+        (**self).kept(domain, control)
+    }
+
+    fn forget(&mut self, domain: &Key, control: Control) -> Result<(), ErrorKind> {
+        (**self).forget(domain, control)
+    }
+}
+
+/// Up to `N` originals in memory: for tests, and for a caller that releases before it ends. They do not survive it.
+#[derive(Clone, Debug)]
+pub struct Memory<const N: usize> {
+    held: [Option<(Key, Control, Original)>; N],
+}
+
+impl<const N: usize> Memory<N> {
+    /// Nothing is held.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { held: [None; N] }
+    }
+
+    /// How many are held.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.held.iter().flatten().count()
+    }
+
+    /// Whether none is held.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<const N: usize> Default for Memory<N> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn is_of(held: &(Key, Control, Original), domain: &Key, control: Control) -> bool {
+    held.0 == *domain && held.1 == control
+}
+
+impl<const N: usize> Originals for Memory<N> {
+    fn keep(&mut self, domain: &Key, control: Control, original: &Original) -> Result<(), ErrorKind> {
+        if self.kept(domain, control).is_some() {
+            return Ok(());
+        }
+        let free = self.held.iter_mut().find(|slot| slot.is_none());
+        *free.ok_or(ErrorKind::Io)? = Some((*domain, control, *original));
+        Ok(())
+    }
+
+    fn kept(&self, domain: &Key, control: Control) -> Option<Original> {
+        self.held.iter().flatten().find(|held| is_of(held, domain, control)).map(|held| held.2)
+    }
+
+    fn forget(&mut self, domain: &Key, control: Control) -> Result<(), ErrorKind> {
+        for slot in &mut self.held {
+            if slot.as_ref().is_some_and(|held| is_of(held, domain, control)) {
+                *slot = None;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_original_stays_until_it_is_let_go() {
+        let mut memory = Memory::<2>::new();
+        let (a, b) = (Key::package(0, None), Key::package(1, None));
+        let original = |word| Original::new(1, &[word]).unwrap();
+        assert_eq!(memory.keep(&a, Control::Power, &original(250)), Ok(()));
+        assert_eq!(memory.keep(&a, Control::Power, &original(120)), Ok(()));
+        assert_eq!(memory.kept(&a, Control::Power), Some(original(250)));
+        assert_eq!(memory.kept(&a, Control::Frequency), None);
+        assert_eq!(memory.kept(&b, Control::Power), None);
+        assert_eq!(memory.forget(&b, Control::Power), Ok(()));
+        assert_eq!(memory.forget(&a, Control::Power), Ok(()));
+        assert!(memory.is_empty());
+        assert_eq!(memory.keep(&a, Control::Power, &original(120)), Ok(()));
+        assert_eq!(memory.kept(&a, Control::Power), Some(original(120)));
+    }
+
+    #[test]
+    fn a_full_memory_refuses_instead_of_dropping_one() {
+        let mut memory = Memory::<1>::new();
+        let original = Original::new(0, &[]).unwrap();
+        assert_eq!(memory.keep(&Key::socket(0), Control::Power, &original), Ok(()));
+        assert_eq!(memory.keep(&Key::socket(1), Control::Power, &original), Err(ErrorKind::Io));
+        assert_eq!(memory.keep(&Key::socket(0), Control::Power, &original), Ok(()));
+        assert_eq!(memory.len(), 1);
+    }
+
+    #[test]
+    fn an_original_holds_sixteen_words_and_no_more() {
+        let words: [u64; 17] = core::array::from_fn(|at| u64::MAX - at as u64);
+        for len in 0..=16 {
+            let original = Original::new(7, &words[..len]).unwrap();
+            assert_eq!((original.layout(), original.words()), (7, &words[..len]));
+        }
+        assert_eq!(Original::new(7, &words), None);
+    }
+}

@@ -1,0 +1,241 @@
+//! The port itself.
+
+use crate::{
+    Applied, Control, Domain, Domains, Error, ErrorKind, ErrorType, Failure, Handle, Key, Original,
+    Originals, Reading, Refusal, Released, Sample, Setting,
+};
+
+/// Power hardware: four verbs over domains.
+///
+/// A HAL writes the lower half of this trait, each method one access to the hardware, and gets the verbs. What a
+/// domain does not have never reaches the HAL, so no HAL carries stubs. A HAL may write a verb itself where its device
+/// has a faster way (all domains in one call), and then owes all that is said here.
+///
+/// # Contract
+///
+/// [`contract::check`](crate::contract::check) executes what can be executed of it.
+///
+/// 1. **Clamp before writing, write, read back, report what is there.** The kernel does not clamp: 4096 W becomes 0.
+///    `apply` answers the read-back, never the wish; a limit of zero or below is refused; a wish outside the range is
+///    brought to its end and reported as clamped. Where a domain has several limits (long-term, short-term), they are
+///    written in such an order that no instant is above both the old and the new ones
+///    ([`lower_first`](crate::lower_first)). No other domain changes.
+/// 2. **Save the original on first touch**, before the first write; when it cannot be saved, nothing is written.
+///    `release` puts exactly that back. Never write `enabled=0` (it switches off the vendor's short-term limit), and
+///    never assume `cpuinfo_max`: an administrator may have set less.
+/// 3. **Hang every path off a configurable root; keep descriptors open**; read into a buffer on the stack; enumerate
+///    again when the kernel says that a device is not there (ENODEV, ENOENT). No allocation and no subprocess in
+///    `sample` and `apply`.
+/// 4. **One domain for one piece of hardware.** Package zones are known by their `name`, constraints by
+///    `constraint_N_name`; a zone that is reached by two paths is one zone; psys, mmio twins and sub-zones are never
+///    summed with packages. A counter's wrap is handled, and a sample whose number of wraps is not knowable is dropped
+///    ([`Counter::between`](crate::Counter::between)).
+/// 5. **Somebody else may move the limit.** `sample` answers the limit that is in force, not the one that was written.
+///    The host counts the difference, re-asserts with backoff, says so, and does not fight forever.
+/// 6. **A missing library or device is absent, not an error.** The HAL then describes no domain, so that everything
+///    builds, runs and is tested without a GPU.
+///
+/// Beyond the rules: one domain's failure never fails a batch; a handle of an older enumeration is
+/// [`ErrorKind::Gone`] and touches nothing; every call may be repeated.
+pub trait PowerHal: ErrorType {
+    /// Where originals are saved.
+    type Originals: Originals;
+
+    /// The domains of the last enumeration, without looking at the hardware. Their order and content stay the same as
+    /// long as the generation does.
+    fn domains(&self) -> Domains<'_>;
+
+    /// Looks at the hardware anew. If the list differs from the last one in anything, it gets a new generation.
+    ///
+    /// # Errors
+    /// When the hardware cannot be listed; the last list then stands. Absent hardware is an empty list.
+    fn enumerate(&mut self) -> Result<(), Self::Error>;
+
+    /// Reads one domain, and says when.
+    ///
+    /// # Errors
+    /// When nothing of it can be read. A single value that cannot be read is an error inside the sample.
+    fn read(&mut self, domain: Handle) -> Result<Sample, Self::Error>;
+
+    /// Everything that would have to be written to have this control as it is now.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn save(&mut self, domain: Handle, control: Control) -> Result<Original, Self::Error>;
+
+    /// Writes a setting that the domain has and that lies in its range, and reads back what is in force.
+    ///
+    /// # Errors
+    /// When it could not be written or not be read back.
+    fn write(&mut self, domain: Handle, setting: Setting) -> Result<Setting, Self::Error>;
+
+    /// Writes what `save` gave, in an order as for `write`.
+    ///
+    /// # Errors
+    /// When it could not be written, or is in a layout that this HAL does not know.
+    fn restore(&mut self, domain: Handle, control: Control, original: &Original) -> Result<(), Self::Error>;
+
+    /// The hook that saves originals.
+    fn originals(&mut self) -> &mut Self::Originals;
+
+    /// Lists the domains and what each of them has, after a look at the hardware. Handles of an earlier list stay good
+    /// if nothing has changed, and are [`ErrorKind::Gone`] otherwise. Not for the hot path.
+    ///
+    /// # Errors
+    /// When the hardware cannot be listed. Absent hardware is an empty list.
+    fn describe(&mut self) -> Result<Domains<'_>, Self::Error> {
+        self.enumerate()?;
+        Ok(Self::domains(self))
+    }
+
+    /// Reads each of the domains. It cannot fail: every reading has its own outcome, and no old value is left in one.
+    fn sample(&mut self, readings: &mut [Reading]) {
+        for reading in readings {
+            reading.outcome = if Self::domains(self).get(reading.domain).is_some() {
+                self.read(reading.domain).map_err(|error| error.kind())
+            } else {
+                Err(ErrorKind::Gone)
+            };
+        }
+    }
+
+    /// Brings a setting into force as far as the domain's range goes, and answers what was read back. The original is
+    /// saved before the first write.
+    ///
+    /// # Errors
+    /// When the port refuses (the hardware is untouched then), or the hardware does.
+    fn apply(&mut self, domain: Handle, setting: Setting) -> Result<Applied, Failure<Self::Error>> {
+        let described = *Self::domains(self).get(domain).ok_or(Refusal::Stale)?;
+        let admitted = described.admit(setting)?;
+        let touch = first_touch(self, domain, &described, setting.control())?;
+        match self.write(domain, admitted) {
+            Ok(effective) if effective.control() == setting.control() => {
+                Ok(Applied::new(&described, setting, effective))
+            }
+            Ok(_) => Err(Refusal::Mismatched.into()),
+            Err(error) => {
+                take_back(self, domain, described.key(), touch);
+                Err(Failure::Hal(error))
+            }
+        }
+    }
+
+    /// Puts back what was in force before the first `apply`, in this process or in one before it. Twice is harmless,
+    /// and so is never touched.
+    ///
+    /// # Errors
+    /// When an original could not be put back; it is still saved, so that the call can be repeated. What else can be
+    /// put back has been.
+    fn release(&mut self, domain: Handle) -> Result<Released, Failure<Self::Error>> {
+        let key = *Self::domains(self).get(domain).ok_or(Refusal::Stale)?.key();
+        let mut released = Released::Untouched;
+        let mut failure = None;
+        for control in Control::ALL {
+            match put_back(self, domain, &key, control) {
+                Ok(Released::Untouched) => {}
+                Ok(Released::Restored) => released = Released::Restored,
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        failure.map_or(Ok(released), Err)
+    }
+}
+
+/// What the first touch of a control saved; nothing if it was touched before.
+struct Touch {
+    control: Control,
+    saved: Option<Original>,
+}
+
+fn first_touch<H: PowerHal + ?Sized>(
+    hal: &mut H,
+    domain: Handle,
+    described: &Domain,
+    control: Control,
+) -> Result<Touch, Failure<H::Error>> {
+    if hal.originals().kept(described.key(), control).is_some() {
+        return Ok(Touch { control, saved: None });
+    }
+    let original = hal.save(domain, control).map_err(Failure::Hal)?;
+    hal.originals().keep(described.key(), control, &original).map_err(Refusal::NotKept)?;
+    Ok(Touch { control, saved: Some(original) })
+}
+
+/// After a first write that failed: what is as it was before was not touched. Anything else, a limit written half or
+/// one that cannot be read, keeps its original.
+fn take_back<H: PowerHal + ?Sized>(hal: &mut H, domain: Handle, key: &Key, touch: Touch) {
+    let Some(original) = touch.saved else { return };
+    let unchanged = hal.save(domain, touch.control).is_ok_and(|now| now == original);
+    if unchanged {
+        // A journal that cannot let go keeps an original that is in force, which the next release finds out.
+        let _still_held = hal.originals().forget(key, touch.control);
+    }
+}
+
+fn put_back<H: PowerHal + ?Sized>(
+    hal: &mut H,
+    domain: Handle,
+    key: &Key,
+    control: Control,
+) -> Result<Released, Failure<H::Error>> {
+    let Some(original) = hal.originals().kept(key, control) else { return Ok(Released::Untouched) };
+    if hal.save(domain, control).map_err(Failure::Hal)? != original {
+        hal.restore(domain, control, &original).map_err(Failure::Hal)?;
+        if hal.save(domain, control).map_err(Failure::Hal)? != original {
+            return Err(Refusal::NotRestored.into());
+        }
+    }
+    hal.originals().forget(key, control).map_err(Refusal::NotForgotten)?;
+    Ok(Released::Restored)
+}
+
+impl<T: PowerHal + ?Sized> PowerHal for &mut T {
+    type Originals = T::Originals;
+
+    fn domains(&self) -> Domains<'_> {
+        (**self).domains()
+    }
+
+    fn enumerate(&mut self) -> Result<(), Self::Error> {
+        (**self).enumerate()
+    }
+
+    fn read(&mut self, domain: Handle) -> Result<Sample, Self::Error> {
+        (**self).read(domain)
+    }
+
+    fn save(&mut self, domain: Handle, control: Control) -> Result<Original, Self::Error> {
+        (**self).save(domain, control)
+    }
+
+    fn write(&mut self, domain: Handle, setting: Setting) -> Result<Setting, Self::Error> {
+        (**self).write(domain, setting)
+    }
+
+    fn restore(&mut self, domain: Handle, control: Control, original: &Original) -> Result<(), Self::Error> {
+        (**self).restore(domain, control, original)
+    }
+
+    fn originals(&mut self) -> &mut Self::Originals {
+        (**self).originals()
+    }
+
+    fn describe(&mut self) -> Result<Domains<'_>, Self::Error> {
+        (**self).describe()
+    }
+
+    fn sample(&mut self, readings: &mut [Reading]) {
+        (**self).sample(readings);
+    }
+
+    fn apply(&mut self, domain: Handle, setting: Setting) -> Result<Applied, Failure<Self::Error>> {
+        (**self).apply(domain, setting)
+    }
+
+    fn release(&mut self, domain: Handle) -> Result<Released, Failure<Self::Error>> {
+        (**self).release(domain)
+    }
+}
+
+#[cfg(test)]
+mod tests;
