@@ -1,3 +1,13 @@
 //! What the scheduler extender decides.
 
 pub mod class;
+pub mod cluster;
+pub mod demand;
+pub mod estimate;
+pub mod freshness;
+pub mod score;
+
+mod wide;
+
+#[cfg(test)]
+mod dice;
