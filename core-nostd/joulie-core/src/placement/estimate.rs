@@ -80,6 +80,7 @@ impl Estimate {
 
     /// Both together.
     #[must_use]
+    #[inline]
     pub fn total(self) -> Watts {
         self.cpu + self.gpu
     }
@@ -122,10 +123,12 @@ impl HardwareTerms {
 
     /// What the pod adds.
     #[must_use]
+    #[inline]
     pub fn estimate(&self, pod: &DemandTerms) -> Estimate {
         Estimate { cpu: self.cpu_of(pod), gpu: self.gpu_of(pod) }
     }
 
+    #[inline]
     fn cpu_of(&self, pod: &DemandTerms) -> Watts {
         let milli = u64::from(pod.cpu_milli.min(self.cores_milli));
         // At most 2⁶³ and a few thousand, because the part was rounded up.
@@ -133,6 +136,7 @@ impl HardwareTerms {
         watts(scaled(scaled(self.cpu, share, 63), pod.memory_factor, 62))
     }
 
+    #[inline]
     fn gpu_of(&self, pod: &DemandTerms) -> Watts {
         let mismatch = self.vendor.is_some_and(|vendor| Some(vendor) != pod.gpu_vendor);
         let count = pod.gpus.min(u32::from(self.gpus));
@@ -186,6 +190,7 @@ fn bits(watts: Watts) -> u64 {
     u64::try_from(watts.to_bits()).unwrap_or(0)
 }
 
+#[inline]
 fn watts(bits: u64) -> Watts {
     Watts::from_bits(i64::try_from(bits).unwrap_or(i64::MAX))
 }

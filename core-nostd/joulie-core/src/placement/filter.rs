@@ -39,6 +39,7 @@ impl FilterTerms {
     ///
     /// # Errors
     /// The reason why it may not.
+    #[inline]
     pub fn admits(&self, pod: WorkloadClass) -> Result<(), Rejection> {
         match (pod, self.class) {
             (WorkloadClass::Standard, _)
@@ -60,6 +61,7 @@ impl FilterTerms {
     ///
     /// # Errors
     /// How far it would go over the cap.
+    #[inline]
     pub fn fits(&self, added: Watts) -> Result<(), Rejection> {
         match self.room {
             Some(room) if added > room => Err(Rejection::OverCap { by: added - room }),

@@ -149,12 +149,14 @@ impl NodeTerms {
 
     /// The watts that the pod would add to the node.
     #[must_use]
+    #[inline]
     pub fn estimate(&self, pod: &PodTerms) -> Estimate {
         self.hardware.estimate(&pod.demand)
     }
 
     /// The score, if the node is known. `assumed` are the watts of pods that no sample shows yet.
     #[must_use]
+    #[inline]
     pub fn score(&self, pod: &PodTerms, assumed: Watts) -> Option<Score> {
         let terms = self.score.as_ref()?;
         Some(terms.score(pod.class, self.estimate(pod).total(), assumed))
@@ -174,6 +176,7 @@ impl Score {
 
     /// Clamped to 0..=100 and cut toward zero.
     #[must_use]
+    #[inline]
     pub fn whole(self) -> u8 {
         self.0.whole()
     }

@@ -1,6 +1,7 @@
 //! Products and quotients whose middle does not fit 64 bits.
 
 /// `a · b / 2^shift`, to the nearest; what does not fit becomes the largest value. `shift` lies in 1..=64.
+#[inline]
 pub(crate) fn scaled(a: u64, b: u64, shift: u32) -> u64 {
     let product = u128::from(a).wrapping_mul(u128::from(b));
     let half = 1_u128.wrapping_shl(shift.wrapping_sub(1));

@@ -35,15 +35,18 @@ impl Twentieths {
         Self::bounded(wide)
     }
 
+    /// Without `clamp`, which would panic on ends in the wrong order.
     fn bounded(wide: i128) -> Self {
         let max = i128::from(TERM_MAX);
-        Self(i64::try_from(wide.clamp(max.wrapping_neg(), max)).unwrap_or(0))
+        Self(i64::try_from(wide.max(max.wrapping_neg()).min(max)).unwrap_or(0))
     }
 
+    #[inline]
     pub(crate) fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
+    #[inline]
     pub(crate) fn minus(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
@@ -54,9 +57,10 @@ impl Twentieths {
         Percent::from_bits(self.0.saturating_add(parts >> 1).checked_div_euclid(parts).unwrap_or(0))
     }
 
+    #[inline]
     pub(crate) fn whole(self) -> u8 {
         let best = 100 * PER_POINT * ONE;
-        let cut = self.0.saturating_add(GUARD).clamp(0, best) >> 40;
+        let cut = self.0.saturating_add(GUARD).max(0).min(best) >> 40;
         u8::try_from(cut.checked_div(PER_POINT).unwrap_or(0)).unwrap_or(100)
     }
 }
@@ -151,6 +155,7 @@ pub(crate) struct ScoreTerms {
 }
 
 impl ScoreTerms {
+    #[inline]
     pub(crate) fn score(&self, class: WorkloadClass, marginal: Watts, assumed: Watts) -> super::Score {
         let rest = match class {
             WorkloadClass::Standard => self.standard,
@@ -171,6 +176,7 @@ impl Slope {
         Self(quotient(hundred, bits(capped)))
     }
 
+    #[inline]
     pub(crate) fn over(self, watts: Watts) -> Twentieths {
         let taken = scaled(bits(watts), self.0, 40).min(TERM_MAX.unsigned_abs());
         Twentieths(i64::try_from(taken).unwrap_or(TERM_MAX))
@@ -197,6 +203,7 @@ impl Pue {
         Ratio::from_bits(i64::try_from(self.0.get()).unwrap_or(i64::MAX))
     }
 
+    #[inline]
     pub(crate) fn weigh(self, watts: Watts) -> Watts {
         Watts::from_bits(i64::try_from(scaled(bits(watts), self.0.get(), 32)).unwrap_or(i64::MAX))
     }
@@ -221,7 +228,7 @@ fn trend(weight: u32, twin: &Twin, cluster: &Cluster) -> Twentieths {
     let most = i128::from(Percent::from_int(TREND_POINTS_MAX).to_bits()).wrapping_shl(8);
     // In 2⁻⁴⁰ points.
     let points = i128::from(trend).wrapping_shl(8).checked_div(scale).unwrap_or(0);
-    let points = points.clamp(most.wrapping_neg(), most);
+    let points = points.max(most.wrapping_neg()).min(most);
     Twentieths::bounded(points.wrapping_neg().wrapping_mul(i128::from(weight)))
 }
 
@@ -238,6 +245,7 @@ fn for_standard_pods(class: SchedulableClass, cluster: &Cluster) -> (Twentieths,
 }
 
 /// Watts in 2⁻³²; what is below zero is zero.
+#[inline]
 fn bits(watts: Watts) -> u64 {
     u64::try_from(watts.to_bits()).unwrap_or(0)
 }
