@@ -1,12 +1,13 @@
 //! What it costs to filter, estimate and score a request of 5,000 nodes, and to compile the snapshot for it.
 
 use crate::bench::{Row, measure};
+use joulie_core::placement::assumed::{AssumedRule, AssumedWatts, NodeKey, PodUid, Sighting, Slot};
 use joulie_core::placement::class::{SchedulableClass, WorkloadClass};
 use joulie_core::placement::cluster::Cluster;
 use joulie_core::placement::demand::{Demand, GpuDemand, GpuVendor, MilliCores};
 use joulie_core::placement::estimate::{Coefficients, Hardware, NodeGpus};
 use joulie_core::placement::filter::FilterTerms;
-use joulie_core::placement::freshness::Freshness;
+use joulie_core::placement::freshness::{Freshness, UnixTime};
 use joulie_core::placement::score::{
     Candidate, Formula, NodeFacts, NodeTerms, PodTerms, Points, PowerMeasurement, ScoreMax, Scoring, Twin,
     UnknownScore, score_all,
@@ -119,5 +120,43 @@ pub(crate) fn rows() -> Vec<Row> {
         }
         terms.len()
     }));
+    rows.extend(assumed_rows());
     rows
+}
+
+/// Events of a storage that is full of pods on their way.
+fn assumed_rows() -> [Row; 3] {
+    const PODS: u16 = 8_192;
+    let now = UnixTime::from_micros(1_700_000_000_000_000);
+    let rule = AssumedRule::new(Micros::new(30_000_000), Micros::MINUTE)
+        .expect("a minute is longer than half of one");
+    let mut slots = vec![Slot::EMPTY; usize::from(PODS)];
+    let mut assumed = AssumedWatts::new(rule, slots.as_mut_slice());
+    let sighting = |n: u64| Sighting {
+        // Spread as random UIDs are.
+        pod: PodUid(u128::from(n.wrapping_mul(0x9E37_79B9_7F4A_7C15)) << 64 | u128::from(n)),
+        node: NodeKey(u32::from(u16::try_from(n % 5000).unwrap_or(0))),
+        watts: Watts::from_int(50),
+        bound: now,
+        running: None,
+    };
+    let mut see = |n: u64| assumed.see(&sighting(n), now, None);
+    for n in 0..u64::from(PODS) {
+        let _ = see(n);
+    }
+    let mut n = 0;
+    let known = measure("a pod seen again, of 8,192 that count", None, (1, 1000), || {
+        n = (n + 1) % u64::from(PODS);
+        see(n)
+    });
+    let mut n = u64::from(PODS);
+    let displaced = measure("a new pod seen, of 8,192 that count", None, (1, 100), || {
+        n += 1;
+        see(n)
+    });
+    let mut sums = vec![Watts::ZERO; usize::from(NODES)];
+    let sum = measure("assumed watts of all nodes, of 8,192 pods", None, (1, 20), || {
+        assumed.sum_into(&mut sums);
+    });
+    [known, displaced, sum]
 }

@@ -50,10 +50,16 @@ impl Cluster {
         self.pressure.unwrap_or(Percent::HUNDRED)
     }
 
-    /// Whether power is moving so much that trends count threefold (`trendScale` 2 instead of 6).
+    /// Whether power is moving so much that trends count threefold.
     #[must_use]
     pub fn is_burst(&self) -> bool {
         self.trend.is_none_or(|trend| trend.abs() > BURST)
+    }
+
+    /// `trendScale`: how many watts per minute are a point.
+    #[must_use]
+    pub fn trend_scale(&self) -> u8 {
+        if self.is_burst() { 2 } else { 6 }
     }
 }
 

@@ -9,7 +9,7 @@
 //! measurement; a node that cannot be judged passes, or a dead operator would stop all scheduling.
 
 use super::class::{SchedulableClass, WorkloadClass};
-use super::score::NodeFacts;
+use super::score::{NodeFacts, SettingError};
 use core::fmt;
 use power_units::Watts;
 
@@ -80,13 +80,15 @@ pub enum PowerFit {
 }
 
 impl PowerFit {
-    /// Reads the variable; nothing when there is no such choice.
-    #[must_use]
-    pub fn read(text: &str) -> Option<Self> {
+    /// Reads the variable.
+    ///
+    /// # Errors
+    /// When there is no such choice.
+    pub fn read(text: &str) -> Result<Self, SettingError> {
         match text.trim() {
-            "score" => Some(Self::Score),
-            "filter" => Some(Self::Filter),
-            _ => None,
+            "score" => Ok(Self::Score),
+            "filter" => Ok(Self::Filter),
+            _ => Err(SettingError::new("POWER_FIT", "score or filter")),
         }
     }
 }
@@ -247,8 +249,8 @@ mod tests {
 
     #[test]
     fn the_setting_is_read() {
-        assert_eq!(PowerFit::read("filter"), Some(PowerFit::Filter));
-        assert_eq!(PowerFit::read(" score"), Some(PowerFit::Score));
-        assert_eq!(PowerFit::read("hard"), None);
+        assert_eq!(PowerFit::read("filter"), Ok(PowerFit::Filter));
+        assert_eq!(PowerFit::read(" score"), Ok(PowerFit::Score));
+        assert_eq!(PowerFit::read("hard").unwrap_err().to_string(), "POWER_FIT: expected score or filter");
     }
 }

@@ -51,6 +51,8 @@ pub struct Known {
     pub budget: Budget,
     /// PUE as it weighed the pod's watts: 1 where it did not.
     pub pue: Ratio,
+    /// headroomScore
+    pub headroom_score: Percent,
     /// headroomScore, weighed.
     pub headroom: Percent,
     /// What cooling stress leaves, weighed.
@@ -114,6 +116,7 @@ fn known(
             None => Budget::Predicted,
         },
         pue: terms.pue.ratio(),
+        headroom_score: terms.headroom_score(headroom),
         headroom: headroom.to_points(),
         cooling: terms.cooling.to_points(),
         psu: terms.psu.to_points(),

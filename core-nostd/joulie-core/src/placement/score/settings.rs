@@ -53,6 +53,12 @@ pub struct SettingError {
     accepted: &'static str,
 }
 
+impl SettingError {
+    pub(crate) const fn new(variable: &'static str, accepted: &'static str) -> Self {
+        Self { variable, accepted }
+    }
+}
+
 impl fmt::Display for SettingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: expected {}", self.variable, self.accepted)
@@ -70,7 +76,7 @@ impl Formula {
         match text.trim() {
             "headroom" => Ok(Self::Headroom),
             "facility" => Ok(Self::Facility),
-            _ => Err(SettingError { variable: "SCORING_FORMULA", accepted: "headroom or facility" }),
+            _ => Err(SettingError::new("SCORING_FORMULA", "headroom or facility")),
         }
     }
 }
@@ -84,7 +90,7 @@ impl UnknownScore {
         match text.trim() {
             "neutral" | "50" => Ok(Self::Neutral),
             "cautious" => Ok(Self::Cautious),
-            _ => Err(SettingError { variable: "UNKNOWN_SCORE", accepted: "neutral or cautious" }),
+            _ => Err(SettingError::new("UNKNOWN_SCORE", "neutral or cautious")),
         }
     }
 
@@ -105,7 +111,7 @@ impl ScoreMax {
         match text.trim() {
             "100" => Ok(Self::Hundred),
             "10" => Ok(Self::Ten),
-            _ => Err(SettingError { variable: "EXTENDER_SCORE_MAX", accepted: "100 or 10" }),
+            _ => Err(SettingError::new("EXTENDER_SCORE_MAX", "100 or 10")),
         }
     }
 

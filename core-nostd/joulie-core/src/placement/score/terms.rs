@@ -91,6 +91,7 @@ impl Formula {
 pub(crate) struct Terms {
     /// Headroom before the pod's and the assumed watts.
     pub(crate) headroom: Twentieths,
+    headroom_weight: u32,
     /// What a watt more takes away.
     pub(crate) slope: Slope,
     pub(crate) cooling: Twentieths,
@@ -115,6 +116,7 @@ impl Terms {
         let (bonus, relief) = for_standard_pods(twin.class, cluster);
         Self {
             headroom,
+            headroom_weight: weights.headroom,
             slope,
             cooling: Twentieths::weighed(weights.cooling, spare(twin.cooling)),
             psu: Twentieths::weighed(weights.psu, spare(twin.psu)),
@@ -124,6 +126,12 @@ impl Terms {
             pue: if scoring.facility_metrics { Pue::of(twin.pue) } else { Pue::ONE },
             against_cap,
         }
+    }
+
+    /// Headroom as it is before it is weighed.
+    pub(crate) fn headroom_score(&self, weighed: Twentieths) -> Percent {
+        let bits = weighed.0.checked_div_euclid(i64::from(self.headroom_weight)).unwrap_or(0) >> 8;
+        Percent::from_bits(bits)
     }
 
     /// All that does not depend on the pod.
@@ -223,7 +231,7 @@ fn spare(stress: Option<Percent>) -> Percent {
 
 /// −clamp(powerTrend / trendScale, −25, 25)
 fn trend(weight: u32, twin: &Twin, cluster: &Cluster) -> Twentieths {
-    let scale = if cluster.is_burst() { 2 } else { 6 };
+    let scale = i128::from(cluster.trend_scale());
     let trend = twin.power.and_then(|power| power.trend).map_or(0, |trend| trend.to_bits());
     let most = i128::from(Percent::from_int(TREND_POINTS_MAX).to_bits()).wrapping_shl(8);
     // In 2⁻⁴⁰ points.

@@ -70,8 +70,7 @@ fn assert_points(actual: f64, expected: f64) {
     assert!((actual - expected).abs() < 1e-6, "{actual} is not {expected}");
 }
 
-/// A node of 50 cores that draws 50 W for a pod of five: 50 W = 0.7 · 5/50 · 714.2857… W is no whole number of watts,
-/// 50 W = 0.7 · 10/70 · 500 W is.
+/// A node and a pod that adds 50 W to it: 0.7 · 500 W · 10/70 cores.
 fn fifty_watts() -> (Hardware, PodTerms) {
     let hardware = Hardware { cpu_max: Some(Watts::from_int(500)), cores: Some(70), gpus: None };
     let demand = pod(WorkloadClass::Performance, &[container(Runs::Main, asks(10_000))]);
@@ -546,6 +545,8 @@ fn the_breakdown_names_the_terms_of_the_page() {
     assert_eq!((known.pue, known.cooling), (Ratio::ONE, Percent::from_int(12)));
     assert_eq!((known.profile, known.relief), (Percent::ZERO, Percent::ZERO));
     assert_eq!(known.score.whole(), 41);
+    // (600 − 350) / 600.
+    assert_points(known.headroom_score.to_bits() as f64 / (1_u64 << 32) as f64, 125.0 / 3.0);
     let standard = PodTerms { class: WorkloadClass::Standard, ..pod };
     let breakdown = Breakdown::of(&facts, &cluster(70, 0), &SEEDS, &standard, Watts::ZERO);
     let Placement::Known(known) = breakdown.placement else { panic!("a fresh twin is known") };
