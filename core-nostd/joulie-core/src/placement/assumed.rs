@@ -214,7 +214,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> AssumedWatts<S> {
             return Seen::Ignored;
         }
         if self.rule.over(&entry, now, sampled).is_some() {
-            self.remove(|other| other.pod == seen.pod);
+            self.take_out(seen.pod);
             return Seen::Ignored;
         }
         if known.is_some() {
@@ -333,7 +333,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> AssumedWatts<S> {
             if first.rank() > entry.rank() {
                 return Seen::Full;
             }
-            self.remove(|other| other.pod == first.pod);
+            self.take_out(first.pod);
             if first.counts() {
                 seen = Seen::Displaced(first.pod);
             }
@@ -345,6 +345,19 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> AssumedWatts<S> {
         }
         self.filled = self.filled.saturating_add(1);
         seen
+    }
+
+    /// Removes one pod, if it is there.
+    fn take_out(&mut self, pod: PodUid) {
+        if self.find(pod).is_none() {
+            return;
+        }
+        let place = self.place(pod);
+        let mut carried = Slot::EMPTY;
+        for slot in self.slots.as_mut().iter_mut().take(self.filled).skip(place).rev() {
+            core::mem::swap(slot, &mut carried);
+        }
+        self.filled = self.filled.saturating_sub(1);
     }
 
     /// Removes what is `over` and moves the rest together.
