@@ -3,6 +3,7 @@
 //! Times come from a machine that others share, so a row gives the best of several rounds and, where the bar is
 //! about work and not about time, a count. Nothing here passes or fails by a clock.
 
+mod placement;
 mod planner;
 
 use anyhow::{Result, bail};
@@ -12,10 +13,17 @@ use std::process::Command;
 /// One benchmark: its name on the command line and what it prints.
 type Bench = (&'static str, fn() -> Result<()>);
 
-const BENCHES: &[Bench] = &[("planner", || {
+const BENCHES: &[Bench] = &[("core", core), ("planner", planner)];
+
+fn core() -> Result<()> {
+    print(&placement::rows());
+    Ok(())
+}
+
+fn planner() -> Result<()> {
     print(&planner::rows());
     Ok(())
-})];
+}
 
 /// Runs the named benchmarks, or all of them, in the release profile.
 pub(crate) fn run(names: &[&str]) -> Result<()> {

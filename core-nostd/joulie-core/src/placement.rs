@@ -1,3 +1,15 @@
 //! What the scheduler extender decides.
 
+pub mod assumed;
 pub mod class;
+pub mod cluster;
+pub mod demand;
+pub mod estimate;
+pub mod filter;
+pub mod freshness;
+pub mod score;
+
+mod wide;
+
+#[cfg(test)]
+mod dice;

@@ -1,0 +1,338 @@
+//! What a pod asks for: its class, cores, memory and GPUs, as numbers.
+//!
+//! The quantities' text is read elsewhere. Here is what a pod's containers amount to *while it runs*, because that is
+//! what it will draw: main containers and sidecars add up; an init container's cores are gone before, but its GPUs are
+//! held for the pod's whole life. In a container a request above zero speaks, else the limit.
+//! Nothing here knows a node.
+
+use super::class::WorkloadClass;
+
+/// Thousandths of a core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MilliCores(u32);
+
+impl MilliCores {
+    /// So many thousandths of a core.
+    #[must_use]
+    pub const fn new(thousandths: u32) -> Self {
+        Self(thousandths)
+    }
+
+    /// How many thousandths of a core.
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+/// Who made a GPU, as far as Kubernetes resources tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum GpuVendor {
+    /// `nvidia.com/gpu`
+    Nvidia,
+    /// `amd.com/gpu`
+    Amd,
+    /// `gpu.intel.com/i915`
+    Intel,
+}
+
+impl GpuVendor {
+    /// All of them, in the order in which a container's resources are looked at.
+    pub const ALL: [Self; 3] = [Self::Nvidia, Self::Amd, Self::Intel];
+
+    /// The resource that a pod asks for.
+    #[must_use]
+    pub const fn resource(self) -> &'static str {
+        match self {
+            Self::Nvidia => "nvidia.com/gpu",
+            Self::Amd => "amd.com/gpu",
+            Self::Intel => "gpu.intel.com/i915",
+        }
+    }
+
+    /// Reads a hardware record's vendor; one that we do not know is unknown.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        let is = |name: &str| text.trim().eq_ignore_ascii_case(name);
+        match () {
+            () if is("nvidia") => Some(Self::Nvidia),
+            () if is("amd") => Some(Self::Amd),
+            () if is("intel") => Some(Self::Intel),
+            () => None,
+        }
+    }
+}
+
+/// GPUs of one vendor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GpuDemand {
+    /// How many.
+    pub count: u32,
+    /// Whose.
+    pub vendor: GpuVendor,
+}
+
+/// What a pod asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Demand {
+    /// Its class.
+    pub class: WorkloadClass,
+    /// Cores; never none.
+    pub cpu: MilliCores,
+    /// Memory.
+    pub memory_bytes: u64,
+    /// GPUs, if it asks for any.
+    pub gpus: Option<GpuDemand>,
+}
+
+impl Demand {
+    /// A pod that asks for nothing still runs: what it is taken to use.
+    #[must_use]
+    pub const fn least_cpu(class: WorkloadClass) -> MilliCores {
+        match class {
+            WorkloadClass::Performance => MilliCores(500),
+            WorkloadClass::Standard => MilliCores(250),
+        }
+    }
+}
+
+/// What a container says of one resource.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ask {
+    /// `resources.requests`
+    pub request: Option<u64>,
+    /// `resources.limits`
+    pub limit: Option<u64>,
+}
+
+impl Ask {
+    /// A request of zero asks for nothing, and so does not hide the limit.
+    #[must_use]
+    pub fn amount(self) -> u64 {
+        let request = self.request.filter(|&request| request > 0);
+        request.or(self.limit).unwrap_or(0)
+    }
+}
+
+/// When a container runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runs {
+    /// As long as the pod.
+    Main,
+    /// To its end, before the main containers start.
+    Init,
+    /// An init container that is restarted: from its turn on, as long as the pod.
+    Sidecar,
+}
+
+/// One container's resources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Container {
+    /// When it runs.
+    pub runs: Runs,
+    /// Thousandths of a core.
+    pub cpu_milli: Ask,
+    /// Bytes of memory.
+    pub memory_bytes: Ask,
+    /// GPUs, in the order of [`GpuVendor::ALL`].
+    pub gpus: [Ask; 3],
+}
+
+impl Container {
+    /// A container has GPUs of one vendor: the first that its requests name, else the first of its limits.
+    fn gpus(&self) -> Option<GpuDemand> {
+        let first = |of: fn(&Ask) -> Option<u64>| {
+            let named = GpuVendor::ALL.into_iter().zip(&self.gpus);
+            let mut counted = named.filter_map(|(vendor, ask)| of(ask).map(|count| (vendor, count)));
+            counted.find(|&(_, count)| count > 0)
+        };
+        let (vendor, count) = first(|ask| ask.request).or_else(|| first(|ask| ask.limit))?;
+        Some(GpuDemand { count: u32::try_from(count).unwrap_or(u32::MAX), vendor })
+    }
+}
+
+/// Adds a pod's containers up, in the order in which its spec lists them: init containers first.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DemandSum {
+    cpu_milli: u64,
+    memory_bytes: u64,
+    gpus_running: u32,
+    gpus_at_start: u32,
+    vendor: Option<GpuVendor>,
+    pod_cpu_milli: u64,
+    pod_memory_bytes: u64,
+    overhead_milli: u64,
+    overhead_bytes: u64,
+}
+
+impl DemandSum {
+    /// Adds a container.
+    pub fn add(&mut self, container: &Container) {
+        let gpus = container.gpus();
+        let count = gpus.map_or(0, |gpus| gpus.count);
+        self.vendor = gpus.map(|gpus| gpus.vendor).or(self.vendor);
+        if container.runs == Runs::Init {
+            self.gpus_at_start = self.gpus_at_start.max(self.gpus_running.saturating_add(count));
+            return;
+        }
+        self.gpus_running = self.gpus_running.saturating_add(count);
+        self.cpu_milli = self.cpu_milli.saturating_add(container.cpu_milli.amount());
+        self.memory_bytes = self.memory_bytes.saturating_add(container.memory_bytes.amount());
+    }
+
+    /// `spec.resources` of the pod itself, which speaks instead of its containers where it says something.
+    pub fn pod_level(&mut self, cpu_milli: Ask, memory_bytes: Ask) {
+        self.pod_cpu_milli = cpu_milli.amount();
+        self.pod_memory_bytes = memory_bytes.amount();
+    }
+
+    /// `spec.overhead`: what the sandbox takes beside the containers.
+    pub fn overhead(&mut self, cpu_milli: u64, memory_bytes: u64) {
+        self.overhead_milli = cpu_milli;
+        self.overhead_bytes = memory_bytes;
+    }
+
+    /// The whole pod.
+    #[must_use]
+    pub fn total(&self, class: WorkloadClass) -> Demand {
+        let or = |pod: u64, containers: u64| if pod > 0 { pod } else { containers };
+        let cpu = match or(self.pod_cpu_milli, self.cpu_milli) {
+            0 => u64::from(Demand::least_cpu(class).0),
+            asked => asked,
+        };
+        let cpu = cpu.saturating_add(self.overhead_milli);
+        let memory = or(self.pod_memory_bytes, self.memory_bytes).saturating_add(self.overhead_bytes);
+        let count = self.gpus_running.max(self.gpus_at_start);
+        let gpus = self.vendor.map(|vendor| GpuDemand { count, vendor }).filter(|gpus| gpus.count > 0);
+        let cpu = MilliCores(u32::try_from(cpu).unwrap_or(u32::MAX));
+        Demand { class, cpu, memory_bytes: memory, gpus }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn asks(request: u64) -> Ask {
+        Ask { request: Some(request), limit: None }
+    }
+
+    pub(crate) fn limited(limit: u64) -> Ask {
+        Ask { request: None, limit: Some(limit) }
+    }
+
+    pub(crate) fn container(runs: Runs, cpu_milli: Ask) -> Container {
+        Container { runs, cpu_milli, memory_bytes: Ask::default(), gpus: [Ask::default(); 3] }
+    }
+
+    pub(crate) fn pod(class: WorkloadClass, containers: &[Container]) -> Demand {
+        let mut sum = DemandSum::default();
+        for container in containers {
+            sum.add(container);
+        }
+        sum.total(class)
+    }
+
+    fn cpu(containers: &[Container]) -> u32 {
+        pod(WorkloadClass::Standard, containers).cpu.get()
+    }
+
+    #[test]
+    fn a_request_speaks_before_a_limit_and_containers_add_up() {
+        // The powerest table: req 2/lim 4 → 2; lim 4 → 4; 500m → 0.5; 1+2 → 3; number 4 → 4.
+        let both = Ask { request: Some(2000), limit: Some(4000) };
+        let zero = Ask { request: Some(0), limit: Some(4000) };
+        let main = |ask| container(Runs::Main, ask);
+        assert_eq!(cpu(&[main(both)]), 2000);
+        assert_eq!(cpu(&[main(limited(4000))]), 4000);
+        assert_eq!(cpu(&[main(zero)]), 4000);
+        assert_eq!(cpu(&[main(asks(500))]), 500);
+        assert_eq!(cpu(&[main(asks(1000)), main(asks(2000))]), 3000);
+        assert_eq!(cpu(&[main(asks(1000)), main(Ask::default())]), 1000);
+    }
+
+    #[test]
+    fn a_pod_that_asks_for_nothing_gets_its_class_s_least() {
+        assert_eq!(pod(WorkloadClass::Performance, &[]).cpu.get(), 500);
+        assert_eq!(pod(WorkloadClass::Standard, &[]).cpu.get(), 250);
+        assert_eq!(pod(WorkloadClass::Standard, &[]).memory_bytes, 0);
+        assert_eq!(pod(WorkloadClass::Standard, &[]).gpus, None);
+    }
+
+    #[test]
+    fn gpus_are_found_in_requests_and_limits_of_every_vendor() {
+        let with = |gpus| Container { gpus, ..container(Runs::Main, Ask::default()) };
+        let none = Ask::default();
+        let gpus = |containers: &[Container]| pod(WorkloadClass::Standard, containers).gpus;
+        let of = |count, vendor| Some(GpuDemand { count, vendor });
+        let nvidia = Ask { request: Some(2), limit: Some(2) };
+        assert_eq!(gpus(&[with([nvidia, none, none])]), of(2, GpuVendor::Nvidia));
+        assert_eq!(gpus(&[with([none, limited(1), none])]), of(1, GpuVendor::Amd));
+        assert_eq!(gpus(&[with([none, none, limited(1)])]), of(1, GpuVendor::Intel));
+        // A container with two vendors counts the first.
+        assert_eq!(gpus(&[with([asks(1), asks(3), none])]), of(1, GpuVendor::Nvidia));
+        assert_eq!(gpus(&[with([asks(0), none, none])]), None);
+        assert_eq!(gpus(&[with([asks(u64::MAX), none, none])]), of(u32::MAX, GpuVendor::Nvidia));
+    }
+
+    #[test]
+    fn what_starts_and_ends_before_the_pod_runs_holds_gpus_but_draws_no_cores() {
+        // Fix list B22.
+        let with = |runs, cpu, count| Container {
+            gpus: [asks(count), Ask::default(), Ask::default()],
+            ..container(runs, asks(cpu))
+        };
+        let demand = pod(WorkloadClass::Standard, &[with(Runs::Init, 64_000, 4), with(Runs::Main, 4000, 1)]);
+        assert_eq!((demand.cpu.get(), demand.gpus.unwrap().count), (4000, 4));
+        let two_inits = [with(Runs::Init, 0, 2), with(Runs::Init, 0, 3), container(Runs::Main, asks(1000))];
+        assert_eq!(pod(WorkloadClass::Standard, &two_inits).gpus.unwrap().count, 3);
+    }
+
+    #[test]
+    fn a_sidecar_runs_beside_everything_that_comes_after_it() {
+        // Fix list B22.
+        let with = |runs, cpu, count| Container {
+            gpus: [asks(count), Ask::default(), Ask::default()],
+            ..container(runs, asks(cpu))
+        };
+        let demand = pod(
+            WorkloadClass::Standard,
+            &[
+                with(Runs::Init, 0, 3),
+                with(Runs::Sidecar, 500, 1),
+                with(Runs::Init, 0, 4),
+                with(Runs::Main, 1000, 2),
+            ],
+        );
+        // Side by side: 3; then 1 + 4; then 1 + 2.
+        assert_eq!((demand.cpu.get(), demand.gpus.unwrap().count), (1500, 5));
+    }
+
+    #[test]
+    fn the_pod_s_own_resources_and_its_overhead_count() {
+        // Fix list B22.
+        let mut sum = DemandSum::default();
+        sum.add(&container(Runs::Main, asks(1000)));
+        sum.overhead(250, 64);
+        assert_eq!(sum.total(WorkloadClass::Standard).cpu.get(), 1250);
+        assert_eq!(sum.total(WorkloadClass::Standard).memory_bytes, 64);
+        sum.pod_level(asks(3000), limited(4096));
+        assert_eq!(sum.total(WorkloadClass::Standard).cpu.get(), 3250);
+        assert_eq!(sum.total(WorkloadClass::Standard).memory_bytes, 4160);
+    }
+
+    #[test]
+    fn absurd_sums_saturate() {
+        let huge = container(Runs::Main, asks(u64::MAX));
+        assert_eq!(cpu(&[huge, huge]), u32::MAX);
+    }
+
+    #[test]
+    fn a_vendor_is_read_in_any_case_and_an_unknown_one_is_unknown() {
+        assert_eq!(GpuVendor::read("NVIDIA"), Some(GpuVendor::Nvidia));
+        assert_eq!(GpuVendor::read(" amd "), Some(GpuVendor::Amd));
+        assert_eq!(GpuVendor::read("Intel"), Some(GpuVendor::Intel));
+        assert_eq!(GpuVendor::read("tenstorrent"), None);
+        assert_eq!(GpuVendor::read(""), None);
+    }
+}

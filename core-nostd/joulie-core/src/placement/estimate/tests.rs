@@ -1,0 +1,245 @@
+//! The observed estimates of the reference, at the values that its rules mean, and the estimate against a model in
+//! floating point.
+
+use super::*;
+use crate::placement::class::WorkloadClass::{self, Performance, Standard};
+use crate::placement::demand::tests::{asks, container, limited, pod};
+use crate::placement::demand::{Ask, Container, GpuDemand, MilliCores, Runs};
+use power_units::{Ratio, Role};
+use proptest::prelude::*;
+
+const REFERENCE: Coefficients = Coefficients::REFERENCE;
+
+/// 96 cores, 2 × 360 W, 8 × 700 W GPUs whose vendor the record does not name.
+fn node_h() -> Hardware {
+    Hardware {
+        cpu_max: Some(Hardware::packages(Watts::from_int(360), Some(2))),
+        cores: Some(96),
+        gpus: Some(NodeGpus { count: Some(8), max: Some(Watts::from_int(700)), vendor: None }),
+    }
+}
+
+fn demand(class: WorkloadClass, cpu_milli: u32, gpus: Option<(u32, GpuVendor)>) -> Demand {
+    let gpus = gpus.map(|(count, vendor)| GpuDemand { count, vendor });
+    Demand { class, cpu: MilliCores::new(cpu_milli), memory_bytes: 0, gpus }
+}
+
+fn estimate(hardware: &Hardware, demand: &Demand) -> Estimate {
+    HardwareTerms::of(Some(hardware), &REFERENCE).estimate(&DemandTerms::of(demand, &REFERENCE))
+}
+
+fn as_f64(watts: Watts) -> f64 {
+    watts.to_bits() as f64 / (1_u64 << 32) as f64
+}
+
+fn total(hardware: &Hardware, demand: &Demand) -> f64 {
+    as_f64(estimate(hardware, demand).total())
+}
+
+#[track_caller]
+fn assert_watts(actual: f64, expected: f64) {
+    assert!((actual - expected).abs() < 1e-6, "{actual} is not {expected}");
+}
+
+#[test]
+fn the_reference_s_observed_estimates_hold() {
+    use GpuVendor::{Amd, Intel, Nvidia};
+    let main = |ask| container(Runs::Main, ask);
+    let cores = |cores: u64| main(asks(cores * 1000));
+    let with_gpu = |container: Container, at: usize, ask: Ask| {
+        let mut gpus = container.gpus;
+        gpus[at] = ask;
+        Container { gpus, ..container }
+    };
+    let with_memory =
+        |container: Container, gib: u64| Container { memory_bytes: asks(gib << 30), ..container };
+    let both = Ask { request: Some(2000), limit: Some(4000) };
+    let zero = Ask { request: Some(0), limit: Some(4000) };
+    let rows: &[(&str, WorkloadClass, &[Container], f64)] = &[
+        // 504 W · 0.25/96 and 504 W · 0.5/96.
+        ("nothing, standard", Standard, &[main(Ask::default())], 1.3125),
+        ("nothing, performance", Performance, &[main(Ask::default())], 2.625),
+        ("cpu 8", Standard, &[cores(8)], 42.0),
+        ("req 2 lim 4", Standard, &[main(both)], 10.5),
+        ("lim 4 only", Standard, &[main(limited(4000))], 21.0),
+        ("req 0 lim 4", Standard, &[main(zero)], 21.0),
+        ("cpu 200 on 96", Standard, &[cores(200)], 504.0),
+        ("cpu 8 + 10Gi", Standard, &[with_memory(cores(8), 10)], 46.2),
+        ("cpu 8 + 128Gi", Standard, &[with_memory(cores(8), 128)], 54.6),
+        // A pebibyte is memory like any other: 42 W · 1.3.
+        ("cpu 8 + 1Pi", Standard, &[with_memory(cores(8), 1 << 20)], 54.6),
+        ("cpu 4 + nvidia 2", Standard, &[with_gpu(cores(4), 0, asks(2))], 931.0),
+        ("cpu 4 + nvidia 2", Performance, &[with_gpu(cores(4), 0, asks(2))], 1211.0),
+        ("cpu 4 + amd 1", Standard, &[with_gpu(cores(4), 1, limited(1))], 476.0),
+        ("cpu 4 + i915 1", Standard, &[with_gpu(cores(4), 2, asks(1))], 476.0),
+        (
+            "init gpu 4, main gpu 1",
+            Standard,
+            &[with_gpu(container(Runs::Init, asks(64_000)), 0, asks(4)), with_gpu(cores(4), 0, asks(1))],
+            1841.0,
+        ),
+        (
+            "init gpus 2 and 3, main none",
+            Standard,
+            &[
+                with_gpu(container(Runs::Init, Ask::default()), 0, asks(2)),
+                with_gpu(container(Runs::Init, Ask::default()), 0, asks(3)),
+                cores(4),
+            ],
+            1386.0,
+        ),
+    ];
+    for (what, class, containers, expected) in rows {
+        let watts = total(&node_h(), &pod(*class, containers));
+        assert!((watts - expected).abs() < 1e-6, "{what}: {watts} is not {expected}");
+    }
+    let cpu_only = Hardware { gpus: None, ..node_h() };
+    assert_watts(total(&cpu_only, &demand(Standard, 4000, Some((1, Nvidia)))), 21.0);
+    let no_watts = |cores| Hardware { cores: Some(cores), ..Hardware::EMPTY };
+    assert_watts(total(&no_watts(32), &demand(Standard, 4000, None)), 13.125);
+    assert_watts(total(&no_watts(100), &demand(Standard, 10_000, None)), 24.5);
+    // 150 W · 0.7 · 2/32 = 6.5625 W of cores, and 0.65 · 350, 400, 350 W of a GPU.
+    let gpus = Some(NodeGpus { count: Some(8), max: None, vendor: None });
+    let no_gpu_watts = Hardware { gpus, ..no_watts(32) };
+    for (vendor, expected) in [(Nvidia, 234.0625), (Amd, 266.5625), (Intel, 234.0625)] {
+        assert_watts(total(&no_gpu_watts, &demand(Standard, 2000, Some((1, vendor)))), expected);
+    }
+}
+
+#[test]
+fn the_powerest_table_holds() {
+    let no_record = HardwareTerms::of(None, &REFERENCE);
+    let eight = demand(Standard, 8000, Some((2, GpuVendor::Nvidia)));
+    assert_eq!(no_record.estimate(&DemandTerms::of(&eight, &REFERENCE)), Estimate::NONE);
+    let cpu = estimate(&node_h(), &demand(Standard, 8000, None));
+    assert_eq!(cpu, Estimate { cpu: Watts::from_int(42), gpu: Watts::ZERO });
+    assert_eq!(estimate(&node_h(), &eight).gpu, Watts::from_int(910));
+    let of = |class| estimate(&node_h(), &demand(class, 8000, Some((2, GpuVendor::Nvidia)))).gpu;
+    assert!(of(Performance) > of(Standard));
+    let small = Some(NodeGpus { count: Some(2), max: Some(Watts::from_int(350)), vendor: None });
+    let small = estimate(&Hardware { gpus: small, ..node_h() }, &eight).gpu;
+    assert_eq!(small, Watts::from_int(455));
+    let gib = |gib: u64| estimate(&node_h(), &Demand { memory_bytes: gib << 30, ..eight }).cpu;
+    assert!(gib(128) > gib(1));
+    assert_eq!(estimate(&Hardware { gpus: None, ..node_h() }, &eight).gpu, Watts::ZERO);
+}
+
+#[test]
+fn a_record_that_says_nothing_is_one_core_and_no_record_is_no_watts() {
+    // 150 W · 0.7 for any pod of a core or more, half of it for half a core.
+    assert_watts(total(&Hardware::EMPTY, &demand(Standard, 1000, None)), 105.0);
+    assert_watts(total(&Hardware::EMPTY, &demand(Standard, 64_000, None)), 105.0);
+    assert_watts(total(&Hardware::EMPTY, &demand(Standard, 500, None)), 52.5);
+    let said_badly = Hardware { cpu_max: Some(Watts::MIN), cores: Some(0), gpus: None };
+    assert_watts(total(&said_badly, &demand(Standard, 1000, None)), 105.0);
+    assert_eq!(Hardware::packages(Watts::from_int(360), Some(0)), Watts::from_int(360));
+    assert_eq!(Hardware::packages(Watts::from_int(360), None), Watts::from_int(360));
+}
+
+#[test]
+fn a_pod_cannot_drive_more_gpus_than_the_node_has() {
+    // Fix list B23: 8 · 700 W · 0.65, whatever more was asked for.
+    for count in [8, 20, u32::MAX] {
+        let gpu = estimate(&node_h(), &demand(Standard, 1000, Some((count, GpuVendor::Nvidia)))).gpu;
+        assert_eq!(gpu, Watts::from_int(3640));
+    }
+    // A record that only says that there are GPUs bounds nothing.
+    let some = Some(NodeGpus { count: None, max: Some(Watts::from_int(700)), vendor: None });
+    let node = Hardware { gpus: some, ..node_h() };
+    assert_watts(as_f64(estimate(&node, &demand(Standard, 1000, Some((20, GpuVendor::Nvidia)))).gpu), 9100.0);
+}
+
+#[test]
+fn another_vendor_s_gpus_are_no_gpus() {
+    // Fix list B23.
+    for node_vendor in GpuVendor::ALL {
+        let gpus = node_h().gpus.map(|gpus| NodeGpus { vendor: Some(node_vendor), ..gpus });
+        for pod_vendor in GpuVendor::ALL {
+            let gpu =
+                estimate(&Hardware { gpus, ..node_h() }, &demand(Standard, 1000, Some((1, pod_vendor)))).gpu;
+            let expected = if node_vendor == pod_vendor { 455 } else { 0 };
+            assert_eq!(gpu, Watts::from_int(expected), "{pod_vendor:?} on {node_vendor:?}");
+        }
+    }
+}
+
+#[test]
+fn extremes_saturate() {
+    let gpus = Some(NodeGpus { count: None, max: Some(Watts::MAX), vendor: None });
+    let huge = Hardware { cpu_max: Some(Watts::MAX), cores: Some(1), gpus };
+    let two = Ratio::from_int(2);
+    let coefficients = Coefficients::new(two, two, two).unwrap();
+    let pod =
+        Demand { memory_bytes: u64::MAX, ..demand(Standard, u32::MAX, Some((u32::MAX, GpuVendor::Amd))) };
+    let terms = HardwareTerms::of(Some(&huge), &coefficients);
+    let estimate = terms.estimate(&DemandTerms::of(&pod, &coefficients));
+    assert_eq!((estimate.cpu, estimate.gpu, estimate.total()), (Watts::MAX, Watts::MAX, Watts::MAX));
+    let wide = Hardware { cores: Some(u32::MAX), ..huge };
+    let one_milli = demand(Standard, 1, None);
+    let little =
+        HardwareTerms::of(Some(&wide), &REFERENCE).estimate(&DemandTerms::of(&one_milli, &REFERENCE));
+    // 0.7 · 2³¹ W over 2³² thousandths.
+    assert_watts(as_f64(little.cpu), 0.35);
+}
+
+#[test]
+fn a_node_s_terms_fit_half_a_cache_line() {
+    assert_eq!(size_of::<HardwareTerms>(), 32);
+}
+
+/// The formula as it is written on the page.
+fn model(hardware: &Hardware, demand: &Demand, [cpu, gpu_standard, gpu_performance]: [f64; 3]) -> f64 {
+    let positive = |watts: Option<Watts>| watts.map(as_f64).filter(|&watts| watts > 0.0);
+    let cores = f64::from(hardware.cores.unwrap_or(0));
+    let cpu_max = positive(hardware.cpu_max).unwrap_or((cores * 3.5).max(150.0));
+    let share = (f64::from(demand.cpu.get()) / 1000.0 / cores.max(1.0)).clamp(0.0, 1.0);
+    let gib = demand.memory_bytes as f64 / (1_u64 << 30) as f64;
+    let cpu_watts = cpu_max * cpu * share * (1.0 + gib * 0.01).clamp(1.0, 1.3);
+    let (Some(asked), Some(has)) = (demand.gpus, hardware.gpus) else { return cpu_watts };
+    if has.vendor.is_some_and(|vendor| vendor != asked.vendor) {
+        return cpu_watts;
+    }
+    let fallback = if asked.vendor == GpuVendor::Amd { 400.0 } else { 350.0 };
+    let each = positive(has.max).unwrap_or(fallback);
+    let coefficient = if demand.class == Performance { gpu_performance } else { gpu_standard };
+    cpu_watts + f64::from(asked.count.min(has.count.unwrap_or(u32::MAX))) * each * coefficient
+}
+
+#[test]
+fn a_million_estimates_lie_within_a_millionth_of_a_watt_of_the_model() {
+    let mut dice = crate::placement::dice::Dice::new(1);
+    let mut worst = 0.0_f64;
+    for _ in 0..1_000_000 {
+        let texts = [dice.below(2000) + 1, dice.below(2000) + 1, dice.below(2000) + 1];
+        let ratio = |thousandths: u64| {
+            Ratio::parse(&std::format!("{}.{:03}", thousandths / 1000, thousandths % 1000), Role::Nearest)
+                .unwrap()
+        };
+        let coefficients = Coefficients::new(ratio(texts[0]), ratio(texts[1]), ratio(texts[2])).unwrap();
+        let (hardware, demand) = (dice.hardware(), dice.demand());
+        let terms = HardwareTerms::of(Some(&hardware), &coefficients);
+        let exact = as_f64(terms.estimate(&DemandTerms::of(&demand, &coefficients)).total());
+        let model = model(&hardware, &demand, texts.map(|thousandths| thousandths as f64 / 1000.0));
+        worst = worst.max((exact - model).abs());
+    }
+    assert!(worst < 1e-6, "{worst}");
+}
+
+proptest! {
+    #[test]
+    fn asking_for_more_never_costs_less(
+        milli in 0_u32..300_000, more in 0_u32..300_000, gib in 0_u64..100, gpus in 0_u32..10,
+        cores in 0_u32..300, watts in -100_i32..2000,
+    ) {
+        let node = Hardware { cores: Some(cores), cpu_max: Some(Watts::from_int(watts)), ..node_h() };
+        let ask = |milli, gib: u64, gpus| {
+            let gpus = Some((gpus, GpuVendor::Nvidia));
+            estimate(&node, &Demand { memory_bytes: gib << 30, ..demand(Standard, milli, gpus) })
+        };
+        let less = ask(milli, gib, gpus);
+        prop_assert!(ask(milli.saturating_add(more), gib, gpus).cpu >= less.cpu);
+        prop_assert!(ask(milli, gib + 1, gpus).cpu >= less.cpu);
+        prop_assert!(ask(milli, gib, gpus + 1).gpu >= less.gpu);
+        prop_assert!(less.cpu >= Watts::ZERO && less.gpu >= Watts::ZERO);
+    }
+}

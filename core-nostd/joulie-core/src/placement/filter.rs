@@ -1,0 +1,256 @@
+//! Which nodes a pod may not go to.
+//!
+//! One hard rule: performance pods do not run on eco or draining nodes. The twin's `schedulableClass` says what a node
+//! is, *whatever the twin's age*: a stale class may keep a performance pod from a node that has become fast again, but
+//! never sends one to a node that was last known to be capped. Only where no twin says anything does the label
+//! `joulie.io/power-profile: eco` speak. Nodes of which nothing is known pass, and standard pods pass everywhere.
+//!
+//! With `POWER_FIT=filter` a node is refused, too, when the pod would take it over its cap. That needs a fresh
+//! measurement; a node that cannot be judged passes, or a dead operator would stop all scheduling.
+
+use super::class::{SchedulableClass, WorkloadClass};
+use super::score::{NodeFacts, SettingError};
+use core::fmt;
+use power_units::Watts;
+
+/// A node's part of the decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FilterTerms {
+    /// What a twin says; nothing where there is none, or one that says nothing.
+    class: Option<SchedulableClass>,
+    eco_label: bool,
+    /// What is left under the cap; nothing where it is not known.
+    room: Option<Watts>,
+}
+
+impl FilterTerms {
+    /// A node of which nothing is known.
+    pub const UNKNOWN: Self = Self { class: None, eco_label: false, room: None };
+
+    /// Compiles a node. `eco_label` is whether its label `joulie.io/power-profile` is `eco`.
+    #[must_use]
+    pub fn of(node: &NodeFacts<'_>, eco_label: bool) -> Self {
+        let class = node.twin.map(|twin| twin.class).filter(|&class| class != SchedulableClass::Unknown);
+        let drawn = node.fresh_twin().and_then(|twin| twin.against_cap());
+        Self { class, eco_label, room: drawn.map(|drawn| drawn.capped - drawn.measured) }
+    }
+
+    /// Whether a pod of this class may run here.
+    ///
+    /// # Errors
+    /// The reason why it may not.
+    #[inline]
+    pub fn admits(&self, pod: WorkloadClass) -> Result<(), Rejection> {
+        match (pod, self.class) {
+            (WorkloadClass::Standard, _)
+            | (WorkloadClass::Performance, Some(SchedulableClass::Performance)) => Ok(()),
+            (WorkloadClass::Performance, Some(SchedulableClass::Eco)) => Err(Rejection::Eco),
+            (WorkloadClass::Performance, Some(SchedulableClass::Draining)) => Err(Rejection::Draining),
+            (WorkloadClass::Performance, Some(SchedulableClass::Unknown) | None) => {
+                if self.eco_label {
+                    Err(Rejection::EcoLabel)
+                } else {
+                    Ok(())
+                }
+            }
+        }
+    }
+
+    /// Whether the node stays within its cap with so many watts more: those of the pod, and those assumed for pods that
+    /// no sample shows yet. For `POWER_FIT=filter`.
+    ///
+    /// # Errors
+    /// How far it would go over the cap.
+    #[inline]
+    pub fn fits(&self, added: Watts) -> Result<(), Rejection> {
+        match self.room {
+            Some(room) if added > room => Err(Rejection::OverCap { by: added - room }),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+/// What `POWER_FIT` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PowerFit {
+    /// A pod that would take a node over its cap only lowers its score.
+    Score,
+    /// It is kept from the node.
+    Filter,
+}
+
+impl PowerFit {
+    /// Reads the variable.
+    ///
+    /// # Errors
+    /// When there is no such choice.
+    pub fn read(text: &str) -> Result<Self, SettingError> {
+        match text.trim() {
+            "score" => Ok(Self::Score),
+            "filter" => Ok(Self::Filter),
+            _ => Err(SettingError::new("POWER_FIT", "score or filter")),
+        }
+    }
+}
+
+/// Why a pod may not go to a node. Its text is what people see in the pod's events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rejection {
+    /// A performance pod, and the twin says eco.
+    Eco,
+    /// A performance pod, and the twin says draining.
+    Draining,
+    /// A performance pod, no twin, and the label says eco.
+    EcoLabel,
+    /// The cap would be exceeded.
+    OverCap {
+        /// By so much.
+        by: Watts,
+    },
+}
+
+/// What evicting pods from the node would do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Eviction {
+    /// Nothing: the node would stay what it is.
+    CannotHelp,
+    /// Fewer pods draw less.
+    MayHelp,
+}
+
+impl Rejection {
+    /// All of them, for counting.
+    pub const KINDS: [&'static str; 4] = ["eco", "draining", "eco-label", "over-cap"];
+
+    /// Which of [`Self::KINDS`] it is.
+    #[must_use]
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::Eco => "eco",
+            Self::Draining => "draining",
+            Self::EcoLabel => "eco-label",
+            Self::OverCap { .. } => "over-cap",
+        }
+    }
+
+    /// Whether kube-scheduler may try to make room by evicting pods.
+    #[must_use]
+    pub const fn eviction(self) -> Eviction {
+        match self {
+            Self::Eco | Self::Draining | Self::EcoLabel => Eviction::CannotHelp,
+            Self::OverCap { .. } => Eviction::MayHelp,
+        }
+    }
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Eco => f.write_str("joulie: performance pods do not run on eco nodes"),
+            Self::Draining => f.write_str("joulie: performance pods do not run on nodes that are draining to eco"),
+            Self::EcoLabel => f.write_str(
+                "joulie: performance pods do not run on nodes labelled joulie.io/power-profile=eco (there is no NodeTwin status)",
+            ),
+            Self::OverCap { by } => write!(f, "joulie: the pod would take the node {by:.1} W over its power cap"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::freshness::{Freshness, Staleness};
+    use crate::placement::score::{PowerMeasurement, Twin};
+    use power_units::Micros;
+    use std::string::ToString;
+
+    const FRESH: Freshness = Freshness::Fresh { left: Micros::MINUTE };
+    const STALE: Freshness = Freshness::Stale(Staleness::NoTimestamp);
+
+    fn terms(freshness: Freshness, class: Option<SchedulableClass>, eco_label: bool) -> FilterTerms {
+        let twin = class.map(Twin::silent);
+        FilterTerms::of(&NodeFacts { freshness, twin: twin.as_ref(), hardware: None }, eco_label)
+    }
+
+    #[test]
+    fn every_class_of_pod_meets_every_node() {
+        // Fix list B15: the twin's class stands whatever its age, and the label speaks only where no twin does.
+        use SchedulableClass::{Draining, Eco, Performance, Unknown};
+        for freshness in [FRESH, STALE] {
+            for (class, label, expected) in [
+                (Some(Performance), false, Ok(())),
+                (Some(Performance), true, Ok(())),
+                (Some(Eco), false, Err(Rejection::Eco)),
+                (Some(Eco), true, Err(Rejection::Eco)),
+                (Some(Draining), false, Err(Rejection::Draining)),
+                (Some(Draining), true, Err(Rejection::Draining)),
+                (Some(Unknown), false, Ok(())),
+                (Some(Unknown), true, Err(Rejection::EcoLabel)),
+                (None, false, Ok(())),
+                (None, true, Err(Rejection::EcoLabel)),
+            ] {
+                let node = terms(freshness, class, label);
+                assert_eq!(node.admits(WorkloadClass::Performance), expected, "{class:?} {label}");
+                assert_eq!(node.admits(WorkloadClass::Standard), Ok(()));
+            }
+        }
+        assert_eq!(FilterTerms::UNKNOWN.admits(WorkloadClass::Performance), Ok(()));
+    }
+
+    #[test]
+    fn a_rejection_names_joulie_and_says_whether_evicting_pods_can_help() {
+        // Fix list B3.
+        let over = Rejection::OverCap { by: Watts::parse("35.25", power_units::Role::Nearest).unwrap() };
+        assert_eq!(over.to_string(), "joulie: the pod would take the node 35.2 W over its power cap");
+        let all = [Rejection::Eco, Rejection::Draining, Rejection::EcoLabel, over];
+        for (rejection, kind) in all.into_iter().zip(Rejection::KINDS) {
+            assert!(rejection.to_string().starts_with("joulie:"));
+            assert_eq!(rejection.kind(), kind);
+            let expected = if rejection == over { Eviction::MayHelp } else { Eviction::CannotHelp };
+            assert_eq!(rejection.eviction(), expected);
+        }
+        let texts: std::collections::BTreeSet<_> = all.iter().map(ToString::to_string).collect();
+        assert_eq!(texts.len(), 4);
+    }
+
+    fn drawing(freshness: Freshness, measured: Option<i32>, capped: Option<i32>) -> FilterTerms {
+        let (measured, capped) = (measured.map(Watts::from_int), capped.map(Watts::from_int));
+        let power = Some(PowerMeasurement { measured, capped, trend: None });
+        let twin = Twin { power, ..Twin::silent(SchedulableClass::Performance) };
+        FilterTerms::of(&NodeFacts { freshness, twin: Some(&twin), hardware: None }, false)
+    }
+
+    #[test]
+    fn a_pod_fits_up_to_the_cap_and_not_beyond() {
+        let node = drawing(FRESH, Some(550), Some(600));
+        assert_eq!(node.fits(Watts::from_int(50)), Ok(()));
+        assert_eq!(node.fits(Watts::from_int(51)), Err(Rejection::OverCap { by: Watts::from_int(1) }));
+        let full = drawing(FRESH, Some(700), Some(600));
+        assert_eq!(full.fits(Watts::ZERO), Err(Rejection::OverCap { by: Watts::from_int(100) }));
+        assert_eq!(
+            drawing(FRESH, Some(-9), Some(600)).fits(Watts::from_int(601)),
+            Err(Rejection::OverCap { by: Watts::from_int(1) })
+        );
+        assert!(drawing(FRESH, Some(0), Some(i32::MAX)).fits(Watts::MAX).is_err());
+    }
+
+    #[test]
+    fn a_node_that_cannot_be_judged_is_not_refused() {
+        for node in [
+            drawing(STALE, Some(700), Some(600)),
+            drawing(FRESH, None, Some(600)),
+            drawing(FRESH, Some(700), None),
+            drawing(FRESH, Some(700), Some(0)),
+            FilterTerms::UNKNOWN,
+        ] {
+            assert_eq!(node.fits(Watts::MAX), Ok(()));
+        }
+    }
+
+    #[test]
+    fn the_setting_is_read() {
+        assert_eq!(PowerFit::read("filter"), Ok(PowerFit::Filter));
+        assert_eq!(PowerFit::read(" score"), Ok(PowerFit::Score));
+        assert_eq!(PowerFit::read("hard").unwrap_err().to_string(), "POWER_FIT: expected score or filter");
+    }
+}

@@ -1,0 +1,263 @@
+//! How well a node suits a pod, from 0 to 100.
+//!
+//! ```text
+//! projectedPower = measuredPower + podMarginalPower
+//! headroomScore  = (cappedPower − projectedPower) / cappedPower · 100
+//! coolingStress  = predictedCoolingStressScore
+//! trendScale     = 2 if |clusterTrend| > 500 W/min else 6
+//! trendBonus     = −clamp(powerTrend / trendScale, −25, 25)
+//! profileBonus   = 10 for standard pods on eco nodes
+//! pressureRelief = −0.3 · perfPressure for standard pods on performance nodes
+//!
+//! score = 0.7 · headroomScore + 0.15 · (100 − coolingStress) + trendBonus + profileBonus + pressureRelief
+//! ```
+//!
+//! clamped to 0..=100 and cut to a whole number. [`Formula::Facility`] weighs 0.4 · headroomScore,
+//! 0.3 · (100 − coolingStress) and 0.3 · (100 − psuStress) instead, without the trend.
+//!
+//! - Watts assumed for pods that no sample shows yet count as measured.
+//! - Without a measurement against a cap, `predictedPowerHeadroomScore` stands for the headroom, and the pod's watts
+//!   have nothing to be compared with.
+//! - PUE above 1 multiplies the pod's watts where facility metrics are enabled.
+//! - A node whose twin is stale or missing is *unknown*: 50, or at most the lowest known candidate.
+//! - A part of a twin that is missing is taken for the worse: no headroom, full stress.
+//!
+//! Everything that does not depend on the pod is compiled into [`NodeTerms`] when a snapshot is built, so that scoring
+//! a node costs a few multiplications. Before the cut the result lies within 10⁻⁶ of the exact formula.
+
+use super::class::{SchedulableClass, WorkloadClass};
+use super::cluster::Cluster;
+use super::demand::Demand;
+use super::estimate::{Coefficients, DemandTerms, Estimate, Hardware, HardwareTerms};
+use super::freshness::Freshness;
+use power_units::{Percent, Ratio, Watts, WattsPerMinute};
+use terms::{ScoreTerms, Terms};
+
+mod explain;
+mod settings;
+mod terms;
+
+pub use explain::{Breakdown, Budget, Known, Placement};
+pub use settings::{Formula, ScoreMax, Scoring, SettingError, UnknownScore};
+
+/// What `NodeTwin.status` says of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Twin {
+    /// `schedulableClass`
+    pub class: SchedulableClass,
+    /// `predictedPowerHeadroomScore`
+    pub headroom: Option<Percent>,
+    /// `predictedCoolingStressScore`
+    pub cooling: Option<Percent>,
+    /// `predictedPsuStressScore`
+    pub psu: Option<Percent>,
+    /// `estimatedPUE`
+    pub pue: Option<Ratio>,
+    /// `powerMeasurement`
+    pub power: Option<PowerMeasurement>,
+}
+
+impl Twin {
+    /// A twin that says nothing but its class.
+    #[must_use]
+    pub const fn silent(class: SchedulableClass) -> Self {
+        Self { class, headroom: None, cooling: None, psu: None, pue: None, power: None }
+    }
+
+    /// The predicted headroom, at most 100; none where the twin does not say.
+    pub(crate) fn headroom_or_none(&self) -> Percent {
+        self.headroom.unwrap_or(Percent::ZERO).min(Percent::HUNDRED)
+    }
+
+    /// The power drawn and the cap that it is to be compared with, if both are known.
+    pub(crate) fn against_cap(&self) -> Option<Drawn> {
+        let power = self.power?;
+        let capped = power.capped.filter(|&capped| capped > Watts::ZERO)?;
+        // Less than nothing would hide the watts of the pod.
+        Some(Drawn { measured: power.measured?.or_zero(), capped })
+    }
+}
+
+/// `NodeTwin.status.powerMeasurement`. What could not be measured is missing, never zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PowerMeasurement {
+    /// `measuredNodePowerW`
+    pub measured: Option<Watts>,
+    /// `nodeCappedPowerW`; zero or less is no cap.
+    pub capped: Option<Watts>,
+    /// `powerTrendWPerMin`
+    pub trend: Option<WattsPerMinute>,
+}
+
+/// A measurement and its cap, which is above zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Drawn {
+    pub(crate) measured: Watts,
+    pub(crate) capped: Watts,
+}
+
+/// All that is known of a node.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeFacts<'a> {
+    /// Whether its twin is believed.
+    pub freshness: Freshness,
+    /// Its twin, if it has one.
+    pub twin: Option<&'a Twin>,
+    /// Its hardware record, if it has one.
+    pub hardware: Option<&'a Hardware>,
+}
+
+impl NodeFacts<'_> {
+    pub(crate) fn fresh_twin(&self) -> Option<&Twin> {
+        self.twin.filter(|_| self.freshness.is_fresh())
+    }
+}
+
+/// A pod's part of the score.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PodTerms {
+    pub(crate) class: WorkloadClass,
+    pub(crate) demand: DemandTerms,
+}
+
+impl PodTerms {
+    /// Compiles a pod.
+    #[must_use]
+    pub fn of(demand: &Demand, coefficients: &Coefficients) -> Self {
+        Self { class: demand.class, demand: DemandTerms::of(demand, coefficients) }
+    }
+}
+
+/// A node's part of the score: one cache line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeTerms {
+    hardware: HardwareTerms,
+    score: Option<ScoreTerms>,
+}
+
+impl NodeTerms {
+    /// A node of which nothing is known.
+    pub const UNKNOWN: Self = Self { hardware: HardwareTerms::UNKNOWN, score: None };
+
+    /// Compiles a node.
+    #[must_use]
+    pub fn of(node: &NodeFacts<'_>, cluster: &Cluster, scoring: &Scoring) -> Self {
+        let hardware = HardwareTerms::of(node.hardware, &scoring.coefficients);
+        let score = node.fresh_twin().map(|twin| Terms::of(twin, cluster, scoring).compile());
+        Self { hardware, score }
+    }
+
+    /// The watts that the pod would add to the node.
+    #[must_use]
+    #[inline]
+    pub fn estimate(&self, pod: &PodTerms) -> Estimate {
+        self.hardware.estimate(&pod.demand)
+    }
+
+    /// The score, if the node is known. `assumed` are the watts of pods that no sample shows yet.
+    #[must_use]
+    #[inline]
+    pub fn score(&self, pod: &PodTerms, assumed: Watts) -> Option<Score> {
+        let terms = self.score.as_ref()?;
+        Some(terms.score(pod.class, self.estimate(pod).total(), assumed))
+    }
+}
+
+/// A score before it is clamped and cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Score(terms::Twentieths);
+
+impl Score {
+    /// In points, neither clamped nor cut.
+    #[must_use]
+    pub fn exact(self) -> Percent {
+        self.0.to_points()
+    }
+
+    /// Clamped to 0..=100 and cut toward zero.
+    #[must_use]
+    #[inline]
+    pub fn whole(self) -> u8 {
+        self.0.whole()
+    }
+}
+
+/// One node of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate<'a> {
+    /// Its terms, or nothing for a node that the snapshot does not hold.
+    pub terms: Option<&'a NodeTerms>,
+    /// Watts assumed for pods that no sample shows yet.
+    pub assumed: Watts,
+}
+
+/// A candidate's points, in the range that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Points {
+    /// By the formula.
+    Known(u8),
+    /// For want of a fresh twin.
+    Unknown(u8),
+}
+
+impl Points {
+    /// What kube-scheduler is told.
+    #[must_use]
+    pub const fn get(self) -> u8 {
+        match self {
+            Self::Known(points) | Self::Unknown(points) => points,
+        }
+    }
+}
+
+/// How a request went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// How many candidates were known.
+    pub known: u32,
+    /// How many were not.
+    pub unknown: u32,
+    /// The lowest whole score of those that were known.
+    pub lowest: Option<u8>,
+}
+
+/// The score of a node of which nothing is known.
+const NEUTRAL: u8 = 50;
+
+/// Scores the candidates into `out`, one for one; the shorter of the two ends it.
+pub fn score_all<'a>(
+    scoring: &Scoring,
+    pod: &PodTerms,
+    candidates: impl IntoIterator<Item = Candidate<'a>>,
+    out: &mut [Points],
+) -> Outcome {
+    let mut outcome = Outcome::default();
+    let mut filled = 0_usize;
+    for (candidate, slot) in candidates.into_iter().zip(out.iter_mut()) {
+        let score = candidate.terms.and_then(|terms| terms.score(pod, candidate.assumed));
+        *slot = match score.map(Score::whole) {
+            Some(whole) => {
+                outcome.known = outcome.known.saturating_add(1);
+                outcome.lowest = Some(outcome.lowest.map_or(whole, |lowest| lowest.min(whole)));
+                Points::Known(scoring.max.points(whole))
+            }
+            None => {
+                outcome.unknown = outcome.unknown.saturating_add(1);
+                Points::Unknown(scoring.max.points(NEUTRAL))
+            }
+        };
+        filled = filled.saturating_add(1);
+    }
+    let unknown = scoring.max.points(scoring.unknown.score(outcome.lowest));
+    if outcome.unknown > 0 {
+        for slot in out.iter_mut().take(filled) {
+            if let Points::Unknown(points) = slot {
+                *points = unknown;
+            }
+        }
+    }
+    outcome
+}
+
+#[cfg(test)]
+mod tests;

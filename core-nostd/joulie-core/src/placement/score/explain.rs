@@ -1,0 +1,128 @@
+//! The score of one pod on one node, term by term, for people to see.
+
+use super::terms::Terms;
+use super::{NodeFacts, PodTerms, Score, Scoring, Twin};
+use crate::placement::class::WorkloadClass;
+use crate::placement::cluster::Cluster;
+use crate::placement::estimate::{Estimate, HardwareTerms};
+use crate::placement::freshness::Freshness;
+use power_units::{Percent, Ratio, Watts};
+
+/// Why a node scores as it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Breakdown {
+    /// The pod's marginal power on this node.
+    pub estimate: Estimate,
+    /// Watts of pods that no sample shows yet.
+    pub assumed: Watts,
+    /// By the formula, or for want of a fresh twin.
+    pub placement: Placement,
+}
+
+/// The terms, if there are any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// By the formula.
+    Known(Known),
+    /// For want of a fresh twin.
+    Unknown(Freshness),
+}
+
+/// What the node's headroom was taken from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Budget {
+    /// The cap: projectedPower against cappedPower.
+    Capped {
+        /// What is drawn now.
+        measured: Watts,
+        /// With the pod, and with the pods that no sample shows yet.
+        projected: Watts,
+        /// The cap.
+        capped: Watts,
+    },
+    /// There is no measurement against a cap: predictedPowerHeadroomScore.
+    Predicted,
+}
+
+/// The terms of the formula, in points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// What the headroom was taken from.
+    pub budget: Budget,
+    /// PUE as it weighed the pod's watts: 1 where it did not.
+    pub pue: Ratio,
+    /// headroomScore
+    pub headroom_score: Percent,
+    /// headroomScore, weighed.
+    pub headroom: Percent,
+    /// What cooling stress leaves, weighed.
+    pub cooling: Percent,
+    /// What power supply stress leaves, weighed.
+    pub psu: Percent,
+    /// trendBonus
+    pub trend: Percent,
+    /// profileBonus
+    pub profile: Percent,
+    /// pressureRelief, never above zero.
+    pub relief: Percent,
+    /// All of it.
+    pub score: Score,
+}
+
+impl Breakdown {
+    /// Scores one pod on one node.
+    #[must_use]
+    pub fn of(
+        node: &NodeFacts<'_>,
+        cluster: &Cluster,
+        scoring: &Scoring,
+        pod: &PodTerms,
+        assumed: Watts,
+    ) -> Self {
+        let hardware = HardwareTerms::of(node.hardware, &scoring.coefficients);
+        let estimate = hardware.estimate(&pod.demand);
+        let placement = match node.fresh_twin() {
+            Some(twin) => {
+                Placement::Known(known(twin, cluster, scoring, pod.class, (estimate.total(), assumed)))
+            }
+            None => Placement::Unknown(node.freshness),
+        };
+        Self { estimate, assumed, placement }
+    }
+}
+
+fn known(
+    twin: &Twin,
+    cluster: &Cluster,
+    scoring: &Scoring,
+    class: WorkloadClass,
+    (marginal, assumed): (Watts, Watts),
+) -> Known {
+    let terms = Terms::of(twin, cluster, scoring);
+    let added = terms.pue.weigh(marginal) + assumed;
+    let headroom = terms.headroom.minus(terms.slope.over(added));
+    let none = Percent::ZERO;
+    let (profile, relief) = match class {
+        WorkloadClass::Standard => (terms.bonus.to_points(), terms.relief.to_points()),
+        WorkloadClass::Performance => (none, none),
+    };
+    Known {
+        budget: match terms.against_cap {
+            Some(drawn) => Budget::Capped {
+                measured: drawn.measured,
+                projected: drawn.measured + added,
+                capped: drawn.capped,
+            },
+            None => Budget::Predicted,
+        },
+        pue: terms.pue.ratio(),
+        headroom_score: terms.headroom_score(headroom),
+        headroom: headroom.to_points(),
+        cooling: terms.cooling.to_points(),
+        psu: terms.psu.to_points(),
+        trend: terms.trend.to_points(),
+        profile,
+        relief,
+        score: Score(terms.sum(class).minus(terms.headroom).plus(headroom)),
+    }
+}

@@ -1,0 +1,259 @@
+//! The terms of the score, in twentieths of a point: all weights (0.7, 0.15, 0.3, 0.4) are whole numbers of them, so a
+//! score that is a whole number on paper is one here.
+
+use super::{Drawn, Formula, Scoring, Twin};
+use crate::placement::class::{SchedulableClass, WorkloadClass};
+use crate::placement::cluster::Cluster;
+use crate::placement::wide::{quotient, scaled};
+use core::num::NonZeroU64;
+use power_units::{Percent, Ratio, Watts};
+
+/// Twentieths of a point, in 2⁻⁴⁰.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Twentieths(i64);
+
+/// No term is larger, so that sums of a few of them fit: it is fifty thousand points, and what is below zero is zero
+/// in the end.
+const TERM_MAX: i64 = 1 << 60;
+const ONE: i64 = 1 << 40;
+const PER_POINT: i64 = 20;
+
+/// Half of the accuracy of the arithmetic, in 2⁻⁴⁰ twentieths: what is a whole number on paper must not be cut to the one
+/// below because of a rounding.
+const GUARD: i64 = PER_POINT << 19;
+
+impl Twentieths {
+    pub(crate) const ZERO: Self = Self(0);
+
+    fn of_points(points: i64) -> Self {
+        Self(points.saturating_mul(PER_POINT << 40))
+    }
+
+    /// `weight` twentieths for each point.
+    fn weighed(weight: u32, points: Percent) -> Self {
+        let wide = i128::from(points.to_bits()).wrapping_mul(i128::from(weight)).wrapping_shl(8);
+        Self::bounded(wide)
+    }
+
+    /// Without `clamp`, which would panic on ends in the wrong order.
+    fn bounded(wide: i128) -> Self {
+        let max = i128::from(TERM_MAX);
+        Self(i64::try_from(wide.max(max.wrapping_neg()).min(max)).unwrap_or(0))
+    }
+
+    #[inline]
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    #[inline]
+    pub(crate) fn minus(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
+    pub(crate) fn to_points(self) -> Percent {
+        // 2⁻⁴⁰ twentieths to 2⁻³² points, to the nearest.
+        let parts = PER_POINT << 8;
+        Percent::from_bits(self.0.saturating_add(parts >> 1).checked_div_euclid(parts).unwrap_or(0))
+    }
+
+    #[inline]
+    pub(crate) fn whole(self) -> u8 {
+        let best = 100 * PER_POINT * ONE;
+        let cut = self.0.saturating_add(GUARD).max(0).min(best) >> 40;
+        u8::try_from(cut.checked_div(PER_POINT).unwrap_or(0)).unwrap_or(100)
+    }
+}
+
+/// What the terms weigh, in twentieths for each point.
+struct Weights {
+    headroom: u32,
+    cooling: u32,
+    psu: u32,
+    trend: u32,
+}
+
+const RELIEF: u32 = 6;
+const BONUS_POINTS: i64 = 10;
+const TREND_POINTS_MAX: i32 = 25;
+
+impl Formula {
+    const fn weights(self) -> Weights {
+        match self {
+            Self::Headroom => Weights { headroom: 14, cooling: 3, psu: 0, trend: 20 },
+            Self::Facility => Weights { headroom: 8, cooling: 6, psu: 6, trend: 0 },
+        }
+    }
+}
+
+/// The terms of one node, apart.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// Headroom before the pod's and the assumed watts.
+    pub(crate) headroom: Twentieths,
+    headroom_weight: u32,
+    /// What a watt more takes away.
+    pub(crate) slope: Slope,
+    pub(crate) cooling: Twentieths,
+    pub(crate) psu: Twentieths,
+    pub(crate) trend: Twentieths,
+    /// For standard pods.
+    pub(crate) bonus: Twentieths,
+    /// For standard pods; never above zero.
+    pub(crate) relief: Twentieths,
+    pub(crate) pue: Pue,
+    pub(crate) against_cap: Option<Drawn>,
+}
+
+impl Terms {
+    pub(crate) fn of(twin: &Twin, cluster: &Cluster, scoring: &Scoring) -> Self {
+        let weights = scoring.formula.weights();
+        let against_cap = twin.against_cap();
+        let (headroom, slope) = match against_cap {
+            Some(drawn) => (at_rest(weights.headroom, drawn), Slope::under(weights.headroom, drawn.capped)),
+            None => (Twentieths::weighed(weights.headroom, twin.headroom_or_none()), Slope(0)),
+        };
+        let (bonus, relief) = for_standard_pods(twin.class, cluster);
+        Self {
+            headroom,
+            headroom_weight: weights.headroom,
+            slope,
+            cooling: Twentieths::weighed(weights.cooling, spare(twin.cooling)),
+            psu: Twentieths::weighed(weights.psu, spare(twin.psu)),
+            trend: trend(weights.trend, twin, cluster),
+            bonus,
+            relief,
+            pue: if scoring.facility_metrics { Pue::of(twin.pue) } else { Pue::ONE },
+            against_cap,
+        }
+    }
+
+    /// Headroom as it is before it is weighed.
+    pub(crate) fn headroom_score(&self, weighed: Twentieths) -> Percent {
+        let bits = weighed.0.checked_div_euclid(i64::from(self.headroom_weight)).unwrap_or(0) >> 8;
+        Percent::from_bits(bits)
+    }
+
+    /// All that does not depend on the pod.
+    pub(crate) fn sum(&self, class: WorkloadClass) -> Twentieths {
+        let common = self.headroom.plus(self.cooling).plus(self.psu).plus(self.trend);
+        match class {
+            WorkloadClass::Standard => common.plus(self.bonus).plus(self.relief),
+            WorkloadClass::Performance => common,
+        }
+    }
+
+    pub(crate) fn compile(&self) -> ScoreTerms {
+        ScoreTerms {
+            standard: self.sum(WorkloadClass::Standard),
+            performance: self.sum(WorkloadClass::Performance),
+            slope: self.slope,
+            pue: self.pue,
+        }
+    }
+}
+
+/// The terms of one node, as far as a request needs them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ScoreTerms {
+    standard: Twentieths,
+    performance: Twentieths,
+    slope: Slope,
+    pue: Pue,
+}
+
+impl ScoreTerms {
+    #[inline]
+    pub(crate) fn score(&self, class: WorkloadClass, marginal: Watts, assumed: Watts) -> super::Score {
+        let rest = match class {
+            WorkloadClass::Standard => self.standard,
+            WorkloadClass::Performance => self.performance,
+        };
+        super::Score(rest.minus(self.slope.over(self.pue.weigh(marginal) + assumed)))
+    }
+}
+
+/// What a watt takes away, in 2⁻⁴⁸ twentieths; zero where there is no cap to compare with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slope(u64);
+
+impl Slope {
+    fn under(weight: u32, capped: Watts) -> Self {
+        // Twentieths for a hundred percent, over 2⁻³² W, in 2⁻⁴⁸.
+        let hundred = u128::from(weight).wrapping_mul(100).wrapping_shl(80);
+        Self(quotient(hundred, bits(capped)))
+    }
+
+    #[inline]
+    pub(crate) fn over(self, watts: Watts) -> Twentieths {
+        let taken = scaled(bits(watts), self.0, 40).min(TERM_MAX.unsigned_abs());
+        Twentieths(i64::try_from(taken).unwrap_or(TERM_MAX))
+    }
+}
+
+/// PUE as it weighs, in 2⁻³²; never below one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pue(NonZeroU64);
+
+impl Pue {
+    const ONE: Self = Self(match NonZeroU64::new(1 << 32) {
+        Some(one) => one,
+        None => NonZeroU64::MIN,
+    });
+
+    fn of(pue: Option<Ratio>) -> Self {
+        let above_one = pue.filter(|&pue| pue > Ratio::ONE);
+        let bits = above_one.and_then(|pue| u64::try_from(pue.to_bits()).ok());
+        bits.and_then(NonZeroU64::new).map_or(Self::ONE, Self)
+    }
+
+    pub(crate) fn ratio(self) -> Ratio {
+        Ratio::from_bits(i64::try_from(self.0.get()).unwrap_or(i64::MAX))
+    }
+
+    #[inline]
+    pub(crate) fn weigh(self, watts: Watts) -> Watts {
+        Watts::from_bits(i64::try_from(scaled(bits(watts), self.0.get(), 32)).unwrap_or(i64::MAX))
+    }
+}
+
+/// (cappedPower − measuredPower) / cappedPower · 100, weighed.
+fn at_rest(weight: u32, drawn: Drawn) -> Twentieths {
+    let hundred = u128::from(weight).wrapping_mul(100).wrapping_shl(40);
+    let used = quotient(hundred.wrapping_mul(u128::from(bits(drawn.measured))), bits(drawn.capped));
+    Twentieths::bounded(i128::try_from(hundred).unwrap_or(0).saturating_sub(i128::from(used)))
+}
+
+/// What a stress from 0 to 100 leaves; nothing where it is not known.
+fn spare(stress: Option<Percent>) -> Percent {
+    Percent::HUNDRED - stress.unwrap_or(Percent::HUNDRED).within(Percent::ZERO, Percent::HUNDRED)
+}
+
+/// −clamp(powerTrend / trendScale, −25, 25)
+fn trend(weight: u32, twin: &Twin, cluster: &Cluster) -> Twentieths {
+    let scale = i128::from(cluster.trend_scale());
+    let trend = twin.power.and_then(|power| power.trend).map_or(0, |trend| trend.to_bits());
+    let most = i128::from(Percent::from_int(TREND_POINTS_MAX).to_bits()).wrapping_shl(8);
+    // In 2⁻⁴⁰ points.
+    let points = i128::from(trend).wrapping_shl(8).checked_div(scale).unwrap_or(0);
+    let points = points.max(most.wrapping_neg()).min(most);
+    Twentieths::bounded(points.wrapping_neg().wrapping_mul(i128::from(weight)))
+}
+
+/// Profile bonus and pressure relief.
+fn for_standard_pods(class: SchedulableClass, cluster: &Cluster) -> (Twentieths, Twentieths) {
+    match class {
+        SchedulableClass::Eco => (Twentieths::of_points(BONUS_POINTS), Twentieths::ZERO),
+        SchedulableClass::Performance => {
+            let pressure = cluster.pressure_or_worst().within(Percent::ZERO, Percent::HUNDRED);
+            (Twentieths::ZERO, Twentieths::ZERO.minus(Twentieths::weighed(RELIEF, pressure)))
+        }
+        SchedulableClass::Draining | SchedulableClass::Unknown => (Twentieths::ZERO, Twentieths::ZERO),
+    }
+}
+
+/// Watts in 2⁻³²; what is below zero is zero.
+#[inline]
+fn bits(watts: Watts) -> u64 {
+    u64::try_from(watts.to_bits()).unwrap_or(0)
+}

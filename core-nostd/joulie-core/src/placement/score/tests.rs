@@ -1,0 +1,642 @@
+//! The worked examples, the laws of the score, and the score against a model in floating point.
+
+use super::*;
+use crate::placement::class::SchedulableClass::{Draining, Eco, Performance, Unknown};
+use crate::placement::demand::tests::{asks, container, pod};
+use crate::placement::demand::{GpuDemand, GpuVendor, MilliCores, Runs};
+use crate::placement::dice::Dice;
+use crate::placement::estimate::NodeGpus;
+use crate::placement::freshness::Staleness;
+use power_units::{Micros, Role};
+use proptest::prelude::*;
+use std::vec::Vec;
+
+const SEEDS: Scoring = Scoring {
+    formula: Formula::Headroom,
+    facility_metrics: false,
+    unknown: UnknownScore::Neutral,
+    max: ScoreMax::Hundred,
+    coefficients: Coefficients::REFERENCE,
+};
+const FRESH: Freshness = Freshness::Fresh { left: Micros::MINUTE };
+const STALE: Freshness = Freshness::Stale(Staleness::NoTimestamp);
+
+fn cluster(pressure: i32, trend: i32) -> Cluster {
+    let (pressure, trend) = (Some(Percent::from_int(pressure)), Some(WattsPerMinute::from_int(trend)));
+    Cluster { pressure, trend, fresh: 1, holds_for: None }
+}
+
+fn calm() -> Cluster {
+    cluster(0, 0)
+}
+
+fn twin(class: SchedulableClass, headroom: i32, cooling: i32) -> Twin {
+    let percent = |percent| Some(Percent::from_int(percent));
+    Twin { headroom: percent(headroom), cooling: percent(cooling), ..Twin::silent(class) }
+}
+
+fn measured(twin: Twin, measured: i32, capped: i32, trend: i32) -> Twin {
+    let power = PowerMeasurement {
+        measured: Some(Watts::from_int(measured)),
+        capped: Some(Watts::from_int(capped)),
+        trend: Some(WattsPerMinute::from_int(trend)),
+    };
+    Twin { power: Some(power), ..twin }
+}
+
+fn nothing(class: WorkloadClass) -> PodTerms {
+    PodTerms::of(&pod(class, &[]), &Coefficients::REFERENCE)
+}
+
+fn standard() -> PodTerms {
+    nothing(WorkloadClass::Standard)
+}
+
+fn score_with(twin: &Twin, hardware: Option<&Hardware>, cluster: &Cluster, pod: &PodTerms) -> Score {
+    let facts = NodeFacts { freshness: FRESH, twin: Some(twin), hardware };
+    NodeTerms::of(&facts, cluster, &SEEDS).score(pod, Watts::ZERO).unwrap()
+}
+
+fn whole(twin: &Twin) -> u8 {
+    score_with(twin, None, &calm(), &standard()).whole()
+}
+
+fn points(score: Score) -> f64 {
+    score.exact().to_bits() as f64 / (1_u64 << 32) as f64
+}
+
+#[track_caller]
+fn assert_points(actual: f64, expected: f64) {
+    assert!((actual - expected).abs() < 1e-6, "{actual} is not {expected}");
+}
+
+/// A node and a pod that adds 50 W to it: 0.7 · 500 W · 10/70 cores.
+fn fifty_watts() -> (Hardware, PodTerms) {
+    let hardware = Hardware { cpu_max: Some(Watts::from_int(500)), cores: Some(70), gpus: None };
+    let demand = pod(WorkloadClass::Performance, &[container(Runs::Main, asks(10_000))]);
+    (hardware, PodTerms::of(&demand, &Coefficients::REFERENCE))
+}
+
+#[test]
+fn the_worked_example_of_the_page() {
+    // (600 − 350) / 600 · 70 + 80 · 0.15 = 29.1666 + 12.
+    let (hardware, pod) = fifty_watts();
+    let node = measured(twin(Performance, 99, 20), 300, 600, 0);
+    let score = score_with(&node, Some(&hardware), &calm(), &pod);
+    assert_points(points(score), 41.0 + 1.0 / 6.0);
+    assert_eq!(score.whole(), 41);
+    // On an eco node a standard pod of the same watts gets ten more.
+    let standard = PodTerms { class: WorkloadClass::Standard, ..pod };
+    assert_eq!(score_with(&Twin { class: Eco, ..node }, Some(&hardware), &calm(), &standard).whole(), 51);
+}
+
+#[test]
+fn the_ideal_nodes_of_the_page() {
+    assert_eq!(whole(&twin(Eco, 100, 0)), 95);
+    assert_eq!(whole(&measured(twin(Eco, 0, 0), 0, 432, 0)), 95);
+    assert_eq!(whole(&twin(Performance, 100, 0)), 85);
+    // With a record of 96 cores and 720 W the pod's own watts count: 8 cores are 42 W of 720, nothing is 1.3125 W.
+    let hardware = Hardware { cpu_max: Some(Watts::from_int(720)), cores: Some(96), gpus: None };
+    let eight = pod(WorkloadClass::Standard, &[container(Runs::Main, asks(8000))]);
+    let eight = PodTerms::of(&eight, &Coefficients::REFERENCE);
+    let ideal = measured(twin(Eco, 100, 0), 0, 720, 0);
+    assert_eq!(score_with(&ideal, Some(&hardware), &calm(), &eight).whole(), 90);
+    assert_eq!(score_with(&ideal, Some(&hardware), &calm(), &standard()).whole(), 94);
+}
+
+#[test]
+fn the_reference_s_table_of_scores() {
+    // 79.5 with the bonus is 0.7 · 80 + 0.15 · 90 + 10.
+    assert_eq!(whole(&twin(Eco, 80, 10)), 79);
+    assert_eq!(whole(&twin(Performance, 30, 70)), 25);
+    assert_eq!(whole(&twin(Performance, 100, 0)), 85);
+    assert_eq!(whole(&twin(Performance, 0, 100)), 0);
+    let pressed = |class| score_with(&twin(class, 50, 30), None, &cluster(80, 0), &standard());
+    assert!(pressed(Eco) > pressed(Performance));
+    let unpressed = |class| score_with(&twin(class, 50, 30), None, &calm(), &standard());
+    assert!(unpressed(Eco) > unpressed(Performance));
+    // 300 of 1000 W, the twin's own 50 ignored: 49 + 12.
+    assert_eq!(whole(&measured(twin(Performance, 50, 20), 300, 1000, 0)), 61);
+    assert_eq!(whole(&twin(Performance, 80, 10)), 69);
+    let trending = |trend| {
+        points(score_with(&measured(twin(Performance, 50, 20), 500, 1000, trend), None, &calm(), &standard()))
+    };
+    // ±120 W/min over 6.
+    assert_points(trending(-120), 47.0 + 20.0);
+    assert_points(trending(120), 47.0 - 20.0);
+}
+
+#[test]
+fn a_demand_lowers_the_score_and_a_larger_node_suffers_less_from_it() {
+    let hardware = |watts, gpus| Hardware { cpu_max: Some(Watts::from_int(watts)), cores: Some(96), gpus };
+    let gpus =
+        |count, max| Some(NodeGpus { count: Some(count), max: Some(Watts::from_int(max)), vendor: None });
+    let node = measured(twin(Performance, 50, 20), 200, 1000, 0);
+    let eight = pod(WorkloadClass::Standard, &[container(Runs::Main, asks(8000))]);
+    let eight = PodTerms::of(&eight, &Coefficients::REFERENCE);
+    let plain = hardware(720, None);
+    assert!(score_with(&node, Some(&plain), &calm(), &eight) < score_with(&node, None, &calm(), &eight));
+    let gpu_pod = Demand {
+        gpus: Some(GpuDemand { count: 1, vendor: GpuVendor::Nvidia }),
+        ..pod(WorkloadClass::Standard, &[container(Runs::Main, asks(4000))])
+    };
+    let gpu_pod = PodTerms::of(&gpu_pod, &Coefficients::REFERENCE);
+    let large =
+        score_with(&measured(node, 1000, 5000, 0), Some(&hardware(720, gpus(8, 700))), &calm(), &gpu_pod);
+    let small =
+        score_with(&measured(node, 200, 1000, 0), Some(&hardware(720, gpus(2, 350))), &calm(), &gpu_pod);
+    assert!(large > small);
+    // Without a measurement hardware makes no difference.
+    let unmeasured = twin(Performance, 70, 20);
+    assert_eq!(
+        score_with(&unmeasured, Some(&plain), &calm(), &eight),
+        score_with(&unmeasured, None, &calm(), &eight)
+    );
+}
+
+#[test]
+fn a_cap_that_is_none_leaves_the_predicted_headroom() {
+    let node = twin(Performance, 70, 20);
+    let power =
+        |measured, capped| Twin { power: Some(PowerMeasurement { measured, capped, trend: None }), ..node };
+    let watts = |watts| Some(Watts::from_int(watts));
+    for (drawn, cap) in [(watts(5), None), (watts(5), watts(0)), (watts(5), watts(-9)), (None, watts(600))] {
+        assert_eq!(whole(&power(drawn, cap)), 61, "{drawn:?} {cap:?}");
+    }
+    // The trend counts all the same: 60 W/min over 6.
+    let trend = Some(WattsPerMinute::from_int(60));
+    let trending = Twin { power: Some(PowerMeasurement { measured: None, capped: None, trend }), ..node };
+    assert_eq!(whole(&trending), 51);
+}
+
+#[test]
+fn a_node_over_its_cap_is_penalised_and_not_zeroed() {
+    // 700 of 600 W: −16.6666 · 0.7 + 15.
+    assert_eq!(whole(&measured(twin(Unknown, 0, 0), 700, 600, 0)), 3);
+    assert_points(
+        points(score_with(&measured(twin(Unknown, 0, 0), 700, 600, 0), None, &calm(), &standard())),
+        15.0 - 70.0 / 6.0,
+    );
+    assert_eq!(whole(&measured(twin(Unknown, 0, 0), 6000, 600, 0)), 0);
+}
+
+#[test]
+fn what_lies_outside_its_range_is_brought_into_it() {
+    // Fix list B18.
+    assert_eq!(whole(&twin(Unknown, 130, 0)), 85);
+    assert_eq!(whole(&twin(Unknown, 500, 0)), 85);
+    assert_eq!(whole(&twin(Unknown, 50, -300)), 50);
+    assert_eq!(whole(&twin(Unknown, 50, 300)), 35);
+    let pressed =
+        |pressure| score_with(&twin(Performance, 100, 0), None, &cluster(pressure, 0), &standard()).whole();
+    assert_eq!((pressed(150), pressed(100), pressed(-60)), (55, 55, 85));
+    // Headroom has no lower end: −100 · 0.7 + 15.
+    assert_points(points(score_with(&twin(Unknown, -100, 0), None, &calm(), &standard())), -55.0);
+}
+
+#[test]
+fn what_a_twin_does_not_say_is_taken_for_the_worse() {
+    // Fix list B1: missing is not zero. No headroom, full cooling stress, full power supply stress.
+    assert_eq!(whole(&Twin::silent(Unknown)), 0);
+    let facility = Scoring { formula: Formula::Facility, ..SEEDS };
+    let silent = Twin::silent(Unknown);
+    let facts = NodeFacts { freshness: FRESH, twin: Some(&silent), hardware: None };
+    assert_eq!(NodeTerms::of(&facts, &calm(), &facility).score(&standard(), Watts::ZERO).unwrap().whole(), 0);
+}
+
+#[test]
+fn pressure_seventy_takes_twenty_one_points_of_standard_pods_on_performance_nodes_only() {
+    let at = |class, pressure, pod| {
+        points(score_with(&twin(class, 100, 0), None, &cluster(pressure, 0), &nothing(pod)))
+    };
+    use WorkloadClass::{Performance as Fast, Standard};
+    assert_points(at(Performance, 70, Standard), 85.0 - 21.0);
+    assert_points(at(Performance, 70, Fast), 85.0);
+    for class in [Draining, Unknown] {
+        assert_points(at(class, 70, Standard), 85.0);
+    }
+    assert_points(at(Eco, 70, Standard), 95.0);
+    assert_points(at(Eco, 70, Fast), 85.0);
+}
+
+#[test]
+fn a_burst_makes_the_trend_count_threefold() {
+    // Fix list B17: the absolute threshold, the scale and the plain sum are the page's.
+    let at = |sum, trend| {
+        let node = measured(twin(Unknown, 0, 0), 500, 1000, trend);
+        points(score_with(&node, None, &cluster(0, sum), &standard())) - 50.0
+    };
+    assert_points(at(510, 30), -15.0);
+    assert_points(at(500, 30), -5.0);
+    assert_points(at(-510, -30), 15.0);
+    for (sum, trend, bonus) in
+        [(0, 150, -25.0), (0, 151, -25.0), (0, -900, 25.0), (501, 50, -25.0), (501, 51, -25.0)]
+    {
+        assert_points(at(sum, trend), bonus);
+    }
+    assert_points(at(0, i32::MAX), -25.0);
+    assert_points(at(0, i32::MIN), 25.0);
+    assert_points(at(0, 0), 0.0);
+}
+
+#[test]
+fn pue_multiplies_the_pod_s_watts_where_facility_metrics_are_enabled() {
+    let (hardware, pod) = fifty_watts();
+    let with = |pue: Option<&str>, facility_metrics| {
+        let pue = pue.map(|text| Ratio::parse(text, Role::Nearest).unwrap());
+        let node = Twin { pue, ..measured(twin(Performance, 99, 20), 300, 600, 0) };
+        let facts = NodeFacts { freshness: FRESH, twin: Some(&node), hardware: Some(&hardware) };
+        let scoring = Scoring { facility_metrics, ..SEEDS };
+        NodeTerms::of(&facts, &calm(), &scoring).score(&pod, Watts::ZERO).unwrap()
+    };
+    // 50 W · 1.6 = 80 W: (600 − 380) / 600 · 70 + 12.
+    assert_points(points(with(Some("1.6"), true)), 12.0 + 70.0 * 220.0 / 600.0);
+    assert_eq!(with(Some("1.6"), true).whole(), 37);
+    for (pue, enabled) in
+        [(Some("1.6"), false), (Some("1"), true), (Some("0.3"), true), (Some("-2"), true), (None, true)]
+    {
+        assert_eq!(with(pue, enabled).whole(), 41, "{pue:?} {enabled}");
+    }
+}
+
+#[test]
+fn watts_assumed_for_pods_on_their_way_count_as_measured() {
+    let node = measured(twin(Performance, 99, 20), 300, 600, 0);
+    let facts = NodeFacts { freshness: FRESH, twin: Some(&node), hardware: None };
+    let terms = NodeTerms::of(&facts, &calm(), &SEEDS);
+    assert_points(points(terms.score(&standard(), Watts::from_int(50)).unwrap()), 41.0 + 1.0 / 6.0);
+    assert_eq!(terms.score(&standard(), Watts::from_int(-50)), terms.score(&standard(), Watts::ZERO));
+}
+
+#[test]
+fn the_facility_formula_weighs_forty_thirty_thirty() {
+    let facility = Scoring { formula: Formula::Facility, ..SEEDS };
+    let of = |headroom, cooling, psu, class, cluster: Cluster| {
+        let node = Twin { psu: Some(Percent::from_int(psu)), ..twin(class, headroom, cooling) };
+        let facts = NodeFacts { freshness: FRESH, twin: Some(&node), hardware: None };
+        NodeTerms::of(&facts, &cluster, &facility).score(&standard(), Watts::ZERO).unwrap().whole()
+    };
+    assert_eq!(of(50, 30, 30, Unknown, calm()), 62);
+    assert_eq!(of(90, 10, 5, Unknown, calm()), 91);
+    // Cooling stress 80 leaves 6 of 30 points.
+    assert_eq!(of(0, 80, 100, Unknown, calm()), 6);
+    assert_eq!(of(50, 30, 30, Eco, calm()), 72);
+    assert_eq!(of(50, 30, 30, Performance, cluster(100, 0)), 32);
+    let trending = measured(Twin { psu: Some(Percent::ZERO), ..twin(Unknown, 0, 0) }, 0, 100, 900);
+    let facts = NodeFacts { freshness: FRESH, twin: Some(&trending), hardware: None };
+    assert_eq!(
+        NodeTerms::of(&facts, &calm(), &facility).score(&standard(), Watts::ZERO).unwrap().whole(),
+        100
+    );
+}
+
+fn all(scoring: &Scoring, nodes: &[(Freshness, Option<Twin>)]) -> (Vec<u8>, Outcome) {
+    let terms: Vec<NodeTerms> = nodes
+        .iter()
+        .map(|(freshness, twin)| {
+            NodeTerms::of(
+                &NodeFacts { freshness: *freshness, twin: twin.as_ref(), hardware: None },
+                &calm(),
+                scoring,
+            )
+        })
+        .collect();
+    let mut out = std::vec![Points::Unknown(0); nodes.len()];
+    let candidates = terms.iter().map(|terms| Candidate { terms: Some(terms), assumed: Watts::ZERO });
+    let outcome = score_all(scoring, &standard(), candidates, &mut out);
+    (out.into_iter().map(Points::get).collect(), outcome)
+}
+
+#[test]
+fn a_stale_or_missing_twin_scores_fifty() {
+    let good = twin(Performance, 90, 5);
+    let nodes = [
+        (FRESH, Some(good)),
+        (STALE, Some(good)),
+        (Freshness::Absent, None),
+        (Freshness::Absent, Some(good)),
+    ];
+    // 0.7 · 90 + 0.15 · 95 = 77.25.
+    let (points, outcome) = all(&SEEDS, &nodes);
+    assert_eq!(points, [77, 50, 50, 50]);
+    assert_eq!(outcome, Outcome { known: 1, unknown: 3, lowest: Some(77) });
+    let mut out = [Points::Known(9)];
+    let unheard_of = Candidate { terms: None, assumed: Watts::ZERO };
+    score_all(&SEEDS, &standard(), [unheard_of], &mut out);
+    assert_eq!(out, [Points::Unknown(50)]);
+}
+
+#[test]
+fn a_cautious_unknown_never_beats_a_known_node() {
+    // Fix list B19.
+    let cautious = Scoring { unknown: UnknownScore::Cautious, ..SEEDS };
+    let busy = twin(Performance, 10, 50);
+    let (points, _) = all(&cautious, &[(STALE, None), (FRESH, Some(busy)), (STALE, Some(twin(Eco, 100, 0)))]);
+    // 7 + 7.5.
+    assert_eq!(points, [14, 14, 14]);
+    assert_eq!(all(&cautious, &[(STALE, None)]).0, [50]);
+    assert_eq!(all(&cautious, &[(STALE, None), (FRESH, Some(twin(Eco, 100, 0)))]).0, [50, 95]);
+    let tenths = Scoring { max: ScoreMax::Ten, ..cautious };
+    assert_eq!(all(&tenths, &[(STALE, None), (FRESH, Some(busy))]).0, [1, 1]);
+    assert_eq!(
+        all(&Scoring { max: ScoreMax::Ten, ..SEEDS }, &[(STALE, None), (FRESH, Some(busy))]).0,
+        [5, 1]
+    );
+}
+
+#[test]
+fn a_node_s_terms_fit_a_cache_line() {
+    assert_eq!(size_of::<NodeTerms>(), 64);
+}
+
+#[test]
+fn extremes_neither_panic_nor_leave_the_range() {
+    let watts =
+        [Watts::MIN, Watts::from_int(-1), Watts::ZERO, Watts::from_bits(1), Watts::from_int(600), Watts::MAX];
+    let percents = [Percent::MIN, Percent::ZERO, Percent::from_bits(1), Percent::MAX];
+    let trends = [WattsPerMinute::MIN, WattsPerMinute::ZERO, WattsPerMinute::MAX];
+    let cores = [0, 1, u32::MAX];
+    for (measured, capped) in watts.iter().flat_map(|&a| watts.iter().map(move |&b| (a, b))) {
+        for (headroom, cooling) in percents.iter().flat_map(|&a| percents.iter().map(move |&b| (a, b))) {
+            for (trend, cores) in trends.iter().flat_map(|&a| cores.iter().map(move |&b| (a, b))) {
+                let power =
+                    PowerMeasurement { measured: Some(measured), capped: Some(capped), trend: Some(trend) };
+                let node = Twin {
+                    class: Performance,
+                    headroom: Some(headroom),
+                    cooling: Some(cooling),
+                    psu: Some(cooling),
+                    pue: Some(Ratio::MAX),
+                    power: Some(power),
+                };
+                let gpus = Some(NodeGpus { count: Some(cores), max: Some(capped), vendor: None });
+                let hardware = Hardware { cpu_max: Some(measured), cores: Some(cores), gpus };
+                let facts = NodeFacts { freshness: FRESH, twin: Some(&node), hardware: Some(&hardware) };
+                let demand = Demand {
+                    class: WorkloadClass::Standard,
+                    cpu: MilliCores::new(u32::MAX),
+                    memory_bytes: u64::MAX,
+                    gpus: Some(GpuDemand { count: u32::MAX, vendor: GpuVendor::Amd }),
+                };
+                let pod = PodTerms::of(&demand, &Coefficients::REFERENCE);
+                for formula in [Formula::Headroom, Formula::Facility] {
+                    let scoring = Scoring { formula, facility_metrics: true, ..SEEDS };
+                    let score =
+                        NodeTerms::of(&facts, &cluster(100, 0), &scoring).score(&pod, watts[5]).unwrap();
+                    assert!(score.whole() <= 100);
+                    assert!(score.exact() <= Percent::from_int(125));
+                }
+            }
+        }
+    }
+}
+
+/// The formula as it is written on the page.
+fn model(
+    twin: &Twin,
+    marginal: f64,
+    assumed: f64,
+    cluster: &Cluster,
+    scoring: &Scoring,
+    class: WorkloadClass,
+) -> f64 {
+    let number = |bits: i64| bits as f64 / (1_u64 << 32) as f64;
+    let percent = |percent: Option<Percent>, missing: f64| percent.map_or(missing, |p| number(p.to_bits()));
+    let pue = twin.pue.map_or(1.0, |pue| number(pue.to_bits()));
+    let marginal = if scoring.facility_metrics && pue > 1.0 { marginal * pue } else { marginal };
+    let power = twin.power;
+    let measured = power.and_then(|p| p.measured).map(|m| number(m.to_bits()).max(0.0));
+    let capped = power.and_then(|p| p.capped).map(|c| number(c.to_bits())).filter(|&c| c > 0.0);
+    let headroom = match (measured, capped) {
+        (Some(measured), Some(capped)) => (capped - (measured + assumed + marginal)) / capped * 100.0,
+        _ => percent(twin.headroom, 0.0).min(100.0),
+    };
+    let cooling = percent(twin.cooling, 100.0).clamp(0.0, 100.0);
+    let psu = percent(twin.psu, 100.0).clamp(0.0, 100.0);
+    let burst = number(cluster.trend.unwrap().to_bits()).abs() > 500.0;
+    let trend = power.and_then(|p| p.trend).map_or(0.0, |t| number(t.to_bits()));
+    let trend = -(trend / if burst { 2.0 } else { 6.0 }).clamp(-25.0, 25.0);
+    let mut score = match scoring.formula {
+        Formula::Headroom => headroom * 0.7 + (100.0 - cooling) * 0.15 + trend,
+        Formula::Facility => headroom * 0.4 + (100.0 - cooling) * 0.3 + (100.0 - psu) * 0.3,
+    };
+    if class == WorkloadClass::Standard && twin.class == Eco {
+        score += 10.0;
+    }
+    if class == WorkloadClass::Standard && twin.class == Performance {
+        score -= number(cluster.pressure.unwrap().to_bits()) * 0.3;
+    }
+    score
+}
+
+#[test]
+fn a_million_scores_lie_within_a_millionth_of_the_model() {
+    let mut dice = Dice::new(3);
+    let (mut worst, mut undecided) = (0.0_f64, 0);
+    for _ in 0..1_000_000 {
+        let scoring = Scoring {
+            formula: if dice.below(4) == 0 { Formula::Facility } else { Formula::Headroom },
+            facility_metrics: dice.below(2) == 0,
+            ..SEEDS
+        };
+        let cluster = Cluster {
+            pressure: Some(Percent::from_bits(dice.below(100 << 32) as i64)),
+            trend: Some(WattsPerMinute::from_int(dice.below(2000) as i32 - 1000)),
+            ..calm()
+        };
+        // A cap of less than a watt is no node.
+        let mut node = dice.twin();
+        if let Some(power) = node.power.as_mut() {
+            power.capped =
+                power.capped.filter(|&capped| capped <= Watts::ZERO || capped >= Watts::from_int(1));
+        }
+        let (hardware, demand) = (dice.hardware(), dice.demand());
+        let assumed = if dice.below(2) == 0 { Watts::ZERO } else { dice.watts(0, 2000) };
+        let facts = NodeFacts { freshness: FRESH, twin: Some(&node), hardware: Some(&hardware) };
+        let pod = PodTerms::of(&demand, &scoring.coefficients);
+        let terms = NodeTerms::of(&facts, &cluster, &scoring);
+        let score = terms.score(&pod, assumed).unwrap();
+        let watts = |watts: Watts| watts.to_bits() as f64 / (1_u64 << 32) as f64;
+        let marginal = watts(terms.estimate(&pod).total());
+        let model = model(&node, marginal, watts(assumed), &cluster, &scoring, demand.class);
+        // Far below zero points a double has no millionths to compare with.
+        if model > -10_000.0 {
+            worst = worst.max((points(score) - model).abs());
+        }
+        let (whole, clamped) = (f64::from(score.whole()), model.clamp(0.0, 100.0));
+        let to_boundary = (clamped - clamped.round()).abs();
+        if to_boundary > 1e-6 {
+            assert_eq!(whole, clamped.trunc(), "{model}");
+        } else if to_boundary < 1e-8 {
+            assert_eq!(whole, clamped.round(), "{model}");
+        } else {
+            undecided += 1;
+        }
+    }
+    assert!(worst < 1e-6, "{worst}");
+    assert!(undecided < 100, "{undecided}");
+}
+
+#[test]
+fn a_score_that_is_a_whole_number_on_paper_is_that_number() {
+    // 462 W of cap and 46.2 W of pod, which has no end in binary: 90 · 0.7 + 15 = 78.
+    let hardware = Hardware { cpu_max: Some(Watts::from_int(720)), cores: Some(96), gpus: None };
+    let demand = Demand {
+        memory_bytes: 10 << 30,
+        ..pod(WorkloadClass::Performance, &[container(Runs::Main, asks(8000))])
+    };
+    let node = measured(twin(Performance, 0, 0), 0, 462, 0);
+    let pod = PodTerms::of(&demand, &Coefficients::REFERENCE);
+    assert_eq!(score_with(&node, Some(&hardware), &calm(), &pod).whole(), 78);
+    // Every whole percentage of a cap of 700 W, so that a third of the scores are whole on paper.
+    for percent in 0..=100_i32 {
+        let score = whole(&measured(twin(Unknown, 0, 0), 7 * percent, 700, 0));
+        assert_eq!(i32::from(score), ((100 - percent) * 7 + 150) / 10, "{percent}");
+    }
+}
+
+#[test]
+fn the_fast_path_equals_its_breakdown() {
+    let mut dice = Dice::new(4);
+    for _ in 0..100_000 {
+        let scoring = Scoring {
+            formula: if dice.below(2) == 0 { Formula::Facility } else { Formula::Headroom },
+            facility_metrics: dice.below(2) == 0,
+            ..SEEDS
+        };
+        let cluster = cluster(dice.below(101) as i32, dice.below(2000) as i32 - 1000);
+        let (node, hardware, demand) = (dice.twin(), dice.hardware(), dice.demand());
+        let freshness = if dice.below(8) == 0 { STALE } else { FRESH };
+        let facts = NodeFacts { freshness, twin: Some(&node), hardware: Some(&hardware) };
+        let pod = PodTerms::of(&demand, &scoring.coefficients);
+        let assumed = dice.watts(0, 500);
+        let terms = NodeTerms::of(&facts, &cluster, &scoring);
+        let breakdown = Breakdown::of(&facts, &cluster, &scoring, &pod, assumed);
+        assert_eq!(breakdown.estimate, terms.estimate(&pod));
+        match breakdown.placement {
+            Placement::Unknown(why) => {
+                assert_eq!(why, STALE);
+                assert_eq!(terms.score(&pod, assumed), None);
+            }
+            Placement::Known(known) => {
+                assert_eq!(Some(known.score), terms.score(&pod, assumed));
+                let sum =
+                    known.headroom + known.cooling + known.psu + known.trend + known.profile + known.relief;
+                // Each of the six terms and the total was rounded to 2⁻³² once.
+                assert!((sum - known.score.exact()).abs() <= Percent::from_bits(7), "{known:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_breakdown_names_the_terms_of_the_page() {
+    let (hardware, pod) = fifty_watts();
+    let node = measured(twin(Performance, 99, 20), 270, 600, 0);
+    let facts = NodeFacts { freshness: FRESH, twin: Some(&node), hardware: Some(&hardware) };
+    let breakdown = Breakdown::of(&facts, &cluster(70, 0), &SEEDS, &pod, Watts::from_int(30));
+    let Placement::Known(known) = breakdown.placement else { panic!("a fresh twin is known") };
+    assert_eq!(breakdown.estimate.total(), Watts::from_int(50));
+    let watts = Watts::from_int;
+    assert_eq!(
+        known.budget,
+        Budget::Capped { measured: watts(270), projected: watts(350), capped: watts(600) }
+    );
+    assert_eq!((known.pue, known.cooling), (Ratio::ONE, Percent::from_int(12)));
+    assert_eq!((known.profile, known.relief), (Percent::ZERO, Percent::ZERO));
+    assert_eq!(known.score.whole(), 41);
+    // (600 − 350) / 600.
+    assert_points(known.headroom_score.to_bits() as f64 / (1_u64 << 32) as f64, 125.0 / 3.0);
+    let standard = PodTerms { class: WorkloadClass::Standard, ..pod };
+    let breakdown = Breakdown::of(&facts, &cluster(70, 0), &SEEDS, &standard, Watts::ZERO);
+    let Placement::Known(known) = breakdown.placement else { panic!("a fresh twin is known") };
+    assert_eq!(known.relief, Percent::from_int(-21));
+}
+
+#[test]
+fn every_order_of_the_nodes_gives_every_node_the_same_points() {
+    // Fix list B8.
+    let mut dice = Dice::new(5);
+    let scoring = Scoring { unknown: UnknownScore::Cautious, ..SEEDS };
+    let mut nodes: Vec<(usize, Freshness, Twin)> =
+        (0..60).map(|at| (at, if dice.below(4) == 0 { STALE } else { FRESH }, dice.twin())).collect();
+    let mut first: Option<Vec<(usize, u8)>> = None;
+    for _ in 0..200 {
+        let cluster = Cluster::of(nodes.iter().map(|(_, freshness, twin)| (*freshness, twin)));
+        let terms: Vec<NodeTerms> = nodes
+            .iter()
+            .map(|(_, freshness, twin)| {
+                NodeTerms::of(
+                    &NodeFacts { freshness: *freshness, twin: Some(twin), hardware: None },
+                    &cluster,
+                    &scoring,
+                )
+            })
+            .collect();
+        let mut out = std::vec![Points::Unknown(0); nodes.len()];
+        let candidates = terms.iter().map(|terms| Candidate { terms: Some(terms), assumed: Watts::ZERO });
+        score_all(&scoring, &standard(), candidates, &mut out);
+        let mut points: Vec<(usize, u8)> =
+            nodes.iter().zip(&out).map(|((at, ..), points)| (*at, points.get())).collect();
+        points.sort_unstable();
+        assert_eq!(*first.get_or_insert_with(|| points.clone()), points);
+        dice.shuffle(&mut nodes);
+    }
+}
+
+proptest! {
+    #[test]
+    fn more_load_never_scores_better(seed in any::<u64>(), more in 0_i64..(5000 << 32), milli in 0_u32..100_000) {
+        let mut dice = Dice::new(seed);
+        let (node, hardware, demand) = (dice.twin(), dice.hardware(), dice.demand());
+        let assumed = dice.watts(0, 1000);
+        let of = |node: &Twin, demand: &Demand, assumed| {
+            let facts = NodeFacts { freshness: FRESH, twin: Some(node), hardware: Some(&hardware) };
+            NodeTerms::of(&facts, &calm(), &SEEDS).score(&PodTerms::of(demand, &SEEDS.coefficients), assumed).unwrap()
+        };
+        let score = of(&node, &demand, assumed);
+        prop_assert!(of(&node, &demand, assumed + Watts::from_bits(more)) <= score);
+        let larger = Demand { cpu: MilliCores::new(demand.cpu.get().saturating_add(milli)), ..demand };
+        prop_assert!(of(&node, &larger, assumed) <= score);
+        let busier = node.power.map(|power| PowerMeasurement {
+            measured: power.measured.map(|measured| measured + Watts::from_bits(more)),
+            ..power
+        });
+        let busier = Twin { power: busier, ..node };
+        prop_assert!(of(&busier, &demand, assumed) <= score);
+        let hotter = node.cooling.map(|cooling| cooling + Percent::from_bits(more));
+        let hotter = Twin { cooling: hotter, ..node };
+        prop_assert!(of(&hotter, &demand, assumed) <= score);
+    }
+
+    #[test]
+    fn a_higher_cap_is_never_worse(seed in any::<u64>(), capped in 1_i64..(5000 << 32), more in 0_i64..(5000 << 32)) {
+        let mut dice = Dice::new(seed);
+        let (node, hardware, demand) = (dice.twin(), dice.hardware(), dice.demand());
+        let measured = dice.watts(-10, 5000);
+        let of = |capped| {
+            let power = PowerMeasurement { measured: Some(measured), capped: Some(Watts::from_bits(capped)), trend: None };
+            let node = Twin { power: Some(power), ..node };
+            let facts = NodeFacts { freshness: FRESH, twin: Some(&node), hardware: Some(&hardware) };
+            NodeTerms::of(&facts, &calm(), &SEEDS).score(&PodTerms::of(&demand, &SEEDS.coefficients), Watts::ZERO).unwrap()
+        };
+        // Two slopes are rounded apart; the rounding is a thousand times below what is cut.
+        prop_assert!(of(capped + more).exact() + Percent::from_bits(8) >= of(capped).exact());
+        prop_assert!(of(capped + more).whole() >= of(capped).whole());
+    }
+
+    #[test]
+    fn a_cautious_unknown_never_beats_any_known(seed in any::<u64>()) {
+        let mut dice = Dice::new(seed);
+        let nodes: Vec<(Freshness, Option<Twin>)> = (0..dice.below(12))
+            .map(|_| (if dice.below(2) == 0 { FRESH } else { STALE }, Some(dice.twin())))
+            .collect();
+        let (points, outcome) = all(&Scoring { unknown: UnknownScore::Cautious, ..SEEDS }, &nodes);
+        let of = |fresh: bool| {
+            nodes.iter().zip(&points).filter(move |((freshness, _), _)| freshness.is_fresh() == fresh).map(|(_, &p)| p)
+        };
+        let lowest = of(true).min();
+        prop_assert_eq!(outcome.lowest, lowest);
+        prop_assert!(of(false).all(|unknown| unknown <= lowest.unwrap_or(50).min(50)));
+    }
+}
