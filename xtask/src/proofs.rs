@@ -15,10 +15,10 @@ use program::Program;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// What the linker says when a panic path is left.
+const PANIC: &str = "undefined symbol: the_core_can_panic";
 
-/// The stack that a control tick may use, in bytes (docs/ARCHITECTURE.md, "Numbers").
-const TICK_STACK_MAX: u64 = 256;
+const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// A name that the precompiled `core` mentions and nothing calls.
 const MENTIONED: &str = "rust_eh_personality";
@@ -29,13 +29,16 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     core_only(root)?;
     println!("proof: joulie-core and what it uses build against a sysroot that holds `core` only");
     for profile in ["release", "lto"] {
-        let program = proof.program(profile, None)?;
+        let program = match proof.program(profile, None) {
+            Err(error) if format!("{error:#}").contains(PANIC) => bail!("{}", proof.who_panics(profile)?),
+            program => program?,
+        };
         floats::refuse(&program)?;
-        let deepest = stack::check(&program, TICK_STACK_MAX)?;
+        let depths = stack::check(&program)?;
         println!(
             "proof: {profile}: links with no allocator and no panic path, no float instruction, no recursion"
         );
-        println!("proof: {profile}: {deepest}");
+        println!("proof: {profile}: {depths}");
     }
     planted(&proof)
 }
@@ -57,7 +60,7 @@ fn planted(proof: &LinkProof) -> Result<()> {
     let float = floats::refuse(&proof.program("release", Some("plant-float"))?);
     ensure!(float.is_err(), "the float proof let plant-float pass");
     for feature in ["plant-recursion", "plant-stack"] {
-        let seen = stack::check(&proof.program("release", Some(feature))?, TICK_STACK_MAX);
+        let seen = stack::check(&proof.program("release", Some(feature))?);
         ensure!(seen.is_err(), "the stack proof let {feature} pass");
     }
     println!("proof: a planted vec!, index, f64, recursion and large frame were each refused");
@@ -71,10 +74,28 @@ struct LinkProof {
 
 impl LinkProof {
     fn program(&self, profile: &str, feature: Option<&str>) -> Result<Program> {
+        self.link(profile, feature, &[])
+    }
+
+    /// Links all the same, and names the functions that lead into a panic.
+    fn who_panics(&self, profile: &str) -> Result<String> {
+        let program = self.link(profile, None, &["-Clink-arg=-Wl,--defsym=the_core_can_panic=0"])?;
+        let panics = |name: &str| {
+            name.contains("panic") || name.contains("unwrap_failed") || name.contains("expect_failed")
+        };
+        let calls_one = |function: &&program::Function| {
+            !panics(&function.name) && function.callees.iter().any(|&callee| panics(program.name(callee)))
+        };
+        let names: Vec<_> = program.functions.values().filter(calls_one).map(|f| f.name.as_str()).collect();
+        Ok(format!("{profile}: a panic is reachable from {}", names.join(", ")))
+    }
+
+    fn link(&self, profile: &str, feature: Option<&str>, more: &[&str]) -> Result<Program> {
         let mut flags = vec!["-Zemit-stack-sizes".to_owned(), "-Crelocation-model=static".to_owned()];
         let mentioned = format!("-Wl,--defsym={MENTIONED}=0");
         let linker = ["-static", "-nostartfiles", "-nostdlib", &mentioned];
         flags.extend(linker.map(|argument| format!("-Clink-arg={argument}")));
+        flags.extend(more.iter().map(|&flag| flag.to_owned()));
         let mut cargo = cargo(&self.crate_dir);
         cargo.args(["build", "--locked", "--target", TARGET, "--profile", profile]);
         cargo.env("RUSTFLAGS", flags.join(" "));

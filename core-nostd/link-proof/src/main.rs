@@ -18,6 +18,8 @@ macro_rules! roots {
     };
 }
 
+mod node;
+mod placement;
 mod planted;
 mod units;
 
@@ -42,6 +44,8 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
 /// Where the linker starts to look for what is needed.
 #[unsafe(no_mangle)]
 extern "C" fn _start() {
+    node::keep();
+    placement::keep();
     units::keep();
     planted::keep();
 }

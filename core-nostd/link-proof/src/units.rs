@@ -1,8 +1,8 @@
 //! power-units.
 
 use power_units::{
-    Celsius, DecimalError, KiloHertz, Kelvins, MicroJoules, MicroWatts, Micros, MilliWatts, NonZeroMicros, Percent,
-    Ratio, Role, Stamp, Watts, WattsPerMinute,
+    Celsius, DecimalError, Kelvins, KiloHertz, MicroJoules, MicroWatts, Micros, MilliWatts, NonZeroMicros,
+    Percent, Ratio, Role, Stamp, Watts, WattsPerMinute,
 };
 
 roots! {

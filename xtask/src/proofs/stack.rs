@@ -1,4 +1,7 @@
 //! Bounded stack and no recursion, over the graph of who calls whom.
+//!
+//! The roots of `link-proof` say by their names what they may use: a `tick_` is a control tick, a law's step and what
+//! feeds it; a `step_` is one of the node's slower state machines, which go over all packages or GPUs.
 
 use super::program::Program;
 use anyhow::{Result, bail, ensure};
@@ -8,37 +11,33 @@ use std::fmt;
 /// A call leaves its return address on the stack.
 const RETURN_ADDRESS: u64 = 8;
 
-/// The control tick that goes deepest.
-pub(super) struct Deepest {
-    ticks: Vec<(String, u64)>,
-    bound: u64,
-}
+/// How many bytes of stack the roots with a prefix may use (docs/ARCHITECTURE.md, "Numbers").
+const BOUNDS: [(&str, u64); 2] = [("tick_", 256), ("step_", 1024)];
 
-impl fmt::Display for Deepest {
+/// What the bounded roots use.
+pub(super) struct Depths(Vec<(String, u64, u64)>);
+
+impl fmt::Display for Depths {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "stack of a control tick, of {} bytes:", self.bound)?;
-        self.ticks.iter().try_for_each(|(name, bytes)| write!(f, " {name} {bytes}"))
+        f.write_str("bytes of stack:")?;
+        self.0.iter().try_for_each(|(name, bytes, bound)| write!(f, " {name} {bytes} of {bound},"))
     }
 }
 
-/// Walks every call path. The roots whose name begins with `tick_` are the control ticks.
-pub(super) fn check(program: &Program, bound: u64) -> Result<Deepest> {
+/// Walks every call path.
+pub(super) fn check(program: &Program) -> Result<Depths> {
     let mut walk = Walk { program, depths: BTreeMap::new(), open: BTreeSet::new() };
-    let mut ticks = Vec::new();
+    let mut depths = Vec::new();
     for (&address, function) in &program.functions {
         let depth = walk.depth(address)?;
         let name = function.name.rsplit("::").next().unwrap_or_default();
-        if !name.starts_with("tick_") {
-            continue;
-        }
-        ensure!(
-            !walk.calls_unknown(address, &mut BTreeSet::new()),
-            "{name} calls through a pointer: no bound can be told"
-        );
+        let Some(&(_, bound)) = BOUNDS.iter().find(|(prefix, _)| name.starts_with(prefix)) else { continue };
+        let unknown = walk.calls_unknown(address, &mut BTreeSet::new());
+        ensure!(!unknown, "{name} calls through a pointer: no bound can be told");
         ensure!(depth <= bound, "{name} uses {depth} bytes of stack, more than {bound}");
-        ticks.push((name.to_owned(), depth));
+        depths.push((name.to_owned(), depth, bound));
     }
-    Ok(Deepest { ticks, bound })
+    Ok(Depths(depths))
 }
 
 struct Walk<'a> {

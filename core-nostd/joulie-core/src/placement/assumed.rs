@@ -285,7 +285,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> AssumedWatts<S> {
     /// How many pods count.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.entries().filter(|entry| entry.counts()).count()
+        self.entries().filter(|entry| entry.counts()).fold(0, |pods: usize, _| pods.saturating_add(1))
     }
 
     /// Whether none does.
@@ -354,7 +354,8 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> AssumedWatts<S> {
         }
         let place = self.place(pod);
         let mut carried = Slot::EMPTY;
-        for slot in self.slots.as_mut().iter_mut().take(self.filled).skip(place).rev() {
+        let behind = self.slots.as_mut().get_mut(place..self.filled).unwrap_or_default();
+        for slot in behind.iter_mut().rev() {
             core::mem::swap(slot, &mut carried);
         }
         self.filled = self.filled.saturating_sub(1);

@@ -1,0 +1,94 @@
+//! joulie-core, placement: what the extender runs for every request and every snapshot.
+
+use joulie_core::placement::assumed::{
+    AssumedRule, AssumedWatts, NodeKey, PodUid, Seen, Sighting, Slot, Swept,
+};
+use joulie_core::placement::class::{Classified, SchedulableClass, WorkloadClass};
+use joulie_core::placement::cluster::Cluster;
+use joulie_core::placement::demand::{Ask, Container, Demand, DemandSum, GpuVendor};
+use joulie_core::placement::estimate::{Coefficients, Estimate};
+use joulie_core::placement::filter::{FilterTerms, PowerFit, Rejection};
+use joulie_core::placement::freshness::{Evidence, Freshness, FreshnessRule, Now, PlanLease, UnixTime};
+use joulie_core::placement::score::{
+    Breakdown, Candidate, NodeFacts, NodeTerms, Outcome, PodTerms, Points, Scoring, SettingError, Twin,
+    score_all,
+};
+use power_units::{Micros, Stamp, Watts};
+
+roots! {
+    fn class_read(pod: Option<&str>, node: &str, gpu: &str) -> (Classified, SchedulableClass, Option<GpuVendor>) {
+        (WorkloadClass::read(pod), SchedulableClass::read(node), GpuVendor::read(gpu))
+    }
+
+    fn demand_sum(sum: &mut DemandSum, container: &Container, cpu: Ask, memory: Ask, class: WorkloadClass) -> Demand {
+        sum.add(container);
+        sum.pod_level(cpu, memory);
+        sum.overhead(cpu.amount(), memory.amount());
+        sum.total(class)
+    }
+
+    fn pod_terms(demand: &Demand, coefficients: &Coefficients) -> PodTerms {
+        PodTerms::of(demand, coefficients)
+    }
+
+    fn node_terms(node: &NodeFacts<'_>, cluster: &Cluster, scoring: &Scoring) -> NodeTerms {
+        NodeTerms::of(node, cluster, scoring)
+    }
+
+    fn cluster_sums(twins: &[(Freshness, &Twin)]) -> Cluster {
+        Cluster::of(twins.iter().copied())
+    }
+
+    fn estimate(node: &NodeTerms, pod: &PodTerms) -> Estimate {
+        node.estimate(pod)
+    }
+
+    fn score_request(scoring: &Scoring, pod: &PodTerms, candidates: &[Candidate<'_>], out: &mut [Points]) -> Outcome {
+        score_all(scoring, pod, candidates.iter().copied(), out)
+    }
+
+    fn score_explained(
+        node: &NodeFacts<'_>,
+        cluster: &Cluster,
+        scoring: &Scoring,
+        pod: &PodTerms,
+        assumed: Watts,
+    ) -> Breakdown {
+        Breakdown::of(node, cluster, scoring, pod, assumed)
+    }
+
+    fn filter(node: &NodeFacts<'_>, eco: bool, class: WorkloadClass, added: Watts) -> Result<(), Rejection> {
+        let terms = FilterTerms::of(node, eco);
+        terms.admits(class).and_then(|()| terms.fits(added))
+    }
+
+    fn settings(text: &str) -> Result<PowerFit, SettingError> {
+        PowerFit::read(text)
+    }
+
+    fn freshness(rule: &FreshnessRule, evidence: Evidence, lease: &mut PlanLease, now: Now, at: Stamp) -> Freshness {
+        lease.observe(now.wall, at);
+        rule.judge(evidence, *lease, now)
+    }
+
+    fn assumed_seen(all: &mut AssumedWatts<&mut [Slot]>, seen: &Sighting, now: UnixTime, sampled: Option<UnixTime>) -> Seen {
+        all.see(seen, now, sampled)
+    }
+
+    fn assumed_gone(all: &mut AssumedWatts<&mut [Slot]>, pod: PodUid, node: NodeKey, now: UnixTime) -> usize {
+        all.gone(pod, now);
+        all.unbound(pod, node);
+        all.node_gone(node);
+        all.len()
+    }
+
+    fn assumed_sums(all: &mut AssumedWatts<&mut [Slot]>, now: UnixTime, node: NodeKey, out: &mut [Watts]) -> (Swept, Watts) {
+        let swept = all.sweep(now, |_| None);
+        all.sum_into(out);
+        (swept, all.of_node(node))
+    }
+
+    fn assumed_rule(settle: Micros, age_max: Micros) -> bool {
+        AssumedRule::new(settle, age_max).is_ok()
+    }
+}
