@@ -99,7 +99,7 @@ fn known(
     (marginal, assumed): (Watts, Watts),
 ) -> Known {
     let terms = Terms::of(twin, cluster, scoring);
-    let added = terms.pue.weigh(marginal) + assumed;
+    let added = terms.pue.weigh(marginal) + assumed.or_zero();
     let headroom = terms.headroom.minus(terms.slope.over(added));
     let none = Percent::ZERO;
     let (profile, relief) = match class {

@@ -169,7 +169,7 @@ impl ScoreTerms {
             WorkloadClass::Standard => self.standard,
             WorkloadClass::Performance => self.performance,
         };
-        super::Score(rest.minus(self.slope.over(self.pue.weigh(marginal) + assumed)))
+        super::Score(rest.minus(self.slope.over(self.pue.weigh(marginal) + assumed.or_zero())))
     }
 }
 

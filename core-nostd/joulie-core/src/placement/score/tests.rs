@@ -265,7 +265,10 @@ fn watts_assumed_for_pods_on_their_way_count_as_measured() {
     let facts = NodeFacts { freshness: FRESH, twin: Some(&node), hardware: None };
     let terms = NodeTerms::of(&facts, &calm(), &SEEDS);
     assert_points(points(terms.score(&standard(), Watts::from_int(50)).unwrap()), 41.0 + 1.0 / 6.0);
-    assert_eq!(terms.score(&standard(), Watts::from_int(-50)), terms.score(&standard(), Watts::ZERO));
+    // Less than nothing takes nothing off the pod's own watts.
+    let (hardware, pod) = fifty_watts();
+    let terms = NodeTerms::of(&NodeFacts { hardware: Some(&hardware), ..facts }, &calm(), &SEEDS);
+    assert_eq!(terms.score(&pod, Watts::from_int(-50)), terms.score(&pod, Watts::ZERO));
 }
 
 #[test]
