@@ -89,11 +89,12 @@ fn the_nodes_own_floor_is_never_undercut() {
 
 #[test]
 fn no_cap_is_below_a_watt() {
+    let half_a_watt = CapRange::new(Some(w("0.5")), Some(w("270")), None);
     for intent in [CapIntent::of_watts(Watts::from_bits(1)), CapIntent::of_percent(Percent::from_bits(1))] {
-        let Resolution::Watts(target) = intent.resolve(range(0, 270), Floor::NONE) else {
-            panic!("{intent:?}")
-        };
-        assert_eq!(target.effective(), CAP_LEAST);
+        for range in [half_a_watt, range(0, 270)] {
+            let Resolution::Watts(target) = intent.resolve(range, Floor::NONE) else { panic!("{intent:?}") };
+            assert_eq!(target.effective(), CAP_LEAST);
+        }
     }
 }
 

@@ -103,7 +103,15 @@ fn a_server_that_lags_behind_keeps_no_lease_alive() {
 
 #[test]
 fn a_count_that_was_set_back_renews_once_it_advances() {
-    let steps = [(0, Some(900)), (10, Some(901)), (50, Some(3)), (60, Some(4)), (140, Some(5)), (150, None)];
+    let steps = [
+        (0, Some(900)),
+        (10, Some(901)),
+        (50, Some(3)),
+        (60, Some(4)),
+        (110, None),
+        (140, Some(5)),
+        (150, None),
+    ];
     let told = run(law(OnExpiry::Hold), &steps);
     assert!(told.iter().all(|step| *step == (Caps::Desired, None)), "{told:?}");
 }
