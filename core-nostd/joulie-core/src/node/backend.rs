@@ -34,9 +34,9 @@ mod status;
 
 pub use status::Status;
 
-use plan::Need;
+use plan::{Need, Wish};
 
-use super::cap::{Backend, CapRange, Desired, Floor, Target};
+use super::cap::{Backend, CapRange, Desired, Floor, Resolution, Target};
 use super::lever::{Lever, LeverLaw, News, Order};
 use super::limiter::{LimitFacts, LimitOrder, Limiter, LimiterLaw};
 use power_hal::ErrorKind;
@@ -91,6 +91,7 @@ pub struct Package {
     /// What may be known about it in this step.
     pub facts: PackageFacts,
     limiter: Limiter,
+    wish: Wish<Resolution>,
     order: LimitOrder,
 }
 
@@ -207,6 +208,10 @@ impl Mode {
         self.throttle
     }
 
+    const fn holds_something(&self) -> bool {
+        matches!(self.throttle, Lever::Held { .. })
+    }
+
     /// Whether the throttle that the node needs is known to hold it.
     fn holds_for(&self, need: Need) -> bool {
         let curb = match need {
@@ -256,13 +261,13 @@ impl Package {
     /// A package whose limit nobody of us has touched.
     #[must_use]
     pub const fn untouched(facts: PackageFacts) -> Self {
-        Self { facts, limiter: Limiter::UNTOUCHED, order: LimitOrder::Leave }
+        Self { facts, limiter: Limiter::UNTOUCHED, wish: Wish::Keep, order: LimitOrder::Leave }
     }
 
     /// A package whose limit the journal says is ours, from before a restart.
     #[must_use]
     pub const fn adopted(facts: PackageFacts) -> Self {
-        Self { facts, limiter: Limiter::ADOPTED, order: LimitOrder::Leave }
+        Self { facts, limiter: Limiter::ADOPTED, wish: Wish::Keep, order: LimitOrder::Leave }
     }
 
     /// What is to be done with its limit.
@@ -282,32 +287,46 @@ impl BackendLaw {
     /// One step: takes in the facts of the node and of every package that is known, and decides.
     pub fn step(&self, mode: &mut Mode, packages: &mut [Package], facts: &Facts) -> Decision {
         mode.learn(&self.throttle, facts.now, facts.throttle.unwrap_or(ThrottleOutcome::Unknown));
-        let wish = plan::wish(facts.desired);
-        let throttled = mode.holds_for(self.need(wish, packages, facts));
+        let wish = Wish::of(facts.desired);
+        for package in packages.iter_mut() {
+            package.wish = wish.on(package.facts.range, self.floor);
+        }
+        let throttled = mode.holds_something() && mode.holds_for(self.need(wish, packages, facts));
         let mut moved = 0_u32;
         for package in packages.iter_mut() {
-            let want = self.want_of_limit(package, wish, throttled);
+            let want = self.want_of_limit(package, throttled);
             let step = package.limiter.step(&self.limits, facts.now, package.facts.limit, want, self.floor);
             package.order = step.order;
             moved = moved.saturating_add(u32::from(step.moved));
         }
         let need = self.need(wish, packages, facts);
-        let node_cap = self.node_cap(wish, packages).map(Target::effective);
-        mode.cap = node_cap.or(mode.cap);
-        let want = Self::want_of_throttle(need, facts);
+        let node_cap = plan::node_cap(packages);
+        let throttle = self.step_throttle(mode, need, node_cap, facts);
+        Decision {
+            route: mode.route,
+            throttle,
+            mode: status::in_force(mode, packages),
+            status: self.status(mode, packages, need, node_cap, facts),
+            node_cap: node_cap.map(Target::effective),
+            moved,
+        }
+    }
+
+    fn step_throttle(
+        &self,
+        mode: &mut Mode,
+        need: Need,
+        node_cap: Option<Target>,
+        facts: &Facts,
+    ) -> ThrottleOrder {
+        mode.cap = node_cap.map(Target::effective).or(mode.cap);
+        let want = need.want(facts.throttle.is_some());
         let (throttle, order) = mode.throttle.pursue(facts.now, want, self.throttle.longest_wait());
         if throttle.target() != mode.throttle.target() {
             mode.regulation = Regulation::Keeping;
         }
         mode.throttle = throttle;
-        Decision {
-            route: mode.route,
-            throttle: mode.throttle_order(order),
-            mode: status::in_force(mode, packages),
-            status: self.status(mode, packages, wish, need, facts),
-            node_cap,
-            moved,
-        }
+        mode.throttle_order(order)
     }
 }
 

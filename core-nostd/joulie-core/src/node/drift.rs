@@ -1,7 +1,7 @@
 //! Somebody else moves a limit: count it, put ours back with growing waits, say so, and do not fight forever.
 //!
 //! ```text
-//!           moved                       moved, `give_up` times        
+//!           moved                       moved, `give_up` times
 //! Calm ───────────▶ Contested{moves} ───────────────────────▶ Yielded
 //!  ▲ put back at once  │  put back after a wait that doubles      │  put back once every `truce`
 //!  └──── not moved for a `truce` ──────────────────────────────────┘  (two of them after yielding)

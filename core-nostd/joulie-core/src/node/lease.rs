@@ -7,12 +7,11 @@
 //! **safe** profile. No choice is silent: the step in which it happens carries an [`Event`].
 //!
 //! ```text
-//!            a newer token                          longer than `term`
-//! Started ───────────────────▶ Renewed ◀──┐ ───────────────────────────▶ Holding        (hold)
-//!    │                            ▲       │                              Waiting ──at──▶ Relaxed   (relax)
-//!    │   longer than `term`       │  a newer token                       Safe           (safe)
-//!    └────────────────────────────┼───────────────────────────────────────────▲
-//!                                 └── from each of the four ───────────────────┘
+//! Started ──newer token──▶ Renewed ──newer token──▶ Renewed
+//! Started, Renewed ──longer than `term`──▶ Holding                       (hold)
+//!                                          Waiting ──`delay`──▶ Relaxed  (relax)
+//!                                          Safe                          (safe)
+//! Holding, Waiting, Relaxed, Safe ──newer token──▶ Renewed
 //! ```
 //!
 //! A restart starts in `Started`: caps are adopted as they are found, and the lease runs from the start, because

@@ -5,19 +5,18 @@
 //! what is wanted again must not wait for its own undoing. What was in force before stays *standing* until then.
 //!
 //! ```text
-//!            Set                   read back
-//! Free ─────────────▶ Pending ───────────────▶ Held ──┐ another target: Pending again, the old one standing
-//!   ▲   Adopted ─Set─▶ │   ▲ ▲                  │ ▲    │
-//!   │      │   refused,│   │ └──── when due ──┐ │ └────┘
-//!   │      │  no answer│   │                  │ │ lost (moved by somebody else)
-//!   │      │           ▼   │                  │ ▼
-//!   │      │          Refused{kind, retry_at}─┘─┘      also: Held itself is refused later
-//!   │      │ Release         │ Release   │ Release
-//!   │      ▼                 ▼           ▼
-//!   └── Releasing ◀─────────────────────────        Set overtakes: Pending
-//!   done    │  ▲ when due
-//!           ▼  │
-//!          Stuck{kind, retry_at}                    Set: Pending
+//!          Set                read back
+//! Free ──────────▶ Pending ──────────────▶ Held
+//! Adopted ─Set──────▲ │ ▲ ▲                │ │
+//!                   │ │ │ └─another target─┘ │ refused later, or lost (somebody else moved it)
+//!       Set when due│ │ │                    │
+//!                   │ ▼ │                    │
+//!                  Refused ◀─────────────────┘     (Pending also: no answer within the patience)
+//!
+//! Adopted, Held, Refused ──Release──▶ Releasing ──done──▶ Free
+//!                                       │   ▲
+//!                          not put back ▼   │ Release when due
+//!                                       Stuck      (Set takes Releasing and Stuck back to Pending)
 //! ```
 //!
 //! *Free*: as its owner left it. *Adopted*: set by us before a restart, to what is not known.
@@ -171,7 +170,7 @@ impl LeverLaw {
         if patience == Micros::ZERO { Err(LeverError) } else { Ok(Self { patience, backoff }) }
     }
 
-    /// Takes in what the facts say. `longest` is the longest wait that anybody sets.
+    /// Takes in what the facts say.
     pub(crate) fn learn<T: Copy + PartialEq>(&self, lever: Lever<T>, now: Stamp, news: News<T>) -> Lever<T> {
         match lever {
             Lever::Free | Lever::Adopted => lever,

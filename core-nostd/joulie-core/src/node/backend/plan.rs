@@ -1,18 +1,19 @@
 //! What the node needs: from the desired state and the levers to what each of them is to do. Pure rules, no memory.
 
 use super::{BackendLaw, Curb, Facts, Package, Preference};
-use crate::node::cap::{Blocked, CapIntent, CapRange, Desired, Resolution, Target, throttle_leaving};
+use crate::node::cap::{Blocked, CapIntent, CapRange, Desired, Floor, Resolution, Target, throttle_leaving};
 use crate::node::lever::Want;
+use power_units::Percent;
 
-/// The desired state, read.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wish {
-    /// Nobody knows it.
+/// What is desired: of the node as an intent, of one package as what that means on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wish<T> {
+    /// Nobody knows.
     Keep,
     /// Nothing.
     Nothing,
     /// A cap.
-    Cap(CapIntent),
+    Cap(T),
 }
 
 /// What the node needs besides the limits of its packages.
@@ -28,116 +29,118 @@ pub(super) enum Need {
     Blocked(Blocked),
 }
 
-pub(super) const fn wish(desired: Desired) -> Wish {
-    match desired {
-        Desired::Unknown => Wish::Keep,
-        Desired::Gone | Desired::Cap(CapIntent::NONE) => Wish::Nothing,
-        Desired::Cap(intent) => Wish::Cap(intent),
+impl Wish<CapIntent> {
+    pub(super) const fn of(desired: Desired) -> Self {
+        match desired {
+            Desired::Unknown => Self::Keep,
+            Desired::Gone | Desired::Cap(CapIntent::NONE) => Self::Nothing,
+            Desired::Cap(intent) => Self::Cap(intent),
+        }
+    }
+
+    pub(super) fn on(self, range: CapRange, floor: Floor) -> Wish<Resolution> {
+        match self {
+            Self::Keep => Wish::Keep,
+            Self::Nothing => Wish::Nothing,
+            Self::Cap(intent) => Wish::Cap(intent.resolve(range, floor)),
+        }
+    }
+
+    fn percent(self) -> Option<Percent> {
+        match self {
+            Self::Keep | Self::Nothing => None,
+            Self::Cap(intent) => intent.percent_above_zero(),
+        }
     }
 }
 
 impl BackendLaw {
     /// What is wanted of the limit of one package, on a node that the throttle does or does not hold.
-    pub(super) fn want_of_limit(&self, package: &Package, wish: Wish, throttled: bool) -> Want<Target> {
-        let intent = match wish {
+    pub(super) fn want_of_limit(&self, package: &Package, throttled: bool) -> Want<Target> {
+        let resolution = match package.wish {
             Wish::Keep => return Want::Keep,
             Wish::Nothing => return Want::Release,
-            Wish::Cap(intent) => intent,
+            Wish::Cap(resolution) => resolution,
         };
-        match (self.preference, intent.resolve(package.facts.range, self.floor)) {
+        match (self.preference, resolution) {
             (_, Resolution::Blocked(_)) => Want::Keep,
             _ if !package.facts.has_limit => Want::Keep,
             (Preference::LimitFirst, Resolution::Watts(target)) => Want::Set(target),
             // A limit that is not to be used any more, of an earlier cap, goes when the throttle holds the node.
-            (
-                Preference::LimitFirst | Preference::ThrottleOnly,
-                Resolution::Watts(_) | Resolution::Percent(_),
-            ) => {
-                if throttled {
-                    Want::Release
-                } else {
-                    Want::Keep
-                }
-            }
-        }
-    }
-
-    /// How a node is throttled for a package with this resolution.
-    fn curb(intent: CapIntent, resolution: Resolution, facts: &Facts) -> Curb {
-        match (resolution, intent.percent_above_zero()) {
-            (Resolution::Percent(percent), _) => Curb::Fixed(throttle_leaving(percent)),
-            (Resolution::Watts(_) | Resolution::Blocked(_), Some(percent)) if !facts.has_meter => {
-                Curb::Fixed(throttle_leaving(percent))
-            }
-            (Resolution::Watts(_) | Resolution::Blocked(_), _) => Curb::Loop,
+            (_, Resolution::Watts(_) | Resolution::Percent(_)) if throttled => Want::Release,
+            (_, Resolution::Watts(_) | Resolution::Percent(_)) => Want::Keep,
         }
     }
 
     /// What the node needs besides the limits.
-    pub(super) fn need(&self, wish: Wish, packages: &[Package], facts: &Facts) -> Need {
-        let intent = match wish {
-            Wish::Keep => return Need::AsIs,
-            Wish::Nothing => return Need::Nothing,
-            Wish::Cap(intent) => intent,
-        };
+    pub(super) fn need(&self, wish: Wish<CapIntent>, packages: &[Package], facts: &Facts) -> Need {
         if packages.is_empty() {
-            return match intent.resolve(CapRange::UNKNOWN, self.floor) {
-                Resolution::Percent(percent) => Need::Throttle(Curb::Fixed(throttle_leaving(percent))),
-                Resolution::Watts(_) => Need::Blocked(Blocked::NoPackages),
-                Resolution::Blocked(reason) => Need::Blocked(reason),
+            return match wish.on(CapRange::UNKNOWN, self.floor) {
+                Wish::Keep => Need::AsIs,
+                Wish::Nothing => Need::Nothing,
+                Wish::Cap(Resolution::Percent(percent)) => Need::fixed(percent),
+                Wish::Cap(Resolution::Watts(_)) => Need::Blocked(Blocked::NoPackages),
+                Wish::Cap(Resolution::Blocked(reason)) => Need::Blocked(reason),
             };
         }
-        let need = |package| self.need_of(package, intent, facts);
+        let in_watts = match (wish.percent(), facts.has_meter, facts.throttle) {
+            (_, true, _) | (None, false, None) => Need::Throttle(Curb::Loop),
+            (Some(percent), false, _) => Need::fixed(percent),
+            (None, false, Some(_)) => Need::Blocked(Blocked::NoMeter),
+        };
+        let need = |package| self.need_of(package, in_watts, facts);
         packages.iter().map(need).reduce(Need::and).unwrap_or(Need::AsIs)
     }
 
-    fn need_of(&self, package: &Package, intent: CapIntent, facts: &Facts) -> Need {
-        let resolution = intent.resolve(package.facts.range, self.floor);
-        let target = match resolution {
-            Resolution::Blocked(reason) => return Need::Blocked(reason),
-            Resolution::Percent(_) => return Need::Throttle(Self::curb(intent, resolution, facts)),
-            Resolution::Watts(target) => target,
+    /// What one package needs; `in_watts` is what a node needs whose limits fail.
+    fn need_of(&self, package: &Package, in_watts: Need, facts: &Facts) -> Need {
+        let target = match package.wish {
+            Wish::Keep => return Need::AsIs,
+            Wish::Nothing => return Need::Nothing,
+            Wish::Cap(Resolution::Blocked(reason)) => return Need::Blocked(reason),
+            Wish::Cap(Resolution::Percent(percent)) => return Need::fixed(percent),
+            Wish::Cap(Resolution::Watts(target)) => target,
         };
         let limited = package.facts.has_limit && self.preference == Preference::LimitFirst;
         let lever = package.limiter.lever();
         if !limited || lever.lacks() {
-            return match Self::curb(intent, resolution, facts) {
-                Curb::Loop if !facts.has_meter => Need::Blocked(Blocked::NoMeter),
-                curb @ (Curb::Loop | Curb::Fixed(_)) => Need::Throttle(curb),
-            };
+            return in_watts;
         }
         let settled = |since| facts.now.since(since).is_some_and(|held| held >= self.settle);
         if lever.held_since(target).is_some_and(settled) { Need::Nothing } else { Need::AsIs }
     }
+}
 
-    pub(super) fn want_of_throttle(need: Need, facts: &Facts) -> Want<Curb> {
-        match need {
-            Need::AsIs | Need::Blocked(_) => Want::Keep,
-            Need::Nothing => Want::Release,
-            Need::Throttle(curb) if facts.throttle.is_some() => Want::Set(curb),
-            Need::Throttle(_) => Want::Keep,
-        }
-    }
-
-    /// What all packages together are to be held to, where it is known of every one.
-    pub(super) fn node_cap(&self, wish: Wish, packages: &[Package]) -> Option<Target> {
-        let intent = match wish {
-            Wish::Keep | Wish::Nothing => return None,
-            Wish::Cap(intent) => intent,
+/// What all packages together are to be held to, where it is known of every one.
+pub(super) fn node_cap(packages: &[Package]) -> Option<Target> {
+    let mut sum: Option<Target> = None;
+    for package in packages {
+        let target = match package.wish {
+            Wish::Cap(Resolution::Watts(target)) => target,
+            Wish::Keep | Wish::Nothing | Wish::Cap(Resolution::Percent(_) | Resolution::Blocked(_)) => {
+                return None;
+            }
         };
-        let mut sum: Option<Target> = None;
-        for package in packages {
-            let target = match intent.resolve(package.facts.range, self.floor) {
-                Resolution::Watts(target) => target,
-                Resolution::Percent(_) | Resolution::Blocked(_) => return None,
-            };
-            sum = Some(sum.map_or(target, |sum| sum.and(target)));
-        }
-        sum
+        sum = Some(sum.map_or(target, |sum| sum.and(target)));
     }
+    sum
 }
 
 impl Need {
+    fn fixed(percent: Percent) -> Self {
+        Self::Throttle(Curb::Fixed(throttle_leaving(percent)))
+    }
+
+    /// What this means for the throttle, where there is one.
+    pub(super) const fn want(self, has_throttle: bool) -> Want<Curb> {
+        match self {
+            Self::AsIs | Self::Blocked(_) => Want::Keep,
+            Self::Nothing => Want::Release,
+            Self::Throttle(curb) if has_throttle => Want::Set(curb),
+            Self::Throttle(_) => Want::Keep,
+        }
+    }
+
     /// The need of two packages: what cannot be done first, then a fixed throttle, which one of them needs for want of
     /// watts, then the closed loop.
     fn and(self, other: Self) -> Self {

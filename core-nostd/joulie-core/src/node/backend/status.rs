@@ -2,7 +2,7 @@
 
 use super::plan::{Need, Wish};
 use super::{BackendLaw, Curb, Facts, Mode, Package, Preference, Regulation};
-use crate::node::cap::{Backend, Blocked, CapIntent, CapResult, Report, Resolution, Target};
+use crate::node::cap::{Backend, Blocked, CapResult, Report, Resolution, Target};
 use crate::node::lever::Lever;
 
 /// The status of the CPU's control: `backend` and `result`.
@@ -32,67 +32,63 @@ impl BackendLaw {
         &self,
         mode: &Mode,
         packages: &[Package],
-        wish: Wish,
         need: Need,
+        node_cap: Option<Target>,
         facts: &Facts,
     ) -> Status {
-        let held = in_force(mode, packages);
         let cap = |backend, result| Status { backend, report: Report::Cap(result) };
-        let pending = Status { backend: held, report: Report::Pending };
-        match (wish, need) {
+        let pending = Status { backend: in_force(mode, packages), report: Report::Pending };
+        match (Wish::of(facts.desired), need) {
             (Wish::Keep, _) => pending,
             (Wish::Nothing, _) => released(mode, packages),
             (Wish::Cap(_), Need::Blocked(reason)) => cap(Backend::None, CapResult::Blocked(reason)),
             (Wish::Cap(_), Need::Throttle(curb)) if facts.throttle.is_some() => {
-                Self::throttled(mode, packages, curb, self.node_cap(wish, packages))
+                throttled(mode, packages, curb, node_cap)
             }
             (Wish::Cap(_), Need::Throttle(_)) if packages.is_empty() => {
                 cap(Backend::None, CapResult::Blocked(Blocked::NoBackend))
             }
-            (Wish::Cap(intent), Need::AsIs | Need::Nothing | Need::Throttle(_)) => {
-                let results = packages.iter().map(|package| self.result(package, intent));
+            (Wish::Cap(_), Need::AsIs | Need::Nothing | Need::Throttle(_)) => {
+                let results = packages.iter().map(|package| self.result(package));
                 of_limits(results).map_or(pending, |result| cap(backend_of(result), result))
             }
         }
     }
 
     /// What came of the limit of one package; nothing while it is on its way.
-    fn result(&self, package: &Package, intent: CapIntent) -> Option<CapResult> {
+    fn result(&self, package: &Package) -> Option<CapResult> {
         let limited = package.facts.has_limit && self.preference == Preference::LimitFirst;
-        match intent.resolve(package.facts.range, self.floor) {
-            Resolution::Watts(target) if limited => package.limiter.result(target),
-            Resolution::Watts(_) => Some(CapResult::Blocked(Blocked::NoBackend)),
-            Resolution::Percent(_) => Some(CapResult::Blocked(Blocked::NoRange)),
-            Resolution::Blocked(reason) => Some(CapResult::Blocked(reason)),
+        match package.wish {
+            Wish::Keep | Wish::Nothing => None,
+            Wish::Cap(Resolution::Watts(target)) if limited => package.limiter.result(target),
+            Wish::Cap(Resolution::Watts(_)) => Some(CapResult::Blocked(Blocked::NoBackend)),
+            Wish::Cap(Resolution::Percent(_)) => Some(CapResult::Blocked(Blocked::NoRange)),
+            Wish::Cap(Resolution::Blocked(reason)) => Some(CapResult::Blocked(reason)),
         }
     }
+}
 
-    fn throttled(mode: &Mode, packages: &[Package], curb: Curb, node_cap: Option<Target>) -> Status {
-        let report = match (mode.throttle, curb) {
-            (Lever::Held { target, .. }, Curb::Fixed(throttle)) if target == curb => {
-                Report::Throttled(throttle)
-            }
-            (Lever::Held { target, .. }, Curb::Loop) if target == curb => {
-                regulated(mode.regulation, node_cap)
-            }
-            (Lever::Refused { kind, .. }, _) => Report::Cap(CapResult::refused(kind)),
-            (
-                Lever::Held { .. }
-                | Lever::Free
-                | Lever::Adopted
-                | Lever::Pending { .. }
-                | Lever::Releasing { .. }
-                | Lever::Stuck { .. },
-                _,
-            ) => Report::Pending,
-        };
-        let backend = match report {
-            Report::Cap(CapResult::Blocked(_)) => Backend::None,
-            Report::Cap(_) | Report::Throttled(_) => Backend::Dvfs,
-            Report::Pending | Report::NoIntent => in_force(mode, packages),
-        };
-        Status { backend, report }
-    }
+fn throttled(mode: &Mode, packages: &[Package], curb: Curb, node_cap: Option<Target>) -> Status {
+    let report = match (mode.throttle, curb) {
+        (Lever::Held { target, .. }, Curb::Fixed(throttle)) if target == curb => Report::Throttled(throttle),
+        (Lever::Held { target, .. }, Curb::Loop) if target == curb => regulated(mode.regulation, node_cap),
+        (Lever::Refused { kind, .. }, _) => Report::Cap(CapResult::refused(kind)),
+        (
+            Lever::Held { .. }
+            | Lever::Free
+            | Lever::Adopted
+            | Lever::Pending { .. }
+            | Lever::Releasing { .. }
+            | Lever::Stuck { .. },
+            _,
+        ) => Report::Pending,
+    };
+    let backend = match report {
+        Report::Cap(CapResult::Blocked(_)) => Backend::None,
+        Report::Cap(_) | Report::Throttled(_) => Backend::Dvfs,
+        Report::Pending | Report::NoIntent => in_force(mode, packages),
+    };
+    Status { backend, report }
 }
 
 /// The closed loop's result. A reading is part of it: a loop that sees nothing holds nothing.

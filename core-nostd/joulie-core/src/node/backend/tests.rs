@@ -153,6 +153,18 @@ fn a_percentage_of_an_unknown_maximum_is_throttled_and_seen() {
 }
 
 #[test]
+fn a_package_that_knows_its_maximum_is_limited_beside_one_that_does_not() {
+    let mut node = Node::new(&[package(), silent(true)]);
+    let first = node.step(percent(60));
+    assert_eq!(first.throttle, THROTTLED_BY_40);
+    let limits: Vec<_> = node.packages.iter().map(Package::order).collect();
+    assert_eq!(limits, [LimitOrder::Set(w(162)), LimitOrder::Leave]);
+    let throttled = Report::Throttled(Percent::from_int(40));
+    assert_eq!(node.steps(9, percent(60)).status, status(Backend::Dvfs, throttled));
+    assert_eq!(node.registers[0].limit, Some(w(162)));
+}
+
+#[test]
 fn a_known_maximum_makes_the_closed_loop_reachable_for_a_percentage() {
     // Fix list C1: no power limit, but a maximum that somebody knows: 60 % of 200 W on each of two packages.
     let range = CapRange::new(None, Some(w(200)), None);
@@ -203,6 +215,9 @@ fn watts_without_a_limit_need_a_meter() {
     assert_eq!(node.step(watts(100)).status, status(Backend::None, blocked(Blocked::NoMeter)));
     let both = CapIntent { watts: Some(w(100)), percent: Some(Percent::from_int(60)) };
     assert_eq!(node.step(Desired::Cap(both)).throttle, THROTTLED_BY_40, "a percentage beside them does");
+    node.throttle = None;
+    let none = node.step(watts(100)).status;
+    assert_eq!(none, status(Backend::None, blocked(Blocked::NoBackend)), "a meter would not help");
 }
 
 #[test]
