@@ -338,7 +338,7 @@ mod tests {
             couple(&mut domains, pairs.iter().map(|&(a, b)| set(&[a, b])));
             // Reachability by squaring the relation until nothing is added.
             let mut reach = [[false; 10]; 10];
-            for i in 0..10 { reach[i][i] = true; }
+            for (i, row) in reach.iter_mut().enumerate() { row[i] = true; }
             for &(a, b) in &pairs {
                 reach[usize::from(a)][usize::from(b)] = true;
                 reach[usize::from(b)][usize::from(a)] = true;

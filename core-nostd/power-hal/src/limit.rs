@@ -149,6 +149,12 @@ impl<Q: Quantity> Limit<Q> {
         self.step
     }
 
+    /// What the register can be told, whatever the hardware says of its range.
+    #[must_use]
+    pub const fn writable(&self) -> Span<Q> {
+        Span { floor: self.writable.floor, ceiling: self.writable.ceiling }
+    }
+
     /// The smallest limit that is ever written.
     #[must_use]
     pub fn lower(&self) -> Q {

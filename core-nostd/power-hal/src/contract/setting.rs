@@ -298,7 +298,7 @@ where
     W: World<H>,
 {
     for applies_again in [false, true] {
-        granted(s, target, start, start.wishes.inside)?;
+        let granted = granted(s, target, start, start.wishes.inside)?;
         if !s.world.restart(s.hal) {
             return restored(s, target, start);
         }
@@ -306,9 +306,8 @@ where
         s.hold(Breach::at(Rule::RestartRestores, target.key()), found.is_some())?;
         let Some(target) = found else { continue };
         let in_place = s.in_force(&target, start.control);
-        let untouched =
-            in_place.is_some_and(|now| now != start.before) || start.before == start.wishes.inside;
-        s.hold(Breach::at(Rule::RestartRestores, target.key()).found(in_place), untouched)?;
+        let breach = Breach::at(Rule::RestartRestores, target.key()).asked(granted).found(in_place);
+        s.hold(breach, in_place == Some(granted))?;
         if applies_again {
             let applied = s.apply(&target, start.wishes.low);
             let kept = s.hal.originals().kept(target.key(), start.control) == Some(start.original);
