@@ -93,7 +93,8 @@ impl<J: Originals, H: PowerHal<Originals = Ledger<J>>, W: World<H>> Session<'_, 
 
     /// A digest of a domain's key and of what is in force on it.
     pub(super) fn state(&mut self, target: &Target) -> u64 {
-        state_of(target.key(), |control| self.in_force(target, control))
+        let has = target.domain;
+        state_of(target.key(), |control| if has.has(control) { self.in_force(target, control) } else { None })
     }
 
     /// Holds the order of the limits' changes since the last look, where the world sees instants.

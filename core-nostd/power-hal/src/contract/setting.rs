@@ -48,18 +48,10 @@ where
     H: PowerHal<Originals = Ledger<J>>,
     W: World<H>,
 {
-    for control in Control::ALL {
+    lacking(s, target)?;
+    for control in Control::ALL.into_iter().filter(|&control| target.domain.has(control)) {
         // A restart within the last control has made another list.
         let Some(target) = &s.find(target.key()) else { continue };
-        if !target.domain.has(control) {
-            let wish = setting(control, 100);
-            let state = s.others(target.key()).wrapping_add(s.state(target));
-            let refused = s.apply(target, wish).err();
-            let unchanged = s.others(target.key()).wrapping_add(s.state(target)) == state;
-            let breach = Breach::at(Rule::LackingRefused, target.key()).asked(wish).error(refused);
-            s.hold(breach, unchanged && refused == Some(ErrorKind::NotSupported))?;
-            continue;
-        }
         let Some(start) = Start::of(s, target, control) else { continue };
         // What happened before this run is not part of it.
         let _earlier = s.world.instants(target.key());
@@ -85,6 +77,24 @@ where
         restarted(s, target, &start)?;
     }
     Ok(())
+}
+
+/// What the domain does not have.
+fn lacking<J, H, W>(s: &mut Session<'_, H, W>, target: &Target) -> Result<(), Breach>
+where
+    J: Originals,
+    H: PowerHal<Originals = Ledger<J>>,
+    W: World<H>,
+{
+    let state = s.others(target.key()).wrapping_add(s.state(target));
+    for control in Control::ALL.into_iter().filter(|&control| !target.domain.has(control)) {
+        let wish = setting(control, 100);
+        let refused = s.apply(target, wish).err();
+        let breach = Breach::at(Rule::LackingRefused, target.key()).asked(wish).error(refused);
+        s.hold(breach, refused == Some(ErrorKind::NotSupported))?;
+    }
+    let unchanged = s.others(target.key()).wrapping_add(s.state(target)) == state;
+    s.hold(Breach::at(Rule::LackingRefused, target.key()), unchanged)
 }
 
 fn untouched<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<(), Breach>
