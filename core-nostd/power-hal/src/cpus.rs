@@ -72,7 +72,7 @@ impl CpuSet {
     pub fn parse(text: &str) -> Result<Self, BadCpus> {
         let mut set = Self::EMPTY;
         for item in text.split([',', ' ', '\t', '\n']).filter(|item| !item.is_empty()) {
-            let (first, last) = item.split_once('-').unwrap_or((item, item));
+            let (first, last) = item.split_once(['-']).unwrap_or((item, item));
             let (first, last) = (number(first)?, number(last)?);
             if first > last {
                 return Err(BadCpus::NotAList);

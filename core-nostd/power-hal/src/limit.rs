@@ -232,8 +232,8 @@ impl Throttle {
 /// assert_eq!(order, [1, 0]);
 /// ```
 pub fn lower_first<Q: Ord>(old_and_new: &[(Q, Q)]) -> impl Iterator<Item = usize> {
-    let falling = (0_usize..).zip(old_and_new).filter(|(_, (old, new))| new < old);
-    let rising = (0_usize..).zip(old_and_new).filter(|(_, (old, new))| new > old);
+    let falling = (0..usize::MAX).zip(old_and_new).filter(|(_, (old, new))| new < old);
+    let rising = (0..usize::MAX).zip(old_and_new).filter(|(_, (old, new))| new > old);
     falling.chain(rising).map(|(at, _)| at)
 }
 
