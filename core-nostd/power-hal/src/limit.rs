@@ -264,6 +264,7 @@ mod tests {
         }
     }
 
+    /// Fix list S19: each device has a range of its own.
     #[test]
     fn a_wish_below_the_range_is_the_lower_end_and_zero_is_no_limit() {
         let known = rapl().known(Some(w(75)), None).unwrap();

@@ -6,7 +6,7 @@ use super::world::{Ledger, World};
 use crate::{Domain, Error, ErrorKind, Measured, Meter, Originals, PowerHal, Sample};
 use power_units::{MicroWatts, Micros};
 
-/// More than any one domain draws: a superchip module takes below 3 kW.
+/// A bound on what one domain draws, generous: it only has to tell a counter that was reset from energy.
 const DRAW_MAX: MicroWatts = MicroWatts::new(20_000_000_000);
 
 /// Between two samples: a tenth of a second, so that at the bound above less than half of the smallest counter in use

@@ -1,7 +1,9 @@
 //! The ways of breaking the contract, each with the rule under which it has to be found out.
 
 use super::run;
-use crate::contract::Rule;
+use crate::contract::{Ledger, Mode, Rule, check};
+use crate::{Control, Key, Memory, PowerHal, Setting};
+use power_units::MicroWatts;
 use std::string::ToString;
 
 macro_rules! faults {
@@ -52,8 +54,10 @@ faults! {
     saves_the_cap: SavesTheCap => SavedOnce,
     saves_at_every_touch: SavesAtEveryTouch => SavedOnce,
     refuses_good_wishes: RefusesGoodWishes => Applies,
+    // Fix list S16.
     does_not_clamp: DoesNotClamp => Clamped,
     clamps_to_half: ClampsToHalf => Clamped,
+    // Fix list S14, S17: what counts is what is read back.
     answers_the_wish: AnswersTheWish => ReadBack,
     answers_another_wish: AnswersAnotherWish => Reported,
     lowers_a_little_more_each_time: LowersALittleMoreEachTime => Repeatable,
@@ -61,14 +65,17 @@ faults! {
     raises_first: RaisesFirst => Ordered,
     restores_raising_first: RestoresRaisingFirst => Ordered,
     forgets_to_restore: ForgetsToRestore => Restored,
+    // Fix list S10: what an administrator had set is the original, not the hardware's maximum.
     restores_the_maximum: RestoresTheMaximum => Restored,
     restores_one_of_two_limits: RestoresOneOfTwoLimits => Restored,
     keeps_what_is_restored: KeepsWhatIsRestored => Restored,
     second_release_fails: SecondReleaseFails => ReleasedTwice,
     second_release_writes: SecondReleaseWrites => ReleasedTwice,
+    // Fix list S5: a crash does not lose the original.
     only_remembers_its_own_touch: OnlyRemembersItsOwnTouch => RestartRestores,
     saves_again_after_a_restart: SavesAgainAfterARestart => RestartRestores,
     clears_limits_at_start: ClearsLimitsAtStart => RestartRestores,
+    // Fix list S8, S17: a lock is said, and the other domains go on.
     locked_is_success: LockedIsSuccess => LockedSaid,
     locked_is_io: LockedIsIo => LockedSaid,
     locked_loses_sight: LockedLosesSight => LockedSaid,
@@ -101,4 +108,16 @@ fn a_breach_names_the_domain() {
         let breach = run(fault).unwrap_err();
         assert!(breach.domain.is_some() && breach.asked.is_some(), "{breach}");
     }
+}
+
+#[test]
+fn after_a_breach_every_domain_is_released() {
+    let ground = super::ground();
+    let mut mutant = super::Mutant::open(&ground, Ledger::new(Memory::new()), Fault::AnswersTheWish);
+    let breach =
+        check(&mut mutant, &mut super::Behind { ground: &ground, losses: true }, Mode::Full).unwrap_err();
+    assert_eq!(breach.rule, Rule::ReadBack);
+    let found = ground.in_force(&Key::package(0, None), Control::Power);
+    assert_eq!(found, Some(Setting::Power(MicroWatts::new(100_000_000))));
+    assert!(mutant.originals().inner().is_empty());
 }
