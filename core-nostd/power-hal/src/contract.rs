@@ -23,8 +23,8 @@
 //! ```
 //!
 //! On a real machine the world is a second HAL and a way to wait ([`Twin`]), and the mode is [`Mode::ReadOnly`], which
-//! writes nothing, or [`Mode::Lowering`], which raises nothing. Every run leaves what it touched as it found it, unless
-//! the HAL breaks the rule that says so.
+//! writes nothing, or [`Mode::Lowering`], which raises nothing. Every run leaves what it touched as it found it, as far
+//! as the HAL under test can.
 
 mod listing;
 mod rule;
@@ -55,7 +55,7 @@ pub enum Mode {
 /// Runs the contract. The HAL must have been opened with a [`Ledger`] around its journal.
 ///
 /// # Errors
-/// The first rule that the HAL broke. In `Mode::Full` the hardware is then as the HAL left it.
+/// The first rule that the HAL broke. Every domain has then been released, as far as such a HAL can.
 pub fn check<J, H, W>(hal: &mut H, world: &mut W, mode: Mode) -> Result<Report, Breach>
 where
     J: Originals,
@@ -63,7 +63,27 @@ where
     W: World<H>,
 {
     let mut session = Session { hal, world, mode, report: Report::EMPTY };
-    let s = &mut session;
+    let outcome = run(&mut session);
+    if outcome.is_err() && mode != Mode::ReadOnly {
+        let s = &mut session;
+        s.hal.originals().refuse(false);
+        let mut last = None;
+        while let Some(target) = s.after(last) {
+            // The breach is the news; what a broken HAL says of its release is not.
+            let _released = s.release(&target);
+            last = Some(*target.key());
+        }
+    }
+    outcome.map(|()| session.report)
+}
+
+fn run<J, H, W>(s: &mut Session<'_, H, W>) -> Result<(), Breach>
+where
+    J: Originals,
+    H: PowerHal<Originals = Ledger<J>>,
+    W: World<H>,
+{
+    let mode = s.mode;
     listing::check_list(s)?;
     let mut last = None;
     while let Some(target) = s.after(last) {
@@ -71,7 +91,7 @@ where
         last = Some(*target.key());
     }
     if mode == Mode::ReadOnly {
-        return Ok(session.report);
+        return Ok(());
     }
     let mut last = None;
     while let Some(target) = s.after(last) {
@@ -86,7 +106,7 @@ where
     if mode == Mode::Full {
         trouble::check_renumbered(s)?;
     }
-    Ok(session.report)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -72,7 +72,7 @@ impl CpuSet {
     pub fn parse(text: &str) -> Result<Self, BadCpus> {
         let mut set = Self::EMPTY;
         for item in text.split([',', ' ', '\t', '\n']).filter(|item| !item.is_empty()) {
-            let (first, last) = item.split_once('-').unwrap_or((item, item));
+            let (first, last) = item.split_once(['-']).unwrap_or((item, item));
             let (first, last) = (number(first)?, number(last)?);
             if first > last {
                 return Err(BadCpus::NotAList);
@@ -272,6 +272,7 @@ mod tests {
         assert_eq!(Covers::new(0, CpuSet::EMPTY), Err(BadCpus::Empty));
     }
 
+    /// Fix list S9: a throttle of a part of the threads does nothing while their siblings run on.
     #[test]
     fn policies_of_smt_siblings_are_one_group() {
         // Two cores with two threads each and one policy a thread, as intel_pstate has it: 0+2 and 1+3.
@@ -338,7 +339,7 @@ mod tests {
             couple(&mut domains, pairs.iter().map(|&(a, b)| set(&[a, b])));
             // Reachability by squaring the relation until nothing is added.
             let mut reach = [[false; 10]; 10];
-            for i in 0..10 { reach[i][i] = true; }
+            for (i, row) in reach.iter_mut().enumerate() { row[i] = true; }
             for &(a, b) in &pairs {
                 reach[usize::from(a)][usize::from(b)] = true;
                 reach[usize::from(b)][usize::from(a)] = true;

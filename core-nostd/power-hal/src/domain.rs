@@ -253,7 +253,7 @@ impl<'a> Domains<'a> {
     /// Each domain with its handle.
     pub fn iter(&self) -> impl Iterator<Item = (Handle, &'a Domain)> + use<'a> {
         let generation = self.generation;
-        (0..).zip(self.list).map(move |(at, domain)| (Handle { at, generation }, domain))
+        (0..u32::MAX).zip(self.list).map(move |(at, domain)| (Handle { at, generation }, domain))
     }
 
     /// The handle of the domain with this key.

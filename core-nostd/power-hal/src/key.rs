@@ -17,6 +17,9 @@ pub enum DomainKind {
     Socket,
 }
 
+/// Separators are arrays: the search for a single `char` has a panic path in `core`.
+const DASH: [char; 1] = ['-'];
+
 /// The longest key: a GPU's UUID with its prefix takes 40 bytes.
 const CAPACITY: usize = 46;
 
@@ -109,7 +112,7 @@ impl Key {
         }
         let (domain, rest) = pci_parts(identity).ok_or(KeyError::NotStable)?;
         // Four digits at least, as the kernel writes it; NVML writes eight.
-        let zeros = domain.len().saturating_sub(domain.trim_start_matches('0').len());
+        let zeros = domain.len().saturating_sub(domain.trim_start_matches(['0']).len());
         let cut = zeros.min(domain.len().saturating_sub(4));
         key.push_text(domain.get(cut..).unwrap_or(domain));
         key.push_text(":");
@@ -123,8 +126,11 @@ impl Key {
     /// When the text is not the stable name of a domain.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let key = if let Some(rest) = text.strip_prefix("package-") {
-            match rest.split_once("-die-") {
-                Some((package, die)) => Self::package(number(package)?, Some(number(die)?)),
+            match rest.split_once(DASH) {
+                Some((package, rest)) => {
+                    let die = rest.strip_prefix("die-").ok_or(KeyError::NotStable)?;
+                    Self::package(number(package)?, Some(number(die)?))
+                }
                 None => Self::package(number(rest)?, None),
             }
         } else if let Some(rest) = text.strip_prefix("cpu-") {
@@ -174,7 +180,7 @@ impl Key {
             left /= 10;
         }
         let text = core::str::from_utf8(&digits).unwrap_or("0");
-        let significant = text.trim_start_matches('0');
+        let significant = text.trim_start_matches(['0']);
         self.push_text(if significant.is_empty() { "0" } else { significant });
     }
 }
@@ -190,7 +196,7 @@ fn number(text: &str) -> Result<u16, KeyError> {
 
 /// Hexadecimal digits in groups of 8, 4, 4, 4 and 12.
 fn is_uuid(text: &str) -> bool {
-    let mut groups = text.split('-');
+    let mut groups = text.split(DASH);
     let shaped =
         [8, 4, 4, 4, 12].iter().all(|&len| groups.next().is_some_and(|group| is_hex(group, len, len)));
     shaped && groups.next().is_none()
@@ -198,9 +204,9 @@ fn is_uuid(text: &str) -> bool {
 
 /// The PCI domain, and `bus:device.function`.
 fn pci_parts(text: &str) -> Option<(&str, &str)> {
-    let (domain, rest) = text.split_once(':')?;
-    let (bus, slot) = rest.split_once(':')?;
-    let (device, function) = slot.split_once('.')?;
+    let (domain, rest) = text.split_once([':'])?;
+    let (bus, slot) = rest.split_once([':'])?;
+    let (device, function) = slot.split_once(['.'])?;
     let stable = is_hex(domain, 4, 8) && is_hex(bus, 2, 2) && is_hex(device, 2, 2) && is_hex(function, 1, 1);
     stable.then_some((domain, rest))
 }

@@ -56,6 +56,14 @@
         clippy::panic
     )
 )]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        reason = "tests compare with plain arithmetic"
+    )
+)]
 
 #[cfg(test)]
 extern crate std;

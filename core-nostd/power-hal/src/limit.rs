@@ -149,6 +149,12 @@ impl<Q: Quantity> Limit<Q> {
         self.step
     }
 
+    /// What the register can be told, whatever the hardware says of its range.
+    #[must_use]
+    pub const fn writable(&self) -> Span<Q> {
+        Span { floor: self.writable.floor, ceiling: self.writable.ceiling }
+    }
+
     /// The smallest limit that is ever written.
     #[must_use]
     pub fn lower(&self) -> Q {
@@ -226,8 +232,8 @@ impl Throttle {
 /// assert_eq!(order, [1, 0]);
 /// ```
 pub fn lower_first<Q: Ord>(old_and_new: &[(Q, Q)]) -> impl Iterator<Item = usize> {
-    let falling = (0_usize..).zip(old_and_new).filter(|(_, (old, new))| new < old);
-    let rising = (0_usize..).zip(old_and_new).filter(|(_, (old, new))| new > old);
+    let falling = (0..usize::MAX).zip(old_and_new).filter(|(_, (old, new))| new < old);
+    let rising = (0..usize::MAX).zip(old_and_new).filter(|(_, (old, new))| new > old);
     falling.chain(rising).map(|(at, _)| at)
 }
 
@@ -258,6 +264,7 @@ mod tests {
         }
     }
 
+    /// Fix list S19: each device has a range of its own.
     #[test]
     fn a_wish_below_the_range_is_the_lower_end_and_zero_is_no_limit() {
         let known = rapl().known(Some(w(75)), None).unwrap();

@@ -11,6 +11,53 @@ use crate::{
 /// domain does not have never reaches the HAL, so no HAL carries stubs. A HAL may write a verb itself where its device
 /// has a faster way (all domains in one call), and then owes all that is said here.
 ///
+/// A HAL in full, of one socket whose firmware takes milliwatts and clips them itself:
+///
+/// ```
+/// use power_hal::{Control, Domain, Domains, ErrorKind, ErrorType, Generation, Handle, Limit, Memory, Original};
+/// use power_hal::{Outcome, PowerHal, Sample, Setting, Span};
+/// use power_units::{MicroWatts, Micros, Stamp};
+///
+/// struct Socket { domain: [Domain; 1], firmware_mw: u64, journal: Memory<1> }
+///
+/// impl ErrorType for Socket { type Error = ErrorKind; }
+///
+/// impl PowerHal for Socket {
+///     type Originals = Memory<1>;
+///     fn domains(&self) -> Domains<'_> { Domains::new(Generation::FIRST, &self.domain) }
+///     fn enumerate(&mut self) -> Result<(), ErrorKind> { Ok(()) }
+///     fn read(&mut self, _: Handle) -> Result<Sample, ErrorKind> {
+///         let at = Stamp::new(Micros::ZERO); // from the clock that the HAL was opened with
+///         Ok(Sample { power_limit: Ok(MicroWatts::new(self.firmware_mw * 1_000)), ..Sample::at(at) })
+///     }
+///     fn save(&mut self, _: Handle, _: Control) -> Result<Original, ErrorKind> {
+///         Original::new(0, &[self.firmware_mw]).ok_or(ErrorKind::BadData)
+///     }
+///     fn write(&mut self, at: Handle, setting: Setting) -> Result<Setting, ErrorKind> {
+///         let Setting::Power(limit) = setting else { return Err(ErrorKind::NotSupported) };
+///         self.firmware_mw = (limit.get() / 1_000).min(225_000);
+///         self.read(at)?.power_limit.map(Setting::Power)
+///     }
+///     fn restore(&mut self, _: Handle, _: Control, original: &Original) -> Result<(), ErrorKind> {
+///         self.firmware_mw = *original.words().first().ok_or(ErrorKind::BadData)?;
+///         Ok(())
+///     }
+///     fn originals(&mut self) -> &mut Memory<1> { &mut self.journal }
+/// }
+///
+/// let w = |watts: u64| MicroWatts::new(watts * 1_000_000);
+/// let limit = Limit::new(Span { floor: w(1), ceiling: w(4_294) }, MicroWatts::new(1_000))?;
+/// let domain = [Domain::socket(0).with_power(limit.known(None, Some(w(240)))?)];
+/// let mut hal = Socket { domain, firmware_mw: 240_000, journal: Memory::new() };
+/// let socket = hal.describe()?.iter().next().unwrap().0;
+/// let (requested, effective) = (Setting::Power(w(300)), Setting::Power(w(225)));
+/// assert_eq!(hal.apply(socket, requested)?.outcome(), Outcome::Clamped { requested, effective });
+/// assert!(hal.apply(socket, Setting::Power(w(0))).is_err());
+/// hal.release(socket)?;
+/// assert_eq!(hal.firmware_mw, 240_000);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Contract
 ///
 /// [`contract::check`](crate::contract::check) executes what can be executed of it.
@@ -57,7 +104,8 @@ pub trait PowerHal: ErrorType {
     /// When nothing of it can be read. A single value that cannot be read is an error inside the sample.
     fn read(&mut self, domain: Handle) -> Result<Sample, Self::Error>;
 
-    /// Everything that would have to be written to have this control as it is now.
+    /// Everything that would have to be written to have this control as it is now, and nothing that changes by itself:
+    /// the port compares two of them to know whether a control is as it was.
     ///
     /// # Errors
     /// When it cannot be read.

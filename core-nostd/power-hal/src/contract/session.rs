@@ -93,10 +93,8 @@ impl<J: Originals, H: PowerHal<Originals = Ledger<J>>, W: World<H>> Session<'_, 
 
     /// A digest of a domain's key and of what is in force on it.
     pub(super) fn state(&mut self, target: &Target) -> u64 {
-        let key = target.key().as_str().bytes().fold(SEED, |digest, byte| mix(digest, u64::from(byte)));
-        Control::ALL
-            .into_iter()
-            .fold(key, |digest, control| mix(digest, self.in_force(target, control).map_or(u64::MAX, bits)))
+        let has = target.domain;
+        state_of(target.key(), |control| if has.has(control) { self.in_force(target, control) } else { None })
     }
 
     /// Holds the order of the limits' changes since the last look, where the world sees instants.
@@ -106,6 +104,14 @@ impl<J: Originals, H: PowerHal<Originals = Ledger<J>>, W: World<H>> Session<'_, 
             None => Ok(()),
         }
     }
+}
+
+/// A digest of a key and of a setting for each control.
+pub(super) fn state_of(key: &Key, mut setting: impl FnMut(Control) -> Option<Setting>) -> u64 {
+    let named = key.as_str().bytes().fold(SEED, |digest, byte| mix(digest, u64::from(byte)));
+    Control::ALL
+        .into_iter()
+        .fold(named, |digest, control| mix(digest, setting(control).map_or(u64::MAX, bits)))
 }
 
 /// FNV-1a over words.

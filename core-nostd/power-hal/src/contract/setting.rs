@@ -48,18 +48,10 @@ where
     H: PowerHal<Originals = Ledger<J>>,
     W: World<H>,
 {
-    for control in Control::ALL {
+    lacking(s, target)?;
+    for control in Control::ALL.into_iter().filter(|&control| target.domain.has(control)) {
         // A restart within the last control has made another list.
         let Some(target) = &s.find(target.key()) else { continue };
-        if !target.domain.has(control) {
-            let wish = setting(control, 100);
-            let state = s.others(target.key()).wrapping_add(s.state(target));
-            let refused = s.apply(target, wish).err();
-            let unchanged = s.others(target.key()).wrapping_add(s.state(target)) == state;
-            let breach = Breach::at(Rule::LackingRefused, target.key()).asked(wish).error(refused);
-            s.hold(breach, unchanged && refused == Some(ErrorKind::NotSupported))?;
-            continue;
-        }
         let Some(start) = Start::of(s, target, control) else { continue };
         // What happened before this run is not part of it.
         let _earlier = s.world.instants(target.key());
@@ -85,6 +77,24 @@ where
         restarted(s, target, &start)?;
     }
     Ok(())
+}
+
+/// What the domain does not have.
+fn lacking<J, H, W>(s: &mut Session<'_, H, W>, target: &Target) -> Result<(), Breach>
+where
+    J: Originals,
+    H: PowerHal<Originals = Ledger<J>>,
+    W: World<H>,
+{
+    let state = s.others(target.key()).wrapping_add(s.state(target));
+    for control in Control::ALL.into_iter().filter(|&control| !target.domain.has(control)) {
+        let wish = setting(control, 100);
+        let refused = s.apply(target, wish).err();
+        let breach = Breach::at(Rule::LackingRefused, target.key()).asked(wish).error(refused);
+        s.hold(breach, refused == Some(ErrorKind::NotSupported))?;
+    }
+    let unchanged = s.others(target.key()).wrapping_add(s.state(target)) == state;
+    s.hold(Breach::at(Rule::LackingRefused, target.key()), unchanged)
 }
 
 fn untouched<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<(), Breach>
@@ -298,7 +308,7 @@ where
     W: World<H>,
 {
     for applies_again in [false, true] {
-        granted(s, target, start, start.wishes.inside)?;
+        let granted = granted(s, target, start, start.wishes.inside)?;
         if !s.world.restart(s.hal) {
             return restored(s, target, start);
         }
@@ -306,9 +316,8 @@ where
         s.hold(Breach::at(Rule::RestartRestores, target.key()), found.is_some())?;
         let Some(target) = found else { continue };
         let in_place = s.in_force(&target, start.control);
-        let untouched =
-            in_place.is_some_and(|now| now != start.before) || start.before == start.wishes.inside;
-        s.hold(Breach::at(Rule::RestartRestores, target.key()).found(in_place), untouched)?;
+        let breach = Breach::at(Rule::RestartRestores, target.key()).asked(granted).found(in_place);
+        s.hold(breach, in_place == Some(granted))?;
         if applies_again {
             let applied = s.apply(&target, start.wishes.low);
             let kept = s.hal.originals().kept(target.key(), start.control) == Some(start.original);

@@ -3,10 +3,10 @@
 
 use super::listing::describe;
 use super::rule::{Breach, Rule};
-use super::session::{Session, Target};
+use super::session::{Session, Target, state_of};
 use super::setting::{Start, as_before, restored};
 use super::world::{Ledger, Trouble, World, setting_of};
-use crate::{Control, ErrorKind, Key, Originals, PowerHal, Reading};
+use crate::{Control, ErrorKind, Originals, PowerHal, Reading};
 
 pub(super) fn check<J, H, W>(s: &mut Session<'_, H, W>, target: &Target) -> Result<(), Breach>
 where
@@ -75,23 +75,25 @@ where
     (others, itself)
 }
 
+/// Somebody else moves a limit that we have set: the sample shows it, and a release still leads to the original.
 fn moved<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<(), Breach>
 where
     J: Originals,
     H: PowerHal<Originals = Ledger<J>>,
     W: World<H>,
 {
-    let wish = start.wishes.low;
-    if !s.world.cause(Trouble::Moved(*target.key(), wish)) {
+    if s.apply(target, start.wishes.inside).is_err() {
         return Ok(());
     }
-    let truth = s.world.in_force(target.key(), start.control);
-    let said = s.sample(target.handle).ok().and_then(|sample| setting_of(&sample, start.control));
-    let breach = Breach::at(Rule::SampleSeesOthers, target.key()).asked(wish).found(said);
-    s.world.cause(Trouble::Moved(*target.key(), start.before));
-    s.hold(breach, truth.is_none() || truth == said)?;
+    if s.world.cause(Trouble::Moved(*target.key(), start.wishes.low)) {
+        let truth = s.world.in_force(target.key(), start.control);
+        let said = s.sample(target.handle).ok().and_then(|sample| setting_of(&sample, start.control));
+        let breach = Breach::at(Rule::SampleSeesOthers, target.key()).asked(start.wishes.low).found(said);
+        s.hold(breach, truth.is_none() || truth == said)?;
+    }
+    // The order in which somebody else writes is not the HAL's.
     let _by_others = s.world.instants(target.key());
-    Ok(())
+    restored(s, target, start)
 }
 
 fn locked<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<(), Breach>
@@ -130,6 +132,7 @@ where
     if s.apply(target, start.wishes.inside).is_err() {
         return Ok(());
     }
+    s.hold_order(target)?;
     if !s.world.cause(trouble) {
         return restored(s, target, start);
     }
@@ -231,13 +234,19 @@ where
     Ok(())
 }
 
-/// A digest of what the HAL says under each key, whatever the order.
+/// A digest of the limits that the HAL's samples say under each key, whatever the order.
 fn said_by_all<J, H, W>(s: &mut Session<'_, H, W>) -> u64
 where
     J: Originals,
     H: PowerHal<Originals = Ledger<J>>,
     W: World<H>,
 {
-    // No domain has the key of an impossible package, so none is left out.
-    s.others(&Key::package(u16::MAX, Some(u16::MAX)))
+    let mut digest = 0_u64;
+    for at in 0..s.count() {
+        let Some(target) = s.nth(at) else { continue };
+        let said = s.sample(target.handle).ok();
+        let state = state_of(target.key(), |control| setting_of(&said?, control));
+        digest = digest.wrapping_add(state);
+    }
+    digest
 }

@@ -7,7 +7,7 @@ use power_units::{KiloHertz, MicroWatts, Percent, Role};
 /// The wishes for one control.
 #[derive(Clone, Copy)]
 pub(super) struct Wishes {
-    /// Inside the range, where nothing is known to round.
+    /// Inside the range, and on no step of the device, so that a read-back differs from the wish.
     pub(super) inside: Setting,
     /// The strict end.
     pub(super) low: Setting,
@@ -32,7 +32,8 @@ pub(super) fn wishes(domain: &Domain, before: Setting, mode: Mode) -> Option<Wis
     let (strict, lenient) = if control == Control::Throttle { (upper, lower) } else { (lower, upper) };
     // Where nothing may be raised, the range ends at what is in force.
     let from = if full { lenient } else { raw(before).max(lower).min(upper) };
-    let inside = strict.min(from).saturating_add(strict.abs_diff(from) >> 1);
+    let middle = strict.min(from).saturating_add(strict.abs_diff(from) >> 1);
+    let inside = (middle | 1).min(strict.max(from));
     let (high, low) = (setting(lenient), setting(strict));
     let over = setting(upper.saturating_add(upper >> 3).saturating_add(1));
     let top = setting(upper);

@@ -40,7 +40,7 @@ pub trait World<H> {
 /// What can befall a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// The firmware locks its limits.
+    /// The firmware locks its limits: a write fails, or is taken without effect. A HAL says `Locked` in both cases.
     Locked(Key),
     /// It cannot be read.
     Unreadable(Key),

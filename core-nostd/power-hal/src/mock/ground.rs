@@ -8,7 +8,7 @@ use power_units::{KiloHertz, MicroJoules, MicroWatts, Micros, Percent, Stamp};
 /// One device.
 #[derive(Clone, Copy, Debug)]
 pub struct Plot {
-    pub(super) domain: Domain,
+    domain: Domain,
     present: bool,
     locked: bool,
     broken: Option<ErrorKind>,
@@ -42,6 +42,12 @@ impl Plot {
             draw: MicroWatts::new(100_000_000),
             instants: Instants::new(side_by_side(limits)),
         }
+    }
+
+    /// What the device is.
+    #[must_use]
+    pub const fn domain(&self) -> &Domain {
+        &self.domain
     }
 
     /// With these long-term and short-term power limits in force.
@@ -137,12 +143,13 @@ impl Plot {
         self.throttle = throttle;
     }
 
-    /// A register of 15 bits of its step; what does not fit wraps.
+    /// A register takes multiples of its step, up to its ceiling; what is more wraps, as a powercap limit does.
     fn rounded(&self, limit: MicroWatts) -> MicroWatts {
-        let step = self.domain.power().map_or(1, |limit| limit.step().get()).max(1);
-        let steps = limit.get().checked_div(step).unwrap_or(0);
-        let fits = if step > 1 { steps & 0x7fff } else { steps };
-        MicroWatts::new(fits.saturating_mul(step))
+        let Some(power) = self.domain.power() else { return limit };
+        let step = power.step().max(MicroWatts::new(1)).get();
+        let modulus = power.writable().ceiling.get().saturating_add(step);
+        let held = limit.get().checked_rem(modulus).unwrap_or(0);
+        MicroWatts::new(held.saturating_sub(held.checked_rem(step).unwrap_or(0)))
     }
 
     fn record(&mut self) {

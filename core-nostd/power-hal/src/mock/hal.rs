@@ -87,13 +87,13 @@ impl<'g, O: Originals, const N: usize> Mock<'g, O, N> {
 
     fn readable(&self, domain: Handle) -> Result<(usize, Plot), MockError> {
         let (at, plot) = self.place(domain)?;
-        plot.readable().map_err(|kind| MockError { domain: Some(*plot.domain.key()), kind })?;
+        plot.readable().map_err(|kind| MockError { domain: Some(*plot.domain().key()), kind })?;
         Ok((at, plot))
     }
 
     fn writable(&self, domain: Handle) -> Result<(usize, Plot), MockError> {
         let (at, plot) = self.place(domain)?;
-        plot.writable().map_err(|kind| MockError { domain: Some(*plot.domain.key()), kind })?;
+        plot.writable().map_err(|kind| MockError { domain: Some(*plot.domain().key()), kind })?;
         Ok((at, plot))
     }
 
@@ -156,10 +156,10 @@ impl<O: Originals, const N: usize> PowerHal for Mock<'_, O, N> {
             Some(Setting::Frequency(limit)) => [limit.to_bits().cast_unsigned(), 0],
             Some(Setting::Throttle(throttle)) => [throttle.to_bits().cast_unsigned(), 0],
             None => {
-                return Err(MockError { domain: Some(*plot.domain.key()), kind: ErrorKind::NotSupported });
+                return Err(MockError { domain: Some(*plot.domain().key()), kind: ErrorKind::NotSupported });
             }
         };
-        let too_many = MockError { domain: Some(*plot.domain.key()), kind: ErrorKind::BadData };
+        let too_many = MockError { domain: Some(*plot.domain().key()), kind: ErrorKind::BadData };
         Original::new(LAYOUT, &words).ok_or(too_many)
     }
 
@@ -168,7 +168,7 @@ impl<O: Originals, const N: usize> PowerHal for Mock<'_, O, N> {
         match setting {
             // The short-term limit stands a quarter above the long-term one, as far as the register goes.
             Setting::Power(long) => {
-                let ceiling = plot.domain.power().map_or(long, |limit| limit.upper());
+                let ceiling = plot.domain().power().map_or(long, |limit| limit.upper());
                 let short = long + MicroWatts::new(long.get() >> 2);
                 self.set_power(at, &plot, long, short.min(ceiling.max(long)));
             }
@@ -182,7 +182,7 @@ impl<O: Originals, const N: usize> PowerHal for Mock<'_, O, N> {
     fn restore(&mut self, domain: Handle, control: Control, original: &Original) -> Result<(), MockError> {
         let (at, plot) = self.writable(domain)?;
         let &[first, second] = original.words() else {
-            return Err(MockError { domain: Some(*plot.domain.key()), kind: ErrorKind::BadData });
+            return Err(MockError { domain: Some(*plot.domain().key()), kind: ErrorKind::BadData });
         };
         match control {
             Control::Power => self.set_power(at, &plot, MicroWatts::new(first), MicroWatts::new(second)),
