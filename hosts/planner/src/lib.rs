@@ -3,5 +3,10 @@
 //! whatever the order of the facts.
 #![forbid(unsafe_code)]
 
+pub mod classify;
+pub mod facility;
 pub mod hardware;
+pub mod power;
 pub mod profile;
+mod share;
+pub mod twin;
