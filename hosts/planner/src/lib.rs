@@ -6,7 +6,9 @@
 pub mod classify;
 pub mod facility;
 pub mod hardware;
+pub mod migration;
 pub mod power;
 pub mod profile;
 mod share;
+pub mod slicing;
 pub mod twin;
