@@ -3,6 +3,8 @@
 //! Times come from a machine that others share, so a row gives the best of several rounds and, where the bar is
 //! about work and not about time, a count. Nothing here passes or fails by a clock.
 
+mod twin;
+
 use anyhow::{Result, bail};
 use std::hint::black_box;
 use std::process::Command;
@@ -10,7 +12,10 @@ use std::process::Command;
 /// One benchmark: its name on the command line and what it prints.
 type Bench = (&'static str, fn() -> Result<()>);
 
-const BENCHES: &[Bench] = &[];
+const BENCHES: &[Bench] = &[("twin", || {
+    print(&twin::rows());
+    Ok(())
+})];
 
 /// Runs the named benchmarks, or all of them, in the release profile.
 pub(crate) fn run(names: &[&str]) -> Result<()> {

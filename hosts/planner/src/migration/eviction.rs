@@ -17,7 +17,7 @@ mod room;
 
 pub use self::room::Room;
 
-use super::{MigrationLaw, Node, Pod, Reason, Stays};
+use super::{MigrationLaw, Node, Pod, Reason, Stays, Stress};
 use joulie_core::placement::class::SchedulableClass;
 use power_units::{Micros, Percent, Stamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -108,16 +108,18 @@ impl EvictionLaw {
         }
     }
 
-    fn is_relieved(&self, node: &Node<'_>, reason: Reason) -> bool {
+    /// Whether a node takes pods at all, and is better off than the one that they flee from for `reason`.
+    fn is_destination(&self, site: &Site<'_>, reason: Reason) -> bool {
         let most = self.migration.threshold - self.tuning.relief;
-        let low = |stress: Option<super::Stress>| stress.map(|stress| stress.percent <= most);
+        let low = |stress: Option<Stress>| stress.map(|stress| stress.percent <= most);
         // What the pod flees from must be known to be better there; the other must at least not be known to be worse.
-        let (cooling, psu) = (low(node.cooling), low(node.psu));
+        let (cooling, psu) = (low(site.node.cooling), low(site.node.psu));
         let (fled, other) = match reason {
             Reason::CoolingStress(_) | Reason::Draining => (cooling, psu),
             Reason::PsuStress(_) => (psu, cooling),
         };
-        fled == Some(true) && other != Some(false)
+        let takes_pods = site.open && site.node.class != SchedulableClass::Draining;
+        takes_pods && fled == Some(true) && other != Some(false)
     }
 }
 
@@ -322,31 +324,24 @@ impl Evictor {
         });
         let mut decisions = Vec::with_capacity(queue.len());
         for (site, candidate) in queue {
-            let verdict = self
-                .allowed(law, facts.now, site, candidate)
-                .and_then(|(owner, reason)| {
-                    let fits = |other: &&&Site<'_>| {
-                        other.node.name != site.node.name
-                            && other.open
-                            && other.node.class != SchedulableClass::Draining
-                            && law.is_relieved(&other.node, reason)
-                            && free.get(other.node.name).is_some_and(|free| free.holds(candidate.needs))
-                            && may_run(candidate, other)
-                    };
-                    let target = sites.values().find(fits).ok_or(Skip::NoDestination)?.node.name;
-                    if let Some(free) = free.get_mut(target) {
-                        *free = free.less(candidate.needs);
-                    }
-                    Ok((owner, reason))
-                })
-                .map_or_else(Verdict::Skip, |(owner, reason)| {
-                    self.evict(law, facts.now, site, owner, reason)
-                });
+            let verdict = self.allowed(law, facts.now, site, candidate).and_then(|(owner, reason)| {
+                let fits = |other: &&&Site<'_>| {
+                    other.node.name != site.node.name
+                        && law.is_destination(other, reason)
+                        && free.get(other.node.name).is_some_and(|free| free.holds(candidate.needs))
+                        && may_run(candidate, other)
+                };
+                let target = sites.values().find(fits).ok_or(Skip::NoDestination)?;
+                if let Some(free) = free.get_mut(target.node.name) {
+                    *free = free.less(candidate.needs);
+                }
+                Ok(self.evict(law, facts.now, site, owner, reason))
+            });
             decisions.push(Decision {
                 node: site.node.name.to_owned(),
                 namespace: candidate.pod.namespace.to_owned(),
                 name: candidate.pod.name.to_owned(),
-                verdict,
+                verdict: verdict.unwrap_or_else(Verdict::Skip),
             });
         }
         decisions

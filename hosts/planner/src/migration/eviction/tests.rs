@@ -127,7 +127,7 @@ fn normal_operation_decides_nothing() {
     let calm = [site(node("hot", 70, 70)), site(node("cool", 20, 10))];
     assert_eq!(Run::settled(tuning(), &calm, &[candidate("web", "hot")]), []);
     let worst = Node {
-        cooling: stress(100).map(|s| super::super::Stress { grounds: Grounds::WorstCase, ..s }),
+        cooling: stress(100).map(|s| Stress { grounds: Grounds::WorstCase, ..s }),
         ..node("hot", 0, 0)
     };
     assert_eq!(Run::settled(tuning(), &[site(worst)], &[candidate("web", "hot")]), []);
