@@ -54,6 +54,8 @@ mod tests {
         assert_eq!(third(Role::Demand), 143_165_576_534);
         assert_eq!(third(Role::Nearest), 143_165_576_533);
         let smallest = Watts::from_bits(1);
+        // Half of the last bit: away from zero.
+        assert_eq!(percent_of(smallest, Watts::from_int(200), Role::Nearest), Some(Percent::from_bits(1)));
         assert_eq!(percent_of(Watts::MAX, smallest, Role::Limit), Some(Percent::MAX));
         assert_eq!(percent_of(Watts::MIN, smallest, Role::Limit), Some(Percent::MIN));
     }

@@ -252,6 +252,12 @@ mod tests {
         let before = run.step(0, Some(metrics(80, 0)));
         assert_eq!(run.step(15, None), before);
         assert_eq!(run.step(29, Some(Metrics::default())), before);
+        // Also one that little backs: the use of the processors is not known.
+        let mut thin = Run::new();
+        let gpu_only = Metrics { gpu: Some(Percent::from_int(80)), ..Metrics::default() };
+        let before = thin.step(0, Some(gpu_only));
+        assert_eq!(before.confidence, Confidence::tenths(3));
+        assert_eq!(thin.step(15, None), before);
     }
 
     #[test]

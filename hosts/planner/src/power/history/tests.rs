@@ -43,6 +43,16 @@ fn a_failed_attempt_is_neither_zero_watts_nor_a_fall() {
 }
 
 #[test]
+fn a_sample_can_stand_longer_than_the_trend_looks_back() {
+    let long = HistoryLaw::new(WINDOW, Micros::new(600_000_000)).unwrap();
+    let mut history = History::default();
+    history.record(&long, at(0), http(0, 400));
+    history.record(&long, at(500), Err(Absent::HttpError));
+    assert!(matches!(history.reading(&long, at(600)), Reading::Held { .. }));
+    assert_eq!(history.reading(&long, at(601)), Reading::Absent(Absent::HttpError));
+}
+
+#[test]
 fn a_meter_that_answers_again_is_fresh_again() {
     let back = history(&[(0, http(0, 400)), (60, Err(Absent::HttpError)), (120, http(120, 420))]);
     assert_eq!(back.reading(&law(), at(125)), measured(420, 5));
@@ -134,6 +144,8 @@ fn an_hour_of_samples_every_second_stays_small_and_covers_the_window() {
     assert_eq!(busy.trend(), Some(WattsPerMinute::from_int(60)));
     let (first, last) = (busy.points.first().unwrap().at, busy.points.last().unwrap().at);
     assert!(last.since(first).unwrap() >= Micros::new(200_000_000));
+    let gap = |pair: &[Point]| pair[1].at.since(pair[0].at).unwrap();
+    assert!(busy.points.windows(2).map(gap).max().unwrap() <= Micros::new(60_000_000));
 }
 
 #[test]
