@@ -5,6 +5,7 @@
 
 mod placement;
 mod planner;
+mod twin;
 
 use anyhow::{Result, bail};
 use std::hint::black_box;
@@ -22,6 +23,7 @@ fn core() -> Result<()> {
 
 fn planner() -> Result<()> {
     print(&planner::rows());
+    print(&twin::rows());
     Ok(())
 }
 

@@ -4,12 +4,19 @@
 #![forbid(unsafe_code)]
 
 pub mod catalog;
+pub mod classify;
 pub mod demand;
 pub mod density;
+pub mod facility;
 pub mod guard;
 pub mod hardware;
 pub mod intent;
 pub mod inventory;
+pub mod migration;
 pub mod plan;
 pub mod policy;
+pub mod power;
 pub mod profile;
+mod share;
+pub mod slicing;
+pub mod twin;

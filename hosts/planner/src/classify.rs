@@ -1,0 +1,224 @@
+//! Workload classes: how hard a workload works a node, what bounds it, and how much a power cap would hurt it.
+//!
+//! "The classifier reads metrics and pod annotations to produce a WorkloadProfile for each observed workload":
+//! criticality class, CPU and GPU *intensity*, cap *sensitivity* and a *confidence* score, "how much data backs the
+//! classification". The rules are in [`rules`], what they read is in [`metrics`], and [`memory`] reclassifies every
+//! 15 minutes without flapping at a threshold and without forgetting when metrics fail for a while.
+
+pub mod memory;
+pub mod metrics;
+pub mod rules;
+
+use joulie_core::placement::class::{Classified, WorkloadClass};
+use power_units::{Percent, Ratio, Role};
+
+/// What a workload is known to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkloadProfile {
+    /// Drives hard scheduling constraints.
+    pub class: WorkloadClass,
+    /// Whether it may be restarted elsewhere.
+    pub reschedulable: bool,
+    /// Its use of processors.
+    pub cpu: Verdict,
+    /// Its use of graphics processors.
+    pub gpu: Verdict,
+    /// How much data backs this.
+    pub confidence: Confidence,
+    /// Which rules led here, in the words of the rules.
+    pub reason: String,
+}
+
+/// What a workload does with one kind of device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// How hard it works it.
+    pub intensity: Intensity,
+    /// What bounds it there.
+    pub bound: Bound,
+    /// How much a power cap would hurt it.
+    pub sensitivity: Sensitivity,
+    /// The utilisation that was seen, if one was.
+    pub utilization: Option<Percent>,
+}
+
+/// How hard a device is worked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Intensity {
+    /// It is not used; graphics processors only.
+    None,
+    /// Below 30 % of the processors, 25 % of the graphics processors.
+    Low,
+    /// Between the two.
+    Medium,
+    /// From 75 % of the processors, 70 % of the graphics processors.
+    High,
+}
+
+/// What bounds a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Bound {
+    /// Nothing: the device is not used.
+    None,
+    /// Computing.
+    Compute,
+    /// Memory.
+    Memory,
+    /// Waiting for input and output.
+    Io,
+    /// No one thing.
+    Mixed,
+}
+
+/// How much a power cap would hurt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Sensitivity {
+    /// Not at all: the device is not used.
+    None,
+    /// Little.
+    Low,
+    /// Somewhat.
+    Medium,
+    /// Much.
+    High,
+}
+
+impl Intensity {
+    /// The text in objects.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+}
+
+impl Bound {
+    /// The text in objects.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Compute => "compute",
+            Self::Memory => "memory",
+            Self::Io => "io",
+            Self::Mixed => "mixed",
+        }
+    }
+}
+
+impl Sensitivity {
+    /// The text in objects.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+}
+
+/// How much data backs a statement: 0 to 1 in tenths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Confidence(u8);
+
+impl Confidence {
+    /// So many tenths, ten at most.
+    #[must_use]
+    pub const fn tenths(tenths: u8) -> Self {
+        Self(if tenths > 10 { 10 } else { tenths })
+    }
+
+    /// As a number between 0 and 1.
+    #[must_use]
+    pub fn to_ratio(self) -> Ratio {
+        Percent::from_int(i32::from(self.0) * 10).to_ratio(Role::Nearest)
+    }
+
+    /// From 0.7 high, from 0.5 medium, below that low.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self.0 {
+            7.. => "high",
+            5..7 => "medium",
+            0..5 => "low",
+        }
+    }
+
+    /// Less by so many tenths.
+    #[must_use]
+    pub const fn less(self, tenths: u8) -> Self {
+        Self(self.0.saturating_sub(tenths))
+    }
+}
+
+/// What a pod says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hints {
+    /// Its class, and whether we know the text.
+    pub class: Classified,
+    /// Whether it names a class at all.
+    pub explicit: bool,
+    /// Whether it may be restarted elsewhere.
+    pub reschedulable: bool,
+}
+
+impl Hints {
+    /// Reads the annotations `joulie.io/workload-class` and `joulie.io/reschedulable`; the latter means what it says
+    /// only when it is exactly `true`.
+    #[must_use]
+    pub fn read(class: Option<&str>, reschedulable: Option<&str>) -> Self {
+        Self {
+            class: WorkloadClass::read(class),
+            explicit: class.is_some_and(|text| !text.trim().is_empty()),
+            reschedulable: reschedulable == Some("true"),
+        }
+    }
+}
+
+impl WorkloadProfile {
+    /// Whether enough data backs it to steer by.
+    #[must_use]
+    pub fn is_trusted(&self, least: Confidence) -> bool {
+        self.confidence >= least
+    }
+
+    /// One line for people.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let device = |verdict: Verdict| format!("{}/{}", verdict.intensity.as_str(), verdict.bound.as_str());
+        let gpu = match self.gpu.intensity {
+            Intensity::None => String::new(),
+            Intensity::Low | Intensity::Medium | Intensity::High => format!(" gpu={}", device(self.gpu)),
+        };
+        format!("cpu={}{gpu} {}-confidence", device(self.cpu), self.confidence.label())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn confidence_has_the_labels_of_the_table() {
+        let labels: Vec<_> = (0..=11).map(|tenths| Confidence::tenths(tenths).label()).collect();
+        let (low, medium, high) = (["low"; 5], ["medium"; 2], ["high"; 5]);
+        assert_eq!(labels, [&low[..], &medium[..], &high[..]].concat());
+        assert_eq!(Confidence::tenths(200).to_ratio(), Ratio::ONE);
+        assert_eq!(Confidence::tenths(5).to_ratio(), Ratio::from_bits(1 << 31));
+        assert_eq!(Confidence::tenths(1).less(2), Confidence::tenths(0));
+    }
+
+    #[test]
+    fn only_the_literal_true_makes_a_pod_reschedulable() {
+        assert!(Hints::read(None, Some("true")).reschedulable);
+        for text in [None, Some(""), Some("True"), Some("yes"), Some("1"), Some(" true"), Some("false")] {
+            assert!(!Hints::read(None, text).reschedulable, "{text:?}");
+        }
+    }
+}

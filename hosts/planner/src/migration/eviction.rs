@@ -1,0 +1,342 @@
+//! Active rescheduling: which of the recommended pods may be evicted now.
+//!
+//! Opt-in. "It does not trigger during normal operation; only when facility stress exceeds the configured threshold",
+//! so a node that is merely draining is left alone. The stress must have lasted, the pod's controller must not have
+//! been asked lately, the node and the cluster have budgets, and there must be a node that can take the pod and is
+//! not stressed itself. A dry run goes by the same rules and spends the same budgets.
+//!
+//! Of each owner is remembered:
+//!
+//! ```text
+//!   free ── Evict ──► Pending ── evicted ──► CoolingDown ── cooldown over ──► free
+//!     ▲                 │                         ▲
+//!     └── denied, gone ─┘      Evict (dry run) ───┘
+//! ```
+
+mod law;
+mod room;
+
+pub use self::law::{EvictionLaw, Tuning, TuningError};
+pub use self::room::Room;
+
+use super::{Node, Pod, Reason, Stays};
+use joulie_core::placement::class::SchedulableClass;
+use power_units::{Micros, Stamp};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Who brings a pod back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner<'a> {
+    /// Nobody: evicted, it would be gone.
+    Nobody,
+    /// Something that brings it back to the same node: a DaemonSet, or the node itself.
+    Pinned,
+    /// A controller that brings it back anywhere.
+    Controller {
+        /// The outermost one, so that a rollout does not look like a new one.
+        key: &'a str,
+        /// When a pod of it was last evicted, as its annotation says.
+        evicted_ago: Option<Micros>,
+    },
+}
+
+/// A pod that might be evicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate<'a> {
+    /// The pod.
+    pub pod: Pod<'a>,
+    /// Who brings it back.
+    pub owner: Owner<'a>,
+    /// What it needs elsewhere.
+    pub needs: Room,
+    /// It is being deleted already.
+    pub leaving: bool,
+}
+
+/// A node that might lose or take pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site<'a> {
+    /// The node.
+    pub node: Node<'a>,
+    /// It is ready, and takes new pods.
+    pub open: bool,
+    /// What is free on it.
+    pub free: Room,
+}
+
+/// What became of an eviction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The pod is on its way.
+    Evicted,
+    /// The API refused, as for a disruption budget, or could not be asked.
+    Denied,
+    /// There was no such pod any more.
+    Gone,
+}
+
+/// All that a step may know.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// The moment.
+    pub now: Stamp,
+    /// All nodes.
+    pub sites: &'a [Site<'a>],
+    /// All pods that run.
+    pub candidates: &'a [Candidate<'a>],
+    /// What became of earlier decisions, by owner.
+    pub outcomes: &'a [(&'a str, Outcome)],
+}
+
+/// What is to happen with one pod of a stressed node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// Its node.
+    pub node: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// What is to happen.
+    pub verdict: Verdict,
+}
+
+/// What is to happen with a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Annotate the owner, then evict; take the annotation back if the eviction is denied.
+    Evict {
+        /// Whom to annotate.
+        owner: String,
+        /// What its node offered: `joulie.io/last-eviction-from-class`.
+        from_class: SchedulableClass,
+        /// Why: `joulie.io/last-eviction-reason`.
+        reason: Reason,
+        /// Only say so.
+        dry_run: bool,
+    },
+    /// Leave it.
+    Skip(Skip),
+}
+
+/// Why a pod on a stressed or draining node is left where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Skip {
+    /// It has not opted in.
+    NotReschedulable,
+    /// Performance-class pods are never rescheduled.
+    PerformanceClass,
+    /// It names a class that is none.
+    UnclearClass,
+    /// It is being deleted already.
+    AlreadyLeaving,
+    /// Nobody would bring it back.
+    NoController,
+    /// It would come back to the same node.
+    Pinned,
+    /// The node is draining and not stressed.
+    NoStress,
+    /// The stress has not lasted long enough.
+    StressTooShort,
+    /// A pod of its owner was evicted lately, or is about to be.
+    OwnerCoolingDown,
+    /// Enough pods have left this node.
+    NodeBudgetSpent,
+    /// Enough pods have been moved in the cluster.
+    ClusterBudgetSpent,
+    /// No node that is not stressed itself can take it.
+    NoDestination,
+}
+
+impl Skip {
+    /// The word in metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotReschedulable => "not_reschedulable",
+            Self::PerformanceClass => "performance_class",
+            Self::UnclearClass => "unclear_class",
+            Self::AlreadyLeaving => "already_leaving",
+            Self::NoController => "no_controller",
+            Self::Pinned => "pinned",
+            Self::NoStress => "no_stress",
+            Self::StressTooShort => "stress_too_short",
+            Self::OwnerCoolingDown => "owner_cooldown",
+            Self::NodeBudgetSpent => "rate_limited",
+            Self::ClusterBudgetSpent => "cluster_rate_limited",
+            Self::NoDestination => "no_destination",
+        }
+    }
+}
+
+impl From<Stays> for Skip {
+    fn from(stays: Stays) -> Self {
+        match stays {
+            Stays::NotReschedulable => Self::NotReschedulable,
+            Stays::PerformanceClass => Self::PerformanceClass,
+            Stays::UnclearClass => Self::UnclearClass,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Pending { since: Stamp },
+    CoolingDown { since: Stamp },
+}
+
+impl Asked {
+    const fn since(self) -> Stamp {
+        match self {
+            Self::Pending { since } | Self::CoolingDown { since } => since,
+        }
+    }
+}
+
+/// What is remembered between steps.
+#[derive(Clone, Debug, Default)]
+pub struct Evictor {
+    stressed_since: BTreeMap<String, Stamp>,
+    owners: BTreeMap<String, Asked>,
+    recent: Vec<(Stamp, String)>,
+}
+
+impl Evictor {
+    /// Decides about every pod of a stressed or draining node. The hottest nodes come first; `may_run` says whether
+    /// the scheduler would put a pod on a node at all, as affinity and taints have it.
+    pub fn step(
+        &mut self,
+        law: &EvictionLaw,
+        facts: &Facts<'_>,
+        may_run: impl Fn(&Candidate<'_>, &Site<'_>) -> bool,
+    ) -> Vec<Decision> {
+        self.settle(law, facts);
+        let sites: BTreeMap<_, _> = facts.sites.iter().map(|site| (site.node.name, site)).collect();
+        let mut free: BTreeMap<_, _> = sites.values().map(|site| (site.node.name, site.free)).collect();
+        let mut queue: Vec<_> = facts
+            .candidates
+            .iter()
+            .filter_map(|candidate| sites.get(candidate.pod.node).map(|&site| (site, candidate)))
+            .filter(|(site, _)| law.migration.reason(&site.node).is_some())
+            .collect();
+        queue.sort_by_key(|(site, candidate)| {
+            let heat = law.strain(&site.node).map(|(_, percent)| percent);
+            (std::cmp::Reverse(heat), site.node.name, candidate.pod.namespace, candidate.pod.name)
+        });
+        let mut decisions = Vec::with_capacity(queue.len());
+        for (site, candidate) in queue {
+            let verdict = self.allowed(law, facts.now, site, candidate).and_then(|(owner, reason)| {
+                let fits = |other: &&&Site<'_>| {
+                    other.node.name != site.node.name
+                        && law.is_destination(other, reason)
+                        && free.get(other.node.name).is_some_and(|free| free.holds(candidate.needs))
+                        && may_run(candidate, other)
+                };
+                let target = sites.values().find(fits).ok_or(Skip::NoDestination)?;
+                if let Some(free) = free.get_mut(target.node.name) {
+                    *free = free.less(candidate.needs);
+                }
+                Ok(self.evict(law, facts.now, site, owner, reason))
+            });
+            decisions.push(Decision {
+                node: site.node.name.to_owned(),
+                namespace: candidate.pod.namespace.to_owned(),
+                name: candidate.pod.name.to_owned(),
+                verdict: verdict.unwrap_or_else(Verdict::Skip),
+            });
+        }
+        decisions
+    }
+
+    /// Everything but the destination.
+    fn allowed<'a>(
+        &self,
+        law: &EvictionLaw,
+        now: Stamp,
+        site: &Site<'_>,
+        candidate: &Candidate<'a>,
+    ) -> Result<(&'a str, Reason), Skip> {
+        candidate.pod.may_leave()?;
+        if candidate.leaving {
+            return Err(Skip::AlreadyLeaving);
+        }
+        let (key, evicted_ago) = match candidate.owner {
+            Owner::Nobody => return Err(Skip::NoController),
+            Owner::Pinned => return Err(Skip::Pinned),
+            Owner::Controller { key, evicted_ago } => (key, evicted_ago),
+        };
+        let (reason, _) = law.strain(&site.node).ok_or(Skip::NoStress)?;
+        let since = self.stressed_since.get(site.node.name);
+        let lasted = since.and_then(|&since| now.since(since)).unwrap_or(Micros::ZERO);
+        if lasted < law.tuning.stressed_for {
+            return Err(Skip::StressTooShort);
+        }
+        if self.owners.contains_key(key) || evicted_ago.is_some_and(|ago| ago < law.tuning.cooldown) {
+            return Err(Skip::OwnerCoolingDown);
+        }
+        let left = self.recent.iter().filter(|(_, node)| node == site.node.name).count();
+        if left >= budget(law.tuning.per_node) {
+            return Err(Skip::NodeBudgetSpent);
+        }
+        if self.recent.len() >= budget(law.tuning.per_cluster) {
+            return Err(Skip::ClusterBudgetSpent);
+        }
+        Ok((key, reason))
+    }
+
+    fn evict(
+        &mut self,
+        law: &EvictionLaw,
+        now: Stamp,
+        site: &Site<'_>,
+        owner: &str,
+        reason: Reason,
+    ) -> Verdict {
+        let dry_run = law.tuning.dry_run;
+        let asked = if dry_run { Asked::CoolingDown { since: now } } else { Asked::Pending { since: now } };
+        self.owners.insert(owner.to_owned(), asked);
+        self.recent.push((now, site.node.name.to_owned()));
+        Verdict::Evict { owner: owner.to_owned(), from_class: site.node.class, reason, dry_run }
+    }
+
+    /// Takes in what has become of earlier decisions and of the nodes, and forgets what is over.
+    fn settle(&mut self, law: &EvictionLaw, facts: &Facts<'_>) {
+        for &(owner, outcome) in facts.outcomes {
+            self.conclude(owner, outcome);
+        }
+        let Tuning { cooldown, window, .. } = law.tuning;
+        let within = |since: Stamp, span: Micros| facts.now.since(since).is_some_and(|age| age < span);
+        // An outcome that never comes counts as an eviction: the pod may have gone.
+        self.owners.retain(|_, asked| within(asked.since(), cooldown));
+        self.recent.retain(|&(since, _)| within(since, window));
+        let strained: BTreeSet<_> = facts
+            .sites
+            .iter()
+            .filter(|site| law.strain(&site.node).is_some())
+            .map(|site| site.node.name)
+            .collect();
+        // A clock that was set back starts the count again.
+        self.stressed_since.retain(|node, since| strained.contains(node.as_str()) && *since <= facts.now);
+        for node in strained {
+            self.stressed_since.entry(node.to_owned()).or_insert(facts.now);
+        }
+    }
+
+    fn conclude(&mut self, owner: &str, outcome: Outcome) {
+        let Some(asked) = self.owners.get_mut(owner) else { return };
+        match (*asked, outcome) {
+            (Asked::Pending { since }, Outcome::Evicted) => *asked = Asked::CoolingDown { since },
+            (Asked::Pending { .. }, Outcome::Denied | Outcome::Gone) => {
+                self.owners.remove(owner);
+            }
+            (Asked::CoolingDown { .. }, Outcome::Evicted | Outcome::Denied | Outcome::Gone) => {}
+        }
+    }
+}
+
+fn budget(count: u32) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests;

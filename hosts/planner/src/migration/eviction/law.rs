@@ -1,0 +1,107 @@
+//! How careful evictions are: what is a reason for one, what is a better place, and how many there may be.
+
+use super::super::{MigrationLaw, Node, Reason, Stress};
+use super::Site;
+use joulie_core::placement::class::SchedulableClass;
+use power_units::{Micros, Percent};
+use std::fmt;
+
+/// How careful to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tuning {
+    /// For how long a node must have been stressed without a break.
+    pub stressed_for: Micros,
+    /// For how long an owner is left alone after one of its pods was evicted.
+    pub cooldown: Micros,
+    /// The span that the budgets are for.
+    pub window: Micros,
+    /// Evictions from one node in a window.
+    pub per_node: u32,
+    /// Evictions in the cluster in a window.
+    pub per_cluster: u32,
+    /// How far below the threshold a destination's stress must be.
+    pub relief: Percent,
+    /// Decide and count, and evict nothing.
+    pub dry_run: bool,
+}
+
+/// Tuning that was found good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EvictionLaw {
+    pub(super) migration: MigrationLaw,
+    pub(super) tuning: Tuning,
+}
+
+/// Tuning that is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TuningError {
+    /// The window.
+    Window,
+    /// A span longer than a day.
+    Span,
+    /// A budget.
+    Budget,
+    /// The relief.
+    Relief,
+}
+
+impl fmt::Display for TuningError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Window => "the window of the eviction budgets must be from 1 s to 24 h",
+            Self::Span => "the cooldown of an owner and the duration of stress can be 24 h at most",
+            Self::Budget => {
+                "a node's and the cluster's eviction budgets must be at least 1, and the node's not larger"
+            }
+            Self::Relief => "the relief must lie between 0 and the stress threshold",
+        })
+    }
+}
+
+impl std::error::Error for TuningError {}
+
+const DAY: Micros = Micros::new(86_400_000_000);
+
+impl EvictionLaw {
+    /// Evicts for the reasons of `migration`, as carefully as `tuning` says.
+    ///
+    /// # Errors
+    /// When the tuning contradicts itself.
+    pub fn new(migration: MigrationLaw, tuning: Tuning) -> Result<Self, TuningError> {
+        if tuning.window < Micros::new(1_000_000) || tuning.window > DAY {
+            return Err(TuningError::Window);
+        }
+        if tuning.cooldown > DAY || tuning.stressed_for > DAY {
+            return Err(TuningError::Span);
+        }
+        if tuning.per_node == 0 || tuning.per_cluster < tuning.per_node {
+            return Err(TuningError::Budget);
+        }
+        if tuning.relief < Percent::ZERO || tuning.relief > migration.threshold {
+            return Err(TuningError::Relief);
+        }
+        Ok(Self { migration, tuning })
+    }
+
+    /// Why pods should be evicted from a node; draining is no such reason.
+    pub(super) fn strain(&self, node: &Node<'_>) -> Option<(Reason, Percent)> {
+        match self.migration.reason(node)? {
+            reason @ (Reason::CoolingStress(percent) | Reason::PsuStress(percent)) => Some((reason, percent)),
+            Reason::Draining => None,
+        }
+    }
+
+    /// Whether a node takes pods at all, and is better off than the one that they flee from for `reason`.
+    pub(super) fn is_destination(&self, site: &Site<'_>, reason: Reason) -> bool {
+        let most = self.migration.threshold - self.tuning.relief;
+        let low = |stress: Option<Stress>| stress.map(|stress| stress.percent <= most);
+        // What the pod flees from must be known to be better there; the other must at least not be known to be worse.
+        let (cooling, psu) = (low(site.node.cooling), low(site.node.psu));
+        let (fled, other) = match reason {
+            Reason::CoolingStress(_) | Reason::Draining => (cooling, psu),
+            Reason::PsuStress(_) => (psu, cooling),
+        };
+        let takes_pods = site.open && site.node.class != SchedulableClass::Draining;
+        takes_pods && fled == Some(true) && other != Some(false)
+    }
+}

@@ -1,0 +1,354 @@
+//! Fix list B-R5: every gate of an eviction, one at a time, and what is remembered between steps.
+
+use super::super::Stress;
+use super::super::tests::{law as migration_law, node, pod, stress};
+use super::*;
+use crate::classify::Hints;
+use crate::power::Grounds;
+use power_units::Percent;
+use proptest::prelude::*;
+
+const MINUTE: u64 = 60_000_000;
+
+fn minutes(count: u64) -> Micros {
+    Micros::new(count * MINUTE)
+}
+
+fn tuning() -> Tuning {
+    Tuning {
+        stressed_for: minutes(5),
+        cooldown: minutes(30),
+        window: minutes(1),
+        per_node: 1,
+        per_cluster: 2,
+        relief: Percent::from_int(10),
+        dry_run: false,
+    }
+}
+
+fn law(tuning: Tuning) -> EvictionLaw {
+    EvictionLaw::new(migration_law(), tuning).unwrap()
+}
+
+const FREE: Room = Room { cpu_milli: 64_000, memory_bytes: 1 << 38, gpus: 8, pods: 100 };
+const NEEDS: Room = Room { cpu_milli: 2_000, memory_bytes: 1 << 30, gpus: 0, pods: 1 };
+
+fn site(node: Node<'_>) -> Site<'_> {
+    Site { node, open: true, free: FREE }
+}
+
+fn candidate<'a>(name: &'a str, on: &'a str) -> Candidate<'a> {
+    let owner = Owner::Controller { key: name, evicted_ago: None };
+    Candidate { pod: pod(name, on), owner, needs: NEEDS, leaving: false }
+}
+
+/// One hot and one cool node.
+fn sites() -> Vec<Site<'static>> {
+    vec![site(node("hot", 90, 10)), site(node("cool", 20, 10))]
+}
+
+struct Run {
+    law: EvictionLaw,
+    evictor: Evictor,
+    outcomes: Vec<(&'static str, Outcome)>,
+}
+
+impl Run {
+    fn new(tuning: Tuning) -> Self {
+        Self { law: law(tuning), evictor: Evictor::default(), outcomes: Vec::new() }
+    }
+
+    fn step(&mut self, minute: u64, sites: &[Site<'_>], candidates: &[Candidate<'_>]) -> Vec<Verdict> {
+        let now = Stamp::new(minutes(minute));
+        let outcomes = std::mem::take(&mut self.outcomes);
+        let facts = Facts { now, sites, candidates, outcomes: &outcomes };
+        self.evictor
+            .step(&self.law, &facts, |_, _| true)
+            .into_iter()
+            .map(|decision| decision.verdict)
+            .collect()
+    }
+
+    /// After enough stress, in minute 10.
+    fn settled(tuning: Tuning, sites: &[Site<'_>], candidates: &[Candidate<'_>]) -> Vec<Verdict> {
+        let mut run = Self::new(tuning);
+        run.step(0, sites, &[]);
+        run.step(10, sites, candidates)
+    }
+}
+
+fn evicts(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Evict { .. })
+}
+
+fn only(verdicts: &[Verdict]) -> Verdict {
+    let [verdict] = verdicts else { panic!("{verdicts:?}") };
+    verdict.clone()
+}
+
+#[test]
+fn a_pod_of_a_node_that_stays_hot_is_evicted_with_its_context() {
+    let verdict = only(&Run::settled(tuning(), &sites(), &[candidate("web", "hot")]));
+    let expected = Verdict::Evict {
+        owner: "web".to_owned(),
+        from_class: SchedulableClass::Performance,
+        reason: Reason::CoolingStress(Percent::from_int(90)),
+        dry_run: false,
+    };
+    assert_eq!(verdict, expected);
+}
+
+#[test]
+fn every_gate_has_its_own_reason() {
+    let web = candidate("web", "hot");
+    let skip = |sites: &[Site<'_>], candidate| only(&Run::settled(tuning(), sites, &[candidate]));
+    let of = |class, free| Pod { hints: Hints::read(Some(class), free), ..web.pod };
+    let as_pod = |pod| Candidate { pod, ..web };
+    let cases = [
+        (as_pod(of("standard", None)), Skip::NotReschedulable),
+        (as_pod(of("performance", Some("true"))), Skip::PerformanceClass),
+        (as_pod(of("perfomance", Some("true"))), Skip::UnclearClass),
+        (Candidate { leaving: true, ..web }, Skip::AlreadyLeaving),
+        (Candidate { owner: Owner::Nobody, ..web }, Skip::NoController),
+        (Candidate { owner: Owner::Pinned, ..web }, Skip::Pinned),
+    ];
+    for (candidate, expected) in cases {
+        assert_eq!(skip(&sites(), candidate), Verdict::Skip(expected));
+    }
+    let recently = Owner::Controller { key: "web", evicted_ago: Some(minutes(29)) };
+    assert_eq!(skip(&sites(), Candidate { owner: recently, ..web }), Verdict::Skip(Skip::OwnerCoolingDown));
+    let long_ago = Owner::Controller { key: "web", evicted_ago: Some(minutes(30)) };
+    assert!(evicts(&skip(&sites(), Candidate { owner: long_ago, ..web })));
+    let draining = Node { class: SchedulableClass::Draining, ..node("hot", 20, 20) };
+    let drained = [site(draining), site(node("cool", 20, 10))];
+    assert_eq!(skip(&drained, web), Verdict::Skip(Skip::NoStress));
+}
+
+#[test]
+fn normal_operation_decides_nothing() {
+    let calm = [site(node("hot", 70, 70)), site(node("cool", 20, 10))];
+    assert_eq!(Run::settled(tuning(), &calm, &[candidate("web", "hot")]), []);
+    let worst = Node {
+        cooling: stress(100).map(|s| Stress { grounds: Grounds::WorstCase, ..s }),
+        ..node("hot", 0, 0)
+    };
+    assert_eq!(Run::settled(tuning(), &[site(worst)], &[candidate("web", "hot")]), []);
+}
+
+#[test]
+fn stress_must_last_without_a_break() {
+    let web = [candidate("web", "hot")];
+    let calm = [site(node("hot", 60, 10)), site(node("cool", 20, 10))];
+    let mut run = Run::new(tuning());
+    assert_eq!(only(&run.step(0, &sites(), &web)), Verdict::Skip(Skip::StressTooShort));
+    assert_eq!(only(&run.step(4, &sites(), &web)), Verdict::Skip(Skip::StressTooShort));
+    assert_eq!(run.step(5, &calm, &web), []);
+    assert_eq!(only(&run.step(6, &sites(), &web)), Verdict::Skip(Skip::StressTooShort));
+    assert_eq!(only(&run.step(10, &sites(), &web)), Verdict::Skip(Skip::StressTooShort));
+    assert!(evicts(&only(&run.step(11, &sites(), &web))));
+}
+
+#[test]
+fn a_clock_that_was_set_back_starts_the_wait_again() {
+    let web = [candidate("web", "hot")];
+    let mut run = Run::new(tuning());
+    run.step(100, &sites(), &web);
+    assert_eq!(only(&run.step(3, &sites(), &web)), Verdict::Skip(Skip::StressTooShort));
+    assert!(evicts(&only(&run.step(8, &sites(), &web))));
+}
+
+#[test]
+fn an_owner_is_asked_once_in_a_cooldown() {
+    let (first, second) = (candidate("web-1", "hot"), candidate("web-2", "hot"));
+    let owner = Owner::Controller { key: "web", evicted_ago: None };
+    let pods = [Candidate { owner, ..first }, Candidate { owner, ..second }];
+    let mut run = Run::new(Tuning { per_node: 2, ..tuning() });
+    run.step(0, &sites(), &pods);
+    let verdicts = run.step(10, &sites(), &pods);
+    assert!(evicts(&verdicts[0]));
+    assert_eq!(verdicts[1], Verdict::Skip(Skip::OwnerCoolingDown));
+    run.outcomes = vec![("web", Outcome::Evicted)];
+    assert_eq!(only(&run.step(39, &sites(), &pods[1..])), Verdict::Skip(Skip::OwnerCoolingDown));
+    assert!(evicts(&only(&run.step(40, &sites(), &pods[1..]))));
+}
+
+#[test]
+fn a_denied_eviction_may_be_tried_again_and_a_silent_one_counts() {
+    let web = [candidate("web", "hot")];
+    let mut run = Run::new(tuning());
+    run.step(0, &sites(), &web);
+    assert!(evicts(&only(&run.step(10, &sites(), &web))));
+    run.outcomes = vec![("web", Outcome::Denied), ("nobody", Outcome::Evicted)];
+    assert!(evicts(&only(&run.step(11, &sites(), &web))));
+    // No outcome, as after a lost answer.
+    assert_eq!(only(&run.step(12, &sites(), &web)), Verdict::Skip(Skip::OwnerCoolingDown));
+    assert!(evicts(&only(&run.step(41, &sites(), &web))));
+    // A denial that comes after the eviction was confirmed changes nothing.
+    run.outcomes = vec![("web", Outcome::Evicted), ("web", Outcome::Denied)];
+    assert_eq!(only(&run.step(42, &sites(), &web)), Verdict::Skip(Skip::OwnerCoolingDown));
+}
+
+#[test]
+fn nodes_and_cluster_have_budgets_for_a_window() {
+    let hot = |name| site(node(name, 90, 10));
+    let sites = [hot("h1"), hot("h2"), hot("h3"), site(node("cool", 20, 10))];
+    let pods = [candidate("a", "h1"), candidate("b", "h1"), candidate("c", "h2"), candidate("d", "h3")];
+    let mut run = Run::new(tuning());
+    run.step(0, &sites, &[]);
+    let verdicts = run.step(10, &sites, &pods);
+    assert!(evicts(&verdicts[0]) && evicts(&verdicts[2]));
+    assert_eq!(verdicts[1], Verdict::Skip(Skip::NodeBudgetSpent));
+    assert_eq!(verdicts[3], Verdict::Skip(Skip::ClusterBudgetSpent));
+    // However often the step is called in the window.
+    let again = run.step(10, &sites, &pods[1..2]);
+    assert_eq!(only(&again), Verdict::Skip(Skip::NodeBudgetSpent));
+    assert!(evicts(&only(&run.step(11, &sites, &pods[3..]))));
+}
+
+#[test]
+fn a_dry_run_spends_the_same_budgets() {
+    let pods = [candidate("a", "hot"), candidate("b", "hot")];
+    let dry = Tuning { dry_run: true, ..tuning() };
+    let (dry, wet) = (Run::settled(dry, &sites(), &pods), Run::settled(tuning(), &sites(), &pods));
+    assert!(matches!(dry[0], Verdict::Evict { dry_run: true, .. }));
+    assert!(matches!(wet[0], Verdict::Evict { dry_run: false, .. }));
+    assert_eq!(dry[1], wet[1]);
+    let mut run = Run::new(Tuning { dry_run: true, ..tuning() });
+    run.step(0, &sites(), &pods);
+    run.step(10, &sites(), &pods[..1]);
+    // Nobody was asked, so nobody can have denied it.
+    run.outcomes = vec![("a", Outcome::Denied)];
+    assert_eq!(only(&run.step(20, &sites(), &pods[..1])), Verdict::Skip(Skip::OwnerCoolingDown));
+}
+
+#[test]
+fn somewhere_must_be_better() {
+    let go = |other: Site<'_>| {
+        let sites = [site(node("hot", 90, 10)), other];
+        only(&Run::settled(tuning(), &sites, &[candidate("web", "hot")]))
+    };
+    let cool = site(node("cool", 60, 60));
+    assert!(evicts(&go(cool)));
+    let none = Verdict::Skip(Skip::NoDestination);
+    assert_eq!(go(site(node("cool", 61, 10))), none);
+    assert_eq!(go(site(node("cool", 10, 61))), none);
+    assert_eq!(go(Site { open: false, ..cool }), none);
+    let draining = Node { class: SchedulableClass::Draining, ..cool.node };
+    assert_eq!(go(Site { node: draining, ..cool }), none);
+    for free in [
+        Room { cpu_milli: 1_999, ..FREE },
+        Room { memory_bytes: (1 << 30) - 1, ..FREE },
+        Room { pods: 0, ..FREE },
+    ] {
+        assert_eq!(go(Site { free, ..cool }), none);
+    }
+    // What the pod flees from must be known to be better; the other may be unknown.
+    assert_eq!(go(site(Node { cooling: None, ..cool.node })), none);
+    assert!(evicts(&go(site(Node { psu: None, ..cool.node }))));
+}
+
+#[test]
+fn a_stress_that_is_the_same_everywhere_moves_nobody() {
+    // PSU stress of the whole cluster, for want of racks.
+    let sites = [site(node("a", 20, 90)), site(node("b", 20, 90))];
+    let verdict = only(&Run::settled(tuning(), &sites, &[candidate("web", "a")]));
+    assert_eq!(verdict, Verdict::Skip(Skip::NoDestination));
+}
+
+#[test]
+fn room_is_given_away_once() {
+    let tight = Site { free: NEEDS, ..site(node("cool", 20, 10)) };
+    let sites = [site(node("hot", 90, 10)), tight];
+    let pods = [candidate("a", "hot"), candidate("b", "hot")];
+    let verdicts = Run::settled(Tuning { per_node: 2, ..tuning() }, &sites, &pods);
+    assert!(evicts(&verdicts[0]));
+    assert_eq!(verdicts[1], Verdict::Skip(Skip::NoDestination));
+}
+
+#[test]
+fn where_the_scheduler_would_not_put_it_is_no_destination() {
+    let mut run = Run::new(tuning());
+    run.step(0, &sites(), &[]);
+    let web = [candidate("web", "hot")];
+    let facts = Facts { now: Stamp::new(minutes(10)), sites: &sites(), candidates: &web, outcomes: &[] };
+    let decisions = run.evictor.step(&run.law, &facts, |_, site| site.node.name != "cool");
+    assert_eq!(decisions[0].verdict, Verdict::Skip(Skip::NoDestination));
+}
+
+#[test]
+fn the_hottest_node_goes_first() {
+    let sites = [site(node("a-warm", 75, 10)), site(node("b-hot", 99, 10)), site(node("cool", 20, 10))];
+    let pods = [candidate("x", "a-warm"), candidate("y", "b-hot")];
+    let mut run = Run::new(Tuning { per_cluster: 1, ..tuning() });
+    run.step(0, &sites, &[]);
+    let facts = Facts { now: Stamp::new(minutes(10)), sites: &sites, candidates: &pods, outcomes: &[] };
+    let decisions = run.evictor.step(&run.law, &facts, |_, _| true);
+    assert_eq!(decisions[0].node, "b-hot");
+    assert!(evicts(&decisions[0].verdict));
+    assert_eq!(decisions[1].verdict, Verdict::Skip(Skip::ClusterBudgetSpent));
+}
+
+#[test]
+fn what_is_over_is_forgotten() {
+    let mut run = Run::new(tuning());
+    run.step(0, &sites(), &[]);
+    run.step(10, &sites(), &[candidate("web", "hot")]);
+    run.step(500, &[], &[]);
+    assert!(run.evictor.owners.is_empty() && run.evictor.recent.is_empty());
+    assert!(run.evictor.stressed_since.is_empty());
+}
+
+#[test]
+fn tuning_that_contradicts_itself_is_refused() {
+    let refused = |tuning| EvictionLaw::new(migration_law(), tuning).unwrap_err();
+    let good = tuning();
+    assert_eq!(refused(Tuning { window: Micros::ZERO, ..good }), TuningError::Window);
+    assert_eq!(refused(Tuning { window: Micros::MAX, ..good }), TuningError::Window);
+    assert_eq!(refused(Tuning { cooldown: Micros::MAX, ..good }), TuningError::Span);
+    assert_eq!(refused(Tuning { stressed_for: Micros::MAX, ..good }), TuningError::Span);
+    assert_eq!(refused(Tuning { per_node: 0, ..good }), TuningError::Budget);
+    assert_eq!(refused(Tuning { per_node: 3, ..good }), TuningError::Budget);
+    assert_eq!(refused(Tuning { relief: Percent::from_int(-1), ..good }), TuningError::Relief);
+    assert_eq!(refused(Tuning { relief: Percent::from_int(71), ..good }), TuningError::Relief);
+}
+
+proptest! {
+    #[test]
+    fn no_order_of_the_facts_and_no_numbers_break_a_budget_or_move_a_performance_pod(
+        heats in prop::collection::vec((0_i32..=100, 0_i32..=100), 5),
+        pods in prop::collection::vec((0_usize..5, 0_usize..3, any::<bool>(), 0_usize..4), 0..30),
+        keys in prop::collection::vec(any::<u32>(), 30),
+    ) {
+        const NODES: [&str; 5] = ["a", "b", "c", "d", "e"];
+        const CLASSES: [&str; 3] = ["standard", "performance", "perf"];
+        const OWNERS: [&str; 4] = ["w", "x", "y", "z"];
+        let names: Vec<_> = (0..pods.len()).map(|i| format!("p{i:02}")).collect();
+        let sites: Vec<_> = NODES.iter().zip(&heats).map(|(name, &(c, p))| site(node(name, c, p))).collect();
+        let candidates: Vec<_> = pods.iter().zip(&names).map(|(&(home, class, free, owner), name)| Candidate {
+            pod: Pod { hints: Hints::read(Some(CLASSES[class]), free.then_some("true")), ..pod(name, NODES[home]) },
+            owner: Owner::Controller { key: OWNERS[owner], evicted_ago: None },
+            ..candidate(name, NODES[home])
+        }).collect();
+        let decide = |sites: &[Site<'_>], candidates: &[Candidate<'_>]| {
+            let mut evictor = Evictor::default();
+            let law = law(tuning());
+            let facts = |minute| Facts { now: Stamp::new(minutes(minute)), sites, candidates, outcomes: &[] };
+            evictor.step(&law, &facts(0), |_, _| true);
+            evictor.step(&law, &facts(10), |_, _| true)
+        };
+        let decisions = decide(&sites, &candidates);
+        let mut order: Vec<usize> = (0..candidates.len()).collect();
+        order.sort_by_key(|&i| keys[i]);
+        let mut turned = sites.clone();
+        turned.reverse();
+        let shuffled: Vec<_> = order.iter().map(|&i| candidates[i]).collect();
+        prop_assert_eq!(&decisions, &decide(&turned, &shuffled));
+        let evicted: Vec<_> = decisions.iter().filter(|decision| evicts(&decision.verdict)).collect();
+        prop_assert!(evicted.len() <= 2);
+        for decision in &evicted {
+            let pod = candidates.iter().find(|c| c.pod.name == decision.name).unwrap().pod;
+            prop_assert_eq!(pod.may_leave(), Ok(()));
+            prop_assert_eq!(evicted.iter().filter(|other| other.node == decision.node).count(), 1);
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! The power that a node draws: which meter says so, how old that is, and what stands in when no meter does.
+//!
+//! Missing telemetry is never 0 W. The last good sample is *held* for a while; after that the draw is *estimated*
+//! from the workloads on the node, or, without them, from the caps alone: then the node counts as drawing all that
+//! its caps allow. A node of which not even the ratings are known has an *unknown* draw, and unknown is not "best".
+//!
+//! The tiers are those of the scheduler page: "actual node power draw (from Kepler, utilization model, or static
+//! estimate)". Nothing here polls; a host hands in one [`Report`] for every attempt to read, failures included.
+
+pub mod estimate;
+pub mod history;
+mod trend;
+
+use self::estimate::{Basis, Estimate};
+use power_units::{Micros, Stamp, Watts};
+
+/// What measured a node's power.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Meter {
+    /// Kepler's energy counters, as a rate.
+    Kepler,
+    /// A query to Prometheus that yields watts.
+    Prometheus,
+    /// An HTTP endpoint of the node.
+    Http,
+    /// The node's own agent.
+    Agent,
+}
+
+impl Meter {
+    /// How it reads when this meter gives nothing that is recent enough.
+    #[must_use]
+    pub const fn silent(self) -> Absent {
+        match self {
+            Self::Kepler => Absent::KeplerNoData,
+            Self::Prometheus => Absent::PrometheusNoData,
+            Self::Http => Absent::HttpError,
+            Self::Agent => Absent::AgentNoData,
+        }
+    }
+}
+
+/// Why there is no measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Absent {
+    /// No meter is configured (`static`).
+    NotConfigured,
+    /// HTTP is configured without an endpoint.
+    HttpNoEndpoint,
+    /// The endpoint failed, or its answer had no power in it.
+    HttpError,
+    /// Prometheus failed, or its answer had no positive number in it.
+    PrometheusNoData,
+    /// Kepler has no energy for this node.
+    KeplerNoData,
+    /// The agent has not reported.
+    AgentNoData,
+}
+
+/// `status.powerMeasurement.source`: a closed set of texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// A meter.
+    Meter(Meter),
+    /// The utilisation model.
+    Utilization,
+    /// The estimate from the caps alone.
+    Static,
+    /// A meter is configured and gives nothing.
+    Failing(Absent),
+}
+
+impl Source {
+    /// The text in the twin's status.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Meter(Meter::Kepler) => "kepler",
+            Self::Meter(Meter::Prometheus) => "prometheus",
+            Self::Meter(Meter::Http) => "http",
+            Self::Meter(Meter::Agent) => "agent",
+            Self::Utilization => "utilization",
+            Self::Static | Self::Failing(Absent::NotConfigured) => "static",
+            Self::Failing(Absent::HttpNoEndpoint) => "http-no-endpoint",
+            Self::Failing(Absent::HttpError) => "http-error",
+            Self::Failing(Absent::PrometheusNoData) => "prometheus-no-data",
+            Self::Failing(Absent::KeplerNoData) => "kepler-no-data",
+            Self::Failing(Absent::AgentNoData) => "agent-no-data",
+        }
+    }
+}
+
+/// One good measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    meter: Meter,
+    watts: Watts,
+    at: Stamp,
+}
+
+impl Sample {
+    /// A measurement, if it can be one: no node draws less than nothing, and a Prometheus answer of 0 is what a query
+    /// without matching data gives.
+    ///
+    /// # Errors
+    /// The absence that such a number stands for.
+    pub fn new(meter: Meter, watts: Watts, at: Stamp) -> Result<Self, Absent> {
+        let possible = match meter {
+            Meter::Prometheus => watts > Watts::ZERO,
+            Meter::Kepler | Meter::Http | Meter::Agent => watts >= Watts::ZERO,
+        };
+        if possible { Ok(Self { meter, watts, at }) } else { Err(meter.silent()) }
+    }
+}
+
+/// The outcome of one attempt to read a node's power.
+pub type Report = Result<Sample, Absent>;
+
+/// What the meters say of a node at this moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// A sample from the latest attempt.
+    Measured {
+        /// By what.
+        meter: Meter,
+        /// How much.
+        watts: Watts,
+        /// How long ago.
+        age: Micros,
+    },
+    /// The latest attempt failed; this is the last good sample, not yet too old.
+    Held {
+        /// By what.
+        meter: Meter,
+        /// How much.
+        watts: Watts,
+        /// How long ago.
+        age: Micros,
+        /// What failed since.
+        failing: Absent,
+    },
+    /// No sample that is recent enough.
+    Absent(Absent),
+}
+
+impl Reading {
+    /// The draw that the planner goes by: what was measured, else the estimate, else nothing.
+    #[must_use]
+    pub fn or_estimate(self, estimate: Option<Estimate>) -> Draw {
+        match (self, estimate) {
+            (Self::Measured { meter, watts, age }, _) => Draw::Measured { meter, watts, age },
+            (Self::Held { meter, watts, age, failing }, _) => Draw::Held { meter, watts, age, failing },
+            (Self::Absent(failing), Some(Estimate { basis, watts })) => {
+                Draw::Estimated { basis, watts, failing }
+            }
+            (Self::Absent(failing), None) => Draw::Unknown { failing },
+        }
+    }
+}
+
+/// A node's power draw, as its twin carries it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Draw {
+    /// Measured at the latest attempt.
+    Measured {
+        /// By what.
+        meter: Meter,
+        /// How much.
+        watts: Watts,
+        /// How long ago.
+        age: Micros,
+    },
+    /// Measured a while ago; attempts since have failed.
+    Held {
+        /// By what.
+        meter: Meter,
+        /// How much.
+        watts: Watts,
+        /// How long ago.
+        age: Micros,
+        /// What failed since.
+        failing: Absent,
+    },
+    /// Estimated.
+    Estimated {
+        /// From what.
+        basis: Basis,
+        /// How much.
+        watts: Watts,
+        /// Why there is no measurement.
+        failing: Absent,
+    },
+    /// Neither measured nor to be estimated.
+    Unknown {
+        /// Why there is no measurement.
+        failing: Absent,
+    },
+}
+
+impl Draw {
+    /// How much, if it is known.
+    #[must_use]
+    pub const fn watts(self) -> Option<Watts> {
+        match self {
+            Self::Measured { watts, .. } | Self::Held { watts, .. } | Self::Estimated { watts, .. } => {
+                Some(watts)
+            }
+            Self::Unknown { .. } => None,
+        }
+    }
+
+    /// How old the measurement is, if there is one.
+    #[must_use]
+    pub const fn age(self) -> Option<Micros> {
+        match self {
+            Self::Measured { age, .. } | Self::Held { age, .. } => Some(age),
+            Self::Estimated { .. } | Self::Unknown { .. } => None,
+        }
+    }
+
+    /// What the twin's status names as the source. A meter that is configured and fails is named as such, whatever
+    /// number stands in for it, so that an alert on the text still finds it; [`Draw::basis`] names what stands in.
+    #[must_use]
+    pub const fn source(self) -> Source {
+        match self {
+            Self::Measured { meter, .. } | Self::Held { meter, .. } => Source::Meter(meter),
+            Self::Estimated { basis, failing: Absent::NotConfigured, .. } => match basis {
+                Basis::Utilization => Source::Utilization,
+                Basis::Static => Source::Static,
+            },
+            Self::Unknown { failing: Absent::NotConfigured } => Source::Static,
+            Self::Estimated { failing, .. } | Self::Unknown { failing } => Source::Failing(failing),
+        }
+    }
+
+    /// What an estimate rests on.
+    #[must_use]
+    pub const fn basis(self) -> Option<Basis> {
+        match self {
+            Self::Estimated { basis, .. } => Some(basis),
+            Self::Measured { .. } | Self::Held { .. } | Self::Unknown { .. } => None,
+        }
+    }
+
+    /// How far a decision may lean on it; nothing when the draw is unknown.
+    #[must_use]
+    pub const fn grounds(self) -> Option<Grounds> {
+        match self {
+            Self::Measured { .. } | Self::Held { .. } => Some(Grounds::Measured),
+            Self::Estimated { basis: Basis::Utilization, .. } => Some(Grounds::Modelled),
+            Self::Estimated { basis: Basis::Static, .. } => Some(Grounds::WorstCase),
+            Self::Unknown { .. } => None,
+        }
+    }
+}
+
+/// How far a decision may lean on a number. A worst case is good for keeping work away from a node and no reason to
+/// move work off it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Grounds {
+    /// A meter said it.
+    Measured,
+    /// A model said it, from what is running.
+    Modelled,
+    /// It is the most that is possible.
+    WorstCase,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: Stamp = Stamp::new(Micros::new(7));
+
+    #[test]
+    fn every_source_has_the_text_of_the_contract() {
+        let meters = [Meter::Kepler, Meter::Prometheus, Meter::Http, Meter::Agent];
+        let absences = [
+            Absent::NotConfigured,
+            Absent::HttpNoEndpoint,
+            Absent::HttpError,
+            Absent::PrometheusNoData,
+            Absent::KeplerNoData,
+            Absent::AgentNoData,
+        ];
+        let texts: Vec<_> = meters
+            .map(Source::Meter)
+            .into_iter()
+            .chain([Source::Utilization, Source::Static])
+            .chain(absences.map(Source::Failing))
+            .map(Source::as_str)
+            .collect();
+        let expected = [
+            "kepler",
+            "prometheus",
+            "http",
+            "agent",
+            "utilization",
+            "static",
+            "static",
+            "http-no-endpoint",
+            "http-error",
+            "prometheus-no-data",
+            "kepler-no-data",
+            "agent-no-data",
+        ];
+        assert_eq!(texts, expected);
+    }
+
+    #[test]
+    fn a_number_that_no_node_can_draw_is_no_sample() {
+        // Fix list B7, B26: table 10.3 gives "prometheus-no-data" for an answer of 0.
+        for meter in [Meter::Kepler, Meter::Prometheus, Meter::Http, Meter::Agent] {
+            for watts in [Watts::MIN, Watts::from_int(-1), Watts::from_bits(-1)] {
+                assert_eq!(Sample::new(meter, watts, AT), Err(meter.silent()));
+            }
+        }
+        assert_eq!(Sample::new(Meter::Prometheus, Watts::ZERO, AT), Err(Absent::PrometheusNoData));
+        assert!(Sample::new(Meter::Http, Watts::ZERO, AT).is_ok());
+        assert!(Sample::new(Meter::Agent, Watts::MAX, AT).is_ok());
+    }
+
+    #[test]
+    fn without_a_measurement_the_estimate_stands_in_and_says_so() {
+        let of_caps = Estimate { basis: Basis::Static, watts: Watts::from_int(432) };
+        let of_load = Estimate { basis: Basis::Utilization, watts: Watts::from_int(200) };
+        let source = |reading: Reading, estimate| {
+            let draw = reading.or_estimate(estimate);
+            (draw.source().as_str(), draw.watts(), draw.grounds())
+        };
+        let none = Reading::Absent(Absent::NotConfigured);
+        let failed = Reading::Absent(Absent::HttpError);
+        let (w432, w200) = (Some(Watts::from_int(432)), Some(Watts::from_int(200)));
+        assert_eq!(source(none, Some(of_caps)), ("static", w432, Some(Grounds::WorstCase)));
+        assert_eq!(source(none, Some(of_load)), ("utilization", w200, Some(Grounds::Modelled)));
+        assert_eq!(source(none, None), ("static", None, None));
+        assert_eq!(source(failed, Some(of_load)), ("http-error", w200, Some(Grounds::Modelled)));
+        assert_eq!(source(failed, None), ("http-error", None, None));
+        assert_eq!(failed.or_estimate(Some(of_load)).basis(), Some(Basis::Utilization));
+        let measured = Reading::Measured { meter: Meter::Agent, watts: Watts::ZERO, age: Micros::new(5) };
+        assert_eq!(source(measured, Some(of_caps)), ("agent", Some(Watts::ZERO), Some(Grounds::Measured)));
+        assert_eq!(measured.or_estimate(None).age(), Some(Micros::new(5)));
+    }
+}

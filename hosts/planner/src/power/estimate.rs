@@ -1,0 +1,231 @@
+//! What a node draws when no meter says it: from what runs on it, or from its caps alone.
+//!
+//! The *utilisation model* is a line from idle to full for each kind of device, never above what the caps allow.
+//! The *static* estimate is what the caps allow: the most that the node can draw. It is a worst case on purpose:
+//! a node that nobody measures must not look emptier than one that somebody does.
+
+use crate::classify::Intensity;
+use power_units::{Ratio, Role, Watts};
+use std::fmt;
+
+/// What an estimate rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Basis {
+    /// What runs on the node.
+    Utilization,
+    /// Its caps alone.
+    Static,
+}
+
+/// An estimated draw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Estimate {
+    /// From what.
+    pub basis: Basis,
+    /// How much.
+    pub watts: Watts,
+}
+
+/// How much of its rating a device draws when it does nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UtilizationModel {
+    idle_cpu: Ratio,
+    idle_gpu: Ratio,
+}
+
+/// 20 %: the published power curves of three two-socket servers idle at 16–20 % of their peak.
+pub const IDLE_CPU: Ratio = Ratio::from_bits(858_993_460);
+/// 15 %: 100 W of 700 W, rounded up.
+pub const IDLE_GPU: Ratio = Ratio::from_bits(644_245_095);
+
+/// An idle share that is no share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdleOutOfRange;
+
+impl fmt::Display for IdleOutOfRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an idle share must be from 0 to 1")
+    }
+}
+
+impl std::error::Error for IdleOutOfRange {}
+
+impl UtilizationModel {
+    /// Idle shares of the processors and of the graphics processors.
+    ///
+    /// # Errors
+    /// When a share is negative or above one.
+    pub fn new(idle_cpu: Ratio, idle_gpu: Ratio) -> Result<Self, IdleOutOfRange> {
+        let share = |idle: Ratio| idle >= Ratio::ZERO && idle <= Ratio::ONE;
+        if share(idle_cpu) && share(idle_gpu) { Ok(Self { idle_cpu, idle_gpu }) } else { Err(IdleOutOfRange) }
+    }
+
+    /// What a node draws under `load`, or what its caps allow when nothing is known of its load.
+    #[must_use]
+    pub fn estimate(&self, rated: Rated, load: Option<Load>) -> Estimate {
+        let Some(load) = load else {
+            return Estimate { basis: Basis::Static, watts: rated.capped.or_zero() };
+        };
+        let cpu = line(rated.cpu, self.idle_cpu, load.cpu);
+        let gpu = line(rated.gpu, self.idle_gpu, load.gpu);
+        Estimate { basis: Basis::Utilization, watts: (cpu + gpu).min(rated.capped).or_zero() }
+    }
+}
+
+/// What the devices of a node are rated at, and what its caps leave of that in all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rated {
+    /// The processors' rating.
+    pub cpu: Watts,
+    /// The graphics processors' rating, zero when there are none.
+    pub gpu: Watts,
+    /// The node's capped power.
+    pub capped: Watts,
+}
+
+/// From idle at 0 to the rating at 1; a load beyond that is a full one.
+fn line(rating: Watts, idle: Ratio, load: Ratio) -> Watts {
+    let busy = Ratio::ONE - idle;
+    let share = idle + busy.scale(load.within(Ratio::ZERO, Ratio::ONE), Role::Demand);
+    rating.scale(share, Role::Demand)
+}
+
+/// How busy a node is: 1 is all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Its processors.
+    pub cpu: Ratio,
+    /// Its graphics processors.
+    pub gpu: Ratio,
+}
+
+/// What one workload takes of a node, and how hard it is known to work it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Its part of the node's processors.
+    pub cpu: Ratio,
+    /// Its part of the node's graphics processors.
+    pub gpu: Ratio,
+    /// The class of its processor use, if it has been classified.
+    pub cpu_intensity: Option<Intensity>,
+    /// The class of its graphics use, if it has been classified.
+    pub gpu_intensity: Option<Intensity>,
+}
+
+impl Load {
+    /// The load of all workloads of a node, high-intensity ones weighted more strongly: each counts with the upper
+    /// end of its class, and one that nobody has classified counts in full.
+    #[must_use]
+    pub fn of(workloads: impl IntoIterator<Item = Share>) -> Self {
+        let mut load = Self { cpu: Ratio::ZERO, gpu: Ratio::ZERO };
+        for share in workloads {
+            load.cpu += share.cpu.or_zero().scale(weight(share.cpu_intensity, CPU_ENDS), Role::Demand);
+            load.gpu += share.gpu.or_zero().scale(weight(share.gpu_intensity, GPU_ENDS), Role::Demand);
+        }
+        load
+    }
+}
+
+/// Where the classes low and medium end, in percent, as the classifier draws the lines.
+struct Ends {
+    low: i32,
+    medium: i32,
+}
+
+const CPU_ENDS: Ends = Ends { low: 30, medium: 75 };
+const GPU_ENDS: Ends = Ends { low: 25, medium: 70 };
+
+fn weight(intensity: Option<Intensity>, ends: Ends) -> Ratio {
+    let percent = match intensity {
+        Some(Intensity::None) => 0,
+        Some(Intensity::Low) => ends.low,
+        Some(Intensity::Medium) => ends.medium,
+        Some(Intensity::High) | None => 100,
+    };
+    power_units::Percent::from_int(percent).to_ratio(Role::Demand)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn model() -> UtilizationModel {
+        UtilizationModel::new(IDLE_CPU, IDLE_GPU).unwrap()
+    }
+
+    fn percent(value: i32) -> Ratio {
+        power_units::Percent::from_int(value).to_ratio(Role::Demand)
+    }
+
+    fn rated(cpu: i32, gpu: i32, capped: i32) -> Rated {
+        Rated { cpu: Watts::from_int(cpu), gpu: Watts::from_int(gpu), capped: Watts::from_int(capped) }
+    }
+
+    fn near(watts: Watts, expected: i32) -> bool {
+        (watts - Watts::from_int(expected)).abs() < Watts::from_bits(1 << 14)
+    }
+
+    #[test]
+    fn idle_half_and_full_lie_on_the_line_and_under_the_cap() {
+        let load = |cpu, gpu| Some(Load { cpu: percent(cpu), gpu: percent(gpu) });
+        let watts = |rated, load| model().estimate(rated, load).watts;
+        // 700·0.20 + 5600·0.15 = 140 + 840
+        assert!(near(watts(rated(700, 5_600, 6_300), load(0, 0)), 980));
+        // 700·0.60 + 5600·0.15 = 420 + 840
+        assert!(near(watts(rated(700, 5_600, 6_300), load(50, 0)), 1_260));
+        // 700·0.20 + 5600·0.575 = 140 + 3220
+        assert!(near(watts(rated(700, 5_600, 6_300), load(0, 50)), 3_360));
+        assert!(near(watts(rated(700, 5_600, 6_300), load(100, 100)), 6_300));
+        assert_eq!(watts(rated(700, 5_600, 2_660), load(100, 100)), Watts::from_int(2_660));
+        // Requests may exceed the node, as they do while a pod is being replaced.
+        assert!(near(watts(rated(700, 0, 700), load(900, 0)), 700));
+    }
+
+    #[test]
+    fn without_a_load_the_node_counts_with_all_that_its_caps_allow() {
+        // Fix list B7: the default source is not 0 W.
+        let estimate = model().estimate(rated(720, 3_200, 2_352), None);
+        assert_eq!(estimate, Estimate { basis: Basis::Static, watts: Watts::from_int(2_352) });
+    }
+
+    #[test]
+    fn a_hard_worker_counts_more_than_an_idle_one() {
+        let share = |cpu, gpu, cpu_intensity, gpu_intensity| Share {
+            cpu: percent(cpu),
+            gpu: percent(gpu),
+            cpu_intensity,
+            gpu_intensity,
+        };
+        let load = Load::of([
+            share(50, 50, Some(Intensity::Low), Some(Intensity::High)),
+            share(20, 25, Some(Intensity::Medium), Some(Intensity::Low)),
+            share(10, 0, None, Some(Intensity::None)),
+        ]);
+        // cpu 50·0.30 + 20·0.75 + 10 = 40 %, gpu 50 + 25·0.25 = 56.25 %
+        assert_eq!(load.cpu.to_percent().round(), 40);
+        assert_eq!(load.gpu.to_percent().round(), 56);
+        assert_eq!(Load::of([]), Load { cpu: Ratio::ZERO, gpu: Ratio::ZERO });
+    }
+
+    #[test]
+    fn an_idle_share_is_a_share() {
+        for (cpu, gpu) in [(-1, 50), (50, 101), (101, 0), (0, -1)] {
+            assert_eq!(UtilizationModel::new(percent(cpu), percent(gpu)), Err(IdleOutOfRange));
+        }
+        assert!(UtilizationModel::new(Ratio::ZERO, Ratio::ONE).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn more_load_never_draws_less_and_never_more_than_the_cap(
+            (cpu, gpu, capped) in (0_i32..2_000, 0_i32..9_000, 1_i32..12_000),
+            (low, more) in (0_i64..(2 << 32), 0_i64..(2 << 32)),
+        ) {
+            let rated = rated(cpu, gpu, capped);
+            let at = |bits| model().estimate(rated, Some(Load { cpu: Ratio::from_bits(bits), gpu: Ratio::from_bits(bits) })).watts;
+            prop_assert!(at(low) <= at(low + more));
+            prop_assert!(at(low) <= rated.capped && at(low) >= Watts::ZERO);
+        }
+    }
+}

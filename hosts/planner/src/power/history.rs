@@ -1,0 +1,202 @@
+//! What a node's meter said lately: the last good sample, and the points that the trend is taken from.
+//!
+//! Only good samples become points: a failed attempt is not a fall to zero. Points of another meter are dropped,
+//! because the step between two meters is not a trend. Memory is bounded, whatever the rate of the samples.
+
+use super::trend::{POINTS_MAX, Point, slope};
+use super::{Absent, Reading, Report, Sample};
+use power_units::{Micros, Stamp, WattsPerMinute};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// For how long samples count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryLaw {
+    window: Micros,
+    hold: Micros,
+}
+
+/// The trend looks back five minutes.
+pub const WINDOW: Micros = Micros::new(300_000_000);
+/// The last good sample stands for five minutes, as long as a twin counts as fresh.
+pub const HOLD: Micros = Micros::new(300_000_000);
+
+const SPAN_MAX: Micros = Micros::new(86_400_000_000);
+
+/// A span that a history cannot work with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HistoryLawError {
+    /// The window of the trend.
+    Window,
+    /// How long the last sample is held.
+    Hold,
+}
+
+impl fmt::Display for HistoryLawError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Window => f.write_str("the window of the power trend must be from 6 s to 24 h"),
+            Self::Hold => f.write_str("a power sample can be held from 1 µs to 24 h"),
+        }
+    }
+}
+
+impl std::error::Error for HistoryLawError {}
+
+impl HistoryLaw {
+    /// Looks back over `window` for the trend, and lets the last good sample stand for `hold`.
+    ///
+    /// # Errors
+    /// When a span is empty, longer than a day, or too short to hold a trend.
+    pub fn new(window: Micros, hold: Micros) -> Result<Self, HistoryLawError> {
+        if window < Micros::new(6_000_000) || window > SPAN_MAX {
+            return Err(HistoryLawError::Window);
+        }
+        if hold == Micros::ZERO || hold > SPAN_MAX {
+            return Err(HistoryLawError::Hold);
+        }
+        Ok(Self { window, hold })
+    }
+}
+
+/// One node's history.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    points: Vec<Point>,
+    last: Option<Sample>,
+    failing: Option<Absent>,
+    trend: Option<WattsPerMinute>,
+}
+
+impl History {
+    /// Takes in the outcome of one attempt to read. Every attempt is handed in, so that time passes here too.
+    pub fn record(&mut self, law: &HistoryLaw, now: Stamp, report: Report) {
+        self.forget(law, now);
+        match report {
+            Ok(sample) => self.accept(law, now, sample),
+            Err(absent) => self.failing = Some(absent),
+        }
+        self.trend = slope(&self.points);
+    }
+
+    /// What the meter says at `now`.
+    #[must_use]
+    pub fn reading(&self, law: &HistoryLaw, now: Stamp) -> Reading {
+        let Some(Sample { meter, watts, at }) = self.last else {
+            return Reading::Absent(self.failing.unwrap_or(Absent::NotConfigured));
+        };
+        match (now.since(at), self.failing) {
+            (Some(age), None) if age <= law.hold => Reading::Measured { meter, watts, age },
+            (Some(age), Some(failing)) if age <= law.hold => Reading::Held { meter, watts, age, failing },
+            (_, failing) => Reading::Absent(failing.unwrap_or(meter.silent())),
+        }
+    }
+
+    /// The trend as of the last attempt to read.
+    #[must_use]
+    pub const fn trend(&self) -> Option<WattsPerMinute> {
+        self.trend
+    }
+
+    /// Drops what is too old to count, and what lies in the future: then the clock was set back.
+    fn forget(&mut self, law: &HistoryLaw, now: Stamp) {
+        let counts = |at: Stamp| now.since(at).is_some_and(|age| age <= law.window);
+        self.points.retain(|point| counts(point.at));
+        if self.last.is_some_and(|last| now.since(last.at).is_none()) {
+            self.last = None;
+        }
+    }
+
+    fn accept(&mut self, law: &HistoryLaw, now: Stamp, sample: Sample) {
+        // A sample cannot be younger than the moment it is here; its clock runs ahead of ours.
+        let sample = Sample { at: sample.at.min(now), ..sample };
+        if self.last.is_some_and(|last| last.meter != sample.meter) {
+            self.points.clear();
+            self.last = None;
+        }
+        self.failing = None;
+        if now.since(sample.at).is_some_and(|age| age <= law.window) {
+            self.insert(Point { at: sample.at, watts: sample.watts });
+        }
+        self.last = Some(match self.last {
+            Some(last) if (last.at, last.watts) > (sample.at, sample.watts) => last,
+            Some(_) | None => sample,
+        });
+    }
+
+    /// Keeps the points in the order of time. Of two at one time the larger stays, whichever came first.
+    fn insert(&mut self, point: Point) {
+        match self.points.binary_search_by_key(&point.at, |known| known.at) {
+            Ok(same) => {
+                if let Some(known) = self.points.get_mut(same) {
+                    known.watts = known.watts.max(point.watts);
+                }
+            }
+            Err(place) => {
+                self.points.insert(place, point);
+                self.thin();
+            }
+        }
+    }
+
+    /// Drops the point whose absence leaves the smallest gap, never the first or the last: what stays is spread over
+    /// the window however fast samples come.
+    fn thin(&mut self) {
+        if self.points.len() <= POINTS_MAX {
+            return;
+        }
+        let gap = |three: &[Point]| match three {
+            [before, _, after] => after.at.since(before.at),
+            _ => None,
+        };
+        let gaps =
+            self.points.windows(3).enumerate().filter_map(|(i, three)| gap(three).map(|gap| (gap, i + 1)));
+        if let Some((_, index)) = gaps.min() {
+            self.points.remove(index);
+        }
+    }
+}
+
+/// The histories of all nodes, and of no others.
+#[derive(Clone, Debug, Default)]
+pub struct Histories(BTreeMap<String, History>);
+
+impl Histories {
+    /// Takes in the outcome of one attempt to read a node's power.
+    pub fn record(&mut self, law: &HistoryLaw, node: &str, now: Stamp, report: Report) {
+        if let Some(history) = self.0.get_mut(node) {
+            history.record(law, now, report);
+            return;
+        }
+        self.0.entry(node.to_owned()).or_default().record(law, now, report);
+    }
+
+    /// What the meter of a node says at `now`, and its trend.
+    #[must_use]
+    pub fn reading(&self, law: &HistoryLaw, node: &str, now: Stamp) -> (Reading, Option<WattsPerMinute>) {
+        match self.0.get(node) {
+            Some(history) => (history.reading(law, now), history.trend()),
+            None => (Reading::Absent(Absent::NotConfigured), None),
+        }
+    }
+
+    /// Forgets every node that is gone.
+    pub fn keep_only(&mut self, nodes: &BTreeSet<&str>) {
+        self.0.retain(|node, _| nodes.contains(node.as_str()));
+    }
+
+    /// How many nodes are remembered.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether none is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests;

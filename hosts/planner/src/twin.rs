@@ -1,0 +1,200 @@
+//! The digital twin of a node: what the scheduler may know of its power, its cooling and its rack.
+//!
+//! "A lightweight parametric model, continuously updated from telemetry, and consumed by the scheduler in real time":
+//! every score is O(1) from the node's hardware, caps, measured power and surroundings. The words are those of the
+//! status: power *headroom* (at most 100, negative above the cap), *cooling stress*, *PSU stress*, *PUE*, *hardware
+//! density*. What is not known is `None`; no unknown ever turns into the best value of its scale.
+
+pub mod cooling;
+mod density;
+mod headroom;
+pub mod psu;
+pub mod pue;
+pub mod ratings;
+
+use self::cooling::{CoolingFacts, CoolingModel, CoolingStress};
+use self::psu::{PsuLimits, PsuStress, RackLoads};
+use self::pue::Pue;
+use self::ratings::{Budget, Cap, Ratings};
+use crate::facility::View;
+use crate::hardware::Hardware;
+use crate::power::estimate::{Load, Rated, UtilizationModel};
+use crate::power::{Draw, Reading};
+use crate::profile::Profile;
+use joulie_core::placement::class::SchedulableClass;
+use power_units::{Percent, Watts, WattsPerMinute};
+use std::collections::BTreeMap;
+
+/// What the twins are computed by.
+#[derive(Clone, Debug)]
+pub struct TwinLaw<M> {
+    /// The model of the cooling.
+    pub cooling: M,
+    /// What the racks can carry.
+    pub psu: PsuLimits,
+    /// What a node draws that nobody measures.
+    pub utilization: UtilizationModel,
+}
+
+/// What is known of one node.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeFacts<'a> {
+    /// Its hardware, enriched from the catalogue.
+    pub hardware: &'a Hardware,
+    /// The profile that it is to have.
+    pub profile: Option<Profile>,
+    /// Whether performance pods still hold it on its way to eco.
+    pub draining: bool,
+    /// The cap of its processors.
+    pub cpu_cap: Cap,
+    /// The cap of its graphics processors.
+    pub gpu_cap: Cap,
+    /// What its meter says.
+    pub reading: Reading,
+    /// Where its power is going.
+    pub trend: Option<WattsPerMinute>,
+    /// How busy it is, for want of a meter.
+    pub load: Option<Load>,
+    /// Its rack, as its label says.
+    pub rack: Option<&'a str>,
+    /// Its cooling zone, as its label says.
+    pub zone: Option<&'a str>,
+}
+
+/// What surrounds the nodes.
+#[derive(Clone, Copy, Debug)]
+pub struct SiteFacts<'a> {
+    /// The building.
+    pub facility: View<'a>,
+    /// What machines that nobody manages draw, by rack.
+    pub unmanaged: &'a BTreeMap<String, Watts>,
+}
+
+/// The caps as parts of the ratings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CapState {
+    /// Of the processors.
+    pub cpu: Option<Percent>,
+    /// Of the graphics processors.
+    pub gpu: Option<Percent>,
+}
+
+/// `status.powerMeasurement`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PowerMeasurement {
+    /// What the node draws, and who says so.
+    pub draw: Draw,
+    /// Where that is going.
+    pub trend: Option<WattsPerMinute>,
+    /// What the processors are rated at, and what their cap leaves.
+    pub cpu: Option<Budget>,
+    /// What the graphics processors are rated at (nothing where there are none), and what their cap leaves.
+    pub gpu: Option<Budget>,
+    /// Both.
+    pub node: Option<Budget>,
+    /// The measured power is many times the rating: a counter of joules that is read as watts looks like this.
+    pub suspect: bool,
+}
+
+/// The twin of one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Twin {
+    /// What the node offers to pods.
+    pub class: SchedulableClass,
+    /// The caps in effect.
+    pub caps: CapState,
+    /// Its power.
+    pub power: PowerMeasurement,
+    /// How much of the capped power is left; negative above it.
+    pub headroom: Option<Percent>,
+    /// How much of the cooling is in use.
+    pub cooling: Option<CoolingStress>,
+    /// How much of the rack's power is in use.
+    pub psu: Option<PsuStress>,
+    /// What the building draws for a watt of this node.
+    pub pue: Option<Pue>,
+    /// How dense the node is, of 100.
+    pub density: Option<Percent>,
+}
+
+/// The twins of all nodes, in the order of the nodes. A twin depends on the others of its rack, never on the order.
+pub fn twins<M: CoolingModel>(law: &TwinLaw<M>, nodes: &[NodeFacts<'_>], site: &SiteFacts<'_>) -> Vec<Twin> {
+    let powers: Vec<_> = nodes.iter().map(|node| power_of(&law.utilization, node)).collect();
+    let draws = nodes.iter().zip(&powers).map(|(node, power)| (node.rack, power.draw));
+    let racks = RackLoads::new(draws, site);
+    nodes.iter().zip(powers).map(|(node, power)| twin_of(law, node, power, site, &racks)).collect()
+}
+
+fn power_of(utilization: &UtilizationModel, node: &NodeFacts<'_>) -> PowerMeasurement {
+    let ratings = Ratings::of(node.hardware);
+    let cpu = ratings.cpu.map(|device| device.under(node.cpu_cap));
+    let gpu = ratings.gpu.map(|device| device.under(node.gpu_cap));
+    let sum = cpu.zip(gpu).and_then(|(cpu, gpu)| cpu.checked_add(gpu));
+    let rated = sum.zip(cpu.zip(gpu)).map(|(node, (cpu, gpu))| Rated {
+        cpu: cpu.rating,
+        gpu: gpu.rating,
+        capped: node.capped,
+    });
+    let draw = node.reading.or_estimate(rated.map(|rated| utilization.estimate(rated, node.load)));
+    let suspect = match (draw, sum) {
+        (Draw::Measured { watts, .. } | Draw::Held { watts, .. }, Some(sum)) => {
+            watts > sum.rating.times(SUSPECT_TIMES)
+        }
+        (Draw::Measured { .. } | Draw::Held { .. } | Draw::Estimated { .. } | Draw::Unknown { .. }, _) => {
+            false
+        }
+    };
+    PowerMeasurement { draw, trend: node.trend, cpu, gpu, node: sum, suspect }
+}
+
+/// A node's memory, fans and losses at most double what its processors draw, and a rating that was guessed from the
+/// number of cores may be a third of the real one; beyond ten times the number is of something else.
+const SUSPECT_TIMES: u32 = 10;
+
+fn twin_of<M: CoolingModel>(
+    law: &TwinLaw<M>,
+    node: &NodeFacts<'_>,
+    power: PowerMeasurement,
+    site: &SiteFacts<'_>,
+    racks: &RackLoads<'_>,
+) -> Twin {
+    let cooling = power.node.and_then(|budget| {
+        let ambient = site.facility.ambient(node.zone).map(|aged| aged.value);
+        law.cooling.stress(&CoolingFacts {
+            draw: power.draw,
+            rating: budget.rating,
+            capped: budget.capped,
+            ambient,
+        })
+    });
+    Twin {
+        class: class_of(node),
+        caps: CapState {
+            cpu: node.cpu_cap.percent(Ratings::of(node.hardware).cpu),
+            gpu: node.gpu_cap.percent(Ratings::of(node.hardware).gpu),
+        },
+        headroom: power
+            .node
+            .zip(power.draw.watts())
+            .map(|(budget, drawn)| headroom::of(budget.capped, drawn)),
+        cooling,
+        psu: racks.stress(&law.psu, node.rack, site),
+        pue: Pue::of(site.facility.pue().map(|aged| aged.value), cooling.map(|stress| stress.percent)),
+        density: density::of(node.hardware),
+        power,
+    }
+}
+
+fn class_of(node: &NodeFacts<'_>) -> SchedulableClass {
+    match (node.draining, node.profile) {
+        (true, _) => SchedulableClass::Draining,
+        (false, Some(Profile::Eco)) => SchedulableClass::Eco,
+        (false, Some(Profile::Performance)) => SchedulableClass::Performance,
+        (false, None) => SchedulableClass::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod laws;
+#[cfg(test)]
+mod tests;

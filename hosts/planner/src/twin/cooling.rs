@@ -1,0 +1,216 @@
+//! Cooling stress: "predicted fraction of cooling capacity in use", from a model that can be exchanged.
+//!
+//! [`MeasuredPower`] is the default: the drawn power against the uncapped rating, with the capacity derated by the
+//! room's temperature. [`Linear`] needs no meter: it takes the power that the caps allow against a reference.
+
+use crate::power::{Draw, Grounds};
+use crate::share::percent_of;
+use power_units::{Celsius, Kelvins, Percent, Ratio, Role, Watts};
+use std::fmt;
+
+/// What a cooling model may know of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoolingFacts {
+    /// What it draws.
+    pub draw: Draw,
+    /// What it is rated at, uncapped; positive.
+    pub rating: Watts,
+    /// What its caps leave of that.
+    pub capped: Watts,
+    /// The temperature around it, if it is known.
+    pub ambient: Option<Celsius>,
+}
+
+/// How much of the cooling is in use, 0 to 100.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoolingStress {
+    /// How much.
+    pub percent: Percent,
+    /// What that rests on.
+    pub grounds: Grounds,
+}
+
+/// A model of the cooling.
+///
+/// # Contract
+/// The stress lies between 0 and 100, does not fall when the draw, the capped power or the temperature rises, and is
+/// `None` when the model lacks what it needs.
+pub trait CoolingModel {
+    /// The stress of a node.
+    fn stress(&self, facts: &CoolingFacts) -> Option<CoolingStress>;
+}
+
+/// measured / rating · m · 100 with m = 1 / max(0.5, 1 − 0.02 · (T − 20 °C)), and m = 1 where T is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MeasuredPower;
+
+impl CoolingModel for MeasuredPower {
+    fn stress(&self, facts: &CoolingFacts) -> Option<CoolingStress> {
+        let (drawn, grounds) = facts.draw.watts().zip(facts.draw.grounds())?;
+        let capacity = facts.rating.scale(facts.ambient.map_or(Ratio::ONE, capacity_at), Role::Limit);
+        let percent = percent_of(drawn, capacity, Role::Demand)?;
+        Some(CoolingStress { percent: percent.within(Percent::ZERO, Percent::HUNDRED), grounds })
+    }
+}
+
+const MILD: Celsius = Celsius::from_int(20);
+
+/// What part of the rating the room can cool: all of it at 20 °C, 2 % less a degree, half at least.
+fn capacity_at(ambient: Celsius) -> Ratio {
+    let lost = (ambient - MILD).ratio_to(Kelvins::from_int(50), Role::Demand).unwrap_or(Ratio::MAX);
+    (Ratio::ONE - lost).max(HALF)
+}
+
+const HALF: Ratio = Ratio::from_bits(1 << 31);
+
+/// capped / reference · 80 + max(0, T − 20 °C) · 0.5: linear in the power that the caps allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Linear {
+    reference: Watts,
+}
+
+/// The power that takes up 80 % of the cooling, in the linear model.
+pub const REFERENCE: Watts = Watts::from_int(4_000);
+
+/// A reference that nothing can be compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoReference;
+
+impl fmt::Display for NoReference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the reference power of the linear cooling model must be above 0 W")
+    }
+}
+
+impl std::error::Error for NoReference {}
+
+impl Linear {
+    /// Compares with `reference`.
+    ///
+    /// # Errors
+    /// When the reference is not positive.
+    pub fn new(reference: Watts) -> Result<Self, NoReference> {
+        if reference > Watts::ZERO { Ok(Self { reference }) } else { Err(NoReference) }
+    }
+}
+
+impl CoolingModel for Linear {
+    fn stress(&self, facts: &CoolingFacts) -> Option<CoolingStress> {
+        let of_power = percent_of(facts.capped, self.reference, Role::Demand)?;
+        let warmer = facts.ambient.map_or(Kelvins::ZERO, |ambient| (ambient - MILD).or_zero());
+        // Half a percent a degree; the bits of both quantities count in 2⁻³².
+        let of_room = Percent::from_bits(warmer.to_bits() / 2);
+        let percent = of_power.scale(FOUR_FIFTHS, Role::Demand) + of_room;
+        let grounds = Grounds::Modelled;
+        Some(CoolingStress { percent: percent.within(Percent::ZERO, Percent::HUNDRED), grounds })
+    }
+}
+
+/// 0.8, rounded up.
+const FOUR_FIFTHS: Ratio = Ratio::from_bits(3_435_973_837);
+
+/// The model that the configuration names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cooling {
+    /// [`MeasuredPower`].
+    Measured(MeasuredPower),
+    /// [`Linear`].
+    Linear(Linear),
+}
+
+impl CoolingModel for Cooling {
+    fn stress(&self, facts: &CoolingFacts) -> Option<CoolingStress> {
+        match self {
+            Self::Measured(model) => model.stress(facts),
+            Self::Linear(model) => model.stress(facts),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::power::Meter;
+    use power_units::Micros;
+    use proptest::prelude::*;
+
+    fn facts(drawn: Watts, rating: i32, capped: i32, ambient: Option<Celsius>) -> CoolingFacts {
+        let draw = Draw::Measured { meter: Meter::Agent, watts: drawn, age: Micros::ZERO };
+        CoolingFacts { draw, rating: Watts::from_int(rating), capped: Watts::from_int(capped), ambient }
+    }
+
+    fn models() -> [Cooling; 2] {
+        [Cooling::Measured(MeasuredPower), Cooling::Linear(Linear::new(REFERENCE).unwrap())]
+    }
+
+    fn close(percent: Percent, expected: &str) -> bool {
+        let off = (percent - Percent::parse(expected, Role::Nearest).unwrap()).abs();
+        off < Percent::parse("0.0001", Role::Nearest).unwrap()
+    }
+
+    fn measured_at(ambient: Option<i32>) -> Percent {
+        let facts = facts(Watts::from_int(350), 700, 700, ambient.map(Celsius::from_int));
+        MeasuredPower.stress(&facts).unwrap().percent
+    }
+
+    #[test]
+    fn there_is_no_jump_at_freezing() {
+        // Fix list B24. m = 1/(1 − 0.02·(T − 20)): 1/1.4 at 0 °C, 1/1.5 at −5 °C; 350 W of 700 W are 50 % at m = 1.
+        assert!(close(measured_at(Some(0)), "35.7142857"));
+        assert!(close(measured_at(Some(-5)), "33.3333333"));
+        assert!(close(measured_at(Some(1)), "36.2318841"));
+        assert!(close(measured_at(Some(20)), "50"));
+        assert!(close(measured_at(Some(45)), "100"));
+        assert!(close(measured_at(None), "50"));
+    }
+
+    #[test]
+    fn the_linear_model_takes_the_caps_and_the_room() {
+        // Table C15, twin v0.1.0: 3920 W of caps and 2352 W of caps against 4000 W.
+        let linear = Linear::new(REFERENCE).unwrap();
+        let stress = |capped, ambient| {
+            let facts = facts(Watts::ZERO, 3_920, capped, ambient);
+            linear.stress(&facts).unwrap().percent
+        };
+        assert!(close(stress(2_352, None), "47.04"));
+        assert!(close(stress(2_352, Some(Celsius::from_int(0))), "47.04"));
+        assert!(close(stress(2_352, Some(Celsius::from_int(25))), "49.54"));
+        assert!(close(stress(2_352, Some(Celsius::from_int(40))), "57.04"));
+        assert!(close(stress(3_920, None), "78.4"));
+        assert_eq!(Linear::new(Watts::ZERO), Err(NoReference));
+        assert_eq!(Linear::new(Watts::from_int(-1)), Err(NoReference));
+    }
+
+    #[test]
+    fn the_measured_model_knows_nothing_of_an_unknown_draw() {
+        let blind = CoolingFacts {
+            draw: Draw::Unknown { failing: crate::power::Absent::HttpError },
+            ..facts(Watts::ZERO, 700, 700, None)
+        };
+        assert_eq!(MeasuredPower.stress(&blind), None);
+    }
+
+    proptest! {
+        #[test]
+        fn every_model_keeps_the_contract(
+            (drawn, more) in (0_i64..i64::MAX / 2, 0_i64..i64::MAX / 2),
+            rating in 1_i32..20_000,
+            (cap, capped) in (0_i32..=100, 0_i32..=100),
+            (degrees, warmer) in (-60_i32..100, 0_i32..60),
+        ) {
+            let capped_at = |percent: i32| i32::try_from(i64::from(rating) * i64::from(percent) / 100).unwrap();
+            let (low, high) = (capped_at(cap.min(capped)), capped_at(cap.max(capped)));
+            let room = |degrees| Some(Celsius::from_int(degrees));
+            for model in models() {
+                let stress = |drawn, capped, ambient| {
+                    model.stress(&facts(Watts::from_bits(drawn), rating, capped, ambient)).unwrap().percent
+                };
+                let here = stress(drawn, low, room(degrees));
+                prop_assert!(Percent::ZERO <= here && here <= Percent::HUNDRED);
+                prop_assert!(stress(drawn + more, low, room(degrees)) >= here);
+                prop_assert!(stress(drawn, high, room(degrees)) >= here);
+                prop_assert!(stress(drawn, low, room(degrees + warmer)) >= here);
+            }
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! The conformance rows of the twin, with values computed by hand from the formulas beside them.
+
+use super::cooling::{Linear, MeasuredPower, REFERENCE};
+use super::psu::{RACK_LIMIT, Scope};
+use super::*;
+use crate::facility::{Facility, Observation};
+use crate::hardware::{Cpu, Gpus};
+use crate::power::estimate::{Basis, IDLE_CPU, IDLE_GPU};
+use crate::power::{Absent, Grounds, Meter};
+use power_units::{Celsius, Micros, Ratio, Role, Stamp};
+
+const NOW: Stamp = Stamp::new(Micros::new(1_000_000_000));
+const HOLD: Micros = Micros::new(300_000_000);
+
+fn w(value: i32) -> Watts {
+    Watts::from_int(value)
+}
+
+pub(super) fn law() -> TwinLaw<MeasuredPower> {
+    TwinLaw {
+        cooling: MeasuredPower,
+        psu: PsuLimits::new(RACK_LIMIT, BTreeMap::new()).unwrap(),
+        utilization: UtilizationModel::new(IDLE_CPU, IDLE_GPU).unwrap(),
+    }
+}
+
+pub(super) fn hardware((sockets, each): (u32, i32), gpus: Option<(u32, i32)>) -> Hardware {
+    let cpu = Cpu { sockets: Some(sockets), max_per_socket: Some(w(each)), ..Cpu::default() };
+    let gpu = gpus.map(|(count, max)| Gpus { model: None, count, min: None, max: Some(w(max)) });
+    Hardware { cpu, gpu }
+}
+
+pub(super) fn measured(watts: i32) -> Reading {
+    Reading::Measured { meter: Meter::Http, watts: w(watts), age: Micros::ZERO }
+}
+
+pub(super) fn node(hardware: &Hardware) -> NodeFacts<'_> {
+    NodeFacts {
+        hardware,
+        profile: Some(Profile::Performance),
+        draining: false,
+        cpu_cap: Cap::Open,
+        gpu_cap: Cap::Open,
+        reading: measured(0),
+        trend: None,
+        load: None,
+        rack: None,
+        zone: None,
+    }
+}
+
+fn caps(cpu: i32, gpu: i32) -> (Cap, Cap) {
+    (Cap::Percent(Percent::from_int(cpu)), Cap::Percent(Percent::from_int(gpu)))
+}
+
+fn facility(observations: &[Observation<'_>]) -> Facility {
+    let mut facility = Facility::default();
+    for &observation in observations {
+        facility.record(NOW, NOW, observation).unwrap();
+    }
+    facility
+}
+
+fn degrees(text: &str) -> Observation<'static> {
+    Observation::Ambient(Celsius::parse(text, Role::Nearest).unwrap())
+}
+
+/// The twins of nodes in a building that says `observations`.
+fn site_twins<M: CoolingModel>(
+    law: &TwinLaw<M>,
+    nodes: &[NodeFacts<'_>],
+    says: &[Observation<'_>],
+) -> Vec<Twin> {
+    let facility = facility(says);
+    let unmanaged = BTreeMap::new();
+    twins(law, nodes, &SiteFacts { facility: facility.at(NOW, HOLD), unmanaged: &unmanaged })
+}
+
+fn twin(facts: NodeFacts<'_>, says: &[Observation<'_>]) -> Twin {
+    site_twins(&law(), &[facts], says).pop().unwrap()
+}
+
+#[track_caller]
+fn close(actual: Option<Percent>, expected: &str) {
+    let actual = actual.unwrap();
+    let off = (actual - Percent::parse(expected, Role::Nearest).unwrap()).abs();
+    assert!(off < Percent::parse("0.0001", Role::Nearest).unwrap(), "{actual}, not {expected}");
+}
+
+#[track_caller]
+fn close_pue(twin: &Twin, expected: &str) {
+    let actual = twin.pue.unwrap().ratio();
+    let off = (actual - Ratio::parse(expected, Role::Nearest).unwrap()).abs();
+    assert!(off < Ratio::parse("0.0001", Role::Nearest).unwrap(), "{actual}, not {expected}");
+}
+
+fn cooling(twin: &Twin) -> Option<Percent> {
+    twin.cooling.map(|stress| stress.percent)
+}
+
+fn psu(twin: &Twin) -> Option<Percent> {
+    twin.psu.map(|stress| stress.percent)
+}
+
+/// 2 × 360 W and 8 × 400 W: 3920 W.
+fn big() -> Hardware {
+    let mut hardware = hardware((2, 360), Some((8, 400)));
+    hardware.cpu.total_cores = Some(192);
+    hardware
+}
+
+/// The big node at 1960 W and two caps.
+fn big_at(hardware: &Hardware, watts: i32, (cpu_cap, gpu_cap): (Cap, Cap)) -> NodeFacts<'_> {
+    NodeFacts { reading: measured(watts), cpu_cap, gpu_cap, ..node(hardware) }
+}
+
+#[test]
+fn c10_an_eco_node_that_is_measured_at_0_w() {
+    let big = big();
+    let twin = twin(NodeFacts { profile: Some(Profile::Eco), ..big_at(&big, 0, caps(60, 60)) }, &[]);
+    assert_eq!(twin.class, SchedulableClass::Eco);
+    let sixty = Some(Percent::from_int(60));
+    assert_eq!(twin.caps, CapState { cpu: sixty, gpu: sixty });
+    close(twin.headroom, "100");
+    close(cooling(&twin), "0");
+    close_pue(&twin, "1.05");
+    close(twin.density, "100");
+    let budget = twin.power.node.unwrap();
+    assert_eq!(budget.rating, w(3_920));
+    assert!((budget.capped - w(2_352)).abs() < Watts::from_bits(1 << 16));
+}
+
+#[test]
+fn c10_the_class_follows_profile_and_draining() {
+    let big = big();
+    let class = |profile, draining| twin(NodeFacts { profile, draining, ..node(&big) }, &[]).class;
+    assert_eq!(class(Some(Profile::Performance), true), SchedulableClass::Draining);
+    assert_eq!(class(Some(Profile::Eco), true), SchedulableClass::Draining);
+    assert_eq!(class(None, true), SchedulableClass::Draining);
+    assert_eq!(class(Some(Profile::Performance), false), SchedulableClass::Performance);
+    assert_eq!(class(Some(Profile::Eco), false), SchedulableClass::Eco);
+    assert_eq!(class(None, false), SchedulableClass::Unknown);
+}
+
+#[test]
+fn c10_a_cap_of_nothing_is_no_cap() {
+    let big = big();
+    for percent in [0, -1] {
+        let twin = twin(big_at(&big, 0, caps(percent, percent)), &[]);
+        let all = Some(Percent::HUNDRED);
+        assert_eq!(twin.caps, CapState { cpu: all, gpu: all });
+        assert_eq!(twin.power.node.unwrap().capped, w(3_920));
+    }
+}
+
+#[test]
+fn c10_a_node_whose_hardware_is_zero_is_unknown_and_not_best() {
+    // The row's values (density 0, headroom 100, cooling 0) are what the formulas give for zeroes: `headroom::of`
+    // and `density::of` have them in their own tests. A twin has them only for a node that is known to have nothing;
+    // fix lists B7 and B28: a missing rating has been read as 0 W, and 0 W as the best node of the cluster.
+    let nothing = Hardware::default();
+    let blank = twin(node(&nothing), &[]);
+    assert_eq!((blank.headroom, blank.cooling, blank.density, blank.pue), (None, None, None, None));
+    let mut zero = hardware((0, 0), None);
+    zero.cpu.total_cores = Some(0);
+    let zeroes = twin(node(&zero), &[]);
+    assert_eq!((zeroes.headroom, zeroes.cooling), (None, None));
+    close(zeroes.density, "0");
+}
+
+#[test]
+fn c10_a_cluster_beyond_all_limits_is_fully_stressed() {
+    let big = big();
+    close(psu(&twin(node(&big), &[Observation::ItPower(w(1_000_000_000))])), "100");
+}
+
+#[test]
+fn c10_a_node_with_two_different_caps_and_a_trend() {
+    let hardware = hardware((2, 350), Some((8, 700)));
+    let trend = Some(WattsPerMinute::from_int(-120));
+    let twin = twin(NodeFacts { trend, ..big_at(&hardware, 1_500, caps(60, 40)) }, &[]);
+    let power = twin.power;
+    let watts = |budget: Option<Budget>| {
+        let Budget { rating, capped } = budget.unwrap();
+        (rating, (capped + Watts::from_bits(1 << 16)).to_bits() >> 32)
+    };
+    assert_eq!(watts(power.cpu), (w(700), 420));
+    assert_eq!(watts(power.gpu), (w(5_600), 2_240));
+    assert_eq!(watts(power.node), (w(6_300), 2_660));
+    // (2660 − 1500) / 2660
+    close(twin.headroom, "43.609022");
+    assert_eq!(power.trend, trend);
+}
+
+#[test]
+fn c10_a_node_above_its_cap_has_negative_headroom() {
+    let hardware = hardware((1, 200), None);
+    close(twin(big_at(&hardware, 150, caps(50, 100)), &[]).headroom, "-50");
+}
+
+#[test]
+fn c10_the_room_decides_how_much_of_the_rating_can_be_cooled() {
+    let hardware = hardware((2, 350), None);
+    let stress = |says: &[Observation<'_>]| cooling(&twin(big_at(&hardware, 350, caps(100, 100)), says));
+    close(stress(&[degrees("20")]), "50");
+    close(stress(&[degrees("45")]), "100");
+    close(stress(&[degrees("60")]), "100");
+    // Fix list B24: the table has 50 for 0 °C, as if freezing were unknown. 50 / 1.4:
+    close(stress(&[degrees("0")]), "35.714286");
+    close(stress(&[]), "50");
+    let server = self::hardware((2, 360), None);
+    let at = |text| cooling(&twin(big_at(&server, 300, caps(100, 100)), &[degrees(text)]));
+    // 300/720 = 41.666667: over 1.04, and over 0.7.
+    close(at("18"), "40.064103");
+    close(at("35"), "59.523810");
+}
+
+#[test]
+fn c10_a_racks_own_power_counts_before_the_clusters() {
+    let hardware = big();
+    let facts = NodeFacts { rack: Some("r1"), ..node(&hardware) };
+    let both = [Observation::ItPower(w(40_000)), Observation::RackPower("r1", w(10_000))];
+    let of_rack = twin(facts, &both).psu.unwrap();
+    assert_eq!((of_rack.percent, of_rack.scope), (Percent::from_int(20), Scope::Rack));
+    let of_cluster = twin(facts, &both[..1]).psu.unwrap();
+    assert_eq!((of_cluster.percent, of_cluster.scope), (Percent::from_int(80), Scope::Cluster));
+    close(psu(&twin(facts, &[Observation::ItPower(w(30_000))])), "60");
+}
+
+#[test]
+fn c10_density_counts_cores_and_graphics_processors() {
+    let mut small = hardware((2, 270), None);
+    small.cpu.total_cores = Some(64);
+    close(twin(node(&big()), &[]).density, "100");
+    close(twin(node(&small), &[]).density, "33.333333");
+}
+
+#[test]
+fn c10_the_whole_row_of_a_node_of_3920_w() {
+    let big = big();
+    let rack = |watts| Observation::RackPower("r1", w(watts));
+    let row = |watts, percents, says: &[Observation<'_>]| {
+        twin(NodeFacts { rack: Some("r1"), ..big_at(&big, watts, percents) }, says)
+    };
+    let half = row(1_960, caps(100, 100), &[degrees("20")]);
+    close(half.headroom, "50");
+    close(cooling(&half), "50");
+    close_pue(&half, "1.225");
+    let warm = row(1_960, caps(60, 60), &[degrees("25")]);
+    close(warm.headroom, "16.666667");
+    close(cooling(&warm), "55.555556");
+    close_pue(&warm, "1.244444");
+    let hot = row(3_000, caps(60, 60), &[degrees("35"), Observation::ItPower(w(25_000)), rack(10_000)]);
+    close(hot.headroom, "-27.551020");
+    close(cooling(&hot), "100");
+    close(psu(&hot), "20");
+    close_pue(&hot, "1.40");
+    let full = row(3_920, caps(100, 100), &[degrees("45"), Observation::ItPower(w(60_000)), rack(60_000)]);
+    close(full.headroom, "0");
+    close(cooling(&full), "100");
+    close(psu(&full), "100");
+    close_pue(&full, "1.40");
+}
+
+#[test]
+fn c10_cold_and_hot_rooms() {
+    let big = big();
+    let stress = |text| cooling(&twin(big_at(&big, 1_960, caps(100, 100)), &[degrees(text)]));
+    close(stress("5"), "38.461538");
+    close(stress("0.1"), "35.765379");
+    close(stress("44.99"), "99.960016");
+    // Fix list B24: the table has 50 for −5 °C. 50 / 1.5:
+    close(stress("-5"), "33.333333");
+}
+
+#[test]
+fn c15_the_linear_model_and_its_pue() {
+    let law =
+        TwinLaw { cooling: Linear::new(REFERENCE).unwrap(), psu: law().psu, utilization: law().utilization };
+    let big = big();
+    let of = |percents, says: &[Observation<'_>]| {
+        site_twins(&law, &[big_at(&big, 0, percents)], says).pop().unwrap()
+    };
+    let eco = of(caps(60, 60), &[degrees("0")]);
+    close(cooling(&eco), "47.04");
+    close_pue(&eco, "1.21464");
+    let full = of(caps(100, 100), &[]);
+    close(cooling(&full), "78.4");
+    close_pue(&full, "1.3244");
+    close(psu(&of(caps(60, 60), &[Observation::ItPower(w(35_000))])), "70");
+}
+
+#[test]
+fn a_node_without_a_measurement_never_looks_empty() {
+    // Fix list B7.
+    let big = big();
+    let blind = |absent, load| {
+        let facts = NodeFacts { reading: Reading::Absent(absent), load, ..big_at(&big, 0, caps(60, 60)) };
+        twin(facts, &[])
+    };
+    let of_caps = blind(Absent::NotConfigured, None);
+    assert_eq!(of_caps.power.draw.source().as_str(), "static");
+    close(of_caps.headroom, "0");
+    close(cooling(&of_caps), "60");
+    assert_eq!(of_caps.cooling.unwrap().grounds, Grounds::WorstCase);
+    let failing = blind(Absent::PrometheusNoData, None);
+    assert_eq!(failing.power.draw.source().as_str(), "prometheus-no-data");
+    close(failing.headroom, "0");
+    // Idle: 720·0.20 + 3200·0.15 = 624 W of 2352 W, and of 3920 W.
+    let idle = blind(Absent::NotConfigured, Some(Load { cpu: Ratio::ZERO, gpu: Ratio::ZERO }));
+    assert_eq!(idle.power.draw.basis(), Some(Basis::Utilization));
+    assert_eq!(idle.power.draw.source().as_str(), "utilization");
+    close(idle.headroom, "73.469388");
+    close(cooling(&idle), "15.918367");
+}
+
+#[test]
+fn a_node_without_ratings_has_a_measured_power_and_no_scores() {
+    let mut half = hardware((2, 360), Some((8, 400)));
+    half.gpu = half.gpu.map(|gpus| Gpus { max: None, ..gpus });
+    let twin = twin(NodeFacts { reading: measured(500), ..node(&half) }, &[]);
+    assert_eq!(twin.power.draw.watts(), Some(w(500)));
+    assert_eq!((twin.headroom, twin.cooling, twin.power.node), (None, None, None));
+    assert_eq!(twin.power.cpu.map(|budget| budget.rating), Some(w(720)));
+}
+
+#[test]
+fn caps_in_watts_reach_the_budget() {
+    // Fix list B29: eco at 216 W a package and 240 W a graphics processor is 60 %.
+    let big = big();
+    let twin = twin(big_at(&big, 1_960, (Cap::Each(w(216)), Cap::Each(w(240)))), &[]);
+    let sixty = Some(Percent::from_int(60));
+    assert_eq!(twin.caps, CapState { cpu: sixty, gpu: sixty });
+    assert_eq!(twin.power.node.unwrap().capped, w(2_352));
+    close(twin.headroom, "16.666667");
+}
+
+#[test]
+fn a_rack_is_the_sum_of_its_nodes_and_of_what_nobody_manages() {
+    // Fix list B23.
+    let big = big();
+    let in_rack = |rack, watts| NodeFacts { rack: Some(rack), ..big_at(&big, watts, caps(100, 100)) };
+    let blind = NodeFacts { reading: Reading::Absent(Absent::HttpError), ..in_rack("b", 0) };
+    let unmanaged = BTreeMap::from([("a".to_owned(), w(5_000)), ("b".to_owned(), w(-9))]);
+    let facility = Facility::default();
+    let site = SiteFacts { facility: facility.at(NOW, HOLD), unmanaged: &unmanaged };
+    let all = twins(&law(), &[in_rack("a", 2_000), in_rack("b", 1_080), in_rack("a", 3_000), blind], &site);
+    // Rack a: 2000 + 3000 + 5000 W. Rack b: 1080 W and the 3920 W that the blind node may draw.
+    let stress: Vec<_> = all.iter().map(|twin| twin.psu.unwrap()).collect();
+    assert_eq!(stress[0].percent, Percent::from_int(20));
+    assert_eq!((stress[2].percent, stress[2].grounds), (Percent::from_int(20), Grounds::Measured));
+    assert_eq!((stress[1].percent, stress[1].grounds), (Percent::from_int(10), Grounds::WorstCase));
+    assert_eq!(stress[3], stress[1]);
+}
+
+#[test]
+fn a_rack_with_an_unknown_part_falls_back_to_the_cluster() {
+    let (big, nothing) = (big(), Hardware::default());
+    let lost = NodeFacts { reading: Reading::Absent(Absent::HttpError), rack: Some("a"), ..node(&nothing) };
+    let known = NodeFacts { rack: Some("a"), ..big_at(&big, 2_000, caps(100, 100)) };
+    let with_cluster = site_twins(&law(), &[lost, known], &[Observation::ItPower(w(45_000))]);
+    for twin in &with_cluster {
+        let stress = twin.psu.unwrap();
+        assert_eq!((stress.percent, stress.scope), (Percent::from_int(90), Scope::Cluster));
+    }
+    assert_eq!(site_twins(&law(), &[lost, known], &[])[1].psu, None);
+}
+
+#[test]
+fn every_rack_can_have_its_own_limit() {
+    let limits = PsuLimits::new(RACK_LIMIT, BTreeMap::from([("small".to_owned(), w(8_000))])).unwrap();
+    let law = TwinLaw { psu: limits, ..law() };
+    let big = big();
+    let facts = NodeFacts { rack: Some("small"), ..big_at(&big, 2_000, caps(100, 100)) };
+    close(psu(&site_twins(&law, &[facts], &[])[0]), "25");
+    for bad in [0, -1] {
+        assert!(PsuLimits::new(w(bad), BTreeMap::new()).is_err());
+        let racks = BTreeMap::from([("r".to_owned(), w(bad))]);
+        let error = PsuLimits::new(RACK_LIMIT, racks).unwrap_err();
+        assert_eq!(error.to_string(), "the power limit of rack \"r\" must be above 0 W");
+    }
+}
+
+#[test]
+fn the_real_pue_takes_the_place_of_the_derived_one() {
+    let big = big();
+    let says = [Observation::ItPower(w(1_000)), Observation::CoolingPower(w(600))];
+    let twin = twin(big_at(&big, 1_960, caps(100, 100)), &says);
+    assert!(matches!(twin.pue, Some(Pue::Facility(_))));
+    close_pue(&twin, "1.6");
+}
+
+#[test]
+fn every_zone_has_its_own_climate() {
+    // Fix list B23.
+    let big = big();
+    let says = [degrees("20"), Observation::ZoneAmbient("hot", Celsius::from_int(45))];
+    let stress = |zone| cooling(&twin(NodeFacts { zone, ..big_at(&big, 980, caps(100, 100)) }, &says));
+    close(stress(Some("hot")), "50");
+    close(stress(Some("other")), "25");
+    close(stress(None), "25");
+}
+
+#[test]
+fn a_counter_that_is_read_as_watts_is_suspected() {
+    // Fix list B36: joules since boot in the place of watts. The number still counts as measured, and as the worst.
+    let big = big();
+    let absurd = twin(big_at(&big, 1_000_000_000, caps(100, 100)), &[]);
+    assert!(absurd.power.suspect);
+    assert!(absurd.headroom.unwrap() < Percent::ZERO);
+    close(cooling(&absurd), "100");
+    assert!(!twin(big_at(&big, 39_200, caps(100, 100)), &[]).power.suspect);
+}
