@@ -12,6 +12,7 @@
 //! - [`node`]: a node as the budget sees it;
 //! - [`mod@allocate`]: the caps that the policy desires, brought under every limit;
 //! - [`moves`]: from where the nodes are to the targets, without an instant above any limit;
+//! - [`standing`]: how every group stands, what is exceeded and what is awaited;
 //! - [`mod@admit`]: whether one node can be upgraded now, later or never.
 //!
 //! The caller writes what [`moves`] says, tells every node's [`account`] about each write and each read-back, and
@@ -28,14 +29,16 @@ pub mod allocate;
 pub mod moves;
 pub mod node;
 mod queue;
+pub mod standing;
 pub mod tree;
 
 pub use account::{Account, Heard, Order, Receipt};
 pub use admit::{Admission, Demand, Wish, admit, demands};
 pub use allocate::{Allocation, Share, Verdict, allocate};
-pub use moves::{Law, LawError, Move, Overrun, Standing, Summary, Why, next_moves};
+pub use moves::{Law, LawError, Move, Summary, Why, next_moves};
 pub use node::{Node, Priority, Range, RangeError};
 pub use queue::Turn;
+pub use standing::{Overrun, Standing};
 pub use tree::{Group, GroupError, Tree, TreeError};
 
 /// Why nothing could be computed at all.

@@ -15,7 +15,7 @@
 use super::node::{Node, Priority};
 use super::tree::{Tree, gather, spread};
 use super::{BudgetError, of_length, plus};
-use power_units::{Ratio, Role, Watts};
+use power_units::Watts;
 
 /// Whether a group's limit can be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +45,8 @@ pub struct Share {
     wanted: Option<Watts>,
     /// The same, as the parent sees it: not more than there is room for.
     usable: Watts,
-    /// What part of it they get.
-    part: Ratio,
+    /// What of it they get.
+    given: Watts,
     /// Whether this group or one above it leaves nothing but floors.
     floors_only: bool,
 }
@@ -58,7 +58,7 @@ impl Share {
         room: None,
         wanted: None,
         usable: Watts::ZERO,
-        part: Ratio::ZERO,
+        given: Watts::ZERO,
         floors_only: true,
     };
 
@@ -74,6 +74,17 @@ impl Share {
 
     fn free(&self) -> Watts {
         self.room.unwrap_or(Watts::ZERO).or_zero()
+    }
+
+    /// What falls to one who could use `usable`: the same part of it as of all that is wanted here, rounded down.
+    fn part_of(&self, usable: Watts) -> Watts {
+        let Some(wanted) = self.wanted else { return Watts::ZERO };
+        if self.given >= wanted {
+            return usable;
+        }
+        let product = i128::from(usable.to_bits()).saturating_mul(i128::from(self.given.to_bits()));
+        let part = product.checked_div(i128::from(wanted.to_bits())).unwrap_or(0);
+        Watts::from_bits(i64::try_from(part).unwrap_or(0))
     }
 }
 
@@ -175,23 +186,19 @@ fn usable(share: &Share) -> Watts {
     share.wanted.map_or(Watts::ZERO, |wanted| wanted.min(share.free()))
 }
 
-/// From the roots down: what every group gets, and what part of its wishes that is.
+/// From the roots down: what every group gets of what it could use.
 fn divide(tree: Tree<'_>, shares: &mut [Share]) {
     spread(tree, shares, |share, parent| {
-        let given = parent.map_or(share.usable, |parent| share.usable.scale(parent.part, Role::Limit));
-        share.part = match share.wanted {
-            Some(wanted) if given >= wanted => Ratio::ONE,
-            Some(wanted) => given.ratio_to(wanted, Role::Limit).unwrap_or(Ratio::ZERO),
-            None => Ratio::ZERO,
-        };
-        share.room = share.wanted.and(share.room).map(|room| room - given);
+        share.given = parent.map_or(share.usable, |parent| parent.part_of(share.usable));
+        share.room = share.wanted.and(share.room).map(|room| room - share.given);
     });
 }
 
 fn give(nodes: &[Node], shares: &[Share], targets: &mut [Watts], priority: Priority) {
     for (node, target) in nodes.iter().zip(targets).filter(|(node, _)| node.priority == priority) {
-        let part = shares.get(node.group).map_or(Ratio::ZERO, |share| share.part);
-        *target += span(node).scale(part, Role::Limit);
+        if let Some(share) = shares.get(node.group) {
+            *target += share.part_of(span(node));
+        }
     }
 }
 
