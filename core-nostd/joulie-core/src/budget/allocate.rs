@@ -225,6 +225,8 @@ fn sum_up(nodes: &[Node], shares: &[Share], targets: &[Watts]) -> Allocation {
             }
         }
     }
-    sum.curtailed = nodes.iter().zip(targets).filter(|(node, target)| **target < node.wanted()).count();
+    for (node, &target) in nodes.iter().zip(targets) {
+        sum.curtailed = sum.curtailed.saturating_add(usize::from(target < node.wanted()));
+    }
     sum
 }

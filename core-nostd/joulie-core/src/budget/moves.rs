@@ -141,7 +141,7 @@ fn lower(
 ) -> usize {
     let mut queued = 0_usize;
     let mut free = queue.iter_mut();
-    for (index, ((node, &target), step)) in nodes.iter().zip(targets).zip(moves).enumerate() {
+    for (index, ((node, &target), step)) in (0..nodes.len()).zip(nodes.iter().zip(targets).zip(moves)) {
         let target = node.range.limit(target);
         let tight = standings.get(node.group).is_none_or(|standing| standing.tight);
         *step = match direction(law, node, target, tight) {

@@ -1,3 +1,5 @@
+//! What the tests of the budget share: small sites, and one round of planning and moving.
+
 use super::*;
 use power_units::{Micros, Stamp, Watts};
 use std::vec;

@@ -1,3 +1,5 @@
+//! The account of one node: every order and receipt, in and out of order.
+
 use super::*;
 
 fn range() -> Range {

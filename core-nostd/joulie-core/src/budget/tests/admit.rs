@@ -1,3 +1,5 @@
+//! Upgrades of one node, and that the allocation keeps what was admitted.
+
 use super::allocate::any_site;
 use super::*;
 use Priority::{Eco, Performance};

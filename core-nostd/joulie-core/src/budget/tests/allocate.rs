@@ -1,3 +1,5 @@
+//! Allocations worked out by hand, and laws over random trees with extreme, unknown and overflowing watts.
+
 use super::*;
 use Priority::{Draining, Eco, Performance};
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! Rounds of moves: what is lowered, awaited and raised, and that no instant between is above a limit.
+
 use super::allocate::{any_site, below};
 use super::*;
 use Priority::{Eco, Performance};

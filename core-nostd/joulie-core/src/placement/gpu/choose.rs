@@ -114,8 +114,12 @@ fn choose_several(count: u32, cards: &[Gpu], eligible: u64) -> u64 {
     if let Some(none) = best.first_mut() {
         *none = Some(Cost::NOTHING);
     }
-    for island in deck.cards().chunk_by(|one, other| one.0 == other.0) {
-        take_from(island, count, &mut best);
+    let mut rest = deck.cards();
+    while let Some((island, _, _, _)) = rest.first() {
+        let len =
+            rest.iter().take_while(|card| card.0 == *island).fold(0_usize, |sum, _| sum.saturating_add(1));
+        take_from(rest.get(..len).unwrap_or(&[]), count, &mut best);
+        rest = rest.get(len..).unwrap_or(&[]);
     }
     let Some(Some(found)) = best.get(count) else { return 0 };
     let chosen = deck.cards().iter().filter(|(_, _, rank, _)| found.without & high_bit(*rank) == 0);

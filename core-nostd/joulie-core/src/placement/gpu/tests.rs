@@ -1,3 +1,5 @@
+//! Hand-made nodes, and every subset of up to eight random cards against the one that was chosen.
+
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
