@@ -18,6 +18,7 @@ macro_rules! roots {
     };
 }
 
+mod budget;
 mod planted;
 mod units;
 
@@ -42,6 +43,7 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
 /// Where the linker starts to look for what is needed.
 #[unsafe(no_mangle)]
 extern "C" fn _start() {
+    budget::keep();
     units::keep();
     planted::keep();
 }
