@@ -3,6 +3,7 @@
 //! Times come from a machine that others share, so a row gives the best of several rounds and, where the bar is
 //! about work and not about time, a count. Nothing here passes or fails by a clock.
 
+mod gpu;
 mod placement;
 mod planner;
 mod twin;
@@ -18,6 +19,7 @@ const BENCHES: &[Bench] = &[("core", core), ("planner", planner)];
 
 fn core() -> Result<()> {
     print(&placement::rows());
+    print(&gpu::rows());
     Ok(())
 }
 

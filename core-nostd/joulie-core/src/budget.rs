@@ -1,1 +1,89 @@
-//! What the operator must keep to.
+//! What the operator must keep to: a tree of limits, and the order of lowering and raising.
+//!
+//! At every instant, and in every group of the tree:
+//!
+//! > Σ max(old, new) over unconfirmed nodes + Σ confirmed caps + base load of what nobody controls ≤ limit
+//!
+//! whatever subset of the writes has landed, in whatever order, and however late the read-backs come. The rule that
+//! keeps it: lower, await the read-back, then raise.
+//!
+//! - [`tree`]: the groups (site, zone, rack: any depth), each with a limit and a base load;
+//! - [`account`]: what is known of one node's cap: asked for, under way, read back, lost with a reboot;
+//! - [`node`]: a node as the budget sees it;
+//! - [`mod@allocate`]: the caps that the policy desires, brought under every limit;
+//! - [`moves`]: from where the nodes are to the targets, without an instant above any limit;
+//! - [`standing`]: how every group stands, what is exceeded and what is awaited;
+//! - [`mod@admit`]: whether one node can be upgraded now, later or never.
+//!
+//! The caller writes what [`moves`] says, tells every node's [`account`] about each write and each read-back, and
+//! asks again. Everything works over slices in any order with working memory that the caller provides, and gives
+//! the same answer for the same nodes in another order. Sums are checked: an overflow is unknown, not a number, and
+//! where anything is unknown nothing is raised. What cannot be met is named, group by group, and never silent.
+//!
+//! Words: a node's **count** is the most that it may draw as far as anybody can know; a group's **load** is the sum
+//! of the counts below it and of the base loads; its **room** is the limit less the load.
+
+pub mod account;
+pub mod admit;
+pub mod allocate;
+pub mod moves;
+pub mod node;
+mod queue;
+pub mod standing;
+pub mod tree;
+
+pub use account::{Account, Heard, Order, Receipt};
+pub use admit::{Admission, Demand, Wish, admit, demands};
+pub use allocate::{Allocation, Share, Verdict, allocate};
+pub use moves::{Law, LawError, Move, Summary, Why, next_moves};
+pub use node::{Node, Priority, Range, RangeError};
+pub use queue::Turn;
+pub use standing::{Overrun, Standing};
+pub use tree::{Group, GroupError, Tree, TreeError};
+
+/// Why nothing could be computed at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BudgetError {
+    /// A node stands in a group that the tree does not have.
+    NoSuchGroup {
+        /// The node's key.
+        node: u64,
+    },
+    /// A slice that the caller provides has another length than what it goes with.
+    WrongLength {
+        /// Which slice.
+        slice: &'static str,
+        /// How long it must be.
+        expected: usize,
+    },
+}
+
+impl core::fmt::Display for BudgetError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::NoSuchGroup { node } => {
+                write!(f, "node {node} stands in a group that the tree does not have")
+            }
+            Self::WrongLength { slice, expected } => {
+                write!(f, "the slice of {slice} must have {expected} entries")
+            }
+        }
+    }
+}
+
+impl core::error::Error for BudgetError {}
+
+/// Refuses a slice of another length.
+fn of_length<T>(slice: &'static str, given: &[T], expected: usize) -> Result<(), BudgetError> {
+    if given.len() == expected { Ok(()) } else { Err(BudgetError::WrongLength { slice, expected }) }
+}
+
+/// A sum of which any part may be unknown.
+fn plus(sum: Option<power_units::Watts>, part: Option<power_units::Watts>) -> Option<power_units::Watts> {
+    sum?.checked_add(part?)
+}
+
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;

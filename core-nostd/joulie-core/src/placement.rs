@@ -7,6 +7,7 @@ pub mod demand;
 pub mod estimate;
 pub mod filter;
 pub mod freshness;
+pub mod gpu;
 pub mod score;
 
 mod wide;

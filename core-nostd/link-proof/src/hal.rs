@@ -1,15 +1,51 @@
-//! power-hal: the verbs on the mock, and what HALs call.
+//! power-hal: the verbs on the mock, the contract, and what every HAL calls.
 
-use power_hal::contract;
-use power_hal::mock::{Ground, Mock};
+use power_hal::contract::{self, Breach, Ledger, Mode, Opaque, Report};
+use power_hal::mock::{Ground, Mock, MockError};
 use power_hal::{
-    Applied, Counter, CpuSet, Domain, ErrorKind, Failure, Handle, Key, Limit, Measured, Memory, PowerHal, Reading,
-    Released, Setting, Surface,
+    Applied, BadCpus, CpuSet, Domain, ErrorKind, Failure, Handle, Key, KeyError, Memory, PowerHal, Reading,
+    Released, Setting, Surface, couple, lower_first,
 };
-use power_units::{MicroJoules, MicroWatts, NonZeroMicros};
+use power_units::MicroWatts;
+
+type Hal<'g> = Mock<'g, Memory<4>, 2>;
 
 roots! {
-    fn hal_domains() -> usize {
-        0
+    fn hal_apply(hal: &mut Hal<'_>, domain: Handle, setting: Setting) -> Result<Applied, Failure<MockError>> {
+        hal.apply(domain, setting)
+    }
+
+    fn hal_release(hal: &mut Hal<'_>, domain: Handle) -> Result<Released, Failure<MockError>> {
+        hal.release(domain)
+    }
+
+    fn hal_sample(hal: &mut Hal<'_>, readings: &mut [Reading]) -> bool {
+        hal.sample(readings);
+        hal.describe().is_ok()
+    }
+
+    fn hal_contract(hal: &mut Mock<'_, Ledger<Memory<4>>, 2>, mode: Mode) -> Result<Report, Breach> {
+        contract::check(hal, &mut Opaque, mode)
+    }
+
+    fn hal_open(ground: &Ground<2>) -> Hal<'_> {
+        Mock::open(ground, Memory::new())
+    }
+
+    fn hal_keys(text: &str, package: u16) -> (Result<Key, KeyError>, Result<Domain, KeyError>, Key) {
+        (Key::parse(text), Domain::gpu(text), Key::package(package, None))
+    }
+
+    fn hal_cpus(text: &str, domains: &mut [Domain], cores: &[CpuSet]) -> Result<CpuSet, BadCpus> {
+        couple(domains, cores.iter().copied());
+        CpuSet::parse(text)
+    }
+
+    fn hal_errno(errno: i32) -> ErrorKind {
+        ErrorKind::from_errno(errno, Surface::PowercapWrite)
+    }
+
+    fn hal_order(limits: &[(MicroWatts, MicroWatts)]) -> Option<usize> {
+        lower_first(limits).last()
     }
 }

@@ -18,6 +18,8 @@ macro_rules! roots {
     };
 }
 
+mod budget;
+mod hal;
 mod node;
 mod placement;
 mod planted;
@@ -44,6 +46,8 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
 /// Where the linker starts to look for what is needed.
 #[unsafe(no_mangle)]
 extern "C" fn _start() {
+    budget::keep();
+    hal::keep();
     node::keep();
     placement::keep();
     units::keep();

@@ -1,0 +1,196 @@
+//! Whether one node's profile can be changed: now, once others have given way, or not at all.
+//!
+//! A policy that asks before it upgrades a node gives the label of full power only to nodes that the limits really
+//! let have it. Nodes of a later priority count as giving way down to their floors; nodes of the same and of earlier
+//! priorities keep what is desired for them. What was admitted is booked, so that the next question knows of it.
+
+use super::node::{Node, Priority};
+use super::tree::{Tree, gather};
+use super::{BudgetError, of_length, plus};
+use power_units::Watts;
+
+/// What a node is to become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// Its new priority.
+    pub priority: Priority,
+    /// The cap that the policy would desire for it.
+    pub desired: Watts,
+}
+
+/// The answer to a wish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// There is room now.
+    Now,
+    /// There will be room once nodes of later priorities have been lowered and have confirmed it.
+    Later {
+        /// Where the most must be freed.
+        group: usize,
+        /// How much.
+        watts: Watts,
+    },
+    /// Not without taking from nodes of the same or an earlier priority.
+    Never {
+        /// Where the most is missing.
+        group: usize,
+        /// How much.
+        short: Watts,
+    },
+    /// Nobody can say what this group draws.
+    Unknown {
+        /// Its index.
+        group: usize,
+    },
+    /// The node does not answer.
+    Unreachable,
+}
+
+/// What the nodes below a group count, want, and need at least. Working memory for one group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Demand {
+    load: Option<Watts>,
+    base: Option<Watts>,
+    /// By priority.
+    wanted: [Option<Watts>; 3],
+    least: [Option<Watts>; 3],
+}
+
+impl Demand {
+    /// Before the first use.
+    pub const EMPTY: Self =
+        Self { load: None, base: None, wanted: [Some(Watts::ZERO); 3], least: [Some(Watts::ZERO); 3] };
+
+    fn add(&mut self, other: Self) {
+        self.load = plus(self.load, other.load);
+        self.base = plus(self.base, other.base);
+        for (sum, part) in self.wanted.iter_mut().zip(other.wanted) {
+            *sum = plus(*sum, part);
+        }
+        for (sum, part) in self.least.iter_mut().zip(other.least) {
+            *sum = plus(*sum, part);
+        }
+    }
+
+    fn take(&mut self, other: Self) {
+        let less = |sum: Option<Watts>, part: Option<Watts>| Some(sum? - part?);
+        self.load = less(self.load, other.load);
+        for (sum, part) in self.wanted.iter_mut().zip(other.wanted) {
+            *sum = less(*sum, part);
+        }
+        for (sum, part) in self.least.iter_mut().zip(other.least) {
+            *sum = less(*sum, part);
+        }
+    }
+
+    /// What it draws when everybody after `priority` has given way.
+    fn bottom(&self, priority: Priority) -> Option<Watts> {
+        let mut sum = self.base;
+        for (other, (&wanted, &least)) in Priority::ALL.iter().zip(self.wanted.iter().zip(&self.least)) {
+            sum = plus(sum, if *other <= priority { wanted } else { least });
+        }
+        sum
+    }
+
+    /// What one node adds. One that does not answer neither gives way nor takes more.
+    fn of(node: &Node) -> Self {
+        let count = node.count();
+        let (wanted, least) =
+            if node.reachable { (Some(node.wanted()), Some(node.lowest())) } else { (count, count) };
+        let mut demand = Self { load: count, base: Some(Watts::ZERO), ..Self::EMPTY };
+        for (of, (slot, low)) in Priority::ALL.iter().zip(demand.wanted.iter_mut().zip(&mut demand.least)) {
+            if *of == node.priority {
+                (*slot, *low) = (wanted, least);
+            }
+        }
+        demand
+    }
+}
+
+/// Sums up what is asked for now; before the first [`admit`] of a round.
+///
+/// # Errors
+/// When the slice has the wrong length or a node's group does not exist.
+pub fn demands(tree: Tree<'_>, nodes: &[Node], demands: &mut [Demand]) -> Result<(), BudgetError> {
+    of_length("demands", demands, tree.groups().len())?;
+    for (demand, group) in demands.iter_mut().zip(tree.groups()) {
+        *demand = Demand { load: group.base(), base: group.base(), ..Demand::EMPTY };
+    }
+    for node in nodes {
+        let demand = demands.get_mut(node.group).ok_or(BudgetError::NoSuchGroup { node: node.key })?;
+        demand.add(Demand::of(node));
+    }
+    gather(tree, demands, |parent, child| parent.add(child));
+    Ok(())
+}
+
+/// Whether `node` can become what is wished, and books it if so. Only a wish for more than the node has can be
+/// refused: a downgrade always helps.
+pub fn admit(tree: Tree<'_>, demands: &mut [Demand], node: &Node, wish: Wish) -> Admission {
+    let Wish { priority, desired } = wish;
+    let becomes = Node { priority, desired, ..*node };
+    let answer = if priority >= node.priority && becomes.wanted() <= node.wanted() {
+        Admission::Now
+    } else if !node.reachable {
+        Admission::Unreachable
+    } else {
+        judge(tree, demands, node, &becomes)
+    };
+    match answer {
+        Admission::Now | Admission::Later { .. } => book(tree, demands, node, &becomes),
+        Admission::Never { .. } | Admission::Unknown { .. } | Admission::Unreachable => {}
+    }
+    answer
+}
+
+/// What the node counts from now on: an order for more counts at once, one for less not before its receipt.
+fn with_order(node: &Node, becomes: &Node) -> Demand {
+    let mut demand = Demand::of(becomes);
+    if node.reachable {
+        demand.load = node.count().map(|count| count.max(becomes.wanted()));
+    }
+    demand
+}
+
+fn judge(tree: Tree<'_>, demands: &[Demand], node: &Node, becomes: &Node) -> Admission {
+    let (before, after) = (Demand::of(node), with_order(node, becomes));
+    let (mut never, mut later) = (None, None);
+    for group in tree.path(node.group) {
+        let (Some(demand), Some(limit)) = (demands.get(group), tree.groups().get(group).map(|g| g.limit()))
+        else {
+            return Admission::Unknown { group };
+        };
+        let mut then = *demand;
+        then.take(before);
+        then.add(after);
+        let (Some(load), Some(bottom)) = (then.load, then.bottom(becomes.priority)) else {
+            return Admission::Unknown { group };
+        };
+        never = most(never, group, bottom - limit);
+        later = most(later, group, load - limit);
+    }
+    match (never, later) {
+        (Some((group, short)), _) => Admission::Never { group, short },
+        (None, Some((group, watts))) => Admission::Later { group, watts },
+        (None, None) => Admission::Now,
+    }
+}
+
+/// The larger excess; the first of equals, which is nearest to the node.
+fn most(so_far: Option<(usize, Watts)>, group: usize, excess: Watts) -> Option<(usize, Watts)> {
+    match so_far {
+        _ if excess <= Watts::ZERO => so_far,
+        Some((_, most)) if excess <= most => so_far,
+        Some(_) | None => Some((group, excess)),
+    }
+}
+
+fn book(tree: Tree<'_>, demands: &mut [Demand], node: &Node, becomes: &Node) {
+    let (before, after) = (Demand::of(node), with_order(node, becomes));
+    for group in tree.path(node.group) {
+        if let Some(demand) = demands.get_mut(group) {
+            demand.take(before);
+            demand.add(after);
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The caps that the policy desires, brought under every limit of the tree.
+//!
+//! Every node first gets its floor. What a group has beyond that flows from the root down, to one priority after the
+//! other: performance nodes take up to what is desired for them before draining nodes get anything above their
+//! floor, and those before eco nodes. Within a priority every group divides what it has among its child groups and
+//! its own nodes in proportion to what each can still use: the way from the floor to the desired cap, and for a
+//! child group the sum of these, cut to its own limit. So nodes of one priority in one group are all brought the same
+//! part of their way, a limit deep in the tree leaves its share to the neighbours, and a node is below what is
+//! desired for it only where a limit above it is used up.
+//!
+//! Shares round down. A floor is never undercut, not even where the floors alone are above a limit: then everything
+//! below that limit gets its floor, which is the least that can be done, and the group says by how much it is short.
+//! A node that does not answer is not counted on: what it counts is taken from the others' room.
+
+use super::node::{Node, Priority};
+use super::tree::{Tree, gather, spread};
+use super::{BudgetError, of_length, plus};
+use power_units::Watts;
+
+/// Whether a group's limit can be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It can; after the allocation this much is left.
+    Kept {
+        /// What nobody below this limit wants, or may have because of another limit.
+        spare: Watts,
+    },
+    /// It cannot: the floors, the unreachable nodes and the base load alone are above it.
+    Short {
+        /// By how much.
+        by: Watts,
+    },
+    /// Nobody can say, because a base load or a largest draw below it is unknown or the sum does not fit.
+    Unknown,
+}
+
+/// Working memory for one group, and afterwards what the group got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// What draws power whatever is decided: base loads, floors, and nodes that do not answer.
+    fixed: Option<Watts>,
+    /// The limit less what draws power anyway and what has been given to earlier priorities; negative when short.
+    room: Option<Watts>,
+    /// What the nodes and child groups of the current priority can use.
+    wanted: Option<Watts>,
+    /// The same, as the parent sees it: not more than there is room for.
+    usable: Watts,
+    /// What of it they get.
+    given: Watts,
+    /// Whether this group or one above it leaves nothing but floors.
+    floors_only: bool,
+}
+
+impl Share {
+    /// Before the first use.
+    pub const EMPTY: Self = Self {
+        fixed: None,
+        room: None,
+        wanted: None,
+        usable: Watts::ZERO,
+        given: Watts::ZERO,
+        floors_only: true,
+    };
+
+    /// Whether the group's limit can be kept.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        match self.room {
+            None => Verdict::Unknown,
+            Some(room) if room < Watts::ZERO => Verdict::Short { by: -room },
+            Some(spare) => Verdict::Kept { spare },
+        }
+    }
+
+    fn free(&self) -> Watts {
+        self.room.unwrap_or(Watts::ZERO).or_zero()
+    }
+
+    /// What falls to one who could use `usable`: the same part of it as of all that is wanted here, rounded down.
+    fn part_of(&self, usable: Watts) -> Watts {
+        let Some(wanted) = self.wanted else { return Watts::ZERO };
+        if self.given >= wanted {
+            return usable;
+        }
+        let product = i128::from(usable.to_bits()).saturating_mul(i128::from(self.given.to_bits()));
+        let part = product.checked_div(i128::from(wanted.to_bits())).unwrap_or(0);
+        Watts::from_bits(i64::try_from(part).unwrap_or(0))
+    }
+}
+
+/// What became of the desired caps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allocation {
+    /// How many groups cannot keep their limit.
+    pub short: usize,
+    /// The group that is short by most, the first of equals, and by how much.
+    pub shortest: Option<(usize, Watts)>,
+    /// How many groups nobody can judge.
+    pub unknown: usize,
+    /// How many nodes get less than the policy wants for them.
+    pub curtailed: usize,
+}
+
+/// Brings the desired caps under every limit. `targets[i]` is for `nodes[i]`, and `shares[g]` says afterwards how
+/// group `g` stands.
+///
+/// # Errors
+/// When a slice has the wrong length or a node's group does not exist; the targets are then worth nothing.
+pub fn allocate(
+    tree: Tree<'_>,
+    nodes: &[Node],
+    shares: &mut [Share],
+    targets: &mut [Watts],
+) -> Result<Allocation, BudgetError> {
+    of_length("shares", shares, tree.groups().len())?;
+    of_length("targets", targets, nodes.len())?;
+    give_floors(tree, nodes, shares, targets)?;
+    for priority in Priority::ALL {
+        ask(tree, nodes, shares, priority);
+        divide(tree, shares);
+        give(nodes, shares, targets, priority);
+    }
+    for (node, target) in nodes.iter().zip(targets.iter_mut()).filter(|(node, _)| !node.reachable) {
+        *target = held(node, shares);
+    }
+    Ok(sum_up(nodes, shares, targets))
+}
+
+/// What a node draws at least: its floor if it can be told to go there, else what it counts.
+fn least(node: &Node) -> Option<Watts> {
+    if node.reachable { Some(node.lowest()) } else { node.count() }
+}
+
+/// What a reachable node can use above its floor.
+fn span(node: &Node) -> Watts {
+    if node.reachable { node.wanted() - node.lowest() } else { Watts::ZERO }
+}
+
+fn give_floors(
+    tree: Tree<'_>,
+    nodes: &[Node],
+    shares: &mut [Share],
+    targets: &mut [Watts],
+) -> Result<(), BudgetError> {
+    for (share, group) in shares.iter_mut().zip(tree.groups()) {
+        *share = Share { fixed: group.base(), ..Share::EMPTY };
+    }
+    for (node, target) in nodes.iter().zip(targets) {
+        let share = shares.get_mut(node.group).ok_or(BudgetError::NoSuchGroup { node: node.key })?;
+        share.fixed = plus(share.fixed, least(node));
+        *target = node.lowest();
+    }
+    gather(tree, shares, |parent, child| parent.fixed = plus(parent.fixed, child.fixed));
+    for (share, group) in shares.iter_mut().zip(tree.groups()) {
+        share.room = share.fixed.map(|fixed| group.limit() - fixed);
+    }
+    spread(tree, shares, |child, parent| {
+        let open = child.room.is_some_and(|room| room >= Watts::ZERO);
+        child.floors_only = !open || parent.is_some_and(|parent| parent.floors_only);
+    });
+    Ok(())
+}
+
+/// From the leaves up: what the nodes of a priority could use, within what every group has left.
+fn ask(tree: Tree<'_>, nodes: &[Node], shares: &mut [Share], priority: Priority) {
+    for share in shares.iter_mut() {
+        share.wanted = Some(Watts::ZERO);
+    }
+    for node in nodes.iter().filter(|node| node.priority == priority) {
+        if let Some(share) = shares.get_mut(node.group) {
+            share.wanted = plus(share.wanted, Some(span(node)));
+        }
+    }
+    gather_usable(tree, shares);
+}
+
+fn gather_usable(tree: Tree<'_>, shares: &mut [Share]) {
+    gather(tree, shares, |parent, child| parent.wanted = plus(parent.wanted, Some(usable(&child))));
+    for share in shares.iter_mut() {
+        share.usable = usable(share);
+    }
+}
+
+/// What a group can make use of. A sum that does not fit is unknown, and then nothing is given.
+fn usable(share: &Share) -> Watts {
+    share.wanted.map_or(Watts::ZERO, |wanted| wanted.min(share.free()))
+}
+
+/// From the roots down: what every group gets of what it could use.
+fn divide(tree: Tree<'_>, shares: &mut [Share]) {
+    spread(tree, shares, |share, parent| {
+        share.given = parent.map_or(share.usable, |parent| parent.part_of(share.usable));
+        share.room = share.wanted.and(share.room).map(|room| room - share.given);
+    });
+}
+
+fn give(nodes: &[Node], shares: &[Share], targets: &mut [Watts], priority: Priority) {
+    for (node, target) in nodes.iter().zip(targets).filter(|(node, _)| node.priority == priority) {
+        if let Some(share) = shares.get(node.group) {
+            *target += share.part_of(span(node));
+        }
+    }
+}
+
+/// What is asked of a node that does not answer, for when it does: never more than it counts already.
+fn held(node: &Node, shares: &[Share]) -> Watts {
+    let floors_only = shares.get(node.group).is_none_or(|share| share.floors_only);
+    match node.count() {
+        Some(count) if !floors_only => node.wanted().min(count).max(node.lowest()),
+        Some(_) | None => node.lowest(),
+    }
+}
+
+fn sum_up(nodes: &[Node], shares: &[Share], targets: &[Watts]) -> Allocation {
+    let mut sum = Allocation { short: 0, shortest: None, unknown: 0, curtailed: 0 };
+    for (group, share) in shares.iter().enumerate() {
+        match share.verdict() {
+            Verdict::Kept { .. } => {}
+            Verdict::Unknown => sum.unknown = sum.unknown.saturating_add(1),
+            Verdict::Short { by } => {
+                sum.short = sum.short.saturating_add(1);
+                if sum.shortest.is_none_or(|(_, most)| by > most) {
+                    sum.shortest = Some((group, by));
+                }
+            }
+        }
+    }
+    for (node, &target) in nodes.iter().zip(targets) {
+        sum.curtailed = sum.curtailed.saturating_add(usize::from(target < node.wanted()));
+    }
+    sum
+}

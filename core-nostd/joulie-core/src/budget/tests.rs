@@ -1,0 +1,100 @@
+//! What the tests of the budget share: small sites, and one round of planning and moving.
+
+use super::*;
+use power_units::{Micros, Stamp, Watts};
+use std::vec;
+use std::vec::Vec;
+
+mod account;
+mod admit;
+mod allocate;
+mod moves;
+
+fn w(watts: i32) -> Watts {
+    Watts::from_int(watts)
+}
+
+fn at(micros: u64) -> Stamp {
+    Stamp::new(Micros::new(micros))
+}
+
+fn group(parent: Option<usize>, limit: i32, base: i32) -> Group {
+    Group::new(parent, w(limit), Some(w(base))).unwrap()
+}
+
+/// An account whose last order was read back as it was given.
+fn holding(cap: i32) -> Account {
+    let mut account = Account::unproven();
+    let order = account.write(w(cap), at(0));
+    assert_eq!(account.hear(Receipt { answers: order.serial, read_back: w(cap) }), Heard::Confirmed);
+    account
+}
+
+/// A node with a floor of 100 W and a largest draw of 600 W.
+fn node(key: u64, group: usize, priority: Priority, desired: i32, account: Account) -> Node {
+    let range = Range::new(w(100), Some(w(600))).unwrap();
+    Node { key, group, priority, range, desired: w(desired), reachable: true, account }
+}
+
+struct Planned {
+    allocation: Allocation,
+    verdicts: Vec<Verdict>,
+    targets: Vec<Watts>,
+}
+
+fn plan(groups: &[Group], nodes: &[Node]) -> Planned {
+    let mut shares = vec![Share::EMPTY; groups.len()];
+    let mut targets = vec![Watts::ZERO; nodes.len()];
+    let allocation = allocate(Tree::new(groups).unwrap(), nodes, &mut shares, &mut targets).unwrap();
+    Planned { allocation, verdicts: shares.iter().map(Share::verdict).collect(), targets }
+}
+
+struct Moved {
+    summary: Summary,
+    standings: Vec<Standing>,
+    moves: Vec<Move>,
+}
+
+fn step(dead_band: i32, groups: &[Group], nodes: &[Node], targets: &[Watts]) -> Moved {
+    let mut standings = vec![Standing::EMPTY; groups.len()];
+    let mut moves = vec![Move::Keep; nodes.len()];
+    let mut queue = vec![Turn::EMPTY; nodes.len()];
+    let law = Law::new(w(dead_band)).unwrap();
+    let tree = Tree::new(groups).unwrap();
+    let summary = next_moves(law, tree, (nodes, targets), (&mut standings, &mut queue), &mut moves).unwrap();
+    Moved { summary, standings, moves }
+}
+
+/// Plans, and says what to do.
+fn round(groups: &[Group], nodes: &[Node]) -> Moved {
+    step(0, groups, nodes, &plan(groups, nodes).targets)
+}
+
+#[test]
+fn slices_of_another_length_and_groups_that_are_not_there_are_refused() {
+    let groups = [group(None, 1000, 0)];
+    let tree = Tree::new(&groups).unwrap();
+    let stray = [node(7, 1, Priority::Eco, 300, Account::unproven())];
+    let (mut share, mut target) = ([Share::EMPTY], [Watts::ZERO]);
+    let missing = BudgetError::NoSuchGroup { node: 7 };
+    assert_eq!(allocate(tree, &stray, &mut share, &mut target), Err(missing));
+    let short = BudgetError::WrongLength { slice: "targets", expected: 1 };
+    assert_eq!(allocate(tree, &stray, &mut share, &mut []), Err(short));
+    let law = Law::new(Watts::ZERO).unwrap();
+    let (mut standing, mut turn, mut step) = ([Standing::EMPTY], [Turn::EMPTY], [Move::Keep]);
+    let answer = next_moves(law, tree, (&stray, &target), (&mut standing, &mut turn), &mut step);
+    assert_eq!(answer, Err(missing));
+    let answer = next_moves(law, tree, (&stray, &target), (&mut standing, &mut []), &mut step);
+    assert_eq!(answer, Err(BudgetError::WrongLength { slice: "queue", expected: 1 }));
+    assert_eq!(demands(tree, &stray, &mut [Demand::EMPTY]), Err(missing));
+    assert!(Law::new(w(-1)).is_err());
+}
+
+#[test]
+fn a_range_that_makes_no_sense_is_refused() {
+    assert_eq!(Range::new(w(-1), None), Err(RangeError::NegativeFloor(w(-1))));
+    assert_eq!(Range::new(w(2), Some(w(1))), Err(RangeError::Crossed { floor: w(2), max: w(1) }));
+    let fixed = Range::new(w(200), Some(w(200))).unwrap();
+    assert_eq!((fixed.limit(Watts::MIN), fixed.limit(Watts::MAX)), (w(200), w(200)));
+    assert_eq!(Range::new(w(200), None).unwrap().limit(Watts::MAX), Watts::MAX);
+}

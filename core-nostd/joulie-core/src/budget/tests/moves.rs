@@ -1,0 +1,220 @@
+//! Rounds of moves: what is lowered, awaited and raised, and that no instant between is above a limit.
+
+use super::allocate::{any_site, below};
+use super::*;
+use Priority::{Eco, Performance};
+use proptest::prelude::*;
+
+/// Writes what the moves say; the orders that were given.
+fn obey(nodes: &mut [Node], moves: &[Move], now: u64) -> Vec<Option<Order>> {
+    let write = |(node, step): (&mut Node, &Move)| match step {
+        Move::Lower(cap) | Move::Raise(cap) => Some(node.account.write(*cap, at(now))),
+        Move::Keep | Move::Await | Move::Wait(_) => None,
+    };
+    nodes.iter_mut().zip(moves).map(write).collect()
+}
+
+fn confirm(node: &mut Node, order: Option<Order>) {
+    let Order { serial, cap } = order.unwrap();
+    assert_eq!(node.account.hear(Receipt { answers: serial, read_back: cap }), Heard::Confirmed);
+}
+
+#[test]
+fn two_nodes_change_places_by_lowering_awaiting_and_then_raising() {
+    let groups = [group(None, 800, 0)];
+    // The eco node still has full power, the performance node is still capped.
+    let mut nodes = [node(1, 0, Eco, 200, holding(600)), node(2, 0, Performance, 600, holding(200))];
+    let moved = round(&groups, &nodes);
+    assert_eq!(moved.moves, [Move::Lower(w(200)), Move::Wait(Why::NoRoom { group: 0 })]);
+    let orders = obey(&mut nodes, &moved.moves, 1);
+    let moved = round(&groups, &nodes);
+    assert_eq!(moved.moves, [Move::Await, Move::Wait(Why::NoRoom { group: 0 })]);
+    assert_eq!((moved.summary.awaited, moved.summary.waiting, moved.summary.over), (1, 1, 0));
+    confirm(&mut nodes[0], orders[0]);
+    let moved = round(&groups, &nodes);
+    assert_eq!(moved.moves, [Move::Keep, Move::Raise(w(600))]);
+    let orders = obey(&mut nodes, &moved.moves, 2);
+    assert_eq!(round(&groups, &nodes).moves, [Move::Keep, Move::Await]);
+    confirm(&mut nodes[1], orders[1]);
+    assert_eq!(round(&groups, &nodes).moves, [Move::Keep, Move::Keep]);
+}
+
+#[test]
+fn room_goes_by_priority_then_key_and_a_part_of_the_way_is_worth_going() {
+    let groups = [group(None, 1000, 0), group(Some(0), 500, 0)];
+    let nodes = [
+        node(4, 0, Eco, 300, holding(100)),
+        node(9, 0, Performance, 300, holding(100)),
+        node(2, 0, Performance, 300, holding(100)),
+        node(3, 1, Eco, 300, holding(100)),
+    ];
+    // 700 are counted besides a node that is still high; 300 of room.
+    let high = node(5, 0, Eco, 100, holding(300));
+    let nodes = [nodes[0], nodes[1], nodes[2], nodes[3], high];
+    let targets = [w(200), w(300), w(300), w(100), w(100)];
+    let moved = step(0, &groups, &nodes, &targets);
+    let full = Move::Wait(Why::NoRoom { group: 0 });
+    assert_eq!(
+        moved.moves,
+        [full, Move::Raise(w(200)), Move::Raise(w(300)), Move::Keep, Move::Lower(w(100))]
+    );
+    assert_eq!(moved.standings[0].room(), Some(Watts::ZERO));
+    // With a dead-band of more than what is left, the part is not worth an order.
+    assert_eq!(step(150, &groups, &nodes, &targets).moves[1], full);
+}
+
+#[test]
+fn a_cut_limit_is_an_overrun_that_says_what_is_awaited_and_what_remains() {
+    let groups = [group(None, 5000, 0), group(Some(0), 700, 50)];
+    let mut nodes = [node(1, 1, Performance, 600, holding(600)), node(2, 1, Performance, 600, holding(600))];
+    let moved = round(&groups, &nodes);
+    assert_eq!((moved.summary.over, moved.summary.worst), (1, Some((1, w(550)))));
+    assert_eq!(moved.moves, [Move::Lower(w(325)), Move::Lower(w(325))]);
+    let told = Overrun { by: w(550), remains: Watts::ZERO, awaited: 2, since: None, unreachable: 0 };
+    assert_eq!((moved.standings[0].overrun(), moved.standings[1].overrun()), (None, Some(told)));
+
+    let orders = obey(&mut nodes, &moved.moves, 5);
+    confirm(&mut nodes[0], orders[0]);
+    let overrun = round(&groups, &nodes).standings[1].overrun();
+    assert_eq!(overrun, Some(Overrun { by: w(275), awaited: 1, since: Some(at(5)), ..told }));
+
+    // The other falls silent: no waiting is known to be enough, and the first gives way as far as it can.
+    nodes[1].reachable = false;
+    let moved = round(&groups, &nodes);
+    assert_eq!(moved.moves, [Move::Lower(w(100)), Move::Lower(w(100))]);
+    let told = Overrun { by: w(275), remains: w(50), awaited: 1, since: None, unreachable: 1 };
+    assert_eq!(moved.standings[1].overrun(), Some(told));
+}
+
+#[test]
+fn nothing_is_raised_below_an_exceeded_limit_even_where_it_would_count_nothing() {
+    let groups = [group(None, 500, 0)];
+    let mut nodes = [node(1, 0, Performance, 300, holding(400)), node(2, 0, Eco, 200, holding(200))];
+    // The first was told to go to 150 and may still be at 400.
+    nodes[0].account.write(w(150), at(1));
+    let targets = [w(300), w(200)];
+    assert_eq!(step(0, &groups, &nodes, &targets).moves, [Move::Wait(Why::NoRoom { group: 0 }), Move::Keep]);
+    // With the limit kept, the order may be corrected upward: the node counts 400 until it is heard.
+    let moved = step(0, &[group(None, 600, 0)], &nodes, &targets);
+    assert_eq!(moved.moves, [Move::Raise(w(300)), Move::Keep]);
+    assert_eq!(moved.standings[0].room(), Some(Watts::ZERO));
+}
+
+#[test]
+fn where_anything_is_unknown_nothing_is_raised_and_lowering_goes_on() {
+    let blind = Group::new(Some(0), w(5000), None).unwrap();
+    let groups = [group(None, 9000, 0), blind, group(Some(0), 5000, 0)];
+    let nodes = [node(1, 1, Performance, 600, holding(300)), node(2, 2, Performance, 600, holding(300))];
+    let moved = step(0, &groups, &nodes, &[w(200), w(600)]);
+    assert_eq!(moved.moves, [Move::Lower(w(200)), Move::Wait(Why::Unknown { group: 0 })]);
+    // A node of which nobody knows what it draws at most makes its groups unknown until its cap is read back.
+    let open = Range::new(w(100), None).unwrap();
+    let mut nodes = [node(1, 0, Performance, 600, holding(300)), node(2, 0, Eco, 300, Account::unproven())];
+    nodes[1].range = open;
+    let groups = [group(None, 1000, 0)];
+    let moved = round(&groups, &nodes);
+    assert_eq!(moved.moves, [Move::Wait(Why::Unknown { group: 0 }), Move::Lower(w(300))]);
+    let orders = obey(&mut nodes, &moved.moves, 1);
+    confirm(&mut nodes[1], orders[1]);
+    assert_eq!(round(&groups, &nodes).moves, [Move::Raise(w(600)), Move::Keep]);
+}
+
+#[test]
+fn a_node_that_does_not_answer_is_told_to_go_down_once_and_never_up() {
+    let groups = [group(None, 5000, 0)];
+    let mut nodes = [node(1, 0, Eco, 200, holding(300)), node(2, 0, Performance, 600, holding(300))];
+    nodes[0].reachable = false;
+    nodes[1].reachable = false;
+    let moved = step(0, &groups, &nodes, &[w(200), w(600)]);
+    assert_eq!(moved.moves, [Move::Lower(w(200)), Move::Wait(Why::Unreachable)]);
+    obey(&mut nodes, &moved.moves, 1);
+    let moved = step(0, &groups, &nodes, &[w(200), w(600)]);
+    assert_eq!(moved.moves, [Move::Await, Move::Wait(Why::Unreachable)]);
+    assert_eq!(moved.standings[0].load(), Some(w(600)));
+}
+
+#[test]
+fn a_base_load_that_flickers_gives_no_orders_unless_somebody_waits_for_the_watts() {
+    let mut nodes: Vec<Node> =
+        (0..4).map(|key| node(key, 0, Performance, 600, Account::unproven())).collect();
+    let planned = plan(&[group(None, 1000, 100)], &nodes);
+    for (node, &target) in nodes.iter_mut().zip(&planned.targets) {
+        let order = node.account.write(target, at(0));
+        confirm(node, Some(order));
+    }
+    for base in [96, 98, 100] {
+        let groups = [group(None, 1000, base)];
+        let moved = step(5, &groups, &nodes, &plan(&groups, &nodes).targets);
+        assert!(moved.moves.iter().all(|step| *step == Move::Keep), "{base} {:?}", moved.moves);
+    }
+    // A base load that has grown by 2 W takes half a watt from each: small, but the limit is exceeded.
+    let groups = [group(None, 1000, 102)];
+    let moved = step(5, &groups, &nodes, &plan(&groups, &nodes).targets);
+    assert_eq!((moved.summary.lowered, moved.summary.over), (4, 1));
+}
+
+#[test]
+fn devices_that_do_not_go_lower_are_asked_once() {
+    let groups = [group(None, 1000, 0)];
+    let mut nodes = [node(1, 0, Eco, 100, Account::unproven()), node(2, 0, Performance, 600, holding(300))];
+    let moved = round(&groups, &nodes);
+    assert_eq!(moved.moves[0], Move::Lower(w(100)));
+    let order = obey(&mut nodes, &moved.moves, 1)[0].unwrap();
+    nodes[0].account.hear(Receipt { answers: order.serial, read_back: w(180) });
+    assert_eq!(round(&groups, &nodes).moves[0], Move::Keep);
+    assert_eq!(nodes[0].count(), Some(w(180)));
+}
+
+#[test]
+fn a_found_cap_is_taken_over_with_an_order_of_our_own() {
+    let groups = [group(None, 1000, 0)];
+    let mut found = Account::unproven();
+    found.hear(Receipt { answers: 0, read_back: w(300) });
+    let nodes = |desired| [node(1, 0, Performance, desired, found)];
+    assert_eq!(round(&groups, &nodes(300)).moves, [Move::Lower(w(300))]);
+    assert_eq!(round(&groups, &nodes(200)).moves, [Move::Lower(w(200))]);
+    assert_eq!(round(&groups, &nodes(400)).moves, [Move::Raise(w(400))]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// Whatever the targets, also such that no allocation would give.
+    #[test]
+    fn no_subset_of_a_rounds_orders_takes_a_load_above_its_limit_or_above_what_it_was(
+        (groups, nodes, _) in any_site(),
+        wild in prop::collection::vec(any::<i64>(), 10),
+        planned in any::<bool>(),
+    ) {
+        let targets: Vec<Watts> = if planned {
+            plan(&groups, &nodes).targets
+        } else {
+            wild.iter().take(nodes.len()).map(|&bits| Watts::from_bits(bits)).collect()
+        };
+        let moved = step(0, &groups, &nodes, &targets);
+        let before = below(&groups, &nodes, |_, node| node.count());
+        let mut after = nodes.clone();
+        obey(&mut after, &moved.moves, 1);
+        let counted = below(&groups, &after, |_, node| node.count());
+        // Every order may have landed or not; what a node then really has is never above what it counts.
+        for subset in 0_u32..1 << nodes.len() {
+            let landed = below(&groups, &nodes, |index, node| match moved.moves[index] {
+                Move::Lower(cap) | Move::Raise(cap) if subset >> index & 1 == 1 => Some(node.range.limit(cap)),
+                Move::Keep | Move::Await | Move::Lower(_) | Move::Raise(_) | Move::Wait(_) => node.count(),
+            });
+            for (group, facts) in groups.iter().enumerate() {
+                let Some(now) = landed[group] else { continue };
+                prop_assert!(counted[group].is_none_or(|counted| now <= counted));
+                let limit = i128::from(facts.limit().to_bits());
+                prop_assert!(before[group].is_none_or(|before| now <= limit.max(before)));
+            }
+        }
+        for (node, step) in nodes.iter().zip(&moved.moves) {
+            if let Move::Raise(_) = step {
+                for group in super::allocate::path(&groups, node.group) {
+                    prop_assert!(before[group].is_some_and(|before| before <= i128::from(groups[group].limit().to_bits())));
+                }
+            }
+        }
+    }
+}

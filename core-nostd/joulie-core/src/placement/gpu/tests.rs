@@ -1,0 +1,290 @@
+//! Hand-made nodes, and every subset of up to eight random cards against the one that was chosen.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use std::vec;
+use std::vec::Vec;
+
+const A100: Model = Model(1);
+const T4: Model = Model(2);
+
+fn card(key: u64, total: i64, allocated: i64) -> Gpu {
+    let vram = Vram::read(Some(total), Some(allocated));
+    Gpu { key, model: Some(A100), vram, island: None, phase: Phase::Available }
+}
+
+fn on(island: u16, card: Gpu) -> Gpu {
+    Gpu { island: Some(Island(island)), ..card }
+}
+
+fn ask(vram_mb: i64, count: i64) -> Ask {
+    Ask::new(Some(A100), Some(vram_mb), count).unwrap()
+}
+
+fn whole(count: i64) -> Ask {
+    Ask::new(Some(A100), None, count).unwrap()
+}
+
+fn chosen(ask: Ask, cards: &[Gpu]) -> BTreeSet<u64> {
+    let fit = fit(ask, cards).unwrap();
+    numbered(cards).filter(|(bit, _)| fit.cards & bit != 0).map(|(_, card)| card.key).collect()
+}
+
+#[test]
+fn the_number_of_cards_counts_and_not_only_that_there_is_one() {
+    let cards = [card(1, 40_000, 0), card(2, 40_000, 20_000)];
+    assert!(fit(ask(30_000, 1), &cards).is_ok());
+    assert_eq!(fit(ask(30_000, 2), &cards), Err(Reject::Vram { have: 1 }));
+    assert!(fit(ask(20_000, 2), &cards).is_ok());
+    assert_eq!(fit(ask(1, 3), &cards), Err(Reject::Model { have: 2 }));
+    assert_eq!(fit(ask(1, i64::from(u32::MAX)), &cards), Err(Reject::Model { have: 2 }));
+}
+
+#[test]
+fn the_least_gap_is_taken() {
+    let cards = [card(1, 80_000, 0), card(2, 40_000, 5_000), card(3, 40_000, 9_000), card(4, 40_000, 11_000)];
+    assert_eq!(chosen(ask(30_000, 1), &cards), BTreeSet::from([3]));
+    assert_eq!(chosen(ask(31_001, 1), &cards), BTreeSet::from([2]));
+    assert_eq!(chosen(ask(30_000, 2), &cards), BTreeSet::from([2, 3]));
+}
+
+#[test]
+fn a_pod_that_names_no_amount_takes_whole_cards_and_the_smallest() {
+    let cards = [card(1, 80_000, 0), card(2, 40_000, 1), card(3, 40_000, 0)];
+    assert_eq!(chosen(whole(1), &cards), BTreeSet::from([3]));
+    assert_eq!(chosen(whole(2), &cards), BTreeSet::from([1, 3]));
+    assert_eq!(fit(whole(3), &cards), Err(Reject::Vram { have: 2 }));
+}
+
+#[test]
+fn one_island_that_is_just_large_enough_leaves_the_larger_one_whole() {
+    let mut cards: Vec<Gpu> = (0..4).map(|key| on(0, card(key, 40_000, 0))).collect();
+    cards.extend((4..6).map(|key| on(1, card(key, 40_000, 0))));
+    cards.extend((6..8).map(|key| card(key, 40_000, 10_000)));
+    assert_eq!(chosen(ask(30_000, 2), &cards), BTreeSet::from([4, 5]));
+    assert_eq!(chosen(ask(30_000, 3), &cards), BTreeSet::from([0, 1, 2]));
+    assert_eq!(chosen(ask(30_000, 4), &cards), BTreeSet::from([0, 1, 2, 3]));
+    // Five need two islands: one of four and any one card; the loose card opens least.
+    assert_eq!(chosen(ask(30_000, 5), &cards), BTreeSet::from([0, 1, 2, 3, 6]));
+    assert_eq!(chosen(ask(30_000, 6), &cards), BTreeSet::from([0, 1, 2, 3, 4, 5]));
+    // One card closes the smallest gap first; among equal gaps it does not break an island.
+    assert_eq!(chosen(ask(30_000, 1), &cards), BTreeSet::from([6]));
+    assert_eq!(chosen(ask(35_000, 1), &cards), BTreeSet::from([4]));
+}
+
+#[test]
+fn what_is_not_known_for_certain_is_no_fit() {
+    let good = card(1, 40_000, 0);
+    let unknown = [
+        Gpu { phase: Phase::Unknown, ..good },
+        Gpu { vram: None, ..good },
+        Gpu { model: None, ..good },
+        card(1, 40_000, 40_001),
+    ];
+    for bad in unknown {
+        assert_eq!(fit(ask(1, 1), &[bad]), Err(Reject::Unknown { have: 0 }), "{bad:?}");
+        // A bad card beside a good one takes nothing away from it.
+        assert_eq!(chosen(ask(1, 1), &[Gpu { key: 0, ..bad }, good]), BTreeSet::from([1]));
+    }
+    // Two rows of one card: which of them is true?
+    assert_eq!(fit(ask(1, 1), &[good, good]), Err(Reject::Unknown { have: 0 }));
+    assert_eq!(chosen(ask(1, 1), &[good, card(2, 40_000, 0), card(1, 40_000, 39_000)]), BTreeSet::from([2]));
+    // A pod that takes any model takes a card of an unknown one.
+    assert!(fit(Ask::new(None, Some(1), 1).unwrap(), &[Gpu { model: None, ..good }]).is_ok());
+}
+
+#[test]
+fn memory_that_cannot_be_is_unknown() {
+    for (total, allocated) in [
+        (None, Some(0)),
+        (Some(40_000), None),
+        (Some(0), Some(0)),
+        (Some(-1), Some(0)),
+        (Some(40_000), Some(-1)),
+        (Some(i64::MAX), Some(0)),
+        (Some(i64::from(u32::MAX) + 1), Some(0)),
+    ] {
+        assert_eq!(Vram::read(total, allocated), None, "{total:?} {allocated:?}");
+    }
+    assert_eq!(Vram::read(Some(10), Some(11)).unwrap().free_mb(), None);
+    assert_eq!(Vram::read(Some(10), Some(10)).unwrap().free_mb(), Some(0));
+    for text in ["available", "", "Free", "Available "] {
+        assert_eq!(Phase::read(text), Phase::Unknown, "{text:?}");
+    }
+    assert_eq!((Phase::read("Available"), Phase::read("Allocated")), (Phase::Available, Phase::Allocated));
+}
+
+#[test]
+fn an_ask_that_makes_no_sense_is_refused() {
+    assert_eq!(Ask::new(None, None, 0), Err(AskError::Count(0)));
+    assert_eq!(Ask::new(None, None, -8), Err(AskError::Count(-8)));
+    assert_eq!(Ask::new(None, Some(0), 1), Err(AskError::Vram(0)));
+    assert_eq!(Ask::new(None, Some(-30_000), 1), Err(AskError::Vram(-30_000)));
+    assert_eq!(Ask::new(None, Some(i64::MAX), 1), Err(AskError::Vram(i64::MAX)));
+}
+
+#[test]
+fn a_rejection_names_the_first_test_that_too_few_pass_and_whether_preemption_may_help() {
+    let busy = |key| Gpu { phase: Phase::Allocated, ..card(key, 40_000, 0) };
+    let t4 = |key| Gpu { model: Some(T4), ..card(key, 16_000, 0) };
+    for (cards, ask, reject, preemptible) in [
+        (vec![], ask(1, 1), Reject::NoCards, false),
+        ((0..65).map(|key| card(key, 40_000, 0)).collect(), ask(1, 1), Reject::TooManyCards, false),
+        (vec![t4(1), card(2, 40_000, 0)], ask(1, 2), Reject::Model { have: 1 }, false),
+        (vec![card(1, 40_000, 0)], ask(40_001, 1), Reject::TooSmall { have: 0 }, false),
+        (vec![busy(1), card(2, 40_000, 0)], ask(1, 2), Reject::Allocated { have: 1 }, true),
+        (vec![card(1, 40_000, 30_000), card(2, 40_000, 0)], ask(20_000, 2), Reject::Vram { have: 1 }, true),
+    ] {
+        assert_eq!(fit(ask, &cards), Err(reject));
+        assert_eq!(reject.preemption_may_help(), preemptible, "{reject:?}");
+    }
+}
+
+#[test]
+fn the_tens_of_the_score_are_the_tenths_of_vram_that_are_allocated() {
+    // One 10,000 MB card to choose, and one that holds the rest of the node's allocation; 9 × 2,500 ÷ 10,000 = 2.25.
+    for (allocated, tens) in
+        [(0, 0), (9_999, 0), (10_000, 1), (45_000, 4), (89_999, 8), (90_000, 9), (99_999, 9)]
+    {
+        let cards = [card(1, 10_000, 0), card(2, 90_000, allocated.min(90_000))];
+        let got = fit(ask(2_500, 1), &cards).unwrap();
+        assert_eq!((got.score / 10, got.score % 10), (tens, 2), "{allocated}");
+    }
+    // What cannot be true neither fills a node nor overflows: more allocated than there is counts as full.
+    let cards = [card(1, 10_000, 0), card(2, 10_000, i64::from(u32::MAX))];
+    assert_eq!(fit(ask(10_000, 1), &cards).unwrap().score, 59);
+}
+
+#[test]
+fn the_units_of_the_score_are_how_good_the_cards_are() {
+    let units = |ask, cards: &[Gpu]| fit(ask, cards).unwrap().score % 10;
+    // 9 × 30,000 ÷ 40,000 = 6.75; a whole card leaves nothing over.
+    assert_eq!(units(ask(30_000, 1), &[card(1, 40_000, 0)]), 6);
+    assert_eq!(units(whole(1), &[card(1, 40_000, 0)]), 9);
+    // Four cards: 4 × 30 ÷ 40 = 3, plus 5 within one island, 5 × 2 ÷ 3 = 3.3 across two, 0 where nothing is joined.
+    let spread = |islands: [Option<u16>; 4]| -> Vec<Gpu> {
+        let place =
+            |(key, island): (u64, Option<u16>)| Gpu { island: island.map(Island), ..card(key, 40_000, 0) };
+        (0..).zip(islands).map(place).collect()
+    };
+    assert_eq!(units(ask(30_000, 4), &spread([Some(0); 4])), 8);
+    assert_eq!(units(ask(30_000, 4), &spread([Some(0), Some(1), Some(0), Some(1)])), 6);
+    assert_eq!(units(ask(30_000, 4), &spread([None; 4])), 3);
+}
+
+#[test]
+fn sixty_four_cards_are_judged() {
+    let cards: Vec<Gpu> =
+        (0..64).map(|key| on(u16::try_from(key / 16).unwrap(), card(key, 40_000, 0))).collect();
+    assert_eq!(fit(ask(1, 64), &cards).unwrap().cards, u64::MAX);
+    assert_eq!(fit(ask(1, 16), &cards).unwrap().cards, 0xffff);
+    assert_eq!(fit(ask(1, 17), &cards).unwrap().cards, 0x1_ffff);
+    let loose: Vec<Gpu> = (0..64).map(|key| card(100 - key, 40_000, 0)).collect();
+    assert_eq!(fit(ask(1, 63), &loose).unwrap().cards, u64::MAX - 1);
+}
+
+/// A set's cost as the page says it, in the words of the page.
+fn cost(ask: Ask, cards: &[Gpu], fitting: u64, set: u64) -> (usize, usize, u64, Vec<u64>) {
+    let of = |mask: u64| -> Vec<&Gpu> {
+        numbered(cards).filter(|(bit, _)| mask & bit != 0).map(|(_, card)| card).collect()
+    };
+    let home = |card: &Gpu| card.island.map_or((1, card.key), |island| (0, u64::from(island.0)));
+    let homes: BTreeSet<_> = of(set).into_iter().map(home).collect();
+    let opened = of(fitting).into_iter().filter(|card| homes.contains(&home(card))).count();
+    let free: u64 = of(set).into_iter().map(|card| u64::from(card.vram.unwrap().free_mb().unwrap())).sum();
+    let mut keys: Vec<u64> = of(set).into_iter().map(|card| card.key).collect();
+    keys.sort_unstable();
+    if ask.count() == 1 {
+        (0, 0, free, vec![opened as u64, keys[0]])
+    } else {
+        (homes.len(), opened, free, keys)
+    }
+}
+
+fn takes(ask: Ask, cards: &[Gpu], at: usize) -> bool {
+    let card = cards[at];
+    let single = cards.iter().filter(|other| other.key == card.key).count() == 1;
+    let of_model = ask.model().is_none() || card.model == ask.model();
+    let room = card.vram.is_some_and(|vram| {
+        i64::from(vram.total_mb()) - i64::from(vram.allocated_mb) >= i64::from(ask.need_mb(vram))
+    });
+    single && of_model && room && card.phase == Phase::Available
+}
+
+fn any_card() -> impl Strategy<Value = Gpu> {
+    let vram = prop_oneof![
+        8 => (1_i64..4, 0_i64..5).prop_map(|(total, used)| Vram::read(Some(total * 2_000), Some(used * 1_000))),
+        1 => Just(None),
+    ];
+    let phase =
+        prop_oneof![6 => Just(Phase::Available), 1 => Just(Phase::Allocated), 1 => Just(Phase::Unknown)];
+    let model = prop_oneof![6 => Just(Some(A100)), 1 => Just(Some(T4)), 1 => Just(None)];
+    let island = prop_oneof![1 => Just(None), 3 => (0_u16..4).prop_map(|n| Some(Island(n)))];
+    (0_u64..40, model, vram, island, phase).prop_map(|(key, model, vram, island, phase)| Gpu {
+        key,
+        model,
+        vram,
+        island,
+        phase,
+    })
+}
+
+fn any_ask() -> impl Strategy<Value = Ask> {
+    (prop::bool::ANY, prop::option::of(1_i64..6_000), 1_i64..6)
+        .prop_map(|(named, vram, count)| Ask::new(named.then_some(A100), vram, count).unwrap())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    #[test]
+    fn the_chosen_cards_are_the_best_of_all_sets_and_none_is_missed(
+        cards in prop::collection::vec(any_card(), 0..=8),
+        ask in any_ask(),
+    ) {
+        let fitting = (0..cards.len()).filter(|&at| takes(ask, &cards, at)).fold(0_u64, |set, at| set | 1 << at);
+        let sets = (0_u64..1 << cards.len())
+            .filter(|set| set & !fitting == 0 && set.count_ones() == ask.count());
+        let best = sets.min_by_key(|&set| cost(ask, &cards, fitting, set));
+        let got = fit(ask, &cards);
+        prop_assert_eq!(got.ok().map(|fit| fit.cards), best);
+        if let Ok(fit) = got {
+            prop_assert!(fit.score <= 99);
+        }
+    }
+
+    #[test]
+    fn the_order_of_the_cards_does_not_matter(
+        (cards, shuffled) in prop::collection::vec(any_card(), 1..=12)
+            .prop_flat_map(|cards| (Just(cards.clone()), Just(cards).prop_shuffle())),
+        ask in any_ask(),
+    ) {
+        let keys = |cards: &[Gpu]| fit(ask, cards).map(|fit| {
+            let keys: BTreeSet<u64> =
+                numbered(cards).filter(|(bit, _)| fit.cards & bit != 0).map(|(_, card)| card.key).collect();
+            (keys, fit.score)
+        });
+        prop_assert_eq!(keys(&cards), keys(&shuffled));
+    }
+
+    #[test]
+    fn any_numbers_are_answered(
+        raw in prop::collection::vec((any::<u64>(), any::<u32>(), any::<u32>(), any::<Option<u16>>()), 0..70),
+        need in 1_i64..=i64::from(u32::MAX),
+        count in 1_i64..=i64::from(u32::MAX),
+    ) {
+        let cards: Vec<Gpu> = raw.iter().map(|&(key, total, allocated, island)| Gpu {
+            key,
+            model: None,
+            vram: Vram::read(Some(i64::from(total)), Some(i64::from(allocated))),
+            island: island.map(Island),
+            phase: Phase::Available,
+        }).collect();
+        for ask in [Ask::new(None, Some(need), count), Ask::new(None, None, count % 70 + 1)].into_iter().flatten() {
+            if let Ok(fit) = fit(ask, &cards) {
+                prop_assert_eq!(fit.cards.count_ones(), ask.count());
+            }
+        }
+    }
+}
