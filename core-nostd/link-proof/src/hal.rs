@@ -3,10 +3,10 @@
 use power_hal::contract::{self, Breach, Ledger, Mode, Opaque, Report};
 use power_hal::mock::{Ground, Mock, MockError};
 use power_hal::{
-    Applied, BadCpus, CpuSet, Domain, ErrorKind, Failure, Handle, Key, KeyError, Memory, PowerHal, Reading,
-    Released, Setting, Surface, couple, lower_first,
+    Applied, BadCpus, Counter, CpuSet, Domain, ErrorKind, Failure, Handle, Key, KeyError, Memory, PowerHal,
+    Reading, Released, Setting, Surface, Untold, couple, lower_first,
 };
-use power_units::MicroWatts;
+use power_units::{MicroJoules, MicroWatts};
 
 type Hal<'g> = Mock<'g, Memory<4>, 2>;
 
@@ -39,6 +39,10 @@ roots! {
     fn hal_cpus(text: &str, domains: &mut [Domain], cores: &[CpuSet]) -> Result<CpuSet, BadCpus> {
         couple(domains, cores.iter().copied());
         CpuSet::parse(text)
+    }
+
+    fn hal_counter(counter: Counter, earlier: MicroJoules, later: MicroJoules) -> Result<MicroJoules, Untold> {
+        if counter.tells(later) { counter.between(earlier, later) } else { Err(Untold::WrapsUnknowable) }
     }
 
     fn hal_errno(errno: i32) -> ErrorKind {

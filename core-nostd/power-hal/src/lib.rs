@@ -88,7 +88,7 @@ pub use errno::Surface;
 pub use error::{Error, ErrorKind, ErrorType, Failure, Refusal};
 pub use key::{DomainKind, Key, KeyError};
 pub use limit::{BadLimit, Limit, Quantity, Span, Throttle, lower_first};
-pub use meter::{Counter, Measured, Meter};
+pub use meter::{Counter, Measured, Meter, Untold};
 pub use originals::{Memory, Original, Originals};
 pub use port::PowerHal;
 pub use sample::{Clock, Reading, Sample};

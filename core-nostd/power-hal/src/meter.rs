@@ -1,10 +1,9 @@
-//! What a domain can measure, and the energy between two readings of a counter that wraps.
+//! What a domain can measure, and the energy between two values of a counter that wraps.
 //!
-//! A counter's difference is a fact only if the number of wraps between its two readings is known, which needs the
-//! time between them and a bound on the power. Where it is not known there is no number: the sample is dropped.
+//! A counter's difference is a fact only if the number of wraps between its two values is known, which needs a bound on
+//! what was drawn between them. Where it is not known there is no number: the sample is dropped.
 
-use core::num::NonZeroU64;
-use power_units::{MicroJoules, MicroWatts, Micros, Stamp};
+use power_units::{MicroJoules, MicroWatts};
 
 /// What a domain measures itself with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,88 +23,116 @@ pub enum Measured {
     Power(MicroWatts),
 }
 
-/// An energy counter.
+/// An energy counter: how it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counter {
-    modulus: Option<NonZeroU64>,
+pub enum Counter {
+    /// It starts again at zero after so much energy, which is its largest value and one step more.
+    Wraps {
+        /// How much; above zero.
+        modulus: MicroJoules,
+    },
+    /// It is wide enough never to wrap while the machine runs (GPUs, perf events).
+    Endless,
+    /// The driver does not say: its range is absent, or zero.
+    Unknown,
 }
 
+/// Why the energy between two values of a counter cannot be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Untold {
+    /// A value that the counter cannot show.
+    AboveRange,
+    /// A counter that does not wrap went back: it was reset.
+    RanBackwards,
+    /// A counter of unknown range went back: nobody can tell how often it wrapped.
+    WrapsUnknowable,
+}
+
+/// The smallest that a package counter is known to have (a quantum of 15.258 µJ); one that does not tell its range is
+/// trusted no longer than this one.
+const MODULUS_LEAST: MicroJoules = MicroJoules::new(65_532_611_003);
+
 impl Counter {
-    /// A counter that starts again at zero after `modulus` microjoules: its largest value and one unit more. A modulus
-    /// of zero, as some firmware says, is unknown: then a value below the one before is no difference at all.
+    /// A counter that starts again at zero after `modulus`. A modulus of zero, as some firmware says, is unknown.
     #[must_use]
-    pub const fn new(modulus: MicroJoules) -> Self {
-        Self { modulus: NonZeroU64::new(modulus.get()) }
+    pub fn new(modulus: MicroJoules) -> Self {
+        if modulus == MicroJoules::ZERO { Self::Unknown } else { Self::Wraps { modulus } }
+    }
+
+    /// A counter as powercap describes it, by its largest value; a range of zero, or none, is unknown.
+    #[must_use]
+    pub fn of_range(range: Option<MicroJoules>) -> Self {
+        match range {
+            None | Some(MicroJoules::ZERO) => Self::Unknown,
+            Some(range) => Self::Wraps { modulus: range + quantum(range) },
+        }
     }
 
     /// A counter that never wraps in a machine's life; a lower value means that it was reset.
     #[must_use]
     pub const fn endless() -> Self {
-        Self { modulus: None }
+        Self::Endless
     }
 
     /// After how much energy it starts again, if that is known.
     #[must_use]
     pub const fn modulus(&self) -> Option<MicroJoules> {
-        match self.modulus {
-            Some(modulus) => Some(MicroJoules::new(modulus.get())),
-            None => None,
+        match *self {
+            Self::Wraps { modulus } => Some(modulus),
+            Self::Endless | Self::Unknown => None,
         }
     }
 
-    /// The energy between two readings of a domain that draws at most `draw_max`, or nothing when it cannot be told:
-    ///
-    /// - no time passed, or the clock went backwards;
-    /// - so much time passed that more than half of the counter may have gone by, and a wrap may hide in it;
-    /// - the difference is more than the domain can have drawn, so the counter was reset or a value is wrong.
-    ///
-    /// ```
-    /// use power_hal::Counter;
-    /// use power_units::{MicroJoules, MicroWatts, Micros, Stamp};
-    /// let counter = Counter::new(MicroJoules::new(65_532_626_245));
-    /// let at = |ms: u64, uj: u64| (Stamp::new(Micros::new(ms * 1_000)), MicroJoules::new(uj));
-    /// let draw_max = MicroWatts::new(400_000_000);
-    /// let wrapped = counter.between(at(0, 65_532_600_000), at(1_000, 299_973_755), draw_max);
-    /// assert_eq!(wrapped, Some(MicroJoules::new(300_000_000)));
-    /// // 65.5 kJ are gone within 164 s at 400 W; after 82 s the number of wraps is not certain any more.
-    /// assert_eq!(counter.between(at(0, 0), at(82_000, 5_000_000), draw_max), None);
-    /// ```
+    /// Whether it can show this value.
     #[must_use]
-    pub fn between(
-        &self,
-        earlier: (Stamp, MicroJoules),
-        later: (Stamp, MicroJoules),
-        draw_max: MicroWatts,
-    ) -> Option<MicroJoules> {
-        let elapsed = later.0.since(earlier.0)?.non_zero()?;
-        let difference = match self.modulus {
-            None => later.1.checked_sub(earlier.1)?,
-            Some(modulus) => {
-                let whole = MicroJoules::new(modulus.get());
-                // µs · µW = 10⁻⁶ µJ, doubled against half the counter.
-                let doubled = most(Micros::new(elapsed.get()), draw_max).saturating_mul(2);
-                if doubled > picojoules(whole) || earlier.1 >= whole || later.1 >= whole {
-                    return None;
-                }
-                // Both values are below the modulus, so neither branch can leave the range.
-                later.1.checked_sub(earlier.1).unwrap_or((whole - earlier.1) + later.1)
-            }
+    pub fn can_show(&self, value: MicroJoules) -> bool {
+        self.modulus().is_none_or(|modulus| value < modulus)
+    }
+
+    /// Whether two values can be compared when at most `drawn` may have been drawn between them: with more than half of
+    /// the counter gone by, a wrap may hide behind a value that grew.
+    #[must_use]
+    pub fn tells(&self, drawn: MicroJoules) -> bool {
+        let modulus = match *self {
+            Self::Endless => return true,
+            Self::Wraps { modulus } => modulus,
+            Self::Unknown => MODULUS_LEAST,
         };
-        let credible = most(Micros::new(elapsed.get()) + UPDATE, draw_max).saturating_mul(2);
-        (picojoules(difference) <= credible).then_some(difference)
+        drawn <= MicroJoules::new(modulus.get() >> 1)
+    }
+
+    /// The energy from `earlier` to `later`, where [`tells`](Self::tells) has said that they can be compared.
+    ///
+    /// ```
+    /// use power_hal::{Counter, Untold};
+    /// use power_units::MicroJoules;
+    /// let uj = MicroJoules::new;
+    /// let counter = Counter::new(uj(65_532_626_245));
+    /// assert_eq!(counter.between(uj(65_532_600_000), uj(299_973_755)), Ok(uj(300_000_000)));
+    /// assert_eq!(Counter::endless().between(uj(5), uj(4)), Err(Untold::RanBackwards));
+    /// ```
+    ///
+    /// # Errors
+    /// When a value is none of this counter, or it went back and may not.
+    pub fn between(&self, earlier: MicroJoules, later: MicroJoules) -> Result<MicroJoules, Untold> {
+        if !self.can_show(earlier) || !self.can_show(later) {
+            return Err(Untold::AboveRange);
+        }
+        if let Some(grown) = later.checked_sub(earlier) {
+            return Ok(grown);
+        }
+        match *self {
+            // Both values are below the modulus, so the difference does not saturate.
+            Self::Wraps { modulus } => Ok((modulus - earlier) + later),
+            Self::Endless => Err(Untold::RanBackwards),
+            Self::Unknown => Err(Untold::WrapsUnknowable),
+        }
     }
 }
 
-/// Counters move in jumps about once per millisecond, so over a short span they show up to one jump more than was
-/// drawn in it.
-const UPDATE: Micros = Micros::new(1_000);
-
-fn most(elapsed: Micros, draw_max: MicroWatts) -> u128 {
-    u128::from(elapsed.get()).saturating_mul(u128::from(draw_max.get()))
-}
-
-fn picojoules(energy: MicroJoules) -> u128 {
-    u128::from(energy.get()).saturating_mul(1_000_000)
+/// One step of a 32-bit counter whose largest value is `range`. A measurement, so it rounds up.
+fn quantum(range: MicroJoules) -> MicroJoules {
+    MicroJoules::new((range.get() >> 32).saturating_add(1))
 }
 
 #[cfg(test)]
@@ -113,79 +140,63 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Energy status unit 16 and 14, as the kernel's arithmetic gives them, plus the one unit that the range leaves out.
-    const ESU16: u64 = 65_532_610_987 + 15;
-    const ESU14: u64 = 262_143_328_850 + 61;
+    /// (2³² − 1) steps of 61035 nJ and of 15258 nJ, as the kernel shows it.
+    const RANGE: u64 = 262_143_328_850;
+    const RANGE_FINE: u64 = 65_532_610_987;
 
-    fn at(us: u64, uj: u64) -> (Stamp, MicroJoules) {
-        (Stamp::new(Micros::new(us)), MicroJoules::new(uj))
+    fn uj(value: u64) -> MicroJoules {
+        MicroJoules::new(value)
     }
 
-    const KILOWATT: MicroWatts = MicroWatts::new(1_000_000_000);
+    fn of_range(range: u64) -> Counter {
+        Counter::of_range(Some(uj(range)))
+    }
 
-    fn between(modulus: u64, earlier: (Stamp, MicroJoules), later: (Stamp, MicroJoules)) -> Option<u64> {
-        Counter::new(MicroJoules::new(modulus)).between(earlier, later, KILOWATT).map(MicroJoules::get)
+    #[test]
+    fn the_quantum_is_that_of_the_kernels_32_bit_counters() {
+        // 61035 nJ and 15258 nJ, and 15300 nJ for memory; rounded up to whole microjoules.
+        assert_eq!(of_range(RANGE), Counter::new(uj(RANGE + 62)));
+        assert_eq!(of_range(RANGE_FINE), Counter::new(uj(RANGE_FINE + 16)));
+        assert_eq!(of_range(65_712_999_613), Counter::new(uj(65_712_999_613 + 16)));
+    }
+
+    #[test]
+    fn a_range_of_zero_is_unknown() {
+        assert_eq!(Counter::of_range(None), Counter::Unknown);
+        assert_eq!(of_range(0), Counter::Unknown);
+        assert_eq!(Counter::new(MicroJoules::ZERO), Counter::Unknown);
     }
 
     #[test]
     fn one_wrap_is_counted_through() {
-        assert_eq!(between(ESU14, at(0, ESU14 - 1), at(1_000_000, 0)), Some(1));
-        assert_eq!(between(ESU14, at(0, ESU14 - 250_000_000), at(1_000_000, 50_000_000)), Some(300_000_000));
+        let counter = of_range(RANGE);
+        assert_eq!(counter.between(uj(RANGE), uj(0)), Ok(uj(62)));
+        assert_eq!(counter.between(uj(RANGE + 62 - 250_000_000), uj(50_000_000)), Ok(uj(300_000_000)));
     }
 
     #[test]
-    fn a_stalled_reader_drops_the_sample() {
-        // 65.5 kJ at 1 kW are gone in 65.5 s; half of it is the last span in which a wrap cannot hide.
-        assert_eq!(between(ESU16, at(0, 0), at(32_766_000, 9)), Some(9));
-        assert_eq!(between(ESU16, at(0, 0), at(32_767_000, 9)), None);
-        assert_eq!(between(ESU16, at(0, 0), at(u64::MAX, 9)), None);
+    fn a_wrap_may_hide_in_more_than_half_of_a_counter() {
+        let half = (RANGE_FINE + 16) / 2;
+        assert!(of_range(RANGE_FINE).tells(uj(half)) && !of_range(RANGE_FINE).tells(uj(half + 1)));
+        assert!(Counter::Unknown.tells(uj(half)) && !Counter::Unknown.tells(uj(half + 1)));
+        assert!(Counter::Endless.tells(MicroJoules::MAX));
     }
 
     #[test]
-    fn a_counter_that_was_reset_gives_no_energy() {
-        // Falling by 1 J in a second reads as 65.5 kJ through a wrap, which nothing draws.
-        assert_eq!(between(ESU16, at(0, 10_000_000), at(1_000_000, 9_000_000)), None);
-        assert_eq!(between(0, at(0, 10_000_000), at(1_000_000, 9_000_000)), None);
-        assert_eq!(between(0, at(0, 10_000_000), at(1_000_000, 11_000_000)), Some(1_000_000));
-        assert_eq!(Counter::new(MicroJoules::ZERO), Counter::endless());
-    }
-
-    #[test]
-    fn no_time_and_time_backwards_give_no_energy() {
-        assert_eq!(between(ESU16, at(5, 0), at(5, 0)), None);
-        assert_eq!(between(ESU16, at(5, 0), at(4, 9)), None);
-    }
-
-    #[test]
-    fn a_value_beyond_the_modulus_is_no_value() {
-        assert_eq!(between(ESU16, at(0, ESU16), at(1_000_000, 1)), None);
-        assert_eq!(between(ESU16, at(0, 1), at(1_000_000, u64::MAX)), None);
-    }
-
-    #[test]
-    fn a_jump_of_the_counter_in_a_short_span_is_not_impossible() {
-        assert_eq!(between(ESU16, at(0, 0), at(10, 1_000_000)), Some(1_000_000));
+    fn what_went_back_or_cannot_be_shown_is_no_energy() {
+        assert_eq!(Counter::Endless.between(uj(9), uj(8)), Err(Untold::RanBackwards));
+        assert_eq!(Counter::Unknown.between(uj(9), uj(8)), Err(Untold::WrapsUnknowable));
+        assert_eq!(Counter::Unknown.between(uj(8), uj(9)), Ok(uj(1)));
+        assert_eq!(of_range(RANGE).between(uj(RANGE + 62), uj(1)), Err(Untold::AboveRange));
+        assert_eq!(of_range(RANGE).between(uj(1), MicroJoules::MAX), Err(Untold::AboveRange));
     }
 
     proptest! {
         #[test]
-        fn what_was_drawn_is_what_is_told(
-            start in 0..ESU16, drawn in 0_u64..400_000_000, elapsed in 1_000_000_u64..30_000_000,
-        ) {
-            let end = (start + drawn) % ESU16;
-            prop_assert_eq!(between(ESU16, at(7, start), at(7 + elapsed, end)), Some(drawn));
-        }
-
-        #[test]
-        fn any_reading_is_answered_and_never_with_more_than_can_be(
-            modulus in any::<u64>(), a in any::<(u64, u64)>(), b in any::<(u64, u64)>(), draw_max in any::<u64>(),
-        ) {
-            let counter = Counter::new(MicroJoules::new(modulus));
-            if let Some(energy) = counter.between(at(a.0, a.1), at(b.0, b.1), MicroWatts::new(draw_max)) {
-                let span = u128::from(b.0 - a.0) + 1_000;
-                prop_assert!(u128::from(energy.get()) * 1_000_000 <= (2 * span).saturating_mul(u128::from(draw_max)));
-                prop_assert!(modulus == 0 || energy.get() < modulus);
-            }
+        fn what_was_drawn_is_what_is_told(modulus in 1_u64.., start in any::<u64>(), drawn in any::<u64>()) {
+            let (start, drawn) = (start % modulus, drawn % modulus);
+            let end = ((u128::from(start) + u128::from(drawn)) % u128::from(modulus)) as u64;
+            prop_assert_eq!(Counter::new(uj(modulus)).between(uj(start), uj(end)), Ok(uj(drawn)));
         }
     }
 }

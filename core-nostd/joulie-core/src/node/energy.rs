@@ -15,6 +15,7 @@
 //! the counter shows; its *modulus* is one quantum more, for the step from there to zero.
 
 use core::fmt;
+use power_hal::{Counter, Untold};
 use power_units::{MicroJoules, Micros, NonZeroMicros, Stamp, Watts};
 
 /// One energy counter, and what its package can draw. Immutable; the memory is the [`Baseline`].
@@ -24,20 +25,6 @@ pub struct Meter {
     power_max: Watts,
     span_min: Micros,
     stale_after: Micros,
-}
-
-/// How a counter ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counter {
-    /// It starts again at zero after so much energy, which is its largest value and one step more.
-    Wraps {
-        /// How much.
-        modulus: MicroJoules,
-    },
-    /// It is wide enough never to wrap while the machine runs (GPUs, perf events).
-    Endless,
-    /// The driver does not say: its range is absent, or zero.
-    Unknown,
 }
 
 /// What a counter showed, and when that counter was read: every meter has a time of its own.
@@ -131,55 +118,15 @@ impl fmt::Display for MeterError {
 
 impl core::error::Error for MeterError {}
 
-/// The smallest that a package counter is known to have (a quantum of 15.258 µJ); one that does not tell its range is
-/// trusted no longer than this one.
-const MODULUS_LEAST: MicroJoules = MicroJoules::new(65_532_611_003);
-
-impl Counter {
-    /// A counter as powercap describes it; a range of zero, or none, is unknown.
-    #[must_use]
-    pub fn of_range(range: Option<MicroJoules>) -> Self {
-        match range {
-            None | Some(MicroJoules::ZERO) => Self::Unknown,
-            Some(range) => Self::Wraps { modulus: range + quantum(range) },
+/// Why two values give no reading.
+impl From<Untold> for Reading {
+    fn from(why: Untold) -> Self {
+        match why {
+            Untold::AboveRange => Self::Impossible(Oddity::AboveRange),
+            Untold::RanBackwards => Self::Impossible(Oddity::RanBackwards),
+            Untold::WrapsUnknowable => Self::Missing(Gap::WrapsUnknowable),
         }
     }
-
-    /// The energy between two values, if they can be compared.
-    fn between(self, last: MicroJoules, now: MicroJoules) -> Result<MicroJoules, Reading> {
-        if let Some(grown) = now.checked_sub(last) {
-            return Ok(grown);
-        }
-        match self {
-            // Both values are below the modulus here, so the difference does not saturate.
-            Self::Wraps { modulus } => Ok((modulus - last) + now),
-            Self::Endless => Err(Reading::Impossible(Oddity::RanBackwards)),
-            Self::Unknown => Err(Reading::Missing(Gap::WrapsUnknowable)),
-        }
-    }
-
-    /// The longest that a package may draw `power_max` with at most one wrap, halved so that a value which grew is
-    /// known not to have wrapped.
-    fn tells_after(self, elapsed: Micros, power_max: Watts) -> bool {
-        let modulus = match self {
-            Self::Endless => return true,
-            Self::Wraps { modulus } => modulus,
-            Self::Unknown => MODULUS_LEAST,
-        };
-        power_max.during(elapsed) <= MicroJoules::new(modulus.get() >> 1)
-    }
-}
-
-/// The port does not tell a counter that never wraps from one of unknown range, so it is taken for the latter.
-impl From<power_hal::Counter> for Counter {
-    fn from(counter: power_hal::Counter) -> Self {
-        counter.modulus().map_or(Self::Unknown, |modulus| Self::Wraps { modulus })
-    }
-}
-
-/// One step of a 32-bit counter whose largest value is `range`. A measurement, so it rounds up.
-fn quantum(range: MicroJoules) -> MicroJoules {
-    MicroJoules::new((range.get() >> 32).saturating_add(1))
 }
 
 impl Meter {
@@ -211,7 +158,7 @@ impl Meter {
         if age > self.stale_after {
             return Reading::Stale { age };
         }
-        if matches!(self.counter, Counter::Wraps { modulus } if sample.energy >= modulus) {
+        if !self.counter.can_show(sample.energy) {
             return Reading::Impossible(Oddity::AboveRange);
         }
         let last = match *baseline {
@@ -237,11 +184,11 @@ impl Meter {
     }
 
     fn power(&self, last: Sample, sample: Sample, span: NonZeroMicros) -> Reading {
-        if !self.counter.tells_after(Micros::new(span.get()), self.power_max) {
+        if !self.counter.tells(self.power_max.during(Micros::new(span.get()))) {
             return Reading::Missing(Gap::WrapsUnknowable);
         }
         match self.counter.between(last.energy, sample.energy) {
-            Err(untold) => untold,
+            Err(untold) => untold.into(),
             Ok(energy) => match energy.over(span) {
                 drawn if drawn > self.power_max => Reading::Impossible(Oddity::AboveMaximum),
                 watts => Reading::Fresh { watts, over: Micros::new(span.get()) },

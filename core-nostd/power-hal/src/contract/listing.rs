@@ -4,7 +4,7 @@ use super::rule::{Breach, Rule};
 use super::session::{Session, Target, mix};
 use super::world::{Ledger, World};
 use crate::{Domain, Error, ErrorKind, Measured, Meter, Originals, PowerHal, Sample};
-use power_units::{MicroWatts, Micros};
+use power_units::{MicroWatts, Micros, Role};
 
 /// A bound on what one domain draws, generous: it only has to tell a counter that was reset from energy.
 const DRAW_MAX: MicroWatts = MicroWatts::new(20_000_000_000);
@@ -12,6 +12,8 @@ const DRAW_MAX: MicroWatts = MicroWatts::new(20_000_000_000);
 /// Between two samples: a tenth of a second, so that at the bound above less than half of the smallest counter in use
 /// (65.5 kJ) goes by, with room for a slow test machine.
 const SPAN: Micros = Micros::new(100_000);
+/// Counters move in jumps about once per millisecond, so over a short span they show up to one jump more.
+const UPDATE: Micros = Micros::new(1_000);
 
 pub(super) fn check_list<J, H, W>(s: &mut Session<'_, H, W>) -> Result<(), Breach>
 where
@@ -107,9 +109,7 @@ fn is_complete(domain: &Domain, sample: &Sample) -> bool {
 
 fn is_possible(domain: &Domain, sample: &Sample) -> bool {
     match (domain.meter(), sample.meter) {
-        (Some(Meter::Energy(counter)), Ok(Measured::Energy(energy))) => {
-            counter.modulus().is_none_or(|modulus| energy < modulus)
-        }
+        (Some(Meter::Energy(counter)), Ok(Measured::Energy(energy))) => counter.can_show(energy),
         (_, Ok(Measured::Power(power))) => power <= DRAW_MAX,
         (_, Ok(Measured::Energy(_)) | Err(_)) => true,
     }
@@ -119,8 +119,9 @@ fn is_forward(domain: &Domain, before: &Sample, sample: &Sample) -> bool {
     match (domain.meter(), before.meter, sample.meter) {
         (Some(Meter::Energy(counter)), Ok(Measured::Energy(earlier)), Ok(Measured::Energy(later))) => {
             // A wait that became so long that a wrap may hide in it proves nothing, in either direction.
-            let long = sample.at.since(before.at).is_some_and(|span| span > SPAN + SPAN + SPAN);
-            long || counter.between((before.at, earlier), (sample.at, later), DRAW_MAX).is_some()
+            let Some(span) = sample.at.since(before.at) else { return false };
+            let most = DRAW_MAX.to_watts(Role::Demand).during(span + UPDATE);
+            span > SPAN + SPAN + SPAN || counter.between(earlier, later).is_ok_and(|energy| energy <= most)
         }
         (_, Ok(_) | Err(_), Ok(_) | Err(_)) => true,
     }
