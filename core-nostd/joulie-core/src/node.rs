@@ -1,1 +1,4 @@
 //! What one node's agent decides.
+
+pub mod law;
+pub mod throttle;
