@@ -1,4 +1,5 @@
 //! What one node's agent decides.
 
+pub mod classic;
 pub mod law;
 pub mod throttle;
