@@ -3,3 +3,4 @@
 pub mod classic;
 pub mod law;
 pub mod throttle;
+pub mod tracking;

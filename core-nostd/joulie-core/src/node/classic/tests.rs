@@ -148,6 +148,19 @@ fn counters_are_frozen_in_cooldown_and_start_again_after_an_action() {
     assert_eq!(frozen.watts(15, 50).counts, Some(Counts::ZERO));
 }
 
+#[test]
+fn a_power_on_a_threshold_is_not_beyond_it() {
+    let tuning = Tuning { high_margin: Watts::from_int(10), low_margin: Watts::from_int(15), ..AT_ONCE };
+    for (power, action) in [
+        (130, Action::Hold(Hold::Steady)),
+        (131, Action::ThrottleUp),
+        (105, Action::Hold(Hold::Steady)),
+        (104, Action::ThrottleDown),
+    ] {
+        assert_eq!(Loop::new(tuning, 120, 50).watts(0, power).action, action, "{power} W");
+    }
+}
+
 /// Fix list C8.
 #[test]
 fn the_rails_are_not_acted_on() {
