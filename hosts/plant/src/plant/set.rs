@@ -1,0 +1,151 @@
+//! What is set on a node from outside: limits, loads, weather and faults. It takes effect with the next inner step.
+
+use super::{InputError, Plant, Term, check_ambient, check_watts, present, refuse};
+use crate::limiter::PowerLimit;
+use crate::load::{Jitter, Load, Profile};
+
+impl Plant {
+    /// Writes a policy's frequency limit, brought into its range as a driver does; returns what was written.
+    ///
+    /// # Errors
+    /// When there is no such policy.
+    pub fn set_frequency(&mut self, policy: usize, khz: u32) -> Result<u32, InputError> {
+        present(policy, self.policies.len())?;
+        self.still = false;
+        Ok(self.policies.write(policy, khz, self.stepped_us()))
+    }
+
+    /// Writes the same frequency limit to all policies.
+    pub fn set_all_frequencies(&mut self, khz: u32) {
+        self.still = false;
+        for policy in 0..self.policies.len() {
+            self.policies.write(policy, khz, self.stepped_us());
+        }
+    }
+
+    /// Makes a policy take writes without effect, or ends that.
+    ///
+    /// # Errors
+    /// When there is no such policy.
+    pub fn stick_policy(&mut self, policy: usize, stuck: bool) -> Result<(), InputError> {
+        present(policy, self.policies.len())?;
+        self.still = false;
+        self.policies.stick(policy, stuck);
+        Ok(())
+    }
+
+    /// Sets or lifts one of a package's power limits.
+    ///
+    /// # Errors
+    /// When there is no such package, or the limit is not between 0 and 100 kW over a window of up to 1,000 s.
+    pub fn set_power_limit(
+        &mut self,
+        package: usize,
+        term: Term,
+        limit: Option<PowerLimit>,
+    ) -> Result<(), InputError> {
+        present(package, self.packages.len())?;
+        if let Some(PowerLimit { watts, window_s }) = limit {
+            check_watts(watts)?;
+            refuse(!(0.0..=1e3).contains(&window_s), "a window must lie between 0 and 1000 s")?;
+        }
+        self.still = false;
+        let limiter = self.packages[package].limiter_mut();
+        match term {
+            Term::Long => limiter.set_long(limit),
+            Term::Short => limiter.set_short(limit),
+        }
+        Ok(())
+    }
+
+    /// Sets a GPU's power cap, brought into its range; returns what holds.
+    ///
+    /// # Errors
+    /// When there is no such GPU or the cap is not between 0 and 100 kW.
+    pub fn set_gpu_cap(&mut self, gpu: usize, watts: f64) -> Result<f64, InputError> {
+        present(gpu, self.gpus.len())?;
+        check_watts(watts)?;
+        self.still = false;
+        Ok(self.gpus[gpu].set_cap(watts))
+    }
+
+    /// Puts the same load on all cores.
+    ///
+    /// # Errors
+    /// When a part of the load is out of its range.
+    pub fn set_load(&mut self, load: Load) -> Result<(), InputError> {
+        (0..self.cores()).try_for_each(|core| self.set_core_load(core, load))
+    }
+
+    /// Puts a load on one core.
+    ///
+    /// # Errors
+    /// When there is no such core or a part of the load is out of its range.
+    pub fn set_core_load(&mut self, core: usize, load: Load) -> Result<(), InputError> {
+        present(core, self.cores())?;
+        load.check()?;
+        self.still = false;
+        let (package, index) = self.policies.place(core);
+        self.packages[package].set_load(index, load);
+        Ok(())
+    }
+
+    /// Puts a load on one GPU.
+    ///
+    /// # Errors
+    /// When there is no such GPU or a part of the load is out of its range.
+    pub fn set_gpu_load(&mut self, gpu: usize, load: Load) -> Result<(), InputError> {
+        present(gpu, self.gpus.len())?;
+        load.check()?;
+        self.still = false;
+        self.gpus[gpu].set_load(load);
+        Ok(())
+    }
+
+    /// Lets the utilisation of all cores go over time, counted from the node's start.
+    ///
+    /// # Errors
+    /// When a factor is out of its range or the times are out of order.
+    pub fn set_profile(&mut self, profile: Profile) -> Result<(), InputError> {
+        profile.check()?;
+        self.still = false;
+        self.cpu_load.play(profile);
+        Ok(())
+    }
+
+    /// Lets the utilisation of all GPUs go over time, counted from the node's start.
+    ///
+    /// # Errors
+    /// When a factor is out of its range or the times are out of order.
+    pub fn set_gpu_profile(&mut self, profile: Profile) -> Result<(), InputError> {
+        profile.check()?;
+        self.still = false;
+        self.gpu_load.play(profile);
+        Ok(())
+    }
+
+    /// Makes the cores' load restless, or ends that.
+    ///
+    /// # Errors
+    /// When the deviation is not between 0 and 1 or nothing lasts.
+    pub fn set_jitter(&mut self, jitter: Option<Jitter>) -> Result<(), InputError> {
+        if let Some(Jitter { deviation, every }) = jitter {
+            refuse(!(0.0..=1.0).contains(&deviation), "a deviation must lie between 0 and 1")?;
+            refuse(every.get() == 0, "a drawn factor must last")?;
+        }
+        self.still = false;
+        self.cpu_load.shake(jitter);
+        Ok(())
+    }
+
+    /// Sets the temperature of the air that the node breathes in, °C.
+    ///
+    /// # Errors
+    /// When it is not between −50 and 100 °C.
+    pub fn set_ambient(&mut self, celsius: f64) -> Result<(), InputError> {
+        check_ambient(celsius)?;
+        self.still = false;
+        self.ambient_c = celsius;
+        Ok(())
+    }
+}
