@@ -4,6 +4,8 @@
 //! about work and not about time, a count. Nothing here passes or fails by a clock.
 
 mod gpu;
+mod laws;
+mod node;
 mod placement;
 mod planner;
 mod twin;
@@ -15,37 +17,42 @@ use std::process::Command;
 /// One benchmark: its name on the command line and what it prints.
 type Bench = (&'static str, fn() -> Result<()>);
 
-const BENCHES: &[Bench] = &[("core", core), ("planner", planner)];
+const BENCHES: &[Bench] = &[("core", core), ("planner", planner), ("laws", laws::run)];
 
+/// The core's operations.
 fn core() -> Result<()> {
+    print(&node::rows());
     print(&placement::rows());
     print(&gpu::rows());
     Ok(())
 }
 
+/// The planner's passes.
 fn planner() -> Result<()> {
     print(&planner::rows());
     print(&twin::rows());
     Ok(())
 }
 
-/// Runs the named benchmarks, or all of them, in the release profile.
-pub(crate) fn run(names: &[&str]) -> Result<()> {
+/// Runs the named benchmarks, or all of them, in the release profile. A word that begins with `--` is for the
+/// benchmarks themselves.
+pub(crate) fn run(words: &[&str]) -> Result<()> {
     if cfg!(debug_assertions) {
         let status = Command::new(env!("CARGO"))
             .args(["run", "--quiet", "--release", "--package", "xtask", "--", "bench"])
-            .args(names)
+            .args(words)
             .status()?;
         return if status.success() { Ok(()) } else { bail!("the benchmark stopped with {status}") };
     }
-    for name in names {
-        if !BENCHES.iter().any(|(known, _)| known == name) {
+    let names: Vec<_> = words.iter().filter(|word| !word.starts_with("--")).collect();
+    for name in &names {
+        if !BENCHES.iter().any(|(known, _)| known == *name) {
             let known: Vec<_> = BENCHES.iter().map(|(known, _)| *known).collect();
             bail!("no benchmark is called {name:?}; there are {}", known.join(", "));
         }
     }
     for (name, bench) in BENCHES {
-        if names.is_empty() || names.contains(name) {
+        if names.is_empty() || names.contains(&name) {
             println!("\n## {name}\n");
             bench()?;
         }

@@ -2,12 +2,47 @@
 
 use joulie_core::node::backend::{self, BackendLaw};
 use joulie_core::node::cap::{self, CapIntent, CapRange, Desired, Floor, Resolution};
+use joulie_core::node::classic::{self, Classic};
 use joulie_core::node::energy::{self, Baseline, Meter, Reading, Sample};
 use joulie_core::node::gpu_cap::{Gpu, GpuDecision, GpuLaw, GpuLimits};
+use joulie_core::node::law::{Command, Decision, Facts, Law};
 use joulie_core::node::lease::{Jitter, Lease, LeaseDecision, LeaseFacts, LeaseLaw};
-use power_units::{Micros, Percent, Stamp};
+use joulie_core::node::throttle::dither::Grid;
+use joulie_core::node::throttle::{Order, Place, Seat, Throttle};
+use joulie_core::node::tracking::{self, Tracking};
+use power_units::{KiloHertz, Micros, Percent, Stamp};
 
 roots! {
+    fn tick_classic(law: &Classic, mode: &mut classic::Mode, facts: &Facts) -> Decision {
+        law.step(mode, facts)
+    }
+
+    fn tick_tracking(law: &Tracking, mode: &mut tracking::Mode, facts: &Facts) -> Decision {
+        law.step(mode, facts)
+    }
+
+    fn laws_start(
+        tuned: classic::Tuning,
+        tuned_too: tracking::Tuning,
+        found: Option<Command>,
+    ) -> (Option<classic::Mode>, Option<tracking::Mode>) {
+        (Classic::new(tuned).ok().map(|law| law.start(found)), Tracking::new(tuned_too).ok().map(|law| law.start(found)))
+    }
+
+    fn throttle_order<'a>(places: &[Place], seats: &'a mut [Seat]) -> Option<Order<'a>> {
+        Order::new(places, seats)
+    }
+
+    fn throttle_policies(order: &Order<'_>, throttle: Throttle, out: &mut [bool]) -> bool {
+        out.iter_mut().zip(order.throttled(throttle)).for_each(|(slot, on)| *slot = on);
+        out.is_empty()
+    }
+
+    fn throttle_spread(order: &Order<'_>, target: KiloHertz, grid: &Grid, out: &mut [KiloHertz]) -> bool {
+        out.iter_mut().zip(order.spread(target, grid)).for_each(|(slot, limit)| *slot = limit);
+        out.is_empty()
+    }
+
     fn step_backend(
         law: &BackendLaw,
         mode: &mut backend::Mode,
@@ -37,8 +72,8 @@ roots! {
         intent.resolve(range, floor)
     }
 
-    fn percent_path(percent: Percent) -> Percent {
-        cap::throttle_leaving(percent)
+    fn percent_path(percent: Percent) -> Throttle {
+        Throttle::leaving(percent)
     }
 
     fn gpu_limits(limits: GpuLimits, intent: CapIntent, floor: Floor) -> bool {

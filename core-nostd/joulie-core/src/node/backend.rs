@@ -39,8 +39,9 @@ use plan::{Need, Wish};
 use super::cap::{Backend, CapRange, Desired, Floor, Resolution, Target};
 use super::lever::{Lever, LeverLaw, News, Order};
 use super::limiter::{LimitFacts, LimitOrder, Limiter, LimiterLaw};
+use crate::node::throttle::Throttle;
 use power_hal::ErrorKind;
-use power_units::{Micros, Percent, Stamp, Watts};
+use power_units::{Micros, Stamp, Watts};
 
 /// The tuning of the backend order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +128,7 @@ pub enum ThrottleOutcome {
     /// A fixed throttle was set, or why not.
     Fixed {
         /// What was ordered.
-        asked: Percent,
+        asked: Throttle,
         /// Whether it is in force.
         outcome: Result<(), ErrorKind>,
     },
@@ -157,7 +158,7 @@ pub enum Curb {
     /// By the closed loop, which compares with the node's cap.
     Loop,
     /// By this much.
-    Fixed(Percent),
+    Fixed(Throttle),
 }
 
 /// What is to be done; the orders for the packages lie in the packages.
@@ -188,7 +189,7 @@ pub enum ThrottleOrder {
         cap: Watts,
     },
     /// Throttle by this much.
-    Set(Percent),
+    Set(Throttle),
     /// Put the original frequencies back.
     Release,
 }

@@ -180,14 +180,6 @@ fn part_of(max: Watts, percent: Percent) -> Watts {
     Watts::from_bits(i64::try_from(part).unwrap_or(i64::MAX))
 }
 
-/// The DVFS percent path: how much to throttle so that `percent` of the speed is left, in whole percent from 0 to 100,
-/// halves away from zero.
-#[must_use]
-pub fn throttle_leaving(percent: Percent) -> Percent {
-    let left = percent.within(Percent::ZERO, Percent::HUNDRED);
-    Percent::from_int((Percent::HUNDRED - left).round())
-}
-
 impl Target {
     /// What was asked.
     #[must_use]

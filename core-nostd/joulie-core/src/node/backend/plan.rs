@@ -1,8 +1,9 @@
 //! What the node needs: from the desired state and the levers to what each of them is to do. Pure rules, no memory.
 
 use super::{BackendLaw, Curb, Facts, Package, Preference};
-use crate::node::cap::{Blocked, CapIntent, CapRange, Desired, Floor, Resolution, Target, throttle_leaving};
+use crate::node::cap::{Blocked, CapIntent, CapRange, Desired, Floor, Resolution, Target};
 use crate::node::lever::Want;
+use crate::node::throttle::Throttle;
 use power_units::Percent;
 
 /// What is desired: of the node as an intent, of one package as what that means on it.
@@ -128,7 +129,7 @@ pub(super) fn node_cap(packages: &[Package]) -> Option<Target> {
 
 impl Need {
     fn fixed(percent: Percent) -> Self {
-        Self::Throttle(Curb::Fixed(throttle_leaving(percent)))
+        Self::Throttle(Curb::Fixed(Throttle::leaving(percent)))
     }
 
     /// What this means for the throttle, where there is one.

@@ -6,6 +6,7 @@ use crate::node::backoff::Backoff;
 use crate::node::cap::CapIntent;
 use crate::node::drift::DriftLaw;
 use crate::node::limiter::{LimitOutcome, Seen};
+use power_units::Percent;
 use std::collections::VecDeque;
 use std::vec::Vec;
 

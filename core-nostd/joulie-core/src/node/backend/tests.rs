@@ -3,6 +3,7 @@ use super::*;
 use crate::node::cap::{Blocked, CAP_LEAST, CapIntent, CapResult, Report, Resolution};
 use crate::node::lever::Standing;
 use crate::node::limiter::{LimitOutcome, Seen};
+use power_units::Percent;
 use proptest::prelude::*;
 use std::vec;
 use std::vec::Vec;
@@ -23,7 +24,13 @@ fn blocked(reason: Blocked) -> Report {
     Report::Cap(CapResult::Blocked(reason))
 }
 
-const THROTTLED_BY_40: ThrottleOrder = ThrottleOrder::Set(Percent::from_int(40));
+fn forty() -> Throttle {
+    Throttle::new(40).unwrap()
+}
+
+fn throttled_by_40() -> ThrottleOrder {
+    ThrottleOrder::Set(forty())
+}
 
 #[test]
 fn limits_come_first_and_caps_are_per_package() {
@@ -140,15 +147,15 @@ fn a_percentage_of_an_unknown_maximum_is_throttled_and_seen() {
     // The rows of the percent path: 60 throttles by 40, 100 by nothing, and both are applied.
     let mut node = Node::new(&[silent(false)]);
     let first = node.step(percent(60));
-    assert_eq!((first.throttle, first.mode), (THROTTLED_BY_40, Backend::None));
+    assert_eq!((first.throttle, first.mode), (throttled_by_40(), Backend::None));
     assert_eq!(first.status.report, Report::Pending);
-    let throttled = Report::Throttled(Percent::from_int(40));
+    let throttled = Report::Throttled(forty());
     assert_eq!(node.step(percent(60)).status, status(Backend::Dvfs, throttled));
     assert_eq!(node.steps(20, percent(60)).mode, Backend::Dvfs);
     assert_eq!(node.log.len(), 1, "Fix list C16: a steady throttle is not written again");
     let full = node.step(percent(100));
-    assert_eq!(full.throttle, ThrottleOrder::Set(Percent::ZERO));
-    assert_eq!(node.step(percent(100)).status, status(Backend::Dvfs, Report::Throttled(Percent::ZERO)));
+    assert_eq!(full.throttle, ThrottleOrder::Set(Throttle::NONE));
+    assert_eq!(node.step(percent(100)).status, status(Backend::Dvfs, Report::Throttled(Throttle::NONE)));
     assert_eq!(throttled.word(), Some("applied"));
 }
 
@@ -156,10 +163,10 @@ fn a_percentage_of_an_unknown_maximum_is_throttled_and_seen() {
 fn a_package_that_knows_its_maximum_is_limited_beside_one_that_does_not() {
     let mut node = Node::new(&[package(), silent(true)]);
     let first = node.step(percent(60));
-    assert_eq!(first.throttle, THROTTLED_BY_40);
+    assert_eq!(first.throttle, throttled_by_40());
     let limits: Vec<_> = node.packages.iter().map(Package::order).collect();
     assert_eq!(limits, [LimitOrder::Set(w(162)), LimitOrder::Leave]);
-    let throttled = Report::Throttled(Percent::from_int(40));
+    let throttled = Report::Throttled(forty());
     assert_eq!(node.steps(9, percent(60)).status, status(Backend::Dvfs, throttled));
     assert_eq!(node.registers[0].limit, Some(w(162)));
 }
@@ -175,7 +182,7 @@ fn a_known_maximum_makes_the_closed_loop_reachable_for_a_percentage() {
 #[test]
 fn a_node_without_packages_takes_percent_and_no_watts() {
     let mut node = Node::new(&[]);
-    assert_eq!(node.step(percent(60)).throttle, THROTTLED_BY_40);
+    assert_eq!(node.step(percent(60)).throttle, throttled_by_40());
     let mut node = Node::new(&[]);
     assert_eq!(node.step(watts(100)).status, status(Backend::None, blocked(Blocked::NoPackages)));
 }
@@ -214,7 +221,7 @@ fn watts_without_a_limit_need_a_meter() {
     node.has_meter = false;
     assert_eq!(node.step(watts(100)).status, status(Backend::None, blocked(Blocked::NoMeter)));
     let both = CapIntent { watts: Some(w(100)), percent: Some(Percent::from_int(60)) };
-    assert_eq!(node.step(Desired::Cap(both)).throttle, THROTTLED_BY_40, "a percentage beside them does");
+    assert_eq!(node.step(Desired::Cap(both)).throttle, throttled_by_40(), "a percentage beside them does");
     node.throttle = None;
     let none = node.step(watts(100)).status;
     assert_eq!(none, status(Backend::None, blocked(Blocked::NoBackend)), "a meter would not help");
@@ -272,7 +279,7 @@ fn a_limit_of_an_earlier_cap_goes_when_the_throttle_holds_and_not_before() {
     }
     node.step(percent(60));
     let orders: Vec<_> = node.ordered()[1..].to_vec();
-    assert_eq!(orders, [(5, Given::Throttle(THROTTLED_BY_40)), (8, Given::Limit(0, LimitOrder::Release))]);
+    assert_eq!(orders, [(5, Given::Throttle(throttled_by_40())), (8, Given::Limit(0, LimitOrder::Release))]);
     node.step(percent(60));
     assert_eq!((node.registers[0].limit, node.is_held()), (None, true));
 }
@@ -298,7 +305,7 @@ fn a_restart_adopts_what_it_finds_until_the_desired_state_is_known() {
     node.mode = Mode::start(Route::Host, true);
     node.packages = vec![Package::adopted(package())];
     node.registers[0].limit = Some(w(90));
-    node.frequencies().by = Some(Curb::Fixed(Percent::from_int(30)));
+    node.frequencies().by = Some(Curb::Fixed(Throttle::new(30).unwrap()));
     let waiting = node.steps(10, Desired::Unknown);
     assert_eq!((waiting.mode, waiting.status.report, node.log.len()), (Backend::Dvfs, Report::Pending, 0));
     assert_eq!(waiting.status.report.word(), None, "what was reported before stands");
@@ -311,7 +318,7 @@ fn a_restart_adopts_what_it_finds_until_the_desired_state_is_known() {
 fn a_throttle_from_before_a_restart_runs_on_as_the_loop_where_limits_fail() {
     let mut node = Node::new(&[package()]);
     node.mode = Mode::start(Route::Host, true);
-    node.frequencies().by = Some(Curb::Fixed(Percent::from_int(30)));
+    node.frequencies().by = Some(Curb::Fixed(Throttle::new(30).unwrap()));
     node.registers[0].refuses = Some(ErrorKind::PermissionDenied);
     for _ in 0..40 {
         node.step(watts(100));
@@ -415,8 +422,8 @@ fn from_every_state(
         target
     };
     let limits = levers(resolve(100), resolve(120));
-    for curb in [Curb::Loop, Curb::Fixed(Percent::from_int(40))] {
-        for throttle in levers(curb, Curb::Fixed(Percent::from_int(7))) {
+    for curb in [Curb::Loop, Curb::Fixed(forty())] {
+        for throttle in levers(curb, Curb::Fixed(Throttle::new(7).unwrap())) {
             for first in &limits {
                 for second in &limits {
                     let package = |lever: &Lever<_>| Package {
@@ -480,7 +487,7 @@ fn from_every_state_a_throttle_is_let_go_only_under_settled_limits() {
 fn from_every_state_a_limit_is_let_go_only_under_a_throttle_that_holds() {
     from_every_state(percent(60), silent(true), |mode, packages, after, decision, limits| {
         let context = (mode.throttle, packages[0].limiter.lever(), packages[1].limiter.lever());
-        let wanted = Curb::Fixed(Percent::from_int(40));
+        let wanted = Curb::Fixed(forty());
         let holds = matches!(mode.throttle, Lever::Held { target, .. } if target == wanted);
         assert_ne!(decision.throttle, ThrottleOrder::Release, "{context:?}");
         assert!(after.throttle.target().is_some(), "{context:?}");

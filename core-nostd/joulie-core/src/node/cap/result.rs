@@ -1,8 +1,9 @@
 //! What came of a cap, in the words that status and metrics use.
 
+use crate::node::throttle::Throttle;
 use core::fmt;
 use power_hal::ErrorKind;
-use power_units::{Percent, Watts};
+use power_units::Watts;
 
 /// What came of a cap on one device, or on all of a node's together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +130,7 @@ pub enum Report {
     /// The cap, in watts.
     Cap(CapResult),
     /// The percent path: throttled by this much.
-    Throttled(Percent),
+    Throttled(Throttle),
 }
 
 impl Report {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::node::throttle::Throttle;
 use power_units::Role;
 use proptest::prelude::*;
 use std::string::ToString;
@@ -111,7 +112,7 @@ fn the_percent_path_throttles_what_is_not_left() {
         ("150", 0),
         ("-5", 100),
     ] {
-        assert_eq!(throttle_leaving(pct(left)), Percent::from_int(throttle), "{left}");
+        assert_eq!(Throttle::leaving(pct(left)).to_percent(), Percent::from_int(throttle), "{left}");
     }
 }
 
@@ -254,8 +255,7 @@ proptest! {
     #[test]
     fn less_speed_is_more_throttle(a in any::<i64>(), b in any::<i64>()) {
         let (less, more) = (Percent::from_bits(a.min(b)), Percent::from_bits(a.max(b)));
-        prop_assert!(throttle_leaving(less) >= throttle_leaving(more));
-        prop_assert!(throttle_leaving(less) <= Percent::HUNDRED && throttle_leaving(more) >= Percent::ZERO);
+        prop_assert!(Throttle::leaving(less) >= Throttle::leaving(more));
     }
 
     #[test]

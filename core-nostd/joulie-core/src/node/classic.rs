@@ -1,0 +1,284 @@
+//! The DVFS fallback control loop of the seeds: smoothing, hysteresis, trip count, cooldown, step.
+//!
+//! Each step:
+//! 1. EMA smoothing: `ema = alpha · observed + (1 − alpha) · ema`; the first reading sets it.
+//! 2. Within [`Tuning::cooldown`] of the last action nothing is counted and nothing is done.
+//! 3. `upper = cap + high margin`, `lower = cap − low margin`; `above` counts the steps in a row with `ema > upper`,
+//!    `below` those with `ema < lower`, and a step between them sets both to zero.
+//! 4. At [`Tuning::trip_count`] above, the throttle rises by [`Tuning::step`]; at as many below, it falls by it.
+//!
+//! The order is the contract: two programs that follow it take the same actions on the same readings. It is kept even
+//! where it costs: while the EMA lags behind, the law goes on throttling although the power is below the cap already,
+//! because the seeds compare the EMA ("`aboveCount` if `ema > upper`") and not the reading.
+//!
+//! Throttle, counters and cooldown move only when a command has come back as applied. The rails hold: there is no
+//! action from 0 % to 0 %. A new cap clears counters and cooldown, which belonged to the old one, and keeps the EMA,
+//! which is about power; a gap in the readings clears EMA and counters. A law that is blind for longer than
+//! [`BLIND_STEPS_HELD`](super::law::BLIND_STEPS_HELD) steps raises the throttle by one step per cooldown.
+
+use super::law::{
+    Action, Actuator, Command, Counts, Decision, Facts, Hold, Landing, Law, Look, Reach, Sight,
+};
+use super::throttle::Throttle;
+use core::fmt;
+use power_units::{Micros, Ratio, Role, Stamp, Watts};
+
+/// The tunables, by the names of their environment variables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tuning {
+    /// `DVFS_EMA_ALPHA`: the weight of a new reading, above 0 and at most 1.
+    pub ema_alpha: Ratio,
+    /// `DVFS_HIGH_MARGIN_W`: how far above the cap the EMA may lie; not negative.
+    pub high_margin: Watts,
+    /// `DVFS_LOW_MARGIN_W`: how far below the cap the EMA must fall before throttling is eased; not negative.
+    pub low_margin: Watts,
+    /// `DVFS_STEP_PCT`: by how much the throttle changes at once, above 0.
+    pub step: Throttle,
+    /// `DVFS_TRIP_COUNT`: after how many steps in a row beyond a threshold to act, at least 1.
+    pub trip_count: u32,
+    /// `DVFS_COOLDOWN`: the shortest time between two actions.
+    pub cooldown: Micros,
+}
+
+/// The values that the agent's manual gives.
+pub const DEFAULTS: Tuning = Tuning {
+    // 0.30, to the nearest 2⁻³².
+    ema_alpha: Ratio::from_bits(1_288_490_189),
+    high_margin: Watts::from_int(10),
+    low_margin: Watts::from_int(15),
+    step: Throttle::TEN,
+    trip_count: 2,
+    cooldown: Micros::new(20_000_000),
+};
+
+/// Which tunable cannot be used, and what it accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TuningError {
+    /// `ema_alpha` is outside (0, 1].
+    EmaAlpha,
+    /// `high_margin` is negative.
+    HighMargin,
+    /// `low_margin` is negative.
+    LowMargin,
+    /// `step` is zero.
+    Step,
+    /// `trip_count` is zero.
+    TripCount,
+}
+
+impl fmt::Display for TuningError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::EmaAlpha => "DVFS_EMA_ALPHA must be above 0 and at most 1",
+            Self::HighMargin => "DVFS_HIGH_MARGIN_W must be 0 or more",
+            Self::LowMargin => "DVFS_LOW_MARGIN_W must be 0 or more",
+            Self::Step => "DVFS_STEP_PCT must be from 1 to 100",
+            Self::TripCount => "DVFS_TRIP_COUNT must be 1 or more",
+        })
+    }
+}
+
+impl core::error::Error for TuningError {}
+
+/// The law `classic`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Classic {
+    tuning: Tuning,
+}
+
+impl Classic {
+    /// The law with these tunables.
+    ///
+    /// # Errors
+    /// When one of them is outside what it accepts.
+    pub fn new(tuning: Tuning) -> Result<Self, TuningError> {
+        let alpha = tuning.ema_alpha;
+        if alpha <= Ratio::ZERO || alpha > Ratio::ONE {
+            return Err(TuningError::EmaAlpha);
+        }
+        if tuning.high_margin < Watts::ZERO {
+            return Err(TuningError::HighMargin);
+        }
+        if tuning.low_margin < Watts::ZERO {
+            return Err(TuningError::LowMargin);
+        }
+        if tuning.step == Throttle::NONE {
+            return Err(TuningError::Step);
+        }
+        if tuning.trip_count == 0 {
+            return Err(TuningError::TripCount);
+        }
+        Ok(Self { tuning })
+    }
+}
+
+/// What the law remembers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mode {
+    sight: Sight,
+    actuator: Actuator,
+    cap: Option<Watts>,
+    ema: Option<Watts>,
+    counts: Counts,
+    last_action: Option<Stamp>,
+}
+
+impl Law for Classic {
+    type Mode = Mode;
+
+    fn start(&self, found: Option<Command>) -> Mode {
+        Mode {
+            sight: Sight::START,
+            actuator: Actuator::new(found),
+            cap: None,
+            ema: None,
+            counts: Counts::ZERO,
+            last_action: None,
+        }
+    }
+
+    fn step(&self, mode: &mut Mode, facts: &Facts) -> Decision {
+        let pending = mode.settle(facts) == Landing::Pending;
+        let Some(cap) = facts.cap_to_keep() else {
+            mode.forget_readings();
+            mode.cap = None;
+            return mode.hold(Hold::NoCap, None);
+        };
+        mode.notice_cap(cap);
+        match mode.sight.look(facts.power) {
+            Look::Fresh { watts, after_gap, .. } => {
+                if after_gap {
+                    mode.ema = None;
+                    mode.counts = Counts::ZERO;
+                }
+                mode.ema = Some(self.smooth(mode.ema, watts));
+                if pending {
+                    return mode.hold(Hold::Pending, Some(watts));
+                }
+                self.control(mode, cap, watts, facts.now)
+            }
+            Look::Dark => mode.hold(Hold::Blind, None),
+            Look::Lost if pending => mode.hold(Hold::Pending, None),
+            Look::Lost => self.fail_safe(mode, facts.now),
+        }
+    }
+}
+
+impl Classic {
+    fn smooth(&self, ema: Option<Watts>, watts: Watts) -> Watts {
+        match ema {
+            Some(ema) => ema + (watts - ema).scale(self.tuning.ema_alpha, Role::Nearest),
+            None => watts,
+        }
+    }
+
+    fn control(&self, mode: &mut Mode, cap: Watts, watts: Watts, now: Stamp) -> Decision {
+        if self.cooling(mode, now) {
+            return mode.hold(Hold::Cooldown, Some(watts));
+        }
+        let ema = mode.ema.unwrap_or(watts);
+        mode.counts = if ema > cap + self.tuning.high_margin {
+            Counts { above: mode.counts.above.saturating_add(1), below: 0 }
+        } else if ema < cap - self.tuning.low_margin {
+            Counts { above: 0, below: mode.counts.below.saturating_add(1) }
+        } else {
+            Counts::ZERO
+        };
+        let throttle = mode.throttle();
+        let (action, next) = if mode.counts.above >= self.tuning.trip_count {
+            (Action::ThrottleUp, throttle.raised(self.tuning.step))
+        } else if mode.counts.below >= self.tuning.trip_count {
+            (Action::ThrottleDown, throttle.lowered(self.tuning.step))
+        } else {
+            return mode.hold(Hold::Steady, Some(watts));
+        };
+        if next == throttle {
+            return mode.hold(Hold::AtBound, Some(watts));
+        }
+        mode.ask(action, next, now, Some(watts))
+    }
+
+    /// Nobody knows what the node draws: one step less, at the pace of ordinary actions.
+    fn fail_safe(&self, mode: &mut Mode, now: Stamp) -> Decision {
+        mode.forget_readings();
+        if self.cooling(mode, now) {
+            return mode.hold(Hold::Cooldown, None);
+        }
+        let throttle = mode.throttle();
+        let next = throttle.raised(self.tuning.step);
+        if next == throttle {
+            return mode.hold(Hold::AtBound, None);
+        }
+        mode.ask(Action::FailSafe, next, now, None)
+    }
+
+    /// A clock that went backwards tells no span, and then nothing is held back.
+    fn cooling(&self, mode: &Mode, now: Stamp) -> bool {
+        let since = mode.last_action.and_then(|last| now.since(last));
+        since.is_some_and(|since| since < self.tuning.cooldown)
+    }
+}
+
+impl Mode {
+    fn settle(&mut self, facts: &Facts) -> Landing {
+        let landing = self.actuator.settle(facts.outcome);
+        if let Landing::Applied { at } = landing {
+            self.counts = Counts::ZERO;
+            self.last_action = Some(at);
+        }
+        landing
+    }
+
+    fn notice_cap(&mut self, cap: Watts) {
+        if self.cap != Some(cap) {
+            self.cap = Some(cap);
+            self.counts = Counts::ZERO;
+            self.last_action = None;
+        }
+    }
+
+    fn forget_readings(&mut self) {
+        self.ema = None;
+        self.counts = Counts::ZERO;
+    }
+
+    /// Nothing that this law commanded is in effect until it has commanded something.
+    fn throttle(&self) -> Throttle {
+        match self.actuator.in_effect() {
+            Some(Command::Throttle(throttle)) => throttle,
+            Some(Command::MeanFrequency(_)) | None => Throttle::NONE,
+        }
+    }
+
+    fn ask(&mut self, action: Action, next: Throttle, now: Stamp, observed: Option<Watts>) -> Decision {
+        let command = Command::Throttle(next);
+        self.actuator.ask(command, now);
+        self.decision(action, Some(command), observed)
+    }
+
+    fn hold(&self, why: Hold, observed: Option<Watts>) -> Decision {
+        self.decision(Action::Hold(why), None, observed)
+    }
+
+    fn decision(&self, action: Action, command: Option<Command>, observed: Option<Watts>) -> Decision {
+        let reach = match (self.cap, self.ema, observed) {
+            (Some(cap), Some(ema), Some(_)) if self.throttle() == Throttle::ALL && ema > cap => {
+                Reach::NotAchievable
+            }
+            (Some(_), Some(_), Some(_)) => Reach::Achievable,
+            (None, _, _) | (_, None, _) | (_, _, None) => Reach::Unknown,
+        };
+        Decision {
+            action,
+            command,
+            in_effect: Some(Command::Throttle(self.throttle())),
+            observed,
+            smoothed: self.ema,
+            counts: Some(self.counts),
+            reach,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,232 @@
+//! What a control law of the DVFS fallback is: facts in, decision out.
+//!
+//! The loop of each tick is *sense → [`Facts`] → [`Law::step`] → [`Decision`] → act → report*. A law does no I/O and
+//! reads no clock. It never assumes that a command was carried out: what it decided stays pending in its `Mode` until
+//! the facts bring the [`Outcome`], and only then does its state advance.
+//!
+//! Words: a *command* is what is to be written; it is *in effect* once it was read back; a *reading* is *fresh*,
+//! *missing*, *stale* or *impossible*, and the last three are blindness of different causes: the law holds for
+//! [`BLIND_STEPS_HELD`] steps and then moves towards the safe side, one decision at a time.
+
+mod flight;
+mod sight;
+
+pub(crate) use flight::{Actuator, Landing};
+pub(crate) use sight::{Look, Sight};
+
+use crate::node::throttle::Throttle;
+use power_units::{KiloHertz, Micros, Stamp, Watts};
+
+/// A control law. `Self` is validated tuning and never changes; all memory is in the `Mode`.
+pub trait Law {
+    /// What the law remembers between two steps.
+    type Mode;
+
+    /// Memory for a loop that starts now. `found` is what is in effect on the node already: a cap survives a restart
+    /// of the agent, so a law takes over what it finds. A switch of the backend starts a new memory too, with what
+    /// the new backend has in effect.
+    fn start(&self, found: Option<Command>) -> Self::Mode;
+
+    /// One tick of the loop.
+    fn step(&self, mode: &mut Self::Mode, facts: &Facts) -> Decision;
+}
+
+/// All that a law may know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// The time of this step.
+    pub now: Stamp,
+    /// The most that the node's packages may draw together; none when nothing caps them.
+    pub cap: Option<Watts>,
+    /// What the node's packages draw together.
+    pub power: PowerReading,
+    /// The frequency that the policies really ran at since the last step, their mean, where it can be told.
+    pub effective: Option<KiloHertz>,
+    /// Within which bounds the frequency can be limited, where it can.
+    pub range: Option<FrequencyRange>,
+    /// What became of the last command.
+    pub outcome: Outcome,
+}
+
+impl Facts {
+    /// The cap, if there is one to keep. Zero and less is no limit that a machine can run under, so it counts as none,
+    /// and the decision says so.
+    pub(crate) fn cap_to_keep(&self) -> Option<Watts> {
+        self.cap.filter(|&cap| cap > Watts::ZERO)
+    }
+}
+
+/// One look at the power sensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PowerReading {
+    /// A value to act on.
+    Fresh {
+        /// The mean power, all packages together.
+        watts: Watts,
+        /// Over how long a time until now the sensor formed this mean; zero for a momentary value.
+        over: Micros,
+    },
+    /// The sensor gave nothing.
+    Missing,
+    /// The sensor gave a value that is too old to act on.
+    Stale,
+    /// The sensor gave a value that cannot be.
+    Impossible,
+}
+
+/// What is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Limit this part of the frequency policies to their lowest frequency and leave the others free.
+    Throttle(Throttle),
+    /// Limit all frequency policies so that their limits have this mean.
+    MeanFrequency(KiloHertz),
+}
+
+/// What became of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nobody knows yet, or nothing was commanded.
+    Unknown,
+    /// It was written.
+    Applied {
+        /// The command that this is about.
+        asked: Command,
+        /// What was read back, which is what the hardware made of it.
+        in_effect: Command,
+    },
+    /// It was not written: what was in effect before still is.
+    Refused {
+        /// The command that this is about.
+        asked: Command,
+    },
+}
+
+/// The bounds of a frequency limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrequencyRange {
+    min: KiloHertz,
+    max: KiloHertz,
+}
+
+impl FrequencyRange {
+    /// The range, if it is one: above zero, and its ends not crossed.
+    #[must_use]
+    pub fn new(min: KiloHertz, max: KiloHertz) -> Option<Self> {
+        (min > KiloHertz::ZERO && min <= max).then_some(Self { min, max })
+    }
+
+    /// The lowest limit.
+    #[must_use]
+    pub const fn min(self) -> KiloHertz {
+        self.min
+    }
+
+    /// The highest limit.
+    #[must_use]
+    pub const fn max(self) -> KiloHertz {
+        self.max
+    }
+}
+
+/// What a step decided, and what it was decided on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// What this step does.
+    pub action: Action,
+    /// What is to be written; none leaves everything as it is.
+    pub command: Option<Command>,
+    /// What was in effect when this was decided, as last read back.
+    pub in_effect: Option<Command>,
+    /// The fresh reading that this was decided on; none without one, and then nothing was controlled.
+    pub observed: Option<Watts>,
+    /// The smoothed power; none until there was a reading.
+    pub smoothed: Option<Watts>,
+    /// How long the smoothed power was beyond a threshold, in a law that counts.
+    pub counts: Option<Counts>,
+    /// Whether the cap can be kept.
+    pub reach: Reach,
+}
+
+/// What a step does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Less power: a higher throttle, a lower frequency.
+    ThrottleUp,
+    /// More power: a lower throttle, a higher frequency.
+    ThrottleDown,
+    /// Less power because nobody knows how much is drawn.
+    FailSafe,
+    /// Nothing.
+    Hold(Hold),
+}
+
+/// Why a step does nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// There is nothing to do.
+    Steady,
+    /// The last action is not long enough ago.
+    Cooldown,
+    /// The last command has not come back.
+    Pending,
+    /// The last command has not shown its effect yet.
+    Settling,
+    /// There is nothing left to throttle, or to free.
+    AtBound,
+    /// There is no reading, and not for long enough to act on that.
+    Blind,
+    /// There is no cap to keep.
+    NoCap,
+    /// There is no frequency that could be limited.
+    NoRange,
+}
+
+impl Action {
+    /// The words of logs, metrics and status.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ThrottleUp => "throttle-up",
+            Self::ThrottleDown => "throttle-down",
+            Self::FailSafe => "fail-safe",
+            Self::Hold(Hold::Steady) => "hold",
+            Self::Hold(Hold::Cooldown) => "hold(cooldown)",
+            Self::Hold(Hold::Pending) => "hold(pending)",
+            Self::Hold(Hold::Settling) => "hold(settling)",
+            Self::Hold(Hold::AtBound) => "hold(at-bound)",
+            Self::Hold(Hold::Blind) => "hold(blind)",
+            Self::Hold(Hold::NoCap) => "hold(no-cap)",
+            Self::Hold(Hold::NoRange) => "hold(no-range)",
+        }
+    }
+}
+
+/// For how many steps in a row the smoothed power was beyond a threshold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// Above the upper one.
+    pub above: u32,
+    /// Below the lower one.
+    pub below: u32,
+}
+
+impl Counts {
+    /// No step in a row yet.
+    pub const ZERO: Self = Self { above: 0, below: 0 };
+}
+
+/// Whether the cap can be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Nothing speaks against it.
+    Achievable,
+    /// Everything is throttled, and the node still draws more.
+    NotAchievable,
+    /// There is no cap, or no reading to judge by.
+    Unknown,
+}
+
+/// For how many steps without a reading a law holds before it moves to the safe side. Three bridge a lost sample and
+/// its retry, and are short enough that a load step behind a dead sensor is met within a few periods.
+pub const BLIND_STEPS_HELD: u8 = 3;

@@ -1,0 +1,165 @@
+//! From a throttle percentage, or a mean frequency, to the limit of each frequency policy.
+//!
+//! The unit is the whole policy, listed once, and policies of one physical core go together: the core runs at the
+//! higher request of its SMT siblings, so that a limit on one of them alone does nothing. An [`Order`] ranks the
+//! cores once, when the policies are enumerated: in turn over the packages in proportion to their size, so that no
+//! socket takes all the pain, and from the highest core of each package down, because system work lives on the low
+//! ones. Whatever is limited is a prefix of that order. A higher percentage therefore limits the same policies and
+//! more, and a small change writes few of them.
+
+pub mod dither;
+
+use power_units::Percent;
+
+/// A throttle percentage: the part of the policies that is limited, 0 to 100.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Throttle(u8);
+
+impl Throttle {
+    /// Nothing is limited.
+    pub const NONE: Self = Self(0);
+    /// A tenth of the policies.
+    pub const TEN: Self = Self(10);
+    /// Everything is limited.
+    pub const ALL: Self = Self(100);
+
+    /// So many percent, if that is from 0 to 100.
+    #[must_use]
+    pub fn new(percent: i64) -> Option<Self> {
+        u8::try_from(percent).ok().filter(|&percent| percent <= Self::ALL.0).map(Self)
+    }
+
+    /// The percentage that is limited where a profile grants `granted` of the maximum and no watts are known:
+    /// `throttle = 100 − granted`, rounded to a whole percent, halves towards less power. A grant beyond the whole
+    /// leaves everything free, one below nothing limits everything.
+    #[must_use]
+    pub fn leaving(granted: Percent) -> Self {
+        let rest = Percent::HUNDRED - granted.within(Percent::ZERO, Percent::HUNDRED);
+        Self(u8::try_from(rest.round()).unwrap_or(Self::ALL.0))
+    }
+
+    /// The percentage.
+    #[must_use]
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+
+    /// As a quantity.
+    #[must_use]
+    pub fn to_percent(self) -> Percent {
+        Percent::from_int(i32::from(self.0))
+    }
+
+    pub(crate) fn raised(self, step: Self) -> Self {
+        Self(self.0.saturating_add(step.0).min(Self::ALL.0))
+    }
+
+    pub(crate) fn lowered(self, step: Self) -> Self {
+        Self(self.0.saturating_sub(step.0))
+    }
+}
+
+/// Where a frequency policy's CPUs are. A policy of several cores names the lowest of them: it is its own group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The package (socket).
+    pub package: u16,
+    /// The physical core in the package.
+    pub core: u32,
+}
+
+/// A policy's place in the order; the caller lends one for each policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seat {
+    /// The first policy of the same core.
+    leader: usize,
+    /// How many cores of the package come before this one.
+    turn: u64,
+    /// How many cores the package has.
+    cores: u64,
+    /// How many policies come before this core's.
+    before: u64,
+}
+
+impl Seat {
+    /// A seat that nobody has taken yet.
+    pub const EMPTY: Self = Self { leader: 0, turn: 0, cores: 0, before: 0 };
+}
+
+/// The order in which policies are limited.
+#[derive(Clone, Copy, Debug)]
+pub struct Order<'a> {
+    seats: &'a [Seat],
+    policies: u64,
+}
+
+impl<'a> Order<'a> {
+    /// Ranks the policies at `places`, with one of `seats` for each; nothing when there are not as many. Its time
+    /// grows with the square of their number, so it is made when the policies are enumerated and not in a tick.
+    #[must_use]
+    pub fn new(places: &[Place], seats: &'a mut [Seat]) -> Option<Self> {
+        if places.len() != seats.len() {
+            return None;
+        }
+        take_seats(places, seats);
+        for at in 0..seats.len() {
+            let before = count_before(places, seats, at);
+            if let Some(seat) = seats.get_mut(at) {
+                seat.before = before;
+            }
+        }
+        Some(Self { seats, policies: u64::try_from(places.len()).unwrap_or(u64::MAX) })
+    }
+
+    /// For each policy, in the order of the places, whether it is limited at this throttle. The part is rounded up to
+    /// whole cores: every percentage above zero limits something.
+    pub fn throttled(&self, throttle: Throttle) -> impl Iterator<Item = bool> + use<'a> {
+        let parts = self.policies.saturating_mul(u64::from(throttle.0));
+        let limited = parts.div_ceil(100);
+        self.seats.iter().map(move |seat| seat.before < limited)
+    }
+}
+
+fn take_seats(places: &[Place], seats: &mut [Seat]) {
+    for (place, seat) in places.iter().zip(seats.iter_mut()) {
+        *seat = Seat { leader: first_like(place, places), ..Seat::EMPTY };
+    }
+    for (at, place) in (0..places.len()).zip(places) {
+        let (mut turn, mut cores) = (0_u64, 0_u64);
+        for (_, other) in leaders(places, seats).filter(|(_, other)| other.package == place.package) {
+            cores = cores.saturating_add(1);
+            turn = turn.saturating_add(u64::from(other.core > place.core));
+        }
+        if let Some(seat) = seats.get_mut(at) {
+            (seat.turn, seat.cores) = (turn, cores);
+        }
+    }
+}
+
+/// Where the first policy of this core stands.
+fn first_like(place: &Place, places: &[Place]) -> usize {
+    (0..places.len()).zip(places).find(|(_, other)| *other == place).map_or(0, |(at, _)| at)
+}
+
+/// The first policy of every core.
+fn leaders<'s>(places: &'s [Place], seats: &'s [Seat]) -> impl Iterator<Item = (&'s Seat, &'s Place)> {
+    let pairs = (0..places.len()).zip(seats.iter().zip(places));
+    pairs.filter(|(at, (seat, _))| seat.leader == *at).map(|(_, pair)| pair)
+}
+
+fn count_before(places: &[Place], seats: &[Seat], at: usize) -> u64 {
+    let (Some(mine), Some(my_place)) = (seats.get(at), places.get(at)) else { return 0 };
+    let earlier = seats.iter().zip(places).filter(|(seat, place)| {
+        let (theirs, ours) = (midpoint(seat, mine), midpoint(mine, seat));
+        theirs < ours || (theirs == ours && place.package > my_place.package)
+    });
+    earlier.fold(0, |policies: u64, _| policies.saturating_add(1))
+}
+
+/// Where in its package a core stands, `(turn + ½) / cores`, brought to the common denominator with `other`'s.
+fn midpoint(seat: &Seat, other: &Seat) -> u64 {
+    seat.turn.saturating_mul(2).saturating_add(1).saturating_mul(other.cores)
+}
+
+#[cfg(test)]
+mod tests;

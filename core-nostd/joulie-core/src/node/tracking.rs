@@ -1,0 +1,363 @@
+//! The model-based law: one frequency for all policies, found from how far the power is from the cap.
+//!
+//! Around an operating point power follows frequency as `P ∝ fⁿ`, with an elasticity n that depends on the machine
+//! and on its load. One measurement therefore says where to go:
+//!
+//! ```text
+//! next f = f · (target / P)^(1/n)        target = cap · (1 − guard)
+//! ```
+//!
+//! Down at once, up at half the exponent and by a bounded step. The elasticity starts as a tuned guess and is measured
+//! at every larger move. Its rules:
+//!
+//! - **Pairs.** A power is paired with the frequency *of the same time*: a sensor that averages over a second goes with
+//!   the mean frequency of that second, so that its lag drives nothing. The frequency is the *effective* one, because
+//!   the commanded one may not be binding (turbo, vector licences, hardware that picks its own clock).
+//! - **Evidence.** What is left of the error is noise until a mean of enough readings says otherwise, at a level that
+//!   follows the noise which the readings show (`trend`). Within the deadband nothing is written.
+//! - **Anti-windup.** The limit stays in its range and near what the machine really runs at while the power is near
+//!   the cap; an error that cannot be removed is reported as `NotAchievable` and not collected.
+//! - **Blind means safe.** Without readings the limit is held for a few steps and then goes to the safe frequency.
+//!
+//! A period of 0.5 to 1 s is what it is tuned for. What it remembers:
+//!
+//! ```text
+//!   Sight:    Unseen, Seeing, Dim, Blind (law/sight.rs)
+//!   Actuator: Landed, InFlight           (law/flight.rs)
+//!   Trend:    the readings since the last move      Past: the frequencies of the last steps
+//!   Model:    the elasticity, and the point that the next measurement of it starts from
+//! ```
+
+mod model;
+mod past;
+mod trend;
+mod tuning;
+
+pub use tuning::{DEFAULTS, Tuning, TuningError};
+
+use super::law::{
+    Action, Actuator, Command, Decision, Facts, FrequencyRange, Hold, Landing, Law, Look, Reach, Sight,
+};
+use model::{Exponent, Model, Point};
+use past::Past;
+use power_units::{KiloHertz, Micros, Percent, Ratio, Role, Stamp, Watts};
+use trend::Trend;
+
+/// The law `tracking`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tracking {
+    tuning: Tuning,
+    prior: Exponent,
+    safe_level: Ratio,
+}
+
+/// How long after a move the frequency may still be on its way down, 2 s: the slowest actuator there is (a management
+/// controller between us and the processor) and a period.
+const LAG: Micros = Micros::new(2_000_000);
+
+impl Tracking {
+    /// The law with these tunables.
+    ///
+    /// # Errors
+    /// When one of them is outside what it accepts.
+    pub fn new(tuning: Tuning) -> Result<Self, TuningError> {
+        let within = |value: Ratio, max: Ratio| value >= Ratio::ZERO && value <= max;
+        let prior = Exponent::of_elasticity(tuning.elasticity).ok_or(TuningError::Elasticity)?;
+        if !within(tuning.guard, Ratio::from_bits((1 << 32) / 10)) {
+            return Err(TuningError::Guard);
+        }
+        if !within(tuning.deadband, Ratio::from_bits((1 << 32) / 20)) || tuning.deadband == Ratio::ZERO {
+            return Err(TuningError::Deadband);
+        }
+        if !within(tuning.rise, Ratio::ONE) || tuning.rise == Ratio::ZERO {
+            return Err(TuningError::Rise);
+        }
+        if tuning.safe_level < Percent::ZERO || tuning.safe_level > Percent::HUNDRED {
+            return Err(TuningError::SafeLevel);
+        }
+        Ok(Self { tuning, prior, safe_level: tuning.safe_level.to_ratio(Role::Limit) })
+    }
+}
+
+/// What the law remembers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mode {
+    sight: Sight,
+    actuator: Actuator,
+    trend: Trend,
+    past: Past,
+    model: Model,
+    stepped_at: Option<Stamp>,
+    moved_at: Option<Stamp>,
+}
+
+/// One reading, and all that it is judged by.
+struct Seen {
+    now: Stamp,
+    target: Watts,
+    range: FrequencyRange,
+    /// The reading.
+    watts: Watts,
+    /// The frequency that goes with it.
+    effective: KiloHertz,
+    /// The limit in effect.
+    limit: KiloHertz,
+}
+
+/// What a step comes to, before it is put into words.
+#[derive(Clone, Copy)]
+enum Plan {
+    Hold(Hold),
+    Move { action: Action, to: KiloHertz },
+}
+
+impl Law for Tracking {
+    type Mode = Mode;
+
+    fn start(&self, found: Option<Command>) -> Mode {
+        Mode {
+            sight: Sight::START,
+            actuator: Actuator::new(found),
+            trend: Trend::START,
+            past: Past::START,
+            model: Model::new(self.prior),
+            stepped_at: None,
+            moved_at: None,
+        }
+    }
+
+    fn step(&self, mode: &mut Mode, facts: &Facts) -> Decision {
+        let pending = mode.settle(facts) == Landing::Pending;
+        mode.remember_frequency(facts);
+        let mut observed = None;
+        let plan = match (facts.cap_to_keep(), facts.range) {
+            (None, _) => {
+                mode.forget_readings();
+                Plan::Hold(Hold::NoCap)
+            }
+            (Some(_), None) => Plan::Hold(Hold::NoRange),
+            (Some(cap), Some(range)) => match mode.sight.look(facts.power) {
+                Look::Fresh { watts, over, after_gap } => {
+                    observed = Some(watts);
+                    if after_gap {
+                        mode.forget_readings();
+                    }
+                    if pending {
+                        Plan::Hold(Hold::Pending)
+                    } else {
+                        self.judge(mode, facts, (cap, range), (watts, over))
+                    }
+                }
+                Look::Dark => Plan::Hold(Hold::Blind),
+                Look::Lost if pending => Plan::Hold(Hold::Pending),
+                Look::Lost => self.fail_safe(mode, range),
+            },
+        };
+        mode.put(plan, facts, observed)
+    }
+}
+
+impl Tracking {
+    fn judge(
+        &self,
+        mode: &mut Mode,
+        facts: &Facts,
+        (cap, range): (Watts, FrequencyRange),
+        (watts, over): (Watts, Micros),
+    ) -> Plan {
+        let limit = mode.limit(range);
+        let effective = mode.past.mean_over(over).unwrap_or(limit);
+        let target = cap - cap.scale(self.tuning.guard, Role::Demand);
+        let seen = Seen { now: facts.now, target, range, watts, effective, limit };
+        if mode.is_in_transit(&seen, over, facts.effective.is_some()) {
+            self.catch_up(mode, &seen)
+        } else {
+            self.control(mode, &seen)
+        }
+    }
+
+    /// The last move still shows: only a further move down is due, and only if the frequencies that this power was
+    /// drawn at say so.
+    fn catch_up(&self, mode: &mut Mode, seen: &Seen) -> Plan {
+        mode.model.glimpse(Point { watts: seen.watts, frequency: seen.effective }, mode.trend.noise());
+        if seen.watts > seen.target + mode.trend.threshold(self.deadband(seen)) {
+            let next = mode.model.down().frequency_for(seen.effective, seen.target, seen.watts);
+            if next < seen.limit - part(seen.limit, TRANSIT_SHIFT) {
+                return seen.move_to(next);
+            }
+        }
+        Plan::Hold(Hold::Settling)
+    }
+
+    fn control(&self, mode: &mut Mode, seen: &Seen) -> Plan {
+        // Near the limit the limit is what the machine follows, and an offset (a policy that is stuck, a coarse table)
+        // is taken out by moving it; far from it, only the machine's own frequency says anything.
+        let binding = seen.effective >= seen.limit - part(seen.limit, BINDING_SHIFT);
+        let base = if binding { seen.limit } else { seen.effective };
+        mode.model.learn(Point { watts: seen.watts, frequency: base }, mode.trend.noise());
+        mode.trend.take(seen.watts);
+        let Some(evidence) = mode.trend.evidence(seen.target, self.deadband(seen)) else {
+            return Plan::Hold(Hold::Steady);
+        };
+        let watts = evidence.watts;
+        mode.trend.aim(evidence, seen.target);
+        mode.model.leave(Point { watts, frequency: base });
+        let far = watts < seen.target - part(seen.target, FAR_SHIFT);
+        let near = watts > seen.target - part(seen.target, NEAR_SHIFT);
+        let next = if far && !binding {
+            seen.range.max()
+        } else {
+            let exponent = if near || !binding { mode.model.down() } else { mode.model.up() };
+            exponent.frequency_for(base, seen.target, watts)
+        };
+        // Too much power never raises the limit, and too little never lowers it.
+        seen.move_to(if watts > seen.target {
+            next.min(seen.limit)
+        } else {
+            next.max(seen.limit).min(seen.limit + seen.limit.scale(self.tuning.rise, Role::Limit))
+        })
+    }
+
+    fn deadband(&self, seen: &Seen) -> Watts {
+        seen.target.scale(self.tuning.deadband, Role::Limit)
+    }
+
+    /// Nobody knows what the node draws.
+    fn fail_safe(&self, mode: &mut Mode, range: FrequencyRange) -> Plan {
+        mode.forget_readings();
+        let to = range.min() + (range.max() - range.min()).scale(self.safe_level, Role::Limit);
+        if mode.limit(range) <= to {
+            Plan::Hold(Hold::AtBound)
+        } else {
+            Plan::Move { action: Action::FailSafe, to }
+        }
+    }
+}
+
+impl Seen {
+    /// A move of the limit, within the range and if it is worth a write.
+    fn move_to(&self, next: KiloHertz) -> Plan {
+        let (min, max) = (self.range.min(), self.range.max());
+        let to = next.max(min).min(max);
+        if (to - self.limit).abs() < part(self.limit, MOVE_SHIFT) {
+            return Plan::Hold(if to == min || to == max { Hold::AtBound } else { Hold::Steady });
+        }
+        let action = if to < self.limit { Action::ThrottleUp } else { Action::ThrottleDown };
+        Plan::Move { action, to }
+    }
+}
+
+/// While a move is on its way, a second one is due from 1/128 of the limit on: below that, its own end decides. The mean
+/// of two powers lies above the power of the mean frequency, by 1/100 after a large move: that much too low is allowed.
+const TRANSIT_SHIFT: u32 = 7;
+/// A frequency more than 1/32 below the limit is not held down by it.
+const BINDING_SHIFT: u32 = 5;
+/// Power that is more than 1/4 below the target, at a frequency that the limit does not hold, is low because there is
+/// little to do: then the limit is lifted, so that a short burst runs at full speed.
+const FAR_SHIFT: u32 = 2;
+/// An error of less than 1/32 is corrected at once in both directions: a wrong guess of it is small, too.
+const NEAR_SHIFT: u32 = 5;
+/// A frequency within 1/64 of the limit has arrived there.
+const ARRIVED_SHIFT: u32 = 6;
+/// A change of less than 1/1024 of the limit is not worth a write.
+const MOVE_SHIFT: u32 = 10;
+
+/// `whole / 2^shift`.
+fn part<Q: Halves>(whole: Q, shift: u32) -> Q {
+    whole.halved(shift)
+}
+
+trait Halves {
+    fn halved(self, times: u32) -> Self;
+}
+
+impl Halves for KiloHertz {
+    fn halved(self, times: u32) -> Self {
+        Self::from_bits(self.to_bits() >> times)
+    }
+}
+
+impl Halves for Watts {
+    fn halved(self, times: u32) -> Self {
+        Self::from_bits(self.to_bits() >> times)
+    }
+}
+
+impl Mode {
+    fn settle(&mut self, facts: &Facts) -> Landing {
+        let landing = self.actuator.settle(facts.outcome);
+        match landing {
+            Landing::Applied { .. } => {
+                // Where the outcome came with the next step this is when it was decided; where it took longer, it may
+                // have taken effect as late as this.
+                self.moved_at = self.stepped_at;
+                self.trend.moved();
+            }
+            Landing::Refused => self.trend.stayed(),
+            Landing::Idle | Landing::Pending => {}
+        }
+        landing
+    }
+
+    fn remember_frequency(&mut self, facts: &Facts) {
+        let passed = self.stepped_at.and_then(|last| facts.now.since(last));
+        let commanded = facts.range.map(|range| self.limit(range));
+        let measured = facts.effective.filter(|&effective| effective > KiloHertz::ZERO);
+        match (measured.or(commanded), passed) {
+            (Some(frequency), Some(passed)) => self.past.push(frequency, passed),
+            (Some(frequency), None) => self.past = Past::of(frequency),
+            (None, _) => self.past = Past::START,
+        }
+        self.stepped_at = Some(facts.now);
+    }
+
+    fn forget_readings(&mut self) {
+        self.trend.restart();
+        self.model.forget_point();
+    }
+
+    /// The limit in effect; a machine of which nothing is known runs free.
+    fn limit(&self, range: FrequencyRange) -> KiloHertz {
+        match self.actuator.in_effect() {
+            Some(Command::MeanFrequency(limit)) => limit.within(range.min(), range.max()),
+            Some(Command::Throttle(_)) | None => range.max(),
+        }
+    }
+
+    /// Whether the reading, or the machine, still shows the time before the last move.
+    fn is_in_transit(&self, seen: &Seen, over: Micros, measured: bool) -> bool {
+        let Some(age) = self.moved_at.and_then(|moved| seen.now.since(moved)) else { return false };
+        if over > age {
+            return true;
+        }
+        let arrived = part(seen.limit, ARRIVED_SHIFT);
+        let falling = seen.effective > seen.limit + arrived;
+        let rising = seen.effective < seen.limit - arrived && self.past.is_rising();
+        measured && age <= LAG && (falling || rising)
+    }
+
+    fn put(&mut self, plan: Plan, facts: &Facts, observed: Option<Watts>) -> Decision {
+        let in_effect = self.actuator.in_effect();
+        let (action, command) = match plan {
+            Plan::Hold(why) => (Action::Hold(why), None),
+            Plan::Move { action, to } => {
+                let command = Command::MeanFrequency(to);
+                self.actuator.ask(command, facts.now);
+                (action, Some(command))
+            }
+        };
+        let smoothed = self.trend.mean();
+        let reach = match (facts.cap, facts.range, observed) {
+            (Some(cap), Some(range), Some(watts)) => {
+                let drawn = smoothed.unwrap_or(watts);
+                let spent = self.limit(range) <= range.min();
+                if spent && drawn > cap { Reach::NotAchievable } else { Reach::Achievable }
+            }
+            (None, _, _) | (_, None, _) | (_, _, None) => Reach::Unknown,
+        };
+        Decision { action, command, in_effect, observed, smoothed, counts: None, reach }
+    }
+}
+
+#[cfg(test)]
+mod tests;

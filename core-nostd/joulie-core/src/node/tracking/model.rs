@@ -1,0 +1,287 @@
+//! What is believed of the machine: by which part its frequency must change for a part of its power.
+//!
+//! The belief is an exponent, `1/n` for an elasticity n, in sixteenths: `f · (target / P)^(k/16)` needs four square
+//! roots of integers and nothing else. It is measured between two operating points that lie far enough apart,
+//!
+//! ```text
+//!         (f₁ − f₂) / (f₁ + f₂)
+//! 1/n  ≈  ─────────────────────        (the logarithms' first terms, good to 2 % up to a factor of 1.6)
+//!         (P₁ − P₂) / (P₁ + P₂)
+//! ```
+//!
+//! and a measurement that no processor could give (power that rises as the frequency falls: the load has changed) is
+//! dropped. A load that changed with the frequency can still mislead it; the next move measures again.
+
+use power_units::{KiloHertz, Ratio, Watts};
+
+/// An exponent in sixteenths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Exponent(u32);
+
+/// An operating point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Point {
+    pub(super) watts: Watts,
+    pub(super) frequency: KiloHertz,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Model {
+    exponent: Exponent,
+    /// Where the last move began; none once it has been learned from.
+    left: Option<Point>,
+}
+
+const ONE: u64 = 1 << FRACTION_BITS;
+const FRACTION_BITS: u32 = 30;
+/// A move by less than 1 % of the frequency (0.5 % of the sum of both) says nothing about the machine.
+const APART_MIN: u64 = ONE / 200;
+/// From 10 % on, it is the machine's own word; below, it is taken half.
+const APART_FAR: u64 = ONE / 20;
+
+impl Exponent {
+    /// 1/4: an elasticity of 4, above what any processor shows.
+    const MIN: u32 = 4;
+    /// 4/3: an elasticity of 0.75, a processor of which most of the power does not follow the frequency.
+    const MAX: u32 = 21;
+
+    /// The nearest to the inverse of an elasticity from 0.75 to 4.
+    pub(super) fn of_elasticity(elasticity: Ratio) -> Option<Self> {
+        const QUARTER: i64 = 1 << 30;
+        if elasticity.to_bits() < 3 * QUARTER || elasticity > Ratio::from_int(4) {
+            return None;
+        }
+        let bits = elasticity.to_bits() >> 16;
+        let sixteenths = (16_i64 << 16).saturating_add(bits >> 1).checked_div(bits)?;
+        u32::try_from(sixteenths).ok().map(|k| Self(k.clamp(Self::MIN, Self::MAX)))
+    }
+
+    /// The frequency at which a machine that draws `watts` at `frequency` would draw `target`.
+    pub(super) fn frequency_for(self, frequency: KiloHertz, target: Watts, watts: Watts) -> KiloHertz {
+        let factor = i64::try_from(self.raise(quotient(target, watts))).unwrap_or(i64::MAX);
+        frequency.scale(Ratio::from_bits(factor << (32 - FRACTION_BITS)), power_units::Role::Limit)
+    }
+
+    /// `base` to this power. The base lies between 1/8 and 4. Roots are taken on 32 bits, to 1/2¹⁵: a control tick has
+    /// no time for more, and no frequency is set finer.
+    fn raise(self, base: u32) -> u64 {
+        let mut power = if self.0 >= 16 { u64::from(base) } else { ONE };
+        let mut root = base;
+        for bit in [8_u32, 4, 2, 1] {
+            // Below the lowest bit that is set there is nothing left to multiply.
+            if self.0 & bit.wrapping_mul(2).wrapping_sub(1) == 0 {
+                break;
+            }
+            let halves = root.isqrt();
+            if self.0 & bit != 0 {
+                power = power.wrapping_mul(u64::from(halves)) >> (FRACTION_BITS / 2);
+            }
+            root = halves.wrapping_shl(FRACTION_BITS / 2);
+        }
+        power
+    }
+}
+
+/// `target / watts`, brought to 1/8 to just below 4: one step goes no farther on the word of one reading.
+fn quotient(target: Watts, watts: Watts) -> u32 {
+    let positive = |w: Watts| u64::try_from(w.to_bits()).unwrap_or(0).max(1);
+    let (target, watts) = (positive(target), positive(watts));
+    // Both lose the same low bits, so that the larger has 32 left, and the quotient's fraction fits above it.
+    let excess = 32_u32.saturating_sub(target.max(watts).leading_zeros());
+    let (target, watts) = (target.wrapping_shr(excess), watts.wrapping_shr(excess));
+    let quotient = target.wrapping_shl(FRACTION_BITS).checked_div(watts).unwrap_or(u64::MAX);
+    u32::try_from(quotient.max(ONE / 8)).unwrap_or(u32::MAX)
+}
+
+impl Model {
+    pub(super) const fn new(prior: Exponent) -> Self {
+        Self { exponent: prior, left: None }
+    }
+
+    /// The exponent with which to go down: all the way.
+    pub(super) const fn down(&self) -> Exponent {
+        self.exponent
+    }
+
+    /// The exponent with which to go up: half the way, and never more than half of 13/16, since what looks like an
+    /// insensitive machine may be a load that fell while the frequency rose.
+    pub(super) fn up(&self) -> Exponent {
+        Exponent(self.exponent.0.min(13).div_ceil(2))
+    }
+
+    /// The machine leaves this point. Where an earlier one has not been learned from, that one stays.
+    pub(super) fn leave(&mut self, point: Point) {
+        self.left = self.left.or(Some(point));
+    }
+
+    pub(super) fn forget_point(&mut self) {
+        self.left = None;
+    }
+
+    /// The machine has come to rest at this point, on readings with this much noise.
+    pub(super) fn learn(&mut self, now: Point, noise: Watts) {
+        let Some(left) = self.left.take() else { return };
+        if let Some((measured, moved)) = measure(&left, &now, noise) {
+            self.exponent = if moved >= APART_FAR {
+                measured
+            } else {
+                Exponent(self.exponent.0.saturating_add(measured.0).div_ceil(2))
+            };
+        }
+    }
+
+    /// The machine passes this point on its way. That it has to go farther than was thought is worth knowing at once; the
+    /// rest is learned when it has arrived.
+    pub(super) fn glimpse(&mut self, now: Point, noise: Watts) {
+        if let Some((measured, _)) = self.left.and_then(|left| measure(&left, &now, noise)) {
+            self.exponent = Exponent(self.exponent.0.max(measured.0));
+        }
+    }
+}
+
+/// What two points say, and how far apart they are; nothing where they say nothing. A power that changed by less than
+/// four times the noise is not a measurement. (Inlined, because the stack of a control tick is bounded.)
+#[inline]
+fn measure(left: &Point, now: &Point, noise: Watts) -> Option<(Exponent, u64)> {
+    if (left.watts - now.watts).abs() < noise + noise + noise + noise {
+        return None;
+    }
+    let moved = apart(left.frequency.to_bits(), now.frequency.to_bits())?;
+    let drawn = apart(left.watts.to_bits(), now.watts.to_bits())?;
+    let same_way = (left.frequency > now.frequency) == (left.watts > now.watts);
+    if moved < APART_MIN || !same_way {
+        return None;
+    }
+    let sixteenths = moved.saturating_mul(16).saturating_add(drawn >> 1).checked_div(drawn)?;
+    let sixteenths = u32::try_from(sixteenths).unwrap_or(u32::MAX);
+    Some((Exponent(sixteenths.clamp(Exponent::MIN, Exponent::MAX)), moved))
+}
+
+/// `|a − b| / (a + b)` of two positive numbers.
+fn apart(a: i64, b: i64) -> Option<u64> {
+    let positive = |x: i64| u64::try_from(x).ok().filter(|&x| x > 0);
+    let (a, b) = (positive(a)?, positive(b)?);
+    let sum = a.saturating_add(b);
+    // Both lose the same low bits, so that the difference can be shifted up by the fraction's.
+    let excess = 33_u32.saturating_sub(sum.leading_zeros());
+    a.abs_diff(b).wrapping_shr(excess).wrapping_shl(FRACTION_BITS).checked_div(sum.wrapping_shr(excess))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn watts(watts: f64) -> Watts {
+        Watts::from_bits((watts * 2_f64.powi(32)) as i64)
+    }
+
+    fn point(watts_: f64, ghz: f64) -> Point {
+        Point { watts: watts(watts_), frequency: KiloHertz::from_int((ghz * 1e6) as i32) }
+    }
+
+    fn exponent(elasticity: &str) -> Option<u32> {
+        let elasticity = Ratio::parse(elasticity, power_units::Role::Nearest).unwrap();
+        Exponent::of_elasticity(elasticity).map(|exponent| exponent.0)
+    }
+
+    #[test]
+    fn an_elasticity_becomes_its_inverse_in_sixteenths() {
+        // 16/1.9 = 8.4, 16/2.5 = 6.4, 16/0.75 = 21.3.
+        let all = ["0.75", "1", "1.9", "2", "2.5", "4"].map(exponent);
+        assert_eq!(all, [Some(21), Some(16), Some(8), Some(8), Some(6), Some(4)]);
+        assert_eq!(["0", "-1", "0.74", "4.01", "2147483647"].map(exponent), [None; 5]);
+    }
+
+    #[test]
+    fn half_the_power_at_an_elasticity_of_two_needs_the_root_of_half_the_frequency() {
+        // 2 GHz · √½ = 1,414,213.56 kHz; the root is cut to 23,170/2¹⁵.
+        let next = Exponent(8).frequency_for(KiloHertz::from_int(2_000_000), watts(150.0), watts(300.0));
+        assert_eq!(next.to_whole(power_units::Role::Limit), 1_414_184);
+    }
+
+    #[test]
+    fn a_large_move_is_the_machines_own_word() {
+        let mut model = Model::new(Exponent(8));
+        // P ∝ f: 400 W at 3.2 GHz, 300 W at 2.4 GHz.
+        model.leave(point(400.0, 3.2));
+        model.learn(point(300.0, 2.4), Watts::ZERO);
+        assert_eq!(model.exponent, Exponent(16));
+        // A move of 5 % at P ∝ f² (5.26 % and 10.5 % of the sums): half way from 16 to 8.
+        model.leave(point(400.0, 2.0));
+        model.learn(point(361.0, 1.9), Watts::ZERO);
+        assert_eq!(model.exponent, Exponent(12));
+    }
+
+    #[test]
+    fn what_no_processor_could_give_is_not_learned() {
+        for now in [
+            point(450.0, 2.4),
+            point(400.0, 2.4),
+            point(300.0, 3.2),
+            point(399.0, 3.17),
+            point(381.0, 3.0),
+            point(-5.0, 2.4),
+            point(0.0, 0.0),
+        ] {
+            let mut model = Model::new(Exponent(8));
+            model.leave(point(400.0, 3.2));
+            model.learn(now, watts(5.0));
+            assert_eq!(model, Model::new(Exponent(8)), "{now:?}");
+        }
+    }
+
+    #[test]
+    fn on_the_way_only_a_longer_way_is_learned_and_the_rest_on_arrival() {
+        let mut model = Model::new(Exponent(8));
+        model.leave(point(500.0, 3.2));
+        // P ∝ f⁴ would be a shorter way, P ∝ f a longer one.
+        model.glimpse(point(328.05, 2.88), Watts::ZERO);
+        assert_eq!(model.exponent, Exponent(8));
+        model.glimpse(point(450.0, 2.88), Watts::ZERO);
+        assert_eq!(model.exponent, Exponent(16));
+        model.learn(point(281.25, 2.4), Watts::ZERO);
+        assert_eq!(model.exponent, Exponent(8));
+    }
+
+    #[test]
+    fn the_first_point_that_was_left_stays_until_it_has_been_learned_from() {
+        let mut model = Model::new(Exponent(8));
+        model.leave(point(400.0, 3.2));
+        model.leave(point(350.0, 2.9));
+        assert_eq!(model.left, Some(point(400.0, 3.2)));
+        model.learn(point(300.0, 2.4), Watts::ZERO);
+        assert_eq!(model.left, None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_power_of_a_ratio_is_what_the_platforms_library_gives(base in 0.125_f64..4.0, sixteenths in 2_u32..=21) {
+            let power = Exponent(sixteenths).raise((base * ONE as f64) as u32) as f64 / ONE as f64;
+            let exact = base.powf(f64::from(sixteenths) / 16.0);
+            // Four roots, each cut to 1/2¹⁵ of a value that is above 1/3.
+            prop_assert!((power / exact - 1.0).abs() <= 3.7e-4, "{power} {exact}");
+        }
+
+        #[test]
+        fn a_step_goes_the_right_way_and_no_farther_than_the_bounds(
+            khz in 1_i32..6_000_000, target in 1_i64.., watts in 1_i64.., sixteenths in 2_u32..=21,
+        ) {
+            let (target, watts) = (Watts::from_bits(target), Watts::from_bits(watts));
+            let from = KiloHertz::from_int(khz);
+            let next = Exponent(sixteenths).frequency_for(from, target, watts);
+            prop_assert!(next > KiloHertz::ZERO);
+            if watts >= target { prop_assert!(next <= from) }
+            // Rounding down loses less than a part in 10⁸.
+            if watts <= target { prop_assert!(next >= from - KiloHertz::from_bits(from.to_bits() / 100_000_000 + 8)) }
+        }
+
+        #[test]
+        fn any_two_points_are_answered(a in any::<i64>(), b in any::<i64>(), c in any::<i64>(), d in any::<i64>()) {
+            let mut model = Model::new(Exponent(8));
+            model.leave(Point { watts: Watts::from_bits(a), frequency: KiloHertz::from_bits(b) });
+            model.learn(Point { watts: Watts::from_bits(c), frequency: KiloHertz::from_bits(d) }, Watts::ZERO);
+            prop_assert!((Exponent::MIN..=Exponent::MAX).contains(&model.exponent.0));
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! What the readings since the last move say, against the noise that they show.
+//!
+//! One reading is enough for a large error; a small one needs many. Beyond the deadband, an error counts when
+//!
+//! - the last reading shows more than 3 times the noise, or
+//! - the last few (each half the weight of the next) show more than 1.5 times, or
+//! - the mean of all m of them shows more than 1.75 / √m times.
+//!
+//! The *noise* is what neighbours differ by: it rises fast and falls slowly, and on independent readings settles at 1.64
+//! deviations, so that the three are 4.9, 2.5 and 2.9 / √m deviations: a single reading gives a false alarm in a
+//! million. A machine with quiet readings is corrected at once, one with noisy ones is not chased.
+
+use power_units::{Ratio, Role, Watts};
+
+/// How many readings a mean goes over; from there on old ones fade: 32 s at two readings a second.
+const READINGS: u8 = 64;
+/// From how many readings on the last few are believed, and from how many on all of them.
+const FEW: u8 = 2;
+const MANY: u8 = 4;
+/// The noise rises by 1/8 of what a difference is above it, and falls by 1/32 of what it is below: it is underestimated
+/// seldom.
+const NOISE_RISE_SHIFT: u32 = 3;
+const NOISE_FALL_SHIFT: u32 = 5;
+/// A difference of less than 1/512 of the power is always taken whole.
+const NOISE_LEAST_SHIFT: u32 = 9;
+/// A move by less than 1/16 of the power ends where it was aimed, for all that matters to the noise.
+const SMALL_MOVE_SHIFT: u32 = 4;
+/// The noise of a sensor that has not been watched yet: 1/128 of the power.
+const NOISE_UNSEEN_SHIFT: u32 = 7;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Trend {
+    mean: Watts,
+    /// How many readings the mean stands for.
+    count: u8,
+    /// The last reading, as it would be at the limit that is in effect; none when that cannot be told.
+    last: Option<Watts>,
+    /// The mean of the last few readings.
+    recent: Watts,
+    noise: Option<Watts>,
+    /// The move that has been decided.
+    aim: Option<Aim>,
+}
+
+/// A move: what it was decided on, and by how much the power is to change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Aim {
+    change: Watts,
+    readings: u8,
+}
+
+/// The power to act on, and how many readings say so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Evidence {
+    pub(super) watts: Watts,
+    readings: u8,
+}
+
+impl Trend {
+    pub(super) const START: Self =
+        Self { mean: Watts::ZERO, count: 0, last: None, recent: Watts::ZERO, noise: None, aim: None };
+
+    /// Forgets the readings, and not how noisy they were.
+    pub(super) fn restart(&mut self) {
+        (self.count, self.last, self.aim) = (0, None, None);
+    }
+
+    pub(super) fn mean(&self) -> Option<Watts> {
+        (self.count > 0).then_some(self.mean)
+    }
+
+    /// The mean difference between neighbours; none seen is none.
+    pub(super) fn noise(&self) -> Watts {
+        self.noise.unwrap_or(Watts::ZERO)
+    }
+
+    pub(super) fn take(&mut self, watts: Watts) {
+        let noise = self.noise.unwrap_or(halved(watts, NOISE_UNSEEN_SHIFT));
+        // A load that steps must not pass for noise, so that the estimate grows by a quarter a reading at most.
+        let most = thrice(noise) + halved(watts, NOISE_LEAST_SHIFT);
+        let difference = self.last.map_or(noise, |last| (watts - last).abs().min(most));
+        let shift = if difference > noise { NOISE_RISE_SHIFT } else { NOISE_FALL_SHIFT };
+        self.noise = Some(noise + halved(difference - noise, shift));
+        self.count = self.count.saturating_add(1).min(READINGS);
+        let step = (watts - self.mean).to_bits().checked_div(i64::from(self.count));
+        self.mean += Watts::from_bits(step.unwrap_or(0));
+        self.recent = if self.last.is_some() { self.recent + halved(watts - self.recent, 1) } else { watts };
+        self.last = Some(watts);
+    }
+
+    /// The power to act on, if the readings are clear: the last one where it alone is, else the last few, else all.
+    /// (Inlined, because the stack of a control tick is bounded.)
+    #[inline]
+    pub(super) fn evidence(&self, target: Watts, deadband: Watts) -> Option<Evidence> {
+        let last = self.last?;
+        let beyond = |watts: Watts| (watts - target).abs() - deadband;
+        let noise = self.noise();
+        let three = thrice(noise);
+        if beyond(last) > three {
+            Some(Evidence { watts: last, readings: 1 })
+        } else if self.count >= FEW && beyond(self.recent) > halved(three, 1) {
+            Some(Evidence { watts: self.recent, readings: FEW })
+        } else if self.count >= MANY && beyond(self.mean) > noise.scale(over_root(self.count), Role::Demand) {
+            Some(Evidence { watts: self.mean, readings: self.count })
+        } else {
+            None
+        }
+    }
+
+    /// A move is on its way that is to bring the power of the evidence to `target`.
+    pub(super) fn aim(&mut self, evidence: Evidence, target: Watts) {
+        self.aim = Some(Aim { change: target - evidence.watts, readings: evidence.readings });
+    }
+
+    /// The move is in effect. After a small one half of what was known stays known, moved by as much as the power is to
+    /// move, so that a correction of noise is not made again with the next noise.
+    pub(super) fn moved(&mut self) {
+        let aim = self.aim.take().filter(|aim| aim.change.abs() <= halved(self.mean, SMALL_MOVE_SHIFT));
+        let Some(Aim { change, readings }) = aim else {
+            self.restart();
+            return;
+        };
+        self.last = self.last.map(|last| last + change);
+        self.recent += change;
+        self.mean += change;
+        self.count = readings >> 1;
+    }
+
+    /// The move was refused.
+    pub(super) fn stayed(&mut self) {
+        self.aim = None;
+    }
+
+    /// How far from the target a single reading must be to mean something.
+    pub(super) fn threshold(&self, deadband: Watts) -> Watts {
+        deadband + thrice(self.noise())
+    }
+}
+
+fn halved(watts: Watts, times: u32) -> Watts {
+    Watts::from_bits(watts.to_bits() >> times)
+}
+
+fn thrice(watts: Watts) -> Watts {
+    watts + watts + watts
+}
+
+/// `7/4 / √m`, in steps of 1/256.
+fn over_root(readings: u8) -> Ratio {
+    let square = ((7_u32 * 7) << 12).checked_div(u32::from(readings)).unwrap_or(0);
+    Ratio::from_bits(i64::from(square.isqrt()) << 24)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TARGET: Watts = Watts::from_int(300);
+    const DEADBAND: Watts = Watts::from_int(1);
+
+    fn watts(watts: f64) -> Watts {
+        Watts::from_bits((watts * 2_f64.powi(32)) as i64)
+    }
+
+    fn of(readings: impl IntoIterator<Item = f64>) -> Trend {
+        let mut trend = Trend::START;
+        readings.into_iter().for_each(|reading| trend.take(watts(reading)));
+        trend
+    }
+
+    /// What the trend would have the law act on.
+    fn evidence(trend: &Trend) -> Option<f64> {
+        trend
+            .evidence(TARGET, DEADBAND)
+            .map(|evidence| (evidence.watts.to_bits() as f64 / 2_f64.powi(32)).round())
+    }
+
+    /// `count` readings in turn 6 W above and below `middle`.
+    fn noisy(middle: f64, count: usize) -> Trend {
+        of((0..count).map(|i| middle + if i % 2 == 0 { 6.0 } else { -6.0 }))
+    }
+
+    #[test]
+    fn quiet_readings_are_believed_at_once_and_the_deadband_left_alone() {
+        // After a hundred equal readings there is no noise left to speak of.
+        for (reading, acted_on) in [(302.0, Some(302.0)), (298.0, Some(298.0)), (300.9, None), (299.1, None)]
+        {
+            let mut trend = of([TARGET.to_bits() as f64 / 2_f64.powi(32); 100]);
+            trend.take(watts(reading));
+            assert_eq!(evidence(&trend), acted_on, "{reading}");
+        }
+    }
+
+    #[test]
+    fn of_a_sensor_that_was_not_watched_yet_a_large_error_is_believed_and_a_small_one_waits() {
+        // 1/128 of 320 W is 2.5 W: one reading must be 8.5 W off.
+        assert_eq!(evidence(&of([320.0])), Some(320.0));
+        assert_eq!(evidence(&of([305.0])), None);
+        assert_eq!(evidence(&of([305.0; 3])), Some(305.0));
+    }
+
+    #[test]
+    fn noise_is_not_chased_and_a_jump_is_met_at_once() {
+        assert_eq!(evidence(&noisy(300.0, 1_000)), None);
+        // The noise is 12 W: a single reading must be 37 W off.
+        let trend = noisy(302.0, 1_000);
+        assert!((trend.threshold(DEADBAND) - watts(37.0)).abs() < watts(0.1));
+        assert_eq!(evidence(&trend), None);
+        let mut jump = trend;
+        jump.take(watts(420.0));
+        assert_eq!(evidence(&jump), Some(420.0));
+    }
+
+    #[test]
+    fn a_small_error_in_noise_is_found_by_the_mean_of_many() {
+        // 1 + 1.75 · 12 / √64 = 3.6 W.
+        assert_eq!(evidence(&noisy(304.0, 1_000)), Some(304.0));
+        assert_eq!(evidence(&noisy(304.0, 8)), None);
+    }
+
+    #[test]
+    fn a_load_that_steps_does_not_pass_for_noise() {
+        let mut trend = of([300.0; 100]);
+        let before = trend.noise();
+        trend.take(watts(500.0));
+        // A quarter and a fourth part of 1/512 of the power at most.
+        assert!(trend.noise() <= before + before + watts(0.25));
+    }
+
+    #[test]
+    fn after_a_small_move_half_of_what_was_known_is_where_the_move_was_aimed() {
+        let mut trend = of([304.0; 10]);
+        let evidence = trend.evidence(TARGET, DEADBAND).unwrap();
+        trend.aim(evidence, TARGET);
+        assert_eq!(trend.mean(), Some(watts(304.0)), "a command is not a move");
+        let mut refused = trend;
+        refused.stayed();
+        refused.moved();
+        assert_eq!(refused.mean(), None, "what moved without being aimed is unknown");
+        trend.moved();
+        assert_eq!((trend.mean(), trend.count), (Some(TARGET), FEW / 2), "the last few said so");
+        let mut many = Trend { noise: Some(watts(6.0)), ..of([303.5; 64]) };
+        let evidence = many.evidence(TARGET, DEADBAND).unwrap();
+        many.aim(evidence, TARGET);
+        many.moved();
+        assert_eq!((many.mean(), many.count), (Some(TARGET), 32));
+    }
+
+    #[test]
+    fn after_a_large_move_nothing_is_known() {
+        let mut trend = of([400.0; 10]);
+        let evidence = trend.evidence(TARGET, DEADBAND).unwrap();
+        trend.aim(evidence, TARGET);
+        trend.moved();
+        assert_eq!((trend.mean(), trend.last), (None, None));
+        assert!(trend.noise() > Watts::ZERO);
+    }
+
+    #[test]
+    fn seven_quarters_over_root_is() {
+        for readings in 1..=64_u8 {
+            let exact = 1.75 / f64::from(readings).sqrt();
+            let value = over_root(readings).to_bits() as f64 / 2_f64.powi(32);
+            assert!((value - exact).abs() <= 1.0 / 256.0, "{readings}: {value}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The tunables of the law: what they mean, what they accept, and what they are tuned to.
+
+use core::fmt;
+use power_units::{Percent, Ratio};
+
+/// What can be tuned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tuning {
+    /// The elasticity of power over frequency that a machine is believed to have until it has been measured, from 0.75
+    /// to 4: `n = d ln P / d ln f`, all of the power counted, static part included.
+    pub elasticity: Ratio,
+    /// How far below the cap the law aims, as a part of it, from 0 to 0.1.
+    pub guard: Ratio,
+    /// An error below this part of the target is left alone, above 0 and at most 0.05.
+    pub deadband: Ratio,
+    /// The largest rise of the limit in one step, as a part of it, above 0 and at most 1.
+    pub rise: Ratio,
+    /// Where in the range, from its floor, the frequency goes when the power has been unknown for too long.
+    pub safe_level: Percent,
+}
+
+/// Tuned on one machine: static 120 W, dynamic 380 W at full load, power ∝ f^2.5.
+pub const DEFAULTS: Tuning = Tuning {
+    // 1.9: that machine at full load, 2.5 · 380 / 500.
+    elasticity: Ratio::from_bits(8_160_437_862),
+    // 0.5 %.
+    guard: Ratio::from_bits(21_474_836),
+    // 0.4 %.
+    deadband: Ratio::from_bits(17_179_869),
+    // 1/8.
+    rise: Ratio::from_bits(1 << 29),
+    safe_level: Percent::ZERO,
+};
+
+/// Which tunable cannot be used, and what it accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TuningError {
+    /// `elasticity` is outside [0.75, 4].
+    Elasticity,
+    /// `guard` is outside [0, 0.1].
+    Guard,
+    /// `deadband` is outside (0, 0.05].
+    Deadband,
+    /// `rise` is outside (0, 1].
+    Rise,
+    /// `safe_level` is outside [0 %, 100 %].
+    SafeLevel,
+}
+
+impl fmt::Display for TuningError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Elasticity => "the elasticity must lie between 0.75 and 4",
+            Self::Guard => "the guard must lie between 0 and 0.1",
+            Self::Deadband => "the deadband must be above 0 and at most 0.05",
+            Self::Rise => "the rise must be above 0 and at most 1",
+            Self::SafeLevel => "the safe level must lie between 0 and 100 %",
+        })
+    }
+}
+
+impl core::error::Error for TuningError {}

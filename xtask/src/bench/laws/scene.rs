@@ -1,0 +1,194 @@
+//! On what the laws are tried: machines, sensors and events.
+
+use anyhow::{Context, Result};
+use plant::{Jitter, Load, NodeSpec, Noise, Profile, preset};
+use power_units::Micros;
+
+/// How the law gets to see the power.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Sensor {
+    /// The difference of an energy counter: the mean since the last reading.
+    Counter,
+    /// A mean over the last second, and the law is told.
+    Averaging,
+    /// A mean over the last second that is taken for a momentary value.
+    AveragingUntold,
+}
+
+/// One trial. Time counts from the step of the cap; before it the machine has run uncapped.
+#[derive(Clone, Debug)]
+pub(super) struct Scene {
+    /// Its name in the tables.
+    pub(super) name: &'static str,
+    /// The machine.
+    pub(super) spec: NodeSpec,
+    /// What every core does.
+    pub(super) load: Load,
+    /// How the load changes.
+    pub(super) steps: Vec<(f64, f64)>,
+    /// How restless it is.
+    pub(super) jitter: Option<Jitter>,
+    /// The sensor.
+    pub(super) sensor: Sensor,
+    /// How it errs.
+    pub(super) noise: Noise,
+    /// The seed of its noise.
+    pub(super) seed: u64,
+    /// How many policies ignore what is written.
+    pub(super) stuck: usize,
+    /// Whether the effective frequency can be read.
+    pub(super) effective: bool,
+    /// The caps and from when on they hold, W.
+    pub(super) caps: Vec<(f64, f64)>,
+    /// Until when the cap cannot be kept, s.
+    pub(super) unreachable_until: f64,
+    /// How long it goes on, s.
+    pub(super) lasts: f64,
+}
+
+/// How long the machine runs before the cap steps, s. Thermal lags have settled by then.
+pub(super) const BEFORE_S: f64 = 80.0;
+
+/// The trial that the law was tuned on, and whose power is drawn.
+pub(super) fn nominal() -> Scene {
+    Scene {
+        name: "nominal",
+        spec: preset::xeon_2s(),
+        load: Load::busy(1.0),
+        steps: Vec::new(),
+        jitter: None,
+        sensor: Sensor::Counter,
+        noise: Noise::NONE,
+        seed: 2026,
+        stuck: 0,
+        effective: true,
+        caps: vec![(0.0, 300.0)],
+        unreachable_until: 0.0,
+        lasts: 600.0,
+    }
+}
+
+/// The plant's client, without what it draws outside of its package.
+fn client() -> NodeSpec {
+    NodeSpec { base_watts: 0.0, ..preset::client() }
+}
+
+fn family(name: &'static str) -> Result<NodeSpec> {
+    let found = preset::families().into_iter().find(|(known, _)| *known == name);
+    found.map(|(_, spec)| spec).with_context(|| format!("the plant has no family {name:?}"))
+}
+
+/// All trials.
+pub(super) fn all() -> Result<Vec<Scene>> {
+    let noise = |deviation, dropped| Noise { deviation, dropped };
+    let vector = Load { vector: 1.0, ..Load::busy(1.0) };
+    let mixed = Load { vector: 0.3, ..Load::busy(0.9) };
+    // A part of a period after a tick, so that one reading sees a part of the change.
+    let square = vec![(300.3, 0.6), (600.3, 1.0)];
+    let second = Micros::new(1_000_000);
+    Ok(vec![
+        nominal(),
+        Scene { name: "exponent 1 (×0.4)", spec: family("exponent 1")?, ..nominal() },
+        Scene { name: "exponent 4 (×1.6)", spec: family("exponent 4")?, ..nominal() },
+        Scene { name: "voltage floor (linear, then cubic)", spec: family("voltage floor")?, ..nominal() },
+        Scene { name: "turbo-limited", spec: family("turbo")?, caps: vec![(0.0, 240.0)], ..nominal() },
+        Scene { name: "hardware picks the clock", spec: family("hardware")?, ..nominal() },
+        Scene {
+            name: "hardware picks, load 60 %",
+            spec: family("hardware")?,
+            load: Load::busy(0.6),
+            caps: vec![(0.0, 180.0)],
+            ..nominal()
+        },
+        Scene { name: "vector licence", spec: family("licence")?, load: vector, ..nominal() },
+        Scene {
+            name: "vector licence, 30 % of the time",
+            spec: family("licence")?,
+            load: mixed,
+            ..nominal()
+        },
+        Scene { name: "leaky and warm", spec: family("leaky")?, ..nominal() },
+        Scene {
+            name: "192 cores, policy per thread",
+            spec: preset::epyc_2s(),
+            caps: vec![(0.0, 500.0)],
+            ..nominal()
+        },
+        Scene { name: "8 cores in a hot case", spec: client(), caps: vec![(0.0, 40.0)], ..nominal() },
+        Scene { name: "slow actuator (50 + 100 ms)", spec: family("slow actuator")?, ..nominal() },
+        Scene {
+            name: "slow actuator, clock unknown",
+            spec: family("slow actuator")?,
+            effective: false,
+            ..nominal()
+        },
+        Scene { name: "sensor averages 1 s", sensor: Sensor::Averaging, ..nominal() },
+        Scene { name: "sensor averages 1 s, untold", sensor: Sensor::AveragingUntold, ..nominal() },
+        Scene { name: "2 % noise", noise: noise(0.02, 0.0), ..nominal() },
+        Scene {
+            name: "2 % noise, sensor averages 1 s",
+            noise: noise(0.02, 0.0),
+            sensor: Sensor::Averaging,
+            ..nominal()
+        },
+        Scene { name: "5 % dropped reads", noise: noise(0.0, 0.05), ..nominal() },
+        Scene { name: "one policy of 64 stuck", stuck: 1, ..nominal() },
+        Scene {
+            name: "restless load (2 % each second)",
+            jitter: Some(Jitter { deviation: 0.02, every: second }),
+            load: Load::busy(0.9),
+            ..nominal()
+        },
+        Scene { name: "load 100 → 60 → 100 %", steps: square.clone(), lasts: 900.0, ..nominal() },
+        Scene {
+            name: "load 100 → 60 → 100 %, sensor averages 1 s",
+            steps: square.clone(),
+            sensor: Sensor::Averaging,
+            lasts: 900.0,
+            ..nominal()
+        },
+        Scene {
+            name: "load 100 → 60 → 100 %, voltage floor",
+            spec: family("voltage floor")?,
+            steps: square,
+            lasts: 900.0,
+            ..nominal()
+        },
+        Scene {
+            name: "cap below the floor, then not",
+            caps: vec![(0.0, 100.0), (300.0, 300.0)],
+            unreachable_until: 300.0,
+            ..nominal()
+        },
+    ])
+}
+
+impl Scene {
+    /// The cap at a time.
+    pub(super) fn cap(&self, at: f64) -> Option<f64> {
+        self.caps.iter().rev().find(|(from, _)| *from <= at).map(|(_, cap)| *cap)
+    }
+
+    /// The load over time, from the machine's start.
+    pub(super) fn profile(&self) -> Profile {
+        let from_start = |(at, factor): &(f64, f64)| (micros(at + BEFORE_S), *factor);
+        Profile::Steps(self.steps.iter().map(from_start).collect())
+    }
+
+    /// When something changed: the caps and the load.
+    pub(super) fn events(&self) -> Vec<f64> {
+        let mut events: Vec<f64> = self.caps.iter().chain(&self.steps).map(|(at, _)| *at).collect();
+        events.sort_by(f64::total_cmp);
+        events
+    }
+}
+
+/// Seconds as the plant takes them.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a few hundred seconds, never negative"
+)]
+pub(super) fn micros(seconds: f64) -> Micros {
+    Micros::new((seconds * 1e6).round() as u64)
+}
