@@ -30,8 +30,10 @@
 //! than a throttle.
 
 mod plan;
+mod regulation;
 mod status;
 
+pub use regulation::Regulation;
 pub use status::Status;
 
 use plan::{Need, Wish};
@@ -136,20 +138,6 @@ pub enum ThrottleOutcome {
     Loop(Result<Regulation, ErrorKind>),
     /// The original frequencies were put back, or why not.
     Released(Result<(), ErrorKind>),
-}
-
-/// What a step of the closed loop rested on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Regulation {
-    /// A fresh reading, and the cap can be kept.
-    Keeping,
-    /// A fresh reading, and the node draws this although everything is throttled.
-    AtBound {
-        /// What it draws.
-        drawn: Watts,
-    },
-    /// No reading: the loop holds or goes to the safe side.
-    Blind(ErrorKind),
 }
 
 /// How the node is throttled.

@@ -14,6 +14,7 @@ mod sight;
 pub(crate) use flight::{Actuator, Landing};
 pub(crate) use sight::{Look, Sight};
 
+use crate::node::energy::Reading;
 use crate::node::throttle::Throttle;
 use power_units::{KiloHertz, Micros, Stamp, Watts};
 
@@ -72,6 +73,17 @@ pub enum PowerReading {
     Stale,
     /// The sensor gave a value that cannot be.
     Impossible,
+}
+
+impl From<Reading> for PowerReading {
+    fn from(reading: Reading) -> Self {
+        match reading {
+            Reading::Fresh { watts, over } => Self::Fresh { watts, over },
+            Reading::Missing(_) => Self::Missing,
+            Reading::Stale { .. } => Self::Stale,
+            Reading::Impossible(_) => Self::Impossible,
+        }
+    }
 }
 
 /// What is to be written.
