@@ -21,13 +21,8 @@ const OTHERS_IN_TESTS: &[&str] = &["proptest"];
 
 const ALLOWED: &[Allowed] = &[
     Allowed { name: "power-units", ours: &[], ours_in_tests: &[], others: &["fixed"] },
-    Allowed { name: "power-hal", ours: &["power-units"], ours_in_tests: &[], others: &["heapless"] },
-    Allowed {
-        name: "joulie-core",
-        ours: &["power-units", "power-hal"],
-        ours_in_tests: &[],
-        others: &["fixed", "heapless"],
-    },
+    Allowed { name: "power-hal", ours: &["power-units"], ours_in_tests: &[], others: &[] },
+    Allowed { name: "joulie-core", ours: &["power-units", "power-hal"], ours_in_tests: &[], others: &[] },
     Allowed { name: "planner", ours: &["power-units", "joulie-core"], ours_in_tests: &[], others: &[] },
     Allowed { name: "plant", ours: &["power-units"], ours_in_tests: &["joulie-core"], others: &[] },
     Allowed {

@@ -10,7 +10,7 @@ pub enum Role {
     Limit,
     /// What is drawn or asked for: rounds up, so that no rounding hides power.
     Demand,
-    /// Neither: rounds to the nearest value, halves away from zero.
+    /// Neither: rounds to the nearest value, halves up.
     Nearest,
 }
 
@@ -37,8 +37,9 @@ impl fmt::Display for DecimalError {
 
 impl core::error::Error for DecimalError {}
 
-/// A multiple of 2⁻³² has at most 32 decimal places; what is beyond them can only decide the direction.
-const PLACES: usize = 32;
+/// A multiple of 2⁻³³, the half of a bit, has at most 33 decimal places; what is beyond them can only decide the
+/// direction.
+const PLACES: usize = 33;
 const FRACTION_BITS: u32 = 32;
 
 /// The bits of a 32.32 fixed-point number, rounded as `role` says.
@@ -48,7 +49,8 @@ pub(crate) fn parse_bits(text: &str, role: Role) -> Result<i64, DecimalError> {
     let up = match (role, number.negative) {
         (Role::Limit, false) | (Role::Demand, true) => false,
         (Role::Limit, true) | (Role::Demand, false) => inexact.is_some(),
-        (Role::Nearest, _) => inexact == Some(Half::AtLeast),
+        (Role::Nearest, false) => matches!(inexact, Some(Cut::Half | Cut::More)),
+        (Role::Nearest, true) => inexact == Some(Cut::More),
     };
     let rounded = magnitude.checked_add(u64::from(up)).ok_or(DecimalError::OutOfRange)?;
     let bits = i128::from(rounded);
@@ -56,11 +58,12 @@ pub(crate) fn parse_bits(text: &str, role: Role) -> Result<i64, DecimalError> {
     signed.and_then(|bits| i64::try_from(bits).ok()).ok_or(DecimalError::OutOfRange)
 }
 
-/// How much was cut off, of the last bit that was kept.
+/// How much was cut off, of the last bit that was kept: less than half of it, half, or more.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Half {
-    Below,
-    AtLeast,
+enum Cut {
+    Less,
+    Half,
+    More,
 }
 
 /// A decimal number as written: digits, and where the point stands among them.
@@ -98,7 +101,7 @@ impl<'a> Number<'a> {
     }
 
     /// The absolute value as bits rounded toward zero, and what was cut off.
-    fn magnitude(&self) -> Result<(u64, Option<Half>), DecimalError> {
+    fn magnitude(&self) -> Result<(u64, Option<Cut>), DecimalError> {
         let whole_digits = i64::try_from(self.whole.len()).unwrap_or(i64::MAX);
         let point = whole_digits.saturating_add(self.exponent);
         let mut whole: u64 = 0;
@@ -151,7 +154,7 @@ fn parse_exponent(text: &str) -> Result<i64, DecimalError> {
 const EXPONENT_MAX: i64 = 1 << 40;
 
 /// Doubles the decimal fraction once a bit and collects what is carried over the point.
-fn binary_fraction(places: &mut [u8; PLACES], beyond: bool) -> (u32, Option<Half>) {
+fn binary_fraction(places: &mut [u8; PLACES], beyond: bool) -> (u32, Option<Cut>) {
     let mut bits: u32 = 0;
     for _ in 0..FRACTION_BITS {
         bits = bits.wrapping_shl(1) | u32::from(double(places));
@@ -160,8 +163,12 @@ fn binary_fraction(places: &mut [u8; PLACES], beyond: bool) -> (u32, Option<Half
     if exact {
         return (bits, None);
     }
-    let half = if double(places) == 1 { Half::AtLeast } else { Half::Below };
-    (bits, Some(half))
+    let cut = match (double(places), !beyond && places.iter().all(|&place| place == 0)) {
+        (1, true) => Cut::Half,
+        (1, false) => Cut::More,
+        _ => Cut::Less,
+    };
+    (bits, Some(cut))
 }
 
 fn double(places: &mut [u8; PLACES]) -> u8 {
@@ -237,6 +244,16 @@ mod tests {
         assert_eq!(parse_bits(&a_trace_more, Role::Demand), Ok(2));
         assert_eq!(parse_bits("1e-999999999999999999999", Role::Demand), Ok(1));
         assert_eq!(parse_bits("1e-999999999999999999999", Role::Limit), Ok(0));
+    }
+
+    #[test]
+    fn the_nearest_value_of_a_half_is_the_one_above() {
+        // 2⁻³³ is half of the last bit.
+        let half = "0.000000000116415321826934814453125";
+        let nearest = |text: &str| parse_bits(text, Role::Nearest);
+        assert_eq!((nearest(half), nearest(&format!("-{half}"))), (Ok(1), Ok(0)));
+        assert_eq!(nearest(&format!("-{half}0000001")), Ok(-1));
+        assert_eq!(nearest("0.000000000116415321826934814453124"), Ok(0));
     }
 
     #[test]

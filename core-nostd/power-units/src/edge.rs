@@ -125,10 +125,14 @@ impl Watts {
 
 /// `dividend / divisor` watts, without a 128-bit division: the whole part first, then 32 bits of the rest.
 fn watts_of(dividend: u64, divisor: u64, role: Role) -> Watts {
-    // A rest below 2³² can be shifted up by 32 bits; a divisor above that is halved with its dividend until it can,
-    // which costs less than one part in 2³¹.
+    // A rest below 2³² can be shifted up by 32 bits. A divisor above that, a span of more than 71 minutes, is halved
+    // with its dividend until it can, each rounded as the role asks; this costs less than one part in 2³¹.
     let excess = 32_u32.saturating_sub(divisor.leading_zeros());
-    let (dividend, divisor) = (dividend.wrapping_shr(excess), divisor.wrapping_shr(excess));
+    let (dividend, divisor) = match role {
+        Role::Limit => (dividend.wrapping_shr(excess), halved_up(divisor, excess)),
+        Role::Demand => (halved_up(dividend, excess), divisor.wrapping_shr(excess)),
+        Role::Nearest => (dividend.wrapping_shr(excess), divisor.wrapping_shr(excess)),
+    };
     let Some(whole) = dividend.checked_div(divisor) else { return Watts::MAX };
     let rest = dividend.wrapping_sub(whole.wrapping_mul(divisor)).wrapping_shl(32);
     let fraction = rest.checked_div(divisor).unwrap_or(0);
@@ -143,6 +147,12 @@ fn watts_of(dividend: u64, divisor: u64, role: Role) -> Watts {
     }
     let bits = whole.wrapping_shl(32).wrapping_add(fraction).wrapping_add(u64::from(up));
     Watts::from_bits(i64::try_from(bits).unwrap_or(i64::MAX))
+}
+
+/// `value / 2^times`, rounded up.
+fn halved_up(value: u64, times: u32) -> u64 {
+    let low = u64::MAX.checked_shl(times).map_or(0, |high| !high);
+    value.wrapping_shr(times).wrapping_add(u64::from(value & low != 0))
 }
 
 impl Micros {
@@ -229,7 +239,23 @@ mod tests {
         assert_eq!(MicroWatts::MAX.to_watts(Role::Limit), Watts::MAX);
     }
 
+    #[test]
+    fn a_measurement_over_hours_still_rounds_up() {
+        let hours = Micros::new(1 << 33).non_zero().unwrap();
+        assert!(MicroJoules::new(1).over(hours) > Watts::ZERO);
+        assert_eq!(watts_of(u64::MAX, (1 << 33) + 1, Role::Limit).to_bits() >> 32, (1 << 31) - 1);
+    }
+
     proptest! {
+        #[test]
+        fn the_roles_enclose_the_exact_quotient(dividend in any::<u64>(), divisor in 1_u64..) {
+            let exact = (u128::from(dividend) << 32) / u128::from(divisor);
+            prop_assume!(exact < 1 << 62);
+            let bits = |role| u128::try_from(watts_of(dividend, divisor, role).to_bits()).unwrap();
+            prop_assert!(bits(Role::Limit) <= exact);
+            prop_assert!(bits(Role::Demand) >= exact);
+        }
+
         #[test]
         fn power_over_time_is_the_energy_again(watts in 0_i64..(100_000 << 32), micros in 1_u64..(1 << 32)) {
             let watts = Watts::from_bits(watts);

@@ -24,6 +24,7 @@ impl KiloHertz {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn a_limit_rounds_down_to_whole_kilohertz() {
@@ -33,5 +34,15 @@ mod tests {
         assert_eq!(f.to_whole(Role::Nearest), 2_400_000);
         assert_eq!((-f).to_whole(Role::Limit), 0);
         assert_eq!(KiloHertz::MAX.to_whole(Role::Limit), 2_147_483_647);
+    }
+
+    proptest! {
+        #[test]
+        fn a_limit_is_never_told_higher_than_it_is(bits in 0_i64..i64::MAX) {
+            let f = KiloHertz::from_bits(bits);
+            let (low, near, high) = (f.to_whole(Role::Limit), f.to_whole(Role::Nearest), f.to_whole(Role::Demand));
+            prop_assert!(i64::from(low) << 32 <= bits && low <= near && near <= high && high - low <= 1);
+            prop_assert!(high == 1 << 31 || i64::from(high) << 32 >= bits);
+        }
     }
 }

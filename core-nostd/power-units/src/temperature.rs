@@ -73,6 +73,7 @@ impl core::fmt::Debug for Celsius {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn differences_add_up_to_the_temperature_again() {
@@ -80,5 +81,15 @@ mod tests {
         assert_eq!(warm - cold, Kelvins::from_int(50));
         assert_eq!(cold + (warm - cold), warm);
         assert_eq!(warm - Kelvins::from_int(50), cold);
+    }
+
+    proptest! {
+        #[test]
+        fn a_difference_leads_back(a in -(1_i64 << 61)..(1 << 61), b in -(1_i64 << 61)..(1 << 61)) {
+            let (a, b) = (Celsius::from_bits(a), Celsius::from_bits(b));
+            prop_assert_eq!(b + (a - b), a);
+            prop_assert_eq!(a - (a - b), b);
+            prop_assert_eq!((a - b) > Kelvins::ZERO, a > b);
+        }
     }
 }

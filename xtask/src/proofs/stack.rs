@@ -11,8 +11,24 @@ use std::fmt;
 /// A call leaves its return address on the stack.
 const RETURN_ADDRESS: u64 = 8;
 
-/// How many bytes of stack the roots with a prefix may use (docs/ARCHITECTURE.md, "Numbers").
-const BOUNDS: [(&str, u64); 2] = [("tick_", 256), ("step_", 1024)];
+/// How many bytes of stack a control tick may use, and a step over all packages or GPUs (docs/ARCHITECTURE.md,
+/// "Numbers").
+const TICK: u64 = 256;
+const STEP: u64 = 1024;
+
+/// The bounded roots. Each must be found, so that a renamed or merged one does not pass unseen.
+const BOUNDED: [(&str, u64); 7] = [
+    ("tick_classic", TICK),
+    ("tick_tracking", TICK),
+    ("tick_energy", TICK),
+    ("tick_energy_total", TICK),
+    ("step_backend", STEP),
+    ("step_gpus", STEP),
+    ("step_lease", STEP),
+];
+
+/// The root of the planted violation, which is held to a tick's bound where it exists.
+const PLANTED: (&str, u64) = ("tick_planted_stack", TICK);
 
 /// What the bounded roots use.
 pub(super) struct Depths(Vec<(String, u64, u64)>);
@@ -31,11 +47,16 @@ pub(super) fn check(program: &Program) -> Result<Depths> {
     for (&address, function) in &program.functions {
         let depth = walk.depth(address)?;
         let name = function.name.rsplit("::").next().unwrap_or_default();
-        let Some(&(_, bound)) = BOUNDS.iter().find(|(prefix, _)| name.starts_with(prefix)) else { continue };
+        let Some(&(_, bound)) = BOUNDED.iter().chain([&PLANTED]).find(|(known, _)| *known == name) else {
+            continue;
+        };
         let unknown = walk.calls_unknown(address, &mut BTreeSet::new());
         ensure!(!unknown, "{name} calls through a pointer: no bound can be told");
         ensure!(depth <= bound, "{name} uses {depth} bytes of stack, more than {bound}");
         depths.push((name.to_owned(), depth, bound));
+    }
+    for (name, _) in BOUNDED {
+        ensure!(depths.iter().any(|(found, ..)| found == name), "{name} is not among the roots any more");
     }
     Ok(Depths(depths))
 }
