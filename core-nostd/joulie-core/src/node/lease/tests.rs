@@ -15,13 +15,18 @@ fn law(on_expiry: OnExpiry) -> LeaseLaw {
     LeaseLaw::new(Micros::new(TERM), on_expiry).unwrap()
 }
 
-/// Steps through (time, token) pairs and returns the caps and the event of each.
-fn run(law: LeaseLaw, steps: &[(u64, Option<u64>)]) -> Vec<(Caps, Option<Event>)> {
+fn unix(micros: i64) -> UnixTime {
+    UnixTime::from_micros(micros)
+}
+
+/// Steps through pairs of our time and the Lease's time of renewal, and returns the caps and the event of each.
+fn run(law: LeaseLaw, steps: &[(u64, Option<i64>)]) -> Vec<(Caps, Option<Event>)> {
     let mut lease = Lease::start(at(0));
     steps
         .iter()
-        .map(|&(now, token)| {
-            let decision = law.step(&mut lease, &LeaseFacts { now: at(now), token });
+        .map(|&(now, renewal)| {
+            let facts = LeaseFacts { now: at(now), renewal: renewal.map(unix) };
+            let decision = law.step(&mut lease, &facts);
             (decision.caps, decision.event)
         })
         .collect()
@@ -41,6 +46,25 @@ fn caps_hold_when_nobody_renews_and_it_is_said_once() {
             (Caps::Desired, None),
         ]
     );
+}
+
+/// The contract's Lease as the API tells it: the plan's generation and the time of renewal. What reaches the law is what
+/// changes with every renewal.
+#[test]
+fn a_leader_that_renews_an_unchanged_plan_keeps_the_lease() {
+    const GENERATION: i64 = 41;
+    let noon = 1_700_000_000_000_000;
+    let told = |renewal_of: fn(i64, i64) -> i64| {
+        // A renewal every 30 over ten terms; the plan never changes.
+        let steps: Vec<_> = (0..30_i64)
+            .map(|pass| (30 * pass as u64, Some(renewal_of(GENERATION, noon + 30 * pass))))
+            .collect();
+        run(law(CHOICES[1]), &steps)
+    };
+    let by_time = told(|_, renewed| renewed);
+    assert!(by_time.iter().all(|step| *step == (Caps::Desired, None)), "{by_time:?}");
+    let by_generation = told(|generation, _| generation);
+    assert_eq!(by_generation.last(), Some(&(Caps::Originals, None)), "what does not change renews nothing");
 }
 
 #[test]
@@ -69,8 +93,8 @@ fn the_safe_profile_is_a_choice_too() {
 }
 
 #[test]
-fn a_restart_runs_the_lease_from_its_start_and_the_first_token_is_no_renewal() {
-    // The token may have lain there for hours, so hearing it at 80 does not carry the lease past 90.
+fn a_restart_runs_the_lease_from_its_start_and_the_first_time_that_is_read_is_no_renewal() {
+    // It may have lain there for hours, so hearing it at 80 does not carry the lease past 90.
     let steps = [(80, Some(7)), (90, Some(7)), (91, Some(7))];
     assert_eq!(
         run(law(OnExpiry::Hold), &steps),
@@ -102,7 +126,7 @@ fn a_server_that_lags_behind_keeps_no_lease_alive() {
 }
 
 #[test]
-fn a_count_that_was_set_back_renews_once_it_advances() {
+fn a_writers_clock_that_was_set_back_renews_once_it_advances() {
     let steps = [
         (0, Some(900)),
         (10, Some(901)),
@@ -148,9 +172,9 @@ fn every_phase_meets_every_event() {
         };
         for (i, phase) in phases.into_iter().enumerate() {
             for (what, &now) in times.iter().enumerate() {
-                let mut lease = Lease { phase, tokens: Tokens::Newest(5) };
-                let token = (what == 4).then_some(6);
-                let event = law(choice).step(&mut lease, &LeaseFacts { now, token }).event;
+                let mut lease = Lease { phase, times: Times::Newest(unix(5)) };
+                let renewal = (what == 4).then_some(unix(6));
+                let event = law(choice).step(&mut lease, &LeaseFacts { now, renewal }).event;
                 let turn = choice != CHOICES[1] || now >= at(1_000 + DELAY);
                 let expected = match (what, phase) {
                     (4, Started { .. } | Renewed { .. }) => (Renewed { at: now }, None),
@@ -207,14 +231,15 @@ proptest! {
     #[test]
     fn no_lease_ends_or_begins_again_without_an_event(
         choice in 0_usize..3,
-        steps in proptest::collection::vec((any::<u64>(), proptest::option::of(0_u64..6)), 1..40),
+        steps in proptest::collection::vec((any::<u64>(), proptest::option::of(-3_i64..3)), 1..40),
     ) {
         let law = law(CHOICES[choice]);
         let mut lease = Lease::start(at(0));
         let ended = |lease: &Lease| !matches!(lease.phase(), Phase::Started { .. } | Phase::Renewed { .. });
-        for (now, token) in steps {
+        for (now, renewal) in steps {
             let before = lease;
-            let decision = law.step(&mut lease, &LeaseFacts { now: at(now % 1_000), token });
+            let facts = LeaseFacts { now: at(now % 1_000), renewal: renewal.map(unix) };
+            let decision = law.step(&mut lease, &facts);
             prop_assert!(decision.event.is_some() || ended(&before) == ended(&lease));
             prop_assert!(decision.event.is_some() || before.phase().caps() == decision.caps);
         }
@@ -223,8 +248,8 @@ proptest! {
     #[test]
     fn renewals_in_time_never_end_a_lease(gaps in proptest::collection::vec(1..=TERM, 1..50)) {
         let mut now = 0;
-        let steps: Vec<_> = (0..).zip(gaps).map(|(token, gap)| { now += gap; (now, Some(token)) }).collect();
-        // The first token is a baseline, so the second must come within the term of the start.
+        let steps: Vec<_> = (0..).zip(gaps).map(|(renewal, gap)| { now += gap; (now, Some(renewal)) }).collect();
+        // The first time is a baseline, so the second must come within the term of the start.
         prop_assume!(steps.get(1).is_none_or(|second| second.0 <= TERM));
         for step in run(law(CHOICES[2]), &steps) {
             prop_assert_eq!(step, (Caps::Desired, None));
