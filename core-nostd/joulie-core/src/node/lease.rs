@@ -12,6 +12,7 @@
 //! Started, Renewed ──longer than `term`──▶ Holding                       (hold)
 //!                                          Waiting ──`delay`──▶ Relaxed  (relax)
 //!                                          Safe                          (safe)
+//! Waiting ──another choice──▶ Holding, Safe      (the configuration no longer chooses to relax)
 //! Holding, Waiting, Relaxed, Safe ──newer time──▶ Renewed
 //! ```
 //!
@@ -128,6 +129,8 @@ pub enum Event {
     Expired,
     /// This node's turn has come to go back to its originals.
     Relaxed,
+    /// The configuration chooses otherwise than to relax, while this node waited for its turn.
+    ChosenAnew,
     /// Somebody renews it again.
     RenewedAgain,
     /// The clock went backwards: the lease is measured from now.
@@ -213,12 +216,13 @@ impl LeaseLaw {
                 Some(age) if age > self.term => (self.expired(now), Some(Event::Expired)),
                 Some(_) => (phase, None),
             },
-            Phase::Waiting { since } => match (now.since(since), self.on_expiry) {
-                (None, _) => (Phase::Waiting { since: now }, Some(Event::ClockBackwards)),
-                (Some(age), OnExpiry::Relax { delay }) if age < delay => (phase, None),
-                (Some(_), OnExpiry::Relax { .. } | OnExpiry::Hold | OnExpiry::Safe) => {
-                    (Phase::Relaxed, Some(Event::Relaxed))
+            Phase::Waiting { since } => match (self.on_expiry, now.since(since)) {
+                (OnExpiry::Hold | OnExpiry::Safe, _) => (self.expired(now), Some(Event::ChosenAnew)),
+                (OnExpiry::Relax { .. }, None) => {
+                    (Phase::Waiting { since: now }, Some(Event::ClockBackwards))
                 }
+                (OnExpiry::Relax { delay }, Some(age)) if age < delay => (phase, None),
+                (OnExpiry::Relax { .. }, Some(_)) => (Phase::Relaxed, Some(Event::Relaxed)),
             },
             Phase::Holding | Phase::Relaxed | Phase::Safe => (phase, None),
         }

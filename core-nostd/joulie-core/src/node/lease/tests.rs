@@ -156,6 +156,22 @@ fn a_clock_that_goes_backwards_is_said_and_ends_no_lease() {
 }
 
 #[test]
+fn a_node_that_waits_to_relax_does_not_when_the_configuration_no_longer_says_so() {
+    for (choice, phase, caps) in [
+        (OnExpiry::Hold, Phase::Holding, Caps::Desired),
+        (OnExpiry::Safe, Phase::Safe, Caps::SafeProfile),
+    ] {
+        // Before its turn, after it, and with a clock that went back.
+        for now in [100, 100 + DELAY, 5] {
+            let mut lease = Lease { phase: Phase::Waiting { since: at(100) }, times: Times::Newest(unix(5)) };
+            let decision = law(choice).step(&mut lease, &LeaseFacts { now: at(now), renewal: None });
+            assert_eq!((lease.phase(), decision.caps), (phase, caps), "{choice:?} at {now}");
+            assert_eq!(decision.event, Some(Event::ChosenAnew));
+        }
+    }
+}
+
+#[test]
 fn every_phase_meets_every_event() {
     use Phase::{Holding, Relaxed, Renewed, Safe, Started, Waiting};
     let (then, now) = (at(1_000), at(1_050));
@@ -175,11 +191,13 @@ fn every_phase_meets_every_event() {
                 let mut lease = Lease { phase, times: Times::Newest(unix(5)) };
                 let renewal = (what == 4).then_some(unix(6));
                 let event = law(choice).step(&mut lease, &LeaseFacts { now, renewal }).event;
-                let turn = choice != CHOICES[1] || now >= at(1_000 + DELAY);
+                let turn = now >= at(1_000 + DELAY);
                 let expected = match (what, phase) {
                     (4, Started { .. } | Renewed { .. }) => (Renewed { at: now }, None),
                     (4, _) => (Renewed { at: now }, Some(Event::RenewedAgain)),
                     (_, Holding | Relaxed | Safe) => (phase, None),
+                    (_, Waiting { .. }) if choice == OnExpiry::Hold => (Holding, Some(Event::ChosenAnew)),
+                    (_, Waiting { .. }) if choice == OnExpiry::Safe => (Safe, Some(Event::ChosenAnew)),
                     (3, Started { .. }) => (Started { since: now }, Some(Event::ClockBackwards)),
                     (3, Renewed { .. }) => (Renewed { at: now }, Some(Event::ClockBackwards)),
                     (3, Waiting { .. }) => (Waiting { since: now }, Some(Event::ClockBackwards)),
