@@ -118,7 +118,7 @@ pub enum Caps {
     Desired,
     /// None: the originals.
     Originals,
-    /// Those of the safe profile.
+    /// Those of the safe profile, on a node that is to have caps.
     SafeProfile,
 }
 
@@ -252,13 +252,14 @@ impl Lease {
 }
 
 impl Caps {
-    /// What is desired under this lease.
+    /// What is desired under this lease. The safe profile takes the place of a cap, known or not; a node whose desired
+    /// state is known to be gone is nobody's to cap, so it gets its originals whoever renews the lease.
     #[must_use]
     pub const fn desired(self, desired: Desired, safe_profile: CapIntent) -> Desired {
-        match self {
-            Self::Desired => desired,
-            Self::Originals => Desired::Gone,
-            Self::SafeProfile => Desired::Cap(safe_profile),
+        match (self, desired) {
+            (Self::Desired, _) | (Self::SafeProfile, Desired::Gone | Desired::Cap(CapIntent::NONE)) => desired,
+            (Self::Originals, _) => Desired::Gone,
+            (Self::SafeProfile, Desired::Unknown | Desired::Cap(_)) => Desired::Cap(safe_profile),
         }
     }
 }

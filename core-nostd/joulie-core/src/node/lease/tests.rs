@@ -231,7 +231,17 @@ fn the_lease_says_what_is_desired() {
     for desired in [Desired::Unknown, Desired::Gone, cap(120)] {
         assert_eq!(Caps::Desired.desired(desired, safe), desired);
         assert_eq!(Caps::Originals.desired(desired, safe), Desired::Gone);
+    }
+    for desired in [Desired::Unknown, cap(120)] {
         assert_eq!(Caps::SafeProfile.desired(desired, safe), cap(80));
+    }
+}
+
+#[test]
+fn the_safe_profile_caps_no_node_that_is_known_to_have_no_cap() {
+    let safe = CapIntent::of_watts(power_units::Watts::from_int(80));
+    for gone in [Desired::Gone, Desired::Cap(CapIntent::NONE)] {
+        assert_eq!(Caps::SafeProfile.desired(gone, safe), gone);
     }
 }
 
