@@ -1,7 +1,9 @@
 //! The power limit of one package or one GPU: set, read back, watched, and put back.
 //!
 //! A [`Limiter`] joins the [`Lever`] of a limit with the [`Drift`] that tells whether somebody else moves it. What is
-//! read back decides: a limit that reads above what was written is not in force, and one below is, as clamped.
+//! read back decides: a limit that reads above what was written is not in force, and one below is, as clamped, unless
+//! it undercuts the floor that the node's own configuration sets: that is never accepted, neither when it is read back
+//! nor when it is seen later.
 
 use super::cap::{CapResult, Floor, Target};
 use super::drift::{Drift, DriftLaw};
@@ -131,7 +133,7 @@ impl Limiter {
         want: Want<Target>,
         floor: Floor,
     ) -> LimitStep {
-        self.lever = law.lever.learn(self.lever, now, self.news(facts.outcome));
+        self.lever = law.lever.learn(self.lever, now, self.news(facts.outcome, floor));
         self.drift = self.drift.quiet(law.drift, now);
         let moved = match self.sight(facts, floor) {
             Sight::AsLeft => false,
@@ -157,10 +159,10 @@ impl Limiter {
         LimitStep { order, moved }
     }
 
-    fn news(&self, outcome: LimitOutcome) -> News<Target> {
+    fn news(&self, outcome: LimitOutcome, floor: Floor) -> News<Target> {
         match (outcome, self.lever.target()) {
             (LimitOutcome::Set { asked, read_back }, Some(target)) if target.effective() == asked => {
-                News::Set { target, outcome: read_back.and_then(|found| target.read_back(found)) }
+                News::Set { target, outcome: read_back.and_then(|found| target.read_back(found, floor)) }
             }
             (LimitOutcome::Set { .. } | LimitOutcome::Unknown, _) => News::None,
             (LimitOutcome::Released(outcome), _) => News::Released(outcome),
@@ -178,7 +180,7 @@ impl Limiter {
             Seen::Off => Sight::Contested,
             Seen::At(found) if found == as_is.effective() => Sight::AsLeft,
             Seen::At(found)
-                if found <= Watts::ZERO || found > target.effective() || found < floor.watts() =>
+                if found <= Watts::ZERO || found > target.effective() || floor.is_undercut_by(found) =>
             {
                 Sight::Contested
             }

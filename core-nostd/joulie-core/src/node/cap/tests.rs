@@ -131,13 +131,24 @@ fn caps_are_per_package() {
 fn what_is_read_back_decides() {
     // Fix list S17: neither a write without an error nor a write with one says what is in force.
     let asked = Target { requested: w("100.123456"), effective: w("100.123456") };
-    let stands = |found: &str| asked.read_back(w(found)).map(|as_is| asked.result(as_is));
+    let stands = |found: &str| asked.read_back(w(found), Floor::NONE).map(|as_is| asked.result(as_is));
     assert_eq!(stands("100"), Ok(CapResult::Applied { effective: w("100") }));
     assert_eq!(stands("100.123456"), Ok(CapResult::Applied { effective: w("100.123456") }));
     let clamped = CapResult::Clamped { requested: w("100.123456"), effective: w("90") };
     assert_eq!(stands("90"), Ok(clamped), "another limit is stricter");
     assert_eq!(stands("250"), Err(ErrorKind::Locked), "the write was ignored");
     assert_eq!(stands("0"), Err(ErrorKind::BadData), "the write wrapped");
+}
+
+#[test]
+fn what_is_read_back_below_the_nodes_own_floor_does_not_stand() {
+    let asked = Target { requested: w("100"), effective: w("100") };
+    let stands = |found: &str, floor| asked.read_back(w(found), Floor(w(floor))).map(Target::effective);
+    assert_eq!(stands("75", "75"), Ok(w("75")));
+    assert_eq!(stands("74.99", "75.9"), Ok(w("74.99")), "a device that takes whole watts");
+    assert_eq!(stands("74", "75"), Err(ErrorKind::Busy));
+    assert_eq!(stands("1", "75"), Err(ErrorKind::Busy));
+    assert_eq!(stands("1", "0"), Ok(w("1")));
 }
 
 #[test]
@@ -259,9 +270,10 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_read_back_as_more_than_was_written(asked in 1_i64..(1 << 50), found in any::<i64>()) {
+    fn nothing_is_read_back_as_more_than_was_written(asked in 1_i64..(1 << 50), found in any::<i64>(), floor in any_floor()) {
         let target = Target { requested: Watts::from_bits(asked), effective: Watts::from_bits(asked) };
-        if let Ok(as_is) = target.read_back(Watts::from_bits(found)) {
+        if let Ok(as_is) = target.read_back(Watts::from_bits(found), floor) {
+            prop_assert!(!floor.is_undercut_by(as_is.effective()));
             prop_assert!(as_is.effective() <= target.effective() && as_is.effective() > Watts::ZERO);
         }
     }

@@ -70,6 +70,24 @@ fn a_limit_is_held_when_it_was_read_back_and_not_when_it_was_ordered() {
 }
 
 #[test]
+fn below_the_nodes_own_floor_a_limit_is_refused_when_read_back_as_when_seen_later() {
+    for (found, accepted) in [(61, true), (60, true), (59, false), (1, false)] {
+        let mut applied = Limiter::UNTOUCHED;
+        applied.step(&law(), at(1), LimitFacts::UNKNOWN, Want::Set(target(200)), floor());
+        applied.step(&law(), at(2), set(200, found), Want::Set(target(200)), floor());
+        let mut watched = held();
+        watched.step(&law(), at(20), seen(Seen::At(w(found))), Want::Set(target(200)), floor());
+        let stands = |limiter: Limiter| matches!(limiter.lever(), Lever::Held { .. });
+        assert_eq!((stands(applied), stands(watched)), (accepted, accepted), "{found} W");
+        if !accepted {
+            assert_eq!(applied.result(target(200)), Some(CapResult::Failed(ErrorKind::Busy)));
+            let again = applied.step(&law(), at(12), LimitFacts::UNKNOWN, Want::Set(target(200)), floor());
+            assert_eq!(again.order, LimitOrder::Set(w(200)), "and is tried again");
+        }
+    }
+}
+
+#[test]
 fn an_outcome_of_another_order_says_nothing() {
     let mut limiter = Limiter::UNTOUCHED;
     limiter.step(&law(), at(1), LimitFacts::UNKNOWN, Want::Set(target(200)), floor());
