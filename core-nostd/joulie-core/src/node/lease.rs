@@ -257,7 +257,9 @@ impl Caps {
     #[must_use]
     pub const fn desired(self, desired: Desired, safe_profile: CapIntent) -> Desired {
         match (self, desired) {
-            (Self::Desired, _) | (Self::SafeProfile, Desired::Gone | Desired::Cap(CapIntent::NONE)) => desired,
+            (Self::Desired, _) | (Self::SafeProfile, Desired::Gone | Desired::Cap(CapIntent::NONE)) => {
+                desired
+            }
             (Self::Originals, _) => Desired::Gone,
             (Self::SafeProfile, Desired::Unknown | Desired::Cap(_)) => Desired::Cap(safe_profile),
         }
@@ -288,9 +290,7 @@ impl Times {
     fn hears(&mut self, time: UnixTime) -> bool {
         let (next, renewed) = match *self {
             Self::None => (Self::Newest(time), false),
-            Self::Newest(newest) | Self::Behind { newest, .. } if time > newest => {
-                (Self::Newest(time), true)
-            }
+            Self::Newest(newest) | Self::Behind { newest, .. } if time > newest => (Self::Newest(time), true),
             Self::Newest(newest) | Self::Behind { newest, .. } if time == newest => {
                 (Self::Newest(newest), false)
             }

@@ -157,10 +157,9 @@ fn a_clock_that_goes_backwards_is_said_and_ends_no_lease() {
 
 #[test]
 fn a_node_that_waits_to_relax_does_not_when_the_configuration_no_longer_says_so() {
-    for (choice, phase, caps) in [
-        (OnExpiry::Hold, Phase::Holding, Caps::Desired),
-        (OnExpiry::Safe, Phase::Safe, Caps::SafeProfile),
-    ] {
+    for (choice, phase, caps) in
+        [(OnExpiry::Hold, Phase::Holding, Caps::Desired), (OnExpiry::Safe, Phase::Safe, Caps::SafeProfile)]
+    {
         // Before its turn, after it, and with a clock that went back.
         for now in [100, 100 + DELAY, 5] {
             let mut lease = Lease { phase: Phase::Waiting { since: at(100) }, times: Times::Newest(unix(5)) };

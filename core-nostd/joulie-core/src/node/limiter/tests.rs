@@ -120,6 +120,29 @@ fn a_limit_that_somebody_raises_is_put_back_and_not_forever() {
 }
 
 #[test]
+fn a_new_cap_is_ordered_at_once_during_a_truce_and_the_truce_goes_on() {
+    let mut limiter = held();
+    for now in [20, 21, 40, 80, 81, 120, 160, 161, 190] {
+        let facts = match limiter.lever() {
+            Lever::Pending { .. } => set(200, 200),
+            _ => seen(Seen::At(w(250))),
+        };
+        limiter.step(&law(), at(now), facts, Want::Set(target(200)), floor());
+    }
+    assert!(matches!(limiter.drift(), Drift::Yielded { .. }), "{limiter:?}");
+    let lower = Want::Set(target(150));
+    let step = limiter.step(&law(), at(200), LimitFacts::UNKNOWN, lower, floor());
+    assert_eq!(step.order, LimitOrder::Set(w(150)));
+    limiter.step(&law(), at(201), set(150, 150), lower, floor());
+    let step = limiter.step(&law(), at(210), seen(Seen::At(w(250))), lower, floor());
+    assert_eq!(step, LimitStep { order: LimitOrder::Leave, moved: true });
+    let order_at =
+        |mut limiter: Limiter, now| limiter.step(&law(), at(now), LimitFacts::UNKNOWN, lower, floor()).order;
+    assert_eq!(order_at(limiter, 1_209), LimitOrder::Leave);
+    assert_eq!(order_at(limiter, 1_210), LimitOrder::Set(w(150)));
+}
+
+#[test]
 fn a_limit_that_was_switched_off_or_pushed_below_the_floor_is_put_back() {
     for gone in [Seen::Off, Seen::At(Watts::ZERO), Seen::At(w(59)), Seen::At(w(201))] {
         let mut limiter = held();
