@@ -644,7 +644,9 @@ proptest! {
                     },
                     LimitOrder::Leave | LimitOrder::Release => LimitOutcome::Unknown,
                 };
-                package.facts.limit = LimitFacts { outcome, seen: Seen::At(Watts::from_bits(seen)) };
+                let read = Stamp::new(Micros::new(now.wrapping_add(seen.unsigned_abs() % 3)));
+                let seen = Seen::At { limit: Watts::from_bits(seen), read };
+                package.facts.limit = LimitFacts { outcome, seen };
             }
             let intent = CapIntent::of_watts(Watts::from_bits(desired.wrapping_mul(i as i64)));
             let facts = Facts {
