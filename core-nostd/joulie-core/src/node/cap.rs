@@ -115,6 +115,7 @@ impl CapRange {
 
     /// The range as the device tells it, and the limit that was in force when it was first seen. A maximum of zero, or
     /// below that limit, is not one (firmware often leaves it so) and is unknown; a minimum above the maximum, too.
+    /// That is the rule of [`power_hal::Limit::known`], here also for a range that came by another way.
     #[must_use]
     pub fn new(min: Option<Watts>, max: Option<Watts>, original: Option<Watts>) -> Self {
         let max = max.filter(|&max| max >= CAP_LEAST && original.is_none_or(|original| max >= original));

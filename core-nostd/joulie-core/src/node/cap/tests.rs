@@ -64,6 +64,25 @@ fn a_maximum_of_zero_or_below_the_limit_in_force_is_unknown() {
 }
 
 #[test]
+fn the_port_and_the_core_know_the_same_of_a_range() {
+    let watts = [0, 1, 28, 35, 75, 270, 4_000];
+    let micro = |watts: i32| power_units::MicroWatts::new(u64::from(watts.unsigned_abs()) * 1_000_000);
+    let span = power_hal::Span { floor: micro(1), ceiling: micro(4_095) };
+    let bounds = || watts.into_iter().map(Some).chain([None]);
+    for (min, max) in bounds().flat_map(|min| bounds().map(move |max| (min, max))) {
+        let port =
+            power_hal::Limit::new(span, micro(0)).unwrap().known(min.map(micro), max.map(micro)).unwrap();
+        let core = CapRange::new(min.map(Watts::from_int), max.map(Watts::from_int), None);
+        let of_core = |bound: Option<Watts>| bound.map(|watts| micro((watts.to_bits() >> 32) as i32));
+        assert_eq!(
+            (port.min(), port.max()),
+            (of_core(core.min()), of_core(core.max())),
+            "{min:?} to {max:?}"
+        );
+    }
+}
+
+#[test]
 fn a_cap_is_clamped_into_what_the_package_can_do() {
     // Fix list S16: 5000 W, the chart's default for full power, on a package of 270 W.
     let on = |watts: &str| CapIntent::of_watts(w(watts)).resolve(range(50, 270), Floor::NONE);
