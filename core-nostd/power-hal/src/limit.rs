@@ -257,7 +257,7 @@ mod tests {
         Limit::new(Span { floor: w(1), ceiling: MicroWatts::new(4_095_875_000) }, STEP).unwrap()
     }
 
-    /// Fix list S16: 5000 W written as they stand wrap to 904 W, and 4096 W to 0.
+    /// Fix list agent S16: 5000 W written as they stand wrap to 904 W, and 4096 W to 0.
     #[test]
     fn a_wish_above_the_range_is_the_upper_end_and_never_wraps() {
         let unknown = rapl();
@@ -268,7 +268,7 @@ mod tests {
         }
     }
 
-    /// Fix list S19: each device has a range of its own.
+    /// Fix list agent S19: each device has a range of its own.
     #[test]
     fn a_wish_below_the_range_is_the_lower_end_and_zero_is_no_limit() {
         let known = rapl().known(Some(w(75)), None).unwrap();

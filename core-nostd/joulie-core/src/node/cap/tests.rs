@@ -53,7 +53,7 @@ fn a_percentage_of_an_unknown_maximum_takes_the_percent_path() {
 
 #[test]
 fn a_maximum_of_zero_or_below_the_limit_in_force_is_unknown() {
-    // Fix list S2; a firmware was seen with a limit of 35 W and a maximum of 28 W.
+    // Fix list agent S2; a firmware was seen with a limit of 35 W and a maximum of 28 W.
     let max = |max: &str, original: &str| CapRange::new(None, Some(w(max)), Some(w(original))).max();
     assert_eq!(max("28", "35"), None);
     assert_eq!(max("0", "35"), None);
@@ -84,7 +84,7 @@ fn the_port_and_the_core_know_the_same_of_a_range() {
 
 #[test]
 fn a_cap_is_clamped_into_what_the_package_can_do() {
-    // Fix list S16: 5000 W, the chart's default for full power, on a package of 270 W.
+    // Fix list agent S16: 5000 W, the chart's default for full power, on a package of 270 W.
     let on = |watts: &str| CapIntent::of_watts(w(watts)).resolve(range(50, 270), Floor::NONE);
     assert_eq!(on("5000"), target("5000", "270"));
     assert_eq!(on("20"), target("20", "50"));
@@ -137,7 +137,7 @@ fn the_percent_path_throttles_what_is_not_left() {
 
 #[test]
 fn caps_are_per_package() {
-    // Fix list S4: 100 W per package are 200 W for a node of two.
+    // Fix list agent S4: 100 W per package are 200 W for a node of two.
     let Resolution::Watts(one) = CapIntent::of_watts(w("100")).resolve(range(50, 270), Floor::NONE) else {
         panic!()
     };
@@ -148,7 +148,7 @@ fn caps_are_per_package() {
 
 #[test]
 fn what_is_read_back_decides() {
-    // Fix list S17: neither a write without an error nor a write with one says what is in force.
+    // Fix list agent S17: neither a write without an error nor a write with one says what is in force.
     let asked = Target { requested: w("100.123456"), effective: w("100.123456") };
     let stands = |found: &str| asked.read_back(w(found), Floor::NONE).map(|as_is| asked.result(as_is));
     assert_eq!(stands("100"), Ok(CapResult::Applied { effective: w("100") }));

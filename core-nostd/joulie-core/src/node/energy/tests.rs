@@ -67,7 +67,7 @@ fn a_counter_that_wraps_counts_the_step_from_its_largest_value_to_zero() {
 
 #[test]
 fn a_span_in_which_a_wrap_is_unknowable_is_dropped_and_the_next_one_counts_again() {
-    // Fix list C10. Half of 65532.610987 J at 700 W is 46.808 s.
+    // Fix list agent C10. Half of 65532.610987 J at 700 W is 46.808 s.
     let meter = meter(Counter::of_range(Some(MicroJoules::new(RANGE_FINE))));
     let after = |span: u64| {
         told(&meter, &[(0, SECOND), (1_000_000, SECOND + span), (201_000_000, 2 * SECOND + span)])
@@ -80,7 +80,7 @@ fn a_span_in_which_a_wrap_is_unknowable_is_dropped_and_the_next_one_counts_again
 
 #[test]
 fn a_counter_without_a_range_is_read_while_it_grows_and_says_nothing_when_it_falls() {
-    // Fix list C10: a missing range must neither be guessed nor lose the samples that need none.
+    // Fix list agent C10: a missing range must neither be guessed nor lose the samples that need none.
     let readings = told(
         &meter(Counter::Unknown),
         &[(0, 1), (50_000_000, SECOND + 1), (0, 2 * SECOND + 1), (70_000_000, 3 * SECOND + 1)],
@@ -94,7 +94,7 @@ fn a_counter_without_a_range_is_read_while_it_grows_and_says_nothing_when_it_fal
 
 #[test]
 fn more_power_than_the_package_can_draw_is_impossible_and_not_a_reading() {
-    // Fix list C10: 701 J in a second of a package that draws 700 W at most, then an ordinary second.
+    // Fix list agent C10: 701 J in a second of a package that draws 700 W at most, then an ordinary second.
     let readings = told(&wrapping(), &[(0, SECOND), (701_000_000, 2 * SECOND), (901_000_000, 3 * SECOND)]);
     assert_eq!(readings[1], Reading::Impossible(Oddity::AboveMaximum));
     assert_eq!(readings[2], fresh(200));
@@ -165,7 +165,7 @@ fn a_gap_is_bridged_by_the_mean_over_it() {
 
 #[test]
 fn a_partial_sum_is_not_the_total() {
-    // Fix list C9, every pair of facts.
+    // Fix list agent C9, every pair of facts.
     let one = fresh(100);
     let stale = Reading::Stale { age: Micros::new(7) };
     let missing = Reading::Missing(Gap::FirstSample);

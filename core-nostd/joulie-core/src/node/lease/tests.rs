@@ -34,7 +34,7 @@ fn run(law: LeaseLaw, steps: &[(u64, Option<i64>)]) -> Vec<(Caps, Option<Event>)
 
 #[test]
 fn caps_hold_when_nobody_renews_and_it_is_said_once() {
-    // Fix list S7.
+    // Fix list agent S7.
     let steps = [(0, Some(1)), (10, Some(2)), (100, None), (101, None), (10_000, None)];
     assert_eq!(
         run(law(OnExpiry::Hold), &steps),
@@ -69,7 +69,7 @@ fn a_leader_that_renews_an_unchanged_plan_keeps_the_lease() {
 
 #[test]
 fn relaxing_waits_for_this_nodes_turn_and_is_said_twice() {
-    // Fix list S7: a relaxation that is announced is one that happens.
+    // Fix list agent S7: a relaxation that is announced is one that happens.
     let steps = [(10, Some(1)), (20, Some(2)), (111, None), (130, None), (131, None), (132, None)];
     assert_eq!(
         run(law(CHOICES[1]), &steps),

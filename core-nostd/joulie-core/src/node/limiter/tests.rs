@@ -58,7 +58,7 @@ fn held() -> Limiter {
 
 #[test]
 fn a_limit_is_held_when_it_was_read_back_and_not_when_it_was_ordered() {
-    // Fix list S17: a firmware lock that ignores the write, and a write that wrapped to zero.
+    // Fix list agent S17: a firmware lock that ignores the write, and a write that wrapped to zero.
     for (found, expected) in [
         (200, CapResult::Applied { effective: w(200) }),
         (150, CapResult::Clamped { requested: w(200), effective: w(150) }),
@@ -204,7 +204,7 @@ fn a_clock_that_went_back_hides_no_drift() {
 
 #[test]
 fn the_original_comes_back_when_nothing_is_wanted() {
-    // Fix list S6.
+    // Fix list agent S6.
     for mut limiter in [held(), Limiter::ADOPTED] {
         let step = limiter.step(&law(), at(20), LimitFacts::UNKNOWN, Want::Release, floor());
         assert_eq!(step.order, LimitOrder::Release);
