@@ -200,10 +200,9 @@ impl Meter {
 /// What all packages draw together. It is only a number when every one of them is; else it is the worst of what they
 /// are, impossible before missing before stale, whatever their order. A sum that the unit cannot hold is impossible.
 pub fn total(packages: impl IntoIterator<Item = Reading>) -> Reading {
-    match packages.into_iter().reduce(Reading::and).unwrap_or(Reading::Missing(Gap::NoMeter)) {
-        Reading::Fresh { watts, .. } if watts == Watts::MAX => Reading::Impossible(Oddity::AboveMaximum),
-        told => told,
-    }
+    let told = packages.into_iter().reduce(Reading::and).unwrap_or(Reading::Missing(Gap::NoMeter));
+    let overflowed = matches!(told, Reading::Fresh { watts, .. } if watts == Watts::MAX);
+    if overflowed { Reading::Impossible(Oddity::AboveMaximum) } else { told }
 }
 
 impl Reading {

@@ -127,10 +127,8 @@ fn a_limit_that_somebody_raises_is_put_back_and_not_forever() {
 fn a_new_cap_is_ordered_at_once_during_a_truce_and_the_truce_goes_on() {
     let mut limiter = held();
     for now in [20, 21, 40, 80, 81, 120, 160, 161, 190] {
-        let facts = match limiter.lever() {
-            Lever::Pending { .. } => set(200, 200),
-            _ => seen(found(250, now)),
-        };
+        let is_pending = matches!(limiter.lever(), Lever::Pending { .. });
+        let facts = if is_pending { set(200, 200) } else { seen(found(250, now)) };
         limiter.step(&law(), at(now), facts, Want::Set(target(200)), floor());
     }
     assert!(matches!(limiter.drift(), Drift::Yielded { .. }), "{limiter:?}");
