@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(Covers::new(0, CpuSet::EMPTY), Err(BadCpus::Empty));
     }
 
-    /// Fix list S9: a throttle of a part of the threads does nothing while their siblings run on.
+    /// Fix list agent S9: a throttle of a part of the threads does nothing while their siblings run on.
     #[test]
     fn policies_of_smt_siblings_are_one_group() {
         // Two cores with two threads each and one policy a thread, as intel_pstate has it: 0+2 and 1+3.

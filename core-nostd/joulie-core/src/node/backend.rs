@@ -15,8 +15,9 @@
 //!  desired state gone: limits and throttle are released, from every state
 //! ```
 //!
-//! This machine is not an enum of its own: it is the [`Lever`] of each package's limit, the one of the throttle, and
-//! the pure rule above over them; each lever has its diagram. So nothing can be in a state that its parts are not in.
+//! The boxes of the diagram are no states that anybody stores. The only state machines here are the [`Lever`] of each
+//! package's limit and the one of the throttle, each with its own diagram; the diagram above is what the pure rule over
+//! them makes of their states. So the node cannot be in a state that its parts are not in.
 //!
 //! What it never does:
 //! - leave a node without a limiter while it changes from one to the other: neither is let go before the other is read

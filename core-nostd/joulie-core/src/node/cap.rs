@@ -101,6 +101,12 @@ impl Floor {
     pub const fn watts(self) -> Watts {
         self.0
     }
+
+    /// Whether a limit that is found in force lies below the floor, and not only by what devices round away. Such a
+    /// limit is never accepted, whether it is read back after writing it or seen later.
+    pub(crate) fn is_undercut_by(self, found: Watts) -> bool {
+        self.0 - found >= QUANTUM
+    }
 }
 
 impl CapRange {
@@ -109,6 +115,7 @@ impl CapRange {
 
     /// The range as the device tells it, and the limit that was in force when it was first seen. A maximum of zero, or
     /// below that limit, is not one (firmware often leaves it so) and is unknown; a minimum above the maximum, too.
+    /// That is the rule of [`power_hal::Limit::known`], here also for a range that came by another way.
     #[must_use]
     pub fn new(min: Option<Watts>, max: Option<Watts>, original: Option<Watts>) -> Self {
         let max = max.filter(|&max| max >= CAP_LEAST && original.is_none_or(|original| max >= original));
@@ -194,10 +201,14 @@ impl Target {
     }
 
     /// What was read back after writing it: the same target as it stands, or why it does not stand. More than what
-    /// was written means that the device did not take it (a firmware lock can ignore a write without an error).
-    pub(crate) fn read_back(self, found: Watts) -> Result<Self, ErrorKind> {
+    /// was written means that the device did not take it (a firmware lock can ignore a write without an error). Less
+    /// than the floor means that somebody else holds it there.
+    pub(crate) fn read_back(self, found: Watts, floor: Floor) -> Result<Self, ErrorKind> {
         if found <= Watts::ZERO {
             return Err(ErrorKind::BadData);
+        }
+        if floor.is_undercut_by(found) {
+            return Err(ErrorKind::Busy);
         }
         if found > self.effective { Err(ErrorKind::Locked) } else { Ok(self.standing_at(found)) }
     }

@@ -66,8 +66,8 @@ pub enum Reading {
     Impossible(Oddity),
 }
 
-/// Why there is no reading.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why there is no reading. Of several packages the total tells the last one of this list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Gap {
     /// Nobody measures here.
     NoMeter,
@@ -81,8 +81,8 @@ pub enum Gap {
     WrapsUnknowable,
 }
 
-/// Why a reading cannot be true.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why a reading cannot be true. Of several packages the total tells the last one of this list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Oddity {
     /// More power than the package can draw: a counter was reset, or another one was read.
     AboveMaximum,
@@ -198,19 +198,22 @@ impl Meter {
 }
 
 /// What all packages draw together. It is only a number when every one of them is; else it is the worst of what they
-/// are: impossible before missing before stale.
+/// are, impossible before missing before stale, whatever their order. A sum that the unit cannot hold is impossible.
 pub fn total(packages: impl IntoIterator<Item = Reading>) -> Reading {
-    packages.into_iter().reduce(Reading::and).unwrap_or(Reading::Missing(Gap::NoMeter))
+    let told = packages.into_iter().reduce(Reading::and).unwrap_or(Reading::Missing(Gap::NoMeter));
+    let overflowed = matches!(told, Reading::Fresh { watts, .. } if watts == Watts::MAX);
+    if overflowed { Reading::Impossible(Oddity::AboveMaximum) } else { told }
 }
 
 impl Reading {
     fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Fresh { watts: a, over: of_a }, Self::Fresh { watts: b, over: of_b }) => {
-                let sum = |watts| Self::Fresh { watts, over: of_a.max(of_b) };
-                a.checked_add(b).map_or(Self::Impossible(Oddity::AboveMaximum), sum)
+                Self::Fresh { watts: a + b, over: of_a.max(of_b) }
             }
+            (Self::Impossible(a), Self::Impossible(b)) => Self::Impossible(a.max(b)),
             (bad @ Self::Impossible(_), _) | (_, bad @ Self::Impossible(_)) => bad,
+            (Self::Missing(a), Self::Missing(b)) => Self::Missing(a.max(b)),
             (none @ Self::Missing(_), _) | (_, none @ Self::Missing(_)) => none,
             (Self::Stale { age: a }, Self::Stale { age: b }) => Self::Stale { age: a.max(b) },
             (old @ Self::Stale { .. }, Self::Fresh { .. })

@@ -1,23 +1,26 @@
 //! The lease of the caps: whether somebody still renews the desired state, and what happens when nobody does.
 //!
-//! The leader of the operator renews one Lease after each complete pass. A node judges it by its own monotonic clock
-//! and never by the times that others write: a *token* that is newer than the last one is a renewal at the moment it
-//! was received. When renewals stop (the API is away, the planner is dead) caps **hold**, unless the node's own
+//! The leader of the operator renews one Lease after each complete pass, whether the plan changed or not. Every renewal
+//! writes its *time* into the Lease, and that time is only a mark that tells one renewal from the one before: a newer
+//! one is a renewal at the moment it was received. How old a renewal is, a node judges by its own monotonic clock, and
+//! never by the times that others write. When renewals stop (the API is away, the planner is dead) caps **hold**, unless the node's own
 //! configuration chose to **relax** to the originals, each node a little later than the other, or to go to the
 //! **safe** profile. No choice is silent: the step in which it happens carries an [`Event`].
 //!
 //! ```text
-//! Started ──newer token──▶ Renewed ──newer token──▶ Renewed
+//! Started ──newer time──▶ Renewed ──newer time──▶ Renewed
 //! Started, Renewed ──longer than `term`──▶ Holding                       (hold)
 //!                                          Waiting ──`delay`──▶ Relaxed  (relax)
 //!                                          Safe                          (safe)
-//! Holding, Waiting, Relaxed, Safe ──newer token──▶ Renewed
+//! Waiting ──another choice──▶ Holding, Safe      (the configuration no longer chooses to relax)
+//! Holding, Waiting, Relaxed, Safe ──newer time──▶ Renewed
 //! ```
 //!
 //! A restart starts in `Started`: caps are adopted as they are found, and the lease runs from the start, because
-//! nobody knows when it was last renewed. The first token is no renewal: it may have lain there for hours.
+//! nobody knows when it was last renewed. The first time that is read is no renewal: it may have lain there for hours.
 
 use super::cap::{CapIntent, Desired};
+use crate::placement::freshness::UnixTime;
 use core::fmt;
 use power_units::{Micros, Ratio, Stamp};
 
@@ -50,7 +53,7 @@ pub struct Jitter(Ratio);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
     phase: Phase,
-    tokens: Tokens,
+    times: Times,
 }
 
 /// How the lease stands.
@@ -79,14 +82,14 @@ pub enum Phase {
     Safe,
 }
 
-/// The tokens that were seen. An old one that is delivered again, by a server that lags behind, is no renewal, nor is
-/// the present one after it. Only a second old one that is newer than the first tells that the count itself went back
-/// (the API was restored from a backup).
+/// The times of renewal that were seen. An old one that is delivered again, by a server that lags behind, is no
+/// renewal, nor is the present one after it. Only a second old one that is newer than the first tells that the writer's
+/// clock went back (it was set, or another replica leads), or that the API was restored from a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tokens {
+enum Times {
     None,
-    Newest(u64),
-    Behind { newest: u64, older: u64 },
+    Newest(UnixTime),
+    Behind { newest: UnixTime, older: UnixTime },
 }
 
 /// What the lease may know.
@@ -94,8 +97,8 @@ enum Tokens {
 pub struct LeaseFacts {
     /// The time of this step.
     pub now: Stamp,
-    /// The plan's generation that the Lease names, where it could be read since the last step.
-    pub token: Option<u64>,
+    /// When the Lease says that it was last renewed (`renewTime`), where it could be read since the last step.
+    pub renewal: Option<UnixTime>,
 }
 
 /// What holds now, and what has just happened.
@@ -115,7 +118,7 @@ pub enum Caps {
     Desired,
     /// None: the originals.
     Originals,
-    /// Those of the safe profile.
+    /// Those of the safe profile, on a node that is to have caps.
     SafeProfile,
 }
 
@@ -126,6 +129,8 @@ pub enum Event {
     Expired,
     /// This node's turn has come to go back to its originals.
     Relaxed,
+    /// The configuration chooses otherwise than to relax, while this node waited for its turn.
+    ChosenAnew,
     /// Somebody renews it again.
     RenewedAgain,
     /// The clock went backwards: the lease is measured from now.
@@ -189,7 +194,7 @@ impl LeaseLaw {
     /// Takes in what was received, and says whose caps are to be in force.
     #[must_use]
     pub fn step(&self, lease: &mut Lease, facts: &LeaseFacts) -> LeaseDecision {
-        let renewed = facts.token.is_some_and(|token| lease.tokens.hears(token));
+        let renewed = facts.renewal.is_some_and(|renewal| lease.times.hears(renewal));
         let (phase, event) = if renewed {
             (Phase::Renewed { at: facts.now }, lease.phase.event_of_renewal())
         } else {
@@ -211,12 +216,13 @@ impl LeaseLaw {
                 Some(age) if age > self.term => (self.expired(now), Some(Event::Expired)),
                 Some(_) => (phase, None),
             },
-            Phase::Waiting { since } => match (now.since(since), self.on_expiry) {
-                (None, _) => (Phase::Waiting { since: now }, Some(Event::ClockBackwards)),
-                (Some(age), OnExpiry::Relax { delay }) if age < delay => (phase, None),
-                (Some(_), OnExpiry::Relax { .. } | OnExpiry::Hold | OnExpiry::Safe) => {
-                    (Phase::Relaxed, Some(Event::Relaxed))
+            Phase::Waiting { since } => match (self.on_expiry, now.since(since)) {
+                (OnExpiry::Hold | OnExpiry::Safe, _) => (self.expired(now), Some(Event::ChosenAnew)),
+                (OnExpiry::Relax { .. }, None) => {
+                    (Phase::Waiting { since: now }, Some(Event::ClockBackwards))
                 }
+                (OnExpiry::Relax { delay }, Some(age)) if age < delay => (phase, None),
+                (OnExpiry::Relax { .. }, Some(_)) => (Phase::Relaxed, Some(Event::Relaxed)),
             },
             Phase::Holding | Phase::Relaxed | Phase::Safe => (phase, None),
         }
@@ -235,7 +241,7 @@ impl Lease {
     /// A lease as a process finds it that starts at `now`, after a restart too.
     #[must_use]
     pub const fn start(now: Stamp) -> Self {
-        Self { phase: Phase::Started { since: now }, tokens: Tokens::None }
+        Self { phase: Phase::Started { since: now }, times: Times::None }
     }
 
     /// How it stands.
@@ -246,13 +252,16 @@ impl Lease {
 }
 
 impl Caps {
-    /// What is desired under this lease.
+    /// What is desired under this lease. The safe profile takes the place of a cap, known or not; a node whose desired
+    /// state is known to be gone is nobody's to cap, so it gets its originals whoever renews the lease.
     #[must_use]
     pub const fn desired(self, desired: Desired, safe_profile: CapIntent) -> Desired {
-        match self {
-            Self::Desired => desired,
-            Self::Originals => Desired::Gone,
-            Self::SafeProfile => Desired::Cap(safe_profile),
+        match (self, desired) {
+            (Self::Desired, _) | (Self::SafeProfile, Desired::Gone | Desired::Cap(CapIntent::NONE)) => {
+                desired
+            }
+            (Self::Originals, _) => Desired::Gone,
+            (Self::SafeProfile, Desired::Unknown | Desired::Cap(_)) => Desired::Cap(safe_profile),
         }
     }
 }
@@ -276,20 +285,18 @@ impl Phase {
     }
 }
 
-impl Tokens {
-    /// Takes in a token and says whether it is a renewal.
-    fn hears(&mut self, token: u64) -> bool {
+impl Times {
+    /// Takes in a time of renewal and says whether it is a new one.
+    fn hears(&mut self, time: UnixTime) -> bool {
         let (next, renewed) = match *self {
-            Self::None => (Self::Newest(token), false),
-            Self::Newest(newest) | Self::Behind { newest, .. } if token > newest => {
-                (Self::Newest(token), true)
-            }
-            Self::Newest(newest) | Self::Behind { newest, .. } if token == newest => {
+            Self::None => (Self::Newest(time), false),
+            Self::Newest(newest) | Self::Behind { newest, .. } if time > newest => (Self::Newest(time), true),
+            Self::Newest(newest) | Self::Behind { newest, .. } if time == newest => {
                 (Self::Newest(newest), false)
             }
-            Self::Behind { older, .. } if token > older => (Self::Newest(token), true),
+            Self::Behind { older, .. } if time > older => (Self::Newest(time), true),
             Self::Newest(newest) | Self::Behind { newest, .. } => {
-                (Self::Behind { newest, older: token }, false)
+                (Self::Behind { newest, older: time }, false)
             }
         };
         *self = next;

@@ -9,8 +9,8 @@
 //! Free ──────────▶ Pending ──────────────▶ Held
 //! Adopted ─Set──────▲ │ ▲ ▲                │ │
 //!                   │ │ │ └─another target─┘ │ refused later, or lost (somebody else moved it)
-//!       Set when due│ │ │                    │
-//!                   │ ▼ │                    │
+//!   Set when due, or│ │ │                    │
+//!     another target│ ▼ │                    │
 //!                  Refused ◀─────────────────┘     (Pending also: no answer within the patience)
 //!
 //! Adopted, Held, Refused ──Release──▶ Releasing ──done──▶ Free
@@ -18,6 +18,10 @@
 //!                          not put back ▼   │ Release when due
 //!                                       Stuck      (Set takes Releasing and Stuck back to Pending)
 //! ```
+//!
+//! A wait belongs to the target that was refused: another target is ordered at once, also while a truce holds, since a
+//! lower cap must not wait for the old one's retry. That is one order for each change of what is wanted; the count of
+//! failures goes on, so the next wait is no shorter.
 //!
 //! *Free*: as its owner left it. *Adopted*: set by us before a restart, to what is not known.
 
@@ -273,12 +277,12 @@ impl<T: Copy + PartialEq> Lever<T> {
             Self::Pending { .. } => (self, Order::Leave),
             Self::Held { target: held, .. } if held == target => (self, Order::Leave),
             Self::Held { as_is, .. } => order(0, Standing::At(as_is)),
-            Self::Refused { retry_at, failures, standing, .. } if has_come(retry_at, now, longest) => {
+            Self::Refused { target: refused, retry_at, failures, standing, .. }
+                if refused != target || has_come(retry_at, now, longest) =>
+            {
                 order(failures, standing)
             }
-            Self::Refused { kind, retry_at, failures, standing, .. } => {
-                (Self::Refused { target, kind, retry_at, failures, standing }, Order::Leave)
-            }
+            Self::Refused { .. } => (self, Order::Leave),
         }
     }
 

@@ -1,7 +1,9 @@
 //! The power limit of one package or one GPU: set, read back, watched, and put back.
 //!
 //! A [`Limiter`] joins the [`Lever`] of a limit with the [`Drift`] that tells whether somebody else moves it. What is
-//! read back decides: a limit that reads above what was written is not in force, and one below is, as clamped.
+//! read back decides: a limit that reads above what was written is not in force, and one below is, as clamped, unless
+//! it undercuts the floor that the node's own configuration sets: that is never accepted, neither when it is read back
+//! nor when it is seen later.
 
 use super::cap::{CapResult, Floor, Target};
 use super::drift::{Drift, DriftLaw};
@@ -50,15 +52,23 @@ pub enum LimitOutcome {
     Released(Result<(), ErrorKind>),
 }
 
-/// A limit as it is read between orders.
+/// A limit as it is read between orders, and when: a sample may arrive late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// It was not read.
     Unknown,
     /// It is not enabled, so it limits nothing.
-    Off,
+    Off {
+        /// When it was read.
+        read: Stamp,
+    },
     /// It is this.
-    At(Watts),
+    At {
+        /// The limit.
+        limit: Watts,
+        /// When it was read.
+        read: Stamp,
+    },
 }
 
 /// What is to be done with a limit.
@@ -131,9 +141,9 @@ impl Limiter {
         want: Want<Target>,
         floor: Floor,
     ) -> LimitStep {
-        self.lever = law.lever.learn(self.lever, now, self.news(facts.outcome));
+        self.lever = law.lever.learn(self.lever, now, self.news(facts.outcome, floor));
         self.drift = self.drift.quiet(law.drift, now);
-        let moved = match self.sight(facts, floor) {
+        let moved = match self.sight(now, facts.seen, floor) {
             Sight::AsLeft => false,
             Sight::Accepted(as_is) => {
                 self.lever = law.lever.learn(self.lever, now, News::Changed(as_is));
@@ -157,32 +167,37 @@ impl Limiter {
         LimitStep { order, moved }
     }
 
-    fn news(&self, outcome: LimitOutcome) -> News<Target> {
+    fn news(&self, outcome: LimitOutcome, floor: Floor) -> News<Target> {
         match (outcome, self.lever.target()) {
             (LimitOutcome::Set { asked, read_back }, Some(target)) if target.effective() == asked => {
-                News::Set { target, outcome: read_back.and_then(|found| target.read_back(found)) }
+                News::Set { target, outcome: read_back.and_then(|found| target.read_back(found, floor)) }
             }
             (LimitOutcome::Set { .. } | LimitOutcome::Unknown, _) => News::None,
             (LimitOutcome::Released(outcome), _) => News::Released(outcome),
         }
     }
 
-    /// A limit is only judged in a step that brings no outcome: what was seen may be from before that order.
-    fn sight(&self, facts: LimitFacts, floor: Floor) -> Sight {
-        let Lever::Held { target, as_is, .. } = self.lever else { return Sight::AsLeft };
-        if facts.outcome != LimitOutcome::Unknown {
+    /// What was read before the last order was confirmed tells of the limit before it, however late it arrives. Where the
+    /// clock went back behind the confirmation, nothing can be told apart by time and what is seen counts.
+    fn sight(&self, now: Stamp, seen: Seen, floor: Floor) -> Sight {
+        let Lever::Held { target, as_is, since } = self.lever else { return Sight::AsLeft };
+        let (found, read) = match seen {
+            Seen::Unknown => return Sight::AsLeft,
+            Seen::Off { read } => (None, read),
+            Seen::At { limit, read } => (Some(limit), read),
+        };
+        if read <= since && since <= now {
             return Sight::AsLeft;
         }
-        match facts.seen {
-            Seen::Unknown => Sight::AsLeft,
-            Seen::Off => Sight::Contested,
-            Seen::At(found) if found == as_is.effective() => Sight::AsLeft,
-            Seen::At(found)
-                if found <= Watts::ZERO || found > target.effective() || found < floor.watts() =>
+        match found {
+            None => Sight::Contested,
+            Some(found) if found == as_is.effective() => Sight::AsLeft,
+            Some(found)
+                if found <= Watts::ZERO || found > target.effective() || floor.is_undercut_by(found) =>
             {
                 Sight::Contested
             }
-            Seen::At(found) => Sight::Accepted(target.standing_at(found)),
+            Some(found) => Sight::Accepted(target.standing_at(found)),
         }
     }
 

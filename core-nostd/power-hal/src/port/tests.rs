@@ -72,7 +72,7 @@ fn what_the_port_refuses_does_not_reach_the_journal_either() {
     }
 }
 
-/// Fix list S5, S6: originals outlive the process, and what was capped before is released to them.
+/// Fix list agent S5, S6: originals outlive the process, and what was capped before is released to them.
 #[test]
 fn a_hal_that_opens_on_a_capped_machine_releases_to_the_journals_original() {
     let ground = two();

@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn a_loop_without_a_reading_is_blind_whatever_it_decided() {
-        // Fix list C2: no reading must not pass for a loop that ran.
+        // Fix list agent C2: no reading must not pass for a loop that ran.
         let fresh = PowerReading::Fresh { watts: Watts::from_int(300), over: Micros::ZERO };
         for reach in [Reach::Achievable, Reach::NotAchievable, Reach::Unknown] {
             for (power, kind) in [

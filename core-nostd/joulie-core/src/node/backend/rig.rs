@@ -186,7 +186,7 @@ impl Register {
                 LimitOutcome::Released(self.refuses.map_or(Ok(()), Err))
             }
         };
-        LimitFacts { outcome, seen: self.limit.map_or(Seen::At(w(250)), Seen::At) }
+        LimitFacts { outcome, seen: Seen::At { limit: self.limit.unwrap_or(w(250)), read: at(tick) } }
     }
 }
 

@@ -34,7 +34,7 @@ fn throttled_by_40() -> ThrottleOrder {
 
 #[test]
 fn limits_come_first_and_caps_are_per_package() {
-    // Fix list S4: 100 W each, 200 W the node.
+    // Fix list agent S4: 100 W each, 200 W the node.
     let mut node = Node::new(&[package(), package()]);
     let first = node.step(watts(100));
     assert_eq!(first.status, status(Backend::None, Report::Pending), "ordered is not applied");
@@ -56,7 +56,7 @@ fn limits_come_first_and_caps_are_per_package() {
 
 #[test]
 fn what_the_package_cannot_do_is_clamped_and_said() {
-    // Fix list S16.
+    // Fix list agent S16.
     let mut node = Node::new(&[package(), package()]);
     let clamped = CapResult::Clamped { requested: w(10_000), effective: w(540) };
     assert_eq!(node.steps(2, watts(5_000)).status, status(Backend::Rapl, Report::Cap(clamped)));
@@ -64,7 +64,7 @@ fn what_the_package_cannot_do_is_clamped_and_said() {
 
 #[test]
 fn a_locked_package_brings_the_closed_loop_with_the_nodes_total() {
-    // Fix list S8, S4: the lock of one package neither stops the fallback nor the other package's limit.
+    // Fix list agent S8, S4: the lock of one package neither stops the fallback nor the other package's limit.
     let mut node = Node::new(&[package(), package()]);
     node.registers[1].refuses = Some(ErrorKind::Locked);
     let refused = node.steps(2, watts(100));
@@ -79,7 +79,7 @@ fn a_locked_package_brings_the_closed_loop_with_the_nodes_total() {
 
 #[test]
 fn the_throttle_is_lifted_only_when_every_limit_was_read_back_and_settled() {
-    // Fix list S13.
+    // Fix list agent S13.
     let mut node = Node::new(&[package(), package()]);
     node.registers[1].refuses = Some(ErrorKind::Locked);
     node.steps(10, watts(100));
@@ -152,7 +152,7 @@ fn a_percentage_of_an_unknown_maximum_is_throttled_and_seen() {
     let throttled = Report::Throttled(forty());
     assert_eq!(node.step(percent(60)).status, status(Backend::Dvfs, throttled));
     assert_eq!(node.steps(20, percent(60)).mode, Backend::Dvfs);
-    assert_eq!(node.log.len(), 1, "Fix list C16: a steady throttle is not written again");
+    assert_eq!(node.log.len(), 1, "Fix list agent C16: a steady throttle is not written again");
     let full = node.step(percent(100));
     assert_eq!(full.throttle, ThrottleOrder::Set(Throttle::NONE));
     assert_eq!(node.step(percent(100)).status, status(Backend::Dvfs, Report::Throttled(Throttle::NONE)));
@@ -173,7 +173,7 @@ fn a_package_that_knows_its_maximum_is_limited_beside_one_that_does_not() {
 
 #[test]
 fn a_known_maximum_makes_the_closed_loop_reachable_for_a_percentage() {
-    // Fix list C1: no power limit, but a maximum that somebody knows: 60 % of 200 W on each of two packages.
+    // Fix list agent C1: no power limit, but a maximum that somebody knows: 60 % of 200 W on each of two packages.
     let range = CapRange::new(None, Some(w(200)), None);
     let mut node = Node::new(&[PackageFacts { range, ..silent(false) }; 2]);
     assert_eq!(node.step(percent(60)).throttle, ThrottleOrder::RunLoop { cap: w(240) });
@@ -189,7 +189,7 @@ fn a_node_without_packages_takes_percent_and_no_watts() {
 
 #[test]
 fn what_nothing_can_hold_is_blocked_and_reads_as_no_backend() {
-    // Fix list C3, S11: a control that is off has neither, and nothing is ordered.
+    // Fix list agent C3, S11: a control that is off has neither, and nothing is ordered.
     for (packages, desired, reason) in [
         (vec![silent(false)], watts(100), Blocked::NoBackend),
         (vec![silent(false)], percent(60), Blocked::NoRange),
@@ -229,7 +229,7 @@ fn watts_without_a_limit_need_a_meter() {
 
 #[test]
 fn a_blind_loop_holds_nothing_and_says_so() {
-    // Fix list C2.
+    // Fix list agent C2.
     let mut node = Node::new(&[silent(false)]);
     node.frequencies().blind = Some(ErrorKind::Timeout);
     let decision = node.steps(3, watts(100));
@@ -253,7 +253,7 @@ fn a_loop_at_its_bound_says_what_the_node_still_draws() {
 
 #[test]
 fn a_throttle_that_is_refused_goes_no_other_way() {
-    // Fix list S12: one machine, one route, in every decision.
+    // Fix list agent S12: one machine, one route, in every decision.
     for route in [Route::Host, Route::Remote] {
         let mut node = Node::new(&[silent(false)]);
         node.mode = Mode::start(route, false);
@@ -300,7 +300,7 @@ fn throttle_only_lets_limits_go_once_the_loop_sees_and_holds() {
 
 #[test]
 fn a_restart_adopts_what_it_finds_until_the_desired_state_is_known() {
-    // Fix list C14, S5: what was throttled before the restart is lifted when limits work, and not before.
+    // Fix list agent C14, S5: what was throttled before the restart is lifted when limits work, and not before.
     let mut node = Node::new(&[package()]);
     node.mode = Mode::start(Route::Host, true);
     node.packages = vec![Package::adopted(package())];
@@ -329,7 +329,7 @@ fn a_throttle_from_before_a_restart_runs_on_as_the_loop_where_limits_fail() {
 
 #[test]
 fn everything_goes_back_when_nothing_is_desired() {
-    // Fix list S6, C15.
+    // Fix list agent S6, C15.
     for gone in [Desired::Gone, Desired::Cap(CapIntent::NONE)] {
         let mut node = Node::new(&[package(), package()]);
         node.registers[1].refuses = Some(ErrorKind::Locked);
@@ -644,7 +644,9 @@ proptest! {
                     },
                     LimitOrder::Leave | LimitOrder::Release => LimitOutcome::Unknown,
                 };
-                package.facts.limit = LimitFacts { outcome, seen: Seen::At(Watts::from_bits(seen)) };
+                let read = Stamp::new(Micros::new(now.wrapping_add(seen.unsigned_abs() % 3)));
+                let seen = Seen::At { limit: Watts::from_bits(seen), read };
+                package.facts.limit = LimitFacts { outcome, seen };
             }
             let intent = CapIntent::of_watts(Watts::from_bits(desired.wrapping_mul(i as i64)));
             let facts = Facts {

@@ -53,7 +53,7 @@ fn a_percentage_of_an_unknown_maximum_takes_the_percent_path() {
 
 #[test]
 fn a_maximum_of_zero_or_below_the_limit_in_force_is_unknown() {
-    // Fix list S2; a firmware was seen with a limit of 35 W and a maximum of 28 W.
+    // Fix list agent S2; a firmware was seen with a limit of 35 W and a maximum of 28 W.
     let max = |max: &str, original: &str| CapRange::new(None, Some(w(max)), Some(w(original))).max();
     assert_eq!(max("28", "35"), None);
     assert_eq!(max("0", "35"), None);
@@ -64,8 +64,27 @@ fn a_maximum_of_zero_or_below_the_limit_in_force_is_unknown() {
 }
 
 #[test]
+fn the_port_and_the_core_know_the_same_of_a_range() {
+    let watts = [0, 1, 28, 35, 75, 270, 4_000];
+    let micro = |watts: i32| power_units::MicroWatts::new(u64::from(watts.unsigned_abs()) * 1_000_000);
+    let span = power_hal::Span { floor: micro(1), ceiling: micro(4_095) };
+    let bounds = || watts.into_iter().map(Some).chain([None]);
+    for (min, max) in bounds().flat_map(|min| bounds().map(move |max| (min, max))) {
+        let port =
+            power_hal::Limit::new(span, micro(0)).unwrap().known(min.map(micro), max.map(micro)).unwrap();
+        let core = CapRange::new(min.map(Watts::from_int), max.map(Watts::from_int), None);
+        let of_core = |bound: Option<Watts>| bound.map(|watts| micro((watts.to_bits() >> 32) as i32));
+        assert_eq!(
+            (port.min(), port.max()),
+            (of_core(core.min()), of_core(core.max())),
+            "{min:?} to {max:?}"
+        );
+    }
+}
+
+#[test]
 fn a_cap_is_clamped_into_what_the_package_can_do() {
-    // Fix list S16: 5000 W, the chart's default for full power, on a package of 270 W.
+    // Fix list agent S16: 5000 W, the chart's default for full power, on a package of 270 W.
     let on = |watts: &str| CapIntent::of_watts(w(watts)).resolve(range(50, 270), Floor::NONE);
     assert_eq!(on("5000"), target("5000", "270"));
     assert_eq!(on("20"), target("20", "50"));
@@ -118,7 +137,7 @@ fn the_percent_path_throttles_what_is_not_left() {
 
 #[test]
 fn caps_are_per_package() {
-    // Fix list S4: 100 W per package are 200 W for a node of two.
+    // Fix list agent S4: 100 W per package are 200 W for a node of two.
     let Resolution::Watts(one) = CapIntent::of_watts(w("100")).resolve(range(50, 270), Floor::NONE) else {
         panic!()
     };
@@ -129,15 +148,26 @@ fn caps_are_per_package() {
 
 #[test]
 fn what_is_read_back_decides() {
-    // Fix list S17: neither a write without an error nor a write with one says what is in force.
+    // Fix list agent S17: neither a write without an error nor a write with one says what is in force.
     let asked = Target { requested: w("100.123456"), effective: w("100.123456") };
-    let stands = |found: &str| asked.read_back(w(found)).map(|as_is| asked.result(as_is));
+    let stands = |found: &str| asked.read_back(w(found), Floor::NONE).map(|as_is| asked.result(as_is));
     assert_eq!(stands("100"), Ok(CapResult::Applied { effective: w("100") }));
     assert_eq!(stands("100.123456"), Ok(CapResult::Applied { effective: w("100.123456") }));
     let clamped = CapResult::Clamped { requested: w("100.123456"), effective: w("90") };
     assert_eq!(stands("90"), Ok(clamped), "another limit is stricter");
     assert_eq!(stands("250"), Err(ErrorKind::Locked), "the write was ignored");
     assert_eq!(stands("0"), Err(ErrorKind::BadData), "the write wrapped");
+}
+
+#[test]
+fn what_is_read_back_below_the_nodes_own_floor_does_not_stand() {
+    let asked = Target { requested: w("100"), effective: w("100") };
+    let stands = |found: &str, floor| asked.read_back(w(found), Floor(w(floor))).map(Target::effective);
+    assert_eq!(stands("75", "75"), Ok(w("75")));
+    assert_eq!(stands("74.99", "75.9"), Ok(w("74.99")), "a device that takes whole watts");
+    assert_eq!(stands("74", "75"), Err(ErrorKind::Busy));
+    assert_eq!(stands("1", "75"), Err(ErrorKind::Busy));
+    assert_eq!(stands("1", "0"), Ok(w("1")));
 }
 
 #[test]
@@ -259,9 +289,10 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_read_back_as_more_than_was_written(asked in 1_i64..(1 << 50), found in any::<i64>()) {
+    fn nothing_is_read_back_as_more_than_was_written(asked in 1_i64..(1 << 50), found in any::<i64>(), floor in any_floor()) {
         let target = Target { requested: Watts::from_bits(asked), effective: Watts::from_bits(asked) };
-        if let Ok(as_is) = target.read_back(Watts::from_bits(found)) {
+        if let Ok(as_is) = target.read_back(Watts::from_bits(found), floor) {
+            prop_assert!(!floor.is_undercut_by(as_is.effective()));
             prop_assert!(as_is.effective() <= target.effective() && as_is.effective() > Watts::ZERO);
         }
     }

@@ -31,7 +31,7 @@ fn resolve(intent: CapIntent, limits: GpuLimits) -> Option<Result<(Watts, Watts)
 
 #[test]
 fn each_gpu_is_capped_by_its_own_limits() {
-    // The table of GPU caps, at the correct values. Fix list S19, S16.
+    // The table of GPU caps, at the correct values. Fix list agent S19, S16.
     let unknown = GpuLimits::new(None, None);
     let both = |watts, part| CapIntent { watts: Some(w(watts)), percent: Some(Percent::from_int(part)) };
     for (intent, limits, expected) in [
@@ -54,6 +54,23 @@ fn each_gpu_is_capped_by_its_own_limits() {
         let expected = expected.map(|(requested, effective)| (w(requested), w(effective)));
         assert_eq!(resolve(intent, limits), Some(expected), "{intent:?} on {limits:?}");
     }
+}
+
+/// Fix list agent C18: what a driver does not tell (`[N/A]`, `[Not Supported]`, a failed query) is absent, and absent is
+/// not zero.
+#[test]
+fn limits_that_nobody_tells_are_unknown_and_not_zero() {
+    let unknown = GpuLimits::new(None, None);
+    assert_eq!(unknown, GpuLimits::Range(CapRange::UNKNOWN));
+    assert_ne!(unknown, limits(0, 0));
+    assert_eq!(
+        resolve(CapIntent::of_watts(w(250)), unknown),
+        Some(Ok((w(250), w(250)))),
+        "not clamped to 0 W"
+    );
+    assert_eq!(resolve(percent(60), unknown), Some(Err(Blocked::NoRange)), "and not 60 % of 0 W");
+    let only_max = GpuLimits::new(None, Some(w(350)));
+    assert_eq!(resolve(percent(60), only_max), Some(Ok((w(210), w(210)))));
 }
 
 #[test]
@@ -110,7 +127,7 @@ fn a_node_of_unlike_gpus_gets_unlike_caps_and_one_verdict() {
 
 #[test]
 fn a_gpu_that_refuses_undoes_no_other_and_is_tried_again() {
-    // Fix list S18.
+    // Fix list agent S18.
     let mut gpus = [gpu(limits(200, 350)), gpu(limits(200, 350))];
     let desired = Desired::Cap(percent(60));
     law().step(&mut gpus, at(1), desired);
@@ -154,7 +171,7 @@ fn a_restart_keeps_what_it_finds_until_it_knows_what_is_desired() {
     let mut gpus = [Gpu::adopted(facts)];
     assert_eq!(law().step(&mut gpus, at(1), Desired::Unknown).report, Report::Pending);
     assert_eq!(gpus[0].order(), LimitOrder::Leave);
-    // Fix list S6: and puts the original back when nothing is.
+    // Fix list agent S6: and puts the original back when nothing is.
     assert_eq!(law().step(&mut gpus, at(2), Desired::Gone).report, Report::Pending);
     assert_eq!(gpus[0].order(), LimitOrder::Release);
     answer(&mut gpus[0], Some(ErrorKind::Gone));

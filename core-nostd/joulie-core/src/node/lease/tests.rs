@@ -15,13 +15,18 @@ fn law(on_expiry: OnExpiry) -> LeaseLaw {
     LeaseLaw::new(Micros::new(TERM), on_expiry).unwrap()
 }
 
-/// Steps through (time, token) pairs and returns the caps and the event of each.
-fn run(law: LeaseLaw, steps: &[(u64, Option<u64>)]) -> Vec<(Caps, Option<Event>)> {
+fn unix(micros: i64) -> UnixTime {
+    UnixTime::from_micros(micros)
+}
+
+/// Steps through pairs of our time and the Lease's time of renewal, and returns the caps and the event of each.
+fn run(law: LeaseLaw, steps: &[(u64, Option<i64>)]) -> Vec<(Caps, Option<Event>)> {
     let mut lease = Lease::start(at(0));
     steps
         .iter()
-        .map(|&(now, token)| {
-            let decision = law.step(&mut lease, &LeaseFacts { now: at(now), token });
+        .map(|&(now, renewal)| {
+            let facts = LeaseFacts { now: at(now), renewal: renewal.map(unix) };
+            let decision = law.step(&mut lease, &facts);
             (decision.caps, decision.event)
         })
         .collect()
@@ -29,7 +34,7 @@ fn run(law: LeaseLaw, steps: &[(u64, Option<u64>)]) -> Vec<(Caps, Option<Event>)
 
 #[test]
 fn caps_hold_when_nobody_renews_and_it_is_said_once() {
-    // Fix list S7.
+    // Fix list agent S7.
     let steps = [(0, Some(1)), (10, Some(2)), (100, None), (101, None), (10_000, None)];
     assert_eq!(
         run(law(OnExpiry::Hold), &steps),
@@ -43,9 +48,28 @@ fn caps_hold_when_nobody_renews_and_it_is_said_once() {
     );
 }
 
+/// The contract's Lease as the API tells it: the plan's generation and the time of renewal. What reaches the law is what
+/// changes with every renewal.
+#[test]
+fn a_leader_that_renews_an_unchanged_plan_keeps_the_lease() {
+    const GENERATION: i64 = 41;
+    let noon = 1_700_000_000_000_000;
+    let told = |renewal_of: fn(i64, i64) -> i64| {
+        // A renewal every 30 over ten terms; the plan never changes.
+        let steps: Vec<_> = (0..30_i64)
+            .map(|pass| (30 * pass as u64, Some(renewal_of(GENERATION, noon + 30 * pass))))
+            .collect();
+        run(law(CHOICES[1]), &steps)
+    };
+    let by_time = told(|_, renewed| renewed);
+    assert!(by_time.iter().all(|step| *step == (Caps::Desired, None)), "{by_time:?}");
+    let by_generation = told(|generation, _| generation);
+    assert_eq!(by_generation.last(), Some(&(Caps::Originals, None)), "what does not change renews nothing");
+}
+
 #[test]
 fn relaxing_waits_for_this_nodes_turn_and_is_said_twice() {
-    // Fix list S7: a relaxation that is announced is one that happens.
+    // Fix list agent S7: a relaxation that is announced is one that happens.
     let steps = [(10, Some(1)), (20, Some(2)), (111, None), (130, None), (131, None), (132, None)];
     assert_eq!(
         run(law(CHOICES[1]), &steps),
@@ -69,8 +93,8 @@ fn the_safe_profile_is_a_choice_too() {
 }
 
 #[test]
-fn a_restart_runs_the_lease_from_its_start_and_the_first_token_is_no_renewal() {
-    // The token may have lain there for hours, so hearing it at 80 does not carry the lease past 90.
+fn a_restart_runs_the_lease_from_its_start_and_the_first_time_that_is_read_is_no_renewal() {
+    // It may have lain there for hours, so hearing it at 80 does not carry the lease past 90.
     let steps = [(80, Some(7)), (90, Some(7)), (91, Some(7))];
     assert_eq!(
         run(law(OnExpiry::Hold), &steps),
@@ -102,7 +126,7 @@ fn a_server_that_lags_behind_keeps_no_lease_alive() {
 }
 
 #[test]
-fn a_count_that_was_set_back_renews_once_it_advances() {
+fn a_writers_clock_that_was_set_back_renews_once_it_advances() {
     let steps = [
         (0, Some(900)),
         (10, Some(901)),
@@ -132,6 +156,21 @@ fn a_clock_that_goes_backwards_is_said_and_ends_no_lease() {
 }
 
 #[test]
+fn a_node_that_waits_to_relax_does_not_when_the_configuration_no_longer_says_so() {
+    for (choice, phase, caps) in
+        [(OnExpiry::Hold, Phase::Holding, Caps::Desired), (OnExpiry::Safe, Phase::Safe, Caps::SafeProfile)]
+    {
+        // Before its turn, after it, and with a clock that went back.
+        for now in [100, 100 + DELAY, 5] {
+            let mut lease = Lease { phase: Phase::Waiting { since: at(100) }, times: Times::Newest(unix(5)) };
+            let decision = law(choice).step(&mut lease, &LeaseFacts { now: at(now), renewal: None });
+            assert_eq!((lease.phase(), decision.caps), (phase, caps), "{choice:?} at {now}");
+            assert_eq!(decision.event, Some(Event::ChosenAnew));
+        }
+    }
+}
+
+#[test]
 fn every_phase_meets_every_event() {
     use Phase::{Holding, Relaxed, Renewed, Safe, Started, Waiting};
     let (then, now) = (at(1_000), at(1_050));
@@ -148,14 +187,16 @@ fn every_phase_meets_every_event() {
         };
         for (i, phase) in phases.into_iter().enumerate() {
             for (what, &now) in times.iter().enumerate() {
-                let mut lease = Lease { phase, tokens: Tokens::Newest(5) };
-                let token = (what == 4).then_some(6);
-                let event = law(choice).step(&mut lease, &LeaseFacts { now, token }).event;
-                let turn = choice != CHOICES[1] || now >= at(1_000 + DELAY);
+                let mut lease = Lease { phase, times: Times::Newest(unix(5)) };
+                let renewal = (what == 4).then_some(unix(6));
+                let event = law(choice).step(&mut lease, &LeaseFacts { now, renewal }).event;
+                let turn = now >= at(1_000 + DELAY);
                 let expected = match (what, phase) {
                     (4, Started { .. } | Renewed { .. }) => (Renewed { at: now }, None),
                     (4, _) => (Renewed { at: now }, Some(Event::RenewedAgain)),
                     (_, Holding | Relaxed | Safe) => (phase, None),
+                    (_, Waiting { .. }) if choice == OnExpiry::Hold => (Holding, Some(Event::ChosenAnew)),
+                    (_, Waiting { .. }) if choice == OnExpiry::Safe => (Safe, Some(Event::ChosenAnew)),
                     (3, Started { .. }) => (Started { since: now }, Some(Event::ClockBackwards)),
                     (3, Renewed { .. }) => (Renewed { at: now }, Some(Event::ClockBackwards)),
                     (3, Waiting { .. }) => (Waiting { since: now }, Some(Event::ClockBackwards)),
@@ -189,7 +230,17 @@ fn the_lease_says_what_is_desired() {
     for desired in [Desired::Unknown, Desired::Gone, cap(120)] {
         assert_eq!(Caps::Desired.desired(desired, safe), desired);
         assert_eq!(Caps::Originals.desired(desired, safe), Desired::Gone);
+    }
+    for desired in [Desired::Unknown, cap(120)] {
         assert_eq!(Caps::SafeProfile.desired(desired, safe), cap(80));
+    }
+}
+
+#[test]
+fn the_safe_profile_caps_no_node_that_is_known_to_have_no_cap() {
+    let safe = CapIntent::of_watts(power_units::Watts::from_int(80));
+    for gone in [Desired::Gone, Desired::Cap(CapIntent::NONE)] {
+        assert_eq!(Caps::SafeProfile.desired(gone, safe), gone);
     }
 }
 
@@ -207,14 +258,15 @@ proptest! {
     #[test]
     fn no_lease_ends_or_begins_again_without_an_event(
         choice in 0_usize..3,
-        steps in proptest::collection::vec((any::<u64>(), proptest::option::of(0_u64..6)), 1..40),
+        steps in proptest::collection::vec((any::<u64>(), proptest::option::of(-3_i64..3)), 1..40),
     ) {
         let law = law(CHOICES[choice]);
         let mut lease = Lease::start(at(0));
         let ended = |lease: &Lease| !matches!(lease.phase(), Phase::Started { .. } | Phase::Renewed { .. });
-        for (now, token) in steps {
+        for (now, renewal) in steps {
             let before = lease;
-            let decision = law.step(&mut lease, &LeaseFacts { now: at(now % 1_000), token });
+            let facts = LeaseFacts { now: at(now % 1_000), renewal: renewal.map(unix) };
+            let decision = law.step(&mut lease, &facts);
             prop_assert!(decision.event.is_some() || ended(&before) == ended(&lease));
             prop_assert!(decision.event.is_some() || before.phase().caps() == decision.caps);
         }
@@ -223,8 +275,8 @@ proptest! {
     #[test]
     fn renewals_in_time_never_end_a_lease(gaps in proptest::collection::vec(1..=TERM, 1..50)) {
         let mut now = 0;
-        let steps: Vec<_> = (0..).zip(gaps).map(|(token, gap)| { now += gap; (now, Some(token)) }).collect();
-        // The first token is a baseline, so the second must come within the term of the start.
+        let steps: Vec<_> = (0..).zip(gaps).map(|(renewal, gap)| { now += gap; (now, Some(renewal)) }).collect();
+        // The first time is a baseline, so the second must come within the term of the start.
         prop_assume!(steps.get(1).is_none_or(|second| second.0 <= TERM));
         for step in run(law(CHOICES[2]), &steps) {
             prop_assert_eq!(step, (Caps::Desired, None));

@@ -132,13 +132,8 @@ fn every_state_meets_every_want() {
                 2 => stays(state),
                 3 if target == 7 => stays(state),
                 3 => order(target, 0, Standing::At(6)),
-                _ => stays(Lever::Refused {
-                    target,
-                    kind: ErrorKind::Locked,
-                    retry_at: at(1_200),
-                    failures: 2,
-                    standing: Standing::At(3),
-                }),
+                _ if target == 7 => stays(state),
+                _ => order(target, 2, Standing::At(3)),
             };
             assert_eq!(state.pursue(at(now), Want::Set(target), LONGEST), expected, "{state:?} to {target}");
         }
@@ -163,6 +158,17 @@ fn what_was_refused_is_tried_again_when_due_and_not_before() {
     // The clock went back by more than any wait.
     assert_eq!(refused.pursue(at(700), Want::Set(7), LONGEST).1, Order::Set(7));
     assert_eq!(stuck.pursue(at(700), Want::Release, LONGEST).1, Order::Release);
+}
+
+#[test]
+fn another_target_does_not_wait_for_the_old_ones_retry_and_its_own_wait_is_no_shorter() {
+    let old = refused(ErrorKind::Locked, 1_200, 2, Standing::Nothing);
+    let (lever, order) = old.pursue(at(1_010), Want::Set(5), LONGEST);
+    assert_eq!(order, Order::Set(5));
+    let refused = law().learn(lever, at(1_011), News::Set { target: 5, outcome: Err(ErrorKind::Locked) });
+    let Lever::Refused { target, retry_at, failures, .. } = refused else { panic!("{refused:?}") };
+    assert_eq!((target, retry_at, failures), (5, at(1_011 + 400), 3));
+    assert_eq!(refused.pursue(at(1_012), Want::Set(5), LONGEST).1, Order::Leave);
 }
 
 #[test]

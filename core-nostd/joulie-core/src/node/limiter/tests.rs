@@ -42,6 +42,10 @@ fn seen(seen: Seen) -> LimitFacts {
     LimitFacts { outcome: LimitOutcome::Unknown, seen }
 }
 
+fn found(watts: i32, read: u64) -> Seen {
+    Seen::At { limit: w(watts), read: at(read) }
+}
+
 /// A limiter that holds 200 W since 10, asked at 1.
 fn held() -> Limiter {
     let mut limiter = Limiter::UNTOUCHED;
@@ -54,7 +58,7 @@ fn held() -> Limiter {
 
 #[test]
 fn a_limit_is_held_when_it_was_read_back_and_not_when_it_was_ordered() {
-    // Fix list S17: a firmware lock that ignores the write, and a write that wrapped to zero.
+    // Fix list agent S17: a firmware lock that ignores the write, and a write that wrapped to zero.
     for (found, expected) in [
         (200, CapResult::Applied { effective: w(200) }),
         (150, CapResult::Clamped { requested: w(200), effective: w(150) }),
@@ -66,6 +70,24 @@ fn a_limit_is_held_when_it_was_read_back_and_not_when_it_was_ordered() {
         assert_eq!(limiter.result(target(200)), None, "nobody has said yet");
         limiter.step(&law(), at(2), set(200, found), Want::Set(target(200)), floor());
         assert_eq!(limiter.result(target(200)), Some(expected), "read back {found}");
+    }
+}
+
+#[test]
+fn below_the_nodes_own_floor_a_limit_is_refused_when_read_back_as_when_seen_later() {
+    for (found, accepted) in [(61, true), (60, true), (59, false), (1, false)] {
+        let mut applied = Limiter::UNTOUCHED;
+        applied.step(&law(), at(1), LimitFacts::UNKNOWN, Want::Set(target(200)), floor());
+        applied.step(&law(), at(2), set(200, found), Want::Set(target(200)), floor());
+        let mut watched = held();
+        watched.step(&law(), at(20), seen(self::found(found, 20)), Want::Set(target(200)), floor());
+        let stands = |limiter: Limiter| matches!(limiter.lever(), Lever::Held { .. });
+        assert_eq!((stands(applied), stands(watched)), (accepted, accepted), "{found} W");
+        if !accepted {
+            assert_eq!(applied.result(target(200)), Some(CapResult::Failed(ErrorKind::Busy)));
+            let again = applied.step(&law(), at(12), LimitFacts::UNKNOWN, Want::Set(target(200)), floor());
+            assert_eq!(again.order, LimitOrder::Set(w(200)), "and is tried again");
+        }
     }
 }
 
@@ -88,7 +110,7 @@ fn a_limit_that_somebody_raises_is_put_back_and_not_forever() {
         let outcome = if matches!(limiter.lever(), Lever::Pending { .. }) {
             set(200, 200)
         } else {
-            seen(Seen::At(w(250)))
+            seen(found(250, now))
         };
         let step = limiter.step(&law(), at(now), outcome, Want::Set(target(200)), floor());
         if step.order == LimitOrder::Set(w(200)) {
@@ -102,8 +124,29 @@ fn a_limit_that_somebody_raises_is_put_back_and_not_forever() {
 }
 
 #[test]
+fn a_new_cap_is_ordered_at_once_during_a_truce_and_the_truce_goes_on() {
+    let mut limiter = held();
+    for now in [20, 21, 40, 80, 81, 120, 160, 161, 190] {
+        let is_pending = matches!(limiter.lever(), Lever::Pending { .. });
+        let facts = if is_pending { set(200, 200) } else { seen(found(250, now)) };
+        limiter.step(&law(), at(now), facts, Want::Set(target(200)), floor());
+    }
+    assert!(matches!(limiter.drift(), Drift::Yielded { .. }), "{limiter:?}");
+    let lower = Want::Set(target(150));
+    let step = limiter.step(&law(), at(200), LimitFacts::UNKNOWN, lower, floor());
+    assert_eq!(step.order, LimitOrder::Set(w(150)));
+    limiter.step(&law(), at(201), set(150, 150), lower, floor());
+    let step = limiter.step(&law(), at(210), seen(found(250, 210)), lower, floor());
+    assert_eq!(step, LimitStep { order: LimitOrder::Leave, moved: true });
+    let order_at =
+        |mut limiter: Limiter, now| limiter.step(&law(), at(now), LimitFacts::UNKNOWN, lower, floor()).order;
+    assert_eq!(order_at(limiter, 1_209), LimitOrder::Leave);
+    assert_eq!(order_at(limiter, 1_210), LimitOrder::Set(w(150)));
+}
+
+#[test]
 fn a_limit_that_was_switched_off_or_pushed_below_the_floor_is_put_back() {
-    for gone in [Seen::Off, Seen::At(Watts::ZERO), Seen::At(w(59)), Seen::At(w(201))] {
+    for gone in [Seen::Off { read: at(20) }, found(0, 20), found(59, 20), found(201, 20)] {
         let mut limiter = held();
         let step = limiter.step(&law(), at(20), seen(gone), Want::Set(target(200)), floor());
         assert_eq!(step, LimitStep { order: LimitOrder::Set(w(200)), moved: true }, "{gone:?}");
@@ -120,25 +163,46 @@ fn a_limit_that_somebody_lowers_is_obeyed_and_said() {
         (step.order, step.moved, limiter.result(target(200)))
     };
     let clamped = |effective| Some(CapResult::Clamped { requested: w(200), effective: w(effective) });
-    assert_eq!(step(Seen::At(w(120))), (LimitOrder::Leave, true, clamped(120)));
-    assert_eq!(step(Seen::At(w(120))), (LimitOrder::Leave, false, clamped(120)), "counted once");
+    assert_eq!(step(found(120, 20)), (LimitOrder::Leave, true, clamped(120)));
+    assert_eq!(step(found(120, 20)), (LimitOrder::Leave, false, clamped(120)), "counted once");
     assert_eq!(step(Seen::Unknown), (LimitOrder::Leave, false, clamped(120)));
     let applied = Some(CapResult::Applied { effective: w(200) });
-    assert_eq!(step(Seen::At(w(200))), (LimitOrder::Leave, true, applied), "given back");
+    assert_eq!(step(found(200, 20)), (LimitOrder::Leave, true, applied), "given back");
 }
 
 #[test]
-fn what_is_seen_beside_an_outcome_is_from_before_it() {
+fn what_was_read_before_the_limit_was_confirmed_is_no_drift_however_late_it_arrives() {
+    // Confirmed at 2; each of them would be put back if it were read later.
+    for (limit, off) in [(300, false), (59, false), (0, true)] {
+        for (read, now, moved) in [(1, 2, false), (1, 3, false), (2, 3, false), (1, 900, false), (3, 3, true)]
+        {
+            let mut limiter = Limiter::UNTOUCHED;
+            limiter.step(&law(), at(1), LimitFacts::UNKNOWN, Want::Set(target(200)), floor());
+            let sample = if off { Seen::Off { read: at(read) } } else { found(limit, read) };
+            let beside = if now == 2 { sample } else { Seen::Unknown };
+            let facts = LimitFacts { seen: beside, ..set(200, 200) };
+            let mut step = limiter.step(&law(), at(2), facts, Want::Set(target(200)), floor());
+            if now > 2 {
+                step = limiter.step(&law(), at(now), seen(sample), Want::Set(target(200)), floor());
+            }
+            assert_eq!(step.moved, moved, "{sample:?} at {now}");
+            assert_eq!(limiter.drift() == Drift::Calm, !moved);
+        }
+    }
+}
+
+#[test]
+fn a_clock_that_went_back_hides_no_drift() {
     let mut limiter = Limiter::UNTOUCHED;
-    limiter.step(&law(), at(1), LimitFacts::UNKNOWN, Want::Set(target(200)), floor());
-    let facts = LimitFacts { seen: Seen::At(w(300)), ..set(200, 200) };
-    let step = limiter.step(&law(), at(2), facts, Want::Set(target(200)), floor());
-    assert_eq!(step, LimitStep { order: LimitOrder::Leave, moved: false });
+    limiter.step(&law(), at(1_000), LimitFacts::UNKNOWN, Want::Set(target(200)), floor());
+    limiter.step(&law(), at(1_001), set(200, 200), Want::Set(target(200)), floor());
+    let step = limiter.step(&law(), at(5), seen(found(300, 5)), Want::Set(target(200)), floor());
+    assert_eq!(step, LimitStep { order: LimitOrder::Set(w(200)), moved: true });
 }
 
 #[test]
 fn the_original_comes_back_when_nothing_is_wanted() {
-    // Fix list S6.
+    // Fix list agent S6.
     for mut limiter in [held(), Limiter::ADOPTED] {
         let step = limiter.step(&law(), at(20), LimitFacts::UNKNOWN, Want::Release, floor());
         assert_eq!(step.order, LimitOrder::Release);

@@ -70,7 +70,7 @@ fn the_part_of_the_cores_is_rounded_up() {
     }
 }
 
-/// Fix list S9: 8 CPUs in 2 policies.
+/// Fix list agent S9: 8 CPUs in 2 policies.
 #[test]
 fn a_low_percentage_on_two_policies_limits_one_of_them() {
     let places = [Place { package: 0, core: 0 }, Place { package: 0, core: 4 }];
@@ -78,7 +78,7 @@ fn a_low_percentage_on_two_policies_limits_one_of_them() {
     assert_eq!(counts, [0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2]);
 }
 
-/// Fix list C12.
+/// Fix list agent C12.
 #[test]
 fn siblings_go_together_and_the_packages_in_turn_from_their_highest_cores() {
     // 2 packages of 4 cores with 2 threads: 16 policies, the sibling of policy i is i + 8. 10 % of 8 cores is one
@@ -149,6 +149,18 @@ fn the_ends_of_the_range_are_kept_even_off_the_grid() {
     let range = FrequencyRange::new(KiloHertz::from_int(1), KiloHertz::from_int(2)).unwrap();
     assert_eq!(Grid::new(range, KiloHertz::ZERO), None);
     assert_eq!(Grid::new(range, -KiloHertz::from_int(1)), None);
+}
+
+/// Fix list agent C13: no frequency stands in the core. How low a processor goes is its own minimum, be it below or above
+/// the 1.5 GHz that fit another model.
+#[test]
+fn the_lowest_frequency_is_the_processors_own() {
+    for (min, max) in [(400_000, 1_200_000), (800_000, 3_200_000), (2_000_000, 5_700_000)] {
+        let grid = grid(min, max, 100_000);
+        for (target, limit) in [(1, min), (min, min), (max, max), (i32::MAX, max)] {
+            assert_eq!(spread(&machine(1, 4, 1), target, &grid), [i64::from(limit); 4], "{min} to {max}");
+        }
+    }
 }
 
 fn places() -> impl Strategy<Value = Vec<Place>> {

@@ -215,7 +215,7 @@ fn a_lost_sensor_is_held_for_three_steps_and_then_taken_to_the_safe_frequency() 
     assert!((half_way.limit - 2.0e6).abs() < 1.0);
 }
 
-/// Fix list S14.
+/// Fix list agent S14.
 #[test]
 fn a_command_that_has_not_come_back_is_waited_for_and_a_refused_one_asked_again() {
     let mut node = Node::new(300.0);

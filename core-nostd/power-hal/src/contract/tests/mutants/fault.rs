@@ -54,10 +54,10 @@ faults! {
     saves_the_cap: SavesTheCap => SavedOnce,
     saves_at_every_touch: SavesAtEveryTouch => SavedOnce,
     refuses_good_wishes: RefusesGoodWishes => Applies,
-    // Fix list S16.
+    // Fix list agent S16.
     does_not_clamp: DoesNotClamp => Clamped,
     clamps_to_half: ClampsToHalf => Clamped,
-    // Fix list S14, S17: what counts is what is read back.
+    // Fix list agent S14, S17: what counts is what is read back.
     answers_the_wish: AnswersTheWish => ReadBack,
     answers_another_wish: AnswersAnotherWish => Reported,
     lowers_a_little_more_each_time: LowersALittleMoreEachTime => Repeatable,
@@ -65,17 +65,17 @@ faults! {
     raises_first: RaisesFirst => Ordered,
     restores_raising_first: RestoresRaisingFirst => Ordered,
     forgets_to_restore: ForgetsToRestore => Restored,
-    // Fix list S10: what an administrator had set is the original, not the hardware's maximum.
+    // Fix list agent S10: what an administrator had set is the original, not the hardware's maximum.
     restores_the_maximum: RestoresTheMaximum => Restored,
     restores_one_of_two_limits: RestoresOneOfTwoLimits => Restored,
     keeps_what_is_restored: KeepsWhatIsRestored => Restored,
     second_release_fails: SecondReleaseFails => ReleasedTwice,
     second_release_writes: SecondReleaseWrites => ReleasedTwice,
-    // Fix list S5: a crash does not lose the original.
+    // Fix list agent S5: a crash does not lose the original.
     only_remembers_its_own_touch: OnlyRemembersItsOwnTouch => RestartRestores,
     saves_again_after_a_restart: SavesAgainAfterARestart => RestartRestores,
     clears_limits_at_start: ClearsLimitsAtStart => RestartRestores,
-    // Fix list S8, S17: a lock is said, and the other domains go on.
+    // Fix list agent S8, S17: a lock is said, and the other domains go on.
     locked_is_success: LockedIsSuccess => LockedSaid,
     locked_is_io: LockedIsIo => LockedSaid,
     locked_loses_sight: LockedLosesSight => LockedSaid,
