@@ -277,7 +277,7 @@ pub(crate) mod tests {
 
     #[test]
     fn what_starts_and_ends_before_the_pod_runs_holds_gpus_but_draws_no_cores() {
-        // Fix list B22.
+        // Fix list extender B22.
         let with = |runs, cpu, count| Container {
             gpus: [asks(count), Ask::default(), Ask::default()],
             ..container(runs, asks(cpu))
@@ -290,7 +290,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_sidecar_runs_beside_everything_that_comes_after_it() {
-        // Fix list B22.
+        // Fix list extender B22.
         let with = |runs, cpu, count| Container {
             gpus: [asks(count), Ask::default(), Ask::default()],
             ..container(runs, asks(cpu))
@@ -310,7 +310,7 @@ pub(crate) mod tests {
 
     #[test]
     fn the_pod_s_own_resources_and_its_overhead_count() {
-        // Fix list B22.
+        // Fix list extender B22.
         let mut sum = DemandSum::default();
         sum.add(&container(Runs::Main, asks(1000)));
         sum.overhead(250, 64);

@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn every_class_of_pod_meets_every_node() {
-        // Fix list B15: the twin's class stands whatever its age, and the label speaks only where no twin does.
+        // Fix list extender B15: the twin's class stands whatever its age, and the label speaks only where no twin does.
         use SchedulableClass::{Draining, Eco, Performance, Unknown};
         for freshness in [FRESH, STALE] {
             for (class, label, expected) in [
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_rejection_names_joulie_and_says_whether_evicting_pods_can_help() {
-        // Fix list B3.
+        // Fix list extender B3.
         let over = Rejection::OverCap { by: Watts::parse("35.25", power_units::Role::Nearest).unwrap() };
         assert_eq!(over.to_string(), "joulie: the pod would take the node 35.2 W over its power cap");
         let all = [Rejection::Eco, Rejection::Draining, Rejection::EcoLabel, over];

@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn nonsense_in_a_variable_is_refused_by_name() {
-        // Fix list B10.
+        // Fix list extender B10.
         for setting in Setting::ALL {
             for text in ["NaN", "inf", "", "0,7", "-0.1", "0", "2.1", "70", "1e400", "1e-10"] {
                 let error = Coefficients::REFERENCE.with(setting, text).unwrap_err();

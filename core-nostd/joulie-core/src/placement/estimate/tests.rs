@@ -138,7 +138,7 @@ fn a_record_that_says_nothing_is_one_core_and_no_record_is_no_watts() {
 
 #[test]
 fn a_pod_cannot_drive_more_gpus_than_the_node_has() {
-    // Fix list B23: 8 · 700 W · 0.65, whatever more was asked for.
+    // Fix list extender B23: 8 · 700 W · 0.65, whatever more was asked for.
     for count in [8, 20, u32::MAX] {
         let gpu = estimate(&node_h(), &demand(Standard, 1000, Some((count, GpuVendor::Nvidia)))).gpu;
         assert_eq!(gpu, Watts::from_int(3640));
@@ -151,7 +151,7 @@ fn a_pod_cannot_drive_more_gpus_than_the_node_has() {
 
 #[test]
 fn another_vendor_s_gpus_are_no_gpus() {
-    // Fix list B23.
+    // Fix list extender B23.
     for node_vendor in GpuVendor::ALL {
         let gpus = node_h().gpus.map(|gpus| NodeGpus { vendor: Some(node_vendor), ..gpus });
         for pod_vendor in GpuVendor::ALL {

@@ -182,7 +182,7 @@ fn a_node_over_its_cap_is_penalised_and_not_zeroed() {
 
 #[test]
 fn what_lies_outside_its_range_is_brought_into_it() {
-    // Fix list B18.
+    // Fix list extender B18.
     assert_eq!(whole(&twin(Unknown, 130, 0)), 85);
     assert_eq!(whole(&twin(Unknown, 500, 0)), 85);
     assert_eq!(whole(&twin(Unknown, 50, -300)), 50);
@@ -196,7 +196,7 @@ fn what_lies_outside_its_range_is_brought_into_it() {
 
 #[test]
 fn what_a_twin_does_not_say_is_taken_for_the_worse() {
-    // Fix list B1: missing is not zero. No headroom, full cooling stress, full power supply stress.
+    // Fix list extender B1: missing is not zero. No headroom, full cooling stress, full power supply stress.
     assert_eq!(whole(&Twin::silent(Unknown)), 0);
     let facility = Scoring { formula: Formula::Facility, ..SEEDS };
     let silent = Twin::silent(Unknown);
@@ -221,7 +221,7 @@ fn pressure_seventy_takes_twenty_one_points_of_standard_pods_on_performance_node
 
 #[test]
 fn a_burst_makes_the_trend_count_threefold() {
-    // Fix list B17: the absolute threshold, the scale and the plain sum are the page's.
+    // Fix list extender B17: the absolute threshold, the scale and the plain sum are the page's.
     let at = |sum, trend| {
         let node = measured(twin(Unknown, 0, 0), 500, 1000, trend);
         points(score_with(&node, None, &cluster(0, sum), &standard())) - 50.0
@@ -331,7 +331,7 @@ fn a_stale_or_missing_twin_scores_fifty() {
 
 #[test]
 fn a_cautious_unknown_never_beats_a_known_node() {
-    // Fix list B19.
+    // Fix list extender B19.
     let cautious = Scoring { unknown: UnknownScore::Cautious, ..SEEDS };
     let busy = twin(Performance, 10, 50);
     let (points, _) = all(&cautious, &[(STALE, None), (FRESH, Some(busy)), (STALE, Some(twin(Eco, 100, 0)))]);
@@ -558,7 +558,7 @@ fn the_breakdown_names_the_terms_of_the_page() {
 
 #[test]
 fn every_order_of_the_nodes_gives_every_node_the_same_points() {
-    // Fix list B8.
+    // Fix list extender B8.
     let mut dice = Dice::new(5);
     let scoring = Scoring { unknown: UnknownScore::Cautious, ..SEEDS };
     let mut nodes: Vec<(usize, Freshness, Twin)> =
