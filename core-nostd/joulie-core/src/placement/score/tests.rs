@@ -205,6 +205,21 @@ fn what_a_twin_does_not_say_is_taken_for_the_worse() {
 }
 
 #[test]
+fn a_trend_that_is_missing_is_neither_bonus_nor_penalty() {
+    let at = |trend: Option<i32>| {
+        let trend = trend.map(WattsPerMinute::from_int);
+        let (measured, capped) = (Some(Watts::from_int(500)), Some(Watts::from_int(1000)));
+        let power = Some(PowerMeasurement { measured, capped, trend });
+        points(score_with(&Twin { power, ..twin(Unknown, 0, 0) }, None, &calm(), &standard()))
+    };
+    // 0.7 · 50 + 15, and ±60 W/min over 6.
+    assert_points(at(None), 50.0);
+    assert_points(at(Some(0)), 50.0);
+    assert_points(at(Some(60)), 40.0);
+    assert_points(at(Some(-60)), 60.0);
+}
+
+#[test]
 fn pressure_seventy_takes_twenty_one_points_of_standard_pods_on_performance_nodes_only() {
     let at = |class, pressure, pod| {
         points(score_with(&twin(class, 100, 0), None, &cluster(pressure, 0), &nothing(pod)))
@@ -481,6 +496,22 @@ fn a_million_scores_lie_within_a_millionth_of_the_model() {
 }
 
 #[test]
+fn a_fraction_is_cut_and_no_number_is_not_a_number() {
+    // Fix list extender B9: the cut toward zero is the page's; what is not a number has no value of these types, so
+    // nothing turns into the least of all integers.
+    for (headroom, expected) in
+        [(0, 15), (1, 15), (2, 16), (3, 17), (99, 84), (100, 85), (-20, 1), (-21, 0), (-30, 0)]
+    {
+        assert_eq!(whole(&twin(Unknown, headroom, 0)), expected, "{headroom}");
+    }
+    for text in ["NaN", "nan", "inf", "-Infinity", "1e400"] {
+        for role in [Role::Limit, Role::Demand, Role::Nearest] {
+            assert!(Percent::parse(text, role).is_err() && Watts::parse(text, role).is_err(), "{text}");
+        }
+    }
+}
+
+#[test]
 fn a_score_that_is_a_whole_number_on_paper_is_that_number() {
     // 462 W of cap and 46.2 W of pod, which has no end in binary: 90 · 0.7 + 15 = 78.
     let hardware = Hardware { cpu_max: Some(Watts::from_int(720)), cores: Some(96), gpus: None };
@@ -500,6 +531,7 @@ fn a_score_that_is_a_whole_number_on_paper_is_that_number() {
 
 #[test]
 fn the_fast_path_equals_its_breakdown() {
+    // Fix list extender B27: what is shown to people is the score that the scheduler gets.
     let mut dice = Dice::new(4);
     for _ in 0..100_000 {
         let scoring = Scoring {
