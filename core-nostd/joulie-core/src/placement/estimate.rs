@@ -40,6 +40,13 @@ impl Hardware {
     pub fn packages(max_per_socket: Watts, sockets: Option<u32>) -> Watts {
         max_per_socket.times(sockets.unwrap_or(1).max(1))
     }
+
+    /// The most that the CPUs and the GPUs draw together. What the record does not say adds nothing, so that a pod
+    /// weighs more on such a node and not less; nothing where it says no watts at all.
+    pub(crate) fn most(&self) -> Option<Watts> {
+        let gpus = self.gpus.and_then(|gpus| Some(positive(gpus.max)?.times(gpus.count?)));
+        positive(Some(self.cpu_max.map_or(Watts::ZERO, Watts::or_zero) + gpus.unwrap_or(Watts::ZERO)))
+    }
 }
 
 /// A node's GPUs, all of one model.
@@ -201,4 +208,4 @@ fn count(gpus: u32) -> u16 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

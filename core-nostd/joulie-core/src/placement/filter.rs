@@ -7,10 +7,11 @@
 //! nothing is known pass, and standard pods pass everywhere.
 //!
 //! With `POWER_FIT=filter` a node is refused, too, when the pod would take it over its cap. That needs a fresh
-//! measurement; a node that cannot be judged passes, or a dead operator would stop all scheduling.
+//! twin with a cap, and a measurement or else a predicted headroom: a node that is not measured is taken to draw what the
+//! prediction leaves. A node that cannot be judged passes, or a dead operator would stop all scheduling.
 
 use super::class::{SchedulableClass, WorkloadClass};
-use super::score::{NodeFacts, SettingError};
+use super::score::{NodeFacts, SettingError, Twin};
 use core::fmt;
 use power_units::Watts;
 
@@ -36,8 +37,7 @@ impl FilterTerms {
             SchedulableClass::Performance => node.freshness.is_fresh(),
             SchedulableClass::Unknown => false,
         });
-        let drawn = node.fresh_twin().and_then(|twin| twin.against_cap());
-        Self { class, eco_label, room: drawn.map(|drawn| drawn.capped - drawn.measured) }
+        Self { class, eco_label, room: node.fresh_twin().and_then(Twin::room) }
     }
 
     /// Whether a pod of this class may run here.
@@ -165,8 +165,8 @@ impl fmt::Display for Rejection {
 mod tests {
     use super::*;
     use crate::placement::freshness::{Freshness, Staleness};
-    use crate::placement::score::{PowerMeasurement, Twin};
-    use power_units::Micros;
+    use crate::placement::score::PowerMeasurement;
+    use power_units::{Micros, Percent};
     use std::string::ToString;
 
     const FRESH: Freshness = Freshness::Fresh { left: Micros::MINUTE };
@@ -244,6 +244,26 @@ mod tests {
             Err(Rejection::OverCap { by: Watts::from_int(1) })
         );
         assert!(drawing(FRESH, Some(0), Some(i32::MAX)).fits(Watts::MAX).is_err());
+    }
+
+    #[test]
+    fn a_node_whose_telemetry_is_dead_is_judged_by_its_predicted_headroom() {
+        // Fix list extender B21: a quarter of 600 W.
+        let blind = |freshness, capped, headroom: Option<i32>| {
+            let power =
+                PowerMeasurement { measured: None, capped: Some(Watts::from_int(capped)), trend: None };
+            let headroom = headroom.map(Percent::from_int);
+            let twin = Twin { power: Some(power), headroom, ..Twin::silent(SchedulableClass::Performance) };
+            FilterTerms::of(&NodeFacts { freshness, twin: Some(&twin), hardware: None }, false)
+        };
+        let over = |by| Err(Rejection::OverCap { by: Watts::from_int(by) });
+        assert_eq!(blind(FRESH, 600, Some(25)).fits(Watts::from_int(150)), Ok(()));
+        assert_eq!(blind(FRESH, 600, Some(25)).fits(Watts::from_int(151)), over(1));
+        assert_eq!(blind(FRESH, 600, Some(500)).fits(Watts::from_int(601)), over(1));
+        assert_eq!(blind(FRESH, 600, Some(-50)).fits(Watts::ZERO), over(300));
+        for node in [blind(STALE, 600, Some(25)), blind(FRESH, 0, Some(25)), blind(FRESH, 600, None)] {
+            assert_eq!(node.fits(Watts::MAX), Ok(()));
+        }
     }
 
     #[test]

@@ -188,7 +188,11 @@ fn a_node_s_terms_fit_half_a_cache_line() {
 }
 
 /// The formula as it is written on the page.
-fn model(hardware: &Hardware, demand: &Demand, [cpu, gpu_standard, gpu_performance]: [f64; 3]) -> f64 {
+pub(crate) fn model(
+    hardware: &Hardware,
+    demand: &Demand,
+    [cpu, gpu_standard, gpu_performance]: [f64; 3],
+) -> f64 {
     let positive = |watts: Option<Watts>| watts.map(as_f64).filter(|&watts| watts > 0.0);
     let cores = f64::from(hardware.cores.unwrap_or(0));
     let cpu_max = positive(hardware.cpu_max).unwrap_or((cores * 3.5).max(150.0));
