@@ -7,7 +7,7 @@ use crate::placement::cluster::Cluster;
 use crate::placement::estimate::Hardware;
 use crate::placement::wide::{quotient, scaled};
 use core::num::NonZeroU64;
-use power_units::{Percent, Ratio, Watts};
+use power_units::{Percent, Ratio, Role, Watts};
 
 /// Twentieths of a point, in 2⁻⁴⁰.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -200,12 +200,12 @@ impl Slope {
     fn under(weight: u32, budget: Watts) -> Self {
         // Twentieths for a hundred percent, over 2⁻³² W, in 2⁻⁴⁸.
         let hundred = u128::from(weight).wrapping_mul(100).wrapping_shl(80);
-        Self(quotient(hundred, bits(budget)))
+        Self(quotient(hundred, bits(budget), Role::Demand))
     }
 
     #[inline]
     pub(crate) fn over(self, watts: Watts) -> Twentieths {
-        let taken = scaled(bits(watts), self.0, 40).min(TERM_MAX.unsigned_abs());
+        let taken = scaled(bits(watts), self.0, 40, Role::Demand).min(TERM_MAX.unsigned_abs());
         Twentieths(i64::try_from(taken).unwrap_or(TERM_MAX))
     }
 }
@@ -232,14 +232,17 @@ impl Pue {
 
     #[inline]
     pub(crate) fn weigh(self, watts: Watts) -> Watts {
-        Watts::from_bits(i64::try_from(scaled(bits(watts), self.0.get(), 32)).unwrap_or(i64::MAX))
+        Watts::from_bits(
+            i64::try_from(scaled(bits(watts), self.0.get(), 32, Role::Demand)).unwrap_or(i64::MAX),
+        )
     }
 }
 
 /// (cappedPower − measuredPower) / cappedPower · 100, weighed.
 fn at_rest(weight: u32, drawn: Drawn) -> Twentieths {
     let hundred = u128::from(weight).wrapping_mul(100).wrapping_shl(40);
-    let used = quotient(hundred.wrapping_mul(u128::from(bits(drawn.measured))), bits(drawn.capped));
+    let used =
+        quotient(hundred.wrapping_mul(u128::from(bits(drawn.measured))), bits(drawn.capped), Role::Demand);
     Twentieths::bounded(i128::try_from(hundred).unwrap_or(0).saturating_sub(i128::from(used)))
 }
 
