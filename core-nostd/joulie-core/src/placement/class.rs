@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_slip_of_the_pen_is_still_performance_and_nonsense_is_told_apart() {
-        // Fix list B16.
+        // Fix list extender B16.
         let read = |text| {
             let read = WorkloadClass::read(text);
             (read.class, read.recognised)

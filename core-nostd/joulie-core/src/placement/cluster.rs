@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn congestion_stays_between_nothing_and_all() {
-        // Fix list B18: a node far over its budget is as congested as one at it, and nothing relieves the others.
+        // Fix list extender B18: a node far over its budget is as congested as one at it, and nothing relieves the others.
         use SchedulableClass::Performance;
         assert_eq!(of(&[twin(Performance, -400)]).pressure, Some(Percent::HUNDRED));
         assert_eq!(of(&[twin(Performance, 160)]).pressure, Some(Percent::ZERO));
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn every_order_of_the_nodes_gives_the_same_bits() {
-        // Fix list B8.
+        // Fix list extender B8.
         let mut dice = Dice::new(2);
         let mut nodes: Vec<Twin> = (0..200).map(|_| dice.twin()).collect();
         let first = of(&nodes);

@@ -32,23 +32,13 @@ pub enum GpuVendor {
     Nvidia,
     /// `amd.com/gpu`
     Amd,
-    /// `gpu.intel.com/i915`
+    /// `gpu.intel.com/i915` and `gpu.intel.com/xe`, by the driver
     Intel,
 }
 
 impl GpuVendor {
     /// All of them, in the order in which a container's resources are looked at.
     pub const ALL: [Self; 3] = [Self::Nvidia, Self::Amd, Self::Intel];
-
-    /// The resource that a pod asks for.
-    #[must_use]
-    pub const fn resource(self) -> &'static str {
-        match self {
-            Self::Nvidia => "nvidia.com/gpu",
-            Self::Amd => "amd.com/gpu",
-            Self::Intel => "gpu.intel.com/i915",
-        }
-    }
 
     /// Reads a hardware record's vendor; one that we do not know is unknown.
     #[must_use]
@@ -59,6 +49,34 @@ impl GpuVendor {
             () if is("amd") => Some(Self::Amd),
             () if is("intel") => Some(Self::Intel),
             () => None,
+        }
+    }
+}
+
+/// What a resource's name says of GPUs.
+///
+/// Only whole GPUs count in the estimate: their watts are known. A part of one (a MIG slice, a turn on one that is shared)
+/// draws something, but no record says how much, so it is told apart from a resource that has nothing to do with GPUs.
+/// A GPU that is shared under the name of whole ones cannot be told, and counts as whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum GpuResource {
+    /// Each is one GPU. The amounts of one vendor's names add up.
+    Whole(GpuVendor),
+    /// Each is a part of a GPU, which counts as none.
+    Part(GpuVendor),
+}
+
+impl GpuResource {
+    /// Reads the name of an extended resource; names are exact.
+    #[must_use]
+    pub fn read(name: &str) -> Option<Self> {
+        match name {
+            "nvidia.com/gpu" => Some(Self::Whole(GpuVendor::Nvidia)),
+            "amd.com/gpu" => Some(Self::Whole(GpuVendor::Amd)),
+            "gpu.intel.com/i915" | "gpu.intel.com/xe" => Some(Self::Whole(GpuVendor::Intel)),
+            "nvidia.com/gpu.shared" => Some(Self::Part(GpuVendor::Nvidia)),
+            _ if name.starts_with("nvidia.com/mig-") => Some(Self::Part(GpuVendor::Nvidia)),
+            _ => None,
         }
     }
 }
@@ -134,7 +152,7 @@ pub struct Container {
     pub cpu_milli: Ask,
     /// Bytes of memory.
     pub memory_bytes: Ask,
-    /// GPUs, in the order of [`GpuVendor::ALL`].
+    /// Whole GPUs ([`GpuResource::Whole`]), in the order of [`GpuVendor::ALL`].
     pub gpus: [Ask; 3],
 }
 
@@ -277,7 +295,7 @@ pub(crate) mod tests {
 
     #[test]
     fn what_starts_and_ends_before_the_pod_runs_holds_gpus_but_draws_no_cores() {
-        // Fix list B22.
+        // Fix list extender B22.
         let with = |runs, cpu, count| Container {
             gpus: [asks(count), Ask::default(), Ask::default()],
             ..container(runs, asks(cpu))
@@ -290,7 +308,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_sidecar_runs_beside_everything_that_comes_after_it() {
-        // Fix list B22.
+        // Fix list extender B22.
         let with = |runs, cpu, count| Container {
             gpus: [asks(count), Ask::default(), Ask::default()],
             ..container(runs, asks(cpu))
@@ -310,7 +328,7 @@ pub(crate) mod tests {
 
     #[test]
     fn the_pod_s_own_resources_and_its_overhead_count() {
-        // Fix list B22.
+        // Fix list extender B22.
         let mut sum = DemandSum::default();
         sum.add(&container(Runs::Main, asks(1000)));
         sum.overhead(250, 64);
@@ -325,6 +343,29 @@ pub(crate) mod tests {
     fn absurd_sums_saturate() {
         let huge = container(Runs::Main, asks(u64::MAX));
         assert_eq!(cpu(&[huge, huge]), u32::MAX);
+    }
+
+    #[test]
+    fn both_intel_drivers_are_intel_and_parts_of_gpus_are_told_apart_from_whole_ones() {
+        // Fix list extender B22.
+        use GpuResource::{Part, Whole};
+        for (name, expected) in [
+            ("nvidia.com/gpu", Some(Whole(GpuVendor::Nvidia))),
+            ("amd.com/gpu", Some(Whole(GpuVendor::Amd))),
+            ("gpu.intel.com/i915", Some(Whole(GpuVendor::Intel))),
+            ("gpu.intel.com/xe", Some(Whole(GpuVendor::Intel))),
+            ("nvidia.com/mig-1g.10gb", Some(Part(GpuVendor::Nvidia))),
+            ("nvidia.com/mig-3g.20gb.shared", Some(Part(GpuVendor::Nvidia))),
+            ("nvidia.com/gpu.shared", Some(Part(GpuVendor::Nvidia))),
+            ("gpu.intel.com/i915_monitoring", None),
+            ("nvidia.com/gpu.count", None),
+            ("NVIDIA.com/gpu", None),
+            ("nvidia.com/", None),
+            ("cpu", None),
+            ("", None),
+        ] {
+            assert_eq!(GpuResource::read(name), expected, "{name}");
+        }
     }
 
     #[test]

@@ -10,11 +10,12 @@
 //! Watts here are the node's own: what the facility adds (PUE) is weighed in the score.
 //!
 //! Each node is compiled to [`HardwareTerms`] once and each pod to [`DemandTerms`], so that a pair costs a few
-//! multiplications and no division. The result lies within 10⁻⁶ W of the exact formula.
+//! multiplications and no division. The watts of a pod are demand, so every step rounds up: the result is never below the
+//! exact formula, and less than 10⁻⁶ W above it.
 
 use super::demand::{Demand, GpuVendor};
 use super::wide::scaled;
-use power_units::Watts;
+use power_units::{Role, Watts};
 
 mod coefficients;
 
@@ -39,6 +40,13 @@ impl Hardware {
     #[must_use]
     pub fn packages(max_per_socket: Watts, sockets: Option<u32>) -> Watts {
         max_per_socket.times(sockets.unwrap_or(1).max(1))
+    }
+
+    /// The most that the CPUs and the GPUs draw together. What the record does not say adds nothing, so that a pod
+    /// weighs more on such a node and not less; nothing where it says no watts at all.
+    pub(crate) fn most(&self) -> Option<Watts> {
+        let gpus = self.gpus.and_then(|gpus| Some(positive(gpus.max)?.times(gpus.count?)));
+        positive(Some(self.cpu_max.map_or(Watts::ZERO, Watts::or_zero) + gpus.unwrap_or(Watts::ZERO)))
     }
 }
 
@@ -112,7 +120,7 @@ impl HardwareTerms {
         let cores_milli = known_cores.max(1).saturating_mul(1000);
         let fallback = CPU_WATTS_PER_CORE.times(known_cores).max(CPU_WATTS_MIN);
         let cpu_max = positive(hardware.cpu_max).unwrap_or(fallback);
-        // Rounded up, so that a share that is a whole part (an eighth, all of it) comes out whole.
+        // Rounded up, as demand is.
         let milli_part = (1_u64 << 63).div_ceil(u64::from(cores_milli).max(1));
         let gpus = hardware.gpus.map_or(0, |gpus| gpus.count.map_or(u16::MAX, count));
         let gpu = hardware.gpus.and_then(|gpus| positive(gpus.max)).map_or(0, bits);
@@ -131,9 +139,9 @@ impl HardwareTerms {
     #[inline]
     fn cpu_of(&self, pod: &DemandTerms) -> Watts {
         let milli = u64::from(pod.cpu_milli.min(self.cores_milli));
-        // At most 2⁶³ and a few thousand, because the part was rounded up.
+        // At most 2⁶³ and as many as there are thousandths, because the part was rounded up.
         let share = milli.wrapping_mul(self.milli_part);
-        watts(scaled(scaled(self.cpu, share, 63), pod.memory_factor, 62))
+        watts(scaled(scaled(self.cpu, share, 63, Role::Demand), pod.memory_factor, 62, Role::Demand))
     }
 
     #[inline]
@@ -145,8 +153,9 @@ impl HardwareTerms {
         }
         let each = if self.gpu > 0 { self.gpu } else { pod.gpu_fallback };
         // Sixteen more bits than a watt has, so that the count does not multiply a rounding.
-        let each = u128::from(each).wrapping_mul(u128::from(pod.gpu_coefficient)) >> 46;
-        let all = each.wrapping_mul(u128::from(count)).wrapping_add(1 << 15) >> 16;
+        let each = u128::from(each).wrapping_mul(u128::from(pod.gpu_coefficient));
+        let each = each.wrapping_add((1 << 46) - 1) >> 46;
+        let all = each.wrapping_mul(u128::from(count)).wrapping_add((1 << 16) - 1) >> 16;
         watts(u64::try_from(all).unwrap_or(u64::MAX))
     }
 }
@@ -201,4 +210,4 @@ fn count(gpus: u32) -> u16 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,22 +1,24 @@
 //! Which nodes a pod may not go to.
 //!
 //! One hard rule: performance pods do not run on eco or draining nodes. The twin's `schedulableClass` says what a node
-//! is, *whatever the twin's age*: a stale class may keep a performance pod from a node that has become fast again, but
-//! never sends one to a node that was last known to be capped. Only where no twin says anything does the label
-//! `joulie.io/power-profile: eco` speak. Nodes of which nothing is known pass, and standard pods pass everywhere.
+//! is. Age counts in one direction only: `eco` and `draining` reject *whatever the twin's age*, because a node that was
+//! last known to be capped may still be; `performance` overrules the label `joulie.io/power-profile: eco` only while the
+//! twin is fresh, because a downgrade writes the label first. Where no twin speaks, the label does. Nodes of which
+//! nothing is known pass, and standard pods pass everywhere.
 //!
 //! With `POWER_FIT=filter` a node is refused, too, when the pod would take it over its cap. That needs a fresh
-//! measurement; a node that cannot be judged passes, or a dead operator would stop all scheduling.
+//! twin with a cap, and a measurement or else a predicted headroom: a node that is not measured is taken to draw what the
+//! prediction leaves. A node that cannot be judged passes, or a dead operator would stop all scheduling.
 
 use super::class::{SchedulableClass, WorkloadClass};
-use super::score::{NodeFacts, SettingError};
+use super::score::{NodeFacts, SettingError, Twin};
 use core::fmt;
 use power_units::Watts;
 
 /// A node's part of the decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilterTerms {
-    /// What a twin says; nothing where there is none, or one that says nothing.
+    /// What a twin says that counts at its age; nothing where there is none, or one that says nothing.
     class: Option<SchedulableClass>,
     eco_label: bool,
     /// What is left under the cap; nothing where it is not known.
@@ -30,9 +32,12 @@ impl FilterTerms {
     /// Compiles a node. `eco_label` is whether its label `joulie.io/power-profile` is `eco`.
     #[must_use]
     pub fn of(node: &NodeFacts<'_>, eco_label: bool) -> Self {
-        let class = node.twin.map(|twin| twin.class).filter(|&class| class != SchedulableClass::Unknown);
-        let drawn = node.fresh_twin().and_then(|twin| twin.against_cap());
-        Self { class, eco_label, room: drawn.map(|drawn| drawn.capped - drawn.measured) }
+        let class = node.twin.map(|twin| twin.class).filter(|class| match class {
+            SchedulableClass::Eco | SchedulableClass::Draining => true,
+            SchedulableClass::Performance => node.freshness.is_fresh(),
+            SchedulableClass::Unknown => false,
+        });
+        Self { class, eco_label, room: node.fresh_twin().and_then(Twin::room) }
     }
 
     /// Whether a pod of this class may run here.
@@ -100,7 +105,7 @@ pub enum Rejection {
     Eco,
     /// A performance pod, and the twin says draining.
     Draining,
-    /// A performance pod, no twin, and the label says eco.
+    /// A performance pod, no twin that overrules the label, and the label says eco.
     EcoLabel,
     /// The cap would be exceeded.
     OverCap {
@@ -149,7 +154,7 @@ impl fmt::Display for Rejection {
             Self::Eco => f.write_str("joulie: performance pods do not run on eco nodes"),
             Self::Draining => f.write_str("joulie: performance pods do not run on nodes that are draining to eco"),
             Self::EcoLabel => f.write_str(
-                "joulie: performance pods do not run on nodes labelled joulie.io/power-profile=eco (there is no NodeTwin status)",
+                "joulie: performance pods do not run on nodes labelled joulie.io/power-profile=eco (no fresh NodeTwin status says otherwise)",
             ),
             Self::OverCap { by } => write!(f, "joulie: the pod would take the node {by:.1} W over its power cap"),
         }
@@ -160,8 +165,8 @@ impl fmt::Display for Rejection {
 mod tests {
     use super::*;
     use crate::placement::freshness::{Freshness, Staleness};
-    use crate::placement::score::{PowerMeasurement, Twin};
-    use power_units::Micros;
+    use crate::placement::score::PowerMeasurement;
+    use power_units::{Micros, Percent};
     use std::string::ToString;
 
     const FRESH: Freshness = Freshness::Fresh { left: Micros::MINUTE };
@@ -174,23 +179,30 @@ mod tests {
 
     #[test]
     fn every_class_of_pod_meets_every_node() {
-        // Fix list B15: the twin's class stands whatever its age, and the label speaks only where no twin does.
+        // Fix list extender B15: eco and draining stand whatever the twin's age; performance overrules the label only
+        // while it is fresh.
         use SchedulableClass::{Draining, Eco, Performance, Unknown};
-        for freshness in [FRESH, STALE] {
-            for (class, label, expected) in [
-                (Some(Performance), false, Ok(())),
-                (Some(Performance), true, Ok(())),
-                (Some(Eco), false, Err(Rejection::Eco)),
-                (Some(Eco), true, Err(Rejection::Eco)),
-                (Some(Draining), false, Err(Rejection::Draining)),
-                (Some(Draining), true, Err(Rejection::Draining)),
-                (Some(Unknown), false, Ok(())),
-                (Some(Unknown), true, Err(Rejection::EcoLabel)),
-                (None, false, Ok(())),
-                (None, true, Err(Rejection::EcoLabel)),
-            ] {
-                let node = terms(freshness, class, label);
-                assert_eq!(node.admits(WorkloadClass::Performance), expected, "{class:?} {label}");
+        let (eco, draining, label) =
+            (Err(Rejection::Eco), Err(Rejection::Draining), Err(Rejection::EcoLabel));
+        for (class, labelled, fresh, stale) in [
+            (Some(Performance), false, Ok(()), Ok(())),
+            (Some(Performance), true, Ok(()), label),
+            (Some(Eco), false, eco, eco),
+            (Some(Eco), true, eco, eco),
+            (Some(Draining), false, draining, draining),
+            (Some(Draining), true, draining, draining),
+            (Some(Unknown), false, Ok(()), Ok(())),
+            (Some(Unknown), true, label, label),
+            (None, false, Ok(()), Ok(())),
+            (None, true, label, label),
+        ] {
+            for (freshness, expected) in [(FRESH, fresh), (STALE, stale), (Freshness::Absent, stale)] {
+                let node = terms(freshness, class, labelled);
+                assert_eq!(
+                    node.admits(WorkloadClass::Performance),
+                    expected,
+                    "{class:?} {labelled} {freshness:?}"
+                );
                 assert_eq!(node.admits(WorkloadClass::Standard), Ok(()));
             }
         }
@@ -199,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_rejection_names_joulie_and_says_whether_evicting_pods_can_help() {
-        // Fix list B3.
+        // Fix list extender B3.
         let over = Rejection::OverCap { by: Watts::parse("35.25", power_units::Role::Nearest).unwrap() };
         assert_eq!(over.to_string(), "joulie: the pod would take the node 35.2 W over its power cap");
         let all = [Rejection::Eco, Rejection::Draining, Rejection::EcoLabel, over];
@@ -232,6 +244,26 @@ mod tests {
             Err(Rejection::OverCap { by: Watts::from_int(1) })
         );
         assert!(drawing(FRESH, Some(0), Some(i32::MAX)).fits(Watts::MAX).is_err());
+    }
+
+    #[test]
+    fn a_node_whose_telemetry_is_dead_is_judged_by_its_predicted_headroom() {
+        // Fix list extender B21: a quarter of 600 W.
+        let blind = |freshness, capped, headroom: Option<i32>| {
+            let power =
+                PowerMeasurement { measured: None, capped: Some(Watts::from_int(capped)), trend: None };
+            let headroom = headroom.map(Percent::from_int);
+            let twin = Twin { power: Some(power), headroom, ..Twin::silent(SchedulableClass::Performance) };
+            FilterTerms::of(&NodeFacts { freshness, twin: Some(&twin), hardware: None }, false)
+        };
+        let over = |by| Err(Rejection::OverCap { by: Watts::from_int(by) });
+        assert_eq!(blind(FRESH, 600, Some(25)).fits(Watts::from_int(150)), Ok(()));
+        assert_eq!(blind(FRESH, 600, Some(25)).fits(Watts::from_int(151)), over(1));
+        assert_eq!(blind(FRESH, 600, Some(500)).fits(Watts::from_int(601)), over(1));
+        assert_eq!(blind(FRESH, 600, Some(-50)).fits(Watts::ZERO), over(300));
+        for node in [blind(STALE, 600, Some(25)), blind(FRESH, 0, Some(25)), blind(FRESH, 600, None)] {
+            assert_eq!(node.fits(Watts::MAX), Ok(()));
+        }
     }
 
     #[test]

@@ -16,11 +16,14 @@
 //! 0.3 · (100 − coolingStress) and 0.3 · (100 − psuStress) instead, without the trend.
 //!
 //! - Watts assumed for pods that no sample shows yet count as measured.
-//! - Without a measurement against a cap, `predictedPowerHeadroomScore` stands for the headroom, and the pod's watts
-//!   have nothing to be compared with.
+//! - Without a measurement against a cap, `predictedPowerHeadroomScore` stands for the headroom before the pod; the pod's
+//!   watts and the assumed ones are taken off it against the cap, else against what the hardware draws at most. Without
+//!   a `powerMeasurement` it stands as it is.
 //! - PUE above 1 multiplies the pod's watts where facility metrics are enabled.
 //! - A node whose twin is stale or missing is *unknown*: 50, or at most the lowest known candidate.
-//! - A part of a twin that is missing is taken for the worse: no headroom, full stress.
+//! - A part of a twin that is missing is taken for the worse: no headroom, full stress. Only a trend that is missing is
+//!   neither bonus nor penalty: as a derivative ("positive = rising") it needs two samples, and a node that has just been
+//!   sampled for the first time is not known to rise. So it ranks below a node that falls and above one that rises.
 //!
 //! Everything that does not depend on the pod is compiled into [`NodeTerms`] when a snapshot is built, so that scoring
 //! a node costs a few multiplications. Before the cut the result lies within 10⁻⁶ of the exact formula.
@@ -33,10 +36,13 @@ use super::freshness::Freshness;
 use power_units::{Percent, Ratio, Watts, WattsPerMinute};
 use terms::{ScoreTerms, Terms};
 
+mod budget;
 mod explain;
 mod settings;
 mod terms;
 
+pub use budget::Against;
+pub(crate) use budget::Drawn;
 pub use explain::{Breakdown, Budget, Known, Placement};
 pub use settings::{Formula, ScoreMax, Scoring, SettingError, UnknownScore};
 
@@ -68,14 +74,6 @@ impl Twin {
     pub(crate) fn headroom_or_none(&self) -> Percent {
         self.headroom.unwrap_or(Percent::ZERO).min(Percent::HUNDRED)
     }
-
-    /// The power drawn and the cap that it is to be compared with, if both are known.
-    pub(crate) fn against_cap(&self) -> Option<Drawn> {
-        let power = self.power?;
-        let capped = power.capped.filter(|&capped| capped > Watts::ZERO)?;
-        // Less than nothing would hide the watts of the pod.
-        Some(Drawn { measured: power.measured?.or_zero(), capped })
-    }
 }
 
 /// `NodeTwin.status.powerMeasurement`. What could not be measured is missing, never zero.
@@ -87,13 +85,6 @@ pub struct PowerMeasurement {
     pub capped: Option<Watts>,
     /// `powerTrendWPerMin`
     pub trend: Option<WattsPerMinute>,
-}
-
-/// A measurement and its cap, which is above zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Drawn {
-    pub(crate) measured: Watts,
-    pub(crate) capped: Watts,
 }
 
 /// All that is known of a node.
@@ -143,7 +134,7 @@ impl NodeTerms {
     #[must_use]
     pub fn of(node: &NodeFacts<'_>, cluster: &Cluster, scoring: &Scoring) -> Self {
         let hardware = HardwareTerms::of(node.hardware, &scoring.coefficients);
-        let score = node.fresh_twin().map(|twin| Terms::of(twin, cluster, scoring).compile());
+        let score = node.fresh_twin().map(|twin| Terms::of(twin, node.hardware, cluster, scoring).compile());
         Self { hardware, score }
     }
 

@@ -370,7 +370,7 @@ fn spread(placed: &[usize]) -> usize {
 
 #[test]
 fn a_burst_spreads_over_identical_nodes() {
-    // Fix list B20. 42 W of a cap of 2000 W are 1.47 points, so every pod lowers the whole score, too.
+    // Fix list extender B20. 42 W of a cap of 2000 W are 1.47 points, so every pod lowers the whole score, too.
     let whole = |terms: &NodeTerms, pod: &PodTerms, sum| i64::from(terms.score(pod, sum).unwrap().whole());
     let exact = |terms: &NodeTerms, pod: &PodTerms, sum| terms.score(pod, sum).unwrap().exact().to_bits();
     for (nodes, pods) in [(1, 5), (3, 10), (7, 7), (10, 95), (50, 333)] {

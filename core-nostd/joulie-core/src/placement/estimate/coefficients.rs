@@ -63,30 +63,30 @@ impl Coefficients {
             Setting::GpuStandard => self.gpu_standard_nano,
             Setting::GpuPerformance => self.gpu_performance_nano,
         };
-        let bits = quotient(u128::from(nano).wrapping_shl(32), NANO);
+        let bits = quotient(u128::from(nano).wrapping_shl(32), NANO, Role::Nearest);
         Ratio::from_bits(i64::try_from(bits).unwrap_or(i64::MAX))
     }
 
-    /// Watts of cores under the coefficient; both in 2⁻³² W.
+    /// Watts of cores under the coefficient, rounded up; both in 2⁻³² W.
     pub(crate) fn of_cpu(&self, max: u64) -> u64 {
-        quotient(u128::from(max).wrapping_mul(u128::from(self.cpu_nano)), NANO)
+        quotient(u128::from(max).wrapping_mul(u128::from(self.cpu_nano)), NANO, Role::Demand)
     }
 
-    /// The coefficient of a class's GPUs, in 2⁻⁶².
+    /// The coefficient of a class's GPUs, rounded up, in 2⁻⁶².
     pub(crate) fn of_gpu(&self, class: WorkloadClass) -> u64 {
         let nano = match class {
             WorkloadClass::Standard => self.gpu_standard_nano,
             WorkloadClass::Performance => self.gpu_performance_nano,
         };
-        quotient(u128::from(nano).wrapping_shl(62), NANO)
+        quotient(u128::from(nano).wrapping_shl(62), NANO, Role::Demand)
     }
 
-    /// 1 + 0.01 for each GiB, at most 1.3; in 2⁻⁶².
+    /// 1 + 0.01 for each GiB, at most 1.3; rounded up, in 2⁻⁶².
     pub(crate) fn memory_factor(&self, bytes: u64) -> u64 {
         // In 2⁻³⁰ · 10⁻⁹.
         let most = u128::from(MEMORY_NANO_MAX).wrapping_shl(30);
         let extra = u128::from(bytes).wrapping_mul(u128::from(MEMORY_NANO_PER_GIB)).min(most);
-        (1_u64 << 62).saturating_add(quotient(extra.wrapping_shl(32), NANO))
+        (1_u64 << 62).saturating_add(quotient(extra.wrapping_shl(32), NANO, Role::Demand))
     }
 }
 
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn nonsense_in_a_variable_is_refused_by_name() {
-        // Fix list B10.
+        // Fix list extender B10.
         for setting in Setting::ALL {
             for text in ["NaN", "inf", "", "0,7", "-0.1", "0", "2.1", "70", "1e400", "1e-10"] {
                 let error = Coefficients::REFERENCE.with(setting, text).unwrap_err();

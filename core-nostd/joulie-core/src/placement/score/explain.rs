@@ -1,7 +1,7 @@
 //! The score of one pod on one node, term by term, for people to see.
 
-use super::terms::Terms;
-use super::{NodeFacts, PodTerms, Score, Scoring, Twin};
+use super::terms::{Basis, Terms};
+use super::{Against, NodeFacts, PodTerms, Score, Scoring};
 use crate::placement::class::WorkloadClass;
 use crate::placement::cluster::Cluster;
 use crate::placement::estimate::{Estimate, HardwareTerms};
@@ -40,8 +40,13 @@ pub enum Budget {
         /// The cap.
         capped: Watts,
     },
-    /// There is no measurement against a cap: predictedPowerHeadroomScore.
-    Predicted,
+    /// There is no measurement against a cap: predictedPowerHeadroomScore, less the added watts.
+    Predicted {
+        /// Those of the pod, and of the pods that no sample shows yet.
+        added: Watts,
+        /// What they are compared with.
+        against: Against,
+    },
 }
 
 /// The terms of the formula, in points.
@@ -83,7 +88,8 @@ impl Breakdown {
         let estimate = hardware.estimate(&pod.demand);
         let placement = match node.fresh_twin() {
             Some(twin) => {
-                Placement::Known(known(twin, cluster, scoring, pod.class, (estimate.total(), assumed)))
+                let terms = Terms::of(twin, node.hardware, cluster, scoring);
+                Placement::Known(known(&terms, pod.class, estimate.total(), assumed))
             }
             None => Placement::Unknown(node.freshness),
         };
@@ -91,14 +97,7 @@ impl Breakdown {
     }
 }
 
-fn known(
-    twin: &Twin,
-    cluster: &Cluster,
-    scoring: &Scoring,
-    class: WorkloadClass,
-    (marginal, assumed): (Watts, Watts),
-) -> Known {
-    let terms = Terms::of(twin, cluster, scoring);
+fn known(terms: &Terms, class: WorkloadClass, marginal: Watts, assumed: Watts) -> Known {
     let added = terms.pue.weigh(marginal) + assumed.or_zero();
     let headroom = terms.headroom.minus(terms.slope.over(added));
     let none = Percent::ZERO;
@@ -107,13 +106,13 @@ fn known(
         WorkloadClass::Performance => (none, none),
     };
     Known {
-        budget: match terms.against_cap {
-            Some(drawn) => Budget::Capped {
+        budget: match terms.basis {
+            Basis::Measured(drawn) => Budget::Capped {
                 measured: drawn.measured,
                 projected: drawn.measured + added,
                 capped: drawn.capped,
             },
-            None => Budget::Predicted,
+            Basis::Predicted(against) => Budget::Predicted { added, against },
         },
         pue: terms.pue.ratio(),
         headroom_score: terms.headroom_score(headroom),

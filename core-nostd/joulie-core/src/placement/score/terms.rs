@@ -1,12 +1,13 @@
 //! The terms of the score, in twentieths of a point: all weights (0.7, 0.15, 0.3, 0.4) are whole numbers of them, so a
 //! score that is a whole number on paper is one here.
 
-use super::{Drawn, Formula, Scoring, Twin};
+use super::{Against, Drawn, Formula, Scoring, Twin};
 use crate::placement::class::{SchedulableClass, WorkloadClass};
 use crate::placement::cluster::Cluster;
+use crate::placement::estimate::Hardware;
 use crate::placement::wide::{quotient, scaled};
 use core::num::NonZeroU64;
-use power_units::{Percent, Ratio, Watts};
+use power_units::{Percent, Ratio, Role, Watts};
 
 /// Twentieths of a point, in 2⁻⁴⁰.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -102,16 +103,34 @@ pub(crate) struct Terms {
     /// For standard pods; never above zero.
     pub(crate) relief: Twentieths,
     pub(crate) pue: Pue,
-    pub(crate) against_cap: Option<Drawn>,
+    pub(crate) basis: Basis,
+}
+
+/// What the headroom is taken from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Basis {
+    Measured(Drawn),
+    /// By predictedPowerHeadroomScore.
+    Predicted(Against),
 }
 
 impl Terms {
-    pub(crate) fn of(twin: &Twin, cluster: &Cluster, scoring: &Scoring) -> Self {
+    pub(crate) fn of(twin: &Twin, hardware: Option<&Hardware>, cluster: &Cluster, scoring: &Scoring) -> Self {
         let weights = scoring.formula.weights();
-        let against_cap = twin.against_cap();
-        let (headroom, slope) = match against_cap {
-            Some(drawn) => (at_rest(weights.headroom, drawn), Slope::under(weights.headroom, drawn.capped)),
-            None => (Twentieths::weighed(weights.headroom, twin.headroom_or_none()), Slope(0)),
+        let basis = match twin.against_cap() {
+            Some(drawn) => Basis::Measured(drawn),
+            None => Basis::Predicted(Against::of(twin, hardware)),
+        };
+        let headroom = match basis {
+            Basis::Measured(drawn) => at_rest(weights.headroom, drawn),
+            Basis::Predicted(_) => Twentieths::weighed(weights.headroom, twin.headroom_or_none()),
+        };
+        let slope = match basis {
+            Basis::Measured(Drawn { capped: budget, .. })
+            | Basis::Predicted(Against::Cap(budget) | Against::Hardware(budget)) => {
+                Slope::under(weights.headroom, budget)
+            }
+            Basis::Predicted(Against::Nothing) => Slope(0),
         };
         let (bonus, relief) = for_standard_pods(twin.class, cluster);
         Self {
@@ -124,7 +143,7 @@ impl Terms {
             bonus,
             relief,
             pue: if scoring.facility_metrics { Pue::of(twin.pue) } else { Pue::ONE },
-            against_cap,
+            basis,
         }
     }
 
@@ -173,20 +192,20 @@ impl ScoreTerms {
     }
 }
 
-/// What a watt takes away, in 2⁻⁴⁸ twentieths; zero where there is no cap to compare with.
+/// What a watt takes away, in 2⁻⁴⁸ twentieths; zero where there is nothing to compare it with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slope(u64);
 
 impl Slope {
-    fn under(weight: u32, capped: Watts) -> Self {
+    fn under(weight: u32, budget: Watts) -> Self {
         // Twentieths for a hundred percent, over 2⁻³² W, in 2⁻⁴⁸.
         let hundred = u128::from(weight).wrapping_mul(100).wrapping_shl(80);
-        Self(quotient(hundred, bits(capped)))
+        Self(quotient(hundred, bits(budget), Role::Demand))
     }
 
     #[inline]
     pub(crate) fn over(self, watts: Watts) -> Twentieths {
-        let taken = scaled(bits(watts), self.0, 40).min(TERM_MAX.unsigned_abs());
+        let taken = scaled(bits(watts), self.0, 40, Role::Demand).min(TERM_MAX.unsigned_abs());
         Twentieths(i64::try_from(taken).unwrap_or(TERM_MAX))
     }
 }
@@ -213,14 +232,17 @@ impl Pue {
 
     #[inline]
     pub(crate) fn weigh(self, watts: Watts) -> Watts {
-        Watts::from_bits(i64::try_from(scaled(bits(watts), self.0.get(), 32)).unwrap_or(i64::MAX))
+        Watts::from_bits(
+            i64::try_from(scaled(bits(watts), self.0.get(), 32, Role::Demand)).unwrap_or(i64::MAX),
+        )
     }
 }
 
 /// (cappedPower − measuredPower) / cappedPower · 100, weighed.
 fn at_rest(weight: u32, drawn: Drawn) -> Twentieths {
     let hundred = u128::from(weight).wrapping_mul(100).wrapping_shl(40);
-    let used = quotient(hundred.wrapping_mul(u128::from(bits(drawn.measured))), bits(drawn.capped));
+    let used =
+        quotient(hundred.wrapping_mul(u128::from(bits(drawn.measured))), bits(drawn.capped), Role::Demand);
     Twentieths::bounded(i128::try_from(hundred).unwrap_or(0).saturating_sub(i128::from(used)))
 }
 
