@@ -119,7 +119,7 @@ fn a_node_that_does_not_answer_is_taken_from_the_others_room() {
 fn what_the_devices_refuse_is_their_floor() {
     let mut account = Account::unproven();
     let order = account.write(w(100), at(0));
-    account.hear(Receipt { answers: order.serial, read_back: w(180) });
+    account.hear(Receipt { taken: Some(order), read_back: w(180) });
     let nodes = [node(1, 0, Eco, 100, account), node(2, 0, Performance, 600, holding(100))];
     assert_eq!(plan(&[group(None, 500, 0)], &nodes).targets, [w(180), w(320)]);
 }
@@ -170,7 +170,7 @@ pub(super) fn any_node(groups: usize) -> impl Strategy<Value = Node> {
             let order = account.write(one, at(0));
             let read_back = if kind == 4 { other } else { one };
             if kind > 1 {
-                account.hear(Receipt { answers: order.serial, read_back });
+                account.hear(Receipt { taken: Some(order), read_back });
             }
             if kind == 3 {
                 account.write(other, at(1));
