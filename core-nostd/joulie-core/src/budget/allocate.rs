@@ -21,7 +21,7 @@
 use super::node::{Node, Priority};
 use super::tree::{Tree, gather, spread};
 use super::{BudgetError, of_length, plus};
-use power_units::Watts;
+use power_units::{Amount, Role, Watts};
 
 /// Whether a group's limit can be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,9 +100,7 @@ impl Share {
         if self.given >= wanted {
             return usable;
         }
-        let product = i128::from(usable.to_bits()).saturating_mul(i128::from(self.given.to_bits()));
-        let part = product.checked_div(i128::from(wanted.to_bits())).unwrap_or(0);
-        Watts::from_bits(i64::try_from(part).unwrap_or(0))
+        usable.part(self.given, wanted, Role::Limit).unwrap_or(Watts::ZERO)
     }
 }
 
