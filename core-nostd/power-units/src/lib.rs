@@ -48,5 +48,6 @@ pub use decimal::{DecimalError, Role};
 pub use edge::{MicroJoules, MicroWatts, Micros, MilliWatts, Millis, NonZeroMicros, Stamp};
 pub use frequency::KiloHertz;
 pub use power::{Watts, WattsPerMinute};
+pub use quantity::Amount;
 pub use ratio::{Percent, Ratio};
 pub use temperature::{Celsius, Kelvins};

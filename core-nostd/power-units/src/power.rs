@@ -1,6 +1,6 @@
 //! Power and its slope.
 
-use crate::quantity::{quantity, saturate};
+use crate::quantity::{divide, quantity, saturate};
 use crate::{MicroWatts, Micros, MilliWatts, NonZeroMicros, Role};
 
 quantity! {
@@ -44,21 +44,14 @@ impl Watts {
     pub fn per(self, elapsed: NonZeroMicros, role: Role) -> WattsPerMinute {
         let micros = i128::from(elapsed.get());
         let wide = i128::from(self.to_bits()).wrapping_mul(i128::from(Micros::MINUTE.get()));
-        let floor = wide.checked_div_euclid(micros).unwrap_or(0);
-        let rest = wide.checked_rem_euclid(micros).unwrap_or(0);
-        let up = match role {
-            Role::Limit => false,
-            Role::Demand => rest != 0,
-            Role::Nearest => rest.saturating_mul(2) >= micros,
-        };
-        WattsPerMinute::from_bits(saturate(floor.saturating_add(i128::from(up))))
+        WattsPerMinute::from_bits(saturate(divide(wide, micros, role).unwrap_or(0)))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Ratio, Role};
+    use crate::{Amount, Percent, Ratio, Role};
     use proptest::prelude::*;
     use std::format;
     use std::string::ToString;
@@ -107,7 +100,38 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_part_is_exact_where_a_ratio_of_32_bits_would_lose_some() {
+        let (max, sixty) = (Watts::from_int(350), Percent::from_int(60));
+        assert_eq!(max.part(sixty, Percent::HUNDRED, Role::Limit), Some(Watts::from_int(210)));
+        assert!(max.scale(sixty.to_ratio(Role::Limit), Role::Limit) < Watts::from_int(210));
+        assert_eq!(max.part(sixty, Percent::ZERO, Role::Demand), None);
+        assert_eq!(Watts::MAX.part(Percent::MAX, Percent::from_bits(1), Role::Nearest), Some(Watts::MAX));
+        assert_eq!(Watts::MIN.part(Percent::MAX, Percent::from_bits(1), Role::Nearest), Some(Watts::MIN));
+    }
+
+    #[test]
+    fn counts_are_shared_out_too() {
+        let of_ten = |part: u64, whole: u64, role| 10_u64.part(part, whole, role);
+        assert_eq!(of_ten(2, 3, Role::Limit), Some(6));
+        assert_eq!(of_ten(2, 3, Role::Demand), Some(7));
+        assert_eq!(of_ten(1, 4, Role::Nearest), Some(3));
+        assert_eq!(of_ten(0, 0, Role::Limit), None);
+        assert_eq!(of_ten(u64::MAX, 1, Role::Limit), Some(u64::MAX));
+        assert_eq!(u64::MAX.part(u64::MAX, 1, Role::Limit), None);
+    }
+
     proptest! {
+        #[test]
+        fn a_part_is_within_one_bit_of_the_exact_one(bits in any::<i64>(), part in any::<i64>(), whole in 1..i64::MAX) {
+            let of = |role| i128::from(Watts::from_bits(bits).part(Watts::from_bits(part), Watts::from_bits(whole), role).unwrap().to_bits());
+            let (low, high, exact) = (of(Role::Limit), of(Role::Demand), i128::from(bits) * i128::from(part));
+            let whole = i128::from(whole);
+            prop_assert!(low == i128::from(i64::MIN) || low * whole <= exact);
+            prop_assert!(high == i128::from(i64::MAX) || high * whole >= exact);
+            prop_assert!(high - low == i128::from(low * whole != exact) || low == high);
+        }
+
         #[test]
         fn text_round_trips(bits in any::<i64>()) {
             let watts = Watts::from_bits(bits);

@@ -94,6 +94,15 @@ macro_rules! quantity {
             }
         }
 
+        impl crate::Amount for $name {
+            fn to_wide(self) -> i128 {
+                i128::from(self.to_bits())
+            }
+            fn from_wide(wide: i128) -> Self {
+                Self::from_bits(crate::quantity::saturate(wide))
+            }
+        }
+
         impl core::ops::Add for $name {
             type Output = Self;
             fn add(self, other: Self) -> Self {
@@ -145,6 +154,33 @@ pub(crate) use quantity;
 
 use crate::Role;
 
+/// What can be shared out: any quantity, or a count of things.
+pub trait Amount: Copy {
+    /// As an integer: a quantity in units of 2⁻³².
+    fn to_wide(self) -> i128;
+
+    /// The nearest amount to what [`Amount::to_wide`] would give.
+    fn from_wide(wide: i128) -> Self;
+
+    /// As much of this as `part` is of `whole`, in one exact step and then rounded as `role` says: 60 of 100 parts of
+    /// 350 W are 210 W and not a bit less. Nothing when the whole is zero, or when counts are so large that 128 bits
+    /// do not hold their product.
+    fn part<Q: Amount>(self, part: Q, whole: Q, role: Role) -> Option<Self> {
+        let product = self.to_wide().checked_mul(part.to_wide())?;
+        divide(product, whole.to_wide(), role).map(Self::from_wide)
+    }
+}
+
+impl Amount for u64 {
+    fn to_wide(self) -> i128 {
+        i128::from(self)
+    }
+
+    fn from_wide(wide: i128) -> Self {
+        Self::try_from(wide).unwrap_or(if wide < 0 { 0 } else { Self::MAX })
+    }
+}
+
 /// The nearest value that 64 bits hold.
 pub(crate) fn saturate(wide: i128) -> i64 {
     i64::try_from(wide).unwrap_or(if wide < 0 { i64::MIN } else { i64::MAX })
@@ -164,18 +200,21 @@ pub(crate) fn scale_bits(value: i64, ratio: i64, role: Role) -> i64 {
 
 /// A quotient of two 32.32 numbers.
 pub(crate) fn ratio_bits(value: i64, base: i64, role: Role) -> Option<i64> {
-    let dividend = i128::from(value).wrapping_shl(32);
-    let divisor = i128::from(base);
+    divide(i128::from(value).wrapping_shl(32), i128::from(base), role).map(saturate)
+}
+
+/// A quotient, rounded as `role` says; nothing when the divisor is zero.
+pub(crate) fn divide(dividend: i128, divisor: i128, role: Role) -> Option<i128> {
     let floor = dividend.checked_div_euclid(divisor)?;
     let rest = dividend.checked_rem_euclid(divisor)?;
     // Euclid rounds toward −∞ for a positive divisor and toward +∞ for a negative one; the rest is never negative.
-    let below = if base > 0 { floor } else { floor.saturating_sub(i128::from(rest != 0)) };
+    let below = if divisor > 0 { floor } else { floor.saturating_sub(i128::from(rest != 0)) };
     let up = match role {
         Role::Limit => false,
         Role::Demand => rest != 0,
         Role::Nearest => rest != 0 && nearer_above(rest, divisor),
     };
-    Some(saturate(below.saturating_add(i128::from(up))))
+    Some(below.saturating_add(i128::from(up)))
 }
 
 fn nearer_above(rest: i128, divisor: i128) -> bool {

@@ -73,7 +73,7 @@ fn site(limit: i32, held: i32) -> Site {
     let node = |index: u32| {
         let mut account = Account::unproven();
         let order = account.write(watts(held), Stamp::new(Micros::ZERO));
-        account.hear(Receipt { answers: order.serial, read_back: order.cap });
+        account.hear(Receipt { taken: Some(order), read_back: order.cap });
         let performance = index.is_multiple_of(3);
         Node {
             key: u64::from(index.wrapping_mul(2_654_435_761)),

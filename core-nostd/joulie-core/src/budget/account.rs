@@ -11,7 +11,10 @@
 //! ```
 //!
 //! An **order** is a cap that was written and that the node keeps to until the next one; it carries a **serial**. A
-//! **receipt** is what the node read back from its devices, with the serial of the order that it had then taken in.
+//! **receipt** is what the node read back from its devices, with the order that it had then taken in. Where less was
+//! read back than was asked for, the order counts: the node may come up to it without another. So a receipt without
+//! its order would prove nothing to a leader that did not write the order.
+//!
 //! Until the last order's receipt has come, any of the orders since the last proof may be in force: the account
 //! keeps the highest. Receipts may be lost, doubled and late; of one node they are handed in as the node made them,
 //! which the versions of its object tell.
@@ -58,7 +61,8 @@ impl Orders {
     }
 }
 
-/// What is to be written to a node: the cap, and the serial that its receipt must name.
+/// What is to be written to a node: the cap, and the serial of which there is one for every order. The node's receipt
+/// names both as they were written, to the last digit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
     /// Which order this is; grows with every order to the node.
@@ -70,8 +74,8 @@ pub struct Order {
 /// What a node says about the cap that its devices hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {
-    /// The serial of the last order that the node had taken in; zero when it never saw one.
-    pub answers: u64,
+    /// The last order that the node had taken in; nothing when it never saw one.
+    pub taken: Option<Order>,
     /// What was read back.
     pub read_back: Watts,
 }
@@ -85,7 +89,8 @@ pub enum Heard {
     Earlier,
     /// Nothing: it is late, or tells of a cap that is gone.
     Late,
-    /// It answers an order that this account never wrote, so somebody else gives orders to the node.
+    /// It answers an order that this account never wrote, or another cap under a serial that it did write, so
+    /// somebody else gives orders to the node.
     Foreign,
     /// Nothing: a cap below zero is no reading.
     Impossible,
@@ -100,8 +105,13 @@ impl Account {
 
     /// What a new leader finds: the order that stands in the node's object, and the node's last receipt.
     ///
-    /// A receipt for the order before the last bounds what may be in force. Behind an older one there may be orders
-    /// of which nothing is left to see, so it proves nothing.
+    /// A receipt for the order before the last bounds what may be in force: that order's cap, what was read back, and
+    /// the last order's cap. Behind an older receipt there may be orders of which nothing is left to see, so it proves
+    /// nothing.
+    ///
+    /// Both must be what the server holds now and not what a cache held once. A receipt from before this one, or from
+    /// before the node's last boot, is to be left out here and in [`Account::hear`]: without the memory of the leader
+    /// before, nothing tells it from one that holds.
     #[must_use]
     pub fn resume(standing: Option<Order>, receipt: Option<Receipt>, now: Stamp) -> Self {
         let mut found = Self::unproven();
@@ -137,19 +147,21 @@ impl Account {
 
     /// Takes in what the node read back.
     pub fn hear(&mut self, receipt: Receipt) -> Heard {
-        let Receipt { answers, read_back } = receipt;
+        let Receipt { taken, read_back } = receipt;
+        let answers = taken.map_or(0, |order| order.serial);
         if read_back < Watts::ZERO {
             return Heard::Impossible;
         }
         if answers < self.valid_from {
             return Heard::Late;
         }
-        if answers > self.serial {
+        let last = answers == self.serial;
+        let other_cap = taken.is_some_and(|taken| self.asked() != Some(taken.cap));
+        if answers > self.serial || (last && other_cap) {
             self.serial = answers;
             self.lost();
             return Heard::Foreign;
         }
-        let last = answers == self.serial;
         let (state, heard) = match (self.state, last) {
             (State::Unproven { orders: None }, _) => {
                 (State::Proven { asked: None, read_back }, Heard::Confirmed)
@@ -158,7 +170,8 @@ impl Account {
                 (State::Proven { asked: Some(orders.asked), read_back }, Heard::Confirmed)
             }
             (State::Unproven { orders: Some(orders) } | State::Pending { orders }, false) => {
-                let highest = orders.highest.max(read_back);
+                let told = taken.map_or(read_back, |order| order.cap);
+                let highest = orders.highest.max(told).max(read_back);
                 (State::Pending { orders: Orders { highest, ..orders } }, Heard::Earlier)
             }
             (State::Proven { asked, .. }, true) => (State::Proven { asked, read_back }, Heard::Confirmed),

@@ -11,11 +11,17 @@
 //! Shares round down. A floor is never undercut, not even where the floors alone are above a limit: then everything
 //! below that limit gets its floor, which is the least that can be done, and the group says by how much it is short.
 //! A node that does not answer is not counted on: what it counts is taken from the others' room.
+//!
+//! Where a base load or an unreachable node's largest draw is unknown, the groups above it cannot say what room they
+//! have. Then nothing below them is raised, and nothing is lowered for want of knowledge: a meter that fails for a
+//! minute must not bring a site to its floors. Every node there is asked for no more than it counts now. What is known
+//! still binds: a group below that knows its own sum keeps its own limit, and where the known part alone is above a
+//! limit it is brought down as if the unknown were nothing, which is the least that must be done.
 
 use super::node::{Node, Priority};
 use super::tree::{Tree, gather, spread};
 use super::{BudgetError, of_length, plus};
-use power_units::Watts;
+use power_units::{Amount, Role, Watts};
 
 /// Whether a group's limit can be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,17 +36,23 @@ pub enum Verdict {
         /// By how much.
         by: Watts,
     },
-    /// Nobody can say, because a base load or a largest draw below it is unknown or the sum does not fit.
+    /// Nobody can say, because a base load or a largest draw below it is unknown or the sum does not fit. What is
+    /// known fits, or is at its floors.
     Unknown,
 }
 
 /// Working memory for one group, and afterwards what the group got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// What draws power whatever is decided: base loads, floors, and nodes that do not answer.
-    fixed: Option<Watts>,
-    /// The limit less what draws power anyway and what has been given to earlier priorities; negative when short.
-    room: Option<Watts>,
+    /// What draws power whatever is decided: base loads, floors, and nodes that do not answer, as far as is known.
+    fixed: Watts,
+    /// Whether that is all, and every sum did fit.
+    known: bool,
+    /// Whether this group or one above it is unknown, so that nothing is raised.
+    held: bool,
+    /// The limit less what draws power anyway and what has been given to earlier priorities; negative when short. The
+    /// most that it can be where not all is known.
+    room: Watts,
     /// What the nodes and child groups of the current priority can use.
     wanted: Option<Watts>,
     /// The same, as the parent sees it: not more than there is room for.
@@ -54,8 +66,10 @@ pub struct Share {
 impl Share {
     /// Before the first use.
     pub const EMPTY: Self = Self {
-        fixed: None,
-        room: None,
+        fixed: Watts::ZERO,
+        known: false,
+        held: true,
+        room: Watts::ZERO,
         wanted: None,
         usable: Watts::ZERO,
         given: Watts::ZERO,
@@ -65,15 +79,19 @@ impl Share {
     /// Whether the group's limit can be kept.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        match self.room {
-            None => Verdict::Unknown,
-            Some(room) if room < Watts::ZERO => Verdict::Short { by: -room },
-            Some(spare) => Verdict::Kept { spare },
+        if !self.known {
+            Verdict::Unknown
+        } else if self.room < Watts::ZERO {
+            Verdict::Short { by: -self.room }
+        } else {
+            Verdict::Kept { spare: self.room }
         }
     }
 
-    fn free(&self) -> Watts {
-        self.room.unwrap_or(Watts::ZERO).or_zero()
+    /// Adds to what draws power anyway. What is unknown counts nothing; a sum that does not fit leaves no room.
+    fn fix(&mut self, part: Option<Watts>) {
+        self.known &= plus(Some(self.fixed), part).is_some();
+        self.fixed += part.unwrap_or(Watts::ZERO);
     }
 
     /// What falls to one who could use `usable`: the same part of it as of all that is wanted here, rounded down.
@@ -82,9 +100,7 @@ impl Share {
         if self.given >= wanted {
             return usable;
         }
-        let product = i128::from(usable.to_bits()).saturating_mul(i128::from(self.given.to_bits()));
-        let part = product.checked_div(i128::from(wanted.to_bits())).unwrap_or(0);
-        Watts::from_bits(i64::try_from(part).unwrap_or(0))
+        usable.part(self.given, wanted, Role::Limit).unwrap_or(Watts::ZERO)
     }
 }
 
@@ -131,9 +147,18 @@ fn least(node: &Node) -> Option<Watts> {
     if node.reachable { Some(node.lowest()) } else { node.count() }
 }
 
+/// What a node is brought to when nothing limits it: what the policy wants, and where nothing is raised no more than
+/// it counts. Of a node that could draw anything, the cap that it was told stands for that.
+fn aim(node: &Node, held: bool) -> Watts {
+    match node.count().or(node.account.asked()).filter(|_| held) {
+        Some(count) => node.wanted().min(count).max(node.lowest()),
+        None => node.wanted(),
+    }
+}
+
 /// What a reachable node can use above its floor.
-fn span(node: &Node) -> Watts {
-    if node.reachable { node.wanted() - node.lowest() } else { Watts::ZERO }
+fn span(node: &Node, held: bool) -> Watts {
+    if node.reachable { aim(node, held) - node.lowest() } else { Watts::ZERO }
 }
 
 fn give_floors(
@@ -143,20 +168,24 @@ fn give_floors(
     targets: &mut [Watts],
 ) -> Result<(), BudgetError> {
     for (share, group) in shares.iter_mut().zip(tree.groups()) {
-        *share = Share { fixed: group.base(), ..Share::EMPTY };
+        *share = Share { known: true, ..Share::EMPTY };
+        share.fix(group.base());
     }
     for (node, target) in nodes.iter().zip(targets) {
         let share = shares.get_mut(node.group).ok_or(BudgetError::NoSuchGroup { node: node.key })?;
-        share.fixed = plus(share.fixed, least(node));
+        share.fix(least(node));
         *target = node.lowest();
     }
-    gather(tree, shares, |parent, child| parent.fixed = plus(parent.fixed, child.fixed));
+    gather(tree, shares, |parent, child| {
+        parent.fix(Some(child.fixed));
+        parent.known &= child.known;
+    });
     for (share, group) in shares.iter_mut().zip(tree.groups()) {
-        share.room = share.fixed.map(|fixed| group.limit() - fixed);
+        share.room = group.limit() - share.fixed;
     }
     spread(tree, shares, |child, parent| {
-        let open = child.room.is_some_and(|room| room >= Watts::ZERO);
-        child.floors_only = !open || parent.is_some_and(|parent| parent.floors_only);
+        child.held = !child.known || parent.is_some_and(|parent| parent.held);
+        child.floors_only = child.room < Watts::ZERO || parent.is_some_and(|parent| parent.floors_only);
     });
     Ok(())
 }
@@ -168,7 +197,7 @@ fn ask(tree: Tree<'_>, nodes: &[Node], shares: &mut [Share], priority: Priority)
     }
     for node in nodes.iter().filter(|node| node.priority == priority) {
         if let Some(share) = shares.get_mut(node.group) {
-            share.wanted = plus(share.wanted, Some(span(node)));
+            share.wanted = plus(share.wanted, Some(span(node, share.held)));
         }
     }
     gather_usable(tree, shares);
@@ -183,21 +212,24 @@ fn gather_usable(tree: Tree<'_>, shares: &mut [Share]) {
 
 /// What a group can make use of. A sum that does not fit is unknown, and then nothing is given.
 fn usable(share: &Share) -> Watts {
-    share.wanted.map_or(Watts::ZERO, |wanted| wanted.min(share.free()))
+    share.wanted.map_or(Watts::ZERO, |wanted| wanted.min(share.room.or_zero()))
 }
 
 /// From the roots down: what every group gets of what it could use.
 fn divide(tree: Tree<'_>, shares: &mut [Share]) {
     spread(tree, shares, |share, parent| {
         share.given = parent.map_or(share.usable, |parent| parent.part_of(share.usable));
-        share.room = share.wanted.and(share.room).map(|room| room - share.given);
+        share.room -= share.given;
+        if share.wanted.is_none() {
+            (share.known, share.room) = (false, share.room.min(Watts::ZERO));
+        }
     });
 }
 
 fn give(nodes: &[Node], shares: &[Share], targets: &mut [Watts], priority: Priority) {
     for (node, target) in nodes.iter().zip(targets).filter(|(node, _)| node.priority == priority) {
         if let Some(share) = shares.get(node.group) {
-            *target += share.part_of(span(node));
+            *target += share.part_of(span(node, share.held));
         }
     }
 }
@@ -205,10 +237,7 @@ fn give(nodes: &[Node], shares: &[Share], targets: &mut [Watts], priority: Prior
 /// What is asked of a node that does not answer, for when it does: never more than it counts already.
 fn held(node: &Node, shares: &[Share]) -> Watts {
     let floors_only = shares.get(node.group).is_none_or(|share| share.floors_only);
-    match node.count() {
-        Some(count) if !floors_only => node.wanted().min(count).max(node.lowest()),
-        Some(_) | None => node.lowest(),
-    }
+    if floors_only { node.lowest() } else { aim(node, true) }
 }
 
 fn sum_up(nodes: &[Node], shares: &[Share], targets: &[Watts]) -> Allocation {

@@ -1,5 +1,5 @@
-//! A site whose orders and receipts get lost, doubled and late, whose nodes reboot and fall silent, and whose limits
-//! are cut; the invariant is looked at after every single event.
+//! A site whose orders and receipts get lost, doubled and late, whose nodes reboot, fall silent and read back less than
+//! they were told, whose limits are cut and whose leader changes; the invariant is looked at after every single event.
 
 use super::*;
 use power_units::{Micros, Stamp, Watts};
@@ -36,11 +36,26 @@ struct Device {
     holds_at_least: Watts,
     /// What limits it now; nothing after a reboot.
     in_force: Option<Watts>,
-    /// The serial of the last order taken in.
-    taken: u64,
-    /// Every order ever written, and every receipt ever made: any of them may arrive at any time.
+    /// The last order taken in since the last boot.
+    taken: Option<Order>,
+    /// The last order as long as it has not reached the node's object; it is gone when its writer is.
+    under_way: Option<Order>,
+    /// Every order that ever stood in the object, and every receipt ever made: any of them may arrive at any time.
     orders: Vec<Order>,
     receipts: Vec<Receipt>,
+    /// How many of the receipts are from before the last boot, and how many the present leader can no longer hear,
+    /// because it began with later ones.
+    before_boot: usize,
+    before_leader: usize,
+}
+
+impl Device {
+    fn settle(&mut self) {
+        self.in_force = self.in_force.zip(self.taken).map(|(_, order)| order.cap.max(self.holds_at_least));
+    }
+    fn land(&mut self) {
+        self.orders.extend(self.under_way.take());
+    }
 }
 
 struct World {
@@ -78,9 +93,12 @@ impl World {
         self.devices.push(Device {
             holds_at_least: (floor + refuses).min(max),
             in_force: None,
-            taken: 0,
+            taken: None,
+            under_way: None,
             orders: Vec::new(),
             receipts: Vec::new(),
+            before_boot: 0,
+            before_leader: 0,
         });
     }
 
@@ -133,7 +151,17 @@ impl World {
         self.clock += 1;
         let now = Stamp::new(Micros::new(self.clock));
         let order = self.nodes[at].account.write(cap, now);
-        self.devices[at].orders.push(order);
+        let late = self.dice.one_in(4);
+        let lost = self.dice.one_in(2);
+        let device = &mut self.devices[at];
+        if lost {
+            device.under_way = None;
+        }
+        device.land();
+        device.under_way = Some(order);
+        if !late {
+            device.land();
+        }
     }
 
     /// A round of orders, each of which is an instant of its own.
@@ -154,27 +182,50 @@ impl World {
         planned
     }
 
-    /// The node sees one of the orders that it has not seen, not always the last and perhaps never the others.
+    /// The node sees one of the orders that it has not seen, not always the last and perhaps never the others. Its
+    /// devices may take less than they were told.
     fn deliver(&mut self, at: usize, last: bool) {
         let device = &mut self.devices[at];
-        let new: Vec<Order> =
-            device.orders.iter().copied().filter(|order| order.serial > device.taken).collect();
+        if last || self.dice.one_in(3) {
+            device.land();
+        }
+        let taken = device.taken.map_or(0, |order| order.serial);
+        let new: Vec<Order> = device.orders.iter().copied().filter(|order| order.serial > taken).collect();
         if let Some(&order) = if last { new.last() } else { new.get(self.dice.pick(new.len().max(1))) } {
-            device.in_force = Some(order.cap.max(device.holds_at_least));
-            device.taken = order.serial;
+            let less = if self.dice.one_in(3) { self.dice.watts(0, 200) } else { Watts::ZERO };
+            device.in_force = Some((order.cap - less).max(device.holds_at_least));
+            device.taken = Some(order);
         }
     }
 
     fn report(&mut self, at: usize) {
         let device = &mut self.devices[at];
         if let Some(read_back) = device.in_force {
-            device.receipts.push(Receipt { answers: device.taken, read_back });
+            device.receipts.push(Receipt { taken: device.taken, read_back });
+        }
+    }
+
+    /// Another leader knows only what stands in the objects: every node's last order and last receipt.
+    fn change_leader(&mut self) {
+        self.clock += 1;
+        let now = Stamp::new(Micros::new(self.clock));
+        for (node, device) in self.nodes.iter_mut().zip(&mut self.devices) {
+            if self.dice.one_in(2) {
+                device.land();
+            }
+            device.under_way = None;
+            let receipt = device.receipts[device.before_boot..].last().copied();
+            device.before_leader = device.receipts.len();
+            node.account = Account::resume(device.orders.last().copied(), receipt, now);
+        }
+        for (group, (counted, drawn)) in self.loads().into_iter().enumerate() {
+            assert!(drawn <= counted, "a new leader counts {counted} where group {group} draws {drawn}");
         }
     }
 
     /// The operator hears any receipt that was ever made: late, doubled, out of order.
     fn hear(&mut self, at: usize, last: bool) {
-        let receipts = &self.devices[at].receipts;
+        let receipts = &self.devices[at].receipts[self.devices[at].before_leader..];
         if receipts.is_empty() {
             return;
         }
@@ -192,7 +243,9 @@ impl World {
                 self.groups[group] = Group::new(self.groups[group].parent(), limit, Some(base)).unwrap();
             }
             1 => {
-                self.devices[at].in_force = None;
+                let device = &mut self.devices[at];
+                (device.in_force, device.taken) = (None, None);
+                device.before_boot = device.receipts.len();
                 self.nodes[at].account.lost();
             }
             2 | 3 => self.nodes[at].reachable = !self.nodes[at].reachable,
@@ -206,11 +259,13 @@ impl World {
     fn chaos(&mut self, events: usize) {
         for _ in 0..events {
             let at = self.dice.pick(self.nodes.len());
-            match self.dice.below(10) {
-                0 => self.disturb(),
-                1 | 2 => drop(self.order(true)),
-                3 | 4 => self.checked(|world| world.deliver(at, false)),
-                5 | 6 => self.checked(|world| world.report(at)),
+            match self.dice.below(24) {
+                0 | 1 => self.disturb(),
+                2 => self.change_leader(),
+                3..=7 => drop(self.order(true)),
+                8..=12 => self.checked(|world| world.deliver(at, false)),
+                13 => self.checked(|world| world.devices[at].settle()),
+                14..=17 => self.checked(|world| world.report(at)),
                 _ => self.checked(|world| world.hear(at, false)),
             }
         }

@@ -26,7 +26,7 @@ fn group(parent: Option<usize>, limit: i32, base: i32) -> Group {
 fn holding(cap: i32) -> Account {
     let mut account = Account::unproven();
     let order = account.write(w(cap), at(0));
-    assert_eq!(account.hear(Receipt { answers: order.serial, read_back: w(cap) }), Heard::Confirmed);
+    assert_eq!(account.hear(Receipt { taken: Some(order), read_back: w(cap) }), Heard::Confirmed);
     account
 }
 

@@ -38,7 +38,7 @@ impl Group {
     ///
     /// `base` is what draws power in this very group (its child groups' base loads come on top) and is controlled by
     /// nobody: switches, storage, nodes without an agent. Who can bound it gives the bound; `None` is unknown, and
-    /// then nothing below this group or beside it under the same parent is raised.
+    /// then nothing below the groups that it is a part of is raised, and nothing is lowered for that alone.
     ///
     /// # Errors
     /// When the limit or the base load is below zero.

@@ -14,7 +14,7 @@ pub use result::{Backend, Blocked, CapResult, Report};
 
 use core::fmt;
 use power_hal::ErrorKind;
-use power_units::{Percent, Watts};
+use power_units::{Amount, Percent, Role, Watts};
 
 /// What the desired state asks of one package, or of one GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,7 +166,9 @@ impl CapIntent {
     pub fn resolve(self, range: CapRange, floor: Floor) -> Resolution {
         let requested = match (self.watts_above_zero(), self.percent_above_zero(), range.max) {
             (Some(watts), _, _) => watts,
-            (None, Some(percent), Some(max)) => part_of(max, percent),
+            (None, Some(percent), Some(max)) => {
+                max.part(percent, Percent::HUNDRED, Role::Limit).unwrap_or(max)
+            }
             (None, Some(percent), None) => return Resolution::Percent(percent),
             (None, None, _) => return Resolution::Blocked(Blocked::NotPositive),
         };
@@ -177,14 +179,6 @@ impl CapIntent {
         let effective = requested.within(lowest, range.max.unwrap_or(Watts::MAX));
         Resolution::Watts(Target { requested, effective })
     }
-}
-
-/// A part of a maximum, in one exact step rounded down: 60 % of 350 W are 210 W and not a bit less.
-fn part_of(max: Watts, percent: Percent) -> Watts {
-    let hundred = i128::from(Percent::HUNDRED.to_bits());
-    let product = i128::from(max.to_bits()).wrapping_mul(i128::from(percent.to_bits()));
-    let part = product.checked_div_euclid(hundred).unwrap_or(0);
-    Watts::from_bits(i64::try_from(part).unwrap_or(i64::MAX))
 }
 
 impl Target {

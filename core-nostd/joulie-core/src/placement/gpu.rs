@@ -285,7 +285,7 @@ fn islands(cards: &[Gpu], chosen: u64) -> u64 {
 
 /// `scale × part ÷ whole`, rounded down and at most `scale`; nothing of nothing.
 fn part_of(scale: u64, part: u64, whole: u64) -> u64 {
-    scale.saturating_mul(part).checked_div(whole).unwrap_or(0).min(scale)
+    power_units::Amount::part(scale, part, whole, power_units::Role::Limit).unwrap_or(0).min(scale)
 }
 
 #[cfg(test)]

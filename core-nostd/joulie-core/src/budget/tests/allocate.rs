@@ -77,15 +77,47 @@ fn floors_are_kept_and_what_is_short_is_named() {
 }
 
 #[test]
-fn an_unknown_base_load_is_not_nothing() {
-    // Fix list B23: what nobody controls draws power too.
+fn an_unknown_base_load_is_not_nothing_and_moves_nobody() {
+    // Fix list operator B23: what nobody controls in a rack draws power too.
     let blind = Group::new(Some(0), w(5000), None).unwrap();
-    let nodes = [node(1, 1, Performance, 600, holding(300)), node(2, 2, Performance, 600, holding(300))];
-    let groups = [group(None, 9000, 0), blind, group(Some(0), 5000, 0)];
+    let mut nodes = [
+        node(1, 1, Performance, 600, holding(300)),
+        node(2, 2, Performance, 600, holding(300)),
+        node(3, 2, Eco, 200, holding(250)),
+    ];
+    let groups = |site, rack| [group(None, site, 0), blind, group(Some(0), rack, 0)];
+    let planned = plan(&groups(9000, 5000), &nodes);
+    // Nobody is raised, nobody is driven to the floor, and who is to come down comes down.
+    assert_eq!(planned.targets, [w(300), w(300), w(200)]);
+    assert_eq!(planned.verdicts, [Verdict::Unknown, Verdict::Unknown, Verdict::Kept { spare: w(4500) }]);
+    assert_eq!((planned.allocation.unknown, planned.allocation.curtailed), (2, 2));
+    let moved = round(&groups(9000, 5000), &nodes);
+    assert_eq!(moved.moves, [Move::Keep, Move::Keep, Move::Lower(w(200))]);
+    // The other rack knows its own sum and keeps its own limit: 380 − 200 of floors, all to performance.
+    assert_eq!(plan(&groups(9000, 380), &nodes).targets, [w(300), w(280), w(100)]);
+    // What is known is already too much for the site: 640 − 300 for 200 + 200, then nothing for eco.
+    assert_eq!(plan(&groups(640, 5000), &nodes).targets, [w(270), w(270), w(100)]);
+    assert_eq!(plan(&groups(200, 5000), &nodes).verdicts[0], Verdict::Unknown);
+    assert_eq!(plan(&groups(200, 5000), &nodes).targets, [w(100); 3]);
+    // A node of an unknown largest draw that was told a cap once is told no more.
+    let mut told = Account::unproven();
+    told.write(w(350), at(0));
+    nodes[0] = Node { range: Range::new(w(100), None).unwrap(), ..node(1, 1, Performance, 600, told) };
+    assert_eq!(plan(&groups(9000, 5000), &nodes).targets, [w(350), w(300), w(200)]);
+}
+
+#[test]
+fn an_unreachable_node_of_an_unknown_largest_draw_moves_nobody() {
+    let mut nodes = [
+        node(1, 1, Performance, 600, Account::unproven()),
+        node(2, 1, Performance, 600, holding(300)),
+        node(3, 2, Eco, 200, holding(400)),
+    ];
+    nodes[0] = Node { range: Range::new(w(100), None).unwrap(), reachable: false, ..nodes[0] };
+    let groups = [group(None, 9000, 0), group(Some(0), 5000, 0), group(Some(0), 5000, 0)];
     let planned = plan(&groups, &nodes);
-    assert_eq!(planned.targets, [w(100), w(100)]);
-    assert_eq!(planned.verdicts, [Verdict::Unknown, Verdict::Unknown, Verdict::Kept { spare: w(4900) }]);
-    assert_eq!(planned.allocation.unknown, 2);
+    assert_eq!(planned.targets[1..], [w(300), w(200)]);
+    assert_eq!(planned.verdicts, [Verdict::Unknown, Verdict::Unknown, Verdict::Kept { spare: w(4800) }]);
 }
 
 #[test]
@@ -119,7 +151,7 @@ fn a_node_that_does_not_answer_is_taken_from_the_others_room() {
 fn what_the_devices_refuse_is_their_floor() {
     let mut account = Account::unproven();
     let order = account.write(w(100), at(0));
-    account.hear(Receipt { answers: order.serial, read_back: w(180) });
+    account.hear(Receipt { taken: Some(order), read_back: w(180) });
     let nodes = [node(1, 0, Eco, 100, account), node(2, 0, Performance, 600, holding(100))];
     assert_eq!(plan(&[group(None, 500, 0)], &nodes).targets, [w(180), w(320)]);
 }
@@ -170,7 +202,7 @@ pub(super) fn any_node(groups: usize) -> impl Strategy<Value = Node> {
             let order = account.write(one, at(0));
             let read_back = if kind == 4 { other } else { one };
             if kind > 1 {
-                account.hear(Receipt { answers: order.serial, read_back });
+                account.hear(Receipt { taken: Some(order), read_back });
             }
             if kind == 3 {
                 account.write(other, at(1));
@@ -233,6 +265,14 @@ pub(super) fn path(groups: &[Group], from: usize) -> Vec<usize> {
     core::iter::successors(Some(from), |&group| groups[group].parent()).collect()
 }
 
+/// Which groups, or groups above them, cannot say what they draw at least.
+fn held(groups: &[Group], nodes: &[Node]) -> Vec<bool> {
+    let least =
+        below(groups, nodes, |_, node| if node.reachable { Some(node.lowest()) } else { node.count() });
+    let unknown = |group: usize| least[group].is_none_or(|sum| sum > i128::from(i64::MAX));
+    (0..groups.len()).map(|group| path(groups, group).into_iter().any(unknown)).collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
@@ -267,12 +307,41 @@ proptest! {
     }
 
     #[test]
+    fn what_is_unknown_raises_nobody_and_lowers_nobody_whom_the_known_does_not((groups, mut nodes, _) in any_site()) {
+        let planned = plan(&groups, &nodes);
+        let held = held(&groups, &nodes);
+        for (node, &target) in nodes.iter().zip(&planned.targets).filter(|(node, _)| held[node.group]) {
+            let raised = node.count().is_some_and(|count| target > count.max(node.lowest()));
+            prop_assert!(!raised, "{node:?} to {target}");
+        }
+        // The same site with nothing in place of what is unknown, where nobody wants more than he has.
+        let nothing: Vec<Group> = groups.iter()
+            .map(|group| Group::new(group.parent(), group.limit(), group.base().or(Some(Watts::ZERO))).unwrap())
+            .collect();
+        for node in &mut nodes {
+            if held[node.group] {
+                let has = node.count().or(node.account.asked()).unwrap_or(Watts::MAX);
+                node.desired = node.desired.min(has);
+            }
+            if !node.reachable && node.count().is_none() {
+                (node.range, node.account) = (Range::new(Watts::ZERO, Some(Watts::ZERO)).unwrap(), Account::unproven());
+            }
+        }
+        let without = plan(&nothing, &nodes);
+        for (index, node) in nodes.iter().enumerate().filter(|(_, node)| node.reachable) {
+            prop_assert_eq!(planned.targets[index], without.targets[index], "{:?}", node);
+        }
+    }
+
+    #[test]
     fn a_node_gets_less_than_is_wanted_only_where_a_limit_is_used_up_by_who_comes_first((groups, nodes, _) in any_site()) {
         let planned = plan(&groups, &nodes);
+        let held = held(&groups, &nodes);
         // Rounding leaves less than one bit for every node and every group.
         let a_trace = Watts::from_bits(64);
         for (index, node) in nodes.iter().enumerate().filter(|(_, node)| node.reachable) {
-            if planned.targets[index] + a_trace >= node.wanted() {
+            let has = node.count().or(node.account.asked()).filter(|_| held[node.group]);
+            if planned.targets[index] + a_trace >= node.wanted().min(has.unwrap_or(Watts::MAX)) {
                 continue;
             }
             let binding = path(&groups, node.group).into_iter().any(|group| {

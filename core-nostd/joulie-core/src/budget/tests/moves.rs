@@ -15,8 +15,8 @@ fn obey(nodes: &mut [Node], moves: &[Move], now: u64) -> Vec<Option<Order>> {
 }
 
 fn confirm(node: &mut Node, order: Option<Order>) {
-    let Order { serial, cap } = order.unwrap();
-    assert_eq!(node.account.hear(Receipt { answers: serial, read_back: cap }), Heard::Confirmed);
+    let order = order.unwrap();
+    assert_eq!(node.account.hear(Receipt { taken: Some(order), read_back: order.cap }), Heard::Confirmed);
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn devices_that_do_not_go_lower_are_asked_once() {
     let moved = round(&groups, &nodes);
     assert_eq!(moved.moves[0], Move::Lower(w(100)));
     let order = obey(&mut nodes, &moved.moves, 1)[0].unwrap();
-    nodes[0].account.hear(Receipt { answers: order.serial, read_back: w(180) });
+    nodes[0].account.hear(Receipt { taken: Some(order), read_back: w(180) });
     assert_eq!(round(&groups, &nodes).moves[0], Move::Keep);
     assert_eq!(nodes[0].count(), Some(w(180)));
 }
@@ -169,7 +169,7 @@ fn devices_that_do_not_go_lower_are_asked_once() {
 fn a_found_cap_is_taken_over_with_an_order_of_our_own() {
     let groups = [group(None, 1000, 0)];
     let mut found = Account::unproven();
-    found.hear(Receipt { answers: 0, read_back: w(300) });
+    found.hear(Receipt { taken: None, read_back: w(300) });
     let nodes = |desired| [node(1, 0, Performance, desired, found)];
     assert_eq!(round(&groups, &nodes(300)).moves, [Move::Lower(w(300))]);
     assert_eq!(round(&groups, &nodes(200)).moves, [Move::Lower(w(200))]);

@@ -275,7 +275,7 @@ proptest! {
     #[test]
     fn a_part_of_a_maximum_is_rounded_down_by_less_than_one_bit(max in any::<i64>(), percent in 1_i64..(200 << 32)) {
         prop_assume!(max > 0);
-        let part = i128::from(part_of(Watts::from_bits(max), Percent::from_bits(percent)).to_bits());
+        let part = i128::from(Watts::from_bits(max).part(Percent::from_bits(percent), Percent::HUNDRED, Role::Limit).unwrap().to_bits());
         let exact = i128::from(max) * i128::from(percent);
         let whole = 100_i128 << 32;
         prop_assert!(part * whole <= exact);
