@@ -1,6 +1,7 @@
 //! The twins of 5,000 nodes: what one node costs, of a pass over all of them.
 
 use super::{Row, measure};
+use joulie_core::placement::class::SchedulableClass;
 use planner::classify::Hints;
 use planner::facility::{Facility, Observation};
 use planner::hardware::{Cpu, Gpus, Hardware};
@@ -8,7 +9,6 @@ use planner::migration::{MigrationLaw, Node, Pod, THRESHOLD, recommend};
 use planner::power::estimate::{IDLE_CPU, IDLE_GPU, Load, UtilizationModel};
 use planner::power::history::{HOLD, Histories, HistoryLaw, WINDOW};
 use planner::power::{Absent, Meter, Reading, Report, Sample};
-use planner::profile::Profile;
 use planner::twin::cooling::MeasuredPower;
 use planner::twin::psu::{PsuLimits, RACK_LIMIT};
 use planner::twin::ratings::Cap;
@@ -83,8 +83,7 @@ impl Fleet {
             .zip(self.hardware.iter().cycle())
             .map(|((node, rack), hardware)| NodeFacts {
                 hardware,
-                profile: Some(if node % 4 < 2 { Profile::Eco } else { Profile::Performance }),
-                draining: false,
+                class: if node % 4 < 2 { SchedulableClass::Eco } else { SchedulableClass::Performance },
                 cpu_cap: if node % 4 < 2 { eco } else { Cap::Open },
                 gpu_cap: if node % 4 < 2 { Cap::Each(Watts::from_int(420)) } else { Cap::Open },
                 reading: match node % 10 {

@@ -7,6 +7,7 @@ use crate::facility::{Facility, Observation};
 use crate::hardware::{Cpu, Gpus};
 use crate::power::estimate::{Basis, IDLE_CPU, IDLE_GPU};
 use crate::power::{Absent, Grounds, Meter};
+use crate::profile::Profile;
 use power_units::{Celsius, Micros, Ratio, Role, Stamp};
 
 const NOW: Stamp = Stamp::new(Micros::new(1_000_000_000));
@@ -37,8 +38,7 @@ pub(super) fn measured(watts: i32) -> Reading {
 pub(super) fn node(hardware: &Hardware) -> NodeFacts<'_> {
     NodeFacts {
         hardware,
-        profile: Some(Profile::Performance),
-        draining: false,
+        class: SchedulableClass::Performance,
         cpu_cap: Cap::Open,
         gpu_cap: Cap::Open,
         reading: measured(0),
@@ -117,7 +117,7 @@ fn big_at(hardware: &Hardware, watts: i32, (cpu_cap, gpu_cap): (Cap, Cap)) -> No
 #[test]
 fn c10_an_eco_node_that_is_measured_at_0_w() {
     let big = big();
-    let twin = twin(NodeFacts { profile: Some(Profile::Eco), ..big_at(&big, 0, caps(60, 60)) }, &[]);
+    let twin = twin(NodeFacts { class: SchedulableClass::Eco, ..big_at(&big, 0, caps(60, 60)) }, &[]);
     assert_eq!(twin.class, SchedulableClass::Eco);
     let sixty = Some(Percent::from_int(60));
     assert_eq!(twin.caps, CapState { cpu: sixty, gpu: sixty });
@@ -131,15 +131,28 @@ fn c10_an_eco_node_that_is_measured_at_0_w() {
 }
 
 #[test]
-fn c10_the_class_follows_profile_and_draining() {
+fn c10_the_class_is_what_the_guard_says_and_not_what_is_planned() {
+    use crate::guard::State;
     let big = big();
-    let class = |profile, draining| twin(NodeFacts { profile, draining, ..node(&big) }, &[]).class;
-    assert_eq!(class(Some(Profile::Performance), true), SchedulableClass::Draining);
-    assert_eq!(class(Some(Profile::Eco), true), SchedulableClass::Draining);
-    assert_eq!(class(None, true), SchedulableClass::Draining);
-    assert_eq!(class(Some(Profile::Performance), false), SchedulableClass::Performance);
-    assert_eq!(class(Some(Profile::Eco), false), SchedulableClass::Eco);
-    assert_eq!(class(None, false), SchedulableClass::Unknown);
+    let class = |profile, draining, caps| {
+        let class = State::observed(profile, draining, caps).class();
+        twin(NodeFacts { class, ..node(&big) }, &[]).class
+    };
+    let (performance, eco) = (Profile::Performance, Profile::Eco);
+    assert_eq!(class(Some(performance), true, performance), SchedulableClass::Draining);
+    assert_eq!(class(Some(eco), true, eco), SchedulableClass::Draining);
+    assert_eq!(class(None, true, eco), SchedulableClass::Draining);
+    assert_eq!(class(Some(performance), false, performance), SchedulableClass::Performance);
+    assert_eq!(class(Some(eco), false, eco), SchedulableClass::Eco);
+    assert_eq!(class(None, false, eco), SchedulableClass::Unknown);
+}
+
+#[test]
+fn an_estimate_has_no_trend() {
+    let big = big();
+    let trend = Some(WattsPerMinute::from_int(-600));
+    let facts = NodeFacts { trend, reading: Reading::Absent(Absent::HttpError), ..node(&big) };
+    assert_eq!(twin(facts, &[]).power.trend, None);
 }
 
 #[test]
