@@ -63,8 +63,9 @@ pub struct NodeFacts<'a> {
 pub struct SiteFacts<'a> {
     /// The building.
     pub facility: View<'a>,
-    /// What machines that nobody manages draw, by rack.
-    pub unmanaged: &'a BTreeMap<String, Watts>,
+    /// What machines that nobody manages draw, by rack. A rack that is not named has none, as far as anybody said; of
+    /// one that is named without a number, or with less than 0 W, nobody knows what its machines draw.
+    pub unmanaged: &'a BTreeMap<String, Option<Watts>>,
 }
 
 /// The caps as parts of the ratings.

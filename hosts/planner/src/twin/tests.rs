@@ -354,7 +354,7 @@ fn a_rack_is_the_sum_of_its_nodes_and_of_what_nobody_manages() {
     let big = big();
     let in_rack = |rack, watts| NodeFacts { rack: Some(rack), ..big_at(&big, watts, caps(100, 100)) };
     let blind = NodeFacts { reading: Reading::Absent(Absent::HttpError), ..in_rack("b", 0) };
-    let unmanaged = BTreeMap::from([("a".to_owned(), w(5_000)), ("b".to_owned(), w(-9))]);
+    let unmanaged = BTreeMap::from([("a".to_owned(), Some(w(5_000)))]);
     let facility = Facility::default();
     let site = SiteFacts { facility: facility.at(NOW, HOLD), unmanaged: &unmanaged };
     let all = twins(&law(), &[in_rack("a", 2_000), in_rack("b", 1_080), in_rack("a", 3_000), blind], &site);
@@ -364,6 +364,27 @@ fn a_rack_is_the_sum_of_its_nodes_and_of_what_nobody_manages() {
     assert_eq!((stress[2].percent, stress[2].grounds), (Percent::from_int(20), Grounds::Measured));
     assert_eq!((stress[1].percent, stress[1].grounds), (Percent::from_int(10), Grounds::WorstCase));
     assert_eq!(stress[3], stress[1]);
+}
+
+#[test]
+fn a_rack_with_machines_of_which_nobody_knows_the_power_falls_back_to_the_cluster() {
+    let big = big();
+    let facts = NodeFacts { rack: Some("a"), ..big_at(&big, 2_000, caps(100, 100)) };
+    let stress = |base: Option<Watts>, says: &[Observation<'_>]| {
+        let (facility, unmanaged) = (facility(says), BTreeMap::from([("a".to_owned(), base)]));
+        twins(&law(), &[facts], &SiteFacts { facility: facility.at(NOW, HOLD), unmanaged: &unmanaged })[0].psu
+    };
+    let cluster = Observation::ItPower(w(45_000));
+    for unknown in [None, Some(w(-9)), Some(Watts::MIN)] {
+        assert_eq!(stress(unknown, &[]), None, "{unknown:?}");
+        let stress = stress(unknown, &[cluster]).unwrap();
+        assert_eq!((stress.percent, stress.scope), (Percent::from_int(90), Scope::Cluster), "{unknown:?}");
+    }
+    // 0 W is an answer, and what the facility measures at the rack has everything in it.
+    let none = stress(Some(Watts::ZERO), &[cluster]).unwrap();
+    assert_eq!((none.percent, none.scope), (Percent::from_int(4), Scope::Rack));
+    let whole = stress(None, &[cluster, Observation::RackPower("a", w(5_000))]).unwrap();
+    assert_eq!((whole.percent, whole.scope), (Percent::from_int(10), Scope::Rack));
 }
 
 #[test]
