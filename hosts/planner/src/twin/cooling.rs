@@ -40,13 +40,16 @@ pub trait CoolingModel {
     fn stress(&self, facts: &CoolingFacts) -> Option<CoolingStress>;
 }
 
-/// measured / rating · m · 100 with m = 1 / max(0.5, 1 − 0.02 · (T − 20 °C)), and m = 1 where T is unknown.
+/// measured / rating · m · 100 with m = 1 / max(0.5, 1 − 0.02 · (T − 20 °C)), and m = 1 where T is unknown. A score for an
+/// unknown room is a model's, whoever measured the power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MeasuredPower;
 
 impl CoolingModel for MeasuredPower {
     fn stress(&self, facts: &CoolingFacts) -> Option<CoolingStress> {
-        let (drawn, grounds) = facts.draw.watts().zip(facts.draw.grounds())?;
+        let (drawn, of_draw) = facts.draw.watts().zip(facts.draw.grounds())?;
+        let of_room = if facts.ambient.is_some() { Grounds::Measured } else { Grounds::Modelled };
+        let grounds = of_draw.max(of_room);
         let capacity = facts.rating.scale(facts.ambient.map_or(Ratio::ONE, capacity_at), Role::Limit);
         let percent = percent_of(drawn, capacity, Role::Demand)?;
         Some(CoolingStress { percent: percent.within(Percent::ZERO, Percent::HUNDRED), grounds })
@@ -130,7 +133,8 @@ impl CoolingModel for Cooling {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::power::Meter;
+    use crate::power::estimate::{Basis, Estimate};
+    use crate::power::{Absent, Meter, Reading};
     use power_units::Micros;
     use proptest::prelude::*;
 
@@ -165,6 +169,23 @@ mod tests {
     }
 
     #[test]
+    fn a_score_is_no_better_known_than_the_room() {
+        let grounds = |ambient| {
+            let facts = facts(Watts::from_int(350), 700, 700, ambient);
+            MeasuredPower.stress(&facts).unwrap().grounds
+        };
+        assert_eq!(grounds(Some(Celsius::from_int(20))), Grounds::Measured);
+        assert_eq!(grounds(None), Grounds::Modelled);
+        // A worst case stays one, whatever the room.
+        let estimate = Estimate { basis: Basis::Static, watts: Watts::from_int(350) };
+        let blind = CoolingFacts {
+            draw: Reading::Absent(Absent::HttpError).or_estimate(Some(estimate)),
+            ..facts(Watts::ZERO, 700, 700, None)
+        };
+        assert_eq!(MeasuredPower.stress(&blind).unwrap().grounds, Grounds::WorstCase);
+    }
+
+    #[test]
     fn the_linear_model_takes_the_caps_and_the_room() {
         // Table C15, twin v0.1.0: 3920 W of caps and 2352 W of caps against 4000 W.
         let linear = Linear::new(REFERENCE).unwrap();
@@ -184,7 +205,7 @@ mod tests {
     #[test]
     fn the_measured_model_knows_nothing_of_an_unknown_draw() {
         let blind = CoolingFacts {
-            draw: Draw::Unknown { failing: crate::power::Absent::HttpError },
+            draw: Draw::Unknown { failing: Absent::HttpError },
             ..facts(Watts::ZERO, 700, 700, None)
         };
         assert_eq!(MeasuredPower.stress(&blind), None);
