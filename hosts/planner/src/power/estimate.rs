@@ -102,9 +102,9 @@ pub struct Load {
 /// What one workload takes of a node, and how hard it is known to work it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Its part of the node's processors.
-    pub cpu: Ratio,
-    /// Its part of the node's graphics processors.
+    /// Its part of the node's processors, if it said how much of them it needs.
+    pub cpu: Option<Ratio>,
+    /// Its part of the node's graphics processors; nobody has any of those without asking.
     pub gpu: Ratio,
     /// The class of its processor use, if it has been classified.
     pub cpu_intensity: Option<Intensity>,
@@ -114,15 +114,18 @@ pub struct Share {
 
 impl Load {
     /// The load of all workloads of a node, high-intensity ones weighted more strongly: each counts with the upper
-    /// end of its class, and one that nobody has classified counts in full.
+    /// end of its class, and one that nobody has classified counts in full. One that did not say what it needs may take
+    /// anything: with it the load is unknown, and so it is with a part that is negative.
     #[must_use]
-    pub fn of(workloads: impl IntoIterator<Item = Share>) -> Self {
+    pub fn of(workloads: impl IntoIterator<Item = Share>) -> Option<Self> {
         let mut load = Self { cpu: Ratio::ZERO, gpu: Ratio::ZERO };
         for share in workloads {
-            load.cpu += share.cpu.or_zero().scale(weight(share.cpu_intensity, CPU_ENDS), Role::Demand);
-            load.gpu += share.gpu.or_zero().scale(weight(share.gpu_intensity, GPU_ENDS), Role::Demand);
+            let cpu = share.cpu.filter(|&cpu| cpu >= Ratio::ZERO)?;
+            let gpu = Some(share.gpu).filter(|&gpu| gpu >= Ratio::ZERO)?;
+            load.cpu += cpu.scale(weight(share.cpu_intensity, CPU_ENDS), Role::Demand);
+            load.gpu += gpu.scale(weight(share.gpu_intensity, GPU_ENDS), Role::Demand);
         }
-        load
+        Some(load)
     }
 }
 
@@ -192,7 +195,7 @@ mod tests {
     #[test]
     fn a_hard_worker_counts_more_than_an_idle_one() {
         let share = |cpu, gpu, cpu_intensity, gpu_intensity| Share {
-            cpu: percent(cpu),
+            cpu: Some(percent(cpu)),
             gpu: percent(gpu),
             cpu_intensity,
             gpu_intensity,
@@ -201,11 +204,30 @@ mod tests {
             share(50, 50, Some(Intensity::Low), Some(Intensity::High)),
             share(20, 25, Some(Intensity::Medium), Some(Intensity::Low)),
             share(10, 0, None, Some(Intensity::None)),
-        ]);
+        ])
+        .unwrap();
         // cpu 50·0.30 + 20·0.75 + 10 = 40 %, gpu 50 + 25·0.25 = 56.25 %
         assert_eq!(load.cpu.to_percent().round(), 40);
         assert_eq!(load.gpu.to_percent().round(), 56);
-        assert_eq!(Load::of([]), Load { cpu: Ratio::ZERO, gpu: Ratio::ZERO });
+        assert_eq!(Load::of([]), Some(Load { cpu: Ratio::ZERO, gpu: Ratio::ZERO }));
+    }
+
+    #[test]
+    fn a_pod_that_did_not_say_what_it_needs_is_no_idle_pod() {
+        // Fix list operator B-C1: a pod without requests has been counted with 0.
+        let share = |cpu, gpu| Share { cpu, gpu, cpu_intensity: Some(Intensity::Low), gpu_intensity: None };
+        let known = share(Some(percent(10)), Ratio::ZERO);
+        for unknown in [
+            share(None, Ratio::ZERO),
+            share(Some(percent(-1)), Ratio::ZERO),
+            share(Some(Ratio::ZERO), percent(-1)),
+        ] {
+            let load = Load::of([known, unknown]);
+            assert_eq!(load, None);
+            let estimate = model().estimate(rated(720, 3_200, 2_352), load);
+            assert_eq!(estimate, Estimate { basis: Basis::Static, watts: Watts::from_int(2_352) });
+        }
+        assert!(Load::of([known, share(Some(Ratio::ZERO), Ratio::ZERO)]).is_some());
     }
 
     #[test]
