@@ -3,6 +3,7 @@
 use super::{Row, measure};
 use joulie_core::placement::class::SchedulableClass;
 use planner::classify::Hints;
+use planner::demand::Class;
 use planner::facility::{Facility, Observation};
 use planner::hardware::{Cpu, Gpus, Hardware};
 use planner::migration::{MigrationLaw, Node, Pod, THRESHOLD, recommend};
@@ -129,7 +130,7 @@ fn of_recommendations() -> Row {
     let names: Vec<_> = (0..NODES).map(|node| format!("node-{node:05}")).collect();
     let nodes: Vec<_> = names.iter().zip(&all).map(|(name, twin)| Node::of(name, twin)).collect();
     let hints = Hints::read(None, Some("true"));
-    let pod = |name, node| Pod { namespace: "apps", name, node, hints };
+    let pod = |name, node| Pod { namespace: "apps", name, node, hints, demand: Class::General };
     let pods: Vec<_> = names.iter().flat_map(|node| ["a", "b", "c"].map(|name| pod(name, node))).collect();
     let migration = MigrationLaw::new(THRESHOLD).expect("the default threshold is one");
     measure("recommendations of a node with three pods", None, (NODES, 4), || {

@@ -14,7 +14,7 @@ pub(super) fn node(name: &str, cooling: i32, psu: i32) -> Node<'_> {
 }
 
 pub(super) fn pod<'a>(name: &'a str, node: &'a str) -> Pod<'a> {
-    Pod { namespace: "apps", name, node, hints: Hints::read(None, Some("true")) }
+    Pod { namespace: "apps", name, node, hints: Hints::read(None, Some("true")), demand: Class::General }
 }
 
 fn names(law: &MigrationLaw, node: Node<'_>, pods: &[Pod<'_>]) -> Vec<(String, &'static str)> {
@@ -64,6 +64,18 @@ fn performance_pods_are_never_asked_to_leave() {
     assert_eq!(of("perf").may_leave(), Err(Stays::UnclearClass));
     let silent = Pod { hints: Hints::read(None, Some("yes")), ..pod("p", "n") };
     assert_eq!(silent.may_leave(), Err(Stays::NotReschedulable));
+}
+
+#[test]
+fn a_pod_whose_constraints_exclude_eco_is_of_the_performance_class_too() {
+    // The guard holds a node for it, so it is no pod to be moved, whatever its annotations say.
+    for class in [None, Some("standard")] {
+        let hints = Hints::read(class, Some("true"));
+        let of = |demand| Pod { hints, demand, ..pod("p", "n") };
+        assert_eq!(of(Class::PerformanceOnly).may_leave(), Err(Stays::PerformanceClass));
+        assert_eq!(count(node("n", 99, 99), &[of(Class::PerformanceOnly)]), 0);
+        assert_eq!(count(node("n", 99, 99), &[of(Class::EcoOnly), of(Class::General)]), 2);
+    }
 }
 
 #[test]

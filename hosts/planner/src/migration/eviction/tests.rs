@@ -4,6 +4,7 @@ use super::super::Stress;
 use super::super::tests::{law as migration_law, node, pod, stress};
 use super::*;
 use crate::classify::Hints;
+use crate::demand::Class;
 use crate::power::Grounds;
 use power_units::Percent;
 use proptest::prelude::*;
@@ -108,6 +109,7 @@ fn every_gate_has_its_own_reason() {
     let cases = [
         (as_pod(of("standard", None)), Skip::NotReschedulable),
         (as_pod(of("performance", Some("true"))), Skip::PerformanceClass),
+        (as_pod(Pod { demand: Class::PerformanceOnly, ..web.pod }), Skip::PerformanceClass),
         (as_pod(of("perfomance", Some("true"))), Skip::UnclearClass),
         (Candidate { leaving: true, ..web }, Skip::AlreadyLeaving),
         (Candidate { owner: Owner::Nobody, ..web }, Skip::NoController),
