@@ -38,7 +38,7 @@ pub struct TwinLaw<M> {
 /// What is known of one node.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeFacts<'a> {
-    /// Its hardware, enriched from the catalogue.
+    /// Its hardware, as [`crate::inventory::resolve`] merges it.
     pub hardware: &'a Hardware,
     /// What it offers to pods, as the guard says: not what it is to offer once its caps are confirmed.
     pub class: SchedulableClass,

@@ -4,7 +4,7 @@
 //! The *static* estimate is what the caps allow: the most that the node can draw. It is a worst case on purpose:
 //! a node that nobody measures must not look emptier than one that somebody does.
 
-use crate::classify::Intensity;
+use crate::classify::{CPU_GRADES, GPU_GRADES, Grades, Intensity};
 use power_units::{Ratio, Role, Watts};
 use std::fmt;
 
@@ -122,27 +122,19 @@ impl Load {
         for share in workloads {
             let cpu = share.cpu.filter(|&cpu| cpu >= Ratio::ZERO)?;
             let gpu = Some(share.gpu).filter(|&gpu| gpu >= Ratio::ZERO)?;
-            load.cpu += cpu.scale(weight(share.cpu_intensity, CPU_ENDS), Role::Demand);
-            load.gpu += gpu.scale(weight(share.gpu_intensity, GPU_ENDS), Role::Demand);
+            load.cpu += cpu.scale(weight(share.cpu_intensity, &CPU_GRADES), Role::Demand);
+            load.gpu += gpu.scale(weight(share.gpu_intensity, &GPU_GRADES), Role::Demand);
         }
         Some(load)
     }
 }
 
-/// Where the classes low and medium end, in percent, as the classifier draws the lines.
-struct Ends {
-    low: i32,
-    medium: i32,
-}
-
-const CPU_ENDS: Ends = Ends { low: 30, medium: 75 };
-const GPU_ENDS: Ends = Ends { low: 25, medium: 70 };
-
-fn weight(intensity: Option<Intensity>, ends: Ends) -> Ratio {
+/// The upper end of a class: where the next one begins, as the classifier draws the lines.
+fn weight(intensity: Option<Intensity>, grades: &Grades) -> Ratio {
     let percent = match intensity {
         Some(Intensity::None) => 0,
-        Some(Intensity::Low) => ends.low,
-        Some(Intensity::Medium) => ends.medium,
+        Some(Intensity::Low) => grades.medium,
+        Some(Intensity::Medium) => grades.high,
         Some(Intensity::High) | None => 100,
     };
     power_units::Percent::from_int(percent).to_ratio(Role::Demand)
