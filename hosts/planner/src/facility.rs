@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_failed_query_leaves_the_last_good_value_until_it_is_too_old() {
-        // Fix list B24.
+        // Fix list operator B24.
         let facility = facility(&[(0, celsius(31))]);
         let ambient = |now| facility.at(at(now), HOLD).ambient(None);
         let aged = |age: u64| Some(Aged { value: Celsius::from_int(31), age: Micros::new(age * 1_000_000) });
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn freezing_is_a_temperature() {
-        // Fix list B24.
+        // Fix list operator B24.
         for degrees in [0, -5, -40] {
             let facility = facility(&[(0, celsius(degrees))]);
             let ambient = facility.at(at(1), HOLD).ambient(None).unwrap();
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn what_no_sensor_says_is_refused_and_changes_nothing() {
-        // Fix list B26.
+        // Fix list operator B26.
         let mut facility = facility(&[
             (0, celsius(25)),
             (0, Observation::ItPower(Watts::from_int(1_000))),
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_zone_has_its_own_climate_and_an_unknown_zone_has_the_buildings() {
-        // Fix list B23.
+        // Fix list operator B23.
         let facility =
             facility(&[(0, celsius(22)), (0, Observation::ZoneAmbient("hot", Celsius::from_int(38)))]);
         let view = facility.at(at(10), HOLD);

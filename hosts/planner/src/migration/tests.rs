@@ -52,7 +52,7 @@ fn c15_the_threshold_itself_is_not_exceeded() {
 
 #[test]
 fn performance_pods_are_never_asked_to_leave() {
-    // Fix list B-R2: also not from a draining node, and not where the word is misspelt.
+    // Fix list operator B-R2: also not from a draining node, and not where the word is misspelt.
     let of = |class| Pod { hints: Hints::read(Some(class), Some("true")), ..pod("p", "n") };
     for stressed in [node("n", 99, 99), Node { class: SchedulableClass::Draining, ..node("n", 1, 1) }] {
         for class in ["performance", "Performance ", "perfomance", "best-effort"] {
@@ -80,7 +80,7 @@ fn a_pod_whose_constraints_exclude_eco_is_of_the_performance_class_too() {
 
 #[test]
 fn a_recommendation_names_the_pod_and_the_larger_stress() {
-    // Fix list B-R1.
+    // Fix list operator B-R1.
     let reason = |cooling, psu| law().reason(&node("n", cooling, psu));
     assert_eq!(reason(80, 75), Some(Reason::CoolingStress(Percent::from_int(80))));
     assert_eq!(reason(75, 80), Some(Reason::PsuStress(Percent::from_int(80))));
@@ -97,7 +97,7 @@ fn a_recommendation_names_the_pod_and_the_larger_stress() {
 
 #[test]
 fn a_node_that_has_cooled_down_has_an_empty_list_and_not_none() {
-    // Fix list B-R6.
+    // Fix list operator B-R6.
     let all = recommend(&law(), &[node("cool", 10, 10)], &[pod("p", "cool"), pod("q", "elsewhere")]);
     assert_eq!(all, BTreeMap::from([("cool".to_owned(), Vec::new())]));
 }

@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn without_a_load_the_node_counts_with_all_that_its_caps_allow() {
-        // Fix list B7: the default source is not 0 W.
+        // Fix list operator B7: the default source is not 0 W.
         let estimate = model().estimate(rated(720, 3_200, 2_352), None);
         assert_eq!(estimate, Estimate { basis: Basis::Static, watts: Watts::from_int(2_352) });
     }

@@ -159,7 +159,8 @@ mod tests {
 
     #[test]
     fn there_is_no_jump_at_freezing() {
-        // Fix list B24. m = 1/(1 − 0.02·(T − 20)): 1/1.4 at 0 °C, 1/1.5 at −5 °C; 350 W of 700 W are 50 % at m = 1.
+        // Fix list operator B24. m = 1/(1 − 0.02·(T − 20)): 1/1.4 at 0 °C, 1/1.5 at −5 °C; 350 W of 700 W are 50 % at
+        // m = 1.
         assert!(close(measured_at(Some(0)), "35.7142857"));
         assert!(close(measured_at(Some(-5)), "33.3333333"));
         assert!(close(measured_at(Some(1)), "36.2318841"));

@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_cap_in_watts_is_a_part_of_the_rating_too() {
-        // Fix list B29: 2 × 360 W at 216 W each are 60 %.
+        // Fix list operator B29: 2 × 360 W at 216 W each are 60 %.
         let devices = Devices { each: watts(360), count: 2 };
         let cap = Cap::Each(watts(216));
         assert_eq!(cap.percent(Some(devices)), Some(Percent::from_int(60)));

@@ -170,7 +170,7 @@ fn c10_a_cap_of_nothing_is_no_cap() {
 fn c10_a_node_whose_hardware_is_zero_is_unknown_and_not_best() {
     // The row's values (density 0, headroom 100, cooling 0) are what the formulas give for zeroes: `headroom::of`
     // and `density::of` have them in their own tests. A twin has them only for a node that is known to have nothing;
-    // fix lists B7 and B28: a missing rating has been read as 0 W, and 0 W as the best node of the cluster.
+    // fix lists operator B7 and B28: a missing rating has been read as 0 W, and 0 W as the best node of the cluster.
     let nothing = Hardware::default();
     let blank = twin(node(&nothing), &[]);
     assert_eq!((blank.headroom, blank.cooling, blank.density, blank.pue), (None, None, None, None));
@@ -218,7 +218,7 @@ fn c10_the_room_decides_how_much_of_the_rating_can_be_cooled() {
     close(stress(&[degrees("20")]), "50");
     close(stress(&[degrees("45")]), "100");
     close(stress(&[degrees("60")]), "100");
-    // Fix list B24: the table has 50 for 0 °C, as if freezing were unknown. 50 / 1.4:
+    // Fix list operator B24: the table has 50 for 0 °C, as if freezing were unknown. 50 / 1.4:
     close(stress(&[degrees("0")]), "35.714286");
     close(stress(&[]), "50");
     let server = self::hardware((2, 360), None);
@@ -282,7 +282,7 @@ fn c10_cold_and_hot_rooms() {
     close(stress("5"), "38.461538");
     close(stress("0.1"), "35.765379");
     close(stress("44.99"), "99.960016");
-    // Fix list B24: the table has 50 for −5 °C. 50 / 1.5:
+    // Fix list operator B24: the table has 50 for −5 °C. 50 / 1.5:
     close(stress("-5"), "33.333333");
 }
 
@@ -305,7 +305,7 @@ fn c15_the_linear_model_and_its_pue() {
 
 #[test]
 fn a_node_without_a_measurement_never_looks_empty() {
-    // Fix list B7.
+    // Fix list operator B7.
     let big = big();
     let blind = |absent, load| {
         let facts = NodeFacts { reading: Reading::Absent(absent), load, ..big_at(&big, 0, caps(60, 60)) };
@@ -339,7 +339,7 @@ fn a_node_without_ratings_has_a_measured_power_and_no_scores() {
 
 #[test]
 fn caps_in_watts_reach_the_budget() {
-    // Fix list B29: eco at 216 W a package and 240 W a graphics processor is 60 %.
+    // Fix list operator B29: eco at 216 W a package and 240 W a graphics processor is 60 %.
     let big = big();
     let twin = twin(big_at(&big, 1_960, (Cap::Each(w(216)), Cap::Each(w(240)))), &[]);
     let sixty = Some(Percent::from_int(60));
@@ -350,7 +350,7 @@ fn caps_in_watts_reach_the_budget() {
 
 #[test]
 fn a_rack_is_the_sum_of_its_nodes_and_of_what_nobody_manages() {
-    // Fix list B23.
+    // Fix list operator B23.
     let big = big();
     let in_rack = |rack, watts| NodeFacts { rack: Some(rack), ..big_at(&big, watts, caps(100, 100)) };
     let blind = NodeFacts { reading: Reading::Absent(Absent::HttpError), ..in_rack("b", 0) };
@@ -426,7 +426,7 @@ fn the_real_pue_takes_the_place_of_the_derived_one() {
 
 #[test]
 fn every_zone_has_its_own_climate() {
-    // Fix list B23.
+    // Fix list operator B23.
     let big = big();
     let says = [degrees("20"), Observation::ZoneAmbient("hot", Celsius::from_int(45))];
     let stress = |zone| cooling(&twin(NodeFacts { zone, ..big_at(&big, 980, caps(100, 100)) }, &says));
@@ -437,7 +437,8 @@ fn every_zone_has_its_own_climate() {
 
 #[test]
 fn a_counter_that_is_read_as_watts_is_suspected() {
-    // Fix list B36: joules since boot in the place of watts. The number still counts as measured, and as the worst.
+    // Fix list operator B36: joules since boot in the place of watts. The number still counts as measured, and as the
+    // worst.
     let big = big();
     let absurd = twin(big_at(&big, 1_000_000_000, caps(100, 100)), &[]);
     assert!(absurd.power.suspect);

@@ -1,4 +1,4 @@
-//! Fix list B-R5: every gate of an eviction, one at a time, and what is remembered between steps.
+//! Fix list operator B-R5: every gate of an eviction, one at a time, and what is remembered between steps.
 
 use super::super::Stress;
 use super::super::tests::{law as migration_law, node, pod, stress};

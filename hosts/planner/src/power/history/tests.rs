@@ -29,7 +29,7 @@ fn history(reports: &[(u64, Report)]) -> History {
 
 #[test]
 fn a_failed_attempt_is_neither_zero_watts_nor_a_fall() {
-    // Fix list B7: 400 W, 400 W, then the endpoint fails.
+    // Fix list operator B7: 400 W, 400 W, then the endpoint fails.
     let failed = history(&[(0, http(0, 400)), (60, http(60, 400)), (120, Err(Absent::HttpError))]);
     assert_eq!(failed.trend(&law(), at(120)), Some(WattsPerMinute::ZERO));
     let held = Reading::Held {
@@ -143,7 +143,7 @@ fn the_step_between_two_meters_is_no_trend() {
 
 #[test]
 fn an_hour_of_samples_every_second_stays_small_and_covers_the_window() {
-    // Fix list B32.
+    // Fix list operator B32.
     let mut busy = History::default();
     for second in 0_u64..3_600 {
         let watts = 300 + i32::try_from(second).unwrap();
@@ -159,7 +159,7 @@ fn an_hour_of_samples_every_second_stays_small_and_covers_the_window() {
 
 #[test]
 fn a_node_that_is_gone_is_forgotten() {
-    // Fix list B32.
+    // Fix list operator B32.
     let mut all = Histories::default();
     for node in ["a", "b", "c"] {
         all.record(&law(), node, at(0), http(0, 100));
