@@ -55,6 +55,17 @@ pub enum Intensity {
     High,
 }
 
+/// From which use on, in percent, a device is worked with medium and with high intensity.
+pub(crate) struct Grades {
+    pub(crate) medium: i32,
+    pub(crate) high: i32,
+}
+
+/// Those of the processors.
+pub(crate) const CPU_GRADES: Grades = Grades { medium: 30, high: 75 };
+/// Those of the graphics processors.
+pub(crate) const GPU_GRADES: Grades = Grades { medium: 25, high: 70 };
+
 /// What bounds a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Bound {

@@ -28,7 +28,8 @@ pub enum Observation<'a> {
 pub enum Impossible {
     /// A temperature outside −60…100 °C.
     Temperature,
-    /// Power that is negative, or machines or a rack that draw nothing.
+    /// Machines, a rack or cooling that draw nothing or less. Cooling of 0 W would be the best effectiveness there is,
+    /// and is what a meter says that has failed.
     Power,
 }
 
@@ -36,7 +37,7 @@ impl fmt::Display for Impossible {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Temperature => f.write_str("an ambient temperature must lie between -60 and 100 °C"),
-            Self::Power => f.write_str("machines and racks draw more than 0 W, cooling not less than that"),
+            Self::Power => f.write_str("machines, racks and cooling draw more than 0 W"),
         }
     }
 }
@@ -66,9 +67,10 @@ impl<T: Copy> Dated<T> {
     }
 }
 
-/// A value that is younger than the one that stands takes its place, and so does any after a clock was set back.
-fn renew<T: Copy>(standing: &mut Option<Dated<T>>, new: Dated<T>, now: Stamp) {
-    let keep = standing.is_some_and(|old| old.at > new.at && old.at <= now);
+/// A value that is younger than the one that stands takes its place, and so does any after a clock was set back. Of two
+/// for the same moment the larger stands: the order in which they came is no reason.
+fn renew<T: Copy + Ord>(standing: &mut Option<Dated<T>>, new: Dated<T>, now: Stamp) {
+    let keep = standing.is_some_and(|old| (old.at, old.value) > (new.at, new.value) && old.at <= now);
     if !keep {
         *standing = Some(new);
     }
@@ -102,8 +104,9 @@ impl Facility {
             Observation::ItPower(value) => {
                 renew(&mut self.it_power, Dated { value: drawing(value)?, at }, now);
             }
-            Observation::CoolingPower(value) if value < Watts::ZERO => return Err(Impossible::Power),
-            Observation::CoolingPower(value) => renew(&mut self.cooling_power, Dated { value, at }, now),
+            Observation::CoolingPower(value) => {
+                renew(&mut self.cooling_power, Dated { value: drawing(value)?, at }, now);
+            }
             Observation::RackPower(rack, value) => {
                 renew_in(&mut self.racks, rack, Dated { value: drawing(value)?, at }, now);
             }
@@ -132,7 +135,7 @@ fn drawing(value: Watts) -> Result<Watts, Impossible> {
     if value > Watts::ZERO { Ok(value) } else { Err(Impossible::Power) }
 }
 
-fn renew_in<T: Copy>(all: &mut BTreeMap<String, Dated<T>>, name: &str, new: Dated<T>, now: Stamp) {
+fn renew_in<T: Copy + Ord>(all: &mut BTreeMap<String, Dated<T>>, name: &str, new: Dated<T>, now: Stamp) {
     match all.get_mut(name) {
         Some(standing) => {
             let mut slot = Some(*standing);
@@ -216,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_failed_query_leaves_the_last_good_value_until_it_is_too_old() {
-        // Fix list B24.
+        // Fix list operator B24.
         let facility = facility(&[(0, celsius(31))]);
         let ambient = |now| facility.at(at(now), HOLD).ambient(None);
         let aged = |age: u64| Some(Aged { value: Celsius::from_int(31), age: Micros::new(age * 1_000_000) });
@@ -227,7 +230,7 @@ mod tests {
 
     #[test]
     fn freezing_is_a_temperature() {
-        // Fix list B24.
+        // Fix list operator B24.
         for degrees in [0, -5, -40] {
             let facility = facility(&[(0, celsius(degrees))]);
             let ambient = facility.at(at(1), HOLD).ambient(None).unwrap();
@@ -237,11 +240,11 @@ mod tests {
 
     #[test]
     fn what_no_sensor_says_is_refused_and_changes_nothing() {
-        // Fix list B26.
+        // Fix list operator B26.
         let mut facility = facility(&[
             (0, celsius(25)),
             (0, Observation::ItPower(Watts::from_int(1_000))),
-            (0, Observation::CoolingPower(Watts::ZERO)),
+            (0, Observation::CoolingPower(Watts::from_int(1))),
         ]);
         let before = facility.clone();
         let mut refused = |observation| facility.record(at(5), at(5), observation).unwrap_err();
@@ -253,6 +256,7 @@ mod tests {
         );
         assert_eq!(refused(Observation::ItPower(Watts::ZERO)), Impossible::Power);
         assert_eq!(refused(Observation::ItPower(Watts::MIN)), Impossible::Power);
+        assert_eq!(refused(Observation::CoolingPower(Watts::ZERO)), Impossible::Power);
         assert_eq!(refused(Observation::CoolingPower(Watts::from_int(-1))), Impossible::Power);
         assert_eq!(refused(Observation::RackPower("r", Watts::ZERO)), Impossible::Power);
         assert_eq!(facility, before);
@@ -260,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_zone_has_its_own_climate_and_an_unknown_zone_has_the_buildings() {
-        // Fix list B23.
+        // Fix list operator B23.
         let facility =
             facility(&[(0, celsius(22)), (0, Observation::ZoneAmbient("hot", Celsius::from_int(38)))]);
         let view = facility.at(at(10), HOLD);
@@ -309,6 +313,18 @@ mod tests {
         // A source whose clock runs ahead does not make its value last for ever.
         facility.record(at(30), at(9_999), celsius(14)).unwrap();
         assert_eq!(degrees(&facility, 331), None);
+    }
+
+    #[test]
+    fn of_two_values_for_one_moment_the_larger_stands_whichever_came_first() {
+        let rack = |watts| Observation::RackPower("r", Watts::from_int(watts));
+        for order in [[3, 9], [9, 3]] {
+            let both: Vec<_> = order.iter().flat_map(|&v| [(100, celsius(v)), (100, rack(v))]).collect();
+            let facility = facility(&both);
+            let view = facility.at(at(100), HOLD);
+            assert_eq!(view.ambient(None).map(|aged| aged.value), Some(Celsius::from_int(9)));
+            assert_eq!(view.rack_power("r").map(|aged| aged.value), Some(Watts::from_int(9)));
+        }
     }
 
     #[test]

@@ -2,13 +2,15 @@
 //!
 //! "Scheduling decisions are made once at pod creation. As cluster conditions change, an initially good placement can
 //! become suboptimal." A pod is recommended only with the annotation `joulie.io/reschedulable: "true"`, never when it
-//! is of class performance or names a class that we do not know, and only from a node whose cooling or PSU stress
+//! is of class performance, by its annotation or because its constraints exclude eco, or names a class that we do not
+//! know, and only from a node whose cooling or PSU stress
 //! exceeds the threshold, or that is draining. A stress that is only the worst that is possible is no reason: nobody
 //! saw it. Recommending moves nothing; [`eviction`] decides what may be moved.
 
 pub mod eviction;
 
 use crate::classify::Hints;
+use crate::demand::Class;
 use crate::power::Grounds;
 use crate::twin::Twin;
 use joulie_core::placement::class::{SchedulableClass, WorkloadClass};
@@ -109,6 +111,8 @@ pub struct Pod<'a> {
     pub node: &'a str,
     /// What it says of itself.
     pub hints: Hints,
+    /// What its scheduling constraints and its annotation ask of the power profiles.
+    pub demand: Class,
 }
 
 /// Why a pod may not be asked to leave, whatever the state of its node.
@@ -116,7 +120,7 @@ pub struct Pod<'a> {
 pub enum Stays {
     /// It has not opted in.
     NotReschedulable,
-    /// Performance-class pods are never rescheduled.
+    /// Performance-class pods are never rescheduled; one that can run on performance nodes only is of that class.
     PerformanceClass,
     /// It names a class that is none; it may have meant performance.
     UnclearClass,
@@ -128,6 +132,9 @@ impl Pod<'_> {
     /// # Errors
     /// Why not.
     pub fn may_leave(&self) -> Result<(), Stays> {
+        if self.demand == Class::PerformanceOnly {
+            return Err(Stays::PerformanceClass);
+        }
         match self.hints.class.class {
             WorkloadClass::Performance => Err(Stays::PerformanceClass),
             WorkloadClass::Standard if !self.hints.class.recognised => Err(Stays::UnclearClass),

@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_number_that_no_node_can_draw_is_no_sample() {
-        // Fix list B7, B26: table 10.3 gives "prometheus-no-data" for an answer of 0.
+        // Fix list operator B7, B26: table 10.3 gives "prometheus-no-data" for an answer of 0.
         for meter in [Meter::Kepler, Meter::Prometheus, Meter::Http, Meter::Agent] {
             for watts in [Watts::MIN, Watts::from_int(-1), Watts::from_bits(-1)] {
                 assert_eq!(Sample::new(meter, watts, AT), Err(meter.silent()));

@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn other_makes_are_never_given_mig_profiles() {
-        // Fix list B-G1.
+        // Fix list operator B-G1.
         for model in ["AMD_INSTINCT_MI300X", "AMD-Instinct-MI250X", "AMD_RADEON_PRO_W7900", "Intel Max 1550"]
         {
             assert_eq!(advise(&gpus(model, 8), None, demand(9, 0, 0)), None, "{model}");
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn advice_needs_something_to_slice() {
-        // Fix list B-G1: a node of a make that can always be sliced need not say so.
+        // Fix list operator B-G1: a node of a make that can always be sliced need not say so.
         let counts = demand(1, 0, 0);
         assert!(advise(&gpus("NVIDIA_H100_SXM", 1), None, counts).is_some());
         assert_eq!(advise(&gpus("NVIDIA_H100_SXM", 1), Some(false), counts), None);
@@ -214,6 +214,7 @@ mod tests {
 
     #[test]
     fn only_backed_profiles_with_graphics_processors_count() {
+        // Fix list operator B-C1: the least confidence was configured and never asked for.
         let profile = |cpu, gpu| {
             let metrics = Metrics {
                 cpu: Some(Percent::from_int(cpu)),

@@ -20,7 +20,6 @@ use crate::facility::View;
 use crate::hardware::Hardware;
 use crate::power::estimate::{Load, Rated, UtilizationModel};
 use crate::power::{Draw, Reading};
-use crate::profile::Profile;
 use joulie_core::placement::class::SchedulableClass;
 use power_units::{Percent, Watts, WattsPerMinute};
 use std::collections::BTreeMap;
@@ -39,12 +38,10 @@ pub struct TwinLaw<M> {
 /// What is known of one node.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeFacts<'a> {
-    /// Its hardware, enriched from the catalogue.
+    /// Its hardware, as [`crate::inventory::resolve`] merges it.
     pub hardware: &'a Hardware,
-    /// The profile that it is to have.
-    pub profile: Option<Profile>,
-    /// Whether performance pods still hold it on its way to eco.
-    pub draining: bool,
+    /// What it offers to pods, as the guard says: not what it is to offer once its caps are confirmed.
+    pub class: SchedulableClass,
     /// The cap of its processors.
     pub cpu_cap: Cap,
     /// The cap of its graphics processors.
@@ -66,8 +63,9 @@ pub struct NodeFacts<'a> {
 pub struct SiteFacts<'a> {
     /// The building.
     pub facility: View<'a>,
-    /// What machines that nobody manages draw, by rack.
-    pub unmanaged: &'a BTreeMap<String, Watts>,
+    /// What machines that nobody manages draw, by rack. A rack that is not named has none, as far as anybody said; of
+    /// one that is named without a number, or with less than 0 W, nobody knows what its machines draw.
+    pub unmanaged: &'a BTreeMap<String, Option<Watts>>,
 }
 
 /// The caps as parts of the ratings.
@@ -144,7 +142,12 @@ fn power_of(utilization: &UtilizationModel, node: &NodeFacts<'_>) -> PowerMeasur
             false
         }
     };
-    PowerMeasurement { draw, trend: node.trend, cpu, gpu, node: sum, suspect }
+    // A slope belongs to the meter that showed it, and says nothing of an estimate.
+    let trend = match draw {
+        Draw::Measured { .. } | Draw::Held { .. } => node.trend,
+        Draw::Estimated { .. } | Draw::Unknown { .. } => None,
+    };
+    PowerMeasurement { draw, trend, cpu, gpu, node: sum, suspect }
 }
 
 /// A node's memory, fans and losses at most double what its processors draw, and a rating that was guessed from the
@@ -168,7 +171,7 @@ fn twin_of<M: CoolingModel>(
         })
     });
     Twin {
-        class: class_of(node),
+        class: node.class,
         caps: CapState {
             cpu: node.cpu_cap.percent(Ratings::of(node.hardware).cpu),
             gpu: node.gpu_cap.percent(Ratings::of(node.hardware).gpu),
@@ -182,15 +185,6 @@ fn twin_of<M: CoolingModel>(
         pue: Pue::of(site.facility.pue().map(|aged| aged.value), cooling.map(|stress| stress.percent)),
         density: density::of(node.hardware),
         power,
-    }
-}
-
-fn class_of(node: &NodeFacts<'_>) -> SchedulableClass {
-    match (node.draining, node.profile) {
-        (true, _) => SchedulableClass::Draining,
-        (false, Some(Profile::Eco)) => SchedulableClass::Eco,
-        (false, Some(Profile::Performance)) => SchedulableClass::Performance,
-        (false, None) => SchedulableClass::Unknown,
     }
 }
 

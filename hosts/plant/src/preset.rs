@@ -112,6 +112,7 @@ pub fn families() -> Vec<(&'static str, NodeSpec)> {
     vec![
         ("power law", xeon_2s()),
         ("exponent 1", with(|p| p.curve = Curve::Power(exponent(8)))),
+        ("cubic", with(|p| p.curve = Curve::Power(exponent(24)))),
         ("exponent 4", with(|p| p.curve = Curve::Power(exponent(32)))),
         ("voltage floor", with(|p| p.curve = Curve::VoltageFloor { knee: 0.55 })),
         ("turbo", with(|p| p.turbo = Some(TurboSpec { all_core_khz: 2_600_000, free_cores: 4 }))),
@@ -152,10 +153,4 @@ pub fn h100_sxm() -> GpuSpec {
             critical_c: 95.0,
         },
     }
-}
-
-/// Its successor, which has more memory and the same power range.
-#[must_use]
-pub fn h200() -> GpuSpec {
-    h100_sxm()
 }

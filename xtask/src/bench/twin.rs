@@ -1,14 +1,15 @@
 //! The twins of 5,000 nodes: what one node costs, of a pass over all of them.
 
 use super::{Row, measure};
+use joulie_core::placement::class::SchedulableClass;
 use planner::classify::Hints;
+use planner::demand::Class;
 use planner::facility::{Facility, Observation};
 use planner::hardware::{Cpu, Gpus, Hardware};
 use planner::migration::{MigrationLaw, Node, Pod, THRESHOLD, recommend};
 use planner::power::estimate::{IDLE_CPU, IDLE_GPU, Load, UtilizationModel};
 use planner::power::history::{HOLD, Histories, HistoryLaw, WINDOW};
 use planner::power::{Absent, Meter, Reading, Report, Sample};
-use planner::profile::Profile;
 use planner::twin::cooling::MeasuredPower;
 use planner::twin::psu::{PsuLimits, RACK_LIMIT};
 use planner::twin::ratings::Cap;
@@ -83,8 +84,7 @@ impl Fleet {
             .zip(self.hardware.iter().cycle())
             .map(|((node, rack), hardware)| NodeFacts {
                 hardware,
-                profile: Some(if node % 4 < 2 { Profile::Eco } else { Profile::Performance }),
-                draining: false,
+                class: if node % 4 < 2 { SchedulableClass::Eco } else { SchedulableClass::Performance },
                 cpu_cap: if node % 4 < 2 { eco } else { Cap::Open },
                 gpu_cap: if node % 4 < 2 { Cap::Each(Watts::from_int(420)) } else { Cap::Open },
                 reading: match node % 10 {
@@ -130,7 +130,7 @@ fn of_recommendations() -> Row {
     let names: Vec<_> = (0..NODES).map(|node| format!("node-{node:05}")).collect();
     let nodes: Vec<_> = names.iter().zip(&all).map(|(name, twin)| Node::of(name, twin)).collect();
     let hints = Hints::read(None, Some("true"));
-    let pod = |name, node| Pod { namespace: "apps", name, node, hints };
+    let pod = |name, node| Pod { namespace: "apps", name, node, hints, demand: Class::General };
     let pods: Vec<_> = names.iter().flat_map(|node| ["a", "b", "c"].map(|name| pod(name, node))).collect();
     let migration = MigrationLaw::new(THRESHOLD).expect("the default threshold is one");
     measure("recommendations of a node with three pods", None, (NODES, 4), || {

@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_workload_is_looked_at_every_15_minutes_and_at_once_after_a_failure() {
-        // Fix list B-C2.
+        // Fix list operator B-C2.
         let mut run = Run::new();
         assert!(run.due(0));
         run.step(0, Some(metrics(80, 0)));
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_passing_failure_of_the_metrics_keeps_the_profile() {
-        // Fix list B-C2.
+        // Fix list operator B-C2.
         let mut run = Run::new();
         let before = run.step(0, Some(metrics(80, 0)));
         assert_eq!(run.step(15, None), before);

@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn shares_of_energy_are_of_energy() {
-        // Fix list B-C1.
+        // Fix list operator B-C1.
         let half = Some(Ratio::from_bits(1 << 31));
         assert_eq!(energy(50, 25, 25).compute_share(), half);
         assert_eq!(energy(50, 50, 900).memory_share(), half);
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_pod_without_a_request_is_not_idle() {
-        // Fix list B-C1.
+        // Fix list operator B-C1.
         let cores = |value| Some(Ratio::from_int(value));
         let busy = Signals { cores_used: cores(2), ..signals() };
         let cpu = |signals: Signals| signals.to_metrics().cpu;
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn memory_counts_against_the_limit_or_the_node() {
-        // Fix list B-C1.
+        // Fix list operator B-C1.
         let used = Signals { memory_used: Some(3 << 30), ..signals() };
         let memory = |signals: Signals| signals.to_metrics().memory;
         assert_eq!(memory(Signals { memory_limit: Some(4 << 30), ..used }), percent(75));
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn the_energy_of_graphics_processors_counts_against_their_own_rating() {
-        // Fix list B-C1: 600 s at 1400 W on 4 × 700 W; without a rating one of 400 W.
+        // Fix list operator B-C1: 600 s at 1400 W on 4 × 700 W; without a rating one of 400 W.
         let used = Signals { energy: Some(energy(0, 0, 840_000)), ..signals() };
         let gpu = |signals: Signals| signals.to_metrics().gpu;
         let four = GpuShare { count: 4, each: Some(Watts::from_int(700)) };

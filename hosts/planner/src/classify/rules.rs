@@ -16,7 +16,10 @@
 //! intensity above low besides.
 
 use super::metrics::{Energy, Metrics};
-use super::{Bound, Confidence, Hints, Intensity, Sensitivity, Verdict, WorkloadProfile};
+use super::{
+    Bound, CPU_GRADES, Confidence, GPU_GRADES, Grades, Hints, Intensity, Sensitivity, Verdict,
+    WorkloadProfile,
+};
 use joulie_core::placement::class::WorkloadClass;
 use power_units::{Percent, Ratio, Role};
 use std::fmt::Write as _;
@@ -114,7 +117,7 @@ fn is_gpu_dominant(metrics: &Metrics) -> bool {
 
 fn cpu_verdict(metrics: &Metrics, reason: &mut Reason) -> Verdict {
     let intensity = match metrics.cpu {
-        Some(cpu) => graded(cpu, 75, 30),
+        Some(cpu) => graded(cpu, &CPU_GRADES),
         None => Intensity::Medium,
     };
     let (bound, sensitivity) = cpu_bound(metrics);
@@ -169,7 +172,7 @@ fn gpu_verdict(metrics: &Metrics, reason: &mut Reason) -> Verdict {
     if gpu <= Percent::ZERO && !draws {
         return UNUSED;
     }
-    let intensity = graded(gpu, 70, 25);
+    let intensity = graded(gpu, &GPU_GRADES);
     let bound = if memory > percent(60) {
         Bound::Memory
     } else if gpu > percent(40) {
@@ -187,10 +190,10 @@ fn gpu_verdict(metrics: &Metrics, reason: &mut Reason) -> Verdict {
     Verdict { intensity, bound, sensitivity, utilization: metrics.gpu }
 }
 
-fn graded(value: Percent, high: i32, medium: i32) -> Intensity {
-    if value >= percent(high) {
+fn graded(value: Percent, grades: &Grades) -> Intensity {
+    if value >= percent(grades.high) {
         Intensity::High
-    } else if value >= percent(medium) {
+    } else if value >= percent(grades.medium) {
         Intensity::Medium
     } else {
         Intensity::Low

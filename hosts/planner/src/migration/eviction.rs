@@ -9,9 +9,15 @@
 //!
 //! ```text
 //!   free ── Evict ──► Pending ── evicted ──► CoolingDown ── cooldown over ──► free
-//!     ▲                 │                         ▲
-//!     └── denied, gone ─┘      Evict (dry run) ───┘
+//!     ▲                │   │                   ▲     ▲
+//!     ├───── gone ─────┘   │   Evict (dry run) ┘     │ evicted after all
+//!     │                    │                         │
+//!     │                    └── denied ──────────► Denied ── wait over ──► free
+//!     └── no outcome within the cooldown (Pending)
 //! ```
+//!
+//! A denied eviction has moved nothing, so it gives its place in the budgets back, and its owner waits: a pod that a
+//! disruption budget holds does not keep the others on the node.
 
 mod law;
 mod room;
@@ -183,14 +189,26 @@ impl From<Stays> for Skip {
 enum Asked {
     Pending { since: Stamp },
     CoolingDown { since: Stamp },
+    Denied { since: Stamp },
 }
 
 impl Asked {
-    const fn since(self) -> Stamp {
+    /// Since when the owner is left alone, and for how long.
+    const fn wait(self, tuning: &Tuning) -> (Stamp, Micros) {
         match self {
-            Self::Pending { since } | Self::CoolingDown { since } => since,
+            // An outcome that never comes counts as an eviction: the pod may have gone.
+            Self::Pending { since } | Self::CoolingDown { since } => (since, tuning.cooldown),
+            Self::Denied { since } => (since, tuning.retry),
         }
     }
+}
+
+/// An eviction that takes a place in the budgets.
+#[derive(Clone, Debug)]
+struct Spent {
+    at: Stamp,
+    node: String,
+    owner: String,
 }
 
 /// What is remembered between steps.
@@ -198,7 +216,7 @@ impl Asked {
 pub struct Evictor {
     stressed_since: BTreeMap<String, Stamp>,
     owners: BTreeMap<String, Asked>,
-    recent: Vec<(Stamp, String)>,
+    recent: Vec<Spent>,
 }
 
 impl Evictor {
@@ -274,7 +292,7 @@ impl Evictor {
         if self.owners.contains_key(key) || evicted_ago.is_some_and(|ago| ago < law.tuning.cooldown) {
             return Err(Skip::OwnerCoolingDown);
         }
-        let left = self.recent.iter().filter(|(_, node)| node == site.node.name).count();
+        let left = self.recent.iter().filter(|spent| spent.node == site.node.name).count();
         if left >= budget(law.tuning.per_node) {
             return Err(Skip::NodeBudgetSpent);
         }
@@ -295,20 +313,22 @@ impl Evictor {
         let dry_run = law.tuning.dry_run;
         let asked = if dry_run { Asked::CoolingDown { since: now } } else { Asked::Pending { since: now } };
         self.owners.insert(owner.to_owned(), asked);
-        self.recent.push((now, site.node.name.to_owned()));
+        self.recent.push(Spent { at: now, node: site.node.name.to_owned(), owner: owner.to_owned() });
         Verdict::Evict { owner: owner.to_owned(), from_class: site.node.class, reason, dry_run }
     }
 
     /// Takes in what has become of earlier decisions and of the nodes, and forgets what is over.
     fn settle(&mut self, law: &EvictionLaw, facts: &Facts<'_>) {
         for &(owner, outcome) in facts.outcomes {
-            self.conclude(owner, outcome);
+            self.conclude(facts.now, owner, outcome);
         }
-        let Tuning { cooldown, window, .. } = law.tuning;
+        let tuning = &law.tuning;
         let within = |since: Stamp, span: Micros| facts.now.since(since).is_some_and(|age| age < span);
-        // An outcome that never comes counts as an eviction: the pod may have gone.
-        self.owners.retain(|_, asked| within(asked.since(), cooldown));
-        self.recent.retain(|&(since, _)| within(since, window));
+        self.owners.retain(|_, asked| {
+            let (since, span) = asked.wait(tuning);
+            within(since, span)
+        });
+        self.recent.retain(|spent| within(spent.at, tuning.window));
         let strained: BTreeSet<_> = facts
             .sites
             .iter()
@@ -322,14 +342,22 @@ impl Evictor {
         }
     }
 
-    fn conclude(&mut self, owner: &str, outcome: Outcome) {
+    fn conclude(&mut self, now: Stamp, owner: &str, outcome: Outcome) {
         let Some(asked) = self.owners.get_mut(owner) else { return };
         match (*asked, outcome) {
-            (Asked::Pending { since }, Outcome::Evicted) => *asked = Asked::CoolingDown { since },
-            (Asked::Pending { .. }, Outcome::Denied | Outcome::Gone) => {
+            (Asked::Pending { since } | Asked::Denied { since }, Outcome::Evicted) => {
+                *asked = Asked::CoolingDown { since };
+            }
+            (Asked::Pending { since }, Outcome::Denied) => {
+                *asked = Asked::Denied { since: now };
+                self.recent.retain(|spent| spent.owner != owner || spent.at != since);
+            }
+            // The pod has left the node, by whoever's hand: its place in the budgets stays taken.
+            (Asked::Pending { .. }, Outcome::Gone) => {
                 self.owners.remove(owner);
             }
-            (Asked::CoolingDown { .. }, Outcome::Evicted | Outcome::Denied | Outcome::Gone) => {}
+            (Asked::Denied { .. }, Outcome::Denied | Outcome::Gone)
+            | (Asked::CoolingDown { .. }, Outcome::Evicted | Outcome::Denied | Outcome::Gone) => {}
         }
     }
 }

@@ -14,7 +14,7 @@ pub(super) fn node(name: &str, cooling: i32, psu: i32) -> Node<'_> {
 }
 
 pub(super) fn pod<'a>(name: &'a str, node: &'a str) -> Pod<'a> {
-    Pod { namespace: "apps", name, node, hints: Hints::read(None, Some("true")) }
+    Pod { namespace: "apps", name, node, hints: Hints::read(None, Some("true")), demand: Class::General }
 }
 
 fn names(law: &MigrationLaw, node: Node<'_>, pods: &[Pod<'_>]) -> Vec<(String, &'static str)> {
@@ -52,7 +52,7 @@ fn c15_the_threshold_itself_is_not_exceeded() {
 
 #[test]
 fn performance_pods_are_never_asked_to_leave() {
-    // Fix list B-R2: also not from a draining node, and not where the word is misspelt.
+    // Fix list operator B-R2: also not from a draining node, and not where the word is misspelt.
     let of = |class| Pod { hints: Hints::read(Some(class), Some("true")), ..pod("p", "n") };
     for stressed in [node("n", 99, 99), Node { class: SchedulableClass::Draining, ..node("n", 1, 1) }] {
         for class in ["performance", "Performance ", "perfomance", "best-effort"] {
@@ -67,8 +67,20 @@ fn performance_pods_are_never_asked_to_leave() {
 }
 
 #[test]
+fn a_pod_whose_constraints_exclude_eco_is_of_the_performance_class_too() {
+    // The guard holds a node for it, so it is no pod to be moved, whatever its annotations say.
+    for class in [None, Some("standard")] {
+        let hints = Hints::read(class, Some("true"));
+        let of = |demand| Pod { hints, demand, ..pod("p", "n") };
+        assert_eq!(of(Class::PerformanceOnly).may_leave(), Err(Stays::PerformanceClass));
+        assert_eq!(count(node("n", 99, 99), &[of(Class::PerformanceOnly)]), 0);
+        assert_eq!(count(node("n", 99, 99), &[of(Class::EcoOnly), of(Class::General)]), 2);
+    }
+}
+
+#[test]
 fn a_recommendation_names_the_pod_and_the_larger_stress() {
-    // Fix list B-R1.
+    // Fix list operator B-R1.
     let reason = |cooling, psu| law().reason(&node("n", cooling, psu));
     assert_eq!(reason(80, 75), Some(Reason::CoolingStress(Percent::from_int(80))));
     assert_eq!(reason(75, 80), Some(Reason::PsuStress(Percent::from_int(80))));
@@ -85,7 +97,7 @@ fn a_recommendation_names_the_pod_and_the_larger_stress() {
 
 #[test]
 fn a_node_that_has_cooled_down_has_an_empty_list_and_not_none() {
-    // Fix list B-R6.
+    // Fix list operator B-R6.
     let all = recommend(&law(), &[node("cool", 10, 10)], &[pod("p", "cool"), pod("q", "elsewhere")]);
     assert_eq!(all, BTreeMap::from([("cool".to_owned(), Vec::new())]));
 }

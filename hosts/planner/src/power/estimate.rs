@@ -4,7 +4,7 @@
 //! The *static* estimate is what the caps allow: the most that the node can draw. It is a worst case on purpose:
 //! a node that nobody measures must not look emptier than one that somebody does.
 
-use crate::classify::Intensity;
+use crate::classify::{CPU_GRADES, GPU_GRADES, Grades, Intensity};
 use power_units::{Ratio, Role, Watts};
 use std::fmt;
 
@@ -102,9 +102,9 @@ pub struct Load {
 /// What one workload takes of a node, and how hard it is known to work it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Its part of the node's processors.
-    pub cpu: Ratio,
-    /// Its part of the node's graphics processors.
+    /// Its part of the node's processors, if it said how much of them it needs.
+    pub cpu: Option<Ratio>,
+    /// Its part of the node's graphics processors; nobody has any of those without asking.
     pub gpu: Ratio,
     /// The class of its processor use, if it has been classified.
     pub cpu_intensity: Option<Intensity>,
@@ -114,32 +114,27 @@ pub struct Share {
 
 impl Load {
     /// The load of all workloads of a node, high-intensity ones weighted more strongly: each counts with the upper
-    /// end of its class, and one that nobody has classified counts in full.
+    /// end of its class, and one that nobody has classified counts in full. One that did not say what it needs may take
+    /// anything: with it the load is unknown, and so it is with a part that is negative.
     #[must_use]
-    pub fn of(workloads: impl IntoIterator<Item = Share>) -> Self {
+    pub fn of(workloads: impl IntoIterator<Item = Share>) -> Option<Self> {
         let mut load = Self { cpu: Ratio::ZERO, gpu: Ratio::ZERO };
         for share in workloads {
-            load.cpu += share.cpu.or_zero().scale(weight(share.cpu_intensity, CPU_ENDS), Role::Demand);
-            load.gpu += share.gpu.or_zero().scale(weight(share.gpu_intensity, GPU_ENDS), Role::Demand);
+            let cpu = share.cpu.filter(|&cpu| cpu >= Ratio::ZERO)?;
+            let gpu = Some(share.gpu).filter(|&gpu| gpu >= Ratio::ZERO)?;
+            load.cpu += cpu.scale(weight(share.cpu_intensity, &CPU_GRADES), Role::Demand);
+            load.gpu += gpu.scale(weight(share.gpu_intensity, &GPU_GRADES), Role::Demand);
         }
-        load
+        Some(load)
     }
 }
 
-/// Where the classes low and medium end, in percent, as the classifier draws the lines.
-struct Ends {
-    low: i32,
-    medium: i32,
-}
-
-const CPU_ENDS: Ends = Ends { low: 30, medium: 75 };
-const GPU_ENDS: Ends = Ends { low: 25, medium: 70 };
-
-fn weight(intensity: Option<Intensity>, ends: Ends) -> Ratio {
+/// The upper end of a class: where the next one begins, as the classifier draws the lines.
+fn weight(intensity: Option<Intensity>, grades: &Grades) -> Ratio {
     let percent = match intensity {
         Some(Intensity::None) => 0,
-        Some(Intensity::Low) => ends.low,
-        Some(Intensity::Medium) => ends.medium,
+        Some(Intensity::Low) => grades.medium,
+        Some(Intensity::Medium) => grades.high,
         Some(Intensity::High) | None => 100,
     };
     power_units::Percent::from_int(percent).to_ratio(Role::Demand)
@@ -184,7 +179,7 @@ mod tests {
 
     #[test]
     fn without_a_load_the_node_counts_with_all_that_its_caps_allow() {
-        // Fix list B7: the default source is not 0 W.
+        // Fix list operator B7: the default source is not 0 W.
         let estimate = model().estimate(rated(720, 3_200, 2_352), None);
         assert_eq!(estimate, Estimate { basis: Basis::Static, watts: Watts::from_int(2_352) });
     }
@@ -192,7 +187,7 @@ mod tests {
     #[test]
     fn a_hard_worker_counts_more_than_an_idle_one() {
         let share = |cpu, gpu, cpu_intensity, gpu_intensity| Share {
-            cpu: percent(cpu),
+            cpu: Some(percent(cpu)),
             gpu: percent(gpu),
             cpu_intensity,
             gpu_intensity,
@@ -201,11 +196,30 @@ mod tests {
             share(50, 50, Some(Intensity::Low), Some(Intensity::High)),
             share(20, 25, Some(Intensity::Medium), Some(Intensity::Low)),
             share(10, 0, None, Some(Intensity::None)),
-        ]);
+        ])
+        .unwrap();
         // cpu 50·0.30 + 20·0.75 + 10 = 40 %, gpu 50 + 25·0.25 = 56.25 %
         assert_eq!(load.cpu.to_percent().round(), 40);
         assert_eq!(load.gpu.to_percent().round(), 56);
-        assert_eq!(Load::of([]), Load { cpu: Ratio::ZERO, gpu: Ratio::ZERO });
+        assert_eq!(Load::of([]), Some(Load { cpu: Ratio::ZERO, gpu: Ratio::ZERO }));
+    }
+
+    #[test]
+    fn a_pod_that_did_not_say_what_it_needs_is_no_idle_pod() {
+        // Fix list operator B-C1: a pod without requests has been counted with 0.
+        let share = |cpu, gpu| Share { cpu, gpu, cpu_intensity: Some(Intensity::Low), gpu_intensity: None };
+        let known = share(Some(percent(10)), Ratio::ZERO);
+        for unknown in [
+            share(None, Ratio::ZERO),
+            share(Some(percent(-1)), Ratio::ZERO),
+            share(Some(Ratio::ZERO), percent(-1)),
+        ] {
+            let load = Load::of([known, unknown]);
+            assert_eq!(load, None);
+            let estimate = model().estimate(rated(720, 3_200, 2_352), load);
+            assert_eq!(estimate, Estimate { basis: Basis::Static, watts: Watts::from_int(2_352) });
+        }
+        assert!(Load::of([known, share(Some(Ratio::ZERO), Ratio::ZERO)]).is_some());
     }
 
     #[test]

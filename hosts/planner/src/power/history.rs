@@ -92,10 +92,12 @@ impl History {
         }
     }
 
-    /// The trend as of the last attempt to read.
+    /// The trend, while its last point is young enough to say something of `now`.
     #[must_use]
-    pub const fn trend(&self) -> Option<WattsPerMinute> {
-        self.trend
+    pub fn trend(&self, law: &HistoryLaw, now: Stamp) -> Option<WattsPerMinute> {
+        let last = self.points.last()?;
+        let young = now.since(last.at).is_some_and(|age| age <= law.window);
+        self.trend.filter(|_| young)
     }
 
     /// Drops what is too old to count, and what lies in the future: then the clock was set back.
@@ -175,7 +177,7 @@ impl Histories {
     #[must_use]
     pub fn reading(&self, law: &HistoryLaw, node: &str, now: Stamp) -> (Reading, Option<WattsPerMinute>) {
         match self.0.get(node) {
-            Some(history) => (history.reading(law, now), history.trend()),
+            Some(history) => (history.reading(law, now), history.trend(law, now)),
             None => (Reading::Absent(Absent::NotConfigured), None),
         }
     }

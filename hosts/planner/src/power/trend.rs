@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn one_false_reading_makes_no_trend() {
-        // Fix list B32. The two-point slope of the second row would be +1000 W/min.
+        // Fix list operator B32. The two-point slope of the second row would be +1000 W/min.
         let flat = [(0, 300), (30, 300), (60, 5_000), (90, 300), (120, 300)];
         assert_eq!(slope_of(&flat), Some(WattsPerMinute::ZERO));
         let spike_last = [(0, 300), (30, 300), (60, 300), (90, 300), (120, 2_300)];

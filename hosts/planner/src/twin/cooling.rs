@@ -40,13 +40,16 @@ pub trait CoolingModel {
     fn stress(&self, facts: &CoolingFacts) -> Option<CoolingStress>;
 }
 
-/// measured / rating · m · 100 with m = 1 / max(0.5, 1 − 0.02 · (T − 20 °C)), and m = 1 where T is unknown.
+/// measured / rating · m · 100 with m = 1 / max(0.5, 1 − 0.02 · (T − 20 °C)), and m = 1 where T is unknown. A score for an
+/// unknown room is a model's, whoever measured the power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MeasuredPower;
 
 impl CoolingModel for MeasuredPower {
     fn stress(&self, facts: &CoolingFacts) -> Option<CoolingStress> {
-        let (drawn, grounds) = facts.draw.watts().zip(facts.draw.grounds())?;
+        let (drawn, of_draw) = facts.draw.watts().zip(facts.draw.grounds())?;
+        let of_room = if facts.ambient.is_some() { Grounds::Measured } else { Grounds::Modelled };
+        let grounds = of_draw.max(of_room);
         let capacity = facts.rating.scale(facts.ambient.map_or(Ratio::ONE, capacity_at), Role::Limit);
         let percent = percent_of(drawn, capacity, Role::Demand)?;
         Some(CoolingStress { percent: percent.within(Percent::ZERO, Percent::HUNDRED), grounds })
@@ -130,7 +133,8 @@ impl CoolingModel for Cooling {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::power::Meter;
+    use crate::power::estimate::{Basis, Estimate};
+    use crate::power::{Absent, Meter, Reading};
     use power_units::Micros;
     use proptest::prelude::*;
 
@@ -155,13 +159,31 @@ mod tests {
 
     #[test]
     fn there_is_no_jump_at_freezing() {
-        // Fix list B24. m = 1/(1 − 0.02·(T − 20)): 1/1.4 at 0 °C, 1/1.5 at −5 °C; 350 W of 700 W are 50 % at m = 1.
+        // Fix list operator B24. m = 1/(1 − 0.02·(T − 20)): 1/1.4 at 0 °C, 1/1.5 at −5 °C; 350 W of 700 W are 50 % at
+        // m = 1.
         assert!(close(measured_at(Some(0)), "35.7142857"));
         assert!(close(measured_at(Some(-5)), "33.3333333"));
         assert!(close(measured_at(Some(1)), "36.2318841"));
         assert!(close(measured_at(Some(20)), "50"));
         assert!(close(measured_at(Some(45)), "100"));
         assert!(close(measured_at(None), "50"));
+    }
+
+    #[test]
+    fn a_score_is_no_better_known_than_the_room() {
+        let grounds = |ambient| {
+            let facts = facts(Watts::from_int(350), 700, 700, ambient);
+            MeasuredPower.stress(&facts).unwrap().grounds
+        };
+        assert_eq!(grounds(Some(Celsius::from_int(20))), Grounds::Measured);
+        assert_eq!(grounds(None), Grounds::Modelled);
+        // A worst case stays one, whatever the room.
+        let estimate = Estimate { basis: Basis::Static, watts: Watts::from_int(350) };
+        let blind = CoolingFacts {
+            draw: Reading::Absent(Absent::HttpError).or_estimate(Some(estimate)),
+            ..facts(Watts::ZERO, 700, 700, None)
+        };
+        assert_eq!(MeasuredPower.stress(&blind).unwrap().grounds, Grounds::WorstCase);
     }
 
     #[test]
@@ -184,7 +206,7 @@ mod tests {
     #[test]
     fn the_measured_model_knows_nothing_of_an_unknown_draw() {
         let blind = CoolingFacts {
-            draw: Draw::Unknown { failing: crate::power::Absent::HttpError },
+            draw: Draw::Unknown { failing: Absent::HttpError },
             ..facts(Watts::ZERO, 700, 700, None)
         };
         assert_eq!(MeasuredPower.stress(&blind), None);

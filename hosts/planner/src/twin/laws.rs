@@ -88,7 +88,7 @@ proptest! {
     fn a_node_that_is_measured_no_longer_never_looks_better_than_one_at_its_cap(
         machine in machine(), caps in (cap(), cap()), absent in prop_oneof![Just(Absent::HttpError), Just(Absent::NotConfigured)],
     ) {
-        // Fix list B7.
+        // Fix list operator B7.
         let facts = NodeFacts { cpu_cap: caps.0, gpu_cap: caps.1, ..node(&machine) };
         let blind = twin_of(NodeFacts { reading: Reading::Absent(absent), ..facts });
         prop_assert!(blind.headroom.unwrap() <= Percent::ZERO);

@@ -93,7 +93,7 @@ impl<'a> RackLoads<'a> {
     pub(super) fn new(nodes: impl Iterator<Item = (Option<&'a str>, Draw)>, site: &SiteFacts<'a>) -> Self {
         let mut racks = BTreeMap::new();
         for (rack, draw) in nodes.filter_map(|(rack, draw)| rack.map(|rack| (rack, draw))) {
-            let sum = racks.entry(rack).or_insert_with(|| Some(base_of(rack, site)));
+            let sum = racks.entry(rack).or_insert_with(|| base_of(rack, site));
             *sum = sum.and_then(|sum| add(sum, draw));
         }
         for (&rack, load) in &mut racks {
@@ -124,9 +124,14 @@ impl<'a> RackLoads<'a> {
     }
 }
 
-fn base_of(rack: &str, site: &SiteFacts<'_>) -> RackLoad {
-    let watts = site.unmanaged.get(rack).map_or(Watts::ZERO, |base| base.or_zero());
-    RackLoad { watts, grounds: Grounds::Measured }
+/// What the machines of a rack draw that nobody manages: nothing where nobody said that there are any, and nobody
+/// knows what where the number is missing or is none.
+fn base_of(rack: &str, site: &SiteFacts<'_>) -> Option<RackLoad> {
+    let watts = match site.unmanaged.get(rack) {
+        None => Watts::ZERO,
+        Some(base) => base.filter(|&watts| watts >= Watts::ZERO)?,
+    };
+    Some(RackLoad { watts, grounds: Grounds::Measured })
 }
 
 /// A sum is worth no more than the weakest of its parts, and nothing when a part is unknown or the sum does not fit.

@@ -1,71 +1,17 @@
 //! What a node's devices are rated at, and what a cap leaves of it.
 //!
-//! Discovered ranges come first, then the catalogue's, then a guess from the number of cores. A range of nothing or
-//! less is a range that nobody knows. Whatever is guessed is guessed low: a rating that is too small makes a node look
-//! fuller than it is, and never emptier.
+//! The hardware comes with the range that the node reports, else with the catalogue's, as [`crate::inventory::resolve`]
+//! merges them. What neither says is guessed here from the number of cores, for the twin alone: a cap is never planned
+//! on a guess. A range of nothing or less is a range that nobody knows. Whatever is guessed is guessed low: a rating
+//! that is too small makes a node look fuller than it is, and never emptier.
 
-use crate::hardware::{Cpu, Gpus, Hardware};
+use crate::hardware::{Cpu, Hardware};
+use crate::intent;
 use crate::share::percent_of;
 use power_units::{Percent, Role, Watts};
 
-/// What the catalogue knows of a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
-    /// The lowest power limit of one.
-    pub min: Option<Watts>,
-    /// The highest power limit of one.
-    pub max: Watts,
-}
-
-/// The catalogue's answer for the models of a node; the catalogue has tried both the model and the raw name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Catalogued {
-    /// Its processor.
-    pub cpu: Option<Range>,
-    /// Its graphics processor.
-    pub gpu: Option<Range>,
-}
-
 /// A core that nothing else is known of counts with 5 W.
 const PER_CORE: Watts = Watts::from_int(5);
-
-/// Fills in what the node itself did not say.
-#[must_use]
-pub fn enrich(hardware: &Hardware, catalogued: Catalogued) -> Hardware {
-    let gpu = hardware.gpu.as_ref().map(|gpus| enrich_gpus(gpus, catalogued.gpu));
-    Hardware { cpu: enrich_cpu(&hardware.cpu, catalogued.cpu), gpu }
-}
-
-fn enrich_cpu(cpu: &Cpu, catalogued: Option<Range>) -> Cpu {
-    // A node without a package does not run; of how many there are one is the least.
-    let sockets = cpu.sockets.filter(|&sockets| sockets > 0).unwrap_or(1);
-    let (min, max) = match (known(cpu.max_per_socket), catalogued) {
-        (Some(max), _) => (known(cpu.min_per_socket), Some(max)),
-        (None, Some(range)) => (known(cpu.min_per_socket).or(range.min), Some(range.max)),
-        (None, None) => (known(cpu.min_per_socket), by_cores(cpu.total_cores, sockets)),
-    };
-    Cpu {
-        model: cpu.model.clone(),
-        sockets: max.map(|_| sockets).or(cpu.sockets),
-        total_cores: cpu.total_cores,
-        min_per_socket: min,
-        max_per_socket: max,
-    }
-}
-
-fn by_cores(cores: Option<u32>, sockets: u32) -> Option<Watts> {
-    let per_socket = cores?.checked_div(sockets)?;
-    known(Some(PER_CORE.times(per_socket)))
-}
-
-fn enrich_gpus(gpus: &Gpus, catalogued: Option<Range>) -> Gpus {
-    let (min, max) = match (known(gpus.max), catalogued) {
-        (Some(max), _) => (known(gpus.min), Some(max)),
-        (None, Some(range)) => (known(gpus.min).or(range.min), Some(range.max)),
-        (None, None) => (known(gpus.min), None),
-    };
-    Gpus { model: gpus.model.clone(), count: gpus.count, min, max }
-}
 
 fn known(range: Option<Watts>) -> Option<Watts> {
     range.filter(|&watts| watts > Watts::ZERO)
@@ -80,6 +26,17 @@ pub enum Cap {
     Percent(Percent),
     /// So many watts for each package or graphics processor.
     Each(Watts),
+}
+
+impl From<Option<intent::Cap>> for Cap {
+    /// A cap as the objects carry it: watts win over the percentage, and without either there is none.
+    fn from(cap: Option<intent::Cap>) -> Self {
+        match cap {
+            Some(intent::Cap { watts: Some(watts), .. }) => Self::Each(watts),
+            Some(intent::Cap { percent: Some(percent), watts: None }) => Self::Percent(percent),
+            Some(intent::Cap { percent: None, watts: None }) | None => Self::Open,
+        }
+    }
 }
 
 impl Cap {
@@ -161,12 +118,10 @@ pub struct Ratings {
 }
 
 impl Ratings {
-    /// Of a node whose hardware has been enriched.
+    /// Of a node, as far as anything tells them.
     #[must_use]
     pub fn of(hardware: &Hardware) -> Self {
-        let cpu = known(hardware.cpu.max_per_socket)
-            .zip(hardware.cpu.sockets.filter(|&sockets| sockets > 0))
-            .map(|(each, count)| Devices { each, count });
+        let cpu = packages(&hardware.cpu);
         let gpu = match hardware.gpu.as_ref() {
             None => Some(Devices { each: Watts::ZERO, count: 0 }),
             Some(gpus) => known(gpus.max).map(|each| Devices { each, count: gpus.count }),
@@ -175,92 +130,130 @@ impl Ratings {
     }
 }
 
+fn packages(cpu: &Cpu) -> Option<Devices> {
+    // A node without a package does not run; of how many there are one is the least.
+    let count = cpu.sockets.filter(|&sockets| sockets > 0).unwrap_or(1);
+    let each = known(cpu.max_per_socket).or_else(|| by_cores(cpu.total_cores, count))?;
+    Some(Devices { each, count })
+}
+
+fn by_cores(cores: Option<u32>, sockets: u32) -> Option<Watts> {
+    let per_socket = cores?.checked_div(sockets)?;
+    known(Some(PER_CORE.times(per_socket)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::Catalog;
+    use crate::hardware::Gpus;
+    use crate::inventory::{HardwareFacts, Reported, resolve};
     use proptest::prelude::*;
 
     fn watts(value: i32) -> Watts {
         Watts::from_int(value)
     }
 
-    fn cpu(sockets: Option<u32>, cores: Option<u32>, max: Option<i32>) -> Hardware {
-        let max_per_socket = max.map(watts);
-        let cpu = Cpu { sockets, total_cores: cores, max_per_socket, ..Cpu::default() };
-        Hardware { cpu, gpu: None }
+    /// What the twin is given of a node that reports this.
+    fn hardware(reported: Reported) -> Hardware {
+        let facts = HardwareFacts { reported: Some(reported), ..HardwareFacts::default() };
+        resolve(&facts, None, &Catalog::embedded().unwrap()).hardware
     }
 
-    fn with_gpus(count: u32, max: Option<i32>) -> Hardware {
-        let gpu = Some(Gpus { model: None, count, min: None, max: max.map(watts) });
-        Hardware { gpu, ..cpu(Some(1), None, Some(200)) }
+    fn cpu(model: &str, sockets: Option<u32>, cores: Option<u32>, max: Option<i32>) -> Hardware {
+        let (cpu_raw_model, cpu_max) = (Some(model.to_owned()), max.map(watts));
+        hardware(Reported { cpu_raw_model, sockets, total_cores: cores, cpu_max, ..Reported::default() })
     }
 
-    fn epyc_9654() -> Catalogued {
-        Catalogued { cpu: Some(Range { min: Some(watts(320)), max: watts(360) }), gpu: None }
+    fn gpus(model: &str, max: Option<i32>) -> Hardware {
+        let (gpu_raw_model, gpu_max) = (Some(model.to_owned()), max.map(watts));
+        hardware(Reported { gpu_raw_model, gpu_count: Some(8), gpu_max, ..Reported::default() })
     }
+
+    const EPYC: &str = "AMD EPYC 9654 96-Core Processor";
 
     fn rating(hardware: &Hardware) -> Option<Watts> {
         Ratings::of(hardware).cpu.map(|devices| devices.under(Cap::Open).rating)
     }
 
-    #[test]
-    fn the_catalogue_gives_what_the_node_did_not_say() {
-        // Table C10, enrichment: model 9654, 2 sockets.
-        let enriched = enrich(&cpu(Some(2), Some(192), None), epyc_9654());
-        assert_eq!(enriched.cpu.max_per_socket, Some(watts(360)));
-        assert_eq!(enriched.cpu.min_per_socket, Some(watts(320)));
-        assert_eq!(rating(&enriched), Some(watts(720)));
-        // What was discovered is kept.
-        let discovered = enrich(&cpu(Some(2), None, Some(400)), epyc_9654());
-        assert_eq!((discovered.cpu.max_per_socket, discovered.cpu.min_per_socket), (Some(watts(400)), None));
+    fn gpu_rating(hardware: &Hardware) -> Option<Watts> {
+        Ratings::of(hardware).gpu.map(|devices| devices.under(Cap::Open).rating)
     }
 
     #[test]
-    fn a_catalogue_hit_without_a_number_of_sockets_is_one_package_and_not_none() {
-        // Fix list B28: 0 sockets made a rating of 0 W and a headroom of 100.
+    fn c10_the_catalogue_gives_what_the_node_did_not_say() {
+        // Table C10, enrichment: model 9654 with 2 sockets is 360 W at most, 320 W at least and 720 W in all.
+        let enriched = cpu(EPYC, Some(2), Some(192), None);
+        assert_eq!((enriched.cpu.min_per_socket, rating(&enriched)), (Some(watts(320)), Some(watts(720))));
+        // What was discovered is kept.
+        assert_eq!(rating(&cpu(EPYC, Some(2), None, Some(400))), Some(watts(800)));
+        // Fix list operator B28: the raw model is tried where the model is one that nobody knows.
+        let cpu_model = Some("weird".to_owned());
+        let reported = Reported { cpu_raw_model: Some(EPYC.to_owned()), cpu_model, ..Reported::default() };
+        assert_eq!(rating(&hardware(Reported { sockets: Some(2), ..reported })), Some(watts(720)));
+    }
+
+    #[test]
+    fn c10_a_catalogue_hit_without_a_number_of_sockets_is_one_package_and_not_none() {
+        // Fix list operator B28: 0 sockets made a rating of 0 W and a headroom of 100.
         for sockets in [None, Some(0)] {
-            assert_eq!(rating(&enrich(&cpu(sockets, Some(96), None), epyc_9654())), Some(watts(360)));
+            assert_eq!(rating(&cpu(EPYC, sockets, Some(96), None)), Some(watts(360)));
         }
     }
 
     #[test]
-    fn what_no_catalogue_knows_is_guessed_from_its_cores() {
+    fn c10_what_no_catalogue_knows_is_guessed_from_its_cores() {
         // Table C10, enrichment: 5 W a core.
-        let guess = |sockets, cores| enrich(&cpu(sockets, cores, None), Catalogued::default());
-        let (one, three) = (guess(Some(0), Some(8)), guess(Some(3), Some(8)));
-        assert_eq!((one.cpu.sockets, rating(&one)), (Some(1), Some(watts(40))));
-        assert_eq!((three.cpu.max_per_socket, rating(&three)), (Some(watts(10)), Some(watts(30))));
-        assert_eq!(guess(Some(2), Some(192)).cpu.max_per_socket, Some(watts(480)));
-        assert_eq!(rating(&guess(Some(2), None)), None);
-        assert_eq!(rating(&guess(Some(2), Some(0))), None);
-        assert_eq!(rating(&guess(Some(2), Some(1))), None);
+        let guess = |sockets, cores| rating(&cpu("weird", sockets, cores, None));
+        assert_eq!(guess(Some(0), Some(8)), Some(watts(40)));
+        assert_eq!(guess(Some(3), Some(8)), Some(watts(30)));
+        assert_eq!(guess(Some(2), Some(192)), Some(watts(960)));
+        assert_eq!(guess(Some(2), None), None);
+        assert_eq!(guess(Some(2), Some(0)), None);
+        assert_eq!(guess(Some(2), Some(1)), None);
+        // The guess is the twin's alone: no cap is planned on it.
+        assert_eq!(cpu("weird", Some(2), Some(192), None).cpu.max_per_socket, None);
     }
 
     #[test]
     fn a_range_of_nothing_is_a_range_that_nobody_knows() {
         for max in [0, -5, i32::MIN] {
-            assert_eq!(rating(&enrich(&cpu(Some(2), Some(192), Some(max)), epyc_9654())), Some(watts(720)));
-            assert_eq!(rating(&cpu(Some(2), None, Some(max))), None);
-            assert_eq!(Ratings::of(&with_gpus(8, Some(max))).gpu, None);
+            assert_eq!(rating(&cpu(EPYC, Some(2), Some(192), Some(max))), Some(watts(720)));
+            let unknown = Cpu { sockets: Some(2), max_per_socket: Some(watts(max)), ..Cpu::default() };
+            let gpu = Some(Gpus { model: None, count: 8, min: None, max: Some(watts(max)) });
+            assert_eq!(Ratings::of(&Hardware { cpu: unknown, gpu }), Ratings { cpu: None, gpu: None });
         }
     }
 
     #[test]
-    fn graphics_processors_count_with_the_range_that_is_known() {
-        // Table C10, enrichment: H100 NVL × 8, 400/200 W; fix list B28: a known range is not thrown away.
-        let nvl = Catalogued { cpu: None, gpu: Some(Range { min: Some(watts(200)), max: watts(400) }) };
-        let gpu = |hardware: &Hardware| Ratings::of(hardware).gpu.map(|gpu| gpu.under(Cap::Open).rating);
-        let enriched = enrich(&with_gpus(8, None), nvl);
-        assert_eq!(gpu(&enriched), Some(watts(3_200)));
-        assert_eq!(enriched.gpu.unwrap().min, Some(watts(200)));
-        assert_eq!(gpu(&enrich(&with_gpus(8, Some(300)), nvl)), Some(watts(2_400)));
-        assert_eq!(gpu(&enrich(&with_gpus(8, None), Catalogued::default())), None);
-        assert_eq!(gpu(&cpu(Some(2), None, Some(360))), Some(Watts::ZERO));
+    fn c10_graphics_processors_count_with_the_range_that_is_known() {
+        // Table C10, enrichment: H100 NVL × 8, 400/200 W, 3200 W.
+        let nvl = gpus("NVIDIA H100 NVL", None);
+        assert_eq!(gpu_rating(&nvl), Some(watts(3_200)));
+        assert_eq!(nvl.gpu.unwrap().min, Some(watts(200)));
+        assert_eq!(gpu_rating(&gpus("NVIDIA H100 NVL", Some(300))), Some(watts(2_400)));
+        assert_eq!(gpu_rating(&gpus("weird", None)), None);
+        assert_eq!(gpu_rating(&cpu(EPYC, Some(2), None, None)), Some(Watts::ZERO));
+        // Fix list operator B28: a known range is not thrown away where the node denies to have any.
+        let (gpu_present, gpu_max) = (Some(false), Some(watts(300)));
+        let denied = hardware(Reported { gpu_present, gpu_max, ..Reported::default() });
+        assert_eq!(gpu_rating(&denied), Some(watts(300)));
+    }
+
+    #[test]
+    fn a_cap_of_the_objects_is_the_twins_with_watts_before_the_percentage() {
+        let (percent, watts) = (Some(Percent::from_int(60)), Some(watts(216)));
+        let of = |percent, watts| Cap::from(Some(intent::Cap { percent, watts }));
+        assert_eq!(of(percent, watts), Cap::Each(Watts::from_int(216)));
+        assert_eq!(of(None, watts), Cap::Each(Watts::from_int(216)));
+        assert_eq!(of(percent, None), Cap::Percent(Percent::from_int(60)));
+        assert_eq!((of(None, None), Cap::from(None)), (Cap::Open, Cap::Open));
+        assert_eq!(Cap::from(Some(intent::Cap::LIFTED)).percent(None), Some(Percent::HUNDRED));
     }
 
     #[test]
     fn a_cap_in_watts_is_a_part_of_the_rating_too() {
-        // Fix list B29: 2 × 360 W at 216 W each are 60 %.
+        // Fix list operator B29: 2 × 360 W at 216 W each are 60 %.
         let devices = Devices { each: watts(360), count: 2 };
         let cap = Cap::Each(watts(216));
         assert_eq!(cap.percent(Some(devices)), Some(Percent::from_int(60)));

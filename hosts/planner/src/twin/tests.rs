@@ -7,6 +7,7 @@ use crate::facility::{Facility, Observation};
 use crate::hardware::{Cpu, Gpus};
 use crate::power::estimate::{Basis, IDLE_CPU, IDLE_GPU};
 use crate::power::{Absent, Grounds, Meter};
+use crate::profile::Profile;
 use power_units::{Celsius, Micros, Ratio, Role, Stamp};
 
 const NOW: Stamp = Stamp::new(Micros::new(1_000_000_000));
@@ -37,8 +38,7 @@ pub(super) fn measured(watts: i32) -> Reading {
 pub(super) fn node(hardware: &Hardware) -> NodeFacts<'_> {
     NodeFacts {
         hardware,
-        profile: Some(Profile::Performance),
-        draining: false,
+        class: SchedulableClass::Performance,
         cpu_cap: Cap::Open,
         gpu_cap: Cap::Open,
         reading: measured(0),
@@ -117,7 +117,7 @@ fn big_at(hardware: &Hardware, watts: i32, (cpu_cap, gpu_cap): (Cap, Cap)) -> No
 #[test]
 fn c10_an_eco_node_that_is_measured_at_0_w() {
     let big = big();
-    let twin = twin(NodeFacts { profile: Some(Profile::Eco), ..big_at(&big, 0, caps(60, 60)) }, &[]);
+    let twin = twin(NodeFacts { class: SchedulableClass::Eco, ..big_at(&big, 0, caps(60, 60)) }, &[]);
     assert_eq!(twin.class, SchedulableClass::Eco);
     let sixty = Some(Percent::from_int(60));
     assert_eq!(twin.caps, CapState { cpu: sixty, gpu: sixty });
@@ -131,15 +131,28 @@ fn c10_an_eco_node_that_is_measured_at_0_w() {
 }
 
 #[test]
-fn c10_the_class_follows_profile_and_draining() {
+fn c10_the_class_is_what_the_guard_says_and_not_what_is_planned() {
+    use crate::guard::State;
     let big = big();
-    let class = |profile, draining| twin(NodeFacts { profile, draining, ..node(&big) }, &[]).class;
-    assert_eq!(class(Some(Profile::Performance), true), SchedulableClass::Draining);
-    assert_eq!(class(Some(Profile::Eco), true), SchedulableClass::Draining);
-    assert_eq!(class(None, true), SchedulableClass::Draining);
-    assert_eq!(class(Some(Profile::Performance), false), SchedulableClass::Performance);
-    assert_eq!(class(Some(Profile::Eco), false), SchedulableClass::Eco);
-    assert_eq!(class(None, false), SchedulableClass::Unknown);
+    let class = |profile, draining, caps| {
+        let class = State::observed(profile, draining, caps).class();
+        twin(NodeFacts { class, ..node(&big) }, &[]).class
+    };
+    let (performance, eco) = (Profile::Performance, Profile::Eco);
+    assert_eq!(class(Some(performance), true, performance), SchedulableClass::Draining);
+    assert_eq!(class(Some(eco), true, eco), SchedulableClass::Draining);
+    assert_eq!(class(None, true, eco), SchedulableClass::Draining);
+    assert_eq!(class(Some(performance), false, performance), SchedulableClass::Performance);
+    assert_eq!(class(Some(eco), false, eco), SchedulableClass::Eco);
+    assert_eq!(class(None, false, eco), SchedulableClass::Unknown);
+}
+
+#[test]
+fn an_estimate_has_no_trend() {
+    let big = big();
+    let trend = Some(WattsPerMinute::from_int(-600));
+    let facts = NodeFacts { trend, reading: Reading::Absent(Absent::HttpError), ..node(&big) };
+    assert_eq!(twin(facts, &[]).power.trend, None);
 }
 
 #[test]
@@ -157,7 +170,7 @@ fn c10_a_cap_of_nothing_is_no_cap() {
 fn c10_a_node_whose_hardware_is_zero_is_unknown_and_not_best() {
     // The row's values (density 0, headroom 100, cooling 0) are what the formulas give for zeroes: `headroom::of`
     // and `density::of` have them in their own tests. A twin has them only for a node that is known to have nothing;
-    // fix lists B7 and B28: a missing rating has been read as 0 W, and 0 W as the best node of the cluster.
+    // fix lists operator B7 and B28: a missing rating has been read as 0 W, and 0 W as the best node of the cluster.
     let nothing = Hardware::default();
     let blank = twin(node(&nothing), &[]);
     assert_eq!((blank.headroom, blank.cooling, blank.density, blank.pue), (None, None, None, None));
@@ -205,7 +218,7 @@ fn c10_the_room_decides_how_much_of_the_rating_can_be_cooled() {
     close(stress(&[degrees("20")]), "50");
     close(stress(&[degrees("45")]), "100");
     close(stress(&[degrees("60")]), "100");
-    // Fix list B24: the table has 50 for 0 °C, as if freezing were unknown. 50 / 1.4:
+    // Fix list operator B24: the table has 50 for 0 °C, as if freezing were unknown. 50 / 1.4:
     close(stress(&[degrees("0")]), "35.714286");
     close(stress(&[]), "50");
     let server = self::hardware((2, 360), None);
@@ -269,7 +282,7 @@ fn c10_cold_and_hot_rooms() {
     close(stress("5"), "38.461538");
     close(stress("0.1"), "35.765379");
     close(stress("44.99"), "99.960016");
-    // Fix list B24: the table has 50 for −5 °C. 50 / 1.5:
+    // Fix list operator B24: the table has 50 for −5 °C. 50 / 1.5:
     close(stress("-5"), "33.333333");
 }
 
@@ -292,7 +305,7 @@ fn c15_the_linear_model_and_its_pue() {
 
 #[test]
 fn a_node_without_a_measurement_never_looks_empty() {
-    // Fix list B7.
+    // Fix list operator B7.
     let big = big();
     let blind = |absent, load| {
         let facts = NodeFacts { reading: Reading::Absent(absent), load, ..big_at(&big, 0, caps(60, 60)) };
@@ -326,7 +339,7 @@ fn a_node_without_ratings_has_a_measured_power_and_no_scores() {
 
 #[test]
 fn caps_in_watts_reach_the_budget() {
-    // Fix list B29: eco at 216 W a package and 240 W a graphics processor is 60 %.
+    // Fix list operator B29: eco at 216 W a package and 240 W a graphics processor is 60 %.
     let big = big();
     let twin = twin(big_at(&big, 1_960, (Cap::Each(w(216)), Cap::Each(w(240)))), &[]);
     let sixty = Some(Percent::from_int(60));
@@ -337,11 +350,11 @@ fn caps_in_watts_reach_the_budget() {
 
 #[test]
 fn a_rack_is_the_sum_of_its_nodes_and_of_what_nobody_manages() {
-    // Fix list B23.
+    // Fix list operator B23.
     let big = big();
     let in_rack = |rack, watts| NodeFacts { rack: Some(rack), ..big_at(&big, watts, caps(100, 100)) };
     let blind = NodeFacts { reading: Reading::Absent(Absent::HttpError), ..in_rack("b", 0) };
-    let unmanaged = BTreeMap::from([("a".to_owned(), w(5_000)), ("b".to_owned(), w(-9))]);
+    let unmanaged = BTreeMap::from([("a".to_owned(), Some(w(5_000)))]);
     let facility = Facility::default();
     let site = SiteFacts { facility: facility.at(NOW, HOLD), unmanaged: &unmanaged };
     let all = twins(&law(), &[in_rack("a", 2_000), in_rack("b", 1_080), in_rack("a", 3_000), blind], &site);
@@ -351,6 +364,27 @@ fn a_rack_is_the_sum_of_its_nodes_and_of_what_nobody_manages() {
     assert_eq!((stress[2].percent, stress[2].grounds), (Percent::from_int(20), Grounds::Measured));
     assert_eq!((stress[1].percent, stress[1].grounds), (Percent::from_int(10), Grounds::WorstCase));
     assert_eq!(stress[3], stress[1]);
+}
+
+#[test]
+fn a_rack_with_machines_of_which_nobody_knows_the_power_falls_back_to_the_cluster() {
+    let big = big();
+    let facts = NodeFacts { rack: Some("a"), ..big_at(&big, 2_000, caps(100, 100)) };
+    let stress = |base: Option<Watts>, says: &[Observation<'_>]| {
+        let (facility, unmanaged) = (facility(says), BTreeMap::from([("a".to_owned(), base)]));
+        twins(&law(), &[facts], &SiteFacts { facility: facility.at(NOW, HOLD), unmanaged: &unmanaged })[0].psu
+    };
+    let cluster = Observation::ItPower(w(45_000));
+    for unknown in [None, Some(w(-9)), Some(Watts::MIN)] {
+        assert_eq!(stress(unknown, &[]), None, "{unknown:?}");
+        let stress = stress(unknown, &[cluster]).unwrap();
+        assert_eq!((stress.percent, stress.scope), (Percent::from_int(90), Scope::Cluster), "{unknown:?}");
+    }
+    // 0 W is an answer, and what the facility measures at the rack has everything in it.
+    let none = stress(Some(Watts::ZERO), &[cluster]).unwrap();
+    assert_eq!((none.percent, none.scope), (Percent::from_int(4), Scope::Rack));
+    let whole = stress(None, &[cluster, Observation::RackPower("a", w(5_000))]).unwrap();
+    assert_eq!((whole.percent, whole.scope), (Percent::from_int(10), Scope::Rack));
 }
 
 #[test]
@@ -392,7 +426,7 @@ fn the_real_pue_takes_the_place_of_the_derived_one() {
 
 #[test]
 fn every_zone_has_its_own_climate() {
-    // Fix list B23.
+    // Fix list operator B23.
     let big = big();
     let says = [degrees("20"), Observation::ZoneAmbient("hot", Celsius::from_int(45))];
     let stress = |zone| cooling(&twin(NodeFacts { zone, ..big_at(&big, 980, caps(100, 100)) }, &says));
@@ -403,7 +437,8 @@ fn every_zone_has_its_own_climate() {
 
 #[test]
 fn a_counter_that_is_read_as_watts_is_suspected() {
-    // Fix list B36: joules since boot in the place of watts. The number still counts as measured, and as the worst.
+    // Fix list operator B36: joules since boot in the place of watts. The number still counts as measured, and as the
+    // worst.
     let big = big();
     let absurd = twin(big_at(&big, 1_000_000_000, caps(100, 100)), &[]);
     assert!(absurd.power.suspect);

@@ -200,7 +200,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
     #[test]
     fn a_limit_is_held_on_every_family(
-        family in 0_usize..8,
+        family in 0_usize..9,
         part in 0.3_f64..0.99,
         utilisation in 0.4_f64..1.0,
         window_s in 0.01_f64..2.0,

@@ -516,7 +516,7 @@ fn a_gpu_cap_keeps_to_its_range_and_the_clock_to_its_floor() {
 
 #[test]
 fn an_idle_gpu_is_not_throttled() {
-    let mut plant = node(&NodeSpec { gpus: vec![preset::h200()], ..preset::xeon_2s() });
+    let mut plant = node(&NodeSpec { gpus: vec![preset::h100_sxm()], ..preset::xeon_2s() });
     plant.set_gpu_cap(0, 200.0).unwrap();
     plant.advance(SECOND);
     assert_eq!(plant.throttle(Domain::Gpu(0)), Some(Default::default()));

@@ -23,6 +23,15 @@ fn near(a: f64, b: f64) -> bool {
 }
 
 #[test]
+fn the_cubic_family_draws_with_the_cube_of_its_clock() {
+    let cubic = preset::families().into_iter().find(|(name, _)| *name == "cubic").unwrap().1;
+    let node = SteadyNode::new(&cubic).unwrap();
+    // 120 + 380·s³ = 300: s = (180/380)^(1/3) = 0.7795243.
+    let best = node.best_uniform(Load::busy(1.0), 300.0).unwrap().unwrap();
+    assert!((best.khz - 3_200_000.0 * 0.779_524_3).abs() < 1.0, "{best:?}");
+}
+
+#[test]
 fn the_best_uniform_frequency_is_what_hand_calculation_gives() {
     let node = SteadyNode::new(&preset::xeon_2s()).unwrap();
     // 120 + 380·s^2.5 = 300: s = (180/380)^0.4 = 0.7416441.
@@ -57,7 +66,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
     #[test]
     fn a_package_comes_to_rest_where_it_is_said_to(
-        family in 0_usize..9,
+        family in 0_usize..10,
         utilisation in 0.0_f64..=1.0,
         vector in 0.0_f64..=1.0,
         memory in 0.0_f64..=1.0,
@@ -115,7 +124,7 @@ proptest! {
 proptest! {
     #[test]
     fn lower_limits_and_less_load_never_draw_more(
-        family in 0_usize..9,
+        family in 0_usize..10,
         loads in (0.0_f64..=1.0, 0.0_f64..=1.0),
         limits in (800_000_u32..=3_200_000, 800_000_u32..=3_200_000),
         powers in (0.0_f64..300.0, 0.0_f64..300.0),
@@ -143,7 +152,7 @@ proptest! {
         caps in (200.0_f64..700.0, 200.0_f64..700.0),
         utilisation in 0.01_f64..=1.0,
     ) {
-        let spec = NodeSpec { gpus: vec![preset::h200()], ..preset::xeon_2s() };
+        let spec = NodeSpec { gpus: vec![preset::h100_sxm()], ..preset::xeon_2s() };
         let node = SteadyNode::new(&spec).unwrap();
         let at = |cap| node.gpu(0, Load::busy(utilisation), cap, 24.0).unwrap();
         let (low, high) = (at(caps.0.min(caps.1)), at(caps.0.max(caps.1)));

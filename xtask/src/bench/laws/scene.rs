@@ -89,6 +89,7 @@ pub(super) fn all() -> Result<Vec<Scene>> {
     Ok(vec![
         nominal(),
         Scene { name: "exponent 1 (×0.4)", spec: family("exponent 1")?, ..nominal() },
+        Scene { name: "cubic (exponent 3)", spec: family("cubic")?, ..nominal() },
         Scene { name: "exponent 4 (×1.6)", spec: family("exponent 4")?, ..nominal() },
         Scene { name: "voltage floor (linear, then cubic)", spec: family("voltage floor")?, ..nominal() },
         Scene { name: "turbo-limited", spec: family("turbo")?, caps: vec![(0.0, 240.0)], ..nominal() },

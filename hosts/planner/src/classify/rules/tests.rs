@@ -98,7 +98,7 @@ fn c15_the_thresholds_that_were_probed() {
 
 #[test]
 fn c15_the_energy_overrides_the_utilisation() {
-    // Fix list B-C1: the shares are of energy: 80 of 100 J, 9 of 89 J; 50 of 100 J.
+    // Fix list operator B-C1: the shares are of energy: 80 of 100 J, 9 of 89 J; 50 of 100 J.
     use Bound::{Compute, Memory};
     use Intensity::{High, Medium};
     let compute = with_energy(metrics("90", "", ""), (80, 9, 11));

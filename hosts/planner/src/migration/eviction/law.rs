@@ -13,6 +13,9 @@ pub struct Tuning {
     pub stressed_for: Micros,
     /// For how long an owner is left alone after one of its pods was evicted.
     pub cooldown: Micros,
+    /// For how long an owner is left alone after an eviction of its pod was denied. A window at least: a pod that may
+    /// not leave is asked once in a window, and leaves the budgets to the others.
+    pub retry: Micros,
     /// The span that the budgets are for.
     pub window: Micros,
     /// Evictions from one node in a window.
@@ -39,6 +42,8 @@ pub enum TuningError {
     Window,
     /// A span longer than a day.
     Span,
+    /// The wait after a denial.
+    Retry,
     /// A budget.
     Budget,
     /// The relief.
@@ -50,6 +55,9 @@ impl fmt::Display for TuningError {
         f.write_str(match self {
             Self::Window => "the window of the eviction budgets must be from 1 s to 24 h",
             Self::Span => "the cooldown of an owner and the duration of stress can be 24 h at most",
+            Self::Retry => {
+                "the wait after a denied eviction must be from the budgets' window to the cooldown"
+            }
             Self::Budget => {
                 "a node's and the cluster's eviction budgets must be at least 1, and the node's not larger"
             }
@@ -73,6 +81,9 @@ impl EvictionLaw {
         }
         if tuning.cooldown > DAY || tuning.stressed_for > DAY {
             return Err(TuningError::Span);
+        }
+        if tuning.retry < tuning.window || tuning.retry > tuning.cooldown {
+            return Err(TuningError::Retry);
         }
         if tuning.per_node == 0 || tuning.per_cluster < tuning.per_node {
             return Err(TuningError::Budget);

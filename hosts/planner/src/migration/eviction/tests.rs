@@ -1,9 +1,10 @@
-//! Fix list B-R5: every gate of an eviction, one at a time, and what is remembered between steps.
+//! Fix list operator B-R5: every gate of an eviction, one at a time, and what is remembered between steps.
 
 use super::super::Stress;
 use super::super::tests::{law as migration_law, node, pod, stress};
 use super::*;
 use crate::classify::Hints;
+use crate::demand::Class;
 use crate::power::Grounds;
 use power_units::Percent;
 use proptest::prelude::*;
@@ -18,6 +19,7 @@ fn tuning() -> Tuning {
     Tuning {
         stressed_for: minutes(5),
         cooldown: minutes(30),
+        retry: minutes(5),
         window: minutes(1),
         per_node: 1,
         per_cluster: 2,
@@ -107,6 +109,7 @@ fn every_gate_has_its_own_reason() {
     let cases = [
         (as_pod(of("standard", None)), Skip::NotReschedulable),
         (as_pod(of("performance", Some("true"))), Skip::PerformanceClass),
+        (as_pod(Pod { demand: Class::PerformanceOnly, ..web.pod }), Skip::PerformanceClass),
         (as_pod(of("perfomance", Some("true"))), Skip::UnclearClass),
         (Candidate { leaving: true, ..web }, Skip::AlreadyLeaving),
         (Candidate { owner: Owner::Nobody, ..web }, Skip::NoController),
@@ -179,13 +182,40 @@ fn a_denied_eviction_may_be_tried_again_and_a_silent_one_counts() {
     run.step(0, &sites(), &web);
     assert!(evicts(&only(&run.step(10, &sites(), &web))));
     run.outcomes = vec![("web", Outcome::Denied), ("nobody", Outcome::Evicted)];
-    assert!(evicts(&only(&run.step(11, &sites(), &web))));
+    assert_eq!(only(&run.step(11, &sites(), &web)), Verdict::Skip(Skip::OwnerCoolingDown));
+    // The same denial a second time does not make the wait longer.
+    run.outcomes = vec![("web", Outcome::Denied)];
+    assert_eq!(only(&run.step(15, &sites(), &web)), Verdict::Skip(Skip::OwnerCoolingDown));
+    assert!(evicts(&only(&run.step(16, &sites(), &web))));
     // No outcome, as after a lost answer.
-    assert_eq!(only(&run.step(12, &sites(), &web)), Verdict::Skip(Skip::OwnerCoolingDown));
-    assert!(evicts(&only(&run.step(41, &sites(), &web))));
+    assert_eq!(only(&run.step(17, &sites(), &web)), Verdict::Skip(Skip::OwnerCoolingDown));
+    assert!(evicts(&only(&run.step(46, &sites(), &web))));
     // A denial that comes after the eviction was confirmed changes nothing.
     run.outcomes = vec![("web", Outcome::Evicted), ("web", Outcome::Denied)];
-    assert_eq!(only(&run.step(42, &sites(), &web)), Verdict::Skip(Skip::OwnerCoolingDown));
+    assert_eq!(only(&run.step(52, &sites(), &web)), Verdict::Skip(Skip::OwnerCoolingDown));
+    assert!(evicts(&only(&run.step(76, &sites(), &web))));
+    // Of a denial and a late eviction the eviction counts.
+    run.outcomes = vec![("web", Outcome::Denied), ("web", Outcome::Evicted)];
+    assert_eq!(only(&run.step(90, &sites(), &web)), Verdict::Skip(Skip::OwnerCoolingDown));
+}
+
+#[test]
+fn a_pod_that_may_not_leave_does_not_keep_the_others_on_the_node() {
+    let pods = [candidate("a", "hot"), candidate("b", "hot")];
+    let mut run = Run::new(Tuning { window: minutes(5), ..tuning() });
+    run.step(0, &sites(), &pods);
+    let first = run.step(10, &sites(), &pods);
+    assert!(evicts(&first[0]));
+    assert_eq!(first[1], Verdict::Skip(Skip::NodeBudgetSpent));
+    // A disruption budget says no: the node's budget is another's, in the same window.
+    run.outcomes = vec![("a", Outcome::Denied)];
+    let second = run.step(11, &sites(), &pods);
+    assert_eq!(second[0], Verdict::Skip(Skip::OwnerCoolingDown));
+    assert!(evicts(&second[1]));
+    // A pod that was gone has left all the same.
+    run.outcomes = vec![("b", Outcome::Gone)];
+    let third = run.step(12, &sites(), &pods);
+    assert_eq!(third[1], Verdict::Skip(Skip::NodeBudgetSpent));
 }
 
 #[test]
@@ -306,6 +336,8 @@ fn tuning_that_contradicts_itself_is_refused() {
     assert_eq!(refused(Tuning { window: Micros::MAX, ..good }), TuningError::Window);
     assert_eq!(refused(Tuning { cooldown: Micros::MAX, ..good }), TuningError::Span);
     assert_eq!(refused(Tuning { stressed_for: Micros::MAX, ..good }), TuningError::Span);
+    assert_eq!(refused(Tuning { retry: minutes(31), ..good }), TuningError::Retry);
+    assert_eq!(refused(Tuning { retry: Micros::new(MINUTE - 1), ..good }), TuningError::Retry);
     assert_eq!(refused(Tuning { per_node: 0, ..good }), TuningError::Budget);
     assert_eq!(refused(Tuning { per_node: 3, ..good }), TuningError::Budget);
     assert_eq!(refused(Tuning { relief: Percent::from_int(-1), ..good }), TuningError::Relief);

@@ -29,9 +29,9 @@ fn history(reports: &[(u64, Report)]) -> History {
 
 #[test]
 fn a_failed_attempt_is_neither_zero_watts_nor_a_fall() {
-    // Fix list B7: 400 W, 400 W, then the endpoint fails.
+    // Fix list operator B7: 400 W, 400 W, then the endpoint fails.
     let failed = history(&[(0, http(0, 400)), (60, http(60, 400)), (120, Err(Absent::HttpError))]);
-    assert_eq!(failed.trend(), Some(WattsPerMinute::ZERO));
+    assert_eq!(failed.trend(&law(), at(120)), Some(WattsPerMinute::ZERO));
     let held = Reading::Held {
         meter: Meter::Http,
         watts: Watts::from_int(400),
@@ -56,7 +56,7 @@ fn a_sample_can_stand_longer_than_the_trend_looks_back() {
 fn a_meter_that_answers_again_is_fresh_again() {
     let back = history(&[(0, http(0, 400)), (60, Err(Absent::HttpError)), (120, http(120, 420))]);
     assert_eq!(back.reading(&law(), at(125)), measured(420, 5));
-    assert_eq!(back.trend(), Some(WattsPerMinute::from_int(10)));
+    assert_eq!(back.trend(&law(), at(120)), Some(WattsPerMinute::from_int(10)));
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn a_meter_that_repeats_an_old_sample_grows_stale() {
     let old = history(&[(0, http(0, 400)), (100, http(0, 400)), (200, http(0, 400)), (299, http(0, 400))]);
     assert_eq!(old.reading(&law(), at(300)), measured(400, 300));
     assert_eq!(old.reading(&law(), at(301)), Reading::Absent(Absent::HttpError));
-    assert_eq!(old.trend(), None);
+    assert_eq!(old.trend(&law(), at(300)), None);
 }
 
 #[test]
@@ -78,10 +78,10 @@ fn nothing_was_ever_read_is_said_as_it_is() {
 #[test]
 fn samples_older_than_the_window_leave_the_trend() {
     let reports = [(0, http(0, 1_000)), (290, http(290, 300)), (320, http(320, 300))];
-    assert_eq!(history(&reports).trend(), Some(WattsPerMinute::ZERO));
+    assert_eq!(history(&reports).trend(&law(), at(320)), Some(WattsPerMinute::ZERO));
     let mut idle = history(&reports);
     idle.record(&law(), at(700), Err(Absent::HttpError));
-    assert_eq!(idle.trend(), None);
+    assert_eq!(idle.trend(&law(), at(700)), None);
     assert!(idle.points.is_empty());
 }
 
@@ -90,7 +90,7 @@ fn duplicates_and_late_samples_change_nothing_but_what_they_add() {
     let in_order = history(&[(60, http(0, 300)), (60, http(30, 330)), (60, http(60, 360))]);
     let late = history(&[(60, http(60, 360)), (60, http(0, 300)), (60, http(30, 330)), (60, http(30, 330))]);
     assert_eq!(in_order, late);
-    assert_eq!(late.trend(), Some(WattsPerMinute::from_int(60)));
+    assert_eq!(late.trend(&law(), at(60)), Some(WattsPerMinute::from_int(60)));
     // A late sample never replaces a younger one.
     assert_eq!(late.reading(&law(), at(60)), measured(360, 0));
 }
@@ -104,13 +104,22 @@ fn of_two_samples_at_one_time_the_larger_counts_whichever_came_first() {
 }
 
 #[test]
+fn a_slope_is_forgotten_with_its_last_point() {
+    // 900 W, 300 W a minute later, and then silence: nobody falls for ever.
+    let fallen = history(&[(0, http(0, 900)), (60, http(60, 300))]);
+    assert_eq!(fallen.trend(&law(), at(60)), Some(WattsPerMinute::from_int(-600)));
+    assert_eq!(fallen.trend(&law(), at(361)), None);
+    assert_eq!(fallen.trend(&law(), at(59)), None, "nor does a clock that was set back know it");
+}
+
+#[test]
 fn a_clock_that_was_set_back_starts_over() {
     let mut back = history(&[(1_000, http(1_000, 400)), (1_060, http(1_060, 500))]);
     back.record(&law(), at(10), http(10, 300));
-    assert_eq!(back.trend(), None);
+    assert_eq!(back.trend(&law(), at(10)), None);
     assert_eq!(back.reading(&law(), at(10)), measured(300, 0));
     back.record(&law(), at(70), http(70, 330));
-    assert_eq!(back.trend(), Some(WattsPerMinute::from_int(30)));
+    assert_eq!(back.trend(&law(), at(70)), Some(WattsPerMinute::from_int(30)));
     assert_eq!(back.reading(&law(), at(5)), Reading::Absent(Absent::HttpError));
 }
 
@@ -119,7 +128,7 @@ fn a_sample_from_the_future_counts_as_of_now() {
     let mut ahead = history(&[(0, http(9_999, 400))]);
     assert_eq!(ahead.reading(&law(), at(3)), measured(400, 3));
     ahead.record(&law(), at(60), http(60, 460));
-    assert_eq!(ahead.trend(), Some(WattsPerMinute::from_int(60)));
+    assert_eq!(ahead.trend(&law(), at(60)), Some(WattsPerMinute::from_int(60)));
 }
 
 #[test]
@@ -127,21 +136,21 @@ fn the_step_between_two_meters_is_no_trend() {
     let mut changed = history(&[(0, http(0, 300)), (60, http(60, 300))]);
     let agent = |seconds, watts| Sample::new(Meter::Agent, Watts::from_int(watts), at(seconds));
     changed.record(&law(), at(120), agent(120, 250));
-    assert_eq!(changed.trend(), None);
+    assert_eq!(changed.trend(&law(), at(120)), None);
     changed.record(&law(), at(180), agent(180, 260));
-    assert_eq!(changed.trend(), Some(WattsPerMinute::from_int(10)));
+    assert_eq!(changed.trend(&law(), at(180)), Some(WattsPerMinute::from_int(10)));
 }
 
 #[test]
 fn an_hour_of_samples_every_second_stays_small_and_covers_the_window() {
-    // Fix list B32.
+    // Fix list operator B32.
     let mut busy = History::default();
     for second in 0_u64..3_600 {
         let watts = 300 + i32::try_from(second).unwrap();
         busy.record(&law(), at(second), http(second, watts));
         assert!(busy.points.len() <= POINTS_MAX);
     }
-    assert_eq!(busy.trend(), Some(WattsPerMinute::from_int(60)));
+    assert_eq!(busy.trend(&law(), at(3_599)), Some(WattsPerMinute::from_int(60)));
     let (first, last) = (busy.points.first().unwrap().at, busy.points.last().unwrap().at);
     assert!(last.since(first).unwrap() >= Micros::new(200_000_000));
     let gap = |pair: &[Point]| pair[1].at.since(pair[0].at).unwrap();
@@ -150,7 +159,7 @@ fn an_hour_of_samples_every_second_stays_small_and_covers_the_window() {
 
 #[test]
 fn a_node_that_is_gone_is_forgotten() {
-    // Fix list B32.
+    // Fix list operator B32.
     let mut all = Histories::default();
     for node in ["a", "b", "c"] {
         all.record(&law(), node, at(0), http(0, 100));
