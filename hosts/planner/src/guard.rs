@@ -35,12 +35,26 @@ pub enum State {
         /// How many of them, when last counted.
         blocking: u32,
         /// Whose caps the node has meanwhile.
-        caps: Profile,
+        caps: CapsOf,
     },
     /// Capped.
     ActiveEco,
     /// The node carries no profile that we know.
     Unknown,
+}
+
+/// Whose caps a desired state carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CapsOf {
+    /// Those of a profile, as they are configured now.
+    Profile(Profile),
+    /// Those that are published, because they are neither profile's: the configuration was another one then.
+    Published,
+}
+
+impl CapsOf {
+    const PERFORMANCE: Self = Self::Profile(Profile::Performance);
+    const ECO: Self = Self::Profile(Profile::Eco);
 }
 
 /// The name of a state in metrics.
@@ -72,7 +86,7 @@ impl StateName {
 impl State {
     /// The state that a node's label and draining mark tell of; `caps` are those that its desired state carries.
     #[must_use]
-    pub const fn observed(profile: Option<Profile>, draining: bool, caps: Profile) -> Self {
+    pub const fn observed(profile: Option<Profile>, draining: bool, caps: CapsOf) -> Self {
         match (profile, draining) {
             (_, true) => Self::DrainingPerformance { blocking: 0, caps },
             (Some(Profile::Performance), false) => Self::ActivePerformance,
@@ -147,7 +161,7 @@ pub struct Publication {
     /// The desired profile.
     pub profile: Profile,
     /// Whose caps the desired state carries.
-    pub caps: Profile,
+    pub caps: CapsOf,
     /// The profile label; nothing leaves it as it is.
     pub label: Option<Profile>,
     /// The draining mark.
@@ -212,25 +226,25 @@ fn may_cap(state: State, mode: GuardMode, label: Option<Profile>) -> bool {
 }
 
 /// Whose caps a node keeps while it drains.
-fn draining_caps(state: State, mode: GuardMode) -> Profile {
+fn draining_caps(state: State, mode: GuardMode) -> CapsOf {
     match (mode, state) {
-        (GuardMode::Soft, _) | (GuardMode::Hard, State::ActiveEco) => Profile::Eco,
+        (GuardMode::Soft, _) | (GuardMode::Hard, State::ActiveEco) => CapsOf::ECO,
         (GuardMode::Hard, State::DrainingPerformance { caps, .. }) => caps,
-        (GuardMode::Hard, State::ActivePerformance | State::Unknown) => Profile::Performance,
+        (GuardMode::Hard, State::ActivePerformance | State::Unknown) => CapsOf::PERFORMANCE,
     }
 }
 
 fn publication(state: State, planned: Profile) -> Option<Publication> {
     let (label, draining, caps) = match state {
-        State::ActivePerformance => (Some(Profile::Performance), false, Profile::Performance),
+        State::ActivePerformance => (Some(Profile::Performance), false, CapsOf::PERFORMANCE),
         State::DrainingPerformance { caps, .. } => (Some(Profile::Eco), true, caps),
-        State::ActiveEco => (Some(Profile::Eco), false, Profile::Eco),
-        State::Unknown => (None, false, Profile::Eco),
+        State::ActiveEco => (Some(Profile::Eco), false, CapsOf::ECO),
+        State::Unknown => (None, false, CapsOf::ECO),
     };
     match (planned, state) {
         // Caps first, then the label: what is not performance yet keeps its label and its mark.
         (Profile::Performance, _) => {
-            Some(Publication { profile: Profile::Performance, caps: Profile::Performance, label, draining })
+            Some(Publication { profile: Profile::Performance, caps: CapsOf::PERFORMANCE, label, draining })
         }
         (Profile::Eco, State::ActivePerformance) => {
             Some(Publication { profile: Profile::Performance, caps, label, draining })

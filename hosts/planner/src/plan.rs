@@ -21,11 +21,11 @@ pub use release::{Release, ReleaseReason};
 use crate::catalog::Catalog;
 use crate::demand::{Class, Demand, PodRow};
 use crate::density::{Density, Family};
-use crate::guard::{self, GuardDecision, GuardFacts, GuardMode, Held, State};
+use crate::guard::{self, CapsOf, GuardDecision, GuardFacts, GuardMode, Held, State};
 use crate::intent::{Caps, Intents};
 use crate::inventory::{self, Resolved};
 use crate::policy::{Choice, Fallback, FamilyFloor, Policy, PolicyFacts};
-use crate::profile::Profile;
+use crate::profile::{PerProfile, Profile};
 use facts::{ByNode, Published, sorted_nodes};
 use memory::Planned;
 use power_units::{Micros, Stamp};
@@ -217,15 +217,15 @@ impl Pass<'_> {
         let blocking = self.blocking.as_ref().and_then(|blocking| blocking.get(at).copied());
         let was = published.map_or_else(Caps::default, |published| published.caps);
         let caps_of = |profile| self.settings.intents.caps(&resolved, profile).after(&was);
-        let performance = caps_of(Profile::Performance);
+        let caps = PerProfile { performance: caps_of(Profile::Performance), eco: caps_of(Profile::Eco) };
 
-        let state = remembered.map_or_else(|| observe(row, published, &performance), |node| node.state);
+        let state = remembered.map_or_else(|| observe(row, published, &caps), |node| node.state);
         let since = remembered.and_then(|node| node.performance_since).unwrap_or(self.now);
         let dwells = planned == Profile::Eco && state == State::ActivePerformance && self.dwells(since);
         let facts = GuardFacts {
             planned: if dwells { Profile::Performance } else { planned },
             blocking,
-            performance_caps_in_force: in_force(row.confirmation, &performance, &was),
+            performance_caps_in_force: in_force(row.confirmation, &caps.performance, &was),
             label: row.profile(),
         };
         let mut guard = guard::step(state, self.settings.guard, &facts);
@@ -235,7 +235,10 @@ impl Pass<'_> {
 
         let desired = guard.publish.map(|publish| Desired {
             profile: publish.profile,
-            caps: caps_of(publish.caps),
+            caps: match publish.caps {
+                CapsOf::Profile(profile) => caps.of(profile),
+                CapsOf::Published => was,
+            },
             draining: publish.draining,
             policy: self.policy,
         });
@@ -263,11 +266,19 @@ impl Pass<'_> {
 }
 
 /// The state of a node that no earlier pass remembers.
-fn observe(row: &NodeRow, published: Option<&PublishedRow>, performance: &Caps) -> State {
+fn observe(row: &NodeRow, published: Option<&PublishedRow>, caps: &PerProfile<Caps>) -> State {
     let draining = row.is_draining() || published.is_some_and(|published| published.draining);
-    let capped = published.is_some_and(|published| !published.caps.same_as(performance));
-    let caps = if capped { Profile::Eco } else { Profile::Performance };
-    State::observed(row.profile(), draining, caps)
+    State::observed(row.profile(), draining, whose(published, caps))
+}
+
+/// Whose caps are published. A node without a desired state was never capped by us.
+fn whose(published: Option<&PublishedRow>, caps: &PerProfile<Caps>) -> CapsOf {
+    match published {
+        None => CapsOf::Profile(Profile::Performance),
+        Some(published) if published.caps.same_as(&caps.performance) => CapsOf::Profile(Profile::Performance),
+        Some(published) if published.caps.same_as(&caps.eco) => CapsOf::Profile(Profile::Eco),
+        Some(_) => CapsOf::Published,
+    }
 }
 
 /// Whether the node really has the caps of performance: its agent read back exactly those, or nobody can have capped it,

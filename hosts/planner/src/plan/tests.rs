@@ -141,6 +141,26 @@ fn the_hard_guard_holds_the_caps_until_the_pods_are_gone() {
 }
 
 #[test]
+fn other_settings_do_not_lower_the_caps_of_a_node_that_drains() {
+    // Fix list operator B9. Performance was 100 % when the drain began, and is 90 % for the leader that takes over.
+    let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
+    cluster.settle(&hard(static_partition("1")));
+    cluster.add_pods("b", Phase::Running, "performance", 1);
+    cluster.pass(&hard(static_partition("0.5")));
+    cluster.memory = Memory::new();
+    let mut half = hard(static_partition("0.5"));
+    half.intents = cpu_intents(90, 60);
+    for _ in 0..3 {
+        cluster.pass(&half);
+        assert_eq!((cluster.label("b"), cluster.draining("b")), (Some("eco"), Some("true")));
+        assert_eq!(cluster.caps("b"), cpu_caps(100));
+    }
+    cluster.pods.as_mut().unwrap().clear();
+    cluster.pass(&half);
+    assert_eq!(cluster.caps("b"), cpu_caps(60));
+}
+
+#[test]
 fn the_guard_counts_the_pods_of_the_node_that_are_not_done() {
     // Table C6, node count test, and fix list B8: a pending pod that is bound blocks, an unbound one does not.
     let mut cluster = Cluster::of(&[("a", "", 0)]);

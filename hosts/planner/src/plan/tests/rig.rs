@@ -160,25 +160,30 @@ pub(super) fn pod_row(node: &str, phase: Phase, class: &str) -> PodRow {
     }
 }
 
-/// What the environment's defaults say, with this policy.
-pub(super) fn settings(policy: Policy) -> Settings {
+/// Caps in percent, the CPUs as given.
+pub(super) fn cpu_intents(performance: i32, eco: i32) -> Intents {
     let percent = |performance, eco| PerProfile {
         performance: Percent::from_int(performance),
         eco: Percent::from_int(eco),
     };
     let caps = CapSettings {
-        cpu_percent: percent(100, 60),
+        cpu_percent: percent(performance, eco),
         cpu_watts: PerProfile { performance: Watts::from_int(5000), eco: Watts::from_int(120) },
         cpu_absolute: false,
         gpu_node_cpus: GpuNodeCpus::Leave,
         gpu_percent: percent(100, 60),
         gpu_absolute: false,
     };
+    Intents::new(caps, UserRanges::default()).unwrap()
+}
+
+/// What the environment's defaults say, with this policy.
+pub(super) fn settings(policy: Policy) -> Settings {
     Settings {
         policy,
         floor: FamilyFloor::Raise,
         guard: GuardMode::Soft,
-        intents: Intents::new(caps, UserRanges::default()).unwrap(),
+        intents: cpu_intents(100, 60),
         catalog: Catalog::embedded().unwrap(),
         dwell: None,
         release_patience: Micros::new(120_000_000),
