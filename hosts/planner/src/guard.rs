@@ -84,14 +84,22 @@ impl StateName {
 }
 
 impl State {
-    /// The state that a node's label and draining mark tell of; `caps` are those that its desired state carries.
+    /// The state that a node's label and draining mark tell of; `caps` are those that its desired state carries. Under
+    /// the hard guard an eco label without the caps of eco is a downgrade that was begun: its pods were not counted yet.
     #[must_use]
-    pub const fn observed(profile: Option<Profile>, draining: bool, caps: CapsOf) -> Self {
-        match (profile, draining) {
-            (_, true) => Self::DrainingPerformance { blocking: 0, caps },
-            (Some(Profile::Performance), false) => Self::ActivePerformance,
-            (Some(Profile::Eco), false) => Self::ActiveEco,
-            (None, false) => Self::Unknown,
+    pub const fn observed(profile: Option<Profile>, draining: bool, caps: CapsOf, mode: GuardMode) -> Self {
+        match (profile, draining, caps, mode) {
+            (_, true, _, _)
+            | (
+                Some(Profile::Eco),
+                false,
+                CapsOf::Profile(Profile::Performance) | CapsOf::Published,
+                GuardMode::Hard,
+            ) => Self::DrainingPerformance { blocking: 0, caps },
+            (Some(Profile::Performance), false, _, _) => Self::ActivePerformance,
+            (Some(Profile::Eco), false, CapsOf::Profile(Profile::Eco), GuardMode::Hard)
+            | (Some(Profile::Eco), false, _, GuardMode::Soft) => Self::ActiveEco,
+            (None, false, _, _) => Self::Unknown,
         }
     }
 

@@ -219,7 +219,8 @@ impl Pass<'_> {
         let caps_of = |profile| self.settings.intents.caps(&resolved, profile).after(&was);
         let caps = PerProfile { performance: caps_of(Profile::Performance), eco: caps_of(Profile::Eco) };
 
-        let state = remembered.map_or_else(|| observe(row, published, &caps), |node| node.state);
+        let state =
+            remembered.map_or_else(|| observe(row, published, &caps, self.settings.guard), |node| node.state);
         let since = remembered.and_then(|node| node.performance_since).unwrap_or(self.now);
         let dwells = planned == Profile::Eco && state == State::ActivePerformance && self.dwells(since);
         let facts = GuardFacts {
@@ -266,19 +267,28 @@ impl Pass<'_> {
 }
 
 /// The state of a node that no earlier pass remembers.
-fn observe(row: &NodeRow, published: Option<&PublishedRow>, caps: &PerProfile<Caps>) -> State {
+fn observe(
+    row: &NodeRow,
+    published: Option<&PublishedRow>,
+    caps: &PerProfile<Caps>,
+    mode: GuardMode,
+) -> State {
     let draining = row.is_draining() || published.is_some_and(|published| published.draining);
-    State::observed(row.profile(), draining, whose(published, caps))
+    State::observed(row.profile(), draining, whose(row, published, caps), mode)
 }
 
-/// Whose caps are published. A node without a desired state was never capped by us.
-fn whose(published: Option<&PublishedRow>, caps: &PerProfile<Caps>) -> CapsOf {
-    match published {
-        None => CapsOf::Profile(Profile::Performance),
-        Some(published) if published.caps.same_as(&caps.performance) => CapsOf::Profile(Profile::Performance),
-        Some(published) if published.caps.same_as(&caps.eco) => CapsOf::Profile(Profile::Eco),
-        Some(_) => CapsOf::Published,
-    }
+/// Whose caps are published. A node without a desired state was never capped by us; where the caps of both profiles are
+/// the same, they are those of the label.
+fn whose(row: &NodeRow, published: Option<&PublishedRow>, caps: &PerProfile<Caps>) -> CapsOf {
+    let labelled = row.profile().unwrap_or(Profile::Performance);
+    let other = match labelled {
+        Profile::Performance => Profile::Eco,
+        Profile::Eco => Profile::Performance,
+    };
+    published.map_or(CapsOf::Profile(Profile::Performance), |published| {
+        let of = [labelled, other].into_iter().find(|&profile| published.caps.same_as(&caps.of(profile)));
+        of.map_or(CapsOf::Published, CapsOf::Profile)
+    })
 }
 
 /// Whether the node really has the caps of performance: its agent read back exactly those, or nobody can have capped it,

@@ -35,13 +35,27 @@ const STATES: [State; 7] = [
 #[test]
 fn label_and_mark_tell_the_state() {
     // Table C7.
-    let observed = |profile: &str, mark| State::observed(Profile::read(profile), mark, LOW).name().as_str();
+    let observed = |profile: &str, mark| {
+        State::observed(Profile::read(profile), mark, LOW, GuardMode::Soft).name().as_str()
+    };
     assert_eq!(observed("performance", false), "ActivePerformance");
     assert_eq!(observed("eco", false), "ActiveEco");
     assert_eq!(observed("performance", true), "DrainingPerformance");
     assert_eq!(observed("eco", true), "DrainingPerformance");
     assert_eq!(observed("unknown", false), "Unknown");
     assert_eq!(observed("", false), "Unknown");
+}
+
+#[test]
+fn the_hard_guard_takes_an_eco_label_without_its_caps_for_a_drain() {
+    // Fix list operator B9.
+    for caps in [FULL, CapsOf::Published] {
+        assert_eq!(State::observed(Some(Eco), false, caps, GuardMode::Hard), draining(0, caps));
+        assert_eq!(State::observed(Some(Eco), false, caps, GuardMode::Soft), ActiveEco);
+    }
+    for mode in [GuardMode::Soft, GuardMode::Hard] {
+        assert_eq!(State::observed(Some(Eco), false, LOW, mode), ActiveEco);
+    }
 }
 
 #[test]

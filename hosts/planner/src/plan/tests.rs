@@ -1,5 +1,6 @@
 use super::*;
 use crate::demand::{Asks, Phase};
+use crate::guard::StateName;
 use crate::intent::{Cap, CapSettings, GpuNodeCpus, UserRanges};
 use crate::inventory::{HardwareFacts, LabelFacts};
 use crate::policy::{QueueAware, RuleSwap, StaticPartition};
@@ -158,6 +159,26 @@ fn other_settings_do_not_lower_the_caps_of_a_node_that_drains() {
     cluster.pods.as_mut().unwrap().clear();
     cluster.pass(&half);
     assert_eq!(cluster.caps("b"), cpu_caps(60));
+}
+
+#[test]
+fn an_eco_label_alone_does_not_cap_a_node_that_runs_performance_pods() {
+    // Fix list operator B9. Whoever wrote the label, with no desired state or with that of performance.
+    for published in [None, Some(cpu_caps(100))] {
+        let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
+        cluster.row("b").profile_label = Some("eco".to_owned());
+        cluster.published.extend(published.map(|caps| published_row("b", Profile::Performance, caps)));
+        cluster.add_pods("b", Phase::Running, "performance", 1);
+        let half = hard(static_partition("0.5"));
+        for _ in 0..3 {
+            let plan = cluster.pass(&half);
+            assert_eq!(node(&plan, "b").guard.state.name(), StateName::DrainingPerformance);
+            assert_eq!(cluster.caps("b"), cpu_caps(100));
+        }
+        cluster.pods.as_mut().unwrap().clear();
+        cluster.settle(&half);
+        assert_eq!((cluster.label("b"), cluster.caps("b")), (Some("eco"), cpu_caps(60)));
+    }
 }
 
 #[test]

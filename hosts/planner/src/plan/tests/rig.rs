@@ -149,6 +149,18 @@ pub(super) fn row(name: &str, gpu: &str, count: u32) -> NodeRow {
     }
 }
 
+/// A desired state of ours.
+pub(super) fn published_row(node: &str, profile: Profile, caps: Caps) -> PublishedRow {
+    PublishedRow {
+        node: node.to_owned(),
+        ours: true,
+        profile: Some(profile),
+        caps,
+        draining: false,
+        policy: None,
+    }
+}
+
 /// A pod; on no node when that is blank.
 pub(super) fn pod_row(node: &str, phase: Phase, class: &str) -> PodRow {
     PodRow {
