@@ -266,7 +266,8 @@ impl Pass<'_> {
     }
 }
 
-/// The state of a node that no earlier pass remembers.
+/// The state of a node that no earlier pass remembers. A performance label over the caps of eco is not taken at its word:
+/// the node is eco until it is seen to have more.
 fn observe(
     row: &NodeRow,
     published: Option<&PublishedRow>,
@@ -274,7 +275,15 @@ fn observe(
     mode: GuardMode,
 ) -> State {
     let draining = row.is_draining() || published.is_some_and(|published| published.draining);
-    State::observed(row.profile(), draining, whose(row, published, caps), mode)
+    let whose = whose(row, published, caps);
+    match State::observed(row.profile(), draining, whose, mode) {
+        State::ActivePerformance
+            if whose == CapsOf::Profile(Profile::Eco) && row.confirmation != Confirmation::Unenforced =>
+        {
+            State::ActiveEco
+        }
+        state => state,
+    }
 }
 
 /// Whose caps are published. A node without a desired state was never capped by us; where the caps of both profiles are

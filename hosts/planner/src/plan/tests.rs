@@ -182,6 +182,27 @@ fn an_eco_label_alone_does_not_cap_a_node_that_runs_performance_pods() {
 }
 
 #[test]
+fn a_performance_label_over_the_caps_of_eco_is_not_taken_at_its_word() {
+    // Fix list operator B30.
+    let mut cluster = Cluster::of(&[("a", "", 0)]);
+    cluster.row("a").profile_label = Some("performance".to_owned());
+    cluster.published.push(published_row("a", Profile::Eco, cpu_caps(60)));
+    cluster.agents = Confirmation::Awaited;
+    let all = settings(static_partition("1"));
+    let mut unenforced = cluster.clone();
+    let plan = cluster.pass(&all);
+    assert_eq!(node(&plan, "a").guard.held, Some(Held::CapsUnconfirmed));
+    assert_eq!((cluster.label("a"), cluster.caps("a")), (Some("eco"), cpu_caps(100)));
+    cluster.confirm();
+    cluster.pass(&all);
+    assert_eq!(cluster.label("a"), Some("performance"));
+    // Where nobody can have capped anything the label is right.
+    unenforced.row("a").confirmation = Confirmation::Unenforced;
+    let plan = unenforced.pass(&all);
+    assert_eq!(node(&plan, "a").guard.state, State::ActivePerformance);
+}
+
+#[test]
 fn the_guard_counts_the_pods_of_the_node_that_are_not_done() {
     // Table C6, node count test, and fix list B8: a pending pod that is bound blocks, an unbound one does not.
     let mut cluster = Cluster::of(&[("a", "", 0)]);
