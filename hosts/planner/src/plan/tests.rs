@@ -341,6 +341,27 @@ fn a_release_waits_for_an_agent_only_so_long() {
 }
 
 #[test]
+fn a_release_does_not_wait_for_ever_for_caps_that_somebody_else_holds() {
+    // Fix list operator B17. A person owns a field of the object, so that it keeps its 50 % whatever is applied.
+    let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
+    let settings = settings(static_partition("0"));
+    cluster.settle(&settings);
+    cluster.row("b").selected = false;
+    let hold = |cluster: &mut Cluster| {
+        let of_b = cluster.published.iter_mut().find(|published| published.node == "b").unwrap();
+        of_b.caps = cpu_caps(50);
+    };
+    hold(&mut cluster);
+    for _ in 0..3 {
+        assert!(matches!(cluster.pass(&settings).releases[0].actions.as_slice(), [Action::WriteDesired(_)]));
+        hold(&mut cluster);
+    }
+    cluster.seconds += 120;
+    assert_eq!(cluster.pass(&settings).releases[0].actions, [Action::RemoveLabels, Action::DeleteDesired]);
+    assert_eq!(cluster.label("b"), None);
+}
+
+#[test]
 fn a_deleted_node_leaves_no_object_behind() {
     // Fix list B17.
     let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
