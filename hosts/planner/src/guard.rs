@@ -40,7 +40,10 @@ pub enum State {
     /// Capped.
     ActiveEco,
     /// The node carries no profile that we know.
-    Unknown,
+    Unknown {
+        /// Whose caps it has meanwhile.
+        caps: CapsOf,
+    },
 }
 
 /// Whose caps a desired state carries.
@@ -99,7 +102,7 @@ impl State {
             (Some(Profile::Performance), false, _, _) => Self::ActivePerformance,
             (Some(Profile::Eco), false, CapsOf::Profile(Profile::Eco), GuardMode::Hard)
             | (Some(Profile::Eco), false, _, GuardMode::Soft) => Self::ActiveEco,
-            (None, false, _, _) => Self::Unknown,
+            (None, false, _, _) => Self::Unknown { caps },
         }
     }
 
@@ -110,7 +113,7 @@ impl State {
             Self::ActivePerformance => StateName::ActivePerformance,
             Self::DrainingPerformance { .. } => StateName::DrainingPerformance,
             Self::ActiveEco => StateName::ActiveEco,
-            Self::Unknown => StateName::Unknown,
+            Self::Unknown { .. } => StateName::Unknown,
         }
     }
 
@@ -121,7 +124,7 @@ impl State {
             Self::ActivePerformance => SchedulableClass::Performance,
             Self::DrainingPerformance { .. } => SchedulableClass::Draining,
             Self::ActiveEco => SchedulableClass::Eco,
-            Self::Unknown => SchedulableClass::Unknown,
+            Self::Unknown { .. } => SchedulableClass::Unknown,
         }
     }
 }
@@ -194,7 +197,10 @@ pub enum Held {
 pub fn step(state: State, mode: GuardMode, facts: &GuardFacts) -> GuardDecision {
     let next = match (state, facts.planned) {
         (State::ActivePerformance, Profile::Performance) => State::ActivePerformance,
-        (State::DrainingPerformance { .. } | State::ActiveEco | State::Unknown, Profile::Performance) => {
+        (
+            State::DrainingPerformance { .. } | State::ActiveEco | State::Unknown { .. },
+            Profile::Performance,
+        ) => {
             if facts.performance_caps_in_force {
                 State::ActivePerformance
             } else {
@@ -202,7 +208,10 @@ pub fn step(state: State, mode: GuardMode, facts: &GuardFacts) -> GuardDecision 
             }
         }
         (
-            State::ActivePerformance | State::DrainingPerformance { .. } | State::ActiveEco | State::Unknown,
+            State::ActivePerformance
+            | State::DrainingPerformance { .. }
+            | State::ActiveEco
+            | State::Unknown { .. },
             Profile::Eco,
         ) => match facts.blocking {
             None => state,
@@ -227,9 +236,10 @@ pub fn step(state: State, mode: GuardMode, facts: &GuardFacts) -> GuardDecision 
 fn may_cap(state: State, mode: GuardMode, label: Option<Profile>) -> bool {
     match (mode, state) {
         (GuardMode::Soft, _) | (GuardMode::Hard, State::ActiveEco) => true,
-        (GuardMode::Hard, State::ActivePerformance | State::DrainingPerformance { .. } | State::Unknown) => {
-            label == Some(Profile::Eco)
-        }
+        (
+            GuardMode::Hard,
+            State::ActivePerformance | State::DrainingPerformance { .. } | State::Unknown { .. },
+        ) => label == Some(Profile::Eco),
     }
 }
 
@@ -237,8 +247,8 @@ fn may_cap(state: State, mode: GuardMode, label: Option<Profile>) -> bool {
 fn draining_caps(state: State, mode: GuardMode) -> CapsOf {
     match (mode, state) {
         (GuardMode::Soft, _) | (GuardMode::Hard, State::ActiveEco) => CapsOf::ECO,
-        (GuardMode::Hard, State::DrainingPerformance { caps, .. }) => caps,
-        (GuardMode::Hard, State::ActivePerformance | State::Unknown) => CapsOf::PERFORMANCE,
+        (GuardMode::Hard, State::DrainingPerformance { caps, .. } | State::Unknown { caps }) => caps,
+        (GuardMode::Hard, State::ActivePerformance) => CapsOf::PERFORMANCE,
     }
 }
 
@@ -247,7 +257,7 @@ fn publication(state: State, planned: Profile) -> Option<Publication> {
         State::ActivePerformance => (Some(Profile::Performance), false, CapsOf::PERFORMANCE),
         State::DrainingPerformance { caps, .. } => (Some(Profile::Eco), true, caps),
         State::ActiveEco => (Some(Profile::Eco), false, CapsOf::ECO),
-        State::Unknown => (None, false, CapsOf::ECO),
+        State::Unknown { caps } => (None, false, caps),
     };
     match (planned, state) {
         // Caps first, then the label: what is not performance yet keeps its label and its mark.
@@ -260,19 +270,20 @@ fn publication(state: State, planned: Profile) -> Option<Publication> {
         (Profile::Eco, State::DrainingPerformance { .. } | State::ActiveEco) => {
             Some(Publication { profile: Profile::Eco, caps, label, draining })
         }
-        (Profile::Eco, State::Unknown) => None,
+        (Profile::Eco, State::Unknown { .. }) => None,
     }
 }
 
 fn held(state: State, facts: &GuardFacts) -> Option<Held> {
     match (facts.planned, state) {
         (Profile::Performance, State::ActivePerformance) => None,
-        (Profile::Performance, State::DrainingPerformance { .. } | State::ActiveEco | State::Unknown) => {
-            Some(Held::CapsUnconfirmed)
-        }
+        (
+            Profile::Performance,
+            State::DrainingPerformance { .. } | State::ActiveEco | State::Unknown { .. },
+        ) => Some(Held::CapsUnconfirmed),
         (Profile::Eco, _) if facts.blocking.is_none() => Some(Held::PodsUnknown),
         (Profile::Eco, State::DrainingPerformance { .. }) => Some(Held::Draining),
-        (Profile::Eco, State::ActivePerformance | State::ActiveEco | State::Unknown) => None,
+        (Profile::Eco, State::ActivePerformance | State::ActiveEco | State::Unknown { .. }) => None,
     }
 }
 

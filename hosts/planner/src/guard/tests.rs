@@ -1,9 +1,10 @@
 use super::*;
 use Profile::{Eco, Performance};
-use State::{ActiveEco, ActivePerformance, DrainingPerformance, Unknown};
+use State::{ActiveEco, ActivePerformance, DrainingPerformance};
 
 const LOW: CapsOf = CapsOf::ECO;
 const FULL: CapsOf = CapsOf::PERFORMANCE;
+const UNKNOWN: State = State::Unknown { caps: FULL };
 
 fn facts(planned: Profile, blocking: Option<u32>) -> GuardFacts {
     GuardFacts { planned, blocking, performance_caps_in_force: true, label: None }
@@ -22,14 +23,16 @@ const fn draining(blocking: u32, caps: CapsOf) -> State {
 }
 
 /// Every state, with the data that can matter.
-const STATES: [State; 7] = [
+const STATES: [State; 9] = [
     ActivePerformance,
     draining(0, FULL),
     draining(3, FULL),
     draining(3, LOW),
     draining(3, CapsOf::Published),
     ActiveEco,
-    Unknown,
+    UNKNOWN,
+    State::Unknown { caps: LOW },
+    State::Unknown { caps: CapsOf::Published },
 ];
 
 #[test]
@@ -114,7 +117,7 @@ fn without_pods_the_previous_state_is_kept() {
     }
     let kept = soft(ActivePerformance, facts(Eco, None)).publish.unwrap();
     assert_eq!((kept.profile, kept.caps, kept.label), (Performance, FULL, Some(Performance)));
-    assert_eq!(soft(Unknown, facts(Eco, None)).publish, None);
+    assert_eq!(soft(UNKNOWN, facts(Eco, None)).publish, None);
     // An upgrade needs no pods.
     assert_eq!(soft(ActiveEco, facts(Performance, None)).state, ActivePerformance);
 }
@@ -143,7 +146,7 @@ fn the_hard_guard_keeps_the_caps_of_performance_until_the_node_has_drained() {
 #[test]
 fn the_hard_guard_waits_for_its_own_label_before_it_caps() {
     let performance = GuardFacts { label: Some(Performance), ..facts(Eco, Some(0)) };
-    for state in [ActivePerformance, Unknown] {
+    for state in [ActivePerformance, UNKNOWN] {
         let first = hard(state, performance);
         assert_eq!((first.state, first.held), (draining(0, FULL), Some(Held::Draining)), "{state:?}");
         assert_eq!(first.deferred, None, "no pod defers it");
@@ -156,6 +159,13 @@ fn the_hard_guard_waits_for_its_own_label_before_it_caps() {
 fn the_hard_guard_never_lifts_the_caps_of_eco() {
     assert_eq!(hard(ActiveEco, facts(Eco, Some(2))).state, draining(2, LOW));
     assert_eq!(hard(draining(2, LOW), facts(Eco, Some(1))).state, draining(1, LOW));
+    // Fix list operator B9: nor does a label that says nothing.
+    for caps in [LOW, FULL, CapsOf::Published] {
+        for pods in [0, 2] {
+            let blind = hard(State::Unknown { caps }, facts(Eco, Some(pods)));
+            assert_eq!(blind.state, draining(pods, caps));
+        }
+    }
 }
 
 #[test]
@@ -163,7 +173,7 @@ fn an_upgrade_keeps_label_and_mark_until_the_caps_are_confirmed() {
     // Fix list B30.
     let waiting = GuardFacts { performance_caps_in_force: false, ..facts(Performance, Some(0)) };
     for (state, label, mark) in
-        [(ActiveEco, Some(Eco), false), (draining(1, LOW), Some(Eco), true), (Unknown, None, false)]
+        [(ActiveEco, Some(Eco), false), (draining(1, LOW), Some(Eco), true), (UNKNOWN, None, false)]
     {
         let decision = soft(state, waiting);
         assert_eq!((decision.state, decision.held), (state, Some(Held::CapsUnconfirmed)));
@@ -191,7 +201,7 @@ fn a_transition_is_counted_once_and_from_the_state_it_left() {
     assert_eq!(late.deferred, None, "the node is eco already");
     // From or to a state that nobody knows there is no transition.
     for facts in [facts(Eco, Some(2)), facts(Eco, Some(0)), facts(Performance, Some(0))] {
-        let decision = soft(Unknown, facts);
+        let decision = soft(UNKNOWN, facts);
         assert_eq!((decision.applied, decision.deferred), (None, None));
     }
 }
@@ -208,7 +218,7 @@ fn no_order_of_facts_offers_performance_under_the_caps_of_eco() {
                             let facts = GuardFacts { planned, blocking, performance_caps_in_force, label };
                             let decision = step(state, mode, &facts);
                             let Some(publish) = decision.publish else {
-                                assert_eq!((decision.state, planned), (Unknown, Eco));
+                                assert_eq!((decision.state.name(), planned), (StateName::Unknown, Eco));
                                 continue;
                             };
                             if publish.label == Some(Performance) {
@@ -216,8 +226,7 @@ fn no_order_of_facts_offers_performance_under_the_caps_of_eco() {
                                 assert!(performance_caps_in_force || state == ActivePerformance, "{facts:?}");
                             }
                             if mode == GuardMode::Hard && publish.caps != FULL && state != ActiveEco {
-                                let had_them =
-                                    matches!(state, DrainingPerformance { caps, .. } if caps != FULL);
+                                let had_them = matches!(state, DrainingPerformance { caps, .. } | State::Unknown { caps } if caps != FULL);
                                 assert!(had_them || blocking == Some(0) && label == Some(Eco), "{facts:?}");
                             }
                         }

@@ -203,6 +203,22 @@ fn a_performance_label_over_the_caps_of_eco_is_not_taken_at_its_word() {
 }
 
 #[test]
+fn a_label_that_says_nothing_does_not_lift_the_caps_of_a_busy_node() {
+    // Fix list operator B9. 60 % are those of eco, 70 % those of neither profile.
+    for percent in [60, 70] {
+        let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
+        cluster.row("b").profile_label = Some("garbage".to_owned());
+        cluster.published.push(published_row("b", Profile::Eco, cpu_caps(percent)));
+        cluster.add_pods("b", Phase::Running, "performance", 1);
+        let half = hard(static_partition("0.5"));
+        for _ in 0..3 {
+            cluster.pass(&half);
+            assert_eq!((cluster.label("b"), cluster.caps("b")), (Some("eco"), cpu_caps(percent)));
+        }
+    }
+}
+
+#[test]
 fn the_guard_counts_the_pods_of_the_node_that_are_not_done() {
     // Table C6, node count test, and fix list B8: a pending pod that is bound blocks, an unbound one does not.
     let mut cluster = Cluster::of(&[("a", "", 0)]);
@@ -269,7 +285,7 @@ fn a_node_that_nobody_knows_anything_of_is_left_alone_while_the_pods_are_not_kno
     cluster.pods = None;
     let plan = cluster.pass(&settings(static_partition("0.5")));
     let b = node(&plan, "b");
-    assert_eq!((b.guard.state, &b.desired), (State::Unknown, &None));
+    assert_eq!((b.guard.state.name(), &b.desired), (StateName::Unknown, &None));
     assert!(b.actions.is_empty());
 }
 
