@@ -13,7 +13,7 @@ mod facts;
 mod memory;
 mod release;
 
-pub use action::{Action, Desired};
+pub use action::{Action, Desired, DrainingLabel};
 pub use facts::{Confirmation, NodeRow, PublishedRow, Snapshot};
 pub use memory::{Memory, NodeMemory};
 pub use release::{Release, ReleaseReason};
@@ -41,6 +41,8 @@ pub struct Settings {
     pub floor: FamilyFloor,
     /// How strictly downgrades are guarded.
     pub guard: GuardMode,
+    /// When nodes carry the draining label.
+    pub draining_label: DrainingLabel,
     /// The caps of the profiles.
     pub intents: Intents,
     /// The known models.
@@ -244,7 +246,8 @@ impl Pass<'_> {
             policy: self.policy,
         });
         let label = guard.publish.and_then(|publish| publish.label);
-        let actions = action::changes(row, published, desired.as_ref(), label, self.fallback.is_some());
+        let mark = self.settings.draining_label;
+        let actions = action::changes(row, published, desired.as_ref(), label, mark, self.fallback.is_some());
         let performance_since = (guard.state == State::ActivePerformance).then_some(since);
         NodePlan {
             node: row.name.clone(),

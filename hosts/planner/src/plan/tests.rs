@@ -48,7 +48,10 @@ fn a_downgrade_writes_the_label_then_the_cap() {
     cluster.settle(&settings(static_partition("1")));
     let plan = cluster.pass(&settings(static_partition("0.5")));
     let actions = &node(&plan, "b").actions;
-    assert_eq!(actions.first(), Some(&Action::WriteLabels { profile: Some(Profile::Eco), draining: false }));
+    assert_eq!(
+        actions.first(),
+        Some(&Action::WriteLabels { profile: Some(Profile::Eco), draining: Some(false) })
+    );
     assert!(matches!(actions.get(1), Some(Action::WriteDesired(desired)) if desired.caps == cpu_caps(60)));
     assert_eq!(actions.len(), 2);
 }
@@ -69,7 +72,7 @@ fn an_upgrade_writes_the_cap_sees_it_confirmed_then_the_label() {
     assert_eq!(cluster.label("b"), Some("eco"));
     cluster.confirm();
     let last = cluster.pass(&up);
-    let labels = [Action::WriteLabels { profile: Some(Profile::Performance), draining: false }];
+    let labels = [Action::WriteLabels { profile: Some(Profile::Performance), draining: Some(false) }];
     assert_eq!(node(&last, "b").actions, labels);
     assert_eq!(cluster.label("b"), Some("performance"));
 }
@@ -90,7 +93,8 @@ fn bare_nodes_without_agents_are_labelled_at_once() {
     let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
     cluster.agents = Confirmation::Unenforced;
     cluster.nodes.iter_mut().for_each(|row| row.confirmation = Confirmation::Unenforced);
-    let swap = settings(Policy::RuleSwap(RuleSwap::new(Micros::MINUTE)));
+    let mut swap = settings(Policy::RuleSwap(RuleSwap::new(Micros::MINUTE)));
+    swap.draining_label = DrainingLabel::OnlyWhileDraining;
     cluster.pass(&swap);
     assert_eq!((cluster.label("a"), cluster.label("b")), (Some("eco"), Some("performance")));
     cluster.seconds = 60;
@@ -118,6 +122,29 @@ fn a_node_with_performance_pods_drains_and_then_is_eco() {
     let applied = node(&plan, "b").guard.applied.unwrap();
     assert_eq!((applied.0.as_str(), applied.1.as_str()), ("DrainingPerformance", "ActiveEco"));
     assert_eq!((cluster.label("b"), cluster.draining("b")), (Some("eco"), Some("false")));
+}
+
+#[test]
+fn the_draining_label_is_always_there_or_only_while_a_node_drains() {
+    // Seeds: "count == 0: set node label joulie.io/draining=false". Table C14 and C16: "no draining label".
+    for (mark, at_rest) in [(DrainingLabel::Always, Some("false")), (DrainingLabel::OnlyWhileDraining, None)]
+    {
+        let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
+        let with = |fraction| Settings { draining_label: mark, ..settings(static_partition(fraction)) };
+        cluster.settle(&with("1"));
+        assert_eq!((cluster.draining("a"), cluster.draining("b")), (at_rest, at_rest));
+        cluster.add_pods("b", Phase::Running, "performance", 1);
+        cluster.settle(&with("0.5"));
+        assert_eq!((cluster.draining("a"), cluster.draining("b")), (at_rest, Some("true")));
+        cluster.pods.as_mut().unwrap().clear();
+        cluster.settle(&with("0.5"));
+        assert_eq!((cluster.draining("a"), cluster.draining("b")), (at_rest, at_rest));
+        // A text that is neither is put right, and then there is nothing more to do.
+        cluster.row("a").draining_label = Some("maybe".to_owned());
+        cluster.pass(&with("0.5"));
+        assert_eq!(cluster.draining("a"), at_rest);
+        assert!(cluster.pass(&with("0.5")).nodes.iter().all(|node| node.actions.is_empty()));
+    }
 }
 
 #[test]

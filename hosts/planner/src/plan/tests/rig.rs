@@ -78,9 +78,7 @@ impl Cluster {
                     if let Some(profile) = profile {
                         row.profile_label = Some(profile.as_str().to_owned());
                     }
-                    if *draining || row.draining_label.is_some() {
-                        row.draining_label = Some(draining.to_string());
-                    }
+                    row.draining_label = draining.map(|draining| draining.to_string());
                 }
                 Action::RemoveLabels => {
                     let row = self.row(name);
@@ -195,6 +193,7 @@ pub(super) fn settings(policy: Policy) -> Settings {
         policy,
         floor: FamilyFloor::Raise,
         guard: GuardMode::Soft,
+        draining_label: DrainingLabel::Always,
         intents: cpu_intents(100, 60),
         catalog: Catalog::embedded().unwrap(),
         dwell: None,
