@@ -108,7 +108,7 @@ pub fn plan(snapshot: &Snapshot, settings: &Settings, memory: &Memory) -> Plan {
     let pods = snapshot.pods.as_deref().map(|pods| count_pods(pods, &places, &settings.ignored_namespaces));
     let (demand, blocking) = pods.unzip();
 
-    let mut candidates = candidates(&eligible, &remembered(memory, &places), settings);
+    let mut candidates = candidates(&eligible, &remembered(memory, &places), &published, settings);
     // The names ascend already, and the sort is stable.
     candidates.sort_by_key(|candidate| Reverse(candidate.density.order));
     let families = number_families(&candidates);
@@ -154,12 +154,14 @@ struct Candidate<'a> {
 fn candidates<'a>(
     eligible: &[&'a NodeRow],
     remembered: &[Option<&'a Planned>],
+    published: &Published<'a>,
     settings: &'a Settings,
 ) -> Vec<Candidate<'a>> {
     let nodes = eligible.iter().copied().zip(remembered.iter().copied()).enumerate();
     let candidate = |(at, (row, remembered)): (usize, (&'a NodeRow, Option<&'a Planned>))| {
         let gpus = remembered.and_then(|node| node.gpus.as_ref());
-        let resolved = inventory::resolve(&row.hardware, gpus, &settings.catalog);
+        let gpu_cap = published.at(at).is_some_and(|published| published.caps.gpu.is_some());
+        let resolved = inventory::resolve(&row.hardware, gpus, gpu_cap, &settings.catalog);
         let (density, family) = (Density::of(&resolved), Family::of(&resolved.hardware));
         Candidate { at, row, remembered, resolved, density, family }
     };

@@ -26,11 +26,11 @@ fn facts(node: &Node) -> HardwareFacts {
 
 fn density(node: &Node) -> Density {
     let catalog = Catalog::embedded().unwrap();
-    Density::of(&resolve(&facts(node), None, &catalog))
+    Density::of(&resolve(&facts(node), None, false, &catalog))
 }
 
 fn family(facts: &HardwareFacts) -> String {
-    Family::of(&resolve(facts, None, &Catalog::embedded().unwrap()).hardware).to_string()
+    Family::of(&resolve(facts, None, false, &Catalog::embedded().unwrap()).hardware).to_string()
 }
 
 fn node(cpu: &'static str, sockets: u32, cores: u32, gpus: Option<(&'static str, u32)>) -> Node {
@@ -131,7 +131,7 @@ fn what_is_unknown_adds_nothing_except_the_power_of_a_gpu_that_reports_it() {
         reported: Some(Reported { gpu_max: Some(Watts::from_int(750)), ..Reported::default() }),
         ..facts(&unknown)
     };
-    let density = Density::of(&resolve(&ranged, None, &Catalog::embedded().unwrap()));
+    let density = Density::of(&resolve(&ranged, None, false, &Catalog::embedded().unwrap()));
     assert_eq!((density.gpu, density.order), (Ratio::from_int(6000), Ratio::from_int(8)));
 }
 
@@ -142,7 +142,7 @@ fn a_model_without_a_published_figure_counts_by_frequency_and_power() {
     gpus.iter_mut().for_each(|gpu| gpu.density = None);
     let catalog = Catalog::new(cpus, gpus).unwrap();
     let node = node("AMD_EPYC_9654", 2, 192, Some(("NVIDIA L40S", 2)));
-    let density = Density::of(&resolve(&facts(&node), None, &catalog));
+    let density = Density::of(&resolve(&facts(&node), None, false, &catalog));
     // 3.7 GHz × 360 W = 1332, times 192 cores.
     assert_eq!((text(density.cpu).as_str(), text(density.gpu).as_str()), ("255744.0", "700.0"));
 }

@@ -51,7 +51,7 @@ fn caps_within(
     let ranges =
         |of: &[Range]| of.iter().map(|&(model, min, max)| (model.to_owned(), range(min, max))).collect();
     let ranges = UserRanges::new(ranges(cpus), ranges(gpus), &catalog).unwrap();
-    Intents::new(settings, ranges).unwrap().caps(&resolve(facts, None, &catalog), profile)
+    Intents::new(settings, ranges).unwrap().caps(&resolve(facts, None, false, &catalog), profile)
 }
 
 fn range(min: i32, max: i32) -> PowerRange {

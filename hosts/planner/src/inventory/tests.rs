@@ -9,7 +9,7 @@ fn watts(watts: i32) -> Watts {
 }
 
 fn resolved(facts: &HardwareFacts) -> Hardware {
-    resolve(facts, None, &Catalog::embedded().unwrap()).hardware
+    resolve(facts, None, false, &Catalog::embedded().unwrap()).hardware
 }
 
 fn reported(reported: Reported) -> HardwareFacts {
@@ -90,7 +90,7 @@ fn a_known_cpu_beside_an_unknown_gpu_says_so() {
         gpu_count: Some(8),
         ..Reported::default()
     });
-    let resolved = resolve(&facts, None, &catalog);
+    let resolved = resolve(&facts, None, false, &catalog);
     assert_eq!(resolved.cpu.map(|cpu| cpu.key.as_str()), Some("AMD_EPYC_9534"));
     assert!(resolved.gpu.is_none() && resolved.gpu_is_unrecognised() && !resolved.cpu_is_unrecognised());
 }
@@ -131,13 +131,20 @@ fn a_device_plugin_that_restarts_does_not_change_the_node() {
         allocatable_gpus: 8,
         ..HardwareFacts::default()
     };
-    let gpus = resolve(&before, None, &catalog).hardware.gpu.unwrap();
+    let gpus = resolve(&before, None, false, &catalog).hardware.gpu.unwrap();
     let during = HardwareFacts::default();
-    assert_eq!(resolve(&during, Some(&gpus), &catalog).hardware.gpu, Some(gpus.clone()));
+    assert_eq!(resolve(&during, Some(&gpus), false, &catalog).hardware.gpu, Some(gpus.clone()));
     let denied = reported(Reported { gpu_present: Some(false), ..Reported::default() });
-    assert_eq!(resolve(&denied, Some(&gpus), &catalog).hardware.gpu, None);
+    assert_eq!(resolve(&denied, Some(&gpus), false, &catalog).hardware.gpu, None);
+    // Nor does it while nobody remembers the node: a GPU cap that is published was written for a GPU.
+    let taken_over = resolve(&during, None, true, &catalog).hardware.gpu;
+    assert_eq!(taken_over, Some(Gpus { model: None, count: 1, min: None, max: None }));
+    assert_eq!(resolve(&denied, None, true, &catalog).hardware.gpu, None);
     // A product label alone is no GPU.
-    assert_eq!(resolve(&HardwareFacts { allocatable_gpus: 0, ..before }, None, &catalog).hardware.gpu, None);
+    assert_eq!(
+        resolve(&HardwareFacts { allocatable_gpus: 0, ..before }, None, false, &catalog).hardware.gpu,
+        None
+    );
 }
 
 #[test]

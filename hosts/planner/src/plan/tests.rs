@@ -474,6 +474,12 @@ fn a_gpu_node_stays_one_while_its_device_plugin_restarts() {
     let plan = cluster.pass(&settings);
     assert_eq!(node(&plan, "a").family.to_string(), "gpu:NVIDIA_L40S");
     assert!(node(&plan, "a").actions.is_empty());
+    // Whoever takes over meanwhile has only the published GPU cap to go by.
+    cluster.memory = Memory::new();
+    let caps = cluster.caps("a");
+    let plan = cluster.pass(&settings);
+    assert!(node(&plan, "a").family.to_string().starts_with("gpu:"));
+    assert_eq!(cluster.caps("a"), caps);
 }
 
 #[test]
