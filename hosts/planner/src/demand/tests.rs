@@ -63,7 +63,7 @@ fn every_row_of_the_classification_table_holds() {
 
 #[test]
 fn a_class_is_what_the_profiles_can_satisfy_and_not_which_words_occur() {
-    // Fix list B21: rows of table C6 where upstream looks for words. Each value is what a node with the label would do.
+    // Fix list operator B21: rows of table C6 where upstream looks for words. Each value is what a node with the label would do.
     let both: &[&str] = &["eco", "performance"];
     for (asks, class) in [
         // Any one term suffices, so the pod can run on eco.
@@ -84,7 +84,7 @@ fn a_class_is_what_the_profiles_can_satisfy_and_not_which_words_occur() {
 
 #[test]
 fn a_slip_of_the_pen_in_the_annotation_is_still_performance_and_nonsense_is_counted() {
-    // Fix list (extender) B16: the annotation's case does not matter.
+    // Fix list extender B16: the annotation's case does not matter.
     assert_eq!(annotation("Performance").class(), PerformanceOnly);
     assert!(!annotation("Performance").is_unrecognised());
     assert!(annotation("best-effort").is_unrecognised());
@@ -139,7 +139,7 @@ fn every_pair_of_constraints_agrees_with_a_node_that_carries_the_label() {
 
 #[test]
 fn the_label_key_is_the_clusters_choice() {
-    // Fix list B20.
+    // Fix list operator B20.
     let performance = || vec!["performance".to_owned()];
     let trim = |key| {
         let of_key = RawTerm {
@@ -157,6 +157,7 @@ fn the_label_key_is_the_clusters_choice() {
 
 #[test]
 fn an_empty_term_matches_no_node_but_one_with_fields_may() {
+    // Fix list operator B21: match fields.
     let on_performance = RawTerm {
         expressions: vec![(POWER_PROFILE_LABEL, In, vec!["performance".to_owned()])],
         has_fields: false,
@@ -168,7 +169,7 @@ fn an_empty_term_matches_no_node_but_one_with_fields_may() {
 
 #[test]
 fn pods_that_are_done_or_leaving_are_not_active() {
-    // Table C6, counting; a pending pod is demand (fix list B8).
+    // Table C6, counting; a pending pod is demand (Fix list operator B8).
     let active = |phase: &str, terminating| {
         let phase = Phase::read(phase);
         PodRow { namespace: String::new(), node: None, phase, terminating, asks: Asks::default() }.is_active()

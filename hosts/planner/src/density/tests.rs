@@ -99,7 +99,7 @@ fn of_equal_parts_the_node_with_the_most_gpu_compute_comes_first() {
 
 #[test]
 fn a_cpu_only_node_does_not_outrank_a_node_full_of_gpus() {
-    // Fix list B18: by the sum of the components the first would lead by a factor of 30.
+    // Fix list operator B18: by the sum of the components the first would lead by a factor of 30.
     let cpu_only = density(&node("AMD_EPYC_9965", 2, 384, None));
     let full = density(&node("INTEL_XEON_GOLD_6530", 2, 64, Some(("NVIDIA-H100-80GB-HBM3", 8))));
     assert!(full.order > cpu_only.order);
@@ -174,7 +174,7 @@ fn a_family_is_the_model_however_it_is_spelled() {
     assert_eq!(family_of(None, Some("NVIDIA-L41")), "gpu:NVIDIA-L41");
     assert_eq!(family_of(Some("AMD-EPYC-7"), None), "cpu:AMD-EPYC-7");
     assert_eq!(family_of(None, None), "cpu:unknown-cpu");
-    // Fix list B19: two spellings of an unrecognised model are one family; a CPU and a GPU never are.
+    // Fix list operator B19: two spellings of an unrecognised model are one family; a CPU and a GPU never are.
     let of = |device, model: &str| Family { device, model: model.to_owned() };
     assert_eq!(of(Device::Gpu, "NVIDIA-A100 SXM"), of(Device::Gpu, "nvidia_a100-sxm"));
     assert_ne!(of(Device::Gpu, "A100"), of(Device::Gpu, "A100 SXM"));

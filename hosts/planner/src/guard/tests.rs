@@ -103,7 +103,7 @@ fn the_diagram_is_what_the_guard_does() {
 
 #[test]
 fn without_pods_the_previous_state_is_kept() {
-    // Fix list B13.
+    // Fix list operator B13.
     for mode in [GuardMode::Soft, GuardMode::Hard] {
         for state in STATES {
             let decision = step(state, mode, &facts(Eco, None));
@@ -130,7 +130,7 @@ fn the_soft_guard_publishes_eco_at_once() {
 
 #[test]
 fn the_hard_guard_keeps_the_caps_of_performance_until_the_node_has_drained() {
-    // Fix list B9.
+    // Fix list operator B9.
     let labelled = |planned, blocking| GuardFacts { label: Some(Eco), ..facts(planned, blocking) };
     let first = hard(ActivePerformance, facts(Eco, Some(2)));
     assert_eq!(
@@ -170,7 +170,7 @@ fn the_hard_guard_never_lifts_the_caps_of_eco() {
 
 #[test]
 fn an_upgrade_keeps_label_and_mark_until_the_caps_are_confirmed() {
-    // Fix list B30.
+    // Fix list operator B30.
     let waiting = GuardFacts { performance_caps_in_force: false, ..facts(Performance, Some(0)) };
     for (state, label, mark) in
         [(ActiveEco, Some(Eco), false), (draining(1, LOW), Some(Eco), true), (UNKNOWN, None, false)]
@@ -188,7 +188,7 @@ fn an_upgrade_keeps_label_and_mark_until_the_caps_are_confirmed() {
 
 #[test]
 fn a_transition_is_counted_once_and_from_the_state_it_left() {
-    // Fix list B14.
+    // Fix list operator B14.
     let defer = soft(ActivePerformance, facts(Eco, Some(2)));
     assert_eq!(defer.applied, Some((StateName::ActivePerformance, StateName::DrainingPerformance)));
     assert_eq!(defer.deferred, Some((StateName::ActivePerformance, StateName::ActiveEco)));

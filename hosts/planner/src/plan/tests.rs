@@ -58,7 +58,7 @@ fn a_downgrade_writes_the_label_then_the_cap() {
 
 #[test]
 fn an_upgrade_writes_the_cap_sees_it_confirmed_then_the_label() {
-    // Fix list B30.
+    // Fix list operator B30.
     let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
     cluster.settle(&settings(static_partition("0.5")));
     let up = settings(static_partition("1"));
@@ -151,7 +151,7 @@ fn the_draining_label_is_always_there_or_only_while_a_node_drains() {
 
 #[test]
 fn the_hard_guard_holds_the_caps_until_the_pods_are_gone() {
-    // Fix list B9.
+    // Fix list operator B9.
     let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
     cluster.settle(&hard(static_partition("1")));
     cluster.add_pods("a", Phase::Running, "performance", 1);
@@ -253,7 +253,7 @@ fn a_label_that_says_nothing_does_not_lift_the_caps_of_a_busy_node() {
 
 #[test]
 fn the_guard_counts_the_pods_of_the_node_that_are_not_done() {
-    // Table C6, node count test, and fix list B8: a pending pod that is bound blocks, an unbound one does not.
+    // Table C6, node count test, and Fix list operator B8: a pending pod that is bound blocks, an unbound one does not.
     let mut cluster = Cluster::of(&[("a", "", 0)]);
     cluster.add_pods("a", Phase::Running, "performance", 1);
     cluster.add_pods("a", Phase::Running, "standard", 1);
@@ -272,7 +272,7 @@ fn the_guard_counts_the_pods_of_the_node_that_are_not_done() {
 
 #[test]
 fn waiting_pods_raise_the_pressure_and_pods_elsewhere_do_not() {
-    // Fix list B8.
+    // Fix list operator B8.
     let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0), ("c", "", 0), ("d", "", 0)]);
     cluster.nodes[3].selected = false;
     cluster.add_pods("", Phase::Pending, "performance", 15);
@@ -293,7 +293,7 @@ fn waiting_pods_raise_the_pressure_and_pods_elsewhere_do_not() {
 
 #[test]
 fn without_pods_nothing_is_downgraded_and_the_base_stands_in() {
-    // Fix list B13; table C3, pod LIST error.
+    // Fix list operator B13; table C3, pod LIST error.
     let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0), ("c", "", 0)]);
     cluster.add_pods("", Phase::Pending, "performance", 30);
     let queue = settings(queue_aware("0.34", 0, 100, 10));
@@ -324,7 +324,7 @@ fn a_node_that_nobody_knows_anything_of_is_left_alone_while_the_pods_are_not_kno
 
 #[test]
 fn nodes_that_are_not_ready_are_no_supply_and_stay_as_they_are() {
-    // Fix list B30.
+    // Fix list operator B30.
     let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0), ("c", "", 0)]);
     cluster.settle(&settings(static_partition("0.34")));
     assert_eq!(cluster.label("a"), Some("performance"));
@@ -345,7 +345,7 @@ fn no_eligible_node_gives_an_empty_plan() {
 
 #[test]
 fn a_node_that_is_not_eligible_any_more_is_lifted_then_unlabelled_then_forgotten() {
-    // Fix list B17.
+    // Fix list operator B17.
     type Leave = fn(&mut NodeRow);
     let leave: [(Leave, ReleaseReason); 3] = [
         (|row| row.selected = false, ReleaseReason::Deselected),
@@ -412,7 +412,7 @@ fn a_release_does_not_wait_for_ever_for_caps_that_somebody_else_holds() {
 
 #[test]
 fn a_deleted_node_leaves_no_object_behind() {
-    // Fix list B17.
+    // Fix list operator B17.
     let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
     let settings = settings(static_partition("0.5"));
     cluster.settle(&settings);
@@ -455,7 +455,7 @@ fn a_node_that_comes_back_while_it_is_released_is_planned_again() {
 
 #[test]
 fn caps_that_an_earlier_owner_left_on_a_gpu_nodes_cpus_are_lifted() {
-    // Fix list B1: 120 W on the packages of a GPU node.
+    // Fix list operator B1: 120 W on the packages of a GPU node.
     let mut cluster = Cluster::of(&[("a", "NVIDIA_L40S", 4)]);
     cluster.published.push(PublishedRow {
         node: "a".to_owned(),
@@ -472,7 +472,7 @@ fn caps_that_an_earlier_owner_left_on_a_gpu_nodes_cpus_are_lifted() {
 
 #[test]
 fn a_gpu_node_stays_one_while_its_device_plugin_restarts() {
-    // Fix list B22.
+    // Fix list operator B22.
     let mut cluster = Cluster::of(&[("a", "NVIDIA_L40S", 4), ("b", "", 0)]);
     let settings = settings(static_partition("0"));
     cluster.settle(&settings);
@@ -490,7 +490,7 @@ fn a_gpu_node_stays_one_while_its_device_plugin_restarts() {
 
 #[test]
 fn a_performance_node_dwells_when_the_cluster_asks_for_it() {
-    // Fix list B31.
+    // Fix list operator B31.
     let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0), ("c", "", 0)]);
     let dwelling =
         Settings { dwell: Some(Micros::new(300_000_000)), ..settings(queue_aware("0", 0, 100, 10)) };
@@ -527,7 +527,7 @@ fn of_nodes_that_hold_as_much_those_with_performance_pods_keep_full_power() {
 
 #[test]
 fn what_was_not_carried_out_is_planned_and_counted_again() {
-    // Fix list B14: a transition counts when its node is committed.
+    // Fix list operator B14: a transition counts when its node is committed.
     let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
     cluster.settle(&settings(static_partition("1")));
     let half = settings(static_partition("0.5"));
