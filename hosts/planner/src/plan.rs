@@ -113,7 +113,7 @@ pub fn plan(snapshot: &Snapshot, settings: &Settings, memory: &Memory) -> Plan {
     // come first: as eco nodes they would only drain, for as long as the pods run.
     let is_busy =
         |at: usize| blocking.as_ref().and_then(|blocking| blocking.get(at)).is_some_and(|&pods| pods > 0);
-    candidates.sort_by_key(|candidate| (Reverse(candidate.density.order), !is_busy(candidate.at)));
+    candidates.sort_by_cached_key(|candidate| (Reverse(candidate.density.order), !is_busy(candidate.at)));
     let families = number_families(&candidates);
     let pressure = demand.map(|demand: Demand| demand.performance_only);
     let facts = PolicyFacts { families: &families, pressure, wall_clock: snapshot.wall_clock };
@@ -284,14 +284,9 @@ fn observe(
 ) -> State {
     let draining = row.is_draining() || published.is_some_and(|published| published.draining);
     let whose = whose(row, published, caps);
-    match State::observed(row.profile(), draining, whose, mode) {
-        State::ActivePerformance
-            if whose == CapsOf::Profile(Profile::Eco) && row.confirmation != Confirmation::Unenforced =>
-        {
-            State::ActiveEco
-        }
-        state => state,
-    }
+    let state = State::observed(row.profile(), draining, whose, mode);
+    let is_capped = whose == CapsOf::Profile(Profile::Eco) && row.confirmation != Confirmation::Unenforced;
+    if state == State::ActivePerformance && is_capped { State::ActiveEco } else { state }
 }
 
 /// Whose caps are published. A node without a desired state was never capped by us; where the caps of both profiles are
