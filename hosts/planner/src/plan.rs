@@ -109,11 +109,8 @@ pub fn plan(snapshot: &Snapshot, settings: &Settings, memory: &Memory) -> Plan {
     let (demand, blocking) = pods.unzip();
 
     let mut candidates = candidates(&eligible, &remembered(memory, &places), &published, settings);
-    // The names ascend already, and the sort is stable. Of nodes that hold as much, those that performance pods run on
-    // come first: as eco nodes they would only drain, for as long as the pods run.
-    let is_busy =
-        |at: usize| blocking.as_ref().and_then(|blocking| blocking.get(at)).is_some_and(|&pods| pods > 0);
-    candidates.sort_by_cached_key(|candidate| (Reverse(candidate.density.order), !is_busy(candidate.at)));
+    // The names ascend already, and the sort is stable.
+    candidates.sort_by_cached_key(|candidate| Reverse(candidate.density.order));
     let families = number_families(&candidates);
     let pressure = demand.map(|demand: Demand| demand.performance_only);
     let facts = PolicyFacts { families: &families, pressure, wall_clock: snapshot.wall_clock };

@@ -110,7 +110,6 @@ fn bare_nodes_without_agents_are_labelled_at_once() {
 fn a_node_with_performance_pods_drains_and_then_is_eco() {
     let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
     cluster.settle(&settings(static_partition("1")));
-    cluster.add_pods("a", Phase::Running, "performance", 2);
     cluster.add_pods("b", Phase::Running, "performance", 2);
     let half = settings(static_partition("0.5"));
     let plan = cluster.pass(&half);
@@ -134,7 +133,6 @@ fn the_draining_label_is_always_there_or_only_while_a_node_drains() {
         let with = |fraction| Settings { draining_label: mark, ..settings(static_partition(fraction)) };
         cluster.settle(&with("1"));
         assert_eq!((cluster.draining("a"), cluster.draining("b")), (at_rest, at_rest));
-        cluster.add_pods("a", Phase::Running, "performance", 1);
         cluster.add_pods("b", Phase::Running, "performance", 1);
         cluster.settle(&with("0.5"));
         assert_eq!((cluster.draining("a"), cluster.draining("b")), (at_rest, Some("true")));
@@ -154,7 +152,6 @@ fn the_hard_guard_holds_the_caps_until_the_pods_are_gone() {
     // Fix list operator B9.
     let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
     cluster.settle(&hard(static_partition("1")));
-    cluster.add_pods("a", Phase::Running, "performance", 1);
     cluster.add_pods("b", Phase::Running, "performance", 1);
     let half = hard(static_partition("0.5"));
     for _ in 0..3 {
@@ -176,7 +173,6 @@ fn other_settings_do_not_lower_the_caps_of_a_node_that_drains() {
     // Fix list operator B9. Performance was 100 % when the drain began, and is 90 % for the leader that takes over.
     let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
     cluster.settle(&hard(static_partition("1")));
-    cluster.add_pods("a", Phase::Running, "performance", 1);
     cluster.add_pods("b", Phase::Running, "performance", 1);
     cluster.pass(&hard(static_partition("0.5")));
     cluster.memory = Memory::new();
@@ -199,7 +195,6 @@ fn an_eco_label_alone_does_not_cap_a_node_that_runs_performance_pods() {
         let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
         cluster.row("b").profile_label = Some("eco".to_owned());
         cluster.published.extend(published.map(|caps| published_row("b", Profile::Performance, caps)));
-        cluster.add_pods("a", Phase::Running, "performance", 1);
         cluster.add_pods("b", Phase::Running, "performance", 1);
         let half = hard(static_partition("0.5"));
         for _ in 0..3 {
@@ -241,7 +236,6 @@ fn a_label_that_says_nothing_does_not_lift_the_caps_of_a_busy_node() {
         let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
         cluster.row("b").profile_label = Some("garbage".to_owned());
         cluster.published.push(published_row("b", Profile::Eco, cpu_caps(percent)));
-        cluster.add_pods("a", Phase::Running, "performance", 1);
         cluster.add_pods("b", Phase::Running, "performance", 1);
         let half = hard(static_partition("0.5"));
         for _ in 0..3 {
@@ -509,20 +503,6 @@ fn a_performance_node_dwells_when_the_cluster_asks_for_it() {
     cluster.add_pods("", Phase::Pending, "performance", 30);
     cluster.settle(&dwelling);
     assert_eq!(cluster.label("c"), Some("performance"));
-}
-
-#[test]
-fn of_nodes_that_hold_as_much_those_with_performance_pods_keep_full_power() {
-    // Fix list operator B31.
-    let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0), ("c", "", 0), ("d", "NVIDIA_L40S", 4)]);
-    cluster.settle(&settings(static_partition("1")));
-    cluster.add_pods("b", Phase::Running, "performance", 1);
-    cluster.add_pods("a", Phase::Running, "standard", 1);
-    let half = settings(static_partition("0.5"));
-    assert_eq!(planned(&cluster.pass(&half), Profile::Performance), ["b", "d"]);
-    assert_eq!(cluster.draining("b"), Some("false"));
-    cluster.pods.as_mut().unwrap().clear();
-    assert_eq!(planned(&cluster.pass(&half), Profile::Performance), ["a", "d"]);
 }
 
 #[test]
