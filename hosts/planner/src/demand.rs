@@ -6,7 +6,7 @@
 //! - *performance-only*: the pod excludes eco in its required scheduling constraints, and performance satisfies them;
 //! - *eco-only*: the pod can run only on eco;
 //! - *general* (implicit unconstrained): no explicit power-profile constraint, or both profiles are allowed. So is a
-//!   pod that neither profile satisfies: no planning of profiles helps it.
+//!   pod that neither profile satisfies, unless it excludes eco in so many words: no planning of profiles helps it.
 //!
 //! The annotation `joulie.io/workload-class` asks for performance on its own, whatever the constraints say; it cannot
 //! take a constraint back, because the scheduler would still hold the pod to it.
@@ -179,8 +179,12 @@ impl Asks {
             (true, true) => Class::General,
             (true, false) => Class::PerformanceOnly,
             (false, true) => Class::EcoOnly,
-            // Contradictory. One that names performance in so many words is still taken by its word.
-            (false, false) if selector == Some(Profile::Performance.as_str()) => Class::PerformanceOnly,
+            // Contradictory. One that names performance, or excludes eco, in so many words is still taken by its word.
+            (false, false)
+                if selector == Some(Profile::Performance.as_str()) || self.names_eco_as_excluded() =>
+            {
+                Class::PerformanceOnly
+            }
             (false, false) => Class::General,
         }
     }
@@ -189,6 +193,12 @@ impl Asks {
     #[must_use]
     pub fn is_unrecognised(&self) -> bool {
         !WorkloadClass::read(self.workload_class.as_deref()).recognised
+    }
+
+    fn names_eco_as_excluded(&self) -> bool {
+        let mut expressions = self.affinity.iter().flatten().flat_map(|term| &term.expressions);
+        expressions
+            .any(|expression| expression.operator == Operator::NotIn && !expression.holds(Profile::Eco))
     }
 
     fn allows(&self, profile: Profile, selector: Option<&str>) -> bool {

@@ -35,12 +35,29 @@ pub enum State {
         /// How many of them, when last counted.
         blocking: u32,
         /// Whose caps the node has meanwhile.
-        caps: Profile,
+        caps: CapsOf,
     },
     /// Capped.
     ActiveEco,
     /// The node carries no profile that we know.
-    Unknown,
+    Unknown {
+        /// Whose caps it has meanwhile.
+        caps: CapsOf,
+    },
+}
+
+/// Whose caps a desired state carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CapsOf {
+    /// Those of a profile, as they are configured now.
+    Profile(Profile),
+    /// Those that are published, because they are neither profile's: the configuration was another one then.
+    Published,
+}
+
+impl CapsOf {
+    const PERFORMANCE: Self = Self::Profile(Profile::Performance);
+    const ECO: Self = Self::Profile(Profile::Eco);
 }
 
 /// The name of a state in metrics.
@@ -70,14 +87,22 @@ impl StateName {
 }
 
 impl State {
-    /// The state that a node's label and draining mark tell of; `caps` are those that its desired state carries.
+    /// The state that a node's label and draining mark tell of; `caps` are those that its desired state carries. Under
+    /// the hard guard an eco label without the caps of eco is a downgrade that was begun: its pods were not counted yet.
     #[must_use]
-    pub const fn observed(profile: Option<Profile>, draining: bool, caps: Profile) -> Self {
-        match (profile, draining) {
-            (_, true) => Self::DrainingPerformance { blocking: 0, caps },
-            (Some(Profile::Performance), false) => Self::ActivePerformance,
-            (Some(Profile::Eco), false) => Self::ActiveEco,
-            (None, false) => Self::Unknown,
+    pub const fn observed(profile: Option<Profile>, draining: bool, caps: CapsOf, mode: GuardMode) -> Self {
+        match (profile, draining, caps, mode) {
+            (_, true, _, _)
+            | (
+                Some(Profile::Eco),
+                false,
+                CapsOf::Profile(Profile::Performance) | CapsOf::Published,
+                GuardMode::Hard,
+            ) => Self::DrainingPerformance { blocking: 0, caps },
+            (Some(Profile::Performance), false, _, _) => Self::ActivePerformance,
+            (Some(Profile::Eco), false, CapsOf::Profile(Profile::Eco), GuardMode::Hard)
+            | (Some(Profile::Eco), false, _, GuardMode::Soft) => Self::ActiveEco,
+            (None, false, _, _) => Self::Unknown { caps },
         }
     }
 
@@ -88,7 +113,7 @@ impl State {
             Self::ActivePerformance => StateName::ActivePerformance,
             Self::DrainingPerformance { .. } => StateName::DrainingPerformance,
             Self::ActiveEco => StateName::ActiveEco,
-            Self::Unknown => StateName::Unknown,
+            Self::Unknown { .. } => StateName::Unknown,
         }
     }
 
@@ -99,7 +124,7 @@ impl State {
             Self::ActivePerformance => SchedulableClass::Performance,
             Self::DrainingPerformance { .. } => SchedulableClass::Draining,
             Self::ActiveEco => SchedulableClass::Eco,
-            Self::Unknown => SchedulableClass::Unknown,
+            Self::Unknown { .. } => SchedulableClass::Unknown,
         }
     }
 }
@@ -147,7 +172,7 @@ pub struct Publication {
     /// The desired profile.
     pub profile: Profile,
     /// Whose caps the desired state carries.
-    pub caps: Profile,
+    pub caps: CapsOf,
     /// The profile label; nothing leaves it as it is.
     pub label: Option<Profile>,
     /// The draining mark.
@@ -172,7 +197,10 @@ pub enum Held {
 pub fn step(state: State, mode: GuardMode, facts: &GuardFacts) -> GuardDecision {
     let next = match (state, facts.planned) {
         (State::ActivePerformance, Profile::Performance) => State::ActivePerformance,
-        (State::DrainingPerformance { .. } | State::ActiveEco | State::Unknown, Profile::Performance) => {
+        (
+            State::DrainingPerformance { .. } | State::ActiveEco | State::Unknown { .. },
+            Profile::Performance,
+        ) => {
             if facts.performance_caps_in_force {
                 State::ActivePerformance
             } else {
@@ -180,7 +208,10 @@ pub fn step(state: State, mode: GuardMode, facts: &GuardFacts) -> GuardDecision 
             }
         }
         (
-            State::ActivePerformance | State::DrainingPerformance { .. } | State::ActiveEco | State::Unknown,
+            State::ActivePerformance
+            | State::DrainingPerformance { .. }
+            | State::ActiveEco
+            | State::Unknown { .. },
             Profile::Eco,
         ) => match facts.blocking {
             None => state,
@@ -205,32 +236,33 @@ pub fn step(state: State, mode: GuardMode, facts: &GuardFacts) -> GuardDecision 
 fn may_cap(state: State, mode: GuardMode, label: Option<Profile>) -> bool {
     match (mode, state) {
         (GuardMode::Soft, _) | (GuardMode::Hard, State::ActiveEco) => true,
-        (GuardMode::Hard, State::ActivePerformance | State::DrainingPerformance { .. } | State::Unknown) => {
-            label == Some(Profile::Eco)
-        }
+        (
+            GuardMode::Hard,
+            State::ActivePerformance | State::DrainingPerformance { .. } | State::Unknown { .. },
+        ) => label == Some(Profile::Eco),
     }
 }
 
 /// Whose caps a node keeps while it drains.
-fn draining_caps(state: State, mode: GuardMode) -> Profile {
+fn draining_caps(state: State, mode: GuardMode) -> CapsOf {
     match (mode, state) {
-        (GuardMode::Soft, _) | (GuardMode::Hard, State::ActiveEco) => Profile::Eco,
-        (GuardMode::Hard, State::DrainingPerformance { caps, .. }) => caps,
-        (GuardMode::Hard, State::ActivePerformance | State::Unknown) => Profile::Performance,
+        (GuardMode::Soft, _) | (GuardMode::Hard, State::ActiveEco) => CapsOf::ECO,
+        (GuardMode::Hard, State::DrainingPerformance { caps, .. } | State::Unknown { caps }) => caps,
+        (GuardMode::Hard, State::ActivePerformance) => CapsOf::PERFORMANCE,
     }
 }
 
 fn publication(state: State, planned: Profile) -> Option<Publication> {
     let (label, draining, caps) = match state {
-        State::ActivePerformance => (Some(Profile::Performance), false, Profile::Performance),
+        State::ActivePerformance => (Some(Profile::Performance), false, CapsOf::PERFORMANCE),
         State::DrainingPerformance { caps, .. } => (Some(Profile::Eco), true, caps),
-        State::ActiveEco => (Some(Profile::Eco), false, Profile::Eco),
-        State::Unknown => (None, false, Profile::Eco),
+        State::ActiveEco => (Some(Profile::Eco), false, CapsOf::ECO),
+        State::Unknown { caps } => (None, false, caps),
     };
     match (planned, state) {
         // Caps first, then the label: what is not performance yet keeps its label and its mark.
         (Profile::Performance, _) => {
-            Some(Publication { profile: Profile::Performance, caps: Profile::Performance, label, draining })
+            Some(Publication { profile: Profile::Performance, caps: CapsOf::PERFORMANCE, label, draining })
         }
         (Profile::Eco, State::ActivePerformance) => {
             Some(Publication { profile: Profile::Performance, caps, label, draining })
@@ -238,19 +270,20 @@ fn publication(state: State, planned: Profile) -> Option<Publication> {
         (Profile::Eco, State::DrainingPerformance { .. } | State::ActiveEco) => {
             Some(Publication { profile: Profile::Eco, caps, label, draining })
         }
-        (Profile::Eco, State::Unknown) => None,
+        (Profile::Eco, State::Unknown { .. }) => None,
     }
 }
 
 fn held(state: State, facts: &GuardFacts) -> Option<Held> {
     match (facts.planned, state) {
         (Profile::Performance, State::ActivePerformance) => None,
-        (Profile::Performance, State::DrainingPerformance { .. } | State::ActiveEco | State::Unknown) => {
-            Some(Held::CapsUnconfirmed)
-        }
+        (
+            Profile::Performance,
+            State::DrainingPerformance { .. } | State::ActiveEco | State::Unknown { .. },
+        ) => Some(Held::CapsUnconfirmed),
         (Profile::Eco, _) if facts.blocking.is_none() => Some(Held::PodsUnknown),
         (Profile::Eco, State::DrainingPerformance { .. }) => Some(Held::Draining),
-        (Profile::Eco, State::ActivePerformance | State::ActiveEco | State::Unknown) => None,
+        (Profile::Eco, State::ActivePerformance | State::ActiveEco | State::Unknown { .. }) => None,
     }
 }
 

@@ -128,9 +128,15 @@ impl Resolved<'_> {
     }
 }
 
-/// Merges what is said about a node; `remembered` are the GPUs that it had when it was last planned.
+/// Merges what is said about a node; `remembered` are the GPUs that it had when it was last planned, and `gpu_cap` tells
+/// that its published desired state caps a GPU, which nobody would have written for a node without one.
 #[must_use]
-pub fn resolve<'c>(facts: &HardwareFacts, remembered: Option<&Gpus>, catalog: &'c Catalog) -> Resolved<'c> {
+pub fn resolve<'c>(
+    facts: &HardwareFacts,
+    remembered: Option<&Gpus>,
+    gpu_cap: bool,
+    catalog: &'c Catalog,
+) -> Resolved<'c> {
     let nothing = Reported::default();
     let reported = facts.reported.as_ref().unwrap_or(&nothing);
     let names = [&reported.cpu_raw_model, &reported.cpu_model, &facts.labels.cpu_model];
@@ -140,7 +146,7 @@ pub fn resolve<'c>(facts: &HardwareFacts, remembered: Option<&Gpus>, catalog: &'
 
     let discovered_cpu = PowerRange::discovered(reported.cpu_min, reported.cpu_max);
     let discovered_gpu = PowerRange::discovered(reported.gpu_min, reported.gpu_max);
-    let count = count_gpus(facts, reported, discovered_gpu.is_some(), remembered);
+    let count = count_gpus(facts, reported, discovered_gpu.is_some(), remembered, gpu_cap);
     // A model that nobody names now is the one that was there before, and the catalogue still knows it.
     let gpu_model = gpu_model.or_else(|| remembered.and_then(|gpus| gpus.model.clone()));
     let gpu =
@@ -193,6 +199,7 @@ fn count_gpus(
     reported: &Reported,
     has_range: bool,
     remembered: Option<&Gpus>,
+    gpu_cap: bool,
 ) -> Option<u32> {
     let counted = above_zero(reported.gpu_count)
         .or(above_zero(facts.labels.gpu_count))
@@ -205,7 +212,7 @@ fn count_gpus(
         // Present and not counted: as many as before, and at least one.
         (Some(true), _) | (None, true) | (Some(false), true) => remembered.or(Some(1)),
         (Some(false), false) => None,
-        (None, false) => remembered,
+        (None, false) => remembered.or(gpu_cap.then_some(1)),
     }
 }
 

@@ -13,7 +13,7 @@ mod facts;
 mod memory;
 mod release;
 
-pub use action::{Action, Desired};
+pub use action::{Action, Desired, DrainingLabel};
 pub use facts::{Confirmation, NodeRow, PublishedRow, Snapshot};
 pub use memory::{Memory, NodeMemory};
 pub use release::{Release, ReleaseReason};
@@ -21,11 +21,11 @@ pub use release::{Release, ReleaseReason};
 use crate::catalog::Catalog;
 use crate::demand::{Class, Demand, PodRow};
 use crate::density::{Density, Family};
-use crate::guard::{self, GuardDecision, GuardFacts, GuardMode, Held, State};
+use crate::guard::{self, CapsOf, GuardDecision, GuardFacts, GuardMode, Held, State};
 use crate::intent::{Caps, Intents};
 use crate::inventory::{self, Resolved};
 use crate::policy::{Choice, Fallback, FamilyFloor, Policy, PolicyFacts};
-use crate::profile::Profile;
+use crate::profile::{PerProfile, Profile};
 use facts::{ByNode, Published, sorted_nodes};
 use memory::Planned;
 use power_units::{Micros, Stamp};
@@ -41,6 +41,8 @@ pub struct Settings {
     pub floor: FamilyFloor,
     /// How strictly downgrades are guarded.
     pub guard: GuardMode,
+    /// When nodes carry the draining label.
+    pub draining_label: DrainingLabel,
     /// The caps of the profiles.
     pub intents: Intents,
     /// The known models.
@@ -106,9 +108,9 @@ pub fn plan(snapshot: &Snapshot, settings: &Settings, memory: &Memory) -> Plan {
     let pods = snapshot.pods.as_deref().map(|pods| count_pods(pods, &places, &settings.ignored_namespaces));
     let (demand, blocking) = pods.unzip();
 
-    let mut candidates = candidates(&eligible, &remembered(memory, &places), settings);
+    let mut candidates = candidates(&eligible, &remembered(memory, &places), &published, settings);
     // The names ascend already, and the sort is stable.
-    candidates.sort_by_key(|candidate| Reverse(candidate.density.order));
+    candidates.sort_by_cached_key(|candidate| Reverse(candidate.density.order));
     let families = number_families(&candidates);
     let pressure = demand.map(|demand: Demand| demand.performance_only);
     let facts = PolicyFacts { families: &families, pressure, wall_clock: snapshot.wall_clock };
@@ -152,12 +154,14 @@ struct Candidate<'a> {
 fn candidates<'a>(
     eligible: &[&'a NodeRow],
     remembered: &[Option<&'a Planned>],
+    published: &Published<'a>,
     settings: &'a Settings,
 ) -> Vec<Candidate<'a>> {
     let nodes = eligible.iter().copied().zip(remembered.iter().copied()).enumerate();
     let candidate = |(at, (row, remembered)): (usize, (&'a NodeRow, Option<&'a Planned>))| {
         let gpus = remembered.and_then(|node| node.gpus.as_ref());
-        let resolved = inventory::resolve(&row.hardware, gpus, &settings.catalog);
+        let gpu_cap = published.at(at).is_some_and(|published| published.caps.gpu.is_some());
+        let resolved = inventory::resolve(&row.hardware, gpus, gpu_cap, &settings.catalog);
         let (density, family) = (Density::of(&resolved), Family::of(&resolved.hardware));
         Candidate { at, row, remembered, resolved, density, family }
     };
@@ -217,15 +221,16 @@ impl Pass<'_> {
         let blocking = self.blocking.as_ref().and_then(|blocking| blocking.get(at).copied());
         let was = published.map_or_else(Caps::default, |published| published.caps);
         let caps_of = |profile| self.settings.intents.caps(&resolved, profile).after(&was);
-        let performance = caps_of(Profile::Performance);
+        let caps = PerProfile { performance: caps_of(Profile::Performance), eco: caps_of(Profile::Eco) };
 
-        let state = remembered.map_or_else(|| observe(row, published, &performance), |node| node.state);
+        let state =
+            remembered.map_or_else(|| observe(row, published, &caps, self.settings.guard), |node| node.state);
         let since = remembered.and_then(|node| node.performance_since).unwrap_or(self.now);
         let dwells = planned == Profile::Eco && state == State::ActivePerformance && self.dwells(since);
         let facts = GuardFacts {
             planned: if dwells { Profile::Performance } else { planned },
             blocking,
-            performance_caps_in_force: in_force(row.confirmation, &performance, &was),
+            performance_caps_in_force: in_force(row.confirmation, &caps.performance, &was),
             label: row.profile(),
         };
         let mut guard = guard::step(state, self.settings.guard, &facts);
@@ -235,12 +240,16 @@ impl Pass<'_> {
 
         let desired = guard.publish.map(|publish| Desired {
             profile: publish.profile,
-            caps: caps_of(publish.caps),
+            caps: match publish.caps {
+                CapsOf::Profile(profile) => caps.of(profile),
+                CapsOf::Published => was,
+            },
             draining: publish.draining,
             policy: self.policy,
         });
         let label = guard.publish.and_then(|publish| publish.label);
-        let actions = action::changes(row, published, desired.as_ref(), label, self.fallback.is_some());
+        let mark = self.settings.draining_label;
+        let actions = action::changes(row, published, desired.as_ref(), label, mark, self.fallback.is_some());
         let performance_since = (guard.state == State::ActivePerformance).then_some(since);
         NodePlan {
             node: row.name.clone(),
@@ -262,12 +271,33 @@ impl Pass<'_> {
     }
 }
 
-/// The state of a node that no earlier pass remembers.
-fn observe(row: &NodeRow, published: Option<&PublishedRow>, performance: &Caps) -> State {
+/// The state of a node that no earlier pass remembers. A performance label over the caps of eco is not taken at its word:
+/// the node is eco until it is seen to have more.
+fn observe(
+    row: &NodeRow,
+    published: Option<&PublishedRow>,
+    caps: &PerProfile<Caps>,
+    mode: GuardMode,
+) -> State {
     let draining = row.is_draining() || published.is_some_and(|published| published.draining);
-    let capped = published.is_some_and(|published| !published.caps.same_as(performance));
-    let caps = if capped { Profile::Eco } else { Profile::Performance };
-    State::observed(row.profile(), draining, caps)
+    let whose = whose(row, published, caps);
+    let state = State::observed(row.profile(), draining, whose, mode);
+    let is_capped = whose == CapsOf::Profile(Profile::Eco) && row.confirmation != Confirmation::Unenforced;
+    if state == State::ActivePerformance && is_capped { State::ActiveEco } else { state }
+}
+
+/// Whose caps are published. A node without a desired state was never capped by us; where the caps of both profiles are
+/// the same, they are those of the label.
+fn whose(row: &NodeRow, published: Option<&PublishedRow>, caps: &PerProfile<Caps>) -> CapsOf {
+    let labelled = row.profile().unwrap_or(Profile::Performance);
+    let other = match labelled {
+        Profile::Performance => Profile::Eco,
+        Profile::Eco => Profile::Performance,
+    };
+    published.map_or(CapsOf::Profile(Profile::Performance), |published| {
+        let of = [labelled, other].into_iter().find(|&profile| published.caps.same_as(&caps.of(profile)));
+        of.map_or(CapsOf::Published, CapsOf::Profile)
+    })
 }
 
 /// Whether the node really has the caps of performance: its agent read back exactly those, or nobody can have capped it,

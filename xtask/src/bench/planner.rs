@@ -6,7 +6,9 @@ use planner::demand::{Asks, Expression, Operator, Phase, PodRow, Term};
 use planner::guard::GuardMode;
 use planner::intent::{CapSettings, GpuNodeCpus, Intents, UserRanges};
 use planner::inventory::{HardwareFacts, LabelFacts, Reported};
-use planner::plan::{Action, Confirmation, Memory, NodeRow, Plan, PublishedRow, Settings, Snapshot, plan};
+use planner::plan::{
+    Action, Confirmation, DrainingLabel, Memory, NodeRow, Plan, PublishedRow, Settings, Snapshot, plan,
+};
 use planner::policy::{FamilyFloor, Policy, QueueAware};
 use planner::profile::PerProfile;
 use power_units::{Micros, Percent, Ratio, Stamp, Watts};
@@ -44,8 +46,10 @@ fn carry_out(cluster: &mut Snapshot, memory: &mut Memory, planned: &Plan) {
         for action in &node.actions {
             match action {
                 Action::WriteLabels { profile, draining } => {
-                    row.profile_label = profile.map(|profile| profile.as_str().to_owned());
-                    row.draining_label = Some(draining.to_string());
+                    if let Some(profile) = profile {
+                        row.profile_label = Some(profile.as_str().to_owned());
+                    }
+                    row.draining_label = draining.map(|draining| draining.to_string());
                 }
                 Action::WriteDesired(desired) => {
                     cluster.published.retain(|published| published.node != node.node);
@@ -80,6 +84,7 @@ fn settings() -> Settings {
         policy: Policy::QueueAware(QueueAware::new(base, 1, 1_000_000, 10).expect("in range")),
         floor: FamilyFloor::Raise,
         guard: GuardMode::Soft,
+        draining_label: DrainingLabel::Always,
         intents: Intents::new(caps, UserRanges::default()).expect("in range"),
         catalog: Catalog::embedded().expect("valid"),
         dwell: None,

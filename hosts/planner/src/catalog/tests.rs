@@ -68,7 +68,7 @@ fn the_embedded_figures_are_the_published_ones() {
 
 #[test]
 fn a_name_that_two_models_claim_is_refused_whatever_their_order() {
-    // Fix list B34.
+    // Fix list operator B34.
     let (one, two) = (cpu("ONE", &["shared-name"]), cpu("TWO", &["Shared Name"]));
     for models in [vec![one.clone(), two.clone()], vec![two.clone(), one.clone()]] {
         let error = Catalog::new(models, Vec::new()).unwrap_err();

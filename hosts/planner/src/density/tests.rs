@@ -26,11 +26,11 @@ fn facts(node: &Node) -> HardwareFacts {
 
 fn density(node: &Node) -> Density {
     let catalog = Catalog::embedded().unwrap();
-    Density::of(&resolve(&facts(node), None, &catalog))
+    Density::of(&resolve(&facts(node), None, false, &catalog))
 }
 
 fn family(facts: &HardwareFacts) -> String {
-    Family::of(&resolve(facts, None, &Catalog::embedded().unwrap()).hardware).to_string()
+    Family::of(&resolve(facts, None, false, &Catalog::embedded().unwrap()).hardware).to_string()
 }
 
 fn node(cpu: &'static str, sockets: u32, cores: u32, gpus: Option<(&'static str, u32)>) -> Node {
@@ -99,7 +99,7 @@ fn of_equal_parts_the_node_with_the_most_gpu_compute_comes_first() {
 
 #[test]
 fn a_cpu_only_node_does_not_outrank_a_node_full_of_gpus() {
-    // Fix list B18: by the sum of the components the first would lead by a factor of 30.
+    // Fix list operator B18: by the sum of the components the first would lead by a factor of 30.
     let cpu_only = density(&node("AMD_EPYC_9965", 2, 384, None));
     let full = density(&node("INTEL_XEON_GOLD_6530", 2, 64, Some(("NVIDIA-H100-80GB-HBM3", 8))));
     assert!(full.order > cpu_only.order);
@@ -131,7 +131,7 @@ fn what_is_unknown_adds_nothing_except_the_power_of_a_gpu_that_reports_it() {
         reported: Some(Reported { gpu_max: Some(Watts::from_int(750)), ..Reported::default() }),
         ..facts(&unknown)
     };
-    let density = Density::of(&resolve(&ranged, None, &Catalog::embedded().unwrap()));
+    let density = Density::of(&resolve(&ranged, None, false, &Catalog::embedded().unwrap()));
     assert_eq!((density.gpu, density.order), (Ratio::from_int(6000), Ratio::from_int(8)));
 }
 
@@ -142,7 +142,7 @@ fn a_model_without_a_published_figure_counts_by_frequency_and_power() {
     gpus.iter_mut().for_each(|gpu| gpu.density = None);
     let catalog = Catalog::new(cpus, gpus).unwrap();
     let node = node("AMD_EPYC_9654", 2, 192, Some(("NVIDIA L40S", 2)));
-    let density = Density::of(&resolve(&facts(&node), None, &catalog));
+    let density = Density::of(&resolve(&facts(&node), None, false, &catalog));
     // 3.7 GHz × 360 W = 1332, times 192 cores.
     assert_eq!((text(density.cpu).as_str(), text(density.gpu).as_str()), ("255744.0", "700.0"));
 }
@@ -174,7 +174,7 @@ fn a_family_is_the_model_however_it_is_spelled() {
     assert_eq!(family_of(None, Some("NVIDIA-L41")), "gpu:NVIDIA-L41");
     assert_eq!(family_of(Some("AMD-EPYC-7"), None), "cpu:AMD-EPYC-7");
     assert_eq!(family_of(None, None), "cpu:unknown-cpu");
-    // Fix list B19: two spellings of an unrecognised model are one family; a CPU and a GPU never are.
+    // Fix list operator B19: two spellings of an unrecognised model are one family; a CPU and a GPU never are.
     let of = |device, model: &str| Family { device, model: model.to_owned() };
     assert_eq!(of(Device::Gpu, "NVIDIA-A100 SXM"), of(Device::Gpu, "nvidia_a100-sxm"));
     assert_ne!(of(Device::Gpu, "A100"), of(Device::Gpu, "A100 SXM"));

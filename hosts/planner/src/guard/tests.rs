@@ -1,6 +1,10 @@
 use super::*;
 use Profile::{Eco, Performance};
-use State::{ActiveEco, ActivePerformance, DrainingPerformance, Unknown};
+use State::{ActiveEco, ActivePerformance, DrainingPerformance};
+
+const LOW: CapsOf = CapsOf::ECO;
+const FULL: CapsOf = CapsOf::PERFORMANCE;
+const UNKNOWN: State = State::Unknown { caps: FULL };
 
 fn facts(planned: Profile, blocking: Option<u32>) -> GuardFacts {
     GuardFacts { planned, blocking, performance_caps_in_force: true, label: None }
@@ -14,30 +18,47 @@ fn hard(state: State, facts: GuardFacts) -> GuardDecision {
     step(state, GuardMode::Hard, &facts)
 }
 
-const fn draining(blocking: u32, caps: Profile) -> State {
+const fn draining(blocking: u32, caps: CapsOf) -> State {
     DrainingPerformance { blocking, caps }
 }
 
 /// Every state, with the data that can matter.
-const STATES: [State; 6] = [
+const STATES: [State; 9] = [
     ActivePerformance,
-    draining(0, Performance),
-    draining(3, Performance),
-    draining(3, Eco),
+    draining(0, FULL),
+    draining(3, FULL),
+    draining(3, LOW),
+    draining(3, CapsOf::Published),
     ActiveEco,
-    Unknown,
+    UNKNOWN,
+    State::Unknown { caps: LOW },
+    State::Unknown { caps: CapsOf::Published },
 ];
 
 #[test]
 fn label_and_mark_tell_the_state() {
     // Table C7.
-    let observed = |profile: &str, mark| State::observed(Profile::read(profile), mark, Eco).name().as_str();
+    let observed = |profile: &str, mark| {
+        State::observed(Profile::read(profile), mark, LOW, GuardMode::Soft).name().as_str()
+    };
     assert_eq!(observed("performance", false), "ActivePerformance");
     assert_eq!(observed("eco", false), "ActiveEco");
     assert_eq!(observed("performance", true), "DrainingPerformance");
     assert_eq!(observed("eco", true), "DrainingPerformance");
     assert_eq!(observed("unknown", false), "Unknown");
     assert_eq!(observed("", false), "Unknown");
+}
+
+#[test]
+fn the_hard_guard_takes_an_eco_label_without_its_caps_for_a_drain() {
+    // Fix list operator B9.
+    for caps in [FULL, CapsOf::Published] {
+        assert_eq!(State::observed(Some(Eco), false, caps, GuardMode::Hard), draining(0, caps));
+        assert_eq!(State::observed(Some(Eco), false, caps, GuardMode::Soft), ActiveEco);
+    }
+    for mode in [GuardMode::Soft, GuardMode::Hard] {
+        assert_eq!(State::observed(Some(Eco), false, LOW, mode), ActiveEco);
+    }
 }
 
 #[test]
@@ -56,7 +77,7 @@ fn every_row_of_the_guard_table_holds() {
             assert_eq!(blocked.publish.map(|p| (p.profile, p.draining)), Some((Eco, true)), "{state:?}");
             assert_eq!(
                 (blocked.state, blocked.held),
-                (draining(pods, Eco), Some(Held::Draining)),
+                (draining(pods, LOW), Some(Held::Draining)),
                 "{state:?}"
             );
             // Applying it again changes nothing.
@@ -73,16 +94,16 @@ fn the_diagram_is_what_the_guard_does() {
         (StateName::ActivePerformance, StateName::DrainingPerformance, StateName::ActiveEco);
     assert_eq!(names(ActivePerformance, facts(Eco, Some(1))), drain, "defer");
     assert_eq!(names(ActivePerformance, facts(Eco, Some(0))), eco, "allow");
-    assert_eq!(names(draining(1, Eco), facts(Eco, Some(1))), drain, "still blocked");
-    assert_eq!(names(draining(1, Eco), facts(Eco, Some(0))), eco, "unblocked");
-    assert_eq!(names(draining(1, Eco), facts(Performance, Some(1))), perf, "re-plan perf");
+    assert_eq!(names(draining(1, LOW), facts(Eco, Some(1))), drain, "still blocked");
+    assert_eq!(names(draining(1, LOW), facts(Eco, Some(0))), eco, "unblocked");
+    assert_eq!(names(draining(1, LOW), facts(Performance, Some(1))), perf, "re-plan perf");
     assert_eq!(names(ActiveEco, facts(Performance, Some(0))), perf, "plan perf");
     assert_eq!(names(ActiveEco, facts(Eco, Some(1))), drain, "a performance pod appears");
 }
 
 #[test]
 fn without_pods_the_previous_state_is_kept() {
-    // Fix list B13.
+    // Fix list operator B13.
     for mode in [GuardMode::Soft, GuardMode::Hard] {
         for state in STATES {
             let decision = step(state, mode, &facts(Eco, None));
@@ -95,8 +116,8 @@ fn without_pods_the_previous_state_is_kept() {
         }
     }
     let kept = soft(ActivePerformance, facts(Eco, None)).publish.unwrap();
-    assert_eq!((kept.profile, kept.caps, kept.label), (Performance, Performance, Some(Performance)));
-    assert_eq!(soft(Unknown, facts(Eco, None)).publish, None);
+    assert_eq!((kept.profile, kept.caps, kept.label), (Performance, FULL, Some(Performance)));
+    assert_eq!(soft(UNKNOWN, facts(Eco, None)).publish, None);
     // An upgrade needs no pods.
     assert_eq!(soft(ActiveEco, facts(Performance, None)).state, ActivePerformance);
 }
@@ -104,52 +125,59 @@ fn without_pods_the_previous_state_is_kept() {
 #[test]
 fn the_soft_guard_publishes_eco_at_once() {
     let published = soft(ActivePerformance, facts(Eco, Some(2))).publish.unwrap();
-    assert_eq!(published, Publication { profile: Eco, caps: Eco, label: Some(Eco), draining: true });
+    assert_eq!(published, Publication { profile: Eco, caps: LOW, label: Some(Eco), draining: true });
 }
 
 #[test]
 fn the_hard_guard_keeps_the_caps_of_performance_until_the_node_has_drained() {
-    // Fix list B9.
+    // Fix list operator B9.
     let labelled = |planned, blocking| GuardFacts { label: Some(Eco), ..facts(planned, blocking) };
     let first = hard(ActivePerformance, facts(Eco, Some(2)));
     assert_eq!(
         first.publish.unwrap(),
-        Publication { profile: Eco, caps: Performance, label: Some(Eco), draining: true }
+        Publication { profile: Eco, caps: FULL, label: Some(Eco), draining: true }
     );
     let second = hard(first.state, labelled(Eco, Some(1)));
-    assert_eq!(second.state, draining(1, Performance));
+    assert_eq!(second.state, draining(1, FULL));
     let last = hard(second.state, labelled(Eco, Some(0)));
-    assert_eq!((last.state, last.publish.unwrap().caps), (ActiveEco, Eco));
+    assert_eq!((last.state, last.publish.unwrap().caps), (ActiveEco, LOW));
 }
 
 #[test]
 fn the_hard_guard_waits_for_its_own_label_before_it_caps() {
     let performance = GuardFacts { label: Some(Performance), ..facts(Eco, Some(0)) };
-    for state in [ActivePerformance, Unknown] {
+    for state in [ActivePerformance, UNKNOWN] {
         let first = hard(state, performance);
-        assert_eq!((first.state, first.held), (draining(0, Performance), Some(Held::Draining)), "{state:?}");
+        assert_eq!((first.state, first.held), (draining(0, FULL), Some(Held::Draining)), "{state:?}");
         assert_eq!(first.deferred, None, "no pod defers it");
-        assert_eq!(hard(first.state, performance).state, draining(0, Performance));
+        assert_eq!(hard(first.state, performance).state, draining(0, FULL));
         assert_eq!(hard(first.state, GuardFacts { label: Some(Eco), ..performance }).state, ActiveEco);
     }
 }
 
 #[test]
 fn the_hard_guard_never_lifts_the_caps_of_eco() {
-    assert_eq!(hard(ActiveEco, facts(Eco, Some(2))).state, draining(2, Eco));
-    assert_eq!(hard(draining(2, Eco), facts(Eco, Some(1))).state, draining(1, Eco));
+    assert_eq!(hard(ActiveEco, facts(Eco, Some(2))).state, draining(2, LOW));
+    assert_eq!(hard(draining(2, LOW), facts(Eco, Some(1))).state, draining(1, LOW));
+    // Fix list operator B9: nor does a label that says nothing.
+    for caps in [LOW, FULL, CapsOf::Published] {
+        for pods in [0, 2] {
+            let blind = hard(State::Unknown { caps }, facts(Eco, Some(pods)));
+            assert_eq!(blind.state, draining(pods, caps));
+        }
+    }
 }
 
 #[test]
 fn an_upgrade_keeps_label_and_mark_until_the_caps_are_confirmed() {
-    // Fix list B30.
+    // Fix list operator B30.
     let waiting = GuardFacts { performance_caps_in_force: false, ..facts(Performance, Some(0)) };
     for (state, label, mark) in
-        [(ActiveEco, Some(Eco), false), (draining(1, Eco), Some(Eco), true), (Unknown, None, false)]
+        [(ActiveEco, Some(Eco), false), (draining(1, LOW), Some(Eco), true), (UNKNOWN, None, false)]
     {
         let decision = soft(state, waiting);
         assert_eq!((decision.state, decision.held), (state, Some(Held::CapsUnconfirmed)));
-        let expected = Publication { profile: Performance, caps: Performance, label, draining: mark };
+        let expected = Publication { profile: Performance, caps: FULL, label, draining: mark };
         assert_eq!(decision.publish, Some(expected), "{state:?}");
         let confirmed = GuardFacts { performance_caps_in_force: true, ..waiting };
         assert_eq!(soft(state, confirmed).state, ActivePerformance);
@@ -160,7 +188,7 @@ fn an_upgrade_keeps_label_and_mark_until_the_caps_are_confirmed() {
 
 #[test]
 fn a_transition_is_counted_once_and_from_the_state_it_left() {
-    // Fix list B14.
+    // Fix list operator B14.
     let defer = soft(ActivePerformance, facts(Eco, Some(2)));
     assert_eq!(defer.applied, Some((StateName::ActivePerformance, StateName::DrainingPerformance)));
     assert_eq!(defer.deferred, Some((StateName::ActivePerformance, StateName::ActiveEco)));
@@ -173,7 +201,7 @@ fn a_transition_is_counted_once_and_from_the_state_it_left() {
     assert_eq!(late.deferred, None, "the node is eco already");
     // From or to a state that nobody knows there is no transition.
     for facts in [facts(Eco, Some(2)), facts(Eco, Some(0)), facts(Performance, Some(0))] {
-        let decision = soft(Unknown, facts);
+        let decision = soft(UNKNOWN, facts);
         assert_eq!((decision.applied, decision.deferred), (None, None));
     }
 }
@@ -190,15 +218,15 @@ fn no_order_of_facts_offers_performance_under_the_caps_of_eco() {
                             let facts = GuardFacts { planned, blocking, performance_caps_in_force, label };
                             let decision = step(state, mode, &facts);
                             let Some(publish) = decision.publish else {
-                                assert_eq!((decision.state, planned), (Unknown, Eco));
+                                assert_eq!((decision.state.name(), planned), (StateName::Unknown, Eco));
                                 continue;
                             };
                             if publish.label == Some(Performance) {
-                                assert!(publish.caps == Performance && !publish.draining);
+                                assert!(publish.caps == FULL && !publish.draining);
                                 assert!(performance_caps_in_force || state == ActivePerformance, "{facts:?}");
                             }
-                            if mode == GuardMode::Hard && publish.caps == Eco && state != ActiveEco {
-                                let had_them = matches!(state, DrainingPerformance { caps: Eco, .. });
+                            if mode == GuardMode::Hard && publish.caps != FULL && state != ActiveEco {
+                                let had_them = matches!(state, DrainingPerformance { caps, .. } | State::Unknown { caps } if caps != FULL);
                                 assert!(had_them || blocking == Some(0) && label == Some(Eco), "{facts:?}");
                             }
                         }

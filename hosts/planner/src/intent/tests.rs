@@ -51,7 +51,7 @@ fn caps_within(
     let ranges =
         |of: &[Range]| of.iter().map(|&(model, min, max)| (model.to_owned(), range(min, max))).collect();
     let ranges = UserRanges::new(ranges(cpus), ranges(gpus), &catalog).unwrap();
-    Intents::new(settings, ranges).unwrap().caps(&resolve(facts, None, &catalog), profile)
+    Intents::new(settings, ranges).unwrap().caps(&resolve(facts, None, false, &catalog), profile)
 }
 
 fn range(min: i32, max: i32) -> PowerRange {
@@ -113,13 +113,13 @@ fn percentages_in_watts_stay_inside_the_boards_range() {
 
 #[test]
 fn the_users_range_wins_over_the_nodes_and_the_nodes_over_the_catalogues() {
-    // Fix list B15: the catalogue's range would give 210 W.
+    // Fix list operator B15: the catalogue's range would give 210 W.
     let l40s = gpu_node("NVIDIA L40S", 8);
     let gpu_watts = |user: &[Range], facts: &HardwareFacts| {
         caps_within(absolute(), (&[], user), facts, Profile::Eco).gpu.unwrap().watts
     };
     assert_eq!(gpu_watts(&[("nvidia_l40s", 100, 200)], &l40s), Some(watts(120)));
-    // Fix list B2: the range that the node reports is used.
+    // Fix list operator B2: the range that the node reports is used.
     let reported = Reported { gpu_min: Some(watts(100)), gpu_max: Some(watts(300)), ..Reported::default() };
     let ranged = HardwareFacts { reported: Some(reported), ..l40s.clone() };
     assert_eq!(gpu_watts(&[], &ranged), Some(watts(180)));
@@ -132,12 +132,12 @@ fn the_users_range_wins_over_the_nodes_and_the_nodes_over_the_catalogues() {
 
 #[test]
 fn cpu_watts_are_those_of_one_package() {
-    // Fix list B6: for two packages of 360 W, 55 % are 198 W each, not 396 W.
+    // Fix list operator B6: for two packages of 360 W, 55 % are 198 W each, not 396 W.
     let two = cpu_node("AMD_EPYC_9654", 2);
     let cpu = |facts: &HardwareFacts, profile| caps(absolute(), facts, profile).cpu;
     assert_eq!(cpu(&two, Profile::Eco), cap(None, Some(watts(198))));
     assert_eq!(cpu(&two, Profile::Performance), cap(None, Some(watts(360))));
-    // A reported range (fix list B2), whole and without its lower end.
+    // A reported range (Fix list operator B2), whole and without its lower end.
     let reported = |min| {
         let reported = Reported { cpu_min: min, cpu_max: Some(watts(400)), ..Reported::default() };
         HardwareFacts { reported: Some(reported), ..two.clone() }
@@ -158,7 +158,7 @@ fn cpu_watts_are_those_of_one_package() {
 
 #[test]
 fn a_gpu_node_gets_no_cpu_cap_unless_the_cluster_asks_for_one() {
-    // Fix list B1.
+    // Fix list operator B1.
     let node = gpu_node("NVIDIA L40S", 8);
     for settings in [settings(), absolute()] {
         for profile in [Profile::Performance, Profile::Eco] {
@@ -196,7 +196,7 @@ fn a_difference_of_a_hundredth_is_worth_no_write() {
 
 #[test]
 fn settings_out_of_range_are_refused() {
-    // Fix list B12.
+    // Fix list operator B12.
     let refused = |settings| Intents::new(settings, UserRanges::default()).unwrap_err();
     let pair = |performance, eco| PerProfile { performance: percent(performance), eco: percent(eco) };
     for (performance, eco) in [(101, 60), (100, 0), (100, -5), (0, 0), (150, 120)] {

@@ -9,7 +9,7 @@ fn watts(watts: i32) -> Watts {
 }
 
 fn resolved(facts: &HardwareFacts) -> Hardware {
-    resolve(facts, None, &Catalog::embedded().unwrap()).hardware
+    resolve(facts, None, false, &Catalog::embedded().unwrap()).hardware
 }
 
 fn reported(reported: Reported) -> HardwareFacts {
@@ -18,7 +18,7 @@ fn reported(reported: Reported) -> HardwareFacts {
 
 #[test]
 fn a_partial_report_does_not_block_what_the_labels_say() {
-    // Fix list B16.
+    // Fix list operator B16.
     let facts = HardwareFacts {
         reported: Some(Reported { sockets: Some(2), cpu_raw_model: text("  "), ..Reported::default() }),
         labels: LabelFacts {
@@ -47,7 +47,7 @@ fn a_partial_report_does_not_block_what_the_labels_say() {
 
 #[test]
 fn a_reported_range_wins_over_the_catalogue_and_a_broken_one_says_nothing() {
-    // Fix list B2.
+    // Fix list operator B2.
     let with = |min, max| {
         let hardware = resolved(&reported(Reported {
             cpu_raw_model: text("AMD EPYC 9654 96-Core Processor"),
@@ -67,7 +67,7 @@ fn a_reported_range_wins_over_the_catalogue_and_a_broken_one_says_nothing() {
 
 #[test]
 fn the_first_name_that_the_catalogue_knows_is_the_model() {
-    // Fix list B28: an unrecognised model does not hide a raw one that is known, nor the other way round.
+    // Fix list operator B28: an unrecognised model does not hide a raw one that is known, nor the other way round.
     let model = |raw: Option<String>, model: Option<String>| {
         resolved(&reported(Reported { cpu_raw_model: raw, cpu_model: model, ..Reported::default() }))
             .cpu
@@ -90,14 +90,14 @@ fn a_known_cpu_beside_an_unknown_gpu_says_so() {
         gpu_count: Some(8),
         ..Reported::default()
     });
-    let resolved = resolve(&facts, None, &catalog);
+    let resolved = resolve(&facts, None, false, &catalog);
     assert_eq!(resolved.cpu.map(|cpu| cpu.key.as_str()), Some("AMD_EPYC_9534"));
     assert!(resolved.gpu.is_none() && resolved.gpu_is_unrecognised() && !resolved.cpu_is_unrecognised());
 }
 
 #[test]
 fn whether_a_node_has_gpus_is_asked_of_the_hardware_first() {
-    // Fix list B22: slices and shares are no allocatable GPUs, and replicas of one GPU are not more GPUs.
+    // Fix list operator B22: slices and shares are no allocatable GPUs, and replicas of one GPU are not more GPUs.
     let count = |reported: Reported, label: Option<u32>, allocatable_gpus| {
         let facts = HardwareFacts {
             reported: Some(reported),
@@ -117,27 +117,34 @@ fn whether_a_node_has_gpus_is_asked_of_the_hardware_first() {
     assert_eq!(count(of(None, Some(0)), None, 0), None);
     // Against a denial, a resource that can be allocated is evidence.
     assert_eq!(count(of(Some(false), None), None, 2), Some(2));
-    // A known range is as well, whatever `present` says (fix list B28).
+    // A known range is as well, whatever `present` says (Fix list operator B28).
     let ranged = Reported { gpu_max: Some(watts(700)), ..of(Some(false), None) };
     assert_eq!(count(ranged, None, 0), Some(1));
 }
 
 #[test]
 fn a_device_plugin_that_restarts_does_not_change_the_node() {
-    // Fix list B22.
+    // Fix list operator B22.
     let catalog = Catalog::embedded().unwrap();
     let before = HardwareFacts {
         labels: LabelFacts { gpu_model: text("NVIDIA L40S"), ..LabelFacts::default() },
         allocatable_gpus: 8,
         ..HardwareFacts::default()
     };
-    let gpus = resolve(&before, None, &catalog).hardware.gpu.unwrap();
+    let gpus = resolve(&before, None, false, &catalog).hardware.gpu.unwrap();
     let during = HardwareFacts::default();
-    assert_eq!(resolve(&during, Some(&gpus), &catalog).hardware.gpu, Some(gpus.clone()));
+    assert_eq!(resolve(&during, Some(&gpus), false, &catalog).hardware.gpu, Some(gpus.clone()));
     let denied = reported(Reported { gpu_present: Some(false), ..Reported::default() });
-    assert_eq!(resolve(&denied, Some(&gpus), &catalog).hardware.gpu, None);
+    assert_eq!(resolve(&denied, Some(&gpus), false, &catalog).hardware.gpu, None);
+    // Nor does it while nobody remembers the node: a GPU cap that is published was written for a GPU.
+    let taken_over = resolve(&during, None, true, &catalog).hardware.gpu;
+    assert_eq!(taken_over, Some(Gpus { model: None, count: 1, min: None, max: None }));
+    assert_eq!(resolve(&denied, None, true, &catalog).hardware.gpu, None);
     // A product label alone is no GPU.
-    assert_eq!(resolve(&HardwareFacts { allocatable_gpus: 0, ..before }, None, &catalog).hardware.gpu, None);
+    assert_eq!(
+        resolve(&HardwareFacts { allocatable_gpus: 0, ..before }, None, false, &catalog).hardware.gpu,
+        None
+    );
 }
 
 #[test]

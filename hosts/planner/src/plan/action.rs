@@ -29,13 +29,31 @@ pub enum Action {
     WriteLabels {
         /// The power-profile label; nothing leaves it as it is.
         profile: Option<Profile>,
-        /// The draining label.
-        draining: bool,
+        /// The text of the draining label; nothing takes the label away.
+        draining: Option<bool>,
     },
     /// Take the node's labels away.
     RemoveLabels,
     /// Delete the desired state.
     DeleteDesired,
+}
+
+/// When a node carries the draining label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DrainingLabel {
+    /// On every planned node: "set node label joulie.io/draining=false" once nothing blocks.
+    Always,
+    /// On draining nodes alone: an absent label is no mark.
+    OnlyWhileDraining,
+}
+
+impl DrainingLabel {
+    fn wanted(self, draining: bool) -> Option<bool> {
+        match self {
+            Self::Always => Some(draining),
+            Self::OnlyWhileDraining => draining.then_some(true),
+        }
+    }
 }
 
 /// The writes that bring a node to its desired state. While another policy stands in for the configured one its name
@@ -45,12 +63,20 @@ pub(super) fn changes(
     published: Option<&PublishedRow>,
     desired: Option<&Desired>,
     label: Option<Profile>,
+    mark: DrainingLabel,
     stands_in: bool,
 ) -> Vec<Action> {
     let Some(desired) = desired else { return Vec::new() };
     let profile_differs = label.is_some() && label != row.profile();
-    let labels = (profile_differs || row.is_draining() != desired.draining)
-        .then_some(Action::WriteLabels { profile: label, draining: desired.draining });
+    let draining = mark.wanted(desired.draining);
+    // Before a node has a profile nothing else is said on it either, but a mark that is wrong is taken back.
+    let mark_differs = if label.is_some() {
+        row.draining_label.as_deref() != draining.map(mark_text)
+    } else {
+        row.is_draining() != desired.draining
+    };
+    let labels =
+        (profile_differs || mark_differs).then_some(Action::WriteLabels { profile: label, draining });
     let is_published = published.is_some_and(|published| is_same(published, desired, stands_in));
     let state = (!is_published).then(|| Action::WriteDesired(desired.clone()));
     let in_order = match label {
@@ -58,6 +84,11 @@ pub(super) fn changes(
         Some(Profile::Performance) | None => [state, labels],
     };
     in_order.into_iter().flatten().collect()
+}
+
+/// The text of the draining label.
+const fn mark_text(draining: bool) -> &'static str {
+    if draining { "true" } else { "false" }
 }
 
 fn is_same(published: &PublishedRow, desired: &Desired, stands_in: bool) -> bool {

@@ -139,16 +139,24 @@ impl<'a> Published<'a> {
 /// cluster differ only near their ends and comparing them is what a search would spend its time on.
 pub(super) struct ByNode<'a> {
     names: Vec<&'a str>,
-    /// Hash and place of every name, sorted.
-    places: Vec<(u64, usize)>,
+    /// Hash and place, each in the first free slot from where its hash points on; at least half of the slots are free,
+    /// so that every walk ends.
+    slots: Vec<Option<(u64, usize)>>,
 }
 
 impl<'a> ByNode<'a> {
     pub(super) fn new(names: impl Iterator<Item = &'a str>) -> Self {
         let names: Vec<&str> = names.collect();
-        let mut places: Vec<_> = names.iter().enumerate().map(|(at, name)| (hash(name), at)).collect();
-        places.sort_unstable();
-        Self { names, places }
+        let slots = vec![None; names.len().saturating_mul(2).next_power_of_two()];
+        let mut index = Self { names, slots };
+        for at in 0..index.names.len() {
+            let hash = index.names.get(at).map_or(0, |name| hash(name));
+            let free = index.walk(hash).find(|&slot| index.slots.get(slot) == Some(&None));
+            if let Some(slot) = free.and_then(|slot| index.slots.get_mut(slot)) {
+                *slot = Some((hash, at));
+            }
+        }
+        index
     }
 
     pub(super) fn len(&self) -> usize {
@@ -157,9 +165,20 @@ impl<'a> ByNode<'a> {
 
     pub(super) fn find(&self, name: &str) -> Option<usize> {
         let hash = hash(name);
-        let first = self.places.partition_point(|&(of, _)| of < hash);
-        let alike = self.places.iter().skip(first).take_while(|&&(of, _)| of == hash);
-        alike.map(|&(_, at)| at).find(|&at| self.names.get(at) == Some(&name))
+        for slot in self.walk(hash) {
+            let (of, at) = self.slots.get(slot).copied().flatten()?;
+            if of == hash && self.names.get(at) == Some(&name) {
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    /// Every slot once, from where the hash points on. Its high bits depend on every byte of the name.
+    fn walk(&self, hash: u64) -> impl Iterator<Item = usize> + use<> {
+        let mask = self.slots.len().wrapping_sub(1);
+        let first = usize::try_from(hash >> 32).unwrap_or_default() & mask;
+        (0..=mask).map(move |step| first.wrapping_add(step) & mask)
     }
 }
 

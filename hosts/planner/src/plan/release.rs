@@ -2,7 +2,8 @@
 //!
 //! Caps are lifted by writing the highest limits and waiting until the agent has read them back, because an agent may
 //! leave alone what the desired state no longer names; the labels go only then, so that no pod counts on power that is
-//! not there. An agent that is gone is waited for only so long. What a person wrote is never taken back.
+//! not there. An agent that is gone, or a cap that
+//! somebody else holds in the desired state, is waited for only so long. What a person wrote is never taken back.
 
 use super::facts::ByNode;
 use super::{Action, Confirmation, Desired, NodeMemory, NodeRow, Pass, PublishedRow};
@@ -84,6 +85,9 @@ fn steps(
         Some(NodeMemory::Releasing { since }) => *since,
         Some(NodeMemory::Planned(_)) | None => pass.now,
     };
+    if is_out_of_patience(pass, since) {
+        return (gone(labels), None);
+    }
     let waiting = Some(NodeMemory::Releasing { since });
     if !published.caps.are_lifted() {
         let lifted = Desired {
@@ -95,8 +99,8 @@ fn steps(
         return (vec![Action::WriteDesired(lifted)], waiting);
     }
     match row.confirmation {
-        Confirmation::Awaited if !is_out_of_patience(pass, since) => (Vec::new(), waiting),
-        Confirmation::Awaited | Confirmation::InForce | Confirmation::Unenforced => (gone(labels), None),
+        Confirmation::Awaited => (Vec::new(), waiting),
+        Confirmation::InForce | Confirmation::Unenforced => (gone(labels), None),
     }
 }
 

@@ -1,5 +1,6 @@
 use super::*;
 use crate::demand::{Asks, Phase};
+use crate::guard::StateName;
 use crate::intent::{Cap, CapSettings, GpuNodeCpus, UserRanges};
 use crate::inventory::{HardwareFacts, LabelFacts};
 use crate::policy::{QueueAware, RuleSwap, StaticPartition};
@@ -47,14 +48,17 @@ fn a_downgrade_writes_the_label_then_the_cap() {
     cluster.settle(&settings(static_partition("1")));
     let plan = cluster.pass(&settings(static_partition("0.5")));
     let actions = &node(&plan, "b").actions;
-    assert_eq!(actions.first(), Some(&Action::WriteLabels { profile: Some(Profile::Eco), draining: false }));
+    assert_eq!(
+        actions.first(),
+        Some(&Action::WriteLabels { profile: Some(Profile::Eco), draining: Some(false) })
+    );
     assert!(matches!(actions.get(1), Some(Action::WriteDesired(desired)) if desired.caps == cpu_caps(60)));
     assert_eq!(actions.len(), 2);
 }
 
 #[test]
 fn an_upgrade_writes_the_cap_sees_it_confirmed_then_the_label() {
-    // Fix list B30.
+    // Fix list operator B30.
     let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
     cluster.settle(&settings(static_partition("0.5")));
     let up = settings(static_partition("1"));
@@ -68,7 +72,7 @@ fn an_upgrade_writes_the_cap_sees_it_confirmed_then_the_label() {
     assert_eq!(cluster.label("b"), Some("eco"));
     cluster.confirm();
     let last = cluster.pass(&up);
-    let labels = [Action::WriteLabels { profile: Some(Profile::Performance), draining: false }];
+    let labels = [Action::WriteLabels { profile: Some(Profile::Performance), draining: Some(false) }];
     assert_eq!(node(&last, "b").actions, labels);
     assert_eq!(cluster.label("b"), Some("performance"));
 }
@@ -89,7 +93,8 @@ fn bare_nodes_without_agents_are_labelled_at_once() {
     let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
     cluster.agents = Confirmation::Unenforced;
     cluster.nodes.iter_mut().for_each(|row| row.confirmation = Confirmation::Unenforced);
-    let swap = settings(Policy::RuleSwap(RuleSwap::new(Micros::MINUTE)));
+    let mut swap = settings(Policy::RuleSwap(RuleSwap::new(Micros::MINUTE)));
+    swap.draining_label = DrainingLabel::OnlyWhileDraining;
     cluster.pass(&swap);
     assert_eq!((cluster.label("a"), cluster.label("b")), (Some("eco"), Some("performance")));
     cluster.seconds = 60;
@@ -120,8 +125,31 @@ fn a_node_with_performance_pods_drains_and_then_is_eco() {
 }
 
 #[test]
+fn the_draining_label_is_always_there_or_only_while_a_node_drains() {
+    // Seeds: "count == 0: set node label joulie.io/draining=false". Table C14 and C16: "no draining label".
+    for (mark, at_rest) in [(DrainingLabel::Always, Some("false")), (DrainingLabel::OnlyWhileDraining, None)]
+    {
+        let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
+        let with = |fraction| Settings { draining_label: mark, ..settings(static_partition(fraction)) };
+        cluster.settle(&with("1"));
+        assert_eq!((cluster.draining("a"), cluster.draining("b")), (at_rest, at_rest));
+        cluster.add_pods("b", Phase::Running, "performance", 1);
+        cluster.settle(&with("0.5"));
+        assert_eq!((cluster.draining("a"), cluster.draining("b")), (at_rest, Some("true")));
+        cluster.pods.as_mut().unwrap().clear();
+        cluster.settle(&with("0.5"));
+        assert_eq!((cluster.draining("a"), cluster.draining("b")), (at_rest, at_rest));
+        // A text that is neither is put right, and then there is nothing more to do.
+        cluster.row("a").draining_label = Some("maybe".to_owned());
+        cluster.pass(&with("0.5"));
+        assert_eq!(cluster.draining("a"), at_rest);
+        assert!(cluster.pass(&with("0.5")).nodes.iter().all(|node| node.actions.is_empty()));
+    }
+}
+
+#[test]
 fn the_hard_guard_holds_the_caps_until_the_pods_are_gone() {
-    // Fix list B9.
+    // Fix list operator B9.
     let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
     cluster.settle(&hard(static_partition("1")));
     cluster.add_pods("b", Phase::Running, "performance", 1);
@@ -141,8 +169,85 @@ fn the_hard_guard_holds_the_caps_until_the_pods_are_gone() {
 }
 
 #[test]
+fn other_settings_do_not_lower_the_caps_of_a_node_that_drains() {
+    // Fix list operator B9. Performance was 100 % when the drain began, and is 90 % for the leader that takes over.
+    let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
+    cluster.settle(&hard(static_partition("1")));
+    cluster.add_pods("b", Phase::Running, "performance", 1);
+    cluster.pass(&hard(static_partition("0.5")));
+    cluster.memory = Memory::new();
+    let mut half = hard(static_partition("0.5"));
+    half.intents = cpu_intents(90, 60);
+    for _ in 0..3 {
+        cluster.pass(&half);
+        assert_eq!((cluster.label("b"), cluster.draining("b")), (Some("eco"), Some("true")));
+        assert_eq!(cluster.caps("b"), cpu_caps(100));
+    }
+    cluster.pods.as_mut().unwrap().clear();
+    cluster.pass(&half);
+    assert_eq!(cluster.caps("b"), cpu_caps(60));
+}
+
+#[test]
+fn an_eco_label_alone_does_not_cap_a_node_that_runs_performance_pods() {
+    // Fix list operator B9. Whoever wrote the label, with no desired state or with that of performance.
+    for published in [None, Some(cpu_caps(100))] {
+        let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
+        cluster.row("b").profile_label = Some("eco".to_owned());
+        cluster.published.extend(published.map(|caps| published_row("b", Profile::Performance, caps)));
+        cluster.add_pods("b", Phase::Running, "performance", 1);
+        let half = hard(static_partition("0.5"));
+        for _ in 0..3 {
+            let plan = cluster.pass(&half);
+            assert_eq!(node(&plan, "b").guard.state.name(), StateName::DrainingPerformance);
+            assert_eq!(cluster.caps("b"), cpu_caps(100));
+        }
+        cluster.pods.as_mut().unwrap().clear();
+        cluster.settle(&half);
+        assert_eq!((cluster.label("b"), cluster.caps("b")), (Some("eco"), cpu_caps(60)));
+    }
+}
+
+#[test]
+fn a_performance_label_over_the_caps_of_eco_is_not_taken_at_its_word() {
+    // Fix list operator B30.
+    let mut cluster = Cluster::of(&[("a", "", 0)]);
+    cluster.row("a").profile_label = Some("performance".to_owned());
+    cluster.published.push(published_row("a", Profile::Eco, cpu_caps(60)));
+    cluster.agents = Confirmation::Awaited;
+    let all = settings(static_partition("1"));
+    let mut unenforced = cluster.clone();
+    let plan = cluster.pass(&all);
+    assert_eq!(node(&plan, "a").guard.held, Some(Held::CapsUnconfirmed));
+    assert_eq!((cluster.label("a"), cluster.caps("a")), (Some("eco"), cpu_caps(100)));
+    cluster.confirm();
+    cluster.pass(&all);
+    assert_eq!(cluster.label("a"), Some("performance"));
+    // Where nobody can have capped anything the label is right.
+    unenforced.row("a").confirmation = Confirmation::Unenforced;
+    let plan = unenforced.pass(&all);
+    assert_eq!(node(&plan, "a").guard.state, State::ActivePerformance);
+}
+
+#[test]
+fn a_label_that_says_nothing_does_not_lift_the_caps_of_a_busy_node() {
+    // Fix list operator B9. 60 % are those of eco, 70 % those of neither profile.
+    for percent in [60, 70] {
+        let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
+        cluster.row("b").profile_label = Some("garbage".to_owned());
+        cluster.published.push(published_row("b", Profile::Eco, cpu_caps(percent)));
+        cluster.add_pods("b", Phase::Running, "performance", 1);
+        let half = hard(static_partition("0.5"));
+        for _ in 0..3 {
+            cluster.pass(&half);
+            assert_eq!((cluster.label("b"), cluster.caps("b")), (Some("eco"), cpu_caps(percent)));
+        }
+    }
+}
+
+#[test]
 fn the_guard_counts_the_pods_of_the_node_that_are_not_done() {
-    // Table C6, node count test, and fix list B8: a pending pod that is bound blocks, an unbound one does not.
+    // Table C6, node count test, and Fix list operator B8: a pending pod that is bound blocks, an unbound one does not.
     let mut cluster = Cluster::of(&[("a", "", 0)]);
     cluster.add_pods("a", Phase::Running, "performance", 1);
     cluster.add_pods("a", Phase::Running, "standard", 1);
@@ -161,7 +266,7 @@ fn the_guard_counts_the_pods_of_the_node_that_are_not_done() {
 
 #[test]
 fn waiting_pods_raise_the_pressure_and_pods_elsewhere_do_not() {
-    // Fix list B8.
+    // Fix list operator B8.
     let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0), ("c", "", 0), ("d", "", 0)]);
     cluster.nodes[3].selected = false;
     cluster.add_pods("", Phase::Pending, "performance", 15);
@@ -182,7 +287,7 @@ fn waiting_pods_raise_the_pressure_and_pods_elsewhere_do_not() {
 
 #[test]
 fn without_pods_nothing_is_downgraded_and_the_base_stands_in() {
-    // Fix list B13; table C3, pod LIST error.
+    // Fix list operator B13; table C3, pod LIST error.
     let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0), ("c", "", 0)]);
     cluster.add_pods("", Phase::Pending, "performance", 30);
     let queue = settings(queue_aware("0.34", 0, 100, 10));
@@ -207,13 +312,13 @@ fn a_node_that_nobody_knows_anything_of_is_left_alone_while_the_pods_are_not_kno
     cluster.pods = None;
     let plan = cluster.pass(&settings(static_partition("0.5")));
     let b = node(&plan, "b");
-    assert_eq!((b.guard.state, &b.desired), (State::Unknown, &None));
+    assert_eq!((b.guard.state.name(), &b.desired), (StateName::Unknown, &None));
     assert!(b.actions.is_empty());
 }
 
 #[test]
 fn nodes_that_are_not_ready_are_no_supply_and_stay_as_they_are() {
-    // Fix list B30.
+    // Fix list operator B30.
     let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0), ("c", "", 0)]);
     cluster.settle(&settings(static_partition("0.34")));
     assert_eq!(cluster.label("a"), Some("performance"));
@@ -234,7 +339,7 @@ fn no_eligible_node_gives_an_empty_plan() {
 
 #[test]
 fn a_node_that_is_not_eligible_any_more_is_lifted_then_unlabelled_then_forgotten() {
-    // Fix list B17.
+    // Fix list operator B17.
     type Leave = fn(&mut NodeRow);
     let leave: [(Leave, ReleaseReason); 3] = [
         (|row| row.selected = false, ReleaseReason::Deselected),
@@ -279,8 +384,29 @@ fn a_release_waits_for_an_agent_only_so_long() {
 }
 
 #[test]
+fn a_release_does_not_wait_for_ever_for_caps_that_somebody_else_holds() {
+    // Fix list operator B17. A person owns a field of the object, so that it keeps its 50 % whatever is applied.
+    let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
+    let settings = settings(static_partition("0"));
+    cluster.settle(&settings);
+    cluster.row("b").selected = false;
+    let hold = |cluster: &mut Cluster| {
+        let of_b = cluster.published.iter_mut().find(|published| published.node == "b").unwrap();
+        of_b.caps = cpu_caps(50);
+    };
+    hold(&mut cluster);
+    for _ in 0..3 {
+        assert!(matches!(cluster.pass(&settings).releases[0].actions.as_slice(), [Action::WriteDesired(_)]));
+        hold(&mut cluster);
+    }
+    cluster.seconds += 120;
+    assert_eq!(cluster.pass(&settings).releases[0].actions, [Action::RemoveLabels, Action::DeleteDesired]);
+    assert_eq!(cluster.label("b"), None);
+}
+
+#[test]
 fn a_deleted_node_leaves_no_object_behind() {
-    // Fix list B17.
+    // Fix list operator B17.
     let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
     let settings = settings(static_partition("0.5"));
     cluster.settle(&settings);
@@ -323,7 +449,7 @@ fn a_node_that_comes_back_while_it_is_released_is_planned_again() {
 
 #[test]
 fn caps_that_an_earlier_owner_left_on_a_gpu_nodes_cpus_are_lifted() {
-    // Fix list B1: 120 W on the packages of a GPU node.
+    // Fix list operator B1: 120 W on the packages of a GPU node.
     let mut cluster = Cluster::of(&[("a", "NVIDIA_L40S", 4)]);
     cluster.published.push(PublishedRow {
         node: "a".to_owned(),
@@ -340,7 +466,7 @@ fn caps_that_an_earlier_owner_left_on_a_gpu_nodes_cpus_are_lifted() {
 
 #[test]
 fn a_gpu_node_stays_one_while_its_device_plugin_restarts() {
-    // Fix list B22.
+    // Fix list operator B22.
     let mut cluster = Cluster::of(&[("a", "NVIDIA_L40S", 4), ("b", "", 0)]);
     let settings = settings(static_partition("0"));
     cluster.settle(&settings);
@@ -348,11 +474,17 @@ fn a_gpu_node_stays_one_while_its_device_plugin_restarts() {
     let plan = cluster.pass(&settings);
     assert_eq!(node(&plan, "a").family.to_string(), "gpu:NVIDIA_L40S");
     assert!(node(&plan, "a").actions.is_empty());
+    // Whoever takes over meanwhile has only the published GPU cap to go by.
+    cluster.memory = Memory::new();
+    let caps = cluster.caps("a");
+    let plan = cluster.pass(&settings);
+    assert!(node(&plan, "a").family.to_string().starts_with("gpu:"));
+    assert_eq!(cluster.caps("a"), caps);
 }
 
 #[test]
 fn a_performance_node_dwells_when_the_cluster_asks_for_it() {
-    // Fix list B31.
+    // Fix list operator B31.
     let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0), ("c", "", 0)]);
     let dwelling =
         Settings { dwell: Some(Micros::new(300_000_000)), ..settings(queue_aware("0", 0, 100, 10)) };
@@ -375,7 +507,7 @@ fn a_performance_node_dwells_when_the_cluster_asks_for_it() {
 
 #[test]
 fn what_was_not_carried_out_is_planned_and_counted_again() {
-    // Fix list B14: a transition counts when its node is committed.
+    // Fix list operator B14: a transition counts when its node is committed.
     let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
     cluster.settle(&settings(static_partition("1")));
     let half = settings(static_partition("0.5"));

@@ -53,7 +53,7 @@ fn every_row_of_the_static_partition_table_holds() {
     // Out of range the count clamps; as settings such fractions are refused.
     assert_eq!(floored(2, share(2, ratio("-0.5"))), 1);
     assert_eq!(floored(2, share(2, ratio("1.5"))), 2);
-    // Without the floor the count is the plain one, zero included (fix list B19).
+    // Without the floor the count is the plain one, zero included (Fix list operator B19).
     assert!(performance(&select(&[0; 10], share(10, Ratio::ZERO), FamilyFloor::Off)).is_empty());
 }
 
@@ -74,7 +74,7 @@ fn every_row_of_the_family_table_holds() {
 
 #[test]
 fn the_floor_has_three_forms() {
-    // Fix list B19. H, H, M, C, C with room for two.
+    // Fix list operator B19. H, H, M, C, C with room for two.
     let families = [0, 0, 1, 2, 2];
     let set = |count, floor| performance(&select(&families, count, floor));
     assert_eq!(set(2, FamilyFloor::Raise), [0, 2, 3]);
@@ -144,6 +144,7 @@ fn every_row_of_the_rule_swap_table_holds() {
         let profiles = RuleSwap::new(millis(interval_ms)).profiles(nodes, millis(seconds * 1000));
         assert_eq!(performance(&profiles), expected, "{nodes} nodes, {interval_ms} ms, t = {seconds} s");
     }
+    // Fix list operator B25: an interval of zero is no hot loop and no division by zero.
     let choice = choose(Policy::RuleSwap(RuleSwap::new(Micros::ZERO)), &[0, 0], None);
     assert_eq!((choice.name, choice.fallback), ("rule-swap-v1", None));
 }
@@ -165,7 +166,7 @@ fn an_unknown_policy_is_the_static_one_and_is_told_apart() {
 
 #[test]
 fn settings_that_make_no_sense_are_refused() {
-    // Fix list B12.
+    // Fix list operator B12.
     for fraction in ["-0.5", "1.5", "-0.000000001", "1.000000001", "2147483647"] {
         let error = StaticPartition::new(ratio(fraction)).unwrap_err();
         assert!(error.to_string().starts_with("expected STATIC_HP_FRAC from 0 to 1"), "{error}");

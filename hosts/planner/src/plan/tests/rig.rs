@@ -78,9 +78,7 @@ impl Cluster {
                     if let Some(profile) = profile {
                         row.profile_label = Some(profile.as_str().to_owned());
                     }
-                    if *draining || row.draining_label.is_some() {
-                        row.draining_label = Some(draining.to_string());
-                    }
+                    row.draining_label = draining.map(|draining| draining.to_string());
                 }
                 Action::RemoveLabels => {
                     let row = self.row(name);
@@ -149,6 +147,18 @@ pub(super) fn row(name: &str, gpu: &str, count: u32) -> NodeRow {
     }
 }
 
+/// A desired state of ours.
+pub(super) fn published_row(node: &str, profile: Profile, caps: Caps) -> PublishedRow {
+    PublishedRow {
+        node: node.to_owned(),
+        ours: true,
+        profile: Some(profile),
+        caps,
+        draining: false,
+        policy: None,
+    }
+}
+
 /// A pod; on no node when that is blank.
 pub(super) fn pod_row(node: &str, phase: Phase, class: &str) -> PodRow {
     PodRow {
@@ -160,25 +170,31 @@ pub(super) fn pod_row(node: &str, phase: Phase, class: &str) -> PodRow {
     }
 }
 
-/// What the environment's defaults say, with this policy.
-pub(super) fn settings(policy: Policy) -> Settings {
+/// Caps in percent, the CPUs as given.
+pub(super) fn cpu_intents(performance: i32, eco: i32) -> Intents {
     let percent = |performance, eco| PerProfile {
         performance: Percent::from_int(performance),
         eco: Percent::from_int(eco),
     };
     let caps = CapSettings {
-        cpu_percent: percent(100, 60),
+        cpu_percent: percent(performance, eco),
         cpu_watts: PerProfile { performance: Watts::from_int(5000), eco: Watts::from_int(120) },
         cpu_absolute: false,
         gpu_node_cpus: GpuNodeCpus::Leave,
         gpu_percent: percent(100, 60),
         gpu_absolute: false,
     };
+    Intents::new(caps, UserRanges::default()).unwrap()
+}
+
+/// What the environment's defaults say, with this policy.
+pub(super) fn settings(policy: Policy) -> Settings {
     Settings {
         policy,
         floor: FamilyFloor::Raise,
         guard: GuardMode::Soft,
-        intents: Intents::new(caps, UserRanges::default()).unwrap(),
+        draining_label: DrainingLabel::Always,
+        intents: cpu_intents(100, 60),
         catalog: Catalog::embedded().unwrap(),
         dwell: None,
         release_patience: Micros::new(120_000_000),
