@@ -157,7 +157,7 @@ mod tests {
     /// What the twin is given of a node that reports this.
     fn hardware(reported: Reported) -> Hardware {
         let facts = HardwareFacts { reported: Some(reported), ..HardwareFacts::default() };
-        resolve(&facts, None, &Catalog::embedded().unwrap()).hardware
+        resolve(&facts, None, false, &Catalog::embedded().unwrap()).hardware
     }
 
     fn cpu(model: &str, sockets: Option<u32>, cores: Option<u32>, max: Option<i32>) -> Hardware {

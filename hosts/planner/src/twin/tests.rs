@@ -132,10 +132,10 @@ fn c10_an_eco_node_that_is_measured_at_0_w() {
 
 #[test]
 fn c10_the_class_is_what_the_guard_says_and_not_what_is_planned() {
-    use crate::guard::State;
+    use crate::guard::{CapsOf, GuardMode, State};
     let big = big();
     let class = |profile, draining, caps| {
-        let class = State::observed(profile, draining, caps).class();
+        let class = State::observed(profile, draining, CapsOf::Profile(caps), GuardMode::Soft).class();
         twin(NodeFacts { class, ..node(&big) }, &[]).class
     };
     let (performance, eco) = (Profile::Performance, Profile::Eco);
