@@ -1,6 +1,7 @@
 //! What a machine can hold of docs/STYLE.md, over every file that git knows or would add.
 
 use anyhow::{Context, Result, bail};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
@@ -25,6 +26,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     listing.current_dir(root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
     let listing = String::from_utf8(super::succeed(&mut listing)?.stdout)?;
     let mut untidy = Vec::new();
+    let mut named = BTreeSet::new();
     for name in listing.split('\0').filter(|name| !name.is_empty() && root.join(name).is_file()) {
         let bytes = std::fs::read(root.join(name)).with_context(|| format!("reading {name}"))?;
         if bytes.len() > FILE_BYTES_MAX {
@@ -32,10 +34,15 @@ pub(crate) fn check(root: &Path) -> Result<()> {
         }
         let Ok(text) = std::str::from_utf8(&bytes) else { continue };
         untidy.extend(complaints(name, text));
+        // The ids in this file are examples.
+        if name.ends_with(".rs") && name != "xtask/src/tidy.rs" {
+            named.extend(named_ids(text));
+        }
         if name.ends_with(".md") {
             untidy.extend(dead_links(root, name, text));
         }
     }
+    untidy.extend(unnamed_ids(&std::fs::read_to_string(root.join("docs/FIX_LIST.md"))?, &named));
     if !untidy.is_empty() {
         bail!("untidy:\n  {}", untidy.join("\n  "));
     }
@@ -85,6 +92,41 @@ fn dead_links(root: &Path, name: &str, text: &str) -> Vec<String> {
         .collect()
 }
 
+/// The ids of the fix lists that a source names, as `agent S14`: those on the line after the words.
+fn named_ids(text: &str) -> impl Iterator<Item = String> {
+    text.lines().filter_map(|line| line.split_once("Fix list ")).flat_map(|(_, rest)| {
+        let (list, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+        let words = rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+        words.filter(|word| is_id(word)).map(move |id| format!("{list} {id}"))
+    })
+}
+
+/// `S14`, `C7`, `B-R1`.
+fn is_id(word: &str) -> bool {
+    let number = ["B-C", "B-G", "B-R", "B", "C", "S"].iter().find_map(|letters| word.strip_prefix(letters));
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit()))
+}
+
+/// Every id that docs/FIX_LIST.md says has a test must be named by a source.
+fn unnamed_ids(list: &str, named: &BTreeSet<String>) -> Vec<String> {
+    let mut unnamed = Vec::new();
+    let mut heading = "";
+    for line in list.lines() {
+        heading = line.strip_prefix("## ").unwrap_or(heading);
+        let Some((ids, place)) = line.strip_prefix("| ").and_then(|row| row.split_once(" | ")) else {
+            continue;
+        };
+        if !place.starts_with("test") {
+            continue;
+        }
+        let ids = ids.split_whitespace().map(|id| format!("{heading} {id}"));
+        unnamed.extend(
+            ids.filter(|id| !named.contains(id)).map(|id| format!("docs/FIX_LIST.md: no test names {id}")),
+        );
+    }
+    unnamed
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,6 +134,21 @@ mod tests {
     #[test]
     fn the_repository_is_tidy() {
         check(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()).unwrap();
+    }
+
+    #[test]
+    fn an_id_that_no_test_names_is_told() {
+        let named: BTreeSet<_> =
+            named_ids("// Fix list agent S12, S13: both.\n// Fix list operator B-R1.").collect();
+        assert_eq!(
+            named.iter().map(String::as_str).collect::<Vec<_>>(),
+            ["agent S12", "agent S13", "operator B-R1"]
+        );
+        let list =
+            "## agent\n| S12 S14 | test |\n| S1 | later: HALs |\n## operator\n| B-R1 B2 | test, kept |\n";
+        let told = unnamed_ids(list, &named);
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[0].ends_with("agent S14") && told[1].ends_with("operator B2"), "{told:?}");
     }
 
     #[test]
