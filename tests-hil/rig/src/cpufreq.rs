@@ -1,0 +1,187 @@
+//! A frequency policy as cpufreq shows it: values are resolved down to a table, clamped at both ends without a word,
+//! and aggregated with requests that others hold.
+
+use crate::number::{Errno, scan_u32};
+use libc::EBUSY;
+use std::ops::RangeInclusive;
+
+/// A cpufreq policy.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// The processors it governs, hot-unplugged ones included.
+    pub cpus: Vec<usize>,
+    /// `scaling_driver`.
+    pub driver: &'static str,
+    /// The frequencies that exist, ascending, in kHz; empty where the driver takes any value between the ends.
+    pub table: Vec<u32>,
+    /// `cpuinfo_min_freq` and `cpuinfo_max_freq`.
+    pub hardware: RangeInclusive<u32>,
+    /// What the user asked for as maximum.
+    pub user_max: u32,
+    /// What the user asked for as minimum; kept while the maximum is below it.
+    pub user_min: u32,
+    /// The lowest maximum that anybody else asks for (thermal cooling, the platform).
+    pub others_max: u32,
+    /// All its processors are offline.
+    pub inactive: bool,
+    /// False while its driver is not loaded: its folder is away.
+    pub present: bool,
+    /// `base_frequency`, where the driver shows it.
+    pub base: Option<u32>,
+    /// Turbo is switched off, so that nothing above the base is granted.
+    pub turbo_off: bool,
+    /// The kernel has `cpuinfo_avg_freq`.
+    pub averages: bool,
+}
+
+impl Policy {
+    /// What `scaling_max_freq` reads: the aggregate of all requests, resolved.
+    ///
+    /// # Errors
+    /// `EBUSY` while all its processors are offline.
+    pub fn max_freq(&self) -> Result<u32, Errno> {
+        self.active()?;
+        Ok(self.effective_max())
+    }
+
+    /// What `scaling_min_freq` reads: the user's, but never above the maximum.
+    ///
+    /// # Errors
+    /// `EBUSY` while all its processors are offline.
+    pub fn min_freq(&self) -> Result<u32, Errno> {
+        self.active()?;
+        Ok(self.user_min.clamp(*self.hardware.start(), *self.hardware.end()).min(self.effective_max()))
+    }
+
+    /// Writes `scaling_max_freq`.
+    ///
+    /// # Errors
+    /// `EINVAL` for what does not begin with a digit; `EBUSY` while all its processors are offline.
+    pub fn write_max_freq(&mut self, text: &[u8]) -> Result<(), Errno> {
+        self.active()?;
+        self.user_max = scan_u32(text)?;
+        Ok(())
+    }
+
+    /// Writes `scaling_min_freq`.
+    ///
+    /// # Errors
+    /// As for the maximum.
+    pub fn write_min_freq(&mut self, text: &[u8]) -> Result<(), Errno> {
+        self.active()?;
+        self.user_min = scan_u32(text)?;
+        Ok(())
+    }
+
+    /// What the hardware keeps to.
+    #[must_use]
+    pub fn effective_max(&self) -> u32 {
+        let turbo = self.base.filter(|_| self.turbo_off).unwrap_or(u32::MAX);
+        let lowest = self.user_max.min(self.others_max).min(turbo);
+        let wanted = lowest.clamp(*self.hardware.start(), *self.hardware.end());
+        self.table.iter().copied().rev().find(|&step| step <= wanted).unwrap_or(wanted)
+    }
+
+    /// The driver was loaded anew: limits are lost.
+    pub fn reload(&mut self) {
+        self.user_max = *self.hardware.end();
+        self.user_min = *self.hardware.start();
+    }
+
+    /// Whether its files answer at all: none does while all its processors are offline.
+    ///
+    /// # Errors
+    /// `EBUSY` then.
+    pub fn active(&self) -> Result<(), Errno> {
+        if self.inactive { Err(EBUSY) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use libc::EINVAL;
+
+    fn policy() -> Policy {
+        Policy {
+            cpus: vec![0, 4],
+            driver: "acpi-cpufreq",
+            table: vec![1_200_000, 1_600_000, 2_000_000, 2_400_000, 2_800_000, 3_200_000],
+            hardware: 1_200_000..=3_200_000,
+            user_max: 3_200_000,
+            user_min: 1_200_000,
+            others_max: u32::MAX,
+            inactive: false,
+            present: true,
+            base: Some(2_400_000),
+            turbo_off: false,
+            averages: false,
+        }
+    }
+
+    #[test]
+    fn a_maximum_is_resolved_down_and_clamped_without_a_word() {
+        // facts/hardware.md 3.2, written → read back.
+        for (written, read) in [
+            ("2000000", 2_000_000),
+            ("2100000", 2_000_000),
+            ("1900000", 1_600_000),
+            ("100", 1_200_000),
+            ("0", 1_200_000),
+            ("999999999", 3_200_000),
+            ("2400000xyz", 2_400_000),
+            ("0x1", 1_200_000),
+            ("4294967296", 1_200_000),
+        ] {
+            let mut policy = policy();
+            assert_eq!(policy.write_max_freq(written.as_bytes()), Ok(()), "{written}");
+            assert_eq!(policy.max_freq(), Ok(read), "{written}");
+        }
+        for refused in ["-1", "abc"] {
+            assert_eq!(policy().write_max_freq(refused.as_bytes()), Err(EINVAL));
+        }
+    }
+
+    #[test]
+    fn the_minimum_shows_lowered_and_comes_back() {
+        let mut policy = policy();
+        policy.write_min_freq(b"2400000").unwrap();
+        policy.write_max_freq(b"1600000").unwrap();
+        assert_eq!((policy.min_freq(), policy.max_freq()), (Ok(1_600_000), Ok(1_600_000)));
+        policy.write_max_freq(b"3200000").unwrap();
+        assert_eq!(policy.min_freq(), Ok(2_400_000));
+    }
+
+    #[test]
+    fn an_inactive_policy_is_busy_and_keeps_its_limit() {
+        let mut policy = policy();
+        policy.write_max_freq(b"2000000").unwrap();
+        policy.inactive = true;
+        assert_eq!(policy.max_freq(), Err(EBUSY));
+        assert_eq!(policy.write_max_freq(b"1600000"), Err(EBUSY));
+        policy.inactive = false;
+        assert_eq!(policy.max_freq(), Ok(2_000_000));
+    }
+
+    #[test]
+    fn without_turbo_the_maximum_reads_as_the_base_and_comes_back() {
+        let mut policy = policy();
+        policy.turbo_off = true;
+        assert_eq!(policy.max_freq(), Ok(2_400_000));
+        policy.write_max_freq(b"2800000").unwrap();
+        assert_eq!(policy.max_freq(), Ok(2_400_000));
+        policy.turbo_off = false;
+        assert_eq!(policy.max_freq(), Ok(2_800_000));
+    }
+
+    #[test]
+    fn the_read_back_is_the_aggregate_and_a_reload_loses_the_limit() {
+        let mut policy = policy();
+        policy.others_max = 1_700_000;
+        policy.write_max_freq(b"2400000").unwrap();
+        assert_eq!(policy.max_freq(), Ok(1_600_000));
+        policy.others_max = u32::MAX;
+        policy.reload();
+        assert_eq!(policy.max_freq(), Ok(3_200_000));
+    }
+}

@@ -1,0 +1,287 @@
+//! The virtual files, mounted. Every file is opened for direct I/O, so that each read and write reaches the machine:
+//! sizes are not believed, nothing is cached, and an offset may be a register's number.
+
+use crate::hsmp;
+use crate::machine::{Attribute, Shared};
+use crate::tree::Entry;
+use fuser::{
+    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, IoctlFlags,
+    LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEntry, ReplyIoctl, ReplyOpen,
+    ReplyWrite, Request, WriteFlags,
+};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, UNIX_EPOCH};
+
+/// How long the kernel may believe an answer: not at all.
+const NO_CACHE: Duration = Duration::ZERO;
+/// A hang in one file must not hang the others.
+const THREADS: usize = 4;
+
+/// A mounted machine; it goes away when this is dropped.
+pub struct Mounted {
+    _session: fuser::BackgroundSession,
+}
+
+/// Mounts a machine's files on a folder.
+///
+/// # Errors
+/// When the kernel refuses the mount (no FUSE device, no privilege).
+pub fn mount(machine: Shared, on: &Path) -> std::io::Result<Mounted> {
+    let mut options = fuser::Config::default();
+    options.mount_options =
+        vec![fuser::MountOption::FSName("rig".into()), fuser::MountOption::DefaultPermissions];
+    options.n_threads = Some(THREADS);
+    options.acl = fuser::SessionACL::All;
+    let files = Files { machine, names: Mutex::new(Names::new()) };
+    Ok(Mounted { _session: fuser::spawn_mount(files, on, &options)? })
+}
+
+/// Inode numbers, given once and for ever to each file that is at a path, one after the other.
+struct Names {
+    by_path: BTreeMap<(String, u64), u64>,
+    by_inode: BTreeMap<u64, (String, u64)>,
+}
+
+impl Names {
+    fn new() -> Self {
+        let root = (String::new(), 0);
+        Self { by_path: BTreeMap::from([(root.clone(), 1)]), by_inode: BTreeMap::from([(1, root)]) }
+    }
+
+    fn inode(&mut self, path: &str, edition: u64) -> u64 {
+        let file = (path.to_owned(), edition);
+        if let Some(&known) = self.by_path.get(&file) {
+            return known;
+        }
+        let next = self.by_inode.len() as u64 + 1;
+        self.by_path.insert(file.clone(), next);
+        self.by_inode.insert(next, file);
+        next
+    }
+}
+
+struct Files {
+    machine: Shared,
+    names: Mutex<Names>,
+}
+
+impl Files {
+    fn names(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn path(&self, inode: INodeNo) -> Result<(String, u64), Errno> {
+        self.names().by_inode.get(&u64::from(inode)).cloned().ok_or(Errno::ENOENT)
+    }
+
+    fn entry(&self, inode: INodeNo) -> Result<(String, Entry), Errno> {
+        let (path, edition) = self.path(inode)?;
+        let machine = self.machine.lock();
+        let current = machine.edition(&path) == edition;
+        let entry = machine.tree().get(&path).filter(|_| current).cloned().ok_or(Errno::ENODEV)?;
+        Ok((path, entry))
+    }
+
+    fn attribute(&self, inode: INodeNo) -> Result<Attribute, Errno> {
+        match self.entry(inode)? {
+            (_, Entry::File(_, attribute)) => Ok(attribute),
+            _ => Err(Errno::EISDIR),
+        }
+    }
+
+    fn child(&self, parent: INodeNo, name: &OsStr) -> Result<FileAttr, Errno> {
+        let name = name.to_str().ok_or(Errno::ENOENT)?;
+        let (folder, _) = self.path(parent)?;
+        let path = if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
+        let machine = self.machine.lock();
+        let entry = machine.tree().get(&path).cloned().ok_or(Errno::ENOENT)?;
+        Ok(stat(self.names().inode(&path, machine.edition(&path)), &entry))
+    }
+
+    fn list(&self, inode: INodeNo) -> Result<Vec<(u64, FileType, String)>, Errno> {
+        let (path, _) = self.path(inode)?;
+        let machine = self.machine.lock();
+        let mut names = self.names();
+        let mut all =
+            vec![(1, FileType::Directory, ".".to_owned()), (1, FileType::Directory, "..".to_owned())];
+        for (name, entry) in machine.tree().children(&path) {
+            let full = if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
+            all.push((names.inode(&full, machine.edition(&full)), kind(entry), name.to_owned()));
+        }
+        Ok(all)
+    }
+}
+
+fn kind(entry: &Entry) -> FileType {
+    match entry {
+        Entry::Folder => FileType::Directory,
+        Entry::Link(_) => FileType::Symlink,
+        Entry::File(..) => FileType::RegularFile,
+    }
+}
+
+fn stat(inode: u64, entry: &Entry) -> FileAttr {
+    let perm = match entry {
+        Entry::Folder => 0o755,
+        Entry::Link(_) => 0o777,
+        Entry::File(mode, _) => *mode,
+    };
+    FileAttr {
+        ino: INodeNo(inode),
+        // What sysfs says of every attribute.
+        size: 4096,
+        blocks: 0,
+        atime: UNIX_EPOCH,
+        mtime: UNIX_EPOCH,
+        ctime: UNIX_EPOCH,
+        crtime: UNIX_EPOCH,
+        kind: kind(entry),
+        perm,
+        nlink: 1,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        flags: 0,
+        blksize: 4096,
+    }
+}
+
+impl Filesystem for Files {
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        match self.child(parent, name) {
+            Ok(attr) => reply.entry(&NO_CACHE, &attr, Generation(0)),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        match self.entry(inode) {
+            Ok((_, entry)) => reply.attr(&NO_CACHE, &stat(inode.into(), &entry)),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    // Truncation, which `echo >` asks for, means nothing to an attribute.
+    fn setattr(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        _: Option<u32>,
+        _: Option<u32>,
+        _: Option<u32>,
+        _: Option<u64>,
+        _: Option<fuser::TimeOrNow>,
+        _: Option<fuser::TimeOrNow>,
+        _: Option<std::time::SystemTime>,
+        _: Option<FileHandle>,
+        _: Option<std::time::SystemTime>,
+        _: Option<std::time::SystemTime>,
+        _: Option<std::time::SystemTime>,
+        _: Option<fuser::BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        match self.entry(inode) {
+            Ok((_, entry)) => reply.attr(&NO_CACHE, &stat(inode.into(), &entry)),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn readlink(&self, _: &Request, inode: INodeNo, reply: ReplyData) {
+        match self.entry(inode) {
+            Ok((_, Entry::Link(target))) => reply.data(target.as_bytes()),
+            Ok(_) => reply.error(Errno::EINVAL),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    // The handle remembers for what the file was opened.
+    fn open(&self, _: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let mode = u64::from((flags.0 & libc::O_ACCMODE).unsigned_abs());
+        match self.attribute(inode) {
+            Ok(_) => reply.opened(FileHandle(mode), FopenFlags::FOPEN_DIRECT_IO),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        let answer = self
+            .attribute(inode)
+            .and_then(|attribute| self.machine.read(&attribute, offset, size).map_err(Errno::from_i32));
+        match answer {
+            Ok(data) => reply.data(&data),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let answer = self
+            .attribute(inode)
+            .and_then(|attribute| self.machine.write(&attribute, offset, data).map_err(Errno::from_i32));
+        match answer {
+            Ok(()) => reply.written(u32::try_from(data.len()).unwrap_or(u32::MAX)),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn ioctl(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        handle: FileHandle,
+        _: IoctlFlags,
+        command: u32,
+        data: &[u8],
+        _: u32,
+        reply: ReplyIoctl,
+    ) {
+        let answer = match self.attribute(inode) {
+            Ok(Attribute::Hsmp) => hsmp::ioctl(&self.machine, u64::from(handle), command, data),
+            Ok(_) => Err(libc::ENOTTY),
+            Err(error) => return reply.error(error),
+        };
+        match answer {
+            Ok(data) => reply.ioctl(0, &data),
+            Err(errno) => reply.error(Errno::from_i32(errno)),
+        }
+    }
+
+    fn readdir(&self, _: &Request, inode: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        match self.list(inode) {
+            Ok(all) => {
+                let skip = usize::try_from(offset).unwrap_or(usize::MAX);
+                for (at, (inode, kind, name)) in (1_u64..).zip(all).skip(skip) {
+                    if reply.add(INodeNo(inode), at, kind, name) {
+                        break;
+                    }
+                }
+                reply.ok();
+            }
+            Err(error) => reply.error(error),
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Which files a machine shows: the layout of sysfs and /dev/cpu, as the drivers lay it out.
+
+use crate::hwmon::Device;
+use crate::machine::{Attribute, HwmonSlot, Machine, PowerFile};
+use crate::tree::Tree;
+
+/// Where powercap keeps its zones; the class folder holds links only, flat.
+const POWERCAP: &str = "sys/devices/virtual/powercap";
+const POWERCAP_CLASS: &str = "sys/class/powercap";
+const CPU: &str = "sys/devices/system/cpu";
+/// The permission bits of the drivers: energy is for root alone since a side channel was found in it.
+const ROOT_ONLY: u16 = 0o400;
+const READ: u16 = 0o444;
+const WRITE: u16 = 0o644;
+
+/// Every file of a machine as it stands now.
+#[must_use]
+pub(crate) fn files(machine: &Machine) -> Tree {
+    let mut tree = Tree::new();
+    tree.folder("dev/cpu");
+    powercap(machine, &mut tree);
+    cpufreq(machine, &mut tree);
+    hwmon(machine, &mut tree);
+    registers(machine, &mut tree);
+    tree
+}
+
+fn powercap(machine: &Machine, tree: &mut Tree) {
+    if !machine.powercap_loaded {
+        return;
+    }
+    tree.folder(POWERCAP_CLASS);
+    for (at, slot) in machine.zones.iter().enumerate().filter(|(_, slot)| slot.present) {
+        let control_type = slot.control_type;
+        let id = &slot.zone.id;
+        let path = match slot.parent.map(|parent| &machine.zones[parent].zone.id) {
+            Some(parent) => format!("{control_type}/{parent}/{id}"),
+            None => format!("{control_type}/{id}"),
+        };
+        let folder = format!("{POWERCAP}/{path}");
+        tree.text(&format!("{POWERCAP}/{control_type}/enabled"), "1\n");
+        tree.link(
+            &format!("{POWERCAP_CLASS}/{control_type}"),
+            format!("../../devices/virtual/powercap/{control_type}"),
+        );
+        tree.link(&format!("{POWERCAP_CLASS}/{id}"), format!("../../devices/virtual/powercap/{path}"));
+        tree.text(&format!("{folder}/name"), format!("{}\n", slot.zone.name));
+        tree.text(
+            &format!("{folder}/max_energy_range_uj"),
+            format!("{}\n", slot.zone.units.energy_range_uj()),
+        );
+        tree.file(&format!("{folder}/energy_uj"), ROOT_ONLY, Attribute::Energy(at));
+        tree.file(&format!("{folder}/enabled"), WRITE, Attribute::Enabled(at));
+        tree.link(&format!("{folder}/subsystem"), "../../../../../class/powercap");
+        for (number, constraint) in slot.zone.constraints.iter().enumerate() {
+            let file = |what: &str| format!("{folder}/constraint_{number}_{what}");
+            tree.text(&file("name"), format!("{}\n", constraint.name));
+            tree.text(&file("max_power_uw"), format!("{}\n", constraint.max_uw));
+            tree.file(&file("power_limit_uw"), WRITE, Attribute::PowerLimit(at, number));
+            tree.file(&file("time_window_us"), WRITE, Attribute::TimeWindow(at, number));
+        }
+    }
+}
+
+fn cpufreq(machine: &Machine, tree: &mut Tree) {
+    for (at, policy) in machine.policies.iter().enumerate().filter(|(_, policy)| policy.present) {
+        let first = policy.cpus.first().copied().unwrap_or(0);
+        let folder = format!("{CPU}/cpufreq/policy{first}");
+        let list =
+            |cpus: &mut dyn Iterator<Item = &usize>| cpus.map(usize::to_string).collect::<Vec<_>>().join(" ");
+        let mut text = |name: &str, value: String| {
+            tree.file(&format!("{folder}/{name}"), READ, Attribute::PolicyText(at, format!("{value}\n")));
+        };
+        text("related_cpus", list(&mut policy.cpus.iter()));
+        text("affected_cpus", list(&mut policy.cpus.iter().filter(|cpu| !machine.offline.contains(cpu))));
+        text("cpuinfo_min_freq", policy.hardware.start().to_string());
+        text("cpuinfo_max_freq", policy.hardware.end().to_string());
+        text("cpuinfo_transition_latency", "20000".into());
+        text("scaling_driver", policy.driver.into());
+        text("scaling_governor", "performance".into());
+        if let Some(base) = policy.base {
+            text("base_frequency", base.to_string());
+        }
+        if !policy.table.is_empty() {
+            // The kernel ends every entry with a space.
+            text("scaling_available_frequencies", policy.table.iter().map(|khz| format!("{khz} ")).collect());
+            text("bios_limit", policy.hardware.end().to_string());
+        }
+        if policy.averages {
+            tree.file(&format!("{folder}/cpuinfo_avg_freq"), READ, Attribute::AvgFreq(at));
+        }
+        tree.file(&format!("{folder}/scaling_max_freq"), WRITE, Attribute::MaxFreq(at));
+        tree.file(&format!("{folder}/scaling_min_freq"), WRITE, Attribute::MinFreq(at));
+        tree.file(&format!("{folder}/scaling_cur_freq"), READ, Attribute::CurFreq(at));
+        for cpu in &policy.cpus {
+            tree.link(&format!("{CPU}/cpu{cpu}/cpufreq"), format!("../cpufreq/policy{first}"));
+        }
+    }
+    if machine.policies.iter().any(|policy| policy.present && policy.driver.starts_with("intel")) {
+        tree.file(&format!("{CPU}/intel_pstate/no_turbo"), WRITE, Attribute::NoTurbo);
+    }
+    topology(machine, tree);
+}
+
+/// An offline processor has no topology, and is no sibling.
+fn topology(machine: &Machine, tree: &mut Tree) {
+    let online = |cpu: &usize| !machine.offline.contains(cpu);
+    for (cpu, place) in machine.cpus.iter().enumerate().filter(|(cpu, _)| online(cpu)) {
+        let folder = format!("{CPU}/cpu{cpu}/topology");
+        let siblings = machine.cpus.iter().enumerate().filter(|(at, other)| *other == place && online(at));
+        let list = siblings.map(|(at, _)| at.to_string()).collect::<Vec<_>>().join(",");
+        tree.text(&format!("{folder}/physical_package_id"), format!("{}\n", place.package));
+        tree.text(&format!("{folder}/die_id"), format!("{}\n", place.die));
+        tree.text(&format!("{folder}/core_id"), format!("{}\n", place.core));
+        tree.text(&format!("{folder}/thread_siblings_list"), format!("{list}\n"));
+    }
+    if !machine.cpus.is_empty() {
+        tree.text(&format!("{CPU}/online"), format!("{}\n", ranges((0..machine.cpus.len()).filter(online))));
+        tree.text(&format!("{CPU}/possible"), format!("0-{}\n", machine.cpus.len() - 1));
+    }
+}
+
+/// Ascending numbers as the kernel lists processors: `0-3,8`.
+fn ranges(numbers: impl Iterator<Item = usize>) -> String {
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for number in numbers {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => runs.push((number, number)),
+        }
+    }
+    let text = |&(first, last): &(usize, usize)| {
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
+    };
+    runs.iter().map(text).collect::<Vec<_>>().join(",")
+}
+
+fn hwmon(machine: &Machine, tree: &mut Tree) {
+    tree.folder("sys/class/hwmon");
+    if machine.hwmons.iter().any(|slot| slot.hwmon.device == Device::Hsmp) {
+        tree.file("dev/hsmp", WRITE, Attribute::Hsmp);
+    }
+    let registered =
+        |slot: &HwmonSlot| slot.present && (slot.hwmon.device != Device::Hsmp || machine.hsmp_in_hwmon);
+    for (at, slot) in machine.hwmons.iter().enumerate().filter(|(_, slot)| registered(slot)) {
+        // The number is whatever was free at probe time; the device behind it is what stays.
+        let number = machine.hwmon_base + at;
+        let folder = format!("{}/hwmon/hwmon{number}", slot.device_path);
+        tree.link(&format!("sys/class/hwmon/hwmon{number}"), format!("../../../{folder}"));
+        tree.link(&format!("{folder}/device"), "../..");
+        tree.text(&format!("{folder}/name"), format!("{}\n", slot.name));
+        tree.text(&format!("{folder}/power1_label"), "PPT\n");
+        tree.file(&format!("{folder}/power1_cap"), WRITE, Attribute::Cap(at));
+        let reading = if slot.name == "amdgpu" { "power1_average" } else { "power1_input" };
+        tree.file(&format!("{folder}/{reading}"), READ, Attribute::Power(at, PowerFile::Average));
+        tree.file(&format!("{folder}/power1_cap_max"), READ, Attribute::Power(at, PowerFile::Max));
+        if slot.name == "amdgpu" {
+            let status = format!("{}/power/runtime_status", slot.device_path);
+            tree.file(&status, READ, Attribute::RuntimeStatus(at));
+            tree.file(&format!("{folder}/power1_cap_min"), READ, Attribute::Power(at, PowerFile::Min));
+            tree.file(
+                &format!("{folder}/power1_cap_default"),
+                READ,
+                Attribute::Power(at, PowerFile::Default),
+            );
+        }
+    }
+}
+
+fn registers(machine: &Machine, tree: &mut Tree) {
+    if machine.msr.is_none() {
+        return;
+    }
+    for cpu in 0..machine.cpus.len() {
+        tree.file(&format!("dev/cpu/{cpu}/msr"), 0o600, Attribute::Msr(cpu));
+    }
+}

@@ -1,0 +1,15 @@
+//! Virtual power hardware: what the Linux drivers show of it, oddities and error numbers included, with a plant behind.
+#![forbid(unsafe_code)]
+
+pub mod cpufreq;
+pub mod faults;
+pub mod fuse;
+pub mod hsmp;
+pub mod hwmon;
+mod layout;
+pub mod machine;
+pub mod msr;
+pub mod number;
+pub mod powercap;
+pub mod profile;
+pub mod tree;

@@ -1,0 +1,543 @@
+//! A virtual machine room: zones, policies and hwmon devices with a plant behind them, a clock, and scripted faults.
+
+use crate::cpufreq::Policy;
+use crate::faults::{Direction, Effect, Faults};
+use crate::hsmp;
+use crate::hwmon::Hwmon;
+use crate::msr::{self, Writes};
+use crate::number::{Errno, strtobool};
+use crate::powercap::Zone;
+use crate::tree::Tree;
+use libc::{EACCES, EINVAL, ENODEV, ENXIO};
+use plant::{Domain, Plant, PowerLimit, Term};
+use power_units::Micros;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A window longer than this is as good as this one; registers can say 27 hours.
+const WINDOW_MAX_S: f64 = 1000.0;
+
+/// What a virtual file stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Attribute {
+    /// A text that never changes.
+    Text(String),
+    /// A zone's `energy_uj`.
+    Energy(usize),
+    /// A zone's `enabled`.
+    Enabled(usize),
+    /// A zone's `constraint_N_power_limit_uw`.
+    PowerLimit(usize, usize),
+    /// A zone's `constraint_N_time_window_us`.
+    TimeWindow(usize, usize),
+    /// A policy's `scaling_max_freq`.
+    MaxFreq(usize),
+    /// A policy's `scaling_min_freq`.
+    MinFreq(usize),
+    /// A policy's `scaling_cur_freq`.
+    CurFreq(usize),
+    /// A policy's `cpuinfo_avg_freq`.
+    AvgFreq(usize),
+    /// A text of a policy, which like all its files answers nothing while all its processors are offline.
+    PolicyText(usize, String),
+    /// The switch of turbo, `intel_pstate/no_turbo`.
+    NoTurbo,
+    /// A processor's registers.
+    Msr(usize),
+    /// A hwmon device's `power1_cap`.
+    Cap(usize),
+    /// One of its other numbers.
+    Power(usize, PowerFile),
+    /// Its `power/runtime_status`.
+    RuntimeStatus(usize),
+    /// `/dev/hsmp`, which is neither read nor written.
+    Hsmp,
+    /// A message of `/dev/hsmp` to the socket of a hwmon device. No file, but a place for faults to strike: the reading
+    /// messages as reads, the one that sets as a write.
+    HsmpMessage(usize, u32),
+}
+
+/// The read-only numbers of a hwmon device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PowerFile {
+    /// `power1_average`.
+    Average,
+    /// `power1_cap_min`.
+    Min,
+    /// `power1_cap_max`.
+    Max,
+    /// `power1_cap_default`.
+    Default,
+}
+
+/// What feeds a zone's counter and what its limit holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feeds {
+    /// A package of the plant.
+    Package(usize),
+    /// The whole plant: psys.
+    Platform,
+    /// A part of a package that the plant does not tell apart: so many hundredths of the package's energy.
+    Share(usize, u64),
+}
+
+/// A zone and where it stands.
+#[derive(Clone, Debug)]
+pub struct Slot {
+    /// The registers.
+    pub zone: Zone,
+    /// What it measures.
+    pub feeds: Feeds,
+    /// Which control type it belongs to, `intel-rapl`.
+    pub control_type: &'static str,
+    /// The zone it is part of.
+    pub parent: Option<usize>,
+    /// False while the last processor of its package is offline.
+    pub present: bool,
+}
+
+/// Where a logical processor sits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its package.
+    pub package: usize,
+    /// Its die in the package.
+    pub die: usize,
+    /// Its core in the package; siblings share it.
+    pub core: usize,
+}
+
+/// A hwmon device and where it stands.
+#[derive(Clone, Debug)]
+pub struct HwmonSlot {
+    /// The attributes.
+    pub hwmon: Hwmon,
+    /// The driver's name, `amdgpu`.
+    pub name: &'static str,
+    /// The device's folder, `sys/devices/pci0000:00/0000:03:00.0`.
+    pub device_path: String,
+    /// What it measures and caps.
+    pub feeds: Domain,
+    /// False while its driver is unbound from it.
+    pub present: bool,
+}
+
+/// Where the machine's time comes from.
+#[derive(Clone, Copy, Debug)]
+pub enum Clock {
+    /// Real time, so many times as fast.
+    Real(f64),
+    /// Time that a test moves.
+    Manual,
+}
+
+/// The parts that a machine is built of.
+pub struct Parts {
+    /// The physics.
+    pub plant: Plant,
+    /// Its zones.
+    pub zones: Vec<Slot>,
+    /// Its frequency policies, in the order of the plant's.
+    pub policies: Vec<Policy>,
+    /// Its hwmon devices.
+    pub hwmons: Vec<HwmonSlot>,
+    /// Its logical processors.
+    pub cpus: Vec<Place>,
+    /// Whether and how registers can be written; none without an msr driver.
+    pub msr: Option<Writes>,
+}
+
+/// Who is told of every write that a file took: the file, what was written, and the zones as they are then.
+type Watcher = Box<dyn FnMut(&Attribute, &[u8], &[Slot]) + Send>;
+
+/// The machine.
+pub struct Machine {
+    pub(crate) plant: Plant,
+    pub(crate) zones: Vec<Slot>,
+    pub(crate) policies: Vec<Policy>,
+    pub(crate) hwmons: Vec<HwmonSlot>,
+    pub(crate) cpus: Vec<Place>,
+    pub(crate) msr: Option<Writes>,
+    /// The processors that are offline.
+    pub(crate) offline: BTreeSet<usize>,
+    /// How often the cpufreq driver was loaded anew, each time with new files.
+    cpufreq_loads: u64,
+    /// The number that the first hwmon device got at probe time.
+    pub(crate) hwmon_base: usize,
+    /// False while the powercap driver is not loaded.
+    pub(crate) powercap_loaded: bool,
+    watcher: Option<Watcher>,
+    /// Whether the HSMP driver is so new that it registers its sockets with hwmon.
+    pub(crate) hsmp_in_hwmon: bool,
+    faults: Faults,
+    tree: Tree,
+    clock: Clock,
+    started: Instant,
+    advanced: Duration,
+}
+
+impl Machine {
+    /// A machine of these parts, on this clock.
+    #[must_use]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "virtual hardware has a clock of its own, as real hardware has"
+    )]
+    pub fn new(parts: Parts, clock: Clock) -> Self {
+        let Parts { plant, zones, policies, hwmons, cpus, msr } = parts;
+        let mut machine = Self {
+            plant,
+            zones,
+            policies,
+            hwmons,
+            cpus,
+            msr,
+            offline: BTreeSet::new(),
+            cpufreq_loads: 0,
+            hwmon_base: 0,
+            powercap_loaded: true,
+            watcher: None,
+            hsmp_in_hwmon: true,
+            faults: Faults::default(),
+            tree: Tree::new(),
+            clock,
+            started: Instant::now(),
+            advanced: Duration::ZERO,
+        };
+        machine.settle();
+        machine
+    }
+
+    /// The files as they stand now.
+    #[must_use]
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// The physics, to put load on it and to see what is true.
+    pub fn plant(&mut self) -> &mut Plant {
+        &mut self.plant
+    }
+
+    /// What is to go wrong.
+    pub fn faults(&mut self) -> &mut Faults {
+        &mut self.faults
+    }
+
+    /// The frequency policies as they are.
+    #[must_use]
+    pub fn policies(&self) -> &[Policy] {
+        &self.policies
+    }
+
+    /// Changes the hardware behind the driver's back (a BIOS, another writer, hot-plug), and lets files and physics
+    /// follow.
+    pub fn change(&mut self, by: impl FnOnce(&mut Vec<Slot>, &mut Vec<Policy>, &mut Vec<HwmonSlot>)) {
+        by(&mut self.zones, &mut self.policies, &mut self.hwmons);
+        self.settle();
+    }
+
+    /// Takes a processor offline or online, and its policy with the last one.
+    pub fn set_online(&mut self, cpu: usize, online: bool) {
+        if online {
+            self.offline.remove(&cpu);
+        } else {
+            self.offline.insert(cpu);
+        }
+        for policy in &mut self.policies {
+            policy.inactive = policy.cpus.iter().all(|cpu| self.offline.contains(cpu));
+        }
+        self.settle();
+    }
+
+    /// Loads the cpufreq driver anew: limits are lost, and whoever has a file open has nothing.
+    pub fn reload_cpufreq(&mut self) {
+        self.policies.iter_mut().for_each(Policy::reload);
+        self.cpufreq_loads += 1;
+        self.settle();
+    }
+
+    /// Which of several files that were at a path one after the other is there now.
+    pub(crate) fn edition(&self, path: &str) -> u64 {
+        if path.starts_with("sys/devices/system/cpu/cpufreq/") { self.cpufreq_loads } else { 0 }
+    }
+
+    /// Probes the hwmon devices anew, which numbers them anew.
+    pub fn renumber_hwmons(&mut self, base: usize) {
+        self.hwmon_base = base;
+        self.settle();
+    }
+
+    /// Loads or unloads the powercap driver; without it the registers alone are left.
+    pub fn load_powercap(&mut self, loaded: bool) {
+        self.powercap_loaded = loaded;
+        self.settle();
+    }
+
+    /// Tells `watcher` of every write that a file takes from now on.
+    pub fn watch(&mut self, watcher: impl FnMut(&Attribute, &[u8], &[Slot]) + Send + 'static) {
+        self.watcher = Some(Box::new(watcher));
+    }
+
+    /// The zones as they are.
+    #[must_use]
+    pub fn zones(&self) -> &[Slot] {
+        &self.zones
+    }
+
+    /// Gives the machine an HSMP driver from before it knew hwmon: there is only `/dev/hsmp`.
+    pub fn age_hsmp_driver(&mut self) {
+        self.hsmp_in_hwmon = false;
+        self.settle();
+    }
+
+    /// Lets time pass on a manual clock.
+    pub fn advance(&mut self, by: Duration) {
+        self.plant.advance(Micros::new(u64::try_from(by.as_micros()).unwrap_or(u64::MAX)));
+    }
+
+    fn catch_up(&mut self) {
+        if let Clock::Real(speed) = self.clock {
+            let due = self.started.elapsed().mul_f64(speed);
+            self.advance(due.saturating_sub(self.advanced));
+            self.advanced = due;
+        }
+    }
+
+    /// Lets the files and the physics follow the registers.
+    fn settle(&mut self) {
+        self.tree = crate::layout::files(self);
+        self.drive();
+    }
+
+    /// Sets on the plant what the registers say. Of several limits on one package the lowest holds.
+    fn drive(&mut self) {
+        for package in 0..self.plant.packages() {
+            for (term, name) in [(Term::Long, "long_term"), (Term::Short, "short_term")] {
+                let limits =
+                    self.zones.iter().filter(|slot| slot.feeds == Feeds::Package(package) && slot.present);
+                let held = limits.flat_map(|slot| slot.zone.in_force(name));
+                let lowest = held.min_by_key(|&(watts_uw, _)| watts_uw);
+                let limit = lowest.map(|(limit_uw, window_us)| PowerLimit {
+                    watts: Duration::from_micros(limit_uw).as_secs_f64(),
+                    window_s: Duration::from_micros(window_us).as_secs_f64().min(WINDOW_MAX_S),
+                });
+                let taken = self.plant.set_power_limit(package, term, limit);
+                debug_assert!(taken.is_ok(), "the plant refused {limit:?}: {taken:?}");
+            }
+        }
+        for (at, policy) in self.policies.iter().enumerate() {
+            let _kept_below_its_floor = self.plant.set_frequency(at, policy.effective_max());
+        }
+        for slot in &self.hwmons {
+            if let Domain::Gpu(gpu) = slot.feeds {
+                let watts = Duration::from_micros(slot.hwmon.cap_in_force_uw()).as_secs_f64();
+                let _brought_into_range = self.plant.set_gpu_cap(gpu, watts);
+            }
+        }
+    }
+
+    fn energy_uj(&self, slot: &Slot) -> u64 {
+        let drawn = |domain| self.plant.energy(domain).map_or(0, power_units::MicroJoules::get);
+        slot.zone.units.energy_uj(match slot.feeds {
+            Feeds::Package(package) => drawn(Domain::Package(package)),
+            Feeds::Platform => drawn(Domain::Node),
+            Feeds::Share(package, hundredths) => drawn(Domain::Package(package)) / 100 * hundredths,
+        })
+    }
+
+    fn package_zone(&self, cpu: usize) -> Result<usize, Errno> {
+        let place = self.cpus.get(cpu).ok_or(ENXIO)?;
+        let found =
+            self.zones.iter().position(|slot| slot.feeds == Feeds::Package(place.package) && slot.present);
+        found.ok_or(ENXIO)
+    }
+
+    fn text(&self, attribute: &Attribute) -> Result<String, Errno> {
+        let zone = |at: usize| self.zones.get(at).filter(|slot| slot.present).ok_or(ENODEV);
+        let policy = |at: usize| self.policies.get(at).filter(|policy| policy.present).ok_or(ENODEV);
+        let line = |value: u64| format!("{value}\n");
+        match attribute {
+            Attribute::Text(text) => Ok(text.clone()),
+            Attribute::Energy(at) => Ok(line(self.energy_uj(zone(*at)?))),
+            Attribute::Enabled(at) => Ok(line(zone(*at)?.zone.enabled().into())),
+            Attribute::PowerLimit(at, constraint) => Ok(line(zone(*at)?.zone.power_limit_uw(*constraint))),
+            Attribute::TimeWindow(at, constraint) => Ok(line(zone(*at)?.zone.time_window_us(*constraint))),
+            Attribute::MaxFreq(at) => Ok(line(policy(*at)?.max_freq()?.into())),
+            Attribute::MinFreq(at) => Ok(line(policy(*at)?.min_freq()?.into())),
+            Attribute::PolicyText(at, text) => policy(*at)?.active().map(|()| text.clone()),
+            Attribute::NoTurbo => Ok(line(self.policies.iter().any(|policy| policy.turbo_off).into())),
+            Attribute::CurFreq(at) | Attribute::AvgFreq(at) => {
+                policy(*at)?.active()?;
+                Ok(format!("{:.0}\n", self.plant.effective_khz(*at).unwrap_or(0.0)))
+            }
+            Attribute::Cap(at) => Ok(self.hwmon(*at)?.hwmon.cap()),
+            Attribute::RuntimeStatus(at) => {
+                Ok(if self.hwmon(*at)?.hwmon.asleep { "suspended\n" } else { "active\n" }.to_owned())
+            }
+            Attribute::Power(at, file) => self.power_file(*at, *file),
+            Attribute::Msr(_) | Attribute::Hsmp | Attribute::HsmpMessage(..) => Err(EINVAL),
+        }
+    }
+
+    pub(crate) fn hwmon(&self, at: usize) -> Result<&HwmonSlot, Errno> {
+        self.hwmons.get(at).filter(|slot| slot.present).ok_or(ENODEV)
+    }
+
+    /// To read or write a number of a device wakes it.
+    fn wake(&mut self, attribute: &Attribute) {
+        if let Attribute::Cap(at) | Attribute::Power(at, _) = attribute
+            && let Some(slot) = self.hwmons.get_mut(*at)
+        {
+            slot.hwmon.asleep = false;
+        }
+    }
+
+    /// What a hwmon device draws, in microwatts.
+    pub(crate) fn drawn_uw(&self, slot: &HwmonSlot) -> u64 {
+        let watts = self.plant.watts(slot.feeds).unwrap_or(0.0).max(0.0);
+        u64::try_from(Duration::from_secs_f64(watts).as_micros()).unwrap_or(u64::MAX)
+    }
+
+    fn power_file(&self, at: usize, file: PowerFile) -> Result<String, Errno> {
+        let slot = self.hwmon(at)?;
+        let hwmon = &slot.hwmon;
+        Ok(hwmon.number(match file {
+            PowerFile::Average => self.drawn_uw(slot),
+            PowerFile::Min => hwmon.min_uw,
+            PowerFile::Max => hwmon.max_uw,
+            PowerFile::Default => hwmon.default_uw,
+        }))
+    }
+
+    fn store(&mut self, attribute: &Attribute, offset: u64, data: &[u8]) -> Result<(), Errno> {
+        let zone = |zones: &mut Vec<Slot>, at: usize| -> Result<usize, Errno> {
+            zones.get(at).filter(|slot| slot.present).map(|_| at).ok_or(ENODEV)
+        };
+        match *attribute {
+            Attribute::Enabled(at) => {
+                let at = zone(&mut self.zones, at)?;
+                self.zones[at].zone.write_enabled(data)
+            }
+            Attribute::PowerLimit(at, constraint) => {
+                let at = zone(&mut self.zones, at)?;
+                self.zones[at].zone.write_power_limit(constraint, data)
+            }
+            Attribute::TimeWindow(at, constraint) => {
+                let at = zone(&mut self.zones, at)?;
+                self.zones[at].zone.write_time_window(constraint, data)
+            }
+            Attribute::MaxFreq(at) => self.policy_mut(at)?.write_max_freq(data),
+            Attribute::MinFreq(at) => self.policy_mut(at)?.write_min_freq(data),
+            Attribute::NoTurbo => {
+                let off = strtobool(data)?;
+                self.policies.iter_mut().for_each(|policy| policy.turbo_off = off);
+                Ok(())
+            }
+            Attribute::Cap(at) => {
+                self.hwmon(at)?;
+                self.hwmons.get_mut(at).ok_or(ENODEV)?.hwmon.write_cap(data)
+            }
+            Attribute::Msr(cpu) => {
+                let at = self.package_zone(cpu)?;
+                msr::write(&mut self.zones[at].zone, self.msr.ok_or(ENXIO)?, offset, data)
+            }
+            Attribute::Text(_)
+            | Attribute::PolicyText(..)
+            | Attribute::Energy(_)
+            | Attribute::CurFreq(_)
+            | Attribute::AvgFreq(_)
+            | Attribute::Power(..)
+            | Attribute::RuntimeStatus(_) => Err(EACCES),
+            Attribute::Hsmp | Attribute::HsmpMessage(..) => Err(EINVAL),
+        }
+    }
+
+    fn policy_mut(&mut self, at: usize) -> Result<&mut Policy, Errno> {
+        self.policies.get_mut(at).filter(|policy| policy.present).ok_or(ENODEV)
+    }
+}
+
+/// A machine that several threads use.
+#[derive(Clone)]
+pub struct Shared(Arc<Mutex<Machine>>);
+
+impl Shared {
+    /// Shares a machine.
+    #[must_use]
+    pub fn new(machine: Machine) -> Self {
+        Self(Arc::new(Mutex::new(machine)))
+    }
+
+    /// The machine, brought to the present.
+    pub fn lock(&self) -> MutexGuard<'_, Machine> {
+        let mut machine = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        machine.catch_up();
+        machine
+    }
+
+    /// Lets a fault strike. A slow file is slow without holding the machine: the others go on.
+    #[expect(clippy::disallowed_methods, reason = "slowness is what is scripted here")]
+    fn strike(&self, attribute: &Attribute, direction: Direction) -> Result<Option<Vec<u8>>, Errno> {
+        let effect = self.lock().faults.strike(attribute, direction);
+        match effect {
+            None => Ok(None),
+            Some(Effect::Fails(errno)) => Err(errno),
+            Some(Effect::Answers(bytes)) => Ok(Some(bytes)),
+            Some(Effect::Takes(time)) => {
+                std::thread::sleep(time);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// As the driver answers.
+    pub fn read(&self, attribute: &Attribute, offset: u64, size: usize) -> Result<Vec<u8>, Errno> {
+        let scripted = self.strike(attribute, Direction::Read)?;
+        let mut machine = self.lock();
+        machine.wake(attribute);
+        if let Attribute::Msr(cpu) = *attribute {
+            let slot = &machine.zones[machine.package_zone(cpu)?];
+            return msr::read(&slot.zone, machine.energy_uj(slot), offset, size);
+        }
+        let text = scripted.map_or_else(|| machine.text(attribute).map(String::into_bytes), Ok)?;
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(text.len());
+        let end = start.saturating_add(size).min(text.len());
+        Ok(text[start..end].to_vec())
+    }
+
+    /// Writes a file; the physics follows.
+    ///
+    /// # Errors
+    /// As the driver answers.
+    pub fn write(&self, attribute: &Attribute, offset: u64, data: &[u8]) -> Result<(), Errno> {
+        self.strike(attribute, Direction::Write)?;
+        let mut machine = self.lock();
+        machine.wake(attribute);
+        machine.store(attribute, offset, data)?;
+        machine.drive();
+        let Machine { watcher, zones, .. } = &mut *machine;
+        if let Some(watcher) = watcher {
+            watcher(attribute, data, zones);
+        }
+        Ok(())
+    }
+
+    /// Carries out a message of `/dev/hsmp`, and writes the answer into it; the physics follows.
+    ///
+    /// # Errors
+    /// As the driver answers.
+    pub fn message(&self, message: &mut hsmp::Message, access: hsmp::Access) -> Result<(), Errno> {
+        let socket = hsmp::admit(&self.lock(), message, access)?;
+        let direction = if message.id == hsmp::SET_LIMIT { Direction::Write } else { Direction::Read };
+        self.strike(&Attribute::HsmpMessage(socket, message.id), direction)?;
+        let mut machine = self.lock();
+        hsmp::carry_out(&mut machine, socket, message)?;
+        machine.drive();
+        Ok(())
+    }
+}

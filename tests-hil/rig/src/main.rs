@@ -1,0 +1,46 @@
+//! Virtual power hardware for a person: mounts a profile, puts load on it, and runs until it is interrupted.
+#![expect(clippy::print_stdout, reason = "it talks to the person who started it")]
+
+use rig::machine::{Clock, Shared};
+use rig::{fuse, profile};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let (name, on) = match words.as_slice() {
+        [name] => (name.as_str(), PathBuf::from("/tmp/joulie-rig")),
+        [name, on] => (name.as_str(), PathBuf::from(on)),
+        _ => return usage(),
+    };
+    let Some(build) = profile::find(name) else { return usage() };
+    match serve(build, &on) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("rig: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn usage() -> ExitCode {
+    println!("usage: rig PROFILE [FOLDER]; as root. The profiles are:");
+    for (name, what, _) in profile::PROFILES {
+        println!("  {name:<16}{what}");
+    }
+    ExitCode::from(2)
+}
+
+fn serve(build: profile::Build, on: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
+    std::fs::create_dir_all(on)?;
+    let machine = Shared::new(build(Clock::Real(1.0))?);
+    let _mounted = fuse::mount(machine, on)?;
+    println!("mounted on {}; end it with Ctrl-D, or by closing standard input. Try:", on.display());
+    println!("  cat {}/sys/class/powercap/intel-rapl:0/energy_uj", on.display());
+    println!(
+        "  echo 120000000 > {}/sys/class/powercap/intel-rapl:0/constraint_0_power_limit_uw",
+        on.display()
+    );
+    std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! Model-specific registers, as /dev/cpu/N/msr shows them: eight bytes at an offset that is the register's number.
+
+use crate::number::Errno;
+use crate::powercap::{Lock, Zone};
+use libc::{EINVAL, EIO, EPERM};
+
+/// RAPL_POWER_UNIT, PKG_POWER_LIMIT, PKG_ENERGY_STATUS and PKG_POWER_INFO.
+const POWER_UNIT: u64 = 0x606;
+const PACKAGE_LIMIT: u64 = 0x610;
+const PACKAGE_ENERGY: u64 = 0x611;
+const PACKAGE_INFO: u64 = 0x614;
+const LOCK_BIT: u64 = 1 << 63;
+
+/// Whether and how writes pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writes {
+    /// They reach the register; a locked one faults.
+    Pass,
+    /// They reach the register; a locked one keeps its value and says nothing.
+    PassLockSilent,
+    /// `msr.allow_writes=off`, or lockdown.
+    Refused,
+}
+
+/// Reads registers from `offset` on.
+///
+/// # Errors
+/// `EINVAL` unless eight bytes at a time; `EIO` for a register that does not exist.
+pub fn read(zone: &Zone, energy_uj: u64, offset: u64, size: usize) -> Result<Vec<u8>, Errno> {
+    if size == 0 || !size.is_multiple_of(8) {
+        return Err(EINVAL);
+    }
+    let value = match offset {
+        // Power in 1/8 W, energy in 2⁻¹⁴ J, time in 976 µs.
+        POWER_UNIT => 0xa_0e03,
+        PACKAGE_LIMIT => limit_register(zone),
+        PACKAGE_ENERGY => u64::from(u32::MAX) & (energy_uj * 1000 / zone.units.energy_nj),
+        PACKAGE_INFO => {
+            zone.constraints.first().map_or(0, |long| (long.max_uw / zone.units.power_uw) & 0x7fff)
+        }
+        _ => return Err(EIO),
+    };
+    Ok(value.to_le_bytes().to_vec())
+}
+
+/// Writes a register.
+///
+/// # Errors
+/// `EINVAL` unless eight bytes; `EPERM` when writes are off; `EIO` when the register is locked or does not exist.
+pub fn write(zone: &mut Zone, writes: Writes, offset: u64, data: &[u8]) -> Result<(), Errno> {
+    let value = u64::from_le_bytes(data.try_into().map_err(|_| EINVAL)?);
+    if writes == Writes::Refused {
+        return Err(EPERM);
+    }
+    if offset != PACKAGE_LIMIT || zone.constraints.is_empty() {
+        return Err(EIO);
+    }
+    match (zone.lock, writes) {
+        (Lock::Open, _) => {}
+        (_, Writes::PassLockSilent) => return Ok(()),
+        _ => return Err(EIO),
+    }
+    for (constraint, half) in
+        zone.constraints.iter_mut().take(2).zip([value & 0xffff_ffff, value >> 32 & 0x7fff_ffff])
+    {
+        constraint.power_raw = half & 0x7fff;
+        constraint.enabled = half & 1 << 15 != 0;
+        constraint.window_raw = half >> 17 & 0x7f;
+    }
+    if value & LOCK_BIT != 0 {
+        zone.lock = Lock::WindowIgnored;
+    }
+    Ok(())
+}
+
+fn limit_register(zone: &Zone) -> u64 {
+    let half = |at: usize| {
+        zone.constraints.get(at).map_or(0, |c| {
+            let enabled = u64::from(c.enabled);
+            (c.power_raw & 0x7fff) | enabled << 15 | enabled << 16 | (c.window_raw & 0x7f) << 17
+        })
+    };
+    let lock = if zone.lock == Lock::Open { 0 } else { LOCK_BIT };
+    half(0) | half(1) << 32 | lock
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::powercap::{Constraint, Units};
+
+    fn zone(lock: Lock) -> Zone {
+        let limit = |name, watts: u64| Constraint {
+            name,
+            power_raw: watts * 8,
+            window_raw: 0x6e,
+            max_uw: 250_000_000,
+            enabled: true,
+        };
+        Zone {
+            id: "intel-rapl:0".into(),
+            name: "package-0".into(),
+            units: Units::XEON,
+            constraints: vec![limit("long_term", 250), limit("short_term", 300)],
+            lock,
+            enabled_is_hollow: false,
+        }
+    }
+
+    fn register(zone: &Zone, number: u64) -> Result<u64, Errno> {
+        read(zone, 0, number, 8).map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap()))
+    }
+
+    #[test]
+    fn the_limit_register_and_the_zone_are_one() {
+        let mut zone = zone(Lock::Open);
+        assert_eq!(register(&zone, POWER_UNIT), Ok(0xa0e03));
+        // 250 W is 0x7d0, 300 W is 0x960; enabled, clamped, 0x6e is 28 s.
+        assert_eq!(register(&zone, PACKAGE_LIMIT), Ok(0x00dd_8960_00dd_87d0));
+        assert_eq!(
+            write(&mut zone, Writes::Pass, PACKAGE_LIMIT, &0x0000_8960_00dd_8320_u64.to_le_bytes()),
+            Ok(())
+        );
+        assert_eq!(zone.power_limit_uw(0), 100_000_000);
+    }
+
+    #[test]
+    fn what_the_device_refuses() {
+        let mut open = zone(Lock::Open);
+        assert_eq!(read(&open, 0, POWER_UNIT, 4), Err(EINVAL));
+        assert_eq!(register(&open, 0x123), Err(EIO));
+        assert_eq!(write(&mut open, Writes::Pass, PACKAGE_LIMIT, &[0; 4]), Err(EINVAL));
+        assert_eq!(write(&mut open, Writes::Refused, PACKAGE_LIMIT, &[0; 8]), Err(EPERM));
+        let mut locked = zone(Lock::WindowIgnored);
+        assert_eq!(write(&mut locked, Writes::Pass, PACKAGE_LIMIT, &[0; 8]), Err(EIO));
+        assert_eq!(write(&mut locked, Writes::PassLockSilent, PACKAGE_LIMIT, &[0; 8]), Ok(()));
+        assert_eq!(locked.power_limit_uw(0), 250_000_000);
+        assert_eq!(register(&locked, PACKAGE_LIMIT).unwrap() & LOCK_BIT, LOCK_BIT);
+    }
+}

@@ -1,0 +1,394 @@
+//! Machines to begin with, each with what makes its kind difficult.
+
+use crate::cpufreq::Policy;
+use crate::hwmon::{Device, Hwmon};
+use crate::machine::{Clock, Feeds, HwmonSlot, Machine, Parts, Place, Slot};
+use crate::msr::Writes;
+use crate::powercap::{Constraint, Lock, Units, Zone};
+use plant::{Domain, Load, NodeSpec, Plant, SpecError, preset};
+
+/// Builds a machine on a clock.
+pub type Build = fn(Clock) -> Result<Machine, SpecError>;
+
+/// Every profile by name, with what a person should know of it.
+pub const PROFILES: [(&str, &str, Build); 7] = [
+    ("xeon-2s", "two packages with dram and psys zones, intel_pstate, msr", xeon_2s),
+    ("xeon-multi-die", "two packages of two dies, a zone for each die", xeon_multi_die),
+    ("xeon-locked", "as xeon-2s, but the BIOS has locked the package limits", xeon_locked),
+    ("xeon-tpmi", "limits behind TPMI: 18-bit fields, a peak_power limit, no msr limits", xeon_tpmi),
+    ("epyc", "energy counters without limits, HSMP sockets, acpi-cpufreq with a table", epyc),
+    ("client", "core and uncore zones, an mmio twin of the package", client),
+    (
+        "mi300x",
+        "an EPYC host under amd-pstate with two GPUs, one of them the secondary die of a module",
+        mi300x,
+    ),
+];
+
+/// The profile of that name.
+#[must_use]
+pub fn find(name: &str) -> Option<Build> {
+    PROFILES.iter().find(|(known, ..)| *known == name).map(|(.., build)| *build)
+}
+
+fn limit(name: &'static str, watts: u64, max_watts: u64, window_raw: u64) -> Constraint {
+    Constraint { name, power_raw: watts * 8, window_raw, max_uw: max_watts * 1_000_000, enabled: true }
+}
+
+/// 28 s and 2.44 ms, as vendors ship them.
+const LONG_WINDOW: u64 = 0x6e;
+const SHORT_WINDOW: u64 = 0x01;
+
+fn zone(id: String, name: String, units: Units, constraints: Vec<Constraint>) -> Zone {
+    Zone { id, name, units, constraints, lock: Lock::Open, enabled_is_hollow: false }
+}
+
+fn slot(zone: Zone, feeds: Feeds, parent: Option<usize>) -> Slot {
+    Slot { zone, feeds, control_type: "intel-rapl", parent, present: true }
+}
+
+/// A package as a Xeon shows it, and its dram below it.
+fn xeon_package(zones: &mut Vec<Slot>, package: usize) {
+    let id = format!("intel-rapl:{package:x}");
+    let limits = vec![limit("long_term", 250, 250, LONG_WINDOW), limit("short_term", 300, 500, SHORT_WINDOW)];
+    let parent = zones.len();
+    let package_zone = zone(id.clone(), format!("package-{package}"), Units::XEON, limits);
+    zones.push(slot(package_zone, Feeds::Package(package), None));
+    let dram = zone(
+        format!("{id}:0"),
+        "dram".into(),
+        Units { energy_nj: 15_300, ..Units::XEON },
+        vec![Constraint { enabled: false, ..limit("long_term", 0, 41, LONG_WINDOW) }],
+    );
+    zones.push(slot(dram, Feeds::Share(package, 12), Some(parent)));
+}
+
+fn psys(zones: &mut Vec<Slot>, number: usize) {
+    let limits = vec![Constraint { enabled: false, ..limit("long_term", 0, 0, LONG_WINDOW) }];
+    zones.push(slot(
+        zone(format!("intel-rapl:{number:x}"), "psys".into(), Units::XEON, limits),
+        Feeds::Platform,
+        None,
+    ));
+}
+
+fn places(packages: usize, cores: usize, threads: usize) -> Vec<Place> {
+    let per_thread =
+        (0..packages).flat_map(|package| (0..cores).map(move |core| Place { package, die: 0, core }));
+    (0..threads).flat_map(|_| per_thread.clone()).collect()
+}
+
+/// A policy for each of the plant's, over the processors of its cores.
+fn policies(plant: &Plant, cpus: &[Place], driver: &'static str, table: &[u32]) -> Vec<Policy> {
+    (0..plant.policies())
+        .map(|at| {
+            let (min, max) = plant.frequency_range(at).unwrap_or((0, 0));
+            Policy {
+                cpus: processors(plant, cpus, at),
+                driver,
+                table: table.to_vec(),
+                hardware: min..=max,
+                user_max: max,
+                user_min: min,
+                others_max: u32::MAX,
+                inactive: false,
+                present: true,
+                // Turbo begins at three quarters of what a Xeon reaches with it.
+                base: driver.starts_with("intel").then(|| max / 4 * 3),
+                turbo_off: false,
+                averages: false,
+            }
+        })
+        .collect()
+}
+
+/// Linux numbers the first thread of every core before the second ones. Where a policy is a thread's, its number is the
+/// thread's; where it is a core's or a package's, all threads of its cores are in it.
+fn processors(plant: &Plant, cpus: &[Place], policy: usize) -> Vec<usize> {
+    if plant.policies() == cpus.len() {
+        return vec![policy];
+    }
+    let cores = plant.cores_of(policy).unwrap_or(0..0);
+    (0..cpus.len()).filter(|cpu| cores.contains(&(cpu % plant.cores()))).collect()
+}
+
+fn busy(spec: &NodeSpec) -> Result<Plant, SpecError> {
+    let mut plant = Plant::new(spec, 1)?;
+    let taken = plant.set_load(Load::busy(1.0));
+    debug_assert!(taken.is_ok(), "a full load is a load");
+    Ok(plant)
+}
+
+fn xeon_2s(clock: Clock) -> Result<Machine, SpecError> {
+    let plant = busy(&preset::xeon_2s_per_thread())?;
+    let mut zones = Vec::new();
+    xeon_package(&mut zones, 0);
+    xeon_package(&mut zones, 1);
+    psys(&mut zones, 2);
+    let cpus = places(2, 32, 2);
+    let policies = policies(&plant, &cpus, "intel_pstate", &[]);
+    Ok(Machine::new(Parts { plant, zones, policies, hwmons: vec![], cpus, msr: Some(Writes::Pass) }, clock))
+}
+
+fn xeon_locked(clock: Clock) -> Result<Machine, SpecError> {
+    let mut machine = xeon_2s(clock)?;
+    machine.change(|zones, _, _| {
+        for slot in zones.iter_mut().filter(|slot| slot.zone.name.starts_with("package")) {
+            slot.zone.lock = Lock::WindowIgnored;
+        }
+    });
+    Ok(machine)
+}
+
+fn xeon_multi_die(clock: Clock) -> Result<Machine, SpecError> {
+    let mut spec = preset::xeon_2s();
+    // Four dies of 16 cores; the plant knows no dies, so each is a package of its own to it.
+    for package in &mut spec.packages {
+        package.cores = 16;
+        package.static_watts /= 2.0;
+        package.dynamic_watts /= 2.0;
+    }
+    spec.packages = vec![spec.packages[0].clone(); 4];
+    let plant = busy(&spec)?;
+    let mut zones = Vec::new();
+    for die in 0..4 {
+        let limits =
+            vec![limit("long_term", 125, 125, LONG_WINDOW), limit("short_term", 150, 250, SHORT_WINDOW)];
+        let name = format!("package-{}-die-{}", die / 2, die % 2);
+        zones.push(slot(
+            zone(format!("intel-rapl:{die:x}"), name, Units::XEON, limits),
+            Feeds::Package(die),
+            None,
+        ));
+    }
+    let cpus: Vec<Place> = places(4, 16, 1)
+        .iter()
+        .map(|at| Place { package: at.package / 2, die: at.package % 2, core: at.core })
+        .collect();
+    let policies = policies(&plant, &cpus, "intel_cpufreq", &[]);
+    Ok(Machine::new(Parts { plant, zones, policies, hwmons: vec![], cpus, msr: None }, clock))
+}
+
+fn xeon_tpmi(clock: Clock) -> Result<Machine, SpecError> {
+    let mut machine = xeon_2s(clock)?;
+    machine.change(|zones, policies, _| {
+        for slot in zones.iter_mut().filter(|slot| slot.zone.name.starts_with("package")) {
+            slot.zone.units = Units::TPMI;
+            slot.zone.constraints.push(Constraint { window_raw: 0, ..limit("peak_power", 600, 600, 0) });
+        }
+        // A machine of this age runs a kernel that averages.
+        policies.iter_mut().for_each(|policy| policy.averages = true);
+    });
+    machine.msr = None;
+    Ok(machine)
+}
+
+fn epyc(clock: Clock) -> Result<Machine, SpecError> {
+    let plant = busy(&preset::epyc_2s())?;
+    let mut zones = Vec::new();
+    for package in 0..2 {
+        let hollow = |zone: Zone| Zone { enabled_is_hollow: true, ..zone };
+        let id = format!("intel-rapl:{package:x}");
+        let parent = zones.len();
+        let whole = hollow(zone(id.clone(), format!("package-{package}"), Units::EPYC, vec![]));
+        zones.push(slot(whole, Feeds::Package(package), None));
+        // The driver reads the lead processor's own counter here: a fraction of the truth.
+        let core = hollow(zone(format!("{id}:0"), "core".into(), Units::EPYC, vec![]));
+        zones.push(slot(core, Feeds::Share(package, 1), Some(parent)));
+    }
+    let cores = plant.cores() / 2;
+    let cpus = places(2, cores, 2);
+    let (min, max) = plant.frequency_range(0).unwrap_or((0, 0));
+    let table = [min, (min + max) / 2, max];
+    let policies = policies(&plant, &cpus, "acpi-cpufreq", &table);
+    let hwmons = (0..2).map(|socket| hsmp_socket(socket, 400)).collect();
+    Ok(Machine::new(Parts { plant, zones, policies, hwmons, cpus, msr: None }, clock))
+}
+
+fn hsmp_socket(socket: usize, max_watts: u64) -> HwmonSlot {
+    let max_uw = max_watts * 1_000_000;
+    let hwmon = Hwmon {
+        device: Device::Hsmp,
+        cap_uw: max_uw,
+        min_uw: 0,
+        max_uw,
+        default_uw: max_uw,
+        out_of_band_uw: None,
+        in_reset: false,
+        silent: false,
+        asleep: false,
+    };
+    let device_path = format!("sys/devices/platform/amd_hsmp.{socket}");
+    HwmonSlot { hwmon, name: "amd_hsmp_hwmon", device_path, feeds: Domain::Package(socket), present: true }
+}
+
+fn client(clock: Clock) -> Result<Machine, SpecError> {
+    let plant = busy(&preset::client())?;
+    let limits = || vec![limit("long_term", 35, 28, LONG_WINDOW), limit("short_term", 60, 0, SHORT_WINDOW)];
+    let mut zones = vec![slot(
+        zone("intel-rapl:0".into(), "package-0".into(), Units::XEON, limits()),
+        Feeds::Package(0),
+        None,
+    )];
+    for (at, name, share) in [(0, "core", 70), (1, "uncore", 10)] {
+        let part = zone(format!("intel-rapl:0:{at}"), name.into(), Units::XEON, vec![]);
+        zones.push(slot(part, Feeds::Share(0, share), Some(0)));
+    }
+    psys(&mut zones, 1);
+    let twin = zone("intel-rapl-mmio:0".into(), "package-0".into(), Units::XEON, limits());
+    zones.push(Slot { control_type: "intel-rapl-mmio", ..slot(twin, Feeds::Package(0), None) });
+    let cpus = places(1, plant.cores(), 2);
+    let policies = policies(&plant, &cpus, "intel_pstate", &[]);
+    Ok(Machine::new(
+        Parts { plant, zones, policies, hwmons: vec![], cpus, msr: Some(Writes::Refused) },
+        clock,
+    ))
+}
+
+fn mi300x(clock: Clock) -> Result<Machine, SpecError> {
+    let mut machine = epyc(clock)?;
+    let gpu = |at: usize, min: u64, max: u64| HwmonSlot {
+        hwmon: Hwmon {
+            device: Device::Amdgpu { checks_min: true },
+            cap_uw: max * 1_000_000,
+            min_uw: min * 1_000_000,
+            max_uw: max * 1_000_000,
+            default_uw: max * 1_000_000,
+            out_of_band_uw: None,
+            in_reset: false,
+            silent: false,
+            asleep: false,
+        },
+        name: "amdgpu",
+        device_path: format!("sys/devices/pci0000:00/0000:{:02x}:00.0", 0x0c + at),
+        feeds: Domain::Gpu(at),
+        present: true,
+    };
+    machine.change(|_, policies, hwmons| {
+        hwmons.extend([gpu(0, 350, 750), gpu(1, 0, 0)]);
+        for policy in policies {
+            policy.driver = "amd-pstate-epp";
+            policy.table.clear();
+        }
+    });
+    Ok(machine)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::{Attribute, Shared};
+    use std::time::Duration;
+
+    fn shared(name: &str) -> Shared {
+        Shared::new(find(name).unwrap()(Clock::Manual).unwrap())
+    }
+
+    fn attribute(machine: &Shared, path: &str) -> Attribute {
+        match machine.lock().tree().get(path) {
+            Some(crate::tree::Entry::File(_, attribute)) => attribute.clone(),
+            other => panic!("{path}: {other:?}"),
+        }
+    }
+
+    fn read(machine: &Shared, path: &str) -> String {
+        let attribute = attribute(machine, path);
+        String::from_utf8(machine.read(&attribute, 0, 4096).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn every_profile_shows_zones_policies_and_links_that_lead_somewhere() {
+        for (name, _, build) in PROFILES {
+            let machine = build(Clock::Manual).unwrap();
+            let names: Vec<_> =
+                machine.tree().children("sys/class/powercap").map(|(name, _)| name.to_owned()).collect();
+            assert!(names.contains(&"intel-rapl:0".to_owned()), "{name}: {names:?}");
+            assert!(
+                machine.tree().get("sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq").is_some(),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_policy_of_a_profile_has_processors_of_its_own() {
+        for (name, _, build) in PROFILES {
+            let machine = build(Clock::Manual).unwrap();
+            let mut all: Vec<usize> =
+                machine.policies.iter().flat_map(|policy| policy.cpus.clone()).collect();
+            all.sort_unstable();
+            assert_eq!(all, (0..machine.cpus.len()).collect::<Vec<_>>(), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_offline_processor_has_no_topology_and_a_policy_without_any_is_busy() {
+        let machine = shared("xeon-2s");
+        let cpu = "sys/devices/system/cpu";
+        machine.lock().set_online(32 + 64 - 1, false);
+        assert!(machine.lock().tree().get(&format!("{cpu}/cpu95/topology/core_id")).is_none());
+        assert_eq!(read(&machine, &format!("{cpu}/online")), "0-94,96-127\n");
+        assert_eq!(read(&machine, &format!("{cpu}/cpu31/topology/thread_siblings_list")), "31\n");
+        let driver = attribute(&machine, &format!("{cpu}/cpufreq/policy95/scaling_driver"));
+        assert_eq!(machine.read(&driver, 0, 64), Err(libc::EBUSY));
+        machine.lock().set_online(95, true);
+        assert_eq!(read(&machine, &format!("{cpu}/cpu31/topology/thread_siblings_list")), "31,95\n");
+        assert_eq!(read(&machine, &format!("{cpu}/cpufreq/policy95/affected_cpus")), "95\n");
+    }
+
+    #[test]
+    fn the_switch_of_turbo_lowers_what_policies_read() {
+        let machine = shared("xeon-2s");
+        let max = "sys/devices/system/cpu/cpufreq/policy5/scaling_max_freq";
+        let switch = attribute(&machine, "sys/devices/system/cpu/intel_pstate/no_turbo");
+        machine.write(&switch, 0, b"1").unwrap();
+        assert_eq!(machine.read(&switch, 0, 64).unwrap(), b"1\n");
+        assert_eq!(read(&machine, max), "2400000\n");
+        machine.write(&switch, 0, b"0").unwrap();
+        assert_eq!(read(&machine, max), "3200000\n");
+    }
+
+    #[test]
+    fn a_limit_written_is_a_limit_kept() {
+        let machine = shared("xeon-2s");
+        let package = "sys/devices/virtual/powercap/intel-rapl/intel-rapl:0";
+        machine.lock().advance(Duration::from_secs(2));
+        let before = machine.lock().plant().watts(Domain::Package(0)).unwrap();
+        assert!((before - 250.0).abs() < 5.0, "{before}");
+        let window = attribute(&machine, &format!("{package}/constraint_0_time_window_us"));
+        machine.write(&window, 0, b"1000000").unwrap();
+        let limit = attribute(&machine, &format!("{package}/constraint_0_power_limit_uw"));
+        machine.write(&limit, 0, b"120000000").unwrap();
+        machine.lock().advance(Duration::from_secs(20));
+        let after = machine.lock().plant().watts(Domain::Package(0)).unwrap();
+        assert!((after - 120.0).abs() < 2.0, "{after}");
+        let start: u64 = read(&machine, &format!("{package}/energy_uj")).trim().parse().unwrap();
+        machine.lock().advance(Duration::from_secs(1));
+        let end: u64 = read(&machine, &format!("{package}/energy_uj")).trim().parse().unwrap();
+        assert!((end - start).abs_diff(120_000_000) < 2_000_000, "{}", end - start);
+    }
+
+    #[test]
+    fn a_zone_that_vanishes_comes_back_disabled() {
+        let machine = shared("xeon-2s");
+        let energy = Attribute::Energy(0);
+        machine.lock().change(|zones, _, _| zones[0].present = false);
+        assert_eq!(machine.read(&energy, 0, 64), Err(libc::ENODEV));
+        assert!(machine.lock().tree().get("sys/class/powercap/intel-rapl:0").is_none());
+        machine.lock().change(|zones, _, _| {
+            zones[0].present = true;
+            zones[0].zone.come_back();
+        });
+        assert_eq!(read(&machine, "sys/devices/virtual/powercap/intel-rapl/intel-rapl:0/enabled"), "0\n");
+    }
+
+    #[test]
+    fn the_lower_of_a_package_and_its_mmio_twin_holds() {
+        let machine = shared("client");
+        let twin =
+            "sys/devices/virtual/powercap/intel-rapl-mmio/intel-rapl-mmio:0/constraint_0_power_limit_uw";
+        machine.write(&attribute(&machine, twin), 0, b"15000000").unwrap();
+        let held = machine.lock().plant().power_limit(0, plant::Term::Long).unwrap();
+        assert!((held.watts - 15.0).abs() < 1e-9);
+    }
+}

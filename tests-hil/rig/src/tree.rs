@@ -1,0 +1,97 @@
+//! The shape of a virtual /sys and /dev: folders, links and files by path. What a file says is the machine's business.
+
+use crate::machine::Attribute;
+use std::collections::BTreeMap;
+
+/// What stands at a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// A folder.
+    Folder,
+    /// A symbolic link, relative as sysfs has them.
+    Link(String),
+    /// A file with the permission bits that the driver gives it.
+    File(u16, Attribute),
+}
+
+/// Every path that exists, without a leading slash; the root is the empty path.
+#[derive(Clone, Debug, Default)]
+pub struct Tree {
+    entries: BTreeMap<String, Entry>,
+}
+
+impl Tree {
+    /// An empty tree: the root.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { entries: BTreeMap::from([(String::new(), Entry::Folder)]) }
+    }
+
+    /// Adds a file, and the folders that lead to it.
+    pub fn file(&mut self, path: &str, mode: u16, attribute: Attribute) {
+        self.put(path, Entry::File(mode, attribute));
+    }
+
+    /// Adds a file that never changes.
+    pub fn text(&mut self, path: &str, text: impl Into<String>) {
+        self.put(path, Entry::File(0o444, Attribute::Text(text.into())));
+    }
+
+    /// Adds a symbolic link, and the folders that lead to it.
+    pub fn link(&mut self, path: &str, target: impl Into<String>) {
+        self.put(path, Entry::Link(target.into()));
+    }
+
+    /// Adds a folder, and the folders that lead to it.
+    pub fn folder(&mut self, path: &str) {
+        self.put(path, Entry::Folder);
+    }
+
+    fn put(&mut self, path: &str, entry: Entry) {
+        for (at, _) in path.match_indices('/') {
+            self.entries.entry(path[..at].to_owned()).or_insert(Entry::Folder);
+        }
+        self.entries.insert(path.to_owned(), entry);
+    }
+
+    /// What stands at a path.
+    #[must_use]
+    pub fn get(&self, path: &str) -> Option<&Entry> {
+        self.entries.get(path)
+    }
+
+    /// The names in a folder with what they are, in order.
+    pub fn children<'a>(&'a self, folder: &'a str) -> impl Iterator<Item = (&'a str, &'a Entry)> {
+        let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
+        let length = prefix.len();
+        self.entries
+            .range(prefix.clone()..)
+            .take_while(move |(path, _)| path.starts_with(&prefix))
+            .filter(move |(path, _)| path.len() > length && !path[length..].contains('/'))
+            .map(move |(path, entry)| (&path[length..], entry))
+    }
+
+    /// Every path with what it is.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Entry)> {
+        self.entries.iter().map(|(path, entry)| (path.as_str(), entry))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_appear_with_what_is_in_them() {
+        let mut tree = Tree::new();
+        tree.text("sys/class/a", "1\n");
+        tree.text("sys/class-b", "2\n");
+        tree.link("sys/class/l", "../class-b");
+        let names = |folder: &str| tree.children(folder).map(|(name, _)| name.to_owned()).collect::<Vec<_>>();
+        assert_eq!(names(""), ["sys"]);
+        assert_eq!(names("sys"), ["class", "class-b"]);
+        assert_eq!(names("sys/class"), ["a", "l"]);
+        assert_eq!(tree.get("sys/class"), Some(&Entry::Folder));
+        assert_eq!(tree.get("sys/none"), None);
+    }
+}
