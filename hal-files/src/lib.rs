@@ -1,0 +1,15 @@
+//! The kernel's attributes as files, the way every HAL that stands on them needs it: paths below a configurable root,
+//! descriptors kept open, text read into a buffer on the stack and believed only when it is exactly a number.
+//!
+//! It knows no device. Errors carry the path for a person and one [`ErrorKind`](power_hal::ErrorKind) to branch on;
+//! neither reading nor failing allocates.
+#![forbid(unsafe_code)]
+
+mod attribute;
+mod error;
+mod root;
+pub mod text;
+
+pub use attribute::{Access, Attribute, TEXT_MAX};
+pub use error::{Deed, FileError};
+pub use root::Root;
