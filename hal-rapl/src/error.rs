@@ -1,0 +1,90 @@
+//! What RAPL fails with: for a person the file or register and the kernel's number, for a caller one kind.
+
+use hal_files::FileError;
+use power_hal::{ErrorKind, Key};
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::msr::MsrFault;
+
+/// Why RAPL did not do what was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RaplError {
+    /// A file of powercap failed.
+    File(FileError),
+    /// A register failed.
+    Register(MsrFault),
+    /// The domain is not there any more, or the handle is of an earlier list.
+    Gone,
+    /// The register's lock bit is set: it keeps its value until the next boot.
+    LockBit(Key),
+    /// A limit was written and reads back as nothing at all; the one before was written again.
+    ReadBackZero(Key),
+    /// Two zones of one driver say that they are the same package; the second one is left out.
+    Twice(Arc<Path>),
+    /// What the journal holds is not what this version saves.
+    UnknownOriginal(Key),
+    /// The setting is not one for a power limit.
+    NotAPowerLimit,
+    /// Registers are not used while this owns the limits.
+    Owned(Arc<Path>),
+    /// This part's limits are not in the registers.
+    NoRegisters(&'static str),
+}
+
+impl power_hal::Error for RaplError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::File(error) => error.kind,
+            Self::Register(fault) => fault.kind,
+            Self::Gone => ErrorKind::Gone,
+            Self::LockBit(_) => ErrorKind::Locked,
+            Self::ReadBackZero(_) | Self::Twice(_) | Self::UnknownOriginal(_) => ErrorKind::BadData,
+            Self::NotAPowerLimit | Self::Owned(_) | Self::NoRegisters(_) => ErrorKind::NotSupported,
+        }
+    }
+}
+
+impl From<FileError> for RaplError {
+    fn from(error: FileError) -> Self {
+        Self::File(error)
+    }
+}
+
+impl From<MsrFault> for RaplError {
+    fn from(fault: MsrFault) -> Self {
+        Self::Register(fault)
+    }
+}
+
+impl fmt::Display for RaplError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(error) => fmt::Display::fmt(error, f),
+            Self::Register(fault) => fmt::Display::fmt(fault, f),
+            Self::Gone => {
+                f.write_str("the package is not there any more, or was listed anew; describe again")
+            }
+            Self::LockBit(key) => {
+                write!(f, "{key}: the firmware has locked the limit register until the next boot")
+            }
+            Self::ReadBackZero(key) => {
+                write!(f, "{key}: the limit read back as 0 W after it was written; the one before is back")
+            }
+            Self::Twice(folder) => {
+                write!(f, "{}: another zone of this driver has the same name; left out", folder.display())
+            }
+            Self::UnknownOriginal(key) => {
+                write!(f, "{key}: the saved original is not in a layout that this version knows")
+            }
+            Self::NotAPowerLimit => f.write_str("a package has a power limit and nothing else to set"),
+            Self::Owned(path) => {
+                write!(f, "registers are not used while {} owns the limits; use powercap", path.display())
+            }
+            Self::NoRegisters(why) => write!(f, "registers are not used on this machine: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for RaplError {}

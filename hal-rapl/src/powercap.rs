@@ -1,0 +1,152 @@
+//! RAPL through the kernel's powercap files.
+//!
+//! Packages are known by their zones' `name`, limits by their constraints' names, and what has been reached by two paths
+//! is one zone. The files stay open from one enumeration to the next; when one of them says that its device is not there
+//! any more, its package is gone until the next `describe`, which takes up again what came back.
+//!
+//! For a cap the long-term limit is the cap, over at most a second; the short-term limit comes down to a fifth above it
+//! and never rises above its original; `enabled` is written 1 where it reads 0, last, and never 0, as that would switch
+//! off the vendor's short-term limit. On a machine with a twin both zones get the cap, since the lower one holds: a cap
+//! that one of them refuses is in force if the other took it. A release needs each zone that was written.
+
+mod find;
+mod package;
+mod saved;
+mod zone;
+
+use crate::{RaplError, reading};
+use hal_files::Root;
+use package::Package;
+use power_hal::{
+    Clock, Control, Domain, Domains, Error, ErrorKind, ErrorType, Generation, Handle, Key, Original,
+    Originals, PowerHal, Sample, Setting,
+};
+use power_units::MicroWatts;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The packages of a machine by its powercap files.
+#[derive(Debug)]
+pub struct Powercap<C, O> {
+    root: Root,
+    clock: C,
+    originals: O,
+    generation: Generation,
+    packages: Vec<Package>,
+    domains: Vec<Domain>,
+    problems: Vec<RaplError>,
+}
+
+impl<C: Clock, O: Originals> Powercap<C, O> {
+    /// Opens the packages below a root. A machine without powercap has none, which is not an error.
+    ///
+    /// # Errors
+    /// When powercap is there and cannot be listed.
+    pub fn open(root: Root, clock: C, originals: O) -> Result<Self, RaplError> {
+        let mut hal = Self {
+            root,
+            clock,
+            originals,
+            generation: Generation::FIRST,
+            packages: Vec::new(),
+            domains: Vec::new(),
+            problems: Vec::new(),
+        };
+        hal.enumerate()?;
+        Ok(hal)
+    }
+
+    /// What the last enumeration had to leave out, for a person to see.
+    #[must_use]
+    pub fn problems(&self) -> &[RaplError] {
+        &self.problems
+    }
+
+    /// The packages whose firmware refused a window of a second: their caps hold over the window that was there before.
+    pub fn long_windows(&self) -> impl Iterator<Item = &Key> {
+        self.packages.iter().filter(|package| package.window_refused).map(|package| package.domain.key())
+    }
+
+    fn package(&mut self, domain: Handle) -> Result<&mut Package, RaplError> {
+        let current = self.domains().get(domain).is_some();
+        let package = self.packages.get_mut(domain.index()).filter(|package| current && !package.gone);
+        package.ok_or(RaplError::Gone)
+    }
+
+    /// Carries out an access, and remembers if it found that the package is gone.
+    fn access<T>(
+        &mut self,
+        domain: Handle,
+        access: impl FnOnce(&mut Package) -> Result<T, RaplError>,
+    ) -> Result<T, RaplError> {
+        let package = self.package(domain)?;
+        let answer = access(package);
+        if answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Gone) {
+            package.gone = true;
+        }
+        answer
+    }
+}
+
+/// Whether there is a package zone, whoever drives it, and where.
+pub(crate) fn package_zone(root: &Root) -> Result<Option<Arc<Path>>, RaplError> {
+    find::any(root)
+}
+
+impl<C, O> ErrorType for Powercap<C, O> {
+    type Error = RaplError;
+}
+
+impl<C: Clock, O: Originals> PowerHal for Powercap<C, O> {
+    type Originals = O;
+
+    fn domains(&self) -> Domains<'_> {
+        Domains::new(self.generation, &self.domains)
+    }
+
+    fn enumerate(&mut self) -> Result<(), RaplError> {
+        let found = find::packages(&self.root, &self.packages, &self.originals)?;
+        let same = self.packages.len() == found.packages.len()
+            && self.packages.iter().zip(&found.packages).all(|(old, new)| old.is_still(new));
+        if !same {
+            self.generation = self.generation.next();
+        }
+        self.domains = found.packages.iter().map(|package| package.domain).collect();
+        self.packages = found.packages;
+        self.problems = found.problems;
+        Ok(())
+    }
+
+    fn read(&mut self, domain: Handle) -> Result<Sample, RaplError> {
+        let energy = self.package(domain)?.energy();
+        // Power is a difference of two counts over the time between them, so the stamp is the counter's.
+        let at = self.clock.now();
+        self.access(domain, |package| reading::sample(at, energy, package.limit()))
+    }
+
+    fn save(&mut self, domain: Handle, control: Control) -> Result<Original, RaplError> {
+        match control {
+            Control::Power => self.access(domain, |package| package.save()),
+            Control::Frequency | Control::Throttle => Err(RaplError::NotAPowerLimit),
+        }
+    }
+
+    fn write(&mut self, domain: Handle, setting: Setting) -> Result<Setting, RaplError> {
+        let Setting::Power(cap) = setting else { return Err(RaplError::NotAPowerLimit) };
+        let key = *self.package(domain)?.domain.key();
+        let original = self.originals.kept(&key, Control::Power);
+        let effective_uw = self.access(domain, |package| package.write(cap.get(), original.as_ref()))?;
+        Ok(Setting::Power(MicroWatts::new(effective_uw)))
+    }
+
+    fn restore(&mut self, domain: Handle, control: Control, original: &Original) -> Result<(), RaplError> {
+        match control {
+            Control::Power => self.access(domain, |package| package.restore(original)),
+            Control::Frequency | Control::Throttle => Err(RaplError::NotAPowerLimit),
+        }
+    }
+
+    fn originals(&mut self) -> &mut O {
+        &mut self.originals
+    }
+}

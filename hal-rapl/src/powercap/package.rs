@@ -1,0 +1,245 @@
+//! One package: its zone, and its twin where it has one, read and written as one domain.
+
+use super::saved::{self, Saved};
+use super::zone::{Limits, State, Zone};
+use crate::RaplError;
+use crate::aim::{self, CEILING_UW, STEP_UW, WINDOW_MAX_US};
+use crate::reading::Value;
+use hal_files::FileError;
+use power_hal::{Domain, Error, ErrorKind, Original, lower_first};
+
+/// A package and its twin.
+pub(super) const ZONES_MAX: usize = 2;
+
+/// Limits of one zone as they are to be.
+#[derive(Clone, Copy, Debug)]
+struct Target {
+    long_uw: u64,
+    short_uw: u64,
+    /// Zero where it stays.
+    window_us: u64,
+    enable: bool,
+}
+
+/// A package with its zones, the package's own before its twin.
+#[derive(Debug)]
+pub(super) struct Package {
+    pub(super) domain: Domain,
+    pub(super) zones: Vec<Zone>,
+    /// True from the moment that one of its files said so.
+    pub(super) gone: bool,
+    /// Whether `max_power_uw` was seen to be less than a limit in use, and so is not believed any more.
+    pub(super) max_refuted: bool,
+    pub(super) window_refused: bool,
+}
+
+impl Package {
+    /// Whether the next enumeration has found the same, so that handles stay good.
+    pub(super) fn is_still(&self, next: &Self) -> bool {
+        let folders = |package: &Self| package.zones.len() == self.zones.len();
+        !self.gone
+            && self.domain == next.domain
+            && folders(next)
+            && self.zones.iter().zip(&next.zones).all(|(old, new)| old.folder == new.folder)
+    }
+
+    /// Reads the counter: the package's own, as the twin's is the same one.
+    pub(super) fn energy(&self) -> Value {
+        let (zone, energy) =
+            self.zones.iter().find_map(|zone| zone.energy.as_ref().map(|file| (zone, file)))?;
+        let read = energy.as_ref().map_err(Clone::clone).and_then(|file| {
+            let value = file.read_whole()?;
+            let possible = zone.energy_range_uj == 0 || value <= zone.energy_range_uj;
+            if possible { Ok(value) } else { Err(FileError::bad_data(file.path())) }
+        });
+        Some(read.map_err(RaplError::File))
+    }
+
+    /// The limit that is in force, if the domain has one.
+    pub(super) fn limit(&mut self) -> Value {
+        self.domain.power().is_some().then(|| self.in_force())
+    }
+
+    pub(super) fn save(&mut self) -> Result<Original, RaplError> {
+        let states = self.states()?;
+        let mut saved = [None; ZONES_MAX];
+        for ((slot, zone), state) in saved.iter_mut().zip(&self.zones).zip(&states) {
+            *slot = state.as_ref().map(|state| Saved::of(zone.control_type, state));
+        }
+        saved::pack(&saved).ok_or(RaplError::UnknownOriginal(*self.domain.key()))
+    }
+
+    /// Brings a cap into force, and answers what is.
+    pub(super) fn write(&mut self, cap_uw: u64, original: Option<&Original>) -> Result<u64, RaplError> {
+        let cap_uw = cap_uw - cap_uw % STEP_UW;
+        let originals = original.and_then(saved::unpack).unwrap_or_default();
+        let states = self.states()?;
+        let mut targets = [None; ZONES_MAX];
+        for ((slot, zone), state) in targets.iter_mut().zip(&self.zones).zip(&states) {
+            let Some(state) = state else { continue };
+            let kept = originals.iter().flatten().find(|kept| kept.control_type == zone.control_type);
+            let original = kept.copied().unwrap_or_else(|| Saved::of(zone.control_type, state));
+            *slot = Some(Target {
+                long_uw: cap_uw,
+                short_uw: aim::short_term(cap_uw, original.short_uw.unwrap_or(0)),
+                window_us: WINDOW_MAX_US,
+                enable: true,
+            });
+        }
+        let refused = self.bring(&states, &targets)?;
+        // The lower of two limits holds, so one zone is enough.
+        let asked = targets.iter().flatten().count();
+        if refused.iter().flatten().count() == asked
+            && let Some(error) = refused.into_iter().flatten().next()
+        {
+            return Err(error);
+        }
+        self.read_back(&states, &targets)
+    }
+
+    pub(super) fn restore(&mut self, original: &Original) -> Result<(), RaplError> {
+        let unknown = RaplError::UnknownOriginal(*self.domain.key());
+        let originals = saved::unpack(original).ok_or(unknown)?;
+        let states = self.states()?;
+        let mut targets = [None; ZONES_MAX];
+        for ((slot, zone), state) in targets.iter_mut().zip(&self.zones).zip(&states) {
+            let kept = originals.iter().flatten().find(|kept| kept.control_type == zone.control_type);
+            *slot = kept.zip(state.as_ref()).map(|(kept, state)| Target {
+                // A zone that is off again after one came and went needs no limit written to have none.
+                long_uw: if kept.limits() || state.enabled { kept.long_uw } else { state.long_uw },
+                short_uw: kept.short_uw.unwrap_or(0),
+                window_us: if kept.window_us == 0 { WINDOW_MAX_US } else { kept.window_us },
+                enable: kept.limits(),
+            });
+        }
+        let refused = self.bring(&states, &targets)?;
+        refused.into_iter().flatten().next().map_or(Ok(()), Err)
+    }
+
+    /// Writes what differs, so that no instant is above both the old and the new limits. Answers which zone refused.
+    fn bring(
+        &mut self,
+        states: &[Option<State>; ZONES_MAX],
+        targets: &[Option<Target>; ZONES_MAX],
+    ) -> Result<[Option<RaplError>; ZONES_MAX], RaplError> {
+        let mut changes = [(0, 0); 2 * ZONES_MAX];
+        for (pair, both) in changes.as_chunks_mut::<2>().0.iter_mut().zip(states.iter().zip(targets)) {
+            if let (Some(state), Some(target)) = both {
+                let short = state.short_uw.unwrap_or(target.short_uw);
+                *pair = [(state.long_uw, target.long_uw), (short, target.short_uw)];
+            }
+        }
+        let mut refused = [const { None }; ZONES_MAX];
+        for at in lower_first(&changes) {
+            let new_uw = changes.get(at).map_or(0, |change| change.1);
+            self.attempt(&mut refused, at / 2, |limits| {
+                let setter = if at % 2 == 0 { Some(&limits.long) } else { limits.short.as_ref() };
+                setter.map_or(Ok(()), |setter| setter.write(new_uw))
+            })?;
+        }
+        for (at, (state, target)) in states.iter().zip(targets).enumerate() {
+            let (Some(state), Some(target)) = (state, target) else { continue };
+            self.shorten(&mut refused, at, state, target)?;
+            // Last, as enabling makes whatever the limits say hold at once.
+            if target.enable && !state.enabled {
+                self.attempt(&mut refused, at, Limits::enable)?;
+            }
+        }
+        Ok(refused)
+    }
+
+    /// Writes the window: where it is to be no longer than a cap's, only if it is.
+    fn shorten(
+        &mut self,
+        refused: &mut [Option<RaplError>; ZONES_MAX],
+        at: usize,
+        state: &State,
+        target: &Target,
+    ) -> Result<(), RaplError> {
+        let fits = |window: u64| {
+            if target.window_us == WINDOW_MAX_US {
+                window <= WINDOW_MAX_US
+            } else {
+                window == target.window_us
+            }
+        };
+        if state.window_us.is_none_or(fits) {
+            return Ok(());
+        }
+        let mut by_window = [const { None }; ZONES_MAX];
+        if refused.get(at).is_some_and(Option::is_some) {
+            return Ok(());
+        }
+        self.attempt(&mut by_window, at, |limits| {
+            limits.window.as_ref().map_or(Ok(()), |window| window.write(target.window_us))
+        })?;
+        match by_window.into_iter().flatten().next() {
+            // A limit over a longer window is a limit all the same; see `Powercap::long_windows`.
+            Some(error) if error.kind() != ErrorKind::Io => self.window_refused = true,
+            Some(error) => *refused.get_mut(at).ok_or(RaplError::Gone)? = Some(error),
+            None => self.window_refused = false,
+        }
+        Ok(())
+    }
+
+    /// Writes to a zone that has not refused yet. Only that it is gone ends everything.
+    fn attempt(
+        &mut self,
+        refused: &mut [Option<RaplError>; ZONES_MAX],
+        at: usize,
+        write: impl FnOnce(&Limits) -> Result<(), FileError>,
+    ) -> Result<(), RaplError> {
+        let (Some(zone), Some(slot)) = (self.zones.get_mut(at), refused.get_mut(at)) else { return Ok(()) };
+        let (Some(limits), None) = (&zone.limits, &slot) else { return Ok(()) };
+        match write(limits) {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind == ErrorKind::Gone => Err(error.into()),
+            Err(error) => {
+                zone.held |= error.kind == ErrorKind::Locked;
+                *slot = Some(error.into());
+                Ok(())
+            }
+        }
+    }
+
+    /// What is in force after a write. A limit that became nothing is taken back: a package without power is worse than
+    /// one above its cap, which is said.
+    fn read_back(
+        &mut self,
+        before: &[Option<State>; ZONES_MAX],
+        targets: &[Option<Target>; ZONES_MAX],
+    ) -> Result<u64, RaplError> {
+        let after = self.states()?;
+        for (((zone, before), after), target) in self.zones.iter().zip(before).zip(&after).zip(targets) {
+            if let (Some(before), Some(after), Some(target), Some(limits)) =
+                (before, after, target, &zone.limits)
+                && after.long_uw == 0
+                && target.long_uw > 0
+                && before.long_uw > 0
+            {
+                limits.long.write(before.long_uw)?;
+                return Err(RaplError::ReadBackZero(*self.domain.key()));
+            }
+        }
+        Ok(self.lowest(&after))
+    }
+
+    fn in_force(&mut self) -> Result<u64, RaplError> {
+        let states = self.states()?;
+        Ok(self.lowest(&states))
+    }
+
+    fn lowest(&self, states: &[Option<State>; ZONES_MAX]) -> u64 {
+        let each = self.zones.iter().zip(states);
+        let limits = each.filter_map(|(zone, state)| state.as_ref().map(|state| zone.in_force(state)));
+        limits.min().unwrap_or(CEILING_UW)
+    }
+
+    fn states(&mut self) -> Result<[Option<State>; ZONES_MAX], RaplError> {
+        let mut states = [None; ZONES_MAX];
+        for (slot, zone) in states.iter_mut().zip(&mut self.zones) {
+            *slot = zone.state()?;
+        }
+        Ok(states)
+    }
+}

@@ -1,0 +1,127 @@
+//! The original of a package: four words for each of its zones. What is saved of a limit is what was in force, so that
+//! a state and the state after its release are the same words: a limit that is not enabled is no limit, which a release
+//! writes as the largest one, because switching a zone off again would take the vendor's short-term limit with it.
+
+use super::zone::{ControlType, State};
+use crate::aim::{CEILING_UW, WINDOW_MAX_US};
+use power_hal::Original;
+
+/// Zone, long-term limit, its window, short-term limit; for each zone that has limits.
+const LAYOUT: u8 = 1;
+
+/// A zone that has no short-term limit.
+const NONE: u64 = u64::MAX;
+
+/// The original of one zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Saved {
+    pub(super) control_type: ControlType,
+    pub(super) long_uw: u64,
+    /// Zero where it was no longer than a cap's window: such a window is never written.
+    pub(super) window_us: u64,
+    pub(super) short_uw: Option<u64>,
+}
+
+impl Saved {
+    pub(super) fn of(control_type: ControlType, state: &State) -> Self {
+        let window_us = state.window_us.filter(|&window| window > WINDOW_MAX_US).unwrap_or(0);
+        // Enabling a zone enables both of its limits; one of nothing would stop the machine then.
+        let in_force = |limit: u64| if state.enabled || limit > 0 { limit } else { CEILING_UW };
+        Self {
+            control_type,
+            long_uw: if state.enabled { state.long_uw } else { CEILING_UW },
+            window_us,
+            short_uw: state.short_uw.map(in_force),
+        }
+    }
+
+    /// Whether the long-term limit limited anything.
+    pub(super) const fn limits(&self) -> bool {
+        self.long_uw != CEILING_UW
+    }
+
+    const fn words(&self) -> [u64; 4] {
+        let short = match self.short_uw {
+            Some(short) => short,
+            None => NONE,
+        };
+        [self.control_type.word(), self.long_uw, self.window_us, short]
+    }
+}
+
+/// Both zones' originals in one.
+pub(super) fn pack(zones: &[Option<Saved>; 2]) -> Option<Original> {
+    let mut words = [0; 8];
+    let mut length = 0;
+    for saved in zones.iter().flatten() {
+        for (slot, word) in words.iter_mut().skip(length).zip(saved.words()) {
+            *slot = word;
+        }
+        length += 4;
+    }
+    Original::new(LAYOUT, words.get(..length)?)
+}
+
+/// The original of each zone, or nothing when the words are not ours.
+pub(super) fn unpack(original: &Original) -> Option<[Option<Saved>; 2]> {
+    let (zones, rest) = original.words().as_chunks::<4>();
+    if original.layout() != LAYOUT || !rest.is_empty() || zones.is_empty() || zones.len() > 2 {
+        return None;
+    }
+    let mut saved = [None; 2];
+    for (slot, &[control_type, long_uw, window_us, short]) in saved.iter_mut().zip(zones) {
+        let control_type = ControlType::from_word(control_type)?;
+        let short_uw = (short != NONE).then_some(short);
+        *slot = Some(Saved { control_type, long_uw, window_us, short_uw });
+    }
+    Some(saved)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(enabled: bool, long_uw: u64, short_uw: u64) -> State {
+        State { long_uw, window_us: Some(27_983_872), short_uw: Some(short_uw), enabled }
+    }
+
+    #[test]
+    fn an_original_is_packed_and_unpacked() {
+        let package = Saved::of(ControlType::Package, &state(true, 250_000_000, 300_000_000));
+        let twin = Saved { control_type: ControlType::Mmio, short_uw: None, ..package };
+        for zones in [[Some(package), None], [Some(package), Some(twin)], [Some(twin), None]] {
+            assert_eq!(unpack(&pack(&zones).unwrap()), Some(zones));
+        }
+        assert_eq!(pack(&[Some(package), None]).unwrap().words(), [0, 250_000_000, 27_983_872, 300_000_000]);
+    }
+
+    #[test]
+    fn words_of_another_layout_are_not_understood() {
+        for (layout, words) in [
+            (2, &[0, 1, 2, 3][..]),
+            (1, &[]),
+            (1, &[0, 1, 2]),
+            (1, &[7, 1, 2, 3]),
+            (1, &[0; 12]),
+            (1, &[0; 5]),
+        ] {
+            assert_eq!(unpack(&Original::new(layout, words).unwrap()), None, "{layout} {words:?}");
+        }
+    }
+
+    #[test]
+    fn a_limit_that_is_not_enabled_is_saved_as_no_limit() {
+        let off = Saved::of(ControlType::Package, &state(false, 0, 0));
+        let released = Saved::of(ControlType::Package, &state(true, CEILING_UW, CEILING_UW));
+        assert_eq!(off, released, "0 W that is not enabled must not come back as 0 W that is");
+        assert!(!off.limits());
+        let off_with_short = Saved::of(ControlType::Package, &state(false, 0, 300_000_000));
+        assert_eq!(off_with_short.short_uw, Some(300_000_000));
+    }
+
+    #[test]
+    fn a_window_that_a_cap_does_not_write_is_not_saved() {
+        let short = State { window_us: Some(999_424), ..state(true, 1, 1) };
+        assert_eq!(Saved::of(ControlType::Package, &short).window_us, 0);
+    }
+}

@@ -1,0 +1,270 @@
+//! One zone: its folder, and the files of it that are kept open.
+
+use crate::RaplError;
+use crate::aim::CEILING_UW;
+use hal_files::{Access, Attribute, FileError};
+use power_hal::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Which driver a zone belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum ControlType {
+    /// `intel-rapl`: the package's registers, or TPMI.
+    Package,
+    /// `intel-rapl-mmio`: the twin in memory-mapped registers.
+    Mmio,
+}
+
+impl ControlType {
+    /// The driver of a zone's folder, if it is one at the top level: `intel-rapl:a`, and not `intel-rapl:a:0`.
+    pub(super) fn of_folder(folder: &str) -> Option<Self> {
+        let (driver, id) = folder.split_once(':')?;
+        let is_hex = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        match driver {
+            "intel-rapl" if is_hex => Some(Self::Package),
+            "intel-rapl-mmio" if is_hex => Some(Self::Mmio),
+            _ => None,
+        }
+    }
+
+    pub(super) const fn word(self) -> u64 {
+        match self {
+            Self::Package => 0,
+            Self::Mmio => 1,
+        }
+    }
+
+    pub(super) const fn from_word(word: u64) -> Option<Self> {
+        match word {
+            0 => Some(Self::Package),
+            1 => Some(Self::Mmio),
+            _ => None,
+        }
+    }
+}
+
+/// The package, and the die if there are several, of a zone's `name`; nothing for psys, core, uncore and dram.
+pub(super) fn package_of_name(name: &str) -> Option<(u16, Option<u16>)> {
+    let number = |text: &str| {
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        if digits { text.parse().ok() } else { None }
+    };
+    let rest = name.strip_prefix("package-")?;
+    match rest.split_once("-die-") {
+        Some((package, die)) => Some((number(package)?, Some(number(die)?))),
+        None => Some((number(rest)?, None)),
+    }
+}
+
+/// A counter that starts again after less than a thousand joules is gone within seconds: no part has one, and a driver
+/// that says so, or says zero as some firmware makes it, does not know.
+const RANGE_MIN_UJ: u64 = 1_000_000_000;
+
+/// A zone of a package.
+#[derive(Debug)]
+pub(super) struct Zone {
+    pub(super) folder: Arc<Path>,
+    pub(super) control_type: ControlType,
+    /// The counter, or why this process may not read it.
+    pub(super) energy: Option<Result<Attribute, FileError>>,
+    /// The counter's largest value; zero where the driver does not know it.
+    pub(super) energy_range_uj: u64,
+    pub(super) limits: Option<Limits>,
+    /// Whether a write has shown that the firmware holds the limits. Such a zone reads as not enabled although its
+    /// limits are in force, and nothing but a write tells the two apart.
+    pub(super) held: bool,
+}
+
+/// The files of a zone's limits.
+#[derive(Debug)]
+pub(super) struct Limits {
+    pub(super) long: Setter,
+    pub(super) window: Option<Setter>,
+    pub(super) short: Option<Setter>,
+    enabled: Option<Setter>,
+    /// What the driver says is the largest long-term limit; zero where it says nothing.
+    pub(super) max_uw: u64,
+}
+
+/// A zone's limits as they read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct State {
+    pub(super) long_uw: u64,
+    pub(super) window_us: Option<u64>,
+    pub(super) short_uw: Option<u64>,
+    pub(super) enabled: bool,
+}
+
+/// A file that is open to be written, or only to be read, and then with the reason.
+#[derive(Debug)]
+pub(super) struct Setter {
+    file: Attribute,
+    denied: Option<FileError>,
+}
+
+impl Setter {
+    fn open(folder: &Path, name: &str) -> Result<Self, FileError> {
+        let path = folder.join(name);
+        match Attribute::powercap(path.clone(), Access::ReadWrite) {
+            Ok(file) => Ok(Self { file, denied: None }),
+            Err(denied) if denied.kind == ErrorKind::PermissionDenied => {
+                let file = Attribute::powercap(path, Access::Read)?;
+                Ok(Self { file, denied: Some(denied) })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn read(&self) -> Result<u64, FileError> {
+        self.file.read_whole()
+    }
+
+    pub(super) fn write(&self, value: u64) -> Result<(), FileError> {
+        match &self.denied {
+            Some(denied) => Err(denied.clone()),
+            None => self.file.write_whole(value),
+        }
+    }
+}
+
+/// Nothing where there is no such file.
+fn if_there<T>(opened: Result<T, FileError>) -> Result<Option<T>, FileError> {
+    match opened {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind == ErrorKind::Gone => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn number_if_there(folder: &Path, name: &str) -> Result<u64, FileError> {
+    let file = if_there(Attribute::powercap(folder.join(name), Access::Read))?;
+    file.map_or(Ok(0), |file| file.read_whole())
+}
+
+impl Zone {
+    pub(super) fn open(folder: Arc<Path>, control_type: ControlType) -> Result<Self, RaplError> {
+        let energy = match Attribute::powercap(folder.join("energy_uj"), Access::Read) {
+            Err(error) if error.kind == ErrorKind::Gone => None,
+            opened => Some(opened),
+        };
+        // A range that is missing or no number makes wraps unknown, and costs nothing else.
+        let range_uj = number_if_there(&folder, "max_energy_range_uj").unwrap_or(0);
+        let energy_range_uj = if range_uj < RANGE_MIN_UJ { 0 } else { range_uj };
+        let limits = Limits::open(&folder)?;
+        Ok(Self { folder, control_type, energy, energy_range_uj, limits, held: false })
+    }
+
+    /// The limits as they read.
+    pub(super) fn state(&mut self) -> Result<Option<State>, FileError> {
+        let Some(limits) = &self.limits else { return Ok(None) };
+        let state = limits.state()?;
+        self.held &= !state.enabled;
+        Ok(Some(state))
+    }
+
+    /// The long-term limit that is in force in this zone.
+    pub(super) const fn in_force(&self, state: &State) -> u64 {
+        if state.enabled || self.held { state.long_uw } else { CEILING_UW }
+    }
+}
+
+impl Limits {
+    /// Constraints go by their names: a part without one of them gives its number to the next.
+    fn open(folder: &Path) -> Result<Option<Self>, FileError> {
+        let (Some(long), short) = (find(folder, "long_term")?, find(folder, "short_term")?) else {
+            return Ok(None);
+        };
+        let file = |constraint: usize, what: &str| format!("constraint_{constraint}_{what}");
+        let limit = |at| Setter::open(folder, &file(at, "power_limit_uw"));
+        Ok(Some(Self {
+            long: limit(long)?,
+            window: if_there(Setter::open(folder, &file(long, "time_window_us")))?,
+            short: short.map(limit).transpose()?,
+            enabled: if_there(Setter::open(folder, "enabled"))?,
+            max_uw: number_if_there(folder, &file(long, "max_power_uw")).unwrap_or(0),
+        }))
+    }
+
+    fn state(&self) -> Result<State, FileError> {
+        let enabled = match &self.enabled {
+            Some(enabled) => match enabled.read()? {
+                0 => false,
+                1 => true,
+                _ => return Err(FileError::bad_data(enabled.file.path())),
+            },
+            None => true,
+        };
+        Ok(State {
+            long_uw: self.long.read()?,
+            window_us: self.window.as_ref().map(Setter::read).transpose()?,
+            short_uw: self.short.as_ref().map(Setter::read).transpose()?,
+            enabled,
+        })
+    }
+
+    /// Switches the limits on. There is no way to switch them off.
+    pub(super) fn enable(&self) -> Result<(), FileError> {
+        self.enabled.as_ref().map_or(Ok(()), |enabled| enabled.write(1))
+    }
+}
+
+/// More constraints than any driver has.
+const CONSTRAINTS_MAX: usize = 8;
+
+/// The number of the constraint with this name.
+fn find(folder: &Path, name: &str) -> Result<Option<usize>, FileError> {
+    for at in 0..CONSTRAINTS_MAX {
+        let path = folder.join(format!("constraint_{at}_name"));
+        if let Some(file) = if_there(Attribute::powercap(path, Access::Read))?
+            && file.read_line()? == name
+        {
+            return Ok(Some(at));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn package_zones_are_known_by_their_names() {
+        assert_eq!(package_of_name("package-0"), Some((0, None)));
+        assert_eq!(package_of_name("package-10"), Some((10, None)));
+        assert_eq!(package_of_name("package-1-die-0"), Some((1, Some(0))));
+        for other in [
+            "psys",
+            "psys-1",
+            "core",
+            "uncore",
+            "dram",
+            "package",
+            "package-",
+            "package-x",
+            "package--1",
+            "package-0-die-",
+            "package-0-die-x",
+            "package-0 ",
+            "package-70000",
+            "xpackage-0",
+            "package-+1",
+            "",
+        ] {
+            assert_eq!(package_of_name(other), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn zones_at_the_top_level_are_known_by_their_folders() {
+        assert_eq!(ControlType::of_folder("intel-rapl:0"), Some(ControlType::Package));
+        assert_eq!(ControlType::of_folder("intel-rapl:a"), Some(ControlType::Package), "ids are hexadecimal");
+        assert_eq!(ControlType::of_folder("intel-rapl-mmio:0"), Some(ControlType::Mmio));
+        for other in
+            ["intel-rapl", "intel-rapl:", "intel-rapl:0:0", "intel-rapl:x", "dtpm:0", "intel-rapl-mmio"]
+        {
+            assert_eq!(ControlType::of_folder(other), None, "{other:?}");
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! A machine of the rig with a HAL on it, and the world behind the HAL for the contract.
+
+use hal_files::Root;
+use hal_rapl::{MsrRapl, Powercap, RaplError};
+use power_hal::contract::{Instants, Ledger, Limits, Trouble, World};
+use power_hal::{Clock, Control, Key, Memory, PowerHal, Setting};
+use power_units::{MicroWatts, Micros, Stamp};
+use rig::faults::{Direction, Effect, Fault};
+use rig::fuse::{self, Mounted};
+use rig::machine::{self, Attribute, Shared, Slot};
+use rig::powercap::Lock;
+use rig::profile;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+pub(crate) type Journal = Ledger<Memory<8>>;
+pub(crate) type Files = Powercap<Ticker, Journal>;
+
+/// The HAL's clock, which the test moves with the machine's.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ticker(Arc<AtomicU64>);
+
+impl Ticker {
+    pub(crate) fn pass(&self, span: Micros) {
+        self.0.fetch_add(span.get(), Ordering::SeqCst);
+    }
+}
+
+impl Clock for Ticker {
+    fn now(&self) -> Stamp {
+        Stamp::new(Micros::new(self.0.load(Ordering::SeqCst)))
+    }
+}
+
+/// A write that a file took.
+#[derive(Clone, Debug)]
+pub(crate) struct Write {
+    pub(crate) on: Attribute,
+    pub(crate) data: Vec<u8>,
+    limits: BTreeMap<String, Limits>,
+}
+
+/// What a limit that is off limits to.
+pub(crate) const CEILING_UW: u64 = 4_095_875_000;
+
+/// A folder of the test's own.
+pub(crate) fn folder(name: &str) -> PathBuf {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let number = NEXT.fetch_add(1, Ordering::SeqCst);
+    let path = std::env::temp_dir().join(format!("hal-rapl-{}-{number}-{name}", std::process::id()));
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+/// A machine of the rig.
+pub(crate) struct Bench {
+    pub(crate) machine: Shared,
+    pub(crate) folder: PathBuf,
+    pub(crate) ticker: Ticker,
+    writes: Arc<Mutex<Vec<Write>>>,
+    /// Per package: its limits at the last look, and how many writes there had been.
+    seen: BTreeMap<String, (Limits, usize)>,
+    mounted: Option<Mounted>,
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        drop(self.mounted.take());
+        let _left_over = std::fs::remove_dir(&self.folder);
+    }
+}
+
+impl Bench {
+    /// A profile, mounted; nothing where this machine cannot mount, which is said.
+    pub(crate) fn mounted(name: &str) -> Option<Self> {
+        Self::of(name, |_| {})
+    }
+
+    /// As above, changed before it is mounted.
+    pub(crate) fn of(name: &str, change: impl FnOnce(&mut machine::Machine)) -> Option<Self> {
+        let mut bench = Self::unmounted(name, change);
+        match fuse::mount(bench.machine.clone(), &bench.folder) {
+            Ok(mounted) => bench.mounted = Some(mounted),
+            Err(error) => {
+                println!("SKIP(no FUSE mount here: {error})");
+                return None;
+            }
+        }
+        Some(bench)
+    }
+
+    fn unmounted(name: &str, change: impl FnOnce(&mut machine::Machine)) -> Self {
+        let build = profile::find(name).unwrap();
+        let mut machine = build(machine::Clock::Manual).unwrap();
+        change(&mut machine);
+        let writes: Arc<Mutex<Vec<Write>>> = Arc::default();
+        let log = Arc::clone(&writes);
+        let seen = limits_of(machine.zones()).into_iter().map(|(name, limits)| (name, (limits, 0))).collect();
+        machine.watch(move |on, data, zones| {
+            let write = Write { on: on.clone(), data: data.to_vec(), limits: limits_of(zones) };
+            log.lock().unwrap().push(write);
+        });
+        let machine = Shared::new(machine);
+        Self { machine, folder: folder(name), ticker: Ticker::default(), writes, seen, mounted: None }
+    }
+
+    pub(crate) fn root(&self) -> Root {
+        Root::at(self.folder.clone())
+    }
+
+    pub(crate) fn open(&self) -> Files {
+        self.files_with(Ledger::new(Memory::new()))
+    }
+
+    fn files_with(&self, journal: Journal) -> Files {
+        Powercap::open(self.root(), self.ticker.clone(), journal).unwrap()
+    }
+
+    pub(crate) fn registers(&self) -> Result<Registers, RaplError> {
+        self.registers_with(Ledger::new(Memory::new()))
+    }
+
+    fn registers_with(&self, journal: Journal) -> Result<Registers, RaplError> {
+        let io = hal_rapl::msr::Device::new(
+            self.root(),
+            hal_rapl::msr::DeviceKind::Msr,
+            hal_files::Access::ReadWrite,
+        );
+        MsrRapl::open(self.root(), io, self.ticker.clone(), journal)
+    }
+
+    fn reopened(&self, journal: Journal) -> Registers {
+        self.registers_with(journal).unwrap()
+    }
+
+    /// Everything that was written since the last call; not while a run of the contract counts on the record.
+    pub(crate) fn writes(&self) -> Vec<Write> {
+        std::mem::take(&mut *self.writes.lock().unwrap())
+    }
+
+    pub(crate) fn zone<T>(&self, id: &str, change: impl FnOnce(&mut Slot) -> T) -> T {
+        let mut answer = None;
+        self.machine.lock().change(|zones, _, _| {
+            answer = zones.iter_mut().find(|slot| slot.zone.id == id).map(change);
+        });
+        answer.unwrap()
+    }
+
+    pub(crate) fn fault(&self, on: Attribute, direction: Direction, effect: Effect, times: u32) {
+        self.machine.lock().faults().add(Fault { on, direction, effect, times });
+    }
+
+    pub(crate) fn tick(&self, span: Micros) {
+        self.machine.lock().advance(Duration::from_micros(span.get()));
+        self.ticker.pass(span);
+    }
+
+    fn of_package(&self, key: &Key) -> Vec<usize> {
+        let machine = self.machine.lock();
+        let named = machine.zones().iter().enumerate().filter(|(_, slot)| slot.zone.name == key.as_str());
+        named.map(|(at, _)| at).collect()
+    }
+
+    /// The files of a package that can be read, by whichever HAL.
+    fn readable(&self, key: &Key) -> Vec<Attribute> {
+        let mut files = Vec::new();
+        for at in self.of_package(key) {
+            files.extend([Attribute::Energy(at), Attribute::Enabled(at)]);
+            files.extend((0..3).flat_map(|c| [Attribute::PowerLimit(at, c), Attribute::TimeWindow(at, c)]));
+        }
+        // Rig packages are numbered as their keys are, and the processors' first threads come in their order.
+        let package: usize = key.as_str().trim_start_matches("package-").parse().unwrap_or(0);
+        files.extend((0..128).filter(|cpu| cpu % 64 / 32 == package).map(Attribute::Msr));
+        files
+    }
+
+    fn truth(&self, key: &Key, control: Control) -> Option<Setting> {
+        let machine = self.machine.lock();
+        let named = machine.zones().iter().filter(|slot| slot.present && slot.zone.name == key.as_str());
+        let limits = named.filter_map(|slot| {
+            slot.zone.constraints.iter().position(|c| c.name == "long_term").map(|at| {
+                let on = slot.zone.constraints[at].enabled;
+                if on { slot.zone.power_limit_uw(at) } else { CEILING_UW }
+            })
+        });
+        let lowest = limits.min().map(|uw| Setting::Power(MicroWatts::new(uw)));
+        lowest.filter(|_| control == Control::Power)
+    }
+
+    fn locked(&self, key: &Key) -> bool {
+        let zones = self.of_package(key);
+        let machine = self.machine.lock();
+        zones.iter().any(|&at| machine.zones()[at].zone.lock != Lock::Open)
+    }
+
+    fn any_locked(&self) -> bool {
+        self.machine.lock().zones().iter().any(|slot| slot.zone.lock != Lock::Open)
+    }
+
+    pub(crate) fn renumber(&self) {
+        self.machine.lock().change(|zones, _, _| renumber(zones));
+    }
+
+    fn cause_trouble(&mut self, trouble: Trouble) -> bool {
+        match trouble {
+            Trouble::Locked(key) => {
+                !self.locked(&key) && self.each(&key, |slot| slot.zone.lock = Lock::WindowIgnored)
+            }
+            Trouble::Vanished(key) => self.each(&key, |slot| slot.present = false),
+            Trouble::Moved(key, Setting::Power(limit)) => {
+                !self.locked(&key)
+                    && self.each(&key, |slot| {
+                        let text = limit.get().to_string();
+                        slot.zone.write_power_limit(0, text.as_bytes()).unwrap();
+                    })
+            }
+            Trouble::Moved(..) => false,
+            Trouble::Unreadable(key) => {
+                for on in self.readable(&key) {
+                    self.fault(on, Direction::Read, Effect::Fails(libc::EIO), u32::MAX);
+                }
+                true
+            }
+            // The contract shows which hardware a key reaches by setting it, which a locked machine refuses.
+            Trouble::Renumbered if self.any_locked() => false,
+            Trouble::Renumbered => {
+                self.renumber();
+                true
+            }
+        }
+    }
+
+    fn heal_trouble(&mut self, trouble: Trouble) {
+        match trouble {
+            Trouble::Locked(key) => {
+                self.each(&key, |slot| slot.zone.lock = Lock::Open);
+            }
+            Trouble::Vanished(key) => {
+                self.each(&key, |slot| {
+                    slot.present = true;
+                    slot.zone.come_back();
+                });
+            }
+            Trouble::Unreadable(_) => self.machine.lock().faults().heal(),
+            Trouble::Moved(..) | Trouble::Renumbered => {}
+        }
+    }
+
+    fn each(&self, key: &Key, change: impl Fn(&mut Slot)) -> bool {
+        let at = self.of_package(key);
+        self.machine.lock().change(|zones, _, _| at.iter().for_each(|&at| change(&mut zones[at])));
+        !at.is_empty()
+    }
+
+    fn instants_of(&mut self, key: &Key) -> Option<Instants> {
+        let now = limits_of(self.machine.lock().zones());
+        let now = *now.get(key.as_str())?;
+        let writes = self.writes.lock().unwrap();
+        let (first, from) = self.seen.insert(key.as_str().to_owned(), (now, writes.len()))?;
+        let mut instants = Instants::new(first);
+        let mut last = first;
+        for write in &writes[from..] {
+            let Some(&limits) = write.limits.get(key.as_str()) else { continue };
+            if limits != last {
+                assert!(instants.push(limits), "more instants than the record holds");
+                last = limits;
+            }
+        }
+        Some(instants)
+    }
+}
+
+/// The kernel gives its numbers in another order: packages that had 0 and 1 have 1 and 0.
+fn renumber(zones: &mut [Slot]) {
+    let top = |slot: &Slot| slot.parent.is_none() && slot.control_type == "intel-rapl";
+    let ids: Vec<String> = zones.iter().filter(|slot| top(slot)).map(|slot| slot.zone.id.clone()).collect();
+    let turned = ids.iter().cycle().skip(1);
+    for (slot, id) in zones.iter_mut().filter(|slot| top(slot)).zip(turned) {
+        slot.zone.id.clone_from(id);
+    }
+    let parents: Vec<String> = zones.iter().map(|slot| slot.zone.id.clone()).collect();
+    for slot in zones.iter_mut() {
+        if let (Some(parent), Some((_, tail))) = (slot.parent, slot.zone.id.clone().rsplit_once(':')) {
+            slot.zone.id = format!("{}:{tail}", parents[parent]);
+        }
+    }
+}
+
+/// Long-term and short-term limit of each package, then those of its twin.
+fn limits_of(zones: &[Slot]) -> BTreeMap<String, Limits> {
+    let mut all = BTreeMap::new();
+    for slot in zones.iter().filter(|slot| slot.zone.name.starts_with("package")) {
+        let limits = all.entry(slot.zone.name.clone()).or_insert(Limits { each: [MicroWatts::ZERO; 4] });
+        let first = if slot.control_type == "intel-rapl" { 0 } else { 2 };
+        for (at, constraint) in slot.zone.constraints.iter().take(2).enumerate() {
+            let uw = if constraint.enabled { slot.zone.power_limit_uw(at) } else { CEILING_UW };
+            limits.each[first + at] = MicroWatts::new(uw);
+        }
+    }
+    all
+}
+
+pub(crate) type Registers = MsrRapl<hal_rapl::msr::Device, Ticker, Journal>;
+
+macro_rules! world {
+    ($hal:ty, $renumbers:literal, $open:ident) => {
+        impl World<$hal> for Bench {
+            fn in_force(&mut self, domain: &Key, control: Control) -> Option<Setting> {
+                self.truth(domain, control)
+            }
+
+            fn instants(&mut self, domain: &Key) -> Option<Instants> {
+                self.instants_of(domain)
+            }
+
+            fn advance(&mut self, span: Micros) -> bool {
+                self.tick(span);
+                true
+            }
+
+            fn cause(&mut self, trouble: Trouble) -> bool {
+                (trouble != Trouble::Renumbered || $renumbers) && self.cause_trouble(trouble)
+            }
+
+            fn heal(&mut self, trouble: Trouble) {
+                self.heal_trouble(trouble);
+            }
+
+            fn restart(&mut self, hal: &mut $hal) -> bool {
+                let journal = hal.originals().clone();
+                *hal = self.$open(journal);
+                true
+            }
+        }
+    };
+}
+
+world!(Files, true, files_with);
+world!(Registers, false, reopened);

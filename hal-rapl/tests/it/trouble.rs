@@ -1,0 +1,209 @@
+//! What befalls a machine: files that fail, are slow, lie or go away.
+
+use crate::bench::{Bench, CEILING_UW, Files};
+use crate::golden::{apply, effective, find, kind, sample, w};
+use hal_rapl::RaplError;
+use power_hal::{ErrorKind, Failure, Outcome, PowerHal, Released};
+use rig::faults::{Direction, Effect};
+use rig::machine::Attribute;
+use rig::powercap::Lock;
+use std::time::Duration;
+
+const PL1: Attribute = Attribute::PowerLimit(0, 0);
+const PL2: Attribute = Attribute::PowerLimit(0, 1);
+
+fn open(name: &str) -> Option<(Bench, Files)> {
+    let bench = Bench::mounted(name)?;
+    let hal = bench.open();
+    Some((bench, hal))
+}
+
+fn answers(bench: &Bench, on: &Attribute, text: &str, times: u32) {
+    bench.fault(on.clone(), Direction::Read, Effect::Answers(text.into()), times);
+}
+
+fn fails(bench: &Bench, on: &Attribute, direction: Direction, errno: i32, times: u32) {
+    bench.fault(on.clone(), direction, Effect::Fails(errno), times);
+}
+
+#[test]
+fn a_counter_that_may_not_be_read_leaves_the_limit_readable() {
+    let Some((bench, mut hal)) = open("xeon-2s") else { return };
+    fails(&bench, &Attribute::Energy(0), Direction::Read, libc::EACCES, 1);
+    let said = sample(&mut hal, "package-0").unwrap();
+    assert_eq!((said.meter, said.power_limit), (Err(ErrorKind::PermissionDenied), Ok(w(250))));
+}
+
+#[test]
+fn a_burst_of_eio_costs_the_values_it_hits_and_passes() {
+    let Some((bench, mut hal)) = open("xeon-2s") else { return };
+    fails(&bench, &Attribute::Energy(0), Direction::Read, libc::EIO, 2);
+    fails(&bench, &PL1, Direction::Read, libc::EIO, 1);
+    assert_eq!(sample(&mut hal, "package-0"), Err(ErrorKind::Io));
+    assert_eq!(sample(&mut hal, "package-0").unwrap().meter, Err(ErrorKind::Io));
+    assert!(sample(&mut hal, "package-0").unwrap().meter.is_ok());
+}
+
+#[test]
+fn a_slow_file_is_waited_for() {
+    let Some((bench, mut hal)) = open("xeon-2s") else { return };
+    bench.fault(PL1, Direction::Read, Effect::Takes(Duration::from_millis(30)), 1);
+    assert_eq!(sample(&mut hal, "package-0").unwrap().power_limit, Ok(w(250)));
+}
+
+/// The write is taken and the value stays: what is in force is what is told.
+#[test]
+fn a_silent_lock_is_seen_in_the_read_back() {
+    let Some((bench, mut hal)) = open("xeon-2s") else { return };
+    answers(&bench, &PL1, "250000000\n", u32::MAX);
+    let applied = apply(&mut hal, "package-0", w(100)).unwrap();
+    assert!(matches!(applied.outcome(), Outcome::Clamped { .. }) && applied.permits_more(), "{applied:?}");
+    assert_eq!(applied.effective(), power_hal::Setting::Power(w(250)));
+}
+
+#[test]
+fn a_limit_that_reads_back_as_nothing_is_taken_back() {
+    let Some((bench, mut hal)) = open("xeon-2s") else { return };
+    // Read to be saved, to be compared, and after the write.
+    answers(&bench, &PL1, "250000000\n", 2);
+    answers(&bench, &PL1, "0\n", 1);
+    let error = apply(&mut hal, "package-0", w(100)).unwrap_err();
+    assert!(matches!(error, Failure::Hal(RaplError::ReadBackZero(_))), "{error}");
+    let long: Vec<_> =
+        bench.writes().into_iter().filter(|write| write.on == PL1).map(|write| write.data).collect();
+    assert_eq!(long, [b"100000000", b"250000000"]);
+}
+
+/// Fix list agent S8: what was written half can be put back.
+#[test]
+fn a_cap_that_fails_half_way_keeps_its_original() {
+    let Some((bench, mut hal)) = open("xeon-2s") else { return };
+    fails(&bench, &PL2, Direction::Write, libc::EIO, 1);
+    assert_eq!(kind(apply(&mut hal, "package-0", w(100))), ErrorKind::Io);
+    let limit = || bench.zone("intel-rapl:0", |slot| slot.zone.power_limit_uw(0));
+    assert_eq!(limit(), 100_000_000, "the long-term limit had come down before");
+    let handle = find(&hal, "package-0").0;
+    assert_eq!(hal.release(handle).unwrap(), Released::Restored);
+    assert_eq!(limit(), 250_000_000);
+    fails(&bench, &PL1, Direction::Write, libc::EIO, 1);
+    assert_eq!(kind(apply(&mut hal, "package-0", w(100))), ErrorKind::Io);
+    assert!(hal.originals().inner().is_empty(), "the first write failed, so nothing was touched");
+}
+
+#[test]
+fn a_window_that_is_refused_does_not_cost_the_cap_and_is_told() {
+    let Some((bench, mut hal)) = open("xeon-2s") else { return };
+    fails(&bench, &Attribute::TimeWindow(0, 0), Direction::Write, libc::EINVAL, 1);
+    assert_eq!(effective(&mut hal, "package-0", w(100)), (100_000_000, true));
+    let told: Vec<_> = hal.long_windows().map(|key| key.as_str().to_owned()).collect();
+    assert_eq!(told, ["package-0"]);
+    assert_eq!(effective(&mut hal, "package-0", w(100)), (100_000_000, true));
+    assert_eq!(hal.long_windows().count(), 0, "the second try was taken");
+}
+
+/// Fix list agent S3: the twin is the same package.
+#[test]
+fn a_package_and_its_twin_are_one_domain_with_the_lower_limit_in_force() {
+    let Some((bench, mut hal)) = open("client") else { return };
+    assert_eq!(hal.domains().len(), 1);
+    bench.zone("intel-rapl-mmio:0", |slot| slot.zone.write_power_limit(0, b"12000000").unwrap());
+    assert_eq!(sample(&mut hal, "package-0").unwrap().power_limit, Ok(w(12)), "thermald has been here");
+    assert_eq!(effective(&mut hal, "package-0", w(20)), (20_000_000, true));
+    let limits = |id: &str| bench.zone(id, |slot| slot.zone.power_limit_uw(0) / 1_000_000);
+    assert_eq!((limits("intel-rapl:0"), limits("intel-rapl-mmio:0")), (20, 20));
+    let handle = find(&hal, "package-0").0;
+    assert_eq!(hal.release(handle).unwrap(), Released::Restored);
+    assert_eq!((limits("intel-rapl:0"), limits("intel-rapl-mmio:0")), (35, 12), "each goes back to its own");
+}
+
+#[test]
+fn one_zone_of_two_is_enough_for_a_cap() {
+    let Some((bench, mut hal)) = open("client") else { return };
+    bench.zone("intel-rapl-mmio:0", |slot| slot.zone.lock = Lock::WindowRefused);
+    assert_eq!(effective(&mut hal, "package-0", w(20)), (20_000_000, true));
+    assert_eq!(effective(&mut hal, "package-0", w(50)), (35_000_000, false), "the locked one holds at 35 W");
+    let handle = find(&hal, "package-0").0;
+    assert_eq!(hal.release(handle).unwrap(), Released::Restored);
+    bench.zone("intel-rapl:0", |slot| slot.zone.lock = Lock::WindowRefused);
+    assert_eq!(kind(apply(&mut hal, "package-0", w(20))), ErrorKind::Locked, "none of two is not");
+}
+
+#[test]
+fn a_package_that_went_and_came_back_unseen_is_gone_until_it_is_listed_anew() {
+    let Some((bench, mut hal)) = open("xeon-2s") else { return };
+    let old = find(&hal, "package-0").0;
+    bench.zone("intel-rapl:0", |slot| slot.present = false);
+    assert_eq!(sample(&mut hal, "package-0"), Err(ErrorKind::Gone));
+    bench.zone("intel-rapl:0", |slot| slot.present = true);
+    assert_eq!(
+        sample(&mut hal, "package-0"),
+        Err(ErrorKind::Gone),
+        "its descriptors are of a device that is no more"
+    );
+    assert_eq!(kind(apply(&mut hal, "package-0", w(100))), ErrorKind::Gone);
+    hal.describe().unwrap();
+    assert!(sample(&mut hal, "package-0").is_ok());
+    assert!(hal.domains().get(old).is_none());
+}
+
+#[test]
+fn a_locked_package_is_known_by_its_name_after_a_renumbering() {
+    let Some((bench, mut hal)) = open("xeon-locked") else { return };
+    bench.zone("intel-rapl:0", |slot| {
+        slot.zone.lock = Lock::Open;
+        slot.zone.write_power_limit(0, b"200000000").unwrap();
+    });
+    bench.renumber();
+    hal.describe().unwrap();
+    assert_eq!(effective(&mut hal, "package-0", w(100)), (100_000_000, true));
+    assert_eq!(kind(apply(&mut hal, "package-1", w(100))), ErrorKind::Locked);
+}
+
+#[test]
+fn an_original_of_another_layout_is_refused_and_nothing_is_written() {
+    let Some((bench, mut hal)) = open("xeon-2s") else { return };
+    let foreign = power_hal::Original::new(9, &[1, 2, 3]).unwrap();
+    let handle = find(&hal, "package-0").0;
+    let error = hal.restore(handle, power_hal::Control::Power, &foreign).unwrap_err();
+    assert_eq!(error.to_string(), "package-0: the saved original is not in a layout that this version knows");
+    assert_eq!(kind(Err::<(), _>(error)), ErrorKind::BadData);
+    assert!(bench.writes().is_empty());
+}
+
+/// Between the two writes the package must not stand above both what was and what will be.
+#[test]
+fn the_zone_that_falls_is_written_before_the_one_that_rises() {
+    let Some((bench, mut hal)) = open("client") else { return };
+    bench.zone("intel-rapl:0", |slot| slot.zone.write_power_limit(0, b"12000000").unwrap());
+    effective(&mut hal, "package-0", w(20));
+    let writes = bench.writes();
+    let long = writes
+        .iter()
+        .filter_map(|write| if let Attribute::PowerLimit(zone, 0) = write.on { Some(zone) } else { None });
+    let order: Vec<usize> = long.collect();
+    let twin = bench.machine.lock().zones().iter().position(|slot| slot.control_type == "intel-rapl-mmio");
+    assert_eq!(order, [twin.unwrap(), 0]);
+}
+
+#[test]
+fn a_release_that_is_refused_says_why_and_can_be_repeated() {
+    let Some((bench, mut hal)) = open("xeon-2s") else { return };
+    effective(&mut hal, "package-0", w(100));
+    let handle = find(&hal, "package-0").0;
+    fails(&bench, &PL1, Direction::Write, libc::EROFS, 1);
+    assert_eq!(kind(hal.release(handle)), ErrorKind::PermissionDenied);
+    assert_eq!(hal.originals().inner().len(), 1);
+    assert_eq!(hal.release(handle).unwrap(), Released::Restored);
+    assert_eq!(bench.zone("intel-rapl:0", |slot| slot.zone.power_limit_uw(0)), 250_000_000);
+}
+
+#[test]
+fn a_lock_that_is_gone_is_forgotten() {
+    let Some((bench, mut hal)) = open("xeon-locked") else { return };
+    assert_eq!(kind(apply(&mut hal, "package-0", w(100))), ErrorKind::Locked);
+    let limit = |hal: &mut Files| sample(hal, "package-0").unwrap().power_limit.unwrap();
+    bench.zone("intel-rapl:0", |slot| slot.zone.lock = Lock::Open);
+    assert_eq!(limit(&mut hal), w(250));
+    bench.zone("intel-rapl:0", |slot| slot.zone.write_enabled(b"0").unwrap());
+    assert_eq!(limit(&mut hal).get(), CEILING_UW, "now it is off, and not locked");
+}
