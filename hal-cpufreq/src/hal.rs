@@ -1,0 +1,206 @@
+//! The port over the policies.
+
+use crate::policy::{khz, possible};
+use crate::slot::Slot;
+use crate::survey::Survey;
+use crate::topology::Topology;
+use crate::{CpufreqError, Fault, Policy, Standing};
+use hal_files::{Access, Attribute, FileError, Root};
+use power_hal::{
+    Clock, Control, Domain, Domains, ErrorKind, ErrorType, Failure, Generation, Handle, Original, Originals,
+    PowerHal, Refusal, Released, Sample, Setting,
+};
+use power_units::Role;
+
+/// One word: the limit that was in force, in kHz.
+const LAYOUT: u8 = 0;
+
+/// The frequency policies of a machine.
+#[derive(Debug)]
+pub struct Cpufreq<C, O> {
+    root: Root,
+    clock: C,
+    originals: O,
+    generation: Generation,
+    topology: Topology,
+    domains: Vec<Domain>,
+    slots: Vec<Slot>,
+    complaints: Vec<CpufreqError>,
+}
+
+impl<C: Clock, O: Originals> Cpufreq<C, O> {
+    /// Opens the policies below a root. Where the kernel has no cpufreq there is none, and that is no error.
+    ///
+    /// # Errors
+    /// When the folder of the policies is there and cannot be listed.
+    pub fn open(root: Root, clock: C, originals: O) -> Result<Self, CpufreqError> {
+        let mut hal = Self {
+            root,
+            clock,
+            originals,
+            generation: Generation::FIRST,
+            topology: Topology::default(),
+            domains: Vec::new(),
+            slots: Vec::new(),
+            complaints: Vec::new(),
+        };
+        hal.look()?;
+        Ok(hal)
+    }
+
+    /// What is known of a policy beyond what the port describes.
+    #[must_use]
+    pub fn policy(&self, domain: Handle) -> Option<&Policy> {
+        self.domains().get(domain).and_then(|_| self.slots.get(domain.index())).map(|slot| &slot.policy)
+    }
+
+    /// What became of the last limit that was written to a policy, by what was last read of it. Nothing for a handle of
+    /// an older enumeration.
+    #[must_use]
+    pub fn standing(&self, domain: Handle) -> Option<Standing> {
+        self.domains().get(domain).and_then(|_| self.slots.get(domain.index())).map(Slot::standing)
+    }
+
+    /// What the last enumeration could not make sense of: policies that are left out, or described without a limit, and
+    /// facts that are missing.
+    #[must_use]
+    pub fn complaints(&self) -> &[CpufreqError] {
+        &self.complaints
+    }
+
+    /// Whether the machine may run above its base frequency, by the switch of the driver (`intel_pstate/no_turbo`,
+    /// `cpufreq/boost`); nothing where there is none. With it off, limits above the base read as the base.
+    ///
+    /// # Errors
+    /// When there is a switch and it cannot be read.
+    pub fn turbo(&self) -> Result<Option<bool>, FileError> {
+        for (file, off) in [("intel_pstate/no_turbo", 1), ("cpufreq/boost", 0)] {
+            let path = self.root.join(&format!("sys/devices/system/cpu/{file}"));
+            match Attribute::device(path, Access::Read).and_then(|switch| switch.read_whole()) {
+                Ok(value) => return Ok(Some(value != off)),
+                Err(error) if error.kind == ErrorKind::Gone => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    /// True if the list is another one now.
+    fn look(&mut self) -> Result<bool, CpufreqError> {
+        let survey = Survey::of(&self.root, &mut self.topology, &self.slots)
+            .map_err(|error| CpufreqError { policy: None, folder: None, fault: error.into() })?;
+        let Survey { domains, mut slots, complaints } = survey;
+        for slot in &mut slots {
+            if let Some(before) = self.slots.iter().find(|before| before.key == slot.key) {
+                slot.goes_on(before);
+            }
+        }
+        let changed = domains != self.domains;
+        (self.domains, self.slots, self.complaints) = (domains, slots, complaints);
+        Ok(changed)
+    }
+
+    fn slot(&mut self, domain: Handle) -> Result<&mut Slot, CpufreqError> {
+        if self.domains().get(domain).is_none() {
+            return Err(CpufreqError::stale());
+        }
+        self.slots.get_mut(domain.index()).ok_or_else(CpufreqError::stale)
+    }
+}
+
+impl<C, O> ErrorType for Cpufreq<C, O> {
+    type Error = CpufreqError;
+}
+
+impl<C: Clock, O: Originals> PowerHal for Cpufreq<C, O> {
+    type Originals = O;
+
+    fn domains(&self) -> Domains<'_> {
+        Domains::new(self.generation, &self.domains)
+    }
+
+    fn enumerate(&mut self) -> Result<(), CpufreqError> {
+        if self.look()? {
+            self.generation = self.generation.next();
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, domain: Handle) -> Result<Sample, CpufreqError> {
+        let mut sample = Sample::at(self.clock.now());
+        let limited = self.domains().get(domain).is_some_and(|domain| domain.has(Control::Frequency));
+        let slot = self.slot(domain)?;
+        let limit = slot.read_limit();
+        let frequency = slot.read_frequency();
+        match (&limit, &frequency) {
+            // Nothing answers: all its CPUs are offline, or it is gone, or broken altogether.
+            (Err(error), None | Some(Err(_))) => Err(CpufreqError::at(slot.key, error.clone().into())),
+            (Ok(_), _) | (Err(_), Some(Ok(_))) => {
+                if limited {
+                    sample.frequency_limit = limit.map(khz).map_err(|error| error.kind);
+                }
+                if let Some(frequency) = frequency {
+                    sample.frequency = frequency.map(khz).map_err(|error| error.kind);
+                }
+                Ok(sample)
+            }
+        }
+    }
+
+    fn save(&mut self, domain: Handle, control: Control) -> Result<Original, CpufreqError> {
+        let slot = self.slot(domain)?;
+        let key = slot.key;
+        if control != Control::Frequency {
+            return Err(CpufreqError::at(key, Fault::Lacking));
+        }
+        let limit = slot.read_limit().map_err(|error| CpufreqError::at(key, error.into()))?;
+        Original::new(LAYOUT, &[limit.into()]).ok_or_else(|| CpufreqError::at(key, Fault::Lacking))
+    }
+
+    fn write(&mut self, domain: Handle, setting: Setting) -> Result<Setting, CpufreqError> {
+        let slot = self.slot(domain)?;
+        let Setting::Frequency(wish) = setting else {
+            return Err(CpufreqError::at(slot.key, Fault::Lacking));
+        };
+        let found = slot.write(wish.to_whole(Role::Limit));
+        found
+            .map(|found| Setting::Frequency(khz(found)))
+            .map_err(|error| CpufreqError::at(slot.key, error.into()))
+    }
+
+    fn restore(&mut self, domain: Handle, control: Control, original: &Original) -> Result<(), CpufreqError> {
+        let slot = self.slot(domain)?;
+        if control != Control::Frequency {
+            return Err(CpufreqError::at(slot.key, Fault::Lacking));
+        }
+        // Above 32 bits the kernel would read another number, so a spoilt journal must not get through.
+        let limit = match (original.layout(), original.words()) {
+            (LAYOUT, &[limit]) => possible(limit),
+            _ => None,
+        };
+        let unfit = || Fault::Unfit { layout: original.layout(), word: original.words().first().copied() };
+        let limit = limit.ok_or_else(|| CpufreqError::at(slot.key, unfit()))?;
+        slot.put(limit).map_err(|error| CpufreqError::at(slot.key, error.into()))
+    }
+
+    fn originals(&mut self) -> &mut O {
+        &mut self.originals
+    }
+
+    /// As the port has it, but for what is in force being the lowest of several requests. The original is always
+    /// written, as a limit that reads like it may be somebody else's, above which ours would stay behind; and a limit
+    /// that reads lower afterwards is restored, as the rest is somebody else's.
+    fn release(&mut self, domain: Handle) -> Result<Released, Failure<CpufreqError>> {
+        let key = *self.domains().get(domain).ok_or(Refusal::Stale)?.key();
+        let Some(original) = self.originals.kept(&key, Control::Frequency) else {
+            return Ok(Released::Untouched);
+        };
+        self.restore(domain, Control::Frequency, &original).map_err(Failure::Hal)?;
+        let found = self.save(domain, Control::Frequency).map_err(Failure::Hal)?;
+        if found.words() > original.words() {
+            return Err(Refusal::NotRestored.into());
+        }
+        self.originals.forget(&key, Control::Frequency).map_err(Refusal::NotForgotten)?;
+        Ok(Released::Restored)
+    }
+}

@@ -1,0 +1,71 @@
+//! Whether a limit that was written still stands, and who is in the way if it does not.
+
+/// What became of the last limit that this HAL wrote to a policy, judged by what was last read.
+///
+/// ```text
+/// Untouched ─write─▶ Kept ◀─▶ Stricter      somebody else's request is lower: thermal, platform, another writer
+///     ▲               ▲ │
+///     │               │ ▼
+///     └──release──── Moved                  more than was written is in force: another writer, a reloaded driver
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// This HAL has written nothing since it opened, or has released it.
+    Untouched,
+    /// What was written is in force.
+    Kept,
+    /// Less is in force than after the write. Nothing has to be done: a write would not raise it, if it is a request
+    /// that the kernel takes the lowest of. Another writer of the same file looks just the same.
+    Stricter,
+    /// More is in force than was written. Another writer wrote the same file, or the driver was loaded anew; the limit
+    /// has to be written again.
+    Moved,
+}
+
+/// A write that was accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wrote {
+    /// What was written, kHz.
+    pub(crate) told: u32,
+    /// What was read back.
+    pub(crate) found: u32,
+}
+
+impl Standing {
+    pub(crate) fn judge(wrote: Option<Wrote>, seen: Option<u32>) -> Self {
+        match (wrote, seen) {
+            (None, Some(_) | None) => Self::Untouched,
+            (Some(_), None) => Self::Kept,
+            (Some(wrote), Some(seen)) if seen > wrote.told => Self::Moved,
+            (Some(wrote), Some(seen)) if seen < wrote.found => Self::Stricter,
+            (Some(_), Some(_)) => Self::Kept,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_stands_until_more_or_less_than_it_is_in_force() {
+        let exact = Some(Wrote { told: 20, found: 20 });
+        let held = Some(Wrote { told: 20, found: 16 });
+        for (wrote, seen, standing) in [
+            (None, None, Standing::Untouched),
+            (None, Some(32), Standing::Untouched),
+            (exact, None, Standing::Kept),
+            (exact, Some(20), Standing::Kept),
+            (exact, Some(19), Standing::Stricter),
+            (exact, Some(21), Standing::Moved),
+            (held, Some(16), Standing::Kept),
+            // The request that held it lower went away.
+            (held, Some(18), Standing::Kept),
+            (held, Some(20), Standing::Kept),
+            (held, Some(15), Standing::Stricter),
+            (held, Some(21), Standing::Moved),
+        ] {
+            assert_eq!(Standing::judge(wrote, seen), standing, "{wrote:?} {seen:?}");
+        }
+    }
+}

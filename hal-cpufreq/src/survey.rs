@@ -1,0 +1,150 @@
+//! A look at all policies of the machine.
+
+use crate::policy::Policy;
+use crate::slot::Slot;
+use crate::topology::{Topology, absent};
+use crate::{CpufreqError, Fault};
+use hal_files::{FileError, Root};
+use power_hal::{Covers, CpuSet, Domain, couple};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Where the kernel keeps the policies. `cpuN/cpufreq` are links to them.
+const FOLDER: &str = "sys/devices/system/cpu/cpufreq";
+
+/// What a look has found.
+#[derive(Debug, Default)]
+pub(crate) struct Survey {
+    /// The policies in the order of their lowest CPU, each with its open files at the same place.
+    pub(crate) domains: Vec<Domain>,
+    pub(crate) slots: Vec<Slot>,
+    /// What could not be made sense of.
+    pub(crate) complaints: Vec<CpufreqError>,
+}
+
+impl Survey {
+    /// Looks at the machine. A policy that answers nothing now is described as `before` had it.
+    pub(crate) fn of(root: &Root, topology: &mut Topology, before: &[Slot]) -> Result<Self, FileError> {
+        let folder = root.join(FOLDER);
+        let mut survey = Self::default();
+        let mut policies = Vec::new();
+        for name in root.names(&folder)?.into_iter().filter(|name| is_policy(name)) {
+            let path: Arc<Path> = Arc::from(folder.join(&name));
+            if let Some(policy) = survey.policy(&path, &name, before) {
+                policies.push((path, name, policy));
+            }
+        }
+        policies.sort_by_key(|(_, _, policy)| policy.related.lowest());
+        let mut taken = CpuSet::EMPTY;
+        for (path, name, policy) in policies {
+            if taken.meets(&policy.related) {
+                survey.complaints.push(CpufreqError::of(&path, Fault::Shared));
+                continue;
+            }
+            for cpu in policy.related.iter() {
+                // A number that came out of a set fits into one.
+                let _fits = taken.insert(cpu);
+            }
+            let complaints = &mut survey.complaints;
+            let placed = place(root, topology, policy, &mut |fault| {
+                complaints.push(CpufreqError::of(&path, fault));
+            });
+            match placed.and_then(|(policy, package)| open(&path, &name, policy, package, complaints)) {
+                Ok((domain, slot)) => {
+                    survey.domains.push(domain);
+                    survey.slots.push(slot);
+                }
+                Err(fault) => survey.complaints.push(CpufreqError::of(&path, fault)),
+            }
+        }
+        couple(&mut survey.domains, topology.cores());
+        Ok(survey)
+    }
+
+    /// What a folder says, or said the last time; nothing where it is going away at this moment.
+    fn policy(&mut self, path: &Arc<Path>, name: &str, before: &[Slot]) -> Option<Policy> {
+        let known = before.iter().find(|slot| *slot.name == *name).map(|slot| &slot.policy);
+        let complaints = &mut self.complaints;
+        let read = Policy::read(path, &mut |fault| complaints.push(CpufreqError::of(path, fault)));
+        match read {
+            Ok(policy) => {
+                let range = policy.range.or(known.and_then(|known| known.range));
+                Some(Policy { range, ..policy })
+            }
+            Err(Fault::File(error)) if absent(&error) => None,
+            Err(fault) => {
+                let busy = matches!(&fault, Fault::File(error) if error.kind == power_hal::ErrorKind::Busy);
+                if !busy || known.is_none() {
+                    self.complaints.push(CpufreqError::of(path, fault));
+                }
+                let online = |known: &Policy| if busy { CpuSet::EMPTY } else { known.online };
+                known.map(|known| Policy { online: online(known), ..known.clone() })
+            }
+        }
+    }
+}
+
+/// `policy` and a number; `boost` and the folders of governors stand beside.
+fn is_policy(name: &str) -> bool {
+    name.strip_prefix("policy")
+        .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// Looks at all CPUs of a policy, and finds the package that they sit in.
+fn place(
+    root: &Root,
+    topology: &mut Topology,
+    policy: Policy,
+    complain: &mut impl FnMut(Fault),
+) -> Result<(Policy, u16), Fault> {
+    let mut found = None;
+    for cpu in policy.related.iter() {
+        let place = topology.look(root, cpu).unwrap_or_else(|error| {
+            complain(error.into());
+            topology.known(cpu)
+        });
+        found = found.or(place);
+    }
+    let found = found.ok_or(Fault::Unplaced)?;
+    Ok((Policy { die: found.die, ..policy }, found.package))
+}
+
+fn open(
+    path: &Path,
+    name: &str,
+    policy: Policy,
+    package: u16,
+    complaints: &mut Vec<CpufreqError>,
+) -> Result<(Domain, Slot), Fault> {
+    let covers = Covers::new(package, policy.related).map_err(Fault::Cpus)?;
+    let mut domain = Domain::policy(covers);
+    match policy.limit() {
+        Some(Ok(limit)) => domain = domain.with_frequency(limit),
+        // Described without a limit, so that nobody counts on it.
+        Some(Err(bad)) => complaints.push(CpufreqError::at(*domain.key(), Fault::Range(bad))),
+        None => {}
+    }
+    let slot = Slot::open(path, name, *domain.key(), policy)?;
+    Ok((domain, slot))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_policies_are_policies() {
+        for (name, expected) in [
+            ("policy0", true),
+            ("policy255", true),
+            ("policy", false),
+            ("policyX", false),
+            ("policy-1", false),
+            ("boost", false),
+            ("ondemand", false),
+            ("cpu0", false),
+        ] {
+            assert_eq!(is_policy(name), expected, "{name}");
+        }
+    }
+}

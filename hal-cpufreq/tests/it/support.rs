@@ -1,0 +1,217 @@
+//! Folders, virtual machines and a clock for the tests.
+
+use hal_cpufreq::Cpufreq;
+use hal_files::Root;
+use plant::{Load, Plant, PolicyLayout, preset};
+use power_hal::contract::Ledger;
+use power_hal::{Applied, Clock, Handle, Key, Memory, PowerHal, Reading, Sample, Setting};
+use power_hal::{Error, ErrorKind};
+use power_units::{KiloHertz, Micros, Role, Stamp};
+use rig::cpufreq::Policy;
+use rig::fuse::Mounted;
+use rig::machine::{self, Machine, Parts, Place, Shared};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Time that a test moves; every look at it takes a microsecond.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ticks(Arc<AtomicU64>);
+
+impl Ticks {
+    pub(crate) fn advance(&self, by: Micros) {
+        self.0.fetch_add(by.get(), Ordering::Relaxed);
+    }
+}
+
+impl Clock for Ticks {
+    fn now(&self) -> Stamp {
+        Stamp::new(Micros::new(self.0.fetch_add(1, Ordering::Relaxed)))
+    }
+}
+
+pub(crate) type Hal = Cpufreq<Ticks, Ledger<Memory<256>>>;
+
+pub(crate) fn open(folder: &Path) -> Hal {
+    Cpufreq::open(Root::at(folder), Ticks::default(), Ledger::new(Memory::new())).unwrap()
+}
+
+/// A folder that goes away with the test.
+pub(crate) struct Folder(pub(crate) PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("hal-cpufreq-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn put(&self, path: &str, content: impl AsRef<[u8]>) {
+        let path = self.0.join("sys/devices/system/cpu").join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+
+    pub(crate) fn get(&self, path: &str) -> String {
+        std::fs::read_to_string(self.0.join("sys/devices/system/cpu").join(path)).unwrap()
+    }
+
+    pub(crate) fn remove(&self, path: &str) {
+        let path = self.0.join("sys/devices/system/cpu").join(path);
+        if path.is_dir() {
+            std::fs::remove_dir_all(path).unwrap()
+        } else {
+            std::fs::remove_file(path).unwrap()
+        }
+    }
+
+    /// A policy of these CPUs, 1.2 to 3.2 GHz, with a limit of 3 GHz in force.
+    pub(crate) fn policy(&self, number: u16, cpus: &str) {
+        for (name, text) in [
+            ("related_cpus", cpus),
+            ("affected_cpus", cpus),
+            ("cpuinfo_min_freq", "1200000"),
+            ("cpuinfo_max_freq", "3200000"),
+            ("scaling_driver", "intel_cpufreq"),
+            ("scaling_min_freq", "1200000"),
+            ("scaling_max_freq", "3000000"),
+            ("scaling_cur_freq", "2900000"),
+        ] {
+            self.put(&format!("cpufreq/policy{number}/{name}"), format!("{text}\n"));
+        }
+    }
+
+    /// A CPU's place.
+    pub(crate) fn cpu(&self, cpu: u16, package: u16, siblings: &str) {
+        self.put(&format!("cpu{cpu}/topology/physical_package_id"), format!("{package}\n"));
+        self.put(&format!("cpu{cpu}/topology/thread_siblings_list"), format!("{siblings}\n"));
+    }
+
+    /// Two cores with two threads each, and a policy for each thread.
+    pub(crate) fn two_cores() -> Self {
+        let folder = Self::new();
+        for cpu in 0..4_u16 {
+            folder.policy(cpu, &cpu.to_string());
+            folder.cpu(cpu, 0, &format!("{},{}", cpu % 2, cpu % 2 + 2));
+        }
+        folder
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left behind is in the folder for temporary files.
+        let _left = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A virtual machine, mounted.
+pub(crate) struct Room {
+    pub(crate) machine: Shared,
+    mounted: Option<Mounted>,
+    pub(crate) folder: Folder,
+}
+
+impl Room {
+    /// Nothing, and a word about it, where the kernel does not let us mount.
+    pub(crate) fn new(machine: Machine) -> Option<Self> {
+        let (machine, folder) = (Shared::new(machine), Folder::new());
+        match rig::fuse::mount(machine.clone(), &folder.0) {
+            Ok(mounted) => Some(Self { machine, mounted: Some(mounted), folder }),
+            Err(error) => {
+                println!("SKIP(no virtual hardware: {error})");
+                None
+            }
+        }
+    }
+
+    pub(crate) fn profile(name: &str) -> Option<Self> {
+        Self::new(rig::profile::find(name).unwrap()(machine::Clock::Manual).unwrap())
+    }
+
+    /// Two packages of four CPUs, a policy for each package, with the table that the facts were measured on.
+    pub(crate) fn table() -> Option<Self> {
+        Self::new(table_machine())
+    }
+
+    /// Changes or looks at a policy behind the driver's back.
+    pub(crate) fn policy<R>(&self, at: usize, by: impl FnOnce(&mut Policy) -> R) -> R {
+        let mut result = None;
+        self.machine.lock().change(|_, policies, _| result = Some(by(&mut policies[at])));
+        result.unwrap()
+    }
+
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        self.folder.0.join("sys/devices/system/cpu").join(path)
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        drop(self.mounted.take());
+    }
+}
+
+pub(crate) fn table_machine() -> Machine {
+    let mut spec = preset::xeon_2s();
+    spec.layout = PolicyLayout::PerPackage;
+    for package in &mut spec.packages {
+        (package.cores, package.min_khz) = (4, 1_200_000);
+    }
+    let mut plant = Plant::new(&spec, 1).unwrap();
+    plant.set_load(Load::busy(1.0)).unwrap();
+    let policy = |package: usize| Policy {
+        cpus: (package * 4..package * 4 + 4).collect(),
+        driver: "acpi-cpufreq",
+        table: (3..=8).map(|step| step * 400_000).collect(),
+        hardware: 1_200_000..=3_200_000,
+        user_max: 3_200_000,
+        user_min: 1_200_000,
+        others_max: u32::MAX,
+        inactive: false,
+        present: true,
+        base: None,
+        turbo_off: false,
+        averages: false,
+    };
+    let cpus = (0..8).map(|cpu| Place { package: cpu / 4, die: 0, core: cpu % 4 }).collect();
+    let parts =
+        Parts { plant, zones: vec![], policies: vec![policy(0), policy(1)], hwmons: vec![], cpus, msr: None };
+    Machine::new(parts, machine::Clock::Manual)
+}
+
+pub(crate) fn khz(khz: i32) -> KiloHertz {
+    KiloHertz::from_int(khz)
+}
+
+pub(crate) fn limit(khz: i32) -> Setting {
+    Setting::Frequency(KiloHertz::from_int(khz))
+}
+
+pub(crate) fn find(hal: &Hal, cpu: u16) -> Handle {
+    hal.domains().find(&Key::policy(cpu)).unwrap()
+}
+
+pub(crate) fn sample(hal: &mut Hal, handle: Handle) -> Result<Sample, ErrorKind> {
+    let mut batch = [Reading::new(handle)];
+    hal.sample(&mut batch);
+    batch[0].outcome
+}
+
+/// The limit that a sample says is in force, in kHz.
+pub(crate) fn in_force(hal: &mut Hal, cpu: u16) -> u32 {
+    let handle = find(hal, cpu);
+    sample(hal, handle).unwrap().frequency_limit.unwrap().to_whole(Role::Limit)
+}
+
+pub(crate) fn apply(hal: &mut Hal, cpu: u16, khz: i32) -> Result<Applied, ErrorKind> {
+    let handle = find(hal, cpu);
+    hal.apply(handle, limit(khz)).map_err(|failure| failure.kind())
+}
+
+pub(crate) fn release(hal: &mut Hal, cpu: u16) -> Result<power_hal::Released, ErrorKind> {
+    let handle = find(hal, cpu);
+    hal.release(handle).map_err(|failure| failure.kind())
+}
