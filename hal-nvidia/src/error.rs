@@ -1,0 +1,277 @@
+//! What a GPU fails with: which one, what was attempted, and one kind to branch on.
+
+use nvml_wrapper::error::NvmlError;
+use power_hal::{BadLimit, ErrorKind, Key};
+use std::fmt;
+
+/// What went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The library answered so, by the numbers of nvml.h.
+    Code(u32),
+    /// The library has no such function: it is older than that.
+    Missing,
+    /// An answer that is no text or number of the kind that was asked for.
+    Unreadable,
+    /// A number that cannot be: more than such a device draws, or nothing where there must be something.
+    Impossible(u64),
+    /// The range that it says is none: it can be read and not be limited.
+    Range(BadLimit),
+    /// What it calls its UUID is none, so that nobody could know it again.
+    Nameless,
+    /// The handle is not of the present enumeration.
+    Stale,
+    /// A GPU has a power limit and nothing else.
+    Lacking,
+    /// What the journal holds, in a layout of this number, is no limit.
+    Unfit(u8),
+    /// The journal holds the original of the limit of the other scope: release that one first.
+    OtherScope,
+}
+
+impl Fault {
+    pub(crate) const UNINITIALIZED: Self = Self::Code(1);
+
+    /// Whether this is said of something that a card or a library does not have and will not have.
+    pub(crate) fn is_lack(self) -> bool {
+        self.kind() == ErrorKind::NotSupported
+    }
+
+    /// Whether the library may have to be initialised anew before it answers again: the driver or the card went away.
+    pub(crate) const fn ends_session(self) -> bool {
+        matches!(self, Self::Code(1 | 9 | 15 | 16 | 18))
+    }
+
+    const fn kind(self) -> ErrorKind {
+        match self {
+            Self::Code(code) => kind(code),
+            Self::Missing | Self::Lacking => ErrorKind::NotSupported,
+            Self::Unreadable | Self::Impossible(_) | Self::Range(_) | Self::Nameless | Self::Unfit(_) => {
+                ErrorKind::BadData
+            }
+            Self::Stale => ErrorKind::Gone,
+            Self::OtherScope => ErrorKind::Busy,
+        }
+    }
+}
+
+/// What an answer of the library means here.
+const fn kind(code: u32) -> ErrorKind {
+    match code {
+        // Not initialised, not found, no driver, lost, waiting for a reset, and no such GPU: list anew.
+        1 | 6 | 9 | 15 | 16 | 28 => ErrorKind::Gone,
+        2 => ErrorKind::OutOfRange,
+        // Not supported, no such function, another version of the driver or of a structure, ECC, deprecated.
+        3 | 13 | 18 | 22 | 24 | 25 | 26 => ErrorKind::NotSupported,
+        // No permission; and a control group does not let this process at the card.
+        4 | 17 => ErrorKind::PermissionDenied,
+        10 => ErrorKind::Timeout,
+        // In use, no resources at the moment, not ready, not in this state.
+        19 | 23 | 27 | 29 => ErrorKind::Busy,
+        7 | 21 => ErrorKind::BadData,
+        _ => ErrorKind::Io,
+    }
+}
+
+/// The answer in words of nvml.h.
+const fn words(code: u32) -> &'static str {
+    match code {
+        1 => "not initialised",
+        2 => "invalid argument",
+        3 => "not supported",
+        4 => "no permission",
+        6 => "not found",
+        7 => "insufficient size",
+        8 => "insufficient external power",
+        9 => "driver not loaded",
+        10 => "timeout",
+        11 => "interrupt issue",
+        12 => "a library was not found",
+        13 => "function not found",
+        14 => "corrupted infoROM",
+        15 => "GPU is lost",
+        16 => "reset required",
+        17 => "blocked by the operating system",
+        18 => "library and driver are of different versions",
+        19 => "in use",
+        20 => "out of memory",
+        21 => "no data",
+        23 => "insufficient resources",
+        25 => "structure of another version",
+        27 => "not ready",
+        28 => "GPU not found",
+        29 => "invalid state",
+        _ => "unknown error",
+    }
+}
+
+impl From<NvmlError> for Fault {
+    fn from(error: NvmlError) -> Self {
+        if matches!(error, NvmlError::FailedToLoadSymbol(_)) {
+            Self::Missing
+        } else if matches!(error, NvmlError::Utf8Error(_)) {
+            Self::Unreadable
+        } else {
+            Self::Code(error.into())
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "{} (NVML {code})", words(*code)),
+            Self::Missing => f.write_str("the library is too old to have this function"),
+            Self::Unreadable => f.write_str("the answer is not of the kind that was asked for"),
+            Self::Impossible(value) => write!(f, "the answer {value} cannot be"),
+            Self::Range(bad) => write!(f, "it cannot be limited: {bad}"),
+            Self::Nameless => f.write_str("what it calls its UUID is none"),
+            Self::Stale => {
+                f.write_str("the GPUs were listed anew since this handle was taken; describe again")
+            }
+            Self::Lacking => f.write_str("a GPU has a power limit and nothing else"),
+            Self::Unfit(layout) => write!(f, "the saved original, of layout {layout}, is no limit"),
+            Self::OtherScope => {
+                f.write_str("the journal holds the original of the other scope's limit; release it first")
+            }
+        }
+    }
+}
+
+/// What was attempted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// Initialising the library.
+    Initialise,
+    /// Counting or finding the GPUs.
+    Find,
+    /// Learning its UUID.
+    Name,
+    /// Reading the range of its power limit.
+    Range,
+    /// Reading its energy or power.
+    Meter,
+    /// Reading the power limit that it enforces.
+    Enforced,
+    /// Reading the power limit that was asked of it.
+    Requested,
+    /// Setting its power limit to so many milliwatts.
+    Set(u32),
+    /// Putting its power limit back.
+    Restore,
+    /// Reading a fact about it.
+    Fact(&'static str),
+}
+
+impl fmt::Display for Deed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Initialise => f.write_str("initialising NVML"),
+            Self::Find => f.write_str("finding the GPUs"),
+            Self::Name => f.write_str("learning its UUID"),
+            Self::Range => f.write_str("reading the range of its power limit"),
+            Self::Meter => f.write_str("reading its energy or power"),
+            Self::Enforced => f.write_str("reading the power limit that it enforces"),
+            Self::Requested => f.write_str("reading the power limit that was asked of it"),
+            Self::Set(limit_mw) => write!(f, "setting its power limit to {limit_mw} mW"),
+            Self::Restore => f.write_str("putting its power limit back"),
+            Self::Fact(what) => write!(f, "reading its {what}"),
+        }
+    }
+}
+
+/// A GPU that failed, and how. Making one allocates nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NvidiaError {
+    /// Which one, where it is known.
+    pub gpu: Option<Key>,
+    /// Its place in the driver's list, where its name is not known.
+    pub index: Option<u32>,
+    /// What was attempted.
+    pub deed: Deed,
+    /// What went wrong.
+    pub fault: Fault,
+}
+
+impl NvidiaError {
+    pub(crate) const fn all(deed: Deed, fault: Fault) -> Self {
+        Self { gpu: None, index: None, deed, fault }
+    }
+
+    pub(crate) const fn nth(index: u32, deed: Deed, fault: Fault) -> Self {
+        Self { index: Some(index), ..Self::all(deed, fault) }
+    }
+
+    pub(crate) const fn at(gpu: Key, deed: Deed, fault: Fault) -> Self {
+        Self { gpu: Some(gpu), ..Self::all(deed, fault) }
+    }
+}
+
+impl power_hal::Error for NvidiaError {
+    fn kind(&self) -> ErrorKind {
+        self.fault.kind()
+    }
+}
+
+impl fmt::Display for NvidiaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(gpu) = &self.gpu {
+            write!(f, "{gpu}: ")?;
+        }
+        if let Some(index) = self.index {
+            write!(f, "GPU {index} of the driver's list: ")?;
+        }
+        write!(f, "{}: {}", self.deed, self.fault)
+    }
+}
+
+impl std::error::Error for NvidiaError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The mapping of section 6 of the hardware facts, and for the rest what a caller would do about it.
+    #[test]
+    fn each_answer_of_the_library_has_one_kind() {
+        for (code, expected) in [
+            (1, ErrorKind::Gone),
+            (2, ErrorKind::OutOfRange),
+            (3, ErrorKind::NotSupported),
+            (4, ErrorKind::PermissionDenied),
+            (6, ErrorKind::Gone),
+            (9, ErrorKind::Gone),
+            (10, ErrorKind::Timeout),
+            (13, ErrorKind::NotSupported),
+            (15, ErrorKind::Gone),
+            (16, ErrorKind::Gone),
+            (17, ErrorKind::PermissionDenied),
+            (18, ErrorKind::NotSupported),
+            (19, ErrorKind::Busy),
+            (25, ErrorKind::NotSupported),
+            (999, ErrorKind::Io),
+            (u32::MAX, ErrorKind::Io),
+        ] {
+            assert_eq!(Fault::Code(code).kind(), expected, "{code}");
+        }
+    }
+
+    #[test]
+    fn the_wrappers_errors_keep_their_number() {
+        for code in (1..=28).chain([999, 4_000]) {
+            let error = NvmlError::from(code);
+            assert_eq!(Fault::from(error), Fault::Code(code));
+        }
+        assert_eq!(Fault::from(NvmlError::FailedToLoadSymbol(String::new())), Fault::Missing);
+    }
+
+    #[test]
+    fn an_error_says_who_what_and_why() {
+        let key = Key::gpu("GPU-8f1e5a30-0b1c-4d7e-9a55-0123456789ab").unwrap();
+        let error = NvidiaError::at(key, Deed::Set(450_000), Fault::Code(4));
+        assert_eq!(
+            error.to_string(),
+            "gpu-8f1e5a30-0b1c-4d7e-9a55-0123456789ab: setting its power limit to 450000 mW: no permission (NVML 4)"
+        );
+    }
+}

@@ -1,0 +1,164 @@
+//! What is true of the GPUs beyond power, for the GPU objects of a cluster. Reading it allocates; it is for
+//! enumeration, never for the hot path.
+
+use crate::error::{Deed, Fault, NvidiaError};
+use crate::ffi::Session;
+use crate::islands::islands;
+use crate::survey::Slot;
+use nvml_wrapper::Device;
+use nvml_wrapper::error::NvmlError;
+use power_hal::Key;
+
+/// All GPUs of a machine. What could not be read is none, and a complaint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// The driver's version.
+    pub driver: Option<String>,
+    /// Each GPU, in the order of the domains.
+    pub gpus: Vec<GpuFacts>,
+    /// What could not be read, but for what a card does not have.
+    pub complaints: Vec<NvidiaError>,
+}
+
+/// One physical GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GpuFacts {
+    /// The key of its domain.
+    pub key: Key,
+    /// Its UUID as the driver and the kubelet's device plugin write it: `GPU-8f1e…`.
+    pub uuid: String,
+    /// What the driver calls its model: `NVIDIA H200`.
+    pub model: Option<String>,
+    /// All of its memory in MiB, the reserved part included, as `nvidia-smi` shows it.
+    pub vram_mib: Option<u64>,
+    /// Its address, as the kernel writes it: `0000:c1:00.0`.
+    pub pci: Option<String>,
+    /// Whether it is cut into instances.
+    pub mig: Option<Mig>,
+    /// Whether the driver keeps it initialised when nobody uses it. Without that its power limit is lost as soon as the
+    /// last program that uses it ends, this one included.
+    pub persistence: Option<bool>,
+    /// How many NVLinks of it are up.
+    pub links: u16,
+    /// The GPUs that NVLink joins have the same number here; a GPU that it joins to no other has none.
+    pub island: Option<u16>,
+}
+
+/// Whether a GPU is cut into MIG instances. They share its limit, and no hardware divides its power between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mig {
+    /// It cannot be cut.
+    Unsupported,
+    /// It is whole.
+    Off,
+    /// It is cut.
+    On,
+}
+
+/// By nvml.h a card has at most so many.
+const LINKS_MAX: u32 = 18;
+/// A link to the CPU joins no two cards.
+const KIND_NPU: u32 = 1;
+
+impl Facts {
+    pub(crate) fn of(session: &Session, slots: &[Slot]) -> Self {
+        let mut facts = Self::default();
+        let driver = session.nvml().sys_driver_version();
+        match driver {
+            Ok(driver) => facts.driver = Some(driver),
+            Err(error) => {
+                facts.complaints.push(NvidiaError::all(Deed::Fact("driver's version"), error.into()));
+            }
+        }
+        let (mut addresses, mut links) = (Vec::new(), Vec::new());
+        for slot in slots {
+            let Some(device) = session.device(slot.card) else { continue };
+            let mut asked = Asked { key: slot.key, complaints: &mut facts.complaints };
+            let address =
+                asked.fact("PCI address", device.pci_info()).and_then(|pci| Key::gpu(&pci.bus_id).ok());
+            let remotes = remotes(session, slot, &device, &mut asked);
+            let gpu = asked.gpu(&device, address, remotes.len());
+            links.extend(remotes.into_iter().flatten().map(|remote| (facts.gpus.len(), remote)));
+            addresses.push(address);
+            facts.gpus.push(gpu);
+        }
+        for (gpu, island) in facts.gpus.iter_mut().zip(islands(&addresses, &links)) {
+            gpu.island = island;
+        }
+        facts
+    }
+}
+
+/// A card that is asked.
+struct Asked<'c> {
+    key: Key,
+    complaints: &'c mut Vec<NvidiaError>,
+}
+
+impl Asked<'_> {
+    /// The answer; what the card lacks is none, and any other failure is a complaint, too.
+    fn fact<T>(&mut self, what: &'static str, answer: Result<T, impl Into<Fault>>) -> Option<T> {
+        let fault = match answer {
+            Ok(value) => return Some(value),
+            Err(error) => error.into(),
+        };
+        if !fault.is_lack() {
+            self.complaints.push(NvidiaError::at(self.key, Deed::Fact(what), fault));
+        }
+        None
+    }
+
+    fn gpu(&mut self, device: &Device<'_>, address: Option<Key>, links: usize) -> GpuFacts {
+        let bare = self.key.as_str().trim_start_matches("gpu-");
+        let uuid = format!("GPU-{bare}");
+        GpuFacts {
+            key: self.key,
+            uuid: self.fact("UUID", device.uuid()).unwrap_or(uuid),
+            model: self.fact("model", device.name()),
+            vram_mib: self
+                .fact("memory", device.memory_info())
+                .map(|memory| memory.total >> 20)
+                .filter(|&mib| mib > 0),
+            pci: address.map(|key| key.as_str().trim_start_matches("gpu-").to_owned()),
+            mig: self.mig(device.mig_mode().map(|mode| mode.current)),
+            persistence: self.fact("persistence mode", device.is_in_persistent_mode()),
+            links: u16::try_from(links).unwrap_or(u16::MAX),
+            island: None,
+        }
+    }
+
+    fn mig(&mut self, mode: Result<u32, NvmlError>) -> Option<Mig> {
+        match mode.map_err(Fault::from) {
+            Ok(0) => Some(Mig::Off),
+            Ok(1) => Some(Mig::On),
+            Ok(_) => self.fact("MIG mode", Err(Fault::Unreadable)),
+            Err(fault) if fault.is_lack() => Some(Mig::Unsupported),
+            Err(fault) => self.fact("MIG mode", Err(fault)),
+        }
+    }
+}
+
+/// For each link that is up, what it leads to: nothing where that joins no cards, or is not known.
+fn remotes(session: &Session, slot: &Slot, device: &Device<'_>, asked: &mut Asked<'_>) -> Vec<Option<Key>> {
+    let mut remotes = Vec::new();
+    for number in 0..LINKS_MAX {
+        let link = device.link_wrapper_for(number);
+        match link.is_active().map_err(Fault::from) {
+            Ok(true) => {}
+            // A link that this card does not have is an invalid argument or not supported; others may be there.
+            Ok(false) | Err(Fault::Code(2 | 3)) => continue,
+            Err(Fault::Missing) => break,
+            Err(fault) => {
+                asked.fact::<()>("NVLinks", Err(fault));
+                break;
+            }
+        }
+        let kind = session.remote_kind(slot.card, number);
+        let joins = kind.is_ok_and(|kind| kind != KIND_NPU) || kind.is_err_and(Fault::is_lack);
+        let remote = link.remote_pci_info().ok().filter(|_| joins);
+        // An address of all ones stands for a device that the driver does not see.
+        let remote = remote.filter(|pci| !pci.bus_id.to_ascii_lowercase().starts_with("ffffffff"));
+        remotes.push(remote.and_then(|pci| Key::gpu(&pci.bus_id).ok()));
+    }
+    remotes
+}

@@ -1,0 +1,166 @@
+//! The only unsafe code here: cards by their handles, and the calls that nvml-wrapper does not have or does not get
+//! right.
+//!
+//! - A [`Device`] borrows the library, so a HAL cannot keep both. What is kept is a [`Card`], a handle with the number
+//!   of the session that it was given in; a handle of another session never reaches the library.
+//! - Fields with a scope, and limits with a scope, are not wrapped; `Device::field_values_for` allocates two lists.
+//! - `NvLink::remote_device_type` of nvml-wrapper 0.13.0 drops the answer and always says that it is unknown.
+
+use crate::error::Fault;
+use nvml_wrapper::struct_wrappers::device::FieldValueSample;
+use nvml_wrapper::{Device, Nvml};
+use nvml_wrapper_sys::bindings::{
+    nvmlDevice_t, nvmlFieldValue_t, nvmlIntNvLinkDeviceType_t, nvmlPowerValue_v2_t, nvmlReturn_t, nvmlValue_t,
+};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// An initialised library, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Session {
+    nvml: Nvml,
+    number: u64,
+}
+
+/// A card as the library knows it in one session.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Card {
+    handle: nvmlDevice_t,
+    session: u64,
+}
+
+// SAFETY: the handle is a name for the library and is never followed here, and by its manual every function of the
+// library may be called from any thread; nvml-wrapper says the same of its `Device`, which holds the same handle.
+unsafe impl Send for Card {}
+
+// SAFETY: as above; and nothing can be changed through a shared reference, as the handle is only copied.
+unsafe impl Sync for Card {}
+
+/// Numbers are never used twice in a process.
+static SESSIONS: AtomicU64 = AtomicU64::new(0);
+
+/// What a power limit or a field is about, by nvml.h (`NVML_POWER_SCOPE_…`).
+pub(crate) const SCOPE_MODULE: u8 = 1;
+
+/// `NVML_STRUCT_VERSION(PowerValue, 2)` of nvml.h: the size, and the version in the highest byte. Its text says that
+/// the version "must be 1"; the macro, which the library checks, says this.
+const POWER_VALUE_V2: u32 = 12 | (2 << 24);
+const _: () = assert!(size_of::<nvmlPowerValue_v2_t>() == 12);
+
+impl Session {
+    pub(crate) fn new(nvml: Nvml) -> Self {
+        Self { nvml, number: SESSIONS.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    pub(crate) const fn nvml(&self) -> &Nvml {
+        &self.nvml
+    }
+
+    /// The card of a device of this session.
+    pub(crate) fn card(&self, device: &Device<'_>) -> Option<Card> {
+        if !std::ptr::eq(device.nvml(), &raw const self.nvml) {
+            return None;
+        }
+        // SAFETY: the handle is kept with the number of the session of its library, and is used with that one only.
+        let handle = unsafe { device.handle() };
+        Some(Card { handle, session: self.number })
+    }
+
+    /// The device of a card; nothing if the card is of another session.
+    pub(crate) fn device(&self, card: Card) -> Option<Device<'_>> {
+        if card.session != self.number {
+            return None;
+        }
+        // SAFETY: the handle was given by this library in this session, which ends when `self` is dropped; the device
+        // borrows `self`.
+        Some(unsafe { Device::new(card.handle, &self.nvml) })
+    }
+
+    /// Reads one field of a card or of its module, as a number without a sign.
+    pub(crate) fn field(&self, card: Card, scope: u8, field: u32) -> Result<u64, Fault> {
+        let handle = self.handle(card)?;
+        let read = self.nvml.lib().nvmlDeviceGetFieldValues.as_ref().map_err(|_| Fault::Missing)?;
+        let mut value = nvmlFieldValue_t {
+            fieldId: field,
+            scopeId: scope.into(),
+            timestamp: 0,
+            latencyUsec: 0,
+            valueType: 0,
+            nvmlReturn: 0,
+            value: nvmlValue_t { ullVal: 0 },
+        };
+        // SAFETY: the handle is of this session, and the pointer leads to one value, as the count says, that is filled
+        // in and outlives the call.
+        done(unsafe { read(handle, 1, &raw mut value) })?;
+        let sample = FieldValueSample::try_from(value)?;
+        whole(sample.value?)
+    }
+
+    /// Sets the power limit of the module that a card sits on.
+    pub(crate) fn set_module_limit(&self, card: Card, limit_mw: u32) -> Result<(), Fault> {
+        let handle = self.handle(card)?;
+        let set =
+            self.nvml.lib().nvmlDeviceSetPowerManagementLimit_v2.as_ref().map_err(|_| Fault::Missing)?;
+        let mut value =
+            nvmlPowerValue_v2_t { version: POWER_VALUE_V2, powerScope: SCOPE_MODULE, powerValueMw: limit_mw };
+        // SAFETY: the handle is of this session, and the pointer leads to a value of the version that it says, which
+        // outlives the call.
+        done(unsafe { set(handle, &raw mut value) })
+    }
+
+    /// What a link leads to, by the numbers of nvml.h.
+    pub(crate) fn remote_kind(&self, card: Card, link: u32) -> Result<u32, Fault> {
+        let handle = self.handle(card)?;
+        let ask = self.nvml.lib().nvmlDeviceGetNvLinkRemoteDeviceType.as_ref().map_err(|_| Fault::Missing)?;
+        let mut kind: nvmlIntNvLinkDeviceType_t = 0;
+        // SAFETY: the handle is of this session, and the pointer leads to a number that outlives the call.
+        done(unsafe { ask(handle, link, &raw mut kind) })?;
+        Ok(kind)
+    }
+
+    fn handle(&self, card: Card) -> Result<nvmlDevice_t, Fault> {
+        if card.session == self.number { Ok(card.handle) } else { Err(Fault::UNINITIALIZED) }
+    }
+}
+
+fn done(code: nvmlReturn_t) -> Result<(), Fault> {
+    if code == 0 { Ok(()) } else { Err(Fault::Code(code)) }
+}
+
+fn whole(value: nvml_wrapper::enums::device::SampleValue) -> Result<u64, Fault> {
+    use nvml_wrapper::enums::device::SampleValue;
+    match value {
+        SampleValue::U32(value) => Ok(value.into()),
+        SampleValue::U64(value) => Ok(value),
+        SampleValue::I64(value) => u64::try_from(value).map_err(|_| Fault::Unreadable),
+        SampleValue::F64(_) => Err(Fault::Unreadable),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nvml_stub::{Card as Plate, Machine};
+
+    /// To the vendor's library, a handle of an earlier session is a pointer to memory that was freed.
+    #[test]
+    fn a_card_of_another_session_reaches_no_library() {
+        let folder = std::env::temp_dir().join(format!("hal-nvidia-ffi-{}", std::process::id()));
+        let machine = Machine::at(&folder);
+        let library = machine.library().unwrap();
+        let uuid = "GPU-11111111-0b1c-4d7e-9a55-0123456789ab";
+        let plate =
+            Plate { uuid, pci: "00000000:19:00.0", min_mw: 200_000, max_mw: 700_000, default_mw: 700_000 };
+        machine.add("a", &plate).unwrap();
+        let open = || Session::new(Nvml::builder().lib_path(library.as_os_str()).init().unwrap());
+        let (first, second) = (open(), open());
+        let device = first.nvml().device_by_index(0).unwrap();
+        let card = first.card(&device).unwrap();
+        assert!(second.card(&device).is_none());
+        assert!(first.device(card).is_some() && second.device(card).is_none());
+        assert_eq!(first.field(card, 0, 186), Ok(71_000));
+        assert_eq!(second.field(card, 0, 186), Err(Fault::UNINITIALIZED));
+        assert_eq!(second.set_module_limit(card, 300_000), Err(Fault::UNINITIALIZED));
+        assert_eq!(second.remote_kind(card, 0), Err(Fault::UNINITIALIZED));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}

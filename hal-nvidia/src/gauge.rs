@@ -1,0 +1,181 @@
+//! One card's numbers in one scope: what it measures, what it is limited to. Nothing here allocates but the refusal of
+//! a function that the library does not have, which the survey meets and `sample` and `apply` do not.
+
+use crate::error::Fault;
+use crate::ffi::{Card, SCOPE_MODULE, Session};
+use nvml_wrapper::Device;
+use power_hal::{Measured, Meter};
+use power_units::{MicroJoules, MicroWatts};
+
+/// What a power limit is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The GPU.
+    Gpu,
+    /// The module that the GPU sits on with its CPU (Grace Hopper, Grace Blackwell).
+    Module,
+}
+
+/// Where a meter's value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// `nvmlDeviceGetTotalEnergyConsumption`, or its field for a module.
+    Energy,
+    /// The power of the last second, by its field.
+    Average,
+    /// `nvmlDeviceGetPowerUsage`: of the last second since Ampere, and of this instant before and on GA100.
+    Usage,
+    /// The power of this instant, by its field.
+    Instant,
+}
+
+impl Source {
+    /// In the order in which they are taken: energy gives the power over any span of ours, and a mean is better for a
+    /// limit than an instant, of which the sensor sees a quarter.
+    pub(crate) const ALL: [Self; 4] = [Self::Energy, Self::Average, Self::Usage, Self::Instant];
+
+    pub(crate) const fn is_energy(self) -> bool {
+        matches!(self, Self::Energy)
+    }
+}
+
+/// The fields of nvml.h.
+mod field {
+    pub(super) const AVERAGE: u32 = 185;
+    pub(super) const INSTANT: u32 = 186;
+    pub(super) const MIN: u32 = 187;
+    pub(super) const MAX: u32 = 188;
+    pub(super) const DEFAULT: u32 = 189;
+    pub(super) const ENFORCED: u32 = 190;
+    pub(super) const ENERGY: u32 = 191;
+    pub(super) const REQUESTED: u32 = 192;
+}
+
+/// More than any card or module draws, and than any is limited to: 20 kW. What lies above is no number.
+const POSSIBLE_MW: u64 = 20_000_000;
+
+/// What a limit may be between, and what it starts with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Range {
+    pub(crate) min_mw: u32,
+    pub(crate) max_mw: u32,
+    pub(crate) default_mw: Option<u32>,
+}
+
+/// A card in a scope.
+#[derive(Debug)]
+pub(crate) struct Gauge<'s> {
+    session: &'s Session,
+    device: Device<'s>,
+    card: Card,
+    scope: Scope,
+}
+
+impl<'s> Gauge<'s> {
+    pub(crate) fn new(session: &'s Session, card: Card, scope: Scope) -> Result<Self, Fault> {
+        let device = session.device(card).ok_or(Fault::UNINITIALIZED)?;
+        Ok(Self { session, device, card, scope })
+    }
+
+    /// The limit that the card enforces: the lowest of what was asked of it and what was set out of band.
+    pub(crate) fn enforced(&self) -> Result<u32, Fault> {
+        limit(match self.scope {
+            Scope::Gpu => u64::from(self.device.enforced_power_limit()?),
+            Scope::Module => self.field(field::ENFORCED)?,
+        })
+    }
+
+    /// The limit that was asked of it last, by anybody.
+    pub(crate) fn requested(&self) -> Result<u32, Fault> {
+        limit(match self.scope {
+            Scope::Gpu => u64::from(self.device.power_management_limit()?),
+            Scope::Module => self.field(field::REQUESTED)?,
+        })
+    }
+
+    pub(crate) fn range(&self) -> Result<Range, Fault> {
+        let (min, max, default) = match self.scope {
+            Scope::Gpu => {
+                let range = self.device.power_management_limit_constraints()?;
+                let default = self.device.power_management_limit_default().map(u64::from);
+                (range.min_limit.into(), range.max_limit.into(), default.map_err(Fault::from))
+            }
+            Scope::Module => (self.field(field::MIN)?, self.field(field::MAX)?, self.field(field::DEFAULT)),
+        };
+        let default_mw = default.and_then(limit).ok();
+        Ok(Range { min_mw: milliwatts(min)?, max_mw: limit(max)?, default_mw })
+    }
+
+    pub(crate) fn set(&mut self, limit_mw: u32) -> Result<(), Fault> {
+        match self.scope {
+            Scope::Gpu => Ok(self.device.set_power_management_limit(limit_mw)?),
+            Scope::Module => self.session.set_module_limit(self.card, limit_mw),
+        }
+    }
+
+    /// Whether the library has the function that sets the limit.
+    pub(crate) fn settable(&self) -> bool {
+        let lib = self.session.nvml().lib();
+        match self.scope {
+            Scope::Gpu => lib.nvmlDeviceSetPowerManagementLimit.is_ok(),
+            Scope::Module => lib.nvmlDeviceSetPowerManagementLimit_v2.is_ok(),
+        }
+    }
+
+    /// The milliwatts of a source of power.
+    pub(crate) fn power(&self, source: Source) -> Result<u32, Fault> {
+        milliwatts(match (source, self.scope) {
+            (Source::Average, _) => self.field(field::AVERAGE)?,
+            (Source::Instant, _) => self.field(field::INSTANT)?,
+            (Source::Usage, Scope::Gpu) => u64::from(self.device.power_usage()?),
+            (Source::Usage, Scope::Module) | (Source::Energy, _) => return Err(Fault::Lacking),
+        })
+    }
+
+    /// The millijoules since the driver was loaded.
+    fn energy(&self) -> Result<u64, Fault> {
+        match self.scope {
+            Scope::Gpu => Ok(self.device.total_energy_consumption()?),
+            Scope::Module => self.field(field::ENERGY),
+        }
+    }
+
+    pub(crate) fn measured(&self, source: Source) -> Result<Measured, Fault> {
+        if source.is_energy() {
+            let energy = self.energy()?;
+            // All ones is "not available"; and so many millijoules are no count either.
+            let energy_uj = energy.checked_mul(1_000).ok_or(Fault::Impossible(energy))?;
+            return Ok(Measured::Energy(MicroJoules::new(energy_uj)));
+        }
+        self.power(source).map(|power| Measured::Power(micro_watts(power)))
+    }
+
+    fn field(&self, field: u32) -> Result<u64, Fault> {
+        let scope = match self.scope {
+            Scope::Gpu => 0,
+            Scope::Module => SCOPE_MODULE,
+        };
+        self.session.field(self.card, scope, field)
+    }
+}
+
+pub(crate) const fn micro_watts(milliwatts: u32) -> MicroWatts {
+    // 32 bits times a thousand fit 64.
+    MicroWatts::new(milliwatts as u64 * 1_000)
+}
+
+pub(crate) const fn meter(source: Source) -> Meter {
+    match source {
+        Source::Energy => Meter::Energy(power_hal::Counter::endless()),
+        Source::Average | Source::Usage | Source::Instant => Meter::Power,
+    }
+}
+
+fn milliwatts(value: u64) -> Result<u32, Fault> {
+    u32::try_from(value).ok().filter(|_| value <= POSSIBLE_MW).ok_or(Fault::Impossible(value))
+}
+
+/// A limit of nothing is none: no card enforces it.
+fn limit(value: u64) -> Result<u32, Fault> {
+    milliwatts(value).and_then(|limit| if limit == 0 { Err(Fault::Impossible(0)) } else { Ok(limit) })
+}

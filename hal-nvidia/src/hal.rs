@@ -1,0 +1,333 @@
+//! The port over the GPUs.
+
+use crate::error::{Deed, Fault, NvidiaError};
+use crate::facts::Facts;
+use crate::ffi::Session;
+use crate::gauge::{Gauge, Scope, Source, micro_watts};
+use crate::library::{Absent, Library, Unopened};
+use crate::survey::{ReadBack, Slot, Survey};
+use power_hal::{
+    Clock, Control, Domain, Domains, Error, ErrorKind, ErrorType, Generation, Handle, Original, Originals,
+    PowerHal, Sample, Setting,
+};
+use power_units::{MicroWatts, Stamp};
+
+/// The NVIDIA GPUs of a machine.
+#[derive(Debug)]
+pub struct Nvidia<C, O> {
+    library: Library,
+    scope: Scope,
+    clock: C,
+    originals: O,
+    /// None while the library or the driver is absent.
+    session: Option<Session>,
+    absent: Option<Absent>,
+    /// Something was answered that may end only with another session.
+    suspect: bool,
+    generation: Generation,
+    domains: Vec<Domain>,
+    slots: Vec<Slot>,
+    complaints: Vec<NvidiaError>,
+}
+
+/// What a GPU draws, for people; a law takes the meter of the sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Draw {
+    /// At this instant.
+    pub instant: Result<MicroWatts, ErrorKind>,
+    /// As a mean over the last second; not on GA100 and before Ampere.
+    pub average: Result<MicroWatts, ErrorKind>,
+    /// What `nvidia-smi` shows: the mean where there is one, else the instant.
+    pub usage: Result<MicroWatts, ErrorKind>,
+}
+
+impl<C: Clock, O: Originals> Nvidia<C, O> {
+    /// Opens the GPUs that a library knows. Where the library, the driver or the hardware is absent there is none, and
+    /// that is no error: [`Nvidia::absent`] says why.
+    ///
+    /// # Errors
+    /// When there is a driver and it refuses, or its GPUs cannot be listed.
+    pub fn open(library: Library, scope: Scope, clock: C, originals: O) -> Result<Self, NvidiaError> {
+        let mut hal = Self {
+            library,
+            scope,
+            clock,
+            originals,
+            session: None,
+            absent: None,
+            suspect: false,
+            generation: Generation::FIRST,
+            domains: Vec::new(),
+            slots: Vec::new(),
+            complaints: Vec::new(),
+        };
+        hal.look()?;
+        Ok(hal)
+    }
+
+    /// Why there is no GPU, if there is none.
+    #[must_use]
+    pub const fn absent(&self) -> Option<&Absent> {
+        self.absent.as_ref()
+    }
+
+    /// What the last enumeration could not make sense of: GPUs that are left out, or described without a limit.
+    #[must_use]
+    pub fn complaints(&self) -> &[NvidiaError] {
+        &self.complaints
+    }
+
+    /// What is true of the GPUs beyond power.
+    #[must_use]
+    pub fn facts(&self) -> Facts {
+        self.session.as_ref().map_or_else(Facts::default, |session| Facts::of(session, &self.slots))
+    }
+
+    /// What a GPU, or its module, draws.
+    ///
+    /// # Errors
+    /// When the handle is of an older enumeration, or the session has ended.
+    pub fn draw(&mut self, domain: Handle) -> Result<Draw, NvidiaError> {
+        let slot = self.slot(domain)?;
+        let drawn = self.gauge(&slot, self.scope, Deed::Meter).map(|gauge| {
+            let power = |source| gauge.power(source).map(micro_watts).map_err(|fault| kind(&slot, fault));
+            Draw {
+                instant: power(Source::Instant),
+                average: power(Source::Average),
+                usage: power(Source::Usage),
+            }
+        });
+        self.noted(drawn)
+    }
+
+    /// True if the list is another one now.
+    fn look(&mut self) -> Result<bool, NvidiaError> {
+        let anew = self.suspect || self.session.is_none();
+        if anew {
+            self.reopen()?;
+        }
+        let survey = match self.survey() {
+            Err(error) if error.fault.ends_session() && !anew => {
+                self.reopen()?;
+                self.survey()
+            }
+            survey => survey,
+        };
+        let Survey { domains, slots, complaints } = survey?;
+        if self.session.is_some() {
+            let nothing = domains.is_empty() && complaints.is_empty();
+            self.absent = nothing.then_some(Absent::Gpu);
+        }
+        // A card that is lost stays lost in this session, even when it is back.
+        self.suspect |= complaints.iter().any(|complaint| complaint.fault.ends_session());
+        let changed = domains != self.domains;
+        (self.domains, self.slots, self.complaints) = (domains, slots, complaints);
+        Ok(changed)
+    }
+
+    fn survey(&self) -> Result<Survey, NvidiaError> {
+        match &self.session {
+            Some(session) => Survey::of(session, self.scope, &self.domains),
+            None => Ok(Survey::default()),
+        }
+    }
+
+    /// Ends the session, and begins another with the driver that is loaded now. The first has to end before: NVML
+    /// counts who has initialised it, and does nothing for the second.
+    fn reopen(&mut self) -> Result<(), NvidiaError> {
+        self.session = None;
+        match self.library.open() {
+            Ok(session) => {
+                (self.session, self.absent, self.suspect) = (Some(session), None, false);
+                Ok(())
+            }
+            Err(Unopened::Absent(absent)) => {
+                (self.absent, self.suspect) = (Some(absent), false);
+                Ok(())
+            }
+            Err(Unopened::Failed(error)) => Err(error),
+        }
+    }
+
+    fn slot(&self, domain: Handle) -> Result<Slot, NvidiaError> {
+        let listed = Self::domains(self).get(domain).and_then(|_| self.slots.get(domain.index()));
+        listed.copied().ok_or(NvidiaError::all(Deed::Find, Fault::Stale))
+    }
+
+    fn gauge(&self, slot: &Slot, scope: Scope, deed: Deed) -> Result<Gauge<'_>, NvidiaError> {
+        let session = self.session.as_ref().ok_or(Fault::UNINITIALIZED);
+        let gauge = session.and_then(|session| Gauge::new(session, slot.card, scope));
+        gauge.map_err(|fault| NvidiaError::at(slot.key, deed, fault))
+    }
+
+    /// An answer on its way out. One that ends the session makes the next enumeration begin another.
+    fn noted<T>(&mut self, answer: Result<T, NvidiaError>) -> Result<T, NvidiaError> {
+        if let Err(error) = &answer {
+            self.suspect |= error.fault.ends_session();
+        }
+        answer
+    }
+
+    fn read_slot(&self, slot: &Slot, at: Stamp) -> Result<Sample, NvidiaError> {
+        let gauge = self.gauge(slot, self.scope, Deed::Meter)?;
+        let mut sample = Sample::at(at);
+        let meter = slot.source.map(|source| gauge.measured(source));
+        if let Some(Err(fault)) = meter
+            && fault.ends_session()
+        {
+            return Err(NvidiaError::at(slot.key, Deed::Meter, fault));
+        }
+        let limit = slot.read_back.map(|by| in_force(&gauge, by));
+        match (meter, limit) {
+            (_, Some(Err(fault))) if fault.ends_session() => {
+                Err(NvidiaError::at(slot.key, Deed::Enforced, fault))
+            }
+            // Nothing of it can be read.
+            (Some(Err(fault)), None | Some(Err(_))) => Err(NvidiaError::at(slot.key, Deed::Meter, fault)),
+            (None, Some(Err(fault))) => Err(NvidiaError::at(slot.key, Deed::Enforced, fault)),
+            (meter, limit) => {
+                if let Some(meter) = meter {
+                    sample.meter = meter.map_err(|fault| kind(slot, fault));
+                }
+                if let Some(limit) = limit {
+                    sample.power_limit = limit.map(micro_watts).map_err(|fault| kind(slot, fault));
+                }
+                Ok(sample)
+            }
+        }
+    }
+
+    fn set(&self, slot: &Slot, scope: Scope, limit_mw: u32, deed: Deed) -> Result<(), NvidiaError> {
+        let mut gauge = self.gauge(slot, scope, deed)?;
+        gauge.set(limit_mw).map_err(|fault| NvidiaError::at(slot.key, deed, fault))
+    }
+
+    fn write_slot(&self, slot: &Slot, limit: MicroWatts) -> Result<Setting, NvidiaError> {
+        let whole_mw = limit.get() / 1_000;
+        let limit_mw = u32::try_from(whole_mw).unwrap_or(u32::MAX);
+        let deed = Deed::Set(limit_mw);
+        let failed = |deed: Deed, fault: Fault| NvidiaError::at(slot.key, deed, fault);
+        let by = slot.read_back.ok_or(failed(deed, Fault::Lacking))?;
+        let kept = self.originals.kept(&slot.key, Control::Power);
+        if kept.is_some_and(|original| original.layout() != layout(self.scope)) {
+            return Err(failed(deed, Fault::OtherScope));
+        }
+        self.set(slot, self.scope, limit_mw, deed)?;
+        let gauge = self.gauge(slot, self.scope, Deed::Enforced)?;
+        let found = in_force(&gauge, by).map_err(|fault| failed(Deed::Enforced, fault))?;
+        Ok(Setting::Power(micro_watts(found)))
+    }
+
+    /// What was asked of the card; of the scope of the original that is kept, as that is what it is compared with.
+    fn save_slot(&self, slot: &Slot) -> Result<Original, NvidiaError> {
+        let failed = |fault: Fault| NvidiaError::at(slot.key, Deed::Requested, fault);
+        let scope = match self.originals.kept(&slot.key, Control::Power) {
+            Some(original) => scope_of(&original).ok_or(failed(Fault::Unfit(original.layout())))?,
+            None => self.scope,
+        };
+        let requested = self.gauge(slot, scope, Deed::Requested)?.requested().map_err(failed)?;
+        Original::new(layout(scope), &[requested.into()]).ok_or(failed(Fault::Lacking))
+    }
+
+    fn restore_slot(&self, slot: &Slot, original: &Original) -> Result<(), NvidiaError> {
+        let limit = match original.words() {
+            &[limit] => u32::try_from(limit).ok().filter(|&limit| limit > 0),
+            _ => None,
+        };
+        let unfit = NvidiaError::at(slot.key, Deed::Restore, Fault::Unfit(original.layout()));
+        let (scope, limit_mw) = scope_of(original).zip(limit).ok_or(unfit)?;
+        self.set(slot, scope, limit_mw, Deed::Restore)
+    }
+}
+
+/// The layout of an original: one word, the limit that was asked of the card or of its module, in milliwatts.
+const fn layout(scope: Scope) -> u8 {
+    match scope {
+        Scope::Gpu => 0,
+        Scope::Module => 1,
+    }
+}
+
+fn scope_of(original: &Original) -> Option<Scope> {
+    [Scope::Gpu, Scope::Module].into_iter().find(|&scope| layout(scope) == original.layout())
+}
+
+fn in_force(gauge: &Gauge<'_>, by: ReadBack) -> Result<u32, Fault> {
+    match by {
+        ReadBack::Enforced => gauge.enforced(),
+        ReadBack::Requested => gauge.requested(),
+    }
+}
+
+fn kind(slot: &Slot, fault: Fault) -> ErrorKind {
+    NvidiaError::at(slot.key, Deed::Meter, fault).kind()
+}
+
+impl<C, O> ErrorType for Nvidia<C, O> {
+    type Error = NvidiaError;
+}
+
+impl<C: Clock, O: Originals> PowerHal for Nvidia<C, O> {
+    type Originals = O;
+
+    fn domains(&self) -> Domains<'_> {
+        Domains::new(self.generation, &self.domains)
+    }
+
+    fn enumerate(&mut self) -> Result<(), NvidiaError> {
+        if self.look()? {
+            self.generation = self.generation.next();
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, domain: Handle) -> Result<Sample, NvidiaError> {
+        let slot = self.slot(domain)?;
+        let sample = self.read_slot(&slot, self.clock.now());
+        self.noted(sample)
+    }
+
+    fn save(&mut self, domain: Handle, control: Control) -> Result<Original, NvidiaError> {
+        let slot = self.slot(domain)?;
+        if control != Control::Power {
+            return Err(NvidiaError::at(slot.key, Deed::Requested, Fault::Lacking));
+        }
+        let saved = self.save_slot(&slot);
+        self.noted(saved)
+    }
+
+    fn write(&mut self, domain: Handle, setting: Setting) -> Result<Setting, NvidiaError> {
+        let slot = self.slot(domain)?;
+        let Setting::Power(limit) = setting else {
+            return Err(NvidiaError::at(slot.key, Deed::Set(0), Fault::Lacking));
+        };
+        let found = self.write_slot(&slot, limit);
+        self.noted(found)
+    }
+
+    fn restore(&mut self, domain: Handle, control: Control, original: &Original) -> Result<(), NvidiaError> {
+        let slot = self.slot(domain)?;
+        if control != Control::Power {
+            return Err(NvidiaError::at(slot.key, Deed::Restore, Fault::Lacking));
+        }
+        let restored = self.restore_slot(&slot, original);
+        self.noted(restored)
+    }
+
+    fn originals(&mut self) -> &mut O {
+        &mut self.originals
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use power_hal::Memory;
+
+    /// A host puts each backend on a thread of its own.
+    #[test]
+    fn it_can_be_given_to_another_thread() {
+        const fn goes<T: Send>() {}
+        const { goes::<Nvidia<fn() -> Stamp, Memory<1>>>() };
+    }
+}

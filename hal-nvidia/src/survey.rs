@@ -1,0 +1,167 @@
+//! Finding the GPUs: who they are, and what each of them has.
+
+use crate::error::{Deed, Fault, NvidiaError};
+use crate::ffi::{Card, Session};
+use crate::gauge::{Gauge, Scope, Source, meter, micro_watts};
+use nvml_wrapper::Device;
+use power_hal::{BadLimit, Domain, Key, Limit, Span};
+use power_units::MicroWatts;
+
+/// No card runs on less than a watt; and NVML counts milliwatts in 32 bits.
+const WRITABLE: Span<MicroWatts> = Span { floor: MicroWatts::new(1_000_000), ceiling: micro_watts(u32::MAX) };
+const STEP: MicroWatts = MicroWatts::new(1_000);
+
+/// What is kept of a GPU for the hot path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slot {
+    pub(crate) card: Card,
+    pub(crate) key: Key,
+    pub(crate) source: Option<Source>,
+    pub(crate) read_back: Option<ReadBack>,
+}
+
+/// Which limit a limited GPU is read back by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReadBack {
+    /// The one that it enforces.
+    Enforced,
+    /// The one that was asked of it, where a card does not say what it enforces.
+    Requested,
+}
+
+/// What an enumeration found, in the order of the keys: the driver's order is another one after every boot.
+#[derive(Debug, Default)]
+pub(crate) struct Survey {
+    pub(crate) domains: Vec<Domain>,
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) complaints: Vec<NvidiaError>,
+}
+
+impl Survey {
+    /// `before` is the last list: a range that cannot be read for once stays what it was.
+    pub(crate) fn of(session: &Session, scope: Scope, before: &[Domain]) -> Result<Self, NvidiaError> {
+        let count =
+            session.nvml().device_count().map_err(|error| NvidiaError::all(Deed::Find, error.into()))?;
+        let mut survey = Self::default();
+        let mut found: Vec<(Domain, Slot)> = Vec::new();
+        for index in 0..count {
+            let (key, card) = match identify(session, index) {
+                Ok(known) => known,
+                Err(error) if matches!(error.fault, Fault::Code(1 | 9 | 18)) => return Err(error),
+                Err(error) => {
+                    survey.complaints.push(error);
+                    continue;
+                }
+            };
+            // A MIG instance leads to its card, which is listed once.
+            if found.iter().any(|(_, slot)| slot.key == key) {
+                continue;
+            }
+            let known = before.iter().find(|domain| *domain.key() == key);
+            match describe(session, card, key, scope, known, &mut survey.complaints) {
+                Ok(described) => found.push(described),
+                Err(error) => survey.complaints.push(error),
+            }
+        }
+        found.sort_unstable_by_key(|(_, slot)| slot.key);
+        (survey.domains, survey.slots) = found.into_iter().unzip();
+        Ok(survey)
+    }
+}
+
+/// The physical GPU at an index, which is the parent of a MIG instance, and its key.
+fn identify(session: &Session, index: u32) -> Result<(Key, Card), NvidiaError> {
+    let failed = |deed: Deed, fault: Fault| NvidiaError::nth(index, deed, fault);
+    let device = session.nvml().device_by_index(index).map_err(|error| failed(Deed::Find, error.into()))?;
+    let device = physical(device).map_err(|fault| failed(Deed::Find, fault))?;
+    let uuid = device.uuid().map_err(|error| failed(Deed::Name, error.into()))?;
+    let key = uuid.strip_prefix("GPU-").and_then(|_| Key::gpu(&uuid).ok());
+    let key = key.ok_or_else(|| failed(Deed::Name, Fault::Nameless))?;
+    let card = session.card(&device).ok_or_else(|| failed(Deed::Find, Fault::UNINITIALIZED))?;
+    Ok((key, card))
+}
+
+/// Power is limited and measured for a whole card, never for a MIG instance of it.
+fn physical(device: Device<'_>) -> Result<Device<'_>, Fault> {
+    match device.mig_is_mig_device_handle() {
+        Ok(true) => Ok(device.mig_parent_device()?),
+        Ok(false) => Ok(device),
+        Err(error) => {
+            let fault = Fault::from(error);
+            // A card or a library that does not know of MIG has no instances.
+            if fault.is_lack() { Ok(device) } else { Err(fault) }
+        }
+    }
+}
+
+/// What a GPU has. A fault that ends the session leaves it out; any other is a complaint.
+fn describe(
+    session: &Session,
+    card: Card,
+    key: Key,
+    scope: Scope,
+    known: Option<&Domain>,
+    complaints: &mut Vec<NvidiaError>,
+) -> Result<(Domain, Slot), NvidiaError> {
+    let gauge = Gauge::new(session, card, scope).map_err(|fault| NvidiaError::at(key, Deed::Find, fault))?;
+    let mut domain = Domain::gpu(key.as_str().trim_start_matches("gpu-"))
+        .map_err(|_| NvidiaError::at(key, Deed::Name, Fault::Nameless))?;
+    let source = source(&gauge).map_err(|fault| NvidiaError::at(key, Deed::Meter, fault))?;
+    if let Some(source) = source {
+        domain = match meter(source) {
+            power_hal::Meter::Energy(counter) => domain.with_counter(counter),
+            power_hal::Meter::Power => domain.with_power_meter(),
+        };
+    }
+    let mut read_back = None;
+    match limited(&gauge) {
+        Ok((limit, by)) => {
+            domain = domain.with_power(limit);
+            read_back = Some(by);
+        }
+        Err(fault) if fault.ends_session() => return Err(NvidiaError::at(key, Deed::Range, fault)),
+        Err(fault) => {
+            complaints.push(NvidiaError::at(key, Deed::Range, fault));
+            if let Some(limit) = known.and_then(Domain::power).filter(|_| !fault.is_lack()) {
+                domain = domain.with_power(*limit);
+                read_back = Some(ReadBack::Enforced);
+            }
+        }
+    }
+    Ok((domain, Slot { card, key, source, read_back }))
+}
+
+/// The first source that the card does not lack. One that fails today is not one that it lacks.
+fn source(gauge: &Gauge<'_>) -> Result<Option<Source>, Fault> {
+    for source in Source::ALL {
+        match gauge.measured(source) {
+            Err(fault) if fault.ends_session() => return Err(fault),
+            Err(fault) if fault.is_lack() => {}
+            Ok(_) | Err(_) => return Ok(Some(source)),
+        }
+    }
+    Ok(None)
+}
+
+/// The limit of a card that has one, that says what was asked of it, and that can be told another.
+fn limited(gauge: &Gauge<'_>) -> Result<(Limit<MicroWatts>, ReadBack), Fault> {
+    if !gauge.settable() {
+        return Err(Fault::Missing);
+    }
+    let range = gauge.range()?;
+    let (min, max) = (micro_watts(range.min_mw), micro_watts(range.max_mw));
+    // Both ends come in one answer, so an answer that cannot be says nothing of either.
+    if min > max || max < WRITABLE.floor || max > WRITABLE.ceiling {
+        return Err(Fault::Range(BadLimit::Crossed));
+    }
+    let limit = Limit::new(WRITABLE, STEP)
+        .and_then(|limit| limit.known(Some(min), Some(max)))
+        .map_err(Fault::Range)?
+        .with_default(range.default_mw.map(micro_watts));
+    gauge.requested()?;
+    match gauge.enforced() {
+        Err(fault) if fault.is_lack() => Ok((limit, ReadBack::Requested)),
+        Ok(_) => Ok((limit, ReadBack::Enforced)),
+        Err(fault) => Err(fault),
+    }
+}

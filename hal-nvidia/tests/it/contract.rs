@@ -1,0 +1,180 @@
+//! The port's contract, on virtual GPUs of several sorts.
+
+use crate::support::{Bench, Hal, THIRD};
+use hal_nvidia::{Library, Nvidia, Scope};
+use power_hal::contract::{Ledger, Mode, Report, Rule, Trouble, World, check};
+use power_hal::{Control, Key, Memory, PowerHal, Setting};
+use power_units::{MicroWatts, Micros};
+
+/// The files behind the GPUs, which the HAL under test does not read itself.
+struct Files<'b> {
+    bench: &'b Bench,
+    scope: Scope,
+}
+
+impl Files<'_> {
+    /// The folder of the limit that a domain has.
+    fn folder(&self, domain: &Key) -> String {
+        let name = self.bench.name(domain).unwrap();
+        match self.scope {
+            Scope::Gpu => format!("gpus/{name}"),
+            Scope::Module => format!("gpus/{name}/module"),
+        }
+    }
+
+    fn errors(&self, domain: &Key) -> String {
+        format!("gpus/{}/errors", self.bench.name(domain).unwrap())
+    }
+}
+
+impl World<Hal> for Files<'_> {
+    fn in_force(&mut self, domain: &Key, control: Control) -> Option<Setting> {
+        let folder = self.folder(domain);
+        let number = |file: &str| self.bench.get(&format!("{folder}/{file}"))?.parse::<u64>().ok();
+        // A card that says no range has no limit that the port could set.
+        number("min_mw")?;
+        let limit = number("limit_mw")?;
+        let enforced = number("oob_mw").map_or(limit, |oob| oob.min(limit));
+        (control == Control::Power).then(|| Setting::Power(MicroWatts::new(enforced * 1_000)))
+    }
+
+    fn advance(&mut self, span: Micros) -> bool {
+        self.bench.ticks.advance(span);
+        for name in self.bench.names() {
+            let file = format!("gpus/{name}/energy_mj");
+            if self.bench.get(&file).is_some() {
+                // 300 W for so long.
+                let energy = self.bench.number(&file) + span.get() * 300 / 1_000;
+                self.bench.put(&file, &energy.to_string()).unwrap();
+            }
+        }
+        true
+    }
+
+    fn cause(&mut self, trouble: Trouble) -> bool {
+        match trouble {
+            // NVML has no lock: whoever may not set a limit is told that he may not.
+            Trouble::Locked(_) => return false,
+            Trouble::Unreadable(domain) => self.bench.put(&self.errors(&domain), "* 999").unwrap(),
+            Trouble::Vanished(domain) => self.bench.put(&self.errors(&domain), "* 15").unwrap(),
+            Trouble::Moved(domain, Setting::Power(to)) => {
+                let file = format!("{}/limit_mw", self.folder(&domain));
+                self.bench.put(&file, &(to.get() / 1_000).to_string()).unwrap();
+            }
+            Trouble::Moved(_, Setting::Frequency(_) | Setting::Throttle(_)) => return false,
+            Trouble::Renumbered => {
+                let turned: Vec<String> = self.bench.names().into_iter().rev().collect();
+                self.bench.put("order", &turned.join("\n")).unwrap();
+                // Numbers change with a reload; here it leaves the limits, as persistenced may have put them back.
+                self.bench.end_sessions().unwrap();
+            }
+        }
+        true
+    }
+
+    fn heal(&mut self, trouble: Trouble) {
+        match trouble {
+            Trouble::Unreadable(domain) | Trouble::Vanished(domain) => {
+                self.bench.remove(&self.errors(&domain));
+            }
+            Trouble::Renumbered => self.bench.remove("order"),
+            Trouble::Locked(_) | Trouble::Moved(..) => {}
+        }
+    }
+
+    fn restart(&mut self, hal: &mut Hal) -> bool {
+        let journal = hal.originals().clone();
+        // The old session ends with the process, before the next one begins.
+        let library = Library::at("/nowhere/libnvidia-ml.so.1");
+        *hal = Nvidia::open(library, self.scope, self.bench.ticks.clone(), journal.clone()).unwrap();
+        *hal = self.bench.open_with(self.scope, journal).unwrap();
+        true
+    }
+}
+
+fn run(bench: &Bench, scope: Scope, mode: Mode) -> Report {
+    let mut hal = bench.open_with(scope, Ledger::new(Memory::new())).unwrap();
+    let before: Vec<_> =
+        bench.names().iter().map(|name| bench.get(&format!("gpus/{name}/limit_mw"))).collect();
+    let report =
+        check(&mut hal, &mut Files { bench, scope }, mode).unwrap_or_else(|breach| panic!("{breach}"));
+    let after: Vec<_> =
+        bench.names().iter().map(|name| bench.get(&format!("gpus/{name}/limit_mw"))).collect();
+    assert_eq!(before, after);
+    report
+}
+
+fn unseen(report: &Report) -> Vec<Rule> {
+    report.unseen().collect()
+}
+
+#[test]
+fn the_contract_holds_on_three_cards() {
+    let report = run(&Bench::three(), Scope::Gpu, Mode::Full);
+    assert_eq!((report.domains, report.controls, report.blocked, report.blind), (3, 3, 0, 0));
+    // The library changes one limit in one call, and has no lock.
+    assert_eq!(unseen(&report), [Rule::Ordered, Rule::LockedSaid]);
+}
+
+#[test]
+fn the_contract_holds_where_a_stricter_limit_is_set_out_of_band() {
+    let bench = Bench::three();
+    bench.put("gpus/a/oob_mw", "400000").unwrap();
+    bench.put("gpus/c/oob_mw", "100000").unwrap();
+    let report = run(&bench, Scope::Gpu, Mode::Full);
+    assert_eq!((report.domains, report.controls, report.blocked, report.blind), (3, 3, 0, 0));
+}
+
+#[test]
+fn the_contract_holds_on_the_limit_of_a_module() {
+    let bench = Bench::module();
+    let report = run(&bench, Scope::Module, Mode::Full);
+    assert_eq!((report.domains, report.controls), (1, 1));
+    assert_eq!(unseen(&report), [Rule::BatchSurvives, Rule::Ordered, Rule::LockedSaid]);
+    assert_eq!(bench.get("gpus/a/log"), None, "the limit of the card itself was never set");
+}
+
+#[test]
+fn the_contract_holds_without_a_counter_and_on_a_card_that_cannot_be_limited() {
+    let bench = Bench::three();
+    bench.remove("gpus/a/energy_mj");
+    bench.remove("gpus/b/min_mw");
+    let report = run(&bench, Scope::Gpu, Mode::Full);
+    assert_eq!((report.domains, report.controls), (3, 2));
+}
+
+#[test]
+fn the_contract_holds_where_nobody_may_set_a_limit() {
+    let bench = Bench::three();
+    for name in bench.names() {
+        bench.put(&format!("gpus/{name}/errors"), "nvmlDeviceSetPowerManagementLimit 4").unwrap();
+    }
+    let report = run(&bench, Scope::Gpu, Mode::Lowering);
+    assert_eq!((report.domains, report.controls, report.blocked), (3, 0, 3));
+}
+
+#[test]
+fn the_modes_for_real_machines_raise_nothing_and_write_nothing() {
+    let bench = Bench::three();
+    let report = run(&bench, Scope::Gpu, Mode::ReadOnly);
+    assert_eq!((report.domains, report.controls), (3, 0));
+    for name in bench.names() {
+        assert_eq!(bench.get(&format!("gpus/{name}/log")), None);
+    }
+    let report = run(&bench, Scope::Gpu, Mode::Lowering);
+    assert_eq!((report.domains, report.controls), (3, 3));
+    for name in bench.names() {
+        let log = bench.get(&format!("gpus/{name}/log")).unwrap();
+        let default = bench.number(&format!("gpus/{name}/default_mw"));
+        assert!(log.lines().all(|set| set.parse::<u64>().unwrap() <= default), "{name}: {log}");
+    }
+    // Its default lies below its maximum, and the maximum was not asked for.
+    assert_eq!(bench.number("gpus/c/limit_mw"), u64::from(THIRD.default_mw));
+}
+
+#[test]
+fn the_contract_holds_where_the_library_is_absent() {
+    let bench = Bench::empty();
+    bench.remove("libnvidia-ml.so.1");
+    assert_eq!(run(&bench, Scope::Gpu, Mode::Full).domains, 0);
+}

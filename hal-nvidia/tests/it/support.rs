@@ -1,0 +1,176 @@
+//! A machine of virtual GPUs, each test with a library and a folder of its own, and the HAL on it.
+
+use hal_nvidia::{Library, Nvidia, NvidiaError, Scope};
+use nvml_stub::{Card, Machine};
+use power_hal::contract::Ledger;
+use power_hal::{Clock, Domains, Handle, Key, Memory, PowerHal};
+use power_units::{MicroWatts, Micros, Stamp};
+use std::cell::Cell;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// In the order of the keys. The driver's order is that of their names, which is another one.
+pub(crate) const FIRST: Card = Card {
+    uuid: "GPU-11111111-0b1c-4d7e-9a55-0123456789ab",
+    pci: "00000000:19:00.0",
+    min_mw: 200_000,
+    max_mw: 700_000,
+    default_mw: 700_000,
+};
+pub(crate) const SECOND: Card =
+    Card { uuid: "GPU-22222222-0b1c-4d7e-9a55-0123456789ab", pci: "00000000:C1:00.0", ..FIRST };
+/// A card with hardly a range.
+pub(crate) const THIRD: Card = Card {
+    uuid: "GPU-33333333-0b1c-4d7e-9a55-0123456789ab",
+    pci: "00000000:DA:00.0",
+    min_mw: 294_000,
+    max_mw: 350_000,
+    default_mw: 325_500,
+};
+
+pub(crate) type Hal = Nvidia<Ticks, Ledger<Memory<8>>>;
+
+/// A clock that a test moves.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ticks(Rc<Cell<u64>>);
+
+impl Ticks {
+    pub(crate) fn advance(&self, span: Micros) {
+        self.0.set(self.0.get() + span.get());
+    }
+}
+
+impl Clock for Ticks {
+    fn now(&self) -> Stamp {
+        Stamp::new(Micros::new(self.0.get()))
+    }
+}
+
+/// A folder that goes away with the test.
+pub(crate) struct Folder(pub(crate) PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("hal-nvidia-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // A folder that cannot be removed is one more in the temporary ones.
+        let _left = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Virtual GPUs.
+pub(crate) struct Bench {
+    _folder: Folder,
+    machine: Machine,
+    pub(crate) ticks: Ticks,
+}
+
+impl Deref for Bench {
+    type Target = Machine;
+
+    fn deref(&self) -> &Machine {
+        &self.machine
+    }
+}
+
+impl Bench {
+    /// No card, and the library.
+    pub(crate) fn empty() -> Self {
+        let folder = Folder::new();
+        let machine = Machine::at(&folder.0);
+        machine.library().unwrap();
+        machine.put("driver", "570.86.16").unwrap();
+        Self { _folder: folder, machine, ticks: Ticks::default() }
+    }
+
+    /// Two cards, the first key at the second index.
+    pub(crate) fn two() -> Self {
+        let bench = Self::empty();
+        bench.add("b", &FIRST).unwrap();
+        bench.add("a", &SECOND).unwrap();
+        bench
+    }
+
+    pub(crate) fn three() -> Self {
+        let bench = Self::two();
+        bench.add("c", &THIRD).unwrap();
+        bench
+    }
+
+    /// One card that sits on a module of a thousand watts.
+    pub(crate) fn module() -> Self {
+        let bench = Self::empty();
+        bench.add("a", &FIRST).unwrap();
+        for (file, text) in [
+            ("min", "300000"),
+            ("max", "1000000"),
+            ("default", "1000000"),
+            ("limit", "1000000"),
+            ("average", "150000"),
+            ("instant", "160000"),
+        ] {
+            bench.put(&format!("gpus/a/module/{file}_mw"), text).unwrap();
+        }
+        bench
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.root().join("libnvidia-ml.so.1")
+    }
+
+    pub(crate) fn open(&self) -> Hal {
+        self.opened(Scope::Gpu).unwrap()
+    }
+
+    pub(crate) fn opened(&self, scope: Scope) -> Result<Hal, NvidiaError> {
+        self.open_with(scope, Ledger::new(Memory::new()))
+    }
+
+    pub(crate) fn open_with(&self, scope: Scope, journal: Ledger<Memory<8>>) -> Result<Hal, NvidiaError> {
+        Nvidia::open(Library::at(self.path()), scope, self.ticks.clone(), journal)
+    }
+
+    /// The name of the folder of a key's card.
+    pub(crate) fn name(&self, key: &Key) -> Option<String> {
+        let is = |name: &String| {
+            let uuid = self.get(&format!("gpus/{name}/uuid")).and_then(|uuid| Key::gpu(&uuid).ok());
+            uuid.as_ref() == Some(key)
+        };
+        self.names().into_iter().find(is)
+    }
+
+    pub(crate) fn number(&self, file: &str) -> u64 {
+        self.get(file).unwrap().parse().unwrap()
+    }
+}
+
+pub(crate) fn key(card: &Card) -> Key {
+    Key::gpu(card.uuid).unwrap()
+}
+
+pub(crate) fn find(hal: &Hal, card: &Card) -> Handle {
+    Hal::domains(hal).find(&key(card)).unwrap()
+}
+
+pub(crate) fn keys(domains: &Domains<'_>) -> Vec<Key> {
+    domains.as_slice().iter().map(|domain| *domain.key()).collect()
+}
+
+pub(crate) fn w(watts: u64) -> MicroWatts {
+    MicroWatts::new(watts * 1_000_000)
+}
+
+/// A path at which there is nothing.
+pub(crate) fn nowhere() -> &'static Path {
+    Path::new("/nowhere/libnvidia-ml.so.1")
+}

@@ -1,0 +1,189 @@
+//! What each function answers. Everything is read from the folder at every call.
+
+use crate::code::{
+    ARGUMENT_VERSION_MISMATCH, GPU_IS_LOST, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, UNINITIALIZED,
+    UNKNOWN,
+};
+use crate::machine::Machine;
+use std::sync::{Mutex, PoisonError};
+
+/// From `nvmlInit_v2` to the last `nvmlShutdown`.
+struct Session {
+    number: usize,
+    holders: u32,
+    epoch: Option<String>,
+    /// The names behind the handles, in the order in which they were handed out.
+    names: Vec<String>,
+    /// Cards that were lost once: they stay lost for this session, even when they are back.
+    lost: Vec<String>,
+}
+
+static SESSION: Mutex<Session> =
+    Mutex::new(Session { number: 0, holders: 0, epoch: None, names: Vec::new(), lost: Vec::new() });
+
+/// A handle is the session's number and the place of the card's name in it: one of an earlier session is none.
+const NAMES_MAX: usize = 1 << 12;
+
+fn session<T>(act: impl FnOnce(&mut Session) -> T) -> T {
+    act(&mut SESSION.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+pub(crate) fn init(machine: &Machine) -> Result<(), u32> {
+    if let Some(error) = machine.error("errors", "nvmlInit_v2") {
+        return Err(error);
+    }
+    session(|session| {
+        if session.holders == 0 {
+            session.number += 1;
+            session.epoch = machine.get("epoch");
+            session.names.clear();
+            session.lost.clear();
+        }
+        session.holders += 1;
+    });
+    Ok(())
+}
+
+pub(crate) fn shutdown() -> Result<(), u32> {
+    session(|session| {
+        session.holders = session.holders.checked_sub(1).ok_or(UNINITIALIZED)?;
+        Ok(())
+    })
+}
+
+/// Whether the library is initialised, on the driver that is loaded now, and not made to fail.
+pub(crate) fn alive(machine: &Machine, function: &str) -> Result<(), u32> {
+    let up = session(|session| session.holders > 0 && session.epoch == machine.get("epoch"));
+    if !up {
+        return Err(UNINITIALIZED);
+    }
+    machine.error("errors", function).map_or(Ok(()), Err)
+}
+
+/// The handle of the card of this name.
+fn handle(name: &str) -> usize {
+    session(|session| {
+        let known = session.names.iter().position(|known| known == name);
+        let at = known.unwrap_or_else(|| {
+            session.names.push(name.to_owned());
+            session.names.len() - 1
+        });
+        session.number * NAMES_MAX + at
+    })
+}
+
+/// The folder of the card of a handle, unless it is made to fail.
+pub(crate) fn card(machine: &Machine, handle: usize, function: &str) -> Result<String, u32> {
+    alive(machine, function)?;
+    let name = session(|session| {
+        let at = handle.checked_sub(session.number * NAMES_MAX)?;
+        session.names.get(at).cloned()
+    });
+    let name = name.ok_or(INVALID_ARGUMENT)?;
+    let folder = format!("gpus/{name}");
+    let there = machine.root().join(&folder).is_dir();
+    let made = if there { machine.error(&format!("{folder}/errors"), function) } else { Some(GPU_IS_LOST) };
+    let lost = session(|session| {
+        let known = session.lost.contains(&name);
+        if made == Some(GPU_IS_LOST) && !known {
+            session.lost.push(name);
+        }
+        known
+    });
+    let error = made.or(lost.then_some(GPU_IS_LOST));
+    error.map_or(Ok(folder), Err)
+}
+
+pub(crate) fn count(machine: &Machine) -> Result<u32, u32> {
+    alive(machine, "nvmlDeviceGetCount_v2")?;
+    u32::try_from(machine.names().len()).map_err(|_| UNKNOWN)
+}
+
+pub(crate) fn by_index(machine: &Machine, index: u32) -> Result<usize, u32> {
+    let function = "nvmlDeviceGetHandleByIndex_v2";
+    alive(machine, function)?;
+    let index = usize::try_from(index).map_err(|_| INVALID_ARGUMENT)?;
+    let names = machine.names();
+    let found = handle(names.get(index).ok_or(INVALID_ARGUMENT)?);
+    card(machine, found, function).map(|_| found)
+}
+
+pub(crate) fn by_uuid(machine: &Machine, uuid: &str) -> Result<usize, u32> {
+    let function = "nvmlDeviceGetHandleByUUID";
+    alive(machine, function)?;
+    let names = machine.names();
+    let is = |name: &&String| machine.get(&format!("gpus/{name}/uuid")).as_deref() == Some(uuid);
+    let found = handle(names.iter().find(is).ok_or(NOT_FOUND)?);
+    card(machine, found, function).map(|_| found)
+}
+
+pub(crate) fn parent(machine: &Machine, folder: &str) -> Result<usize, u32> {
+    machine.get(&format!("{folder}/parent")).map(|name| handle(&name)).ok_or(NOT_FOUND)
+}
+
+/// What the card holds itself to.
+pub(crate) fn enforced(machine: &Machine, folder: &str) -> Result<u32, u32> {
+    let limit: u32 = machine.number(&format!("{folder}/limit_mw"))?;
+    Ok(machine.number(&format!("{folder}/oob_mw")).map_or(limit, |oob: u32| oob.min(limit)))
+}
+
+/// Sets a limit of the card, or of the module when the folder is that of the module.
+pub(crate) fn set_limit(machine: &Machine, folder: &str, milliwatts: u32) -> Result<(), u32> {
+    let range = machine.number(&format!("{folder}/min_mw"))?..=machine.number(&format!("{folder}/max_mw"))?;
+    if !range.contains(&milliwatts) {
+        return Err(INVALID_ARGUMENT);
+    }
+    let mut log = machine.get(&format!("{folder}/log")).unwrap_or_default();
+    log.push_str(&format!("\n{milliwatts}"));
+    machine.put(&format!("{folder}/log"), log.trim()).map_err(|_| UNKNOWN)?;
+    machine.put(&format!("{folder}/limit_mw"), &milliwatts.to_string()).map_err(|_| UNKNOWN)
+}
+
+/// The folder of a power scope: 0 the card, 1 the module that it sits on.
+pub(crate) fn scope(machine: &Machine, folder: String, scope: u32) -> Result<String, u32> {
+    let module = format!("{folder}/module");
+    match scope {
+        0 => Ok(folder),
+        1 if machine.root().join(&module).is_dir() => Ok(module),
+        _ => Err(NOT_SUPPORTED),
+    }
+}
+
+/// A field: its value, and whether it has 64 bits.
+pub(crate) fn field(machine: &Machine, folder: &str, field: u32) -> Result<(u64, bool), u32> {
+    let milliwatts = |file: &str| machine.number(&format!("{folder}/{file}_mw")).map(|value| (value, false));
+    match field {
+        83 | 191 => machine.number(&format!("{folder}/energy_mj")).map(|value| (value, true)),
+        185 => milliwatts("average"),
+        186 => milliwatts("instant"),
+        187 => milliwatts("min"),
+        188 => milliwatts("max"),
+        189 => milliwatts("default"),
+        190 => enforced(machine, folder).map(|value| (u64::from(value), false)),
+        192 => milliwatts("limit"),
+        _ => Err(NOT_SUPPORTED),
+    }
+}
+
+/// What a link leads to.
+pub(crate) struct Link {
+    pub(crate) active: u32,
+    pub(crate) remote: String,
+    pub(crate) kind: u32,
+}
+
+pub(crate) fn link(machine: &Machine, folder: &str, link: u32) -> Result<Link, u32> {
+    let links = machine.get(&format!("{folder}/nvlink")).ok_or(NOT_SUPPORTED)?;
+    let found = links.lines().find_map(|line| {
+        let mut words = line.split_whitespace();
+        let number: u32 = words.next()?.parse().ok()?;
+        let active = words.next()?.parse().ok()?;
+        let (remote, kind) = (words.next()?.to_owned(), words.next()?.parse().ok()?);
+        (number == link).then_some(Link { active, remote, kind })
+    });
+    found.ok_or(INVALID_ARGUMENT)
+}
+
+pub(crate) fn versioned(found: u32, expected: u32) -> Result<(), u32> {
+    if found == expected { Ok(()) } else { Err(ARGUMENT_VERSION_MISMATCH) }
+}

@@ -1,0 +1,327 @@
+//! The functions of `nvml.h`, by their names. They only carry values across: what they answer is in `answers.rs`.
+//!
+//! Safety throughout: whoever calls them keeps the promise of the manual, that a pointer is null or points to a value
+//! of its type that may be written, and a buffer has the length that is said.
+
+use crate::answers::{self, card};
+use crate::code::{INSUFFICIENT_SIZE, INVALID_ARGUMENT, SUCCESS, UNKNOWN};
+use crate::machine::Machine;
+use crate::shape::{FieldValue, MEMORY_V2, Memory, PCI_TEXT, POWER_VALUE_V2, PciInfo, PowerValue};
+use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_ulonglong};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// `nvmlDevice_t`: never followed, only compared.
+type Handle = usize;
+
+/// The folder to answer from.
+fn machine() -> Machine {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the library has no host that could parse its configuration"
+    )]
+    let told = std::env::var_os("JOULIE_NVML_STUB");
+    Machine::at(told.map_or_else(own_folder, PathBuf::from))
+}
+
+/// The folder in which this library lies.
+fn own_folder() -> PathBuf {
+    let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
+    let here: fn() -> PathBuf = own_folder;
+    // SAFETY: the first argument is only looked up, and the second is a structure of the type that is filled in.
+    let known = unsafe { libc::dladdr(here as *const libc::c_void, found.as_mut_ptr()) };
+    // SAFETY: all zeros is a value of this structure of pointers, so it is initialised whether it was filled in or not.
+    let found = unsafe { found.assume_init() };
+    if known == 0 || found.dli_fname.is_null() {
+        return PathBuf::new();
+    }
+    // SAFETY: the loader gives the path as a text with an end, which lives as long as the library is loaded.
+    let path = unsafe { CStr::from_ptr(found.dli_fname) };
+    Path::new(OsStr::from_bytes(path.to_bytes())).parent().map(Path::to_path_buf).unwrap_or_default()
+}
+
+/// Gives a value to a caller.
+///
+/// # Safety
+/// `out` is null or may be written.
+unsafe fn give<T>(out: *mut T, answer: Result<T, u32>) -> c_uint {
+    match answer {
+        Ok(_) if out.is_null() => INVALID_ARGUMENT,
+        Ok(value) => {
+            // SAFETY: it is not null, and the caller promises that it may be written then.
+            unsafe { out.write(value) };
+            SUCCESS
+        }
+        Err(code) => code,
+    }
+}
+
+/// Gives a text to a caller, with its end.
+///
+/// # Safety
+/// `out` is null or has room for `length` bytes.
+unsafe fn give_text(out: *mut c_char, length: c_uint, answer: Result<String, u32>) -> c_uint {
+    let text = match answer {
+        Ok(text) => text,
+        Err(code) => return code,
+    };
+    let room = usize::try_from(length).unwrap_or(0);
+    if out.is_null() {
+        return INVALID_ARGUMENT;
+    }
+    if text.len() >= room {
+        return INSUFFICIENT_SIZE;
+    }
+    let bytes = text.bytes().chain([0]);
+    for (at, byte) in bytes.enumerate() {
+        // SAFETY: `at` is less than the length of the text and its end, which fits the buffer.
+        let slot = unsafe { out.add(at) };
+        // SAFETY: as above, the slot lies in the buffer that the caller promised.
+        unsafe { slot.write(byte.cast_signed()) };
+    }
+    SUCCESS
+}
+
+fn code(answer: Result<(), u32>) -> c_uint {
+    answer.map_or_else(|code| code, |()| SUCCESS)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlInit_v2() -> c_uint {
+    code(answers::init(&machine()))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlShutdown() -> c_uint {
+    code(answers::shutdown())
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlSystemGetDriverVersion(out: *mut c_char, length: c_uint) -> c_uint {
+    let machine = machine();
+    let answer = answers::alive(&machine, "nvmlSystemGetDriverVersion")
+        .and_then(|()| machine.get("driver").ok_or(UNKNOWN));
+    // SAFETY: the caller keeps the promise at the head of this file.
+    unsafe { give_text(out, length, answer) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetCount_v2(out: *mut c_uint) -> c_uint {
+    // SAFETY: the caller keeps the promise at the head of this file.
+    unsafe { give(out, answers::count(&machine())) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, out: *mut Handle) -> c_uint {
+    // SAFETY: the caller keeps the promise at the head of this file.
+    unsafe { give(out, answers::by_index(&machine(), index)) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetHandleByUUID(uuid: *const c_char, out: *mut Handle) -> c_uint {
+    if uuid.is_null() {
+        return INVALID_ARGUMENT;
+    }
+    // SAFETY: it is not null, and by the manual it is a text with an end.
+    let uuid = unsafe { CStr::from_ptr(uuid) };
+    let answer = uuid.to_str().map_err(|_| INVALID_ARGUMENT);
+    // SAFETY: the caller keeps the promise at the head of this file.
+    unsafe { give(out, answer.and_then(|uuid| answers::by_uuid(&machine(), uuid))) }
+}
+
+/// Functions that give a text of a card.
+macro_rules! texts {
+    ($($function:ident: $file:literal,)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $function(handle: Handle, out: *mut c_char, length: c_uint) -> c_uint {
+            let machine = machine();
+            let answer = card(&machine, handle, stringify!($function))
+                .and_then(|folder| machine.get(&format!("{folder}/{}", $file)).ok_or(UNKNOWN));
+            // SAFETY: the caller keeps the promise at the head of this file.
+            unsafe { give_text(out, length, answer) }
+        }
+    )*};
+}
+
+texts! {
+    nvmlDeviceGetUUID: "uuid",
+    nvmlDeviceGetName: "name",
+}
+
+/// Functions that give a number of a card.
+macro_rules! numbers {
+    ($($function:ident: $type:ty = $answer:expr,)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $function(handle: Handle, out: *mut $type) -> c_uint {
+            let machine = machine();
+            let answer: fn(&Machine, &str) -> Result<$type, u32> = $answer;
+            let answer = card(&machine, handle, stringify!($function))
+                .and_then(|folder| answer(&machine, &folder));
+            // SAFETY: the caller keeps the promise at the head of this file.
+            unsafe { give(out, answer) }
+        }
+    )*};
+}
+
+numbers! {
+    nvmlDeviceGetPowerManagementLimit: c_uint = |m, f| m.number(&format!("{f}/limit_mw")),
+    nvmlDeviceGetPowerManagementDefaultLimit: c_uint = |m, f| m.number(&format!("{f}/default_mw")),
+    nvmlDeviceGetEnforcedPowerLimit: c_uint = answers::enforced,
+    nvmlDeviceGetPowerUsage: c_uint = |m, f| m.number(&format!("{f}/power_mw")),
+    nvmlDeviceGetTotalEnergyConsumption: c_ulonglong = |m, f| m.number(&format!("{f}/energy_mj")),
+    nvmlDeviceGetPersistenceMode: c_uint = |m, f| m.number(&format!("{f}/persistence")),
+    nvmlDeviceIsMigDeviceHandle: c_uint = |m, f| Ok(c_uint::from(m.get(&format!("{f}/parent")).is_some())),
+    nvmlDeviceGetDeviceHandleFromMigDeviceHandle: Handle = answers::parent,
+    nvmlDeviceGetPciInfo_v3: PciInfo = |m, f| Ok(pci(&m.get(&format!("{f}/pci")).ok_or(UNKNOWN)?)),
+}
+
+/// The bus address is what is read of this; the numbers beside it say the same.
+fn pci(text: &str) -> PciInfo {
+    let mut info = PciInfo {
+        legacy: [0; 16],
+        domain: 0,
+        bus: 0,
+        device: 0,
+        device_id: 0x2330_10de,
+        subsystem_id: 0,
+        text: [0; PCI_TEXT],
+    };
+    for (slot, byte) in info.text.iter_mut().zip(text.bytes().take(PCI_TEXT - 1)) {
+        *slot = byte.cast_signed();
+    }
+    let mut numbers = text.split([':', '.']).map(|part| u32::from_str_radix(part, 16).unwrap_or(0));
+    info.domain = numbers.next().unwrap_or(0);
+    info.bus = numbers.next().unwrap_or(0);
+    info.device = numbers.next().unwrap_or(0);
+    info
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetMigMode(handle: Handle, now: *mut c_uint, next: *mut c_uint) -> c_uint {
+    let machine = machine();
+    let answer = card(&machine, handle, "nvmlDeviceGetMigMode")
+        .and_then(|folder| machine.number::<c_uint>(&format!("{folder}/mig")));
+    // SAFETY: the caller keeps the promise at the head of this file.
+    let first = unsafe { give(now, answer) };
+    if first != SUCCESS {
+        return first;
+    }
+    // SAFETY: as above.
+    unsafe { give(next, answer) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(handle: Handle, out: *mut Memory) -> c_uint {
+    if out.is_null() {
+        return INVALID_ARGUMENT;
+    }
+    // SAFETY: it is not null, and by the manual the caller has filled in the version.
+    let version = unsafe { (*out).version };
+    let machine = machine();
+    let answer = card(&machine, handle, "nvmlDeviceGetMemoryInfo_v2").and_then(|folder| {
+        answers::versioned(version, MEMORY_V2)?;
+        let total = machine.number::<u64>(&format!("{folder}/vram_mib"))? << 20;
+        Ok(Memory { version, total, reserved: 0, free: total, used: 0 })
+    });
+    // SAFETY: the caller keeps the promise at the head of this file.
+    unsafe { give(out, answer) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetPowerManagementLimitConstraints(
+    handle: Handle,
+    min: *mut c_uint,
+    max: *mut c_uint,
+) -> c_uint {
+    let machine = machine();
+    let found = card(&machine, handle, "nvmlDeviceGetPowerManagementLimitConstraints");
+    let bound =
+        |file: &str| found.clone().and_then(|folder| machine.number::<c_uint>(&format!("{folder}/{file}")));
+    // SAFETY: the caller keeps the promise at the head of this file.
+    let first = unsafe { give(min, bound("min_mw")) };
+    if first != SUCCESS {
+        return first;
+    }
+    // SAFETY: as above.
+    unsafe { give(max, bound("max_mw")) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceSetPowerManagementLimit(handle: Handle, milliwatts: c_uint) -> c_uint {
+    let machine = machine();
+    let folder = card(&machine, handle, "nvmlDeviceSetPowerManagementLimit");
+    code(folder.and_then(|folder| answers::set_limit(&machine, &folder, milliwatts)))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceSetPowerManagementLimit_v2(
+    handle: Handle,
+    value: *const PowerValue,
+) -> c_uint {
+    if value.is_null() {
+        return INVALID_ARGUMENT;
+    }
+    // SAFETY: it is not null, and by the manual it points to a value that is filled in.
+    let value = unsafe { value.read() };
+    let machine = machine();
+    let folder = card(&machine, handle, "nvmlDeviceSetPowerManagementLimit_v2");
+    code(folder.and_then(|folder| {
+        answers::versioned(value.version, POWER_VALUE_V2)?;
+        let folder = answers::scope(&machine, folder, value.scope.into())?;
+        answers::set_limit(&machine, &folder, value.milliwatts)
+    }))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetFieldValues(
+    handle: Handle,
+    count: c_int,
+    values: *mut FieldValue,
+) -> c_uint {
+    let machine = machine();
+    let folder = match card(&machine, handle, "nvmlDeviceGetFieldValues") {
+        Ok(folder) => folder,
+        Err(code) => return code,
+    };
+    let Ok(count) = usize::try_from(count) else { return INVALID_ARGUMENT };
+    if values.is_null() {
+        return INVALID_ARGUMENT;
+    }
+    // SAFETY: it is not null, and by the manual there are so many values, filled in, that may be written.
+    let values = unsafe { std::slice::from_raw_parts_mut(values, count) };
+    for value in values {
+        let answer = answers::scope(&machine, folder.clone(), value.scope)
+            .and_then(|folder| answers::field(&machine, &folder, value.field));
+        match answer {
+            // By nvml.h, 1 is an unsigned number of 32 bits, and 3 one of 64.
+            Ok((number, wide)) => {
+                (value.value, value.kind, value.answer) = (number, if wide { 3 } else { 1 }, SUCCESS);
+            }
+            Err(code) => value.answer = code,
+        }
+    }
+    SUCCESS
+}
+
+/// Functions that give something of a link of a card.
+macro_rules! links {
+    ($($function:ident: $type:ty = $answer:expr,)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $function(handle: Handle, link: c_uint, out: *mut $type) -> c_uint {
+            let machine = machine();
+            let answer: fn(answers::Link) -> $type = $answer;
+            let answer = card(&machine, handle, stringify!($function))
+                .and_then(|folder| answers::link(&machine, &folder, link))
+                .map(answer);
+            // SAFETY: the caller keeps the promise at the head of this file.
+            unsafe { give(out, answer) }
+        }
+    )*};
+}
+
+links! {
+    nvmlDeviceGetNvLinkState: c_uint = |link| link.active,
+    nvmlDeviceGetNvLinkRemotePciInfo_v2: PciInfo = |link| pci(&link.remote),
+    nvmlDeviceGetNvLinkRemoteDeviceType: c_uint = |link| link.kind,
+}

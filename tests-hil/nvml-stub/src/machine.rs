@@ -1,0 +1,210 @@
+//! The folder that the library answers from.
+
+use crate::code;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// A folder of this shape; whoever writes into it drives the GPUs.
+///
+/// | file | what it holds |
+/// |---|---|
+/// | `driver` | the driver's version |
+/// | `epoch` | any text; when it changes, the driver was reloaded, and only `nvmlInit_v2` answers |
+/// | `order` | names of cards, one a line, by their index; without it, all names in order |
+/// | `errors` | lines `FUNCTION CODE`: what `nvmlInit_v2` and other functions without a card answer |
+/// | `gpus/NAME/uuid`, `name`, `pci`, `vram_mib` | who the card is |
+/// | `gpus/NAME/{min,max,default,limit}_mw` | its power limit |
+/// | `gpus/NAME/oob_mw` | a limit that was set out of band |
+/// | `gpus/NAME/{energy_mj,power_mw,instant_mw,average_mw}` | what it measures |
+/// | `gpus/NAME/module/{min,max,default,limit,oob,…}` | the same of the module that it sits on |
+/// | `gpus/NAME/persistence`, `mig` | `0` or `1` |
+/// | `gpus/NAME/parent` | this is a MIG instance of the card of that name |
+/// | `gpus/NAME/nvlink` | lines `LINK STATE PCI TYPE`: what a link leads to; TYPE is 0 GPU, 1 NPU, 2 switch |
+/// | `gpus/NAME/errors` | lines `FUNCTION CODE`, or `* CODE` for every function |
+/// | `gpus/NAME/log` | a line for each limit that was set: what in milliwatts, and for which scope |
+///
+/// A file that is missing is a feature that the card does not have.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    root: PathBuf,
+}
+
+/// A card with a power limit and an energy counter, for a test to begin with.
+#[derive(Clone, Copy, Debug)]
+pub struct Card {
+    /// What the driver calls it.
+    pub uuid: &'static str,
+    /// Where it sits.
+    pub pci: &'static str,
+    /// The smallest limit that it takes.
+    pub min_mw: u32,
+    /// The largest limit that it takes.
+    pub max_mw: u32,
+    /// The limit that it starts with.
+    pub default_mw: u32,
+}
+
+impl Machine {
+    /// The machine in this folder.
+    #[must_use]
+    pub fn at(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Copies the library into the folder, so that it answers from there, and says where it is.
+    ///
+    /// # Errors
+    /// When it was not built, or the folder cannot be written.
+    pub fn library(&self) -> io::Result<PathBuf> {
+        let own = self.root.join("libnvidia-ml.so.1");
+        fs::create_dir_all(&self.root)?;
+        fs::copy(built()?, &own)?;
+        Ok(own)
+    }
+
+    /// As [`Machine::library`], of an older version that lacks some functions: their names are spoilt in the copy.
+    ///
+    /// # Errors
+    /// As there, and when there is no such function to begin with.
+    pub fn library_without(&self, functions: &[&str]) -> io::Result<PathBuf> {
+        let own = self.library()?;
+        let mut bytes = fs::read(&own)?;
+        for function in functions {
+            let name = format!("\0{function}\0").into_bytes();
+            let mut found = false;
+            while let Some(at) = bytes.windows(name.len()).position(|window| window == name) {
+                bytes[at + 1] = b'~';
+                found = true;
+            }
+            if !found {
+                return Err(io::Error::other(format!("the library has no function {function}")));
+            }
+        }
+        fs::write(&own, bytes)?;
+        Ok(own)
+    }
+
+    /// Adds a card.
+    ///
+    /// # Errors
+    /// When the folder cannot be written.
+    pub fn add(&self, name: &str, card: &Card) -> io::Result<()> {
+        let file = |file: &str| format!("gpus/{name}/{file}");
+        self.put(&file("uuid"), card.uuid)?;
+        self.put(&file("pci"), card.pci)?;
+        self.put(&file("name"), "NVIDIA H100 80GB HBM3")?;
+        self.put(&file("vram_mib"), "81559")?;
+        self.put(&file("min_mw"), &card.min_mw.to_string())?;
+        self.put(&file("max_mw"), &card.max_mw.to_string())?;
+        self.put(&file("default_mw"), &card.default_mw.to_string())?;
+        self.put(&file("limit_mw"), &card.default_mw.to_string())?;
+        self.put(&file("energy_mj"), "1000000")?;
+        self.put(&file("power_mw"), "70000")?;
+        self.put(&file("instant_mw"), "71000")?;
+        self.put(&file("average_mw"), "70000")?;
+        self.put(&file("persistence"), "1")?;
+        self.put(&file("mig"), "0")
+    }
+
+    /// Writes a file as a whole: who reads it meanwhile sees the old text or the new one.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn put(&self, file: &str, text: &str) -> io::Result<()> {
+        let path = self.root.join(file);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let beside = path.with_extension("new");
+        fs::write(&beside, format!("{text}\n"))?;
+        fs::rename(beside, path)
+    }
+
+    /// A file's text; nothing where there is none.
+    #[must_use]
+    pub fn get(&self, file: &str) -> Option<String> {
+        fs::read_to_string(self.root.join(file)).ok().map(|text| text.trim().to_owned())
+    }
+
+    /// Takes a file away, and with it the feature.
+    pub fn remove(&self, file: &str) {
+        // A file that is not there is removed already.
+        let _gone = fs::remove_file(self.root.join(file));
+    }
+
+    /// Unloads the driver and loads it again: limits are the defaults, counters begin at zero, and who had initialised
+    /// the library has to do so again.
+    ///
+    /// # Errors
+    /// When the folder cannot be written.
+    pub fn reload_driver(&self) -> io::Result<()> {
+        for name in self.names() {
+            for limit in [format!("gpus/{name}"), format!("gpus/{name}/module")] {
+                if let Some(default) = self.get(&format!("{limit}/default_mw")) {
+                    self.put(&format!("{limit}/limit_mw"), &default)?;
+                }
+                if self.get(&format!("{limit}/energy_mj")).is_some() {
+                    self.put(&format!("{limit}/energy_mj"), "0")?;
+                }
+            }
+        }
+        self.end_sessions()
+    }
+
+    /// Whoever had initialised the library has to do so again.
+    ///
+    /// # Errors
+    /// When the folder cannot be written.
+    pub fn end_sessions(&self) -> io::Result<()> {
+        let epoch: u64 = self.get("epoch").and_then(|text| text.parse().ok()).unwrap_or(0);
+        self.put("epoch", &(epoch + 1).to_string())
+    }
+
+    /// The names of the cards by their index.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        if let Some(order) = self.get("order") {
+            return order.lines().map(str::to_owned).collect();
+        }
+        let listing = fs::read_dir(self.root.join("gpus")).into_iter().flatten();
+        let mut names: Vec<String> =
+            listing.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// A number in a file of a card. Without the file the card does not have the feature; junk is an answer that
+    /// nobody understands.
+    pub(crate) fn number<T: FromStr>(&self, file: &str) -> Result<T, u32> {
+        self.get(file).ok_or(code::NOT_SUPPORTED)?.parse().map_err(|_| code::UNKNOWN)
+    }
+
+    /// What a function is made to answer, by the file of a card or of the machine.
+    pub(crate) fn error(&self, file: &str, function: &str) -> Option<u32> {
+        let errors = self.get(file)?;
+        let made = errors.lines().find_map(|line| {
+            let (name, code) = line.split_once(' ')?;
+            (name == function || name == "*").then(|| code.trim().parse().unwrap_or(code::UNKNOWN))
+        });
+        made.filter(|&made| made != code::SUCCESS)
+    }
+}
+
+/// Where cargo has put the library: beside the tests that depend on it.
+fn built() -> io::Result<PathBuf> {
+    let program = std::env::current_exe()?;
+    let folders = program.ancestors().skip(1).take(3);
+    let mut candidates = folders
+        .flat_map(|folder| [folder.join("deps/libnvml_stub.so"), folder.join("libnvml_stub.so")].into_iter());
+    candidates
+        .find(|path| path.is_file())
+        .ok_or_else(|| io::Error::other("libnvml_stub.so was not built; it is built with the tests"))
+}
