@@ -1,0 +1,153 @@
+//! The mailbox of EPYC sockets through `/dev/hsmp`, for kernels whose driver does not register `amd_hsmp_hwmon` (before
+//! about 6.16). As soon as one socket stands in hwmon, [`Hwmon`](crate::Hwmon) has them all and this backend has none:
+//! two ways to one firmware would be two domains with one key.
+//!
+//! Power is in mW. The firmware clips a limit at its maximum, and what is read back is the strictest of the limits that
+//! were set in band and out of band. Below what the silicon can do a limit is kept and has no further effect, and no
+//! message says where that begins: such a socket's minimum is unknown.
+
+mod message;
+
+pub use message::{Ask, DevHsmp, Mailbox, Message};
+
+use crate::hwmon::has_sockets;
+use crate::watts::{self, Told};
+use crate::{AmdError, Backend};
+use hal_files::{FileError, Root};
+use power_hal::{Domain, Error, ErrorKind, Key};
+use power_units::{MicroWatts, MilliWatts};
+use std::path::Path;
+
+/// More sockets than this the driver does not know.
+const SOCKETS_MAX: u16 = 8;
+
+/// The firmware takes milliwatts.
+const STEP: MicroWatts = MicroWatts::new(1_000);
+
+/// The sockets behind a mailbox.
+#[derive(Debug)]
+pub struct Hsmp<M> {
+    root: Root,
+    mailbox: Option<M>,
+    /// How to open the device anew at each look; not for a mailbox that was handed in.
+    open: Option<Open<M>>,
+    found: Vec<Socket>,
+}
+
+type Open<M> = fn(&Path) -> Result<M, FileError>;
+
+#[derive(Clone, Copy, Debug)]
+struct Socket {
+    number: u16,
+    key: Key,
+    told: Told,
+}
+
+impl Hsmp<DevHsmp> {
+    /// The sockets of the machine below `root`. Nothing is opened yet.
+    #[must_use]
+    pub const fn new(root: Root) -> Self {
+        Self { root, mailbox: None, open: Some(DevHsmp::open), found: Vec::new() }
+    }
+}
+
+impl<M: Mailbox> Hsmp<M> {
+    /// The sockets behind a mailbox of one's own, on the machine below `root`.
+    #[must_use]
+    pub const fn over(root: Root, mailbox: M) -> Self {
+        Self { root, mailbox: Some(mailbox), open: None, found: Vec::new() }
+    }
+
+    /// Opens the device, which a driver that was loaded anew has replaced. False if there is none.
+    fn reach(&mut self) -> Result<bool, AmdError> {
+        let Some(open) = self.open else { return Ok(self.mailbox.is_some()) };
+        match open(&self.root.join("dev/hsmp")) {
+            Ok(device) => self.mailbox = Some(device),
+            Err(error) if error.kind == ErrorKind::Gone => self.mailbox = None,
+            Err(error) => return Err(AmdError::File(None, error)),
+        }
+        Ok(self.mailbox.is_some())
+    }
+
+    fn socket(&self, at: usize) -> Result<&Socket, AmdError> {
+        self.found.get(at).ok_or(AmdError::Gone)
+    }
+
+    fn send(&self, key: Key, ask: Ask, mut message: Message) -> Result<u32, AmdError> {
+        let mailbox = self.mailbox.as_ref().ok_or(AmdError::Gone)?;
+        mailbox.send(&mut message).map_err(|errno| AmdError::Mailbox(key, ask, errno))?;
+        let [word, ..] = message.words;
+        Ok(word)
+    }
+
+    fn ask(&self, number: u16, key: Key, ask: Ask) -> Result<MicroWatts, AmdError> {
+        let milliwatts = MilliWatts::new(self.send(key, ask, Message::ask(number, ask))?);
+        let power = MicroWatts::new(u64::from(milliwatts.get()).saturating_mul(1_000));
+        watts::possible(power).ok_or(AmdError::Answer(key, ask))
+    }
+
+    /// A socket with what it has; nothing where there is none, or its firmware knows none of the messages.
+    fn describe(&self, number: u16, complaints: &mut Vec<AmdError>) -> Option<(Domain, Socket)> {
+        let (bare, key) = (Domain::socket(number), Key::socket(number));
+        let answers = [Ask::Power, Ask::Limit, Ask::LimitMax].map(|ask| self.ask(number, key, ask));
+        if answers.iter().any(|answer| answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Gone)) {
+            return None;
+        }
+        // A message that the firmware does not know is something that the socket does not have; any other failure is
+        // something that it has and did not say.
+        let has = |answer: &Result<_, AmdError>| {
+            answer.as_ref().err().is_none_or(|error| error.kind() != ErrorKind::NotSupported)
+        };
+        let [has_meter, has_limit] = [has(&answers[0]), has(&answers[1])];
+        let [_, _, max] = answers;
+        let before = self.found.iter().find(|before| before.key == key).and_then(|before| before.told.max);
+        let max = max.map(Some).unwrap_or_else(|error| {
+            complaints.push(error);
+            before
+        });
+        let told = Told { max, ..Told::default() };
+        let mut domain = if has_meter { bare.with_power_meter() } else { bare };
+        match told.limit(STEP) {
+            Ok(limit) if has_limit => domain = domain.with_power(limit),
+            Err(bad) if has_limit => complaints.push(AmdError::Range(key, bad)),
+            Ok(_) | Err(_) => {}
+        }
+        let something = domain.meter().is_some() || domain.power().is_some();
+        something.then_some((domain, Socket { number, key, told }))
+    }
+}
+
+impl<M: Mailbox> Backend for Hsmp<M> {
+    fn look(&mut self, complaints: &mut Vec<AmdError>) -> Result<Vec<Domain>, AmdError> {
+        if has_sockets(&self.root)? || !self.reach()? {
+            self.found.clear();
+            return Ok(Vec::new());
+        }
+        let sockets = (0..SOCKETS_MAX).filter_map(|number| self.describe(number, complaints));
+        let (domains, found) = sockets.unzip();
+        self.found = found;
+        Ok(domains)
+    }
+
+    fn awake(&self, at: usize) -> Result<(), AmdError> {
+        self.socket(at).map(|_| ())
+    }
+
+    fn power(&self, at: usize) -> Result<MicroWatts, AmdError> {
+        let socket = self.socket(at)?;
+        self.ask(socket.number, socket.key, Ask::Power)
+    }
+
+    fn cap(&self, at: usize) -> Result<MicroWatts, AmdError> {
+        let socket = self.socket(at)?;
+        let limit = self.ask(socket.number, socket.key, Ask::Limit)?;
+        watts::in_force(limit).ok_or(AmdError::Answer(socket.key, Ask::Limit))
+    }
+
+    fn set_cap(&self, at: usize, cap: MicroWatts) -> Result<(), AmdError> {
+        let socket = self.socket(at)?;
+        // A cap in the range is below 32 bits of milliwatts; one that is not would be no cap.
+        let milliwatts = u32::try_from(cap.get() / 1_000).map_err(|_| AmdError::Unfit(socket.key))?;
+        self.send(socket.key, Ask::SetLimit, Message::set_limit(socket.number, milliwatts)).map(|_| ())
+    }
+}

@@ -1,0 +1,146 @@
+//! The mailbox of a socket's firmware: which messages, how they are laid out, and what carries them.
+
+use crate::ffi;
+use hal_files::{Deed, FileError};
+use power_hal::{ErrorKind, Surface};
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A message that is used here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// The power that the socket draws, in mW.
+    Power,
+    /// To set its power limit, in mW. Above its maximum the firmware clips.
+    SetLimit,
+    /// The power limit in force, in mW: the strictest of those set here and out of band.
+    Limit,
+    /// The largest power limit, in mW.
+    LimitMax,
+}
+
+impl Ask {
+    /// The number of the message.
+    #[must_use]
+    pub const fn id(self) -> u32 {
+        match self {
+            Self::Power => 4,
+            Self::SetLimit => 5,
+            Self::Limit => 6,
+            Self::LimitMax => 7,
+        }
+    }
+}
+
+impl fmt::Display for Ask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Power => "asking for the power",
+            Self::SetLimit => "setting the power limit",
+            Self::Limit => "asking for the power limit",
+            Self::LimitMax => "asking for the largest power limit",
+        })
+    }
+}
+
+/// `struct hsmp_message` of the kernel.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Message {
+    /// Which message.
+    pub id: u32,
+    /// How many arguments it comes with; the driver refuses any other number than the message's own.
+    pub arguments: u16,
+    /// How many words of answer are wanted; likewise.
+    pub answers: u16,
+    /// Arguments, and then answers in their place.
+    pub words: [u32; 8],
+    /// Which socket.
+    pub socket: u16,
+}
+
+// What the kernel copies in and out: 44 bytes, the socket at 40.
+const _: () = assert!(size_of::<Message>() == 44 && std::mem::offset_of!(Message, socket) == 40);
+
+impl Message {
+    /// A message that asks.
+    #[must_use]
+    pub fn ask(socket: u16, ask: Ask) -> Self {
+        Self { id: ask.id(), answers: 1, socket, ..Self::default() }
+    }
+
+    /// The message that sets the limit.
+    #[must_use]
+    pub fn set_limit(socket: u16, milliwatts: u32) -> Self {
+        let words = [milliwatts, 0, 0, 0, 0, 0, 0, 0];
+        Self { id: Ask::SetLimit.id(), arguments: 1, words, socket, ..Self::default() }
+    }
+}
+
+/// What carries messages to the firmware and answers back.
+pub trait Mailbox {
+    /// Carries out a message; the answer is in its words then.
+    ///
+    /// # Errors
+    /// The kernel's error number: ENODEV without such a socket, ENOMSG for a message that the firmware does not know,
+    /// ETIMEDOUT when it does not answer, EINVAL for arguments that it does not take, EBUSY while it is busy.
+    fn send(&self, message: &mut Message) -> Result<(), i32>;
+}
+
+/// `/dev/hsmp`, kept open.
+#[derive(Debug)]
+pub struct DevHsmp {
+    file: File,
+    may_set: bool,
+}
+
+/// A wait for the mailbox that a signal has ended is begun again so often.
+const SIGNALS_MAX: u32 = 8;
+
+impl DevHsmp {
+    /// Opens the device to ask and to set, or where that is not permitted, to ask only.
+    ///
+    /// # Errors
+    /// When it cannot be opened at all.
+    pub fn open(path: &Path) -> Result<Self, FileError> {
+        let both = OpenOptions::new().read(true).write(true).open(path);
+        let refused = |error: &io::Error| {
+            error.raw_os_error().map(|errno| ErrorKind::from_errno(errno, Surface::Device))
+                == Some(ErrorKind::PermissionDenied)
+        };
+        let opened = match both {
+            Err(error) if refused(&error) => File::open(path).map(|file| Self { file, may_set: false }),
+            outcome => outcome.map(Self::over),
+        };
+        opened.map_err(|error| FileError::from_io(&Arc::from(path), Deed::Open, Surface::Device, &error))
+    }
+
+    /// The device behind a file that was opened to ask and to set.
+    #[must_use]
+    pub const fn over(file: File) -> Self {
+        Self { file, may_set: true }
+    }
+}
+
+impl Mailbox for DevHsmp {
+    fn send(&self, message: &mut Message) -> Result<(), i32> {
+        // The driver would say EINVAL or, since a later version, EPERM; the first is not what is wrong.
+        if !self.may_set && message.id == Ask::SetLimit.id() {
+            return Err(libc::EACCES);
+        }
+        let mut errno = libc::EINTR;
+        for _ in 0..SIGNALS_MAX {
+            match ffi::hsmp_ioctl(&self.file, message) {
+                Ok(()) => return Ok(()),
+                Err(error) => errno = error.raw_os_error().unwrap_or(libc::EIO),
+            }
+            if errno != libc::EINTR {
+                break;
+            }
+        }
+        Err(errno)
+    }
+}

@@ -1,0 +1,120 @@
+//! `power1_cap` of hwmon: a GPU by amdgpu, an EPYC socket by `amd_hsmp_hwmon`.
+//!
+//! `hwmonN` is handed out in the order of probing, so a GPU is known by the PCI address of its device, and a socket by
+//! its own number. Which driver it is, the file `name` says. Numbers are in µW; amdgpu truncates a cap to whole watts,
+//! refuses what is outside its range, and takes 0 as a request to apply the present cap again; the socket's firmware
+//! clips at its maximum.
+//!
+//! A GPU that sleeps (`power/runtime_status`) is woken by any read of its attributes, so a sample of it is
+//! [`Busy`](power_hal::ErrorKind::Busy) instead, and what was known of its range stays known. It is woken once to learn
+//! its range, and whenever somebody sets or releases its cap, which then holds when it wakes by itself.
+//!
+//! While amdgpu resets or suspends a GPU it answers EPERM, which is no question of privilege here: that would have shown
+//! when the file was opened. It is `Busy`, too.
+
+mod device;
+mod find;
+
+use crate::{AmdError, Backend};
+use device::Device;
+use hal_files::Root;
+use power_hal::Domain;
+use power_units::MicroWatts;
+use std::collections::BTreeSet;
+
+/// Which of the devices. A GPU whose firmware hangs holds up whoever reads it, so a host may want them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Devices {
+    /// GPUs of amdgpu.
+    Gpus,
+    /// EPYC sockets of `amd_hsmp_hwmon`.
+    Sockets,
+    /// Both.
+    All,
+}
+
+impl Devices {
+    const fn has(self, driver: find::Driver) -> bool {
+        matches!(
+            (self, driver),
+            (Self::All, _) | (Self::Gpus, find::Driver::Amdgpu) | (Self::Sockets, find::Driver::Hsmp)
+        )
+    }
+}
+
+/// The devices of hwmon below a root.
+#[derive(Debug)]
+pub struct Hwmon {
+    root: Root,
+    devices: Devices,
+    found: Vec<Device>,
+}
+
+impl Hwmon {
+    /// These devices of the machine below `root`. Nothing is opened yet.
+    #[must_use]
+    pub const fn new(root: Root, devices: Devices) -> Self {
+        Self { root, devices, found: Vec::new() }
+    }
+
+    fn device(&self, at: usize) -> Result<&Device, AmdError> {
+        self.found.get(at).ok_or(AmdError::Gone)
+    }
+}
+
+/// Whether a socket stands in hwmon.
+pub(crate) fn has_sockets(root: &Root) -> Result<bool, AmdError> {
+    has(root, find::Driver::Hsmp)
+}
+
+/// Whether a GPU stands in hwmon.
+pub(crate) fn has_gpus(root: &Root) -> Result<bool, AmdError> {
+    has(root, find::Driver::Amdgpu)
+}
+
+fn has(root: &Root, driver: find::Driver) -> Result<bool, AmdError> {
+    Ok(find::places(root, &mut Vec::new())?.iter().any(|place| place.driver == driver))
+}
+
+impl Backend for Hwmon {
+    fn look(&mut self, complaints: &mut Vec<AmdError>) -> Result<Vec<Domain>, AmdError> {
+        let mut list: Vec<(Domain, Device)> = Vec::new();
+        let mut taken = BTreeSet::new();
+        for place in find::places(&self.root, complaints)? {
+            if !self.devices.has(place.driver) {
+                continue;
+            }
+            let key = *place.bare.key();
+            if !taken.insert(key) {
+                complaints.push(AmdError::Twice(key, place.folder.into()));
+                continue;
+            }
+            let before = self.found.iter().find(|before| before.key() == key);
+            let device = Device::open(&place, before, complaints);
+            if let Some(domain) = device.describe(place.bare, complaints) {
+                list.push((domain, device));
+            }
+        }
+        list.sort_by_key(|(domain, _)| *domain.key());
+        let (domains, found) = list.into_iter().unzip();
+        self.found = found;
+        Ok(domains)
+    }
+
+    fn awake(&self, at: usize) -> Result<(), AmdError> {
+        let device = self.device(at)?;
+        if device.sleeps() { Err(AmdError::Asleep(device.key())) } else { Ok(()) }
+    }
+
+    fn power(&self, at: usize) -> Result<MicroWatts, AmdError> {
+        self.device(at)?.power()
+    }
+
+    fn cap(&self, at: usize) -> Result<MicroWatts, AmdError> {
+        self.device(at)?.cap()
+    }
+
+    fn set_cap(&self, at: usize, cap: MicroWatts) -> Result<(), AmdError> {
+        self.device(at)?.set_cap(cap)
+    }
+}

@@ -1,0 +1,183 @@
+//! One device's files, kept open.
+
+use super::find::{Driver, Place};
+use crate::watts::{self, Told};
+use crate::{AmdError, sleep};
+use hal_files::{Access, Attribute, Deed, FileError};
+use power_hal::{Domain, ErrorKind, Key};
+use power_units::MicroWatts;
+use std::path::Path;
+
+/// amdgpu takes whole watts.
+const WATT: MicroWatts = MicroWatts::new(1_000_000);
+/// The socket's firmware takes milliwatts.
+const MILLIWATT: MicroWatts = MicroWatts::new(1_000);
+
+/// An open device.
+#[derive(Debug)]
+pub(crate) struct Device {
+    key: Key,
+    driver: Driver,
+    cap: Option<Attribute>,
+    /// Why the cap cannot be written, if it was opened to be read only.
+    refused: Option<FileError>,
+    bounds: Bounds,
+    told: Told,
+    /// `power1_average` and `power1_input`; kernels and devices have one, the other, or both.
+    meters: [Option<Attribute>; 2],
+    runtime_status: Option<Attribute>,
+}
+
+#[derive(Debug)]
+struct Bounds {
+    min: Option<Attribute>,
+    max: Option<Attribute>,
+    default: Option<Attribute>,
+}
+
+impl Device {
+    /// Opens what a folder has. What cannot be opened or understood is missing then, and a complaint.
+    pub(crate) fn open(place: &Place, before: Option<&Self>, complaints: &mut Vec<AmdError>) -> Self {
+        let key = *place.bare.key();
+        let mut open = |path: &Path| match Attribute::device(path.to_owned(), Access::Read) {
+            Ok(file) => Some(file),
+            Err(error) => {
+                if error.kind != ErrorKind::Gone {
+                    complaints.push(AmdError::File(Some(key), error));
+                }
+                None
+            }
+        };
+        let mut file = |name: &str| open(&place.folder.join(name));
+        let bounds = Bounds {
+            min: file("power1_cap_min"),
+            max: file("power1_cap_max"),
+            default: file("power1_cap_default"),
+        };
+        let meters = [file("power1_average"), file("power1_input")];
+        let runtime_status = open(&place.device.join("power/runtime_status"));
+        let (cap, refused) = match Attribute::device(place.folder.join("power1_cap"), Access::ReadWrite) {
+            Ok(file) => (Some(file), None),
+            Err(error) if error.kind == ErrorKind::PermissionDenied => {
+                (open(&place.folder.join("power1_cap")), Some(error))
+            }
+            Err(error) => {
+                if error.kind != ErrorKind::Gone {
+                    complaints.push(AmdError::File(Some(key), error));
+                }
+                (None, None)
+            }
+        };
+        let told = Told::default();
+        let mut device =
+            Self { key, driver: place.driver, cap, refused, bounds, told, meters, runtime_status };
+        device.learn(before, complaints);
+        device
+    }
+
+    /// Learns the range and which meters answer, without waking a device of which that is known.
+    fn learn(&mut self, before: Option<&Self>, complaints: &mut Vec<AmdError>) {
+        if let Some(before) = before.filter(|_| self.sleeps()) {
+            self.told = before.told;
+            for (meter, before) in self.meters.iter_mut().zip(&before.meters) {
+                *meter = meter.take().filter(|_| before.is_some());
+            }
+            return;
+        }
+        let known = before.map(|before| before.told).unwrap_or_default();
+        let mut bound = |file: &Option<Attribute>, known: Option<MicroWatts>| match microwatts(file.as_ref()?)
+        {
+            Ok(bound) => Some(bound),
+            Err(error) => {
+                complaints.push(AmdError::File(Some(self.key), error));
+                known
+            }
+        };
+        self.told = Told {
+            min: bound(&self.bounds.min, known.min),
+            max: bound(&self.bounds.max, known.max),
+            default: bound(&self.bounds.default, known.default),
+        };
+        for meter in &mut self.meters {
+            // Some devices have the file and no sensor behind it.
+            *meter = meter.take().filter(|file| {
+                microwatts(file).err().is_none_or(|error| error.kind != ErrorKind::NotSupported)
+            });
+        }
+    }
+
+    pub(crate) const fn key(&self) -> Key {
+        self.key
+    }
+
+    /// The device with what it has; nothing if it can neither be measured nor capped, or says that its largest cap is
+    /// nothing, as a secondary die does.
+    pub(crate) fn describe(&self, bare: Domain, complaints: &mut Vec<AmdError>) -> Option<Domain> {
+        if self.driver == Driver::Amdgpu && self.told.max == Some(MicroWatts::ZERO) {
+            return None;
+        }
+        let has_meter = self.meters.iter().any(Option::is_some);
+        let domain = if has_meter { bare.with_power_meter() } else { bare };
+        let step = if self.driver == Driver::Amdgpu { WATT } else { MILLIWATT };
+        match (&self.cap, self.told.limit(step)) {
+            (Some(_), Ok(limit)) => Some(domain.with_power(limit)),
+            (Some(_), Err(bad)) => {
+                complaints.push(AmdError::Range(self.key, bad));
+                has_meter.then_some(domain)
+            }
+            (None, _) => has_meter.then_some(domain),
+        }
+    }
+
+    pub(crate) fn sleeps(&self) -> bool {
+        sleep::sleeps(self.runtime_status.as_ref())
+    }
+
+    pub(crate) fn power(&self) -> Result<MicroWatts, AmdError> {
+        let mut failure = None;
+        for meter in self.meters.iter().flatten() {
+            match microwatts(meter) {
+                Ok(power) => return Ok(power),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        Err(failure.map_or(AmdError::Lacking, |error| self.fault(error)))
+    }
+
+    pub(crate) fn cap(&self) -> Result<MicroWatts, AmdError> {
+        let file = self.cap.as_ref().ok_or(AmdError::Lacking)?;
+        let cap = microwatts(file).map_err(|error| self.fault(error))?;
+        watts::in_force(cap).ok_or_else(|| AmdError::File(Some(self.key), FileError::bad_data(file.path())))
+    }
+
+    pub(crate) fn set_cap(&self, cap: MicroWatts) -> Result<(), AmdError> {
+        if let Some(refused) = &self.refused {
+            return Err(AmdError::File(Some(self.key), refused.clone()));
+        }
+        let file = self.cap.as_ref().ok_or(AmdError::Lacking)?;
+        file.write_whole(cap.get()).map_err(|error| {
+            if error.errno == Some(libc::EINVAL) && self.range_now().holds(cap) {
+                AmdError::TakesNoCap(self.key, error)
+            } else {
+                self.fault(error)
+            }
+        })
+    }
+
+    /// The range as it is now, which may not be the one that was listed.
+    fn range_now(&self) -> Told {
+        let now = |file: &Option<Attribute>| file.as_ref().and_then(|file| microwatts(file).ok());
+        Told { min: now(&self.bounds.min), max: now(&self.bounds.max), default: None }
+    }
+
+    fn fault(&self, error: FileError) -> AmdError {
+        let in_reset =
+            self.driver == Driver::Amdgpu && error.errno == Some(libc::EPERM) && error.deed != Deed::Open;
+        if in_reset { AmdError::InReset(self.key, error) } else { AmdError::File(Some(self.key), error) }
+    }
+}
+
+fn microwatts(file: &Attribute) -> Result<MicroWatts, FileError> {
+    let whole = file.read_whole()?;
+    watts::possible(MicroWatts::new(whole)).ok_or_else(|| FileError::bad_data(file.path()))
+}

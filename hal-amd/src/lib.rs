@@ -1,0 +1,52 @@
+//! Power caps of AMD GPUs and EPYC sockets behind the power port.
+//!
+//! One HAL, [`Amd`], over a [`Backend`]; the backends differ only in how they reach the same numbers, the power that is
+//! drawn and the cap:
+//!
+//! - [`Hwmon`]: `power1_cap` of the drivers amdgpu (a GPU) and `amd_hsmp_hwmon` (a socket). The first choice.
+//! - [`Hsmp`]: the mailbox of an EPYC socket through `/dev/hsmp`, for kernels whose driver shows no hwmon yet.
+//! - [`Rocm`]: the library `librocm_smi64`, loaded at run time, where the GPUs' hwmon cannot be reached.
+//!
+//! ```no_run
+//! use hal_amd::{Amd, Devices, Hwmon};
+//! use hal_files::Root;
+//! use power_hal::{Clock, Memory, PowerHal};
+//!
+//! fn gpus(clock: impl Clock) -> Result<(), Box<dyn std::error::Error>> {
+//!     let mut hal = Amd::open(Hwmon::new(Root::machine(), Devices::Gpus), clock, Memory::<64>::new())?;
+//!     for (_, gpu) in hal.describe()?.iter() {
+//!         assert!(gpu.key().as_str().starts_with("gpu-"));
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # What is in force
+//!
+//! A cap that is read back is the strictest of several: ours, and that of a management controller (out of band), which
+//! nobody can tell apart. Less than the wish is therefore normal, and the port calls it clamped. For the same reason a
+//! release is complete when the original was written and nothing above it is in force.
+//!
+//! # What is no domain
+//!
+//! A cap holds for a whole device. A partition of a GPU (`amdgpu_xcp.N`) has none of its own, and the secondary die of a
+//! module, whose largest cap is 0, takes none: neither is listed, so that no cap is counted twice.
+#![deny(unsafe_code)]
+
+mod backend;
+mod error;
+#[allow(unsafe_code, reason = "the FFI boundary")]
+mod ffi;
+mod hal;
+mod hsmp;
+mod hwmon;
+mod rocm;
+mod sleep;
+mod watts;
+
+pub use backend::Backend;
+pub use error::AmdError;
+pub use hal::Amd;
+pub use hsmp::{Ask, DevHsmp, Hsmp, Mailbox, Message};
+pub use hwmon::{Devices, Hwmon};
+pub use rocm::{Call, Rocm, Status, Where};

@@ -1,0 +1,270 @@
+//! GPUs through the ROCm SMI library, for where their hwmon cannot be reached: the library writes the same `power1_cap`.
+//! As soon as one GPU stands in hwmon, [`Hwmon`](crate::Hwmon) has them all and this backend has none.
+//!
+//! The library is loaded at run time; where it is not installed, or finds no driver, there is no domain. Its index of a GPU is a place in a
+//! list that another start makes anew, so a GPU is known by its PCI address. Partitions come with the address of their
+//! GPU, and only the first of them is listed. Numbers are in µW.
+//!
+//! A GPU that sleeps is not read, as long as the root shows whether it does (`sys/bus/pci`); that the library wakes it
+//! when it is started, nobody can prevent.
+//!
+//! Whether a GPU is in reset the library does not tell from a missing privilege; both are
+//! [`PermissionDenied`](power_hal::ErrorKind::PermissionDenied) here.
+
+mod status;
+
+pub use status::{Call, Status};
+
+use crate::ffi::RocmSmi;
+use crate::hwmon::has_gpus;
+use crate::sleep::sleeps;
+use crate::watts::{self, Told};
+use crate::{AmdError, Backend};
+use hal_files::{Access, Attribute, Root};
+use power_hal::{Domain, Error, ErrorKind, Key};
+use power_units::MicroWatts;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// amdgpu, below the library, takes whole watts.
+const STEP: MicroWatts = MicroWatts::new(1_000_000);
+
+/// More GPUs than this no machine has; a larger answer is none.
+const GPUS_MAX: u32 = 256;
+
+/// Under which names the releases install the library; the loader looks for them where the machine has libraries.
+const NAMES: [&str; 6] = [
+    "librocm_smi64.so.7",
+    "librocm_smi64.so.6",
+    "librocm_smi64.so.5",
+    "librocm_smi64.so.1",
+    "librocm_smi64.so",
+    "/opt/rocm/lib/librocm_smi64.so",
+];
+
+/// Where the library is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Where {
+    /// Where the loader finds it under one of its names.
+    Installed,
+    /// In this file.
+    At(PathBuf),
+}
+
+/// The GPUs of the ROCm SMI library.
+#[derive(Debug)]
+pub struct Rocm {
+    root: Root,
+    place: Where,
+    library: Option<Loaded>,
+    found: Vec<Gpu>,
+}
+
+/// A library that stays loaded; it is started anew for each look, as it looks for devices when it is started.
+#[derive(Debug)]
+struct Loaded {
+    functions: RocmSmi,
+    running: bool,
+}
+
+impl Loaded {
+    fn start_anew(&mut self) -> Result<&RocmSmi, AmdError> {
+        self.stop();
+        self.functions.init().map_err(|status| AmdError::Rocm(None, Call::Init, status))?;
+        self.running = true;
+        Ok(&self.functions)
+    }
+
+    fn stop(&mut self) {
+        if std::mem::take(&mut self.running) {
+            self.functions.shut_down();
+        }
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+#[derive(Debug)]
+struct Gpu {
+    index: u32,
+    domain: Domain,
+    told: Told,
+    runtime_status: Option<Attribute>,
+}
+
+impl Gpu {
+    const fn key(&self) -> Key {
+        *self.domain.key()
+    }
+}
+
+/// What a library says of where a GPU sits: domain in the upper half, partition in bits 28 to 31, then the bus, the
+/// device and the function. Releases that put the partition into the function do so for partitions only, as a whole
+/// GPU's function is 0.
+fn address(pci_id: u64) -> (bool, String) {
+    let (domain, bus, slot) = (pci_id >> 32, (pci_id >> 8) & 0xff, (pci_id >> 3) & 0x1f);
+    let whole = (pci_id >> 28) & 0xf == 0 && pci_id & 0x7 == 0;
+    (whole, format!("{domain:04x}:{bus:02x}:{slot:02x}.0"))
+}
+
+impl Rocm {
+    /// The GPUs of this library, as far as hwmon below `root` has none. Nothing is loaded yet.
+    #[must_use]
+    pub const fn new(root: Root, place: Where) -> Self {
+        Self { root, place, library: None, found: Vec::new() }
+    }
+
+    /// The library, loaded; nothing where there is none.
+    fn load(&self, complaints: &mut Vec<AmdError>) -> Option<Loaded> {
+        let names: Vec<&Path> = match &self.place {
+            Where::Installed => NAMES.iter().map(Path::new).collect(),
+            Where::At(path) => vec![path],
+        };
+        for name in names {
+            match RocmSmi::load(name.as_os_str()) {
+                Ok(functions) => return Some(Loaded { functions, running: false }),
+                Err(error) => {
+                    let words = error.to_string();
+                    // A library that is there and misses another one names that one instead.
+                    let absent = format!("{}: cannot open shared object file: No such file", name.display());
+                    if !words.starts_with(&absent) {
+                        complaints.push(AmdError::Library(words.into()));
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    fn gpu(&self, at: usize) -> Result<(&RocmSmi, &Gpu), AmdError> {
+        let running = self.library.as_ref().filter(|library| library.running).ok_or(AmdError::Gone)?;
+        self.found.get(at).map(|gpu| (&running.functions, gpu)).ok_or(AmdError::Gone)
+    }
+
+    fn list(&self, library: &RocmSmi, complaints: &mut Vec<AmdError>) -> Result<Vec<Gpu>, AmdError> {
+        let count = library.count().map_err(|status| AmdError::Rocm(None, Call::Count, status))?;
+        let mut taken = BTreeSet::new();
+        let mut list: Vec<Gpu> = (0..count.min(GPUS_MAX))
+            .filter_map(|index| self.describe(library, index, complaints))
+            .filter(|gpu| taken.insert(gpu.key()))
+            .collect();
+        list.sort_by_key(Gpu::key);
+        Ok(list)
+    }
+
+    /// A GPU with what it has; nothing for a partition, a secondary die, and one that can neither be measured nor capped.
+    fn describe(&self, library: &RocmSmi, index: u32, complaints: &mut Vec<AmdError>) -> Option<Gpu> {
+        let id = library.pci_id(index);
+        let id = id.map_err(|status| complaints.push(AmdError::Rocm(None, Call::PciId, status))).ok()?;
+        let (whole, address) = address(id);
+        let mut domain = Domain::gpu(&address).ok().filter(|_| whole)?;
+        let key = *domain.key();
+        let status = self.root.join(&format!("sys/bus/pci/devices/{address}/power/runtime_status"));
+        let runtime_status = Attribute::device(status, Access::Read).ok();
+        let before = self.found.iter().find(|before| before.key() == key);
+        if let Some(before) = before.filter(|_| sleeps(runtime_status.as_ref())) {
+            return Some(Gpu { index, domain: before.domain, told: before.told, runtime_status });
+        }
+        let known = before.map(|before| before.told).unwrap_or_default();
+        let told = told(library, index, key, known, complaints);
+        if told.max == Some(MicroWatts::ZERO) {
+            return None;
+        }
+        let has = |answer: Result<u64, Status>| {
+            answer.err().is_none_or(|status| status.kind() != ErrorKind::NotSupported)
+        };
+        if has(power(library, index)) {
+            domain = domain.with_power_meter();
+        }
+        if has(library.cap(index)) {
+            match told.limit(STEP) {
+                Ok(limit) => domain = domain.with_power(limit),
+                Err(bad) => complaints.push(AmdError::Range(key, bad)),
+            }
+        }
+        let something = domain.meter().is_some() || domain.power().is_some();
+        something.then_some(Gpu { index, domain, told, runtime_status })
+    }
+}
+
+/// The range as the library says, or where it does not, as it was known.
+fn told(library: &RocmSmi, index: u32, key: Key, known: Told, complaints: &mut Vec<AmdError>) -> Told {
+    let mut one = |call, answer: Result<u64, Status>, known| {
+        let answer = answer.map_err(|status| AmdError::Rocm(Some(key), call, status));
+        let power = answer
+            .and_then(|raw| watts::possible(MicroWatts::new(raw)).ok_or(AmdError::Impossible(key, call)));
+        match power {
+            Ok(power) => Some(power),
+            Err(error) if error.kind() == ErrorKind::NotSupported => None,
+            Err(error) => {
+                complaints.push(error);
+                known
+            }
+        }
+    };
+    let range = library.cap_range(index);
+    Told {
+        min: one(Call::Range, range.map(|(min, _)| min), known.min),
+        max: one(Call::Range, range.map(|(_, max)| max), known.max),
+        default: one(Call::Default, library.cap_default(index), known.default),
+    }
+}
+
+/// Newer libraries have one function for a mean and an instant; older ones have the mean only.
+fn power(library: &RocmSmi, index: u32) -> Result<u64, Status> {
+    match library.power(index) {
+        Err(status) if status.kind() == ErrorKind::NotSupported => library.power_average(index),
+        answer => answer,
+    }
+}
+
+impl Backend for Rocm {
+    fn look(&mut self, complaints: &mut Vec<AmdError>) -> Result<Vec<Domain>, AmdError> {
+        let loaded =
+            if has_gpus(&self.root)? { None } else { self.library.take().or_else(|| self.load(complaints)) };
+        self.library = None;
+        let Some(mut loaded) = loaded else {
+            self.found.clear();
+            return Ok(Vec::new());
+        };
+        let list = loaded.start_anew().and_then(|library| self.list(library, complaints));
+        self.library = Some(loaded);
+        self.found = match list {
+            Err(absent @ AmdError::Rocm(None, Call::Init, Status::INIT_ERROR)) => {
+                complaints.push(absent);
+                Vec::new()
+            }
+            list => list?,
+        };
+        Ok(self.found.iter().map(|gpu| gpu.domain).collect())
+    }
+
+    fn awake(&self, at: usize) -> Result<(), AmdError> {
+        let (_, gpu) = self.gpu(at)?;
+        if sleeps(gpu.runtime_status.as_ref()) { Err(AmdError::Asleep(gpu.key())) } else { Ok(()) }
+    }
+
+    fn power(&self, at: usize) -> Result<MicroWatts, AmdError> {
+        let (library, gpu) = self.gpu(at)?;
+        let raw = power(library, gpu.index);
+        let raw = raw.map_err(|status| AmdError::Rocm(Some(gpu.key()), Call::Power, status))?;
+        watts::possible(MicroWatts::new(raw)).ok_or(AmdError::Impossible(gpu.key(), Call::Power))
+    }
+
+    fn cap(&self, at: usize) -> Result<MicroWatts, AmdError> {
+        let (library, gpu) = self.gpu(at)?;
+        let raw = library.cap(gpu.index);
+        let raw = raw.map_err(|status| AmdError::Rocm(Some(gpu.key()), Call::Cap, status))?;
+        watts::in_force(MicroWatts::new(raw)).ok_or(AmdError::Impossible(gpu.key(), Call::Cap))
+    }
+
+    fn set_cap(&self, at: usize, cap: MicroWatts) -> Result<(), AmdError> {
+        let (library, gpu) = self.gpu(at)?;
+        let set = library.set_cap(gpu.index, cap.get());
+        set.map_err(|status| AmdError::Rocm(Some(gpu.key()), Call::SetCap, status))
+    }
+}

@@ -1,0 +1,190 @@
+//! The port's contract, on a plain tree and on virtual machines.
+
+use crate::support::{Folder, Hal, Journal, Room, Ticks, gpu};
+use hal_amd::{Amd, Backend, Devices, Hwmon};
+use hal_files::Root;
+use power_hal::contract::{Ledger, Mode, Report, Rule, Trouble, World, check};
+use power_hal::{Control, Key, Memory, PowerHal, Setting};
+use power_units::{MicroWatts, Micros};
+use rig::faults::{Direction, Effect, Fault};
+use rig::machine::{Attribute, PowerFile};
+use std::time::Duration;
+
+/// A journal and a clock, and a way to open a backend anew.
+pub(crate) struct Bench<F> {
+    pub(crate) ticks: Ticks,
+    pub(crate) backend: F,
+}
+
+impl<B: Backend, F: Fn() -> B> Bench<F> {
+    pub(crate) const fn of(ticks: Ticks, backend: F) -> Self {
+        Self { ticks, backend }
+    }
+
+    pub(crate) fn open(&self, journal: Journal) -> Hal<B> {
+        Amd::open((self.backend)(), self.ticks.clone(), journal).unwrap()
+    }
+}
+
+struct Plain<'a, F> {
+    folder: &'a Folder,
+    bench: Bench<F>,
+}
+
+const PLAIN_CAP: &str = "sys/devices/pci0000:00/0000:0c:00.0/hwmon/hwmon4/power1_cap";
+
+impl<F: Fn() -> Hwmon> World<Hal<Hwmon>> for Plain<'_, F> {
+    fn in_force(&mut self, _: &Key, control: Control) -> Option<Setting> {
+        let cap = self.folder.get(PLAIN_CAP).trim().parse().unwrap();
+        (control == Control::Power).then(|| Setting::Power(MicroWatts::new(cap)))
+    }
+
+    fn advance(&mut self, span: Micros) -> bool {
+        self.bench.ticks.advance(span);
+        true
+    }
+
+    fn cause(&mut self, trouble: Trouble) -> bool {
+        let Trouble::Moved(_, Setting::Power(to)) = trouble else { return false };
+        self.folder.put(PLAIN_CAP, format!("{}\n", to.get()));
+        true
+    }
+
+    fn restart(&mut self, hal: &mut Hal<Hwmon>) -> bool {
+        *hal = self.bench.open(hal.originals().clone());
+        true
+    }
+}
+
+#[test]
+fn the_contract_holds_on_a_plain_tree() {
+    let folder = Folder::new();
+    folder.gpu(4, "0000:0c:00.0");
+    let backend = || Hwmon::new(Root::at(&folder.0), Devices::All);
+    let mut world = Plain { folder: &folder, bench: Bench::of(Ticks::default(), backend) };
+    let mut hal = world.bench.open(Ledger::new(Memory::new()));
+    // A plain file is longer than what is written over it, so the digits must be as many.
+    let report = check(&mut hal, &mut world, Mode::Full).unwrap_or_else(|breach| panic!("{breach}"));
+    assert_eq!((report.domains, report.controls, report.blocked, report.blind), (1, 1, 0, 0));
+    assert_eq!(
+        report.unseen().collect::<Vec<_>>(),
+        [
+            Rule::BatchSurvives,
+            Rule::Ordered,
+            Rule::LockedSaid,
+            Rule::GoneSaid,
+            Rule::StaleRefused,
+            Rule::KeyFollowsHardware
+        ]
+    );
+}
+
+/// A virtual machine with its devices by key.
+pub(crate) struct Virtual<'a, F> {
+    room: &'a Room,
+    bench: Bench<F>,
+    base: usize,
+}
+
+impl<B: Backend, F: Fn() -> B> World<Hal<B>> for Virtual<'_, F> {
+    fn in_force(&mut self, domain: &Key, control: Control) -> Option<Setting> {
+        (control == Control::Power).then(|| Setting::Power(MicroWatts::new(self.room.cap(domain))))
+    }
+
+    fn advance(&mut self, span: Micros) -> bool {
+        self.bench.ticks.advance(span);
+        self.room.machine.lock().advance(Duration::from_micros(span.get()));
+        true
+    }
+
+    fn cause(&mut self, trouble: Trouble) -> bool {
+        match trouble {
+            // No firmware locks a cap, and a device has no other limit that could move.
+            Trouble::Locked(_) | Trouble::Moved(_, Setting::Frequency(_) | Setting::Throttle(_)) => false,
+            Trouble::Unreadable(domain) => {
+                let at = self.room.device(&domain, |at, _| at);
+                let messages = [rig::hsmp::GET_POWER, rig::hsmp::GET_LIMIT];
+                let files = [Attribute::Cap(at), Attribute::Power(at, PowerFile::Average)];
+                for on in files.into_iter().chain(messages.map(|id| Attribute::HsmpMessage(at, id))) {
+                    let effect = Effect::Fails(libc::EIO);
+                    let fault = Fault { on, direction: Direction::Read, effect, times: u32::MAX };
+                    self.room.machine.lock().faults().add(fault);
+                }
+                true
+            }
+            Trouble::Vanished(domain) => {
+                self.room.device(&domain, |_, slot| slot.present = false);
+                true
+            }
+            Trouble::Moved(domain, Setting::Power(to)) => {
+                self.room.device(&domain, |_, slot| slot.hwmon.cap_uw = to.get());
+                true
+            }
+            Trouble::Renumbered => {
+                self.base += 3;
+                self.room.machine.lock().renumber_hwmons(self.base);
+                true
+            }
+        }
+    }
+
+    fn heal(&mut self, trouble: Trouble) {
+        match trouble {
+            Trouble::Unreadable(_) => self.room.machine.lock().faults().heal(),
+            Trouble::Vanished(domain) => self.room.device(&domain, |_, slot| slot.present = true),
+            Trouble::Locked(_) | Trouble::Moved(..) | Trouble::Renumbered => {}
+        }
+    }
+
+    fn restart(&mut self, hal: &mut Hal<B>) -> bool {
+        *hal = self.bench.open(hal.originals().clone());
+        true
+    }
+}
+
+pub(crate) fn run<B: Backend>(room: &Room, backend: impl Fn() -> B) -> Report {
+    let mut world = Virtual { room, bench: Bench::of(Ticks::default(), backend), base: 0 };
+    let mut hal = world.bench.open(Ledger::new(Memory::new()));
+    assert_eq!(hal.complaints(), []);
+    check(&mut hal, &mut world, Mode::Full).unwrap_or_else(|breach| panic!("{breach}"))
+}
+
+/// Nobody sees the instants between two caps, and no firmware locks one.
+pub(crate) const UNSEEN: [Rule; 2] = [Rule::Ordered, Rule::LockedSaid];
+
+#[test]
+fn the_contract_holds_for_the_sockets_of_an_epyc() {
+    let Some(room) = Room::profile("epyc") else { return };
+    let report = run(&room, || Hwmon::new(Root::at(&room.folder.0), Devices::All));
+    assert_eq!((report.domains, report.controls, report.blocked, report.blind), (2, 2, 0, 0));
+    assert_eq!(report.unseen().collect::<Vec<_>>(), UNSEEN);
+}
+
+#[test]
+fn the_contract_holds_for_a_gpu_and_the_sockets_of_its_host() {
+    let Some(room) = Room::profile("mi300x") else { return };
+    for (devices, domains) in [(Devices::All, 3), (Devices::Sockets, 2), (Devices::Gpus, 1)] {
+        let report = run(&room, || Hwmon::new(Root::at(&room.folder.0), devices));
+        assert_eq!((report.domains, report.controls, report.blocked, report.blind), (domains, domains, 0, 0));
+        let alone = if domains == 1 { vec![Rule::BatchSurvives] } else { vec![] };
+        let unseen: Vec<_> = report.unseen().filter(|rule| !alone.contains(rule)).collect();
+        assert_eq!(unseen, UNSEEN);
+    }
+}
+
+#[test]
+fn the_contract_holds_with_a_nearly_empty_range_and_under_a_cap_out_of_band() {
+    let Some(room) = Room::profile("mi300x") else { return };
+    let backend = || Hwmon::new(Root::at(&room.folder.0), Devices::Gpus);
+    let key = gpu("0000:0c:00.0");
+    room.device(&key, |_, slot| {
+        (slot.hwmon.min_uw, slot.hwmon.max_uw, slot.hwmon.cap_uw) = (749_000_000, 750_000_000, 750_000_000);
+    });
+    assert_eq!(run(&room, backend).controls, 1);
+    room.device(&key, |_, slot| slot.hwmon.min_uw = 750_000_000);
+    assert_eq!(run(&room, backend).controls, 1);
+    room.device(&key, |_, slot| {
+        (slot.hwmon.min_uw, slot.hwmon.out_of_band_uw) = (350_000_000, Some(500_000_000));
+    });
+    assert_eq!(run(&room, backend).controls, 1);
+}
