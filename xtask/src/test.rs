@@ -11,6 +11,8 @@ struct Count {
     passed: u64,
     failed: u64,
     skipped: u64,
+    /// Why, as the tests say it.
+    reasons: Vec<String>,
 }
 
 /// Formatting, lints, tests and proofs; everything runs, and anything that failed is named at the end.
@@ -20,7 +22,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     for (name, arguments) in [
         ("format", &["fmt", "--all", "--check"][..]),
         ("lints", &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"][..]),
-        ("tests", &["test", "--workspace", "--locked", "--no-fail-fast"][..]),
+        ("tests", &["test", "--workspace", "--locked", "--no-fail-fast", "--", "--show-output"][..]),
     ] {
         println!("\n== {name}: cargo {}", arguments.join(" "));
         if !cargo(root, arguments, &mut count)? {
@@ -30,6 +32,9 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     println!("\n== proofs");
     if let Err(error) = super::proofs::run(root) {
         failures.push(format!("proofs: {error:#}"));
+    }
+    for reason in &count.reasons {
+        println!("{reason}");
     }
     println!("\ntotal: {} passed, {} failed, {} skipped", count.passed, count.failed, count.skipped);
     if count.passed == 0 {
@@ -55,8 +60,12 @@ fn cargo(root: &Path, arguments: &[&str], count: &mut Count) -> Result<bool> {
 }
 
 impl Count {
-    /// Reads `test result: ok. 27 passed; 0 failed; 0 ignored; ...`.
+    /// Reads `test result: ok. 27 passed; 0 failed; 0 ignored; ...`, and `SKIP(reason)` where a test could not look.
     fn add(&mut self, line: &str) {
+        if line.starts_with("SKIP(") {
+            self.skipped += 1;
+            self.reasons.push(line.to_owned());
+        }
         let Some((_, result)) = line.split_once("test result: ") else { return };
         for part in result.split(['.', ';']) {
             let mut words = part.split_whitespace();
@@ -86,6 +95,8 @@ mod tests {
         );
         count.add("test result: FAILED. 2 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s");
         count.add("test a::b ... ok");
-        assert_eq!((count.passed, count.failed, count.skipped), (29, 3, 1));
+        count.add("SKIP(no /dev/fuse)");
+        assert_eq!((count.passed, count.failed, count.skipped), (29, 3, 2));
+        assert_eq!(count.reasons, ["SKIP(no /dev/fuse)"]);
     }
 }
