@@ -119,23 +119,6 @@ fn no_cap_is_below_a_watt() {
 }
 
 #[test]
-fn the_percent_path_throttles_what_is_not_left() {
-    // The table of the percent path; 150 counts as 100.
-    for (left, throttle) in [
-        ("100", 0),
-        ("99.5", 1),
-        ("62.5", 38),
-        ("60", 40),
-        ("37.5", 63),
-        ("0.4", 100),
-        ("150", 0),
-        ("-5", 100),
-    ] {
-        assert_eq!(Throttle::leaving(pct(left)).to_percent(), Percent::from_int(throttle), "{left}");
-    }
-}
-
-#[test]
 fn caps_are_per_package() {
     // Fix list agent S4: 100 W per package are 200 W for a node of two.
     let Resolution::Watts(one) = CapIntent::of_watts(w("100")).resolve(range(50, 270), Floor::NONE) else {

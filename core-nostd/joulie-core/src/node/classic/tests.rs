@@ -370,6 +370,22 @@ fn outcomes() -> impl Strategy<Value = Outcome> {
 }
 
 proptest! {
+    #[test]
+    fn a_lower_cap_never_throttles_less(
+        watts in proptest::collection::vec(0_i32..600, 1..40), cap in 50_i32..500, lower_by in 0_i32..200,
+        found in 0_u8..=100,
+    ) {
+        // The same readings under two caps: whatever is above the upper threshold of the higher cap is above that of
+        // the lower one, and the other way round below.
+        let mut high = Loop::new(NO_COOLDOWN, cap, found);
+        let mut low = Loop::new(NO_COOLDOWN, cap - lower_by.min(cap - 1), found);
+        for (second, watts) in (1..).zip(watts) {
+            high.watts(second, watts);
+            low.watts(second, watts);
+            prop_assert!(low.after().0 >= high.after().0);
+        }
+    }
+
     /// Whatever comes in, in whatever order: the law answers, moves by at most one step from what is in effect, never
     /// commands what is in effect already, and never commands while a command is on its way.
     #[test]

@@ -322,6 +322,26 @@ fn memory_and_decision_are_small() {
 }
 
 proptest! {
+    #[test]
+    fn a_lower_cap_never_asks_for_a_higher_frequency(
+        drawn in 1.0_f64..1_000.0, clock in FLOOR..CEILING, limit in FLOOR..CEILING, cap in 50.0_f64..900.0,
+        part in 0.1_f64..=1.0,
+    ) {
+        let asked = |cap: f64| {
+            let mut node = Node::new(cap);
+            node.limit = limit;
+            node.mode = node.law.start(Some(Command::MeanFrequency(khz(limit))));
+            node.facts.effective = Some(khz(clock.min(limit)));
+            let over = Micros::new(PERIOD_US);
+            let decision = node.step(PowerReading::Fresh { watts: watts(drawn), over });
+            match decision.command.or(decision.in_effect) {
+                Some(Command::MeanFrequency(f)) => f,
+                other => panic!("{other:?}"),
+            }
+        };
+        prop_assert!(asked(cap * part) <= asked(cap));
+    }
+
     /// Whatever comes in, in whatever order: the law answers, and what it commands lies in the range.
     #[test]
     fn any_history_is_answered_within_the_range(
