@@ -1,9 +1,9 @@
 //! GPUs through the ROCm SMI library, for where their hwmon cannot be reached: the library writes the same `power1_cap`.
 //! As soon as one GPU stands in hwmon, [`Hwmon`](crate::Hwmon) has them all and this backend has none.
 //!
-//! The library is loaded at run time; where it is not installed, or finds no driver, there is no domain. Its index of a GPU is a place in a
-//! list that another start makes anew, so a GPU is known by its PCI address. Partitions come with the address of their
-//! GPU, and only the first of them is listed. Numbers are in µW.
+//! The library is loaded at run time; where it is not installed, or finds no driver, there is no domain. Its index of a
+//! GPU is a place in a list that another start makes anew, so a GPU is known by its PCI address. Partitions come with
+//! the address of their GPU, and only the first of them is listed. Numbers are in µW.
 //!
 //! A GPU that sleeps is not read, as long as the root shows whether it does (`sys/bus/pci`); that the library wakes it
 //! when it is started, nobody can prevent.

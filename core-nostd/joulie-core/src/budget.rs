@@ -15,10 +15,11 @@
 //! - [`standing`]: how every group stands, what is exceeded and what is awaited;
 //! - [`mod@admit`]: whether one node can be upgraded now, later or never.
 //!
-//! The caller writes what [`moves`] says, tells every node's [`account`] about each write and each read-back, and
-//! asks again. Everything works over slices in any order with working memory that the caller provides, and gives
-//! the same answer for the same nodes in another order. Sums are checked: an overflow is unknown, not a number, and
-//! where anything is unknown nothing is raised, and nothing is lowered for that alone. What cannot be met is named, group by group, and never silent.
+//! The caller writes what [`moves`] says, tells every node's [`account`] about each write and each read-back, and asks
+//! again. Everything works over slices in any order with working memory that the caller provides, and gives the same
+//! answer for the same nodes in another order. Sums are checked: an overflow is unknown, not a number, and where
+//! anything is unknown nothing is raised, and nothing is lowered for that alone. What cannot be met is named, group by
+//! group, and never silent.
 //!
 //! Words: a node's **count** is the most that it may draw as far as anybody can know; a group's **load** is the sum
 //! of the counts below it and of the base loads; its **room** is the limit less the load.

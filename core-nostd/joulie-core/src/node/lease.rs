@@ -3,9 +3,9 @@
 //! The leader of the operator renews one Lease after each complete pass, whether the plan changed or not. Every renewal
 //! writes its *time* into the Lease, and that time is only a mark that tells one renewal from the one before: a newer
 //! one is a renewal at the moment it was received. How old a renewal is, a node judges by its own monotonic clock, and
-//! never by the times that others write. When renewals stop (the API is away, the planner is dead) caps **hold**, unless the node's own
-//! configuration chose to **relax** to the originals, each node a little later than the other, or to go to the
-//! **safe** profile. No choice is silent: the step in which it happens carries an [`Event`].
+//! never by the times that others write. When renewals stop (the API is away, the planner is dead) caps **hold**,
+//! unless the node's own configuration chose to **relax** to the originals, each node a little later than the other, or
+//! to go to the **safe** profile. No choice is silent: the step in which it happens carries an [`Event`].
 //!
 //! ```text
 //! Started ──newer time──▶ Renewed ──newer time──▶ Renewed
