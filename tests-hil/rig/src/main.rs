@@ -32,7 +32,7 @@ fn usage() -> ExitCode {
 }
 
 fn serve(build: profile::Build, on: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
-    std::fs::create_dir_all(on)?;
+    prepare(on)?;
     let machine = Shared::new(build(Clock::Real(1.0))?);
     let _mounted = fuse::mount(machine, on)?;
     println!("mounted on {}; end it with Ctrl-D, or by closing standard input. Try:", on.display());
@@ -43,4 +43,16 @@ fn serve(build: profile::Build, on: &std::path::Path) -> Result<(), Box<dyn std:
     );
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
     Ok(())
+}
+
+/// Makes the folder to mount on. A rig that was killed leaves a mount behind that nobody serves any more.
+fn prepare(on: &std::path::Path) -> Result<(), String> {
+    let left_behind = std::fs::metadata(on).is_err_and(|error| error.raw_os_error() == Some(libc::ENOTCONN));
+    if left_behind {
+        let on = on.display();
+        return Err(format!(
+            "{on} is the mount of a rig that was killed; end it with `umount {on}` and start again"
+        ));
+    }
+    std::fs::create_dir_all(on).map_err(|error| format!("making the folder {}: {error}", on.display()))
 }
