@@ -108,7 +108,13 @@ impl<'a> Order<'a> {
                 seat.before = before;
             }
         }
-        Some(Self { seats, policies: u64::try_from(places.len()).unwrap_or(u64::MAX) })
+        Some(Self::of_seats(seats))
+    }
+
+    /// The order in seats that [`new`](Self::new) took before, for a caller that keeps them from tick to tick.
+    #[must_use]
+    pub fn of_seats(seats: &'a [Seat]) -> Self {
+        Self { seats, policies: u64::try_from(seats.len()).unwrap_or(u64::MAX) }
     }
 
     /// For each policy, in the order of the places, whether it is limited at this throttle. The part is rounded up to

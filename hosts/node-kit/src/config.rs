@@ -1,0 +1,204 @@
+//! What a node is told at start: where its hardware is, where it remembers, and by which laws it controls.
+
+use hal_amd::Where;
+use hal_files::Root;
+use hal_nvidia::Scope;
+use joulie_core::node::backend::{BackendLaw, Preference};
+use joulie_core::node::backoff::Backoff;
+use joulie_core::node::cap::{CapIntent, Floor};
+use joulie_core::node::classic::{self, Classic};
+use joulie_core::node::drift::DriftLaw;
+use joulie_core::node::gpu_cap::GpuLaw;
+use joulie_core::node::lease::LeaseLaw;
+use joulie_core::node::lever::LeverLaw;
+use joulie_core::node::limiter::LimiterLaw;
+use joulie_core::node::tracking::{self, Tracking};
+use power_units::Micros;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Where the hardware is.
+#[derive(Clone, Debug)]
+pub struct Sources {
+    /// The folder that holds `sys` and `dev`.
+    pub root: Root,
+    /// Whether model-specific registers may be used where powercap does not have the limits.
+    pub registers: Registers,
+    /// The file of NVML; none lets the loader find it.
+    pub nvml: Option<PathBuf>,
+    /// Whose limit an NVIDIA GPU's is on a module with a CPU.
+    pub scope: Scope,
+    /// Where the ROCm SMI library is.
+    pub rocm: Where,
+}
+
+/// Whether model-specific registers may be used. Writing to them taints the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Registers {
+    /// Never.
+    Off,
+    /// By the kernel's driver.
+    Msr,
+    /// By msr-safe.
+    MsrSafe,
+}
+
+/// Whether the node may be written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It is only looked at: no lock is taken, and every order is refused.
+    Look,
+    /// It is controlled: this process is its only writer.
+    Control,
+}
+
+/// The law of the DVFS fallback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoopLaw {
+    /// That of the seeds.
+    Classic(Classic),
+    /// The one that models the machine.
+    Tracking(Tracking),
+}
+
+/// A lease on the desired state, and what is in force where it ends with the safe profile.
+#[derive(Clone, Copy, Debug)]
+pub struct LeaseTerms {
+    /// The term and the choice.
+    pub law: LeaseLaw,
+    /// The safe profile of the packages.
+    pub safe_cpu: CapIntent,
+    /// The safe profile of the GPUs.
+    pub safe_gpu: CapIntent,
+}
+
+/// Everything that a node is told at start.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where the hardware is.
+    pub sources: Sources,
+    /// The folder of the journal and the lock.
+    pub state: PathBuf,
+    /// Whether it may be written to.
+    pub access: Access,
+    /// How often the hardware is read and the closed loop steps.
+    pub period: Micros,
+    /// How the backends of the packages take turns.
+    pub cpu: BackendLaw,
+    /// How the GPUs are capped.
+    pub gpu: GpuLaw,
+    /// The closed loop of the DVFS fallback.
+    pub law: LoopLaw,
+    /// Between two tries to open a backend.
+    pub retry: Backoff,
+    /// The lease; none lets caps hold for ever.
+    pub lease: Option<LeaseTerms>,
+}
+
+/// Which part of the configuration cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConfigError {
+    /// The period is outside its bounds.
+    Period,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Period => f.write_str("the control period must be from 100 ms to 60 s"),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl Sources {
+    /// This machine.
+    #[must_use]
+    pub fn machine() -> Self {
+        let root = Root::machine();
+        let (scope, rocm) = (Scope::Gpu, Where::Installed);
+        Self { root, registers: Registers::Off, nvml: None, scope, rocm }
+    }
+
+    /// A machine whose `sys` and `dev` are below a folder, as virtual hardware has them; its GPU libraries are in `lib`
+    /// there, and never those of this machine.
+    #[must_use]
+    pub fn below(folder: &Path) -> Self {
+        let lib = folder.join("lib");
+        Self {
+            root: Root::at(folder),
+            registers: Registers::Off,
+            nvml: Some(lib.join("libnvidia-ml.so.1")),
+            scope: Scope::Gpu,
+            rocm: Where::At(lib.join("librocm_smi64.so")),
+        }
+    }
+}
+
+const fn seconds(count: u64) -> Micros {
+    Micros::new(count * 1_000_000)
+}
+
+impl Config {
+    /// A configuration with the tuning that docs/OPERATIONS.md describes. Whoever wants another changes the fields.
+    ///
+    /// # Errors
+    /// When the period is not one.
+    pub fn standard(
+        sources: Sources,
+        state: PathBuf,
+        access: Access,
+        period: Micros,
+    ) -> Result<Self, ConfigError> {
+        if period < Micros::new(100_000) || period > seconds(60) {
+            return Err(ConfigError::Period);
+        }
+        let backoff = valid(Backoff::new(seconds(1), seconds(60)));
+        // A driver that has not answered for two periods will not answer in this one.
+        let patience = (period + period).max(seconds(2));
+        let lever = valid(LeverLaw::new(patience, backoff));
+        let drift = valid(DriftLaw::new(backoff, 5, seconds(600)));
+        let limits = LimiterLaw { lever, drift };
+        let cpu = BackendLaw {
+            limits,
+            throttle: lever,
+            settle: seconds(2),
+            floor: Floor::NONE,
+            preference: Preference::LimitFirst,
+        };
+        let gpu = GpuLaw { limits, floor: Floor::NONE };
+        let law = LoopLaw::Classic(valid(Classic::new(classic::DEFAULTS)));
+        Ok(Self { sources, state, access, period, cpu, gpu, law, retry: backoff, lease: None })
+    }
+
+    /// The law `tracking` with its standard tuning.
+    #[must_use]
+    pub fn tracking() -> LoopLaw {
+        LoopLaw::Tracking(valid(Tracking::new(tracking::DEFAULTS)))
+    }
+}
+
+/// What this file itself spells out; a test opens every one of them.
+fn valid<T, E: fmt::Debug>(standard: Result<T, E>) -> T {
+    standard.expect("the standard tuning is within its own bounds")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_standard_tuning_is_valid_for_every_period() {
+        let config = |period| {
+            Config::standard(Sources::machine(), PathBuf::from("/x"), Access::Look, Micros::new(period))
+        };
+        for period in [100_000, 500_000, 1_000_000, 60_000_000] {
+            assert!(config(period).is_ok());
+        }
+        for period in [0, 99_999, 60_000_001, u64::MAX] {
+            assert_eq!(config(period).map(|_| ()), Err(ConfigError::Period));
+        }
+        assert!(matches!(Config::tracking(), LoopLaw::Tracking(_)));
+    }
+}

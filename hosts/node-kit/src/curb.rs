@@ -1,0 +1,446 @@
+//! The throttle of the node: its frequency policies as one, and the closed loop over them.
+//!
+//! The laws speak of a share of the policies or of a mean frequency; here that becomes one order for each policy, and
+//! what was read back of all of them becomes one outcome. A policy whose CPUs are all offline answers that it is busy:
+//! it draws nothing, its limit is in force again when a CPU comes back, and it does not make the others fail.
+
+use crate::unit::Place;
+use crate::worker::{Order, Outcome, Worker, setting_of};
+use crate::{BackendKind, Journal, LoopLaw};
+use joulie_core::node::backend::{Regulation, ThrottleOutcome};
+use joulie_core::node::energy::Reading;
+use joulie_core::node::law::{self, Command, FrequencyRange, Law};
+use joulie_core::node::throttle::dither::Grid;
+use joulie_core::node::throttle::{self, Seat, Throttle};
+use joulie_core::node::{classic, tracking};
+use power_hal::{Control, DomainKind, ErrorKind, Key, Setting};
+use power_units::{KiloHertz, Stamp, Watts};
+
+/// All frequency policies of the node that have a limit.
+#[derive(Debug, Default)]
+pub(crate) struct Curb {
+    pub(crate) policies: Vec<Policy>,
+    seats: Vec<Seat>,
+    flight: Option<Flight>,
+    running: Option<Running>,
+    /// What became of the law's last command, told once.
+    landed: Option<law::Outcome>,
+    /// What became of the throttle, told once.
+    news: Option<ThrottleOutcome>,
+    /// The law's last decision, for people.
+    pub(crate) decision: Option<law::Decision>,
+    /// How often another writer was seen to have raised a limit of ours.
+    pub(crate) moved: u64,
+    /// In so many periods in a row somebody moved what was put back.
+    contested: u32,
+}
+
+/// One policy.
+#[derive(Clone, Debug)]
+pub(crate) struct Policy {
+    pub(crate) key: Key,
+    backend: BackendKind,
+    place: Place,
+    floor: KiloHertz,
+    /// What it may rise to: what was in force before the first write.
+    ceiling: KiloHertz,
+    most: KiloHertz,
+    step: KiloHertz,
+    /// What was last ordered and not released since.
+    pub(crate) asked: Option<KiloHertz>,
+    /// Whether its order is on its way, and what came back.
+    due: Due,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    Nothing,
+    Waiting,
+    Done(Result<Option<KiloHertz>, ErrorKind>),
+}
+
+/// Orders for many policies that belong together.
+#[derive(Clone, Copy, Debug)]
+enum Flight {
+    Fixed(Throttle),
+    Loop(Command, Regulation),
+    Release,
+}
+
+/// The memory of the law that runs.
+#[derive(Debug)]
+enum Running {
+    Classic(classic::Mode),
+    Tracking(tracking::Mode),
+}
+
+/// What a step of the loop looks at.
+pub(crate) struct Sight {
+    pub(crate) now: Stamp,
+    pub(crate) cap: Watts,
+    pub(crate) power: Reading,
+}
+
+/// So many times in a row a limit that somebody raised is put back at once, and after that every so many periods.
+const CONTEST: u32 = 5;
+const TRUCE: u32 = 60;
+
+impl Curb {
+    /// The policies that the backends list now, with what was known of them before.
+    pub(crate) fn of(workers: &[Worker], journal: &Journal, before: &Self) -> Self {
+        let mut policies = Vec::new();
+        let mut places = Vec::new();
+        for (worker, from) in workers.iter().enumerate() {
+            for (domain, described) in from.view.domains.iter().enumerate() {
+                let (DomainKind::Policy, Some(limit), Some(covers)) =
+                    (described.key().kind(), described.frequency(), described.covers())
+                else {
+                    continue;
+                };
+                let known = before.policies.iter().find(|policy| policy.key == *described.key());
+                places.push(throttle::Place { package: covers.package(), core: u32::from(covers.group()) });
+                policies.push(Policy {
+                    key: *described.key(),
+                    backend: from.kind,
+                    place: Place { worker, domain },
+                    floor: limit.lower(),
+                    ceiling: original(journal, from.kind, described.key()).unwrap_or(limit.upper()),
+                    most: limit.upper(),
+                    step: limit.step(),
+                    asked: known.and_then(|known| known.asked),
+                    due: Due::Nothing,
+                });
+            }
+        }
+        let mut seats = vec![Seat::EMPTY; places.len()];
+        // There is a seat for each place, so it does rank.
+        let _ranked = throttle::Order::new(&places, &mut seats);
+        Self { policies, seats, moved: before.moved, ..Self::default() }
+    }
+
+    /// The same law goes on with another list of policies; an order that was on its way is lost.
+    pub(crate) fn goes_on(&mut self, before: Self) {
+        self.running = before.running;
+        self.decision = before.decision;
+        self.landed = before.landed;
+        self.news = before.news;
+        if let Some(flight) = before.flight {
+            self.land(flight, Err(ErrorKind::Gone));
+        }
+    }
+
+    pub(crate) fn exists(&self) -> bool {
+        !self.policies.is_empty()
+    }
+
+    /// Whether the journal holds the original of any policy.
+    pub(crate) fn is_touched(&self, journal: &Journal) -> bool {
+        self.policies.iter().any(|policy| policy.is_touched(journal))
+    }
+
+    /// Whether orders are on their way.
+    pub(crate) const fn is_busy(&self) -> bool {
+        self.flight.is_some()
+    }
+
+    /// Takes in what came back, and says what became of the throttle, once.
+    pub(crate) fn learn(&mut self, workers: &mut [Worker]) -> ThrottleOutcome {
+        for policy in &mut self.policies {
+            policy.learn(workers);
+        }
+        if let Some(flight) = self.flight
+            && self.policies.iter().all(|policy| policy.due != Due::Waiting)
+        {
+            self.flight = None;
+            let outcome = self.verdict();
+            self.land(flight, outcome);
+        }
+        self.news.take().unwrap_or(ThrottleOutcome::Unknown)
+    }
+
+    /// The worst that came back, but for policies whose CPUs are offline.
+    fn verdict(&self) -> Result<(), ErrorKind> {
+        let failures = self.policies.iter().filter_map(|policy| match policy.due {
+            Due::Done(Err(kind)) if kind != ErrorKind::Busy => Some(kind),
+            Due::Done(_) | Due::Nothing | Due::Waiting => None,
+        });
+        failures.max().map_or(Ok(()), Err)
+    }
+
+    fn land(&mut self, flight: Flight, outcome: Result<(), ErrorKind>) {
+        self.news = Some(match flight {
+            Flight::Fixed(asked) => ThrottleOutcome::Fixed { asked, outcome },
+            Flight::Release => ThrottleOutcome::Released(outcome),
+            Flight::Loop(asked, regulation) => {
+                self.landed = Some(self.landing(asked, outcome));
+                ThrottleOutcome::Loop(outcome.map(|()| regulation))
+            }
+        });
+    }
+
+    /// What a law is told of its command. Of a mean frequency it is told what stands, also where some policies refused.
+    fn landing(&self, asked: Command, outcome: Result<(), ErrorKind>) -> law::Outcome {
+        match (asked, outcome) {
+            (Command::MeanFrequency(_), _) => match self.mean_in_force() {
+                Some(mean) => law::Outcome::Applied { asked, in_effect: Command::MeanFrequency(mean) },
+                None => law::Outcome::Refused { asked },
+            },
+            (Command::Throttle(_), Ok(())) => law::Outcome::Applied { asked, in_effect: asked },
+            (Command::Throttle(_), Err(_)) => law::Outcome::Refused { asked },
+        }
+    }
+
+    /// The mean of what was read back; of a policy that answered nothing, what was asked of it.
+    fn mean_in_force(&self) -> Option<KiloHertz> {
+        let any = self.policies.iter().any(|policy| matches!(policy.due, Due::Done(Ok(_))));
+        let stands = self.policies.iter().map(|policy| match policy.due {
+            Due::Done(Ok(Some(found))) => found,
+            Due::Done(Ok(None) | Err(_)) | Due::Nothing | Due::Waiting => {
+                policy.asked.unwrap_or(policy.ceiling)
+            }
+        });
+        if any { mean(stands) } else { None }
+    }
+
+    /// Takes one step of the closed loop. A loop that was not running starts from what it finds.
+    pub(crate) fn step(&mut self, law: &LoopLaw, sight: &Sight, workers: &[Worker], journal: &Journal) {
+        self.find_ceilings(workers, journal);
+        let running = self.running.take().unwrap_or_else(|| self.start(law, workers));
+        let facts = law::Facts {
+            now: sight.now,
+            cap: Some(sight.cap),
+            power: sight.power.into(),
+            effective: self.effective(workers),
+            range: self.range(),
+            outcome: self.landed.take().unwrap_or(law::Outcome::Unknown),
+        };
+        let (running, decision) = match (law, running) {
+            (LoopLaw::Classic(law), Running::Classic(mut mode)) => {
+                let decision = law.step(&mut mode, &facts);
+                (Running::Classic(mode), decision)
+            }
+            (LoopLaw::Tracking(law), Running::Tracking(mut mode)) => {
+                let decision = law.step(&mut mode, &facts);
+                (Running::Tracking(mode), decision)
+            }
+            // The law of a node does not change while it runs.
+            (LoopLaw::Classic(_), Running::Tracking(_)) | (LoopLaw::Tracking(_), Running::Classic(_)) => {
+                return;
+            }
+        };
+        self.running = Some(running);
+        self.decision = Some(decision);
+        let regulation = Regulation::of(facts.power, &decision);
+        match decision.command {
+            Some(command) => self.carry_out(command, regulation, workers, journal),
+            // While orders are on their way, nobody knows what became of the loop.
+            None if self.flight.is_none() => self.news = Some(ThrottleOutcome::Loop(Ok(regulation))),
+            None => {}
+        }
+    }
+
+    fn carry_out(&mut self, command: Command, regulation: Regulation, workers: &[Worker], journal: &Journal) {
+        match command {
+            Command::Throttle(throttle) => self.limit_share(throttle, workers, journal),
+            Command::MeanFrequency(mean) => self.spread(mean, workers),
+        }
+        self.flight = Some(Flight::Loop(command, regulation));
+    }
+
+    /// Throttles by a fixed share; the closed loop ends.
+    pub(crate) fn set(&mut self, throttle: Throttle, workers: &[Worker], journal: &Journal) {
+        self.running = None;
+        self.decision = None;
+        self.limit_share(throttle, workers, journal);
+        self.flight = Some(Flight::Fixed(throttle));
+    }
+
+    /// Puts the original frequencies back; the closed loop ends.
+    pub(crate) fn release(&mut self, workers: &[Worker], journal: &Journal) {
+        self.running = None;
+        self.decision = None;
+        for policy in &mut self.policies {
+            policy.free(workers, journal);
+        }
+        self.flight = Some(Flight::Release);
+    }
+
+    fn limit_share(&mut self, throttle: Throttle, workers: &[Worker], journal: &Journal) {
+        let order = throttle::Order::of_seats(&self.seats);
+        for (policy, limited) in self.policies.iter_mut().zip(order.throttled(throttle)) {
+            if limited { policy.limit(policy.floor, workers) } else { policy.free(workers, journal) }
+        }
+    }
+
+    fn spread(&mut self, mean: KiloHertz, workers: &[Worker]) {
+        let grid = self.range().and_then(|range| Grid::new(range, self.step_size()));
+        let Some(grid) = grid else { return };
+        let order = throttle::Order::of_seats(&self.seats);
+        for (policy, limit) in self.policies.iter_mut().zip(order.spread(mean, &grid)) {
+            policy.limit(limit.within(policy.floor, policy.ceiling), workers);
+        }
+    }
+
+    /// Puts back what another writer raised, for a while at once and then now and then.
+    pub(crate) fn reassert(&mut self, workers: &[Worker]) {
+        if self.flight.is_some() {
+            return;
+        }
+        let mut moved = 0;
+        for policy in &mut self.policies {
+            moved += u64::from(policy.was_raised(workers));
+        }
+        if moved == 0 {
+            self.contested = 0;
+            return;
+        }
+        self.moved += moved;
+        self.contested += 1;
+        if self.contested <= CONTEST || self.contested.is_multiple_of(TRUCE) {
+            for policy in &mut self.policies {
+                if let Some(asked) = policy.asked.filter(|_| policy.was_raised(workers)) {
+                    policy.limit(asked, workers);
+                }
+            }
+        }
+    }
+
+    fn start(&self, law: &LoopLaw, workers: &[Worker]) -> Running {
+        match law {
+            LoopLaw::Classic(law) => {
+                let found = self.found_share(workers);
+                Running::Classic(law.start(Some(Command::Throttle(found))))
+            }
+            LoopLaw::Tracking(law) => {
+                let in_force = self.policies.iter().map(|policy| policy.in_force(workers));
+                let found = in_force.collect::<Option<Vec<_>>>().and_then(|all| mean(all.into_iter()));
+                Running::Tracking(law.start(found.map(Command::MeanFrequency)))
+            }
+        }
+    }
+
+    /// The largest throttle that limits no more policies than are found at their lowest frequency.
+    fn found_share(&self, workers: &[Worker]) -> Throttle {
+        let at_floor = |policy: &&Policy| policy.in_force(workers).is_some_and(|limit| limit <= policy.floor);
+        let found = self.policies.iter().filter(at_floor).count();
+        let order = throttle::Order::of_seats(&self.seats);
+        let shares = (0..=100).rev().filter_map(Throttle::new);
+        let fits = |share: &Throttle| order.throttled(*share).filter(|limited| *limited).count() <= found;
+        shares.into_iter().find(fits).unwrap_or(Throttle::NONE)
+    }
+
+    /// What is in force before the first write is what a policy may rise to: an administrator may have set less than the
+    /// hardware can do.
+    fn find_ceilings(&mut self, workers: &[Worker], journal: &Journal) {
+        for policy in &mut self.policies {
+            let before = original(journal, policy.backend, &policy.key);
+            let now = if policy.is_touched(journal) { None } else { policy.in_force(workers) };
+            policy.ceiling = before.or(now).unwrap_or(policy.most).within(policy.floor, policy.most);
+        }
+    }
+
+    fn range(&self) -> Option<FrequencyRange> {
+        let min = self.policies.iter().map(|policy| policy.floor).min()?;
+        let max = self.policies.iter().map(|policy| policy.ceiling).max()?;
+        FrequencyRange::new(min, max)
+    }
+
+    fn step_size(&self) -> KiloHertz {
+        let coarsest = self.policies.iter().map(|policy| policy.step).max();
+        coarsest.unwrap_or(KiloHertz::ZERO).max(KiloHertz::from_int(1))
+    }
+
+    fn effective(&self, workers: &[Worker]) -> Option<KiloHertz> {
+        mean(self.policies.iter().filter_map(|policy| policy.reading(workers)?.frequency.ok()))
+    }
+}
+
+impl Policy {
+    fn reading<'w>(&self, workers: &'w [Worker]) -> Option<&'w power_hal::Sample> {
+        workers[self.place.worker].view.readings[self.place.domain].as_ref().ok()
+    }
+
+    /// The limit that is in force, whoever set it.
+    pub(crate) fn in_force(&self, workers: &[Worker]) -> Option<KiloHertz> {
+        let reading = &workers[self.place.worker].view.readings[self.place.domain];
+        setting_of(reading, Control::Frequency).and_then(frequency_of)
+    }
+
+    /// The frequency at which it runs.
+    pub(crate) fn running(&self, workers: &[Worker]) -> Option<KiloHertz> {
+        self.reading(workers)?.frequency.ok()
+    }
+
+    fn is_touched(&self, journal: &Journal) -> bool {
+        journal.holds(self.backend, &self.key, Control::Frequency)
+    }
+
+    fn was_raised(&self, workers: &[Worker]) -> bool {
+        match (self.asked, self.in_force(workers)) {
+            // A table's entry may lie a step above what was asked on kernels that round up.
+            (Some(asked), Some(now)) => now > asked + self.step,
+            (None, _) | (_, None) => false,
+        }
+    }
+
+    fn limit(&mut self, to: KiloHertz, workers: &[Worker]) {
+        self.asked = Some(to);
+        self.due = Due::Waiting;
+        if !workers[self.place.worker].order(self.place.domain, Order::Set(Setting::Frequency(to))) {
+            self.due = Due::Done(Err(ErrorKind::Gone));
+        }
+    }
+
+    /// Puts its original back, if it was ever touched.
+    fn free(&mut self, workers: &[Worker], journal: &Journal) {
+        if self.asked.is_none() && !self.is_touched(journal) {
+            self.due = Due::Nothing;
+            return;
+        }
+        self.asked = None;
+        self.due = Due::Waiting;
+        if !workers[self.place.worker].order(self.place.domain, Order::Release) {
+            self.due = Due::Done(Err(ErrorKind::Gone));
+        }
+    }
+
+    fn learn(&mut self, workers: &mut [Worker]) {
+        if self.due != Due::Waiting {
+            return;
+        }
+        let outcome = workers[self.place.worker].view.outcomes[self.place.domain].take();
+        match (outcome, self.asked) {
+            (None, _) => {}
+            (Some(Outcome::Released(done)), None) => self.due = Due::Done(done.map(|()| None)),
+            (Some(Outcome::Set { asked, read_back }), Some(wanted))
+                if asked == Setting::Frequency(wanted) =>
+            {
+                self.due = Due::Done(read_back.map(frequency_of));
+            }
+            // Of an order that another one has taken the place of since.
+            (Some(Outcome::Released(_) | Outcome::Set { .. }), _) => {}
+        }
+    }
+}
+
+fn original(journal: &Journal, backend: BackendKind, key: &Key) -> Option<KiloHertz> {
+    journal.was(backend, key, Control::Frequency).and_then(frequency_of)
+}
+
+fn frequency_of(setting: Setting) -> Option<KiloHertz> {
+    match setting {
+        Setting::Frequency(frequency) => Some(frequency),
+        Setting::Power(_) | Setting::Throttle(_) => None,
+    }
+}
+
+/// The mean, rounded down; nothing of nothing.
+fn mean(all: impl Iterator<Item = KiloHertz>) -> Option<KiloHertz> {
+    let (mut sum, mut count) = (0_i128, 0_i128);
+    for frequency in all {
+        sum += i128::from(frequency.to_bits());
+        count += 1;
+    }
+    let mean = sum.checked_div(count)?;
+    i64::try_from(mean).ok().map(KiloHertz::from_bits)
+}

@@ -1,0 +1,203 @@
+//! The journal of originals: what was in force on this node before its first write, in one small file.
+//!
+//! The file is the only memory that outlives a process, so it is written before the hardware is: into a new file, to
+//! the disk, over the old one by a rename, and the folder to the disk as well. A process that is killed between any
+//! two of these leaves the old journal or the new one, never half of one.
+//!
+//! An entry is void after a reboot, because limits are the firmware's own again then, and the boot's id in the file
+//! tells. It names its backend: the same package has another original in registers than in files.
+//!
+//! A journal that cannot be read is refused and left as it is. It holds what nobody else knows, so a person decides.
+
+mod file;
+
+use crate::BackendKind;
+use file::Held;
+pub use file::{Boot, JournalError};
+use power_hal::{Control, ErrorKind, Key, Original, Originals, Setting};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The journal of a node. Clones are the same journal.
+#[derive(Clone, Debug)]
+pub struct Journal(Arc<Mutex<Book>>);
+
+#[derive(Debug)]
+struct Book {
+    path: PathBuf,
+    boot: Boot,
+    held: Vec<Held>,
+    /// Whether the file does not have what is held.
+    behind: bool,
+    void: usize,
+}
+
+/// An original that the journal holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// By which backend.
+    pub backend: BackendKind,
+    /// On which domain.
+    pub domain: Key,
+    /// What was changed.
+    pub control: Control,
+    /// What was in force, where it is one value; a firmware's limit is more than that, and only the backend knows it.
+    pub was: Option<Setting>,
+}
+
+impl Journal {
+    /// Opens the journal of a state folder for a machine in this boot. What an earlier boot left is void.
+    ///
+    /// # Errors
+    /// When there is a journal and it cannot be read or understood.
+    pub fn open(folder: &Path, boot: Boot) -> Result<Self, JournalError> {
+        let path = folder.join(file::NAME);
+        let found = file::read(&path)?;
+        let (held, void) = match found {
+            Some((before, held)) if before == boot => (held, 0),
+            Some((_, held)) => (Vec::new(), held.len()),
+            None => (Vec::new(), 0),
+        };
+        Ok(Self(Arc::new(Mutex::new(Book { path, boot, held, behind: void > 0, void }))))
+    }
+
+    /// A journal of which nothing is known, for somebody who only looks.
+    pub(crate) fn unread(folder: &Path, boot: Boot) -> Self {
+        let path = folder.join(file::NAME);
+        Self(Arc::new(Mutex::new(Book { path, boot, held: Vec::new(), behind: false, void: 0 })))
+    }
+
+    /// How many originals are held.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.lock().held.len()
+    }
+
+    /// Whether none is held.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What is held.
+    #[must_use]
+    pub fn entries(&self) -> Vec<Entry> {
+        self.lock().held.iter().map(|held| held.entry).collect()
+    }
+
+    /// Whether it holds an original of this control.
+    #[must_use]
+    pub fn holds(&self, backend: BackendKind, domain: &Key, control: Control) -> bool {
+        self.lock().find(backend, domain, control).is_some()
+    }
+
+    /// What was in force before the first write, where it is one value.
+    #[must_use]
+    pub fn was(&self, backend: BackendKind, domain: &Key, control: Control) -> Option<Setting> {
+        self.lock().find(backend, domain, control).and_then(|held| held.entry.was)
+    }
+
+    /// How many entries of an earlier boot were found.
+    #[must_use]
+    pub fn void(&self) -> usize {
+        self.lock().void
+    }
+
+    /// Whether the file has yet to be told that originals are back: it could not be written.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        self.lock().behind
+    }
+
+    pub(crate) fn of(&self, backend: BackendKind) -> Share {
+        Share { journal: self.clone(), backend }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Book> {
+        // Whoever panicked with the lock had either changed nothing or all: each change is one assignment.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Book {
+    fn find(&self, backend: BackendKind, domain: &Key, control: Control) -> Option<&Held> {
+        self.held.iter().find(|held| held.entry.is_of(backend, domain, control))
+    }
+
+    fn save(&mut self) -> Result<(), ErrorKind> {
+        match file::write(&self.path, &self.boot, &self.held) {
+            Ok(()) => {
+                self.behind = false;
+                Ok(())
+            }
+            Err(error) => {
+                log::error!("cannot write the journal of originals {}: {error}", self.path.display());
+                Err(ErrorKind::Io)
+            }
+        }
+    }
+}
+
+impl Entry {
+    fn is_of(&self, backend: BackendKind, domain: &Key, control: Control) -> bool {
+        self.backend == backend && self.domain == *domain && self.control == control
+    }
+}
+
+/// One backend's share of the journal.
+///
+/// What is let go is written by [`tidy`](Self::tidy), once for as many as came back: until then the file holds
+/// originals that are in force, which is harmless.
+#[derive(Clone, Debug)]
+pub(crate) struct Share {
+    journal: Journal,
+    backend: BackendKind,
+}
+
+impl Share {
+    /// Saves many originals by one write of the file.
+    pub(crate) fn keep_all(
+        &self,
+        originals: &[(Key, Control, Original, Option<Setting>)],
+    ) -> Result<(), ErrorKind> {
+        let mut book = self.journal.lock();
+        let before = book.held.len();
+        for &(domain, control, original, was) in originals {
+            if book.find(self.backend, &domain, control).is_none() {
+                let entry = Entry { backend: self.backend, domain, control, was };
+                book.held.push(Held { entry, original });
+            }
+        }
+        if book.held.len() == before {
+            return Ok(());
+        }
+        book.save().inspect_err(|_| book.held.truncate(before))
+    }
+
+    /// Writes what was let go, if anything was.
+    pub(crate) fn tidy(&self) {
+        let mut book = self.journal.lock();
+        if book.behind {
+            // It is logged, and tried again after the next order; `is_behind` tells.
+            let _tried_again = book.save();
+        }
+    }
+}
+
+impl Originals for Share {
+    fn keep(&mut self, domain: &Key, control: Control, original: &Original) -> Result<(), ErrorKind> {
+        self.keep_all(&[(*domain, control, *original, None)])
+    }
+
+    fn kept(&self, domain: &Key, control: Control) -> Option<Original> {
+        self.journal.lock().find(self.backend, domain, control).map(|held| held.original)
+    }
+
+    fn forget(&mut self, domain: &Key, control: Control) -> Result<(), ErrorKind> {
+        let mut book = self.journal.lock();
+        let before = book.held.len();
+        book.held.retain(|held| !held.entry.is_of(self.backend, domain, control));
+        book.behind |= book.held.len() != before;
+        Ok(())
+    }
+}

@@ -1,0 +1,48 @@
+//! A node without Kubernetes: everything that happens on one machine.
+//!
+//! ```text
+//!                 desired, renewals                         report
+//!  host ────────────────────────────▶  Node  ────────────────────────────▶ host
+//!                                  ▲    │ orders
+//!      readings, outcomes (latest) │    ▼        one thread per backend
+//!                              powercap · cpufreq · NVML · hwmon · …
+//!                                       │
+//!                                       ▼ before the first write
+//!                                    journal of originals
+//! ```
+//!
+//! - [`Node`] opens the hardware and runs the control loop on the laws of the core;
+//! - [`Journal`] remembers on disk what was in force before the first write;
+//! - [`Lock`] makes this process the node's only writer;
+//! - [`Report`] is what the node knows of itself, and nothing that it hopes.
+//!
+//! Caps survive the process: nothing here puts an original back because it ends. Originals come back when the desired
+//! state is gone, or when somebody asks for it ([`Node::restore`]).
+//!
+//! It knows no Kubernetes, no HTTP and no asynchronous runtime: a driver call blocks, and one that never returns must
+//! cost one thread and nothing else.
+#![forbid(unsafe_code)]
+
+mod backend;
+mod config;
+mod curb;
+mod driver;
+mod journal;
+mod lock;
+mod node;
+mod report;
+#[cfg(test)]
+mod testing;
+mod time;
+mod unit;
+mod worker;
+
+pub use backend::BackendKind;
+pub use config::{Access, Config, ConfigError, LeaseTerms, LoopLaw, Registers, Sources};
+pub use driver::Trouble;
+pub use journal::{Boot, Entry, Journal, JournalError};
+pub use lock::{Lock, LockError};
+pub use node::{Desire, Handle, Left, Node, OpenError};
+pub use report::{BackendReport, Counts, DeviceReport, PolicyReport, Report};
+pub use time::Time;
+pub use worker::Standing;

@@ -1,0 +1,111 @@
+//! One writer per node: whoever may write to the hardware holds the lock of the state folder, as long as it lives.
+//!
+//! The kernel lets the lock go when its process ends, however it ends, so nothing stale can be left behind. The file's
+//! text only tells a person who holds it.
+
+use std::fmt;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+const NAME: &str = "writer.lock";
+
+/// The right to write to this node's hardware.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+/// Why there is no lock.
+#[derive(Debug)]
+pub enum LockError {
+    /// Somebody else has it.
+    Held {
+        /// The file.
+        path: PathBuf,
+        /// Who it says it is.
+        holder: String,
+    },
+    /// The file cannot be used.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+impl fmt::Display for LockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Held { path, holder } => write!(
+                f,
+                "this node's power limits are being written by {holder} already (lock {}); stop it first",
+                path.display()
+            ),
+            Self::File { path, error } => write!(f, "cannot use the lock file {}: {error}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for LockError {}
+
+impl Lock {
+    /// Takes the lock of a state folder.
+    ///
+    /// # Errors
+    /// When another process has it, or the file cannot be used.
+    pub fn take(folder: &Path) -> Result<Self, LockError> {
+        let path = folder.join(NAME);
+        let failed = |error| LockError::File { path: path.clone(), error };
+        std::fs::create_dir_all(folder).map_err(failed)?;
+        let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let mut file = options.map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(LockError::Held { holder: holder(&mut file), path }),
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        file.set_len(0).and_then(|()| writeln!(file, "{}", me())).map_err(failed)?;
+        Ok(Self { _file: file })
+    }
+}
+
+fn me() -> String {
+    let program = std::env::current_exe().ok();
+    let name = program.as_deref().and_then(Path::file_name).unwrap_or_default().display().to_string();
+    format!("{name} (process {})", std::process::id())
+}
+
+fn holder(file: &mut File) -> String {
+    let mut text = String::new();
+    let read = file.rewind().and_then(|()| file.take(200).read_to_string(&mut text));
+    match (read, text.trim()) {
+        (Ok(_), name) if !name.is_empty() => name.to_owned(),
+        (Ok(_) | Err(_), _) => "another process".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Folder;
+
+    #[test]
+    fn there_is_one_writer_and_the_next_one_is_told_who() {
+        let folder = Folder::new();
+        let lock = Lock::take(&folder.0).unwrap();
+        let refused = Lock::take(&folder.0).unwrap_err().to_string();
+        assert!(refused.contains(&format!("(process {})", std::process::id())), "{refused}");
+        drop(lock);
+        assert!(Lock::take(&folder.0).is_ok());
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_is_named() {
+        let folder = Folder::new();
+        std::fs::write(folder.0.join("file"), "").unwrap();
+        let refused = Lock::take(&folder.0.join("file/state")).unwrap_err().to_string();
+        assert!(refused.contains("file/state/writer.lock"), "{refused}");
+    }
+}

@@ -1,0 +1,84 @@
+//! How a host speaks to a node that runs in another thread.
+
+use super::{Node, lock};
+use crate::Report;
+use crate::worker::Bell;
+use joulie_core::node::cap::Desired;
+use joulie_core::placement::freshness::UnixTime;
+use std::sync::{Arc, Mutex};
+
+/// The desired state of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Desire {
+    /// Of each package.
+    pub cpu: Desired,
+    /// Of each GPU.
+    pub gpu: Desired,
+}
+
+impl Desire {
+    /// Nobody knows (yet): everything stays as it was found.
+    pub const UNKNOWN: Self = Self { cpu: Desired::Unknown, gpu: Desired::Unknown };
+    /// It is known that nothing is desired: the originals come back.
+    pub const GONE: Self = Self { cpu: Desired::Gone, gpu: Desired::Gone };
+}
+
+#[derive(Debug)]
+pub(super) struct Inbox {
+    pub(super) desire: Desire,
+    pub(super) changed: bool,
+    pub(super) renewal: Option<UnixTime>,
+    pub(super) stop: bool,
+}
+
+impl Inbox {
+    pub(super) const fn new() -> Self {
+        Self { desire: Desire::UNKNOWN, changed: false, renewal: None, stop: false }
+    }
+}
+
+/// A host's end of a node. Clones are the same end.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    inbox: Arc<Mutex<Inbox>>,
+    published: Arc<Mutex<Report>>,
+    bell: Arc<Bell>,
+}
+
+impl Node {
+    /// A host's end of this node.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        Handle { inbox: self.inbox.clone(), published: self.published.clone(), bell: self.bell.clone() }
+    }
+}
+
+impl Handle {
+    /// Says what is desired. A change begins a control period at once.
+    pub fn desire(&self, desire: Desire) {
+        let mut inbox = lock(&self.inbox);
+        if inbox.desire != desire {
+            inbox.desire = desire;
+            inbox.changed = true;
+            drop(inbox);
+            self.bell.ring();
+        }
+    }
+
+    /// Says when the lease was last renewed, by its own words; see [`LeaseLaw`](joulie_core::node::lease::LeaseLaw).
+    pub fn renewed(&self, at: UnixTime) {
+        lock(&self.inbox).renewal = Some(at);
+    }
+
+    /// What is known of the node.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        lock(&self.published).clone()
+    }
+
+    /// Ends [`Node::run`]. Caps stay as they are.
+    pub fn stop(&self) {
+        lock(&self.inbox).stop = true;
+        self.bell.ring();
+    }
+}

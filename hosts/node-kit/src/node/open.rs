@@ -1,0 +1,128 @@
+//! Opening a node: the lock first, then the journal, then the backends, each in a thread of its own.
+
+use super::{Desire, Inbox, Node};
+use crate::backend::Wanted;
+use crate::curb::Curb;
+use crate::report::{Counts, Report};
+use crate::time::Deadline;
+use crate::worker::{Bell, Standing, Worker};
+use crate::{Access, BackendKind, Boot, Config, Journal, JournalError, Lock, LockError, Registers, Time};
+use joulie_core::node::backend::{Mode, Route};
+use joulie_core::node::energy::{Gap, Reading};
+use joulie_core::node::lease::Lease;
+use power_hal::Clock;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Why a node cannot be opened. The hardware was not written to.
+#[derive(Debug)]
+pub enum OpenError {
+    /// Somebody else writes to it.
+    Lock(LockError),
+    /// Its journal cannot be used.
+    Journal(JournalError),
+    /// A thread could not be started.
+    Thread(std::io::Error),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lock(error) => error.fmt(f),
+            Self::Journal(error) => error.fmt(f),
+            Self::Thread(error) => write!(f, "cannot start the thread of a backend: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl Node {
+    /// Opens the hardware of this node. Backends open in their own threads; [`wait_for_backends`] says when they have.
+    /// Caps that the journal knows are adopted as they are found.
+    ///
+    /// [`wait_for_backends`]: Self::wait_for_backends
+    ///
+    /// # Errors
+    /// When another process is this node's writer, or the journal cannot be used.
+    pub fn open(config: Config, time: Time) -> Result<Self, OpenError> {
+        let boot = Boot::of_the_kernel().map_err(OpenError::Journal)?;
+        Self::open_in(config, time, boot)
+    }
+
+    /// As [`open`](Self::open), in a boot that is named, as virtual hardware has its own.
+    ///
+    /// # Errors
+    /// As `open`.
+    pub fn open_in(config: Config, time: Time, boot: Boot) -> Result<Self, OpenError> {
+        let lock = match config.access {
+            Access::Look => None,
+            Access::Control => Some(Lock::take(&config.state).map_err(OpenError::Lock)?),
+        };
+        let journal = match (Journal::open(&config.state, boot.clone()), config.access) {
+            (Ok(journal), _) => journal,
+            (Err(error), Access::Control) => return Err(OpenError::Journal(error)),
+            (Err(error), Access::Look) => {
+                log::warn!("whose limits these are is not known: {error}");
+                Journal::unread(&config.state, boot)
+            }
+        };
+        if journal.void() > 0 {
+            log::info!("{} originals of an earlier boot are void", journal.void());
+        }
+        let bell = Arc::new(Bell::default());
+        let mut workers = Vec::new();
+        for kind in BackendKind::ALL {
+            if kind == BackendKind::Msr && config.sources.registers == Registers::Off {
+                continue;
+            }
+            let wanted = Wanted { kind, sources: config.sources.clone(), access: config.access };
+            let (clock, share) = (time.clone(), journal.of(kind));
+            let opener = Box::new(move || wanted.open(&clock, share.clone()));
+            let worker = Worker::start(kind, opener, config.retry, time.clone(), bell.clone());
+            workers.push(worker.map_err(OpenError::Thread)?);
+        }
+        let lease = config.lease.as_ref().map(|_| Lease::start(time.now()));
+        Ok(Self {
+            time,
+            journal,
+            _lock: lock,
+            bell,
+            inbox: Arc::new(Mutex::new(Inbox::new())),
+            published: Arc::default(),
+            workers,
+            epochs: 0,
+            packages: Vec::new(),
+            package_units: Vec::new(),
+            gpus: Vec::new(),
+            gpu_units: Vec::new(),
+            curb: Curb::default(),
+            mode: Mode::start(Route::Host, false),
+            lease,
+            lease_event: None,
+            desire: Desire::UNKNOWN,
+            ticket: 0,
+            power: Reading::Missing(Gap::NoMeter),
+            cpu_decision: None,
+            gpu_decision: None,
+            counts: Counts::default(),
+            report: Report::default(),
+            config,
+        })
+    }
+
+    /// Waits until every backend has opened or failed to, at most for so long. False if one has done neither.
+    pub fn wait_for_backends(&mut self, wait: Duration) -> bool {
+        let until = Deadline::after(wait);
+        loop {
+            let heard = self.bell.rung();
+            self.collect();
+            let opening = self.workers.iter().any(|worker| worker.view.standing == Standing::Opening);
+            if !opening || until.is_over() {
+                return !opening;
+            }
+            self.bell.wait(heard, until);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Putting every original back.
+
+use super::{Desire, Node};
+use crate::Entry;
+use crate::time::Deadline;
+use std::time::Duration;
+
+/// What could not be put back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// What the journal still holds.
+    pub entries: Vec<Entry>,
+}
+
+impl Node {
+    /// Puts every original back that the journal holds, and says what is left after so long: hardware that is gone, or
+    /// that refuses. What is left stays in the journal, and this can be called again.
+    ///
+    /// # Errors
+    /// When something is left.
+    pub fn restore(&mut self, wait: Duration) -> Result<(), Left> {
+        self.handle().desire(Desire::GONE);
+        self.wait_for_backends(wait);
+        let until = Deadline::after(wait);
+        let pause = self.time.lasting(self.config.period).min(Duration::from_millis(200));
+        while !self.journal.is_empty() && !until.is_over() {
+            self.period();
+            self.settle_within(pause);
+            if !self.journal.is_empty() {
+                // Nothing rings while the hardware refuses, so this is a wait between two tries.
+                self.bell.wait(self.bell.rung(), Deadline::after(pause));
+            }
+        }
+        let entries = self.journal.entries();
+        if entries.is_empty() && !self.journal.is_behind() { Ok(()) } else { Err(Left { entries }) }
+    }
+}

@@ -1,0 +1,287 @@
+//! What is capped one by one: packages and GPUs, each with the place of its limit and of its meter.
+//!
+//! A package may be told by two backends, a counter in one and a limit in another (an EPYC socket). Where any domain of
+//! a package has a limit, those domains are its units; where none has, the metered ones are, so that the closed loop
+//! knows them. A package of which only frequency policies are known is a unit with neither: caps are per package.
+
+use crate::worker::{Order, Outcome, Worker, setting_of};
+use crate::{BackendKind, Journal};
+use joulie_core::node::energy::{Baseline, Gap, Meter as EnergyMeter, Oddity, Reading, Sample};
+use joulie_core::node::limiter::{LimitFacts, LimitOrder, LimitOutcome, Seen};
+use power_hal::{Control, Counter, Domain, DomainKind, ErrorKind, Key, Measured, Meter, Setting};
+use power_units::{Micros, Role, Stamp, Watts};
+use std::collections::BTreeSet;
+
+/// A domain of a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Where the backend stands in the list of workers.
+    pub(crate) worker: usize,
+    /// Where the domain stands in its list.
+    pub(crate) domain: usize,
+}
+
+/// A package or a GPU.
+#[derive(Clone, Debug)]
+pub(crate) struct Unit {
+    /// What it is known by: its limit's domain, else its meter's.
+    pub(crate) key: Key,
+    /// Whose domain that is.
+    pub(crate) backend: Option<BackendKind>,
+    /// Where its limit is set; none where it has none, or while it is gone.
+    pub(crate) limit: Option<Place>,
+    /// Whether it has, or had, a limit.
+    pub(crate) has_limit: bool,
+    pub(crate) described: Option<Domain>,
+    pub(crate) meter: Option<Place>,
+    gauge: Gauge,
+    /// What it draws, as of the last period.
+    pub(crate) power: Reading,
+    /// The last power that could be told, and when.
+    last_fresh: Option<(Stamp, Reading)>,
+    pub(crate) in_force: Option<Watts>,
+    /// The last limit that was ordered, as the law says it and as the port does.
+    ordered: Option<(Watts, Setting)>,
+}
+
+/// How a meter's values become power.
+#[derive(Clone, Copy, Debug)]
+enum Gauge {
+    None,
+    Counter { meter: EnergyMeter, baseline: Baseline },
+    Power { stale_after: Micros },
+}
+
+/// More than any package or GPU draws, where its own maximum is not known.
+const POWER_MOST: Watts = Watts::from_int(4_000);
+
+/// The units of the packages and those of the GPUs, by what all backends list now.
+pub(crate) fn units(workers: &[Worker], period: Micros) -> (Vec<Unit>, Vec<Unit>) {
+    let all: Vec<(Place, &Domain, BackendKind)> = workers
+        .iter()
+        .enumerate()
+        .flat_map(|(worker, from)| {
+            let list = from.view.domains.iter().enumerate();
+            list.map(move |(domain, described)| (Place { worker, domain }, described, from.kind))
+        })
+        .collect();
+    let is_package = |domain: &Domain| match domain.key().kind() {
+        DomainKind::Package | DomainKind::Socket => true,
+        DomainKind::Policy | DomainKind::Gpu => false,
+    };
+    let mut packages = Vec::new();
+    let mut numbers = BTreeSet::new();
+    for (_, domain, _) in &all {
+        numbers.extend(domain.package_number());
+    }
+    for number in numbers {
+        let of_it: Vec<_> = all
+            .iter()
+            .filter(|(_, domain, _)| domain.package_number() == Some(number) && is_package(domain))
+            .collect();
+        let limited: Vec<_> = of_it.iter().filter(|(_, domain, _)| domain.power().is_some()).collect();
+        let metered: Vec<_> = of_it.iter().filter(|(_, domain, _)| domain.meter().is_some()).collect();
+        let chosen = if limited.is_empty() { &metered } else { &limited };
+        for &&&(place, domain, backend) in chosen {
+            let own = domain.meter().is_some().then_some((place, domain));
+            // A limit without a meter takes that of its package, if nobody else's limit is in it.
+            let borrowed = match (metered.as_slice(), chosen.len()) {
+                (&[&&(meter, of, _)], 1) => Some((meter, of)),
+                _ => None,
+            };
+            packages.push(Unit::new(place, domain, backend, own.or(borrowed), period));
+        }
+        if chosen.is_empty() {
+            packages.push(Unit::bare(Key::package(number, None)));
+        }
+    }
+    let gpus = all.iter().filter(|(_, domain, _)| domain.key().kind() == DomainKind::Gpu);
+    let gpus = gpus.map(|&(place, domain, backend)| {
+        let own = domain.meter().is_some().then_some((place, domain));
+        Unit::new(place, domain, backend, own, period)
+    });
+    (packages, gpus.collect())
+}
+
+impl Unit {
+    fn new(
+        place: Place,
+        domain: &Domain,
+        backend: BackendKind,
+        meter: Option<(Place, &Domain)>,
+        period: Micros,
+    ) -> Self {
+        let has_limit = domain.power().is_some();
+        let stale_after = period.max(Micros::new(500_000));
+        let stale_after = stale_after + stale_after + stale_after;
+        let gauge = match meter.and_then(|(_, of)| of.meter()) {
+            None => Gauge::None,
+            Some(Meter::Power) => Gauge::Power { stale_after },
+            Some(Meter::Energy(counter)) => Gauge::of_counter(counter, domain, period, stale_after),
+        };
+        Self {
+            key: *domain.key(),
+            backend: Some(backend),
+            limit: has_limit.then_some(place),
+            has_limit,
+            described: Some(*domain),
+            meter: meter.map(|(place, _)| place),
+            gauge,
+            power: Reading::Missing(Gap::NoMeter),
+            last_fresh: None,
+            in_force: None,
+            ordered: None,
+        }
+    }
+
+    const fn bare(key: Key) -> Self {
+        Self {
+            key,
+            backend: None,
+            limit: None,
+            has_limit: false,
+            described: None,
+            meter: None,
+            gauge: Gauge::None,
+            power: Reading::Missing(Gap::NoMeter),
+            last_fresh: None,
+            in_force: None,
+            ordered: None,
+        }
+    }
+
+    /// Takes over what was known of the same unit before the hardware was listed anew.
+    pub(crate) fn goes_on(&mut self, before: &Self) {
+        let baseline = match before.gauge {
+            Gauge::Counter { baseline, .. } => Some(baseline),
+            Gauge::None | Gauge::Power { .. } => None,
+        };
+        if let (Gauge::Counter { baseline: mine, .. }, Some(theirs)) = (&mut self.gauge, baseline) {
+            *mine = theirs;
+        }
+        self.power = before.power;
+        self.last_fresh = before.last_fresh;
+        self.in_force = before.in_force;
+        self.ordered = before.ordered;
+    }
+
+    /// The unit as it stands when the hardware does not list it any more.
+    pub(crate) fn gone(mut self) -> Self {
+        self.limit = None;
+        self.meter = None;
+        self
+    }
+
+    pub(crate) const fn is_metered(&self) -> bool {
+        !matches!(self.gauge, Gauge::None)
+    }
+
+    /// Whether the journal holds its original.
+    pub(crate) fn is_touched(&self, journal: &Journal) -> bool {
+        self.backend.is_some_and(|backend| journal.holds(backend, &self.key, Control::Power))
+    }
+
+    /// Reads its meter, once in a period.
+    pub(crate) fn measure(&mut self, workers: &[Worker], now: Stamp) {
+        let found = self.meter.map(|place| &workers[place.worker].view.readings[place.domain]);
+        self.power = match (&mut self.gauge, found) {
+            (Gauge::None, _) => Reading::Missing(Gap::NoMeter),
+            (Gauge::Counter { .. } | Gauge::Power { .. }, None | Some(Err(_))) => {
+                Reading::Missing(Gap::Unread)
+            }
+            (Gauge::Counter { meter, baseline }, Some(Ok(sample))) => match sample.meter {
+                Ok(Measured::Energy(energy)) => {
+                    meter.step(baseline, now, Some(Sample { energy, at: sample.at }))
+                }
+                Ok(Measured::Power(_)) | Err(_) => Reading::Missing(Gap::Unread),
+            },
+            (Gauge::Power { stale_after }, Some(Ok(sample))) => match (sample.meter, now.since(sample.at)) {
+                (Ok(Measured::Power(_)), None) => Reading::Impossible(Oddity::FromTheFuture),
+                (Ok(Measured::Power(_)), Some(age)) if age > *stale_after => Reading::Stale { age },
+                (Ok(Measured::Power(power)), Some(_)) => {
+                    Reading::Fresh { watts: power.to_watts(Role::Demand), over: Micros::ZERO }
+                }
+                (Ok(Measured::Energy(_)) | Err(_), _) => Reading::Missing(Gap::Unread),
+            },
+        };
+        self.bridge(now);
+    }
+
+    /// Two looks in quick succession, as after a change of the cap, are one look at the counter: the power of the first
+    /// still holds.
+    fn bridge(&mut self, now: Stamp) {
+        match self.power {
+            Reading::Fresh { .. } => self.last_fresh = Some((now, self.power)),
+            Reading::Missing(Gap::TooSoon) => {
+                let recent = |(at, _): &(Stamp, Reading)| {
+                    now.since(*at).is_some_and(|age| age < Micros::new(1_000_000))
+                };
+                self.power = self.last_fresh.filter(recent).map_or(self.power, |(_, power)| power);
+            }
+            Reading::Stale { .. } | Reading::Missing(_) | Reading::Impossible(_) => {}
+        }
+    }
+
+    /// What may be known about its limit, with the outcome that was not told yet.
+    pub(crate) fn limit_facts(&mut self, workers: &mut [Worker]) -> LimitFacts {
+        let Some(place) = self.limit else {
+            return LimitFacts { outcome: LimitOutcome::Unknown, seen: Seen::Unknown };
+        };
+        let view = &mut workers[place.worker].view;
+        let outcome = view.outcomes[place.domain].take();
+        let reading = &view.readings[place.domain];
+        let at = reading.as_ref().map(|sample| sample.at);
+        self.in_force = setting_of(reading, Control::Power).and_then(watts_of);
+        let seen = match (self.in_force, at) {
+            (Some(limit), Ok(read)) => Seen::At { limit, read },
+            (_, Ok(_) | Err(_)) => Seen::Unknown,
+        };
+        LimitFacts { outcome: self.outcome(outcome), seen }
+    }
+
+    fn outcome(&self, outcome: Option<Outcome>) -> LimitOutcome {
+        match (outcome, self.ordered) {
+            (Some(Outcome::Released(done)), _) => LimitOutcome::Released(done),
+            (Some(Outcome::Set { asked, read_back }), Some((watts, setting))) if asked == setting => {
+                let read_back = read_back.and_then(|found| watts_of(found).ok_or(ErrorKind::BadData));
+                LimitOutcome::Set { asked: watts, read_back }
+            }
+            (None | Some(Outcome::Set { .. }), _) => LimitOutcome::Unknown,
+        }
+    }
+
+    /// Passes the law's order on. What cannot be passed on, because the domain is gone, times out in the law.
+    pub(crate) fn obey(&mut self, order: LimitOrder, workers: &[Worker]) -> bool {
+        let order = match order {
+            LimitOrder::Leave => return false,
+            LimitOrder::Release => Order::Release,
+            LimitOrder::Set(watts) => {
+                let setting = Setting::Power(watts.to_micro_watts(Role::Limit));
+                self.ordered = Some((watts, setting));
+                Order::Set(setting)
+            }
+        };
+        self.limit.is_some_and(|place| workers[place.worker].order(place.domain, order))
+    }
+}
+
+/// A limit in watts. It rounds down, as limits do, so that what comes back is never above what was ordered.
+fn watts_of(setting: Setting) -> Option<Watts> {
+    match setting {
+        Setting::Power(power) => Some(power.to_watts(Role::Limit)),
+        Setting::Frequency(_) | Setting::Throttle(_) => None,
+    }
+}
+
+impl Gauge {
+    fn of_counter(counter: Counter, domain: &Domain, period: Micros, stale_after: Micros) -> Self {
+        // Short bursts go far beyond what a part is rated for; a reading beyond twice that is another counter.
+        let rated = domain.power().and_then(|limit| limit.max()).map(|max| max.to_watts(Role::Demand));
+        let most = rated.map_or(POWER_MOST, |rated| (rated + rated).max(Watts::from_int(500)));
+        let span_min = Micros::new(50_000).min(Micros::new(period.get() / 4));
+        match EnergyMeter::new(counter, most, span_min, stale_after) {
+            Ok(meter) => Self::Counter { meter, baseline: Baseline::Nothing },
+            Err(_) => Self::None,
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! A node on virtual hardware that answers as the drivers do.
+
+#[cfg(test)]
+mod first;
+#[cfg(test)]
+mod room;

@@ -1,0 +1,107 @@
+//! A node in a virtual machine, with time that the test moves.
+
+use hal_amd::Where;
+use joulie_core::node::cap::{CapIntent, Desired};
+use node_kit::{Access, Boot, Config, Desire, Node, Sources, Time};
+use plant::Load;
+use power_units::{Micros, Watts};
+use rig::fuse::Mounted;
+use rig::machine::{Clock, Machine, Shared};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+pub(crate) const PERIOD: Duration = Duration::from_secs(1);
+const ANSWERS: Duration = Duration::from_secs(20);
+
+/// A machine, mounted, and a folder for the state of its node.
+pub(crate) struct Room {
+    pub(crate) machine: Shared,
+    pub(crate) time: Time,
+    mounted: Option<Mounted>,
+    folder: PathBuf,
+}
+
+impl Room {
+    /// Nothing, and a word about it, where the kernel does not let us mount.
+    pub(crate) fn profile(name: &str) -> Option<Self> {
+        Self::new(rig::profile::find(name).unwrap()(Clock::Manual).unwrap())
+    }
+
+    pub(crate) fn new(machine: Machine) -> Option<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("node-kit-it-{}-{number}", std::process::id()));
+        let machine = Shared::new(machine);
+        std::fs::create_dir_all(folder.join("root")).unwrap();
+        match rig::fuse::mount(machine.clone(), &folder.join("root")) {
+            Ok(mounted) => Some(Self { machine, time: Time::manual(), mounted: Some(mounted), folder }),
+            Err(error) => {
+                println!("SKIP(no virtual hardware: {error})");
+                None
+            }
+        }
+    }
+
+    pub(crate) fn root(&self) -> PathBuf {
+        self.folder.join("root")
+    }
+
+    pub(crate) fn state(&self) -> PathBuf {
+        self.folder.join("state")
+    }
+
+    pub(crate) fn busy(self) -> Self {
+        self.machine.lock().plant().set_load(Load::busy(1.0)).unwrap();
+        self
+    }
+
+    pub(crate) fn config(&self) -> Config {
+        let period = Micros::new(1_000_000);
+        // This process serves the mount, so the loader, which lets no other thread load meanwhile, must not look there.
+        let elsewhere = self.folder.join("lib");
+        let nvml = Some(elsewhere.join("libnvidia-ml.so.1"));
+        let rocm = Where::At(elsewhere.join("librocm_smi64.so"));
+        let sources = Sources { nvml, rocm, ..Sources::below(&self.root()) };
+        Config::standard(sources, self.state(), Access::Control, period).unwrap()
+    }
+
+    pub(crate) fn tracking(&self) -> Config {
+        Config { law: Config::tracking(), ..self.config() }
+    }
+
+    pub(crate) fn open(&self, config: Config) -> Node {
+        let mut node = Node::open_in(config, self.time.clone(), Boot::new("boot-1").unwrap()).unwrap();
+        assert!(node.wait_for_backends(ANSWERS));
+        node
+    }
+
+    pub(crate) fn pass(&self, time: Duration) {
+        self.machine.lock().advance(time);
+        self.time.advance(Micros::new(u64::try_from(time.as_micros()).unwrap()));
+    }
+
+    /// So many control periods.
+    pub(crate) fn periods(&self, node: &mut Node, count: usize) {
+        for _ in 0..count {
+            self.pass(PERIOD);
+            node.period();
+            node.settle_within(ANSWERS);
+        }
+    }
+
+    pub(crate) fn drawn(&self) -> f64 {
+        self.machine.lock().plant().node_watts()
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        drop(self.mounted.take());
+        let _left = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+pub(crate) fn watts(each: i32) -> Desire {
+    Desire { cpu: Desired::Cap(CapIntent::of_watts(Watts::from_int(each))), gpu: Desired::Unknown }
+}
