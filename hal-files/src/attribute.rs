@@ -7,6 +7,21 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static ONLY_READ: AtomicBool = AtomicBool::new(false);
+
+/// From now on this process opens no attribute to be written: whoever asks for it is told that it is not permitted, as
+/// a process without privileges is. There is no way back, so that no code that is called later can find one.
+pub fn only_read() {
+    ONLY_READ.store(true, Ordering::SeqCst);
+}
+
+/// Whether [`only_read`] was called, for what is opened in another way than by [`Attribute`].
+#[must_use]
+pub fn is_only_read() -> bool {
+    ONLY_READ.load(Ordering::SeqCst)
+}
 
 /// No attribute that is read here is longer; what does not fit is bad data.
 pub const TEXT_MAX: usize = 256;
@@ -62,6 +77,10 @@ impl Attribute {
 
     fn open(path: PathBuf, access: Access, surfaces: Surfaces) -> Result<Self, FileError> {
         let path: Arc<Path> = Arc::from(path);
+        if access == Access::ReadWrite && is_only_read() {
+            let kind = power_hal::ErrorKind::PermissionDenied;
+            return Err(FileError { path, deed: Deed::Open, kind, errno: None });
+        }
         let opened = OpenOptions::new().read(true).write(access == Access::ReadWrite).open(&path);
         match opened {
             Ok(file) => {

@@ -10,6 +10,6 @@ mod error;
 mod root;
 pub mod text;
 
-pub use attribute::{Access, Attribute, TEXT_MAX};
+pub use attribute::{Access, Attribute, TEXT_MAX, is_only_read, only_read};
 pub use error::{Deed, FileError};
 pub use root::Root;

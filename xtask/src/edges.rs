@@ -66,6 +66,21 @@ const ALLOWED: &[Allowed] = &[
         ours_in_tests: &["plant", "rig"],
         others: &["log", "serde", "serde_json"],
     },
+    Allowed {
+        name: "hil",
+        ours: &[
+            "power-units",
+            "power-hal",
+            "hal-files",
+            "hal-rapl",
+            "hal-cpufreq",
+            "hal-nvidia",
+            "hal-amd",
+            "node-kit",
+        ],
+        ours_in_tests: &["nvml-stub", "rig"],
+        others: &["clap"],
+    },
     Allowed { name: "rocm-stub", ours: &[], ours_in_tests: &[], others: &[] },
     Allowed { name: "rig", ours: &["power-units", "plant"], ours_in_tests: &[], others: &["fuser", "libc"] },
     Allowed {

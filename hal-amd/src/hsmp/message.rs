@@ -106,14 +106,18 @@ impl DevHsmp {
     /// # Errors
     /// When it cannot be opened at all.
     pub fn open(path: &Path) -> Result<Self, FileError> {
-        let both = OpenOptions::new().read(true).write(true).open(path);
+        let asks_only = || File::open(path).map(|file| Self { file, may_set: false });
         let refused = |error: &io::Error| {
             error.raw_os_error().map(|errno| ErrorKind::from_errno(errno, Surface::Device))
                 == Some(ErrorKind::PermissionDenied)
         };
-        let opened = match both {
-            Err(error) if refused(&error) => File::open(path).map(|file| Self { file, may_set: false }),
-            outcome => outcome.map(Self::over),
+        let opened = if hal_files::is_only_read() {
+            asks_only()
+        } else {
+            match OpenOptions::new().read(true).write(true).open(path) {
+                Err(error) if refused(&error) => asks_only(),
+                outcome => outcome.map(Self::over),
+            }
         };
         opened.map_err(|error| FileError::from_io(&Arc::from(path), Deed::Open, Surface::Device, &error))
     }

@@ -109,7 +109,9 @@ impl Journal {
         self.lock().behind
     }
 
-    pub(crate) fn of(&self, backend: BackendKind) -> Share {
+    /// The share of a backend, for a HAL to be opened with.
+    #[must_use]
+    pub fn of(&self, backend: BackendKind) -> Share {
         Share { journal: self.clone(), backend }
     }
 
@@ -149,7 +151,7 @@ impl Entry {
 /// What is let go is written by [`tidy`](Self::tidy), once for as many as came back: until then the file holds
 /// originals that are in force, which is harmless.
 #[derive(Clone, Debug)]
-pub(crate) struct Share {
+pub struct Share {
     journal: Journal,
     backend: BackendKind,
 }
@@ -175,7 +177,7 @@ impl Share {
     }
 
     /// Writes what was let go, if anything was.
-    pub(crate) fn tidy(&self) {
+    pub fn tidy(&self) {
         let mut book = self.journal.lock();
         if book.behind {
             // It is logged, and tried again after the next order; `is_behind` tells.

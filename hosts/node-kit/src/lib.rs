@@ -40,7 +40,7 @@ mod worker;
 pub use backend::BackendKind;
 pub use config::{Access, Config, ConfigError, LeaseTerms, LoopLaw, Registers, Sources};
 pub use driver::Trouble;
-pub use journal::{Boot, Entry, Journal, JournalError};
+pub use journal::{Boot, Entry, Journal, JournalError, Share};
 pub use lock::{Lock, LockError};
 pub use node::{Desire, Handle, Left, Node, OpenError};
 pub use report::{BackendReport, Counts, DeviceReport, PolicyReport, Report};

@@ -13,7 +13,8 @@ const NAME: &str = "writer.lock";
 /// The right to write to this node's hardware.
 #[derive(Debug)]
 pub struct Lock {
-    _file: File,
+    file: File,
+    before: Option<String>,
 }
 
 /// Why there is no lock.
@@ -66,8 +67,24 @@ impl Lock {
             Err(TryLockError::WouldBlock) => return Err(LockError::Held { holder: holder(&mut file), path }),
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        file.set_len(0).and_then(|()| writeln!(file, "{}", me())).map_err(failed)?;
-        Ok(Self { _file: file })
+        let before = said(&mut file);
+        let write = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", me()));
+        write.map_err(failed)?;
+        Ok(Self { file, before })
+    }
+
+    /// Who held it before, as that one said of itself; nothing where nobody did.
+    #[must_use]
+    pub fn last_holder(&self) -> Option<&str> {
+        self.before.as_deref()
+    }
+
+    /// A second hold on the lock, to be handed to a child process: the lock is free when both are closed.
+    ///
+    /// # Errors
+    /// When there is no descriptor left.
+    pub fn share(&self) -> io::Result<File> {
+        self.file.try_clone()
     }
 }
 
@@ -78,12 +95,13 @@ fn me() -> String {
 }
 
 fn holder(file: &mut File) -> String {
+    said(file).unwrap_or_else(|| "another process".to_owned())
+}
+
+fn said(file: &mut File) -> Option<String> {
     let mut text = String::new();
-    let read = file.rewind().and_then(|()| file.take(200).read_to_string(&mut text));
-    match (read, text.trim()) {
-        (Ok(_), name) if !name.is_empty() => name.to_owned(),
-        (Ok(_) | Err(_), _) => "another process".to_owned(),
-    }
+    file.rewind().and_then(|()| file.take(200).read_to_string(&mut text)).ok()?;
+    Some(text.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
 #[cfg(test)]
@@ -98,6 +116,32 @@ mod tests {
         let refused = Lock::take(&folder.0).unwrap_err().to_string();
         assert!(refused.contains(&format!("(process {})", std::process::id())), "{refused}");
         drop(lock);
+        assert!(Lock::take(&folder.0).is_ok());
+    }
+
+    #[test]
+    fn the_next_holder_learns_who_the_last_one_was_and_leaves_only_itself_in_the_file() {
+        let folder = Folder::new();
+        std::fs::write(
+            folder.0.join(NAME),
+            "somebody-with-a-name-that-is-longer-than-ours-by-far (process 7)\n",
+        )
+        .unwrap();
+        let lock = Lock::take(&folder.0).unwrap();
+        let before = lock.last_holder();
+        assert_eq!(before, Some("somebody-with-a-name-that-is-longer-than-ours-by-far (process 7)"));
+        assert_eq!(std::fs::read_to_string(folder.0.join(NAME)).unwrap(), format!("{}\n", me()));
+    }
+
+    #[test]
+    fn a_second_hold_keeps_the_lock() {
+        let folder = Folder::new();
+        let lock = Lock::take(&folder.0).unwrap();
+        assert_eq!(lock.last_holder(), None);
+        let second = lock.share().unwrap();
+        drop(lock);
+        assert!(Lock::take(&folder.0).is_err());
+        drop(second);
         assert!(Lock::take(&folder.0).is_ok());
     }
 

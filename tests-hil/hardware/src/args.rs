@@ -1,0 +1,131 @@
+//! The command line.
+
+use clap::{Parser, ValueEnum};
+use node_kit::BackendKind;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The contract of the power port on this machine: PASS, FAIL or SKIP(reason) a line, after a report of the machine.
+///
+/// Reads only, unless --write is given. Exit status: 0 when nothing failed, 1 when something did, 2 for a command line
+/// that cannot be used.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "hil", version)]
+pub(crate) struct Args {
+    /// Fail where this hardware is not there, instead of skipping it; may be repeated, or be a list with commas
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "HARDWARE")]
+    pub(crate) require: Vec<Hardware>,
+
+    /// Lower limits and put them back; needs root, and never runs beside an agent
+    #[arg(long)]
+    pub(crate) write: bool,
+
+    /// The folder that holds sys and dev, for virtual hardware or a host's folders in a container
+    #[arg(long, value_name = "DIR")]
+    pub(crate) root: Option<PathBuf>,
+
+    /// The folder of the lock and of the journal of originals, which an agent of this node shares
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/joulie")]
+    pub(crate) state: PathBuf,
+
+    /// The file of NVML; the loader finds it where none is given, and below --root it is lib/libnvidia-ml.so.1
+    #[arg(long, value_name = "FILE")]
+    pub(crate) nvml: Option<PathBuf>,
+
+    /// With --write: after so many seconds in one call of a driver the worker is given up and originals are put back
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) patience: u64,
+
+    /// What the program started itself as
+    #[arg(long, value_enum, hide = true)]
+    pub(crate) role: Option<Role>,
+}
+
+/// What the program started itself as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Role {
+    /// To run the contract and write.
+    Worker,
+    /// To put back what the journal holds.
+    Restorer,
+}
+
+/// Hardware that can be required.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Hardware {
+    /// RAPL by the kernel's powercap files
+    Rapl,
+    /// Frequency policies
+    Cpufreq,
+    /// NVIDIA GPUs
+    Nvidia,
+    /// AMD GPUs or EPYC sockets, by hwmon, HSMP or ROCm SMI
+    Amd,
+    /// RAPL by model-specific registers; with --write, registers are written only where this is required
+    Msr,
+}
+
+impl Hardware {
+    /// What a backend reaches.
+    pub(crate) const fn of(kind: BackendKind) -> Self {
+        match kind {
+            BackendKind::Powercap => Self::Rapl,
+            BackendKind::Msr => Self::Msr,
+            BackendKind::Cpufreq => Self::Cpufreq,
+            BackendKind::Nvidia => Self::Nvidia,
+            BackendKind::AmdSocket | BackendKind::Hsmp | BackendKind::AmdGpu | BackendKind::Rocm => Self::Amd,
+        }
+    }
+
+    /// As it is written on the command line.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Rapl => "rapl",
+            Self::Cpufreq => "cpufreq",
+            Self::Nvidia => "nvidia",
+            Self::Amd => "amd",
+            Self::Msr => "msr",
+        }
+    }
+}
+
+impl Args {
+    /// Whether the absence of this is a failure.
+    pub(crate) fn requires(&self, hardware: Hardware) -> bool {
+        self.require.contains(&hardware)
+    }
+
+    /// How long one call of a driver may take.
+    pub(crate) const fn patience(&self) -> Duration {
+        Duration::from_secs(self.patience)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn requirements_add_up_from_lists_and_repetitions() {
+        let args = Args::try_parse_from(["hil", "--require", "rapl,amd", "--require", "nvidia"]).unwrap();
+        assert_eq!(args.require, [Hardware::Rapl, Hardware::Amd, Hardware::Nvidia]);
+        assert!(args.requires(Hardware::Amd) && !args.requires(Hardware::Msr));
+        assert!(!args.write);
+    }
+
+    #[test]
+    fn what_it_does_not_know_is_refused_with_what_it_does() {
+        let refused =
+            |words: &[&str]| Args::try_parse_from(["hil"].iter().chain(words)).unwrap_err().to_string();
+        assert!(refused(&["--require", "gpu"]).contains("nvidia"));
+        assert!(refused(&["--patience", "0"]).contains("1..=3600"));
+        assert!(refused(&["--wirte"]).contains("--write"));
+        assert!(refused(&["write"]).contains("unexpected argument"));
+    }
+}

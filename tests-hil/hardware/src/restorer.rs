@@ -1,0 +1,81 @@
+//! The restorer: puts back what the journal holds, and nothing else.
+
+use crate::args::Args;
+use crate::guardian::Mark;
+use crate::kits::{self, Book, Deed, Kit};
+use crate::verdict::Verdict;
+use crate::witness::pause;
+use crate::worker::journal;
+use node_kit::{Entry, Journal};
+use power_hal::PowerHal;
+use power_hal::contract::Ledger;
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// A device that is away may come back, and a driver that is busy may be free.
+const TRIES: u32 = 5;
+const BETWEEN: Duration = Duration::from_secs(1);
+
+/// Runs it.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let mut verdict = Verdict::new(std::io::stdout());
+    let journal = match journal(args) {
+        Ok(journal) => journal,
+        Err(error) => {
+            verdict.fail(&format!("restore: {error}"));
+            return ExitCode::FAILURE;
+        }
+    };
+    for at in 0..TRIES {
+        if at > 0 {
+            pause(BETWEEN);
+        }
+        let kinds: BTreeSet<_> = journal.entries().iter().map(|entry| entry.backend).collect();
+        for kind in kinds {
+            kits::one(args, kind, &mut Restore { journal: &journal, verdict: &mut verdict });
+        }
+        if journal.is_empty() && !journal.is_behind() {
+            Mark::of(args).remove();
+            return ExitCode::SUCCESS;
+        }
+    }
+    for entry in journal.entries() {
+        verdict.fail(&format!("restore: {} is not back; `joulie node restore` tries again", shown(&entry)));
+    }
+    ExitCode::FAILURE
+}
+
+struct Restore<'a> {
+    journal: &'a Journal,
+    verdict: &'a mut Verdict,
+}
+
+impl Deed for Restore<'_> {
+    fn on<H>(&mut self, kit: &Kit<'_, H>)
+    where
+        H: PowerHal<Originals = Ledger<Book>, Error: Display>,
+    {
+        let share = self.journal.of(kit.kind);
+        let mut hal = match (kit.open)(Book::Of(share.clone())) {
+            Ok(hal) => hal,
+            Err(error) => return self.verdict.tell(&format!("     restore: {error}")),
+        };
+        for entry in self.journal.entries().iter().filter(|entry| entry.backend == kit.kind) {
+            let Some(handle) = hal.domains().find(&entry.domain) else {
+                self.verdict.tell(&format!("     restore: {} is not there now", shown(entry)));
+                continue;
+            };
+            match hal.release(handle) {
+                Ok(_) => self.verdict.pass(&format!("restore: {} is back", shown(entry))),
+                Err(error) => self.verdict.tell(&format!("     restore: {}: {error}", shown(entry))),
+            }
+        }
+        share.tidy();
+    }
+}
+
+fn shown(entry: &Entry) -> String {
+    format!("{} of {} by {}", entry.control.label(), entry.domain, entry.backend.label())
+}

@@ -1,0 +1,57 @@
+//! The world of a real machine: a second HAL that sees what is in force, time that passes by itself, and a restart.
+
+use crate::kits::Book;
+use power_hal::contract::{Ledger, Twin, World};
+use power_hal::{Control, Key, PowerHal, Setting};
+use power_units::Micros;
+use std::time::Duration;
+
+/// What waits.
+type Wait = fn(Micros);
+
+/// The world.
+pub(crate) struct Witness<'a, H: PowerHal> {
+    twin: Twin<H, Wait>,
+    open: &'a dyn Fn(Book) -> Result<H, H::Error>,
+    alive: &'a mut dyn FnMut(),
+}
+
+impl<'a, H: PowerHal> Witness<'a, H> {
+    /// Sees through `hal`; `alive` is called as long as something goes on.
+    pub(crate) fn new(
+        hal: H,
+        open: &'a dyn Fn(Book) -> Result<H, H::Error>,
+        alive: &'a mut dyn FnMut(),
+    ) -> Self {
+        Self { twin: Twin::new(hal, |span| pause(Duration::from_micros(span.get()))), open, alive }
+    }
+}
+
+impl<H: PowerHal<Originals = Ledger<Book>>> World<H> for Witness<'_, H> {
+    fn in_force(&mut self, domain: &Key, control: Control) -> Option<Setting> {
+        (self.alive)();
+        World::<H>::in_force(&mut self.twin, domain, control)
+    }
+
+    fn advance(&mut self, span: Micros) -> bool {
+        (self.alive)();
+        World::<H>::advance(&mut self.twin, span)
+    }
+
+    fn restart(&mut self, hal: &mut H) -> bool {
+        let book = hal.originals().inner().clone();
+        match (self.open)(book) {
+            Ok(another) => {
+                *hal = another;
+                true
+            }
+            Err(_) => false,
+        }
+    }
+}
+
+/// Waits, on the machine's own clock.
+#[expect(clippy::disallowed_methods, reason = "the program has no event loop")]
+pub(crate) fn pause(span: Duration) {
+    std::thread::sleep(span);
+}

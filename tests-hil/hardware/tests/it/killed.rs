@@ -1,0 +1,108 @@
+//! Runs that end in the middle of writing: whoever is left puts back what was in force.
+
+use crate::room::{Room, Said, children, kill, until};
+use rig::faults::{Direction, Effect, Fault};
+use rig::machine::Attribute;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+/// A run that has lowered a limit, and what was in force before.
+fn in_the_middle(words: &[&str], takes: Duration) -> Option<(Room, Child, u32, String)> {
+    let room = Room::profile("xeon-2s")?;
+    let before = room.registers();
+    slow(&room, takes, 40);
+    let hil = room.folder.hil(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    until("a limit is lowered", || room.journal() > 0 && room.registers() != before);
+    let [worker] = children(&hil)[..] else { panic!("the guardian has one worker") };
+    Some((room, hil, worker, before))
+}
+
+/// Makes writes of the first package's limits slow.
+fn slow(room: &Room, takes: Duration, times: u32) {
+    for which in 0..2 {
+        let on = Attribute::PowerLimit(0, which);
+        let effect = Effect::Takes(takes);
+        room.machine.lock().faults().add(Fault { on, direction: Direction::Write, effect, times });
+    }
+}
+
+fn end(hil: Child) -> Said {
+    hil.wait_with_output().unwrap().into()
+}
+
+const SLOW: Duration = Duration::from_millis(300);
+
+#[test]
+fn when_the_worker_is_killed_the_guardian_puts_everything_back() {
+    let Some((room, hil, worker, before)) = in_the_middle(&["--write"], SLOW) else { return };
+    kill(worker);
+    let said = end(hil);
+    assert_eq!(said.code, Some(1), "{}", said.text);
+    assert!(said.has("FAIL worker: it ended by signal: 9"), "{}", said.text);
+    assert!(said.has("PASS restore: power of package-0 by powercap is back"), "{}", said.text);
+    assert!(said.has("PASS limits: all "), "{}", said.text);
+    assert_eq!((room.registers(), room.journal()), (before, 0));
+    assert!(!room.folder.state().join("hil-writes").exists());
+}
+
+#[test]
+fn when_the_guardian_is_killed_the_worker_puts_everything_back_and_keeps_the_lock_until_then() {
+    let Some((room, mut hil, _, before)) = in_the_middle(&["--write"], SLOW) else { return };
+    hil.kill().unwrap();
+    hil.wait().unwrap();
+    if room.journal() > 0 {
+        let second = Said::of(&mut room.folder.hil(&["--write"]));
+        let refused = second.code == Some(1) && second.text.contains("being written by hil");
+        assert!(refused || room.journal() == 0, "{}", second.text);
+    }
+    until("everything is back", || room.journal() == 0 && room.registers() == before);
+    until("the lock is free", || node_kit::Lock::take(&room.folder.state()).is_ok());
+}
+
+#[test]
+fn when_both_are_killed_the_next_run_puts_everything_back_first() {
+    let Some((room, mut hil, worker, before)) = in_the_middle(&["--write"], SLOW) else { return };
+    // The worker cannot see that the guardian ends while it is stopped.
+    assert!(
+        std::process::Command::new("kill").args(["-STOP", &worker.to_string()]).status().unwrap().success()
+    );
+    hil.kill().unwrap();
+    hil.wait().unwrap();
+    kill(worker);
+    until("the lock is free", || std::fs::metadata(format!("/proc/{worker}/exe")).is_err());
+    assert!(room.journal() > 0);
+    assert_ne!(room.registers(), before);
+    room.machine.lock().faults().heal();
+    let looked = Said::of(&mut room.folder.hil(&[]));
+    assert!(looked.text.contains("the node is capped: 1 originals"), "{}", looked.text);
+    let said = Said::of(&mut room.folder.hil(&["--write"]));
+    said.is_fine();
+    assert!(said.text.contains("A run before this one was killed"), "{}", said.text);
+    assert!(said.has("PASS restore: power of package-0 by powercap is back"), "{}", said.text);
+    assert_eq!((room.registers(), room.journal()), (before, 0));
+}
+
+#[test]
+fn a_worker_that_hangs_is_killed_and_nothing_is_put_back_before_it_is_out_of_the_driver() {
+    let Some(room) = Room::profile("xeon-2s") else { return };
+    let before = room.registers();
+    let on = Attribute::PowerLimit(0, 1);
+    let hang = |seconds, times| {
+        let effect = Effect::Takes(Duration::from_secs(seconds));
+        room.machine.lock().faults().add(Fault {
+            on: on.clone(),
+            direction: Direction::Write,
+            effect,
+            times,
+        });
+    };
+    hang(0, 2);
+    hang(6, 1);
+    let said = Said::of(&mut room.folder.hil(&["--write", "--patience", "1"]));
+    assert_eq!(said.code, Some(1), "{}", said.text);
+    assert!(said.has("FAIL worker: nothing came back for 1 s; it is ended"), "{}", said.text);
+    assert!(said.text.contains("still inside a driver"), "{}", said.text);
+    assert!(said.has("PASS restore: power of package-0 by powercap is back"), "{}", said.text);
+    assert!(said.has("PASS limits: all "), "{}", said.text);
+    assert_eq!((room.registers(), room.journal()), (before, 0), "{}", said.text);
+}

@@ -1,0 +1,50 @@
+//! The command line and machines without hardware.
+
+use crate::room::{Folder, Said};
+
+#[test]
+fn a_machine_without_power_hardware_is_skipped_with_what_was_looked_for() {
+    let folder = Folder::new();
+    let said = Said::of(&mut folder.hil(&[]));
+    said.is_fine();
+    assert_eq!((said.count("PASS "), said.count("SKIP(")), (0, 9), "{}", said.text);
+    let class = folder.0.join("root/sys/class/powercap");
+    assert!(said.has(&format!("SKIP(powercap: no package zone in {}", class.display())), "{}", said.text);
+    for label in ["msr", "cpufreq", "amd-socket", "hsmp", "nvidia", "amd-gpu", "rocm"] {
+        assert!(said.has(&format!("SKIP({label}: ")), "{label}: {}", said.text);
+    }
+    assert!(!folder.state().exists(), "a run that only reads leaves no state behind");
+}
+
+#[test]
+fn what_is_required_and_absent_fails_with_the_reason() {
+    let folder = Folder::new();
+    let said = Said::of(&mut folder.hil(&["--require", "nvidia,rapl", "--require", "amd"]));
+    assert_eq!(said.code, Some(1));
+    let library = folder.0.join("root/lib/libnvidia-ml.so.1");
+    assert!(said.has(&format!("FAIL nvidia: nvidia is required: {}", library.display())), "{}", said.text);
+    assert!(said.text.contains("could not be loaded"), "{}", said.text);
+    assert!(said.has("FAIL powercap: rapl is required: no package zone"), "{}", said.text);
+    assert!(said.has("FAIL amd: required"), "{}", said.text);
+    assert_eq!(said.count("FAIL "), 3);
+    assert!(said.has("hil: 0 passed, 3 failed, 7 skipped"), "{}", said.text);
+}
+
+#[test]
+fn a_masked_folder_is_told_from_a_missing_one() {
+    let folder = Folder::new();
+    std::fs::create_dir_all(folder.0.join("root/sys/class/powercap")).unwrap();
+    let said = Said::of(&mut folder.hil(&[]));
+    assert!(said.text.contains("container runtimes mask it"), "{}", said.text);
+}
+
+#[test]
+fn a_line_that_is_not_understood_is_refused() {
+    let folder = Folder::new();
+    for words in [&["--wirte"][..], &["--require", "gpu"], &["--patience", "soon"], &["--require"], &["now"]]
+    {
+        let said = Said::of(&mut folder.hil(words));
+        assert_eq!(said.code, Some(2), "{words:?}: {}", said.text);
+        assert!(!said.text.contains("PASS"), "{}", said.text);
+    }
+}

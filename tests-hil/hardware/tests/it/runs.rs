@@ -1,0 +1,197 @@
+//! Runs that nobody disturbs, on every virtual machine.
+
+use crate::room::{Folder, Room, Said};
+use rig::machine::Attribute;
+use rig::profile::PROFILES;
+use std::collections::BTreeMap;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Which ways a profile has.
+fn ways(profile: &str) -> &'static [&'static str] {
+    match profile {
+        "epyc" => &["powercap", "cpufreq", "amd-socket"],
+        "mi300x" => &["powercap", "cpufreq", "amd-socket", "amd-gpu"],
+        _ => &["powercap", "cpufreq"],
+    }
+}
+
+/// Every file that the process has open below a folder, with whether it can be written.
+fn open_files(process: u32, root: &str, seen: &mut BTreeMap<String, bool>) {
+    let Ok(numbers) = std::fs::read_dir(format!("/proc/{process}/fd")) else { return };
+    for number in numbers.flatten() {
+        let Ok(target) = std::fs::read_link(number.path()) else { continue };
+        let Some(path) = target.to_str().filter(|path| path.starts_with(root)) else { continue };
+        let name = number.file_name().into_string().unwrap();
+        let Ok(info) = std::fs::read_to_string(format!("/proc/{process}/fdinfo/{name}")) else { continue };
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap().trim().to_owned();
+        let flags = i32::from_str_radix(&flags, 8).unwrap();
+        *seen.entry(path.to_owned()).or_default() |= flags & libc::O_ACCMODE != libc::O_RDONLY;
+    }
+}
+
+#[test]
+fn a_run_that_reads_opens_nothing_to_be_written_and_passes_on_every_machine() {
+    for (name, ..) in PROFILES {
+        let Some(room) = Room::profile(name) else { return };
+        let writes = Arc::new(AtomicUsize::new(0));
+        let counted = writes.clone();
+        room.machine.lock().watch(move |_, _, _| {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+        let before = room.registers();
+        let mut hil = room.folder.hil(&[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let root = room.folder.0.join("root").display().to_string();
+        let mut seen = BTreeMap::new();
+        while hil.try_wait().unwrap().is_none() {
+            open_files(hil.id(), &root, &mut seen);
+        }
+        let said = Said::from(hil.wait_with_output().unwrap());
+        said.is_fine();
+        for way in ways(name) {
+            assert!(said.has(&format!("PASS {way} SampleComplete: ")), "{name}: {}", said.text);
+            assert!(said.has(&format!("SKIP({way} Restored: nothing is set without --write)")), "{name}");
+        }
+        assert!(said.has("PASS limits: all "), "{name}: {}", said.text);
+        assert!(seen.keys().any(|path| path.ends_with("energy_uj")), "{name}: {seen:?}");
+        assert!(seen.values().all(|writable| !writable), "{name}: {seen:?}");
+        assert_eq!(writes.load(Ordering::Relaxed), 0, "{name}");
+        assert_eq!(room.registers(), before, "{name}");
+        assert!(!room.folder.state().exists(), "{name}");
+    }
+}
+
+#[test]
+fn a_run_that_writes_raises_nothing_and_leaves_every_machine_as_it_was() {
+    for (name, ..) in PROFILES {
+        let Some(room) = Room::profile(name) else { return };
+        let written: Arc<Mutex<Vec<(Attribute, u64)>>> = Arc::default();
+        let noted = written.clone();
+        room.machine.lock().watch(move |attribute, data, _| {
+            let number = std::str::from_utf8(data).ok().and_then(|text| text.trim().parse().ok());
+            noted.lock().unwrap().extend(number.map(|number| (attribute.clone(), number)));
+        });
+        let before = room.registers();
+        let limits = in_force(&room);
+        let said = Said::of(&mut room.folder.hil(&["--write"]));
+        said.is_fine();
+        for way in ways(name) {
+            // The energy counters of an EPYC have no limits, and those of this Xeon are locked.
+            let sets = *way != "powercap" || !["epyc", "mi300x", "xeon-locked"].contains(&name);
+            for rule in ["Restored", "SavedFirst", "RestartRestores", "OthersUntouched"] {
+                let line = if sets {
+                    format!("PASS {way} {rule}: ")
+                } else {
+                    format!("PASS {way} LackingRefused: ")
+                };
+                assert!(said.has(&line), "{name}: {line}: {}", said.text);
+            }
+        }
+        assert!(said.has("SKIP(msr: to write registers taints the kernel"), "{name}: {}", said.text);
+        assert!(said.has("PASS limits: all "), "{name}: {}", said.text);
+        assert_eq!(room.registers(), before, "{name}");
+        assert_eq!(room.journal(), 0, "{name}");
+        assert!(!room.folder.state().join("hil-writes").exists(), "{name}");
+        let written = written.lock().unwrap();
+        let mut compared = 0;
+        for (attribute, number) in written.iter() {
+            if let Some((_, limit)) = limits.iter().find(|(known, _)| known == attribute) {
+                compared += 1;
+                assert!(number <= limit, "{name}: {attribute:?} was set to {number}, above {limit}");
+            }
+        }
+        assert!(compared > 0, "{name}: {written:?}");
+    }
+}
+
+/// The limits of power and frequency as they are.
+fn in_force(room: &Room) -> Vec<(Attribute, u64)> {
+    let machine = room.machine.lock();
+    let zones = machine.zones().iter().enumerate().flat_map(|(at, slot)| {
+        let constraints = 0..slot.zone.constraints.len();
+        constraints.map(move |which| (Attribute::PowerLimit(at, which), slot.zone.power_limit_uw(which)))
+    });
+    let policies = machine.policies().iter().enumerate();
+    let policies = policies.map(|(at, policy)| (Attribute::MaxFreq(at), u64::from(policy.user_max)));
+    zones.chain(policies).collect()
+}
+
+#[test]
+fn registers_are_written_only_where_they_are_required() {
+    let Some(room) = Room::profile("xeon-2s") else { return };
+    room.machine.lock().load_powercap(false);
+    let before = room.registers();
+    let said = Said::of(&mut room.folder.hil(&["--require", "msr"]));
+    said.is_fine();
+    assert!(said.has("PASS msr SampleComplete: "), "{}", said.text);
+    let said = Said::of(&mut room.folder.hil(&["--write", "--require", "msr"]));
+    said.is_fine();
+    assert!(said.has("PASS msr Restored: "), "{}", said.text);
+    assert_eq!(room.registers(), before);
+}
+
+#[test]
+fn registers_that_powercap_owns_are_no_hardware_to_require() {
+    let Some(room) = Room::profile("xeon-2s") else { return };
+    let said = Said::of(&mut room.folder.hil(&["--require", "msr"]));
+    assert_eq!(said.code, Some(1));
+    assert!(said.has("FAIL msr: msr is required: "), "{}", said.text);
+}
+
+#[test]
+fn a_node_that_an_agent_has_capped_is_left_alone() {
+    let Some(room) = Room::profile("xeon-2s") else { return };
+    let lock = node_kit::Lock::take(&room.folder.state()).unwrap();
+    let said = Said::of(&mut room.folder.hil(&["--write"]));
+    assert_eq!(said.code, Some(1));
+    assert!(said.text.contains(&format!("(process {})", std::process::id())), "{}", said.text);
+    // The agent is gone, and its caps and originals are in force.
+    use power_hal::{Control, Key, Original, Originals};
+    let journal =
+        node_kit::Journal::open(&room.folder.state(), node_kit::Boot::of_the_kernel().unwrap()).unwrap();
+    let mut share = journal.of(node_kit::BackendKind::Powercap);
+    let original = Original::new(0, &[250_000_000]).unwrap();
+    share.keep(&Key::package(0, None), Control::Power, &original).unwrap();
+    drop(lock);
+    let before = room.registers();
+    // The second run finds that the last one to hold the lock was the first.
+    for _ in 0..2 {
+        let said = Said::of(&mut room.folder.hil(&["--write"]));
+        assert_eq!(said.code, Some(1));
+        assert!(said.text.contains("put them back first"), "{}", said.text);
+        assert_eq!((room.registers(), room.journal()), (before.clone(), 1));
+    }
+}
+
+#[test]
+fn the_cards_of_a_library_are_told_and_keep_the_contract() {
+    let folder = Folder::new();
+    let at = folder.0.join("gpus");
+    std::fs::create_dir_all(&at).unwrap();
+    let machine = nvml_stub::Machine::at(&at);
+    machine.library().unwrap();
+    machine.put("driver", "570.86.16").unwrap();
+    let card = nvml_stub::Card {
+        uuid: "GPU-11111111-0b1c-4d7e-9a55-0123456789ab",
+        pci: "00000000:19:00.0",
+        min_mw: 200_000,
+        max_mw: 700_000,
+        default_mw: 700_000,
+    };
+    machine.add("a", &card).unwrap();
+    let library = at.join("libnvidia-ml.so.1").display().to_string();
+    let words = ["--nvml", library.as_str(), "--require", "nvidia"];
+    let said = Said::of(&mut folder.hil(&words));
+    said.is_fine();
+    assert!(said.text.contains(card.uuid) && said.text.contains("570.86.16"), "{}", said.text);
+    assert!(said.text.contains("range 200.000 W to 700.000 W, default 700.000 W"), "{}", said.text);
+    assert!(said.has("PASS nvidia SampleComplete: "), "{}", said.text);
+    assert_eq!(machine.get("gpus/a/log"), None, "a run that reads sets nothing");
+    let said = Said::of(&mut folder.hil(&[&words[..], &["--write"]].concat()));
+    said.is_fine();
+    assert!(said.has("PASS nvidia Restored: "), "{}", said.text);
+    assert_eq!(machine.get("gpus/a/limit_mw").as_deref().map(str::trim), Some("700000"));
+    let log = machine.get("gpus/a/log").unwrap();
+    assert!(log.lines().count() > 2, "{log}");
+}
