@@ -46,8 +46,10 @@ pub(crate) struct Args {
 pub(crate) enum Role {
     /// To run the contract and write.
     Worker,
-    /// To put back what the journal holds.
+    /// To put back what the journal holds, for a guardian that listens.
     Restorer,
+    /// To do so for nobody: the guardian is gone.
+    Heir,
 }
 
 /// Hardware that can be required.

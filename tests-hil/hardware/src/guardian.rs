@@ -123,7 +123,7 @@ impl Watched {
     fn hear(mut self, args: &Args, verdict: &mut Verdict) {
         let name = match self.role {
             Role::Worker => "worker",
-            Role::Restorer => "restorer",
+            Role::Restorer | Role::Heir => "restorer",
         };
         let failed = verdict.failed();
         let mut line = Vec::new();
@@ -142,7 +142,7 @@ impl Watched {
                     let silence = format!("{name}: nothing came back for {} s", args.patience);
                     match self.role {
                         // Nothing is better than to let it go on.
-                        Role::Restorer => verdict.tell(&format!("     {silence}")),
+                        Role::Restorer | Role::Heir => verdict.tell(&format!("     {silence}")),
                         Role::Worker => {
                             verdict.fail(&format!("{silence}; it is ended"));
                             break;

@@ -32,6 +32,7 @@ fn main() -> ExitCode {
     match args.role {
         Some(Role::Worker) => worker::run(&args),
         Some(Role::Restorer) => restorer::run(&args),
+        Some(Role::Heir) => restorer::inherit(&args),
         None => start(&args),
     }
 }

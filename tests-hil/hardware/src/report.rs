@@ -31,6 +31,7 @@ pub(crate) fn tell(args: &Args, verdict: &mut Verdict) {
     cpufreq(&root, verdict);
     hwmon(&root, verdict);
     devices(&root, verdict);
+    rocm(&root, args, verdict);
     gpus::tell(args, verdict);
     row(verdict, "other writers", &people::other_writers());
     originals(args, verdict);
@@ -168,6 +169,15 @@ fn devices(root: &Root, verdict: &mut Verdict) {
             has("dev/kfd")
         ),
     );
+}
+
+fn rocm(root: &Root, args: &Args, verdict: &mut Verdict) {
+    let driver = text(&root.join("sys/module/amdgpu/version"));
+    let loaded = if root.join("sys/module/amdgpu").is_dir() { "loaded" } else { "not loaded" };
+    // Below another root there is no installation to be seen.
+    let installed = args.root.is_none().then(|| text(Path::new("/opt/rocm/.info/version"))).flatten();
+    let installed = installed.unwrap_or_else(|| "not seen".to_owned());
+    row(verdict, "rocm", &format!("{installed}; amdgpu {}", driver.as_deref().unwrap_or(loaded)));
 }
 
 fn originals(args: &Args, verdict: &mut Verdict) {

@@ -11,6 +11,7 @@ use power_hal::PowerHal;
 use power_hal::contract::Ledger;
 use std::collections::BTreeSet;
 use std::fmt::Display;
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -45,6 +46,21 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         verdict.fail(&format!("restore: {} is not back; `joulie node restore` tries again", shown(&entry)));
     }
     ExitCode::FAILURE
+}
+
+/// As [`run`], and tells a person what became of it. Only at its end: a terminal may stop whoever writes to it from the
+/// background.
+pub(crate) fn inherit(args: &Args) -> ExitCode {
+    let held = journal(args).map_or(0, |journal| journal.len());
+    let outcome = run(args);
+    let left =
+        journal(args).map_or_else(|error| error.to_string(), |journal| format!("{} are not", journal.len()));
+    let _nobody_reads = writeln!(
+        std::io::stderr(),
+        "hil: the guardian is gone; of {held} originals in {}, {left} back",
+        args.state.display()
+    );
+    outcome
 }
 
 struct Restore<'a> {

@@ -72,15 +72,10 @@ fn watch(args: &Args, mut guardian: UnixStream) -> io::Result<()> {
         {
         }
         // The kernel ends the other threads first, so nothing is written any more but by the restorer.
-        let failed = restorer(&args).stdout(Stdio::null()).exec();
+        let failed = as_role(&args, Role::Heir).stdout(Stdio::null()).exec();
         let _no_reader = writeln!(io::stderr(), "hil: cannot start the restorer: {failed}");
     };
     thread.spawn(watching).map(|_| ())
-}
-
-/// This program as the restorer, with the descriptors of this process.
-pub(crate) fn restorer(args: &Args) -> Command {
-    as_role(args, Role::Restorer)
 }
 
 /// This program in another role. What it was started from may have been replaced, so it is not looked up by name.
@@ -99,6 +94,7 @@ pub(crate) fn as_role(args: &Args, role: Role) -> Command {
     command.arg("--role").arg(match role {
         Role::Worker => "worker",
         Role::Restorer => "restorer",
+        Role::Heir => "heir",
     });
     command
 }

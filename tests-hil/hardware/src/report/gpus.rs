@@ -33,7 +33,7 @@ pub(super) fn tell(args: &Args, verdict: &mut Verdict) {
     }
     let facts = hal.facts();
     let driver = facts.driver.as_deref().unwrap_or("unknown");
-    verdict.tell(&format!("  nvidia        {} GPUs, driver and NVML {driver}", facts.gpus.len()));
+    verdict.tell(&format!("  nvidia        {} GPUs, driver {driver}", facts.gpus.len()));
     for complaint in hal.complaints().iter().chain(&facts.complaints) {
         verdict.fail(&format!("nvidia: {complaint}"));
     }

@@ -1,9 +1,10 @@
 //! Runs that end in the middle of writing: whoever is left puts back what was in force.
 
-use crate::room::{Room, Said, children, kill, until};
+use crate::room::{PATIENCE, Room, Said, children, kill, until};
 use rig::faults::{Direction, Effect, Fault};
 use rig::machine::Attribute;
 use std::process::{Child, Stdio};
+use std::sync::mpsc;
 use std::time::Duration;
 
 /// A run that has lowered a limit, and what was in force before.
@@ -43,6 +44,38 @@ fn when_the_worker_is_killed_the_guardian_puts_everything_back() {
     assert!(said.has("PASS limits: all "), "{}", said.text);
     assert_eq!((room.registers(), room.journal()), (before, 0));
     assert!(!room.folder.state().join("hil-writes").exists());
+}
+
+#[test]
+fn it_does_not_matter_at_which_write_the_worker_is_killed() {
+    for (profile, moments) in [("xeon-2s", [2, 7, 20, 40]), ("mi300x", [1, 6, 30, 50])] {
+        for moment in moments {
+            let Some(room) = Room::profile(profile) else { return };
+            let before = room.registers();
+            let (stand, reached) = mpsc::channel();
+            let (go_on, may_go_on) = mpsc::channel::<()>();
+            let mut writes = 0;
+            room.machine.lock().watch(move |_, _, _| {
+                writes += 1;
+                if writes == moment {
+                    // The write is in force, and whoever wrote does not come back from it.
+                    stand.send(()).unwrap();
+                    may_go_on.recv().unwrap();
+                }
+            });
+            let hil =
+                room.folder.hil(&["--write"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            reached.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{profile} has no write {moment}"));
+            let [worker] = children(&hil)[..] else { panic!("the guardian has one worker") };
+            kill(worker);
+            go_on.send(()).unwrap();
+            let said = end(hil);
+            assert_eq!(said.code, Some(1), "{profile} at {moment}: {}", said.text);
+            assert!(said.has("PASS limits: all "), "{profile} at {moment}: {}", said.text);
+            let after = (room.registers(), room.journal());
+            assert_eq!(after, (before, 0), "{profile} at {moment}: {}", said.text);
+        }
+    }
 }
 
 #[test]

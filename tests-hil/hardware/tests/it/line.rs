@@ -39,6 +39,35 @@ fn a_masked_folder_is_told_from_a_missing_one() {
 }
 
 #[test]
+fn whoever_is_not_root_may_look_and_not_write() {
+    use std::os::unix::process::CommandExt;
+    let folder = Folder::new();
+    let copy = folder.0.join("hil");
+    std::fs::copy(env!("CARGO_BIN_EXE_hil"), &copy).unwrap();
+    let run = |words: &[&str]| {
+        let mut hil = std::process::Command::new(&copy);
+        hil.uid(65_534)
+            .arg("--root")
+            .arg(folder.0.join("root"))
+            .arg("--state")
+            .arg(folder.state())
+            .args(words);
+        hil.output()
+    };
+    let Ok(looked) = run(&[]) else {
+        println!("SKIP(to become another user needs root)");
+        return;
+    };
+    let looked = Said::from(looked);
+    looked.is_fine();
+    assert!(looked.text.contains("not root"), "{}", looked.text);
+    let wrote = Said::from(run(&["--write"]).unwrap());
+    assert_eq!(wrote.code, Some(2), "{}", wrote.text);
+    assert!(wrote.has("FAIL --write needs root"), "{}", wrote.text);
+    assert!(!folder.state().exists());
+}
+
+#[test]
 fn a_line_that_is_not_understood_is_refused() {
     let folder = Folder::new();
     for words in [&["--wirte"][..], &["--require", "gpu"], &["--patience", "soon"], &["--require"], &["now"]]

@@ -31,6 +31,33 @@ fn open_files(process: u32, root: &str, seen: &mut BTreeMap<String, bool>) {
     }
 }
 
+/// Runs to its end, and looks at what is open below the root meanwhile.
+fn watched(room: &Room) -> (Said, BTreeMap<String, bool>) {
+    let mut hil = room.folder.hil(&[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let root = room.folder.0.join("root").display().to_string();
+    let mut seen = BTreeMap::new();
+    while hil.try_wait().unwrap().is_none() {
+        open_files(hil.id(), &root, &mut seen);
+    }
+    (Said::from(hil.wait_with_output().unwrap()), seen)
+}
+
+#[test]
+fn the_mailbox_of_sockets_is_opened_to_ask_only_unless_it_is_to_be_written() {
+    let Some(room) = Room::profile("epyc") else { return };
+    room.machine.lock().age_hsmp_driver();
+    let before = room.registers();
+    let (said, seen) = watched(&room);
+    said.is_fine();
+    assert!(said.has("PASS hsmp SampleComplete: "), "{}", said.text);
+    let mailbox: Vec<_> = seen.iter().filter(|(path, _)| path.ends_with("/dev/hsmp")).collect();
+    assert!(mailbox.len() == 1 && mailbox.iter().all(|(_, writable)| !**writable), "{seen:?}");
+    let said = Said::of(&mut room.folder.hil(&["--write", "--require", "amd"]));
+    said.is_fine();
+    assert!(said.has("PASS hsmp Restored: "), "{}", said.text);
+    assert_eq!(room.registers(), before);
+}
+
 #[test]
 fn a_run_that_reads_opens_nothing_to_be_written_and_passes_on_every_machine() {
     for (name, ..) in PROFILES {
@@ -41,13 +68,7 @@ fn a_run_that_reads_opens_nothing_to_be_written_and_passes_on_every_machine() {
             counted.fetch_add(1, Ordering::Relaxed);
         });
         let before = room.registers();
-        let mut hil = room.folder.hil(&[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let root = room.folder.0.join("root").display().to_string();
-        let mut seen = BTreeMap::new();
-        while hil.try_wait().unwrap().is_none() {
-            open_files(hil.id(), &root, &mut seen);
-        }
-        let said = Said::from(hil.wait_with_output().unwrap());
+        let (said, seen) = watched(&room);
         said.is_fine();
         for way in ways(name) {
             assert!(said.has(&format!("PASS {way} SampleComplete: ")), "{name}: {}", said.text);
