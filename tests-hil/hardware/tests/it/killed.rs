@@ -3,8 +3,10 @@
 use crate::room::{PATIENCE, Room, Said, children, kill, until};
 use rig::faults::{Direction, Effect, Fault};
 use rig::machine::Attribute;
+use std::io::Read;
 use std::process::{Child, Stdio};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 /// A run that has lowered a limit, and what was in force before.
@@ -79,16 +81,38 @@ fn it_does_not_matter_at_which_write_the_worker_is_killed() {
 }
 
 #[test]
-fn when_the_guardian_is_killed_the_worker_puts_everything_back_and_keeps_the_lock_until_then() {
-    let Some((room, mut hil, _, before)) = in_the_middle(&["--write"], SLOW) else { return };
+fn when_the_guardian_is_killed_the_worker_stops_and_puts_everything_back_and_keeps_the_lock_until_then() {
+    let Some(room) = Room::profile("xeon-2s") else { return };
+    let before = room.registers();
+    let (stand, reached) = mpsc::channel();
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let elsewhere = Arc::new(AtomicUsize::new(0));
+    let (mut writes, counted) = (0, elsewhere.clone());
+    room.machine.lock().watch(move |attribute, _, _| {
+        let on_the_first = matches!(attribute, Attribute::PowerLimit(0, _) | Attribute::TimeWindow(0, _));
+        counted.fetch_add(usize::from(!on_the_first), Ordering::SeqCst);
+        writes += 1;
+        if writes == 2 {
+            stand.send(()).unwrap();
+            may_go_on.recv().unwrap();
+        }
+    });
+    let mut hil = room.folder.hil(&["--write"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    reached.recv_timeout(PATIENCE).unwrap();
     hil.kill().unwrap();
     hil.wait().unwrap();
-    if room.journal() > 0 {
-        let second = Said::of(&mut room.folder.hil(&["--write"]));
-        let refused = second.code == Some(1) && second.text.contains("being written by hil");
-        assert!(refused || room.journal() == 0, "{}", second.text);
-    }
-    until("everything is back", || room.journal() == 0 && room.registers() == before);
+    let held = node_kit::Lock::take(&room.folder.state()).map(|_| ()).unwrap_err().to_string();
+    assert!(held.contains("being written by hil"), "{held}");
+    assert!(room.journal() > 0);
+    go_on.send(()).unwrap();
+    let mut said = String::new();
+    hil.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(
+        said.contains("the guardian is gone; of 1 originals") && said.contains("0 are not back"),
+        "{said}"
+    );
+    assert_eq!((room.registers(), room.journal()), (before, 0));
+    assert_eq!(elsewhere.load(Ordering::SeqCst), 0, "it went on with other domains");
     until("the lock is free", || node_kit::Lock::take(&room.folder.state()).is_ok());
 }
 
@@ -135,6 +159,7 @@ fn a_worker_that_hangs_is_killed_and_nothing_is_put_back_before_it_is_out_of_the
     assert_eq!(said.code, Some(1), "{}", said.text);
     assert!(said.has("FAIL worker: nothing came back for 1 s; it is ended"), "{}", said.text);
     assert!(said.text.contains("still inside a driver"), "{}", said.text);
+    assert!(said.has("FAIL worker: it ended by signal: 9"), "it was waited for: {}", said.text);
     assert!(said.has("PASS restore: power of package-0 by powercap is back"), "{}", said.text);
     assert!(said.has("PASS limits: all "), "{}", said.text);
     assert_eq!((room.registers(), room.journal()), (before, 0), "{}", said.text);

@@ -1,12 +1,15 @@
 //! Runs that nobody disturbs, on every virtual machine.
 
 use crate::room::{Folder, Room, Said};
+use rig::faults::{Direction, Effect, Fault};
 use rig::machine::Attribute;
 use rig::profile::PROFILES;
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// Which ways a profile has.
 fn ways(profile: &str) -> &'static [&'static str] {
@@ -136,6 +139,24 @@ fn in_force(room: &Room) -> Vec<(Attribute, u64)> {
     let policies = machine.policies().iter().enumerate();
     let policies = policies.map(|(at, policy)| (Attribute::MaxFreq(at), u64::from(policy.user_max)));
     zones.chain(policies).collect()
+}
+
+#[test]
+fn a_limit_that_somebody_else_sets_meanwhile_is_told() {
+    let Some(room) = Room::profile("xeon-2s") else { return };
+    let effect = Effect::Takes(Duration::from_millis(100));
+    let slow = Fault { on: Attribute::MaxFreq(0), direction: Direction::Read, effect, times: 100 };
+    room.machine.lock().faults().add(slow);
+    let mut hil = room.folder.hil(&[]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(hil.stdout.take().unwrap()).lines().map(Result::unwrap);
+    // The limits were noted, and the frequencies are still to be looked at.
+    assert!(lines.any(|line| line.starts_with("PASS powercap ")));
+    room.machine.lock().change(|zones, _, _| zones[0].zone.constraints[0].power_raw -= 8);
+    let told: Vec<_> = lines.filter(|line| line.starts_with("FAIL ")).collect();
+    assert_eq!(hil.wait().unwrap().code(), Some(1));
+    let [told] = &told[..] else { panic!("{told:?}") };
+    assert!(told.starts_with("FAIL limits: power of package-0 by powercap was ["), "{told}");
+    assert!(told.contains("249000000"), "{told}");
 }
 
 #[test]
