@@ -14,7 +14,11 @@ pub(crate) struct Witness<'a, H: PowerHal> {
     twin: Twin<H, Wait>,
     open: &'a dyn Fn(Book) -> Result<H, H::Error>,
     alive: &'a mut dyn FnMut(),
+    restarts: u32,
 }
+
+/// A restart opens every domain anew, and a machine has hundreds of them: after so many it is left at that.
+const RESTARTS: u32 = 8;
 
 impl<'a, H: PowerHal> Witness<'a, H> {
     /// Sees through `hal`; `alive` is called as long as something goes on.
@@ -23,7 +27,12 @@ impl<'a, H: PowerHal> Witness<'a, H> {
         open: &'a dyn Fn(Book) -> Result<H, H::Error>,
         alive: &'a mut dyn FnMut(),
     ) -> Self {
-        Self { twin: Twin::new(hal, |span| pause(Duration::from_micros(span.get()))), open, alive }
+        Self {
+            twin: Twin::new(hal, |span| pause(Duration::from_micros(span.get()))),
+            open,
+            alive,
+            restarts: 0,
+        }
     }
 }
 
@@ -39,6 +48,10 @@ impl<H: PowerHal<Originals = Ledger<Book>>> World<H> for Witness<'_, H> {
     }
 
     fn restart(&mut self, hal: &mut H) -> bool {
+        if self.restarts >= RESTARTS {
+            return false;
+        }
+        self.restarts += 1;
         let book = hal.originals().inner().clone();
         match (self.open)(book) {
             Ok(another) => {

@@ -1,6 +1,6 @@
 //! Runs that end in the middle of writing: whoever is left puts back what was in force.
 
-use crate::room::{PATIENCE, Room, Said, children, kill, until};
+use crate::room::{PATIENCE, Room, Said, children, kill, signal, until};
 use rig::faults::{Direction, Effect, Fault};
 use rig::machine::Attribute;
 use std::io::Read;
@@ -120,9 +120,7 @@ fn when_the_guardian_is_killed_the_worker_stops_and_puts_everything_back_and_kee
 fn when_both_are_killed_the_next_run_puts_everything_back_first() {
     let Some((room, mut hil, worker, before)) = in_the_middle(&["--write"], SLOW) else { return };
     // The worker cannot see that the guardian ends while it is stopped.
-    assert!(
-        std::process::Command::new("kill").args(["-STOP", &worker.to_string()]).status().unwrap().success()
-    );
+    signal("STOP", worker);
     hil.kill().unwrap();
     hil.wait().unwrap();
     kill(worker);

@@ -155,7 +155,13 @@ pub(crate) fn children(of: &Child) -> Vec<u32> {
     text.split_whitespace().map(|child| child.parse().unwrap()).collect()
 }
 
-/// As `kill -9`.
+/// Ends a process that is not ours to end by its handle.
 pub(crate) fn kill(process: u32) {
-    assert!(Command::new("kill").args(["-9", &process.to_string()]).status().unwrap().success());
+    signal("KILL", process);
+}
+
+/// Sends a signal, by the shell's own command, which needs no package.
+pub(crate) fn signal(name: &str, process: u32) {
+    let sent = Command::new("sh").args(["-c", &format!("kill -{name} {process}")]).status().unwrap();
+    assert!(sent.success());
 }
