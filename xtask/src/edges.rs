@@ -63,7 +63,7 @@ const ALLOWED: &[Allowed] = &[
             "hal-nvidia",
             "hal-amd",
         ],
-        ours_in_tests: &["plant", "rig"],
+        ours_in_tests: &["nvml-stub", "plant", "rig"],
         others: &["log", "serde", "serde_json"],
     },
     Allowed { name: "rocm-stub", ours: &[], ours_in_tests: &[], others: &[] },

@@ -204,7 +204,9 @@ impl Curb {
 
     /// Takes one step of the closed loop. A loop that was not running starts from what it finds.
     pub(crate) fn step(&mut self, law: &LoopLaw, sight: &Sight, workers: &[Worker], journal: &Journal) {
-        self.find_ceilings(workers, journal);
+        if self.running.is_none() {
+            self.find_ceilings(workers, journal);
+        }
         let running = self.running.take().unwrap_or_else(|| self.start(law, workers));
         let facts = law::Facts {
             now: sight.now,

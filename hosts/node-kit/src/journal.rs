@@ -201,3 +201,6 @@ impl Originals for Share {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,11 +29,7 @@ impl Room {
     }
 
     pub(crate) fn new(machine: Machine) -> Option<Self> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("node-kit-it-{}-{number}", std::process::id()));
-        let machine = Shared::new(machine);
-        std::fs::create_dir_all(folder.join("root")).unwrap();
+        let (machine, folder) = (Shared::new(machine), Self::place());
         match rig::fuse::mount(machine.clone(), &folder.join("root")) {
             Ok(mounted) => Some(Self { machine, time: Time::manual(), mounted: Some(mounted), folder }),
             Err(error) => {
@@ -43,8 +39,39 @@ impl Room {
         }
     }
 
+    /// A machine that is a folder, for a test to write its files.
+    pub(crate) fn folder() -> Self {
+        let machine = Shared::new(rig::profile::find("xeon-2s").unwrap()(Clock::Manual).unwrap());
+        let folder = Self::place();
+        Self { machine, time: Time::manual(), mounted: None, folder }
+    }
+
+    fn place() -> PathBuf {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("node-kit-it-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(folder.join("root")).unwrap();
+        folder
+    }
+
     pub(crate) fn root(&self) -> PathBuf {
         self.folder.join("root")
+    }
+
+    /// A folder beside the machine, on a real disk.
+    pub(crate) fn beside(&self, name: &str) -> PathBuf {
+        let folder = self.folder.join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    pub(crate) fn read(&self, path: &str) -> String {
+        std::fs::read_to_string(self.root().join(path)).unwrap().trim().to_owned()
+    }
+
+    /// As another program would.
+    pub(crate) fn write(&self, path: &str, text: &str) {
+        std::fs::write(self.root().join(path), text).unwrap();
     }
 
     pub(crate) fn state(&self) -> PathBuf {
@@ -104,4 +131,16 @@ impl Drop for Room {
 
 pub(crate) fn watts(each: i32) -> Desire {
     Desire { cpu: Desired::Cap(CapIntent::of_watts(Watts::from_int(each))), gpu: Desired::Unknown }
+}
+
+/// Every limit of the machine as it is: of the zones, whether they are enabled, and of the policies.
+pub(crate) fn limits(room: &Room) -> Vec<String> {
+    let machine = room.machine.lock();
+    let zones = machine.zones().iter().map(|slot| {
+        let limit = |at| (slot.zone.power_limit_uw(at), slot.zone.time_window_us(at));
+        let all: Vec<_> = (0..slot.zone.constraints.len()).map(limit).collect();
+        format!("{} {} {all:?}", slot.zone.name, slot.zone.enabled())
+    });
+    let policies = machine.policies().iter().map(|policy| policy.user_max.to_string());
+    zones.chain(policies).collect()
 }
