@@ -263,6 +263,34 @@ fn dies_with_registers_of_their_own_are_domains_of_their_own() {
 }
 
 #[test]
+fn a_processor_in_a_place_that_is_no_number_is_bad_data_and_one_in_an_unknown_place_is_left_out() {
+    for (file, text, expected) in [
+        ("physical_package_id", "-1\n", Ok(1)),
+        ("die_id", "-1\n", Ok(2)),
+        ("physical_package_id", "x\n", Err(ErrorKind::BadData)),
+        ("physical_package_id", "+1\n", Err(ErrorKind::BadData)),
+        ("physical_package_id", "65536\n", Err(ErrorKind::BadData)),
+        ("physical_package_id", "\n", Err(ErrorKind::BadData)),
+        ("die_id", "1 \n", Err(ErrorKind::BadData)),
+    ] {
+        let plain = Plain::empty("place");
+        topology(&plain, &[(0, 0), (1, 0)]);
+        let path = plain.path().join("sys/devices/system/cpu/cpu1/topology").join(file);
+        std::fs::write(&path, text).unwrap();
+        let cells = Cells(BTreeMap::from([((0, 0x606), 0xa_0e03), ((1, 0x606), 0xa_0e03)]));
+        let root = Root::at(plain.path());
+        let opened = MsrRapl::open(root, cells, Ticker::default(), Ledger::new(Memory::<2>::new()));
+        match opened {
+            Ok(hal) => assert_eq!(Ok(hal.domains().len()), expected, "{file} {text:?}"),
+            Err(error) => {
+                assert!(error.to_string().contains(&path.display().to_string()), "{error}");
+                assert_eq!(Err(kind(Err::<(), _>(error))), expected, "{file} {text:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_hypervisor_that_answers_zero_has_no_registers() {
     let plain = Plain::empty("guest");
     topology(&plain, &[(0, 0)]);
