@@ -51,6 +51,12 @@ const ALLOWED: &[Allowed] = &[
         ours_in_tests: &["rig", "rocm-stub"],
         others: &["libc", "libloading"],
     },
+    Allowed {
+        name: "fuzz",
+        ours: &["power-units", "power-hal", "joulie-core", "hal-files", "hal-rapl", "hal-cpufreq", "hal-amd"],
+        ours_in_tests: &[],
+        others: &[],
+    },
     Allowed { name: "rocm-stub", ours: &[], ours_in_tests: &[], others: &[] },
     Allowed { name: "rig", ours: &["power-units", "plant"], ours_in_tests: &[], others: &["fuser", "libc"] },
     Allowed {

@@ -3,6 +3,7 @@
 
 mod bench;
 mod edges;
+mod fuzz;
 mod proofs;
 mod test;
 mod tidy;
@@ -14,6 +15,8 @@ use std::process::{Command, Output};
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
   test              what a change must pass: format, lints, tests, proofs
+  test --fuzz [--seconds N]
+                    each fuzz target for N seconds (20): needs cargo-fuzz and the nightly compiler
   proofs            what the core promises, read off the linked machine code
   bench [NAME ...]  costs beside their bars, and the tables of the control laws
   tidy              edges between crates, and what a machine can hold of the style";
@@ -24,6 +27,7 @@ fn main() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the repository")?;
     match words.as_slice() {
         ["test"] => test::run(root),
+        ["test", "--fuzz", rest @ ..] => fuzz::run(root, rest),
         ["proofs"] => proofs::run(root),
         ["bench", names @ ..] => bench::run(names),
         ["tidy"] => edges::check(root).and_then(|()| tidy::check(root)),
