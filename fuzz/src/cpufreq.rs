@@ -4,7 +4,7 @@
 
 use crate::port::{check_domains, check_file, check_names, clock, sample};
 use crate::text::attribute;
-use crate::tree::{File, Script, Tree, file, with};
+use crate::tree::{File, Script, Tree, file, setting, with};
 use hal_cpufreq::{Cpufreq, CpufreqError, Fault};
 use hal_files::Root;
 use power_hal::{
@@ -19,7 +19,7 @@ const FILES: &[File] = &[
     file("sys/devices/system/cpu/cpufreq/policy0/affected_cpus", "0 2\n"),
     file("sys/devices/system/cpu/cpufreq/policy0/cpuinfo_min_freq", "1200000\n"),
     file("sys/devices/system/cpu/cpufreq/policy0/cpuinfo_max_freq", "3200000\n"),
-    file("sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq", "3000000\n"),
+    setting("sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq", "3000000\n"),
     file("sys/devices/system/cpu/cpufreq/policy0/scaling_cur_freq", "2900000\n"),
     file("sys/devices/system/cpu/cpufreq/policy0/cpuinfo_avg_freq", "2800000\n"),
     file("sys/devices/system/cpu/cpufreq/policy0/scaling_driver", "acpi-cpufreq\n"),
@@ -34,7 +34,7 @@ const FILES: &[File] = &[
     file("sys/devices/system/cpu/cpufreq/policy1/affected_cpus", "1\n"),
     file("sys/devices/system/cpu/cpufreq/policy1/cpuinfo_min_freq", "800000\n"),
     file("sys/devices/system/cpu/cpufreq/policy1/cpuinfo_max_freq", "3500000\n"),
-    file("sys/devices/system/cpu/cpufreq/policy1/scaling_max_freq", "3500000\n"),
+    setting("sys/devices/system/cpu/cpufreq/policy1/scaling_max_freq", "3500000\n"),
     file("sys/devices/system/cpu/cpufreq/policy1/scaling_driver", "intel_pstate\n"),
     file("sys/devices/system/cpu/cpu0/topology/physical_package_id", "0\n"),
     file("sys/devices/system/cpu/cpu0/topology/die_id", "0\n"),
@@ -90,6 +90,7 @@ fn look(tree: &mut Tree, bytes: &[u8]) {
     for handle in handles {
         set_and_release(&mut hal, tree, &script, handle);
     }
+    tree.check_untouched();
     if let Err(error) = hal.enumerate() {
         check(&error, tree.root());
     }
@@ -168,9 +169,9 @@ fn check_samples(hal: &mut Hal, tree: &Tree, script: &Script<'_>) {
 fn set_and_release(hal: &mut Hal, tree: &Tree, script: &Script<'_>, handle: Handle) {
     let Some(domain) = hal.domains().get(handle).copied() else { return };
     let wish = KiloHertz::from_int(i32::try_from(script.wish).unwrap_or(i32::MAX));
-    let before = tree.all();
+    let before = tree.settings();
     let applied = hal.apply(handle, Setting::Frequency(wish));
-    let after = tree.all();
+    let after = tree.settings();
     match &applied {
         Ok(applied) => {
             let Setting::Frequency(found) = applied.effective() else { panic!("{applied:?}") };
@@ -198,7 +199,7 @@ fn set_and_release(hal: &mut Hal, tree: &Tree, script: &Script<'_>, handle: Hand
         Ok(Released::Restored) => {
             let limits =
                 |files: &[Option<Vec<u8>>]| [LIMIT, 16].map(|at| files[at].as_deref().and_then(frequency));
-            assert_eq!(limits(&tree.all()), limits(&before), "the original is not back");
+            assert_eq!(limits(&tree.settings()), limits(&before), "the original is not back");
         }
         Err(error) => check_failure(&error, tree.root()),
     }

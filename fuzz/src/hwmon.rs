@@ -4,7 +4,7 @@
 
 use crate::port::{check_domains, check_file, check_names, clock, microwatts, sample};
 use crate::text::attribute;
-use crate::tree::{File, Script, Tree, file, with};
+use crate::tree::{File, Script, Tree, file, setting, with};
 use hal_amd::{Amd, AmdError, Devices, Hwmon};
 use hal_files::Root;
 use power_hal::{
@@ -16,7 +16,7 @@ use std::path::Path;
 
 const FILES: &[File] = &[
     file("sys/class/hwmon/hwmon3/name", "amdgpu\n"),
-    file("sys/class/hwmon/hwmon3/power1_cap", "750000000\n"),
+    setting("sys/class/hwmon/hwmon3/power1_cap", "750000000\n"),
     file("sys/class/hwmon/hwmon3/power1_cap_min", "0\n"),
     file("sys/class/hwmon/hwmon3/power1_cap_max", "750000000\n"),
     file("sys/class/hwmon/hwmon3/power1_cap_default", "750000000\n"),
@@ -24,7 +24,7 @@ const FILES: &[File] = &[
     file("sys/class/hwmon/hwmon3/power1_input", "141000000\n"),
     file("sys/devices/pci0000:00/0000:c1:00.0/power/runtime_status", "active\n"),
     file("sys/class/hwmon/hwmon4/name", "amd_hsmp_hwmon\n"),
-    file("sys/class/hwmon/hwmon4/power1_cap", "400000000\n"),
+    setting("sys/class/hwmon/hwmon4/power1_cap", "400000000\n"),
     file("sys/class/hwmon/hwmon4/power1_cap_max", "400000000\n"),
     file("sys/class/hwmon/hwmon4/power1_input", "123456000\n"),
     file("sys/devices/platform/AMDI0097:00/firmware_node/uid", "ID01\n"),
@@ -77,6 +77,7 @@ fn look(tree: &mut Tree, bytes: &[u8]) {
     for handle in handles {
         set_and_release(&mut hal, tree, &script, handle);
     }
+    tree.check_untouched();
     if let Err(error) = hal.enumerate() {
         check(&error, tree.root());
     }
@@ -120,9 +121,9 @@ fn check_samples(hal: &mut Hal, tree: &Tree, script: &Script<'_>) {
 fn set_and_release(hal: &mut Hal, tree: &Tree, script: &Script<'_>, handle: Handle) {
     let Some(domain) = hal.domains().get(handle).copied() else { return };
     let wish = MicroWatts::new(script.wish);
-    let before = tree.all();
+    let before = tree.settings();
     let applied = hal.apply(handle, Setting::Power(wish));
-    let after = tree.all();
+    let after = tree.settings();
     match &applied {
         Ok(applied) => {
             let wanted = domain.power().and_then(|power| power.clamp(wish));
@@ -141,7 +142,7 @@ fn set_and_release(hal: &mut Hal, tree: &Tree, script: &Script<'_>, handle: Hand
         Ok(Released::Untouched) => {}
         Ok(Released::Restored) => {
             let caps = |files: &[Option<Vec<u8>>]| CAPS.map(|at| files[at].as_deref().and_then(power));
-            assert_eq!(caps(&tree.all()), caps(&before), "the original is not back");
+            assert_eq!(caps(&tree.settings()), caps(&before), "the original is not back");
         }
         Err(error) => check_failure(&error, tree.root()),
     }

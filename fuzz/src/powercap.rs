@@ -4,7 +4,7 @@
 
 use crate::port::{check_domains, check_file, check_names, clock, microwatts, sample};
 use crate::text::attribute;
-use crate::tree::{File, Script, Tree, file, with};
+use crate::tree::{File, Script, Tree, file, setting, with};
 use hal_files::Root;
 use hal_rapl::{Powercap, RaplError};
 use power_hal::{
@@ -19,26 +19,26 @@ const FILES: &[File] = &[
     file("sys/class/powercap/intel-rapl:0/name", "package-0\n"),
     file("sys/class/powercap/intel-rapl:0/energy_uj", "123456789\n"),
     file("sys/class/powercap/intel-rapl:0/max_energy_range_uj", "262143328850\n"),
-    file("sys/class/powercap/intel-rapl:0/enabled", "1\n"),
+    setting("sys/class/powercap/intel-rapl:0/enabled", "1\n"),
     file("sys/class/powercap/intel-rapl:0/constraint_0_name", "long_term\n"),
-    file("sys/class/powercap/intel-rapl:0/constraint_0_power_limit_uw", "250000000\n"),
-    file("sys/class/powercap/intel-rapl:0/constraint_0_time_window_us", "27983872\n"),
+    setting("sys/class/powercap/intel-rapl:0/constraint_0_power_limit_uw", "250000000\n"),
+    setting("sys/class/powercap/intel-rapl:0/constraint_0_time_window_us", "27983872\n"),
     file("sys/class/powercap/intel-rapl:0/constraint_0_max_power_uw", "250000000\n"),
     file("sys/class/powercap/intel-rapl:0/constraint_1_name", "short_term\n"),
-    file("sys/class/powercap/intel-rapl:0/constraint_1_power_limit_uw", "300000000\n"),
+    setting("sys/class/powercap/intel-rapl:0/constraint_1_power_limit_uw", "300000000\n"),
     file("sys/class/powercap/intel-rapl:0/constraint_1_max_power_uw", "500000000\n"),
     file("sys/class/powercap/intel-rapl:1/name", "package-1\n"),
     file("sys/class/powercap/intel-rapl:1/energy_uj", "987654321\n"),
-    file("sys/class/powercap/intel-rapl:1/enabled", "1\n"),
+    setting("sys/class/powercap/intel-rapl:1/enabled", "1\n"),
     file("sys/class/powercap/intel-rapl:1/constraint_0_name", "long_term\n"),
-    file("sys/class/powercap/intel-rapl:1/constraint_0_power_limit_uw", "250000000\n"),
+    setting("sys/class/powercap/intel-rapl:1/constraint_0_power_limit_uw", "250000000\n"),
     file("sys/class/powercap/intel-rapl-mmio:0/name", "package-0\n"),
-    file("sys/class/powercap/intel-rapl-mmio:0/enabled", "1\n"),
+    setting("sys/class/powercap/intel-rapl-mmio:0/enabled", "1\n"),
     file("sys/class/powercap/intel-rapl-mmio:0/constraint_0_name", "long_term\n"),
-    file("sys/class/powercap/intel-rapl-mmio:0/constraint_0_power_limit_uw", "260000000\n"),
+    setting("sys/class/powercap/intel-rapl-mmio:0/constraint_0_power_limit_uw", "260000000\n"),
     file("sys/class/powercap/intel-rapl:2/name", "psys\n"),
     file("sys/class/powercap/intel-rapl:2/constraint_0_name", "long_term\n"),
-    file("sys/class/powercap/intel-rapl:2/constraint_0_power_limit_uw", "400000000\n"),
+    setting("sys/class/powercap/intel-rapl:2/constraint_0_power_limit_uw", "400000000\n"),
 ];
 
 const ENERGY: usize = 1;
@@ -87,6 +87,7 @@ fn look(tree: &mut Tree, bytes: &[u8]) {
     if !script.replaces(&PSYS) && tree.read(PSYS[2]).and_then(attribute).is_some() {
         assert_eq!(psys, tree.read(PSYS[2]).and_then(attribute), "psys is no package");
     }
+    tree.check_untouched();
     if let Err(error) = hal.enumerate() {
         check(&error, tree.root());
     }
@@ -141,9 +142,9 @@ fn in_force(tree: &Tree) -> Option<u64> {
 
 fn set_and_release(hal: &mut Hal, tree: &Tree, script: &Script<'_>, handle: Handle) {
     let Some(domain) = hal.domains().get(handle).copied() else { return };
-    let before = tree.all();
+    let before = tree.settings();
     let applied = hal.apply(handle, Setting::Power(MicroWatts::new(script.wish)));
-    let after = tree.all();
+    let after = tree.settings();
     for at in ENABLED {
         let number = |files: &[Option<Vec<u8>>]| files[at].as_deref().and_then(attribute);
         assert!(number(&after) != Some(0) || number(&before) == Some(0), "enabled was written 0");
@@ -166,7 +167,7 @@ fn set_and_release(hal: &mut Hal, tree: &Tree, script: &Script<'_>, handle: Hand
         Ok(Released::Untouched) => {}
         Ok(Released::Restored) => {
             let number = |files: &[Option<Vec<u8>>], at: usize| files[at].as_deref().and_then(attribute);
-            let now = tree.all();
+            let now = tree.settings();
             for (enabled, long) in ENABLED.into_iter().zip(LONG) {
                 if number(&before, enabled) == Some(1) {
                     assert_eq!(number(&now, long), number(&before, long), "the original is not back");

@@ -16,10 +16,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct File {
     pub(crate) path: &'static str,
     pub(crate) text: &'static str,
+    /// Whether a HAL may write it.
+    is_set: bool,
 }
 
+/// A file that is only ever read.
 pub(crate) const fn file(path: &'static str, text: &'static str) -> File {
-    File { path, text }
+    File { path, text, is_set: false }
+}
+
+/// A file that a HAL may write.
+pub(crate) const fn setting(path: &'static str, text: &'static str) -> File {
+    File { path, text, is_set: true }
 }
 
 /// What an input says.
@@ -65,6 +73,8 @@ pub(crate) struct Tree {
     open: Vec<Option<Vec<u8>>>,
     /// Whether the path still leads to that.
     linked: Vec<bool>,
+    /// Whether a script has replaced it.
+    edited: Vec<bool>,
 }
 
 impl Tree {
@@ -83,7 +93,8 @@ impl Tree {
             done(fs::create_dir_all(root.join(link).parent().unwrap_or(&root)));
             done(std::os::unix::fs::symlink(to, root.join(link)));
         }
-        Self { root, files, open: vec![None; files.len()], linked: vec![true; files.len()] }
+        let count = files.len();
+        Self { root, files, open: vec![None; count], linked: vec![true; count], edited: vec![false; count] }
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -92,15 +103,17 @@ impl Tree {
 
     /// The healthy machine with the early edits of a script.
     pub(crate) fn stage(&mut self, script: &Script<'_>) {
-        for at in 0..self.files.len() {
-            let file = self.files[at];
-            let path = self.root.join(file.path);
-            if fs::read(&path).ok().as_deref() != Some(file.text.as_bytes()) {
+        for (at, file) in self.files.iter().enumerate() {
+            if self.edited[at] || file.is_set {
+                let path = self.root.join(file.path);
                 remove(&path);
                 done(fs::write(&path, file.text));
             }
+            (self.edited[at], self.linked[at]) = (false, true);
             self.open[at] = Some(file.text.into());
-            self.linked[at] = true;
+        }
+        for edit in &script.edits {
+            self.edited[edit.at] = true;
         }
         for edit in script.edits.iter().filter(|edit| !edit.late) {
             let path = self.root.join(self.files[edit.at].path);
@@ -153,9 +166,19 @@ impl Tree {
         seen.then(|| fs::read(self.root.join(self.files[at].path)).ok()).flatten()
     }
 
-    /// Every file, as it is now.
-    pub(crate) fn all(&self) -> Vec<Option<Vec<u8>>> {
-        (0..self.files.len()).map(|at| self.now(at)).collect()
+    /// Every file that a HAL may write, at its place, as it is now.
+    pub(crate) fn settings(&self) -> Vec<Option<Vec<u8>>> {
+        (0..self.files.len()).map(|at| self.files[at].is_set.then(|| self.now(at)).flatten()).collect()
+    }
+
+    /// Nobody has written what is only read.
+    pub(crate) fn check_untouched(&self) {
+        for (at, file) in self.files.iter().enumerate().filter(|(_, file)| !file.is_set) {
+            let expected = self.linked[at].then(|| self.read(at)).flatten();
+            if let Some(expected) = expected {
+                assert_eq!(self.now(at).as_deref(), Some(expected), "{} was written", file.path);
+            }
+        }
     }
 }
 
