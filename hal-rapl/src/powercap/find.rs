@@ -46,7 +46,7 @@ pub(super) fn packages(
         let opened = match named(root, &id, &mut folders) {
             Ok(None) => continue,
             Ok(Some(Named { folder, control_type, package })) => {
-                Zone::open(Arc::clone(&folder), control_type).map(|zone| (package, zone))
+                Zone::open(Arc::clone(&folder), control_type, &mut problems).map(|zone| (package, zone))
             }
             Err(error) => Err(error),
         };

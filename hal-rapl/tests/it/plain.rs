@@ -145,13 +145,28 @@ fn constraints_go_by_their_names() {
 
 #[test]
 fn an_unknown_range_is_a_counter_whose_wrap_is_unknown() {
-    for range in ["0\n", "junk\n", "", "5\n"] {
+    for (range, understood) in [("0\n", true), ("junk\n", false), ("", false), ("5\n", true)] {
         let plain = Plain::of("xeon-2s");
         plain.put("intel-rapl:0", "max_energy_range_uj", range);
         let mut hal = plain.open();
+        let said = hal.problems().iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        assert_eq!(said.contains("intel-rapl:0/max_energy_range_uj: "), !understood, "{said}");
         let meter = find(&hal, "package-0").1.meter();
         assert_eq!(meter, Some(power_hal::Meter::Energy(power_hal::Counter::Unknown)), "{range:?}");
         assert!(sample(&mut hal, "package-0").unwrap().meter.is_ok());
+    }
+}
+
+#[test]
+fn a_largest_limit_that_is_no_number_is_unknown_and_told() {
+    for bad in BAD {
+        let plain = Plain::of("xeon-2s");
+        plain.put("intel-rapl:0", "constraint_0_max_power_uw", bad);
+        let mut hal = plain.open();
+        assert_eq!(find(&hal, "package-0").1.power().unwrap().max(), None);
+        let [problem] = hal.problems() else { panic!("{:?}", hal.problems()) };
+        assert!(problem.to_string().contains("constraint_0_max_power_uw"), "{problem}");
+        assert_eq!(effective(&mut hal, "package-0", w(100)), (100_000_000, true));
     }
 }
 
