@@ -121,11 +121,12 @@ fn report(name: &str, said: &str, input: Option<&Path>) -> String {
     let Some(input) = input else {
         return format!("{name}: broke without an input of its own:\n  {}", why.join("\n  "));
     };
-    let input = input.display();
+    let (input, why) = (input.display(), why.join("\n  "));
     format!(
-        "{name}: broken by {input}\n  {}\nagain:\n  (cd fuzz && cargo +nightly fuzz run --fuzz-dir targets {name} {input})\n\
-         and on the everyday compiler:\n  cp {input} fuzz/regressions/{name}/ && cargo test -p fuzz {name}",
-        why.join("\n  ")
+        "{name}: broken by {input}\n  {why}\n\
+         again:\n  (cd fuzz && cargo +nightly fuzz run --fuzz-dir targets --target-dir ../target/fuzz {name} {input})\n\
+         on the everyday compiler, and from then on in every test run:\n  \
+         mkdir -p fuzz/regressions/{name} && cp {input} fuzz/regressions/{name}/ && cargo test -p fuzz {name}"
     )
 }
 
@@ -158,7 +159,7 @@ mod tests {
             told.contains("assertion failed\nagain:") && told.contains("fuzz/regressions/key/"),
             "{told}"
         );
-        assert!(told.contains("cargo +nightly fuzz run --fuzz-dir targets key /r/crash-1a"), "{told}");
+        assert!(told.contains("--fuzz-dir targets --target-dir ../target/fuzz key /r/crash-1a)"), "{told}");
     }
 
     #[test]

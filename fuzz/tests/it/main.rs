@@ -1,7 +1,11 @@
 //! Every target over its seeds, over every input that ever broke it, and over variations of both.
 //!
 //! An input that breaks a target belongs into `fuzz/regressions/NAME`, under a name that says what it showed.
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "all of it is tests, which say what they are at")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "all of it is tests, which say what they are at"
+)]
 
 use fuzz::{TARGETS, Target};
 use proptest::prelude::*;
