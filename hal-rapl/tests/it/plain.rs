@@ -158,6 +158,18 @@ fn an_unknown_range_is_a_counter_whose_wrap_is_unknown() {
 }
 
 #[test]
+fn a_zone_that_names_a_limit_and_has_no_file_of_it_is_left_out_and_told() {
+    for file in ["constraint_1_power_limit_uw", LONG, "name"] {
+        let plain = Plain::of("xeon-2s");
+        std::fs::remove_file(plain.path().join("sys/class/powercap/intel-rapl:0").join(file)).unwrap();
+        let hal = plain.open();
+        assert_eq!(hal.domains().len(), 1, "{file}");
+        let [problem] = hal.problems() else { panic!("{file}: {:?}", hal.problems()) };
+        assert!(problem.to_string().contains(&format!("intel-rapl:0/{file}")), "{problem}");
+    }
+}
+
+#[test]
 fn a_largest_limit_that_is_no_number_is_unknown_and_told() {
     for bad in BAD {
         let plain = Plain::of("xeon-2s");
