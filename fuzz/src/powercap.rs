@@ -87,9 +87,8 @@ fn look(tree: &mut Tree, bytes: &[u8]) {
     for handle in handles {
         set_and_release(&mut hal, tree, &script, handle);
     }
-    let psys = tree.now(PSYS[2]).and_then(|text| attribute(&text));
-    if !script.replaces(&PSYS) && tree.read(PSYS[2]).and_then(attribute).is_some() {
-        assert_eq!(psys, tree.read(PSYS[2]).and_then(attribute), "psys is no package");
+    if let Some(psys) = tree.now(PSYS[2]).filter(|_| !script.replaces(&PSYS)) {
+        assert_eq!(Some(psys.as_slice()), tree.read(PSYS[2]), "psys is no package");
     }
     tree.check_untouched();
     if let Err(error) = hal.enumerate() {
