@@ -48,7 +48,7 @@ const ALLOWED: &[Allowed] = &[
     Allowed {
         name: "hal-amd",
         ours: &["power-units", "power-hal", "hal-files"],
-        ours_in_tests: &["rig", "rocm-stub"],
+        ours_in_tests: &["plant", "rig", "rocm-stub"],
         others: &["libc", "libloading"],
     },
     Allowed { name: "rocm-stub", ours: &[], ours_in_tests: &[], others: &[] },
