@@ -1,6 +1,6 @@
 //! The port's contract, on a plain tree and on virtual machines.
 
-use crate::support::{Folder, Hal, Journal, Room, Ticks, gpu};
+use crate::support::{Drivers, Folder, Hal, Journal, Room, Ticks, gpu};
 use hal_amd::{Amd, Backend, Devices, Hwmon};
 use hal_files::Root;
 use power_hal::contract::{Ledger, Mode, Report, Rule, Trouble, World, check};

@@ -1,7 +1,9 @@
 //! GPUs through the ROCm SMI library, which is loaded as the real one is, from a folder of each test's own.
 
 use crate::contract::Bench;
-use crate::support::{Folder, Hal, Ticks, apply, effective, find, gpu, keys, over, release, sample, w};
+use crate::support::{
+    Drivers, Folder, Hal, Ticks, apply, effective, find, gpu, keys, over, release, sample, w,
+};
 use hal_amd::{AmdError, Rocm, Where};
 use hal_files::Root;
 use power_hal::contract::{Ledger, Mode, Rule, Trouble, World, check};
