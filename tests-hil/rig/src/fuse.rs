@@ -24,7 +24,7 @@ const THREADS: usize = 4;
 /// A mounted machine; it goes away when this is dropped, and the copies of its libraries after it.
 pub struct Mounted {
     _session: fuser::BackgroundSession,
-    _libraries: Libraries,
+    _libraries: Option<Libraries>,
 }
 
 /// Mounts a machine's files on a folder.
@@ -48,7 +48,7 @@ pub fn mount(machine: Shared, on: &Path) -> std::io::Result<Mounted> {
 }
 
 /// The libraries that show the machine's GPUs, to which its files then lead.
-fn libraries_of(machine: &Shared) -> std::io::Result<Libraries> {
+fn libraries_of(machine: &Shared) -> std::io::Result<Option<Libraries>> {
     let mut machine = machine.lock();
     let mut packages = Vec::new();
     if !machine.nvidia().is_empty() {
@@ -58,7 +58,7 @@ fn libraries_of(machine: &Shared) -> std::io::Result<Libraries> {
         packages.push(("rocm-stub", library::ROCM));
     }
     let libraries = Libraries::copy(&packages)?;
-    machine.libraries = Some(libraries.folder().to_owned());
+    machine.libraries = libraries.as_ref().map(|libraries| libraries.folder().to_owned());
     machine.settle();
     Ok(libraries)
 }

@@ -18,13 +18,16 @@ pub(crate) struct Libraries {
 }
 
 impl Libraries {
-    /// Copies the libraries of these packages, each under its name.
-    pub(crate) fn copy(packages: &[(&str, &str)]) -> io::Result<Self> {
+    /// Copies the libraries of these packages, each under its name; nothing where there are none.
+    pub(crate) fn copy(packages: &[(&str, &str)]) -> io::Result<Option<Self>> {
+        if packages.is_empty() {
+            return Ok(None);
+        }
         let libraries = Self { folder: own_folder()? };
         for (package, name) in packages {
             std::fs::copy(nvml_stub::built(package)?, libraries.folder.join(name))?;
         }
-        Ok(libraries)
+        Ok(Some(libraries))
     }
 
     pub(crate) fn folder(&self) -> &Path {

@@ -57,6 +57,7 @@ fn explain(on: &Path) {
                 library.display()
             );
             println!("  {variable}={}", on.join(folder).display());
+            println!("  grep . {}/gpus/*/*", on.join(folder).display());
         }
     }
 }

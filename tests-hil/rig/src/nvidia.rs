@@ -246,3 +246,25 @@ impl Fault {
         Self { on: Attribute::NvmlCall(card, function), direction: Direction::Read, effect, times }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Shared;
+    use crate::room::Room;
+    use libc::ERANGE;
+
+    #[test]
+    fn a_limit_out_of_range_is_refused_and_not_clamped() {
+        let machine = Shared::new(Room::machine_of("gpu-2s8"));
+        let limit = Attribute::Nvml(0, CardFile::Limit);
+        for (text, errno) in [("199999", EINVAL), ("700001", EINVAL), ("-1", EINVAL), ("4294967296", ERANGE)]
+        {
+            assert_eq!(machine.write(&limit, 0, text.as_bytes()), Err(errno), "{text}");
+        }
+        assert_eq!(machine.lock().nvidia()[0].limit_mw, 700_000);
+        assert_eq!(machine.write(&limit, 0, b"200000\n"), Ok(()));
+        assert_eq!(machine.lock().plant().gpu_cap(0), Some(200.0));
+        assert_eq!(machine.write(&Attribute::Nvml(0, CardFile::Energy), 0, b"1"), Err(libc::EACCES));
+    }
+}
