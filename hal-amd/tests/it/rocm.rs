@@ -399,6 +399,20 @@ mod on_the_rig {
     }
 
     #[test]
+    fn gpus_keep_their_names_when_the_library_lists_them_in_another_order() {
+        let Some(room) = Room::profile("mi300x-smi") else { return };
+        let mut hal = over(backend(&room));
+        let place = || (0..3).map(|at| room.folder.get(&format!("rocm/gpus/{at}/pci"))).collect::<Vec<_>>();
+        let mut before = place();
+        room.machine.lock().renumber_rocm();
+        before.reverse();
+        assert_eq!(place(), before);
+        hal.describe().unwrap();
+        assert_eq!(effective(&mut hal, &gpu(SECOND), w(400)), w(400));
+        assert_eq!((room.cap(&gpu(SECOND)), room.cap(&first())), (400_000_000, 750_000_000));
+    }
+
+    #[test]
     fn what_the_driver_below_refuses_is_told_and_changes_nothing() {
         let Some(room) = Room::profile("mi300x-smi") else { return };
         let mut hal = over(backend(&room));
