@@ -27,7 +27,7 @@ const ALLOWED: &[Allowed] = &[
     Allowed {
         name: "hal-nvidia",
         ours: &["power-units", "power-hal"],
-        ours_in_tests: &["nvml-stub"],
+        ours_in_tests: &["nvml-stub", "plant", "rig"],
         others: &["nvml-wrapper", "nvml-wrapper-sys"],
     },
     Allowed { name: "nvml-stub", ours: &[], ours_in_tests: &[], others: &["libc"] },
@@ -48,7 +48,7 @@ const ALLOWED: &[Allowed] = &[
     Allowed {
         name: "hal-amd",
         ours: &["power-units", "power-hal", "hal-files"],
-        ours_in_tests: &["rig", "rocm-stub"],
+        ours_in_tests: &["plant", "rig", "rocm-stub"],
         others: &["libc", "libloading"],
     },
     Allowed {
@@ -58,7 +58,12 @@ const ALLOWED: &[Allowed] = &[
         others: &[],
     },
     Allowed { name: "rocm-stub", ours: &[], ours_in_tests: &[], others: &[] },
-    Allowed { name: "rig", ours: &["power-units", "plant"], ours_in_tests: &[], others: &["fuser", "libc"] },
+    Allowed {
+        name: "rig",
+        ours: &["power-units", "power-hal", "plant", "nvml-stub", "rocm-stub"],
+        ours_in_tests: &[],
+        others: &["fuser", "libc"],
+    },
     Allowed {
         name: "xtask",
         ours: &["power-units", "power-hal", "joulie-core", "planner", "plant"],

@@ -1,38 +1,31 @@
 //! The HAL on a plain folder: what a rig that needs FUSE shows, as ordinary files and links. No error numbers and no
 //! rounding, but everything that is about finding and reading, and it runs everywhere.
 
-use crate::bench::{Journal, Ticker, folder};
+use crate::bench::{Folder, Journal, Room, Ticks};
 use crate::golden::{apply, effective, find, kind, sample, w};
 use hal_files::Root;
 use hal_rapl::Powercap;
 use power_hal::contract::{Ledger, Mode, Rule, Twin, check};
 use power_hal::{ErrorKind, Key, Memory, PowerHal};
-use rig::machine::{Clock, Shared};
-use rig::profile;
+use rig::machine::Shared;
 use rig::tree::Entry;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 /// A folder that goes away with the test.
-pub(crate) struct Plain(PathBuf);
-
-impl Drop for Plain {
-    fn drop(&mut self) {
-        let _left_over = std::fs::remove_dir_all(&self.0);
-    }
-}
+pub(crate) struct Plain(Folder);
 
 impl Plain {
-    pub(crate) fn empty(name: &str) -> Self {
-        Self(folder(name))
+    pub(crate) fn empty() -> Self {
+        Self(Folder::new())
     }
 
     pub(crate) fn of(name: &str) -> Self {
-        let plain = Self::empty(name);
-        let machine = Shared::new(profile::find(name).unwrap()(Clock::Manual).unwrap());
+        let plain = Self::empty();
+        let machine = Shared::new(Room::machine_of(name));
         let tree = machine.lock().tree().clone();
         for (path, entry) in tree.iter().filter(|(path, _)| path.contains("powercap")) {
-            let at = plain.0.join(path);
+            let at = plain.path().join(path);
             std::fs::create_dir_all(at.parent().unwrap()).unwrap();
             match entry {
                 Entry::Folder => std::fs::create_dir_all(&at).unwrap(),
@@ -46,11 +39,11 @@ impl Plain {
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.0
+        &self.0.0
     }
 
     pub(crate) fn file(&self, zone: &str, name: &str) -> PathBuf {
-        self.0.join(format!("sys/devices/virtual/powercap/intel-rapl/{zone}/{name}"))
+        self.path().join(format!("sys/devices/virtual/powercap/intel-rapl/{zone}/{name}"))
     }
 
     pub(crate) fn put(&self, zone: &str, name: &str, content: impl AsRef<[u8]>) {
@@ -61,8 +54,8 @@ impl Plain {
         std::fs::read_to_string(self.file(zone, name)).unwrap().trim().to_owned()
     }
 
-    pub(crate) fn open(&self) -> Powercap<Ticker, Journal> {
-        Powercap::open(Root::at(&self.0), Ticker::default(), Ledger::new(Memory::new())).unwrap()
+    pub(crate) fn open(&self) -> Powercap<Ticks, Journal> {
+        Powercap::open(Root::at(self.path()), Ticks::default(), Ledger::new(Memory::new())).unwrap()
     }
 }
 
@@ -75,11 +68,11 @@ fn plain_folders_keep_the_contract() {
     {
         for mode in [Mode::Full, Mode::Lowering, Mode::ReadOnly] {
             let plain = Plain::of(name);
-            let clock = Ticker::default();
+            let clock = Ticks::default();
             let journal = Ledger::new(Memory::<8>::new());
             let mut hal = Powercap::open(Root::at(plain.path()), clock.clone(), journal).unwrap();
             // As on a real machine: a second HAL looks.
-            let mut world = Twin::new(plain.open(), |span| clock.pass(span));
+            let mut world = Twin::new(plain.open(), |span| clock.advance(span));
             let report =
                 check(&mut hal, &mut world, mode).unwrap_or_else(|breach| panic!("{name}: {breach}"));
             let set = if mode == Mode::ReadOnly { 0 } else { controls };
@@ -91,7 +84,7 @@ fn plain_folders_keep_the_contract() {
 
 #[test]
 fn a_machine_without_powercap_has_no_package_and_no_error() {
-    let plain = Plain::empty("nothing");
+    let plain = Plain::empty();
     assert!(plain.open().domains().is_empty());
     // A container masks the folder with an empty one.
     std::fs::create_dir_all(plain.path().join("sys/class/powercap")).unwrap();
