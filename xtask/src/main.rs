@@ -2,6 +2,7 @@
 #![expect(clippy::print_stdout, reason = "a command talks to the person who called it")]
 
 mod bench;
+mod codegen;
 mod edges;
 mod proofs;
 mod test;
@@ -15,6 +16,7 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
   test              what a change must pass: format, lints, tests, proofs
   proofs            what the core promises, read off the linked machine code
+  codegen [--check] hosts/deploy/crds from the types of the objects, or whether it is what they say
   bench [NAME ...]  costs beside their bars, and the tables of the control laws
   tidy              edges between crates, and what a machine can hold of the style";
 
@@ -25,6 +27,8 @@ fn main() -> Result<()> {
     match words.as_slice() {
         ["test"] => test::run(root),
         ["proofs"] => proofs::run(root),
+        ["codegen"] => codegen::run(root, codegen::Mode::Write),
+        ["codegen", "--check"] => codegen::run(root, codegen::Mode::Check),
         ["bench", names @ ..] => bench::run(names),
         ["tidy"] => edges::check(root).and_then(|()| tidy::check(root)),
         _ => bail!("{USAGE}"),
