@@ -154,3 +154,41 @@ impl Gpu {
 fn non_empty(text: &Option<String>) -> Option<&str> {
     text.as_deref().filter(|text| !text.is_empty())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn gpu(spec: Value, status: Value) -> Gpu {
+        let object = json!({"metadata": {"name": "x"}, "spec": spec, "status": status});
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn a_card_of_the_article_is_a_card() {
+        let spec = json!({"nodeName": "n", "uuid": "GPU-1", "model": "A100", "totalVRAMmb": 40960});
+        let status = json!({"allocatedVRAMmb": 30000, "phase": "Available"});
+        let gpu = gpu(spec, status);
+        let card = gpu.card();
+        assert_eq!((card.node, card.uuid, card.model), ("n", Some("GPU-1"), Some("A100")));
+        assert_eq!(card.vram.unwrap().free_mb(), Some(10960));
+        assert_eq!((card.phase, card.island), (Phase::Available, None));
+    }
+
+    #[test]
+    fn whatever_is_not_certain_is_unknown() {
+        let full = json!({"nodeName": "n", "model": "A100", "totalVRAMmb": 40960});
+        let free = json!({"allocatedVRAMmb": 0, "phase": "Available"});
+        let unwritten = gpu(full.clone(), Value::Null);
+        assert_eq!((unwritten.card().phase, unwritten.card().vram), (Phase::Unknown, None));
+        assert_eq!(gpu(full.clone(), json!({"phase": "Reserved"})).card().phase, Phase::Unknown);
+        assert_eq!(gpu(json!({"nodeName": "n", "model": ""}), free.clone()).card().model, None);
+        let mut sliced = full.clone();
+        sliced["sliced"] = json!(true);
+        assert_eq!(gpu(sliced, free.clone()).card().phase, Phase::Unknown);
+        let mut odd = full;
+        odd["island"] = json!(-1);
+        assert_eq!(gpu(odd, free).card().island, None);
+    }
+}

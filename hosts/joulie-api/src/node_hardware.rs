@@ -339,3 +339,75 @@ impl TryFrom<&NodeHardwareStatus> for Hardware {
         Ok(Self { cpu_max, cores: count("status.cpu.totalCores", cpu.total_cores)?, gpus })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn status(json: Value) -> NodeHardwareStatus {
+        serde_json::from_value(json).unwrap()
+    }
+
+    fn hardware(json: Value) -> Hardware {
+        Hardware::try_from(&status(json)).unwrap()
+    }
+
+    fn watts(text: &str) -> Option<Watts> {
+        Some(Watts::parse(text, Role::Nearest).unwrap())
+    }
+
+    #[test]
+    fn ranges_of_every_generation_are_read() {
+        // Fix list operator B2: the current form, and the flat one of v0.0.5.
+        for json in [
+            json!({"cpu": {"sockets": 2, "totalCores": 64,
+                           "capRange": {"minWattsPerSocket": 90, "maxWattsPerSocket": 360}},
+                   "gpu": {"present": true, "count": 8, "vendor": "nvidia",
+                           "capRangePerGpu": {"minWatts": 100, "maxWatts": 400.0}}}),
+            json!({"cpu": {"sockets": 2.0, "totalCores": 64, "capMinWatts": 90, "capMaxWatts": 360.0},
+                   "gpu": {"count": 8, "vendor": "NVIDIA", "capMinWatts": 100.0, "capMaxWatts": 400}}),
+        ] {
+            let read = status(json.clone());
+            assert_eq!(read.cpu_range(), Ok(CapRange::new(watts("90"), watts("360"), None)));
+            assert_eq!(read.gpu_range(), Ok(CapRange::new(watts("100"), watts("400"), None)));
+            let read = hardware(json);
+            assert_eq!((read.cpu_max, read.cores), (watts("720"), Some(64)));
+            let gpus = read.gpus.unwrap();
+            assert_eq!((gpus.count, gpus.max, gpus.vendor), (Some(8), watts("400"), Some(GpuVendor::Nvidia)));
+        }
+    }
+
+    #[test]
+    fn a_whole_maximum_is_a_maximum() {
+        // Fix list operator B3: 360 is read as 360.5 is.
+        let max = |max: Value| hardware(json!({"cpu": {"capRange": {"maxWattsPerSocket": max}}})).cpu_max;
+        assert_eq!(max(json!(360)), watts("360"));
+        assert_eq!(max(json!(360.5)), watts("360.5"));
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_zero() {
+        assert_eq!(hardware(json!({})), Hardware::EMPTY);
+        assert_eq!(hardware(json!({"cpu": {"sockets": 0, "totalCores": 0}, "gpu": null})), Hardware::EMPTY);
+        assert_eq!(status(json!({})).cpu_range(), Ok(CapRange::UNKNOWN));
+        // A denial, an unknown number, and a number without a word.
+        let gpus = |gpu: Value| hardware(json!({"gpu": gpu})).gpus.map(|gpus| gpus.count);
+        assert_eq!(gpus(json!({"present": false, "count": 2})), None);
+        assert_eq!(gpus(json!({"present": true})), Some(None));
+        assert_eq!(gpus(json!({"count": 2})), Some(Some(2)));
+        assert_eq!(gpus(json!({"vendor": "none", "count": 0})), None);
+    }
+
+    #[test]
+    fn a_number_that_cannot_be_names_its_field() {
+        for (json, field) in [
+            (json!({"cpu": {"totalCores": -1}}), "status.cpu.totalCores"),
+            (json!({"cpu": {"sockets": 5_000_000_000_u64}}), "status.cpu.sockets"),
+            (json!({"gpu": {"count": -2}}), "status.gpu.count"),
+            (json!({"cpu": {"capMaxWatts": 1e30}}), "status.cpu.capRange.maxWattsPerSocket"),
+        ] {
+            assert_eq!(Hardware::try_from(&status(json)).unwrap_err().field(), field);
+        }
+    }
+}

@@ -9,6 +9,10 @@ use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+mod routing;
+
+pub use routing::{Audience, Control, Endpoint, Readings, Routing};
+
 vocabulary! {
     /// Whom a profile is for.
     pub enum TargetScope {

@@ -221,3 +221,28 @@ impl TryFrom<&WorkloadProfileStatus> for WorkloadClass {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn class(json: Value) -> Result<WorkloadClass, String> {
+        let status: WorkloadProfileStatus = serde_json::from_value(json).unwrap();
+        WorkloadClass::try_from(&status).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_class_of_every_generation_is_one_of_the_two() {
+        let of = |word: &str| class(json!({"criticality": {"class": word}}));
+        assert_eq!(of("performance"), Ok(WorkloadClass::Performance));
+        assert_eq!(of("standard"), Ok(WorkloadClass::Standard));
+        assert_eq!(of("best-effort"), Ok(WorkloadClass::Standard));
+        assert_eq!(class(json!({})), Ok(WorkloadClass::Standard));
+        assert_eq!(
+            of("vip"),
+            Err("status.criticality.class: expected performance, standard or best-effort, found vip"
+                .to_owned())
+        );
+    }
+}

@@ -2,3 +2,5 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod crds;
+mod examples;
+mod rules;
