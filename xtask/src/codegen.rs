@@ -3,7 +3,7 @@
 //! One test of `joulie-api` renders them and compares; told to, it writes them first. So this command builds no
 //! Kubernetes libraries of its own, and `cargo xtask test` holds the files by running the tests.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::Command;
 
@@ -26,5 +26,8 @@ pub(crate) fn run(root: &Path, mode: Mode) -> Result<()> {
         Mode::Write => cargo.env("JOULIE_WRITE_CRDS", "1"),
         Mode::Check => cargo.env_remove("JOULIE_WRITE_CRDS"),
     };
-    super::succeed(&mut cargo).map(drop)
+    super::succeed(&mut cargo).map(drop).context(match mode {
+        Mode::Write => "hosts/deploy/crds could not be written",
+        Mode::Check => "hosts/deploy/crds is not what the types say: run `cargo xtask codegen`",
+    })
 }

@@ -116,6 +116,19 @@ mod tests {
     }
 
     #[test]
+    fn a_node_with_dots_has_one_object_whoever_asks() {
+        // Fix list operator B4: spec and status, operator and agent use the same name.
+        // Fix list extender B30.
+        let node = "ip-10-0-0-1.eu.compute.internal";
+        let names = names_for([node], &BTreeMap::new());
+        assert_eq!(names[node], "ip-10-0-0-1-eu-compute-internal");
+        assert_eq!(names[node], plain(node));
+        assert_eq!(names[node], name_for(node, |_| None));
+        // The next pass finds what the first one made.
+        assert_eq!(names_for([node], &objects(&[(names[node].as_str(), node)])), names);
+    }
+
+    #[test]
     fn a_hash_is_the_published_one() {
         // The test vectors of FNV-1a, 64 bits.
         assert_eq!(fnv1a(""), 0xcbf2_9ce4_8422_2325);

@@ -136,7 +136,6 @@ part! {
         hardware_density_score: Number,
         /// The facility's power per power of the machines.
         #[serde(rename = "estimatedPUE")]
-        #[schemars(range(min = 1.0))]
         estimated_pue: Number,
         /// What came of the desired state, written by the agent.
         control_status: ControlStatuses,

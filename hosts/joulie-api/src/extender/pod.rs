@@ -257,6 +257,7 @@ mod tests {
 
     #[test]
     fn requests_and_limits_are_quantities() {
+        // Fix list extender B22: the full grammar.
         // The powerest table: request 2 and limit 4 are 2; limit 4 is 4; 500m; the number 4.
         for (resources, milli) in [
             (json!({"requests": {"cpu": "2"}, "limits": {"cpu": "4"}}), 2000),

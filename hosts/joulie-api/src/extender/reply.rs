@@ -199,6 +199,7 @@ mod tests {
 
     #[test]
     fn nodes_are_answered_with_the_same_bytes() {
+        // Fix list extender B2: a node is not stripped on its way back.
         let node = r#"{ "metadata":{"name":"a"}, "x":1e400 }"#;
         let raw: &RawValue = serde_json::from_str(node).unwrap();
         let mut out = Vec::new();
@@ -220,6 +221,7 @@ mod tests {
 
     #[test]
     fn nobody_left_is_an_empty_list_and_no_request_is_none() {
+        // Fix list extender B25.
         let reply =
             |survivors| Filter::<&str> { survivors, failed: &[], unresolvable: &[], error: "no cache" };
         assert_eq!(filter(&reply(Survivors::Names(&[])), Keys::Capital)["NodeNames"], json!([]));

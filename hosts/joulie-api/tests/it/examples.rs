@@ -88,6 +88,7 @@ fn normal(value: &Value) -> Value {
 
 #[test]
 fn every_generation_is_read_without_losing_a_field() {
+    // Fix list operator B38: the types and the definitions are one thing.
     for (name, object) in good() {
         let read = through_the_type(&object).unwrap_or_else(|bad| panic!("{name}: {bad}"));
         assert_eq!(normal(&read), normal(&object), "{name}");
