@@ -5,11 +5,12 @@
 
 use super::BadBody;
 use super::members::{Members, text};
-use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 
 /// The request.
 #[derive(Clone, Debug, Default)]
@@ -52,7 +53,8 @@ impl<'a> Args<'a> {
     /// When the body is not JSON, has something behind it, has a key twice, or a value of another type.
     pub fn parse(body: &'a [u8]) -> Result<Self, BadBody> {
         let mut deserializer = serde_json::Deserializer::from_slice(body);
-        let args = Option::<Self>::deserialize(&mut deserializer).map_err(BadBody::new)?;
+        let seed = OrNull(ArgsVisitor { bytes: body.len() });
+        let args = seed.deserialize(&mut deserializer).map_err(BadBody::new)?;
         deserializer.end().map_err(BadBody::new)?;
         Ok(args.unwrap_or_default())
     }
@@ -110,13 +112,95 @@ fn name_of(object: &RawValue) -> Option<Name<'_>> {
     (!name.is_empty()).then_some(Name(name))
 }
 
-impl<'de> Deserialize<'de> for Args<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(ArgsVisitor)
+/// Room for as many elements as a body of this length is likely to have, so that a list rarely grows: a name in its
+/// quotes has some 32 bytes, a Node some 8 KiB. A body that lies about it cannot ask for more than the bound.
+const fn room(bytes: usize, each: usize) -> usize {
+    let elements = bytes / each + 1;
+    if elements < ROOM_MAX { elements } else { ROOM_MAX }
+}
+
+const NAME_BYTES: usize = 32;
+const NODE_BYTES: usize = 8192;
+const ROOM_MAX: usize = 8192;
+
+/// What a seed reads, or nothing where there is `null`.
+struct OrNull<S>(S);
+
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for OrNull<S> {
+    type Value = Option<S::Value>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_option(self)
     }
 }
 
-struct ArgsVisitor;
+impl<'de, S: DeserializeSeed<'de>> Visitor<'de> for OrNull<S> {
+    type Value = Option<S::Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value or null")
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        self.0.deserialize(deserializer).map(Some)
+    }
+}
+
+/// A list with room for so many elements from the start.
+struct List<T> {
+    room: usize,
+    of: PhantomData<T>,
+}
+
+impl<T> List<T> {
+    const fn new(room: usize) -> OrNull<Self> {
+        OrNull(Self { room, of: PhantomData })
+    }
+}
+
+impl<'de, T: Deserialize<'de>> DeserializeSeed<'de> for List<T> {
+    type Value = Vec<T>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for List<T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Self::Value, A::Error> {
+        let mut list = Vec::with_capacity(self.room);
+        while let Some(element) = elements.next_element()? {
+            list.push(element);
+        }
+        Ok(list)
+    }
+}
+
+struct ArgsVisitor {
+    bytes: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for ArgsVisitor {
+    type Value = Args<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
 
 impl<'de> Visitor<'de> for ArgsVisitor {
     type Value = Args<'de>;
@@ -127,22 +211,22 @@ impl<'de> Visitor<'de> for ArgsVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut pod: Option<Option<&RawValue>> = None;
-        let mut nodes: Option<Option<NodeList<'de>>> = None;
+        let mut nodes: Option<Option<Vec<Item<'de>>>> = None;
         let mut names: Option<Option<Vec<Name<'de>>>> = None;
         while let Some(key) = map.next_key::<Name<'de>>()? {
             let is = |name: &str| key.as_str().eq_ignore_ascii_case(name);
             if is("Pod") {
-                once("Pod", &mut pod, &mut map)?;
+                once("Pod", PhantomData, &mut pod, &mut map)?;
             } else if is("Nodes") {
-                once("Nodes", &mut nodes, &mut map)?;
+                once("Nodes", OrNull(NodeList { bytes: self.bytes }), &mut nodes, &mut map)?;
             } else if is("NodeNames") {
-                once("NodeNames", &mut names, &mut map)?;
+                once("NodeNames", List::new(room(self.bytes, NAME_BYTES)), &mut names, &mut map)?;
             } else {
                 map.next_value::<IgnoredAny>()?;
             }
         }
         let candidates = match (nodes.flatten(), names.flatten()) {
-            (Some(nodes), _) => Candidates::Nodes(nodes.0),
+            (Some(nodes), _) => Candidates::Nodes(nodes),
             (None, Some(names)) => Candidates::Names(names),
             (None, None) => Candidates::None,
         };
@@ -151,31 +235,38 @@ impl<'de> Visitor<'de> for ArgsVisitor {
 }
 
 /// Reads the value of a key that must not come again.
-fn once<'de, T, A>(key: &'static str, slot: &mut Option<T>, map: &mut A) -> Result<(), A::Error>
+fn once<'de, S, A>(
+    key: &'static str,
+    seed: S,
+    slot: &mut Option<S::Value>,
+    map: &mut A,
+) -> Result<(), A::Error>
 where
-    T: Deserialize<'de>,
+    S: DeserializeSeed<'de>,
     A: MapAccess<'de>,
 {
     if slot.is_some() {
         return Err(A::Error::duplicate_field(key));
     }
-    *slot = Some(map.next_value()?);
+    *slot = Some(map.next_value_seed(seed)?);
     Ok(())
 }
 
-/// The items of a NodeList.
-struct NodeList<'a>(Vec<Item<'a>>);
+/// Reads the items of a NodeList.
+struct NodeList {
+    bytes: usize,
+}
 
-impl<'de> Deserialize<'de> for NodeList<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(NodeListVisitor)
+impl<'de> DeserializeSeed<'de> for NodeList {
+    type Value = Vec<Item<'de>>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
     }
 }
 
-struct NodeListVisitor;
-
-impl<'de> Visitor<'de> for NodeListVisitor {
-    type Value = NodeList<'de>;
+impl<'de> Visitor<'de> for NodeList {
+    type Value = Vec<Item<'de>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a NodeList")
@@ -185,12 +276,12 @@ impl<'de> Visitor<'de> for NodeListVisitor {
         let mut items: Option<Option<Vec<Item<'de>>>> = None;
         while let Some(key) = map.next_key::<Name<'de>>()? {
             if key.as_str().eq_ignore_ascii_case("items") {
-                once("items", &mut items, &mut map)?;
+                once("items", List::new(room(self.bytes, NODE_BYTES)), &mut items, &mut map)?;
             } else {
                 map.next_value::<IgnoredAny>()?;
             }
         }
-        Ok(NodeList(items.flatten().unwrap_or_default()))
+        Ok(items.flatten().unwrap_or_default())
     }
 }
 

@@ -115,3 +115,26 @@ fn depth_costs_no_stack() {
         assert_eq!(names(&parse(&body).candidates), [Some("a")]);
     }
 }
+
+#[test]
+fn thousands_of_nodes_cost_a_few_allocations() {
+    let name = |at: u32| format!("ip-10-0-{}-{}.eu.compute.internal", at / 256, at % 256);
+    let names: Vec<String> = (0..5000).map(|at| format!("\"{}\"", name(at))).collect();
+    let names = format!(r#"{{"Pod":{{}},"NodeNames":[{}]}}"#, names.join(","));
+    let padding = "x".repeat(9000);
+    let nodes: Vec<String> = (0..5000)
+        .map(|at| format!(r#"{{"metadata":{{"name":"{}","annotations":{{"x":"{padding}"}}}}}}"#, name(at)))
+        .collect();
+    let nodes = format!(r#"{{"Nodes":{{"items":[{}]}}}}"#, nodes.join(","));
+    for body in [names, nodes] {
+        let counted = allocation_counter::measure(|| {
+            assert_eq!(super::tests::names(&parse(&body).candidates).len(), 5000);
+        });
+        // One for the list, and those of the list that this test makes of it.
+        assert!(counted.count_total <= 3, "{} allocations", counted.count_total);
+    }
+    // A body that claims to be long gets no more than the bound.
+    let hollow = format!(r#"{{"x":"{padding}","NodeNames":[]}}"#, padding = " ".repeat(1 << 22));
+    let counted = allocation_counter::measure(|| drop(Args::parse(hollow.as_bytes())));
+    assert!(counted.bytes_max <= 8192 * 32, "{} bytes", counted.bytes_max);
+}
