@@ -2,6 +2,7 @@
 #![expect(clippy::print_stdout, reason = "a command talks to the person who called it")]
 
 mod bench;
+mod codegen;
 mod edges;
 mod fuzz;
 mod proofs;
@@ -18,6 +19,7 @@ usage: cargo xtask COMMAND
   test --fuzz [--seconds N]
                     each fuzz target for N seconds (20): needs cargo-fuzz and the nightly compiler
   proofs            what the core promises, read off the linked machine code
+  codegen [--check] hosts/deploy/crds from the types of the objects, or whether it is what they say
   bench [NAME ...]  costs beside their bars, and the tables of the control laws
   tidy              edges between crates, and what a machine can hold of the style";
 
@@ -29,6 +31,8 @@ fn main() -> Result<()> {
         ["test"] => test::run(root),
         ["test", "--fuzz", rest @ ..] => fuzz::run(root, rest),
         ["proofs"] => proofs::run(root),
+        ["codegen"] => codegen::run(root, codegen::Mode::Write),
+        ["codegen", "--check"] => codegen::run(root, codegen::Mode::Check),
         ["bench", names @ ..] => bench::run(names),
         ["tidy"] => edges::check(root).and_then(|()| tidy::check(root)),
         _ => bail!("{USAGE}"),
