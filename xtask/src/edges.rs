@@ -17,17 +17,23 @@ struct Allowed {
 }
 
 /// From outside, for anybody's tests.
-const OTHERS_IN_TESTS: &[&str] = &["allocation-counter", "libc", "proptest"];
+const OTHERS_IN_TESTS: &[&str] = &["allocation-counter", "kube-cel", "libc", "proptest", "serde-saphyr"];
 
 const ALLOWED: &[Allowed] = &[
     Allowed { name: "power-units", ours: &[], ours_in_tests: &[], others: &["fixed"] },
     Allowed { name: "power-hal", ours: &["power-units"], ours_in_tests: &[], others: &[] },
     Allowed { name: "joulie-core", ours: &["power-units", "power-hal"], ours_in_tests: &[], others: &[] },
+    Allowed {
+        name: "joulie-api",
+        ours: &["power-units", "joulie-core"],
+        ours_in_tests: &[],
+        others: &["jiff", "k8s-openapi", "kube", "schemars", "serde", "serde_json", "serde_path_to_error"],
+    },
     Allowed { name: "planner", ours: &["power-units", "joulie-core"], ours_in_tests: &[], others: &[] },
     Allowed {
         name: "hal-nvidia",
         ours: &["power-units", "power-hal"],
-        ours_in_tests: &["nvml-stub"],
+        ours_in_tests: &["nvml-stub", "plant", "rig"],
         others: &["nvml-wrapper", "nvml-wrapper-sys"],
     },
     Allowed { name: "nvml-stub", ours: &[], ours_in_tests: &[], others: &["libc"] },
@@ -48,7 +54,7 @@ const ALLOWED: &[Allowed] = &[
     Allowed {
         name: "hal-amd",
         ours: &["power-units", "power-hal", "hal-files"],
-        ours_in_tests: &["rig", "rocm-stub"],
+        ours_in_tests: &["plant", "rig", "rocm-stub"],
         others: &["libc", "libloading"],
     },
     Allowed {
@@ -66,8 +72,19 @@ const ALLOWED: &[Allowed] = &[
         ours_in_tests: &["nvml-stub", "plant", "rig"],
         others: &["log", "serde", "serde_json"],
     },
+    Allowed {
+        name: "fuzz",
+        ours: &["power-units", "power-hal", "joulie-core", "hal-files", "hal-rapl", "hal-cpufreq", "hal-amd"],
+        ours_in_tests: &[],
+        others: &[],
+    },
     Allowed { name: "rocm-stub", ours: &[], ours_in_tests: &[], others: &[] },
-    Allowed { name: "rig", ours: &["power-units", "plant"], ours_in_tests: &[], others: &["fuser", "libc"] },
+    Allowed {
+        name: "rig",
+        ours: &["power-units", "power-hal", "plant", "nvml-stub", "rocm-stub"],
+        ours_in_tests: &[],
+        others: &["fuser", "libc"],
+    },
     Allowed {
         name: "xtask",
         ours: &["power-units", "power-hal", "joulie-core", "planner", "plant"],

@@ -6,12 +6,14 @@ use crate::hsmp;
 use crate::hwmon::Hwmon;
 use crate::msr::{self, Writes};
 use crate::number::{Errno, strtobool};
+use crate::nvidia::{self, CardFile};
 use crate::powercap::Zone;
 use crate::tree::Tree;
 use libc::{EACCES, EINVAL, ENODEV, ENXIO};
 use plant::{Domain, Plant, PowerLimit, Term};
 use power_units::Micros;
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -56,6 +58,13 @@ pub enum Attribute {
     /// A message of `/dev/hsmp` to the socket of a hwmon device. No file, but a place for faults to strike: the reading
     /// messages as reads, the one that sets as a write.
     HsmpMessage(usize, u32),
+    /// A number of an NVIDIA card that moves.
+    Nvml(usize, CardFile),
+    /// A function of the NVIDIA library, of a card or of all of them: what it answers before it does anything, 0 for
+    /// going on. Each call reads it once.
+    NvmlCall(Option<usize>, &'static str),
+    /// A function of the ROCm SMI library, of the GPU that is this hwmon device, or `init`; as above.
+    RocmCall(Option<usize>, &'static str),
 }
 
 /// The read-only numbers of a hwmon device.
@@ -170,6 +179,13 @@ pub struct Machine {
     watcher: Option<Watcher>,
     /// Whether the HSMP driver is so new that it registers its sockets with hwmon.
     pub(crate) hsmp_in_hwmon: bool,
+    /// Whether the GPUs' hwmon devices can be seen.
+    pub(crate) gpus_in_hwmon: bool,
+    /// Whether the ROCm SMI library lists its GPUs from the last to the first.
+    pub(crate) rocm_turned: bool,
+    pub(crate) nvidia: nvidia::Driver,
+    /// Where the copies of the stub libraries are, while the machine is mounted.
+    pub(crate) libraries: Option<PathBuf>,
     faults: Faults,
     tree: Tree,
     clock: Clock,
@@ -199,6 +215,10 @@ impl Machine {
             powercap_loaded: true,
             watcher: None,
             hsmp_in_hwmon: true,
+            gpus_in_hwmon: true,
+            rocm_turned: false,
+            nvidia: nvidia::Driver::default(),
+            libraries: None,
             faults: Faults::default(),
             tree: Tree::new(),
             clock,
@@ -306,7 +326,7 @@ impl Machine {
     }
 
     /// Lets the files and the physics follow the registers.
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         self.tree = crate::layout::files(self);
         self.drive();
     }
@@ -335,6 +355,10 @@ impl Machine {
                 let watts = Duration::from_micros(slot.hwmon.cap_in_force_uw()).as_secs_f64();
                 let _brought_into_range = self.plant.set_gpu_cap(gpu, watts);
             }
+        }
+        for card in &self.nvidia.cards {
+            let watts = Duration::from_millis(card.enforced_mw().into()).as_secs_f64();
+            let _brought_into_range = self.plant.set_gpu_cap(card.feeds, watts);
         }
     }
 
@@ -377,6 +401,9 @@ impl Machine {
                 Ok(if self.hwmon(*at)?.hwmon.asleep { "suspended\n" } else { "active\n" }.to_owned())
             }
             Attribute::Power(at, file) => self.power_file(*at, *file),
+            Attribute::Nvml(at, file) => self.card_text(*at, *file),
+            Attribute::NvmlCall(card, _) => Ok(line(self.nvml_code(*card).into())),
+            Attribute::RocmCall(..) => Ok(line(0)),
             Attribute::Msr(_) | Attribute::Hsmp | Attribute::HsmpMessage(..) => Err(EINVAL),
         }
     }
@@ -443,7 +470,11 @@ impl Machine {
                 let at = self.package_zone(cpu)?;
                 msr::write(&mut self.zones[at].zone, self.msr.ok_or(ENXIO)?, offset, data)
             }
+            Attribute::Nvml(at, CardFile::Limit) => self.store_limit(at, data),
             Attribute::Text(_)
+            | Attribute::Nvml(..)
+            | Attribute::NvmlCall(..)
+            | Attribute::RocmCall(..)
             | Attribute::PolicyText(..)
             | Attribute::Energy(_)
             | Attribute::CurFreq(_)
