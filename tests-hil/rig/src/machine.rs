@@ -306,6 +306,11 @@ impl Machine {
         &self.zones
     }
 
+    /// The caps of the hwmon devices that are in force, in µW.
+    pub fn caps_in_force_uw(&self) -> impl Iterator<Item = u64> + '_ {
+        self.hwmons.iter().map(|slot| slot.hwmon.cap_in_force_uw())
+    }
+
     /// Gives the machine an HSMP driver from before it knew hwmon: there is only `/dev/hsmp`.
     pub fn age_hsmp_driver(&mut self) {
         self.hsmp_in_hwmon = false;
@@ -338,7 +343,7 @@ impl Machine {
                 let limits =
                     self.zones.iter().filter(|slot| slot.feeds == Feeds::Package(package) && slot.present);
                 let held = limits.flat_map(|slot| slot.zone.in_force(name));
-                let lowest = held.min_by_key(|&(watts_uw, _)| watts_uw);
+                let lowest = held.chain(self.socket_cap(package)).min_by_key(|&(watts_uw, _)| watts_uw);
                 let limit = lowest.map(|(limit_uw, window_us)| PowerLimit {
                     watts: Duration::from_micros(limit_uw).as_secs_f64(),
                     window_s: Duration::from_micros(window_us).as_secs_f64().min(WINDOW_MAX_S),
@@ -360,6 +365,14 @@ impl Machine {
             let watts = Duration::from_millis(card.enforced_mw().into()).as_secs_f64();
             let _brought_into_range = self.plant.set_gpu_cap(card.feeds, watts);
         }
+    }
+
+    /// The cap of a package that its own firmware holds, over a time in which nobody sees it miss.
+    fn socket_cap(&self, package: usize) -> Option<(u64, u64)> {
+        const WINDOW_US: u64 = 10_000;
+        let socket =
+            self.hwmons.iter().find(|slot| slot.feeds == Domain::Package(package) && slot.present)?;
+        Some((socket.hwmon.cap_in_force_uw(), WINDOW_US))
     }
 
     fn energy_uj(&self, slot: &Slot) -> u64 {

@@ -33,7 +33,10 @@ fn text(folder: &Folder) -> String {
 fn what_was_kept_is_there_after_a_restart_and_gone_after_a_reboot() {
     let (folder, _) = held();
     let again = Journal::open(&folder.0, boot("a")).unwrap();
-    assert_eq!(again.of(BackendKind::Powercap).kept(&Key::package(0, None), POWER), Some(original(&[250_000_000])));
+    assert_eq!(
+        again.of(BackendKind::Powercap).kept(&Key::package(0, None), POWER),
+        Some(original(&[250_000_000]))
+    );
     assert_eq!(again.entries().len(), 1);
     let rebooted = Journal::open(&folder.0, boot("b")).unwrap();
     assert_eq!((rebooted.len(), rebooted.void()), (0, 1));
@@ -134,10 +137,15 @@ fn a_journal_that_is_none_is_refused_with_its_path_and_left_as_it_is() {
         assert!(error.contains(why) && error.contains("originals.json"), "{why}: {error}");
         assert!(fs::read(&path).unwrap() == text.as_bytes(), "{why}: it was changed");
     }
-    let doubled = good.replace("    }\n  ]", "    },\n    {\"backend\": \"powercap\", \"domain\": \"package-0\", \
-        \"control\": \"power\", \"layout\": 1, \"words\": []}\n  ]");
+    let doubled = good.replace(
+        "    }\n  ]",
+        "    },\n    {\"backend\": \"powercap\", \"domain\": \"package-0\", \
+        \"control\": \"power\", \"layout\": 1, \"words\": []}\n  ]",
+    );
     fs::write(&path, doubled).unwrap();
-    assert!(Journal::open(&folder.0, boot("a")).unwrap_err().to_string().contains("original 2 is there twice"));
+    assert!(
+        Journal::open(&folder.0, boot("a")).unwrap_err().to_string().contains("original 2 is there twice")
+    );
 }
 
 #[test]

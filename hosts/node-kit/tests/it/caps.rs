@@ -70,18 +70,20 @@ fn every_profile_holds_a_cap_by_the_backend_that_it_has() {
         let mut node = room.open(room.tracking());
         room.periods(&mut node, 2);
         assert_eq!(node.report().packages.len(), packages, "{profile}");
-        let free = room.drawn();
-        let each = if profile == "client" { 40 } else { 120 };
+        let free = room.packages_draw();
+        let before = limits(&room);
+        let each = if profile == "client" { 20 } else { 120 };
         let cap = f64::from(each) * packages as f64;
         node.handle().desire(watts(each));
         room.periods(&mut node, 12);
         let decision = node.report().cpu.unwrap();
         assert_eq!(decision.mode, backend, "{profile}: {:?}", decision.status);
-        assert_eq!(decision.status.report, applied(each * packages as i32), "{profile}");
-        assert!(cap < free && room.drawn() <= cap * 1.02, "{profile}: {} of {free}", room.drawn());
+        assert_eq!(decision.status.report, applied(each * i32::try_from(packages).unwrap()), "{profile}");
+        let drawn = room.packages_draw();
+        assert!(cap < free && drawn <= cap * 1.02, "{profile}: {drawn} of {free}");
         node.handle().desire(Desire::GONE);
         room.periods(&mut node, 4);
-        assert!((room.drawn() - free).abs() < 1.0, "{profile}: {} instead of {free}", room.drawn());
+        assert_eq!(limits(&room), before, "{profile}");
         assert!(node.journal().is_empty(), "{profile}: {:?}", node.journal().entries());
     }
 }

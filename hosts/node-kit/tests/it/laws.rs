@@ -49,9 +49,9 @@ fn lay_out(root: &Path) {
 
 fn throttled(root: &Path) -> usize {
     let limit = |cpu: &u32| {
-        std::fs::read_to_string(root.join(format!(
-            "sys/devices/system/cpu/cpufreq/policy{cpu}/scaling_max_freq"
-        )))
+        std::fs::read_to_string(
+            root.join(format!("sys/devices/system/cpu/cpufreq/policy{cpu}/scaling_max_freq")),
+        )
         .unwrap()
     };
     (0..CPUS).filter(|cpu| limit(cpu).trim() == "1200000").count()

@@ -3,7 +3,7 @@
 use hal_amd::Where;
 use joulie_core::node::cap::{CapIntent, Desired};
 use node_kit::{Access, Boot, Config, Desire, Node, Sources, Time};
-use plant::Load;
+use plant::{Domain, Load};
 use power_units::{Micros, Watts};
 use rig::fuse::Mounted;
 use rig::machine::{Clock, Machine, Shared};
@@ -120,6 +120,19 @@ impl Room {
     pub(crate) fn drawn(&self) -> f64 {
         self.machine.lock().plant().node_watts()
     }
+
+    /// Lets the other threads go on for a while.
+    #[expect(clippy::disallowed_methods, reason = "a call that hangs is waited for in real time")]
+    pub(crate) fn rest(&self) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+
+    /// Without what lies outside of the packages.
+    pub(crate) fn packages_draw(&self) -> f64 {
+        let mut machine = self.machine.lock();
+        let plant = machine.plant();
+        (0..plant.packages()).filter_map(|package| plant.watts(Domain::Package(package))).sum()
+    }
 }
 
 impl Drop for Room {
@@ -142,5 +155,6 @@ pub(crate) fn limits(room: &Room) -> Vec<String> {
         format!("{} {} {all:?}", slot.zone.name, slot.zone.enabled())
     });
     let policies = machine.policies().iter().map(|policy| policy.user_max.to_string());
-    zones.chain(policies).collect()
+    let caps = machine.caps_in_force_uw().map(|cap| format!("cap {cap}"));
+    zones.chain(policies).chain(caps).collect()
 }

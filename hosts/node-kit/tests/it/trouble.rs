@@ -5,7 +5,7 @@ use joulie_core::node::cap::Backend;
 use node_kit::Desire;
 use rig::faults::{Direction, Effect, Fault};
 use rig::machine::Attribute;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A backend that hangs for what the others see as minutes.
 #[test]
@@ -20,7 +20,6 @@ fn a_backend_that_hangs_stops_nothing_else() {
         times: 1,
     });
     room.pass(Duration::from_secs(1));
-    let begun = Instant::now();
     node.period();
     for cap in [120, 110, 130] {
         node.handle().desire(watts(cap));
@@ -31,14 +30,19 @@ fn a_backend_that_hangs_stops_nothing_else() {
         assert_eq!(room.read("sys/class/powercap/intel-rapl:1/constraint_0_power_limit_uw"), wanted);
         assert_eq!(node.report().cpu.unwrap().mode, Backend::Rapl);
     }
-    let stuck: Vec<_> = node.report().backends.iter().filter(|backend| backend.stuck_since.is_some()).collect();
+    let stuck: Vec<_> =
+        node.report().backends.iter().filter(|backend| backend.stuck_since.is_some()).collect();
     assert_eq!(stuck.len(), 1, "{stuck:?}");
     assert!(node.report().counts.late > 0);
-    assert!(begun.elapsed() < Duration::from_secs(4), "it was not waited for");
-    while node.report().backends.iter().any(|backend| backend.stuck_since.is_some()) {
-        assert!(begun.elapsed() < Duration::from_secs(60));
-        node.settle_within(Duration::from_millis(50));
+    // The call comes back before the machine is unmounted. That it is seen to hang until then is that nobody waited.
+    for _ in 0..600 {
+        room.rest();
+        node.settle();
+        if node.report().backends.iter().all(|backend| backend.stuck_since.is_none()) {
+            return;
+        }
     }
+    panic!("{:?}", node.report().backends);
 }
 
 #[test]
