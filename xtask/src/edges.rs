@@ -51,6 +51,12 @@ const ALLOWED: &[Allowed] = &[
         ours_in_tests: &["rig", "rocm-stub"],
         others: &["libc", "libloading"],
     },
+    Allowed {
+        name: "cluster",
+        ours: &[],
+        ours_in_tests: &[],
+        others: &["clap", "futures", "http", "k8s-openapi", "kube", "libc", "rcgen", "serde_json", "tokio"],
+    },
     Allowed { name: "rocm-stub", ours: &[], ours_in_tests: &[], others: &[] },
     Allowed { name: "rig", ours: &["power-units", "plant"], ours_in_tests: &[], others: &["fuser", "libc"] },
     Allowed {
