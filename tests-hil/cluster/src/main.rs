@@ -60,17 +60,17 @@ fn up(options: &Options, nodes: u32) -> Result<(), Box<dyn std::error::Error>> {
         let begun = tokio::time::Instant::now();
         let control_plane = ControlPlane::start(options)?;
         let life = Life::start(control_plane.client().await?, Machine::many("node", nodes)).await?;
-        println!(
-            "ready after {:.1} s, with {nodes} nodes, in {}",
-            begun.elapsed().as_secs_f32(),
-            control_plane.folder().display()
-        );
-        println!("kubeconfig: {}", control_plane.kubeconfig().display());
-        println!("  kubectl --kubeconfig {} get nodes", control_plane.kubeconfig().display());
-        println!("Ctrl-C, or SIGTERM to {}, takes it down.", std::process::id());
         // Until here a signal simply ends the process, and the watchdog takes down what there is.
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
+        println!(
+            "ready after {:.1} s, with {nodes} nodes, in {}\nkubeconfig: {kubeconfig}\n  \
+             kubectl --kubeconfig {kubeconfig} get nodes\nCtrl-C, or SIGTERM to {}, takes it down.",
+            begun.elapsed().as_secs_f32(),
+            control_plane.folder().display(),
+            std::process::id(),
+            kubeconfig = control_plane.kubeconfig().display(),
+        );
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}

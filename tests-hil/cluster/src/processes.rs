@@ -54,16 +54,7 @@ struct Children {
 
 impl Keeper {
     pub(crate) fn start(folder: &Path) -> Result<Self, ClusterError> {
-        let watchdog = Command::new("/bin/sh")
-            .args(["-c", WATCHDOG, "joulie-cluster-watchdog"])
-            .arg(folder)
-            .current_dir("/")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .process_group(0)
-            .spawn()
-            .map_err(ClusterError::system("starting the watchdog, /bin/sh"))?;
+        let watchdog = start_watchdog(folder)?;
         let children = Children { folder: folder.to_owned(), watchdog, running: BTreeMap::new() };
         let (jobs, received) = channel();
         let thread = std::thread::Builder::new()
@@ -122,6 +113,19 @@ impl Drop for Keeper {
             let _ = thread.join();
         }
     }
+}
+
+fn start_watchdog(folder: &Path) -> Result<Child, ClusterError> {
+    Command::new("/bin/sh")
+        .args(["-c", WATCHDOG, "joulie-cluster-watchdog"])
+        .arg(folder)
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .map_err(ClusterError::system("starting the watchdog, /bin/sh"))
 }
 
 fn keep(mut children: Children, jobs: &Receiver<Job>) {
@@ -186,3 +190,6 @@ impl Drop for Children {
 pub(crate) fn log_file(folder: &Path, component: Component) -> PathBuf {
     folder.join(format!("{component}.log"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -180,3 +180,6 @@ fn say(line: &str) {
     // Nobody reads it when there is no standard error.
     let _ = writeln!(std::io::stderr(), "cluster: {line}");
 }
+
+#[cfg(test)]
+mod tests;
