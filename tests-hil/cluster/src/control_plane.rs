@@ -225,9 +225,9 @@ impl ControlPlane {
         })
     }
 
-    /// Makes etcd forget everything before now, and returns the revision. The API server still answers from its own
-    /// cache of events until it is started again ([`Self::stop`], [`Self::run`]); then a watch from an older resource
-    /// version is told 410 Gone.
+    /// Makes etcd forget everything before now, and returns the revision. A watch of an older one is then told 410 Gone
+    /// by an API server with the flag `--watch-cache=false`; one with its cache goes on answering from that, and forgets
+    /// by itself when it is started again ([`Self::stop`], [`Self::run`]).
     ///
     /// # Errors
     /// When etcd refuses.

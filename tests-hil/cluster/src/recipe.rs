@@ -7,6 +7,7 @@
 use crate::assets::Environment;
 use crate::component::Component;
 use crate::error::ClusterError;
+use crate::ffi;
 use crate::folder::last_lines;
 use std::fs::{File, TryLockError};
 use std::io::Write;
@@ -27,22 +28,108 @@ const WAY_OUT: &str = "set KUBEBUILDER_ASSETS to a folder with etcd, kube-apiser
 
 /// The folder with the four programs, built if need be.
 pub(crate) fn obtain(environment: &Environment) -> Result<PathBuf, ClusterError> {
-    let cache = environment.cache()?;
-    let folder = cache.join(hash());
-    if is_built(&folder) {
-        return Ok(folder);
+    Recipe { environment, say: announce }.obtain()
+}
+
+struct Recipe<'a> {
+    environment: &'a Environment,
+    /// To whoever waits for minutes.
+    say: fn(&str),
+}
+
+impl Recipe<'_> {
+    fn obtain(&self) -> Result<PathBuf, ClusterError> {
+        let cache = self.environment.cache()?;
+        let folder = cache.join(hash());
+        if is_built(&folder) {
+            return Ok(folder);
+        }
+        let Some(go) = self.environment.find("go") else {
+            return Err(ClusterError::Absent(format!(
+                "no Go on PATH to build it with, and no KUBEBUILDER_ASSETS; {WAY_OUT}"
+            )));
+        };
+        std::fs::create_dir_all(&cache).map_err(ClusterError::file("making the cache folder", &cache))?;
+        let _alone = self.lock(&cache.join(format!("{}.lock", hash())))?;
+        if !is_built(&folder) {
+            self.build(&go, &cache, &folder)?;
+        }
+        Ok(folder)
     }
-    let Some(go) = environment.find("go") else {
-        return Err(ClusterError::Absent(format!(
-            "no Go on PATH to build it with, and no KUBEBUILDER_ASSETS; {WAY_OUT}"
-        )));
-    };
-    std::fs::create_dir_all(&cache).map_err(ClusterError::file("making the cache folder", &cache))?;
-    let _alone = lock(&cache.join(format!("{}.lock", hash())))?;
-    if !is_built(&folder) {
-        build(environment, &go, &cache, &folder)?;
+
+    fn lock(&self, path: &Path) -> Result<File, ClusterError> {
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path)
+            .map_err(ClusterError::file("opening the lock", path))?;
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) => {
+                (self.say)("another process builds the control plane; waiting for it")
+            }
+            Err(TryLockError::Error(source)) => return Err(ClusterError::file("locking", path)(source)),
+        }
+        file.lock().map_err(ClusterError::file("locking", path))?;
+        Ok(file)
     }
-    Ok(folder)
+
+    /// To be called by the owner of the lock.
+    fn build(&self, go: &Path, cache: &Path, folder: &Path) -> Result<(), ClusterError> {
+        let new = cache.join(format!("{}.building", hash()));
+        let (source, result) = (new.join("source"), new.join("result"));
+        // What a killed builder left.
+        let _ = std::fs::remove_dir_all(&new);
+        for part in [&source, &result] {
+            std::fs::create_dir_all(part).map_err(ClusterError::file("making the folder", part))?;
+        }
+        for (name, text) in MODULE {
+            let file = source.join(name);
+            std::fs::write(&file, text).map_err(ClusterError::file("writing", &file))?;
+        }
+        let built = self.compile(go, &source, &result.join(PROGRAM));
+        let placed = built.and_then(|()| place(&result, folder));
+        // Sources that were built, or failed to be, are of no more use.
+        let _ = std::fs::remove_dir_all(&new);
+        placed
+    }
+
+    fn compile(&self, go: &Path, source: &Path, program: &Path) -> Result<(), ClusterError> {
+        let run = |arguments: &[&str]| -> Result<Output, ClusterError> {
+            let mut command = Command::new(go);
+            command.args(arguments).current_dir(source).stdin(Stdio::null());
+            command.env("CGO_ENABLED", "0").env("GOWORK", "off");
+            // A build whose lock is gone must not go on beside the next one.
+            ffi::die_with_this_thread(&mut command);
+            command.env("PATH", self.environment.path.clone().unwrap_or_default());
+            command.output().map_err(ClusterError::file("starting", go))
+        };
+        // In the module's folder, so that a Go that is too old says so, or fetches the one that go.mod names.
+        let version = run(&["version"])?;
+        if !version.status.success() {
+            return Err(ClusterError::Absent(format!("this Go is too old: {}; {WAY_OUT}", told(&version))));
+        }
+        (self.say)(&format!(
+            "building the control plane (Kubernetes {}) into {}, once; 6 minutes of processor time",
+            release(),
+            program.display()
+        ));
+        fetched(&run(&["mod", "download"])?)?;
+        let link_flags = link_flags();
+        let program = program.to_string_lossy();
+        let arguments = ["build", "-mod=readonly", "-trimpath", "-ldflags", &link_flags, "-o", &program, "."];
+        let built = run(&arguments)?;
+        if built.status.success() {
+            return Ok(());
+        }
+        let version = String::from_utf8_lossy(&version.stdout);
+        Err(ClusterError::Build(format!(
+            "`go build` failed with {}:\n{}\n{WAY_OUT}",
+            version.trim(),
+            told(&built)
+        )))
+    }
 }
 
 fn is_built(folder: &Path) -> bool {
@@ -80,82 +167,14 @@ fn link_flags() -> String {
     )
 }
 
-fn lock(path: &Path) -> Result<File, ClusterError> {
-    let file = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(path)
-        .map_err(ClusterError::file("opening the lock", path))?;
-    match file.try_lock() {
-        Ok(()) => return Ok(file),
-        Err(TryLockError::WouldBlock) => say("another process builds the control plane; waiting for it"),
-        Err(TryLockError::Error(source)) => return Err(ClusterError::file("locking", path)(source)),
-    }
-    file.lock().map_err(ClusterError::file("locking", path))?;
-    Ok(file)
-}
-
-/// To be called by the owner of the lock.
-fn build(environment: &Environment, go: &Path, cache: &Path, folder: &Path) -> Result<(), ClusterError> {
-    let new = cache.join(format!("{}.building", hash()));
-    let (source, result) = (new.join("source"), new.join("result"));
-    // What a killed builder left.
-    let _ = std::fs::remove_dir_all(&new);
-    for part in [&source, &result] {
-        std::fs::create_dir_all(part).map_err(ClusterError::file("making the folder", part))?;
-    }
-    for (name, text) in MODULE {
-        let file = source.join(name);
-        std::fs::write(&file, text).map_err(ClusterError::file("writing", &file))?;
-    }
-    let built = compile(environment, go, &source, &result.join(PROGRAM));
-    let placed = built.and_then(|()| place(&result, folder));
-    // Sources that were built, or failed to be, are of no more use.
-    let _ = std::fs::remove_dir_all(&new);
-    placed
-}
-
 fn place(result: &Path, folder: &Path) -> Result<(), ClusterError> {
     for component in COMPONENTS {
         let link = result.join(component.name());
         std::os::unix::fs::symlink(PROGRAM, &link).map_err(ClusterError::file("making the link", &link))?;
     }
+    // A build of which somebody removed a part.
+    let _ = std::fs::remove_dir_all(folder);
     std::fs::rename(result, folder).map_err(ClusterError::file("placing the build at", folder))
-}
-
-fn compile(environment: &Environment, go: &Path, source: &Path, program: &Path) -> Result<(), ClusterError> {
-    let run = |arguments: &[&str]| -> Result<Output, ClusterError> {
-        let mut command = Command::new(go);
-        command.args(arguments).current_dir(source).stdin(Stdio::null());
-        command.env("CGO_ENABLED", "0").env("GOWORK", "off");
-        command.env("PATH", environment.path.clone().unwrap_or_default());
-        command.output().map_err(ClusterError::file("starting", go))
-    };
-    // In the module's folder, so that a Go that is too old says so, or fetches the one that go.mod names.
-    let version = run(&["version"])?;
-    if !version.status.success() {
-        return Err(ClusterError::Absent(format!("this Go is too old: {}; {WAY_OUT}", told(&version))));
-    }
-    say(&format!(
-        "building the control plane (Kubernetes {}) into {}, once; 6 minutes of processor time",
-        release(),
-        program.display()
-    ));
-    fetched(&run(&["mod", "download"])?)?;
-    let link_flags = link_flags();
-    let program = program.to_string_lossy();
-    let arguments = ["build", "-mod=readonly", "-trimpath", "-ldflags", &link_flags, "-o", &program, "."];
-    let built = run(&arguments)?;
-    if built.status.success() {
-        return Ok(());
-    }
-    let version = String::from_utf8_lossy(&version.stdout);
-    Err(ClusterError::Build(format!(
-        "`go build` failed with {}:\n{}\n{WAY_OUT}",
-        version.trim(),
-        told(&built)
-    )))
 }
 
 /// A module that cannot be had is a network that is not there; one with other content than go.sum says is not the same.
@@ -175,8 +194,8 @@ fn told(output: &Output) -> String {
     last_lines(&String::from_utf8_lossy(&output.stderr))
 }
 
-/// Past the test runner, which would keep it until the end: somebody waits for minutes.
-fn say(line: &str) {
+/// Past the test runner, which would keep it until the end.
+fn announce(line: &str) {
     // Nobody reads it when there is no standard error.
     let _ = writeln!(std::io::stderr(), "cluster: {line}");
 }

@@ -32,7 +32,7 @@ fn machine(version: &str, download: &str, build: &str) -> Machine {
 
 impl Machine {
     fn obtain(&self) -> Result<PathBuf, ClusterError> {
-        obtain(&self.environment)
+        Recipe { environment: &self.environment, say: |_| {} }.obtain()
     }
 
     fn builds(&self) -> usize {
@@ -58,6 +58,9 @@ fn who_comes_second_waits_and_takes_what_the_first_built() {
     assert!(!left.exists());
     machine.obtain().unwrap();
     assert_eq!(machine.builds(), 1);
+    // Somebody tidied up.
+    std::fs::remove_file(folders[0].join(PROGRAM)).unwrap();
+    assert_eq!(std::fs::read_to_string(machine.obtain().unwrap().join("etcd")).unwrap(), "program\n");
 }
 
 #[test]
