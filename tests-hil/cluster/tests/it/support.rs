@@ -63,9 +63,10 @@ pub(crate) fn processes_of(folder: &Path) -> Vec<String> {
             continue;
         }
         let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
-        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        let line = String::from_utf8_lossy(&line).replace('\0', " ") + " ";
         let stands = std::fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(folder));
-        if stands || line.contains(folder) {
+        let names = [format!("{folder}/"), format!("{folder} ")].iter().any(|name| line.contains(name));
+        if stands || names {
             found.push(format!("{name} {line}"));
         }
     }
