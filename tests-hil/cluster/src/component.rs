@@ -126,6 +126,9 @@ fn controller_manager(folder: &Folder) -> Vec<String> {
         "--use-service-account-credentials=true".to_owned(),
         file(folder, "service-account-private-key-file", "service-accounts.key"),
         file(folder, "root-ca-file", "ca.crt"),
+        // The default of 20 requests a second is what a test would wait for.
+        "--kube-api-qps=1000".to_owned(),
+        "--kube-api-burst=2000".to_owned(),
         "--leader-elect=false".to_owned(),
     ]
 }
