@@ -78,6 +78,12 @@ const ALLOWED: &[Allowed] = &[
         ours_in_tests: &[],
         others: &[],
     },
+    Allowed {
+        name: "cluster",
+        ours: &[],
+        ours_in_tests: &[],
+        others: &["clap", "futures", "http", "k8s-openapi", "kube", "libc", "rcgen", "serde_json", "tokio"],
+    },
     Allowed { name: "rocm-stub", ours: &[], ours_in_tests: &[], others: &[] },
     Allowed {
         name: "rig",
