@@ -17,12 +17,37 @@ struct Allowed {
 }
 
 /// From outside, for anybody's tests.
-const OTHERS_IN_TESTS: &[&str] = &["allocation-counter", "libc", "proptest"];
+const OTHERS_IN_TESTS: &[&str] = &["allocation-counter", "libc", "log", "proptest", "rcgen", "tower"];
 
 const ALLOWED: &[Allowed] = &[
     Allowed { name: "power-units", ours: &[], ours_in_tests: &[], others: &["fixed"] },
     Allowed { name: "power-hal", ours: &["power-units"], ours_in_tests: &[], others: &[] },
     Allowed { name: "joulie-core", ours: &["power-units", "power-hal"], ours_in_tests: &[], others: &[] },
+    Allowed {
+        name: "host-kit",
+        ours: &["power-units"],
+        ours_in_tests: &[],
+        others: &[
+            "arc-swap",
+            "bytes",
+            "futures",
+            "http",
+            "http-body-util",
+            "hyper",
+            "hyper-util",
+            "jiff",
+            "k8s-openapi",
+            "kube",
+            "prometheus-client",
+            "rustls",
+            "serde",
+            "serde_json",
+            "tokio",
+            "tokio-rustls",
+            "tracing",
+            "tracing-subscriber",
+        ],
+    },
     Allowed { name: "planner", ours: &["power-units", "joulie-core"], ours_in_tests: &[], others: &[] },
     Allowed {
         name: "hal-nvidia",
