@@ -18,4 +18,5 @@ pub mod config;
 pub mod health;
 pub mod log;
 pub mod metrics;
+pub mod server;
 pub mod shutdown;

@@ -31,9 +31,14 @@ pub fn pair() -> (Trigger, Stop) {
 impl Trigger {
     /// Asks, and says why; asking again changes nothing.
     pub fn request(&self, why: &str) {
-        if !self.0.send_replace(true) {
+        if !self.quietly() {
             tracing::info!("shutting down: {why}");
         }
+    }
+
+    /// Asks without a word; returns whether somebody had asked before.
+    pub(crate) fn quietly(&self) -> bool {
+        self.0.send_replace(true)
     }
 }
 
