@@ -16,7 +16,9 @@
 pub mod clock;
 pub mod config;
 pub mod health;
+pub mod leader;
 pub mod log;
 pub mod metrics;
+pub mod reflect;
 pub mod server;
 pub mod shutdown;
