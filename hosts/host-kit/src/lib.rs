@@ -14,7 +14,9 @@
 //! It knows Kubernetes and HTTP and nothing of power: no planning and no hardware.
 
 pub mod clock;
+pub mod conditions;
 pub mod config;
+pub mod events;
 pub mod health;
 pub mod leader;
 pub mod log;
