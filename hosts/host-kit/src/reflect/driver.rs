@@ -259,8 +259,7 @@ impl<R: Row> Driver<R> {
                 Err(_) => return Err(silence()),
                 Ok(Ok(None)) => return Ok(()),
                 Ok(Ok(Some(event))) => event,
-                // One line that is no event at all: the stream goes on behind it.
-                Ok(Err(kube::Error::SerdeError(error))) => {
+                Ok(Err(error)) if is_one_bad_line(&error) => {
                     let key = Key::cluster("(a line of the watch)");
                     self.note(Some(Skipped { key, why: error.to_string(), kept: false }));
                     continue;
@@ -319,6 +318,15 @@ impl<R: Row> Driver<R> {
             tracing::warn!(kind = R::KIND, "watching {}: {what}; again in {pause}{said}", self.source.path);
         }
     }
+}
+
+/// Whether this is one line that is no event, behind which the stream goes on. The library takes every JSON object
+/// that it cannot read for a status, in which then nothing is said.
+fn is_one_bad_line(error: &kube::Error) -> bool {
+    if let kube::Error::Api(status) = error {
+        return status.code == 0 && status.message.is_empty() && status.reason.is_empty();
+    }
+    matches!(error, kube::Error::SerdeError(_))
 }
 
 /// An object without a version moves nothing.

@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 /// So long that only a test that has failed waits for it.
-pub(crate) const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(20);
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
