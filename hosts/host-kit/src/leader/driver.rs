@@ -100,11 +100,11 @@ impl Driver {
 
     /// One round: read unless we know what is there, then claim.
     async fn step(&mut self) {
-        if let Some((record, version)) = self.candidate.renewal(&self.mode, self.clock.wall()) {
-            if self.claim(record, Some(version)).await {
-                return;
-            }
-            // Somebody wrote in between, or our own write came through without its answer: look at what is there.
+        // Where the renewal fails somebody wrote in between, or our own write came through without its answer: look.
+        if let Some((record, version)) = self.candidate.renewal(&self.mode, self.clock.wall())
+            && self.claim(record, Some(version)).await
+        {
+            return;
         }
         let found = match self.api.get_opt(&self.lease.name).await {
             Ok(lease) => lease.map(found),

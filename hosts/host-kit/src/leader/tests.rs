@@ -145,13 +145,13 @@ fn two_candidates_never_lead_at_once_whatever_is_delayed_or_lost() {
         a.succeeded(&mut of_a, at(0), server.clone());
         for second in 1..60_u64 {
             let due = second % 2 == 0 && second <= 20;
-            if due && (pattern >> (second / 2 - 1)) & 1 == 1 {
-                if let Some((record, version)) = a.renewal(&of_a, wall(i64::try_from(second).unwrap())) {
-                    if version == server.version {
-                        server = Found { record, version: second.to_string() };
-                        a.succeeded(&mut of_a, at(second), server.clone());
-                    }
-                }
+            let comes_through = due && (pattern >> (second / 2 - 1)) & 1 == 1;
+            if comes_through
+                && let Some((record, version)) = a.renewal(&of_a, wall(i64::try_from(second).unwrap()))
+                && version == server.version
+            {
+                server = Found { record, version: second.to_string() };
+                a.succeeded(&mut of_a, at(second), server.clone());
             }
             a.look(&mut of_a, at(second));
             if let (Attempt::Replace(record, _), _) =

@@ -37,12 +37,15 @@ impl<R> Clone for Rows<R> {
     }
 }
 
+/// Rows, and objects that have none.
+type Listing<R> = (BTreeMap<Key, Held<R>>, BTreeMap<Key, String>);
+
 #[derive(Debug)]
 struct Table<R> {
     rows: BTreeMap<Key, Held<R>>,
     malformed: BTreeMap<Key, String>,
     /// What a list that has begun has brought so far.
-    listing: Option<(BTreeMap<Key, Held<R>>, BTreeMap<Key, String>)>,
+    listing: Option<Listing<R>>,
     synced: bool,
     heard: Option<Mono>,
 }
