@@ -53,6 +53,19 @@ async fn a_body_that_does_not_say_how_large_it_is_meets_the_same_limit() {
 }
 
 #[tokio::test]
+async fn a_body_without_end_is_neither_kept_nor_read_for_ever() {
+    let (lines, _guard) = Lines::catch();
+    let server = plain().await;
+    let mut client = server.dial().await;
+    let head = "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+    client.write_all(head.as_bytes()).await.unwrap();
+    let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
+    within(async { while client.write_all(chunk.as_bytes()).await.is_ok() {} }).await;
+    lines.wait_for(&["POST /echo from 127.0.0.1 is over the limit of 1000 bytes"]).await;
+    assert_eq!(server.refused("body_too_large"), 1.0);
+}
+
+#[tokio::test]
 async fn a_client_that_asks_first_is_told_before_it_sends_too_much() {
     let server = plain().await;
     let mut client = server.dial().await;
@@ -128,6 +141,8 @@ async fn a_client_that_reads_slowly_but_reads_gets_its_answer() {
     let server = serve(limits(Times { idle: SHORT, ..times() }), at_once()).await;
     let mut client = server.dial().await;
     client.write_all(post("/flood", "").as_bytes()).await.unwrap();
+    // The server waits for us to take something, longer than a connection may be idle.
+    tokio::time::sleep(3 * SHORT).await;
     // At most 1 MiB each 40 ms: twice as long as a connection may be idle.
     let (mut total, mut buffer) = (0, vec![0; 1 << 20]);
     while total < 16 << 20 {
