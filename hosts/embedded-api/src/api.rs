@@ -40,7 +40,13 @@ pub(crate) struct Api {
 
 /// What goes back.
 pub(crate) enum Reply {
-    Json { status: StatusCode, bytes: Bytes, warnings: Vec<String> },
+    Json {
+        status: StatusCode,
+        bytes: Bytes,
+        warnings: Vec<String>,
+    },
+    /// Everything at once, which clients know by its media type.
+    Discovery(Value),
     Stream(BoxStream<'static, io::Result<Bytes>>),
 }
 
@@ -198,8 +204,9 @@ impl Api {
                 let bytes = Bytes::from_static(b"ok");
                 return Ok(Reply::Json { status: StatusCode::OK, bytes, warnings: Vec::new() });
             }
-            Route::Api if request.aggregated_discovery => discovery::aggregated(&registry, true),
-            Route::Apis if request.aggregated_discovery => discovery::aggregated(&registry, false),
+            Route::Api | Route::Apis if request.aggregated_discovery => {
+                return Ok(Reply::Discovery(discovery::aggregated(&registry, route == Route::Api)));
+            }
             Route::Api => discovery::core_versions(),
             Route::Apis => discovery::groups(&registry),
             Route::Group(group) => discovery::group(&registry, &group).ok_or_else(Failure::no_path)?,
@@ -298,6 +305,14 @@ fn respond(reply: Reply) -> Response<Body> {
                     response.headers_mut().append(header::WARNING, value);
                 }
             }
+            response
+        }
+        Reply::Discovery(value) => {
+            let mut response = plain(StatusCode::OK, value.to_string().into());
+            let media = HeaderValue::from_static(
+                "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+            );
+            response.headers_mut().insert(header::CONTENT_TYPE, media);
             response
         }
         Reply::Stream(stream) => {

@@ -191,14 +191,7 @@ fn fields(text: &str, kind: &Kind) -> Result<Vec<(Field, bool, String)>, Failure
             "metadata.namespace" => Field::Namespace,
             other => {
                 let index = kind.selectable.iter().position(|(label, _)| label == other);
-                let unknown = || {
-                    let message = format!(
-                        "Unable to find {:?} that match label selector \"\", field selector {text:?}: field label \
-                         not supported: {other}",
-                        kind.resource
-                    );
-                    Failure::bad_request(message)
-                };
+                let unknown = || Failure::bad_request(format!("field label not supported: {other}"));
                 Field::Selectable(index.ok_or_else(unknown)?)
             }
         };

@@ -105,6 +105,17 @@ pub(crate) fn parsed(body: &[u8]) -> Result<Value, Failure> {
     if value.is_object() { Ok(value) } else { Err(Failure::bad_request("the body is not a JSON object")) }
 }
 
+/// An object that replaces another says its name.
+fn named(body: Value, place: &Place) -> Result<Value, Failure> {
+    if body["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty()) {
+        return Ok(body);
+    }
+    let name = place.name.as_deref().unwrap_or("");
+    Err(Failure::bad_request(format!(
+        "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+    )))
+}
+
 impl Api {
     pub(crate) fn create(
         &self,
@@ -219,7 +230,7 @@ impl Api {
         place: &Place,
     ) -> Result<Reply, Failure> {
         let mut write = Write::new(self, request, kind, place)?;
-        let body = write.accept(parsed(&request.body)?)?;
+        let body = write.accept(named(parsed(&request.body)?, place)?)?;
         let mut store = self.store();
         let old = store.get(&key_of(kind, place)).cloned();
         let name = place.name.as_deref().unwrap_or("");
@@ -244,7 +255,7 @@ impl Api {
         let old = old.ok_or_else(|| Failure::not_found(kind, place.name.as_deref().unwrap_or("")))?;
         let base = shown::value(kind, old.parse());
         let patched = patch::patched(kind, &request.content_type, base, &request.body)?;
-        let body = write.accept(patched)?;
+        let body = write.accept(named(patched, place)?)?;
         let object = self.replace(&mut store, &write, &old, body, Tracking::Update)?;
         Ok(self.show(request, kind, (StatusCode::OK, &object), write.warnings))
     }

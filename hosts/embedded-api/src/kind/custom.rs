@@ -23,6 +23,9 @@ pub(crate) fn custom(definition: &CustomResourceDefinition, registry: &mut Regis
     let meta = registry.definitions.named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta");
     definitions.know("meta", meta);
     let schema = compile(&raw, &mut definitions);
+    if let Some(wrong) = definitions.wrong.first() {
+        return Err(format!("spec.versions[*].schema.openAPIV3Schema: {wrong}"));
+    }
     let reversed: Vec<_> = spec.group.split('.').rev().collect();
     let columns = version.additional_printer_columns.as_deref().map(columns).transpose()?;
     let names = &spec.names;

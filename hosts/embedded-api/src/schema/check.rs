@@ -35,6 +35,10 @@ impl Rules {
         let (all_of, any_of, one_of) = (many("allOf"), many("anyOf"), many("oneOf"));
         let bound =
             |limit: &str, exclusive: &str| raw[limit].as_f64().map(|bound| (bound, raw[exclusive] == true));
+        let pattern = raw["pattern"].as_str().and_then(|pattern| {
+            let compiled = Regex::new(pattern);
+            compiled.map_err(|error| definitions.wrong.push(format!("pattern {pattern:?}: {error}"))).ok()
+        });
         let required = raw["required"].as_array().into_iter().flatten();
         Self {
             required: required.filter_map(Value::as_str).map(str::to_owned).collect(),
@@ -45,7 +49,7 @@ impl Rules {
             items: (raw["minItems"].as_u64(), raw["maxItems"].as_u64()),
             properties: (raw["minProperties"].as_u64(), raw["maxProperties"].as_u64()),
             unique: raw["uniqueItems"] == true,
-            pattern: raw["pattern"].as_str().and_then(|pattern| Regex::new(pattern).ok()),
+            pattern,
             format: raw["format"].as_str().map(str::to_owned),
             all_of,
             any_of,
@@ -90,8 +94,9 @@ pub(crate) fn check(value: &Value, schema: &Schema, path: &str, causes: &mut Vec
 
 /// The type that was wanted, if the value has another.
 fn mistyped(value: &Value, of: Type) -> Option<&'static str> {
-    let whole =
-        || value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|number| number.fract() == 0.0);
+    // A whole number that is written as a float is one only where floats have them all.
+    let whole = |number: f64| number.fract() == 0.0 && number.abs() < 9_007_199_254_740_992.0;
+    let whole = || value.is_i64() || value.is_u64() || value.as_f64().is_some_and(whole);
     let (fits, name) = match of {
         Type::Any => (true, ""),
         Type::Object => (value.is_object(), "object"),

@@ -14,11 +14,13 @@ pub(crate) struct Definitions {
     done: BTreeMap<String, Option<Arc<Schema>>>,
     /// Whether a null means absent.
     null_is_absent: bool,
+    /// What cannot be compiled.
+    pub(crate) wrong: Vec<String>,
 }
 
 impl Definitions {
     pub(crate) fn new(raw: BTreeMap<String, Value>, null_is_absent: bool) -> Self {
-        Self { raw, done: BTreeMap::new(), null_is_absent }
+        Self { raw, done: BTreeMap::new(), null_is_absent, wrong: Vec::new() }
     }
 
     /// Adds a definition that is compiled already.

@@ -1,6 +1,7 @@
 //! What any Kubernetes API server does, as far as the hosts rely on it. Each case takes a client and panics when the
 //! server behaves otherwise; it makes what it needs under names of its own, so that it can run on a shared cluster,
-//! which must serve [`definition`]. Nothing here knows the embedded API.
+//! which must serve [`definition`]. The client must not retry on its own (`Config::default_retry`), since a refused
+//! eviction is to be seen. Nothing here knows the embedded API.
 
 mod apply;
 mod lists;
@@ -111,7 +112,7 @@ pub(crate) fn definition() -> CustomResourceDefinition {
 }
 
 /// The objects of that kind.
-fn probes(client: &Client) -> Api<DynamicObject> {
+pub(crate) fn probes(client: &Client) -> Api<DynamicObject> {
     let resource = ApiResource {
         group: "conformance.joulie.io".to_owned(),
         version: "v1".to_owned(),
@@ -123,7 +124,7 @@ fn probes(client: &Client) -> Api<DynamicObject> {
 }
 
 /// An object of that kind, with this specification beside the node's name.
-fn probe(name: &str, spec: Value) -> DynamicObject {
+pub(crate) fn probe(name: &str, spec: Value) -> DynamicObject {
     let mut object = json!({"apiVersion": "conformance.joulie.io/v1", "kind": "Probe", "metadata": {"name": name},
         "spec": {"nodeName": "n1"}});
     for (field, value) in spec.as_object().unwrap() {
