@@ -269,3 +269,40 @@ fn take_out_below(
 fn is_hollow(value: &Value) -> bool {
     value.as_object().is_some_and(Map::is_empty) || value.as_array().is_some_and(Vec::is_empty)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::{Definitions, compile};
+
+    #[test]
+    fn what_is_written_as_fields_v1_reads_back() {
+        let encoded = json!({"f:metadata": {"f:labels": {".": {}, "f:joulie.io/rack": {}}}, "f:status": {"f:conditions": {
+            "k:{\"type\":\"Ready\"}": {".": {}, "f:status": {}, "f:type": {}}}}, "f:spec": {"f:tags": {"v:\"a:b\"": {}}}});
+        let fields = from_json(&encoded);
+        assert_eq!(fields.len(), 6);
+        assert_eq!(to_json(&fields), encoded);
+        let shown: Vec<_> = fields.iter().map(show).collect();
+        assert!(shown.contains(&".status.conditions[type=\"Ready\"].status".to_owned()), "{shown:?}");
+        for nonsense in [json!(null), json!(3), json!({"x": {}}), json!({"i:0": {}})] {
+            assert!(from_json(&nonsense).is_empty(), "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn taking_the_last_field_out_takes_what_held_it() {
+        let raw = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+            "cpu": {"type": "object", "properties": {"cap": {"type": "integer"}, "mode": {"type": "string"}}}}}}});
+        let schema = compile(&raw, &mut Definitions::new(BTreeMap::new(), false));
+        let path = ["spec", "cpu", "cap"].map(|name| Step::Field(name.to_owned()));
+        let mut two = json!({"spec": {"cpu": {"cap": 1, "mode": "m"}, "other": 1}});
+        take_out(&mut two, &path, Some(&schema), &FieldSet::new());
+        assert_eq!(two, json!({"spec": {"cpu": {"mode": "m"}, "other": 1}}));
+        let mut one = json!({"spec": {"cpu": {"cap": 1}, "other": 1}});
+        take_out(&mut one, &path, Some(&schema), &FieldSet::new());
+        assert_eq!(one, json!({"spec": {"other": 1}}));
+        let mut kept = json!({"spec": {"cpu": {"cap": 1}}});
+        take_out(&mut kept, &path, Some(&schema), &FieldSet::from([path[..2].to_vec()]));
+        assert_eq!(kept, json!({"spec": {"cpu": {}}}));
+    }
+}

@@ -13,12 +13,16 @@
 //! - custom kinds in more than one version (the stored version is served), conversion, the scale subresource;
 //! - defaults and checks of built-in kinds beyond their schemas, names, and the immutable specification of a pod;
 //! - canonical quantities and times: what a client writes is what it reads;
-//! - protobuf, CBOR, YAML bodies, compressed answers, HTTP/2, and OpenAPI version 2;
+//! - protobuf (the generators of `kubectl create` send it: `kubectl apply -f` does not), CBOR, YAML bodies, compressed
+//!   answers, HTTP/2, and OpenAPI version 2;
+//! - slow deletions: a namespace takes its content along at once;
 //! - a watch of one object by a resource version that is to come (504 here), and the reset of ownership on objects
 //!   that are older than their managers;
 //! - the order of a keyed list after an apply: what is new goes to the end;
 //! - the field selectors of `events.k8s.io`, which take the names of the core's;
 //! - durability: what is here ends with the process.
+//!
+//! `tests/it/cases.rs` holds what this server and a real one must do alike; each case takes a client.
 #![forbid(unsafe_code)]
 
 mod api;

@@ -1,5 +1,7 @@
 //! Create, update, patch and apply: from a body to a committed object.
 
+mod rules;
+
 use crate::api::{Api, Reply};
 use crate::failure::{Cause, Failure, Reason};
 use crate::kind::{Flavour, Kind};
@@ -9,6 +11,7 @@ use crate::request::{Place, Request};
 use crate::store::{Object, Store};
 use crate::{meta, patch, pods, schema, shown};
 use http::StatusCode;
+use rules::{begin, is_done, keep, narrow, preconditions, specification_changed};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -389,117 +392,4 @@ pub(crate) fn unsupported(given: &str, accepted: &str) -> Failure {
         "the body of the request was in an unknown format - accepted media types include: {accepted}; got {given:?}"
     );
     Failure::new(Reason::UnsupportedMediaType, message)
-}
-
-/// What an object of the kind begins with, whatever its creator says.
-fn begin(kind: &Kind, body: &mut Value) {
-    let status = match kind.flavour {
-        Flavour::Pod => json!({"phase": "Pending", "qosClass": pods::quality(&body["spec"])}),
-        Flavour::Namespace => json!({"phase": "Active"}),
-        // A node comes with the status that its creator saw.
-        Flavour::Node | Flavour::Plain | Flavour::Lease | Flavour::Event | Flavour::EventView => return,
-        Flavour::Definition => json!({"conditions": [
-            {"type": "NamesAccepted", "status": "True", "reason": "NoConflicts", "message": "no conflicts found"},
-            {"type": "Established", "status": "True", "reason": "InitialNamesAccepted", "message": "served"},
-        ]}),
-        Flavour::Workload | Flavour::Budget | Flavour::Custom => Value::Null,
-    };
-    if status.is_null() {
-        if kind.status
-            && let Some(fields) = body.as_object_mut()
-        {
-            fields.remove("status");
-        }
-    } else {
-        body["status"] = status;
-    }
-}
-
-/// The caller may insist on the version and the identity that it knows.
-fn preconditions(kind: &Kind, old: &Object, before: &Value, new: &Value) -> Result<(), Failure> {
-    let given = |name: &str| new["metadata"][name].as_str().unwrap_or("");
-    let name = &old.key.name;
-    let (version, uid) = (given("resourceVersion"), given("uid"));
-    let is = before["metadata"]["uid"].as_str().unwrap_or("");
-    if !uid.is_empty() && uid != is {
-        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {is}");
-        return Err(Failure::conflict(kind, name, &why));
-    }
-    if !version.is_empty() && version != old.revision.to_string() {
-        return Err(Failure::modified(kind, name));
-    }
-    Ok(())
-}
-
-/// Puts back what this request may not change.
-fn keep(write: &Write<'_>, before: &Value, new: &mut Value) {
-    const SERVERS: [&str; 7] = [
-        "uid",
-        "creationTimestamp",
-        "generation",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "selfLink",
-        "generateName",
-    ];
-    let put = |new: &mut Value, name: &str, old: &Value| {
-        if !old.is_null() {
-            new[name] = old.clone();
-        } else if let Some(fields) = new.as_object_mut() {
-            fields.remove(name);
-        }
-    };
-    let custom = write.stored.flavour == Flavour::Custom;
-    if write.is_status() {
-        let status = new["status"].take();
-        let mut meta = new["metadata"].take();
-        if custom {
-            // Through the status of a custom resource nothing else changes; ownership is noted.
-            let managed = meta["managedFields"].take();
-            meta = before["metadata"].clone();
-            put(&mut meta, "managedFields", &managed);
-        }
-        *new = before.clone();
-        new["metadata"] = meta;
-        put(new, "status", &status);
-    } else if write.stored.status {
-        put(new, "status", &before["status"]);
-    }
-    for name in SERVERS {
-        put(&mut new["metadata"], name, &before["metadata"][name]);
-    }
-}
-
-/// Whether anything but metadata and status differs.
-fn specification_changed(old: &Value, new: &Value) -> bool {
-    let own = |object: &Value| {
-        let mut own = object.clone();
-        if let Some(fields) = own.as_object_mut() {
-            fields.remove("metadata");
-            fields.remove("status");
-        }
-        own
-    };
-    own(old) != own(new)
-}
-
-/// Whether nothing holds an object any more that is being deleted.
-fn is_done(object: &Value) -> bool {
-    let meta = &object["metadata"];
-    let held = meta["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty());
-    let grace = meta["deletionGracePeriodSeconds"].as_u64().unwrap_or(0);
-    !meta["deletionTimestamp"].is_null() && !held && grace == 0
-}
-
-/// Leaves of an applied configuration only what its resource lets it own.
-fn narrow(write: &Write<'_>, config: &mut Value) {
-    let Some(fields) = config.as_object_mut() else { return };
-    if write.is_status() {
-        fields.retain(|name, _| matches!(name.as_str(), "apiVersion" | "kind" | "metadata" | "status"));
-        if let Some(meta) = fields.get_mut("metadata").and_then(Value::as_object_mut) {
-            meta.retain(|name, _| matches!(name.as_str(), "name" | "namespace" | "uid" | "resourceVersion"));
-        }
-    } else if write.stored.status {
-        fields.remove("status");
-    }
 }
