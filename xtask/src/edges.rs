@@ -17,8 +17,8 @@ struct Allowed {
 }
 
 /// From outside, for anybody's tests.
-const OTHERS_IN_TESTS: &[&str] = &["allocation-counter", "kube-cel", "libc", "proptest", "serde-saphyr"];
-const OTHERS_IN_TESTS: &[&str] = &["allocation-counter", "libc", "log", "proptest", "rcgen", "tower"];
+const OTHERS_IN_TESTS: &[&str] =
+    &["allocation-counter", "kube-cel", "libc", "log", "proptest", "rcgen", "serde-saphyr", "tower"];
 
 const ALLOWED: &[Allowed] = &[
     Allowed { name: "power-units", ours: &[], ours_in_tests: &[], others: &["fixed"] },
@@ -56,6 +56,32 @@ const ALLOWED: &[Allowed] = &[
         ],
     },
     Allowed { name: "planner", ours: &["power-units", "joulie-core"], ours_in_tests: &[], others: &[] },
+    Allowed {
+        name: "embedded-api",
+        ours: &[],
+        ours_in_tests: &[],
+        others: &[
+            "bytes",
+            "futures",
+            "http",
+            "http-body-util",
+            "hyper",
+            "hyper-util",
+            "jiff",
+            "json-patch",
+            "k8s-openapi",
+            "kube",
+            "rcgen",
+            "regex",
+            "rustls",
+            "schemars",
+            "serde_json",
+            "tokio",
+            "tokio-rustls",
+            "tower",
+            "tracing",
+        ],
+    },
     Allowed {
         name: "hal-nvidia",
         ours: &["power-units", "power-hal"],
