@@ -272,13 +272,13 @@ fn a_processor_in_a_place_that_is_no_number_is_bad_data_and_one_in_an_unknown_pl
         ("physical_package_id", "\n", Err(ErrorKind::BadData)),
         ("die_id", "1 \n", Err(ErrorKind::BadData)),
     ] {
-        let plain = Plain::empty("place");
+        let plain = Plain::empty();
         topology(&plain, &[(0, 0), (1, 0)]);
         let path = plain.path().join("sys/devices/system/cpu/cpu1/topology").join(file);
         std::fs::write(&path, text).unwrap();
         let cells = Cells(BTreeMap::from([((0, 0x606), 0xa_0e03), ((1, 0x606), 0xa_0e03)]));
         let root = Root::at(plain.path());
-        let opened = MsrRapl::open(root, cells, Ticker::default(), Ledger::new(Memory::<2>::new()));
+        let opened = MsrRapl::open(root, cells, Ticks::default(), Ledger::new(Memory::<2>::new()));
         match opened {
             Ok(hal) => assert_eq!(Ok(hal.domains().len()), expected, "{file} {text:?}"),
             Err(error) => {
