@@ -4,6 +4,7 @@
 //! about work and not about time, a count. Nothing here passes or fails by a clock.
 
 mod gpu;
+mod hal;
 mod laws;
 mod node;
 mod placement;
@@ -12,12 +13,21 @@ mod twin;
 
 use anyhow::{Result, bail};
 use std::hint::black_box;
+use std::path::Path;
 use std::process::Command;
 
 /// One benchmark: its name on the command line and what it prints.
 type Bench = (&'static str, fn() -> Result<()>);
 
-const BENCHES: &[Bench] = &[("core", core), ("planner", planner), ("laws", laws::run)];
+const BENCHES: &[Bench] =
+    &[("core", core), ("planner", planner), ("laws", laws::run), ("hal", hal::run), ("api", api)];
+
+/// The embedded API at 10,000 nodes: times, fan-out and memory of a process of its own.
+fn api() -> Result<()> {
+    let scale = ["run", "--quiet", "--release", "--package", "embedded-api", "--example", "scale"];
+    let status = Command::new(env!("CARGO")).args(scale).status()?;
+    if status.success() { Ok(()) } else { bail!("the measurement of the embedded API stopped with {status}") }
+}
 
 /// The core's operations.
 fn core() -> Result<()> {
@@ -43,6 +53,9 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
             .args(words)
             .status()?;
         return if status.success() { Ok(()) } else { bail!("the benchmark stopped with {status}") };
+    }
+    if let ["--node-alone", place] = words {
+        return hal::node_alone(Path::new(place));
     }
     let names: Vec<_> = words.iter().filter(|word| !word.starts_with("--")).collect();
     for name in &names {

@@ -2,7 +2,9 @@
 #![expect(clippy::print_stdout, reason = "a command talks to the person who called it")]
 
 mod bench;
+mod codegen;
 mod edges;
+mod fuzz;
 mod proofs;
 mod test;
 mod tidy;
@@ -14,7 +16,10 @@ use std::process::{Command, Output};
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
   test              what a change must pass: format, lints, tests, proofs
+  test --fuzz [--seconds N]
+                    each fuzz target for N seconds (20): needs cargo-fuzz and the nightly compiler
   proofs            what the core promises, read off the linked machine code
+  codegen [--check] hosts/deploy/crds from the types of the objects, or whether it is what they say
   bench [NAME ...]  costs beside their bars, and the tables of the control laws
   tidy              edges between crates, and what a machine can hold of the style";
 
@@ -24,7 +29,10 @@ fn main() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the repository")?;
     match words.as_slice() {
         ["test"] => test::run(root),
+        ["test", "--fuzz", rest @ ..] => fuzz::run(root, rest),
         ["proofs"] => proofs::run(root),
+        ["codegen"] => codegen::run(root, codegen::Mode::Write),
+        ["codegen", "--check"] => codegen::run(root, codegen::Mode::Check),
         ["bench", names @ ..] => bench::run(names),
         ["tidy"] => edges::check(root).and_then(|()| tidy::check(root)),
         _ => bail!("{USAGE}"),

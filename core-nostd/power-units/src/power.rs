@@ -75,6 +75,17 @@ mod tests {
     }
 
     #[test]
+    fn one_bit_beside_a_tenth_the_tenth_is_shown() {
+        // 2³² / 10 is 429,496,729.6.
+        let (below, above) = (Watts::from_bits(429_496_729), Watts::from_bits(429_496_730));
+        assert_eq!((below.to_string(), above.to_string()), ("0.1".into(), "0.1".into()));
+        assert_eq!(Watts::parse("0.1", Role::Limit), Ok(below));
+        assert_eq!(Watts::parse("0.1", Role::Nearest), Ok(above));
+        // Two bits away it is another number.
+        assert_eq!(Watts::from_bits(429_496_728).to_string(), "0.0999999996");
+    }
+
+    #[test]
     fn a_limit_for_a_driver_never_exceeds_the_limit_that_was_meant() {
         let meant = Watts::parse("123.4567891", Role::Limit).unwrap();
         assert_eq!(meant.to_micro_watts(Role::Limit), MicroWatts::new(123_456_789));

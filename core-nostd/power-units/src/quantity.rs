@@ -136,7 +136,8 @@ macro_rules! quantity {
             }
         }
 
-        /// The shortest decimal text that reads back as the same value; a precision is honoured.
+        /// A short decimal text that reads back as the same value; a precision is honoured. One bit beside a tenth the
+        /// tenth is shown: a limit of 0.1 is kept as the next lower value, and is still 0.1 to its reader.
         impl core::fmt::Display for $name {
             fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
                 core::fmt::Display::fmt(&self.0, f)

@@ -1,6 +1,6 @@
 //! The port's contract, on a plain tree and on virtual machines.
 
-use crate::support::{Folder, Hal, Journal, Room, Ticks, gpu};
+use crate::support::{Drivers, Folder, Hal, Journal, Room, Ticks, gpu};
 use hal_amd::{Amd, Backend, Devices, Hwmon};
 use hal_files::Root;
 use power_hal::contract::{Ledger, Mode, Report, Rule, Trouble, World, check};
@@ -84,6 +84,18 @@ pub(crate) struct Virtual<'a, F> {
     room: &'a Room,
     bench: Bench<F>,
     base: usize,
+    /// Whether the devices are seen through the ROCm SMI library, which tells a lost one only when it is started anew.
+    rocm: bool,
+}
+
+impl<'a, F> Virtual<'a, F> {
+    const fn new(room: &'a Room, bench: Bench<F>) -> Self {
+        Self { room, bench, base: 0, rocm: false }
+    }
+
+    pub(crate) const fn through_rocm(room: &'a Room, bench: Bench<F>) -> Self {
+        Self { room, bench, base: 0, rocm: true }
+    }
 }
 
 impl<B: Backend, F: Fn() -> B> World<Hal<B>> for Virtual<'_, F> {
@@ -112,6 +124,7 @@ impl<B: Backend, F: Fn() -> B> World<Hal<B>> for Virtual<'_, F> {
                 }
                 true
             }
+            Trouble::Vanished(_) if self.rocm => false,
             Trouble::Vanished(domain) => {
                 self.room.device(&domain, |_, slot| slot.present = false);
                 true
@@ -123,6 +136,7 @@ impl<B: Backend, F: Fn() -> B> World<Hal<B>> for Virtual<'_, F> {
             Trouble::Renumbered => {
                 self.base += 3;
                 self.room.machine.lock().renumber_hwmons(self.base);
+                self.room.machine.lock().renumber_rocm();
                 true
             }
         }
@@ -143,7 +157,14 @@ impl<B: Backend, F: Fn() -> B> World<Hal<B>> for Virtual<'_, F> {
 }
 
 pub(crate) fn run<B: Backend>(room: &Room, backend: impl Fn() -> B) -> Report {
-    let mut world = Virtual { room, bench: Bench::of(Ticks::default(), backend), base: 0 };
+    run_with(backend, |bench| Virtual::new(room, bench))
+}
+
+pub(crate) fn run_with<'r, B: Backend, F: Fn() -> B>(
+    backend: F,
+    world: impl FnOnce(Bench<F>) -> Virtual<'r, F>,
+) -> Report {
+    let mut world = world(Bench::of(Ticks::default(), backend));
     let mut hal = world.bench.open(Ledger::new(Memory::new()));
     assert_eq!(hal.complaints(), []);
     check(&mut hal, &mut world, Mode::Full).unwrap_or_else(|breach| panic!("{breach}"))

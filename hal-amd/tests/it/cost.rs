@@ -1,6 +1,6 @@
 //! What the hot path costs.
 
-use crate::support::{Folder, open, w};
+use crate::support::{Drivers, Folder, open, w};
 use power_hal::{Outcome, PowerHal, Reading, Setting};
 
 #[test]

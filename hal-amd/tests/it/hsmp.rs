@@ -2,7 +2,7 @@
 //! on a virtual `/dev/hsmp`.
 
 use crate::contract::{UNSEEN, run};
-use crate::support::{Folder, Hal, Room, apply, effective, find, keys, over, release, sample, w};
+use crate::support::{Drivers, Folder, Hal, Room, apply, effective, find, keys, over, release, sample, w};
 use hal_amd::{Ask, Backend, DevHsmp, Hsmp, Mailbox, Message};
 use hal_files::Root;
 use power_hal::contract::Rule;

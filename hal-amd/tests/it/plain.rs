@@ -1,6 +1,6 @@
 //! What folders can say, in files that a test writes.
 
-use crate::support::{Folder, GPU, apply, effective, gpu, keys, open, release, sample, w};
+use crate::support::{Drivers, Folder, GPU, apply, effective, gpu, keys, open, release, sample, w};
 use hal_amd::{Amd, AmdError, Devices, Hwmon};
 use hal_files::Root;
 use power_hal::{Control, Error, ErrorKind, Key, Measured, Memory, Original, Originals, PowerHal};

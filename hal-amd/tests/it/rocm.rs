@@ -1,7 +1,9 @@
 //! GPUs through the ROCm SMI library, which is loaded as the real one is, from a folder of each test's own.
 
 use crate::contract::Bench;
-use crate::support::{Folder, Hal, Ticks, apply, effective, find, gpu, keys, over, release, sample, w};
+use crate::support::{
+    Drivers, Folder, Hal, Ticks, apply, effective, find, gpu, keys, over, release, sample, w,
+};
 use hal_amd::{AmdError, Rocm, Where};
 use hal_files::Root;
 use power_hal::contract::{Ledger, Mode, Rule, Trouble, World, check};
@@ -330,4 +332,102 @@ fn a_library_that_cannot_be_started_is_an_error_and_its_gpus_are_gone_until_it_c
     machine.folder.remove("gpus/fail_init");
     hal.describe().unwrap();
     assert_eq!(effective(&mut hal, &first(), w(400)), w(400));
+}
+
+/// The library of the rig, with the plant behind the caps.
+mod on_the_rig {
+    use super::*;
+    use crate::contract::{Virtual, run_with};
+    use crate::support::Room;
+    use ::rig::faults::Fault;
+    use ::rig::library::ROCM;
+    use plant::Domain;
+    use std::time::Duration;
+
+    /// The second whole GPU, which is the third device of the library and of hwmon: two sockets come before them there.
+    const SECOND: &str = "0000:0e:00.0";
+    const SECOND_SLOT: usize = 4;
+
+    fn backend(room: &Room) -> Rocm {
+        let root = &room.folder.0;
+        Rocm::new(Root::at(root), Where::At(root.join("lib").join(ROCM)))
+    }
+
+    #[test]
+    fn the_contract_holds_through_the_library_of_the_rig() {
+        let Some(room) = Room::profile("mi300x-smi") else { return };
+        let report = run_with(|| backend(&room), |bench| Virtual::through_rocm(&room, bench));
+        assert_eq!((report.domains, report.controls, report.blocked, report.blind), (2, 2, 0, 0));
+        assert_eq!(report.unseen().collect::<Vec<_>>(), [Rule::Ordered, Rule::LockedSaid, Rule::GoneSaid]);
+    }
+
+    /// The limiter of the plant's GPU has a time constant of 0.1 s: from 750 W it is within 2 % of 400 W after a second.
+    #[test]
+    fn power_falls_below_a_cap_that_is_written_and_the_other_gpu_goes_on() {
+        let Some(room) = Room::profile("mi300x-smi") else { return };
+        let mut hal = over(backend(&room));
+        assert_eq!(keys(&hal), ["gpu-0000:0c:00.0", "gpu-0000:0e:00.0"]);
+        assert_eq!(hal.complaints(), []);
+        let power = |hal: &mut Hal<Rocm>, key: &Key| match sample(hal, key).unwrap().meter {
+            Ok(Measured::Power(power)) => power,
+            other => panic!("{other:?}"),
+        };
+        room.machine.lock().advance(Duration::from_secs(2));
+        assert_eq!(power(&mut hal, &gpu(SECOND)), w(750));
+        assert_eq!(effective(&mut hal, &gpu(SECOND), w(400)), w(400));
+        room.machine.lock().advance(Duration::from_secs(1));
+        assert!(power(&mut hal, &gpu(SECOND)) < w(408));
+        assert_eq!(power(&mut hal, &first()), w(750));
+        let truth = room.machine.lock().plant().watts(Domain::Gpu(1)).unwrap();
+        assert!(truth < 408.0, "{truth}");
+    }
+
+    #[test]
+    fn a_call_fails_as_often_as_it_is_told_to_and_a_start_too() {
+        let Some(room) = Room::profile("mi300x-smi") else { return };
+        let mut hal = over(backend(&room));
+        let fault = |fault: Fault| room.machine.lock().faults().add(fault);
+        fault(Fault::rocm(Some(SECOND_SLOT), "power_cap_set", 4, 2));
+        for _ in 0..2 {
+            assert_eq!(apply(&mut hal, &gpu(SECOND), w(400)), Err(ErrorKind::PermissionDenied));
+            assert_eq!(room.cap(&gpu(SECOND)), 750_000_000);
+        }
+        assert_eq!(effective(&mut hal, &gpu(SECOND), w(400)), w(400));
+        fault(Fault::rocm(None, "init", 8, 1));
+        assert!(hal.describe().unwrap().is_empty());
+        assert_eq!(hal.describe().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn gpus_keep_their_names_when_the_library_lists_them_in_another_order() {
+        let Some(room) = Room::profile("mi300x-smi") else { return };
+        let mut hal = over(backend(&room));
+        let place = || (0..3).map(|at| room.folder.get(&format!("rocm/gpus/{at}/pci"))).collect::<Vec<_>>();
+        let mut before = place();
+        room.machine.lock().renumber_rocm();
+        before.reverse();
+        assert_eq!(place(), before);
+        hal.describe().unwrap();
+        assert_eq!(effective(&mut hal, &gpu(SECOND), w(400)), w(400));
+        assert_eq!((room.cap(&gpu(SECOND)), room.cap(&first())), (400_000_000, 750_000_000));
+    }
+
+    #[test]
+    fn what_the_driver_below_refuses_is_told_and_changes_nothing() {
+        let Some(room) = Room::profile("mi300x-smi") else { return };
+        let mut hal = over(backend(&room));
+        // In reset the driver answers EPERM, of which the library makes a missing feature.
+        room.device(&first(), |_, slot| slot.hwmon.in_reset = true);
+        assert_eq!(apply(&mut hal, &first(), w(400)), Err(ErrorKind::NotSupported));
+        assert_eq!(room.cap(&first()), 750_000_000);
+        room.device(&first(), |_, slot| (slot.hwmon.in_reset, slot.hwmon.silent) = (false, true));
+        assert_eq!(sample(&mut hal, &first()), Err(ErrorKind::BadData));
+        room.device(&first(), |_, slot| (slot.hwmon.silent, slot.hwmon.asleep) = (false, true));
+        assert_eq!(sample(&mut hal, &first()), Err(ErrorKind::Busy), "nobody wakes it");
+        room.device(&first(), |_, slot| {
+            slot.hwmon.asleep = false;
+            slot.hwmon.out_of_band_uw = Some(500_000_000);
+        });
+        assert_eq!(effective(&mut hal, &first(), w(600)), w(500));
+    }
 }

@@ -1,34 +1,17 @@
-//! Folders, virtual machines and a clock for the tests.
+//! Folders, virtual machines and the HAL on them.
 
 use hal_amd::{Amd, Backend, Devices, Hwmon};
 use hal_files::Root;
 use power_hal::contract::Ledger;
 use power_hal::{
-    Applied, Clock, Error, ErrorKind, Handle, Key, Memory, PowerHal, Reading, Released, Sample, Setting,
+    Applied, Error, ErrorKind, Handle, Key, Memory, PowerHal, Reading, Released, Sample, Setting,
 };
-use power_units::{MicroWatts, Micros, Stamp};
-use rig::fuse::Mounted;
+use power_units::MicroWatts;
 use rig::hwmon::Device;
-use rig::machine::{self, HwmonSlot, Machine, Shared};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Time that a test moves; every look at it takes a microsecond.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Ticks(Arc<AtomicU64>);
-
-impl Ticks {
-    pub(crate) fn advance(&self, by: Micros) {
-        self.0.fetch_add(by.get(), Ordering::Relaxed);
-    }
-}
-
-impl Clock for Ticks {
-    fn now(&self) -> Stamp {
-        Stamp::new(Micros::new(self.0.fetch_add(1, Ordering::Relaxed)))
-    }
-}
+use rig::machine::HwmonSlot;
+pub(crate) use rig::room::{Folder, Ticks};
+use std::ops::Deref;
+use std::path::Path;
 
 pub(crate) type Journal = Ledger<Memory<16>>;
 pub(crate) type Hal<B> = Amd<B, Ticks, Journal>;
@@ -41,40 +24,19 @@ pub(crate) fn over<B: Backend>(backend: B) -> Hal<B> {
     Amd::open(backend, Ticks::default(), Ledger::new(Memory::new())).unwrap()
 }
 
-/// A folder that goes away with the test.
-pub(crate) struct Folder(pub(crate) PathBuf);
-
-impl Folder {
-    pub(crate) fn new() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("hal-amd-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    pub(crate) fn put(&self, path: &str, content: impl AsRef<[u8]>) {
-        let path = self.0.join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, content).unwrap();
-    }
-
-    pub(crate) fn get(&self, path: &str) -> String {
-        std::fs::read_to_string(self.0.join(path)).unwrap()
-    }
-
-    pub(crate) fn link(&self, path: &str, target: &str) {
-        let path = self.0.join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::os::unix::fs::symlink(target, path).unwrap();
-    }
-
-    pub(crate) fn remove(&self, path: &str) {
-        std::fs::remove_file(self.0.join(path)).unwrap();
-    }
-
+/// Trees of plain files in the shape of the drivers'.
+pub(crate) trait Drivers {
     /// A folder of hwmon for the device at `device` below `sys/devices`, with these files.
-    pub(crate) fn hwmon(&self, number: u32, device: &str, driver: &str, files: &[(&str, &str)]) {
+    fn hwmon(&self, number: u32, device: &str, driver: &str, files: &[(&str, &str)]);
+
+    /// A GPU of 350 to 750 W with a cap of 750 W, drawing 500.25 W.
+    fn gpu(&self, number: u32, address: &str) {
+        self.hwmon(number, &format!("pci0000:00/{address}"), "amdgpu", GPU);
+    }
+}
+
+impl Drivers for Folder {
+    fn hwmon(&self, number: u32, device: &str, driver: &str, files: &[(&str, &str)]) {
         let folder = format!("sys/devices/{device}/hwmon/hwmon{number}");
         self.put(&format!("{folder}/name"), format!("{driver}\n"));
         for (name, text) in files {
@@ -82,11 +44,6 @@ impl Folder {
         }
         self.link(&format!("{folder}/device"), "../..");
         self.link(&format!("sys/class/hwmon/hwmon{number}"), &format!("../../../{folder}"));
-    }
-
-    /// A GPU of 350 to 750 W with a cap of 750 W, drawing 500.25 W.
-    pub(crate) fn gpu(&self, number: u32, address: &str) {
-        self.hwmon(number, &format!("pci0000:00/{address}"), "amdgpu", GPU);
     }
 }
 
@@ -99,35 +56,20 @@ pub(crate) const GPU: &[(&str, &str)] = &[
     ("power1_average", "500250000"),
 ];
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What is left behind is in the folder for temporary files.
-        let _left = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// A virtual machine, mounted.
-pub(crate) struct Room {
-    pub(crate) machine: Shared,
-    mounted: Option<Mounted>,
-    pub(crate) folder: Folder,
+pub(crate) struct Room(rig::room::Room);
+
+impl Deref for Room {
+    type Target = rig::room::Room;
+
+    fn deref(&self) -> &rig::room::Room {
+        &self.0
+    }
 }
 
 impl Room {
-    /// Nothing, and a word about it, where the kernel does not let us mount.
-    pub(crate) fn new(machine: Machine) -> Option<Self> {
-        let (machine, folder) = (Shared::new(machine), Folder::new());
-        match rig::fuse::mount(machine.clone(), &folder.0) {
-            Ok(mounted) => Some(Self { machine, mounted: Some(mounted), folder }),
-            Err(error) => {
-                println!("SKIP(no virtual hardware: {error})");
-                None
-            }
-        }
-    }
-
     pub(crate) fn profile(name: &str) -> Option<Self> {
-        Self::new(rig::profile::find(name).unwrap()(machine::Clock::Manual).unwrap())
+        rig::room::Room::profile(name).map(Self)
     }
 
     pub(crate) fn open(&self) -> Hal<Hwmon> {
@@ -147,12 +89,6 @@ impl Room {
     /// The cap that the firmware holds, in microwatts.
     pub(crate) fn cap(&self, key: &Key) -> u64 {
         self.device(key, |_, slot| slot.hwmon.cap_in_force_uw())
-    }
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        drop(self.mounted.take());
     }
 }
 

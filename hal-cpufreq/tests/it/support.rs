@@ -1,34 +1,20 @@
-//! Folders, virtual machines and a clock for the tests.
+//! Folders, virtual machines and the HAL on them.
 
 use hal_cpufreq::Cpufreq;
 use hal_files::Root;
 use plant::{Load, Plant, PolicyLayout, preset};
 use power_hal::contract::Ledger;
-use power_hal::{Applied, Clock, Handle, Key, Memory, PowerHal, Reading, Sample, Setting};
+use power_hal::{Applied, Handle, Key, Memory, PowerHal, Reading, Sample, Setting};
 use power_hal::{Error, ErrorKind};
-use power_units::{KiloHertz, Micros, Role, Stamp};
+use power_units::{KiloHertz, Role};
 use rig::cpufreq::Policy;
-use rig::fuse::Mounted;
-use rig::machine::{self, Machine, Parts, Place, Shared};
+use rig::machine::{self, Machine, Parts, Place};
+use rig::room;
+pub(crate) use rig::room::Ticks;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Time that a test moves; every look at it takes a microsecond.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Ticks(Arc<AtomicU64>);
-
-impl Ticks {
-    pub(crate) fn advance(&self, by: Micros) {
-        self.0.fetch_add(by.get(), Ordering::Relaxed);
-    }
-}
-
-impl Clock for Ticks {
-    fn now(&self) -> Stamp {
-        Stamp::new(Micros::new(self.0.fetch_add(1, Ordering::Relaxed)))
-    }
-}
+const CPU: &str = "sys/devices/system/cpu";
 
 pub(crate) type Hal = Cpufreq<Ticks, Ledger<Memory<256>>>;
 
@@ -36,35 +22,25 @@ pub(crate) fn open(folder: &Path) -> Hal {
     Cpufreq::open(Root::at(folder), Ticks::default(), Ledger::new(Memory::new())).unwrap()
 }
 
-/// A folder that goes away with the test.
-pub(crate) struct Folder(pub(crate) PathBuf);
+/// A folder that goes away with the test; its files are named from the processors' folder on.
+pub(crate) struct Folder(pub(crate) PathBuf, room::Folder);
 
 impl Folder {
     pub(crate) fn new() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("hal-cpufreq-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
+        let folder = room::Folder::new();
+        Self(folder.0.clone(), folder)
     }
 
     pub(crate) fn put(&self, path: &str, content: impl AsRef<[u8]>) {
-        let path = self.0.join("sys/devices/system/cpu").join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, content).unwrap();
+        self.1.put(&format!("{CPU}/{path}"), content);
     }
 
     pub(crate) fn get(&self, path: &str) -> String {
-        std::fs::read_to_string(self.0.join("sys/devices/system/cpu").join(path)).unwrap()
+        self.1.get(&format!("{CPU}/{path}"))
     }
 
     pub(crate) fn remove(&self, path: &str) {
-        let path = self.0.join("sys/devices/system/cpu").join(path);
-        if path.is_dir() {
-            std::fs::remove_dir_all(path).unwrap()
-        } else {
-            std::fs::remove_file(path).unwrap()
-        }
+        self.1.remove(&format!("{CPU}/{path}"));
     }
 
     /// A policy of these CPUs, 1.2 to 3.2 GHz, with a limit of 3 GHz in force.
@@ -100,35 +76,24 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What is left behind is in the folder for temporary files.
-        let _left = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// A virtual machine, mounted.
-pub(crate) struct Room {
-    pub(crate) machine: Shared,
-    mounted: Option<Mounted>,
-    pub(crate) folder: Folder,
+pub(crate) struct Room(room::Room);
+
+impl Deref for Room {
+    type Target = room::Room;
+
+    fn deref(&self) -> &room::Room {
+        &self.0
+    }
 }
 
 impl Room {
-    /// Nothing, and a word about it, where the kernel does not let us mount.
     pub(crate) fn new(machine: Machine) -> Option<Self> {
-        let (machine, folder) = (Shared::new(machine), Folder::new());
-        match rig::fuse::mount(machine.clone(), &folder.0) {
-            Ok(mounted) => Some(Self { machine, mounted: Some(mounted), folder }),
-            Err(error) => {
-                println!("SKIP(no virtual hardware: {error})");
-                None
-            }
-        }
+        room::Room::new(machine).map(Self)
     }
 
     pub(crate) fn profile(name: &str) -> Option<Self> {
-        Self::new(rig::profile::find(name).unwrap()(machine::Clock::Manual).unwrap())
+        room::Room::profile(name).map(Self)
     }
 
     /// Two packages of four CPUs, a policy for each package, with the table that the facts were measured on.
@@ -144,13 +109,7 @@ impl Room {
     }
 
     pub(crate) fn path(&self, path: &str) -> PathBuf {
-        self.folder.0.join("sys/devices/system/cpu").join(path)
-    }
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        drop(self.mounted.take());
+        self.folder.0.join(CPU).join(path)
     }
 }
 

@@ -5,6 +5,8 @@ mod contract;
 #[cfg(test)]
 mod golden;
 #[cfg(test)]
+mod rig;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod survey;

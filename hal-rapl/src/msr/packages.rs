@@ -3,7 +3,7 @@
 use super::register::{self, PackageLimit, Set, Units};
 use super::{MsrFault, MsrIo, part};
 use crate::RaplError;
-use hal_files::{Access, Attribute, FileError, Root};
+use hal_files::{Access, Attribute, FileError, Root, text};
 use power_hal::{ErrorKind, Key};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -112,9 +112,18 @@ pub(super) fn list(root: &Root) -> Result<Vec<Package>, RaplError> {
 }
 
 fn number(topology: &Path, name: &str) -> Result<Option<u16>, FileError> {
-    match Attribute::device(topology.join(name), Access::Read).and_then(|file| file.read_line()) {
+    let file = match Attribute::device(topology.join(name), Access::Read) {
+        Ok(file) => file,
+        Err(error) if error.kind == ErrorKind::Gone => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    match file.read_line() {
         // Virtual machines say −1 of what they do not know.
-        Ok(text) => Ok(text.parse().ok()),
+        Ok(text) if text == "-1" => Ok(None),
+        Ok(text) => {
+            let whole = text::whole(text.as_bytes()).and_then(|whole| u16::try_from(whole).ok());
+            whole.map(Some).ok_or_else(|| FileError::bad_data(file.path()))
+        }
         Err(error) if error.kind == ErrorKind::Gone => Ok(None),
         Err(error) => Err(error),
     }

@@ -46,7 +46,7 @@ pub(super) fn packages(
         let opened = match named(root, &id, &mut folders) {
             Ok(None) => continue,
             Ok(Some(Named { folder, control_type, package })) => {
-                Zone::open(Arc::clone(&folder), control_type).map(|zone| (package, zone))
+                Zone::open(Arc::clone(&folder), control_type, &mut problems).map(|zone| (package, zone))
             }
             Err(error) => Err(error),
         };
@@ -60,7 +60,11 @@ pub(super) fn packages(
                     zones.push(zone);
                 }
             }
-            Err(RaplError::File(error)) if error.kind == ErrorKind::Gone => {}
+            Err(RaplError::File(error)) if error.kind == ErrorKind::Gone => {
+                if stands(&error.path) {
+                    problems.push(error.into());
+                }
+            }
             Err(RaplError::File(error)) if error.path.parent().is_some_and(known) => return Err(error.into()),
             Err(error) => problems.push(error),
         }
@@ -70,6 +74,13 @@ pub(super) fn packages(
         build(package, zones, old, originals)
     });
     Ok(Found { packages: packages.collect(), problems })
+}
+
+/// Whether the zone of a file that is missing is still there: then it is not one that went away.
+fn stands(file: &Path) -> bool {
+    let zone = file.parent().filter(|folder| folder.is_dir());
+    let name = zone.and_then(Path::file_name).and_then(|name| name.to_str());
+    name.and_then(ControlType::of_folder).is_some()
 }
 
 /// Whether there is any package zone at all, and where.

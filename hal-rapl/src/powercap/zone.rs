@@ -137,21 +137,31 @@ fn if_there<T>(opened: Result<T, FileError>) -> Result<Option<T>, FileError> {
     }
 }
 
-fn number_if_there(folder: &Path, name: &str) -> Result<u64, FileError> {
-    let file = if_there(Attribute::powercap(folder.join(name), Access::Read))?;
-    file.map_or(Ok(0), |file| file.read_whole())
+/// A number that can be done without: zero where it is missing, and where it cannot be read, which is told.
+fn number_or_zero(folder: &Path, name: &str, problems: &mut Vec<RaplError>) -> u64 {
+    let file = if_there(Attribute::powercap(folder.join(name), Access::Read));
+    let number = file.and_then(|file| file.map_or(Ok(0), |file| file.read_whole()));
+    number.unwrap_or_else(|error| {
+        problems.push(error.into());
+        0
+    })
 }
 
 impl Zone {
-    pub(super) fn open(folder: Arc<Path>, control_type: ControlType) -> Result<Self, RaplError> {
+    /// Opens what it has. A problem is what it could do without, and did.
+    pub(super) fn open(
+        folder: Arc<Path>,
+        control_type: ControlType,
+        problems: &mut Vec<RaplError>,
+    ) -> Result<Self, RaplError> {
         let energy = match Attribute::powercap(folder.join("energy_uj"), Access::Read) {
             Err(error) if error.kind == ErrorKind::Gone => None,
             opened => Some(opened),
         };
         // A range that is missing or no number makes wraps unknown, and costs nothing else.
-        let range_uj = number_if_there(&folder, "max_energy_range_uj").unwrap_or(0);
+        let range_uj = number_or_zero(&folder, "max_energy_range_uj", problems);
         let energy_range_uj = if range_uj < RANGE_MIN_UJ { 0 } else { range_uj };
-        let limits = Limits::open(&folder)?;
+        let limits = Limits::open(&folder, problems)?;
         Ok(Self { folder, control_type, energy, energy_range_uj, limits, held: false })
     }
 
@@ -171,7 +181,7 @@ impl Zone {
 
 impl Limits {
     /// Constraints go by their names: a part without one of them gives its number to the next.
-    fn open(folder: &Path) -> Result<Option<Self>, FileError> {
+    fn open(folder: &Path, problems: &mut Vec<RaplError>) -> Result<Option<Self>, FileError> {
         let (Some(long), short) = (find(folder, "long_term")?, find(folder, "short_term")?) else {
             return Ok(None);
         };
@@ -182,7 +192,7 @@ impl Limits {
             window: if_there(Setter::open(folder, &file(long, "time_window_us")))?,
             short: short.map(limit).transpose()?,
             enabled: if_there(Setter::open(folder, "enabled"))?,
-            max_uw: number_if_there(folder, &file(long, "max_power_uw")).unwrap_or(0),
+            max_uw: number_or_zero(folder, &file(long, "max_power_uw"), problems),
         }))
     }
 

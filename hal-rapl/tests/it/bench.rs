@@ -3,37 +3,18 @@
 use hal_files::Root;
 use hal_rapl::{MsrRapl, Powercap, RaplError};
 use power_hal::contract::{Instants, Ledger, Limits, Trouble, World};
-use power_hal::{Clock, Control, Key, Memory, PowerHal, Setting};
-use power_units::{MicroWatts, Micros, Stamp};
+use power_hal::{Control, Key, Memory, PowerHal, Setting};
+use power_units::{MicroWatts, Micros};
 use rig::faults::{Direction, Effect, Fault};
-use rig::fuse::{self, Mounted};
-use rig::machine::{self, Attribute, Shared, Slot};
+use rig::machine::{self, Attribute, Slot};
 use rig::powercap::Lock;
-use rig::profile;
+pub(crate) use rig::room::{Folder, Room, Ticks};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::ops::Deref;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 pub(crate) type Journal = Ledger<Memory<8>>;
-pub(crate) type Files = Powercap<Ticker, Journal>;
-
-/// The HAL's clock, which the test moves with the machine's.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Ticker(Arc<AtomicU64>);
-
-impl Ticker {
-    pub(crate) fn pass(&self, span: Micros) {
-        self.0.fetch_add(span.get(), Ordering::SeqCst);
-    }
-}
-
-impl Clock for Ticker {
-    fn now(&self) -> Stamp {
-        Stamp::new(Micros::new(self.0.load(Ordering::SeqCst)))
-    }
-}
+pub(crate) type Files = Powercap<Ticks, Journal>;
 
 /// A write that a file took.
 #[derive(Clone, Debug)]
@@ -46,30 +27,20 @@ pub(crate) struct Write {
 /// What a limit that is off limits to.
 pub(crate) const CEILING_UW: u64 = 4_095_875_000;
 
-/// A folder of the test's own.
-pub(crate) fn folder(name: &str) -> PathBuf {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let number = NEXT.fetch_add(1, Ordering::SeqCst);
-    let path = std::env::temp_dir().join(format!("hal-rapl-{}-{number}-{name}", std::process::id()));
-    std::fs::create_dir_all(&path).unwrap();
-    path
-}
-
 /// A machine of the rig.
 pub(crate) struct Bench {
-    pub(crate) machine: Shared,
-    pub(crate) folder: PathBuf,
-    pub(crate) ticker: Ticker,
+    room: Room,
+    pub(crate) ticks: Ticks,
     writes: Arc<Mutex<Vec<Write>>>,
     /// Per package: its limits at the last look, and how many writes there had been.
     seen: BTreeMap<String, (Limits, usize)>,
-    mounted: Option<Mounted>,
 }
 
-impl Drop for Bench {
-    fn drop(&mut self) {
-        drop(self.mounted.take());
-        let _left_over = std::fs::remove_dir(&self.folder);
+impl Deref for Bench {
+    type Target = Room;
+
+    fn deref(&self) -> &Room {
+        &self.room
     }
 }
 
@@ -81,20 +52,7 @@ impl Bench {
 
     /// As above, changed before it is mounted.
     pub(crate) fn of(name: &str, change: impl FnOnce(&mut machine::Machine)) -> Option<Self> {
-        let mut bench = Self::unmounted(name, change);
-        match fuse::mount(bench.machine.clone(), &bench.folder) {
-            Ok(mounted) => bench.mounted = Some(mounted),
-            Err(error) => {
-                println!("SKIP(no FUSE mount here: {error})");
-                return None;
-            }
-        }
-        Some(bench)
-    }
-
-    fn unmounted(name: &str, change: impl FnOnce(&mut machine::Machine)) -> Self {
-        let build = profile::find(name).unwrap();
-        let mut machine = build(machine::Clock::Manual).unwrap();
+        let mut machine = Room::machine_of(name);
         change(&mut machine);
         let writes: Arc<Mutex<Vec<Write>>> = Arc::default();
         let log = Arc::clone(&writes);
@@ -103,12 +61,11 @@ impl Bench {
             let write = Write { on: on.clone(), data: data.to_vec(), limits: limits_of(zones) };
             log.lock().unwrap().push(write);
         });
-        let machine = Shared::new(machine);
-        Self { machine, folder: folder(name), ticker: Ticker::default(), writes, seen, mounted: None }
+        Some(Self { room: Room::new(machine)?, ticks: Ticks::default(), writes, seen })
     }
 
     pub(crate) fn root(&self) -> Root {
-        Root::at(self.folder.clone())
+        Root::at(&self.folder.0)
     }
 
     pub(crate) fn open(&self) -> Files {
@@ -116,7 +73,7 @@ impl Bench {
     }
 
     fn files_with(&self, journal: Journal) -> Files {
-        Powercap::open(self.root(), self.ticker.clone(), journal).unwrap()
+        Powercap::open(self.root(), self.ticks.clone(), journal).unwrap()
     }
 
     pub(crate) fn registers(&self) -> Result<Registers, RaplError> {
@@ -129,7 +86,7 @@ impl Bench {
             hal_rapl::msr::DeviceKind::Msr,
             hal_files::Access::ReadWrite,
         );
-        MsrRapl::open(self.root(), io, self.ticker.clone(), journal)
+        MsrRapl::open(self.root(), io, self.ticks.clone(), journal)
     }
 
     fn reopened(&self, journal: Journal) -> Registers {
@@ -154,8 +111,7 @@ impl Bench {
     }
 
     pub(crate) fn tick(&self, span: Micros) {
-        self.machine.lock().advance(Duration::from_micros(span.get()));
-        self.ticker.pass(span);
+        self.room.advance(&self.ticks, span);
     }
 
     fn of_package(&self, key: &Key) -> Vec<usize> {
@@ -303,7 +259,7 @@ fn limits_of(zones: &[Slot]) -> BTreeMap<String, Limits> {
     all
 }
 
-pub(crate) type Registers = MsrRapl<hal_rapl::msr::Device, Ticker, Journal>;
+pub(crate) type Registers = MsrRapl<hal_rapl::msr::Device, Ticks, Journal>;
 
 macro_rules! world {
     ($hal:ty, $renumbers:literal, $open:ident) => {

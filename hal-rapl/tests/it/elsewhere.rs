@@ -1,7 +1,7 @@
 //! Tests that need another process: one in a mount namespace, where the msru crate's path leads to the rig, and one
 //! without root's privileges. Each starts this same test program again with the one test that is meant for there.
 
-use crate::bench::{Bench, Ticker};
+use crate::bench::{Bench, Ticks};
 use crate::golden::{apply, kind, sample, w};
 use hal_files::Root;
 use hal_rapl::Powercap;
@@ -23,7 +23,7 @@ fn again(bench: &Bench, by: &[&str], test: &str) -> Option<Output> {
     let program = std::env::current_exe().unwrap();
     let mut command = Command::new(by[0]);
     command.args(&by[1..]).arg(program).args(["--exact", test, "--nocapture"]);
-    match command.env(FOLDER, &bench.folder).output() {
+    match command.env(FOLDER, &bench.folder.0).output() {
         Ok(output) => Some(output),
         Err(error) => {
             println!("SKIP(no {}: {error})", by[0]);
@@ -57,7 +57,7 @@ fn without_privileges_the_counter_is_denied_and_the_limit_is_readable() {
 fn inside_without_privileges() {
     let Some(folder) = handed_over() else { return };
     let mut hal =
-        Powercap::open(Root::at(folder), Ticker::default(), Ledger::new(Memory::<2>::new())).unwrap();
+        Powercap::open(Root::at(folder), Ticks::default(), Ledger::new(Memory::<2>::new())).unwrap();
     assert_eq!(hal.domains().len(), 2);
     let said = sample(&mut hal, "package-0").unwrap();
     assert_eq!((said.meter, said.power_limit), (Err(ErrorKind::PermissionDenied), Ok(w(250))));
@@ -67,7 +67,7 @@ fn inside_without_privileges() {
 
 #[cfg(feature = "msru")]
 mod msru {
-    use super::{Bench, Ledger, Memory, PowerHal, Root, Ticker, again, handed_over, passed, sample, w};
+    use super::{Bench, Ledger, Memory, PowerHal, Root, Ticks, again, handed_over, passed, sample, w};
     use crate::golden::{effective, find};
     use hal_rapl::MsrRapl;
     use hal_rapl::msr::{MsrIo, Msru};
@@ -103,7 +103,7 @@ exec "$@""#;
         assert_eq!(registers.read(0, 0x123).unwrap_err().kind, ErrorKind::Io);
         assert_eq!(registers.read(9_999, 0x606).unwrap_err().kind, ErrorKind::Gone);
         let journal = Ledger::new(Memory::<2>::new());
-        let mut hal = MsrRapl::open(Root::at(folder), registers, Ticker::default(), journal).unwrap();
+        let mut hal = MsrRapl::open(Root::at(folder), registers, Ticks::default(), journal).unwrap();
         assert_eq!(hal.domains().len(), 2);
         assert_eq!(sample(&mut hal, "package-1").unwrap().power_limit, Ok(w(250)));
         assert_eq!(effective(&mut hal, "package-0", w(100)), (100_000_000, true));

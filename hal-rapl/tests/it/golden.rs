@@ -326,7 +326,7 @@ fn a_largest_value_below_the_limit_in_use_is_unknown_and_stays_so() {
         "15 W of our own do not make 28 W true"
     );
     let journal = hal.originals().clone();
-    let again = hal_rapl::Powercap::open(bench.root(), bench.ticker.clone(), journal).unwrap();
+    let again = hal_rapl::Powercap::open(bench.root(), bench.ticks.clone(), journal).unwrap();
     assert_eq!(max(&again), None, "and neither does a restart");
 }
 

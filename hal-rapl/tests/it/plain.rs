@@ -1,38 +1,31 @@
 //! The HAL on a plain folder: what a rig that needs FUSE shows, as ordinary files and links. No error numbers and no
 //! rounding, but everything that is about finding and reading, and it runs everywhere.
 
-use crate::bench::{Journal, Ticker, folder};
+use crate::bench::{Folder, Journal, Room, Ticks};
 use crate::golden::{apply, effective, find, kind, sample, w};
 use hal_files::Root;
 use hal_rapl::Powercap;
 use power_hal::contract::{Ledger, Mode, Rule, Twin, check};
 use power_hal::{ErrorKind, Key, Memory, PowerHal};
-use rig::machine::{Clock, Shared};
-use rig::profile;
+use rig::machine::Shared;
 use rig::tree::Entry;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 /// A folder that goes away with the test.
-pub(crate) struct Plain(PathBuf);
-
-impl Drop for Plain {
-    fn drop(&mut self) {
-        let _left_over = std::fs::remove_dir_all(&self.0);
-    }
-}
+pub(crate) struct Plain(Folder);
 
 impl Plain {
-    pub(crate) fn empty(name: &str) -> Self {
-        Self(folder(name))
+    pub(crate) fn empty() -> Self {
+        Self(Folder::new())
     }
 
     pub(crate) fn of(name: &str) -> Self {
-        let plain = Self::empty(name);
-        let machine = Shared::new(profile::find(name).unwrap()(Clock::Manual).unwrap());
+        let plain = Self::empty();
+        let machine = Shared::new(Room::machine_of(name));
         let tree = machine.lock().tree().clone();
         for (path, entry) in tree.iter().filter(|(path, _)| path.contains("powercap")) {
-            let at = plain.0.join(path);
+            let at = plain.path().join(path);
             std::fs::create_dir_all(at.parent().unwrap()).unwrap();
             match entry {
                 Entry::Folder => std::fs::create_dir_all(&at).unwrap(),
@@ -46,11 +39,11 @@ impl Plain {
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.0
+        &self.0.0
     }
 
     pub(crate) fn file(&self, zone: &str, name: &str) -> PathBuf {
-        self.0.join(format!("sys/devices/virtual/powercap/intel-rapl/{zone}/{name}"))
+        self.path().join(format!("sys/devices/virtual/powercap/intel-rapl/{zone}/{name}"))
     }
 
     pub(crate) fn put(&self, zone: &str, name: &str, content: impl AsRef<[u8]>) {
@@ -61,8 +54,8 @@ impl Plain {
         std::fs::read_to_string(self.file(zone, name)).unwrap().trim().to_owned()
     }
 
-    pub(crate) fn open(&self) -> Powercap<Ticker, Journal> {
-        Powercap::open(Root::at(&self.0), Ticker::default(), Ledger::new(Memory::new())).unwrap()
+    pub(crate) fn open(&self) -> Powercap<Ticks, Journal> {
+        Powercap::open(Root::at(self.path()), Ticks::default(), Ledger::new(Memory::new())).unwrap()
     }
 }
 
@@ -75,11 +68,11 @@ fn plain_folders_keep_the_contract() {
     {
         for mode in [Mode::Full, Mode::Lowering, Mode::ReadOnly] {
             let plain = Plain::of(name);
-            let clock = Ticker::default();
+            let clock = Ticks::default();
             let journal = Ledger::new(Memory::<8>::new());
             let mut hal = Powercap::open(Root::at(plain.path()), clock.clone(), journal).unwrap();
             // As on a real machine: a second HAL looks.
-            let mut world = Twin::new(plain.open(), |span| clock.pass(span));
+            let mut world = Twin::new(plain.open(), |span| clock.advance(span));
             let report =
                 check(&mut hal, &mut world, mode).unwrap_or_else(|breach| panic!("{name}: {breach}"));
             let set = if mode == Mode::ReadOnly { 0 } else { controls };
@@ -91,7 +84,7 @@ fn plain_folders_keep_the_contract() {
 
 #[test]
 fn a_machine_without_powercap_has_no_package_and_no_error() {
-    let plain = Plain::empty("nothing");
+    let plain = Plain::empty();
     assert!(plain.open().domains().is_empty());
     // A container masks the folder with an empty one.
     std::fs::create_dir_all(plain.path().join("sys/class/powercap")).unwrap();
@@ -145,13 +138,40 @@ fn constraints_go_by_their_names() {
 
 #[test]
 fn an_unknown_range_is_a_counter_whose_wrap_is_unknown() {
-    for range in ["0\n", "junk\n", "", "5\n"] {
+    for (range, understood) in [("0\n", true), ("junk\n", false), ("", false), ("5\n", true)] {
         let plain = Plain::of("xeon-2s");
         plain.put("intel-rapl:0", "max_energy_range_uj", range);
         let mut hal = plain.open();
+        let said = hal.problems().iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        assert_eq!(said.contains("intel-rapl:0/max_energy_range_uj: "), !understood, "{said}");
         let meter = find(&hal, "package-0").1.meter();
         assert_eq!(meter, Some(power_hal::Meter::Energy(power_hal::Counter::Unknown)), "{range:?}");
         assert!(sample(&mut hal, "package-0").unwrap().meter.is_ok());
+    }
+}
+
+#[test]
+fn a_zone_that_names_a_limit_and_has_no_file_of_it_is_left_out_and_told() {
+    for file in ["constraint_1_power_limit_uw", LONG, "name"] {
+        let plain = Plain::of("xeon-2s");
+        std::fs::remove_file(plain.path().join("sys/class/powercap/intel-rapl:0").join(file)).unwrap();
+        let hal = plain.open();
+        assert_eq!(hal.domains().len(), 1, "{file}");
+        let [problem] = hal.problems() else { panic!("{file}: {:?}", hal.problems()) };
+        assert!(problem.to_string().contains(&format!("intel-rapl:0/{file}")), "{problem}");
+    }
+}
+
+#[test]
+fn a_largest_limit_that_is_no_number_is_unknown_and_told() {
+    for bad in BAD {
+        let plain = Plain::of("xeon-2s");
+        plain.put("intel-rapl:0", "constraint_0_max_power_uw", bad);
+        let mut hal = plain.open();
+        assert_eq!(find(&hal, "package-0").1.power().unwrap().max(), None);
+        let [problem] = hal.problems() else { panic!("{:?}", hal.problems()) };
+        assert!(problem.to_string().contains("constraint_0_max_power_uw"), "{problem}");
+        assert_eq!(effective(&mut hal, "package-0", w(100)), (100_000_000, true));
     }
 }
 

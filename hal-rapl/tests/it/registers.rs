@@ -1,6 +1,6 @@
 //! Registers: the device files of the rig, and what the HAL refuses.
 
-use crate::bench::{Bench, Registers, Ticker};
+use crate::bench::{Bench, Registers, Ticks};
 use crate::golden::{apply, effective, find, kind, sample, w};
 use crate::plain::Plain;
 use hal_files::{Access, Root};
@@ -53,10 +53,10 @@ fn a_driver_that_is_loaded_later_takes_the_packages_over() {
 #[test]
 fn parts_with_tpmi_or_units_of_their_own_are_refused() {
     let refused = |make: &dyn Fn(&Plain)| {
-        let plain = Plain::empty("part");
+        let plain = Plain::empty();
         make(&plain);
         let io = Device::new(Root::at(plain.path()), DeviceKind::Msr, Access::Read);
-        MsrRapl::open(Root::at(plain.path()), io, Ticker::default(), Ledger::new(Memory::<1>::new()))
+        MsrRapl::open(Root::at(plain.path()), io, Ticks::default(), Ledger::new(Memory::<1>::new()))
             .map(|_| ())
     };
     let put = |plain: &Plain, path: &str, text: &str| {
@@ -176,8 +176,7 @@ fn a_register_that_fails_in_a_listing_leaves_the_last_list_standing() {
 fn a_monitor_opens_to_read_and_never_writes() {
     let Some((bench, _)) = open(|_| {}) else { return };
     let io = Device::new(bench.root(), DeviceKind::Msr, Access::Read);
-    let mut hal =
-        MsrRapl::open(bench.root(), io, Ticker::default(), Ledger::new(Memory::<2>::new())).unwrap();
+    let mut hal = MsrRapl::open(bench.root(), io, Ticks::default(), Ledger::new(Memory::<2>::new())).unwrap();
     assert!(sample(&mut hal, "package-0").is_ok());
     assert_eq!(kind(apply(&mut hal, "package-0", w(100))), ErrorKind::PermissionDenied);
     assert!(bench.writes().is_empty());
@@ -185,7 +184,7 @@ fn a_monitor_opens_to_read_and_never_writes() {
 
 #[test]
 fn msr_safe_is_another_file_of_the_same_registers() {
-    let plain = Plain::empty("safe");
+    let plain = Plain::empty();
     let folder = plain.path().join("dev/cpu/3");
     std::fs::create_dir_all(&folder).unwrap();
     let file = std::fs::File::create(folder.join("msr_safe")).unwrap();
@@ -227,11 +226,11 @@ fn topology(plain: &Plain, cpus: &[(u16, u16)]) {
 
 #[test]
 fn amd_counts_in_registers_and_limits_nothing() {
-    let plain = Plain::empty("amd");
+    let plain = Plain::empty();
     topology(&plain, &[(0, 0), (0, 0)]);
     let cells = Cells(BTreeMap::from([((0, 0xc001_0299), 0xa_1003), ((0, 0xc001_029b), 0x1_0000)]));
     let root = Root::at(plain.path());
-    let mut hal = MsrRapl::open(root, cells, Ticker::default(), Ledger::new(Memory::<2>::new())).unwrap();
+    let mut hal = MsrRapl::open(root, cells, Ticks::default(), Ledger::new(Memory::<2>::new())).unwrap();
     assert!(!find(&hal, "package-0").1.has(Control::Power));
     // 2¹⁶ units of 2⁻¹⁶ J.
     let expected = Measured::Energy(MicroJoules::new(1_000_000));
@@ -240,7 +239,7 @@ fn amd_counts_in_registers_and_limits_nothing() {
 
 #[test]
 fn dies_with_registers_of_their_own_are_domains_of_their_own() {
-    let plain = Plain::empty("dies");
+    let plain = Plain::empty();
     topology(&plain, &[(0, 0), (0, 1), (1, 0), (1, 1)]);
     let mut cells = Cells::default();
     for cpu in 0..4_u16 {
@@ -253,7 +252,7 @@ fn dies_with_registers_of_their_own_are_domains_of_their_own() {
         ]);
     }
     let root = Root::at(plain.path());
-    let mut hal = MsrRapl::open(root, cells, Ticker::default(), Ledger::new(Memory::<4>::new())).unwrap();
+    let mut hal = MsrRapl::open(root, cells, Ticks::default(), Ledger::new(Memory::<4>::new())).unwrap();
     let keys: Vec<_> =
         hal.domains().as_slice().iter().map(|domain| domain.key().as_str().to_owned()).collect();
     assert_eq!(keys, ["package-0-die-0", "package-0-die-1", "package-1-die-0", "package-1-die-1"]);
@@ -263,26 +262,54 @@ fn dies_with_registers_of_their_own_are_domains_of_their_own() {
 }
 
 #[test]
+fn a_processor_in_a_place_that_is_no_number_is_bad_data_and_one_in_an_unknown_place_is_left_out() {
+    for (file, text, expected) in [
+        ("physical_package_id", "-1\n", Ok(1)),
+        ("die_id", "-1\n", Ok(2)),
+        ("physical_package_id", "x\n", Err(ErrorKind::BadData)),
+        ("physical_package_id", "+1\n", Err(ErrorKind::BadData)),
+        ("physical_package_id", "65536\n", Err(ErrorKind::BadData)),
+        ("physical_package_id", "\n", Err(ErrorKind::BadData)),
+        ("die_id", "1 \n", Err(ErrorKind::BadData)),
+    ] {
+        let plain = Plain::empty();
+        topology(&plain, &[(0, 0), (1, 0)]);
+        let path = plain.path().join("sys/devices/system/cpu/cpu1/topology").join(file);
+        std::fs::write(&path, text).unwrap();
+        let cells = Cells(BTreeMap::from([((0, 0x606), 0xa_0e03), ((1, 0x606), 0xa_0e03)]));
+        let root = Root::at(plain.path());
+        let opened = MsrRapl::open(root, cells, Ticks::default(), Ledger::new(Memory::<2>::new()));
+        match opened {
+            Ok(hal) => assert_eq!(Ok(hal.domains().len()), expected, "{file} {text:?}"),
+            Err(error) => {
+                assert!(error.to_string().contains(&path.display().to_string()), "{error}");
+                assert_eq!(Err(kind(Err::<(), _>(error))), expected, "{file} {text:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_hypervisor_that_answers_zero_has_no_registers() {
-    let plain = Plain::empty("guest");
+    let plain = Plain::empty();
     topology(&plain, &[(0, 0)]);
     let cells =
         Cells(BTreeMap::from([((0, 0x606), 0), ((0, 0xc001_0299), 0), ((0, 0x610), 0), ((0, 0x611), 0)]));
     let root = Root::at(plain.path());
-    let hal = MsrRapl::open(root, cells, Ticker::default(), Ledger::new(Memory::<2>::new())).unwrap();
+    let hal = MsrRapl::open(root, cells, Ticks::default(), Ledger::new(Memory::<2>::new())).unwrap();
     assert!(hal.domains().is_empty());
 }
 
 #[test]
 fn a_register_with_its_lock_bit_set_is_never_written() {
-    let plain = Plain::empty("bit");
+    let plain = Plain::empty();
     topology(&plain, &[(0, 0)]);
     let locked = 1 << 63 | 0x00dd_8960_00dd_87d0;
     let mut cells =
         Cells(BTreeMap::from([((0, 0x606), 0xa_0e03), ((0, POWER_LIMIT), locked), ((0, 0x611), 1)]));
     let root = Root::at(plain.path());
     let journal = Ledger::new(Memory::<2>::new());
-    let mut hal = MsrRapl::open(root, &mut cells, Ticker::default(), journal).unwrap();
+    let mut hal = MsrRapl::open(root, &mut cells, Ticks::default(), journal).unwrap();
     assert_eq!(kind(apply(&mut hal, "package-0", w(100))), ErrorKind::Locked);
     assert_eq!(hal.originals().inner().len(), 0);
     drop(hal);

@@ -204,7 +204,9 @@ impl Curb {
 
     /// Takes one step of the closed loop. A loop that was not running starts from what it finds.
     pub(crate) fn step(&mut self, law: &LoopLaw, sight: &Sight, workers: &[Worker], journal: &Journal) {
-        self.find_ceilings(workers, journal);
+        if self.running.is_none() {
+            self.find_ceilings(workers, journal);
+        }
         let running = self.running.take().unwrap_or_else(|| self.start(law, workers));
         let facts = law::Facts {
             now: sight.now,
@@ -281,24 +283,29 @@ impl Curb {
         }
     }
 
-    /// Puts back what another writer raised, for a while at once and then now and then.
-    pub(crate) fn reassert(&mut self, workers: &[Worker]) {
+    /// Answers another writer who raised frequencies: a loop starts anew from what it finds, since it must not take the
+    /// power of somebody else's limit for that of its own; a fixed share is put back, for a while at once and then now
+    /// and then.
+    pub(crate) fn answer_others(&mut self, workers: &[Worker]) {
         if self.flight.is_some() {
             return;
         }
-        let mut moved = 0;
-        for policy in &mut self.policies {
-            moved += u64::from(policy.was_raised(workers));
-        }
-        if moved == 0 {
+        let raised = self.policies.iter().filter(|policy| policy.was_raised(workers)).count();
+        if raised == 0 {
             self.contested = 0;
             return;
         }
-        self.moved += moved;
+        self.moved += u64::try_from(raised).unwrap_or(u64::MAX);
         self.contested += 1;
-        if self.contested <= CONTEST || self.contested.is_multiple_of(TRUCE) {
-            for policy in &mut self.policies {
-                if let Some(asked) = policy.asked.filter(|_| policy.was_raised(workers)) {
+        if self.contested == 1 {
+            log::warn!("somebody else has raised the frequency limit of {raised} policies");
+        }
+        if self.running.is_some() {
+            self.running = None;
+            self.policies.iter_mut().filter(|policy| policy.was_raised(workers)).for_each(|p| p.asked = None);
+        } else if self.contested <= CONTEST || self.contested.is_multiple_of(TRUCE) {
+            for policy in self.policies.iter_mut().filter(|policy| policy.was_raised(workers)) {
+                if let Some(asked) = policy.asked {
                     policy.limit(asked, workers);
                 }
             }

@@ -203,3 +203,6 @@ impl Originals for Share {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

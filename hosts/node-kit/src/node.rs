@@ -282,6 +282,9 @@ impl Node {
             orders += u64::from(unit.obey(gpu.order(), &self.workers));
         }
         let (workers, journal) = (&self.workers, &self.journal);
+        if occasion == Occasion::Period {
+            self.curb.answer_others(workers);
+        }
         match decision.throttle {
             ThrottleOrder::Leave => {}
             ThrottleOrder::RunLoop { cap } => {
@@ -292,9 +295,6 @@ impl Node {
             }
             ThrottleOrder::Set(throttle) => self.curb.set(throttle, workers, journal),
             ThrottleOrder::Release => self.curb.release(workers, journal),
-        }
-        if occasion == Occasion::Period {
-            self.curb.reassert(workers);
         }
         self.counts.orders += orders;
     }

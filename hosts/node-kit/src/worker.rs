@@ -383,6 +383,9 @@ impl Thread {
             }
         }
         bench.device.tidy();
+        // What is in force is another thing now, and whoever looks at the node must not see the old one.
+        bench.device.sample(&mut bench.batch);
+        self.show(&bench.batch);
     }
 
     fn obey(&self, bench: &mut Bench, at: usize, order: Order) -> Outcome {
@@ -430,11 +433,14 @@ impl Thread {
         if gone && since.is_none_or(|since| since > LOOK_AGAIN) && self.look(bench) {
             bench.device.sample(&mut bench.batch);
         }
-        let mut letters = lock(&self.mailbox.letters);
-        for (slot, reading) in letters.readings.iter_mut().zip(&bench.batch) {
+        self.show(&bench.batch);
+        lock(&self.mailbox.letters).answered = ticket;
+    }
+
+    fn show(&self, batch: &[Reading]) {
+        for (slot, reading) in lock(&self.mailbox.letters).readings.iter_mut().zip(batch) {
             *slot = reading.outcome;
         }
-        letters.answered = ticket;
     }
 
     /// Lists the hardware anew; true if it is another list.
@@ -530,3 +536,6 @@ pub(crate) fn setting_of(outcome: &Result<Sample, ErrorKind>, control: Control) 
         Control::Throttle => sample.throttle.ok().map(Setting::Throttle),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -93,7 +93,8 @@ impl Gpu {
         self.factor = factor;
     }
 
-    fn utilisation(&self) -> f64 {
+    /// The part of the time in which it is busy.
+    pub(crate) fn utilisation(&self) -> f64 {
         utilisation(self.load, self.factor)
     }
 

@@ -154,3 +154,10 @@ pub fn h100_sxm() -> GpuSpec {
         },
     }
 }
+
+/// A 750-watt GPU of the OAM kind, with caps from 350 W: the curve, the idle power and the times are those of
+/// [`h100_sxm`].
+#[must_use]
+pub fn mi300x() -> GpuSpec {
+    GpuSpec { full_watts: 750.0, cap_min: 350.0, cap_max: 750.0, cap_default: 750.0, ..h100_sxm() }
+}

@@ -29,7 +29,7 @@ fn session<T>(act: impl FnOnce(&mut Session) -> T) -> T {
 }
 
 pub(crate) fn init(machine: &Machine) -> Result<(), u32> {
-    if let Some(error) = machine.error("errors", "nvmlInit_v2") {
+    if let Some(error) = machine.error("", "nvmlInit_v2") {
         return Err(error);
     }
     session(|session| {
@@ -57,7 +57,7 @@ pub(crate) fn alive(machine: &Machine, function: &str) -> Result<(), u32> {
     if !up {
         return Err(UNINITIALIZED);
     }
-    machine.error("errors", function).map_or(Ok(()), Err)
+    machine.error("", function).map_or(Ok(()), Err)
 }
 
 /// The handle of the card of this name.
@@ -75,6 +75,11 @@ fn handle(name: &str) -> usize {
 /// The folder of the card of a handle, unless it is made to fail.
 pub(crate) fn card(machine: &Machine, handle: usize, function: &str) -> Result<String, u32> {
     alive(machine, function)?;
+    reach(machine, handle, function)
+}
+
+/// As [`card`], for a library that is known to be alive.
+fn reach(machine: &Machine, handle: usize, function: &str) -> Result<String, u32> {
     let name = session(|session| {
         let at = handle.checked_sub(session.number * NAMES_MAX)?;
         session.names.get(at).cloned()
@@ -82,7 +87,7 @@ pub(crate) fn card(machine: &Machine, handle: usize, function: &str) -> Result<S
     let name = name.ok_or(INVALID_ARGUMENT)?;
     let folder = format!("gpus/{name}");
     let there = machine.root().join(&folder).is_dir();
-    let made = if there { machine.error(&format!("{folder}/errors"), function) } else { Some(GPU_IS_LOST) };
+    let made = if there { machine.error(&format!("{folder}/"), function) } else { Some(GPU_IS_LOST) };
     let lost = session(|session| {
         let known = session.lost.contains(&name);
         if made == Some(GPU_IS_LOST) && !known {
@@ -105,7 +110,7 @@ pub(crate) fn by_index(machine: &Machine, index: u32) -> Result<usize, u32> {
     let index = usize::try_from(index).map_err(|_| INVALID_ARGUMENT)?;
     let names = machine.names();
     let found = handle(names.get(index).ok_or(INVALID_ARGUMENT)?);
-    card(machine, found, function).map(|_| found)
+    reach(machine, found, function).map(|_| found)
 }
 
 pub(crate) fn by_uuid(machine: &Machine, uuid: &str) -> Result<usize, u32> {
@@ -114,7 +119,7 @@ pub(crate) fn by_uuid(machine: &Machine, uuid: &str) -> Result<usize, u32> {
     let names = machine.names();
     let is = |name: &&String| machine.get(&format!("gpus/{name}/uuid")).as_deref() == Some(uuid);
     let found = handle(names.iter().find(is).ok_or(NOT_FOUND)?);
-    card(machine, found, function).map(|_| found)
+    reach(machine, found, function).map(|_| found)
 }
 
 pub(crate) fn parent(machine: &Machine, folder: &str) -> Result<usize, u32> {
@@ -129,6 +134,9 @@ pub(crate) fn enforced(machine: &Machine, folder: &str) -> Result<u32, u32> {
 
 /// Sets a limit of the card, or of the module when the folder is that of the module.
 pub(crate) fn set_limit(machine: &Machine, folder: &str, milliwatts: u32) -> Result<(), u32> {
+    if machine.served() {
+        return machine.hand_over(&format!("{folder}/limit_mw"), milliwatts);
+    }
     let range = machine.number(&format!("{folder}/min_mw"))?..=machine.number(&format!("{folder}/max_mw"))?;
     if !range.contains(&milliwatts) {
         return Err(INVALID_ARGUMENT);

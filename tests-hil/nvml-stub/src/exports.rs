@@ -6,11 +6,14 @@
 use crate::answers::{self, card};
 use crate::code::{INSUFFICIENT_SIZE, INVALID_ARGUMENT, SUCCESS, UNKNOWN};
 use crate::machine::Machine;
-use crate::shape::{FieldValue, MEMORY_V2, Memory, PCI_TEXT, POWER_VALUE_V2, PciInfo, PowerValue};
+use crate::shape::{
+    FieldValue, MEMORY_V2, Memory, PCI_TEXT, POWER_VALUE_V2, PciInfo, PowerValue, Utilization,
+};
 use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_ulonglong};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// `nvmlDevice_t`: never followed, only compared.
 type Handle = usize;
@@ -25,10 +28,21 @@ fn machine() -> Machine {
     Machine::at(told.map_or_else(own_folder, PathBuf::from))
 }
 
-/// The folder in which this library lies.
+/// The folder `nvml` beside this library, else the one in which the library itself lies.
 fn own_folder() -> PathBuf {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    let found = FOUND.get_or_init(|| {
+        let own = library_folder();
+        let beside = own.join("nvml");
+        if beside.is_dir() { beside } else { own }
+    });
+    found.clone()
+}
+
+/// The folder in which this library lies.
+fn library_folder() -> PathBuf {
     let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
-    let here: fn() -> PathBuf = own_folder;
+    let here: fn() -> PathBuf = library_folder;
     // SAFETY: the first argument is only looked up, and the second is a structure of the type that is filled in.
     let known = unsafe { libc::dladdr(here as *const libc::c_void, found.as_mut_ptr()) };
     // SAFETY: all zeros is a value of this structure of pointers, so it is initialised whether it was filled in or not.
@@ -171,9 +185,24 @@ numbers! {
     nvmlDeviceGetPowerUsage: c_uint = |m, f| m.number(&format!("{f}/power_mw")),
     nvmlDeviceGetTotalEnergyConsumption: c_ulonglong = |m, f| m.number(&format!("{f}/energy_mj")),
     nvmlDeviceGetPersistenceMode: c_uint = |m, f| m.number(&format!("{f}/persistence")),
+    nvmlDeviceGetUtilizationRates: Utilization = |m, f| {
+        Ok(Utilization { gpu: m.number(&format!("{f}/busy_percent"))?, memory: 0 })
+    },
     nvmlDeviceIsMigDeviceHandle: c_uint = |m, f| Ok(c_uint::from(m.get(&format!("{f}/parent")).is_some())),
     nvmlDeviceGetDeviceHandleFromMigDeviceHandle: Handle = answers::parent,
     nvmlDeviceGetPciInfo_v3: PciInfo = |m, f| Ok(pci(&m.get(&format!("{f}/pci")).ok_or(UNKNOWN)?)),
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetTemperature(handle: Handle, sensor: c_uint, out: *mut c_uint) -> c_uint {
+    let machine = machine();
+    // By nvml.h, 0 is the sensor of the die, and there is no other.
+    let answer = card(&machine, handle, "nvmlDeviceGetTemperature").and_then(|folder| match sensor {
+        0 => machine.number(&format!("{folder}/celsius")),
+        _ => Err(INVALID_ARGUMENT),
+    });
+    // SAFETY: the caller keeps the promise at the head of this file.
+    unsafe { give(out, answer) }
 }
 
 /// The bus address is what is read of this; the numbers beside it say the same.

@@ -10,6 +10,8 @@
 //! was set and the one that was set out of band, and after a reload of the driver every call but `nvmlInit_v2` answers
 //! that the library is not initialised. A card that was lost once stays lost for whoever saw it, until that one
 //! initialises the library anew.
+//!
+//! Where the folder `nvml` lies beside the library, it answers from that one: so does the rig show its GPUs.
 #![expect(
     unsafe_code,
     reason = "functions in the shape of C are what this library is for; exports.rs holds them"
@@ -20,7 +22,7 @@ mod exports;
 mod machine;
 mod shape;
 
-pub use machine::{Card, Machine};
+pub use machine::{Card, Machine, built};
 
 /// Answers of the library, by their numbers in `nvml.h`.
 pub mod code {
@@ -54,4 +56,62 @@ pub mod code {
     pub const ARGUMENT_VERSION_MISMATCH: u32 = 25;
     /// Nobody knows.
     pub const UNKNOWN: u32 = 999;
+}
+
+/// The functions that the library answers before it knows of which card, and that can be made to fail for all of them.
+pub const OF_THE_MACHINE: [&str; 5] = [
+    "nvmlDeviceGetCount_v2",
+    "nvmlDeviceGetHandleByIndex_v2",
+    "nvmlDeviceGetHandleByUUID",
+    "nvmlInit_v2",
+    "nvmlSystemGetDriverVersion",
+];
+
+/// The functions that are about one card, the two that find it included.
+pub const OF_A_CARD: [&str; 24] = [
+    "nvmlDeviceGetDeviceHandleFromMigDeviceHandle",
+    "nvmlDeviceGetEnforcedPowerLimit",
+    "nvmlDeviceGetFieldValues",
+    "nvmlDeviceGetHandleByIndex_v2",
+    "nvmlDeviceGetHandleByUUID",
+    "nvmlDeviceGetMemoryInfo_v2",
+    "nvmlDeviceGetMigMode",
+    "nvmlDeviceGetName",
+    "nvmlDeviceGetNvLinkRemoteDeviceType",
+    "nvmlDeviceGetNvLinkRemotePciInfo_v2",
+    "nvmlDeviceGetNvLinkState",
+    "nvmlDeviceGetPciInfo_v3",
+    "nvmlDeviceGetPersistenceMode",
+    "nvmlDeviceGetPowerManagementDefaultLimit",
+    "nvmlDeviceGetPowerManagementLimit",
+    "nvmlDeviceGetPowerManagementLimitConstraints",
+    "nvmlDeviceGetPowerUsage",
+    "nvmlDeviceGetTemperature",
+    "nvmlDeviceGetTotalEnergyConsumption",
+    "nvmlDeviceGetUUID",
+    "nvmlDeviceGetUtilizationRates",
+    "nvmlDeviceIsMigDeviceHandle",
+    "nvmlDeviceSetPowerManagementLimit",
+    "nvmlDeviceSetPowerManagementLimit_v2",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_exported_function_is_in_a_list() {
+        let words =
+            include_str!("exports.rs").split(|letter: char| letter != '_' && !letter.is_alphanumeric());
+        let is_function = |word: &&str| {
+            let function = word.strip_prefix("nvml").filter(|_| !word.ends_with("_t"));
+            function.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
+        };
+        let exported: BTreeSet<&str> = words.filter(is_function).collect();
+        // To end a session always succeeds here.
+        let listed: BTreeSet<&str> =
+            OF_THE_MACHINE.into_iter().chain(OF_A_CARD).chain(["nvmlShutdown"]).collect();
+        assert_eq!(exported, listed);
+    }
 }

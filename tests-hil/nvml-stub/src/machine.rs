@@ -1,8 +1,8 @@
 //! The folder that the library answers from.
 
 use crate::code;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -18,12 +18,15 @@ use std::str::FromStr;
 /// | `gpus/NAME/{min,max,default,limit}_mw` | its power limit |
 /// | `gpus/NAME/oob_mw` | a limit that was set out of band |
 /// | `gpus/NAME/{energy_mj,power_mw,instant_mw,average_mw}` | what it measures |
+/// | `gpus/NAME/{celsius,busy_percent}` | its temperature, and for how much of the time it computes |
 /// | `gpus/NAME/module/{min,max,default,limit,oob,…}` | the same of the module that it sits on |
 /// | `gpus/NAME/persistence`, `mig` | `0` or `1` |
 /// | `gpus/NAME/parent` | this is a MIG instance of the card of that name |
 /// | `gpus/NAME/nvlink` | lines `LINK STATE PCI TYPE`: what a link leads to; TYPE is 0 GPU, 1 NPU, 2 switch |
 /// | `gpus/NAME/errors` | lines `FUNCTION CODE`, or `* CODE` for every function |
 /// | `gpus/NAME/log` | a line for each limit that was set: what in milliwatts, and for which scope |
+/// | `calls/FUNCTION`, `gpus/NAME/calls/FUNCTION` | what that function answers, read once for each call of it; 0 lets it go on |
+/// | `served` | whoever serves this folder takes a limit as the driver does: it is written into `limit_mw`, and what that answers decides |
 ///
 /// A file that is missing is a feature that the card does not have.
 #[derive(Clone, Debug)]
@@ -66,7 +69,7 @@ impl Machine {
     pub fn library(&self) -> io::Result<PathBuf> {
         let own = self.root.join("libnvidia-ml.so.1");
         fs::create_dir_all(&self.root)?;
-        fs::copy(built()?, &own)?;
+        fs::copy(built("nvml-stub")?, &own)?;
         Ok(own)
     }
 
@@ -131,7 +134,42 @@ impl Machine {
     /// A file's text; nothing where there is none.
     #[must_use]
     pub fn get(&self, file: &str) -> Option<String> {
-        fs::read_to_string(self.root.join(file)).ok().map(|text| text.trim().to_owned())
+        self.read(file).ok()
+    }
+
+    /// A file's text, taken in one read as long as it is short: who serves the folder counts reads, and a number that
+    /// moves meanwhile must not be put together of two.
+    fn read(&self, file: &str) -> io::Result<String> {
+        let mut file = File::open(self.root.join(file))?;
+        let mut text = Vec::new();
+        let mut part = [0; 4096];
+        loop {
+            let length = file.read(&mut part)?;
+            text.extend_from_slice(&part[..length]);
+            if length < part.len() {
+                let text = String::from_utf8(text).map_err(|_| ErrorKind::InvalidData)?;
+                return Ok(text.trim().to_owned());
+            }
+        }
+    }
+
+    /// Whether somebody serves the folder, and judges the limits that are written into it.
+    pub(crate) fn served(&self) -> bool {
+        self.root.join("served").exists()
+    }
+
+    /// Hands a limit to whoever serves the folder; a refusal is the answer of the library.
+    pub(crate) fn hand_over(&self, file: &str, milliwatts: u32) -> Result<(), u32> {
+        let line = format!("{milliwatts}\n");
+        let written = File::options().write(true).open(self.root.join(file));
+        written.and_then(|mut file| file.write_all(line.as_bytes())).map_err(|error| {
+            match error.raw_os_error() {
+                Some(libc::EINVAL | libc::ERANGE) => code::INVALID_ARGUMENT,
+                Some(libc::EPERM | libc::EACCES) => code::NO_PERMISSION,
+                Some(libc::ENODEV | libc::ENOENT) => code::GPU_IS_LOST,
+                _ => code::UNKNOWN,
+            }
+        })
     }
 
     /// Takes a file away, and with it the feature.
@@ -181,30 +219,52 @@ impl Machine {
         names
     }
 
-    /// A number in a file of a card. Without the file the card does not have the feature; junk is an answer that
-    /// nobody understands.
+    /// A number in a file of a card. Without the file the card does not have the feature; junk, and a file that cannot
+    /// be read, is an answer that nobody understands.
     pub(crate) fn number<T: FromStr>(&self, file: &str) -> Result<T, u32> {
-        self.get(file).ok_or(code::NOT_SUPPORTED)?.parse().map_err(|_| code::UNKNOWN)
+        match self.read(file) {
+            Ok(text) => text.parse().map_err(|_| code::UNKNOWN),
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(code::NOT_SUPPORTED),
+            Err(_) => Err(code::UNKNOWN),
+        }
     }
 
-    /// What a function is made to answer, by the file of a card or of the machine.
-    pub(crate) fn error(&self, file: &str, function: &str) -> Option<u32> {
-        let errors = self.get(file)?;
-        let made = errors.lines().find_map(|line| {
-            let (name, code) = line.split_once(' ')?;
-            (name == function || name == "*").then(|| code.trim().parse().unwrap_or(code::UNKNOWN))
-        });
+    /// What a function is made to answer for the card of a folder, or for the machine where the folder is empty.
+    pub(crate) fn error(&self, folder: &str, function: &str) -> Option<u32> {
+        let made = match self.read(&format!("{folder}calls/{function}")) {
+            Ok(code) => Some(code.parse().unwrap_or(code::UNKNOWN)),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let errors = self.get(&format!("{folder}errors"))?;
+                errors.lines().find_map(|line| {
+                    let (name, code) = line.split_once(' ')?;
+                    (name == function || name == "*").then(|| code.trim().parse().unwrap_or(code::UNKNOWN))
+                })
+            }
+            Err(_) => Some(code::UNKNOWN),
+        };
         made.filter(|&made| made != code::SUCCESS)
     }
 }
 
-/// Where cargo has put the library: beside the tests that depend on it.
-fn built() -> io::Result<PathBuf> {
+/// Where cargo has put the shared library of a package: beside the program that depends on it, or in the folder that
+/// `CARGO_TARGET_DIR` names.
+///
+/// # Errors
+/// When it is in neither place; the error says which command builds it.
+pub fn built(package: &str) -> io::Result<PathBuf> {
+    let file = format!("lib{}.so", package.replace('-', "_"));
     let program = std::env::current_exe()?;
-    let folders = program.ancestors().skip(1).take(3);
-    let mut candidates = folders
-        .flat_map(|folder| [folder.join("deps/libnvml_stub.so"), folder.join("libnvml_stub.so")].into_iter());
-    candidates
-        .find(|path| path.is_file())
-        .ok_or_else(|| io::Error::other("libnvml_stub.so was not built; it is built with the tests"))
+    #[expect(clippy::disallowed_methods, reason = "it is cargo's own, and says where its outputs are")]
+    let told = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    let told = told.iter().flat_map(|target| [target.join("debug"), target.join("release")]);
+    let folders = program.ancestors().skip(1).take(3).map(Path::to_path_buf).chain(told);
+    let found = folders
+        .flat_map(|folder| [folder.join("deps").join(&file), folder.join(&file)].into_iter())
+        .find(|path| path.is_file());
+    found.ok_or_else(|| {
+        io::Error::other(format!(
+            "{file} is neither beside {} nor in CARGO_TARGET_DIR; build it with `cargo build -p {package}`",
+            program.display()
+        ))
+    })
 }

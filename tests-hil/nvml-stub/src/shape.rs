@@ -27,6 +27,13 @@ pub(crate) struct Memory {
     pub(crate) used: c_ulonglong,
 }
 
+/// `nvmlUtilization_t`: percent of the time in which something ran.
+#[repr(C)]
+pub(crate) struct Utilization {
+    pub(crate) gpu: c_uint,
+    pub(crate) memory: c_uint,
+}
+
 /// `nvmlFieldValue_t`, whose value is a union of 8 bytes.
 #[repr(C)]
 pub(crate) struct FieldValue {
@@ -54,5 +61,6 @@ pub(crate) const POWER_VALUE_V2: c_uint = 12 | (2 << 24);
 
 const _: () = assert!(size_of::<PciInfo>() == 68);
 const _: () = assert!(size_of::<Memory>() == 40);
+const _: () = assert!(size_of::<Utilization>() == 8);
 const _: () = assert!(size_of::<FieldValue>() == 40);
 const _: () = assert!(size_of::<PowerValue>() == 12);

@@ -2,6 +2,7 @@
 //! sizes are not believed, nothing is cached, and an offset may be a register's number.
 
 use crate::hsmp;
+use crate::library::{self, Libraries};
 use crate::machine::{Attribute, Shared};
 use crate::tree::Entry;
 use fuser::{
@@ -20,23 +21,46 @@ const NO_CACHE: Duration = Duration::ZERO;
 /// A hang in one file must not hang the others.
 const THREADS: usize = 4;
 
-/// A mounted machine; it goes away when this is dropped.
+/// A mounted machine; it goes away when this is dropped, and the copies of its libraries after it.
 pub struct Mounted {
     _session: fuser::BackgroundSession,
+    _libraries: Option<Libraries>,
 }
 
 /// Mounts a machine's files on a folder.
 ///
 /// # Errors
-/// When the kernel refuses the mount (no FUSE device, no privilege).
+/// When the kernel refuses the mount (no FUSE device, no privilege), or the machine has GPUs and the libraries that show
+/// them were not built.
 pub fn mount(machine: Shared, on: &Path) -> std::io::Result<Mounted> {
     let mut options = fuser::Config::default();
     options.mount_options =
         vec![fuser::MountOption::FSName("rig".into()), fuser::MountOption::DefaultPermissions];
     options.n_threads = Some(THREADS);
     options.acl = fuser::SessionACL::All;
+    let libraries = libraries_of(&machine)?;
     let files = Files { machine, names: Mutex::new(Names::new()) };
-    Ok(Mounted { _session: fuser::spawn_mount(files, on, &options)? })
+    let mounted = Mounted { _session: fuser::spawn_mount(files, on, &options)?, _libraries: libraries };
+    // Whoever loads a library from here holds the loader's lock while he waits for us, and to start a thread takes that
+    // lock: in one process, one of our threads must serve before.
+    std::fs::metadata(on)?;
+    Ok(mounted)
+}
+
+/// The libraries that show the machine's GPUs, to which its files then lead.
+fn libraries_of(machine: &Shared) -> std::io::Result<Option<Libraries>> {
+    let mut machine = machine.lock();
+    let mut packages = Vec::new();
+    if !machine.nvidia().is_empty() {
+        packages.push(("nvml-stub", library::NVML));
+    }
+    if !machine.rocm_order().is_empty() {
+        packages.push(("rocm-stub", library::ROCM));
+    }
+    let libraries = Libraries::copy(&packages)?;
+    machine.libraries = libraries.as_ref().map(|libraries| libraries.folder().to_owned());
+    machine.settle();
+    Ok(libraries)
 }
 
 /// Inode numbers, given once and for ever to each file that is at a path, one after the other.

@@ -1,7 +1,10 @@
 //! Which files a machine shows: the layout of sysfs and /dev/cpu, as the drivers lay it out.
 
 use crate::hwmon::Device;
+use crate::library::{NVML, ROCM};
 use crate::machine::{Attribute, HwmonSlot, Machine, PowerFile};
+use crate::nvidia::{self, CardFile};
+use crate::rocm::{self, is_gpu};
 use crate::tree::Tree;
 
 /// Where powercap keeps its zones; the class folder holds links only, flat.
@@ -21,7 +24,10 @@ pub(crate) fn files(machine: &Machine) -> Tree {
     powercap(machine, &mut tree);
     cpufreq(machine, &mut tree);
     hwmon(machine, &mut tree);
+    bus(machine, &mut tree);
     registers(machine, &mut tree);
+    nvidia(machine, &mut tree);
+    rocm(machine, &mut tree);
     tree
 }
 
@@ -140,8 +146,9 @@ fn hwmon(machine: &Machine, tree: &mut Tree) {
     if machine.hwmons.iter().any(|slot| slot.hwmon.device == Device::Hsmp) {
         tree.file("dev/hsmp", WRITE, Attribute::Hsmp);
     }
-    let registered =
-        |slot: &HwmonSlot| slot.present && (slot.hwmon.device != Device::Hsmp || machine.hsmp_in_hwmon);
+    let registered = |slot: &HwmonSlot| {
+        slot.present && if is_gpu(slot) { machine.gpus_in_hwmon } else { machine.hsmp_in_hwmon }
+    };
     for (at, slot) in machine.hwmons.iter().enumerate().filter(|(_, slot)| registered(slot)) {
         // The number is whatever was free at probe time; the device behind it is what stays.
         let number = machine.hwmon_base + at;
@@ -155,8 +162,6 @@ fn hwmon(machine: &Machine, tree: &mut Tree) {
         tree.file(&format!("{folder}/{reading}"), READ, Attribute::Power(at, PowerFile::Average));
         tree.file(&format!("{folder}/power1_cap_max"), READ, Attribute::Power(at, PowerFile::Max));
         if slot.name == "amdgpu" {
-            let status = format!("{}/power/runtime_status", slot.device_path);
-            tree.file(&status, READ, Attribute::RuntimeStatus(at));
             tree.file(&format!("{folder}/power1_cap_min"), READ, Attribute::Power(at, PowerFile::Min));
             tree.file(
                 &format!("{folder}/power1_cap_default"),
@@ -164,6 +169,108 @@ fn hwmon(machine: &Machine, tree: &mut Tree) {
                 Attribute::Power(at, PowerFile::Default),
             );
         }
+    }
+}
+
+/// The GPUs on their bus, whatever else is seen of them.
+fn bus(machine: &Machine, tree: &mut Tree) {
+    for (at, slot) in machine.hwmons.iter().enumerate().filter(|(_, slot)| slot.present && is_gpu(slot)) {
+        let path = &slot.device_path;
+        tree.file(&format!("{path}/power/runtime_status"), READ, Attribute::RuntimeStatus(at));
+        if let Some((_, address)) = path.rsplit_once('/') {
+            tree.link(&format!("sys/bus/pci/devices/{address}"), format!("../../../../{path}"));
+        }
+    }
+}
+
+/// What `nvml-stub` reads, and a link to it.
+fn nvidia(machine: &Machine, tree: &mut Tree) {
+    if machine.nvidia.cards.is_empty() {
+        return;
+    }
+    library(machine, tree, NVML, "nvml");
+    tree.text("nvml/served", "");
+    tree.text("nvml/driver", "570.86.16\n");
+    tree.text("nvml/epoch", format!("{}\n", machine.nvidia.epoch));
+    tree.text("nvml/order", machine.nvidia_order());
+    for function in nvml_stub::OF_THE_MACHINE {
+        tree.file(&format!("nvml/calls/{function}"), READ, Attribute::NvmlCall(None, function));
+    }
+    for (at, card) in machine.nvidia.cards.iter().enumerate().filter(|(_, card)| card.present) {
+        let file = |name: &str| format!("nvml/gpus/{}/{name}", nvidia::folder(at));
+        for (name, text) in [
+            ("uuid", card.uuid.clone()),
+            ("pci", card.pci.clone()),
+            ("name", card.name.to_owned()),
+            ("vram_mib", card.vram_mib.to_string()),
+            ("min_mw", card.min_mw.to_string()),
+            ("max_mw", card.max_mw.to_string()),
+            ("default_mw", card.default_mw.to_string()),
+            ("persistence", u8::from(card.persistent).to_string()),
+            ("mig", "0".to_owned()),
+            ("nvlink", card.nvlinks()),
+        ] {
+            tree.text(&file(name), format!("{text}\n"));
+        }
+        if let Some(limit) = card.out_of_band_mw {
+            tree.text(&file("oob_mw"), format!("{limit}\n"));
+        }
+        for (name, mode, number) in [
+            ("limit_mw", WRITE, CardFile::Limit),
+            ("energy_mj", READ, CardFile::Energy),
+            ("power_mw", READ, CardFile::Average),
+            ("average_mw", READ, CardFile::Average),
+            ("instant_mw", READ, CardFile::Instant),
+            ("celsius", READ, CardFile::Celsius),
+            ("busy_percent", READ, CardFile::Busy),
+        ] {
+            tree.file(&file(name), mode, Attribute::Nvml(at, number));
+        }
+        for function in nvml_stub::OF_A_CARD {
+            tree.file(&file(&format!("calls/{function}")), READ, Attribute::NvmlCall(Some(at), function));
+        }
+    }
+}
+
+/// What `rocm-stub` reads, and a link to it.
+fn rocm(machine: &Machine, tree: &mut Tree) {
+    let order = machine.rocm_order();
+    if order.is_empty() {
+        return;
+    }
+    library(machine, tree, ROCM, "rocm");
+    tree.text("rocm/served", "");
+    tree.file("rocm/gpus/fail_init", READ, Attribute::RocmCall(None, "init"));
+    for (index, at) in order.into_iter().enumerate() {
+        let slot = &machine.hwmons[at];
+        let file = |name: &str| format!("rocm/gpus/{index}/{name}");
+        if let Some(id) = rocm::pci_id(&slot.device_path) {
+            tree.text(&file("pci"), format!("{id}\n"));
+        }
+        for function in rocm_stub::FUNCTIONS {
+            let call = Attribute::RocmCall(Some(at), function);
+            tree.file(&file(&format!("fail_{function}")), READ, call);
+        }
+        if !slot.present {
+            continue;
+        }
+        tree.file(&file("cap"), WRITE, Attribute::Cap(at));
+        for (name, number) in [
+            ("cap_min", PowerFile::Min),
+            ("cap_max", PowerFile::Max),
+            ("cap_default", PowerFile::Default),
+            ("power", PowerFile::Average),
+        ] {
+            tree.file(&file(name), READ, Attribute::Power(at, number));
+        }
+    }
+}
+
+/// A library, which finds its folder as one beside it.
+fn library(machine: &Machine, tree: &mut Tree, name: &str, folder: &str) {
+    if let Some(copies) = &machine.libraries {
+        tree.link(&format!("lib/{name}"), copies.join(name).display().to_string());
+        tree.link(&format!("lib/{folder}"), format!("../{folder}"));
     }
 }
 

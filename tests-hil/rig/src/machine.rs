@@ -6,12 +6,14 @@ use crate::hsmp;
 use crate::hwmon::Hwmon;
 use crate::msr::{self, Writes};
 use crate::number::{Errno, strtobool};
+use crate::nvidia::{self, CardFile};
 use crate::powercap::Zone;
 use crate::tree::Tree;
 use libc::{EACCES, EINVAL, ENODEV, ENXIO};
 use plant::{Domain, Plant, PowerLimit, Term};
 use power_units::Micros;
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -56,6 +58,13 @@ pub enum Attribute {
     /// A message of `/dev/hsmp` to the socket of a hwmon device. No file, but a place for faults to strike: the reading
     /// messages as reads, the one that sets as a write.
     HsmpMessage(usize, u32),
+    /// A number of an NVIDIA card that moves.
+    Nvml(usize, CardFile),
+    /// A function of the NVIDIA library, of a card or of all of them: what it answers before it does anything, 0 for
+    /// going on. Each call reads it once.
+    NvmlCall(Option<usize>, &'static str),
+    /// A function of the ROCm SMI library, of the GPU that is this hwmon device, or `init`; as above.
+    RocmCall(Option<usize>, &'static str),
 }
 
 /// The read-only numbers of a hwmon device.
@@ -170,6 +179,13 @@ pub struct Machine {
     watcher: Option<Watcher>,
     /// Whether the HSMP driver is so new that it registers its sockets with hwmon.
     pub(crate) hsmp_in_hwmon: bool,
+    /// Whether the GPUs' hwmon devices can be seen.
+    pub(crate) gpus_in_hwmon: bool,
+    /// Whether the ROCm SMI library lists its GPUs from the last to the first.
+    pub(crate) rocm_turned: bool,
+    pub(crate) nvidia: nvidia::Driver,
+    /// Where the copies of the stub libraries are, while the machine is mounted.
+    pub(crate) libraries: Option<PathBuf>,
     faults: Faults,
     tree: Tree,
     clock: Clock,
@@ -199,6 +215,10 @@ impl Machine {
             powercap_loaded: true,
             watcher: None,
             hsmp_in_hwmon: true,
+            gpus_in_hwmon: true,
+            rocm_turned: false,
+            nvidia: nvidia::Driver::default(),
+            libraries: None,
             faults: Faults::default(),
             tree: Tree::new(),
             clock,
@@ -286,6 +306,11 @@ impl Machine {
         &self.zones
     }
 
+    /// The caps of the hwmon devices that are in force, in µW.
+    pub fn caps_in_force_uw(&self) -> impl Iterator<Item = u64> + '_ {
+        self.hwmons.iter().map(|slot| slot.hwmon.cap_in_force_uw())
+    }
+
     /// Gives the machine an HSMP driver from before it knew hwmon: there is only `/dev/hsmp`.
     pub fn age_hsmp_driver(&mut self) {
         self.hsmp_in_hwmon = false;
@@ -306,7 +331,7 @@ impl Machine {
     }
 
     /// Lets the files and the physics follow the registers.
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         self.tree = crate::layout::files(self);
         self.drive();
     }
@@ -318,7 +343,7 @@ impl Machine {
                 let limits =
                     self.zones.iter().filter(|slot| slot.feeds == Feeds::Package(package) && slot.present);
                 let held = limits.flat_map(|slot| slot.zone.in_force(name));
-                let lowest = held.min_by_key(|&(watts_uw, _)| watts_uw);
+                let lowest = held.chain(self.socket_cap(package)).min_by_key(|&(watts_uw, _)| watts_uw);
                 let limit = lowest.map(|(limit_uw, window_us)| PowerLimit {
                     watts: Duration::from_micros(limit_uw).as_secs_f64(),
                     window_s: Duration::from_micros(window_us).as_secs_f64().min(WINDOW_MAX_S),
@@ -336,6 +361,18 @@ impl Machine {
                 let _brought_into_range = self.plant.set_gpu_cap(gpu, watts);
             }
         }
+        for card in &self.nvidia.cards {
+            let watts = Duration::from_millis(card.enforced_mw().into()).as_secs_f64();
+            let _brought_into_range = self.plant.set_gpu_cap(card.feeds, watts);
+        }
+    }
+
+    /// The cap of a package that its own firmware holds, over a time in which nobody sees it miss.
+    fn socket_cap(&self, package: usize) -> Option<(u64, u64)> {
+        const WINDOW_US: u64 = 10_000;
+        let socket =
+            self.hwmons.iter().find(|slot| slot.feeds == Domain::Package(package) && slot.present)?;
+        Some((socket.hwmon.cap_in_force_uw(), WINDOW_US))
     }
 
     fn energy_uj(&self, slot: &Slot) -> u64 {
@@ -377,6 +414,9 @@ impl Machine {
                 Ok(if self.hwmon(*at)?.hwmon.asleep { "suspended\n" } else { "active\n" }.to_owned())
             }
             Attribute::Power(at, file) => self.power_file(*at, *file),
+            Attribute::Nvml(at, file) => self.card_text(*at, *file),
+            Attribute::NvmlCall(card, _) => Ok(line(self.nvml_code(*card).into())),
+            Attribute::RocmCall(..) => Ok(line(0)),
             Attribute::Msr(_) | Attribute::Hsmp | Attribute::HsmpMessage(..) => Err(EINVAL),
         }
     }
@@ -443,7 +483,11 @@ impl Machine {
                 let at = self.package_zone(cpu)?;
                 msr::write(&mut self.zones[at].zone, self.msr.ok_or(ENXIO)?, offset, data)
             }
+            Attribute::Nvml(at, CardFile::Limit) => self.store_limit(at, data),
             Attribute::Text(_)
+            | Attribute::Nvml(..)
+            | Attribute::NvmlCall(..)
+            | Attribute::RocmCall(..)
             | Attribute::PolicyText(..)
             | Attribute::Energy(_)
             | Attribute::CurFreq(_)

@@ -1,9 +1,10 @@
 //! Virtual power hardware for a person: mounts a profile, puts load on it, and runs until it is interrupted.
 #![expect(clippy::print_stdout, reason = "it talks to the person who started it")]
 
+use rig::library::{NVML, ROCM};
 use rig::machine::{Clock, Shared};
 use rig::{fuse, profile};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -31,22 +32,38 @@ fn usage() -> ExitCode {
     ExitCode::from(2)
 }
 
-fn serve(build: profile::Build, on: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
+fn serve(build: profile::Build, on: &Path) -> Result<(), Box<dyn std::error::Error>> {
     prepare(on)?;
     let machine = Shared::new(build(Clock::Real(1.0))?);
     let _mounted = fuse::mount(machine, on)?;
+    explain(on);
+    std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
+    Ok(())
+}
+
+/// Says what there is to try.
+fn explain(on: &Path) {
     println!("mounted on {}; end it with Ctrl-D, or by closing standard input. Try:", on.display());
     println!("  cat {}/sys/class/powercap/intel-rapl:0/energy_uj", on.display());
     println!(
         "  echo 120000000 > {}/sys/class/powercap/intel-rapl:0/constraint_0_power_limit_uw",
         on.display()
     );
-    std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
-    Ok(())
+    for (name, variable, folder) in [(NVML, "JOULIE_NVML_STUB", "nvml"), (ROCM, "JOULIE_ROCM_STUB", "rocm")] {
+        let library = on.join("lib").join(name);
+        if library.exists() {
+            println!(
+                "GPUs are behind the library {}; a copy of it elsewhere finds them by",
+                library.display()
+            );
+            println!("  {variable}={}", on.join(folder).display());
+            println!("  grep . {}/gpus/*/*", on.join(folder).display());
+        }
+    }
 }
 
 /// Makes the folder to mount on. A rig that was killed leaves a mount behind that nobody serves any more.
-fn prepare(on: &std::path::Path) -> Result<(), String> {
+fn prepare(on: &Path) -> Result<(), String> {
     let left_behind = std::fs::metadata(on).is_err_and(|error| error.raw_os_error() == Some(libc::ENOTCONN));
     if left_behind {
         let on = on.display();

@@ -4,6 +4,7 @@ use crate::cpufreq::Policy;
 use crate::hwmon::{Device, Hwmon};
 use crate::machine::{Clock, Feeds, HwmonSlot, Machine, Parts, Place, Slot};
 use crate::msr::Writes;
+use crate::nvidia::Card;
 use crate::powercap::{Constraint, Lock, Units, Zone};
 use plant::{Domain, Load, NodeSpec, Plant, SpecError, preset};
 
@@ -11,7 +12,7 @@ use plant::{Domain, Load, NodeSpec, Plant, SpecError, preset};
 pub type Build = fn(Clock) -> Result<Machine, SpecError>;
 
 /// Every profile by name, with what a person should know of it.
-pub const PROFILES: [(&str, &str, Build); 7] = [
+pub const PROFILES: [(&str, &str, Build); 9] = [
     ("xeon-2s", "two packages with dram and psys zones, intel_pstate, msr", xeon_2s),
     ("xeon-multi-die", "two packages of two dies, a zone for each die", xeon_multi_die),
     ("xeon-locked", "as xeon-2s, but the BIOS has locked the package limits", xeon_locked),
@@ -23,6 +24,12 @@ pub const PROFILES: [(&str, &str, Build); 7] = [
         "an EPYC host under amd-pstate with two GPUs, one of them the secondary die of a module",
         mi300x,
     ),
+    (
+        "mi300x-smi",
+        "two whole GPUs beside the secondary die, whose hwmon is hidden: ROCm SMI alone",
+        mi300x_smi,
+    ),
+    ("gpu-2s8", "as xeon-2s, with eight NVIDIA GPUs of 200 to 700 W behind NVML", gpu_2s8),
 ];
 
 /// The profile of that name.
@@ -116,11 +123,26 @@ fn busy(spec: &NodeSpec) -> Result<Plant, SpecError> {
     let mut plant = Plant::new(spec, 1)?;
     let taken = plant.set_load(Load::busy(1.0));
     debug_assert!(taken.is_ok(), "a full load is a load");
+    for gpu in 0..plant.gpus() {
+        let taken = plant.set_gpu_load(gpu, Load::busy(1.0));
+        debug_assert!(taken.is_ok(), "a full load is a load");
+    }
     Ok(plant)
 }
 
 fn xeon_2s(clock: Clock) -> Result<Machine, SpecError> {
-    let plant = busy(&preset::xeon_2s_per_thread())?;
+    xeon(&preset::xeon_2s_per_thread(), clock)
+}
+
+fn gpu_2s8(clock: Clock) -> Result<Machine, SpecError> {
+    let spec = NodeSpec { gpus: vec![preset::h100_sxm(); 8], ..preset::xeon_2s_per_thread() };
+    let mut machine = xeon(&spec, clock)?;
+    machine.install_nvidia((0..8).map(Card::h100).collect());
+    Ok(machine)
+}
+
+fn xeon(spec: &NodeSpec, clock: Clock) -> Result<Machine, SpecError> {
+    let plant = busy(spec)?;
     let mut zones = Vec::new();
     xeon_package(&mut zones, 0);
     xeon_package(&mut zones, 1);
@@ -184,7 +206,12 @@ fn xeon_tpmi(clock: Clock) -> Result<Machine, SpecError> {
 }
 
 fn epyc(clock: Clock) -> Result<Machine, SpecError> {
-    let plant = busy(&preset::epyc_2s())?;
+    epyc_with(0, clock)
+}
+
+/// With so many GPUs in the plant.
+fn epyc_with(gpus: usize, clock: Clock) -> Result<Machine, SpecError> {
+    let plant = busy(&NodeSpec { gpus: vec![preset::mi300x(); gpus], ..preset::epyc_2s() })?;
     let mut zones = Vec::new();
     for package in 0..2 {
         let hollow = |zone: Zone| Zone { enabled_is_hollow: true, ..zone };
@@ -246,8 +273,20 @@ fn client(clock: Clock) -> Result<Machine, SpecError> {
 }
 
 fn mi300x(clock: Clock) -> Result<Machine, SpecError> {
-    let mut machine = epyc(clock)?;
-    let gpu = |at: usize, min: u64, max: u64| HwmonSlot {
+    mi300x_with(1, clock)
+}
+
+fn mi300x_smi(clock: Clock) -> Result<Machine, SpecError> {
+    let mut machine = mi300x_with(2, clock)?;
+    machine.mask_gpu_hwmon();
+    Ok(machine)
+}
+
+/// So many whole GPUs, the first of them with a secondary die, which the plant does not know: its module's first die
+/// measures and caps all of it.
+fn mi300x_with(whole: usize, clock: Clock) -> Result<Machine, SpecError> {
+    let mut machine = epyc_with(whole, clock)?;
+    let gpu = |at: usize, feeds: usize, (min, max): (u64, u64)| HwmonSlot {
         hwmon: Hwmon {
             device: Device::Amdgpu { checks_min: true },
             cap_uw: max * 1_000_000,
@@ -261,11 +300,12 @@ fn mi300x(clock: Clock) -> Result<Machine, SpecError> {
         },
         name: "amdgpu",
         device_path: format!("sys/devices/pci0000:00/0000:{:02x}:00.0", 0x0c + at),
-        feeds: Domain::Gpu(at),
+        feeds: Domain::Gpu(feeds),
         present: true,
     };
     machine.change(|_, policies, hwmons| {
-        hwmons.extend([gpu(0, 350, 750), gpu(1, 0, 0)]);
+        hwmons.extend([gpu(0, 0, (350, 750)), gpu(1, whole, (0, 0))]);
+        hwmons.extend((1..whole).map(|at| gpu(at + 1, at, (350, 750))));
         for policy in policies {
             policy.driver = "amd-pstate-epp";
             policy.table.clear();

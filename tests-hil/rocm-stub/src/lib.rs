@@ -1,14 +1,21 @@
 //! A `librocm_smi64` whose GPUs are folders of text files, with the functions, the signatures and the answers of the
 //! real library's power calls.
 //!
-//! A GPU is a folder `gpus/<index>` beside the library itself, or below the folder that the environment names in
-//! `JOULIE_ROCM_STUB`. Its files hold whole numbers: `pci` (the library's own encoding), `cap`, `cap_max`, `cap_min`,
-//! `cap_default` and `power`, in microwatts. A file `fail_<function>` (`fail_power_cap_set`) makes that function answer
-//! the status that it holds. A folder that is not there is a GPU that is not there. A test that copies the library into
-//! a folder of its own has one of its own.
+//! A GPU is a folder `gpus/<index>` below the folder that the environment names in `JOULIE_ROCM_STUB`; without it, below
+//! the folder `rocm` beside the library, and where there is none, beside the library itself. Its files hold whole
+//! numbers: `pci` (the library's own encoding), `cap`, `cap_max`, `cap_min`, `cap_default` and `power`, in microwatts. A
+//! file `fail_<function>` (`fail_power_cap_set`) makes that function answer the status that it holds, and is read once
+//! for each call; 0 lets it go on. A folder that is not there is a GPU that is not there. A test that copies the library
+//! into a folder of its own has one of its own.
+//!
+//! A file `served` beside `gpus` says that somebody serves the folder as a driver does: a cap is then written into
+//! `cap`, and what that answers decides. A file that cannot be read or written is the status that the vendor's library
+//! makes of the error's number.
 #![allow(unsafe_code, reason = "the FFI boundary")]
 
 use std::ffi::{CStr, OsStr, c_void};
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -19,9 +26,26 @@ const SUCCESS: Status = 0;
 const INVALID_ARGS: Status = 1;
 const NOT_SUPPORTED: Status = 2;
 const FILE_ERROR: Status = 3;
+const PERMISSION: Status = 4;
 const INPUT_OUT_OF_BOUNDS: Status = 7;
 const INIT_ERROR: Status = 8;
+const NOT_FOUND: Status = 10;
+const INTERRUPT: Status = 12;
+const UNEXPECTED_SIZE: Status = 13;
 const UNEXPECTED_DATA: Status = 15;
+const BUSY: Status = 16;
+const UNKNOWN_ERROR: Status = u32::MAX;
+
+/// The functions that a file `fail_<function>` of a GPU makes fail, by the ends of their names; `init` has its file
+/// beside the GPUs' folders.
+pub const FUNCTIONS: [&str; 6] = [
+    "pci_id_get",
+    "power_cap_range_get",
+    "power_cap_get",
+    "power_cap_default_get",
+    "power_cap_set",
+    "power_get",
+];
 
 /// The folder that holds `gpus`.
 fn root() -> Option<PathBuf> {
@@ -38,7 +62,9 @@ fn root() -> Option<PathBuf> {
     // SAFETY: dladdr answered with success, so the name is a string that ends in a zero and lives while this library
     // is loaded.
     let name = unsafe { CStr::from_ptr(found.file_name) };
-    Path::new(OsStr::from_bytes(name.to_bytes())).parent().map(Path::to_owned)
+    let own = Path::new(OsStr::from_bytes(name.to_bytes())).parent()?;
+    let beside = own.join("rocm");
+    Some(if beside.is_dir() { beside } else { own.to_owned() })
 }
 
 /// `dladdr` of the C library.
@@ -73,17 +99,58 @@ fn gpu(index: u32) -> Result<PathBuf, Status> {
     if folder.is_dir() { Ok(folder) } else { Err(INVALID_ARGS) }
 }
 
-/// What a test wants this function to answer.
-fn refused(folder: &Path, function: &str) -> Result<(), Status> {
-    match std::fs::read_to_string(folder.join(format!("fail_{function}"))) {
-        Ok(status) => Err(status.trim().parse().unwrap_or(FILE_ERROR)),
-        Err(_) => Ok(()),
+/// A file's text. It is short, and one read takes all of it: who serves the folder counts reads, and a number that moves
+/// meanwhile must not be put together of two.
+fn text(folder: &Path, name: &str) -> io::Result<String> {
+    let mut text = [0; 256];
+    let length = File::open(folder.join(name))?.read(&mut text)?;
+    Ok(String::from_utf8_lossy(&text[..length]).trim().to_owned())
+}
+
+/// What the vendor's library makes of an error's number.
+fn status_of(error: &io::Error) -> Status {
+    match error.raw_os_error() {
+        Some(errno::ESRCH) => NOT_FOUND,
+        Some(errno::EACCES) => PERMISSION,
+        Some(errno::EPERM | errno::ENOENT) => NOT_SUPPORTED,
+        Some(errno::EBADF | errno::EISDIR) => FILE_ERROR,
+        Some(errno::EINTR) => INTERRUPT,
+        Some(errno::EIO) => UNEXPECTED_SIZE,
+        Some(errno::ENXIO) => UNEXPECTED_DATA,
+        Some(errno::EBUSY) => BUSY,
+        Some(errno::EINVAL) => INVALID_ARGS,
+        _ => UNKNOWN_ERROR,
     }
 }
 
+/// Linux' numbers of errors.
+mod errno {
+    pub(crate) const EPERM: i32 = 1;
+    pub(crate) const ENOENT: i32 = 2;
+    pub(crate) const ESRCH: i32 = 3;
+    pub(crate) const EINTR: i32 = 4;
+    pub(crate) const EIO: i32 = 5;
+    pub(crate) const ENXIO: i32 = 6;
+    pub(crate) const EBADF: i32 = 9;
+    pub(crate) const EACCES: i32 = 13;
+    pub(crate) const EBUSY: i32 = 16;
+    pub(crate) const EISDIR: i32 = 21;
+    pub(crate) const EINVAL: i32 = 22;
+}
+
+/// What this function is made to answer.
+fn refused(folder: &Path, function: &str) -> Result<(), Status> {
+    let made = match text(folder, &format!("fail_{function}")) {
+        Ok(status) => status.parse().unwrap_or(FILE_ERROR),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => SUCCESS,
+        Err(error) => status_of(&error),
+    };
+    if made == SUCCESS { Ok(()) } else { Err(made) }
+}
+
 fn number(folder: &Path, name: &str) -> Result<u64, Status> {
-    let text = std::fs::read_to_string(folder.join(name)).map_err(|_| NOT_SUPPORTED)?;
-    text.trim().parse().map_err(|_| UNEXPECTED_DATA)
+    let text = text(folder, name).map_err(|error| status_of(&error))?;
+    text.parse().map_err(|_| UNEXPECTED_DATA)
 }
 
 fn read(index: u32, function: &str, name: &str) -> Result<u64, Status> {
@@ -199,10 +266,16 @@ fn set(index: u32, cap: u64) -> Result<(), Status> {
     if cap > number(&folder, "cap_max")? || cap < number(&folder, "cap_min")? {
         return Err(INPUT_OUT_OF_BOUNDS);
     }
+    let cap = format!("{}\n", cap / 1_000_000 * 1_000_000);
+    if root().is_some_and(|root| root.join("served").exists()) {
+        let written = File::options().write(true).open(folder.join("cap"));
+        return written
+            .and_then(|mut file| file.write_all(cap.as_bytes()))
+            .map_err(|error| status_of(&error));
+    }
     // Whoever looks meanwhile sees the old cap or the new one.
     let (new, place) = (folder.join("cap.new"), folder.join("cap"));
-    let written = std::fs::write(&new, format!("{}\n", cap / 1_000_000 * 1_000_000));
-    written.and_then(|()| std::fs::rename(new, place)).map_err(|_| FILE_ERROR)
+    std::fs::write(&new, cap).and_then(|()| std::fs::rename(new, place)).map_err(|_| FILE_ERROR)
 }
 
 /// The power that it draws, and of which kind it is.

@@ -1,6 +1,16 @@
-//! A node on virtual hardware that answers as the drivers do.
+//! A node on virtual hardware that answers as the drivers do, and on folders whose files a test writes.
 
 #[cfg(test)]
-mod first;
+mod caps;
+#[cfg(test)]
+mod cost;
+#[cfg(test)]
+mod gpus;
+#[cfg(test)]
+mod laws;
+#[cfg(test)]
+mod restarts;
 #[cfg(test)]
 mod room;
+#[cfg(test)]
+mod trouble;

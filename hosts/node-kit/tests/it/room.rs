@@ -3,7 +3,7 @@
 use hal_amd::Where;
 use joulie_core::node::cap::{CapIntent, Desired};
 use node_kit::{Access, Boot, Config, Desire, Node, Sources, Time};
-use plant::Load;
+use plant::{Domain, Load};
 use power_units::{Micros, Watts};
 use rig::fuse::Mounted;
 use rig::machine::{Clock, Machine, Shared};
@@ -29,11 +29,7 @@ impl Room {
     }
 
     pub(crate) fn new(machine: Machine) -> Option<Self> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("node-kit-it-{}-{number}", std::process::id()));
-        let machine = Shared::new(machine);
-        std::fs::create_dir_all(folder.join("root")).unwrap();
+        let (machine, folder) = (Shared::new(machine), Self::place());
         match rig::fuse::mount(machine.clone(), &folder.join("root")) {
             Ok(mounted) => Some(Self { machine, time: Time::manual(), mounted: Some(mounted), folder }),
             Err(error) => {
@@ -43,8 +39,39 @@ impl Room {
         }
     }
 
+    /// A machine that is a folder, for a test to write its files.
+    pub(crate) fn folder() -> Self {
+        let machine = Shared::new(rig::profile::find("xeon-2s").unwrap()(Clock::Manual).unwrap());
+        let folder = Self::place();
+        Self { machine, time: Time::manual(), mounted: None, folder }
+    }
+
+    fn place() -> PathBuf {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("node-kit-it-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(folder.join("root")).unwrap();
+        folder
+    }
+
     pub(crate) fn root(&self) -> PathBuf {
         self.folder.join("root")
+    }
+
+    /// A folder beside the machine, on a real disk.
+    pub(crate) fn beside(&self, name: &str) -> PathBuf {
+        let folder = self.folder.join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    pub(crate) fn read(&self, path: &str) -> String {
+        std::fs::read_to_string(self.root().join(path)).unwrap().trim().to_owned()
+    }
+
+    /// As another program would.
+    pub(crate) fn write(&self, path: &str, text: &str) {
+        std::fs::write(self.root().join(path), text).unwrap();
     }
 
     pub(crate) fn state(&self) -> PathBuf {
@@ -93,6 +120,19 @@ impl Room {
     pub(crate) fn drawn(&self) -> f64 {
         self.machine.lock().plant().node_watts()
     }
+
+    /// Lets the other threads go on for a while.
+    #[expect(clippy::disallowed_methods, reason = "a call that hangs is waited for in real time")]
+    pub(crate) fn rest(&self) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+
+    /// Without what lies outside of the packages.
+    pub(crate) fn packages_draw(&self) -> f64 {
+        let mut machine = self.machine.lock();
+        let plant = machine.plant();
+        (0..plant.packages()).filter_map(|package| plant.watts(Domain::Package(package))).sum()
+    }
 }
 
 impl Drop for Room {
@@ -104,4 +144,17 @@ impl Drop for Room {
 
 pub(crate) fn watts(each: i32) -> Desire {
     Desire { cpu: Desired::Cap(CapIntent::of_watts(Watts::from_int(each))), gpu: Desired::Unknown }
+}
+
+/// Every limit of the machine as it is: of the zones, whether they are enabled, and of the policies.
+pub(crate) fn limits(room: &Room) -> Vec<String> {
+    let machine = room.machine.lock();
+    let zones = machine.zones().iter().map(|slot| {
+        let limit = |at| (slot.zone.power_limit_uw(at), slot.zone.time_window_us(at));
+        let all: Vec<_> = (0..slot.zone.constraints.len()).map(limit).collect();
+        format!("{} {} {all:?}", slot.zone.name, slot.zone.enabled())
+    });
+    let policies = machine.policies().iter().map(|policy| policy.user_max.to_string());
+    let caps = machine.caps_in_force_uw().map(|cap| format!("cap {cap}"));
+    zones.chain(policies).chain(caps).collect()
 }

@@ -123,6 +123,12 @@ impl Plant {
         Some(self.gpus.get(gpu)?.clock())
     }
 
+    /// The part of the time in which a GPU is busy, as its load wants it.
+    #[must_use]
+    pub fn gpu_utilisation(&self, gpu: usize) -> Option<f64> {
+        Some(self.gpus.get(gpu)?.utilisation())
+    }
+
     /// The power drawn in the last step, W.
     #[must_use]
     pub fn watts(&self, domain: Domain) -> Option<f64> {

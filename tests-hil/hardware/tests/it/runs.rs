@@ -16,6 +16,8 @@ fn ways(profile: &str) -> &'static [&'static str] {
     match profile {
         "epyc" => &["powercap", "cpufreq", "amd-socket"],
         "mi300x" => &["powercap", "cpufreq", "amd-socket", "amd-gpu"],
+        "mi300x-smi" => &["powercap", "cpufreq", "amd-socket", "rocm"],
+        "gpu-2s8" => &["powercap", "cpufreq", "nvidia"],
         _ => &["powercap", "cpufreq"],
     }
 }

@@ -1,0 +1,81 @@
+//! What holds of the domains and samples of every HAL, and of whom its errors name.
+
+use hal_files::FileError;
+use power_hal::{Control, Domains, ErrorKind, Key, Measured, Meter, Reading, Sample, Setting};
+use power_units::{Micros, Stamp};
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::path::Path;
+
+/// A clock that stands.
+pub(crate) fn clock() -> Stamp {
+    Stamp::new(Micros::new(1))
+}
+
+/// Every domain has a name of its own that reads back, and a range that is one.
+pub(crate) fn check_domains(domains: Domains<'_>) {
+    let mut keys = BTreeSet::new();
+    for (_, domain) in domains.iter() {
+        assert!(keys.insert(*domain.key()), "{} twice", domain.key());
+        assert_eq!(Key::parse(domain.key().as_str()), Ok(*domain.key()));
+        if let Some(power) = domain.power() {
+            assert!(power.lower() <= power.upper() && power.lower().get() > 0, "{power:?}");
+        }
+        if let Some(frequency) = domain.frequency() {
+            assert!(frequency.lower() <= frequency.upper(), "{frequency:?}");
+            assert!(frequency.lower() > power_units::KiloHertz::ZERO);
+        }
+    }
+}
+
+/// All domains, read in one batch. What a domain does not have is said to be not supported, and nothing else is.
+pub(crate) fn sample<H: power_hal::PowerHal>(hal: &mut H) -> Vec<Reading> {
+    let mut batch: Vec<Reading> = hal.domains().iter().map(|(handle, _)| Reading::new(handle)).collect();
+    hal.sample(&mut batch);
+    let lacks = |said: Result<(), ErrorKind>| said == Err(ErrorKind::NotSupported);
+    for reading in &batch {
+        let domain = hal.domains().get(reading.domain).copied();
+        let (Some(domain), Ok(sample)) = (domain, reading.outcome) else { continue };
+        let Sample { meter, power_limit, frequency_limit, throttle, .. } = sample;
+        assert_eq!(lacks(meter.map(drop)), domain.meter().is_none(), "{domain:?}: {sample:?}");
+        assert_eq!(lacks(power_limit.map(drop)), !domain.has(Control::Power), "{domain:?}: {sample:?}");
+        assert_eq!(
+            lacks(frequency_limit.map(drop)),
+            !domain.has(Control::Frequency),
+            "{domain:?}: {sample:?}"
+        );
+        assert_eq!(lacks(throttle.map(drop)), !domain.has(Control::Throttle), "{domain:?}: {sample:?}");
+        match (domain.meter(), meter) {
+            (Some(Meter::Energy(_)), Ok(Measured::Power(_)))
+            | (Some(Meter::Power), Ok(Measured::Energy(_))) => {
+                panic!("{domain:?} measures otherwise: {sample:?}")
+            }
+            (Some(Meter::Energy(_) | Meter::Power) | None, _) => {}
+        }
+    }
+    batch
+}
+
+/// An error says where: below the root, or at a domain by its key.
+pub(crate) fn check_names(error: &impl Display, root: &Path) {
+    let said = error.to_string();
+    let named = said.contains(&root.display().to_string())
+        || ["package-", "cpu-", "gpu-", "socket-"].iter().any(|prefix| said.contains(prefix));
+    assert!(named, "nobody knows where: {said}");
+}
+
+/// A text that nobody understood is bad data in this very file.
+pub(crate) fn check_file(error: &FileError, root: &Path) {
+    assert!(error.path.starts_with(root), "{error}");
+    if error.deed == hal_files::Deed::Parse {
+        assert_eq!(error.kind, ErrorKind::BadData);
+    }
+}
+
+/// The microwatts of a setting.
+pub(crate) fn microwatts(setting: Setting) -> Option<u64> {
+    match setting {
+        Setting::Power(power) => Some(power.get()),
+        Setting::Frequency(_) | Setting::Throttle(_) => None,
+    }
+}

@@ -1,0 +1,266 @@
+//! The HAL on the GPUs of the rig: through the library that the mounted machine shows, with the plant behind.
+
+mod faults;
+
+use crate::support::w;
+use ::rig::library::NVML;
+use ::rig::nvidia::Card;
+use ::rig::room::{Room, Ticks};
+use hal_nvidia::{Library, Nvidia, Scope};
+use nvml_stub::code;
+use nvml_wrapper::Nvml;
+use nvml_wrapper::enum_wrappers::device::TemperatureSensor;
+use plant::{Domain, Load};
+use power_hal::contract::{Ledger, Mode, Rule, Trouble, World, check};
+use power_hal::{
+    Control, Error, ErrorKind, Handle, Key, Measured, Memory, PowerHal, Reading, Sample, Setting,
+};
+use power_units::{MicroWatts, Micros};
+use std::path::PathBuf;
+use std::process::Command;
+
+type Journal = Ledger<Memory<8>>;
+type Hal = Nvidia<Ticks, Journal>;
+
+/// A machine with eight GPUs, and the clock of the HAL on it.
+struct Bench {
+    room: Room,
+    ticks: Ticks,
+}
+
+impl Bench {
+    fn new() -> Option<Self> {
+        Some(Self { room: Room::profile("gpu-2s8")?, ticks: Ticks::default() })
+    }
+
+    fn library(&self) -> PathBuf {
+        self.room.folder.0.join("lib").join(NVML)
+    }
+
+    fn open(&self) -> Hal {
+        self.open_with(Ledger::new(Memory::new()))
+    }
+
+    fn open_with(&self, journal: Journal) -> Hal {
+        Nvidia::open(Library::at(self.library()), Scope::Gpu, self.ticks.clone(), journal).unwrap()
+    }
+
+    fn pass(&self, milliseconds: u64) {
+        self.room.advance(&self.ticks, Micros::new(milliseconds * 1_000));
+    }
+
+    fn key(&self, at: usize) -> Key {
+        Key::gpu(&self.room.machine.lock().nvidia()[at].uuid).unwrap()
+    }
+
+    /// The card of a key.
+    fn at(&self, key: &Key) -> usize {
+        (0..8).find(|&at| self.key(at) == *key).unwrap()
+    }
+
+    fn card<R>(&self, at: usize, by: impl FnOnce(&mut Card) -> R) -> R {
+        let mut result = None;
+        self.room.machine.lock().change_nvidia(at, |card| result = Some(by(card)));
+        result.unwrap()
+    }
+
+    /// What the plant truly draws.
+    fn watts(&self, at: usize) -> f64 {
+        self.room.machine.lock().plant().watts(Domain::Gpu(at)).unwrap()
+    }
+}
+
+fn find(hal: &Hal, key: &Key) -> Handle {
+    hal.domains().find(key).unwrap()
+}
+
+fn sample(hal: &mut Hal, key: &Key) -> Result<Sample, ErrorKind> {
+    let mut batch = [Reading::new(find(hal, key))];
+    hal.sample(&mut batch);
+    batch[0].outcome
+}
+
+fn energy_uj(hal: &mut Hal, key: &Key) -> u64 {
+    match sample(hal, key).unwrap().meter {
+        Ok(Measured::Energy(energy)) => energy.get(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn set(hal: &mut Hal, key: &Key, limit: MicroWatts) -> Result<Setting, ErrorKind> {
+    let handle = find(hal, key);
+    hal.apply(handle, Setting::Power(limit))
+        .map(|applied| applied.effective())
+        .map_err(|failure| failure.kind())
+}
+
+impl World<Hal> for Bench {
+    fn in_force(&mut self, domain: &Key, control: Control) -> Option<Setting> {
+        let enforced_mw = self.card(self.at(domain), |card| card.enforced_mw());
+        (control == Control::Power).then(|| Setting::Power(MicroWatts::new(u64::from(enforced_mw) * 1_000)))
+    }
+
+    fn advance(&mut self, span: Micros) -> bool {
+        self.room.advance(&self.ticks, span);
+        true
+    }
+
+    fn cause(&mut self, trouble: Trouble) -> bool {
+        match trouble {
+            // NVML has no lock: whoever may not set a limit is told that he may not.
+            Trouble::Locked(_) | Trouble::Moved(_, Setting::Frequency(_) | Setting::Throttle(_)) => {
+                return false;
+            }
+            Trouble::Unreadable(domain) => {
+                self.card(self.at(&domain), |card| card.answers = Some(code::UNKNOWN));
+            }
+            Trouble::Vanished(domain) => self.card(self.at(&domain), |card| card.present = false),
+            Trouble::Moved(domain, Setting::Power(to)) => {
+                let limit_mw = u32::try_from(to.get() / 1_000).unwrap();
+                self.card(self.at(&domain), |card| card.limit_mw = limit_mw);
+            }
+            Trouble::Renumbered => self.room.machine.lock().renumber_nvidia(),
+        }
+        true
+    }
+
+    fn heal(&mut self, trouble: Trouble) {
+        match trouble {
+            Trouble::Unreadable(domain) => self.card(self.at(&domain), |card| card.answers = None),
+            Trouble::Vanished(domain) => self.card(self.at(&domain), |card| card.present = true),
+            Trouble::Renumbered => self.room.machine.lock().renumber_nvidia(),
+            Trouble::Locked(_) | Trouble::Moved(..) => {}
+        }
+    }
+
+    fn restart(&mut self, hal: &mut Hal) -> bool {
+        let journal = hal.originals().clone();
+        // The old session ends with the process, before the next one begins.
+        let nowhere = Library::at("/nowhere/libnvidia-ml.so.1");
+        *hal = Nvidia::open(nowhere, Scope::Gpu, self.ticks.clone(), journal.clone()).unwrap();
+        *hal = self.open_with(journal);
+        true
+    }
+}
+
+#[test]
+fn the_contract_holds_on_eight_cards_with_a_plant_behind() {
+    let Some(mut bench) = Bench::new() else { return };
+    let mut hal = bench.open();
+    assert_eq!((hal.absent(), hal.complaints()), (None, &[][..]));
+    let report = check(&mut hal, &mut bench, Mode::Full).unwrap_or_else(|breach| panic!("{breach}"));
+    assert_eq!((report.domains, report.controls, report.blocked, report.blind), (8, 8, 0, 0));
+    // The library changes one limit in one call, and has no lock.
+    assert_eq!(report.unseen().collect::<Vec<_>>(), [Rule::Ordered, Rule::LockedSaid]);
+}
+
+/// The limiter of the plant's GPU has a time constant of 0.1 s: from 700 W it is within 2 % of 400 W, at 408 W, after
+/// half a second at the latest, and there after three.
+#[test]
+fn power_falls_below_a_limit_that_is_written_and_the_other_cards_go_on() {
+    let Some(bench) = Bench::new() else { return };
+    let mut hal = bench.open();
+    let (key, other) = (bench.key(3), bench.key(4));
+    bench.pass(2_000);
+    let handle = find(&hal, &key);
+    assert_eq!(hal.draw(handle).unwrap().average, Ok(w(700)));
+    assert_eq!(set(&mut hal, &key, w(400)), Ok(Setting::Power(w(400))));
+    bench.pass(500);
+    assert!(hal.draw(handle).unwrap().instant.unwrap() < w(408));
+    bench.pass(2_500);
+    let draw = hal.draw(handle).unwrap();
+    for shown in [draw.instant, draw.average, draw.usage] {
+        assert!(shown.unwrap().get().abs_diff(w(400).get()) < 100_000, "{draw:?}");
+    }
+    let handle = find(&hal, &other);
+    assert_eq!(hal.draw(handle).unwrap().instant, Ok(w(700)));
+}
+
+#[test]
+fn the_counter_of_energy_is_the_integral_of_the_power() {
+    let Some(bench) = Bench::new() else { return };
+    let mut hal = bench.open();
+    let key = bench.key(0);
+    bench.pass(1_000);
+    let before = energy_uj(&mut hal, &key);
+    set(&mut hal, &key, w(300)).unwrap();
+    let mut joules = 0.0;
+    for _ in 0..400 {
+        bench.pass(10);
+        joules += bench.watts(0) * 0.010;
+    }
+    let counted = Micros::new(energy_uj(&mut hal, &key) - before).get();
+    // The counter is brought up to date at whole tenths of a second, on which the four seconds begin and end. The power
+    // of each 10 ms is that of its last millisecond, which during the fall of 400 W in 0.1 s is up to 4 W·s too little.
+    let integral = std::time::Duration::from_secs_f64(joules).as_micros();
+    assert!(u128::from(counted).abs_diff(integral) < 4_500_000, "{counted} µJ, integral {integral} µJ");
+    assert!(
+        (1_200_000_000..1_400_000_000).contains(&counted),
+        "four seconds at 300 W, and the fall: {counted}"
+    );
+}
+
+#[test]
+fn a_limit_that_was_set_out_of_band_is_told_and_obeyed() {
+    let Some(bench) = Bench::new() else { return };
+    let mut hal = bench.open();
+    let key = bench.key(5);
+    bench.card(5, |card| card.out_of_band_mw = Some(350_000));
+    assert_eq!(set(&mut hal, &key, w(500)), Ok(Setting::Power(w(350))));
+    assert_eq!(bench.card(5, |card| card.limit_mw), 500_000);
+    bench.pass(3_000);
+    assert!((bench.watts(5) - 350.0).abs() < 1.0, "{}", bench.watts(5));
+}
+
+#[test]
+fn temperature_and_utilisation_are_the_plants() {
+    let Some(bench) = Bench::new() else { return };
+    bench.room.machine.lock().plant().set_gpu_load(1, Load::busy(0.5)).unwrap();
+    bench.room.machine.lock().plant().set_gpu_load(2, Load::IDLE).unwrap();
+    bench.pass(120_000);
+    let nvml = Nvml::builder().lib_path(bench.library().as_os_str()).init().unwrap();
+    let shown: Vec<(u32, u32)> = (0..3)
+        .map(|index| {
+            let card = nvml.device_by_index(index).unwrap();
+            (card.utilization_rates().unwrap().gpu, card.temperature(TemperatureSensor::Gpu).unwrap())
+        })
+        .collect();
+    // 0.06 K/W above the air: 700 W, 100 + 600·0.5 = 400 W and 100 W are 42, 24 and 6 K.
+    let ambient = shown[2].1 - 6;
+    assert_eq!(shown, [(100, ambient + 42), (50, ambient + 24), (0, ambient + 6)]);
+}
+
+/// Says to which library the other process is sent.
+const CHILD: &str = "JOULIE_RIG_TEST_LIBRARY";
+
+/// What another process sees, which knows the root of the machine, or its folder for a library that lies elsewhere.
+#[test]
+fn another_process_sees_the_gpus_by_the_root_or_by_the_environment() {
+    let Some(bench) = Bench::new() else { return };
+    bench.card(6, |card| card.limit_mw = 654_000);
+    let elsewhere = crate::support::Folder::new();
+    let copy = elsewhere.0.join("a-copy.so");
+    std::fs::copy(bench.library(), &copy).unwrap();
+    for (library, folder) in [(bench.library(), None), (copy, Some(bench.room.folder.0.join("nvml")))] {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "rig::the_other_process", "--nocapture"]).env(CHILD, library);
+        child.env_remove("JOULIE_NVML_STUB");
+        child.envs(folder.map(|folder| ("JOULIE_NVML_STUB", folder)));
+        let told = child.output().unwrap();
+        let told = String::from_utf8_lossy(&told.stdout).into_owned();
+        assert!(told.contains("8 cards, one of 654000000 µW"), "{told}");
+    }
+}
+
+#[test]
+fn the_other_process() {
+    #[expect(clippy::disallowed_methods, reason = "the test above speaks to this one through it")]
+    let Some(library) = std::env::var_os(CHILD) else { return };
+    let journal: Journal = Ledger::new(Memory::new());
+    let mut hal =
+        Nvidia::open(Library::at(PathBuf::from(library)), Scope::Gpu, Ticks::default(), journal).unwrap();
+    let keys = crate::support::keys(&hal.domains());
+    let limits = keys.iter().map(|key| sample(&mut hal, key).unwrap().power_limit.unwrap());
+    let lowest = limits.min().unwrap();
+    println!("{} cards, one of {} µW", keys.len(), lowest.get());
+}

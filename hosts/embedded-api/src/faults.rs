@@ -1,0 +1,289 @@
+//! Faults on demand: what a network, a busy API server and its restarts do to a client.
+
+use crate::failure::{Failure, Reason};
+use crate::request::Verb;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Which requests a fault meets; what is not said matches everything.
+#[derive(Debug, Clone, Default)]
+pub struct Matching {
+    verb: Option<Verb>,
+    resource: Option<String>,
+    client: Option<String>,
+}
+
+impl Matching {
+    /// Every request for objects.
+    pub fn any() -> Self {
+        Self::default()
+    }
+
+    /// Only this verb.
+    pub fn verb(mut self, verb: Verb) -> Self {
+        self.verb = Some(verb);
+        self
+    }
+
+    /// Only this resource, by its plural: `nodetwins`.
+    pub fn resource(mut self, plural: &str) -> Self {
+        self.resource = Some(plural.to_owned());
+        self
+    }
+
+    /// Only a client whose user agent begins so, or whose field manager this is.
+    pub fn client(mut self, name: &str) -> Self {
+        self.client = Some(name.to_owned());
+        self
+    }
+
+    fn meets(&self, origin: &Origin) -> bool {
+        self.verb.is_none_or(|verb| origin.verb == Some(verb))
+            && self.resource.as_ref().is_none_or(|plural| *plural == origin.resource)
+            && self.client.as_ref().is_none_or(|name| origin.is(name))
+    }
+}
+
+/// What a request meets instead of its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// 429 with `Retry-After`.
+    TooManyRequests {
+        /// Seconds.
+        retry_after: u64,
+    },
+    /// 500.
+    InternalError,
+    /// 409: the object has been modified.
+    Conflict,
+    /// The connection ends before the request is done.
+    ConnectionLost,
+    /// The request is done and its answer is lost.
+    AnswerLost,
+}
+
+/// How a client is cut off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// Connections are refused; open watches end.
+    Refused,
+    /// Nothing comes back until the partition heals; then the waiting requests fail. Open watches are silent.
+    Silent,
+}
+
+/// Who asks for what.
+#[derive(Debug, Clone)]
+pub(crate) struct Origin {
+    /// The user agent.
+    pub(crate) client: String,
+    pub(crate) manager: Option<String>,
+    pub(crate) verb: Option<Verb>,
+    pub(crate) resource: String,
+}
+
+impl Origin {
+    fn is(&self, name: &str) -> bool {
+        self.client.starts_with(name) || self.manager.as_deref() == Some(name)
+    }
+}
+
+/// What a fault did to a request.
+pub(crate) enum Injected {
+    Answer(Failure),
+    /// Do it and lose the answer.
+    Lost,
+}
+
+/// How a watch may go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flow {
+    Flows,
+    Stalled,
+    Ended,
+}
+
+/// The handle on the faults of a server. Cloning it gives another handle on the same.
+#[derive(Debug, Clone, Default)]
+pub struct Faults(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    latency: Duration,
+    planned: Vec<(Matching, Answer, usize)>,
+    partitions: BTreeMap<String, Loss>,
+    stalled: Vec<Matching>,
+    /// The open watches and whether they were ended.
+    watches: BTreeMap<u64, (Origin, bool)>,
+    opened: u64,
+}
+
+impl State {
+    fn loss(&self, origin: &Origin) -> Option<Loss> {
+        self.partitions.iter().find(|(name, _)| origin.is(name)).map(|(_, loss)| *loss)
+    }
+}
+
+impl Faults {
+    /// Every request takes so much longer.
+    pub fn latency(&self, latency: Duration) {
+        self.change(|state| state.latency = latency);
+    }
+
+    /// The next `times` requests that match get `answer`.
+    pub fn fail(&self, matching: Matching, answer: Answer, times: usize) {
+        self.change(|state| state.planned.push((matching, answer, times)));
+    }
+
+    /// Ends the open watches that match.
+    pub fn drop_watches(&self, matching: &Matching) {
+        self.change(|state| {
+            for (origin, ended) in state.watches.values_mut() {
+                *ended |= matching.meets(origin);
+            }
+        });
+    }
+
+    /// Watches that match, open or to come, say nothing until [`Faults::heal`].
+    pub fn stall_watches(&self, matching: Matching) {
+        self.change(|state| state.stalled.push(matching));
+    }
+
+    /// Cuts a client off, by the beginning of its user agent or its field manager.
+    pub fn partition(&self, client: &str, loss: Loss) {
+        self.change(|state| {
+            state.partitions.insert(client.to_owned(), loss);
+            for (origin, ended) in state.watches.values_mut() {
+                *ended |= loss == Loss::Refused && origin.is(client);
+            }
+        });
+    }
+
+    /// Ends all faults.
+    pub fn heal(&self) {
+        self.change(|state| {
+            state.latency = Duration::ZERO;
+            state.planned.clear();
+            state.partitions.clear();
+            state.stalled.clear();
+        });
+    }
+
+    /// How many watches that match are open.
+    pub fn open_watches(&self, matching: &Matching) -> usize {
+        self.state().watches.values().filter(|(origin, ended)| !ended && matching.meets(origin)).count()
+    }
+
+    /// How many planned answers have not been given.
+    pub fn left(&self) -> usize {
+        self.state().planned.iter().map(|(_, _, times)| times).sum()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state());
+        self.0.changed.send_modify(|count| *count += 1);
+    }
+
+    /// Told whenever the faults change.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.0.changed.subscribe()
+    }
+
+    /// What a request meets before it is looked at.
+    pub(crate) async fn before(&self, origin: &Origin) -> io::Result<Option<Injected>> {
+        let latency = self.state().latency;
+        if !latency.is_zero() {
+            tokio::time::sleep(latency).await;
+        }
+        let mut changes = self.changes();
+        loop {
+            let loss = self.state().loss(origin);
+            match loss {
+                None => break,
+                Some(Loss::Refused) => return Err(io::ErrorKind::ConnectionRefused.into()),
+                Some(Loss::Silent) => {
+                    let _ = changes.changed().await;
+                    if self.state().loss(origin).is_none() {
+                        return Err(io::ErrorKind::ConnectionReset.into());
+                    }
+                }
+            }
+        }
+        let Some(answer) = self.take(origin) else { return Ok(None) };
+        Ok(Some(match answer {
+            Answer::ConnectionLost => return Err(io::ErrorKind::ConnectionReset.into()),
+            Answer::AnswerLost => Injected::Lost,
+            Answer::TooManyRequests { retry_after } => {
+                let message = "too many requests, please try again later";
+                Injected::Answer(Failure::new(Reason::TooManyRequests, message).retry_after(retry_after))
+            }
+            Answer::InternalError => {
+                Injected::Answer(Failure::new(Reason::InternalError, "Internal error occurred: injected"))
+            }
+            Answer::Conflict => Injected::Answer(Failure::new(
+                Reason::Conflict,
+                "Operation cannot be fulfilled: the object has been modified; please apply your changes to the \
+                 latest version and try again",
+            )),
+        }))
+    }
+
+    /// The next planned answer for a request.
+    fn take(&self, origin: &Origin) -> Option<Answer> {
+        // Discovery, health and schemas are no requests for objects.
+        origin.verb?;
+        let mut state = self.state();
+        let planned =
+            state.planned.iter_mut().find(|(matching, _, times)| *times > 0 && matching.meets(origin))?;
+        planned.2 -= 1;
+        Some(planned.1)
+    }
+
+    /// Registers a watch.
+    pub(crate) fn open(&self, origin: Origin) -> OpenWatch {
+        let mut state = self.state();
+        state.opened += 1;
+        let id = state.opened;
+        state.watches.insert(id, (origin, false));
+        OpenWatch { faults: self.clone(), id }
+    }
+}
+
+/// An open watch; dropping it closes it.
+#[derive(Debug)]
+pub(crate) struct OpenWatch {
+    faults: Faults,
+    id: u64,
+}
+
+impl OpenWatch {
+    pub(crate) fn flow(&self) -> Flow {
+        let state = self.faults.state();
+        match state.watches.get(&self.id) {
+            None | Some((_, true)) => Flow::Ended,
+            Some((origin, false)) => {
+                let silent = state.loss(origin) == Some(Loss::Silent);
+                let stalled = silent || state.stalled.iter().any(|matching| matching.meets(origin));
+                if stalled { Flow::Stalled } else { Flow::Flows }
+            }
+        }
+    }
+}
+
+impl Drop for OpenWatch {
+    fn drop(&mut self) {
+        self.faults.state().watches.remove(&self.id);
+    }
+}

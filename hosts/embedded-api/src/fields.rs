@@ -1,0 +1,308 @@
+//! Sets of fields, as server-side apply owns them, and what can be done with them: find them in an object, write them
+//! as `fieldsV1`, compare, merge and take out.
+
+use crate::schema::{Merge, Schema};
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+/// One step down into an object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Step {
+    Field(String),
+    /// An item of a keyed list, by the JSON of its keys.
+    Key(String),
+    /// An item of a set, by its JSON.
+    Item(String),
+}
+
+pub(crate) type Path = Vec<Step>;
+
+/// The fields that somebody owns.
+pub(crate) type FieldSet = BTreeSet<Path>;
+
+impl Step {
+    fn encoded(&self) -> String {
+        match self {
+            Self::Field(name) => format!("f:{name}"),
+            Self::Key(keys) => format!("k:{keys}"),
+            Self::Item(value) => format!("v:{value}"),
+        }
+    }
+
+    fn decoded(text: &str) -> Option<Self> {
+        let (kind, rest) = text.split_once(':')?;
+        Some(match kind {
+            "f" => Self::Field(rest.to_owned()),
+            "k" => Self::Key(rest.to_owned()),
+            "v" => Self::Item(rest.to_owned()),
+            _ => return None,
+        })
+    }
+}
+
+/// A path as a conflict tells it: `.status.conditions[type="Ready"].status`.
+pub(crate) fn show(path: &Path) -> String {
+    let mut text = String::new();
+    for step in path {
+        let _ = match step {
+            Step::Field(name) => write!(text, ".{name}"),
+            Step::Item(value) => write!(text, "[={value}]"),
+            Step::Key(keys) => {
+                let keys: Map<String, Value> = serde_json::from_str(keys).unwrap_or_default();
+                let keys: Vec<_> = keys.iter().map(|(key, value)| format!("{key}={value}")).collect();
+                write!(text, "[{}]", keys.join(","))
+            }
+        };
+    }
+    text
+}
+
+/// Reads `fieldsV1`.
+pub(crate) fn from_json(fields: &Value) -> FieldSet {
+    fn read(fields: &Value, path: &mut Path, found: &mut FieldSet) {
+        for (name, below) in fields.as_object().into_iter().flatten() {
+            if name == "." {
+                found.insert(path.clone());
+                continue;
+            }
+            let Some(step) = Step::decoded(name) else { continue };
+            path.push(step);
+            if below.as_object().is_none_or(Map::is_empty) {
+                found.insert(path.clone());
+            } else {
+                read(below, path, found);
+            }
+            path.pop();
+        }
+    }
+    let mut found = FieldSet::new();
+    read(fields, &mut Path::new(), &mut found);
+    found
+}
+
+/// Writes `fieldsV1`.
+pub(crate) fn to_json(fields: &FieldSet) -> Value {
+    fn leaves_bare(value: &mut Map<String, Value>) {
+        if value.len() == 1 {
+            value.remove(".");
+        }
+        for (name, below) in value.iter_mut() {
+            if name != "."
+                && let Some(below) = below.as_object_mut()
+            {
+                leaves_bare(below);
+            }
+        }
+    }
+    fn add(at: &mut Map<String, Value>, path: &[Step]) {
+        let Some((step, rest)) = path.split_first() else {
+            at.insert(".".to_owned(), json!({}));
+            return;
+        };
+        if let Value::Object(below) = at.entry(step.encoded()).or_insert_with(|| json!({})) {
+            add(below, rest);
+        }
+    }
+    let mut root = Map::new();
+    fields.iter().for_each(|path| add(&mut root, path));
+    leaves_bare(&mut root);
+    Value::Object(root)
+}
+
+/// Every field of a value that can be owned, with what it holds; an item of a keyed list holds nothing itself.
+pub(crate) fn leaves<'a>(value: &'a Value, schema: &Schema) -> BTreeMap<Path, Option<&'a Value>> {
+    let mut found = BTreeMap::new();
+    walk(value, Some(schema), &mut Path::new(), &mut found);
+    found
+}
+
+fn walk<'a>(
+    value: &'a Value,
+    schema: Option<&Schema>,
+    path: &mut Path,
+    found: &mut BTreeMap<Path, Option<&'a Value>>,
+) {
+    match (value, schema.map(|schema| &schema.merge)) {
+        (Value::Object(fields), Some(Merge::Granular) | None) => {
+            for (name, value) in fields {
+                path.push(Step::Field(name.clone()));
+                let hollow = value.is_null() || value.as_object().is_some_and(Map::is_empty);
+                let declared = schema.is_some_and(|schema| schema.properties.contains_key(name));
+                let schema = schema.and_then(|schema| schema.field(name));
+                if hollow {
+                    found.insert(path.clone(), Some(value));
+                } else {
+                    if !declared {
+                        found.insert(path.clone(), None);
+                    }
+                    walk(value, schema.map(|schema| &**schema), path, found);
+                }
+                path.pop();
+            }
+        }
+        (Value::Array(items), Some(Merge::Set)) => {
+            for item in items {
+                path.push(Step::Item(item.to_string()));
+                found.insert(path.clone(), Some(item));
+                path.pop();
+            }
+        }
+        (Value::Array(items), Some(Merge::Keyed(keys))) => {
+            let schema = schema.and_then(|schema| schema.items.as_deref());
+            for item in items {
+                path.push(Step::Key(key_of(item, keys, schema)));
+                found.insert(path.clone(), None);
+                walk(item, schema, path, found);
+                path.pop();
+            }
+        }
+        _ => {
+            if !path.is_empty() {
+                found.insert(path.clone(), Some(value));
+            }
+        }
+    }
+}
+
+/// The JSON of an item's keys; a key that is absent has its default.
+fn key_of(item: &Value, keys: &[String], schema: Option<&Schema>) -> String {
+    let of = |key: &String| {
+        let default = || schema.and_then(|schema| schema.field(key)).and_then(|field| field.default.clone());
+        item.get(key).cloned().or_else(default).unwrap_or(Value::Null)
+    };
+    let keys: BTreeMap<_, _> = keys.iter().map(|key| (key.clone(), of(key))).collect();
+    json!(keys).to_string()
+}
+
+/// What the second value has that the first has not or has otherwise, and what only the first has.
+pub(crate) fn difference(old: &Value, new: &Value, schema: &Schema) -> (FieldSet, FieldSet) {
+    let (old, new) = (leaves(old, schema), leaves(new, schema));
+    let changed = new.iter().filter(|(path, value)| old.get(*path) != Some(*value));
+    let changed = changed.map(|(path, _)| path.clone()).collect();
+    let removed = old.keys().filter(|path| !new.contains_key(*path)).cloned().collect();
+    (changed, removed)
+}
+
+/// Merges an applied configuration into the live value.
+pub(crate) fn merge(live: &mut Value, config: &Value, schema: Option<&Schema>) {
+    match (live, config, schema.map(|schema| &schema.merge)) {
+        (Value::Object(live), Value::Object(config), Some(Merge::Granular) | None) => {
+            for (name, value) in config {
+                let schema = schema.and_then(|schema| schema.field(name));
+                match live.get_mut(name) {
+                    Some(live) => merge(live, value, schema.map(|schema| &**schema)),
+                    None => {
+                        live.insert(name.clone(), value.clone());
+                    }
+                }
+            }
+        }
+        (Value::Array(live), Value::Array(config), Some(Merge::Set)) => {
+            for item in config {
+                if !live.contains(item) {
+                    live.push(item.clone());
+                }
+            }
+        }
+        (Value::Array(live), Value::Array(config), Some(Merge::Keyed(keys))) => {
+            let schema = schema.and_then(|schema| schema.items.as_deref());
+            for item in config {
+                let key = key_of(item, keys, schema);
+                match live.iter_mut().find(|live| key_of(live, keys, schema) == key) {
+                    Some(live) => merge(live, item, schema),
+                    None => live.push(item.clone()),
+                }
+            }
+        }
+        (live, config, _) => *live = config.clone(),
+    }
+}
+
+/// Takes a field out; maps and lists that this leaves empty go too, unless `kept` names them.
+pub(crate) fn take_out(value: &mut Value, path: &[Step], schema: Option<&Schema>, kept: &FieldSet) {
+    take_out_below(value, (path, 0), schema, kept);
+}
+
+/// `depth` steps of the path are behind us.
+fn take_out_below(
+    value: &mut Value,
+    (path, depth): (&[Step], usize),
+    schema: Option<&Schema>,
+    kept: &FieldSet,
+) {
+    let Some(step) = path.get(depth) else { return };
+    let (here, rest) = path.split_at(depth + 1);
+    match (step, value) {
+        (Step::Field(name), Value::Object(fields)) => {
+            let Some(field) = fields.get_mut(name) else { return };
+            let schema = schema.and_then(|schema| schema.field(name)).map(|schema| &**schema);
+            take_out_below(field, (path, depth + 1), schema, kept);
+            if rest.is_empty() || is_hollow(field) && !kept.contains(here) {
+                fields.remove(name);
+            }
+        }
+        (Step::Key(_) | Step::Item(_), Value::Array(items)) => {
+            let keys = match schema.map(|schema| &schema.merge) {
+                Some(Merge::Keyed(keys)) => keys.as_slice(),
+                Some(Merge::Set | Merge::Atomic | Merge::Granular) | None => &[],
+            };
+            let schema = schema.and_then(|schema| schema.items.as_deref());
+            let is = |item: &Value| match step {
+                Step::Key(key) => key_of(item, keys, schema) == *key,
+                Step::Item(json) => serde_json::from_str::<Value>(json).is_ok_and(|wanted| wanted == *item),
+                Step::Field(_) => false,
+            };
+            if rest.is_empty() {
+                items.retain(|item| !is(item));
+            } else if !matches!(rest, [Step::Field(name)] if keys.contains(name))
+                && let Some(item) = items.iter_mut().find(|item| is(item))
+            {
+                // The keys stay as long as the item does.
+                take_out_below(item, (path, depth + 1), schema, kept);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn is_hollow(value: &Value) -> bool {
+    value.as_object().is_some_and(Map::is_empty) || value.as_array().is_some_and(Vec::is_empty)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::{Definitions, compile};
+
+    #[test]
+    fn what_is_written_as_fields_v1_reads_back() {
+        let encoded = json!({"f:metadata": {"f:labels": {".": {}, "f:joulie.io/rack": {}}}, "f:status": {"f:conditions": {
+            "k:{\"type\":\"Ready\"}": {".": {}, "f:status": {}, "f:type": {}}}}, "f:spec": {"f:tags": {"v:\"a:b\"": {}}}});
+        let fields = from_json(&encoded);
+        assert_eq!(fields.len(), 6);
+        assert_eq!(to_json(&fields), encoded);
+        let shown: Vec<_> = fields.iter().map(show).collect();
+        assert!(shown.contains(&".status.conditions[type=\"Ready\"].status".to_owned()), "{shown:?}");
+        for nonsense in [json!(null), json!(3), json!({"x": {}}), json!({"i:0": {}})] {
+            assert!(from_json(&nonsense).is_empty(), "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn taking_the_last_field_out_takes_what_held_it() {
+        let raw = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+            "cpu": {"type": "object", "properties": {"cap": {"type": "integer"}, "mode": {"type": "string"}}}}}}});
+        let schema = compile(&raw, &mut Definitions::new(BTreeMap::new(), false));
+        let path = ["spec", "cpu", "cap"].map(|name| Step::Field(name.to_owned()));
+        let mut two = json!({"spec": {"cpu": {"cap": 1, "mode": "m"}, "other": 1}});
+        take_out(&mut two, &path, Some(&schema), &FieldSet::new());
+        assert_eq!(two, json!({"spec": {"cpu": {"mode": "m"}, "other": 1}}));
+        let mut one = json!({"spec": {"cpu": {"cap": 1}, "other": 1}});
+        take_out(&mut one, &path, Some(&schema), &FieldSet::new());
+        assert_eq!(one, json!({"spec": {"other": 1}}));
+        let mut kept = json!({"spec": {"cpu": {"cap": 1}}});
+        take_out(&mut kept, &path, Some(&schema), &FieldSet::from([path[..2].to_vec()]));
+        assert_eq!(kept, json!({"spec": {"cpu": {}}}));
+    }
+}

@@ -1,0 +1,188 @@
+//! A Kubernetes API in memory: in process for `kube::Client`, and over HTTP for kubectl. The demo stands on it, the
+//! simulator stands on it, and the hosts are tested against it.
+//!
+//! It serves the kinds that the hosts touch, and the custom kinds whose definitions it is given, with the behaviour
+//! that clients build on: resource versions and conflicts, watches with bookmarks and 410, consistent pages, server-side
+//! apply with ownership, status and other subresources, validation, defaulting and pruning by schema, and tables.
+//!
+//! **What it leaves out**, and what is therefore tested on a real control plane:
+//!
+//! - CEL rules of custom kinds; admission of any kind; authorisation (a token, if asked for, and no RBAC);
+//! - garbage collection by owner, propagation policies, and every controller: no scheduler, no kubelet, no status of
+//!   budgets (evictions are judged by the pods there are), no service accounts' tokens;
+//! - custom kinds in more than one version (the stored version is served), conversion, the scale subresource;
+//! - defaults and checks of built-in kinds beyond their schemas, names, and the immutable specification of a pod;
+//! - canonical quantities and times: what a client writes is what it reads;
+//! - protobuf (the generators of `kubectl create` send it: `kubectl apply -f` does not), CBOR, YAML bodies, compressed
+//!   answers, HTTP/2, and OpenAPI version 2;
+//! - slow deletions: a namespace takes its content along at once;
+//! - a watch of one object by a resource version that is to come (504 here), and the reset of ownership on objects
+//!   that are older than their managers;
+//! - the order of a keyed list after an apply: what is new goes to the end;
+//! - the field selectors of `events.k8s.io`, which take the names of the core's;
+//! - durability: what is here ends with the process.
+//!
+//! `tests/it/cases.rs` holds what this server and a real one must do alike; each case takes a client.
+#![forbid(unsafe_code)]
+
+mod api;
+mod delete;
+mod discovery;
+mod failure;
+mod faults;
+mod fields;
+mod jsonpath;
+mod kind;
+mod managers;
+mod meta;
+mod openapi;
+mod patch;
+mod pods;
+mod read;
+mod request;
+mod schema;
+mod selector;
+mod serve;
+mod shown;
+mod store;
+mod table;
+mod watch;
+mod write;
+
+pub use faults::{Answer, Faults, Loss, Matching};
+pub use request::Verb;
+pub use serve::{Serving, Tls, Token};
+
+use api::{Api, Body};
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, header};
+use http_body_util::BodyExt;
+use jiff::Timestamp;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use serde_json::json;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tower::service_fn;
+
+/// The namespaces that are there from the start.
+const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+
+/// How a server is set up.
+#[derive(Clone)]
+pub struct Options {
+    /// The custom kinds to serve.
+    pub definitions: Vec<CustomResourceDefinition>,
+    /// How many events the log holds. A watch that falls further behind gets 410.
+    pub event_horizon: usize,
+    /// How often an idle watch is told where it is.
+    pub bookmark_every: Duration,
+    /// The wall clock, for timestamps and ages.
+    pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+}
+
+impl Options {
+    /// These definitions, a log of 100,000 events, a bookmark a minute, and the clock of the machine.
+    pub fn with(definitions: Vec<CustomResourceDefinition>) -> Self {
+        Self {
+            definitions,
+            event_horizon: 100_000,
+            bookmark_every: Duration::from_secs(60),
+            clock: Arc::new(Timestamp::now),
+        }
+    }
+}
+
+/// A definition that cannot be served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadDefinition {
+    /// The name of the definition.
+    pub name: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+impl std::fmt::Display for BadDefinition {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the definition {:?} cannot be served: {}", self.name, self.why)
+    }
+}
+
+impl std::error::Error for BadDefinition {}
+
+/// The server. Clones are the same server.
+#[derive(Clone)]
+pub struct EmbeddedApi(Arc<Api>);
+
+impl EmbeddedApi {
+    /// A server with nothing in it but the namespaces that every cluster has and the given definitions.
+    pub fn new(options: &Options) -> Result<Self, BadDefinition> {
+        let api = Self(Arc::new(Api::new(options)));
+        let seed = |kind: (&str, &str, &str), name: &str, body: serde_json::Value| {
+            let bad = |why: String| BadDefinition { name: name.to_owned(), why };
+            let kind = api.0.registry().find(kind.0, kind.1, kind.2);
+            let kind = kind.ok_or_else(|| bad("its kind is not served".to_owned()))?;
+            api.0.seed(&kind, body).map_err(|failure| {
+                let told = failure.json();
+                bad(told["message"].as_str().unwrap_or_default().to_owned())
+            })
+        };
+        for name in NAMESPACES {
+            seed(("", "v1", "namespaces"), name, json!({"metadata": {"name": name}}))?;
+        }
+        for definition in &options.definitions {
+            let name = definition.metadata.name.clone().unwrap_or_default();
+            let body = serde_json::to_value(definition)
+                .map_err(|error| BadDefinition { name: name.clone(), why: error.to_string() })?;
+            seed(("apiextensions.k8s.io", "v1", "customresourcedefinitions"), &name, body)?;
+        }
+        Ok(api)
+    }
+
+    /// A client in this process, with the namespace `default` and no name.
+    pub fn client(&self) -> kube::Client {
+        self.client_as("")
+    }
+
+    /// A client in this process with this user agent, by which faults find it.
+    pub fn client_as(&self, agent: &str) -> kube::Client {
+        let api = self.0.clone();
+        let agent = HeaderValue::from_str(agent).ok().filter(|agent| !agent.is_empty());
+        let service = service_fn(move |mut request: Request<kube::client::Body>| {
+            let api = api.clone();
+            if let Some(agent) = &agent {
+                request.headers_mut().insert(header::USER_AGENT, agent.clone());
+            }
+            async move {
+                let (head, body) = request.into_parts();
+                let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+                api.answer(&head, body).await
+            }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    /// The faults of this server.
+    pub fn faults(&self) -> Faults {
+        self.0.faults.clone()
+    }
+
+    /// Forgets the log of events: a watch or a page from before gets 410, as after a compaction of etcd.
+    pub fn compact(&self) {
+        self.0.store().compact();
+        self.0.announce(&self.0.store());
+    }
+
+    /// The newest resource version. It stands still while nothing is written.
+    pub fn revision(&self) -> u64 {
+        self.0.store().revision()
+    }
+
+    pub(crate) async fn answer(
+        &self,
+        head: &http::request::Parts,
+        body: Bytes,
+    ) -> io::Result<Response<Body>> {
+        self.0.answer(head, body).await
+    }
+}

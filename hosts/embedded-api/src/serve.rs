@@ -1,0 +1,274 @@
+//! The server over HTTP/1.1, with or without TLS and a token, for kubectl and for hosts in processes of their own.
+
+use crate::EmbeddedApi;
+use crate::api::{Body, refuse, unauthorized};
+use crate::failure::{Failure, Reason};
+use futures::StreamExt;
+use http::{Request, Response, header};
+use http_body_util::{BodyExt, BodyStream, LengthLimitError, Limited, StreamBody};
+use hyper::body::{Body as _, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::ServerConfig;
+use serde_json::json;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio_rustls::TlsAcceptor;
+
+/// What the API server takes: 3 MiB.
+const BODY_MAX: usize = 3 * 1024 * 1024;
+/// How long open requests may take when the server stops. Watches end at once.
+const DRAIN: Duration = Duration::from_secs(5);
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// TLS for a served API.
+#[derive(Clone)]
+pub struct Tls {
+    /// Certificates and key.
+    pub config: Arc<ServerConfig>,
+    /// The authority that clients must trust, as PEM.
+    pub authority: String,
+}
+
+/// A bearer token that every request must carry. It never appears in a log.
+#[derive(Clone)]
+pub struct Token(String);
+
+impl Token {
+    /// A token must not be empty.
+    pub fn new(text: &str) -> Option<Self> {
+        let fits = !text.is_empty() && text.bytes().all(|letter| letter.is_ascii_graphic());
+        fits.then(|| Self(text.to_owned()))
+    }
+
+    /// Compares in a time that does not tell how much of it was right.
+    fn is(&self, given: &str) -> bool {
+        let (own, given) = (self.0.as_bytes(), given.as_bytes());
+        own.len() == given.len() && own.iter().zip(given).fold(0, |wrong, (a, b)| wrong | (a ^ b)) == 0
+    }
+}
+
+/// A server that is listening. Dropping it leaves it running until the runtime ends.
+pub struct Serving {
+    address: SocketAddr,
+    authority: Option<String>,
+    token: Option<Token>,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl EmbeddedApi {
+    /// Listens on `address`; port 0 takes a free one.
+    pub async fn serve(
+        &self,
+        address: SocketAddr,
+        tls: Option<Tls>,
+        token: Option<Token>,
+    ) -> io::Result<Serving> {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        let (stop, stopped) = watch::channel(false);
+        let acceptor = tls.as_ref().map(|tls| TlsAcceptor::from(tls.config.clone()));
+        let task = tokio::spawn(accept(self.clone(), listener, acceptor, token.clone(), stopped));
+        Ok(Serving { address, authority: tls.map(|tls| tls.authority), token, stop, task })
+    }
+}
+
+impl Serving {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A configuration with which kubectl and kube find this server. JSON, which is YAML.
+    pub fn kubeconfig(&self) -> String {
+        let scheme = if self.authority.is_some() { "https" } else { "http" };
+        let mut cluster = json!({"server": format!("{scheme}://{}", self.address)});
+        if let Some(authority) = &self.authority {
+            cluster["certificate-authority-data"] = json!(base64(authority.as_bytes()));
+        }
+        let user = self.token.as_ref().map_or_else(|| json!({}), |token| json!({"token": token.0}));
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "embedded",
+            "clusters": [{"name": "embedded", "cluster": cluster}],
+            "users": [{"name": "embedded", "user": user}],
+            "contexts": [{"name": "embedded", "context": {"cluster": "embedded", "user": "embedded"}}],
+        });
+        format!("{config:#}\n")
+    }
+
+    /// Writes the configuration to a file that only its owner reads: it may hold the token.
+    pub fn write_kubeconfig(&self, path: &Path) -> io::Result<()> {
+        use std::io::Write;
+        use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+        let mut file =
+            std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+        file.write_all(self.kubeconfig().as_bytes())
+    }
+
+    /// Stops listening, lets open requests end, and waits for it.
+    pub async fn stop(self) {
+        self.stop.send_replace(true);
+        if let Err(error) = self.task.await {
+            tracing::warn!(%error, "the server did not end well");
+        }
+    }
+}
+
+async fn accept(
+    api: EmbeddedApi,
+    listener: TcpListener,
+    acceptor: Option<TlsAcceptor>,
+    token: Option<Token>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let mut connections = JoinSet::new();
+    loop {
+        let stream = tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    // Out of descriptors, most likely: what is open must end before more fits.
+                    tracing::warn!(%error, "a connection was not accepted");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            },
+            Some(_) = connections.join_next() => continue,
+            () = told(&mut stopped) => break,
+        };
+        let (api, acceptor, token, stopped) = (api.clone(), acceptor.clone(), token.clone(), stopped.clone());
+        connections.spawn(async move {
+            let ended = match acceptor {
+                None => converse(api, stream, token, stopped).await,
+                Some(acceptor) => match secured(&acceptor, stream).await {
+                    Ok(stream) => converse(api, stream, token, stopped).await,
+                    Err(error) => Err(error),
+                },
+            };
+            if let Err(error) = ended {
+                tracing::debug!(%error, "a connection ended");
+            }
+        });
+    }
+    drop(listener);
+    let drained = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(DRAIN, drained).await.is_err() {
+        tracing::warn!("requests were still open when the server stopped");
+    }
+}
+
+/// Ends when the server is told to stop; a dropped handle is no stop.
+async fn told(stopped: &mut watch::Receiver<bool>) {
+    let told = stopped.wait_for(|stop| *stop).await.is_ok();
+    if !told {
+        std::future::pending().await
+    }
+}
+
+async fn secured(
+    acceptor: &TlsAcceptor,
+    stream: TcpStream,
+) -> io::Result<tokio_rustls::server::TlsStream<TcpStream>> {
+    let shaken = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await;
+    shaken.map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "no TLS handshake"))?
+}
+
+async fn converse(
+    api: EmbeddedApi,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    token: Option<Token>,
+    mut stopped: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let ends = stopped.clone();
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (api, token, ends) = (api.clone(), token.clone(), ends.clone());
+        async move { answer(&api, token.as_ref(), request).await.map(|response| until(response, ends)) }
+    });
+    let connection =
+        http1::Builder::new().timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    tokio::select! {
+        ended = connection.as_mut() => return ended.map_err(io::Error::other),
+        () = told(&mut stopped) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    connection.await.map_err(io::Error::other)
+}
+
+/// The same answer, which ends when the server stops: a watch would keep it.
+fn until(response: Response<Body>, mut stopped: watch::Receiver<bool>) -> Response<Body> {
+    if response.body().size_hint().exact().is_some() {
+        return response;
+    }
+    response.map(|body| {
+        let stop = async move { told(&mut stopped).await };
+        let frames = BodyStream::new(body).take_until(Box::pin(stop));
+        BodyExt::boxed_unsync(StreamBody::new(frames))
+    })
+}
+
+async fn answer(
+    api: &EmbeddedApi,
+    token: Option<&Token>,
+    request: Request<Incoming>,
+) -> io::Result<Response<Body>> {
+    let (head, body) = request.into_parts();
+    if let Some(token) = token {
+        let given = head.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let given = given.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or("");
+        if !token.is(given) {
+            return Ok(unauthorized());
+        }
+    }
+    match Limited::new(body, BODY_MAX).collect().await {
+        Ok(body) => api.answer(&head, body.to_bytes()).await,
+        Err(error) if error.is::<LengthLimitError>() => {
+            let message = format!("Request entity too large: limit is {BODY_MAX}");
+            Ok(refuse(&Failure::new(Reason::RequestEntityTooLarge, message)))
+        }
+        Err(error) => Err(io::Error::other(error)),
+    }
+}
+
+/// RFC 4648, for certificates in a kubeconfig.
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let byte = |at: usize| chunk.get(at).copied().map_or(0, u32::from);
+        let group = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for place in 0..4 {
+            let letter = usize::try_from(group >> (18 - 6 * place) & 63).ok().and_then(|at| LETTERS.get(at));
+            text.push(if place > chunk.len() {
+                '='
+            } else {
+                letter.map_or('=', |letter| char::from(*letter))
+            });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn base64_is_that_of_the_standard() {
+        // RFC 4648, section 10.
+        for (plain, encoded) in
+            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")]
+        {
+            assert_eq!(super::base64(plain.as_bytes()), encoded);
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Watches: a cursor into the log, translated into the events of one selection.
+//!
+//! A watch holds no queue. It reads the log from where it is, so a slow reader costs nothing and learns by 410 that it
+//! has fallen behind what the log holds.
+
+use crate::api::{Api, Reply};
+use crate::failure::Failure;
+use crate::faults::{Flow, OpenWatch, Origin};
+use crate::kind::Kind;
+use crate::read::{scope_of, too_large};
+use crate::request::{Form, Place, Query, Request};
+use crate::selector::Selection;
+use crate::store::{After, Event, Object, Scope};
+use crate::{shown, table};
+use bytes::Bytes;
+use futures::StreamExt;
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+/// Events that go out as one piece.
+const BATCH: usize = 256;
+/// What the API server chooses when the client says nothing is between 30 and 60 minutes.
+const TIMEOUT: Duration = Duration::from_secs(1800);
+
+struct Watch {
+    api: Arc<Api>,
+    kind: Arc<Kind>,
+    scope: Scope,
+    selection: Selection,
+    query: Query,
+    form: Form,
+    /// Everything up to here has been told.
+    cursor: u64,
+    /// What is there at the beginning, still to tell.
+    initial: VecDeque<Arc<Object>>,
+    /// Whether the end of the beginning is still to tell.
+    tells_initial_end: bool,
+    bookmarks: bool,
+    next_bookmark: Instant,
+    deadline: Instant,
+    ended: bool,
+    /// A table tells its columns once.
+    columns_told: bool,
+    changed: watch::Receiver<u64>,
+    faults: watch::Receiver<u64>,
+    open: OpenWatch,
+}
+
+impl Api {
+    pub(crate) fn watch(
+        self: &Arc<Self>,
+        request: &Request,
+        kind: &Arc<Kind>,
+        place: &Place,
+        origin: Origin,
+    ) -> Result<Reply, Failure> {
+        let query = &request.query;
+        let mut selection = Selection::of(query, kind)?;
+        if let Some(name) = &place.name {
+            selection.only(name);
+        }
+        let asked = query.number("resourceVersion")?.unwrap_or(0);
+        let streams_list = query.flag("sendInitialEvents");
+        if streams_list && query.get("resourceVersionMatch") != Some("NotOlderThan") {
+            let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+            return Err(Failure::bad_request(why));
+        }
+        let timeout = query.number("timeoutSeconds")?.map_or(TIMEOUT, Duration::from_secs);
+        let scope = scope_of(kind, place);
+        let changed = self.changed.subscribe();
+        let (initial, cursor) = {
+            let store = self.store();
+            if asked > store.revision() {
+                return Err(too_large(asked, store.revision()));
+            }
+            if streams_list || asked == 0 {
+                let there = store.list(&scope, None).filter(|object| selection.holds(object));
+                (there.cloned().collect(), store.revision())
+            } else {
+                (VecDeque::new(), asked)
+            }
+        };
+        let now = Instant::now();
+        let watch = Watch {
+            api: self.clone(),
+            kind: kind.clone(),
+            scope,
+            selection,
+            query: Query::parse(""),
+            form: request.form,
+            cursor,
+            initial,
+            tells_initial_end: streams_list && query.flag("allowWatchBookmarks"),
+            bookmarks: query.flag("allowWatchBookmarks"),
+            next_bookmark: now + self.bookmark_every,
+            deadline: now + timeout,
+            ended: false,
+            columns_told: false,
+            changed,
+            faults: self.faults.changes(),
+            open: self.faults.open(origin),
+        };
+        let stream = futures::stream::unfold(watch, |mut watch| async move {
+            let piece = watch.next().await?;
+            Some((Ok(piece), watch))
+        });
+        Ok(Reply::Stream(stream.boxed()))
+    }
+}
+
+impl Watch {
+    /// The next piece of the stream; `None` ends it.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if self.ended || Instant::now() >= self.deadline {
+                return None;
+            }
+            match self.open.flow() {
+                Flow::Ended => return None,
+                Flow::Stalled => {
+                    tokio::select! {
+                        _ = self.faults.changed() => {}
+                        () = sleep_until(self.deadline) => {}
+                    }
+                    continue;
+                }
+                Flow::Flows => {}
+            }
+            // What changes from here on wakes the wait below.
+            self.changed.borrow_and_update();
+            if let Some(piece) = self.piece() {
+                return Some(piece);
+            }
+            tokio::select! {
+                changed = self.changed.changed() => {
+                    if changed.is_err() {
+                        return None;
+                    }
+                }
+                _ = self.faults.changed() => {}
+                () = sleep_until(self.next_bookmark), if self.bookmarks => {
+                    self.next_bookmark = Instant::now() + self.api.bookmark_every;
+                    return Some(self.bookmark(false));
+                }
+                () = sleep_until(self.deadline) => {}
+            }
+        }
+    }
+
+    /// What there is to tell now.
+    fn piece(&mut self) -> Option<Bytes> {
+        let mut piece = Vec::new();
+        if !self.initial.is_empty() {
+            let batch = self.initial.len().min(BATCH);
+            for object in self.initial.drain(..batch).collect::<Vec<_>>() {
+                self.tell("ADDED", &object, &mut piece);
+            }
+            return Some(piece.into());
+        }
+        if std::mem::take(&mut self.tells_initial_end) {
+            return Some(self.bookmark(true));
+        }
+        while piece.is_empty() {
+            let read = self.api.store().events_after(self.cursor, &self.scope, BATCH);
+            match read {
+                Err(compacted) => {
+                    let failure = Failure::too_old(self.cursor, compacted.oldest);
+                    self.ended = true;
+                    return Some(frame(b"ERROR", failure.json().to_string().as_bytes()));
+                }
+                // What happened elsewhere is told with that: the log may forget it.
+                Ok((events, upto)) if events.is_empty() => {
+                    self.cursor = upto;
+                    return None;
+                }
+                Ok((events, upto)) => {
+                    self.cursor = upto;
+                    events.iter().for_each(|event| self.translate(event, &mut piece));
+                }
+            }
+        }
+        Some(piece.into())
+    }
+
+    /// An object that leaves the selection is deleted for this watch, one that enters it is new.
+    fn translate(&mut self, event: &Event, piece: &mut Vec<u8>) {
+        let before = event.before.as_ref().filter(|before| self.selection.holds(before));
+        match (before, &event.after) {
+            (None, After::Is(after)) if self.selection.holds(after) => self.tell("ADDED", after, piece),
+            (Some(_), After::Is(after)) if self.selection.holds(after) => self.tell("MODIFIED", after, piece),
+            (Some(before), After::Is(_)) => {
+                let mut last = before.parse();
+                last["metadata"]["resourceVersion"] = json!(event.revision.to_string());
+                let last = Object {
+                    key: before.key.clone(),
+                    revision: event.revision,
+                    bytes: last.to_string().into(),
+                    labels: before.labels.clone(),
+                    fields: before.fields.clone(),
+                };
+                self.tell("DELETED", &last, piece);
+            }
+            (Some(_), After::Gone(last)) => self.tell("DELETED", last, piece),
+            (None, After::Is(_) | After::Gone(_)) => {}
+        }
+    }
+
+    fn tell(&mut self, what: &str, object: &Object, piece: &mut Vec<u8>) {
+        let told = match self.form {
+            Form::Table => {
+                let columns = !std::mem::replace(&mut self.columns_told, true);
+                let rows =
+                    table::table(&self.kind, [object].into_iter(), &self.query, self.api.now(), columns);
+                frame(what.as_bytes(), rows.to_string().as_bytes())
+            }
+            form @ (Form::Whole | Form::Metadata) => {
+                frame(what.as_bytes(), &shown::bytes(&self.kind, object, form))
+            }
+        };
+        piece.extend_from_slice(&told);
+    }
+
+    /// Where the watch is, for a client that will come back.
+    fn bookmark(&self, initial_end: bool) -> Bytes {
+        let mut meta = json!({"resourceVersion": self.cursor.to_string(), "creationTimestamp": null});
+        if initial_end {
+            meta["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let object = match self.form {
+            Form::Whole => {
+                json!({"kind": self.kind.kind, "apiVersion": self.kind.api_version(), "metadata": meta})
+            }
+            Form::Metadata => {
+                json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": meta})
+            }
+            Form::Table => {
+                let row = json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": meta});
+                let rows: Value = json!([{"cells": [], "object": row}]);
+                let revision = self.cursor.to_string();
+                json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": revision},
+                    "columnDefinitions": null, "rows": rows})
+            }
+        };
+        frame(b"BOOKMARK", object.to_string().as_bytes())
+    }
+}
+
+fn frame(what: &[u8], object: &[u8]) -> Bytes {
+    [b"{\"type\":\"", what, b"\",\"object\":", object, b"}\n"].concat().into()
+}

@@ -1,0 +1,121 @@
+//! What a write may and may not change: pure functions over the old object and the new.
+
+use super::Write;
+use crate::failure::Failure;
+use crate::kind::{Flavour, Kind};
+use crate::pods;
+use crate::store::Object;
+use serde_json::{Value, json};
+
+/// What an object of the kind begins with, whatever its creator says.
+pub(super) fn begin(kind: &Kind, body: &mut Value) {
+    let status = match kind.flavour {
+        Flavour::Pod => json!({"phase": "Pending", "qosClass": pods::quality(&body["spec"])}),
+        Flavour::Namespace => json!({"phase": "Active"}),
+        // A node comes with the status that its creator saw.
+        Flavour::Node | Flavour::Plain | Flavour::Lease | Flavour::Event | Flavour::EventView => return,
+        Flavour::Definition => json!({"conditions": [
+            {"type": "NamesAccepted", "status": "True", "reason": "NoConflicts", "message": "no conflicts found"},
+            {"type": "Established", "status": "True", "reason": "InitialNamesAccepted", "message": "served"},
+        ]}),
+        Flavour::Workload | Flavour::Budget | Flavour::Custom => Value::Null,
+    };
+    if status.is_null() {
+        if kind.status
+            && let Some(fields) = body.as_object_mut()
+        {
+            fields.remove("status");
+        }
+    } else {
+        body["status"] = status;
+    }
+}
+
+/// The caller may insist on the version and the identity that it knows.
+pub(super) fn preconditions(kind: &Kind, old: &Object, before: &Value, new: &Value) -> Result<(), Failure> {
+    let given = |name: &str| new["metadata"][name].as_str().unwrap_or("");
+    let name = &old.key.name;
+    let (version, uid) = (given("resourceVersion"), given("uid"));
+    let is = before["metadata"]["uid"].as_str().unwrap_or("");
+    if !uid.is_empty() && uid != is {
+        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {is}");
+        return Err(Failure::conflict(kind, name, &why));
+    }
+    if !version.is_empty() && version != old.revision.to_string() {
+        return Err(Failure::modified(kind, name));
+    }
+    Ok(())
+}
+
+/// Puts back what this request may not change.
+pub(super) fn keep(write: &Write<'_>, before: &Value, new: &mut Value) {
+    const SERVERS: [&str; 7] = [
+        "uid",
+        "creationTimestamp",
+        "generation",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+        "generateName",
+    ];
+    let put = |new: &mut Value, name: &str, old: &Value| {
+        if !old.is_null() {
+            new[name] = old.clone();
+        } else if let Some(fields) = new.as_object_mut() {
+            fields.remove(name);
+        }
+    };
+    let custom = write.stored.flavour == Flavour::Custom;
+    if write.is_status() {
+        let status = new["status"].take();
+        let mut meta = new["metadata"].take();
+        if custom {
+            // Through the status of a custom resource nothing else changes; ownership is noted.
+            let managed = meta["managedFields"].take();
+            meta = before["metadata"].clone();
+            put(&mut meta, "managedFields", &managed);
+        }
+        *new = before.clone();
+        new["metadata"] = meta;
+        put(new, "status", &status);
+    } else if write.stored.status {
+        put(new, "status", &before["status"]);
+    }
+    for name in SERVERS {
+        put(&mut new["metadata"], name, &before["metadata"][name]);
+    }
+}
+
+/// Whether anything but metadata and status differs.
+pub(super) fn specification_changed(old: &Value, new: &Value) -> bool {
+    let own = |object: &Value| {
+        let mut own = object.clone();
+        if let Some(fields) = own.as_object_mut() {
+            fields.remove("metadata");
+            fields.remove("status");
+        }
+        own
+    };
+    own(old) != own(new)
+}
+
+/// Whether nothing holds an object any more that is being deleted.
+pub(super) fn is_done(object: &Value) -> bool {
+    let meta = &object["metadata"];
+    let held = meta["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty());
+    let grace = meta["deletionGracePeriodSeconds"].as_u64().unwrap_or(0);
+    !meta["deletionTimestamp"].is_null() && !held && grace == 0
+}
+
+/// Leaves of an applied configuration only what its resource lets it own.
+pub(super) fn narrow(write: &Write<'_>, config: &mut Value) {
+    let Some(fields) = config.as_object_mut() else { return };
+    if write.is_status() {
+        fields.retain(|name, _| matches!(name.as_str(), "apiVersion" | "kind" | "metadata" | "status"));
+        if let Some(meta) = fields.get_mut("metadata").and_then(Value::as_object_mut) {
+            meta.retain(|name, _| matches!(name.as_str(), "name" | "namespace" | "uid" | "resourceVersion"));
+        }
+    } else if write.stored.status {
+        fields.remove("status");
+    }
+}

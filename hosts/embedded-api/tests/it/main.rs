@@ -1,0 +1,42 @@
+//! The embedded API from outside. What a real API server must answer alike is in `cases`; the rest is about this one.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::wildcard_enum_match_arm,
+    reason = "all of it is tests: what is not expected fails them"
+)]
+
+mod cases;
+mod faults;
+mod history;
+mod hostile;
+mod in_process;
+mod kubectl;
+mod served;
+
+use embedded_api::{EmbeddedApi, Options};
+use futures::Future;
+use std::time::Duration;
+
+/// A server that knows the kind of the cases.
+fn server() -> EmbeddedApi {
+    EmbeddedApi::new(&Options::with(vec![cases::definition()])).unwrap()
+}
+
+/// Long enough for a busy machine: a wait that does not end is told.
+async fn soon<T>(what: &str, wait: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(30), wait)
+        .await
+        .unwrap_or_else(|_| panic!("{what}: still waiting"))
+}
+
+/// Waits until something holds.
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    soon(what, async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}

@@ -1,0 +1,170 @@
+//! Time as the hosts see it, handed in so that a test owns it.
+//!
+//! Two clocks that must not be mixed: [`Mono`] only ever goes forward and says how long ago something was heard;
+//! the wall clock is for people and for timestamps in objects. Nothing here compares the wall clocks of two machines.
+
+use jiff::Timestamp;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What tells the time.
+pub trait Clock: Send + Sync + 'static {
+    /// Time since this clock was made; never goes back.
+    fn mono(&self) -> Mono;
+    /// What people call the time; may jump.
+    fn wall(&self) -> Timestamp;
+}
+
+/// A moment of one process's monotonic clock. Two of different processes have nothing to do with each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mono(Duration);
+
+impl Mono {
+    /// When the clock was made.
+    pub const START: Self = Self(Duration::ZERO);
+
+    /// The moment `since_start` after the clock was made.
+    pub const fn at(since_start: Duration) -> Self {
+        Self(since_start)
+    }
+
+    /// How long after `earlier` this is; zero where it is not after it.
+    pub fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// The moment `after` later.
+    #[must_use]
+    pub fn plus(self, after: Duration) -> Self {
+        Self(self.0.saturating_add(after))
+    }
+
+    /// Whole milliseconds since the clock was made, for an atomic.
+    pub fn as_millis(self) -> u64 {
+        u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// The moment that [`Mono::as_millis`] names.
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(Duration::from_millis(millis))
+    }
+}
+
+/// The machine's clocks.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemClock {
+    start: Instant,
+}
+
+impl SystemClock {
+    /// A clock that starts now. One per process: moments of two such clocks do not compare.
+    #[expect(clippy::new_without_default, reason = "a clock that appears by default is a second time zero")]
+    pub fn new() -> Self {
+        #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the machine's clock")]
+        let start = Instant::now();
+        Self { start }
+    }
+}
+
+impl Clock for SystemClock {
+    fn mono(&self) -> Mono {
+        Mono(self.start.elapsed())
+    }
+
+    fn wall(&self) -> Timestamp {
+        Timestamp::now()
+    }
+}
+
+/// A clock that a test turns by hand. Clones show the same time.
+#[derive(Clone, Debug)]
+pub struct ManualClock {
+    hands: Arc<Mutex<(Mono, Timestamp)>>,
+}
+
+impl ManualClock {
+    /// Stands at [`Mono::START`] and at `wall`.
+    pub fn at(wall: Timestamp) -> Self {
+        Self { hands: Arc::new(Mutex::new((Mono::START, wall))) }
+    }
+
+    /// Lets both clocks run for `by`.
+    pub fn advance(&self, by: Duration) {
+        let mut hands = self.hands.lock().unwrap_or_else(PoisonError::into_inner);
+        hands.0 = hands.0.plus(by);
+        hands.1 = hands.1.saturating_add(by).unwrap_or(Timestamp::MAX);
+    }
+
+    /// Moves the wall clock alone, as a step of NTP does.
+    pub fn step_wall(&self, to: Timestamp) {
+        self.hands.lock().unwrap_or_else(PoisonError::into_inner).1 = to;
+    }
+}
+
+impl Clock for ManualClock {
+    fn mono(&self) -> Mono {
+        self.hands.lock().unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn wall(&self) -> Timestamp {
+        self.hands.lock().unwrap_or_else(PoisonError::into_inner).1
+    }
+}
+
+/// When somebody else's sign of life was last seen to change, by our own clock: what is written in it is only
+/// compared with what was written before, so that no two machines' clocks are ever compared.
+#[derive(Clone, Debug)]
+pub struct Receipt {
+    last: Option<(String, Mono)>,
+}
+
+impl Receipt {
+    /// Nothing has been heard.
+    pub const NOTHING: Self = Self { last: None };
+
+    /// Somebody showed `sign` at `now`. The same sign again proves nothing.
+    pub fn hear(&mut self, sign: &str, now: Mono) {
+        if self.last.as_ref().is_none_or(|(seen, _)| seen != sign) {
+            self.last = Some((sign.to_owned(), now));
+        }
+    }
+
+    /// For how long the sign has not changed; `None` where there never was one.
+    pub fn age(&self, now: Mono) -> Option<Duration> {
+        self.last.as_ref().map(|(_, heard)| now.since(*heard))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_is_never_a_negative_time_after_another() {
+        let early = Mono::at(Duration::from_secs(1));
+        let late = early.plus(Duration::from_secs(2));
+        assert_eq!(late.since(early), Duration::from_secs(2));
+        assert_eq!(early.since(late), Duration::ZERO);
+        assert_eq!(Mono::from_millis(late.as_millis()), late);
+    }
+
+    #[test]
+    fn a_step_of_the_wall_clock_does_not_touch_the_monotonic_one() {
+        let clock = ManualClock::at(Timestamp::UNIX_EPOCH);
+        clock.advance(Duration::from_secs(5));
+        clock.step_wall(Timestamp::MIN);
+        assert_eq!((clock.mono(), clock.wall()), (Mono::at(Duration::from_secs(5)), Timestamp::MIN));
+    }
+
+    #[test]
+    fn the_same_sign_again_is_no_sign_of_life() {
+        let mut receipt = Receipt::NOTHING;
+        let at = |s| Mono::at(Duration::from_secs(s));
+        assert_eq!(receipt.age(at(1)), None);
+        receipt.hear("12:00", at(1));
+        receipt.hear("12:00", at(9));
+        assert_eq!(receipt.age(at(10)), Some(Duration::from_secs(9)));
+        receipt.hear("11:00", at(10));
+        assert_eq!(receipt.age(at(10)), Some(Duration::ZERO), "a clock that stepped back still lives");
+    }
+}

@@ -1,0 +1,265 @@
+//! Settings into validated types: from flags, then the environment, then a file, then the default of the table.
+//!
+//! Each program has one [`Table`] of [`Setting`]s. [`load`] looks at everything before it refuses, so that one start
+//! shows every mistake; whatever it returns has been parsed. What it must never do: let a typo, an unknown name or
+//! a malformed value mean a default.
+//!
+//! A setting has one name in all three places: `RECONCILE_INTERVAL` in the environment and in the file,
+//! `--reconcile-interval` as a flag. An empty value means that it is not set. The file holds `NAME=VALUE` lines (see
+//! [`Sources`]): the environment's names and rules, so there is no second vocabulary to learn and no parser to trust.
+
+mod listen;
+mod nearest;
+pub mod parse;
+mod selector;
+mod setting;
+mod sources;
+mod url;
+
+pub use listen::Listen;
+pub use setting::{AnySetting, Setting, Wrong};
+pub use sources::{Invocation, Origin, Sources};
+pub use url::{Url, UrlTemplate};
+
+use setting::Parsed;
+use sources::Given;
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// All that one program can be told.
+pub struct Table {
+    /// The program, for its help and its log.
+    pub program: &'static str,
+    /// What it does, in a line.
+    pub about: &'static str,
+    /// What it reads.
+    pub settings: &'static [&'static dyn AnySetting],
+    /// What it once read and no longer does: accepted with a warning, so that an old chart still starts.
+    pub retired: &'static [Retired],
+    /// First letters of variables that belong to this program alone: an unknown variable that begins so is refused.
+    pub families: &'static [&'static str],
+}
+
+/// A name that has no effect any more.
+pub struct Retired {
+    /// As it was written.
+    pub name: &'static str,
+    /// What to use instead, or why it went.
+    pub note: &'static str,
+}
+
+/// Settings that have all been parsed.
+#[derive(Debug)]
+pub struct Values {
+    program: &'static str,
+    held: BTreeMap<&'static str, Held>,
+    warnings: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Held {
+    value: Box<dyn Any + Send + Sync>,
+    shown: String,
+    origin: Origin,
+}
+
+/// Reads every setting of the table, or says everything that is wrong.
+pub fn load(table: &Table, sources: &Sources) -> Result<Values, Refusals> {
+    let mut refused = sources.refused().to_vec();
+    let mut warnings = Vec::new();
+    refuse_unknown(table, sources, &mut refused, &mut warnings);
+    let mut held = BTreeMap::new();
+    for setting in table.settings {
+        match hold(*setting, sources) {
+            Ok(one) => drop(held.insert(setting.name(), one)),
+            Err(why) => refused.push(why),
+        }
+    }
+    if refused.is_empty() {
+        Ok(Values { program: table.program, held, warnings })
+    } else {
+        Err(Refusals(refused))
+    }
+}
+
+fn hold(setting: &dyn AnySetting, sources: &Sources) -> Result<Held, Refused> {
+    let Some(given) = sources.given(setting)? else {
+        let Parsed { value, shown } = setting.unset().map_err(|what_to_do| Refused {
+            name: setting.name().to_owned(),
+            value: None,
+            origin: Origin::Default,
+            why: format!("it is required and not set; {what_to_do}; accepted: {}", setting.accepts()),
+        })?;
+        return Ok(Held { value, shown, origin: Origin::Default });
+    };
+    match setting.parse(&given.value) {
+        Ok(Parsed { value, shown }) => Ok(Held { value, shown, origin: given.origin.clone() }),
+        Err(Wrong(why)) => Err(refusal(setting, given, &why)),
+    }
+}
+
+/// A secret's value appears nowhere, and neither does an explanation that may quote it.
+fn refusal(setting: &dyn AnySetting, given: &Given, why: &str) -> Refused {
+    let (value, why) = if setting.secret() {
+        (setting::hide(&given.value), "it cannot be read".to_owned())
+    } else {
+        (format!("{:?}", setting::shorten(&url::redact(&given.value))), url::redact(why))
+    };
+    Refused {
+        name: given.name.clone(),
+        value: Some(value),
+        origin: given.origin.clone(),
+        why: format!("{why}; accepted: {}", setting.accepts()),
+    }
+}
+
+fn refuse_unknown(table: &Table, sources: &Sources, refused: &mut Vec<Refused>, warnings: &mut Vec<String>) {
+    for given in sources.all() {
+        if given.names_the_file() || table.settings.iter().any(|setting| setting.is_called(&given.name)) {
+            continue;
+        }
+        if let Some(retired) = table.retired.iter().find(|retired| retired.name == given.name) {
+            warnings.push(format!("{} ({}) has no effect: {}", retired.name, given.origin, retired.note));
+            continue;
+        }
+        let known = table.settings.iter().flat_map(|setting| setting.names());
+        let near = nearest::nearest(&given.name, known);
+        let ours = match given.origin {
+            Origin::Flag | Origin::File { .. } => true,
+            Origin::Environment => belongs_to_us(table, given, near),
+            Origin::Default => false,
+        };
+        if ours {
+            refused.push(unknown(table, given, near));
+        }
+    }
+}
+
+/// Others write the environment as well. Kubernetes puts `JOULIE_OPERATOR_PORT=tcp://…` there for every Service of
+/// the namespace; refusing those would stop a program because a Service was created.
+fn belongs_to_us(table: &Table, given: &Given, near: Option<&str>) -> bool {
+    let of_a_family = table.families.iter().any(|family| given.name.starts_with(family));
+    !given.is_service_link() && (near.is_some() || of_a_family)
+}
+
+fn unknown(table: &Table, given: &Given, near: Option<&str>) -> Refused {
+    let known = near.map_or_else(
+        || format!("`{} --help` lists what there is", table.program),
+        |name| format!("did you mean {}?", given.origin.spell(name)),
+    );
+    Refused {
+        name: given.origin.spell(&given.name),
+        value: None,
+        origin: given.origin.clone(),
+        why: format!("there is no such setting; {known}"),
+    }
+}
+
+impl Values {
+    /// The value of a setting of the table that was loaded.
+    pub fn get<T: Clone + Send + Sync + 'static>(&self, setting: &Setting<T>) -> Result<T, Refusals> {
+        let held = self.held.get(setting.name());
+        held.and_then(|held| held.value.downcast_ref::<T>()).cloned().ok_or_else(|| {
+            Refusals(vec![Refused {
+                name: setting.name().to_owned(),
+                value: None,
+                origin: Origin::Default,
+                why: format!(
+                    "it is missing in the table of {}: this is a defect of the program",
+                    self.program
+                ),
+            }])
+        })
+    }
+
+    /// A refusal of values that are fine one by one and not together.
+    pub fn conflict(&self, names: &[&str], why: &str) -> Refusals {
+        let one = |name: &&str| {
+            let held = self.held.get(*name);
+            Refused {
+                name: (*name).to_owned(),
+                value: held.map(|held| held.shown.clone()),
+                origin: held.map_or(Origin::Default, |held| held.origin.clone()),
+                why: why.to_owned(),
+            }
+        };
+        Refusals(names.iter().map(one).collect())
+    }
+
+    /// The effective configuration, a line each with where it came from; secrets are not in it.
+    pub fn render(&self) -> String {
+        let line = |(name, held): (&&str, &Held)| format!("{name}={} ({})\n", held.shown, held.origin);
+        self.held.iter().map(line).collect()
+    }
+
+    /// Says once, at start, what is in force and what has no effect.
+    pub fn announce(&self) {
+        for warning in &self.warnings {
+            tracing::warn!(program = self.program, "configuration: {warning}");
+        }
+        let all: Vec<String> =
+            self.held.iter().map(|(name, held)| format!("{name}={} ({})", held.shown, held.origin)).collect();
+        tracing::info!(program = self.program, "effective configuration: {}", all.join(", "));
+    }
+
+    /// What was given and has no effect.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+}
+
+impl Table {
+    /// What `--help` prints.
+    pub fn help(&self) -> String {
+        let mut text = format!(
+            "{}: {}\n\nA setting is a flag (--name VALUE), a variable (NAME=VALUE) or a line NAME=VALUE of the file\n\
+             named by --config or JOULIE_CONFIG. A flag wins over a variable, a variable over the file.\n\n",
+            self.program, self.about
+        );
+        for setting in self.settings {
+            text.push_str(&setting.describe());
+        }
+        text
+    }
+}
+
+/// Everything that is wrong with a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusals(Vec<Refused>);
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    name: String,
+    /// As it may be shown.
+    value: Option<String>,
+    origin: Origin,
+    why: String,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        if let Some(value) = &self.value {
+            write!(f, "={value}")?;
+        }
+        match &self.origin {
+            Origin::Default => {}
+            origin @ (Origin::Flag | Origin::Environment | Origin::File { .. }) => write!(f, " ({origin})")?,
+        }
+        write!(f, ": {}", self.why)
+    }
+}
+
+impl fmt::Display for Refusals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the configuration is refused, nothing was started:")?;
+        self.0.iter().try_for_each(|one| write!(f, "\n  {one}"))
+    }
+}
+
+impl std::error::Error for Refusals {}
+
+#[cfg(test)]
+mod tests;

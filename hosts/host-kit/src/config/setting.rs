@@ -1,0 +1,178 @@
+//! One setting: its name, how its text becomes a value, and what it is when nobody says.
+
+use std::any::Any;
+use std::fmt;
+
+/// Why a text is not a value: a clause that ends in no full stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong(pub String);
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A setting of type `T`.
+pub struct Setting<T: 'static> {
+    name: &'static str,
+    aliases: &'static [&'static str],
+    parse: fn(&str) -> Result<T, Wrong>,
+    accepts: &'static str,
+    unset: Unset<T>,
+    secret: bool,
+    help: &'static str,
+}
+
+enum Unset<T> {
+    /// The program cannot do without; what a person should do.
+    Refuse(&'static str),
+    /// As if this had been written.
+    Text(&'static str),
+    /// There is none, and that is fine.
+    Absent(fn() -> T),
+}
+
+impl<T> Setting<T> {
+    /// A setting that must be given; `otherwise` says what to do about it, as in "set it from spec.nodeName".
+    pub const fn required(
+        name: &'static str,
+        otherwise: &'static str,
+        parse: fn(&str) -> Result<T, Wrong>,
+        accepts: &'static str,
+        help: &'static str,
+    ) -> Self {
+        Self { name, aliases: &[], parse, accepts, unset: Unset::Refuse(otherwise), secret: false, help }
+    }
+
+    /// A setting that is as if `default` had been written when nothing is.
+    pub const fn with_default(
+        name: &'static str,
+        default: &'static str,
+        parse: fn(&str) -> Result<T, Wrong>,
+        accepts: &'static str,
+        help: &'static str,
+    ) -> Self {
+        Self { name, aliases: &[], parse, accepts, unset: Unset::Text(default), secret: false, help }
+    }
+
+    /// Other names that mean the same. Two names with different values are refused.
+    #[must_use]
+    pub const fn or_called(mut self, aliases: &'static [&'static str]) -> Self {
+        self.aliases = aliases;
+        self
+    }
+
+    /// Keeps the value out of logs, pages and errors.
+    #[must_use]
+    pub const fn secret(mut self) -> Self {
+        self.secret = true;
+        self
+    }
+
+    /// The name in the environment and the file.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+impl<T> Setting<Option<T>> {
+    /// A setting that may be left out.
+    pub const fn optional(
+        name: &'static str,
+        parse: fn(&str) -> Result<Option<T>, Wrong>,
+        accepts: &'static str,
+        help: &'static str,
+    ) -> Self {
+        Self { name, aliases: &[], parse, accepts, unset: Unset::Absent(|| None), secret: false, help }
+    }
+}
+
+/// A value whose type the table does not know, and how it may be shown.
+pub struct Parsed {
+    pub(super) value: Box<dyn Any + Send + Sync>,
+    pub(super) shown: String,
+}
+
+/// A setting of any type, for a table. [`Setting`] is the only one there is.
+pub trait AnySetting: Sync {
+    /// The name in the environment and the file.
+    fn name(&self) -> &'static str;
+    /// All names.
+    fn names(&self) -> Vec<&'static str>;
+    /// What is accepted, for people.
+    fn accepts(&self) -> &'static str;
+    /// Whether the value is to be kept out of sight.
+    fn secret(&self) -> bool;
+    /// Reads a text.
+    fn parse(&self, text: &str) -> Result<Parsed, Wrong>;
+    /// What it is when nobody says; else what a person should do.
+    fn unset(&self) -> Result<Parsed, String>;
+    /// Its entry in the help.
+    fn describe(&self) -> String;
+
+    /// Whether `name` is one of its names.
+    fn is_called(&self, name: &str) -> bool {
+        self.names().contains(&name)
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static> AnySetting for Setting<T> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn names(&self) -> Vec<&'static str> {
+        std::iter::once(self.name).chain(self.aliases.iter().copied()).collect()
+    }
+
+    fn accepts(&self) -> &'static str {
+        self.accepts
+    }
+
+    fn secret(&self) -> bool {
+        self.secret
+    }
+
+    fn parse(&self, text: &str) -> Result<Parsed, Wrong> {
+        let value = (self.parse)(text)?;
+        let shown = if self.secret { hide(text) } else { shorten(&super::url::redact(text)) };
+        Ok(Parsed { value: Box::new(value), shown })
+    }
+
+    fn unset(&self) -> Result<Parsed, String> {
+        match self.unset {
+            Unset::Refuse(what_to_do) => Err(what_to_do.to_owned()),
+            Unset::Text(text) => AnySetting::parse(self, text)
+                .map_err(|Wrong(why)| format!("its default {text:?} is a defect of the program: {why}")),
+            Unset::Absent(value) => Ok(Parsed { value: Box::new(value()), shown: "(none)".to_owned() }),
+        }
+    }
+
+    fn describe(&self) -> String {
+        let default = match self.unset {
+            Unset::Refuse(_) => "required".to_owned(),
+            Unset::Text(text) => format!("default {text}"),
+            Unset::Absent(_) => "optional".to_owned(),
+        };
+        let aliases = match self.aliases {
+            [] => String::new(),
+            names => format!(" (also {})", names.join(", ")),
+        };
+        format!("{}{aliases} ({default})\n    {}\n    accepted: {}\n", self.name, self.help, self.accepts)
+    }
+}
+
+pub(super) fn hide(text: &str) -> String {
+    format!("(secret, {} characters)", text.chars().count())
+}
+
+/// A value as it fits a log line.
+pub(super) fn shorten(text: &str) -> String {
+    const MOST: usize = 200;
+    if text.chars().count() <= MOST {
+        return text.to_owned();
+    }
+    let start: String = text.chars().take(MOST).collect();
+    format!("{start}… ({} characters)", text.chars().count())
+}

@@ -1,0 +1,316 @@
+//! Kubernetes Events that people read with `kubectl describe`: said once, then counted.
+//!
+//! What is said of the same object for the same reason is one Event with a series, whatever numbers its text holds;
+//! an object of which too much is said is only counted. This file decides what to post; `driver` posts it, and an
+//! Event that cannot be posted is counted and lost, never waited for.
+
+mod driver;
+
+pub use driver::{Posts, Recorder, record};
+
+use crate::clock::Mono;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A series is written again after this long, and over when it was quiet for as long; client-go's figure.
+const REFRESH: Duration = Duration::from_secs(360);
+/// An object may have this many new Events at once, and one more each REFILL; client-go's figures.
+const BURST: u32 = 25;
+const REFILL: Duration = Duration::from_secs(300);
+/// More series than this are not remembered: the oldest is forgotten, and said anew when it comes again.
+const SERIES_MAX: usize = 4096;
+/// What the API server accepts of a note, in bytes.
+const NOTE_MAX: usize = 1024;
+
+/// Whether a person has to care.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// It is good to know.
+    Normal,
+    /// It is not as it should be.
+    Warning,
+}
+
+/// Something to say about an object.
+#[derive(Clone, Debug)]
+pub struct Note {
+    /// Which object.
+    pub regarding: ObjectReference,
+    /// Whether a person has to care.
+    pub severity: Severity,
+    /// Why, in one word, as in `CapDrifted`.
+    pub reason: &'static str,
+    /// What was done, in one word, as in `Reassert`.
+    pub action: &'static str,
+    /// For people.
+    pub text: String,
+}
+
+/// What to do about a note.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Post {
+    /// Write a new Event.
+    Create(Box<Event>),
+    /// Write how often it came by now.
+    Count {
+        /// Where the Event is.
+        namespace: String,
+        /// What it is called.
+        name: String,
+        /// A merge patch.
+        patch: Value,
+    },
+    /// Nothing: it is counted and will be written later.
+    Later,
+    /// Nothing: too much has been said about this object.
+    TooMuch,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Subject {
+    kind: String,
+    namespace: String,
+    name: String,
+    uid: String,
+}
+
+#[derive(Debug)]
+struct Series {
+    namespace: String,
+    name: String,
+    count: i32,
+    posted: i32,
+    posted_at: Mono,
+    last: Mono,
+    last_wall: Timestamp,
+}
+
+#[derive(Debug)]
+struct Bucket {
+    left: u32,
+    filled: Mono,
+}
+
+/// What has been said.
+#[derive(Debug)]
+pub struct Events {
+    component: String,
+    instance: String,
+    series: BTreeMap<(Subject, Severity, &'static str, &'static str), Series>,
+    buckets: BTreeMap<Subject, Bucket>,
+}
+
+impl Events {
+    /// Nothing yet. `component` is the program, as in `joulie.io/operator`; `instance` this process of it.
+    pub fn of(component: &str, instance: &str) -> Self {
+        Self {
+            component: component.to_owned(),
+            instance: instance.to_owned(),
+            series: BTreeMap::new(),
+            buckets: BTreeMap::new(),
+        }
+    }
+
+    /// What to post about a note.
+    pub fn note(&mut self, note: &Note, now: Mono, wall: Timestamp) -> Post {
+        let subject = subject(&note.regarding);
+        let key = (subject.clone(), note.severity, note.reason, note.action);
+        if let Some(series) = self.series.get_mut(&key) {
+            series.count = series.count.saturating_add(1);
+            (series.last, series.last_wall) = (now, wall);
+            // The second time makes it a series; from then on it is written now and then.
+            let due = series.posted == 1 || now.since(series.posted_at) >= REFRESH;
+            return if due { series.post(now) } else { Post::Later };
+        }
+        if !self.admit(&subject, now) {
+            return Post::TooMuch;
+        }
+        if self.series.len() >= SERIES_MAX {
+            let oldest = self.series.iter().min_by_key(|(_, series)| series.last).map(|(key, _)| key.clone());
+            oldest.map(|key| self.series.remove(&key));
+        }
+        let event = self.event(note, wall);
+        let (namespace, name) = (event.metadata.namespace.clone(), event.metadata.name.clone());
+        self.series.insert(
+            key,
+            Series {
+                namespace: namespace.unwrap_or_default(),
+                name: name.unwrap_or_default(),
+                count: 1,
+                posted: 1,
+                posted_at: now,
+                last: now,
+                last_wall: wall,
+            },
+        );
+        Post::Create(Box::new(event))
+    }
+
+    /// What is left to write of series that have gone quiet; they are forgotten.
+    pub fn flush(&mut self, now: Mono) -> Vec<Post> {
+        let quiet = |series: &Series| now.since(series.last) >= REFRESH;
+        let over: Vec<_> =
+            self.series.iter().filter(|(_, series)| quiet(series)).map(|(key, _)| key.clone()).collect();
+        self.buckets.retain(|_, bucket| now.since(bucket.filled) < REFILL * BURST);
+        over.into_iter()
+            .filter_map(|key| self.series.remove(&key))
+            .filter(|series| series.count > series.posted)
+            .map(|mut series| series.post(now))
+            .collect()
+    }
+
+    fn admit(&mut self, subject: &Subject, now: Mono) -> bool {
+        let bucket = self.buckets.entry(subject.clone()).or_insert(Bucket { left: BURST, filled: now });
+        let refills = now.since(bucket.filled).as_secs() / REFILL.as_secs();
+        let refills = u32::try_from(refills).unwrap_or(u32::MAX).min(BURST);
+        if refills > 0 {
+            bucket.left = bucket.left.saturating_add(refills).min(BURST);
+            bucket.filled = now;
+        }
+        let admitted = bucket.left > 0;
+        bucket.left = bucket.left.saturating_sub(1);
+        admitted
+    }
+
+    fn event(&self, note: &Note, wall: Timestamp) -> Event {
+        let about = note.regarding.name.as_deref().unwrap_or("unknown");
+        let namespace = note.regarding.namespace.clone().filter(|namespace| !namespace.is_empty());
+        Event {
+            metadata: ObjectMeta {
+                name: Some(format!("{about}.{:x}", wall.as_nanosecond())),
+                // What belongs to no namespace is told in this one, where kubectl looks for it.
+                namespace: Some(namespace.unwrap_or_else(|| "default".to_owned())),
+                ..ObjectMeta::default()
+            },
+            action: Some(note.action.to_owned()),
+            event_time: Some(MicroTime(wall)),
+            note: Some(cut(&note.text, NOTE_MAX).to_owned()),
+            reason: Some(note.reason.to_owned()),
+            regarding: Some(note.regarding.clone()),
+            reporting_controller: Some(self.component.clone()),
+            reporting_instance: Some(self.instance.clone()),
+            type_: Some(format!("{:?}", note.severity)),
+            ..Event::default()
+        }
+    }
+}
+
+impl Series {
+    fn post(&mut self, now: Mono) -> Post {
+        (self.posted, self.posted_at) = (self.count, now);
+        let patch = json!({"series": {"count": self.count, "lastObservedTime": MicroTime(self.last_wall)}});
+        Post::Count { namespace: self.namespace.clone(), name: self.name.clone(), patch }
+    }
+}
+
+fn subject(regarding: &ObjectReference) -> Subject {
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    Subject {
+        kind: text(&regarding.kind),
+        namespace: text(&regarding.namespace),
+        name: text(&regarding.name),
+        uid: text(&regarding.uid),
+    }
+}
+
+/// At most `most` bytes of a text, in whole characters.
+pub(crate) fn cut(text: &str, most: usize) -> &str {
+    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Mono {
+        Mono::at(Duration::from_secs(seconds))
+    }
+
+    fn wall(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+    }
+
+    fn note(node: &str, reason: &'static str, text: &str) -> Note {
+        let regarding = ObjectReference {
+            kind: Some("Node".to_owned()),
+            name: Some(node.to_owned()),
+            ..ObjectReference::default()
+        };
+        Note { regarding, severity: Severity::Warning, reason, action: "Reassert", text: text.to_owned() }
+    }
+
+    fn count(post: &Post) -> i64 {
+        let Post::Count { patch, .. } = post else { panic!("{post:?}") };
+        patch["series"]["count"].as_i64().unwrap()
+    }
+
+    #[test]
+    fn the_same_trouble_is_one_event_that_is_counted_now_and_then() {
+        let mut events = Events::of("joulie.io/operator", "operator-0");
+        let Post::Create(event) = events.note(&note("a", "CapDrifted", "300 W"), at(0), wall(0)) else {
+            panic!()
+        };
+        assert_eq!((event.note.as_deref(), event.type_.as_deref()), (Some("300 W"), Some("Warning")));
+        assert_eq!(event.metadata.namespace.as_deref(), Some("default"));
+        let name = event.metadata.name.unwrap();
+        let second = events.note(&note("a", "CapDrifted", "310 W"), at(1), wall(1));
+        let patch = json!({"series": {"count": 2, "lastObservedTime": "2027-01-15T08:00:01.000000Z"}});
+        assert_eq!(second, Post::Count { namespace: "default".to_owned(), name, patch });
+        for second in 2..360 {
+            let post = events.note(&note("a", "CapDrifted", "x"), at(second), wall(0));
+            assert_eq!(post, Post::Later);
+        }
+        assert_eq!(count(&events.note(&note("a", "CapDrifted", "x"), at(361), wall(361))), 361);
+        assert!(matches!(events.note(&note("a", "CapLost", "x"), at(362), wall(362)), Post::Create(_)));
+        assert!(matches!(events.note(&note("b", "CapDrifted", "x"), at(362), wall(362)), Post::Create(_)));
+    }
+
+    #[test]
+    fn the_last_count_of_a_series_that_went_quiet_is_written_and_it_begins_anew() {
+        let mut events = Events::of("c", "i");
+        for second in 0..5 {
+            events.note(&note("a", "CapDrifted", "x"), at(second), wall(0));
+        }
+        events.note(&note("b", "CapDrifted", "x"), at(4), wall(0));
+        assert_eq!(events.flush(at(363)), []);
+        let flushed = events.flush(at(364));
+        assert_eq!((flushed.len(), count(&flushed[0])), (1, 5), "what came once needs no count");
+        assert!(matches!(events.note(&note("a", "CapDrifted", "x"), at(365), wall(0)), Post::Create(_)));
+    }
+
+    #[test]
+    fn an_object_with_too_much_to_say_does_not_flood_the_cluster() {
+        let mut events = Events::of("c", "i");
+        let reasons: Vec<&'static str> =
+            (0..30).map(|n| &*Box::leak(format!("Reason{n}").into_boxed_str())).collect();
+        let created = |events: &mut Events, second| {
+            let posts =
+                reasons.iter().map(|reason| events.note(&note("a", reason, "x"), at(second), wall(0)));
+            posts.filter(|post| matches!(post, Post::Create(_))).count()
+        };
+        assert_eq!(created(&mut events, 0), 25);
+        assert!(
+            matches!(events.note(&note("b", "Reason0", "x"), at(0), wall(0)), Post::Create(_)),
+            "others may"
+        );
+        assert_eq!(created(&mut events, 299), 0);
+        assert_eq!(created(&mut events, 600), 2, "one more each five minutes");
+    }
+
+    #[test]
+    fn a_note_that_is_too_long_is_cut_between_characters() {
+        let Post::Create(event) =
+            Events::of("c", "i").note(&note("a", "R", &"ß".repeat(600)), at(0), wall(0))
+        else {
+            panic!()
+        };
+        assert_eq!(event.note.unwrap(), "ß".repeat(512));
+        assert_eq!((cut("ß", 1), cut("", 5), cut("ab", 2)), ("", "", "ab"));
+    }
+}

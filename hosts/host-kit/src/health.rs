@@ -1,0 +1,280 @@
+//! `/livez` and `/readyz`: named checks with the reason of each that fails, in the words of the Kubernetes API server.
+//!
+//! Live says whether a restart would help; ready says whether to send work here. A check that an outage elsewhere
+//! makes fail belongs to ready only: restarting every agent because the API server is away would help nobody.
+
+use crate::clock::{Clock, Mono};
+use crate::config::parse::show_duration;
+use crate::shutdown::Stop;
+use http::{Method, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Bytes;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// What a check found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// All is well.
+    Pass,
+    /// It is not; why, for the person on call.
+    Fail(String),
+}
+
+type Check = Box<dyn Fn(Mono) -> Verdict + Send + Sync>;
+
+/// The checks of one program.
+pub struct Health {
+    clock: Arc<dyn Clock>,
+    live: Group,
+    ready: Group,
+}
+
+struct Group {
+    name: &'static str,
+    checks: Vec<(&'static str, Check)>,
+    /// Those that failed when last asked, so that a change is logged once.
+    failing: Mutex<BTreeSet<&'static str>>,
+}
+
+impl Health {
+    /// No checks but that somebody answers.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        let group = |name| Group {
+            name,
+            checks: vec![("ping", Box::new(|_| Verdict::Pass) as Check)],
+            failing: Mutex::new(BTreeSet::new()),
+        };
+        Self { clock, live: group("livez"), ready: group("readyz") }
+    }
+
+    /// Adds a check to `/livez`.
+    #[must_use]
+    pub fn live(
+        mut self,
+        name: &'static str,
+        check: impl Fn(Mono) -> Verdict + Send + Sync + 'static,
+    ) -> Self {
+        self.live.checks.push((name, Box::new(check)));
+        self
+    }
+
+    /// Adds a check to `/readyz`.
+    #[must_use]
+    pub fn ready(
+        mut self,
+        name: &'static str,
+        check: impl Fn(Mono) -> Verdict + Send + Sync + 'static,
+    ) -> Self {
+        self.ready.checks.push((name, Box::new(check)));
+        self
+    }
+
+    /// Is not ready once the program has been asked to stop, so that no new work is sent while it ends.
+    #[must_use]
+    pub fn ready_until(self, stop: Stop) -> Self {
+        self.ready("shutdown", move |_| match stop.is_requested() {
+            true => Verdict::Fail("the program is shutting down".to_owned()),
+            false => Verdict::Pass,
+        })
+    }
+
+    /// The answer for `/livez`, `/readyz`, `/healthz` and one check of theirs (`/readyz/NAME`); `None` for all other
+    /// paths. The query takes `verbose` and `exclude=NAME`.
+    pub fn answer(&self, method: &Method, path: &str, query: &str) -> Option<Response<Full<Bytes>>> {
+        let (group, one) = match path.strip_prefix('/')?.split_once('/') {
+            Some((group, one)) => (group, Some(one)),
+            None => (path.strip_prefix('/')?, None),
+        };
+        let group = match group {
+            "livez" | "healthz" => &self.live,
+            "readyz" => &self.ready,
+            _ => return None,
+        };
+        if !matches!(*method, Method::GET | Method::HEAD) {
+            return Some(respond(StatusCode::METHOD_NOT_ALLOWED, "use GET\n".to_owned()));
+        }
+        let (status, text) = group.report(self.clock.mono(), one, query);
+        Some(respond(status, text))
+    }
+}
+
+fn respond(status: StatusCode, text: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(text));
+    *response.status_mut() = status;
+    response
+}
+
+impl Group {
+    fn report(&self, now: Mono, one: Option<&str>, query: &str) -> (StatusCode, String) {
+        let wanted = |name: &str| one.is_none_or(|one| one == name);
+        if !self.checks.iter().any(|(name, _)| wanted(name)) {
+            return (StatusCode::NOT_FOUND, format!("{} has no such check\n", self.name));
+        }
+        let mut unmatched: BTreeSet<&str> =
+            query.split('&').filter_map(|pair| pair.strip_prefix("exclude=")).collect();
+        let excluded = unmatched.clone();
+        let (mut lines, mut failed) = (String::new(), false);
+        for (name, check) in self.checks.iter().filter(|(name, _)| wanted(name)) {
+            if excluded.contains(name) {
+                unmatched.remove(name);
+                lines.push_str(&format!("[+]{name} excluded: ok\n"));
+                continue;
+            }
+            let verdict = check(now);
+            self.note(name, &verdict);
+            match verdict {
+                Verdict::Pass => lines.push_str(&format!("[+]{name} ok\n")),
+                Verdict::Fail(why) => {
+                    failed = true;
+                    lines.push_str(&format!("[-]{name} failed: {why}\n"));
+                }
+            }
+        }
+        if !unmatched.is_empty() {
+            let names: Vec<&str> = unmatched.into_iter().collect();
+            lines.push_str(&format!("warn: no such check to exclude: {:?}\n", names));
+        }
+        let verbose = query.split('&').any(|pair| pair == "verbose" || pair.starts_with("verbose="));
+        match (failed, verbose) {
+            (true, _) => (StatusCode::SERVICE_UNAVAILABLE, format!("{lines}{} check failed\n", self.name)),
+            (false, true) => (StatusCode::OK, format!("{lines}{} check passed\n", self.name)),
+            (false, false) => (StatusCode::OK, "ok".to_owned()),
+        }
+    }
+
+    fn note(&self, name: &'static str, verdict: &Verdict) {
+        let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        match verdict {
+            Verdict::Pass if failing.remove(name) => {
+                tracing::info!("{}: check {name} passes again", self.name)
+            }
+            Verdict::Pass => {}
+            Verdict::Fail(why) if failing.insert(name) => {
+                tracing::warn!("{}: check {name} fails: {why}", self.name);
+            }
+            Verdict::Fail(_) => {}
+        }
+    }
+}
+
+/// The pulse of a loop: it beats once a round, and a check fails when it has not for too long.
+#[derive(Clone, Debug)]
+pub struct Heartbeat {
+    last_ms: Arc<AtomicU64>,
+}
+
+impl Heartbeat {
+    /// Beats now, for the first time.
+    pub fn started(now: Mono) -> Self {
+        Self { last_ms: Arc::new(AtomicU64::new(now.as_millis())) }
+    }
+
+    /// Says that the loop is alive.
+    pub fn beat(&self, now: Mono) {
+        self.last_ms.fetch_max(now.as_millis(), Ordering::Relaxed);
+    }
+
+    /// Fails when the last beat is older than `most`; `what` names the loop.
+    pub fn check(
+        &self,
+        what: &'static str,
+        most: Duration,
+    ) -> impl Fn(Mono) -> Verdict + Send + Sync + 'static {
+        let last = self.last_ms.clone();
+        move |now| {
+            let age = now.since(Mono::from_millis(last.load(Ordering::Relaxed)));
+            if age <= most {
+                return Verdict::Pass;
+            }
+            Verdict::Fail(format!(
+                "{what} has not come round for {}, which is more than {}",
+                show_duration(age),
+                show_duration(most)
+            ))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::ManualClock;
+    use http_body_util::BodyExt;
+    use jiff::Timestamp;
+
+    fn health() -> (ManualClock, Health) {
+        let clock = ManualClock::at(Timestamp::UNIX_EPOCH);
+        let beat = Heartbeat::started(clock.mono());
+        let health = Health::new(Arc::new(clock.clone()))
+            .live("loop", beat.check("the control loop", Duration::from_secs(60)))
+            .ready("caches", |now| match now.since(Mono::START) < Duration::from_secs(10) {
+                true => Verdict::Fail("nodes are not synced".to_owned()),
+                false => Verdict::Pass,
+            });
+        (clock, health)
+    }
+
+    async fn ask(health: &Health, path: &str, query: &str) -> (u16, String) {
+        let response = health.answer(&Method::GET, path, query).expect("a path of health");
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.expect("a whole body").to_bytes();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn each_check_says_why_it_fails_and_one_line_says_all_is_well() {
+        let (clock, health) = health();
+        let failed = "[+]ping ok\n[-]caches failed: nodes are not synced\nreadyz check failed\n";
+        assert_eq!(ask(&health, "/readyz", "").await, (503, failed.to_owned()));
+        clock.advance(Duration::from_secs(10));
+        assert_eq!(ask(&health, "/readyz", "").await, (200, "ok".to_owned()));
+        let all = "[+]ping ok\n[+]caches ok\nreadyz check passed\n";
+        assert_eq!(ask(&health, "/readyz", "verbose").await, (200, all.to_owned()));
+    }
+
+    #[tokio::test]
+    async fn a_loop_that_stopped_is_not_live() {
+        let (clock, health) = health();
+        clock.advance(Duration::from_secs(60));
+        assert_eq!(ask(&health, "/livez", "").await.0, 200);
+        clock.advance(Duration::from_secs(1));
+        let (status, text) = ask(&health, "/healthz", "").await;
+        assert_eq!(status, 503);
+        assert!(
+            text.contains(
+                "[-]loop failed: the control loop has not come round for 1m1s, which is more than 1m"
+            )
+        );
+    }
+
+    #[tokio::test]
+    async fn a_check_can_be_left_out_or_asked_alone() {
+        let (_, health) = health();
+        let (status, text) = ask(&health, "/readyz", "exclude=caches&verbose&exclude=nonsense").await;
+        assert_eq!(status, 200);
+        assert!(
+            text.contains("[+]caches excluded: ok")
+                && text.contains("no such check to exclude: [\"nonsense\"]")
+        );
+        assert_eq!(ask(&health, "/readyz/caches", "").await.0, 503);
+        assert_eq!(ask(&health, "/readyz/ping", "").await.0, 200);
+        assert_eq!(ask(&health, "/readyz/none", "").await.0, 404);
+        assert!(health.answer(&Method::GET, "/metrics", "").is_none());
+        assert_eq!(health.answer(&Method::POST, "/livez", "").unwrap().status(), 405);
+    }
+
+    #[tokio::test]
+    async fn a_program_that_ends_is_live_and_not_ready() {
+        let (_, health) = health();
+        let (trigger, stop) = crate::shutdown::pair();
+        let health = health.ready_until(stop);
+        trigger.request("a test");
+        assert!(
+            ask(&health, "/readyz", "").await.1.contains("[-]shutdown failed: the program is shutting down")
+        );
+        assert_eq!(ask(&health, "/livez", "").await.0, 200);
+    }
+}

@@ -1,0 +1,337 @@
+//! The reflector's hands: lists, watches, waits after a failure, and says what it skipped.
+//!
+//! ```text
+//!   List ──whole──▶ Watch ──ends──▶ Watch (from where it was)
+//!     ▲               │
+//!     └── 410 Gone ◀──┘
+//! ```
+
+use super::object::{Key, Object, Row};
+use super::table::{Rows, Skipped, Writer, rows};
+use super::{Backoff, jittered};
+use crate::clock::Clock;
+use crate::config::parse::show_duration;
+use crate::log::Repeats;
+use crate::shutdown::Stop;
+use futures::TryStreamExt;
+use kube::Client;
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::core::Request;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use serde::Deserialize;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// For how long a watch is asked for, and for how long its silence is borne: the server ends it itself before that.
+const WATCH_SECONDS: u32 = 290;
+const SILENCE_MAX: Duration = Duration::from_secs(300);
+const LIST_TIME: Duration = Duration::from_secs(60);
+/// Objects to a page, as client-go asks.
+const PAGE: u32 = 500;
+/// A watch that ends sooner than this has failed, whatever it says: a server that ends each at once is not asked
+/// again without a pause.
+const WATCH_MIN: Duration = Duration::from_secs(1);
+const REPEAT_WINDOW: Duration = Duration::from_secs(300);
+
+/// What to watch.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The collection, as in `/apis/joulie.io/v1alpha1/nodetwins` or `/api/v1/nodes`.
+    pub path: String,
+    /// Only objects with these labels.
+    pub labels: Option<String>,
+    /// Only objects with these fields, as in `spec.nodeName=node-a`.
+    pub fields: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByKind {
+    kind: &'static str,
+}
+
+/// What the reflectors of a program count.
+#[derive(Clone, Debug)]
+pub struct Reflections {
+    malformed: Family<ByKind, Counter>,
+    failures: Family<ByKind, Counter>,
+    lists: Family<ByKind, Counter>,
+    rows: Family<ByKind, Gauge>,
+}
+
+impl Reflections {
+    /// Registers it.
+    pub fn register(registry: &mut Registry) -> Self {
+        let all = Self {
+            malformed: Family::default(),
+            failures: Family::default(),
+            lists: Family::default(),
+            rows: Family::default(),
+        };
+        registry.register("joulie_reflector_malformed", "Objects that were skipped", all.malformed.clone());
+        registry.register("joulie_reflector_failures", "Lists and watches that failed", all.failures.clone());
+        registry.register("joulie_reflector_lists", "Whole lists read", all.lists.clone());
+        registry.register("joulie_reflector_objects", "Rows held", all.rows.clone());
+        all
+    }
+}
+
+/// Follows what `source` names until asked to stop. The rows outlive the future, as they were.
+pub fn reflect<R: Row>(
+    client: &Client,
+    source: Source,
+    parts: (&Reflections, Arc<dyn Clock>),
+    stop: Stop,
+) -> (Rows<R>, impl Future<Output = ()> + Send + 'static) {
+    let (writer, rows) = rows();
+    let (reflections, clock) = parts;
+    let kind = ByKind { kind: R::KIND };
+    drop(reflections.malformed.get_or_create(&kind));
+    drop(reflections.failures.get_or_create(&kind));
+    let driver = Driver {
+        client: client.clone(),
+        source,
+        writer,
+        rows: rows.clone(),
+        reflections: reflections.clone(),
+        kind,
+        clock,
+        repeats: Repeats::every(REPEAT_WINDOW),
+    };
+    let follow = async move {
+        tokio::select! {
+            () = driver.run() => {}
+            () = stop.requested() => {}
+        }
+    };
+    (rows, follow)
+}
+
+/// Where a reflector stands.
+enum Phase {
+    List,
+    Watch { version: String },
+}
+
+/// A page of a list.
+#[derive(Deserialize)]
+#[serde(bound = "R: Row")]
+struct Page<R: Row> {
+    metadata: PageMeta,
+    /// Go writes an empty list as null.
+    items: Option<Vec<Object<R>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PageMeta {
+    resource_version: Option<String>,
+    #[serde(rename = "continue")]
+    next: Option<String>,
+}
+
+/// Why a list or a watch ended.
+enum Trouble {
+    /// What we know is too old to go on from.
+    Gone,
+    /// Anything else.
+    Failed(String),
+}
+
+impl From<kube::Error> for Trouble {
+    fn from(error: kube::Error) -> Self {
+        if let kube::Error::Api(status) = &error {
+            return match status.code {
+                410 => Self::Gone,
+                code => Self::Failed(format!("{code} {}", status.message)),
+            };
+        }
+        Self::Failed(error.to_string())
+    }
+}
+
+struct Driver<R: Row> {
+    client: Client,
+    source: Source,
+    writer: Writer<R>,
+    rows: Rows<R>,
+    reflections: Reflections,
+    kind: ByKind,
+    clock: Arc<dyn Clock>,
+    repeats: Repeats,
+}
+
+impl<R: Row> Driver<R> {
+    async fn run(mut self) {
+        let (mut phase, mut backoff) = (Phase::List, Backoff { failures: 0 });
+        loop {
+            let began = self.clock.mono();
+            let (next, trouble) = match phase {
+                Phase::List => match self.list().await {
+                    Ok(version) => (Phase::Watch { version }, None),
+                    Err(trouble) => (Phase::List, Some(trouble)),
+                },
+                Phase::Watch { mut version } => match self.watch(&mut version).await {
+                    Ok(()) => {
+                        let short = self.clock.mono().since(began) < WATCH_MIN;
+                        let why = short.then(|| Trouble::Failed("the watch ended at once".to_owned()));
+                        (Phase::Watch { version }, why)
+                    }
+                    Err(Trouble::Gone) => (Phase::List, Some(Trouble::Gone)),
+                    Err(trouble) => (Phase::Watch { version }, Some(trouble)),
+                },
+            };
+            match trouble {
+                None => backoff.reset(),
+                Some(trouble) => {
+                    if self.clock.mono().since(began) >= Backoff::MOST {
+                        backoff.reset();
+                    }
+                    let pause = jittered(backoff.next());
+                    self.complain(&trouble, pause);
+                    tokio::time::sleep(pause).await;
+                }
+            }
+            for (what, said) in self.repeats.flush(self.clock.mono()) {
+                tracing::warn!(kind = R::KIND, "{what}: repeated{said}");
+            }
+            phase = next;
+        }
+    }
+
+    /// Reads everything, page by page, and returns the version to watch from.
+    async fn list(&mut self) -> Result<String, Trouble> {
+        self.writer.begin(self.clock.mono());
+        let mut next = None;
+        loop {
+            let wanted = ListParams {
+                label_selector: self.source.labels.clone(),
+                field_selector: self.source.fields.clone(),
+                limit: Some(PAGE),
+                continue_token: next,
+                ..ListParams::default()
+            };
+            let request = Request::new(&self.source.path)
+                .list(&wanted)
+                .map_err(|error| Trouble::Failed(error.to_string()))?;
+            let page = tokio::time::timeout(LIST_TIME, self.client.request::<Page<R>>(request))
+                .await
+                .map_err(|_| Trouble::Failed(format!("no list in {}", show_duration(LIST_TIME))))??;
+            for object in page.items.unwrap_or_default() {
+                let skipped = self.writer.listed(object, self.clock.mono());
+                self.note(skipped);
+            }
+            next = page.metadata.next.filter(|token| !token.is_empty());
+            if next.is_none() {
+                self.writer.done(self.clock.mono());
+                self.reflections.lists.get_or_create(&self.kind).inc();
+                self.count();
+                return page
+                    .metadata
+                    .resource_version
+                    .filter(|version| !version.is_empty())
+                    .ok_or_else(|| Trouble::Failed("the list has no resourceVersion".to_owned()));
+            }
+        }
+    }
+
+    /// Follows what changes until the server ends it, and keeps in `version` how far it came.
+    async fn watch(&mut self, version: &mut String) -> Result<(), Trouble> {
+        let wanted = WatchParams {
+            label_selector: self.source.labels.clone(),
+            field_selector: self.source.fields.clone(),
+            timeout: Some(WATCH_SECONDS),
+            bookmarks: true,
+            send_initial_events: false,
+        };
+        let request = Request::new(&self.source.path)
+            .watch(&wanted, version)
+            .map_err(|error| Trouble::Failed(error.to_string()))?;
+        let silence = || Trouble::Failed(format!("the watch was silent for {}", show_duration(SILENCE_MAX)));
+        let events = tokio::time::timeout(SILENCE_MAX, self.client.request_events::<Object<R>>(request));
+        let mut events = std::pin::pin!(events.await.map_err(|_| silence())??);
+        self.writer.heard(self.clock.mono());
+        loop {
+            let event = match tokio::time::timeout(SILENCE_MAX, events.try_next()).await {
+                Err(_) => return Err(silence()),
+                Ok(Ok(None)) => return Ok(()),
+                Ok(Ok(Some(event))) => event,
+                Ok(Err(error)) if is_one_bad_line(&error) => {
+                    let key = Key::cluster("(a line of the watch)");
+                    self.note(Some(Skipped { key, why: error.to_string(), kept: false }));
+                    continue;
+                }
+                Ok(Err(error)) => return Err(error.into()),
+            };
+            self.follow(event, version)?;
+        }
+    }
+
+    fn follow(&mut self, event: WatchEvent<Object<R>>, version: &mut String) -> Result<(), Trouble> {
+        let now = self.clock.mono();
+        match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                advance(version, &object.version);
+                let skipped = self.writer.applied(object, now);
+                self.note(skipped);
+            }
+            WatchEvent::Deleted(object) => {
+                advance(version, &object.version);
+                self.writer.deleted(&object.key, now);
+            }
+            WatchEvent::Bookmark(bookmark) => {
+                advance(version, &bookmark.metadata.resource_version);
+                self.writer.heard(now);
+            }
+            WatchEvent::Error(status) => return Err(kube::Error::Api(status).into()),
+        }
+        self.count();
+        Ok(())
+    }
+
+    fn count(&self) {
+        let rows = i64::try_from(self.rows.with(std::collections::BTreeMap::len)).unwrap_or(i64::MAX);
+        self.reflections.rows.get_or_create(&self.kind).set(rows);
+    }
+
+    fn note(&mut self, skipped: Option<Skipped>) {
+        let Some(Skipped { key, why, kept }) = skipped else { return };
+        self.reflections.malformed.get_or_create(&self.kind).inc();
+        let what = format!("{} {key} is malformed", R::KIND);
+        if let Some(said) = self.repeats.note(&what, self.clock.mono()) {
+            let then = if kept { "its last good row stays, marked as stale" } else { "it is skipped" };
+            tracing::warn!(kind = R::KIND, object = %key, "{what}: {why}; {then}{said}");
+        }
+    }
+
+    fn complain(&mut self, trouble: &Trouble, pause: Duration) {
+        self.reflections.failures.get_or_create(&self.kind).inc();
+        let what = match trouble {
+            Trouble::Gone => "the server has forgotten where we were; everything is read again".to_owned(),
+            Trouble::Failed(why) => why.clone(),
+        };
+        if let Some(said) = self.repeats.note(&what, self.clock.mono()) {
+            let pause = show_duration(pause);
+            tracing::warn!(kind = R::KIND, "watching {}: {what}; again in {pause}{said}", self.source.path);
+        }
+    }
+}
+
+/// Whether this is one line that is no event, behind which the stream goes on. The library takes every JSON object
+/// that it cannot read for a status, in which then nothing is said.
+fn is_one_bad_line(error: &kube::Error) -> bool {
+    if let kube::Error::Api(status) = error {
+        return status.code == 0 && status.message.is_empty() && status.reason.is_empty();
+    }
+    matches!(error, kube::Error::SerdeError(_))
+}
+
+/// An object without a version moves nothing.
+fn advance(version: &mut String, to: &str) {
+    if !to.is_empty() {
+        to.clone_into(version);
+    }
+}

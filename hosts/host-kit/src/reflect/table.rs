@@ -1,0 +1,231 @@
+//! The rows of one kind, and how they follow what arrives. No I/O, no clock.
+
+use super::object::{Key, Object, Row};
+use crate::clock::Mono;
+use crate::config::parse::show_duration;
+use crate::health::Verdict;
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// A row and whether its object has become unreadable since.
+#[derive(Debug)]
+pub struct Held<R> {
+    /// As it was last read.
+    pub row: Arc<R>,
+    /// Since when the object that is there now cannot be read; `None` where this is what is there.
+    pub stale_since: Option<Mono>,
+    uid: String,
+}
+
+impl<R> Clone for Held<R> {
+    fn clone(&self) -> Self {
+        Self { row: self.row.clone(), stale_since: self.stale_since, uid: self.uid.clone() }
+    }
+}
+
+/// The rows of one kind. Clones are the same rows.
+pub struct Rows<R> {
+    table: Arc<RwLock<Table<R>>>,
+    revision: watch::Receiver<u64>,
+}
+
+impl<R> Clone for Rows<R> {
+    fn clone(&self) -> Self {
+        Self { table: self.table.clone(), revision: self.revision.clone() }
+    }
+}
+
+/// Rows, and objects that have none.
+type Listing<R> = (BTreeMap<Key, Held<R>>, BTreeMap<Key, String>);
+
+#[derive(Debug)]
+struct Table<R> {
+    rows: BTreeMap<Key, Held<R>>,
+    malformed: BTreeMap<Key, String>,
+    /// What a list that has begun has brought so far.
+    listing: Option<Listing<R>>,
+    synced: bool,
+    heard: Option<Mono>,
+}
+
+/// An object that was skipped.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Skipped {
+    pub(super) key: Key,
+    pub(super) why: String,
+    /// Whether an older row of it stays.
+    pub(super) kept: bool,
+}
+
+/// The end of the rows that writes.
+pub(super) struct Writer<R> {
+    table: Arc<RwLock<Table<R>>>,
+    revision: watch::Sender<u64>,
+}
+
+pub(super) fn rows<R>() -> (Writer<R>, Rows<R>) {
+    let (sender, receiver) = watch::channel(0);
+    let table = Arc::new(RwLock::new(Table {
+        rows: BTreeMap::new(),
+        malformed: BTreeMap::new(),
+        listing: None,
+        synced: false,
+        heard: None,
+    }));
+    (Writer { table: table.clone(), revision: sender }, Rows { table, revision: receiver })
+}
+
+impl<R: Row> Writer<R> {
+    fn change<T>(&self, now: Mono, change: impl FnOnce(&mut Table<R>) -> T) -> T {
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        table.heard = Some(now);
+        change(&mut table)
+    }
+
+    fn announce(&self) {
+        self.revision.send_modify(|revision| *revision = revision.wrapping_add(1));
+    }
+
+    /// The watch is alive.
+    pub(super) fn heard(&self, now: Mono) {
+        self.change(now, |_| ());
+    }
+
+    /// A list begins; readers keep what was there until it is whole.
+    pub(super) fn begin(&self, now: Mono) {
+        self.change(now, |table| table.listing = Some((BTreeMap::new(), BTreeMap::new())));
+    }
+
+    /// A list is whole: what was not in it is gone.
+    pub(super) fn done(&self, now: Mono) {
+        self.change(now, |table| {
+            if let Some((rows, malformed)) = table.listing.take() {
+                (table.rows, table.malformed) = (rows, malformed);
+            }
+            table.synced = true;
+        });
+        self.announce();
+    }
+
+    /// An object of a list.
+    pub(super) fn listed(&self, object: Object<R>, now: Mono) -> Option<Skipped> {
+        self.change(now, |table| {
+            let Table { rows: old, listing, .. } = table;
+            let (rows, malformed) = listing.get_or_insert_default();
+            let before = old.get(&object.key).cloned();
+            put(rows, malformed, object, before, now)
+        })
+    }
+
+    /// An object that is new or has changed.
+    pub(super) fn applied(&self, object: Object<R>, now: Mono) -> Option<Skipped> {
+        let skipped = self.change(now, |table| {
+            let before = table.rows.get(&object.key).cloned();
+            put(&mut table.rows, &mut table.malformed, object, before, now)
+        });
+        self.announce();
+        skipped
+    }
+
+    /// An object that is gone.
+    pub(super) fn deleted(&self, key: &Key, now: Mono) {
+        self.change(now, |table| {
+            table.rows.remove(key);
+            table.malformed.remove(key);
+        });
+        self.announce();
+    }
+}
+
+/// A good row replaces whatever was there. A bad one leaves the old row of the *same* object and marks it; the old row
+/// of another object of that name says nothing about this one.
+fn put<R>(
+    rows: &mut BTreeMap<Key, Held<R>>,
+    malformed: &mut BTreeMap<Key, String>,
+    object: Object<R>,
+    before: Option<Held<R>>,
+    now: Mono,
+) -> Option<Skipped> {
+    let Object { key, uid, version: _, row } = object;
+    let why = match row {
+        Ok(row) => {
+            malformed.remove(&key);
+            rows.insert(key, Held { row, stale_since: None, uid });
+            return None;
+        }
+        Err(why) => why,
+    };
+    let kept = before.filter(|before| before.uid == uid && !key.name.is_empty());
+    let is_kept = kept.is_some();
+    match kept {
+        Some(old) => {
+            let stale_since = Some(old.stale_since.unwrap_or(now));
+            rows.insert(key.clone(), Held { stale_since, ..old });
+        }
+        None => drop(rows.remove(&key)),
+    }
+    malformed.insert(key.clone(), why.clone());
+    Some(Skipped { key, why, kept: is_kept })
+}
+
+impl<R: Row> Rows<R> {
+    fn read<T>(&self, read: impl FnOnce(&Table<R>) -> T) -> T {
+        read(&self.table.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// One row.
+    pub fn get(&self, key: &Key) -> Option<Held<R>> {
+        self.read(|table| table.rows.get(key).cloned())
+    }
+
+    /// All rows as they are now; later changes do not show in what is returned.
+    pub fn all(&self) -> BTreeMap<Key, Held<R>> {
+        self.read(|table| table.rows.clone())
+    }
+
+    /// Looks at the rows in place, without a copy. Writers wait meanwhile.
+    pub fn with<T>(&self, look: impl FnOnce(&BTreeMap<Key, Held<R>>) -> T) -> T {
+        self.read(|table| look(&table.rows))
+    }
+
+    /// The objects that are there and cannot be read, and why.
+    pub fn malformed(&self) -> BTreeMap<Key, String> {
+        self.read(|table| table.malformed.clone())
+    }
+
+    /// Whether everything that was there at some moment has been read. Once true it stays true: rows survive an
+    /// outage of the API server, with their age.
+    pub fn is_synced(&self) -> bool {
+        self.read(|table| table.synced)
+    }
+
+    /// For how long nothing has been heard, not even that nothing changed; `None` before the first word.
+    pub fn silence(&self, now: Mono) -> Option<Duration> {
+        self.read(|table| table.heard).map(|heard| now.since(heard))
+    }
+
+    /// Waits for the next change of any row; false once nobody writes any more.
+    pub async fn changed(&mut self) -> bool {
+        self.revision.changed().await.is_ok()
+    }
+
+    /// A check for `/readyz`: synced, and not silent for longer than `most`. The server sends a sign of life each
+    /// minute or so where nothing changes.
+    pub fn check(&self, most: Duration) -> impl Fn(Mono) -> Verdict + Send + Sync + 'static {
+        let rows = self.clone();
+        move |now| match (rows.is_synced(), rows.silence(now)) {
+            (false, _) => Verdict::Fail(format!("{} are not synced yet", R::KIND)),
+            (true, Some(silence)) if silence > most => Verdict::Fail(format!(
+                "the API server has said nothing of {} for {}",
+                R::KIND,
+                show_duration(silence)
+            )),
+            (true, _) => Verdict::Pass,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

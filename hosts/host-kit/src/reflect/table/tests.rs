@@ -1,0 +1,113 @@
+use super::*;
+use serde_json::{Value, json};
+
+/// The watts of an object.
+#[derive(Debug, PartialEq)]
+struct Cap(u64);
+
+impl Row for Cap {
+    const KIND: &'static str = "caps";
+
+    fn read(object: &Value) -> Result<Self, String> {
+        object["spec"]["watts"]
+            .as_u64()
+            .map(Cap)
+            .ok_or_else(|| format!("spec.watts is {}", object["spec"]["watts"]))
+    }
+}
+
+fn at(seconds: u64) -> Mono {
+    Mono::at(Duration::from_secs(seconds))
+}
+
+fn object(name: &str, uid: &str, watts: &Value) -> Object<Cap> {
+    Object::of(
+        &json!({"metadata": {"name": name, "uid": uid, "resourceVersion": "1"}, "spec": {"watts": watts}}),
+    )
+}
+
+fn seen(rows: &Rows<Cap>) -> Vec<(String, u64, Option<Mono>)> {
+    rows.with(|rows| rows.iter().map(|(key, held)| (key.to_string(), held.row.0, held.stale_since)).collect())
+}
+
+fn row(name: &str, watts: u64, stale: Option<Mono>) -> (String, u64, Option<Mono>) {
+    (name.to_owned(), watts, stale)
+}
+
+#[test]
+fn rows_are_shown_when_a_list_is_whole_and_not_before() {
+    let (writer, rows) = rows();
+    writer.begin(at(0));
+    assert_eq!(writer.listed(object("a", "1", &json!(100)), at(0)), None);
+    assert_eq!((seen(&rows), rows.is_synced()), (vec![], false));
+    writer.done(at(1));
+    assert_eq!((seen(&rows), rows.is_synced()), (vec![row("a", 100, None)], true));
+    writer.begin(at(2));
+    writer.listed(object("b", "2", &json!(200)), at(2));
+    assert_eq!(
+        (seen(&rows), rows.is_synced()),
+        (vec![row("a", 100, None)], true),
+        "during a second list the first stands"
+    );
+    writer.done(at(3));
+    assert_eq!(seen(&rows), [row("b", 200, None)], "what is not in the list is gone");
+}
+
+#[test]
+fn an_object_that_becomes_malformed_keeps_its_last_good_row_and_says_since_when() {
+    let (writer, rows) = rows();
+    writer.applied(object("a", "1", &json!(100)), at(0));
+    for second in [5, 7] {
+        let skipped = writer.applied(object("a", "1", &json!("lots")), at(second));
+        let why = "spec.watts is \"lots\"".to_owned();
+        assert_eq!(skipped, Some(Skipped { key: Key::cluster("a"), why, kept: true }));
+    }
+    assert_eq!(seen(&rows), [row("a", 100, Some(at(5)))]);
+    writer.begin(at(8));
+    writer.listed(object("a", "1", &json!(null)), at(8));
+    writer.done(at(8));
+    assert_eq!(seen(&rows), [row("a", 100, Some(at(5)))], "a list changes nothing about it");
+    assert_eq!(rows.malformed()[&Key::cluster("a")], "spec.watts is null");
+    writer.applied(object("a", "1", &json!(120)), at(9));
+    assert_eq!((seen(&rows), rows.malformed().len()), (vec![row("a", 120, None)], 0));
+}
+
+#[test]
+fn a_malformed_object_says_nothing_of_an_older_one_with_its_name() {
+    let (writer, rows) = rows();
+    writer.applied(object("a", "1", &json!(100)), at(0));
+    let skipped = writer.applied(object("a", "2", &json!(-1)), at(1)).unwrap();
+    assert!(!skipped.kept);
+    assert_eq!((seen(&rows), rows.malformed().len()), (vec![], 1));
+    writer.deleted(&Key::cluster("a"), at(2));
+    assert_eq!(rows.malformed().len(), 0);
+}
+
+#[test]
+fn what_is_no_object_at_all_is_skipped_too() {
+    let (writer, rows) = rows::<Cap>();
+    for value in [
+        json!(null),
+        json!(7),
+        json!([]),
+        json!({}),
+        json!({"metadata": {"name": 7}}),
+        json!({"metadata": "x"}),
+    ] {
+        let skipped = writer.applied(Object::of(&value), at(0)).unwrap();
+        assert_eq!(skipped.why, "it has no metadata.name");
+    }
+    assert_eq!(seen(&rows), []);
+}
+
+#[test]
+fn silence_and_a_missing_list_make_us_unready() {
+    let (writer, rows) = rows::<Cap>();
+    let check = rows.check(Duration::from_secs(60));
+    assert_eq!(check(at(0)), Verdict::Fail("caps are not synced yet".to_owned()));
+    writer.done(at(0));
+    assert_eq!(check(at(60)), Verdict::Pass);
+    assert_eq!(check(at(61)), Verdict::Fail("the API server has said nothing of caps for 1m1s".to_owned()));
+    writer.heard(at(61));
+    assert_eq!(check(at(61)), Verdict::Pass);
+}

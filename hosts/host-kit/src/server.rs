@@ -1,0 +1,213 @@
+//! An HTTP server that a hostile or slow client cannot wear out and that ends without dropping work.
+//!
+//! A program hands in [`Routes`]; the server reads each request whole, within the [`Limits`], and answers what it
+//! refuses itself, with a counter and a line in the log that names the client. A handler that panics answers 500 and
+//! the server lives on (where panics unwind; a build that aborts on panic is restarted instead).
+//!
+//! Words: a request's *head* is its first line and headers; a connection is *idle* between two requests; to *drain*
+//! is to answer what has begun and to accept nothing new.
+
+mod certificate;
+mod clocked;
+mod connection;
+mod debug;
+mod limits;
+mod meter;
+mod request;
+mod tls;
+
+pub use certificate::CertificateError;
+pub use debug::{Debug, Guard};
+pub use limits::{Drain, LimitError, Limits, Times};
+pub use meter::{Port, Reason, ServerMetrics};
+pub use tls::{Certificates, TlsError, TlsFiles};
+
+use crate::clock::Clock;
+use crate::config::Listen;
+use crate::log::Repeats;
+use crate::shutdown::{self, Stop};
+use connection::Connection;
+use http::request::Parts;
+use http::{Request, Response};
+use hyper::body::{Body, Bytes};
+use meter::Meter;
+use std::error::Error;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+/// What a program answers.
+pub trait Routes: Send + Sync + 'static {
+    /// The bodies of its answers.
+    type Body: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static;
+
+    /// The largest body that it takes for this request, where that is not the server's limit.
+    fn body_max(&self, _head: &Parts) -> Option<usize> {
+        None
+    }
+
+    /// Answers one request, whose body has been read whole.
+    fn answer(
+        &self,
+        request: Request<Bytes>,
+        peer: SocketAddr,
+    ) -> impl Future<Output = Response<Self::Body>> + Send;
+}
+
+/// A server that has its port and does not serve yet.
+pub struct Server<R> {
+    listener: TcpListener,
+    shared: Arc<Shared<R>>,
+    tls: Option<Certificates>,
+}
+
+/// What the connections of one server share.
+struct Shared<R> {
+    routes: R,
+    limits: Limits,
+    meter: Meter,
+    clock: Arc<dyn Clock>,
+    repeats: Mutex<Repeats>,
+}
+
+/// A line about the same trouble is said once in this time.
+const REPEAT_WINDOW: Duration = Duration::from_secs(60);
+
+impl<R> Shared<R> {
+    /// Counts a refusal and says it, unless the same was said a moment ago about the same client.
+    fn refuse(&self, reason: Reason, peer: SocketAddr, what: &str) {
+        self.meter.refused(reason);
+        // By address and not by port: a client that tries again comes from another port.
+        let key = format!("{} {}", reason.word(), peer.ip());
+        let leave = self.repeats.lock().unwrap_or_else(PoisonError::into_inner).note(&key, self.clock.mono());
+        if let Some(said) = leave {
+            tracing::warn!(port = self.meter.port().word(), %peer, reason = reason.word(), "{what}{said}");
+        }
+    }
+
+    fn flush(&self) {
+        let over = self.repeats.lock().unwrap_or_else(PoisonError::into_inner).flush(self.clock.mono());
+        for (key, said) in over {
+            tracing::warn!(port = self.meter.port().word(), "{key}: repeated{said}");
+        }
+    }
+}
+
+impl<R: Routes> Server<R> {
+    /// Takes the port. `port` says which of a program's servers this is; `tls` makes it speak TLS.
+    pub async fn bind(
+        listen: Listen,
+        port: Port,
+        routes: R,
+        limits: Limits,
+        tls: Option<Certificates>,
+        parts: (&ServerMetrics, Arc<dyn Clock>),
+    ) -> io::Result<Self> {
+        let listener = bind(listen).await.map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot listen on {listen} ({}): {error}", port.word()))
+        })?;
+        let (metrics, clock) = parts;
+        let meter = metrics.of(port);
+        let repeats = Mutex::new(Repeats::every(REPEAT_WINDOW));
+        Ok(Self { listener, shared: Arc::new(Shared { routes, limits, meter, clock, repeats }), tls })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until asked to stop, then drains. Returns how many connections had to be cut off.
+    pub async fn run(self, stop: Stop, drain: Drain) -> usize {
+        let Self { listener, shared, tls } = self;
+        let (last_word, ending) = shutdown::pair();
+        let mut connections = JoinSet::new();
+        let places = Arc::new(Semaphore::new(shared.limits.connections_max()));
+        let last_call = async {
+            stop.requested().await;
+            // Still serving: whoever routes to us learns from /readyz, and that takes a while.
+            tokio::time::sleep(drain.linger()).await;
+        };
+        tokio::pin!(last_call);
+        let mut flush = tokio::time::interval(REPEAT_WINDOW);
+        loop {
+            tokio::select! {
+                () = &mut last_call => break,
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, peer)) => admit(&shared, &places, &mut connections, Connection {
+                        shared: shared.clone(), stream, peer, tls: tls.clone(), ending: ending.clone(),
+                    }),
+                    Err(error) => trouble(&error).await,
+                },
+                Some(_) = connections.join_next(), if !connections.is_empty() => {}
+                _ = flush.tick() => shared.flush(),
+            }
+        }
+        drop(listener);
+        last_word.quietly();
+        finish(&shared, connections, drain.deadline()).await
+    }
+}
+
+/// Every address of both families where the kernel has two, else what there is.
+async fn bind(listen: Listen) -> io::Result<TcpListener> {
+    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for address in listen.candidates() {
+        match TcpListener::bind(address).await {
+            Ok(listener) => return Ok(listener),
+            // Only a family that is missing sends us to the next: a port that is taken stays taken.
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn admit<R: Routes>(
+    shared: &Arc<Shared<R>>,
+    places: &Arc<Semaphore>,
+    connections: &mut JoinSet<()>,
+    connection: Connection<R>,
+) {
+    let Ok(place) = places.clone().try_acquire_owned() else {
+        let most = shared.limits.connections_max();
+        let what = format!("all {most} connections are in use; a new one was closed unanswered");
+        return shared.refuse(Reason::TooManyConnections, connection.peer, &what);
+    };
+    connections.spawn(async move {
+        connection.serve().await;
+        drop(place);
+    });
+}
+
+/// A connection that could not be accepted: mostly no file descriptors, which trying at once does not bring back.
+async fn trouble(error: &io::Error) {
+    tracing::warn!("a connection could not be accepted: {error}; is the limit of open files too low?");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+}
+
+async fn finish<R>(shared: &Shared<R>, mut connections: JoinSet<()>, deadline: Duration) -> usize {
+    let all = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(deadline, all).await.is_err() {
+        let left = connections.len();
+        tracing::warn!(
+            port = shared.meter.port().word(),
+            "{left} connections were cut off at the end of the drain"
+        );
+        connections.shutdown().await;
+        return left;
+    }
+    tracing::info!(port = shared.meter.port().word(), "every connection has ended");
+    0
+}
+
+/// What a connection runs on.
+trait Stream: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send {}
+
+impl Stream for TcpStream {}
+impl Stream for tokio_rustls::server::TlsStream<TcpStream> {}

@@ -1,0 +1,107 @@
+//! One connection from its first byte to its last.
+
+use super::clocked::{Clocked, Phase, Progress, SlowReader};
+use super::{Certificates, Reason, Routes, Shared, Stream, request, tls};
+use crate::config::parse::show_duration;
+use crate::shutdown::Stop;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use std::convert::Infallible;
+use std::error::Error;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::net::TcpStream;
+
+/// A connection that was accepted.
+pub(super) struct Connection<R> {
+    pub(super) shared: Arc<Shared<R>>,
+    pub(super) stream: TcpStream,
+    pub(super) peer: SocketAddr,
+    pub(super) tls: Option<Certificates>,
+    /// Asked when the server drains.
+    pub(super) ending: Stop,
+}
+
+impl<R: Routes> Connection<R> {
+    pub(super) async fn serve(self) {
+        let Self { shared, stream, peer, tls, ending } = self;
+        let _open = shared.meter.opened();
+        // Small answers go out at once; that it cannot be set is no reason to refuse anybody.
+        let _best_effort = stream.set_nodelay(true);
+        match tls {
+            None => talk(&shared, stream, peer, &ending).await,
+            Some(certificates) => {
+                // A connection that has not even said hello is not waited for when the server drains.
+                let handshake = tokio::select! {
+                    biased;
+                    handshake = certificates.accept(stream, shared.limits.handshake()) => handshake,
+                    () = ending.requested() => return,
+                };
+                match handshake {
+                    Ok(stream) => talk(&shared, stream, peer, &ending).await,
+                    Err(tls::Refusal { reason, what }) => shared.refuse(reason, peer, &what),
+                }
+            }
+        }
+    }
+}
+
+async fn talk<R: Routes, S: Stream>(shared: &Arc<Shared<R>>, stream: S, peer: SocketAddr, ending: &Stop) {
+    let progress = Arc::new(Progress::new());
+    let stream = Clocked::new(stream, progress.clone(), shared.limits);
+    let service = service_fn(|request| {
+        let (shared, progress) = (shared.clone(), progress.clone());
+        async move { Ok::<_, Infallible>(request::answer(&shared, request, peer, progress).await) }
+    });
+    let connection = http1::Builder::new()
+        // The stream keeps the time of a head itself: it tells an idle connection from a slow one.
+        .header_read_timeout(None)
+        .serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    let result = tokio::select! {
+        result = connection.as_mut() => result,
+        () = ending.requested() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = result {
+        explain(shared, peer, &progress, &error);
+    }
+}
+
+/// Says what went wrong, where somebody can do something about it.
+fn explain<R>(shared: &Shared<R>, peer: SocketAddr, progress: &Progress, error: &hyper::Error) {
+    let io = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
+    let slow_reader = io.is_some_and(|io| io.get_ref().is_some_and(|inner| inner.is::<SlowReader>()));
+    if slow_reader {
+        let what = format!(
+            "{} took nothing of its answer for {}; the connection is closed",
+            peer.ip(),
+            show_duration(shared.limits.write())
+        );
+        return shared.refuse(Reason::AnswerSlow, peer, &what);
+    }
+    let timed_out = io.is_some_and(|io| io.kind() == std::io::ErrorKind::TimedOut);
+    match (timed_out, progress.phase()) {
+        (true, Phase::Head) => {
+            let what = format!(
+                "{} sent {} bytes of a request's head in {} and no end of it; the connection is closed",
+                peer.ip(),
+                progress.head_bytes(),
+                show_duration(shared.limits.head())
+            );
+            shared.refuse(Reason::HeadSlow, peer, &what);
+        }
+        (true, Phase::Idle | Phase::Busy) => tracing::debug!(%peer, "an idle connection was closed"),
+        (false, Phase::Idle | Phase::Head | Phase::Busy) if error.is_parse() => {
+            let what = format!("{} sent what is not HTTP ({error}); is that port meant?", peer.ip());
+            shared.refuse(Reason::NotHttp, peer, &what);
+        }
+        // A client that hangs up is none of our trouble.
+        (false, Phase::Idle | Phase::Head | Phase::Busy) => {
+            tracing::debug!(%peer, "connection ended: {error}")
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! `/debug/config` and `/debug/log`: what a person looks at and turns at night.
+//!
+//! Only for whoever is on the machine itself, or shows the token.
+
+use crate::log::{Levels, Logs};
+use http::request::Parts;
+use http::{Method, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::body::Bytes;
+use std::net::SocketAddr;
+
+/// Who may look.
+#[derive(Clone)]
+pub struct Guard {
+    token: Option<String>,
+}
+
+impl Guard {
+    /// Whoever is on this machine, and whoever shows `token` as a bearer.
+    pub fn new(token: Option<String>) -> Self {
+        Self { token }
+    }
+
+    /// Whether this request may look.
+    pub fn admits(&self, head: &Parts, peer: SocketAddr) -> bool {
+        let loopback = peer.ip().to_canonical().is_loopback();
+        let shown = head
+            .headers
+            .get(header::AUTHORIZATION)
+            .and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
+        let known = match (&self.token, shown) {
+            (Some(token), Some(shown)) => same(token.as_bytes(), shown),
+            (None, _) | (_, None) => false,
+        };
+        loopback || known
+    }
+}
+
+/// Compares without telling by its time how much was right.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |differences, (a, b)| differences | (a ^ b)) == 0
+}
+
+/// The pages.
+#[derive(Clone)]
+pub struct Debug {
+    guard: Guard,
+    /// As [`crate::config::Values::render`] writes it: without secrets.
+    config: String,
+    logs: Option<Logs>,
+}
+
+impl Debug {
+    /// Shows `config`, and turns `logs` where there are any.
+    pub fn new(guard: Guard, config: String, logs: Option<Logs>) -> Self {
+        Self { guard, config, logs }
+    }
+
+    /// The answer for the two paths; `None` for all others.
+    pub fn answer(&self, head: &Parts, body: &Bytes, peer: SocketAddr) -> Option<Response<Full<Bytes>>> {
+        let path = head.uri.path();
+        if !matches!(path, "/debug/config" | "/debug/log") {
+            return None;
+        }
+        let (status, text) = if !self.guard.admits(head, peer) {
+            (StatusCode::FORBIDDEN, "only from this machine, or with the token\n".to_owned())
+        } else {
+            match (path, &head.method, &self.logs) {
+                ("/debug/config", &Method::GET, _) => (StatusCode::OK, self.config.clone()),
+                ("/debug/log", &Method::GET, Some(logs)) => (StatusCode::OK, format!("{}\n", logs.levels())),
+                ("/debug/log", &Method::PUT, Some(logs)) => turn(logs, body),
+                _ => (StatusCode::METHOD_NOT_ALLOWED, "use GET, and PUT for /debug/log\n".to_owned()),
+            }
+        };
+        let mut response = Response::new(Full::from(text));
+        *response.status_mut() = status;
+        Some(response)
+    }
+}
+
+fn turn(logs: &Logs, body: &Bytes) -> (StatusCode, String) {
+    let wanted = std::str::from_utf8(body).map_err(|error| error.to_string());
+    let wanted = wanted.and_then(|text| text.trim().parse::<Levels>().map_err(|wrong| wrong.to_string()));
+    match wanted {
+        Err(why) => (
+            StatusCode::BAD_REQUEST,
+            format!("{why}; accepted: a level, then PART=LEVEL, as in info,kube=debug\n"),
+        ),
+        Ok(levels) => match logs.set(&levels) {
+            Ok(()) => (StatusCode::OK, format!("{levels}\n")),
+            Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+        },
+    }
+}

@@ -1,0 +1,379 @@
+//! TLS: certificates from files, clients that must have one, and files that change while the server runs.
+//!
+//! The files are read again every [`Certificates::keep_fresh`] round. A new certificate that cannot be used leaves the
+//! old one in place, with a counter and a line; a new one is used from the next handshake on. Sessions are not
+//! resumed, since a resumed session would not show its client's certificate again, and that one may have expired.
+
+use super::certificate::{self, Validity};
+use super::meter::{Reason, Reload};
+use super::{CertificateError, ServerMetrics};
+use crate::clock::Clock;
+use crate::config::parse::show_duration;
+use crate::health::Verdict;
+use crate::shutdown::Stop;
+use arc_swap::ArcSwap;
+use jiff::Timestamp;
+use prometheus_client::registry::Registry;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
+use rustls::{AlertDescription, CertificateError as Bad, InvalidMessage, RootCertStore};
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+/// From this long before its end on, a certificate is complained about once a day.
+const WARN_BEFORE: Duration = Duration::from_secs(7 * 86_400);
+const WARN_EVERY: Duration = Duration::from_secs(86_400);
+
+/// Where the certificates are, in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The server's certificate and what leads from it to a root.
+    pub certificate: PathBuf,
+    /// The key of that certificate.
+    pub key: PathBuf,
+    /// Who signs clients' certificates; with this, a client without one is turned away.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// The certificates of a server: what is in use, and how it is renewed. Clones are the same certificates.
+#[derive(Clone)]
+pub struct Certificates {
+    files: TlsFiles,
+    in_use: Arc<ArcSwap<Loaded>>,
+    /// The texts that were looked at last, good or bad: the same bad ones are complained about once.
+    seen: Arc<Mutex<Texts>>,
+    metrics: ServerMetrics,
+    clock: Arc<dyn Clock>,
+}
+
+struct Loaded {
+    config: Arc<ServerConfig>,
+    validity: Validity,
+}
+
+/// Why certificates cannot be used.
+#[derive(Debug)]
+pub enum TlsError {
+    /// A file cannot be read.
+    Read {
+        /// Which.
+        file: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// A file does not hold what it should.
+    Content {
+        /// Which.
+        file: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// The certificate cannot be read.
+    Certificate {
+        /// The file it is in.
+        file: PathBuf,
+        /// What is wrong.
+        error: CertificateError,
+    },
+    /// The certificate has ended.
+    Expired {
+        /// The file it is in.
+        file: PathBuf,
+        /// When.
+        at: Timestamp,
+    },
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read { file, error } => write!(f, "{} cannot be read: {error}", file.display()),
+            Self::Content { file, why } => write!(f, "{} cannot be used: {why}", file.display()),
+            Self::Certificate { file, error } => write!(f, "{} cannot be used: {error}", file.display()),
+            Self::Expired { file, at } => write!(f, "the certificate in {} expired at {at}", file.display()),
+        }
+    }
+}
+
+impl std::error::Error for TlsError {}
+
+/// A client that was turned away.
+pub(super) struct Refusal {
+    pub(super) reason: Reason,
+    pub(super) what: String,
+}
+
+#[derive(PartialEq)]
+struct Texts {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+    client_ca: Option<Vec<u8>>,
+}
+
+impl Texts {
+    fn read(files: &TlsFiles) -> Result<Self, TlsError> {
+        let one = |file: &Path| {
+            std::fs::read(file).map_err(|error| TlsError::Read { file: file.to_owned(), error })
+        };
+        Ok(Self {
+            certificate: one(&files.certificate)?,
+            key: one(&files.key)?,
+            client_ca: files.client_ca.as_deref().map(one).transpose()?,
+        })
+    }
+}
+
+impl Loaded {
+    fn build(files: &TlsFiles, texts: &Texts, now: Timestamp) -> Result<Self, TlsError> {
+        let content = |file: &Path, why: &dyn fmt::Display| TlsError::Content {
+            file: file.to_owned(),
+            why: why.to_string(),
+        };
+        let chain = certificates(&files.certificate, &texts.certificate)?;
+        let validity = certificate::validity(&chain[0])
+            .map_err(|error| TlsError::Certificate { file: files.certificate.clone(), error })?;
+        if validity.not_after <= now {
+            return Err(TlsError::Expired { file: files.certificate.clone(), at: validity.not_after });
+        }
+        let key = PrivateKeyDer::from_pem_slice(&texts.key).map_err(|error| content(&files.key, &error))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| content(&files.certificate, &error))?;
+        let builder = match (&files.client_ca, &texts.client_ca) {
+            (Some(file), Some(text)) => {
+                let mut roots = RootCertStore::empty();
+                for root in certificates(file, text)? {
+                    roots.add(root).map_err(|error| content(file, &error))?;
+                }
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+                    .build()
+                    .map_err(|error| content(file, &error))?;
+                builder.with_client_cert_verifier(verifier)
+            }
+            (None, _) | (_, None) => builder.with_no_client_auth(),
+        };
+        let mut config = builder.with_single_cert(chain, key).map_err(|error| content(&files.key, &error))?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        Ok(Self { config: Arc::new(config), validity })
+    }
+}
+
+/// At least one certificate.
+fn certificates(file: &Path, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let wrong = |why: String| TlsError::Content { file: file.to_owned(), why };
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
+    match chain {
+        Ok(chain) if chain.is_empty() => Err(wrong("it holds no certificate in PEM".to_owned())),
+        Ok(chain) => Ok(chain),
+        Err(error) => Err(wrong(error.to_string())),
+    }
+}
+
+impl Certificates {
+    /// Reads the files; a server does not start with certificates that cannot be used.
+    pub fn load(
+        files: TlsFiles,
+        metrics: &ServerMetrics,
+        registry: &mut Registry,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, TlsError> {
+        let texts = Texts::read(&files)?;
+        let loaded = Loaded::build(&files, &texts, clock.wall())?;
+        metrics.register_certificate(registry);
+        metrics.certificate_ends(loaded.validity.not_after);
+        tracing::info!(
+            "TLS certificate {} is good until {}; clients {} present one",
+            files.certificate.display(),
+            loaded.validity.not_after,
+            if files.client_ca.is_some() { "must" } else { "need not" }
+        );
+        Ok(Self {
+            files,
+            in_use: Arc::new(ArcSwap::from_pointee(loaded)),
+            seen: Arc::new(Mutex::new(texts)),
+            metrics: metrics.clone(),
+            clock,
+        })
+    }
+
+    /// When the certificate in use ends.
+    pub fn not_after(&self) -> Timestamp {
+        self.in_use.load().validity.not_after
+    }
+
+    /// Fails where the certificate in use has expired: no client will talk to this server.
+    pub fn check(&self) -> impl Fn(crate::clock::Mono) -> Verdict + Send + Sync + 'static {
+        let certificates = self.clone();
+        move |_| {
+            let at = certificates.not_after();
+            if certificates.clock.wall() < at {
+                return Verdict::Pass;
+            }
+            Verdict::Fail(format!(
+                "the TLS certificate {} expired at {at}",
+                certificates.files.certificate.display()
+            ))
+        }
+    }
+
+    /// Looks at the files every `period`, until asked to stop.
+    pub async fn keep_fresh(self, period: Duration, stop: Stop) {
+        let mut warned = None;
+        loop {
+            self.look();
+            let now = self.clock.mono();
+            if warned.is_none_or(|at| now.since(at) >= WARN_EVERY) && self.warn() {
+                warned = Some(now);
+            }
+            if stop.requested_within(period).await {
+                return;
+            }
+        }
+    }
+
+    /// Reads the files again and takes what is new and good.
+    pub fn look(&self) {
+        let texts = match Texts::read(&self.files) {
+            Ok(texts) => texts,
+            // While a mounted Secret is being swapped a file may be gone for a moment.
+            Err(error) => return tracing::debug!("TLS files: {error}; the certificate in use stays"),
+        };
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if *seen == texts {
+            return;
+        }
+        let built = Loaded::build(&self.files, &texts, self.clock.wall());
+        *seen = texts;
+        drop(seen);
+        match built {
+            Ok(loaded) => {
+                let at = loaded.validity.not_after;
+                self.metrics.certificate_ends(at);
+                self.metrics.reloaded(Reload::Applied);
+                self.in_use.store(Arc::new(loaded));
+                tracing::info!(
+                    "TLS certificate {} was renewed; it is good until {at}",
+                    self.files.certificate.display()
+                );
+            }
+            Err(error) => {
+                self.metrics.reloaded(Reload::Refused);
+                let until = self.not_after();
+                tracing::error!(
+                    "the new TLS files are refused: {error}; the certificate in use stays, good until {until}"
+                );
+            }
+        }
+    }
+
+    /// Whether there was something to warn of.
+    fn warn(&self) -> bool {
+        let (at, now) = (self.not_after(), self.clock.wall());
+        let file = self.files.certificate.display();
+        let left = u64::try_from(at.as_second().saturating_sub(now.as_second())).unwrap_or(0);
+        let left = Duration::from_secs(left);
+        if left.is_zero() {
+            tracing::error!(
+                "the TLS certificate {file} expired at {at}: clients refuse this server; renew it"
+            );
+        } else if left < WARN_BEFORE {
+            let left = show_duration(left);
+            tracing::warn!(
+                "the TLS certificate {file} expires in {left}, at {at}; is whoever renews it still at work?"
+            );
+        }
+        left < WARN_BEFORE
+    }
+
+    /// The TLS handshake of a new connection.
+    pub(super) async fn accept(
+        &self,
+        stream: TcpStream,
+        within: Duration,
+    ) -> Result<TlsStream<TcpStream>, Refusal> {
+        let peer = stream.peer_addr().map_or_else(|_| "a client".to_owned(), |peer| peer.ip().to_string());
+        let acceptor = TlsAcceptor::from(self.in_use.load().config.clone());
+        match tokio::time::timeout(within, acceptor.accept(stream)).await {
+            Ok(Ok(stream)) => Ok(stream),
+            Ok(Err(error)) => Err(self.explain(&peer, &error)),
+            Err(_) => Err(Refusal {
+                reason: Reason::HandshakeSlow,
+                what: format!("{peer} did not finish the TLS handshake in {}", show_duration(within)),
+            }),
+        }
+    }
+
+    /// A failed handshake in words that say whose trouble it is.
+    fn explain(&self, peer: &str, error: &io::Error) -> Refusal {
+        let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) else {
+            let what = format!("{peer} gave up in the middle of the TLS handshake: {error}");
+            return Refusal { reason: Reason::HandshakeBroken, what };
+        };
+        let reason = reason(tls);
+        let ca = self.files.client_ca.as_deref().unwrap_or(Path::new("")).display().to_string();
+        let what = if reason == Reason::NoClientCertificate {
+            format!("{peer} presented no certificate and was turned away; give it one that is signed by {ca}")
+        } else if reason == Reason::ClientCertificateExpired {
+            format!("the certificate of {peer} has expired and it was turned away; renew it ({tls})")
+        } else if reason == Reason::ClientCertificateUnknownIssuer {
+            format!("the certificate of {peer} is not signed by {ca} and it was turned away")
+        } else if reason == Reason::ClientCertificateBad {
+            format!("the certificate of {peer} is not good and it was turned away: {tls}")
+        } else if reason == Reason::OurCertificateRefused {
+            let (file, at) = (self.files.certificate.display(), self.not_after());
+            format!(
+                "{peer} refuses our certificate {file}, which is good until {at}: {tls}; does it trust our CA and the name?"
+            )
+        } else if reason == Reason::NotTls {
+            format!("{peer} does not speak TLS: {tls}; does it use http:// for an https:// port?")
+        } else {
+            format!("the TLS handshake of {peer} failed: {tls}")
+        };
+        Refusal { reason, what }
+    }
+}
+
+fn reason(error: &rustls::Error) -> Reason {
+    if matches!(error, rustls::Error::NoCertificatesPresented) {
+        return Reason::NoClientCertificate;
+    }
+    if let rustls::Error::InvalidCertificate(bad) = error {
+        if matches!(bad, Bad::Expired | Bad::ExpiredContext { .. }) {
+            return Reason::ClientCertificateExpired;
+        }
+        // A bad signature is what an issuer of the right name with another key leaves.
+        if matches!(bad, Bad::UnknownIssuer | Bad::BadSignature) {
+            return Reason::ClientCertificateUnknownIssuer;
+        }
+        return Reason::ClientCertificateBad;
+    }
+    if let rustls::Error::AlertReceived(alert) = error {
+        let of_a_certificate = [
+            AlertDescription::BadCertificate,
+            AlertDescription::CertificateExpired,
+            AlertDescription::CertificateRevoked,
+            AlertDescription::CertificateUnknown,
+            AlertDescription::UnknownCA,
+            AlertDescription::UnsupportedCertificate,
+        ];
+        return if of_a_certificate.contains(alert) {
+            Reason::OurCertificateRefused
+        } else {
+            Reason::HandshakeBroken
+        };
+    }
+    if matches!(error, rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)) {
+        return Reason::NotTls;
+    }
+    Reason::HandshakeBroken
+}

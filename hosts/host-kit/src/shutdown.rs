@@ -1,0 +1,268 @@
+//! The end of a program: one word to all tasks, a deadline, and a second signal that means now.
+//!
+//! [`Tasks::run`] waits for the first reason to end (a signal, or a task that ended although it should not), tells
+//! every task through [`Stop`], and gives them until the deadline. Whatever the ending, `main` leaves with its code.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures::FutureExt;
+use tokio::signal::unix::SignalKind;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+/// Asks all tasks to end.
+#[derive(Clone, Debug)]
+pub struct Trigger(watch::Sender<bool>);
+
+/// Is told to end.
+#[derive(Clone, Debug)]
+pub struct Stop(watch::Receiver<bool>);
+
+/// A trigger and what it reaches.
+pub fn pair() -> (Trigger, Stop) {
+    let (sender, receiver) = watch::channel(false);
+    (Trigger(sender), Stop(receiver))
+}
+
+impl Trigger {
+    /// Asks, and says why; asking again changes nothing.
+    pub fn request(&self, why: &str) {
+        if !self.quietly() {
+            tracing::info!("shutting down: {why}");
+        }
+    }
+
+    /// Asks without a word; returns whether somebody had asked before.
+    pub(crate) fn quietly(&self) -> bool {
+        self.0.send_replace(true)
+    }
+}
+
+impl Stop {
+    /// Whether the end has been asked for.
+    pub fn is_requested(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Waits until the end is asked for; a trigger that is gone has asked.
+    pub async fn requested(&self) {
+        let mut asked = self.0.clone();
+        // An error means that the trigger is gone.
+        drop(asked.wait_for(|asked| *asked).await);
+    }
+
+    /// Waits for `time`, and returns true early when the end is asked for.
+    pub async fn requested_within(&self, time: Duration) -> bool {
+        tokio::time::timeout(time, self.requested()).await.is_ok()
+    }
+}
+
+/// A signal that ends programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// What the kubelet sends.
+    Terminate,
+    /// What a person at a terminal sends.
+    Interrupt,
+}
+
+/// Begins to listen for SIGTERM and SIGINT.
+pub fn signals() -> io::Result<mpsc::Receiver<Signal>> {
+    let mut terminate = tokio::signal::unix::signal(SignalKind::terminate())?;
+    let mut interrupt = tokio::signal::unix::signal(SignalKind::interrupt())?;
+    let (sender, receiver) = mpsc::channel(4);
+    tokio::spawn(async move {
+        loop {
+            let signal = tokio::select! {
+                _ = terminate.recv() => Signal::Terminate,
+                _ = interrupt.recv() => Signal::Interrupt,
+            };
+            if sender.send(signal).await.is_err() {
+                return;
+            }
+        }
+    });
+    Ok(receiver)
+}
+
+/// How a program ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Asked, and every task ended in time.
+    Clean,
+    /// A second signal came.
+    Forced(Signal),
+    /// These tasks had not ended at the deadline.
+    Unfinished(Vec<&'static str>),
+    /// This task ended by itself, or broke.
+    Failed(&'static str),
+}
+
+impl Ending {
+    /// The exit status of the process.
+    pub fn code(&self) -> i32 {
+        match self {
+            Self::Clean => 0,
+            Self::Unfinished(_) | Self::Failed(_) => 1,
+            Self::Forced(Signal::Interrupt) => 130,
+            Self::Forced(Signal::Terminate) => 143,
+        }
+    }
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Clean => f.write_str("every task has ended"),
+            Self::Forced(signal) => write!(f, "a second signal ({signal:?}) ended the program at once"),
+            Self::Unfinished(tasks) => {
+                write!(f, "the deadline passed while these still ran: {}", tasks.join(", "))
+            }
+            Self::Failed(task) => write!(f, "the task {task} ended although nobody asked it to"),
+        }
+    }
+}
+
+/// The tasks that a program consists of. When one of them ends before it was asked to, all end.
+#[derive(Debug)]
+pub struct Tasks {
+    set: JoinSet<(&'static str, bool)>,
+    running: Vec<&'static str>,
+}
+
+impl Tasks {
+    /// None yet.
+    #[expect(clippy::new_without_default, reason = "an empty program is made on purpose")]
+    pub fn new() -> Self {
+        Self { set: JoinSet::new(), running: Vec::new() }
+    }
+
+    /// Starts a task, which ends when its [`Stop`] asks it to and not before.
+    pub fn spawn(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        self.running.push(name);
+        self.set.spawn(async move { (name, AssertUnwindSafe(task).catch_unwind().await.is_ok()) });
+    }
+
+    /// Runs until the program ends.
+    pub async fn run(
+        mut self,
+        trigger: Trigger,
+        mut signals: mpsc::Receiver<Signal>,
+        deadline: Duration,
+    ) -> Ending {
+        let asked = Stop(trigger.0.subscribe());
+        let failed = tokio::select! {
+            Some(signal) = signals.recv() => {
+                trigger.request(&format!("signal {signal:?}; a second one ends the program at once"));
+                None
+            }
+            () = asked.requested() => None,
+            Some(name) = self.next() => Some(name),
+        };
+        if let Some(name) = failed {
+            tracing::error!(
+                "the task {name} ended although nobody asked it to; the program ends so that it is restarted"
+            );
+            trigger.request("a task ended");
+        }
+        let ending = tokio::select! {
+            biased;
+            () = self.all() => failed.map_or(Ending::Clean, Ending::Failed),
+            Some(signal) = signals.recv() => Ending::Forced(signal),
+            () = tokio::time::sleep(deadline) => Ending::Unfinished(self.running.clone()),
+        };
+        match &ending {
+            Ending::Clean => tracing::info!("{ending}"),
+            Ending::Forced(_) | Ending::Unfinished(_) | Ending::Failed(_) => tracing::error!("{ending}"),
+        }
+        ending
+    }
+
+    /// The next task that ends; `None` when there is none any more.
+    async fn next(&mut self) -> Option<&'static str> {
+        // A task that was aborted has no name to give; nobody aborts them.
+        let (name, sound) = self.set.join_next().await?.ok()?;
+        if !sound {
+            tracing::error!("the task {name} panicked; this is a defect of the program");
+        }
+        if let Some(at) = self.running.iter().position(|one| *one == name) {
+            self.running.remove(at);
+        }
+        Some(name)
+    }
+
+    async fn all(&mut self) {
+        while self.next().await.is_some() {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Duration = Duration::from_millis(20);
+    const LATE: Duration = Duration::from_secs(60);
+
+    async fn end(tasks: Tasks, trigger: Trigger, said: &[Signal], deadline: Duration) -> Ending {
+        let (sender, receiver) = mpsc::channel(4);
+        for signal in said {
+            sender.send(*signal).await.unwrap();
+        }
+        tokio::time::timeout(LATE, tasks.run(trigger, receiver, deadline)).await.expect("it ends")
+    }
+
+    #[tokio::test]
+    async fn a_signal_reaches_every_task_and_the_program_ends_when_the_last_has() {
+        let (trigger, stop) = pair();
+        let mut tasks = Tasks::new();
+        for name in ["watch", "serve"] {
+            let stop = stop.clone();
+            tasks.spawn(name, async move { stop.requested().await });
+        }
+        assert_eq!(end(tasks, trigger, &[Signal::Terminate], LATE).await, Ending::Clean);
+    }
+
+    #[tokio::test]
+    async fn a_second_signal_does_not_wait() {
+        let (trigger, _stop) = pair();
+        let mut tasks = Tasks::new();
+        tasks.spawn("stubborn", std::future::pending());
+        let ending = end(tasks, trigger, &[Signal::Terminate, Signal::Interrupt], LATE).await;
+        assert_eq!((ending.code(), ending), (130, Ending::Forced(Signal::Interrupt)));
+    }
+
+    #[tokio::test]
+    async fn a_task_that_does_not_end_is_named_at_the_deadline() {
+        let (trigger, stop) = pair();
+        let mut tasks = Tasks::new();
+        tasks.spawn("quick", async move { stop.requested().await });
+        tasks.spawn("stubborn", std::future::pending());
+        assert_eq!(
+            end(tasks, trigger, &[Signal::Terminate], SOON).await,
+            Ending::Unfinished(vec!["stubborn"])
+        );
+    }
+
+    #[tokio::test]
+    async fn a_task_that_breaks_ends_the_program_and_not_only_itself() {
+        for panics in [true, false] {
+            let (trigger, stop) = pair();
+            let mut tasks = Tasks::new();
+            tasks.spawn("watch", async move { stop.requested().await });
+            tasks.spawn("broken", async move { assert!(!panics, "on purpose") });
+            assert_eq!(end(tasks, trigger, &[], LATE).await, Ending::Failed("broken"));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_trigger_that_is_gone_has_asked() {
+        let (trigger, stop) = pair();
+        assert!(!stop.requested_within(SOON).await);
+        drop(trigger);
+        assert!(stop.requested_within(LATE).await);
+    }
+}

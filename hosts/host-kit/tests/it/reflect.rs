@@ -1,0 +1,197 @@
+//! Watches against a server that sends rubbish, forgets, fails and ends.
+
+use super::fake::{Answer, Fake};
+use super::lines::Lines;
+use super::wire::{LONG, within};
+use host_kit::clock::SystemClock;
+use host_kit::metrics::{Build, Metrics, Page};
+use host_kit::reflect::{Key, Reflections, Row, Rows, Source, reflect};
+use host_kit::shutdown::{self, Trigger};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+#[derive(Debug)]
+struct Twin {
+    watts: u64,
+}
+
+impl Row for Twin {
+    const KIND: &'static str = "nodetwins";
+
+    fn read(object: &Value) -> Result<Self, String> {
+        let watts = &object["spec"]["watts"];
+        watts.as_u64().map(|watts| Self { watts }).ok_or_else(|| format!("spec.watts is {watts}"))
+    }
+}
+
+struct Watcher {
+    rows: Rows<Twin>,
+    page: Page,
+    _trigger: Trigger,
+}
+
+fn start(fake: &Fake) -> Watcher {
+    let mut metrics = Metrics::of(&Build { component: "test", version: "0", revision: "0" });
+    let reflections = Reflections::register(metrics.registry());
+    let (trigger, stop) = shutdown::pair();
+    let source = Source { path: "/apis/joulie.io/v1alpha1/nodetwins".to_owned(), labels: None, fields: None };
+    let (rows, follow) = reflect(&fake.client(), source, (&reflections, Arc::new(SystemClock::new())), stop);
+    tokio::spawn(follow);
+    Watcher { rows, page: metrics.page(), _trigger: trigger }
+}
+
+impl Watcher {
+    /// Waits until the rows are these.
+    async fn shows(&mut self, wanted: &[(&str, u64)]) {
+        let seen = |rows: &Rows<Twin>| -> Vec<(String, u64)> {
+            rows.with(|rows| rows.iter().map(|(key, held)| (key.to_string(), held.row.watts)).collect())
+        };
+        let wanted: Vec<(String, u64)> =
+            wanted.iter().map(|(name, watts)| ((*name).to_owned(), *watts)).collect();
+        while !self.rows.is_synced() || seen(&self.rows) != wanted {
+            let changed = tokio::time::timeout(LONG, self.rows.changed()).await;
+            assert!(changed.is_ok_and(|alive| alive), "{:?} and not {wanted:?}", seen(&self.rows));
+        }
+    }
+
+    fn count(&self, name: &str) -> f64 {
+        let page = self.page.render().unwrap();
+        let series = format!("joulie_reflector_{name}{{kind=\"nodetwins\"}} ");
+        page.lines().find_map(|line| line.strip_prefix(&series)).unwrap_or("0").parse().unwrap()
+    }
+}
+
+fn twin(name: &str, version: &str, watts: impl Into<Value>) -> Value {
+    json!({
+        "metadata": {"name": name, "uid": format!("uid of {name}"), "resourceVersion": version},
+        "spec": {"watts": watts.into()},
+    })
+}
+
+fn list(version: &str, items: &[Value]) -> Answer {
+    Answer::Whole(json!({"metadata": {"resourceVersion": version}, "items": items}))
+}
+
+fn event(kind: &str, object: &Value) -> String {
+    json!({"type": kind, "object": object}).to_string()
+}
+
+#[tokio::test]
+async fn malformed_objects_are_counted_named_and_skipped_and_the_watch_goes_on() {
+    let (lines, _guard) = Lines::catch();
+    let fake = Fake::new();
+    let items =
+        [twin("a", "1", 100), twin("b", "2", "lots"), json!(null), json!({"metadata": {"labels": 7}})];
+    fake.state().lists.push_back(list("3", &items));
+    let watch = fake.watch();
+    let mut watcher = start(&fake);
+    watcher.shows(&[("a", 100)]).await;
+    lines.wait_for(&["WARN", "nodetwins b is malformed: spec.watts is \"lots\"; it is skipped"]).await;
+    assert_eq!(watcher.count("malformed_total"), 3.0);
+
+    for line in [
+        event("MODIFIED", &twin("a", "4", json!({"deep": [1, 2]}))),
+        "this is no event".to_owned(),
+        event("ADDED", &json!("neither is this")),
+        event("SURPRISE", &twin("x", "5", 1)),
+        event("ADDED", &twin("c", "6", 300)),
+    ] {
+        watch.send(line).unwrap();
+    }
+    watcher.shows(&[("a", 100), ("c", 300)]).await;
+    lines.wait_for(&["nodetwins a is malformed: spec.watts is {\"deep\":[1,2]}; its last good row stays, marked as stale"]).await;
+    assert!(watcher.rows.get(&Key::cluster("a")).unwrap().stale_since.is_some());
+    assert!(watcher.rows.malformed().contains_key(&Key::cluster("b")));
+    watch.send(event("MODIFIED", &twin("a", "7", 110))).unwrap();
+    watch.send(event("DELETED", &twin("c", "8", "gone, and malformed"))).unwrap();
+    watcher.shows(&[("a", 110)]).await;
+    assert!(watcher.rows.get(&Key::cluster("a")).unwrap().stale_since.is_none());
+    assert_eq!(watcher.count("malformed_total"), 7.0);
+    assert_eq!(
+        (fake.asked("watch=true"), watcher.count("failures_total")),
+        (1, 0.0),
+        "it is still the first watch"
+    );
+    assert_eq!(watcher.count("objects"), 1.0);
+}
+
+#[tokio::test]
+async fn a_server_that_has_forgotten_makes_us_read_everything_again() {
+    let (lines, _guard) = Lines::catch();
+    let fake = Fake::new();
+    fake.state().lists.push_back(list("1", &[twin("a", "1", 100), twin("b", "1", 200)]));
+    let watch = fake.watch();
+    let mut watcher = start(&fake);
+    watcher.shows(&[("a", 100), ("b", 200)]).await;
+    // The next watch is refused outright, as it is where the store was compacted in between.
+    fake.state().lists.push_back(list("50", &[twin("b", "40", 210)]));
+    fake.state().watches.push_back(Answer::Status(410));
+    fake.state().lists.push_back(list("60", &[twin("b", "60", 220)]));
+    let _last = fake.watch();
+    watch
+        .send(
+            json!({"type": "ERROR", "object": {"kind": "Status", "code": 410, "message": "too old"}})
+                .to_string(),
+        )
+        .unwrap();
+    watcher.shows(&[("b", 220)]).await;
+    lines
+        .wait_for(&["WARN", "nodetwins: the server has forgotten where we were; everything is read again"])
+        .await;
+    assert_eq!((watcher.count("lists_total"), watcher.count("failures_total")), (3.0, 2.0));
+    assert_eq!(fake.asked("resourceVersion=50"), 1, "from where the list ended");
+}
+
+#[tokio::test]
+async fn a_watch_that_ends_goes_on_from_where_it_was_and_a_bookmark_counts() {
+    let fake = Fake::new();
+    fake.state().lists.push_back(list("1", &[]));
+    let (first, second) = (fake.watch(), fake.watch());
+    let mut watcher = start(&fake);
+    watcher.shows(&[]).await;
+    first.send(event("ADDED", &twin("a", "5", 100))).unwrap();
+    first.send(event("BOOKMARK", &json!({"apiVersion": "joulie.io/v1alpha1", "kind": "NodeTwin", "metadata": {"resourceVersion": "9"}}))).unwrap();
+    watcher.shows(&[("a", 100)]).await;
+    drop(first);
+    second.send(event("MODIFIED", &twin("a", "10", 120))).unwrap();
+    watcher.shows(&[("a", 120)]).await;
+    assert_eq!((fake.asked("resourceVersion=9"), watcher.count("lists_total")), (1, 1.0));
+}
+
+#[tokio::test]
+async fn a_server_that_ends_every_watch_at_once_is_not_hammered() {
+    let (lines, _guard) = Lines::catch();
+    let fake = Fake::new();
+    fake.state().lists.push_back(list("1", &[]));
+    for _ in 0..1000 {
+        drop(fake.watch());
+    }
+    let mut watcher = start(&fake);
+    watcher.shows(&[]).await;
+    lines.wait_for(&["WARN", "nodetwins: the watch ended at once; again in"]).await;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert!(fake.asked("watch=true") <= 4, "{}", fake.asked("watch=true"));
+}
+
+#[tokio::test]
+async fn an_outage_is_said_and_survived_and_pages_are_put_together() {
+    let (lines, _guard) = Lines::catch();
+    let fake = Fake::new();
+    fake.state().lists.push_back(Answer::Status(503));
+    let first = json!({"metadata": {"continue": "token"}, "items": [twin("a", "1", 100)]});
+    fake.state().lists.push_back(Answer::Whole(first));
+    fake.state().lists.push_back(list("7", &[twin("b", "2", 200)]));
+    let _watch = fake.watch();
+    let mut watcher = start(&fake);
+    watcher.shows(&[("a", 100), ("b", 200)]).await;
+    let line = lines.wait_for(&["WARN", "/apis/joulie.io/v1alpha1/nodetwins: 503 as told; again in"]).await;
+    assert!(line.contains("kind=\"nodetwins\""), "{line}");
+    assert_eq!((fake.asked("continue=token"), watcher.count("failures_total")), (1, 1.0));
+    within(async {
+        while fake.asked("watch=true") == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}

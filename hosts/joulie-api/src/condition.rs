@@ -1,0 +1,142 @@
+//! Conditions, as every Kubernetes object has them.
+
+use crate::macros::vocabulary;
+use crate::number::Whole;
+use crate::word::{Vocabulary, Word};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+vocabulary! {
+    /// What the conditions of Joulie's objects are about.
+    pub enum ConditionType {
+        /// Somebody else owns a field that Joulie would write, a person's cap for one; it is left alone.
+        Overridden = "Overridden",
+        /// The telemetry behind a twin's status is recent.
+        TelemetryFresh = "TelemetryFresh",
+        /// The desired state is in force, read back from the hardware.
+        Enforced = "Enforced",
+        /// The power budget of every group that the node is in is kept.
+        WithinBudget = "WithinBudget",
+    }
+}
+
+vocabulary! {
+    /// Whether a condition holds.
+    pub enum Status {
+        /// It does.
+        True = "True",
+        /// It does not.
+        False = "False",
+        /// Nobody can say.
+        Unknown = "Unknown",
+    }
+}
+
+/// One condition of an object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, kube::KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// What it is about, in CamelCase. There is at most one condition of a type.
+    #[serde(rename = "type")]
+    #[schemars(length(min = 1, max = 316))]
+    pub type_: String,
+    /// Whether it holds.
+    pub status: Word<Status>,
+    /// The generation of the spec that was looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<Whole>,
+    /// When the status last changed, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_transition_time: Option<String>,
+    /// Why, as one word in CamelCase.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
+    pub reason: Option<String>,
+    /// Why, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32768))]
+    pub message: Option<String>,
+}
+
+impl Condition {
+    /// A condition of ours as it stands at `now`.
+    #[must_use]
+    pub fn new(
+        about: ConditionType,
+        status: Status,
+        reason: &str,
+        message: impl Into<String>,
+        generation: Option<i64>,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            type_: about.as_str().to_owned(),
+            status: status.into(),
+            observed_generation: generation.map(Whole::from),
+            last_transition_time: Some(rfc3339(now)),
+            reason: Some(reason.to_owned()),
+            message: Some(message.into()),
+        }
+    }
+}
+
+/// Puts a condition in its place; while its status stays the same, so does the time of its last transition. True when
+/// anything but a time changed.
+pub fn set(conditions: &mut Vec<Condition>, mut new: Condition) -> bool {
+    let Some(old) = conditions.iter_mut().find(|old| old.type_ == new.type_) else {
+        conditions.push(new);
+        return true;
+    };
+    if old.status == new.status {
+        new.last_transition_time.clone_from(&old.last_transition_time);
+    }
+    let changed = *old != new;
+    *old = new;
+    changed
+}
+
+/// How a condition stands; nothing where there is none.
+#[must_use]
+pub fn find(conditions: &[Condition], about: ConditionType) -> Option<Status> {
+    let found = conditions.iter().find(|condition| condition.type_ == about.as_str())?;
+    Some(found.status.known().unwrap_or(Status::Unknown))
+}
+
+/// A time as objects carry it: UTC, whole seconds.
+#[must_use]
+pub fn rfc3339(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn fresh(status: Status, second: i64) -> Condition {
+        Condition::new(ConditionType::TelemetryFresh, status, "Sampled", "", Some(3), at(second))
+    }
+
+    #[test]
+    fn the_time_of_transition_moves_only_with_the_status() {
+        let mut conditions = Vec::new();
+        assert!(set(&mut conditions, fresh(Status::True, 0)));
+        assert!(!set(&mut conditions, fresh(Status::True, 60)));
+        assert_eq!(conditions[0].last_transition_time.as_deref(), Some("1970-01-01T00:00:00Z"));
+        assert!(set(&mut conditions, fresh(Status::False, 90)));
+        assert_eq!(conditions[0].last_transition_time.as_deref(), Some("1970-01-01T00:01:30Z"));
+        assert_eq!(conditions.len(), 1);
+        assert_eq!(find(&conditions, ConditionType::TelemetryFresh), Some(Status::False));
+        assert_eq!(find(&conditions, ConditionType::Overridden), None);
+    }
+
+    #[test]
+    fn a_status_that_nobody_knows_is_unknown() {
+        let json = r#"{"type":"TelemetryFresh","status":"true"}"#;
+        let condition: Condition = serde_json::from_str(json).unwrap();
+        assert_eq!(find(&[condition], ConditionType::TelemetryFresh), Some(Status::Unknown));
+    }
+}

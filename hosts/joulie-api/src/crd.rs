@@ -1,0 +1,62 @@
+//! The definitions of all kinds, as `hosts/deploy/crds` has them.
+//!
+//! A field that may be missing is not a field that may be null: the API server drops a null where a schema does not
+//! allow one, which is what is wanted of the nulls that some agents write. So what the derive says of nulls is taken
+//! out again.
+
+use crate::gpu::Gpu;
+use crate::node_hardware::NodeHardware;
+use crate::node_power_profile::NodePowerProfile;
+use crate::node_twin::NodeTwin;
+use crate::telemetry_profile::TelemetryProfile;
+use crate::workload_profile::WorkloadProfile;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,
+};
+use kube::CustomResourceExt;
+use schemars::{Schema, SchemaGenerator, json_schema};
+
+/// All of them, in the order of their names.
+#[must_use]
+pub fn all() -> Vec<CustomResourceDefinition> {
+    let mut all = vec![
+        Gpu::crd(),
+        NodeHardware::crd(),
+        NodePowerProfile::crd(),
+        NodeTwin::crd(),
+        TelemetryProfile::crd(),
+        WorkloadProfile::crd(),
+    ];
+    for crd in &mut all {
+        for version in &mut crd.spec.versions {
+            if let Some(schema) =
+                version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut())
+            {
+                refuse_nulls(schema);
+            }
+        }
+    }
+    all.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+    all
+}
+
+fn refuse_nulls(schema: &mut JSONSchemaProps) {
+    schema.nullable = None;
+    schema.default = schema.default.take().filter(|default| !default.0.is_null());
+    if let Some(words) = &mut schema.enum_ {
+        words.retain(|word| !word.0.is_null());
+    }
+    for property in schema.properties.iter_mut().flat_map(|properties| properties.values_mut()) {
+        refuse_nulls(property);
+    }
+    match &mut schema.items {
+        Some(JSONSchemaPropsOrArray::Schema(item)) => refuse_nulls(item),
+        Some(JSONSchemaPropsOrArray::Schemas(items)) => items.iter_mut().for_each(refuse_nulls),
+        None => {}
+    }
+}
+
+/// An object of which nothing is said.
+pub(crate) fn any_object(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
+}

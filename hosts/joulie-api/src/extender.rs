@@ -1,0 +1,39 @@
+//! The messages between kube-scheduler and an extender.
+//!
+//! kube-scheduler writes the keys with capitals and reads them in any casing; older callers write small letters. So keys
+//! are matched without regard to case, and a key that comes twice is refused: there would be no telling which of the two
+//! the caller meant. Names are borrowed from the body and Node objects stay the bytes that they are.
+
+pub mod args;
+pub mod bind;
+mod fields;
+mod members;
+pub mod pod;
+pub mod preempt;
+pub mod reply;
+
+pub use args::{Args, Candidates, Item, Name};
+pub use pod::Pod;
+pub use reply::Keys;
+
+use std::fmt;
+
+/// A body that is no message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadBody {
+    why: String,
+}
+
+impl BadBody {
+    fn new(why: impl fmt::Display) -> Self {
+        Self { why: why.to_string() }
+    }
+}
+
+impl fmt::Display for BadBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "malformed body: {}", self.why)
+    }
+}
+
+impl std::error::Error for BadBody {}

@@ -1,0 +1,181 @@
+//! The members of a JSON object, one after the other, without building anything from them.
+//!
+//! Only for text that a parser has found to be JSON: nothing is checked here. On other text the result is nonsense, but
+//! never a panic.
+
+use std::borrow::Cow;
+
+/// What is left of an object.
+pub(crate) struct Members<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Members<'a> {
+    /// The members of an object; nothing where the text is something else.
+    pub(crate) fn of(json: &'a str) -> Option<Self> {
+        Some(Self { rest: json.trim_start().strip_prefix('{')? })
+    }
+
+    /// The first member of this name, in any casing.
+    pub(crate) fn find_named(self, name: &str) -> Option<&'a str> {
+        self.into_iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+}
+
+impl<'a> Iterator for Members<'a> {
+    type Item = (Cow<'a, str>, &'a str);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = self.rest.trim_start_matches([' ', '\t', '\r', '\n', ',']);
+        let (key, rest) = rest.split_at_checked(value_end(rest))?;
+        let key = text(key)?;
+        let rest = rest.trim_start().strip_prefix(':')?.trim_start();
+        let (value, rest) = rest.split_at_checked(value_end(rest))?;
+        self.rest = rest;
+        Some((key, value))
+    }
+}
+
+/// The elements of a JSON array; none where the text is something else.
+pub(crate) fn elements(json: &str) -> impl Iterator<Item = &str> {
+    let mut rest = json.trim_start().strip_prefix('[').unwrap_or_default();
+    std::iter::from_fn(move || {
+        rest = rest.trim_start_matches([' ', '\t', '\r', '\n', ',']);
+        let (value, after) = rest.split_at_checked(value_end(rest))?;
+        rest = after;
+        (!value.is_empty()).then_some(value)
+    })
+}
+
+/// The text of a JSON string, borrowed where nothing in it is escaped.
+pub(crate) fn text(json: &str) -> Option<Cow<'_, str>> {
+    let inside = json.strip_prefix('"')?.strip_suffix('"')?;
+    if inside.contains('\\') { serde_json::from_str(json).ok().map(Cow::Owned) } else { Some(inside.into()) }
+}
+
+/// Where the value ends that a text begins with.
+fn value_end(json: &str) -> usize {
+    let bytes = json.as_bytes();
+    let mut depth = 0_usize;
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        match byte {
+            b'"' => at = string_end(bytes, at),
+            b'{' | b'[' => {
+                depth += 1;
+                at += 1;
+            }
+            b'}' | b']' if depth > 0 => {
+                depth -= 1;
+                at += 1;
+            }
+            b'}' | b']' => return at,
+            b',' | b':' | b' ' | b'\t' | b'\r' | b'\n' if depth == 0 => return at,
+            _ => {
+                at += 1;
+                continue;
+            }
+        }
+        if depth == 0 {
+            return at.min(bytes.len());
+        }
+    }
+    at.min(bytes.len())
+}
+
+/// Behind the closing quote of the string that begins at `at`.
+fn string_end(bytes: &[u8], at: usize) -> usize {
+    let mut at = at + 1;
+    while let Some(&byte) = bytes.get(at) {
+        match byte {
+            b'"' => return at + 1,
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    fn members(json: &str) -> Vec<(String, String)> {
+        Members::of(json).unwrap().map(|(key, value)| (key.into_owned(), value.to_owned())).collect()
+    }
+
+    #[test]
+    fn members_are_found_whatever_is_in_them() {
+        let json = r#" { "a" : 1 , "b\u0021":"x\"}\\", "c":[1,{"d":"]"}], "e":{}, "f":null , "g": true } "#;
+        let found = members(json);
+        let found: Vec<(&str, &str)> =
+            found.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        assert_eq!(
+            found,
+            [
+                ("a", "1"),
+                ("b!", r#""x\"}\\""#),
+                ("c", r#"[1,{"d":"]"}]"#),
+                ("e", "{}"),
+                ("f", "null"),
+                ("g", "true")
+            ]
+        );
+        assert_eq!(members("{}"), []);
+        assert!(Members::of("[1]").is_none());
+        assert_eq!(elements(r#"[ 1, "a,b" ,[2],{} ]"#).collect::<Vec<_>>(), ["1", r#""a,b""#, "[2]", "{}"]);
+        assert_eq!(elements("[]").count(), 0);
+        assert_eq!(elements("{}").count(), 0);
+    }
+
+    fn json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            r#"[a-z"\\{}\[\],: é\n]{0,8}"#.prop_map(Value::from),
+        ];
+        leaf.prop_recursive(3, 24, 4, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                proptest::collection::vec((r#"[a-c"\\{}]{0,4}"#, inner), 0..4)
+                    .prop_map(|members| Value::Object(members.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        /// Against the parser of serde_json, written tight and with white space.
+        #[test]
+        fn the_members_are_those_of_a_parser(value in json()) {
+            for text in [serde_json::to_string(&value).unwrap(), serde_json::to_string_pretty(&value).unwrap()] {
+                match &value {
+                    Value::Object(object) => {
+                        let found = members(&text);
+                        prop_assert_eq!(found.len(), object.len());
+                        for (key, found) in found {
+                            let found: Value = serde_json::from_str(&found).unwrap();
+                            prop_assert_eq!(Some(&found), object.get(&key));
+                        }
+                    }
+                    Value::Array(array) => {
+                        let found: Vec<Value> =
+                            elements(&text).map(|element| serde_json::from_str(element).unwrap()).collect();
+                        prop_assert_eq!(&found, array);
+                    }
+                    Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+                        prop_assert!(Members::of(&text).is_none());
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn no_text_is_a_panic(text in r#"[a\{\}\[\]",:\\ é]{0,40}"#) {
+            let _ = Members::of(&text).map(Iterator::count);
+            let _ = elements(&text).count();
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What is wrong with a field of an object, in a sentence for the person who wrote it.
+
+use crate::number::{Number, Whole};
+use power_units::{DecimalError, Role};
+use std::fmt;
+
+/// A field that does not say what it must.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldError {
+    field: String,
+    found: Option<String>,
+    expected: String,
+}
+
+impl FieldError {
+    /// `field` is its path in the object; nothing was `found` where it is missing.
+    #[must_use]
+    pub fn new(field: &str, found: Option<String>, expected: impl Into<String>) -> Self {
+        Self { field: field.to_owned(), found, expected: expected.into() }
+    }
+
+    /// A field that is not there.
+    #[must_use]
+    pub fn missing(field: &str, expected: impl Into<String>) -> Self {
+        Self::new(field, None, expected)
+    }
+
+    /// The path of the field, as in `spec.cpu.packagePowerCapWatts`.
+    #[must_use]
+    pub fn field(&self) -> &str {
+        &self.field
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.found {
+            Some(found) => write!(f, "{}: expected {}, found {found}", self.field, self.expected),
+            None => write!(f, "{}: expected {}, found nothing", self.field, self.expected),
+        }
+    }
+}
+
+impl std::error::Error for FieldError {}
+
+/// Reads decimal text as a fixed-point quantity.
+type Parse<Q> = fn(&str, Role) -> Result<Q, DecimalError>;
+
+/// A number as a quantity of the core, rounded once as `role` says.
+pub(crate) fn quantity<Q>(
+    field: &str,
+    number: Option<Number>,
+    role: Role,
+    parse: Parse<Q>,
+) -> Result<Option<Q>, FieldError> {
+    let Some(number) = number else { return Ok(None) };
+    let text = number.to_string();
+    match parse(&text, role) {
+        Ok(quantity) => Ok(Some(quantity)),
+        Err(error) => Err(FieldError::new(field, Some(text), format!("a number that fits ({error})"))),
+    }
+}
+
+/// A quantity that must lie within bounds, the lower one included or not.
+pub(crate) fn within<Q: PartialOrd>(
+    field: &str,
+    number: Option<Number>,
+    parse: Parse<Q>,
+    fits: impl FnOnce(&Q) -> bool,
+    expected: &str,
+) -> Result<Option<Q>, FieldError> {
+    match quantity(field, number, Role::Limit, parse)? {
+        Some(quantity) if fits(&quantity) => Ok(Some(quantity)),
+        Some(_) => Err(FieldError::new(field, number.map(|number| number.to_string()), expected)),
+        None => Ok(None),
+    }
+}
+
+/// A count: zero says nothing, as the agents of other generations write it where they do not know.
+pub(crate) fn count(field: &str, number: Option<Whole>) -> Result<Option<u32>, FieldError> {
+    let Some(number) = number else { return Ok(None) };
+    match u32::try_from(number.get()) {
+        Ok(0) => Ok(None),
+        Ok(count) => Ok(Some(count)),
+        Err(_) => {
+            let found = Some(number.get().to_string());
+            Err(FieldError::new(field, found, format!("a count from 0 to {}", u32::MAX)))
+        }
+    }
+}

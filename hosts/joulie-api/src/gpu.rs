@@ -1,0 +1,194 @@
+//! GPU (`gpu.mle.com`): one physical card, published by its node's agent; who has it is written by the extender's bind
+//! and the operator.
+
+use crate::condition::Condition;
+use crate::macros::part;
+use crate::number::Whole;
+use joulie_core::placement::gpu::{Island, Phase, Vram};
+use kube::CustomResource;
+use serde::{Deserialize, Serialize};
+
+/// What a card is.
+#[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, kube::KubeSchema)]
+#[kube(
+    group = "gpu.mle.com",
+    version = "v1alpha1",
+    kind = "GPU",
+    doc = "One physical GPU and who has it.",
+    plural = "gpus",
+    root = "Gpu",
+    status = "GpuStatus",
+    derive = "PartialEq",
+    category = "joulie",
+    selectable = ".spec.nodeName",
+    validation = kube::core::Rule::new("!has(self.status) || !has(self.status.allocatedVRAMmb) || !has(self.spec.totalVRAMmb) || self.status.allocatedVRAMmb <= self.spec.totalVRAMmb")
+        .message("allocatedVRAMmb is above totalVRAMmb: no card gives more memory than it has")
+        .field_path(".status.allocatedVRAMmb"),
+    printcolumn(name = "Node", type_ = "string", json_path = ".spec.nodeName"),
+    printcolumn(name = "Model", type_ = "string", json_path = ".spec.model"),
+    printcolumn(name = "VRAM", type_ = "integer", json_path = ".spec.totalVRAMmb"),
+    printcolumn(name = "Allocated", type_ = "integer", json_path = ".status.allocatedVRAMmb"),
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Pod", type_ = "string", json_path = ".status.podName")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct GpuSpec {
+    /// The name of the node that the card is in.
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = kube::core::Rule::new("self == oldSelf").message("nodeName is immutable: an object stays with its node"))]
+    pub node_name: String,
+    /// What the driver calls this card and no other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    #[x_kube(validation = kube::core::Rule::new("self == oldSelf").message("uuid is immutable: another card is another object"))]
+    pub uuid: Option<String>,
+    /// The model, as pods ask for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// All of its memory, in MB.
+    #[serde(default, rename = "totalVRAMmb", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub total_vram_mb: Option<Whole>,
+    /// nvidia, amd or intel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vendor: Option<String>,
+    /// Its place on the bus.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pci_address: Option<String>,
+    /// Cards of the node with the same number are joined by NVLink or its like.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 65535))]
+    pub island: Option<Whole>,
+    /// The card is cut into slices, which are other resources: no pod gets the card itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sliced: Option<bool>,
+}
+
+part! {
+    /// Who has a card.
+    #[x_kube(validation = kube::core::Rule::new("!has(self.phase) || self.phase != 'Allocated' || has(self.podName)")
+        .message("phase Allocated needs a podName: somebody has the card")
+        .field_path(".podName"))]
+    pub struct GpuStatus {
+        /// The memory that pods have, in MB.
+        #[serde(rename = "allocatedVRAMmb")]
+        #[schemars(range(min = 0))]
+        allocated_vram_mb: Whole,
+        /// The namespace of the pod that has it; of the first, where several have.
+        #[schemars(length(max = 253))]
+        pod_namespace: String,
+        /// The name of the pod that has it; of the first, where several have.
+        #[schemars(length(max = 253))]
+        pod_name: String,
+        /// Available or Allocated; a card of any other phase takes no pod.
+        #[schemars(length(max = 63))]
+        phase: String,
+        /// Every pod that has some of the card's memory.
+        #[schemars(length(max = 256))]
+        allocations: Vec<Allocation>,
+        /// The generation of the spec that this status speaks of.
+        observed_generation: Whole,
+        /// How the card stands.
+        #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+        conditions: Vec<Condition>,
+    }
+}
+
+part! {
+    /// One pod's part of a card.
+    pub struct Allocation {
+        /// The pod's namespace.
+        #[schemars(length(max = 253))]
+        pod_namespace: String,
+        /// The pod's name.
+        #[schemars(length(max = 253))]
+        pod_name: String,
+        /// The pod's UID.
+        #[serde(rename = "podUID")]
+        #[schemars(length(max = 64))]
+        pod_uid: String,
+        /// Its part of the memory, in MB.
+        #[serde(rename = "vramMb")]
+        #[schemars(range(min = 0))]
+        vram_mb: Whole,
+    }
+}
+
+/// What placement may believe of a card. Whatever is not certain is unknown, and then the card takes no pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Card<'a> {
+    /// The node that it is in.
+    pub node: &'a str,
+    /// What the driver calls it.
+    pub uuid: Option<&'a str>,
+    /// Its model.
+    pub model: Option<&'a str>,
+    /// Its memory.
+    pub vram: Option<Vram>,
+    /// With which cards it is joined.
+    pub island: Option<Island>,
+    /// Whether it can take a pod.
+    pub phase: Phase,
+}
+
+impl Gpu {
+    /// What placement may believe of the card.
+    #[must_use]
+    pub fn card(&self) -> Card<'_> {
+        let spec = &self.spec;
+        let status = self.status.as_ref();
+        let allocated = status.and_then(|status| status.allocated_vram_mb).map(Whole::get);
+        let phase = status.and_then(|status| status.phase.as_deref()).map_or(Phase::Unknown, Phase::read);
+
+        Card {
+            node: &spec.node_name,
+            uuid: non_empty(&spec.uuid),
+            model: non_empty(&spec.model),
+            vram: Vram::read(spec.total_vram_mb.map(Whole::get), allocated),
+            island: spec.island.and_then(|island| u16::try_from(island.get()).ok()).map(Island),
+            phase: if spec.sliced == Some(true) { Phase::Unknown } else { phase },
+        }
+    }
+}
+
+fn non_empty(text: &Option<String>) -> Option<&str> {
+    text.as_deref().filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn gpu(spec: Value, status: Value) -> Gpu {
+        let object = json!({"metadata": {"name": "x"}, "spec": spec, "status": status});
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn a_card_of_the_article_is_a_card() {
+        let spec = json!({"nodeName": "n", "uuid": "GPU-1", "model": "A100", "totalVRAMmb": 40960});
+        let status = json!({"allocatedVRAMmb": 30000, "phase": "Available"});
+        let gpu = gpu(spec, status);
+        let card = gpu.card();
+        assert_eq!((card.node, card.uuid, card.model), ("n", Some("GPU-1"), Some("A100")));
+        assert_eq!(card.vram.unwrap().free_mb(), Some(10960));
+        assert_eq!((card.phase, card.island), (Phase::Available, None));
+    }
+
+    #[test]
+    fn whatever_is_not_certain_is_unknown() {
+        let full = json!({"nodeName": "n", "model": "A100", "totalVRAMmb": 40960});
+        let free = json!({"allocatedVRAMmb": 0, "phase": "Available"});
+        let unwritten = gpu(full.clone(), Value::Null);
+        assert_eq!((unwritten.card().phase, unwritten.card().vram), (Phase::Unknown, None));
+        assert_eq!(gpu(full.clone(), json!({"phase": "Reserved"})).card().phase, Phase::Unknown);
+        assert_eq!(gpu(json!({"nodeName": "n", "model": ""}), free.clone()).card().model, None);
+        let mut sliced = full.clone();
+        sliced["sliced"] = json!(true);
+        assert_eq!(gpu(sliced, free.clone()).card().phase, Phase::Unknown);
+        let mut odd = full;
+        odd["island"] = json!(-1);
+        assert_eq!(gpu(odd, free).card().island, None);
+    }
+}

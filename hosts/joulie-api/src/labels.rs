@@ -1,0 +1,101 @@
+//! Labels, annotations, taints of names that Joulie reads or writes, with their values: the one place for them.
+
+/// Who runs Joulie's objects: the group of all kinds but GPU.
+pub const GROUP: &str = "joulie.io";
+
+/// The Lease that the leader renews after each complete pass.
+pub const PLAN_LEASE: &str = "joulie-plan";
+
+/// The text of a label or annotation that is set.
+pub const TRUE: &str = "true";
+/// The text of a label or annotation that is denied.
+pub const FALSE: &str = "false";
+
+/// Labels on nodes.
+pub mod node {
+    /// `performance` or `eco`: what the node offers.
+    pub const POWER_PROFILE: &str = "joulie.io/power-profile";
+    /// `true` while performance pods still run on a node that becomes an eco node.
+    pub const DRAINING: &str = "joulie.io/draining";
+    /// `true`: Joulie plans for the node, and its agent runs there.
+    pub const MANAGED: &str = "joulie.io/managed";
+    /// `true`: a person keeps the node out of every plan.
+    pub const RESERVED: &str = "joulie.io/reserved";
+    /// The rack that the node is in.
+    pub const RACK: &str = "joulie.io/rack";
+    /// The cooling zone that the node is in.
+    pub const COOLING_ZONE: &str = "joulie.io/cooling-zone";
+    /// The CPU model, where a person says it.
+    pub const CPU_MODEL: &str = "joulie.io/hw.cpu-model";
+    /// How many packages, where a person says it.
+    pub const CPU_SOCKETS: &str = "joulie.io/hw.cpu-sockets";
+    /// The GPU model, where a person says it.
+    pub const GPU_MODEL: &str = "joulie.io/hw.gpu-model";
+    /// How many GPUs, where a person says it.
+    pub const GPU_COUNT: &str = "joulie.io/hw.gpu-count";
+    /// The CPU model, as node-feature-discovery says it.
+    pub const NFD_CPU_MODEL: &str = "feature.node.kubernetes.io/cpu-model.name";
+    /// How many packages, as node-feature-discovery says it.
+    pub const NFD_CPU_SOCKETS: &str = "feature.node.kubernetes.io/cpu-sockets";
+    /// The instance type, which stands in for a CPU model that nobody says.
+    pub const INSTANCE_TYPE: &str = "beta.kubernetes.io/instance-type";
+    /// The GPU product, in the order in which they are looked at.
+    pub const GPU_PRODUCTS: [&str; 4] =
+        ["joulie.io/gpu.product", "nvidia.com/gpu.product", "amd.com/gpu.product", "amd.com/gpu.family"];
+}
+
+/// Annotations on pods.
+pub mod pod {
+    /// `performance` or `standard`.
+    pub const WORKLOAD_CLASS: &str = "joulie.io/workload-class";
+    /// `true`: the pod may be restarted elsewhere.
+    pub const RESCHEDULABLE: &str = "joulie.io/reschedulable";
+    /// The GPU model that every card of the pod must be of.
+    pub const GPU_MODEL: &str = "gpu-extender.mle.com/model";
+    /// The VRAM in MB that the pod takes of each card.
+    pub const GPU_VRAM_MB: &str = "gpu-extender.mle.com/vram-mb";
+}
+
+/// Labels on objects of Joulie's own.
+pub mod object {
+    /// Which component keeps the object.
+    pub const MANAGED_BY: &str = "joulie.io/managed-by";
+    /// The operator does.
+    pub const BY_OPERATOR: &str = "operator";
+    /// An agent does.
+    pub const BY_AGENT: &str = "agent";
+}
+
+/// The field managers of server-side apply, one for each component.
+pub mod manager {
+    /// The operator.
+    pub const OPERATOR: &str = "joulie-operator";
+    /// The agents.
+    pub const AGENT: &str = "joulie-agent";
+    /// The extender.
+    pub const EXTENDER: &str = "joulie-extender";
+}
+
+/// Whether a label or annotation says `true`. Case and surrounding space do not matter: a slip of the pen must not put
+/// a reserved node back into the plan.
+#[must_use]
+pub fn is_true(value: Option<&str>) -> bool {
+    value.is_some_and(|value| value.trim().eq_ignore_ascii_case(TRUE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_of_the_pen_is_still_true() {
+        // Fix list operator B39: `True` reserves a node.
+        for text in ["true", "True", " TRUE "] {
+            assert!(is_true(Some(text)), "{text:?}");
+        }
+        for text in ["", "false", "1", "yes", "truely"] {
+            assert!(!is_true(Some(text)), "{text:?}");
+        }
+        assert!(!is_true(None));
+    }
+}

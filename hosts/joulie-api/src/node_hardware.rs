@@ -1,0 +1,413 @@
+//! NodeHardware: what a node is made of and what can be controlled there, published by its agent.
+
+use crate::condition::Condition;
+use crate::field::{FieldError, count, quantity};
+use crate::macros::{part, vocabulary};
+use crate::number::{Number, Whole};
+use crate::word::Word;
+use joulie_core::node::cap::CapRange;
+use joulie_core::placement::demand::GpuVendor;
+use joulie_core::placement::estimate::{Hardware, NodeGpus};
+use kube::CustomResource;
+use power_units::{Role, Watts};
+use serde::{Deserialize, Serialize};
+
+/// Which node the hardware is of.
+#[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, kube::KubeSchema)]
+#[kube(
+    group = "joulie.io",
+    version = "v1alpha1",
+    kind = "NodeHardware",
+    doc = "What a node is made of and what can be controlled there.",
+    plural = "nodehardwares",
+    status = "NodeHardwareStatus",
+    derive = "PartialEq",
+    shortname = "nhw",
+    category = "joulie",
+    selectable = ".spec.nodeName",
+    printcolumn(name = "Node", type_ = "string", json_path = ".spec.nodeName"),
+    printcolumn(name = "CPU", type_ = "string", json_path = ".status.cpu.model"),
+    printcolumn(name = "GPU", type_ = "string", json_path = ".status.gpu.model"),
+    printcolumn(name = "GPUCount", type_ = "integer", json_path = ".status.gpu.count"),
+    printcolumn(name = "Quality", type_ = "string", json_path = ".status.quality.overall")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeHardwareSpec {
+    /// The name of the node, which is what identifies this object.
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = kube::core::Rule::new("self == oldSelf").message("nodeName is immutable: an object stays with its node"))]
+    pub node_name: String,
+}
+
+part! {
+    /// What was discovered.
+    pub struct NodeHardwareStatus {
+        /// The processors.
+        cpu: CpuStatus,
+        /// The GPUs.
+        gpu: GpuStatus,
+        /// The memory.
+        memory: MemoryStatus,
+        /// The network.
+        network: NetworkStatus,
+        /// Where the names of the models come from.
+        inventory_resolution: InventoryResolution,
+        /// What can be controlled and measured.
+        capabilities: Capabilities,
+        /// How much of this is known for certain.
+        quality: Quality,
+        /// When this was written, RFC 3339.
+        updated_at: String,
+        /// The generation of the spec that this status speaks of.
+        observed_generation: Whole,
+        /// How the discovery stands.
+        #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+        conditions: Vec<Condition>,
+    }
+}
+
+part! {
+    /// A node's processors.
+    pub struct CpuStatus {
+        /// The model as the system names it.
+        raw_model: String,
+        /// The model as the hardware catalogue names it.
+        model: String,
+        /// AuthenticAMD, GenuineIntel, or what the system says.
+        vendor: String,
+        /// How many packages.
+        sockets: Whole,
+        /// Logical processors over all packages.
+        total_cores: Whole,
+        /// Logical processors of one package.
+        cores_per_socket: Whole,
+        /// The cpufreq driver.
+        driver_family: String,
+        /// What the power limit of one package can be set to.
+        cap_range: CpuCapRange,
+        /// Frequencies that matter to a control law.
+        landmarks: CpuLandmarks,
+        /// A power limit or a frequency limit can be set.
+        control_available: bool,
+        /// Its power can be measured.
+        telemetry_available: bool,
+        /// What a person should know.
+        warnings: Vec<String>,
+        /// The lowest power limit of one package, as the agents up to v0.0.5 wrote it.
+        #[serde(rename = "capMinWatts")]
+        cap_min_watts: Number,
+        /// The highest power limit of one package, as the agents up to v0.0.5 wrote it.
+        #[serde(rename = "capMaxWatts")]
+        cap_max_watts: Number,
+        /// How much is known for certain: exact, heuristic or unavailable, as the agents up to v0.0.5 wrote it.
+        quality: String,
+    }
+}
+
+part! {
+    /// What the power limit of one package can be set to.
+    pub struct CpuCapRange {
+        /// What the range is of: package.
+        #[serde(rename = "type")]
+        type_: String,
+        /// The lowest limit.
+        min_watts_per_socket: Number,
+        /// The highest limit.
+        max_watts_per_socket: Number,
+    }
+}
+
+part! {
+    /// Frequencies in MHz.
+    pub struct CpuLandmarks {
+        /// The lowest.
+        #[serde(rename = "minFreqMHz")]
+        min_freq_mhz: Number,
+        /// The highest without boost.
+        #[serde(rename = "nominalFreqMHz")]
+        nominal_freq_mhz: Number,
+        /// The highest.
+        #[serde(rename = "maxBoostMHz")]
+        max_boost_mhz: Number,
+        /// The lowest at which power still falls faster than speed.
+        #[serde(rename = "lowestNonlinearFreqMHz")]
+        lowest_nonlinear_freq_mhz: Number,
+    }
+}
+
+part! {
+    /// A node's GPUs, all of one model.
+    pub struct GpuStatus {
+        /// There are some; false is a denial, missing is not.
+        present: bool,
+        /// The model as the driver names it.
+        raw_model: String,
+        /// The model as the hardware catalogue names it.
+        model: String,
+        /// nvidia, amd, intel or none.
+        vendor: String,
+        /// How many.
+        count: Whole,
+        /// What the power limit of one GPU can be set to.
+        cap_range_per_gpu: GpuCapRange,
+        /// The limit of the first GPU as it was found.
+        current_cap_watts: Number,
+        /// How they can be divided.
+        slicing: Slicing,
+        /// A power limit can be set.
+        control_available: bool,
+        /// Their power can be measured.
+        telemetry_available: bool,
+        /// What a person should know.
+        warnings: Vec<String>,
+        /// The lowest power limit of one GPU, as the agents up to v0.0.5 wrote it.
+        cap_min_watts: Number,
+        /// The highest power limit of one GPU, as the agents up to v0.0.5 wrote it.
+        cap_max_watts: Number,
+        /// How much is known for certain: exact, heuristic or unavailable, as the agents up to v0.0.5 wrote it.
+        quality: String,
+    }
+}
+
+part! {
+    /// What the power limit of one GPU can be set to.
+    pub struct GpuCapRange {
+        /// The lowest limit.
+        min_watts: Number,
+        /// The highest limit.
+        max_watts: Number,
+        /// The limit that the driver starts with.
+        default_watts: Number,
+    }
+}
+
+part! {
+    /// How GPUs can be divided.
+    pub struct Slicing {
+        /// They can.
+        supported: bool,
+        /// In which ways, among them mig, dra-timeslice.
+        modes: Vec<String>,
+    }
+}
+
+part! {
+    /// A node's memory.
+    pub struct MemoryStatus {
+        /// All of it.
+        total_bytes: Whole,
+    }
+}
+
+part! {
+    /// A node's network.
+    pub struct NetworkStatus {
+        /// How fast its fastest link is.
+        link_class: String,
+    }
+}
+
+vocabulary! {
+    /// How sure a model's name is.
+    pub enum Exactness {
+        /// The catalogue knows the model.
+        Exact = "exact",
+        /// Only the system's name is known.
+        Proxy = "proxy",
+        /// Nothing is known.
+        Generic = "generic",
+    }
+}
+
+part! {
+    /// Where the names of the models come from.
+    pub struct InventoryResolution {
+        /// The catalogue's keys.
+        hardware_catalog_key: CatalogKeys,
+        /// How sure the names are.
+        exactness: ExactnessOf,
+    }
+}
+
+part! {
+    /// The keys of the hardware catalogue.
+    pub struct CatalogKeys {
+        /// Of the processors.
+        cpu: String,
+        /// Of the GPUs.
+        gpu: String,
+    }
+}
+
+part! {
+    /// How sure the names of the models are.
+    pub struct ExactnessOf {
+        /// Of the processors.
+        #[schemars(with = "Option<String>")]
+        cpu: Word<Exactness>,
+        /// Of the GPUs.
+        #[schemars(with = "Option<String>")]
+        gpu: Word<Exactness>,
+    }
+}
+
+part! {
+    /// What can be controlled and measured.
+    pub struct Capabilities {
+        /// A power or frequency limit of the processors can be set.
+        cpu_control: bool,
+        /// A power limit of the GPUs can be set.
+        gpu_control: bool,
+        /// The power of the processors can be measured.
+        cpu_telemetry: bool,
+        /// The power of the GPUs can be measured.
+        gpu_telemetry: bool,
+    }
+}
+
+part! {
+    /// How much of a status is known for certain.
+    pub struct Quality {
+        /// exact, heuristic or unavailable.
+        overall: String,
+        /// What a person should know.
+        warnings: Vec<String>,
+    }
+}
+
+impl NodeHardwareStatus {
+    /// What the power limit of one package can be set to.
+    ///
+    /// # Errors
+    /// When a number does not fit.
+    pub fn cpu_range(&self) -> Result<CapRange, FieldError> {
+        let Some(cpu) = &self.cpu else { return Ok(CapRange::UNKNOWN) };
+        let range = cpu.cap_range.as_ref();
+        let min = range.and_then(|range| range.min_watts_per_socket).or(cpu.cap_min_watts);
+        let min = quantity("status.cpu.capRange.minWattsPerSocket", min, Role::Demand, Watts::parse)?;
+        Ok(CapRange::new(min, cpu.max_watts(Role::Limit)?, None))
+    }
+
+    /// What the power limit of one GPU can be set to.
+    ///
+    /// # Errors
+    /// When a number does not fit.
+    pub fn gpu_range(&self) -> Result<CapRange, FieldError> {
+        let Some(gpu) = &self.gpu else { return Ok(CapRange::UNKNOWN) };
+        let range = gpu.cap_range_per_gpu.as_ref();
+        let min = range.and_then(|range| range.min_watts).or(gpu.cap_min_watts);
+        let min = quantity("status.gpu.capRangePerGpu.minWatts", min, Role::Demand, Watts::parse)?;
+        Ok(CapRange::new(min, gpu.max_watts(Role::Limit)?, None))
+    }
+}
+
+impl CpuStatus {
+    /// The highest power limit of one package, in the form of any generation.
+    fn max_watts(&self, role: Role) -> Result<Option<Watts>, FieldError> {
+        let max = self.cap_range.as_ref().and_then(|range| range.max_watts_per_socket);
+        quantity("status.cpu.capRange.maxWattsPerSocket", max.or(self.cap_max_watts), role, Watts::parse)
+    }
+}
+
+impl GpuStatus {
+    /// The highest power limit of one GPU, in the form of any generation.
+    fn max_watts(&self, role: Role) -> Result<Option<Watts>, FieldError> {
+        let max = self.cap_range_per_gpu.as_ref().and_then(|range| range.max_watts);
+        quantity("status.gpu.capRangePerGpu.maxWatts", max.or(self.cap_max_watts), role, Watts::parse)
+    }
+
+    /// What the estimate of a pod's watts needs to know; nothing where there are none.
+    fn for_estimate(&self) -> Result<Option<NodeGpus>, FieldError> {
+        let count = count("status.gpu.count", self.count)?;
+        if self.present == Some(false) || (count.is_none() && self.present.is_none()) {
+            return Ok(None);
+        }
+        let vendor = self.vendor.as_deref().and_then(GpuVendor::read);
+        Ok(Some(NodeGpus { count, max: self.max_watts(Role::Demand)?, vendor }))
+    }
+}
+
+impl TryFrom<&NodeHardwareStatus> for Hardware {
+    type Error = FieldError;
+
+    /// What the estimate of a pod's watts needs to know. Watts are what a device may draw, so they round up.
+    fn try_from(status: &NodeHardwareStatus) -> Result<Self, FieldError> {
+        let gpus = status.gpu.as_ref().map_or(Ok(None), GpuStatus::for_estimate)?;
+        let Some(cpu) = &status.cpu else { return Ok(Self { gpus, ..Self::EMPTY }) };
+        let sockets = count("status.cpu.sockets", cpu.sockets)?;
+        let cpu_max = cpu.max_watts(Role::Demand)?.map(|max| Self::packages(max, sockets));
+        Ok(Self { cpu_max, cores: count("status.cpu.totalCores", cpu.total_cores)?, gpus })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn status(json: Value) -> NodeHardwareStatus {
+        serde_json::from_value(json).unwrap()
+    }
+
+    fn hardware(json: Value) -> Hardware {
+        Hardware::try_from(&status(json)).unwrap()
+    }
+
+    fn watts(text: &str) -> Option<Watts> {
+        Some(Watts::parse(text, Role::Nearest).unwrap())
+    }
+
+    #[test]
+    fn ranges_of_every_generation_are_read() {
+        // Fix list operator B2: the current form, and the flat one of v0.0.5.
+        for json in [
+            json!({"cpu": {"sockets": 2, "totalCores": 64,
+                           "capRange": {"minWattsPerSocket": 90, "maxWattsPerSocket": 360}},
+                   "gpu": {"present": true, "count": 8, "vendor": "nvidia",
+                           "capRangePerGpu": {"minWatts": 100, "maxWatts": 400.0}}}),
+            json!({"cpu": {"sockets": 2.0, "totalCores": 64, "capMinWatts": 90, "capMaxWatts": 360.0},
+                   "gpu": {"count": 8, "vendor": "NVIDIA", "capMinWatts": 100.0, "capMaxWatts": 400}}),
+        ] {
+            let read = status(json.clone());
+            assert_eq!(read.cpu_range(), Ok(CapRange::new(watts("90"), watts("360"), None)));
+            assert_eq!(read.gpu_range(), Ok(CapRange::new(watts("100"), watts("400"), None)));
+            let read = hardware(json);
+            assert_eq!((read.cpu_max, read.cores), (watts("720"), Some(64)));
+            let gpus = read.gpus.unwrap();
+            assert_eq!((gpus.count, gpus.max, gpus.vendor), (Some(8), watts("400"), Some(GpuVendor::Nvidia)));
+        }
+    }
+
+    #[test]
+    fn a_whole_maximum_is_a_maximum() {
+        // Fix list operator B3: 360 is read as 360.5 is.
+        let max = |max: Value| hardware(json!({"cpu": {"capRange": {"maxWattsPerSocket": max}}})).cpu_max;
+        assert_eq!(max(json!(360)), watts("360"));
+        assert_eq!(max(json!(360.5)), watts("360.5"));
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_zero() {
+        assert_eq!(hardware(json!({})), Hardware::EMPTY);
+        assert_eq!(hardware(json!({"cpu": {"sockets": 0, "totalCores": 0}, "gpu": null})), Hardware::EMPTY);
+        assert_eq!(status(json!({})).cpu_range(), Ok(CapRange::UNKNOWN));
+        // A denial, an unknown number, and a number without a word.
+        let gpus = |gpu: Value| hardware(json!({"gpu": gpu})).gpus.map(|gpus| gpus.count);
+        assert_eq!(gpus(json!({"present": false, "count": 2})), None);
+        assert_eq!(gpus(json!({"present": true})), Some(None));
+        assert_eq!(gpus(json!({"count": 2})), Some(Some(2)));
+        assert_eq!(gpus(json!({"vendor": "none", "count": 0})), None);
+    }
+
+    #[test]
+    fn a_number_that_cannot_be_names_its_field() {
+        for (json, field) in [
+            (json!({"cpu": {"totalCores": -1}}), "status.cpu.totalCores"),
+            (json!({"cpu": {"sockets": 5_000_000_000_u64}}), "status.cpu.sockets"),
+            (json!({"gpu": {"count": -2}}), "status.gpu.count"),
+            (json!({"cpu": {"capMaxWatts": 1e30}}), "status.cpu.capRange.maxWattsPerSocket"),
+        ] {
+            assert_eq!(Hardware::try_from(&status(json)).unwrap_err().field(), field);
+        }
+    }
+}

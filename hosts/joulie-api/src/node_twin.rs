@@ -1,0 +1,295 @@
+//! NodeTwin: a node's digital twin. Its spec mirrors the desired state, its status is what the extender scores by.
+
+use crate::caps::{CpuCaps, Desired, GpuCaps, Parts, Policy, Profile};
+use crate::condition::Condition;
+use crate::field::FieldError;
+use crate::macros::{part, vocabulary};
+use crate::number::{Number, Whole};
+use crate::word::{Vocabulary, Word};
+use joulie_core::placement::class::SchedulableClass;
+use kube::CustomResource;
+use serde::{Deserialize, Serialize};
+
+mod reading;
+
+/// The desired state of a node as its twin mirrors it.
+#[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, kube::KubeSchema)]
+#[kube(
+    group = "joulie.io",
+    version = "v1alpha1",
+    kind = "NodeTwin",
+    doc = "A node's digital twin: its desired state, what it draws and what is predicted for it.",
+    status = "NodeTwinStatus",
+    derive = "PartialEq",
+    shortname = "nt",
+    category = "joulie",
+    selectable = ".spec.nodeName",
+    printcolumn(name = "Node", type_ = "string", json_path = ".spec.nodeName"),
+    printcolumn(name = "Profile", type_ = "string", json_path = ".spec.profile"),
+    printcolumn(name = "Class", type_ = "string", json_path = ".status.schedulableClass"),
+    printcolumn(name = "PowerHeadroom", type_ = "number", json_path = ".status.predictedPowerHeadroomScore"),
+    printcolumn(name = "CoolingStress", type_ = "number", json_path = ".status.predictedCoolingStressScore"),
+    printcolumn(name = "PSUStress", type_ = "number", json_path = ".status.predictedPsuStressScore"),
+    printcolumn(name = "CPU-Cap", type_ = "number", json_path = ".spec.cpu.packagePowerCapPctOfMax"),
+    printcolumn(name = "Draining", type_ = "boolean", json_path = ".spec.scheduling.draining")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeTwinSpec {
+    /// The name of the node, which is what identifies this object.
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = kube::core::Rule::new("self == oldSelf").message("nodeName is immutable: an object stays with its node"))]
+    pub node_name: String,
+    /// Full power or capped.
+    pub profile: Word<Profile>,
+    /// What is asked of the processors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<CpuCaps>,
+    /// What is asked of the GPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<GpuCaps>,
+    /// The policy that decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<Policy>,
+    /// What placement is to know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduling: Option<Scheduling>,
+}
+
+vocabulary! {
+    /// Low, medium or high.
+    pub enum Pressure {
+        /// Low.
+        Low = "low",
+        /// Medium.
+        Medium = "medium",
+        /// High.
+        High = "high",
+    }
+}
+
+part! {
+    /// What placement is to know of a node.
+    pub struct Scheduling {
+        /// Performance pods still run there while it becomes an eco node.
+        draining: bool,
+        /// How much pods that can be restarted elsewhere should be.
+        reschedulable_pressure: Word<Pressure>,
+    }
+}
+
+impl Vocabulary for SchedulableClass {
+    const ALL: &'static [Self] = &[Self::Eco, Self::Performance, Self::Draining, Self::Unknown];
+
+    fn as_str(self) -> &'static str {
+        Self::as_str(self)
+    }
+}
+
+vocabulary! {
+    /// Where a power measurement comes from, or why there is none.
+    pub enum PowerSource {
+        /// Kepler's energy counters.
+        Kepler = "kepler",
+        /// A model of the utilisation.
+        Utilization = "utilization",
+        /// Nothing measures.
+        Static = "static",
+        /// An HTTP endpoint.
+        Http = "http",
+        /// The HTTP endpoint failed.
+        HttpError = "http-error",
+        /// There is no HTTP endpoint.
+        HttpNoEndpoint = "http-no-endpoint",
+        /// A Prometheus server.
+        Prometheus = "prometheus",
+        /// The Prometheus server has nothing to say.
+        PrometheusNoData = "prometheus-no-data",
+        /// Kepler has nothing to say.
+        KeplerNoData = "kepler-no-data",
+        /// The node's agent.
+        Agent = "agent",
+        /// The node's agent has nothing to say.
+        AgentNoData = "agent-no-data",
+    }
+}
+
+part! {
+    /// What is predicted and measured of a node.
+    pub struct NodeTwinStatus {
+        /// What the node offers.
+        schedulable_class: Word<SchedulableClass>,
+        /// What the node draws, and what it may.
+        power_measurement: PowerMeasurement,
+        /// What is left of the node's power budget, in percent; negative above it.
+        #[schemars(range(max = 100.0))]
+        predicted_power_headroom_score: Number,
+        /// How near the cooling is to its limit.
+        #[schemars(range(min = 0.0, max = 100.0))]
+        predicted_cooling_stress_score: Number,
+        /// How near the power supply is to its limit.
+        #[schemars(range(min = 0.0, max = 100.0))]
+        predicted_psu_stress_score: Number,
+        /// The caps in force, in percent of the most that can be set.
+        effective_cap_state: EffectiveCapState,
+        /// How much the hardware computes, relative to the others.
+        #[schemars(range(min = 0.0, max = 100.0))]
+        hardware_density_score: Number,
+        /// The facility's power per power of the machines.
+        #[serde(rename = "estimatedPUE")]
+        estimated_pue: Number,
+        /// What came of the desired state, written by the agent.
+        control_status: ControlStatuses,
+        /// Pods that would better run elsewhere.
+        reschedule_recommendations: Vec<RescheduleRecommendation>,
+        /// How the node's GPUs would better be divided.
+        gpu_slicing_recommendation: GpuSlicingRecommendation,
+        /// When this was written, RFC 3339.
+        last_updated: String,
+        /// The Lease by which this status is fresh; its own age says nothing then.
+        #[schemars(length(max = 253))]
+        plan_lease: String,
+        /// The generation of the spec that this status speaks of.
+        observed_generation: Whole,
+        /// How the twin stands, among them TelemetryFresh.
+        #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+        conditions: Vec<Condition>,
+    }
+}
+
+part! {
+    /// What a node draws, and what it may, in watts.
+    pub struct PowerMeasurement {
+        /// Where the measurement comes from, or why there is none.
+        source: Word<PowerSource>,
+        /// What the node draws.
+        #[serde(rename = "measuredNodePowerW")]
+        measured_node_power_w: Number,
+        /// What the processors may draw under their caps.
+        #[serde(rename = "cpuCappedPowerW")]
+        cpu_capped_power_w: Number,
+        /// What the GPUs may draw under their caps.
+        #[serde(rename = "gpuCappedPowerW")]
+        gpu_capped_power_w: Number,
+        /// What the node may draw under its caps.
+        #[serde(rename = "nodeCappedPowerW")]
+        node_capped_power_w: Number,
+        /// What the processors can draw.
+        #[serde(rename = "cpuTdpW")]
+        cpu_tdp_w: Number,
+        /// What the GPUs can draw.
+        #[serde(rename = "gpuTdpW")]
+        gpu_tdp_w: Number,
+        /// What the node can draw.
+        #[serde(rename = "nodeTdpW")]
+        node_tdp_w: Number,
+        /// How fast the node's draw rises, in watts per minute.
+        #[serde(rename = "powerTrendWPerMin")]
+        power_trend_w_per_min: Number,
+        /// When the measurement was taken, RFC 3339.
+        sampled_at: String,
+    }
+}
+
+part! {
+    /// The caps in force, in percent of the most that can be set.
+    pub struct EffectiveCapState {
+        /// That of the processors.
+        cpu_pct: Number,
+        /// That of the GPUs.
+        gpu_pct: Number,
+    }
+}
+
+part! {
+    /// What came of the desired state.
+    pub struct ControlStatuses {
+        /// On the processors.
+        cpu: ControlStatus,
+        /// On the GPUs.
+        gpu: ControlStatus,
+    }
+}
+
+part! {
+    /// What came of the desired state on one kind of device.
+    pub struct ControlStatus {
+        /// Who brought it about: none, rapl, dvfs, http, host-nvidia, host-amd.
+        backend: String,
+        /// applied, blocked, error or none.
+        result: String,
+        /// For people.
+        message: String,
+        /// When this was written, RFC 3339.
+        updated_at: String,
+    }
+}
+
+part! {
+    /// A pod that would better run elsewhere.
+    pub struct RescheduleRecommendation {
+        /// Which.
+        workload_ref: WorkloadRef,
+        /// Why.
+        reason: String,
+    }
+}
+
+part! {
+    /// A workload.
+    pub struct WorkloadRef {
+        /// Its kind.
+        kind: String,
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    }
+}
+
+vocabulary! {
+    /// A way to divide GPUs.
+    pub enum SlicingMode {
+        /// In hardware.
+        Mig = "mig",
+        /// In time.
+        TimeSlicing = "time-slicing",
+        /// Not at all.
+        None = "none",
+    }
+}
+
+part! {
+    /// How a node's GPUs would better be divided.
+    pub struct GpuSlicingRecommendation {
+        /// In which way.
+        mode: Word<SlicingMode>,
+        /// Into slices of this profile.
+        slice_type: String,
+        /// How many of one GPU.
+        #[serde(rename = "slicesPerGPU")]
+        slices_per_gpu: Whole,
+        /// How many of all GPUs.
+        total_slices: Whole,
+        /// Why.
+        reason: String,
+        /// How much better the GPUs would be used.
+        estimated_utilization_gain: Number,
+        /// How sure that is.
+        confidence: Number,
+    }
+}
+
+impl TryFrom<&NodeTwinSpec> for Desired {
+    type Error = FieldError;
+
+    fn try_from(spec: &NodeTwinSpec) -> Result<Self, FieldError> {
+        Self::try_from(Parts {
+            node: &spec.node_name,
+            profile: &spec.profile,
+            cpu: spec.cpu.as_ref(),
+            gpu: spec.gpu.as_ref(),
+            policy: spec.policy.as_ref(),
+            draining: spec.scheduling.as_ref().and_then(|scheduling| scheduling.draining),
+        })
+    }
+}

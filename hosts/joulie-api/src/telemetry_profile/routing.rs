@@ -1,0 +1,272 @@
+//! What a TelemetryProfile means: for whom it is, where readings come from, through what devices are controlled.
+//!
+//! What the profile does not say is left to the agent's own configuration; what it says in half is an error.
+
+use super::{ControlType, CpuMode, GpuMode, Source, SourceType, Target, TargetScope, TelemetryProfileSpec};
+use crate::caps::node_name;
+use crate::field::FieldError;
+use crate::number::Whole;
+use crate::word::{Vocabulary, Word};
+
+/// A profile that was understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Routing {
+    /// For whom it is.
+    pub audience: Audience,
+    /// Where the readings of the processors come from.
+    pub cpu_source: Option<Readings>,
+    /// Where the readings of the GPUs come from.
+    pub gpu_source: Option<Readings>,
+    /// Where temperatures come from.
+    pub thermal_source: Option<Readings>,
+    /// Where what surrounds the node comes from.
+    pub context_source: Option<Readings>,
+    /// Through what the processors are controlled.
+    pub cpu_control: Option<Control<CpuMode>>,
+    /// Through what the GPUs are controlled.
+    pub gpu_control: Option<Control<GpuMode>>,
+}
+
+/// For whom a profile is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Audience {
+    /// One node.
+    Node(String),
+    /// Every node that has none of its own.
+    Cluster,
+}
+
+/// Where readings come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Readings {
+    /// Nowhere.
+    None,
+    /// The node's own hardware.
+    Host,
+    /// An HTTP endpoint.
+    Http(Endpoint),
+    /// A Prometheus server.
+    Prometheus {
+        /// Its URL.
+        endpoint: String,
+        /// The query.
+        query: String,
+    },
+}
+
+/// Through what a device is controlled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Control<Mode> {
+    /// Nothing.
+    None,
+    /// The node's own hardware.
+    Host,
+    /// An HTTP endpoint.
+    Http {
+        /// Where it is.
+        endpoint: Endpoint,
+        /// What it is told, if the profile says it.
+        mode: Option<Mode>,
+    },
+}
+
+/// An HTTP endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Its URL; `{node}` stands for the name of the node.
+    pub url: String,
+    /// How long an answer may take, if the profile says it.
+    pub timeout_seconds: Option<u16>,
+}
+
+impl TryFrom<&TelemetryProfileSpec> for Routing {
+    type Error = FieldError;
+
+    fn try_from(spec: &TelemetryProfileSpec) -> Result<Self, FieldError> {
+        let sources = spec.sources.clone().unwrap_or_default();
+        let controls = spec.controls.clone().unwrap_or_default();
+        let cpu = controls.cpu.unwrap_or_default();
+        let cpu_http = cpu.http.unwrap_or_default();
+        let gpu = controls.gpu.unwrap_or_default();
+        let gpu_http = gpu.http.unwrap_or_default();
+        Ok(Self {
+            audience: audience(&spec.target)?,
+            cpu_source: readings("spec.sources.cpu", sources.cpu.as_ref())?,
+            gpu_source: readings("spec.sources.gpu", sources.gpu.as_ref())?,
+            thermal_source: readings("spec.sources.thermal", sources.thermal.as_ref())?,
+            context_source: readings("spec.sources.context", sources.context.as_ref())?,
+            cpu_control: control(
+                "spec.controls.cpu",
+                cpu.type_.as_ref(),
+                (cpu_http.endpoint, cpu_http.timeout_seconds, cpu_http.mode),
+            )?,
+            gpu_control: control(
+                "spec.controls.gpu",
+                gpu.type_.as_ref(),
+                (gpu_http.endpoint, gpu_http.timeout_seconds, gpu_http.mode),
+            )?,
+        })
+    }
+}
+
+fn audience(target: &Target) -> Result<Audience, FieldError> {
+    Ok(match target.scope.expect("spec.target.scope")? {
+        TargetScope::Cluster => Audience::Cluster,
+        TargetScope::Node => {
+            let name = target.node_name.as_deref().unwrap_or_default();
+            Audience::Node(node_name("spec.target.nodeName", name)?)
+        }
+    })
+}
+
+fn readings(field: &str, source: Option<&Source>) -> Result<Option<Readings>, FieldError> {
+    let Some((source, word)) = source.and_then(|source| source.type_.as_ref().map(|word| (source, word)))
+    else {
+        return Ok(None);
+    };
+    Ok(Some(match word.expect(&format!("{field}.type"))? {
+        SourceType::None => Readings::None,
+        SourceType::Host => Readings::Host,
+        SourceType::Http => {
+            let http = source.http.clone().unwrap_or_default();
+            Readings::Http(endpoint(&format!("{field}.http"), http.endpoint, http.timeout_seconds)?)
+        }
+        SourceType::Prometheus => {
+            let prometheus = source.prometheus.clone().unwrap_or_default();
+            Readings::Prometheus {
+                endpoint: said(&format!("{field}.prometheus.endpoint"), prometheus.endpoint, "a URL")?,
+                query: said(&format!("{field}.prometheus.query"), prometheus.query, "a query")?,
+            }
+        }
+    }))
+}
+
+type Http<Mode> = (Option<String>, Option<Whole>, Option<Word<Mode>>);
+
+fn control<Mode: Vocabulary>(
+    field: &str,
+    word: Option<&Word<ControlType>>,
+    (url, timeout, mode): Http<Mode>,
+) -> Result<Option<Control<Mode>>, FieldError> {
+    let Some(word) = word else { return Ok(None) };
+    Ok(Some(match word.expect(&format!("{field}.type"))? {
+        ControlType::None => Control::None,
+        ControlType::Host => Control::Host,
+        ControlType::Http => Control::Http {
+            endpoint: endpoint(&format!("{field}.http"), url, timeout)?,
+            mode: mode.map(|mode| mode.expect(&format!("{field}.http.mode"))).transpose()?,
+        },
+    }))
+}
+
+fn endpoint(field: &str, url: Option<String>, timeout: Option<Whole>) -> Result<Endpoint, FieldError> {
+    let timeout_seconds = match timeout {
+        None => None,
+        Some(seconds) => {
+            let fits = u16::try_from(seconds.get()).ok().filter(|seconds| (1..=300).contains(seconds));
+            let found = Some(seconds.get().to_string());
+            let error = || FieldError::new(&format!("{field}.timeoutSeconds"), found, "1 to 300 seconds");
+            Some(fits.ok_or_else(error)?)
+        }
+    };
+    Ok(Endpoint { url: said(&format!("{field}.endpoint"), url, "a URL")?, timeout_seconds })
+}
+
+fn said(field: &str, text: Option<String>, expected: &str) -> Result<String, FieldError> {
+    text.filter(|text| !text.trim().is_empty()).ok_or_else(|| FieldError::missing(field, expected))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn routing(spec: Value) -> Result<Routing, String> {
+        let spec: TelemetryProfileSpec = serde_json::from_value(spec).unwrap();
+        Routing::try_from(&spec).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_whole_profile_is_understood() {
+        // Agent table, rows 6 and 10.
+        let endpoint = |timeout_seconds| Endpoint { url: "http://sim/{node}".to_owned(), timeout_seconds };
+        let read = routing(json!({
+            "target": {"scope": "node", "nodeName": "a"},
+            "sources": {
+                "cpu": {"type": "http", "http": {"endpoint": "http://sim/{node}", "timeoutSeconds": 5}},
+                "gpu": {"type": "none"}, "thermal": {"type": "host"},
+                "context": {"type": "prometheus", "prometheus": {"endpoint": "http://p", "query": "up"}},
+            },
+            "controls": {
+                "cpu": {"type": "http", "http": {"endpoint": "http://sim/{node}", "mode": "dvfs"}},
+                "gpu": {"type": "host"},
+            },
+        }));
+        assert_eq!(
+            read.unwrap(),
+            Routing {
+                audience: Audience::Node("a".to_owned()),
+                cpu_source: Some(Readings::Http(endpoint(Some(5)))),
+                gpu_source: Some(Readings::None),
+                thermal_source: Some(Readings::Host),
+                context_source: Some(Readings::Prometheus {
+                    endpoint: "http://p".to_owned(),
+                    query: "up".to_owned()
+                }),
+                cpu_control: Some(Control::Http { endpoint: endpoint(None), mode: Some(CpuMode::Dvfs) }),
+                gpu_control: Some(Control::Host),
+            }
+        );
+    }
+
+    #[test]
+    fn what_a_profile_does_not_say_is_not_said() {
+        let read = routing(json!({"target": {"scope": "cluster"}, "sources": {"cpu": {}}})).unwrap();
+        assert_eq!(read.audience, Audience::Cluster);
+        assert_eq!((read.cpu_source, read.cpu_control, read.gpu_control), (None, None, None));
+    }
+
+    #[test]
+    fn what_is_said_in_half_names_its_field() {
+        let with = |field: &str, value: Value| {
+            let mut spec = json!({"target": {"scope": "cluster"}});
+            spec[field] = value;
+            routing(spec).unwrap_err()
+        };
+        for (field, value, message) in [
+            (
+                "target",
+                json!({"scope": "node"}),
+                "spec.target.nodeName: expected the name of a node, found nothing",
+            ),
+            ("target", json!({"scope": "rack"}), "spec.target.scope: expected node or cluster, found rack"),
+            (
+                "sources",
+                json!({"cpu": {"type": "http"}}),
+                "spec.sources.cpu.http.endpoint: expected a URL, found nothing",
+            ),
+            (
+                "sources",
+                json!({"context": {"type": "prometheus", "prometheus": {"endpoint": "http://p"}}}),
+                "spec.sources.context.prometheus.query: expected a query, found nothing",
+            ),
+            (
+                "sources",
+                json!({"gpu": {"type": "http", "http": {"endpoint": "http://s", "timeoutSeconds": 301}}}),
+                "spec.sources.gpu.http.timeoutSeconds: expected 1 to 300 seconds, found 301",
+            ),
+            (
+                "controls",
+                json!({"gpu": {"type": "http", "http": {"endpoint": "http://s", "mode": "rapl"}}}),
+                "spec.controls.gpu.http.mode: expected auto, powercap or clocks, found rapl",
+            ),
+            (
+                "controls",
+                json!({"cpu": {"type": "rapl"}}),
+                "spec.controls.cpu.type: expected none, host or http, found rapl",
+            ),
+        ] {
+            assert_eq!(with(field, value), message);
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! The example objects: what the API server must take, and what it must refuse and with which words.
+
+use joulie_api::crd;
+use joulie_api::gpu::Gpu;
+use joulie_api::node_hardware::NodeHardware;
+use joulie_api::node_power_profile::NodePowerProfile;
+use joulie_api::node_twin::NodeTwin;
+use joulie_api::object::{BadObject, parse};
+use joulie_api::telemetry_profile::TelemetryProfile;
+use joulie_api::workload_profile::WorkloadProfile;
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+/// An object that is refused.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Bad {
+    pub(crate) message: String,
+    pub(crate) field: String,
+    pub(crate) old: Option<Value>,
+    pub(crate) object: Value,
+}
+
+fn read<T: for<'de> Deserialize<'de>>(folder: &str) -> Vec<(String, T)> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("examples").join(folder);
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let read = |path: PathBuf| {
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let text = std::fs::read_to_string(&path).unwrap();
+        (name, serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
+    };
+    files.into_iter().map(read).collect()
+}
+
+pub(crate) fn good() -> Vec<(String, Value)> {
+    read("good")
+}
+
+pub(crate) fn bad() -> Vec<(String, Bad)> {
+    read("bad")
+}
+
+pub(crate) fn kind(object: &Value) -> &str {
+    object["kind"].as_str().unwrap()
+}
+
+/// The schemas of all kinds, by kind.
+pub(crate) fn schemas() -> BTreeMap<String, Value> {
+    let schema = |crd: &k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition| {
+        let tree = serde_json::to_value(crd).unwrap();
+        let schema = tree["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone();
+        (crd.spec.names.kind.clone(), schema)
+    };
+    crd::all().iter().map(schema).collect()
+}
+
+/// Reads an object and writes it again.
+fn through_the_type(object: &Value) -> Result<Value, BadObject> {
+    let object = object.clone();
+    let value = match kind(&object).to_owned().as_str() {
+        "GPU" => serde_json::to_value(parse::<Gpu>(object)?),
+        "NodeHardware" => serde_json::to_value(parse::<NodeHardware>(object)?),
+        "NodePowerProfile" => serde_json::to_value(parse::<NodePowerProfile>(object)?),
+        "NodeTwin" => serde_json::to_value(parse::<NodeTwin>(object)?),
+        "TelemetryProfile" => serde_json::to_value(parse::<TelemetryProfile>(object)?),
+        "WorkloadProfile" => serde_json::to_value(parse::<WorkloadProfile>(object)?),
+        other => panic!("no such kind: {other}"),
+    };
+    Ok(value.unwrap())
+}
+
+/// Without nulls, which the API server drops, and with every number as a float.
+fn normal(value: &Value) -> Value {
+    match value {
+        Value::Object(object) => {
+            let said = object.iter().filter(|(_, value)| !value.is_null());
+            Value::Object(said.map(|(key, value)| (key.clone(), normal(value))).collect())
+        }
+        Value::Array(items) => items.iter().map(normal).collect(),
+        Value::Number(number) => number.as_f64().unwrap().into(),
+        Value::Null | Value::Bool(_) | Value::String(_) => value.clone(),
+    }
+}
+
+#[test]
+fn every_generation_is_read_without_losing_a_field() {
+    // Fix list operator B38: the types and the definitions are one thing.
+    for (name, object) in good() {
+        let read = through_the_type(&object).unwrap_or_else(|bad| panic!("{name}: {bad}"));
+        assert_eq!(normal(&read), normal(&object), "{name}");
+    }
+}
+
+/// What is wrong with a value by its schema: fields that would be pruned, types, words, bounds.
+fn complaints(path: &str, value: &Value, schema: &Value, found: &mut Vec<String>) {
+    let bound = |key: &str| schema[key].as_f64();
+    match value {
+        Value::Null => {}
+        Value::Object(object) => {
+            if schema["x-kubernetes-preserve-unknown-fields"] == true {
+                return;
+            }
+            for (key, value) in object {
+                match schema["properties"].get(key) {
+                    Some(schema) => complaints(&format!("{path}.{key}"), value, schema, found),
+                    None => found.push(format!("{path}.{key}: not in the schema")),
+                }
+            }
+            for key in schema["required"].as_array().into_iter().flatten() {
+                if object.get(key.as_str().unwrap()).is_none() {
+                    found.push(format!("{path}.{}: required", key.as_str().unwrap()));
+                }
+            }
+        }
+        Value::Array(items) => {
+            for (at, item) in items.iter().enumerate() {
+                complaints(&format!("{path}[{at}]"), item, &schema["items"], found);
+            }
+        }
+        Value::Number(number) => {
+            let number = number.as_f64().unwrap();
+            let above = match schema["exclusiveMinimum"] == true {
+                true => bound("minimum").is_none_or(|min| number > min),
+                false => bound("minimum").is_none_or(|min| number >= min),
+            };
+            if !above || bound("maximum").is_some_and(|max| number > max) {
+                found.push(format!("{path}: {number} is out of range"));
+            }
+        }
+        Value::Bool(_) => {}
+        Value::String(text) => {
+            let words = schema["enum"].as_array();
+            if words.is_some_and(|words| !words.iter().any(|word| word == text)) {
+                found.push(format!("{path}: {text} is not in the list"));
+            }
+            let length = u64::try_from(text.chars().count()).unwrap();
+            if schema["minLength"].as_u64().is_some_and(|min| length < min)
+                || schema["maxLength"].as_u64().is_some_and(|max| length > max)
+            {
+                found.push(format!("{path}: {length} characters"));
+            }
+        }
+    }
+    let expected = match value {
+        Value::Null => return,
+        Value::Object(_) => "object",
+        Value::Array(_) => "array",
+        Value::Number(number) if number.as_f64().unwrap().fract() == 0.0 && schema["type"] == "integer" => {
+            "integer"
+        }
+        Value::Number(_) => "number",
+        Value::Bool(_) => "boolean",
+        Value::String(_) => "string",
+    };
+    if schema["type"] != expected {
+        found.push(format!("{path}: a {expected}, and not a {}", schema["type"]));
+    }
+}
+
+/// Spec and status; the rest of an object is the API server's.
+fn judge(object: &Value, schema: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    for part in ["spec", "status"] {
+        if let Some(value) = object.get(part) {
+            complaints(part, value, &schema["properties"][part], &mut found);
+        }
+    }
+    found
+}
+
+#[test]
+fn every_generation_fits_the_schemas() {
+    let schemas = schemas();
+    for (name, object) in good() {
+        assert_eq!(judge(&object, &schemas[kind(&object)]), [""; 0], "{name}");
+    }
+}
+
+#[test]
+fn the_schemas_refuse_words_and_numbers_outside_their_lists_and_bounds() {
+    let schemas = schemas();
+    let twin = |spec: &str| serde_json::from_str::<Value>(&format!(r#"{{"spec":{spec}}}"#)).unwrap();
+    for (spec, complaint) in [
+        (r#"{"nodeName":"a","profile":"turbo"}"#, "spec.profile: turbo is not in the list"),
+        (r#"{"nodeName":"","profile":"eco"}"#, "spec.nodeName: 0 characters"),
+        (r#"{"profile":"eco"}"#, "spec.nodeName: required"),
+        (
+            r#"{"nodeName":"a","profile":"eco","cpu":{"packagePowerCapWatts":0.5}}"#,
+            "spec.cpu.packagePowerCapWatts: 0.5 is out of range",
+        ),
+        (
+            r#"{"nodeName":"a","profile":"eco","cpu":{"packagePowerCapPctOfMax":0}}"#,
+            "spec.cpu.packagePowerCapPctOfMax: 0 is out of range",
+        ),
+        (
+            r#"{"nodeName":"a","profile":"eco","gpu":{"powerCap":{"capPctOfMax":100.5}}}"#,
+            "spec.gpu.powerCap.capPctOfMax: 100.5 is out of range",
+        ),
+        (
+            r#"{"nodeName":"a","profile":"eco","gpu":{"powerCap":{"scope":"node"}}}"#,
+            "spec.gpu.powerCap.scope: node is not in the list",
+        ),
+    ] {
+        assert_eq!(judge(&twin(spec), &schemas["NodeTwin"]), [complaint]);
+        assert_eq!(judge(&twin(spec), &schemas["NodePowerProfile"]), [complaint]);
+    }
+}
+
+/// All fields of a schema, as paths.
+fn fields(path: &str, schema: &Value, found: &mut BTreeSet<String>) {
+    for (key, schema) in schema["properties"].as_object().into_iter().flatten() {
+        let path = format!("{path}.{key}");
+        fields(&path, schema, found);
+        found.insert(path);
+    }
+    if schema["items"].is_object() {
+        fields(path, &schema["items"], found);
+    }
+}
+
+fn fields_of(path: &str, value: &Value, found: &mut BTreeSet<String>) {
+    for (key, value) in value.as_object().into_iter().flatten() {
+        let path = format!("{path}.{key}");
+        fields_of(&path, value, found);
+        found.insert(path);
+    }
+    for item in value.as_array().into_iter().flatten() {
+        fields_of(path, item, found);
+    }
+}
+
+#[test]
+fn every_field_stands_in_an_example() {
+    let (mut schema_fields, mut example_fields) = (BTreeSet::new(), BTreeSet::new());
+    for (kind, schema) in schemas() {
+        fields(&kind, &schema, &mut schema_fields);
+    }
+    for (_, object) in good() {
+        for part in ["spec", "status"] {
+            let path = format!("{}.{part}", kind(&object));
+            fields_of(&path, &object[part], &mut example_fields);
+            example_fields.insert(path);
+        }
+    }
+    // One example of a condition and of a source stands for all of them.
+    let alike = |field: &&String| {
+        [
+            "conditions.",
+            ".gpu.http",
+            ".gpu.prometheus",
+            ".thermal.",
+            ".cpu.prometheus",
+            ".context.http",
+            "apiVersion",
+            "kind",
+            "metadata",
+        ]
+        .iter()
+        .any(|part| field.contains(part))
+    };
+    let missing: Vec<&String> =
+        schema_fields.difference(&example_fields).filter(|field| !alike(field)).collect();
+    assert_eq!(missing, [""; 0]);
+}
+
+/// The messages of a schema's rules.
+fn messages(schema: &Value, found: &mut BTreeSet<String>) {
+    for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
+        found.insert(rule["message"].as_str().expect("a rule says what is wrong").to_owned());
+    }
+    for schema in schema["properties"].as_object().into_iter().flatten().map(|(_, schema)| schema) {
+        messages(schema, found);
+    }
+    if schema["items"].is_object() {
+        messages(&schema["items"], found);
+    }
+}
+
+#[test]
+fn every_rule_has_an_object_that_it_refuses() {
+    let mut rules = BTreeSet::new();
+    for (kind, schema) in schemas() {
+        let mut found = BTreeSet::new();
+        messages(&schema, &mut found);
+        rules.extend(found.into_iter().map(|message| (kind.clone(), message)));
+    }
+    let refused: BTreeSet<(String, String)> =
+        bad().into_iter().map(|(_, bad)| (kind(&bad.object).to_owned(), bad.message)).collect();
+    assert_eq!(refused, rules);
+    assert_eq!(rules.len(), 13);
+}

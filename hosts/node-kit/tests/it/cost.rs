@@ -1,0 +1,20 @@
+//! What a period costs.
+
+use crate::room::{PERIOD, Room, watts};
+
+/// Sample, decide, write nothing: the loop's own part. What its threads allocate is counted where they are.
+#[test]
+fn a_steady_period_allocates_nothing() {
+    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let mut node = room.open(room.config());
+    node.handle().desire(watts(120));
+    room.periods(&mut node, 5);
+    for _ in 0..3 {
+        room.pass(PERIOD);
+        let counted = allocation_counter::measure(|| node.period());
+        assert_eq!(counted.count_total, 0);
+    }
+    let orders = node.report().counts.orders;
+    room.periods(&mut node, 3);
+    assert_eq!(node.report().counts.orders, orders, "and it was steady");
+}

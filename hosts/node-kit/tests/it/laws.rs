@@ -1,0 +1,237 @@
+//! The laws of the DVFS fallback through real files: the golden trace of `classic`, the targets of `tracking`.
+
+use crate::room::{Room, watts};
+use joulie_core::node::cap::{CapResult, Report as CapReport};
+use joulie_core::node::classic::{Classic, DEFAULTS, Tuning};
+use joulie_core::node::law::{Action, Reach};
+use node_kit::{Config, LoopLaw};
+use plant::{Load, SteadyNode, preset};
+use power_units::Micros;
+use rig::machine::Attribute;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+fn put(root: &Path, path: &str, text: &str) {
+    let path = root.join(path);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, format!("{text}\n")).unwrap();
+}
+
+const CPUS: u32 = 10;
+
+/// A package that only counts its energy, and ten policies: each is a tenth of the throttle.
+fn lay_out(root: &Path) {
+    let zone = "sys/class/powercap/intel-rapl:0";
+    put(root, &format!("{zone}/name"), "package-0");
+    put(root, &format!("{zone}/energy_uj"), "0");
+    put(root, &format!("{zone}/max_energy_range_uj"), "262143328850");
+    for cpu in 0..CPUS {
+        let policy = format!("sys/devices/system/cpu/cpufreq/policy{cpu}");
+        for (name, text) in [
+            ("related_cpus", cpu.to_string().as_str()),
+            ("affected_cpus", cpu.to_string().as_str()),
+            ("cpuinfo_min_freq", "1200000"),
+            ("cpuinfo_max_freq", "3200000"),
+            ("scaling_driver", "intel_cpufreq"),
+            ("scaling_min_freq", "1200000"),
+            ("scaling_max_freq", "3200000"),
+            ("scaling_cur_freq", "2900000"),
+        ] {
+            put(root, &format!("{policy}/{name}"), text);
+        }
+        let topology = format!("sys/devices/system/cpu/cpu{cpu}/topology");
+        put(root, &format!("{topology}/physical_package_id"), "0");
+        put(root, &format!("{topology}/thread_siblings_list"), &cpu.to_string());
+    }
+}
+
+fn throttled(root: &Path) -> usize {
+    let limit = |cpu: &u32| {
+        std::fs::read_to_string(
+            root.join(format!("sys/devices/system/cpu/cpufreq/policy{cpu}/scaling_max_freq")),
+        )
+        .unwrap()
+    };
+    (0..CPUS).filter(|cpu| limit(cpu).trim() == "1200000").count()
+}
+
+/// The golden trace of facts/agent.md section 10: power, smoothed power, and the throttle after the step.
+#[test]
+fn classic_takes_its_golden_trace_through_real_files() {
+    let room = Room::folder();
+    let root = room.root();
+    lay_out(&root);
+    let law = Classic::new(Tuning { cooldown: Micros::ZERO, ..DEFAULTS }).unwrap();
+    let mut node = room.open(Config { law: LoopLaw::Classic(law), ..room.config() });
+    let rows = [
+        (200, 200.00, 0),
+        (200, 200.00, 1),
+        (200, 200.00, 1),
+        (100, 170.00, 2),
+        (100, 149.00, 2),
+        (100, 134.30, 3),
+        (100, 124.01, 3),
+        (100, 116.81, 3),
+        (100, 111.76, 3),
+        (100, 108.24, 3),
+        (90, 102.76, 3),
+        (80, 95.94, 2),
+        (80, 91.15, 2),
+        (80, 87.81, 1),
+        (80, 85.47, 1),
+        (80, 83.83, 0),
+        (80, 82.68, 0),
+        (80, 81.87, 0),
+    ];
+    node.period();
+    let mut energy = 0_u64;
+    node.handle().desire(watts(120));
+    for (row, (power, smoothed, limited)) in (1..).zip(rows) {
+        // Twenty seconds at a time, as the reference ticks.
+        room.pass(Duration::from_secs(20));
+        energy += power * 20_000_000;
+        put(&root, "sys/class/powercap/intel-rapl:0/energy_uj", &energy.to_string());
+        node.period();
+        node.settle_within(Duration::from_secs(20));
+        let decision = node.report().law.unwrap();
+        let found = decision.smoothed.unwrap().to_bits() as f64 / 2_f64.powi(32);
+        assert!((found - smoothed).abs() < 0.01, "row {row}: {found} instead of {smoothed}");
+        assert_eq!(throttled(&root), limited, "row {row}");
+    }
+}
+
+/// Half a second, which is the period that the targets are stated for.
+const TICK: Duration = Duration::from_millis(500);
+const LOOKS: u32 = 10;
+
+/// A locked machine under a law, and what it draws, a look every 50 ms.
+struct Trial {
+    room: Room,
+    node: node_kit::Node,
+    drawn: Vec<f64>,
+    writes: Arc<AtomicU64>,
+}
+
+impl Trial {
+    fn new() -> Option<Self> {
+        let room = Room::profile("xeon-locked").map(Room::busy)?;
+        let period = Micros::new(500_000);
+        let node = room.open(Config { period, ..room.tracking() });
+        let writes = Arc::new(AtomicU64::new(0));
+        let counted = writes.clone();
+        room.machine.lock().watch(move |on, _, _| {
+            counted.fetch_add(u64::from(matches!(on, Attribute::MaxFreq(_))), Ordering::Relaxed);
+        });
+        Some(Self { room, node, drawn: Vec::new(), writes })
+    }
+
+    fn cap(&mut self, total: i32) {
+        self.node.handle().desire(watts(total / 2));
+    }
+
+    fn run(&mut self, seconds: u32) -> &[f64] {
+        let before = self.drawn.len();
+        for _ in 0..seconds * 2 {
+            for _ in 0..LOOKS {
+                self.room.pass(TICK / LOOKS);
+                self.drawn.push(self.room.drawn());
+            }
+            self.node.period();
+            self.node.settle_within(Duration::from_secs(20));
+        }
+        &self.drawn[before..]
+    }
+}
+
+/// Means over a second, at each look.
+fn means(drawn: &[f64]) -> Vec<f64> {
+    drawn.windows(20).map(|second| second.iter().sum::<f64>() / 20.0).collect()
+}
+
+fn longest_above(drawn: &[f64], bound: f64) -> f64 {
+    let (mut now, mut longest) = (0_u32, 0);
+    for &watts in drawn {
+        now = if watts > bound { now + 1 } else { 0 };
+        longest = longest.max(now);
+    }
+    f64::from(longest) * 0.05
+}
+
+/// Targets 1 to 5 of facts/hardware.md 8.4, on a cap that falls from 500 W to 300 W.
+#[test]
+fn tracking_meets_its_targets_on_a_cap_step() {
+    let Some(mut trial) = Trial::new() else { return };
+    trial.cap(500);
+    trial.run(20);
+    trial.cap(300);
+    let drawn = trial.run(20).to_vec();
+    let mean = means(&drawn);
+    // 1: the last second above cap + 2 % ends within three periods; it ends where its window does.
+    let settled = mean.iter().rposition(|&watts| watts > 306.0).map_or(0.0, |at| (at + 1) as f64 * 0.05);
+    assert!(settled <= 1.5 + 1.0, "settled after {settled} s");
+    // 2: one second times the step.
+    let above: f64 = drawn.iter().map(|&watts| (watts - 300.0).max(0.0) * 0.05).sum();
+    assert!(above <= 200.0, "{above} J above the cap");
+    // 3: what is left unused, at most and as a mean.
+    let steady = &mean[100..];
+    let lowest = steady.iter().copied().fold(f64::MAX, f64::min);
+    let error = steady.iter().map(|watts| (watts - 300.0).abs()).sum::<f64>() / steady.len() as f64;
+    assert!(lowest >= 300.0 * 0.97 && error <= 3.0, "lowest {lowest} W, mean error {error} W");
+    // 4: from peak to peak, and how often it writes.
+    let highest = steady.iter().copied().fold(0.0, f64::max);
+    assert!(highest - lowest <= 3.0, "{lowest} to {highest} W");
+    let before = trial.writes.load(Ordering::Relaxed);
+    trial.run(10);
+    let writes = trial.writes.load(Ordering::Relaxed) - before;
+    let policies = trial.room.machine.lock().policies().len() as u64;
+    assert!(writes <= policies, "{writes} writes of {policies} policies in ten seconds");
+    // 5: beside the best uniform frequency under the same cap.
+    let best = SteadyNode::new(&preset::xeon_2s()).unwrap();
+    let best = best.best_uniform(Load::busy(1.0), 300.0).unwrap().unwrap();
+    let speed = trial.room.machine.lock().plant().cpu_speed();
+    assert!(speed >= best.speed * 0.97, "{speed} of {}", best.speed);
+    println!(
+        "settled {settled:.2} s, {above:.1} J above, lowest {lowest:.1} W, error {error:.2} W, writes {writes}, \
+         speed {:.1} %",
+        speed / best.speed * 100.0
+    );
+}
+
+/// Target 6: a bounded load step, a dead sensor, a cap below the floor.
+#[test]
+fn tracking_is_safe_on_load_steps_and_without_a_sensor() {
+    let Some(mut trial) = Trial::new() else { return };
+    trial.room.machine.lock().plant().set_load(Load::busy(0.5)).unwrap();
+    trial.cap(300);
+    trial.run(20);
+    for busy in [1.0, 0.6, 1.0] {
+        trial.room.machine.lock().plant().set_load(Load::busy(busy)).unwrap();
+        let above = longest_above(trial.run(20), 315.0);
+        assert!(above <= 2.0, "{above} s above cap + 5 % after a load of {busy}");
+    }
+    let sensors = |on| [Attribute::Energy(on)];
+    let zones = trial.room.machine.lock().zones().len();
+    for on in (0..zones).flat_map(sensors) {
+        let effect = rig::faults::Effect::Fails(5);
+        let direction = rig::faults::Direction::Read;
+        trial.room.machine.lock().faults().add(rig::faults::Fault { on, direction, effect, times: 1_000 });
+    }
+    trial.run(3);
+    let blind = trial.node.report().cpu.unwrap();
+    assert!(matches!(blind.status.report, CapReport::Cap(CapResult::Failed(_))), "{:?}", blind.status);
+    let lowest = trial.room.machine.lock().policies().iter().map(|policy| policy.user_max).max();
+    assert_eq!(lowest, Some(800_000), "the safe frequency is the lowest");
+    trial.room.machine.lock().faults().heal();
+    trial.run(20);
+    assert!(means(trial.run(5)).iter().all(|watts| (285.0..=306.0).contains(watts)));
+    // 120 W are what the machine draws when it idles.
+    trial.cap(100);
+    trial.run(10);
+    let law = trial.node.report().law.unwrap();
+    assert_eq!(law.reach, Reach::NotAchievable, "{law:?}");
+    assert!(!matches!(law.action, Action::FailSafe));
+    let status = trial.node.report().cpu.unwrap().status.report;
+    assert!(matches!(status, CapReport::Cap(CapResult::Clamped { .. })), "{status:?}");
+}

@@ -1,0 +1,115 @@
+//! What survives the process: caps, and the originals that they took the place of.
+
+use crate::room::{Room, limits, watts};
+use node_kit::{Boot, Desire, Node, OpenError};
+use std::time::Duration;
+
+#[test]
+fn a_cap_survives_a_restart_and_is_adopted() {
+    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let free = limits(&room);
+    let mut node = room.open(room.config());
+    node.handle().desire(watts(120));
+    room.periods(&mut node, 2);
+    let capped = limits(&room);
+    assert_ne!(capped, free);
+    drop(node);
+    assert_eq!(limits(&room), capped, "the end of a process lifts no cap");
+    let mut node = room.open(room.config());
+    room.periods(&mut node, 5);
+    assert_eq!(limits(&room), capped, "and what is not known to be gone stays");
+    node.handle().desire(watts(150));
+    room.periods(&mut node, 1);
+    node.handle().desire(Desire::GONE);
+    room.periods(&mut node, 1);
+    assert_eq!(limits(&room), free, "the original is that from before the first process");
+}
+
+#[test]
+fn a_throttle_survives_a_restart_and_the_loop_goes_on_from_it() {
+    let Some(room) = Room::profile("xeon-locked").map(Room::busy) else { return };
+    let free = limits(&room);
+    let mut node = room.open(room.tracking());
+    node.handle().desire(watts(120));
+    room.periods(&mut node, 8);
+    let held = room.drawn();
+    assert!(held < 245.0);
+    drop(node);
+    let mut node = room.open(room.tracking());
+    node.handle().desire(watts(120));
+    for _ in 0..6 {
+        room.periods(&mut node, 1);
+        assert!((room.drawn() - held).abs() < 240.0 * 0.03, "{} was {held}", room.drawn());
+    }
+    node.handle().desire(Desire::GONE);
+    room.periods(&mut node, 3);
+    assert_eq!(limits(&room), free);
+}
+
+/// An administrator's limit below what the hardware can do is where a throttle ends, also after a restart.
+#[test]
+fn a_loop_never_raises_a_policy_above_what_its_administrator_set() {
+    let Some(room) = Room::profile("xeon-locked").map(Room::busy) else { return };
+    room.machine.lock().change(|_, policies, _| {
+        for policy in policies.iter_mut() {
+            policy.user_max = 2_000_000;
+        }
+    });
+    for cap in [70, 1_000] {
+        let mut node = room.open(room.tracking());
+        node.handle().desire(watts(cap));
+        room.periods(&mut node, 12);
+        let highest = room.machine.lock().policies().iter().map(|policy| policy.user_max).max();
+        assert!(highest <= Some(2_000_000), "{cap} W: {highest:?}");
+    }
+}
+
+#[test]
+fn after_a_reboot_what_is_found_is_the_original() {
+    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let mut node = room.open(room.config());
+    node.handle().desire(watts(120));
+    room.periods(&mut node, 2);
+    drop(node);
+    let firmware = limits(&room);
+    let mut node = Node::open_in(room.config(), room.time.clone(), Boot::new("boot-2").unwrap()).unwrap();
+    assert_eq!((node.journal().len(), node.journal().void()), (0, 2));
+    node.handle().desire(watts(100));
+    room.periods(&mut node, 3);
+    node.handle().desire(Desire::GONE);
+    room.periods(&mut node, 2);
+    assert_eq!(limits(&room), firmware);
+}
+
+#[test]
+fn there_is_one_writer() {
+    let Some(room) = Room::profile("xeon-2s") else { return };
+    let node = room.open(room.config());
+    let second = Node::open_in(room.config(), room.time.clone(), Boot::new("boot-1").unwrap());
+    assert!(matches!(second, Err(OpenError::Lock(_))));
+    drop(node);
+    room.open(room.config());
+}
+
+#[test]
+fn without_its_journal_nothing_is_written() {
+    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let free = limits(&room);
+    std::fs::create_dir_all(room.state()).unwrap();
+    std::fs::write(room.state().join("originals.json"), "junk").unwrap();
+    let refused = Node::open_in(room.config(), room.time.clone(), Boot::new("boot-1").unwrap());
+    assert!(matches!(refused, Err(OpenError::Journal(_))));
+    std::fs::remove_file(room.state().join("originals.json")).unwrap();
+    // One that cannot be written: a folder stands where its file would be.
+    std::fs::create_dir(room.state().join("originals.json.new")).unwrap();
+    let mut node = room.open(room.config());
+    node.handle().desire(watts(120));
+    room.periods(&mut node, 3);
+    assert_eq!(limits(&room), free);
+    assert!(node.report().backends.iter().any(|backend| backend.troubles > 0));
+    std::fs::remove_dir(room.state().join("originals.json.new")).unwrap();
+    room.periods(&mut node, 10);
+    assert_ne!(limits(&room), free, "it is tried again");
+    assert_eq!(node.restore(Duration::from_secs(20)), Ok(()));
+    assert_eq!(limits(&room), free);
+}

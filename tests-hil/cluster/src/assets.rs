@@ -1,0 +1,127 @@
+//! Where the binaries come from: the folder that `KUBEBUILDER_ASSETS` names, completed by `PATH`; without it, the build
+//! of `recipe`. Sources are never mixed beyond that: a scheduler must not be newer than its API server.
+
+use crate::component::Component;
+use crate::error::ClusterError;
+use crate::recipe;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// What of the environment matters here. Tests build their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Environment {
+    /// A folder with binaries. Unset and empty mean that there is none.
+    pub kubebuilder_assets: Option<OsString>,
+    /// Where to look for `go`, and for binaries that the folder lacks.
+    pub path: Option<OsString>,
+    /// `XDG_CACHE_HOME`.
+    pub cache_home: Option<OsString>,
+    /// `HOME`; its `.cache` is where the build lies when `XDG_CACHE_HOME` is unset.
+    pub home: Option<OsString>,
+}
+
+impl Environment {
+    /// Of this process.
+    #[must_use]
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
+    pub fn of_this_process() -> Self {
+        let read = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        Self {
+            kubebuilder_assets: read("KUBEBUILDER_ASSETS"),
+            path: read("PATH"),
+            cache_home: read("XDG_CACHE_HOME"),
+            home: read("HOME"),
+        }
+    }
+
+    /// The first file of that name on `PATH`.
+    pub(crate) fn find(&self, name: &str) -> Option<PathBuf> {
+        let path = self.path.as_ref()?;
+        std::env::split_paths(path).map(|folder| folder.join(name)).find(|file| is_program(file))
+    }
+
+    /// Where builds are kept: outside the checkout, so that every one of them shares it.
+    pub(crate) fn cache(&self) -> Result<PathBuf, ClusterError> {
+        let base = match (&self.cache_home, &self.home) {
+            (Some(cache), _) => PathBuf::from(cache),
+            (None, Some(home)) => Path::new(home).join(".cache"),
+            (None, None) => {
+                return Err(ClusterError::Absent(
+                    "neither XDG_CACHE_HOME nor HOME says where to keep a build".to_owned(),
+                ));
+            }
+        };
+        if base.is_relative() {
+            return Err(ClusterError::Assets(format!(
+                "XDG_CACHE_HOME or HOME make the cache folder {}; an absolute path is accepted",
+                base.display()
+            )));
+        }
+        Ok(base.join("joulie").join("control-plane"))
+    }
+}
+
+/// The program of each component.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Binaries {
+    programs: BTreeMap<Component, PathBuf>,
+}
+
+impl Binaries {
+    /// Those of `needed`, found or built.
+    pub(crate) fn obtain(environment: &Environment, needed: &[Component]) -> Result<Self, ClusterError> {
+        let folder = match &environment.kubebuilder_assets {
+            Some(assets) => return Self::of_assets(environment, Path::new(assets), needed),
+            None => recipe::obtain(environment)?,
+        };
+        let programs = needed.iter().map(|&component| (component, folder.join(component.name()))).collect();
+        Ok(Self { programs })
+    }
+
+    fn of_assets(
+        environment: &Environment,
+        assets: &Path,
+        needed: &[Component],
+    ) -> Result<Self, ClusterError> {
+        let mut programs = BTreeMap::new();
+        let mut missing = Vec::new();
+        for &component in needed {
+            let here = Some(assets.join(component.name())).filter(|file| is_program(file));
+            match here.or_else(|| environment.find(component.name())) {
+                Some(program) => drop(programs.insert(component, program)),
+                None => missing.push(component.name()),
+            }
+        }
+        if missing.is_empty() {
+            return Ok(Self { programs });
+        }
+        Err(ClusterError::Assets(format!(
+            "KUBEBUILDER_ASSETS is {} and has no {}, nor has PATH; put it there, or unset the variable and have a Go \
+             that can build all of them",
+            assets.display(),
+            missing.join(" and no ")
+        )))
+    }
+
+    pub(crate) fn program(&self, component: Component) -> Result<PathBuf, ClusterError> {
+        self.programs.get(&component).cloned().ok_or_else(|| {
+            ClusterError::Asked(format!(
+                "this control plane was started without {component}; ask for it in its Options"
+            ))
+        })
+    }
+}
+
+/// Builds the binaries unless they are there, and says where they are.
+///
+/// # Errors
+/// As for [`crate::ControlPlane::start`].
+pub fn build(environment: &Environment) -> Result<PathBuf, ClusterError> {
+    recipe::obtain(environment)
+}
+
+fn is_program(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    file.metadata().is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
+}

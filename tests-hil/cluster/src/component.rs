@@ -1,0 +1,260 @@
+//! The four components and what each is started with. The flags are those that a cluster with RBAC and certificates
+//! needs, and nothing that changes how the API, the scheduler or the controllers decide.
+
+use crate::error::ClusterError;
+use crate::folder::Folder;
+use crate::ports::Ports;
+use serde_json::{Value, json};
+use std::fmt;
+use std::time::Duration;
+
+/// A part of the control plane, in the order in which they end: an API server that has lost its etcd hangs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Component {
+    /// Namespaces, garbage, ServiceAccounts, node life cycle, deployments and jobs.
+    ControllerManager,
+    /// Binds pods.
+    Scheduler,
+    /// The API.
+    ApiServer,
+    /// Its store.
+    Etcd,
+}
+
+impl Component {
+    /// Of its program, its log and its lines in errors.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::ControllerManager => "kube-controller-manager",
+            Self::Scheduler => "kube-scheduler",
+            Self::ApiServer => "kube-apiserver",
+            Self::Etcd => "etcd",
+        }
+    }
+
+    /// Where it says that it is ready.
+    pub(crate) const fn ready_path(self) -> &'static str {
+        match self {
+            Self::ControllerManager | Self::Scheduler => "/healthz",
+            Self::ApiServer => "/readyz",
+            Self::Etcd => "/health",
+        }
+    }
+
+    pub(crate) const fn port(self, ports: &Ports) -> u16 {
+        match self {
+            Self::ControllerManager => ports.controller_manager,
+            Self::Scheduler => ports.scheduler,
+            Self::ApiServer => ports.api_server,
+            Self::Etcd => ports.etcd,
+        }
+    }
+
+    pub(crate) fn flags(self, folder: &Folder, ports: &Ports) -> Vec<String> {
+        let flags = match self {
+            Self::ControllerManager => controller_manager(folder),
+            Self::Scheduler => scheduler(folder),
+            Self::ApiServer => api_server(folder, ports),
+            Self::Etcd => return etcd(folder, ports),
+        };
+        let serving = [
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--secure-port={}", self.port(ports)),
+            file(folder, "tls-cert-file", "serving.crt"),
+            file(folder, "tls-private-key-file", "serving.key"),
+        ];
+        flags.into_iter().chain(serving).collect()
+    }
+}
+
+impl fmt::Display for Component {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+fn file(folder: &Folder, flag: &str, name: &str) -> String {
+    format!("--{flag}={}", folder.join(name).display())
+}
+
+fn etcd(folder: &Folder, ports: &Ports) -> Vec<String> {
+    let (clients, peers) = (ports.etcd, ports.etcd_peer);
+    vec![
+        "--name=etcd".to_owned(),
+        file(folder, "data-dir", "etcd"),
+        // What it holds is thrown away; a disk's flush is the slowest thing in a bring-up.
+        "--unsafe-no-fsync".to_owned(),
+        format!("--listen-client-urls=https://127.0.0.1:{clients}"),
+        format!("--advertise-client-urls=https://127.0.0.1:{clients}"),
+        format!("--listen-peer-urls=https://127.0.0.1:{peers}"),
+        format!("--initial-advertise-peer-urls=https://127.0.0.1:{peers}"),
+        format!("--initial-cluster=etcd=https://127.0.0.1:{peers}"),
+        file(folder, "cert-file", "etcd.crt"),
+        file(folder, "key-file", "etcd.key"),
+        file(folder, "trusted-ca-file", "etcd-ca.crt"),
+        "--client-cert-auth".to_owned(),
+        file(folder, "peer-cert-file", "etcd.crt"),
+        file(folder, "peer-key-file", "etcd.key"),
+        file(folder, "peer-trusted-ca-file", "etcd-ca.crt"),
+        "--peer-client-cert-auth".to_owned(),
+    ]
+}
+
+fn api_server(folder: &Folder, ports: &Ports) -> Vec<String> {
+    vec![
+        format!("--etcd-servers=https://127.0.0.1:{}", ports.etcd),
+        file(folder, "etcd-cafile", "etcd-ca.crt"),
+        file(folder, "etcd-certfile", "etcd-client.crt"),
+        file(folder, "etcd-keyfile", "etcd-client.key"),
+        "--advertise-address=127.0.0.1".to_owned(),
+        "--endpoint-reconciler-type=none".to_owned(),
+        "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
+        "--authorization-mode=Node,RBAC".to_owned(),
+        "--enable-admission-plugins=NodeRestriction".to_owned(),
+        "--allow-privileged=true".to_owned(),
+        file(folder, "client-ca-file", "ca.crt"),
+        "--service-account-issuer=https://kubernetes.default.svc.cluster.local".to_owned(),
+        file(folder, "service-account-key-file", "service-accounts.pub"),
+        file(folder, "service-account-signing-key-file", "service-accounts.key"),
+    ]
+}
+
+fn controller_manager(folder: &Folder) -> Vec<String> {
+    vec![
+        file(folder, "kubeconfig", "controller-manager.kubeconfig"),
+        // Every controller with its own ServiceAccount, as clusters run.
+        "--use-service-account-credentials=true".to_owned(),
+        file(folder, "service-account-private-key-file", "service-accounts.key"),
+        file(folder, "root-ca-file", "ca.crt"),
+        // The default of 20 requests a second is what a test would wait for.
+        "--kube-api-qps=1000".to_owned(),
+        "--kube-api-burst=2000".to_owned(),
+        "--leader-elect=false".to_owned(),
+    ]
+}
+
+fn scheduler(folder: &Folder) -> Vec<String> {
+    vec![file(folder, "config", SCHEDULER_FILE)]
+}
+
+/// The file that kube-scheduler reads.
+pub(crate) const SCHEDULER_FILE: &str = "scheduler.json";
+
+/// How kube-scheduler is configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scheduler {
+    /// Asked in this order.
+    pub extenders: Vec<Extender>,
+    /// Of the nodes that fit, how many are scored; `None` leaves it to kube-scheduler.
+    pub percentage_of_nodes_to_score: Option<u8>,
+}
+
+impl Scheduler {
+    /// As it comes.
+    #[must_use]
+    pub const fn plain() -> Self {
+        Self { extenders: Vec::new(), percentage_of_nodes_to_score: None }
+    }
+
+    /// With one extender.
+    #[must_use]
+    pub fn with(extender: Extender) -> Self {
+        Self { extenders: vec![extender], percentage_of_nodes_to_score: None }
+    }
+
+    /// The configuration file; JSON is YAML.
+    pub(crate) fn file(&self, kubeconfig: &std::path::Path) -> Value {
+        let mut file = json!({
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            // The default of 50 requests a second would be what a test of throughput measures.
+            "clientConnection": {"kubeconfig": kubeconfig, "qps": 5000, "burst": 10000},
+            "leaderElection": {"leaderElect": false},
+            "extenders": self.extenders.iter().map(Extender::stanza).collect::<Vec<_>>(),
+        });
+        if let Some(percentage) = self.percentage_of_nodes_to_score {
+            file["percentageOfNodesToScore"] = json!(percentage);
+        }
+        file
+    }
+}
+
+/// In which form kube-scheduler sends the nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeForm {
+    /// Their names (`nodeCacheCapable: true`).
+    Names,
+    /// Whole objects.
+    Full,
+}
+
+/// An extender, as kube-scheduler is told about it. The verbs are appended to the URL as `/filter` and so on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extender {
+    url: String,
+    /// What it is sent.
+    pub nodes: NodeForm,
+    /// Its scores are multiplied by this, and by 10.
+    pub weight: u32,
+    /// Whether pods are scheduled without it when it does not answer.
+    pub ignorable: bool,
+    /// Whether it is asked to bind.
+    pub binds: bool,
+    /// Whether it is asked which victims would do.
+    pub preempts: bool,
+    /// Pods without these resources are not its business; empty means all pods are.
+    pub managed_resources: Vec<String>,
+    /// How long kube-scheduler waits for an answer.
+    pub timeout: Duration,
+}
+
+impl Extender {
+    /// One that filters and prioritizes, with weight 1, 5 s, and pods waiting for it.
+    ///
+    /// # Errors
+    /// When the URL is none of plain HTTP, which is all that loopback needs.
+    pub fn new(url: &str, nodes: NodeForm) -> Result<Self, ClusterError> {
+        let parsed: Result<http::Uri, _> = url.parse();
+        let fine = parsed.is_ok_and(|uri| uri.scheme_str() == Some("http") && uri.host().is_some());
+        if !fine {
+            return Err(ClusterError::Asked(format!(
+                "the extender's URL is {url:?}; http://HOST:PORT[/PATH] is accepted"
+            )));
+        }
+        Ok(Self {
+            url: url.trim_end_matches('/').to_owned(),
+            nodes,
+            weight: 1,
+            ignorable: false,
+            binds: false,
+            preempts: false,
+            managed_resources: Vec::new(),
+            timeout: Duration::from_secs(5),
+        })
+    }
+
+    fn stanza(&self) -> Value {
+        let managed: Vec<_> = self
+            .managed_resources
+            .iter()
+            .map(|name| json!({"name": name, "ignoredByScheduler": false}))
+            .collect();
+        let mut stanza = json!({
+            "urlPrefix": self.url,
+            "filterVerb": "filter",
+            "prioritizeVerb": "prioritize",
+            "weight": self.weight,
+            "nodeCacheCapable": self.nodes == NodeForm::Names,
+            "ignorable": self.ignorable,
+            "httpTimeout": format!("{}ms", self.timeout.as_millis()),
+            "managedResources": managed,
+        });
+        if self.binds {
+            stanza["bindVerb"] = json!("bind");
+        }
+        if self.preempts {
+            stanza["preemptVerb"] = json!("preempt");
+        }
+        stanza
+    }
+}

@@ -1,0 +1,389 @@
+//! One control plane: brought up whole or not at all, and the handle to it.
+//!
+//! Everything here may be called from inside an asynchronous runtime or outside of one. What returns a client or asks
+//! the API is `async`; what starts and stops processes blocks its thread for seconds.
+
+use crate::assets::{Binaries, Environment};
+use crate::component::{Component, SCHEDULER_FILE, Scheduler};
+use crate::error::ClusterError;
+use crate::folder::{self, Folder};
+use crate::kubeconfig::{self, Login};
+use crate::pki;
+use crate::ports::Ports;
+use crate::processes::{Keeper, log_file};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// How often a component is asked whether it is ready.
+const PROBE_EVERY: Duration = Duration::from_millis(50);
+/// How often a bring-up begins anew because somebody took one of its ports.
+const ATTEMPTS_MAX: u32 = 3;
+/// How long a token of a ServiceAccount is good.
+const TOKEN_SECONDS: i64 = 24 * 3600;
+
+/// What to bring up. etcd and the API server always are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Where binaries are looked for.
+    pub environment: Environment,
+    /// Where everything is kept. It must not exist yet, and is removed at the end; `None` takes a temporary folder.
+    pub folder: Option<PathBuf>,
+    /// ServiceAccounts of new namespaces, garbage, node life cycle, deployments and jobs.
+    pub controller_manager: bool,
+    /// `None` leaves every pod pending; [`ControlPlane::start_scheduler`] can start it later.
+    pub scheduler: Option<Scheduler>,
+    /// Further flags; they come last, so they win.
+    pub flags: Vec<(Component, String)>,
+    /// How long each component may take until it is ready.
+    pub deadline: Duration,
+}
+
+impl Options {
+    /// All four components, as they come.
+    #[must_use]
+    pub fn whole() -> Self {
+        Self { controller_manager: true, scheduler: Some(Scheduler::plain()), ..Self::api_only() }
+    }
+
+    /// etcd and the API server: enough for whatever only the API decides. Namespaces have no default ServiceAccount
+    /// then, so pods are refused unless their account is made by hand.
+    #[must_use]
+    pub fn api_only() -> Self {
+        Self {
+            environment: Environment::of_this_process(),
+            folder: None,
+            controller_manager: false,
+            scheduler: None,
+            flags: Vec::new(),
+            deadline: Duration::from_secs(90),
+        }
+    }
+}
+
+/// A running control plane. Dropping it ends every process and removes the folder.
+pub struct ControlPlane {
+    binaries: Binaries,
+    flags: Vec<(Component, String)>,
+    deadline: Duration,
+    ports: Ports,
+    admin: PathBuf,
+    // One start or stop at a time.
+    changing: Mutex<()>,
+    // The processes end before their folder.
+    keeper: Keeper,
+    folder: Folder,
+}
+
+impl ControlPlane {
+    /// Brings up what the options ask for, and returns when it is ready.
+    ///
+    /// # Errors
+    /// [`ClusterError::Absent`] where there are no binaries and no way to build them; whatever else went wrong, with the last
+    /// lines of the component's log.
+    pub fn start(options: &Options) -> Result<Self, ClusterError> {
+        let mut needed = vec![Component::Etcd, Component::ApiServer];
+        if options.controller_manager {
+            needed.push(Component::ControllerManager);
+        }
+        if options.scheduler.is_some() {
+            needed.push(Component::Scheduler);
+        }
+        let binaries = Binaries::obtain(&options.environment, &needed)?;
+        with_free_ports(Ports::pick, |ports| Self::bring_up(options, binaries.clone(), ports))
+    }
+
+    fn bring_up(options: &Options, binaries: Binaries, ports: Ports) -> Result<Self, ClusterError> {
+        let folder = match &options.folder {
+            Some(path) => Folder::at(path)?,
+            None => Folder::temporary()?,
+        };
+        pki::write(&folder)?;
+        let by_certificate =
+            |who: &str| kubeconfig::write(&folder, who, ports.api_server, "ca", &Login::Certificate(who));
+        let admin = by_certificate(pki::ADMIN.file)?;
+        by_certificate(pki::CONTROLLER_MANAGER.file)?;
+        by_certificate(pki::SCHEDULER.file)?;
+        kubeconfig::write(&folder, "etcd", ports.etcd, "etcd-ca", &Login::Certificate("etcd-client"))?;
+        let control_plane = Self {
+            binaries,
+            flags: options.flags.clone(),
+            deadline: options.deadline,
+            ports,
+            admin,
+            changing: Mutex::new(()),
+            keeper: Keeper::start(folder.path())?,
+            folder,
+        };
+        // The API server waits for its etcd by itself.
+        control_plane.spawn(Component::Etcd)?;
+        control_plane.spawn(Component::ApiServer)?;
+        control_plane.await_ready(&[Component::Etcd, Component::ApiServer])?;
+        let mut rest = Vec::new();
+        if options.controller_manager {
+            control_plane.spawn(Component::ControllerManager)?;
+            rest.push(Component::ControllerManager);
+        }
+        if let Some(scheduler) = &options.scheduler {
+            control_plane.write_scheduler_file(scheduler)?;
+            control_plane.spawn(Component::Scheduler)?;
+            rest.push(Component::Scheduler);
+        }
+        control_plane.await_ready(&rest)?;
+        Ok(control_plane)
+    }
+
+    /// The kubeconfig of a user who may do everything.
+    #[must_use]
+    pub fn kubeconfig(&self) -> &Path {
+        &self.admin
+    }
+
+    /// Where keys, logs and data are.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The last lines of a component's log.
+    #[must_use]
+    pub fn log(&self, component: Component) -> String {
+        folder::tail(&log_file(self.folder.path(), component))
+    }
+
+    /// A component's process, while it runs.
+    #[must_use]
+    pub fn pid(&self, component: Component) -> Option<u32> {
+        self.keeper.pid(component)
+    }
+
+    /// A client of a user who may do everything. It belongs to the runtime that it is made on.
+    ///
+    /// # Errors
+    /// When the kubeconfig is gone.
+    pub async fn client(&self) -> Result<Client, ClusterError> {
+        kubeconfig::client(&self.admin).await
+    }
+
+    /// The kubeconfig of a ServiceAccount, which must exist: with a token of a day that the API issued. What a program
+    /// of ours runs with, so that RBAC is what it meets.
+    ///
+    /// # Errors
+    /// When the API issues no token.
+    pub async fn service_account_kubeconfig(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<PathBuf, ClusterError> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await?, namespace);
+        let request = TokenRequest {
+            spec: TokenRequestSpec { expiration_seconds: Some(TOKEN_SECONDS), ..TokenRequestSpec::default() },
+            ..TokenRequest::default()
+        };
+        let issued = accounts
+            .create_token_request(name, &PostParams::default(), &request)
+            .await
+            .map_err(ClusterError::api("requesting a token for a ServiceAccount"))?;
+        let token = issued.status.map(|status| status.token).unwrap_or_default();
+        let file = format!("service-account-{namespace}-{name}");
+        kubeconfig::write(&self.folder, &file, self.ports.api_server, "ca", &Login::Token(&token))
+    }
+
+    /// A client of a ServiceAccount.
+    ///
+    /// # Errors
+    /// As for [`Self::service_account_kubeconfig`].
+    pub async fn service_account_client(&self, namespace: &str, name: &str) -> Result<Client, ClusterError> {
+        kubeconfig::client(&self.service_account_kubeconfig(namespace, name).await?).await
+    }
+
+    /// Makes a namespace, and waits until pods can be created in it.
+    ///
+    /// # Errors
+    /// When the API refuses it, or its default ServiceAccount does not appear.
+    pub async fn namespace(&self, name: &str) -> Result<(), ClusterError> {
+        let client = self.client().await?;
+        let namespace = Namespace {
+            metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
+            ..Namespace::default()
+        };
+        Api::all(client.clone())
+            .create(&PostParams::default(), &namespace)
+            .await
+            .map_err(ClusterError::api("making a namespace"))?;
+        if self.pid(Component::ControllerManager).is_none() {
+            return Ok(());
+        }
+        let appeared = until(|| async { has_default_account(&client, name).await });
+        tokio::time::timeout(self.deadline, appeared).await.map_err(|_| {
+            self.not_ready(Component::ControllerManager, "no default ServiceAccount in a namespace")
+        })
+    }
+
+    /// Makes etcd forget everything before now, and returns the revision. A watch of an older one is then told 410 Gone
+    /// by an API server with the flag `--watch-cache=false`; one with its cache goes on answering from that, and forgets
+    /// by itself when it is started again ([`Self::stop`], [`Self::run`]).
+    ///
+    /// # Errors
+    /// When etcd refuses.
+    pub async fn compact(&self) -> Result<i64, ClusterError> {
+        let etcd = kubeconfig::client(&self.folder.join("etcd.kubeconfig")).await?;
+        // "AA==" is the key of one zero byte: nothing is stored there, and the answer's header is what is wanted.
+        let state = ask_etcd(&etcd, "/v3/kv/range", &json!({"key": "AA=="})).await?;
+        let revision = state["header"]["revision"].as_str().and_then(|text| text.parse::<i64>().ok());
+        let revision =
+            revision.ok_or_else(|| ClusterError::Asked(format!("etcd named no revision: {state}")))?;
+        ask_etcd(&etcd, "/v3/kv/compaction", &json!({"revision": revision.to_string(), "physical": true}))
+            .await?;
+        Ok(revision)
+    }
+
+    /// Kills a component; the others go on without it.
+    pub fn stop(&self, component: Component) {
+        let _one_at_a_time = self.changing.lock();
+        self.keeper.kill(component);
+    }
+
+    /// Starts a component that was stopped, or starts it anew, at the same port, and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it was not in the options, or does not come up.
+    pub fn run(&self, component: Component) -> Result<(), ClusterError> {
+        let _one_at_a_time = self.changing.lock();
+        self.spawn(component)?;
+        self.await_ready(&[component])
+    }
+
+    /// Starts kube-scheduler with a configuration, in the place of one that runs: for an extender that needs the
+    /// kubeconfig before it can be asked.
+    ///
+    /// # Errors
+    /// When its binary is not among those of the options, or it does not come up.
+    pub fn start_scheduler(&self, scheduler: &Scheduler) -> Result<(), ClusterError> {
+        self.write_scheduler_file(scheduler)?;
+        self.run(Component::Scheduler)
+    }
+
+    fn write_scheduler_file(&self, scheduler: &Scheduler) -> Result<(), ClusterError> {
+        let file = scheduler.file(&self.folder.join("scheduler.kubeconfig"));
+        self.folder.write(SCHEDULER_FILE, &format!("{file:#}\n")).map(drop)
+    }
+
+    fn spawn(&self, component: Component) -> Result<(), ClusterError> {
+        let mut flags = component.flags(&self.folder, &self.ports);
+        flags.extend(self.flags.iter().filter(|(of, _)| *of == component).map(|(_, flag)| flag.clone()));
+        self.keeper.spawn(component, self.binaries.program(component)?, flags)
+    }
+
+    /// Returns when all of these are ready, or with what is wrong with the first that is not.
+    fn await_ready(&self, components: &[Component]) -> Result<(), ClusterError> {
+        let wait = async {
+            for &component in components {
+                self.ready(component).await?;
+            }
+            Ok(())
+        };
+        block_on(wait)?
+    }
+
+    async fn ready(&self, component: Component) -> Result<(), ClusterError> {
+        let mut answer = "none".to_owned();
+        let asking = async {
+            loop {
+                match self.is_ready(component).await {
+                    Ok(()) => return Ok(()),
+                    Err(error) => answer = error.to_string(),
+                }
+                if let Some((ended, status)) = self.keeper.ended() {
+                    return Err(ClusterError::Ended { component: ended, status, log: self.log(ended) });
+                }
+                tokio::time::sleep(PROBE_EVERY).await;
+            }
+        };
+        match tokio::time::timeout(self.deadline, asking).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(self.not_ready(component, &answer)),
+        }
+    }
+
+    async fn is_ready(&self, component: Component) -> Result<(), ClusterError> {
+        let file = if component == Component::Etcd {
+            self.folder.join("etcd.kubeconfig")
+        } else {
+            self.admin.clone()
+        };
+        let client = kubeconfig::client_at(&file, component.port(&self.ports)).await?;
+        let request = http::Request::get(component.ready_path())
+            .body(Vec::new())
+            .map_err(|error| ClusterError::Asked(error.to_string()))?;
+        client.request_text(request).await.map_err(ClusterError::api("asking whether it is ready"))?;
+        if component == Component::ControllerManager
+            && !has_default_account(&kubeconfig::client(&self.admin).await?, "default").await
+        {
+            return Err(ClusterError::Asked("the namespace default has no ServiceAccount yet".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn not_ready(&self, component: Component, answer: &str) -> ClusterError {
+        ClusterError::NotReady {
+            component,
+            waited: self.deadline,
+            answer: answer.to_owned(),
+            log: self.log(component),
+        }
+    }
+}
+
+async fn has_default_account(client: &Client, namespace: &str) -> bool {
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
+    matches!(accounts.get_opt("default").await, Ok(Some(_)))
+}
+
+async fn until<F: Future<Output = bool>>(mut is_so: impl FnMut() -> F) {
+    while !is_so().await {
+        tokio::time::sleep(PROBE_EVERY).await;
+    }
+}
+
+/// By the gateway that translates JSON for etcd.
+async fn ask_etcd(etcd: &Client, path: &str, body: &Value) -> Result<Value, ClusterError> {
+    let request = http::Request::post(path)
+        .body(body.to_string().into_bytes())
+        .map_err(|error| ClusterError::Asked(error.to_string()))?;
+    etcd.request(request).await.map_err(ClusterError::api("asking etcd"))
+}
+
+/// Tries again with other ports when somebody took one of them.
+fn with_free_ports<T>(
+    mut pick: impl FnMut() -> Result<Ports, ClusterError>,
+    mut bring_up: impl FnMut(Ports) -> Result<T, ClusterError>,
+) -> Result<T, ClusterError> {
+    let mut attempt = 1;
+    loop {
+        match bring_up(pick()?) {
+            Err(error) if error.is_lost_port() && attempt < ATTEMPTS_MAX => attempt += 1,
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Waits for a future on a thread of its own: the caller may stand in a runtime, which must not be entered twice.
+fn block_on<T: Send>(future: impl Future<Output = T> + Send) -> Result<T, ClusterError> {
+    let on_its_own = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.map(|runtime| runtime.block_on(future)).map_err(ClusterError::system("starting a runtime"))
+    };
+    std::thread::scope(|scope| match scope.spawn(on_its_own).join() {
+        Ok(outcome) => outcome,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,24 @@
+//! The two system calls that std does not have: a child that dies with the thread that started it.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// The child gets SIGKILL when the thread that spawns it ends, for whatever reason; so that thread must live as long as
+/// the child is wanted.
+pub(crate) fn die_with_this_thread(command: &mut Command) {
+    let parent = std::process::id();
+    let before_exec = move || {
+        // SAFETY: prctl with PR_SET_PDEATHSIG takes plain numbers, touches no memory and is async-signal-safe.
+        let set = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+        if set != 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        // A parent that died before the call above sends no signal any more.
+        // SAFETY: getppid takes nothing, cannot fail and is async-signal-safe.
+        let now = unsafe { libc::getppid() };
+        if u32::try_from(now) == Ok(parent) { Ok(()) } else { Err(std::io::ErrorKind::NotFound.into()) }
+    };
+    // SAFETY: between fork and exec the closure makes the two calls above and builds errors that own no memory: it
+    // allocates nothing and takes no lock.
+    unsafe { command.pre_exec(before_exec) };
+}

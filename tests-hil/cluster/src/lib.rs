@@ -1,0 +1,31 @@
+//! A real Kubernetes control plane on loopback, for the end-to-end suites and for a person to look at.
+//!
+//! [`ControlPlane::start`] brings up etcd, kube-apiserver, kube-scheduler and kube-controller-manager with certificates,
+//! RBAC and a kubeconfig in a folder of its own. [`life`] registers nodes that have no machine and moves the pods that
+//! are bound to them. Where the binaries come from is in [`assets`].
+//!
+//! It must never outlive its user: dropping the handle, the end of the process and a SIGKILL of it all take every child
+//! and the folder along. It must never touch a cluster that it did not start, and it listens on loopback only.
+//!
+//! Nothing here ships.
+#![deny(unsafe_code)]
+
+pub mod assets;
+mod component;
+mod control_plane;
+mod error;
+#[expect(unsafe_code, reason = "the two system calls between fork and exec that std does not have")]
+mod ffi;
+mod folder;
+mod kubeconfig;
+pub mod life;
+mod pki;
+mod ports;
+mod processes;
+mod recipe;
+mod suite;
+
+pub use component::{Component, Extender, NodeForm, Scheduler};
+pub use control_plane::{ControlPlane, Options};
+pub use error::ClusterError;
+pub use suite::start_or_skip;

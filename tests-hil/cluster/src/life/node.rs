@@ -1,0 +1,91 @@
+//! What a kubelet writes about its node: the object, its status, and the Lease that is its heartbeat.
+
+use super::{FIELD_MANAGER, Machine};
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+/// Where Kubernetes looks for the heartbeats of nodes.
+const LEASES: &str = "kube-node-lease";
+/// How long a heartbeat is good: as a kubelet says.
+const LEASE_SECONDS: i32 = 40;
+
+/// The heartbeat comes first and the status before the taints: the node controller looks at each of them.
+pub(super) async fn register(client: &Client, machine: &Machine) -> Result<(), kube::Error> {
+    heartbeat(client, &machine.name).await?;
+    let nodes: Api<Node> = Api::all(client.clone());
+    match nodes.create(&PostParams::default(), &node(machine)).await {
+        // A node of that name is taken over.
+        Err(kube::Error::Api(status)) if status.code == 409 => {}
+        created => drop(created?),
+    }
+    let by = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    nodes.patch_status(&machine.name, &by, &Patch::Merge(status(machine))).await?;
+    // Admission gave the node the taint of one that is not ready, and it is.
+    let spec = json!({"spec": {"taints": machine.taints}});
+    nodes.patch(&machine.name, &by, &Patch::Merge(spec)).await?;
+    Ok(())
+}
+
+pub(super) async fn heartbeat(client: &Client, name: &str) -> Result<(), kube::Error> {
+    let leases: Api<Lease> = Api::namespaced(client.clone(), LEASES);
+    let lease = Lease {
+        metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
+        spec: Some(LeaseSpec {
+            holder_identity: Some(name.to_owned()),
+            lease_duration_seconds: Some(LEASE_SECONDS),
+            renew_time: Some(MicroTime(Timestamp::now())),
+            ..LeaseSpec::default()
+        }),
+    };
+    leases.patch(name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(lease)).await?;
+    Ok(())
+}
+
+fn node(machine: &Machine) -> Node {
+    let mut labels = machine.labels.clone();
+    for (name, value) in [
+        ("kubernetes.io/hostname", machine.name.as_str()),
+        ("kubernetes.io/os", "linux"),
+        ("kubernetes.io/arch", "amd64"),
+    ] {
+        labels.entry(name.to_owned()).or_insert_with(|| value.to_owned());
+    }
+    Node {
+        metadata: ObjectMeta {
+            name: Some(machine.name.clone()),
+            labels: Some(labels),
+            annotations: Some(machine.annotations.clone()),
+            ..ObjectMeta::default()
+        },
+        ..Node::default()
+    }
+}
+
+fn status(machine: &Machine) -> Value {
+    let now = Time(Timestamp::now());
+    let condition = |kind: &str, status: &str, reason: &str| {
+        json!({
+            "type": kind, "status": status, "reason": reason, "message": "",
+            "lastHeartbeatTime": now, "lastTransitionTime": now,
+        })
+    };
+    json!({"status": {
+        "capacity": machine.capacity,
+        "allocatable": machine.capacity,
+        "conditions": [
+            condition("Ready", "True", "KubeletReady"),
+            condition("MemoryPressure", "False", "KubeletHasSufficientMemory"),
+            condition("DiskPressure", "False", "KubeletHasNoDiskPressure"),
+            condition("PIDPressure", "False", "KubeletHasSufficientPID"),
+        ],
+        "addresses": [
+            {"type": "InternalIP", "address": "127.0.0.1"},
+            {"type": "Hostname", "address": machine.name},
+        ],
+    }})
+}

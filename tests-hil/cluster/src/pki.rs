@@ -1,0 +1,92 @@
+//! Certificates of one control plane: two authorities (one for the API, one for etcd alone), a serving certificate, one
+//! client certificate per component, and the key that signs the tokens of ServiceAccounts. They live in the folder and
+//! die with it.
+
+use crate::error::ClusterError;
+use crate::folder::Folder;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+
+/// The first address of the service range, where pods would find the API server.
+const API_SERVICE_IP: &str = "10.96.0.1";
+
+/// A client of the API server: its certificate says who it is and in which group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// Of its files.
+    pub(crate) file: &'static str,
+    user: &'static str,
+    group: Option<&'static str>,
+}
+
+/// May do everything.
+pub(crate) const ADMIN: Identity = Identity { file: "admin", user: "admin", group: Some("system:masters") };
+/// What RBAC knows as the scheduler.
+pub(crate) const SCHEDULER: Identity =
+    Identity { file: "scheduler", user: "system:kube-scheduler", group: None };
+/// What RBAC knows as the controller manager.
+pub(crate) const CONTROLLER_MANAGER: Identity =
+    Identity { file: "controller-manager", user: "system:kube-controller-manager", group: None };
+
+struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+}
+
+/// Writes everything into the folder.
+pub(crate) fn write(folder: &Folder) -> Result<(), ClusterError> {
+    let api = Authority::new(folder, "ca")?;
+    let names = ["127.0.0.1", "localhost", API_SERVICE_IP, "kubernetes", "kubernetes.default", SERVICE_NAME];
+    let serving = [ExtendedKeyUsagePurpose::ServerAuth];
+    api.issue(folder, "serving", ("serving", None), &names, &serving)?;
+    for who in [ADMIN, SCHEDULER, CONTROLLER_MANAGER] {
+        api.issue(folder, who.file, (who.user, who.group), &[], &[ExtendedKeyUsagePurpose::ClientAuth])?;
+    }
+    let etcd = Authority::new(folder, "etcd-ca")?;
+    // Its gateway for JSON is a client of itself, with the same certificate.
+    let both = [ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    etcd.issue(folder, "etcd", ("etcd", None), &["127.0.0.1", "localhost"], &both)?;
+    etcd.issue(folder, "etcd-client", ("etcd-client", None), &[], &[ExtendedKeyUsagePurpose::ClientAuth])?;
+    let tokens = KeyPair::generate()?;
+    folder.write("service-accounts.key", &tokens.serialize_pem())?;
+    folder.write("service-accounts.pub", &tokens.public_key_pem())?;
+    Ok(())
+}
+
+const SERVICE_NAME: &str = "kubernetes.default.svc.cluster.local";
+
+impl Authority {
+    fn new(folder: &Folder, name: &str) -> Result<Self, ClusterError> {
+        let mut params = CertificateParams::new(Vec::new())?;
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign];
+        let key = KeyPair::generate()?;
+        folder.write(&format!("{name}.crt"), &params.self_signed(&key)?.pem())?;
+        folder.write(&format!("{name}.key"), &key.serialize_pem())?;
+        Ok(Self { issuer: Issuer::new(params, key) })
+    }
+
+    fn issue(
+        &self,
+        folder: &Folder,
+        file: &str,
+        (name, group): (&str, Option<&str>),
+        at: &[&str],
+        usages: &[ExtendedKeyUsagePurpose],
+    ) -> Result<(), ClusterError> {
+        let mut params = CertificateParams::new(at.iter().map(|&at| at.to_owned()).collect::<Vec<_>>())?;
+        params.distinguished_name.push(DnType::CommonName, name);
+        if let Some(group) = group {
+            params.distinguished_name.push(DnType::OrganizationName, group);
+        }
+        params.use_authority_key_identifier_extension = true;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = usages.to_vec();
+        let key = KeyPair::generate()?;
+        folder.write(&format!("{file}.crt"), &params.signed_by(&key, &self.issuer)?.pem())?;
+        folder.write(&format!("{file}.key"), &key.serialize_pem())?;
+        Ok(())
+    }
+}

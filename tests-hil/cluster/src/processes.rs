@@ -1,0 +1,195 @@
+//! The children, and why none of them is left behind.
+//!
+//! - A thread of ours, the keeper, starts them and lives as long as they are wanted. The kernel kills a child when the
+//!   thread that started it ends, so they end with the keeper and with the whole process, however that is killed.
+//!   (Not with the thread of the test that asked for them: tests share control planes.)
+//! - A watchdog, a shell that waits for the end of its standard input. The kernel closes that pipe when this process
+//!   ends; the shell then kills what it was told about and removes the folder. It is what also works when nothing of
+//!   ours runs any more, and it is the one that removes the folder in every case.
+//!
+//! Children stand in process groups of their own, so that an interrupt at the terminal reaches their owner first.
+
+use crate::component::Component;
+use crate::error::ClusterError;
+use crate::ffi;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+/// Reads the ids of children. At the end of the input it kills those that still run in the folder (an id may have gone
+/// to somebody else) and removes the folder; a process that is being killed may still write, hence the repetition.
+const WATCHDOG: &str = r#"
+trap '' HUP INT TERM QUIT
+folder=$1
+children=
+while read -r child; do children="$children $child"; done
+for child in $children; do
+    [ "/proc/$child/cwd" -ef "$folder" ] && kill -KILL "$child" 2>/dev/null
+done
+for again in 1 2 3 4 5 6 7 8 9 10; do
+    rm -rf -- "$folder" && exit 0
+    sleep 0.2
+done
+"#;
+
+type Job = Box<dyn FnOnce(&mut Children) + Send>;
+
+/// The thread that owns the children. Dropping it takes them and the folder down.
+pub(crate) struct Keeper {
+    jobs: Option<Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the keeper owns.
+struct Children {
+    folder: PathBuf,
+    watchdog: Child,
+    running: BTreeMap<Component, Child>,
+}
+
+impl Keeper {
+    pub(crate) fn start(folder: &Path) -> Result<Self, ClusterError> {
+        let watchdog = start_watchdog(folder)?;
+        let children = Children { folder: folder.to_owned(), watchdog, running: BTreeMap::new() };
+        let (jobs, received) = channel();
+        let thread = std::thread::Builder::new()
+            .name("cluster-keeper".to_owned())
+            .spawn(move || keep(children, &received))
+            .map_err(ClusterError::system("starting the thread that keeps the processes"))?;
+        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
+    }
+
+    /// Starts a component; its log is `COMPONENT.log` in the folder.
+    pub(crate) fn spawn(
+        &self,
+        component: Component,
+        program: PathBuf,
+        flags: Vec<String>,
+    ) -> Result<(), ClusterError> {
+        self.call(move |children| children.spawn(component, &program, &flags))
+    }
+
+    /// Kills a component and waits for its end.
+    pub(crate) fn kill(&self, component: Component) {
+        self.call(move |children| children.kill(component));
+    }
+
+    /// A component that has ended by itself, and how.
+    pub(crate) fn ended(&self) -> Option<(Component, ExitStatus)> {
+        self.call(|children| {
+            children.running.iter_mut().find_map(|(&component, child)| {
+                child.try_wait().ok().flatten().map(|status| (component, status))
+            })
+        })
+    }
+
+    pub(crate) fn pid(&self, component: Component) -> Option<u32> {
+        self.call(move |children| children.running.get(&component).map(Child::id))
+    }
+
+    fn call<T: Send + 'static>(&self, job: impl FnOnce(&mut Children) -> T + Send + 'static) -> T {
+        let (answer, answered) = channel();
+        let job: Job = Box::new(move |children| {
+            // Nobody waits for the answer only if the caller's thread is gone.
+            let _ = answer.send(job(children));
+        });
+        if let Some(jobs) = &self.jobs {
+            jobs.send(job).expect("the keeper lives as long as its handle");
+        }
+        answered.recv().expect("the keeper answers every job")
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        drop(self.jobs.take());
+        if let Some(thread) = self.thread.take() {
+            // A keeper that panicked has taken its children along: they die with its thread.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn start_watchdog(folder: &Path) -> Result<Child, ClusterError> {
+    Command::new("/bin/sh")
+        .args(["-c", WATCHDOG, "joulie-cluster-watchdog"])
+        .arg(folder)
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .map_err(ClusterError::system("starting the watchdog, /bin/sh"))
+}
+
+fn keep(mut children: Children, jobs: &Receiver<Job>) {
+    for job in jobs {
+        job(&mut children);
+    }
+}
+
+impl Children {
+    fn spawn(&mut self, component: Component, program: &Path, flags: &[String]) -> Result<(), ClusterError> {
+        self.kill(component);
+        let log = log_file(&self.folder, component);
+        let out = File::options()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .map_err(ClusterError::file("opening the log", &log))?;
+        let err = out.try_clone().map_err(ClusterError::file("opening the log", &log))?;
+        let mut command = Command::new(program);
+        command
+            .args(flags)
+            // etcd takes every variable ETCD_* for a flag.
+            .env_clear()
+            .env("HOME", &self.folder)
+            .current_dir(&self.folder)
+            .stdin(Stdio::null())
+            .stdout(out)
+            .stderr(err)
+            .process_group(0);
+        ffi::die_with_this_thread(&mut command);
+        let child = command.spawn().map_err(ClusterError::file("starting", program))?;
+        let told = self.watchdog.stdin.as_mut().map(|pipe| writeln!(pipe, "{}", child.id()));
+        self.running.insert(component, child);
+        match told {
+            Some(Ok(())) => Ok(()),
+            Some(Err(source)) => {
+                Err(ClusterError::System { doing: "telling the watchdog about a child", source })
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn kill(&mut self, component: Component) {
+        if let Some(mut child) = self.running.remove(&component) {
+            // It may have ended by itself; then there is nothing to kill, and waiting returns at once.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Drop for Children {
+    fn drop(&mut self) {
+        while let Some((&component, _)) = self.running.first_key_value() {
+            self.kill(component);
+        }
+        drop(self.watchdog.stdin.take());
+        let _ = self.watchdog.wait();
+    }
+}
+
+pub(crate) fn log_file(folder: &Path, component: Component) -> PathBuf {
+    folder.join(format!("{component}.log"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,16 @@
+//! The control plane as a suite uses it: brought up, asked, compacted, restarted, killed.
+
+#[cfg(test)]
+mod absent;
+#[cfg(test)]
+mod bring_up;
+#[cfg(test)]
+mod ending;
+#[cfg(test)]
+mod extender;
+#[cfg(test)]
+mod life;
+#[cfg(test)]
+mod outage;
+#[cfg(test)]
+mod support;

@@ -1,0 +1,55 @@
+//! The stub libraries of a mounted machine: copies in a folder of its own, to which links in the mounted tree lead.
+//!
+//! A copy, as the loader takes two names of one file for one library, and each machine needs its own. A real file and
+//! not one of the mounted tree, as a program that has it loaded would be killed when the tree is unmounted.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The name of the NVIDIA library in the folder `lib` of the mounted tree.
+pub const NVML: &str = "libnvidia-ml.so.1";
+/// The name of the ROCm SMI library there.
+pub const ROCM: &str = "librocm_smi64.so";
+
+/// Copies that go away when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Libraries {
+    folder: PathBuf,
+}
+
+impl Libraries {
+    /// Copies the libraries of these packages, each under its name; nothing where there are none.
+    pub(crate) fn copy(packages: &[(&str, &str)]) -> io::Result<Option<Self>> {
+        if packages.is_empty() {
+            return Ok(None);
+        }
+        let libraries = Self { folder: own_folder()? };
+        for (package, name) in packages {
+            std::fs::copy(nvml_stub::built(package)?, libraries.folder.join(name))?;
+        }
+        Ok(Some(libraries))
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+/// A folder that nobody else has.
+fn own_folder() -> io::Result<PathBuf> {
+    for number in 0..u32::MAX {
+        let folder = std::env::temp_dir().join(format!("rig-libraries-{}-{number}", std::process::id()));
+        match std::fs::create_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return made.map(|()| folder),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+impl Drop for Libraries {
+    fn drop(&mut self) {
+        // What is left behind is in the folder for temporary files.
+        let _left = std::fs::remove_dir_all(&self.folder);
+    }
+}

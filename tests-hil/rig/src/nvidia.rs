@@ -1,0 +1,270 @@
+//! NVIDIA GPUs as the driver's library shows them: a folder `nvml` that `tests-hil/nvml-stub` reads anew at every call
+//! and writes limits into, with the plant behind.
+//!
+//! A limit out of range is refused and not clamped. The card holds itself to the lower of the limit that was set and the
+//! one that a management controller set. A reload of the driver forgets limits, begins counters at zero and voids what
+//! clients hold. The counter of energy moves ten times a second, and `nvmlDeviceGetPowerUsage` is the mean of the last
+//! second, as since Ampere.
+//!
+//! A call of the library is a place for faults ([`Attribute::NvmlCall`]): [`Fault::nvml`] lets it fail so many times,
+//! and [`Effect::Takes`](crate::faults::Effect::Takes) lets it hang.
+
+use crate::faults::{Direction, Effect, Fault};
+use crate::machine::{Attribute, Machine};
+use crate::number::{Errno, kstrtou32};
+use libc::{EINVAL, EIO, ENODEV, EPERM};
+use nvml_stub::code;
+use plant::{Domain, EnergyCounter, Noise, PowerSensor};
+use power_units::Micros;
+
+/// How often a card brings its counter of energy up to date.
+const ENERGY_EVERY: Micros = Micros::new(100_000);
+/// Over which span a card's power is averaged.
+const AVERAGED_OVER: Micros = Micros::new(1_000_000);
+
+/// One card.
+#[derive(Clone, Debug)]
+pub struct Card {
+    /// What the driver calls it.
+    pub uuid: String,
+    /// Where it sits.
+    pub pci: String,
+    /// Its product's name.
+    pub name: &'static str,
+    /// Its memory.
+    pub vram_mib: u64,
+    /// The smallest limit that it takes.
+    pub min_mw: u32,
+    /// The largest limit that it takes.
+    pub max_mw: u32,
+    /// The limit that it starts with.
+    pub default_mw: u32,
+    /// The limit that was set.
+    pub limit_mw: u32,
+    /// A limit that a management controller set.
+    pub out_of_band_mw: Option<u32>,
+    /// Persistence mode.
+    pub persistent: bool,
+    /// Whether a limit may be set by who asks; not in a virtual GPU, nor for anybody but root.
+    pub settable: bool,
+    /// What every function answers for it, by the numbers of nvml.h: 15 when it fell off the bus.
+    pub answers: Option<u32>,
+    /// Which GPU of the plant it is.
+    pub feeds: usize,
+    /// How many links lead to a switch.
+    pub links: usize,
+    /// False while it is not on the bus.
+    pub present: bool,
+    /// The energy at the last load of the driver.
+    counted_from_uj: u64,
+}
+
+impl Card {
+    /// An H100 of the SXM kind, so many of which are in a machine.
+    #[must_use]
+    pub fn h100(number: usize) -> Self {
+        Self {
+            uuid: format!("GPU-{number:08x}-0b1c-4d7e-9a55-0123456789ab"),
+            pci: format!("00000000:{:02X}:00.0", 0x19 + 0x11 * number),
+            name: "NVIDIA H100 80GB HBM3",
+            vram_mib: 81_559,
+            min_mw: 200_000,
+            max_mw: 700_000,
+            default_mw: 700_000,
+            limit_mw: 700_000,
+            out_of_band_mw: None,
+            persistent: true,
+            settable: true,
+            answers: None,
+            feeds: number,
+            links: 18,
+            present: true,
+            counted_from_uj: 0,
+        }
+    }
+
+    /// What the card holds itself to.
+    #[must_use]
+    pub fn enforced_mw(&self) -> u32 {
+        self.out_of_band_mw.map_or(self.limit_mw, |other| other.min(self.limit_mw))
+    }
+
+    /// Its links as the stub reads them, each to a switch of its own.
+    pub(crate) fn nvlinks(&self) -> String {
+        (0..self.links).map(|link| format!("{link} 1 00000000:{:02X}:00.0 2\n", 0xa0 + link)).collect()
+    }
+}
+
+/// The numbers of a card that move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CardFile {
+    /// The limit that was set; it is written, too.
+    Limit,
+    /// Energy since the driver was loaded.
+    Energy,
+    /// The mean power of the last second.
+    Average,
+    /// The power of this instant.
+    Instant,
+    /// The temperature of the die.
+    Celsius,
+    /// For how much of the time it computes.
+    Busy,
+}
+
+/// The driver and its cards.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Driver {
+    pub(crate) cards: Vec<Card>,
+    /// The cards by their index.
+    pub(crate) order: Vec<usize>,
+    pub(crate) unloaded: bool,
+    /// How often clients lost what they held.
+    pub(crate) epoch: u64,
+}
+
+/// The name of a card's folder, which nobody but the stub sees.
+pub(crate) fn folder(at: usize) -> String {
+    format!("card{at}")
+}
+
+impl Machine {
+    /// Puts NVIDIA cards into the machine, and loads their driver.
+    pub fn install_nvidia(&mut self, cards: Vec<Card>) {
+        self.nvidia = Driver { order: (0..cards.len()).collect(), cards, ..Driver::default() };
+        self.settle();
+    }
+
+    /// The NVIDIA cards as they are.
+    #[must_use]
+    pub fn nvidia(&self) -> &[Card] {
+        &self.nvidia.cards
+    }
+
+    /// Changes a card behind the driver's back (a management controller, another writer, a fall off the bus), and lets
+    /// files and physics follow. A card that is not there is not changed.
+    pub fn change_nvidia(&mut self, at: usize, by: impl FnOnce(&mut Card)) {
+        self.nvidia.cards.get_mut(at).map(by);
+        self.settle();
+    }
+
+    /// Unloads the NVIDIA driver, or loads it.
+    pub fn load_nvidia(&mut self, loaded: bool) {
+        self.nvidia.unloaded = !loaded;
+        self.forget_nvidia();
+    }
+
+    /// Unloads the NVIDIA driver and loads it again: limits are the defaults, counters begin at zero, and whoever had
+    /// initialised the library has to do so again.
+    pub fn reload_nvidia(&mut self) {
+        self.load_nvidia(true);
+    }
+
+    /// Turns the order of the cards' indices round and ends all sessions, as a reload can; limits stay, as where the
+    /// persistence daemon puts them back.
+    pub fn renumber_nvidia(&mut self) {
+        self.nvidia.order.reverse();
+        self.nvidia.epoch += 1;
+        self.settle();
+    }
+
+    fn forget_nvidia(&mut self) {
+        for at in 0..self.nvidia.cards.len() {
+            let counted = self.counted_uj(at);
+            let card = &mut self.nvidia.cards[at];
+            card.limit_mw = card.default_mw;
+            card.counted_from_uj = counted;
+        }
+        self.nvidia.epoch += 1;
+        self.settle();
+    }
+
+    /// The names of the cards' folders by their index.
+    pub(crate) fn nvidia_order(&self) -> String {
+        let there = |at: &&usize| self.nvidia.cards.get(**at).is_some_and(|card| card.present);
+        self.nvidia.order.iter().filter(there).map(|&at| folder(at) + "\n").collect()
+    }
+
+    /// What the plant's GPU has drawn, as the card last counted it.
+    fn counted_uj(&self, at: usize) -> u64 {
+        let Some(card) = self.nvidia.cards.get(at) else { return 0 };
+        let counter = EnergyCounter::new(Domain::Gpu(card.feeds), ENERGY_EVERY, Noise::NONE, 0, 0);
+        counter.ok().and_then(|mut counter| counter.read(&self.plant)).map_or(0, |energy| energy.get())
+    }
+
+    /// What a card's file says.
+    pub(crate) fn card_text(&self, at: usize, file: CardFile) -> Result<String, Errno> {
+        let card = self.nvidia.cards.get(at).filter(|card| card.present).ok_or(ENODEV)?;
+        let gpu = Domain::Gpu(card.feeds);
+        let line = |value: f64| format!("{value:.0}\n");
+        Ok(match file {
+            CardFile::Limit => format!("{}\n", card.limit_mw),
+            CardFile::Energy => {
+                format!("{}\n", self.counted_uj(at).saturating_sub(card.counted_from_uj) / 1_000)
+            }
+            CardFile::Average => {
+                let sensor = PowerSensor::new(gpu, AVERAGED_OVER, Noise::NONE, 0, 0);
+                let watts = sensor.ok().and_then(|mut sensor| sensor.read(&self.plant)).ok_or(EIO)?;
+                line(watts * 1_000.0)
+            }
+            CardFile::Instant => line(self.plant.watts(gpu).ok_or(EIO)? * 1_000.0),
+            CardFile::Celsius => line(self.plant.celsius(gpu).ok_or(EIO)?),
+            CardFile::Busy => line(self.plant.gpu_utilisation(card.feeds).ok_or(EIO)? * 100.0),
+        })
+    }
+
+    /// Sets a card's limit.
+    pub(crate) fn store_limit(&mut self, at: usize, data: &[u8]) -> Result<(), Errno> {
+        let card = self.nvidia.cards.get_mut(at).filter(|card| card.present).ok_or(ENODEV)?;
+        if !card.settable {
+            return Err(EPERM);
+        }
+        let limit = kstrtou32(data)?;
+        if !(card.min_mw..=card.max_mw).contains(&limit) {
+            return Err(EINVAL);
+        }
+        card.limit_mw = limit;
+        Ok(())
+    }
+
+    /// What a function of the library answers before it does anything.
+    pub(crate) fn nvml_code(&self, card: Option<usize>) -> u32 {
+        match card {
+            None if self.nvidia.unloaded => code::DRIVER_NOT_LOADED,
+            None => code::SUCCESS,
+            Some(at) => self.nvidia.cards.get(at).and_then(|card| card.answers).unwrap_or(code::SUCCESS),
+        }
+    }
+}
+
+impl Fault {
+    /// A function of the NVIDIA library that answers `code` so many times, for one card or for the whole machine
+    /// ([`nvml_stub::OF_A_CARD`], [`nvml_stub::OF_THE_MACHINE`]).
+    #[must_use]
+    pub fn nvml(card: Option<usize>, function: &'static str, code: u32, times: u32) -> Self {
+        let effect = Effect::Answers(format!("{code}\n").into_bytes());
+        Self { on: Attribute::NvmlCall(card, function), direction: Direction::Read, effect, times }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Shared;
+    use crate::room::Room;
+    use libc::ERANGE;
+
+    #[test]
+    fn a_limit_out_of_range_is_refused_and_not_clamped() {
+        let machine = Shared::new(Room::machine_of("gpu-2s8"));
+        let limit = Attribute::Nvml(0, CardFile::Limit);
+        for (text, errno) in [("199999", EINVAL), ("700001", EINVAL), ("-1", EINVAL), ("4294967296", ERANGE)]
+        {
+            assert_eq!(machine.write(&limit, 0, text.as_bytes()), Err(errno), "{text}");
+        }
+        assert_eq!(machine.lock().nvidia()[0].limit_mw, 700_000);
+        assert_eq!(machine.write(&limit, 0, b"200000\n"), Ok(()));
+        assert_eq!(machine.lock().plant().gpu_cap(0), Some(200.0));
+        assert_eq!(machine.write(&Attribute::Nvml(0, CardFile::Energy), 0, b"1"), Err(libc::EACCES));
+    }
+}

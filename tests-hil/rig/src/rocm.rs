@@ -1,0 +1,69 @@
+//! AMD GPUs as the ROCm SMI library shows them: a folder `rocm` that `tests-hil/rocm-stub` reads anew at every call. The
+//! library reads and writes what hwmon shows, so these files are those of the machine's hwmon devices, with the same
+//! answers and the same faults.
+//!
+//! An index stays the device's own while the device is away, as it does in a library that is not started anew.
+//!
+//! A call of the library is a place for faults ([`Attribute::RocmCall`]), as those of NVIDIA's are.
+
+use crate::faults::{Direction, Effect, Fault};
+use crate::hwmon::Device;
+use crate::machine::{Attribute, HwmonSlot, Machine};
+
+/// Whether a device is a GPU.
+pub(crate) fn is_gpu(slot: &HwmonSlot) -> bool {
+    slot.hwmon.device != Device::Hsmp
+}
+
+/// Where a device sits, as the library encodes it: the domain in the upper half, then bus, device and function.
+pub(crate) fn pci_id(device_path: &str) -> Option<u64> {
+    let address = device_path.rsplit('/').next()?;
+    let mut parts = address.split([':', '.']).map(|part| u64::from_str_radix(part, 16).ok());
+    let (domain, bus, device, function) = (parts.next()??, parts.next()??, parts.next()??, parts.next()??);
+    Some(domain << 32 | bus << 8 | device << 3 | function)
+}
+
+impl Machine {
+    /// The places of the GPUs among the hwmon devices, by the library's index.
+    pub(crate) fn rocm_order(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.hwmons.len()).filter(|&at| is_gpu(&self.hwmons[at])).collect();
+        if self.rocm_turned {
+            order.reverse();
+        }
+        order
+    }
+
+    /// Turns the order of the library's indices round, as another start of it can.
+    pub fn renumber_rocm(&mut self) {
+        self.rocm_turned = !self.rocm_turned;
+        self.settle();
+    }
+
+    /// Hides the hwmon devices of the GPUs, as in a container that does not get them: the library alone is left.
+    pub fn mask_gpu_hwmon(&mut self) {
+        self.gpus_in_hwmon = false;
+        self.settle();
+    }
+}
+
+impl Fault {
+    /// A function of the ROCm SMI library that answers `status` so many times: for the GPU at a place among the hwmon
+    /// devices one of [`rocm_stub::FUNCTIONS`], without a place `init`.
+    #[must_use]
+    pub fn rocm(slot: Option<usize>, function: &'static str, status: u32, times: u32) -> Self {
+        let effect = Effect::Answers(format!("{status}\n").into_bytes());
+        Self { on: Attribute::RocmCall(slot, function), direction: Direction::Read, effect, times }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_encoded_as_the_library_encodes_it() {
+        assert_eq!(pci_id("sys/devices/pci0000:00/0000:0c:00.0"), Some(0xc00));
+        assert_eq!(pci_id("sys/devices/pci0001:00/0001:c1:1f.2"), Some((1 << 32) | 0xc1fa));
+        assert_eq!(pci_id("sys/devices/platform/amd_hsmp.0"), None);
+    }
+}
