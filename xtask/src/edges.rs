@@ -66,6 +66,12 @@ const ALLOWED: &[Allowed] = &[
         ours_in_tests: &["plant", "rig"],
         others: &["log", "serde", "serde_json"],
     },
+    Allowed {
+        name: "joulie",
+        ours: &["power-units", "power-hal", "joulie-core", "node-kit"],
+        ours_in_tests: &["rig"],
+        others: &["clap", "log", "serde_json", "signal-hook"],
+    },
     Allowed { name: "rocm-stub", ours: &[], ours_in_tests: &[], others: &[] },
     Allowed { name: "rig", ours: &["power-units", "plant"], ours_in_tests: &[], others: &["fuser", "libc"] },
     Allowed {
