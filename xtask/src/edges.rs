@@ -151,6 +151,12 @@ const ALLOWED: &[Allowed] = &[
         ours_in_tests: &[],
         others: &["clap", "futures", "http", "k8s-openapi", "kube", "libc", "rcgen", "serde_json", "tokio"],
     },
+    Allowed {
+        name: "joulie",
+        ours: &["power-units", "power-hal", "joulie-core", "node-kit"],
+        ours_in_tests: &["rig"],
+        others: &["clap", "log", "serde_json", "signal-hook"],
+    },
     Allowed { name: "rocm-stub", ours: &[], ours_in_tests: &[], others: &[] },
     Allowed {
         name: "rig",

@@ -41,10 +41,10 @@ pub(crate) struct Policy {
     pub(crate) key: Key,
     backend: BackendKind,
     place: Place,
-    floor: KiloHertz,
+    pub(crate) floor: KiloHertz,
     /// What it may rise to: what was in force before the first write.
     ceiling: KiloHertz,
-    most: KiloHertz,
+    pub(crate) most: KiloHertz,
     step: KiloHertz,
     /// What was last ordered and not released since.
     pub(crate) asked: Option<KiloHertz>,

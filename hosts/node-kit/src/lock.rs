@@ -88,6 +88,28 @@ impl Lock {
     }
 }
 
+impl Lock {
+    /// Who holds the lock of a state folder, if anybody does. Looking takes it for an instant, so that whoever wants to
+    /// take it just then tries again.
+    ///
+    /// # Errors
+    /// When the file cannot be used.
+    pub fn holder(folder: &Path) -> Result<Option<String>, LockError> {
+        let path = folder.join(NAME);
+        let failed = |error| LockError::File { path: path.clone(), error };
+        let mut file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(None),
+            Err(TryLockError::WouldBlock) => Ok(Some(holder(&mut file))),
+            Err(TryLockError::Error(error)) => Err(failed(error)),
+        }
+    }
+}
+
 fn me() -> String {
     let program = std::env::current_exe().ok();
     let name = program.as_deref().and_then(Path::file_name).unwrap_or_default().display().to_string();
@@ -115,7 +137,10 @@ mod tests {
         let lock = Lock::take(&folder.0).unwrap();
         let refused = Lock::take(&folder.0).unwrap_err().to_string();
         assert!(refused.contains(&format!("(process {})", std::process::id())), "{refused}");
+        let seen = Lock::holder(&folder.0).unwrap().unwrap();
+        assert!(seen.contains(&format!("(process {})", std::process::id())), "{seen}");
         drop(lock);
+        assert_eq!(Lock::holder(&folder.0).unwrap(), None);
         assert!(Lock::take(&folder.0).is_ok());
     }
 

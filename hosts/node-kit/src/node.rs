@@ -325,6 +325,8 @@ impl Node {
             &mut report.policies,
             self.curb.policies.iter().map(|policy| PolicyReport {
                 key: policy.key,
+                min: policy.floor,
+                max: policy.most,
                 limit: policy.in_force(workers),
                 asked: policy.asked,
                 running: policy.running(workers),

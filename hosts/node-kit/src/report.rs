@@ -77,6 +77,10 @@ pub struct DeviceReport {
 pub struct PolicyReport {
     /// What it is known by.
     pub key: Key,
+    /// The lowest limit that it takes.
+    pub min: KiloHertz,
+    /// The highest limit that it takes.
+    pub max: KiloHertz,
     /// The limit in force, whoever set it.
     pub limit: Option<KiloHertz>,
     /// The limit that we set.

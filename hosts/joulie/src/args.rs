@@ -1,0 +1,117 @@
+//! The command line of `joulie`, parsed once.
+
+use crate::value::{Cap, Period, Span};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Keeps machines inside their power limits.
+#[derive(Debug, Parser)]
+#[command(name = "joulie", version)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// This one machine: look at its power, cap it, put it back.
+    Node(Node),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct Node {
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 done; 1 not (wholly) done, the output says why; 2 the command line cannot be \
+     used; 3 another process is this node's writer; 4 the node cannot be opened; 130 interrupted twice, caps are left \
+     as they are";
+
+/// Where the hardware is, and how it is reached.
+#[derive(Debug, Args)]
+pub(crate) struct Place {
+    /// The folder that holds `sys` and `dev`, for virtual hardware; the default is this machine
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) root: Option<PathBuf>,
+    /// The folder of the journal of originals and of the writer's lock; the default is /var/lib/joulie, and with --root
+    /// the folder DIR.joulie beside it
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) state: Option<PathBuf>,
+    /// The file of NVML; the default is the system's, and with --root the one in its folder lib
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) nvml: Option<PathBuf>,
+    /// Whether model-specific registers are used where powercap does not have the limits
+    #[arg(long, global = true, value_name = "WAY", default_value = "off")]
+    pub(crate) registers: Registers,
+    /// The closed loop that holds a cap by frequencies where no power limit can be set
+    #[arg(long, global = true, value_name = "LAW", default_value = "classic")]
+    pub(crate) law: Law,
+    /// How often the hardware is read
+    #[arg(long, global = true, value_name = "TIME", default_value = "1s", allow_hyphen_values = true)]
+    pub(crate) period: Period,
+    /// Say more on standard error
+    #[arg(long, short, global = true)]
+    pub(crate) verbose: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Registers {
+    /// Never
+    Off,
+    /// By the kernel's driver; writing taints the kernel
+    Msr,
+    /// By msr-safe
+    MsrSafe,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Law {
+    /// Thresholds with a cooldown
+    Classic,
+    /// Models the machine; settles faster
+    Tracking,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Show the hardware: ranges, limits, power, and who writes to it. Writes nothing
+    Show {
+        /// As one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Cap each package or GPU, and say what was read back
+    Cap(CapArgs),
+    /// Watch the power. Writes nothing
+    Watch {
+        /// End after this time
+        #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
+        lasting: Option<Span>,
+    },
+    /// Put back what was in force before the first cap
+    Restore,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CapArgs {
+    #[command(flatten)]
+    pub(crate) caps: Caps,
+    /// Hold the caps for this time and then put back what was in force; without it the caps stay after the command
+    #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) lasting: Option<Span>,
+}
+
+#[derive(Clone, Copy, Debug, Args)]
+#[group(required = true, multiple = true)]
+pub(crate) struct Caps {
+    /// The cap of each CPU package: 120W, 0.5kW, or 80% of its maximum
+    #[arg(long, value_name = "CAP", allow_hyphen_values = true)]
+    pub(crate) package: Option<Cap>,
+    /// The cap of each GPU: 300W, or 80% of its maximum
+    #[arg(long, value_name = "CAP", allow_hyphen_values = true)]
+    pub(crate) gpu: Option<Cap>,
+}

@@ -1,0 +1,53 @@
+//! What the libraries log, on standard error. What is tried again and again is told once.
+
+use log::{Level, LevelFilter, Log, Metadata, Record};
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::sync::{Mutex, PoisonError};
+
+struct Diary {
+    /// What was told already.
+    told: Mutex<BTreeSet<String>>,
+}
+
+static DIARY: Diary = Diary { told: Mutex::new(BTreeSet::new()) };
+
+/// So many different texts are remembered; a text that counts would never be the same twice.
+const TOLD_MOST: usize = 200;
+
+/// Logs from this level on.
+pub(crate) fn begin(from: LevelFilter) {
+    if log::set_logger(&DIARY).is_ok() {
+        log::set_max_level(from);
+    }
+}
+
+impl Log for Diary {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.level() <= log::max_level()
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        if !self.enabled(record.metadata()) {
+            return;
+        }
+        let word = match record.level() {
+            Level::Error => "error",
+            Level::Warn => "warning",
+            Level::Info | Level::Debug | Level::Trace => "info",
+        };
+        let text = format!("joulie: {word}: {}", record.args());
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.contains(&text) {
+            return;
+        }
+        if told.len() == TOLD_MOST {
+            told.clear();
+        }
+        // Nobody can be told that standard error is gone.
+        let _written = writeln!(std::io::stderr(), "{text}");
+        told.insert(text);
+    }
+
+    fn flush(&self) {}
+}

@@ -1,0 +1,214 @@
+//! `joulie node`: one machine, without a cluster.
+//!
+//! [`Site`] is where it is and how it is opened; each verb has a file of its own.
+
+mod cap;
+mod hold;
+mod restore;
+mod show;
+mod verdict;
+mod view;
+mod watch;
+mod words;
+
+use crate::args::{Law, Node as Command, Place, Registers, Verb};
+use crate::diary;
+use crate::out::Out;
+use crate::signals::Interrupts;
+use log::LevelFilter;
+use node_kit::{Access, Config, LockError, Node, OpenError, Sources, Time};
+use power_units::Micros;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// How a command ends; the numbers are in its help and in docs/OPERATIONS.md.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// What was asked is done.
+    Done,
+    /// It is not, or not wholly; the output says why.
+    NotDone,
+    /// The command line cannot be used.
+    Usage,
+    /// Another process is this node's writer.
+    Held,
+    /// The node cannot be opened.
+    NotOpened,
+    /// A person wanted it to end at once.
+    Interrupted,
+}
+
+impl From<Ending> for ExitCode {
+    fn from(ending: Ending) -> Self {
+        Self::from(match ending {
+            Ending::Done => 0,
+            Ending::NotDone => 1,
+            Ending::Usage => 2,
+            Ending::Held => 3,
+            Ending::NotOpened => 4,
+            Ending::Interrupted => 130,
+        })
+    }
+}
+
+/// Why a command could not begin, for the person who gave it.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    ending: Ending,
+    text: String,
+}
+
+impl Refusal {
+    fn new(ending: Ending, text: impl Into<String>) -> Self {
+        Self { ending, text: text.into() }
+    }
+}
+
+/// What every verb needs.
+struct Desk {
+    site: Site,
+    out: Out,
+    interrupts: Interrupts,
+}
+
+/// Where a node is, and how it is to be opened.
+struct Site {
+    sources: Sources,
+    /// Which machine that is, in words.
+    name: String,
+    state: PathBuf,
+    law: Law,
+    period: Micros,
+    time: Time,
+}
+
+const STATE_OF_THE_MACHINE: &str = "/var/lib/joulie";
+/// A library that has to be loaded, a driver that has to wake a GPU.
+const BACKENDS_OPEN_WITHIN: Duration = Duration::from_secs(10);
+/// Somebody who looks whether the lock is held holds it for an instant.
+const LOCK_TRIES: u32 = 5;
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
+
+/// Carries a command out.
+pub(crate) fn run(command: &Command) -> Ending {
+    diary::begin(level(command));
+    match carry_out(command) {
+        Ok(ending) => ending,
+        Err(refusal) => {
+            complain(&refusal.text);
+            refusal.ending
+        }
+    }
+}
+
+fn carry_out(command: &Command) -> Result<Ending, Refusal> {
+    let interrupts = Interrupts::new()
+        .map_err(|error| Refusal::new(Ending::NotOpened, format!("cannot take signals over: {error}")))?;
+    let site = Site::of(&command.place)?;
+    let mut desk = Desk { site, out: Out::new(), interrupts };
+    let ending = match &command.verb {
+        Verb::Show { json } => show::show(&mut desk, *json),
+        Verb::Cap(args) => cap::cap(&mut desk, args),
+        Verb::Watch { lasting } => watch::watch(&mut desk, *lasting),
+        Verb::Restore => restore::restore(&mut desk),
+    }?;
+    match desk.out.failure() {
+        None => Ok(ending),
+        Some(error) => Err(Refusal::new(Ending::NotDone, format!("the output is not complete: {error}"))),
+    }
+}
+
+/// Who only looks prints all that the libraries would warn of.
+const fn level(command: &Command) -> LevelFilter {
+    match (&command.verb, command.place.verbose) {
+        (_, true) => LevelFilter::Info,
+        (Verb::Show { .. } | Verb::Watch { .. }, false) => LevelFilter::Error,
+        (Verb::Cap(_) | Verb::Restore, false) => LevelFilter::Warn,
+    }
+}
+
+/// Tells the person on standard error.
+fn complain(text: &str) {
+    // Nobody can be told that standard error is gone.
+    let _written = writeln!(std::io::stderr(), "joulie: {text}");
+}
+
+impl Site {
+    fn of(place: &Place) -> Result<Self, Refusal> {
+        let Place { root, state, nvml, registers, law, period, verbose: _ } = place;
+        let root = root.as_deref().map(real).transpose()?.filter(|root| root != Path::new("/"));
+        let mut sources = root.as_deref().map_or_else(Sources::machine, Sources::below);
+        sources.registers = match registers {
+            Registers::Off => node_kit::Registers::Off,
+            Registers::Msr => node_kit::Registers::Msr,
+            Registers::MsrSafe => node_kit::Registers::MsrSafe,
+        };
+        sources.nvml = nvml.clone().or(sources.nvml);
+        let state = match (state, &root) {
+            (Some(state), _) => state.clone(),
+            (None, None) => PathBuf::from(STATE_OF_THE_MACHINE),
+            (None, Some(root)) => beside(root),
+        };
+        let name =
+            root.map_or("this machine".to_owned(), |root| format!("the machine below {}", root.display()));
+        Ok(Self { sources, name, state, law: *law, period: period.micros(), time: Time::real() })
+    }
+
+    fn open(&self, access: Access, interrupts: &Interrupts) -> Result<Node, Refusal> {
+        let config = Config::standard(self.sources.clone(), self.state.clone(), access, self.period);
+        let mut config = config.map_err(|error| Refusal::new(Ending::Usage, error.to_string()))?;
+        if self.law == Law::Tracking {
+            config.law = Config::tracking();
+        }
+        let mut tries = 1;
+        loop {
+            match Node::open(config.clone(), self.time.clone()) {
+                Ok(mut node) => {
+                    // A backend that is late is shown as such.
+                    let _all = node.wait_for_backends(BACKENDS_OPEN_WITHIN);
+                    return Ok(node);
+                }
+                Err(OpenError::Lock(LockError::Held { .. })) if tries < LOCK_TRIES => tries += 1,
+                Err(error) => return Err(Refusal::new(ending_of(&error), error.to_string())),
+            }
+            if interrupts.within(LOCK_PAUSE) {
+                return Err(Refusal::new(Ending::Interrupted, "interrupted"));
+            }
+        }
+    }
+
+    /// How this command line is told apart from one for another machine, for a hint that can be typed.
+    fn flags(&self) -> String {
+        match self.name.strip_prefix("the machine below ") {
+            Some(root) => format!(" --root {root}"),
+            None => String::new(),
+        }
+    }
+}
+
+const fn ending_of(error: &OpenError) -> Ending {
+    match error {
+        OpenError::Lock(LockError::Held { .. }) => Ending::Held,
+        OpenError::Lock(LockError::File { .. }) | OpenError::Journal(_) | OpenError::Thread(_) => {
+            Ending::NotOpened
+        }
+    }
+}
+
+fn real(root: &Path) -> Result<PathBuf, Refusal> {
+    let refused = |why: String| {
+        let text = format!("--root {}: {why}; expected a folder that holds sys and dev", root.display());
+        Refusal::new(Ending::Usage, text)
+    };
+    let real = root.canonicalize().map_err(|error| refused(error.to_string()))?;
+    if real.join("sys").is_dir() { Ok(real) } else { Err(refused("it has no folder sys".to_owned())) }
+}
+
+/// The state of virtual hardware is beside its root, so that every command on the same root finds the same one.
+fn beside(root: &Path) -> PathBuf {
+    let mut name = root.as_os_str().to_owned();
+    name.push(".joulie");
+    PathBuf::from(name)
+}

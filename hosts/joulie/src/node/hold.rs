@@ -1,0 +1,159 @@
+//! A node whose control loop runs in a thread of its own, while the command waits for time, signals and verdicts.
+
+use super::words::standing;
+use super::{Desk, Ending, Refusal};
+use joulie_core::node::cap::Desired;
+use node_kit::{Access, Desire, Entry, Handle, Journal, Node, Report, Standing, Time};
+use power_hal::{Clock, DomainKind};
+use power_units::{Micros, Stamp};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Between two looks at the report.
+pub(super) const TICK: Duration = Duration::from_millis(50);
+/// How long originals may take to be back: a driver that hangs may come back, and one that refuses is tried again.
+const RESTORED_WITHIN: Micros = Micros::new(10_000_000);
+
+/// A control loop that runs.
+#[derive(Debug)]
+pub(super) struct Hold {
+    pub(super) handle: Handle,
+    pub(super) journal: Journal,
+    pub(super) time: Time,
+    thread: JoinHandle<Node>,
+}
+
+/// Of which devices limits are to be put back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Which {
+    pub(super) cpu: bool,
+    pub(super) gpu: bool,
+}
+
+/// What became of putting originals back.
+#[derive(Debug)]
+pub(super) struct Restored {
+    /// What the journal held before.
+    pub(super) before: Vec<Entry>,
+    /// What it still holds of that.
+    pub(super) left: Vec<Entry>,
+    /// Originals are back, but the journal could not be told.
+    pub(super) behind: bool,
+    /// A signal came meanwhile.
+    pub(super) interrupted: bool,
+}
+
+impl Which {
+    pub(super) const ALL: Self = Self { cpu: true, gpu: true };
+
+    fn has(self, entry: &Entry) -> bool {
+        match entry.domain.kind() {
+            DomainKind::Package | DomainKind::Socket | DomainKind::Policy => self.cpu,
+            DomainKind::Gpu => self.gpu,
+        }
+    }
+
+    fn of(self, journal: &Journal) -> Vec<Entry> {
+        journal.entries().into_iter().filter(|entry| self.has(entry)).collect()
+    }
+
+    fn gone(self) -> Desire {
+        let part = |gone| if gone { Desired::Gone } else { Desired::Unknown };
+        Desire { cpu: part(self.cpu), gpu: part(self.gpu) }
+    }
+}
+
+impl Hold {
+    /// Opens the node as its writer or as somebody who looks, and lets its loop run.
+    pub(super) fn begin(desk: &Desk, access: Access) -> Result<Self, Refusal> {
+        let mut node = desk.site.open(access, &desk.interrupts)?;
+        let (handle, journal) = (node.handle(), node.journal().clone());
+        let run = move || {
+            node.run();
+            node
+        };
+        let thread = std::thread::Builder::new().name("control".to_owned()).spawn(run);
+        let failed =
+            |error| Refusal::new(Ending::NotOpened, format!("cannot start the control loop: {error}"));
+        Ok(Self { handle, journal, time: desk.site.time.clone(), thread: thread.map_err(failed)? })
+    }
+
+    /// Whether the loop ended by itself, which it never should.
+    pub(super) fn has_failed(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Waits until the report is of a period that began after this call: what is read back then is true now.
+    pub(super) fn fresh_report(&self, desk: &Desk) -> Report {
+        let begun = self.handle.report().counts.periods;
+        let until = self.time.now() + desk.site.period + desk.site.period + Micros::new(1_000_000);
+        loop {
+            let report = self.handle.report();
+            if report.counts.periods >= begun + 2 || self.time.now() > until || self.has_failed() {
+                return report;
+            }
+            if desk.interrupts.within(TICK) {
+                return report;
+            }
+        }
+    }
+
+    /// Puts originals back, and says what came of it.
+    pub(super) fn put_back(&self, desk: &Desk, which: Which) -> Restored {
+        let before = which.of(&self.journal);
+        let mut restored = Restored { before, left: Vec::new(), behind: false, interrupted: false };
+        if restored.before.is_empty() {
+            return restored;
+        }
+        self.handle.desire(which.gone());
+        let until: Stamp = self.time.now() + RESTORED_WITHIN;
+        loop {
+            restored.left = which.of(&self.journal);
+            restored.behind = self.journal.is_behind();
+            let done = restored.left.is_empty() && !restored.behind;
+            if done || self.time.now() > until || self.has_failed() {
+                return restored;
+            }
+            if desk.interrupts.within(TICK) {
+                restored.interrupted = true;
+                return restored;
+            }
+        }
+    }
+
+    /// Ends the loop. Limits stay as they are. Nothing where the loop has failed.
+    pub(super) fn end(self) -> Option<Node> {
+        self.handle.stop();
+        self.thread.join().ok()
+    }
+}
+
+impl Restored {
+    pub(super) fn is_complete(&self) -> bool {
+        self.left.is_empty() && !self.behind
+    }
+
+    /// What is left, and why.
+    pub(super) fn left_lines(&self, report: &Report) -> Vec<String> {
+        let mut lines: Vec<String> = self
+            .left
+            .iter()
+            .map(|entry| {
+                let backend = report.backends.iter().find(|backend| backend.kind == entry.backend);
+                let why = match backend.map(|backend| (&backend.standing, &backend.last_trouble, backend)) {
+                    None => "its backend is not in use; see --registers".to_owned(),
+                    Some((Standing::Ready, Some(trouble), _)) => trouble.to_string(),
+                    Some((Standing::Ready, None, _)) => "its hardware is not there".to_owned(),
+                    Some((Standing::Opening | Standing::Failed(_), _, backend)) => standing(backend),
+                };
+                format!("  {} ({}): {why}", entry.domain, entry.backend.label())
+            })
+            .collect();
+        if self.behind {
+            lines.push(
+                "  the journal could not be written: it still lists originals that are back".to_owned(),
+            );
+        }
+        lines
+    }
+}

@@ -1,0 +1,19 @@
+//! `joulie node restore`: puts back everything that the journal holds, and says what is left and why.
+
+use super::hold::{Hold, Which};
+use super::{Desk, Ending, Refusal, cap, show};
+use node_kit::Access;
+
+pub(super) fn restore(desk: &mut Desk) -> Result<Ending, Refusal> {
+    let hold = Hold::begin(desk, Access::Control)?;
+    if hold.journal.void() > 0 {
+        desk.out.line(show::void(hold.journal.void()).trim_start());
+    }
+    let restored = hold.put_back(desk, Which::ALL);
+    if restored.before.is_empty() {
+        let _closed = hold.end();
+        desk.out.line("nothing to put back: no limit on this machine is ours");
+        return Ok(Ending::Done);
+    }
+    Ok(cap::finish(desk, hold, &restored))
+}

@@ -1,0 +1,185 @@
+//! `joulie node show`: what this machine's hardware can be told, what is in force, and who writes to it. It writes
+//! nothing.
+
+mod document;
+
+use super::view::{Device, Policies, View};
+use super::words::{self, Fact, frequency, seconds, table};
+use super::{Desk, Ending, Refusal};
+use node_kit::{Access, Entry};
+use power_hal::{DomainKind, Setting};
+use power_units::Watts;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Between two looks at an energy counter, for a power that means something.
+const BETWEEN_SAMPLES: Duration = Duration::from_secs(1);
+
+pub(super) fn show(desk: &mut Desk, json: bool) -> Result<Ending, Refusal> {
+    let mut node = desk.site.open(Access::Look, &desk.interrupts)?;
+    node.period();
+    if desk.interrupts.within(BETWEEN_SAMPLES) {
+        return Ok(Ending::Interrupted);
+    }
+    node.period();
+    let view = View::of(&desk.site, node.report());
+    if json {
+        desk.out.text(&document::of(&view));
+    } else {
+        for line in lines(&view) {
+            desk.out.line(line);
+        }
+    }
+    Ok(Ending::Done)
+}
+
+fn lines(view: &View) -> Vec<String> {
+    let mut lines = vec![view.machine.clone()];
+    let mut part = |title: &str, body: Vec<String>| {
+        lines.push(String::new());
+        lines.push(title.to_owned());
+        lines.extend(body);
+    };
+    part("packages", devices(&view.packages, "no CPU package was found"));
+    part("gpus", devices(&view.gpus, "none was found"));
+    part("frequency", frequencies(&view.policies, view.fallback));
+    part("backends", backends(view));
+    part("who writes", writers(view));
+    lines
+}
+
+fn devices(all: &[Device], none: &str) -> Vec<String> {
+    if all.is_empty() {
+        return vec![format!("  {none}")];
+    }
+    let head = ["device", "backend", "range", "limit", "power"].map(str::to_owned).to_vec();
+    let rows = all.iter().map(|device| {
+        vec![
+            device.key.clone(),
+            device.backend.say(|name| (*name).to_owned()),
+            range(device),
+            limit(device),
+            device.power.say(|&(power, over)| match over.get() {
+                0 => words::watts(power),
+                _ => format!("{} over {}", words::watts(power), seconds(over)),
+            }),
+        ]
+    });
+    table(&std::iter::once(head).chain(rows).collect::<Vec<_>>())
+}
+
+fn range(device: &Device) -> String {
+    match (&device.min, &device.max) {
+        (Fact::None, Fact::None) => "none".to_owned(),
+        (Fact::Is(min), Fact::Is(max)) => format!("{} to {}", words::watts(*min), words::watts(*max)),
+        (Fact::Unknown(why), Fact::Unknown(_)) => format!("unknown ({why})"),
+        (Fact::Unknown(_), Fact::Is(max)) => format!("up to {}", words::watts(*max)),
+        (min, max) => {
+            let say = |end: &Fact<Watts>| end.say(|watts| words::watts(*watts));
+            format!("{} to {}", say(min), say(max))
+        }
+    }
+}
+
+fn limit(device: &Device) -> String {
+    let whose = match &device.ours {
+        Fact::Is(true) => ", ours".to_owned(),
+        Fact::Is(false) | Fact::None => String::new(),
+        Fact::Unknown(why) => format!(", whose is unknown ({why})"),
+    };
+    let beyond = |limit: &Watts| matches!(device.max, Fact::Is(max) if *limit > max);
+    // A zone that is not enabled reads as one that permits all that its register can say.
+    let note = |limit: &Watts| if beyond(limit) { " (above its range: limits nothing)" } else { "" };
+    device.limit.say(|limit| format!("{}{}{whose}", words::watts(*limit), note(limit)))
+}
+
+fn frequencies(policies: &Policies, fallback: Result<(), &str>) -> Vec<String> {
+    let span = |&(low, high): &(_, _)| {
+        if low == high { frequency(low) } else { format!("{} to {}", frequency(low), frequency(high)) }
+    };
+    vec![
+        format!(
+            "  {} policies; range {}; limits in force {}",
+            policies.count,
+            policies.range.say(span),
+            policies.limits.say(span)
+        ),
+        match fallback {
+            Ok(()) => "  where no power limit can be set, a closed loop over them can hold a cap".to_owned(),
+            Err(why) => format!("  no closed loop over them can hold a cap: {why}"),
+        },
+    ]
+}
+
+fn backends(view: &View) -> Vec<String> {
+    let mut rows = Vec::new();
+    for backend in &view.backends {
+        rows.push(vec![backend.name.to_owned(), backend.standing.clone()]);
+        let said = backend.complaints.iter();
+        rows.extend(said.map(|complaint| vec![String::new(), complaint.clone()]));
+    }
+    if !view.backends.iter().any(|backend| backend.name == "msr") {
+        rows.push(vec!["msr".to_owned(), "off (--registers)".to_owned()]);
+    }
+    table(&rows)
+}
+
+fn writers(view: &View) -> Vec<String> {
+    let mut lines = vec![match &view.writer {
+        Ok(None) => "  no process holds the writer's lock".to_owned(),
+        Ok(Some(holder)) => format!("  the writer's lock is held by {holder}"),
+        Err(why) => format!("  who holds the writer's lock is unknown ({why})"),
+    }];
+    match &view.journal {
+        Err(why) => lines.push(format!("  the journal of originals is unknown ({why})")),
+        Ok(originals) => {
+            if originals.entries.is_empty() {
+                lines.push("  no limit is ours: the journal of originals is empty".to_owned());
+            }
+            lines.extend(entries(&originals.entries));
+            if originals.void > 0 {
+                lines.push(void(originals.void));
+            }
+        }
+    }
+    lines
+}
+
+/// What the journal says of an earlier boot.
+pub(super) fn void(count: usize) -> String {
+    format!(
+        "  {count} originals of an earlier boot are void: after a reboot the firmware's own limits are in force"
+    )
+}
+
+/// The originals, one a line; frequency policies are counted, as there are hundreds of them.
+pub(super) fn entries(all: &[Entry]) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut policies: BTreeMap<String, usize> = BTreeMap::new();
+    for entry in all {
+        let was = entry.was.map_or("an original of several values".to_owned(), setting);
+        match entry.domain.kind() {
+            DomainKind::Policy => *policies.entry(was).or_default() += 1,
+            DomainKind::Package | DomainKind::Socket | DomainKind::Gpu => {
+                lines.push(format!(
+                    "  {} ({}) is ours; before it was {was}",
+                    entry.domain,
+                    entry.backend.label()
+                ));
+            }
+        }
+    }
+    let grouped = policies.iter();
+    lines.extend(
+        grouped.map(|(was, count)| format!("  {count} frequency policies are ours; before they had {was}")),
+    );
+    lines
+}
+
+pub(super) fn setting(setting: Setting) -> String {
+    match setting {
+        Setting::Power(power) => words::watts(power.to_watts(power_units::Role::Nearest)),
+        Setting::Frequency(limit) => frequency(limit),
+        Setting::Throttle(share) => format!("{share} %"),
+    }
+}

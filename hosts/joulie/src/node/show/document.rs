@@ -1,0 +1,126 @@
+//! The JSON form of `joulie node show`. Its names are stable and described in docs/OPERATIONS.md; a field is only ever
+//! added. What is null is either not there or unknown; where it is unknown, `unknown` beside it has its name and why.
+
+use crate::node::show::setting;
+use crate::node::view::{Device, Policies, View};
+use crate::node::words::Fact;
+use power_units::{KiloHertz, Micros, Role, Watts};
+use serde_json::{Map, Number, Value, json};
+
+pub(super) fn of(view: &View) -> String {
+    let mut root = Fields::new();
+    root.put("format", json!("joulie node"));
+    root.put("version", json!(1));
+    root.put("machine", json!(view.machine));
+    root.put("packages", view.packages.iter().map(device).collect());
+    root.put("gpus", view.gpus.iter().map(device).collect());
+    root.put("policies", policies(&view.policies));
+    root.put("fallback", json!({ "possible": view.fallback.is_ok(), "why_not": view.fallback.err() }));
+    root.fact("power_watts", &view.power, |&(power, _)| watts(power));
+    let backends = view.backends.iter().map(|backend| {
+        json!({
+            "name": backend.name,
+            "standing": backend.standing,
+            "domains": backend.domains,
+            "complaints": backend.complaints,
+        })
+    });
+    root.put("backends", backends.collect());
+    root.put("journal", journal(view));
+    let writer = view
+        .writer
+        .as_ref()
+        .map_or_else(|why| Fact::Unknown(why.clone()), |holder| holder.clone().map_or(Fact::None, Fact::Is));
+    root.fact("writer", &writer, |holder| json!(holder));
+    format!("{:#}\n", root.end())
+}
+
+fn device(device: &Device) -> Value {
+    let mut fields = Fields::new();
+    fields.put("key", json!(device.key));
+    fields.fact("backend", &device.backend, |name| json!(name));
+    fields.fact("min_watts", &device.min, |&min| watts(min));
+    fields.fact("max_watts", &device.max, |&max| watts(max));
+    fields.fact("limit_watts", &device.limit, |&limit| watts(limit));
+    fields.fact("ours", &device.ours, |ours| json!(ours));
+    fields.fact("power_watts", &device.power, |&(power, _)| watts(power));
+    fields.fact("power_over_seconds", &device.power, |&(_, over)| seconds(over));
+    fields.end()
+}
+
+fn policies(policies: &Policies) -> Value {
+    let mut fields = Fields::new();
+    fields.put("count", json!(policies.count));
+    fields.fact("min_khz", &policies.range, |&(min, _)| khz(min));
+    fields.fact("max_khz", &policies.range, |&(_, max)| khz(max));
+    fields.fact("lowest_limit_khz", &policies.limits, |&(low, _)| khz(low));
+    fields.fact("highest_limit_khz", &policies.limits, |&(_, high)| khz(high));
+    fields.end()
+}
+
+fn journal(view: &View) -> Value {
+    match &view.journal {
+        Err(why) => json!({ "originals": null, "void": null, "unknown": { "originals": why, "void": why } }),
+        Ok(originals) => {
+            let entries = originals.entries.iter().map(|entry| {
+                json!({
+                    "key": entry.domain.as_str(),
+                    "backend": entry.backend.label(),
+                    "control": entry.control.label(),
+                    "was": entry.was.map(setting),
+                })
+            });
+            json!({ "originals": entries.collect::<Value>(), "void": originals.void, "unknown": {} })
+        }
+    }
+}
+
+/// The fields of an object, and why some of them are not known.
+struct Fields {
+    known: Map<String, Value>,
+    unknown: Map<String, Value>,
+}
+
+impl Fields {
+    fn new() -> Self {
+        Self { known: Map::new(), unknown: Map::new() }
+    }
+
+    fn put(&mut self, name: &str, value: Value) {
+        self.known.insert(name.to_owned(), value);
+    }
+
+    fn fact<T>(&mut self, name: &str, fact: &Fact<T>, say: impl Fn(&T) -> Value) {
+        let value = match fact {
+            Fact::Is(value) => say(value),
+            Fact::None => Value::Null,
+            Fact::Unknown(why) => {
+                self.unknown.insert(name.to_owned(), json!(why));
+                Value::Null
+            }
+        };
+        self.put(name, value);
+    }
+
+    fn end(mut self) -> Value {
+        self.known.insert("unknown".to_owned(), Value::Object(self.unknown));
+        Value::Object(self.known)
+    }
+}
+
+/// A number by its decimal text.
+fn number(text: &str) -> Value {
+    text.parse::<f64>().ok().and_then(Number::from_f64).map_or(Value::Null, Value::Number)
+}
+
+fn watts(watts: Watts) -> Value {
+    number(&format!("{watts:.3}"))
+}
+
+fn seconds(span: Micros) -> Value {
+    number(&format!("{}.{:06}", span.get() / 1_000_000, span.get() % 1_000_000))
+}
+
+fn khz(frequency: KiloHertz) -> Value {
+    json!(frequency.to_whole(Role::Nearest))
+}

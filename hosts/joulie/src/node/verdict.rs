@@ -1,0 +1,127 @@
+//! What came of the caps that were asked for, as far as it was read back or measured, for a person.
+
+use super::words;
+use crate::args::Caps;
+use joulie_core::node::cap::{Backend, CapResult, Report as Outcome};
+use joulie_core::node::energy::Reading;
+use node_kit::Report;
+use power_units::{Percent, Ratio, Role, Watts};
+
+/// What can be said of one kind of device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Verdict {
+    pub(super) stands: Stands,
+    /// Whether the closed loop holds it, which ends with this process.
+    pub(super) by_loop: bool,
+    pub(super) text: String,
+}
+
+/// Whether what was asked is in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stands {
+    /// It is on its way.
+    Waiting,
+    /// It was read back, or is measured, and is no more than was asked.
+    InForce,
+    /// Something else is in force, which permits more.
+    Above,
+    /// It was refused, and is tried again.
+    Failing,
+    /// It cannot be.
+    Blocked,
+}
+
+/// A loop that holds the mean is above its cap now and then; beyond this it is not holding.
+const LOOP_TOLERANCE: Percent = Percent::from_int(103);
+
+/// The verdicts on what was asked, packages first.
+pub(super) fn of(report: &Report, caps: &Caps) -> Vec<Verdict> {
+    let packages = caps.package.map(|_| of_packages(report));
+    let gpus = caps.gpu.map(|_| of_gpus(report));
+    packages.into_iter().chain(gpus).collect()
+}
+
+fn verdict(stands: Stands, text: impl Into<String>) -> Verdict {
+    Verdict { stands, by_loop: false, text: text.into() }
+}
+
+fn of_packages(report: &Report) -> Verdict {
+    let Some(decision) = report.cpu else {
+        return verdict(Stands::Waiting, "packages: nothing is known yet");
+    };
+    let by_loop = decision.status.backend == Backend::Dvfs;
+    match decision.status.report {
+        Outcome::Throttled(share) => verdict(
+            Stands::InForce,
+            format!(
+                "packages: their maximum is unknown, so {} % of the frequency policies are held at their lowest",
+                share.get()
+            ),
+        ),
+        Outcome::Cap(CapResult::Applied { .. } | CapResult::Clamped { .. }) if by_loop => {
+            Verdict { by_loop, ..of_loop(report, decision.node_cap) }
+        }
+        other @ (Outcome::NoIntent | Outcome::Pending | Outcome::Cap(_)) => {
+            of_limits("packages", other, report.packages.len())
+        }
+    }
+}
+
+fn of_gpus(report: &Report) -> Verdict {
+    report.gpu.map_or_else(
+        || verdict(Stands::Waiting, "gpus: nothing is known yet"),
+        |decision| of_limits("gpus", decision.report, report.gpus.len()),
+    )
+}
+
+fn of_limits(what: &str, outcome: Outcome, count: usize) -> Verdict {
+    match outcome {
+        Outcome::NoIntent | Outcome::Pending | Outcome::Throttled(_) => {
+            verdict(Stands::Waiting, format!("{what}: the order is on its way"))
+        }
+        Outcome::Cap(CapResult::Applied { effective }) => verdict(
+            Stands::InForce,
+            format!("{what}: in force, {} for {count} together", words::watts(effective)),
+        ),
+        Outcome::Cap(CapResult::Clamped { requested, effective }) => {
+            let stands = if effective > requested { Stands::Above } else { Stands::InForce };
+            let (asked, found) = (words::watts(requested), words::watts(effective));
+            let text =
+                format!("{what}: clamped, {asked} were asked for {count} together and {found} are in force");
+            verdict(stands, text)
+        }
+        Outcome::Cap(CapResult::Blocked(reason)) => {
+            verdict(Stands::Blocked, format!("{what}: not in force, blocked: {reason}"))
+        }
+        Outcome::Cap(CapResult::Failed(kind)) => {
+            verdict(Stands::Failing, format!("{what}: not in force: {kind}"))
+        }
+    }
+}
+
+/// The loop's own word is not enough: what it holds is what is measured.
+fn of_loop(report: &Report, cap: Option<Watts>) -> Verdict {
+    let Some(cap) = cap else { return verdict(Stands::Waiting, "packages: the closed loop has no cap yet") };
+    let most = cap.scale(LOOP_TOLERANCE.to_ratio(Role::Nearest), Role::Limit);
+    debug_assert!(LOOP_TOLERANCE.to_ratio(Role::Nearest) > Ratio::ONE, "a tolerance above the cap");
+    let how = format!("the closed loop over {} frequency policies", report.policies.len());
+    let cap = words::watts(cap);
+    match report.power {
+        Some(Reading::Fresh { watts, .. }) if watts <= most => verdict(
+            Stands::InForce,
+            format!("packages: held by {how}: {} are drawn of {cap} together", words::watts(watts)),
+        ),
+        Some(Reading::Fresh { watts, .. }) => verdict(
+            Stands::Above,
+            format!("packages: {how} is not there yet: {} are drawn of {cap} together", words::watts(watts)),
+        ),
+        Some(reading) => verdict(
+            Stands::Failing,
+            format!(
+                "packages: {how} is blind: the power is {}",
+                words::power(reading).say(|_| String::new())
+            ),
+        ),
+        None => verdict(Stands::Waiting, format!("packages: {how} begins")),
+    }
+}

@@ -1,0 +1,178 @@
+//! What is known of a node, taken apart for people and for programs alike: every value is known, known not to be there,
+//! or unknown with a reason.
+
+use super::Site;
+use super::words::{Fact, power, standing};
+use joulie_core::node::energy::{Gap, Reading};
+use node_kit::{BackendReport, Boot, DeviceReport, Entry, Journal, Lock, Report, Standing};
+use power_units::{KiloHertz, Micros, Role, Watts};
+
+/// A node as it was seen.
+#[derive(Debug)]
+pub(super) struct View {
+    pub(super) machine: String,
+    pub(super) packages: Vec<Device>,
+    pub(super) gpus: Vec<Device>,
+    pub(super) policies: Policies,
+    /// Whether a closed loop over the frequencies could hold a cap here, or why not.
+    pub(super) fallback: Result<(), &'static str>,
+    /// All packages together.
+    pub(super) power: Fact<(Watts, Micros)>,
+    pub(super) backends: Vec<Backend>,
+    pub(super) journal: Result<Originals, String>,
+    /// Who holds the writer's lock, if anybody does.
+    pub(super) writer: Result<Option<String>, String>,
+}
+
+/// A package or a GPU.
+#[derive(Debug)]
+pub(super) struct Device {
+    pub(super) key: String,
+    pub(super) backend: Fact<&'static str>,
+    pub(super) min: Fact<Watts>,
+    pub(super) max: Fact<Watts>,
+    pub(super) limit: Fact<Watts>,
+    /// Whether the limit is ours.
+    pub(super) ours: Fact<bool>,
+    pub(super) power: Fact<(Watts, Micros)>,
+}
+
+/// All frequency policies together.
+#[derive(Debug)]
+pub(super) struct Policies {
+    pub(super) count: usize,
+    /// The lowest and the highest limit that any of them takes.
+    pub(super) range: Fact<(KiloHertz, KiloHertz)>,
+    /// The lowest and the highest limit in force.
+    pub(super) limits: Fact<(KiloHertz, KiloHertz)>,
+}
+
+/// A way to reach hardware.
+#[derive(Debug)]
+pub(super) struct Backend {
+    pub(super) name: &'static str,
+    pub(super) standing: String,
+    pub(super) domains: usize,
+    pub(super) complaints: Vec<String>,
+}
+
+/// What the journal holds.
+#[derive(Debug)]
+pub(super) struct Originals {
+    pub(super) entries: Vec<Entry>,
+    /// How many entries of an earlier boot there are; firmware has its own limits again after a reboot.
+    pub(super) void: usize,
+}
+
+impl View {
+    pub(super) fn of(site: &Site, report: &Report) -> Self {
+        let journal = originals(site);
+        let device = |device| Device::of(device, &report.backends, journal.is_ok());
+        Self {
+            machine: site.name.clone(),
+            packages: report.packages.iter().map(device).collect(),
+            gpus: report.gpus.iter().map(device).collect(),
+            policies: Policies::of(report),
+            fallback: fallback(report),
+            power: power(report.power.unwrap_or(Reading::Missing(Gap::FirstSample))),
+            backends: report.backends.iter().map(Backend::of).collect(),
+            writer: Lock::holder(&site.state).map_err(|error| error.to_string()),
+            journal,
+        }
+    }
+}
+
+fn originals(site: &Site) -> Result<Originals, String> {
+    let journal = Boot::of_the_kernel().and_then(|boot| Journal::open(&site.state, boot));
+    let journal = journal.map_err(|error| error.to_string())?;
+    Ok(Originals { entries: journal.entries(), void: journal.void() })
+}
+
+/// Why a closed loop over the frequencies cannot hold a cap, if it cannot.
+fn fallback(report: &Report) -> Result<(), &'static str> {
+    let unmetered = |device: &DeviceReport| matches!(device.power, Reading::Missing(Gap::NoMeter));
+    if report.policies.is_empty() {
+        Err("there is no frequency policy that could be limited")
+    } else if report.packages.is_empty() || report.packages.iter().any(unmetered) {
+        Err("nothing measures the power of every package")
+    } else {
+        Ok(())
+    }
+}
+
+impl Device {
+    fn of(device: &DeviceReport, backends: &[BackendReport], journal_is_known: bool) -> Self {
+        let from = device.backend.and_then(|kind| backends.iter().find(|backend| backend.kind == kind));
+        let limit = device.described.as_ref().map(|domain| domain.power());
+        let part =
+            |part: fn(&power_hal::Limit<power_units::MicroWatts>) -> Option<power_units::MicroWatts>,
+             role| {
+                match limit {
+                    None => Fact::Unknown("no backend describes it".to_owned()),
+                    Some(None) => Fact::None,
+                    Some(Some(limit)) => match part(limit) {
+                        Some(value) => Fact::Is(value.to_watts(role)),
+                        None => Fact::Unknown("the hardware does not say".to_owned()),
+                    },
+                }
+            };
+        let in_force = match (limit, device.limit) {
+            (None, _) => Fact::Unknown("no backend describes it".to_owned()),
+            (Some(None), _) => Fact::None,
+            (Some(Some(_)), Some(watts)) => Fact::Is(watts),
+            (Some(Some(_)), None) => Fact::Unknown(unread(from)),
+        };
+        let ours = match (limit, journal_is_known) {
+            (None | Some(None), _) => Fact::None,
+            (Some(Some(_)), true) => Fact::Is(device.ours),
+            (Some(Some(_)), false) => Fact::Unknown("the journal cannot be read".to_owned()),
+        };
+        Self {
+            key: device.key.as_str().to_owned(),
+            backend: device.backend.map_or(Fact::None, |kind| Fact::Is(kind.label())),
+            // As in the laws, the lowest limit rounds up and the highest down: both are inside the range.
+            min: part(power_hal::Limit::min, Role::Demand),
+            max: part(power_hal::Limit::max, Role::Limit),
+            limit: in_force,
+            ours,
+            power: power(device.power),
+        }
+    }
+}
+
+/// Why nothing is known that a backend should have read.
+pub(super) fn unread(from: Option<&BackendReport>) -> String {
+    match from.map(|backend| (&backend.standing, &backend.last_trouble)) {
+        Some((Standing::Failed(trouble), _) | (_, Some(trouble))) => trouble.to_string(),
+        Some((Standing::Opening, None)) => "its backend does not answer yet".to_owned(),
+        Some((Standing::Ready, None)) => "it could not be read".to_owned(),
+        None => "its backend is not there".to_owned(),
+    }
+}
+
+impl Policies {
+    fn of(report: &Report) -> Self {
+        let span = |all: Vec<KiloHertz>| Some((all.iter().min().copied()?, all.iter().max().copied()?));
+        let ends = report.policies.iter().flat_map(|policy| [policy.min, policy.max]).collect();
+        let limits: Option<Vec<KiloHertz>> = report.policies.iter().map(|policy| policy.limit).collect();
+        let unread = || Fact::Unknown("the limit of a policy could not be read".to_owned());
+        Self {
+            count: report.policies.len(),
+            range: span(ends).map_or(Fact::None, Fact::Is),
+            limits: match limits {
+                None => unread(),
+                Some(all) => span(all).map_or(Fact::None, Fact::Is),
+            },
+        }
+    }
+}
+
+impl Backend {
+    fn of(backend: &BackendReport) -> Self {
+        let mut complaints: Vec<String> = backend.complaints.to_vec();
+        let last = backend.last_trouble.as_ref().map(ToString::to_string);
+        let said = standing(backend);
+        complaints.extend(last.filter(|last| !said.contains(last.as_str())));
+        Self { name: backend.kind.label(), standing: said, domains: backend.domains, complaints }
+    }
+}

@@ -1,0 +1,140 @@
+//! Quantities and facts in the words of the output.
+
+use joulie_core::node::energy::{Gap, Oddity, Reading};
+use node_kit::{BackendReport, Standing};
+use power_units::{KiloHertz, Micros, Role, Watts};
+
+/// Something that is known, that is known not to be there, or that is not known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Fact<T> {
+    Is(T),
+    /// This hardware does not have it.
+    None,
+    Unknown(String),
+}
+
+impl<T> Fact<T> {
+    /// In words; what is unknown says why.
+    pub(super) fn say(&self, known: impl Fn(&T) -> String) -> String {
+        match self {
+            Self::Is(value) => known(value),
+            Self::None => "none".to_owned(),
+            Self::Unknown(why) => format!("unknown ({why})"),
+        }
+    }
+}
+
+/// To a tenth of a watt, and without it where it is zero.
+pub(super) fn watts(watts: Watts) -> String {
+    let text = format!("{watts:.1}");
+    format!("{} W", text.strip_suffix(".0").unwrap_or(&text))
+}
+
+pub(super) fn frequency(frequency: KiloHertz) -> String {
+    let mega = frequency.to_whole(Role::Nearest) / 1000;
+    format!("{}.{:02} GHz", mega / 1000, mega % 1000 / 10)
+}
+
+/// A span with a tenth of a second.
+pub(super) fn seconds(span: Micros) -> String {
+    let tenths = span.get().saturating_add(50_000) / 100_000;
+    format!("{}.{} s", tenths / 10, tenths % 10)
+}
+
+/// What a meter tells, in two parts: the watts and over how long they are the mean.
+pub(super) fn power(reading: Reading) -> Fact<(Watts, Micros)> {
+    match reading {
+        Reading::Fresh { watts, over } => Fact::Is((watts, over)),
+        Reading::Missing(Gap::NoMeter) => Fact::Unknown("nothing here measures it".to_owned()),
+        Reading::Stale { age } => Fact::Unknown(format!("the last reading is {} old", seconds(age))),
+        Reading::Missing(gap) => Fact::Unknown(gap_in_words(gap).to_owned()),
+        Reading::Impossible(oddity) => Fact::Unknown(oddity_in_words(oddity).to_owned()),
+    }
+}
+
+const fn gap_in_words(gap: Gap) -> &'static str {
+    match gap {
+        Gap::NoMeter => "nothing here measures it",
+        Gap::Unread => "the meter could not be read",
+        Gap::FirstSample => "there is only one sample of the counter yet",
+        Gap::TooSoon => "the counter does not move that fast",
+        Gap::WrapsUnknowable => "nobody can tell how often the counter wrapped",
+    }
+}
+
+const fn oddity_in_words(oddity: Oddity) -> &'static str {
+    match oddity {
+        Oddity::AboveMaximum => "the counter rose by more than this hardware can draw",
+        Oddity::AboveRange => "the counter shows a value that it cannot have",
+        Oddity::RanBackwards => "the counter ran backwards",
+        Oddity::ClockBackwards => "the samples came in the wrong order",
+        Oddity::FromTheFuture => "the sample is from the future",
+        Oddity::TwoAtOnce => "the counter shows two values at once",
+    }
+}
+
+/// How a backend stands.
+pub(super) fn standing(backend: &BackendReport) -> String {
+    match &backend.standing {
+        Standing::Opening => "does not answer yet".to_owned(),
+        Standing::Failed(trouble) => format!("failed: {trouble}"),
+        Standing::Ready if backend.stuck_since.is_some() => "stuck in a call to its driver".to_owned(),
+        Standing::Ready if backend.domains == 0 => "absent".to_owned(),
+        Standing::Ready => match backend.domains {
+            1 => "ready, 1 domain".to_owned(),
+            many => format!("ready, {many} domains"),
+        },
+    }
+}
+
+/// Columns as wide as their widest cell, two spaces apart.
+pub(super) fn table(rows: &[Vec<String>]) -> Vec<String> {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |at: usize| {
+        rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}"));
+        format!("  {}", cells.collect::<Vec<_>>().join("  ")).trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_have_their_units() {
+        assert_eq!(watts(Watts::from_int(250)), "250 W");
+        assert_eq!(watts(Watts::parse("119.96", Role::Nearest).unwrap()), "120 W");
+        assert_eq!(watts(Watts::parse("0.26", Role::Nearest).unwrap()), "0.3 W");
+        assert_eq!(frequency(KiloHertz::from_int(2_419_000)), "2.41 GHz");
+        assert_eq!(seconds(Micros::new(1_049_999)), "1.0 s");
+    }
+
+    #[test]
+    fn what_is_unknown_says_why_and_is_never_a_number() {
+        let all = [
+            Reading::Stale { age: Micros::new(3_000_000) },
+            Reading::Missing(Gap::NoMeter),
+            Reading::Missing(Gap::Unread),
+            Reading::Missing(Gap::FirstSample),
+            Reading::Missing(Gap::TooSoon),
+            Reading::Missing(Gap::WrapsUnknowable),
+            Reading::Impossible(Oddity::AboveMaximum),
+            Reading::Impossible(Oddity::RanBackwards),
+        ];
+        for reading in all {
+            let said = power(reading).say(|_| "a number".to_owned());
+            assert!(said.starts_with("unknown (") && said.len() > 12, "{said}");
+        }
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
+        assert_eq!(table(&[row(["a", "b"]), row(["µµµ", "c"])]), ["  a    b", "  µµµ  c"]);
+    }
+}

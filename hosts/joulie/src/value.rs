@@ -1,0 +1,246 @@
+//! The values of the command line, parsed once into what they mean. A unit is always required: `120` for `120W` and `120`
+//! for `120kW` look alike, and a slip of the unit is what stops machines.
+
+use joulie_core::node::cap::{CAP_LEAST, CapIntent};
+use power_units::{Micros, Percent, Role, Watts};
+use std::fmt;
+use std::str::FromStr;
+
+/// A cap of one device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cap {
+    /// So many watts.
+    Watts(Watts),
+    /// Such a part of the device's own maximum.
+    Percent(Percent),
+}
+
+/// A span of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span(Micros);
+
+/// How often the hardware is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Period(Micros);
+
+/// Why a value is refused. It names what is accepted; the value itself is named by whoever read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ValueError {
+    /// It is not a cap at all.
+    Cap,
+    /// A number without a unit.
+    CapUnit,
+    /// A cap that no device has.
+    CapRange,
+    /// A percentage beyond the whole, or below a hundredth.
+    PercentRange,
+    /// It is not a span of time.
+    Span,
+    /// A span of nothing, or of more than a month.
+    SpanRange,
+    /// A period at which no control loop runs.
+    PeriodRange,
+}
+
+/// More than any package or GPU can be told; what is above it is a slip of the unit.
+const CAP_MOST: Watts = Watts::from_int(10_000);
+const SPAN_MOST: Micros = Micros::new(30 * 24 * 3600 * 1_000_000);
+
+impl fmt::Display for ValueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cap => "expected a number and its unit without a space: 120W, 0.5kW or 80%",
+            Self::CapUnit => {
+                "a cap needs its unit: W, kW or % (of the device's maximum), as in 120W, 0.5kW or 80%"
+            }
+            Self::CapRange => "expected a cap from 1W to 10kW for each device",
+            Self::PercentRange => "expected a percentage from 1% to 100% of the device's maximum",
+            Self::Span => "expected a time with its unit, such as 90s, 10m, 1h30m or 2d",
+            Self::SpanRange => "expected a time above zero and of at most 30d",
+            Self::PeriodRange => "expected a period from 100ms to 60s",
+        })
+    }
+}
+
+impl std::error::Error for ValueError {}
+
+impl Cap {
+    /// What it asks of each device.
+    pub(crate) const fn intent(self) -> CapIntent {
+        match self {
+            Self::Watts(watts) => CapIntent::of_watts(watts),
+            Self::Percent(percent) => CapIntent::of_percent(percent),
+        }
+    }
+}
+
+impl fmt::Display for Cap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Watts(watts) => write!(f, "{watts} W"),
+            Self::Percent(percent) => write!(f, "{percent} % of the maximum"),
+        }
+    }
+}
+
+impl FromStr for Cap {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let (number, unit) = text.split_at(end);
+        if !is_plain(number) {
+            return Err(ValueError::Cap);
+        }
+        match unit {
+            "W" => watts(number, 1),
+            "kW" => watts(number, 1000),
+            "%" => match Percent::parse(number, Role::Limit) {
+                Ok(percent) if percent >= Percent::from_int(1) && percent <= Percent::HUNDRED => {
+                    Ok(Self::Percent(percent))
+                }
+                Ok(_) | Err(_) => Err(ValueError::PercentRange),
+            },
+            "" => Err(ValueError::CapUnit),
+            _ => Err(ValueError::Cap),
+        }
+    }
+}
+
+/// Digits with at most one point among them: neither a sign nor an exponent.
+fn is_plain(number: &str) -> bool {
+    let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    digits(whole) && digits(part)
+}
+
+fn watts(number: &str, each: u32) -> Result<Cap, ValueError> {
+    let watts = Watts::parse(number, Role::Limit).map_err(|_| ValueError::CapRange)?.times(each);
+    if watts < CAP_LEAST || watts > CAP_MOST { Err(ValueError::CapRange) } else { Ok(Cap::Watts(watts)) }
+}
+
+impl Span {
+    pub(crate) const fn micros(self) -> Micros {
+        self.0
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut left = self.0.get() / 1000;
+        for (unit, size) in UNITS {
+            if left / size > 0 {
+                write!(f, "{}{unit}", left / size)?;
+            }
+            left %= size;
+        }
+        Ok(())
+    }
+}
+
+/// The units of time, the largest first, in milliseconds.
+const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
+
+impl FromStr for Span {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let mut units = UNITS.iter();
+        let (mut rest, mut total) = (text, 0_u64);
+        if text.is_empty() {
+            return Err(ValueError::Span);
+        }
+        while !rest.is_empty() {
+            let (number, after) = cut(rest, |c| c.is_ascii_digit());
+            let (unit, after) = cut(after, |c| c.is_ascii_alphabetic());
+            // Each unit at most once, and in this order: 30m1h is a slip.
+            let (_, size) = units.find(|(name, _)| *name == unit).ok_or(ValueError::Span)?;
+            if number.is_empty() {
+                return Err(ValueError::Span);
+            }
+            let count: u64 = number.parse().map_err(|_| ValueError::SpanRange)?;
+            total = count
+                .checked_mul(*size)
+                .and_then(|span| span.checked_add(total))
+                .ok_or(ValueError::SpanRange)?;
+            rest = after;
+        }
+        let span = total.checked_mul(1000).map(Micros::new).ok_or(ValueError::SpanRange)?;
+        if span == Micros::new(0) || span > SPAN_MOST { Err(ValueError::SpanRange) } else { Ok(Self(span)) }
+    }
+}
+
+fn cut(text: &str, while_it: impl Fn(char) -> bool) -> (&str, &str) {
+    text.split_at(text.find(|c| !while_it(c)).unwrap_or(text.len()))
+}
+
+impl Period {
+    pub(crate) const fn micros(self) -> Micros {
+        self.0
+    }
+}
+
+impl FromStr for Period {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let span = text.parse::<Span>()?.micros();
+        let fits = span >= Micros::new(100_000) && span <= Micros::new(60_000_000);
+        if fits { Ok(Self(span)) } else { Err(ValueError::PeriodRange) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cap_is_a_plain_number_with_its_unit() {
+        let watts = |text: &str| text.parse::<Cap>();
+        assert_eq!(watts("120W"), Ok(Cap::Watts(Watts::from_int(120))));
+        assert_eq!(watts("0.5kW"), Ok(Cap::Watts(Watts::from_int(500))));
+        assert_eq!(watts("10kW"), Ok(Cap::Watts(Watts::from_int(10_000))));
+        assert_eq!(watts("80%"), Ok(Cap::Percent(Percent::from_int(80))));
+        for bare in ["120", "0.5", "0"] {
+            assert_eq!(watts(bare), Err(ValueError::CapUnit), "{bare}");
+        }
+        for junk in [
+            "", "W", "NaN", "NaNW", "-5W", "+5W", "1e3W", "120 W", "120Wx", "120w", "120mW", "1.W", ".5kW",
+            "1.2.3W", "½W", "inf%",
+        ] {
+            assert_eq!(watts(junk), Err(ValueError::Cap), "{junk}");
+        }
+        for beyond in ["0W", "0.9W", "10001W", "11kW", "99999999999999999999W"] {
+            assert_eq!(watts(beyond), Err(ValueError::CapRange), "{beyond}");
+        }
+        for beyond in ["0%", "0.5%", "100.1%", "99999999999999%"] {
+            assert_eq!(watts(beyond), Err(ValueError::PercentRange), "{beyond}");
+        }
+    }
+
+    #[test]
+    fn a_span_names_its_units_from_the_largest_down() {
+        let seconds = |count: u64| Ok(Span(Micros::new(count * 1_000_000)));
+        let span = |text: &str| text.parse::<Span>();
+        assert_eq!(span("90s"), seconds(90));
+        assert_eq!(span("10m"), seconds(600));
+        assert_eq!(span("1h30m"), seconds(5400));
+        assert_eq!(span("30d"), seconds(2_592_000));
+        assert_eq!(span("1s500ms"), Ok(Span(Micros::new(1_500_000))));
+        for junk in ["", "10", "m", "30m1h", "1h1h", "1.5h", "-1s", "10 m", "10mx", "10M"] {
+            assert_eq!(span(junk), Err(ValueError::Span), "{junk}");
+        }
+        for beyond in ["0s", "0h0m", "31d", "99999999999999999999s", "18446744073709551615d"] {
+            assert_eq!(span(beyond), Err(ValueError::SpanRange), "{beyond}");
+        }
+        assert_eq!(span("1h30m").unwrap().to_string(), "1h30m");
+    }
+
+    #[test]
+    fn a_period_is_one_that_the_loop_runs_at() {
+        assert_eq!("500ms".parse(), Ok(Period(Micros::new(500_000))));
+        for beyond in ["99ms", "61s"] {
+            assert_eq!(beyond.parse::<Period>(), Err(ValueError::PeriodRange));
+        }
+    }
+}

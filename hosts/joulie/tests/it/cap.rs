@@ -1,0 +1,223 @@
+//! `joulie node cap` and `restore`, from the command line to the register and back.
+
+use crate::room::{Room, wait};
+use rig::faults::{Effect, Fault};
+use rig::machine::Attribute;
+
+const FULL: &str = "250000000\n";
+const CAPPED: &str = "120000000\n";
+
+/// Package 0 takes no limit any more.
+fn refuse_writes(room: &Room) {
+    room.machine.lock().faults().add(Fault {
+        on: Attribute::PowerLimit(0, 0),
+        direction: rig::faults::Direction::Write,
+        effect: Effect::Fails(libc::EIO),
+        times: u32::MAX,
+    });
+}
+
+#[test]
+fn a_cap_stays_after_the_command_and_restore_puts_it_back() {
+    let Some(room) = Room::profile("xeon-2s") else { return };
+    let said = room.run(&["cap", "--package", "120W"]).ended(0);
+    assert!(said.contains("in force, 240 W for 2 together"), "{said}");
+    assert!(said.contains("limit read back: 120 W"), "{said}");
+    assert!(said.contains("joulie node restore --root"), "{said}");
+    assert_eq!([room.limit(0), room.limit(1)], [CAPPED, CAPPED]);
+    let shown = room.run(&["show"]).ended(0);
+    assert!(shown.contains("120 W, ours"), "{shown}");
+    assert!(shown.contains("package-1 (powercap) is ours; before it was 250 W"), "{shown}");
+    let back = room.run(&["restore"]).ended(0);
+    assert!(back.contains("package-0: 250 W again"), "{back}");
+    assert_eq!([room.limit(0), room.limit(1)], [FULL, FULL]);
+    let twice = room.run(&["restore"]).ended(0);
+    assert!(twice.contains("nothing to put back"), "{twice}");
+    assert_eq!(room.limit(0), FULL);
+}
+
+#[test]
+fn a_percentage_is_one_of_each_package() {
+    let Some(room) = Room::profile("xeon-multi-die") else { return };
+    let said = room.run(&["cap", "--package", "80%"]).ended(0);
+    assert!(said.contains("in force, 400 W for 4 together"), "{said}");
+    // 80 % of 125 W.
+    assert_eq!(room.limit(3), "100000000\n");
+}
+
+#[test]
+fn a_cap_above_the_range_is_clamped_and_both_values_are_said() {
+    let Some(room) = Room::profile("xeon-2s") else { return };
+    let said = room.run(&["cap", "--package", "1kW"]).ended(0);
+    assert!(said.contains("clamped, 2000 W were asked for 2 together and 500 W are in force"), "{said}");
+    assert_eq!(room.limit(0), FULL);
+}
+
+#[test]
+fn a_cap_below_the_range_permits_more_than_was_asked_and_that_is_no_success() {
+    let Some(room) = Room::profile("mi300x") else { return };
+    let said = room.run(&["cap", "--gpu", "1W"]).ended(1);
+    // The least that this GPU takes is 350 W.
+    assert!(said.contains("clamped, 1 W were asked for 1 together and 350 W are in force"), "{said}");
+    room.run(&["restore"]).ended(0);
+}
+
+#[test]
+fn what_is_held_for_a_time_is_put_back_after_it() {
+    let Some(room) = Room::profile("xeon-2s") else { return };
+    let mut running = room.start(&["cap", "--package", "120W", "--for", "2s"], "held for 2s");
+    assert_eq!(room.limit(0), CAPPED);
+    assert_eq!(running.end(), Some(0), "{}", running.said());
+    assert!(running.said().contains("package-1: 250 W again"), "{}", running.said());
+    assert_eq!([room.limit(0), room.limit(1)], [FULL, FULL]);
+}
+
+#[test]
+fn a_signal_ends_the_time_early_and_puts_back() {
+    let Some(room) = Room::profile("xeon-2s") else { return };
+    for signal in ["INT", "TERM", "HUP"] {
+        let mut running = room.start(&["cap", "--package", "120W", "--for", "10m"], "held for 10m");
+        assert_eq!(room.limit(1), CAPPED);
+        running.signal(signal);
+        assert_eq!(running.end(), Some(0), "{signal}: {}", running.said());
+        assert_eq!([room.limit(0), room.limit(1)], [FULL, FULL], "{signal}");
+    }
+}
+
+#[test]
+fn a_second_signal_ends_at_once_and_says_that_the_caps_stay() {
+    let Some(room) = Room::profile("xeon-2s") else { return };
+    let mut running = room.start(&["cap", "--package", "120W", "--for", "10m"], "held for 10m");
+    refuse_writes(&room);
+    running.signal("INT");
+    wait(|| running.said().contains("putting back"), || running.said());
+    running.signal("INT");
+    assert_eq!(running.end(), Some(130), "{}", running.said());
+    assert!(running.said().contains("are still ours"), "{}", running.said());
+}
+
+#[test]
+fn what_cannot_be_put_back_is_listed_with_its_reason_and_stays_in_the_journal() {
+    let Some(room) = Room::profile("xeon-2s") else { return };
+    room.run(&["cap", "--package", "120W"]).ended(0);
+    refuse_writes(&room);
+    let said = room.run(&["restore"]).ended(1);
+    assert!(said.contains("package-1: 250 W again"), "{said}");
+    let left = said.split("not put back:").nth(1).unwrap();
+    assert!(
+        left.contains("package-0 (powercap): ") && left.contains("constraint_0_power_limit_uw"),
+        "{said}"
+    );
+    assert!(!left.contains("package-1"), "{said}");
+    assert_eq!([room.limit(0), room.limit(1)], [CAPPED, FULL]);
+    room.machine.lock().faults().heal();
+    room.run(&["restore"]).ended(0);
+    assert_eq!(room.limit(0), FULL);
+}
+
+#[test]
+fn while_it_is_held_a_cap_that_somebody_moved_is_put_in_force_again() {
+    let Some(room) = Room::profile("xeon-2s") else { return };
+    let _running = room.start(&["cap", "--package", "120W", "--for", "10m"], "held for 10m");
+    room.machine.lock().change(|zones, _, _| zones[0].zone.constraints[0].power_raw = 240 * 8);
+    assert_eq!(room.limit(0), "240000000\n");
+    wait(|| room.limit(0) == CAPPED, || room.limit(0));
+}
+
+#[test]
+fn a_kill_leaves_the_cap_and_restore_puts_it_back() {
+    let Some(room) = Room::profile("xeon-2s") else { return };
+    let mut running = room.start(&["cap", "--package", "120W", "--for", "10m"], "held for 10m");
+    running.signal("KILL");
+    assert_eq!(running.end(), None);
+    assert_eq!([room.limit(0), room.limit(1)], [CAPPED, CAPPED]);
+    let back = room.run(&["restore"]).ended(0);
+    assert!(back.contains("package-0: 250 W again"), "{back}");
+    assert_eq!([room.limit(0), room.limit(1)], [FULL, FULL]);
+}
+
+#[test]
+fn there_is_one_writer_and_the_second_is_told_who() {
+    let Some(room) = Room::profile("xeon-2s") else { return };
+    let mut running = room.start(&["cap", "--package", "120W", "--for", "10m"], "held for 10m");
+    for words in [&["cap", "--package", "200W"][..], &["restore"]] {
+        let second = room.run(words);
+        assert_eq!(second.code, Some(3), "{words:?}: {second:?}");
+        assert!(second.err.contains("joulie (process "), "{}", second.err);
+    }
+    assert_eq!(room.limit(0), CAPPED);
+    let shown = room.run(&["show"]).ended(0);
+    assert!(shown.contains("the writer's lock is held by joulie (process "), "{shown}");
+    running.signal("INT");
+    assert_eq!(running.end(), Some(0));
+    assert_eq!(room.limit(0), FULL);
+}
+
+#[test]
+fn a_locked_machine_is_held_by_frequencies_as_long_as_the_command_runs() {
+    let Some(room) = Room::profile("xeon-locked") else { return };
+    let words = ["cap", "--package", "120W", "--law", "tracking"];
+    let mut running = room.start(&words, "this command stays");
+    let said = running.said();
+    assert!(said.contains("the power limits of the packages do not take the cap"), "{said}");
+    assert!(said.contains("the firmware has locked this limit"), "{said}");
+    assert!(said.contains("held by the closed loop over 128 frequency policies"), "{said}");
+    let drawn = room.machine.lock().plant().node_watts();
+    assert!(drawn < 260.0, "{drawn}");
+    running.signal("INT");
+    assert_eq!(running.end(), Some(0), "{}", running.said());
+    let policy = "sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq";
+    assert_ne!(room.file(policy), "3200000\n");
+    room.run(&["restore"]).ended(0);
+    assert_eq!(room.file(policy), "3200000\n");
+}
+
+#[test]
+fn what_cannot_be_held_is_said_and_nothing_stays() {
+    let Some(room) = Room::profile("xeon-2s") else { return };
+    let said = room.run(&["cap", "--gpu", "300W", "--for", "10m"]).ended(1);
+    assert!(said.contains("gpus: not in force, blocked"), "{said}");
+    assert_eq!(room.limit(0), FULL);
+}
+
+#[test]
+fn gpus_are_capped_and_packages_are_left_alone() {
+    let Some(room) = Room::profile("mi300x") else { return };
+    let said = room.run(&["cap", "--gpu", "400W"]).ended(0);
+    assert!(said.contains("limit read back: 400 W"), "{said}");
+    let shown: serde_json::Value = serde_json::from_str(&room.run(&["show", "--json"]).ended(0)).unwrap();
+    assert_eq!(shown["gpus"][0]["limit_watts"], 400.0);
+    assert_eq!(shown["packages"][0]["ours"], false);
+    room.run(&["restore"]).ended(0);
+}
+
+#[test]
+fn originals_of_an_earlier_boot_are_void_and_that_is_said() {
+    let Some(room) = Room::profile("xeon-2s") else { return };
+    room.run(&["cap", "--package", "120W"]).ended(0);
+    let path = room.state().join("originals.json");
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let journal = std::fs::read_to_string(&path).unwrap();
+    assert!(journal.contains(boot.trim()), "{journal}");
+    std::fs::write(&path, journal.replace(boot.trim(), "another-boot")).unwrap();
+    for words in [&["show"][..], &["restore"]] {
+        let said = room.run(words).ended(0);
+        assert!(said.contains("2 originals of an earlier boot are void"), "{said}");
+    }
+    // What was in force before that boot is not what is to be put back in this one.
+    assert_eq!(room.limit(0), CAPPED);
+}
+
+#[test]
+fn a_journal_that_cannot_be_read_stops_a_writer_and_not_a_reader() {
+    let Some(room) = Room::profile("xeon-2s") else { return };
+    std::fs::create_dir_all(room.state()).unwrap();
+    std::fs::write(room.state().join("originals.json"), "half a jour").unwrap();
+    let refused = room.run(&["cap", "--package", "120W"]);
+    assert_eq!(refused.code, Some(4), "{refused:?}");
+    assert!(refused.err.contains("originals.json"), "{}", refused.err);
+    assert_eq!(room.limit(0), FULL);
+    let shown = room.run(&["show"]).ended(0);
+    assert!(shown.contains("the journal of originals is unknown ("), "{shown}");
+    assert!(shown.contains("whose is unknown (the journal cannot be read)"), "{shown}");
+}

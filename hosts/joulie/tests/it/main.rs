@@ -1,0 +1,10 @@
+//! `joulie` on virtual hardware: the built binary as a process of its own, on a machine that this process serves.
+
+#[cfg(test)]
+mod cap;
+#[cfg(test)]
+mod line;
+#[cfg(test)]
+mod room;
+#[cfg(test)]
+mod show;
