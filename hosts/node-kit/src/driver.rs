@@ -50,11 +50,29 @@ pub(crate) struct Driver<H> {
     hal: H,
     share: Share,
     complaints: fn(&H) -> Vec<String>,
+    /// The controls whose originals were kept before anything was written to them.
+    fresh: Vec<(Handle, Control)>,
 }
 
 impl<H> Driver<H> {
     pub(crate) fn new(hal: H, share: Share, complaints: fn(&H) -> Vec<String>) -> Self {
-        Self { hal, share, complaints }
+        Self { hal, share, complaints, fresh: Vec::new() }
+    }
+}
+
+impl<H: PowerHal> Driver<H> {
+    /// After a first write that failed: a control that is as it was before was not touched, so its original is let go.
+    /// The port does the same for originals that it kept itself.
+    fn take_back(&mut self, domain: Handle, control: Control) {
+        if !self.fresh.contains(&(domain, control)) {
+            return;
+        }
+        let Some(key) = self.hal.domains().get(domain).map(|domain| *domain.key()) else { return };
+        let kept = self.share.kept(&key, control);
+        if kept.is_some() && self.hal.save(domain, control).ok() == kept {
+            // Letting go cannot fail in memory, and the file is written by `tidy`.
+            let _let_go = self.share.forget(&key, control);
+        }
     }
 }
 
@@ -76,12 +94,14 @@ where
 
     fn keep(&mut self, touched: &[(Handle, Control, Option<Setting>)]) {
         let mut originals = Vec::new();
+        self.fresh.clear();
         for &(handle, control, was) in touched {
             let Some(key) = self.hal.domains().get(handle).map(|domain| *domain.key()) else { continue };
             if self.share.kept(&key, control).is_none()
                 && let Ok(original) = self.hal.save(handle, control)
             {
                 originals.push((key, control, original, was));
+                self.fresh.push((handle, control));
             }
         }
         // The port saves each one itself when it is set, and refuses to write where that fails.
@@ -89,7 +109,11 @@ where
     }
 
     fn apply(&mut self, domain: Handle, setting: Setting) -> Result<Applied, Trouble> {
-        self.hal.apply(domain, setting).map_err(Trouble::of)
+        let control = setting.control();
+        self.hal.apply(domain, setting).map_err(|error| {
+            self.take_back(domain, control);
+            Trouble::of(error)
+        })
     }
 
     fn release(&mut self, domain: Handle) -> Result<Released, Trouble> {

@@ -115,6 +115,15 @@ impl Journal {
         Share { journal: self.clone(), backend }
     }
 
+    /// Writes what was let go, if anything was.
+    pub(crate) fn tidy(&self) {
+        let mut book = self.lock();
+        if book.behind {
+            // It is logged, and tried again after the next order; `is_behind` tells.
+            let _tried_again = book.save();
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Book> {
         // Whoever panicked with the lock had either changed nothing or all: each change is one assignment.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -178,11 +187,7 @@ impl Share {
 
     /// Writes what was let go, if anything was.
     pub fn tidy(&self) {
-        let mut book = self.journal.lock();
-        if book.behind {
-            // It is logged, and tried again after the next order; `is_behind` tells.
-            let _tried_again = book.save();
-        }
+        self.journal.tidy();
     }
 }
 

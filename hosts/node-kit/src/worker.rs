@@ -270,6 +270,8 @@ struct Bench {
     batch: Vec<Reading>,
     orders: Vec<Option<Order>>,
     touched: Vec<(Handle, Control, Option<Setting>)>,
+    /// What each domain last failed with, until it obeys again.
+    troubled: Vec<Option<ErrorKind>>,
     looked: Stamp,
 }
 
@@ -303,8 +305,9 @@ impl Thread {
             let now = self.time.now();
             match opened {
                 Ok(device) => {
-                    let (batch, orders, touched) = (Vec::new(), Vec::new(), Vec::new());
-                    return Some(Bench { device, batch, orders, touched, looked: now });
+                    let (batch, orders) = (Vec::new(), Vec::new());
+                    let (touched, troubled) = (Vec::new(), Vec::new());
+                    return Some(Bench { device, batch, orders, touched, troubled, looked: now });
                 }
                 Err(trouble) => {
                     log::warn!("cannot open backend {}: {trouble}", self.kind.label());
@@ -390,35 +393,33 @@ impl Thread {
 
     fn obey(&self, bench: &mut Bench, at: usize, order: Order) -> Outcome {
         let handle = bench.batch[at].domain;
-        match order {
+        let outcome = match order {
             Order::Set(asked) => {
-                let applied = bench.device.apply(handle, asked);
-                let read_back = applied
-                    .map(|applied| applied.effective())
-                    .map_err(|trouble| self.note(bench, at, "set", trouble));
+                let applied = bench.device.apply(handle, asked).map(|applied| applied.effective());
+                let read_back = applied.map_err(|trouble| self.note(bench, at, "set", trouble));
                 Outcome::Set { asked, read_back }
             }
-            Order::Release => Outcome::Released(
-                bench
-                    .device
-                    .release(handle)
-                    .map(|_| ())
-                    .map_err(|trouble| self.note(bench, at, "release", trouble)),
-            ),
+            Order::Release => {
+                let released = bench.device.release(handle).map(|_| ());
+                Outcome::Released(released.map_err(|trouble| self.note(bench, at, "release", trouble)))
+            }
+        };
+        if matches!(outcome, Outcome::Set { read_back: Ok(_), .. } | Outcome::Released(Ok(()))) {
+            bench.troubled[at] = None;
         }
+        outcome
     }
 
-    fn note(&self, bench: &Bench, at: usize, deed: &str, trouble: Trouble) -> ErrorKind {
+    fn note(&self, bench: &mut Bench, at: usize, deed: &str, trouble: Trouble) -> ErrorKind {
         let kind = trouble.kind;
-        let domain = bench.device.domains().get(bench.batch[at].domain).map(|domain| *domain.key());
-        let name = domain.as_ref().map_or("a domain that is gone", |key| key.as_str());
-        let mut letters = lock(&self.mailbox.letters);
-        letters.troubles += 1;
-        let again = letters.last_trouble.as_ref() == Some(&trouble);
-        // The same trouble with every retry is one line, not a thousand.
-        if !again {
+        // The same trouble at every retry is one line, not a thousand.
+        if bench.troubled[at].replace(kind) != Some(kind) {
+            let domain = bench.device.domains().get(bench.batch[at].domain).map(|domain| *domain.key());
+            let name = domain.as_ref().map_or("a domain that is gone", |key| key.as_str());
             log::warn!("{}: cannot {deed} {name}: {trouble}", self.kind.label());
         }
+        let mut letters = lock(&self.mailbox.letters);
+        letters.troubles += 1;
         letters.last_trouble = Some(trouble);
         kind
     }
@@ -471,6 +472,7 @@ impl Thread {
         let list: Arc<[Domain]> = Arc::from(domains.as_slice());
         bench.orders = vec![None; list.len()];
         bench.touched = Vec::with_capacity(list.len());
+        bench.troubled = vec![None; list.len()];
         let complaints: Arc<[String]> = Arc::from(bench.device.complaints());
         for complaint in complaints.iter() {
             log::info!("{}: {complaint}", self.kind.label());

@@ -70,6 +70,9 @@ impl Node {
         };
         if journal.void() > 0 {
             log::info!("{} originals of an earlier boot are void", journal.void());
+            if config.access == Access::Control {
+                journal.tidy();
+            }
         }
         let bell = Arc::new(Bell::default());
         let mut workers = Vec::new();

@@ -234,9 +234,9 @@ fn a_batch_allocates_nothing() {
     let (generation, limit) = (Generation::FIRST, vec![w(1); 10]);
     let fake = Fake { domains, generation, limit, told: tell, gate: None, gone: false };
     let batch = fake.domains().iter().map(|(handle, _)| Reading::new(handle)).collect();
-    let (orders, touched) = (vec![None; 10], Vec::with_capacity(10));
+    let (orders, touched, troubled) = (vec![None; 10], Vec::with_capacity(10), vec![None; 10]);
     let looked = bench.time.now();
-    let mut own = super::Bench { device: Box::new(fake), batch, orders, touched, looked };
+    let mut own = super::Bench { device: Box::new(fake), batch, orders, touched, troubled, looked };
     let counted = allocation_counter::measure(|| {
         thread.carry_out(&mut own);
         thread.answer(&mut own, 1);

@@ -74,11 +74,25 @@ fn after_a_reboot_what_is_found_is_the_original() {
     let firmware = limits(&room);
     let mut node = Node::open_in(room.config(), room.time.clone(), Boot::new("boot-2").unwrap()).unwrap();
     assert_eq!((node.journal().len(), node.journal().void()), (0, 2));
+    assert!(!node.journal().is_behind());
+    assert!(!room.journal().contains("package-0"), "the file does not hold what is void");
     node.handle().desire(watts(100));
     room.periods(&mut node, 3);
     node.handle().desire(Desire::GONE);
     room.periods(&mut node, 2);
     assert_eq!(limits(&room), firmware);
+}
+
+/// A limit that the firmware refuses is as it was, and nobody's to put back.
+#[test]
+fn what_was_refused_leaves_no_original_behind() {
+    let Some(room) = Room::profile("xeon-locked").map(Room::busy) else { return };
+    let mut node = room.open(room.tracking());
+    node.handle().desire(watts(120));
+    room.periods(&mut node, 5);
+    assert!(node.report().policies.iter().all(|policy| policy.asked.is_some()));
+    assert!(node.report().packages.iter().all(|package| !package.ours), "{:?}", node.report().packages);
+    assert!(!room.journal().contains("package"), "{}", room.journal());
 }
 
 #[test]

@@ -78,6 +78,11 @@ impl Room {
         self.folder.join("state")
     }
 
+    /// The text of the journal.
+    pub(crate) fn journal(&self) -> String {
+        std::fs::read_to_string(self.state().join("originals.json")).unwrap()
+    }
+
     pub(crate) fn busy(self) -> Self {
         self.machine.lock().plant().set_load(Load::busy(1.0)).unwrap();
         self
