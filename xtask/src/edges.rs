@@ -66,6 +66,12 @@ const ALLOWED: &[Allowed] = &[
         ours_in_tests: &["plant", "rig"],
         others: &["log", "serde", "serde_json"],
     },
+    Allowed {
+        name: "campaign",
+        ours: &["power-units", "power-hal", "joulie-core", "hal-amd", "node-kit", "plant", "rig"],
+        ours_in_tests: &[],
+        others: &[],
+    },
     Allowed { name: "rocm-stub", ours: &[], ours_in_tests: &[], others: &[] },
     Allowed { name: "rig", ours: &["power-units", "plant"], ours_in_tests: &[], others: &["fuser", "libc"] },
     Allowed {

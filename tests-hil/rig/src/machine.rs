@@ -489,6 +489,10 @@ impl Shared {
                 std::thread::sleep(time);
                 Ok(None)
             }
+            Some(Effect::Hangs(gate)) => {
+                gate.pass();
+                Ok(None)
+            }
         }
     }
 
