@@ -231,7 +231,8 @@ impl Ledger {
     pub(crate) fn adopt(&mut self, machine: &Machine) {
         self.look();
         for (original, slot) in self.zones.iter_mut().zip(machine.zones()) {
-            if !self.journal.zone(slot) {
+            // A locked zone takes no write: whatever it says is the firmware's.
+            if !self.journal.zone(slot) || slot.zone.lock != Lock::Open {
                 *original = Limits::of(slot);
             }
         }

@@ -20,6 +20,8 @@ use std::time::Duration;
 /// How finely the plant's power is looked at: ten times in a period.
 const SLICE_US: u64 = 50_000;
 const SLICES: usize = 10;
+/// A cap that was kept for so long after the last change is kept without a node as well.
+const CALM_US: u64 = 2_000_000;
 const SLICE: Duration = Duration::from_micros(SLICE_US);
 const _: () = assert!(SLICE_US * 10 == PERIOD.get());
 
@@ -58,6 +60,7 @@ pub(crate) struct World {
     energy_uj: u64,
     /// While nobody is there: whether the cap was being kept when the last one went, and nothing has changed since.
     settled: bool,
+    disturbed_at: u64,
     power: Power,
     pub(crate) tally: Tally,
     pub(crate) wrong: Vec<String>,
@@ -102,6 +105,7 @@ impl World {
             floor: 0.0,
             energy_uj: 0,
             settled: false,
+            disturbed_at: 0,
             power: Power::default(),
             tally: Tally::default(),
             wrong: Vec::new(),
@@ -183,6 +187,7 @@ impl World {
     /// Something has changed that a node would have to act on.
     pub(crate) fn disturb(&mut self) {
         self.settled = false;
+        self.disturbed_at = self.now_us;
     }
 
     pub(crate) fn lose(&mut self, part: Part) {
@@ -395,7 +400,8 @@ impl World {
     /// The process is on its way out; afterwards nothing of it writes any more.
     pub(crate) fn bury(&mut self) {
         self.open_gates();
-        let was_kept = !self.power.is_above() && self.cap().is_some_and(|cap| self.excuse(cap).is_none());
+        let is_calm = self.now_us - self.disturbed_at > CALM_US && !self.power.is_above();
+        let was_kept = is_calm && self.cap().is_some_and(|cap| self.excuse(cap).is_none());
         if let Life::Up { process, .. } = std::mem::replace(&mut self.life, Life::Down) {
             self.settled = was_kept;
             if !process.bury() {
