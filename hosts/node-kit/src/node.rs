@@ -128,9 +128,12 @@ impl Node {
     #[must_use]
     pub fn is_busy(&self) -> bool {
         use joulie_core::node::lever::Lever;
-        let limits = self.packages.iter().map(Package::limiter).chain(self.gpus.iter().map(Gpu::limiter));
         let waits = |lever: Lever<_>| matches!(lever, Lever::Pending { .. } | Lever::Releasing { .. });
-        self.curb.is_busy() || limits.into_iter().any(|limiter| waits(limiter.lever()))
+        // What is not there cannot be ordered anything: the law waits for it, and nobody else has to.
+        let packages = self.package_units.iter().zip(self.packages.iter().map(Package::limiter));
+        let gpus = self.gpu_units.iter().zip(self.gpus.iter().map(Gpu::limiter));
+        let mut there = packages.chain(gpus).filter(|(unit, _)| unit.limit.is_some());
+        self.curb.is_busy() || there.any(|(_, limiter)| waits(limiter.lever()))
     }
 
     /// What is known of the node.
@@ -405,7 +408,13 @@ fn merge<L: Copy>(
         match known.iter().position(|(before, _)| before.key == unit.key) {
             Some(at) => {
                 let (before, law) = known.swap_remove(at);
-                unit.goes_on(&before);
+                // That a package is there, and no more, is less than what was known of it: it stays one with a limit
+                // and a meter, which are away.
+                if unit.is_bare() && !before.is_bare() {
+                    unit = before.gone();
+                } else {
+                    unit.goes_on(&before);
+                }
                 units.push(unit);
                 laws.push(law);
             }

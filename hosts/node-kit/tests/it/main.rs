@@ -3,4 +3,6 @@
 #[cfg(test)]
 mod first;
 #[cfg(test)]
+mod reload;
+#[cfg(test)]
 mod room;
