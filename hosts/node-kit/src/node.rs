@@ -26,6 +26,7 @@ use joulie_core::node::cap::{CapIntent, CapRange, Desired};
 use joulie_core::node::energy::{self, Reading};
 use joulie_core::node::gpu_cap::{Gpu, GpuDecision, GpuFacts, GpuLimits};
 use joulie_core::node::lease::{Event, Lease, LeaseFacts};
+use joulie_core::node::lever::Lever;
 use joulie_core::node::limiter::LimitFacts;
 use power_hal::Clock;
 use power_units::{Role, Stamp, Watts};
@@ -127,7 +128,6 @@ impl Node {
     /// Whether an order is on its way.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        use joulie_core::node::lever::Lever;
         let waits = |lever: Lever<_>| matches!(lever, Lever::Pending { .. } | Lever::Releasing { .. });
         // What is not there cannot be ordered anything: the law waits for it, and nobody else has to.
         let packages = self.package_units.iter().zip(self.packages.iter().map(Package::limiter));
@@ -197,7 +197,7 @@ impl Node {
                     Package::untouched(facts)
                 }
             },
-            |package| package.limiter().lever() == joulie_core::node::lever::Lever::Free,
+            |package| package.limiter().lever() == Lever::Free,
         );
         (self.gpu_units, self.gpus) = merge(
             gpus,
@@ -208,7 +208,7 @@ impl Node {
                 let facts = GpuFacts { limits, limit: LimitFacts::UNKNOWN };
                 if unit.is_touched(&self.journal) { Gpu::adopted(facts) } else { Gpu::untouched(facts) }
             },
-            |gpu| gpu.limiter().lever() == joulie_core::node::lever::Lever::Free,
+            |gpu| gpu.limiter().lever() == Lever::Free,
         );
         let existed = self.curb.exists();
         let mut curb = Curb::of(&self.workers, &self.journal, &self.curb);
@@ -244,6 +244,10 @@ impl Node {
             self.desired(caps.map(|(caps, safe)| caps.desired(self.desire.gpu, safe.1)), self.desire.gpu);
         let gpu_decision = self.config.gpu.step(&mut self.gpus, now, desired);
         self.act(now, occasion, &decision);
+        let lifted = self.mode.throttle() == Lever::Free && facts.desired != Desired::Unknown;
+        if occasion == Occasion::Period && lifted {
+            self.curb.free_the_rest(&self.workers, &self.journal);
+        }
         self.counts.moved += u64::from(decision.moved) + u64::from(gpu_decision.moved);
         self.cpu_decision = Some(decision);
         self.gpu_decision = Some(gpu_decision);
