@@ -63,13 +63,7 @@ fn plan(arguments: &[String]) -> Result<(Plan, bool), String> {
 
 fn hold(plan: &Plan, one: bool) -> Result<bool, String> {
     say(&format!("seed {}, {} points", plan.seed, plan.points));
-    let mut hundreds = 0;
-    let progress = |seed: u64, tally: &Tally| {
-        if tally.all_points() / 500 > hundreds {
-            hundreds = tally.all_points() / 500;
-            say(&format!("{} points, scenario {seed}", tally.all_points()));
-        }
-    };
+    let progress = |seed: u64, tally: &Tally| say(&format!("scenario {seed}, {} points", tally.all_points()));
     let (tally, failures) = if one {
         let (tally, failure) = campaign::scenario(plan, plan.seed)?;
         (tally, Vec::from_iter(failure))

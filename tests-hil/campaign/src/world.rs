@@ -233,8 +233,8 @@ impl World {
         // What hangs is not waited for; what is only slow is, however busy this machine is.
         let wait = match (self.gates.is_empty(), self.harms.any()) {
             (false, _) => 20,
-            (true, true) => 200,
-            (true, false) => 1_000,
+            (true, true) => 100,
+            (true, false) => 300,
         };
         if let Life::Up { process, periods, .. } = &mut self.life {
             process.say(&format!("tick {micros} {wait}"));
