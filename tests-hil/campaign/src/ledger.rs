@@ -249,14 +249,6 @@ impl Ledger {
         self.journal.keys.len()
     }
 
-    /// Whether every control that can be set is touched.
-    pub(crate) fn holds_all(&mut self, machine: &Machine) -> bool {
-        self.look();
-        let limited = |slot: &&Slot| is_package(slot) && slot.zone.lock == Lock::Open;
-        machine.zones().iter().filter(limited).all(|slot| self.journal.zone(slot))
-            && self.first_cpus.iter().all(|&cpu| self.journal.policy(cpu))
-    }
-
     /// After a release everything is as it was, and nothing is remembered.
     pub(crate) fn everything_is_back(&mut self, machine: &Machine) {
         let held = self.held();
