@@ -64,7 +64,6 @@ pub(crate) struct Ledger {
     /// Lets `n` more writes through, and kills the writer in the last of them.
     kill: Option<(u32, Killer)>,
     pub(crate) killed: bool,
-    /// Whether the check of originals is left out: a campaign that cannot fail shows nothing.
     pub(crate) writes: u64,
     pub(crate) wrong: Vec<String>,
     pub(crate) audits: u64,
@@ -172,7 +171,19 @@ impl Ledger {
             }
             Attribute::Enabled(at) => self.zone_written(at, zones, text == "1", &format!("enabled={text}")),
             Attribute::MaxFreq(at) => self.policy_written(at, &text),
-            _ => self.accuse(format!("{text:?} was written to {on:?}")),
+            Attribute::Text(_)
+            | Attribute::Energy(_)
+            | Attribute::MinFreq(_)
+            | Attribute::CurFreq(_)
+            | Attribute::AvgFreq(_)
+            | Attribute::PolicyText(..)
+            | Attribute::NoTurbo
+            | Attribute::Msr(_)
+            | Attribute::Cap(_)
+            | Attribute::Power(..)
+            | Attribute::RuntimeStatus(_)
+            | Attribute::Hsmp
+            | Attribute::HsmpMessage(..) => self.accuse(format!("{text:?} was written to {on:?}")),
         }
         self.count_down();
     }

@@ -13,10 +13,10 @@
 //! A *scenario* is one machine, one node and a series of *points* drawn from a printed seed: at each something goes
 //! wrong, or somebody wants something else. What must hold is looked at from the outside, by the truth of the rig:
 //!
-//! - the [ledger](ledger): whatever differs from its original has its original in the journal's file, at every write and
+//! - the ledger: whatever differs from its original has its original in the journal's file, at every write and
 //!   after every point; nothing is written outside of package zones and frequency policies; when nothing is desired any
 //!   more everything is as it was;
-//! - the [power](power): not above the cap and a twentieth for longer than two seconds that the machine could have
+//! - the power: not above the cap and a twentieth for longer than two seconds that the machine could have
 //!   kept it, where [`Excuse`] says what it could not;
 //! - a backend that hangs stops nobody else.
 //!

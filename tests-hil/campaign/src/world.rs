@@ -290,9 +290,9 @@ impl World {
         let _taken = plant.set_load(load);
         for core in 0..plant.cores() {
             // Nothing runs on a core whose processors are all offline.
-            let on_it =
+            let mut on_it =
                 (0..plant.policies()).filter(|&at| plant.cores_of(at).is_some_and(|of| of.contains(&core)));
-            if on_it.fold(true, |all, at| all && inactive[at]) {
+            if on_it.all(|at| inactive[at]) {
                 let _taken = plant.set_core_load(core, Load::IDLE);
             }
         }

@@ -288,7 +288,7 @@ impl Stage {
         let cpus = self.world.machine.lock().policies().iter().map(|policy| policy.cpus.len()).sum::<usize>();
         // The last processor of a package takes its zone along, which is another point.
         let cpu = self.world.draw.below(cpus);
-        if self.offline.len() < 3 && cpu % 4 != 0 && !self.offline.contains(&cpu) {
+        if self.offline.len() < 3 && !cpu.is_multiple_of(4) && !self.offline.contains(&cpu) {
             self.offline.push(cpu);
             self.online(cpu, false);
         }
