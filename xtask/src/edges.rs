@@ -157,6 +157,12 @@ const ALLOWED: &[Allowed] = &[
         ours_in_tests: &["rig"],
         others: &["clap", "log", "serde_json", "signal-hook"],
     },
+    Allowed {
+        name: "campaign",
+        ours: &["power-units", "power-hal", "joulie-core", "hal-amd", "node-kit", "plant", "rig"],
+        ours_in_tests: &[],
+        others: &[],
+    },
     Allowed { name: "rocm-stub", ours: &[], ours_in_tests: &[], others: &[] },
     Allowed {
         name: "rig",

@@ -78,6 +78,10 @@ impl Package {
         for ((slot, zone), state) in targets.iter_mut().zip(&self.zones).zip(&states) {
             let Some(state) = state else { continue };
             let kept = originals.iter().flatten().find(|kept| kept.control_type == zone.control_type);
+            // A twin that came after the original was saved has none, so it is never touched.
+            if kept.is_none() && originals.iter().any(Option::is_some) {
+                continue;
+            }
             let original = kept.copied().unwrap_or_else(|| Saved::of(zone.control_type, state));
             *slot = Some(Target {
                 long_uw: cap_uw,
@@ -113,6 +117,10 @@ impl Package {
             });
         }
         let refused = self.bring(&states, &targets)?;
+        // A zone that is away has its cap when it comes back, so its original must not be forgotten.
+        if targets.iter().flatten().count() < originals.iter().flatten().count() {
+            return Err(RaplError::Gone);
+        }
         refused.into_iter().flatten().next().map_or(Ok(()), Err)
     }
 

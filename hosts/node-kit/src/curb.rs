@@ -267,6 +267,19 @@ impl Curb {
         self.flight = Some(Flight::Release);
     }
 
+    /// Puts back what a release could not reach: policies whose CPUs were offline then, or that were not listed.
+    pub(crate) fn free_the_rest(&mut self, workers: &[Worker], journal: &Journal) {
+        if self.flight.is_some() {
+            return;
+        }
+        for policy in &mut self.policies {
+            let answers = policy.due != Due::Waiting && policy.in_force(workers).is_some();
+            if answers && policy.is_touched(journal) {
+                policy.free(workers, journal);
+            }
+        }
+    }
+
     fn limit_share(&mut self, throttle: Throttle, workers: &[Worker], journal: &Journal) {
         let order = throttle::Order::of_seats(&self.seats);
         for (policy, limited) in self.policies.iter_mut().zip(order.throttled(throttle)) {

@@ -26,6 +26,7 @@ use joulie_core::node::cap::{CapIntent, CapRange, Desired};
 use joulie_core::node::energy::{self, Reading};
 use joulie_core::node::gpu_cap::{Gpu, GpuDecision, GpuFacts, GpuLimits};
 use joulie_core::node::lease::{Event, Lease, LeaseFacts};
+use joulie_core::node::lever::Lever;
 use joulie_core::node::limiter::LimitFacts;
 use power_hal::Clock;
 use power_units::{Role, Stamp, Watts};
@@ -127,10 +128,12 @@ impl Node {
     /// Whether an order is on its way.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        use joulie_core::node::lever::Lever;
-        let limits = self.packages.iter().map(Package::limiter).chain(self.gpus.iter().map(Gpu::limiter));
         let waits = |lever: Lever<_>| matches!(lever, Lever::Pending { .. } | Lever::Releasing { .. });
-        self.curb.is_busy() || limits.into_iter().any(|limiter| waits(limiter.lever()))
+        // What is not there cannot be ordered anything: the law waits for it, and nobody else has to.
+        let packages = self.package_units.iter().zip(self.packages.iter().map(Package::limiter));
+        let gpus = self.gpu_units.iter().zip(self.gpus.iter().map(Gpu::limiter));
+        let mut there = packages.chain(gpus).filter(|(unit, _)| unit.limit.is_some());
+        self.curb.is_busy() || there.any(|(_, limiter)| waits(limiter.lever()))
     }
 
     /// What is known of the node.
@@ -194,7 +197,7 @@ impl Node {
                     Package::untouched(facts)
                 }
             },
-            |package| package.limiter().lever() == joulie_core::node::lever::Lever::Free,
+            |package| package.limiter().lever() == Lever::Free,
         );
         (self.gpu_units, self.gpus) = merge(
             gpus,
@@ -205,7 +208,7 @@ impl Node {
                 let facts = GpuFacts { limits, limit: LimitFacts::UNKNOWN };
                 if unit.is_touched(&self.journal) { Gpu::adopted(facts) } else { Gpu::untouched(facts) }
             },
-            |gpu| gpu.limiter().lever() == joulie_core::node::lever::Lever::Free,
+            |gpu| gpu.limiter().lever() == Lever::Free,
         );
         let existed = self.curb.exists();
         let mut curb = Curb::of(&self.workers, &self.journal, &self.curb);
@@ -241,6 +244,10 @@ impl Node {
             self.desired(caps.map(|(caps, safe)| caps.desired(self.desire.gpu, safe.1)), self.desire.gpu);
         let gpu_decision = self.config.gpu.step(&mut self.gpus, now, desired);
         self.act(now, occasion, &decision);
+        let lifted = self.mode.throttle() == Lever::Free && facts.desired != Desired::Unknown;
+        if occasion == Occasion::Period && lifted {
+            self.curb.free_the_rest(&self.workers, &self.journal);
+        }
         self.counts.moved += u64::from(decision.moved) + u64::from(gpu_decision.moved);
         self.cpu_decision = Some(decision);
         self.gpu_decision = Some(gpu_decision);
@@ -407,7 +414,13 @@ fn merge<L: Copy>(
         match known.iter().position(|(before, _)| before.key == unit.key) {
             Some(at) => {
                 let (before, law) = known.swap_remove(at);
-                unit.goes_on(&before);
+                // That a package is there, and no more, is less than what was known of it: it stays one with a limit
+                // and a meter, which are away.
+                if unit.is_bare() && !before.is_bare() {
+                    unit = before.gone();
+                } else {
+                    unit.goes_on(&before);
+                }
                 units.push(unit);
                 laws.push(law);
             }

@@ -150,6 +150,11 @@ impl Unit {
         }
     }
 
+    /// Whether nothing is known of it but that it exists.
+    pub(crate) const fn is_bare(&self) -> bool {
+        self.backend.is_none()
+    }
+
     /// Takes over what was known of the same unit before the hardware was listed anew.
     pub(crate) fn goes_on(&mut self, before: &Self) {
         let baseline = match before.gauge {

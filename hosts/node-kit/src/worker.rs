@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! Opening ──opened──▶ Ready ──list changed──▶ Ready, with the next epoch
-//!    ▲                  (a look every minute, and at once when a domain is gone)
+//!    ▲                  (a look every minute; every second while a domain is gone)
 //!    └──not opened: tried again, with growing waits
 //! ```
 //!
@@ -17,7 +17,7 @@ use crate::driver::{Device, Trouble};
 use crate::time::Deadline;
 use crate::{BackendKind, Time};
 use joulie_core::node::backoff::Backoff;
-use power_hal::{Clock, Control, Domain, ErrorKind, Handle, Reading, Sample, Setting};
+use power_hal::{Clock, Control, Domain, ErrorKind, Handle, Key, Reading, Sample, Setting};
 use power_units::{Micros, Stamp};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -273,6 +273,15 @@ struct Bench {
     /// What each domain last failed with, until it obeys again.
     troubled: Vec<Option<ErrorKind>>,
     looked: Stamp,
+    /// Every domain that was ever listed.
+    known: Vec<Key>,
+}
+
+impl Bench {
+    /// Whether something that was listed is not any more. It is looked for, since nothing says that it is back.
+    fn misses_something(&self) -> bool {
+        self.known.len() > self.batch.len()
+    }
 }
 
 impl Thread {
@@ -307,7 +316,8 @@ impl Thread {
                 Ok(device) => {
                     let (batch, orders) = (Vec::new(), Vec::new());
                     let (touched, troubled) = (Vec::new(), Vec::new());
-                    return Some(Bench { device, batch, orders, touched, troubled, looked: now });
+                    let known = Vec::new();
+                    return Some(Bench { device, batch, orders, touched, troubled, looked: now, known });
                 }
                 Err(trouble) => {
                     log::warn!("cannot open backend {}: {trouble}", self.kind.label());
@@ -426,7 +436,8 @@ impl Thread {
 
     fn answer(&self, bench: &mut Bench, ticket: u64) {
         let since = self.time.now().since(bench.looked);
-        if since.is_none_or(|since| since > LOOK_EVERY) {
+        let every = if bench.misses_something() { LOOK_AGAIN } else { LOOK_EVERY };
+        if since.is_none_or(|since| since > every) {
             self.look(bench);
         }
         bench.device.sample(&mut bench.batch);
@@ -470,6 +481,11 @@ impl Thread {
         let domains = bench.device.domains();
         bench.batch = domains.iter().map(|(handle, _)| Reading::new(handle)).collect();
         let list: Arc<[Domain]> = Arc::from(domains.as_slice());
+        for key in list.iter().map(Domain::key) {
+            if !bench.known.contains(key) {
+                bench.known.push(*key);
+            }
+        }
         bench.orders = vec![None; list.len()];
         bench.touched = Vec::with_capacity(list.len());
         bench.troubled = vec![None; list.len()];

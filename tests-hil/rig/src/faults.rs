@@ -2,7 +2,43 @@
 
 use crate::machine::Attribute;
 use crate::number::Errno;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
+
+/// Longer than any test lets an operation hang; a gate that was forgotten must not keep a process for ever.
+const HANG_MAX: Duration = Duration::from_secs(120);
+
+/// Where an operation hangs until somebody opens it. Clones are the same gate.
+#[derive(Clone, Debug, Default)]
+pub struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    /// A gate that is closed.
+    #[must_use]
+    pub fn closed() -> Self {
+        Self::default()
+    }
+
+    /// Lets everything through, now and from now on.
+    pub fn open(&self) {
+        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.0.1.notify_all();
+    }
+
+    pub(crate) fn pass(&self) {
+        let open = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let opened = self.0.1.wait_timeout_while(open, HANG_MAX, |open| !*open);
+        drop(opened.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl PartialEq for Gate {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Gate {}
 
 /// Whether an operation reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +56,8 @@ pub enum Effect {
     Fails(Errno),
     /// The operation takes so long before it is carried out.
     Takes(Duration),
+    /// The operation hangs until the gate opens, and is then carried out.
+    Hangs(Gate),
     /// A read answers these bytes.
     Answers(Vec<u8>),
 }

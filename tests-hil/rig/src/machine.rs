@@ -533,6 +533,10 @@ impl Shared {
                 std::thread::sleep(time);
                 Ok(None)
             }
+            Some(Effect::Hangs(gate)) => {
+                gate.pass();
+                Ok(None)
+            }
         }
     }
 

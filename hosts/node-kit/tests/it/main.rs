@@ -9,6 +9,8 @@ mod gpus;
 #[cfg(test)]
 mod laws;
 #[cfg(test)]
+mod reload;
+#[cfg(test)]
 mod restarts;
 #[cfg(test)]
 mod room;

@@ -1,0 +1,67 @@
+//! Drivers that go and come back.
+
+use crate::room::{Room, watts};
+use node_kit::Desire;
+use rig::machine::{Machine, Slot};
+
+fn is_package(slot: &&mut Slot) -> bool {
+    slot.zone.name.starts_with("package-")
+}
+
+/// The driver's module is loaded again, which leaves the limits and clears what enables them.
+fn load_again(machine: &mut Machine) {
+    machine.change(|zones, _, _| {
+        zones.iter_mut().filter(is_package).for_each(|slot| slot.zone.come_back());
+    });
+    machine.load_powercap(true);
+}
+
+#[test]
+fn a_driver_that_was_away_for_long_is_capped_again_within_two_periods() {
+    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let mut node = room.open(room.config());
+    node.handle().desire(watts(120));
+    room.periods(&mut node, 3);
+    room.machine.lock().load_powercap(false);
+    room.periods(&mut node, 20);
+    load_again(&mut room.machine.lock());
+    room.periods(&mut node, 2);
+    let machine = room.machine.lock();
+    let packages = machine.zones().iter().filter(|slot| slot.zone.name.starts_with("package-"));
+    let limits: Vec<_> = packages.map(|slot| slot.zone.in_force("long_term").map(|(uw, _)| uw)).collect();
+    assert_eq!(limits, [Some(120_000_000); 2]);
+}
+
+#[test]
+fn a_new_cap_that_no_limit_takes_while_the_meters_are_away_is_held_at_the_lowest_clock() {
+    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let mut node = room.open(room.tracking());
+    node.handle().desire(watts(120));
+    room.periods(&mut node, 3);
+    room.machine.lock().load_powercap(false);
+    room.periods(&mut node, 2);
+    node.handle().desire(watts(100));
+    room.periods(&mut node, 15);
+    let machine = room.machine.lock();
+    let fast = machine.policies().iter().filter(|policy| policy.user_max > *policy.hardware.start());
+    assert_eq!(fast.count(), 0);
+}
+
+#[test]
+fn a_policy_that_was_offline_at_the_release_gets_its_original_when_it_is_back() {
+    let Some(room) = Room::profile("xeon-locked").map(Room::busy) else { return };
+    let mut node = room.open(room.tracking());
+    node.handle().desire(watts(120));
+    room.periods(&mut node, 5);
+    let limit = |at: usize| room.machine.lock().policies()[at].user_max;
+    let original = *room.machine.lock().policies()[5].hardware.end();
+    assert!(limit(5) < original);
+    room.machine.lock().set_online(5, false);
+    room.periods(&mut node, 1);
+    node.handle().desire(Desire::GONE);
+    room.periods(&mut node, 3);
+    assert_eq!((limit(4), node.journal().len()), (original, 1));
+    room.machine.lock().set_online(5, true);
+    room.periods(&mut node, 3);
+    assert_eq!((limit(5), node.journal().len()), (original, 0));
+}

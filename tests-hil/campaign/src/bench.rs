@@ -1,0 +1,174 @@
+//! The machines of the campaign: small ones of the campaign's own, so that thousands of points fit into minutes, and
+//! whole profiles of the rig.
+
+use crate::random::Draw;
+use plant::{Load, NodeSpec, Plant, SpecError, preset};
+use power_units::Micros;
+use rig::cpufreq::Policy;
+use rig::machine::{Clock, Feeds, Machine, Parts, Place, Slot};
+use rig::powercap::{Constraint, Lock, Units, Zone};
+
+/// A machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Two packages of four cores whose power limits work.
+    Limits,
+    /// As `Limits`, but the BIOS has locked them: the closed loop holds the cap.
+    Locked,
+    /// As `Limits`, but the second package is locked.
+    Half,
+    /// The rig's client: a package with a twin of its zone, sub-zones, psys, and hardware that picks the clock.
+    Client,
+    /// The rig's Xeon with 128 policies.
+    Xeon,
+    /// The rig's locked Xeon.
+    XeonLocked,
+    /// The rig's Xeon of two packages with two dies each.
+    MultiDie,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Self; 7] =
+        [Self::Limits, Self::Locked, Self::Half, Self::Client, Self::Xeon, Self::XeonLocked, Self::MultiDie];
+
+    /// Its name.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Limits => "limits",
+            Self::Locked => "locked",
+            Self::Half => "half",
+            Self::Client => "client",
+            Self::Xeon => "xeon-2s",
+            Self::XeonLocked => "xeon-locked",
+            Self::MultiDie => "xeon-multi-die",
+        }
+    }
+
+    /// Whether every package has a power limit that can be set.
+    pub(crate) const fn has_limits(self) -> bool {
+        match self {
+            Self::Limits | Self::Client | Self::Xeon | Self::MultiDie => true,
+            Self::Locked | Self::Half | Self::XeonLocked => false,
+        }
+    }
+
+    /// What the caps of a package are drawn from, W: from less than its cores need at their lowest clock to more than
+    /// it can draw.
+    pub(crate) const fn caps(self) -> (u32, u32) {
+        match self {
+            Self::Limits | Self::Locked | Self::Half | Self::Xeon | Self::XeonLocked => (55, 260),
+            Self::Client => (5, 40),
+            Self::MultiDie => (28, 130),
+        }
+    }
+
+    /// The machine as somebody has set it up before any node came: limits, windows and frequencies of its own, and a
+    /// counter that is about to wrap on some.
+    pub(crate) fn build(self, clock: Clock, draw: &mut Draw) -> Result<Machine, SpecError> {
+        let mut machine = match self {
+            Self::Limits => small(clock, &[])?,
+            Self::Locked => small(clock, &[0, 1])?,
+            Self::Half => small(clock, &[1])?,
+            Self::Client | Self::Xeon | Self::XeonLocked | Self::MultiDie => profile(self.label(), clock)?,
+        };
+        machine.change(|zones, policies, _| set_up(zones, policies, draw));
+        if draw.percent(50) {
+            // The counter holds 262 kJ: at 500 W it wraps every 524 s.
+            machine.plant().advance(Micros::new(u64::from(draw.within(400, 530)) * 1_000_000));
+        }
+        Ok(machine)
+    }
+}
+
+fn profile(name: &str, clock: Clock) -> Result<Machine, SpecError> {
+    let known = rig::profile::find(name);
+    debug_assert!(known.is_some(), "{name} is a profile");
+    known.map_or_else(|| small(clock, &[]), |build| build(clock))
+}
+
+const CORES: usize = 4;
+
+fn small(clock: Clock, locked: &[usize]) -> Result<Machine, SpecError> {
+    let xeon = preset::xeon_2s();
+    let packages = xeon.packages.iter().map(|package| plant::PackageSpec { cores: CORES, ..package.clone() });
+    let spec = NodeSpec { packages: packages.collect(), ..xeon };
+    let mut plant = Plant::new(&spec, 1)?;
+    let taken = plant.set_load(Load::busy(1.0));
+    debug_assert!(taken.is_ok(), "a full load is a load");
+    let mut zones = Vec::new();
+    for package in 0..2 {
+        let lock = if locked.contains(&package) { Lock::WindowIgnored } else { Lock::Open };
+        let parent = zones.len();
+        let limits = vec![limit("long_term", 250, 250), limit("short_term", 300, 500)];
+        let whole =
+            Zone { lock, ..zone(format!("intel-rapl:{package}"), format!("package-{package}"), limits) };
+        zones.push(slot(whole, Feeds::Package(package), None));
+        let off = Constraint { enabled: false, ..limit("long_term", 0, 41) };
+        let dram = zone(format!("intel-rapl:{package}:0"), "dram".into(), vec![off]);
+        zones.push(slot(dram, Feeds::Share(package, 12), Some(parent)));
+    }
+    let off = Constraint { enabled: false, ..limit("long_term", 0, 0) };
+    zones.push(slot(zone("intel-rapl:2".into(), "psys".into(), vec![off]), Feeds::Platform, None));
+    let cpus =
+        (0..2).flat_map(|package| (0..CORES).map(move |core| Place { package, die: 0, core })).collect();
+    let policies = (0..plant.policies()).map(|at| policy(&plant, at)).collect();
+    Ok(Machine::new(Parts { plant, zones, policies, hwmons: vec![], cpus, msr: None }, clock))
+}
+
+fn policy(plant: &Plant, at: usize) -> Policy {
+    let (min, max) = plant.frequency_range(at).unwrap_or((0, 0));
+    Policy {
+        cpus: vec![at],
+        driver: "intel_cpufreq",
+        table: Vec::new(),
+        hardware: min..=max,
+        user_max: max,
+        user_min: min,
+        others_max: u32::MAX,
+        inactive: false,
+        present: true,
+        base: None,
+        turbo_off: false,
+        averages: false,
+    }
+}
+
+/// Over 28 s, as vendors ship them.
+fn limit(name: &'static str, watts: u64, max_watts: u64) -> Constraint {
+    let window_raw = if name == "long_term" { 0x6e } else { 0x01 };
+    Constraint { name, power_raw: watts * 8, window_raw, max_uw: max_watts * 1_000_000, enabled: true }
+}
+
+fn zone(id: String, name: String, constraints: Vec<Constraint>) -> Zone {
+    Zone { id, name, units: Units::XEON, constraints, lock: Lock::Open, enabled_is_hollow: false }
+}
+
+fn slot(zone: Zone, feeds: Feeds, parent: Option<usize>) -> Slot {
+    Slot { zone, feeds, control_type: "intel-rapl", parent, present: true }
+}
+
+/// Whether a zone is that of a package, whoever drives it.
+pub(crate) fn is_package(slot: &Slot) -> bool {
+    slot.parent.is_none() && slot.zone.name.starts_with("package-")
+}
+
+/// What an administrator left: limits below what the vendor ships, one package in ten without any, policies that may
+/// not rise all the way.
+fn set_up(zones: &mut [Slot], policies: &mut [Policy], draw: &mut Draw) {
+    for slot in zones.iter_mut().filter(|slot| is_package(slot)) {
+        let enabled = !draw.percent(10);
+        for constraint in &mut slot.zone.constraints {
+            let lower = u64::from(draw.within(0, 5)) * 10;
+            constraint.power_raw -= constraint.power_raw * lower / 400;
+            constraint.enabled = enabled;
+        }
+    }
+    let step = 100_000;
+    for policy in policies {
+        if draw.percent(30) {
+            policy.user_max -= step * draw.within(0, 6);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Runs a campaign and prints what it has seen. Needs root and FUSE.
+
+use campaign::{Kind, Plan, Sabotage, Tally};
+use std::io::Write;
+use std::process::ExitCode;
+
+const USAGE: &str =
+    "usage: campaign [--points N] [--seed N] [--scenario SEED] [--free PERCENT] [--kind NAME]";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let Some((first, rest)) = arguments.split_first()
+        && first == "node"
+    {
+        return campaign::serve(rest);
+    }
+    match plan(&arguments).and_then(|(plan, one)| hold(&plan, one)) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            say(&why);
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn say(line: &str) {
+    // Nobody may be listening.
+    let _said = writeln!(std::io::stdout(), "{line}");
+}
+
+/// The small machines are drawn most: a point on them takes a tenth of the time.
+fn kinds() -> Vec<Kind> {
+    let mut kinds = [Kind::Limits, Kind::Locked, Kind::Half].repeat(6);
+    kinds.extend([Kind::Client, Kind::Client, Kind::Xeon, Kind::XeonLocked, Kind::MultiDie]);
+    kinds
+}
+
+fn plan(arguments: &[String]) -> Result<(Plan, bool), String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut plan =
+        Plan { program, seed: 1, points: 1000, kinds: kinds(), free_percent: 15, sabotage: Sabotage::None };
+    let mut one = false;
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let value = words.next().ok_or(USAGE)?;
+        let number =
+            || value.parse::<u64>().map_err(|_| format!("{word} takes a number, not {value:?}\n{USAGE}"));
+        match word.as_str() {
+            "--points" => plan.points = number()?,
+            "--seed" => plan.seed = number()?,
+            "--scenario" => (plan.seed, one) = (number()?, true),
+            "--free" => plan.free_percent = usize::try_from(number()?).unwrap_or(100),
+            "--kind" => {
+                let kind = Kind::ALL.into_iter().find(|kind| kind.label() == value);
+                plan.kinds = vec![kind.ok_or_else(|| format!("there is no machine {value:?}"))?];
+            }
+            _ => return Err(format!("{word:?} is not known\n{USAGE}")),
+        }
+    }
+    Ok((plan, one))
+}
+
+fn hold(plan: &Plan, one: bool) -> Result<bool, String> {
+    say(&format!("seed {}, {} points", plan.seed, plan.points));
+    let progress = |seed: u64, tally: &Tally| say(&format!("scenario {seed}, {} points", tally.all_points()));
+    let (tally, failures) = if one {
+        let (tally, failure) = campaign::scenario(plan, plan.seed)?;
+        (tally, Vec::from_iter(failure))
+    } else {
+        campaign::run(plan, 10, progress)?
+    };
+    for failure in &failures {
+        say(&format!(
+            "FAILED: scenario {} on {}, free: {}",
+            failure.seed,
+            failure.kind.label(),
+            failure.free
+        ));
+        failure.log.iter().for_each(|line| say(&format!("  {line}")));
+        failure.wrong.iter().for_each(|line| say(&format!("  WRONG {line}")));
+    }
+    say(&tally.to_string());
+    say(&format!("failures {}", failures.len()));
+    Ok(failures.is_empty())
+}

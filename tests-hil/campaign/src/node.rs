@@ -1,0 +1,147 @@
+//! The child: a node on the rig's files that does as it is told, line by line, until it is killed.
+//!
+//! `cap WATTS` (of each package), `gone`, `unknown`, `tick MICROSECONDS WAIT` (lockstep: so much time has passed; WAIT
+//! ms for what hangs), `status`, `restore`, `stop`. Each is answered by a line.
+
+use hal_amd::Where;
+use joulie_core::node::cap::{CapIntent, Desired};
+use node_kit::{Access, Boot, Config, Desire, Handle, Node, Report, Sources, Time};
+use power_units::{Micros, Watts};
+use std::io::{BufRead, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// The period of the closed loop: the law `tracking` is made for half a second to a second.
+pub(crate) const PERIOD: Micros = Micros::new(500_000);
+/// The id of the boot that every node of a scenario is in.
+pub(crate) const BOOT: &str = "campaign";
+/// How many times as fast as the clock a free scenario runs.
+pub(crate) const SPEED: u32 = 25;
+
+const USAGE: &str = "usage: campaign node ROOT STATE lockstep|free WAIT_MS";
+
+/// Runs as a node. The arguments are the root of the machine's files, the folder of its state, the pace, and how long
+/// to wait for backends, ms.
+#[must_use]
+pub fn serve(arguments: &[String]) -> ExitCode {
+    let [root, state, pace, wait] = arguments else { return refuse(USAGE) };
+    let Ok(wait) = wait.parse().map(Duration::from_millis) else { return refuse(USAGE) };
+    let (time, free) = match pace.as_str() {
+        "lockstep" => (Time::manual(), false),
+        "free" => (Time::faster(SPEED), true),
+        _ => return refuse(USAGE),
+    };
+    match open(Path::new(root), state.into(), &time) {
+        Ok(mut node) => {
+            node.wait_for_backends(wait);
+            say("ready");
+            if free {
+                run_free(node)
+            } else {
+                run_in_lockstep(&mut node, &time)
+            }
+            ExitCode::SUCCESS
+        }
+        Err(error) => refuse(&error),
+    }
+}
+
+fn refuse(why: &str) -> ExitCode {
+    say(&format!("refused {why}"));
+    ExitCode::FAILURE
+}
+
+fn say(line: &str) {
+    // Nobody listens any more when the scenario has ended.
+    let _said = writeln!(std::io::stdout(), "{line}");
+}
+
+fn open(root: &Path, state: PathBuf, time: &Time) -> Result<Node, String> {
+    // The GPU libraries are none: there is no GPU here, and those of this machine are nobody's business.
+    let none = state.join("no-library");
+    let sources = Sources { nvml: Some(none.clone()), rocm: Where::At(none), ..Sources::below(root) };
+    let config =
+        Config::standard(sources, state, Access::Control, PERIOD).map_err(|error| error.to_string())?;
+    let config = Config { law: Config::tracking(), ..config };
+    let boot = Boot::new(BOOT).ok_or("the boot's id is one")?;
+    Node::open_in(config, time.clone(), boot).map_err(|error| error.to_string())
+}
+
+fn run_in_lockstep(node: &mut Node, time: &Time) {
+    let handle = node.handle();
+    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words.as_slice() {
+            ["tick", micros, wait] => {
+                let (Ok(micros), Ok(wait)) = (micros.parse(), wait.parse()) else { return say("what?") };
+                time.advance(Micros::new(micros));
+                node.period();
+                node.settle_within(Duration::from_millis(wait));
+                say(&status(node.report()));
+            }
+            ["restore"] => say(&restore(node)),
+            ["stop"] => return say("stopped"),
+            _ => say(&wish(&handle, &words, || status(node.report()))),
+        }
+    }
+}
+
+fn run_free(mut node: Node) {
+    let handle = node.handle();
+    let runner = std::thread::spawn(move || {
+        node.run();
+        node
+    });
+    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+        let words: Vec<&str> = line.split(' ').collect();
+        let ends = matches!(words.as_slice(), ["stop" | "restore"]);
+        if ends {
+            handle.stop();
+            match runner.join() {
+                Ok(mut node) if words == ["restore"] => say(&restore(&mut node)),
+                Ok(_) => say("stopped"),
+                Err(_) => say("what?"),
+            }
+            return;
+        }
+        say(&wish(&handle, &words, || status(&handle.report())));
+    }
+}
+
+fn restore(node: &mut Node) -> String {
+    match node.restore(Duration::from_secs(20)) {
+        Ok(()) => "restored".to_owned(),
+        Err(left) => format!("left {:?}", left.entries),
+    }
+}
+
+fn wish(handle: &Handle, words: &[&str], status: impl Fn() -> String) -> String {
+    let desire = match words {
+        ["cap", watts] => match watts.parse() {
+            Ok(watts) => {
+                let cap = Desired::Cap(CapIntent::of_watts(Watts::from_int(watts)));
+                Desire { cpu: cap, gpu: Desired::Unknown }
+            }
+            Err(_) => return "what?".to_owned(),
+        },
+        ["gone"] => Desire::GONE,
+        ["unknown"] => Desire::UNKNOWN,
+        ["status"] => return status(),
+        _ => return "what?".to_owned(),
+    };
+    handle.desire(desire);
+    "ok".to_owned()
+}
+
+/// `ok ORIGINALS PERIODS STUCK …`: how many originals it holds, how many periods it has had, which backends hang, and
+/// what a person may want to know.
+fn status(report: &Report) -> String {
+    let stuck = report.backends.iter().filter(|backend| backend.stuck_since.is_some());
+    let labels: Vec<&str> = stuck.map(|backend| backend.kind.label()).collect();
+    let stuck = if labels.is_empty() { "-".to_owned() } else { labels.join(",") };
+    let counts = &report.counts;
+    let cpu = report.cpu.map(|decision| (decision.mode, decision.status.report));
+    let law = report.law.map(|decision| (decision.action, decision.command));
+    format!("ok {} {} {stuck} {cpu:?} {law:?} {:?}", report.originals, counts.periods, report.power)
+}

@@ -1,0 +1,318 @@
+//! A scenario: a machine, a node, and a series of points drawn from a seed.
+
+mod strike;
+
+use crate::Kind;
+use crate::node::PERIOD;
+use crate::point::PointKind;
+use crate::process::{self, unfinished_journal};
+use crate::random::Draw;
+use crate::tally::Tally;
+use crate::world::{Wish, World};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What a campaign is to do.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The program whose `node` command runs a node.
+    pub program: PathBuf,
+    /// Where the draws begin.
+    pub seed: u64,
+    /// How many points at least.
+    pub points: u64,
+    /// The machines to draw from; those that are drawn more often are there more often.
+    pub kinds: Vec<Kind>,
+    /// How many scenarios of a hundred run free.
+    pub free_percent: usize,
+    /// What is spoiled on purpose, to see that it is noticed.
+    pub sabotage: Sabotage,
+}
+
+/// What a scenario spoils on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    /// Nothing.
+    None,
+    /// The journal is gone after a kill.
+    LostJournal,
+    /// Somebody raises every limit after every period, and the scenario does not know.
+    SecretRival,
+    /// Somebody writes to the sub-zones by the files.
+    Meddler,
+}
+
+/// A scenario in which something did not hold.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// Its seed: `campaign --scenario SEED` runs it again.
+    pub seed: u64,
+    /// Its machine.
+    pub kind: Kind,
+    /// Whether it ran free.
+    pub free: bool,
+    /// What did not hold.
+    pub wrong: Vec<String>,
+    /// The points until then.
+    pub log: Vec<String>,
+}
+
+/// Runs scenarios until there have been enough points or `enough` failures. An error is why there can be none here.
+///
+/// # Errors
+/// When virtual hardware cannot be mounted; the text says so.
+pub fn run(
+    plan: &Plan,
+    enough: usize,
+    mut each: impl FnMut(u64, &Tally),
+) -> Result<(Tally, Vec<Failure>), String> {
+    let (mut tally, mut failures) = (Tally::default(), Vec::new());
+    let mut seed = plan.seed;
+    while tally.all_points() < plan.points && failures.len() < enough {
+        let (of_it, failure) = scenario(plan, seed)?;
+        tally.add(&of_it);
+        failures.extend(failure);
+        each(seed, &tally);
+        seed = seed.wrapping_add(1);
+    }
+    Ok((tally, failures))
+}
+
+/// Runs one scenario.
+///
+/// # Errors
+/// As [`run`].
+pub fn scenario(plan: &Plan, seed: u64) -> Result<(Tally, Option<Failure>), String> {
+    let mut draw = Draw::new(seed);
+    let kind = *draw.pick(&plan.kinds);
+    let free = draw.percent(plan.free_percent);
+    let points = draw.within(20, 50);
+    let world = World::new(kind, free, draw, &plan.program)?;
+    let mut stage = Stage { world, log: Vec::new(), offline: Vec::new(), sabotage: plan.sabotage };
+    stage.play(points);
+    let (tally, wrong) = stage.world.close();
+    let failure = (!wrong.is_empty()).then_some(Failure { seed, kind, free, wrong, log: stage.log });
+    Ok((tally, failure))
+}
+
+struct Stage {
+    world: World,
+    log: Vec<String>,
+    /// Processors that are offline.
+    offline: Vec<usize>,
+    sabotage: Sabotage,
+}
+
+impl Stage {
+    fn play(&mut self, points: u32) {
+        self.world.start();
+        self.tell_another_cap();
+        self.ticks(4);
+        for _ in 0..points {
+            let kind = PointKind::draw(&mut self.world.draw);
+            *self.world.tally.points.entry(kind).or_default() += 1;
+            self.log.push(format!("{} ms: {}", self.world.now_us / 1000, kind.label()));
+            self.strike(kind);
+            self.heal();
+            self.spoil();
+            if !self.world.is_up() {
+                self.come_back();
+            }
+            let rest = self.world.draw.within(0, 8);
+            self.ticks(rest);
+            // The first thing that is wrong is what counts; what follows is mostly its consequence.
+            if !self.world.wrong.is_empty() || !self.world.ledger().wrong.is_empty() {
+                return;
+            }
+        }
+        self.end();
+    }
+
+    fn note(&mut self, what: impl Into<String>) {
+        self.log.push(format!("    {}", what.into()));
+    }
+
+    fn ticks(&mut self, count: u32) {
+        for _ in 0..count {
+            self.world.tick();
+            if self.sabotage == Sabotage::SecretRival {
+                self.raise_everything();
+            }
+        }
+    }
+
+    /// After a while without a node there is one again, which is told what is desired.
+    fn come_back(&mut self) {
+        let without = self.world.draw.within(0, 4);
+        self.ticks(without);
+        self.world.start();
+        if self.world.draw.percent(20) {
+            self.ticks(2);
+        }
+        self.world.tell();
+    }
+
+    fn another_cap(&mut self) -> Wish {
+        let (low, high) = self.world.kind.caps();
+        Wish::Cap(self.world.draw.within(low, high))
+    }
+
+    fn tell_another_cap(&mut self) {
+        self.wish(None);
+        self.world.tell();
+    }
+
+    /// Wishes for something else, or another cap; nobody is told yet.
+    fn wish(&mut self, wish: Option<Wish>) {
+        let wish = match wish {
+            Some(wish) => wish,
+            None => self.another_cap(),
+        };
+        self.note(format!("{wish:?}"));
+        self.world.wish = wish;
+        self.world.disturb();
+    }
+
+    fn heal(&mut self) {
+        self.world.open_gates();
+        self.world.machine.lock().faults().heal();
+        let beside = unfinished_journal(&self.world.state());
+        if beside.is_dir() {
+            let _removed = std::fs::remove_dir(&beside);
+        }
+        let now = self.world.now_us;
+        self.world.harms.heal(now);
+    }
+
+    fn end(&mut self) {
+        self.log.push(format!("{} ms: end", self.world.now_us / 1000));
+        let offline = std::mem::take(&mut self.offline);
+        offline.into_iter().for_each(|cpu| self.online(cpu, true));
+        self.ticks(2);
+        if self.world.draw.percent(40) {
+            self.restore();
+        } else {
+            self.wish(Some(Wish::Gone));
+            self.world.tell();
+            // Whatever was refused before is tried again within a minute.
+            let mut left = 200;
+            while self.world.ledger().held() > 0 && left > 0 && self.world.is_up() {
+                self.ticks(1);
+                left -= 1;
+            }
+        }
+        self.world.stop();
+        let machine = self.world.machine.clone();
+        self.world.ledger().everything_is_back(&machine.lock());
+    }
+
+    /// By another process, as an administrator does it.
+    fn restore(&mut self) {
+        self.note("restored by another process");
+        self.world.kill();
+        let free = std::mem::replace(&mut self.world.free, true);
+        self.world.start();
+        self.world.free = free;
+        let answer = self.world.ask("restore");
+        if answer.as_deref() != Some("restored") {
+            self.world.accuse(format!("told to restore, the node answered {answer:?}"));
+        }
+        self.world.kill();
+    }
+
+    /// Spoils what the scenario was told to spoil.
+    fn spoil(&mut self) {
+        match self.sabotage {
+            Sabotage::None | Sabotage::SecretRival => {}
+            Sabotage::LostJournal if !self.world.is_up() => {
+                let _removed = std::fs::remove_file(self.world.state().join("originals.json"));
+            }
+            Sabotage::LostJournal => {}
+            Sabotage::Meddler => self.meddle(),
+        }
+    }
+
+    fn lag(&mut self, most: Duration) -> Duration {
+        most.mul_f64(self.world.draw.unit())
+    }
+
+    fn kill_in_write(&mut self) {
+        let Some(killer) = self.world.killer() else { return };
+        let writes = self.world.draw.within(1, 12);
+        self.note(format!("in write {writes}"));
+        self.world.ledger().kill_in(writes, killer);
+        self.tell_another_cap();
+        let mut left = 3;
+        while self.world.is_up() && left > 0 {
+            self.ticks(1);
+            left -= 1;
+        }
+        self.world.kill();
+    }
+
+    fn kill_in_period(&mut self) {
+        if self.world.draw.percent(50) {
+            self.wish(None);
+            let Wish::Cap(watts) = self.world.wish else { return };
+            self.world.say(&format!("cap {watts}"));
+        }
+        if !self.world.free {
+            self.world.say(&format!("tick {} 5000", PERIOD.get()));
+        }
+        let lag = self.lag(Duration::from_millis(4));
+        process::pause(lag);
+        self.world.kill();
+    }
+
+    /// The journal is replaced when something is touched for the first time, or let go.
+    fn kill_in_journal(&mut self) {
+        let gone = self.world.wish != Wish::Gone && self.world.draw.percent(50);
+        self.wish(Some(Wish::Gone));
+        if !gone {
+            self.world.tell();
+            self.ticks(2);
+            self.wish(None);
+        }
+        let line = match self.world.wish {
+            Wish::Gone => "gone".to_owned(),
+            Wish::Cap(watts) => format!("cap {watts}"),
+        };
+        self.world.say(&line);
+        if !self.world.free {
+            self.world.say(&format!("tick {} 5000", PERIOD.get()));
+        }
+        let beside = unfinished_journal(&self.world.state());
+        let mut looks = 20_000;
+        while !beside.exists() && looks > 0 {
+            looks -= 1;
+        }
+        let lag = self.lag(Duration::from_micros(300));
+        process::pause(lag);
+        self.world.kill();
+    }
+
+    fn kill_at_start(&mut self) {
+        self.world.kill();
+        for _ in 0..self.world.draw.within(1, 3) {
+            let lag = self.lag(Duration::from_millis(15));
+            match self.world.spawn(Duration::from_secs(10)) {
+                Ok(process) => {
+                    process::pause(lag);
+                    process.killer().kill();
+                    self.world.tally.kills += 1;
+                    if !process.bury() {
+                        self.world.accuse("the killed node does not go away".to_owned());
+                    }
+                }
+                Err(error) => self.world.accuse(format!("the node cannot be started: {error}")),
+            }
+        }
+        self.world.audit();
+    }
+
+    fn kill_after_cap(&mut self) {
+        self.wish(None);
+        self.world.tell();
+        self.world.kill();
+    }
+}

@@ -1,0 +1,395 @@
+//! What happens at each kind of point.
+
+use super::{Sabotage, Stage};
+use crate::bench::is_package;
+use crate::harm::Part;
+use crate::point::PointKind;
+use crate::process::unfinished_journal;
+use crate::world::Wish;
+use plant::Load;
+use rig::faults::{Direction, Effect, Fault, Gate};
+use rig::machine::{Attribute, Machine};
+use rig::powercap::Lock;
+use std::time::Duration;
+
+/// EIO, EINVAL, EBUSY, EPERM, ENODATA, ENODEV, EAGAIN, by their numbers on Linux.
+const ERRNOS: [i32; 7] = [5, 22, 16, 1, 61, 19, 11];
+/// What no driver says.
+const NONSENSE: [&[u8]; 8] =
+    [b"", b"\n", b"NaN\n", b"-1\n", b"99999999999999999999999\n", b"0\n", b"\xff\xfe\x00\n", b"12 34\n"];
+/// A minute in periods.
+const MINUTE: u32 = 120;
+
+impl Stage {
+    pub(super) fn strike(&mut self, kind: PointKind) {
+        match kind {
+            PointKind::Cap => self.tell_another_cap(),
+            PointKind::Gone => {
+                self.wish(Some(Wish::Gone));
+                self.world.tell();
+            }
+            PointKind::Load => self.step_load(),
+            PointKind::ReadErrors => self.errors(Direction::Read),
+            PointKind::WriteErrors => self.errors(Direction::Write),
+            PointKind::Garbage => self.garbage(),
+            PointKind::Slow => self.slow(),
+            PointKind::Hang => self.hang(),
+            PointKind::ZoneAway => self.zone_away(),
+            PointKind::PowercapReload => self.reload_powercap(),
+            PointKind::CpufreqReload => self.reload_cpufreq(),
+            PointKind::Hotplug => self.hotplug(),
+            PointKind::Rival => self.rival(),
+            PointKind::NoJournal => self.no_journal(),
+            PointKind::KillIdle => self.world.kill(),
+            PointKind::KillInWrite => self.kill_in_write(),
+            PointKind::KillInPeriod => self.kill_in_period(),
+            PointKind::KillInJournal => self.kill_in_journal(),
+            PointKind::KillAtStart => self.kill_at_start(),
+            PointKind::KillAfterCap => self.kill_after_cap(),
+            PointKind::Stop => self.world.stop(),
+        }
+    }
+
+    fn step_load(&mut self) {
+        let busy = [0.05, 0.3, 0.6, 0.9, 1.0];
+        let utilisation = *self.world.draw.pick(&busy);
+        let intensity = *self.world.draw.pick(&[0.7, 1.0, 1.0, 1.2]);
+        let load = Load { intensity, ..Load::busy(utilisation) };
+        self.note(format!("{load:?}"));
+        self.world.load = Some((self.world.draw.below(10), load));
+        self.ticks(1);
+    }
+
+    /// The files of a part of the machine, of which some go wrong together.
+    fn files(&mut self) -> (Part, Vec<Attribute>) {
+        let machine = self.world.machine.clone();
+        let machine = machine.lock();
+        let packages = machine.zones().iter().enumerate().filter(|(_, slot)| is_package(slot));
+        let packages: Vec<(usize, usize)> =
+            packages.map(|(at, slot)| (at, slot.zone.constraints.len())).collect();
+        let one = *self.world.draw.pick(&packages);
+        let struck = if self.world.draw.percent(50) { vec![one] } else { packages };
+        let policies = machine.policies().len();
+        drop(machine);
+        let mut files = Vec::new();
+        match self.world.draw.below(4) {
+            0 => {
+                files.extend(struck.iter().map(|&(at, _)| Attribute::Energy(at)));
+                (Part::Meters, files)
+            }
+            1 => {
+                for (at, limits) in struck.into_iter().filter(|&(_, limits)| limits > 0) {
+                    let limit = self.world.draw.below(limits);
+                    files.push(match self.world.draw.below(4) {
+                        0 => Attribute::Enabled(at),
+                        1 => Attribute::TimeWindow(at, 0),
+                        _ => Attribute::PowerLimit(at, limit),
+                    });
+                }
+                (Part::Limits, files)
+            }
+            _ => {
+                let count = if self.world.draw.percent(50) { 1 } else { policies };
+                let first = self.world.draw.below(policies);
+                let current = self.world.draw.percent(30);
+                for at in (first..first + count).map(|at| at % policies) {
+                    files.push(if current { Attribute::CurFreq(at) } else { Attribute::MaxFreq(at) });
+                }
+                (Part::Policies, files)
+            }
+        }
+    }
+
+    fn fault(&mut self, part: Part, files: &[Attribute], direction: Direction, effect: &Effect, times: u32) {
+        self.note(format!("{direction:?} {:?} × {times} of {:?}…", effect, files.first()));
+        self.world.lose(part);
+        let mut machine = self.world.machine.lock();
+        for on in files {
+            machine.faults().add(Fault { on: on.clone(), direction, effect: effect.clone(), times });
+        }
+    }
+
+    fn errors(&mut self, direction: Direction) {
+        let (part, files) = self.files();
+        let errno = *self.world.draw.pick(&ERRNOS);
+        let times = self.world.draw.within(1, 40);
+        self.fault(part, &files, direction, &Effect::Fails(errno), times);
+        // A zone that says that it is gone is gone with its meter and its limits.
+        match part {
+            Part::Meters if errno == 19 => self.world.lose(Part::Limits),
+            Part::Limits if errno == 19 => self.world.lose(Part::Meters),
+            Part::Meters | Part::Limits | Part::Policies | Part::Journal | Part::Rival => {}
+        }
+        self.meanwhile(8);
+    }
+
+    fn garbage(&mut self) {
+        let (part, files) = self.files();
+        let bytes = self.world.draw.pick(&NONSENSE).to_vec();
+        let times = self.world.draw.within(1, 40);
+        self.fault(part, &files, Direction::Read, &Effect::Answers(bytes), times);
+        self.meanwhile(8);
+    }
+
+    fn slow(&mut self) {
+        let (part, files) = self.files();
+        let takes = Duration::from_millis(u64::from(self.world.draw.within(1, 20)));
+        let direction = if self.world.draw.percent(50) { Direction::Read } else { Direction::Write };
+        self.fault(part, &files, direction, &Effect::Takes(takes), 2);
+        self.meanwhile(4);
+    }
+
+    /// Some periods, in which half of the time something else is desired.
+    fn meanwhile(&mut self, most: u32) {
+        let before = self.world.draw.within(1, most);
+        self.ticks(before);
+        if self.world.draw.percent(50) {
+            self.tell_another_cap();
+            let after = self.world.draw.within(1, most);
+            self.ticks(after);
+        }
+    }
+
+    fn hang(&mut self) {
+        let (part, files) = self.files();
+        let gate = Gate::closed();
+        let files = &files[..files.len().min(1)];
+        let was_calm = self.world.periods().is_some_and(|periods| periods > 4) && !self.world.harms.any();
+        self.fault(part, files, Direction::Read, &Effect::Hangs(gate.clone()), 1);
+        self.world.gates.push(gate);
+        if part != Part::Policies {
+            // One thread serves all of powercap.
+            self.world.lose(Part::Meters);
+            self.world.lose(Part::Limits);
+        }
+        let minute = self.world.draw.percent(30);
+        let periods = if minute { MINUTE } else { self.world.draw.within(4, 20) };
+        self.ticks(periods);
+        if !was_calm || !self.world.is_up() {
+            return;
+        }
+        match part {
+            Part::Policies => self.limits_go_on(minute),
+            Part::Meters | Part::Limits => self.policies_go_on(minute, periods),
+            Part::Journal | Part::Rival => {}
+        }
+    }
+
+    /// Frequency files hang: a new cap is in every limit two periods later.
+    fn limits_go_on(&mut self, minute: bool) {
+        self.tell_another_cap();
+        self.ticks(2);
+        let Wish::Cap(watts) = self.world.wish else { return };
+        if !self.world.is_up() {
+            return;
+        }
+        let machine = self.world.machine.clone();
+        let machine = machine.lock();
+        let open = |slot: &&rig::machine::Slot| is_package(slot) && slot.zone.lock == Lock::Open;
+        let mut above = Vec::new();
+        let mut seen = false;
+        for slot in machine.zones().iter().filter(open) {
+            seen |= !slot.zone.constraints.is_empty();
+            let in_force = slot.zone.in_force("long_term");
+            if in_force.is_none_or(|(limit_uw, _)| limit_uw > u64::from(watts) * 1_000_000) {
+                above.push(format!("{} is limited to {in_force:?}", slot.zone.id));
+            }
+        }
+        drop(machine);
+        for what in above {
+            let status = self.world.last_status.clone();
+            self.world.accuse(format!("while frequency files hang, {what} at a cap of {watts} W; {status}"));
+        }
+        self.isolated(seen, minute);
+    }
+
+    /// Powercap hangs: the node is blind where the loop holds the cap, and all policies are at their lowest.
+    fn policies_go_on(&mut self, minute: bool, periods: u32) {
+        if self.world.kind.has_limits() || periods < 20 || self.world.wish == Wish::Gone {
+            return;
+        }
+        let machine = self.world.machine.clone();
+        let machine = machine.lock();
+        let fast =
+            |policy: &&rig::cpufreq::Policy| !policy.inactive && policy.user_max > *policy.hardware.start();
+        let count = machine.policies().iter().filter(fast).count();
+        drop(machine);
+        if count > 0 {
+            let status = self.world.last_status.clone();
+            self.world.accuse(format!(
+                "blind for {periods} periods, and {count} policies are not at their lowest: {status}"
+            ));
+        }
+        self.isolated(true, minute);
+    }
+
+    fn isolated(&mut self, seen: bool, minute: bool) {
+        self.world.tally.isolated += u64::from(seen);
+        self.world.tally.isolated_minutes += u64::from(seen && minute);
+    }
+
+    fn zone_away(&mut self) {
+        let machine = self.world.machine.clone();
+        let packages: Vec<usize> = {
+            let machine = machine.lock();
+            let zones = machine.zones().iter().enumerate();
+            zones.filter(|(_, slot)| is_package(slot)).map(|(at, _)| at).collect()
+        };
+        let at = *self.world.draw.pick(&packages);
+        let present = |machine: &mut Machine, there: bool| {
+            machine.change(|zones, _, _| {
+                for (other, slot) in zones.iter_mut().enumerate() {
+                    if other == at || slot.parent == Some(at) {
+                        slot.present = there;
+                    }
+                }
+            });
+        };
+        if !self.world.change(|machine| present(machine, false)) {
+            return self.ticks(2);
+        }
+        self.world.lose(Part::Meters);
+        self.world.lose(Part::Limits);
+        self.meanwhile(6);
+        let watts = self.world.draw.within(200, 300);
+        self.world.change_late(|machine| {
+            machine.change(|zones, _, _| come_back(&mut zones[at], Some(watts)));
+            present(machine, true);
+        });
+        self.note(format!("zone {at} is back, disabled, with {watts} W"));
+    }
+
+    fn reload_powercap(&mut self) {
+        if !self.world.change(|machine| machine.load_powercap(false)) {
+            return self.ticks(2);
+        }
+        self.world.lose(Part::Meters);
+        self.world.lose(Part::Limits);
+        self.meanwhile(6);
+        self.world.change_late(|machine| {
+            machine.change(|zones, _, _| {
+                zones.iter_mut().filter(|slot| is_package(slot)).for_each(|slot| come_back(slot, None));
+            });
+            machine.load_powercap(true);
+        });
+    }
+
+    fn reload_cpufreq(&mut self) {
+        self.world.lose(Part::Policies);
+        self.world.change(Machine::reload_cpufreq);
+    }
+
+    fn hotplug(&mut self) {
+        if self.world.draw.percent(40) && !self.offline.is_empty() {
+            let at = self.world.draw.below(self.offline.len());
+            let cpu = self.offline.swap_remove(at);
+            return self.online(cpu, true);
+        }
+        let cpus = self.world.machine.lock().policies().iter().map(|policy| policy.cpus.len()).sum::<usize>();
+        // The last processor of a package takes its zone along, which is another point.
+        let cpu = self.world.draw.below(cpus);
+        if self.offline.len() < 3 && !cpu.is_multiple_of(4) && !self.offline.contains(&cpu) {
+            self.offline.push(cpu);
+            self.online(cpu, false);
+        }
+        self.meanwhile(4);
+    }
+
+    pub(super) fn online(&mut self, cpu: usize, online: bool) {
+        self.note(format!("cpu{cpu} online: {online}"));
+        self.world.lose(Part::Policies);
+        self.world.machine.lock().set_online(cpu, online);
+        let load = self.world.full;
+        self.world.put_load(load);
+    }
+
+    fn rival(&mut self) {
+        let raises = self.world.draw.percent(60);
+        let limits = self.world.draw.percent(50);
+        let machine = self.world.machine.clone();
+        let (zones, policies) = {
+            let machine = machine.lock();
+            let open = machine.zones().iter().enumerate();
+            let open = open.filter(|(_, slot)| is_package(slot) && slot.zone.lock == Lock::Open);
+            (open.map(|(at, _)| at).collect::<Vec<_>>(), machine.policies().len())
+        };
+        let power_raw = u64::from(self.world.draw.within(200, 400)) * 8;
+        if limits && !zones.is_empty() {
+            let at = *self.world.draw.pick(&zones);
+            self.note(format!("zone {at}, raised: {raises}"));
+            self.world.change(|machine| {
+                machine.change(|zones, _, _| {
+                    if let Some(long) = zones[at].zone.constraints.first_mut() {
+                        long.power_raw = if raises { power_raw } else { (long.power_raw / 2).max(8) };
+                    }
+                });
+            });
+        } else {
+            let at = self.world.draw.below(policies);
+            self.note(format!("policy {at}, raised: {raises}"));
+            self.world.change(|machine| {
+                machine.change(|_, policies, _| {
+                    let ends = policies[at].hardware.clone();
+                    policies[at].user_max = if raises { *ends.end() } else { *ends.start() };
+                });
+            });
+        }
+        if raises {
+            self.world.lose(Part::Rival);
+        }
+        self.ticks(1);
+    }
+
+    /// A folder where the new journal is to be written refuses it, as a full or read-only disk does.
+    fn no_journal(&mut self) {
+        let beside = unfinished_journal(&self.world.state());
+        let _leftover = std::fs::remove_file(&beside);
+        if std::fs::create_dir(&beside).is_err() {
+            return;
+        }
+        self.world.lose(Part::Journal);
+        if self.world.draw.percent(40) {
+            self.wish(Some(Wish::Gone));
+            self.world.tell();
+            self.ticks(2);
+        }
+        self.tell_another_cap();
+        let ticks = self.world.draw.within(1, 6);
+        self.ticks(ticks);
+        if self.world.draw.percent(30) {
+            self.world.kill();
+            self.world.start();
+            self.world.tell();
+            self.ticks(2);
+        }
+    }
+
+    pub(super) fn raise_everything(&mut self) {
+        debug_assert_eq!(self.sabotage, Sabotage::SecretRival);
+        self.world.machine.lock().change(|zones, policies, _| {
+            for slot in zones.iter_mut().filter(|slot| is_package(slot)) {
+                for constraint in &mut slot.zone.constraints {
+                    constraint.power_raw = 300 * 8;
+                }
+            }
+            policies.iter_mut().for_each(|policy| policy.user_max = *policy.hardware.end());
+        });
+    }
+
+    pub(super) fn meddle(&mut self) {
+        let machine = self.world.machine.clone();
+        let zones = machine.lock().zones().len();
+        for at in 0..zones {
+            let _taken = machine.write(&Attribute::PowerLimit(at, 0), 0, b"10000000");
+        }
+    }
+}
+
+/// A zone that was away is disabled; firmware may have given it another limit.
+fn come_back(slot: &mut rig::machine::Slot, watts: Option<u32>) {
+    slot.zone.come_back();
+    if let (Some(watts), Lock::Open, Some(long)) = (watts, slot.zone.lock, slot.zone.constraints.first_mut())
+    {
+        long.power_raw = u64::from(watts) * 8;
+    }
+}

@@ -1,0 +1,485 @@
+//! A machine, its node, and the time that passes for both.
+
+use crate::bench::Kind;
+use crate::harm::{Harms, Part};
+use crate::ledger::Ledger;
+use crate::node::{PERIOD, SPEED};
+use crate::power::{Excuse, Power, Span};
+use crate::process::{self, Process, Silence};
+use crate::random::Draw;
+use crate::tally::Tally;
+use plant::{Domain, Load, Plant};
+use rig::faults::Gate;
+use rig::fuse::Mounted;
+use rig::machine::{Clock, Machine, Shared};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How finely the plant's power is looked at: ten times in a period.
+const SLICE_US: u64 = 50_000;
+const SLICES: usize = 10;
+/// A cap that was kept for so long after the last change is kept without a node as well.
+const CALM_US: u64 = 2_000_000;
+const SLICE: Duration = Duration::from_micros(SLICE_US);
+const _: () = assert!(SLICE_US * 10 == PERIOD.get());
+
+/// What is desired of every package.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    Gone,
+    /// So many watts.
+    Cap(u32),
+}
+
+/// The node's process as the scenario sees it.
+enum Life {
+    Down,
+    Up { process: Process, told: bool, periods: u32 },
+}
+
+pub(crate) struct World {
+    pub(crate) kind: Kind,
+    pub(crate) free: bool,
+    pub(crate) draw: Draw,
+    pub(crate) machine: Shared,
+    mounted: Option<Mounted>,
+    folder: PathBuf,
+    program: PathBuf,
+    ledger: Arc<Mutex<Ledger>>,
+    life: Life,
+    pub(crate) wish: Wish,
+    pub(crate) now_us: u64,
+    pub(crate) harms: Harms,
+    pub(crate) gates: Vec<Gate>,
+    /// The load that comes in the middle of the next period.
+    pub(crate) load: Option<(usize, Load)>,
+    pub(crate) full: Load,
+    floor: f64,
+    energy_uj: u64,
+    /// While nobody is there: whether the cap was being kept when the last one went, and nothing has changed since.
+    settled: bool,
+    disturbed_at: u64,
+    power: Power,
+    pub(crate) tally: Tally,
+    pub(crate) wrong: Vec<String>,
+    pub(crate) last_status: String,
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl World {
+    pub(crate) fn new(kind: Kind, free: bool, mut draw: Draw, program: &Path) -> Result<Self, String> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("campaign-{}-{number}", std::process::id()));
+        let root = folder.join("root");
+        std::fs::create_dir_all(&root).map_err(|error| format!("{}: {error}", root.display()))?;
+        let clock = if free { Clock::Real(f64::from(SPEED)) } else { Clock::Manual };
+        let mut machine = kind.build(clock, &mut draw).map_err(|error| error.to_string())?;
+        let ledger = Arc::new(Mutex::new(Ledger::of(&machine, folder.join("state"))));
+        let book = ledger.clone();
+        machine.watch(move |on, data, zones| lock(&book).written(on, data, zones));
+        let machine = Shared::new(machine);
+        let mounted = rig::fuse::mount(machine.clone(), &root)
+            .map_err(|error| format!("SKIP(no virtual hardware: {error})"))?;
+        let mut world = Self {
+            kind,
+            free,
+            draw,
+            machine,
+            mounted: Some(mounted),
+            folder,
+            program: program.to_owned(),
+            ledger,
+            life: Life::Down,
+            wish: Wish::Gone,
+            now_us: 0,
+            harms: Harms::default(),
+            gates: Vec::new(),
+            load: None,
+            full: Load::busy(1.0),
+            floor: 0.0,
+            energy_uj: 0,
+            settled: false,
+            disturbed_at: 0,
+            power: Power::default(),
+            tally: Tally::default(),
+            wrong: Vec::new(),
+            last_status: String::new(),
+        };
+        world.find_floor();
+        world.energy_uj = world.energy();
+        Ok(world)
+    }
+
+    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        lock(&self.ledger)
+    }
+
+    pub(crate) fn state(&self) -> PathBuf {
+        self.folder.join("state")
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(self.life, Life::Up { .. })
+    }
+
+    /// For how many periods the node has been told what is desired; none while it is down or was not told.
+    pub(crate) fn periods(&self) -> Option<u32> {
+        match &self.life {
+            Life::Up { told: true, periods, .. } => Some(*periods),
+            Life::Up { told: false, .. } | Life::Down => None,
+        }
+    }
+
+    pub(crate) fn accuse(&mut self, what: String) {
+        if self.wrong.len() < 20 {
+            self.wrong.push(format!("at {} ms: {what}", self.now_us / 1000));
+        }
+    }
+
+    fn energy(&self) -> u64 {
+        let mut machine = self.machine.lock();
+        let plant = machine.plant();
+        let packages = 0..plant.packages();
+        packages.filter_map(|at| plant.energy(Domain::Package(at))).map(power_units::MicroJoules::get).sum()
+    }
+
+    fn cap(&self) -> Option<f64> {
+        let packages = u32::try_from(self.machine.lock().plant().packages()).unwrap_or(0);
+        match self.wish {
+            Wish::Gone => None,
+            Wish::Cap(watts) => Some(f64::from(watts * packages)),
+        }
+    }
+
+    /// What the machine draws at the lowest clock of every policy that can be written.
+    pub(crate) fn find_floor(&mut self) {
+        let mut machine = self.machine.lock();
+        let mut plant: Plant = machine.plant().clone();
+        for (at, policy) in machine.policies().iter().enumerate().filter(|(_, policy)| !policy.inactive) {
+            let _in_range = plant.set_frequency(at, *policy.hardware.start());
+        }
+        plant.advance(power_units::Micros::new(500_000));
+        self.floor = (0..plant.packages()).filter_map(|at| plant.watts(Domain::Package(at))).sum();
+    }
+
+    /// Why the machine could not keep the cap now. It is the whole definition of what could have been honoured.
+    fn excuse(&self, cap: f64) -> Option<Excuse> {
+        if cap < self.floor {
+            return Some(Excuse::BelowTheFloor);
+        }
+        match &self.life {
+            Life::Down | Life::Up { told: false, .. } if !self.settled => return Some(Excuse::NoNode),
+            // What is told it acts on at once; power is known in the second period and acted on at its end.
+            Life::Up { told: true, periods, .. } if *periods < 2 && !self.settled => {
+                return Some(Excuse::NoReadingYet);
+            }
+            Life::Down | Life::Up { .. } => {}
+        }
+        self.harms.excuse(self.kind.has_limits(), self.now_us)
+    }
+
+    /// Something has changed that a node would have to act on.
+    pub(crate) fn disturb(&mut self) {
+        self.settled = false;
+        self.disturbed_at = self.now_us;
+    }
+
+    pub(crate) fn lose(&mut self, part: Part) {
+        self.disturb();
+        self.harms.lose(part, self.now_us);
+    }
+
+    /// Lets a part of a period pass in the plant, and judges it.
+    fn pass(&mut self, by: Duration) {
+        self.machine.lock().advance(by);
+        let (before, micros) = (self.energy_uj, u64::try_from(by.as_micros()).unwrap_or(0));
+        self.energy_uj = self.energy();
+        self.now_us += micros;
+        let joules = Duration::from_micros(self.energy_uj - before).as_secs_f64();
+        let cap = self.cap();
+        let excuse = cap.and_then(|cap| self.excuse(cap));
+        self.power.note(Span { micros, watts: joules / by.as_secs_f64(), cap, excuse });
+        if let Some(what) = self.power.violation.take() {
+            let status = self.last_status.clone();
+            self.accuse(format!("{what}; the node said last: {status}"));
+        }
+    }
+
+    /// A period of the node.
+    pub(crate) fn tick(&mut self) {
+        if self.free {
+            return self.tick_free();
+        }
+        for slice in 0..SLICES {
+            if let Some((at, load)) = self.load
+                && at == slice
+            {
+                self.load = None;
+                self.put_load(load);
+            }
+            self.pass(SLICE);
+        }
+        self.step(PERIOD.get());
+    }
+
+    /// The node's side of a tick.
+    fn step(&mut self, micros: u64) {
+        // What hangs is not waited for; what is only slow is, however busy this machine is.
+        let wait = match (self.gates.is_empty(), self.harms.any()) {
+            (false, _) => 20,
+            (true, true) => 100,
+            (true, false) => 300,
+        };
+        if let Life::Up { process, periods, .. } = &mut self.life {
+            process.say(&format!("tick {micros} {wait}"));
+            *periods += 1;
+            self.hear();
+        }
+        self.audit();
+    }
+
+    fn tick_free(&mut self) {
+        if let Some((_, load)) = self.load.take() {
+            self.put_load(load);
+        }
+        process::pause(Duration::from_micros(PERIOD.get()) / SPEED);
+        self.now_us += PERIOD.get();
+        if let Life::Up { process, periods, .. } = &mut self.life {
+            process.say("status");
+            *periods += 1;
+            self.hear();
+        }
+        self.audit();
+    }
+
+    /// Takes the answer; that there is none is all right if it was killed.
+    pub(crate) fn hear(&mut self) {
+        let Life::Up { process, .. } = &self.life else { return };
+        match process.answer() {
+            Ok(line) if line.starts_with("ok") => self.last_status = line,
+            Ok(line) => self.accuse(format!("the node answered {line:?}")),
+            Err(Silence::Ended) => {
+                if !self.ledger().killed {
+                    self.accuse("the node has ended by itself".to_owned());
+                }
+                self.bury();
+            }
+            Err(Silence::Stuck) => {
+                self.accuse("the node does not answer".to_owned());
+                self.kill();
+            }
+        }
+    }
+
+    pub(crate) fn audit(&self) {
+        let machine = self.machine.lock();
+        self.ledger().audit(&machine);
+    }
+
+    pub(crate) fn put_load(&mut self, load: Load) {
+        self.full = load;
+        let mut machine = self.machine.lock();
+        let inactive: Vec<_> = machine.policies().iter().map(|policy| policy.inactive).collect();
+        let plant = machine.plant();
+        let _taken = plant.set_load(load);
+        for core in 0..plant.cores() {
+            // Nothing runs on a core whose processors are all offline.
+            let mut on_it =
+                (0..plant.policies()).filter(|&at| plant.cores_of(at).is_some_and(|of| of.contains(&core)));
+            if on_it.all(|at| inactive[at]) {
+                let _taken = plant.set_core_load(core, Load::IDLE);
+            }
+        }
+        drop(machine);
+        self.disturb();
+        self.find_floor();
+    }
+
+    /// Lets somebody else change the machine. In a free scenario only where there is no node: what somebody does
+    /// between a node's look at an original and its write, or its release and its note of it, is nobody's original.
+    pub(crate) fn change(&mut self, by: impl FnOnce(&mut Machine)) -> bool {
+        if self.free && self.is_up() {
+            return false;
+        }
+        let mut machine = self.machine.lock();
+        let mut ledger = lock(&self.ledger);
+        ledger.audit(&machine);
+        by(&mut machine);
+        ledger.adopt(&machine);
+        drop(ledger);
+        drop(machine);
+        self.disturb();
+        true
+    }
+
+    /// The end of a change that has begun: it cannot be left out. What was not touched until now is as it is now.
+    pub(crate) fn change_late(&mut self, by: impl FnOnce(&mut Machine)) {
+        let mut machine = self.machine.lock();
+        let mut ledger = lock(&self.ledger);
+        by(&mut machine);
+        ledger.adopt(&machine);
+        drop(ledger);
+        drop(machine);
+        self.disturb();
+    }
+
+    pub(crate) fn start(&mut self) {
+        let wait = Duration::from_millis(if self.gates.is_empty() { 10_000 } else { 100 });
+        match self.spawn(wait) {
+            Ok(process) => match process.answer() {
+                Ok(line) if line == "ready" => {
+                    self.life = Life::Up { process, told: false, periods: 0 };
+                }
+                other => self.accuse(format!("the node did not start: {other:?}")),
+            },
+            Err(error) => self.accuse(format!("the node cannot be started: {error}")),
+        }
+    }
+
+    pub(crate) fn spawn(&mut self, wait: Duration) -> std::io::Result<Process> {
+        self.tally.restarts += 1;
+        Process::start(&process::Place {
+            program: &self.program,
+            root: &self.folder.join("root"),
+            state: &self.state(),
+            errors: &self.folder.join("errors"),
+            free: self.free,
+            wait,
+        })
+    }
+
+    /// Tells the node what is desired; it acts at once.
+    pub(crate) fn tell(&mut self) {
+        let line = match self.wish {
+            Wish::Gone => "gone".to_owned(),
+            Wish::Cap(watts) => format!("cap {watts}"),
+        };
+        if let Life::Up { process, told, .. } = &mut self.life {
+            *told = true;
+            process.say(&line);
+            self.hear();
+        }
+        if !self.free && self.is_up() {
+            self.pass(Duration::from_millis(1));
+            self.step(1_000);
+            if let Life::Up { periods, .. } = &mut self.life {
+                *periods -= 1;
+            }
+        }
+    }
+
+    pub(crate) fn say(&mut self, line: &str) {
+        if let Life::Up { process, .. } = &mut self.life {
+            process.say(line);
+        }
+    }
+
+    pub(crate) fn answer(&mut self) -> Option<String> {
+        match &self.life {
+            Life::Up { process, .. } => process.answer().ok(),
+            Life::Down => None,
+        }
+    }
+
+    pub(crate) fn killer(&self) -> Option<process::Killer> {
+        match &self.life {
+            Life::Up { process, .. } => Some(process.killer()),
+            Life::Down => None,
+        }
+    }
+
+    pub(crate) fn kill(&mut self) {
+        if let Some(killer) = self.killer() {
+            killer.kill();
+            self.bury();
+        }
+    }
+
+    /// The process is on its way out; afterwards nothing of it writes any more.
+    pub(crate) fn bury(&mut self) {
+        self.open_gates();
+        let is_calm = self.now_us - self.disturbed_at > CALM_US && !self.power.is_above();
+        let was_kept = is_calm && self.cap().is_some_and(|cap| self.excuse(cap).is_none());
+        if let Life::Up { process, .. } = std::mem::replace(&mut self.life, Life::Down) {
+            self.settled = was_kept;
+            if !process.bury() {
+                self.accuse("the killed node does not go away".to_owned());
+            }
+            self.tally.kills += 1;
+        }
+        if process::unfinished_journal(&self.state()).is_file() {
+            self.tally.kills_in_journal += 1;
+        }
+        self.ledger().no_kill();
+        self.audit();
+    }
+
+    /// Ends it as a service manager does.
+    pub(crate) fn stop(&mut self) {
+        let answer = self.ask("stop");
+        if answer.as_deref() != Some("stopped") && self.is_up() {
+            self.accuse(format!("told to stop, the node answered {answer:?}"));
+        }
+        if self.is_up() {
+            self.bury();
+            self.tally.kills -= 1;
+        }
+    }
+
+    pub(crate) fn ask(&mut self, line: &str) -> Option<String> {
+        self.say(line);
+        self.answer()
+    }
+
+    pub(crate) fn open_gates(&mut self) {
+        self.gates.drain(..).for_each(|gate| gate.open());
+    }
+
+    /// The end: adds up what was seen.
+    pub(crate) fn close(mut self) -> (Tally, Vec<String>) {
+        self.kill();
+        let errors = std::fs::read_to_string(self.folder.join("errors")).unwrap_or_default();
+        if !errors.trim().is_empty() {
+            self.accuse(format!("the node said: {}", errors.lines().take(5).collect::<Vec<_>>().join(" | ")));
+        }
+        let (writes, audits, originals, accused) = {
+            let mut ledger = self.ledger();
+            let accused = std::mem::take(&mut ledger.wrong);
+            (ledger.writes, ledger.audits, ledger.originals_checked, accused)
+        };
+        let mut tally = std::mem::take(&mut self.tally);
+        tally.restarts = tally.restarts.saturating_sub(1);
+        (tally.writes, tally.audits, tally.originals) = (writes, audits, originals);
+        let power = &self.power;
+        (tally.judged_us, tally.above_us) = (power.judged_us, power.above_us);
+        (tally.uncapped_us, tally.longest_us, tally.worst) =
+            (power.uncapped_us, power.longest_us, power.worst);
+        for (&excuse, &all) in &power.excused_us {
+            let above = power.excused_above_us.get(&excuse).copied().unwrap_or(0);
+            tally.excused_us.insert(excuse, (all, above));
+        }
+        tally.scenarios.insert(self.kind, 1);
+        tally.free = u64::from(self.free);
+        let mut wrong = std::mem::take(&mut self.wrong);
+        wrong.extend(accused);
+        (tally, wrong)
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.open_gates();
+        self.machine.lock().faults().heal();
+        if let Some(killer) = self.killer() {
+            killer.kill();
+        }
+        drop(self.mounted.take());
+        let _left = std::fs::remove_dir_all(&self.folder);
+    }
+}

@@ -1,0 +1,49 @@
+//! Three hundred points a day, and proof that each check can fail.
+
+use campaign::{Kind, Plan, Sabotage};
+use std::path::PathBuf;
+
+fn plan(points: u64, kinds: &[Kind], sabotage: Sabotage) -> Plan {
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_campaign"));
+    Plan { program, seed: 20_000, points, kinds: kinds.to_vec(), free_percent: 15, sabotage }
+}
+
+/// Nothing where virtual hardware cannot be mounted, and a word about it.
+fn run(plan: &Plan, enough: usize) -> Option<(campaign::Tally, Vec<campaign::Failure>)> {
+    match campaign::run(plan, enough, |_, _| ()) {
+        Ok(seen) => Some(seen),
+        Err(skip) => {
+            println!("{skip}");
+            None
+        }
+    }
+}
+
+const SMALL: [Kind; 4] = [Kind::Limits, Kind::Locked, Kind::Half, Kind::Client];
+
+#[test]
+fn whatever_goes_wrong_originals_are_kept_and_caps_hold() {
+    let Some((tally, failures)) = run(&plan(300, &SMALL, Sabotage::None), 1) else { return };
+    println!("{tally}");
+    assert!(failures.is_empty(), "{failures:#?}");
+    assert!(tally.kills > 30 && tally.writes > 1000 && tally.originals > 50, "{tally}");
+    assert!(tally.judged_us > tally.excused_us.values().map(|(all, _)| all).sum::<u64>() / 2, "{tally}");
+}
+
+#[test]
+fn a_journal_that_is_lost_is_noticed() {
+    let Some((_, failures)) = run(&plan(500, &SMALL, Sabotage::LostJournal), 1) else { return };
+    assert!(failures[0].wrong.iter().any(|wrong| wrong.contains("is lost")), "{failures:#?}");
+}
+
+#[test]
+fn a_cap_that_somebody_keeps_raising_is_noticed() {
+    let Some((_, failures)) = run(&plan(500, &SMALL[..3], Sabotage::SecretRival), 1) else { return };
+    assert!(failures[0].wrong.iter().any(|wrong| wrong.contains("W at a cap of")), "{failures:#?}");
+}
+
+#[test]
+fn a_write_outside_of_package_zones_is_noticed() {
+    let Some((_, failures)) = run(&plan(500, &SMALL[..1], Sabotage::Meddler), 1) else { return };
+    assert!(failures[0].wrong.iter().any(|wrong| wrong.contains("was written to")), "{failures:#?}");
+}

@@ -1,0 +1,4 @@
+//! The campaign, everyday size.
+
+#[cfg(test)]
+mod everyday;
