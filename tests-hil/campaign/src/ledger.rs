@@ -183,7 +183,10 @@ impl Ledger {
             | Attribute::Power(..)
             | Attribute::RuntimeStatus(_)
             | Attribute::Hsmp
-            | Attribute::HsmpMessage(..) => self.accuse(format!("{text:?} was written to {on:?}")),
+            | Attribute::HsmpMessage(..)
+            | Attribute::Nvml(..)
+            | Attribute::NvmlCall(..)
+            | Attribute::RocmCall(..) => self.accuse(format!("{text:?} was written to {on:?}")),
         }
         self.count_down();
     }
