@@ -50,6 +50,8 @@ pub(crate) struct Policy {
     pub(crate) asked: Option<KiloHertz>,
     /// Whether its order is on its way, and what came back.
     due: Due,
+    /// When it was learned that what was asked is in force; a reading from before says nothing of it.
+    learned: Option<Stamp>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +111,7 @@ impl Curb {
                     step: limit.step(),
                     asked: known.and_then(|known| known.asked),
                     due: Due::Nothing,
+                    learned: known.and_then(|known| known.learned),
                 });
             }
         }
@@ -144,9 +147,9 @@ impl Curb {
     }
 
     /// Takes in what came back, and says what became of the throttle, once.
-    pub(crate) fn learn(&mut self, workers: &mut [Worker]) -> ThrottleOutcome {
+    pub(crate) fn learn(&mut self, workers: &mut [Worker], now: Stamp) -> ThrottleOutcome {
         for policy in &mut self.policies {
-            policy.learn(workers);
+            policy.learn(workers, now);
         }
         if let Some(flight) = self.flight
             && self.policies.iter().all(|policy| policy.due != Due::Waiting)
@@ -396,15 +399,18 @@ impl Policy {
     }
 
     fn was_raised(&self, workers: &[Worker]) -> bool {
-        match (self.asked, self.in_force(workers)) {
-            // A table's entry may lie a step above what was asked on kernels that round up.
-            (Some(asked), Some(now)) => now > asked + self.step,
-            (None, _) | (_, None) => false,
-        }
+        let (Some(asked), Some(learned), Some(reading)) = (self.asked, self.learned, self.reading(workers))
+        else {
+            return false;
+        };
+        // A table's entry may lie a step above what was asked on kernels that round up.
+        let raised = self.in_force(workers).is_some_and(|now| now > asked + self.step);
+        raised && reading.at.since(learned).is_some()
     }
 
     fn limit(&mut self, to: KiloHertz, workers: &[Worker]) {
         self.asked = Some(to);
+        self.learned = None;
         self.due = Due::Waiting;
         if !workers[self.place.worker].order(self.place.domain, Order::Set(Setting::Frequency(to))) {
             self.due = Due::Done(Err(ErrorKind::Gone));
@@ -424,7 +430,7 @@ impl Policy {
         }
     }
 
-    fn learn(&mut self, workers: &mut [Worker]) {
+    fn learn(&mut self, workers: &mut [Worker], now: Stamp) {
         if self.due != Due::Waiting {
             return;
         }
@@ -435,6 +441,7 @@ impl Policy {
             (Some(Outcome::Set { asked, read_back }), Some(wanted))
                 if asked == Setting::Frequency(wanted) =>
             {
+                self.learned = read_back.is_ok().then_some(now);
                 self.due = Due::Done(read_back.map(frequency_of));
             }
             // Of an order that another one has taken the place of since.

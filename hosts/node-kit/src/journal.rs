@@ -20,16 +20,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The journal of a node. Clones are the same journal.
 #[derive(Clone, Debug)]
-pub struct Journal(Arc<Mutex<Book>>);
+pub struct Journal(Arc<Shelf>);
+
+#[derive(Debug)]
+struct Shelf {
+    path: PathBuf,
+    boot: Boot,
+    void: usize,
+    /// Held for moments only, so that a disk that hangs holds up who writes and nobody who looks.
+    book: Mutex<Book>,
+    /// Held while the file is written.
+    pen: Mutex<()>,
+}
 
 #[derive(Debug)]
 struct Book {
-    path: PathBuf,
-    boot: Boot,
     held: Vec<Held>,
     /// Whether the file does not have what is held.
     behind: bool,
-    void: usize,
+    /// How often something was let go.
+    let_go: u64,
 }
 
 /// An original that the journal holds.
@@ -58,13 +68,17 @@ impl Journal {
             Some((_, held)) => (Vec::new(), held.len()),
             None => (Vec::new(), 0),
         };
-        Ok(Self(Arc::new(Mutex::new(Book { path, boot, held, behind: void > 0, void }))))
+        Ok(Self::over(path, boot, held, void))
     }
 
     /// A journal of which nothing is known, for somebody who only looks.
     pub(crate) fn unread(folder: &Path, boot: Boot) -> Self {
-        let path = folder.join(file::NAME);
-        Self(Arc::new(Mutex::new(Book { path, boot, held: Vec::new(), behind: false, void: 0 })))
+        Self::over(folder.join(file::NAME), boot, Vec::new(), 0)
+    }
+
+    fn over(path: PathBuf, boot: Boot, held: Vec<Held>, void: usize) -> Self {
+        let book = Mutex::new(Book { held, behind: void > 0, let_go: 0 });
+        Self(Arc::new(Shelf { path, boot, void, book, pen: Mutex::new(()) }))
     }
 
     /// How many originals are held.
@@ -100,7 +114,7 @@ impl Journal {
     /// How many entries of an earlier boot were found.
     #[must_use]
     pub fn void(&self) -> usize {
-        self.lock().void
+        self.0.void
     }
 
     /// Whether the file has yet to be told that originals are back: it could not be written.
@@ -117,35 +131,44 @@ impl Journal {
 
     /// Writes what was let go, if anything was.
     pub(crate) fn tidy(&self) {
-        let mut book = self.lock();
-        if book.behind {
+        if self.is_behind() {
+            let _pen = self.pen();
             // It is logged, and tried again after the next order; `is_behind` tells.
-            let _tried_again = book.save();
+            let _tried_again = self.save(&[]);
         }
+    }
+
+    /// Writes what is held and what is to be, which is held from then on. Whoever calls it has the pen.
+    fn save(&self, new: &[Held]) -> Result<(), ErrorKind> {
+        let (mut all, let_go) = {
+            let book = self.lock();
+            (book.held.clone(), book.let_go)
+        };
+        all.extend_from_slice(new);
+        if let Err(error) = file::write(&self.0.path, &self.0.boot, &all) {
+            log::error!("cannot write the journal of originals {}: {error}", self.0.path.display());
+            return Err(ErrorKind::Io);
+        }
+        let mut book = self.lock();
+        book.held.extend_from_slice(new);
+        // What was let go meanwhile is in the file still.
+        book.behind = book.let_go != let_go;
+        Ok(())
+    }
+
+    fn pen(&self) -> MutexGuard<'_, ()> {
+        self.0.pen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Book> {
         // Whoever panicked with the lock had either changed nothing or all: each change is one assignment.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Book {
     fn find(&self, backend: BackendKind, domain: &Key, control: Control) -> Option<&Held> {
         self.held.iter().find(|held| held.entry.is_of(backend, domain, control))
-    }
-
-    fn save(&mut self) -> Result<(), ErrorKind> {
-        match file::write(&self.path, &self.boot, &self.held) {
-            Ok(()) => {
-                self.behind = false;
-                Ok(())
-            }
-            Err(error) => {
-                log::error!("cannot write the journal of originals {}: {error}", self.path.display());
-                Err(ErrorKind::Io)
-            }
-        }
     }
 }
 
@@ -171,18 +194,17 @@ impl Share {
         &self,
         originals: &[(Key, Control, Original, Option<Setting>)],
     ) -> Result<(), ErrorKind> {
-        let mut book = self.journal.lock();
-        let before = book.held.len();
+        let journal = &self.journal;
+        let _pen = journal.pen();
+        let mut new: Vec<Held> = Vec::new();
         for &(domain, control, original, was) in originals {
-            if book.find(self.backend, &domain, control).is_none() {
+            let is_it = |held: &Held| held.entry.is_of(self.backend, &domain, control);
+            if journal.lock().find(self.backend, &domain, control).is_none() && !new.iter().any(is_it) {
                 let entry = Entry { backend: self.backend, domain, control, was };
-                book.held.push(Held { entry, original });
+                new.push(Held { entry, original });
             }
         }
-        if book.held.len() == before {
-            return Ok(());
-        }
-        book.save().inspect_err(|_| book.held.truncate(before))
+        if new.is_empty() { Ok(()) } else { journal.save(&new) }
     }
 
     /// Writes what was let go, if anything was.
@@ -204,7 +226,10 @@ impl Originals for Share {
         let mut book = self.journal.lock();
         let before = book.held.len();
         book.held.retain(|held| !held.entry.is_of(self.backend, domain, control));
-        book.behind |= book.held.len() != before;
+        if book.held.len() != before {
+            book.behind = true;
+            book.let_go += 1;
+        }
         Ok(())
     }
 }

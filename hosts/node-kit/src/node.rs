@@ -81,7 +81,10 @@ impl Node {
             if stop {
                 return;
             }
-            if changed || due.is_over() {
+            if changed {
+                self.period();
+                due = Deadline::after(period);
+            } else if due.is_over() {
                 self.period();
                 due = due.next(period);
             } else {
@@ -226,7 +229,7 @@ impl Node {
             let limit = unit.limit_facts(&mut self.workers);
             package.facts = PackageFacts { range: range_of(unit), has_limit: unit.has_limit, limit };
         }
-        let throttle = self.curb.learn(&mut self.workers);
+        let throttle = self.curb.learn(&mut self.workers, now);
         let metered = !self.package_units.is_empty() && self.package_units.iter().all(Unit::is_metered);
         let facts = Facts {
             now,
@@ -411,7 +414,10 @@ fn merge<L: Copy>(
     let mut units = Vec::with_capacity(new.len());
     let mut laws = Vec::with_capacity(new.len());
     for mut unit in new {
-        match known.iter().position(|(before, _)| before.key == unit.key) {
+        // A package of which nothing but its name was known gives nothing to go on from: what the journal says of it now
+        // does.
+        let goes_on = |before: &Unit| before.key == unit.key && (unit.is_bare() || !before.is_bare());
+        match known.iter().position(|(before, _)| goes_on(before)) {
             Some(at) => {
                 let (before, law) = known.swap_remove(at);
                 // That a package is there, and no more, is less than what was known of it: it stays one with a limit

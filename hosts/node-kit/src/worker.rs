@@ -289,8 +289,11 @@ impl Thread {
         if let Some(bench) = self.open() {
             self.serve(bench);
         }
-        lock(&self.mailbox.letters).ended = true;
-        self.bell.ring();
+        let (mailbox, bell) = (self.mailbox.clone(), self.bell.clone());
+        // With it goes the hold on the node's lock.
+        drop(self);
+        lock(&mailbox.letters).ended = true;
+        bell.ring();
     }
 
     fn serve(&self, mut bench: Bench) {
@@ -387,6 +390,9 @@ impl Thread {
         for wanted in [Turn::Lowering, Turn::Raising, Turn::Releasing] {
             for at in 0..bench.orders.len() {
                 let Some(order) = bench.orders[at] else { continue };
+                if lock(&self.mailbox.letters).stop {
+                    return;
+                }
                 if bench.turn(at, order) == wanted {
                     let outcome = self.obey(bench, at, order);
                     if let Some(slot) = lock(&self.mailbox.letters).outcomes.get_mut(at) {

@@ -103,7 +103,7 @@ impl fmt::Display for JournalError {
 
 impl std::error::Error for JournalError {}
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Held {
     pub(super) entry: Entry,
     pub(super) original: Original,

@@ -82,7 +82,12 @@ impl Node {
             }
             let wanted = Wanted { kind, sources: config.sources.clone(), access: config.access };
             let (clock, share) = (time.clone(), journal.of(kind));
-            let opener = Box::new(move || wanted.open(&clock, share.clone()));
+            // A thread that hangs in its driver when the node is closed may still write, so it holds the lock until then.
+            let hold = lock.as_ref().map(Lock::share).transpose().map_err(OpenError::Thread)?;
+            let opener = Box::new(move || {
+                let _held_with_this = &hold;
+                wanted.open(&clock, share.clone())
+            });
             let worker = Worker::start(kind, opener, config.retry, time.clone(), bell.clone());
             workers.push(worker.map_err(OpenError::Thread)?);
         }

@@ -23,10 +23,12 @@ impl Node {
         self.wait_for_backends(wait);
         let until = Deadline::after(wait);
         let pause = self.time.lasting(self.config.period).min(Duration::from_millis(200));
-        while !self.journal.is_empty() && !until.is_over() {
+        let is_done = |node: &Self| node.journal.is_empty() && !node.journal.is_behind();
+        while !is_done(self) && !until.is_over() {
             self.period();
             self.settle_within(pause);
-            if !self.journal.is_empty() {
+            self.journal.tidy();
+            if !is_done(self) {
                 // Nothing rings while the hardware refuses, so this is a wait between two tries.
                 self.bell.wait(self.bell.rung(), Deadline::after(pause));
             }

@@ -13,6 +13,8 @@ mod reload;
 #[cfg(test)]
 mod restarts;
 #[cfg(test)]
+mod rivals;
+#[cfg(test)]
 mod room;
 #[cfg(test)]
 mod trouble;

@@ -1,0 +1,189 @@
+//! What may be taken for something else: a backend that is late, an old reading, a refused write, a thread that hangs.
+
+use crate::room::{Room, limits, watts};
+use node_kit::{Boot, Config, Node, OpenError};
+use power_units::Micros;
+use rig::faults::{Direction, Effect, Fault};
+use rig::machine::Attribute;
+use std::time::Duration;
+
+#[test]
+fn a_cap_is_adopted_whichever_backend_lists_first() {
+    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let free = limits(&room);
+    let mut node = room.open(room.config());
+    node.handle().desire(watts(120));
+    room.periods(&mut node, 2);
+    drop(node);
+    assert_ne!(limits(&room), free);
+    room.machine.lock().faults().add(Fault {
+        on: Attribute::Energy(0),
+        direction: Direction::Read,
+        effect: Effect::Takes(Duration::from_secs(2)),
+        times: 1,
+    });
+    room.machine.lock().faults().add(Fault {
+        on: Attribute::PowerLimit(0, 0),
+        direction: Direction::Read,
+        effect: Effect::Takes(Duration::from_secs(2)),
+        times: 1,
+    });
+    let mut node = room.open(room.config());
+    assert_eq!(node.restore(Duration::from_secs(20)), Ok(()));
+    assert_eq!(limits(&room), free);
+}
+
+#[test]
+fn changes_of_the_wish_put_no_later_period_off() {
+    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let config = Config { period: Micros::new(200_000), ..room.config() };
+    let mut node = room.open(config);
+    let handle = node.handle();
+    let thread = std::thread::spawn(move || {
+        node.run();
+    });
+    for n in 0..100 {
+        handle.desire(watts(100 + n));
+        room.rest();
+    }
+    let before = handle.report().counts.periods;
+    for _ in 0..40 {
+        room.rest();
+    }
+    let after = handle.report().counts.periods;
+    handle.stop();
+    thread.join().unwrap();
+    assert!(after >= before + 8);
+}
+
+#[test]
+fn a_disk_that_hangs_holds_up_no_period() {
+    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let mut node = room.open(room.config());
+    room.periods(&mut node, 1);
+    let fifo = room.state().join("originals.json.new");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    node.handle().desire(watts(120));
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for _ in 0..3 {
+            node.period();
+            tell.send(()).unwrap();
+        }
+        std::mem::forget(node);
+    });
+    let mut count = 0;
+    while told.recv_timeout(Duration::from_secs(4)).is_ok() {
+        count += 1;
+        if count == 3 {
+            break;
+        }
+    }
+    // Whoever waits for a reader of the pipe goes on.
+    let _reader = std::fs::OpenOptions::new().read(true).write(true).open(&fifo);
+    room.rest();
+    assert_eq!(count, 3);
+}
+
+#[test]
+fn a_closed_node_holds_its_lock_while_a_thread_of_it_is_in_a_driver() {
+    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let mut node = room.open(room.config());
+    room.periods(&mut node, 1);
+    room.machine.lock().faults().add(Fault {
+        on: Attribute::MaxFreq(0),
+        direction: Direction::Read,
+        effect: Effect::Takes(Duration::from_secs(5)),
+        times: 1,
+    });
+    room.pass(Duration::from_secs(1));
+    node.period();
+    drop(node);
+    let second = Node::open_in(room.config(), room.time.clone(), Boot::new("boot-1").unwrap());
+    let got = matches!(second, Err(OpenError::Lock(_)));
+    drop(second);
+    for _ in 0..100 {
+        room.rest();
+    }
+    assert!(got, "the lock is free although a thread of its holder is in the driver");
+}
+
+#[test]
+fn a_release_is_complete_when_the_file_says_so_too() {
+    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let mut node = room.open(room.config());
+    node.handle().desire(watts(120));
+    room.periods(&mut node, 2);
+    std::fs::create_dir(room.state().join("originals.json.new")).unwrap();
+    assert!(node.restore(Duration::from_secs(2)).is_err());
+    std::fs::remove_dir(room.state().join("originals.json.new")).unwrap();
+    assert_eq!(node.restore(Duration::from_secs(2)), Ok(()));
+}
+
+#[test]
+fn a_reading_from_before_an_order_is_no_other_writer() {
+    let Some(room) = Room::profile("xeon-locked").map(Room::busy) else { return };
+    let mut node = room.open(room.tracking());
+    room.periods(&mut node, 2);
+    node.handle().desire(watts(120));
+    room.pass(Duration::from_secs(1));
+    node.period();
+    // The reading that follows the orders hangs, so the one before them stands for a while.
+    let count = room.machine.lock().policies().len();
+    for on in [Attribute::AvgFreq(count - 1), Attribute::CurFreq(count - 1)] {
+        room.machine.lock().faults().add(Fault {
+            on,
+            direction: Direction::Read,
+            effect: Effect::Takes(Duration::from_secs(3)),
+            times: 4,
+        });
+    }
+    for _ in 0..6 {
+        room.pass(Duration::from_secs(1));
+        node.period();
+    }
+    for _ in 0..400 {
+        room.rest();
+        node.settle();
+        if !node.is_busy() && node.report().backends.iter().all(|b| b.stuck_since.is_none()) {
+            break;
+        }
+    }
+    assert_eq!(node.report().counts.moved, 0);
+}
+
+#[test]
+fn a_refused_write_is_no_other_writer() {
+    let Some(room) = Room::profile("xeon-locked").map(Room::busy) else { return };
+    let count = room.machine.lock().policies().len();
+    for at in 0..count {
+        room.machine.lock().faults().add(Fault {
+            on: Attribute::MaxFreq(at),
+            direction: Direction::Write,
+            effect: Effect::Fails(13),
+            times: 1000,
+        });
+    }
+    let mut node = room.open(room.tracking());
+    node.handle().desire(watts(120));
+    room.periods(&mut node, 10);
+    assert_eq!(node.report().counts.moved, 0);
+}
+
+#[test]
+fn a_loop_goes_on_after_a_restart_with_a_policy_offline() {
+    let Some(room) = Room::profile("xeon-locked").map(Room::busy) else { return };
+    let mut node = room.open(room.tracking());
+    node.handle().desire(watts(120));
+    room.periods(&mut node, 10);
+    drop(node);
+    let cpus: Vec<usize> = room.machine.lock().policies()[0].cpus.to_vec();
+    for &cpu in &cpus {
+        room.machine.lock().set_online(cpu, false);
+    }
+    let mut node = room.open(room.tracking());
+    node.handle().desire(watts(200));
+    room.periods(&mut node, 40);
+    println!("limit {:?}", limits(&room).iter().rev().take(3).collect::<Vec<_>>());
+    assert!(room.packages_draw() > 330.0);
+}
