@@ -23,6 +23,8 @@ pub(crate) struct Curb {
     seats: Vec<Seat>,
     flight: Option<Flight>,
     running: Option<Running>,
+    /// The fixed share that was last ordered, until something else was.
+    fixed: Option<Throttle>,
     /// What became of the law's last command, told once.
     landed: Option<law::Outcome>,
     /// What became of the throttle, told once.
@@ -124,6 +126,7 @@ impl Curb {
     /// The same law goes on with another list of policies; an order that was on its way is lost.
     pub(crate) fn goes_on(&mut self, before: Self) {
         self.running = before.running;
+        self.fixed = before.fixed;
         self.decision = before.decision;
         self.landed = before.landed;
         self.news = before.news;
@@ -207,6 +210,7 @@ impl Curb {
 
     /// Takes one step of the closed loop. A loop that was not running starts from what it finds.
     pub(crate) fn step(&mut self, law: &LoopLaw, sight: &Sight, workers: &[Worker], journal: &Journal) {
+        self.fixed = None;
         if self.running.is_none() {
             self.find_ceilings(workers, journal);
         }
@@ -256,6 +260,7 @@ impl Curb {
     pub(crate) fn set(&mut self, throttle: Throttle, workers: &[Worker], journal: &Journal) {
         self.running = None;
         self.decision = None;
+        self.fixed = Some(throttle);
         self.limit_share(throttle, workers, journal);
         self.flight = Some(Flight::Fixed(throttle));
     }
@@ -263,6 +268,7 @@ impl Curb {
     /// Puts the original frequencies back; the closed loop ends.
     pub(crate) fn release(&mut self, workers: &[Worker], journal: &Journal) {
         self.running = None;
+        self.fixed = None;
         self.decision = None;
         for policy in &mut self.policies {
             policy.free(workers, journal);
@@ -302,9 +308,12 @@ impl Curb {
     /// Answers another writer who raised frequencies: a loop starts anew from what it finds, since it must not take the
     /// power of somebody else's limit for that of its own; a fixed share is put back, for a while at once and then now
     /// and then.
-    pub(crate) fn answer_others(&mut self, workers: &[Worker]) {
+    pub(crate) fn answer_others(&mut self, workers: &[Worker], journal: &Journal) {
         if self.flight.is_some() {
             return;
+        }
+        if let Some(throttle) = self.fixed {
+            return self.hold_share(throttle, workers, journal);
         }
         let raised = self.policies.iter().filter(|policy| policy.was_raised(workers)).count();
         if raised == 0 {
@@ -316,15 +325,28 @@ impl Curb {
         if self.contested == 1 {
             log::warn!("somebody else has raised the frequency limit of {raised} policies");
         }
-        if self.running.is_some() {
-            self.running = None;
-            self.policies.iter_mut().filter(|policy| policy.was_raised(workers)).for_each(|p| p.asked = None);
-        } else if self.contested <= CONTEST || self.contested.is_multiple_of(TRUCE) {
-            for policy in self.policies.iter_mut().filter(|policy| policy.was_raised(workers)) {
-                if let Some(asked) = policy.asked {
-                    policy.limit(asked, workers);
-                }
-            }
+        self.running = None;
+        self.policies
+            .iter_mut()
+            .filter(|policy| policy.was_raised(workers))
+            .for_each(|policy| policy.asked = None);
+    }
+
+    /// Limits again what a fixed share should hold and does not: somebody else raised it, its processors were offline
+    /// then, or it was not listed. For a while at once, and then now and then.
+    fn hold_share(&mut self, throttle: Throttle, workers: &[Worker], journal: &Journal) {
+        let order = throttle::Order::of_seats(&self.seats);
+        let slips = |(policy, limited): (&Policy, bool)| limited && policy.slips(workers);
+        let slipped =
+            self.policies.iter().zip(order.throttled(throttle)).map(slips).filter(|slips| *slips).count();
+        if slipped == 0 {
+            self.contested = 0;
+            return;
+        }
+        self.moved += u64::try_from(slipped).unwrap_or(u64::MAX);
+        self.contested += 1;
+        if self.contested <= CONTEST || self.contested.is_multiple_of(TRUCE) {
+            self.set(throttle, workers, journal);
         }
     }
 
@@ -396,6 +418,13 @@ impl Policy {
 
     fn is_touched(&self, journal: &Journal) -> bool {
         journal.holds(self.backend, &self.key, Control::Frequency)
+    }
+
+    /// Whether it answers and is not at its lowest frequency. A reading from before the order was learned says nothing.
+    fn slips(&self, workers: &[Worker]) -> bool {
+        let Some(reading) = self.reading(workers) else { return false };
+        let after = self.learned.is_none_or(|learned| reading.at.since(learned).is_some());
+        after && self.in_force(workers).is_some_and(|now| now > self.floor + self.step)
     }
 
     fn was_raised(&self, workers: &[Worker]) -> bool {

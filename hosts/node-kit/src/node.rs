@@ -293,7 +293,7 @@ impl Node {
         }
         let (workers, journal) = (&self.workers, &self.journal);
         if occasion == Occasion::Period {
-            self.curb.answer_others(workers);
+            self.curb.answer_others(workers, journal);
         }
         match decision.throttle {
             ThrottleOrder::Leave => {}
@@ -414,12 +414,14 @@ fn merge<L: Copy>(
     let mut units = Vec::with_capacity(new.len());
     let mut laws = Vec::with_capacity(new.len());
     for mut unit in new {
-        // A package of which nothing but its name was known gives nothing to go on from: what the journal says of it now
-        // does.
-        let goes_on = |before: &Unit| before.key == unit.key && (unit.is_bare() || !before.is_bare());
-        match known.iter().position(|(before, _)| goes_on(before)) {
+        match known.iter().position(|(before, _)| before.key == unit.key) {
             Some(at) => {
                 let (before, law) = known.swap_remove(at);
+                // What is free has no memory worth keeping, and may be ours by what the journal says of it now: until
+                // its backend was listed nobody could look that up. Nor does the law of one backend's limit hold for
+                // another backend's.
+                let same = unit.is_bare() || before.is_bare() || before.backend == unit.backend;
+                let anew = is_free(&law) || !same;
                 // That a package is there, and no more, is less than what was known of it: it stays one with a limit
                 // and a meter, which are away.
                 if unit.is_bare() && !before.is_bare() {
@@ -427,8 +429,8 @@ fn merge<L: Copy>(
                 } else {
                     unit.goes_on(&before);
                 }
+                laws.push(if anew { begin(&unit) } else { law });
                 units.push(unit);
-                laws.push(law);
             }
             None => {
                 laws.push(begin(&unit));

@@ -68,6 +68,22 @@ fn open(root: &Path, state: PathBuf, time: &Time) -> Result<Node, String> {
     Node::open_in(config, time.clone(), boot).map_err(|error| error.to_string())
 }
 
+/// A wait of more than so many ms says that no file hangs.
+const PATIENT: u64 = 1_000;
+
+/// A backend that lists all its hardware anew takes real time, and this clock stands still for it: simulated minutes
+/// must not go by meanwhile.
+#[expect(clippy::disallowed_methods, reason = "real time is what is waited for")]
+fn wait_for_the_late(node: &mut Node) {
+    for _ in 0..2_000 {
+        if node.report().backends.iter().all(|backend| backend.stuck_since.is_none()) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+        node.settle();
+    }
+}
+
 fn run_in_lockstep(node: &mut Node, time: &Time) {
     let handle = node.handle();
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
@@ -78,6 +94,9 @@ fn run_in_lockstep(node: &mut Node, time: &Time) {
                 time.advance(Micros::new(micros));
                 node.period();
                 node.settle_within(Duration::from_millis(wait));
+                if wait > PATIENT {
+                    wait_for_the_late(node);
+                }
                 say(&status(node.report()));
             }
             ["restore"] => say(&restore(node)),

@@ -1,8 +1,9 @@
 //! What may be taken for something else: a backend that is late, an old reading, a refused write, a thread that hangs.
 
 use crate::room::{Room, limits, watts};
-use node_kit::{Boot, Config, Node, OpenError};
-use power_units::Micros;
+use joulie_core::node::cap::{CapIntent, Desired};
+use node_kit::{Boot, Config, Desire, Node, OpenError};
+use power_units::{KiloHertz, Micros, Percent};
 use rig::faults::{Direction, Effect, Fault};
 use rig::machine::Attribute;
 use std::time::Duration;
@@ -186,4 +187,45 @@ fn a_loop_goes_on_after_a_restart_with_a_policy_offline() {
     room.periods(&mut node, 40);
     println!("limit {:?}", limits(&room).iter().rev().take(3).collect::<Vec<_>>());
     assert!(room.packages_draw() > 330.0);
+}
+
+#[test]
+fn a_policy_that_was_offline_at_a_restart_gets_its_original_back() {
+    let Some(room) = Room::profile("xeon-locked").map(Room::busy) else { return };
+    let free = limits(&room);
+    let mut node = room.open(room.tracking());
+    node.handle().desire(watts(120));
+    room.periods(&mut node, 8);
+    drop(node);
+    room.machine.lock().set_online(5, false);
+    let mut node = room.open(room.tracking());
+    node.handle().desire(watts(100));
+    room.periods(&mut node, 8);
+    room.machine.lock().set_online(5, true);
+    node.handle().desire(Desire::GONE);
+    // A look at all hardware takes real time, which this clock does not count.
+    for _ in 0..40 {
+        room.periods(&mut node, 5);
+        room.rest();
+    }
+    assert_eq!(limits(&room), free);
+}
+
+/// A fixed share is what a node without a meter is held by.
+#[test]
+fn a_policy_that_was_offline_when_a_share_was_set_is_limited_when_it_is_back() {
+    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    room.machine.lock().load_powercap(false);
+    let last = room.machine.lock().policies().len() - 1;
+    let mut node = room.open(room.config());
+    room.periods(&mut node, 2);
+    room.machine.lock().set_online(last, false);
+    let all = Desired::Cap(CapIntent::of_percent(Percent::from_int(1)));
+    node.handle().desire(Desire { cpu: all, gpu: Desired::Unknown });
+    room.periods(&mut node, 4);
+    room.machine.lock().set_online(last, true);
+    room.periods(&mut node, 4);
+    let limits: Vec<_> = node.report().policies.iter().map(|policy| policy.limit).collect();
+    let lowest = Some(KiloHertz::from_int(800_000));
+    assert_eq!(limits.iter().filter(|limit| **limit != lowest).count(), 0, "{limits:?}");
 }
