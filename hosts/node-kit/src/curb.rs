@@ -44,8 +44,8 @@ pub(crate) struct Policy {
     backend: BackendKind,
     place: Place,
     pub(crate) floor: KiloHertz,
-    /// What it may rise to: what was in force before the first write.
-    ceiling: KiloHertz,
+    /// What it may rise to: what was in force before the first write; none while nobody knows.
+    ceiling: Option<KiloHertz>,
     pub(crate) most: KiloHertz,
     step: KiloHertz,
     /// What was last ordered and not released since.
@@ -91,7 +91,7 @@ const TRUCE: u32 = 60;
 
 impl Curb {
     /// The policies that the backends list now, with what was known of them before.
-    pub(crate) fn of(workers: &[Worker], journal: &Journal, before: &Self) -> Self {
+    pub(crate) fn of(workers: &[Worker], before: &Self) -> Self {
         let mut policies = Vec::new();
         let mut places = Vec::new();
         for (worker, from) in workers.iter().enumerate() {
@@ -108,7 +108,7 @@ impl Curb {
                     backend: from.kind,
                     place: Place { worker, domain },
                     floor: limit.lower(),
-                    ceiling: original(journal, from.kind, described.key()).unwrap_or(limit.upper()),
+                    ceiling: known.and_then(|known| known.ceiling),
                     most: limit.upper(),
                     step: limit.step(),
                     asked: known.and_then(|known| known.asked),
@@ -202,7 +202,7 @@ impl Curb {
         let stands = self.policies.iter().map(|policy| match policy.due {
             Due::Done(Ok(Some(found))) => found,
             Due::Done(Ok(None) | Err(_)) | Due::Nothing | Due::Waiting => {
-                policy.asked.unwrap_or(policy.ceiling)
+                policy.asked.or(policy.ceiling).unwrap_or(policy.most)
             }
         });
         if any { mean(stands) } else { None }
@@ -212,8 +212,10 @@ impl Curb {
     pub(crate) fn step(&mut self, law: &LoopLaw, sight: &Sight, workers: &[Worker], journal: &Journal) {
         self.fixed = None;
         if self.running.is_none() {
-            self.find_ceilings(workers, journal);
+            // Between two runs of a loop the originals are back, and an administrator may have set other limits.
+            self.policies.iter_mut().for_each(|policy| policy.ceiling = None);
         }
+        self.find_ceilings(workers, journal);
         let running = self.running.take().unwrap_or_else(|| self.start(law, workers));
         let facts = law::Facts {
             now: sight.now,
@@ -301,7 +303,7 @@ impl Curb {
         let Some(grid) = grid else { return };
         let order = throttle::Order::of_seats(&self.seats);
         for (policy, limit) in self.policies.iter_mut().zip(order.spread(mean, &grid)) {
-            policy.limit(limit.within(policy.floor, policy.ceiling), workers);
+            policy.limit(limit.within(policy.floor, policy.ceiling.unwrap_or(policy.floor)), workers);
         }
     }
 
@@ -375,18 +377,18 @@ impl Curb {
     }
 
     /// What is in force before the first write is what a policy may rise to: an administrator may have set less than the
-    /// hardware can do.
+    /// hardware can do. Where neither the journal nor a reading tells, it rises to nothing until one does.
     fn find_ceilings(&mut self, workers: &[Worker], journal: &Journal) {
-        for policy in &mut self.policies {
+        for policy in self.policies.iter_mut().filter(|policy| policy.ceiling.is_none()) {
             let before = original(journal, policy.backend, &policy.key);
-            let now = if policy.is_touched(journal) { None } else { policy.in_force(workers) };
-            policy.ceiling = before.or(now).unwrap_or(policy.most).within(policy.floor, policy.most);
+            let found = before.or_else(|| policy.in_force(workers));
+            policy.ceiling = found.map(|found| found.within(policy.floor, policy.most));
         }
     }
 
     fn range(&self) -> Option<FrequencyRange> {
         let min = self.policies.iter().map(|policy| policy.floor).min()?;
-        let max = self.policies.iter().map(|policy| policy.ceiling).max()?;
+        let max = self.policies.iter().filter_map(|policy| policy.ceiling).max().unwrap_or(min);
         FrequencyRange::new(min, max)
     }
 

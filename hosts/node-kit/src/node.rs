@@ -214,7 +214,7 @@ impl Node {
             |gpu| gpu.limiter().lever() == Lever::Free,
         );
         let existed = self.curb.exists();
-        let mut curb = Curb::of(&self.workers, &self.journal, &self.curb);
+        let mut curb = Curb::of(&self.workers, &self.curb);
         curb.goes_on(std::mem::take(&mut self.curb));
         self.curb = curb;
         if !existed && self.curb.is_touched(&self.journal) {

@@ -487,6 +487,8 @@ impl Thread {
         let domains = bench.device.domains();
         bench.batch = domains.iter().map(|(handle, _)| Reading::new(handle)).collect();
         let list: Arc<[Domain]> = Arc::from(domains.as_slice());
+        // What is in force is known before the first order, which saves it.
+        bench.device.sample(&mut bench.batch);
         for key in list.iter().map(Domain::key) {
             if !bench.known.contains(key) {
                 bench.known.push(*key);
@@ -505,7 +507,7 @@ impl Thread {
         letters.epoch += 1;
         letters.orders = vec![None; list.len()];
         letters.some_order = false;
-        letters.readings = vec![Err(ErrorKind::Timeout); list.len()];
+        letters.readings = bench.batch.iter().map(|reading| reading.outcome).collect();
         letters.outcomes = vec![None; list.len()];
         letters.domains = list;
         letters.complaints = complaints;

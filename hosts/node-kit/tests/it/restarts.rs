@@ -2,6 +2,8 @@
 
 use crate::room::{Room, limits, watts};
 use node_kit::{Boot, Desire, Node, OpenError};
+use rig::faults::{Direction, Effect, Fault};
+use rig::machine::Attribute;
 use std::time::Duration;
 
 #[test]
@@ -61,6 +63,29 @@ fn a_loop_never_raises_a_policy_above_what_its_administrator_set() {
         room.periods(&mut node, 12);
         let highest = room.machine.lock().policies().iter().map(|policy| policy.user_max).max();
         assert!(highest <= Some(2_000_000), "{cap} W: {highest:?}");
+    }
+}
+
+/// What nobody could read before the first order is no licence to rise to what the hardware can do.
+#[test]
+fn a_limit_that_cannot_be_read_at_first_is_not_taken_for_none() {
+    let Some(room) = Room::profile("xeon-locked").map(Room::busy) else { return };
+    room.machine.lock().change(|_, policies, _| {
+        for policy in policies.iter_mut() {
+            policy.user_max = 2_000_000;
+        }
+    });
+    let count = room.machine.lock().policies().len();
+    let mut node = room.open(room.tracking());
+    for at in 0..count {
+        let (on, direction) = (Attribute::MaxFreq(at), Direction::Read);
+        room.machine.lock().faults().add(Fault { on, direction, effect: Effect::Fails(5), times: 4 });
+    }
+    node.handle().desire(watts(1_000));
+    for _ in 0..12 {
+        room.periods(&mut node, 1);
+        let highest = room.machine.lock().policies().iter().map(|policy| policy.user_max).max();
+        assert!(highest <= Some(2_000_000), "{highest:?}");
     }
 }
 
