@@ -59,7 +59,7 @@ const ALLOWED: &[Allowed] = &[
     Allowed {
         name: "embedded-api",
         ours: &[],
-        ours_in_tests: &[],
+        ours_in_tests: &["conformance"],
         others: &[
             "bytes",
             "futures",
@@ -135,6 +135,23 @@ const ALLOWED: &[Allowed] = &[
         ours: &[],
         ours_in_tests: &[],
         others: &["clap", "futures", "http", "k8s-openapi", "kube", "libc", "rcgen", "serde_json", "tokio"],
+    },
+    Allowed {
+        name: "conformance",
+        ours: &["joulie-api"],
+        ours_in_tests: &["cluster", "embedded-api", "host-kit"],
+        others: &[
+            "futures",
+            "http",
+            "json-patch",
+            "k8s-openapi",
+            "kube",
+            "rustls",
+            "serde",
+            "serde-saphyr",
+            "serde_json",
+            "tokio",
+        ],
     },
     Allowed { name: "rocm-stub", ours: &[], ours_in_tests: &[], others: &[] },
     Allowed {

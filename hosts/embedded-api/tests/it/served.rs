@@ -1,7 +1,7 @@
 //! Over HTTP: the same cases, TLS, a token, the limit of a body, and the end of a server.
 
-use crate::cases::probes;
 use crate::{in_process, server, soon};
+use conformance::probes;
 use embedded_api::{EmbeddedApi, Serving, Tls, Token};
 use futures::TryStreamExt;
 use http_body_util::BodyExt;
