@@ -1,7 +1,8 @@
 //! Runs the suite and judges it by the list of differences.
 
 use crate::{CASES, Case, DIFFERENCES, Difference, Kind, Server};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// What a run came to.
 #[derive(Clone, Debug, Default)]

@@ -12,7 +12,7 @@ pub(crate) struct Definitions {
     pub(crate) raw: BTreeMap<String, Value>,
     /// A definition that is being compiled is `None`: a recursive schema ends there, with anything allowed.
     done: BTreeMap<String, Option<Arc<Schema>>>,
-    /// Whether a null means absent.
+    /// Of types that are built in.
     built_in: bool,
     /// What cannot be compiled.
     pub(crate) wrong: Vec<String>,

@@ -1,7 +1,6 @@
 //! The embedded API from outside. What a real API server must answer alike is in `conformance`; the rest is about this one.
 #![expect(
     clippy::unwrap_used,
-    clippy::expect_used,
     clippy::panic,
     clippy::wildcard_enum_match_arm,
     reason = "all of it is tests: what is not expected fails them"
