@@ -158,17 +158,31 @@ pub(crate) async fn nulls_and_strangers_go(client: Client) {
     clear(&api, "conf").await;
 }
 
+/// The table of a collection, and the names of its columns.
+async fn table(client: &Client, path: &str) -> (Value, Vec<String>) {
+    let request = http::Request::get(path).header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
+    let table: Value = client.request(request.body(Vec::new()).unwrap()).await.unwrap();
+    let columns = table["columnDefinitions"].as_array().unwrap();
+    let columns = columns.iter().map(|column| column["name"].as_str().unwrap().to_owned()).collect();
+    (table, columns)
+}
+
 pub(crate) async fn tables_have_the_columns(client: Client) {
+    for definition in joulie_api::crd::all() {
+        let spec = definition.spec;
+        let path = format!("/apis/{}/{}/{}", spec.group, spec.versions[0].name, spec.names.plural);
+        let printed = spec.versions[0].additional_printer_columns.iter().flatten();
+        let expected: Vec<_> =
+            std::iter::once("Name".to_owned()).chain(printed.map(|column| column.name.clone())).collect();
+        assert_eq!(table(&client, &path).await.1, expected, "{path}");
+    }
     let spec = json!({"nodeName": "node-t", "profile": "eco", "cpu": {"packagePowerCapPctOfMax": 62.5},
         "scheduling": {"draining": true}});
     let twin = object("NodeTwin", spec);
     let api = place(&client, &twin).await;
     write(&api, &twin).await.unwrap();
-    let request = http::Request::get("/apis/joulie.io/v1alpha1/nodetwins?fieldSelector=metadata.name%3Dconf")
-        .header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
-    let table: Value = client.request(request.body(Vec::new()).unwrap()).await.unwrap();
-    let columns = table["columnDefinitions"].as_array().unwrap();
-    let columns: Vec<_> = columns.iter().map(|column| column["name"].as_str().unwrap()).collect();
+    let path = "/apis/joulie.io/v1alpha1/nodetwins?fieldSelector=metadata.name%3Dconf";
+    let (table, columns) = table(&client, path).await;
     let expected = [
         "Name",
         "Node",
