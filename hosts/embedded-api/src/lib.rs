@@ -22,7 +22,7 @@
 //! - the field selectors of `events.k8s.io`, which take the names of the core's;
 //! - durability: what is here ends with the process.
 //!
-//! `tests/it/cases.rs` holds what this server and a real one must do alike; each case takes a client.
+//! `tests-hil/conformance` holds what this server and a real one must do alike.
 #![forbid(unsafe_code)]
 
 mod api;

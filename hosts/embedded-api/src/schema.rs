@@ -47,8 +47,8 @@ pub(crate) struct Schema {
     pub(crate) nullable: bool,
     /// Unknown fields below stay (`x-kubernetes-preserve-unknown-fields`).
     pub(crate) keeps_unknown: bool,
-    /// A null means absent, as in the types that are built in.
-    pub(crate) null_is_absent: bool,
+    /// Of a type that is built in.
+    pub(crate) built_in: bool,
     pub(crate) merge: Merge,
     pub(crate) properties: BTreeMap<String, Arc<Schema>>,
     pub(crate) additional: Option<Arc<Schema>>,
@@ -66,7 +66,7 @@ impl Schema {
     /// Whether fields that the schema does not know must go.
     fn prunes(&self) -> bool {
         // A built-in `type: object` without fields (a raw extension) holds anything; in a custom one it holds nothing.
-        let says = !self.null_is_absent || !self.properties.is_empty() || self.additional.is_some();
+        let says = !self.built_in || !self.properties.is_empty() || self.additional.is_some();
         self.of == Type::Object && !self.keeps_unknown && says
     }
 }
@@ -94,9 +94,8 @@ fn prune_object(fields: &mut Map<String, Value>, schema: &Schema, path: &str, un
         }
         match known {
             None => !prunes,
-            Some(field) => {
-                !(value.is_null() && !field.nullable && (field.null_is_absent || field.default.is_some()))
-            }
+            // A null where none may be is as if nothing were said, in custom objects as in those that are built in.
+            Some(field) => !value.is_null() || field.nullable,
         }
     });
     for (name, value) in fields {

@@ -61,7 +61,7 @@ impl Rules {
 
 /// Appends what is wrong with `value`, which stands at `path`.
 pub(crate) fn check(value: &Value, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
-    if value.is_null() && (schema.nullable || schema.null_is_absent) {
+    if value.is_null() && (schema.nullable || schema.built_in) {
         return;
     }
     if let Some(name) = mistyped(value, schema.of) {

@@ -12,15 +12,15 @@ pub(crate) struct Definitions {
     pub(crate) raw: BTreeMap<String, Value>,
     /// A definition that is being compiled is `None`: a recursive schema ends there, with anything allowed.
     done: BTreeMap<String, Option<Arc<Schema>>>,
-    /// Whether a null means absent.
-    null_is_absent: bool,
+    /// Of types that are built in.
+    built_in: bool,
     /// What cannot be compiled.
     pub(crate) wrong: Vec<String>,
 }
 
 impl Definitions {
-    pub(crate) fn new(raw: BTreeMap<String, Value>, null_is_absent: bool) -> Self {
-        Self { raw, done: BTreeMap::new(), null_is_absent, wrong: Vec::new() }
+    pub(crate) fn new(raw: BTreeMap<String, Value>, built_in: bool) -> Self {
+        Self { raw, done: BTreeMap::new(), built_in, wrong: Vec::new() }
     }
 
     /// Adds a definition that is compiled already.
@@ -68,7 +68,7 @@ pub(crate) fn compile(raw: &Value, definitions: &mut Definitions) -> Arc<Schema>
         of,
         nullable: null_in_type || raw["nullable"] == true,
         keeps_unknown: raw["x-kubernetes-preserve-unknown-fields"] == true,
-        null_is_absent: definitions.null_is_absent,
+        built_in: definitions.built_in,
         merge: merge_of(raw, of),
         properties,
         additional,

@@ -1,7 +1,7 @@
 //! Faults on demand do what they say, to whom they say.
 
-use crate::cases::{probe, probes};
 use crate::{server, soon, until};
+use conformance::{probe, probes};
 use embedded_api::{Answer, EmbeddedApi, Loss, Matching, Verb};
 use futures::{StreamExt, TryStreamExt};
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams, WatchEvent, WatchParams};

@@ -1,7 +1,7 @@
 //! What the log of events no longer holds: 410, and how clients come back from it.
 
-use crate::cases::{definition, probe, probes};
 use crate::{server, soon, until};
+use conformance::{definition, probe, probes};
 use embedded_api::{EmbeddedApi, Matching, Options, Verb};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Node};

@@ -1,7 +1,7 @@
 //! Malformed, binary, deep, misplaced: a clear answer, and the next request is served.
 
-use crate::cases::{probe, probes};
 use crate::server;
+use conformance::{probe, probes};
 use http::{Method, Request};
 use http_body_util::BodyExt;
 use kube::Client;

@@ -1,30 +1,8 @@
-//! Every case, in process; and what a client in this process sees beside.
+//! What a client in this process sees.
 
-use crate::cases::{CASES, Case};
-use crate::{cases, server};
+use crate::server;
 use embedded_api::{EmbeddedApi, Options};
-use kube::Client;
 use kube::discovery::Discovery;
-
-/// Runs all cases, each with a client of its own, and tells all that fail.
-pub(crate) async fn run(client: impl AsyncFn() -> Client) {
-    let mut failed = Vec::new();
-    for (name, case) in CASES {
-        let case: &Case = case;
-        if let Err(panic) = tokio::spawn(case(client().await)).await {
-            failed.push(format!("{name}: {panic}"));
-        }
-    }
-    assert!(failed.is_empty(), "{} of {} cases failed:\n{}", failed.len(), CASES.len(), failed.join("\n"));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn every_case_holds_in_process() {
-    // One server for all, twice: a case leaves nothing that another, or the same again, stumbles over.
-    let server = server();
-    run(async || server.client_as("conformance")).await;
-    run(async || server.client_as("conformance")).await;
-}
 
 #[tokio::test]
 async fn discovery_tells_the_kinds_and_their_subresources() {
@@ -48,7 +26,7 @@ async fn discovery_tells_the_kinds_and_their_subresources() {
 #[tokio::test]
 async fn a_definition_that_cannot_be_served_is_told_by_name() {
     let with = |change: fn(&mut serde_json::Value)| {
-        let mut definition = serde_json::to_value(cases::definition()).unwrap();
+        let mut definition = serde_json::to_value(conformance::definition()).unwrap();
         change(&mut definition);
         EmbeddedApi::new(&Options::with(vec![serde_json::from_value(definition).unwrap()]))
             .err()

@@ -1,7 +1,7 @@
 //! kubectl, where there is one: what a person types, and what it must say.
 
-use crate::cases::definition;
 use crate::server;
+use conformance::definition;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,13 +1,11 @@
-//! The embedded API from outside. What a real API server must answer alike is in `cases`; the rest is about this one.
+//! The embedded API from outside. What a real API server must answer alike is in `conformance`; the rest is about this one.
 #![expect(
     clippy::unwrap_used,
-    clippy::expect_used,
     clippy::panic,
     clippy::wildcard_enum_match_arm,
     reason = "all of it is tests: what is not expected fails them"
 )]
 
-mod cases;
 mod faults;
 mod history;
 mod hostile;
@@ -21,7 +19,7 @@ use std::time::Duration;
 
 /// A server that knows the kind of the cases.
 fn server() -> EmbeddedApi {
-    EmbeddedApi::new(&Options::with(vec![cases::definition()])).unwrap()
+    EmbeddedApi::new(&Options::with(vec![conformance::definition()])).unwrap()
 }
 
 /// Long enough for a busy machine: a wait that does not end is told.

@@ -1,36 +1,23 @@
-//! Over HTTP: the same cases, TLS, a token, the limit of a body, and the end of a server.
+//! Over HTTP: a token, the limit of a body, and the end of a server.
 
-use crate::cases::probes;
-use crate::{in_process, server, soon};
-use embedded_api::{EmbeddedApi, Serving, Tls, Token};
+use crate::{server, soon};
+use conformance::probes;
+use embedded_api::{EmbeddedApi, Serving, Token};
 use futures::TryStreamExt;
 use http_body_util::BodyExt;
 use kube::api::{ListParams, WatchParams};
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config, Error};
-use rustls::pki_types::PrivateKeyDer;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 fn scratch(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
-/// A certificate for loopback that is its own authority.
-fn tls() -> Tls {
-    let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
-    let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config =
-        rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let config = config.with_no_client_auth().with_single_cert(vec![made.cert.der().clone()], key).unwrap();
-    Tls { config: Arc::new(config), authority: made.cert.pem() }
-}
-
-async fn serve(api: &EmbeddedApi, tls: Option<Tls>, token: Option<&str>) -> Serving {
+async fn serve(api: &EmbeddedApi, token: Option<&str>) -> Serving {
     let token = token.map(|token| Token::new(token).unwrap());
-    api.serve("127.0.0.1:0".parse().unwrap(), tls, token).await.unwrap()
+    api.serve("127.0.0.1:0".parse().unwrap(), None, token).await.unwrap()
 }
 
 /// A client as the file sets it up.
@@ -45,17 +32,9 @@ async fn client(serving: &Serving, file: &str) -> Client {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_case_holds_over_http_with_tls_and_a_token() {
-    let serving = serve(&server(), Some(tls()), Some("s3cret")).await;
-    let client = client(&serving, "kubeconfig-tls").await;
-    in_process::run(async || client.clone()).await;
-    serving.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_token_is_unauthorized_and_the_file_is_private() {
     use std::os::unix::fs::PermissionsExt;
-    let serving = serve(&server(), None, Some("right")).await;
+    let serving = serve(&server(), Some("right")).await;
     let good = client(&serving, "kubeconfig-token").await;
     probes(&good).list(&ListParams::default()).await.unwrap();
     let mode = std::fs::metadata(scratch("kubeconfig-token")).unwrap().permissions().mode();
@@ -75,7 +54,7 @@ async fn a_wrong_token_is_unauthorized_and_the_file_is_private() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_beyond_the_limit_is_refused() {
-    let serving = serve(&server(), None, None).await;
+    let serving = serve(&server(), None).await;
     let client = client(&serving, "kubeconfig-limit").await;
     let large = vec![b' '; 3 * 1024 * 1024 + 1];
     let request = http::Request::post("/api/v1/namespaces").body(Body::from(large)).unwrap();
@@ -89,7 +68,7 @@ async fn a_body_beyond_the_limit_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_server_ends_its_watches_and_its_port_is_free() {
     let api = server();
-    let serving = serve(&api, None, None).await;
+    let serving = serve(&api, None).await;
     let address = serving.address();
     let client = client(&serving, "kubeconfig-stop").await;
     let mut events = Box::pin(probes(&client).watch(&WatchParams::default(), "0").await.unwrap());

@@ -1,13 +1,29 @@
-//! What any Kubernetes API server does, as far as the hosts rely on it. Each case takes a client and panics when the
-//! server behaves otherwise; it makes what it needs under names of its own, so that it can run on a shared cluster,
-//! which must serve [`definition`]. The client must not retry on its own (`Config::default_retry`), since a refused
-//! eviction is to be seen. Nothing here knows the embedded API.
+//! What any Kubernetes API server does, as far as the hosts rely on it: one suite, run against the embedded API and
+//! against the real one.
+//!
+//! A [`Case`] takes a [`Server`] and panics when it behaves otherwise. It makes what it needs under names of its own, so
+//! that it can run again and beside others on a shared cluster, which must serve [`definitions`]. No case knows which
+//! server it meets; where the two must differ, a line of [`DIFFERENCES`] says why.
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::wildcard_enum_match_arm,
+    reason = "all of it is tests: what is not expected fails them"
+)]
 
 mod apply;
+mod differences;
+mod examples;
+mod history;
+mod joulie;
 mod lists;
 mod objects;
+mod ownership;
 mod patches;
 mod pods;
+mod run;
 mod schemas;
 mod watches;
 
@@ -18,47 +34,74 @@ use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, PostParams};
 use kube::core::Status;
 use kube::{Client, Error};
 use serde_json::{Value, json};
+use std::sync::Arc;
+
+pub use differences::{DIFFERENCES, Difference, Kind};
+pub use run::{Outcome, run};
+
+/// A server under test.
+#[derive(Clone)]
+pub struct Server {
+    /// It must not retry on its own (`Config::default_retry`): a refused eviction is to be seen.
+    pub client: Client,
+    /// Makes the server forget all events up to now.
+    pub compact: Compact,
+}
+
+/// Forgets events.
+pub type Compact = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// A case, boxed so that all of them make a list.
-pub(crate) type Case = fn(Client) -> BoxFuture<'static, ()>;
+pub type Case = fn(Server) -> BoxFuture<'static, ()>;
 
 /// All cases by name.
-pub(crate) const CASES: &[(&str, Case)] = &[
-    ("objects::life", |client| Box::pin(objects::life(client))),
-    ("objects::names", |client| Box::pin(objects::names(client))),
-    ("objects::conflicts", |client| Box::pin(objects::conflicts(client))),
-    ("objects::status_is_apart", |client| Box::pin(objects::status_is_apart(client))),
-    ("objects::finalizers_hold", |client| Box::pin(objects::finalizers_hold(client))),
-    ("objects::preconditions", |client| Box::pin(objects::preconditions(client))),
-    ("objects::leases", |client| Box::pin(objects::leases(client))),
-    ("objects::events_in_both_groups", |client| Box::pin(objects::events_in_both_groups(client))),
-    ("objects::dry_run", |client| Box::pin(objects::dry_run(client))),
-    ("schemas::invalid_is_refused", |client| Box::pin(schemas::invalid_is_refused(client))),
-    ("schemas::defaults_and_pruning", |client| Box::pin(schemas::defaults_and_pruning(client))),
-    ("schemas::strictness", |client| Box::pin(schemas::strictness(client))),
-    ("apply::a_dropped_field_goes", |client| Box::pin(apply::a_dropped_field_goes(client))),
-    ("apply::a_foreign_field_is_refused", |client| Box::pin(apply::a_foreign_field_is_refused(client))),
-    ("apply::two_may_own_the_same", |client| Box::pin(apply::two_may_own_the_same(client))),
-    ("apply::lists_merge_by_key", |client| Box::pin(apply::lists_merge_by_key(client))),
-    ("apply::status_has_owners_of_its_own", |client| Box::pin(apply::status_has_owners_of_its_own(client))),
-    ("apply::an_update_takes_ownership", |client| Box::pin(apply::an_update_takes_ownership(client))),
-    ("apply::the_same_again_writes_nothing", |client| Box::pin(apply::the_same_again_writes_nothing(client))),
-    ("lists::selectors", |client| Box::pin(lists::selectors(client))),
-    ("lists::pages_show_one_moment", |client| Box::pin(lists::pages_show_one_moment(client))),
-    ("lists::collections_are_deleted", |client| Box::pin(lists::collections_are_deleted(client))),
-    ("watches::changes_come_in_order", |client| Box::pin(watches::changes_come_in_order(client))),
-    ("watches::a_selection_is_left", |client| Box::pin(watches::a_selection_is_left(client))),
-    ("watches::a_streamed_list_ends", |client| Box::pin(watches::a_streamed_list_ends(client))),
-    ("watches::a_reflector_follows", |client| Box::pin(watches::a_reflector_follows(client))),
-    ("patches::of_custom_objects", |client| Box::pin(patches::of_custom_objects(client))),
-    ("patches::of_nodes", |client| Box::pin(patches::of_nodes(client))),
-    ("pods::are_bound_once", |client| Box::pin(pods::are_bound_once(client))),
-    ("pods::budgets_hold", |client| Box::pin(pods::budgets_hold(client))),
-    ("pods::stop_with_grace", |client| Box::pin(pods::stop_with_grace(client))),
+pub const CASES: &[(&str, Case)] = &[
+    ("objects::life", |on| Box::pin(objects::life(on.client))),
+    ("objects::names", |on| Box::pin(objects::names(on.client))),
+    ("objects::conflicts", |on| Box::pin(objects::conflicts(on.client))),
+    ("objects::status_is_apart", |on| Box::pin(objects::status_is_apart(on.client))),
+    ("objects::finalizers_hold", |on| Box::pin(objects::finalizers_hold(on.client))),
+    ("objects::preconditions", |on| Box::pin(objects::preconditions(on.client))),
+    ("objects::leases", |on| Box::pin(objects::leases(on.client))),
+    ("objects::events_in_both_groups", |on| Box::pin(objects::events_in_both_groups(on.client))),
+    ("objects::dry_run", |on| Box::pin(objects::dry_run(on.client))),
+    ("schemas::invalid_is_refused", |on| Box::pin(schemas::invalid_is_refused(on.client))),
+    ("schemas::defaults_and_pruning", |on| Box::pin(schemas::defaults_and_pruning(on.client))),
+    ("schemas::strictness", |on| Box::pin(schemas::strictness(on.client))),
+    ("apply::a_dropped_field_goes", |on| Box::pin(apply::a_dropped_field_goes(on.client))),
+    ("apply::a_foreign_field_is_refused", |on| Box::pin(apply::a_foreign_field_is_refused(on.client))),
+    ("apply::two_may_own_the_same", |on| Box::pin(apply::two_may_own_the_same(on.client))),
+    ("apply::lists_merge_by_key", |on| Box::pin(apply::lists_merge_by_key(on.client))),
+    ("apply::status_has_owners_of_its_own", |on| Box::pin(apply::status_has_owners_of_its_own(on.client))),
+    ("apply::an_update_takes_ownership", |on| Box::pin(apply::an_update_takes_ownership(on.client))),
+    ("apply::the_same_again_writes_nothing", |on| Box::pin(apply::the_same_again_writes_nothing(on.client))),
+    ("lists::selectors", |on| Box::pin(lists::selectors(on.client))),
+    ("lists::pages_show_one_moment", |on| Box::pin(lists::pages_show_one_moment(on.client))),
+    ("lists::collections_are_deleted", |on| Box::pin(lists::collections_are_deleted(on.client))),
+    ("watches::changes_come_in_order", |on| Box::pin(watches::changes_come_in_order(on.client))),
+    ("watches::a_selection_is_left", |on| Box::pin(watches::a_selection_is_left(on.client))),
+    ("watches::a_streamed_list_ends", |on| Box::pin(watches::a_streamed_list_ends(on.client))),
+    ("watches::a_reflector_follows", |on| Box::pin(watches::a_reflector_follows(on.client))),
+    ("patches::of_custom_objects", |on| Box::pin(patches::of_custom_objects(on.client))),
+    ("patches::of_nodes", |on| Box::pin(patches::of_nodes(on.client))),
+    ("pods::are_bound_once", |on| Box::pin(pods::are_bound_once(on.client))),
+    ("pods::budgets_hold", |on| Box::pin(pods::budgets_hold(on.client))),
+    ("pods::stop_with_grace", |on| Box::pin(pods::stop_with_grace(on.client))),
+    ("history::a_compacted_watch_is_told", |on| Box::pin(history::a_compacted_watch_is_told(on))),
+    ("history::a_compacted_page_is_told", |on| Box::pin(history::a_compacted_page_is_told(on))),
+    ("ownership::of_spec_and_status", |on| Box::pin(ownership::of_spec_and_status(on.client))),
+    ("ownership::a_person_keeps_a_field", |on| Box::pin(ownership::a_person_keeps_a_field(on.client))),
+    ("joulie::good_examples_are_kept", |on| Box::pin(joulie::good_examples_are_kept(on.client))),
+    ("joulie::rules_refuse_in_their_words", |on| Box::pin(joulie::rules_refuse_in_their_words(on.client))),
+    ("joulie::schemas_refuse", |on| Box::pin(joulie::schemas_refuse(on.client))),
+    ("joulie::nulls_and_strangers_go", |on| Box::pin(joulie::nulls_and_strangers_go(on.client))),
+    ("joulie::tables_have_the_columns", |on| Box::pin(joulie::tables_have_the_columns(on.client))),
+    ("joulie::objects_are_found_by_node", |on| Box::pin(joulie::objects_are_found_by_node(on.client))),
+    ("joulie::discovery_tells_short_names", |on| Box::pin(joulie::discovery_tells_short_names(on.client))),
 ];
 
 /// The custom kind that the cases use.
-pub(crate) fn definition() -> CustomResourceDefinition {
+pub fn definition() -> CustomResourceDefinition {
     let condition = json!({"type": "object", "required": ["type", "status"], "properties": {
         "type": {"type": "string"}, "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
         "reason": {"type": "string"}, "message": {"type": "string"},
@@ -111,8 +154,15 @@ pub(crate) fn definition() -> CustomResourceDefinition {
     .unwrap()
 }
 
+/// All definitions that the cases need: that one and those of Joulie.
+pub fn definitions() -> Vec<CustomResourceDefinition> {
+    let mut all = joulie_api::crd::all();
+    all.push(definition());
+    all
+}
+
 /// The objects of that kind.
-pub(crate) fn probes(client: &Client) -> Api<DynamicObject> {
+pub fn probes(client: &Client) -> Api<DynamicObject> {
     let resource = ApiResource {
         group: "conformance.joulie.io".to_owned(),
         version: "v1".to_owned(),
@@ -124,7 +174,7 @@ pub(crate) fn probes(client: &Client) -> Api<DynamicObject> {
 }
 
 /// An object of that kind, with this specification beside the node's name.
-pub(crate) fn probe(name: &str, spec: Value) -> DynamicObject {
+pub fn probe(name: &str, spec: Value) -> DynamicObject {
     let mut object = json!({"apiVersion": "conformance.joulie.io/v1", "kind": "Probe", "metadata": {"name": name},
         "spec": {"nodeName": "n1"}});
     for (field, value) in spec.as_object().unwrap() {

@@ -1,6 +1,6 @@
 //! Structural schemas: what is refused, filled in and pruned.
 
-use super::{clear, fields, probe, probes, refused};
+use crate::{clear, fields, probe, probes, refused};
 use kube::Client;
 use kube::api::{Patch, PatchParams, PostParams, ValidationDirective};
 use serde_json::{Value, json};
@@ -26,7 +26,9 @@ pub(crate) async fn invalid_is_refused(client: Client) {
     for (spec, field, told) in wrong {
         let status = refused(api.create(&PostParams::default(), &probe("invalid", spec.clone())).await);
         assert_eq!((status.code, status.reason.as_str()), (422, "Invalid"), "{spec}");
-        assert_eq!(fields(&status), [field], "{spec}: {status:?}");
+        // A real server adds a cause without a field to a fraction where an integer belongs.
+        let named: Vec<_> = fields(&status).into_iter().filter(|field| *field != "<nil>").collect();
+        assert_eq!(named, [field], "{spec}: {status:?}");
         assert!(status.message.contains(told), "{spec}: {}", status.message);
         assert!(
             status.message.starts_with("Probe.conformance.joulie.io \"invalid\" is invalid: "),

@@ -1,6 +1,6 @@
 //! Patches of all kinds.
 
-use super::{clear, probe, probes, refused};
+use crate::{clear, probe, probes, refused};
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};

@@ -1,11 +1,14 @@
 //! Pods: binding, eviction, and their end.
 
-use super::{fields, namespace, refused};
+use crate::{fields, namespace, refused};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Client;
 use kube::api::{Api, DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams};
+use kube::core::Status;
 use serde_json::json;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
 
 async fn make(client: &Client, namespace: &str, name: &str) -> Pod {
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
@@ -13,8 +16,25 @@ async fn make(client: &Client, namespace: &str, name: &str) -> Pod {
     drop(api.delete(name, &at_once).await);
     let body = json!({"metadata": {"name": name, "labels": {"app": namespace}},
         "spec": {"containers": [{"name": "c", "image": "none", "ports": [{"containerPort": 80}]}]}});
-    api.create(&PostParams::default(), &serde_json::from_value(body).unwrap()).await.unwrap()
+    let body = serde_json::from_value(body).unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match api.create(&PostParams::default(), &body).await {
+            Ok(made) => return made,
+            // Where a controller makes the account of a new namespace it needs a moment.
+            Err(error) => {
+                let status = crate::status(error);
+                assert!(status.message.contains("serviceaccount \"default\" not found"), "{status:?}");
+                assert!(Instant::now() < deadline, "the namespace gets no account");
+            }
+        }
+        sleep(PAUSE).await;
+    }
 }
+
+/// A server's controllers answer when they come to it.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// A node for pods to be bound to; without it a real server's controllers would take them away.
 async fn node(client: &Client) {
@@ -60,6 +80,22 @@ pub(crate) async fn are_bound_once(client: Client) {
     api.delete("bound", &at_once).await.unwrap();
 }
 
+/// Asks until the pod is evicted, or is refused for this cause. A budget that its controller has not seen yet refuses
+/// everything.
+async fn evicted_when(api: &Api<Pod>, name: &str, cause: impl Fn(Option<&str>) -> bool) -> Option<Status> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let status = crate::status(api.evict(name, &EvictParams::default()).await.err()?);
+        assert_eq!(status.code, 429, "{status:?}");
+        let causes = status.details.as_ref().map(|details| details.causes.as_slice()).unwrap_or_default();
+        if cause(causes.first().map(|cause| cause.message.as_str())) {
+            return Some(status);
+        }
+        assert!(Instant::now() < deadline, "still {status:?}");
+        sleep(PAUSE).await;
+    }
+}
+
 pub(crate) async fn budgets_hold(client: Client) {
     let space = "conf-budgets";
     namespace(&client, space).await;
@@ -77,18 +113,13 @@ pub(crate) async fn budgets_hold(client: Client) {
     let body = json!({"metadata": {"name": "budget"},
         "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": space}}}});
     budgets.create(&PostParams::default(), &serde_json::from_value(body).unwrap()).await.unwrap();
-    let status = refused(api.evict("one", &EvictParams::default()).await);
+    let told = "The disruption budget budget needs 2 healthy pods and has 2 currently";
+    let status = evicted_when(&api, "one", |said| said == Some(told)).await.unwrap();
     assert_eq!((status.code, status.reason.as_str()), (429, "TooManyRequests"));
     assert_eq!(status.message, "Cannot evict pod as it would violate the pod's disruption budget.");
     let fewer = json!({"spec": {"minAvailable": 1}});
     budgets.patch("budget", &PatchParams::default(), &Patch::Merge(&fewer)).await.unwrap();
-    // Where a controller keeps the budget's status it needs a moment.
-    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(30);
-    while let Err(error) = api.evict("one", &EvictParams::default()).await {
-        assert_eq!(super::status(error).code, 429);
-        assert!(tokio::time::Instant::now() < deadline, "the budget allows one");
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    }
+    assert!(evicted_when(&api, "one", |_| false).await.is_none(), "the budget allows one");
     assert!(api.get("one").await.unwrap().metadata.deletion_timestamp.is_some(), "it stops with grace");
     assert_eq!(refused(api.evict("two", &EvictParams::default()).await).code, 429);
     assert_eq!(refused(api.evict("absent", &EvictParams::default()).await).code, 404);

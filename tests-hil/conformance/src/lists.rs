@@ -1,6 +1,6 @@
 //! Lists: selectors, pages, and deleting by selection.
 
-use super::{probe, probes, refused};
+use crate::{probe, probes, refused};
 use kube::Client;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use serde_json::json;

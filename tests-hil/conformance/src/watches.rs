@@ -1,6 +1,6 @@
 //! Watches, bare and through kube's runtime.
 
-use super::{clear, probe, probes, version};
+use crate::{clear, probe, probes, version};
 use futures::{Stream, StreamExt, TryStreamExt};
 use kube::Client;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams, WatchEvent, WatchParams};

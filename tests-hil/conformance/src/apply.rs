@@ -1,6 +1,6 @@
 //! Server-side apply: who owns what, and what that means.
 
-use super::{clear, fields, owned, probe, probes, refused, version};
+use crate::{clear, fields, owned, probe, probes, refused, version};
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! The life of objects: create, get, update, delete, and who is refused.
 
-use super::{clear, fields, namespace, probe, probes, refused, version};
+use crate::{clear, fields, namespace, probe, probes, refused, version};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Event, Node};
 use kube::Client;
@@ -128,7 +128,9 @@ pub(crate) async fn finalizers_hold(client: Client) {
     assert!(api.get("held").await.is_ok(), "it is there until the finalizer goes");
     let more = json!({"metadata": {"finalizers": ["joulie.io/release", "joulie.io/late"]}});
     let late = refused(api.patch("held", &PatchParams::default(), &Patch::Merge(&more)).await);
-    assert_eq!((late.code, fields(&late)), (422, vec!["metadata.finalizers"]));
+    assert_eq!(late.code, 422);
+    // A real server says it twice for a custom object.
+    assert!(!fields(&late).is_empty() && fields(&late).iter().all(|field| *field == "metadata.finalizers"));
     let none = json!({"metadata": {"finalizers": null}});
     api.patch("held", &PatchParams::default(), &Patch::Merge(&none)).await.unwrap();
     assert_eq!(refused(api.get("held").await).code, 404);

@@ -1,0 +1,90 @@
+//! Runs the suite and judges it by the list of differences.
+
+use crate::{CASES, Case, DIFFERENCES, Difference, Kind, Server};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// What a run came to.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// What is wrong: a case that fails, or a listed difference that is none any more.
+    pub wrong: Vec<String>,
+    /// The differences that showed.
+    pub differs: Vec<Difference>,
+    /// How long each case took.
+    pub took: Vec<(&'static str, Duration)>,
+}
+
+impl Outcome {
+    /// Fails with all that is wrong.
+    ///
+    /// # Panics
+    /// When anything is.
+    #[track_caller]
+    pub fn check(&self) {
+        let (wrong, all) = (&self.wrong, CASES.len());
+        assert!(wrong.is_empty(), "{} wrong of {all} cases:\n{}", wrong.len(), wrong.join("\n"));
+    }
+}
+
+/// Runs all cases one after the other, each with a server as `server` hands it out.
+pub async fn run(kind: Kind, server: impl AsyncFn() -> Server) -> Outcome {
+    let mut outcome = Outcome::default();
+    for &(name, case) in CASES {
+        let begin = Instant::now();
+        let failure = fails(case, server().await).await;
+        outcome.took.push((name, begin.elapsed()));
+        let allowed = DIFFERENCES.iter().find(|line| line.case == name && line.server == kind);
+        judge(name, allowed, failure, &mut outcome);
+    }
+    outcome
+}
+
+/// What a case says when it panics.
+async fn fails(case: Case, server: Server) -> Option<String> {
+    let panic = tokio::spawn(case(server)).await.err()?;
+    Some(panic.to_string())
+}
+
+fn judge(name: &str, allowed: Option<&Difference>, failure: Option<String>, outcome: &mut Outcome) {
+    match (allowed, failure) {
+        (None, None) => {}
+        (None, Some(said)) => outcome.wrong.push(format!("{name}: {said}")),
+        (Some(line), Some(said)) if said.contains(line.says) => outcome.differs.push(*line),
+        (Some(line), Some(said)) => {
+            outcome.wrong.push(format!("{name}: is to differ by {:?} and says: {said}", line.says));
+        }
+        (Some(line), None) => {
+            let why = line.why;
+            outcome.wrong.push(format!("{name}: passes, so it differs no more: take out the line ({why})"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(allowed: Option<&Difference>, failure: Option<&str>) -> (usize, usize) {
+        let mut outcome = Outcome::default();
+        judge("a::case", allowed, failure.map(str::to_owned), &mut outcome);
+        (outcome.wrong.len(), outcome.differs.len())
+    }
+
+    #[test]
+    fn only_a_listed_failure_in_its_own_words_is_let_through() {
+        let line = Difference { case: "a::case", server: Kind::Embedded, says: "no rules", why: "none" };
+        assert_eq!(judged(None, None), (0, 0));
+        assert_eq!(judged(None, Some("no rules")), (1, 0));
+        assert_eq!(judged(Some(&line), Some("it has no rules")), (0, 1));
+        assert_eq!(judged(Some(&line), Some("out of memory")), (1, 0));
+        assert_eq!(judged(Some(&line), None), (1, 0), "a difference that is none any more");
+    }
+
+    #[test]
+    fn every_line_names_a_case() {
+        for line in DIFFERENCES {
+            assert!(CASES.iter().any(|(name, _)| *name == line.case), "{}", line.case);
+        }
+    }
+}

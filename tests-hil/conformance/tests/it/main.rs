@@ -1,0 +1,25 @@
+//! The suite on every server there is.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "all of it is tests: what is not expected fails them, and the differences are printed"
+)]
+
+mod embedded;
+mod hosts;
+mod real;
+mod servers;
+
+use conformance::Outcome;
+use std::time::Duration;
+
+/// Prints what differs and how long it took, and fails with what is wrong.
+fn report(server: &str, outcome: &Outcome) {
+    let whole: Duration = outcome.took.iter().map(|(_, took)| *took).sum();
+    println!("{server}: {} cases in {whole:.1?}", outcome.took.len());
+    for line in &outcome.differs {
+        println!("{server}: {} differs: {}", line.case, line.why);
+    }
+    outcome.check();
+}

@@ -1,0 +1,85 @@
+//! The servers under test.
+
+use cluster::{Component, ControlPlane, Options, start_or_skip};
+use conformance::{Server, definitions};
+use embedded_api::{EmbeddedApi, Serving};
+use futures::FutureExt;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::PostParams;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::runtime::wait::{await_condition, conditions};
+use kube::{Api, Client, Config};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::OnceCell;
+
+/// The embedded server with every definition.
+pub(crate) fn embedded_api() -> EmbeddedApi {
+    EmbeddedApi::new(&embedded_api::Options::with(definitions())).unwrap()
+}
+
+/// With this client.
+pub(crate) fn embedded(api: &EmbeddedApi, client: Client) -> Server {
+    let api = api.clone();
+    let compact = move || {
+        api.compact();
+        futures::future::ready(()).boxed()
+    };
+    Server { client, compact: Arc::new(compact) }
+}
+
+/// A client by a kubeconfig that sees every refusal instead of waiting for it.
+pub(crate) async fn client(file: &Path) -> Client {
+    let file = Kubeconfig::read_from(file).unwrap();
+    let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
+    config.default_retry = false;
+    Client::try_from(config).unwrap()
+}
+
+/// By the kubeconfig of a server that listens.
+pub(crate) async fn client_of(serving: &Serving, name: &str) -> Client {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    serving.write_kubeconfig(&path).unwrap();
+    client(&path).await
+}
+
+/// The control plane of this program. It is never dropped; that it ends with the program is the library's promise.
+pub(crate) async fn control_plane() -> Option<&'static ControlPlane> {
+    static SHARED: OnceCell<Option<ControlPlane>> = OnceCell::const_new();
+    SHARED.get_or_init(start).await.as_ref()
+}
+
+/// A watch of what was compacted away is told so only by a server that keeps no cache of its own.
+async fn start() -> Option<ControlPlane> {
+    // Its controllers make the accounts that pods need and count what budgets allow.
+    let mut options = Options { controller_manager: true, ..Options::api_only() };
+    options.flags.push((Component::ApiServer, "--watch-cache=false".to_owned()));
+    let control_plane = start_or_skip(&options)?;
+    prepare(&client(control_plane.kubeconfig()).await).await;
+    Some(control_plane)
+}
+
+/// Installs the definitions, which the embedded API has from the start.
+async fn prepare(client: &Client) {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for definition in definitions() {
+        let name = definition.metadata.name.clone().unwrap();
+        if let Err(error) = api.create(&PostParams::default(), &definition).await {
+            panic!("the definition {name} is refused: {error:#?}");
+        }
+        let established = await_condition(api.clone(), &name, conditions::is_crd_established());
+        tokio::time::timeout(Duration::from_secs(60), established).await.unwrap().unwrap();
+    }
+}
+
+/// It, with a client of the runtime that asks.
+pub(crate) async fn real(control_plane: &'static ControlPlane) -> Server {
+    let compact = move || {
+        async move {
+            control_plane.compact().await.unwrap();
+        }
+        .boxed()
+    };
+    Server { client: client(control_plane.kubeconfig()).await, compact: Arc::new(compact) }
+}
