@@ -126,7 +126,11 @@ impl<C: Clock, O: Originals> PowerHal for Powercap<C, O> {
 
     fn save(&mut self, domain: Handle, control: Control) -> Result<Original, RaplError> {
         match control {
-            Control::Power => self.access(domain, |package| package.save()),
+            Control::Power => {
+                let key = *self.package(domain)?.domain.key();
+                let kept = self.originals.kept(&key, Control::Power);
+                self.access(domain, |package| package.save(kept.as_ref()))
+            }
             Control::Frequency | Control::Throttle => Err(RaplError::NotAPowerLimit),
         }
     }

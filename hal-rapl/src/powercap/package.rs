@@ -60,11 +60,19 @@ impl Package {
         self.domain.power().is_some().then(|| self.in_force())
     }
 
-    pub(super) fn save(&mut self) -> Result<Original, RaplError> {
+    /// What the package is set to. Once an original is kept, it is compared with that, so only the zones that it holds
+    /// count: a twin that was away when it was saved is never touched, and is nobody's to put back.
+    pub(super) fn save(&mut self, kept: Option<&Original>) -> Result<Original, RaplError> {
         let states = self.states()?;
+        let originals = kept.and_then(saved::unpack);
+        let counts = |control_type| {
+            let holds = |kept: &Saved| kept.control_type == control_type;
+            originals.as_ref().is_none_or(|originals| originals.iter().flatten().any(holds))
+        };
         let mut saved = [None; ZONES_MAX];
         for ((slot, zone), state) in saved.iter_mut().zip(&self.zones).zip(&states) {
-            *slot = state.as_ref().map(|state| Saved::of(zone.control_type, state));
+            let state = state.as_ref().filter(|_| counts(zone.control_type));
+            *slot = state.map(|state| Saved::of(zone.control_type, state));
         }
         saved::pack(&saved).ok_or(RaplError::UnknownOriginal(*self.domain.key()))
     }

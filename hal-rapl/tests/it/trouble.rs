@@ -116,6 +116,35 @@ fn a_package_and_its_twin_are_one_domain_with_the_lower_limit_in_force() {
     assert_eq!((limits("intel-rapl:0"), limits("intel-rapl-mmio:0")), (35, 12), "each goes back to its own");
 }
 
+/// Both orders in which a twin can be away: when the original is saved, and when it is put back.
+#[test]
+fn a_twin_that_is_away_loses_no_original_and_one_that_came_late_has_none() {
+    let Some((bench, mut hal)) = open("client") else { return };
+    let limits = |id: &str| bench.zone(id, |slot| slot.zone.power_limit_uw(0) / 1_000_000);
+    let present = |here| bench.zone("intel-rapl-mmio:0", |slot| slot.present = here);
+    present(false);
+    hal.describe().unwrap();
+    assert_eq!(effective(&mut hal, "package-0", w(20)), (20_000_000, true));
+    present(true);
+    hal.describe().unwrap();
+    assert_eq!(effective(&mut hal, "package-0", w(18)), (18_000_000, true));
+    assert_eq!((limits("intel-rapl:0"), limits("intel-rapl-mmio:0")), (18, 35), "the late one is left alone");
+    let handle = find(&hal, "package-0").0;
+    assert_eq!(hal.release(handle).unwrap(), Released::Restored);
+    assert_eq!((limits("intel-rapl:0"), limits("intel-rapl-mmio:0")), (35, 35));
+
+    assert_eq!(effective(&mut hal, "package-0", w(20)), (20_000_000, true));
+    present(false);
+    hal.describe().unwrap();
+    let handle = find(&hal, "package-0").0;
+    assert_eq!(kind(hal.release(handle)), ErrorKind::Gone);
+    present(true);
+    hal.describe().unwrap();
+    let handle = find(&hal, "package-0").0;
+    assert_eq!(hal.release(handle).unwrap(), Released::Restored);
+    assert_eq!((limits("intel-rapl:0"), limits("intel-rapl-mmio:0")), (35, 35));
+}
+
 #[test]
 fn one_zone_of_two_is_enough_for_a_cap() {
     let Some((bench, mut hal)) = open("client") else { return };

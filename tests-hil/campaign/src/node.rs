@@ -69,7 +69,7 @@ fn open(root: &Path, state: PathBuf, time: &Time) -> Result<Node, String> {
 }
 
 /// A wait of more than so many ms says that no file hangs.
-const PATIENT: u64 = 1_000;
+const PATIENT: u64 = 50;
 
 /// A backend that lists all its hardware anew takes real time, and this clock stands still for it: simulated minutes
 /// must not go by meanwhile.

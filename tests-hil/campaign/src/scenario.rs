@@ -194,8 +194,8 @@ impl Stage {
         } else {
             self.wish(Some(Wish::Gone));
             self.world.tell();
-            // Whatever was refused before is tried again within a minute.
-            let mut left = 200;
+            // A zone that came back is found within a minute, and what was refused before is tried again within one.
+            let mut left = 400;
             while self.world.ledger().held() > 0 && left > 0 && self.world.is_up() {
                 self.ticks(1);
                 left -= 1;
