@@ -141,7 +141,7 @@ const fn seconds(count: u64) -> Micros {
 }
 
 impl Config {
-    /// A configuration with the tuning that docs/OPERATIONS.md describes. Whoever wants another changes the fields.
+    /// A configuration with the tuning that is spelled out below. Whoever wants another changes the fields.
     ///
     /// # Errors
     /// When the period is not one.
