@@ -4,13 +4,14 @@
 //! way, or whose job has not shown in the rows yet, gets no other one; a node whose job failed is left alone for a while
 //! that grows with every failure; neither keeps a pass from the other nodes.
 
+mod claims;
 mod jobs;
 mod pass;
 mod waits;
 
-pub use jobs::Then;
-pub use pass::Passed;
+pub(crate) use jobs::Then;
 
+use crate::budget::Ledger;
 use crate::meters::Meters;
 use crate::rows::NodeSeen;
 use crate::settings::Settings;
@@ -32,7 +33,7 @@ use std::sync::Arc;
 use waits::{Settling, Waits};
 
 /// What one term of leading knows.
-pub struct Brain {
+pub(crate) struct Brain {
     settings: Arc<Settings>,
     law: TwinLaw<MeasuredPower>,
     site: Site,
@@ -43,6 +44,12 @@ pub struct Brain {
     busy: BTreeMap<String, u64>,
     settling: BTreeMap<String, Settling>,
     waits: Waits,
+    /// The books, where there is a limit to keep to.
+    ledger: Option<Ledger>,
+    /// Before this nothing is raised: what a leader before has sent may still land.
+    raises_from: Mono,
+    /// Groups whose limit cannot be kept, as it was last said.
+    short: BTreeSet<String>,
     passes: u64,
     /// What people call the time of the last pass.
     wall: Timestamp,
@@ -51,7 +58,7 @@ pub struct Brain {
 }
 
 /// A moment as the planner counts it.
-pub fn stamp(now: Mono) -> Stamp {
+pub(crate) fn stamp(now: Mono) -> Stamp {
     let micros = now.since(Mono::START).as_micros();
     Stamp::new(Micros::new(u64::try_from(micros).unwrap_or(u64::MAX)))
 }
@@ -61,7 +68,7 @@ impl Brain {
     ///
     /// # Errors
     /// When the tuning of the twin makes no sense, which would be a defect of the program.
-    pub fn new(settings: Arc<Settings>, stats: Stats, recorder: Recorder) -> Result<Self, String> {
+    pub(crate) fn new(settings: Arc<Settings>, stats: Stats, recorder: Recorder) -> Result<Self, String> {
         let utilization = UtilizationModel::new(IDLE_CPU, IDLE_GPU).map_err(|error| error.to_string())?;
         let psu = PsuLimits::new(RACK_LIMIT, BTreeMap::new()).map_err(|error| error.to_string())?;
         let meters = Meters::new(&settings.power, settings.hold)?;
@@ -73,6 +80,9 @@ impl Brain {
             busy: BTreeMap::new(),
             settling: BTreeMap::new(),
             waits: Waits::default(),
+            ledger: None,
+            raises_from: Mono::START,
+            short: BTreeSet::new(),
             passes: 0,
             wall: Timestamp::UNIX_EPOCH,
             settings,
@@ -82,7 +92,7 @@ impl Brain {
     }
 
     /// Takes in what has changed in the rows. A follower does so too, so that it could lead at once.
-    pub fn look(&mut self, watches: &mut Watches, now: Mono) -> Changes {
+    pub(crate) fn look(&mut self, watches: &mut Watches, now: Mono) -> Changes {
         let changes = self.site.refresh(watches, &self.settings.lens, &self.settings.plan.catalog);
         if changes.plan || changes.twins {
             self.meters.listen(&self.site.members, stamp(now));
@@ -91,17 +101,21 @@ impl Brain {
     }
 
     /// What meters say.
-    pub fn meters(&mut self) -> &mut Meters {
+    pub(crate) fn meters(&mut self) -> &mut Meters {
         &mut self.meters
     }
 
     /// The names of the nodes that are planned for.
-    pub fn planned(&self) -> Vec<String> {
+    pub(crate) fn planned(&self) -> Vec<String> {
         self.site.nodes.iter().filter(|row| row.is_eligible()).map(|row| row.name.clone()).collect()
     }
 
     /// A new term begins: what an earlier one remembered is void.
-    pub fn begin_term(&mut self) {
+    pub(crate) fn begin_term(&mut self, now: Mono) {
+        let limits = &self.settings.budget;
+        // The dead-band was checked with the settings.
+        self.ledger = limits.any().then(|| Ledger::new(limits.clone()).ok()).flatten();
+        self.raises_from = now.plus(self.settings.write_timeout);
         self.memory = Memory::new();
         self.busy.clear();
         self.settling.clear();
@@ -109,12 +123,12 @@ impl Brain {
     }
 
     /// Whether every job of the passes up to this one has ended.
-    pub fn is_complete(&self, pass: u64) -> bool {
+    pub(crate) fn is_complete(&self, pass: u64) -> bool {
         self.busy.values().all(|&of| of > pass)
     }
 
     /// Takes in what came of a job.
-    pub fn ended(&mut self, outcome: Outcome<Then>, now: Mono) {
+    pub(crate) fn ended(&mut self, outcome: Outcome<Then>, now: Mono) {
         let Outcome { node, landed, failed, then } = outcome;
         if self.busy.remove(&node).is_none() {
             // It was sent in an earlier term.
@@ -123,6 +137,7 @@ impl Brain {
         for one in &landed {
             self.stats.wrote(one.target, Counted::Landed);
         }
+        self.tell_ledger(&node, &landed);
         if let Some(member) = self.site.member(&node) {
             let settling = Settling::new(member, &landed, now);
             self.settling.insert(node.clone(), settling);
@@ -196,14 +211,14 @@ impl Brain {
     }
 
     /// When a node that is left alone is to be looked at again.
-    pub fn next_try(&self) -> Option<Mono> {
+    pub(crate) fn next_try(&self) -> Option<Mono> {
         let settling = self.settling.values().map(|settling| settling.until);
         self.waits.next().into_iter().chain(settling).min()
     }
 }
 
 /// A node as Events name it.
-pub fn reference(node: &NodeSeen) -> ObjectReference {
+pub(crate) fn reference(node: &NodeSeen) -> ObjectReference {
     ObjectReference {
         api_version: Some("v1".to_owned()),
         kind: Some("Node".to_owned()),

@@ -37,29 +37,29 @@ const DISTANCE_MAX: Duration = Duration::from_secs(1);
 const HARDWARE_PATIENCE: Duration = Duration::from_secs(20);
 
 /// What the loop is made of.
-pub struct Parts {
+pub(crate) struct Parts {
     /// The API server.
-    pub client: Client,
+    pub(crate) client: Client,
     /// Time.
-    pub clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn Clock>,
     /// The watches.
-    pub watches: Watches,
+    pub(crate) watches: Watches,
     /// Whether this process leads.
-    pub leadership: Leadership,
+    pub(crate) leadership: Leadership,
     /// Who it is.
-    pub identity: String,
+    pub(crate) identity: String,
     /// What it was told.
-    pub settings: Arc<Settings>,
+    pub(crate) settings: Arc<Settings>,
     /// What it counts.
-    pub stats: Stats,
+    pub(crate) stats: Stats,
     /// Its pulse.
-    pub heartbeat: Heartbeat,
+    pub(crate) heartbeat: Heartbeat,
     /// Set once a pass was made, or while somebody else leads.
-    pub planned: Arc<AtomicBool>,
+    pub(crate) planned: Arc<AtomicBool>,
 }
 
 /// The loop.
-pub struct Lead {
+pub(crate) struct Lead {
     parts: Parts,
     brain: Brain,
     writers: Writers<Then>,
@@ -79,7 +79,7 @@ pub struct Lead {
 
 impl Lead {
     /// Nothing has been done yet.
-    pub fn new(parts: Parts, brain: Brain) -> Self {
+    pub(crate) fn new(parts: Parts, brain: Brain) -> Self {
         let settings = &parts.settings;
         let (writers, outcomes) = Writers::new(
             parts.client.clone(),
@@ -110,7 +110,7 @@ impl Lead {
     }
 
     /// Runs until asked to stop. Jobs that are under way then end by themselves.
-    pub async fn run(mut self, stop: Stop) {
+    pub(crate) async fn run(mut self, stop: Stop) {
         loop {
             let wait = self.next().since(self.parts.clock.mono());
             tokio::select! {
@@ -170,9 +170,9 @@ impl Lead {
             return;
         }
         self.term = term;
-        self.brain.begin_term();
+        self.brain.begin_term(now);
         (self.since, self.renewed, self.last_pass) = (now, None, None);
-        if let Some(poller) = &mut self.poller {
+        if let Some(poller) = &self.poller {
             poller.follow(if term.is_some() { self.brain.planned() } else { Vec::new() });
         }
         if term.is_some() {
@@ -229,7 +229,7 @@ impl Lead {
         if !passed.jobs.is_empty() {
             self.generation += 1;
         }
-        if let Some(poller) = &mut self.poller {
+        if let Some(poller) = &self.poller {
             poller.follow(self.brain.planned());
         }
         for job in passed.jobs {

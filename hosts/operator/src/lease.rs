@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// The annotation that carries the generation of the plan.
-pub const GENERATION: &str = "joulie.io/plan-generation";
+pub(crate) const GENERATION: &str = "joulie.io/plan-generation";
 /// For how long the Lease says that it is somebody's: three renewals that are late.
 const SECONDS: u32 = 90;
 
 /// Renews the Lease.
-pub async fn renew(
+pub(crate) async fn renew(
     client: &Client,
     namespace: &str,
     (holder, generation): (&str, u64),

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod brain;
+mod budget;
 mod lead;
 mod lease;
 mod meters;

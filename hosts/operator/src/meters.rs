@@ -3,7 +3,7 @@
 //! A meter that fails is a failed attempt and never 0 W. A sample that only says again what was said before is no new
 //! one, so that an agent that has died does not look alive.
 
-pub mod http;
+pub(crate) mod http;
 
 use crate::settings::{PowerSource, micros};
 use crate::site::Member;
@@ -18,7 +18,7 @@ type Said = (Option<String>, Option<Watts>);
 
 /// What the meters of all nodes said lately.
 #[derive(Debug)]
-pub struct Meters {
+pub(crate) struct Meters {
     law: HistoryLaw,
     histories: Histories,
     by_agents: bool,
@@ -30,14 +30,14 @@ impl Meters {
     ///
     /// # Errors
     /// When `hold` is no time that a sample can stand.
-    pub fn new(source: &PowerSource, hold: Duration) -> Result<Self, String> {
+    pub(crate) fn new(source: &PowerSource, hold: Duration) -> Result<Self, String> {
         let law = HistoryLaw::new(WINDOW, micros(hold)).map_err(|error| error.to_string())?;
         let by_agents = *source == PowerSource::Agent;
         Ok(Self { law, histories: Histories::default(), by_agents, said: BTreeMap::new() })
     }
 
     /// Listens to what agents publish.
-    pub fn listen(&mut self, members: &[Member], now: Stamp) {
+    pub(crate) fn listen(&mut self, members: &[Member], now: Stamp) {
         if !self.by_agents {
             return;
         }
@@ -55,17 +55,17 @@ impl Meters {
     }
 
     /// Takes in the outcome of one attempt to read a node's power.
-    pub fn record(&mut self, node: &str, now: Stamp, report: Report) {
+    pub(crate) fn record(&mut self, node: &str, now: Stamp, report: Report) {
         self.histories.record(&self.law, node, now, report);
     }
 
     /// What the meter of a node says at `now`, and where it is going.
-    pub fn reading(&self, node: &str, now: Stamp) -> (Reading, Option<WattsPerMinute>) {
+    pub(crate) fn reading(&self, node: &str, now: Stamp) -> (Reading, Option<WattsPerMinute>) {
         self.histories.reading(&self.law, node, now)
     }
 
     /// Forgets every node that is gone.
-    pub fn keep_only(&mut self, nodes: &BTreeSet<&str>) {
+    pub(crate) fn keep_only(&mut self, nodes: &BTreeSet<&str>) {
         self.histories.keep_only(nodes);
         self.said.retain(|node, _| nodes.contains(node.as_str()));
     }

@@ -6,10 +6,10 @@
 
 mod status;
 
-pub use status::{Standing, differs, overridden, status_of};
+pub(crate) use status::{Standing, differs, overridden, status_of};
 
 use crate::rows::{self, NodeSeen, StateSeen};
-use joulie_api::caps::{self, CpuCaps, GpuCaps};
+use joulie_api::caps::{CpuCaps, GpuCaps};
 use joulie_api::labels::{self, manager};
 use joulie_core::node::cap::CapIntent;
 use planner::intent::{Cap, Caps};
@@ -19,26 +19,26 @@ use serde_json::{Map, Value, json};
 
 /// A desired state as it is to stand in an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub(crate) struct Wanted {
     /// Its profile.
-    pub profile: Profile,
+    pub(crate) profile: Profile,
     /// Its caps.
-    pub caps: Caps,
+    pub(crate) caps: Caps,
     /// It drains.
-    pub draining: bool,
+    pub(crate) draining: bool,
     /// The policy that decided, if one did.
-    pub policy: Option<String>,
+    pub(crate) policy: Option<String>,
 }
 
 impl Wanted {
     /// What the plan wants, with these caps.
-    pub fn planned(desired: &Desired, caps: Caps) -> Self {
+    pub(crate) fn planned(desired: &Desired, caps: Caps) -> Self {
         let Desired { profile, draining, policy, .. } = desired;
         Self { profile: *profile, caps, draining: *draining, policy: Some((*policy).to_owned()) }
     }
 
     /// What stands in an object.
-    pub fn standing(state: &StateSeen) -> Self {
+    pub(crate) fn standing(state: &StateSeen) -> Self {
         Self {
             profile: rows::profile(state.desired.profile),
             caps: rows::caps(&state.desired),
@@ -49,7 +49,7 @@ impl Wanted {
 
     /// What will stand in an object of which parts are somebody else's.
     #[must_use]
-    pub fn over(self, state: &StateSeen) -> Self {
+    pub(crate) fn over(self, state: &StateSeen) -> Self {
         let there = Self::standing(state);
         if state.is_a_persons() {
             return Self { draining: self.draining, ..there };
@@ -68,7 +68,7 @@ impl Wanted {
 
     /// Whether an object says so already, apart from differences that are worth no write. While another policy stands in
     /// for the configured one its name alone is worth none.
-    pub fn is_in(&self, state: &StateSeen, with_draining: bool, stands_in: bool) -> bool {
+    pub(crate) fn is_in(&self, state: &StateSeen, with_draining: bool, stands_in: bool) -> bool {
         let there = Self::standing(state);
         self.profile == there.profile
             && self.caps.same_as(&there.caps)
@@ -79,7 +79,7 @@ impl Wanted {
 
 /// Which kind carries a desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Carrier {
+pub(crate) enum Carrier {
     /// NodePowerProfile.
     Profile,
     /// NodeTwin.
@@ -88,7 +88,7 @@ pub enum Carrier {
 
 impl Carrier {
     /// The kind's name.
-    pub const fn kind(self) -> &'static str {
+    pub(crate) const fn kind(self) -> &'static str {
         match self {
             Self::Profile => "NodePowerProfile",
             Self::Twin => "NodeTwin",
@@ -97,7 +97,7 @@ impl Carrier {
 }
 
 /// The configuration to apply to an object that carries a desired state. Parts that others own are not in it.
-pub fn state_document(
+pub(crate) fn state_document(
     carrier: Carrier,
     name: &str,
     node: &str,
@@ -141,14 +141,14 @@ pub fn state_document(
 }
 
 /// The API version of Joulie's kinds.
-pub const API_VERSION: &str = "joulie.io/v1alpha1";
+pub(crate) const API_VERSION: &str = "joulie.io/v1alpha1";
 
 fn intent(cap: Cap) -> CapIntent {
     CapIntent { watts: cap.watts, percent: cap.percent }
 }
 
 /// A status to apply.
-pub fn status_document(carrier: Carrier, name: &str, uid: Option<&str>, status: &Value) -> Value {
+pub(crate) fn status_document(carrier: Carrier, name: &str, uid: Option<&str>, status: &Value) -> Value {
     let mut metadata = json!({"name": name});
     if let Some(uid) = uid {
         metadata["uid"] = json!(uid);
@@ -158,7 +158,7 @@ pub fn status_document(carrier: Carrier, name: &str, uid: Option<&str>, status: 
 
 /// The labels that a node is to have, as far as they are the operator's to set; nothing where they are there already.
 /// Without a profile the label stays as it is.
-pub fn labels_document(
+pub(crate) fn labels_document(
     node: &NodeSeen,
     key: &str,
     profile: Option<Profile>,
@@ -181,7 +181,7 @@ pub fn labels_document(
 }
 
 /// Takes away every label that the operator has set on a node.
-pub fn no_labels_document(node: &NodeSeen) -> Value {
+pub(crate) fn no_labels_document(node: &NodeSeen) -> Value {
     node_document(node, Map::new())
 }
 
@@ -193,16 +193,8 @@ fn node_document(node: &NodeSeen, labels: Map<String, Value>) -> Value {
     })
 }
 
-/// A profile as the objects name it.
-pub fn wire(profile: Profile) -> caps::Profile {
-    match profile {
-        Profile::Performance => caps::Profile::Performance,
-        Profile::Eco => caps::Profile::Eco,
-    }
-}
-
 /// Who the operator is to the API server.
-pub const MANAGER: &str = manager::OPERATOR;
+pub(crate) const MANAGER: &str = manager::OPERATOR;
 
 #[cfg(test)]
 mod tests;

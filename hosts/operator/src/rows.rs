@@ -7,11 +7,10 @@ mod owners;
 mod pod;
 mod state;
 
-pub use hardware::{HardwareSeen, PowerSeen};
-pub use node::NodeSeen;
-pub use owners::{Foreign, LabelOwner, Owners};
-pub use pod::PodSeen;
-pub use state::{ControlSeen, DeviceSeen, ProfileSeen, StateSeen, TwinSeen, caps, profile};
+pub(crate) use hardware::HardwareSeen;
+pub(crate) use node::NodeSeen;
+pub(crate) use pod::PodSeen;
+pub(crate) use state::{DeviceSeen, ProfileSeen, StateSeen, TwinSeen, caps, profile};
 
 use power_units::{Role, Watts};
 use serde_json::Value;
@@ -41,11 +40,11 @@ fn name(object: &Value) -> String {
 
 /// What tells one object of a name from the next, and one state of it from the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stamp {
+pub(crate) struct Stamp {
     /// `metadata.uid`
-    pub uid: String,
+    pub(crate) uid: String,
     /// `metadata.resourceVersion`
-    pub version: String,
+    pub(crate) version: String,
 }
 
 impl Stamp {

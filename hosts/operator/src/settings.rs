@@ -24,49 +24,49 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Where metrics, health and debugging are served.
-    pub metrics: Listen,
+    pub(crate) metrics: Listen,
     /// Who may see /debug from elsewhere.
-    pub debug_token: Option<String>,
+    pub(crate) debug_token: Option<String>,
     /// Where the Leases and Events are.
-    pub namespace: String,
+    pub(crate) namespace: String,
     /// How objects are looked at.
-    pub lens: Lens,
+    pub(crate) lens: Lens,
     /// How the cluster is planned.
-    pub plan: plan::Settings,
+    pub(crate) plan: plan::Settings,
     /// Whether `POLICY_TYPE` was a word that nobody knows.
-    pub policy_unknown: bool,
+    pub(crate) policy_unknown: bool,
     /// A pass is made at least so often.
-    pub interval: Duration,
+    pub(crate) interval: Duration,
     /// The plan's Lease is renewed at most so often.
-    pub renew_plan: Duration,
+    pub(crate) renew_plan: Duration,
     /// How long one request to the API server may take.
-    pub write_timeout: Duration,
+    pub(crate) write_timeout: Duration,
     /// How many of them may be under way.
-    pub writers: usize,
+    pub(crate) writers: usize,
     /// Where measured power comes from.
-    pub power: PowerSource,
+    pub(crate) power: PowerSource,
     /// How long the last sample of a node stands.
-    pub hold: Duration,
+    pub(crate) hold: Duration,
     /// The limits to keep to.
-    pub budget: Limits,
+    pub(crate) budget: Limits,
     /// The election.
-    pub election: Election,
+    pub(crate) election: Election,
 }
 
 /// The times of the election.
 #[derive(Clone, Copy, Debug)]
-pub struct Election {
+pub(crate) struct Election {
     /// For how long others wait.
-    pub lease: Duration,
+    pub(crate) lease: Duration,
     /// For how long a leader goes on without a renewal.
-    pub renew: Duration,
+    pub(crate) renew: Duration,
     /// Between two attempts.
-    pub retry: Duration,
+    pub(crate) retry: Duration,
 }
 
 /// Where measured power comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PowerSource {
+pub(crate) enum PowerSource {
     /// Nothing measures; the twins estimate from the caps.
     Static,
     /// What the agents publish.
@@ -77,24 +77,24 @@ pub enum PowerSource {
 
 /// The limits to keep to, in watts. Without one nothing of the budget acts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// Of the site.
-    pub site: Option<Watts>,
+    pub(crate) site: Option<Watts>,
     /// What draws power in the site and is in no rack that is named, and is controlled by nobody.
-    pub site_base: Watts,
+    pub(crate) site_base: Watts,
     /// Of racks; `*` for every rack that is not named.
-    pub racks: BTreeMap<String, Watts>,
+    pub(crate) racks: BTreeMap<String, Watts>,
     /// What draws power in racks and is controlled by nobody.
-    pub rack_base: BTreeMap<String, Watts>,
+    pub(crate) rack_base: BTreeMap<String, Watts>,
     /// What a node draws beside its processors and GPUs.
-    pub node_rest: Watts,
+    pub(crate) node_rest: Watts,
     /// A change of a node's cap that is smaller is not worth a write.
-    pub dead_band: Watts,
+    pub(crate) dead_band: Watts,
 }
 
 impl Limits {
     /// Whether there is any limit.
-    pub fn any(&self) -> bool {
+    pub(crate) fn any(&self) -> bool {
         self.site.is_some() || !self.racks.is_empty()
     }
 }
@@ -146,7 +146,7 @@ impl Settings {
 }
 
 /// A duration as the planner counts it.
-pub fn micros(duration: Duration) -> Micros {
+pub(crate) fn micros(duration: Duration) -> Micros {
     Micros::new(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
 }
 

@@ -3,7 +3,7 @@
 
 mod confirm;
 
-pub use confirm::confirmation;
+pub(crate) use confirm::confirmation;
 
 use crate::rows::{self, HardwareSeen, NodeSeen, PodSeen, ProfileSeen, StateSeen, TwinSeen};
 use futures::FutureExt;
@@ -22,7 +22,7 @@ use std::time::Duration;
 
 /// Which kind carries the desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DesiredSource {
+pub(crate) enum DesiredSource {
     /// NodePowerProfile.
     Profile,
     /// NodeTwin.
@@ -31,41 +31,41 @@ pub enum DesiredSource {
 
 /// How nodes and pods are looked at.
 #[derive(Clone, Debug)]
-pub struct Lens {
+pub(crate) struct Lens {
     /// Which nodes are ours.
-    pub selector: Selector,
+    pub(crate) selector: Selector,
     /// The label that keeps a node out.
-    pub reserved_key: String,
+    pub(crate) reserved_key: String,
     /// The label of the profile.
-    pub profile_key: String,
+    pub(crate) profile_key: String,
     /// The labels that may name a GPU product.
-    pub gpu_product_keys: Vec<String>,
+    pub(crate) gpu_product_keys: Vec<String>,
     /// Which kind carries the desired state.
-    pub source: DesiredSource,
+    pub(crate) source: DesiredSource,
 }
 
 /// The watches.
 #[derive(Clone)]
-pub struct Watches {
+pub(crate) struct Watches {
     /// Nodes.
-    pub nodes: Rows<NodeSeen>,
+    pub(crate) nodes: Rows<NodeSeen>,
     /// Pods.
-    pub pods: Rows<PodSeen>,
+    pub(crate) pods: Rows<PodSeen>,
     /// NodeHardwares.
-    pub hardware: Rows<HardwareSeen>,
+    pub(crate) hardware: Rows<HardwareSeen>,
     /// NodePowerProfiles.
-    pub profiles: Rows<ProfileSeen>,
+    pub(crate) profiles: Rows<ProfileSeen>,
     /// NodeTwins.
-    pub twins: Rows<TwinSeen>,
+    pub(crate) twins: Rows<TwinSeen>,
 }
 
 /// For how long a watch may say nothing before what it told is not planned by: the server gives a sign of life each
 /// minute, and a pass by an old picture would be worse than none.
-pub const SILENCE_MAX: Duration = Duration::from_secs(150);
+pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(150);
 
 impl Watches {
     /// Waits until any row has changed; false when a watch has ended.
-    pub async fn changed(&mut self) -> bool {
+    pub(crate) async fn changed(&mut self) -> bool {
         tokio::select! {
             alive = self.nodes.changed() => alive,
             alive = self.pods.changed() => alive,
@@ -76,7 +76,7 @@ impl Watches {
     }
 
     /// Why no pass can be made by what is known at `now`, if none can.
-    pub fn blind(&self, now: Mono) -> Option<String> {
+    pub(crate) fn blind(&self, now: Mono) -> Option<String> {
         let silence = [
             (NODES, self.nodes.is_synced(), self.nodes.silence(now)),
             (PROFILES, self.profiles.is_synced(), self.profiles.silence(now)),
@@ -98,22 +98,22 @@ const TWINS: &str = "NodeTwins";
 
 /// All that is known of one node.
 #[derive(Clone, Debug)]
-pub struct Member {
+pub(crate) struct Member {
     /// The node.
-    pub node: Arc<NodeSeen>,
+    pub(crate) node: Arc<NodeSeen>,
     /// What its agent says of its hardware.
-    pub hardware: Option<Arc<HardwareSeen>>,
+    pub(crate) hardware: Option<Arc<HardwareSeen>>,
     /// Its NodePowerProfile.
-    pub profile: Option<Arc<ProfileSeen>>,
+    pub(crate) profile: Option<Arc<ProfileSeen>>,
     /// Its NodeTwin.
-    pub twin: Option<Arc<TwinSeen>>,
+    pub(crate) twin: Option<Arc<TwinSeen>>,
     /// The merged view of its hardware.
-    pub resolved: Hardware,
+    pub(crate) resolved: Hardware,
 }
 
 impl Member {
     /// The object that its agent obeys.
-    pub fn state(&self, source: DesiredSource) -> Option<&StateSeen> {
+    pub(crate) fn state(&self, source: DesiredSource) -> Option<&StateSeen> {
         match source {
             DesiredSource::Profile => self.profile.as_deref().map(|profile| &profile.state),
             DesiredSource::Twin => self.twin.as_deref().map(|twin| &twin.state),
@@ -121,24 +121,24 @@ impl Member {
     }
 
     /// A label of the node.
-    pub fn label(&self, key: &str) -> Option<&str> {
+    pub(crate) fn label(&self, key: &str) -> Option<&str> {
         self.node.label(key).filter(|value| !value.is_empty())
     }
 }
 
 /// The cluster.
 #[derive(Debug, Default)]
-pub struct Site {
+pub(crate) struct Site {
     /// Every node, in the order of names.
-    pub members: Vec<Member>,
+    pub(crate) members: Vec<Member>,
     /// The planner's rows of them, in the same order.
-    pub nodes: Vec<NodeRow>,
+    pub(crate) nodes: Vec<NodeRow>,
     /// The planner's rows of the pods; nothing while they are not known.
-    pub pods: Option<Vec<PodRow>>,
+    pub(crate) pods: Option<Vec<PodRow>>,
     /// The objects that carry desired states, by node, also of nodes that are gone.
-    pub profiles: BTreeMap<String, Arc<ProfileSeen>>,
+    pub(crate) profiles: BTreeMap<String, Arc<ProfileSeen>>,
     /// The twins, by node, also of nodes that are gone.
-    pub twins: BTreeMap<String, Arc<TwinSeen>>,
+    pub(crate) twins: BTreeMap<String, Arc<TwinSeen>>,
     hardware: BTreeMap<String, Arc<HardwareSeen>>,
     pod_rows: Vec<Arc<PodSeen>>,
     hardware_known: bool,
@@ -146,16 +146,16 @@ pub struct Site {
 
 /// What a look at the rows found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Changes {
+pub(crate) struct Changes {
     /// Something that the plan depends on.
-    pub plan: bool,
+    pub(crate) plan: bool,
     /// A reading of a meter, or something that only the twins depend on.
-    pub twins: bool,
+    pub(crate) twins: bool,
 }
 
 impl Site {
     /// Takes in what has changed.
-    pub fn refresh(&mut self, watches: &mut Watches, lens: &Lens, catalog: &Catalog) -> Changes {
+    pub(crate) fn refresh(&mut self, watches: &mut Watches, lens: &Lens, catalog: &Catalog) -> Changes {
         let mut changes = Changes::default();
         if is_new(&mut watches.pods) || (self.pods.is_none() && watches.pods.is_synced()) {
             changes.plan |= self.read_pods(&watches.pods, &lens.profile_key);
@@ -290,17 +290,17 @@ impl Site {
     }
 
     /// The place of a node.
-    pub fn find(&self, node: &str) -> Option<usize> {
+    pub(crate) fn find(&self, node: &str) -> Option<usize> {
         self.members.binary_search_by(|member| member.node.name.as_str().cmp(node)).ok()
     }
 
     /// A node.
-    pub fn member(&self, node: &str) -> Option<&Member> {
+    pub(crate) fn member(&self, node: &str) -> Option<&Member> {
         self.find(node).and_then(|at| self.members.get(at))
     }
 
     /// What is published, as the planner sees it.
-    pub fn published(&self, source: DesiredSource) -> Vec<PublishedRow> {
+    pub(crate) fn published(&self, source: DesiredSource) -> Vec<PublishedRow> {
         let row = |node: &String, state: &StateSeen, draining: bool| PublishedRow {
             node: node.clone(),
             ours: !state.is_a_persons(),

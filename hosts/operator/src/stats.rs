@@ -3,12 +3,14 @@
 //! What is said of a node changes only where the node does: a pass over thousands of nodes must not spend its time on
 //! gauges that stay as they are.
 
+use crate::budget::GroupStanding;
 use crate::writes::Target;
 use host_kit::closed_label;
 use planner::density::Density;
 use planner::guard::{GuardDecision, StateName};
 use planner::plan::{NodePlan, Plan};
 use planner::profile::Profile;
+use power_units::Watts;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -21,7 +23,7 @@ use std::time::Duration;
 
 closed_label! {
     /// What became of a write.
-    pub enum Became {
+    pub(crate) enum Became {
         /// It succeeded.
         Landed = "landed",
         /// Somebody else owns a field.
@@ -72,11 +74,17 @@ struct ByTransition {
 }
 
 /// A gauge of floating numbers.
-pub type Level = Gauge<f64, AtomicU64>;
+pub(crate) type Level = Gauge<f64, AtomicU64>;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByGroup {
+    group: String,
+    what: &'static str,
+}
 
 /// What the operator counts. Clones count into the same.
 #[derive(Clone, Debug)]
-pub struct Stats {
+pub(crate) struct Stats {
     passes: Counter,
     seconds: Histogram,
     writes: Family<ByWrite, Counter>,
@@ -87,6 +95,7 @@ pub struct Stats {
     profile: Family<ByProfile, Gauge>,
     density: Family<ByComponent, Level>,
     transitions: Family<ByTransition, Counter>,
+    budget: Family<ByGroup, Level>,
     /// What is shown of every node.
     shown: BTreeMap<String, (StateName, Option<Profile>, Density)>,
 }
@@ -97,7 +106,7 @@ const PROFILES: [Profile; 2] = [Profile::Performance, Profile::Eco];
 
 impl Stats {
     /// Registers it.
-    pub fn register(registry: &mut Registry) -> Self {
+    pub(crate) fn register(registry: &mut Registry) -> Self {
         let seconds = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0];
         let all = Self {
             passes: Counter::default(),
@@ -110,6 +119,7 @@ impl Stats {
             profile: Family::default(),
             density: Family::default(),
             transitions: Family::default(),
+            budget: Family::default(),
             shown: BTreeMap::new(),
         };
         registry.register("joulie_operator_passes", "Passes that were made", all.passes.clone());
@@ -130,22 +140,42 @@ impl Stats {
         );
         registry.register("joulie_operator_node_compute_density", "The order of nodes", all.density.clone());
         registry.register("joulie_operator_state_transitions", "Changes of state", all.transitions.clone());
+        registry.register(
+            "joulie_operator_budget_watts",
+            "Limit, load and shortage of groups",
+            all.budget.clone(),
+        );
         all
     }
 
+    /// How the groups of the budget stand. A load that nobody knows is no number.
+    pub(crate) fn budget(&self, groups: &[GroupStanding]) {
+        let number = |watts: Watts| watts.to_string().parse().unwrap_or(f64::NAN);
+        for group in groups {
+            let values = [
+                ("limit", number(group.limit)),
+                ("load", group.load.map_or(f64::NAN, number)),
+                ("short", group.short.map_or(0.0, number)),
+            ];
+            for (what, value) in values {
+                self.budget.get_or_create(&ByGroup { group: group.name.clone(), what }).set(value);
+            }
+        }
+    }
+
     /// A pass was made in so much time.
-    pub fn passed(&self, took: Duration) {
+    pub(crate) fn passed(&self, took: Duration) {
         self.passes.inc();
         self.seconds.observe(took.as_secs_f64());
     }
 
     /// A write ended so.
-    pub fn wrote(&self, target: Target, result: Became) {
+    pub(crate) fn wrote(&self, target: Target, result: Became) {
         self.writes.get_or_create(&ByWrite { target: target.word(), result }).inc();
     }
 
     /// A node's plan was carried out.
-    pub fn transition(&self, node: &str, guard: &GuardDecision) {
+    pub(crate) fn transition(&self, node: &str, guard: &GuardDecision) {
         for (change, result) in [(guard.applied, "applied"), (guard.deferred, "deferred")] {
             if let Some((from, to)) = change {
                 let by = ByTransition {
@@ -160,7 +190,7 @@ impl Stats {
     }
 
     /// Shows what is planned, and no longer what is gone.
-    pub fn planned(&mut self, plan: &Plan, stands_in: bool) {
+    pub(crate) fn planned(&mut self, plan: &Plan, stands_in: bool) {
         self.stands_in.set(i64::from(stands_in));
         self.pods_known.set(i64::from(plan.demand.is_some()));
         self.eligible.set(i64::try_from(plan.nodes.len()).unwrap_or(i64::MAX));

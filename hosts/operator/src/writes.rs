@@ -15,7 +15,7 @@ use tokio::sync::{Semaphore, mpsc};
 
 /// What a write is to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Target {
+pub(crate) enum Target {
     /// The labels of the node.
     Node,
     /// NodePowerProfile.
@@ -30,7 +30,7 @@ pub enum Target {
 
 impl Target {
     /// The kind, for logs and metrics.
-    pub const fn word(self) -> &'static str {
+    pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Node => "labels",
             Self::Profile => "profile",
@@ -55,7 +55,7 @@ impl Target {
 
 /// How.
 #[derive(Clone, Debug, PartialEq)]
-pub enum How {
+pub(crate) enum How {
     /// Server-side apply of this configuration; over what others own only where an operator of another generation
     /// owned it.
     Apply {
@@ -73,29 +73,29 @@ pub enum How {
 
 /// One write.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Write {
+pub(crate) struct Write {
     /// To what.
-    pub target: Target,
+    pub(crate) target: Target,
     /// The name of the object.
-    pub name: String,
+    pub(crate) name: String,
     /// How.
-    pub how: How,
+    pub(crate) how: How,
 }
 
 /// The writes for one node.
 #[derive(Debug)]
-pub struct Job<Then> {
+pub(crate) struct Job<Then> {
     /// The node.
-    pub node: String,
+    pub(crate) node: String,
     /// In this order.
-    pub writes: Vec<Write>,
+    pub(crate) writes: Vec<Write>,
     /// What is to be done when all went well.
-    pub then: Then,
+    pub(crate) then: Then,
 }
 
 /// Why a write failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub(crate) enum Trouble {
     /// Somebody else owns a field: their words.
     Owned(String),
     /// The object is another one by now, or has changed.
@@ -112,30 +112,30 @@ pub enum Trouble {
 
 /// What became of one write that succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Landed {
+pub(crate) struct Landed {
     /// To what.
-    pub target: Target,
+    pub(crate) target: Target,
     /// The state of the object that it left.
-    pub version: String,
+    pub(crate) version: String,
     /// The generation of its spec.
-    pub generation: Option<i64>,
+    pub(crate) generation: Option<i64>,
 }
 
 /// What became of a job.
 #[derive(Debug)]
-pub struct Outcome<Then> {
+pub(crate) struct Outcome<Then> {
     /// The node.
-    pub node: String,
+    pub(crate) node: String,
     /// What succeeded.
-    pub landed: Vec<Landed>,
+    pub(crate) landed: Vec<Landed>,
     /// The first write that did not, and why.
-    pub failed: Option<(Target, Trouble)>,
+    pub(crate) failed: Option<(Target, Trouble)>,
     /// What the job was for.
-    pub then: Then,
+    pub(crate) then: Then,
 }
 
 /// Sends jobs.
-pub struct Writers<Then> {
+pub(crate) struct Writers<Then> {
     client: Client,
     leadership: Leadership,
     clock: Arc<dyn Clock>,
@@ -146,7 +146,7 @@ pub struct Writers<Then> {
 
 impl<Then: Send + 'static> Writers<Then> {
     /// At most `most` jobs at once; what becomes of them arrives at the receiver.
-    pub fn new(
+    pub(crate) fn new(
         client: Client,
         (leadership, clock): (Leadership, Arc<dyn Clock>),
         timeout: Duration,
@@ -158,7 +158,7 @@ impl<Then: Send + 'static> Writers<Then> {
     }
 
     /// Sends a job off in the given term of leading.
-    pub fn send(&self, job: Job<Then>, term: Term) {
+    pub(crate) fn send(&self, job: Job<Then>, term: Term) {
         let (client, places, outcomes) = (self.client.clone(), self.places.clone(), self.outcomes.clone());
         let (leadership, clock, timeout) = (self.leadership.clone(), self.clock.clone(), self.timeout);
         tokio::spawn(async move {
@@ -209,7 +209,7 @@ async fn one(client: &Client, write: Write, timeout: Duration) -> Result<Landed,
 }
 
 /// The request that applies a configuration.
-pub fn apply(path: &str, document: &Value, force: bool) -> http::Result<http::Request<Vec<u8>>> {
+pub(crate) fn apply(path: &str, document: &Value, force: bool) -> http::Result<http::Request<Vec<u8>>> {
     let force = if force { "&force=true" } else { "" };
     http::Request::patch(format!("{path}?fieldManager={MANAGER}{force}"))
         .header(http::header::CONTENT_TYPE, "application/apply-patch+yaml")
@@ -224,7 +224,7 @@ fn delete(path: &str, uid: &str) -> http::Result<http::Request<Vec<u8>>> {
 }
 
 /// What an error of the client means.
-pub fn trouble(error: kube::Error) -> Trouble {
+pub(crate) fn trouble(error: kube::Error) -> Trouble {
     let kube::Error::Api(status) = error else { return Trouble::Away(error.to_string(), None) };
     let message = status.message.clone();
     let causes = status.details.as_ref().map(|details| details.causes.as_slice()).unwrap_or_default();

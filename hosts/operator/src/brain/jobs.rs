@@ -17,7 +17,7 @@ use serde_json::json;
 
 /// What is to be done when a job went well.
 #[derive(Debug)]
-pub enum Then {
+pub(crate) enum Then {
     /// The plan of a node was carried out.
     Commit(Box<NodePlan>),
     /// A release was carried out as far as it goes for now.
@@ -96,7 +96,11 @@ impl Brain {
 
     fn state(&self, carrier: Carrier, node: &NodeSeen, wanted: &Wanted, there: Option<&StateSeen>) -> Write {
         let name = there.map_or_else(|| self.name_for(carrier, &node.name), |state| state.name.clone());
-        let document = state_document(carrier, &name, &node.name, wanted, there);
+        let mut document = state_document(carrier, &name, &node.name, wanted, there);
+        if let (Some(_), Some(state)) = (&self.ledger, there) {
+            // Under a budget a write that comes late must not undo one that came after it.
+            document["metadata"]["resourceVersion"] = json!(state.stamp.version);
+        }
         let target = match carrier {
             Carrier::Profile => Target::Profile,
             Carrier::Twin => Target::Twin,

@@ -8,6 +8,7 @@ use crate::site::Member;
 use crate::writes::Job;
 use host_kit::clock::Mono;
 use jiff::Timestamp;
+use joulie_api::labels::node::{COOLING_ZONE, RACK};
 use planner::facility::Facility;
 use planner::intent::Caps;
 use planner::plan::{self, NodePlan, Plan, Snapshot};
@@ -17,16 +18,16 @@ use std::collections::BTreeMap;
 
 /// A pass that was made.
 #[derive(Debug)]
-pub struct Passed {
+pub(crate) struct Passed {
     /// Which.
-    pub number: u64,
+    pub(crate) number: u64,
     /// What is to be sent.
-    pub jobs: Vec<Job<Then>>,
+    pub(crate) jobs: Vec<Job<Then>>,
 }
 
 impl Brain {
     /// Plans, and says what is to be written. `wall` is what people call the time.
-    pub fn pass(&mut self, now: Mono, wall: Timestamp) -> Passed {
+    pub(crate) fn pass(&mut self, now: Mono, wall: Timestamp) -> Passed {
         self.passes += 1;
         self.wall = wall;
         self.forget_gone(now);
@@ -34,6 +35,7 @@ impl Brain {
         let stands_in = plan.fallback.is_some();
         self.stats.planned(&plan, stands_in);
         let twins = self.twins(&plan, now);
+        let mut budget = self.budget(&plan, now);
         let mut jobs = Vec::new();
         let Plan { nodes, releases, .. } = plan;
         for (plan, twin) in nodes.into_iter().zip(twins) {
@@ -43,11 +45,15 @@ impl Brain {
                 continue;
             }
             let standing = self.standing(&member, &plan);
-            let wanted = plan.desired.as_ref().map(|desired| Wanted::planned(desired, desired.caps));
+            let wanted = match budget.take(&plan.node) {
+                None => plan.desired.as_ref().map(|desired| Wanted::planned(desired, desired.caps)),
+                Some(grant) => self.granted(&member, plan.desired.as_ref(), grant, now),
+            };
+            let held = wanted.is_none() && plan.desired.is_some();
             let status = status_of(&twin, &standing, member.twin.as_deref(), wall);
             let parts = self.parts(&member, &plan, wanted, (status, &standing), stands_in);
             let writes = parts.in_order(member.twin.is_some());
-            let then = Then::Commit(Box::new(plan));
+            let then = if held { Then::Nothing } else { Then::Commit(Box::new(plan)) };
             self.job(member.node.name.clone(), writes, then, &mut jobs);
         }
         for release in releases {
@@ -55,7 +61,11 @@ impl Brain {
                 Some(member) => self.is_free(&member, now),
                 None => self.is_free_name(&release.node, now),
             };
-            if let Some(writes) = free.then(|| self.release_writes(&release, false)).flatten() {
+            let waits = match budget.take(&release.node) {
+                Some(grant) if free => self.release_waits(grant, now),
+                Some(_) | None => false,
+            };
+            if let Some(writes) = free.then(|| self.release_writes(&release, waits)).flatten() {
                 self.job(release.node.clone(), writes, Then::Released(Box::new(release)), &mut jobs);
             }
         }
@@ -83,7 +93,7 @@ impl Brain {
         let snapshot = Snapshot {
             nodes: std::mem::take(&mut self.site.nodes),
             pods: self.site.pods.take(),
-            published: self.site.published(self.settings.lens.source),
+            published: self.published(),
             now: stamp(now),
             wall_clock: Micros::new(since_1970),
         };
@@ -132,8 +142,8 @@ impl Brain {
             reading,
             trend,
             load: None,
-            rack: member.and_then(|member| member.label(joulie_api::labels::node::RACK)),
-            zone: member.and_then(|member| member.label(joulie_api::labels::node::COOLING_ZONE)),
+            rack: member.and_then(|member| member.label(RACK)),
+            zone: member.and_then(|member| member.label(COOLING_ZONE)),
         }
     }
 
@@ -153,7 +163,8 @@ impl Brain {
             theirs.push(format!("the label {key} of the node belongs to {who}"));
         }
         let overridden = (!theirs.is_empty()).then(|| format!("{}; what they say stands", theirs.join(", ")));
-        Standing { overridden, budget: None }
+        let budget = self.ledger.as_ref().and_then(|ledger| ledger.standing_of(member.label(RACK)));
+        Standing { overridden, budget: budget.map(|group| group.verdict()) }
     }
 }
 

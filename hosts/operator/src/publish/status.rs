@@ -11,15 +11,15 @@ use joulie_api::word::{Vocabulary, Word};
 use planner::power::{Absent, Draw, Source};
 use planner::twin::Twin;
 use planner::twin::ratings::Budget;
-use power_units::{Role, Watts};
+use power_units::Role;
 
 /// What is said of a node beside its twin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub(crate) struct Standing {
     /// What is somebody else's, in a sentence; nothing where nothing is.
-    pub overridden: Option<String>,
+    pub(crate) overridden: Option<String>,
     /// How the budget of the node's groups stands, and why; nothing without a budget.
-    pub budget: Option<(bool, &'static str, String)>,
+    pub(crate) budget: Option<(bool, &'static str, String)>,
 }
 
 /// A number with one decimal, rounded as its role asks.
@@ -44,7 +44,7 @@ fn rated(budget: Option<Budget>) -> Option<Number> {
 }
 
 /// The status that a twin is published with at `now`.
-pub fn status_of(
+pub(crate) fn status_of(
     twin: &Twin,
     standing: &Standing,
     before: Option<&TwinSeen>,
@@ -92,7 +92,7 @@ pub fn status_of(
 }
 
 /// The operator's conditions on a twin; the time of each is kept while it does not turn.
-pub fn conditions_of(
+pub(crate) fn conditions_of(
     twin: &Twin,
     standing: &Standing,
     before: Option<&TwinSeen>,
@@ -147,7 +147,7 @@ const TREND_MOVE: f64 = 10.0;
 const PUE_MOVE: f64 = 0.01;
 
 /// Whether a status says something else than the one that is published, by more than is worth a write.
-pub fn differs(new: &NodeTwinStatus, there: &NodeTwinStatus) -> bool {
+pub(crate) fn differs(new: &NodeTwinStatus, there: &NodeTwinStatus) -> bool {
     fn moved(new: Option<Number>, there: Option<Number>, by: impl Fn(f64) -> f64) -> bool {
         match (new, there) {
             (Some(new), Some(there)) => (new.get() - there.get()).abs() > by(there.get()),
@@ -196,7 +196,7 @@ fn own(status: &NodeTwinStatus) -> impl Iterator<Item = &Condition> {
 }
 
 /// The operator's conditions on a profile, where they are not there as they should be.
-pub fn overridden(there: &[Condition], standing: &Standing, now: Timestamp) -> Option<Vec<Condition>> {
+pub(crate) fn overridden(there: &[Condition], standing: &Standing, now: Timestamp) -> Option<Vec<Condition>> {
     let about = ConditionType::Overridden;
     let known = there.iter().find(|known| known.type_ == about.as_str()).cloned();
     let Some(why) = &standing.overridden else {
@@ -205,9 +205,4 @@ pub fn overridden(there: &[Condition], standing: &Standing, now: Timestamp) -> O
     let mut conditions = Vec::from_iter(known);
     let new = Condition::new(about, Status::True, "OwnedByOthers", why, None, now);
     condition::set(&mut conditions, new).then_some(conditions)
-}
-
-/// Watts for people, whole.
-pub fn whole(watts: Watts) -> String {
-    tenths(watts.to_bits(), Role::Nearest).map_or_else(|| "?".to_owned(), |number| number.to_string())
 }

@@ -8,28 +8,28 @@ use serde_json::Value;
 
 /// What is kept of a NodeHardware.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HardwareSeen {
+pub(crate) struct HardwareSeen {
     /// The node.
-    pub node: String,
+    pub(crate) node: String,
     /// Which object, and which state of it.
-    pub stamp: Stamp,
+    pub(crate) stamp: Stamp,
     /// What was discovered.
-    pub reported: Reported,
+    pub(crate) reported: Reported,
     /// Whether the processors can be capped, if it says so.
-    pub cpu_control: Option<bool>,
+    pub(crate) cpu_control: Option<bool>,
     /// Whether the GPUs can be capped, if it says so.
-    pub gpu_control: Option<bool>,
+    pub(crate) gpu_control: Option<bool>,
     /// What the node draws, if it says so.
-    pub power: Option<PowerSeen>,
+    pub(crate) power: Option<PowerSeen>,
 }
 
 /// What a node draws, as its agent says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PowerSeen {
+pub(crate) struct PowerSeen {
     /// The whole node where a meter says it, else packages and GPUs; nothing where a number is missing or impossible.
-    pub watts: Option<Watts>,
+    pub(crate) watts: Option<Watts>,
     /// When it was measured, in the agent's words.
-    pub sampled_at: Option<String>,
+    pub(crate) sampled_at: Option<String>,
 }
 
 impl Row for HardwareSeen {

@@ -9,35 +9,35 @@ use std::collections::BTreeMap;
 
 /// What is kept of a Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeSeen {
+pub(crate) struct NodeSeen {
     /// Its name.
-    pub name: String,
+    pub(crate) name: String,
     /// Which one, and which state of it.
-    pub stamp: Stamp,
+    pub(crate) stamp: Stamp,
     /// All of its labels: which of them matter is for the settings to say.
-    pub labels: BTreeMap<String, String>,
+    pub(crate) labels: BTreeMap<String, String>,
     /// Labels of Joulie's that somebody else set.
-    pub label_owners: Vec<LabelOwner>,
+    pub(crate) label_owners: Vec<LabelOwner>,
     /// An operator of another generation wrote to it.
-    pub former: bool,
+    pub(crate) former: bool,
     /// It is cordoned.
-    pub unschedulable: bool,
+    pub(crate) unschedulable: bool,
     /// Its Ready condition is true.
-    pub ready: bool,
+    pub(crate) ready: bool,
     /// `status.capacity.cpu`, rounded up.
-    pub capacity_cpus: Option<u32>,
+    pub(crate) capacity_cpus: Option<u32>,
     /// GPUs in `status.allocatable`.
-    pub allocatable_gpus: u32,
+    pub(crate) allocatable_gpus: u32,
 }
 
 impl NodeSeen {
     /// A label.
-    pub fn label(&self, key: &str) -> Option<&str> {
+    pub(crate) fn label(&self, key: &str) -> Option<&str> {
         self.labels.get(key).map(String::as_str)
     }
 
     /// Who else set a label, if somebody did.
-    pub fn owner_of(&self, key: &str) -> Option<&str> {
+    pub(crate) fn owner_of(&self, key: &str) -> Option<&str> {
         self.label_owners.iter().find(|owner| owner.key == key).map(|owner| owner.who.as_str())
     }
 }

@@ -12,46 +12,46 @@ const FORMER: [&str; 2] = ["operator", manager::OPERATOR];
 
 /// Who else owns which part of a desired state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Foreign {
+pub(crate) struct Foreign {
     /// `spec.profile`
-    pub profile: bool,
+    pub(crate) profile: bool,
     /// Anything under `spec.cpu`.
-    pub cpu: bool,
+    pub(crate) cpu: bool,
     /// Anything under `spec.gpu`.
-    pub gpu: bool,
+    pub(crate) gpu: bool,
     /// `spec.policy`
-    pub policy: bool,
+    pub(crate) policy: bool,
     /// `spec.scheduling`
-    pub scheduling: bool,
+    pub(crate) scheduling: bool,
     /// Whose; the first one by name.
-    pub who: Option<String>,
+    pub(crate) who: Option<String>,
 }
 
 impl Foreign {
     /// Anything that a plan would write is somebody else's.
-    pub const fn any(&self) -> bool {
+    pub(crate) const fn any(&self) -> bool {
         self.profile || self.cpu || self.gpu || self.scheduling
     }
 }
 
 /// A label that somebody else owns.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LabelOwner {
+pub(crate) struct LabelOwner {
     /// Its key.
-    pub key: String,
+    pub(crate) key: String,
     /// Who.
-    pub who: String,
+    pub(crate) who: String,
 }
 
 /// What the owners of an object say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Owners {
+pub(crate) struct Owners {
     /// This operator has applied to it.
-    pub ours: bool,
+    pub(crate) ours: bool,
     /// An operator of another generation wrote to it.
-    pub former: bool,
+    pub(crate) former: bool,
     /// What is somebody else's.
-    pub foreign: Foreign,
+    pub(crate) foreign: Foreign,
 }
 
 struct Entry<'a> {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// What is kept of a Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodSeen {
+pub(crate) struct PodSeen {
     namespace: String,
     name: String,
     node: Option<String>,
@@ -39,12 +39,12 @@ impl TermSeen {
 
 impl PodSeen {
     /// Which pod, in the order of lists.
-    pub fn key(&self) -> (&str, &str) {
+    pub(crate) fn key(&self) -> (&str, &str) {
         (&self.namespace, &self.name)
     }
 
     /// The pod as the planner sees it, where the profiles' label has this key.
-    pub fn row(&self, key: &str) -> PodRow {
+    pub(crate) fn row(&self, key: &str) -> PodRow {
         let selector = self.selector.iter().map(|(of, value)| (of.as_str(), value.as_str()));
         let affinity = self.affinity.as_ref().map(|terms| terms.iter().map(TermSeen::raw).collect());
         PodRow {

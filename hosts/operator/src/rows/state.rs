@@ -16,19 +16,19 @@ use serde_json::Value;
 
 /// What an object that carries a desired state says, whichever kind it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StateSeen {
+pub(crate) struct StateSeen {
     /// Its name.
-    pub name: String,
+    pub(crate) name: String,
     /// Which object, and which state of it.
-    pub stamp: Stamp,
+    pub(crate) stamp: Stamp,
     /// Of the spec.
-    pub generation: i64,
+    pub(crate) generation: i64,
     /// Who writes to it.
-    pub owners: Owners,
+    pub(crate) owners: Owners,
     /// What it asks.
-    pub desired: Desired,
+    pub(crate) desired: Desired,
     /// What the agent says came of it.
-    pub control: ControlSeen,
+    pub(crate) control: ControlSeen,
 }
 
 impl StateSeen {
@@ -44,7 +44,7 @@ impl StateSeen {
     }
 
     /// The kind, where the desired state comes from there.
-    pub const fn kind(&self, source: crate::site::DesiredSource) -> &'static str {
+    pub(crate) const fn kind(&self, source: crate::site::DesiredSource) -> &'static str {
         match source {
             crate::site::DesiredSource::Profile => "NodePowerProfile",
             crate::site::DesiredSource::Twin => "NodeTwin",
@@ -52,49 +52,49 @@ impl StateSeen {
     }
 
     /// A person wrote all of it: nothing in it is the operator's to change or to take back.
-    pub const fn is_a_persons(&self) -> bool {
+    pub(crate) const fn is_a_persons(&self) -> bool {
         !self.owners.ours && !self.owners.former && self.owners.foreign.profile
     }
 }
 
 /// What is kept of a NodePowerProfile.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ProfileSeen {
+pub(crate) struct ProfileSeen {
     /// The desired state.
-    pub state: StateSeen,
+    pub(crate) state: StateSeen,
     /// The conditions that the operator wrote, and others.
-    pub conditions: Vec<Condition>,
+    pub(crate) conditions: Vec<Condition>,
 }
 
 /// What is kept of a NodeTwin.
 #[derive(Clone, Debug, PartialEq)]
-pub struct TwinSeen {
+pub(crate) struct TwinSeen {
     /// The desired state, or its mirror.
-    pub state: StateSeen,
+    pub(crate) state: StateSeen,
     /// What the operator wrote of it.
-    pub status: Box<NodeTwinStatus>,
+    pub(crate) status: Box<NodeTwinStatus>,
 }
 
 /// What the agent says came of a desired state, device by device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ControlSeen {
+pub(crate) struct ControlSeen {
     /// On the processors.
-    pub cpu: Option<DeviceSeen>,
+    pub(crate) cpu: Option<DeviceSeen>,
     /// On the GPUs.
-    pub gpu: Option<DeviceSeen>,
+    pub(crate) gpu: Option<DeviceSeen>,
 }
 
 /// What came of it on one kind of device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeviceSeen {
+pub(crate) struct DeviceSeen {
     /// It is in force.
-    pub applied: bool,
+    pub(crate) applied: bool,
     /// It cannot be done there.
-    pub blocked: bool,
+    pub(crate) blocked: bool,
     /// The generation of the object that was looked at; an agent of another generation does not say.
-    pub observed: Option<i64>,
+    pub(crate) observed: Option<i64>,
     /// What was read back of each device; nothing where no cap is in force.
-    pub cap: Option<Watts>,
+    pub(crate) cap: Option<Watts>,
 }
 
 impl ControlSeen {
@@ -143,7 +143,7 @@ impl Row for TwinSeen {
 }
 
 /// A profile as the planner names it.
-pub fn profile(of: caps::Profile) -> Profile {
+pub(crate) fn profile(of: caps::Profile) -> Profile {
     match of {
         caps::Profile::Performance => Profile::Performance,
         caps::Profile::Eco => Profile::Eco,
@@ -151,7 +151,7 @@ pub fn profile(of: caps::Profile) -> Profile {
 }
 
 /// Caps as the planner names them.
-pub fn caps(desired: &Desired) -> Caps {
+pub(crate) fn caps(desired: &Desired) -> Caps {
     let cap = |intent: CapIntent| {
         (intent != CapIntent::NONE).then_some(Cap { percent: intent.percent, watts: intent.watts })
     };

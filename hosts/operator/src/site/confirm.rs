@@ -6,7 +6,7 @@ use planner::plan::Confirmation;
 
 /// What the agent of a node says about its published desired state. While it is not known which agents there are,
 /// nobody is taken for a node without one.
-pub fn confirmation(
+pub(crate) fn confirmation(
     state: Option<&StateSeen>,
     hardware: Option<&HardwareSeen>,
     hardware_known: bool,
