@@ -9,6 +9,9 @@
 //! The *noise* is what neighbours differ by: it rises fast and falls slowly, and on independent readings settles at 1.64
 //! deviations, so that the three are 4.9, 2.5 and 2.9 / √m deviations: a single reading gives a false alarm in a
 //! million. A machine with quiet readings is corrected at once, one with noisy ones is not chased.
+//!
+//! Noise is a part of the power that shows it: what was learned of a machine at full power would hide a large error at a
+//! third of it. So the noise comes down with the power after a large move, and is learned anew if it does not.
 
 use power_units::{Ratio, Role, Watts};
 
@@ -74,8 +77,18 @@ impl Trend {
         self.noise.unwrap_or(Watts::ZERO)
     }
 
+    /// The noise at this power. Where no reading is comparable any more, the mean is that of the time before the move.
+    fn noise_at(&self, watts: Watts) -> Watts {
+        let less = if self.last.is_none() { watts.ratio_to(self.mean, Role::Demand) } else { None };
+        let part = less.filter(|&part| part > Ratio::ZERO && part < Ratio::ONE);
+        part.map_or(self.noise(), |part| self.noise().scale(part, Role::Demand))
+    }
+
     pub(super) fn take(&mut self, watts: Watts) {
-        let noise = self.noise.unwrap_or(halved(watts, NOISE_UNSEEN_SHIFT));
+        let noise = match self.noise {
+            Some(_) => self.noise_at(watts),
+            None => halved(watts, NOISE_UNSEEN_SHIFT),
+        };
         // A load that steps must not pass for noise, so that the estimate grows by a quarter a reading at most.
         let most = thrice(noise) + halved(watts, NOISE_LEAST_SHIFT);
         let difference = self.last.map_or(noise, |last| (watts - last).abs().min(most));
@@ -132,8 +145,8 @@ impl Trend {
     }
 
     /// How far from the target a single reading must be to mean something.
-    pub(super) fn threshold(&self, deadband: Watts) -> Watts {
-        deadband + thrice(self.noise())
+    pub(super) fn threshold(&self, watts: Watts, deadband: Watts) -> Watts {
+        deadband + thrice(self.noise_at(watts))
     }
 }
 
@@ -204,7 +217,7 @@ mod tests {
         assert_eq!(evidence(&noisy(300.0, 1_000)), None);
         // The noise is 12 W: a single reading must be 37 W off.
         let trend = noisy(302.0, 1_000);
-        assert!((trend.threshold(DEADBAND) - watts(37.0)).abs() < watts(0.1));
+        assert!((trend.threshold(TARGET, DEADBAND) - watts(37.0)).abs() < watts(0.1));
         assert_eq!(evidence(&trend), None);
         let mut jump = trend;
         jump.take(watts(420.0));
@@ -254,6 +267,22 @@ mod tests {
         trend.moved();
         assert_eq!((trend.mean(), trend.last), (None, None));
         assert!(trend.noise() > Watts::ZERO);
+    }
+
+    #[test]
+    fn after_a_large_move_down_the_noise_is_that_part_of_the_power_that_it_was() {
+        // 3.125 W at 400 W are 1.25 W at 160 W, and not more at 800 W.
+        let mut trend = of([400.0]);
+        trend.restart();
+        for (at, threshold) in [(160.0, 1.0 + 3.75), (400.0, 1.0 + 9.375), (800.0, 1.0 + 9.375)] {
+            let found = trend.threshold(watts(at), DEADBAND);
+            assert!((found - watts(threshold)).abs() < watts(1e-3), "{at}: {found}");
+        }
+        trend.take(watts(160.0));
+        assert!((trend.noise() - watts(1.25)).abs() < watts(1e-3), "{}", trend.noise());
+        // Between neighbours it follows what they differ by, and nothing else.
+        trend.take(watts(158.75));
+        assert!((trend.noise() - watts(1.25)).abs() < watts(1e-2), "{}", trend.noise());
     }
 
     #[test]
