@@ -149,6 +149,11 @@ impl Curb {
         self.flight.is_some()
     }
 
+    /// Whether the closed loop runs.
+    pub(crate) const fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
     /// Takes in what came back, and says what became of the throttle, once.
     pub(crate) fn learn(&mut self, workers: &mut [Worker], now: Stamp) -> ThrottleOutcome {
         for policy in &mut self.policies {
@@ -377,12 +382,13 @@ impl Curb {
     }
 
     /// What is in force before the first write is what a policy may rise to: an administrator may have set less than the
-    /// hardware can do. Where neither the journal nor a reading tells, it rises to nothing until one does.
+    /// hardware can do. Where neither the journal nor a reading tells, it rises to nothing until one does. What could not
+    /// be written is looked at again: until it can be, an administrator may still change it.
     fn find_ceilings(&mut self, workers: &[Worker], journal: &Journal) {
-        for policy in self.policies.iter_mut().filter(|policy| policy.ceiling.is_none()) {
+        for policy in self.policies.iter_mut().filter(|policy| !policy.is_settled()) {
             let before = original(journal, policy.backend, &policy.key);
             let found = before.or_else(|| policy.in_force(workers));
-            policy.ceiling = found.map(|found| found.within(policy.floor, policy.most));
+            policy.ceiling = found.map(|found| found.within(policy.floor, policy.most)).or(policy.ceiling);
         }
     }
 
@@ -416,6 +422,15 @@ impl Policy {
     /// The frequency at which it runs.
     pub(crate) fn running(&self, workers: &[Worker]) -> Option<KiloHertz> {
         self.reading(workers)?.frequency.ok()
+    }
+
+    /// Whether its ceiling is known, and cannot be another one since.
+    fn is_settled(&self) -> bool {
+        let refused = match self.due {
+            Due::Done(Err(_)) => true,
+            Due::Done(Ok(_)) | Due::Nothing | Due::Waiting => false,
+        };
+        self.ceiling.is_some() && !refused
     }
 
     fn is_touched(&self, journal: &Journal) -> bool {

@@ -235,3 +235,19 @@ fn tracking_is_safe_on_load_steps_and_without_a_sensor() {
     let status = trial.node.report().cpu.unwrap().status.report;
     assert!(matches!(status, CapReport::Cap(CapResult::Clamped { .. })), "{status:?}");
 }
+
+/// Locked limits are known to be locked within milliseconds. The loop that holds the cap instead must not wait for
+/// another period: after a restart that would be half a second at full power.
+#[test]
+fn a_loop_begins_in_the_period_in_which_the_limits_are_refused() {
+    let Some(room) = Room::profile("xeon-locked").map(Room::busy) else { return };
+    let mut node = room.open(room.tracking());
+    room.periods(&mut node, 2);
+    let free = room.packages_draw();
+    node.handle().desire(watts(120));
+    // The moment of the change, and no time for another period.
+    node.period();
+    node.settle_within(std::time::Duration::from_secs(20));
+    room.pass(std::time::Duration::from_millis(10));
+    assert!(room.packages_draw() < 0.8 * free, "{} of {free}", room.packages_draw());
+}
