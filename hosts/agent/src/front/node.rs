@@ -174,8 +174,7 @@ impl Memory {
         now: Mono,
     ) -> Option<Doc> {
         let row = inputs.node.as_ref().filter(|_| inputs.hardware_known)?;
-        let power =
-            Power { cpu: view.cpu.drawn.watts(), gpu: view.gpu.drawn.watts(), node: view.node_power };
+        let power = Power { cpu: view.cpu.drawn.watts(), gpu: view.gpu.drawn.watts(), node: view.node_power };
         if self.pacer.is_due(power, now, shared.pace) {
             let at = rfc3339(shared.clock.wall());
             self.sampled = Some(Sampled { power, at, source: view.source });
