@@ -26,6 +26,7 @@ const BENCHES: &[Bench] = &[
     ("hal", hal::run),
     ("api", api),
     ("agent", agent),
+    ("operator", operator),
 ];
 
 /// The embedded API at 10,000 nodes: times, fan-out and memory of a process of its own.
@@ -46,6 +47,13 @@ fn agent() -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The operator at 5,000 nodes on the embedded API: the first plan, the steady state, a pod's way into the plan.
+fn operator() -> Result<()> {
+    let scale = ["run", "--quiet", "--release", "--package", "operator", "--example", "scale"];
+    let status = Command::new(env!("CARGO")).args(scale).status()?;
+    if status.success() { Ok(()) } else { bail!("the measurement of the operator stopped with {status}") }
 }
 
 /// The core's operations.
