@@ -90,8 +90,9 @@ const CONTEST: u32 = 5;
 const TRUCE: u32 = 60;
 
 impl Curb {
-    /// The policies that the backends list now, with what was known of them before.
-    pub(crate) fn of(workers: &[Worker], before: &Self) -> Self {
+    /// The policies that the backends list now, with what was known of them before. A throttle limits none of them
+    /// below `floor`.
+    pub(crate) fn of(workers: &[Worker], before: &Self, floor: Option<KiloHertz>) -> Self {
         let mut policies = Vec::new();
         let mut places = Vec::new();
         for (worker, from) in workers.iter().enumerate() {
@@ -107,7 +108,7 @@ impl Curb {
                     key: *described.key(),
                     backend: from.kind,
                     place: Place { worker, domain },
-                    floor: limit.lower(),
+                    floor: floor.map_or(limit.lower(), |floor| floor.within(limit.lower(), limit.upper())),
                     ceiling: known.and_then(|known| known.ceiling),
                     most: limit.upper(),
                     step: limit.step(),

@@ -73,6 +73,12 @@ enum Occasion {
 impl Node {
     /// Runs the control loop until the handle says stop. Caps stay as they are.
     pub fn run(&mut self) {
+        self.run_telling(|_| {});
+    }
+
+    /// As [`run`](Self::run), and tells what is known of the node after each step, in this thread: whoever listens is
+    /// a part of the loop, so it must be quick and must not wait.
+    pub fn run_telling(&mut self, mut told: impl FnMut(&Report)) {
         let period = self.time.lasting(self.config.period);
         let mut due = Deadline::after(Duration::ZERO);
         loop {
@@ -90,6 +96,7 @@ impl Node {
             } else {
                 self.settle();
             }
+            told(&self.report);
             self.bell.wait(heard, due);
         }
     }
@@ -214,7 +221,7 @@ impl Node {
             |gpu| gpu.limiter().lever() == Lever::Free,
         );
         let existed = self.curb.exists();
-        let mut curb = Curb::of(&self.workers, &self.curb);
+        let mut curb = Curb::of(&self.workers, &self.curb, self.config.frequency_floor);
         curb.goes_on(std::mem::take(&mut self.curb));
         self.curb = curb;
         if !existed && self.curb.is_touched(&self.journal) {
@@ -319,6 +326,7 @@ impl Node {
     fn publish(&mut self, now: Stamp) {
         let report = &mut self.report;
         report.at = Some(now);
+        report.desire = self.desire;
         report.power = Some(self.power);
         report.cpu = self.cpu_decision;
         report.gpu = self.gpu_decision;
@@ -396,6 +404,7 @@ fn device(unit: &Unit, journal: &Journal) -> DeviceReport {
         backend: unit.backend,
         described: unit.described,
         power: unit.power,
+        energy: unit.energy,
         limit: unit.in_force,
         ours: unit.is_touched(journal),
     }
