@@ -19,14 +19,27 @@ use std::process::Command;
 /// One benchmark: its name on the command line and what it prints.
 type Bench = (&'static str, fn() -> Result<()>);
 
-const BENCHES: &[Bench] =
-    &[("core", core), ("planner", planner), ("laws", laws::run), ("hal", hal::run), ("api", api)];
+const BENCHES: &[Bench] = &[
+    ("core", core),
+    ("planner", planner),
+    ("laws", laws::run),
+    ("hal", hal::run),
+    ("api", api),
+    ("scheduler", scheduler),
+];
 
 /// The embedded API at 10,000 nodes: times, fan-out and memory of a process of its own.
 fn api() -> Result<()> {
     let scale = ["run", "--quiet", "--release", "--package", "embedded-api", "--example", "scale"];
     let status = Command::new(env!("CARGO")).args(scale).status()?;
     if status.success() { Ok(()) } else { bail!("the measurement of the embedded API stopped with {status}") }
+}
+
+/// Pods per second through the real kube-scheduler, and where a burst goes.
+fn scheduler() -> Result<()> {
+    let bench = ["run", "--quiet", "--release", "--package", "system", "--bin", "scheduler-bench"];
+    let status = Command::new(env!("CARGO")).args(bench).status()?;
+    if status.success() { Ok(()) } else { bail!("the measurement of the scheduler stopped with {status}") }
 }
 
 /// The core's operations.

@@ -1,0 +1,1 @@
+//! The shipped programs on a real control plane.
