@@ -10,17 +10,22 @@
 //! - [`reflect`]: watches that keep trimmed rows and that no malformed object stops.
 //! - [`events`] and [`conditions`]: what people read with kubectl, said once and not once a second.
 //! - [`clock`]: time, handed in.
+//! - [`program`], [`ops`], [`connect`]: what a `main` does around a program's work, its port for metrics and health, its
+//!   client of the API server.
 //!
 //! It knows Kubernetes and HTTP and nothing of power: no planning and no hardware.
 
 pub mod clock;
 pub mod conditions;
 pub mod config;
+pub mod connect;
 pub mod events;
 pub mod health;
 pub mod leader;
 pub mod log;
 pub mod metrics;
+pub mod ops;
+pub mod program;
 pub mod reflect;
 pub mod server;
 pub mod shutdown;

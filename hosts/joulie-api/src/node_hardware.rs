@@ -56,6 +56,8 @@ part! {
         capabilities: Capabilities,
         /// How much of this is known for certain.
         quality: Quality,
+        /// What the node draws, as its agent last measured it.
+        power: PowerStatus,
         /// When this was written, RFC 3339.
         updated_at: String,
         /// The generation of the spec that this status speaks of.
@@ -63,6 +65,22 @@ part! {
         /// How the discovery stands.
         #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
         conditions: Vec<Condition>,
+    }
+}
+
+part! {
+    /// What a node draws, as its agent measured it.
+    pub struct PowerStatus {
+        /// All packages together.
+        cpu_watts: Number,
+        /// All GPUs together.
+        gpu_watts: Number,
+        /// The whole node, where a meter of the node says it.
+        node_watts: Number,
+        /// When it was measured, RFC 3339.
+        sampled_at: String,
+        /// Who measured: rapl, hsmp, http and the like.
+        source: String,
     }
 }
 

@@ -4,6 +4,7 @@ use crate::caps::{CpuCaps, Desired, GpuCaps, Parts, Policy, Profile};
 use crate::condition::Condition;
 use crate::field::FieldError;
 use crate::macros::part;
+use crate::node_twin::ControlStatuses;
 use crate::number::Whole;
 use crate::word::Word;
 use kube::CustomResource;
@@ -52,7 +53,9 @@ part! {
     pub struct NodePowerProfileStatus {
         /// The generation of the spec that this status speaks of.
         observed_generation: Whole,
-        /// How it stands, among them Overridden.
+        /// What came of it on the node, written by the agent.
+        control: ControlStatuses,
+        /// How it stands, among them Overridden and CapEnforced.
         #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
         conditions: Vec<Condition>,
     }

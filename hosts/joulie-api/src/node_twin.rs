@@ -221,6 +221,12 @@ part! {
         message: String,
         /// When this was written, RFC 3339.
         updated_at: String,
+        /// The generation of the object that carries the desired state.
+        observed_generation: Whole,
+        /// What was asked of each device, in watts, as resolved against its range.
+        requested_watts: Number,
+        /// The cap of each device that is in force: what was read back. Absent where none is.
+        cap_watts: Number,
     }
 }
 

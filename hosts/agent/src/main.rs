@@ -1,0 +1,3 @@
+//! Caps CPUs and GPUs of a node as its desired state says, and reports what really happened.
+
+fn main() {}

@@ -1,0 +1,2 @@
+//! Filters and scores nodes for kube-scheduler by their power.
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! Filters and scores nodes for kube-scheduler by their power.
+
+fn main() {}

@@ -1,0 +1,183 @@
+//! What every program does around its own work: read its settings, start its logs, make its client, run its tasks
+//! until a signal, and end with a status that says how.
+//!
+//! The work itself is a library function that takes a [`Context`], so that several programs can also run in one process.
+
+use crate::clock::{Clock, SystemClock};
+use crate::config::{self, Invocation, Refusals, Setting, Table, Values, Wrong, parse};
+use crate::connect;
+use crate::log::{self, Format, Levels, Logs};
+use crate::metrics::Build;
+use crate::shutdown::{self, Stop, Tasks};
+use kube::Client;
+use std::error::Error;
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The kubeconfig. In a pod there is none, and the pod's service account counts.
+pub const KUBECONFIG: Setting<Option<PathBuf>> = Setting::optional(
+    "KUBECONFIG",
+    |text| parse::path(text).map(Some),
+    "the path of a file",
+    "How to reach the API server; without it the pod's service account, then ~/.kube/config",
+);
+
+/// What is logged.
+pub const LOG_LEVEL: Setting<Levels> = Setting::with_default(
+    "LOG_LEVEL",
+    "info",
+    |text| text.parse::<Levels>().map_err(|wrong| Wrong(wrong.to_string())),
+    "a level (error, warn, info, debug, trace), then PART=LEVEL, as in info,kube=debug",
+    "What is logged; PUT /debug/log changes it while the program runs",
+);
+
+/// How log lines look.
+pub const LOG_FORMAT: Setting<Format> = Setting::with_default(
+    "LOG_FORMAT",
+    "text",
+    |text| parse::one_of(text, &[("text", Format::Text), ("json", Format::Json)]),
+    "text or json",
+    "How a log line looks: text for people, json for machines",
+);
+
+/// Who else than this machine may see the pages under /debug.
+pub const DEBUG_TOKEN: Setting<Option<String>> = Setting::optional(
+    "DEBUG_TOKEN",
+    |text| parse::text(text).map(Some),
+    "a text without spaces around it",
+    "Whoever shows this as a bearer token may see /debug from elsewhere; from this machine everybody may",
+)
+.secret();
+
+/// The namespace of Leases and Events.
+pub const NAMESPACE: Setting<String> = Setting::with_default(
+    "JOULIE_NAMESPACE",
+    "joulie-system",
+    parse::object_name,
+    "the name of a namespace",
+    "Where Joulie's Leases and Events are",
+)
+.or_called(&["POD_NAMESPACE"]);
+
+/// How long the tasks have to end once they were asked to.
+pub const SHUTDOWN_TIMEOUT: Setting<Duration> = Setting::with_default(
+    "SHUTDOWN_TIMEOUT",
+    "20s",
+    |text| parse::duration(text, Duration::from_millis(100)..=Duration::from_secs(600)),
+    "a duration between 100ms and 10m",
+    "How long the program may take to end; keep it below terminationGracePeriodSeconds",
+);
+
+/// What the work of a program is done with.
+#[derive(Clone)]
+pub struct Context {
+    /// The API server.
+    pub client: Client,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// When to end.
+    pub stop: Stop,
+    /// The switch of the logs, where this program owns them.
+    pub logs: Option<Logs>,
+    /// The effective configuration without its secrets, for /debug/config.
+    pub shown: String,
+}
+
+/// Runs a program from its command line and environment to its exit status: 0 after a clean end, 1 after a failure, 2 for
+/// a configuration that is refused.
+///
+/// The table must hold [`KUBECONFIG`], [`LOG_LEVEL`], [`LOG_FORMAT`] and [`SHUTDOWN_TIMEOUT`]. `read` makes the
+/// program's own settings of the values; `start` begins its tasks and returns.
+pub fn run<S, E: Into<Box<dyn Error>>>(
+    table: &Table,
+    build: &Build,
+    arguments: impl IntoIterator<Item = OsString>,
+    read: impl FnOnce(&Values) -> Result<S, Refusals>,
+    start: impl AsyncFnOnce(S, Context, &mut Tasks) -> Result<(), E>,
+) -> ExitCode {
+    let sources = match Invocation::read(arguments, std::env::vars_os()) {
+        Invocation::Run(sources) => sources,
+        Invocation::Help => return say(&table.help()),
+        Invocation::Version => {
+            return say(&format!("{} {} ({})\n", table.program, build.version, build.revision));
+        }
+    };
+    let loaded = config::load(table, &sources).and_then(|values| {
+        let common = Common::read(&values)?;
+        let settings = read(&values)?;
+        Ok((values, common, settings))
+    });
+    let (values, common, settings) = match loaded {
+        Ok(loaded) => loaded,
+        Err(refusals) => return fail(2, &refusals),
+    };
+    let logs = match log::start(common.format, &common.levels) {
+        Ok(logs) => logs,
+        Err(error) => return fail(1, &error),
+    };
+    values.announce();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(1, &format!("the threads of the program cannot be started: {error}")),
+    };
+    let code = runtime.block_on(async {
+        let client = connect::connect(common.kubeconfig.as_deref()).await?;
+        let signals = shutdown::signals()?;
+        let (trigger, stop) = shutdown::pair();
+        let mut tasks = Tasks::new();
+        let context = Context {
+            client,
+            clock: Arc::new(SystemClock::new()),
+            stop,
+            logs: Some(logs),
+            shown: values.render(),
+        };
+        start(settings, context, &mut tasks).await.map_err(Into::into)?;
+        Ok::<_, Box<dyn Error>>(tasks.run(trigger, signals, common.deadline).await.code())
+    });
+    // A task that ignores its end must not hold the process.
+    runtime.shutdown_background();
+    match code {
+        Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
+        Err(error) => {
+            tracing::error!(program = table.program, "{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What `run` itself needs of the settings.
+struct Common {
+    kubeconfig: Option<PathBuf>,
+    levels: Levels,
+    format: Format,
+    deadline: Duration,
+}
+
+impl Common {
+    fn read(values: &Values) -> Result<Self, Refusals> {
+        Ok(Self {
+            kubeconfig: values.get(&KUBECONFIG)?,
+            levels: values.get(&LOG_LEVEL)?,
+            format: values.get(&LOG_FORMAT)?,
+            deadline: values.get(&SHUTDOWN_TIMEOUT)?,
+        })
+    }
+}
+
+fn say(text: &str) -> ExitCode {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn fail(code: u8, why: &dyn std::fmt::Display) -> ExitCode {
+    // Where standard error is closed there is nobody left to tell, and the status still says it.
+    let _ = writeln!(std::io::stderr(), "{why}");
+    ExitCode::from(code)
+}

@@ -1,0 +1,2 @@
+//! Plans which nodes run at full power and which capped, guards the transitions, and keeps the digital twins.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Simulated nodes: plants behind an HTTP contract, and pods that load them.
+#![forbid(unsafe_code)]

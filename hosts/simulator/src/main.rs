@@ -1,0 +1,3 @@
+//! Simulated nodes: plants behind an HTTP contract, and pods that load them.
+
+fn main() {}
