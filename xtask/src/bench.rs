@@ -37,8 +37,13 @@ fn api() -> Result<()> {
 
 /// Pods per second through the real kube-scheduler, and where a burst goes.
 fn scheduler() -> Result<()> {
+    // The extender that it measures lies beside it.
+    let programs = ["build", "--quiet", "--release", "--package", "system", "--bins"];
     let bench = ["run", "--quiet", "--release", "--package", "system", "--bin", "scheduler-bench"];
-    let status = Command::new(env!("CARGO")).args(bench).status()?;
+    let mut status = Command::new(env!("CARGO")).args(programs).status()?;
+    if status.success() {
+        status = Command::new(env!("CARGO")).args(bench).status()?;
+    }
     if status.success() { Ok(()) } else { bail!("the measurement of the scheduler stopped with {status}") }
 }
 

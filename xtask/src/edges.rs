@@ -267,7 +267,7 @@ const ALLOWED: &[Allowed] = &[
     },
     Allowed {
         name: "system",
-        ours: &["cluster"],
+        ours: &["agent", "cluster", "extender", "host-kit", "operator", "rig", "simulator"],
         ours_in_tests: &[],
         others: &[
             "bytes",

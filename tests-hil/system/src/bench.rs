@@ -3,10 +3,12 @@
 //! Everything runs on the machine of the bench, so a figure stands beside the others of its run and beside no other:
 //! the contenders take turns, round by round.
 
+mod burst;
 mod contender;
 mod rate;
+mod twins;
 
-use crate::{Trouble, field};
+use crate::{Trouble, field, rights};
 use cluster::{ControlPlane, Options};
 use contender::Contender;
 use std::path::PathBuf;
@@ -16,6 +18,8 @@ use std::path::PathBuf;
 pub struct Programs {
     /// Repeats what it was asked.
     pub echo: PathBuf,
+    /// `joulie-extender`.
+    pub extender: PathBuf,
 }
 
 /// What to measure.
@@ -27,11 +31,13 @@ pub struct Size {
     pub pods: u32,
     /// How often each contender has its turn.
     pub rounds: u32,
+    /// Whether the burst is looked at too.
+    pub burst: bool,
 }
 
 /// The sizes of the issue. Fewer pods where each takes long, as long as a round is some seconds.
 pub const SIZES: [Size; 2] =
-    [Size { nodes: 500, pods: 1_000, rounds: 3 }, Size { nodes: 5_000, pods: 400, rounds: 2 }];
+    [Size { nodes: 500, pods: 1_000, rounds: 3, burst: true }, Size { nodes: 5_000, pods: 400, rounds: 2, burst: false }];
 
 /// Measures, and prints a table for each size.
 ///
@@ -43,8 +49,13 @@ pub async fn run(programs: &Programs, sizes: &[Size]) -> Result<(), Trouble> {
         let options = Options { controller_manager: false, ..Options::whole() };
         let control_plane = ControlPlane::start(&options)?;
         let client = control_plane.client().await?;
+        rights::install(&client).await?;
         field::nodes(&client, size.nodes).await?;
+        twins::describe(&client, size.nodes).await?;
         rate::run(&control_plane, programs, size).await?;
+        if size.burst {
+            burst::run(&control_plane, programs, size).await?;
+        }
     }
     Ok(())
 }

@@ -158,6 +158,7 @@ impl Field {
 /// When the API refuses one.
 pub async fn nodes(client: &Client, count: u32) -> Result<(), Trouble> {
     let with_images = |machine: Machine| {
+        let machine = machine.has("cpu", "64");
         (0..IMAGES).fold(machine.label("joulie.io/managed", "true"), |machine, number| {
             machine.image(&format!(
                 "images.example/team-{number}/service-{number}@sha256:{:064x}",

@@ -1,10 +1,11 @@
 //! Who is asked, and in which form.
 
 use super::Programs;
-use crate::Trouble;
 use crate::echo::Scores;
+use crate::rights::Account;
+use crate::{Trouble, ports, until};
 use cluster::{ControlPlane, Extender, NodeForm, Program, Scheduler};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::TcpStream;
 
@@ -21,6 +22,8 @@ pub(super) enum Contender {
     Nobody,
     /// It repeats what it was asked.
     Echo(NodeForm, Scores),
+    /// `joulie-extender`, as it ships.
+    Ours(NodeForm),
 }
 
 impl Contender {
@@ -29,6 +32,7 @@ impl Contender {
             Self::Nobody => "none",
             Self::Echo(_, Scores::Constant) => "echo, constant scores",
             Self::Echo(_, Scores::Empty) => "echo, no scores",
+            Self::Ours(_) => "joulie-extender",
         }
     }
 
@@ -36,55 +40,77 @@ impl Contender {
     pub(super) fn form(self) -> Option<NodeForm> {
         match self {
             Self::Nobody => None,
-            Self::Echo(form, _) => Some(form),
+            Self::Echo(form, _) | Self::Ours(form) => Some(form),
         }
     }
 
-    /// Starts it, in the place of the one before, and says how kube-scheduler is to ask it.
+    /// Starts it, in the place of the one before, and says how kube-scheduler is to ask it. The variables are for ours.
     pub(super) async fn start(
         self,
         control_plane: &ControlPlane,
         programs: &Programs,
-    ) -> Result<Scheduler, Trouble> {
+        variables: &[(&str, &str)],
+    ) -> Result<Asked, Trouble> {
         control_plane.kill_program(PROGRAM);
         let Some(form) = self.form() else {
-            return Ok(Scheduler { percentage_of_nodes_to_score: Some(100), ..Scheduler::plain() });
+            return Ok(Asked { scheduler: all_nodes(Scheduler::plain()), at: None });
         };
-        let at = free_address()?;
-        control_plane.start_program(&self.program(programs, at))?;
-        listens(at).await.map_err(|error| {
-            format!(
-                "{} does not listen: {error}; its log:\n{}",
-                self.name(),
-                control_plane.program_log(PROGRAM)
-            )
+        let at = ports::free()?;
+        let mut program = self.program(control_plane, programs, at).await?;
+        for (name, value) in variables {
+            program = program.variable(name, *value);
+        }
+        control_plane.start_program(&program)?;
+        let is_ready = async || match self {
+            Self::Nobody | Self::Echo(..) => TcpStream::connect(at).await.is_ok(),
+            Self::Ours(_) => synced(at).await.unwrap_or(false),
+        };
+        until("the extender is ready", PATIENCE, is_ready).await.map_err(|error| {
+            format!("{}: {error}; its log:\n{}", self.name(), control_plane.program_log(PROGRAM))
         })?;
         let mut extender = Extender::new(&format!("http://{at}"), form)?;
         extender.timeout = TIMEOUT;
-        Ok(Scheduler { percentage_of_nodes_to_score: Some(100), ..Scheduler::with(extender) })
+        Ok(Asked { scheduler: all_nodes(Scheduler::with(extender)), at: Some(at) })
     }
 
-    fn program(self, programs: &Programs, at: SocketAddr) -> Program {
-        match self {
-            Self::Nobody | Self::Echo(_, Scores::Constant) => {
-                Program::new(PROGRAM, &programs.echo).argument("echo").argument(at.to_string())
+    async fn program(
+        self,
+        control_plane: &ControlPlane,
+        programs: &Programs,
+        at: SocketAddr,
+    ) -> Result<Program, Trouble> {
+        Ok(match self {
+            Self::Nobody | Self::Echo(..) => {
+                let echo = Program::new(PROGRAM, &programs.echo).argument("echo").argument(at.to_string());
+                let is_empty = matches!(self, Self::Echo(_, Scores::Empty));
+                if is_empty { echo.argument("--empty") } else { echo }
             }
-            Self::Echo(_, Scores::Empty) => Self::Nobody.program(programs, at).argument("--empty"),
-        }
+            Self::Ours(_) => {
+                let kubeconfig = Account::Extender.kubeconfig(control_plane).await?;
+                Program::new(PROGRAM, &programs.extender)
+                    .variable("KUBECONFIG", kubeconfig.to_string_lossy())
+                    .variable("EXTENDER_ADDR", at.to_string())
+                    .variable("METRICS_ADDR", "127.0.0.1:0")
+                    // The twins are written once, and a bench takes longer than an outage may.
+                    .variable("TWIN_STALENESS_THRESHOLD", "24h")
+                    .variable("ASSUMED_MAX_AGE", "1h")
+            }
+        })
     }
 }
 
-/// An address that nobody listens on; it may be taken before it is used, and then the bench says so.
-pub(super) fn free_address() -> std::io::Result<SocketAddr> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
+/// How kube-scheduler asks, and where.
+pub(super) struct Asked {
+    pub(super) scheduler: Scheduler,
+    pub(super) at: Option<SocketAddr>,
 }
 
-/// Waits until somebody listens there.
-pub(super) async fn listens(at: SocketAddr) -> Result<(), Trouble> {
-    let trying = async {
-        while TcpStream::connect(at).await.is_err() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, trying).await.map_err(|_| "nobody answered in time".into())
+/// It looks at every node, so that what it asks is as long as it can be.
+fn all_nodes(scheduler: Scheduler) -> Scheduler {
+    Scheduler { percentage_of_nodes_to_score: Some(100), ..scheduler }
+}
+
+/// Whether ours has read everything.
+async fn synced(at: SocketAddr) -> Result<bool, Trouble> {
+    Ok(crate::http::at(at)?.get("/debug/scoring").await?["synced"] == true)
 }

@@ -8,11 +8,13 @@ use crate::field::{self, Field, Placed};
 use cluster::{Component, ControlPlane, NodeForm};
 use std::time::Duration;
 
-const CONTENDERS: [Contender; 4] = [
+const CONTENDERS: [Contender; 6] = [
     Contender::Nobody,
     Contender::Echo(NodeForm::Names, Scores::Constant),
     Contender::Echo(NodeForm::Names, Scores::Empty),
+    Contender::Ours(NodeForm::Names),
     Contender::Echo(NodeForm::Full, Scores::Constant),
+    Contender::Ours(NodeForm::Full),
 ];
 /// Of one turn. What is not bound by then is not counted.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -27,7 +29,9 @@ pub(super) async fn run(
     let mut turns: Vec<Vec<Placed>> = CONTENDERS.iter().map(|_| Vec::new()).collect();
     for _ in 0..size.rounds {
         for (contender, turns) in CONTENDERS.iter().zip(&mut turns) {
-            turns.push(turn(control_plane, programs, &field, (*contender, size)).await?);
+            let placed = turn(control_plane, programs, &field, (*contender, size)).await?;
+            crate::tell(&format!("{} nodes, {}: {:.1} pods/s", size.nodes, contender.name(), placed.rate()));
+            turns.push(placed);
         }
     }
     print(size, &turns);
@@ -60,7 +64,7 @@ async fn turn(
 fn pods(contender: Contender, size: Size) -> u32 {
     match contender.form() {
         None | Some(NodeForm::Names) => size.pods,
-        Some(NodeForm::Full) => (size.pods * 50 / size.nodes).max(10),
+        Some(NodeForm::Full) => (size.pods * 20 / size.nodes).max(10),
     }
 }
 

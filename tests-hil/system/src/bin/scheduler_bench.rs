@@ -1,7 +1,6 @@
 //! `cargo xtask bench scheduler` runs this. It is also the echo that it measures: `scheduler-bench echo ADDRESS`.
 #![expect(clippy::print_stdout, reason = "it talks to the person who started it")]
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use system::Trouble;
 use system::bench::{self, Programs, SIZES};
@@ -45,11 +44,12 @@ fn measure(nodes: &[u32]) -> Result<(), Trouble> {
     if known.len() < nodes.len() {
         return Err(format!("{USAGE}; N is one of {:?}", SIZES.map(|size| size.nodes)).into());
     }
-    let programs = Programs { echo: this_program()? };
+    let this = std::env::current_exe()?;
+    let extender = this.with_file_name("system-extender");
+    if !extender.exists() {
+        return Err(format!("{} is not built; `cargo xtask bench scheduler` builds it", extender.display()).into());
+    }
+    let programs = Programs { echo: this, extender };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(bench::run(&programs, &known))
-}
-
-fn this_program() -> Result<PathBuf, Trouble> {
-    Ok(std::env::current_exe()?)
 }
