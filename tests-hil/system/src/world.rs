@@ -186,7 +186,6 @@ impl World {
             }
             // Short times, so that a failover takes seconds.
             Part::OperatorA | Part::OperatorB => program
-                .variable("POD_NAME", part.name())
                 .variable("LEADER_LEASE_DURATION", "3s")
                 .variable("LEADER_RENEW_DEADLINE", "2s")
                 .variable("LEADER_RETRY_PERIOD", "500ms")

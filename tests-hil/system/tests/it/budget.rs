@@ -5,7 +5,7 @@
 //! From then on, and two seconds for the physics to follow, each watt above counts.
 
 use crate::outages::leader;
-use crate::placement::NAMESPACE;
+use crate::placement::{NAMESPACE, all_enforced, profiles};
 use crate::support::wait;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
@@ -28,6 +28,8 @@ pub(crate) async fn a_cut_budget_is_kept(world: &World) {
     load_everything(world).await;
     let rest = rest_watts(world).await;
     operators(world, &[]).await;
+    wait("every node at full power", async || profiles(world).await.values().all(|one| one == "performance")).await;
+    all_enforced(world).await;
     let full = settled_watts(world, 1.0).await;
     let nodes = f64::from(u32::try_from(SIMULATED).unwrap() + 1);
     system::tell(&format!("  full load draws {full:.0} W, of which at most {:.0} W are no package's and no GPU's", rest * nodes));

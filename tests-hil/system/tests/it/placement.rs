@@ -27,11 +27,7 @@ pub(crate) async fn all_nodes_are_planned(world: &World) {
     let profiles = profiles(world).await;
     assert!(profiles.values().any(|profile| profile == "eco"), "{profiles:?}");
     assert!(profiles.values().any(|profile| profile == "performance"), "{profiles:?}");
-    wait("every profile is enforced", async || {
-        let objects = objects::list(&world.client, "NodePowerProfile").await.unwrap();
-        objects.len() == SIMULATED + 1 && objects.iter().all(is_enforced)
-    })
-    .await;
+    all_enforced(world).await;
     wait("every twin tells of its node", async || {
         let twins = objects::list(&world.client, "NodeTwin").await.unwrap();
         twins.len() == SIMULATED + 1
@@ -40,11 +36,23 @@ pub(crate) async fn all_nodes_are_planned(world: &World) {
                 let schedulable = &twin["status"]["schedulableClass"];
                 profiles.get(node).is_some_and(|profile| twin["spec"]["profile"] == *profile && schedulable == profile)
                     && twin["status"]["predictedPowerHeadroomScore"].is_number()
-                    && twin["status"]["controlStatus"]["cpu"]["result"].is_string()
+                    && ["cpu", "gpu"].iter().any(|part| twin["status"]["controlStatus"][part]["result"].is_string())
             })
     })
     .await;
     caps_are_what_the_profiles_say(world).await;
+}
+
+/// Every node's agent says that it does what is asked now.
+pub(crate) async fn all_enforced(world: &World) {
+    let mut missing = Vec::new();
+    let outcome = system::until("every profile is enforced", PATIENCE, async || {
+        let objects = objects::list(&world.client, "NodePowerProfile").await.unwrap();
+        missing = objects.iter().filter(|object| !is_enforced(object)).cloned().collect();
+        objects.len() == SIMULATED + 1 && missing.is_empty()
+    })
+    .await;
+    assert!(outcome.is_ok(), "{} are not enforced, as {:#}", missing.len(), missing.first().unwrap_or(&Value::Null));
 }
 
 fn is_enforced(profile: &Value) -> bool {
