@@ -25,6 +25,7 @@ const BENCHES: &[Bench] = &[
     ("laws", laws::run),
     ("hal", hal::run),
     ("api", api),
+    ("operator", operator),
     ("scheduler", scheduler),
 ];
 
@@ -45,6 +46,13 @@ fn scheduler() -> Result<()> {
         status = Command::new(env!("CARGO")).args(bench).status()?;
     }
     if status.success() { Ok(()) } else { bail!("the measurement of the scheduler stopped with {status}") }
+}
+
+/// The operator at 5,000 nodes on the embedded API: the first plan, the steady state, a pod's way into the plan.
+fn operator() -> Result<()> {
+    let scale = ["run", "--quiet", "--release", "--package", "operator", "--example", "scale"];
+    let status = Command::new(env!("CARGO")).args(scale).status()?;
+    if status.success() { Ok(()) } else { bail!("the measurement of the operator stopped with {status}") }
 }
 
 /// The core's operations.

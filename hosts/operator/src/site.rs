@@ -82,17 +82,23 @@ impl Watches {
             (PROFILES, self.profiles.is_synced(), self.profiles.silence(now)),
             (TWINS, self.twins.is_synced(), self.twins.silence(now)),
         ];
-        silence.into_iter().find_map(|(kind, synced, silence)| match silence {
-            _ if !synced => Some(format!("{kind} are not known yet")),
+        let silent = |kind: &str, silence: Option<Duration>| match silence {
             Some(silence) if silence > SILENCE_MAX => {
                 Some(format!("the API server has said nothing of {kind} for {}s", silence.as_secs()))
             }
             Some(_) | None => None,
-        })
+        };
+        let needed = silence.into_iter().find_map(|(kind, synced, silence)| match synced {
+            true => silent(kind, silence),
+            false => Some(format!("{kind} are not known yet")),
+        });
+        // While pods were never listed the planner knows that it does not know them; an old list looks like a new one.
+        needed.or_else(|| silent(PODS, self.pods.silence(now).filter(|_| self.pods.is_synced())))
     }
 }
 
 const NODES: &str = "Nodes";
+const PODS: &str = "Pods";
 const PROFILES: &str = "NodePowerProfiles";
 const TWINS: &str = "NodeTwins";
 

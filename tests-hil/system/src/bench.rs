@@ -36,8 +36,10 @@ pub struct Size {
 }
 
 /// The sizes of the issue. Fewer pods where each takes long, as long as a round is some seconds.
-pub const SIZES: [Size; 2] =
-    [Size { nodes: 500, pods: 1_000, rounds: 3, burst: true }, Size { nodes: 5_000, pods: 400, rounds: 2, burst: false }];
+pub const SIZES: [Size; 2] = [
+    Size { nodes: 500, pods: 1_000, rounds: 3, burst: true },
+    Size { nodes: 5_000, pods: 400, rounds: 2, burst: false },
+];
 
 /// Measures, and prints a table for each size.
 ///

@@ -36,7 +36,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// When it is not within the time.
-pub async fn until(what: &str, within: Duration, mut is_so: impl AsyncFnMut() -> bool) -> Result<(), Trouble> {
+pub async fn until(
+    what: &str,
+    within: Duration,
+    mut is_so: impl AsyncFnMut() -> bool,
+) -> Result<(), Trouble> {
     let waiting = async {
         while !is_so().await {
             tokio::time::sleep(LOOK_EVERY).await;

@@ -10,7 +10,10 @@ const PERSON: &str = "kubectl";
 
 /// A kind of the group joulie.io.
 fn api(client: &Client, kind: &str) -> Api<DynamicObject> {
-    Api::all_with(client.clone(), &ApiResource::from_gvk(&GroupVersionKind::gvk("joulie.io", "v1alpha1", kind)))
+    Api::all_with(
+        client.clone(),
+        &ApiResource::from_gvk(&GroupVersionKind::gvk("joulie.io", "v1alpha1", kind)),
+    )
 }
 
 /// An object, or null.

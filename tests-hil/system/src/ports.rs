@@ -19,5 +19,9 @@ pub fn fuse() -> Result<(), String> {
     device.map(drop).map_err(|error| format!("no virtual hardware: /dev/fuse: {error}"))?;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let user = status.lines().find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().nth(1));
-    if user == Some("0") { Ok(()) } else { Err("no virtual hardware: only root may mount it for others".to_owned()) }
+    if user == Some("0") {
+        Ok(())
+    } else {
+        Err("no virtual hardware: only root may mount it for others".to_owned())
+    }
 }

@@ -118,7 +118,8 @@ impl World {
         let client = control_plane.client().await?;
         rights::install(&client).await?;
         let on = control_plane.folder().join("hardware");
-        let rig = Program::new(Part::Rig.name(), &shipped.rig).argument(PROFILE).argument(on.to_string_lossy());
+        let rig =
+            Program::new(Part::Rig.name(), &shipped.rig).argument(PROFILE).argument(on.to_string_lossy());
         control_plane.start_program(&rig)?;
         let registers = Registers::new(&on, &control_plane.program_log_file(Part::Rig.name()));
         crate::until("the virtual hardware is mounted", PATIENCE, async || registers.are_there()).await?;
@@ -177,9 +178,15 @@ impl World {
                 .variable("TELEMETRY_CPU_SOURCE", "http")
                 .variable("TELEMETRY_CPU_HTTP_ENDPOINT", format!("http://{simulator}/telemetry/{{node}}"))
                 .variable("TELEMETRY_CPU_CONTROL", "http")
-                .variable("TELEMETRY_CPU_CONTROL_HTTP_ENDPOINT", format!("http://{simulator}/control/{{node}}"))
+                .variable(
+                    "TELEMETRY_CPU_CONTROL_HTTP_ENDPOINT",
+                    format!("http://{simulator}/control/{{node}}"),
+                )
                 .variable("TELEMETRY_GPU_CONTROL", "http")
-                .variable("TELEMETRY_GPU_CONTROL_HTTP_ENDPOINT", format!("http://{simulator}/control/{{node}}"))
+                .variable(
+                    "TELEMETRY_GPU_CONTROL_HTTP_ENDPOINT",
+                    format!("http://{simulator}/control/{{node}}"),
+                )
                 .variable("METRICS_ADDR", metrics),
             Part::Simulator => {
                 program.variable("SIM_FLEET", FLEET).variable("SIM_ADDR", simulator.to_string())
@@ -206,7 +213,8 @@ impl World {
         if status.success() {
             return Ok(());
         }
-        Err(format!("{} ended with {status}:\n{}", part.name(), self.control_plane.program_log(part.name())).into())
+        Err(format!("{} ended with {status}:\n{}", part.name(), self.control_plane.program_log(part.name()))
+            .into())
     }
 
     /// Kills a part.
@@ -228,7 +236,11 @@ impl World {
     pub fn ended(&self) -> Option<String> {
         Part::ALL.into_iter().find_map(|part| {
             let status = self.control_plane.program_ended(part.name())?;
-            Some(format!("{} ended with {status}:\n{}", part.name(), self.control_plane.program_log(part.name())))
+            Some(format!(
+                "{} ended with {status}:\n{}",
+                part.name(),
+                self.control_plane.program_log(part.name())
+            ))
         })
     }
 }
@@ -247,7 +259,11 @@ impl Drop for World {
                 self.control_plane.program_log_file(part.name()),
                 self.keep.join(format!("{}.log", part.name())),
             );
-            shown.push_str(&format!("--- {}\n{}\n", part.name(), self.control_plane.program_log(part.name())));
+            shown.push_str(&format!(
+                "--- {}\n{}\n",
+                part.name(),
+                self.control_plane.program_log(part.name())
+            ));
         }
         crate::tell(&shown);
     }

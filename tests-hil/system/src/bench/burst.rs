@@ -26,7 +26,11 @@ struct Outcome {
 }
 
 /// The three bursts, one after the other, and the table.
-pub(super) async fn run(control_plane: &ControlPlane, programs: &Programs, size: Size) -> Result<(), Trouble> {
+pub(super) async fn run(
+    control_plane: &ControlPlane,
+    programs: &Programs,
+    size: Size,
+) -> Result<(), Trouble> {
     let field = Field::new(&control_plane.client().await?, "burst").await?;
     let ours = Contender::Ours(NodeForm::Names);
     let mut outcomes = Vec::new();
@@ -82,7 +86,10 @@ fn number(node: &str) -> u32 {
 }
 
 fn print(size: Size, outcomes: &[Outcome]) {
-    println!("\n### {PODS} like performance pods of {POD_WATTS} W on {} nodes, a quarter of them eco\n", size.nodes);
+    println!(
+        "\n### {PODS} like performance pods of {POD_WATTS} W on {} nodes, a quarter of them eco\n",
+        size.nodes
+    );
     println!(
         "| by | bound | nodes used | assumed W a node, mean ± deviation, most | nodes over the cap | most over it, in pods | on eco nodes | the extender's own sum |"
     );
@@ -92,12 +99,14 @@ fn print(size: Size, outcomes: &[Outcome]) {
         let watts: Vec<f64> = (0..size.nodes).map(|node| f64::from(pods(node)) * POD_WATTS).collect();
         let count = f64::from(size.nodes);
         let mean = watts.iter().sum::<f64>() / count;
-        let deviation = (watts.iter().map(|watts| (watts - mean) * (watts - mean)).sum::<f64>() / count).sqrt();
+        let deviation =
+            (watts.iter().map(|watts| (watts - mean) * (watts - mean)).sum::<f64>() / count).sqrt();
         let over = (0..size.nodes).zip(&watts).map(|(node, watts)| {
             f64::from(twins::measured_watts(node)) + watts - f64::from(twins::CAP_WATTS)
         });
         let over: Vec<f64> = over.filter(|over| *over > 0.0).collect();
-        let misplaced: u32 = placed.by_node.iter().filter(|(node, _)| twins::is_eco(number(node))).map(|(_, pods)| pods).sum();
+        let misplaced: u32 =
+            placed.by_node.iter().filter(|(node, _)| twins::is_eco(number(node))).map(|(_, pods)| pods).sum();
         let own = assumed.map_or("–".to_owned(), |assumed| format!("{assumed:.0} W"));
         println!(
             "| {how} | {} | {} | {mean:.0} ± {deviation:.0}, {:.0} | {} | {:.1} | {misplaced} | {own} |",

@@ -47,7 +47,9 @@ fn measure(nodes: &[u32]) -> Result<(), Trouble> {
     let this = std::env::current_exe()?;
     let extender = this.with_file_name("system-extender");
     if !extender.exists() {
-        return Err(format!("{} is not built; `cargo xtask bench scheduler` builds it", extender.display()).into());
+        return Err(
+            format!("{} is not built; `cargo xtask bench scheduler` builds it", extender.display()).into()
+        );
     }
     let programs = Programs { echo: this, extender };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

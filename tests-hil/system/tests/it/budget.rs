@@ -28,11 +28,15 @@ pub(crate) async fn a_cut_budget_is_kept(world: &World) {
     load_everything(world).await;
     let rest = rest_watts(world).await;
     operators(world, &[]).await;
-    wait("every node at full power", async || profiles(world).await.values().all(|one| one == "performance")).await;
+    wait("every node at full power", async || profiles(world).await.values().all(|one| one == "performance"))
+        .await;
     all_enforced(world).await;
     let full = settled_watts(world, 1.0).await;
     let nodes = f64::from(u32::try_from(SIMULATED).unwrap() + 1);
-    system::tell(&format!("  full load draws {full:.0} W, of which at most {:.0} W are no package's and no GPU's", rest * nodes));
+    system::tell(&format!(
+        "  full load draws {full:.0} W, of which at most {:.0} W are no package's and no GPU's",
+        rest * nodes
+    ));
     let old = full.ceil();
     budgeted(world, old, rest).await;
     let mut meter = Meter::new(world).await.unwrap();
@@ -42,10 +46,14 @@ pub(crate) async fn a_cut_budget_is_kept(world: &World) {
     let cut = Instant::now();
     budgeted(world, new, rest).await;
     let honoured = until_limited(world, &mut meter, new - rest * nodes).await;
-    system::tell(&format!("  {old:.0} W → {new:.0} W: every limit is lowered {:.1?} after the cut", cut.elapsed()));
+    system::tell(&format!(
+        "  {old:.0} W → {new:.0} W: every limit is lowered {:.1?} after the cut",
+        cut.elapsed()
+    ));
 
     let stretches = watched(world, &mut meter).await;
-    let judged: Vec<&Stretch> = stretches.iter().filter(|stretch| stretch.from >= honoured + SETTLES).collect();
+    let judged: Vec<&Stretch> =
+        stretches.iter().filter(|stretch| stretch.from >= honoured + SETTLES).collect();
     let above: f64 = judged.iter().map(|one| (one.watts - new).max(0.0) * one.took.as_secs_f64()).sum();
     let most = judged.iter().map(|one| one.watts).fold(0.0, f64::max);
     let limits = stretches.iter().map(|one| one.limits).fold(0.0, f64::max);

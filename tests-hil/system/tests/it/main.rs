@@ -18,10 +18,16 @@ type Story = (&'static str, for<'a> fn(&'a World) -> BoxFuture<'a, ()>);
 const STORIES: &[Story] = &[
     ("a wish becomes limits, and is reported", |world| Box::pin(one_node::a_wish_becomes_limits(world))),
     ("200 changes reach the hardware", |world| Box::pin(one_node::changes_reach_the_hardware(world))),
-    ("a rollout of the agent never lets the cap go", |world| Box::pin(one_node::a_rollout_keeps_the_cap(world))),
-    ("an agent that is killed leaves the cap", |world| Box::pin(one_node::a_killed_agent_leaves_the_cap(world))),
+    ("a rollout of the agent never lets the cap go", |world| {
+        Box::pin(one_node::a_rollout_keeps_the_cap(world))
+    }),
+    ("an agent that is killed leaves the cap", |world| {
+        Box::pin(one_node::a_killed_agent_leaves_the_cap(world))
+    }),
     ("a released profile brings the originals back", |world| Box::pin(one_node::a_release_restores(world))),
-    ("all nodes are planned for, capped and described", |world| Box::pin(placement::all_nodes_are_planned(world))),
+    ("all nodes are planned for, capped and described", |world| {
+        Box::pin(placement::all_nodes_are_planned(world))
+    }),
     ("performance pods stay off eco nodes, standard pods prefer them", |world| {
         Box::pin(placement::classes_go_where_they_belong(world))
     }),

@@ -1,9 +1,9 @@
 //! The node on virtual hardware, its agent, and a person who writes the profile. No operator runs until the last story.
 
 use crate::support::{Sampler, limited, reported, uw, wait};
+use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
-use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
 use std::time::Duration;
 use system::objects;

@@ -35,7 +35,10 @@ async fn plan_renewed(world: &World) -> Option<String> {
 /// What is asked of every node, without what changes by itself.
 async fn wishes(world: &World) -> BTreeMap<String, Value> {
     let objects = objects::list(&world.client, "NodePowerProfile").await.unwrap();
-    objects.into_iter().map(|object| (object["metadata"]["name"].to_string(), object["spec"].clone())).collect()
+    objects
+        .into_iter()
+        .map(|object| (object["metadata"]["name"].to_string(), object["spec"].clone()))
+        .collect()
 }
 
 /// Another replica leads and renews the plan, and nothing that was asked of a node has changed.
@@ -79,7 +82,10 @@ pub(crate) async fn pods_wait_for_the_extender(world: &World) {
     field.make(&field::pod("waiting"), 5).await.unwrap();
     tokio::time::sleep(Duration::from_secs(2)).await;
     let listed = field.pods().list(&kube::api::ListParams::default()).await.unwrap();
-    assert!(listed.items.iter().all(|pod| pod.spec.as_ref().unwrap().node_name.is_none()), "placed by nobody");
+    assert!(
+        listed.items.iter().all(|pod| pod.spec.as_ref().unwrap().node_name.is_none()),
+        "placed by nobody"
+    );
     world.run(Part::Extender, &[]).await.unwrap();
     all_run(&field.pods(), "waiting", 5).await;
 }
@@ -118,7 +124,10 @@ async fn caps(world: &World) -> BTreeMap<String, (Value, Value)> {
         let name = name.as_str().unwrap();
         assert_ne!(name, RIG);
         let state = &world.simulator.get(&format!("/state/{name}")).await.unwrap()["state"]["telemetry"];
-        caps.insert(name.to_owned(), (state["cpu"]["capWatts"].clone(), state["gpu"]["capWattsPerGpuApplied"].clone()));
+        caps.insert(
+            name.to_owned(),
+            (state["cpu"]["capWatts"].clone(), state["gpu"]["capWattsPerGpuApplied"].clone()),
+        );
     }
     caps
 }

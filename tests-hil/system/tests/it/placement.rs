@@ -34,9 +34,13 @@ pub(crate) async fn all_nodes_are_planned(world: &World) {
             && twins.iter().all(|twin| {
                 let node = twin["spec"]["nodeName"].as_str().unwrap_or_default();
                 let schedulable = &twin["status"]["schedulableClass"];
-                profiles.get(node).is_some_and(|profile| twin["spec"]["profile"] == *profile && schedulable == profile)
+                profiles
+                    .get(node)
+                    .is_some_and(|profile| twin["spec"]["profile"] == *profile && schedulable == profile)
                     && twin["status"]["predictedPowerHeadroomScore"].is_number()
-                    && ["cpu", "gpu"].iter().any(|part| twin["status"]["controlStatus"][part]["result"].is_string())
+                    && ["cpu", "gpu"]
+                        .iter()
+                        .any(|part| twin["status"]["controlStatus"][part]["result"].is_string())
             })
     })
     .await;
@@ -52,7 +56,12 @@ pub(crate) async fn all_enforced(world: &World) {
         objects.len() == SIMULATED + 1 && missing.is_empty()
     })
     .await;
-    assert!(outcome.is_ok(), "{} are not enforced, as {:#}", missing.len(), missing.first().unwrap_or(&Value::Null));
+    assert!(
+        outcome.is_ok(),
+        "{} are not enforced, as {:#}",
+        missing.len(),
+        missing.first().unwrap_or(&Value::Null)
+    );
 }
 
 fn is_enforced(profile: &Value) -> bool {
@@ -68,11 +77,15 @@ async fn caps_are_what_the_profiles_say(world: &World) {
         let (cap, most) = if node == RIG {
             (world.registers.limits_uw().unwrap()[0] as f64 / 1e6, 250.0)
         } else {
-            let cpu = &world.simulator.get(&format!("/state/{node}")).await.unwrap()["state"]["telemetry"]["cpu"];
+            let cpu =
+                &world.simulator.get(&format!("/state/{node}")).await.unwrap()["state"]["telemetry"]["cpu"];
             (cpu["capWatts"].as_f64().unwrap(), cpu["capMaxWatts"].as_f64().unwrap())
         };
         let wanted = most * percent / 100.0;
-        assert!((cap - wanted).abs() <= 1.0, "{node} ({profile}) at {cap} W, {percent} % of {most} W is wanted");
+        assert!(
+            (cap - wanted).abs() <= 1.0,
+            "{node} ({profile}) at {cap} W, {percent} % of {most} W is wanted"
+        );
     }
 }
 
@@ -100,7 +113,8 @@ pub(crate) async fn classes_go_where_they_belong(world: &World) {
         let prefix = pod["metadata"]["name"].as_str().unwrap().to_owned();
         field.make(&pod, count).await.unwrap();
         let nodes = all_run(&field.pods(), &prefix, count).await;
-        let there = nodes.values().filter(|node| profiles.get(*node).is_some_and(|profile| profile == preferred));
+        let there =
+            nodes.values().filter(|node| profiles.get(*node).is_some_and(|profile| profile == preferred));
         let there = u32::try_from(there.count()).unwrap();
         system::tell(&format!("  {there} of {count} {prefix} pods on {preferred} nodes"));
         if prefix == "performance" {
