@@ -282,6 +282,7 @@ const ALLOWED: &[Allowed] = &[
             "serde-saphyr",
             "serde_json",
             "tokio",
+            "tracing",
         ],
     },
     Allowed { name: "rocm-stub", ours: &[], ours_in_tests: &[], others: &[] },

@@ -48,9 +48,9 @@ async fn turn(
     field.clear().await?;
     let count = pods(contender, size);
     field.make(&field::pod("pod"), count).await?;
-    let scheduler = contender.start(control_plane, programs).await?;
-    let placed =
-        field.placed(count, PATIENCE, async || Ok(control_plane.start_scheduler(&scheduler)?)).await?;
+    let asked = contender.start(control_plane, programs, &[]).await?;
+    let begin = async || Ok(control_plane.start_scheduler(&asked.scheduler)?);
+    let placed = field.placed(count, PATIENCE, begin).await?;
     if placed.count() < count {
         let name = contender.name();
         return Err(

@@ -7,12 +7,12 @@ mod outages;
 mod placement;
 mod support;
 
-use futures::future::BoxFuture;
+use futures::future::LocalBoxFuture;
 use std::path::Path;
 use system::world::{Shipped, World};
 use tokio::time::Instant;
 
-type Story = (&'static str, for<'a> fn(&'a World) -> BoxFuture<'a, ()>);
+type Story = (&'static str, for<'a> fn(&'a World) -> LocalBoxFuture<'a, ()>);
 
 /// In this order.
 const STORIES: &[Story] = &[
