@@ -1,2 +1,34 @@
 //! Filters and scores nodes for kube-scheduler by their power.
-#![forbid(unsafe_code)]
+//!
+//! ```text
+//! watches ──► rows ──► keeper ──► Snapshot (immutable) ──► decide(snapshot, request) ──► answer
+//! ```
+//!
+//! - [`settings`]: what an operator may choose;
+//! - `rows`: what is kept of NodeTwins, NodeHardwares, nodes, pods and the plan's Lease;
+//! - `keeper`, `ledger`, `index`, `snapshot`: the picture of all nodes, worked out whenever something changes, and the watts
+//!   of pods that no sample shows yet;
+//! - `scan`: what is asked, found in the body without building anything from it;
+//! - `decide`, `reply`: filter and prioritize;
+//! - `routes`, `explain`, `metrics`: the two ports.
+//!
+//! A request takes no lock, asks nobody and waits for nothing: it loads the picture, and answers. It does no API call and
+//! never writes to the cluster.
+
+mod decide;
+mod explain;
+mod index;
+mod keeper;
+mod ledger;
+mod metrics;
+#[doc(hidden)]
+pub mod probe;
+mod reply;
+mod routes;
+mod rows;
+mod scan;
+pub mod settings;
+mod snapshot;
+mod start;
+
+pub use start::{BUILD, StartError, Started, start};

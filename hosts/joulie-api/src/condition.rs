@@ -13,8 +13,8 @@ vocabulary! {
         Overridden = "Overridden",
         /// The telemetry behind a twin's status is recent.
         TelemetryFresh = "TelemetryFresh",
-        /// The desired state is in force, read back from the hardware.
-        Enforced = "Enforced",
+        /// The desired caps are in force: read back from the hardware, and seen in what is drawn.
+        CapEnforced = "CapEnforced",
         /// The power budget of every group that the node is in is kept.
         WithinBudget = "WithinBudget",
     }

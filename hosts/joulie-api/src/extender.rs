@@ -6,6 +6,7 @@
 
 pub mod args;
 pub mod bind;
+pub mod brief;
 mod fields;
 mod members;
 pub mod pod;
@@ -13,6 +14,7 @@ pub mod preempt;
 pub mod reply;
 
 pub use args::{Args, Candidates, Item, Name};
+pub use brief::Brief;
 pub use pod::Pod;
 pub use reply::Keys;
 

@@ -1,0 +1,210 @@
+//! The answer to filter: who is left, and why the others are not.
+//!
+//! Who is left goes back as it came: stretches of the request, with a copy of names and without one of objects.
+
+use super::{Asked, Candidate, Outcome, candidates, filter_of};
+use crate::reply::Reply;
+use crate::scan::{Candidates, Message, has_label};
+use crate::settings::Placement;
+use crate::snapshot::Snapshot;
+use bytes::Bytes;
+use joulie_api::labels;
+use joulie_core::placement::class::WorkloadClass;
+use joulie_core::placement::filter::{Eviction, PowerFit, Rejection};
+use std::io::Write;
+use std::ops::Range;
+
+pub(super) fn answer(
+    snapshot: &Snapshot,
+    placement: &Placement,
+    body: &Bytes,
+    message: &Message<'_>,
+    asked: &Asked,
+) -> (Reply, Outcome) {
+    let mut writer = Writer::new(message, asked);
+    let power = placement.power_fit == PowerFit::Filter;
+    // A standard pod that only lowers scores passes everywhere: nobody needs to be looked up.
+    let judges = power || asked.class == WorkloadClass::Performance;
+    for candidate in candidates(&message.candidates) {
+        let verdict = if judges { judge(snapshot, message.body, asked, &candidate, power) } else { Ok(()) };
+        match verdict {
+            Ok(()) => writer.keeps(&candidate),
+            Err(why) => writer.rejects(&candidate, why),
+        }
+    }
+    writer.finish(body)
+}
+
+/// Whether a pod may go to a node.
+pub(crate) fn judge(
+    snapshot: &Snapshot,
+    body: &[u8],
+    asked: &Asked,
+    candidate: &Candidate,
+    power: bool,
+) -> Result<(), Rejection> {
+    let number = candidate.number(snapshot, body);
+    let filter = filter_of(snapshot, number);
+    filter.terms.admits(asked.class)?;
+    if asked.class == WorkloadClass::Performance && filter.label_counts && candidate.is_object {
+        let label = labels::node::POWER_PROFILE;
+        if has_label(candidate.raw.of(body), label, "eco") {
+            return Err(Rejection::EcoLabel);
+        }
+    }
+    match number {
+        Some(number) if power => {
+            let terms = snapshot.fleet.terms.get(number);
+            let pod = terms.map_or(power_units::Watts::ZERO, |terms| terms.estimate(&asked.terms).total());
+            filter.terms.fits(pod + snapshot.assumed(number))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Writes the answer while the candidates are judged.
+struct Writer<'m> {
+    message: &'m Message<'m>,
+    outcome: Outcome,
+    /// Stretches of the request that are kept: from the first of a run of neighbours to the last.
+    runs: Vec<Range<usize>>,
+    open: Option<Range<usize>>,
+    /// Entries of the maps of those that evictions cannot and may help.
+    unresolvable: Vec<u8>,
+    resolvable: Vec<u8>,
+}
+
+impl<'m> Writer<'m> {
+    fn new(message: &'m Message<'m>, asked: &Asked) -> Self {
+        let outcome = Outcome { asked: *asked, rejected: [0; 4], unknown: 0 };
+        Self {
+            message,
+            outcome,
+            runs: Vec::new(),
+            open: None,
+            unresolvable: Vec::new(),
+            resolvable: Vec::new(),
+        }
+    }
+
+    #[inline]
+    fn keeps(&mut self, candidate: &Candidate) {
+        match &mut self.open {
+            // Between two neighbours there is a comma.
+            Some(run) => run.end = candidate.raw.range().end,
+            None => self.open = Some(candidate.raw.range()),
+        }
+    }
+
+    fn rejects(&mut self, candidate: &Candidate, why: Rejection) {
+        if let Some(run) = self.open.take() {
+            if self.runs.is_empty() {
+                self.runs.reserve(self.count() / 2 + 1);
+            }
+            self.runs.push(run);
+        }
+        let kind = Rejection::KINDS.iter().position(|kind| *kind == why.kind());
+        if let Some(counted) = kind.and_then(|kind| self.outcome.rejected.get_mut(kind)) {
+            *counted += 1;
+        }
+        let count = self.count();
+        let out = match why.eviction() {
+            Eviction::CannotHelp => &mut self.unresolvable,
+            Eviction::MayHelp => &mut self.resolvable,
+        };
+        if candidate.name.range().is_empty() {
+            // A node without a name can be left out, and not be told of.
+            return;
+        }
+        if out.is_empty() {
+            // Untouched pages cost nothing, and a list that grows is copied.
+            out.reserve(count.saturating_mul(ENTRY_BYTES));
+        } else {
+            out.push(b',');
+        }
+        let body = self.message.body;
+        out.push(b'"');
+        out.extend_from_slice(candidate.name.of(body));
+        out.extend_from_slice(b"\":\"");
+        match why {
+            Rejection::Eco => out.extend_from_slice(ECO.as_bytes()),
+            Rejection::Draining | Rejection::EcoLabel | Rejection::OverCap { .. } => {
+                // Writing into memory does not fail, and no reason has anything to escape.
+                let _ = write!(out, "{why}");
+            }
+        }
+        out.push(b'"');
+    }
+
+    fn count(&self) -> usize {
+        match &self.message.candidates {
+            Candidates::None => 0,
+            Candidates::Names(names) => names.spans.len(),
+            Candidates::Nodes(items) => items.len(),
+        }
+    }
+
+    fn finish(mut self, body: &Bytes) -> (Reply, Outcome) {
+        self.runs.extend(self.open.take());
+        let mut pieces = Vec::with_capacity(self.runs.len().saturating_mul(2) + 8);
+        match self.message.candidates {
+            Candidates::None => pieces.push(Bytes::from_static(b"{")),
+            Candidates::Names(_) => {
+                pieces.push(Bytes::from_static(b"{\"nodenames\":["));
+                pieces.push(self.copied(body));
+                pieces.push(Bytes::from_static(b"],"));
+            }
+            Candidates::Nodes(_) => {
+                pieces.push(Bytes::from_static(b"{\"nodes\":{\"metadata\":{},\"items\":["));
+                for (at, run) in self.runs.iter().enumerate() {
+                    if at > 0 {
+                        pieces.push(Bytes::from_static(b","));
+                    }
+                    pieces.push(body.slice(run.clone()));
+                }
+                pieces.push(Bytes::from_static(b"]},"));
+            }
+        }
+        let unresolvable = Bytes::from(self.unresolvable);
+        let between = if unresolvable.is_empty() || self.resolvable.is_empty() { &b""[..] } else { b"," };
+        pieces.push(Bytes::from_static(b"\"failedNodes\":{"));
+        pieces.push(unresolvable.clone());
+        pieces.push(Bytes::from_static(between));
+        pieces.push(Bytes::from(self.resolvable));
+        pieces.push(Bytes::from_static(b"},\"failedAndUnresolvableNodes\":{"));
+        pieces.push(unresolvable);
+        pieces.push(Bytes::from_static(b"},\"error\":\"\"}"));
+        (Reply::of(pieces), self.outcome)
+    }
+
+    /// The runs of names: short, so that a copy is cheaper than many pieces. One run is no copy.
+    fn copied(&self, body: &Bytes) -> Bytes {
+        if let [run] = self.runs.as_slice() {
+            return body.slice(run.clone());
+        }
+        let mut out = Vec::with_capacity(self.runs.iter().fold(self.runs.len(), |sum, run| sum + run.len()));
+        for (at, run) in self.runs.iter().enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(body.get(run.clone()).unwrap_or_default());
+        }
+        Bytes::from(out)
+    }
+}
+
+/// A name and a reason.
+const ENTRY_BYTES: usize = 128;
+
+/// The reason that is given most, ready made: a test holds it against the core's words.
+const ECO: &str = "joulie: performance pods do not run on eco nodes";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_are_the_core_s() {
+        assert_eq!(ECO, Rejection::Eco.to_string());
+    }
+}

@@ -1,0 +1,233 @@
+//! Keeps the snapshot: waits for what the watches bring, works it out, and puts the new picture where requests find it.
+//!
+//! It alone writes. When nothing comes any more, because the API server is away, the last picture stays, and its twins
+//! become stale by the clock as they would anyway.
+
+use crate::index::{Index, Registry};
+use crate::ledger::{Ledger, Round};
+use crate::metrics::Metrics;
+use crate::rows::{EcoLabel, HardwareRow, LeaseRow, PodRow, TwinRow};
+use crate::settings::{Settings, micros};
+use crate::snapshot::{Fleet, Node, Rules, Snapshot, places};
+use arc_swap::ArcSwap;
+use host_kit::clock::Clock;
+use host_kit::reflect::{Event, Feed, Rows};
+use host_kit::shutdown::Stop;
+use joulie_core::placement::freshness::{Now, PlanLease, UnixTime};
+use power_units::Stamp;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Twins and hardware are worked out at most this often, whatever the watches bring: 5,000 nodes take some milliseconds.
+/// Bindings are taken in at once.
+const FLEET_EVERY: Duration = Duration::from_millis(50);
+/// And at least this often: pods that a sample shows are dropped, twins go stale.
+const ROUND_EVERY: Duration = Duration::from_secs(1);
+
+/// What is watched.
+pub(crate) struct Watched {
+    pub(crate) twins: Rows<TwinRow>,
+    pub(crate) hardware: Rows<HardwareRow>,
+    pub(crate) labels: Rows<EcoLabel>,
+    pub(crate) lease: Rows<LeaseRow>,
+    pub(crate) pods: Feed<PodRow>,
+}
+
+/// Where requests find the picture.
+pub(crate) type Shown = Arc<ArcSwap<Snapshot>>;
+
+/// Who keeps it.
+pub(crate) struct Keeper {
+    watched: Watched,
+    shown: Shown,
+    settings: Settings,
+    metrics: Metrics,
+    clock: Arc<dyn Clock>,
+    registry: Registry,
+    index: (u64, Arc<Index>),
+    ledger: Ledger,
+    lease: PlanLease,
+    fleet: Arc<Fleet>,
+}
+
+/// What there is to do.
+#[derive(Debug)]
+enum Word {
+    Fleet,
+    Pod(Event<PodRow>),
+    Time,
+    Stop,
+}
+
+/// Events of pods that are taken in before the picture is shown again.
+const PODS_AT_ONCE: usize = 256;
+
+impl Keeper {
+    pub(crate) fn new(
+        watched: Watched,
+        shown: Shown,
+        settings: &Settings,
+        metrics: Metrics,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let coefficients = settings.placement.scoring.coefficients;
+        Self {
+            watched,
+            shown,
+            settings: settings.clone(),
+            metrics,
+            clock,
+            registry: Registry::default(),
+            index: (0, Arc::new(Index::default())),
+            ledger: Ledger::new(settings.assumed, settings.assumed_pods_max, coefficients),
+            lease: PlanLease::Unseen,
+            fleet: Arc::new(Fleet::default()),
+        }
+    }
+
+    /// Keeps it until asked to stop.
+    pub(crate) async fn run(mut self, stop: Stop) {
+        let mut fleet_at = self.clock.mono();
+        self.renew_fleet();
+        let mut is_due = false;
+        loop {
+            let now = self.clock.mono();
+            let rest = FLEET_EVERY.saturating_sub(now.since(fleet_at));
+            if is_due && rest.is_zero() {
+                (is_due, fleet_at) = (false, now);
+                self.renew_fleet();
+            }
+            let pause = if is_due { rest } else { ROUND_EVERY.saturating_sub(now.since(fleet_at)) };
+            match self.wait(pause, !is_due, &stop).await {
+                Word::Stop => return,
+                Word::Fleet | Word::Time => is_due = true,
+                Word::Pod(event) => self.follow_pods(event),
+            }
+        }
+    }
+
+    async fn wait(&mut self, pause: Duration, listen: bool, stop: &Stop) -> Word {
+        // Pods are weighed by their nodes' hardware, so they wait until that is known.
+        let weighs = self.fleet.synced;
+        let Watched { twins, hardware, labels, lease, pods } = &mut self.watched;
+        tokio::select! {
+            () = stop.requested() => Word::Stop,
+            Some(event) = pods.next(), if weighs => Word::Pod(event),
+            true = twins.changed(), if listen => Word::Fleet,
+            true = hardware.changed(), if listen => Word::Fleet,
+            true = labels.changed(), if listen => Word::Fleet,
+            true = lease.changed(), if listen => Word::Fleet,
+            () = tokio::time::sleep(pause) => Word::Time,
+        }
+    }
+
+    fn now(&self) -> Now {
+        let own = Stamp::new(micros(self.clock.mono().since(host_kit::clock::Mono::START)));
+        Now { wall: UnixTime::from_micros(self.clock.wall().as_microsecond()), own }
+    }
+
+    fn renew_fleet(&mut self) {
+        let now = self.now();
+        let renewed = self.watched.lease.with(|rows| rows.values().find_map(|held| held.row.renewed));
+        if let Some(renewed) = renewed {
+            self.lease.observe(renewed, now.own);
+        }
+        let synced = self.watched.twins.is_synced() && self.watched.hardware.is_synced();
+        let nodes = self.nodes();
+        if self.index.0 != self.registry.revision() {
+            self.index = (self.registry.revision(), Arc::new(Index::of(&self.registry)));
+        }
+        let scoring = &self.settings.placement.scoring;
+        let rules = Rules { scoring, freshness: self.settings.freshness, lease: self.lease, now };
+        self.fleet = Arc::new(Fleet::of(nodes, self.index.1.clone(), &rules, synced));
+        let swept = self.ledger.sweep(&self.fleet, now.wall);
+        self.metrics.swept(swept);
+        self.metrics.rebuilt();
+        self.show();
+    }
+
+    /// All that is known of every node, by number.
+    fn nodes(&mut self) -> Box<[Node]> {
+        let Self { watched, registry, ledger, .. } = self;
+        let sums = ledger.sums(registry.len());
+        watched.twins.with(|twins| {
+            watched.hardware.with(|hardware| {
+                watched.labels.with(|labels| {
+                    let named = twins.values().map(|held| held.row.node.as_str());
+                    let named = named.chain(hardware.values().map(|held| held.row.node.as_str()));
+                    let named = named.chain(labels.keys().map(|key| key.name.as_str()));
+                    let known: std::collections::BTreeSet<&str> = named.collect();
+                    let gone = registry.retain(|name, number| {
+                        let at = usize::try_from(number.0).unwrap_or(usize::MAX);
+                        let is_assumed = sums.get(at).is_some_and(|watts| *watts != power_units::Watts::ZERO);
+                        is_assumed || known.contains(name)
+                    });
+                    gone.into_iter().for_each(|number| ledger.node_gone(number));
+                    for name in &known {
+                        registry.number(name);
+                    }
+                    let mut nodes = places(registry);
+                    for (name, number) in registry.iter() {
+                        if let Some(node) = place(&mut nodes, number.0) {
+                            node.name = name.into();
+                        }
+                    }
+                    // Where two objects name one node the last by name counts.
+                    for held in twins.values() {
+                        let number = registry.number(&held.row.node);
+                        if let (Some(node), Some(said)) = (place(&mut nodes, number.0), held.row.said) {
+                            node.twin = Some(said.twin);
+                            node.evidence = said.evidence;
+                            node.sampled = said.sampled;
+                            node.tdp = said.tdp;
+                        }
+                    }
+                    for held in hardware.values() {
+                        let number = registry.number(&held.row.node);
+                        if let Some(node) = place(&mut nodes, number.0) {
+                            node.hardware = held.row.hardware.or(node.hardware);
+                        }
+                    }
+                    for key in labels.keys() {
+                        let number = registry.number(&key.name);
+                        if let Some(node) = place(&mut nodes, number.0) {
+                            node.eco_label = true;
+                        }
+                    }
+                    nodes
+                })
+            })
+        })
+    }
+
+    /// Takes in an event, and those that are there already.
+    fn follow_pods(&mut self, first: Event<PodRow>) {
+        let now = self.now().wall;
+        let Self { watched, registry, ledger, fleet, .. } = self;
+        let (mut round, mut next) = (Round::default(), Some(first));
+        for _ in 0..PODS_AT_ONCE {
+            let Some(event) = next else { break };
+            ledger.follow(event, registry, fleet, now, &mut round);
+            next = watched.pods.ready();
+        }
+        if let Some(event) = next {
+            ledger.follow(event, registry, fleet, now, &mut round);
+        }
+        self.metrics.assumed(round);
+        self.show();
+    }
+
+    fn show(&self) {
+        let assumed = self.ledger.sums(self.registry.len());
+        self.shown.store(Arc::new(Snapshot {
+            fleet: self.fleet.clone(),
+            assumed,
+            assumed_pods: self.ledger.pods(),
+            at: self.clock.mono(),
+        }));
+    }
+}
+
+fn place(nodes: &mut [Node], number: u32) -> Option<&mut Node> {
+    usize::try_from(number).ok().and_then(|at| nodes.get_mut(at))
+}

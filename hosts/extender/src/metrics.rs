@@ -1,0 +1,216 @@
+//! What the extender counts. The names that upstream's dashboards ask for are kept, with closed labels.
+//!
+//! A request adds to a few atomics and nothing else. What is said of each node is worked out when somebody asks, from the
+//! snapshot, for a pod like the last one of each class: so a node that is gone has no series, and nothing is written
+//! per node and request.
+
+mod latency;
+mod nodes;
+
+use crate::decide::{Asked, Outcome};
+use crate::keeper::Shown;
+use crate::ledger::Round;
+use crate::settings::Placement;
+use arc_swap::ArcSwapOption;
+use host_kit::clock::Clock;
+use host_kit::closed_label;
+use joulie_core::placement::assumed::Swept;
+use joulie_core::placement::class::WorkloadClass;
+use joulie_core::placement::filter::Rejection;
+use latency::Latency;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+use std::sync::Arc;
+use std::time::Duration;
+
+closed_label! {
+    /// What a request asks.
+    pub(crate) enum Verb {
+        Filter = "filter",
+        Prioritize = "prioritize",
+    }
+}
+
+closed_label! {
+    /// A pod's class, or that its annotation says something else.
+    pub(crate) enum ClassLabel {
+        Performance = "performance",
+        Standard = "standard",
+        Other = "other",
+    }
+}
+
+closed_label! {
+    /// Why a request was not answered.
+    pub(crate) enum Refusal {
+        /// It is no request.
+        Malformed = "malformed",
+        /// Nothing is known yet.
+        NotSynced = "not_synced",
+    }
+}
+
+impl ClassLabel {
+    pub(crate) fn of(asked: &Asked) -> Self {
+        match (asked.recognised, asked.class) {
+            (false, _) => Self::Other,
+            (true, WorkloadClass::Performance) => Self::Performance,
+            (true, WorkloadClass::Standard) => Self::Standard,
+        }
+    }
+
+    fn place(self) -> usize {
+        Self::ALL.iter().position(|one| *one == self).unwrap_or(0)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct ByClass {
+    pub(crate) workload_class: ClassLabel,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByReason {
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByRefusal {
+    verb: Verb,
+    reason: Refusal,
+}
+
+/// What is counted. Clones count together.
+#[derive(Clone)]
+pub(crate) struct Metrics(Arc<All>);
+
+struct All {
+    /// By verb and class: handles, so that no table of series is looked into for a request.
+    requests: [[Counter; 3]; 2],
+    latency: [[Latency; 3]; 2],
+    rejected: [Counter; 4],
+    refused: [[Counter; 2]; 2],
+    unknown: Counter,
+    rebuilds: Counter,
+    assumed: Counter,
+    dropped: Counter,
+    shown: Counter,
+    never_ran: Counter,
+    /// A pod like the last one of each class.
+    last: [ArcSwapOption<Asked>; 3],
+}
+
+impl Metrics {
+    /// Registers it.
+    pub(crate) fn register(
+        registry: &mut Registry,
+        shown: Shown,
+        placement: Placement,
+        node_series: bool,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let requests = [
+            by_class(registry, "joulie_scheduler_filter_requests", "Filter requests answered"),
+            by_class(registry, "joulie_scheduler_prioritize_requests", "Prioritize requests answered"),
+        ];
+        let rejected = Family::<ByReason, Counter>::default();
+        registry.register("joulie_scheduler_rejections", "Candidates rejected", rejected.clone());
+        let refused = Family::<ByRefusal, Counter>::default();
+        registry.register("joulie_scheduler_refused", "Requests not answered", refused.clone());
+        let counter = |registry: &mut Registry, name: &str, help: &str| {
+            let counter = Counter::default();
+            registry.register(name, help, counter.clone());
+            counter
+        };
+        let all = Arc::new(All {
+            requests,
+            latency: Default::default(),
+            rejected: Rejection::KINDS.map(|reason| rejected.get_or_create(&ByReason { reason }).clone()),
+            refused: [Verb::Filter, Verb::Prioritize].map(|verb| {
+                [Refusal::Malformed, Refusal::NotSynced]
+                    .map(|reason| refused.get_or_create(&ByRefusal { verb, reason }).clone())
+            }),
+            unknown: counter(registry, "joulie_scheduler_unknown_candidates", "Candidates scored as unknown"),
+            rebuilds: counter(registry, "joulie_scheduler_snapshots", "Pictures of all nodes worked out"),
+            assumed: counter(registry, "joulie_scheduler_assumed_pods", "Pods whose watts were assumed"),
+            dropped: counter(
+                registry,
+                "joulie_scheduler_assumed_dropped",
+                "Pods that did not count for want of room",
+            ),
+            shown: counter(registry, "joulie_scheduler_assumed_shown", "Assumed pods that a sample showed"),
+            never_ran: counter(
+                registry,
+                "joulie_scheduler_assumed_never_ran",
+                "Assumed pods that did not run in time",
+            ),
+            last: Default::default(),
+        });
+        let metrics = Self(all);
+        registry.register_collector(Box::new(nodes::Scrape {
+            metrics: metrics.clone(),
+            shown,
+            placement,
+            node_series,
+            clock,
+        }));
+        metrics
+    }
+
+    /// A request was answered.
+    pub(crate) fn answered(&self, verb: Verb, outcome: &Outcome, took: Duration) {
+        let (verb_at, class) = (place(verb), ClassLabel::of(&outcome.asked).place());
+        if let Some(counter) = self.0.requests.get(verb_at).and_then(|all| all.get(class)) {
+            counter.inc();
+        }
+        if let Some(latency) = self.0.latency.get(verb_at).and_then(|all| all.get(class)) {
+            latency.observe(took);
+        }
+        for (counter, &count) in self.0.rejected.iter().zip(&outcome.rejected) {
+            counter.inc_by(u64::from(count));
+        }
+        self.0.unknown.inc_by(u64::from(outcome.unknown));
+        if let Some(last) = self.0.last.get(class).filter(|_| verb == Verb::Prioritize) {
+            // A burst of like pods writes once.
+            let same = last.load().as_deref().is_some_and(|last| *last == outcome.asked);
+            if !same {
+                last.store(Some(Arc::new(outcome.asked)));
+            }
+        }
+    }
+
+    /// A request was not answered.
+    pub(crate) fn refused(&self, verb: Verb, reason: Refusal) {
+        let at = usize::from(reason == Refusal::NotSynced);
+        if let Some(counter) = self.0.refused.get(place(verb)).and_then(|all| all.get(at)) {
+            counter.inc();
+        }
+    }
+
+    pub(crate) fn rebuilt(&self) {
+        self.0.rebuilds.inc();
+    }
+
+    pub(crate) fn assumed(&self, round: Round) {
+        self.0.assumed.inc_by(round.counted);
+        self.0.dropped.inc_by(round.dropped);
+    }
+
+    pub(crate) fn swept(&self, swept: Swept) {
+        self.0.shown.inc_by(u64::from(swept.shown));
+        self.0.never_ran.inc_by(u64::from(swept.never_ran));
+    }
+}
+
+fn place(verb: Verb) -> usize {
+    usize::from(verb == Verb::Prioritize)
+}
+
+fn by_class(registry: &mut Registry, name: &str, help: &str) -> [Counter; 3] {
+    let family = Family::<ByClass, Counter>::default();
+    registry.register(name, help, family.clone());
+    [ClassLabel::Performance, ClassLabel::Standard, ClassLabel::Other]
+        .map(|workload_class| family.get_or_create(&ByClass { workload_class }).clone())
+}

@@ -1,0 +1,64 @@
+//! Bodies of answers: stretches of the request and of what was written, one behind the other, without a copy.
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// The body.
+#[derive(Debug, Default)]
+pub(crate) struct Reply {
+    pieces: std::vec::IntoIter<Bytes>,
+    left: u64,
+}
+
+impl Reply {
+    /// These pieces; empty ones are left out.
+    pub(crate) fn of(mut pieces: Vec<Bytes>) -> Self {
+        pieces.retain(|piece| !piece.is_empty());
+        let left = pieces.iter().fold(0_u64, |sum, piece| sum.saturating_add(length(piece)));
+        Self { pieces: pieces.into_iter(), left }
+    }
+}
+
+impl From<String> for Reply {
+    fn from(text: String) -> Self {
+        Self::of(vec![text.into()])
+    }
+}
+
+impl From<&'static str> for Reply {
+    fn from(text: &'static str) -> Self {
+        Self::of(vec![Bytes::from_static(text.as_bytes())])
+    }
+}
+
+fn length(piece: &Bytes) -> u64 {
+    u64::try_from(piece.len()).unwrap_or(u64::MAX)
+}
+
+impl Body for Reply {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let next = self.pieces.next();
+        if let Some(piece) = &next {
+            self.left = self.left.saturating_sub(length(piece));
+        }
+        Poll::Ready(next.map(|piece| Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        // Exact, so that the length is announced and the body is not sent in chunks.
+        SizeHint::with_exact(self.left)
+    }
+}

@@ -1,0 +1,171 @@
+//! The two ports: kube-scheduler's, and that of whoever runs the extender.
+
+use crate::decide::{self, Outcome};
+use crate::explain;
+use crate::keeper::Shown;
+use crate::metrics::{Metrics, Refusal, Verb};
+use crate::reply::Reply;
+use crate::scan::Malformed;
+use crate::settings::Placement;
+use crate::snapshot::Snapshot;
+use bytes::Bytes;
+use host_kit::clock::Clock;
+use host_kit::health::Health;
+use host_kit::ops::Ops;
+use host_kit::server::{Guard, Routes};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// What both ports know.
+#[derive(Clone)]
+pub(crate) struct Desk {
+    pub(crate) shown: Shown,
+    pub(crate) placement: Placement,
+    pub(crate) metrics: Metrics,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) guard: Guard,
+}
+
+/// kube-scheduler's port.
+pub(crate) struct Work {
+    pub(crate) desk: Desk,
+    pub(crate) health: Health,
+    pub(crate) body_max: usize,
+}
+
+/// The port of whoever runs the extender.
+pub(crate) struct Inside {
+    pub(crate) desk: Desk,
+    pub(crate) ops: Ops,
+}
+
+type Decide = fn(&Snapshot, &Placement, &Bytes) -> Result<(Reply, Outcome), Malformed>;
+
+impl Routes for Work {
+    type Body = Reply;
+
+    fn body_max(&self, head: &http::request::Parts) -> Option<usize> {
+        // Only the two verbs have large bodies.
+        let large = matches!(head.uri.path(), "/filter" | "/prioritize" | "/debug/scoring");
+        Some(if large { self.body_max } else { SMALL })
+    }
+
+    async fn answer(&self, request: Request<Bytes>, peer: SocketAddr) -> Response<Reply> {
+        match request.uri().path() {
+            "/filter" => self.desk.decide(Verb::Filter, decide::filter, &request),
+            "/prioritize" => self.desk.decide(Verb::Prioritize, decide::prioritize, &request),
+            "/debug/scoring" => self.desk.debug(request, peer),
+            path => {
+                match self.health.answer(request.method(), path, request.uri().query().unwrap_or_default()) {
+                    Some(answer) => whole(answer).await,
+                    None => text(
+                        StatusCode::NOT_FOUND,
+                        "there are POST /filter, POST /prioritize, /healthz, /livez and /readyz\n",
+                    ),
+                }
+            }
+        }
+    }
+}
+
+/// A body for a path that needs none.
+const SMALL: usize = 1 << 16;
+
+impl Routes for Inside {
+    type Body = Reply;
+
+    async fn answer(&self, request: Request<Bytes>, peer: SocketAddr) -> Response<Reply> {
+        if request.uri().path() == "/debug/scoring" {
+            return self.desk.debug(request, peer);
+        }
+        match self.ops.known(&request, peer) {
+            Some(answer) => whole(answer).await,
+            None => text(
+                StatusCode::NOT_FOUND,
+                "there are /metrics, /livez, /readyz, /healthz, /debug/config, /debug/log and /debug/scoring\n",
+            ),
+        }
+    }
+}
+
+impl Desk {
+    fn decide(&self, verb: Verb, decide: Decide, request: &Request<Bytes>) -> Response<Reply> {
+        if request.method() != Method::POST {
+            let mut refused = text(StatusCode::METHOD_NOT_ALLOWED, "use POST\n");
+            refused.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
+            return refused;
+        }
+        let began = self.clock.mono();
+        let snapshot = self.shown.load();
+        if !snapshot.fleet.synced {
+            self.metrics.refused(verb, Refusal::NotSynced);
+            return text(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the extender has not read all NodeTwins and NodeHardwares yet; /readyz tells what is missing\n",
+            );
+        }
+        match decide(&snapshot, &self.placement, request.body()) {
+            Ok((reply, outcome)) => {
+                self.metrics.answered(verb, &outcome, self.clock.mono().since(began));
+                json(reply)
+            }
+            Err(malformed) => {
+                self.metrics.refused(verb, Refusal::Malformed);
+                tracing::debug!(verb = verb.word(), "{malformed}");
+                let mut refused = Response::new(Reply::from(format!("{malformed}\n")));
+                *refused.status_mut() = StatusCode::BAD_REQUEST;
+                refused
+            }
+        }
+    }
+
+    fn debug(&self, request: Request<Bytes>, peer: SocketAddr) -> Response<Reply> {
+        let (head, body) = request.into_parts();
+        if !self.guard.admits(&head, peer) {
+            return text(StatusCode::FORBIDDEN, "only from this machine, or with the token\n");
+        }
+        let (snapshot, now) = (self.shown.load_full(), self.clock.mono());
+        let page = match head.method {
+            Method::GET => Ok(explain::nodes(&snapshot, &self.placement, now)),
+            Method::POST => explain::request(&snapshot, &self.placement, &body, now),
+            _ => {
+                return text(
+                    StatusCode::METHOD_NOT_ALLOWED,
+                    "use GET, or POST with a request of kube-scheduler's\n",
+                );
+            }
+        };
+        match page {
+            Ok(page) => json(Reply::from(format!("{page:#}\n"))),
+            Err(malformed) => {
+                let mut refused = Response::new(Reply::from(format!("{malformed}\n")));
+                *refused.status_mut() = StatusCode::BAD_REQUEST;
+                refused
+            }
+        }
+    }
+}
+
+fn json(reply: Reply) -> Response<Reply> {
+    let mut response = Response::new(reply);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+fn text(status: StatusCode, text: &'static str) -> Response<Reply> {
+    let mut response = Response::new(Reply::from(text));
+    *response.status_mut() = status;
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
+
+/// An answer of the kit's, whose body is there already.
+async fn whole(answer: Response<Full<Bytes>>) -> Response<Reply> {
+    let (head, body) = answer.into_parts();
+    let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    Response::from_parts(head, Reply::of(vec![bytes]))
+}

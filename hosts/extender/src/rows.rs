@@ -1,0 +1,188 @@
+//! What is kept of the objects that are watched.
+
+use host_kit::reflect::Row;
+use jiff::Timestamp;
+use joulie_api::extender::Pod;
+use joulie_api::node_hardware::NodeHardware;
+use joulie_api::node_twin::{NodeTwin, NodeTwinStatus};
+use joulie_api::{labels, object};
+use joulie_core::placement::assumed::PodUid;
+use joulie_core::placement::demand::Demand;
+use joulie_core::placement::estimate::Hardware;
+use joulie_core::placement::freshness::{Evidence, UnixTime};
+use joulie_core::placement::score::Twin;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// A NodeTwin.
+#[derive(Clone, Debug)]
+pub(crate) struct TwinRow {
+    pub(crate) node: String,
+    /// What its status says; nothing where it has none.
+    pub(crate) said: Option<Said>,
+}
+
+/// What a twin's status says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Said {
+    pub(crate) twin: Twin,
+    pub(crate) evidence: Evidence,
+    /// When the node's power was last sampled, or else when the status was written: a twin that nobody measures for
+    /// shows a pod once it was written again.
+    pub(crate) sampled: Option<UnixTime>,
+    /// `powerMeasurement.nodeTdpW`, for people.
+    pub(crate) tdp: Option<f64>,
+}
+
+impl Row for TwinRow {
+    const KIND: &'static str = "nodetwins";
+
+    fn read(object: &Value) -> Result<Self, String> {
+        let twin: NodeTwin = object::parse(object.clone()).map_err(|error| error.to_string())?;
+        let said = twin.status.as_ref().map(said).transpose()?;
+        Ok(Self { node: twin.spec.node_name, said })
+    }
+}
+
+fn said(status: &NodeTwinStatus) -> Result<Said, String> {
+    let power = status.power_measurement.as_ref();
+    let written = status.last_updated.as_deref().and_then(unix_time);
+    Ok(Said {
+        twin: Twin::try_from(status).map_err(|error| error.to_string())?,
+        evidence: status.evidence(),
+        sampled: power.and_then(|power| power.sampled()).or(written),
+        tdp: power.and_then(|power| power.node_tdp_w).map(|tdp| tdp.get()),
+    })
+}
+
+/// A NodeHardware.
+#[derive(Clone, Debug)]
+pub(crate) struct HardwareRow {
+    pub(crate) node: String,
+    /// Nothing where nothing was discovered yet.
+    pub(crate) hardware: Option<Hardware>,
+}
+
+impl Row for HardwareRow {
+    const KIND: &'static str = "nodehardwares";
+
+    fn read(object: &Value) -> Result<Self, String> {
+        let read: NodeHardware = object::parse(object.clone()).map_err(|error| error.to_string())?;
+        let hardware = read.status.as_ref().map(Hardware::try_from).transpose();
+        Ok(Self { node: read.spec.node_name, hardware: hardware.map_err(|error| error.to_string())? })
+    }
+}
+
+/// A node whose label says eco; others are not asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EcoLabel;
+
+impl EcoLabel {
+    /// Which nodes are asked for.
+    pub(crate) fn selector() -> String {
+        format!("{}=eco", labels::node::POWER_PROFILE)
+    }
+}
+
+impl Row for EcoLabel {
+    const KIND: &'static str = "nodes";
+
+    fn read(_: &Value) -> Result<Self, String> {
+        Ok(Self)
+    }
+}
+
+/// The plan's Lease.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LeaseRow {
+    /// When it says that it was renewed.
+    pub(crate) renewed: Option<UnixTime>,
+}
+
+impl Row for LeaseRow {
+    const KIND: &'static str = "leases";
+
+    fn read(object: &Value) -> Result<Self, String> {
+        Ok(Self { renewed: object["spec"]["renewTime"].as_str().and_then(unix_time) })
+    }
+}
+
+/// A pod that is bound.
+#[derive(Clone, Debug)]
+pub(crate) struct PodRow {
+    pub(crate) uid: PodUid,
+    /// Empty where it is not bound.
+    pub(crate) node: String,
+    pub(crate) demand: Demand,
+    /// When it was bound, as far as it says.
+    pub(crate) bound: Option<UnixTime>,
+    pub(crate) stage: Stage,
+}
+
+/// How far a pod is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Not running yet.
+    Waits,
+    /// Running since then, as far as it says.
+    Runs(Option<UnixTime>),
+    /// At its end.
+    Ended,
+}
+
+impl Row for PodRow {
+    const KIND: &'static str = "pods";
+
+    fn read(object: &Value) -> Result<Self, String> {
+        let pod = Pod::deserialize(object).map_err(|error| error.to_string())?;
+        let [_, _, uid] = pod.identity();
+        let uid = uid.ok_or("it has no metadata.uid")?;
+        let status = &object["status"];
+        Ok(Self {
+            uid: uid_of(uid),
+            node: pod.node().unwrap_or_default().to_owned(),
+            demand: pod.demand().map_err(|error| error.to_string())?,
+            bound: condition(status, "PodScheduled"),
+            stage: match status["phase"].as_str() {
+                Some("Succeeded" | "Failed") => Stage::Ended,
+                Some("Running") => Stage::Runs(started(status)),
+                Some(_) | None => Stage::Waits,
+            },
+        })
+    }
+}
+
+/// The UID as a number. One that is no UUID is hashed: all that counts is that it stays the same.
+pub(crate) fn uid_of(text: &str) -> PodUid {
+    let digits: String = text.chars().filter(|&c| c != '-').collect();
+    match u128::from_str_radix(&digits, 16) {
+        Ok(number) if digits.len() == 32 => PodUid(number),
+        // FNV-1a with the prime and the basis of 128 bits.
+        Ok(_) | Err(_) => {
+            PodUid(text.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |hash: u128, byte| {
+                (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
+            }))
+        }
+    }
+}
+
+/// When the last container started, else when the kubelet took the pod: later is safer, because assumed watts count
+/// from there.
+fn started(status: &Value) -> Option<UnixTime> {
+    let containers = status["containerStatuses"].as_array();
+    let started = containers.into_iter().flatten();
+    let last =
+        started.filter_map(|one| one["state"]["running"]["startedAt"].as_str()).filter_map(unix_time).max();
+    last.or_else(|| status["startTime"].as_str().and_then(unix_time))
+}
+
+fn condition(status: &Value, kind: &str) -> Option<UnixTime> {
+    let conditions = status["conditions"].as_array()?;
+    let is = |one: &&Value| one["type"] == kind && one["status"] == "True";
+    unix_time(conditions.iter().find(is)?["lastTransitionTime"].as_str()?)
+}
+
+fn unix_time(text: &str) -> Option<UnixTime> {
+    let time: Timestamp = text.trim().parse().ok()?;
+    Some(UnixTime::from_micros(time.as_microsecond()))
+}

@@ -1,0 +1,236 @@
+//! Sixty-four bytes at a time: where a string ends, and where an object or a list ends.
+//!
+//! What is between the brackets is not judged, only walked over: strings are told from structure, escapes
+//! are honoured, brackets are counted. So the cost is that of reading the bytes. There are two ways to the same answer, and a
+//! test holds them against each other: plain integers, and AVX2 where the machine has it.
+//!
+//! Words: a *mask* has a bit for each of 64 bytes, the lowest for the first.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+mod plain;
+
+pub(crate) use plain::string_end;
+
+/// A stretch of the body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    /// Its first byte.
+    pub(crate) start: u32,
+    /// The byte behind it.
+    pub(crate) end: u32,
+}
+
+impl Span {
+    /// Where the body has such a stretch; bodies are far below 4 GiB.
+    pub(crate) fn new(start: usize, end: usize) -> Option<Self> {
+        Some(Self { start: u32::try_from(start).ok()?, end: u32::try_from(end).ok()? })
+    }
+
+    pub(crate) fn range(self) -> std::ops::Range<usize> {
+        // On every machine that this is built for a usize has 32 bits or more.
+        let wide = |at: u32| usize::try_from(at).unwrap_or(usize::MAX);
+        wide(self.start)..wide(self.end)
+    }
+
+    pub(crate) fn of(self, body: &[u8]) -> &[u8] {
+        body.get(self.range()).unwrap_or_default()
+    }
+}
+
+/// Where a string ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StringEnd {
+    /// Its closing quote.
+    pub(crate) quote: usize,
+    /// Whether a backslash is in it.
+    pub(crate) escaped: bool,
+}
+
+/// An object or a list that was walked over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BracketsEnd {
+    /// The byte behind the bracket that closes it, which may be of the wrong kind.
+    pub(crate) end: usize,
+    /// Whether it has bytes that are not ASCII.
+    pub(crate) high: bool,
+}
+
+/// What there is in 64 bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Masks {
+    quotes: u64,
+    backslashes: u64,
+    /// `{` and `[`
+    opens: u64,
+    /// `}` and `]`
+    closes: u64,
+    high: bool,
+}
+
+/// The instructions that the machine has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Width {
+    Plain,
+    #[cfg(target_arch = "x86_64")]
+    Avx2(avx2::Proof),
+}
+
+impl Width {
+    /// The widest there is.
+    pub(crate) fn widest() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(proof) = avx2::Proof::of_this_machine() {
+            return Self::Avx2(proof);
+        }
+        Self::Plain
+    }
+
+    /// Where the object or list ends that begins with the bracket at `at`; nothing where it does not end.
+    pub(crate) fn brackets_end(self, bytes: &[u8], at: usize) -> Option<BracketsEnd> {
+        match self {
+            Self::Plain => plain::brackets_end(bytes, at),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(proof) => proof.brackets_end(bytes, at),
+        }
+    }
+
+    /// Reads the texts of a list whose bracket is before `at`, and returns the byte behind its closing bracket.
+    pub(crate) fn strings(self, bytes: &[u8], at: usize, out: &mut Strings) -> Option<usize> {
+        match self {
+            Self::Plain => plain::strings(bytes, at, out),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(proof) => proof.strings(bytes, at, out),
+        }
+    }
+}
+
+/// The texts of a list.
+#[derive(Debug, Default)]
+pub(crate) struct Strings {
+    /// Each, without its quotes.
+    pub(crate) spans: Vec<Span>,
+    /// Whether any of them has a backslash.
+    pub(crate) escaped: bool,
+}
+
+/// Space between tokens.
+pub(crate) fn space(bytes: &[u8], mut at: usize) -> usize {
+    while matches!(bytes.get(at), Some(b' ' | b'\n' | b'\r' | b'\t')) {
+        at += 1;
+    }
+    at
+}
+
+/// The list, by whatever finds the ends of its texts.
+#[inline(always)]
+fn strings_by(
+    bytes: &[u8],
+    at: usize,
+    out: &mut Strings,
+    string_end: impl Fn(&[u8], usize) -> Option<StringEnd>,
+) -> Option<usize> {
+    let mut at = space(bytes, at);
+    if bytes.get(at) == Some(&b']') {
+        return Some(at + 1);
+    }
+    loop {
+        if bytes.get(at) != Some(&b'"') {
+            return None;
+        }
+        let end = string_end(bytes, at + 1)?;
+        out.spans.push(Span::new(at + 1, end.quote)?);
+        out.escaped |= end.escaped;
+        at = end.quote + 1;
+        // Without space, as Go writes it.
+        if bytes.get(at) == Some(&b',') && bytes.get(at + 1) == Some(&b'"') {
+            at += 1;
+            continue;
+        }
+        at = space(bytes, at);
+        match bytes.get(at) {
+            Some(b',') => at = space(bytes, at + 1),
+            Some(b']') => return Some(at + 1),
+            Some(_) | None => return None,
+        }
+    }
+}
+
+/// What is between brackets, by whatever makes masks. `prefix_xor` sets each bit to the parity of itself and all bits below.
+#[inline(always)]
+fn brackets_end_by(
+    bytes: &[u8],
+    start: usize,
+    masks: impl Fn(&[u8; 64]) -> Masks,
+    prefix_xor: impl Fn(u64) -> u64,
+) -> Option<BracketsEnd> {
+    let (mut inside, mut escape, mut depth, mut high) = (0_u64, 0_u64, 0_u32, false);
+    let mut at = start;
+    loop {
+        let rest = bytes.get(at..)?;
+        let found = match rest.first_chunk::<64>() {
+            Some(block) => masks(block),
+            None if rest.is_empty() => return None,
+            None => {
+                let mut block = [b' '; 64];
+                block.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+                masks(&block)
+            }
+        };
+        high |= found.high;
+        let escaped =
+            if found.backslashes | escape == 0 { 0 } else { escaped(found.backslashes, &mut escape) };
+        // All ones from an opening quote to the byte before the closing one.
+        let strings = prefix_xor(found.quotes & !escaped) ^ inside;
+        inside = 0_u64.wrapping_sub(strings >> 63);
+        let (opens, closes) = (found.opens & !strings, found.closes & !strings);
+        let ends = closes.count_ones();
+        if depth > ends {
+            depth = depth.checked_add(opens.count_ones())?.checked_sub(ends)?;
+        } else if let Some(bit) = last_close(opens, closes, &mut depth) {
+            let end = at.checked_add(bit)?.checked_add(1)?;
+            return Some(BracketsEnd { end, high });
+        }
+        at += 64;
+    }
+}
+
+/// The bytes that a backslash before them escapes. `carry` is 1 where the last byte was such a backslash.
+#[inline(always)]
+fn escaped(backslashes: u64, carry: &mut u64) -> u64 {
+    let (mut left, mut escaped) = (backslashes, *carry);
+    left &= !escaped;
+    *carry = 0;
+    // Backslashes are rare: one at a time.
+    while left != 0 {
+        let bit = left & left.wrapping_neg();
+        left ^= bit;
+        let next = bit << 1;
+        if next == 0 {
+            *carry = 1;
+        }
+        escaped |= next;
+        left &= !next;
+    }
+    escaped
+}
+
+/// The bit of the bracket that closes the outermost one, if it is among these.
+fn last_close(mut opens: u64, mut closes: u64, depth: &mut u32) -> Option<usize> {
+    while closes != 0 {
+        let close = closes.trailing_zeros();
+        let below = (1_u64 << close).wrapping_sub(1);
+        *depth = depth.saturating_add((opens & below).count_ones());
+        opens &= !below;
+        closes &= closes - 1;
+        *depth = depth.saturating_sub(1);
+        if *depth == 0 {
+            return usize::try_from(close).ok();
+        }
+    }
+    *depth = depth.saturating_add(opens.count_ones());
+    None
+}
+
+#[cfg(test)]
+mod tests;

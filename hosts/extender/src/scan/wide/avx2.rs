@@ -1,0 +1,116 @@
+//! Thirty-two bytes in a register, and a multiplication without carries for the parity of quotes.
+//!
+//! The one `unsafe` thing is to call a function that the machine might not have the instructions for; a [`Proof`]
+//! exists only where it has them.
+#![allow(
+    unsafe_code,
+    reason = "calls into functions for instructions that were found on this machine (docs/adr/0010)"
+)]
+
+use super::{BracketsEnd, Masks, StringEnd, Strings, brackets_end_by, plain, strings_by};
+use std::arch::x86_64::{
+    __m256i, _mm_clmulepi64_si128, _mm_cvtsi64_si128, _mm_cvtsi128_si64, _mm_set1_epi8, _mm256_cmpeq_epi8,
+    _mm256_max_epu8, _mm256_movemask_epi8, _mm256_or_si256, _mm256_set_epi64x, _mm256_set1_epi8,
+};
+
+/// That this machine has AVX2, PCLMULQDQ and POPCNT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Proof(());
+
+impl Proof {
+    pub(super) fn of_this_machine() -> Option<Self> {
+        let has = std::arch::is_x86_feature_detected!("avx2")
+            && std::arch::is_x86_feature_detected!("pclmulqdq")
+            && std::arch::is_x86_feature_detected!("popcnt");
+        has.then_some(Self(()))
+    }
+
+    pub(super) fn brackets_end(self, bytes: &[u8], at: usize) -> Option<BracketsEnd> {
+        // SAFETY: the function needs the instructions that a `Proof` is only made with; it takes references alone.
+        unsafe { brackets_end(bytes, at) }
+    }
+
+    pub(super) fn strings(self, bytes: &[u8], at: usize, out: &mut Strings) -> Option<usize> {
+        // SAFETY: as in `brackets_end`.
+        unsafe { strings(bytes, at, out) }
+    }
+}
+
+#[target_feature(enable = "avx2,pclmulqdq,popcnt")]
+fn brackets_end(bytes: &[u8], at: usize) -> Option<BracketsEnd> {
+    brackets_end_by(bytes, at, |block| masks(block), |mask| prefix_xor(mask))
+}
+
+#[target_feature(enable = "avx2,pclmulqdq,popcnt")]
+fn strings(bytes: &[u8], at: usize, out: &mut Strings) -> Option<usize> {
+    strings_by(bytes, at, out, |bytes, from| string_end(bytes, from))
+}
+
+#[target_feature(enable = "avx2,pclmulqdq,popcnt")]
+#[inline]
+fn load(bytes: &[u8; 32]) -> __m256i {
+    let (words, _) = bytes.as_chunks::<8>();
+    let word = |at: usize| words.get(at).map_or(0, |word| i64::from_le_bytes(*word));
+    _mm256_set_epi64x(word(3), word(2), word(1), word(0))
+}
+
+#[target_feature(enable = "avx2,pclmulqdq,popcnt")]
+#[inline]
+fn bits(lanes: __m256i) -> u32 {
+    u32::from_ne_bytes(_mm256_movemask_epi8(lanes).to_ne_bytes())
+}
+
+#[target_feature(enable = "avx2,pclmulqdq,popcnt")]
+#[inline]
+fn equal(lanes: __m256i, byte: u8) -> u64 {
+    u64::from(bits(_mm256_cmpeq_epi8(lanes, _mm256_set1_epi8(i8::from_ne_bytes([byte])))))
+}
+
+#[target_feature(enable = "avx2,pclmulqdq,popcnt")]
+#[inline]
+fn masks(block: &[u8; 64]) -> Masks {
+    let (halves, _) = block.as_chunks::<32>();
+    let [low, high] = halves else { return Masks::default() };
+    let (low, high) = (load(low), load(high));
+    let fold = _mm256_set1_epi8(0x20);
+    let (low_folded, high_folded) = (_mm256_or_si256(low, fold), _mm256_or_si256(high, fold));
+    Masks {
+        quotes: equal(low, b'"') | equal(high, b'"') << 32,
+        backslashes: equal(low, b'\\') | equal(high, b'\\') << 32,
+        opens: equal(low_folded, b'{') | equal(high_folded, b'{') << 32,
+        closes: equal(low_folded, b'}') | equal(high_folded, b'}') << 32,
+        high: bits(_mm256_or_si256(low, high)) != 0,
+    }
+}
+
+#[target_feature(enable = "avx2,pclmulqdq,popcnt")]
+#[inline]
+fn prefix_xor(mask: u64) -> u64 {
+    let mask = _mm_cvtsi64_si128(i64::from_ne_bytes(mask.to_ne_bytes()));
+    let product = _mm_clmulepi64_si128(mask, _mm_set1_epi8(-1), 0);
+    u64::from_ne_bytes(_mm_cvtsi128_si64(product).to_ne_bytes())
+}
+
+/// As [`plain::string_end`].
+#[target_feature(enable = "avx2,pclmulqdq,popcnt")]
+#[inline]
+fn string_end(bytes: &[u8], from: usize) -> Option<StringEnd> {
+    let mut at = from;
+    while let Some(block) = bytes.get(at..).and_then(|rest| rest.first_chunk::<32>()) {
+        let lanes = load(block);
+        let control = _mm256_set1_epi8(0x1f);
+        let special = equal(lanes, b'"')
+            | equal(lanes, b'\\')
+            | u64::from(bits(_mm256_cmpeq_epi8(_mm256_max_epu8(lanes, control), control)));
+        if special != 0 {
+            let first = usize::try_from(special.trailing_zeros()).ok()?;
+            if block.get(first) == Some(&b'"') {
+                return Some(StringEnd { quote: at + first, escaped: false });
+            }
+            // An escape or a control character: rare.
+            return plain::string_end(bytes, at + first);
+        }
+        at += 32;
+    }
+    plain::string_end(bytes, at)
+}

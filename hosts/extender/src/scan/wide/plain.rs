@@ -1,0 +1,73 @@
+//! Eight bytes in an integer.
+
+use super::{BracketsEnd, Masks, StringEnd, Strings, brackets_end_by, strings_by};
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGHS: u64 = ONES << 7;
+
+pub(super) fn brackets_end(bytes: &[u8], at: usize) -> Option<BracketsEnd> {
+    brackets_end_by(bytes, at, masks, prefix_xor)
+}
+
+pub(super) fn strings(bytes: &[u8], at: usize, out: &mut Strings) -> Option<usize> {
+    strings_by(bytes, at, out, string_end)
+}
+
+/// The high bit of each byte that is zero. Exact: no carry leaves a byte.
+#[inline(always)]
+fn zeros(word: u64) -> u64 {
+    !(((word & !HIGHS) + !HIGHS) | word | !HIGHS)
+}
+
+#[inline(always)]
+fn equal(word: u64, byte: u8) -> u64 {
+    zeros(word ^ (ONES.wrapping_mul(u64::from(byte))))
+}
+
+/// The high bits of eight bytes, next to each other.
+#[inline(always)]
+fn gather(highs: u64) -> u64 {
+    (highs >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
+}
+
+fn masks(block: &[u8; 64]) -> Masks {
+    let mut masks = Masks::default();
+    let (words, _) = block.as_chunks::<8>();
+    let mut high = 0;
+    for (at, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        high |= word & HIGHS;
+        // `[` and `{`, and `]` and `}`, differ in one bit.
+        let folded = word | (ONES << 5);
+        let shift = at * 8;
+        masks.quotes |= gather(equal(word, b'"')) << shift;
+        masks.backslashes |= gather(equal(word, b'\\')) << shift;
+        masks.opens |= gather(equal(folded, b'{')) << shift;
+        masks.closes |= gather(equal(folded, b'}')) << shift;
+    }
+    masks.high = high != 0;
+    masks
+}
+
+fn prefix_xor(mut mask: u64) -> u64 {
+    for shift in [1, 2, 4, 8, 16, 32] {
+        mask ^= mask << shift;
+    }
+    mask
+}
+
+/// Behind a quote: where its string ends. Nothing where it does not, or where a control character is in it.
+pub(crate) fn string_end(bytes: &[u8], from: usize) -> Option<StringEnd> {
+    let (mut at, mut escaped) = (from, false);
+    loop {
+        match bytes.get(at)? {
+            b'"' => return Some(StringEnd { quote: at, escaped }),
+            b'\\' => {
+                escaped = true;
+                at += 2;
+            }
+            0..0x20 => return None,
+            _ => at += 1,
+        }
+    }
+}

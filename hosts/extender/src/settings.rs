@@ -1,0 +1,299 @@
+//! What an operator may choose, and what of it is accepted.
+
+use host_kit::config::parse;
+use host_kit::config::{Listen, Refusals, Retired, Setting, Table, Values, Wrong};
+use host_kit::program;
+use joulie_core::placement::assumed::AssumedRule;
+use joulie_core::placement::estimate::{self, Coefficients};
+use joulie_core::placement::filter::PowerFit;
+use joulie_core::placement::freshness::FreshnessRule;
+use joulie_core::placement::score::{Formula, ScoreMax, Scoring, UnknownScore};
+use power_units::Micros;
+use std::fmt::Display;
+use std::time::Duration;
+
+const EXTENDER_ADDR: Setting<Listen> = Setting::with_default(
+    "EXTENDER_ADDR",
+    ":9876",
+    parse::listen,
+    "an address to listen on, such as :9876 or 127.0.0.1:9876; port 0 lets the kernel choose",
+    "Where kube-scheduler asks: POST /filter and POST /prioritize",
+);
+
+const METRICS_ADDR: Setting<Listen> = Setting::with_default(
+    "METRICS_ADDR",
+    ":9877",
+    parse::listen,
+    "an address to listen on, such as :9877",
+    "Where /metrics, /livez, /readyz and /debug are",
+);
+
+const TWIN_STALENESS_THRESHOLD: Setting<Duration> = Setting::with_default(
+    "TWIN_STALENESS_THRESHOLD",
+    "5m",
+    |text| parse::duration(text, Duration::from_secs(1)..=Duration::from_secs(24 * 3600)),
+    "a duration between 1s and 24h",
+    "A NodeTwin that is older is not believed: the node counts as unknown",
+);
+
+const MARGINAL_CPU: Setting<String> = coefficient("MARGINAL_CPU_UTIL_COEFF", "0.7", "cores");
+const MARGINAL_GPU: Setting<String> =
+    coefficient("MARGINAL_GPU_UTIL_COEFF_STANDARD", "0.65", "GPUs of standard pods");
+const MARGINAL_GPU_PERFORMANCE: Setting<String> =
+    coefficient("MARGINAL_GPU_UTIL_COEFF_PERFORMANCE", "0.85", "GPUs of performance pods");
+
+const fn coefficient(name: &'static str, default: &'static str, help: &'static str) -> Setting<String> {
+    // Which of the three it is does not matter to what is accepted.
+    Setting::with_default(
+        name,
+        default,
+        |text| {
+            let accepted = Coefficients::REFERENCE.with(estimate::Setting::Cpu, text);
+            accepted
+                .map(|_| text.trim().to_owned())
+                .map_err(|_| Wrong("it is not a number above 0 and at most 2".to_owned()))
+        },
+        "a number above 0 and at most 2",
+        help,
+    )
+}
+
+const ENABLE_FACILITY_METRICS: Setting<bool> = Setting::with_default(
+    "ENABLE_FACILITY_METRICS",
+    "false",
+    parse::boolean,
+    "true or false",
+    "Whether NodeTwin.status.estimatedPUE multiplies a pod's watts",
+);
+
+const SCORING_FORMULA: Setting<Formula> = Setting::with_default(
+    "SCORING_FORMULA",
+    "headroom",
+    |text| match text.trim() {
+        "consolidate" => Err(Wrong("the packing formula is not part of this version".to_owned())),
+        other => Formula::read(other).map_err(wrong),
+    },
+    "headroom or facility",
+    "headroom: 0.7 headroom, 0.15 cooling and the trend; facility: 0.4 headroom, 0.3 cooling, 0.3 power supply",
+);
+
+const EXTENDER_SCORE_MAX: Setting<ScoreMax> = Setting::with_default(
+    "EXTENDER_SCORE_MAX",
+    "100",
+    |text| ScoreMax::read(text).map_err(wrong),
+    "100 or 10",
+    "The best score; kube-scheduler multiplies what it is told by ten times the extender's weight",
+);
+
+const UNKNOWN_SCORE: Setting<UnknownScore> = Setting::with_default(
+    "UNKNOWN_SCORE",
+    "neutral",
+    |text| UnknownScore::read(text).map_err(wrong),
+    "neutral or cautious",
+    "What an unknown node scores: 50, or at most what the lowest known candidate does",
+);
+
+const POWER_FIT: Setting<PowerFit> = Setting::with_default(
+    "POWER_FIT",
+    "score",
+    |text| PowerFit::read(text).map_err(wrong),
+    "score or filter",
+    "Whether a pod that would take a node over its cap is only scored lower, or kept away",
+);
+
+const ASSUMED_SETTLE: Setting<Duration> = Setting::with_default(
+    "ASSUMED_SETTLE",
+    "30s",
+    |text| parse::duration(text, Duration::ZERO..=Duration::from_secs(3600)),
+    "a duration of at most 1h",
+    "A pod's assumed watts count until the node's power was sampled so long after its start",
+);
+
+const ASSUMED_MAX_AGE: Setting<Duration> = Setting::with_default(
+    "ASSUMED_MAX_AGE",
+    "10m",
+    |text| parse::duration(text, Duration::from_secs(1)..=Duration::from_secs(24 * 3600)),
+    "a duration between 1s and 24h, above ASSUMED_SETTLE",
+    "A pod that was bound and does not run counts so long",
+);
+
+const ASSUMED_PODS_MAX: Setting<usize> = Setting::with_default(
+    "ASSUMED_PODS_MAX",
+    "16384",
+    |text| parse::whole(text, 16..=1_000_000),
+    "a whole number from 16 to 1000000",
+    "How many pods that no sample shows yet are kept; beyond it the longest bound are dropped, and that is counted",
+);
+
+const EXTENDER_BODY_MAX: Setting<usize> = Setting::with_default(
+    "EXTENDER_BODY_MAX",
+    "134217728",
+    |text| parse::whole(text, 1 << 16..=1 << 30),
+    "a number of bytes from 65536 to 1073741824",
+    "The largest request; whole Node objects of 5,000 nodes are some 90 MB",
+);
+
+const EXTENDER_CONNECTIONS_MAX: Setting<usize> = Setting::with_default(
+    "EXTENDER_CONNECTIONS_MAX",
+    "64",
+    |text| parse::whole(text, 1..=10_000),
+    "a whole number from 1 to 10000",
+    "How many connections may be open; each may hold one request",
+);
+
+const NODE_SERIES: Setting<bool> = Setting::with_default(
+    "NODE_SERIES",
+    "true",
+    parse::boolean,
+    "true or false",
+    "Whether /metrics has the scores of every node; four series each",
+);
+
+const DRAIN_LINGER: Setting<Duration> = Setting::with_default(
+    "DRAIN_LINGER",
+    "3s",
+    |text| parse::duration(text, Duration::ZERO..=Duration::from_secs(120)),
+    "a duration of at most 2m",
+    "How long requests are still accepted after the program was asked to end, until the Service has noticed",
+);
+
+/// All that the extender reads.
+pub static TABLE: Table = Table {
+    program: "joulie-extender",
+    about: "filters and scores nodes for kube-scheduler by their power",
+    settings: &[
+        &EXTENDER_ADDR,
+        &METRICS_ADDR,
+        &TWIN_STALENESS_THRESHOLD,
+        &MARGINAL_CPU,
+        &MARGINAL_GPU,
+        &MARGINAL_GPU_PERFORMANCE,
+        &ENABLE_FACILITY_METRICS,
+        &SCORING_FORMULA,
+        &EXTENDER_SCORE_MAX,
+        &UNKNOWN_SCORE,
+        &POWER_FIT,
+        &ASSUMED_SETTLE,
+        &ASSUMED_MAX_AGE,
+        &ASSUMED_PODS_MAX,
+        &EXTENDER_BODY_MAX,
+        &EXTENDER_CONNECTIONS_MAX,
+        &NODE_SERIES,
+        &DRAIN_LINGER,
+        &program::NAMESPACE,
+        &program::KUBECONFIG,
+        &program::LOG_LEVEL,
+        &program::LOG_FORMAT,
+        &program::DEBUG_TOKEN,
+        &program::SHUTDOWN_TIMEOUT,
+    ],
+    retired: &[
+        Retired { name: "CACHE_TTL", note: "objects are watched, so nothing is cached for a time" },
+        Retired { name: "ENABLE_MARGINAL_POWER_SCORING", note: "a pod's watts always count" },
+        Retired { name: "EVICTION_HISTORY_TTL", note: "evictions are not looked at" },
+        Retired { name: "MARGINAL_IDLE_GPU_WASTE_WATTS", note: "idle GPUs are not weighed" },
+        Retired { name: "MARGINAL_REF_NODE_POWER_W", note: "a node is compared with its own cap" },
+        Retired { name: "MARGINAL_REF_RACK_CAPACITY_W", note: "a node is compared with its own cap" },
+    ],
+    families: &["EXTENDER_", "MARGINAL_", "ASSUMED_"],
+};
+
+fn wrong(error: impl Display) -> Wrong {
+    Wrong(error.to_string())
+}
+
+/// The choices.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where kube-scheduler asks.
+    pub work: Listen,
+    /// Where operators of the extender ask.
+    pub metrics: Listen,
+    /// The namespace of the plan's Lease.
+    pub namespace: String,
+    /// Who may see /debug from elsewhere.
+    pub debug_token: Option<String>,
+    /// How a request is decided.
+    pub placement: Placement,
+    /// When a twin is believed.
+    pub freshness: FreshnessRule,
+    /// The staleness threshold as it was written.
+    pub staleness: Duration,
+    /// When a pod's watts are assumed.
+    pub assumed: AssumedRule,
+    /// For how many pods they are.
+    pub assumed_pods_max: usize,
+    /// The largest request in bytes.
+    pub body_max: usize,
+    /// How many connections there may be.
+    pub connections_max: usize,
+    /// Whether each node has series of its own.
+    pub node_series: bool,
+    /// How long requests are accepted after the end was asked for.
+    pub linger: Duration,
+    /// How long the program may take to end.
+    pub shutdown: Duration,
+}
+
+/// How a request is decided.
+#[derive(Clone, Copy, Debug)]
+pub struct Placement {
+    /// Formula, range, coefficients.
+    pub scoring: Scoring,
+    /// Whether a node is refused that a pod would take over its cap.
+    pub power_fit: PowerFit,
+}
+
+impl Settings {
+    /// Reads the choices.
+    pub fn read(values: &Values) -> Result<Self, Refusals> {
+        let staleness = values.get(&TWIN_STALENESS_THRESHOLD)?;
+        let settle = values.get(&ASSUMED_SETTLE)?;
+        let age = values.get(&ASSUMED_MAX_AGE)?;
+        let freshness = FreshnessRule::new(micros(staleness))
+            .map_err(|error| values.conflict(&["TWIN_STALENESS_THRESHOLD"], &error.to_string()))?;
+        let assumed = AssumedRule::new(micros(settle), micros(age))
+            .map_err(|error| values.conflict(&["ASSUMED_SETTLE", "ASSUMED_MAX_AGE"], &error.to_string()))?;
+        Ok(Self {
+            work: values.get(&EXTENDER_ADDR)?,
+            metrics: values.get(&METRICS_ADDR)?,
+            namespace: values.get(&program::NAMESPACE)?,
+            debug_token: values.get(&program::DEBUG_TOKEN)?,
+            placement: placement(values)?,
+            freshness,
+            staleness,
+            assumed,
+            assumed_pods_max: values.get(&ASSUMED_PODS_MAX)?,
+            body_max: values.get(&EXTENDER_BODY_MAX)?,
+            connections_max: values.get(&EXTENDER_CONNECTIONS_MAX)?,
+            node_series: values.get(&NODE_SERIES)?,
+            linger: values.get(&DRAIN_LINGER)?,
+            shutdown: values.get(&program::SHUTDOWN_TIMEOUT)?,
+        })
+    }
+}
+
+fn placement(values: &Values) -> Result<Placement, Refusals> {
+    let mut coefficients = Coefficients::REFERENCE;
+    for (setting, text) in [
+        (estimate::Setting::Cpu, values.get(&MARGINAL_CPU)?),
+        (estimate::Setting::GpuStandard, values.get(&MARGINAL_GPU)?),
+        (estimate::Setting::GpuPerformance, values.get(&MARGINAL_GPU_PERFORMANCE)?),
+    ] {
+        coefficients = coefficients
+            .with(setting, &text)
+            .map_err(|error| values.conflict(&[setting.variable()], &error.to_string()))?;
+    }
+    let scoring = Scoring {
+        formula: values.get(&SCORING_FORMULA)?,
+        facility_metrics: values.get(&ENABLE_FACILITY_METRICS)?,
+        unknown: values.get(&UNKNOWN_SCORE)?,
+        max: values.get(&EXTENDER_SCORE_MAX)?,
+        coefficients,
+    };
+    Ok(Placement { scoring, power_fit: values.get(&POWER_FIT)? })
+}
+
+pub(crate) fn micros(duration: Duration) -> Micros {
+    Micros::new(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
+}

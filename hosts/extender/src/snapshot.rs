@@ -1,0 +1,136 @@
+//! What requests are decided from: an immutable picture of all nodes, with everything worked out that does not depend
+//! on the pod.
+
+use crate::index::{Index, Registry};
+use host_kit::clock::Mono;
+use joulie_core::placement::class::WorkloadClass;
+use joulie_core::placement::cluster::Cluster;
+use joulie_core::placement::estimate::Hardware;
+use joulie_core::placement::filter::FilterTerms;
+use joulie_core::placement::freshness::{Evidence, Freshness, FreshnessRule, Now, PlanLease, UnixTime};
+use joulie_core::placement::score::{NodeFacts, NodeTerms, Scoring, Twin};
+use power_units::Watts;
+use std::sync::Arc;
+
+/// The picture.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) fleet: Arc<Fleet>,
+    /// The watts of pods that no sample shows yet, by the nodes' numbers.
+    pub(crate) assumed: Box<[Watts]>,
+    /// How many pods these are.
+    pub(crate) assumed_pods: usize,
+    pub(crate) at: Mono,
+}
+
+/// The nodes, without the pods that are on their way.
+#[derive(Debug, Default)]
+pub(crate) struct Fleet {
+    /// Whether everything that decides was read at least once. Before that nothing is known, and that is no answer.
+    pub(crate) synced: bool,
+    pub(crate) index: Arc<Index>,
+    /// By number.
+    pub(crate) terms: Box<[NodeTerms]>,
+    pub(crate) filters: Box<[Filter]>,
+    /// For people.
+    pub(crate) nodes: Box<[Node]>,
+    pub(crate) cluster: Option<Cluster>,
+}
+
+/// A node's part of the filter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Filter {
+    pub(crate) terms: FilterTerms,
+    /// Whether the label would count, because no twin speaks: then the label of an object in the request does, too.
+    pub(crate) label_counts: bool,
+}
+
+impl Filter {
+    pub(crate) const UNKNOWN: Self = Self { terms: FilterTerms::UNKNOWN, label_counts: true };
+}
+
+/// What is known of a node.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    /// Empty for a number that nobody has.
+    pub(crate) name: Arc<str>,
+    pub(crate) twin: Option<Twin>,
+    pub(crate) evidence: Evidence,
+    pub(crate) sampled: Option<UnixTime>,
+    pub(crate) tdp: Option<f64>,
+    pub(crate) freshness: Freshness,
+    pub(crate) hardware: Option<Hardware>,
+    pub(crate) eco_label: bool,
+}
+
+impl Node {
+    pub(crate) fn unknown(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            twin: None,
+            evidence: Evidence::NoTwin,
+            sampled: None,
+            tdp: None,
+            freshness: Freshness::Absent,
+            hardware: None,
+            eco_label: false,
+        }
+    }
+
+    pub(crate) fn facts(&self) -> NodeFacts<'_> {
+        NodeFacts { freshness: self.freshness, twin: self.twin.as_ref(), hardware: self.hardware.as_ref() }
+    }
+}
+
+/// What a picture is made by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules<'r> {
+    pub(crate) scoring: &'r Scoring,
+    pub(crate) freshness: FreshnessRule,
+    pub(crate) lease: PlanLease,
+    pub(crate) now: Now,
+}
+
+impl Fleet {
+    /// Works everything out. `nodes` are by number.
+    pub(crate) fn of(mut nodes: Box<[Node]>, index: Arc<Index>, rules: &Rules<'_>, synced: bool) -> Self {
+        for node in &mut nodes {
+            node.freshness = rules.freshness.judge(node.evidence, rules.lease, rules.now);
+        }
+        let judged = nodes.iter().filter_map(|node| Some((node.freshness, node.twin.as_ref()?)));
+        let cluster = Cluster::of(judged);
+        let terms = nodes.iter().map(|node| NodeTerms::of(&node.facts(), &cluster, rules.scoring)).collect();
+        let filters = nodes.iter().map(filter).collect();
+        Self { synced, index, terms, filters, nodes, cluster: Some(cluster) }
+    }
+
+    /// The nodes that there are, with their numbers.
+    pub(crate) fn known(&self) -> impl Iterator<Item = (usize, &Node)> {
+        self.nodes.iter().enumerate().filter(|(_, node)| !node.name.is_empty())
+    }
+}
+
+fn filter(node: &Node) -> Filter {
+    let facts = node.facts();
+    let labelled = FilterTerms::of(&facts, true);
+    let label_counts =
+        labelled.admits(WorkloadClass::Performance).is_err_and(|why| why.kind() == "eco-label");
+    Filter { terms: FilterTerms::of(&facts, node.eco_label), label_counts }
+}
+
+impl Snapshot {
+    /// Nothing is known yet.
+    pub(crate) fn nothing() -> Self {
+        Self { fleet: Arc::new(Fleet::default()), assumed: Box::default(), assumed_pods: 0, at: Mono::START }
+    }
+
+    /// What the node of this number is taken to draw on top of its measurement.
+    pub(crate) fn assumed(&self, number: usize) -> Watts {
+        self.assumed.get(number).copied().unwrap_or(Watts::ZERO)
+    }
+}
+
+/// Empty places for as many numbers as a registry has given.
+pub(crate) fn places(registry: &Registry) -> Box<[Node]> {
+    vec![Node::unknown(""); registry.len()].into_boxed_slice()
+}

@@ -1,0 +1,173 @@
+//! Puts the parts together and sets them going.
+
+use crate::keeper::{Keeper, Shown, Watched};
+use crate::metrics::Metrics;
+use crate::routes::{Desk, Inside, Work};
+use crate::rows::EcoLabel;
+use crate::settings::Settings;
+use crate::snapshot::Snapshot;
+use arc_swap::ArcSwap;
+use host_kit::clock::{Clock, Mono};
+use host_kit::health::{Health, Verdict};
+use host_kit::metrics::{self, Build};
+use host_kit::ops::Ops;
+use host_kit::program::Context;
+use host_kit::reflect::{self, Feed, Reflections, Row, Rows, Source, reflect};
+use host_kit::server::{Debug, Drain, Guard, LimitError, Limits, Port, Server, ServerMetrics};
+use host_kit::shutdown::{Stop, Tasks};
+use joulie_api::labels;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// What runs here.
+pub const BUILD: Build =
+    Build { component: "extender", version: env!("CARGO_PKG_VERSION"), revision: "unknown" };
+
+/// Where it listens.
+#[derive(Clone, Copy, Debug)]
+pub struct Started {
+    /// kube-scheduler's port.
+    pub work: SocketAddr,
+    /// The port for metrics, health and debugging.
+    pub metrics: SocketAddr,
+}
+
+/// Why it does not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// A port cannot be had.
+    Bind(io::Error),
+    /// The limits are none.
+    Limits(LimitError),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bind(error) => {
+                write!(f, "{error}; set EXTENDER_ADDR and METRICS_ADDR to ports that are free")
+            }
+            Self::Limits(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// Connections for scrapes and people.
+const INSIDE_CONNECTIONS_MAX: usize = 32;
+
+/// Begins to watch and to serve.
+pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> Result<Started, StartError> {
+    let Context { client, clock, stop, logs, shown: config } = context;
+    let mut registry = metrics::Metrics::of(&BUILD);
+    let reflections = Reflections::register(registry.registry());
+    let server_metrics = ServerMetrics::register(registry.registry());
+    let shown: Shown = Arc::new(ArcSwap::from_pointee(Snapshot::nothing()));
+    let placement = settings.placement;
+    let series = settings.node_series;
+    let own = Metrics::register(registry.registry(), shown.clone(), placement, series, clock.clone());
+
+    let mut watcher = Watcher { client, reflections, clock: clock.clone(), stop: stop.clone(), tasks };
+    let watched = watcher.watch(&settings.namespace);
+    let health = || {
+        Health::new(clock.clone())
+            .ready("nodetwins", watched.twins.check(settings.staleness))
+            .ready("nodehardwares", watched.hardware.check(settings.staleness))
+            .ready("snapshot", has_picture(shown.clone()))
+            .ready_until(stop.clone())
+    };
+    let guard = Guard::new(settings.debug_token.clone());
+    let desk = Desk {
+        shown: shown.clone(),
+        placement,
+        metrics: own.clone(),
+        clock: clock.clone(),
+        guard: guard.clone(),
+    };
+    let work = Work { desk: desk.clone(), health: health(), body_max: settings.body_max };
+    let debug = Debug::new(guard, config, logs);
+    let inside = Inside { desk, ops: Ops::new(registry.page(), health(), debug) };
+
+    let limits = |connections| Limits::new(settings.body_max, connections).map_err(StartError::Limits);
+    let drain = Drain::new(settings.linger, settings.shutdown.saturating_sub(settings.linger));
+    let parts = || (&server_metrics, clock.clone());
+    let work =
+        Server::bind(settings.work, Port::Work, work, limits(settings.connections_max)?, None, parts());
+    let work = work.await.map_err(StartError::Bind)?;
+    let inside =
+        Server::bind(settings.metrics, Port::Metrics, inside, limits(INSIDE_CONNECTIONS_MAX)?, None, parts());
+    let inside = inside.await.map_err(StartError::Bind)?;
+    let started = Started {
+        work: work.address().map_err(StartError::Bind)?,
+        metrics: inside.address().map_err(StartError::Bind)?,
+    };
+    tracing::info!(work = %started.work, metrics = %started.metrics, "the extender listens");
+    let keeper = Keeper::new(watched, shown, &settings, own, clock);
+    tasks.spawn("keeper", keeper.run(stop.clone()));
+    let until = stop.clone();
+    tasks.spawn("work", async move {
+        work.run(until, drain).await;
+    });
+    tasks.spawn("metrics", async move {
+        inside.run(stop, drain).await;
+    });
+    Ok(started)
+}
+
+/// Rows are one thing, the picture that is made of them a moment later is another.
+fn has_picture(shown: Shown) -> impl Fn(Mono) -> Verdict + Send + Sync + 'static {
+    move |_| match shown.load().fleet.synced {
+        true => Verdict::Pass,
+        false => Verdict::Fail("there is no picture of the nodes yet".to_owned()),
+    }
+}
+
+/// Starts watches.
+struct Watcher<'t> {
+    client: kube::Client,
+    reflections: Reflections,
+    clock: Arc<dyn Clock>,
+    stop: Stop,
+    tasks: &'t mut Tasks,
+}
+
+impl Watcher<'_> {
+    fn watch(&mut self, namespace: &str) -> Watched {
+        let plain = |path: &str| Source { path: path.to_owned(), labels: None, fields: None };
+        let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
+        Watched {
+            twins: self.follow("nodetwins", plain("/apis/joulie.io/v1alpha1/nodetwins")),
+            hardware: self.follow("nodehardwares", plain("/apis/joulie.io/v1alpha1/nodehardwares")),
+            labels: self
+                .follow("nodes", Source { labels: Some(EcoLabel::selector()), ..plain("/api/v1/nodes") }),
+            lease: self.follow(
+                "leases",
+                Source { fields: Some(format!("metadata.name={}", labels::PLAN_LEASE)), ..plain(&leases) },
+            ),
+            pods: self.feed(
+                "pods",
+                Source {
+                    fields: Some("spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed".to_owned()),
+                    ..plain("/api/v1/pods")
+                },
+            ),
+        }
+    }
+
+    fn feed<R: Row>(&mut self, name: &'static str, source: Source) -> Feed<R> {
+        let parts = (&self.reflections, self.clock.clone());
+        let (feed, follow) = reflect::follow(&self.client, source, parts, self.stop.clone());
+        self.tasks.spawn(name, follow);
+        feed
+    }
+
+    fn follow<R: Row>(&mut self, name: &'static str, source: Source) -> Rows<R> {
+        let parts = (&self.reflections, self.clock.clone());
+        let (rows, follow) = reflect(&self.client, source, parts, self.stop.clone());
+        self.tasks.spawn(name, follow);
+        rows
+    }
+}

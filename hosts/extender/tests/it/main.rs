@@ -1,0 +1,14 @@
+//! The extender as its callers meet it: HTTP on one side, an API server on the other.
+
+#[cfg(test)]
+mod answers;
+#[cfg(test)]
+mod burst;
+#[cfg(test)]
+mod conformance;
+#[cfg(test)]
+mod ops;
+#[cfg(test)]
+mod outage;
+#[cfg(test)]
+mod world;

@@ -1,0 +1,191 @@
+//! An API server in memory, an extender that watches it, and a caller.
+
+use embedded_api::{EmbeddedApi, Options};
+use extender::Started;
+use extender::settings::{Settings, TABLE};
+use host_kit::clock::SystemClock;
+use host_kit::config::{self, Invocation};
+use host_kit::program::Context;
+use host_kit::shutdown::{self, Tasks, Trigger};
+use jiff::Timestamp;
+use kube::Client;
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// So long that only a test that has failed waits for it.
+pub(crate) const LONG: Duration = Duration::from_secs(30);
+
+pub(crate) struct World {
+    pub(crate) api: EmbeddedApi,
+    pub(crate) client: Client,
+    pub(crate) started: Started,
+    pub(crate) trigger: Trigger,
+    pub(crate) tasks: Tasks,
+}
+
+pub(crate) fn api() -> EmbeddedApi {
+    EmbeddedApi::new(&Options::with(joulie_api::crd::all())).unwrap()
+}
+
+impl World {
+    /// An extender on an empty cluster, with these settings.
+    pub(crate) async fn start(settings: &[(&str, &str)]) -> Self {
+        Self::on(api(), settings).await
+    }
+
+    async fn on(api: EmbeddedApi, settings: &[(&str, &str)]) -> Self {
+        let world = Self::unready(api, settings).await;
+        world.until("it is ready", async || world.get("/readyz").await.0 == 200).await;
+        world
+    }
+
+    /// One that may never become ready.
+    pub(crate) async fn unready(api: EmbeddedApi, settings: &[(&str, &str)]) -> Self {
+        let client = api.client_as("test");
+        let base =
+            [("EXTENDER_ADDR", "127.0.0.1:0"), ("METRICS_ADDR", "127.0.0.1:0"), ("DRAIN_LINGER", "0s")];
+        let given = base.iter().chain(settings).map(|(name, value)| ((*name).into(), (*value).into()));
+        let Invocation::Run(sources) = Invocation::read([], given) else { panic!("a run") };
+        let settings = Settings::read(&config::load(&TABLE, &sources).unwrap()).unwrap();
+        let (trigger, stop) = shutdown::pair();
+        let mut tasks = Tasks::new();
+        let context = Context {
+            client: api.client_as("joulie-extender"),
+            clock: Arc::new(SystemClock::new()),
+            stop,
+            logs: None,
+            shown: String::new(),
+        };
+        let started = extender::start(settings, context, &mut tasks).await.unwrap();
+        Self { api, client, started, trigger, tasks }
+    }
+
+    /// Waits until something is so.
+    pub(crate) async fn until(&self, what: &str, is: impl AsyncFn() -> bool) {
+        let all = async {
+            while !is().await {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        assert!(tokio::time::timeout(LONG, all).await.is_ok(), "waited in vain: {what}");
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> (u16, String) {
+        call(self.started.work, "GET", path, b"").await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Value {
+        let (status, text) = call(self.started.work, "POST", path, body.to_string().as_bytes()).await;
+        assert_eq!(status, 200, "{text}");
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// Scores by name.
+    pub(crate) async fn scores(&self, pod: &Value, names: &[&str]) -> Vec<(String, i64)> {
+        let answer = self.post("/prioritize", &json!({"Pod": pod, "NodeNames": names})).await;
+        let entry =
+            |entry: &Value| (entry["host"].as_str().unwrap().to_owned(), entry["score"].as_i64().unwrap());
+        answer.as_array().unwrap().iter().map(entry).collect()
+    }
+
+    /// One node's score.
+    pub(crate) async fn score(&self, pod: &Value, name: &str) -> i64 {
+        self.scores(pod, &[name]).await[0].1
+    }
+
+    /// Waits until a node scores so.
+    pub(crate) async fn scores_at_last(&self, pod: &Value, name: &str, score: i64) {
+        self.until(&format!("{name} scores {score}"), async || self.score(pod, name).await == score).await;
+    }
+
+    pub(crate) fn kind(&self, group: &str, version: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
+        let resource =
+            ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);
+        Api::all_with(self.client.clone(), &resource)
+    }
+
+    /// Writes a cluster-wide object of Joulie's, spec and status.
+    async fn put(&self, kind: &str, plural: &str, name: &str, spec: Value, status: Value) {
+        let api = self.kind("joulie.io", "v1alpha1", kind, plural);
+        let by = PatchParams::apply("test").force();
+        let head = json!({"apiVersion": "joulie.io/v1alpha1", "kind": kind, "metadata": {"name": name}});
+        let (mut whole, mut said) = (head.clone(), head);
+        whole["spec"] = spec;
+        said["status"] = status;
+        api.patch(name, &by, &Patch::Apply(&whole)).await.unwrap();
+        api.patch_status(name, &by, &Patch::Apply(&said)).await.unwrap();
+    }
+
+    /// A twin that was written now; `status` is added to that.
+    pub(crate) async fn twin(&self, node: &str, profile: &str, status: Value) {
+        let mut whole = json!({"lastUpdated": Timestamp::now().to_string(), "schedulableClass": profile});
+        for (key, value) in status.as_object().unwrap() {
+            whole[key] = value.clone();
+        }
+        let spec = json!({"nodeName": node, "profile": if profile == "eco" { "eco" } else { "performance" }});
+        self.put("NodeTwin", "nodetwins", node, spec, whole).await;
+    }
+
+    /// A node with so many cores and watts.
+    pub(crate) async fn hardware(&self, node: &str, cores: u32, watts: u32) {
+        let status =
+            json!({"cpu": {"totalCores": cores, "sockets": 1, "capRange": {"maxWattsPerSocket": watts}}});
+        self.hardware_of(node, status).await;
+    }
+
+    /// A node with this hardware.
+    pub(crate) async fn hardware_of(&self, node: &str, status: Value) {
+        self.put("NodeHardware", "nodehardwares", node, json!({"nodeName": node}), status).await;
+    }
+
+    /// A node with labels.
+    pub(crate) async fn node(&self, name: &str, labels: Value) {
+        let api: Api<DynamicObject> = self.kind("", "v1", "Node", "nodes");
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}});
+        let node: DynamicObject = serde_json::from_value(node).unwrap();
+        api.create(&PostParams::default(), &node).await.unwrap();
+    }
+
+    /// Ends it, and tells how.
+    pub(crate) async fn end(self) -> shutdown::Ending {
+        self.trigger.request("the test is over");
+        let (_signals, received) = tokio::sync::mpsc::channel(1);
+        self.tasks.run(self.trigger, received, LONG).await
+    }
+}
+
+/// One request on a connection of its own: the status, and the body.
+pub(crate) async fn call(address: SocketAddr, method: &str, path: &str, body: &[u8]) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(body).await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    let text = String::from_utf8(answer).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    assert!(!head.to_ascii_lowercase().contains("transfer-encoding"), "the length is announced: {head}");
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, body.to_owned())
+}
+
+/// A pod of this class with so many cores.
+pub(crate) fn pod(class: &str, cpu: &str) -> Value {
+    json!({
+        "metadata": {"name": "p", "namespace": "default", "uid": "u", "annotations": {"joulie.io/workload-class": class}},
+        "spec": {"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}]},
+    })
+}
+
+pub(crate) fn measured(watts: u32, capped: u32) -> Value {
+    json!({"source": "http", "measuredNodePowerW": watts, "nodeCappedPowerW": capped,
+           "sampledAt": Timestamp::now().to_string()})
+}
