@@ -28,23 +28,27 @@ pub(crate) async fn all_nodes_are_planned(world: &World) {
     assert!(profiles.values().any(|profile| profile == "eco"), "{profiles:?}");
     assert!(profiles.values().any(|profile| profile == "performance"), "{profiles:?}");
     all_enforced(world).await;
-    wait("every twin tells of its node", async || {
+    every_twin_tells(world, &profiles).await;
+    caps_are_what_the_profiles_say(world).await;
+}
+
+/// Each twin shows its node's profile, headroom and what the agent says of its caps.
+async fn every_twin_tells(world: &World, profiles: &BTreeMap<String, String>) {
+    let tells = |twin: &Value| {
+        let node = twin["spec"]["nodeName"].as_str().unwrap_or_default();
+        let (spec, status) = (&twin["spec"], &twin["status"]);
+        profiles.get(node).is_some_and(|profile| spec["profile"] == *profile && status["schedulableClass"] == *profile)
+            && status["predictedPowerHeadroomScore"].is_number()
+            && ["cpu", "gpu"].iter().any(|part| status["controlStatus"][part]["result"].is_string())
+    };
+    let mut silent = Vec::new();
+    let outcome = system::until("every twin", PATIENCE, async || {
         let twins = objects::list(&world.client, "NodeTwin").await.unwrap();
-        twins.len() == SIMULATED + 1
-            && twins.iter().all(|twin| {
-                let node = twin["spec"]["nodeName"].as_str().unwrap_or_default();
-                let schedulable = &twin["status"]["schedulableClass"];
-                profiles
-                    .get(node)
-                    .is_some_and(|profile| twin["spec"]["profile"] == *profile && schedulable == profile)
-                    && twin["status"]["predictedPowerHeadroomScore"].is_number()
-                    && ["cpu", "gpu"]
-                        .iter()
-                        .any(|part| twin["status"]["controlStatus"][part]["result"].is_string())
-            })
+        silent = twins.iter().filter(|twin| !tells(twin)).cloned().collect();
+        twins.len() == SIMULATED + 1 && silent.is_empty()
     })
     .await;
-    caps_are_what_the_profiles_say(world).await;
+    assert!(outcome.is_ok(), "{} twins do not tell, as {:#}", silent.len(), silent.first().unwrap_or(&Value::Null));
 }
 
 /// Every node's agent says that it does what is asked now.
