@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_window_that_a_cap_does_not_write_is_not_saved() {
-        let short = State { window_us: Some(999_424), ..state(true, 1, 1) };
+        let short = State { window_us: Some(499_712), ..state(true, 1, 1) };
         assert_eq!(Saved::of(ControlType::Package, &short).window_us, 0);
     }
 }

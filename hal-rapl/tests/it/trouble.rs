@@ -84,7 +84,8 @@ fn what_reads_as_nothing_when_the_original_is_saved_costs_no_original() {
     assert_eq!(kind(apply(&mut hal, "package-0", w(100))), ErrorKind::BadData, "no window is that short");
     assert!(bench.writes().is_empty() && hal.originals().inner().is_empty());
 
-    let limits = || bench.zone("intel-rapl:0", |slot| [0, 1].map(|at| slot.zone.power_limit_uw(at) / 1_000_000));
+    let limits =
+        || bench.zone("intel-rapl:0", |slot| [0, 1].map(|at| slot.zone.power_limit_uw(at) / 1_000_000));
     answers(&bench, &PL2, "0\n", 1);
     assert_eq!(effective(&mut hal, "package-0", w(100)), (100_000_000, true));
     assert_eq!(limits(), [100, 300], "a short-term limit that is not used is never written");
@@ -230,8 +231,11 @@ fn an_original_of_another_layout_is_refused_and_nothing_is_written() {
     let foreign = power_hal::Original::new(9, &[1, 2, 3]).unwrap();
     let handle = find(&hal, "package-0").0;
     let error = hal.restore(handle, power_hal::Control::Power, &foreign).unwrap_err();
-    assert_eq!(error.to_string(), "package-0: the saved original is not one that this version saves, or not of this package; the limit is left as it \
-         is: mend or move the journal of originals");
+    assert_eq!(
+        error.to_string(),
+        "package-0: the saved original is not one that this version saves, or not of this package; the limit is left as it \
+         is: mend or move the journal of originals"
+    );
     assert_eq!(kind(Err::<(), _>(error)), ErrorKind::BadData);
     assert!(bench.writes().is_empty());
 }
