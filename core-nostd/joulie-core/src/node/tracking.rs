@@ -180,7 +180,7 @@ impl Tracking {
     /// drawn at say so.
     fn catch_up(&self, mode: &mut Mode, seen: &Seen) -> Plan {
         mode.model.glimpse(Point { watts: seen.watts, frequency: seen.effective }, mode.trend.noise());
-        if seen.watts > seen.target + mode.trend.threshold(seen.watts, self.deadband(seen)) {
+        if seen.watts > seen.target + mode.trend.threshold(self.deadband(seen)) {
             let next = mode.model.down().frequency_for(seen.effective, seen.target, seen.watts);
             if next < seen.limit - part(seen.limit, TRANSIT_SHIFT) {
                 return seen.move_to(next);

@@ -11,7 +11,8 @@
 //! million. A machine with quiet readings is corrected at once, one with noisy ones is not chased.
 //!
 //! Noise is a part of the power that shows it: what was learned of a machine at full power would hide a large error at a
-//! third of it. So the noise comes down with the power after a large move, and is learned anew if it does not.
+//! third of it. So after a move to less than half of the power the noise comes down with it, and is learned anew if it
+//! does not. Above half, what is known is near enough.
 
 use power_units::{Ratio, Role, Watts};
 
@@ -28,6 +29,7 @@ const NOISE_FALL_SHIFT: u32 = 5;
 const NOISE_LEAST_SHIFT: u32 = 9;
 /// A move by less than 1/16 of the power ends where it was aimed, for all that matters to the noise.
 const SMALL_MOVE_SHIFT: u32 = 4;
+const HALF: Ratio = Ratio::from_bits(1 << 31);
 /// The noise of a sensor that has not been watched yet: 1/128 of the power.
 const NOISE_UNSEEN_SHIFT: u32 = 7;
 
@@ -80,7 +82,7 @@ impl Trend {
     /// The noise at this power. Where no reading is comparable any more, the mean is that of the time before the move.
     fn noise_at(&self, watts: Watts) -> Watts {
         let less = if self.last.is_none() { watts.ratio_to(self.mean, Role::Demand) } else { None };
-        let part = less.filter(|&part| part > Ratio::ZERO && part < Ratio::ONE);
+        let part = less.filter(|&part| part > Ratio::ZERO && part < HALF);
         part.map_or(self.noise(), |part| self.noise().scale(part, Role::Demand))
     }
 
@@ -144,9 +146,9 @@ impl Trend {
         self.aim = None;
     }
 
-    /// How far from the target a single reading must be to mean something.
-    pub(super) fn threshold(&self, watts: Watts, deadband: Watts) -> Watts {
-        deadband + thrice(self.noise_at(watts))
+    /// How far from the target a single reading must be to mean something, while a move still shows.
+    pub(super) fn threshold(&self, deadband: Watts) -> Watts {
+        deadband + thrice(self.noise())
     }
 }
 
@@ -217,7 +219,7 @@ mod tests {
         assert_eq!(evidence(&noisy(300.0, 1_000)), None);
         // The noise is 12 W: a single reading must be 37 W off.
         let trend = noisy(302.0, 1_000);
-        assert!((trend.threshold(TARGET, DEADBAND) - watts(37.0)).abs() < watts(0.1));
+        assert!((trend.threshold(DEADBAND) - watts(37.0)).abs() < watts(0.1));
         assert_eq!(evidence(&trend), None);
         let mut jump = trend;
         jump.take(watts(420.0));
@@ -270,16 +272,17 @@ mod tests {
     }
 
     #[test]
-    fn after_a_large_move_down_the_noise_is_that_part_of_the_power_that_it_was() {
-        // 3.125 W at 400 W are 1.25 W at 160 W, and not more at 800 W.
+    fn after_a_move_to_less_than_half_the_noise_is_that_part_of_the_power_that_it_was() {
+        // 3.125 W at 400 W are 1.25 W at 160 W, and neither more at 800 W nor less at 240 W.
+        for (at, noise) in [(800.0, 3.125), (400.0, 3.125), (240.0, 3.125), (160.0, 1.25)] {
+            let mut after = of([400.0]);
+            after.restart();
+            after.take(watts(at));
+            assert!((after.noise() - watts(noise)).abs() < watts(1e-3), "{at}: {}", after.noise());
+        }
         let mut trend = of([400.0]);
         trend.restart();
-        for (at, threshold) in [(160.0, 1.0 + 3.75), (400.0, 1.0 + 9.375), (800.0, 1.0 + 9.375)] {
-            let found = trend.threshold(watts(at), DEADBAND);
-            assert!((found - watts(threshold)).abs() < watts(1e-3), "{at}: {found}");
-        }
         trend.take(watts(160.0));
-        assert!((trend.noise() - watts(1.25)).abs() < watts(1e-3), "{}", trend.noise());
         // Between neighbours it follows what they differ by, and nothing else.
         trend.take(watts(158.75));
         assert!((trend.noise() - watts(1.25)).abs() < watts(1e-2), "{}", trend.noise());
