@@ -215,7 +215,7 @@ impl Node {
         );
         let existed = self.curb.exists();
         let mut curb = Curb::of(&self.workers, &self.curb);
-        curb.goes_on(std::mem::take(&mut self.curb));
+        curb.goes_on(std::mem::take(&mut self.curb), &self.workers);
         self.curb = curb;
         if !existed && self.curb.is_touched(&self.journal) {
             self.mode = Mode::start(joulie_core::node::backend::Route::Host, true);
