@@ -22,7 +22,7 @@ fn id(name: &str) -> PodId {
 }
 
 fn seconds(s: f64) -> Micros {
-    Micros::new((s * 1e6) as u64)
+    Micros::new(u64::try_from(std::time::Duration::from_secs_f64(s).as_micros()).unwrap())
 }
 
 #[track_caller]

@@ -120,10 +120,7 @@ fn container_asks(container: &Value) -> Result<BTreeMap<String, i128>, String> {
 /// A resource list in billionths. A negative quantity, which no API server takes, is nothing.
 pub(crate) fn quantities(list: &Value) -> Result<BTreeMap<String, i128>, String> {
     let read = |(resource, much): (&String, &Value)| {
-        let much = match much {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
+        let much = much.as_str().map_or_else(|| much.to_string(), str::to_owned);
         let quantity = Quantity::parse(&much).map_err(|error| format!("{resource}: {error}"))?;
         Ok((resource.clone(), quantity.nanos().max(0)))
     };
