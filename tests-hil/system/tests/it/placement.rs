@@ -28,13 +28,13 @@ pub(crate) async fn all_nodes_are_planned(world: &World) {
     assert!(profiles.values().any(|profile| profile == "eco"), "{profiles:?}");
     assert!(profiles.values().any(|profile| profile == "performance"), "{profiles:?}");
     all_enforced(world).await;
-    every_twin_tells(world, &profiles).await;
+    every_twin_tells(world).await;
     caps_are_what_the_profiles_say(world).await;
 }
 
 /// Each twin shows its node's profile, headroom and what the agent says of its caps.
-async fn every_twin_tells(world: &World, profiles: &BTreeMap<String, String>) {
-    let tells = |twin: &Value| {
+async fn every_twin_tells(world: &World) {
+    let tells = |twin: &Value, profiles: &BTreeMap<String, String>| {
         let node = twin["spec"]["nodeName"].as_str().unwrap_or_default();
         let (spec, status) = (&twin["spec"], &twin["status"]);
         profiles.get(node).is_some_and(|profile| spec["profile"] == *profile && status["schedulableClass"] == *profile)
@@ -43,8 +43,10 @@ async fn every_twin_tells(world: &World, profiles: &BTreeMap<String, String>) {
     };
     let mut silent = Vec::new();
     let outcome = system::until("every twin", PATIENCE, async || {
+        // Anew each time: the plan changes while nodes are still being registered.
+        let profiles = profiles(world).await;
         let twins = objects::list(&world.client, "NodeTwin").await.unwrap();
-        silent = twins.iter().filter(|twin| !tells(twin)).cloned().collect();
+        silent = twins.iter().filter(|twin| !tells(twin, &profiles)).cloned().collect();
         twins.len() == SIMULATED + 1 && silent.is_empty()
     })
     .await;
