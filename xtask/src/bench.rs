@@ -20,13 +20,20 @@ use std::process::Command;
 type Bench = (&'static str, fn() -> Result<()>);
 
 const BENCHES: &[Bench] =
-    &[("core", core), ("planner", planner), ("laws", laws::run), ("hal", hal::run), ("api", api)];
+    &[("core", core), ("planner", planner), ("laws", laws::run), ("hal", hal::run), ("api", api), ("operator", operator)];
 
 /// The embedded API at 10,000 nodes: times, fan-out and memory of a process of its own.
 fn api() -> Result<()> {
     let scale = ["run", "--quiet", "--release", "--package", "embedded-api", "--example", "scale"];
     let status = Command::new(env!("CARGO")).args(scale).status()?;
     if status.success() { Ok(()) } else { bail!("the measurement of the embedded API stopped with {status}") }
+}
+
+/// The operator at 5,000 nodes on the embedded API: the first plan, the steady state, a pod's way into the plan.
+fn operator() -> Result<()> {
+    let scale = ["run", "--quiet", "--release", "--package", "operator", "--example", "scale"];
+    let status = Command::new(env!("CARGO")).args(scale).status()?;
+    if status.success() { Ok(()) } else { bail!("the measurement of the operator stopped with {status}") }
 }
 
 /// The core's operations.

@@ -138,9 +138,8 @@ impl Brain {
             self.stats.wrote(one.target, Counted::Landed);
         }
         self.tell_ledger(&node, &landed);
-        if let Some(member) = self.site.member(&node) {
-            let settling = Settling::new(member, &landed, now);
-            self.settling.insert(node.clone(), settling);
+        if !landed.is_empty() {
+            self.settling.insert(node.clone(), Settling::new(&landed, now));
         }
         match failed {
             None => {

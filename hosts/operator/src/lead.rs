@@ -61,6 +61,8 @@ pub(crate) struct Parts {
 /// The loop.
 pub(crate) struct Lead {
     parts: Parts,
+    /// The same watches again, to wait for: waiting for a change makes it a known one.
+    waiting: Watches,
     brain: Brain,
     writers: Writers<Then>,
     outcomes: mpsc::UnboundedReceiver<Outcome<Then>>,
@@ -105,6 +107,7 @@ impl Lead {
             renewed: None,
             blind: None,
             generation: 0,
+            waiting: parts.watches.clone(),
             parts,
         }
     }
@@ -115,7 +118,7 @@ impl Lead {
             let wait = self.next().since(self.parts.clock.mono());
             tokio::select! {
                 () = stop.requested() => return,
-                alive = self.parts.watches.changed() => {
+                alive = self.waiting.changed() => {
                     if !alive && !stop.is_requested() {
                         tracing::error!("a watch has ended although nobody asked it to");
                         return;

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use joulie_api::labels::node::{COOLING_ZONE, RACK};
 use planner::facility::Facility;
 use planner::intent::Caps;
-use planner::plan::{self, NodePlan, Plan, Snapshot};
+use planner::plan::{self, Action, NodePlan, Plan, Snapshot};
 use planner::twin::{self, NodeFacts, SiteFacts, Twin};
 use power_units::Micros;
 use std::collections::BTreeMap;
@@ -49,7 +49,8 @@ impl Brain {
                 None => plan.desired.as_ref().map(|desired| Wanted::planned(desired, desired.caps)),
                 Some(grant) => self.granted(&member, plan.desired.as_ref(), grant, now),
             };
-            let held = wanted.is_none() && plan.desired.is_some();
+            let writes_state = plan.actions.iter().any(|action| matches!(action, Action::WriteDesired(_)));
+            let held = wanted.is_none() && writes_state;
             let status = status_of(&twin, &standing, member.twin.as_deref(), wall);
             let parts = self.parts(&member, &plan, wanted, (status, &standing), stands_in);
             let writes = parts.in_order(member.twin.is_some());

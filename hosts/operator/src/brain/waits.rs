@@ -36,22 +36,19 @@ const fn place(target: Target) -> usize {
 /// A job has ended and does not show in the rows yet.
 #[derive(Clone, Debug)]
 pub(super) struct Settling {
-    /// The state of each object before, where the job left another one.
-    awaited: [Option<Option<String>>; 3],
+    /// The state that the job left each object in; an empty one for an object that it deleted.
+    awaited: [Option<String>; 3],
     pub(super) until: Mono,
 }
 
 impl Settling {
-    /// After what has landed, as `member` shows it now.
-    pub(super) fn new(member: &Member, landed: &[Landed], now: Mono) -> Self {
+    /// After what has landed.
+    pub(super) fn new(landed: &[Landed], now: Mono) -> Self {
         let mut awaited = [None, None, None];
-        let shown = versions(member);
         for one in landed {
-            let at = place(one.target);
-            let before = shown.get(at).copied().flatten();
-            if let Some(slot) = awaited.get_mut(at) {
-                // The last write to an object says which state it has; the same as before is no change.
-                *slot = (before != Some(one.version.as_str())).then(|| before.map(str::to_owned));
+            if let Some(slot) = awaited.get_mut(place(one.target)) {
+                // The last write to an object says which state it has.
+                *slot = Some(one.version.clone());
             }
         }
         Self { awaited, until: now.plus(ECHO_MAX) }
@@ -59,11 +56,22 @@ impl Settling {
 
     /// Whether everything shows, or was waited for for long enough.
     pub(super) fn is_over(&self, member: &Member, now: Mono) -> bool {
-        let shows = self.awaited.iter().zip(versions(member)).all(|(awaited, shown)| match awaited {
-            Some(before) => before.as_deref() != shown,
-            None => true,
-        });
+        let shows =
+            self.awaited.iter().zip(versions(member)).all(|(awaited, shown)| match (awaited, shown) {
+                (None, _) => true,
+                (Some(awaited), None) => awaited.is_empty(),
+                (Some(awaited), Some(shown)) => is_at_least(shown, awaited),
+            });
         shows || now >= self.until
+    }
+}
+
+/// Whether one state of an object is not older than another. Versions are numbers that grow wherever the API server
+/// keeps to its own promise; elsewhere only the very same one is known not to be older.
+fn is_at_least(shown: &str, awaited: &str) -> bool {
+    match (shown.parse::<u64>(), awaited.parse::<u64>()) {
+        (Ok(shown), Ok(awaited)) => shown >= awaited,
+        _ => shown == awaited,
     }
 }
 
