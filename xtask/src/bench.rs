@@ -19,14 +19,34 @@ use std::process::Command;
 /// One benchmark: its name on the command line and what it prints.
 type Bench = (&'static str, fn() -> Result<()>);
 
-const BENCHES: &[Bench] =
-    &[("core", core), ("planner", planner), ("laws", laws::run), ("hal", hal::run), ("api", api), ("operator", operator)];
+const BENCHES: &[Bench] = &[
+    ("core", core),
+    ("planner", planner),
+    ("laws", laws::run),
+    ("hal", hal::run),
+    ("api", api),
+    ("agent", agent),
+    ("operator", operator),
+];
 
 /// The embedded API at 10,000 nodes: times, fan-out and memory of a process of its own.
 fn api() -> Result<()> {
     let scale = ["run", "--quiet", "--release", "--package", "embedded-api", "--example", "scale"];
     let status = Command::new(env!("CARGO")).args(scale).status()?;
     if status.success() { Ok(()) } else { bail!("the measurement of the embedded API stopped with {status}") }
+}
+
+/// The agent on the rig: from a change of the profile to the register and to the status, and what it costs.
+fn agent() -> Result<()> {
+    let build = ["build", "--quiet", "--release", "--package", "agent", "--bin", "joulie-agent"];
+    let effect = ["run", "--quiet", "--release", "--package", "agent", "--example", "effect"];
+    for words in [&build[..], &effect[..]] {
+        let status = Command::new(env!("CARGO")).args(words).status()?;
+        if !status.success() {
+            bail!("the measurement of the agent stopped with {status}");
+        }
+    }
+    Ok(())
 }
 
 /// The operator at 5,000 nodes on the embedded API: the first plan, the steady state, a pod's way into the plan.

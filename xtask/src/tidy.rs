@@ -47,6 +47,9 @@ pub(crate) fn check(root: &Path) -> Result<()> {
             untidy.extend(dead_links(root, name, text));
         }
     }
+    let read =
+        |name: &str| std::fs::read_to_string(root.join(name)).with_context(|| format!("reading {name}"));
+    untidy.extend(super::duplicates::complaints(&read("Cargo.lock")?, &read("deny.toml")?));
     untidy.extend(unnamed_ids(&std::fs::read_to_string(root.join("docs/FIX_LIST.md"))?, &named));
     if !untidy.is_empty() {
         bail!("untidy:\n  {}", untidy.join("\n  "));

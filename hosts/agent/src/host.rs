@@ -22,7 +22,8 @@ use host_kit::health::Heartbeat;
 use joulie_core::node::lease::{Jitter, LeaseLaw, OnExpiry};
 use joulie_core::placement::freshness::UnixTime;
 use node_kit::{
-    Access, Config, ConfigError, Desire, Handle, LeaseTerms, LockError, LoopLaw, Node, OpenError, Sources, Time,
+    Access, Config, ConfigError, Desire, Handle, LeaseTerms, LockError, LoopLaw, Node, OpenError, Sources,
+    Time,
 };
 use power_units::Micros;
 use std::hash::{DefaultHasher, Hasher};
@@ -93,7 +94,12 @@ pub(crate) struct Started {
 }
 
 /// Starts the thread.
-pub(crate) fn start(settings: &Settings, node: &str, machine: &Machine, clock: Arc<dyn Clock>) -> Result<Started, StartError> {
+pub(crate) fn start(
+    settings: &Settings,
+    node: &str,
+    machine: &Machine,
+    clock: Arc<dyn Clock>,
+) -> Result<Started, StartError> {
     let config = config(settings, node, machine).map_err(StartError::Config)?;
     let (views, seen) = watch::channel(None);
     let beat = Heartbeat::started(clock.mono());

@@ -188,7 +188,11 @@ impl Metrics {
             "The condition CapEnforced: 1 true, 0 false, -1 unknown",
             self.enforced.clone(),
         );
-        r.register("joulie_malformed_desired_state", "Desired states that cannot be read", self.malformed.clone());
+        r.register(
+            "joulie_malformed_desired_state",
+            "Desired states that cannot be read",
+            self.malformed.clone(),
+        );
         r.register("joulie_journal_originals", "Limits that are ours", self.originals.clone());
         r.register("joulie_limits_moved", "Times that somebody else moved a limit", self.moved.clone());
         r.register("joulie_blind_periods", "Periods without a known CPU power", self.blind.clone());
@@ -260,8 +264,16 @@ impl Metrics {
         self.throttle.get_or_create(&label).set(view.details.throttle_pct.map_or(0, i64::from));
         for (cpu, running, limit) in &view.details.policies {
             let labels = NodeCpu { node: node.to_owned(), cpu: *cpu };
-            level(&self.cur_freq, &labels, running.map(|khz| f64::from(khz.to_whole(power_units::Role::Nearest))));
-            level(&self.max_freq, &labels, limit.map(|khz| f64::from(khz.to_whole(power_units::Role::Nearest))));
+            level(
+                &self.cur_freq,
+                &labels,
+                running.map(|khz| f64::from(khz.to_whole(power_units::Role::Nearest))),
+            );
+            level(
+                &self.max_freq,
+                &labels,
+                limit.map(|khz| f64::from(khz.to_whole(power_units::Role::Nearest))),
+            );
         }
         self.count(node, view, &label);
         self.with(node, |known| {
@@ -276,9 +288,7 @@ impl Metrics {
         for (action, count) in [(Move::Up, details.actions.0), (Move::Down, details.actions.1)] {
             raise(&self.actions, &NodeMove { node: node.to_owned(), action }, count);
         }
-        self.originals
-            .get_or_create(label)
-            .set(i64::try_from(details.originals).unwrap_or(i64::MAX));
+        self.originals.get_or_create(label).set(i64::try_from(details.originals).unwrap_or(i64::MAX));
         raise(&self.moved, label, details.moved);
         raise(&self.blind, label, details.blind);
         raise(&self.late, label, details.late);
@@ -304,7 +314,8 @@ impl Metrics {
 
     /// The node is nobody's concern here any more.
     pub(crate) fn forget(&self, node: &str) {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(node).unwrap_or_default();
+        let known =
+            self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(node).unwrap_or_default();
         let owned = || node.to_owned();
         let label = Node { node: owned() };
         for mode in Mode::ALL {

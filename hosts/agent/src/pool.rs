@@ -233,21 +233,20 @@ fn laws(settings: &Settings, routing: &Routing) -> Result<Laws, node_kit::Config
     let period = host::micros(settings.period);
     let config = Config::standard(Sources::machine(), PathBuf::new(), Access::Look, period)?;
     if settings.dvfs.law == DvfsLaw::Tracking {
-        tracing::warn!("DVFS_LAW=tracking needs frequencies, which no node over HTTP tells; classic is used there");
+        tracing::warn!(
+            "DVFS_LAW=tracking needs frequencies, which no node over HTTP tells; classic is used there"
+        );
     }
     let preference = match routing.preference {
         Preference::LimitFirst => Order::LimitFirst,
         Preference::ThrottleOnly => Order::ThrottleOnly,
     };
-    Ok(Laws {
-        cpu: BackendLaw { preference, ..config.cpu },
-        gpu: config.gpu,
-        classic: settings.dvfs.classic,
-    })
+    Ok(Laws { cpu: BackendLaw { preference, ..config.cpu }, gpu: config.gpu, classic: settings.dvfs.classic })
 }
 
 fn hints(row: &NodeRow) -> Hints {
-    let label = |key: &str| row.labels.get(key).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+    let label =
+        |key: &str| row.labels.get(key).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
     let count = |key: &str| label(key).and_then(|text| text.parse().ok()).filter(|&count: &u32| count > 0);
     let product = || node::GPU_PRODUCTS.iter().find_map(|key| label(key));
     Hints {

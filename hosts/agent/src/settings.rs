@@ -133,8 +133,7 @@ const LEASE_EXPIRY: Setting<LeaseExpiry> = Setting::with_default(
     "LEASE_EXPIRY",
     "hold",
     |text| {
-        let words =
-            [("hold", LeaseExpiry::Hold), ("relax", LeaseExpiry::Relax), ("safe", LeaseExpiry::Safe)];
+        let words = [("hold", LeaseExpiry::Hold), ("relax", LeaseExpiry::Relax), ("safe", LeaseExpiry::Safe)];
         parse::one_of(text, &words)
     },
     "hold, relax or safe",
@@ -296,7 +295,10 @@ pub static TABLE: Table = Table {
     retired: &[
         Retired { name: "KUBE_CLIENT_QPS", note: "the agent watches, and writes only what has changed" },
         Retired { name: "KUBE_CLIENT_BURST", note: "the agent watches, and writes only what has changed" },
-        Retired { name: "HARDWARE_CATALOG_PATH", note: "the catalogue is the one that the agent is built with" },
+        Retired {
+            name: "HARDWARE_CATALOG_PATH",
+            note: "the catalogue is the one that the agent is built with",
+        },
     ],
     families: &["DVFS_", "TELEMETRY_", "POOL_", "LEASE_", "SAFE_", "POWER_PUBLISH_"],
 };

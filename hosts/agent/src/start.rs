@@ -31,7 +31,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 /// What this program says of itself.
-pub const BUILD: Build = Build { component: "agent", version: env!("CARGO_PKG_VERSION"), revision: "unknown" };
+pub const BUILD: Build =
+    Build { component: "agent", version: env!("CARGO_PKG_VERSION"), revision: "unknown" };
 
 /// What was begun.
 #[derive(Clone, Copy, Debug)]
@@ -91,7 +92,14 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
         }
         Target::Remote { node, routing } => {
             let parts = (routing, Shards::WHOLE, 8);
-            over_http(&settings, (Some(node.as_str()), parts), (&context, &shared), &reflections, tasks, health)?
+            over_http(
+                &settings,
+                (Some(node.as_str()), parts),
+                (&context, &shared),
+                &reflections,
+                tasks,
+                health,
+            )?
         }
         Target::Pool { routing, shards, concurrency } => {
             let parts = (routing, *shards, *concurrency);
@@ -99,7 +107,8 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
         }
     };
     let limits = Limits::new(64 * 1024, 64).map_err(StartError::Limits)?;
-    let debug = Debug::new(Guard::new(settings.debug_token.clone()), context.shown.clone(), context.logs.clone());
+    let debug =
+        Debug::new(Guard::new(settings.debug_token.clone()), context.shown.clone(), context.logs.clone());
     let ops = Ops::new(page.page(), health, debug);
     let parts = (&servers, context.clock.clone());
     let server = Server::bind(settings.metrics, Port::Metrics, ops, limits, None, parts);
@@ -108,7 +117,12 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     tracing::info!("metrics and health are served on {metrics}");
     let stop = context.stop.clone();
     let drain = Drain::new(Duration::ZERO, Duration::from_secs(2));
-    tasks.spawn("metrics", async move { drop(server.run(stop, drain).await) });
+    tasks.spawn("metrics", async move {
+        let cut_off = server.run(stop, drain).await;
+        if cut_off > 0 {
+            tracing::debug!("{cut_off} connections were cut off");
+        }
+    });
     Ok(Started { metrics })
 }
 
@@ -251,7 +265,10 @@ impl Exit {
         let ending = match self.on_exit {
             OnExit::Restore => Ending::Restore,
             OnExit::Keep if self.is_deselected().await => {
-                tracing::info!(node = self.node, "the node is not managed any more, so its originals come back");
+                tracing::info!(
+                    node = self.node,
+                    "the node is not managed any more, so its originals come back"
+                );
                 Ending::Restore
             }
             OnExit::Keep => Ending::Keep,

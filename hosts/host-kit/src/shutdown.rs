@@ -155,7 +155,9 @@ impl Tasks {
         deadline: Duration,
     ) -> Ending {
         let asked = Stop(trigger.0.subscribe());
+        // In this order: a task that ended because it was asked to is no failure, though both are seen at once.
         let failed = tokio::select! {
+            biased;
             Some(signal) = signals.recv() => {
                 trigger.request(&format!("signal {signal:?}; a second one ends the program at once"));
                 None
@@ -269,6 +271,18 @@ mod tests {
             tasks.spawn("watch", async move { stop.requested().await });
             tasks.spawn("broken", async move { assert!(!panics, "on purpose") });
             assert_eq!(end(tasks, trigger, &[], LATE).await, Ending::Failed("broken"));
+        }
+    }
+
+    #[tokio::test]
+    async fn tasks_that_end_because_they_were_asked_to_are_no_failure_however_late_that_is_seen() {
+        for _ in 0..64 {
+            let (trigger, stop) = pair();
+            let mut tasks = Tasks::new();
+            tasks.spawn("watch", async move { stop.requested().await });
+            trigger.request("a test");
+            tokio::task::yield_now().await;
+            assert_eq!(end(tasks, trigger, &[], LATE).await, Ending::Clean);
         }
     }
 

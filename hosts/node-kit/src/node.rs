@@ -3,8 +3,8 @@
 //! One *period*: every backend is asked for readings, and the loop waits a part of the period for the answers; a
 //! backend that did not answer the last time is not waited for. Then the laws step on what is known, and their orders
 //! go out. When an outcome comes back the loop *settles*: the backend order steps again, so that what was ordered is
-//! known to be in force within milliseconds; the closed loop steps once a period only. A change of the desired state
-//! begins a period at once.
+//! known to be in force within milliseconds; the closed loop steps once a period only, but for its first step, which it
+//! takes as soon as it is needed. A change of the desired state begins a period at once.
 
 mod handle;
 mod open;
@@ -222,7 +222,7 @@ impl Node {
         );
         let existed = self.curb.exists();
         let mut curb = Curb::of(&self.workers, &self.curb, self.config.frequency_floor);
-        curb.goes_on(std::mem::take(&mut self.curb));
+        curb.goes_on(std::mem::take(&mut self.curb), &self.workers);
         self.curb = curb;
         if !existed && self.curb.is_touched(&self.journal) {
             self.mode = Mode::start(joulie_core::node::backend::Route::Host, true);
@@ -305,7 +305,9 @@ impl Node {
         match decision.throttle {
             ThrottleOrder::Leave => {}
             ThrottleOrder::RunLoop { cap } => {
-                if occasion == Occasion::Period {
+                // Limits that were refused just now hold nothing: a loop that sees begins at once, and not a period later.
+                let begins = !self.curb.is_running() && matches!(self.power, Reading::Fresh { .. });
+                if occasion == Occasion::Period || begins {
                     let sight = Sight { now, cap, power: self.power };
                     self.curb.step(&self.config.law, &sight, workers, journal);
                 }

@@ -20,7 +20,10 @@ struct Named {
 
 impl Named {
     /// The first name that anybody gives; the key of the first that the catalogue knows.
-    fn of<'a>(names: impl IntoIterator<Item = Option<&'a str>>, key: impl Fn(&str) -> Option<String>) -> Self {
+    fn of<'a>(
+        names: impl IntoIterator<Item = Option<&'a str>>,
+        key: impl Fn(&str) -> Option<String>,
+    ) -> Self {
         let names: Vec<&str> =
             names.into_iter().flatten().map(str::trim).filter(|name| !name.is_empty()).collect();
         Self {
@@ -60,9 +63,9 @@ pub(crate) fn status(found: &Found, row: &NodeRow, catalog: &Catalog, power: Val
     let gpu_names = [found.gpus.as_ref().and_then(|gpus| gpus.model.as_deref()), label(node::GPU_MODEL)];
     let gpus = gpus(found, row);
     let gpu = match &gpus {
-        Some(gpus) if gpus.count > 0 => {
-            Named::of(gpu_names.into_iter().chain(products), |name| catalog.gpu(name).map(|it| it.key.clone()))
-        }
+        Some(gpus) if gpus.count > 0 => Named::of(gpu_names.into_iter().chain(products), |name| {
+            catalog.gpu(name).map(|it| it.key.clone())
+        }),
         Some(_) | None => Named { raw: None, key: None },
     };
     let warnings: Vec<String> = cpu.warning("CPU").into_iter().chain(gpu.warning("GPU")).collect();
@@ -113,7 +116,8 @@ fn gpus(found: &Found, row: &NodeRow) -> Option<FoundGpus> {
 
 fn cpu_value(found: &Found, row: &NodeRow, named: &Named) -> Value {
     let labelled = |key: &str| row.labels.get(key).and_then(|count| count.trim().parse::<u32>().ok());
-    let sockets = found.packages.or_else(|| labelled(node::CPU_SOCKETS)).or_else(|| labelled(node::NFD_CPU_SOCKETS));
+    let sockets =
+        found.packages.or_else(|| labelled(node::CPU_SOCKETS)).or_else(|| labelled(node::NFD_CPU_SOCKETS));
     let sockets = sockets.filter(|&sockets| sockets > 0);
     let cores = row.cores.or(found.cores);
     let per_socket = cores.zip(sockets).and_then(|(cores, sockets)| cores.checked_div(sockets));

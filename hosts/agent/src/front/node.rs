@@ -70,6 +70,8 @@ impl Front {
 }
 
 const REPEAT_WINDOW: Duration = Duration::from_secs(300);
+/// Below any pace at which something is to be said.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 struct Follow {
     front: Front,
@@ -104,6 +106,8 @@ impl Follow {
             let alive = tokio::select! {
                 changed = inputs.changed() => changed.is_ok(),
                 changed = views.changed() => changed.is_ok(),
+                // What waits for its time, because power is published now and then, waits for no news.
+                () = tokio::time::sleep(LOOK_EVERY) => true,
             };
             if !alive {
                 return;
@@ -174,8 +178,7 @@ impl Memory {
         now: Mono,
     ) -> Option<Doc> {
         let row = inputs.node.as_ref().filter(|_| inputs.hardware_known)?;
-        let power =
-            Power { cpu: view.cpu.drawn.watts(), gpu: view.gpu.drawn.watts(), node: view.node_power };
+        let power = Power { cpu: view.cpu.drawn.watts(), gpu: view.gpu.drawn.watts(), node: view.node_power };
         if self.pacer.is_due(power, now, shared.pace) {
             let at = rfc3339(shared.clock.wall());
             self.sampled = Some(Sampled { power, at, source: view.source });

@@ -208,9 +208,9 @@ fn earned(part: &Part, said: Option<&Said>, proof: &mut Proof, (now, patience): 
         Measured::Above => Some(Why::Exceeded),
     };
     match (said, part.report) {
+        (Some(said), _) if said.result == "blocked" => Why::Blocked,
         (None, _) | (_, Report::Pending | Report::NoIntent) => Why::Pending,
         (Some(_), Report::Throttled(_)) => Why::Unmeasured,
-        (Some(said), Report::Cap(_)) if said.result == "blocked" => Why::Blocked,
         (Some(_), Report::Cap(CapResult::Applied { effective })) => {
             measured(proof, effective).unwrap_or(Why::Enforced)
         }
@@ -282,7 +282,10 @@ fn verdict<'a>(
         message = format!("{bad}; its last good state stays in force: {message}");
     }
     if !goal.rivals.is_empty() {
-        message.push_str(&format!("; {} speak of this node as well and are not followed", goal.rivals.join(", ")));
+        message.push_str(&format!(
+            "; {} speak of this node as well and are not followed",
+            goal.rivals.join(", ")
+        ));
     }
     Verdict { why, message, generation }
 }
@@ -290,7 +293,14 @@ fn verdict<'a>(
 /// What is said about one kind of device; nothing while it is on its way.
 fn said(kind: Kind, intent: CapIntent, part: &Part, control: bool, generation: Option<i64>) -> Option<Said> {
     let requested = (intent != CapIntent::NONE).then(|| requested(intent, part)).flatten();
-    let say = |backend, result, message: String| Said { backend, result, message, generation, requested, cap: None };
+    let say = |backend, result, message: String| Said {
+        backend,
+        result,
+        message,
+        generation,
+        requested,
+        cap: None,
+    };
     if !control {
         let (result, message) = match intent {
             CapIntent::NONE => ("none", "the configuration of the agent leaves this part alone"),
@@ -312,7 +322,8 @@ fn said(kind: Kind, intent: CapIntent, part: &Part, control: bool, generation: O
         Report::Cap(CapResult::Applied { effective } | CapResult::Clamped { effective, .. })
             if part.means == Means::Dvfs =>
         {
-            let held = format!("a closed loop over the frequencies keeps the packages at {effective} W together");
+            let held =
+                format!("a closed loop over the frequencies keeps the packages at {effective} W together");
             let bound = match part.report {
                 Report::Cap(CapResult::Clamped { requested, .. }) => format!(
                     "everything is throttled, and the packages still draw {} W of the {requested} W asked",

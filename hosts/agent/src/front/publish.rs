@@ -31,8 +31,6 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 3] = [Self::Profile, Self::Twin, Self::Hardware];
-
     fn resource(self) -> ApiResource {
         match self {
             Self::Profile => ApiResource::erase::<NodePowerProfile>(&()),
@@ -167,7 +165,9 @@ fn timeless(value: &Value) -> Value {
 fn fill_times(status: &mut Value, base: &Value, now: &str) {
     for control in [super::rows::CONTROL_OF_PROFILE, super::rows::CONTROL_OF_TWIN] {
         for part in ["cpu", "gpu"] {
-            let Some(said) = status.get_mut(control).and_then(|control| control.get_mut(part)) else { continue };
+            let Some(said) = status.get_mut(control).and_then(|control| control.get_mut(part)) else {
+                continue;
+            };
             let before = &base[control][part];
             let same = timeless(said) == timeless(before);
             let time = before["updatedAt"].as_str().filter(|_| same).unwrap_or(now);
@@ -248,7 +248,8 @@ impl Writer {
         let mut metadata = json!({"name": name, "labels": {object::MANAGED_BY: object::BY_AGENT}});
         if !uid.is_empty() {
             // With the node goes what was said about it.
-            metadata["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}]);
+            metadata["ownerReferences"] =
+                json!([{"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}]);
         }
         let body = json!({
             "apiVersion": resource.api_version, "kind": resource.kind,

@@ -116,7 +116,9 @@ fn spec_alone(value: &Value) -> Value {
 
 fn goal(value: &Value, desired: Result<Desired, String>, control: &str) -> Result<GoalRow, String> {
     Ok(GoalRow {
-        node: text(value, "/spec/nodeName").filter(|node| !node.is_empty()).ok_or("it has no spec.nodeName")?,
+        node: text(value, "/spec/nodeName")
+            .filter(|node| !node.is_empty())
+            .ok_or("it has no spec.nodeName")?,
         uid: text(value, "/metadata/uid").unwrap_or_default(),
         generation: value["metadata"]["generation"].as_i64(),
         desired,
@@ -154,7 +156,9 @@ impl Row for HardwareRow {
 
     fn read(value: &Value) -> Result<Self, String> {
         Ok(Self {
-            node: text(value, "/spec/nodeName").filter(|node| !node.is_empty()).ok_or("it has no spec.nodeName")?,
+            node: text(value, "/spec/nodeName")
+                .filter(|node| !node.is_empty())
+                .ok_or("it has no spec.nodeName")?,
             uid: text(value, "/metadata/uid").unwrap_or_default(),
             published: value["status"].clone(),
         })

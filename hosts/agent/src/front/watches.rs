@@ -3,8 +3,8 @@
 use super::inputs::Watched;
 use super::rows::{HardwareRow, LeaseRow, NodeRow, ProfileRow, TwinRow};
 use crate::settings::{DesiredSource, LeaseSource, Settings};
-use host_kit::health::Verdict;
 use host_kit::clock::Mono;
+use host_kit::health::Verdict;
 use host_kit::program::Context;
 use host_kit::reflect::{Reflections, Row, Rows, Source, reflect};
 use host_kit::shutdown::Tasks;

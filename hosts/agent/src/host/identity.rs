@@ -64,7 +64,8 @@ mod tests {
     #[test]
     fn the_kernel_names_the_processors() {
         // Fix list agent D1 D2: no label is needed to know the vendor and the model.
-        let text = "processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel name\t: AMD EPYC 9654 96-Core Processor\n";
+        let text =
+            "processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel name\t: AMD EPYC 9654 96-Core Processor\n";
         assert_eq!(value(text, "vendor_id").as_deref(), Some("AuthenticAMD"));
         assert_eq!(value(text, "model name").as_deref(), Some("AMD EPYC 9654 96-Core Processor"));
         assert_eq!(value(text, "model"), None, "a part of a key is another key");

@@ -24,7 +24,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let sources = match Invocation::read(arguments, std::env::vars_os()) {
         Invocation::Run(sources) => sources,
         Invocation::Help | Invocation::Version => {
-            return say(0, "joulie-agent restore: puts the originals of this node back and ends; settings as for the agent");
+            return say(
+                0,
+                "joulie-agent restore: puts the originals of this node back and ends; settings as for the agent",
+            );
         }
     };
     let machine = config::load(&settings::TABLE, &sources).and_then(|values| settings::machine(&values));
@@ -32,8 +35,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(machine) => machine,
         Err(refusals) => return say(2, &refusals.to_string()),
     };
-    let config =
-        Config::standard(super::sources(&machine), machine.state.clone(), Access::Control, Micros::new(1_000_000));
+    let config = Config::standard(
+        super::sources(&machine),
+        machine.state.clone(),
+        Access::Control,
+        Micros::new(1_000_000),
+    );
     let config = match config {
         Ok(config) => config,
         Err(error) => return say(2, &error.to_string()),
@@ -50,7 +57,11 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match node.restore(RESTORE_WITHIN) {
         Ok(()) => say(0, &format!("{} originals are back", before.len())),
         Err(left) => {
-            let mut text = format!("{} of {} originals are back; not put back:", before.len().saturating_sub(left.entries.len()), before.len());
+            let mut text = format!(
+                "{} of {} originals are back; not put back:",
+                before.len().saturating_sub(left.entries.len()),
+                before.len()
+            );
             for entry in &left.entries {
                 text.push_str(&format!("\n  {}", describe(entry)));
             }

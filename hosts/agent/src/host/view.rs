@@ -52,12 +52,13 @@ impl Memory {
     }
 
     fn details(&self, report: &Report) -> Details {
-        let throttle = match (report.law.and_then(|law| law.in_effect), report.cpu.map(|cpu| cpu.status.report)) {
-            (Some(Command::Throttle(throttle)), _) | (_, Some(CapReport::Throttled(throttle))) => {
-                Some(throttle.get())
-            }
-            (Some(Command::MeanFrequency(_)) | None, _) => None,
-        };
+        let throttle =
+            match (report.law.and_then(|law| law.in_effect), report.cpu.map(|cpu| cpu.status.report)) {
+                (Some(Command::Throttle(throttle)), _) | (_, Some(CapReport::Throttled(throttle))) => {
+                    Some(throttle.get())
+                }
+                (Some(Command::MeanFrequency(_)) | None, _) => None,
+            };
         let policies = report.policies.iter().filter_map(|policy| {
             let cpu = policy.key.as_str().rsplit('-').next()?.parse().ok()?;
             Some((cpu, policy.running, policy.limit))
@@ -192,9 +193,10 @@ fn source(report: &Report) -> &'static str {
 fn found(report: &Report, identity: &Identity) -> Found {
     let limited = report.packages.iter().any(|package| has_limit(package));
     let metered = |device: &DeviceReport| !matches!(device.power, Reading::Missing(Gap::NoMeter));
-    let packages = report.packages.iter().filter_map(|package| {
-        package.described.as_ref().and_then(|domain| domain.package_number())
-    });
+    let packages = report
+        .packages
+        .iter()
+        .filter_map(|package| package.described.as_ref().and_then(|domain| domain.package_number()));
     let mut numbers: Vec<u16> = packages.collect();
     numbers.sort_unstable();
     numbers.dedup();
@@ -239,9 +241,8 @@ fn frequencies(report: &Report) -> Option<(KiloHertz, KiloHertz)> {
 /// Nothing where the drivers of GPUs have not answered yet; a node without GPUs has none of them.
 fn gpus(report: &Report, identity: &Identity) -> Option<FoundGpus> {
     let kinds = [BackendKind::Nvidia, BackendKind::AmdGpu, BackendKind::Rocm];
-    let opening = |backend: &BackendReport| {
-        kinds.contains(&backend.kind) && backend.standing == Standing::Opening
-    };
+    let opening =
+        |backend: &BackendReport| kinds.contains(&backend.kind) && backend.standing == Standing::Opening;
     if report.gpus.is_empty() && report.backends.iter().any(opening) {
         return None;
     }

@@ -56,9 +56,15 @@ impl Http {
     }
 
     /// The telemetry of a node.
-    pub(super) async fn telemetry(&self, template: &UrlTemplate, node: &str, standing: Standing) -> Result<Telemetry, Trouble> {
+    pub(super) async fn telemetry(
+        &self,
+        template: &UrlTemplate,
+        node: &str,
+        standing: Standing,
+    ) -> Result<Telemetry, Trouble> {
         let body = self.ask(Method::GET, &url(template, node)?, Bytes::new(), standing).await?;
-        Telemetry::read(&body).map_err(|why| Trouble::new(ErrorKind::BadData, format!("the telemetry of {node}: {why}")))
+        Telemetry::read(&body)
+            .map_err(|why| Trouble::new(ErrorKind::BadData, format!("the telemetry of {node}: {why}")))
     }
 
     /// Tells a node's control something, and returns what was read back.
@@ -78,7 +84,13 @@ impl Http {
         }
     }
 
-    async fn ask(&self, method: Method, url: &Url, body: Bytes, standing: Standing) -> Result<Bytes, Trouble> {
+    async fn ask(
+        &self,
+        method: Method,
+        url: &Url,
+        body: Bytes,
+        standing: Standing,
+    ) -> Result<Bytes, Trouble> {
         let request = Request::builder()
             .method(method)
             .uri(url.as_str())

@@ -7,7 +7,8 @@
 use super::http::Trouble;
 use super::wire::{Action, Said, Telemetry};
 use joulie_core::node::backend::{
-    BackendLaw, Decision, Facts, Mode, Package, PackageFacts, Regulation, Route, ThrottleOrder, ThrottleOutcome,
+    BackendLaw, Decision, Facts, Mode, Package, PackageFacts, Regulation, Route, ThrottleOrder,
+    ThrottleOutcome,
 };
 use joulie_core::node::cap::{CapRange, Desired};
 use joulie_core::node::classic::{self, Classic};
@@ -103,15 +104,17 @@ impl Levers {
     /// A node as it is found. What is lower than it could be is taken for ours, from before a restart: nobody else sets
     /// the limits of such a node.
     pub(super) fn adopt(reach: Reach, shape: Shape, found: Option<&Telemetry>) -> Self {
-        let below = |limit: Option<Watts>, range: Option<CapRange>| match (limit, range.and_then(CapRange::max)) {
-            (Some(limit), Some(max)) => limit < max,
-            // Nobody can say, so it is put back once when nothing is desired.
-            (_, _) => true,
-        };
+        let below =
+            |limit: Option<Watts>, range: Option<CapRange>| match (limit, range.and_then(CapRange::max)) {
+                (Some(limit), Some(max)) => limit < max,
+                // Nobody can say, so it is put back once when nothing is desired.
+                (_, _) => true,
+            };
         let throttle = found.and_then(|found| found.throttle).and_then(Throttle::new);
         let capped = below(found.and_then(|found| found.cap), shape.range);
         let gpu_capped = below(found.and_then(|found| found.gpu_cap), shape.gpu_range);
-        let package = if capped { Package::adopted(UNKNOWN_PACKAGE) } else { Package::untouched(UNKNOWN_PACKAGE) };
+        let package =
+            if capped { Package::adopted(UNKNOWN_PACKAGE) } else { Package::untouched(UNKNOWN_PACKAGE) };
         let facts = GpuFacts { limits: GpuLimits::Range(CapRange::UNKNOWN), limit: LimitFacts::UNKNOWN };
         let gpu = if gpu_capped { Gpu::adopted(facts) } else { Gpu::untouched(facts) };
         let count = usize::try_from(shape.packages.max(1)).unwrap_or(1);
@@ -172,7 +175,10 @@ impl Levers {
         (now, occasion): (Stamp, Occasion),
         (cpu, gpu): (Desired, Desired),
     ) -> Vec<Order> {
-        let limit = LimitFacts { outcome: std::mem::replace(&mut self.cap_news, LimitOutcome::Unknown), seen: self.seen };
+        let limit = LimitFacts {
+            outcome: std::mem::replace(&mut self.cap_news, LimitOutcome::Unknown),
+            seen: self.seen,
+        };
         let range = self.shape.range.unwrap_or(CapRange::UNKNOWN);
         for package in &mut self.packages {
             package.facts = PackageFacts { range, has_limit: self.reach.cpu, limit };
@@ -208,16 +214,16 @@ impl Levers {
     ) -> Option<Order> {
         match decision.throttle {
             ThrottleOrder::Leave => None,
-            ThrottleOrder::RunLoop { cap } if occasion == Occasion::Period => self.loop_step(&laws.classic, now, cap),
+            ThrottleOrder::RunLoop { cap } if occasion == Occasion::Period => {
+                self.loop_step(&laws.classic, now, cap)
+            }
             ThrottleOrder::RunLoop { .. } => None,
             ThrottleOrder::Set(throttle) => {
                 (self.running, self.law) = (None, None);
                 let kept = Throttle::ALL.get().saturating_sub(throttle.get());
                 let cap = match self.power {
                     // For whoever reads it only: what is kept of what is drawn now.
-                    PowerReading::Fresh { watts, .. } => {
-                        watts.part_of_hundred(kept)
-                    }
+                    PowerReading::Fresh { watts, .. } => watts.part_of_hundred(kept),
                     PowerReading::Missing | PowerReading::Stale | PowerReading::Impossible => None,
                 };
                 Some(Order::Throttle { throttle, cap, flight: Flight::Fixed })
@@ -262,10 +268,8 @@ impl Levers {
     fn gpu_step(&mut self, laws: &Laws, now: Stamp, desired: Desired) -> Option<Order> {
         let outcome = std::mem::replace(&mut self.gpu_news, LimitOutcome::Unknown);
         let range = self.shape.gpu_range.unwrap_or(CapRange::UNKNOWN);
-        let facts = GpuFacts {
-            limits: GpuLimits::Range(range),
-            limit: LimitFacts { outcome, seen: self.gpu_seen },
-        };
+        let facts =
+            GpuFacts { limits: GpuLimits::Range(range), limit: LimitFacts { outcome, seen: self.gpu_seen } };
         if let Some(gpu) = &mut self.gpu {
             gpu.facts = facts;
         }
@@ -332,7 +336,10 @@ impl Levers {
 
     /// The limits in force as they were read back, per package and per GPU.
     pub(super) fn in_force(&self) -> (Option<Watts>, Option<Watts>) {
-        (self.packages.first().and_then(|package| held(package.limiter())), self.gpu.and_then(|gpu| held(gpu.limiter())))
+        (
+            self.packages.first().and_then(|package| held(package.limiter())),
+            self.gpu.and_then(|gpu| held(gpu.limiter())),
+        )
     }
 }
 

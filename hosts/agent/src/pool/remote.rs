@@ -199,7 +199,8 @@ impl Task {
             }
             for order in orders {
                 let outcome = self.post(order).await;
-                failed |= outcome.as_ref().is_err_and(|trouble| trouble.kind == power_hal::ErrorKind::Timeout);
+                failed |=
+                    outcome.as_ref().is_err_and(|trouble| trouble.kind == power_hal::ErrorKind::Timeout);
                 self.note(1, outcome.as_ref().err());
                 if let Some(levers) = &mut self.levers {
                     levers.land(order, outcome.as_ref().map(|read_back| *read_back));
@@ -334,13 +335,8 @@ impl Task {
         let (_, cap) = levers.in_force();
         let limit = cap.or_else(|| told.and_then(|it| it.gpu_cap));
         let range = shape.gpu_range.unwrap_or(CapRange::UNKNOWN);
-        let gpu = |at: u32| Device {
-            key: format!("gpu-{at}"),
-            limit,
-            range,
-            drawn: Drawn::Unknown,
-            energy: None,
-        };
+        let gpu =
+            |at: u32| Device { key: format!("gpu-{at}"), limit, range, drawn: Drawn::Unknown, energy: None };
         Part {
             means: if shape.gpus > 0 { Means::Http } else { Means::None },
             report: levers.gpus.map_or(Report::Pending, |gpus| gpus.report.of_all(shape.gpus)),

@@ -84,7 +84,8 @@ impl Telemetry {
         }
         let (cpu, gpu) = (&value["cpu"], &value["gpu"]);
         let count = |value: &Value| value.as_u64().and_then(|count| u32::try_from(count).ok());
-        let text = |value: &Value| value.as_str().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
+        let text =
+            |value: &Value| value.as_str().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
         let demand = |value: &Value| Said::of(value, Role::Demand);
         let limit = |value: &Value| Said::of(value, Role::Limit).limit();
         // The processors' own power wins: at the top level a simulator says processors and GPUs together.
@@ -124,7 +125,9 @@ fn parts(value: &Value) -> Vec<Said> {
 
 /// A whole percentage; what is outside of 0 to 100 is none.
 fn percent(number: f64) -> Option<i64> {
-    Some(number).filter(|number| (0.0..=100.0).contains(number)).and_then(|number| format!("{number:.0}").parse().ok())
+    Some(number)
+        .filter(|number| (0.0..=100.0).contains(number))
+        .and_then(|number| format!("{number:.0}").parse().ok())
 }
 
 /// What a control is told.
@@ -187,7 +190,9 @@ impl Became {
         let message = || reply.message.clone().unwrap_or_else(|| "the endpoint does not say why".to_owned());
         match (reply.result.as_deref(), reply.ok) {
             (Some("blocked"), _) => Self::Blocked(message()),
-            (Some("applied"), _) | (None, Some(true) | None) => Self::Applied(read_back(action, &reply.state)),
+            (Some("applied"), _) | (None, Some(true) | None) => {
+                Self::Applied(read_back(action, &reply.state))
+            }
             (Some(_), _) | (None, Some(false)) => Self::Error(message()),
         }
     }
@@ -249,7 +254,10 @@ mod tests {
         // Fix list agent C4: blocked and error come with status 200.
         let cap = Action::Cap(Watts::from_int(120));
         let became = |body: &str| Became::read(cap, body.as_bytes());
-        assert_eq!(became(r#"{"ok":false,"result":"blocked","message":"no"}"#), Became::Blocked("no".to_owned()));
+        assert_eq!(
+            became(r#"{"ok":false,"result":"blocked","message":"no"}"#),
+            Became::Blocked("no".to_owned())
+        );
         assert!(matches!(became(r#"{"result":"error"}"#), Became::Error(_)));
         assert!(matches!(became(r#"{"ok":false}"#), Became::Error(_)));
         assert!(matches!(became(r#"{"result":"maybe"}"#), Became::Error(_)));

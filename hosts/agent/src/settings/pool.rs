@@ -105,7 +105,10 @@ mod tests {
         let mut counts = [0; 5];
         for number in 0..500 {
             let node = format!("kwok-node-{number}");
-            let owners: Vec<usize> = (0..5).filter(|&own| Shards::new(5, own).unwrap().own(&node)).map(|own| usize::try_from(own).unwrap()).collect();
+            let owners: Vec<usize> = (0..5)
+                .filter(|&own| Shards::new(5, own).unwrap().own(&node))
+                .map(|own| usize::try_from(own).unwrap())
+                .collect();
             assert_eq!(owners.len(), 1, "{node}");
             counts[owners[0]] += 1;
         }

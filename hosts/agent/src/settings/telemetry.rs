@@ -183,7 +183,9 @@ pub(super) fn remote(values: &Values) -> Result<Routing, Refusals> {
     }
     if parts.iter().all(|part| !part.is(Through::Http)) {
         let names: Vec<&str> = parts.iter().map(|part| part.word.0).collect();
-        return Err(values.conflict(&names, "mode pool reaches its nodes over HTTP; set at least one to http"));
+        return Err(
+            values.conflict(&names, "mode pool reaches its nodes over HTTP; set at least one to http")
+        );
     }
     routing(values, parts)
 }
@@ -191,11 +193,14 @@ pub(super) fn remote(values: &Values) -> Result<Routing, Refusals> {
 /// How the host of mode daemonset is reached.
 pub(super) fn host(values: &Values) -> Result<Host, Refusals> {
     let parts = parts(values)?;
-    let http: Vec<&str> = parts.iter().filter(|part| part.is(Through::Http)).map(|part| part.word.0).collect();
+    let http: Vec<&str> =
+        parts.iter().filter(|part| part.is(Through::Http)).map(|part| part.word.0).collect();
     let own: Vec<&str> = parts.iter().filter(|part| part.is(Through::Host)).map(|part| part.word.0).collect();
     if !http.is_empty() && !own.is_empty() {
         let all: Vec<&str> = http.into_iter().chain(own).collect();
-        return Err(values.conflict(&all, "a node is reached over HTTP or by its own hardware, not half and half"));
+        return Err(
+            values.conflict(&all, "a node is reached over HTTP or by its own hardware, not half and half")
+        );
     }
     if !http.is_empty() {
         return routing(values, parts).map(Host::Remote);

@@ -126,7 +126,10 @@ fn a_part_that_does_not_exist_is_refused() {
         Target::Host { .. } | Target::Remote { .. } => panic!(),
     };
     assert_eq!(own(&[("POOL_SHARDS", "4"), ("POD_NAME", "joulie-agent-pool-3")]), Shards::new(4, 3).unwrap());
-    assert_eq!(own(&[("POOL_SHARDS", "4"), ("POOL_SHARD_ID", "1"), ("POD_NAME", "p-3")]), Shards::new(4, 1).unwrap());
+    assert_eq!(
+        own(&[("POOL_SHARDS", "4"), ("POOL_SHARD_ID", "1"), ("POD_NAME", "p-3")]),
+        Shards::new(4, 1).unwrap()
+    );
     // Fix list agent K11: as many parts as replicas.
     let why = with(&[("POOL_SHARDS", "2"), ("POD_NAME", "joulie-agent-pool-2")]).map(|_| ()).unwrap_err();
     assert!(why.contains("POOL_SHARDS must be the number of replicas"), "{why}");
@@ -147,7 +150,8 @@ fn a_lease_that_could_not_work_is_refused() {
 
 #[test]
 fn what_has_no_effect_any_more_is_said_to_have_none() {
-    let old = [NODE, ("KUBE_CLIENT_QPS", "50"), ("HARDWARE_CATALOG_PATH", "/etc/joulie-catalog/hardware.yaml")];
+    let old =
+        [NODE, ("KUBE_CLIENT_QPS", "50"), ("HARDWARE_CATALOG_PATH", "/etc/joulie-catalog/hardware.yaml")];
     let values = config::load(&TABLE, &sources(&old)).unwrap();
     assert_eq!(values.warnings().len(), 2, "{:?}", values.warnings());
 }

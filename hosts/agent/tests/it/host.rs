@@ -55,7 +55,10 @@ async fn a_rollout_never_lets_the_cap_go_and_a_release_brings_the_original_back(
     // The new process comes while the old one is still the writer: it waits, and says for whom.
     let next = Agent::start(&room.settings(&cluster));
     next.until_said("waiting: this node's limits are being written by").await;
-    assert!(next.page("/readyz?verbose").await.contains("[-]machine failed: waiting"), "it is not ready meanwhile");
+    assert!(
+        next.page("/readyz?verbose").await.contains("[-]machine failed: waiting"),
+        "it is not ready meanwhile"
+    );
     assert_eq!(agent.terminate().await.code(), Some(0));
     assert_eq!(room.limits(), [120, 120]);
     next.until_page("/readyz?verbose", "[+]machine ok").await;
@@ -130,8 +133,10 @@ async fn a_node_that_is_not_managed_any_more_gets_its_originals_back() {
     cluster.until("NodePowerProfile", "node-a", is_enforced).await;
     cluster.label("node-a", json!({MANAGED: null})).await;
     room.until_limits(&before).await;
-    let says = cluster.until("NodePowerProfile", "node-a", |it| enforced(it) == ("False", "Deselected")).await;
-    assert_eq!(says["status"]["control"]["cpu"]["result"], "none");
+    let says = |it: &serde_json::Value| {
+        enforced(it) == ("False", "Deselected") && it["status"]["control"]["cpu"]["result"] == "none"
+    };
+    cluster.until("NodePowerProfile", "node-a", says).await;
     cluster.label("node-a", json!({MANAGED: "true"})).await;
     room.until_limits(&[120, 120]).await;
     // Whoever takes the label off has the pod ended at the same moment.
@@ -151,7 +156,8 @@ async fn the_command_restore_waits_for_the_writer_and_puts_the_originals_back() 
     let settings = room.settings(&cluster);
     let agent = Agent::start(&settings);
     cluster.until("NodePowerProfile", "node-a", is_enforced).await;
-    let own: Vec<_> = settings.iter().filter(|(name, _)| ["HOST_ROOT", "STATE_DIR"].contains(name)).cloned().collect();
+    let own: Vec<_> =
+        settings.iter().filter(|(name, _)| ["HOST_ROOT", "STATE_DIR"].contains(name)).cloned().collect();
     let restore = tokio::task::spawn_blocking(move || Agent::run(&["restore"], &own));
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert!(!restore.is_finished(), "it waits");
@@ -161,7 +167,8 @@ async fn the_command_restore_waits_for_the_writer_and_puts_the_originals_back() 
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("2 originals are back"), "{text}");
     assert_eq!(room.limits(), before);
-    let own: Vec<_> = settings.iter().filter(|(name, _)| ["HOST_ROOT", "STATE_DIR"].contains(name)).cloned().collect();
+    let own: Vec<_> =
+        settings.iter().filter(|(name, _)| ["HOST_ROOT", "STATE_DIR"].contains(name)).cloned().collect();
     let (code, text) = Agent::run(&["restore"], &own);
     assert_eq!((code, text.contains("nothing to put back")), (Some(0), true), "{text}");
 }

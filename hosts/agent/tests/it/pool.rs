@@ -145,7 +145,14 @@ impl Nodes {
         };
         let found = tokio::time::timeout(Duration::from_secs(60), look).await;
         let node = self.get(name);
-        assert!(found.is_ok(), "cap {} throttle {} gpu {} {:?}", node.cap, node.throttle, node.gpu_cap, node.posts);
+        assert!(
+            found.is_ok(),
+            "cap {} throttle {} gpu {} {:?}",
+            node.cap,
+            node.throttle,
+            node.gpu_cap,
+            node.posts
+        );
     }
 }
 
@@ -190,10 +197,16 @@ async fn a_nodes_caps_go_over_http_and_come_back_when_they_are_released() {
     nodes.until("sim-1", |node| node.cap == 150.0 && node.gpu_cap == 300.0).await;
     let profile = cluster.until("NodePowerProfile", "sim-1", is_enforced).await;
     let control = &profile["status"]["control"];
-    assert_eq!((control["cpu"]["capWatts"].as_i64(), control["cpu"]["backend"].as_str()), (Some(150), Some("rapl")));
-    assert_eq!((control["gpu"]["capWatts"].as_i64(), control["gpu"]["backend"].as_str()), (Some(300), Some("http")));
-    let hardware = cluster.until("NodeHardware", "sim-1", |it| it["status"]["power"].is_object()).await;
-    assert_eq!(hardware["status"]["power"]["cpuWatts"], 300);
+    assert_eq!(
+        (control["cpu"]["capWatts"].as_i64(), control["cpu"]["backend"].as_str()),
+        (Some(150), Some("rapl"))
+    );
+    assert_eq!(
+        (control["gpu"]["capWatts"].as_i64(), control["gpu"]["backend"].as_str()),
+        (Some(300), Some("http"))
+    );
+    let hardware =
+        cluster.until("NodeHardware", "sim-1", |it| it["status"]["power"]["cpuWatts"] == 300).await;
     assert_eq!(hardware["status"]["gpu"]["count"], 4);
     assert_eq!(hardware["status"]["gpu"]["model"], "NVIDIA_H100_NVL");
     // The same wish again posts nothing again.

@@ -78,10 +78,16 @@ pub(super) fn rows<R>() -> (Writer<R>, Rows<R>) {
 }
 
 impl<R: Row> Writer<R> {
+    fn write<T>(&self, change: impl FnOnce(&mut Table<R>) -> T) -> T {
+        change(&mut self.table.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A change that the server told at `now`.
     fn change<T>(&self, now: Mono, change: impl FnOnce(&mut Table<R>) -> T) -> T {
-        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        table.heard = Some(now);
-        change(&mut table)
+        self.write(|table| {
+            table.heard = Some(now);
+            change(table)
+        })
     }
 
     fn announce(&self) {
@@ -93,9 +99,10 @@ impl<R: Row> Writer<R> {
         self.change(now, |_| ());
     }
 
-    /// A list begins; readers keep what was there until it is whole.
-    pub(super) fn begin(&self, now: Mono) {
-        self.change(now, |table| table.listing = Some((BTreeMap::new(), BTreeMap::new())));
+    /// A list begins; readers keep what was there until it is whole. To ask is not to hear: while the server does not
+    /// answer, the rows grow older.
+    pub(super) fn begin(&self) {
+        self.write(|table| table.listing = Some((BTreeMap::new(), BTreeMap::new())));
     }
 
     /// A list is whole: what was not in it is gone.

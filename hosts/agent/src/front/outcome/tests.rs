@@ -11,8 +11,7 @@ fn watts(count: i32) -> Watts {
     Watts::from_int(count)
 }
 
-const TERMS: Terms =
-    Terms { cpu: true, gpu: true, simulate_only: false, patience: Duration::from_secs(5) };
+const TERMS: Terms = Terms { cpu: true, gpu: true, simulate_only: false, patience: Duration::from_secs(5) };
 
 fn goal(cpu: CapIntent, gpu: CapIntent) -> Wanted {
     Wanted::Goal(Goal {
@@ -37,7 +36,13 @@ fn part(means: Means, report: Report, limit: Option<i32>, drawn: i32) -> Part {
 }
 
 fn nothing() -> Part {
-    Part { means: Means::None, report: Report::NoIntent, devices: Vec::new(), drawn: Drawn::Unmetered, trouble: None }
+    Part {
+        means: Means::None,
+        report: Report::NoIntent,
+        devices: Vec::new(),
+        drawn: Drawn::Unmetered,
+        trouble: None,
+    }
 }
 
 fn view(wanted: &Wanted, cpu: Part, gpu: Part) -> View {
@@ -90,16 +95,26 @@ fn clamped_blocked_and_failed_are_told_apart() {
     let said = outcome.cpu.clone().unwrap();
     assert_eq!((said.result, said.requested, said.cap), ("applied", Some(watts(50)), Some(watts(80))));
     assert!(said.message.contains("asked for 100"), "{}", said.message);
-    assert_eq!((why(&outcome).word(), why(&outcome).status()), ("Clamped", Status::False), "more than was asked");
+    assert_eq!(
+        (why(&outcome).word(), why(&outcome).status()),
+        ("Clamped", Status::False),
+        "more than was asked"
+    );
     let below = result(CapResult::Clamped { requested: watts(600), effective: watts(500) });
     let outcome = of(&cap(300), part(Means::Rapl, below, Some(250), 480), nothing());
     assert_eq!((why(&outcome).word(), why(&outcome).status()), ("Clamped", Status::True), "less is kept");
     let blocked = result(CapResult::Blocked(Blocked::NoMeter));
     let outcome = of(&cap(120), part(Means::Dvfs, blocked, None, 300), nothing());
-    assert_eq!((outcome.cpu.clone().unwrap().backend, outcome.cpu.clone().unwrap().result), (Means::None, "blocked"));
+    assert_eq!(
+        (outcome.cpu.clone().unwrap().backend, outcome.cpu.clone().unwrap().result),
+        (Means::None, "blocked")
+    );
     assert_eq!(why(&outcome), Why::Blocked);
     let failed = result(CapResult::Failed(ErrorKind::Locked));
-    let stuck = Part { trouble: Some("the firmware has locked it".to_owned()), ..part(Means::Rapl, failed, None, 300) };
+    let stuck = Part {
+        trouble: Some("the firmware has locked it".to_owned()),
+        ..part(Means::Rapl, failed, None, 300)
+    };
     let outcome = of(&cap(120), stuck, nothing());
     let said = outcome.cpu.clone().unwrap();
     assert_eq!((said.backend, said.result, said.cap), (Means::Rapl, "error", None));
@@ -184,9 +199,12 @@ fn nothing_is_claimed_where_nothing_is_known_and_a_release_that_failed_is_told()
 fn caps_that_a_lease_replaced_are_not_those_that_were_asked() {
     let wanted = cap(120);
     let applied = result(CapResult::Applied { effective: watts(240) });
-    for (lease, holds) in
-        [(LeaseState::Desired, true), (LeaseState::Held, true), (LeaseState::Relaxed, false), (LeaseState::Safe, false)]
-    {
+    for (lease, holds) in [
+        (LeaseState::Desired, true),
+        (LeaseState::Held, true),
+        (LeaseState::Relaxed, false),
+        (LeaseState::Safe, false),
+    ] {
         let view = View { lease, ..view(&wanted, part(Means::Rapl, applied, Some(120), 200), nothing()) };
         let outcome = Outcomes::default().of(&wanted, &view, &TERMS, Mono::START);
         assert_eq!(why(&outcome).status() == Status::True, holds, "{lease:?}");

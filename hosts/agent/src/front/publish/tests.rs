@@ -47,7 +47,10 @@ fn each_part_has_the_time_of_its_own_last_change() {
     assert_eq!(next["conditions"][0]["lastTransitionTime"], "1970-01-01T00:00:10Z", "it is true as before");
     let lost = outcome(100, Why::Exceeded).status(Kind::Profile, &next, at(30)).unwrap();
     assert_eq!(lost["conditions"][0]["lastTransitionTime"], "1970-01-01T00:00:30Z");
-    assert_eq!((lost["conditions"][0]["status"].as_str(), lost["conditions"][0]["reason"].as_str()), (Some("False"), Some("Exceeded")));
+    assert_eq!(
+        (lost["conditions"][0]["status"].as_str(), lost["conditions"][0]["reason"].as_str()),
+        (Some("False"), Some("Exceeded"))
+    );
 }
 
 #[test]

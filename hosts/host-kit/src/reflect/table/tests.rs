@@ -37,12 +37,12 @@ fn row(name: &str, watts: u64, stale: Option<Mono>) -> (String, u64, Option<Mono
 #[test]
 fn rows_are_shown_when_a_list_is_whole_and_not_before() {
     let (writer, rows) = rows();
-    writer.begin(at(0));
+    writer.begin();
     assert_eq!(writer.listed(object("a", "1", &json!(100)), at(0)), None);
     assert_eq!((seen(&rows), rows.is_synced()), (vec![], false));
     writer.done(at(1));
     assert_eq!((seen(&rows), rows.is_synced()), (vec![row("a", 100, None)], true));
-    writer.begin(at(2));
+    writer.begin();
     writer.listed(object("b", "2", &json!(200)), at(2));
     assert_eq!(
         (seen(&rows), rows.is_synced()),
@@ -63,7 +63,7 @@ fn an_object_that_becomes_malformed_keeps_its_last_good_row_and_says_since_when(
         assert_eq!(skipped, Some(Skipped { key: Key::cluster("a"), why, kept: true }));
     }
     assert_eq!(seen(&rows), [row("a", 100, Some(at(5)))]);
-    writer.begin(at(8));
+    writer.begin();
     writer.listed(object("a", "1", &json!(null)), at(8));
     writer.done(at(8));
     assert_eq!(seen(&rows), [row("a", 100, Some(at(5)))], "a list changes nothing about it");
@@ -108,6 +108,10 @@ fn silence_and_a_missing_list_make_us_unready() {
     writer.done(at(0));
     assert_eq!(check(at(60)), Verdict::Pass);
     assert_eq!(check(at(61)), Verdict::Fail("the API server has said nothing of caps for 1m1s".to_owned()));
-    writer.heard(at(61));
-    assert_eq!(check(at(61)), Verdict::Pass);
+    // The watch is gone, and each list that is asked for is refused.
+    writer.begin();
+    assert_eq!(rows.silence(at(90)), Some(Duration::from_secs(90)), "to ask is not to hear");
+    assert!(matches!(check(at(90)), Verdict::Fail(_)));
+    writer.heard(at(91));
+    assert_eq!(check(at(91)), Verdict::Pass);
 }
