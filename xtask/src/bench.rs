@@ -11,7 +11,7 @@ mod placement;
 mod planner;
 mod twin;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use std::hint::black_box;
 use std::path::Path;
 use std::process::Command;
@@ -27,33 +27,30 @@ const BENCHES: &[Bench] = &[
     ("api", api),
     ("agent", agent),
     ("operator", operator),
+    ("scheduler", scheduler),
 ];
 
 /// The embedded API at 10,000 nodes: times, fan-out and memory of a process of its own.
 fn api() -> Result<()> {
-    let scale = ["run", "--quiet", "--release", "--package", "embedded-api", "--example", "scale"];
-    let status = Command::new(env!("CARGO")).args(scale).status()?;
-    if status.success() { Ok(()) } else { bail!("the measurement of the embedded API stopped with {status}") }
+    release(&["run", "--package", "embedded-api", "--example", "scale"])
 }
 
 /// The agent on the rig: from a change of the profile to the register and to the status, and what it costs.
 fn agent() -> Result<()> {
-    let build = ["build", "--quiet", "--release", "--package", "agent", "--bin", "joulie-agent"];
-    let effect = ["run", "--quiet", "--release", "--package", "agent", "--example", "effect"];
-    for words in [&build[..], &effect[..]] {
-        let status = Command::new(env!("CARGO")).args(words).status()?;
-        if !status.success() {
-            bail!("the measurement of the agent stopped with {status}");
-        }
-    }
-    Ok(())
+    release(&["build", "--package", "agent", "--bin", "joulie-agent"])?;
+    release(&["run", "--package", "agent", "--example", "effect"])
+}
+
+/// Pods per second through the real kube-scheduler, and where a burst goes.
+fn scheduler() -> Result<()> {
+    // The extender that it measures lies beside it.
+    release(&["build", "--package", "system", "--bins"])?;
+    release(&["run", "--package", "system", "--bin", "scheduler-bench"])
 }
 
 /// The operator at 5,000 nodes on the embedded API: the first plan, the steady state, a pod's way into the plan.
 fn operator() -> Result<()> {
-    let scale = ["run", "--quiet", "--release", "--package", "operator", "--example", "scale"];
-    let status = Command::new(env!("CARGO")).args(scale).status()?;
-    if status.success() { Ok(()) } else { bail!("the measurement of the operator stopped with {status}") }
+    release(&["run", "--package", "operator", "--example", "scale"])
 }
 
 /// The core's operations.
@@ -150,4 +147,11 @@ pub(crate) fn print(rows: &[Row]) {
         };
         println!("| {what} | {nanos:.1} | {bar} | {part} | {allocations} |");
     }
+}
+
+/// A measurement that is a process of its own.
+fn release(words: &[&str]) -> Result<()> {
+    let (verb, rest) = words.split_first().context("cargo is told what to do")?;
+    let status = Command::new(env!("CARGO")).args([verb, "--quiet", "--release"]).args(rest).status()?;
+    if status.success() { Ok(()) } else { bail!("cargo {} stopped with {status}", words.join(" ")) }
 }

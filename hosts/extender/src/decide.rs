@@ -99,16 +99,35 @@ impl From<&Item> for Candidate {
 }
 
 /// The candidates, in the order of the request.
-pub(crate) fn candidates(candidates: &Candidates) -> Box<dyn Iterator<Item = Candidate> + '_> {
+pub(crate) enum Listed<'c> {
+    None,
+    Names(std::slice::Iter<'c, Span>, bool),
+    Nodes(std::slice::Iter<'c, Item>),
+}
+
+pub(crate) fn candidates(candidates: &Candidates) -> Listed<'_> {
     match candidates {
-        Candidates::None => Box::new(std::iter::empty()),
-        Candidates::Names(names) => Box::new(names.spans.iter().map(|&name| Candidate {
-            raw: Span { start: name.start.saturating_sub(1), end: name.end.saturating_add(1) },
-            name,
-            escaped: names.escaped,
-            is_object: false,
-        })),
-        Candidates::Nodes(items) => Box::new(items.iter().map(Candidate::from)),
+        Candidates::None => Listed::None,
+        Candidates::Names(names) => Listed::Names(names.spans.iter(), names.escaped),
+        Candidates::Nodes(items) => Listed::Nodes(items.iter()),
+    }
+}
+
+impl Iterator for Listed<'_> {
+    type Item = Candidate;
+
+    #[inline]
+    fn next(&mut self) -> Option<Candidate> {
+        match self {
+            Self::None => None,
+            Self::Names(names, escaped) => names.next().map(|&name| Candidate {
+                raw: Span { start: name.start.saturating_sub(1), end: name.end.saturating_add(1) },
+                name,
+                escaped: *escaped,
+                is_object: false,
+            }),
+            Self::Nodes(items) => items.next().map(Candidate::from),
+        }
     }
 }
 

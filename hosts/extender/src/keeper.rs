@@ -4,14 +4,14 @@
 //! become stale by the clock as they would anyway.
 
 use crate::index::{Index, Registry};
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Round};
 use crate::metrics::Metrics;
 use crate::rows::{EcoLabel, HardwareRow, LeaseRow, PodRow, TwinRow};
 use crate::settings::{Settings, micros};
 use crate::snapshot::{Fleet, Node, Rules, Snapshot, places};
 use arc_swap::ArcSwap;
 use host_kit::clock::Clock;
-use host_kit::reflect::Rows;
+use host_kit::reflect::{Event, Feed, Rows};
 use host_kit::shutdown::Stop;
 use joulie_core::placement::freshness::{Now, PlanLease, UnixTime};
 use power_units::Stamp;
@@ -30,7 +30,7 @@ pub(crate) struct Watched {
     pub(crate) hardware: Rows<HardwareRow>,
     pub(crate) labels: Rows<EcoLabel>,
     pub(crate) lease: Rows<LeaseRow>,
-    pub(crate) pods: Rows<PodRow>,
+    pub(crate) pods: Feed<PodRow>,
 }
 
 /// Where requests find the picture.
@@ -48,18 +48,19 @@ pub(crate) struct Keeper {
     ledger: Ledger,
     lease: PlanLease,
     fleet: Arc<Fleet>,
-    /// Whether the pods have been looked at with hardware to weigh them by.
-    weighed: bool,
 }
 
 /// What there is to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Word {
     Fleet,
-    Pods,
+    Pod(Event<PodRow>),
     Time,
     Stop,
 }
+
+/// Events of pods that are taken in before the picture is shown again.
+const PODS_AT_ONCE: usize = 256;
 
 impl Keeper {
     pub(crate) fn new(
@@ -81,7 +82,6 @@ impl Keeper {
             ledger: Ledger::new(settings.assumed, settings.assumed_pods_max, coefficients),
             lease: PlanLease::Unseen,
             fleet: Arc::new(Fleet::default()),
-            weighed: false,
         }
     }
 
@@ -101,16 +101,18 @@ impl Keeper {
             match self.wait(pause, !is_due, &stop).await {
                 Word::Stop => return,
                 Word::Fleet | Word::Time => is_due = true,
-                Word::Pods => self.renew_pods(),
+                Word::Pod(event) => self.follow_pods(event),
             }
         }
     }
 
     async fn wait(&mut self, pause: Duration, listen: bool, stop: &Stop) -> Word {
+        // Pods are weighed by their nodes' hardware, so they wait until that is known.
+        let weighs = self.fleet.synced;
         let Watched { twins, hardware, labels, lease, pods } = &mut self.watched;
         tokio::select! {
             () = stop.requested() => Word::Stop,
-            true = pods.changed() => Word::Pods,
+            Some(event) = pods.next(), if weighs => Word::Pod(event),
             true = twins.changed(), if listen => Word::Fleet,
             true = hardware.changed(), if listen => Word::Fleet,
             true = labels.changed(), if listen => Word::Fleet,
@@ -138,15 +140,10 @@ impl Keeper {
         let scoring = &self.settings.placement.scoring;
         let rules = Rules { scoring, freshness: self.settings.freshness, lease: self.lease, now };
         self.fleet = Arc::new(Fleet::of(nodes, self.index.1.clone(), &rules, synced));
-        if synced && !self.weighed {
-            // Pods that came before the hardware did were weighed at nothing.
-            self.weighed = true;
-            self.ledger.weigh_again();
-        }
         let swept = self.ledger.sweep(&self.fleet, now.wall);
         self.metrics.swept(swept);
         self.metrics.rebuilt();
-        self.renew_pods();
+        self.show();
     }
 
     /// All that is known of every node, by number.
@@ -203,13 +200,24 @@ impl Keeper {
         })
     }
 
-    fn renew_pods(&mut self) {
-        let now = self.now();
+    /// Takes in an event, and those that are there already.
+    fn follow_pods(&mut self, first: Event<PodRow>) {
+        let now = self.now().wall;
         let Self { watched, registry, ledger, fleet, .. } = self;
-        if fleet.synced {
-            let round = watched.pods.with(|pods| ledger.follow(pods, registry, fleet, now.wall));
-            self.metrics.assumed(round);
+        let (mut round, mut next) = (Round::default(), Some(first));
+        for _ in 0..PODS_AT_ONCE {
+            let Some(event) = next else { break };
+            ledger.follow(event, registry, fleet, now, &mut round);
+            next = watched.pods.ready();
         }
+        if let Some(event) = next {
+            ledger.follow(event, registry, fleet, now, &mut round);
+        }
+        self.metrics.assumed(round);
+        self.show();
+    }
+
+    fn show(&self) {
         let assumed = self.ledger.sums(self.registry.len());
         self.shown.store(Arc::new(Snapshot {
             fleet: self.fleet.clone(),

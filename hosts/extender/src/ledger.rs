@@ -3,9 +3,9 @@
 //! It follows what the watch of pods tells; what counts how long is the core's law. Nothing here reads a clock.
 
 use crate::index::Registry;
-use crate::rows::{PodRow, Stage};
+use crate::rows::{PodRow, Stage, uid_of};
 use crate::snapshot::Fleet;
-use host_kit::reflect::{Held, Key};
+use host_kit::reflect::Event;
 use joulie_core::placement::assumed::{
     AssumedRule, AssumedWatts, NodeKey, PodUid, Seen, Sighting, Slot, Swept,
 };
@@ -13,15 +13,14 @@ use joulie_core::placement::estimate::Coefficients;
 use joulie_core::placement::freshness::UnixTime;
 use joulie_core::placement::score::PodTerms;
 use power_units::Watts;
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
 /// Who is counted.
 pub(crate) struct Ledger {
     assumed: AssumedWatts<Box<[Slot]>>,
     coefficients: Coefficients,
-    /// What was seen last of each pod, so that only what changed is looked at.
-    seen: BTreeMap<Key, (PodUid, Arc<PodRow>)>,
+    /// Who is in the list that comes in now: who counts and is not in it is gone.
+    listed: Option<BTreeSet<PodUid>>,
 }
 
 /// What a round brought.
@@ -36,38 +35,33 @@ pub(crate) struct Round {
 impl Ledger {
     pub(crate) fn new(rule: AssumedRule, pods_max: usize, coefficients: Coefficients) -> Self {
         let slots = vec![Slot::EMPTY; pods_max].into_boxed_slice();
-        Self { assumed: AssumedWatts::new(rule, slots), coefficients, seen: BTreeMap::new() }
+        Self { assumed: AssumedWatts::new(rule, slots), coefficients, listed: None }
     }
 
-    /// Takes in the pods as they are now.
+    /// Takes in what happened.
     pub(crate) fn follow(
         &mut self,
-        pods: &BTreeMap<Key, Held<PodRow>>,
+        event: Event<PodRow>,
         registry: &mut Registry,
         fleet: &Fleet,
         now: UnixTime,
-    ) -> Round {
-        let mut round = Round::default();
-        let mut gone = Vec::new();
-        self.seen.retain(|key, (uid, _)| {
-            let stays = pods.get(key).is_some_and(|held| held.row.uid == *uid);
-            if !stays {
-                gone.push(*uid);
+        round: &mut Round,
+    ) {
+        match event {
+            Event::Begin => self.listed = Some(BTreeSet::new()),
+            Event::Seen { row, .. } => {
+                if let Some(listed) = &mut self.listed {
+                    listed.insert(row.uid);
+                }
+                self.see(&row, registry, fleet, now, round);
             }
-            stays
-        });
-        for uid in gone {
-            self.assumed.gone(uid, now);
-        }
-        for (key, held) in pods {
-            let row = &held.row;
-            if self.seen.get(key).is_some_and(|(_, seen)| Arc::ptr_eq(seen, row)) {
-                continue;
+            Event::Gone { uid } => self.assumed.gone(uid_of(&uid), now),
+            Event::Whole => {
+                let Some(listed) = self.listed.take() else { return };
+                let gone: Vec<PodUid> = self.assumed.pods().filter(|pod| !listed.contains(pod)).collect();
+                gone.into_iter().for_each(|pod| self.assumed.gone(pod, now));
             }
-            self.seen.insert(key.clone(), (row.uid, row.clone()));
-            self.see(row, registry, fleet, now, &mut round);
         }
-        round
     }
 
     fn see(
@@ -101,11 +95,6 @@ impl Ledger {
         }
     }
 
-    /// Looks at every pod again: the hardware of their nodes has become known, or is another.
-    pub(crate) fn weigh_again(&mut self) {
-        self.seen.clear();
-    }
-
     /// Drops what samples show by now.
     pub(crate) fn sweep(&mut self, fleet: &Fleet, now: UnixTime) -> Swept {
         self.assumed.sweep(now, |NodeKey(number)| {
@@ -127,5 +116,70 @@ impl Ledger {
 
     pub(crate) fn pods(&self) -> usize {
         self.assumed.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::Node;
+    use host_kit::reflect::Row;
+    use power_units::Micros;
+    use serde_json::json;
+    use std::sync::Arc;
+
+    fn ledger() -> Ledger {
+        let rule = AssumedRule::new(Micros::new(30_000_000), Micros::MINUTE).unwrap();
+        Ledger::new(rule, 16, Coefficients::REFERENCE)
+    }
+
+    fn pod(name: &str, status: serde_json::Value) -> Event<PodRow> {
+        let object = json!({"metadata": {"name": name, "uid": name}, "status": status,
+            "spec": {"nodeName": "a", "containers": [{"resources": {"requests": {"cpu": "1"}}}]}});
+        Event::Seen { uid: name.to_owned(), row: Arc::new(PodRow::read(&object).unwrap()) }
+    }
+
+    fn at(second: i64) -> UnixTime {
+        UnixTime::from_micros(second * 1_000_000)
+    }
+
+    /// Plays events at one moment, and tells how many pods count then.
+    fn play(ledger: &mut Ledger, events: Vec<Event<PodRow>>, now: i64) -> usize {
+        let (mut registry, mut round) = (Registry::default(), Round::default());
+        let mut nodes = vec![Node::unknown("a")].into_boxed_slice();
+        nodes[0].sampled = Some(at(90));
+        let fleet = Fleet { nodes, ..Fleet::default() };
+        for event in events {
+            ledger.follow(event, &mut registry, &fleet, at(now), &mut round);
+        }
+        ledger.pods()
+    }
+
+    #[test]
+    fn a_list_after_a_gap_ends_those_that_are_not_in_it() {
+        let mut ledger = ledger();
+        let waits = || json!({"phase": "Pending"});
+        assert_eq!(
+            play(&mut ledger, vec![Event::Begin, pod("x", waits()), pod("y", waits()), Event::Whole], 100),
+            2
+        );
+        assert_eq!(
+            play(&mut ledger, vec![Event::Begin, pod("y", waits())], 101),
+            2,
+            "not before it is whole"
+        );
+        assert_eq!(play(&mut ledger, vec![Event::Whole], 101), 1);
+        assert_eq!(play(&mut ledger, vec![Event::Gone { uid: "y".to_owned() }], 102), 0);
+        assert_eq!(play(&mut ledger, vec![pod("y", waits())], 103), 0, "a late word does not bring it back");
+    }
+
+    #[test]
+    fn a_pod_whose_power_the_last_sample_shows_does_not_count() {
+        let mut ledger = ledger();
+        let runs = |second: &str| json!({"phase": "Running", "startTime": second});
+        // Sampled 90 s after the beginning; 30 s to settle.
+        assert_eq!(play(&mut ledger, vec![pod("old", runs("1970-01-01T00:00:59Z"))], 100), 0);
+        assert_eq!(play(&mut ledger, vec![pod("new", runs("1970-01-01T00:01:01Z"))], 100), 1);
+        assert_eq!(play(&mut ledger, vec![pod("ended", json!({"phase": "Failed"}))], 100), 1);
     }
 }

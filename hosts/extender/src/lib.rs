@@ -21,6 +21,8 @@ mod index;
 mod keeper;
 mod ledger;
 mod metrics;
+#[doc(hidden)]
+pub mod probe;
 mod reply;
 mod routes;
 mod rows;

@@ -153,7 +153,7 @@ impl Row for PodRow {
 }
 
 /// The UID as a number. One that is no UUID is hashed: all that counts is that it stays the same.
-fn uid_of(text: &str) -> PodUid {
+pub(crate) fn uid_of(text: &str) -> PodUid {
     let digits: String = text.chars().filter(|&c| c != '-').collect();
     match u128::from_str_radix(&digits, 16) {
         Ok(number) if digits.len() == 32 => PodUid(number),

@@ -12,7 +12,7 @@ use host_kit::health::{Health, Verdict};
 use host_kit::metrics::{self, Build};
 use host_kit::ops::Ops;
 use host_kit::program::Context;
-use host_kit::reflect::{Reflections, Row, Rows, Source, reflect};
+use host_kit::reflect::{self, Feed, Reflections, Row, Rows, Source, reflect};
 use host_kit::server::{Debug, Drain, Guard, LimitError, Limits, Port, Server, ServerMetrics};
 use host_kit::shutdown::{Stop, Tasks};
 use joulie_api::labels;
@@ -147,7 +147,7 @@ impl Watcher<'_> {
                 "leases",
                 Source { fields: Some(format!("metadata.name={}", labels::PLAN_LEASE)), ..plain(&leases) },
             ),
-            pods: self.follow(
+            pods: self.feed(
                 "pods",
                 Source {
                     fields: Some("spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed".to_owned()),
@@ -155,6 +155,13 @@ impl Watcher<'_> {
                 },
             ),
         }
+    }
+
+    fn feed<R: Row>(&mut self, name: &'static str, source: Source) -> Feed<R> {
+        let parts = (&self.reflections, self.clock.clone());
+        let (feed, follow) = reflect::follow(&self.client, source, parts, self.stop.clone());
+        self.tasks.spawn(name, follow);
+        feed
     }
 
     fn follow<R: Row>(&mut self, name: &'static str, source: Source) -> Rows<R> {

@@ -6,12 +6,16 @@
 //! What upstream writes is not trusted: an object that does not become a row is counted, named in the log and
 //! skipped, and the watch goes on. Where the same object had a good row before, that one stays and says since when it
 //! is stale: a value of some minutes ago with its age is worth more than none, and whoever reads decides.
+//!
+//! Of a kind of which there are too many to keep, [`follow`] hands on the events instead.
 
 mod driver;
+mod feed;
 mod object;
 mod table;
 
-pub use driver::{Reflections, Source, reflect};
+pub use driver::{Reflections, Source, follow, reflect};
+pub use feed::{Event, Feed};
 pub use object::{Key, Row};
 pub use table::{Held, Rows};
 

@@ -203,14 +203,16 @@ impl Curb {
     }
 
     /// The mean of what was read back; of a policy that refused, what it reads: a law that took its order for obeyed
-    /// would wait for a frequency that does not come down.
+    /// would wait for a frequency that does not come down. One that answers nothing has no part in it, as it has none in
+    /// the frequency that the law is told.
     fn mean_in_force(&self, workers: &[Worker]) -> Option<KiloHertz> {
         let any = self.policies.iter().any(|policy| matches!(policy.due, Due::Done(Ok(_))));
-        let wished = |policy: &Policy| policy.asked.or(policy.ceiling).unwrap_or(policy.most);
-        let stands = self.policies.iter().map(|policy| match policy.due {
-            Due::Done(Ok(Some(found))) => found,
-            Due::Done(Err(_)) => policy.stands_at(workers).unwrap_or_else(|| wished(policy)),
-            Due::Done(Ok(None)) | Due::Nothing | Due::Waiting => wished(policy),
+        let stands = self.policies.iter().filter_map(|policy| match policy.due {
+            Due::Done(Ok(Some(found))) => Some(found),
+            Due::Done(Err(_)) => policy.stands_at(workers),
+            Due::Done(Ok(None)) | Due::Nothing | Due::Waiting => {
+                Some(policy.asked.or(policy.ceiling).unwrap_or(policy.most))
+            }
         });
         if any { mean(stands) } else { None }
     }

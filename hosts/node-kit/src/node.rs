@@ -451,8 +451,20 @@ fn merge<L: Copy>(
     }
     for (unit, law) in known.into_iter().filter(|(_, law)| !is_free(law)) {
         log::warn!("{} is not there any more, and a cap of ours was on it", unit.key.as_str());
-        units.push(unit.gone());
-        laws.push(law);
+        let unit = unit.gone();
+        // Of a socket whose limit is away its meter in another backend is left: that is the same package, and counted
+        // beside it would double the node's cap.
+        let same = |new: &Unit| !new.has_limit && new.package_number() == unit.package_number();
+        match units.iter().position(|new| unit.package_number().is_some() && same(new)) {
+            Some(at) => {
+                units[at] = unit.metered_by(&units[at]);
+                laws[at] = law;
+            }
+            None => {
+                units.push(unit);
+                laws.push(law);
+            }
+        }
     }
     (units, laws)
 }

@@ -181,6 +181,18 @@ impl Unit {
         self
     }
 
+    /// Which package it is, or is in.
+    pub(crate) fn package_number(&self) -> Option<u16> {
+        self.described.as_ref().and_then(Domain::package_number)
+    }
+
+    /// The unit with another one's meter: a package whose limit is away still counts once.
+    pub(crate) fn metered_by(mut self, other: &Self) -> Self {
+        (self.meter, self.gauge) = (other.meter, other.gauge);
+        (self.power, self.last_fresh) = (other.power, other.last_fresh);
+        self
+    }
+
     pub(crate) const fn is_metered(&self) -> bool {
         !matches!(self.gauge, Gauge::None)
     }

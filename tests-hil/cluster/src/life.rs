@@ -54,6 +54,8 @@ pub struct Machine {
     pub capacity: BTreeMap<String, String>,
     /// Beside those that Kubernetes sets by itself.
     pub taints: Vec<Taint>,
+    /// Names of images that lie there; most of what a real node's object consists of.
+    pub images: Vec<String>,
 }
 
 impl Machine {
@@ -67,6 +69,7 @@ impl Machine {
             annotations: BTreeMap::new(),
             capacity: capacity.map(|(what, much)| (what.to_owned(), much.to_owned())).into(),
             taints: Vec::new(),
+            images: Vec::new(),
         }
     }
 
@@ -80,6 +83,13 @@ impl Machine {
     #[must_use]
     pub fn label(mut self, name: &str, value: &str) -> Self {
         self.labels.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    /// With an image that lies there.
+    #[must_use]
+    pub fn image(mut self, name: &str) -> Self {
+        self.images.push(name.to_owned());
         self
     }
 
@@ -103,12 +113,7 @@ impl Life {
     /// # Errors
     /// When a node cannot be registered.
     pub async fn start(client: Client, machines: Vec<Machine>) -> Result<Self, ClusterError> {
-        let registered = futures::stream::iter(&machines)
-            .map(|machine| node::register(&client, machine))
-            .buffer_unordered(WRITES_MAX)
-            .collect::<Vec<_>>()
-            .await;
-        registered.into_iter().collect::<Result<(), _>>().map_err(ClusterError::api("registering a node"))?;
+        register(&client, &machines).await?;
         let names: BTreeSet<String> = machines.into_iter().map(|machine| machine.name).collect();
         let beats = tokio::spawn(beat(client.clone(), names.clone()));
         let pods = tokio::spawn(tend(client.clone(), names));
@@ -125,6 +130,21 @@ impl Life {
         let written = pods.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await;
         written.map(drop).map_err(ClusterError::api("asking a pod to finish"))
     }
+}
+
+/// Registers the machines, or takes over nodes of their names, and leaves them alone: no heartbeat, and pods that stay
+/// pending. For nodes by the thousand, of which the scheduler alone is to take notice; where the controller manager
+/// runs, it soon finds them silent.
+///
+/// # Errors
+/// When a node cannot be registered.
+pub async fn register(client: &Client, machines: &[Machine]) -> Result<(), ClusterError> {
+    let registered = futures::stream::iter(machines)
+        .map(|machine| node::register(client, machine))
+        .buffer_unordered(WRITES_MAX)
+        .collect::<Vec<_>>()
+        .await;
+    registered.into_iter().collect::<Result<(), _>>().map_err(ClusterError::api("registering a node"))
 }
 
 impl Drop for Life {

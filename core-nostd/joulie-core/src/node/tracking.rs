@@ -36,7 +36,8 @@ mod tuning;
 pub use tuning::{DEFAULTS, Tuning, TuningError};
 
 use super::law::{
-    Action, Actuator, Command, Decision, Facts, FrequencyRange, Hold, Landing, Law, Look, Reach, Sight,
+    Action, Actuator, Command, Decision, Facts, FrequencyRange, Hold, Landing, Law, Look, Outcome, Reach,
+    Sight,
 };
 use model::{Exponent, Model, Point};
 use past::Past;
@@ -294,12 +295,24 @@ impl Mode {
                 // Where the outcome came with the next step this is when it was decided; where it took longer, it may
                 // have taken effect as late as this.
                 self.moved_at = self.stepped_at;
-                self.trend.moved();
+                // A move that came to another end (policies at their ceilings) has no power that was aimed at: to miss it
+                // is no noise.
+                if Self::is_where_asked(facts.outcome) { self.trend.moved() } else { self.trend.restart() }
             }
             Landing::Refused => self.trend.stayed(),
             Landing::Idle | Landing::Pending => {}
         }
         landing
+    }
+
+    fn is_where_asked(outcome: Outcome) -> bool {
+        match outcome {
+            Outcome::Applied {
+                asked: Command::MeanFrequency(asked),
+                in_effect: Command::MeanFrequency(found),
+            } => (asked - found).abs() <= part(asked, TRANSIT_SHIFT),
+            Outcome::Applied { .. } | Outcome::Refused { .. } | Outcome::Unknown => true,
+        }
     }
 
     fn remember_frequency(&mut self, facts: &Facts) {

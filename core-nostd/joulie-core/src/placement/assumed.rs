@@ -282,6 +282,11 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> AssumedWatts<S> {
         }
     }
 
+    /// The pods that count.
+    pub fn pods(&self) -> impl Iterator<Item = PodUid> {
+        self.entries().filter(|entry| entry.counts()).map(|entry| entry.pod)
+    }
+
     /// How many pods count.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -35,6 +35,7 @@ fn nodes() -> Vec<Value> {
 
 #[tokio::test]
 async fn performance_pods_are_kept_from_eco_and_draining_nodes_in_both_maps() {
+    // Fix list extender B3, B15, B16.
     let world = cluster(&[]).await;
     let answer = world.post("/filter", &json!({"Pod": pod("performance", "1"), "NodeNames": ALL})).await;
     assert_eq!(answer["nodenames"], json!(["fast", "nobody", "slow"]));
@@ -52,6 +53,7 @@ async fn performance_pods_are_kept_from_eco_and_draining_nodes_in_both_maps() {
 
 #[tokio::test]
 async fn both_forms_are_decided_alike_and_objects_come_back_byte_for_byte() {
+    // Fix list extender B2, B7.
     let world = cluster(&[]).await;
     for class in ["performance", "standard"] {
         let names = world.post("/filter", &json!({"Pod": pod(class, "1"), "NodeNames": ALL})).await;
@@ -109,6 +111,7 @@ async fn scores_are_those_of_the_formula() {
 
 #[tokio::test]
 async fn requests_that_say_nothing_are_answered_and_bad_ones_refused() {
+    // Fix list extender B14, B25.
     let world = World::start(&[("EXTENDER_BODY_MAX", "65536")]).await;
     let work = world.started.work;
     let large = format!(r#"{{"NodeNames":["{}"]}}"#, "a".repeat(70_000));

@@ -3,6 +3,12 @@
 #[cfg(test)]
 mod answers;
 #[cfg(test)]
+mod burst;
+#[cfg(test)]
+mod conformance;
+#[cfg(test)]
+mod ops;
+#[cfg(test)]
 mod outage;
 #[cfg(test)]
 mod world;

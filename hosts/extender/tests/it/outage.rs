@@ -6,6 +6,7 @@ use serde_json::json;
 
 #[tokio::test]
 async fn the_last_picture_survives_an_outage() {
+    // Fix list extender B4, B5: nothing is forgotten, and nobody waits for the API server.
     let world = World::start(&[]).await;
     let status = json!({"predictedCoolingStressScore": 0, "powerMeasurement": measured(200, 1000)});
     world.twin("eco", "eco", status).await;

@@ -38,7 +38,14 @@ impl World {
         Self::on(api(), settings).await
     }
 
-    pub(crate) async fn on(api: EmbeddedApi, settings: &[(&str, &str)]) -> Self {
+    async fn on(api: EmbeddedApi, settings: &[(&str, &str)]) -> Self {
+        let world = Self::unready(api, settings).await;
+        world.until("it is ready", async || world.get("/readyz").await.0 == 200).await;
+        world
+    }
+
+    /// One that may never become ready.
+    pub(crate) async fn unready(api: EmbeddedApi, settings: &[(&str, &str)]) -> Self {
         let client = api.client_as("test");
         let base =
             [("EXTENDER_ADDR", "127.0.0.1:0"), ("METRICS_ADDR", "127.0.0.1:0"), ("DRAIN_LINGER", "0s")];
@@ -55,9 +62,7 @@ impl World {
             shown: String::new(),
         };
         let started = extender::start(settings, context, &mut tasks).await.unwrap();
-        let world = Self { api, client, started, trigger, tasks };
-        world.until("it is ready", async || world.get("/readyz").await.0 == 200).await;
-        world
+        Self { api, client, started, trigger, tasks }
     }
 
     /// Waits until something is so.
@@ -130,6 +135,11 @@ impl World {
     pub(crate) async fn hardware(&self, node: &str, cores: u32, watts: u32) {
         let status =
             json!({"cpu": {"totalCores": cores, "sockets": 1, "capRange": {"maxWattsPerSocket": watts}}});
+        self.hardware_of(node, status).await;
+    }
+
+    /// A node with this hardware.
+    pub(crate) async fn hardware_of(&self, node: &str, status: Value) {
         self.put("NodeHardware", "nodehardwares", node, json!({"nodeName": node}), status).await;
     }
 

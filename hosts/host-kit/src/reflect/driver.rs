@@ -11,8 +11,9 @@
 //! what is in memory at once. Streaming a list would be as consistent and cheaper for the server, but only servers from
 //! 1.34 on have it without being told.
 
+use super::feed::{Feed, feed};
 use super::object::{Key, Object, Row};
-use super::table::{Rows, Skipped, Writer, rows};
+use super::table::{Keep, Rows, Skipped, rows};
 use super::{Backoff, jittered};
 use crate::clock::Clock;
 use crate::config::parse::show_duration;
@@ -28,6 +29,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use serde::Deserialize;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -92,27 +94,46 @@ pub fn reflect<R: Row>(
     stop: Stop,
 ) -> (Rows<R>, impl Future<Output = ()> + Send + 'static) {
     let (writer, rows) = rows();
-    let (reflections, clock) = parts;
+    (rows, drive(client, source, writer, parts, stop))
+}
+
+/// Follows what `source` names and keeps nothing of it: each event goes to whoever reads the feed.
+pub fn follow<R: Row>(
+    client: &Client,
+    source: Source,
+    parts: (&Reflections, Arc<dyn Clock>),
+    stop: Stop,
+) -> (Feed<R>, impl Future<Output = ()> + Send + 'static) {
+    let (feeder, feed) = feed();
+    (feed, drive(client, source, feeder, parts, stop))
+}
+
+fn drive<R: Row, K: Keep<R> + 'static>(
+    client: &Client,
+    source: Source,
+    keep: K,
+    (reflections, clock): (&Reflections, Arc<dyn Clock>),
+    stop: Stop,
+) -> impl Future<Output = ()> + Send + use<R, K> + 'static {
     let kind = ByKind { kind: R::KIND };
     drop(reflections.malformed.get_or_create(&kind));
     drop(reflections.failures.get_or_create(&kind));
     let driver = Driver {
         client: client.clone(),
         source,
-        writer,
-        rows: rows.clone(),
+        keep,
+        of: PhantomData,
         reflections: reflections.clone(),
         kind,
         clock,
         repeats: Repeats::every(REPEAT_WINDOW),
     };
-    let follow = async move {
+    async move {
         tokio::select! {
             () = driver.run() => {}
             () = stop.requested() => {}
         }
-    };
-    (rows, follow)
+    }
 }
 
 /// Where a reflector stands.
@@ -164,18 +185,18 @@ impl From<kube::Error> for Trouble {
     }
 }
 
-struct Driver<R: Row> {
+struct Driver<R: Row, K> {
     client: Client,
     source: Source,
-    writer: Writer<R>,
-    rows: Rows<R>,
+    keep: K,
+    of: PhantomData<fn() -> R>,
     reflections: Reflections,
     kind: ByKind,
     clock: Arc<dyn Clock>,
     repeats: Repeats,
 }
 
-impl<R: Row> Driver<R> {
+impl<R: Row, K: Keep<R>> Driver<R, K> {
     async fn run(mut self) {
         let (mut phase, mut backoff) = (Phase::List, Backoff { failures: 0 });
         loop {
@@ -215,7 +236,7 @@ impl<R: Row> Driver<R> {
 
     /// Reads everything, page by page, and returns the version to watch from.
     async fn list(&mut self) -> Result<String, Trouble> {
-        self.writer.begin();
+        self.keep.begin().await;
         let mut next = None;
         loop {
             let wanted = ListParams {
@@ -232,12 +253,12 @@ impl<R: Row> Driver<R> {
                 .await
                 .map_err(|_| Trouble::Failed(format!("no list in {}", show_duration(LIST_TIME))))??;
             for object in page.items.unwrap_or_default() {
-                let skipped = self.writer.listed(object, self.clock.mono());
+                let skipped = self.keep.listed(object, self.clock.mono()).await;
                 self.note(skipped);
             }
             next = page.metadata.next.filter(|token| !token.is_empty());
             if next.is_none() {
-                self.writer.done(self.clock.mono());
+                self.keep.done(self.clock.mono()).await;
                 self.reflections.lists.get_or_create(&self.kind).inc();
                 self.count();
                 return page
@@ -264,7 +285,7 @@ impl<R: Row> Driver<R> {
         let silence = || Trouble::Failed(format!("the watch was silent for {}", show_duration(SILENCE_MAX)));
         let events = tokio::time::timeout(SILENCE_MAX, self.client.request_events::<Object<R>>(request));
         let mut events = std::pin::pin!(events.await.map_err(|_| silence())??);
-        self.writer.heard(self.clock.mono());
+        self.keep.heard(self.clock.mono());
         loop {
             let event = match tokio::time::timeout(SILENCE_MAX, events.try_next()).await {
                 Err(_) => return Err(silence()),
@@ -277,25 +298,25 @@ impl<R: Row> Driver<R> {
                 }
                 Ok(Err(error)) => return Err(error.into()),
             };
-            self.follow(event, version)?;
+            self.follow(event, version).await?;
         }
     }
 
-    fn follow(&mut self, event: WatchEvent<Object<R>>, version: &mut String) -> Result<(), Trouble> {
+    async fn follow(&mut self, event: WatchEvent<Object<R>>, version: &mut String) -> Result<(), Trouble> {
         let now = self.clock.mono();
         match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 advance(version, &object.version)?;
-                let skipped = self.writer.applied(object, now);
+                let skipped = self.keep.applied(object, now).await;
                 self.note(skipped);
             }
             WatchEvent::Deleted(object) => {
                 advance(version, &object.version)?;
-                self.writer.deleted(&object.key, now);
+                self.keep.deleted(object, now).await;
             }
             WatchEvent::Bookmark(bookmark) => {
                 advance(version, &bookmark.metadata.resource_version)?;
-                self.writer.heard(now);
+                self.keep.heard(now);
             }
             WatchEvent::Error(status) => return Err(kube::Error::Api(status).into()),
         }
@@ -304,7 +325,7 @@ impl<R: Row> Driver<R> {
     }
 
     fn count(&self) {
-        let rows = i64::try_from(self.rows.with(std::collections::BTreeMap::len)).unwrap_or(i64::MAX);
+        let rows = i64::try_from(self.keep.rows()).unwrap_or(i64::MAX);
         self.reflections.rows.get_or_create(&self.kind).set(rows);
     }
 

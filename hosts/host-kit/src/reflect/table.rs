@@ -5,6 +5,7 @@ use crate::clock::Mono;
 use crate::config::parse::show_duration;
 use crate::health::Verdict;
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -59,6 +60,25 @@ pub(super) struct Skipped {
     pub(super) kept: bool,
 }
 
+/// Where what arrives is kept.
+pub(super) trait Keep<R>: Send {
+    /// A list begins; readers keep what was there until it is whole. To ask is not to hear: while the server does not
+    /// answer, the rows grow older.
+    fn begin(&mut self) -> impl Future<Output = ()> + Send;
+    /// An object of a list.
+    fn listed(&mut self, object: Object<R>, now: Mono) -> impl Future<Output = Option<Skipped>> + Send;
+    /// A list is whole: what was not in it is gone.
+    fn done(&mut self, now: Mono) -> impl Future<Output = ()> + Send;
+    /// An object that is new or has changed.
+    fn applied(&mut self, object: Object<R>, now: Mono) -> impl Future<Output = Option<Skipped>> + Send;
+    /// An object that is gone.
+    fn deleted(&mut self, object: Object<R>, now: Mono) -> impl Future<Output = ()> + Send;
+    /// The watch is alive.
+    fn heard(&mut self, now: Mono);
+    /// How many rows are held.
+    fn rows(&self) -> usize;
+}
+
 /// The end of the rows that writes.
 pub(super) struct Writer<R> {
     table: Arc<RwLock<Table<R>>>,
@@ -93,20 +113,22 @@ impl<R: Row> Writer<R> {
     fn announce(&self) {
         self.revision.send_modify(|revision| *revision = revision.wrapping_add(1));
     }
+}
 
-    /// The watch is alive.
-    pub(super) fn heard(&self, now: Mono) {
+impl<R: Row> Keep<R> for Writer<R> {
+    fn heard(&mut self, now: Mono) {
         self.change(now, |_| ());
     }
 
-    /// A list begins; readers keep what was there until it is whole. To ask is not to hear: while the server does not
-    /// answer, the rows grow older.
-    pub(super) fn begin(&self) {
+    fn rows(&self) -> usize {
+        self.table.read().unwrap_or_else(PoisonError::into_inner).rows.len()
+    }
+
+    async fn begin(&mut self) {
         self.write(|table| table.listing = Some((BTreeMap::new(), BTreeMap::new())));
     }
 
-    /// A list is whole: what was not in it is gone.
-    pub(super) fn done(&self, now: Mono) {
+    async fn done(&mut self, now: Mono) {
         self.change(now, |table| {
             if let Some((rows, malformed)) = table.listing.take() {
                 (table.rows, table.malformed) = (rows, malformed);
@@ -116,8 +138,7 @@ impl<R: Row> Writer<R> {
         self.announce();
     }
 
-    /// An object of a list.
-    pub(super) fn listed(&self, object: Object<R>, now: Mono) -> Option<Skipped> {
+    async fn listed(&mut self, object: Object<R>, now: Mono) -> Option<Skipped> {
         self.change(now, |table| {
             let Table { rows: old, listing, .. } = table;
             let (rows, malformed) = listing.get_or_insert_default();
@@ -126,8 +147,7 @@ impl<R: Row> Writer<R> {
         })
     }
 
-    /// An object that is new or has changed.
-    pub(super) fn applied(&self, object: Object<R>, now: Mono) -> Option<Skipped> {
+    async fn applied(&mut self, object: Object<R>, now: Mono) -> Option<Skipped> {
         let skipped = self.change(now, |table| {
             let before = table.rows.get(&object.key).cloned();
             put(&mut table.rows, &mut table.malformed, object, before, now)
@@ -136,11 +156,10 @@ impl<R: Row> Writer<R> {
         skipped
     }
 
-    /// An object that is gone.
-    pub(super) fn deleted(&self, key: &Key, now: Mono) {
+    async fn deleted(&mut self, object: Object<R>, now: Mono) {
         self.change(now, |table| {
-            table.rows.remove(key);
-            table.malformed.remove(key);
+            table.rows.remove(&object.key);
+            table.malformed.remove(&object.key);
         });
         self.announce();
     }

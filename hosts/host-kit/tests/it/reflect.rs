@@ -5,7 +5,7 @@ use super::lines::Lines;
 use super::wire::{LONG, within};
 use host_kit::clock::SystemClock;
 use host_kit::metrics::{Build, Metrics, Page};
-use host_kit::reflect::{Key, Reflections, Row, Rows, Source, reflect};
+use host_kit::reflect::{Event, Feed, Key, Reflections, Row, Rows, Source, follow, reflect};
 use host_kit::shutdown::{self, Trigger};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -114,6 +114,49 @@ async fn malformed_objects_are_counted_named_and_skipped_and_the_watch_goes_on()
         "it is still the first watch"
     );
     assert_eq!(watcher.count("objects"), 1.0);
+}
+
+/// What comes next, in words.
+async fn next(feed: &mut Feed<Twin>) -> String {
+    let event = tokio::time::timeout(LONG, feed.next()).await.unwrap().unwrap();
+    match event {
+        Event::Begin => "begin".to_owned(),
+        Event::Seen { uid, row } => format!("{uid}: {}", row.watts),
+        Event::Gone { uid } => format!("{uid}: gone"),
+        Event::Whole => "whole".to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn a_feed_tells_what_happened_in_order_and_keeps_nothing() {
+    let fake = Fake::new();
+    fake.state()
+        .lists
+        .push_back(list("3", &[twin("a", "1", 100), twin("b", "2", "lots"), twin("c", "3", 300)]));
+    let watch = fake.watch();
+    let mut metrics = Metrics::of(&Build { component: "test", version: "0", revision: "0" });
+    let reflections = Reflections::register(metrics.registry());
+    let (_trigger, stop) = shutdown::pair();
+    let source = Source { path: "/apis/joulie.io/v1alpha1/nodetwins".to_owned(), labels: None, fields: None };
+    let (mut feed, run) = follow(&fake.client(), source, (&reflections, Arc::new(SystemClock::new())), stop);
+    tokio::spawn(run);
+    for expected in ["begin", "uid of a: 100", "uid of c: 300", "whole"] {
+        assert_eq!(next(&mut feed).await, expected);
+    }
+    watch.send(event("MODIFIED", &twin("a", "4", 110))).unwrap();
+    // What is gone may be malformed: its UID is what counts.
+    watch.send(event("DELETED", &twin("c", "5", "gone"))).unwrap();
+    for expected in ["uid of a: 110", "uid of c: gone"] {
+        assert_eq!(next(&mut feed).await, expected);
+    }
+    assert!(feed.is_synced() && feed.ready().is_none());
+    // More than waits at once: the watch waits for the reader, and nothing is lost.
+    for version in 10..3_010_u64 {
+        watch.send(event("MODIFIED", &twin("a", &version.to_string(), version))).unwrap();
+    }
+    for version in 10..3_010_u64 {
+        assert_eq!(next(&mut feed).await, format!("uid of a: {version}"));
+    }
 }
 
 #[tokio::test]

@@ -209,6 +209,7 @@ mod tests {
 
     #[test]
     fn a_pod_as_kube_scheduler_sends_it_is_read_without_a_word_of_it_being_kept() {
+        // Fix list extender B13.
         let pod = json!({
             "metadata": {"name": "p", "namespace": "n", "uid": "u", "labels": {"a": "b"},
                          "annotations": {"note": "{\"x\":\"}\"}", "joulie.io/workload-class": " Performance "},

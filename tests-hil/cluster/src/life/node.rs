@@ -14,6 +14,9 @@ const LEASES: &str = "kube-node-lease";
 /// How long a heartbeat is good: as a kubelet says.
 const LEASE_SECONDS: i32 = 40;
 
+/// An image like any other.
+const IMAGE_BYTES: u64 = 100_000_000;
+
 /// The heartbeat comes first and the status before the taints: the node controller looks at each of them.
 pub(super) async fn register(client: &Client, machine: &Machine) -> Result<(), kube::Error> {
     heartbeat(client, &machine.name).await?;
@@ -74,7 +77,10 @@ fn status(machine: &Machine) -> Value {
             "lastHeartbeatTime": now, "lastTransitionTime": now,
         })
     };
+    let images: Vec<_> =
+        machine.images.iter().map(|name| json!({"names": [name], "sizeBytes": IMAGE_BYTES})).collect();
     json!({"status": {
+        "images": images,
         "capacity": machine.capacity,
         "allocatable": machine.capacity,
         "conditions": [

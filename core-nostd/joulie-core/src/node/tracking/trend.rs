@@ -43,6 +43,8 @@ pub(super) struct Trend {
     /// The mean of the last few readings.
     recent: Watts,
     noise: Option<Watts>,
+    /// The power at which that was learned.
+    noise_of: Watts,
     /// The move that has been decided.
     aim: Option<Aim>,
 }
@@ -62,8 +64,15 @@ pub(super) struct Evidence {
 }
 
 impl Trend {
-    pub(super) const START: Self =
-        Self { mean: Watts::ZERO, count: 0, last: None, recent: Watts::ZERO, noise: None, aim: None };
+    pub(super) const START: Self = Self {
+        mean: Watts::ZERO,
+        count: 0,
+        last: None,
+        recent: Watts::ZERO,
+        noise: None,
+        noise_of: Watts::ZERO,
+        aim: None,
+    };
 
     /// Forgets the readings, and not how noisy they were.
     pub(super) fn restart(&mut self) {
@@ -79,9 +88,9 @@ impl Trend {
         self.noise.unwrap_or(Watts::ZERO)
     }
 
-    /// The noise at this power. Where no reading is comparable any more, the mean is that of the time before the move.
+    /// The noise at this power, after one move or several.
     fn noise_at(&self, watts: Watts) -> Watts {
-        let less = if self.last.is_none() { watts.ratio_to(self.mean, Role::Demand) } else { None };
+        let less = if self.last.is_none() { watts.ratio_to(self.noise_of, Role::Demand) } else { None };
         let part = less.filter(|&part| part > Ratio::ZERO && part < HALF);
         part.map_or(self.noise(), |part| self.noise().scale(part, Role::Demand))
     }
@@ -91,6 +100,10 @@ impl Trend {
             Some(_) => self.noise_at(watts),
             None => halved(watts, NOISE_UNSEEN_SHIFT),
         };
+        // The first reading after a large move has no neighbour, and teaches nothing.
+        if self.last.is_some() || self.noise.is_none() || noise < self.noise() {
+            self.noise_of = watts;
+        }
         // A load that steps must not pass for noise, so that the estimate grows by a quarter a reading at most.
         let most = thrice(noise) + halved(watts, NOISE_LEAST_SHIFT);
         let difference = self.last.map_or(noise, |last| (watts - last).abs().min(most));
@@ -283,6 +296,13 @@ mod tests {
         let mut trend = of([400.0]);
         trend.restart();
         trend.take(watts(160.0));
+        // Several moves are as good as one.
+        let mut steps = of([400.0]);
+        for at in [240.0, 160.0] {
+            steps.restart();
+            steps.take(watts(at));
+        }
+        assert!((steps.noise() - watts(1.25)).abs() < watts(1e-3), "{}", steps.noise());
         // Between neighbours it follows what they differ by, and nothing else.
         trend.take(watts(158.75));
         assert!((trend.noise() - watts(1.25)).abs() < watts(1e-2), "{}", trend.noise());

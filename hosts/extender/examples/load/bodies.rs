@@ -1,0 +1,85 @@
+//! Requests as kube-scheduler writes them.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+pub(crate) fn name(number: usize) -> String {
+    format!("ip-10-{}-{}-{}.eu-central-1.compute.internal", number / 65_536, number / 256 % 256, number % 256)
+}
+
+/// The nodes in the order in which kube-scheduler's workers happen to find them feasible: mixed, and always the same.
+fn order(count: usize) -> Vec<usize> {
+    let mut all: Vec<usize> = (0..count).collect();
+    let mut state = 0x2545_F491_4F6C_DD1D_u64;
+    for at in (1..count).rev() {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let bound = u64::try_from(at).unwrap_or(0) + 1;
+        all.swap(at, usize::try_from(state % bound).unwrap_or(0));
+    }
+    all
+}
+
+pub(crate) fn pod(class: &str) -> Value {
+    let fields: Vec<Value> = (0..6)
+        .map(|n| json!({"manager": "kube-controller-manager", "operation": "Update", "apiVersion": "v1",
+                        "fieldsV1": {"f:spec": {format!("f:field{n}"): {"k:{\"name\":\"main\"}": {".": {}, "f:image": {}}}}}}))
+        .collect();
+    json!({
+        "metadata": {"name": "web-6d4cf56db6-x7k2p", "generateName": "web-6d4cf56db6-", "namespace": "default",
+                     "uid": "0f1c52f4-0ba1-4d0a-9b43-6c6f8f1d9f43", "resourceVersion": "123456",
+                     "labels": {"app": "web", "pod-template-hash": "6d4cf56db6"},
+                     "annotations": {"joulie.io/workload-class": class}, "managedFields": fields},
+        "spec": {"volumes": [{"name": "kube-api-access-9jx2l", "projected": {"sources": [], "defaultMode": 420}}],
+                 "containers": [{"name": "main", "image": "registry.local/web:1.2.3",
+                                 "resources": {"limits": {"cpu": "2", "memory": "4Gi"}, "requests": {"cpu": "2", "memory": "4Gi"}},
+                                 "terminationMessagePath": "/dev/termination-log", "imagePullPolicy": "IfNotPresent"}],
+                 "restartPolicy": "Always", "schedulerName": "default-scheduler",
+                 "tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}]},
+        "status": {"phase": "Pending", "qosClass": "Guaranteed"},
+    })
+}
+
+pub(crate) fn names(class: &str, count: usize) -> Bytes {
+    let names: Vec<String> = order(count).into_iter().map(name).collect();
+    json!({"Pod": pod(class), "Nodes": null, "NodeNames": names}).to_string().into()
+}
+
+pub(crate) fn nodes(class: &str, count: usize) -> Bytes {
+    let mut body = format!("{{\"Pod\":{},\"Nodes\":{{\"metadata\":{{}},\"items\":[", pod(class));
+    for (at, number) in order(count).into_iter().enumerate() {
+        if at > 0 {
+            body.push(',');
+        }
+        body.push_str(&node(number));
+    }
+    body.push_str("]},\"NodeNames\":null}");
+    body.into()
+}
+
+/// Some 9 kB, in the order in which Go writes the members.
+fn node(number: usize) -> String {
+    let name = name(number);
+    let list =
+        |count: usize, one: &dyn Fn(usize) -> String| (0..count).map(one).collect::<Vec<_>>().join(",");
+    let labels = list(16, &|n| format!("\"node.example.com/label-{n}\":\"value-of-label-{n}\""));
+    let fields = list(40, &|n| {
+        format!("\"f:feature.node.example.com/field-number-{n}\":{{\".\":{{}},\"f:value\":{{}}}}")
+    });
+    let conditions = list(8, &|n| {
+        format!(
+            "{{\"type\":\"Condition{n}\",\"status\":\"False\",\"lastHeartbeatTime\":\"2026-01-01T00:00:00Z\",\"lastTransitionTime\":\"2026-01-01T00:00:00Z\",\"reason\":\"KubeletHasNoTrouble\",\"message\":\"kubelet has \\u003cno\\u003e trouble of kind {n}\"}}"
+        )
+    });
+    let images = list(14, &|n| {
+        format!(
+            "{{\"names\":[\"registry.example.com/team/image-{n}@sha256:{:064x}\",\"registry.example.com/team/image-{n}:v1.{n}.0\"],\"sizeBytes\":{}}}",
+            number * 100 + n,
+            10_000_000 + n
+        )
+    });
+    format!(
+        "{{\"metadata\":{{\"name\":\"{name}\",\"uid\":\"0f1c52f4-0ba1-4d0a-9b43-{number:012x}\",\"labels\":{{{labels}}},\"managedFields\":[{{\"manager\":\"kubelet\",\"operation\":\"Update\",\"fieldsV1\":{{\"f:metadata\":{{\"f:annotations\":{{{fields}}}}}}}}}]}},\"spec\":{{\"podCIDR\":\"10.0.0.0/24\",\"providerID\":\"aws:///eu-central-1a/i-{number:017x}\"}},\"status\":{{\"capacity\":{{\"cpu\":\"96\",\"memory\":\"792Gi\",\"pods\":\"250\"}},\"conditions\":[{conditions}],\"images\":[{images}]}}}}"
+    )
+}

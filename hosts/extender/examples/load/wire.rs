@@ -1,0 +1,280 @@
+//! The shipped program over loopback, while a thousand twins a second change.
+
+use super::{Any, SIZES, bodies, tell};
+use bytes::Bytes;
+use embedded_api::{EmbeddedApi, Options};
+use host_kit::clock::{Clock, SystemClock};
+use host_kit::metrics::{Build, Metrics};
+use host_kit::server::{Drain, Limits, Port, Routes, Server, ServerMetrics};
+use host_kit::shutdown;
+use http::{Request, Response};
+use http_body_util::Full;
+use kube::Client;
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+const EVENTS_PER_SECOND: usize = 1_000;
+
+/// A server of the same kind that sends every body back.
+struct Echo;
+
+impl Routes for Echo {
+    type Body = Full<Bytes>;
+
+    async fn answer(&self, request: Request<Bytes>, _: SocketAddr) -> Response<Full<Bytes>> {
+        Response::new(Full::from(request.into_body()))
+    }
+}
+
+/// The program, which ends with this.
+struct Program(Child);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _gone_already = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
+pub(crate) async fn run() -> Result<(), Any> {
+    let echo = echo().await?;
+    tell(&format!("\n### Over loopback, with {EVENTS_PER_SECOND} changes of twins a second\n"))?;
+    tell("| nodes | form | what | callers | requests | p50 ms | p99 ms | a second |")?;
+    tell("|---|---|---|---|---|---|---|---|")?;
+    let mut memory = Vec::new();
+    for count in SIZES {
+        let api = EmbeddedApi::new(&Options::with(joulie_api::crd::all()))?;
+        fill(&api.client(), count).await?;
+        let serving = api.serve("127.0.0.1:0".parse()?, None, None).await?;
+        let (program, address) = program(serving.address()).await?;
+        let idle = resident(&program)?;
+        let feeder = tokio::spawn(feed(api.client(), count));
+        for form in ["names", "nodes"] {
+            rows(count, form, address, echo).await?;
+        }
+        feeder.abort();
+        memory.push((count, idle, resident(&program)?));
+        drop(program);
+        serving.stop().await;
+    }
+    tell("\n| nodes | resident when ready, MiB | resident after all of it, MiB | peak, MiB |")?;
+    tell("|---|---|---|---|")?;
+    for (count, idle, after) in memory {
+        tell(&format!("| {count} | {:.1} | {:.1} | {:.1} |", idle.0, after.0, after.1))?;
+    }
+    Ok(())
+}
+
+async fn rows(count: usize, form: &str, address: SocketAddr, echo: SocketAddr) -> Result<(), Any> {
+    let names = form == "names";
+    let make: fn(&str, usize) -> Bytes = if names { bodies::names } else { bodies::nodes };
+    let body = make("performance", count);
+    let requests = if names { 4_000_000 / (count + 500) } else { (100_000 / count).clamp(16, 400) };
+    for (what, address, path) in
+        [("echo", echo, "/echo"), ("filter", address, "/filter"), ("prioritize", address, "/prioritize")]
+    {
+        for callers in [1, 8] {
+            let each = (requests / callers).max(2);
+            let began = Instant::now();
+            let all = (0..callers).map(|_| tokio::spawn(calls(address, path, body.clone(), each)));
+            let mut took = Vec::new();
+            for one in all.collect::<Vec<_>>() {
+                took.extend(one.await??);
+            }
+            let rate = f64::from(u32::try_from(took.len())?) / began.elapsed().as_secs_f64();
+            took.sort();
+            let at = |hundredth: usize| took.get((took.len() * hundredth / 100).min(took.len() - 1));
+            let ms = |hundredth| at(hundredth).map_or(0.0, |took| took.as_secs_f64() * 1e3);
+            let number = took.len();
+            tell(&format!(
+                "| {count} | {form} | {what} | {callers} | {number} | {:.3} | {:.3} | {rate:.0} |",
+                ms(50),
+                ms(99)
+            ))?;
+        }
+    }
+    Ok(())
+}
+
+/// Calls one after the other on one connection, and how long each took.
+async fn calls(
+    address: SocketAddr,
+    path: &'static str,
+    body: Bytes,
+    count: usize,
+) -> Result<Vec<Duration>, Any> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
+    let mut took = Vec::with_capacity(count);
+    let mut answer = vec![0_u8; 1 << 20];
+    for _ in 0..count {
+        let began = Instant::now();
+        // Who answers while the body still comes in (the echo does not) would fill both directions: read beside.
+        let (mut reader, mut writer) = stream.split();
+        let send = async {
+            writer.write_all(head.as_bytes()).await?;
+            writer.write_all(&body).await
+        };
+        let receive = async {
+            let (mut filled, mut left) = (0_usize, None::<usize>);
+            loop {
+                let room = answer.get_mut(if left.is_some() { 0 } else { filled }..).unwrap_or_default();
+                let got = reader.read(room).await?;
+                if got == 0 {
+                    return Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof));
+                }
+                match &mut left {
+                    Some(left) => *left = left.saturating_sub(got),
+                    None => {
+                        filled += got;
+                        left = rest_of(answer.get(..filled).unwrap_or_default())?;
+                    }
+                }
+                if left == Some(0) {
+                    return Ok(());
+                }
+            }
+        };
+        tokio::try_join!(send, receive)?;
+        took.push(began.elapsed());
+    }
+    Ok(took)
+}
+
+/// How much is still to come, once the head of an answer is there.
+fn rest_of(answer: &[u8]) -> std::io::Result<Option<usize>> {
+    let Some(end) = answer.windows(4).take(4096).position(|four| four == b"\r\n\r\n") else {
+        return Ok(None);
+    };
+    let head = String::from_utf8_lossy(answer.get(..end).unwrap_or_default()).to_ascii_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok());
+    match length {
+        Some(length) if head.starts_with("http/1.1 200") => {
+            Ok(Some((end + 4 + length).saturating_sub(answer.len())))
+        }
+        Some(_) | None => Err(std::io::Error::other(head)),
+    }
+}
+
+async fn echo() -> Result<SocketAddr, Any> {
+    let mut metrics = Metrics::of(&Build { component: "echo", version: "0", revision: "0" });
+    let servers = ServerMetrics::register(metrics.registry());
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let limits = Limits::new(1 << 28, 64)?;
+    let server = Server::bind(
+        "127.0.0.1:0".parse().map_err(|_| "an address")?,
+        Port::Work,
+        Echo,
+        limits,
+        None,
+        (&servers, clock),
+    );
+    let server = server.await?;
+    let address = server.address()?;
+    tokio::spawn(async move {
+        let (_held, stop) = shutdown::pair();
+        server.run(stop, Drain::new(Duration::ZERO, Duration::ZERO)).await
+    });
+    Ok(address)
+}
+
+/// The shipped program, built beside this one, when it is ready.
+async fn program(api: SocketAddr) -> Result<(Program, SocketAddr), Any> {
+    let mut path = std::env::current_exe()?;
+    path.pop();
+    path.pop();
+    path.push("joulie-extender");
+    let kubeconfig: PathBuf = std::env::temp_dir().join(format!("joulie-load-{}.yaml", std::process::id()));
+    std::fs::write(
+        &kubeconfig,
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: c, cluster: {{server: 'http://{api}'}}}}]\n\
+             users: [{{name: u, user: {{}}}}]\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n"
+        ),
+    )?;
+    let free = || Ok::<_, Any>(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?);
+    let (work, metrics) = (free()?, free()?);
+    let child = Command::new(path)
+        .env("KUBECONFIG", &kubeconfig)
+        .env("EXTENDER_ADDR", work.to_string())
+        .env("METRICS_ADDR", metrics.to_string())
+        .env("EXTENDER_BODY_MAX", (1 << 28).to_string())
+        .env("LOG_LEVEL", "warn")
+        .stdin(Stdio::null())
+        .spawn()?;
+    let program = Program(child);
+    for _ in 0..600 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        if calls(work, "/prioritize", Bytes::from_static(b"{}"), 1).await.is_ok() {
+            std::fs::remove_file(&kubeconfig)?;
+            return Ok((program, work));
+        }
+    }
+    Err("the extender did not become ready".into())
+}
+
+/// Resident now and at most, in MiB.
+fn resident(program: &Program) -> Result<(f64, f64), Any> {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", program.0.id()))?;
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        Some(line.split_whitespace().next()?.parse::<f64>().ok()? / 1024.0)
+    };
+    Ok((field("VmRSS:").unwrap_or(0.0), field("VmHWM:").unwrap_or(0.0)))
+}
+
+async fn fill(client: &Client, count: usize) -> Result<(), Any> {
+    for number in 0..count {
+        let name = bodies::name(number);
+        let class = if number % 2 == 0 { "eco" } else { "performance" };
+        let head = |kind: &str, spec: Value| json!({"apiVersion": "joulie.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec});
+        let twin = head("NodeTwin", json!({"nodeName": name, "profile": class}));
+        let hardware = head("NodeHardware", json!({"nodeName": name}));
+        send(client, "POST", "/apis/joulie.io/v1alpha1/nodetwins", &twin).await?;
+        send(client, "POST", "/apis/joulie.io/v1alpha1/nodehardwares", &hardware).await?;
+        let status = json!({"status": {"cpu": {"totalCores": 96, "sockets": 2, "capRange": {"maxWattsPerSocket": 360}}}});
+        send(client, "PATCH", &format!("/apis/joulie.io/v1alpha1/nodehardwares/{name}/status"), &status)
+            .await?;
+        measure(client, number, 300).await?;
+    }
+    Ok(())
+}
+
+async fn measure(client: &Client, number: usize, watts: usize) -> Result<(), Any> {
+    let class = if number % 2 == 0 { "eco" } else { "performance" };
+    let status = json!({"status": {
+        "schedulableClass": class, "predictedPowerHeadroomScore": 60, "predictedCoolingStressScore": 10,
+        "lastUpdated": jiff::Timestamp::now().to_string(),
+        "powerMeasurement": {"source": "http", "measuredNodePowerW": watts, "nodeCappedPowerW": 720, "powerTrendWPerMin": 1.5},
+    }});
+    let path = format!("/apis/joulie.io/v1alpha1/nodetwins/{}/status", bodies::name(number));
+    send(client, "PATCH", &path, &status).await
+}
+
+async fn send(client: &Client, method: &str, path: &str, body: &Value) -> Result<(), Any> {
+    let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+    let request = Request::builder().method(method).uri(path).header("content-type", kind);
+    client.request::<Value>(request.body(body.to_string().into_bytes())?).await?;
+    Ok(())
+}
+
+/// Changes twins, so many a second, until it is aborted.
+async fn feed(client: Client, count: usize) -> Result<(), Any> {
+    let mut beat = tokio::time::interval(Duration::from_millis(10));
+    let mut number = 0;
+    loop {
+        beat.tick().await;
+        for _ in 0..EVENTS_PER_SECOND / 100 {
+            number += 1;
+            measure(&client, number % count, 300 + number % 97).await?;
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What measurements and fuzz targets reach in by. Nothing that runs in a cluster uses it.
+
+use crate::decide;
+use crate::index::{Index, Registry};
+use crate::reply::Reply;
+use crate::scan::{self, Candidates, Message, text, wide::Width};
+use crate::settings::Placement;
+use crate::snapshot::{Fleet, Node, Rules, Snapshot, places};
+use bytes::Bytes;
+use host_kit::clock::Mono;
+use hyper::body::Body;
+use joulie_core::placement::estimate::Hardware;
+use joulie_core::placement::freshness::{Evidence, FreshnessRule, Now, PlanLease, UnixTime};
+use joulie_core::placement::score::Twin;
+use power_units::{Micros, Stamp, Watts};
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+/// A candidate as the scanner found it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its name; empty where it has none.
+    pub name: String,
+    /// Where it is in the body.
+    pub raw: Range<usize>,
+}
+
+/// What a scanner found in a body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scanned {
+    /// The text of the pod.
+    pub pod: Option<String>,
+    /// The candidates.
+    pub candidates: Vec<Found>,
+}
+
+/// Scans a body, as a machine with wide registers does or as one without does.
+///
+/// # Errors
+/// When it is no request; why.
+pub fn scan(body: &[u8], wide: bool) -> Result<Scanned, String> {
+    let width = if wide { Width::widest() } else { Width::Plain };
+    let message = Message::read_by(width, body).map_err(|why| why.to_string())?;
+    let candidates = decide::candidates(&message.candidates).map(|candidate| Found {
+        name: text(body, candidate.name, candidate.escaped).into_owned(),
+        raw: candidate.raw.range(),
+    });
+    let candidates = candidates.collect();
+    Ok(Scanned { pod: message.pod.map(str::to_owned), candidates })
+}
+
+/// How many candidates a scan finds, and nothing else of it.
+///
+/// # Errors
+/// When the body is no request.
+pub fn count(body: &[u8]) -> Result<usize, String> {
+    match Message::read(body).map_err(|why| why.to_string())?.candidates {
+        Candidates::None => Ok(0),
+        Candidates::Names(scan::wide::Strings { spans, .. }) => Ok(spans.len()),
+        Candidates::Nodes(items) => Ok(items.len()),
+    }
+}
+
+/// A picture that was not made by watches.
+pub struct Picture {
+    snapshot: Snapshot,
+    placement: Placement,
+}
+
+impl Picture {
+    /// Of nodes whose twins are fresh.
+    #[must_use]
+    pub fn of(nodes: &[(String, Twin, Hardware)], placement: Placement) -> Self {
+        let mut registry = Registry::default();
+        for (name, _, _) in nodes {
+            registry.number(name);
+        }
+        let mut all = places(&registry);
+        let now = UnixTime::from_micros(0);
+        for (place, (name, twin, hardware)) in all.iter_mut().zip(nodes) {
+            let (twin, hardware) = (Some(*twin), Some(*hardware));
+            *place = Node { twin, hardware, evidence: Evidence::Dated(Some(now)), ..Node::unknown(name) };
+        }
+        let index = Arc::new(Index::of(&registry));
+        let freshness = FreshnessRule::new(Micros::MINUTE).ok();
+        let snapshot = freshness.map_or_else(Snapshot::nothing, |freshness| {
+            let now = Now { wall: now, own: Stamp::new(Micros::ZERO) };
+            let rules = Rules { scoring: &placement.scoring, freshness, lease: PlanLease::Unseen, now };
+            let fleet = Arc::new(Fleet::of(all, index, &rules, true));
+            let assumed = vec![Watts::ZERO; registry.len()].into_boxed_slice();
+            Snapshot { fleet, assumed, assumed_pods: 0, at: Mono::START }
+        });
+        Self { snapshot, placement }
+    }
+
+    /// The answer to filter, in the pieces that go onto the wire.
+    ///
+    /// # Errors
+    /// When the body is no request; why.
+    pub fn filter(&self, body: &Bytes) -> Result<Answer, String> {
+        let answer = decide::filter(&self.snapshot, &self.placement, body);
+        answer.map(|(reply, _)| Answer(reply)).map_err(|why| why.to_string())
+    }
+
+    /// The answer to prioritize.
+    ///
+    /// # Errors
+    /// When the body is no request; why.
+    pub fn prioritize(&self, body: &Bytes) -> Result<Answer, String> {
+        let answer = decide::prioritize(&self.snapshot, &self.placement, body);
+        answer.map(|(reply, _)| Answer(reply)).map_err(|why| why.to_string())
+    }
+}
+
+/// An answer in pieces.
+pub struct Answer(Reply);
+
+impl Answer {
+    /// All pieces as one.
+    #[must_use]
+    pub fn whole(mut self) -> Vec<u8> {
+        let mut all = Vec::new();
+        let mut context = Context::from_waker(Waker::noop());
+        while let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut self.0).poll_frame(&mut context) {
+            if let Ok(piece) = frame.into_data() {
+                all.extend_from_slice(&piece);
+            }
+        }
+        all
+    }
+}

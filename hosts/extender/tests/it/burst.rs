@@ -1,0 +1,143 @@
+//! Many pods at once: the watts of those that were bound and that no sample shows yet count.
+
+use super::world::{World, measured, pod};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+impl World {
+    /// A pod that is bound to a node, as kube-scheduler does it.
+    async fn bind(&self, name: &str, pod: &Value, node: &str) {
+        let mut pod = pod.clone();
+        pod["metadata"] =
+            json!({"name": name, "namespace": "default", "annotations": pod["metadata"]["annotations"]});
+        let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
+                             "target": {"apiVersion": "v1", "kind": "Node", "name": node}});
+        self.send("POST", "/api/v1/namespaces/default/pods", &pod).await;
+        self.send("POST", &format!("/api/v1/namespaces/default/pods/{name}/binding"), &binding).await;
+    }
+
+    /// The pod runs now.
+    async fn runs(&self, name: &str) {
+        let status = json!({"status": {"phase": "Running", "startTime": Timestamp::now().to_string()}});
+        self.send("PATCH", &format!("/api/v1/namespaces/default/pods/{name}/status"), &status).await;
+    }
+
+    async fn send(&self, method: &str, path: &str, body: &Value) {
+        let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        let request = http::Request::builder().method(method).uri(path).header("content-type", kind);
+        let request = request.body(body.to_string().into_bytes()).unwrap();
+        self.client.request::<Value>(request).await.unwrap();
+    }
+
+    async fn sees_pods(&self, count: usize) {
+        let is = async || {
+            let (_, page) = self.get("/debug/scoring").await;
+            let page: Value = serde_json::from_str(&page).unwrap();
+            page["cluster"]["assumedPods"] == json!(count)
+        };
+        self.until(&format!("{count} pods are assumed"), is).await;
+    }
+
+    /// Equal nodes that draw 200 W of 1000: 40 cores at 400 W, so that a core adds 7 W.
+    async fn equal_nodes(&self, names: &[String]) {
+        for name in names {
+            let status = json!({"predictedCoolingStressScore": 0, "powerMeasurement": measured(200, 1000)});
+            self.twin(name, "performance", status).await;
+            self.hardware(name, 40, 400).await;
+        }
+        let last = names.last().unwrap();
+        // 0.7 · (1000 − 200 − 7)/10 + 15 = 70.51.
+        self.scores_at_last(&pod("performance", "1"), last, 70).await;
+    }
+}
+
+#[tokio::test]
+async fn a_burst_of_like_pods_spreads_over_like_nodes() {
+    let world = World::start(&[]).await;
+    let names: Vec<String> = (0..20).map(|n| format!("node-{n:02}")).collect();
+    world.equal_nodes(&names).await;
+    let (wanted, names): (Value, Vec<&str>) =
+        (pod("performance", "4"), names.iter().map(String::as_str).collect());
+    let mut placed: BTreeMap<String, usize> = BTreeMap::new();
+    for number in 0..200 {
+        // The first of the best, which without assumed watts would be the same node each time.
+        let scores = world.scores(&wanted, &names).await;
+        let best = scores.iter().map(|(_, score)| *score).max().unwrap();
+        let (node, _) = scores.into_iter().find(|(_, score)| *score == best).unwrap();
+        world.bind(&format!("pod-{number}"), &wanted, &node).await;
+        world.sees_pods(number + 1).await;
+        *placed.entry(node).or_default() += 1;
+    }
+    // 28 W are 1.96 points of 1000 W: whole scores tell nodes apart that are a pod apart.
+    assert_eq!(placed.len(), 20);
+    assert!(placed.values().all(|count| (9..=11).contains(count)), "{placed:?}");
+}
+
+#[tokio::test]
+async fn assumed_watts_end_when_a_later_sample_shows_the_pod() {
+    let world = World::start(&[("ASSUMED_SETTLE", "0s")]).await;
+    let nodes = ["a".to_owned()];
+    world.equal_nodes(&nodes).await;
+    let wanted = pod("performance", "10");
+    // 70 W more each: 0.7 · (800 − 70)/10 + 15 = 66.1; with one assumed 61.2.
+    world.scores_at_last(&wanted, "a", 66).await;
+    world.bind("one", &wanted, "a").await;
+    world.scores_at_last(&wanted, "a", 61).await;
+    world.runs("one").await;
+    world.sees_pods(1).await;
+    assert_eq!(world.score(&wanted, "a").await, 61, "running is not being shown");
+    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    // The sample has the pod in it: 0.7 · (1000 − 270 − 70)/10 + 15 = 61.2.
+    world
+        .twin(
+            "a",
+            "performance",
+            json!({"predictedCoolingStressScore": 0, "powerMeasurement": measured(270, 1000)}),
+        )
+        .await;
+    world.sees_pods(0).await;
+    world.scores_at_last(&wanted, "a", 61).await;
+}
+
+#[tokio::test]
+async fn a_pod_that_is_gone_does_not_count() {
+    let world = World::start(&[]).await;
+    world.equal_nodes(&["a".to_owned()]).await;
+    let wanted = pod("standard", "1");
+    world.bind("one", &wanted, "a").await;
+    world.bind("two", &wanted, "a").await;
+    world.sees_pods(2).await;
+    world.send("DELETE", "/api/v1/namespaces/default/pods/one", &json!({"gracePeriodSeconds": 0})).await;
+    world.sees_pods(1).await;
+    world
+        .send(
+            "PATCH",
+            "/api/v1/namespaces/default/pods/two/status",
+            &json!({"status": {"phase": "Succeeded"}}),
+        )
+        .await;
+    world.sees_pods(0).await;
+}
+
+#[tokio::test]
+async fn power_fit_keeps_pods_from_a_node_that_they_would_take_over_its_cap() {
+    let world = World::start(&[("POWER_FIT", "filter")]).await;
+    world.equal_nodes(&["a".to_owned()]).await;
+    let ask = json!({"Pod": pod("standard", "40"), "NodeNames": ["a", "nobody"]});
+    // 280 W each into 800 W.
+    for (number, left) in [(0, true), (1, true), (2, false)] {
+        let answer = world.post("/filter", &ask).await;
+        assert_eq!(answer["nodenames"].as_array().unwrap().contains(&json!("a")), left, "{answer}");
+        if left {
+            world.bind(&format!("pod-{number}"), &pod("standard", "40"), "a").await;
+            world.sees_pods(number + 1).await;
+        } else {
+            // Evicting pods would help.
+            let why = &answer["failedNodes"]["a"];
+            assert_eq!(why, "joulie: the pod would take the node 40.0 W over its power cap");
+            assert_eq!(answer["failedAndUnresolvableNodes"], json!({}));
+            assert_eq!(answer["nodenames"], json!(["nobody"]));
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What whoever runs the extender sees.
+
+use super::world::{World, call, measured, pod};
+use serde_json::{Value, json};
+
+impl World {
+    async fn page(&self) -> String {
+        let (status, page) = call(self.started.metrics, "GET", "/metrics", b"").await;
+        assert_eq!(status, 200);
+        page
+    }
+}
+
+/// The value of a series.
+fn value(page: &str, series: &str) -> Option<f64> {
+    page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
+}
+
+#[tokio::test]
+async fn the_names_that_dashboards_ask_for_are_there_with_closed_labels() {
+    // Fix list extender B11, B26.
+    let world = World::start(&[]).await;
+    world
+        .twin(
+            "a",
+            "performance",
+            json!({"predictedCoolingStressScore": 0, "powerMeasurement": measured(455, 1000)}),
+        )
+        .await;
+    world.scores_at_last(&pod("performance", "1"), "a", 53).await;
+    for class in ["performance", "standard", "", "batch", "PERFORMANCE", "b\"\n"] {
+        let body = json!({"Pod": pod(class, "1"), "NodeNames": ["a", "gone"]});
+        world.post("/filter", &body).await;
+        world.post("/prioritize", &body).await;
+    }
+    assert_eq!(call(world.started.work, "POST", "/filter", b"{").await.0, 400);
+    let page = world.page().await;
+    for (class, count) in [("performance", 2.0), ("standard", 2.0), ("other", 2.0)] {
+        let series =
+            |name: &str| value(&page, &format!("joulie_scheduler_{name}{{workload_class=\"{class}\"}}"));
+        assert_eq!(series("filter_requests_total"), Some(count), "{class}");
+        assert_eq!(series("filter_duration_seconds_count"), Some(count), "{class}");
+        assert!(series("prioritize_requests_total").is_some_and(|found| found >= count), "{class}");
+        let bucket = format!(
+            "joulie_scheduler_prioritize_duration_seconds_bucket{{le=\"0.005\",workload_class=\"{class}\"}}"
+        );
+        assert!(page.contains(&bucket), "{page}");
+    }
+    // 0.7 · 54.5 + 15 = 53.15, uncut.
+    let score = value(&page, "joulie_scheduler_final_node_score{node=\"a\",workload_class=\"performance\"}");
+    assert!((score.unwrap() - 53.15).abs() < 1e-6);
+    assert_eq!(value(&page, "joulie_scheduler_node_headroom_score{node=\"a\"}"), Some(54.5));
+    assert_eq!(value(&page, "joulie_scheduler_stale_twin_data{node=\"a\"}"), Some(0.0));
+    assert_eq!(
+        value(&page, "joulie_scheduler_refused_total{verb=\"filter\",reason=\"malformed\"}"),
+        Some(1.0)
+    );
+    assert!(value(&page, "joulie_scheduler_unknown_candidates_total").unwrap() >= 6.0);
+    assert!(!page.contains("batch") && !page.contains("\"gone\""));
+    // The series of a node go with it.
+    let twins = world.kind("joulie.io", "v1alpha1", "NodeTwin", "nodetwins");
+    twins.delete("a", &kube::api::DeleteParams::default()).await.unwrap();
+    world.until("its series are gone", async || !world.page().await.contains("node=\"a\"")).await;
+}
+
+#[tokio::test]
+async fn requests_read_nothing_from_the_api_server() {
+    // Fix list extender B5, B6: one list for each kind, whatever is asked.
+    let world = World::start(&[]).await;
+    let lists = async || {
+        let page = world.page().await;
+        value(&page, "joulie_reflector_lists_total{kind=\"nodetwins\"}")
+    };
+    for _ in 0..50 {
+        world.score(&pod("standard", "1"), "a").await;
+    }
+    assert_eq!(lists().await, Some(1.0));
+}
+
+#[tokio::test]
+async fn every_term_is_shown_for_every_node_and_for_a_pod() {
+    // Fix list extender B27.
+    let world = World::start(&[]).await;
+    world.twin("b", "performance", json!({"predictedPowerHeadroomScore": 40, "predictedCoolingStressScore": 20,
+        "powerMeasurement": {"source": "http", "measuredNodePowerW": 300, "nodeCappedPowerW": 600, "nodeTdpW": 900,
+                             "powerTrendWPerMin": 12}})).await;
+    world.twin("a", "eco", json!({})).await;
+    world.hardware("b", 56, 800).await;
+    let ask = json!({"Pod": pod("standard", "5"), "NodeNames": ["b", "x"]});
+    world
+        .until("all is seen", async || {
+            let page = world.post("/debug/scoring", &ask).await;
+            page["nodes"][0]["scoring"]["marginalCpuW"].as_f64().is_some_and(|watts| watts > 0.0)
+        })
+        .await;
+    let (status, page) = world.get("/debug/scoring").await;
+    assert_eq!(status, 200);
+    let page: Value = serde_json::from_str(&page).unwrap();
+    let names: Vec<&str> =
+        page["nodes"].as_array().unwrap().iter().map(|node| node["nodeName"].as_str().unwrap()).collect();
+    assert_eq!(names, ["a", "b"]);
+    let node = &page["nodes"][1];
+    for (key, expected) in [
+        ("schedulableClass", json!("performance")),
+        ("headroom", json!(40.0)),
+        ("coolingStress", json!(20.0)),
+        ("measuredPowerW", json!(300.0)),
+        ("cappedPowerW", json!(600.0)),
+        ("nodeTdpW", json!(900.0)),
+        ("powerTrendWPerMin", json!(12.0)),
+        ("cpuTotalCores", json!(56)),
+        ("cpuMaxWattsTotal", json!(800.0)),
+        ("hasGpu", json!(false)),
+        ("stale", json!(false)),
+    ] {
+        assert_eq!(node[key], expected, "{key}");
+    }
+    assert_eq!(page["coefficients"]["cpuUtilCoeff"], json!(0.7));
+    let page = world.post("/debug/scoring", &ask).await;
+    let terms = &page["nodes"][0]["scoring"]["terms"];
+    // 600 W, 300 measured, 50 for the pod; trend 12/6; pressure 60 of which 0.3.
+    for (key, expected) in [
+        ("headroom", 29.1666),
+        ("cooling", 12.0),
+        ("trendBonus", -2.0),
+        ("profileBonus", 0.0),
+        ("pressureRelief", -18.0),
+        ("score", 21.1666),
+    ] {
+        let found = terms[key].as_f64().unwrap();
+        assert!((found - expected).abs() < 1e-3, "{key}: {found}");
+    }
+    assert_eq!(terms["points"], json!(21));
+    assert_eq!(page["nodes"][1]["scoring"]["unknown"], json!("nothing is known of this node"));
+}

@@ -1,0 +1,119 @@
+//! Events instead of rows, for a kind of which there are too many to keep: pods.
+//!
+//! Whoever reads the feed keeps what it needs. When it is slow, the watch waits: the feed holds a bounded number of
+//! events and loses none. A list comes between [`Event::Begin`] and [`Event::Whole`]; what is known and was not in it is gone.
+
+use super::object::{Object, Row};
+use super::table::{Keep, Skipped};
+use crate::clock::Mono;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::mpsc;
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event<R> {
+    /// A list begins.
+    Begin,
+    /// An object that is there, listed or changed.
+    Seen {
+        /// Its UID.
+        uid: String,
+        /// What is kept of it.
+        row: Arc<R>,
+    },
+    /// An object that is there no more.
+    Gone {
+        /// Its UID.
+        uid: String,
+    },
+    /// The list is whole.
+    Whole,
+}
+
+/// The events of one kind, in the order in which they came.
+#[derive(Debug)]
+pub struct Feed<R> {
+    events: mpsc::Receiver<Event<R>>,
+    synced: Arc<AtomicBool>,
+}
+
+impl<R> Feed<R> {
+    /// The next event; nothing once nobody writes any more.
+    pub async fn next(&mut self) -> Option<Event<R>> {
+        self.events.recv().await
+    }
+
+    /// The next event, if it is there already.
+    pub fn ready(&mut self) -> Option<Event<R>> {
+        self.events.try_recv().ok()
+    }
+
+    /// Whether a list has been read whole.
+    pub fn is_synced(&self) -> bool {
+        self.synced.load(Ordering::Acquire)
+    }
+}
+
+/// How many events wait for their reader.
+const EVENTS_MAX: usize = 1024;
+
+pub(super) fn feed<R>() -> (Feeder<R>, Feed<R>) {
+    let (sender, events) = mpsc::channel(EVENTS_MAX);
+    let synced = Arc::new(AtomicBool::new(false));
+    (Feeder { sender, synced: synced.clone() }, Feed { events, synced })
+}
+
+/// The end of a feed that writes.
+pub(super) struct Feeder<R> {
+    sender: mpsc::Sender<Event<R>>,
+    synced: Arc<AtomicBool>,
+}
+
+impl<R: Row> Feeder<R> {
+    /// A reader that is gone wants to know nothing.
+    async fn tell(&self, event: Event<R>) {
+        let _nobody_reads = self.sender.send(event).await;
+    }
+
+    async fn seen(&self, object: Object<R>) -> Option<Skipped> {
+        let Object { key, uid, version: _, row } = object;
+        match row {
+            Ok(row) => {
+                self.tell(Event::Seen { uid, row }).await;
+                None
+            }
+            Err(why) => Some(Skipped { key, why, kept: false }),
+        }
+    }
+}
+
+impl<R: Row> Keep<R> for Feeder<R> {
+    fn begin(&mut self) -> impl Future<Output = ()> + Send {
+        self.tell(Event::Begin)
+    }
+
+    fn listed(&mut self, object: Object<R>, _: Mono) -> impl Future<Output = Option<Skipped>> + Send {
+        self.seen(object)
+    }
+
+    async fn done(&mut self, _: Mono) {
+        self.tell(Event::Whole).await;
+        self.synced.store(true, Ordering::Release);
+    }
+
+    fn applied(&mut self, object: Object<R>, _: Mono) -> impl Future<Output = Option<Skipped>> + Send {
+        self.seen(object)
+    }
+
+    fn deleted(&mut self, object: Object<R>, _: Mono) -> impl Future<Output = ()> + Send {
+        self.tell(Event::Gone { uid: object.uid })
+    }
+
+    fn heard(&mut self, _: Mono) {}
+
+    fn rows(&self) -> usize {
+        0
+    }
+}
