@@ -22,11 +22,17 @@ type Bench = (&'static str, fn() -> Result<()>);
 const BENCHES: &[Bench] =
     &[("core", core), ("planner", planner), ("laws", laws::run), ("hal", hal::run), ("api", api)];
 
-/// The embedded API at 10,000 nodes: times, fan-out and memory of a process of its own.
+/// The embedded API at 10,000 nodes, and what the reflectors of a host hold at 5,000: times, fan-out and memory, of
+/// processes of their own.
 fn api() -> Result<()> {
-    let scale = ["run", "--quiet", "--release", "--package", "embedded-api", "--example", "scale"];
-    let status = Command::new(env!("CARGO")).args(scale).status()?;
-    if status.success() { Ok(()) } else { bail!("the measurement of the embedded API stopped with {status}") }
+    for (package, example) in [("embedded-api", "scale"), ("conformance", "rows")] {
+        let words = ["run", "--quiet", "--release", "--package", package, "--example", example];
+        let status = Command::new(env!("CARGO")).args(words).status()?;
+        if !status.success() {
+            bail!("the example {example} of {package} stopped with {status}");
+        }
+    }
+    Ok(())
 }
 
 /// The core's operations.
