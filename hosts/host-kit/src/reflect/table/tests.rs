@@ -101,6 +101,13 @@ async fn what_is_no_object_at_all_is_skipped_too() {
 }
 
 #[tokio::test]
+async fn what_somebody_wrote_is_not_kept_whole_because_it_is_malformed() {
+    let (mut writer, rows) = rows();
+    writer.applied(object("a", "1", &json!("w".repeat(1 << 20))), at(0)).await;
+    assert_eq!(rows.malformed()[&Key::cluster("a")].len(), 1024);
+}
+
+#[tokio::test]
 async fn silence_and_a_missing_list_make_us_unready() {
     let (mut writer, rows) = rows::<Cap>();
     let check = rows.check(Duration::from_secs(60));
