@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn a_message_that_is_too_long_does_not_cost_the_status() {
         let long = "\u{df}".repeat(MESSAGE_MAX);
-        let condition = Condition::new(ConditionType::Enforced, Status::False, "R", long, None, at(0));
+        let condition = Condition::new(ConditionType::CapEnforced, Status::False, "R", long, None, at(0));
         let cut = condition.message.unwrap();
         assert_eq!((cut.len(), cut.chars().count()), (32_768, 16_384));
     }
