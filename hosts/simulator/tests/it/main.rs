@@ -1,12 +1,7 @@
 //! The simulator from outside: over its port, and through the API server.
 //!
 //! Time is turned by hand: a test lets an hour pass and then waits until what must happen has happened.
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "all of it is tests: what is not expected fails them"
-)]
+#![expect(clippy::unwrap_used, reason = "all of it is tests: what is not expected fails them")]
 
 mod contract;
 mod lab;
