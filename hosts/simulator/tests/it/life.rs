@@ -284,6 +284,28 @@ async fn an_api_server_that_fails_loses_no_pod() {
 }
 
 #[tokio::test]
+async fn a_burst_on_one_node_is_admitted_once_each_and_works_while_the_writes_wait() {
+    let lab = Lab::new();
+    let simulator = lab.start("epyc:1").await;
+    // Far more than are written at once; there is room for 96 of them, and 110 pods.
+    for number in 0..100 {
+        lab.pod(&format!("p{number:02}"), "sim-epyc-0", &json!({}), &json!({"cpu": "4"})).await;
+    }
+    for number in 0..100 {
+        let name = format!("p{number:02}");
+        eventually("the pod is decided on", async || lab.phase(&name).await != "Pending").await;
+    }
+    let pods = lab.pods().list(&ListParams::default()).await.unwrap().items;
+    let phase = |wanted: &str| {
+        let phases = pods.iter().filter_map(|pod| pod.status.as_ref()?.phase.as_deref());
+        phases.filter(|phase| *phase == wanted).count()
+    };
+    assert_eq!((phase("Running"), phase("Failed")), (96, 4));
+    assert_eq!(simulator.telemetry("sim-epyc-0").await["pods"]["running"], 96);
+    simulator.stop().await;
+}
+
+#[tokio::test]
 async fn a_workload_comes_up_to_its_bound_of_waiting_pods() {
     let lab = Lab::new();
     let mix = Mix::parse("10ms/60s").unwrap().unwrap();
