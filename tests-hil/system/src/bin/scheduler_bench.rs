@@ -6,7 +6,8 @@ use system::Trouble;
 use system::bench::{self, Programs, SIZES, Size};
 use system::echo::{self, Scores};
 
-const USAGE: &str = "usage: scheduler-bench [--burst] [--nodes N...]   or   scheduler-bench echo ADDRESS [--empty]";
+const USAGE: &str =
+    "usage: scheduler-bench [--burst] [--nodes N...]   or   scheduler-bench echo ADDRESS [--empty]";
 
 fn main() -> ExitCode {
     match answer() {

@@ -37,7 +37,9 @@ async fn every_twin_tells(world: &World) {
     let tells = |twin: &Value, profiles: &BTreeMap<String, String>| {
         let node = twin["spec"]["nodeName"].as_str().unwrap_or_default();
         let (spec, status) = (&twin["spec"], &twin["status"]);
-        profiles.get(node).is_some_and(|profile| spec["profile"] == *profile && status["schedulableClass"] == *profile)
+        profiles
+            .get(node)
+            .is_some_and(|profile| spec["profile"] == *profile && status["schedulableClass"] == *profile)
             && status["predictedPowerHeadroomScore"].is_number()
             && ["cpu", "gpu"].iter().any(|part| status["controlStatus"][part]["result"].is_string())
     };
@@ -50,7 +52,12 @@ async fn every_twin_tells(world: &World) {
         twins.len() == SIMULATED + 1 && silent.is_empty()
     })
     .await;
-    assert!(outcome.is_ok(), "{} twins do not tell, as {:#}", silent.len(), silent.first().unwrap_or(&Value::Null));
+    assert!(
+        outcome.is_ok(),
+        "{} twins do not tell, as {:#}",
+        silent.len(),
+        silent.first().unwrap_or(&Value::Null)
+    );
 }
 
 /// Every node's agent says that it does what is asked now.
