@@ -19,8 +19,27 @@ use std::process::Command;
 /// One benchmark: its name on the command line and what it prints.
 type Bench = (&'static str, fn() -> Result<()>);
 
-const BENCHES: &[Bench] =
-    &[("core", core), ("planner", planner), ("laws", laws::run), ("hal", hal::run), ("api", api)];
+const BENCHES: &[Bench] = &[
+    ("core", core),
+    ("planner", planner),
+    ("laws", laws::run),
+    ("hal", hal::run),
+    ("api", api),
+    ("extender", extender),
+];
+
+/// The extender: its decisions alone, and the shipped program over loopback.
+fn extender() -> Result<()> {
+    let build = ["build", "--quiet", "--release", "--package", "extender", "--bin", "joulie-extender"];
+    let load = ["run", "--quiet", "--release", "--package", "extender", "--example", "load"];
+    for step in [&build[..], &load[..]] {
+        let status = Command::new(env!("CARGO")).args(step).status()?;
+        if !status.success() {
+            bail!("the measurement of the extender stopped with {status}");
+        }
+    }
+    Ok(())
+}
 
 /// The embedded API at 10,000 nodes: times, fan-out and memory of a process of its own.
 fn api() -> Result<()> {
