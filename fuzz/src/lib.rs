@@ -18,6 +18,7 @@ mod hwmon;
 mod key;
 mod laws;
 mod lists;
+mod message;
 mod port;
 mod powercap;
 mod registers;
@@ -48,6 +49,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "hsmp", run: hsmp::run, cases: 5_000 },
     Target { name: "laws", run: laws::run, cases: 5_000 },
     Target { name: "backend", run: backend::run, cases: 5_000 },
+    Target { name: "message", run: message::run, cases: 20_000 },
 ];
 
 /// Runs the target of this name.

@@ -25,6 +25,7 @@ const BENCHES: &[Bench] = &[
     ("laws", laws::run),
     ("hal", hal::run),
     ("api", api),
+    ("extender", extender),
     ("agent", agent),
     ("operator", operator),
     ("scheduler", scheduler),
@@ -35,6 +36,12 @@ const BENCHES: &[Bench] = &[
 fn api() -> Result<()> {
     release(&["run", "--package", "embedded-api", "--example", "scale"])?;
     release(&["run", "--package", "conformance", "--example", "rows"])
+}
+
+/// The extender: its decisions alone, and the shipped program over loopback.
+fn extender() -> Result<()> {
+    release(&["build", "--package", "extender", "--bin", "joulie-extender"])?;
+    release(&["run", "--package", "extender", "--example", "load"])
 }
 
 /// The agent on the rig: from a change of the profile to the register and to the status, and what it costs.

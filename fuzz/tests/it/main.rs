@@ -131,4 +131,4 @@ macro_rules! everyday {
     };
 }
 
-everyday!(text, decimal, key, lists, powercap, registers, cpufreq, hwmon, hsmp, laws, backend);
+everyday!(text, decimal, key, lists, powercap, registers, cpufreq, hwmon, hsmp, laws, backend, message);

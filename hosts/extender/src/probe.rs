@@ -36,12 +36,12 @@ pub struct Scanned {
     pub candidates: Vec<Found>,
 }
 
-/// Scans a body, as a machine with wide registers does or as one without does.
-///
-/// # Errors
-/// When it is no request; why.
-pub fn scan(body: &[u8], wide: bool) -> Result<Scanned, String> {
-    let width = if wide { Width::widest() } else { Width::Plain };
+/// Scans a body in every way that this machine has, the plainest first.
+pub fn scans(body: &[u8]) -> Vec<Result<Scanned, String>> {
+    Width::all().into_iter().map(|width| scan(width, body)).collect()
+}
+
+fn scan(width: Width, body: &[u8]) -> Result<Scanned, String> {
     let message = Message::read_by(width, body).map_err(|why| why.to_string())?;
     let candidates = decide::candidates(&message.candidates).map(|candidate| Found {
         name: text(body, candidate.name, candidate.escaped).into_owned(),

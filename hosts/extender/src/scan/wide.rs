@@ -1,13 +1,15 @@
 //! Sixty-four bytes at a time: where a string ends, and where an object or a list ends.
 //!
 //! What is between the brackets is not judged, only walked over: strings are told from structure, escapes
-//! are honoured, brackets are counted. So the cost is that of reading the bytes. There are two ways to the same answer, and a
-//! test holds them against each other: plain integers, and AVX2 where the machine has it.
+//! are honoured, brackets are counted. So the cost is that of reading the bytes. There are three ways to the same answer, and
+//! tests hold them against each other: plain integers, and AVX2 or AVX-512 where the machine has it.
 //!
 //! Words: a *mask* has a bit for each of 64 bytes, the lowest for the first.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod plain;
 
 pub(crate) use plain::string_end;
@@ -74,16 +76,32 @@ pub(crate) enum Width {
     Plain,
     #[cfg(target_arch = "x86_64")]
     Avx2(avx2::Proof),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(avx512::Proof),
 }
 
 impl Width {
     /// The widest there is.
     pub(crate) fn widest() -> Self {
         #[cfg(target_arch = "x86_64")]
+        if let Some(proof) = avx512::Proof::of_this_machine() {
+            return Self::Avx512(proof);
+        }
+        #[cfg(target_arch = "x86_64")]
         if let Some(proof) = avx2::Proof::of_this_machine() {
             return Self::Avx2(proof);
         }
         Self::Plain
+    }
+
+    /// All that this machine has.
+    pub(crate) fn all() -> Vec<Self> {
+        let mut all = vec![Self::Plain];
+        #[cfg(target_arch = "x86_64")]
+        all.extend(avx2::Proof::of_this_machine().map(Self::Avx2));
+        #[cfg(target_arch = "x86_64")]
+        all.extend(avx512::Proof::of_this_machine().map(Self::Avx512));
+        all
     }
 
     /// Where the object or list ends that begins with the bracket at `at`; nothing where it does not end.
@@ -92,6 +110,8 @@ impl Width {
             Self::Plain => plain::brackets_end(bytes, at),
             #[cfg(target_arch = "x86_64")]
             Self::Avx2(proof) => proof.brackets_end(bytes, at),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(proof) => proof.brackets_end(bytes, at),
         }
     }
 
@@ -101,6 +121,8 @@ impl Width {
             Self::Plain => plain::strings(bytes, at, out),
             #[cfg(target_arch = "x86_64")]
             Self::Avx2(proof) => proof.strings(bytes, at, out),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(proof) => proof.narrower().strings(bytes, at, out),
         }
     }
 }
@@ -164,34 +186,53 @@ fn brackets_end_by(
     masks: impl Fn(&[u8; 64]) -> Masks,
     prefix_xor: impl Fn(u64) -> u64,
 ) -> Option<BracketsEnd> {
-    let (mut inside, mut escape, mut depth, mut high) = (0_u64, 0_u64, 0_u32, false);
+    let mut walk = Walk::default();
+    let rest = bytes.get(start..)?;
+    let (blocks, tail) = rest.as_chunks::<64>();
     let mut at = start;
-    loop {
-        let rest = bytes.get(at..)?;
-        let found = match rest.first_chunk::<64>() {
-            Some(block) => masks(block),
-            None if rest.is_empty() => return None,
-            None => {
-                let mut block = [b' '; 64];
-                block.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
-                masks(&block)
-            }
-        };
-        high |= found.high;
-        let escaped =
-            if found.backslashes | escape == 0 { 0 } else { escaped(found.backslashes, &mut escape) };
-        // All ones from an opening quote to the byte before the closing one.
-        let strings = prefix_xor(found.quotes & !escaped) ^ inside;
-        inside = 0_u64.wrapping_sub(strings >> 63);
-        let (opens, closes) = (found.opens & !strings, found.closes & !strings);
-        let ends = closes.count_ones();
-        if depth > ends {
-            depth = depth.checked_add(opens.count_ones())?.checked_sub(ends)?;
-        } else if let Some(bit) = last_close(opens, closes, &mut depth) {
-            let end = at.checked_add(bit)?.checked_add(1)?;
-            return Some(BracketsEnd { end, high });
+    for block in blocks {
+        if let Some(bit) = walk.step(&masks(block), &prefix_xor) {
+            return Some(BracketsEnd { end: at.checked_add(bit)?, high: walk.high });
         }
         at += 64;
+    }
+    let mut block = [b' '; 64];
+    block.iter_mut().zip(tail).for_each(|(to, from)| *to = *from);
+    let bit = walk.step(&masks(&block), &prefix_xor)?;
+    Some(BracketsEnd { end: at.checked_add(bit)?, high: walk.high })
+}
+
+/// Where a walk over brackets stands between two blocks.
+#[derive(Default)]
+struct Walk {
+    /// All ones inside of a string.
+    inside: u64,
+    /// 1 where the last byte escapes the next.
+    escape: u64,
+    depth: u32,
+    high: bool,
+}
+
+impl Walk {
+    /// Takes in a block. Where the outermost bracket closes in it: how many bytes of it belong.
+    #[inline(always)]
+    fn step(&mut self, found: &Masks, prefix_xor: &impl Fn(u64) -> u64) -> Option<usize> {
+        self.high |= found.high;
+        let mut quotes = found.quotes;
+        if found.backslashes | self.escape != 0 {
+            quotes &= !escaped(found.backslashes, &mut self.escape);
+        }
+        // All ones from an opening quote to the byte before the closing one.
+        let strings = prefix_xor(quotes) ^ self.inside;
+        self.inside = 0_u64.wrapping_sub(strings >> 63);
+        let (opens, closes) = (found.opens & !strings, found.closes & !strings);
+        let ends = closes.count_ones();
+        if self.depth > ends {
+            // Bodies have far fewer brackets than 32 bits count.
+            self.depth = self.depth.wrapping_add(opens.count_ones()).wrapping_sub(ends);
+            return None;
+        }
+        last_close(opens, closes, &mut self.depth).map(|bit| bit + 1)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Thirty-two bytes in a register, and a multiplication without carries for the parity of quotes.
 //!
-//! The one `unsafe` thing is to call a function that the machine might not have the instructions for; a [`Proof`]
-//! exists only where it has them.
+//! What is `unsafe` is to call a function that the machine might not have the instructions for, and a [`Proof`] exists
+//! only where it has them; and to load from memory, which is done from references alone.
 #![allow(
     unsafe_code,
     reason = "calls into functions for instructions that were found on this machine (docs/adr/0010)"
@@ -10,7 +10,7 @@
 use super::{BracketsEnd, Masks, StringEnd, Strings, brackets_end_by, plain, strings_by};
 use std::arch::x86_64::{
     __m256i, _mm_clmulepi64_si128, _mm_cvtsi64_si128, _mm_cvtsi128_si64, _mm_set1_epi8, _mm256_cmpeq_epi8,
-    _mm256_max_epu8, _mm256_movemask_epi8, _mm256_or_si256, _mm256_set_epi64x, _mm256_set1_epi8,
+    _mm256_loadu_si256, _mm256_max_epu8, _mm256_movemask_epi8, _mm256_or_si256, _mm256_set1_epi8,
 };
 
 /// That this machine has AVX2, PCLMULQDQ and POPCNT.
@@ -30,6 +30,7 @@ impl Proof {
         unsafe { brackets_end(bytes, at) }
     }
 
+    /// Reads the texts of a list.
     pub(super) fn strings(self, bytes: &[u8], at: usize, out: &mut Strings) -> Option<usize> {
         // SAFETY: as in `brackets_end`.
         unsafe { strings(bytes, at, out) }
@@ -49,9 +50,8 @@ fn strings(bytes: &[u8], at: usize, out: &mut Strings) -> Option<usize> {
 #[target_feature(enable = "avx2,pclmulqdq,popcnt")]
 #[inline]
 fn load(bytes: &[u8; 32]) -> __m256i {
-    let (words, _) = bytes.as_chunks::<8>();
-    let word = |at: usize| words.get(at).map_or(0, |word| i64::from_le_bytes(*word));
-    _mm256_set_epi64x(word(3), word(2), word(1), word(0))
+    // SAFETY: the reference is to the 32 bytes that are read; the load needs no alignment.
+    unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) }
 }
 
 #[target_feature(enable = "avx2,pclmulqdq,popcnt")]
@@ -85,7 +85,7 @@ fn masks(block: &[u8; 64]) -> Masks {
 
 #[target_feature(enable = "avx2,pclmulqdq,popcnt")]
 #[inline]
-fn prefix_xor(mask: u64) -> u64 {
+pub(super) fn prefix_xor(mask: u64) -> u64 {
     let mask = _mm_cvtsi64_si128(i64::from_ne_bytes(mask.to_ne_bytes()));
     let product = _mm_clmulepi64_si128(mask, _mm_set1_epi8(-1), 0);
     u64::from_ne_bytes(_mm_cvtsi128_si64(product).to_ne_bytes())

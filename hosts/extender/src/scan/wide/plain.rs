@@ -5,8 +5,9 @@ use super::{BracketsEnd, Masks, StringEnd, Strings, brackets_end_by, strings_by}
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = ONES << 7;
 
+#[expect(clippy::redundant_closure, reason = "a closure is inlined here, a function is called")]
 pub(super) fn brackets_end(bytes: &[u8], at: usize) -> Option<BracketsEnd> {
-    brackets_end_by(bytes, at, masks, prefix_xor)
+    brackets_end_by(bytes, at, |block| masks(block), |mask| prefix_xor(mask))
 }
 
 pub(super) fn strings(bytes: &[u8], at: usize, out: &mut Strings) -> Option<usize> {
@@ -30,6 +31,7 @@ fn gather(highs: u64) -> u64 {
     (highs >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
 }
 
+#[inline(always)]
 fn masks(block: &[u8; 64]) -> Masks {
     let mut masks = Masks::default();
     let (words, _) = block.as_chunks::<8>();
@@ -49,6 +51,7 @@ fn masks(block: &[u8; 64]) -> Masks {
     masks
 }
 
+#[inline(always)]
 fn prefix_xor(mut mask: u64) -> u64 {
     for shift in [1, 2, 4, 8, 16, 32] {
         mask ^= mask << shift;
