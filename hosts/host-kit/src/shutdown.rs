@@ -165,6 +165,8 @@ impl Tasks {
             () = asked.requested() => None,
             Some(name) = self.next() => Some(name),
         };
+        // A task that did as it was asked may be noticed before the request is.
+        let failed = failed.filter(|_| !asked.is_requested());
         if let Some(name) = failed {
             tracing::error!(
                 "the task {name} ended although nobody asked it to; the program ends so that it is restarted"
@@ -226,6 +228,18 @@ mod tests {
             tasks.spawn(name, async move { stop.requested().await });
         }
         assert_eq!(end(tasks, trigger, &[Signal::Terminate], LATE).await, Ending::Clean);
+    }
+
+    #[tokio::test]
+    async fn a_task_that_ends_as_it_was_asked_is_no_failure_whoever_is_noticed_first() {
+        for _ in 0..64 {
+            let (trigger, stop) = pair();
+            let mut tasks = Tasks::new();
+            tasks.spawn("quick", async move { stop.requested().await });
+            trigger.request("a test");
+            tokio::task::yield_now().await;
+            assert_eq!(end(tasks, trigger, &[], LATE).await, Ending::Clean);
+        }
     }
 
     #[tokio::test]

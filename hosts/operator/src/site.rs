@@ -145,6 +145,8 @@ pub(crate) struct Site {
     pub(crate) profiles: BTreeMap<String, Arc<ProfileSeen>>,
     /// The twins, by node, also of nodes that are gone.
     pub(crate) twins: BTreeMap<String, Arc<TwinSeen>>,
+    /// The nodes of the profiles and of the twins, by the objects' names.
+    names: [BTreeMap<String, String>; 2],
     hardware: BTreeMap<String, Arc<HardwareSeen>>,
     pod_rows: Vec<Arc<PodSeen>>,
     hardware_known: bool,
@@ -168,19 +170,19 @@ impl Site {
         }
         let mut objects = false;
         if is_new(&mut watches.hardware) {
-            self.hardware = watches.hardware.with(|rows| by_node(rows, |row| (&row.node, false)));
+            self.hardware = watches.hardware.with(|rows| by_node(rows, |row| (row.node.clone(), false)));
             objects = true;
         }
         if is_new(&mut watches.profiles) {
-            self.profiles = watches
-                .profiles
-                .with(|rows| by_node(rows, |row| (&row.state.desired.node, row.state.owners.ours)));
+            let of = |row: &ProfileSeen| (row.state.desired.node.clone(), row.state.owners.ours);
+            self.profiles = watches.profiles.with(|rows| by_node(rows, of));
+            self.names[0] = watches.profiles.with(|rows| by_name(rows, |row| &row.state));
             objects = true;
         }
         if is_new(&mut watches.twins) {
-            self.twins = watches
-                .twins
-                .with(|rows| by_node(rows, |row| (&row.state.desired.node, row.state.owners.ours)));
+            let of = |row: &TwinSeen| (row.state.desired.node.clone(), row.state.owners.ours);
+            self.twins = watches.twins.with(|rows| by_node(rows, of));
+            self.names[1] = watches.twins.with(|rows| by_name(rows, |row| &row.state));
             objects = true;
         }
         let known = watches.hardware.is_synced();
@@ -295,6 +297,16 @@ impl Site {
         (Member { resolved, ..member }, row)
     }
 
+    /// Whose object of a kind has this name.
+    pub(crate) fn holder(&self, kind: DesiredSource, name: &str) -> Option<&str> {
+        let [profiles, twins] = &self.names;
+        let names = match kind {
+            DesiredSource::Profile => profiles,
+            DesiredSource::Twin => twins,
+        };
+        names.get(name).map(String::as_str)
+    }
+
     /// The place of a node.
     pub(crate) fn find(&self, node: &str) -> Option<usize> {
         self.members.binary_search_by(|member| member.node.name.as_str().cmp(node)).ok()
@@ -355,15 +367,21 @@ fn is_new<R: host_kit::reflect::Row>(rows: &mut Rows<R>) -> bool {
     new
 }
 
+/// The nodes of objects, by the objects' names.
+fn by_name<R>(rows: &BTreeMap<Key, Held<R>>, of: impl Fn(&R) -> &StateSeen) -> BTreeMap<String, String> {
+    let pair = |held: &Held<R>| (of(&held.row).name.clone(), of(&held.row).desired.node.clone());
+    rows.values().map(pair).collect()
+}
+
 /// Objects by their nodes. Of several for one node the operator's own counts, else the first by name.
-fn by_node<R>(rows: &BTreeMap<Key, Held<R>>, of: impl Fn(&R) -> (&String, bool)) -> BTreeMap<String, Arc<R>> {
+fn by_node<R>(rows: &BTreeMap<Key, Held<R>>, of: impl Fn(&R) -> (String, bool)) -> BTreeMap<String, Arc<R>> {
     let mut found: BTreeMap<String, Arc<R>> = BTreeMap::new();
     for held in rows.values() {
         let (node, ours) = of(&held.row);
-        match found.get_mut(node) {
+        match found.get_mut(&node) {
             Some(first) if ours && !of(first).1 => *first = held.row.clone(),
             Some(_) => {}
-            None => drop(found.insert(node.clone(), held.row.clone())),
+            None => drop(found.insert(node, held.row.clone())),
         }
     }
     found

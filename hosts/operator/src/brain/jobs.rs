@@ -111,26 +111,16 @@ impl Brain {
 
     /// The name of an object that does not exist yet: another node's may have the plain one.
     fn name_for(&self, carrier: Carrier, node: &str) -> String {
-        let held = |name: &str| match carrier {
-            Carrier::Profile => self
-                .site
-                .profiles
-                .values()
-                .find(|seen| seen.state.name == name)
-                .map(|seen| &*seen.state.desired.node),
-            Carrier::Twin => self
-                .site
-                .twins
-                .values()
-                .find(|seen| seen.state.name == name)
-                .map(|seen| &*seen.state.desired.node),
+        let kind = match carrier {
+            Carrier::Profile => DesiredSource::Profile,
+            Carrier::Twin => DesiredSource::Twin,
         };
         // Two nodes may come out alike before either has an object: the one that is called so has the name.
         let plain = names::plain(node);
         if plain != node && self.site.find(&plain).is_some() {
             return names::hashed(node);
         }
-        names::name_for(node, held)
+        names::name_for(node, |name| self.site.holder(kind, name))
     }
 
     fn twin_status(&self, member: &Member, status: NodeTwinStatus) -> Option<Write> {

@@ -27,8 +27,9 @@ fn tenths(bits: i64, role: Role) -> Option<Number> {
     let wide = i128::from(bits) * 10;
     let one = 1_i128 << 32;
     let tenths = match role {
-        Role::Limit => wide.div_euclid(one),
-        Role::Demand => -(-wide).div_euclid(one),
+        // What fixed point lacks of 432 W, 60 % of 720 W, is no reason to say 431.9 W.
+        Role::Limit => (wide + one / 1000).div_euclid(one),
+        Role::Demand => -(one / 1000 - wide).div_euclid(one),
         Role::Nearest => (wide + one / 2).div_euclid(one),
     };
     let (sign, size) = (if tenths < 0 { "-" } else { "" }, tenths.unsigned_abs());
