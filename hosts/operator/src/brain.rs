@@ -7,6 +7,7 @@
 mod claims;
 mod jobs;
 mod pass;
+mod settled;
 mod waits;
 
 pub(crate) use jobs::Then;
@@ -28,6 +29,7 @@ use planner::twin::TwinLaw;
 use planner::twin::cooling::MeasuredPower;
 use planner::twin::psu::{PsuLimits, RACK_LIMIT};
 use power_units::{Micros, Stamp};
+use settled::Settled;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use waits::{Settling, Waits};
@@ -44,6 +46,8 @@ pub(crate) struct Brain {
     busy: BTreeMap<String, u64>,
     settling: BTreeMap<String, Settling>,
     waits: Waits,
+    /// What every node looked like when nothing was to be written for it.
+    settled: BTreeMap<String, Settled>,
     /// The books, where there is a limit to keep to.
     ledger: Option<Ledger>,
     /// Before this nothing is raised: what a leader before has sent may still land.
@@ -80,6 +84,7 @@ impl Brain {
             busy: BTreeMap::new(),
             settling: BTreeMap::new(),
             waits: Waits::default(),
+            settled: BTreeMap::new(),
             ledger: None,
             raises_from: Mono::START,
             short: BTreeSet::new(),
@@ -120,6 +125,7 @@ impl Brain {
         self.busy.clear();
         self.settling.clear();
         self.waits = Waits::default();
+        self.settled.clear();
     }
 
     /// Whether every job of the passes up to this one has ended.
@@ -184,11 +190,16 @@ impl Brain {
 
     /// Forgets what is kept of nodes that are gone.
     fn forget_gone(&mut self, now: Mono) {
+        self.settling.retain(|_, settling| now < settling.until);
+        if !std::mem::take(&mut self.site.other_nodes) {
+            return;
+        }
         let known: BTreeSet<&str> =
             self.site.members.iter().map(|member| member.node.name.as_str()).collect();
         self.meters.keep_only(&known);
         self.waits.keep_only(&known, now);
         self.settling.retain(|node, _| known.contains(node.as_str()));
+        self.settled.retain(|node, _| known.contains(node.as_str()));
     }
 
     /// Whether a node that is gone may get a job at `now`.
@@ -209,10 +220,10 @@ impl Brain {
         true
     }
 
-    /// When a node that is left alone is to be looked at again.
-    pub(crate) fn next_try(&self) -> Option<Mono> {
+    /// When a node that is left alone is to be looked at again; what was due at the pass at `seen` had its turn.
+    pub(crate) fn next_try(&self, seen: Mono) -> Option<Mono> {
         let settling = self.settling.values().map(|settling| settling.until);
-        self.waits.next().into_iter().chain(settling).min()
+        self.waits.untils().chain(settling).filter(|&until| until > seen).min()
     }
 }
 

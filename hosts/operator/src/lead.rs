@@ -70,6 +70,8 @@ pub(crate) struct Lead {
     term: Option<Term>,
     /// Since when the term lasts.
     since: Mono,
+    /// Rows have changed that nobody has looked at.
+    stirred: Option<Mono>,
     /// Something has changed that no pass has seen.
     dirty: Option<Mono>,
     last_pass: Option<(u64, Mono)>,
@@ -101,6 +103,7 @@ impl Lead {
             poller,
             term: None,
             since: now,
+            stirred: None,
             dirty: Some(now),
             last_pass: None,
             not_before: now,
@@ -123,7 +126,7 @@ impl Lead {
                         tracing::error!("a watch has ended although nobody asked it to");
                         return;
                     }
-                    self.look();
+                    self.stirred.get_or_insert(self.parts.clock.mono());
                 }
                 Some(outcome) = self.outcomes.recv() => self.ended(outcome),
                 _ = self.parts.leadership.changed() => {}
@@ -142,6 +145,7 @@ impl Lead {
 
     fn look(&mut self) {
         let now = self.parts.clock.mono();
+        self.stirred = None;
         let changes = self.brain.look(&mut self.parts.watches, now);
         if changes.plan || changes.twins {
             self.dirty.get_or_insert(now);
@@ -191,22 +195,42 @@ impl Lead {
         let regular = self.last_pass.map_or(self.since, |(_, at)| {
             at.plus(self.parts.settings.interval.min(self.parts.settings.renew_plan))
         });
-        let retry = self.brain.next_try().map(|at| at.plus(TOGETHER));
-        let changed = self.dirty.map(|since| since.plus(TOGETHER));
-        let first = changed.into_iter().chain(retry).fold(regular, Mono::min);
+        let retry = self.next_try().map(|at| at.plus(TOGETHER));
+        let changed = self.dirty.into_iter().chain(self.stirred).map(|since| since.plus(TOGETHER));
+        let first = changed.chain(retry).fold(regular, Mono::min);
         first.max(self.not_before)
+    }
+
+    fn next_try(&self) -> Option<Mono> {
+        self.brain.next_try(self.last_pass.map_or(self.since, |(_, at)| at))
+    }
+
+    /// Whether a pass is due although no row has changed.
+    fn is_due_anyway(&self, now: Mono) -> bool {
+        let every = self.parts.settings.interval.min(self.parts.settings.renew_plan);
+        let regular = self.last_pass.is_none_or(|(_, at)| now >= at.plus(every));
+        self.dirty.is_some() || regular || self.next_try().is_some_and(|at| now >= at)
     }
 
     /// When to wake up.
     fn next(&self) -> Mono {
         match self.term {
             Some(_) => self.due(),
-            None => self.parts.clock.mono().plus(self.parts.settings.interval),
+            // Who stands by looks too, but takes its time.
+            None => match self.stirred {
+                Some(since) => since.plus(DISTANCE_MAX).max(self.not_before),
+                None => self.parts.clock.mono().plus(self.parts.settings.interval),
+            },
         }
     }
 
     fn pass(&mut self, now: Mono) {
-        let Some(term) = self.term else { return };
+        let Some(term) = self.term else {
+            if self.stirred.is_some_and(|since| now >= since.plus(DISTANCE_MAX)) {
+                self.look();
+            }
+            return;
+        };
         let blind = self.parts.watches.blind(now).or_else(|| {
             let waits = !self.parts.watches.hardware.is_synced() && now.since(self.since) < HARDWARE_PATIENCE;
             waits.then(|| "NodeHardwares are not known yet".to_owned())
@@ -222,8 +246,14 @@ impl Lead {
             self.not_before = now.plus(Duration::from_millis(100));
             return;
         }
-        self.dirty = None;
+        let due_anyway = self.is_due_anyway(now);
         self.look();
+        if !due_anyway && self.dirty.is_none() {
+            // What has changed in the rows changes nothing here.
+            let took = self.parts.clock.mono().since(now);
+            self.not_before = self.parts.clock.mono().plus((took * DISTANCE).min(DISTANCE_MAX));
+            return;
+        }
         self.dirty = None;
         let passed = self.brain.pass(now, self.parts.clock.wall());
         let took = self.parts.clock.mono().since(now);

@@ -11,6 +11,7 @@ use planner::power::history::{Histories, HistoryLaw, WINDOW};
 use planner::power::{Absent, Meter, Reading, Report, Sample};
 use power_units::{Stamp, Watts, WattsPerMinute};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What an agent last said: when it measured, and what.
@@ -37,7 +38,7 @@ impl Meters {
     }
 
     /// Listens to what agents publish.
-    pub(crate) fn listen(&mut self, members: &[Member], now: Stamp) {
+    pub(crate) fn listen(&mut self, members: &[Arc<Member>], now: Stamp) {
         if !self.by_agents {
             return;
         }

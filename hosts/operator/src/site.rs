@@ -136,7 +136,7 @@ impl Member {
 #[derive(Debug, Default)]
 pub(crate) struct Site {
     /// Every node, in the order of names.
-    pub(crate) members: Vec<Member>,
+    pub(crate) members: Vec<Arc<Member>>,
     /// The planner's rows of them, in the same order.
     pub(crate) nodes: Vec<NodeRow>,
     /// The planner's rows of the pods; nothing while they are not known.
@@ -150,6 +150,10 @@ pub(crate) struct Site {
     hardware: BTreeMap<String, Arc<HardwareSeen>>,
     pod_rows: Vec<Arc<PodSeen>>,
     hardware_known: bool,
+    /// What is published, as it was last put together; lent to the planner as the rows are.
+    pub(crate) published: Option<Vec<PublishedRow>>,
+    /// Nodes have come or gone since somebody last asked.
+    pub(crate) other_nodes: bool,
 }
 
 /// What a look at the rows found.
@@ -176,12 +180,14 @@ impl Site {
         if is_new(&mut watches.profiles) {
             let of = |row: &ProfileSeen| (row.state.desired.node.clone(), row.state.owners.ours);
             self.profiles = watches.profiles.with(|rows| by_node(rows, of));
+            self.published = None;
             self.names[0] = watches.profiles.with(|rows| by_name(rows, |row| &row.state));
             objects = true;
         }
         if is_new(&mut watches.twins) {
             let of = |row: &TwinSeen| (row.state.desired.node.clone(), row.state.owners.ours);
             self.twins = watches.twins.with(|rows| by_node(rows, of));
+            self.published = None;
             self.names[1] = watches.twins.with(|rows| by_name(rows, |row| &row.state));
             objects = true;
         }
@@ -229,7 +235,10 @@ impl Site {
     }
 
     fn read_nodes(&mut self, nodes: Vec<Arc<NodeSeen>>, lens: &Lens, catalog: &Catalog) -> Changes {
-        let mut changes = Changes { plan: nodes.len() != self.members.len(), twins: false };
+        let others = nodes.len() != self.members.len()
+            || nodes.iter().zip(&self.members).any(|(node, member)| node.name != member.node.name);
+        self.other_nodes |= others;
+        let mut changes = Changes { plan: others, twins: false };
         let old_members = std::mem::take(&mut self.members);
         let old_rows = std::mem::take(&mut self.nodes);
         let mut old = old_members.into_iter().zip(old_rows).peekable();
@@ -243,16 +252,14 @@ impl Site {
                 resolved: Hardware::default(),
                 node,
             };
-            let (member, row) = match before {
-                Some((was, row)) if was.is_same(&member) && self.hardware_known => {
-                    (Member { resolved: was.resolved, ..member }, row)
-                }
+            let (member, row): (Arc<Member>, NodeRow) = match before {
+                Some((was, row)) if was.is_same(&member) && self.hardware_known => (was, row),
                 before => {
                     let (member, row) =
-                        self.put_together(member, before.as_ref().map(|(was, _)| was), lens, catalog);
+                        self.put_together(member, before.as_ref().map(|(was, _)| &**was), lens, catalog);
                     changes.twins = true;
                     changes.plan |= before.is_none_or(|(_, was)| was != row);
-                    (member, row)
+                    (Arc::new(member), row)
                 }
             };
             // What is published decides too, and is not in the planner's row of the node.
@@ -313,12 +320,12 @@ impl Site {
     }
 
     /// A node.
-    pub(crate) fn member(&self, node: &str) -> Option<&Member> {
+    pub(crate) fn member(&self, node: &str) -> Option<&Arc<Member>> {
         self.find(node).and_then(|at| self.members.get(at))
     }
 
     /// What is published, as the planner sees it.
-    pub(crate) fn published(&self, source: DesiredSource) -> Vec<PublishedRow> {
+    pub(crate) fn read_published(&self, source: DesiredSource) -> Vec<PublishedRow> {
         let row = |node: &String, state: &StateSeen, draining: bool| PublishedRow {
             node: node.clone(),
             ours: !state.is_a_persons(),

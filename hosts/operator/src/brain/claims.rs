@@ -31,8 +31,9 @@ impl Granted {
 
 impl Brain {
     /// What is published, as the policy is to see it: caps that the budget made of its own ones are its own ones.
-    pub(super) fn published(&self) -> Vec<PublishedRow> {
-        let mut rows = self.site.published(self.settings.lens.source);
+    pub(super) fn published(&mut self) -> Vec<PublishedRow> {
+        let source = self.settings.lens.source;
+        let mut rows = self.site.published.take().unwrap_or_else(|| self.site.read_published(source));
         if let Some(ledger) = &self.ledger {
             for row in &mut rows {
                 row.caps = ledger.shown(&row.node, row.caps);

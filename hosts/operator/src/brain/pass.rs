@@ -1,7 +1,9 @@
 //! One pass: what is known becomes a plan, twins, and jobs for the nodes that differ from it.
 
 use super::jobs::Then;
+use super::settled::Settled;
 use super::{Brain, stamp};
+use crate::budget::{Claim, Grant};
 use crate::publish::{Standing, Wanted, status_of};
 use crate::rows;
 use crate::site::Member;
@@ -14,6 +16,7 @@ use planner::plan::{self, Action, NodePlan, Plan, Snapshot};
 use planner::twin::{self, NodeFacts, SiteFacts, Twin};
 use power_units::Micros;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A pass that was made.
 #[derive(Debug)]
@@ -33,28 +36,17 @@ impl Brain {
         let plan = self.plan(now, wall);
         let stands_in = plan.fallback.is_some();
         self.stats.planned(&plan, stands_in);
-        let twins = self.twins(&plan, now);
+        let places: Vec<Option<usize>> = plan.nodes.iter().map(|node| self.site.find(&node.node)).collect();
+        let twins = self.twins(&plan, &places, now);
         let mut budget = self.budget(&plan, now);
         let mut jobs = Vec::new();
         let Plan { nodes, releases, .. } = plan;
-        for (plan, twin) in nodes.into_iter().zip(twins) {
-            let Some(at) = self.site.find(&plan.node) else { continue };
-            let Some(member) = self.site.members.get(at).cloned() else { continue };
-            if !self.is_free(&member, now) {
-                continue;
+        for ((plan, twin), place) in nodes.into_iter().zip(twins).zip(places) {
+            let member = place.and_then(|at| self.site.members.get(at)).cloned();
+            let grant = budget.take(&plan.node);
+            if let Some(member) = member.filter(|member| self.is_free(member, now)) {
+                self.node(member, plan, (twin, grant), (now, stands_in), &mut jobs);
             }
-            let standing = self.standing(&member, &plan);
-            let wanted = match budget.take(&plan.node) {
-                None => plan.desired.as_ref().map(|desired| Wanted::planned(desired, desired.caps)),
-                Some(grant) => self.granted(&member, plan.desired.as_ref(), grant, now),
-            };
-            let writes_state = plan.actions.iter().any(|action| matches!(action, Action::WriteDesired(_)));
-            let held = wanted.is_none() && writes_state;
-            let status = status_of(&twin, &standing, member.twin.as_deref(), wall);
-            let parts = self.parts(&member, &plan, wanted, (status, &standing), stands_in);
-            let writes = parts.in_order(member.twin.is_some());
-            let then = if held { Then::Nothing } else { Then::Commit(Box::new(plan)) };
-            self.job(member.node.name.clone(), writes, then, &mut jobs);
         }
         for release in releases {
             let free = match self.site.member(&release.node).cloned() {
@@ -70,6 +62,39 @@ impl Brain {
             }
         }
         Passed { number: self.passes, jobs }
+    }
+
+    /// One node's part of a pass.
+    fn node(
+        &mut self,
+        member: Arc<Member>,
+        plan: NodePlan,
+        (twin, grant): (Twin, Option<(Claim, Grant)>),
+        (now, stands_in): (Mono, bool),
+        jobs: &mut Vec<Job<Then>>,
+    ) {
+        let standing = self.standing(&member, &plan);
+        let wanted = match grant {
+            None => plan.desired.as_ref().map(|desired| Wanted::planned(desired, desired.caps)),
+            Some(grant) => self.granted(&member, plan.desired.as_ref(), grant, now),
+        };
+        let writes_state = plan.actions.iter().any(|action| matches!(action, Action::WriteDesired(_)));
+        let held = wanted.is_none() && writes_state;
+        let name = &member.node.name;
+        let looks_the_same = |settled: &Settled| settled.is(&member, twin, &standing, wanted.as_ref());
+        if plan.actions.is_empty() && self.settled.get(name).is_some_and(looks_the_same) {
+            return self.carried_out(Then::Commit(Box::new(plan)));
+        }
+        let status = status_of(&twin, &standing, member.twin.as_deref(), self.wall);
+        let parts = self.parts(&member, &plan, wanted.clone(), (status, &standing), stands_in);
+        let writes = parts.in_order(member.twin.is_some());
+        if writes.is_empty() {
+            self.settled.insert(name.clone(), Settled::new(member.clone(), twin, standing, wanted));
+        } else {
+            self.settled.remove(name);
+        }
+        let then = if held { Then::Nothing } else { Then::Commit(Box::new(plan)) };
+        self.job(name.clone(), writes, then, jobs);
     }
 
     fn job(
@@ -98,21 +123,24 @@ impl Brain {
             wall_clock: Micros::new(since_1970),
         };
         let plan = plan::plan(&snapshot, &self.settings.plan, &self.memory);
+        // What the budget has translated is not what is published.
+        self.site.published = Some(snapshot.published).filter(|_| self.ledger.is_none());
         self.site.nodes = snapshot.nodes;
         self.site.pods = snapshot.pods;
         plan
     }
 
     /// The twins of the planned nodes, in the order of the plan.
-    fn twins(&self, plan: &Plan, now: Mono) -> Vec<Twin> {
+    fn twins(&self, plan: &Plan, places: &[Option<usize>], now: Mono) -> Vec<Twin> {
         let none = rows_of_nothing();
         let facility = Facility::default();
         let hold = crate::settings::micros(self.settings.hold);
         let facts: Vec<NodeFacts<'_>> = plan
             .nodes
             .iter()
-            .map(|node| {
-                let member = self.site.member(&node.node);
+            .zip(places)
+            .map(|(node, place)| {
+                let member = place.and_then(|at| self.site.members.get(at)).map(|member| &**member);
                 self.facts(node, member, &none, now)
             })
             .collect();

@@ -113,9 +113,9 @@ impl Waits {
         wait
     }
 
-    /// When the next node is to be tried again.
-    pub(super) fn next(&self) -> Option<Mono> {
-        self.0.values().map(|wait| wait.until).min()
+    /// When nodes are to be tried again.
+    pub(super) fn untils(&self) -> impl Iterator<Item = Mono> {
+        self.0.values().map(|wait| wait.until)
     }
 
     /// Forgets nodes that are gone, once their wait is over.
