@@ -30,9 +30,11 @@ const BENCHES: &[Bench] = &[
     ("scheduler", scheduler),
 ];
 
-/// The embedded API at 10,000 nodes: times, fan-out and memory of a process of its own.
+/// The embedded API at 10,000 nodes, and what the reflectors of a host hold at 5,000: times, fan-out and memory, of
+/// processes of their own.
 fn api() -> Result<()> {
-    release(&["run", "--package", "embedded-api", "--example", "scale"])
+    release(&["run", "--package", "embedded-api", "--example", "scale"])?;
+    release(&["run", "--package", "conformance", "--example", "rows"])
 }
 
 /// The agent on the rig: from a change of the profile to the register and to the status, and what it costs.

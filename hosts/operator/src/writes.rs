@@ -201,10 +201,13 @@ async fn one(client: &Client, write: Write, timeout: Duration) -> Result<Landed,
             let version = meta["resourceVersion"].as_str().unwrap_or_default().to_owned();
             Ok(Landed { target, version, generation: meta["generation"].as_i64() })
         }
-        Ok(Err(error)) => match trouble(error) {
-            Trouble::Gone if deletes => Ok(Landed { target, version: String::new(), generation: None }),
-            other => Err(other),
-        },
+        Ok(Err(error)) => {
+            let trouble = trouble(error);
+            if deletes && trouble == Trouble::Gone {
+                return Ok(Landed { target, version: String::new(), generation: None });
+            }
+            Err(trouble)
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::faults::{Control, Faults};
 use crate::machine::Machine;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// Sets the limit of each package.
 pub const SET_POWER: &str = "rapl.set_power_cap_watts";
@@ -135,8 +136,7 @@ pub fn act(
     body: &[u8],
     now: Timestamp,
 ) -> Result<Done, String> {
-    let asked: Option<Asked> = serde_json::from_slice(body).map_err(|error| error.to_string())?;
-    let asked = asked.unwrap_or_default();
+    let asked = read(body)?;
     let done = match faults.control {
         Control::Ok => apply(machine, last, &asked),
         Control::Ignored => {
@@ -157,6 +157,18 @@ pub fn act(
     last.outcome = done.outcome;
     last.at = now;
     Ok(done)
+}
+
+/// Null is an object without fields, as upstream takes it; a list is none, although a struct could be read of it.
+fn read(body: &[u8]) -> Result<Asked, String> {
+    let value: Value = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    match value {
+        Value::Null => Ok(Asked::default()),
+        Value::Object(_) => serde_json::from_value(value).map_err(|error| error.to_string()),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            Err("the body is no JSON object".to_owned())
+        }
+    }
 }
 
 fn action(text: &str) -> Action {

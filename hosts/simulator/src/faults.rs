@@ -2,6 +2,7 @@
 //! while its telemetry lies.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::time::Duration;
 
 /// What is wrong with a node's telemetry.
@@ -61,7 +62,12 @@ impl Faults {
     pub fn from_json(body: &[u8]) -> Result<Self, String> {
         const ACCEPTED: &str = "accepted: {\"telemetry\": ok|error|garbage|empty|stuck, \
              \"control\": ok|ignored|blocked|error, \"slowMs\": 0 to 600000, \"gone\": true|false}";
-        let faults: Self = serde_json::from_slice(body).map_err(|error| format!("{error}; {ACCEPTED}"))?;
+        let value: Value = serde_json::from_slice(body).map_err(|error| format!("{error}; {ACCEPTED}"))?;
+        // A struct could be read of a list as well.
+        if !value.is_object() {
+            return Err(format!("it is no JSON object; {ACCEPTED}"));
+        }
+        let faults: Self = serde_json::from_value(value).map_err(|error| format!("{error}; {ACCEPTED}"))?;
         if faults.slow_ms > SLOW_MAX_MS {
             return Err(format!("slowMs is {}; {ACCEPTED}", faults.slow_ms));
         }

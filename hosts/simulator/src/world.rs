@@ -7,6 +7,7 @@ use crate::control::Last;
 use crate::faults::Faults;
 use crate::fleet::Member;
 use crate::machine::{Machine, MachineError};
+use crate::pods::quantities;
 use crate::telemetry::Telemetry;
 use host_kit::clock::{Clock, Mono};
 use power_units::Micros;
@@ -25,6 +26,8 @@ pub struct World {
 pub struct Node {
     /// As it is registered.
     pub member: Member,
+    /// What there is of every resource, in billionths.
+    pub(crate) room: BTreeMap<String, i128>,
     state: Mutex<State>,
 }
 
@@ -56,7 +59,9 @@ impl World {
         for (number, member) in (0_u64..).zip(members) {
             let machine = Machine::new(&member, seed.wrapping_add(number))?;
             let state = State { machine, last: Last::nothing(now), faults: Faults::default(), shown: None };
-            nodes.insert(member.name.clone(), Node { member, state: Mutex::new(state) });
+            // The fleet wrote these quantities itself.
+            let room = quantities(&serde_json::json!(member.capacity)).unwrap_or_default();
+            nodes.insert(member.name.clone(), Node { member, room, state: Mutex::new(state) });
         }
         Ok(Self { nodes, since: clock.mono(), clock, speed })
     }

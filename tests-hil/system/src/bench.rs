@@ -2,6 +2,7 @@
 //!
 //! Everything runs on the machine of the bench, so a figure stands beside the others of its run and beside no other:
 //! the contenders take turns, round by round.
+#![expect(clippy::print_stdout, reason = "a bench prints its table")]
 
 mod burst;
 mod contender;
@@ -29,7 +30,7 @@ pub struct Size {
     pub nodes: u32,
     /// How many pods are bound without an extender in a round.
     pub pods: u32,
-    /// How often each contender has its turn.
+    /// How often each contender has its turn; 0 leaves the rates out.
     pub rounds: u32,
     /// Whether the burst is looked at too.
     pub burst: bool,
@@ -54,7 +55,9 @@ pub async fn run(programs: &Programs, sizes: &[Size]) -> Result<(), Trouble> {
         rights::install(&client).await?;
         field::nodes(&client, size.nodes).await?;
         twins::describe(&client, size.nodes).await?;
-        rate::run(&control_plane, programs, size).await?;
+        if size.rounds > 0 {
+            rate::run(&control_plane, programs, size).await?;
+        }
         if size.burst {
             burst::run(&control_plane, programs, size).await?;
         }

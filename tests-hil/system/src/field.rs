@@ -8,6 +8,7 @@ use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams, WatchEvent, Wa
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -90,33 +91,24 @@ impl Field {
         within: Duration,
         begin: impl AsyncFnOnce() -> Result<(), Trouble>,
     ) -> Result<Placed, Trouble> {
-        let pods = self.pods();
-        let version = pods.list(&ListParams::default().limit(1)).await?.metadata.resource_version;
-        let events = pods.watch(&WatchParams::default().timeout(290), &version.unwrap_or_default()).await?;
-        let mut events = Box::pin(events);
-        let mut seen: BTreeMap<String, String> = BTreeMap::new();
-        let mut times: Option<(Instant, Instant)> = None;
-        begin().await?;
-        let watching = async {
-            while seen.len() < usize::try_from(count)? {
-                let Some(event) = events.try_next().await? else { break };
-                let (WatchEvent::Added(pod) | WatchEvent::Modified(pod)) = event else { continue };
-                let (Some(name), Some(node)) = (pod.metadata.name, pod.spec.and_then(|spec| spec.node_name))
-                else {
-                    continue;
-                };
-                let now = Instant::now();
-                times = Some((times.map_or(now, |(first, _)| first), now));
-                seen.insert(name, node);
-            }
-            Ok::<(), Trouble>(())
-        };
+        let seen: Arc<Mutex<Seen>> = Arc::default();
+        // In a task of its own, so that nothing is late because `begin` keeps this one: a watch that nobody reads is
+        // closed.
+        let watching = tokio::spawn(follow(self.pods(), Arc::clone(&seen), usize::try_from(count)?));
+        let outcome = begin().await;
         // Whoever asks sees by the count that time was up.
-        if let Ok(outcome) = tokio::time::timeout(within, watching).await {
-            outcome?;
-        }
-        let mut placed = Placed::default();
-        placed.took = times.map_or(Duration::ZERO, |(first, last)| last - first);
+        let _ = tokio::time::timeout(within, async {
+            while !watching.is_finished() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await;
+        watching.abort();
+        outcome?;
+        let Seen { nodes, times } = std::mem::take(&mut *seen.lock().map_err(|_| "the watch panicked")?);
+        let seen = nodes;
+        let took = times.map_or(Duration::ZERO, |(first, last)| last - first);
+        let mut placed = Placed { took, ..Placed::default() };
         for node in seen.into_values() {
             *placed.by_node.entry(node).or_default() += 1;
         }
@@ -185,6 +177,42 @@ pub fn pod(name: &str) -> Value {
             }],
         },
     })
+}
+
+/// Who was bound where, and when the first and the last binding was seen.
+#[derive(Default)]
+struct Seen {
+    nodes: BTreeMap<String, String>,
+    times: Option<(Instant, Instant)>,
+}
+
+/// Follows the pods until so many are bound. A watch that ends is begun anew, and what it missed is made up for.
+async fn follow(pods: Api<Pod>, seen: Arc<Mutex<Seen>>, count: usize) -> Result<(), Trouble> {
+    let note = |pod: Pod| {
+        let (Some(name), Some(node)) = (pod.metadata.name, pod.spec.and_then(|spec| spec.node_name)) else {
+            return false;
+        };
+        let Ok(mut seen) = seen.lock() else { return true };
+        let now = Instant::now();
+        if seen.nodes.insert(name, node).is_none() {
+            seen.times = Some((seen.times.map_or(now, |(first, _)| first), now));
+        }
+        seen.nodes.len() >= count
+    };
+    loop {
+        let listed = pods.list(&ListParams::default()).await?;
+        let version = listed.metadata.resource_version.unwrap_or_default();
+        if listed.items.into_iter().any(note) {
+            return Ok(());
+        }
+        let mut events = Box::pin(pods.watch(&WatchParams::default().timeout(290), &version).await?);
+        while let Ok(Some(event)) = events.try_next().await {
+            let (WatchEvent::Added(pod) | WatchEvent::Modified(pod)) = event else { continue };
+            if note(pod) {
+                return Ok(());
+            }
+        }
+    }
 }
 
 /// What is there already is as good.

@@ -231,11 +231,11 @@ impl World {
         Ok(Scheduler::with(Extender::new(&format!("http://{extender}"), NodeForm::Names)?))
     }
 
-    /// A part that has ended by itself, with the last lines of its log.
+    /// A part that has failed, with the last lines of its log. What was killed or asked to end has not.
     #[must_use]
     pub fn ended(&self) -> Option<String> {
         Part::ALL.into_iter().find_map(|part| {
-            let status = self.control_plane.program_ended(part.name())?;
+            let status = self.control_plane.program_ended(part.name()).filter(|status| !status.success())?;
             Some(format!(
                 "{} ended with {status}:\n{}",
                 part.name(),

@@ -196,11 +196,13 @@ pub(crate) enum WriteError {
 
 impl From<kube::Error> for WriteError {
     fn from(error: kube::Error) -> Self {
-        match error {
-            kube::Error::Api(status) if status.code == 404 => Self::Gone,
-            kube::Error::Api(status) => Self::Failed(format!("{} {}", status.code, status.message)),
-            other => Self::Failed(other.to_string()),
+        if let kube::Error::Api(status) = &error {
+            return match status.code {
+                404 => Self::Gone,
+                code => Self::Failed(format!("{code} {}", status.message)),
+            };
         }
+        Self::Failed(error.to_string())
     }
 }
 

@@ -191,7 +191,7 @@ fn source(report: &Report) -> &'static str {
 }
 
 fn found(report: &Report, identity: &Identity) -> Found {
-    let limited = report.packages.iter().any(|package| has_limit(package));
+    let limited = report.packages.iter().any(has_limit);
     let metered = |device: &DeviceReport| !matches!(device.power, Reading::Missing(Gap::NoMeter));
     let packages = report
         .packages

@@ -10,7 +10,6 @@ use host_kit::clock::Mono;
 use jiff::Timestamp;
 use joulie_api::labels::node::{COOLING_ZONE, RACK};
 use planner::facility::Facility;
-use planner::intent::Caps;
 use planner::plan::{self, Action, NodePlan, Plan, Snapshot};
 use planner::twin::{self, NodeFacts, SiteFacts, Twin};
 use power_units::Micros;
@@ -133,7 +132,7 @@ impl Brain {
         let caps = state
             .map(|state| rows::caps(&state.desired))
             .or(plan.desired.as_ref().map(|desired| desired.caps))
-            .unwrap_or_else(Caps::default);
+            .unwrap_or_default();
         let (reading, trend) = self.meters.reading(&plan.node, stamp(now));
         NodeFacts {
             hardware: member.map_or(none, |member| &member.resolved),

@@ -54,7 +54,7 @@ fn agent(cluster: &Arc<Cluster>, rack: &Arc<Rack>, at: usize) -> JoinHandle<()> 
             let watts = spec["packagePowerCapWatts"].as_f64();
             let percent = spec["packagePowerCapPctOfMax"].as_f64().map(|percent| percent * 3.6);
             let each = watts.or(percent).unwrap_or(360.0).clamp(100.0, 360.0);
-            rack.take(at, (2.0 * each).ceil() as u64);
+            rack.take(at, format!("{:.0}", (2.0 * each).ceil()).parse().unwrap());
             tokio::time::sleep(Duration::from_millis(5 + 13 * at as u64)).await;
             if *rack.mute.lock().unwrap() == Some(at) {
                 continue;

@@ -1,6 +1,6 @@
 use super::*;
 use crate::fleet::Fleet;
-use serde_json::{Value, json};
+use serde_json::json;
 
 fn machine(fleet: &str) -> Machine {
     let members = Fleet::parse(fleet).unwrap().members().unwrap();

@@ -1,8 +1,8 @@
 //! One pass: the machines are brought in line with the pods, and what is to be written is found.
 
 use super::{Due, Kubelet};
-use crate::machine::PodId;
-use crate::pods::{Asks, Next, Phase, Pod, quantities};
+use crate::machine::{Machine, PodId, Running};
+use crate::pods::{Next, Phase, Pod};
 use host_kit::clock::Mono;
 use host_kit::reflect::{Held, Key};
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,18 +32,14 @@ impl Kubelet {
                 busy.insert(name.clone());
                 continue;
             }
-            settle(&mut state.machine, pods, &self.sent);
-            let room = room(&node.member.capacity);
-            let mut used = BTreeMap::new();
-            for (_, pod) in pods.iter().filter(|(_, pod)| pod.holds() || self.is_begun(pod)) {
-                pod.asks.add_to(&mut used);
-            }
+            settle(&mut state.machine, pods);
+            let mut used = used(&state.machine, pods);
             for (key, pod) in pods {
                 let next = if pod.phase == Phase::Pending && pod.deleting.is_none() {
-                    self.begin(&mut state.machine, pod, &room, &mut used)
+                    begin(&mut state.machine, pod, &node.room, &mut used)
                 } else {
                     let running = state.machine.pods().get(&pod.id);
-                    let finished = running.is_some_and(crate::machine::Running::is_finished);
+                    let finished = running.is_some_and(Running::is_finished);
                     let note = running.and_then(|running| self.note(pod, running.done(), now));
                     pod.next(finished, note)
                 };
@@ -77,31 +73,6 @@ impl Kubelet {
         })
     }
 
-    /// Whether a pod was begun here and its object does not say so yet.
-    fn is_begun(&self, pod: &Pod) -> bool {
-        pod.phase == Phase::Pending
-            && self.sent.get(&pod.id).is_some_and(|(step, _)| *step == Next::Run.step())
-    }
-
-    /// Admits a pod, and begins it on its machine before anybody is told.
-    fn begin(
-        &self,
-        machine: &mut crate::machine::Machine,
-        pod: &Pod,
-        room: &BTreeMap<String, i128>,
-        used: &mut BTreeMap<String, i128>,
-    ) -> Next {
-        if self.is_begun(pod) {
-            return Next::Run;
-        }
-        let next = pod.admit(room, used);
-        if let (Next::Run, Ok(work)) = (&next, &pod.work) {
-            Asks::add_to(&pod.asks, used);
-            machine.begin(pod.id.clone(), work.clone(), 0.0);
-        }
-        next
-    }
-
     /// What is to be noted of a pod's progress now.
     fn note(&mut self, pod: &Pod, done: f64, now: Mono) -> Option<f64> {
         let every = self.checkpoint?;
@@ -121,7 +92,7 @@ impl Kubelet {
             let Some(node) = self.world.node(&name) else { continue };
             let state = self.world.at(node);
             for (key, pod) in pods.into_iter().filter(|(_, pod)| pod.works() && !state.faults.gone) {
-                let done = state.machine.pods().get(&pod.id).map_or(0.0, crate::machine::Running::done);
+                let done = state.machine.pods().get(&pod.id).map_or(0.0, Running::done);
                 if done - pod.done > 1e-6 {
                     notes.push(Due { key, pod, next: Next::Checkpoint(done) });
                 }
@@ -131,19 +102,9 @@ impl Kubelet {
     }
 }
 
-/// Takes up what runs, and ends what does not.
-fn settle(
-    machine: &mut crate::machine::Machine,
-    pods: &[(Key, Arc<Pod>)],
-    sent: &BTreeMap<PodId, (u8, Mono)>,
-) {
-    let run = Next::Run.step();
-    let keeps = |pod: &Pod| {
-        let begun = pod.phase == Phase::Pending
-            && pod.deleting.is_none()
-            && sent.get(&pod.id).is_some_and(|(step, _)| *step == run);
-        pod.works() || begun
-    };
+/// Takes up what runs, and ends what does not. A pod that was begun here stays although its object does not say so yet.
+fn settle(machine: &mut Machine, pods: &[(Key, Arc<Pod>)]) {
+    let keeps = |pod: &Pod| pod.works() || (pod.phase == Phase::Pending && pod.deleting.is_none());
     let wanted: BTreeSet<&PodId> =
         pods.iter().filter(|(_, pod)| keeps(pod)).map(|(_, pod)| &pod.id).collect();
     let over: Vec<PodId> = machine.pods().keys().filter(|id| !wanted.contains(id)).cloned().collect();
@@ -157,8 +118,33 @@ fn settle(
     }
 }
 
-fn room(capacity: &BTreeMap<String, String>) -> BTreeMap<String, i128> {
-    let list = serde_json::json!(capacity);
-    // The fleet wrote these quantities itself.
-    quantities(&list).unwrap_or_default()
+/// What the pods take that run or were begun here. Only asked for where one waits to be admitted.
+fn used(machine: &Machine, pods: &[(Key, Arc<Pod>)]) -> BTreeMap<String, i128> {
+    let mut used = BTreeMap::new();
+    let begun = |pod: &Pod| machine.pods().contains_key(&pod.id);
+    if pods.iter().all(|(_, pod)| pod.phase != Phase::Pending || begun(pod)) {
+        return used;
+    }
+    for (_, pod) in pods.iter().filter(|(_, pod)| pod.holds() || begun(pod)) {
+        pod.asks.add_to(&mut used);
+    }
+    used
+}
+
+/// Admits a pod, and begins it on its machine before anybody is told.
+fn begin(
+    machine: &mut Machine,
+    pod: &Pod,
+    room: &BTreeMap<String, i128>,
+    used: &mut BTreeMap<String, i128>,
+) -> Next {
+    if machine.pods().contains_key(&pod.id) {
+        return Next::Run;
+    }
+    let next = pod.admit(room, used);
+    if let (Next::Run, Ok(work)) = (&next, &pod.work) {
+        pod.asks.add_to(used);
+        machine.begin(pod.id.clone(), work.clone(), 0.0);
+    }
+    next
 }

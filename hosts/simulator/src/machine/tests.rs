@@ -22,7 +22,8 @@ fn id(name: &str) -> PodId {
 }
 
 fn seconds(s: f64) -> Micros {
-    Micros::new((s * 1e6) as u64)
+    let micros = std::time::Duration::from_secs_f64(s).as_micros();
+    Micros::new(u64::try_from(micros).unwrap())
 }
 
 #[track_caller]

@@ -107,8 +107,10 @@ impl Asks {
 }
 
 fn add(sum: &mut BTreeMap<String, i128>, resource: &str, much: i128) {
-    let sum = sum.entry(resource.to_owned()).or_default();
-    *sum = sum.saturating_add(much);
+    match sum.get_mut(resource) {
+        Some(sum) => *sum = sum.saturating_add(much),
+        None => drop(sum.insert(resource.to_owned(), much)),
+    }
 }
 
 fn container_asks(container: &Value) -> Result<BTreeMap<String, i128>, String> {
@@ -120,10 +122,8 @@ fn container_asks(container: &Value) -> Result<BTreeMap<String, i128>, String> {
 /// A resource list in billionths. A negative quantity, which no API server takes, is nothing.
 pub(crate) fn quantities(list: &Value) -> Result<BTreeMap<String, i128>, String> {
     let read = |(resource, much): (&String, &Value)| {
-        let much = match much {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
+        // A number is a quantity as well as its text is.
+        let much = much.as_str().map_or_else(|| much.to_string(), str::to_owned);
         let quantity = Quantity::parse(&much).map_err(|error| format!("{resource}: {error}"))?;
         Ok((resource.clone(), quantity.nanos().max(0)))
     };

@@ -3,10 +3,11 @@
 
 use std::process::ExitCode;
 use system::Trouble;
-use system::bench::{self, Programs, SIZES};
+use system::bench::{self, Programs, SIZES, Size};
 use system::echo::{self, Scores};
 
-const USAGE: &str = "usage: scheduler-bench [--nodes N]...   or   scheduler-bench echo ADDRESS [--empty]";
+const USAGE: &str =
+    "usage: scheduler-bench [--burst] [--nodes N...]   or   scheduler-bench echo ADDRESS [--empty]";
 
 fn main() -> ExitCode {
     match answer() {
@@ -24,6 +25,7 @@ fn answer() -> Result<(), Trouble> {
     match words.as_slice() {
         ["echo", at] => serve(at, Scores::Constant),
         ["echo", at, "--empty"] => serve(at, Scores::Empty),
+        ["--burst"] => run(&[Size { rounds: 0, ..SIZES[0] }]),
         ["--nodes", numbers @ ..] => {
             let numbers =
                 numbers.iter().map(|number| Ok(number.parse()?)).collect::<Result<Vec<u32>, Trouble>>()?;
@@ -44,6 +46,10 @@ fn measure(nodes: &[u32]) -> Result<(), Trouble> {
     if known.len() < nodes.len() {
         return Err(format!("{USAGE}; N is one of {:?}", SIZES.map(|size| size.nodes)).into());
     }
+    run(&known)
+}
+
+fn run(sizes: &[Size]) -> Result<(), Trouble> {
     let this = std::env::current_exe()?;
     let extender = this.with_file_name("system-extender");
     if !extender.exists() {
@@ -53,5 +59,5 @@ fn measure(nodes: &[u32]) -> Result<(), Trouble> {
     }
     let programs = Programs { echo: this, extender };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(bench::run(&programs, &known))
+    runtime.block_on(bench::run(&programs, sizes))
 }

@@ -9,6 +9,7 @@ mod support;
 
 use futures::future::LocalBoxFuture;
 use std::path::Path;
+use std::time::Duration;
 use system::world::{Shipped, World};
 use tokio::time::Instant;
 
@@ -42,6 +43,16 @@ const STORIES: &[Story] = &[
     }),
 ];
 
+/// The first part that ends though nobody asked it to.
+async fn an_end(world: &World) -> String {
+    loop {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        if let Some(ended) = world.ended() {
+            return ended;
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_shipped_programs_keep_the_limits_whatever_happens_to_them() {
     let shipped = Shipped {
@@ -58,7 +69,11 @@ async fn the_shipped_programs_keep_the_limits_whatever_happens_to_them() {
     for (name, story) in STORIES {
         let begun = Instant::now();
         system::tell(&format!("{name} ..."));
-        story(&world).await;
+        // A part that ends by itself fails the story at once, and not after everybody's patience.
+        tokio::select! {
+            () = story(&world) => {}
+            ended = an_end(&world) => panic!("{ended}"),
+        }
         system::tell(&format!("{name}: {:.1?}", begun.elapsed()));
         assert_eq!(world.ended(), None);
     }

@@ -48,7 +48,9 @@ pub(crate) fn bar(value: Option<Watts>, top: Option<Watts>, columns: usize, glyp
     let full = eighths / 8;
     let cell = |at: usize| match (at < full, at == full) {
         (true, _) => glyphs.bar(8),
-        (false, true) if eighths % 8 > 0 && glyphs.bar(eighths % 8) != ' ' => glyphs.bar(eighths % 8),
+        (false, true) if !eighths.is_multiple_of(8) && glyphs.bar(eighths % 8) != ' ' => {
+            glyphs.bar(eighths % 8)
+        }
         (false, _) => glyphs.rest_of_bar(),
     };
     (0..columns).map(cell).collect()
