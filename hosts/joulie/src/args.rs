@@ -33,7 +33,7 @@ pub(crate) struct Demo {
     #[arg(long)]
     pub(crate) chaos: bool,
     /// What all nodes may draw together: 9kW or 9000W
-    #[arg(long, value_name = "POWER", default_value = "8kW", allow_hyphen_values = true)]
+    #[arg(long, value_name = "POWER", default_value = "9kW", allow_hyphen_values = true)]
     pub(crate) budget: Budget,
     /// Lines instead of the live view, as where the output is no terminal
     #[arg(long)]

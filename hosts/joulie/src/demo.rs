@@ -123,11 +123,13 @@ async fn perform(args: &Demo, home: &Home) -> Result<(), Failure> {
     let Run { cast, show, .. } = run;
     // The table comes at once; the parts end behind it. A second signal does not wait for them.
     let said = show.end();
-    trigger.request("the demo ends");
     let (_nobody, no_signals) = mpsc::channel(1);
     let ending = async {
-        cast.stop().await;
-        tasks.run(trigger, no_signals, END_WITHIN).await
+        let asked = async {
+            trigger.request("the demo ends");
+            cast.stop().await;
+        };
+        tokio::join!(tasks.run(trigger.clone(), no_signals, END_WITHIN), asked)
     };
     tokio::select! {
         _ended = ending => {}

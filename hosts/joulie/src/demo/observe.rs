@@ -29,6 +29,8 @@ const PLACEMENTS: usize = 40;
 pub(super) struct Probed {
     pub(super) scores: BTreeMap<String, i64>,
     pub(super) temperatures: BTreeMap<String, Celsius>,
+    /// Why the extender did not answer.
+    pub(super) extender_silent: Option<String>,
 }
 
 /// The watches.
@@ -93,12 +95,15 @@ impl Observer {
             }
         }
         let pods = self.pods(&mut nodes, at);
+        let extender_silent =
+            self.probed.lock().unwrap_or_else(PoisonError::into_inner).extender_silent.clone();
         State {
             at,
             budget: self.budget,
             nodes,
             pods,
             plan: self.plan(now),
+            extender_silent,
             placements: self.placements.clone(),
         }
     }

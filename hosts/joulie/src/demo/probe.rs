@@ -40,7 +40,10 @@ async fn ask(extender: &Extender, simulator: &Web, names: &[String]) -> Probed {
         }
     }
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    Probed { scores: extender.prioritize(&sample(), &names).await.unwrap_or_default(), temperatures }
+    match extender.prioritize(&sample(), &names).await {
+        Ok(scores) => Probed { scores, temperatures, extender_silent: None },
+        Err(why) => Probed { scores: BTreeMap::new(), temperatures, extender_silent: Some(why) },
+    }
 }
 
 fn temperature(telemetry: &str) -> Option<Celsius> {

@@ -17,6 +17,8 @@ pub(crate) struct State {
     pub(crate) nodes: BTreeMap<String, Node>,
     pub(crate) pods: Pods,
     pub(crate) plan: Plan,
+    /// Why the extender did not answer when it was last asked.
+    pub(crate) extender_silent: Option<String>,
     /// The newest last.
     pub(crate) placements: Vec<Placement>,
 }

@@ -3,7 +3,10 @@
 //! A change of a node's profile or cap is told once its outcome is known (what was asked, what was read back), or when
 //! that has not come for some seconds; the outcome is then told when it comes.
 
-use super::state::{Device, Node, Offer, Plan, Standing, State, Telemetry};
+mod node;
+
+use super::state::{Device, Offer, Plan, Standing, State};
+use node::Seen;
 use power_units::Watts;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,10 +34,16 @@ pub(crate) struct Line {
     pub(crate) text: String,
 }
 
-/// An outcome that has not come for so long is told as missing: an agent needs a fraction of a second.
-const OUTCOME_WITHIN: Duration = Duration::from_secs(3);
 /// A leader renews the plan's Lease at least each half minute; the demo's operator does so each second or two.
 pub(crate) const PLAN_SILENT: Duration = Duration::from_secs(6);
+
+/// What there is to tell of a moment.
+#[derive(Debug, Default)]
+struct Told {
+    lines: Vec<(Tone, String)>,
+    /// Of nodes whose cap has changed and nothing else, and came into force as asked.
+    recapped: Vec<String>,
+}
 
 /// What was told, so that it is told once.
 #[derive(Debug, Default)]
@@ -44,44 +53,48 @@ pub(crate) struct Story {
     silent_since: Option<Duration>,
     above: bool,
     starved: bool,
+    extender_silent: bool,
 }
 
-/// A node as it was last told.
-#[derive(Debug)]
-struct Seen {
-    offer: Offer,
-    asked: [Option<Watts>; 2],
-    change: Option<Change>,
-    reserved: bool,
-    by_hand: bool,
-    stale: bool,
-    ready: bool,
-}
+/// More nodes than this with another cap are told in one line: a budget that is divided anew moves all of them.
+const RECAPPED_MOST: usize = 2;
 
-/// A change whose outcome is awaited.
-#[derive(Debug)]
-struct Change {
-    since: Duration,
-    /// The offer is what changed, and not the cap alone.
-    offer: bool,
-    complained: bool,
+impl Told {
+    fn say(&mut self, tone: Tone, text: String) {
+        self.lines.push((tone, text));
+    }
+
+    fn in_lines(self) -> Vec<(Tone, String)> {
+        let Self { mut lines, recapped } = self;
+        if recapped.len() > RECAPPED_MOST {
+            let (count, first) = (recapped.len(), recapped.first().cloned().unwrap_or_default());
+            lines.push((
+                Tone::Good,
+                format!("{count} nodes have other caps, all read back as asked; {first}"),
+            ));
+        } else {
+            lines.extend(recapped.into_iter().map(|text| (Tone::Good, text)));
+        }
+        lines
+    }
 }
 
 impl Story {
     /// What there is to tell now.
     pub(crate) fn go_on(&mut self, state: &State) -> Vec<Line> {
-        let mut told = Vec::new();
+        let mut told = Told::default();
         for (name, node) in &state.nodes {
             match self.nodes.get_mut(name) {
-                Some(seen) => follow(seen, name, node, state.at, &mut told),
+                Some(seen) => seen.follow(name, node, state.at, &mut told),
                 None if node.offer == Offer::Unknown && !node.reserved => {}
                 None => {
                     let mut seen = Seen::first(node, state.at);
-                    follow(&mut seen, name, node, state.at, &mut told);
+                    seen.follow(name, node, state.at, &mut told);
                     self.nodes.insert(name.clone(), seen);
                 }
             }
         }
+        let mut told = told.in_lines();
         self.nodes.retain(|name, _| {
             let stays = state.nodes.contains_key(name);
             if !stays {
@@ -90,6 +103,7 @@ impl Story {
             stays
         });
         self.plan(&state.plan, state.at, &mut told);
+        self.extender(state.extender_silent.as_deref(), &mut told);
         self.budget(state, &mut told);
         self.waiting(state, &mut told);
         told.into_iter().map(|(tone, text)| Line { at: state.at, tone, text }).collect()
@@ -124,6 +138,17 @@ impl Story {
         }
     }
 
+    fn extender(&mut self, silent: Option<&str>, told: &mut Vec<(Tone, String)>) {
+        match silent {
+            Some(why) if !self.extender_silent => {
+                told.push((Tone::Warn, format!("the extender does not answer, pods wait: {why}")));
+            }
+            None if self.extender_silent => told.push((Tone::Good, "the extender answers again".to_owned())),
+            Some(_) | None => {}
+        }
+        self.extender_silent = silent.is_some();
+    }
+
     fn budget(&mut self, state: &State, told: &mut Vec<(Tone, String)>) {
         let (Some(power), Some(budget)) = (state.power(), state.budget) else { return };
         let above = power > budget;
@@ -152,155 +177,6 @@ impl Story {
         // Said again only after the queue has been empty.
         self.starved = starved || (self.starved && state.pods.waiting_performance > 0);
     }
-}
-
-impl Seen {
-    fn first(node: &Node, at: Duration) -> Self {
-        Self {
-            offer: node.offer,
-            asked: asked(node),
-            change: Some(Change { since: at, offer: true, complained: false }),
-            reserved: false,
-            by_hand: false,
-            stale: false,
-            ready: true,
-        }
-    }
-}
-
-const fn asked(node: &Node) -> [Option<Watts>; 2] {
-    [node.cpu.asked, node.gpu.asked]
-}
-
-fn follow(seen: &mut Seen, name: &str, node: &Node, at: Duration, told: &mut Vec<(Tone, String)>) {
-    whereabouts(seen, name, node, told);
-    if node.offer != seen.offer || asked(node) != seen.asked {
-        let offer = node.offer != seen.offer || seen.change.as_ref().is_some_and(|change| change.offer);
-        // Between eco and draining only the pods there differ; the cap stays.
-        if node.offer == Offer::Eco && seen.offer == Offer::Draining && asked(node) == seen.asked {
-            told.push((Tone::Good, format!("{name} is eco now: its last performance pod has ended")));
-        } else {
-            seen.change = Some(Change { since: at, offer, complained: false });
-        }
-        (seen.offer, seen.asked) = (node.offer, asked(node));
-    }
-    let Some(change) = &mut seen.change else { return };
-    let waited = at.saturating_sub(change.since);
-    match outcome(node) {
-        Some((tone, outcome)) => {
-            told.push((tone, format!("{name} {}: {outcome}{}", what(change.offer, node), after(waited))));
-            seen.change = None;
-        }
-        None if waited >= OUTCOME_WITHIN && !change.complained => {
-            change.complained = true;
-            let text = format!("{name} {}: {}", what(change.offer, node), trouble(node));
-            told.push((Tone::Warn, text));
-        }
-        None => {}
-    }
-}
-
-/// What does not concern the cap.
-fn whereabouts(seen: &mut Seen, name: &str, node: &Node, told: &mut Vec<(Tone, String)>) {
-    if node.reserved != seen.reserved {
-        seen.reserved = node.reserved;
-        told.push((
-            Tone::Plain,
-            if node.reserved {
-                format!("{name} is reserved by a person: out of the plan, its caps are released")
-            } else {
-                format!("{name} is in the plan again")
-            },
-        ));
-    }
-    if node.by_hand != seen.by_hand {
-        seen.by_hand = node.by_hand;
-        told.push((
-            Tone::Plain,
-            if node.by_hand {
-                format!("{name} is capped by a person's hand: the operator leaves that cap alone")
-            } else {
-                format!("{name} is the operator's to cap again")
-            },
-        ));
-    }
-    if node.ready != seen.ready {
-        seen.ready = node.ready;
-        let (tone, what) =
-            if node.ready { (Tone::Good, "is ready again") } else { (Tone::Warn, "is not ready") };
-        told.push((tone, format!("{name} {what}")));
-    }
-    match &node.telemetry {
-        Telemetry::Stale(why) if !seen.stale => {
-            seen.stale = true;
-            told.push((Tone::Warn, format!("{name} cannot be measured: {why}")));
-        }
-        Telemetry::Fresh if seen.stale => {
-            seen.stale = false;
-            told.push((Tone::Good, format!("{name} is measured again")));
-        }
-        Telemetry::Stale(_) | Telemetry::Fresh | Telemetry::Unknown => {}
-    }
-}
-
-fn what(offer: bool, node: &Node) -> String {
-    match (offer, node.offer) {
-        (true, Offer::Draining) => match node.performance {
-            1 => "drains (1 performance pod still runs there)".to_owned(),
-            pods => format!("drains ({pods} performance pods still run there)"),
-        },
-        (true, offer @ (Offer::Performance | Offer::Eco)) => format!("became {}", offer.word()),
-        (true, Offer::Unknown) if node.reserved => "is released".to_owned(),
-        (true, Offer::Unknown) => "is not planned for".to_owned(),
-        (false, _) => "has another cap".to_owned(),
-    }
-}
-
-fn after(waited: Duration) -> String {
-    if waited < Duration::from_millis(1500) { String::new() } else { format!(" after {}", seconds(waited)) }
-}
-
-/// What was read back, once that is known of every device.
-fn outcome(node: &Node) -> Option<(Tone, String)> {
-    let mut parts = Vec::new();
-    let mut tone = Tone::Good;
-    for (one, device) in node.devices() {
-        match (&device.standing, device.asked, device.in_force) {
-            (Standing::Free, None, _) => {}
-            (Standing::InForce, Some(asked), Some(is)) => parts.push(caps(one, node, asked, is)),
-            (Standing::Clamped, Some(asked), Some(is)) => {
-                tone = Tone::Warn;
-                parts.push(format!("{}, which is what the {one} takes", caps(one, node, asked, is)));
-            }
-            _ => return None,
-        }
-    }
-    if parts.is_empty() {
-        return Some((Tone::Good, "no cap, its own limits are in force".to_owned()));
-    }
-    Some((tone, parts.join("; ")))
-}
-
-fn caps(one: &str, node: &Node, asked: Watts, is: Watts) -> String {
-    // Most nodes have one kind of device that is capped, and then nobody asks which.
-    let both = node.cpu.asked.is_some() && node.gpu.asked.is_some();
-    let kind = if both || one == "GPU" { format!("{one} cap") } else { "cap".to_owned() };
-    format!("{kind} {asked:.0} W asked, {is:.0} W read back")
-}
-
-/// Why there is no outcome.
-fn trouble(node: &Node) -> String {
-    for (one, device) in node.devices() {
-        let Some(asked) = device.asked else { continue };
-        match &device.standing {
-            Standing::Refused(why) => {
-                return format!("cap {asked:.0} W asked of each {one}, not in force: {why}");
-            }
-            Standing::Asked => return format!("cap {asked:.0} W asked of each {one}, nothing read back yet"),
-            Standing::Free | Standing::InForce | Standing::Clamped => {}
-        }
-    }
-    "its old caps are still in force".to_owned()
 }
 
 pub(crate) fn seconds(span: Duration) -> String {

@@ -180,6 +180,8 @@ fn what_chaos_breaks_is_noticed_and_what_it_mends_is_too() {
         " is the operator's to cap again",
         "nobody has planned for ",
         "somebody plans again",
+        "the extender does not answer, pods wait",
+        "the extender answers again",
         "0 performance pods placed on eco nodes",
         " 0 failed",
     ] {

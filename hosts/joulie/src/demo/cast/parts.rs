@@ -19,8 +19,9 @@ pub(crate) enum Part {
 
 /// Simulated seconds in a second: machines warm up and pods end while somebody looks.
 const SPEED: &str = "4";
-/// Pods come each second or so and run for a quarter of a minute, both in the time of whoever looks.
-const WORKLOAD: &str = "3s/60s";
+/// A pod or two each second, of a quarter of a minute, in the time of whoever looks: GPUs are scarce at times, and
+/// performance pods sometimes wait, so that more nodes are made to offer performance.
+const WORKLOAD: &str = "2500ms/60s";
 
 /// Reads a program's settings as it would from its environment.
 fn read<S>(
@@ -52,8 +53,8 @@ fn fleet() -> Fleet {
     Fleet {
         kinds: vec![
             (kind("xeon", "INTEL_XEON_GOLD_6530", 256, None), 5),
-            (kind("epyc", "AMD_EPYC_9654", 768, None), 5),
-            (kind("gpu", "AMD_EPYC_9534", 1024, Some(("NVIDIA_L40S", 4))), 2),
+            (kind("epyc", "AMD_EPYC_9654", 768, None), 4),
+            (kind("gpu", "AMD_EPYC_9534", 1024, Some(("NVIDIA_L40S", 4))), 3),
         ],
         racks: 3,
         prefix: "sim".to_owned(),
@@ -93,6 +94,8 @@ pub(super) async fn extender(stage: &Stage, work: SocketAddr) -> Result<(Host, S
         // Measurements are published each second or two here.
         ("ASSUMED_SETTLE", "3s"),
         ("ASSUMED_MAX_AGE", "30s"),
+        // A node that has gone blind must not look better than those that are measured.
+        ("UNKNOWN_SCORE", "cautious"),
         ("DRAIN_LINGER", "0s"),
     ];
     let (settings, shown) = read(&extender::settings::TABLE, &given, extender::settings::Settings::read)?;
@@ -119,9 +122,11 @@ pub(super) async fn operator(stage: &Stage) -> Result<Host, String> {
         ("QUEUE_HP_BASE_FRAC", "0.25"),
         ("QUEUE_HP_MIN", "3"),
         ("QUEUE_HP_MAX", "8"),
-        ("QUEUE_PERF_PER_HP_NODE", "2"),
+        ("QUEUE_PERF_PER_HP_NODE", "3"),
         ("BUDGET_SITE_WATTS", &budget),
         ("POWER_HOLD", "6s"),
+        // For so long after a start nothing is raised: what an operator before has sent may still land.
+        ("WRITE_TIMEOUT", "2s"),
         // Long enough that the restart of a killed operator is seen as one.
         ("LEADER_LEASE_DURATION", "4s"),
         ("LEADER_RENEW_DEADLINE", "3s"),

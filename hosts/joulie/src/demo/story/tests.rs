@@ -1,4 +1,5 @@
 use super::*;
+use crate::demo::state::{Node, Telemetry};
 
 fn node(offer: Offer, asked: Option<i32>, is: Option<i32>) -> Node {
     let mut cpu = Device {
@@ -114,6 +115,21 @@ fn a_blind_node_is_told_once_and_so_is_its_return() {
 }
 
 #[test]
+fn a_node_that_has_only_begun_to_be_measured_is_not_blind_and_one_not_asked_yet_is_not_free() {
+    let mut story = Story::default();
+    let mut fresh = node(Offer::Eco, None, None);
+    fresh.telemetry = Telemetry::Stale("no sample".to_owned());
+    assert_eq!(told(&mut story, &at(0, fresh.clone())), NOTHING);
+    assert_eq!(told(&mut story, &at(999, fresh.clone())), NOTHING);
+    assert_eq!(
+        told(&mut story, &at(1000, fresh.clone())),
+        ["node-7 became eco: no cap, its own limits are in force"]
+    );
+    assert_eq!(told(&mut story, &at(4999, fresh.clone())), NOTHING);
+    assert_eq!(told(&mut story, &at(5000, fresh)), ["node-7 cannot be measured: no sample"]);
+}
+
+#[test]
 fn a_person_who_takes_a_node_out_is_told_of() {
     let mut story = Story::default();
     told(&mut story, &at(0, node(Offer::Eco, Some(180), Some(180))));
@@ -163,4 +179,35 @@ fn a_budget_that_is_crossed_is_told_at_both_ends() {
     assert_eq!(told(&mut story, &drawing(4100)), ["the site draws 4100 W of a budget of 4000 W"]);
     assert_eq!(told(&mut story, &drawing(4200)), NOTHING);
     assert_eq!(told(&mut story, &drawing(3000)), ["the site is inside its budget again: 3000 W of 4000 W"]);
+}
+
+#[test]
+fn an_extender_that_is_gone_is_told_and_so_is_its_return() {
+    let mut story = Story::default();
+    let with =
+        |silent: Option<&str>| State { extender_silent: silent.map(str::to_owned), ..State::default() };
+    assert_eq!(told(&mut story, &with(None)), NOTHING);
+    assert_eq!(
+        told(&mut story, &with(Some("connection refused"))),
+        ["the extender does not answer, pods wait: connection refused"]
+    );
+    assert_eq!(told(&mut story, &with(Some("connection refused"))), NOTHING);
+    assert_eq!(told(&mut story, &with(None)), ["the extender answers again"]);
+}
+
+#[test]
+fn many_other_caps_at_once_are_one_line() {
+    let mut story = Story::default();
+    let all = |millis, cap| State {
+        at: Duration::from_millis(millis),
+        nodes: (1..=3).map(|n| (format!("node-{n}"), node(Offer::Eco, Some(cap), Some(cap)))).collect(),
+        ..State::default()
+    };
+    assert_eq!(told(&mut story, &all(0, 180)).len(), 3, "what became eco is told one by one");
+    assert_eq!(
+        told(&mut story, &all(100, 200)),
+        [
+            "3 nodes have other caps, all read back as asked; node-1 has another cap: cap 200 W asked, 200 W read back"
+        ]
+    );
 }

@@ -90,6 +90,7 @@ fn state() -> State {
             age: Some(Duration::from_millis(840)),
             policy: Some("queue-aware-v1".to_owned()),
         },
+        extender_silent: None,
         placements: vec![
             placed(21, "std-17", false, "sim-epyc-1", "score 81, the best of 9"),
             placed(
