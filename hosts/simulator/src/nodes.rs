@@ -15,6 +15,7 @@ use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Of what is written about nodes and pods.
@@ -75,9 +76,12 @@ async fn register_one(client: &Client, member: &Member, now: Timestamp) -> Resul
 /// node is silent, and that is what shows. A node that somebody has deleted stays deleted.
 pub async fn beat(client: Client, world: Arc<World>, every: Duration, stop: Stop) {
     let mut status_at = world.clock().mono();
+    // The control plane calls nodes dead that could not say otherwise, and only they themselves can say so again.
+    let mut missed = false;
     while !stop.requested_within(every).await {
         let now = world.clock().mono();
-        let whole = now.since(status_at) >= STATUS_EVERY;
+        let whole = missed || now.since(status_at) >= STATUS_EVERY;
+        let failed = AtomicBool::new(false);
         if whole {
             status_at = now;
         }
@@ -85,14 +89,16 @@ pub async fn beat(client: Client, world: Arc<World>, every: Duration, stop: Stop
         let reached = world.nodes().values().filter(|node| !world.at(node).faults.gone);
         futures::stream::iter(reached)
             .for_each_concurrent(WRITES_MAX, |node| {
-                let client = client.clone();
+                let (client, failed) = (client.clone(), &failed);
                 async move {
                     if let Err(error) = one_beat(&client, &node.member, whole, wall).await {
+                        failed.store(true, Ordering::Relaxed);
                         tracing::debug!(node = node.member.name, "the heartbeat was refused: {error}");
                     }
                 }
             })
             .await;
+        missed = failed.into_inner();
     }
 }
 

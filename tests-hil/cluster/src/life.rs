@@ -24,7 +24,7 @@ use kube::{Api, Client};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
@@ -114,8 +114,8 @@ impl Life {
     /// When a node cannot be registered.
     pub async fn start(client: Client, machines: Vec<Machine>) -> Result<Self, ClusterError> {
         register(&client, &machines).await?;
-        let names: BTreeSet<String> = machines.into_iter().map(|machine| machine.name).collect();
-        let beats = tokio::spawn(beat(client.clone(), names.clone()));
+        let names: BTreeSet<String> = machines.iter().map(|machine| machine.name.clone()).collect();
+        let beats = tokio::spawn(beat(client.clone(), machines));
         let pods = tokio::spawn(tend(client.clone(), names));
         Ok(Self { client, tasks: vec![beats, pods] })
     }
@@ -156,16 +156,28 @@ impl Drop for Life {
 }
 
 /// A beat that fails is made up for by the next; if none reaches the API, the node is silent, and that is what shows.
-async fn beat(client: Client, names: BTreeSet<String>) {
+///
+/// The node controller calls a node dead that could not say otherwise, and only the node itself says so again: after a beat
+/// that failed, the next one comes with the status.
+async fn beat(client: Client, machines: Vec<Machine>) {
     let mut beats = tokio::time::interval(HEARTBEAT);
+    let mut missed = false;
     loop {
         beats.tick().await;
-        futures::stream::iter(&names)
-            .for_each_concurrent(WRITES_MAX, |name| {
-                let client = client.clone();
-                async move { drop(node::heartbeat(&client, name).await) }
+        let failed = AtomicBool::new(false);
+        futures::stream::iter(&machines)
+            .for_each_concurrent(WRITES_MAX, |machine| {
+                let (client, failed) = (client.clone(), &failed);
+                async move {
+                    let beaten = match node::heartbeat(&client, &machine.name).await {
+                        Ok(()) if missed => node::ready(&client, machine).await,
+                        beaten => beaten,
+                    };
+                    failed.fetch_or(beaten.is_err(), Ordering::Relaxed);
+                }
             })
             .await;
+        missed = failed.into_inner();
     }
 }
 

@@ -185,6 +185,15 @@ impl From<kube::Error> for Trouble {
     }
 }
 
+/// Whether what failed before counts no more. A server that says how far it has forgotten is there again after an
+/// outage: whoever waited for it must not wait once more for as long, before he reads what he missed.
+fn forgives(trouble: &Trouble, lasted: Duration) -> bool {
+    match trouble {
+        Trouble::Gone => true,
+        Trouble::Refused(_) | Trouble::Failed(_) => lasted >= Backoff::MOST,
+    }
+}
+
 struct Driver<R: Row, K> {
     client: Client,
     source: Source,
@@ -219,7 +228,7 @@ impl<R: Row, K: Keep<R>> Driver<R, K> {
             match trouble {
                 None => backoff.reset(),
                 Some(trouble) => {
-                    if self.clock.mono().since(began) >= Backoff::MOST {
+                    if forgives(&trouble, self.clock.mono().since(began)) {
                         backoff.reset();
                     }
                     let pause = jittered(backoff.next());
@@ -373,4 +382,19 @@ fn advance(version: &mut String, to: &str) -> Result<(), Trouble> {
         to.clone_into(version);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_has_forgotten_is_back_and_one_that_fails_is_not() {
+        let why = || "away".to_owned();
+        assert!(forgives(&Trouble::Gone, Duration::ZERO));
+        for trouble in [Trouble::Failed(why()), Trouble::Refused(why())] {
+            assert!(!forgives(&trouble, Backoff::MOST - Duration::from_millis(1)));
+            assert!(forgives(&trouble, Backoff::MOST));
+        }
+    }
 }

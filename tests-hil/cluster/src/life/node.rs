@@ -34,6 +34,13 @@ pub(super) async fn register(client: &Client, machine: &Machine) -> Result<(), k
     Ok(())
 }
 
+/// Says again that it is in order. The node controller then takes its own taints off.
+pub(super) async fn ready(client: &Client, machine: &Machine) -> Result<(), kube::Error> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let by = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    nodes.patch_status(&machine.name, &by, &Patch::Merge(status(machine))).await.map(drop)
+}
+
 pub(super) async fn heartbeat(client: &Client, name: &str) -> Result<(), kube::Error> {
     let leases: Api<Lease> = Api::namespaced(client.clone(), LEASES);
     let lease = Lease {
