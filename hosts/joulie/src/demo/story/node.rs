@@ -71,9 +71,10 @@ impl Seen {
         match outcome(node).filter(|_| !unasked) {
             Some((tone, outcome)) => {
                 let text = format!("{name} {}: {outcome}{}", what(change.offer, node), after(waited));
-                match tone {
-                    Tone::Good if !change.offer => told.recapped.push(text),
-                    tone => told.say(tone, text),
+                if tone == Tone::Good && !change.offer {
+                    told.recapped.push(text);
+                } else {
+                    told.say(tone, text);
                 }
                 self.change = None;
             }
