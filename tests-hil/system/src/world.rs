@@ -8,6 +8,7 @@ use crate::{Trouble, ports};
 use cluster::life::{Life, Machine};
 use cluster::{ControlPlane, Extender, NodeForm, Options, Program, Scheduler, start_or_skip};
 use kube::Client;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -98,6 +99,8 @@ pub struct World {
     pub extender: Http,
     /// Where logs are kept when a test fails.
     keep: PathBuf,
+    /// One for each account, written once: a program may be reading it while the next one is started.
+    kubeconfigs: BTreeMap<Account, PathBuf>,
     shipped: Shipped,
     ports: [SocketAddr; 2],
     _life: Life,
@@ -125,6 +128,10 @@ impl World {
         crate::until("the virtual hardware is mounted", PATIENCE, async || registers.are_there()).await?;
         let machine = Machine::named(RIG).label("joulie.io/managed", "true").has("cpu", "128");
         let life = Life::start(client.clone(), vec![machine]).await?;
+        let mut kubeconfigs = BTreeMap::new();
+        for account in [Account::Agent, Account::Operator, Account::Extender, Account::Simulator] {
+            kubeconfigs.insert(account, account.kubeconfig(&control_plane).await?);
+        }
         let ports = [ports::free()?, ports::free()?];
         Ok(Some(Self {
             control_plane,
@@ -133,6 +140,7 @@ impl World {
             simulator: http::at(ports[0])?,
             extender: http::at(ports[1])?,
             keep: keep.to_owned(),
+            kubeconfigs,
             shipped,
             ports,
             _life: life,
@@ -142,16 +150,16 @@ impl World {
     /// Starts a part, in the place of the one that runs, with these variables beside its own.
     ///
     /// # Errors
-    /// When no token is issued, or the process cannot be started.
-    pub async fn run(&self, part: Part, variables: &[(&str, &str)]) -> Result<(), Trouble> {
-        let mut program = self.program(part).await?;
+    /// When the process cannot be started.
+    pub fn run(&self, part: Part, variables: &[(&str, &str)]) -> Result<(), Trouble> {
+        let mut program = self.program(part)?;
         for (name, value) in variables {
             program = program.variable(name, *value);
         }
         Ok(self.control_plane.start_program(&program)?)
     }
 
-    async fn program(&self, part: Part) -> Result<Program, Trouble> {
+    fn program(&self, part: Part) -> Result<Program, Trouble> {
         let folder = self.control_plane.folder();
         let (path, account) = match part {
             Part::Rig => return Err("the virtual hardware is started once".into()),
@@ -160,7 +168,7 @@ impl World {
             Part::OperatorA | Part::OperatorB => (&self.shipped.operator, Account::Operator),
             Part::Extender => (&self.shipped.extender, Account::Extender),
         };
-        let kubeconfig = account.kubeconfig(&self.control_plane).await?;
+        let kubeconfig = self.kubeconfigs.get(&account).ok_or("an account without a token")?;
         let program = Program::new(part.name(), path).variable("KUBECONFIG", kubeconfig.to_string_lossy());
         let metrics = "127.0.0.1:0";
         let [simulator, extender] = self.ports;

@@ -123,7 +123,7 @@ async fn operators(world: &World, variables: &[(&str, &str)]) {
         world.kill(part);
     }
     for part in [Part::OperatorA, Part::OperatorB] {
-        world.run(part, &all).await.unwrap();
+        world.run(part, &all).unwrap();
     }
     wait("a leader", async || leader(world).await.is_some()).await;
 }
@@ -177,7 +177,7 @@ async fn watched(world: &World, meter: &mut Meter) -> Vec<Stretch> {
             system::tell(&format!("  {} is killed", part.name()));
             world.kill(part);
             if matches!(part, Part::Agent | Part::Pool) {
-                world.run(part, &[]).await.unwrap();
+                world.run(part, &[]).unwrap();
             }
         }
     }

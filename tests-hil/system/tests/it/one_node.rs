@@ -16,7 +16,7 @@ const CHANGES: u32 = 200;
 const SETTLED_WATTS: u32 = 110;
 
 pub(crate) async fn a_wish_becomes_limits(world: &World) {
-    world.run(Part::Agent, &[]).await.unwrap();
+    world.run(Part::Agent, &[]).unwrap();
     wait("the hardware is described", async || {
         let hardware = objects::get(&world.client, "NodeHardware", RIG).await.unwrap();
         hardware["spec"]["nodeName"] == RIG && hardware["status"]["cpu"]["sockets"] == 2
@@ -69,7 +69,7 @@ async fn the_cap_stays_while(world: &World, goes: impl AsyncFnOnce()) {
     let (mark, sampler) = (world.registers.mark(), Sampler::start(&world.registers));
     goes().await;
     assert_eq!(world.registers.limits_uw().unwrap(), [uw(SETTLED_WATTS); 2]);
-    world.run(Part::Agent, &[]).await.unwrap();
+    world.run(Part::Agent, &[]).unwrap();
     // A lower wish shows that the new one is at work, and keeps the highest limit the one from before.
     let generation = objects::want(&world.client, RIG, SETTLED_WATTS - 5).await.unwrap();
     limited(world, SETTLED_WATTS - 5).await;

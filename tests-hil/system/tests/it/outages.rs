@@ -12,6 +12,7 @@ use system::field::{self, Field};
 use system::objects;
 use system::rights::NAMESPACE as JOULIE;
 use system::world::{Part, RIG, World};
+use tokio::time::Instant;
 
 /// Longer than the lease of the election, than the node controller's patience, and than any watch lives without a word.
 const API_AWAY: Duration = Duration::from_secs(60);
@@ -49,7 +50,7 @@ pub(crate) async fn fails_over(world: &World, from: Part, goes: impl AsyncFnOnce
     wait("the plan is renewed", async || plan_renewed(world).await != before).await;
     assert_eq!(wishes(world).await, asked);
     assert_eq!(profiles(world).await, labels);
-    world.run(from, &[]).await.unwrap();
+    world.run(from, &[]).unwrap();
 }
 
 async fn current_leader(world: &World) -> Part {
@@ -85,7 +86,7 @@ pub(crate) async fn pods_wait_for_the_extender(world: &World) {
         listed.items.iter().all(|pod| pod.spec.as_ref().unwrap().node_name.is_none()),
         "placed by nobody"
     );
-    world.run(Part::Extender, &[]).await.unwrap();
+    world.run(Part::Extender, &[]).unwrap();
     all_run(&field.pods(), "waiting", 5).await;
 }
 
@@ -98,12 +99,14 @@ pub(crate) async fn the_api_server_is_away(world: &World) {
     assert_eq!(world.ended(), None, "nobody ends for want of an API server");
     assert_eq!(caps(world).await, simulated);
     tokio::task::block_in_place(|| world.control_plane.run(Component::ApiServer)).unwrap();
+    let back = Instant::now();
     let before = plan_renewed(world).await;
     wait("the plan is renewed again", async || {
         let now = plan_renewed(world).await;
         now.is_some() && now != before
     })
     .await;
+    system::tell(&format!("  the plan is renewed {:.1?} after the API server is back", back.elapsed()));
     let (most, _) = sampler.highest().await;
     assert_eq!([most; 2], limits, "the cap held");
     assert_eq!(caps(world).await, simulated);
@@ -112,6 +115,7 @@ pub(crate) async fn the_api_server_is_away(world: &World) {
     let field = Field::new(&world.client, NAMESPACE).await.unwrap();
     field.make(&field::pod("later"), 5).await.unwrap();
     all_run(&field.pods(), "later", 5).await;
+    system::tell(&format!("  new pods run {:.1?} after it", back.elapsed()));
     all_run(&field.pods(), "waiting", 5).await;
 }
 

@@ -20,9 +20,9 @@ const BURST: u32 = 200;
 
 pub(crate) async fn all_nodes_are_planned(world: &World) {
     for part in [Part::Simulator, Part::Pool, Part::OperatorA] {
-        world.run(part, &[]).await.unwrap();
+        world.run(part, &[]).unwrap();
     }
-    world.run(Part::OperatorB, &[]).await.unwrap();
+    world.run(Part::OperatorB, &[]).unwrap();
     wait("every node has its profile's label", async || profiles(world).await.len() == SIMULATED + 1).await;
     let profiles = profiles(world).await;
     assert!(profiles.values().any(|profile| profile == "eco"), "{profiles:?}");
@@ -114,7 +114,7 @@ pub(crate) async fn profiles(world: &World) -> BTreeMap<String, String> {
 }
 
 pub(crate) async fn classes_go_where_they_belong(world: &World) {
-    world.run(Part::Extender, &[]).await.unwrap();
+    world.run(Part::Extender, &[]).unwrap();
     wait("the extender is ready", async || world.extender.answers("/readyz").await).await;
     let scheduler = world.scheduler().unwrap();
     tokio::task::block_in_place(|| world.control_plane.start_scheduler(&scheduler)).unwrap();
@@ -194,9 +194,9 @@ pub(crate) async fn a_burst_spreads(world: &World) {
     }
     let most = by_node.values().max().copied().unwrap_or_default();
     system::tell(&format!("  {BURST} pods on {} nodes, at most {most} on one: {by_node:?}", by_node.len()));
-    // 16 nodes may take them. Pods that are bound before the extender has seen the last binding follow it to the same
-    // node; on an idle machine kube-scheduler binds hundreds in a second.
-    assert!(by_node.len() >= 12, "{by_node:?}");
+    // 16 nodes may take them, and 8 of those have more room than the others. Pods that are bound before the extender has
+    // seen the last binding follow it to the same node; on an idle machine kube-scheduler binds hundreds in a second.
+    assert!(by_node.len() >= 8, "{by_node:?}");
     assert!(most * 2 < BURST, "{by_node:?}");
     field.clear().await.unwrap();
     tokio::time::sleep(Duration::from_millis(500)).await;
