@@ -255,7 +255,8 @@ impl Lead {
             return;
         }
         self.dirty = None;
-        let passed = self.brain.pass(now, self.parts.clock.wall());
+        // Not before the look: what was heard in it would lie in the future.
+        let passed = self.brain.pass(self.parts.clock.mono(), self.parts.clock.wall());
         let took = self.parts.clock.mono().since(now);
         self.parts.stats.passed(took);
         tracing::debug!(jobs = passed.jobs.len(), "pass {} took {}us", passed.number, took.as_micros());
