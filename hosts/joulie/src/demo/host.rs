@@ -14,9 +14,21 @@ const END_WITHIN: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct Host {
     name: &'static str,
-    runtime: Option<Runtime>,
+    threads: Threads,
     trigger: Trigger,
     ended: oneshot::Receiver<Ending>,
+}
+
+/// A runtime that may be dropped inside of another one, where waiting for its end would be a panic.
+#[derive(Debug)]
+struct Threads(Option<Runtime>);
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl Host {
@@ -36,6 +48,8 @@ impl Host {
         let (trigger, stop) = shutdown::pair();
         let (began, begun) = oneshot::channel();
         let handle = runtime.handle().clone();
+        // From here on whoever stops waiting for the start ends it.
+        let threads = Threads(Some(runtime));
         let beginning = move || {
             // Whoever waits for it may have given up.
             let _told = began.send(handle.block_on(begin(stop, Tasks::new())));
@@ -43,13 +57,13 @@ impl Host {
         std::thread::Builder::new().name(name.to_owned()).spawn(beginning).map_err(no_thread)?;
         let begun = begun.await;
         let (over, ended) = oneshot::channel();
-        let mut host = Self { name, runtime: Some(runtime), trigger: trigger.clone(), ended };
+        let host = Self { name, threads, trigger: trigger.clone(), ended };
         let (addresses, tasks) = match begun {
             Ok(Ok(begun)) => begun,
             Ok(Err(why)) => return Err(format!("the {name} did not start: {why}")),
             Err(_) => return Err(format!("the {name} broke while it started")),
         };
-        if let Some(runtime) = &mut host.runtime {
+        if let Some(runtime) = &host.threads.0 {
             runtime.spawn(async move {
                 let (_nobody, signals) = mpsc::channel(1);
                 let _told = over.send(tasks.run(trigger, signals, END_WITHIN).await);
@@ -68,29 +82,15 @@ impl Host {
     }
 
     /// Ends it between two instructions.
-    pub(super) fn kill(mut self) {
-        self.drop_runtime();
+    pub(super) fn kill(self) {
+        drop(self);
     }
 
     /// Asks it to end, and waits a little.
     pub(super) async fn stop(mut self) {
         self.trigger.request("the demo ends");
-        // Whatever is left of it goes with its runtime.
+        // Whatever is left of it goes with its threads.
         let _ended = tokio::time::timeout(END_WITHIN, &mut self.ended).await;
-        self.drop_runtime();
-    }
-
-    fn drop_runtime(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
-    }
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        // Waiting for a runtime inside of another one is a panic.
-        self.drop_runtime();
     }
 }
 
@@ -123,6 +123,13 @@ mod tests {
         assert!(!told.load(Ordering::SeqCst));
         host(told.clone()).await.stop().await;
         assert!(told.load(Ordering::SeqCst));
+    }
+
+    #[tokio::test]
+    async fn a_start_that_nobody_waits_for_any_more_ends() {
+        let never = |_: Stop, _: Tasks| std::future::pending::<Result<((), Tasks), String>>();
+        let start = Host::start("tester", never);
+        assert!(tokio::time::timeout(Duration::from_millis(50), start).await.is_err());
     }
 
     #[tokio::test]

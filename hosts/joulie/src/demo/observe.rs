@@ -24,6 +24,9 @@ const AT_ONCE: Duration = Duration::from_secs(1);
 /// So many placements are remembered for the view.
 const PLACEMENTS: usize = 40;
 
+/// `joulie-operator-` and six letters.
+const LEADER_LETTERS: usize = 22;
+
 /// What is asked for over HTTP, by whoever asks: see `probe`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Probed {
@@ -144,6 +147,8 @@ impl Observer {
         let policy =
             self.watched.profiles.with(|rows| rows.values().find_map(|held| held.row.policy.clone()));
         let leader = find(super::LEADER_LEASE).and_then(|lease| lease.holder.clone());
+        // Some letters of its random part tell two operators apart.
+        let leader = leader.map(|name| name.chars().take(LEADER_LETTERS).collect());
         Plan { leader, age: self.plan.age(now), policy }
     }
 
