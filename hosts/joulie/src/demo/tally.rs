@@ -196,7 +196,7 @@ impl Tally {
 
     fn by_node(&self) -> Vec<String> {
         let mut lines = vec![format!(
-            "  {:<8}{:>9}{:>9}{:>9}{:>9}{:>6}  {:<12}made of",
+            "  {:<12}{:>9}{:>9}{:>9}{:>9}{:>6}  {:<12}made of",
             "node", "energy", "mean", "most", "changes", "pods", "at the end"
         )];
         for (name, node) in &self.nodes {
@@ -206,7 +206,7 @@ impl Tally {
             let pods = self.placed.get(name).copied().unwrap_or(0);
             let offer = node.offer.unwrap_or_default().word();
             lines.push(format!(
-                "  {name:<8}{energy:>9}{mean:>9}{most:>9}{:>9}{pods:>6}  {offer:<12}{}",
+                "  {name:<12}{energy:>9}{mean:>9}{most:>9}{:>9}{pods:>6}  {offer:<12}{}",
                 node.changes, node.kind
             ));
         }

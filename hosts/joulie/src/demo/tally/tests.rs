@@ -54,8 +54,8 @@ fn a_run_is_told_as_a_table() {
             "  caps        2 read back from the hardware, 0 of them at another value than was asked",
             "  profiles    2 changes; 1 warnings",
             "",
-            "  node       energy     mean     most  changes  pods  at the end  made of",
-            "  a          8.0 kJ    400 W    500 W        2     3  eco         2 x EPYC",
+            "  node           energy     mean     most  changes  pods  at the end  made of",
+            "  a              8.0 kJ    400 W    500 W        2     3  eco         2 x EPYC",
         ]
     );
 }
