@@ -2,6 +2,7 @@
 //!
 //! Everything runs on the machine of the bench, so a figure stands beside the others of its run and beside no other:
 //! the contenders take turns, round by round.
+#![expect(clippy::print_stdout, reason = "its tables are for the person who started it")]
 
 mod burst;
 mod contender;

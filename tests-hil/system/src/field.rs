@@ -107,8 +107,8 @@ impl Field {
         outcome?;
         let Seen { nodes, times } = std::mem::take(&mut *seen.lock().map_err(|_| "the watch panicked")?);
         let seen = nodes;
-        let mut placed = Placed::default();
-        placed.took = times.map_or(Duration::ZERO, |(first, last)| last - first);
+        let took = times.map_or(Duration::ZERO, |(first, last)| last - first);
+        let mut placed = Placed { by_node: BTreeMap::new(), took };
         for node in seen.into_values() {
             *placed.by_node.entry(node).or_default() += 1;
         }
