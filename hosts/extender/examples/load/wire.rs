@@ -234,7 +234,7 @@ fn resident(program: &Program) -> Result<(f64, f64), Any> {
 async fn fill(client: &Client, count: usize) -> Result<(), Any> {
     for number in 0..count {
         let name = bodies::name(number);
-        let class = if number % 2 == 0 { "eco" } else { "performance" };
+        let class = if number.is_multiple_of(2) { "eco" } else { "performance" };
         let head = |kind: &str, spec: Value| json!({"apiVersion": "joulie.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec});
         let twin = head("NodeTwin", json!({"nodeName": name, "profile": class}));
         let hardware = head("NodeHardware", json!({"nodeName": name}));
@@ -249,7 +249,7 @@ async fn fill(client: &Client, count: usize) -> Result<(), Any> {
 }
 
 async fn measure(client: &Client, number: usize, watts: usize) -> Result<(), Any> {
-    let class = if number % 2 == 0 { "eco" } else { "performance" };
+    let class = if number.is_multiple_of(2) { "eco" } else { "performance" };
     let status = json!({"status": {
         "schedulableClass": class, "predictedPowerHeadroomScore": 60, "predictedCoolingStressScore": 10,
         "lastUpdated": jiff::Timestamp::now().to_string(),
