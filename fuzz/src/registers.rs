@@ -1,5 +1,5 @@
 //! Property: whatever a register answers, what is written of it is a cap in the fields that a cap has, no more than the
-//! wish, over a second at most, with the short-term limit no higher than it was; a locked register is never written;
+//! wish, over half a second at most, with the short-term limit no higher than it was; a locked register is never written;
 //! a release brings back every bit; and a processor whose place is bad text is an error that names the file.
 
 use crate::feed::Feed;
@@ -263,7 +263,7 @@ fn check_writes(cells: &Cells) {
         let time = unit.unwrap_or(0) >> 16 & 0xf;
         let window = |register: u64| register >> 17 & 0x7f;
         let (was, is) = (window(*before), window(*after));
-        let fits = window_us(is, time) <= 1_000_000 || is == 0;
-        assert!(fits && (was == is || window_us(was, time) > 1_000_000), "{before:#x} → {after:#x}");
+        let fits = window_us(is, time) <= 500_000 || is == 0;
+        assert!(fits && (was == is || window_us(was, time) > 500_000), "{before:#x} → {after:#x}");
     }
 }

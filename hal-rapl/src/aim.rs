@@ -7,12 +7,20 @@ pub(crate) const STEP_UW: u64 = 125_000;
 /// package draws more than this.
 pub(crate) const CEILING_UW: u64 = 0x7fff * STEP_UW;
 
+/// The largest limit that any power field holds: TPMI has 18 bits of steps.
+pub(crate) const FIELD_MAX_UW: u64 = 0x3_ffff * STEP_UW;
+
+/// The longest window that a field says: 2³¹ · 1.75 units of 2⁻¹⁰ s.
+pub(crate) const WINDOW_FIELD_MAX_US: u64 = (7 << 29) * 977;
+
 /// The smallest limit that is written. Hardware gives its own floor only in a register that is often wrong; this one
 /// keeps a slip of units from becoming 0 W. What is sensible on a node is for its configuration to say.
 pub(crate) const FLOOR_UW: u64 = 1_000_000;
 
-/// The longest window of a cap. Vendors ship 28 s, within which a package may draw its short-term limit throughout.
-pub(crate) const WINDOW_MAX_US: u64 = 1_000_000;
+/// The longest window of a cap. Vendors ship 28 s, within which a package may draw its short-term limit throughout. Over
+/// half a second, a package that was at a quarter of its cap may be 5 % above it for `½ s · ln(0.8 / 0.05)` = 1.4 s; over
+/// a second it would be twice as long.
+pub(crate) const WINDOW_MAX_US: u64 = 500_000;
 
 /// The short-term limit beside a cap: a fifth above it, but never above what it was before anybody touched it.
 pub(crate) const fn short_term(cap_uw: u64, original_uw: u64) -> u64 {

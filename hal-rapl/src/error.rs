@@ -23,8 +23,10 @@ pub enum RaplError {
     ReadBackZero(Key),
     /// Two zones of one driver say that they are the same package; the second one is left out.
     Twice(Arc<Path>),
-    /// What the journal holds is not what this version saves.
+    /// What the journal holds is not what this version saves, or cannot have been in force on this package.
     UnknownOriginal(Key),
+    /// The limit in force reads as nothing at all, which cannot be: it is not saved as an original.
+    ZeroInForce(Key),
     /// The setting is not one for a power limit.
     NotAPowerLimit,
     /// Registers are not used while this owns the limits.
@@ -40,7 +42,9 @@ impl power_hal::Error for RaplError {
             Self::Register(fault) => fault.kind,
             Self::Gone => ErrorKind::Gone,
             Self::LockBit(_) => ErrorKind::Locked,
-            Self::ReadBackZero(_) | Self::Twice(_) | Self::UnknownOriginal(_) => ErrorKind::BadData,
+            Self::ReadBackZero(_) | Self::Twice(_) | Self::UnknownOriginal(_) | Self::ZeroInForce(_) => {
+                ErrorKind::BadData
+            }
             Self::NotAPowerLimit | Self::Owned(_) | Self::NoRegisters(_) => ErrorKind::NotSupported,
         }
     }
@@ -76,7 +80,14 @@ impl fmt::Display for RaplError {
                 write!(f, "{}: another zone of this driver has the same name; left out", folder.display())
             }
             Self::UnknownOriginal(key) => {
-                write!(f, "{key}: the saved original is not in a layout that this version knows")
+                write!(
+                    f,
+                    "{key}: the saved original is not one that this version saves, or not of this package; the limit \
+                     is left as it is: mend or move the journal of originals"
+                )
+            }
+            Self::ZeroInForce(key) => {
+                write!(f, "{key}: the limit in force reads as 0 W, which cannot be; nothing is written")
             }
             Self::NotAPowerLimit => f.write_str("a package has a power limit and nothing else to set"),
             Self::Owned(path) => {

@@ -253,7 +253,7 @@ impl<I: MsrIo, C: Clock, O: Originals> PowerHal for MsrRapl<I, C, O> {
             let units = package.units;
             let original = kept.unwrap_or(now);
             let short_uw = aim::short_term(cap.get(), units.power_uw(original.short().power()));
-            let long = now.long().limited_to(units.power_raw(cap.get())).within_a_second(units);
+            let long = now.long().limited_to(units.power_raw(cap.get())).within_the_longest_window(units);
             let short = now.short().with_power(units.power_raw(short_uw));
             let wanted = now.with_long(long).with_short(short);
             package.set_limit(io, &key, now, wanted)?;

@@ -4,8 +4,8 @@
 //! is one zone. The files stay open from one enumeration to the next; when one of them says that its device is not there
 //! any more, its package is gone until the next `describe`, which takes up again what came back.
 //!
-//! For a cap the long-term limit is the cap, over at most a second; the short-term limit comes down to a fifth above it
-//! and never rises above its original; `enabled` is written 1 where it reads 0, last, and never 0, as that would switch
+//! For a cap the long-term limit is the cap, over at most half a second; the short-term limit comes down to a fifth above
+//! it and never rises above its original; `enabled` is written 1 where it reads 0, last, and never 0, as that would switch
 //! off the vendor's short-term limit. On a machine with a twin both zones get the cap, since the lower one holds: a cap
 //! that one of them refuses is in force if the other took it. A release needs each zone that was written.
 
@@ -62,7 +62,7 @@ impl<C: Clock, O: Originals> Powercap<C, O> {
         &self.problems
     }
 
-    /// The packages whose firmware refused a window of a second: their caps hold over the window that was there before.
+    /// The packages whose firmware refused a window of half a second: their caps hold over the window that was there.
     pub fn long_windows(&self) -> impl Iterator<Item = &Key> {
         self.packages.iter().filter(|package| package.window_refused).map(|package| package.domain.key())
     }

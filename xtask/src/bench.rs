@@ -11,7 +11,7 @@ mod placement;
 mod planner;
 mod twin;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use std::hint::black_box;
 use std::path::Path;
 use std::process::Command;
@@ -26,26 +26,40 @@ const BENCHES: &[Bench] = &[
     ("hal", hal::run),
     ("api", api),
     ("extender", extender),
+    ("agent", agent),
+    ("operator", operator),
+    ("scheduler", scheduler),
 ];
+
+/// The embedded API at 10,000 nodes, and what the reflectors of a host hold at 5,000: times, fan-out and memory, of
+/// processes of their own.
+fn api() -> Result<()> {
+    release(&["run", "--package", "embedded-api", "--example", "scale"])?;
+    release(&["run", "--package", "conformance", "--example", "rows"])
+}
 
 /// The extender: its decisions alone, and the shipped program over loopback.
 fn extender() -> Result<()> {
-    let build = ["build", "--quiet", "--release", "--package", "extender", "--bin", "joulie-extender"];
-    let load = ["run", "--quiet", "--release", "--package", "extender", "--example", "load"];
-    for step in [&build[..], &load[..]] {
-        let status = Command::new(env!("CARGO")).args(step).status()?;
-        if !status.success() {
-            bail!("the measurement of the extender stopped with {status}");
-        }
-    }
-    Ok(())
+    release(&["build", "--package", "extender", "--bin", "joulie-extender"])?;
+    release(&["run", "--package", "extender", "--example", "load"])
 }
 
-/// The embedded API at 10,000 nodes: times, fan-out and memory of a process of its own.
-fn api() -> Result<()> {
-    let scale = ["run", "--quiet", "--release", "--package", "embedded-api", "--example", "scale"];
-    let status = Command::new(env!("CARGO")).args(scale).status()?;
-    if status.success() { Ok(()) } else { bail!("the measurement of the embedded API stopped with {status}") }
+/// The agent on the rig: from a change of the profile to the register and to the status, and what it costs.
+fn agent() -> Result<()> {
+    release(&["build", "--package", "agent", "--bin", "joulie-agent"])?;
+    release(&["run", "--package", "agent", "--example", "effect"])
+}
+
+/// Pods per second through the real kube-scheduler, and where a burst goes.
+fn scheduler() -> Result<()> {
+    // The extender that it measures lies beside it.
+    release(&["build", "--package", "system", "--bins"])?;
+    release(&["run", "--package", "system", "--bin", "scheduler-bench"])
+}
+
+/// The operator at 5,000 nodes on the embedded API: the first plan, the steady state, a pod's way into the plan.
+fn operator() -> Result<()> {
+    release(&["run", "--package", "operator", "--example", "scale"])
 }
 
 /// The core's operations.
@@ -142,4 +156,11 @@ pub(crate) fn print(rows: &[Row]) {
         };
         println!("| {what} | {nanos:.1} | {bar} | {part} | {allocations} |");
     }
+}
+
+/// A measurement that is a process of its own.
+fn release(words: &[&str]) -> Result<()> {
+    let (verb, rest) = words.split_first().context("cargo is told what to do")?;
+    let status = Command::new(env!("CARGO")).args([verb, "--quiet", "--release"]).args(rest).status()?;
+    if status.success() { Ok(()) } else { bail!("cargo {} stopped with {status}", words.join(" ")) }
 }

@@ -3,6 +3,7 @@
 
 mod bench;
 mod codegen;
+mod duplicates;
 mod edges;
 mod fuzz;
 mod proofs;

@@ -47,6 +47,9 @@ pub(crate) fn check(root: &Path) -> Result<()> {
             untidy.extend(dead_links(root, name, text));
         }
     }
+    let read =
+        |name: &str| std::fs::read_to_string(root.join(name)).with_context(|| format!("reading {name}"));
+    untidy.extend(super::duplicates::complaints(&read("Cargo.lock")?, &read("deny.toml")?));
     untidy.extend(unnamed_ids(&std::fs::read_to_string(root.join("docs/FIX_LIST.md"))?, &named));
     if !untidy.is_empty() {
         bail!("untidy:\n  {}", untidy.join("\n  "));
@@ -106,9 +109,10 @@ fn named_ids(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// `S14`, `C7`, `B-R1`.
+/// `S14`, `C7`, `K2`, `B-R1`.
 fn is_id(word: &str) -> bool {
-    let number = ["B-C", "B-G", "B-R", "B", "C", "S"].iter().find_map(|letters| word.strip_prefix(letters));
+    let number =
+        ["B-C", "B-G", "B-R", "B", "C", "D", "K", "S"].iter().find_map(|letters| word.strip_prefix(letters));
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit()))
 }
 

@@ -128,7 +128,7 @@ impl PowerLimit {
     }
 
     /// With a window that a cap may have; a shorter one stays.
-    pub(super) fn within_a_second(self, units: Units) -> Self {
+    pub(super) fn within_the_longest_window(self, units: Units) -> Self {
         if units.window_us(self.window()) <= WINDOW_MAX_US {
             return self;
         }

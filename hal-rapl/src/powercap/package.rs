@@ -15,8 +15,8 @@ pub(super) const ZONES_MAX: usize = 2;
 #[derive(Clone, Copy, Debug)]
 struct Target {
     long_uw: u64,
-    short_uw: u64,
-    /// Zero where it stays.
+    /// None where it stays.
+    short_uw: Option<u64>,
     window_us: u64,
     enable: bool,
 }
@@ -65,14 +65,19 @@ impl Package {
     pub(super) fn save(&mut self, kept: Option<&Original>) -> Result<Original, RaplError> {
         let states = self.states()?;
         let originals = kept.and_then(saved::unpack);
-        let counts = |control_type| {
-            let holds = |kept: &Saved| kept.control_type == control_type;
-            originals.as_ref().is_none_or(|originals| originals.iter().flatten().any(holds))
-        };
         let mut saved = [None; ZONES_MAX];
         for ((slot, zone), state) in saved.iter_mut().zip(&self.zones).zip(&states) {
-            let state = state.as_ref().filter(|_| counts(zone.control_type));
-            *slot = state.map(|state| Saved::of(zone.control_type, state));
+            let Some(state) = state else { continue };
+            let mut now = Saved::of(zone.control_type, state);
+            if let Some(originals) = &originals {
+                let is_it = |kept: &&Saved| kept.control_type == zone.control_type;
+                let Some(kept) = originals.iter().flatten().find(is_it) else { continue };
+                // The same goes for a short-term limit that was not used: whatever it is, we did not write it.
+                now.short_uw = now.short_uw.filter(|_| kept.short_uw.is_some());
+            } else if !now.is_possible() {
+                return Err(RaplError::ZeroInForce(*self.domain.key()));
+            }
+            *slot = Some(now);
         }
         saved::pack(&saved).ok_or(RaplError::UnknownOriginal(*self.domain.key()))
     }
@@ -93,7 +98,7 @@ impl Package {
             let original = kept.copied().unwrap_or_else(|| Saved::of(zone.control_type, state));
             *slot = Some(Target {
                 long_uw: cap_uw,
-                short_uw: aim::short_term(cap_uw, original.short_uw.unwrap_or(0)),
+                short_uw: original.short_uw.map(|original| aim::short_term(cap_uw, original)),
                 window_us: WINDOW_MAX_US,
                 enable: true,
             });
@@ -119,12 +124,13 @@ impl Package {
             *slot = kept.zip(state.as_ref()).map(|(kept, state)| Target {
                 // A zone that is off again after one came and went needs no limit written to have none.
                 long_uw: if kept.limits() || state.enabled { kept.long_uw } else { state.long_uw },
-                short_uw: kept.short_uw.unwrap_or(0),
+                short_uw: kept.short_uw,
                 window_us: if kept.window_us == 0 { WINDOW_MAX_US } else { kept.window_us },
                 enable: kept.limits(),
             });
         }
         let refused = self.bring(&states, &targets)?;
+        self.take_back_what_fell(&states, &targets)?;
         // A zone that is away has its cap when it comes back, so its original must not be forgotten.
         if targets.iter().flatten().count() < originals.iter().flatten().count() {
             return Err(RaplError::Gone);
@@ -141,8 +147,8 @@ impl Package {
         let mut changes = [(0, 0); 2 * ZONES_MAX];
         for (pair, both) in changes.as_chunks_mut::<2>().0.iter_mut().zip(states.iter().zip(targets)) {
             if let (Some(state), Some(target)) = both {
-                let short = state.short_uw.unwrap_or(target.short_uw);
-                *pair = [(state.long_uw, target.long_uw), (short, target.short_uw)];
+                let short = state.short_uw.zip(target.short_uw).unwrap_or_default();
+                *pair = [(state.long_uw, target.long_uw), short];
             }
         }
         let mut refused = [const { None }; ZONES_MAX];
@@ -216,6 +222,27 @@ impl Package {
                 Ok(())
             }
         }
+    }
+
+    /// A limit that was to rise to its original and fell instead: a narrower register than the original's has kept some
+    /// of its bits. The cap is better than that.
+    fn take_back_what_fell(
+        &mut self,
+        before: &[Option<State>; ZONES_MAX],
+        targets: &[Option<Target>; ZONES_MAX],
+    ) -> Result<(), RaplError> {
+        let after = self.states()?;
+        for (((zone, before), after), target) in self.zones.iter().zip(before).zip(&after).zip(targets) {
+            if let (Some(before), Some(after), Some(target), Some(limits)) =
+                (before, after, target, &zone.limits)
+                && target.long_uw > before.long_uw
+                && after.long_uw < before.long_uw
+            {
+                limits.long.write(before.long_uw)?;
+                return Err(RaplError::UnknownOriginal(*self.domain.key()));
+            }
+        }
+        Ok(())
     }
 
     /// What is in force after a write. A limit that became nothing is taken back: a package without power is worse than

@@ -1,9 +1,12 @@
 //! The original of a package: four words for each of its zones. What is saved of a limit is what was in force, so that
 //! a state and the state after its release are the same words: a limit that is not enabled is no limit, which a release
 //! writes as the largest one, because switching a zone off again would take the vendor's short-term limit with it.
+//!
+//! What cannot have been in force is neither saved nor believed: a journal that was edited, or a file that answered
+//! nonsense for a moment, must not put a package at 0 W.
 
 use super::zone::{ControlType, State};
-use crate::aim::{CEILING_UW, WINDOW_MAX_US};
+use crate::aim::{CEILING_UW, FIELD_MAX_UW, WINDOW_FIELD_MAX_US, WINDOW_MAX_US};
 use power_hal::Original;
 
 /// Zone, long-term limit, its window, short-term limit; for each zone that has limits.
@@ -19,20 +22,36 @@ pub(super) struct Saved {
     pub(super) long_uw: u64,
     /// Zero where it was no longer than a cap's window: such a window is never written.
     pub(super) window_us: u64,
+    /// None where there is none, or where it is not used (it reads 0): then it is never written either.
     pub(super) short_uw: Option<u64>,
 }
 
 impl Saved {
     pub(super) fn of(control_type: ControlType, state: &State) -> Self {
         let window_us = state.window_us.filter(|&window| window > WINDOW_MAX_US).unwrap_or(0);
-        // Enabling a zone enables both of its limits; one of nothing would stop the machine then.
-        let in_force = |limit: u64| if state.enabled || limit > 0 { limit } else { CEILING_UW };
+        let short_uw = match state.short_uw {
+            // Enabling a zone enables both of its limits; one of nothing would stop the machine then.
+            Some(0) => (!state.enabled).then_some(CEILING_UW),
+            short => short,
+        };
         Self {
             control_type,
             long_uw: if state.enabled { state.long_uw } else { CEILING_UW },
             window_us,
-            short_uw: state.short_uw.map(in_force),
+            short_uw,
         }
+    }
+
+    /// Whether it can have been in force on any package: a limit of more than nothing that a register holds, over a
+    /// window that one holds.
+    pub(super) const fn is_possible(&self) -> bool {
+        let short = match self.short_uw {
+            Some(short) => 0 < short && short <= FIELD_MAX_UW,
+            None => true,
+        };
+        let window =
+            self.window_us == 0 || WINDOW_MAX_US < self.window_us && self.window_us <= WINDOW_FIELD_MAX_US;
+        0 < self.long_uw && self.long_uw <= FIELD_MAX_UW && short && window
     }
 
     /// Whether the long-term limit limited anything.
@@ -72,7 +91,8 @@ pub(super) fn unpack(original: &Original) -> Option<[Option<Saved>; 2]> {
     for (slot, &[control_type, long_uw, window_us, short]) in saved.iter_mut().zip(zones) {
         let control_type = ControlType::from_word(control_type)?;
         let short_uw = (short != NONE).then_some(short);
-        *slot = Some(Saved { control_type, long_uw, window_us, short_uw });
+        *slot = Some(Saved { control_type, long_uw, window_us, short_uw }).filter(Saved::is_possible);
+        slot.as_ref()?;
     }
     Some(saved)
 }
@@ -110,6 +130,33 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_have_been_in_force_is_no_original() {
+        let words = |long, window, short| unpack(&Original::new(LAYOUT, &[0, long, window, short]).unwrap());
+        assert!(words(250_000_000, 27_983_872, 300_000_000).is_some());
+        // TPMI has 18 bits of 1/8 W.
+        assert!(words(32_767_875_000, 0, NONE).is_some());
+        for (long, window, short) in [
+            (0, 27_983_872, 300_000_000),
+            (32_768_000_000, 0, NONE),
+            (u64::MAX, 0, NONE),
+            (250_000_000, 27_983_872, 0),
+            (250_000_000, 27_983_872, 32_768_000_000),
+            // No longer than a cap's, so it would not have been saved; longer than the field says.
+            (250_000_000, 976, NONE),
+            (250_000_000, 4_000_000_000_000, NONE),
+        ] {
+            assert_eq!(words(long, window, short), None, "{long} {window} {short}");
+        }
+        assert!(!Saved::of(ControlType::Package, &state(true, 0, 1)).is_possible());
+    }
+
+    #[test]
+    fn a_short_term_limit_that_is_not_used_is_not_saved() {
+        assert_eq!(Saved::of(ControlType::Package, &state(true, 1, 0)).short_uw, None);
+        assert_eq!(Saved::of(ControlType::Package, &state(true, 1, 2)).short_uw, Some(2));
+    }
+
+    #[test]
     fn a_limit_that_is_not_enabled_is_saved_as_no_limit() {
         let off = Saved::of(ControlType::Package, &state(false, 0, 0));
         let released = Saved::of(ControlType::Package, &state(true, CEILING_UW, CEILING_UW));
@@ -121,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_window_that_a_cap_does_not_write_is_not_saved() {
-        let short = State { window_us: Some(999_424), ..state(true, 1, 1) };
+        let short = State { window_us: Some(499_712), ..state(true, 1, 1) };
         assert_eq!(Saved::of(ControlType::Package, &short).window_us, 0);
     }
 }

@@ -120,6 +120,12 @@ impl Setter {
         self.file.read_whole()
     }
 
+    /// The shortest window is one unit. One of nothing would pass for one that is never written, and be lost.
+    fn read_window(&self) -> Result<u64, FileError> {
+        let window = self.read()?;
+        if window == 0 { Err(FileError::bad_data(self.file.path())) } else { Ok(window) }
+    }
+
     pub(super) fn write(&self, value: u64) -> Result<(), FileError> {
         match &self.denied {
             Some(denied) => Err(denied.clone()),
@@ -207,7 +213,7 @@ impl Limits {
         };
         Ok(State {
             long_uw: self.long.read()?,
-            window_us: self.window.as_ref().map(Setter::read).transpose()?,
+            window_us: self.window.as_ref().map(Setter::read_window).transpose()?,
             short_uw: self.short.as_ref().map(Setter::read).transpose()?,
             enabled,
         })

@@ -129,15 +129,15 @@ fn locked_enabled_reads_0_while_the_limit_of_250_w_holds() {
     assert!(bench.writes().iter().all(|write| matches!(write.on, Attribute::TimeWindow(..))));
 }
 
-/// 1e6 → 999424, and 28e6 → 27983872 afterwards.
+/// 5e5 → 512 units of 976 µs, and 28e6 → 27983872 afterwards.
 #[test]
-fn windows_are_a_second_for_a_cap_and_the_vendors_after_it() {
+fn windows_are_half_a_second_for_a_cap_and_the_vendors_after_it() {
     let Some((bench, mut hal)) = open("xeon-2s") else { return };
     let window =
         || bench.zone("intel-rapl:0", |slot| (slot.zone.time_window_us(0), slot.zone.time_window_us(1)));
     assert_eq!(window(), (27_983_872, 1_952));
     effective(&mut hal, "package-0", w(100));
-    assert_eq!(window(), (999_424, 1_952));
+    assert_eq!(window(), (499_712, 1_952));
     bench.writes();
     effective(&mut hal, "package-0", w(100));
     assert!(bench.writes().is_empty(), "what stands is not written again");

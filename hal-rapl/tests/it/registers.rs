@@ -84,8 +84,8 @@ fn a_cap_is_one_write_of_one_register_and_the_release_is_the_old_one() {
     assert_eq!(effective(&mut hal, "package-0", w(100)), (100_000_000, true));
     let writes = bench.writes();
     assert_eq!(writes.len(), 1);
-    // 100 W over 1 s, 120 W over what was there.
-    assert_eq!(writes[0].data, 0x0003_83c0_0015_8320_u64.to_le_bytes());
+    // 100 W over ½ s, 120 W over what was there.
+    assert_eq!(writes[0].data, 0x0003_83c0_0013_8320_u64.to_le_bytes());
     effective(&mut hal, "package-0", w(100));
     assert!(bench.writes().is_empty(), "what stands is not written again");
     let handle = find(&hal, "package-0").0;

@@ -3,7 +3,7 @@
 use crate::bench::{Bench, CEILING_UW, Files};
 use crate::golden::{apply, effective, find, kind, sample, w};
 use hal_rapl::RaplError;
-use power_hal::{ErrorKind, Failure, Outcome, PowerHal, Released};
+use power_hal::{Control, ErrorKind, Failure, Original, Originals, Outcome, PowerHal, Released};
 use rig::faults::{Direction, Effect};
 use rig::machine::Attribute;
 use rig::powercap::Lock;
@@ -72,6 +72,43 @@ fn a_limit_that_reads_back_as_nothing_is_taken_back() {
     let long: Vec<_> =
         bench.writes().into_iter().filter(|write| write.on == PL1).map(|write| write.data).collect();
     assert_eq!(long, [b"100000000", b"250000000"]);
+}
+
+/// A file that lies for a moment when the original is saved must not become the original: 0 W would stop the machine.
+#[test]
+fn what_reads_as_nothing_when_the_original_is_saved_costs_no_original() {
+    let Some((bench, mut hal)) = open("xeon-2s") else { return };
+    answers(&bench, &PL1, "0\n", 1);
+    assert_eq!(kind(apply(&mut hal, "package-0", w(100))), ErrorKind::BadData, "0 W is not in force");
+    answers(&bench, &Attribute::TimeWindow(0, 0), "0\n", 1);
+    assert_eq!(kind(apply(&mut hal, "package-0", w(100))), ErrorKind::BadData, "no window is that short");
+    assert!(bench.writes().is_empty() && hal.originals().inner().is_empty());
+
+    let limits =
+        || bench.zone("intel-rapl:0", |slot| [0, 1].map(|at| slot.zone.power_limit_uw(at) / 1_000_000));
+    answers(&bench, &PL2, "0\n", 1);
+    assert_eq!(effective(&mut hal, "package-0", w(100)), (100_000_000, true));
+    assert_eq!(limits(), [100, 300], "a short-term limit that is not used is never written");
+    let handle = find(&hal, "package-0").0;
+    assert_eq!(hal.release(handle).unwrap(), Released::Restored);
+    assert_eq!(limits(), [250, 300]);
+}
+
+/// 4100 W do not fit into 15 bits: the register would keep 4 W of them.
+#[test]
+fn an_original_that_does_not_fit_leaves_the_cap() {
+    let Some((bench, mut hal)) = open("xeon-2s") else { return };
+    let (handle, domain) = find(&hal, "package-0");
+    let key = *domain.key();
+    assert_eq!(effective(&mut hal, "package-0", w(100)), (100_000_000, true));
+    let spoilt = |long: u64| Original::new(1, &[0, long, 27_983_872, 300_000_000]).unwrap();
+    for long in [4_100_000_000, 0, u64::MAX] {
+        hal.originals().forget(&key, Control::Power).unwrap();
+        hal.originals().keep(&key, Control::Power, &spoilt(long)).unwrap();
+        let refused = hal.release(handle).unwrap_err();
+        assert!(matches!(refused, Failure::Hal(RaplError::UnknownOriginal(_))), "{long}: {refused}");
+        assert_eq!(bench.zone("intel-rapl:0", |slot| slot.zone.power_limit_uw(0)), 100_000_000, "{long}");
+    }
 }
 
 /// Fix list agent S8: what was written half can be put back.
@@ -194,7 +231,11 @@ fn an_original_of_another_layout_is_refused_and_nothing_is_written() {
     let foreign = power_hal::Original::new(9, &[1, 2, 3]).unwrap();
     let handle = find(&hal, "package-0").0;
     let error = hal.restore(handle, power_hal::Control::Power, &foreign).unwrap_err();
-    assert_eq!(error.to_string(), "package-0: the saved original is not in a layout that this version knows");
+    assert_eq!(
+        error.to_string(),
+        "package-0: the saved original is not one that this version saves, or not of this package; the limit is left as it \
+         is: mend or move the journal of originals"
+    );
     assert_eq!(kind(Err::<(), _>(error)), ErrorKind::BadData);
     assert!(bench.writes().is_empty());
 }

@@ -1,2 +1,27 @@
 //! Caps CPUs and GPUs of a node as its desired state says, and reports what really happened.
+//!
+//! ```text
+//!   API ──watches──▶ front ──Desire──▶ machine: host (node-kit, its own thread) or pool (HTTP, a task for each node)
+//!       ◀──applies──       ◀──View────
+//! ```
+//!
+//! - [`settings`]: what it can be told;
+//! - `front`: what is wanted, what came of it, and how that is published: the same in both modes;
+//! - `machine`: what lies between the front and a machine; `host` and `pool` are the two kinds.
+//!
+//! It plans nothing: it enforces what is desired of its nodes, and reports what was read back. Its control loops run at
+//! their own period whether the API answers or not.
 #![forbid(unsafe_code)]
+
+mod front;
+mod host;
+mod machine;
+mod metrics;
+mod pool;
+pub mod settings;
+mod start;
+
+pub use host::StartError as HostError;
+pub use host::restore::run as restore;
+pub use pool::PoolError;
+pub use start::{BUILD, StartError, Started, start};

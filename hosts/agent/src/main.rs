@@ -1,3 +1,18 @@
 //! Caps CPUs and GPUs of a node as its desired state says, and reports what really happened.
 
-fn main() {}
+use agent::settings::{Settings, TABLE};
+use host_kit::metrics::Build;
+use host_kit::program;
+use std::process::ExitCode;
+
+const BUILD: Build = agent::BUILD;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1).peekable();
+    if arguments.next_if(|first| first == "restore").is_some() {
+        return agent::restore(arguments);
+    }
+    program::run(&TABLE, &BUILD, arguments, Settings::read, async |settings, context, tasks| {
+        agent::start(settings, context, tasks).await.map(drop)
+    })
+}

@@ -11,6 +11,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
+use rustls::pki_types::PrivateKeyDer;
 use serde_json::json;
 use std::io;
 use std::net::SocketAddr;
@@ -37,6 +38,27 @@ pub struct Tls {
     pub config: Arc<ServerConfig>,
     /// The authority that clients must trust, as PEM.
     pub authority: String,
+}
+
+impl Tls {
+    /// A certificate for this machine's loopback address that is its own authority, for a server that lives as long as
+    /// its process.
+    ///
+    /// # Errors
+    /// When the machine has no chance to draw a key from.
+    pub fn loopback() -> Result<Self, String> {
+        let names = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];
+        let made = rcgen::generate_simple_self_signed(names).map_err(|error| error.to_string())?;
+        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).map_err(str::to_owned)?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .and_then(|config| {
+                config.with_no_client_auth().with_single_cert(vec![made.cert.der().clone()], key)
+            })
+            .map_err(|error| error.to_string())?;
+        Ok(Self { config: Arc::new(config), authority: made.cert.pem() })
+    }
 }
 
 /// A bearer token that every request must carry. It never appears in a log.

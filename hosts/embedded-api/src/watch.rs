@@ -25,6 +25,8 @@ use tokio::time::{Instant, sleep_until};
 const BATCH: usize = 256;
 /// What the API server chooses when the client says nothing is between 30 and 60 minutes.
 const TIMEOUT: Duration = Duration::from_secs(1800);
+/// Longer than anybody waits, and short enough to be added to a clock.
+const TIMEOUT_MAX: Duration = Duration::from_secs(86_400);
 
 struct Watch {
     api: Arc<Api>,
@@ -69,7 +71,7 @@ impl Api {
             let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
             return Err(Failure::bad_request(why));
         }
-        let timeout = query.number("timeoutSeconds")?.map_or(TIMEOUT, Duration::from_secs);
+        let timeout = query.number("timeoutSeconds")?.map_or(TIMEOUT, Duration::from_secs).min(TIMEOUT_MAX);
         let scope = scope_of(kind, place);
         let changed = self.changed.subscribe();
         let (initial, cursor) = {

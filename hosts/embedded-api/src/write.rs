@@ -237,7 +237,10 @@ impl Api {
         let mut store = self.store();
         let old = store.get(&key_of(kind, place)).cloned();
         let name = place.name.as_deref().unwrap_or("");
-        let old = old.ok_or_else(|| Failure::not_found(kind, name))?;
+        let Some(old) = old else {
+            let object = self.make_by_update(&mut store, &write, body)?;
+            return Ok(self.show(request, kind, (StatusCode::CREATED, &object), write.warnings));
+        };
         let given = body["metadata"]["resourceVersion"].as_str().unwrap_or("");
         if given.is_empty() && !kind.updates_unconditionally() {
             let cause =
@@ -246,6 +249,28 @@ impl Api {
         }
         let object = self.replace(&mut store, &write, &old, body, Tracking::Update)?;
         Ok(self.show(request, kind, (StatusCode::OK, &object), write.warnings))
+    }
+
+    /// An update of a lease that is not there makes it, unless it means one that was: so an election goes on whose
+    /// lease was deleted.
+    fn make_by_update(
+        &self,
+        store: &mut Store,
+        write: &Write<'_>,
+        mut body: Value,
+    ) -> Result<Arc<Object>, Failure> {
+        let (kind, name) = (write.kind, write.place.name.as_deref().unwrap_or(""));
+        if !matches!(kind.flavour, Flavour::Lease | Flavour::Event | Flavour::EventView) {
+            return Err(Failure::not_found(kind, name));
+        }
+        if let Some(uid) = body["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty()) {
+            let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: ");
+            return Err(Failure::conflict(kind, name, &why));
+        }
+        if let Some(meta) = body["metadata"].as_object_mut() {
+            meta.remove("resourceVersion");
+        }
+        self.insert(store, write, body, Tracking::Update)
     }
 
     pub(crate) fn patch(&self, request: &Request, kind: &Arc<Kind>, place: &Place) -> Result<Reply, Failure> {

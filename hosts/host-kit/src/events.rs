@@ -2,7 +2,8 @@
 //!
 //! What is said of the same object for the same reason is one Event with a series, whatever numbers its text holds;
 //! an object of which too much is said is only counted. This file decides what to post; `driver` posts it, and an
-//! Event that cannot be posted is counted and lost, never waited for.
+//! Event that cannot be posted is counted and lost, never waited for. What goes on is said anew when it comes again:
+//! trouble often begins with the API server being away.
 
 mod driver;
 
@@ -24,8 +25,11 @@ const BURST: u32 = 25;
 const REFILL: Duration = Duration::from_secs(300);
 /// More series than this are not remembered: the oldest is forgotten, and said anew when it comes again.
 const SERIES_MAX: usize = 4096;
-/// What the API server accepts of a note, in bytes.
+/// What the API server accepts of a note and of an instance's name, in bytes.
 const NOTE_MAX: usize = 1024;
+const INSTANCE_MAX: usize = 128;
+/// An Event that is not on the server is tried again this often: each attempt may take the time of a request.
+const RETRY: Duration = Duration::from_secs(30);
 
 /// Whether a person has to care.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,6 +88,7 @@ struct Series {
     namespace: String,
     name: String,
     count: i32,
+    /// Zero where the Event is not on the server.
     posted: i32,
     posted_at: Mono,
     last: Mono,
@@ -110,7 +115,7 @@ impl Events {
     pub fn of(component: &str, instance: &str) -> Self {
         Self {
             component: component.to_owned(),
-            instance: instance.to_owned(),
+            instance: cut(instance, INSTANCE_MAX).to_owned(),
             series: BTreeMap::new(),
             buckets: BTreeMap::new(),
         }
@@ -120,11 +125,18 @@ impl Events {
     pub fn note(&mut self, note: &Note, now: Mono, wall: Timestamp) -> Post {
         let subject = subject(&note.regarding);
         let key = (subject.clone(), note.severity, note.reason, note.action);
+        let event = self.event(note, wall);
+        let name = event.metadata.name.clone().unwrap_or_default();
         if let Some(series) = self.series.get_mut(&key) {
             series.count = series.count.saturating_add(1);
             (series.last, series.last_wall) = (now, wall);
+            if series.posted == 0 && now.since(series.posted_at) >= RETRY {
+                (series.name, series.posted, series.posted_at) = (name, 1, now);
+                return Post::Create(Box::new(event));
+            }
             // The second time makes it a series; from then on it is written now and then.
-            let due = series.posted == 1 || now.since(series.posted_at) >= REFRESH;
+            let there = series.posted > 0;
+            let due = there && (series.posted == 1 || now.since(series.posted_at) >= REFRESH);
             return if due { series.post(now) } else { Post::Later };
         }
         if !self.admit(&subject, now) {
@@ -134,13 +146,11 @@ impl Events {
             let oldest = self.series.iter().min_by_key(|(_, series)| series.last).map(|(key, _)| key.clone());
             oldest.map(|key| self.series.remove(&key));
         }
-        let event = self.event(note, wall);
-        let (namespace, name) = (event.metadata.namespace.clone(), event.metadata.name.clone());
         self.series.insert(
             key,
             Series {
-                namespace: namespace.unwrap_or_default(),
-                name: name.unwrap_or_default(),
+                namespace: event.metadata.namespace.clone().unwrap_or_default(),
+                name,
                 count: 1,
                 posted: 1,
                 posted_at: now,
@@ -151,6 +161,14 @@ impl Events {
         Post::Create(Box::new(event))
     }
 
+    /// The Event of that name is not on the server: what is said next of its series makes a new one.
+    pub fn missing(&mut self, namespace: &str, name: &str, now: Mono) {
+        let of = |series: &&mut Series| series.namespace == namespace && series.name == name;
+        if let Some(series) = self.series.values_mut().find(of) {
+            (series.posted, series.posted_at) = (0, now);
+        }
+    }
+
     /// What is left to write of series that have gone quiet; they are forgotten.
     pub fn flush(&mut self, now: Mono) -> Vec<Post> {
         let quiet = |series: &Series| now.since(series.last) >= REFRESH;
@@ -159,7 +177,7 @@ impl Events {
         self.buckets.retain(|_, bucket| now.since(bucket.filled) < REFILL * BURST);
         over.into_iter()
             .filter_map(|key| self.series.remove(&key))
-            .filter(|series| series.count > series.posted)
+            .filter(|series| series.posted > 0 && series.count > series.posted)
             .map(|mut series| series.post(now))
             .collect()
     }
@@ -301,6 +319,23 @@ mod tests {
         );
         assert_eq!(created(&mut events, 299), 0);
         assert_eq!(created(&mut events, 600), 2, "one more each five minutes");
+    }
+
+    #[test]
+    fn an_event_that_could_not_be_posted_is_made_anew_when_its_trouble_goes_on() {
+        let mut events = Events::of("c", &"i".repeat(200));
+        let drifted = note("a", "CapDrifted", "300 W");
+        let Post::Create(first) = events.note(&drifted, at(0), wall(0)) else { panic!() };
+        assert_eq!(first.reporting_instance.unwrap().len(), 128, "the server takes no more");
+        events.missing("default", &first.metadata.name.unwrap(), at(1));
+        assert_eq!(events.note(&drifted, at(2), wall(2)), Post::Later, "not each second");
+        let Post::Create(second) = events.note(&drifted, at(31), wall(31)) else { panic!() };
+        let name = second.metadata.name.unwrap();
+        assert_eq!(count(&events.note(&drifted, at(32), wall(32))), 4, "nothing was forgotten meanwhile");
+        // Somebody deletes it.
+        events.missing("default", &name, at(33));
+        assert_eq!(events.note(&drifted, at(40), wall(40)), Post::Later);
+        assert_eq!(events.flush(at(400)), [], "there is nothing to write a last count to");
     }
 
     #[test]

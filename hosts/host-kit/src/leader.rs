@@ -18,7 +18,7 @@ mod driver;
 
 pub use driver::{Elections, LeaseName, elect};
 
-use crate::clock::Mono;
+use crate::clock::{Clock, Mono};
 use crate::config::parse::show_duration;
 use jiff::Timestamp;
 use std::fmt;
@@ -164,36 +164,42 @@ impl Candidate {
         now: Mono,
         wall: Timestamp,
     ) -> (Attempt, Change) {
-        let Some(found) = found else {
-            return (
-                Attempt::Create(self.claim(wall, wall, 0)),
-                self.stand_down(mode, None, now, "the lease is gone"),
-            );
-        };
+        let Some(found) = found else { return self.missing(mode, now, wall) };
         let ours = found.record.holder.as_deref() == Some(self.identity.as_str());
         if ours {
             let acquired = found.record.acquired.unwrap_or(wall);
             let renewal = self.claim(acquired, wall, found.record.transitions);
             return (Attempt::Replace(renewal, found.version), Change::Same);
         }
-        let (holder, version, transitions) =
-            (found.record.holder.clone(), found.version.clone(), found.record.transitions);
-        let lease = found.record.lease.unwrap_or(self.lease);
-        let why = format!("{} holds the lease", holder.as_deref().unwrap_or("nobody"));
+        let (version, transitions) = (found.version.clone(), found.record.transitions);
+        let why = format!("{} holds the lease", found.record.holder.as_deref().unwrap_or("nobody"));
         let change = self.stand_down(mode, Some(found), now, &why);
-        let since = match mode {
-            Mode::Standby { seen: Some((_, since)) } => *since,
-            Mode::Standby { seen: None } | Mode::Leading { .. } => now,
+        let attempt = self.respected(mode, now).unwrap_or_else(|| {
+            Attempt::Replace(self.claim(wall, wall, transitions.saturating_add(1)), version)
+        });
+        (attempt, change)
+    }
+
+    /// There is no Lease. The one that was seen before is respected for as long as if it were there, and its number of
+    /// transitions goes on.
+    fn missing(&self, mode: &mut Mode, now: Mono, wall: Timestamp) -> (Attempt, Change) {
+        let change = self.stand_down(mode, None, now, "the lease is gone");
+        let transitions = match mode {
+            Mode::Standby { seen: Some((last, _)) } => last.record.transitions.saturating_add(1),
+            Mode::Standby { seen: None } | Mode::Leading { .. } => 0,
         };
-        let waited = now.since(since);
-        match holder.filter(|holder| !holder.is_empty()) {
-            Some(holder) if waited < lease => {
-                (Attempt::Respect { holder, at_least: lease.saturating_sub(waited) }, change)
-            }
-            Some(_) | None => {
-                (Attempt::Replace(self.claim(wall, wall, transitions.saturating_add(1)), version), change)
-            }
-        }
+        let create = || Attempt::Create(self.claim(wall, wall, transitions));
+        (self.respected(mode, now).unwrap_or_else(create), change)
+    }
+
+    /// Respect for the Lease that was seen last, while it is somebody else's and its time is not over.
+    fn respected(&self, mode: &Mode, now: Mono) -> Option<Attempt> {
+        let Mode::Standby { seen: Some((last, since)) } = mode else { return None };
+        let holder = last.record.holder.as_ref().filter(|holder| !holder.is_empty());
+        let holder = holder.filter(|holder| **holder != self.identity)?;
+        let at_least = last.record.lease.unwrap_or(self.lease).checked_sub(now.since(*since));
+        let at_least = at_least.filter(|left| !left.is_zero())?;
+        Some(Attempt::Respect { holder: holder.clone(), at_least })
     }
 
     /// A leader's renewal of what it left on the server; `None` for a standby, which must read first.
@@ -264,11 +270,11 @@ impl Candidate {
     fn stand_down(&self, mode: &mut Mode, found: Option<Found>, now: Mono, why: &str) -> Change {
         let before = std::mem::replace(mode, Mode::Standby { seen: None });
         let (change, seen) = match before {
-            Mode::Leading { .. } => (Change::Lost(why.to_owned()), None),
+            Mode::Leading { held, .. } => (Change::Lost(why.to_owned()), Some((held, now))),
             Mode::Standby { seen } => (Change::Same, seen),
         };
         let seen = match (found, seen) {
-            (None, _) => None,
+            (None, seen) => seen,
             (Some(found), Some((old, since))) if old.record == found.record => Some((found, since)),
             (Some(found), _) => Some((found, now)),
         };
@@ -285,7 +291,8 @@ pub struct Leadership {
     changed: watch::Receiver<bool>,
 }
 
-/// A time of leading: each leader's is higher than the one's before, so that it fences what a former leader wrote.
+/// A time of leading: each leader's is higher than the one's before, so that it fences what a former leader wrote. It
+/// begins anew where a Lease is deleted while nobody runs who knew it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Term(pub i32);
 
@@ -296,7 +303,8 @@ impl Leadership {
         (now < until).then(|| Term(self.transitions.load(Ordering::Acquire)))
     }
 
-    /// Waits until this process has begun or ceased to lead since the last call.
+    /// Waits until this process has begun or ceased to lead since the last call. Whoever found [`Leadership::term`] to
+    /// be over and waits here is also woken when a late renewal makes it go on.
     pub async fn changed(&mut self) -> bool {
         // An error means that the election has ended: nobody here leads any more.
         let alive = self.changed.changed().await.is_ok();
@@ -321,19 +329,19 @@ impl Office {
     }
 
     /// Shows what `mode` says.
-    fn show(&self, candidate: &Candidate, mode: &Mode) {
-        let leads = match (candidate.leads_until(mode), mode) {
+    fn show(&self, candidate: &Candidate, mode: &Mode, clock: &dyn Clock) {
+        let (leads, before) = match (candidate.leads_until(mode), mode) {
             (Some(until), Mode::Leading { held, .. }) => {
                 self.transitions.store(held.record.transitions, Ordering::Release);
-                self.until_ms.store(until.as_millis(), Ordering::Release);
-                true
+                (true, self.until_ms.swap(until.as_millis(), Ordering::AcqRel))
             }
             (_, Mode::Standby { .. } | Mode::Leading { .. }) => {
-                self.until_ms.store(0, Ordering::Release);
-                false
+                (false, self.until_ms.swap(0, Ordering::AcqRel))
             }
         };
-        self.changed.send_if_modified(|before| std::mem::replace(before, leads) != leads);
+        // Read after the swap: whoever found the former time to be over did so before it, and waits for a word.
+        let resumed = leads && clock.mono() >= Mono::from_millis(before);
+        self.changed.send_if_modified(|before| std::mem::replace(before, leads) != leads || resumed);
     }
 }
 

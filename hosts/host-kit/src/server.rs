@@ -90,6 +90,18 @@ impl<R> Shared<R> {
         }
     }
 
+    /// A connection that could not be accepted: mostly no file descriptors, which trying at once does not bring back.
+    async fn not_accepted(&self, error: &io::Error) {
+        let what = format!("a connection could not be accepted: {error}");
+        let leave =
+            self.repeats.lock().unwrap_or_else(PoisonError::into_inner).note(&what, self.clock.mono());
+        if let Some(said) = leave {
+            let port = self.meter.port().word();
+            tracing::warn!(port, "{what}; is the limit of open files too low?{said}");
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+
     fn flush(&self) {
         let over = self.repeats.lock().unwrap_or_else(PoisonError::into_inner).flush(self.clock.mono());
         for (key, said) in over {
@@ -142,7 +154,7 @@ impl<R: Routes> Server<R> {
                     Ok((stream, peer)) => admit(&shared, &places, &mut connections, Connection {
                         shared: shared.clone(), stream, peer, tls: tls.clone(), ending: ending.clone(),
                     }),
-                    Err(error) => trouble(&error).await,
+                    Err(error) => shared.not_accepted(&error).await,
                 },
                 Some(_) = connections.join_next(), if !connections.is_empty() => {}
                 _ = flush.tick() => shared.flush(),
@@ -183,12 +195,6 @@ fn admit<R: Routes>(
         connection.serve().await;
         drop(place);
     });
-}
-
-/// A connection that could not be accepted: mostly no file descriptors, which trying at once does not bring back.
-async fn trouble(error: &io::Error) {
-    tracing::warn!("a connection could not be accepted: {error}; is the limit of open files too low?");
-    tokio::time::sleep(Duration::from_millis(100)).await;
 }
 
 async fn finish<R>(shared: &Shared<R>, mut connections: JoinSet<()>, deadline: Duration) -> usize {

@@ -155,7 +155,9 @@ impl Tasks {
         deadline: Duration,
     ) -> Ending {
         let asked = Stop(trigger.0.subscribe());
+        // In this order: a task that ended because it was asked to is no failure, though both are seen at once.
         let failed = tokio::select! {
+            biased;
             Some(signal) = signals.recv() => {
                 trigger.request(&format!("signal {signal:?}; a second one ends the program at once"));
                 None
@@ -163,6 +165,8 @@ impl Tasks {
             () = asked.requested() => None,
             Some(name) = self.next() => Some(name),
         };
+        // A task that did as it was asked may be noticed before the request is.
+        let failed = failed.filter(|_| !asked.is_requested());
         if let Some(name) = failed {
             tracing::error!(
                 "the task {name} ended although nobody asked it to; the program ends so that it is restarted"
@@ -227,6 +231,18 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_task_that_ends_as_it_was_asked_is_no_failure_whoever_is_noticed_first() {
+        for _ in 0..64 {
+            let (trigger, stop) = pair();
+            let mut tasks = Tasks::new();
+            tasks.spawn("quick", async move { stop.requested().await });
+            trigger.request("a test");
+            tokio::task::yield_now().await;
+            assert_eq!(end(tasks, trigger, &[], LATE).await, Ending::Clean);
+        }
+    }
+
+    #[tokio::test]
     async fn a_second_signal_does_not_wait() {
         let (trigger, _stop) = pair();
         let mut tasks = Tasks::new();
@@ -255,6 +271,18 @@ mod tests {
             tasks.spawn("watch", async move { stop.requested().await });
             tasks.spawn("broken", async move { assert!(!panics, "on purpose") });
             assert_eq!(end(tasks, trigger, &[], LATE).await, Ending::Failed("broken"));
+        }
+    }
+
+    #[tokio::test]
+    async fn tasks_that_end_because_they_were_asked_to_are_no_failure_however_late_that_is_seen() {
+        for _ in 0..64 {
+            let (trigger, stop) = pair();
+            let mut tasks = Tasks::new();
+            tasks.spawn("watch", async move { stop.requested().await });
+            trigger.request("a test");
+            tokio::task::yield_now().await;
+            assert_eq!(end(tasks, trigger, &[], LATE).await, Ending::Clean);
         }
     }
 

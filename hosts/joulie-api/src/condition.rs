@@ -6,6 +6,10 @@ use crate::word::{Vocabulary, Word};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+/// What the schema takes of a message. A message may quote what somebody wrote, and with a longer one the API server
+/// refuses the whole status.
+const MESSAGE_MAX: usize = 32_768;
+
 vocabulary! {
     /// What the conditions of Joulie's objects are about.
     pub enum ConditionType {
@@ -13,8 +17,8 @@ vocabulary! {
         Overridden = "Overridden",
         /// The telemetry behind a twin's status is recent.
         TelemetryFresh = "TelemetryFresh",
-        /// The desired state is in force, read back from the hardware.
-        Enforced = "Enforced",
+        /// The desired caps are in force: read back from the hardware, and seen in what is drawn.
+        CapEnforced = "CapEnforced",
         /// The power budget of every group that the node is in is kept.
         WithinBudget = "WithinBudget",
     }
@@ -59,7 +63,7 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// A condition of ours as it stands at `now`.
+    /// A condition of ours as it stands at `now`. A message that is too long is cut.
     #[must_use]
     pub fn new(
         about: ConditionType,
@@ -69,13 +73,15 @@ impl Condition {
         generation: Option<i64>,
         now: Timestamp,
     ) -> Self {
+        let mut message: String = message.into();
+        message.truncate(message.floor_char_boundary(MESSAGE_MAX));
         Self {
             type_: about.as_str().to_owned(),
             status: status.into(),
             observed_generation: generation.map(Whole::from),
             last_transition_time: Some(rfc3339(now)),
             reason: Some(reason.to_owned()),
-            message: Some(message.into()),
+            message: Some(message),
         }
     }
 }
@@ -131,6 +137,14 @@ mod tests {
         assert_eq!(conditions.len(), 1);
         assert_eq!(find(&conditions, ConditionType::TelemetryFresh), Some(Status::False));
         assert_eq!(find(&conditions, ConditionType::Overridden), None);
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_does_not_cost_the_status() {
+        let long = "\u{df}".repeat(MESSAGE_MAX);
+        let condition = Condition::new(ConditionType::CapEnforced, Status::False, "R", long, None, at(0));
+        let cut = condition.message.unwrap();
+        assert_eq!((cut.len(), cut.chars().count()), (32_768, 16_384));
     }
 
     #[test]

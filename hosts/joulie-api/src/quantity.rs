@@ -139,20 +139,19 @@ impl Scale {
                 }
             }
         }
-        let behind: Vec<u128> =
-            (0_i64..).zip(all()).filter(|&(at, _)| at >= point).map(|(_, digit)| digit).collect();
-        let behind = part(&behind, point.saturating_neg(), unit);
+        let behind = usize::try_from(written - point.clamp(0, written)).unwrap_or(0);
+        let behind = part(all().rev().take(behind), point.saturating_neg(), unit);
         before.saturating_mul(unit).saturating_add(behind).min(NANOS_MAX)
     }
 }
 
-/// `unit` times a fraction of these digits, with so many zeros before them, rounded up.
+/// `unit` times a fraction of these digits, the last one first, with so many zeros before them, rounded up.
 ///
-/// The digits are worked off from the last one: dividing what is below a digit by ten and cutting at each step comes to
+/// They are worked off in that order: dividing what is below a digit by ten and cutting at each step comes to
 /// the same as cutting once at the end, and a rest that was left anywhere says that something was cut.
-fn part(digits: &[u128], zeros: i64, unit: u128) -> u128 {
+fn part(digits: impl Iterator<Item = u128>, zeros: i64, unit: u128) -> u128 {
     let (mut sum, mut cut) = (0_u128, false);
-    for digit in digits.iter().rev() {
+    for digit in digits {
         let dividend = digit * unit + sum;
         cut |= !dividend.is_multiple_of(10);
         sum = dividend / 10;

@@ -1,21 +1,52 @@
 //! The command line of `joulie`, parsed once.
 
-use crate::value::{Cap, Period, Span};
+use crate::value::{Budget, Cap, Period, Span};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 /// Keeps machines inside their power limits.
+///
+/// Without a command it is `joulie demo`.
 #[derive(Debug, Parser)]
-#[command(name = "joulie", version)]
+#[command(name = "joulie", version, args_conflicts_with_subcommands = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: Option<Command>,
+    #[command(flatten)]
+    pub(crate) demo: Demo,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// The whole system on simulated nodes, in this process: look at it, reach it with kubectl, break it
+    Demo(Demo),
     /// This one machine: look at its power, cap it, put it back.
     Node(Node),
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Demo {
+    /// End after this time, with a table of the whole run; without it Ctrl-C ends
+    #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) lasting: Option<Span>,
+    /// Break things while it runs: telemetry, the operator, the extender, a node that a person takes away
+    #[arg(long)]
+    pub(crate) chaos: bool,
+    /// What all nodes may draw together: 9kW or 9000W
+    #[arg(long, value_name = "POWER", default_value = "9kW", allow_hyphen_values = true)]
+    pub(crate) budget: Budget,
+    /// Lines instead of the live view, as where the output is no terminal
+    #[arg(long)]
+    pub(crate) plain: bool,
+    /// Where to write the file by which kubectl finds the cluster; the default is a private folder that goes with the demo
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Where to write the logs of all parts; without it they are not kept
+    #[arg(long, value_name = "FILE")]
+    pub(crate) log: Option<PathBuf>,
+    /// What chance begins with: the same number gives the same machines and workload
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub(crate) seed: u64,
 }
 
 #[derive(Debug, Args)]

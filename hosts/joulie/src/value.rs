@@ -15,6 +15,10 @@ pub(crate) enum Cap {
     Percent(Percent),
 }
 
+/// What many nodes may draw together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Budget(Watts);
+
 /// A span of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span(Micros);
@@ -34,6 +38,10 @@ pub(crate) enum ValueError {
     CapRange,
     /// A percentage beyond the whole, or below a hundredth.
     PercentRange,
+    /// It is no power with a unit.
+    Budget,
+    /// A budget that no cluster has.
+    BudgetRange,
     /// It is not a span of time.
     Span,
     /// A span of nothing, or of more than a month.
@@ -44,6 +52,8 @@ pub(crate) enum ValueError {
 
 /// More than any package or GPU can be told; what is above it is a slip of the unit.
 const CAP_MOST: Watts = Watts::from_int(10_000);
+const BUDGET_LEAST: Watts = Watts::from_int(100);
+const BUDGET_MOST: Watts = Watts::from_int(1_000_000);
 const SPAN_MOST: Micros = Micros::new(30 * 24 * 3600 * 1_000_000);
 
 impl fmt::Display for ValueError {
@@ -55,6 +65,8 @@ impl fmt::Display for ValueError {
             }
             Self::CapRange => "expected a cap from 1W to 10kW for each device",
             Self::PercentRange => "expected a percentage from 1% to 100% of the device's maximum",
+            Self::Budget => "expected a number and its unit without a space: 9kW or 9000W",
+            Self::BudgetRange => "expected a budget from 100W to 1000kW",
             Self::Span => "expected a time with its unit, such as 90s, 10m, 1h30m or 2d",
             Self::SpanRange => "expected a time above zero and of at most 30d",
             Self::PeriodRange => "expected a period from 100ms to 60s",
@@ -104,6 +116,36 @@ impl FromStr for Cap {
             "" => Err(ValueError::CapUnit),
             _ => Err(ValueError::Cap),
         }
+    }
+}
+
+impl Budget {
+    pub(crate) const fn watts(self) -> Watts {
+        self.0
+    }
+}
+
+impl fmt::Display for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}W", self.0)
+    }
+}
+
+impl FromStr for Budget {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let (number, each) = match (text.strip_suffix("kW"), text.strip_suffix('W')) {
+            (Some(number), _) => (number, 1000),
+            (None, Some(number)) => (number, 1),
+            (None, None) => return Err(ValueError::Budget),
+        };
+        if !is_plain(number) {
+            return Err(ValueError::Budget);
+        }
+        let watts = Watts::parse(number, Role::Limit).map_err(|_| ValueError::BudgetRange)?.times(each);
+        let fits = watts >= BUDGET_LEAST && watts <= BUDGET_MOST;
+        if fits { Ok(Self(watts)) } else { Err(ValueError::BudgetRange) }
     }
 }
 
@@ -234,6 +276,19 @@ mod tests {
             assert_eq!(span(beyond), Err(ValueError::SpanRange), "{beyond}");
         }
         assert_eq!(span("1h30m").unwrap().to_string(), "1h30m");
+    }
+
+    #[test]
+    fn a_budget_is_a_plain_power_of_a_cluster() {
+        let budget = |text: &str| text.parse::<Budget>();
+        assert_eq!(budget("9kW"), Ok(Budget(Watts::from_int(9000))));
+        assert_eq!(budget("8500W").unwrap().to_string(), "8500W");
+        for junk in ["", "9", "kW", "-9kW", "9 kW", "9MW", "1e3W", "80%"] {
+            assert_eq!(budget(junk), Err(ValueError::Budget), "{junk}");
+        }
+        for beyond in ["99W", "1001kW", "99999999999999999999W"] {
+            assert_eq!(budget(beyond), Err(ValueError::BudgetRange), "{beyond}");
+        }
     }
 
     #[test]

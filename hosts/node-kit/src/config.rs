@@ -13,7 +13,7 @@ use joulie_core::node::lease::LeaseLaw;
 use joulie_core::node::lever::LeverLaw;
 use joulie_core::node::limiter::LimiterLaw;
 use joulie_core::node::tracking::{self, Tracking};
-use power_units::Micros;
+use power_units::{KiloHertz, Micros};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -89,6 +89,9 @@ pub struct Config {
     pub gpu: GpuLaw,
     /// The closed loop of the DVFS fallback.
     pub law: LoopLaw,
+    /// The lowest limit that a throttle sets, where that is above the lowest that a policy takes; none leaves the
+    /// policies their own.
+    pub frequency_floor: Option<KiloHertz>,
     /// Between two tries to open a backend.
     pub retry: Backoff,
     /// The lease; none lets caps hold for ever.
@@ -169,7 +172,9 @@ impl Config {
         };
         let gpu = GpuLaw { limits, floor: Floor::NONE };
         let law = LoopLaw::Classic(valid(Classic::new(classic::DEFAULTS)));
-        Ok(Self { sources, state, access, period, cpu, gpu, law, retry: backoff, lease: None })
+        let frequency_floor = None;
+        let (retry, lease) = (backoff, None);
+        Ok(Self { sources, state, access, period, cpu, gpu, law, frequency_floor, retry, lease })
     }
 
     /// The law `tracking` with its standard tuning.

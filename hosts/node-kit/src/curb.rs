@@ -90,8 +90,9 @@ const CONTEST: u32 = 5;
 const TRUCE: u32 = 60;
 
 impl Curb {
-    /// The policies that the backends list now, with what was known of them before.
-    pub(crate) fn of(workers: &[Worker], before: &Self) -> Self {
+    /// The policies that the backends list now, with what was known of them before. A throttle limits none of them
+    /// below `floor`.
+    pub(crate) fn of(workers: &[Worker], before: &Self, floor: Option<KiloHertz>) -> Self {
         let mut policies = Vec::new();
         let mut places = Vec::new();
         for (worker, from) in workers.iter().enumerate() {
@@ -107,7 +108,7 @@ impl Curb {
                     key: *described.key(),
                     backend: from.kind,
                     place: Place { worker, domain },
-                    floor: limit.lower(),
+                    floor: floor.map_or(limit.lower(), |floor| floor.within(limit.lower(), limit.upper())),
                     ceiling: known.and_then(|known| known.ceiling),
                     most: limit.upper(),
                     step: limit.step(),
@@ -124,14 +125,14 @@ impl Curb {
     }
 
     /// The same law goes on with another list of policies; an order that was on its way is lost.
-    pub(crate) fn goes_on(&mut self, before: Self) {
+    pub(crate) fn goes_on(&mut self, before: Self, workers: &[Worker]) {
         self.running = before.running;
         self.fixed = before.fixed;
         self.decision = before.decision;
         self.landed = before.landed;
         self.news = before.news;
         if let Some(flight) = before.flight {
-            self.land(flight, Err(ErrorKind::Gone));
+            self.land(flight, Err(ErrorKind::Gone), workers);
         }
     }
 
@@ -149,6 +150,11 @@ impl Curb {
         self.flight.is_some()
     }
 
+    /// Whether the closed loop runs.
+    pub(crate) const fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
     /// Takes in what came back, and says what became of the throttle, once.
     pub(crate) fn learn(&mut self, workers: &mut [Worker], now: Stamp) -> ThrottleOutcome {
         for policy in &mut self.policies {
@@ -159,7 +165,7 @@ impl Curb {
         {
             self.flight = None;
             let outcome = self.verdict();
-            self.land(flight, outcome);
+            self.land(flight, outcome, workers);
         }
         self.news.take().unwrap_or(ThrottleOutcome::Unknown)
     }
@@ -173,21 +179,21 @@ impl Curb {
         failures.max().map_or(Ok(()), Err)
     }
 
-    fn land(&mut self, flight: Flight, outcome: Result<(), ErrorKind>) {
+    fn land(&mut self, flight: Flight, outcome: Result<(), ErrorKind>, workers: &[Worker]) {
         self.news = Some(match flight {
             Flight::Fixed(asked) => ThrottleOutcome::Fixed { asked, outcome },
             Flight::Release => ThrottleOutcome::Released(outcome),
             Flight::Loop(asked, regulation) => {
-                self.landed = Some(self.landing(asked, outcome));
+                self.landed = Some(self.landing(asked, outcome, workers));
                 ThrottleOutcome::Loop(outcome.map(|()| regulation))
             }
         });
     }
 
     /// What a law is told of its command. Of a mean frequency it is told what stands, also where some policies refused.
-    fn landing(&self, asked: Command, outcome: Result<(), ErrorKind>) -> law::Outcome {
+    fn landing(&self, asked: Command, outcome: Result<(), ErrorKind>, workers: &[Worker]) -> law::Outcome {
         match (asked, outcome) {
-            (Command::MeanFrequency(_), _) => match self.mean_in_force() {
+            (Command::MeanFrequency(_), _) => match self.mean_in_force(workers) {
                 Some(mean) => law::Outcome::Applied { asked, in_effect: Command::MeanFrequency(mean) },
                 None => law::Outcome::Refused { asked },
             },
@@ -196,13 +202,16 @@ impl Curb {
         }
     }
 
-    /// The mean of what was read back; of a policy that answered nothing, what was asked of it.
-    fn mean_in_force(&self) -> Option<KiloHertz> {
+    /// The mean of what was read back; of a policy that refused, what it reads: a law that took its order for obeyed
+    /// would wait for a frequency that does not come down. One that answers nothing has no part in it, as it has none in
+    /// the frequency that the law is told.
+    fn mean_in_force(&self, workers: &[Worker]) -> Option<KiloHertz> {
         let any = self.policies.iter().any(|policy| matches!(policy.due, Due::Done(Ok(_))));
-        let stands = self.policies.iter().map(|policy| match policy.due {
-            Due::Done(Ok(Some(found))) => found,
-            Due::Done(Ok(None) | Err(_)) | Due::Nothing | Due::Waiting => {
-                policy.asked.or(policy.ceiling).unwrap_or(policy.most)
+        let stands = self.policies.iter().filter_map(|policy| match policy.due {
+            Due::Done(Ok(Some(found))) => Some(found),
+            Due::Done(Err(_)) => policy.stands_at(workers),
+            Due::Done(Ok(None)) | Due::Nothing | Due::Waiting => {
+                Some(policy.asked.or(policy.ceiling).unwrap_or(policy.most))
             }
         });
         if any { mean(stands) } else { None }
@@ -301,10 +310,28 @@ impl Curb {
     fn spread(&mut self, mean: KiloHertz, workers: &[Worker]) {
         let grid = self.range().and_then(|range| Grid::new(range, self.step_size()));
         let Some(grid) = grid else { return };
+        let rest = self.mean_of_the_rest(mean, workers);
         let order = throttle::Order::of_seats(&self.seats);
-        for (policy, limit) in self.policies.iter_mut().zip(order.spread(mean, &grid)) {
+        for (policy, limit) in self.policies.iter_mut().zip(order.spread(rest, &grid)) {
             policy.limit(limit.within(policy.floor, policy.ceiling.unwrap_or(policy.floor)), workers);
         }
+    }
+
+    /// What those policies are to have that obey, so that the mean of all is `mean`: what refused its last order and can be
+    /// read stands where it is. Without this the loop would come to rest above the cap. It is asked again all the same.
+    fn mean_of_the_rest(&self, mean: KiloHertz, workers: &[Worker]) -> KiloHertz {
+        let stuck = self.policies.iter().filter(|policy| matches!(policy.due, Due::Done(Err(_))));
+        let (mut left, mut count) = (0_i128, 0_i128);
+        self.policies.iter().for_each(|_| {
+            left += i128::from(mean.to_bits());
+            count += 1;
+        });
+        for found in stuck.filter_map(|policy| policy.stands_at(workers)) {
+            left -= i128::from(found.to_bits());
+            count -= 1;
+        }
+        let rest = left.checked_div(count).and_then(|rest| i64::try_from(rest.max(0)).ok());
+        rest.map_or(mean, KiloHertz::from_bits)
     }
 
     /// Answers another writer who raised frequencies: a loop starts anew from what it finds, since it must not take the
@@ -377,12 +404,13 @@ impl Curb {
     }
 
     /// What is in force before the first write is what a policy may rise to: an administrator may have set less than the
-    /// hardware can do. Where neither the journal nor a reading tells, it rises to nothing until one does.
+    /// hardware can do. Where neither the journal nor a reading tells, it rises to nothing until one does. What could not
+    /// be written is looked at again: until it can be, an administrator may still change it.
     fn find_ceilings(&mut self, workers: &[Worker], journal: &Journal) {
-        for policy in self.policies.iter_mut().filter(|policy| policy.ceiling.is_none()) {
+        for policy in self.policies.iter_mut().filter(|policy| !policy.is_settled()) {
             let before = original(journal, policy.backend, &policy.key);
             let found = before.or_else(|| policy.in_force(workers));
-            policy.ceiling = found.map(|found| found.within(policy.floor, policy.most));
+            policy.ceiling = found.map(|found| found.within(policy.floor, policy.most)).or(policy.ceiling);
         }
     }
 
@@ -413,9 +441,23 @@ impl Policy {
         setting_of(reading, Control::Frequency).and_then(frequency_of)
     }
 
+    /// Its limit, or the frequency at which it runs where the limit cannot be read.
+    fn stands_at(&self, workers: &[Worker]) -> Option<KiloHertz> {
+        self.in_force(workers).or_else(|| self.running(workers))
+    }
+
     /// The frequency at which it runs.
     pub(crate) fn running(&self, workers: &[Worker]) -> Option<KiloHertz> {
         self.reading(workers)?.frequency.ok()
+    }
+
+    /// Whether its ceiling is known, and cannot be another one since.
+    fn is_settled(&self) -> bool {
+        let refused = match self.due {
+            Due::Done(Err(_)) => true,
+            Due::Done(Ok(_)) | Due::Nothing | Due::Waiting => false,
+        };
+        self.ceiling.is_some() && !refused
     }
 
     fn is_touched(&self, journal: &Journal) -> bool {

@@ -3,8 +3,8 @@
 //! One *period*: every backend is asked for readings, and the loop waits a part of the period for the answers; a
 //! backend that did not answer the last time is not waited for. Then the laws step on what is known, and their orders
 //! go out. When an outcome comes back the loop *settles*: the backend order steps again, so that what was ordered is
-//! known to be in force within milliseconds; the closed loop steps once a period only. A change of the desired state
-//! begins a period at once.
+//! known to be in force within milliseconds; the closed loop steps once a period only, but for its first step, which it
+//! takes as soon as it is needed. A change of the desired state begins a period at once.
 
 mod handle;
 mod open;
@@ -73,6 +73,12 @@ enum Occasion {
 impl Node {
     /// Runs the control loop until the handle says stop. Caps stay as they are.
     pub fn run(&mut self) {
+        self.run_telling(|_| {});
+    }
+
+    /// As [`run`](Self::run), and tells what is known of the node after each step, in this thread: whoever listens is
+    /// a part of the loop, so it must be quick and must not wait.
+    pub fn run_telling(&mut self, mut told: impl FnMut(&Report)) {
         let period = self.time.lasting(self.config.period);
         let mut due = Deadline::after(Duration::ZERO);
         loop {
@@ -90,6 +96,7 @@ impl Node {
             } else {
                 self.settle();
             }
+            told(&self.report);
             self.bell.wait(heard, due);
         }
     }
@@ -214,8 +221,8 @@ impl Node {
             |gpu| gpu.limiter().lever() == Lever::Free,
         );
         let existed = self.curb.exists();
-        let mut curb = Curb::of(&self.workers, &self.curb);
-        curb.goes_on(std::mem::take(&mut self.curb));
+        let mut curb = Curb::of(&self.workers, &self.curb, self.config.frequency_floor);
+        curb.goes_on(std::mem::take(&mut self.curb), &self.workers);
         self.curb = curb;
         if !existed && self.curb.is_touched(&self.journal) {
             self.mode = Mode::start(joulie_core::node::backend::Route::Host, true);
@@ -298,7 +305,9 @@ impl Node {
         match decision.throttle {
             ThrottleOrder::Leave => {}
             ThrottleOrder::RunLoop { cap } => {
-                if occasion == Occasion::Period {
+                // Limits that were refused just now hold nothing: a loop that sees begins at once, and not a period later.
+                let begins = !self.curb.is_running() && matches!(self.power, Reading::Fresh { .. });
+                if occasion == Occasion::Period || begins {
                     let sight = Sight { now, cap, power: self.power };
                     self.curb.step(&self.config.law, &sight, workers, journal);
                 }
@@ -319,6 +328,7 @@ impl Node {
     fn publish(&mut self, now: Stamp) {
         let report = &mut self.report;
         report.at = Some(now);
+        report.desire = self.desire;
         report.power = Some(self.power);
         report.cpu = self.cpu_decision;
         report.gpu = self.gpu_decision;
@@ -396,6 +406,7 @@ fn device(unit: &Unit, journal: &Journal) -> DeviceReport {
         backend: unit.backend,
         described: unit.described,
         power: unit.power,
+        energy: unit.energy,
         limit: unit.in_force,
         ours: unit.is_touched(journal),
     }
@@ -440,8 +451,20 @@ fn merge<L: Copy>(
     }
     for (unit, law) in known.into_iter().filter(|(_, law)| !is_free(law)) {
         log::warn!("{} is not there any more, and a cap of ours was on it", unit.key.as_str());
-        units.push(unit.gone());
-        laws.push(law);
+        let unit = unit.gone();
+        // Of a socket whose limit is away its meter in another backend is left: that is the same package, and counted
+        // beside it would double the node's cap.
+        let same = |new: &Unit| !new.has_limit && new.package_number() == unit.package_number();
+        match units.iter().position(|new| unit.package_number().is_some() && same(new)) {
+            Some(at) => {
+                units[at] = unit.metered_by(&units[at]);
+                laws[at] = law;
+            }
+            None => {
+                units.push(unit);
+                laws.push(law);
+            }
+        }
     }
     (units, laws)
 }

@@ -1,13 +1,13 @@
 //! What a node knows of itself, for status objects, metrics, and people.
 
-use crate::{BackendKind, Standing, Trouble};
+use crate::{BackendKind, Desire, Standing, Trouble};
 use joulie_core::node::backend::Decision;
 use joulie_core::node::energy::Reading;
 use joulie_core::node::gpu_cap::GpuDecision;
 use joulie_core::node::law;
 use joulie_core::node::lease::{Event, Phase};
 use power_hal::{Domain, Key};
-use power_units::{KiloHertz, Stamp, Watts};
+use power_units::{KiloHertz, MicroJoules, Stamp, Watts};
 use std::sync::Arc;
 
 /// A node as of its last step.
@@ -15,6 +15,8 @@ use std::sync::Arc;
 pub struct Report {
     /// When that was; none before the first one.
     pub at: Option<Stamp>,
+    /// What was desired in that step, so that nobody takes the outcome of one wish for that of the next.
+    pub desire: Desire,
     /// The packages.
     pub packages: Vec<DeviceReport>,
     /// The GPUs.
@@ -46,6 +48,7 @@ impl Report {
     pub(crate) fn copy(&mut self, other: &Self) {
         let Self { at, packages, gpus, policies, power, cpu, gpu, law, backends, .. } = self;
         (*at, *power, *cpu, *gpu, *law) = (other.at, other.power, other.cpu, other.gpu, other.law);
+        self.desire = other.desire;
         packages.clone_from(&other.packages);
         gpus.clone_from(&other.gpus);
         policies.clone_from(&other.policies);
@@ -66,6 +69,8 @@ pub struct DeviceReport {
     pub described: Option<Domain>,
     /// What it draws.
     pub power: Reading,
+    /// What its energy counter showed, where it has one that could be read.
+    pub energy: Option<MicroJoules>,
     /// The limit in force, whoever set it.
     pub limit: Option<Watts>,
     /// Whether that limit is ours: the journal holds its original.

@@ -9,7 +9,7 @@ use crate::{BackendKind, Journal};
 use joulie_core::node::energy::{Baseline, Gap, Meter as EnergyMeter, Oddity, Reading, Sample};
 use joulie_core::node::limiter::{LimitFacts, LimitOrder, LimitOutcome, Seen};
 use power_hal::{Control, Counter, Domain, DomainKind, ErrorKind, Key, Measured, Meter, Setting};
-use power_units::{Micros, Role, Stamp, Watts};
+use power_units::{MicroJoules, Micros, Role, Stamp, Watts};
 use std::collections::BTreeSet;
 
 /// A domain of a backend.
@@ -37,6 +37,8 @@ pub(crate) struct Unit {
     gauge: Gauge,
     /// What it draws, as of the last period.
     pub(crate) power: Reading,
+    /// What its counter showed in the last period.
+    pub(crate) energy: Option<MicroJoules>,
     /// The last power that could be told, and when.
     last_fresh: Option<(Stamp, Reading)>,
     pub(crate) in_force: Option<Watts>,
@@ -128,6 +130,7 @@ impl Unit {
             meter: meter.map(|(place, _)| place),
             gauge,
             power: Reading::Missing(Gap::NoMeter),
+            energy: None,
             last_fresh: None,
             in_force: None,
             ordered: None,
@@ -144,6 +147,7 @@ impl Unit {
             meter: None,
             gauge: Gauge::None,
             power: Reading::Missing(Gap::NoMeter),
+            energy: None,
             last_fresh: None,
             in_force: None,
             ordered: None,
@@ -177,6 +181,18 @@ impl Unit {
         self
     }
 
+    /// Which package it is, or is in.
+    pub(crate) fn package_number(&self) -> Option<u16> {
+        self.described.as_ref().and_then(Domain::package_number)
+    }
+
+    /// The unit with another one's meter: a package whose limit is away still counts once.
+    pub(crate) fn metered_by(mut self, other: &Self) -> Self {
+        (self.meter, self.gauge) = (other.meter, other.gauge);
+        (self.power, self.last_fresh) = (other.power, other.last_fresh);
+        self
+    }
+
     pub(crate) const fn is_metered(&self) -> bool {
         !matches!(self.gauge, Gauge::None)
     }
@@ -189,6 +205,10 @@ impl Unit {
     /// Reads its meter, once in a period.
     pub(crate) fn measure(&mut self, workers: &[Worker], now: Stamp) {
         let found = self.meter.map(|place| &workers[place.worker].view.readings[place.domain]);
+        self.energy = match found {
+            Some(Ok(power_hal::Sample { meter: Ok(Measured::Energy(energy)), .. })) => Some(*energy),
+            Some(Ok(_) | Err(_)) | None => None,
+        };
         self.power = match (&mut self.gauge, found) {
             (Gauge::None, _) => Reading::Missing(Gap::NoMeter),
             (Gauge::Counter { .. } | Gauge::Power { .. }, None | Some(Err(_))) => {

@@ -7,7 +7,8 @@
 //!
 //! ```text
 //! Opening ──opened──▶ Ready ──list changed──▶ Ready, with the next epoch
-//!    ▲                  (a look every minute; every second while a domain is gone)
+//!    ▲                  (a look every minute; every second while a domain is gone,
+//!    │                   every ten while a policy is left out)
 //!    └──not opened: tried again, with growing waits
 //! ```
 //!
@@ -24,6 +25,9 @@ use std::time::Duration;
 
 /// How often the hardware is listed anew without a reason.
 const LOOK_EVERY: Micros = Micros::new(60_000_000);
+/// How often while a frequency policy is left out: its processors were offline, and nothing says that they are back. A look
+/// at 128 policies takes some ten milliseconds.
+const LOOK_FOR_POLICIES: Micros = Micros::new(10_000_000);
 /// The shortest time between two looks that have a reason.
 const LOOK_AGAIN: Micros = Micros::new(1_000_000);
 
@@ -275,12 +279,20 @@ struct Bench {
     looked: Stamp,
     /// Every domain that was ever listed.
     known: Vec<Key>,
+    /// Whether the last look had to leave something out.
+    incomplete: bool,
 }
 
 impl Bench {
-    /// Whether something that was listed is not any more. It is looked for, since nothing says that it is back.
-    fn misses_something(&self) -> bool {
-        self.known.len() > self.batch.len()
+    /// How long after a look the next one is due. What is not listed is looked for, since nothing says that it is back.
+    fn look_every(&self, kind: BackendKind) -> Micros {
+        if self.known.len() > self.batch.len() {
+            LOOK_AGAIN
+        } else if self.incomplete && kind == BackendKind::Cpufreq {
+            LOOK_FOR_POLICIES
+        } else {
+            LOOK_EVERY
+        }
     }
 }
 
@@ -320,7 +332,18 @@ impl Thread {
                     let (batch, orders) = (Vec::new(), Vec::new());
                     let (touched, troubled) = (Vec::new(), Vec::new());
                     let known = Vec::new();
-                    return Some(Bench { device, batch, orders, touched, troubled, looked: now, known });
+                    let incomplete = !device.complaints().is_empty();
+                    let looked = now;
+                    return Some(Bench {
+                        device,
+                        batch,
+                        orders,
+                        touched,
+                        troubled,
+                        looked,
+                        known,
+                        incomplete,
+                    });
                 }
                 Err(trouble) => {
                     log::warn!("cannot open backend {}: {trouble}", self.kind.label());
@@ -442,7 +465,7 @@ impl Thread {
 
     fn answer(&self, bench: &mut Bench, ticket: u64) {
         let since = self.time.now().since(bench.looked);
-        let every = if bench.misses_something() { LOOK_AGAIN } else { LOOK_EVERY };
+        let every = bench.look_every(self.kind);
         if since.is_none_or(|since| since > every) {
             self.look(bench);
         }
@@ -474,6 +497,7 @@ impl Thread {
             letters.last_trouble = Some(trouble);
             return false;
         }
+        bench.incomplete = !bench.device.complaints().is_empty();
         let changed = bench.device.domains().generation() != before;
         if changed {
             log::info!("{}: the hardware is another list now", self.kind.label());

@@ -1,2 +1,34 @@
-//! Plans which nodes run at full power and which capped, guards the transitions, and keeps the digital twins.
+//! The operator: plans which nodes run at full power and which capped, guards the transitions, and keeps the digital
+//! twins.
+//!
+//! ```text
+//! watches ──▶ rows ──▶ site ──▶ brain: planner::plan, twins ──▶ jobs ──▶ writers ──▶ API server
+//!                       meters ──┘          ▲                                │
+//!                                           └────────── outcomes ────────────┘
+//! ```
+//!
+//! - [`settings`]: what it can be told;
+//! - `rows`: what is kept of an object; `site`: rows put together node by node;
+//! - `meters`: what nodes draw, with source and age;
+//! - `brain`: one pass, synchronous; `publish`: what is written and when it is worth a write;
+//! - `writes`: sending, and what came of it; `lead`: the loop; `lease`: the plan's sign of life.
+//!
+//! Only a leader writes. Everything that it remembers between passes can be lost: a new leader goes on from what labels
+//! and objects say. It decides nothing by itself: policy, guard, twin and budget are `planner`'s and `joulie-core`'s.
 #![forbid(unsafe_code)]
+
+mod brain;
+mod budget;
+mod lead;
+mod lease;
+mod meters;
+mod publish;
+mod rows;
+pub mod settings;
+mod site;
+mod start;
+mod stats;
+mod writes;
+
+pub use settings::Settings;
+pub use start::{BUILD, StartError, Started, start};

@@ -86,7 +86,8 @@ impl Curve {
 
 /// The speed of a load at a clock of `scale` times the highest, 1 at the highest. The part `memory` of its time at the
 /// highest clock is spent waiting for memory, whose speed does not follow the clock.
-pub(crate) fn speed(scale: f64, memory: f64) -> f64 {
+#[must_use]
+pub fn speed(scale: f64, memory: f64) -> f64 {
     if memory == 0.0 { scale } else { scale / ((1.0 - memory) + memory * scale) }
 }
 

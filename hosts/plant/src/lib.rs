@@ -46,7 +46,7 @@ mod thermal;
 mod units;
 mod work;
 
-pub use curve::{Curve, Exponent};
+pub use curve::{Curve, Exponent, speed};
 pub use limiter::PowerLimit;
 pub use load::{Jitter, Load, Profile};
 pub use package::Throttle;

@@ -1,2 +1,185 @@
 //! Simulated nodes: plants behind an HTTP contract, and pods that load them.
+//!
+//! ```text
+//! API server ──pods──► kubelet ──load──► machine (plant) ◄──control── HTTP ◄── agents in pool mode
+//!     ▲                   │                  │                          │
+//!     └──── pod status ◄──┘◄── finished ─────┘──── telemetry ──────────►┘
+//! ```
+//!
+//! - [`fleet`]: which nodes there are; [`hardware`]: the plant of a kind, from the hardware catalogue;
+//! - [`machine`]: one machine with its limits and pods, without I/O or clock; [`work`]: what a pod is to it;
+//! - [`pods`]: what comes next for a pod, as a kubelet decides it;
+//! - [`nodes`]: Node objects and their heartbeats;
+//! - [`control`], [`telemetry`], [`faults`]: the contract over HTTP, and what can be broken about a node;
+//! - [`workload`]: pods that come and go, from a seed.
+//!
+//! It stands in for machines, kubelets and workloads, and for nothing else: who binds a pod, who plans and who sets a
+//! limit is somebody else. It never writes an object of Joulie's own kinds.
 #![forbid(unsafe_code)]
+
+pub mod control;
+pub mod faults;
+pub mod fleet;
+pub mod hardware;
+mod http;
+mod kubelet;
+pub mod machine;
+pub mod metrics;
+pub mod nodes;
+pub mod pods;
+mod settings;
+pub mod telemetry;
+pub mod work;
+pub mod workload;
+pub mod world;
+
+pub use fleet::{Fleet, Kind};
+pub use settings::{Settings, TABLE, Workload};
+
+use crate::http::Port as Routes;
+use crate::kubelet::Kubelet;
+use crate::metrics::SimMetrics;
+use crate::pods::Pod;
+use crate::world::World;
+use futures::FutureExt;
+use host_kit::health::Health;
+use host_kit::metrics::{Build, Metrics};
+use host_kit::ops::Ops;
+use host_kit::program::Context;
+use host_kit::reflect::{Reflections, Source, reflect};
+use host_kit::server::{Debug, Drain, Guard, Limits, Port, Server, ServerMetrics};
+use host_kit::shutdown::{Stop, Tasks};
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// How often the machines are stepped; between two steps they are when somebody asks.
+const TICK: Duration = Duration::from_millis(100);
+/// How often the figures on `/metrics` are brought up to date.
+const SHOW_EVERY: u32 = 20;
+/// A control is some hundred bytes; this many connections hold the agents of a large pool and a scrape.
+const BODY_MAX: usize = 64 << 10;
+const CONNECTIONS_MAX: usize = 4_096;
+/// Open requests have this long at the end.
+const DRAIN: Duration = Duration::from_secs(5);
+/// For how long the API server may be silent before the simulator is not ready.
+const SILENCE_MAX: Duration = Duration::from_secs(300);
+
+/// What was started.
+pub struct Started {
+    /// Where telemetry and controls are served.
+    pub work: SocketAddr,
+    /// Where metrics and health are served: on the same port.
+    pub metrics: SocketAddr,
+    /// The machines, for whoever runs them in its own process.
+    pub world: Arc<World>,
+}
+
+/// Why it could not be started.
+#[derive(Debug)]
+pub enum StartError {
+    /// The fleet cannot be.
+    Fleet(fleet::FleetError),
+    /// A machine cannot be.
+    Machine(machine::MachineError),
+    /// The port cannot be taken.
+    Port(std::io::Error),
+    /// The nodes could not be registered.
+    Register(kube::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fleet(error) => write!(f, "the fleet: {error}"),
+            Self::Machine(error) => write!(f, "a machine: {error}"),
+            Self::Port(error) => error.fmt(f),
+            Self::Register(error) => write!(f, "the nodes could not be registered: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// Starts the machines and their port, registers their nodes, and takes up the pods that are bound to them.
+///
+/// # Errors
+/// When a setting cannot be, the port is taken, or the API server refuses a node.
+pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> Result<Started, StartError> {
+    let Settings { fleet, listen, speed, seed, heartbeat, checkpoint, workload, debug_token } = settings;
+    let Context { client, clock, stop, logs, shown } = context;
+    let members = fleet.members().map_err(StartError::Fleet)?;
+    let world = World::new(members, seed, speed, clock.clone()).map_err(StartError::Machine)?;
+    let world = Arc::new(world);
+
+    let build = Build { component: "simulator", version: env!("CARGO_PKG_VERSION"), revision: "unknown" };
+    let mut metrics = Metrics::of(&build);
+    let reflections = Reflections::register(metrics.registry());
+    let servers = ServerMetrics::register(metrics.registry());
+    let figures = SimMetrics::register(metrics.registry());
+
+    // Every pod that is bound somewhere: those of other nodes are let go of as they arrive.
+    let source =
+        Source { path: "/api/v1/pods".to_owned(), labels: None, fields: Some("spec.nodeName!=".to_owned()) };
+    let (rows, follow) = reflect::<Pod>(&client, source, (&reflections, clock.clone()), stop.clone());
+    let health = Health::new(clock.clone()).ready("pods", rows.check(SILENCE_MAX)).ready_until(stop.clone());
+
+    let ops = Ops::new(metrics.page(), health, Debug::new(Guard::new(debug_token), shown, logs));
+    let limits = Limits::new(BODY_MAX, CONNECTIONS_MAX);
+    let limits = limits.map_err(|error| StartError::Port(std::io::Error::other(error)))?;
+    let routes = Routes::new(world.clone(), figures.clone(), ops);
+    let server = Server::bind(listen, Port::Work, routes, limits, None, (&servers, clock.clone()));
+    let server = server.await.map_err(StartError::Port)?;
+    let work = server.address().map_err(StartError::Port)?;
+    let drain = Drain::new(Duration::ZERO, DRAIN);
+    let serve = server.run(stop.clone(), drain);
+    // Connections that had to be cut off are logged by the server itself.
+    tasks.spawn("serve", serve.map(|_cut_off| ()));
+
+    nodes::register(&client, &world).await.map_err(StartError::Register)?;
+    tracing::info!(nodes = world.nodes().len(), %work, speed, "the simulated nodes are registered");
+
+    let finished = Arc::new(Notify::new());
+    tasks.spawn("watch pods", follow);
+    tasks.spawn("heartbeats", nodes::beat(client.clone(), world.clone(), heartbeat, stop.clone()));
+    tasks.spawn("machines", run(world.clone(), figures.clone(), finished.clone(), stop.clone()));
+    let kubelet = Kubelet::new(client.clone(), world.clone(), rows, figures, checkpoint);
+    tasks.spawn("pods", kubelet.run(finished, stop.clone()));
+    if let Some(workload) = workload {
+        let reflections = reflections.clone();
+        tasks.spawn("workload", async move {
+            workload::drive(client, workload, (seed, speed), (&reflections, clock), stop).await;
+        });
+    }
+    Ok(Started { work, metrics: work, world })
+}
+
+/// Steps the machines, and tells when a pod has finished.
+async fn run(world: Arc<World>, figures: SimMetrics, finished: Arc<Notify>, stop: Stop) {
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    for tick in 0_u32.. {
+        tokio::select! {
+            _ = ticks.tick() => {}
+            () = stop.requested() => return,
+        }
+        let mut over = false;
+        for (name, node) in world.nodes() {
+            {
+                let mut state = world.at(node);
+                over |= state.machine.pods().values().any(machine::Running::is_finished);
+                if tick.is_multiple_of(SHOW_EVERY) {
+                    let reading = state.machine.read();
+                    figures.show(name, state.machine.package_cap(), state.machine.throttle_pct(), &reading);
+                }
+            }
+            // A thousand machines at a high speed take a while: others get their turn between two of them.
+            tokio::task::yield_now().await;
+        }
+        if over {
+            finished.notify_one();
+        }
+    }
+}

@@ -1,4 +1,6 @@
 //! What is out of the node's reach at the moment, and since when.
+//!
+//! What hardware limits hold is not excused by anything here: the caller looks at the limits in force first.
 
 use crate::power::Excuse;
 
@@ -7,23 +9,48 @@ use crate::power::Excuse;
 pub(crate) enum Part {
     Meters,
     Limits,
+    /// Every frequency limit. Where some are left, the floor says what can be done with them.
     Policies,
     Journal,
     /// Limits that somebody else raises.
     Rival,
+    /// What nothing depends on.
+    Nothing,
 }
 
-/// How long the closed loop may take to hold what the limits have held: the limit's outcome, the first look of the
-/// loop, and the step after it.
+/// How a part is lost, which decides how soon it is found again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// Its files fail, hang or lie: the next access finds them well.
+    Silent,
+    /// Its device goes away: what is gone is looked for once a second.
+    Away,
+}
+
+/// How long the closed loop may take to hold what the limits have held: the patience with an order that nobody answers
+/// (2 s), and the period in which it is over.
 const TAKE_OVER_US: u64 = 2_500_000;
-/// How long the node may take to see that something is back: it looks for devices that are gone once a second, and a
-/// write that failed once is tried again after a second.
-const RECOVERY_US: u64 = 2_500_000;
+/// How long a node may take from its first period without a reading to its safe frequency: the period in which the meter
+/// was lost, three that are held, and the one after.
+const BLIND_US: u64 = 2_500_000;
+/// The next period finds files that answer again; its end acts on them.
+const RECOVERY_US: u64 = 500_000;
+/// A device that is back is looked for once a second, and found in the period after that.
+const FOUND_US: u64 = 1_500_000;
+/// Of a meter that is back the first count is one after the gap, and power the difference of two.
+const READING_US: u64 = 500_000;
+
+#[derive(Clone, Copy, Debug)]
+struct Lost {
+    at: u64,
+    how: Loss,
+}
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Reach {
-    lost_at: Option<u64>,
-    back_at: Option<u64>,
+    lost: Option<Lost>,
+    /// Until when what is back may not have been noticed.
+    fresh_until: u64,
 }
 
 /// Which parts are out of reach.
@@ -34,20 +61,21 @@ pub(crate) struct Harms {
     policies: Reach,
     journal: Reach,
     rival: Reach,
+    nothing: Reach,
 }
 
-impl Reach {
-    fn is_lost(self) -> bool {
-        self.lost_at.is_some()
-    }
-
-    fn lost_for(self, now: u64) -> Option<u64> {
-        self.lost_at.map(|at| now.saturating_sub(at))
-    }
-
-    fn is_fresh(self, now: u64) -> bool {
-        self.back_at.is_some_and(|at| now.saturating_sub(at) < RECOVERY_US)
-    }
+/// What the node has to go by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Situation {
+    pub(crate) now: u64,
+    /// Whether every package has a limit of its own.
+    pub(crate) has_limits: bool,
+    /// Whether the journal's file holds every original that has to be touched, and the node knows that it does.
+    pub(crate) all_held: bool,
+    /// When the present process was started.
+    pub(crate) started_at: u64,
+    /// When it was last told something else.
+    pub(crate) told_at: u64,
 }
 
 impl Harms {
@@ -58,51 +86,115 @@ impl Harms {
             Part::Policies => &mut self.policies,
             Part::Journal => &mut self.journal,
             Part::Rival => &mut self.rival,
+            Part::Nothing => &mut self.nothing,
         }
     }
 
-    pub(crate) fn lose(&mut self, part: Part, now: u64) {
-        self.reach(part).lost_at.get_or_insert(now);
+    pub(crate) fn lose(&mut self, part: Part, how: Loss, now: u64) {
+        let lost = self.reach(part).lost.get_or_insert(Lost { at: now, how });
+        if how == Loss::Away {
+            lost.how = how;
+        }
     }
 
     pub(crate) fn heal(&mut self, now: u64) {
-        for part in [Part::Meters, Part::Limits, Part::Policies, Part::Journal, Part::Rival] {
+        let parts = [Part::Meters, Part::Limits, Part::Policies, Part::Journal, Part::Rival, Part::Nothing];
+        for part in parts {
             let reach = self.reach(part);
-            if reach.lost_at.take().is_some() {
-                reach.back_at = Some(now);
+            if let Some(lost) = reach.lost.take() {
+                let found = match lost.how {
+                    Loss::Silent => RECOVERY_US,
+                    Loss::Away => FOUND_US,
+                };
+                let read = if part == Part::Meters { READING_US } else { 0 };
+                // What the loop was about to take over it goes on to take over.
+                let taken_over = if part == Part::Limits { lost.at + TAKE_OVER_US } else { 0 };
+                reach.fresh_until = (now + found + read).max(taken_over);
             }
         }
     }
 
+    pub(crate) fn has_no_journal(&self) -> bool {
+        self.journal.lost.is_some()
+    }
+
     pub(crate) fn any(&self) -> bool {
-        [self.meters, self.limits, self.policies, self.journal, self.rival]
+        [self.meters, self.limits, self.policies, self.journal, self.rival, self.nothing]
             .iter()
-            .any(|reach| reach.is_lost())
+            .any(|reach| reach.lost.is_some())
     }
 
     /// Why the machine could not keep a cap now, as far as it is up to what can be reached.
-    pub(crate) fn excuse(&self, has_limits: bool, now: u64) -> Option<Excuse> {
-        if self.journal.is_lost() {
+    pub(crate) fn excuse(&self, of: &Situation) -> Option<Excuse> {
+        let within = |lost: Lost, time: u64| of.now.saturating_sub(lost.at.max(of.told_at)) < time;
+        if self.journal.lost.is_some() && !of.all_held {
             return Some(Excuse::NoJournal);
         }
-        if self.rival.is_lost() {
+        if self.rival.lost.is_some() {
             return Some(Excuse::Rival);
         }
-        let limits_lost = !has_limits || self.limits.is_lost();
-        if limits_lost && self.policies.is_lost() {
+        let limits_lost = !of.has_limits || self.limits.lost.is_some();
+        if limits_lost && self.policies.lost.is_some() {
             return Some(Excuse::NoActuator);
         }
-        if limits_lost && self.meters.is_lost() {
+        let take_over = if of.has_limits { TAKE_OVER_US } else { 0 };
+        if limits_lost
+            && let Some(lost) = self.meters.lost
+            // Which packages there are, and that they have a meter, a new process learns from the meter.
+            && (within(lost, take_over + BLIND_US) || of.started_at > lost.at)
+        {
             return Some(Excuse::Blind);
         }
-        if self.limits.lost_for(now).is_some_and(|lost| lost < TAKE_OVER_US) {
+        if self.limits.lost.is_some_and(|lost| within(lost, TAKE_OVER_US)) {
             return Some(Excuse::TakingOver);
         }
-        // On a machine that holds the cap by its limits, what happens to the policies does not matter.
-        let matters = [self.journal, self.rival, self.limits];
-        let only_in_the_loop = [self.policies, self.meters];
-        let fresh = matters.iter().any(|reach| reach.is_fresh(now))
-            || !has_limits && only_in_the_loop.iter().any(|reach| reach.is_fresh(now));
+        let fresh = [self.journal, self.rival, self.limits, self.policies, self.meters]
+            .iter()
+            .any(|reach| of.now < reach.fresh_until);
         fresh.then_some(Excuse::Recovering)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOOP: Situation =
+        Situation { now: 0, has_limits: false, all_held: true, started_at: 0, told_at: 0 };
+
+    fn at(ms: u64) -> Situation {
+        Situation { now: ms * 1_000, ..LOOP }
+    }
+
+    #[test]
+    fn a_blind_node_is_excused_until_it_is_at_its_safe_frequency() {
+        let mut harms = Harms::default();
+        harms.lose(Part::Meters, Loss::Silent, 1_000_000);
+        assert_eq!(harms.excuse(&at(3_499)), Some(Excuse::Blind));
+        assert_eq!(harms.excuse(&at(3_500)), None, "for as long as it is blind it is safe");
+        let restarted = Situation { started_at: 5_000_000, ..at(60_000) };
+        assert_eq!(harms.excuse(&restarted), Some(Excuse::Blind));
+        harms.heal(60_000_000);
+        assert_eq!(harms.excuse(&at(60_999)), Some(Excuse::Recovering));
+        assert_eq!(harms.excuse(&at(61_000)), None);
+    }
+
+    #[test]
+    fn what_the_loop_takes_over_is_excused_once() {
+        let limits = |ms| Situation { has_limits: true, ..at(ms) };
+        let mut harms = Harms::default();
+        harms.lose(Part::Limits, Loss::Silent, 0);
+        assert_eq!(harms.excuse(&limits(2_499)), Some(Excuse::TakingOver));
+        assert_eq!(harms.excuse(&limits(2_500)), None);
+        harms.heal(10_000_000);
+        assert_eq!(harms.excuse(&limits(10_500)), None, "the loop holds until the limits do");
+    }
+
+    #[test]
+    fn a_journal_that_holds_everything_need_not_be_written() {
+        let mut harms = Harms::default();
+        harms.lose(Part::Journal, Loss::Silent, 0);
+        assert_eq!(harms.excuse(&at(1)), None);
+        assert_eq!(harms.excuse(&Situation { all_held: false, ..at(1) }), Some(Excuse::NoJournal));
     }
 }

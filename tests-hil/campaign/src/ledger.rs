@@ -3,7 +3,11 @@
 //!
 //! A control is *touched* while the journal's file holds its original. What somebody else does to an untouched control
 //! is its new original; what somebody does to a touched one is theirs to lose, as a release puts the original back.
-//! What differs from its original must be touched, at every write and whenever anybody looks.
+//! What differs from its original must be touched, at every write and whenever anybody looks, and what the journal holds
+//! of it must be that original.
+//!
+//! There is a time in between: a control is back, and the file does not say so yet because it cannot be written. What
+//! somebody then makes of it may be its original or not, depending on whether the same process or another one goes on.
 //!
 //! Locks: the machine first, the ledger second.
 
@@ -11,10 +15,10 @@ use crate::bench::is_package;
 use crate::node::BOOT;
 use crate::process::Killer;
 use node_kit::{BackendKind, Boot, Journal};
-use power_hal::{Control, Key};
+use power_hal::{Control, Key, Originals};
 use rig::machine::{Attribute, Machine, Slot};
 use rig::powercap::Lock;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, VecDeque};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -43,6 +47,19 @@ impl Limits {
         }
     }
 
+    /// What the journal is to hold of it: a limit that is not enabled is no limit, a window that is no longer than a cap's
+    /// is never written, and neither is a short-term limit that is not used.
+    fn saved(self) -> [Option<u64>; 3] {
+        let long_uw = if self.enabled { self.long_uw } else { NO_LIMIT_UW };
+        let window_us = if self.window_us > 1_000_000 { self.window_us } else { 0 };
+        let short_uw = match (self.short_uw, self.enabled) {
+            (0, true) => None,
+            (0, false) => Some(NO_LIMIT_UW),
+            (short, _) => Some(short),
+        };
+        [Some(long_uw), Some(window_us), short_uw]
+    }
+
     /// Whether what is now there is what was there before. A zone that was not enabled limited nothing; it is never
     /// switched off again, so one that limits nothing is the same.
     fn are_back(self, now: Self) -> bool {
@@ -60,6 +77,9 @@ pub(crate) struct Ledger {
     journal: Held,
     zones: Vec<Limits>,
     policies: Vec<u32>,
+    /// What may be the original as well.
+    other_zones: Vec<Option<Limits>>,
+    other_policies: Vec<Option<u32>>,
     first_cpus: Vec<usize>,
     /// Lets `n` more writes through, and kills the writer in the last of them.
     kill: Option<(u32, Killer)>,
@@ -68,25 +88,35 @@ pub(crate) struct Ledger {
     pub(crate) wrong: Vec<String>,
     pub(crate) audits: u64,
     pub(crate) originals_checked: u64,
-    /// Writes to frequency policies, to see that they go on.
-    pub(crate) policy_writes: u64,
+    /// The last writes, for whoever reads of a failure.
+    pub(crate) recent: VecDeque<String>,
 }
+
+/// How many writes are remembered.
+const RECENT: usize = 150;
 
 /// What the journal's file holds, read again when it is another file.
 #[derive(Default)]
 struct Held {
     seen: Option<(u64, i64, i64)>,
-    keys: BTreeSet<(&'static str, String)>,
+    /// The words of each original.
+    words: BTreeMap<(&'static str, String), Vec<u64>>,
 }
 
+/// How `hal-rapl` saves a zone: whose it is, its long-term limit, the window of that, its short-term limit.
+const ZONE_WORDS: usize = 4;
+/// A short-term limit that is not there.
+const NO_WORD: u64 = u64::MAX;
+
 impl Held {
-    fn look(&mut self, state: &Path) -> Result<(), String> {
+    /// True if it is another file.
+    fn look(&mut self, state: &Path) -> Result<bool, String> {
         let path = state.join("originals.json");
         let stamp = std::fs::metadata(path).ok().map(|data| (data.ino(), data.mtime(), data.mtime_nsec()));
         if stamp == self.seen && stamp.is_some() {
-            return Ok(());
+            return Ok(false);
         }
-        self.keys.clear();
+        self.words.clear();
         let boot = Boot::new(BOOT).ok_or("the boot's id is one")?;
         let journal = Journal::open(state, boot).map_err(|error| error.to_string())?;
         if journal.void() > 0 {
@@ -94,19 +124,28 @@ impl Held {
         }
         for entry in journal.entries() {
             debug_assert!(matches!(entry.control, Control::Power | Control::Frequency));
-            self.keys.insert((entry.backend.label(), entry.domain.as_str().to_owned()));
+            let original = journal.of(entry.backend).kept(&entry.domain, entry.control);
+            let words = original.map(|original| original.words().to_vec()).unwrap_or_default();
+            self.words.insert((entry.backend.label(), entry.domain.as_str().to_owned()), words);
         }
         self.seen = stamp;
-        Ok(())
+        Ok(true)
     }
 
-    fn zone(&self, slot: &Slot) -> bool {
-        self.keys.contains(&(BackendKind::Powercap.label(), slot.zone.name.clone()))
+    /// What it holds of this zone: a package and its twin are one domain, and either may have been away when the
+    /// original was saved.
+    fn zone(&self, slot: &Slot) -> Option<[Option<u64>; 3]> {
+        let key = (BackendKind::Powercap.label(), slot.zone.name.clone());
+        let whose = u64::from(slot.control_type != "intel-rapl");
+        let zones = self.words.get(&key)?.as_chunks::<ZONE_WORDS>().0;
+        let [_, long, window, short] = *zones.iter().find(|words| words[0] == whose)?;
+        Some([long, window, short].map(|word| (word != NO_WORD).then_some(word)))
     }
 
-    fn policy(&self, first_cpu: usize) -> bool {
-        let Ok(number) = u16::try_from(first_cpu) else { return false };
-        self.keys.contains(&(BackendKind::Cpufreq.label(), Key::policy(number).as_str().to_owned()))
+    fn policy(&self, first_cpu: usize) -> Option<u64> {
+        let number = u16::try_from(first_cpu).ok()?;
+        let key = (BackendKind::Cpufreq.label(), Key::policy(number).as_str().to_owned());
+        self.words.get(&key)?.first().copied()
     }
 }
 
@@ -118,6 +157,8 @@ impl Ledger {
             journal: Held::default(),
             zones: machine.zones().iter().map(Limits::of).collect(),
             policies: policies.iter().map(|policy| policy.user_max).collect(),
+            other_zones: vec![None; machine.zones().len()],
+            other_policies: vec![None; policies.len()],
             first_cpus: policies.iter().map(|policy| policy.cpus.first().copied().unwrap_or(0)).collect(),
             kill: None,
             killed: false,
@@ -125,7 +166,7 @@ impl Ledger {
             wrong: Vec::new(),
             audits: 0,
             originals_checked: 0,
-            policy_writes: 0,
+            recent: VecDeque::new(),
         }
     }
 
@@ -146,17 +187,60 @@ impl Ledger {
         }
     }
 
-    fn look(&mut self) {
-        if let Err(error) = self.journal.look(&self.state) {
+    /// Looks at the journal's file; true if it is another one.
+    fn look(&mut self) -> bool {
+        self.journal.look(&self.state).unwrap_or_else(|error| {
             self.accuse(format!("the journal cannot be read: {error}"));
+            true
+        })
+    }
+
+    /// Whether what the journal holds is what was there before the node came.
+    fn compare(&mut self, zones: &[Slot]) {
+        for (at, slot) in zones.iter().enumerate() {
+            let held = self.journal.zone(slot);
+            if let Some(other) = self.other_zones[at].take_if(|other| held == Some(other.saved())) {
+                self.zones[at] = other;
+            }
+            let was = self.zones[at];
+            if let Some(held) = self.journal.zone(slot)
+                && slot.zone.lock == Lock::Open
+                && held != was.saved()
+            {
+                let id = &slot.zone.id;
+                self.accuse(format!("the journal holds {held:?} of {id}, and it was {was:?}"));
+            }
         }
+        for at in 0..self.policies.len() {
+            let cpu = self.first_cpus[at];
+            let held = self.journal.policy(cpu);
+            if let Some(other) = self.other_policies[at].take_if(|other| held == Some(u64::from(*other))) {
+                self.policies[at] = other;
+            }
+            let was = self.policies[at];
+            if let Some(held) = self.journal.policy(cpu)
+                && held != u64::from(was)
+            {
+                self.accuse(format!("the journal holds {held} of policy{cpu}, and it was {was}"));
+            }
+        }
+    }
+
+    fn remember(&mut self, what: String) {
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(what);
     }
 
     /// Takes note of a write that a file took.
     pub(crate) fn written(&mut self, on: &Attribute, data: &[u8], zones: &[Slot]) {
         self.writes += 1;
-        self.look();
+        if self.look() {
+            self.compare(zones);
+        }
         let text = String::from_utf8_lossy(data).trim().to_owned();
+        self.remember(format!("{on:?} ← {text}, write {}, {} held", self.writes, self.journal.words.len()));
         match *on {
             Attribute::PowerLimit(at, constraint) => {
                 let name = zones[at].zone.constraints[constraint].name;
@@ -196,18 +280,17 @@ impl Ledger {
         let name = format!("{} ({})", slot.zone.id, slot.zone.name);
         if !is_package(slot) || !fine {
             self.accuse(format!("{what} was written to {name}"));
-        } else if !self.journal.zone(slot) && !self.zones[at].are_back(Limits::of(slot)) {
+        } else if self.journal.zone(slot).is_none() {
             self.accuse(format!("{what} was written to {name} while no journal holds its original"));
         }
     }
 
     fn policy_written(&mut self, at: usize, text: &str) {
-        self.policy_writes += 1;
         let (original, cpu) = (self.policies[at], self.first_cpus[at]);
         let limit: u32 = text.parse().unwrap_or(u32::MAX);
         if limit > original {
             self.accuse(format!("policy{cpu} was limited to {text}, above its original {original}"));
-        } else if limit != original && !self.journal.policy(cpu) {
+        } else if self.journal.policy(cpu).is_none() {
             self.accuse(format!("policy{cpu} was limited to {text} while no journal holds its original"));
         }
     }
@@ -225,49 +308,89 @@ impl Ledger {
     /// Whatever differs from its original must be in the journal.
     pub(crate) fn audit(&mut self, machine: &Machine) {
         self.look();
+        self.compare(machine.zones());
         self.audits += 1;
+        self.settle_others(machine);
         for at in 0..self.zones.len() {
             let slot = &machine.zones()[at];
-            if !self.journal.zone(slot) && !self.zones[at].are_back(Limits::of(slot)) {
+            if self.journal.zone(slot).is_none() && !self.zones[at].are_back(Limits::of(slot)) {
                 let (id, was, is) = (&slot.zone.id, self.zones[at], Limits::of(slot));
                 self.accuse(format!("the original of {id} is lost: it was {was:?} and is {is:?}"));
             }
         }
         for at in 0..self.policies.len() {
             let (was, is, cpu) = (self.policies[at], machine.policies()[at].user_max, self.first_cpus[at]);
-            if is != was && !self.journal.policy(cpu) {
+            if is != was && self.journal.policy(cpu).is_none() {
                 self.accuse(format!("the original of policy{cpu} is lost: it was {was} and is {is}"));
             }
         }
     }
 
-    /// Somebody else has changed the machine: of what is not touched that is the original now.
-    pub(crate) fn adopt(&mut self, machine: &Machine) {
+    /// What the journal does not hold any more and is at what may be its original as well has that as its original.
+    fn settle_others(&mut self, machine: &Machine) {
+        for (at, slot) in
+            machine.zones().iter().enumerate().filter(|(_, slot)| self.journal.zone(slot).is_none())
+        {
+            if let Some(other) = self.other_zones[at].take().filter(|other| other.are_back(Limits::of(slot)))
+            {
+                self.zones[at] = other;
+            }
+        }
+        for (at, policy) in machine.policies().iter().enumerate() {
+            if self.journal.policy(self.first_cpus[at]).is_none()
+                && let Some(other) = self.other_policies[at].take_if(|other| *other == policy.user_max)
+            {
+                self.policies[at] = other;
+            }
+        }
+    }
+
+    /// Lets somebody else change the machine: of what is not touched that is the original then.
+    pub(crate) fn change(&mut self, machine: &mut Machine, by: impl FnOnce(&mut Machine)) {
+        self.audit(machine);
+        let zones: Vec<Limits> = machine.zones().iter().map(Limits::of).collect();
+        let policies: Vec<u32> = machine.policies().iter().map(|policy| policy.user_max).collect();
+        by(machine);
         self.look();
-        for (original, slot) in self.zones.iter_mut().zip(machine.zones()) {
+        for (at, slot) in machine.zones().iter().enumerate() {
+            let (before, now) = (zones[at], Limits::of(slot));
             // A locked zone takes no write: whatever it says is the firmware's.
-            if !self.journal.zone(slot) || slot.zone.lock != Lock::Open {
-                *original = Limits::of(slot);
+            if self.journal.zone(slot).is_none() || slot.zone.lock != Lock::Open {
+                (self.zones[at], self.other_zones[at]) = (now, None);
+            } else if before != now && self.zones[at].are_back(before) {
+                self.other_zones[at] = Some(now);
             }
         }
-        for (at, original) in self.policies.iter_mut().enumerate() {
-            if !self.journal.policy(self.first_cpus[at]) {
-                *original = machine.policies()[at].user_max;
+        for (at, policy) in machine.policies().iter().enumerate() {
+            let (before, now) = (policies[at], policy.user_max);
+            if self.journal.policy(self.first_cpus[at]).is_none() {
+                (self.policies[at], self.other_policies[at]) = (now, None);
+            } else if before != now && self.policies[at] == before {
+                self.other_policies[at] = Some(now);
             }
         }
+    }
+
+    /// Whether the journal's file holds the original of every limit, and of every policy.
+    pub(crate) fn holds_all(&mut self, machine: &Machine) -> (bool, bool) {
+        self.look();
+        let mut open = machine.zones().iter().filter(|slot| is_package(slot) && slot.zone.lock == Lock::Open);
+        let limits = open.all(|slot| self.journal.zone(slot).is_some());
+        (limits, self.first_cpus.iter().all(|&cpu| self.journal.policy(cpu).is_some()))
     }
 
     /// How many originals the journal's file holds.
     pub(crate) fn held(&mut self) -> usize {
         self.look();
-        self.journal.keys.len()
+        self.journal.words.len()
     }
 
     /// After a release everything is as it was, and nothing is remembered.
     pub(crate) fn everything_is_back(&mut self, machine: &Machine) {
         let held = self.held();
+        self.settle_others(machine);
         if held > 0 {
-            self.accuse(format!("the journal still holds {held}: {:?}", self.journal.keys));
+            self.accuse(format!("the journal still holds {held}: {:?}", self.journal.words));
         }
         let kept: Vec<String> = (machine.zones().iter().zip(&self.zones))
             .filter(|(slot, was)| !was.are_back(Limits::of(slot)))

@@ -78,6 +78,7 @@ fn hold(plan: &Plan, one: bool) -> Result<bool, String> {
             failure.free
         ));
         failure.log.iter().for_each(|line| say(&format!("  {line}")));
+        failure.recent.iter().for_each(|line| say(&format!("    {line}")));
         failure.wrong.iter().for_each(|line| say(&format!("  WRONG {line}")));
     }
     say(&tally.to_string());

@@ -6,7 +6,7 @@
 use hal_amd::Where;
 use joulie_core::node::cap::{CapIntent, Desired};
 use node_kit::{Access, Boot, Config, Desire, Handle, Node, Report, Sources, Time};
-use power_units::{Micros, Watts};
+use power_units::{KiloHertz, Micros, Role, Watts};
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -162,5 +162,14 @@ fn status(report: &Report) -> String {
     let counts = &report.counts;
     let cpu = report.cpu.map(|decision| (decision.mode, decision.status.report));
     let law = report.law.map(|decision| (decision.action, decision.command));
-    format!("ok {} {} {stuck} {cpu:?} {law:?} {:?}", report.originals, counts.periods, report.power)
+    let limits = ends(report.policies.iter().filter_map(|policy| policy.limit));
+    let running = ends(report.policies.iter().filter_map(|policy| policy.running));
+    let (originals, periods, power) = (report.originals, counts.periods, report.power);
+    format!("ok {originals} {periods} {stuck} {cpu:?} {law:?} {power:?} limits {limits} running {running}")
+}
+
+/// The least and the most of some frequencies, and of how many.
+fn ends(all: impl Iterator<Item = KiloHertz> + Clone) -> String {
+    let khz = |end: Option<KiloHertz>| end.map_or(0, |khz| khz.to_whole(Role::Nearest));
+    format!("{}..{} of {}", khz(all.clone().min()), khz(all.clone().max()), all.count())
 }

@@ -6,18 +6,19 @@
 use std::collections::BTreeMap;
 
 /// Why the cap could not have been kept at a moment. The list is what it takes to keep a cap, and nothing else: whoever
-/// adds to it makes the bar weaker.
+/// adds to it makes the bar weaker. While the packages' own limits in force add up to no more than the cap, only
+/// [`BelowTheFloor`](Self::BelowTheFloor) excuses anything, whatever else is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Excuse {
-    /// The machine draws more than the cap at the lowest clock of every core that a policy governs.
+    /// The machine draws more than the cap at the lowest clock of every core whose policy can be written.
     BelowTheFloor,
     /// There is no node, and since it was there the load, the cap or the hardware has become another.
     NoNode,
-    /// A node was started and has not had its first two readings of the counter: power is the difference of two.
+    /// A node was started and has not had its second reading of the counter: power is the difference of two.
     NoReadingYet,
-    /// Meters do not answer, or answer nonsense; blind, a node goes to its safe frequency in its own time.
+    /// Meters do not answer, or answer nonsense, and the node is not at its safe frequency yet; or it was started blind.
     Blind,
-    /// Power limits and frequency limits are both out of reach; on a locked machine, frequency limits are.
+    /// Power limits and frequency limits are all out of reach; on a locked machine, frequency limits are.
     NoActuator,
     /// Power limits have been out of reach for a moment, and the closed loop is taking over.
     TakingOver,
@@ -25,7 +26,7 @@ pub enum Excuse {
     Recovering,
     /// Somebody else raises limits against the node, which does not fight for ever.
     Rival,
-    /// The journal cannot be written, so nothing may be touched for the first time.
+    /// The journal cannot be written and does not hold every original, so something may not be touched.
     NoJournal,
 }
 
@@ -59,15 +60,18 @@ pub(crate) struct Power {
     /// Excused time in which the power was above all the same.
     pub(crate) excused_above_us: BTreeMap<Excuse, u64>,
     pub(crate) violation: Option<String>,
+    is_above: bool,
 }
 
 impl Power {
     pub(crate) fn note(&mut self, span: Span) {
         let Some(cap) = span.cap else {
             self.uncapped_us += span.micros;
+            self.is_above = false;
             return self.end_run();
         };
         let above = span.watts > cap * MARGIN;
+        self.is_above = above;
         if let Some(excuse) = span.excuse {
             *self.excused_us.entry(excuse).or_default() += span.micros;
             if above {
@@ -94,9 +98,9 @@ impl Power {
         (self.run_us, self.run_worst) = (0, 0.0);
     }
 
-    /// Whether the power is above the cap right now, excused or not counted.
+    /// Whether the power was above the cap and a twentieth at last, excused or not.
     pub(crate) fn is_above(&self) -> bool {
-        self.run_us > 0
+        self.is_above
     }
 }
 
@@ -135,5 +139,14 @@ mod tests {
         assert_eq!(power.violation, None);
         assert_eq!(power.excused_above_us[&Excuse::Blind], 2_500_000);
         assert_eq!(power.longest_us, 1_500_000);
+    }
+
+    #[test]
+    fn what_is_excused_is_above_all_the_same() {
+        let mut power = Power::default();
+        power.note(span(200.0, Some(Excuse::NoReadingYet)));
+        assert!(power.is_above(), "a node that is killed now did not keep the cap");
+        power.note(span(105.0, None));
+        assert!(!power.is_above());
     }
 }

@@ -55,6 +55,8 @@ pub struct Failure {
     pub wrong: Vec<String>,
     /// The points until then.
     pub log: Vec<String>,
+    /// The last writes, and the power and the node's words of the last seconds.
+    pub recent: Vec<String>,
 }
 
 /// Runs scenarios until there have been enough points or `enough` failures. An error is why there can be none here.
@@ -90,8 +92,9 @@ pub fn scenario(plan: &Plan, seed: u64) -> Result<(Tally, Option<Failure>), Stri
     let world = World::new(kind, free, draw, &plan.program)?;
     let mut stage = Stage { world, log: Vec::new(), offline: Vec::new(), sabotage: plan.sabotage };
     stage.play(points);
-    let (tally, wrong) = stage.world.close();
-    let failure = (!wrong.is_empty()).then_some(Failure { seed, kind, free, wrong, log: stage.log });
+    let (tally, wrong, recent) = stage.world.close();
+    let log = stage.log;
+    let failure = (!wrong.is_empty()).then_some(Failure { seed, kind, free, wrong, log, recent });
     Ok((tally, failure))
 }
 
@@ -180,8 +183,7 @@ impl Stage {
         if beside.is_dir() {
             let _removed = std::fs::remove_dir(&beside);
         }
-        let now = self.world.now_us;
-        self.world.harms.heal(now);
+        self.world.heal();
     }
 
     fn end(&mut self) {

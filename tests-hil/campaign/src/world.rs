@@ -1,17 +1,18 @@
 //! A machine, its node, and the time that passes for both.
 
 use crate::bench::Kind;
-use crate::harm::{Harms, Part};
+use crate::harm::{Harms, Loss, Part, Situation};
 use crate::ledger::Ledger;
 use crate::node::{PERIOD, SPEED};
 use crate::power::{Excuse, Power, Span};
 use crate::process::{self, Process, Silence};
 use crate::random::Draw;
 use crate::tally::Tally;
-use plant::{Domain, Load, Plant};
+use plant::{Domain, Load, Plant, Term};
 use rig::faults::Gate;
 use rig::fuse::Mounted;
 use rig::machine::{Clock, Machine, Shared};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,6 +21,8 @@ use std::time::Duration;
 /// How finely the plant's power is looked at: ten times in a period.
 const SLICE_US: u64 = 50_000;
 const SLICES: usize = 10;
+/// While a policy is left out it is looked for every ten seconds, and what is found is used in the period after that.
+const LISTED_US: u64 = 11_000_000;
 /// A cap that was kept for so long after the last change is kept without a node as well.
 const CALM_US: u64 = 2_000_000;
 const SLICE: Duration = Duration::from_micros(SLICE_US);
@@ -36,7 +39,7 @@ pub(crate) enum Wish {
 /// The node's process as the scenario sees it.
 enum Life {
     Down,
-    Up { process: Process, told: bool, periods: u32 },
+    Up { process: Process, told: bool, periods: u32, started_at: u64 },
 }
 
 pub(crate) struct World {
@@ -56,7 +59,15 @@ pub(crate) struct World {
     /// The load that comes in the middle of the next period.
     pub(crate) load: Option<(usize, Load)>,
     pub(crate) full: Load,
+    /// Policies that cannot be written at the moment.
+    stuck: BTreeSet<usize>,
+    /// Policies whose processors were offline when the node was started, so that it does not know them: until when after
+    /// they are back.
+    unlisted: BTreeMap<usize, Option<u64>>,
+    /// The originals are back, and the journal's file could not be told: the same process has to hold them anew.
+    let_go_unwritten: bool,
     floor: f64,
+    told_at: u64,
     energy_uj: u64,
     /// While nobody is there: whether the cap was being kept when the last one went, and nothing has changed since.
     settled: bool,
@@ -65,7 +76,12 @@ pub(crate) struct World {
     pub(crate) tally: Tally,
     pub(crate) wrong: Vec<String>,
     pub(crate) last_status: String,
+    /// What the last spans of time were judged by and what the node said then, for whoever reads of a failure.
+    recent: VecDeque<String>,
 }
+
+/// How many lines of a failure's last moments are told.
+const RECENT: usize = 200;
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -102,7 +118,11 @@ impl World {
             gates: Vec::new(),
             load: None,
             full: Load::busy(1.0),
+            stuck: BTreeSet::new(),
+            unlisted: BTreeMap::new(),
+            let_go_unwritten: false,
             floor: 0.0,
+            told_at: 0,
             energy_uj: 0,
             settled: false,
             disturbed_at: 0,
@@ -110,6 +130,7 @@ impl World {
             tally: Tally::default(),
             wrong: Vec::new(),
             last_status: String::new(),
+            recent: VecDeque::new(),
         };
         world.find_floor();
         world.energy_uj = world.energy();
@@ -142,6 +163,13 @@ impl World {
         }
     }
 
+    fn remember(&mut self, what: String) {
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(format!("{} ms: {what}", self.now_us / 1000));
+    }
+
     fn energy(&self) -> u64 {
         let mut machine = self.machine.lock();
         let plant = machine.plant();
@@ -157,15 +185,28 @@ impl World {
         }
     }
 
-    /// What the machine draws at the lowest clock of every policy that can be written.
+    /// What the machine draws at the lowest clock of every policy that can be written. What cannot be may be anywhere
+    /// when it is stuck, so that it counts with the highest.
     pub(crate) fn find_floor(&mut self) {
         let mut machine = self.machine.lock();
         let mut plant: Plant = machine.plant().clone();
         for (at, policy) in machine.policies().iter().enumerate().filter(|(_, policy)| !policy.inactive) {
-            let _in_range = plant.set_frequency(at, *policy.hardware.start());
+            let stuck = self.stuck.contains(&at) || self.unlisted.contains_key(&at);
+            let khz = if stuck { policy.effective_max() } else { *policy.hardware.start() };
+            let _in_range = plant.set_frequency(at, khz);
         }
         plant.advance(power_units::Micros::new(500_000));
         self.floor = (0..plant.packages()).filter_map(|at| plant.watts(Domain::Package(at))).sum();
+    }
+
+    /// Whether the packages' own limits that are in force keep the cap, over windows of a second at most: then nobody
+    /// has to do anything.
+    fn limits_hold(&self, cap: f64) -> bool {
+        let mut machine = self.machine.lock();
+        let plant = machine.plant();
+        let limits = (0..plant.packages()).map(|at| plant.power_limit(at, Term::Long));
+        let watts = |limit: Option<plant::PowerLimit>| limit.filter(|l| l.window_s <= 1.0).map(|l| l.watts);
+        limits.map(watts).sum::<Option<f64>>().is_some_and(|all| all <= cap)
     }
 
     /// Why the machine could not keep the cap now. It is the whole definition of what could have been honoured.
@@ -173,15 +214,24 @@ impl World {
         if cap < self.floor {
             return Some(Excuse::BelowTheFloor);
         }
-        match &self.life {
-            Life::Down | Life::Up { told: false, .. } if !self.settled => return Some(Excuse::NoNode),
-            // What is told it acts on at once; power is known in the second period and acted on at its end.
-            Life::Up { told: true, periods, .. } if *periods < 2 && !self.settled => {
-                return Some(Excuse::NoReadingYet);
-            }
-            Life::Down | Life::Up { .. } => {}
+        if self.limits_hold(cap) {
+            return None;
         }
-        self.harms.excuse(self.kind.has_limits(), self.now_us)
+        let started_at = match &self.life {
+            Life::Down | Life::Up { told: false, .. } if !self.settled => return Some(Excuse::NoNode),
+            // What is told it acts on at once; power is known in the first period after that and acted on at its end.
+            Life::Up { told: true, periods: 0, .. } if !self.settled => return Some(Excuse::NoReadingYet),
+            Life::Up { started_at, .. } => *started_at,
+            Life::Down => 0,
+        };
+        let has_limits = self.kind.has_limits();
+        // The machine first: a write that is being taken holds it and waits for the ledger.
+        let machine = self.machine.lock();
+        let (limits, policies) = self.ledger().holds_all(&machine);
+        drop(machine);
+        let all_held = !self.let_go_unwritten && if has_limits { limits } else { policies };
+        let (now, told_at) = (self.now_us, self.told_at);
+        self.harms.excuse(&Situation { now, has_limits, all_held, started_at, told_at })
     }
 
     /// Something has changed that a node would have to act on.
@@ -190,9 +240,36 @@ impl World {
         self.disturbed_at = self.now_us;
     }
 
-    pub(crate) fn lose(&mut self, part: Part) {
+    pub(crate) fn lose(&mut self, part: Part, how: Loss) {
         self.disturb();
-        self.harms.lose(part, self.now_us);
+        self.harms.lose(part, how, self.now_us);
+    }
+
+    /// Some policies cannot be written.
+    pub(crate) fn stick(&mut self, policies: impl IntoIterator<Item = usize>) {
+        self.disturb();
+        self.stuck.extend(policies);
+        self.find_floor();
+    }
+
+    /// Processors are back: policies that the node has not listed are found some time later.
+    pub(crate) fn activate(&mut self) {
+        let until = self.now_us + LISTED_US;
+        let machine = self.machine.clone();
+        for (at, _) in machine.lock().policies().iter().enumerate().filter(|(_, policy)| !policy.inactive) {
+            if let Some(found) = self.unlisted.get_mut(&at) {
+                found.get_or_insert(until);
+            }
+        }
+    }
+
+    /// Everything answers again.
+    pub(crate) fn heal(&mut self) {
+        self.harms.heal(self.now_us);
+        self.let_go_unwritten = false;
+        if !std::mem::take(&mut self.stuck).is_empty() {
+            self.find_floor();
+        }
     }
 
     /// Lets a part of a period pass in the plant, and judges it.
@@ -201,10 +278,17 @@ impl World {
         let (before, micros) = (self.energy_uj, u64::try_from(by.as_micros()).unwrap_or(0));
         self.energy_uj = self.energy();
         self.now_us += micros;
+        let (now, unlisted) = (self.now_us, self.unlisted.len());
+        self.unlisted.retain(|_, until| until.is_none_or(|until| now < until));
+        if self.unlisted.len() < unlisted {
+            self.find_floor();
+        }
         let joules = Duration::from_micros(self.energy_uj - before).as_secs_f64();
         let cap = self.cap();
         let excuse = cap.and_then(|cap| self.excuse(cap));
-        self.power.note(Span { micros, watts: joules / by.as_secs_f64(), cap, excuse });
+        let watts = joules / by.as_secs_f64();
+        self.power.note(Span { micros, watts, cap, excuse });
+        self.remember(format!("{watts:.1} W, cap {cap:?}, excuse {excuse:?}"));
         if let Some(what) = self.power.violation.take() {
             let status = self.last_status.clone();
             self.accuse(format!("{what}; the node said last: {status}"));
@@ -262,7 +346,10 @@ impl World {
     pub(crate) fn hear(&mut self) {
         let Life::Up { process, .. } = &self.life else { return };
         match process.answer() {
-            Ok(line) if line.starts_with("ok") => self.last_status = line,
+            Ok(line) if line.starts_with("ok") => {
+                self.remember(line.clone());
+                self.last_status = line;
+            }
             Ok(line) => self.accuse(format!("the node answered {line:?}")),
             Err(Silence::Ended) => {
                 if !self.ledger().killed {
@@ -307,34 +394,29 @@ impl World {
         if self.free && self.is_up() {
             return false;
         }
-        let mut machine = self.machine.lock();
-        let mut ledger = lock(&self.ledger);
-        ledger.audit(&machine);
-        by(&mut machine);
-        ledger.adopt(&machine);
-        drop(ledger);
-        drop(machine);
-        self.disturb();
+        self.change_late(by);
         true
     }
 
     /// The end of a change that has begun: it cannot be left out. What was not touched until now is as it is now.
     pub(crate) fn change_late(&mut self, by: impl FnOnce(&mut Machine)) {
         let mut machine = self.machine.lock();
-        let mut ledger = lock(&self.ledger);
-        by(&mut machine);
-        ledger.adopt(&machine);
-        drop(ledger);
+        lock(&self.ledger).change(&mut machine, by);
         drop(machine);
         self.disturb();
     }
 
     pub(crate) fn start(&mut self) {
+        self.let_go_unwritten = false;
+        let machine = self.machine.clone();
+        let inactive = machine.lock().policies().iter().map(|policy| policy.inactive).collect::<Vec<_>>();
+        self.unlisted =
+            (0..).zip(inactive).filter(|(_, inactive)| *inactive).map(|(at, _)| (at, None)).collect();
         let wait = Duration::from_millis(if self.gates.is_empty() { 10_000 } else { 100 });
         match self.spawn(wait) {
             Ok(process) => match process.answer() {
                 Ok(line) if line == "ready" => {
-                    self.life = Life::Up { process, told: false, periods: 0 };
+                    self.life = Life::Up { process, told: false, periods: 0, started_at: self.now_us };
                 }
                 other => self.accuse(format!("the node did not start: {other:?}")),
             },
@@ -360,8 +442,10 @@ impl World {
             Wish::Gone => "gone".to_owned(),
             Wish::Cap(watts) => format!("cap {watts}"),
         };
+        self.let_go_unwritten |= self.wish == Wish::Gone && self.harms.has_no_journal();
         if let Life::Up { process, told, .. } = &mut self.life {
             *told = true;
+            self.told_at = self.now_us;
             process.say(&line);
             self.hear();
         }
@@ -442,7 +526,7 @@ impl World {
     }
 
     /// The end: adds up what was seen.
-    pub(crate) fn close(mut self) -> (Tally, Vec<String>) {
+    pub(crate) fn close(mut self) -> (Tally, Vec<String>, Vec<String>) {
         self.kill();
         let errors = std::fs::read_to_string(self.folder.join("errors")).unwrap_or_default();
         if !errors.trim().is_empty() {
@@ -468,7 +552,9 @@ impl World {
         tally.free = u64::from(self.free);
         let mut wrong = std::mem::take(&mut self.wrong);
         wrong.extend(accused);
-        (tally, wrong)
+        let mut recent: Vec<String> = std::mem::take(&mut self.ledger().recent).into();
+        recent.extend(std::mem::take(&mut self.recent));
+        (tally, wrong, recent)
     }
 }
 

@@ -10,18 +10,19 @@ use crate::folder::{self, Folder};
 use crate::kubeconfig::{self, Login};
 use crate::pki;
 use crate::ports::Ports;
-use crate::processes::{Keeper, log_file};
+use crate::processes::{Keeper, Start, Who, log_file};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
 /// How often a component is asked whether it is ready.
-const PROBE_EVERY: Duration = Duration::from_millis(50);
+pub(crate) const PROBE_EVERY: Duration = Duration::from_millis(50);
 /// How often a bring-up begins anew because somebody took one of its ports.
 const ATTEMPTS_MAX: u32 = 3;
 /// How long a token of a ServiceAccount is good.
@@ -70,14 +71,14 @@ impl Options {
 pub struct ControlPlane {
     binaries: Binaries,
     flags: Vec<(Component, String)>,
-    deadline: Duration,
+    pub(crate) deadline: Duration,
     ports: Ports,
     admin: PathBuf,
     // One start or stop at a time.
     changing: Mutex<()>,
     // The processes end before their folder.
-    keeper: Keeper,
-    folder: Folder,
+    pub(crate) keeper: Keeper,
+    pub(crate) folder: Folder,
 }
 
 impl ControlPlane {
@@ -153,13 +154,13 @@ impl ControlPlane {
     /// The last lines of a component's log.
     #[must_use]
     pub fn log(&self, component: Component) -> String {
-        folder::tail(&log_file(self.folder.path(), component))
+        folder::tail(&log_file(self.folder.path(), &Who::Component(component)))
     }
 
     /// A component's process, while it runs.
     #[must_use]
     pub fn pid(&self, component: Component) -> Option<u32> {
-        self.keeper.pid(component)
+        self.keeper.pid(Who::Component(component))
     }
 
     /// A client of a user who may do everything. It belongs to the runtime that it is made on.
@@ -246,7 +247,7 @@ impl ControlPlane {
     /// Kills a component; the others go on without it.
     pub fn stop(&self, component: Component) {
         let _one_at_a_time = self.changing.lock();
-        self.keeper.kill(component);
+        self.keeper.kill(Who::Component(component));
     }
 
     /// Starts a component that was stopped, or starts it anew, at the same port, and waits until it is ready.
@@ -277,7 +278,9 @@ impl ControlPlane {
     fn spawn(&self, component: Component) -> Result<(), ClusterError> {
         let mut flags = component.flags(&self.folder, &self.ports);
         flags.extend(self.flags.iter().filter(|(of, _)| *of == component).map(|(_, flag)| flag.clone()));
-        self.keeper.spawn(component, self.binaries.program(component)?, flags)
+        let program = self.binaries.program(component)?;
+        let start = Start { program, arguments: flags, environment: BTreeMap::new() };
+        self.keeper.spawn(Who::Component(component), start)
     }
 
     /// Returns when all of these are ready, or with what is wrong with the first that is not.

@@ -1,4 +1,4 @@
-//! The two system calls that std does not have: a child that dies with the thread that started it.
+//! The system calls that std does not have: a child that dies with the thread that started it, and signals.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -21,4 +21,27 @@ pub(crate) fn die_with_this_thread(command: &mut Command) {
     // SAFETY: between fork and exec the closure makes the two calls above and builds errors that own no memory: it
     // allocates nothing and takes no lock.
     unsafe { command.pre_exec(before_exec) };
+}
+
+/// What a program of a suite can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGTERM: end in order.
+    Terminate,
+    /// SIGSTOP: stand still, as a machine that is out of memory does.
+    Stop,
+    /// SIGCONT: go on.
+    Continue,
+}
+
+pub(crate) fn send(process: u32, signal: Signal) -> std::io::Result<()> {
+    let number = match signal {
+        Signal::Terminate => libc::SIGTERM,
+        Signal::Stop => libc::SIGSTOP,
+        Signal::Continue => libc::SIGCONT,
+    };
+    let process = libc::pid_t::try_from(process).map_err(std::io::Error::other)?;
+    // SAFETY: kill takes plain numbers and touches no memory of ours.
+    let sent = unsafe { libc::kill(process, number) };
+    if sent == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }

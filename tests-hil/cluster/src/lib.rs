@@ -2,7 +2,7 @@
 //!
 //! [`ControlPlane::start`] brings up etcd, kube-apiserver, kube-scheduler and kube-controller-manager with certificates,
 //! RBAC and a kubeconfig in a folder of its own. [`life`] registers nodes that have no machine and moves the pods that
-//! are bound to them. Where the binaries come from is in [`assets`].
+//! are bound to them. [`Program`] is what a suite runs beside it. Where the binaries come from is in [`assets`].
 //!
 //! It must never outlive its user: dropping the handle, the end of the process and a SIGKILL of it all take every child
 //! and the folder along. It must never touch a cluster that it did not start, and it listens on loopback only.
@@ -14,7 +14,7 @@ pub mod assets;
 mod component;
 mod control_plane;
 mod error;
-#[expect(unsafe_code, reason = "the two system calls between fork and exec that std does not have")]
+#[expect(unsafe_code, reason = "the system calls about processes that std does not have")]
 mod ffi;
 mod folder;
 mod kubeconfig;
@@ -22,10 +22,13 @@ pub mod life;
 mod pki;
 mod ports;
 mod processes;
+mod program;
 mod recipe;
 mod suite;
 
 pub use component::{Component, Extender, NodeForm, Scheduler};
 pub use control_plane::{ControlPlane, Options};
 pub use error::ClusterError;
+pub use ffi::Signal;
+pub use program::Program;
 pub use suite::start_or_skip;

@@ -24,7 +24,7 @@ use kube::{Api, Client};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
@@ -54,6 +54,8 @@ pub struct Machine {
     pub capacity: BTreeMap<String, String>,
     /// Beside those that Kubernetes sets by itself.
     pub taints: Vec<Taint>,
+    /// Names of images that lie there; most of what a real node's object consists of.
+    pub images: Vec<String>,
 }
 
 impl Machine {
@@ -67,6 +69,7 @@ impl Machine {
             annotations: BTreeMap::new(),
             capacity: capacity.map(|(what, much)| (what.to_owned(), much.to_owned())).into(),
             taints: Vec::new(),
+            images: Vec::new(),
         }
     }
 
@@ -80,6 +83,13 @@ impl Machine {
     #[must_use]
     pub fn label(mut self, name: &str, value: &str) -> Self {
         self.labels.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    /// With an image that lies there.
+    #[must_use]
+    pub fn image(mut self, name: &str) -> Self {
+        self.images.push(name.to_owned());
         self
     }
 
@@ -103,14 +113,9 @@ impl Life {
     /// # Errors
     /// When a node cannot be registered.
     pub async fn start(client: Client, machines: Vec<Machine>) -> Result<Self, ClusterError> {
-        let registered = futures::stream::iter(&machines)
-            .map(|machine| node::register(&client, machine))
-            .buffer_unordered(WRITES_MAX)
-            .collect::<Vec<_>>()
-            .await;
-        registered.into_iter().collect::<Result<(), _>>().map_err(ClusterError::api("registering a node"))?;
-        let names: BTreeSet<String> = machines.into_iter().map(|machine| machine.name).collect();
-        let beats = tokio::spawn(beat(client.clone(), names.clone()));
+        register(&client, &machines).await?;
+        let names: BTreeSet<String> = machines.iter().map(|machine| machine.name.clone()).collect();
+        let beats = tokio::spawn(beat(client.clone(), machines));
         let pods = tokio::spawn(tend(client.clone(), names));
         Ok(Self { client, tasks: vec![beats, pods] })
     }
@@ -127,6 +132,21 @@ impl Life {
     }
 }
 
+/// Registers the machines, or takes over nodes of their names, and leaves them alone: no heartbeat, and pods that stay
+/// pending. For nodes by the thousand, of which the scheduler alone is to take notice; where the controller manager
+/// runs, it soon finds them silent.
+///
+/// # Errors
+/// When a node cannot be registered.
+pub async fn register(client: &Client, machines: &[Machine]) -> Result<(), ClusterError> {
+    let registered = futures::stream::iter(machines)
+        .map(|machine| node::register(client, machine))
+        .buffer_unordered(WRITES_MAX)
+        .collect::<Vec<_>>()
+        .await;
+    registered.into_iter().collect::<Result<(), _>>().map_err(ClusterError::api("registering a node"))
+}
+
 impl Drop for Life {
     fn drop(&mut self) {
         for task in &self.tasks {
@@ -136,16 +156,28 @@ impl Drop for Life {
 }
 
 /// A beat that fails is made up for by the next; if none reaches the API, the node is silent, and that is what shows.
-async fn beat(client: Client, names: BTreeSet<String>) {
+///
+/// The node controller calls a node dead that could not say otherwise, and only the node itself says so again: after a beat
+/// that failed, the next one comes with the status.
+async fn beat(client: Client, machines: Vec<Machine>) {
     let mut beats = tokio::time::interval(HEARTBEAT);
+    let mut missed = false;
     loop {
         beats.tick().await;
-        futures::stream::iter(&names)
-            .for_each_concurrent(WRITES_MAX, |name| {
-                let client = client.clone();
-                async move { drop(node::heartbeat(&client, name).await) }
+        let failed = AtomicBool::new(false);
+        futures::stream::iter(&machines)
+            .for_each_concurrent(WRITES_MAX, |machine| {
+                let (client, failed) = (client.clone(), &failed);
+                async move {
+                    let beaten = match node::heartbeat(&client, &machine.name).await {
+                        Ok(()) if missed => node::ready(&client, machine).await,
+                        beaten => beaten,
+                    };
+                    failed.fetch_or(beaten.is_err(), Ordering::Relaxed);
+                }
             })
             .await;
+        missed = failed.into_inner();
     }
 }
 

@@ -11,8 +11,9 @@
 
 use crate::component::Component;
 use crate::error::ClusterError;
-use crate::ffi;
+use crate::ffi::{self, Signal};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -22,7 +23,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 /// Reads the ids of children. At the end of the input it kills those that still run in the folder (an id may have gone
-/// to somebody else) and removes the folder; a process that is being killed may still write, hence the repetition.
+/// to somebody else) and removes the folder; a process that is being killed may still write, hence the repetition. What
+/// a killed program has mounted in the folder stays mounted, and nothing can be removed through it.
 const WATCHDOG: &str = r#"
 trap '' HUP INT TERM QUIT
 folder=$1
@@ -31,6 +33,9 @@ while read -r child; do children="$children $child"; done
 for child in $children; do
     [ "/proc/$child/cwd" -ef "$folder" ] && kill -KILL "$child" 2>/dev/null
 done
+while read -r _ at _; do
+    case $at in "$folder"/*) umount -l "$at" ;; esac
+done </proc/self/mounts
 for again in 1 2 3 4 5 6 7 8 9 10; do
     rm -rf -- "$folder" && exit 0
     sleep 0.2
@@ -49,7 +54,33 @@ pub(crate) struct Keeper {
 struct Children {
     folder: PathBuf,
     watchdog: Child,
-    running: BTreeMap<Component, Child>,
+    running: BTreeMap<Who, Child>,
+}
+
+/// Whose process, in the order in which they end.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Who {
+    /// Of a suite, by name.
+    Program(String),
+    /// Of the control plane.
+    Component(Component),
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Program(name) => f.write_str(name),
+            Self::Component(component) => component.fmt(f),
+        }
+    }
+}
+
+/// What is started, and with what. It gets no other variable than `HOME`, which is the folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Start {
+    pub(crate) program: PathBuf,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) environment: BTreeMap<String, String>,
 }
 
 impl Keeper {
@@ -64,32 +95,46 @@ impl Keeper {
         Ok(Self { jobs: Some(jobs), thread: Some(thread) })
     }
 
-    /// Starts a component; its log is `COMPONENT.log` in the folder.
-    pub(crate) fn spawn(
-        &self,
-        component: Component,
-        program: PathBuf,
-        flags: Vec<String>,
-    ) -> Result<(), ClusterError> {
-        self.call(move |children| children.spawn(component, &program, &flags))
+    /// Starts a process, in the place of one of that name; its log is `NAME.log` in the folder.
+    pub(crate) fn spawn(&self, who: Who, start: Start) -> Result<(), ClusterError> {
+        self.call(move |children| children.spawn(who, &start))
     }
 
-    /// Kills a component and waits for its end.
-    pub(crate) fn kill(&self, component: Component) {
-        self.call(move |children| children.kill(component));
+    /// Kills a process and waits for its end.
+    pub(crate) fn kill(&self, who: Who) {
+        self.call(move |children| children.kill(&who));
+    }
+
+    /// Sends a signal to a process that runs.
+    pub(crate) fn signal(&self, who: Who, signal: Signal) -> Result<(), ClusterError> {
+        self.call(move |children| match children.running.get(&who) {
+            // A child that has ended and was not waited for keeps its id, so nobody else can be hit.
+            Some(child) => {
+                ffi::send(child.id(), signal).map_err(ClusterError::system("sending a signal to a child"))
+            }
+            None => Err(ClusterError::Asked(format!("{who} was not started, so it gets no signal"))),
+        })
+    }
+
+    /// How a process has ended by itself, if it has.
+    pub(crate) fn how_ended(&self, who: Who) -> Option<ExitStatus> {
+        self.call(move |children| children.running.get_mut(&who)?.try_wait().ok().flatten())
     }
 
     /// A component that has ended by itself, and how.
     pub(crate) fn ended(&self) -> Option<(Component, ExitStatus)> {
         self.call(|children| {
-            children.running.iter_mut().find_map(|(&component, child)| {
-                child.try_wait().ok().flatten().map(|status| (component, status))
+            children.running.iter_mut().find_map(|(who, child)| match who {
+                Who::Program(_) => None,
+                Who::Component(component) => {
+                    child.try_wait().ok().flatten().map(|status| (*component, status))
+                }
             })
         })
     }
 
-    pub(crate) fn pid(&self, component: Component) -> Option<u32> {
-        self.call(move |children| children.running.get(&component).map(Child::id))
+    pub(crate) fn pid(&self, who: Who) -> Option<u32> {
+        self.call(move |children| children.running.get(&who).map(Child::id))
     }
 
     fn call<T: Send + 'static>(&self, job: impl FnOnce(&mut Children) -> T + Send + 'static) -> T {
@@ -135,30 +180,31 @@ fn keep(mut children: Children, jobs: &Receiver<Job>) {
 }
 
 impl Children {
-    fn spawn(&mut self, component: Component, program: &Path, flags: &[String]) -> Result<(), ClusterError> {
-        self.kill(component);
-        let log = log_file(&self.folder, component);
+    fn spawn(&mut self, who: Who, start: &Start) -> Result<(), ClusterError> {
+        self.kill(&who);
+        let log = log_file(&self.folder, &who);
         let out = File::options()
             .create(true)
             .append(true)
             .open(&log)
             .map_err(ClusterError::file("opening the log", &log))?;
         let err = out.try_clone().map_err(ClusterError::file("opening the log", &log))?;
-        let mut command = Command::new(program);
+        let mut command = Command::new(&start.program);
         command
-            .args(flags)
+            .args(&start.arguments)
             // etcd takes every variable ETCD_* for a flag.
             .env_clear()
             .env("HOME", &self.folder)
+            .envs(&start.environment)
             .current_dir(&self.folder)
             .stdin(Stdio::null())
             .stdout(out)
             .stderr(err)
             .process_group(0);
         ffi::die_with_this_thread(&mut command);
-        let child = command.spawn().map_err(ClusterError::file("starting", program))?;
+        let child = command.spawn().map_err(ClusterError::file("starting", &start.program))?;
         let told = self.watchdog.stdin.as_mut().map(|pipe| writeln!(pipe, "{}", child.id()));
-        self.running.insert(component, child);
+        self.running.insert(who, child);
         match told {
             Some(Ok(())) => Ok(()),
             Some(Err(source)) => {
@@ -168,8 +214,8 @@ impl Children {
         }
     }
 
-    fn kill(&mut self, component: Component) {
-        if let Some(mut child) = self.running.remove(&component) {
+    fn kill(&mut self, who: &Who) {
+        if let Some(mut child) = self.running.remove(who) {
             // It may have ended by itself; then there is nothing to kill, and waiting returns at once.
             let _ = child.kill();
             let _ = child.wait();
@@ -179,16 +225,17 @@ impl Children {
 
 impl Drop for Children {
     fn drop(&mut self) {
-        while let Some((&component, _)) = self.running.first_key_value() {
-            self.kill(component);
+        while let Some((who, _)) = self.running.first_key_value() {
+            let who = who.clone();
+            self.kill(&who);
         }
         drop(self.watchdog.stdin.take());
         let _ = self.watchdog.wait();
     }
 }
 
-pub(crate) fn log_file(folder: &Path, component: Component) -> PathBuf {
-    folder.join(format!("{component}.log"))
+pub(crate) fn log_file(folder: &Path, who: &Who) -> PathBuf {
+    folder.join(format!("{who}.log"))
 }
 
 #[cfg(test)]

@@ -1,15 +1,11 @@
 //! Joulie's own kinds: what is taken, what is refused and with which words, and how they are shown and found.
 
-use crate::examples::{api_of, bad, definition_of, good, through_the_type};
+use crate::examples::{api_of, bad, definition_of, good, kind, normal, through_the_type};
 use crate::{clear, namespace, refused};
 use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams, ValidationDirective};
 use kube::core::Status;
 use serde_json::{Value, json};
-
-fn kind(object: &Value) -> &str {
-    object["kind"].as_str().unwrap()
-}
 
 fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap()
@@ -34,19 +30,6 @@ async fn write(api: &Api<DynamicObject>, object: &Value) -> Result<DynamicObject
     }
     made.data["status"] = object["status"].clone();
     api.replace_status(name(object), &PostParams::default(), &made).await
-}
-
-/// Without nulls, and with every number as a float.
-fn normal(value: &Value) -> Value {
-    match value {
-        Value::Object(object) => {
-            let said = object.iter().filter(|(_, value)| !value.is_null());
-            Value::Object(said.map(|(key, value)| (key.clone(), normal(value))).collect())
-        }
-        Value::Array(items) => items.iter().map(normal).collect(),
-        Value::Number(number) => number.as_f64().unwrap().into(),
-        Value::Null | Value::Bool(_) | Value::String(_) => value.clone(),
-    }
 }
 
 pub(crate) async fn good_examples_are_kept(client: Client) {

@@ -63,6 +63,7 @@ pub const CASES: &[(&str, Case)] = &[
     ("objects::finalizers_hold", |on| Box::pin(objects::finalizers_hold(on.client))),
     ("objects::preconditions", |on| Box::pin(objects::preconditions(on.client))),
     ("objects::leases", |on| Box::pin(objects::leases(on.client))),
+    ("objects::an_update_makes_a_lease", |on| Box::pin(objects::an_update_makes_a_lease(on.client))),
     ("objects::events_in_both_groups", |on| Box::pin(objects::events_in_both_groups(on.client))),
     ("objects::dry_run", |on| Box::pin(objects::dry_run(on.client))),
     ("schemas::invalid_is_refused", |on| Box::pin(schemas::invalid_is_refused(on.client))),

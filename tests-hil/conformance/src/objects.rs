@@ -166,6 +166,33 @@ pub(crate) async fn leases(client: Client) {
     assert_eq!(holder.as_deref(), Some("b"), "one of two wins a lease");
 }
 
+pub(crate) async fn an_update_makes_a_lease(client: Client) {
+    namespace(&client, "conf-leases").await;
+    let api: Api<Lease> = Api::namespaced(client.clone(), "conf-leases");
+    drop(api.delete("renewed", &DeleteParams::default()).await);
+    let body = json!({"metadata": {"name": "renewed"}, "spec": {"holderIdentity": "a", "leaseDurationSeconds": 30,
+        "leaseTransitions": 7}});
+    let lease: Lease = serde_json::from_value(body).unwrap();
+    let made = api.create(&PostParams::default(), &lease).await.unwrap();
+    api.delete("renewed", &DeleteParams::default()).await.unwrap();
+    // Who names the object that is gone is told so; who names only its version makes a new one.
+    let gone = refused(api.replace("renewed", &PostParams::default(), &made).await);
+    assert_eq!((gone.code, gone.reason.as_str()), (409, "Conflict"), "{gone:?}");
+    let mut renewal = lease.clone();
+    renewal.metadata.resource_version = made.metadata.resource_version.clone();
+    let again = api.replace("renewed", &PostParams::default(), &renewal).await.unwrap();
+    assert_ne!(again.metadata.uid, made.metadata.uid);
+    assert_eq!(again.spec.unwrap().lease_transitions, Some(7));
+    api.delete("renewed", &DeleteParams::default()).await.unwrap();
+    let again = api.replace("renewed", &PostParams::default(), &lease).await.unwrap();
+    assert_eq!(again.metadata.name.as_deref(), Some("renewed"));
+    // Of other kinds an update makes nothing.
+    let nodes: Api<Node> = Api::all(client);
+    let node = serde_json::from_value(json!({"metadata": {"name": "no-such-node"}})).unwrap();
+    assert_eq!(refused(nodes.replace("no-such-node", &PostParams::default(), &node).await).code, 404);
+    api.delete("renewed", &DeleteParams::default()).await.unwrap();
+}
+
 pub(crate) async fn events_in_both_groups(client: Client) {
     use k8s_openapi::api::events::v1::Event as NewEvent;
     namespace(&client, "conf-events").await;

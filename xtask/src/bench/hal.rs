@@ -59,7 +59,7 @@ impl Place {
                 ("max_energy_range_uj", "262143328850"),
                 ("constraint_0_name", "long_term"),
                 ("constraint_0_power_limit_uw", "250000000"),
-                ("constraint_0_time_window_us", "999424"),
+                ("constraint_0_time_window_us", "499712"),
                 ("constraint_0_max_power_uw", "270000000"),
                 ("constraint_1_name", "short_term"),
                 ("constraint_1_power_limit_uw", "300000000"),

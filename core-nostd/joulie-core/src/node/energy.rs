@@ -8,7 +8,7 @@
 //! ```text
 //! Nothing ──a sample──▶ At(sample) ──a later sample──▶ At(later), and the power between them
 //!                          │  ▲
-//!                          └──┘ no sample, a stale one, one too soon after: the baseline stays
+//!                          └──┘ no sample, a stale one, one too soon after, one that stands still: the baseline stays
 //! ```
 //!
 //! *Wrap*: a RAPL counter is 32 bits of a quantum, so it starts again after minutes. *Range*: the largest value that
@@ -178,6 +178,11 @@ impl Meter {
         };
         if elapsed < self.span_min {
             return Reading::Missing(Gap::TooSoon);
+        }
+        // A package that runs draws more than a quantum in that time: a counter that stands still is not one of 0 W, and
+        // with the other packages it would make a total that is too low. What is drawn meanwhile counts when it moves on.
+        if sample.energy == last.energy {
+            return Reading::Stale { age: elapsed };
         }
         *baseline = Baseline::At(sample);
         self.power(last, sample, span)

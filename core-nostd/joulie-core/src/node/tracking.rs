@@ -36,7 +36,8 @@ mod tuning;
 pub use tuning::{DEFAULTS, Tuning, TuningError};
 
 use super::law::{
-    Action, Actuator, Command, Decision, Facts, FrequencyRange, Hold, Landing, Law, Look, Reach, Sight,
+    Action, Actuator, Command, Decision, Facts, FrequencyRange, Hold, Landing, Law, Look, Outcome, Reach,
+    Sight,
 };
 use model::{Exponent, Model, Point};
 use past::Past;
@@ -259,6 +260,9 @@ const FAR_SHIFT: u32 = 2;
 const NEAR_SHIFT: u32 = 5;
 /// A frequency within 1/64 of the limit has arrived there.
 const ARRIVED_SHIFT: u32 = 6;
+/// A reading that begins less than 1/64 of itself before a move tells of the time after it: by a halved power it is
+/// wrong by less than 1 %.
+const JITTER_SHIFT: u32 = 6;
 /// A change of less than 1/1024 of the limit is not worth a write.
 const MOVE_SHIFT: u32 = 10;
 
@@ -291,12 +295,24 @@ impl Mode {
                 // Where the outcome came with the next step this is when it was decided; where it took longer, it may
                 // have taken effect as late as this.
                 self.moved_at = self.stepped_at;
-                self.trend.moved();
+                // A move that came to another end (policies at their ceilings) has no power that was aimed at: to miss it
+                // is no noise.
+                if Self::is_where_asked(facts.outcome) { self.trend.moved() } else { self.trend.restart() }
             }
             Landing::Refused => self.trend.stayed(),
             Landing::Idle | Landing::Pending => {}
         }
         landing
+    }
+
+    fn is_where_asked(outcome: Outcome) -> bool {
+        match outcome {
+            Outcome::Applied {
+                asked: Command::MeanFrequency(asked),
+                in_effect: Command::MeanFrequency(found),
+            } => (asked - found).abs() <= part(asked, TRANSIT_SHIFT),
+            Outcome::Applied { .. } | Outcome::Refused { .. } | Outcome::Unknown => true,
+        }
     }
 
     fn remember_frequency(&mut self, facts: &Facts) {
@@ -327,7 +343,8 @@ impl Mode {
     /// Whether the reading, or the machine, still shows the time before the last move.
     fn is_in_transit(&self, seen: &Seen, over: Micros, measured: bool) -> bool {
         let Some(age) = self.moved_at.and_then(|moved| seen.now.since(moved)) else { return false };
-        if over > age {
+        // The period jitters, and a reading of which next to nothing is from before the move is one from after it.
+        if Micros::new(over.get().saturating_sub(over.get() >> JITTER_SHIFT)) > age {
             return true;
         }
         let arrived = part(seen.limit, ARRIVED_SHIFT);

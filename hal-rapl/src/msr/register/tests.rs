@@ -55,10 +55,10 @@ fn the_limit_register_of_a_xeon_is_understood() {
 fn a_cap_changes_what_it_must_and_nothing_else() {
     let before = PackageLimit::from_bits(0x00dd_8960_00dd_87d0);
     let units = xeon();
-    let long = before.long().limited_to(units.power_raw(100_000_000)).within_a_second(units);
+    let long = before.long().limited_to(units.power_raw(100_000_000)).within_the_longest_window(units);
     let short = before.short().with_power(units.power_raw(120_000_000));
-    // 100 W is 0x320 with 1 s (0x0a << 17 = 0x14_0000), 120 W is 0x3c0 with its 28 s kept.
-    assert_eq!(before.with_long(long).with_short(short).to_bits(), 0x00dd_83c0_0015_8320);
+    // 100 W is 0x320 with ½ s (0x09 << 17 = 0x12_0000), 120 W is 0x3c0 with its 28 s kept.
+    assert_eq!(before.with_long(long).with_short(short).to_bits(), 0x00dd_83c0_0013_8320);
     let off = PackageLimit::from_bits(0);
     assert_eq!(off.with_long(off.long().limited_to(8)).to_bits(), 0x0001_8008);
     assert_eq!(off.in_force_uw(units), 4_095_875_000, "what is not enabled limits nothing");
@@ -88,7 +88,7 @@ proptest! {
         prop_assert_eq!(register.with_long(register.long()).with_short(register.short()), register);
         let field = units.window_field(us);
         prop_assert!(field == 0 || units.window_us(field) <= us);
-        let shortened = register.long().within_a_second(units);
+        let shortened = register.long().within_the_longest_window(units);
         prop_assert_eq!(shortened.power(), register.long().power());
         prop_assert!(units.window_us(shortened.window()) <= WINDOW_MAX_US || shortened.window() == 0);
     }

@@ -111,3 +111,23 @@ async fn bad_requests_are_answered_with_a_status() {
     }
     probes(&client).get("p").await.unwrap();
 }
+
+#[tokio::test]
+async fn numbers_beyond_every_clock_are_numbers() {
+    const MAX: u64 = u64::MAX;
+    let server = server();
+    let client = server.client();
+    probes(&client).create(&PostParams::default(), &probe("p", json!({}))).await.unwrap();
+    for query in [
+        format!("watch=1&timeoutSeconds={MAX}"),
+        format!("limit={MAX}"),
+        format!("watch=1&timeoutSeconds=0&resourceVersion={}", server.revision()),
+    ] {
+        let path = format!("/apis/conformance.joulie.io/v1/probes?{query}");
+        let response = client.send(Request::get(path).body(Body::empty()).unwrap()).await.unwrap();
+        assert_eq!(response.status(), 200, "{query}");
+    }
+    let path = format!("/apis/conformance.joulie.io/v1/probes/p?gracePeriodSeconds={MAX}");
+    assert_eq!(ask(&client, "DELETE", &path, "", "").await.0, 200);
+    assert_eq!(ask(&client, "GET", "/apis/conformance.joulie.io/v1/probes/p", "", "").await.0, 404);
+}

@@ -1,7 +1,7 @@
 //! kubectl, where there is one: what a person types, and what it must say.
 
-use crate::server;
-use conformance::definition;
+use conformance::{definition, definitions};
+use embedded_api::{EmbeddedApi, Options};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -87,11 +87,13 @@ async fn kubectl_works_on_it() {
         println!("SKIP(no kubectl on this machine)");
         return;
     }
-    let serving = server().serve("127.0.0.1:0".parse().unwrap(), None, None).await.unwrap();
+    let api = EmbeddedApi::new(&Options::with(definitions())).unwrap();
+    let serving = api.serve("127.0.0.1:0".parse().unwrap(), None, None).await.unwrap();
     let kubectl = home(Path::new(env!("CARGO_TARGET_TMPDIR")));
     serving.write_kubeconfig(&kubectl.home.join("kubeconfig")).unwrap();
     tokio::task::spawn_blocking(move || {
         custom(&kubectl);
+        joulies(&kubectl);
         built_in(&kubectl);
         learned(&kubectl);
     })
@@ -131,30 +133,78 @@ fn custom(kubectl: &Kubectl) {
     );
     kubectl.refuses("patch prb p1 -p {\"spec\":{\"watts\":1}}", "--type merge");
     kubectl.says("annotate prb p1 a=b", &["p1 annotated"]);
-    watched(kubectl);
+    watched(kubectl, "prb", "p1", |n| format!("patch prb p1 --type merge -p {{\"spec\":{{\"watts\":{n}}}}}"));
     kubectl.says("delete prb p1", &["\"p1\" deleted"]);
 }
 
+/// Joulie's own kinds, by the example objects.
+fn joulies(kubectl: &Kubectl) {
+    let good = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../joulie-api/examples/good");
+    for (file, name) in [
+        ("gpu-current", "gpu.gpu.mle.com/gpu-node-1-gpu-5c1b2f3a-0001"),
+        ("nodehardware-current", "nodehardware.joulie.io/node-b"),
+        ("nodepowerprofile-current", "nodepowerprofile.joulie.io/worker-3"),
+        ("nodetwin-current", "nodetwin.joulie.io/node-d"),
+        ("telemetryprofile-current", "telemetryprofile.joulie.io/everywhere"),
+        ("workloadprofile-current", "workloadprofile.joulie.io/web"),
+    ] {
+        let apply = format!("apply -f {}", good.join(format!("{file}.yaml")).display());
+        kubectl.says(&apply, &[&format!("{name} created")]);
+        // A status in the file is not stored by it, so kubectl has something to say again.
+        kubectl.says(&apply, &[&format!("{name} configured")]);
+        kubectl.says(&format!("describe {name}"), &["API Version:", "Events:"]);
+        kubectl.says(&format!("get {name} -o yaml"), &["spec:"]);
+    }
+    kubectl
+        .says("get joulie -A", &["node-d", "worker-3", "everywhere", "web", "gpu-node-1-gpu-5c1b2f3a-0001"]);
+    let told =
+        "patch nt node-d --subresource status --type merge -p {\"status\":{\"schedulableClass\":\"eco\"}}";
+    kubectl.says(told, &["node-d patched"]);
+    let table = kubectl.says("get nt", &["NAME", "NODE", "PROFILE", "CLASS", "POWERHEADROOM", "DRAINING"]);
+    let row: Vec<_> = table.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(row[..4], ["node-d", "node-d", "eco", "eco"], "{table}");
+    kubectl.says("get npp --field-selector spec.nodeName=worker-3", &["CPU-PCT", "55"]);
+    kubectl.says("explain nodetwin.spec.cpu", &["packagePowerCapWatts\t<number>"]);
+    kubectl.says("explain npp.spec.profile", &["performance", "eco"]);
+    kubectl.refuses(
+        "patch npp worker-3 --type merge -p {\"spec\":{\"profile\":\"turbo\"}}",
+        "Unsupported value",
+    );
+    watched(kubectl, "nt", "node-d", |n| {
+        format!("patch nt node-d --type merge -p {{\"spec\":{{\"cpu\":{{\"packagePowerCapWatts\":{n}}}}}}}")
+    });
+    kubectl.says("delete nt node-d", &["\"node-d\" deleted"]);
+    kubectl.says("delete npp,nhw,tp,gpus --all", &["worker-3", "node-b", "everywhere"]);
+}
+
 /// `get -w` shows what is there, then what changes.
-fn watched(kubectl: &Kubectl) {
+fn watched(kubectl: &Kubectl, kind: &str, name: &str, change: impl Fn(u32) -> String) {
     let mut command = Command::new("kubectl");
-    command.args(["get", "prb", "-w", "--request-timeout=4s"]).current_dir(&kubectl.home);
+    command.args(["get", kind, name, "-w", "--request-timeout=4s"]).current_dir(&kubectl.home);
     command.env("KUBECONFIG", kubectl.home.join("kubeconfig")).env("HOME", &kubectl.home);
-    let child =
+    let mut child =
         command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
-    for watts in 101..140 {
-        kubectl
-            .says(&format!("patch prb p1 --type merge -p {{\"spec\":{{\"watts\":{watts}}}}}"), &["patched"]);
+    // On a slow machine a change takes a while, and the watch must see one.
+    for number in 101.. {
+        kubectl.says(&change(number), &["ed\n"]);
+        if child.try_wait().unwrap().is_some() {
+            break;
+        }
     }
     let shown = child.wait_with_output().unwrap();
     let shown = String::from_utf8_lossy(&shown.stdout);
-    assert!(shown.lines().filter(|line| line.starts_with("p1 ")).count() >= 2, "{shown}");
+    assert!(shown.lines().filter(|line| line.starts_with(&format!("{name} "))).count() >= 2, "{shown}");
     assert_eq!(shown.lines().filter(|line| line.starts_with("NAME")).count(), 1, "{shown}");
 }
 
 fn built_in(kubectl: &Kubectl) {
     kubectl.says("apply -f node.json -f pod.json -f lease.json", &["node/n1 created", "pod/pod1 created"]);
     kubectl.says("get leases", &["plan", "op-1"]);
+    watched(kubectl, "nodes", "n1", |n| format!("label node n1 --overwrite count={n}"));
+    watched(kubectl, "pods", "pod1", |n| {
+        format!("patch pod pod1 -p {{\"metadata\":{{\"labels\":{{\"n\":\"{n}\"}}}}}}")
+    });
+    watched(kubectl, "leases", "plan", |n| format!("label lease plan --overwrite count={n}"));
     kubectl.says("explain node.spec.taints", &["-required-"]);
     kubectl.says("explain pod.spec.containers.resources", &["limits"]);
     kubectl.says("explain lease.spec", &["holderIdentity"]);

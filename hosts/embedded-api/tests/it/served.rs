@@ -2,7 +2,7 @@
 
 use crate::{server, soon};
 use conformance::probes;
-use embedded_api::{EmbeddedApi, Serving, Token};
+use embedded_api::{EmbeddedApi, Serving, Tls, Token};
 use futures::TryStreamExt;
 use http_body_util::BodyExt;
 use kube::api::{ListParams, WatchParams};
@@ -80,4 +80,20 @@ async fn a_stopped_server_ends_its_watches_and_its_port_is_free() {
     let again = api.serve(address, None, None).await.unwrap();
     assert_eq!(again.address(), address);
     again.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_for_loopback_is_trusted_by_whoever_has_the_file_and_by_nobody_else() {
+    let address = "127.0.0.1:0".parse().unwrap();
+    let serving = server().serve(address, Some(Tls::loopback().unwrap()), Token::new("t")).await.unwrap();
+    let client = client(&serving, "kubeconfig-loopback").await;
+    probes(&client).list(&ListParams::default()).await.unwrap();
+    let mut config = Config::new(format!("https://{}", serving.address()).parse().unwrap());
+    config.default_retry = false;
+    let stranger = Client::try_from(config).unwrap();
+    assert!(matches!(
+        probes(&stranger).list(&ListParams::default()).await,
+        Err(Error::HyperError(_) | Error::Service(_))
+    ));
+    serving.stop().await;
 }

@@ -4,6 +4,7 @@ use super::{Events, Note, Post};
 use crate::clock::Clock;
 use crate::log::Repeats;
 use crate::shutdown::Stop;
+use futures::FutureExt;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
@@ -63,17 +64,25 @@ pub fn record(
     let recorder = Recorder { queue, posts: posts.clone() };
     let mut poster =
         Poster { client: client.clone(), posts: posts.clone(), repeats: Repeats::every(FLUSH_EVERY * 5) };
-    let follow = async move {
+    let work = async move {
         let mut flush = tokio::time::interval(FLUSH_EVERY);
         loop {
             let due = tokio::select! {
-                () = stop.requested() => return,
                 Some(note) = notes.recv() => vec![events.note(&note, clock.mono(), clock.wall())],
                 _ = flush.tick() => events.flush(clock.mono()),
             };
             for post in due {
-                poster.post(post, &*clock).await;
+                if let Some((namespace, name)) = poster.post(post, &*clock).await {
+                    events.missing(&namespace, &name, clock.mono());
+                }
             }
+        }
+    };
+    // An API server that hangs must not hold up the end of the program, so this is cut off wherever it is.
+    let follow = async move {
+        tokio::select! {
+            () = work => {}
+            () = stop.requested() => {}
         }
     };
     (recorder, follow)
@@ -86,33 +95,40 @@ struct Poster {
 }
 
 impl Poster {
-    async fn post(&mut self, post: Post, clock: &dyn Clock) {
+    /// Returns the namespace and name of an Event that is not on the server though it should be.
+    async fn post(&mut self, post: Post, clock: &dyn Clock) -> Option<(String, String)> {
         let api = |namespace: &str| Api::<Event>::namespaced(self.client.clone(), namespace);
-        let sent = async {
-            match post {
-                Post::Later => Ok(()),
-                Post::TooMuch => {
-                    self.posts.withheld.inc();
-                    Ok(())
-                }
-                Post::Create(event) => {
-                    let namespace = event.metadata.namespace.clone().unwrap_or_default();
-                    api(&namespace).create(&PostParams::default(), &event).await.map(drop)
-                }
-                Post::Count { namespace, name, patch } => api(&namespace)
-                    .patch(&name, &PatchParams::default(), &Patch::Merge(patch))
-                    .await
-                    .map(drop),
+        let (namespace, name, creates, sent) = match post {
+            Post::Later => return None,
+            Post::TooMuch => {
+                self.posts.withheld.inc();
+                return None;
+            }
+            Post::Create(event) => {
+                let namespace = event.metadata.namespace.clone().unwrap_or_default();
+                let (name, api) = (event.metadata.name.clone().unwrap_or_default(), api(&namespace));
+                let sent = async move { api.create(&PostParams::default(), &event).await.map(drop) };
+                (namespace, name, true, sent.boxed())
+            }
+            Post::Count { namespace, name, patch } => {
+                let (of, api) = (name.clone(), api(&namespace));
+                let how = PatchParams::default();
+                let sent = async move { api.patch(&of, &how, &Patch::Merge(patch)).await.map(drop) };
+                (namespace, name, false, sent.boxed())
             }
         };
-        let why = match tokio::time::timeout(POST_TIME, sent).await {
-            Ok(Ok(())) => return,
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => "no answer".to_owned(),
+        let (why, gone) = match tokio::time::timeout(POST_TIME, sent).await {
+            Ok(Ok(())) => return None,
+            Ok(Err(error)) => {
+                let gone = matches!(&error, kube::Error::Api(status) if status.code == 404);
+                (error.to_string(), gone)
+            }
+            Err(_) => ("no answer".to_owned(), false),
         };
         self.posts.lost.inc();
         if let Some(said) = self.repeats.note("lost", clock.mono()) {
             tracing::warn!("an Event could not be posted and is lost: {why}{said}");
         }
+        (creates || gone).then_some((namespace, name))
     }
 }

@@ -126,6 +126,9 @@ impl Driver {
         let sent = self.clock.mono();
         match self.write(&record, version).await {
             Ok(lease) => {
+                // An answer that came when the time of leading was over begins a new one, and both are said.
+                let over = self.candidate.look(&mut self.mode, self.clock.mono());
+                self.tell(over);
                 let change = self.candidate.succeeded(&mut self.mode, sent, found(lease));
                 self.tell(change);
                 true
@@ -182,7 +185,7 @@ impl Driver {
     }
 
     fn tell(&mut self, change: Change) {
-        self.office.show(&self.candidate, &self.mode);
+        self.office.show(&self.candidate, &self.mode, &*self.clock);
         match change {
             Change::Same => {}
             Change::Won => {
@@ -206,7 +209,7 @@ impl Driver {
     async fn release(mut self) {
         let free = self.candidate.release(&mut self.mode, self.clock.wall());
         // First nobody here acts any more, then others may.
-        self.office.show(&self.candidate, &self.mode);
+        self.office.show(&self.candidate, &self.mode, &*self.clock);
         self.elections.leading.set(0);
         let Some((record, version)) = free else { return };
         match tokio::time::timeout(self.candidate.renew / 2, self.write(&record, Some(version))).await {

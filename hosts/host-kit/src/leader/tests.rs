@@ -1,4 +1,6 @@
 use super::*;
+use crate::clock::ManualClock;
+use futures::FutureExt;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -173,8 +175,53 @@ fn leadership_ends_by_the_clock_though_nobody_says_so() {
     let (us, mut mode) = (candidate("a"), standby());
     assert_eq!(leadership.term(at(0)), None);
     us.succeeded(&mut mode, at(0), lease("a", 0, "v"));
-    office.show(&us, &mode);
+    office.show(&us, &mode, &ManualClock::at(wall(0)));
     assert_eq!((leadership.term(at(9)), leadership.term(at(10))), (Some(Term(3)), None));
+}
+
+#[test]
+fn a_lease_that_is_deleted_is_respected_for_as_long_as_if_it_were_there() {
+    // Its holder may act until it looks again.
+    let (mut mode, us) = (standby(), candidate("a"));
+    us.attempt(&mut mode, Some(lease("b", 0, "v")), at(100), wall(0));
+    for second in 101..115 {
+        let (attempt, _) = us.attempt(&mut mode, None, at(second), wall(0));
+        let at_least = at(115).since(at(second));
+        assert_eq!(attempt, Attempt::Respect { holder: "b".to_owned(), at_least });
+    }
+    let (attempt, _) = us.attempt(&mut mode, None, at(115), wall(0));
+    let Attempt::Create(record) = attempt else { panic!("{attempt:?}") };
+    assert_eq!((record.holder.as_deref(), record.transitions), (Some("a"), 4), "terms only ever rise");
+}
+
+#[test]
+fn a_leader_whose_lease_is_deleted_makes_a_new_one_with_a_higher_term() {
+    let (mut mode, us) = (standby(), candidate("a"));
+    us.succeeded(&mut mode, at(0), lease("a", 0, "v1"));
+    // The first attempt to create it comes to nothing.
+    for second in [1, 2] {
+        let (attempt, _) = us.attempt(&mut mode, None, at(second), wall(0));
+        let Attempt::Create(record) = attempt else { panic!("{attempt:?}") };
+        assert_eq!(record.transitions, 4);
+    }
+}
+
+#[test]
+fn whoever_found_the_term_to_be_over_is_told_when_a_late_renewal_makes_it_go_on() {
+    let clock = ManualClock::at(wall(0));
+    let (office, mut leadership) = Office::open();
+    let (us, mut mode) = (candidate("a"), standby());
+    us.succeeded(&mut mode, at(0), lease("a", 0, "v1"));
+    office.show(&us, &mode, &clock);
+    assert_eq!(leadership.changed().now_or_never(), Some(true));
+    clock.advance(10 * SECOND);
+    assert_eq!(leadership.term(clock.mono()), None);
+    us.succeeded(&mut mode, at(9), lease("a", 9, "v2"));
+    office.show(&us, &mode, &clock);
+    assert_eq!(leadership.changed().now_or_never(), Some(true), "else it waits for ever");
+    us.succeeded(&mut mode, at(10), lease("a", 10, "v3"));
+    office.show(&us, &mode, &clock);
+    assert_eq!(leadership.changed().now_or_never(), None, "a renewal in time is no news");
 }
 
 #[test]

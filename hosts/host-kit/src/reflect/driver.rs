@@ -1,10 +1,15 @@
 //! The reflector's hands: lists, watches, waits after a failure, and says what it skipped.
 //!
 //! ```text
-//!   List ──whole──▶ Watch ──ends──▶ Watch (from where it was)
+//!   List ──whole──▶ Watch ──ends, or the server is away──▶ Watch (from where it was)
 //!     ▲               │
-//!     └── 410 Gone ◀──┘
+//!     └── 410 Gone, refused, or the server's versions went back
 //! ```
+//!
+//! Lists come in consistent pages and are not streamed. The server then reads its store and not a cache that may lag:
+//! an object that a lagging cache does not have yet would look released, and caps would be taken off. A page of 500 is
+//! what is in memory at once. Streaming a list would be as consistent and cheaper for the server, but only servers from
+//! 1.34 on have it without being told.
 
 use super::feed::{Feed, feed};
 use super::object::{Key, Object, Row};
@@ -158,19 +163,34 @@ struct PageMeta {
 enum Trouble {
     /// What we know is too old to go on from.
     Gone,
-    /// Anything else.
+    /// The server answers, and not with what was asked: where we were may mean nothing to it.
+    Refused(String),
+    /// The server is away or busy.
     Failed(String),
 }
 
 impl From<kube::Error> for Trouble {
     fn from(error: kube::Error) -> Self {
         if let kube::Error::Api(status) = &error {
+            let why = format!("{} {}", status.code, status.message);
             return match status.code {
                 410 => Self::Gone,
-                code => Self::Failed(format!("{code} {}", status.message)),
+                // A version that is still to come: of a server that was restored from a copy, or that begins anew.
+                504 if status.message.contains("Too large resource version") => Self::Refused(why),
+                408 | 429 | 500.. => Self::Failed(why),
+                _ => Self::Refused(why),
             };
         }
         Self::Failed(error.to_string())
+    }
+}
+
+/// Whether what failed before counts no more. A server that says how far it has forgotten is there again after an
+/// outage: whoever waited for it must not wait once more for as long, before he reads what he missed.
+fn forgives(trouble: &Trouble, lasted: Duration) -> bool {
+    match trouble {
+        Trouble::Gone => true,
+        Trouble::Refused(_) | Trouble::Failed(_) => lasted >= Backoff::MOST,
     }
 }
 
@@ -201,14 +221,14 @@ impl<R: Row, K: Keep<R>> Driver<R, K> {
                         let why = short.then(|| Trouble::Failed("the watch ended at once".to_owned()));
                         (Phase::Watch { version }, why)
                     }
-                    Err(Trouble::Gone) => (Phase::List, Some(Trouble::Gone)),
-                    Err(trouble) => (Phase::Watch { version }, Some(trouble)),
+                    Err(trouble @ (Trouble::Gone | Trouble::Refused(_))) => (Phase::List, Some(trouble)),
+                    Err(trouble @ Trouble::Failed(_)) => (Phase::Watch { version }, Some(trouble)),
                 },
             };
             match trouble {
                 None => backoff.reset(),
                 Some(trouble) => {
-                    if self.clock.mono().since(began) >= Backoff::MOST {
+                    if forgives(&trouble, self.clock.mono().since(began)) {
                         backoff.reset();
                     }
                     let pause = jittered(backoff.next());
@@ -225,7 +245,7 @@ impl<R: Row, K: Keep<R>> Driver<R, K> {
 
     /// Reads everything, page by page, and returns the version to watch from.
     async fn list(&mut self) -> Result<String, Trouble> {
-        self.keep.begin(self.clock.mono()).await;
+        self.keep.begin().await;
         let mut next = None;
         loop {
             let wanted = ListParams {
@@ -295,16 +315,16 @@ impl<R: Row, K: Keep<R>> Driver<R, K> {
         let now = self.clock.mono();
         match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                advance(version, &object.version);
+                advance(version, &object.version)?;
                 let skipped = self.keep.applied(object, now).await;
                 self.note(skipped);
             }
             WatchEvent::Deleted(object) => {
-                advance(version, &object.version);
+                advance(version, &object.version)?;
                 self.keep.deleted(object, now).await;
             }
             WatchEvent::Bookmark(bookmark) => {
-                advance(version, &bookmark.metadata.resource_version);
+                advance(version, &bookmark.metadata.resource_version)?;
                 self.keep.heard(now);
             }
             WatchEvent::Error(status) => return Err(kube::Error::Api(status).into()),
@@ -332,7 +352,7 @@ impl<R: Row, K: Keep<R>> Driver<R, K> {
         self.reflections.failures.get_or_create(&self.kind).inc();
         let what = match trouble {
             Trouble::Gone => "the server has forgotten where we were; everything is read again".to_owned(),
-            Trouble::Failed(why) => why.clone(),
+            Trouble::Refused(why) | Trouble::Failed(why) => why.clone(),
         };
         if let Some(said) = self.repeats.note(&what, self.clock.mono()) {
             let pause = show_duration(pause);
@@ -350,9 +370,31 @@ fn is_one_bad_line(error: &kube::Error) -> bool {
     matches!(error, kube::Error::SerdeError(_))
 }
 
-/// An object without a version moves nothing.
-fn advance(version: &mut String, to: &str) {
+/// An object without a version moves nothing. Versions of one server only grow: one that is behind us comes from a
+/// server that has lost what we know, and what it told us before may never have been.
+fn advance(version: &mut String, to: &str) -> Result<(), Trouble> {
+    if let (Ok(here), Ok(there)) = (version.parse::<u64>(), to.parse::<u64>())
+        && there < here
+    {
+        return Err(Trouble::Refused(format!("the server went back from version {here} to {there}")));
+    }
     if !to.is_empty() {
         to.clone_into(version);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_has_forgotten_is_back_and_one_that_fails_is_not() {
+        let why = || "away".to_owned();
+        assert!(forgives(&Trouble::Gone, Duration::ZERO));
+        for trouble in [Trouble::Failed(why()), Trouble::Refused(why())] {
+            assert!(!forgives(&trouble, Backoff::MOST - Duration::from_millis(1)));
+            assert!(forgives(&trouble, Backoff::MOST));
+        }
     }
 }

@@ -90,7 +90,7 @@ impl<R: Row> Feeder<R> {
 }
 
 impl<R: Row> Keep<R> for Feeder<R> {
-    fn begin(&mut self, _: Mono) -> impl Future<Output = ()> + Send {
+    fn begin(&mut self) -> impl Future<Output = ()> + Send {
         self.tell(Event::Begin)
     }
 

@@ -1,9 +1,13 @@
 //! One object as it arrives: its name, and its row or why it has none. Reading one never fails.
 
+use crate::events::cut;
 use serde::de::{Deserialize, Deserializer};
 use serde_json::Value;
 use std::fmt;
 use std::sync::Arc;
+
+/// What is kept and logged of why an object is malformed, in bytes: it quotes what somebody wrote, which may be huge.
+const WHY_MAX: usize = 1024;
 
 /// What a program keeps of an object.
 pub trait Row: Sized + Send + Sync + 'static {
@@ -63,7 +67,7 @@ impl<R: Row> Object<R> {
         let row = if key.name.is_empty() {
             Err("it has no metadata.name".to_owned())
         } else {
-            R::read(value).map(Arc::new)
+            R::read(value).map(Arc::new).map_err(|why| cut(&why, WHY_MAX).to_owned())
         };
         Self { key, uid: field("uid"), version: field("resourceVersion"), row }
     }

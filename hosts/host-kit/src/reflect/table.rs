@@ -62,8 +62,9 @@ pub(super) struct Skipped {
 
 /// Where what arrives is kept.
 pub(super) trait Keep<R>: Send {
-    /// A list begins; readers keep what was there until it is whole.
-    fn begin(&mut self, now: Mono) -> impl Future<Output = ()> + Send;
+    /// A list begins; readers keep what was there until it is whole. To ask is not to hear: while the server does not
+    /// answer, the rows grow older.
+    fn begin(&mut self) -> impl Future<Output = ()> + Send;
     /// An object of a list.
     fn listed(&mut self, object: Object<R>, now: Mono) -> impl Future<Output = Option<Skipped>> + Send;
     /// A list is whole: what was not in it is gone.
@@ -97,10 +98,16 @@ pub(super) fn rows<R>() -> (Writer<R>, Rows<R>) {
 }
 
 impl<R: Row> Writer<R> {
+    fn write<T>(&self, change: impl FnOnce(&mut Table<R>) -> T) -> T {
+        change(&mut self.table.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A change that the server told at `now`.
     fn change<T>(&self, now: Mono, change: impl FnOnce(&mut Table<R>) -> T) -> T {
-        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        table.heard = Some(now);
-        change(&mut table)
+        self.write(|table| {
+            table.heard = Some(now);
+            change(table)
+        })
     }
 
     fn announce(&self) {
@@ -117,8 +124,8 @@ impl<R: Row> Keep<R> for Writer<R> {
         self.table.read().unwrap_or_else(PoisonError::into_inner).rows.len()
     }
 
-    async fn begin(&mut self, now: Mono) {
-        self.change(now, |table| table.listing = Some((BTreeMap::new(), BTreeMap::new())));
+    async fn begin(&mut self) {
+        self.write(|table| table.listing = Some((BTreeMap::new(), BTreeMap::new())));
     }
 
     async fn done(&mut self, now: Mono) {

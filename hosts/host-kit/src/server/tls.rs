@@ -47,8 +47,8 @@ pub struct TlsFiles {
 pub struct Certificates {
     files: TlsFiles,
     in_use: Arc<ArcSwap<Loaded>>,
-    /// The texts that were looked at last, good or bad: the same bad ones are complained about once.
-    seen: Arc<Mutex<Texts>>,
+    /// What was looked at last: the same bad files are complained about once.
+    seen: Arc<Mutex<Seen>>,
     metrics: ServerMetrics,
     clock: Arc<dyn Clock>,
 }
@@ -89,6 +89,13 @@ pub enum TlsError {
         /// When.
         at: Timestamp,
     },
+    /// The certificate begins later, and the one in use is still good.
+    TooEarly {
+        /// The file it is in.
+        file: PathBuf,
+        /// When it begins.
+        at: Timestamp,
+    },
 }
 
 impl fmt::Display for TlsError {
@@ -98,6 +105,11 @@ impl fmt::Display for TlsError {
             Self::Content { file, why } => write!(f, "{} cannot be used: {why}", file.display()),
             Self::Certificate { file, error } => write!(f, "{} cannot be used: {error}", file.display()),
             Self::Expired { file, at } => write!(f, "the certificate in {} expired at {at}", file.display()),
+            Self::TooEarly { file, at } => write!(
+                f,
+                "the certificate in {} is good from {at} on and is taken then, if the clock of this machine is right",
+                file.display()
+            ),
         }
     }
 }
@@ -108,6 +120,12 @@ impl std::error::Error for TlsError {}
 pub(super) struct Refusal {
     pub(super) reason: Reason,
     pub(super) what: String,
+}
+
+/// The files as they were read last, and why they were refused.
+struct Seen {
+    texts: Texts,
+    refused: Option<String>,
 }
 
 #[derive(PartialEq)]
@@ -200,7 +218,7 @@ impl Certificates {
         Ok(Self {
             files,
             in_use: Arc::new(ArcSwap::from_pointee(loaded)),
-            seen: Arc::new(Mutex::new(texts)),
+            seen: Arc::new(Mutex::new(Seen { texts, refused: None })),
             metrics: metrics.clone(),
             clock,
         })
@@ -249,13 +267,20 @@ impl Certificates {
             Err(error) => return tracing::debug!("TLS files: {error}; the certificate in use stays"),
         };
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if *seen == texts {
+        let same = seen.texts == texts;
+        if same && seen.refused.is_none() {
             return;
         }
-        let built = Loaded::build(&self.files, &texts, self.clock.wall());
-        *seen = texts;
+        // Refused ones are judged again though they are the same: whether a certificate is good yet, or not any more, is
+        // the clock's to say, and that may have been wrong.
+        let now = self.clock.wall();
+        let built = Loaded::build(&self.files, &texts, now).and_then(|new| self.begun(new, now));
+        let refused = built.as_ref().err().map(TlsError::to_string);
+        let said = same && seen.refused == refused;
+        *seen = Seen { texts, refused };
         drop(seen);
         match built {
+            Err(_) if said => {}
             Ok(loaded) => {
                 let at = loaded.validity.not_after;
                 self.metrics.certificate_ends(at);
@@ -274,6 +299,15 @@ impl Certificates {
                 );
             }
         }
+    }
+
+    /// A certificate that begins later is not taken while the one in use is good: clients would refuse it.
+    fn begun(&self, new: Loaded, now: Timestamp) -> Result<Loaded, TlsError> {
+        let at = new.validity.not_before;
+        if at <= now || self.not_after() <= now {
+            return Ok(new);
+        }
+        Err(TlsError::TooEarly { file: self.files.certificate.clone(), at })
     }
 
     /// Whether there was something to warn of.

@@ -28,6 +28,8 @@ pub(crate) enum Health {
 pub(crate) enum Answer {
     Whole(Value),
     Status(u16),
+    /// A status with a message.
+    Told(u16, &'static str),
     /// A stream that lives as long as its sender.
     Stream(mpsc::UnboundedReceiver<String>),
 }
@@ -106,6 +108,7 @@ impl Fake {
         match next {
             Some(Answer::Whole(value)) => whole(200, &value),
             Some(Answer::Status(code)) => status(code),
+            Some(Answer::Told(code, message)) => told(code, message),
             Some(Answer::Stream(lines)) => stream(lines),
             None => std::future::pending().await,
         }
@@ -136,6 +139,10 @@ fn whole(code: u16, value: &Value) -> Response<Sent> {
 }
 
 fn status(code: u16) -> Response<Sent> {
+    told(code, "as told")
+}
+
+fn told(code: u16, message: &str) -> Response<Sent> {
     let reason = match code {
         404 => "NotFound",
         409 => "Conflict",
@@ -144,7 +151,7 @@ fn status(code: u16) -> Response<Sent> {
     };
     whole(
         code,
-        &json!({"kind": "Status", "status": "Failure", "code": code, "message": "as told", "reason": reason}),
+        &json!({"kind": "Status", "status": "Failure", "code": code, "message": message, "reason": reason}),
     )
 }
 

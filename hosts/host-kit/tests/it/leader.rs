@@ -3,10 +3,11 @@
 use super::fake::{Fake, Health};
 use super::lines::Lines;
 use super::wire::within;
-use host_kit::clock::{Clock, SystemClock};
+use host_kit::clock::{Clock, ManualClock, SystemClock};
 use host_kit::leader::{Candidate, Elections, Leadership, LeaseName, Term, elect};
 use host_kit::metrics::{Build, Metrics, Page};
 use host_kit::shutdown::{self, Trigger};
+use jiff::Timestamp;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,9 +24,12 @@ struct Replica {
 impl Replica {
     /// A lease of two seconds, renewed within one.
     fn start(fake: &Fake, name: &str) -> Self {
+        Self::start_by(Arc::new(SystemClock::new()), fake, name)
+    }
+
+    fn start_by(clock: Arc<dyn Clock>, fake: &Fake, name: &str) -> Self {
         let mut metrics = Metrics::of(&Build { component: "test", version: "0", revision: "0" });
         let elections = Elections::register(metrics.registry());
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let times = [2000, 1000, 100].map(Duration::from_millis);
         let candidate = Candidate::new(name, times[0], times[1], times[2]).unwrap();
         let lease = LeaseName { namespace: "joulie".to_owned(), name: "joulie-operator".to_owned() };
@@ -133,4 +137,41 @@ async fn a_malformed_lease_is_no_lease_to_lead_by_and_no_end_of_the_election() {
     assert_eq!(replica.term(), None);
     fake.state().lease = None;
     replica.leads(true).await;
+}
+
+#[tokio::test]
+async fn a_renewal_that_comes_when_the_time_is_over_wakes_whoever_waits_to_lead_again() {
+    let (lines, _guard) = Lines::catch();
+    let (fake, clock) = (Fake::new(), ManualClock::at(Timestamp::UNIX_EPOCH));
+    let mut replica = Replica::start_by(Arc::new(clock.clone()), &fake, "operator-a");
+    replica.leads(true).await;
+    // The process stood still, and its next renewal comes through all the same.
+    clock.advance(Duration::from_secs(5));
+    assert_eq!(replica.term(), None);
+    replica.leads(true).await;
+    lines.wait_for(&["ERROR", "lost: it could not be renewed for 1s"]).await;
+    assert!(replica.has("joulie_leader_elections_won_total 2") && replica.has("joulie_leader 1"));
+}
+
+#[tokio::test]
+async fn a_lease_that_is_deleted_does_not_make_two_leaders() {
+    let (lines, _guard) = Lines::catch();
+    let fake = Fake::new();
+    let mut first = Replica::start(&fake, "operator-a");
+    first.leads(true).await;
+    // Its clock stands, so that it waits for ever for a lease that it has seen.
+    let second = Replica::start_by(Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH)), &fake, "operator-b");
+    lines.wait_for(&["operator-a leads; standing by"]).await;
+    fake.state().health = Health::Failing;
+    first.ended.abort();
+    fake.state().lease = None;
+    fake.state().health = Health::Well;
+    let before = fake.asked("GET");
+    within(async {
+        while fake.asked("GET") < before + 3 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    assert_eq!((second.term(), fake.asked("POST")), (None, 1), "the former leader may still act");
 }

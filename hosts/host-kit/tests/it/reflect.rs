@@ -187,6 +187,45 @@ async fn a_server_that_has_forgotten_makes_us_read_everything_again() {
 }
 
 #[tokio::test]
+async fn a_server_that_lost_what_it_told_us_makes_us_read_everything_again() {
+    let (lines, _guard) = Lines::catch();
+    let fake = Fake::new();
+    // It was restored from an older copy, and our version is still to come there.
+    fake.state().lists.push_back(list("900", &[twin("a", "900", 100)]));
+    let first = fake.watch();
+    let mut watcher = start(&fake);
+    watcher.shows(&[("a", 100)]).await;
+    let ahead = "Timeout: Too large resource version: 900, current: 7";
+    fake.state().watches.push_back(Answer::Told(504, ahead));
+    fake.state().lists.push_back(list("7", &[twin("b", "7", 200)]));
+    let second = fake.watch();
+    drop(first);
+    watcher.shows(&[("b", 200)]).await;
+    lines.wait_for(&["WARN", "nodetwins: 504 Timeout: Too large resource version: 900, current: 7"]).await;
+
+    // And once more, and this one does not say so: the versions that it tells go back.
+    fake.state().lists.push_back(list("5", &[twin("c", "5", 300)]));
+    let _third = fake.watch();
+    second.send(event("BOOKMARK", &json!({"apiVersion": "joulie.io/v1alpha1", "kind": "NodeTwin", "metadata": {"resourceVersion": "4"}}))).unwrap();
+    watcher.shows(&[("c", 300)]).await;
+    lines.wait_for(&["WARN", "the server went back from version 7 to 4"]).await;
+    assert_eq!(watcher.count("lists_total"), 3.0);
+}
+
+#[tokio::test]
+async fn a_server_that_is_busy_is_asked_again_from_where_we_were() {
+    let fake = Fake::new();
+    fake.state().lists.push_back(list("3", &[twin("a", "3", 100)]));
+    fake.state().watches.extend([Answer::Status(429), Answer::Status(503)]);
+    let watch = fake.watch();
+    let mut watcher = start(&fake);
+    watcher.shows(&[("a", 100)]).await;
+    watch.send(event("MODIFIED", &twin("a", "4", 110))).unwrap();
+    watcher.shows(&[("a", 110)]).await;
+    assert_eq!((watcher.count("lists_total"), fake.asked("resourceVersion=3")), (1.0, 3));
+}
+
+#[tokio::test]
 async fn a_watch_that_ends_goes_on_from_where_it_was_and_a_bookmark_counts() {
     let fake = Fake::new();
     fake.state().lists.push_back(list("1", &[]));

@@ -243,6 +243,37 @@ async fn a_renewed_certificate_is_used_and_a_bad_one_leaves_the_old_one_in_place
 }
 
 #[tokio::test]
+async fn a_certificate_that_only_the_clock_refuses_is_taken_when_the_clock_allows_it() {
+    let (lines, _guard) = Lines::catch();
+    let house = House::new();
+    house.install(&issue(&house.servers_ca, 2019, 2090));
+    let clock = ManualClock::at("2026-01-01T00:00:00Z".parse().unwrap());
+    let (server, certificates) = serve(house.files(false), times(), Arc::new(clock.clone())).await;
+    let first = seen(&server, &house).await;
+
+    // The clock steps far ahead, the files are renewed meanwhile, and the clock is set right again.
+    clock.step_wall("2086-01-01T00:00:00Z".parse().unwrap());
+    house.install(&issue(&house.servers_ca, 2019, 2085));
+    certificates.look();
+    certificates.look();
+    assert_eq!(seen(&server, &house).await, first);
+    assert_eq!(lines.with(&["refused", "tls.crt expired at 2085-01-01T00:00:00Z"]).len(), 1, "said once");
+    clock.step_wall("2026-01-01T00:01:00Z".parse().unwrap());
+    certificates.look();
+    let second = seen(&server, &house).await;
+    assert_ne!(second, first, "nobody touches the files again");
+
+    // One that begins later would be refused by every client; the old one is still good.
+    house.install(&issue(&house.servers_ca, 2027, 2090));
+    certificates.look();
+    assert_eq!(seen(&server, &house).await, second);
+    lines.wait_for(&["ERROR", "tls.crt is good from 2027-01-01T00:00:00Z on and is taken then"]).await;
+    clock.step_wall("2027-01-01T00:00:01Z".parse().unwrap());
+    certificates.look();
+    assert_eq!(certificates.not_after().to_string(), "2090-01-01T00:00:00Z");
+}
+
+#[tokio::test]
 async fn a_renewed_authority_of_the_clients_is_used() {
     let house = House::new();
     house.install(&issue(&house.servers_ca, 2020, 2090));

@@ -290,7 +290,8 @@ mod tests {
             Just("x.io/y"),
         ];
         let list = prop::collection::vec((name, quantity()), 0..5)
-            .prop_map(|all| all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect::<Value>());
+            .prop_map(|all| all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect::<Value>())
+            .boxed();
         prop_oneof![
             Just(Value::Null),
             (list.clone(), list)

@@ -1,51 +1,26 @@
 //! The example objects: what the API server must take, and what it must refuse and with which words.
 
 use joulie_api::crd;
-use joulie_api::gpu::Gpu;
-use joulie_api::node_hardware::NodeHardware;
-use joulie_api::node_power_profile::NodePowerProfile;
-use joulie_api::node_twin::NodeTwin;
-use joulie_api::object::{BadObject, parse};
-use joulie_api::telemetry_profile::TelemetryProfile;
-use joulie_api::workload_profile::WorkloadProfile;
-use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::Path;
 
-/// An object that is refused.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Bad {
-    pub(crate) message: String,
-    pub(crate) field: String,
-    pub(crate) old: Option<Value>,
-    pub(crate) object: Value,
-}
+#[path = "../../examples/objects.rs"]
+mod objects;
 
-fn read<T: for<'de> Deserialize<'de>>(folder: &str) -> Vec<(String, T)> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("examples").join(folder);
-    let mut files: Vec<PathBuf> =
-        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    let read = |path: PathBuf| {
-        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-        let text = std::fs::read_to_string(&path).unwrap();
-        (name, serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
-    };
-    files.into_iter().map(read).collect()
+pub(crate) use objects::{Bad, kind};
+use objects::{normal, read, through_the_type};
+
+fn folder() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/examples"))
 }
 
 pub(crate) fn good() -> Vec<(String, Value)> {
-    read("good")
+    read(folder(), "good")
 }
 
 pub(crate) fn bad() -> Vec<(String, Bad)> {
-    read("bad")
-}
-
-pub(crate) fn kind(object: &Value) -> &str {
-    object["kind"].as_str().unwrap()
+    read(folder(), "bad")
 }
 
 /// The schemas of all kinds, by kind.
@@ -58,39 +33,11 @@ pub(crate) fn schemas() -> BTreeMap<String, Value> {
     crd::all().iter().map(schema).collect()
 }
 
-/// Reads an object and writes it again.
-fn through_the_type(object: &Value) -> Result<Value, BadObject> {
-    let object = object.clone();
-    let value = match kind(&object).to_owned().as_str() {
-        "GPU" => serde_json::to_value(parse::<Gpu>(object)?),
-        "NodeHardware" => serde_json::to_value(parse::<NodeHardware>(object)?),
-        "NodePowerProfile" => serde_json::to_value(parse::<NodePowerProfile>(object)?),
-        "NodeTwin" => serde_json::to_value(parse::<NodeTwin>(object)?),
-        "TelemetryProfile" => serde_json::to_value(parse::<TelemetryProfile>(object)?),
-        "WorkloadProfile" => serde_json::to_value(parse::<WorkloadProfile>(object)?),
-        other => panic!("no such kind: {other}"),
-    };
-    Ok(value.unwrap())
-}
-
-/// Without nulls, which the API server drops, and with every number as a float.
-fn normal(value: &Value) -> Value {
-    match value {
-        Value::Object(object) => {
-            let said = object.iter().filter(|(_, value)| !value.is_null());
-            Value::Object(said.map(|(key, value)| (key.clone(), normal(value))).collect())
-        }
-        Value::Array(items) => items.iter().map(normal).collect(),
-        Value::Number(number) => number.as_f64().unwrap().into(),
-        Value::Null | Value::Bool(_) | Value::String(_) => value.clone(),
-    }
-}
-
 #[test]
 fn every_generation_is_read_without_losing_a_field() {
     // Fix list operator B38: the types and the definitions are one thing.
     for (name, object) in good() {
-        let read = through_the_type(&object).unwrap_or_else(|bad| panic!("{name}: {bad}"));
+        let read = through_the_type(object.clone()).unwrap_or_else(|bad| panic!("{name}: {bad}"));
         assert_eq!(normal(&read), normal(&object), "{name}");
     }
 }

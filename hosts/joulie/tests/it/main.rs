@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod cap;
 #[cfg(test)]
+mod demo;
+#[cfg(test)]
 mod line;
 #[cfg(test)]
 mod room;

@@ -16,6 +16,12 @@ pub struct Desire {
     pub gpu: Desired,
 }
 
+impl Default for Desire {
+    fn default() -> Self {
+        Self::UNKNOWN
+    }
+}
+
 impl Desire {
     /// Nobody knows (yet): everything stays as it was found.
     pub const UNKNOWN: Self = Self { cpu: Desired::Unknown, gpu: Desired::Unknown };

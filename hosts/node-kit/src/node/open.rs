@@ -88,8 +88,14 @@ impl Node {
                 let _held_with_this = &hold;
                 wanted.open(&clock, share.clone())
             });
-            let worker = Worker::start(kind, opener, config.retry, time.clone(), bell.clone());
-            workers.push(worker.map_err(OpenError::Thread)?);
+            match Worker::start(kind, opener, config.retry, time.clone(), bell.clone()) {
+                Ok(worker) => workers.push(worker),
+                Err(error) => {
+                    // Those that run would hold the lock for as long as the process lives.
+                    workers.iter().for_each(Worker::stop);
+                    return Err(OpenError::Thread(error));
+                }
+            }
         }
         let lease = config.lease.as_ref().map(|_| Lease::start(time.now()));
         Ok(Self {

@@ -236,8 +236,16 @@ fn a_batch_allocates_nothing() {
     let batch = fake.domains().iter().map(|(handle, _)| Reading::new(handle)).collect();
     let (orders, touched, troubled) = (vec![None; 10], Vec::with_capacity(10), vec![None; 10]);
     let looked = bench.time.now();
-    let mut own =
-        super::Bench { device: Box::new(fake), batch, orders, touched, troubled, looked, known: Vec::new() };
+    let mut own = super::Bench {
+        device: Box::new(fake),
+        batch,
+        orders,
+        touched,
+        troubled,
+        looked,
+        known: Vec::new(),
+        incomplete: false,
+    };
     let counted = allocation_counter::measure(|| {
         thread.carry_out(&mut own);
         thread.answer(&mut own, 1);

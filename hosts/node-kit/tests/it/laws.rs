@@ -235,3 +235,48 @@ fn tracking_is_safe_on_load_steps_and_without_a_sensor() {
     let status = trial.node.report().cpu.unwrap().status.report;
     assert!(matches!(status, CapReport::Cap(CapResult::Clamped { .. })), "{status:?}");
 }
+
+/// Locked limits are known to be locked within milliseconds. The loop that holds the cap instead must not wait for
+/// another period: after a restart that would be half a second at full power.
+#[test]
+fn a_loop_begins_in_the_period_in_which_the_limits_are_refused() {
+    let Some(room) = Room::profile("xeon-locked").map(Room::busy) else { return };
+    let mut node = room.open(room.tracking());
+    room.periods(&mut node, 2);
+    let free = room.packages_draw();
+    node.handle().desire(watts(120));
+    // The moment of the change, and no time for another period.
+    node.period();
+    node.settle_within(std::time::Duration::from_secs(20));
+    room.pass(std::time::Duration::from_millis(10));
+    assert!(room.packages_draw() < 0.8 * free, "{} of {free}", room.packages_draw());
+}
+
+/// A policy that takes no order stays at full speed, and the others make room for it.
+#[test]
+fn what_a_policy_refuses_the_others_make_up_for() {
+    let Some(room) = Room::profile("xeon-locked").map(Room::busy) else { return };
+    let mut node = room.open(room.tracking());
+    let refusing = 4;
+    for at in 0..refusing {
+        room.machine.lock().faults().add(rig::faults::Fault {
+            on: rig::machine::Attribute::MaxFreq(at),
+            direction: rig::faults::Direction::Write,
+            effect: rig::faults::Effect::Fails(libc_busy()),
+            times: u32::MAX,
+        });
+    }
+    room.periods(&mut node, 2);
+    node.handle().desire(watts(120));
+    // Each is one of two threads of a core, which runs at what the faster one asks for.
+    room.periods(&mut node, 3);
+    assert!(room.packages_draw() <= 1.05 * 240.0, "{}", room.packages_draw());
+    room.periods(&mut node, 20);
+    let drawn = room.packages_draw();
+    assert!((0.97 * 240.0..=1.01 * 240.0).contains(&drawn), "{drawn}");
+}
+
+/// EBUSY, by its number on Linux.
+const fn libc_busy() -> i32 {
+    16
+}

@@ -2,6 +2,7 @@
 
 use crate::room::{Room, watts};
 use node_kit::Desire;
+use power_units::Watts;
 use rig::machine::{Machine, Slot};
 
 fn is_package(slot: &&mut Slot) -> bool {
@@ -64,4 +65,31 @@ fn a_policy_that_was_offline_at_the_release_gets_its_original_when_it_is_back() 
     room.machine.lock().set_online(5, true);
     room.periods(&mut node, 3);
     assert_eq!((limit(5), node.journal().len()), (original, 0));
+}
+
+/// The socket's limit is in one driver and its meter in another. Counted as two packages, the node would be held to
+/// twice its cap.
+#[test]
+fn a_socket_whose_limit_goes_away_is_still_one_package() {
+    let Some(room) = Room::profile("epyc").map(Room::busy) else { return };
+    let mut node = room.open(room.tracking());
+    node.handle().desire(watts(120));
+    room.periods(&mut node, 3);
+    let cap = |node: &node_kit::Node| node.report().cpu.unwrap().node_cap;
+    assert_eq!((node.report().packages.len(), cap(&node)), (2, Some(Watts::from_int(240))));
+    for present in [false, true] {
+        room.machine.lock().change(|_, _, sockets| {
+            sockets.iter_mut().for_each(|socket| socket.present = present);
+        });
+        room.periods(&mut node, 12);
+        assert_eq!(
+            (node.report().packages.len(), cap(&node)),
+            (2, Some(Watts::from_int(240))),
+            "present: {present}"
+        );
+    }
+    assert!(room.packages_draw() <= 245.0, "{}", room.packages_draw());
+    node.handle().desire(Desire::GONE);
+    room.periods(&mut node, 5);
+    assert!(node.journal().is_empty(), "{:?}", node.journal().entries());
 }

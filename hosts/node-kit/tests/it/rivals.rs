@@ -229,3 +229,26 @@ fn a_policy_that_was_offline_when_a_share_was_set_is_limited_when_it_is_back() {
     let lowest = Some(KiloHertz::from_int(800_000));
     assert_eq!(limits.iter().filter(|limit| **limit != lowest).count(), 0, "{limits:?}");
 }
+
+/// While the journal cannot be written nothing is touched, and what an administrator sets meanwhile is the original.
+#[test]
+fn what_is_lowered_before_the_first_write_is_what_a_loop_may_rise_to() {
+    let Some(room) = Room::profile("xeon-locked").map(Room::busy) else { return };
+    let mut node = room.open(room.tracking());
+    room.periods(&mut node, 2);
+    std::fs::create_dir(room.state().join("originals.json.new")).unwrap();
+    node.handle().desire(watts(120));
+    room.periods(&mut node, 3);
+    room.machine.lock().change(|_, policies, _| policies[5].user_max = 1_200_000);
+    let lowered = limits(&room);
+    std::fs::remove_dir(room.state().join("originals.json.new")).unwrap();
+    for _ in 0..6 {
+        room.periods(&mut node, 1);
+        let limit = room.machine.lock().policies()[5].user_max;
+        assert!(limit <= 1_200_000, "{limit}");
+    }
+    assert!(!node.journal().is_empty());
+    node.handle().desire(Desire::GONE);
+    room.periods(&mut node, 3);
+    assert_eq!(limits(&room), lowered);
+}

@@ -2,7 +2,7 @@
 
 use super::{Sabotage, Stage};
 use crate::bench::is_package;
-use crate::harm::Part;
+use crate::harm::{Loss, Part};
 use crate::point::PointKind;
 use crate::process::unfinished_journal;
 use crate::world::Wish;
@@ -13,7 +13,8 @@ use rig::powercap::Lock;
 use std::time::Duration;
 
 /// EIO, EINVAL, EBUSY, EPERM, ENODATA, ENODEV, EAGAIN, by their numbers on Linux.
-const ERRNOS: [i32; 7] = [5, 22, 16, 1, 61, 19, 11];
+const ERRNOS: [i32; 7] = [5, 22, 16, 1, 61, ENODEV, 11];
+const ENODEV: i32 = 19;
 /// What no driver says.
 const NONSENSE: [&[u8]; 8] =
     [b"", b"\n", b"NaN\n", b"-1\n", b"99999999999999999999999\n", b"0\n", b"\xff\xfe\x00\n", b"12 34\n"];
@@ -60,7 +61,7 @@ impl Stage {
         self.ticks(1);
     }
 
-    /// The files of a part of the machine, of which some go wrong together.
+    /// The files of a part of the machine, of which some go wrong together. A part that goes on without them is nothing.
     fn files(&mut self) -> (Part, Vec<Attribute>) {
         let machine = self.world.machine.clone();
         let machine = machine.lock();
@@ -95,14 +96,17 @@ impl Stage {
                 for at in (first..first + count).map(|at| at % policies) {
                     files.push(if current { Attribute::CurFreq(at) } else { Attribute::MaxFreq(at) });
                 }
-                (Part::Policies, files)
+                (if current || count < policies { Part::Nothing } else { Part::Policies }, files)
             }
         }
     }
 
     fn fault(&mut self, part: Part, files: &[Attribute], direction: Direction, effect: &Effect, times: u32) {
+        let how = if matches!(effect, Effect::Fails(ENODEV)) { Loss::Away } else { Loss::Silent };
         self.note(format!("{direction:?} {:?} × {times} of {:?}…", effect, files.first()));
-        self.world.lose(part);
+        self.world.lose(part, how);
+        let policies = self.world.machine.lock().policies().len();
+        self.world.stick((0..policies).filter(|at| files.contains(&Attribute::MaxFreq(*at))));
         let mut machine = self.world.machine.lock();
         for on in files {
             machine.faults().add(Fault { on: on.clone(), direction, effect: effect.clone(), times });
@@ -116,18 +120,21 @@ impl Stage {
         self.fault(part, &files, direction, &Effect::Fails(errno), times);
         // A zone that says that it is gone is gone with its meter and its limits.
         match part {
-            Part::Meters if errno == 19 => self.world.lose(Part::Limits),
-            Part::Limits if errno == 19 => self.world.lose(Part::Meters),
-            Part::Meters | Part::Limits | Part::Policies | Part::Journal | Part::Rival => {}
+            Part::Meters if errno == ENODEV => self.world.lose(Part::Limits, Loss::Away),
+            Part::Limits if errno == ENODEV => self.world.lose(Part::Meters, Loss::Away),
+            Part::Meters | Part::Limits | Part::Policies | Part::Journal | Part::Rival | Part::Nothing => {}
         }
         self.meanwhile(8);
     }
 
     fn garbage(&mut self) {
         let (part, files) = self.files();
-        let bytes = self.world.draw.pick(&NONSENSE).to_vec();
+        let bytes = *self.world.draw.pick(&NONSENSE);
+        // A switch that says that it is off, or a short-term limit that says that it is not used, is believed, and rightly.
+        let may_be_zero = matches!(files.first(), Some(Attribute::Enabled(_) | Attribute::PowerLimit(_, 1)));
+        let bytes = if may_be_zero && bytes == b"0\n" { b"2 0\n" } else { bytes };
         let times = self.world.draw.within(1, 40);
-        self.fault(part, &files, Direction::Read, &Effect::Answers(bytes), times);
+        self.fault(part, &files, Direction::Read, &Effect::Answers(bytes.to_vec()), times);
         self.meanwhile(8);
     }
 
@@ -157,10 +164,13 @@ impl Stage {
         let was_calm = self.world.periods().is_some_and(|periods| periods > 4) && !self.world.harms.any();
         self.fault(part, files, Direction::Read, &Effect::Hangs(gate.clone()), 1);
         self.world.gates.push(gate);
-        if part != Part::Policies {
-            // One thread serves all of powercap.
-            self.world.lose(Part::Meters);
-            self.world.lose(Part::Limits);
+        // One thread serves all of powercap, and one all of cpufreq.
+        let of_policies = matches!(files.first(), Some(Attribute::CurFreq(_) | Attribute::MaxFreq(_)));
+        if of_policies {
+            self.world.lose(Part::Policies, Loss::Silent);
+        } else {
+            self.world.lose(Part::Meters, Loss::Silent);
+            self.world.lose(Part::Limits, Loss::Silent);
         }
         let minute = self.world.draw.percent(30);
         let periods = if minute { MINUTE } else { self.world.draw.within(4, 20) };
@@ -168,10 +178,10 @@ impl Stage {
         if !was_calm || !self.world.is_up() {
             return;
         }
-        match part {
-            Part::Policies => self.limits_go_on(minute),
-            Part::Meters | Part::Limits => self.policies_go_on(minute, periods),
-            Part::Journal | Part::Rival => {}
+        if of_policies {
+            self.limits_go_on(minute);
+        } else {
+            self.policies_go_on(minute, periods);
         }
     }
 
@@ -248,8 +258,8 @@ impl Stage {
         if !self.world.change(|machine| present(machine, false)) {
             return self.ticks(2);
         }
-        self.world.lose(Part::Meters);
-        self.world.lose(Part::Limits);
+        self.world.lose(Part::Meters, Loss::Away);
+        self.world.lose(Part::Limits, Loss::Away);
         self.meanwhile(6);
         let watts = self.world.draw.within(200, 300);
         self.world.change_late(|machine| {
@@ -263,8 +273,8 @@ impl Stage {
         if !self.world.change(|machine| machine.load_powercap(false)) {
             return self.ticks(2);
         }
-        self.world.lose(Part::Meters);
-        self.world.lose(Part::Limits);
+        self.world.lose(Part::Meters, Loss::Away);
+        self.world.lose(Part::Limits, Loss::Away);
         self.meanwhile(6);
         self.world.change_late(|machine| {
             machine.change(|zones, _, _| {
@@ -275,7 +285,7 @@ impl Stage {
     }
 
     fn reload_cpufreq(&mut self) {
-        self.world.lose(Part::Policies);
+        self.world.lose(Part::Policies, Loss::Away);
         self.world.change(Machine::reload_cpufreq);
     }
 
@@ -297,8 +307,8 @@ impl Stage {
 
     pub(super) fn online(&mut self, cpu: usize, online: bool) {
         self.note(format!("cpu{cpu} online: {online}"));
-        self.world.lose(Part::Policies);
         self.world.machine.lock().set_online(cpu, online);
+        self.world.activate();
         let load = self.world.full;
         self.world.put_load(load);
     }
@@ -335,7 +345,7 @@ impl Stage {
             });
         }
         if raises {
-            self.world.lose(Part::Rival);
+            self.world.lose(Part::Rival, Loss::Silent);
         }
         self.ticks(1);
     }
@@ -347,7 +357,7 @@ impl Stage {
         if std::fs::create_dir(&beside).is_err() {
             return;
         }
-        self.world.lose(Part::Journal);
+        self.world.lose(Part::Journal, Loss::Silent);
         if self.world.draw.percent(40) {
             self.wish(Some(Wish::Gone));
             self.world.tell();

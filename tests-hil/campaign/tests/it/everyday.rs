@@ -27,7 +27,7 @@ fn whatever_goes_wrong_originals_are_kept_and_caps_hold() {
     println!("{tally}");
     assert!(failures.is_empty(), "{failures:#?}");
     assert!(tally.kills > 30 && tally.writes > 1000 && tally.originals > 50, "{tally}");
-    assert!(tally.judged_us > tally.excused_us.values().map(|(all, _)| all).sum::<u64>() / 2, "{tally}");
+    assert!(tally.judged_us > tally.excused_us.values().map(|(all, _)| all).sum::<u64>(), "{tally}");
 }
 
 #[test]

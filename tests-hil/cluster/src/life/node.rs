@@ -14,6 +14,9 @@ const LEASES: &str = "kube-node-lease";
 /// How long a heartbeat is good: as a kubelet says.
 const LEASE_SECONDS: i32 = 40;
 
+/// An image like any other.
+const IMAGE_BYTES: u64 = 100_000_000;
+
 /// The heartbeat comes first and the status before the taints: the node controller looks at each of them.
 pub(super) async fn register(client: &Client, machine: &Machine) -> Result<(), kube::Error> {
     heartbeat(client, &machine.name).await?;
@@ -29,6 +32,13 @@ pub(super) async fn register(client: &Client, machine: &Machine) -> Result<(), k
     let spec = json!({"spec": {"taints": machine.taints}});
     nodes.patch(&machine.name, &by, &Patch::Merge(spec)).await?;
     Ok(())
+}
+
+/// Says again that it is in order. The node controller then takes its own taints off.
+pub(super) async fn ready(client: &Client, machine: &Machine) -> Result<(), kube::Error> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let by = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    nodes.patch_status(&machine.name, &by, &Patch::Merge(status(machine))).await.map(drop)
 }
 
 pub(super) async fn heartbeat(client: &Client, name: &str) -> Result<(), kube::Error> {
@@ -74,7 +84,10 @@ fn status(machine: &Machine) -> Value {
             "lastHeartbeatTime": now, "lastTransitionTime": now,
         })
     };
+    let images: Vec<_> =
+        machine.images.iter().map(|name| json!({"names": [name], "sizeBytes": IMAGE_BYTES})).collect();
     json!({"status": {
+        "images": images,
         "capacity": machine.capacity,
         "allocatable": machine.capacity,
         "conditions": [

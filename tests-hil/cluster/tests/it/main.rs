@@ -13,4 +13,6 @@ mod life;
 #[cfg(test)]
 mod outage;
 #[cfg(test)]
+mod program;
+#[cfg(test)]
 mod support;

@@ -65,6 +65,16 @@ fn a_counter_that_wraps_counts_the_step_from_its_largest_value_to_zero() {
     assert!(power >= Watts::from_int(100) && power < watts("100.0001"), "100 W to one part in a million");
 }
 
+/// The total of two packages would be half of what they draw, and a closed loop would raise the frequency.
+#[test]
+fn a_counter_that_stands_still_is_no_package_without_power() {
+    let told = told(&wrapping(), &[(7, SECOND), (7, 2 * SECOND), (7, 3 * SECOND), (300_000_007, 4 * SECOND)]);
+    let stale = |seconds| Reading::Stale { age: Micros::new(seconds * SECOND) };
+    let after = over(Watts::from_int(100), 3 * SECOND);
+    assert_eq!(told[1..], [stale(1), stale(2), after], "what was drawn meanwhile counts when it moves on");
+    assert_eq!(total([fresh(200), told[1]]), stale(1));
+}
+
 #[test]
 fn a_span_in_which_a_wrap_is_unknowable_is_dropped_and_the_next_one_counts_again() {
     // Fix list agent C10. Half of 65532.610987 J at 700 W is 46.808 s.

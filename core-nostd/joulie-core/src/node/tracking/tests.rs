@@ -270,6 +270,57 @@ fn a_reading_that_still_shows_the_time_before_the_move_does_not_repeat_it() {
     }
 }
 
+/// A cap that falls to a third, on a machine that was seen for two readings only: what passes for noise at 400 W must not
+/// hide 9 W too much at 160 W, for which the law would wait two more periods. Readings begin a moment before the step
+/// that they are for, as the clock of a real node has it.
+#[test]
+fn after_a_deep_cut_right_after_the_start_the_rest_of_the_error_is_seen_at_once() {
+    let mut node = Node { exponent: 2.4, idle: 116.4, load: 379.0, ..Node::new(500.0) };
+    let see = |node: &mut Node| {
+        let watts = watts(node.power());
+        node.step(PowerReading::Fresh { watts, over: Micros::new(PERIOD_US + 415) })
+    };
+    (0..3).for_each(|_| {
+        see(&mut node);
+    });
+    node.facts.cap = Some(watts(150.0));
+    // The first step is at the beginning of the first period, the fourth at its third end.
+    (0..4).for_each(|_| {
+        see(&mut node);
+    });
+    assert!(node.power() <= 1.05 * 150.0, "{}", node.power());
+}
+
+/// Policies at their ceilings give less than is asked of them, again and again. What was aimed at and never came must not
+/// pass for noise, behind which the next cut would be half seen.
+#[test]
+fn a_move_that_ends_elsewhere_makes_no_noise() {
+    let mut node = Node { measured: false, ..Node::new(194.0) };
+    node.mode = node.law.start(Some(Command::MeanFrequency(khz(2.85e6))));
+    let mut noises = Vec::new();
+    for _ in 0..8 {
+        let power = PowerReading::Fresh { watts: watts(182.0), over: Micros::new(PERIOD_US) };
+        let asked = node.step(power).command;
+        node.limit = 2.85e6;
+        if let Some(asked) = asked {
+            node.facts.outcome = Outcome::Applied { asked, in_effect: Command::MeanFrequency(khz(2.85e6)) };
+        }
+        noises.push(node.mode.trend.noise());
+    }
+    assert!(noises.last() <= noises.first(), "{noises:?}");
+}
+
+#[test]
+fn a_reading_that_begins_a_moment_before_the_move_is_one_from_after_it() {
+    for (over, waits) in [(PERIOD_US, false), (PERIOD_US + 500, false), (2 * PERIOD_US, true)] {
+        let mut node = Node { measured: false, ..Node::new(300.0) };
+        node.see();
+        // Less than expected, so that a reading from after the move is answered, and one from before it is not.
+        let decision = node.step(PowerReading::Fresh { watts: watts(200.0), over: Micros::new(over) });
+        assert_eq!(decision.action == Action::Hold(Hold::Settling), waits, "{over}: {decision:?}");
+    }
+}
+
 #[test]
 fn without_a_cap_or_a_range_nothing_is_done() {
     let mut node = Node::new(300.0);

@@ -9,6 +9,10 @@
 //! The *noise* is what neighbours differ by: it rises fast and falls slowly, and on independent readings settles at 1.64
 //! deviations, so that the three are 4.9, 2.5 and 2.9 / √m deviations: a single reading gives a false alarm in a
 //! million. A machine with quiet readings is corrected at once, one with noisy ones is not chased.
+//!
+//! Noise is a part of the power that shows it: what was learned of a machine at full power would hide a large error at a
+//! third of it. So after a move to less than half of the power the noise comes down with it, and is learned anew if it
+//! does not. Above half, what is known is near enough.
 
 use power_units::{Ratio, Role, Watts};
 
@@ -25,6 +29,7 @@ const NOISE_FALL_SHIFT: u32 = 5;
 const NOISE_LEAST_SHIFT: u32 = 9;
 /// A move by less than 1/16 of the power ends where it was aimed, for all that matters to the noise.
 const SMALL_MOVE_SHIFT: u32 = 4;
+const HALF: Ratio = Ratio::from_bits(1 << 31);
 /// The noise of a sensor that has not been watched yet: 1/128 of the power.
 const NOISE_UNSEEN_SHIFT: u32 = 7;
 
@@ -38,6 +43,8 @@ pub(super) struct Trend {
     /// The mean of the last few readings.
     recent: Watts,
     noise: Option<Watts>,
+    /// The power at which that was learned.
+    noise_of: Watts,
     /// The move that has been decided.
     aim: Option<Aim>,
 }
@@ -57,8 +64,15 @@ pub(super) struct Evidence {
 }
 
 impl Trend {
-    pub(super) const START: Self =
-        Self { mean: Watts::ZERO, count: 0, last: None, recent: Watts::ZERO, noise: None, aim: None };
+    pub(super) const START: Self = Self {
+        mean: Watts::ZERO,
+        count: 0,
+        last: None,
+        recent: Watts::ZERO,
+        noise: None,
+        noise_of: Watts::ZERO,
+        aim: None,
+    };
 
     /// Forgets the readings, and not how noisy they were.
     pub(super) fn restart(&mut self) {
@@ -74,8 +88,22 @@ impl Trend {
         self.noise.unwrap_or(Watts::ZERO)
     }
 
+    /// The noise at this power, after one move or several.
+    fn noise_at(&self, watts: Watts) -> Watts {
+        let less = if self.last.is_none() { watts.ratio_to(self.noise_of, Role::Demand) } else { None };
+        let part = less.filter(|&part| part > Ratio::ZERO && part < HALF);
+        part.map_or(self.noise(), |part| self.noise().scale(part, Role::Demand))
+    }
+
     pub(super) fn take(&mut self, watts: Watts) {
-        let noise = self.noise.unwrap_or(halved(watts, NOISE_UNSEEN_SHIFT));
+        let noise = match self.noise {
+            Some(_) => self.noise_at(watts),
+            None => halved(watts, NOISE_UNSEEN_SHIFT),
+        };
+        // The first reading after a large move has no neighbour, and teaches nothing.
+        if self.last.is_some() || self.noise.is_none() || noise < self.noise() {
+            self.noise_of = watts;
+        }
         // A load that steps must not pass for noise, so that the estimate grows by a quarter a reading at most.
         let most = thrice(noise) + halved(watts, NOISE_LEAST_SHIFT);
         let difference = self.last.map_or(noise, |last| (watts - last).abs().min(most));
@@ -131,7 +159,7 @@ impl Trend {
         self.aim = None;
     }
 
-    /// How far from the target a single reading must be to mean something.
+    /// How far from the target a single reading must be to mean something, while a move still shows.
     pub(super) fn threshold(&self, deadband: Watts) -> Watts {
         deadband + thrice(self.noise())
     }
@@ -254,6 +282,30 @@ mod tests {
         trend.moved();
         assert_eq!((trend.mean(), trend.last), (None, None));
         assert!(trend.noise() > Watts::ZERO);
+    }
+
+    #[test]
+    fn after_a_move_to_less_than_half_the_noise_is_that_part_of_the_power_that_it_was() {
+        // 3.125 W at 400 W are 1.25 W at 160 W, and neither more at 800 W nor less at 240 W.
+        for (at, noise) in [(800.0, 3.125), (400.0, 3.125), (240.0, 3.125), (160.0, 1.25)] {
+            let mut after = of([400.0]);
+            after.restart();
+            after.take(watts(at));
+            assert!((after.noise() - watts(noise)).abs() < watts(1e-3), "{at}: {}", after.noise());
+        }
+        let mut trend = of([400.0]);
+        trend.restart();
+        trend.take(watts(160.0));
+        // Several moves are as good as one.
+        let mut steps = of([400.0]);
+        for at in [240.0, 160.0] {
+            steps.restart();
+            steps.take(watts(at));
+        }
+        assert!((steps.noise() - watts(1.25)).abs() < watts(1e-3), "{}", steps.noise());
+        // Between neighbours it follows what they differ by, and nothing else.
+        trend.take(watts(158.75));
+        assert!((trend.noise() - watts(1.25)).abs() < watts(1e-2), "{}", trend.noise());
     }
 
     #[test]

@@ -34,58 +34,58 @@ fn row(name: &str, watts: u64, stale: Option<Mono>) -> (String, u64, Option<Mono
     (name.to_owned(), watts, stale)
 }
 
-#[test]
-fn rows_are_shown_when_a_list_is_whole_and_not_before() {
-    let (writer, rows) = rows();
-    writer.begin(at(0));
-    assert_eq!(writer.listed(object("a", "1", &json!(100)), at(0)), None);
+#[tokio::test]
+async fn rows_are_shown_when_a_list_is_whole_and_not_before() {
+    let (mut writer, rows) = rows();
+    writer.begin().await;
+    assert_eq!(writer.listed(object("a", "1", &json!(100)), at(0)).await, None);
     assert_eq!((seen(&rows), rows.is_synced()), (vec![], false));
-    writer.done(at(1));
+    writer.done(at(1)).await;
     assert_eq!((seen(&rows), rows.is_synced()), (vec![row("a", 100, None)], true));
-    writer.begin(at(2));
-    writer.listed(object("b", "2", &json!(200)), at(2));
+    writer.begin().await;
+    writer.listed(object("b", "2", &json!(200)), at(2)).await;
     assert_eq!(
         (seen(&rows), rows.is_synced()),
         (vec![row("a", 100, None)], true),
         "during a second list the first stands"
     );
-    writer.done(at(3));
+    writer.done(at(3)).await;
     assert_eq!(seen(&rows), [row("b", 200, None)], "what is not in the list is gone");
 }
 
-#[test]
-fn an_object_that_becomes_malformed_keeps_its_last_good_row_and_says_since_when() {
-    let (writer, rows) = rows();
-    writer.applied(object("a", "1", &json!(100)), at(0));
+#[tokio::test]
+async fn an_object_that_becomes_malformed_keeps_its_last_good_row_and_says_since_when() {
+    let (mut writer, rows) = rows();
+    writer.applied(object("a", "1", &json!(100)), at(0)).await;
     for second in [5, 7] {
-        let skipped = writer.applied(object("a", "1", &json!("lots")), at(second));
+        let skipped = writer.applied(object("a", "1", &json!("lots")), at(second)).await;
         let why = "spec.watts is \"lots\"".to_owned();
         assert_eq!(skipped, Some(Skipped { key: Key::cluster("a"), why, kept: true }));
     }
     assert_eq!(seen(&rows), [row("a", 100, Some(at(5)))]);
-    writer.begin(at(8));
-    writer.listed(object("a", "1", &json!(null)), at(8));
-    writer.done(at(8));
+    writer.begin().await;
+    writer.listed(object("a", "1", &json!(null)), at(8)).await;
+    writer.done(at(8)).await;
     assert_eq!(seen(&rows), [row("a", 100, Some(at(5)))], "a list changes nothing about it");
     assert_eq!(rows.malformed()[&Key::cluster("a")], "spec.watts is null");
-    writer.applied(object("a", "1", &json!(120)), at(9));
+    writer.applied(object("a", "1", &json!(120)), at(9)).await;
     assert_eq!((seen(&rows), rows.malformed().len()), (vec![row("a", 120, None)], 0));
 }
 
-#[test]
-fn a_malformed_object_says_nothing_of_an_older_one_with_its_name() {
-    let (writer, rows) = rows();
-    writer.applied(object("a", "1", &json!(100)), at(0));
-    let skipped = writer.applied(object("a", "2", &json!(-1)), at(1)).unwrap();
+#[tokio::test]
+async fn a_malformed_object_says_nothing_of_an_older_one_with_its_name() {
+    let (mut writer, rows) = rows();
+    writer.applied(object("a", "1", &json!(100)), at(0)).await;
+    let skipped = writer.applied(object("a", "2", &json!(-1)), at(1)).await.unwrap();
     assert!(!skipped.kept);
     assert_eq!((seen(&rows), rows.malformed().len()), (vec![], 1));
-    writer.deleted(&Key::cluster("a"), at(2));
+    writer.deleted(object("a", "2", &json!(-1)), at(2)).await;
     assert_eq!(rows.malformed().len(), 0);
 }
 
-#[test]
-fn what_is_no_object_at_all_is_skipped_too() {
-    let (writer, rows) = rows::<Cap>();
+#[tokio::test]
+async fn what_is_no_object_at_all_is_skipped_too() {
+    let (mut writer, rows) = rows::<Cap>();
     for value in [
         json!(null),
         json!(7),
@@ -94,20 +94,31 @@ fn what_is_no_object_at_all_is_skipped_too() {
         json!({"metadata": {"name": 7}}),
         json!({"metadata": "x"}),
     ] {
-        let skipped = writer.applied(Object::of(&value), at(0)).unwrap();
+        let skipped = writer.applied(Object::of(&value), at(0)).await.unwrap();
         assert_eq!(skipped.why, "it has no metadata.name");
     }
     assert_eq!(seen(&rows), []);
 }
 
-#[test]
-fn silence_and_a_missing_list_make_us_unready() {
-    let (writer, rows) = rows::<Cap>();
+#[tokio::test]
+async fn what_somebody_wrote_is_not_kept_whole_because_it_is_malformed() {
+    let (mut writer, rows) = rows();
+    writer.applied(object("a", "1", &json!("w".repeat(1 << 20))), at(0)).await;
+    assert_eq!(rows.malformed()[&Key::cluster("a")].len(), 1024);
+}
+
+#[tokio::test]
+async fn silence_and_a_missing_list_make_us_unready() {
+    let (mut writer, rows) = rows::<Cap>();
     let check = rows.check(Duration::from_secs(60));
     assert_eq!(check(at(0)), Verdict::Fail("caps are not synced yet".to_owned()));
-    writer.done(at(0));
+    writer.done(at(0)).await;
     assert_eq!(check(at(60)), Verdict::Pass);
     assert_eq!(check(at(61)), Verdict::Fail("the API server has said nothing of caps for 1m1s".to_owned()));
-    writer.heard(at(61));
-    assert_eq!(check(at(61)), Verdict::Pass);
+    // The watch is gone, and each list that is asked for is refused.
+    writer.begin().await;
+    assert_eq!(rows.silence(at(90)), Some(Duration::from_secs(90)), "to ask is not to hear");
+    assert!(matches!(check(at(90)), Verdict::Fail(_)));
+    writer.heard(at(91));
+    assert_eq!(check(at(91)), Verdict::Pass);
 }

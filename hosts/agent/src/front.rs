@@ -1,0 +1,12 @@
+//! The half of the agent that speaks Kubernetes, the same for every kind of machine.
+
+pub(crate) mod hardware;
+pub(crate) mod inputs;
+pub(crate) mod node;
+pub(crate) mod outcome;
+pub(crate) mod pace;
+pub(crate) mod proof;
+pub(crate) mod publish;
+pub(crate) mod rows;
+pub(crate) mod wanted;
+pub(crate) mod watches;

@@ -1,0 +1,171 @@
+//! What NodeHardware says of a node: what the machine says of itself, then what the node's labels say, explained by the
+//! catalogue. A model that nobody names stays unnamed, and the catalogue never says what a node has.
+
+use super::pace::Power;
+use super::publish::without_nulls;
+use super::rows::NodeRow;
+use crate::machine::{Found, FoundGpus};
+use joulie_api::labels::node;
+use joulie_api::number::Number;
+use joulie_core::node::cap::CapRange;
+use planner::catalog::Catalog;
+use power_units::Watts;
+use serde_json::{Value, json};
+
+/// A model by its names.
+struct Named {
+    raw: Option<String>,
+    key: Option<String>,
+}
+
+impl Named {
+    /// The first name that anybody gives; the key of the first that the catalogue knows.
+    fn of<'a>(
+        names: impl IntoIterator<Item = Option<&'a str>>,
+        key: impl Fn(&str) -> Option<String>,
+    ) -> Self {
+        let names: Vec<&str> =
+            names.into_iter().flatten().map(str::trim).filter(|name| !name.is_empty()).collect();
+        Self {
+            raw: names.first().map(|name| (*name).to_owned()),
+            key: names.iter().find_map(|name| key(name)),
+        }
+    }
+
+    const fn exactness(&self) -> &'static str {
+        match (&self.key, &self.raw) {
+            (Some(_), _) => "exact",
+            (None, Some(_)) => "proxy",
+            (None, None) => "generic",
+        }
+    }
+
+    fn warning(&self, what: &str) -> Option<String> {
+        let raw = self.raw.as_ref().filter(|_| self.key.is_none())?;
+        Some(format!("the hardware catalogue does not know the {what} model {raw:?}"))
+    }
+}
+
+/// The measurement that is published beside it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Sampled {
+    pub(crate) power: Power,
+    pub(crate) at: String,
+    pub(crate) source: &'static str,
+}
+
+/// The status, without the time of its writing.
+pub(crate) fn status(found: &Found, row: &NodeRow, catalog: &Catalog, power: Value) -> Value {
+    let label = |key: &str| row.labels.get(key).map(String::as_str);
+    let cpu_names = [found.cpu_model.as_deref(), label(node::CPU_MODEL), label(node::NFD_CPU_MODEL)];
+    let cpu = Named::of(cpu_names, |name| catalog.cpu(name).map(|model| model.key.clone()));
+    let products = node::GPU_PRODUCTS.iter().map(|key| label(key));
+    let gpu_names = [found.gpus.as_ref().and_then(|gpus| gpus.model.as_deref()), label(node::GPU_MODEL)];
+    let gpus = gpus(found, row);
+    let gpu = match &gpus {
+        Some(gpus) if gpus.count > 0 => Named::of(gpu_names.into_iter().chain(products), |name| {
+            catalog.gpu(name).map(|it| it.key.clone())
+        }),
+        Some(_) | None => Named { raw: None, key: None },
+    };
+    let warnings: Vec<String> = cpu.warning("CPU").into_iter().chain(gpu.warning("GPU")).collect();
+    let control = gpus.as_ref().is_some_and(|gpus| gpus.control);
+    let metered = gpus.as_ref().is_some_and(|gpus| gpus.metered);
+    without_nulls(json!({
+        "cpu": cpu_value(found, row, &cpu),
+        "gpu": gpu_value(gpus.as_ref(), &gpu),
+        "memory": found.memory_bytes.or(row.memory_bytes).map(|bytes| json!({"totalBytes": bytes})),
+        "capabilities": {
+            "cpuControl": found.cpu_control, "cpuTelemetry": found.cpu_metered,
+            "gpuControl": control, "gpuTelemetry": metered,
+        },
+        "inventoryResolution": {
+            "hardwareCatalogKey": {"cpu": cpu.key, "gpu": gpu.key},
+            "exactness": {"cpu": cpu.exactness(), "gpu": gpu.exactness()},
+        },
+        "quality": {"overall": overall(&cpu, &gpu, gpus.as_ref()), "warnings": warnings},
+        "power": power,
+    }))
+}
+
+fn overall(cpu: &Named, gpu: &Named, gpus: Option<&FoundGpus>) -> &'static str {
+    let no_gpus = gpus.is_none_or(|gpus| gpus.count == 0);
+    if cpu.key.is_some() && (no_gpus || gpu.key.is_some()) {
+        "exact"
+    } else if cpu.raw.is_some() || gpu.raw.is_some() {
+        "heuristic"
+    } else {
+        "unavailable"
+    }
+}
+
+/// The GPUs as the machine lists them, else as many as its node offers.
+fn gpus(found: &Found, row: &NodeRow) -> Option<FoundGpus> {
+    let offered = || {
+        let labelled = row.labels.get(node::GPU_COUNT).and_then(|count| count.trim().parse().ok());
+        let count = if row.gpus > 0 { Some(row.gpus) } else { labelled };
+        FoundGpus { count: count.unwrap_or(0), ..FoundGpus::default() }
+    };
+    match &found.gpus {
+        Some(gpus) if gpus.count > 0 => Some(gpus.clone()),
+        Some(_) => Some(offered()),
+        // The drivers have not answered yet: that there are none is known when they have.
+        None => Some(offered()).filter(|gpus| gpus.count > 0),
+    }
+}
+
+fn cpu_value(found: &Found, row: &NodeRow, named: &Named) -> Value {
+    let labelled = |key: &str| row.labels.get(key).and_then(|count| count.trim().parse::<u32>().ok());
+    let sockets =
+        found.packages.or_else(|| labelled(node::CPU_SOCKETS)).or_else(|| labelled(node::NFD_CPU_SOCKETS));
+    let sockets = sockets.filter(|&sockets| sockets > 0);
+    let cores = row.cores.or(found.cores);
+    let per_socket = cores.zip(sockets).and_then(|(cores, sockets)| cores.checked_div(sockets));
+    let range = found.package_range.map(|range| {
+        json!({
+            "type": "package",
+            "minWattsPerSocket": range.min().map(Number::from),
+            "maxWattsPerSocket": range.max().map(Number::from),
+        })
+    });
+    let mhz = |khz: power_units::KiloHertz| khz.to_bits().checked_div(1000 << 32);
+    json!({
+        "rawModel": named.raw, "model": named.key, "vendor": found.cpu_vendor,
+        "sockets": sockets, "totalCores": cores, "coresPerSocket": per_socket,
+        "driverFamily": found.cpu_driver, "capRange": range,
+        "landmarks": found.frequencies.map(|(min, max)| json!({"minFreqMHz": mhz(min), "maxBoostMHz": mhz(max)})),
+        "controlAvailable": found.cpu_control, "telemetryAvailable": found.cpu_metered,
+        "warnings": named.warning("CPU").map(|warning| vec![warning]),
+    })
+}
+
+fn gpu_value(gpus: Option<&FoundGpus>, named: &Named) -> Value {
+    let Some(gpus) = gpus else { return Value::Null };
+    let watts = |watts: Option<Watts>| watts.map(Number::from);
+    let end = |of: fn(CapRange) -> Option<Watts>| gpus.range.and_then(of);
+    let range = gpus.range.map(|_| {
+        json!({
+            "minWatts": watts(end(CapRange::min)), "maxWatts": watts(end(CapRange::max)),
+            "defaultWatts": watts(gpus.default_watts),
+        })
+    });
+    json!({
+        "present": gpus.count > 0, "rawModel": named.raw, "model": named.key,
+        "vendor": gpus.vendor.or((gpus.count == 0).then_some("none")), "count": gpus.count,
+        "capRangePerGpu": range, "currentCapWatts": watts(gpus.current_watts),
+        "controlAvailable": gpus.control, "telemetryAvailable": gpus.metered,
+        "warnings": named.warning("GPU").map(|warning| vec![warning]),
+    })
+}
+
+impl Sampled {
+    /// As the status has it.
+    pub(crate) fn value(&self) -> Value {
+        let Self { power, at, source } = self;
+        let watts = |watts: Option<Watts>| watts.map(Number::from);
+        json!({
+            "cpuWatts": watts(power.cpu), "gpuWatts": watts(power.gpu), "nodeWatts": watts(power.node),
+            "sampledAt": at, "source": source,
+        })
+    }
+}

@@ -1,0 +1,151 @@
+//! Everything that the watches say of one node, at one moment.
+
+use super::rows::{GoalRow, HardwareRow, NodeRow, ProfileRow, TwinRow};
+use host_kit::reflect::{Held, Key, Rows};
+use joulie_api::caps::Desired;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What the watches say of one node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Inputs {
+    /// Everything that was there at some moment has been read.
+    pub(crate) synced: bool,
+    pub(crate) node: Option<Arc<NodeRow>>,
+    /// The objects that carry a desired state for it, by name.
+    pub(crate) goals: Vec<(String, GoalOf)>,
+    /// Its twins, by name.
+    pub(crate) twins: Vec<(String, Arc<TwinRow>)>,
+    /// Its NodeHardwares, by name.
+    pub(crate) hardware: Vec<(String, Arc<HardwareRow>)>,
+    /// Whether the list above is all there are.
+    pub(crate) hardware_known: bool,
+}
+
+/// An object of either kind that carries a desired state.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum GoalOf {
+    Profile(Arc<ProfileRow>),
+    Twin(Arc<TwinRow>),
+}
+
+impl GoalOf {
+    pub(crate) fn row(&self) -> &GoalRow {
+        match self {
+            Self::Profile(row) => &row.0,
+            Self::Twin(row) => &row.0,
+        }
+    }
+
+    pub(crate) fn desired(&self) -> Result<&Desired, &String> {
+        self.row().desired.as_ref()
+    }
+
+    pub(crate) fn uid(&self) -> &str {
+        &self.row().uid
+    }
+
+    pub(crate) fn generation(&self) -> Option<i64> {
+        self.row().generation
+    }
+}
+
+/// The rows of all watches.
+#[derive(Clone)]
+pub(crate) struct Watched {
+    pub(crate) nodes: Rows<NodeRow>,
+    /// Present where profiles carry the desired state; else the twins do.
+    pub(crate) profiles: Option<Rows<ProfileRow>>,
+    pub(crate) twins: Rows<TwinRow>,
+    pub(crate) hardware: Rows<HardwareRow>,
+}
+
+/// The rows of every node, sorted by node.
+#[derive(Debug, Default)]
+pub(crate) struct ByNode {
+    synced: bool,
+    hardware_known: bool,
+    nodes: BTreeMap<Key, Held<NodeRow>>,
+    goals: BTreeMap<String, Vec<(String, GoalOf)>>,
+    twins: BTreeMap<String, Vec<(String, Arc<TwinRow>)>>,
+    hardware: BTreeMap<String, Vec<(String, Arc<HardwareRow>)>>,
+}
+
+impl Watched {
+    /// Waits for the next change of any row; false once nobody watches any more.
+    pub(crate) async fn changed(&mut self) -> bool {
+        let Self { nodes, profiles, twins, hardware } = self;
+        let profile = async {
+            match profiles {
+                Some(profiles) => profiles.changed().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            alive = nodes.changed() => alive,
+            alive = profile => alive,
+            alive = twins.changed() => alive,
+            alive = hardware.changed() => alive,
+        }
+    }
+
+    /// Whether everything that carries a desired state has been read, with the nodes that it is for. What is only
+    /// compared with is not waited for.
+    pub(crate) fn is_synced(&self) -> bool {
+        let goals = self.profiles.as_ref().map_or_else(|| self.twins.is_synced(), Rows::is_synced);
+        self.nodes.is_synced() && goals
+    }
+
+    pub(crate) fn by_node(&self) -> ByNode {
+        let mut all = ByNode {
+            synced: self.is_synced(),
+            hardware_known: self.hardware.is_synced(),
+            nodes: self.nodes.all(),
+            ..ByNode::default()
+        };
+        self.twins.with(|rows| {
+            for (key, held) in rows {
+                let twin = (key.name.clone(), held.row.clone());
+                if self.profiles.is_none() {
+                    let goal = (key.name.clone(), GoalOf::Twin(held.row.clone()));
+                    all.goals.entry(held.row.0.node.clone()).or_default().push(goal);
+                }
+                all.twins.entry(held.row.0.node.clone()).or_default().push(twin);
+            }
+        });
+        if let Some(profiles) = &self.profiles {
+            profiles.with(|rows| {
+                for (key, held) in rows {
+                    let goal = (key.name.clone(), GoalOf::Profile(held.row.clone()));
+                    all.goals.entry(held.row.0.node.clone()).or_default().push(goal);
+                }
+            });
+        }
+        self.hardware.with(|rows| {
+            for (key, held) in rows {
+                let one = (key.name.clone(), held.row.clone());
+                all.hardware.entry(held.row.node.clone()).or_default().push(one);
+            }
+        });
+        all
+    }
+}
+
+impl ByNode {
+    /// The names of all nodes.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = (&str, &NodeRow)> {
+        self.nodes.iter().map(|(key, held)| (key.name.as_str(), &*held.row))
+    }
+
+    /// What is known of one node.
+    pub(crate) fn of(&self, node: &str) -> Inputs {
+        Inputs {
+            synced: self.synced,
+            hardware_known: self.hardware_known,
+            node: self.nodes.get(&Key::cluster(node)).map(|held| held.row.clone()),
+            goals: self.goals.get(node).cloned().unwrap_or_default(),
+            twins: self.twins.get(node).cloned().unwrap_or_default(),
+            hardware: self.hardware.get(node).cloned().unwrap_or_default(),
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! One node's front: what the watches say goes to its machine, what the machine says goes to the API.
+//!
+//! ```text
+//!  Inputs ──▶ wanted ──Desire──▶ machine ──View──▶ outcome ──Doc──▶ publisher ──▶ API
+//! ```
+//!
+//! The way from the watches to the machine waits for nothing: the publisher is a future of its own, which takes the
+//! newest documents when the API has answered, and an API that is away costs statuses and nothing else.
+
+use super::hardware::{self, Sampled};
+use super::inputs::Inputs;
+use super::outcome::{Outcomes, Terms};
+use super::pace::{Pace, Pacer, Power};
+use super::publish::{Content, Doc, Kind, WriteError, Writer};
+use super::wanted::{Unknown, Wanted, wanted};
+use crate::machine::{Control, View};
+use crate::metrics::Metrics;
+use host_kit::clock::{Clock, Mono};
+use host_kit::log::Repeats;
+use joulie_api::condition::rfc3339;
+use kube::core::Selector;
+use planner::catalog::Catalog;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// What the fronts of all nodes share.
+pub(crate) struct Shared {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) selector: Selector,
+    pub(crate) terms: Terms,
+    pub(crate) pace: Pace,
+    /// The word for who measured.
+    pub(crate) catalog: Catalog,
+    pub(crate) writer: Writer,
+    pub(crate) metrics: Metrics,
+}
+
+/// One node's front.
+pub(crate) struct Front {
+    pub(crate) node: String,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) control: Arc<dyn Control>,
+    pub(crate) inputs: watch::Receiver<Inputs>,
+    pub(crate) views: watch::Receiver<Option<View>>,
+}
+
+type Docs = BTreeMap<Kind, Doc>;
+
+impl Front {
+    /// Follows the node until its watches end.
+    pub(crate) async fn run(self) {
+        let (sender, docs) = watch::channel(Docs::new());
+        let publisher = Publisher {
+            node: self.node.clone(),
+            shared: self.shared.clone(),
+            docs,
+            written: BTreeMap::new(),
+            retries: BTreeMap::new(),
+            repeats: Repeats::every(REPEAT_WINDOW),
+        };
+        let follow = Follow { front: self, sender, memory: Memory::default() };
+        tokio::select! {
+            () = follow.run() => {}
+            () = publisher.run() => {}
+        }
+    }
+}
+
+const REPEAT_WINDOW: Duration = Duration::from_secs(300);
+/// Below any pace at which something is to be said.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+struct Follow {
+    front: Front,
+    sender: watch::Sender<Docs>,
+    memory: Memory,
+}
+
+/// What a node's front remembers.
+struct Memory {
+    wanted: Wanted,
+    outcomes: Outcomes,
+    pacer: Pacer,
+    sampled: Option<Sampled>,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self {
+            wanted: Wanted::Unknown(Unknown::NotSynced),
+            outcomes: Outcomes::default(),
+            pacer: Pacer::default(),
+            sampled: None,
+        }
+    }
+}
+
+impl Follow {
+    async fn run(mut self) {
+        loop {
+            self.step();
+            let Front { inputs, views, .. } = &mut self.front;
+            let alive = tokio::select! {
+                changed = inputs.changed() => changed.is_ok(),
+                changed = views.changed() => changed.is_ok(),
+                // What waits for its time, because power is published now and then, waits for no news.
+                () = tokio::time::sleep(LOOK_EVERY) => true,
+            };
+            if !alive {
+                return;
+            }
+        }
+    }
+
+    fn step(&mut self) {
+        let Self { front: Front { node, shared, control, inputs, views }, sender, memory } = self;
+        let inputs = inputs.borrow_and_update().clone();
+        let now_wanted = wanted(&inputs, &shared.selector, &memory.wanted);
+        if now_wanted != memory.wanted {
+            shared.metrics.wants(node, &now_wanted);
+            tracing::info!(node, "{}", say(&now_wanted));
+            memory.wanted = now_wanted;
+        }
+        control.desire(memory.wanted.desire(shared.terms.cpu, shared.terms.gpu));
+        let view = views.borrow_and_update();
+        let Some(view) = view.as_ref() else { return };
+        shared.metrics.sees(node, view);
+        let docs = memory.docs(node, &inputs, view, shared);
+        sender.send_if_modified(|last| {
+            let changed = *last != docs;
+            *last = docs;
+            changed
+        });
+    }
+}
+
+impl Memory {
+    fn docs(&mut self, node: &str, inputs: &Inputs, view: &View, shared: &Shared) -> Docs {
+        let now = shared.clock.mono();
+        let mut docs = Docs::new();
+        let outcome = self.outcomes.of(&self.wanted, view, &shared.terms, now);
+        shared.metrics.concludes(node, &outcome);
+        let subject = match &self.wanted {
+            Wanted::Goal(goal) => Some(goal.object.uid.as_str()),
+            Wanted::Unknown(Unknown::Malformed { object, .. }) => Some(object.uid.as_str()),
+            // Of a node that is not managed any more the first object says so.
+            Wanted::Nothing(_) => inputs.goals.first().map(|(_, goal)| goal.uid()),
+            Wanted::Unknown(Unknown::NotSynced | Unknown::NoNode) => None,
+        };
+        for (name, goal) in inputs.goals.iter().filter(|(_, goal)| Some(goal.uid()) == subject) {
+            let kind = match goal {
+                super::inputs::GoalOf::Profile(_) => Kind::Profile,
+                super::inputs::GoalOf::Twin(_) => Kind::Twin,
+            };
+            let row = goal.row();
+            let content = Content::Outcome(outcome.clone());
+            let object = Some((name.clone(), row.uid.clone()));
+            docs.insert(kind, Doc { object, seen: row.published.clone(), content });
+        }
+        if let Some((name, twin)) = inputs.twins.first().filter(|_| !docs.contains_key(&Kind::Twin)) {
+            let object = Some((name.clone(), twin.0.uid.clone()));
+            let seen = twin.0.published.clone();
+            docs.insert(Kind::Twin, Doc { object, seen, content: Content::Outcome(outcome) });
+        }
+        docs.extend(self.hardware(node, inputs, view, shared, now).map(|doc| (Kind::Hardware, doc)));
+        docs
+    }
+
+    fn hardware(
+        &mut self,
+        node: &str,
+        inputs: &Inputs,
+        view: &View,
+        shared: &Shared,
+        now: Mono,
+    ) -> Option<Doc> {
+        let row = inputs.node.as_ref().filter(|_| inputs.hardware_known)?;
+        let power = Power { cpu: view.cpu.drawn.watts(), gpu: view.gpu.drawn.watts(), node: view.node_power };
+        if self.pacer.is_due(power, now, shared.pace) {
+            let at = rfc3339(shared.clock.wall());
+            self.sampled = Some(Sampled { power, at, source: view.source });
+        }
+        let there = inputs.hardware.first();
+        let before = there.map(|(_, there)| there.published["power"].clone()).unwrap_or_default();
+        // What the process before this one measured stays until there is something newer.
+        let power = self.sampled.as_ref().map_or(before, Sampled::value);
+        let status = hardware::status(&view.found, row, &shared.catalog, power);
+        let content = Content::Hardware { node: (node.to_owned(), row.uid.clone()), status };
+        Some(Doc {
+            object: there.map(|(name, there)| (name.clone(), there.uid.clone())),
+            seen: there.map(|(_, there)| there.published.clone()).unwrap_or_default(),
+            content,
+        })
+    }
+}
+
+fn say(wanted: &Wanted) -> String {
+    match wanted {
+        Wanted::Unknown(Unknown::NotSynced) => "the desired state is not known yet".to_owned(),
+        Wanted::Unknown(Unknown::NoNode) => {
+            "there is no Node object of this name; the limits stay as they are".to_owned()
+        }
+        Wanted::Unknown(Unknown::Malformed { why, .. }) => {
+            format!("the desired state cannot be read and no earlier one is known; the limits stay: {why}")
+        }
+        Wanted::Nothing(nothing) => format!("nothing is desired ({nothing:?}); the originals come back"),
+        Wanted::Goal(goal) => {
+            let bad = goal.malformed.as_ref().map(|why| format!("; as it is now it cannot be read: {why}"));
+            let rivals = match goal.rivals.as_slice() {
+                [] => String::new(),
+                rivals => format!("; {} speak of this node as well and are not followed", rivals.join(", ")),
+            };
+            format!(
+                "desired by {} (generation {}): CPU {}, GPU {}{}{rivals}",
+                goal.object.name,
+                goal.object.generation.unwrap_or_default(),
+                intent(goal.cpu),
+                intent(goal.gpu),
+                bad.unwrap_or_default()
+            )
+        }
+    }
+}
+
+fn intent(intent: joulie_core::node::cap::CapIntent) -> String {
+    match (intent.watts, intent.percent) {
+        (Some(watts), _) => format!("{watts} W"),
+        (None, Some(percent)) => format!("{percent} %"),
+        (None, None) => "uncapped".to_owned(),
+    }
+}
+
+/// The future that writes.
+struct Publisher {
+    node: String,
+    shared: Arc<Shared>,
+    docs: watch::Receiver<Docs>,
+    written: BTreeMap<Kind, Written>,
+    retries: BTreeMap<Kind, Retry>,
+    repeats: Repeats,
+}
+
+/// What is there by our own hand.
+struct Written {
+    name: String,
+    uid: String,
+    status: Value,
+}
+
+/// When to try again, and how often it failed.
+#[derive(Clone, Copy)]
+struct Retry {
+    at: Mono,
+    failures: u32,
+}
+
+const RETRY_FIRST: Duration = Duration::from_millis(500);
+const RETRY_MOST: Duration = Duration::from_secs(30);
+
+impl Publisher {
+    async fn run(mut self) {
+        loop {
+            let docs = self.docs.borrow_and_update().clone();
+            for (kind, doc) in &docs {
+                let waits = self.retries.get(kind).is_some_and(|retry| retry.at > self.shared.clock.mono());
+                if !waits {
+                    self.write(*kind, doc).await;
+                }
+            }
+            let now = self.shared.clock.mono();
+            let next = self.retries.values().map(|retry| retry.at.since(now)).min();
+            let again = async {
+                match next {
+                    Some(wait) => tokio::time::sleep(wait).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                changed = self.docs.changed() => if changed.is_err() { return },
+                () = again => {}
+            }
+        }
+    }
+
+    async fn write(&mut self, kind: Kind, doc: &Doc) {
+        match self.try_write(kind, doc).await {
+            // An object that is gone is told by the watch before it is written to again.
+            Ok(()) | Err(WriteError::Gone) => drop(self.retries.remove(&kind)),
+            Err(WriteError::Failed(why)) => {
+                let failures = self.retries.get(&kind).map_or(0, |retry| retry.failures).saturating_add(1);
+                let wait = RETRY_FIRST.saturating_mul(1 << (failures - 1).min(10)).min(RETRY_MOST);
+                let now = self.shared.clock.mono();
+                self.retries.insert(kind, Retry { at: now.plus(wait), failures });
+                if let Some(said) = self.repeats.note(&why, now) {
+                    tracing::warn!(node = self.node, "{kind:?} could not be written: {why}{said}");
+                }
+            }
+        }
+    }
+
+    async fn try_write(&mut self, kind: Kind, doc: &Doc) -> Result<(), WriteError> {
+        let (name, uid) = match (&doc.object, &doc.content) {
+            (Some(object), _) => object.clone(),
+            (None, Content::Outcome(_)) => return Ok(()),
+            (None, Content::Hardware { node, .. }) => match self.written.get(&kind) {
+                Some(made) => (made.name.clone(), made.uid.clone()),
+                None => self.shared.writer.make((&node.0, &node.1)).await?,
+            },
+        };
+        let known = self.written.get(&kind).filter(|written| written.uid == uid);
+        let base = known.map_or(&doc.seen, |written| &written.status);
+        let status = doc.content.status(kind, base, self.shared.clock.wall());
+        let Some(status) = status else {
+            if known.is_none() {
+                let status = base.clone();
+                self.written.insert(kind, Written { name, uid, status });
+            }
+            return Ok(());
+        };
+        let done = self.shared.writer.apply(kind, &name, &status).await;
+        match &done {
+            Ok(()) => drop(self.written.insert(kind, Written { name, uid, status })),
+            Err(WriteError::Gone) => drop(self.written.remove(&kind)),
+            Err(WriteError::Failed(_)) => {}
+        }
+        done
+    }
+}

@@ -1,0 +1,470 @@
+//! What came of a desired state, in the words of the status: for the operator, which counts on them, and for the person
+//! on call, who reads them. A pure rule but for the memory of [`Proof`].
+//!
+//! Nothing is said about what is still on its way: what was said before stands, with the generation that it is about.
+
+use super::proof::{Measured, Proof};
+use super::wanted::{Goal, Nothing, Unknown, Wanted};
+use crate::machine::{LeaseState, Means, Part, View};
+use host_kit::clock::Mono;
+use joulie_api::condition::Status;
+use joulie_core::node::cap::{Blocked, CapIntent, CapResult, Floor, Report, Resolution};
+use power_units::Watts;
+use std::time::Duration;
+
+/// What is said about the processors or the GPUs.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Said {
+    pub(crate) backend: Means,
+    pub(crate) result: &'static str,
+    pub(crate) message: String,
+    pub(crate) generation: Option<i64>,
+    /// For each package or GPU.
+    pub(crate) requested: Option<Watts>,
+    /// For each package or GPU, as it was read back.
+    pub(crate) cap: Option<Watts>,
+}
+
+/// The condition `CapEnforced`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Verdict {
+    pub(crate) why: Why,
+    pub(crate) message: String,
+    pub(crate) generation: Option<i64>,
+}
+
+/// The reason of the condition; the later ones win over the earlier ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Why {
+    /// No cap is asked, and none of ours is in force.
+    NoCap,
+    /// Every cap was read back, and no more is drawn.
+    Enforced,
+    /// As enforced, and the hardware takes less than was asked.
+    Clamped,
+    /// On its way.
+    Pending,
+    /// It was read back, and nobody can say what is drawn.
+    Unmeasured,
+    /// It was read back, and more is drawn.
+    Exceeded,
+    /// The hardware does not go down to what was asked.
+    ClampedAbove,
+    /// Nothing here can put it in force.
+    Blocked,
+    /// The hardware refused it.
+    Failed,
+    /// The object as it is now cannot be read.
+    Malformed,
+    /// Nobody confirms the desired state, and by the configuration other caps are in force.
+    LeaseExpired,
+    /// The node is not one of those that are managed.
+    Deselected,
+    /// The agent only looks.
+    SimulateOnly,
+}
+
+impl Why {
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::NoCap => "NoCap",
+            Self::Enforced => "Enforced",
+            Self::Clamped | Self::ClampedAbove => "Clamped",
+            Self::Pending => "Pending",
+            Self::Unmeasured => "Unmeasured",
+            Self::Exceeded => "Exceeded",
+            Self::Blocked => "Blocked",
+            Self::Failed => "Failed",
+            Self::Malformed => "Malformed",
+            Self::LeaseExpired => "LeaseExpired",
+            Self::Deselected => "Deselected",
+            Self::SimulateOnly => "SimulateOnly",
+        }
+    }
+
+    pub(crate) const fn status(self) -> Status {
+        match self {
+            Self::NoCap | Self::Enforced | Self::Clamped => Status::True,
+            Self::Pending | Self::Unmeasured => Status::Unknown,
+            Self::Exceeded
+            | Self::ClampedAbove
+            | Self::Blocked
+            | Self::Failed
+            | Self::Malformed
+            | Self::LeaseExpired
+            | Self::Deselected
+            | Self::SimulateOnly => Status::False,
+        }
+    }
+}
+
+/// What is said about a node; a part of which nothing new is to be said is missing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Outcome {
+    pub(crate) cpu: Option<Said>,
+    pub(crate) gpu: Option<Said>,
+    pub(crate) verdict: Option<Verdict>,
+}
+
+/// What does not change while the agent runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// Whether the configuration lets the processors be controlled.
+    pub(crate) cpu: bool,
+    /// Whether it lets the GPUs be controlled.
+    pub(crate) gpu: bool,
+    /// Whether hardware is only looked at.
+    pub(crate) simulate_only: bool,
+    /// How long a limit may need until it shows in what is drawn.
+    pub(crate) patience: Duration,
+}
+
+/// The two kinds of devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Cpu,
+    Gpu,
+}
+
+impl Kind {
+    const fn each(self, many: bool) -> &'static str {
+        match (self, many) {
+            (Self::Cpu, false) => "package",
+            (Self::Cpu, true) => "packages",
+            (Self::Gpu, false) => "GPU",
+            (Self::Gpu, true) => "GPUs",
+        }
+    }
+}
+
+/// The memory of the outcomes of one node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outcomes {
+    cpu: Proof,
+    gpu: Proof,
+}
+
+impl Outcomes {
+    /// What is to be said, now that the machine says `view` about what was wanted.
+    pub(crate) fn of(&mut self, wanted: &Wanted, view: &View, terms: &Terms, now: Mono) -> Outcome {
+        if view.desire != wanted.desire(terms.cpu, terms.gpu) {
+            return Outcome::default();
+        }
+        match wanted {
+            Wanted::Unknown(Unknown::NotSynced | Unknown::NoNode) => Outcome::default(),
+            Wanted::Unknown(Unknown::Malformed { object, why }) => Outcome {
+                verdict: Some(Verdict {
+                    why: Why::Malformed,
+                    message: format!(
+                        "{why}; no earlier state of it is known, so the node stays as it was found"
+                    ),
+                    generation: object.generation,
+                }),
+                ..Outcome::default()
+            },
+            Wanted::Nothing(nothing) => released(view, nothing),
+            Wanted::Goal(goal) if terms.simulate_only => simulated(goal),
+            Wanted::Goal(goal) => self.of_goal(goal, view, terms, now),
+        }
+    }
+
+    fn of_goal(&mut self, goal: &Goal, view: &View, terms: &Terms, now: Mono) -> Outcome {
+        let generation = goal.object.generation;
+        let cpu = said(Kind::Cpu, goal.cpu, &view.cpu, terms.cpu, generation);
+        let gpu = said(Kind::Gpu, goal.gpu, &view.gpu, terms.gpu, generation);
+        let parts = [
+            (Kind::Cpu, goal.cpu, &view.cpu, &cpu, &mut self.cpu),
+            (Kind::Gpu, goal.gpu, &view.gpu, &gpu, &mut self.gpu),
+        ];
+        let mut whys = Vec::new();
+        for (kind, intent, part, said, proof) in parts {
+            if intent == CapIntent::NONE {
+                proof.forget();
+                let why = match part.report {
+                    Report::NoIntent => Why::NoCap,
+                    Report::Cap(CapResult::Failed(_)) => Why::Failed,
+                    Report::Pending | Report::Cap(_) | Report::Throttled(_) => Why::Pending,
+                };
+                whys.push((kind, why));
+                continue;
+            }
+            whys.push((kind, earned(part, said.as_ref(), proof, (now, terms.patience))));
+        }
+        let text = |kind: Kind| match kind {
+            Kind::Cpu => cpu.as_ref().map(|said| said.message.as_str()),
+            Kind::Gpu => gpu.as_ref().map(|said| said.message.as_str()),
+        };
+        let verdict = verdict(goal, view.lease, &whys, text);
+        Outcome { cpu, gpu, verdict: Some(verdict) }
+    }
+}
+
+/// What was earned on one kind of device.
+fn earned(part: &Part, said: Option<&Said>, proof: &mut Proof, (now, patience): (Mono, Duration)) -> Why {
+    let measured = |proof: &mut Proof, cap: Watts| match proof.look(cap, part.drawn, now, patience) {
+        Measured::Within => None,
+        Measured::Waiting => Some(Why::Pending),
+        Measured::Unknown => Some(Why::Unmeasured),
+        Measured::Above => Some(Why::Exceeded),
+    };
+    match (said, part.report) {
+        (Some(said), _) if said.result == "blocked" => Why::Blocked,
+        (None, _) | (_, Report::Pending | Report::NoIntent) => Why::Pending,
+        (Some(_), Report::Throttled(_)) => Why::Unmeasured,
+        (Some(_), Report::Cap(CapResult::Applied { effective })) => {
+            measured(proof, effective).unwrap_or(Why::Enforced)
+        }
+        (Some(_), Report::Cap(CapResult::Clamped { requested, effective })) if effective > requested => {
+            Why::ClampedAbove
+        }
+        (Some(_), Report::Cap(CapResult::Clamped { effective, .. })) => {
+            measured(proof, effective).unwrap_or(Why::Clamped)
+        }
+        (Some(_), Report::Cap(CapResult::Blocked(_))) => Why::Blocked,
+        (Some(_), Report::Cap(CapResult::Failed(_))) => Why::Failed,
+    }
+}
+
+fn verdict<'a>(
+    goal: &Goal,
+    lease: LeaseState,
+    whys: &[(Kind, Why)],
+    text: impl Fn(Kind) -> Option<&'a str>,
+) -> Verdict {
+    let generation = goal.object.generation;
+    let other = match lease {
+        LeaseState::Desired | LeaseState::Held => None,
+        LeaseState::Relaxed => Some("the originals"),
+        LeaseState::Safe => Some("the safe profile"),
+    };
+    if let Some(other) = other {
+        let message = format!("nobody confirms the desired state any more, so {other} took its place");
+        return Verdict { why: Why::LeaseExpired, message, generation };
+    }
+    let worst = whys.iter().map(|(_, why)| *why).max().unwrap_or(Why::Pending);
+    let why = if goal.malformed.is_some() { Why::Malformed } else { worst };
+    let about = whys.iter().filter(|(_, each)| *each == worst);
+    let mut message = match worst {
+        Why::NoCap => "no cap is asked; the limits are those of the node's owner".to_owned(),
+        Why::Pending => "it is on its way, or not seen in what is drawn yet".to_owned(),
+        Why::Enforced
+        | Why::Clamped
+        | Why::Unmeasured
+        | Why::Exceeded
+        | Why::ClampedAbove
+        | Why::Blocked
+        | Why::Failed
+        | Why::Malformed
+        | Why::LeaseExpired
+        | Why::Deselected
+        | Why::SimulateOnly => {
+            let mut texts: Vec<&str> = about.filter_map(|(kind, _)| text(*kind)).collect();
+            texts.dedup();
+            texts.join("; ")
+        }
+    };
+    match worst {
+        Why::Unmeasured => message.push_str("; what is drawn is not measured"),
+        Why::Exceeded => message.push_str("; more than that is drawn, so something does not keep to it"),
+        Why::NoCap
+        | Why::Enforced
+        | Why::Clamped
+        | Why::Pending
+        | Why::ClampedAbove
+        | Why::Blocked
+        | Why::Failed
+        | Why::Malformed
+        | Why::LeaseExpired
+        | Why::Deselected
+        | Why::SimulateOnly => {}
+    }
+    if let Some(bad) = &goal.malformed {
+        message = format!("{bad}; its last good state stays in force: {message}");
+    }
+    if !goal.rivals.is_empty() {
+        message.push_str(&format!(
+            "; {} speak of this node as well and are not followed",
+            goal.rivals.join(", ")
+        ));
+    }
+    Verdict { why, message, generation }
+}
+
+/// What is said about one kind of device; nothing while it is on its way.
+fn said(kind: Kind, intent: CapIntent, part: &Part, control: bool, generation: Option<i64>) -> Option<Said> {
+    let requested = (intent != CapIntent::NONE).then(|| requested(intent, part)).flatten();
+    let say = |backend, result, message: String| Said {
+        backend,
+        result,
+        message,
+        generation,
+        requested,
+        cap: None,
+    };
+    if !control {
+        let (result, message) = match intent {
+            CapIntent::NONE => ("none", "the configuration of the agent leaves this part alone"),
+            CapIntent { .. } => ("blocked", "the configuration of the agent leaves this part alone"),
+        };
+        return Some(say(Means::None, result, message.to_owned()));
+    }
+    let count = part.devices.len();
+    Some(match part.report {
+        Report::Pending => return None,
+        Report::NoIntent => say(Means::None, "none", no_intent(kind, count).to_owned()),
+        Report::Throttled(throttle) => {
+            let message = format!(
+                "throttle={}% of the frequency policies; a percentage could not be resolved to watts here",
+                throttle.get()
+            );
+            say(Means::Dvfs, "applied", message)
+        }
+        Report::Cap(CapResult::Applied { effective } | CapResult::Clamped { effective, .. })
+            if part.means == Means::Dvfs =>
+        {
+            let held =
+                format!("a closed loop over the frequencies keeps the packages at {effective} W together");
+            let bound = match part.report {
+                Report::Cap(CapResult::Clamped { requested, .. }) => format!(
+                    "everything is throttled, and the packages still draw {} W of the {requested} W asked",
+                    whole(effective)
+                ),
+                Report::Cap(_) | Report::NoIntent | Report::Pending | Report::Throttled(_) => held,
+            };
+            say(Means::Dvfs, "applied", bound)
+        }
+        Report::Cap(CapResult::Applied { .. }) => {
+            let cap = in_force(part);
+            let message = format!("{}{}, read back", applied(kind), each(kind, cap, count));
+            Said { cap, ..say(part.means, "applied", message) }
+        }
+        Report::Cap(CapResult::Clamped { requested: asked, effective }) => {
+            let cap = in_force(part);
+            let message = format!(
+                "{}asked for {asked} W together, the hardware takes {effective} W: {}, read back",
+                applied(kind),
+                each(kind, cap, count)
+            );
+            Said { cap, ..say(part.means, "applied", message) }
+        }
+        Report::Cap(CapResult::Blocked(reason)) => {
+            let mut message = reason.to_string();
+            if let Some(trouble) = part.trouble.as_ref().filter(|_| reason != Blocked::NoGpus) {
+                message.push_str(&format!(" ({trouble})"));
+            }
+            say(Means::None, "blocked", message)
+        }
+        Report::Cap(CapResult::Failed(failure)) => {
+            let message = match &part.trouble {
+                Some(trouble) => format!("{failure}: {trouble}"),
+                None => failure.to_string(),
+            };
+            say(part.means, "error", message)
+        }
+    })
+}
+
+/// Without what changes from one reading to the next.
+fn whole(watts: Watts) -> i64 {
+    watts.to_bits() >> 32
+}
+
+const fn applied(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Cpu => "",
+        Kind::Gpu => "applied gpu cap: ",
+    }
+}
+
+fn each(kind: Kind, cap: Option<Watts>, count: usize) -> String {
+    match (cap, count) {
+        (None, _) => "in force".to_owned(),
+        (Some(cap), 1) => format!("{cap} W for the {}", kind.each(false)),
+        (Some(cap), _) => format!("{cap} W for each of {count} {}", kind.each(true)),
+    }
+}
+
+const fn no_intent(kind: Kind, count: usize) -> &'static str {
+    match (kind, count) {
+        (Kind::Cpu, _) => "no CPU cap is asked, and none of ours is in force",
+        (Kind::Gpu, 0) => "no GPU cap is asked, and the node has no GPU",
+        (Kind::Gpu, _) => "no GPU cap is asked, and none of ours is in force on the node's GPUs",
+    }
+}
+
+/// What is asked of the device of which most is asked; a percentage is one of each device's own maximum.
+fn requested(intent: CapIntent, part: &Part) -> Option<Watts> {
+    let of_one = |range| match intent.resolve(range, Floor::NONE) {
+        Resolution::Watts(target) => Some(target.requested()),
+        Resolution::Percent(_) | Resolution::Blocked(_) => None,
+    };
+    part.devices.iter().filter_map(|device| of_one(device.range)).max().or(intent.watts)
+}
+
+/// The highest limit that was read back; nothing where one of them is not known.
+fn in_force(part: &Part) -> Option<Watts> {
+    let all: Option<Vec<Watts>> = part.devices.iter().map(|device| device.limit).collect();
+    all?.into_iter().max()
+}
+
+fn released(view: &View, nothing: &Nothing) -> Outcome {
+    let said = |part: &Part, kind| match part.report {
+        Report::Pending => None,
+        Report::NoIntent => Some(Said {
+            backend: Means::None,
+            result: "none",
+            message: no_intent(kind, part.devices.len()).to_owned(),
+            generation: None,
+            requested: None,
+            cap: None,
+        }),
+        Report::Cap(_) | Report::Throttled(_) => Some(Said {
+            backend: part.means,
+            result: "error",
+            message: format!(
+                "the original could not be put back: {}",
+                part.trouble.as_deref().unwrap_or("it is tried again")
+            ),
+            generation: None,
+            requested: None,
+            cap: in_force(part),
+        }),
+    };
+    let verdict = match nothing {
+        Nothing::NoObject => Some(Verdict {
+            why: if free(view) { Why::NoCap } else { Why::Pending },
+            message: "no object asks for a cap on this node".to_owned(),
+            generation: None,
+        }),
+        Nothing::Deselected => Some(Verdict {
+            why: Why::Deselected,
+            message: "the node is not one of those that are managed, so nothing of this is put in force"
+                .to_owned(),
+            generation: None,
+        }),
+    };
+    Outcome { cpu: said(&view.cpu, Kind::Cpu), gpu: said(&view.gpu, Kind::Gpu), verdict }
+}
+
+fn free(view: &View) -> bool {
+    view.cpu.report == Report::NoIntent && view.gpu.report == Report::NoIntent
+}
+
+fn simulated(goal: &Goal) -> Outcome {
+    let generation = goal.object.generation;
+    let say = |result| Said {
+        backend: Means::None,
+        result,
+        message: "simulate-only: nothing was written to the hardware".to_owned(),
+        generation,
+        requested: None,
+        cap: None,
+    };
+    let gpu = if goal.gpu == CapIntent::NONE { say("none") } else { say("applied") };
+    let message = "SIMULATE_ONLY is set: nothing is written to the hardware".to_owned();
+    let verdict = Some(Verdict { why: Why::SimulateOnly, message, generation });
+    Outcome { cpu: Some(say("applied")), gpu: Some(gpu), verdict }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+use super::*;
+use crate::front::wanted::Subject;
+use crate::machine::{Details, Device, Drawn, Found};
+use joulie_core::node::cap::{CapRange, Desired};
+use joulie_core::node::throttle::Throttle;
+use node_kit::Desire;
+use power_hal::ErrorKind;
+use std::sync::Arc;
+
+fn watts(count: i32) -> Watts {
+    Watts::from_int(count)
+}
+
+const TERMS: Terms = Terms { cpu: true, gpu: true, simulate_only: false, patience: Duration::from_secs(5) };
+
+fn goal(cpu: CapIntent, gpu: CapIntent) -> Wanted {
+    Wanted::Goal(Goal {
+        object: Subject { name: "node-a".to_owned(), uid: "1".to_owned(), generation: Some(3) },
+        cpu,
+        gpu,
+        policy: None,
+        malformed: None,
+        rivals: Vec::new(),
+    })
+}
+
+fn part(means: Means, report: Report, limit: Option<i32>, drawn: i32) -> Part {
+    let device = |number| Device {
+        key: format!("package-{number}"),
+        limit: limit.map(watts),
+        range: CapRange::new(Some(watts(80)), Some(watts(250)), None),
+        drawn: Drawn::Is(watts(drawn / 2)),
+        energy: None,
+    };
+    Part { means, report, devices: vec![device(0), device(1)], drawn: Drawn::Is(watts(drawn)), trouble: None }
+}
+
+fn nothing() -> Part {
+    Part {
+        means: Means::None,
+        report: Report::NoIntent,
+        devices: Vec::new(),
+        drawn: Drawn::Unmetered,
+        trouble: None,
+    }
+}
+
+fn view(wanted: &Wanted, cpu: Part, gpu: Part) -> View {
+    View {
+        desire: wanted.desire(true, true),
+        cpu,
+        gpu,
+        node_power: None,
+        source: "rapl",
+        found: Arc::new(Found::default()),
+        lease: LeaseState::Desired,
+        details: Details::default(),
+    }
+}
+
+fn of(wanted: &Wanted, cpu: Part, gpu: Part) -> Outcome {
+    Outcomes::default().of(wanted, &view(wanted, cpu, gpu), &TERMS, Mono::START)
+}
+
+fn cap(each: i32) -> Wanted {
+    goal(CapIntent::of_watts(watts(each)), CapIntent::NONE)
+}
+
+fn why(outcome: &Outcome) -> Why {
+    outcome.verdict.as_ref().unwrap().why
+}
+
+fn result(result: CapResult) -> Report {
+    Report::Cap(result)
+}
+
+#[test]
+fn what_is_in_force_and_seen_in_what_is_drawn_is_enforced() {
+    let applied = result(CapResult::Applied { effective: watts(240) });
+    let outcome = of(&cap(120), part(Means::Rapl, applied, Some(120), 230), nothing());
+    let said = outcome.cpu.clone().unwrap();
+    assert_eq!((said.backend, said.result, said.generation), (Means::Rapl, "applied", Some(3)));
+    assert_eq!((said.requested, said.cap), (Some(watts(120)), Some(watts(120))));
+    assert_eq!((why(&outcome), why(&outcome).status()), (Why::Enforced, Status::True));
+    let outcome = of(&cap(120), part(Means::Rapl, applied, Some(120), 300), nothing());
+    assert_eq!((why(&outcome), why(&outcome).status()), (Why::Pending, Status::Unknown), "not seen yet");
+    let dark = Part { drawn: Drawn::Unmetered, ..part(Means::Rapl, applied, Some(120), 0) };
+    assert_eq!(why(&of(&cap(120), dark, nothing())), Why::Unmeasured, "unknown is never good news");
+}
+
+#[test]
+fn clamped_blocked_and_failed_are_told_apart() {
+    let above = result(CapResult::Clamped { requested: watts(100), effective: watts(160) });
+    let outcome = of(&cap(50), part(Means::Rapl, above, Some(80), 150), nothing());
+    let said = outcome.cpu.clone().unwrap();
+    assert_eq!((said.result, said.requested, said.cap), ("applied", Some(watts(50)), Some(watts(80))));
+    assert!(said.message.contains("asked for 100"), "{}", said.message);
+    assert_eq!(
+        (why(&outcome).word(), why(&outcome).status()),
+        ("Clamped", Status::False),
+        "more than was asked"
+    );
+    let below = result(CapResult::Clamped { requested: watts(600), effective: watts(500) });
+    let outcome = of(&cap(300), part(Means::Rapl, below, Some(250), 480), nothing());
+    assert_eq!((why(&outcome).word(), why(&outcome).status()), ("Clamped", Status::True), "less is kept");
+    let blocked = result(CapResult::Blocked(Blocked::NoMeter));
+    let outcome = of(&cap(120), part(Means::Dvfs, blocked, None, 300), nothing());
+    assert_eq!(
+        (outcome.cpu.clone().unwrap().backend, outcome.cpu.clone().unwrap().result),
+        (Means::None, "blocked")
+    );
+    assert_eq!(why(&outcome), Why::Blocked);
+    let failed = result(CapResult::Failed(ErrorKind::Locked));
+    let stuck = Part {
+        trouble: Some("the firmware has locked it".to_owned()),
+        ..part(Means::Rapl, failed, None, 300)
+    };
+    let outcome = of(&cap(120), stuck, nothing());
+    let said = outcome.cpu.clone().unwrap();
+    assert_eq!((said.backend, said.result, said.cap), (Means::Rapl, "error", None));
+    assert!(said.message.contains("the firmware has locked it"), "{}", said.message);
+    assert_eq!(why(&outcome), Why::Failed);
+}
+
+#[test]
+fn the_outcome_of_one_wish_is_never_taken_for_that_of_the_next() {
+    let applied = result(CapResult::Applied { effective: watts(240) });
+    let old = view(&cap(120), part(Means::Rapl, applied, Some(120), 200), nothing());
+    let outcome = Outcomes::default().of(&cap(100), &old, &TERMS, Mono::START);
+    assert_eq!(outcome, Outcome::default());
+    // And what is on its way says nothing new about itself, but is no success either.
+    let outcome = of(&cap(100), part(Means::Rapl, Report::Pending, Some(120), 200), nothing());
+    assert_eq!((outcome.cpu.clone(), why(&outcome)), (None, Why::Pending));
+}
+
+#[test]
+fn a_throttle_of_a_percentage_is_told_with_its_share() {
+    // Agent table, row 23.
+    let percent = goal(CapIntent::of_percent(power_units::Percent::HUNDRED), CapIntent::NONE);
+    let outcome = of(&percent, part(Means::Dvfs, Report::Throttled(Throttle::NONE), None, 250), nothing());
+    let said = outcome.cpu.clone().unwrap();
+    assert_eq!((said.backend.word(), said.result), ("dvfs", "applied"));
+    assert!(said.message.contains("throttle=0%"), "{}", said.message);
+    assert_eq!(why(&outcome).status(), Status::Unknown, "no watts are known, so none are kept");
+}
+
+#[test]
+fn gpus_are_told_in_the_words_of_the_contract() {
+    let wanted = goal(CapIntent::NONE, CapIntent::of_watts(watts(250)));
+    // Agent table, row 35.
+    let applied = result(CapResult::Applied { effective: watts(500) });
+    let idle = Part { report: Report::NoIntent, ..part(Means::None, Report::NoIntent, Some(250), 300) };
+    let outcome = of(&wanted, idle.clone(), part(Means::Http, applied, Some(250), 480));
+    let said = outcome.gpu.clone().unwrap();
+    assert_eq!((said.backend.word(), said.result, said.cap), ("http", "applied", Some(watts(250))));
+    assert!(said.message.contains("applied gpu cap"), "{}", said.message);
+    assert_eq!(why(&outcome), Why::Enforced);
+    // Agent table, row 34.
+    let blocked = Part { report: result(CapResult::Blocked(Blocked::NoGpus)), ..nothing() };
+    let outcome = of(&wanted, idle, blocked);
+    let said = outcome.gpu.unwrap();
+    assert_eq!((said.backend.word(), said.result), ("none", "blocked"));
+    assert_eq!(said.message, "node has no allocatable GPU resources");
+}
+
+#[test]
+fn a_part_that_fails_is_the_verdict_of_both() {
+    let both = goal(CapIntent::of_watts(watts(120)), CapIntent::of_watts(watts(250)));
+    let applied = result(CapResult::Applied { effective: watts(240) });
+    let failed = Part {
+        trouble: Some("the card fell off the bus".to_owned()),
+        ..part(Means::HostNvidia, result(CapResult::Failed(ErrorKind::Gone)), None, 300)
+    };
+    let outcome = of(&both, part(Means::Rapl, applied, Some(120), 200), failed);
+    assert_eq!(why(&outcome), Why::Failed);
+    let text = outcome.verdict.unwrap().message;
+    assert!(text.contains("the card fell off the bus") && !text.contains("packages"), "{text}");
+}
+
+#[test]
+fn nothing_is_claimed_where_nothing_is_known_and_a_release_that_failed_is_told() {
+    let unknown = Wanted::Unknown(Unknown::NotSynced);
+    assert_eq!(of(&unknown, nothing(), nothing()), Outcome::default());
+    let gone = Wanted::Nothing(Nothing::NoObject);
+    let outcome = of(&gone, nothing(), nothing());
+    assert_eq!((outcome.cpu.unwrap().result, outcome.verdict.unwrap().why), ("none", Why::NoCap));
+    let stuck = Part {
+        trouble: Some("no such device".to_owned()),
+        ..part(Means::Rapl, result(CapResult::Failed(ErrorKind::Gone)), Some(120), 200)
+    };
+    let outcome = of(&gone, stuck, nothing());
+    let said = outcome.cpu.clone().unwrap();
+    assert_eq!((said.result, said.cap), ("error", Some(watts(120))));
+    assert!(said.message.contains("could not be put back: no such device"), "{}", said.message);
+    assert_eq!(why(&outcome), Why::Pending);
+}
+
+#[test]
+fn caps_that_a_lease_replaced_are_not_those_that_were_asked() {
+    let wanted = cap(120);
+    let applied = result(CapResult::Applied { effective: watts(240) });
+    for (lease, holds) in [
+        (LeaseState::Desired, true),
+        (LeaseState::Held, true),
+        (LeaseState::Relaxed, false),
+        (LeaseState::Safe, false),
+    ] {
+        let view = View { lease, ..view(&wanted, part(Means::Rapl, applied, Some(120), 200), nothing()) };
+        let outcome = Outcomes::default().of(&wanted, &view, &TERMS, Mono::START);
+        assert_eq!(why(&outcome).status() == Status::True, holds, "{lease:?}");
+    }
+}
+
+#[test]
+fn a_part_that_the_configuration_leaves_alone_is_blocked() {
+    let wanted = cap(120);
+    let terms = Terms { cpu: false, ..TERMS };
+    let mut view = view(&wanted, nothing(), nothing());
+    view.desire = Desire { cpu: Desired::Unknown, gpu: Desired::Cap(CapIntent::NONE) };
+    let outcome = Outcomes::default().of(&wanted, &view, &terms, Mono::START);
+    assert_eq!((outcome.cpu.clone().unwrap().result, why(&outcome)), ("blocked", Why::Blocked));
+}

@@ -1,0 +1,99 @@
+//! When a new measurement of power is worth a write: when it has moved, not too often, and at the latest once in a while.
+
+use host_kit::clock::Mono;
+use power_units::{Percent, Role, Watts};
+use std::time::Duration;
+
+/// How often power is published.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// At most once in this time.
+    pub(crate) interval: Duration,
+    /// At the latest after this time; none: only when it moves.
+    pub(crate) heartbeat: Option<Duration>,
+}
+
+/// What a machine draws.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Power {
+    pub(crate) cpu: Option<Watts>,
+    pub(crate) gpu: Option<Watts>,
+    pub(crate) node: Option<Watts>,
+}
+
+/// The memory of what was published.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pacer {
+    last: Option<(Power, Mono)>,
+}
+
+/// Less than this share, and less than so many watts, is no move.
+const SHARE: Percent = Percent::from_int(5);
+const LEAST: Watts = Watts::from_int(5);
+
+impl Pacer {
+    /// Whether this measurement is to be published now; then it is taken for published.
+    pub(crate) fn is_due(&mut self, power: Power, now: Mono, pace: Pace) -> bool {
+        let due = match self.last {
+            None => power != Power::default(),
+            Some((last, at)) => {
+                let age = now.since(at);
+                let late = pace.heartbeat.is_some_and(|heartbeat| age >= heartbeat);
+                late || (age >= pace.interval && moved(last, power))
+            }
+        };
+        if due {
+            self.last = Some((power, now));
+        }
+        due
+    }
+}
+
+fn moved(from: Power, to: Power) -> bool {
+    let far = |from: Option<Watts>, to: Option<Watts>| match (from, to) {
+        (Some(from), Some(to)) => {
+            (to - from).abs() > LEAST.max(from.scale(SHARE.to_ratio(Role::Nearest), Role::Nearest))
+        }
+        (None, None) => false,
+        (Some(_), None) | (None, Some(_)) => true,
+    };
+    far(from.cpu, to.cpu) || far(from.gpu, to.gpu) || far(from.node, to.node)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn power_is_written_when_it_moves_and_now_and_then() {
+        let pace = Pace { interval: Duration::from_secs(5), heartbeat: Some(Duration::from_secs(300)) };
+        let mut pacer = Pacer::default();
+        let mut due = |second, watts: Option<i32>| {
+            let power = Power { cpu: watts.map(Watts::from_int), ..Power::default() };
+            pacer.is_due(power, Mono::at(Duration::from_secs(second)), pace)
+        };
+        assert!(!due(0, None), "nothing is known yet");
+        assert!(due(1, Some(200)));
+        assert!(!due(4, Some(300)), "too soon");
+        assert!(due(6, Some(300)));
+        assert!(!due(60, Some(315)), "5 % of 300 W is 15 W, and that is not beyond it");
+        assert!(due(61, Some(316)));
+        assert!(due(70, None), "that it is not known any more is news");
+        assert!(!due(80, None));
+        assert!(due(370, None), "five minutes");
+    }
+
+    #[test]
+    fn small_machines_have_a_band_in_watts_and_no_heartbeat_means_none() {
+        let pace = Pace { interval: Duration::ZERO, heartbeat: None };
+        let mut pacer = Pacer::default();
+        let mut due = |second, watts| {
+            let power = Power { gpu: Some(Watts::from_int(watts)), ..Power::default() };
+            pacer.is_due(power, Mono::at(Duration::from_secs(second)), pace)
+        };
+        assert!(due(0, 20));
+        assert!(!due(1, 25));
+        assert!(due(2, 26));
+        assert!(!due(1_000_000, 26));
+    }
+}

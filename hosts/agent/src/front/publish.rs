@@ -1,0 +1,287 @@
+//! Writing what is to be said: by server-side apply, of what changed, and again after a failure.
+//!
+//! A document is compared with what was last written there, times left aside, so that a steady node writes nothing. The
+//! agent is the one authority on what it read back, so it takes its own fields over from whoever wrote them before
+//! (an agent of another generation did); it never applies a field of anybody else's.
+
+use super::outcome::{Outcome, Said, Verdict};
+use crate::metrics::{Metrics, Written};
+use jiff::Timestamp;
+use joulie_api::condition::{ConditionType, rfc3339};
+use joulie_api::labels::{manager, object};
+use joulie_api::names;
+use joulie_api::node_hardware::NodeHardware;
+use joulie_api::node_power_profile::NodePowerProfile;
+use joulie_api::node_twin::NodeTwin;
+use joulie_api::number::Number;
+use joulie_api::word::Vocabulary;
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
+use kube::{Api, Client, Resource};
+use power_units::Watts;
+use serde_json::{Map, Value, json};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+/// Which kind of object a document is the status of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Profile,
+    Twin,
+    Hardware,
+}
+
+impl Kind {
+    fn resource(self) -> ApiResource {
+        match self {
+            Self::Profile => ApiResource::erase::<NodePowerProfile>(&()),
+            Self::Twin => ApiResource::erase::<NodeTwin>(&()),
+            Self::Hardware => ApiResource::erase::<NodeHardware>(&()),
+        }
+    }
+
+    /// Where the outcome lies in the status.
+    const fn control(self) -> &'static str {
+        match self {
+            Self::Profile | Self::Hardware => super::rows::CONTROL_OF_PROFILE,
+            Self::Twin => super::rows::CONTROL_OF_TWIN,
+        }
+    }
+}
+
+/// A status that is to be there.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Doc {
+    /// The object; none where it is still to be made.
+    pub(crate) object: Option<(String, String)>,
+    /// What is there by the watch.
+    pub(crate) seen: Value,
+    pub(crate) content: Content,
+}
+
+/// What a document says, without the times.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Content {
+    /// What came of the desired state.
+    Outcome(Outcome),
+    /// The whole status of a NodeHardware.
+    Hardware {
+        /// The node's name and uid, for an object that is still to be made.
+        node: (String, String),
+        status: Value,
+    },
+}
+
+/// The fields that hold a time, which is no content.
+const TIMES: [&str; 2] = ["updatedAt", "lastTransitionTime"];
+
+impl Content {
+    /// The status to apply, where `base` is what is there; none where it says so already.
+    pub(crate) fn status(&self, kind: Kind, base: &Value, now: Timestamp) -> Option<Value> {
+        let mut status = match self {
+            Self::Outcome(outcome) => outcome_status(kind, outcome, base)?,
+            Self::Hardware { status, .. } => status.clone(),
+        };
+        if timeless(&status) == timeless(base) {
+            return None;
+        }
+        fill_times(&mut status, base, &rfc3339(now));
+        if matches!(self, Self::Hardware { .. }) {
+            status["updatedAt"] = Value::String(rfc3339(now));
+        }
+        Some(status)
+    }
+}
+
+/// The outcome as a part of a status. Of what nothing new is to be said, that which is there stays.
+fn outcome_status(kind: Kind, outcome: &Outcome, base: &Value) -> Option<Value> {
+    let Outcome { cpu, gpu, verdict } = outcome;
+    if cpu.is_none() && gpu.is_none() && verdict.is_none() {
+        return None;
+    }
+    let mut control = Map::new();
+    for (part, said) in [("cpu", cpu), ("gpu", gpu)] {
+        let value = said.as_ref().map(said_value).or_else(|| base[kind.control()].get(part).cloned());
+        control.extend(value.map(|value| (part.to_owned(), value)));
+    }
+    let mut status = Map::new();
+    if !control.is_empty() {
+        status.insert(kind.control().to_owned(), Value::Object(control));
+    }
+    let conditions = verdict.as_ref().map(|verdict| json!([condition_value(verdict)]));
+    let conditions = conditions.or_else(|| base.get("conditions").cloned());
+    status.extend(conditions.map(|conditions| ("conditions".to_owned(), conditions)));
+    Some(Value::Object(status))
+}
+
+fn said_value(said: &Said) -> Value {
+    let Said { backend, result, message, generation, requested, cap } = said;
+    let watts = |watts: &Option<Watts>| watts.map(Number::from);
+    without_nulls(json!({
+        "backend": backend.word(),
+        "result": result,
+        "message": message,
+        "observedGeneration": generation,
+        "requestedWatts": watts(requested),
+        "capWatts": watts(cap),
+    }))
+}
+
+fn condition_value(verdict: &Verdict) -> Value {
+    let Verdict { why, message, generation } = verdict;
+    without_nulls(json!({
+        "type": ConditionType::CapEnforced.as_str(),
+        "status": why.status().as_str(),
+        "reason": why.word(),
+        "message": message,
+        "observedGeneration": generation,
+    }))
+}
+
+pub(crate) fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(parts) => {
+            let parts = parts.into_iter().filter(|(_, part)| !part.is_null());
+            Value::Object(parts.map(|(key, part)| (key, without_nulls(part))).collect())
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(without_nulls).collect()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value,
+    }
+}
+
+/// Without the times, and with every number in the one form in which two equal ones are equal.
+fn timeless(value: &Value) -> Value {
+    match value {
+        Value::Object(parts) => {
+            let parts = parts.iter().filter(|(key, part)| !TIMES.contains(&key.as_str()) && !part.is_null());
+            Value::Object(parts.map(|(key, part)| (key.clone(), timeless(part))).collect())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(timeless).collect()),
+        Value::Number(number) => json!(number.as_f64()),
+        Value::Null | Value::Bool(_) | Value::String(_) => value.clone(),
+    }
+}
+
+/// Gives each part its time: that which it has, where it says what it said, else now.
+fn fill_times(status: &mut Value, base: &Value, now: &str) {
+    for control in [super::rows::CONTROL_OF_PROFILE, super::rows::CONTROL_OF_TWIN] {
+        for part in ["cpu", "gpu"] {
+            let Some(said) = status.get_mut(control).and_then(|control| control.get_mut(part)) else {
+                continue;
+            };
+            let before = &base[control][part];
+            let same = timeless(said) == timeless(before);
+            let time = before["updatedAt"].as_str().filter(|_| same).unwrap_or(now);
+            said["updatedAt"] = Value::String(time.to_owned());
+        }
+    }
+    let about = |all: &Value, kind: &Value| {
+        let all = all["conditions"].as_array().cloned().unwrap_or_default();
+        all.into_iter().find(|one| one["type"] == *kind)
+    };
+    for condition in status.get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten() {
+        let before = about(base, &condition["type"]).filter(|before| before["status"] == condition["status"]);
+        let time = before.as_ref().and_then(|before| before["lastTransitionTime"].as_str()).unwrap_or(now);
+        condition["lastTransitionTime"] = Value::String(time.to_owned());
+    }
+}
+
+/// Why something was not written.
+#[derive(Debug)]
+pub(crate) enum WriteError {
+    /// The object is not there (any more).
+    Gone,
+    /// Anything else.
+    Failed(String),
+}
+
+impl From<kube::Error> for WriteError {
+    fn from(error: kube::Error) -> Self {
+        if let kube::Error::Api(status) = &error {
+            return match status.code {
+                404 => Self::Gone,
+                code => Self::Failed(format!("{code} {}", status.message)),
+            };
+        }
+        Self::Failed(error.to_string())
+    }
+}
+
+/// The agent's hand on the API.
+pub(crate) struct Writer {
+    client: Client,
+    /// So many requests at once; a pool writes for thousands of nodes.
+    turns: Semaphore,
+    metrics: Metrics,
+}
+
+const AT_ONCE: usize = 16;
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+impl Writer {
+    pub(crate) fn new(client: Client, metrics: Metrics) -> Self {
+        Self { client, turns: Semaphore::new(AT_ONCE), metrics }
+    }
+
+    /// Applies a status.
+    pub(crate) async fn apply(&self, kind: Kind, name: &str, status: &Value) -> Result<(), WriteError> {
+        let resource = kind.resource();
+        let body = json!({
+            "apiVersion": resource.api_version, "kind": resource.kind,
+            "metadata": {"name": name}, "status": status,
+        });
+        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+        let params = PatchParams::apply(manager::AGENT).force();
+        let patch = Patch::Apply(body);
+        let done = self.in_turn(api.patch_status(name, &params, &patch)).await;
+        self.count(kind, done.as_ref().map(drop));
+        done.map(drop)
+    }
+
+    /// Makes the NodeHardware of a node, and returns its name and uid. An object of that name that is another node's is
+    /// left alone.
+    pub(crate) async fn make(&self, node: (&str, &str)) -> Result<(String, String), WriteError> {
+        let (node, uid) = node;
+        let resource = Kind::Hardware.resource();
+        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+        let plain = names::plain(node);
+        let there = self.in_turn(api.get_opt(&plain)).await?;
+        let holder = there.as_ref().and_then(|there| there.data["spec"]["nodeName"].as_str());
+        let name = names::name_for(node, |name| if name == plain { holder } else { None });
+        let mut metadata = json!({"name": name, "labels": {object::MANAGED_BY: object::BY_AGENT}});
+        if !uid.is_empty() {
+            // With the node goes what was said about it.
+            metadata["ownerReferences"] =
+                json!([{"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}]);
+        }
+        let body = json!({
+            "apiVersion": resource.api_version, "kind": resource.kind,
+            "metadata": metadata, "spec": {"nodeName": node},
+        });
+        let params = PatchParams::apply(manager::AGENT);
+        let patch = Patch::Apply(body);
+        let made = self.in_turn(api.patch(&name, &params, &patch)).await;
+        self.count(Kind::Hardware, made.as_ref().map(drop));
+        Ok((name, made?.meta().uid.clone().unwrap_or_default()))
+    }
+
+    async fn in_turn<T>(&self, work: impl Future<Output = kube::Result<T>>) -> Result<T, WriteError> {
+        // The semaphore is never closed.
+        let _turn = self.turns.acquire().await;
+        match tokio::time::timeout(TIMEOUT, work).await {
+            Ok(done) => Ok(done?),
+            Err(_) => Err(WriteError::Failed("the API server did not answer in 10s".to_owned())),
+        }
+    }
+
+    fn count(&self, kind: Kind, done: Result<(), &WriteError>) {
+        let outcome = match done {
+            Ok(()) => Written::Done,
+            Err(WriteError::Gone) => Written::Gone,
+            Err(WriteError::Failed(_)) => Written::Failed,
+        };
+        self.metrics.wrote(kind, outcome);
+    }
+}
+
+#[cfg(test)]
+mod tests;

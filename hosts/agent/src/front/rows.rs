@@ -1,0 +1,184 @@
+//! What the agent keeps of the objects that it watches: what a decision or a comparison needs, and nothing else.
+//!
+//! A row exists as long as it is known of which node its object is. Whether its desired state can be read is a part of
+//! the row, so that a malformed object is an answer and not a gap.
+
+use host_kit::reflect::Row;
+use joulie_api::caps::Desired;
+use joulie_api::condition::ConditionType;
+use joulie_api::node_power_profile::NodePowerProfile;
+use joulie_api::node_twin::NodeTwin;
+use joulie_api::object;
+use joulie_api::quantity::Quantity;
+use joulie_api::word::Vocabulary;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// A node.
+#[derive(Debug, PartialEq)]
+pub(crate) struct NodeRow {
+    pub(crate) uid: String,
+    pub(crate) labels: BTreeMap<String, String>,
+    /// Logical processors.
+    pub(crate) cores: Option<u32>,
+    pub(crate) memory_bytes: Option<u64>,
+    /// Allocatable GPUs.
+    pub(crate) gpus: u32,
+}
+
+impl Row for NodeRow {
+    const KIND: &'static str = "Node";
+
+    fn read(object: &Value) -> Result<Self, String> {
+        let labels = &object["metadata"]["labels"];
+        let labels = labels.as_object().into_iter().flatten();
+        let labels = labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
+        let capacity = &object["status"]["capacity"];
+        let quantity = |of: &Value| Quantity::parse(of.as_str()?).ok();
+        let allocatable = object["status"]["allocatable"].as_object().into_iter().flatten();
+        let allocatable = allocatable.filter_map(|(name, amount)| {
+            Some((name.as_str(), u64::try_from(quantity(amount)?.value()).ok()?))
+        });
+        Ok(Self {
+            uid: text(object, "/metadata/uid").unwrap_or_default(),
+            labels: labels.collect(),
+            cores: quantity(&capacity["cpu"]).and_then(|cpu| u32::try_from(cpu.value()).ok()),
+            memory_bytes: quantity(&capacity["memory"]).and_then(|memory| u64::try_from(memory.value()).ok()),
+            gpus: allocatable_gpus(allocatable),
+        })
+    }
+}
+
+/// Whole GPUs: slices and shares of one are not.
+fn allocatable_gpus<'a>(resources: impl Iterator<Item = (&'a str, u64)>) -> u32 {
+    let is_gpu = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        name == "gpu.intel.com/i915" || name.ends_with("/gpu")
+    };
+    let total = resources.filter(|(name, _)| is_gpu(name)).fold(0_u64, |sum, (_, n)| sum.saturating_add(n));
+    u32::try_from(total).unwrap_or(u32::MAX)
+}
+
+/// An object that carries a desired state, or the outcome of one, or both.
+#[derive(Debug, PartialEq)]
+pub(crate) struct GoalRow {
+    pub(crate) node: String,
+    pub(crate) uid: String,
+    pub(crate) generation: Option<i64>,
+    /// The desired state, or why it cannot be read.
+    pub(crate) desired: Result<Desired, String>,
+    /// What an agent published there, in the shape in which this one does.
+    pub(crate) published: Value,
+}
+
+/// A NodePowerProfile.
+#[derive(Debug, PartialEq)]
+pub(crate) struct ProfileRow(pub(crate) GoalRow);
+
+/// A NodeTwin.
+#[derive(Debug, PartialEq)]
+pub(crate) struct TwinRow(pub(crate) GoalRow);
+
+/// Where the outcome lies in the status of a NodePowerProfile.
+pub(crate) const CONTROL_OF_PROFILE: &str = "control";
+/// Where it lies in that of a NodeTwin.
+pub(crate) const CONTROL_OF_TWIN: &str = "controlStatus";
+
+impl Row for ProfileRow {
+    const KIND: &'static str = "NodePowerProfile";
+
+    fn read(value: &Value) -> Result<Self, String> {
+        let desired = object::parse::<NodePowerProfile>(spec_alone(value)).map_err(|bad| bad.to_string());
+        let desired = desired.and_then(|it| Desired::try_from(&it.spec).map_err(|error| error.to_string()));
+        goal(value, desired, CONTROL_OF_PROFILE).map(Self)
+    }
+}
+
+impl Row for TwinRow {
+    const KIND: &'static str = "NodeTwin";
+
+    fn read(value: &Value) -> Result<Self, String> {
+        let desired = object::parse::<NodeTwin>(spec_alone(value)).map_err(|bad| bad.to_string());
+        let desired = desired.and_then(|it| Desired::try_from(&it.spec).map_err(|error| error.to_string()));
+        goal(value, desired, CONTROL_OF_TWIN).map(Self)
+    }
+}
+
+/// The object without its status, which others write: what is wrong there is no reason to ignore a cap.
+fn spec_alone(value: &Value) -> Value {
+    let name = &value["metadata"]["name"];
+    json!({"apiVersion": value["apiVersion"], "kind": value["kind"], "metadata": {"name": name}, "spec": value["spec"]})
+        .as_object()
+        .map(|object| object.iter().filter(|(_, part)| !part.is_null()))
+        .map(|parts| Value::Object(parts.map(|(key, part)| (key.clone(), part.clone())).collect()))
+        .unwrap_or_default()
+}
+
+fn goal(value: &Value, desired: Result<Desired, String>, control: &str) -> Result<GoalRow, String> {
+    Ok(GoalRow {
+        node: text(value, "/spec/nodeName")
+            .filter(|node| !node.is_empty())
+            .ok_or("it has no spec.nodeName")?,
+        uid: text(value, "/metadata/uid").unwrap_or_default(),
+        generation: value["metadata"]["generation"].as_i64(),
+        desired,
+        published: published(&value["status"], control),
+    })
+}
+
+/// The part of a status that the agent writes: the outcome, and its condition.
+fn published(status: &Value, control: &str) -> Value {
+    let mut ours = Map::new();
+    let mut take = |key: &str, value: Option<&Value>| {
+        if let Some(value) = value {
+            ours.insert(key.to_owned(), value.clone());
+        }
+    };
+    take(control, status.get(control));
+    let about = |condition: &&Value| condition["type"] == ConditionType::CapEnforced.as_str();
+    let condition = status["conditions"].as_array().and_then(|all| all.iter().find(about));
+    let list = condition.map(|condition| Value::Array(vec![condition.clone()]));
+    take("conditions", list.as_ref());
+    Value::Object(ours)
+}
+
+/// A NodeHardware.
+#[derive(Debug, PartialEq)]
+pub(crate) struct HardwareRow {
+    pub(crate) node: String,
+    pub(crate) uid: String,
+    /// Its whole status, which is the agent's.
+    pub(crate) published: Value,
+}
+
+impl Row for HardwareRow {
+    const KIND: &'static str = "NodeHardware";
+
+    fn read(value: &Value) -> Result<Self, String> {
+        Ok(Self {
+            node: text(value, "/spec/nodeName")
+                .filter(|node| !node.is_empty())
+                .ok_or("it has no spec.nodeName")?,
+            uid: text(value, "/metadata/uid").unwrap_or_default(),
+            published: value["status"].clone(),
+        })
+    }
+}
+
+/// The plan's Lease, which its leader renews after each complete pass.
+#[derive(Debug, PartialEq)]
+pub(crate) struct LeaseRow {
+    pub(crate) renewed: Option<jiff::Timestamp>,
+}
+
+impl Row for LeaseRow {
+    const KIND: &'static str = "Lease";
+
+    fn read(value: &Value) -> Result<Self, String> {
+        Ok(Self { renewed: text(value, "/spec/renewTime").and_then(|time| time.parse().ok()) })
+    }
+}
+
+fn text(value: &Value, pointer: &str) -> Option<String> {
+    value.pointer(pointer).and_then(Value::as_str).map(str::to_owned)
+}

@@ -1,0 +1,127 @@
+//! From the objects of a node to what is wanted of its machine: a pure rule.
+//!
+//! ```text
+//!  not synced, no Node object, malformed and no good one known ──▶ Unknown   everything stays as it is
+//!  synced, and no object for the node ───────────────────────────▶ Nothing   the originals come back
+//!  the node is not selected (any more) ──────────────────────────▶ Nothing
+//!  an object that can be read ───────────────────────────────────▶ Goal
+//!  an object that cannot be read, after one that could ──────────▶ the Goal of before, marked
+//! ```
+//!
+//! An object is found by its `spec.nodeName`, never by its name. Where a node has several, the first by name counts, as
+//! it does for the operator, and the others are named.
+
+use super::inputs::Inputs;
+use joulie_core::node::cap::{CapIntent, Desired};
+use kube::core::{Selector, SelectorExt};
+use node_kit::Desire;
+
+/// What is wanted of a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// Nobody knows.
+    Unknown(Unknown),
+    /// Nothing, and that is known.
+    Nothing(Nothing),
+    /// A desired state.
+    Goal(Goal),
+}
+
+/// Why nobody knows what is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unknown {
+    /// Not everything was read yet.
+    NotSynced,
+    /// There is no Node object of this name.
+    NoNode,
+    /// The object cannot be read, and no good one of it is known.
+    Malformed {
+        /// Which.
+        object: Subject,
+        /// Why.
+        why: String,
+    },
+}
+
+/// Why nothing is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Nothing {
+    /// No object carries a desired state for the node.
+    NoObject,
+    /// The node is not one of those that are managed.
+    Deselected,
+}
+
+/// An object, as it must be named in what is said about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Subject {
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) generation: Option<i64>,
+}
+
+/// A desired state and the object that carries it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Goal {
+    pub(crate) object: Subject,
+    pub(crate) cpu: CapIntent,
+    pub(crate) gpu: CapIntent,
+    pub(crate) policy: Option<String>,
+    /// Why the object as it is now cannot be read: this is the state that it had before.
+    pub(crate) malformed: Option<String>,
+    /// Other objects that speak of the same node.
+    pub(crate) rivals: Vec<String>,
+}
+
+impl Wanted {
+    /// What the machine is told. `cpu` and `gpu` say whether the configuration lets that part be controlled at all.
+    pub(crate) const fn desire(&self, cpu: bool, gpu: bool) -> Desire {
+        let all = match self {
+            Self::Unknown(_) => Desire::UNKNOWN,
+            Self::Nothing(_) => Desire::GONE,
+            Self::Goal(goal) => Desire { cpu: Desired::Cap(goal.cpu), gpu: Desired::Cap(goal.gpu) },
+        };
+        Desire {
+            cpu: if cpu { all.cpu } else { Desired::Unknown },
+            gpu: if gpu { all.gpu } else { Desired::Unknown },
+        }
+    }
+
+    pub(crate) const fn goal(&self) -> Option<&Goal> {
+        match self {
+            Self::Goal(goal) => Some(goal),
+            Self::Unknown(_) | Self::Nothing(_) => None,
+        }
+    }
+}
+
+/// What is wanted by these objects; `before` is what was wanted until now.
+pub(crate) fn wanted(inputs: &Inputs, selector: &Selector, before: &Wanted) -> Wanted {
+    if !inputs.synced {
+        return before.clone();
+    }
+    let Some(node) = &inputs.node else { return Wanted::Unknown(Unknown::NoNode) };
+    if !selector.matches(&node.labels) {
+        return Wanted::Nothing(Nothing::Deselected);
+    }
+    let Some((name, row)) = inputs.goals.first() else { return Wanted::Nothing(Nothing::NoObject) };
+    let object = Subject { name: name.clone(), uid: row.uid().to_owned(), generation: row.generation() };
+    let rivals: Vec<String> = inputs.goals.iter().skip(1).map(|(name, _)| name.clone()).collect();
+    match row.desired() {
+        Ok(desired) => Wanted::Goal(Goal {
+            object,
+            cpu: desired.cpu,
+            gpu: desired.gpu,
+            policy: desired.policy.clone(),
+            malformed: None,
+            rivals,
+        }),
+        Err(why) => match before.goal().filter(|goal| goal.object.uid == object.uid) {
+            Some(good) => Wanted::Goal(Goal { object, malformed: Some(why.clone()), rivals, ..good.clone() }),
+            None => Wanted::Unknown(Unknown::Malformed { object, why: why.clone() }),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

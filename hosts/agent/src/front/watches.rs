@@ -1,0 +1,124 @@
+//! Which objects are watched: those of one node, or those of all.
+
+use super::inputs::Watched;
+use super::rows::{HardwareRow, LeaseRow, NodeRow, ProfileRow, TwinRow};
+use crate::settings::{DesiredSource, LeaseSource, Settings};
+use host_kit::clock::Mono;
+use host_kit::health::Verdict;
+use host_kit::program::Context;
+use host_kit::reflect::{Reflections, Row, Rows, Source, reflect};
+use host_kit::shutdown::Tasks;
+use joulie_api::labels;
+use joulie_core::placement::freshness::UnixTime;
+use std::time::Duration;
+
+/// Silence after which the program does not count as ready. The server ends a watch and gives a sign of life before that.
+const SILENCE_MOST: Duration = Duration::from_secs(600);
+
+/// Everything that is watched.
+pub(crate) struct Watches {
+    pub(crate) watched: Watched,
+    /// Who confirms the desired state.
+    pub(crate) confirmed: Confirmed,
+}
+
+/// Who confirms the desired state.
+#[derive(Clone)]
+pub(crate) enum Confirmed {
+    /// A watch that lives.
+    Profiles(Rows<ProfileRow>),
+    /// A watch that lives.
+    Twins(Rows<TwinRow>),
+    /// The operator.
+    Plan(Rows<LeaseRow>),
+}
+
+/// Begins to watch, for one node or for all.
+pub(crate) fn begin(
+    settings: &Settings,
+    node: Option<&str>,
+    context: &Context,
+    reflections: &Reflections,
+    tasks: &mut Tasks,
+) -> Watches {
+    let mut begin = Begin { context, reflections, tasks };
+    let of = |field: &str| node.map(|node| format!("{field}={node}"));
+    let joulie = |plural: &str| Source {
+        path: format!("/apis/{}/v1alpha1/{plural}", labels::GROUP),
+        labels: None,
+        fields: of("spec.nodeName"),
+    };
+    let nodes = Source { path: "/api/v1/nodes".to_owned(), labels: None, fields: of("metadata.name") };
+    let nodes = begin.rows::<NodeRow>("nodes", nodes);
+    let twins = begin.rows::<TwinRow>("nodetwins", joulie("nodetwins"));
+    let hardware = begin.rows::<HardwareRow>("nodehardwares", joulie("nodehardwares"));
+    let profiles = match settings.desired {
+        DesiredSource::Profile => {
+            Some(begin.rows::<ProfileRow>("nodepowerprofiles", joulie("nodepowerprofiles")))
+        }
+        DesiredSource::Twin => None,
+    };
+    let confirmed = match (settings.lease.source, &profiles) {
+        (LeaseSource::Watch, Some(profiles)) => Confirmed::Profiles(profiles.clone()),
+        (LeaseSource::Watch, None) => Confirmed::Twins(twins.clone()),
+        (LeaseSource::Plan, _) => {
+            let source = Source {
+                path: format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", settings.namespace),
+                labels: None,
+                fields: Some(format!("metadata.name={}", labels::PLAN_LEASE)),
+            };
+            Confirmed::Plan(begin.rows::<LeaseRow>("leases", source))
+        }
+    };
+    Watches { watched: Watched { nodes, profiles, twins, hardware }, confirmed }
+}
+
+struct Begin<'a> {
+    context: &'a Context,
+    reflections: &'a Reflections,
+    tasks: &'a mut Tasks,
+}
+
+impl Begin<'_> {
+    fn rows<R: Row>(&mut self, name: &'static str, source: Source) -> Rows<R> {
+        let Context { client, clock, stop, .. } = self.context;
+        let parts = (self.reflections, clock.clone());
+        let (rows, follow) = reflect(client, source, parts, stop.clone());
+        self.tasks.spawn(name, follow);
+        rows
+    }
+}
+
+impl Confirmed {
+    /// A mark that is newer each time that somebody confirms the desired state; it is compared with nothing else.
+    pub(crate) fn mark(&self, now: Mono) -> Option<UnixTime> {
+        let heard = |silence: Option<Duration>| {
+            let heard = Duration::from_millis(now.as_millis()).checked_sub(silence?)?;
+            i64::try_from(heard.as_millis()).ok()?.checked_mul(1000).map(UnixTime::from_micros)
+        };
+        match self {
+            Self::Profiles(rows) => heard(rows.silence(now).filter(|_| rows.is_synced())),
+            Self::Twins(rows) => heard(rows.silence(now).filter(|_| rows.is_synced())),
+            Self::Plan(rows) => {
+                let renewed = rows.with(|rows| rows.values().find_map(|held| held.row.renewed));
+                renewed.map(|time| UnixTime::from_micros(time.as_microsecond()))
+            }
+        }
+    }
+}
+
+impl Watched {
+    /// A check for `/readyz`.
+    pub(crate) fn check(&self) -> impl Fn(Mono) -> Verdict + Send + Sync + 'static {
+        let nodes = self.nodes.check(SILENCE_MOST);
+        let twins = self.twins.check(SILENCE_MOST);
+        let profiles = self.profiles.as_ref().map(|profiles| profiles.check(SILENCE_MOST));
+        move |now| {
+            let goals = profiles.as_ref().map_or_else(|| twins(now), |profiles| profiles(now));
+            match nodes(now) {
+                Verdict::Pass => goals,
+                failed @ Verdict::Fail(_) => failed,
+            }
+        }
+    }
+}

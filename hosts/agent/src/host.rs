@@ -1,0 +1,323 @@
+//! The machine that the agent runs on: node-kit's control loop in a thread of its own.
+//!
+//! ```text
+//!  start ──▶ Waiting (another process is the writer, or the journal cannot be used; tried again)
+//!              │ the lock is free
+//!              ▼
+//!            Running ──stop──▶ Ended (caps stay, or with ON_EXIT=restore the originals come back)
+//! ```
+//!
+//! The loop runs at its own period, whatever becomes of the API and of everything that is asynchronous. It is told what
+//! is desired through node-kit's handle, and what it knows goes out as the latest [`View`]. When the thread ends although
+//! nobody asked it to, the channel of views closes, and the program ends, so that it is started again.
+
+mod identity;
+pub(crate) mod restore;
+mod view;
+
+use crate::machine::{Control, View};
+use crate::settings::{DvfsLaw, Lease, LeaseExpiry, Machine, Settings};
+use host_kit::clock::Clock;
+use host_kit::health::Heartbeat;
+use joulie_core::node::lease::{Jitter, LeaseLaw, OnExpiry};
+use joulie_core::placement::freshness::UnixTime;
+use node_kit::{
+    Access, Config, ConfigError, Desire, Handle, LeaseTerms, LockError, LoopLaw, Node, OpenError, Sources,
+    Time,
+};
+use power_units::Micros;
+use std::hash::{DefaultHasher, Hasher};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// The front's end of the thread. Clones are the same end.
+#[derive(Clone)]
+pub(crate) struct Host {
+    shared: Arc<Mutex<Shared>>,
+    ends: Sender<Ending>,
+}
+
+/// What both ends see.
+struct Shared {
+    handle: Option<Handle>,
+    desire: Desire,
+    standing: Standing,
+    /// How the loop is to end, once it was asked to.
+    ending: Option<Ending>,
+}
+
+/// How the thread stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It cannot open the machine yet, and why.
+    Waiting(String),
+    /// It controls the machine.
+    Running,
+    /// It has ended.
+    Ended,
+}
+
+/// How the loop is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The caps stay.
+    Keep,
+    /// The originals come back first.
+    Restore,
+}
+
+/// The thread's end of it all.
+struct Runner {
+    shared: Arc<Mutex<Shared>>,
+    asked: Receiver<Ending>,
+    config: Config,
+    found: identity::Identity,
+    views: watch::Sender<Option<View>>,
+    beat: Heartbeat,
+    clock: Arc<dyn Clock>,
+}
+
+/// Between two tries to open the machine: the process before this one may take a while to end.
+const OPEN_AGAIN: Duration = Duration::from_millis(200);
+/// A library that has to be loaded, a driver that has to wake a GPU.
+const BACKENDS_OPEN_WITHIN: Duration = Duration::from_secs(10);
+/// At the end: hardware that refuses is tried for so long.
+const RESTORE_WITHIN: Duration = Duration::from_secs(10);
+
+/// What the front gets of a machine that was started.
+pub(crate) struct Started {
+    pub(crate) host: Host,
+    pub(crate) views: watch::Receiver<Option<View>>,
+    pub(crate) beat: Heartbeat,
+}
+
+/// Starts the thread.
+pub(crate) fn start(
+    settings: &Settings,
+    node: &str,
+    machine: &Machine,
+    clock: Arc<dyn Clock>,
+) -> Result<Started, StartError> {
+    let config = config(settings, node, machine).map_err(StartError::Config)?;
+    let (views, seen) = watch::channel(None);
+    let beat = Heartbeat::started(clock.mono());
+    let (ends, asked) = std::sync::mpsc::channel();
+    let shared = Arc::new(Mutex::new(Shared {
+        handle: None,
+        desire: Desire::UNKNOWN,
+        standing: Standing::Waiting("the machine is being opened".to_owned()),
+        ending: None,
+    }));
+    let runner = Runner {
+        shared: shared.clone(),
+        asked,
+        found: identity::Identity::read(machine.root.as_deref()),
+        config,
+        views,
+        beat: beat.clone(),
+        clock,
+    };
+    let thread = std::thread::Builder::new().name("control".to_owned());
+    thread.spawn(move || runner.run()).map_err(StartError::Thread)?;
+    Ok(Started { host: Host { shared, ends }, views: seen, beat })
+}
+
+/// Why the thread cannot be started.
+#[derive(Debug)]
+pub enum StartError {
+    /// Its configuration.
+    Config(ConfigError),
+    /// The system refuses a thread.
+    Thread(std::io::Error),
+}
+
+impl std::fmt::Display for StartError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Config(error) => write!(f, "RECONCILE_INTERVAL: {error}"),
+            Self::Thread(error) => write!(f, "cannot start the thread of the control loop: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+pub(crate) fn sources(machine: &Machine) -> Sources {
+    let mut sources = machine.root.as_deref().map_or_else(Sources::machine, Sources::below);
+    sources.registers = machine.registers;
+    sources.nvml = machine.nvml.clone().or(sources.nvml);
+    sources
+}
+
+fn config(settings: &Settings, node: &str, machine: &Machine) -> Result<Config, ConfigError> {
+    let access = if settings.simulate_only { Access::Look } else { Access::Control };
+    let mut config =
+        Config::standard(sources(machine), machine.state.clone(), access, micros(settings.period))?;
+    config.cpu.floor = machine.cpu_floor;
+    config.gpu.floor = machine.gpu_floor;
+    config.law = match settings.dvfs.law {
+        DvfsLaw::Classic => LoopLaw::Classic(settings.dvfs.classic),
+        DvfsLaw::Tracking => Config::tracking(),
+    };
+    config.frequency_floor = settings.dvfs.floor;
+    config.lease = lease(&settings.lease, node);
+    Ok(config)
+}
+
+/// The lease also where its end changes nothing, so that it can be seen.
+pub(crate) fn lease(lease: &Lease, node: &str) -> Option<LeaseTerms> {
+    let term = micros(lease.term);
+    let on_expiry = match lease.expiry {
+        LeaseExpiry::Hold => OnExpiry::Hold,
+        // A rack that relaxes within one more term does not rise at one instant.
+        LeaseExpiry::Relax => OnExpiry::Relax { delay: Jitter::of_identity(hash(node)).of(term) },
+        LeaseExpiry::Safe => OnExpiry::Safe,
+    };
+    let law = LeaseLaw::new(term, on_expiry).ok()?;
+    Some(LeaseTerms { law, safe_cpu: lease.safe_cpu, safe_gpu: lease.safe_gpu })
+}
+
+/// The same for a node after every restart of the same program.
+fn hash(node: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(node.as_bytes());
+    hasher.finish()
+}
+
+pub(crate) fn micros(duration: Duration) -> Micros {
+    Micros::new(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
+}
+
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Control for Host {
+    fn desire(&self, desire: Desire) {
+        let mut shared = lock(&self.shared);
+        shared.desire = desire;
+        if let Some(handle) = &shared.handle {
+            handle.desire(desire);
+        }
+    }
+
+    fn renewed(&self, at: UnixTime) {
+        if let Some(handle) = &lock(&self.shared).handle {
+            handle.renewed(at);
+        }
+    }
+}
+
+impl Host {
+    /// How the thread stands.
+    pub(crate) fn standing(&self) -> Standing {
+        lock(&self.shared).standing.clone()
+    }
+
+    /// Asks the loop to end; the first word counts.
+    pub(crate) fn end(&self, ending: Ending) {
+        let mut shared = lock(&self.shared);
+        shared.ending.get_or_insert(ending);
+        if let Some(handle) = &shared.handle {
+            handle.stop();
+        }
+        // Where the thread has ended already there is nobody to be asked.
+        let _asked = self.ends.send(ending);
+    }
+}
+
+impl Runner {
+    fn run(self) {
+        let node = self.open();
+        if let Some(mut node) = node {
+            self.control(&mut node);
+            self.end(&mut node);
+        }
+        lock(&self.shared).standing = Standing::Ended;
+    }
+
+    /// Opens the machine, as soon as it can be; nothing once the end was asked for.
+    fn open(&self) -> Option<Node> {
+        let mut said: Option<String> = None;
+        loop {
+            self.beat.beat(self.clock.mono());
+            match Node::open(self.config.clone(), Time::real()) {
+                Ok(node) => {
+                    if let Some(why) = said {
+                        tracing::info!("the machine is open; before that: {why}");
+                    }
+                    return Some(node);
+                }
+                Err(error) => {
+                    let why = waiting(&error);
+                    lock(&self.shared).standing = Standing::Waiting(why.clone());
+                    if said.as_ref() != Some(&why) {
+                        tracing::warn!("{why}; tried again until it is");
+                        said = Some(why);
+                    }
+                }
+            }
+            match self.asked.recv_timeout(OPEN_AGAIN) {
+                Ok(_) | Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    fn control(&self, node: &mut Node) {
+        node.wait_for_backends(BACKENDS_OPEN_WITHIN);
+        {
+            let mut shared = lock(&self.shared);
+            let handle = node.handle();
+            handle.desire(shared.desire);
+            shared.handle = Some(handle);
+            shared.standing = Standing::Running;
+            if shared.ending.is_some() {
+                return;
+            }
+        }
+        let mut memory = view::Memory::default();
+        node.run_telling(|report| {
+            self.beat.beat(self.clock.mono());
+            let view = memory.view(report, &self.found);
+            self.views.send_if_modified(|last| {
+                let changed = last.as_ref() != Some(&view);
+                if changed {
+                    *last = Some(view);
+                }
+                changed
+            });
+        });
+    }
+
+    fn end(&self, node: &mut Node) {
+        let ending = lock(&self.shared).ending.unwrap_or(Ending::Keep);
+        match ending {
+            Ending::Keep => match node.journal().len() {
+                0 => tracing::info!("the control loop has ended; no limit here is ours"),
+                count => tracing::info!("the control loop has ended; {count} limits of ours stay in force"),
+            },
+            Ending::Restore => match node.restore(RESTORE_WITHIN) {
+                Ok(()) => tracing::info!("the control loop has ended; the originals are back"),
+                Err(left) => {
+                    for entry in &left.entries {
+                        tracing::error!("not put back: {}", restore::describe(entry));
+                    }
+                }
+            },
+        }
+    }
+}
+
+fn waiting(error: &OpenError) -> String {
+    match error {
+        OpenError::Lock(LockError::Held { holder, .. }) => {
+            format!("waiting: this node's limits are being written by {holder}")
+        }
+        OpenError::Lock(LockError::File { .. }) | OpenError::Journal(_) | OpenError::Thread(_) => {
+            format!("the machine cannot be opened: {error}")
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What the processors are called, as the kernel says: read once, from the same root as the hardware.
+
+use std::path::Path;
+
+/// The processors by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Identity {
+    pub(super) vendor: Option<String>,
+    pub(super) model: Option<String>,
+    pub(super) driver: Option<String>,
+    pub(super) memory_bytes: Option<u64>,
+    pub(super) gpu_model: Option<String>,
+}
+
+/// A line of `/proc/cpuinfo` for each of a thousand processors is far below this.
+const BYTES_MOST: u64 = 8 << 20;
+
+impl Identity {
+    /// Reads it. What is not there stays unknown: a machine below a root is never told by this machine's files.
+    pub(super) fn read(root: Option<&Path>) -> Self {
+        let root = root.unwrap_or_else(|| Path::new("/"));
+        let cpuinfo = text(&root.join("proc/cpuinfo")).unwrap_or_default();
+        let meminfo = text(&root.join("proc/meminfo")).unwrap_or_default();
+        let driver = root.join("sys/devices/system/cpu/cpufreq/policy0/scaling_driver");
+        Self {
+            vendor: value(&cpuinfo, "vendor_id"),
+            model: value(&cpuinfo, "model name"),
+            driver: text(&driver).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()),
+            memory_bytes: value(&meminfo, "MemTotal").and_then(|text| kib(&text)),
+            gpu_model: nvidia(&root.join("proc/driver/nvidia/gpus")),
+        }
+    }
+}
+
+/// The name of the first card, as NVIDIA's driver says it.
+fn nvidia(folder: &Path) -> Option<String> {
+    let mut cards: Vec<_> = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).collect();
+    cards.sort();
+    cards.iter().find_map(|card| value(&text(&card.join("information"))?, "Model"))
+}
+
+fn text(path: &Path) -> Option<String> {
+    use std::io::Read;
+    let mut text = String::new();
+    std::fs::File::open(path).ok()?.take(BYTES_MOST).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+/// The first `key : value`.
+fn value(text: &str, key: &str) -> Option<String> {
+    let mut pairs = text.lines().filter_map(|line| line.split_once(':'));
+    let (_, value) = pairs.find(|(name, _)| name.trim() == key)?;
+    Some(value.trim().to_owned()).filter(|value| !value.is_empty())
+}
+
+fn kib(text: &str) -> Option<u64> {
+    text.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_names_the_processors() {
+        // Fix list agent D1 D2: no label is needed to know the vendor and the model.
+        let text =
+            "processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel name\t: AMD EPYC 9654 96-Core Processor\n";
+        assert_eq!(value(text, "vendor_id").as_deref(), Some("AuthenticAMD"));
+        assert_eq!(value(text, "model name").as_deref(), Some("AMD EPYC 9654 96-Core Processor"));
+        assert_eq!(value(text, "model"), None, "a part of a key is another key");
+        assert_eq!(kib("263849284 kB"), Some(270_181_666_816));
+        assert_eq!(kib("much"), None);
+        assert_eq!(Identity::read(Some(Path::new("/nowhere"))), Identity::default());
+    }
+}

@@ -1,0 +1,105 @@
+//! `joulie-agent restore`: puts the originals of this node back, says what it could not, and ends.
+//!
+//! It takes the writer's lock, so it waits for an agent that still runs; an uninstall runs it when the agents are gone.
+
+use crate::settings;
+use host_kit::config::{self, Invocation};
+use node_kit::{Access, Config, Entry, LockError, Node, OpenError, Time};
+use power_units::Micros;
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// An agent that was told to end has this long, and somebody who only looks holds the lock for an instant.
+const LOCK_WITHIN: Duration = Duration::from_secs(60);
+const LOCK_AGAIN: Duration = Duration::from_millis(200);
+/// Hardware that refuses is tried for so long.
+const RESTORE_WITHIN: Duration = Duration::from_secs(30);
+
+/// Runs the command: 0 when everything is back, 1 when something is left, 2 for a command line that cannot be used, 3
+/// when another process stays the node's writer, 4 when the machine cannot be opened.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let sources = match Invocation::read(arguments, std::env::vars_os()) {
+        Invocation::Run(sources) => sources,
+        Invocation::Help | Invocation::Version => {
+            return say(
+                0,
+                "joulie-agent restore: puts the originals of this node back and ends; settings as for the agent",
+            );
+        }
+    };
+    let machine = config::load(&settings::TABLE, &sources).and_then(|values| settings::machine(&values));
+    let machine = match machine {
+        Ok(machine) => machine,
+        Err(refusals) => return say(2, &refusals.to_string()),
+    };
+    let config = Config::standard(
+        super::sources(&machine),
+        machine.state.clone(),
+        Access::Control,
+        Micros::new(1_000_000),
+    );
+    let config = match config {
+        Ok(config) => config,
+        Err(error) => return say(2, &error.to_string()),
+    };
+    let mut node = match open(&config) {
+        Ok(node) => node,
+        Err(error @ OpenError::Lock(LockError::Held { .. })) => return say(3, &error.to_string()),
+        Err(error) => return say(4, &error.to_string()),
+    };
+    let before = node.journal().entries();
+    if before.is_empty() {
+        return say(0, "nothing to put back: no limit on this machine is ours");
+    }
+    match node.restore(RESTORE_WITHIN) {
+        Ok(()) => say(0, &format!("{} originals are back", before.len())),
+        Err(left) => {
+            let mut text = format!(
+                "{} of {} originals are back; not put back:",
+                before.len().saturating_sub(left.entries.len()),
+                before.len()
+            );
+            for entry in &left.entries {
+                text.push_str(&format!("\n  {}", describe(entry)));
+            }
+            for trouble in node.report().backends.iter().filter_map(|backend| backend.last_trouble.as_ref()) {
+                text.push_str(&format!("\n  {trouble}"));
+            }
+            say(1, &text)
+        }
+    }
+}
+
+/// Opens the machine, and waits for the lock for a while.
+fn open(config: &Config) -> Result<Node, OpenError> {
+    let (_nobody, silence) = mpsc::channel::<()>();
+    let mut waited = Duration::ZERO;
+    loop {
+        match Node::open(config.clone(), Time::real()) {
+            Err(OpenError::Lock(LockError::Held { holder, path })) if waited < LOCK_WITHIN => {
+                if waited.is_zero() {
+                    say(0, &format!("waiting for {holder} (lock {})", path.display()));
+                }
+                // Nobody sends: this is a wait that the clippy of this house lets a thread take.
+                let _silence = silence.recv_timeout(LOCK_AGAIN);
+                waited = waited.saturating_add(LOCK_AGAIN);
+            }
+            other => return other,
+        }
+    }
+}
+
+/// An original, in words.
+pub(crate) fn describe(entry: &Entry) -> String {
+    let was = entry.was.map_or("an original of several values".to_owned(), |was| format!("{was:?}"));
+    format!("{} ({}): {was}", entry.domain.as_str(), entry.backend.label())
+}
+
+fn say(code: u8, text: &str) -> ExitCode {
+    // Where standard error is closed there is nobody left to tell, and the status still says it.
+    let _written = writeln!(std::io::stderr(), "joulie-agent: {text}");
+    ExitCode::from(code)
+}

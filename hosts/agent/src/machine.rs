@@ -1,0 +1,222 @@
+//! What lies between the front, which speaks Kubernetes, and a machine, which speaks to hardware.
+//!
+//! ```text
+//!  front ──Desire, renewals──▶ Control          the node's own hardware (host), or an HTTP contract (pool)
+//!        ◀──────View────────── (latest value)
+//! ```
+//!
+//! A [`View`] is all that the front may know of a machine, and it says which [`Desire`] it is about: the outcome of one
+//! wish is never taken for that of the next. The front decides nothing about hardware; a machine never hears of objects.
+
+use joulie_core::node::cap::{CapRange, Report};
+use joulie_core::node::law;
+use joulie_core::placement::freshness::UnixTime;
+use node_kit::Desire;
+use power_units::{KiloHertz, MicroJoules, Watts};
+use std::sync::Arc;
+
+/// The front's end of a machine.
+pub(crate) trait Control: Send + Sync + 'static {
+    /// Says what is desired; the same again changes nothing.
+    fn desire(&self, desire: Desire);
+    /// Says when the desired state was last confirmed to be the present one.
+    fn renewed(&self, at: UnixTime);
+}
+
+/// A machine as of its last step.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct View {
+    /// What was desired in that step.
+    pub(crate) desire: Desire,
+    /// The processors.
+    pub(crate) cpu: Part,
+    /// The GPUs.
+    pub(crate) gpu: Part,
+    /// What the whole machine draws, where a meter of the whole tells it.
+    pub(crate) node_power: Option<Watts>,
+    /// The word for who measured all this.
+    pub(crate) source: &'static str,
+    /// What it is made of.
+    pub(crate) found: Arc<Found>,
+    /// Whose caps are in force by the lease.
+    pub(crate) lease: LeaseState,
+    /// What only metrics show.
+    pub(crate) details: Details,
+}
+
+/// The processors or the GPUs of a machine.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Part {
+    /// Who brings a cap about here.
+    pub(crate) means: Means,
+    /// What came of the desired state.
+    pub(crate) report: Report,
+    /// Each package or GPU.
+    pub(crate) devices: Vec<Device>,
+    /// What all of them draw together.
+    pub(crate) drawn: Drawn,
+    /// What they last failed at, in words for a person.
+    pub(crate) trouble: Option<String>,
+}
+
+/// A package or a GPU.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Device {
+    /// What it is known by.
+    pub(crate) key: String,
+    /// The limit in force, whoever set it.
+    pub(crate) limit: Option<Watts>,
+    /// What its limit can be set to.
+    pub(crate) range: CapRange,
+    /// What it draws.
+    pub(crate) drawn: Drawn,
+    /// What its energy counter shows.
+    pub(crate) energy: Option<MicroJoules>,
+}
+
+/// What is drawn, as far as it is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Drawn {
+    /// This.
+    Is(Watts),
+    /// Nobody can say at the moment.
+    Unknown,
+    /// Nothing measures it.
+    Unmetered,
+}
+
+impl Drawn {
+    pub(crate) const fn watts(self) -> Option<Watts> {
+        match self {
+            Self::Is(watts) => Some(watts),
+            Self::Unknown | Self::Unmetered => None,
+        }
+    }
+
+    /// The sum, where every part of it is known: a partial sum is not the total.
+    pub(crate) fn sum(parts: impl Iterator<Item = Self>) -> Self {
+        let (mut sum, mut any) = (Self::Is(Watts::ZERO), false);
+        for part in parts {
+            any = true;
+            sum = match (sum, part) {
+                (Self::Is(a), Self::Is(b)) => a.checked_add(b).map_or(Self::Unknown, Self::Is),
+                (Self::Unmetered, _) | (_, Self::Unmetered) => Self::Unmetered,
+                (Self::Unknown, _) | (_, Self::Unknown) => Self::Unknown,
+            };
+        }
+        if any { sum } else { Self::Unmetered }
+    }
+}
+
+/// Who brings a cap about: the word `backend` of a status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Means {
+    /// Nobody.
+    None,
+    /// The power limits of the packages.
+    Rapl,
+    /// A throttle of the frequencies.
+    Dvfs,
+    /// A control endpoint over HTTP.
+    Http,
+    /// NVIDIA's library on this host.
+    HostNvidia,
+    /// AMD's driver or library on this host.
+    HostAmd,
+}
+
+impl Means {
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Rapl => "rapl",
+            Self::Dvfs => "dvfs",
+            Self::Http => "http",
+            Self::HostNvidia => "host-nvidia",
+            Self::HostAmd => "host-amd",
+        }
+    }
+}
+
+/// Whose caps are in force by the lease on the desired state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum LeaseState {
+    /// Those of the desired state.
+    #[default]
+    Desired,
+    /// Those of the desired state, which nobody confirms any more.
+    Held,
+    /// None: nobody confirms the desired state, and the configuration chose the originals.
+    Relaxed,
+    /// The safe profile of the configuration.
+    Safe,
+}
+
+/// What a machine is made of, as it says itself; what it does not say is missing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) cpu_vendor: Option<String>,
+    pub(crate) cpu_model: Option<String>,
+    pub(crate) packages: Option<u32>,
+    pub(crate) cores: Option<u32>,
+    pub(crate) package_range: Option<CapRange>,
+    pub(crate) cpu_driver: Option<String>,
+    pub(crate) cpu_control: bool,
+    pub(crate) cpu_metered: bool,
+    pub(crate) frequencies: Option<(KiloHertz, KiloHertz)>,
+    pub(crate) memory_bytes: Option<u64>,
+    /// The GPUs; none where nothing can be said of them.
+    pub(crate) gpus: Option<FoundGpus>,
+}
+
+/// The GPUs of a machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FoundGpus {
+    pub(crate) vendor: Option<&'static str>,
+    pub(crate) model: Option<String>,
+    pub(crate) count: u32,
+    pub(crate) range: Option<CapRange>,
+    pub(crate) default_watts: Option<Watts>,
+    pub(crate) current_watts: Option<Watts>,
+    pub(crate) control: bool,
+    pub(crate) metered: bool,
+}
+
+/// What only metrics show.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Details {
+    /// What holds the node now: the label of `joulie_backend_mode`.
+    pub(crate) mode: Option<joulie_core::node::cap::Backend>,
+    /// What the closed loop last decided.
+    pub(crate) law: Option<law::Decision>,
+    /// The throttle in force, where one is.
+    pub(crate) throttle_pct: Option<u8>,
+    /// How often the closed loop raised and lowered the throttle.
+    pub(crate) actions: (u64, u64),
+    /// Frequency policies: the lowest CPU, at what it runs, its limit, in kHz.
+    pub(crate) policies: Vec<(u16, Option<KiloHertz>, Option<KiloHertz>)>,
+    /// Originals that the journal holds.
+    pub(crate) originals: usize,
+    /// Times that somebody else was seen to have moved a limit.
+    pub(crate) moved: u64,
+    /// Periods without a known power.
+    pub(crate) blind: u64,
+    /// Periods in which a backend or an endpoint did not answer in time.
+    pub(crate) late: u64,
+    /// Each backend and how often it failed.
+    pub(crate) troubles: Vec<(&'static str, bool, u64)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partial_sum_is_no_total() {
+        let watts = |count| Drawn::Is(Watts::from_int(count));
+        assert_eq!(Drawn::sum([watts(100), watts(20)].into_iter()), watts(120));
+        assert_eq!(Drawn::sum([watts(100), Drawn::Unknown].into_iter()), Drawn::Unknown);
+        assert_eq!(Drawn::sum([watts(100), Drawn::Unmetered].into_iter()), Drawn::Unmetered);
+        assert_eq!(Drawn::sum(std::iter::empty()), Drawn::Unmetered);
+    }
+}

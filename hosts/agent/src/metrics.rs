@@ -1,0 +1,402 @@
+//! What the agent counts. The names and labels that dashboards query are those of the first implementation; a node that
+//! goes takes its series along.
+
+use crate::front::outcome::{Outcome, Why};
+use crate::front::publish::Kind;
+use crate::front::wanted::{Unknown, Wanted};
+use crate::machine::View;
+use host_kit::closed_label;
+use joulie_core::node::cap::Backend;
+use power_units::Watts;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+
+closed_label! {
+    /// What holds a node's cap.
+    pub(crate) enum Mode {
+        /// Nothing.
+        None = "none",
+        /// Power limits.
+        Rapl = "rapl",
+        /// A throttle.
+        Dvfs = "dvfs",
+    }
+}
+
+closed_label! {
+    /// What a closed loop did.
+    pub(crate) enum Move {
+        /// It throttled more.
+        Up = "throttle_up",
+        /// It throttled less.
+        Down = "throttle_down",
+    }
+}
+
+closed_label! {
+    /// What became of a write to the API.
+    pub(crate) enum Written {
+        /// It is done.
+        Done = "done",
+        /// The object was not there.
+        Gone = "gone",
+        /// It failed, and is tried again.
+        Failed = "failed",
+    }
+}
+
+closed_label! {
+    /// What is written.
+    pub(crate) enum Object {
+        /// The status of a NodePowerProfile.
+        Profile = "nodepowerprofile",
+        /// The status of a NodeTwin.
+        Twin = "nodetwin",
+        /// A NodeHardware.
+        Hardware = "nodehardware",
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Node {
+    node: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct NodeMode {
+    node: String,
+    mode: Mode,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct NodePolicy {
+    node: String,
+    policy: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct NodeZone {
+    node: String,
+    zone: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct NodeCpu {
+    node: String,
+    cpu: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct NodeMove {
+    node: String,
+    action: Move,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct NodeBackend {
+    node: String,
+    backend: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Write {
+    object: Object,
+    outcome: Written,
+}
+
+type Level<L> = Family<L, Gauge<f64, AtomicU64>>;
+
+/// All of them. Clones are the same.
+#[derive(Clone, Default)]
+pub(crate) struct Metrics {
+    mode: Family<NodeMode, Gauge>,
+    cap: Level<NodePolicy>,
+    energy: Level<NodeZone>,
+    zone_power: Level<NodeZone>,
+    total_power: Level<Node>,
+    gpu_power: Level<Node>,
+    observed: Level<Node>,
+    ema: Level<Node>,
+    throttle: Family<Node, Gauge>,
+    above: Family<Node, Gauge>,
+    below: Family<Node, Gauge>,
+    cur_freq: Level<NodeCpu>,
+    max_freq: Level<NodeCpu>,
+    actions: Family<NodeMove, Counter>,
+    errors: Family<Node, Counter>,
+    enforced: Family<Node, Gauge>,
+    malformed: Family<Node, Counter>,
+    originals: Family<Node, Gauge>,
+    moved: Family<Node, Counter>,
+    blind: Family<Node, Counter>,
+    late: Family<Node, Counter>,
+    backend_ready: Family<NodeBackend, Gauge>,
+    troubles: Family<NodeBackend, Counter>,
+    writes: Family<Write, Counter>,
+    /// What has series, so that they can be taken away.
+    known: Arc<Mutex<BTreeMap<String, Known>>>,
+}
+
+#[derive(Default)]
+struct Known {
+    policy: Option<String>,
+    zones: Vec<String>,
+    cpus: Vec<u16>,
+    backends: Vec<&'static str>,
+}
+
+impl Metrics {
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        let all = Self::default();
+        all.register_kept(registry);
+        all.register_own(registry);
+        all
+    }
+
+    /// Those of the first implementation.
+    fn register_kept(&self, r: &mut Registry) {
+        r.register("joulie_backend_mode", "What holds the CPU cap: one mode is 1", self.mode.clone());
+        r.register("joulie_policy_cap_watts", "The cap that is asked of each package", self.cap.clone());
+        r.register("joulie_rapl_energy_uj", "The energy counter of a package", self.energy.clone());
+        r.register("joulie_rapl_estimated_power_watts", "What a package draws", self.zone_power.clone());
+        r.register(
+            "joulie_rapl_package_total_power_watts",
+            "What all packages draw; absent where that is not known",
+            self.total_power.clone(),
+        );
+        r.register("joulie_dvfs_observed_power_watts", "What the closed loop sees", self.observed.clone());
+        r.register("joulie_dvfs_ema_power_watts", "What it compares with the cap", self.ema.clone());
+        r.register("joulie_dvfs_throttle_pct", "How much is throttled", self.throttle.clone());
+        r.register("joulie_dvfs_above_trip_count", "Steps in a row above the band", self.above.clone());
+        r.register("joulie_dvfs_below_trip_count", "Steps in a row below the band", self.below.clone());
+        r.register("joulie_dvfs_cpu_cur_freq_khz", "At what a policy runs", self.cur_freq.clone());
+        r.register("joulie_dvfs_cpu_max_freq_khz", "The limit of a policy", self.max_freq.clone());
+        r.register("joulie_dvfs_actions", "Steps of the closed loop that moved", self.actions.clone());
+        r.register("joulie_reconcile_errors", "Failures of backends and endpoints", self.errors.clone());
+    }
+
+    fn register_own(&self, r: &mut Registry) {
+        r.register("joulie_gpu_total_power_watts", "What all GPUs draw", self.gpu_power.clone());
+        r.register(
+            "joulie_cap_enforced",
+            "The condition CapEnforced: 1 true, 0 false, -1 unknown",
+            self.enforced.clone(),
+        );
+        r.register(
+            "joulie_malformed_desired_state",
+            "Desired states that cannot be read",
+            self.malformed.clone(),
+        );
+        r.register("joulie_journal_originals", "Limits that are ours", self.originals.clone());
+        r.register("joulie_limits_moved", "Times that somebody else moved a limit", self.moved.clone());
+        r.register("joulie_blind_periods", "Periods without a known CPU power", self.blind.clone());
+        r.register("joulie_late_periods", "Periods in which a backend was late", self.late.clone());
+        r.register("joulie_backend_ready", "Whether a backend answers", self.backend_ready.clone());
+        r.register("joulie_backend_troubles", "How often a backend failed", self.troubles.clone());
+        r.register("joulie_agent_writes", "Writes to the API", self.writes.clone());
+    }
+
+    /// What is wanted of a node has changed.
+    pub(crate) fn wants(&self, node: &str, wanted: &Wanted) {
+        let malformed = match wanted {
+            Wanted::Unknown(unknown) => matches!(unknown, Unknown::Malformed { .. }),
+            Wanted::Nothing(_) => false,
+            Wanted::Goal(goal) => goal.malformed.is_some(),
+        };
+        let label = Node { node: node.to_owned() };
+        self.malformed.get_or_create(&label).inc_by(u64::from(malformed));
+        let policy = wanted.goal().map(|goal| goal.policy.clone().unwrap_or_else(|| "none".to_owned()));
+        self.with(node, |known| {
+            if known.policy != policy {
+                let gone = std::mem::replace(&mut known.policy, policy);
+                if let Some(policy) = gone {
+                    self.cap.remove(&NodePolicy { node: node.to_owned(), policy });
+                }
+            }
+        });
+    }
+
+    /// What was concluded about a node.
+    pub(crate) fn concludes(&self, node: &str, outcome: &Outcome) {
+        let label = Node { node: node.to_owned() };
+        if let Some(verdict) = &outcome.verdict {
+            let level = match verdict.why.status() {
+                joulie_api::condition::Status::True => 1,
+                joulie_api::condition::Status::False => 0,
+                joulie_api::condition::Status::Unknown => -1,
+            };
+            self.enforced.get_or_create(&label).set(level);
+            let policy = self.with(node, |known| known.policy.clone());
+            let caps = outcome.cpu.as_ref().filter(|_| verdict.why != Why::NoCap);
+            if let (Some(policy), Some(said)) = (policy, caps.and_then(|said| said.requested)) {
+                let label = NodePolicy { node: node.to_owned(), policy };
+                self.cap.get_or_create(&label).set(as_f64(said));
+            }
+        }
+    }
+
+    /// What a machine says of itself.
+    pub(crate) fn sees(&self, node: &str, view: &View) {
+        let label = Node { node: node.to_owned() };
+        for mode in Mode::ALL {
+            let labels = NodeMode { node: node.to_owned(), mode: *mode };
+            self.mode.get_or_create(&labels).set(i64::from(*mode == mode_of(view.details.mode)));
+        }
+        level(&self.total_power, &label, view.cpu.drawn.watts().map(as_f64));
+        level(&self.gpu_power, &label, view.gpu.drawn.watts().map(as_f64));
+        for device in &view.cpu.devices {
+            let zone = NodeZone { node: node.to_owned(), zone: device.key.clone() };
+            level(&self.energy, &zone, device.energy.map(|energy| whole(energy.get())));
+            level(&self.zone_power, &zone, device.drawn.watts().map(as_f64));
+        }
+        let law = view.details.law;
+        level(&self.observed, &label, law.and_then(|law| law.observed).map(as_f64));
+        level(&self.ema, &label, law.and_then(|law| law.smoothed).map(as_f64));
+        let counts = law.and_then(|law| law.counts);
+        self.above.get_or_create(&label).set(counts.map_or(0, |counts| i64::from(counts.above)));
+        self.below.get_or_create(&label).set(counts.map_or(0, |counts| i64::from(counts.below)));
+        self.throttle.get_or_create(&label).set(view.details.throttle_pct.map_or(0, i64::from));
+        for (cpu, running, limit) in &view.details.policies {
+            let labels = NodeCpu { node: node.to_owned(), cpu: *cpu };
+            level(
+                &self.cur_freq,
+                &labels,
+                running.map(|khz| f64::from(khz.to_whole(power_units::Role::Nearest))),
+            );
+            level(
+                &self.max_freq,
+                &labels,
+                limit.map(|khz| f64::from(khz.to_whole(power_units::Role::Nearest))),
+            );
+        }
+        self.count(node, view, &label);
+        self.with(node, |known| {
+            known.zones = view.cpu.devices.iter().map(|device| device.key.clone()).collect();
+            known.cpus = view.details.policies.iter().map(|(cpu, _, _)| *cpu).collect();
+            known.backends = view.details.troubles.iter().map(|(backend, _, _)| *backend).collect();
+        });
+    }
+
+    fn count(&self, node: &str, view: &View, label: &Node) {
+        let details = &view.details;
+        for (action, count) in [(Move::Up, details.actions.0), (Move::Down, details.actions.1)] {
+            raise(&self.actions, &NodeMove { node: node.to_owned(), action }, count);
+        }
+        self.originals.get_or_create(label).set(i64::try_from(details.originals).unwrap_or(i64::MAX));
+        raise(&self.moved, label, details.moved);
+        raise(&self.blind, label, details.blind);
+        raise(&self.late, label, details.late);
+        let mut errors = 0_u64;
+        for (backend, ready, troubles) in &details.troubles {
+            let labels = NodeBackend { node: node.to_owned(), backend };
+            self.backend_ready.get_or_create(&labels).set(i64::from(*ready));
+            raise(&self.troubles, &labels, *troubles);
+            errors = errors.saturating_add(*troubles);
+        }
+        raise(&self.errors, label, errors);
+    }
+
+    /// A write to the API.
+    pub(crate) fn wrote(&self, kind: Kind, outcome: Written) {
+        let object = match kind {
+            Kind::Profile => Object::Profile,
+            Kind::Twin => Object::Twin,
+            Kind::Hardware => Object::Hardware,
+        };
+        self.writes.get_or_create(&Write { object, outcome }).inc();
+    }
+
+    /// The node is nobody's concern here any more.
+    pub(crate) fn forget(&self, node: &str) {
+        let known =
+            self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(node).unwrap_or_default();
+        let owned = || node.to_owned();
+        let label = Node { node: owned() };
+        for mode in Mode::ALL {
+            self.mode.remove(&NodeMode { node: owned(), mode: *mode });
+        }
+        if let Some(policy) = known.policy {
+            self.cap.remove(&NodePolicy { node: owned(), policy });
+        }
+        for zone in known.zones {
+            let zone = NodeZone { node: owned(), zone };
+            self.energy.remove(&zone);
+            self.zone_power.remove(&zone);
+        }
+        for cpu in known.cpus {
+            let cpu = NodeCpu { node: owned(), cpu };
+            self.cur_freq.remove(&cpu);
+            self.max_freq.remove(&cpu);
+        }
+        for backend in known.backends {
+            let backend = NodeBackend { node: owned(), backend };
+            self.backend_ready.remove(&backend);
+            self.troubles.remove(&backend);
+        }
+        for action in Move::ALL {
+            self.actions.remove(&NodeMove { node: owned(), action: *action });
+        }
+        for family in [&self.total_power, &self.gpu_power, &self.observed, &self.ema] {
+            family.remove(&label);
+        }
+        for family in [&self.throttle, &self.above, &self.below, &self.enforced, &self.originals] {
+            family.remove(&label);
+        }
+        for family in [&self.errors, &self.malformed, &self.moved, &self.blind, &self.late] {
+            family.remove(&label);
+        }
+    }
+
+    fn with<T>(&self, node: &str, change: impl FnOnce(&mut Known) -> T) -> T {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if !known.contains_key(node) {
+            known.insert(node.to_owned(), Known::default());
+        }
+        let mut nothing = Known::default();
+        change(known.get_mut(node).unwrap_or(&mut nothing))
+    }
+}
+
+const fn mode_of(backend: Option<Backend>) -> Mode {
+    match backend {
+        None | Some(Backend::None) => Mode::None,
+        Some(Backend::Rapl) => Mode::Rapl,
+        Some(Backend::Dvfs) => Mode::Dvfs,
+    }
+}
+
+/// A level that is not known has no series: zero would be a number.
+fn level<L>(family: &Level<L>, labels: &L, value: Option<f64>)
+where
+    L: Clone + std::hash::Hash + Eq,
+{
+    match value {
+        Some(value) => drop(family.get_or_create(labels).set(value)),
+        None => drop(family.remove(labels)),
+    }
+}
+
+/// Brings a counter up to a count that somebody else keeps.
+fn raise<L>(family: &Family<L, Counter>, labels: &L, to: u64)
+where
+    L: Clone + std::hash::Hash + Eq,
+{
+    let counter = family.get_or_create(labels);
+    counter.inc_by(to.saturating_sub(counter.get()));
+}
+
+fn as_f64(watts: Watts) -> f64 {
+    joulie_api::number::Number::from(watts).get()
+}
+
+/// A counter of microjoules has fewer digits than a float for the first ten thousand years.
+#[expect(clippy::cast_precision_loss, reason = "a metric is a float")]
+fn whole(count: u64) -> f64 {
+    count as f64
+}

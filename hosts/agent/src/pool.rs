@@ -1,0 +1,258 @@
+//! Mode pool: many nodes, each over HTTP, each with a task of its own, so that one that does not answer delays no other.
+//!
+//! A node becomes a member when it is selected and in this replica's part; it leaves when its Node object is gone, or when
+//! it is not selected any more and its originals are back. Which nodes there are is known by a watch, not by lists.
+
+mod http;
+mod levers;
+mod remote;
+mod wire;
+
+use crate::front::inputs::{Inputs, Watched};
+use crate::front::node::{Front, Shared};
+use crate::front::rows::NodeRow;
+use crate::front::watches::Confirmed;
+use crate::host;
+use crate::machine::{Control, View};
+use crate::settings::{DvfsLaw, OnExit, Preference, Routing, Settings, Shards};
+use host_kit::clock::Clock;
+use host_kit::config::Wrong;
+use host_kit::health::Heartbeat;
+use host_kit::shutdown::Stop;
+use joulie_api::labels::node;
+use joulie_core::node::backend::{BackendLaw, Preference as Order};
+use joulie_core::node::cap::Report;
+use kube::core::SelectorExt;
+use levers::Laws;
+use node_kit::{Access, Config, Desire, Sources};
+use planner::catalog::Catalog;
+use remote::{Common, Hints, Remote};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// A pool that is to be run.
+pub(crate) struct Pool {
+    settings: Settings,
+    shards: Shards,
+    common: Arc<Common>,
+    shared: Arc<Shared>,
+    confirmed: Confirmed,
+    beat: Heartbeat,
+    members: BTreeMap<String, Member>,
+    tasks: JoinSet<()>,
+}
+
+struct Member {
+    inputs: watch::Sender<Inputs>,
+    views: watch::Receiver<Option<View>>,
+    remote: Remote,
+    /// Dropped when the member leaves, which ends its task.
+    _stays: tokio::sync::oneshot::Sender<()>,
+}
+
+/// Changes that come together are looked at together.
+const TOGETHER: Duration = Duration::from_millis(20);
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// At the end, where the originals are to come back.
+const RESTORE_WITHIN: Duration = Duration::from_secs(10);
+
+/// What is asked for cannot be done.
+#[derive(Debug)]
+pub enum PoolError {
+    /// An endpoint that is not plain HTTP.
+    Scheme(Wrong),
+    /// The period.
+    Period(node_kit::ConfigError),
+}
+
+impl std::fmt::Display for PoolError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Scheme(wrong) => wrong.fmt(f),
+            Self::Period(error) => write!(f, "RECONCILE_INTERVAL: {error}"),
+        }
+    }
+}
+
+impl Pool {
+    /// A pool of the nodes of these parts.
+    pub(crate) fn new(
+        settings: &Settings,
+        (routing, shards, concurrency): (&Routing, Shards, usize),
+        (shared, catalog): (Arc<Shared>, Catalog),
+        confirmed: Confirmed,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, PoolError> {
+        for template in [&routing.source, &routing.cpu, &routing.gpu].into_iter().flatten() {
+            let url = template.for_node("node").map_err(PoolError::Scheme)?;
+            if !url.as_str().starts_with("http://") {
+                let why = format!("{url} is not plain HTTP; endpoints with TLS are not supported");
+                return Err(PoolError::Scheme(Wrong(why)));
+            }
+        }
+        let beat = Heartbeat::started(clock.mono());
+        let common = Arc::new(Common {
+            routing: routing.clone(),
+            http: http::Http::new(concurrency, routing.timeout),
+            laws: laws(settings, routing).map_err(PoolError::Period)?,
+            period: settings.period,
+            clock,
+            catalog,
+            simulate_only: settings.simulate_only,
+        });
+        let settings = settings.clone();
+        let (members, tasks) = (BTreeMap::new(), JoinSet::new());
+        Ok(Self { settings, shards, common, shared, confirmed, beat, members, tasks })
+    }
+
+    pub(crate) fn beat(&self) -> Heartbeat {
+        self.beat.clone()
+    }
+
+    /// Runs until asked to stop, or until nobody watches any more.
+    pub(crate) async fn run(mut self, mut watched: Watched, stop: Stop) {
+        loop {
+            self.beat.beat(self.common.clock.mono());
+            self.look(&watched);
+            let mark = self.confirmed.mark(self.common.clock.mono());
+            for member in self.members.values() {
+                if let Some(mark) = mark {
+                    member.remote.renewed(mark);
+                }
+            }
+            tokio::select! {
+                () = stop.requested() => break,
+                alive = watched.changed() => if !alive { return },
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+                Some(_) = self.tasks.join_next(), if !self.tasks.is_empty() => {}
+            }
+            tokio::time::sleep(TOGETHER).await;
+        }
+        if self.settings.on_exit == OnExit::Restore {
+            self.restore().await;
+        }
+        self.tasks.shutdown().await;
+    }
+
+    /// Brings the members up to date.
+    fn look(&mut self, watched: &Watched) {
+        let all = watched.by_node();
+        let mut there: BTreeMap<&str, &NodeRow> = BTreeMap::new();
+        let shards = self.shards;
+        for (name, row) in all.nodes().filter(|(name, _)| shards.own(name)) {
+            there.insert(name, row);
+            let selected = self.shared.selector.matches(&row.labels);
+            if selected && !self.members.contains_key(name) {
+                let member = self.join(name, row);
+                self.members.insert(name.to_owned(), member);
+            }
+        }
+        if !watched.nodes.is_synced() {
+            return;
+        }
+        let selector = &self.shared.selector;
+        let metrics = &self.shared.metrics;
+        self.members.retain(|name, member| {
+            let stays = match there.get(name.as_str()) {
+                None => false,
+                Some(row) => selector.matches(&row.labels) || !is_free(&member.views),
+            };
+            if stays {
+                let inputs = all.of(name);
+                member.inputs.send_if_modified(|last| {
+                    let changed = *last != inputs;
+                    *last = inputs;
+                    changed
+                });
+            } else {
+                tracing::info!(node = name, "the node leaves the pool");
+                metrics.forget(name);
+            }
+            stays
+        });
+    }
+
+    fn join(&mut self, name: &str, row: &NodeRow) -> Member {
+        let lease = host::lease(&self.settings.lease, name);
+        let (mut task, remote, views) = remote::open(name, self.common.clone(), hints(row), lease);
+        let (inputs, seen) = watch::channel(Inputs::default());
+        let front = Front {
+            node: name.to_owned(),
+            shared: self.shared.clone(),
+            control: Arc::new(remote.clone()),
+            inputs: seen,
+            views: views.clone(),
+        };
+        let (stays, leaves) = tokio::sync::oneshot::channel::<()>();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = task.run() => {}
+                // The front ends with its inputs; the machine is still needed to put originals back.
+                () = async { front.run().await; std::future::pending().await } => {}
+                _ = leaves => {}
+            }
+        });
+        Member { inputs, views, remote, _stays: stays }
+    }
+
+    /// Puts the originals of all members back, as far as that can be done in time.
+    async fn restore(&mut self) {
+        for member in self.members.values_mut() {
+            // Without inputs the front ends, and says nothing against this any more.
+            let (nowhere, _) = watch::channel(Inputs::default());
+            member.inputs = nowhere;
+            member.remote.desire(Desire::GONE);
+        }
+        let all = async {
+            for member in self.members.values_mut() {
+                let mut views = member.views.clone();
+                let _free = views.wait_for(|view| view.as_ref().is_some_and(view_is_free)).await;
+            }
+        };
+        if tokio::time::timeout(RESTORE_WITHIN, all).await.is_err() {
+            let left = self.members.values().filter(|member| !is_free(&member.views)).count();
+            tracing::error!("the originals of {left} nodes are not back");
+        }
+    }
+}
+
+fn is_free(views: &watch::Receiver<Option<View>>) -> bool {
+    views.borrow().as_ref().is_none_or(view_is_free)
+}
+
+fn view_is_free(view: &View) -> bool {
+    view.desire == Desire::GONE && view.cpu.report == Report::NoIntent && view.gpu.report == Report::NoIntent
+}
+
+/// The laws of node-kit with its tuning; what is different is how the devices are reached.
+fn laws(settings: &Settings, routing: &Routing) -> Result<Laws, node_kit::ConfigError> {
+    let period = host::micros(settings.period);
+    let config = Config::standard(Sources::machine(), PathBuf::new(), Access::Look, period)?;
+    if settings.dvfs.law == DvfsLaw::Tracking {
+        tracing::warn!(
+            "DVFS_LAW=tracking needs frequencies, which no node over HTTP tells; classic is used there"
+        );
+    }
+    let preference = match routing.preference {
+        Preference::LimitFirst => Order::LimitFirst,
+        Preference::ThrottleOnly => Order::ThrottleOnly,
+    };
+    Ok(Laws { cpu: BackendLaw { preference, ..config.cpu }, gpu: config.gpu, classic: settings.dvfs.classic })
+}
+
+fn hints(row: &NodeRow) -> Hints {
+    let label =
+        |key: &str| row.labels.get(key).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+    let count = |key: &str| label(key).and_then(|text| text.parse().ok()).filter(|&count: &u32| count > 0);
+    let product = || node::GPU_PRODUCTS.iter().find_map(|key| label(key));
+    Hints {
+        cpu_model: label(node::CPU_MODEL).or_else(|| label(node::NFD_CPU_MODEL)),
+        sockets: count(node::CPU_SOCKETS).or_else(|| count(node::NFD_CPU_SOCKETS)),
+        gpu_model: label(node::GPU_MODEL).or_else(product),
+        gpus: if row.gpus > 0 { row.gpus } else { count(node::GPU_COUNT).unwrap_or(0) },
+    }
+}

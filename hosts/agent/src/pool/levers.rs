@@ -1,0 +1,387 @@
+//! What is controlled on a remote node, and the laws that decide: the same as on a host, with another way to the device.
+//!
+//! One endpoint stands for all packages of a node and one for all its GPUs, so all of them have one limit; the laws see
+//! as many packages as there are, because caps are per package and the closed loop compares with the sum. A throttle
+//! that was set over HTTP is lifted over HTTP: nothing here ever reaches the host of the agent.
+
+use super::http::Trouble;
+use super::wire::{Action, Said, Telemetry};
+use joulie_core::node::backend::{
+    BackendLaw, Decision, Facts, Mode, Package, PackageFacts, Regulation, Route, ThrottleOrder,
+    ThrottleOutcome,
+};
+use joulie_core::node::cap::{CapRange, Desired};
+use joulie_core::node::classic::{self, Classic};
+use joulie_core::node::gpu_cap::{Gpu, GpuDecision, GpuFacts, GpuLaw, GpuLimits};
+use joulie_core::node::law::{self, Action as Step, Command, Law, PowerReading};
+use joulie_core::node::limiter::{LimitFacts, LimitOrder, LimitOutcome, Seen};
+use joulie_core::node::throttle::Throttle;
+use power_hal::ErrorKind;
+use power_units::{Micros, Role, Stamp, Watts};
+
+/// The laws of all nodes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Laws {
+    pub(super) cpu: BackendLaw,
+    pub(super) gpu: GpuLaw,
+    pub(super) classic: Classic,
+}
+
+/// What a node has, as far as anybody knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) packages: u32,
+    pub(super) range: Option<CapRange>,
+    pub(super) gpus: u32,
+    pub(super) gpu_range: Option<CapRange>,
+}
+
+/// Which of its parts can be reached.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reach {
+    pub(super) meter: bool,
+    pub(super) cpu: bool,
+    pub(super) gpu: bool,
+}
+
+/// Whether a step begins a period, or takes in what came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Occasion {
+    Period,
+    News,
+}
+
+/// What is to be posted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Order {
+    /// The limit of each package; `release` where it is the original.
+    Cap { watts: Watts, release: bool },
+    /// The throttle.
+    Throttle { throttle: Throttle, cap: Option<Watts>, flight: Flight },
+    /// The limit of each GPU.
+    GpuCap { watts: Watts, release: bool },
+}
+
+/// What a throttle is posted for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Flight {
+    Loop(Regulation),
+    Fixed,
+    Release,
+}
+
+/// The memory of one node.
+pub(super) struct Levers {
+    reach: Reach,
+    packages: Vec<Package>,
+    gpu: Option<Gpu>,
+    mode: Mode,
+    shape: Shape,
+    original: Option<Watts>,
+    gpu_original: Option<Watts>,
+    running: Option<classic::Mode>,
+    landed: law::Outcome,
+    news: Option<ThrottleOutcome>,
+    cap_news: LimitOutcome,
+    gpu_news: LimitOutcome,
+    /// The limits as they were last read, and when.
+    seen: Seen,
+    gpu_seen: Seen,
+    power: PowerReading,
+    /// The throttle in force, as far as it is known.
+    pub(super) throttle: Option<Throttle>,
+    pub(super) law: Option<law::Decision>,
+    pub(super) actions: (u64, u64),
+    pub(super) cpu: Option<Decision>,
+    pub(super) gpus: Option<GpuDecision>,
+    pub(super) moved: u64,
+}
+
+const UNKNOWN_PACKAGE: PackageFacts =
+    PackageFacts { range: CapRange::UNKNOWN, has_limit: false, limit: LimitFacts::UNKNOWN };
+
+impl Levers {
+    /// A node as it is found. What is lower than it could be is taken for ours, from before a restart: nobody else sets
+    /// the limits of such a node.
+    pub(super) fn adopt(reach: Reach, shape: Shape, found: Option<&Telemetry>) -> Self {
+        let below =
+            |limit: Option<Watts>, range: Option<CapRange>| match (limit, range.and_then(CapRange::max)) {
+                (Some(limit), Some(max)) => limit < max,
+                // Nobody can say, so it is put back once when nothing is desired.
+                (_, _) => true,
+            };
+        let throttle = found.and_then(|found| found.throttle).and_then(Throttle::new);
+        let capped = below(found.and_then(|found| found.cap), shape.range);
+        let gpu_capped = below(found.and_then(|found| found.gpu_cap), shape.gpu_range);
+        let package =
+            if capped { Package::adopted(UNKNOWN_PACKAGE) } else { Package::untouched(UNKNOWN_PACKAGE) };
+        let facts = GpuFacts { limits: GpuLimits::Range(CapRange::UNKNOWN), limit: LimitFacts::UNKNOWN };
+        let gpu = if gpu_capped { Gpu::adopted(facts) } else { Gpu::untouched(facts) };
+        let count = usize::try_from(shape.packages.max(1)).unwrap_or(1);
+        Self {
+            reach,
+            packages: vec![package; count],
+            gpu: (shape.gpus > 0).then_some(gpu),
+            mode: Mode::start(Route::Remote, reach.cpu && throttle != Some(Throttle::NONE)),
+            shape,
+            original: found.and_then(|found| found.cap),
+            gpu_original: found.and_then(|found| found.gpu_cap),
+            running: None,
+            landed: law::Outcome::Unknown,
+            news: None,
+            cap_news: LimitOutcome::Unknown,
+            gpu_news: LimitOutcome::Unknown,
+            seen: Seen::Unknown,
+            gpu_seen: Seen::Unknown,
+            power: PowerReading::Missing,
+            throttle,
+            law: None,
+            actions: (0, 0),
+            cpu: None,
+            gpus: None,
+            moved: 0,
+        }
+    }
+
+    /// The node turns out to be made otherwise than was known: what is remembered of one package holds for all of them.
+    pub(super) fn reshape(&mut self, shape: Shape) {
+        self.shape = shape;
+        let count = usize::try_from(shape.packages.max(1)).unwrap_or(1);
+        if let Some(package) = self.packages.first().copied() {
+            self.packages.resize(count, package);
+        }
+        if shape.gpus > 0 && self.gpu.is_none() {
+            let facts = GpuFacts { limits: GpuLimits::Range(CapRange::UNKNOWN), limit: LimitFacts::UNKNOWN };
+            self.gpu = Some(Gpu::adopted(facts));
+        }
+    }
+
+    /// Takes in what telemetry says at the beginning of a period.
+    pub(super) fn sense(&mut self, telemetry: Option<&Telemetry>, now: Stamp) {
+        let at = |limit: Option<Watts>| limit.map_or(Seen::Unknown, |limit| Seen::At { limit, read: now });
+        self.seen = at(telemetry.and_then(|it| it.cap));
+        self.gpu_seen = at(telemetry.and_then(|it| it.gpu_cap));
+        self.power = match telemetry.map(|it| it.cpu) {
+            Some(Said::Watts(watts)) => PowerReading::Fresh { watts, over: Micros::ZERO },
+            Some(Said::Impossible) => PowerReading::Impossible,
+            Some(Said::Nothing) | None => PowerReading::Missing,
+        };
+    }
+
+    /// One step of all laws; what is to be posted, the safest first: what lowers, before what lets go.
+    pub(super) fn step(
+        &mut self,
+        laws: &Laws,
+        (now, occasion): (Stamp, Occasion),
+        (cpu, gpu): (Desired, Desired),
+    ) -> Vec<Order> {
+        let limit = LimitFacts {
+            outcome: std::mem::replace(&mut self.cap_news, LimitOutcome::Unknown),
+            seen: self.seen,
+        };
+        let range = self.shape.range.unwrap_or(CapRange::UNKNOWN);
+        for package in &mut self.packages {
+            package.facts = PackageFacts { range, has_limit: self.reach.cpu, limit };
+        }
+        let throttle = self.reach.cpu.then(|| self.news.take().unwrap_or(ThrottleOutcome::Unknown));
+        let facts = Facts { now, desired: cpu, throttle, has_meter: self.reach.meter };
+        let decision = laws.cpu.step(&mut self.mode, &mut self.packages, &facts);
+        self.moved += u64::from(decision.moved.min(1));
+        self.cpu = Some(decision);
+        let mut orders: Vec<Order> = self.cap_order().into_iter().collect();
+        orders.extend(self.throttle_order(laws, (now, occasion), &decision));
+        orders.extend(self.gpu_step(laws, now, gpu));
+        orders
+    }
+
+    /// All packages have the same limit and the same facts, so they have the same order.
+    fn cap_order(&self) -> Option<Order> {
+        match self.packages.first()?.order() {
+            LimitOrder::Leave => None,
+            LimitOrder::Set(watts) => Some(Order::Cap { watts, release: false }),
+            LimitOrder::Release => {
+                let watts = original(self.shape.range, self.original)?;
+                Some(Order::Cap { watts, release: true })
+            }
+        }
+    }
+
+    fn throttle_order(
+        &mut self,
+        laws: &Laws,
+        (now, occasion): (Stamp, Occasion),
+        decision: &Decision,
+    ) -> Option<Order> {
+        match decision.throttle {
+            ThrottleOrder::Leave => None,
+            ThrottleOrder::RunLoop { cap } if occasion == Occasion::Period => {
+                self.loop_step(&laws.classic, now, cap)
+            }
+            ThrottleOrder::RunLoop { .. } => None,
+            ThrottleOrder::Set(throttle) => {
+                (self.running, self.law) = (None, None);
+                let kept = Throttle::ALL.get().saturating_sub(throttle.get());
+                let cap = match self.power {
+                    // For whoever reads it only: what is kept of what is drawn now.
+                    PowerReading::Fresh { watts, .. } => watts.part_of_hundred(kept),
+                    PowerReading::Missing | PowerReading::Stale | PowerReading::Impossible => None,
+                };
+                Some(Order::Throttle { throttle, cap, flight: Flight::Fixed })
+            }
+            ThrottleOrder::Release => {
+                (self.running, self.law) = (None, None);
+                Some(Order::Throttle { throttle: Throttle::NONE, cap: None, flight: Flight::Release })
+            }
+        }
+    }
+
+    fn loop_step(&mut self, law: &Classic, now: Stamp, cap: Watts) -> Option<Order> {
+        let found = Command::Throttle(self.throttle.unwrap_or(Throttle::NONE));
+        let mut mode = self.running.take().unwrap_or_else(|| law.start(Some(found)));
+        let facts = law::Facts {
+            now,
+            cap: Some(cap),
+            power: self.power,
+            effective: None,
+            range: None,
+            outcome: std::mem::replace(&mut self.landed, law::Outcome::Unknown),
+        };
+        let decision = law.step(&mut mode, &facts);
+        (self.running, self.law) = (Some(mode), Some(decision));
+        match decision.action {
+            Step::ThrottleUp | Step::FailSafe => self.actions.0 += 1,
+            Step::ThrottleDown => self.actions.1 += 1,
+            Step::Hold(_) => {}
+        }
+        let regulation = Regulation::of(self.power, &decision);
+        match decision.command {
+            Some(Command::Throttle(throttle)) => {
+                Some(Order::Throttle { throttle, cap: Some(cap), flight: Flight::Loop(regulation) })
+            }
+            Some(Command::MeanFrequency(_)) | None => {
+                self.news = Some(ThrottleOutcome::Loop(Ok(regulation)));
+                None
+            }
+        }
+    }
+
+    fn gpu_step(&mut self, laws: &Laws, now: Stamp, desired: Desired) -> Option<Order> {
+        let outcome = std::mem::replace(&mut self.gpu_news, LimitOutcome::Unknown);
+        let range = self.shape.gpu_range.unwrap_or(CapRange::UNKNOWN);
+        let facts =
+            GpuFacts { limits: GpuLimits::Range(range), limit: LimitFacts { outcome, seen: self.gpu_seen } };
+        if let Some(gpu) = &mut self.gpu {
+            gpu.facts = facts;
+        }
+        let decision = laws.gpu.step(self.gpu.as_mut_slice(), now, desired);
+        self.moved += u64::from(decision.moved);
+        self.gpus = Some(decision);
+        match self.gpu?.order() {
+            LimitOrder::Leave => None,
+            LimitOrder::Set(watts) => Some(Order::GpuCap { watts, release: false }),
+            LimitOrder::Release => {
+                let watts = original(self.shape.gpu_range, self.gpu_original)?;
+                Some(Order::GpuCap { watts, release: true })
+            }
+        }
+    }
+
+    /// Takes in what became of an order.
+    pub(super) fn land(&mut self, order: Order, outcome: Result<Option<Watts>, &Trouble>) {
+        let result = outcome.map_err(|trouble| trouble.kind);
+        match order {
+            Order::Cap { watts, release } => {
+                self.cap_news = limit_news(watts, release, result);
+                self.seen = Seen::Unknown;
+            }
+            Order::GpuCap { watts, release } => {
+                self.gpu_news = limit_news(watts, release, result);
+                self.gpu_seen = Seen::Unknown;
+            }
+            Order::Throttle { throttle, flight, .. } => {
+                let done = result.map(|_| ());
+                if done.is_ok() {
+                    self.throttle = Some(throttle);
+                }
+                self.news = Some(match flight {
+                    Flight::Fixed => ThrottleOutcome::Fixed { asked: throttle, outcome: done },
+                    Flight::Release => ThrottleOutcome::Released(done),
+                    Flight::Loop(regulation) => {
+                        let asked = Command::Throttle(throttle);
+                        self.landed = match done {
+                            Ok(()) => law::Outcome::Applied { asked, in_effect: asked },
+                            Err(_) => law::Outcome::Refused { asked },
+                        };
+                        ThrottleOutcome::Loop(done.map(|()| regulation))
+                    }
+                });
+            }
+        }
+    }
+
+    /// An order that cannot be carried out, because nobody knows the original.
+    pub(super) fn has_no_original(&mut self) {
+        let wants_release = |order: LimitOrder| order == LimitOrder::Release;
+        if self.packages.first().is_some_and(|package| wants_release(package.order()))
+            && original(self.shape.range, self.original).is_none()
+        {
+            self.cap_news = LimitOutcome::Released(Err(ErrorKind::BadData));
+        }
+        if self.gpu.is_some_and(|gpu| wants_release(gpu.order()))
+            && original(self.shape.gpu_range, self.gpu_original).is_none()
+        {
+            self.gpu_news = LimitOutcome::Released(Err(ErrorKind::BadData));
+        }
+    }
+
+    /// The limits in force as they were read back, per package and per GPU.
+    pub(super) fn in_force(&self) -> (Option<Watts>, Option<Watts>) {
+        (
+            self.packages.first().and_then(|package| held(package.limiter())),
+            self.gpu.and_then(|gpu| held(gpu.limiter())),
+        )
+    }
+}
+
+fn held(limiter: &joulie_core::node::limiter::Limiter) -> Option<Watts> {
+    use joulie_core::node::lever::Standing;
+    match limiter.lever().standing() {
+        Standing::At(target) => Some(target.effective()),
+        Standing::Nothing | Standing::Unknown => None,
+    }
+}
+
+/// The most that can be set: what a node has that nobody caps. What was found there may have been a cap of ours.
+fn original(range: Option<CapRange>, found: Option<Watts>) -> Option<Watts> {
+    range.and_then(CapRange::max).or(found)
+}
+
+fn limit_news(asked: Watts, release: bool, result: Result<Option<Watts>, ErrorKind>) -> LimitOutcome {
+    if release {
+        return LimitOutcome::Released(result.map(|_| ()));
+    }
+    LimitOutcome::Set { asked, read_back: result.map(|read_back| read_back.unwrap_or(asked)) }
+}
+
+impl Order {
+    /// What is posted.
+    pub(super) const fn action(self) -> Action {
+        match self {
+            Self::Cap { watts, .. } => Action::Cap(watts),
+            Self::Throttle { throttle, cap, .. } => Action::Throttle { percent: throttle.get(), cap },
+            Self::GpuCap { watts, .. } => Action::GpuCap(watts),
+        }
+    }
+}
+
+/// A share of a quantity, for people.
+trait Share: Sized {
+    fn part_of_hundred(self, percent: u8) -> Option<Self>;
+}
+
+impl Share for Watts {
+    fn part_of_hundred(self, percent: u8) -> Option<Self> {
+        let percent = power_units::Percent::from_int(i32::from(percent));
+        Some(self.scale(percent.to_ratio(Role::Nearest), Role::Nearest))
+    }
+}

@@ -1,0 +1,280 @@
+//! The words of the HTTP contract: what telemetry says, what a control is told, what it answers (facts/agent.md section
+//! 12). Everything may be missing; what cannot be true is not taken for a number.
+
+use joulie_api::number::Number;
+use power_units::{Role, Watts};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// The largest answer that is read.
+pub(super) const BYTES_MOST: usize = 1 << 20;
+/// More than any node draws; a number beyond it is of another unit.
+const WATTS_MOST: f64 = 1_000_000.0;
+
+/// A number of watts, as far as it can be one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Said {
+    /// There is none, or none that is a number: a text is none.
+    #[default]
+    Nothing,
+    /// This.
+    Watts(Watts),
+    /// Negative, or beyond everything.
+    Impossible,
+}
+
+impl Said {
+    fn of(value: &Value, role: Role) -> Self {
+        let Some(number) = value.as_f64() else { return Self::Nothing };
+        if !(0.0..=WATTS_MOST).contains(&number) {
+            return Self::Impossible;
+        }
+        let text = Number::new(number).map(|number| number.to_string()).unwrap_or_default();
+        Watts::parse(&text, role).map_or(Self::Impossible, Self::Watts)
+    }
+
+    /// A limit, of which nothing is none.
+    pub(super) fn limit(self) -> Option<Watts> {
+        match self {
+            Self::Watts(watts) => Some(watts).filter(|&watts| watts > Watts::ZERO),
+            Self::Nothing | Self::Impossible => None,
+        }
+    }
+
+    pub(super) const fn watts(self) -> Option<Watts> {
+        match self {
+            Self::Watts(watts) => Some(watts),
+            Self::Nothing | Self::Impossible => None,
+        }
+    }
+}
+
+/// What telemetry says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Telemetry {
+    /// All packages.
+    pub(super) cpu: Said,
+    pub(super) gpu: Said,
+    pub(super) node: Said,
+    /// Each package, where they are told apart.
+    pub(super) packages: Vec<Said>,
+    pub(super) sockets: Option<u32>,
+    pub(super) cores: Option<u32>,
+    pub(super) cpu_model: Option<String>,
+    /// The limit of each package in force, and its range.
+    pub(super) cap: Option<Watts>,
+    pub(super) cap_min: Option<Watts>,
+    pub(super) cap_max: Option<Watts>,
+    pub(super) throttle: Option<i64>,
+    /// How many GPUs; nothing where it is silent about them.
+    pub(super) gpus: Option<u32>,
+    pub(super) gpu_vendor: Option<String>,
+    pub(super) gpu_product: Option<String>,
+    pub(super) gpu_cap: Option<Watts>,
+    pub(super) gpu_cap_min: Option<Watts>,
+    pub(super) gpu_cap_max: Option<Watts>,
+}
+
+impl Telemetry {
+    /// Reads an answer; an error for what is no JSON object.
+    pub(super) fn read(body: &[u8]) -> Result<Self, String> {
+        let value: Value = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+        if !value.is_object() {
+            return Err("the answer is no JSON object".to_owned());
+        }
+        let (cpu, gpu) = (&value["cpu"], &value["gpu"]);
+        let count = |value: &Value| value.as_u64().and_then(|count| u32::try_from(count).ok());
+        let text =
+            |value: &Value| value.as_str().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
+        let demand = |value: &Value| Said::of(value, Role::Demand);
+        let limit = |value: &Value| Said::of(value, Role::Limit).limit();
+        // The processors' own power wins: at the top level a simulator says processors and GPUs together.
+        let of_cpu = demand(&cpu["packagePowerWatts"]);
+        let total = demand(&value["packagePowerWatts"]);
+        let present = gpu["present"].as_bool();
+        let listed = count(&gpu["count"]);
+        // What was commanded tells whose it is; what is applied may still be on its way there.
+        let cap = [&cpu["raplCapWatts"], &cpu["targetCapWatts"], &cpu["capWatts"]];
+        let gpu_cap = [&gpu["capWattsPerGpuTarget"], &gpu["capWattsPerGpuApplied"]];
+        Ok(Self {
+            cpu: if of_cpu == Said::Nothing { total } else { of_cpu },
+            gpu: demand(&gpu["powerWattsTotal"]),
+            node: demand(&value["nodePowerWatts"]),
+            packages: parts(&cpu["packages"]),
+            sockets: count(&cpu["sockets"]).filter(|&sockets| (1..=64).contains(&sockets)),
+            cores: count(&cpu["cores"]),
+            cpu_model: text(&value["hardwareModel"]["cpuModel"]),
+            cap: cap.into_iter().find_map(limit),
+            cap_min: Said::of(&cpu["capMinWatts"], Role::Demand).limit(),
+            cap_max: limit(&cpu["capMaxWatts"]),
+            throttle: cpu["throttlePct"].as_f64().and_then(percent),
+            gpus: if present == Some(false) { Some(0) } else { listed.or(present.map(u32::from)) },
+            gpu_vendor: text(&gpu["vendor"]),
+            gpu_product: text(&gpu["product"]),
+            gpu_cap: gpu_cap.into_iter().find_map(limit),
+            gpu_cap_min: Said::of(&gpu["capMinWattsPerGpu"], Role::Demand).limit(),
+            gpu_cap_max: limit(&gpu["capMaxWattsPerGpu"]),
+        })
+    }
+}
+
+fn parts(value: &Value) -> Vec<Said> {
+    let all = value.as_array().into_iter().flatten();
+    all.take(64).map(|part| Said::of(&part["powerWatts"], Role::Demand)).collect()
+}
+
+/// A whole percentage; what is outside of 0 to 100 is none.
+fn percent(number: f64) -> Option<i64> {
+    Some(number)
+        .filter(|number| (0.0..=100.0).contains(number))
+        .and_then(|number| format!("{number:.0}").parse().ok())
+}
+
+/// What a control is told.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Action {
+    /// The limit of each package.
+    Cap(Watts),
+    /// A throttle, and the cap that it is for; nothing where none is known.
+    Throttle { percent: u8, cap: Option<Watts> },
+    /// The limit of each GPU.
+    GpuCap(Watts),
+}
+
+impl Action {
+    /// The body of the request.
+    pub(super) fn body(self, node: &str, now: &str) -> Value {
+        let watts = |watts: Watts| json!(Number::from(watts));
+        match self {
+            Self::Cap(cap) => json!({
+                "node": node, "action": "rapl.set_power_cap_watts", "capWatts": watts(cap), "throttlePct": -1,
+                "ts": now,
+            }),
+            Self::Throttle { percent, cap } => json!({
+                "node": node, "action": "dvfs.set_throttle_pct", "capWatts": watts(cap.unwrap_or(Watts::ZERO)),
+                "throttlePct": percent, "ts": now,
+            }),
+            Self::GpuCap(cap) => json!({
+                "node": node, "action": "gpu.set_power_cap_watts", "capWattsPerGpu": watts(cap), "ts": now,
+            }),
+        }
+    }
+}
+
+/// What a control answers, of which an endpoint may leave out everything.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Reply {
+    ok: Option<bool>,
+    result: Option<String>,
+    message: Option<String>,
+    state: Value,
+}
+
+/// What became of a control.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Became {
+    /// It is in force; the limit as it was read back, where the answer tells it.
+    Applied(Option<Watts>),
+    /// The node has nothing to apply it to.
+    Blocked(String),
+    /// It is not in force.
+    Error(String),
+}
+
+impl Became {
+    /// Reads the body of an answer with a status of success. Endpoints that say nothing have applied it: that is the
+    /// contract of the first implementation; an endpoint that says otherwise is believed.
+    pub(super) fn read(action: Action, body: &[u8]) -> Self {
+        let reply: Reply = serde_json::from_slice(body).unwrap_or_default();
+        let message = || reply.message.clone().unwrap_or_else(|| "the endpoint does not say why".to_owned());
+        match (reply.result.as_deref(), reply.ok) {
+            (Some("blocked"), _) => Self::Blocked(message()),
+            (Some("applied"), _) | (None, Some(true) | None) => {
+                Self::Applied(read_back(action, &reply.state))
+            }
+            (Some(_), _) | (None, Some(false)) => Self::Error(message()),
+        }
+    }
+}
+
+fn read_back(action: Action, state: &Value) -> Option<Watts> {
+    let fields = match action {
+        Action::Cap(_) => ["targetCapWatts", "capWatts"],
+        Action::GpuCap(_) => ["gpuCapWattsPerGpuTarget", "gpuCapWattsPerGpuApplied"],
+        Action::Throttle { .. } => return None,
+    };
+    fields.into_iter().find_map(|field| Said::of(&state[field], Role::Limit).limit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(json: &str) -> Telemetry {
+        Telemetry::read(json.as_bytes()).unwrap()
+    }
+
+    fn watts(count: &str) -> Said {
+        Said::Watts(Watts::parse(count, Role::Nearest).unwrap())
+    }
+
+    #[test]
+    fn power_is_at_the_top_level_or_with_the_processors() {
+        // Agent table, rows 8 and 9: floats and whole numbers are numbers, texts and null are not.
+        assert_eq!(read(r#"{"packagePowerWatts":222.5}"#).cpu, watts("222.5"));
+        assert_eq!(read(r#"{"cpu":{"packagePowerWatts":111}}"#).cpu, watts("111"));
+        for nothing in [r#"{}"#, r#"{"packagePowerWatts":"200"}"#, r#"{"packagePowerWatts":null}"#] {
+            assert_eq!(read(nothing).cpu, Said::Nothing, "{nothing}");
+        }
+    }
+
+    #[test]
+    fn the_loop_of_the_processors_does_not_fight_the_gpus() {
+        // Fix list agent C5: the top level is processors and GPUs together.
+        let both = read(r#"{"packagePowerWatts":900,"cpu":{"packagePowerWatts":200}}"#);
+        assert_eq!(both.cpu, watts("200"));
+    }
+
+    #[test]
+    fn what_cannot_be_true_is_no_number() {
+        for text in ["-1", "1e300", "1000001"] {
+            let json = format!(r#"{{"packagePowerWatts":{text}}}"#);
+            assert_eq!(read(&json).cpu, Said::Impossible, "{text}");
+        }
+        for junk in ["", "[]", "3", "{", "null"] {
+            assert!(Telemetry::read(junk.as_bytes()).is_err(), "{junk}");
+        }
+        let odd = read(r#"{"cpu":{"sockets":0,"throttlePct":120,"capMaxWatts":-5},"gpu":[1]}"#);
+        assert_eq!((odd.sockets, odd.throttle, odd.cap_max, odd.gpus), (None, None, None, None));
+    }
+
+    #[test]
+    fn an_answer_is_believed() {
+        // Fix list agent C4: blocked and error come with status 200.
+        let cap = Action::Cap(Watts::from_int(120));
+        let became = |body: &str| Became::read(cap, body.as_bytes());
+        assert_eq!(
+            became(r#"{"ok":false,"result":"blocked","message":"no"}"#),
+            Became::Blocked("no".to_owned())
+        );
+        assert!(matches!(became(r#"{"result":"error"}"#), Became::Error(_)));
+        assert!(matches!(became(r#"{"ok":false}"#), Became::Error(_)));
+        assert!(matches!(became(r#"{"result":"maybe"}"#), Became::Error(_)));
+        for silent in ["", "{}", "ok", r#"{"ok":true}"#] {
+            assert_eq!(became(silent), Became::Applied(None), "{silent}");
+        }
+        let clamped = became(r#"{"result":"applied","state":{"capWatts":150.5}}"#);
+        assert_eq!(clamped, Became::Applied(watts("150.5").watts()));
+    }
+
+    #[test]
+    fn a_control_is_told_in_the_words_of_the_contract() {
+        // Agent table, row 15.
+        let body = Action::Throttle { percent: 30, cap: Some(Watts::from_int(120)) }.body("node-a", "T");
+        let expected = json!({"node": "node-a", "action": "dvfs.set_throttle_pct", "capWatts": 120, "throttlePct": 30, "ts": "T"});
+        assert_eq!(body, expected);
+        assert_eq!(Action::Cap(Watts::from_int(120)).body("a", "T")["throttlePct"], -1);
+        assert_eq!(Action::GpuCap(Watts::from_int(250)).body("a", "T")["capWattsPerGpu"], 250);
+    }
+}

@@ -1,0 +1,216 @@
+//! Where readings come from and through what devices are controlled.
+//!
+//! The first implementation took everything but `http` with an endpoint for the host's own hardware, typos and `none`
+//! included. Here a word means what it says, half an answer is refused, and so is one half of a node over HTTP and the
+//! other on the host: that would be two machines under one name.
+
+use host_kit::config::{Refusals, Setting, UrlTemplate, Values, parse};
+use std::time::Duration;
+
+/// A word of a TELEMETRY_ setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Through {
+    None,
+    Host,
+    Http,
+}
+
+/// Which control of the processors is tried first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preference {
+    /// The power limit, then the throttle.
+    LimitFirst,
+    /// The throttle alone.
+    ThrottleOnly,
+}
+
+const WORDS: [(&str, Through); 3] =
+    [("none", Through::None), ("host", Through::Host), ("http", Through::Http)];
+
+fn through(text: &str) -> Result<Option<Through>, host_kit::config::Wrong> {
+    parse::one_of(text, &WORDS).map(Some)
+}
+
+fn endpoint(text: &str) -> Result<Option<UrlTemplate>, host_kit::config::Wrong> {
+    parse::url_template(text).map(Some)
+}
+
+const ACCEPTS: &str = "none, host or http";
+const TEMPLATE: &str = "an http URL, with {node} where the name of the node goes";
+
+pub(super) const CPU_SOURCE: Setting<Option<Through>> =
+    Setting::optional("TELEMETRY_CPU_SOURCE", through, ACCEPTS, "Where the power of the node comes from");
+pub(super) const CPU_SOURCE_ENDPOINT: Setting<Option<UrlTemplate>> = Setting::optional(
+    "TELEMETRY_CPU_HTTP_ENDPOINT",
+    endpoint,
+    TEMPLATE,
+    "Where the telemetry of a node is read",
+);
+pub(super) const CPU_CONTROL: Setting<Option<Through>> = Setting::optional(
+    "TELEMETRY_CPU_CONTROL",
+    through,
+    ACCEPTS,
+    "Through what the processors are controlled; none leaves them alone",
+);
+pub(super) const CPU_CONTROL_ENDPOINT: Setting<Option<UrlTemplate>> = Setting::optional(
+    "TELEMETRY_CPU_CONTROL_HTTP_ENDPOINT",
+    endpoint,
+    TEMPLATE,
+    "Where the controls of a node's processors are posted",
+);
+pub(super) const CPU_CONTROL_MODE: Setting<Preference> = Setting::with_default(
+    "TELEMETRY_CPU_CONTROL_MODE",
+    "auto",
+    |text| {
+        let (limit, throttle) = (Preference::LimitFirst, Preference::ThrottleOnly);
+        parse::one_of(text, &[("auto", limit), ("rapl", limit), ("dvfs", throttle)])
+    },
+    "auto, rapl or dvfs",
+    "Whether the power limit is tried before the throttle, over HTTP",
+);
+pub(super) const GPU_CONTROL: Setting<Option<Through>> = Setting::optional(
+    "TELEMETRY_GPU_CONTROL",
+    through,
+    ACCEPTS,
+    "Through what the GPUs are controlled; none leaves them alone",
+);
+pub(super) const GPU_CONTROL_ENDPOINT: Setting<Option<UrlTemplate>> = Setting::optional(
+    "TELEMETRY_GPU_CONTROL_HTTP_ENDPOINT",
+    endpoint,
+    TEMPLATE,
+    "Where the controls of a node's GPUs are posted",
+);
+pub(super) const GPU_CONTROL_MODE: Setting<()> = Setting::with_default(
+    "TELEMETRY_GPU_CONTROL_MODE",
+    "powercap",
+    |text| parse::one_of(text, &[("auto", ()), ("powercap", ())]),
+    "auto or powercap",
+    "GPUs are controlled by their power limit; there is no other way yet",
+);
+pub(super) const TIMEOUT_SECONDS: Setting<u32> = Setting::with_default(
+    "TELEMETRY_HTTP_TIMEOUT_SECONDS",
+    "2",
+    |text| parse::whole(text, 1..=300),
+    "a whole number from 1 to 300",
+    "How long an answer over HTTP may take",
+);
+
+/// A node's endpoints.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Routing {
+    /// Where its telemetry is read.
+    pub source: Option<Endpoint>,
+    /// Where its processors are controlled.
+    pub cpu: Option<Endpoint>,
+    /// What is tried first there.
+    pub preference: Preference,
+    /// Where its GPUs are controlled.
+    pub gpu: Option<Endpoint>,
+    /// How long an answer may take.
+    pub timeout: Duration,
+}
+
+/// An endpoint of many nodes.
+pub type Endpoint = UrlTemplate;
+
+/// How the host of mode daemonset is reached.
+pub(super) enum Host {
+    /// By its own hardware, of which these parts are controlled.
+    Own { cpu: bool, gpu: bool },
+    /// Over HTTP.
+    Remote(Routing),
+}
+
+struct Part {
+    word: (&'static str, Option<Through>),
+    endpoint: (&'static str, Option<UrlTemplate>),
+}
+
+impl Part {
+    fn of(
+        values: &Values,
+        word: &Setting<Option<Through>>,
+        endpoint: &Setting<Option<UrlTemplate>>,
+    ) -> Result<Self, Refusals> {
+        let part = Self {
+            word: (word.name(), values.get(word)?),
+            endpoint: (endpoint.name(), values.get(endpoint)?),
+        };
+        match (part.word.1, &part.endpoint.1) {
+            (Some(Through::Http), None) => Err(values.conflict(
+                &[part.word.0, part.endpoint.0],
+                &format!("{}=http needs {}", part.word.0, part.endpoint.0),
+            )),
+            // The first implementation ignored an endpoint that nothing asks for, and charts set them always.
+            _ => Ok(part),
+        }
+    }
+
+    fn is(&self, through: Through) -> bool {
+        self.word.1 == Some(through)
+    }
+
+    fn http(self) -> Option<UrlTemplate> {
+        if self.is(Through::Http) { self.endpoint.1 } else { None }
+    }
+}
+
+fn parts(values: &Values) -> Result<[Part; 3], Refusals> {
+    Ok([
+        Part::of(values, &CPU_SOURCE, &CPU_SOURCE_ENDPOINT)?,
+        Part::of(values, &CPU_CONTROL, &CPU_CONTROL_ENDPOINT)?,
+        Part::of(values, &GPU_CONTROL, &GPU_CONTROL_ENDPOINT)?,
+    ])
+}
+
+fn routing(values: &Values, [source, cpu, gpu]: [Part; 3]) -> Result<Routing, Refusals> {
+    values.get(&GPU_CONTROL_MODE)?;
+    let timeout = Duration::from_secs(u64::from(values.get(&TIMEOUT_SECONDS)?));
+    let preference = values.get(&CPU_CONTROL_MODE)?;
+    Ok(Routing { source: source.http(), cpu: cpu.http(), preference, gpu: gpu.http(), timeout })
+}
+
+/// The endpoints of the pool's nodes, which have no other hardware here.
+pub(super) fn remote(values: &Values) -> Result<Routing, Refusals> {
+    let parts = parts(values)?;
+    for part in &parts {
+        if part.is(Through::Host) {
+            return Err(values.conflict(
+                &[part.word.0],
+                "in mode pool the host of the agent is none of the nodes; use http, or none",
+            ));
+        }
+    }
+    if parts.iter().all(|part| !part.is(Through::Http)) {
+        let names: Vec<&str> = parts.iter().map(|part| part.word.0).collect();
+        return Err(
+            values.conflict(&names, "mode pool reaches its nodes over HTTP; set at least one to http")
+        );
+    }
+    routing(values, parts)
+}
+
+/// How the host of mode daemonset is reached.
+pub(super) fn host(values: &Values) -> Result<Host, Refusals> {
+    let parts = parts(values)?;
+    let http: Vec<&str> =
+        parts.iter().filter(|part| part.is(Through::Http)).map(|part| part.word.0).collect();
+    let own: Vec<&str> = parts.iter().filter(|part| part.is(Through::Host)).map(|part| part.word.0).collect();
+    if !http.is_empty() && !own.is_empty() {
+        let all: Vec<&str> = http.into_iter().chain(own).collect();
+        return Err(
+            values.conflict(&all, "a node is reached over HTTP or by its own hardware, not half and half")
+        );
+    }
+    if !http.is_empty() {
+        return routing(values, parts).map(Host::Remote);
+    }
+    let [source, cpu, gpu] = parts;
+    if source.is(Through::None) {
+        return Err(values.conflict(
+            &[source.word.0],
+            "the host's own meters cannot be turned off: a cap that nothing measures is not known to hold",
+        ));
+    }
+    Ok(Host::Own { cpu: !cpu.is(Through::None), gpu: !gpu.is(Through::None) })
+}

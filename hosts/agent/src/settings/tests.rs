@@ -1,0 +1,157 @@
+use super::*;
+use host_kit::config::{self, Invocation, Sources};
+use std::ffi::OsString;
+
+fn sources(settings: &[(&str, &str)]) -> Sources {
+    let settings = settings.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
+    match Invocation::read(Vec::<OsString>::new(), settings) {
+        Invocation::Run(sources) => sources,
+        Invocation::Help | Invocation::Version => panic!("neither was asked for"),
+    }
+}
+
+fn read(settings: &[(&str, &str)]) -> Result<Settings, String> {
+    let values = config::load(&TABLE, &sources(settings)).map_err(|refusals| refusals.to_string())?;
+    Settings::read(&values).map_err(|refusals| refusals.to_string())
+}
+
+const NODE: (&str, &str) = ("NODE_NAME", "node-a");
+
+fn refused(settings: &[(&str, &str)], about: &str) {
+    let why = read(settings).map(|_| ()).unwrap_err();
+    assert!(why.contains(about), "{settings:?}: {why}");
+}
+
+#[test]
+fn the_defaults_are_those_of_the_documentation() {
+    let settings = read(&[NODE]).unwrap();
+    let Target::Host { node, machine } = &settings.target else { panic!("{:?}", settings.target) };
+    assert_eq!((node.as_str(), machine.cpu, machine.gpu), ("node-a", true, true));
+    assert_eq!(machine.state, PathBuf::from("/var/lib/joulie"));
+    assert_eq!(settings.period, Duration::from_secs(1));
+    assert_eq!((settings.desired, settings.on_exit), (DesiredSource::Profile, OnExit::Keep));
+    assert_eq!((settings.lease.expiry, settings.lease.term), (LeaseExpiry::Hold, Duration::from_secs(300)));
+    let below = read(&[NODE, ("HOST_ROOT", "/host")]).unwrap();
+    let Target::Host { machine, .. } = below.target else { panic!() };
+    assert_eq!(machine.state, PathBuf::from("/host.joulie"));
+}
+
+#[test]
+fn what_the_first_implementation_took_for_a_default_is_refused() {
+    // Fix list agent K14 S15: durations without a unit, zero, negative ones; tuning out of its range.
+    for interval in ["20", "0s", "-1s", "soon", "61s"] {
+        refused(&[NODE, ("RECONCILE_INTERVAL", interval)], "RECONCILE_INTERVAL");
+    }
+    for (name, value) in [
+        ("DVFS_EMA_ALPHA", "0"),
+        ("DVFS_EMA_ALPHA", "1.5"),
+        ("DVFS_EMA_ALPHA", "NaN"),
+        ("DVFS_HIGH_MARGIN_W", "-1"),
+        ("DVFS_STEP_PCT", "0"),
+        ("DVFS_STEP_PCT", "101"),
+        ("DVFS_TRIP_COUNT", "0"),
+        ("DVFS_MIN_FREQ_KHZ", "1.5"),
+        ("AGENT_MODE", "daemon"),
+        ("POOL_NODE_SELECTOR", "a=b,"),
+        ("SIMULATE_ONLY", "maybe"),
+        ("METRICS_ADDR", "8080"),
+    ] {
+        refused(&[NODE, (name, value)], name);
+    }
+    refused(&[], "NODE_NAME");
+    refused(&[NODE, ("RECONCILE_INTERVALL", "1s")], "did you mean RECONCILE_INTERVAL?");
+    refused(&[NODE, ("TELEMETRY_GPU_SOURCE", "http")], "there is no such setting");
+}
+
+#[test]
+fn a_word_of_telemetry_means_what_it_says() {
+    // Fix list agent S11: none and typos never mean the host.
+    for (name, value) in [("TELEMETRY_CPU_CONTROL", "htpp"), ("TELEMETRY_CPU_SOURCE", "prometheus")] {
+        refused(&[NODE, (name, value)], name);
+    }
+    refused(&[NODE, ("TELEMETRY_CPU_CONTROL", "http")], "TELEMETRY_CPU_CONTROL=http needs");
+    let none = read(&[NODE, ("TELEMETRY_CPU_CONTROL", "none")]).unwrap();
+    let Target::Host { machine, .. } = none.target else { panic!() };
+    assert_eq!((machine.cpu, machine.gpu), (false, true));
+    refused(&[NODE, ("TELEMETRY_CPU_SOURCE", "none")], "cannot be turned off");
+}
+
+const HTTP: [(&str, &str); 6] = [
+    ("TELEMETRY_CPU_SOURCE", "http"),
+    ("TELEMETRY_CPU_HTTP_ENDPOINT", "http://sim/telemetry/{node}"),
+    ("TELEMETRY_CPU_CONTROL", "http"),
+    ("TELEMETRY_CPU_CONTROL_HTTP_ENDPOINT", "http://sim/control/{node}"),
+    ("TELEMETRY_CPU_CONTROL_MODE", "dvfs"),
+    ("TELEMETRY_HTTP_TIMEOUT_SECONDS", "5"),
+];
+
+#[test]
+fn endpoints_are_kept_as_they_are_written() {
+    // Agent table, rows 6, 10 and 14.
+    let mut all = vec![NODE];
+    all.extend(HTTP);
+    let Target::Remote { routing, .. } = read(&all).unwrap().target else { panic!() };
+    assert_eq!(routing.source.unwrap().to_string(), "http://sim/telemetry/{node}");
+    assert_eq!(routing.cpu.unwrap().to_string(), "http://sim/control/{node}");
+    assert_eq!((routing.preference, routing.timeout), (Preference::ThrottleOnly, Duration::from_secs(5)));
+    assert_eq!(routing.gpu, None);
+    all.push(("TELEMETRY_GPU_CONTROL", "host"));
+    refused(&all, "not half and half");
+    // Row 7: an endpoint that nothing asks for changes nothing.
+    assert!(matches!(read(&[NODE, HTTP[1]]).unwrap().target, Target::Host { .. }));
+}
+
+#[test]
+fn a_pool_is_never_the_host_of_its_agent() {
+    // Fix list agent K9.
+    let mut all = vec![("AGENT_MODE", "pool")];
+    refused(&all, "set at least one to http");
+    all.extend(HTTP);
+    let Target::Pool { routing, .. } = read(&all).unwrap().target else { panic!() };
+    assert!(routing.cpu.is_some());
+    all.push(("TELEMETRY_GPU_CONTROL", "host"));
+    refused(&all, "the host of the agent is none of the nodes");
+}
+
+#[test]
+fn a_part_that_does_not_exist_is_refused() {
+    let with = |more: &[(&'static str, &'static str)]| {
+        let mut all = vec![("AGENT_MODE", "pool")];
+        all.extend(HTTP);
+        all.extend(more);
+        read(&all)
+    };
+    let own = |more: &[(&'static str, &'static str)]| match with(more).unwrap().target {
+        Target::Pool { shards, .. } => shards,
+        Target::Host { .. } | Target::Remote { .. } => panic!(),
+    };
+    assert_eq!(own(&[("POOL_SHARDS", "4"), ("POD_NAME", "joulie-agent-pool-3")]), Shards::new(4, 3).unwrap());
+    assert_eq!(
+        own(&[("POOL_SHARDS", "4"), ("POOL_SHARD_ID", "1"), ("POD_NAME", "p-3")]),
+        Shards::new(4, 1).unwrap()
+    );
+    // Fix list agent K11: as many parts as replicas.
+    let why = with(&[("POOL_SHARDS", "2"), ("POD_NAME", "joulie-agent-pool-2")]).map(|_| ()).unwrap_err();
+    assert!(why.contains("POOL_SHARDS must be the number of replicas"), "{why}");
+    for (name, value) in [("POOL_SHARDS", "0"), ("POOL_SHARD_ID", "-1"), ("POOL_SHARD_ID", "x")] {
+        assert!(with(&[(name, value)]).is_err(), "{name}={value}");
+    }
+}
+
+#[test]
+fn a_lease_that_could_not_work_is_refused() {
+    refused(&[NODE, ("LEASE_EXPIRY", "safe")], "needs a safe profile");
+    refused(&[NODE, ("LEASE_EXPIRY", "relax"), ("SPEC_READ_TIMEOUT", "30s")], "a sign of life each minute");
+    let settings = read(&[NODE, ("LEASE_EXPIRY", "safe"), ("SAFE_CPU_CAP_PCT", "50")]).unwrap();
+    assert_eq!(settings.lease.safe_gpu, CapIntent::NONE);
+    let plan = [NODE, ("LEASE_EXPIRY", "relax"), ("SPEC_READ_TIMEOUT", "30s"), ("LEASE_SOURCE", "plan")];
+    assert!(read(&plan).is_ok());
+}
+
+#[test]
+fn what_has_no_effect_any_more_is_said_to_have_none() {
+    let old =
+        [NODE, ("KUBE_CLIENT_QPS", "50"), ("HARDWARE_CATALOG_PATH", "/etc/joulie-catalog/hardware.yaml")];
+    let values = config::load(&TABLE, &sources(&old)).unwrap();
+    assert_eq!(values.warnings().len(), 2, "{:?}", values.warnings());
+}

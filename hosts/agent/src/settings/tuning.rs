@@ -1,0 +1,89 @@
+//! The tuning of the DVFS fallback.
+
+use super::{Dvfs, DvfsLaw};
+use host_kit::config::{Refusals, Setting, Values, Wrong, parse};
+use joulie_core::node::classic::{Classic, Tuning};
+use joulie_core::node::throttle::Throttle;
+use power_units::{KiloHertz, Micros, Ratio, Role, Watts};
+use std::time::Duration;
+
+pub(super) const LAW: Setting<DvfsLaw> = Setting::with_default(
+    "DVFS_LAW",
+    "classic",
+    |text| parse::one_of(text, &[("classic", DvfsLaw::Classic), ("tracking", DvfsLaw::Tracking)]),
+    "classic or tracking",
+    "The law of the fallback: classic has the tuning below; tracking models the machine and is faster",
+);
+pub(super) const EMA_ALPHA: Setting<Ratio> = Setting::with_default(
+    "DVFS_EMA_ALPHA",
+    "0.30",
+    |text| Ratio::parse(text.trim(), Role::Nearest).map_err(|error| Wrong(error.to_string())),
+    "a number above 0, up to 1",
+    "The weight of a new reading against the mean of those before",
+);
+pub(super) const HIGH_MARGIN: Setting<Watts> = Setting::with_default(
+    "DVFS_HIGH_MARGIN_W",
+    "10",
+    |text| parse::watts(text, Role::Nearest, Watts::ZERO..=Watts::from_int(100_000)),
+    "watts from 0",
+    "So far above the cap the loop throttles more",
+);
+pub(super) const LOW_MARGIN: Setting<Watts> = Setting::with_default(
+    "DVFS_LOW_MARGIN_W",
+    "15",
+    |text| parse::watts(text, Role::Nearest, Watts::ZERO..=Watts::from_int(100_000)),
+    "watts from 0",
+    "So far below the cap the loop throttles less",
+);
+pub(super) const STEP: Setting<Throttle> = Setting::with_default(
+    "DVFS_STEP_PCT",
+    "10",
+    |text| {
+        let percent = parse::whole::<i64>(text, 1..=100)?;
+        Throttle::new(percent).ok_or_else(|| Wrong("it is not between 1 and 100".to_owned()))
+    },
+    "a whole number from 1 to 100",
+    "By how much one step throttles, in percent of the frequency policies",
+);
+pub(super) const MIN_FREQ: Setting<Option<KiloHertz>> = Setting::optional(
+    "DVFS_MIN_FREQ_KHZ",
+    |text| parse::whole::<i32>(text, 100_000..=20_000_000).map(|khz| Some(KiloHertz::from_int(khz))),
+    "a whole number of kHz from 100000 to 20000000",
+    "A throttled policy is limited to this, brought into its own range; without it to the lowest that it takes",
+);
+pub(super) const COOLDOWN: Setting<Duration> = Setting::with_default(
+    "DVFS_COOLDOWN",
+    "20s",
+    |text| parse::duration(text, Duration::ZERO..=Duration::from_secs(3600)),
+    "a duration up to 1h",
+    "After a step the loop waits for so long",
+);
+pub(super) const TRIP_COUNT: Setting<u32> = Setting::with_default(
+    "DVFS_TRIP_COUNT",
+    "2",
+    |text| parse::whole(text, 1..=1000),
+    "a whole number from 1 to 1000",
+    "The loop acts at so many readings in a row beyond a margin",
+);
+
+pub(super) fn read(values: &Values) -> Result<Dvfs, Refusals> {
+    let tuning = Tuning {
+        ema_alpha: values.get(&EMA_ALPHA)?,
+        high_margin: values.get(&HIGH_MARGIN)?,
+        low_margin: values.get(&LOW_MARGIN)?,
+        step: values.get(&STEP)?,
+        trip_count: values.get(&TRIP_COUNT)?,
+        cooldown: Micros::new(u64::try_from(values.get(&COOLDOWN)?.as_micros()).unwrap_or(u64::MAX)),
+    };
+    let names = [EMA_ALPHA.name(), HIGH_MARGIN.name(), LOW_MARGIN.name(), STEP.name(), TRIP_COUNT.name()];
+    let wrong = |error: joulie_core::node::classic::TuningError| {
+        let text = error.to_string();
+        let about: Vec<&str> = names.into_iter().filter(|name| text.contains(name)).collect();
+        values.conflict(&about, &text)
+    };
+    Ok(Dvfs {
+        law: values.get(&LAW)?,
+        classic: Classic::new(tuning).map_err(wrong)?,
+        floor: values.get(&MIN_FREQ)?,
+    })
+}

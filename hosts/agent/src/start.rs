@@ -1,0 +1,288 @@
+//! The agent's tasks: what is begun, in which order, and how it ends.
+
+use crate::front::inputs::{Inputs, Watched};
+use crate::front::node::{Front, Shared};
+use crate::front::outcome::Terms;
+use crate::front::pace::Pace;
+use crate::front::publish::Writer;
+use crate::front::rows::NodeRow;
+use crate::front::watches::{self, Confirmed, Watches};
+use crate::host::{self, Ending, Host, Standing};
+use crate::machine::{Control, View};
+use crate::metrics::Metrics;
+use crate::pool::{Pool, PoolError};
+use crate::settings::{Machine, OnExit, Routing, Settings, Shards, Target};
+use host_kit::clock::Clock;
+use host_kit::health::{Health, Verdict};
+use host_kit::metrics::{Build, Metrics as Page};
+use host_kit::ops::Ops;
+use host_kit::program::Context;
+use host_kit::reflect::{Reflections, Row};
+use host_kit::server::{Debug, Drain, Guard, LimitError, Limits, Port, Server, ServerMetrics};
+use host_kit::shutdown::{Stop, Tasks};
+use k8s_openapi::api::core::v1::Node;
+use kube::core::{Selector, SelectorExt};
+use kube::{Api, Client};
+use planner::catalog::{Catalog, CatalogError};
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// What this program says of itself.
+pub const BUILD: Build =
+    Build { component: "agent", version: env!("CARGO_PKG_VERSION"), revision: "unknown" };
+
+/// What was begun.
+#[derive(Clone, Copy, Debug)]
+pub struct Started {
+    /// Where metrics and health are served.
+    pub metrics: SocketAddr,
+}
+
+/// Why the agent could not begin. Nothing was written to any hardware.
+#[derive(Debug)]
+pub enum StartError {
+    /// The port of the metrics.
+    Listen(std::io::Error),
+    /// The limits of that port.
+    Limits(LimitError),
+    /// The control loop.
+    Machine(host::StartError),
+    /// The nodes over HTTP.
+    Pool(PoolError),
+    /// The catalogue that this program is built with.
+    Catalog(CatalogError),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listen(error) => write!(f, "METRICS_ADDR: {error}"),
+            Self::Limits(error) => error.fmt(f),
+            Self::Machine(error) => error.fmt(f),
+            Self::Pool(error) => error.fmt(f),
+            Self::Catalog(error) => write!(f, "the catalogue of this program is a defect: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// Begins the agent's tasks.
+pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> Result<Started, StartError> {
+    let mut page = Page::of(&BUILD);
+    let metrics = Metrics::register(page.registry());
+    let reflections = Reflections::register(page.registry());
+    let servers = ServerMetrics::register(page.registry());
+    let shared = Arc::new(shared(&settings, &context, metrics)?);
+    let health = Health::new(context.clock.clone()).ready_until(context.stop.clone());
+    let health = match &settings.target {
+        Target::Host { node, machine } => {
+            let began = host::start(&settings, node, machine, context.clock.clone());
+            let began = began.map_err(StartError::Machine)?;
+            let watches = watches::begin(&settings, Some(node), &context, &reflections, tasks);
+            let health = health
+                .live("loop", began.beat.check("the control loop", loop_most(settings.period)))
+                .ready("machine", machine_check(began.host.clone()))
+                .ready("watches", watches.watched.check());
+            own_node(&settings, node, began, watches, (&context, &shared), tasks);
+            health
+        }
+        Target::Remote { node, routing } => {
+            let parts = (routing, Shards::WHOLE, 8);
+            over_http(
+                &settings,
+                (Some(node.as_str()), parts),
+                (&context, &shared),
+                &reflections,
+                tasks,
+                health,
+            )?
+        }
+        Target::Pool { routing, shards, concurrency } => {
+            let parts = (routing, *shards, *concurrency);
+            over_http(&settings, (None, parts), (&context, &shared), &reflections, tasks, health)?
+        }
+    };
+    let limits = Limits::new(64 * 1024, 64).map_err(StartError::Limits)?;
+    let debug =
+        Debug::new(Guard::new(settings.debug_token.clone()), context.shown.clone(), context.logs.clone());
+    let ops = Ops::new(page.page(), health, debug);
+    let parts = (&servers, context.clock.clone());
+    let server = Server::bind(settings.metrics, Port::Metrics, ops, limits, None, parts);
+    let server = server.await.map_err(StartError::Listen)?;
+    let metrics = server.address().map_err(StartError::Listen)?;
+    tracing::info!("metrics and health are served on {metrics}");
+    let stop = context.stop.clone();
+    let drain = Drain::new(Duration::ZERO, Duration::from_secs(2));
+    tasks.spawn("metrics", async move {
+        let cut_off = server.run(stop, drain).await;
+        if cut_off > 0 {
+            tracing::debug!("{cut_off} connections were cut off");
+        }
+    });
+    Ok(Started { metrics })
+}
+
+/// The tasks for nodes over HTTP: for one, or for all.
+fn over_http(
+    settings: &Settings,
+    (node, parts): (Option<&str>, (&Routing, Shards, usize)),
+    (context, shared): (&Context, &Arc<Shared>),
+    reflections: &Reflections,
+    tasks: &mut Tasks,
+    health: Health,
+) -> Result<Health, StartError> {
+    let Watches { watched, confirmed } = watches::begin(settings, node, context, reflections, tasks);
+    let catalog = Catalog::embedded().map_err(StartError::Catalog)?;
+    let pool = Pool::new(settings, parts, (shared.clone(), catalog), confirmed, context.clock.clone());
+    let pool = pool.map_err(StartError::Pool)?;
+    let health = health
+        .live("loop", pool.beat().check("the pool", Duration::from_secs(30)))
+        .ready("watches", watched.check());
+    tasks.spawn("pool", pool.run(watched, context.stop.clone()));
+    Ok(health)
+}
+
+/// The control loop comes round at least so often, unless it is dead: a driver that hangs does not hold it.
+fn loop_most(period: Duration) -> Duration {
+    period.saturating_mul(5).max(Duration::from_secs(30))
+}
+
+fn shared(settings: &Settings, context: &Context, metrics: Metrics) -> Result<Shared, StartError> {
+    let (cpu, gpu) = match &settings.target {
+        Target::Host { machine: Machine { cpu, gpu, .. }, .. } => (*cpu, *gpu),
+        Target::Remote { routing, .. } | Target::Pool { routing, .. } => {
+            (routing.cpu.is_some(), routing.gpu.is_some())
+        }
+    };
+    // The first full period under a cap may be the third one after it was written.
+    let patience = settings.period.saturating_mul(3).max(Duration::from_secs(5));
+    Ok(Shared {
+        clock: context.clock.clone(),
+        selector: settings.selector.clone(),
+        terms: Terms { cpu, gpu, simulate_only: settings.simulate_only, patience },
+        pace: Pace { interval: settings.power.interval, heartbeat: settings.power.heartbeat },
+        catalog: Catalog::embedded().map_err(StartError::Catalog)?,
+        writer: Writer::new(context.client.clone(), metrics.clone()),
+        metrics,
+    })
+}
+
+fn machine_check(host: Host) -> impl Fn(host_kit::clock::Mono) -> Verdict + Send + Sync + 'static {
+    move |_| match host.standing() {
+        Standing::Running => Verdict::Pass,
+        Standing::Waiting(why) => Verdict::Fail(why),
+        Standing::Ended => Verdict::Fail("the control loop has ended".to_owned()),
+    }
+}
+
+/// The tasks for the node that the agent runs on.
+fn own_node(
+    settings: &Settings,
+    node: &str,
+    began: host::Started,
+    watches: Watches,
+    (context, shared): (&Context, &Arc<Shared>),
+    tasks: &mut Tasks,
+) {
+    let (sender, inputs) = watch::channel(Inputs::default());
+    let Watches { watched, confirmed } = watches;
+    let stop = context.stop.clone();
+    let (name, until) = (node.to_owned(), stop.clone());
+    tasks.spawn("inputs", async move {
+        tokio::select! { () = route(watched, name, sender) => {}, () = until.requested() => {} }
+    });
+    let (host, clock) = (began.host.clone(), context.clock.clone());
+    tasks.spawn("lease", renew(confirmed, Arc::new(host), clock, stop.clone()));
+    let front = Front {
+        node: node.to_owned(),
+        shared: shared.clone(),
+        control: Arc::new(began.host.clone()),
+        inputs,
+        views: began.views.clone(),
+    };
+    let until = stop.clone();
+    tasks.spawn("front", async move {
+        tokio::select! { () = front.run() => {}, () = until.requested() => {} }
+    });
+    let exit = Exit {
+        on_exit: settings.on_exit,
+        client: context.client.clone(),
+        node: node.to_owned(),
+        selector: settings.selector.clone(),
+    };
+    tasks.spawn("machine", exit.supervise(began.host, began.views, stop));
+}
+
+/// What the watches say of the node goes to its front, as long as anybody watches.
+async fn route(mut watched: Watched, node: String, sender: watch::Sender<Inputs>) {
+    loop {
+        let inputs = watched.by_node().of(&node);
+        sender.send_if_modified(|last| {
+            let changed = *last != inputs;
+            *last = inputs;
+            changed
+        });
+        if !watched.changed().await {
+            return;
+        }
+    }
+}
+
+/// How often the lease is looked at.
+const RENEW_EVERY: Duration = Duration::from_secs(2);
+
+/// Tells the machine that the desired state is still confirmed.
+async fn renew(confirmed: Confirmed, control: Arc<dyn Control>, clock: Arc<dyn Clock>, stop: Stop) {
+    while !stop.requested_within(RENEW_EVERY).await {
+        if let Some(mark) = confirmed.mark(clock.mono()) {
+            control.renewed(mark);
+        }
+    }
+}
+
+/// How the machine's thread is ended.
+struct Exit {
+    on_exit: OnExit,
+    client: Client,
+    node: String,
+    selector: Selector,
+}
+
+const LAST_LOOK: Duration = Duration::from_secs(2);
+
+impl Exit {
+    /// Ends with the thread: after the end was asked for, or before, and then the program ends too.
+    async fn supervise(self, host: Host, mut views: watch::Receiver<Option<View>>, stop: Stop) {
+        let ended = async { while views.changed().await.is_ok() {} };
+        tokio::select! {
+            () = ended => return,
+            () = stop.requested() => {}
+        }
+        let ending = match self.on_exit {
+            OnExit::Restore => Ending::Restore,
+            OnExit::Keep if self.is_deselected().await => {
+                tracing::info!(
+                    node = self.node,
+                    "the node is not managed any more, so its originals come back"
+                );
+                Ending::Restore
+            }
+            OnExit::Keep => Ending::Keep,
+        };
+        host.end(ending);
+        while views.changed().await.is_ok() {}
+    }
+
+    /// Whoever takes the label off a node has its pod ended at the same moment, and the watch may not have said so yet.
+    async fn is_deselected(&self) -> bool {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let look = tokio::time::timeout(LAST_LOOK, nodes.get(&self.node)).await;
+        let node = look.ok().and_then(Result::ok).and_then(|node| serde_json::to_value(node).ok());
+        let row = node.and_then(|node| NodeRow::read(&node).ok());
+        row.is_some_and(|row| !self.selector.matches(&row.labels))
+    }
+}

@@ -1,0 +1,180 @@
+//! `joulie demo`: the whole system on simulated nodes, in one process, to look at.
+//!
+//! ```text
+//!            ┌───────────── API in memory (also over TLS, for kubectl) ─────────────┐
+//!   operator ┘      agent ┘       extender ┘        scheduler ┘    simulator ┘      └ observer ─▶ state ─▶ view
+//!                     └──── telemetry, control ──── HTTP ─────────────┘                       └▶ story ─▶ lines
+//!                                   └─ filter, prioritize ─ HTTP ┘                            └▶ tally ─▶ table
+//! ```
+//!
+//! The four hosts are those that ship. What is only here: the scheduler's stand-in, the demo's times (`cast`), and what
+//! `--chaos` does. The view says what anybody could read from the API and over HTTP; nothing is told behind their backs.
+
+mod cast;
+mod chaos;
+mod home;
+mod host;
+mod observe;
+mod plain;
+mod probe;
+mod scheduler;
+mod show;
+mod state;
+mod story;
+mod tally;
+mod terminal;
+mod view;
+mod web;
+
+use crate::args::Demo;
+use crate::node::Ending;
+use crate::out::Out;
+use cast::{Cast, Stage};
+use chaos::{Act, Chaos};
+use home::Home;
+use host_kit::clock::{Clock, SystemClock};
+use host_kit::log::{Format, Levels};
+use host_kit::shutdown::{self, Tasks};
+use observe::Observer;
+use show::Show;
+use state::Placement;
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+use story::{Line, Tone};
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+
+/// The Lease of the operators' election.
+pub(crate) const LEADER_LEASE: &str = "joulie-operator";
+/// How often everything is looked at and drawn.
+const LOOK: Duration = Duration::from_millis(250);
+/// A round of `--chaos` where the demo has no end.
+const ROUND: Duration = Duration::from_secs(100);
+/// How long the demo's own tasks may take to end.
+const END_WITHIN: Duration = Duration::from_secs(2);
+
+/// Runs the demo to its end.
+pub(crate) fn run(args: &Demo) -> Ending {
+    match play(args) {
+        Ok(()) => Ending::Done,
+        Err((ending, why)) => {
+            // Nobody can be told that standard error is gone.
+            let _told = writeln!(std::io::stderr(), "joulie: {why}");
+            ending
+        }
+    }
+}
+
+type Failure = (Ending, String);
+
+fn failed(why: String) -> Failure {
+    (Ending::NotDone, why)
+}
+
+fn play(args: &Demo) -> Result<(), Failure> {
+    if let Some(path) = &args.log {
+        logs(path).map_err(|why| (Ending::Usage, why))?;
+    }
+    let home = Home::take(args.kubeconfig.as_deref()).map_err(|why| (Ending::Usage, why))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime =
+        runtime.map_err(|error| failed(format!("the threads of the demo cannot be started: {error}")))?;
+    let played = runtime.block_on(perform(args, &home));
+    // Whatever is left of it must not hold the process.
+    runtime.shutdown_background();
+    played
+}
+
+/// Logs of all parts into a file.
+fn logs(path: &std::path::Path) -> Result<(), String> {
+    let wrong = |why: String| format!("--log {}: {why}", path.display());
+    let file =
+        std::fs::File::create(path).map_err(|error| wrong(format!("it cannot be written: {error}")))?;
+    let levels: Levels = "info".parse().map_err(|error| wrong(format!("{error}")))?;
+    let started = host_kit::log::start_to(std::sync::Mutex::new(file), Format::Text, &levels);
+    started.map(drop).map_err(|error| wrong(error.to_string()))
+}
+
+async fn perform(args: &Demo, home: &Home) -> Result<(), Failure> {
+    let mut signals =
+        shutdown::signals().map_err(|error| failed(format!("signals cannot be taken: {error}")))?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let began = clock.mono();
+    let lasting = args.lasting.map(|span| Duration::from_micros(span.micros().get()));
+    let mut show = Show::begin(Out::new(), args, lasting, home.kubeconfig());
+    let stage = Stage::new(clock.clone(), began, args.budget.watts(), args.seed).map_err(failed)?;
+    let serving = Cast::serve(&stage, home).await.map_err(failed)?;
+    show.first();
+    let starting = Cast::start(stage, serving);
+    let cast = tokio::select! {
+        cast = starting => cast.map_err(failed)?,
+        Some(_) = signals.recv() => return Ok(()),
+    };
+    let (trigger, stop) = shutdown::pair();
+    let mut tasks = Tasks::new();
+    let (placed, placements) = mpsc::unbounded_channel();
+    let observer = cast.watch(placed, (&mut tasks, &stop)).map_err(failed)?;
+    let chaos = args.chaos.then(|| Chaos::over(lasting.unwrap_or(ROUND)));
+    let mut run = Run { cast, observer, placements, chaos, show };
+    let ended = tokio::select! {
+        ended = run.on(lasting) => ended,
+        Some(_) = signals.recv() => Ok(()),
+    };
+    let Run { cast, show, .. } = run;
+    // The table comes at once; the parts end behind it. A second signal does not wait for them.
+    let said = show.end();
+    let (_nobody, no_signals) = mpsc::channel(1);
+    let ending = async {
+        let asked = async {
+            trigger.request("the demo ends");
+            cast.stop().await;
+        };
+        tokio::join!(tasks.run(trigger.clone(), no_signals, END_WITHIN), asked)
+    };
+    tokio::select! {
+        _ended = ending => {}
+        Some(_) = signals.recv() => {}
+    }
+    ended.and(said).map_err(failed)
+}
+
+/// The demo while it runs.
+struct Run {
+    cast: Cast,
+    observer: Observer,
+    placements: UnboundedReceiver<Placement>,
+    chaos: Option<Chaos>,
+    show: Show,
+}
+
+impl Run {
+    /// Looks, tells and acts until the time is over or nobody reads any more.
+    async fn on(&mut self, lasting: Option<Duration>) -> Result<(), String> {
+        let mut due = tokio::time::interval(LOOK);
+        due.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        loop {
+            due.tick().await;
+            let placed: Vec<Placement> = std::iter::from_fn(|| self.placements.try_recv().ok()).collect();
+            let state = self.observer.look(&placed);
+            while let Some(act) = self.chaos.as_mut().and_then(|chaos| chaos.due(&state)) {
+                self.do_it(&act, state.at).await;
+            }
+            self.show.go_on(&state, &placed);
+            if let Some(why) = self.cast.failure() {
+                return Err(why);
+            }
+            if lasting.is_some_and(|lasting| state.at >= lasting) || !self.show.is_seen() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// An act of chaos that fails is told: what should break and does not is news as well.
+    async fn do_it(&mut self, act: &Act, at: Duration) {
+        self.show.tell(Line { at, tone: Tone::Chaos, text: act.told() });
+        if let Err(why) = self.cast.act(act).await {
+            let text = format!("chaos: that could not be done: {}", state::clean(&why));
+            self.show.tell(Line { at, tone: Tone::Bad, text });
+        }
+    }
+}

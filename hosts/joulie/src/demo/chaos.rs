@@ -1,0 +1,214 @@
+//! What `--chaos` does to the system, when, and to which node. This file only decides; `cast` acts.
+
+use super::state::{Offer, State};
+use std::time::Duration;
+
+/// Something that is done to the system. A node is named where it is one's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    /// The node's telemetry answers 500.
+    Blind(String),
+    /// It is well again.
+    See(String),
+    /// A person keeps the node out of every plan.
+    Reserve(String),
+    /// No longer.
+    Return(String),
+    /// A person caps the node, as with kubectl.
+    CapByHand(String),
+    /// And gives the cap back to the operator.
+    HandBack(String),
+    /// The operator is killed.
+    KillOperator,
+    /// It is started again.
+    StartOperator,
+    /// The extender is killed.
+    KillExtender,
+    /// It is started again.
+    StartExtender,
+}
+
+/// What is done, before it is known to which node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Blind,
+    See,
+    Reserve,
+    Return,
+    CapByHand,
+    HandBack,
+    KillOperator,
+    StartOperator,
+    KillExtender,
+    StartExtender,
+}
+
+/// At which part of a round, in percent. What is broken is mended in the same round.
+const SCRIPT: [(u32, Step); 10] = [
+    (16, Step::Blind),
+    (26, Step::Reserve),
+    (36, Step::CapByHand),
+    (42, Step::See),
+    (46, Step::KillOperator),
+    (52, Step::Return),
+    (64, Step::StartOperator),
+    (74, Step::KillExtender),
+    (82, Step::StartExtender),
+    (88, Step::HandBack),
+];
+
+/// What a person caps a package at, in watts: every kind of the demo's packages takes it.
+pub(super) const BY_HAND_WATTS: u32 = 210;
+
+/// The script, as far as it has come.
+#[derive(Debug)]
+pub(super) struct Chaos {
+    round: Duration,
+    next: usize,
+    rounds: u32,
+    blind: Option<String>,
+    reserved: Option<String>,
+    by_hand: Option<String>,
+}
+
+impl Chaos {
+    /// One round over the whole run, or rounds of so long where it has no end.
+    pub(super) const fn over(round: Duration) -> Self {
+        Self { round, next: 0, rounds: 0, blind: None, reserved: None, by_hand: None }
+    }
+
+    /// What is to be done now; asked again until nothing is.
+    pub(super) fn due(&mut self, state: &State) -> Option<Act> {
+        loop {
+            let (percent, step) = SCRIPT.get(self.next).copied()?;
+            let begun = self.round.saturating_mul(self.rounds);
+            if state.at < begun.saturating_add(self.round.saturating_mul(percent) / 100) {
+                return None;
+            }
+            self.next += 1;
+            if self.next == SCRIPT.len() {
+                (self.next, self.rounds) = (0, self.rounds.saturating_add(1));
+            }
+            // A step for which there is no node is left out.
+            if let Some(act) = self.act(step, state) {
+                return Some(act);
+            }
+        }
+    }
+
+    fn act(&mut self, step: Step, state: &State) -> Option<Act> {
+        match step {
+            Step::Blind => {
+                self.blind = self.some_node(state, Offer::Eco);
+                self.blind.clone().map(Act::Blind)
+            }
+            Step::See => self.blind.take().map(Act::See),
+            Step::Reserve => {
+                self.reserved = self.some_node(state, Offer::Eco);
+                self.reserved.clone().map(Act::Reserve)
+            }
+            Step::Return => self.reserved.take().map(Act::Return),
+            Step::CapByHand => {
+                self.by_hand = self.some_node(state, Offer::Performance);
+                self.by_hand.clone().map(Act::CapByHand)
+            }
+            Step::HandBack => self.by_hand.take().map(Act::HandBack),
+            Step::KillOperator => Some(Act::KillOperator),
+            Step::StartOperator => Some(Act::StartOperator),
+            Step::KillExtender => Some(Act::KillExtender),
+            Step::StartExtender => Some(Act::StartExtender),
+        }
+    }
+
+    /// The first node by name that offers this, whose processors are capped and to which nothing else is done.
+    fn some_node(&self, state: &State, offer: Offer) -> Option<String> {
+        let taken = [&self.blind, &self.reserved, &self.by_hand];
+        let free = |name: &String| taken.iter().all(|one| one.as_ref() != Some(name));
+        let fits = state.nodes.iter().find(|(name, node)| {
+            node.offer == offer && node.gpu.count == 0 && !node.reserved && !node.by_hand && free(name)
+        });
+        fits.map(|(name, _)| name.clone())
+    }
+}
+
+impl Act {
+    /// What is done, and what is to be seen then.
+    pub(super) fn told(&self) -> String {
+        match self {
+            Self::Blind(node) => {
+                format!(
+                    "chaos: the telemetry of {node} answers 500; its cap must hold, its score becomes that of an unknown node"
+                )
+            }
+            Self::See(node) => format!("chaos: the telemetry of {node} is well again"),
+            Self::Reserve(node) => {
+                format!("chaos: kubectl label node {node} joulie.io/reserved=true; its caps must be released")
+            }
+            Self::Return(node) => format!("chaos: kubectl label node {node} joulie.io/reserved-"),
+            Self::CapByHand(node) => format!(
+                "chaos: a person caps {node} at {BY_HAND_WATTS} W a package with kubectl; the operator must leave that alone"
+            ),
+            Self::HandBack(node) => format!("chaos: the person gives the cap of {node} back"),
+            Self::KillOperator => {
+                "chaos: kill -9 of the operator; caps and labels must stay as they are".to_owned()
+            }
+            Self::StartOperator => "chaos: the operator is started again".to_owned(),
+            Self::KillExtender => {
+                "chaos: kill -9 of the extender; pods must wait and not be placed blindly".to_owned()
+            }
+            Self::StartExtender => "chaos: the extender is started again".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::state::Node;
+
+    fn state(at: u64) -> State {
+        let node = |offer| Node { offer, ..Node::default() };
+        let nodes =
+            [("a", Offer::Performance), ("b", Offer::Eco), ("c", Offer::Eco), ("d", Offer::Performance)];
+        State {
+            at: Duration::from_secs(at),
+            nodes: nodes.into_iter().map(|(name, offer)| (name.to_owned(), node(offer))).collect(),
+            ..State::default()
+        }
+    }
+
+    fn all(chaos: &mut Chaos, at: u64) -> Vec<Act> {
+        std::iter::from_fn(|| chaos.due(&state(at))).collect()
+    }
+
+    #[test]
+    fn what_is_broken_is_mended_in_the_same_round_and_on_the_same_node() {
+        let mut chaos = Chaos::over(Duration::from_secs(100));
+        assert_eq!(all(&mut chaos, 15), []);
+        let node = |name: &str| name.to_owned();
+        let round = [
+            Act::Blind(node("b")),
+            Act::Reserve(node("c")),
+            Act::CapByHand(node("a")),
+            Act::See(node("b")),
+            Act::KillOperator,
+            Act::Return(node("c")),
+            Act::StartOperator,
+            Act::KillExtender,
+            Act::StartExtender,
+            Act::HandBack(node("a")),
+        ];
+        assert_eq!(all(&mut chaos, 99), round);
+        assert_eq!(all(&mut chaos, 115), []);
+        assert_eq!(all(&mut chaos, 116), [Act::Blind(node("b"))]);
+    }
+
+    #[test]
+    fn a_step_without_a_node_for_it_is_left_out_with_its_mending() {
+        let mut chaos = Chaos::over(Duration::from_secs(100));
+        let empty = State { at: Duration::from_secs(99), ..State::default() };
+        let acts: Vec<Act> = std::iter::from_fn(|| chaos.due(&empty)).collect();
+        let four = [Act::KillOperator, Act::StartOperator, Act::KillExtender, Act::StartExtender];
+        assert_eq!(acts, four);
+    }
+}

@@ -1,0 +1,78 @@
+//! What no object of the API says, asked for over HTTP: how the extender scores each node, and how warm the simulated
+//! machines are. An answer that does not come is unknown from then on, not what it was.
+
+use super::observe::{Machine, Probed};
+use super::scheduler::Extender;
+use super::web::Web;
+use host_kit::reflect::Rows;
+use host_kit::shutdown::Stop;
+use power_units::{Celsius, Role};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Asks until asked to stop.
+pub(super) async fn probe(
+    (extender, simulator): (Extender, Web),
+    machines: Rows<Machine>,
+    found: Arc<Mutex<Probed>>,
+    stop: Stop,
+) {
+    while !stop.requested_within(EVERY).await {
+        let names: Vec<String> = machines.with(|rows| rows.keys().map(|key| key.name.clone()).collect());
+        let fresh = tokio::select! {
+            fresh = ask(&extender, &simulator, &names) => fresh,
+            () = stop.requested() => return,
+        };
+        *found.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
+    }
+}
+
+async fn ask(extender: &Extender, simulator: &Web, names: &[String]) -> Probed {
+    let mut temperatures = BTreeMap::new();
+    for name in names {
+        let told = simulator.get(&format!("/telemetry/{name}")).await;
+        if let Some(degrees) = told.ok().as_deref().and_then(temperature) {
+            temperatures.insert(name.clone(), degrees);
+        }
+    }
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    match extender.prioritize(&sample(), &names).await {
+        Ok(scores) => Probed { scores, temperatures, extender_silent: None },
+        Err(why) => Probed { scores: BTreeMap::new(), temperatures, extender_silent: Some(why) },
+    }
+}
+
+fn temperature(telemetry: &str) -> Option<Celsius> {
+    let telemetry: Value = serde_json::from_str(telemetry).ok()?;
+    Celsius::parse(&telemetry["cpu"]["temperatureC"].as_f64()?.to_string(), Role::Nearest).ok()
+}
+
+/// The pod by which the nodes of the view are scored: a standard one of four processors.
+fn sample() -> Value {
+    json!({
+        "metadata": {"name": "a-standard-pod", "namespace": "default"},
+        "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "4", "memory": "4Gi"}}}]},
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_telemetry_without_a_temperature_has_none() {
+        assert_eq!(
+            temperature(r#"{"cpu": {"temperatureC": 61.5}}"#),
+            Celsius::parse("61.5", Role::Nearest).ok()
+        );
+        for text in
+            ["", "{", "{}", r#"{"cpu": {"temperatureC": "61"}}"#, r#"{"cpu": {"temperatureC": 1e300}}"#]
+        {
+            assert_eq!(temperature(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! A stand-in for kube-scheduler, for the demo only: it watches nodes and pods, and places each waiting pod as
+//! kube-scheduler does with an extender whose set-up is `nodeCacheCapable: true`.
+//!
+//! ```text
+//!   fits by requests ──▶ POST /filter (names) ──▶ POST /prioritize (names) ──▶ own score + theirs · weight · 10 ──▶ bind
+//!        │ none                │ none, or no answer          (not for a single node)
+//!        └─────────────────────┴──▶ waits, and is tried again when the cluster has changed, with a growing pause
+//! ```
+//!
+//! It never binds a pod that the extender has not let pass: an extender that does not answer fails the pod's cycle, as
+//! with `ignorable: false`. It has no priorities, no affinity and no preemption.
+
+mod ask;
+mod book;
+mod choice;
+mod queue;
+
+pub(super) use ask::Extender;
+pub(super) use book::{Fit, NodeRow, PodRow};
+
+use super::state::Placement;
+use choice::choose;
+use host_kit::clock::{Clock, Mono};
+use host_kit::reflect::{Key, Rows};
+use host_kit::shutdown::Stop;
+use queue::Queue;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc::UnboundedSender;
+
+/// As the documented stanza of kube-scheduler's configuration has it.
+const WEIGHT: i64 = 1;
+/// How often the queue is looked at where nothing changes.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// The scheduler and what it stands on.
+pub(super) struct Scheduler {
+    pub(super) client: kube::Client,
+    pub(super) extender: Extender,
+    pub(super) nodes: Rows<NodeRow>,
+    pub(super) pods: Rows<PodRow>,
+    pub(super) clock: Arc<dyn Clock>,
+    /// When the demo began, by that clock.
+    pub(super) began: Mono,
+    pub(super) placed: UnboundedSender<Placement>,
+}
+
+impl Scheduler {
+    /// Places pods until asked to stop.
+    pub(super) async fn run(self, stop: Stop) {
+        let (mut nodes, mut pods) = (self.nodes.clone(), self.pods.clone());
+        let mut queue = Queue::default();
+        // Bound by us, and not yet seen as bound: they take their room from the moment of the binding.
+        let mut assumed = BTreeMap::new();
+        loop {
+            if self.nodes.is_synced() && self.pods.is_synced() {
+                tokio::select! {
+                    () = self.round(&mut queue, &mut assumed) => {}
+                    () = stop.requested() => return,
+                }
+            }
+            let cluster_changed = tokio::select! {
+                () = stop.requested() => return,
+                known = nodes.changed() => known,
+                known = pods.changed() => known,
+                () = tokio::time::sleep(LOOK) => false,
+            };
+            if cluster_changed {
+                queue.cluster_changed();
+            }
+        }
+    }
+
+    /// Tries each pod whose turn it is, the oldest first.
+    async fn round(&self, queue: &mut Queue, assumed: &mut BTreeMap<Key, Arc<PodRow>>) {
+        let pods = self.pods.all();
+        assumed.retain(|key, _| pods.get(key).is_some_and(|held| held.row.node.is_none()));
+        let waiting: Vec<(Key, Arc<PodRow>)> = pods
+            .iter()
+            .filter(|(key, held)| held.row.is_ours_to_place() && !assumed.contains_key(*key))
+            .map(|(key, held)| (key.clone(), held.row.clone()))
+            .collect();
+        for (key, pod) in queue.due(waiting, self.clock.mono()) {
+            match self.place(&pod, assumed).await {
+                Ok((node, why)) => {
+                    let waited = queue.placed(&key, self.clock.mono());
+                    let mut bound = (*pod).clone();
+                    bound.node = Some(node.clone());
+                    assumed.insert(key.clone(), Arc::new(bound));
+                    // The demo that is told may be over already.
+                    let _told = self.placed.send(Placement {
+                        at: self.clock.mono().since(self.began),
+                        pod: key.name,
+                        performance: pod.performance,
+                        node,
+                        waited,
+                        why,
+                    });
+                }
+                Err(why) => {
+                    tracing::debug!(pod = %key, "not placed: {why}");
+                    queue.failed(&key, self.clock.mono());
+                }
+            }
+        }
+    }
+
+    /// Finds a node and binds the pod to it. Why it was chosen, or why there is none.
+    async fn place(
+        &self,
+        pod: &PodRow,
+        assumed: &BTreeMap<Key, Arc<PodRow>>,
+    ) -> Result<(String, String), String> {
+        let nodes = self.nodes.all();
+        let mut fit = Fit::of(nodes.iter().map(|(key, held)| (key.name.as_str(), &*held.row)));
+        self.pods.with(|pods| pods.values().for_each(|held| fit.take(&held.row)));
+        assumed.values().for_each(|bound| fit.take(bound));
+        let own = fit.scores(pod);
+        if own.is_empty() {
+            return Err("no node has room".to_owned());
+        }
+        let names: Vec<&str> = own.keys().copied().collect();
+        let passed = self.extender.filter(&pod.raw, &names).await?;
+        let names: Vec<&str> =
+            names.into_iter().filter(|name| passed.names.iter().any(|one| one == name)).collect();
+        // As kube-scheduler: nobody asks for the score of the only node, and an answer that fails counts nothing.
+        let theirs = if names.len() > 1 {
+            self.extender.prioritize(&pod.raw, &names).await.unwrap_or_default()
+        } else {
+            BTreeMap::new()
+        };
+        let chosen = choose(&names, &own, &theirs, WEIGHT).ok_or_else(|| passed.refusals())?;
+        self.bind(pod, chosen.node).await?;
+        Ok((chosen.node.to_owned(), choice::reason(&chosen, names.len(), &passed)))
+    }
+
+    async fn bind(&self, pod: &PodRow, node: &str) -> Result<(), String> {
+        let binding = json!({
+            "apiVersion": "v1", "kind": "Binding",
+            "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        });
+        let path = format!("/api/v1/namespaces/{}/pods/{}/binding", pod.namespace, pod.name);
+        let request = http::Request::post(path).header("content-type", "application/json");
+        let request = request.body(binding.to_string().into_bytes()).map_err(|error| error.to_string())?;
+        self.client
+            .request_text(request)
+            .await
+            .map(|_| ())
+            .map_err(|error| format!("the binding failed: {error}"))
+    }
+}

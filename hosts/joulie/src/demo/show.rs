@@ -1,0 +1,130 @@
+//! What is shown, on a terminal or as lines, and the table at the end.
+
+use super::plain::Plain;
+use super::state::{Placement, State};
+use super::story::{Line, Story, Tone};
+use super::tally::Tally;
+use super::terminal::{self, Screen};
+use super::view::{self, Fixed, Strip, Style};
+use crate::args::Demo;
+use crate::out::Out;
+use std::path::Path;
+use std::time::Duration;
+
+/// A point of the strip of power for each of these: 80 columns are 20 seconds of the past, and more where it is wide.
+const POINT: Duration = Duration::from_millis(500);
+/// So many lines of the story are remembered for the view.
+const LINES: usize = 200;
+
+/// The demo's output.
+pub(super) struct Show {
+    out: Out,
+    face: Face,
+    fixed: Fixed,
+    story: Story,
+    lines: Vec<Line>,
+    untold: Vec<Line>,
+    tally: Tally,
+}
+
+/// How it is shown.
+enum Face {
+    Live { screen: Screen, style: Style, power: Strip, point: Duration },
+    Plain(Plain),
+}
+
+impl Show {
+    /// Begins, before anything is known.
+    pub(super) fn begin(out: Out, args: &Demo, lasting: Option<Duration>, kubeconfig: &Path) -> Self {
+        let mut out = out;
+        let fixed = Fixed { lasting, kubeconfig: kubeconfig.display().to_string() };
+        let face = match terminal::style() {
+            Some(style) if out.is_terminal() && !args.plain => {
+                let screen = Screen::enter(&mut out);
+                Face::Live { screen, style, power: Strip::default(), point: Duration::ZERO }
+            }
+            Some(_) | None => Face::Plain(Plain::default()),
+        };
+        Self {
+            out,
+            face,
+            fixed,
+            story: Story::default(),
+            lines: Vec::new(),
+            untold: Vec::new(),
+            tally: Tally::default(),
+        }
+    }
+
+    /// The first that is seen, while everything starts.
+    pub(super) fn first(&mut self) {
+        let way_in =
+            format!("kubectl --kubeconfig {} get nodes,nodetwins,nodepowerprofiles", self.fixed.kubeconfig);
+        match &self.face {
+            Face::Live { .. } => self.draw(&State::default()),
+            Face::Plain(_) => {
+                self.out.line("joulie demo: the whole system on 12 simulated nodes; Ctrl-C ends it");
+                self.out.line(format!("look at it with: {way_in}"));
+            }
+        }
+    }
+
+    /// A line that does not come from the state.
+    pub(super) fn tell(&mut self, line: Line) {
+        self.untold.push(line);
+    }
+
+    /// Shows a state, and what has happened up to it.
+    pub(super) fn go_on(&mut self, state: &State, placed: &[Placement]) {
+        let mut told = std::mem::take(&mut self.untold);
+        told.extend(self.story.go_on(state));
+        for line in &told {
+            if matches!(line.tone, Tone::Warn | Tone::Bad) {
+                self.tally.trouble();
+            }
+        }
+        self.tally.take(state, placed);
+        if let Face::Plain(plain) = &mut self.face {
+            for line in plain.lines(state, &told, placed) {
+                self.out.line(line);
+            }
+            return;
+        }
+        self.lines.extend(told);
+        let old = self.lines.len().saturating_sub(LINES);
+        self.lines.drain(..old);
+        if let Face::Live { power, point, .. } = &mut self.face
+            && state.at >= *point
+        {
+            *point = state.at + POINT;
+            power.push(state.power());
+        }
+        self.draw(state);
+    }
+
+    fn draw(&mut self, state: &State) {
+        let Face::Live { screen, style, power, .. } = &mut self.face else { return };
+        let size = Screen::size();
+        let frame = view::frame(state, &self.fixed, &self.lines, power, (size, *style));
+        screen.draw(&mut self.out, &frame, size);
+    }
+
+    /// Whether somebody still sees it.
+    pub(super) const fn is_seen(&self) -> bool {
+        self.out.is_open()
+    }
+
+    /// Leaves the terminal as it was and tells the whole run. An error where the output was lost on the way.
+    pub(super) fn end(self) -> Result<(), String> {
+        let Self { mut out, face, tally, .. } = self;
+        drop(face);
+        out.line("");
+        for line in tally.table() {
+            out.line(line);
+        }
+        match out.failure() {
+            None => Ok(()),
+            Some(error) => Err(format!("the output is not complete: {error}")),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The live view: a frame of text from what is known. Pure: the same state, size and style give the same text.
+//!
+//! A frame never has a line that is wider than the terminal or more lines than it has rows: what does not fit is left
+//! out by importance, and the nodes come before what happened to them.
+
+mod header;
+mod nodes;
+mod paint;
+mod strip;
+
+pub(crate) use paint::{Glyphs, Ink, Paint, Row};
+pub(crate) use strip::Strip;
+
+use super::state::{Placement, State};
+use super::story::{Line, Tone, seconds};
+use std::time::Duration;
+
+/// The terminal's size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Size {
+    pub(crate) columns: usize,
+    pub(crate) rows: usize,
+}
+
+/// How a frame is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Style {
+    pub(crate) glyphs: Glyphs,
+    pub(crate) paint: Paint,
+}
+
+/// What does not change while the demo runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Fixed {
+    /// How long it runs; until it is interrupted where nobody says.
+    pub(crate) lasting: Option<Duration>,
+    /// The file by which kubectl finds the cluster.
+    pub(crate) kubeconfig: String,
+}
+
+/// Below this there is no room to say anything.
+const COLUMNS_LEAST: usize = 20;
+
+/// The lines of a frame, each with what it takes to write it.
+pub(crate) fn frame(
+    state: &State,
+    fixed: &Fixed,
+    told: &[Line],
+    power: &Strip,
+    (size, style): (Size, Style),
+) -> Vec<String> {
+    let size = Size { columns: size.columns.max(COLUMNS_LEAST), rows: size.rows.max(1) };
+    let mut rows = header::header(state, fixed, power, size, style.glyphs);
+    rows.push(Row::default());
+    rows.extend(nodes::table(state, size.columns, style.glyphs));
+    rows.extend(below(state, told, size.rows.saturating_sub(rows.len())));
+    rows.truncate(size.rows);
+    rows.iter().map(|row| row.write(size.columns, style)).collect()
+}
+
+/// What is under the table. The events get the larger part of the room; the newest placement is in the head already,
+/// so that more of them are shown only where there is much room.
+fn below(state: &State, told: &[Line], left: usize) -> Vec<Row> {
+    // The blank line and the title.
+    if left < 3 {
+        return Vec::new();
+    }
+    let mut rows = vec![Row::default()];
+    let placed = if left >= ROOM_FOR_PLACEMENTS { (left / 3).min(state.placements.len()) } else { 0 };
+    if placed > 0 {
+        rows.push(Row::of(Ink::Title, "LAST PLACEMENTS"));
+        rows.extend(state.placements.iter().rev().take(placed).map(placement));
+        rows.push(Row::default());
+    }
+    rows.push(Row::of(Ink::Title, "WHAT HAPPENED, the newest first"));
+    let room = left.saturating_sub(rows.len());
+    rows.extend(told.iter().rev().take(room).map(event));
+    rows
+}
+
+const ROOM_FOR_PLACEMENTS: usize = 11;
+
+impl Placement {
+    /// In one line, with its reason.
+    fn row(&self) -> Row {
+        let mut row = Row::of(if self.performance { Ink::Performance } else { Ink::Plain }, &self.pod);
+        row.add(Ink::Plain, &format!(" on {}: {}", self.node, self.why));
+        row
+    }
+}
+
+fn placement(placement: &Placement) -> Row {
+    let mut row = Row::of(Ink::Dim, &format!("{:>8}  ", seconds(placement.at)));
+    row.append(placement.row());
+    row
+}
+
+/// An event.
+fn event(line: &Line) -> Row {
+    let mut row = Row::of(Ink::Dim, &format!("{:>8}  ", seconds(line.at)));
+    row.add(
+        match line.tone {
+            Tone::Good => Ink::Good,
+            Tone::Plain => Ink::Plain,
+            Tone::Warn => Ink::Warn,
+            Tone::Bad => Ink::Bad,
+            Tone::Chaos => Ink::Chaos,
+        },
+        &line.text,
+    );
+    row
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,276 @@
+//! The whole demo as a process of its own, looked at through its API and its output.
+
+use kube::api::{Api, DynamicObject, ListParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::GroupVersionKind;
+use kube::discovery::ApiResource;
+use kube::{Client, Config};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime};
+
+/// A demo that runs.
+struct Demo {
+    child: Child,
+    kubeconfig: PathBuf,
+}
+
+/// A file that no other test has.
+fn fresh(name: &str) -> PathBuf {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::SeqCst);
+    let path =
+        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}-{number}", std::process::id()));
+    let _old = std::fs::remove_file(&path);
+    path
+}
+
+fn joulie() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_joulie"));
+    command.env_remove("NO_COLOR").stdin(Stdio::null());
+    command
+}
+
+impl Demo {
+    fn start(words: &[&str]) -> Self {
+        let kubeconfig = fresh("kubeconfig");
+        let mut command = joulie();
+        command.args(words).arg("--kubeconfig").arg(&kubeconfig);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        Self { child, kubeconfig }
+    }
+
+    /// A client as kubectl would be one.
+    async fn client(&self) -> Client {
+        for _ in 0..200 {
+            // The file is there, empty, before the API listens.
+            if let Ok(file) = Kubeconfig::read_from(&self.kubeconfig)
+                && let Ok(config) = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await
+            {
+                return Client::try_from(config).unwrap();
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("the demo has not written its kubeconfig within 10 s");
+    }
+
+    fn end(self) -> String {
+        said(&self.child.wait_with_output().unwrap())
+    }
+}
+
+#[track_caller]
+fn said(output: &Output) -> String {
+    let out = String::from_utf8_lossy(&output.stdout).into_owned();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && err.is_empty(), "{:?}\n{err}\n{out}", output.status);
+    out
+}
+
+fn kind(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
+}
+
+async fn all(client: &Client, resource: &ApiResource) -> Vec<Value> {
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), resource);
+    let Ok(list) = api.list(&ListParams::default()).await else { return Vec::new() };
+    list.items.into_iter().map(|object| serde_json::to_value(object).unwrap()).collect()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// What somebody with kubectl sees while a demo runs.
+#[derive(Default)]
+struct Seen {
+    performance_pods: BTreeSet<String>,
+    ended: BTreeSet<String>,
+    misplaced: Vec<String>,
+    capped: BTreeSet<String>,
+    watts: BTreeMap<String, f64>,
+}
+
+impl Seen {
+    /// Looks until the API is gone.
+    async fn look(client: &Client) -> Self {
+        let (mut seen, mut eco_since) = (Self::default(), BTreeMap::new());
+        let mut bound = BTreeSet::new();
+        #[expect(clippy::disallowed_methods, reason = "an onlooker's own clock")]
+        let now = SystemTime::now;
+        loop {
+            let nodes = all(client, &kind("", "v1", "Node", "nodes")).await;
+            for node in &nodes {
+                let name = text(&node["metadata"]["name"]);
+                if node["metadata"]["labels"]["joulie.io/power-profile"] == "eco" {
+                    eco_since.entry(name).or_insert_with(now);
+                } else {
+                    eco_since.remove(&name);
+                }
+            }
+            for pod in all(client, &kind("", "v1", "Pod", "pods")).await {
+                seen.pod(&pod, &mut bound, |node| {
+                    // Lists are not taken at one instant: a label of this moment may be younger than the binding.
+                    eco_since.get(node).is_some_and(|since| since.elapsed().unwrap() > Duration::from_secs(2))
+                });
+            }
+            let profiles = kind("joulie.io", "v1alpha1", "NodePowerProfile", "nodepowerprofiles");
+            for profile in all(client, &profiles).await {
+                let control = &profile["status"]["control"];
+                let caps = [&control["cpu"]["capWatts"], &control["gpu"]["capWatts"]];
+                let watts: f64 = caps.iter().filter_map(|cap| cap.as_f64()).sum();
+                if watts > 0.0 {
+                    seen.capped.insert(text(&profile["spec"]["nodeName"]));
+                    seen.watts.insert(text(&profile["spec"]["nodeName"]), watts);
+                }
+            }
+            if nodes.is_empty() && !bound.is_empty() {
+                return seen;
+            }
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+    }
+
+    fn pod(&mut self, pod: &Value, bound: &mut BTreeSet<String>, is_eco: impl Fn(&str) -> bool) {
+        let (uid, node) = (text(&pod["metadata"]["uid"]), text(&pod["spec"]["nodeName"]));
+        let performance = pod["metadata"]["annotations"]["joulie.io/workload-class"] == "performance";
+        if performance {
+            self.performance_pods.insert(uid.clone());
+        }
+        if pod["status"]["phase"] == "Succeeded" {
+            self.ended.insert(uid.clone());
+        }
+        if !node.is_empty() && bound.insert(uid) && performance && is_eco(&node) {
+            self.misplaced.push(format!("{} on {node}", text(&pod["metadata"]["name"])));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_places_every_performance_pod_well_and_caps_every_node() {
+    let demo = Demo::start(&["demo", "--for", "25s"]);
+    let client = demo.client().await;
+    let seen = tokio::time::timeout(Duration::from_secs(120), Seen::look(&client)).await.unwrap();
+    let kubeconfig = demo.kubeconfig.clone();
+    let out = demo.end();
+    assert!(seen.misplaced.is_empty(), "{:?}\n{out}", seen.misplaced);
+    assert!(!seen.performance_pods.is_empty() && !seen.ended.is_empty(), "{out}");
+    assert_eq!(seen.capped.len(), 12, "{:?}\n{out}", seen.capped);
+    assert!(out.contains("0 performance pods placed on eco nodes"), "{out}");
+    assert!(out.contains(" 0 failed"), "{out}");
+    assert!(out.contains("became eco: ") && out.contains(" W read back"), "{out}");
+    assert!(out.contains("never measured above it"), "{out}");
+    assert!(!out.contains('\x1b'), "{out}");
+    assert!(!kubeconfig.exists(), "the kubeconfig names a server that is gone");
+}
+
+#[test]
+fn what_chaos_breaks_is_noticed_and_what_it_mends_is_too() {
+    let demo = Demo::start(&["demo", "--for", "60s", "--chaos"]);
+    let out = demo.end();
+    for part in [
+        " cannot be measured: ",
+        " is measured again",
+        " is reserved by a person",
+        " is in the plan again",
+        " is capped by a person's hand",
+        " is the operator's to cap again",
+        "nobody has planned for ",
+        "somebody plans again",
+        "the extender does not answer, pods wait",
+        "the extender answers again",
+        "0 performance pods placed on eco nodes",
+        " 0 failed",
+    ] {
+        assert!(out.contains(part), "there is no {part:?} in\n{out}");
+    }
+    assert!(!out.contains("could not be done"), "{out}");
+}
+
+#[test]
+fn an_interrupt_ends_it_with_the_table_and_nothing_left_behind() {
+    let demo = Demo::start(&[]);
+    while !std::fs::read_to_string(&demo.kubeconfig).is_ok_and(|text| text.contains("https://")) {
+        std::thread::yield_now();
+    }
+    let kubeconfig = demo.kubeconfig.clone();
+    let done = Command::new("kill").args(["-INT", &demo.child.id().to_string()]).status().unwrap();
+    assert!(done.success());
+    let out = demo.end();
+    assert!(out.contains("joulie demo: the whole system on 12 simulated nodes"), "{out}");
+    assert!(!kubeconfig.exists());
+}
+
+#[test]
+fn a_demo_that_cannot_be_is_refused_with_what_is_accepted() {
+    let there = fresh("somebodys-kubeconfig");
+    std::fs::write(&there, "mine").unwrap();
+    let table: [(&[&str], &str); 8] = [
+        (&["demo", "--for", "20"], "expected a time with its unit"),
+        (&["--for", "-1s"], "expected a time with its unit"),
+        (&["demo", "--budget", "9"], "9kW or 9000W"),
+        (&["demo", "--budget", "1W"], "from 100W to 1000kW"),
+        (&["demo", "--chaso"], "--chaos"),
+        (&["demo", "--kubeconfig", there.to_str().unwrap()], "writes over nobody's"),
+        (&["demo", "--log", "/no/such/folder/log"], "cannot be written"),
+        (&["dmeo"], "demo"),
+    ];
+    for (words, accepted) in table {
+        let output = joulie().args(words).output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {err}");
+        assert!(err.contains(accepted), "{words:?}: {err}");
+    }
+    assert_eq!(std::fs::read_to_string(&there).unwrap(), "mine");
+}
+
+#[test]
+fn a_terminal_gets_the_live_view_and_is_left_as_it_was() {
+    let kubeconfig = fresh("kubeconfig");
+    let line = format!(
+        "stty cols 100 rows 30; exec {} demo --for 8s --kubeconfig {}",
+        env!("CARGO_BIN_EXE_joulie"),
+        kubeconfig.display()
+    );
+    let mut command = Command::new("script");
+    command.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm-256color").stdin(Stdio::null());
+    let Ok(output) = command.output() else {
+        println!("SKIP(there is no `script` to make a terminal with)");
+        return;
+    };
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{out}");
+    let (enter, leave) = (out.find("\x1b[?1049h").unwrap(), out.rfind("\x1b[?1049l").unwrap());
+    let view = &out[enter..leave];
+    for part in ["joulie demo", "sim-epyc-0", "READ BACK", "WHAT HAPPENED", "budget"] {
+        assert!(view.contains(part), "the view has no {part:?}");
+    }
+    assert!(out[..leave].contains("\x1b[?25h"), "the cursor is not back");
+    assert!(
+        out[leave..].contains("12 nodes for ") && !out[leave + 8..].contains('\x1b'),
+        "{}",
+        &out[leave..]
+    );
+}
+
+#[test]
+fn a_newcomer_gets_from_the_first_command_to_a_cap_by_hand() {
+    if Command::new("kubectl").args(["version", "--client"]).output().is_err() {
+        println!("SKIP(there is no kubectl on PATH)");
+        return;
+    }
+    let walk = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/newcomer.sh");
+    let output = Command::new("sh").arg(walk).env("JOULIE", env!("CARGO_BIN_EXE_joulie")).output().unwrap();
+    let out = said_of(&output);
+    assert!(out.ends_with("walk: done\n"), "{out}");
+}
+
+#[track_caller]
+fn said_of(output: &Output) -> String {
+    let out = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{}\n{out}", String::from_utf8_lossy(&output.stderr));
+    out
+}

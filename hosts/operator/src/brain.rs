@@ -1,0 +1,240 @@
+//! The leader's memory and its passes: rows go in, jobs come out, and what came of them comes back.
+//!
+//! Everything here is synchronous and knows no network, so that a pass is one moment. A node of which a job is under
+//! way, or whose job has not shown in the rows yet, gets no other one; a node whose job failed is left alone for a while
+//! that grows with every failure; neither keeps a pass from the other nodes.
+
+mod claims;
+mod jobs;
+mod pass;
+mod settled;
+mod waits;
+
+pub(crate) use jobs::Then;
+
+use crate::budget::Ledger;
+use crate::meters::Meters;
+use crate::rows::NodeSeen;
+use crate::settings::Settings;
+use crate::site::{Changes, Member, Site, Watches};
+use crate::stats::{Became as Counted, Stats};
+use crate::writes::{Outcome, Target, Trouble};
+use host_kit::clock::Mono;
+use host_kit::events::{Note, Recorder, Severity};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use planner::plan::Memory;
+use planner::power::estimate::{IDLE_CPU, IDLE_GPU, UtilizationModel};
+use planner::twin::TwinLaw;
+use planner::twin::cooling::MeasuredPower;
+use planner::twin::psu::{PsuLimits, RACK_LIMIT};
+use power_units::{Micros, Stamp};
+use settled::Settled;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use waits::{Settling, Waits};
+
+/// What one term of leading knows.
+pub(crate) struct Brain {
+    settings: Arc<Settings>,
+    law: TwinLaw<MeasuredPower>,
+    site: Site,
+    /// What meters said; it outlives a term, because a follower listens too.
+    meters: Meters,
+    memory: Memory,
+    /// Nodes with a job under way, and the pass that it is of.
+    busy: BTreeMap<String, u64>,
+    settling: BTreeMap<String, Settling>,
+    waits: Waits,
+    /// What every node looked like when nothing was to be written for it.
+    settled: BTreeMap<String, Settled>,
+    /// The books, where there is a limit to keep to.
+    ledger: Option<Ledger>,
+    /// Before this nothing is raised: what a leader before has sent may still land.
+    raises_from: Mono,
+    /// Groups whose limit cannot be kept, as it was last said.
+    short: BTreeSet<String>,
+    passes: u64,
+    /// What people call the time of the last pass.
+    wall: Timestamp,
+    stats: Stats,
+    recorder: Recorder,
+}
+
+/// A moment as the planner counts it.
+pub(crate) fn stamp(now: Mono) -> Stamp {
+    let micros = now.since(Mono::START).as_micros();
+    Stamp::new(Micros::new(u64::try_from(micros).unwrap_or(u64::MAX)))
+}
+
+impl Brain {
+    /// Knows nothing yet.
+    ///
+    /// # Errors
+    /// When the tuning of the twin makes no sense, which would be a defect of the program.
+    pub(crate) fn new(settings: Arc<Settings>, stats: Stats, recorder: Recorder) -> Result<Self, String> {
+        let utilization = UtilizationModel::new(IDLE_CPU, IDLE_GPU).map_err(|error| error.to_string())?;
+        let psu = PsuLimits::new(RACK_LIMIT, BTreeMap::new()).map_err(|error| error.to_string())?;
+        let meters = Meters::new(&settings.power, settings.hold)?;
+        Ok(Self {
+            law: TwinLaw { cooling: MeasuredPower, psu, utilization },
+            site: Site::default(),
+            meters,
+            memory: Memory::new(),
+            busy: BTreeMap::new(),
+            settling: BTreeMap::new(),
+            waits: Waits::default(),
+            settled: BTreeMap::new(),
+            ledger: None,
+            raises_from: Mono::START,
+            short: BTreeSet::new(),
+            passes: 0,
+            wall: Timestamp::UNIX_EPOCH,
+            settings,
+            stats,
+            recorder,
+        })
+    }
+
+    /// Takes in what has changed in the rows. A follower does so too, so that it could lead at once.
+    pub(crate) fn look(&mut self, watches: &mut Watches, now: Mono) -> Changes {
+        let changes = self.site.refresh(watches, &self.settings.lens, &self.settings.plan.catalog);
+        if changes.plan || changes.twins {
+            self.meters.listen(&self.site.members, stamp(now));
+        }
+        changes
+    }
+
+    /// What meters say.
+    pub(crate) fn meters(&mut self) -> &mut Meters {
+        &mut self.meters
+    }
+
+    /// The names of the nodes that are planned for.
+    pub(crate) fn planned(&self) -> Vec<String> {
+        self.site.nodes.iter().filter(|row| row.is_eligible()).map(|row| row.name.clone()).collect()
+    }
+
+    /// A new term begins: what an earlier one remembered is void.
+    pub(crate) fn begin_term(&mut self, now: Mono) {
+        let limits = &self.settings.budget;
+        // The dead-band was checked with the settings.
+        self.ledger = limits.any().then(|| Ledger::new(limits.clone()).ok()).flatten();
+        self.raises_from = now.plus(self.settings.write_timeout);
+        self.memory = Memory::new();
+        self.busy.clear();
+        self.settling.clear();
+        self.waits = Waits::default();
+        self.settled.clear();
+    }
+
+    /// Whether every job of the passes up to this one has ended.
+    pub(crate) fn is_complete(&self, pass: u64) -> bool {
+        self.busy.values().all(|&of| of > pass)
+    }
+
+    /// Takes in what came of a job.
+    pub(crate) fn ended(&mut self, outcome: Outcome<Then>, now: Mono) {
+        let Outcome { node, landed, failed, then } = outcome;
+        if self.busy.remove(&node).is_none() {
+            // It was sent in an earlier term.
+            return;
+        }
+        for one in &landed {
+            self.stats.wrote(one.target, Counted::Landed);
+        }
+        self.tell_ledger(&node, &landed);
+        if !landed.is_empty() {
+            self.settling.insert(node.clone(), Settling::new(&landed, now));
+        }
+        match failed {
+            None => {
+                self.waits.fine(&node);
+                self.carried_out(then);
+            }
+            Some((target, trouble)) => self.failed(&node, target, &trouble, now),
+        }
+    }
+
+    fn failed(&mut self, node: &str, target: Target, trouble: &Trouble, now: Mono) {
+        let (result, why) = match trouble {
+            Trouble::Owned(why) => (Counted::Owned, why.as_str()),
+            Trouble::Stale(why) => (Counted::Stale, why.as_str()),
+            Trouble::Gone => (Counted::Gone, "it is not there any more"),
+            Trouble::Refused(why) => (Counted::Refused, why.as_str()),
+            Trouble::Away(why, _) => (Counted::Away, why.as_str()),
+            Trouble::NotLeading => (Counted::NotLeading, "this process does not lead any more"),
+        };
+        self.stats.wrote(target, result);
+        let wait = self.waits.trouble(node, trouble, now);
+        if result == Counted::NotLeading {
+            return;
+        }
+        tracing::warn!(
+            node,
+            target = target.word(),
+            "a write failed: {why}; again in {}ms",
+            wait.as_millis()
+        );
+        let told = matches!(result, Counted::Owned | Counted::Refused);
+        if let Some(member) = self.site.member(node).filter(|_| told) {
+            self.recorder.say(Note {
+                regarding: reference(&member.node),
+                severity: Severity::Warning,
+                reason: if result == Counted::Owned { "Overridden" } else { "WriteRefused" },
+                action: "Publish",
+                text: format!("{} of the node could not be written: {why}", target.word()),
+            });
+        }
+    }
+
+    /// Forgets what is kept of nodes that are gone.
+    fn forget_gone(&mut self, now: Mono) {
+        self.settling.retain(|_, settling| now < settling.until);
+        if !std::mem::take(&mut self.site.other_nodes) {
+            return;
+        }
+        let known: BTreeSet<&str> =
+            self.site.members.iter().map(|member| member.node.name.as_str()).collect();
+        self.meters.keep_only(&known);
+        self.waits.keep_only(&known, now);
+        self.settling.retain(|node, _| known.contains(node.as_str()));
+        self.settled.retain(|node, _| known.contains(node.as_str()));
+    }
+
+    /// Whether a node that is gone may get a job at `now`.
+    fn is_free_name(&self, node: &str, now: Mono) -> bool {
+        !self.busy.contains_key(node) && self.waits.until(node).is_none_or(|until| now >= until)
+    }
+
+    /// Whether a node may get a job at `now`.
+    fn is_free(&mut self, member: &Member, now: Mono) -> bool {
+        let node = &member.node.name;
+        if self.busy.contains_key(node) || self.waits.until(node).is_some_and(|until| now < until) {
+            return false;
+        }
+        if self.settling.get(node).is_some_and(|settling| !settling.is_over(member, now)) {
+            return false;
+        }
+        self.settling.remove(node);
+        true
+    }
+
+    /// When a node that is left alone is to be looked at again; what was due at the pass at `seen` had its turn.
+    pub(crate) fn next_try(&self, seen: Mono) -> Option<Mono> {
+        let settling = self.settling.values().map(|settling| settling.until);
+        self.waits.untils().chain(settling).filter(|&until| until > seen).min()
+    }
+}
+
+/// A node as Events name it.
+pub(crate) fn reference(node: &NodeSeen) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Node".to_owned()),
+        name: Some(node.name.clone()),
+        // As the kubelet does: the events of a node are found by its name.
+        uid: Some(node.name.clone()),
+        ..ObjectReference::default()
+    }
+}

@@ -1,0 +1,226 @@
+//! The budget's part of a pass: what every node claims, what it is granted, and what is said of limits that cannot be
+//! kept.
+
+use super::{Brain, stamp};
+use crate::budget::{Claim, Grant, Split};
+use crate::publish::Wanted;
+use crate::rows;
+use crate::site::{DesiredSource, Member};
+use crate::writes::{Landed, Target};
+use host_kit::clock::Mono;
+use host_kit::events::{Note, Severity};
+use joulie_api::labels::{PLAN_LEASE, node::RACK};
+use joulie_core::budget::Priority;
+use k8s_openapi::api::core::v1::ObjectReference;
+use planner::guard::StateName;
+use planner::intent::Caps;
+use planner::plan::{Action, Desired, NodePlan, Plan, PublishedRow, Release};
+use planner::profile::Profile;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What became of the claims of a pass; empty without a budget.
+#[derive(Debug, Default)]
+pub(super) struct Granted(BTreeMap<String, (Claim, Grant)>);
+
+impl Granted {
+    /// What a node was granted; nothing without a budget.
+    pub(super) fn take(&mut self, node: &str) -> Option<(Claim, Grant)> {
+        self.0.remove(node)
+    }
+}
+
+impl Brain {
+    /// What is published, as the policy is to see it: caps that the budget made of its own ones are its own ones.
+    pub(super) fn published(&mut self) -> Vec<PublishedRow> {
+        let source = self.settings.lens.source;
+        let mut rows = self.site.published.take().unwrap_or_else(|| self.site.read_published(source));
+        if let Some(ledger) = &self.ledger {
+            for row in &mut rows {
+                row.caps = ledger.shown(&row.node, row.caps);
+            }
+        }
+        rows
+    }
+
+    /// A round of the budget.
+    pub(super) fn budget(&mut self, plan: &Plan, now: Mono) -> Granted {
+        let Some(mut ledger) = self.ledger.take() else { return Granted::default() };
+        let claims = self.claims(plan);
+        let source = self.settings.lens.source;
+        for claim in &claims {
+            let state = self.site.member(&claim.node).and_then(|member| member.state(source));
+            ledger.observe(&claim.node, &claim.split, state, stamp(now));
+        }
+        let known: BTreeSet<&str> = claims.iter().map(|claim| claim.node.as_str()).collect();
+        ledger.keep_only(|node| known.contains(node));
+        let grants = ledger.round(&claims, now >= self.raises_from);
+        let granted = match grants {
+            Ok(grants) => {
+                claims.iter().cloned().zip(grants).map(|both| (both.0.node.clone(), both)).collect()
+            }
+            Err(why) => {
+                // Nothing is granted by broken books, and nothing is written without a grant.
+                tracing::error!("the budget cannot be computed: {why}; no cap is written");
+                claims.iter().cloned().map(|claim| (claim.node.clone(), (claim, Grant::Wait))).collect()
+            }
+        };
+        self.stats.budget(ledger.standings());
+        self.ledger = Some(ledger);
+        self.say_shortages();
+        Granted(granted)
+    }
+
+    fn claims(&self, plan: &Plan) -> Vec<Claim> {
+        let planned = plan.nodes.iter().filter_map(|node| {
+            let member = self.site.member(&node.node)?;
+            Some(self.claim(member, node.desired.as_ref().map(|desired| desired.caps), priority(node)))
+        });
+        let lifted = |release: &Release| {
+            let lifts = release.actions.iter().find_map(|action| match action {
+                Action::WriteDesired(desired) => Some(desired.caps),
+                Action::DeleteDesired => Some(Caps::default()),
+                Action::WriteLabels { .. } | Action::RemoveLabels => None,
+            });
+            let member = self.site.member(&release.node)?;
+            Some(self.claim(member, lifts, Priority::Eco))
+        };
+        let released = plan.releases.iter().filter_map(lifted);
+        let mut claims: Vec<Claim> = planned.chain(released).collect();
+        let seen: BTreeSet<String> = claims.iter().map(|claim| claim.node.clone()).collect();
+        // Whoever has an agent or a desired state draws power here, planned or not.
+        let others = self.site.members.iter().filter(|member| {
+            (member.hardware.is_some() || member.profile.is_some()) && !seen.contains(&member.node.name)
+        });
+        claims.extend(others.map(|member| self.claim(member, None, Priority::Eco)));
+        claims
+    }
+
+    fn claim(&self, member: &Member, desired: Option<Caps>, priority: Priority) -> Claim {
+        let source = self.settings.lens.source;
+        let state = member.state(source);
+        let stands = state.map(|state| rows::caps(&state.desired));
+        let can = |control: Option<bool>| member.hardware.is_some() && control != Some(false);
+        let hardware = member.hardware.as_deref();
+        let can = (
+            can(hardware.and_then(|hardware| hardware.cpu_control)),
+            can(hardware.and_then(|hardware| hardware.gpu_control)),
+        );
+        let named = Caps {
+            cpu: desired.and_then(|caps| caps.cpu).or(stands.and_then(|caps| caps.cpu)),
+            gpu: desired.and_then(|caps| caps.gpu).or(stands.and_then(|caps| caps.gpu)),
+        };
+        let split = Split::of(&member.resolved, &named, can, self.settings.budget.node_rest);
+        let foreign = state.is_some_and(|state| {
+            let owners = &state.owners.foreign;
+            owners.cpu || owners.gpu || owners.profile
+        });
+        Claim {
+            node: member.node.name.clone(),
+            rack: member.label(RACK).map(str::to_owned),
+            priority,
+            fixed: foreign || !split.is_cappable(),
+            split,
+            desired,
+            stands,
+            reachable: member.node.ready,
+        }
+    }
+
+    /// The desired state with the caps that a node was granted; nothing while it has to wait.
+    pub(super) fn granted(
+        &mut self,
+        member: &Member,
+        desired: Option<&Desired>,
+        (claim, grant): (Claim, Grant),
+        now: Mono,
+    ) -> Option<Wanted> {
+        let desired = desired?;
+        let state = member.state(self.settings.lens.source);
+        let caps = match grant {
+            Grant::Wait if state.is_none() && claim.fixed => desired.caps,
+            Grant::Wait => return None,
+            Grant::Stands => state.map_or(desired.caps, |state| rows::caps(&state.desired)),
+            Grant::Write(caps) => {
+                if let Some(ledger) = &mut self.ledger {
+                    ledger.order(&claim, caps, stamp(now));
+                }
+                caps
+            }
+        };
+        Some(Wanted::planned(desired, caps))
+    }
+
+    /// Whether the release of a node has to wait: its caps are only lifted where there is room for that.
+    pub(super) fn release_waits(&mut self, (claim, grant): (Claim, Grant), now: Mono) -> bool {
+        let Some(lifted) = claim.desired else { return false };
+        let max = claim.split.watts(&lifted);
+        match grant {
+            // A part of the way is no release.
+            Grant::Write(caps) if claim.split.watts(&caps) == max => {
+                if let Some(ledger) = &mut self.ledger {
+                    ledger.order(&claim, lifted, stamp(now));
+                }
+                false
+            }
+            Grant::Stands => false,
+            Grant::Write(_) | Grant::Wait => true,
+        }
+    }
+
+    /// Tells the books what has landed.
+    pub(super) fn tell_ledger(&mut self, node: &str, landed: &[Landed]) {
+        let carrier = match self.settings.lens.source {
+            DesiredSource::Profile => Target::Profile,
+            DesiredSource::Twin => Target::Twin,
+        };
+        if let Some(ledger) = &mut self.ledger {
+            for one in landed.iter().filter(|one| one.target == carrier) {
+                ledger.landed(node, one.generation);
+            }
+        }
+    }
+
+    /// Says once what cannot be kept, and once that it can again.
+    fn say_shortages(&mut self) {
+        let Some(ledger) = &self.ledger else { return };
+        let short: BTreeMap<&str, String> = ledger
+            .standings()
+            .iter()
+            .filter_map(|group| Some((group.name.as_str(), group.short?.to_string())))
+            .collect();
+        let note = |severity, reason, text| Note {
+            regarding: ObjectReference {
+                api_version: Some("coordination.k8s.io/v1".to_owned()),
+                kind: Some("Lease".to_owned()),
+                namespace: Some(self.settings.namespace.clone()),
+                name: Some(PLAN_LEASE.to_owned()),
+                ..ObjectReference::default()
+            },
+            severity,
+            reason,
+            action: "Allocate",
+            text,
+        };
+        for (group, by) in short.iter().filter(|(group, _)| !self.short.contains(**group)) {
+            let text = format!(
+                "the limit of {group} cannot be kept: the lowest caps, what does not answer and the base load are {by} W above it"
+            );
+            tracing::warn!("{text}");
+            self.recorder.say(note(Severity::Warning, "BudgetShort", text));
+        }
+        for group in self.short.iter().filter(|group| !short.contains_key(group.as_str())) {
+            let text = format!("the limit of {group} can be kept again");
+            tracing::info!("{text}");
+            self.recorder.say(note(Severity::Normal, "BudgetKept", text));
+        }
+        self.short = short.into_keys().map(str::to_owned).collect();
+    }
+}
+
+fn priority(plan: &NodePlan) -> Priority {
+    match (plan.guard.state.name(), plan.planned) {
+        (StateName::ActivePerformance, _) | (_, Profile::Performance) => Priority::Performance,
+        (StateName::DrainingPerformance, Profile::Eco) => Priority::Draining,
+        (StateName::ActiveEco | StateName::Unknown, Profile::Eco) => Priority::Eco,
+    }
+}

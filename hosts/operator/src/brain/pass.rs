@@ -1,0 +1,210 @@
+//! One pass: what is known becomes a plan, twins, and jobs for the nodes that differ from it.
+
+use super::jobs::Then;
+use super::settled::Settled;
+use super::{Brain, stamp};
+use crate::budget::{Claim, Grant};
+use crate::publish::{Standing, Wanted, status_of};
+use crate::rows;
+use crate::site::Member;
+use crate::writes::Job;
+use host_kit::clock::Mono;
+use jiff::Timestamp;
+use joulie_api::labels::node::{COOLING_ZONE, RACK};
+use planner::facility::Facility;
+use planner::plan::{self, Action, NodePlan, Plan, Snapshot};
+use planner::twin::{self, NodeFacts, SiteFacts, Twin};
+use power_units::Micros;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A pass that was made.
+#[derive(Debug)]
+pub(crate) struct Passed {
+    /// Which.
+    pub(crate) number: u64,
+    /// What is to be sent.
+    pub(crate) jobs: Vec<Job<Then>>,
+}
+
+impl Brain {
+    /// Plans, and says what is to be written. `wall` is what people call the time.
+    pub(crate) fn pass(&mut self, now: Mono, wall: Timestamp) -> Passed {
+        self.passes += 1;
+        self.wall = wall;
+        self.forget_gone(now);
+        let plan = self.plan(now, wall);
+        let stands_in = plan.fallback.is_some();
+        self.stats.planned(&plan, stands_in);
+        let places: Vec<Option<usize>> = plan.nodes.iter().map(|node| self.site.find(&node.node)).collect();
+        let twins = self.twins(&plan, &places, now);
+        let mut budget = self.budget(&plan, now);
+        let mut jobs = Vec::new();
+        let Plan { nodes, releases, .. } = plan;
+        for ((plan, twin), place) in nodes.into_iter().zip(twins).zip(places) {
+            let member = place.and_then(|at| self.site.members.get(at)).cloned();
+            let grant = budget.take(&plan.node);
+            if let Some(member) = member.filter(|member| self.is_free(member, now)) {
+                self.node(member, plan, (twin, grant), (now, stands_in), &mut jobs);
+            }
+        }
+        for release in releases {
+            let free = match self.site.member(&release.node).cloned() {
+                Some(member) => self.is_free(&member, now),
+                None => self.is_free_name(&release.node, now),
+            };
+            let waits = match budget.take(&release.node) {
+                Some(grant) if free => self.release_waits(grant, now),
+                Some(_) | None => false,
+            };
+            if let Some(writes) = free.then(|| self.release_writes(&release, waits)).flatten() {
+                self.job(release.node.clone(), writes, Then::Released(Box::new(release)), &mut jobs);
+            }
+        }
+        Passed { number: self.passes, jobs }
+    }
+
+    /// One node's part of a pass.
+    fn node(
+        &mut self,
+        member: Arc<Member>,
+        plan: NodePlan,
+        (twin, grant): (Twin, Option<(Claim, Grant)>),
+        (now, stands_in): (Mono, bool),
+        jobs: &mut Vec<Job<Then>>,
+    ) {
+        let standing = self.standing(&member, &plan);
+        let wanted = match grant {
+            None => plan.desired.as_ref().map(|desired| Wanted::planned(desired, desired.caps)),
+            Some(grant) => self.granted(&member, plan.desired.as_ref(), grant, now),
+        };
+        let writes_state = plan.actions.iter().any(|action| matches!(action, Action::WriteDesired(_)));
+        let held = wanted.is_none() && writes_state;
+        let name = &member.node.name;
+        let looks_the_same = |settled: &Settled| settled.is(&member, twin, &standing, wanted.as_ref());
+        if plan.actions.is_empty() && self.settled.get(name).is_some_and(looks_the_same) {
+            return self.carried_out(Then::Commit(Box::new(plan)));
+        }
+        let status = status_of(&twin, &standing, member.twin.as_deref(), self.wall);
+        let parts = self.parts(&member, &plan, wanted.clone(), (status, &standing), stands_in);
+        let writes = parts.in_order(member.twin.is_some());
+        if writes.is_empty() {
+            self.settled.insert(name.clone(), Settled::new(member.clone(), twin, standing, wanted));
+        } else {
+            self.settled.remove(name);
+        }
+        let then = if held { Then::Nothing } else { Then::Commit(Box::new(plan)) };
+        self.job(name.clone(), writes, then, jobs);
+    }
+
+    fn job(
+        &mut self,
+        node: String,
+        writes: Vec<crate::writes::Write>,
+        then: Then,
+        jobs: &mut Vec<Job<Then>>,
+    ) {
+        if writes.is_empty() {
+            self.carried_out(then);
+        } else {
+            self.busy.insert(node.clone(), self.passes);
+            jobs.push(Job { node, writes, then });
+        }
+    }
+
+    fn plan(&mut self, now: Mono, wall: Timestamp) -> Plan {
+        let since_1970 = u64::try_from(wall.as_microsecond()).unwrap_or(0);
+        // The rows are lent to the planner and taken back: copying tens of thousands of pods costs as much as planning.
+        let snapshot = Snapshot {
+            nodes: std::mem::take(&mut self.site.nodes),
+            pods: self.site.pods.take(),
+            published: self.published(),
+            now: stamp(now),
+            wall_clock: Micros::new(since_1970),
+        };
+        let plan = plan::plan(&snapshot, &self.settings.plan, &self.memory);
+        // What the budget has translated is not what is published.
+        self.site.published = Some(snapshot.published).filter(|_| self.ledger.is_none());
+        self.site.nodes = snapshot.nodes;
+        self.site.pods = snapshot.pods;
+        plan
+    }
+
+    /// The twins of the planned nodes, in the order of the plan.
+    fn twins(&self, plan: &Plan, places: &[Option<usize>], now: Mono) -> Vec<Twin> {
+        let none = rows_of_nothing();
+        let facility = Facility::default();
+        let hold = crate::settings::micros(self.settings.hold);
+        let facts: Vec<NodeFacts<'_>> = plan
+            .nodes
+            .iter()
+            .zip(places)
+            .map(|(node, place)| {
+                let member = place.and_then(|at| self.site.members.get(at)).map(|member| &**member);
+                self.facts(node, member, &none, now)
+            })
+            .collect();
+        let site = SiteFacts { facility: facility.at(stamp(now), hold), unmanaged: &BTreeMap::new() };
+        twin::twins(&self.law, &facts, &site)
+    }
+
+    fn facts<'a>(
+        &'a self,
+        plan: &NodePlan,
+        member: Option<&'a Member>,
+        none: &'a planner::hardware::Hardware,
+        now: Mono,
+    ) -> NodeFacts<'a> {
+        let state = member.and_then(|member| member.state(self.settings.lens.source));
+        // The caps that stand; those of the plan where none stand yet.
+        let caps = state
+            .map(|state| rows::caps(&state.desired))
+            .or(plan.desired.as_ref().map(|desired| desired.caps))
+            .unwrap_or_default();
+        let (reading, trend) = self.meters.reading(&plan.node, stamp(now));
+        NodeFacts {
+            hardware: member.map_or(none, |member| &member.resolved),
+            class: plan.guard.state.class(),
+            cpu_cap: caps.cpu.into(),
+            gpu_cap: caps.gpu.into(),
+            reading,
+            trend,
+            load: None,
+            rack: member.and_then(|member| member.label(RACK)),
+            zone: member.and_then(|member| member.label(COOLING_ZONE)),
+        }
+    }
+
+    /// What is said of a node beside its twin.
+    fn standing(&self, member: &Member, plan: &NodePlan) -> Standing {
+        let mut theirs = Vec::new();
+        let source = self.settings.lens.source;
+        if let Some(state) = member.state(source).filter(|state| state.owners.foreign.any()) {
+            let who = state.owners.foreign.who.as_deref().unwrap_or("somebody");
+            theirs.push(format!("fields of {} {} belong to {who}", state.kind(source), state.name));
+        }
+        let key = &self.settings.lens.profile_key;
+        let planned = plan.guard.publish.and_then(|publish| publish.label);
+        if let Some(who) = member.node.owner_of(key)
+            && planned.is_some_and(|label| Some(label.as_str()) != member.node.label(key))
+        {
+            theirs.push(format!("the label {key} of the node belongs to {who}"));
+        }
+        let overridden = (!theirs.is_empty()).then(|| format!("{}; what they say stands", theirs.join(", ")));
+        let budget = self.ledger.as_ref().and_then(|ledger| ledger.standing_of(member.label(RACK)));
+        Standing { overridden, budget: budget.map(|group| group.verdict()) }
+    }
+}
+
+const fn rows_of_nothing() -> planner::hardware::Hardware {
+    planner::hardware::Hardware {
+        cpu: planner::hardware::Cpu {
+            model: None,
+            sockets: None,
+            total_cores: None,
+            min_per_socket: None,
+            max_per_socket: None,
+        },
+        gpu: None,
+    }
+}

@@ -1,0 +1,138 @@
+//! The limits of the site and its racks, kept by `joulie_core::budget`: who may have how much, in which order caps go
+//! down and up, and what is known of each node's cap from writes and read-backs.
+//!
+//! At every instant: Σ max(old, new) over unconfirmed nodes + Σ confirmed caps + base loads ≤ limit. A node is counted
+//! by the most that it may draw as far as anybody can know; only what its agent has read back for the very spec that
+//! stands makes that less. Without a configured limit nothing of this exists.
+
+mod ledger;
+mod split;
+
+pub(crate) use ledger::Ledger;
+pub(crate) use split::Split;
+
+use crate::settings::Limits;
+use joulie_core::budget::{Group, Priority, Tree, Verdict};
+use planner::intent::Caps;
+use power_units::Watts;
+
+/// What a node asks of the budget in one pass.
+#[derive(Clone, Debug)]
+pub(crate) struct Claim {
+    /// Its name.
+    pub(crate) node: String,
+    /// Its rack, as its label says.
+    pub(crate) rack: Option<String>,
+    /// Who keeps more.
+    pub(crate) priority: Priority,
+    /// What its watts are made of.
+    pub(crate) split: Split,
+    /// The caps that the policy wants; nothing leaves it as it is.
+    pub(crate) desired: Option<Caps>,
+    /// The caps that stand.
+    pub(crate) stands: Option<Caps>,
+    /// It answers.
+    pub(crate) reachable: bool,
+    /// Its caps are somebody else's, or nobody can set them.
+    pub(crate) fixed: bool,
+}
+
+/// What the budget says about a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Grant {
+    /// These caps may be written now.
+    Write(Caps),
+    /// The caps that stand are those that it is to have.
+    Stands,
+    /// It has to wait: what stands stays.
+    Wait,
+}
+
+/// How a group stands after a round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GroupStanding {
+    /// `site`, or the rack's name.
+    pub(crate) name: String,
+    /// Its limit.
+    pub(crate) limit: Watts,
+    /// What it counts; nothing when nobody can say.
+    pub(crate) load: Option<Watts>,
+    /// By how much its limit cannot be kept even when everybody has done what they were told.
+    pub(crate) short: Option<Watts>,
+    /// Nobody can say what it draws.
+    pub(crate) unknown: bool,
+}
+
+/// The groups as the settings say, for the racks that there are: the site first, then the racks.
+pub(crate) struct Groups {
+    pub(crate) groups: Vec<Group>,
+    names: Vec<String>,
+}
+
+impl Groups {
+    /// The site, and each of these racks that has a limit.
+    pub(crate) fn of<'a>(limits: &'a Limits, racks: impl Iterator<Item = &'a str>) -> Result<Self, String> {
+        let wrong = |error: joulie_core::budget::GroupError| error.to_string();
+        // Without a limit of its own the site has one that nothing reaches.
+        let site = limits.site.unwrap_or(Watts::MAX);
+        let mut groups = vec![Group::new(None, site, Some(limits.site_base)).map_err(wrong)?];
+        let mut names = vec![SITE.to_owned()];
+        let named = limits.racks.keys().map(String::as_str).filter(|&rack| rack != OTHERS);
+        let all: std::collections::BTreeSet<&str> = racks.chain(named).collect();
+        for rack in all {
+            let of = |map: &std::collections::BTreeMap<String, Watts>| {
+                map.get(rack).or_else(|| map.get(OTHERS)).copied()
+            };
+            let Some(limit) = of(&limits.racks) else { continue };
+            let base = of(&limits.rack_base).unwrap_or(Watts::ZERO);
+            groups.push(Group::new(Some(0), limit, Some(base)).map_err(wrong)?);
+            names.push(rack.to_owned());
+        }
+        Ok(Self { groups, names })
+    }
+
+    pub(crate) fn find(&self, rack: Option<&str>) -> usize {
+        let named = rack.and_then(|rack| self.names.iter().skip(1).position(|name| name == rack));
+        named.map_or(0, |at| at + 1)
+    }
+
+    pub(crate) fn tree(&self) -> Result<Tree<'_>, String> {
+        Tree::new(&self.groups).map_err(|error| error.to_string())
+    }
+
+    pub(crate) fn name(&self, group: usize) -> &str {
+        self.names.get(group).map_or(SITE, String::as_str)
+    }
+}
+
+const SITE: &str = "site";
+/// Every rack that is not named.
+const OTHERS: &str = "*";
+
+impl GroupStanding {
+    /// Whether its limit is kept, and if not, why, in words that do not change with every watt.
+    pub(crate) fn verdict(&self) -> (bool, &'static str, String) {
+        let name = &self.name;
+        if self.short.is_some() {
+            let why = format!(
+                "the limit of {name} cannot be kept: base load, nodes that do not answer and lowest caps are above it"
+            );
+            (false, "BudgetShort", why)
+        } else if self.unknown {
+            (false, "LoadUnknown", format!("nobody can say what {name} draws: nothing there is raised"))
+        } else {
+            (true, "Kept", "every limit above the node is kept".to_owned())
+        }
+    }
+}
+
+/// Whether a group's limit can be kept, as an allocation says.
+pub(crate) fn short(verdict: Verdict) -> Option<Watts> {
+    match verdict {
+        Verdict::Short { by } => Some(by),
+        Verdict::Kept { .. } | Verdict::Unknown => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+use super::*;
+use planner::hardware::{Cpu, Hardware};
+use planner::intent::Cap;
+use power_units::Percent;
+
+fn node(min: i32, max: Option<i32>) -> Hardware {
+    let watts = |watts| Watts::from_int(watts);
+    let cpu = Cpu {
+        sockets: Some(2),
+        min_per_socket: Some(watts(min)),
+        max_per_socket: max.map(watts),
+        ..Cpu::default()
+    };
+    Hardware { cpu, gpu: None }
+}
+
+fn percent(value: i32) -> Caps {
+    Caps { cpu: Some(Cap { percent: Some(Percent::from_int(value)), watts: None }), gpu: None }
+}
+
+fn split(max: Option<i32>) -> Split {
+    Split::of(&node(100, max), &percent(60), (true, true), Watts::from_int(50))
+}
+
+#[test]
+fn a_node_is_its_devices_and_the_rest() {
+    // 2 × 360 W × 60 % + 50 W = 482 W; 2 × 100 W + 50 W = 250 W; 2 × 360 W + 50 W = 770 W.
+    let split = split(Some(360));
+    let watts = |watts: Option<Watts>| watts.map(|watts| i32::try_from(watts.to_bits() >> 32).unwrap());
+    assert_eq!(watts(split.watts(&percent(60))), Some(482));
+    assert_eq!((watts(Some(split.floor())), watts(split.max())), (Some(250), Some(770)));
+    // Nobody can say what a node of unknown devices draws.
+    assert_eq!(super::tests::split(None).max(), None);
+    assert!(!Split::of(&node(100, Some(360)), &percent(60), (false, false), Watts::ZERO).is_cappable());
+}
+
+#[test]
+fn caps_for_less_than_is_desired_are_on_the_way_from_the_lowest_and_never_above() {
+    let split = split(Some(360));
+    let cap = |target: i32| {
+        let caps = split.caps(&percent(100), Watts::from_int(target));
+        assert!(split.watts(&caps).unwrap() <= Watts::from_int(target.max(250)), "{target}");
+        caps.cpu.unwrap().watts.unwrap()
+    };
+    assert_eq!(cap(10_000), Watts::from_int(360));
+    // (510 - 50) / 2
+    assert_eq!(cap(510), Watts::from_int(230));
+    assert_eq!(cap(511), Watts::from_int(230), "whole watts");
+    assert_eq!(cap(100), Watts::from_int(100), "no lower than the devices go");
+}
+
+#[test]
+fn racks_are_groups_where_they_have_a_limit() {
+    let limits = Limits {
+        site: Some(Watts::from_int(1000)),
+        site_base: Watts::ZERO,
+        racks: [("r1", 400), ("*", 500)]
+            .map(|(rack, watts)| (rack.to_owned(), Watts::from_int(watts)))
+            .into(),
+        rack_base: [("r1".to_owned(), Watts::from_int(40))].into(),
+        node_rest: Watts::ZERO,
+        dead_band: Watts::ZERO,
+    };
+    let groups = Groups::of(&limits, ["r2"].into_iter()).unwrap();
+    let of = |rack| groups.groups[groups.find(rack)];
+    assert_eq!(
+        (of(Some("r1")).limit(), of(Some("r1")).base()),
+        (Watts::from_int(400), Some(Watts::from_int(40)))
+    );
+    assert_eq!(of(Some("r2")).limit(), Watts::from_int(500));
+    assert_eq!(groups.find(None), 0);
+}

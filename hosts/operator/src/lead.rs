@@ -1,0 +1,309 @@
+//! The loop: waits for whatever comes, takes it in, plans, sends jobs, renews the plan's Lease.
+//!
+//! ```text
+//!          rows changed, a job ended, a meter spoke, time passed
+//! wait ────────────────────────────────────────────────────────▶ take in ──▶ due, leading and not blind? ──▶ pass
+//!  ▲                                                                │ no                                      │
+//!  └────────────────────────────────────────────────────────────────┴─────────────────────────────────────────┘
+//! ```
+//!
+//! A change is planned a moment after it came, so that what comes together is planned together; passes that follow one
+//! another keep a distance of some times what a pass takes, so that a storm of events costs a part of one processor.
+
+use crate::brain::{Brain, Then, stamp};
+use crate::lease;
+use crate::meters::http::{Poller, Read};
+use crate::settings::{PowerSource, Settings};
+use crate::site::Watches;
+use crate::stats::Stats;
+use crate::writes::{Outcome, Trouble, Writers};
+use host_kit::clock::{Clock, Mono};
+use host_kit::health::Heartbeat;
+use host_kit::leader::{Leadership, Term};
+use host_kit::shutdown::Stop;
+use kube::Client;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// What comes together within this time is planned together.
+const TOGETHER: Duration = Duration::from_millis(2);
+/// Between two passes lies so many times what the first one took.
+const DISTANCE: u32 = 9;
+/// No distance is longer.
+const DISTANCE_MAX: Duration = Duration::from_secs(1);
+/// What is not known of nodes' hardware is waited for this long.
+const HARDWARE_PATIENCE: Duration = Duration::from_secs(20);
+
+/// What the loop is made of.
+pub(crate) struct Parts {
+    /// The API server.
+    pub(crate) client: Client,
+    /// Time.
+    pub(crate) clock: Arc<dyn Clock>,
+    /// The watches.
+    pub(crate) watches: Watches,
+    /// Whether this process leads.
+    pub(crate) leadership: Leadership,
+    /// Who it is.
+    pub(crate) identity: String,
+    /// What it was told.
+    pub(crate) settings: Arc<Settings>,
+    /// What it counts.
+    pub(crate) stats: Stats,
+    /// Its pulse.
+    pub(crate) heartbeat: Heartbeat,
+    /// Set once a pass was made, or while somebody else leads.
+    pub(crate) planned: Arc<AtomicBool>,
+}
+
+/// The loop.
+pub(crate) struct Lead {
+    parts: Parts,
+    /// The same watches again, to wait for: waiting for a change makes it a known one.
+    waiting: Watches,
+    brain: Brain,
+    writers: Writers<Then>,
+    outcomes: mpsc::UnboundedReceiver<Outcome<Then>>,
+    poller: Option<Poller>,
+    term: Option<Term>,
+    /// Since when the term lasts.
+    since: Mono,
+    /// Rows have changed that nobody has looked at.
+    stirred: Option<Mono>,
+    /// Something has changed that no pass has seen.
+    dirty: Option<Mono>,
+    last_pass: Option<(u64, Mono)>,
+    not_before: Mono,
+    renewed: Option<(u64, Mono)>,
+    blind: Option<String>,
+    generation: u64,
+}
+
+impl Lead {
+    /// Nothing has been done yet.
+    pub(crate) fn new(parts: Parts, brain: Brain) -> Self {
+        let settings = &parts.settings;
+        let (writers, outcomes) = Writers::new(
+            parts.client.clone(),
+            (parts.leadership.clone(), parts.clock.clone()),
+            settings.write_timeout,
+            settings.writers,
+        );
+        let poller = match &settings.power {
+            PowerSource::Http(endpoint, every) => Some(Poller::new(endpoint.clone(), *every)),
+            PowerSource::Static | PowerSource::Agent => None,
+        };
+        let now = parts.clock.mono();
+        Self {
+            brain,
+            writers,
+            outcomes,
+            poller,
+            term: None,
+            since: now,
+            stirred: None,
+            dirty: Some(now),
+            last_pass: None,
+            not_before: now,
+            renewed: None,
+            blind: None,
+            generation: 0,
+            waiting: parts.watches.clone(),
+            parts,
+        }
+    }
+
+    /// Runs until asked to stop. Jobs that are under way then end by themselves.
+    pub(crate) async fn run(mut self, stop: Stop) {
+        loop {
+            let wait = self.next().since(self.parts.clock.mono());
+            tokio::select! {
+                () = stop.requested() => return,
+                alive = self.waiting.changed() => {
+                    if !alive && !stop.is_requested() {
+                        tracing::error!("a watch has ended although nobody asked it to");
+                        return;
+                    }
+                    self.stirred.get_or_insert(self.parts.clock.mono());
+                }
+                Some(outcome) = self.outcomes.recv() => self.ended(outcome),
+                _ = self.parts.leadership.changed() => {}
+                Some(read) = read(&mut self.poller) => self.heard(read),
+                () = tokio::time::sleep(wait) => {}
+            }
+            let now = self.parts.clock.mono();
+            self.parts.heartbeat.beat(now);
+            self.follow_term(now);
+            if now >= self.due() {
+                self.pass(now);
+            }
+            self.renew(now).await;
+        }
+    }
+
+    fn look(&mut self) {
+        let now = self.parts.clock.mono();
+        self.stirred = None;
+        let changes = self.brain.look(&mut self.parts.watches, now);
+        if changes.plan || changes.twins {
+            self.dirty.get_or_insert(now);
+        }
+    }
+
+    fn ended(&mut self, outcome: Outcome<Then>) {
+        let now = self.parts.clock.mono();
+        self.brain.ended(outcome, now);
+        // Several jobs mostly end together.
+        while let Ok(outcome) = self.outcomes.try_recv() {
+            self.brain.ended(outcome, now);
+        }
+        self.dirty.get_or_insert(now);
+    }
+
+    fn heard(&mut self, read: Read) {
+        let now = stamp(self.parts.clock.mono());
+        let report =
+            read.watts.and_then(|watts| planner::power::Sample::new(planner::power::Meter::Http, watts, now));
+        self.brain.meters().record(&read.node, now, report);
+        self.dirty.get_or_insert(self.parts.clock.mono());
+    }
+
+    /// Notices that a term has begun or ended.
+    fn follow_term(&mut self, now: Mono) {
+        let term = self.parts.leadership.term(now);
+        if term == self.term {
+            return;
+        }
+        self.term = term;
+        self.brain.begin_term(now);
+        (self.since, self.renewed, self.last_pass) = (now, None, None);
+        if let Some(poller) = &self.poller {
+            poller.follow(if term.is_some() { self.brain.planned() } else { Vec::new() });
+        }
+        if term.is_some() {
+            self.look();
+            self.dirty = Some(now);
+            self.not_before = now;
+        }
+        self.parts.planned.store(false, Ordering::Relaxed);
+    }
+
+    /// When the next pass is due.
+    fn due(&self) -> Mono {
+        let regular = self.last_pass.map_or(self.since, |(_, at)| {
+            at.plus(self.parts.settings.interval.min(self.parts.settings.renew_plan))
+        });
+        let retry = self.next_try().map(|at| at.plus(TOGETHER));
+        let changed = self.dirty.into_iter().chain(self.stirred).map(|since| since.plus(TOGETHER));
+        let first = changed.chain(retry).fold(regular, Mono::min);
+        first.max(self.not_before)
+    }
+
+    fn next_try(&self) -> Option<Mono> {
+        self.brain.next_try(self.last_pass.map_or(self.since, |(_, at)| at))
+    }
+
+    /// Whether a pass is due although no row has changed.
+    fn is_due_anyway(&self, now: Mono) -> bool {
+        let every = self.parts.settings.interval.min(self.parts.settings.renew_plan);
+        let regular = self.last_pass.is_none_or(|(_, at)| now >= at.plus(every));
+        self.dirty.is_some() || regular || self.next_try().is_some_and(|at| now >= at)
+    }
+
+    /// When to wake up.
+    fn next(&self) -> Mono {
+        match self.term {
+            Some(_) => self.due(),
+            // Who stands by looks too, but takes its time.
+            None => match self.stirred {
+                Some(since) => since.plus(DISTANCE_MAX).max(self.not_before),
+                None => self.parts.clock.mono().plus(self.parts.settings.interval),
+            },
+        }
+    }
+
+    fn pass(&mut self, now: Mono) {
+        let Some(term) = self.term else {
+            if self.stirred.is_some_and(|since| now >= since.plus(DISTANCE_MAX)) {
+                self.look();
+            }
+            return;
+        };
+        let blind = self.parts.watches.blind(now).or_else(|| {
+            let waits = !self.parts.watches.hardware.is_synced() && now.since(self.since) < HARDWARE_PATIENCE;
+            waits.then(|| "NodeHardwares are not known yet".to_owned())
+        });
+        if blind != self.blind {
+            match &blind {
+                Some(why) => tracing::warn!("no pass is made: {why}"),
+                None => tracing::info!("passes are made again"),
+            }
+            self.blind = blind;
+        }
+        if self.blind.is_some() {
+            self.not_before = now.plus(Duration::from_millis(100));
+            return;
+        }
+        let due_anyway = self.is_due_anyway(now);
+        self.look();
+        if !due_anyway && self.dirty.is_none() {
+            // What has changed in the rows changes nothing here.
+            let took = self.parts.clock.mono().since(now);
+            self.not_before = self.parts.clock.mono().plus((took * DISTANCE).min(DISTANCE_MAX));
+            return;
+        }
+        self.dirty = None;
+        // Not before the look: what was heard in it would lie in the future.
+        let passed = self.brain.pass(self.parts.clock.mono(), self.parts.clock.wall());
+        let took = self.parts.clock.mono().since(now);
+        self.parts.stats.passed(took);
+        tracing::debug!(jobs = passed.jobs.len(), "pass {} took {}us", passed.number, took.as_micros());
+        if !passed.jobs.is_empty() {
+            self.generation += 1;
+        }
+        if let Some(poller) = &self.poller {
+            poller.follow(self.brain.planned());
+        }
+        for job in passed.jobs {
+            self.writers.send(job, term);
+        }
+        self.last_pass = Some((passed.number, now));
+        self.not_before = self.parts.clock.mono().plus((took * DISTANCE).min(DISTANCE_MAX));
+        self.parts.planned.store(true, Ordering::Relaxed);
+    }
+
+    /// Renews the plan's Lease after a complete pass.
+    async fn renew(&mut self, now: Mono) {
+        let (Some(_), Some((pass, _))) = (self.term, self.last_pass) else { return };
+        let due =
+            self.renewed.is_none_or(|(of, at)| of < pass && now.since(at) >= self.parts.settings.renew_plan);
+        if !due || self.blind.is_some() || !self.brain.is_complete(pass) {
+            return;
+        }
+        let Parts { client, settings, identity, clock, .. } = &self.parts;
+        let says = (identity.as_str(), self.generation);
+        // At once tried again it would hold up the loop while the server is away.
+        self.renewed = Some((pass, now));
+        let timeout = settings.write_timeout.min(Duration::from_secs(2));
+        if let Err(why) = lease::renew(client, &settings.namespace, says, clock.wall(), timeout).await {
+            let why = match why {
+                Trouble::Owned(why) | Trouble::Stale(why) | Trouble::Refused(why) | Trouble::Away(why, _) => {
+                    why
+                }
+                Trouble::Gone => format!("the namespace {} is not there", settings.namespace),
+                Trouble::NotLeading => "this process does not lead any more".to_owned(),
+            };
+            tracing::warn!("the Lease {} is not renewed: {why}", joulie_api::labels::PLAN_LEASE);
+        }
+    }
+}
+
+/// The next reading of the poller; never, where there is none.
+async fn read(poller: &mut Option<Poller>) -> Option<Read> {
+    match poller {
+        Some(poller) => poller.next().await,
+        None => std::future::pending().await,
+    }
+}

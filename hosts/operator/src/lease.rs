@@ -1,0 +1,43 @@
+//! The plan's Lease: renewed after a complete pass, so that whoever reads twins knows that somebody looks after them,
+//! although nothing is written while nothing changes.
+
+use crate::writes::{Trouble, apply, trouble};
+use jiff::Timestamp;
+use joulie_api::labels::PLAN_LEASE;
+use kube::Client;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// The annotation that carries the generation of the plan.
+pub(crate) const GENERATION: &str = "joulie.io/plan-generation";
+/// For how long the Lease says that it is somebody's: three renewals that are late.
+const SECONDS: u32 = 90;
+
+/// Renews the Lease.
+pub(crate) async fn renew(
+    client: &Client,
+    namespace: &str,
+    (holder, generation): (&str, u64),
+    now: Timestamp,
+    timeout: Duration,
+) -> Result<(), Trouble> {
+    let document = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {
+            "name": PLAN_LEASE, "namespace": namespace,
+            "annotations": {(GENERATION): generation.to_string()},
+        },
+        "spec": {
+            "holderIdentity": holder, "leaseDurationSeconds": SECONDS,
+            "renewTime": now.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string(),
+        },
+    });
+    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{PLAN_LEASE}");
+    // Nobody but the leader has a word here, and the leader before has none any more.
+    let request = apply(&path, &document, true).map_err(|error| Trouble::Refused(error.to_string()))?;
+    match tokio::time::timeout(timeout, client.request::<Value>(request)).await {
+        Err(_) => Err(Trouble::Away("no answer in time".to_owned(), None)),
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(trouble(error)),
+    }
+}

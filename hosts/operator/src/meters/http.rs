@@ -1,0 +1,172 @@
+//! Power over HTTP: each planned node's endpoint is asked again and again, side by side, each within its time. What a
+//! node answers is read within bounds, redirects are not followed, and an answer without a number is no answer of 0 W.
+
+use bytes::Bytes;
+use futures::StreamExt;
+use host_kit::config::{Url, UrlTemplate};
+use http::{Request, header};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use planner::power::Absent;
+use power_units::{Role, Watts};
+use serde_json::Value;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+/// One answer is waited for this long, as by the first implementation.
+const ANSWER_TIME: Duration = Duration::from_secs(5);
+/// The largest answer that is read: the simulator's is some 2 KiB.
+const BYTES_MAX: usize = 64 * 1024;
+/// Nodes that are asked at once.
+const AT_ONCE: usize = 128;
+/// Answers that wait to be taken in.
+const QUEUE: usize = 1024;
+
+/// The outcome of one attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Read {
+    /// Of which node.
+    pub(crate) node: String,
+    /// What it draws, or why that is not known.
+    pub(crate) watts: Result<Watts, Absent>,
+}
+
+/// Asks.
+#[derive(Debug)]
+pub(crate) struct Poller {
+    nodes: watch::Sender<Vec<String>>,
+    reads: mpsc::Receiver<Read>,
+    task: JoinHandle<()>,
+}
+
+impl Poller {
+    /// Asks this endpoint so often.
+    pub(crate) fn new(endpoint: Option<UrlTemplate>, every: Duration) -> Self {
+        let (nodes, follow) = watch::channel(Vec::new());
+        let (queue, reads) = mpsc::channel(QUEUE);
+        let task = tokio::spawn(ask_all(endpoint, every, follow, queue));
+        Self { nodes, reads, task }
+    }
+
+    /// Whom to ask from now on.
+    pub(crate) fn follow(&self, nodes: Vec<String>) {
+        self.nodes.send_if_modified(|before| {
+            let differs = *before != nodes;
+            *before = nodes;
+            differs
+        });
+    }
+
+    /// The next outcome.
+    pub(crate) async fn next(&mut self) -> Option<Read> {
+        self.reads.recv().await
+    }
+}
+
+impl Drop for Poller {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+type Http = Client<HttpConnector, Empty<Bytes>>;
+
+async fn ask_all(
+    endpoint: Option<UrlTemplate>,
+    every: Duration,
+    mut nodes: watch::Receiver<Vec<String>>,
+    queue: mpsc::Sender<Read>,
+) {
+    let mut connector = HttpConnector::new();
+    connector.set_connect_timeout(Some(ANSWER_TIME));
+    let client: Http = Client::builder(TokioExecutor::new()).build(connector);
+    let mut round = tokio::time::interval(every);
+    round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = round.tick() => {}
+            // Whoever is new is asked at once.
+            changed = nodes.changed() => if changed.is_err() { return },
+        }
+        let all = nodes.borrow_and_update().clone();
+        let asked = futures::stream::iter(all).map(|node| {
+            let (client, endpoint) = (&client, endpoint.as_ref());
+            async move { Read { watts: ask(client, endpoint, &node).await, node } }
+        });
+        let mut answers = asked.buffer_unordered(AT_ONCE);
+        while let Some(read) = answers.next().await {
+            if queue.send(read).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+async fn ask(client: &Http, endpoint: Option<&UrlTemplate>, node: &str) -> Result<Watts, Absent> {
+    let url = endpoint.ok_or(Absent::HttpNoEndpoint)?.for_node(node).map_err(|_| Absent::HttpError)?;
+    match tokio::time::timeout(ANSWER_TIME, exchange(client, &url)).await {
+        Ok(Some(body)) => draw(&body).ok_or(Absent::HttpError),
+        Ok(None) | Err(_) => Err(Absent::HttpError),
+    }
+}
+
+async fn exchange(client: &Http, url: &Url) -> Option<Bytes> {
+    let request =
+        Request::get(url.as_str()).header(header::USER_AGENT, "joulie-operator").body(Empty::new()).ok()?;
+    let response = client.request(request).await.ok().filter(|response| response.status().is_success())?;
+    Some(Limited::new(response.into_body(), BYTES_MAX).collect().await.ok()?.to_bytes())
+}
+
+/// The draw in an answer: the node's where it says it, else that of its processors and, where it has some, its GPUs.
+fn draw(body: &[u8]) -> Option<Watts> {
+    let answer: Value = serde_json::from_slice(body).ok()?;
+    let watts = |value: &Value| {
+        let number = value.as_number()?.to_string();
+        Watts::parse(&number, Role::Demand).ok().filter(|&watts| watts > Watts::ZERO)
+    };
+    if let Some(node) = watts(&answer["packagePowerWatts"]) {
+        return Some(node);
+    }
+    let cpu = watts(&answer["cpu"]["packagePowerWatts"])?;
+    let gpu = &answer["gpu"];
+    if gpu["present"].as_bool() == Some(true) {
+        return cpu.checked_add(watts(&gpu["powerWattsTotal"])?);
+    }
+    Some(cpu)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Option<Watts> {
+        draw(text.as_bytes())
+    }
+
+    #[test]
+    fn an_answer_without_a_number_is_no_answer_of_nothing() {
+        // Fix list operator B7, B37: unknown is not 0 W, and the GPUs of a node count.
+        for text in [
+            "",
+            "{",
+            "[]",
+            "{}",
+            "{\"packagePowerWatts\":\"300\"}",
+            "{\"packagePowerWatts\":0}",
+            "{\"packagePowerWatts\":-5}",
+            "{\"packagePowerWatts\":1e300}",
+            "{\"packagePowerWatts\":NaN}",
+            "{\"cpu\":{\"packagePowerWatts\":200},\"gpu\":{\"present\":true}}",
+        ] {
+            assert_eq!(read(text), None, "{text}");
+        }
+        let watts = |watts| Some(Watts::from_int(watts));
+        assert_eq!(read(r#"{"packagePowerWatts": 300, "cpu": {"packagePowerWatts": 111}}"#), watts(300));
+        assert_eq!(read(r#"{"cpu": {"packagePowerWatts": 111.0}}"#), watts(111));
+        let both = r#"{"cpu": {"packagePowerWatts": 200}, "gpu": {"present": true, "powerWattsTotal": 800}}"#;
+        assert_eq!(read(both), watts(1000));
+    }
+}

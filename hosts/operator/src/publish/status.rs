@@ -1,0 +1,209 @@
+//! A twin as its object carries it, and how far it may move before it is worth a write.
+
+use crate::rows::TwinSeen;
+use host_kit::conditions::Status as Holds;
+use jiff::{SignedDuration, Timestamp};
+use joulie_api::condition::{self, Condition, ConditionType, Status};
+use joulie_api::labels::PLAN_LEASE;
+use joulie_api::node_twin::{EffectiveCapState, NodeTwinStatus, PowerMeasurement, PowerSource};
+use joulie_api::number::Number;
+use joulie_api::word::{Vocabulary, Word};
+use planner::power::{Absent, Draw, Source};
+use planner::twin::Twin;
+use planner::twin::ratings::Budget;
+use power_units::Role;
+
+/// What is said of a node beside its twin.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// What is somebody else's, in a sentence; nothing where nothing is.
+    pub(crate) overridden: Option<String>,
+    /// How the budget of the node's groups stands, and why; nothing without a budget.
+    pub(crate) budget: Option<(bool, &'static str, String)>,
+}
+
+/// A number with one decimal, rounded as its role asks.
+fn tenths(bits: i64, role: Role) -> Option<Number> {
+    let wide = i128::from(bits) * 10;
+    let one = 1_i128 << 32;
+    let tenths = match role {
+        // What fixed point lacks of 432 W, 60 % of 720 W, is no reason to say 431.9 W.
+        Role::Limit => (wide + one / 1000).div_euclid(one),
+        Role::Demand => -(one / 1000 - wide).div_euclid(one),
+        Role::Nearest => (wide + one / 2).div_euclid(one),
+    };
+    let (sign, size) = (if tenths < 0 { "-" } else { "" }, tenths.unsigned_abs());
+    format!("{sign}{}.{}", size / 10, size % 10).parse().ok().and_then(Number::new)
+}
+
+fn capped(budget: Option<Budget>) -> Option<Number> {
+    budget.and_then(|budget| tenths(budget.capped.to_bits(), Role::Limit))
+}
+
+fn rated(budget: Option<Budget>) -> Option<Number> {
+    budget.and_then(|budget| tenths(budget.rating.to_bits(), Role::Demand))
+}
+
+/// The status that a twin is published with at `now`.
+pub(crate) fn status_of(
+    twin: &Twin,
+    standing: &Standing,
+    before: Option<&TwinSeen>,
+    now: Timestamp,
+) -> NodeTwinStatus {
+    let power = &twin.power;
+    let sampled = power
+        .draw
+        .age()
+        .and_then(|age| i64::try_from(age.get()).ok())
+        .and_then(|age| now.checked_sub(SignedDuration::from_micros(age)).ok());
+    let source = PowerSource::read(power.draw.source().as_str()).map(Word::from);
+    let percent = |percent: power_units::Percent, role| tenths(percent.to_bits(), role);
+    NodeTwinStatus {
+        schedulable_class: Some(twin.class.into()),
+        power_measurement: Some(PowerMeasurement {
+            source,
+            measured_node_power_w: power.draw.watts().and_then(|watts| tenths(watts.to_bits(), Role::Demand)),
+            cpu_capped_power_w: capped(power.cpu),
+            gpu_capped_power_w: capped(power.gpu),
+            node_capped_power_w: capped(power.node),
+            cpu_tdp_w: rated(power.cpu),
+            gpu_tdp_w: rated(power.gpu),
+            node_tdp_w: rated(power.node),
+            power_trend_w_per_min: power.trend.and_then(|trend| tenths(trend.to_bits(), Role::Demand)),
+            sampled_at: sampled.map(condition::rfc3339),
+        }),
+        predicted_power_headroom_score: twin.headroom.and_then(|headroom| percent(headroom, Role::Limit)),
+        predicted_cooling_stress_score: twin.cooling.and_then(|stress| percent(stress.percent, Role::Demand)),
+        predicted_psu_stress_score: twin.psu.and_then(|stress| percent(stress.percent, Role::Demand)),
+        effective_cap_state: Some(EffectiveCapState {
+            cpu_pct: twin.caps.cpu.and_then(|cap| percent(cap, Role::Limit)),
+            gpu_pct: twin.caps.gpu.and_then(|cap| percent(cap, Role::Limit)),
+        }),
+        hardware_density_score: twin.density.and_then(|density| percent(density, Role::Nearest)),
+        estimated_pue: twin.pue.and_then(|pue| {
+            let thousandths = (i128::from(pue.ratio().to_bits()) * 1000) >> 32;
+            format!("{}.{:03}", thousandths / 1000, thousandths % 1000).parse().ok().and_then(Number::new)
+        }),
+        last_updated: Some(condition::rfc3339(now)),
+        plan_lease: Some(PLAN_LEASE.to_owned()),
+        conditions: Some(conditions_of(twin, standing, before, now)),
+        ..NodeTwinStatus::default()
+    }
+}
+
+/// The operator's conditions on a twin; the time of each is kept while it does not turn.
+pub(crate) fn conditions_of(
+    twin: &Twin,
+    standing: &Standing,
+    before: Option<&TwinSeen>,
+    now: Timestamp,
+) -> Vec<Condition> {
+    let mut conditions: Vec<Condition> = Vec::new();
+    let there = before.and_then(|twin| twin.status.conditions.as_deref()).unwrap_or_default();
+    let mut say = |about: ConditionType, holds: Holds, reason: &str, message: &str| {
+        let holds = match holds {
+            Holds::True => Status::True,
+            Holds::False => Status::False,
+            Holds::Unknown => Status::Unknown,
+        };
+        conditions.extend(there.iter().find(|known| known.type_ == about.as_str()).cloned());
+        condition::set(&mut conditions, Condition::new(about, holds, reason, message, None, now));
+    };
+    let (fresh, reason, message) = telemetry(twin.power.draw);
+    say(ConditionType::TelemetryFresh, fresh, reason, message);
+    if let Some(why) = &standing.overridden {
+        say(ConditionType::Overridden, Holds::True, "OwnedByOthers", why);
+    }
+    if let Some((kept, reason, message)) = &standing.budget {
+        let kept = if *kept { Holds::True } else { Holds::False };
+        say(ConditionType::WithinBudget, kept, reason, message);
+    }
+    conditions
+}
+
+/// Whether a draw may be believed. An estimate in place of a meter that nobody configured is all that was asked for.
+fn telemetry(draw: Draw) -> (Holds, &'static str, &'static str) {
+    match draw.source() {
+        Source::Meter(_) => (Holds::True, "Sampled", "the power is measured"),
+        Source::Utilization | Source::Static | Source::Failing(Absent::NotConfigured) => {
+            (Holds::True, "NoMeter", "no meter is configured: the power is the most that the caps allow")
+        }
+        Source::Failing(
+            Absent::HttpNoEndpoint
+            | Absent::HttpError
+            | Absent::PrometheusNoData
+            | Absent::KeplerNoData
+            | Absent::AgentNoData,
+        ) => {
+            (Holds::False, "MeterSilent", "the meter says nothing: the power is the most that the caps allow")
+        }
+    }
+}
+
+/// A twentieth or five watts, whichever is more: what agents publish moves by as much.
+const WATTS_MOVE: f64 = 5.0;
+const SCORE_MOVE: f64 = 1.0;
+const TREND_MOVE: f64 = 10.0;
+const PUE_MOVE: f64 = 0.01;
+
+/// Whether a status says something else than the one that is published, by more than is worth a write.
+pub(crate) fn differs(new: &NodeTwinStatus, there: &NodeTwinStatus) -> bool {
+    fn moved(new: Option<Number>, there: Option<Number>, by: impl Fn(f64) -> f64) -> bool {
+        match (new, there) {
+            (Some(new), Some(there)) => (new.get() - there.get()).abs() > by(there.get()),
+            (None, None) => false,
+            (Some(_), None) | (None, Some(_)) => true,
+        }
+    }
+    let watts = |there: f64| WATTS_MOVE.max(there.abs() / 20.0);
+    let exact = |_: f64| 0.05;
+    let score = |_: f64| SCORE_MOVE;
+    let empty = PowerMeasurement::default();
+    let (power, was) = (new.power_measurement.as_ref().unwrap_or(&empty), there.power_measurement.as_ref());
+    let was = was.unwrap_or(&empty);
+    let no_caps = EffectiveCapState::default();
+    let (caps, had) =
+        (new.effective_cap_state.as_ref().unwrap_or(&no_caps), there.effective_cap_state.as_ref());
+    let had = had.unwrap_or(&no_caps);
+    new.schedulable_class != there.schedulable_class
+        || new.plan_lease != there.plan_lease
+        || !own(new).eq(own(there))
+        || power.source != was.source
+        || moved(power.measured_node_power_w, was.measured_node_power_w, watts)
+        || moved(power.cpu_capped_power_w, was.cpu_capped_power_w, exact)
+        || moved(power.gpu_capped_power_w, was.gpu_capped_power_w, exact)
+        || moved(power.node_capped_power_w, was.node_capped_power_w, exact)
+        || moved(power.cpu_tdp_w, was.cpu_tdp_w, exact)
+        || moved(power.gpu_tdp_w, was.gpu_tdp_w, exact)
+        || moved(power.node_tdp_w, was.node_tdp_w, exact)
+        || moved(power.power_trend_w_per_min, was.power_trend_w_per_min, |there| {
+            TREND_MOVE.max(there.abs() / 4.0)
+        })
+        || moved(new.predicted_power_headroom_score, there.predicted_power_headroom_score, score)
+        || moved(new.predicted_cooling_stress_score, there.predicted_cooling_stress_score, score)
+        || moved(new.predicted_psu_stress_score, there.predicted_psu_stress_score, score)
+        || moved(caps.cpu_pct, had.cpu_pct, exact)
+        || moved(caps.gpu_pct, had.gpu_pct, exact)
+        || moved(new.hardware_density_score, there.hardware_density_score, exact)
+        || moved(new.estimated_pue, there.estimated_pue, |_| PUE_MOVE)
+}
+
+/// The conditions that the operator writes; the agent has others on the same object.
+fn own(status: &NodeTwinStatus) -> impl Iterator<Item = &Condition> {
+    let ours = [ConditionType::TelemetryFresh, ConditionType::Overridden, ConditionType::WithinBudget];
+    let of_us = move |one: &&Condition| ours.iter().any(|about| about.as_str() == one.type_);
+    status.conditions.iter().flatten().filter(of_us)
+}
+
+/// The operator's conditions on a profile, where they are not there as they should be.
+pub(crate) fn overridden(there: &[Condition], standing: &Standing, now: Timestamp) -> Option<Vec<Condition>> {
+    let about = ConditionType::Overridden;
+    let known = there.iter().find(|known| known.type_ == about.as_str()).cloned();
+    let Some(why) = &standing.overridden else {
+        return known.is_some().then(Vec::new);
+    };
+    let mut conditions = Vec::from_iter(known);
+    let new = Condition::new(about, Status::True, "OwnedByOthers", why, None, now);
+    condition::set(&mut conditions, new).then_some(conditions)
+}

@@ -1,0 +1,55 @@
+//! What the operator keeps of the objects that it watches. A row holds facts and no opinion: what a label means is for
+//! the settings to say, and the settings are not known here.
+
+mod hardware;
+mod node;
+mod owners;
+mod pod;
+mod state;
+
+pub(crate) use hardware::HardwareSeen;
+pub(crate) use node::NodeSeen;
+pub(crate) use pod::PodSeen;
+pub(crate) use state::{DeviceSeen, ProfileSeen, StateSeen, TwinSeen, caps, profile};
+
+use power_units::{Role, Watts};
+use serde_json::Value;
+
+/// A text that says something.
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
+/// A number of any form as watts; what is none, or does not fit, is missing.
+fn watts(value: &Value, role: Role) -> Option<Watts> {
+    let number = value.as_number()?;
+    Watts::parse(&number.to_string(), role).ok()
+}
+
+/// A whole count above zero, written as an integer or a float.
+fn count(value: &Value) -> Option<u32> {
+    let text = value.as_number()?.to_string();
+    let whole = text.split_once('.').filter(|(_, zeros)| zeros.bytes().all(|zero| zero == b'0'));
+    whole.map_or(text.as_str(), |(whole, _)| whole).parse().ok().filter(|&count| count > 0)
+}
+
+/// The name of an object.
+fn name(object: &Value) -> String {
+    object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+}
+
+/// What tells one object of a name from the next, and one state of it from the next.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    /// `metadata.uid`
+    pub(crate) uid: String,
+    /// `metadata.resourceVersion`
+    pub(crate) version: String,
+}
+
+impl Stamp {
+    fn of(object: &Value) -> Self {
+        let field = |name: &str| object["metadata"][name].as_str().unwrap_or_default().to_owned();
+        Self { uid: field("uid"), version: field("resourceVersion") }
+    }
+}

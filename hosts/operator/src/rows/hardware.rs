@@ -1,0 +1,132 @@
+//! A NodeHardware: what a node is made of and what it draws, as its agent says.
+
+use super::{Stamp, count, text, watts};
+use host_kit::reflect::Row;
+use planner::inventory::Reported;
+use power_units::{Role, Watts};
+use serde_json::Value;
+
+/// What is kept of a NodeHardware.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HardwareSeen {
+    /// The node.
+    pub(crate) node: String,
+    /// Which object, and which state of it.
+    pub(crate) stamp: Stamp,
+    /// What was discovered.
+    pub(crate) reported: Reported,
+    /// Whether the processors can be capped, if it says so.
+    pub(crate) cpu_control: Option<bool>,
+    /// Whether the GPUs can be capped, if it says so.
+    pub(crate) gpu_control: Option<bool>,
+    /// What the node draws, if it says so.
+    pub(crate) power: Option<PowerSeen>,
+}
+
+/// What a node draws, as its agent says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PowerSeen {
+    /// The whole node where a meter says it, else packages and GPUs; nothing where a number is missing or impossible.
+    pub(crate) watts: Option<Watts>,
+    /// When it was measured, in the agent's words.
+    pub(crate) sampled_at: Option<String>,
+}
+
+impl Row for HardwareSeen {
+    const KIND: &'static str = "NodeHardware";
+
+    fn read(object: &Value) -> Result<Self, String> {
+        let node = text(&object["spec"]["nodeName"]).ok_or("spec.nodeName: expected the name of a node")?;
+        let (cpu, gpu) = (&object["status"]["cpu"], &object["status"]["gpu"]);
+        let capabilities = &object["status"]["capabilities"];
+        // Ranges of every generation: the current form, and the flat one of v0.0.5.
+        let either = |new: &Value, old: &Value, role| watts(new, role).or_else(|| watts(old, role));
+        let cpu_range = &cpu["capRange"];
+        let gpu_range = &gpu["capRangePerGpu"];
+        let reported = Reported {
+            cpu_raw_model: text(&cpu["rawModel"]),
+            cpu_model: text(&cpu["model"]),
+            sockets: count(&cpu["sockets"]),
+            total_cores: count(&cpu["totalCores"]),
+            cpu_min: either(&cpu_range["minWattsPerSocket"], &cpu["capMinWatts"], Role::Demand),
+            cpu_max: either(&cpu_range["maxWattsPerSocket"], &cpu["capMaxWatts"], Role::Limit),
+            gpu_present: gpu["present"].as_bool(),
+            gpu_raw_model: text(&gpu["rawModel"]),
+            gpu_model: text(&gpu["model"]),
+            gpu_count: count(&gpu["count"]),
+            gpu_min: either(&gpu_range["minWatts"], &gpu["capMinWatts"], Role::Demand),
+            gpu_max: either(&gpu_range["maxWatts"], &gpu["capMaxWatts"], Role::Limit),
+        };
+        let control = |device: &Value, of: &str| {
+            device["controlAvailable"].as_bool().or_else(|| capabilities[of].as_bool())
+        };
+        Ok(Self {
+            node,
+            stamp: Stamp::of(object),
+            reported,
+            cpu_control: control(cpu, "cpuControl"),
+            gpu_control: control(gpu, "gpuControl"),
+            power: power(&object["status"]["power"]),
+        })
+    }
+}
+
+fn power(power: &Value) -> Option<PowerSeen> {
+    if !power.is_object() {
+        return None;
+    }
+    let part = |field: &str| watts(&power[field], Role::Demand);
+    let devices = match (part("cpuWatts"), part("gpuWatts")) {
+        (Some(cpu), Some(gpu)) => cpu.checked_add(gpu),
+        // A node without GPUs names none; one without a CPU meter does not say what it draws.
+        (Some(cpu), None) => Some(cpu),
+        (None, _) => None,
+    };
+    Some(PowerSeen { watts: part("nodeWatts").or(devices), sampled_at: text(&power["sampledAt"]) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn read(status: Value) -> HardwareSeen {
+        HardwareSeen::read(&json!({"metadata": {"name": "a"}, "spec": {"nodeName": "a"}, "status": status}))
+            .unwrap()
+    }
+
+    #[test]
+    fn ranges_of_every_generation_are_read_whole_or_not() {
+        // Fix list operator B2, B3.
+        let new = json!({"cpu": {"sockets": 2.0, "capRange": {"minWattsPerSocket": 90, "maxWattsPerSocket": 360.0}}});
+        let old = json!({"cpu": {"sockets": 2, "capMinWatts": 90.0, "capMaxWatts": 360}});
+        for status in [new, old] {
+            let reported = read(status).reported;
+            let expected = (Some(2), Some(Watts::from_int(90)), Some(Watts::from_int(360)));
+            assert_eq!((reported.sockets, reported.cpu_min, reported.cpu_max), expected);
+        }
+    }
+
+    #[test]
+    fn nonsense_is_missing_and_not_zero() {
+        let reported = read(json!({"cpu": {"sockets": -1, "totalCores": 2.5, "capRange": {"maxWattsPerSocket": 1e30}}, "gpu": "no"})).reported;
+        assert_eq!(reported, Reported::default());
+        assert!(HardwareSeen::read(&json!({"metadata": {"name": "a"}, "spec": {}})).is_err());
+    }
+
+    #[test]
+    fn the_draw_is_the_nodes_where_a_meter_says_it_and_unknown_without_the_processors() {
+        let drawn = |power: Value| read(json!({"power": power})).power.and_then(|power| power.watts);
+        assert_eq!(
+            drawn(json!({"cpuWatts": 200, "gpuWatts": 300.5})),
+            Some(Watts::from_bits((500 << 32) + (1 << 31)))
+        );
+        assert_eq!(
+            drawn(json!({"cpuWatts": 200, "gpuWatts": 300, "nodeWatts": 640})),
+            Some(Watts::from_int(640))
+        );
+        assert_eq!(drawn(json!({"gpuWatts": 300})), None);
+        assert_eq!(drawn(json!({"cpuWatts": "200"})), None);
+        assert_eq!(read(json!({})).power, None);
+    }
+}

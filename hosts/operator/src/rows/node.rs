@@ -1,0 +1,120 @@
+//! A Node.
+
+use super::owners::{LabelOwner, of_labels};
+use super::{Stamp, name};
+use host_kit::reflect::Row;
+use joulie_api::quantity::Quantity;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// What is kept of a Node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NodeSeen {
+    /// Its name.
+    pub(crate) name: String,
+    /// Which one, and which state of it.
+    pub(crate) stamp: Stamp,
+    /// All of its labels: which of them matter is for the settings to say.
+    pub(crate) labels: BTreeMap<String, String>,
+    /// Labels of Joulie's that somebody else set.
+    pub(crate) label_owners: Vec<LabelOwner>,
+    /// An operator of another generation wrote to it.
+    pub(crate) former: bool,
+    /// It is cordoned.
+    pub(crate) unschedulable: bool,
+    /// Its Ready condition is true.
+    pub(crate) ready: bool,
+    /// `status.capacity.cpu`, rounded up.
+    pub(crate) capacity_cpus: Option<u32>,
+    /// GPUs in `status.allocatable`.
+    pub(crate) allocatable_gpus: u32,
+}
+
+impl NodeSeen {
+    /// A label.
+    pub(crate) fn label(&self, key: &str) -> Option<&str> {
+        self.labels.get(key).map(String::as_str)
+    }
+
+    /// Who else set a label, if somebody did.
+    pub(crate) fn owner_of(&self, key: &str) -> Option<&str> {
+        self.label_owners.iter().find(|owner| owner.key == key).map(|owner| owner.who.as_str())
+    }
+}
+
+impl Row for NodeSeen {
+    const KIND: &'static str = "Node";
+
+    fn read(object: &Value) -> Result<Self, String> {
+        let labels = object["metadata"]["labels"].as_object().into_iter().flatten();
+        let text = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
+        let conditions = object["status"]["conditions"].as_array();
+        let ready = conditions.into_iter().flatten().any(|condition| {
+            condition["type"].as_str() == Some("Ready") && condition["status"].as_str() == Some("True")
+        });
+        let (label_owners, former) = of_labels(object);
+        Ok(Self {
+            name: name(object),
+            stamp: Stamp::of(object),
+            labels: labels.filter_map(text).collect(),
+            label_owners,
+            former,
+            unschedulable: object["spec"]["unschedulable"].as_bool() == Some(true),
+            ready,
+            capacity_cpus: whole(&object["status"]["capacity"]["cpu"])
+                .and_then(|cpus| u32::try_from(cpus).ok())
+                .filter(|&cpus| cpus > 0),
+            allocatable_gpus: gpus(&object["status"]["allocatable"]),
+        })
+    }
+}
+
+fn gpus(allocatable: &Value) -> u32 {
+    let resources = allocatable.as_object().into_iter().flatten();
+    let counted = resources.filter_map(|(key, value)| Some((key.as_str(), whole(value)?)));
+    planner::inventory::allocatable_gpus(counted)
+}
+
+/// A quantity in whole units, which an API server writes as text and a test may write as a number.
+fn whole(value: &Value) -> Option<u64> {
+    let number = value.as_number().map(ToString::to_string);
+    let text = number.as_deref().or_else(|| value.as_str())?;
+    u64::try_from(Quantity::parse(text).ok()?.value()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_node_is_ready_only_where_it_says_so() {
+        let node = |conditions: Value| {
+            NodeSeen::read(&json!({"metadata": {"name": "a"}, "status": {"conditions": conditions}})).unwrap()
+        };
+        assert!(
+            node(json!([{"type": "MemoryPressure", "status": "False"}, {"type": "Ready", "status": "True"}]))
+                .ready
+        );
+        for bad in [
+            json!(null),
+            json!([]),
+            json!([{"type": "Ready", "status": "Unknown"}]),
+            json!("Ready"),
+            json!([3]),
+        ] {
+            assert!(!node(bad).ready);
+        }
+    }
+
+    #[test]
+    fn resources_are_read_in_any_form() {
+        let node = NodeSeen::read(
+            &json!({"metadata": {"name": "a", "labels": {"x": "1", "y": 3}}, "status": {
+            "capacity": {"cpu": "31500m"}, "allocatable": {"nvidia.com/gpu": "4", "NVIDIA.com/GPU": 2, "nvidia.com/mig-1g.5gb": "7", "amd.com/gpu": "-1"}}}),
+        );
+        let node = node.unwrap();
+        assert_eq!((node.capacity_cpus, node.allocatable_gpus), (Some(32), 6));
+        assert_eq!((node.label("x"), node.label("y")), (Some("1"), None));
+    }
+}

@@ -1,0 +1,137 @@
+//! A Pod: where it is, how far it is, and what it asks of the power profiles.
+
+use host_kit::reflect::Row;
+use joulie_api::labels;
+use planner::demand::{Asks, Operator, Phase, PodRow, RawTerm};
+use serde_json::Value;
+
+/// What is kept of a Pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PodSeen {
+    namespace: String,
+    name: String,
+    node: Option<String>,
+    phase: Phase,
+    terminating: bool,
+    class: Option<String>,
+    selector: Vec<(String, String)>,
+    affinity: Option<Vec<TermSeen>>,
+}
+
+/// A term of required node affinity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct TermSeen {
+    expressions: Vec<(String, Operator, Vec<String>)>,
+    has_fields: bool,
+}
+
+impl TermSeen {
+    fn raw(&self) -> RawTerm<'_> {
+        let expressions = self.expressions.iter();
+        RawTerm {
+            expressions: expressions
+                .map(|(of, operator, values)| (of.as_str(), *operator, values.clone()))
+                .collect(),
+            has_fields: self.has_fields,
+        }
+    }
+}
+
+impl PodSeen {
+    /// Which pod, in the order of lists.
+    pub(crate) fn key(&self) -> (&str, &str) {
+        (&self.namespace, &self.name)
+    }
+
+    /// The pod as the planner sees it, where the profiles' label has this key.
+    pub(crate) fn row(&self, key: &str) -> PodRow {
+        let selector = self.selector.iter().map(|(of, value)| (of.as_str(), value.as_str()));
+        let affinity = self.affinity.as_ref().map(|terms| terms.iter().map(TermSeen::raw).collect());
+        PodRow {
+            namespace: self.namespace.clone(),
+            node: self.node.clone(),
+            phase: self.phase,
+            terminating: self.terminating,
+            asks: Asks::trim(key, self.class.as_deref(), selector, affinity),
+        }
+    }
+}
+
+impl Row for PodSeen {
+    const KIND: &'static str = "Pod";
+
+    fn read(object: &Value) -> Result<Self, String> {
+        let (meta, spec) = (&object["metadata"], &object["spec"]);
+        let required = &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
+        let selector = spec["nodeSelector"].as_object().into_iter().flatten();
+        let pair = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
+        Ok(Self {
+            namespace: meta["namespace"].as_str().unwrap_or_default().to_owned(),
+            name: super::name(object),
+            node: super::text(&spec["nodeName"]),
+            phase: Phase::read(object["status"]["phase"].as_str().unwrap_or_default()),
+            terminating: !meta["deletionTimestamp"].is_null(),
+            class: meta["annotations"][labels::pod::WORKLOAD_CLASS].as_str().map(str::to_owned),
+            selector: selector.filter_map(pair).collect(),
+            affinity: required.as_array().map(|terms| terms.iter().map(term).collect()),
+        })
+    }
+}
+
+fn term(term: &Value) -> TermSeen {
+    let expressions = term["matchExpressions"].as_array().into_iter().flatten();
+    let expression = |one: &Value| {
+        let values = one["values"].as_array().into_iter().flatten();
+        let values = values.filter_map(|value| value.as_str().map(str::to_owned)).collect();
+        Some((one["key"].as_str()?.to_owned(), Operator::read(one["operator"].as_str()?)?, values))
+    };
+    TermSeen {
+        expressions: expressions.filter_map(expression).collect(),
+        has_fields: term["matchFields"].as_array().is_some_and(|fields| !fields.is_empty()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use planner::demand::{Class, POWER_PROFILE_LABEL};
+    use serde_json::json;
+
+    fn class(spec: Value, annotations: Value) -> Class {
+        let pod =
+            json!({"metadata": {"name": "p", "namespace": "x", "annotations": annotations}, "spec": spec});
+        PodSeen::read(&pod).unwrap().row(POWER_PROFILE_LABEL).asks.class()
+    }
+
+    fn affinity(operator: &str, values: &[&str]) -> Value {
+        json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms":
+            [{"matchExpressions": [{"key": POWER_PROFILE_LABEL, "operator": operator, "values": values}]}]}}}})
+    }
+
+    #[test]
+    fn c6_pods_are_classified_from_what_the_api_server_says_of_them() {
+        // Table C6, the rows that are about reading; the whole table is the planner's.
+        assert_eq!(class(json!({}), json!(null)), Class::General);
+        assert_eq!(
+            class(json!({"nodeSelector": {POWER_PROFILE_LABEL: "performance"}}), json!({})),
+            Class::PerformanceOnly
+        );
+        assert_eq!(class(json!({"nodeSelector": {POWER_PROFILE_LABEL: "eco"}}), json!({})), Class::EcoOnly);
+        assert_eq!(class(affinity("In", &["performance"]), json!({})), Class::PerformanceOnly);
+        assert_eq!(class(affinity("In", &["eco", "performance"]), json!({})), Class::General);
+        assert_eq!(class(affinity("NotIn", &["eco"]), json!({})), Class::PerformanceOnly);
+        let annotated = json!({"joulie.io/workload-class": " performance "});
+        assert_eq!(
+            class(json!({"nodeSelector": {POWER_PROFILE_LABEL: "eco"}}), annotated),
+            Class::PerformanceOnly
+        );
+        assert_eq!(class(json!({}), json!({"joulie.io/workload-class": 3})), Class::General);
+    }
+
+    #[test]
+    fn a_pod_that_is_deleted_is_terminating() {
+        let pod = json!({"metadata": {"name": "p", "deletionTimestamp": "2026-01-01T00:00:00Z"}, "spec": {"nodeName": "a"}, "status": {"phase": "Running"}});
+        let row = PodSeen::read(&pod).unwrap().row(POWER_PROFILE_LABEL);
+        assert!(!row.is_active() && row.node.as_deref() == Some("a"));
+    }
+}

@@ -1,0 +1,195 @@
+//! The two kinds that carry a desired state: NodePowerProfile and NodeTwin, with what the agent says came of it.
+
+use super::owners::{Owners, of_state};
+use super::{Stamp, name, text, watts};
+use host_kit::reflect::Row;
+use joulie_api::caps::{self, Desired};
+use joulie_api::condition::Condition;
+use joulie_api::node_power_profile::NodePowerProfileSpec;
+use joulie_api::node_twin::{NodeTwinSpec, NodeTwinStatus};
+use joulie_core::node::cap::CapIntent;
+use planner::intent::{Cap, Caps};
+use planner::profile::Profile;
+use power_units::{Role, Watts};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// What an object that carries a desired state says, whichever kind it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StateSeen {
+    /// Its name.
+    pub(crate) name: String,
+    /// Which object, and which state of it.
+    pub(crate) stamp: Stamp,
+    /// Of the spec.
+    pub(crate) generation: i64,
+    /// Who writes to it.
+    pub(crate) owners: Owners,
+    /// What it asks.
+    pub(crate) desired: Desired,
+    /// What the agent says came of it.
+    pub(crate) control: ControlSeen,
+}
+
+impl StateSeen {
+    fn of(object: &Value, desired: Desired, control: &Value) -> Self {
+        Self {
+            name: name(object),
+            stamp: Stamp::of(object),
+            generation: object["metadata"]["generation"].as_i64().unwrap_or_default(),
+            owners: of_state(object),
+            desired,
+            control: ControlSeen::read(control),
+        }
+    }
+
+    /// The kind, where the desired state comes from there.
+    pub(crate) const fn kind(&self, source: crate::site::DesiredSource) -> &'static str {
+        match source {
+            crate::site::DesiredSource::Profile => "NodePowerProfile",
+            crate::site::DesiredSource::Twin => "NodeTwin",
+        }
+    }
+
+    /// A person wrote all of it: nothing in it is the operator's to change or to take back.
+    pub(crate) const fn is_a_persons(&self) -> bool {
+        !self.owners.ours && !self.owners.former && self.owners.foreign.profile
+    }
+}
+
+/// What is kept of a NodePowerProfile.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ProfileSeen {
+    /// The desired state.
+    pub(crate) state: StateSeen,
+    /// The conditions that the operator wrote, and others.
+    pub(crate) conditions: Vec<Condition>,
+}
+
+/// What is kept of a NodeTwin.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct TwinSeen {
+    /// The desired state, or its mirror.
+    pub(crate) state: StateSeen,
+    /// What the operator wrote of it.
+    pub(crate) status: Box<NodeTwinStatus>,
+}
+
+/// What the agent says came of a desired state, device by device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ControlSeen {
+    /// On the processors.
+    pub(crate) cpu: Option<DeviceSeen>,
+    /// On the GPUs.
+    pub(crate) gpu: Option<DeviceSeen>,
+}
+
+/// What came of it on one kind of device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DeviceSeen {
+    /// It is in force.
+    pub(crate) applied: bool,
+    /// It cannot be done there.
+    pub(crate) blocked: bool,
+    /// The generation of the object that was looked at; an agent of another generation does not say.
+    pub(crate) observed: Option<i64>,
+    /// What was read back of each device; nothing where no cap is in force.
+    pub(crate) cap: Option<Watts>,
+}
+
+impl ControlSeen {
+    fn read(control: &Value) -> Self {
+        let device = |of: &str| {
+            let device = &control[of];
+            let result = text(&device["result"])?;
+            Some(DeviceSeen {
+                applied: result == "applied",
+                blocked: result == "blocked",
+                observed: device["observedGeneration"].as_i64(),
+                // What may be drawn rounds up.
+                cap: watts(&device["capWatts"], Role::Demand),
+            })
+        };
+        Self { cpu: device("cpu"), gpu: device("gpu") }
+    }
+}
+
+impl Row for ProfileSeen {
+    const KIND: &'static str = "NodePowerProfile";
+
+    fn read(object: &Value) -> Result<Self, String> {
+        let spec =
+            NodePowerProfileSpec::deserialize(&object["spec"]).map_err(|error| format!("spec: {error}"))?;
+        let desired = Desired::try_from(&spec).map_err(|error| error.to_string())?;
+        let status = &object["status"];
+        let conditions = Vec::deserialize(&status["conditions"]).unwrap_or_default();
+        Ok(Self { state: StateSeen::of(object, desired, &status["control"]), conditions })
+    }
+}
+
+impl Row for TwinSeen {
+    const KIND: &'static str = "NodeTwin";
+
+    fn read(object: &Value) -> Result<Self, String> {
+        let spec = NodeTwinSpec::deserialize(&object["spec"]).map_err(|error| format!("spec: {error}"))?;
+        let desired = Desired::try_from(&spec).map_err(|error| error.to_string())?;
+        // A status that cannot be read is one that is written anew.
+        let status = NodeTwinStatus::deserialize(&object["status"]).unwrap_or_default();
+        Ok(Self {
+            state: StateSeen::of(object, desired, &object["status"]["controlStatus"]),
+            status: Box::new(NodeTwinStatus { control_status: None, ..status }),
+        })
+    }
+}
+
+/// A profile as the planner names it.
+pub(crate) fn profile(of: caps::Profile) -> Profile {
+    match of {
+        caps::Profile::Performance => Profile::Performance,
+        caps::Profile::Eco => Profile::Eco,
+    }
+}
+
+/// Caps as the planner names them.
+pub(crate) fn caps(desired: &Desired) -> Caps {
+    let cap = |intent: CapIntent| {
+        (intent != CapIntent::NONE).then_some(Cap { percent: intent.percent, watts: intent.watts })
+    };
+    Caps { cpu: cap(desired.cpu), gpu: cap(desired.gpu) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_profile_is_read_with_what_came_of_it() {
+        let seen = ProfileSeen::read(&json!({"metadata": {"name": "a", "uid": "u", "resourceVersion": "7", "generation": 3},
+            "spec": {"nodeName": "n.1", "profile": "eco", "cpu": {"packagePowerCapPctOfMax": 60}},
+            "status": {"control": {"cpu": {"backend": "rapl", "result": "applied", "observedGeneration": 3, "capWatts": 216},
+                "gpu": {"result": ""}}}})).unwrap();
+        let seen = seen.state;
+        assert_eq!((seen.desired.node.as_str(), seen.generation), ("n.1", 3));
+        assert_eq!(profile(seen.desired.profile), Profile::Eco);
+        let device =
+            DeviceSeen { applied: true, blocked: false, observed: Some(3), cap: Some(Watts::from_int(216)) };
+        assert_eq!(seen.control, ControlSeen { cpu: Some(device), gpu: None });
+        assert!(caps(&seen.desired).gpu.is_none());
+    }
+
+    #[test]
+    fn a_desired_state_that_says_nothing_or_nonsense_has_no_row_and_says_why() {
+        for (spec, why) in [
+            (json!(null), "spec: "),
+            (
+                json!({"nodeName": "a", "profile": "turbo"}),
+                "spec.profile: expected performance or eco, found turbo",
+            ),
+            (json!({"nodeName": "a", "profile": "eco", "cpu": {"packagePowerCapPctOfMax": 0}}), "spec.cpu."),
+        ] {
+            let read = ProfileSeen::read(&json!({"metadata": {"name": "a"}, "spec": spec}));
+            assert!(read.unwrap_err().starts_with(why));
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! What the operator can be told: the table, and the table's values as parts that have been checked together.
+
+mod table;
+
+pub use table::TABLE;
+
+use crate::site::{DesiredSource, Lens};
+use host_kit::config::{Listen, Refusals, Setting, UrlTemplate, Values};
+use host_kit::leader::Candidate;
+use host_kit::program;
+use planner::catalog::Catalog;
+use planner::guard::GuardMode;
+use planner::hardware::PowerRange;
+use planner::intent::{CapSettings, GpuNodeCpus, Intents, UserRanges};
+use planner::plan::{self, DrainingLabel};
+use planner::policy::{FamilyFloor, Policy, PolicyType, QueueAware, RuleSwap, StaticPartition};
+use planner::profile::PerProfile;
+use power_units::{Micros, Percent, Ratio, Role, Watts};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// What the operator was told.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where metrics, health and debugging are served.
+    pub(crate) metrics: Listen,
+    /// Who may see /debug from elsewhere.
+    pub(crate) debug_token: Option<String>,
+    /// Where the Leases and Events are.
+    pub(crate) namespace: String,
+    /// How objects are looked at.
+    pub(crate) lens: Lens,
+    /// How the cluster is planned.
+    pub(crate) plan: plan::Settings,
+    /// Whether `POLICY_TYPE` was a word that nobody knows.
+    pub(crate) policy_unknown: bool,
+    /// A pass is made at least so often.
+    pub(crate) interval: Duration,
+    /// The plan's Lease is renewed at most so often.
+    pub(crate) renew_plan: Duration,
+    /// How long one request to the API server may take.
+    pub(crate) write_timeout: Duration,
+    /// How many of them may be under way.
+    pub(crate) writers: usize,
+    /// Where measured power comes from.
+    pub(crate) power: PowerSource,
+    /// How long the last sample of a node stands.
+    pub(crate) hold: Duration,
+    /// The limits to keep to.
+    pub(crate) budget: Limits,
+    /// The election.
+    pub(crate) election: Election,
+}
+
+/// The times of the election.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Election {
+    /// For how long others wait.
+    pub(crate) lease: Duration,
+    /// For how long a leader goes on without a renewal.
+    pub(crate) renew: Duration,
+    /// Between two attempts.
+    pub(crate) retry: Duration,
+}
+
+/// Where measured power comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum PowerSource {
+    /// Nothing measures; the twins estimate from the caps.
+    Static,
+    /// What the agents publish.
+    Agent,
+    /// An HTTP endpoint for each node, asked so often.
+    Http(Option<UrlTemplate>, Duration),
+}
+
+/// The limits to keep to, in watts. Without one nothing of the budget acts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// Of the site.
+    pub(crate) site: Option<Watts>,
+    /// What draws power in the site and is in no rack that is named, and is controlled by nobody.
+    pub(crate) site_base: Watts,
+    /// Of racks; `*` for every rack that is not named.
+    pub(crate) racks: BTreeMap<String, Watts>,
+    /// What draws power in racks and is controlled by nobody.
+    pub(crate) rack_base: BTreeMap<String, Watts>,
+    /// What a node draws beside its processors and GPUs.
+    pub(crate) node_rest: Watts,
+    /// A change of a node's cap that is smaller is not worth a write.
+    pub(crate) dead_band: Watts,
+}
+
+impl Limits {
+    /// Whether there is any limit.
+    pub(crate) fn any(&self) -> bool {
+        self.site.is_some() || !self.racks.is_empty()
+    }
+}
+
+impl Settings {
+    /// The settings, checked together.
+    pub fn read(values: &Values) -> Result<Self, Refusals> {
+        let catalog = Catalog::embedded().map_err(|error| {
+            values.conflict(&[], &format!("the catalogue that is built in is broken: {error}"))
+        })?;
+        let (policy, policy_unknown) = policy(values)?;
+        let election = Election {
+            lease: values.get(&table::LEASE_DURATION)?,
+            renew: values.get(&table::LEASE_RENEW_DEADLINE)?,
+            retry: values.get(&table::LEASE_RETRY_PERIOD)?,
+        };
+        if let Err(why) = Candidate::new("x", election.lease, election.renew, election.retry) {
+            let names = ["LEADER_LEASE_DURATION", "LEADER_RENEW_DEADLINE", "LEADER_RETRY_PERIOD"];
+            return Err(values.conflict(&names, &why.to_string()));
+        }
+        let plan = plan::Settings {
+            policy,
+            floor: values.get(&table::FAMILY_FLOOR)?,
+            guard: values.get(&table::GUARD_MODE)?,
+            draining_label: values.get(&table::DRAINING_LABEL_MODE)?,
+            intents: intents(values, &catalog)?,
+            catalog,
+            dwell: values.get(&table::PERFORMANCE_DWELL)?,
+            release_patience: micros(values.get(&table::RELEASE_PATIENCE)?),
+            ignored_namespaces: values.get(&table::IGNORED_NAMESPACES)?,
+        };
+        Ok(Self {
+            metrics: values.get(&table::METRICS_ADDR)?,
+            debug_token: values.get(&program::DEBUG_TOKEN)?,
+            namespace: values.get(&program::NAMESPACE)?,
+            lens: lens(values)?,
+            plan,
+            policy_unknown,
+            interval: values.get(&table::RECONCILE_INTERVAL)?,
+            renew_plan: values.get(&table::PLAN_RENEW_INTERVAL)?,
+            write_timeout: values.get(&table::WRITE_TIMEOUT)?,
+            writers: values.get(&table::WRITERS)?,
+            power: power(values)?,
+            hold: values.get(&table::POWER_HOLD)?,
+            budget: limits(values)?,
+            election,
+        })
+    }
+}
+
+/// A duration as the planner counts it.
+pub(crate) fn micros(duration: Duration) -> Micros {
+    Micros::new(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
+}
+
+fn lens(values: &Values) -> Result<Lens, Refusals> {
+    Ok(Lens {
+        selector: values.get(&table::NODE_SELECTOR)?,
+        reserved_key: values.get(&table::RESERVED_LABEL_KEY)?,
+        profile_key: values.get(&table::POWER_PROFILE_LABEL)?,
+        gpu_product_keys: values.get(&table::GPU_PRODUCT_LABEL_KEYS)?,
+        source: values.get(&table::DESIRED_SOURCE)?,
+    })
+}
+
+fn policy(values: &Values) -> Result<(Policy, bool), Refusals> {
+    let (kind, known) = PolicyType::read(&values.get(&table::POLICY_TYPE)?);
+    let interval = micros(values.get(&table::RECONCILE_INTERVAL)?);
+    let refuse = |names: &[&str], why: &dyn std::fmt::Display| values.conflict(names, &why.to_string());
+    let policy = match kind {
+        PolicyType::StaticPartition => {
+            let fraction = values.get(&table::STATIC_HP_FRAC)?;
+            Policy::StaticPartition(
+                StaticPartition::new(fraction).map_err(|why| refuse(&["STATIC_HP_FRAC"], &why))?,
+            )
+        }
+        PolicyType::QueueAware => {
+            let names = ["QUEUE_HP_BASE_FRAC", "QUEUE_HP_MIN", "QUEUE_HP_MAX", "QUEUE_PERF_PER_HP_NODE"];
+            let policy = QueueAware::new(
+                values.get(&table::QUEUE_HP_BASE_FRAC)?,
+                values.get(&table::QUEUE_HP_MIN)?,
+                values.get(&table::QUEUE_HP_MAX)?,
+                values.get(&table::QUEUE_PERF_PER_HP_NODE)?,
+            );
+            Policy::QueueAware(policy.map_err(|why| refuse(&names, &why))?)
+        }
+        PolicyType::RuleSwap => Policy::RuleSwap(RuleSwap::new(interval)),
+    };
+    Ok((policy, !known))
+}
+
+fn intents(values: &Values, catalog: &Catalog) -> Result<Intents, Refusals> {
+    let both = |performance: &Setting<Percent>, eco: &Setting<Percent>| {
+        Ok::<_, Refusals>(PerProfile { performance: values.get(performance)?, eco: values.get(eco)? })
+    };
+    let gpu_node_cpus =
+        if values.get(&table::GPU_NODE_CPU_CAPS)? { GpuNodeCpus::Cap } else { GpuNodeCpus::Leave };
+    let settings = CapSettings {
+        cpu_percent: both(&table::CPU_PERFORMANCE_CAP_PCT_OF_MAX, &table::CPU_ECO_CAP_PCT_OF_MAX)?,
+        cpu_watts: PerProfile {
+            performance: values.get(&table::PERFORMANCE_CAP_WATTS)?,
+            eco: values.get(&table::ECO_CAP_WATTS)?,
+        },
+        cpu_absolute: values.get(&table::CPU_WRITE_ABSOLUTE_CAPS)?,
+        gpu_node_cpus,
+        gpu_percent: both(&table::GPU_PERFORMANCE_CAP_PCT_OF_MAX, &table::GPU_ECO_CAP_PCT_OF_MAX)?,
+        gpu_absolute: values.get(&table::GPU_WRITE_ABSOLUTE_CAPS)?,
+    };
+    let text = values.get(&table::GPU_MODEL_CAPS_JSON)?;
+    let ranges = gpu_ranges(&text)
+        .and_then(|gpus| UserRanges::new(Vec::new(), gpus, catalog).map_err(|error| error.to_string()));
+    let ranges = ranges.map_err(|why| values.conflict(&["GPU_MODEL_CAPS_JSON"], &why))?;
+    Intents::new(settings, ranges).map_err(|why| {
+        let names = [
+            "CPU_ECO_CAP_PCT_OF_MAX",
+            "ECO_CAP_WATTS",
+            "GPU_ECO_CAP_PCT_OF_MAX",
+            "CPU_PERFORMANCE_CAP_PCT_OF_MAX",
+        ];
+        values.conflict(&names, &why.to_string())
+    })
+}
+
+/// `{"product": {"minCapWatts": 200, "maxCapWatts": 350}}`
+fn gpu_ranges(text: &str) -> Result<Vec<(String, PowerRange)>, String> {
+    let map: BTreeMap<String, BTreeMap<String, Value>> = serde_json::from_str(text).map_err(|error| {
+        format!("expected {{\"product\": {{\"minCapWatts\": 200, \"maxCapWatts\": 350}}}}: {error}")
+    })?;
+    let range = |(model, range): (String, BTreeMap<String, Value>)| {
+        let watts = |field: &str| match range.get(field) {
+            None => Ok(None),
+            Some(value) => Watts::parse(&value.to_string(), Role::Limit)
+                .map(Some)
+                .map_err(|error| format!("{model}: {field}: {error}")),
+        };
+        let (min, max) = (watts("minCapWatts")?, watts("maxCapWatts")?);
+        let max = max.ok_or_else(|| format!("{model}: maxCapWatts is missing"))?;
+        Ok((model.clone(), PowerRange { min, max }))
+    };
+    map.into_iter().map(range).collect()
+}
+
+fn power(values: &Values) -> Result<PowerSource, Refusals> {
+    let endpoint = values.get(&table::NODE_POWER_HTTP_ENDPOINT)?;
+    Ok(match values.get(&table::NODE_POWER_SOURCE)? {
+        table::Source::Static => PowerSource::Static,
+        table::Source::Agent => PowerSource::Agent,
+        table::Source::Http => PowerSource::Http(endpoint, values.get(&table::POWER_POLL_INTERVAL)?),
+    })
+}
+
+fn limits(values: &Values) -> Result<Limits, Refusals> {
+    let limits = Limits {
+        site: values.get(&table::BUDGET_SITE_WATTS)?,
+        site_base: values.get(&table::BUDGET_SITE_BASE_WATTS)?,
+        racks: values.get(&table::BUDGET_RACK_WATTS)?,
+        rack_base: values.get(&table::BUDGET_RACK_BASE_WATTS)?,
+        node_rest: values.get(&table::BUDGET_NODE_REST_WATTS)?,
+        dead_band: values.get(&table::BUDGET_DEAD_BAND_WATTS)?,
+    };
+    Ok(limits)
+}
+
+/// The namespaces whose pods are outside managed scope unless somebody says otherwise.
+pub(crate) fn namespaces(text: &str) -> BTreeSet<String> {
+    text.split(',').map(str::trim).filter(|one| !one.is_empty()).map(str::to_owned).collect()
+}
+
+/// A fraction from 0 to 1.
+pub(crate) fn fraction(text: &str) -> Result<Ratio, host_kit::config::Wrong> {
+    let wrong = |why: String| host_kit::config::Wrong(why);
+    let ratio = Ratio::parse(text.trim(), Role::Nearest).map_err(|error| wrong(error.to_string()))?;
+    if (Ratio::ZERO..=Ratio::ONE).contains(&ratio) {
+        Ok(ratio)
+    } else {
+        Err(wrong("it is not between 0 and 1".to_owned()))
+    }
+}
+
+/// How strictly downgrades are guarded, by its word.
+pub(crate) const GUARDS: [(&str, GuardMode); 2] = [("soft", GuardMode::Soft), ("hard", GuardMode::Hard)];
+/// Which floor the families have, by its word.
+pub(crate) const FLOORS: [(&str, FamilyFloor); 3] =
+    [("raise", FamilyFloor::Raise), ("within-count", FamilyFloor::WithinCount), ("off", FamilyFloor::Off)];
+/// When nodes carry the draining label, by its word.
+pub(crate) const MARKS: [(&str, DrainingLabel); 2] =
+    [("always", DrainingLabel::Always), ("while-draining", DrainingLabel::OnlyWhileDraining)];
+/// Which kind carries the desired state, by its word.
+pub(crate) const SOURCES: [(&str, DesiredSource); 2] =
+    [("profile", DesiredSource::Profile), ("twin", DesiredSource::Twin)];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,204 @@
+//! Every setting of the operator: its name, its default, and what a person may write.
+
+use super::{FLOORS, GUARDS, MARKS, SOURCES, fraction, namespaces};
+use crate::site::DesiredSource;
+use host_kit::config::parse::{self, boolean, duration, one_of, percent, watts, whole};
+use host_kit::config::{Listen, Retired, Setting, Table, UrlTemplate, Wrong};
+use host_kit::program;
+use kube::core::Selector;
+use planner::guard::GuardMode;
+use planner::plan::DrainingLabel;
+use planner::policy::FamilyFloor;
+use power_units::{Micros, Percent, Ratio, Role, Watts};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+const DAY: Duration = Duration::from_secs(86_400);
+const A_FRACTION: &str = "a number from 0 to 1";
+const A_PERCENTAGE: &str = "a percentage from 0 to 100";
+const SOME_WATTS: &str = "watts, 1 or more";
+const A_COUNT: &str = "a whole number, 0 or more";
+
+fn cap(text: &str) -> Result<Watts, Wrong> {
+    watts(text, Role::Limit, Watts::from_int(1)..=Watts::from_int(1_000_000))
+}
+
+fn some(text: &str) -> Result<Watts, Wrong> {
+    watts(text, Role::Limit, Watts::from_int(1)..=Watts::from_int(2_000_000_000))
+}
+
+fn limit(text: &str) -> Result<Option<Watts>, Wrong> {
+    some(text).map(Some)
+}
+
+fn load(text: &str) -> Result<Watts, Wrong> {
+    watts(text, Role::Demand, Watts::ZERO..=Watts::from_int(2_000_000_000))
+}
+
+fn counted(text: &str) -> Result<i64, Wrong> {
+    whole(text, 0..=1_000_000_000)
+}
+
+/// `r1=40000,r2=38000.5,*=50000`
+fn by_rack(text: &str, one: impl Fn(&str) -> Result<Watts, Wrong>) -> Result<BTreeMap<String, Watts>, Wrong> {
+    let mut racks = BTreeMap::new();
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let Some((rack, watts)) = part.split_once('=') else {
+            return Err(Wrong(format!("{part:?} is not RACK=WATTS")));
+        };
+        let rack = rack.trim().to_owned();
+        if rack.is_empty() || racks.insert(rack.clone(), one(watts)?).is_some() {
+            return Err(Wrong(format!("the rack {rack:?} is named twice, or has no name")));
+        }
+    }
+    Ok(racks)
+}
+
+fn rack_limits(text: &str) -> Result<BTreeMap<String, Watts>, Wrong> {
+    by_rack(text, some)
+}
+
+fn rack_loads(text: &str) -> Result<BTreeMap<String, Watts>, Wrong> {
+    by_rack(text, load)
+}
+
+/// Where measured power comes from, as it is written.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Source {
+    Static,
+    Agent,
+    Http,
+}
+
+macro_rules! settings {
+    ($($setting:ident: $type:ty = $how:ident($($part:expr),+ $(,)?);)*) => {
+        $(pub(super) const $setting: Setting<$type> = Setting::$how($($part),+);)*
+
+        /// All that the operator can be told.
+        pub const TABLE: Table = Table {
+            program: "joulie-operator",
+            about: "plans which nodes run at full power and which capped, and keeps their digital twins",
+            settings: &[
+                &program::KUBECONFIG, &program::LOG_LEVEL, &program::LOG_FORMAT, &program::DEBUG_TOKEN,
+                &program::NAMESPACE, &program::SHUTDOWN_TIMEOUT, $(&$setting),*
+            ],
+            retired: RETIRED,
+            families: &["QUEUE_HP_", "STATIC_HP_", "OPERATOR_NODE_POWER_", "BUDGET_"],
+        };
+    };
+}
+
+const RETIRED: &[Retired] = &[
+    Retired {
+        name: "KUBE_CLIENT_QPS",
+        note: "the API server's fairness limits; WRITERS bounds what is under way",
+    },
+    Retired {
+        name: "KUBE_CLIENT_BURST",
+        note: "the API server's fairness limits; WRITERS bounds what is under way",
+    },
+    Retired { name: "PROMETHEUS_ADDRESS", note: "nothing read it" },
+    Retired { name: "KEPLER_AVAILABLE", note: "nothing read it" },
+    Retired { name: "HARDWARE_CATALOG_PATH", note: "the catalogue is built in" },
+];
+
+settings! {
+    METRICS_ADDR: Listen = with_default(
+        "METRICS_ADDR", ":8081", parse::listen, "an address such as :8081", "Where metrics, health and debugging are served");
+    RECONCILE_INTERVAL: Duration = with_default(
+        "RECONCILE_INTERVAL", "1m", |text| duration(text, SECOND..=DAY), "a duration between 1s and 24h",
+        "A pass is made at least so often; changes are planned when they come. The phase of rule_swap_v1");
+    PLAN_RENEW_INTERVAL: Duration = with_default(
+        "PLAN_RENEW_INTERVAL", "10s", |text| duration(text, SECOND..=30 * SECOND), "a duration between 1s and 30s",
+        "How often the Lease joulie-plan is renewed, by which twins are fresh");
+    WRITE_TIMEOUT: Duration = with_default(
+        "WRITE_TIMEOUT", "10s", |text| duration(text, SECOND / 10..=60 * SECOND), "a duration between 100ms and 1m",
+        "How long one request to the API server may take");
+    WRITERS: usize = with_default(
+        "WRITERS", "32", |text| whole(text, 1..=512), "a whole number from 1 to 512", "How many nodes are written to at once");
+    NODE_SELECTOR: Selector = with_default(
+        "NODE_SELECTOR", "joulie.io/managed=true", parse::selector, "a label selector", "Which nodes are planned for");
+    RESERVED_LABEL_KEY: String = with_default(
+        "RESERVED_LABEL_KEY", "joulie.io/reserved", parse::label_key, "the key of a label", "A node with it at true is left alone");
+    POWER_PROFILE_LABEL: String = with_default(
+        "POWER_PROFILE_LABEL", "joulie.io/power-profile", parse::label_key, "the key of a label",
+        "The label of nodes that says performance or eco");
+    GPU_PRODUCT_LABEL_KEYS: Vec<String> = with_default(
+        "GPU_PRODUCT_LABEL_KEYS", "joulie.io/gpu.product,nvidia.com/gpu.product,amd.com/gpu.product,amd.com/gpu.family",
+        parse::list, "keys of labels between commas", "Where a node's GPU product may be named, in this order");
+    DESIRED_SOURCE: DesiredSource = with_default(
+        "DESIRED_SOURCE", "profile", |text| one_of(text, &SOURCES), "profile or twin",
+        "Which kind the agents obey: NodePowerProfile, or NodeTwin as those of v0.1 do");
+    POLICY_TYPE: String = with_default(
+        "POLICY_TYPE", "static_partition", parse::text, "static_partition, queue_aware_v1 or rule_swap_v1",
+        "How many nodes run at full power; another word is static_partition, with a warning");
+    STATIC_HP_FRAC: Ratio = with_default("STATIC_HP_FRAC", "0.50", fraction, A_FRACTION, "static_partition: the part of the nodes at full power");
+    QUEUE_HP_BASE_FRAC: Ratio = with_default("QUEUE_HP_BASE_FRAC", "0.60", fraction, A_FRACTION, "queue_aware_v1: that part without pressure");
+    QUEUE_HP_MIN: i64 = with_default("QUEUE_HP_MIN", "1", counted, A_COUNT, "queue_aware_v1: the least nodes at full power");
+    QUEUE_HP_MAX: i64 = with_default("QUEUE_HP_MAX", "1000000", counted, A_COUNT, "queue_aware_v1: the most; 0 sets no bound");
+    QUEUE_PERF_PER_HP_NODE: i64 = with_default(
+        "QUEUE_PERF_PER_HP_NODE", "10", |text| whole(text, 1..=1_000_000), "a whole number, 1 or more",
+        "queue_aware_v1: performance pods for each node at full power");
+    FAMILY_FLOOR: FamilyFloor = with_default(
+        "FAMILY_FLOOR", "raise", |text| one_of(text, &FLOORS), "raise, within-count or off",
+        "Whether each hardware family keeps a node at full power");
+    GUARD_MODE: GuardMode = with_default(
+        "GUARD_MODE", "soft", |text| one_of(text, &GUARDS), "soft or hard",
+        "Whether a node that drains has the caps of eco at once, or when it has drained");
+    DRAINING_LABEL_MODE: DrainingLabel = with_default(
+        "DRAINING_LABEL_MODE", "always", |text| one_of(text, &MARKS), "always or while-draining",
+        "Whether nodes that do not drain carry joulie.io/draining=false");
+    PERFORMANCE_DWELL: Option<Micros> = optional(
+        "PERFORMANCE_DWELL", |text| duration(text, SECOND..=DAY).map(|dwell| Some(super::micros(dwell))),
+        "a duration between 1s and 24h", "How long a node stays at full power at least");
+    RELEASE_PATIENCE: Duration = with_default(
+        "RELEASE_PATIENCE", "2m", |text| duration(text, SECOND..=DAY), "a duration between 1s and 24h",
+        "How long the release of a node waits for its agent to lift the caps");
+    IGNORED_NAMESPACES: BTreeSet<String> = with_default(
+        "IGNORED_NAMESPACES", "kube-system,kube-public,kube-node-lease", |text| Ok(namespaces(text)), "names between commas",
+        "Pods in these namespaces are neither pressure nor a reason to wait");
+    PERFORMANCE_CAP_WATTS: Watts = with_default("PERFORMANCE_CAP_WATTS", "5000", cap, SOME_WATTS, "The cap of each package at full power, with CPU_WRITE_ABSOLUTE_CAPS");
+    ECO_CAP_WATTS: Watts = with_default("ECO_CAP_WATTS", "120", cap, SOME_WATTS, "The cap of each package in eco, with CPU_WRITE_ABSOLUTE_CAPS");
+    CPU_PERFORMANCE_CAP_PCT_OF_MAX: Percent = with_default("CPU_PERFORMANCE_CAP_PCT_OF_MAX", "100", percent, A_PERCENTAGE, "The cap of packages at full power");
+    CPU_ECO_CAP_PCT_OF_MAX: Percent = with_default("CPU_ECO_CAP_PCT_OF_MAX", "60", percent, A_PERCENTAGE, "The cap of packages in eco");
+    CPU_WRITE_ABSOLUTE_CAPS: bool = with_default("CPU_WRITE_ABSOLUTE_CAPS", "false", boolean, "true or false", "Whether packages are capped in watts");
+    GPU_NODE_CPU_CAPS: bool = with_default("GPU_NODE_CPU_CAPS", "false", boolean, "true or false", "Whether the packages of GPU nodes are capped too");
+    GPU_PERFORMANCE_CAP_PCT_OF_MAX: Percent = with_default(
+        "GPU_PERFORMANCE_CAP_PCT_OF_MAX", "100", percent, A_PERCENTAGE, "The cap of GPUs at full power; 0 leaves them alone");
+    GPU_ECO_CAP_PCT_OF_MAX: Percent = with_default("GPU_ECO_CAP_PCT_OF_MAX", "60", percent, A_PERCENTAGE, "The cap of GPUs in eco; 0 leaves them alone");
+    GPU_WRITE_ABSOLUTE_CAPS: bool = with_default("GPU_WRITE_ABSOLUTE_CAPS", "false", boolean, "true or false", "Whether GPUs are capped in watts too");
+    GPU_MODEL_CAPS_JSON: String = with_default(
+        "GPU_MODEL_CAPS_JSON", "{}", parse::text, "{\"product\": {\"minCapWatts\": 200, \"maxCapWatts\": 350}}",
+        "What GPUs can be capped to, before what nodes report and the catalogue knows");
+    NODE_POWER_SOURCE: Source = with_default(
+        "OPERATOR_NODE_POWER_SOURCE", "agent",
+        |text| one_of(text, &[("agent", Source::Agent), ("http", Source::Http), ("static", Source::Static)]),
+        "agent, http or static", "Where the measured power of nodes comes from");
+    NODE_POWER_HTTP_ENDPOINT: Option<UrlTemplate> = optional(
+        "OPERATOR_NODE_POWER_HTTP_ENDPOINT", |text| parse::url_template(text).map(Some), "a URL with {node} in it",
+        "http: where the power of a node is read");
+    POWER_POLL_INTERVAL: Duration = with_default(
+        "POWER_POLL_INTERVAL", "10s", |text| duration(text, SECOND / 10..=300 * SECOND), "a duration between 100ms and 5m",
+        "http: how often each node is asked");
+    POWER_HOLD: Duration = with_default(
+        "POWER_HOLD", "7m", |text| duration(text, SECOND..=DAY), "a duration between 1s and 24h",
+        "How long the last sample of a node stands; agents publish an unchanged one every 5m");
+    BUDGET_SITE_WATTS: Option<Watts> = optional("BUDGET_SITE_WATTS", limit, SOME_WATTS, "What the site may draw; without it there is no limit");
+    BUDGET_SITE_BASE_WATTS: Watts = with_default(
+        "BUDGET_SITE_BASE_WATTS", "0", load, "watts, 0 or more", "What the site draws that nobody controls, beside the racks' base loads");
+    BUDGET_RACK_WATTS: BTreeMap<String, Watts> = with_default(
+        "BUDGET_RACK_WATTS", "", rack_limits, "RACK=WATTS between commas, * for every other rack", "What racks may draw (label joulie.io/rack)");
+    BUDGET_RACK_BASE_WATTS: BTreeMap<String, Watts> = with_default(
+        "BUDGET_RACK_BASE_WATTS", "", rack_loads, "RACK=WATTS between commas, * for every other rack", "What racks draw that nobody controls");
+    BUDGET_NODE_REST_WATTS: Watts = with_default(
+        "BUDGET_NODE_REST_WATTS", "0", load, "watts, 0 or more", "What a node draws at most beside its packages and GPUs");
+    BUDGET_DEAD_BAND_WATTS: Watts = with_default(
+        "BUDGET_DEAD_BAND_WATTS", "5", load, "watts, 0 or more", "A change of a node's cap that is smaller is not worth a write");
+    LEASE_DURATION: Duration = with_default(
+        "LEADER_LEASE_DURATION", "15s", |text| duration(text, SECOND..=3600 * SECOND), "whole seconds", "How long replicas wait for a leader that says nothing");
+    LEASE_RENEW_DEADLINE: Duration = with_default(
+        "LEADER_RENEW_DEADLINE", "10s", |text| duration(text, SECOND / 10..=3600 * SECOND), "a duration", "How long a leader acts without a renewal");
+    LEASE_RETRY_PERIOD: Duration = with_default(
+        "LEADER_RETRY_PERIOD", "2s", |text| duration(text, SECOND / 100..=600 * SECOND), "a duration", "Between two renewals");
+}

@@ -1,0 +1,168 @@
+//! Putting the operator together: ports, watches, election, loop.
+
+use crate::brain::Brain;
+use crate::lead::{Lead, Parts};
+use crate::settings::Settings;
+use crate::site::{SILENCE_MAX, Watches};
+use crate::stats::Stats;
+use host_kit::clock::Clock;
+use host_kit::events::{self, Events, Posts};
+use host_kit::health::{Health, Heartbeat, Verdict};
+use host_kit::leader::{Candidate, Elections, LeaseName, elect};
+use host_kit::metrics::{Build, Metrics};
+use host_kit::ops::Ops;
+use host_kit::program::Context;
+use host_kit::reflect::{Reflections, Row, Rows, Source, reflect};
+use host_kit::server::{Debug, Drain, Guard, Limits, Port, Server, ServerMetrics};
+use host_kit::shutdown::{Stop, Tasks};
+use kube::Client;
+use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// What is running.
+#[derive(Clone, Copy, Debug)]
+pub struct Started {
+    /// Where metrics, health and debugging are served.
+    pub metrics: SocketAddr,
+}
+
+/// Why it does not run.
+#[derive(Debug)]
+pub enum StartError {
+    /// The port cannot be had.
+    Listen(std::io::Error),
+    /// Settings that do not fit each other, or a defect.
+    Settings(String),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listen(error) => write!(f, "METRICS_ADDR: {error}"),
+            Self::Settings(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// The program, for metrics and `--version`.
+pub const BUILD: Build =
+    Build { component: "operator", version: env!("CARGO_PKG_VERSION"), revision: "unknown" };
+
+/// The loop comes round at least once a reconcile interval; a lock-up shows after this much more.
+const PULSE: Duration = Duration::from_secs(120);
+
+/// Who reads metrics while the program ends may finish.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// Starts the operator's tasks.
+pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> Result<Started, StartError> {
+    let Context { client, clock, stop, logs, shown } = context;
+    let settings = Arc::new(settings);
+    if settings.policy_unknown {
+        tracing::warn!("POLICY_TYPE is a policy that nobody knows; static_partition is used");
+    }
+    let identity = format!("joulie-operator-{:016x}", RandomState::new().build_hasher().finish());
+    let mut metrics = Metrics::of(&BUILD);
+    let stats = Stats::register(metrics.registry());
+    let elections = Elections::register(metrics.registry());
+    let reflections = Reflections::register(metrics.registry());
+    let posts = Posts::register(metrics.registry());
+    let server_metrics = ServerMetrics::register(metrics.registry());
+
+    let watches = watch(&client, (&reflections, &clock), &stop, tasks);
+    let (recorder, posting) = events::record(
+        &client,
+        Events::of("joulie.io/operator", &identity),
+        (&posts, clock.clone()),
+        stop.clone(),
+    );
+    tasks.spawn("events", posting);
+
+    let times = settings.election;
+    let candidate = Candidate::new(&identity, times.lease, times.renew, times.retry)
+        .map_err(|error| StartError::Settings(error.to_string()))?;
+    let lease = LeaseName { namespace: settings.namespace.clone(), name: "joulie-operator".to_owned() };
+    let (leadership, election) = elect(&client, lease, candidate, (elections, clock.clone()), stop.clone());
+    tasks.spawn("election", election);
+
+    let heartbeat = Heartbeat::started(clock.mono());
+    let planned = Arc::new(AtomicBool::new(false));
+    let health = health(&clock, &watches, &heartbeat, &settings, &stop);
+    let leads = {
+        let (leadership, clock) = (leadership.clone(), clock.clone());
+        move || leadership.term(clock.mono()).is_some()
+    };
+    let health = health.ready("plan", {
+        let planned = planned.clone();
+        move |_| {
+            // A replica that stands by is ready: it is warm, and it takes over at once.
+            if planned.load(Ordering::Relaxed) || !leads() {
+                Verdict::Pass
+            } else {
+                Verdict::Fail("this process leads and has made no pass yet".to_owned())
+            }
+        }
+    });
+    let debug = Debug::new(Guard::new(settings.debug_token.clone()), shown, logs);
+    let ops = Ops::new(metrics.page(), health, debug);
+    let limits = Limits::new(64 * 1024, 64).map_err(|error| StartError::Settings(error.to_string()))?;
+    let server =
+        Server::bind(settings.metrics, Port::Metrics, ops, limits, None, (&server_metrics, clock.clone()))
+            .await
+            .map_err(StartError::Listen)?;
+    let address = server.address().map_err(StartError::Listen)?;
+    let serving = stop.clone();
+    tasks.spawn("metrics", async move {
+        server.run(serving, Drain::new(Duration::ZERO, DRAIN)).await;
+    });
+
+    let brain = Brain::new(settings.clone(), stats.clone(), recorder).map_err(StartError::Settings)?;
+    let parts = Parts { client, clock, watches, leadership, identity, settings, stats, heartbeat, planned };
+    tasks.spawn("plan", Lead::new(parts, brain).run(stop));
+    Ok(Started { metrics: address })
+}
+
+fn health(
+    clock: &Arc<dyn Clock>,
+    watches: &Watches,
+    heartbeat: &Heartbeat,
+    settings: &Settings,
+    stop: &Stop,
+) -> Health {
+    Health::new(clock.clone())
+        .live("loop", heartbeat.check("the loop", settings.interval + PULSE))
+        .ready("nodes", watches.nodes.check(SILENCE_MAX))
+        .ready("pods", watches.pods.check(SILENCE_MAX))
+        .ready("profiles", watches.profiles.check(SILENCE_MAX))
+        .ready("twins", watches.twins.check(SILENCE_MAX))
+        .ready_until(stop.clone())
+}
+
+fn watch(client: &Client, parts: (&Reflections, &Arc<dyn Clock>), stop: &Stop, tasks: &mut Tasks) -> Watches {
+    fn one<R: Row>(
+        client: &Client,
+        path: &str,
+        (reflections, clock): (&Reflections, &Arc<dyn Clock>),
+        stop: &Stop,
+        tasks: &mut Tasks,
+    ) -> Rows<R> {
+        let source = Source { path: path.to_owned(), labels: None, fields: None };
+        let (rows, follow) = reflect(client, source, (reflections, clock.clone()), stop.clone());
+        tasks.spawn(R::KIND, follow);
+        rows
+    }
+    let joulie = "/apis/joulie.io/v1alpha1";
+    Watches {
+        nodes: one(client, "/api/v1/nodes", parts, stop, tasks),
+        pods: one(client, "/api/v1/pods", parts, stop, tasks),
+        hardware: one(client, &format!("{joulie}/nodehardwares"), parts, stop, tasks),
+        profiles: one(client, &format!("{joulie}/nodepowerprofiles"), parts, stop, tasks),
+        twins: one(client, &format!("{joulie}/nodetwins"), parts, stop, tasks),
+    }
+}

@@ -1,0 +1,243 @@
+//! What the operator counts, with labels that are closed lists or names that the cluster bounds.
+//!
+//! What is said of a node changes only where the node does: a pass over thousands of nodes must not spend its time on
+//! gauges that stay as they are.
+
+use crate::budget::GroupStanding;
+use crate::writes::Target;
+use host_kit::closed_label;
+use planner::density::Density;
+use planner::guard::{GuardDecision, StateName};
+use planner::plan::{NodePlan, Plan};
+use planner::profile::Profile;
+use power_units::Watts;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+closed_label! {
+    /// What became of a write.
+    pub(crate) enum Became {
+        /// It succeeded.
+        Landed = "landed",
+        /// Somebody else owns a field.
+        Owned = "owned",
+        /// The object had changed.
+        Stale = "stale",
+        /// The object was not there.
+        Gone = "gone",
+        /// The server refused it.
+        Refused = "refused",
+        /// The server was busy or away.
+        Away = "away",
+        /// This process did not lead any more.
+        NotLeading = "not-leading",
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByWrite {
+    target: &'static str,
+    result: Became,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByState {
+    node: String,
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByProfile {
+    node: String,
+    profile: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByComponent {
+    node: String,
+    component: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByTransition {
+    node: String,
+    from_state: &'static str,
+    to_state: &'static str,
+    result: &'static str,
+}
+
+/// A gauge of floating numbers.
+pub(crate) type Level = Gauge<f64, AtomicU64>;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByGroup {
+    group: String,
+    what: &'static str,
+}
+
+/// What the operator counts. Clones count into the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Stats {
+    passes: Counter,
+    seconds: Histogram,
+    writes: Family<ByWrite, Counter>,
+    stands_in: Gauge,
+    pods_known: Gauge,
+    eligible: Gauge,
+    state: Family<ByState, Gauge>,
+    profile: Family<ByProfile, Gauge>,
+    density: Family<ByComponent, Level>,
+    transitions: Family<ByTransition, Counter>,
+    budget: Family<ByGroup, Level>,
+    /// What is shown of every node.
+    shown: BTreeMap<String, (StateName, Option<Profile>, Density)>,
+}
+
+const STATES: [StateName; 3] =
+    [StateName::ActivePerformance, StateName::DrainingPerformance, StateName::ActiveEco];
+const PROFILES: [Profile; 2] = [Profile::Performance, Profile::Eco];
+
+impl Stats {
+    /// Registers it.
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        let seconds = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0];
+        let all = Self {
+            passes: Counter::default(),
+            seconds: Histogram::new(seconds),
+            writes: Family::default(),
+            stands_in: Gauge::default(),
+            pods_known: Gauge::default(),
+            eligible: Gauge::default(),
+            state: Family::default(),
+            profile: Family::default(),
+            density: Family::default(),
+            transitions: Family::default(),
+            budget: Family::default(),
+            shown: BTreeMap::new(),
+        };
+        registry.register("joulie_operator_passes", "Passes that were made", all.passes.clone());
+        registry.register("joulie_operator_pass_seconds", "How long a pass takes", all.seconds.clone());
+        registry.register("joulie_operator_writes", "Writes by what they were to", all.writes.clone());
+        registry.register(
+            "joulie_operator_policy_stands_in",
+            "1 while another policy stands in for the configured one",
+            all.stands_in.clone(),
+        );
+        registry.register("joulie_operator_pods_known", "1 while the pods are known", all.pods_known.clone());
+        registry.register("joulie_operator_planned_nodes", "Nodes in the plan", all.eligible.clone());
+        registry.register("joulie_operator_node_state", "1 for the state of a node", all.state.clone());
+        registry.register(
+            "joulie_operator_node_profile_label",
+            "1 for the label of a node",
+            all.profile.clone(),
+        );
+        registry.register("joulie_operator_node_compute_density", "The order of nodes", all.density.clone());
+        registry.register("joulie_operator_state_transitions", "Changes of state", all.transitions.clone());
+        registry.register(
+            "joulie_operator_budget_watts",
+            "Limit, load and shortage of groups",
+            all.budget.clone(),
+        );
+        all
+    }
+
+    /// How the groups of the budget stand. A load that nobody knows is no number.
+    pub(crate) fn budget(&self, groups: &[GroupStanding]) {
+        let number = |watts: Watts| watts.to_string().parse().unwrap_or(f64::NAN);
+        for group in groups {
+            let values = [
+                ("limit", number(group.limit)),
+                ("load", group.load.map_or(f64::NAN, number)),
+                ("short", group.short.map_or(0.0, number)),
+            ];
+            for (what, value) in values {
+                self.budget.get_or_create(&ByGroup { group: group.name.clone(), what }).set(value);
+            }
+        }
+    }
+
+    /// A pass was made in so much time.
+    pub(crate) fn passed(&self, took: Duration) {
+        self.passes.inc();
+        self.seconds.observe(took.as_secs_f64());
+    }
+
+    /// A write ended so.
+    pub(crate) fn wrote(&self, target: Target, result: Became) {
+        self.writes.get_or_create(&ByWrite { target: target.word(), result }).inc();
+    }
+
+    /// A node's plan was carried out.
+    pub(crate) fn transition(&self, node: &str, guard: &GuardDecision) {
+        for (change, result) in [(guard.applied, "applied"), (guard.deferred, "deferred")] {
+            if let Some((from, to)) = change {
+                let by = ByTransition {
+                    node: node.to_owned(),
+                    from_state: from.as_str(),
+                    to_state: to.as_str(),
+                    result,
+                };
+                self.transitions.get_or_create(&by).inc();
+            }
+        }
+    }
+
+    /// Shows what is planned, and no longer what is gone.
+    pub(crate) fn planned(&mut self, plan: &Plan, stands_in: bool) {
+        self.stands_in.set(i64::from(stands_in));
+        self.pods_known.set(i64::from(plan.demand.is_some()));
+        self.eligible.set(i64::try_from(plan.nodes.len()).unwrap_or(i64::MAX));
+        for node in &plan.nodes {
+            let label = node.guard.publish.and_then(|publish| publish.label);
+            let now = (node.guard.state.name(), label, node.density);
+            if self.shown.get(&node.node) != Some(&now) {
+                self.show(node, label);
+                self.shown.insert(node.node.clone(), now);
+            }
+        }
+        if self.shown.len() > plan.nodes.len() {
+            let planned: std::collections::BTreeSet<&str> =
+                plan.nodes.iter().map(|node| node.node.as_str()).collect();
+            let gone: Vec<String> =
+                self.shown.keys().filter(|node| !planned.contains(node.as_str())).cloned().collect();
+            gone.iter().for_each(|node| self.forget(node));
+        }
+    }
+
+    fn show(&self, plan: &NodePlan, label: Option<Profile>) {
+        let node = &plan.node;
+        for state in STATES {
+            let by = ByState { node: node.clone(), state: state.as_str() };
+            self.state.get_or_create(&by).set(i64::from(state == plan.guard.state.name()));
+        }
+        for profile in PROFILES {
+            let by = ByProfile { node: node.clone(), profile: profile.as_str() };
+            self.profile.get_or_create(&by).set(i64::from(Some(profile) == label));
+        }
+        for (component, value) in [("cpu", plan.density.cpu), ("gpu", plan.density.gpu)] {
+            let by = ByComponent { node: node.clone(), component };
+            let value = value.to_string().parse().unwrap_or(f64::NAN);
+            self.density.get_or_create(&by).set(value);
+        }
+    }
+
+    fn forget(&mut self, node: &str) {
+        for state in STATES {
+            self.state.remove(&ByState { node: node.to_owned(), state: state.as_str() });
+        }
+        for profile in PROFILES {
+            self.profile.remove(&ByProfile { node: node.to_owned(), profile: profile.as_str() });
+        }
+        for component in ["cpu", "gpu"] {
+            self.density.remove(&ByComponent { node: node.to_owned(), component });
+        }
+        self.shown.remove(node);
+    }
+}

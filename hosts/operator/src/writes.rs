@@ -1,0 +1,245 @@
+//! Writes: what is sent to the API server for one node, in order, and what came of it.
+//!
+//! A job is the work for one node. Its writes go out one after the other, each only after the one before it succeeded;
+//! jobs of several nodes go out side by side, so that a node that fails or hangs holds up nobody else. Nothing is sent
+//! by a process that does not lead at that moment.
+
+use crate::publish::MANAGER;
+use host_kit::clock::Clock;
+use host_kit::leader::{Leadership, Term};
+use kube::Client;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Semaphore, mpsc};
+
+/// What a write is to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Target {
+    /// The labels of the node.
+    Node,
+    /// NodePowerProfile.
+    Profile,
+    /// Its status.
+    ProfileStatus,
+    /// NodeTwin.
+    Twin,
+    /// Its status.
+    TwinStatus,
+}
+
+impl Target {
+    /// The kind, for logs and metrics.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Node => "labels",
+            Self::Profile => "profile",
+            Self::ProfileStatus => "profile-status",
+            Self::Twin => "twin",
+            Self::TwinStatus => "twin-status",
+        }
+    }
+
+    /// The path of an object.
+    fn path(self, name: &str) -> String {
+        let joulie = "/apis/joulie.io/v1alpha1";
+        match self {
+            Self::Node => format!("/api/v1/nodes/{name}"),
+            Self::Profile => format!("{joulie}/nodepowerprofiles/{name}"),
+            Self::ProfileStatus => format!("{joulie}/nodepowerprofiles/{name}/status"),
+            Self::Twin => format!("{joulie}/nodetwins/{name}"),
+            Self::TwinStatus => format!("{joulie}/nodetwins/{name}/status"),
+        }
+    }
+}
+
+/// How.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum How {
+    /// Server-side apply of this configuration; over what others own only where an operator of another generation
+    /// owned it.
+    Apply {
+        /// The configuration.
+        document: Value,
+        /// Whether fields of others are taken over.
+        force: bool,
+    },
+    /// Deletes the object that has this identifier.
+    Delete {
+        /// Which.
+        uid: String,
+    },
+}
+
+/// One write.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Write {
+    /// To what.
+    pub(crate) target: Target,
+    /// The name of the object.
+    pub(crate) name: String,
+    /// How.
+    pub(crate) how: How,
+}
+
+/// The writes for one node.
+#[derive(Debug)]
+pub(crate) struct Job<Then> {
+    /// The node.
+    pub(crate) node: String,
+    /// In this order.
+    pub(crate) writes: Vec<Write>,
+    /// What is to be done when all went well.
+    pub(crate) then: Then,
+}
+
+/// Why a write failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// Somebody else owns a field: their words.
+    Owned(String),
+    /// The object is another one by now, or has changed.
+    Stale(String),
+    /// It is not there.
+    Gone,
+    /// The server refuses it and will refuse it again.
+    Refused(String),
+    /// The server is busy or away; how long it asks to be left alone.
+    Away(String, Option<Duration>),
+    /// This process does not lead any more.
+    NotLeading,
+}
+
+/// What became of one write that succeeded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Landed {
+    /// To what.
+    pub(crate) target: Target,
+    /// The state of the object that it left.
+    pub(crate) version: String,
+    /// The generation of its spec.
+    pub(crate) generation: Option<i64>,
+}
+
+/// What became of a job.
+#[derive(Debug)]
+pub(crate) struct Outcome<Then> {
+    /// The node.
+    pub(crate) node: String,
+    /// What succeeded.
+    pub(crate) landed: Vec<Landed>,
+    /// The first write that did not, and why.
+    pub(crate) failed: Option<(Target, Trouble)>,
+    /// What the job was for.
+    pub(crate) then: Then,
+}
+
+/// Sends jobs.
+pub(crate) struct Writers<Then> {
+    client: Client,
+    leadership: Leadership,
+    clock: Arc<dyn Clock>,
+    timeout: Duration,
+    places: Arc<Semaphore>,
+    outcomes: mpsc::UnboundedSender<Outcome<Then>>,
+}
+
+impl<Then: Send + 'static> Writers<Then> {
+    /// At most `most` jobs at once; what becomes of them arrives at the receiver.
+    pub(crate) fn new(
+        client: Client,
+        (leadership, clock): (Leadership, Arc<dyn Clock>),
+        timeout: Duration,
+        most: usize,
+    ) -> (Self, mpsc::UnboundedReceiver<Outcome<Then>>) {
+        let (outcomes, receiver) = mpsc::unbounded_channel();
+        let places = Arc::new(Semaphore::new(most));
+        (Self { client, leadership, clock, timeout, places, outcomes }, receiver)
+    }
+
+    /// Sends a job off in the given term of leading.
+    pub(crate) fn send(&self, job: Job<Then>, term: Term) {
+        let (client, places, outcomes) = (self.client.clone(), self.places.clone(), self.outcomes.clone());
+        let (leadership, clock, timeout) = (self.leadership.clone(), self.clock.clone(), self.timeout);
+        tokio::spawn(async move {
+            // The semaphore is never closed.
+            let _place = places.acquire().await;
+            let Job { node, writes, then } = job;
+            let (mut landed, mut failed) = (Vec::new(), None);
+            for write in writes {
+                let target = write.target;
+                if leadership.term(clock.mono()) != Some(term) {
+                    failed = Some((target, Trouble::NotLeading));
+                    break;
+                }
+                match one(&client, write, timeout).await {
+                    Ok(one) => landed.push(one),
+                    Err(trouble) => {
+                        failed = Some((target, trouble));
+                        break;
+                    }
+                }
+            }
+            // Without a receiver the program is ending.
+            let _ = outcomes.send(Outcome { node, landed, failed, then });
+        });
+    }
+}
+
+async fn one(client: &Client, write: Write, timeout: Duration) -> Result<Landed, Trouble> {
+    let Write { target, name, how } = write;
+    let (request, deletes) = match how {
+        How::Apply { document, force } => (apply(&target.path(&name), &document, force), false),
+        How::Delete { uid } => (delete(&target.path(&name), &uid), true),
+    };
+    let request = request.map_err(|error| Trouble::Refused(error.to_string()))?;
+    let answer = tokio::time::timeout(timeout, client.request::<Value>(request)).await;
+    match answer {
+        Err(_) => Err(Trouble::Away("no answer in time".to_owned(), None)),
+        Ok(Ok(object)) => {
+            let meta = &object["metadata"];
+            let version = meta["resourceVersion"].as_str().unwrap_or_default().to_owned();
+            Ok(Landed { target, version, generation: meta["generation"].as_i64() })
+        }
+        Ok(Err(error)) => {
+            let trouble = trouble(error);
+            if deletes && trouble == Trouble::Gone {
+                return Ok(Landed { target, version: String::new(), generation: None });
+            }
+            Err(trouble)
+        }
+    }
+}
+
+/// The request that applies a configuration.
+pub(crate) fn apply(path: &str, document: &Value, force: bool) -> http::Result<http::Request<Vec<u8>>> {
+    let force = if force { "&force=true" } else { "" };
+    http::Request::patch(format!("{path}?fieldManager={MANAGER}{force}"))
+        .header(http::header::CONTENT_TYPE, "application/apply-patch+yaml")
+        .body(document.to_string().into_bytes())
+}
+
+fn delete(path: &str, uid: &str) -> http::Result<http::Request<Vec<u8>>> {
+    let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}});
+    http::Request::delete(path)
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .body(options.to_string().into_bytes())
+}
+
+/// What an error of the client means.
+pub(crate) fn trouble(error: kube::Error) -> Trouble {
+    let kube::Error::Api(status) = error else { return Trouble::Away(error.to_string(), None) };
+    let message = status.message.clone();
+    let causes = status.details.as_ref().map(|details| details.causes.as_slice()).unwrap_or_default();
+    match status.code {
+        404 => Trouble::Gone,
+        409 if causes.iter().any(|cause| cause.reason == "FieldManagerConflict") => Trouble::Owned(message),
+        409 => Trouble::Stale(message),
+        429 | 503 => {
+            let after = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+            Trouble::Away(message, (after > 0).then(|| Duration::from_secs(u64::from(after))))
+        }
+        code if code >= 500 => Trouble::Away(message, None),
+        _ => Trouble::Refused(message),
+    }
+}

@@ -1,0 +1,218 @@
+//! Never above the limit, whatever agents do: the test plays them, late, and one of them not at all.
+
+use super::rig::{Cluster, JOULIE};
+use serde_json::json;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+const NODES: usize = 6;
+const MAX: u64 = 720;
+
+/// What the nodes may draw in truth: the cap that each one's devices hold.
+struct Rack {
+    caps: Mutex<[u64; NODES]>,
+    /// The most that they drew together since somebody last asked.
+    peak: AtomicU64,
+    /// An agent that hears and does and never says so.
+    mute: Mutex<Option<usize>>,
+    ended: AtomicBool,
+}
+
+impl Rack {
+    fn draw(&self) -> u64 {
+        self.caps.lock().unwrap().iter().sum()
+    }
+
+    fn take(&self, at: usize, cap: u64) {
+        self.caps.lock().unwrap()[at] = cap;
+        self.peak.fetch_max(self.draw(), Ordering::SeqCst);
+    }
+
+    fn watch(&self) {
+        self.peak.store(self.draw(), Ordering::SeqCst);
+    }
+
+    fn peak(&self) -> u64 {
+        self.peak.load(Ordering::SeqCst)
+    }
+}
+
+fn name(at: usize) -> String {
+    format!("n{at}")
+}
+
+/// An agent that takes its time between hearing, doing and saying.
+fn agent(cluster: &Arc<Cluster>, rack: &Arc<Rack>, at: usize) -> JoinHandle<()> {
+    let (cluster, rack) = (cluster.clone(), rack.clone());
+    tokio::spawn(async move {
+        while !rack.ended.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_millis(7 + 11 * at as u64)).await;
+            let Some(profile) = cluster.profile(&name(at)).await else { continue };
+            let spec = &profile["spec"]["cpu"];
+            let watts = spec["packagePowerCapWatts"].as_f64();
+            let percent = spec["packagePowerCapPctOfMax"].as_f64().map(|percent| percent * 3.6);
+            let each = watts.or(percent).unwrap_or(360.0).clamp(100.0, 360.0);
+            rack.take(at, format!("{:.0}", (2.0 * each).ceil()).parse().unwrap());
+            tokio::time::sleep(Duration::from_millis(5 + 13 * at as u64)).await;
+            if *rack.mute.lock().unwrap() == Some(at) {
+                continue;
+            }
+            let generation = &profile["metadata"]["generation"];
+            if profile["status"]["control"]["cpu"]["observedGeneration"] == *generation {
+                continue;
+            }
+            let status = json!({"status": {"control": {"cpu": {"backend": "rapl", "result": "applied",
+                "observedGeneration": generation, "requestedWatts": each, "capWatts": each}}}});
+            let path = format!("{JOULIE}/nodepowerprofiles/{}/status?fieldManager=joulie-agent", name(at));
+            let _ = cluster.send("PATCH", &path, &status).await;
+        }
+    })
+}
+
+async fn site() -> (Arc<Cluster>, Arc<Rack>, Vec<JoinHandle<()>>) {
+    let cluster = Arc::new(Cluster::new().await);
+    let rack = Arc::new(Rack {
+        caps: Mutex::new([MAX; NODES]),
+        peak: AtomicU64::new(0),
+        mute: Mutex::new(None),
+        ended: AtomicBool::new(false),
+    });
+    for at in 0..NODES {
+        cluster.labelled(&name(at), json!({"joulie.io/rack": "r1"})).await;
+        cluster.hardware(&name(at), 300.0).await;
+    }
+    let agents = (0..NODES).map(|at| agent(&cluster, &rack, at)).collect();
+    (cluster, rack, agents)
+}
+
+async fn below(cluster: &Cluster, rack: &Rack, limit: u64) {
+    cluster.until(&format!("the rack is at {limit} W"), async || rack.draw() <= limit).await;
+}
+
+/// Whether every spec that stands was confirmed.
+async fn confirmed(cluster: &Cluster) -> bool {
+    let all = cluster.list(&format!("{JOULIE}/nodepowerprofiles")).await;
+    all.len() == NODES
+        && all.iter().all(|profile| {
+            profile["status"]["control"]["cpu"]["observedGeneration"] == profile["metadata"]["generation"]
+        })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rack_never_draws_more_than_its_limit_once_it_was_below_it() {
+    let (cluster, rack, agents) = site().await;
+    // 6 × 720 W are 4320 W: half of the nodes at 432 W, the others share what is left of 3000 W.
+    let options = |frac: &'static str, watts: &'static str| {
+        [
+            ("STATIC_HP_FRAC", frac),
+            ("BUDGET_RACK_WATTS", watts),
+            ("WRITE_TIMEOUT", "300ms"),
+            ("FAMILY_FLOOR", "off"),
+        ]
+    };
+    let first = cluster.operator(&options("0.5", "r1=3000")).await;
+    below(&cluster, &rack, 3000).await;
+    rack.watch();
+    cluster.until("all is confirmed", async || confirmed(&cluster).await).await;
+    cluster.quiet(Duration::from_millis(500)).await;
+    let labels = async || {
+        let mut performance = Vec::new();
+        for at in 0..NODES {
+            if cluster.label(&name(at)).await.as_deref() == Some("performance") {
+                performance.push(at);
+            }
+        }
+        performance
+    };
+    cluster.until("three nodes are performance nodes", async || labels().await == [0, 1, 2]).await;
+    assert!(rack.peak() <= 3000, "{} W", rack.peak());
+    // Performance nodes come first: each has what is left by three eco nodes at the least of them.
+    assert!(rack.draw() > 2900, "what there is is given: {} W", rack.draw());
+
+    // The limit is cut by a fifth and the policy turned round while one agent stops saying what it does.
+    *rack.mute.lock().unwrap() = Some(4);
+    first.stop().await;
+    let second = cluster.operator(&options("1", "r1=2400")).await;
+    below(&cluster, &rack, 2400).await;
+    rack.watch();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(rack.peak() <= 2400, "{} W while one node says nothing", rack.peak());
+    // It counts with the most that it may draw, so that the others have less.
+    *rack.mute.lock().unwrap() = None;
+    cluster.until("all is confirmed", async || confirmed(&cluster).await).await;
+    cluster.quiet(Duration::from_millis(500)).await;
+    cluster.until("all are performance nodes", async || labels().await.len() == NODES).await;
+    assert!(rack.peak() <= 2400, "{} W", rack.peak());
+    assert!(rack.draw() > 2300, "{} W", rack.draw());
+
+    // A leader that is killed in the middle, and more to give.
+    second.kill();
+    let third = cluster.operator(&options("0.5", "r1=3600")).await;
+    cluster.until("more is given", async || rack.draw() > 3300).await;
+    cluster.quiet(Duration::from_millis(500)).await;
+    assert!(rack.peak() <= 3600, "{} W", rack.peak());
+    third.stop().await;
+    rack.ended.store(true, Ordering::SeqCst);
+    for agent in agents {
+        agent.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_kept_is_said_and_everybody_is_at_the_lowest() {
+    let (cluster, rack, agents) = site().await;
+    // The lowest caps are 6 × 200 W.
+    let operator = cluster.operator(&[("BUDGET_SITE_WATTS", "1100"), ("WRITE_TIMEOUT", "300ms")]).await;
+    cluster.until("all are at the lowest", async || rack.draw() == 1200).await;
+    let said = async || {
+        let twin = cluster.twin("n0").await;
+        let conditions = twin.as_ref().and_then(|twin| twin["status"]["conditions"].as_array());
+        conditions.into_iter().flatten().any(|condition| {
+            condition["type"] == "WithinBudget"
+                && condition["status"] == "False"
+                && condition["reason"] == "BudgetShort"
+        })
+    };
+    cluster.until("the twin says so", said).await;
+    let events = async || {
+        let events = cluster.list("/apis/events.k8s.io/v1/namespaces/joulie-system/events").await;
+        events.iter().any(|event| event["reason"] == "BudgetShort")
+    };
+    cluster.until("an Event says so", events).await;
+    operator.stop().await;
+    rack.ended.store(true, Ordering::SeqCst);
+    for agent in agents {
+        agent.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_waits_for_room_and_a_persons_cap_counts() {
+    let (cluster, rack, agents) = site().await;
+    let options = [
+        ("STATIC_HP_FRAC", "0"),
+        ("FAMILY_FLOOR", "off"),
+        ("BUDGET_SITE_WATTS", "2600"),
+        ("WRITE_TIMEOUT", "300ms"),
+    ];
+    let operator = cluster.operator(&options).await;
+    // 6 × 432 W are 2592 W.
+    below(&cluster, &rack, 2600).await;
+    cluster.until("all is confirmed", async || confirmed(&cluster).await).await;
+    rack.watch();
+    cluster.patch("/api/v1/nodes/n5", &json!({"metadata": {"labels": {"joulie.io/managed": null}}})).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(rack.peak() <= 2600, "{} W", rack.peak());
+    // A person takes 72 W more on one node: the others make room for it as soon as it is seen.
+    let person = json!({"spec": {"cpu": {"packagePowerCapWatts": 250, "packagePowerCapPctOfMax": null}}});
+    cluster.patch(&format!("{JOULIE}/nodepowerprofiles/n0?fieldManager=kubectl-edit"), &person).await;
+    cluster.until("the person's cap is in force", async || rack.caps.lock().unwrap()[0] == 500).await;
+    cluster.until("the others made room", async || rack.draw() <= 2600).await;
+    operator.stop().await;
+    rack.ended.store(true, Ordering::SeqCst);
+    for agent in agents {
+        agent.await.unwrap();
+    }
+}

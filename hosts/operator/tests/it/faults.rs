@@ -1,0 +1,83 @@
+//! One node's trouble is no other node's.
+
+use super::rig::{Cluster, JOULIE};
+use embedded_api::{Answer, Matching, Verb};
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_writes_are_refused_holds_up_no_other() {
+    // Fix list operator B10, B11: every other node is planned, and the refused one is tried again.
+    let cluster = Arc::new(Cluster::new().await);
+    // The object of node `w.1` would be called as one is called that is somebody else's; so far nothing is refused. A
+    // finalizer on a twin of another node that is being deleted makes every write to it fail for good.
+    for at in 0..20 {
+        cluster.node(&format!("n{at:02}")).await;
+    }
+    let faults = cluster.api.faults();
+    faults.fail(Matching::any().resource("nodepowerprofiles").verb(Verb::Patch), Answer::InternalError, 5);
+    faults.fail(Matching::any().resource("nodetwins").verb(Verb::Patch), Answer::Conflict, 5);
+    faults.fail(
+        Matching::any().resource("nodes").verb(Verb::Patch),
+        Answer::TooManyRequests { retry_after: 1 },
+        5,
+    );
+    let operator = cluster.operator(&[("WRITERS", "4")]).await;
+    cluster
+        .until("all nodes are planned", async || {
+            let mut all = true;
+            for at in 0..20 {
+                all &= cluster.label(&format!("n{at:02}")).await.is_some();
+            }
+            all && cluster.list(&format!("{JOULIE}/nodetwins")).await.len() == 20
+        })
+        .await;
+    assert_eq!(faults.left(), 0);
+    operator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_that_nobody_can_read_are_left_out_and_everything_else_goes_on() {
+    let cluster = Arc::new(Cluster::new().await);
+    cluster.node("a").await;
+    let odd = json!({"apiVersion": "joulie.io/v1alpha1", "kind": "NodeHardware", "metadata": {"name": "a"}, "spec": {"nodeName": "a"}});
+    cluster.create(&format!("{JOULIE}/nodehardwares"), &odd).await;
+    let status = json!({"status": {"cpu": {"sockets": 0, "capRange": {"maxWattsPerSocket": 1e30}}, "power": {"cpuWatts": -1}}});
+    cluster.patch(&format!("{JOULIE}/nodehardwares/a/status"), &status).await;
+    let operator = cluster.operator(&[("STATIC_HP_FRAC", "0"), ("FAMILY_FLOOR", "off")]).await;
+    let silent = async || {
+        let Some(twin) = cluster.twin("a").await else { return false };
+        let status = &twin["status"];
+        // Fix list operator B7, B26: a draw that cannot be is no draw, and the node counts with all that its caps allow.
+        status["powerMeasurement"]["source"] == "agent-no-data"
+            && status["powerMeasurement"]["measuredNodePowerW"] == 432
+            && status["predictedPowerHeadroomScore"] == 0
+            && status["conditions"][0]["status"] == "False"
+    };
+    cluster.until("the meter is said to be silent", silent).await;
+    operator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_pods_cannot_be_listed_no_node_is_taken_for_empty() {
+    // Fix list operator B13: a list that fails is no empty list.
+    let cluster = Arc::new(Cluster::new().await);
+    cluster.node("a").await;
+    cluster.labelled("b", json!({"joulie.io/power-profile": "performance"})).await;
+    cluster.pod("busy", Some("b"), "performance").await;
+    let faults = cluster.api.faults();
+    faults.fail(Matching::any().resource("pods").verb(Verb::List), Answer::InternalError, 3);
+    let operator = cluster.operator(&[("STATIC_HP_FRAC", "0.5")]).await;
+    cluster.until("a is planned", async || cluster.label("a").await.is_some()).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    if faults.left() > 0 {
+        assert_eq!(cluster.label("b").await.as_deref(), Some("performance"), "nobody knows what runs there");
+    }
+    cluster
+        .until("b drains once they are known", async || {
+            cluster.twin("b").await.is_some_and(|twin| twin["status"]["schedulableClass"] == "draining")
+        })
+        .await;
+    operator.stop().await;
+}

@@ -1,0 +1,20 @@
+//! The operator as it runs, on an API server in memory, with agents played by the test.
+
+#[cfg(test)]
+mod budget;
+#[cfg(test)]
+mod demand;
+#[cfg(test)]
+mod faults;
+#[cfg(test)]
+mod leaders;
+#[cfg(test)]
+mod persons;
+#[cfg(test)]
+mod releases;
+#[cfg(test)]
+mod rig;
+#[cfg(test)]
+mod scale;
+#[cfg(test)]
+mod steady;

@@ -1,0 +1,82 @@
+//! What a person set is theirs.
+
+use super::rig::{Cluster, JOULIE};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+fn condition<'a>(object: &'a Value, about: &str) -> Option<&'a Value> {
+    object["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == about)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_persons_cap_stands_is_said_and_is_followed_by_the_plan_when_it_goes() {
+    let cluster = Arc::new(Cluster::new().await);
+    cluster.node("a").await;
+    cluster.node("b").await;
+    let operator = cluster.operator(&[("STATIC_HP_FRAC", "0.5")]).await;
+    let path = format!("{JOULIE}/nodepowerprofiles/b?fieldManager=kubectl-edit");
+    cluster.until("b is published", async || cluster.profile("b").await.is_some()).await;
+    cluster.quiet(Duration::from_millis(300)).await;
+    cluster
+        .patch(
+            &path,
+            &json!({"spec": {"cpu": {"packagePowerCapWatts": 200, "packagePowerCapPctOfMax": null}}}),
+        )
+        .await;
+    let said = async || condition(&cluster.profile("b").await.unwrap(), "Overridden").is_some();
+    cluster.until("it is said", said).await;
+    cluster.quiet(Duration::from_millis(300)).await;
+    let profile = cluster.profile("b").await.unwrap();
+    assert_eq!(profile["spec"]["cpu"], json!({"packagePowerCapWatts": 200}));
+    let twin = cluster.twin("b").await.unwrap();
+    assert_eq!(twin["spec"]["cpu"], json!({"packagePowerCapWatts": 200}), "the mirror shows what stands");
+    assert_eq!(twin["status"]["powerMeasurement"]["nodeCappedPowerW"], 400);
+    assert_eq!(condition(&twin, "Overridden").unwrap()["status"], "True");
+    cluster.patch(&path, &json!({"spec": {"cpu": null}})).await;
+    cluster
+        .until("the plan's cap is back", async || {
+            let profile = cluster.profile("b").await.unwrap();
+            profile["spec"]["cpu"] == json!({"packagePowerCapPctOfMax": 60})
+                && condition(&profile, "Overridden").is_none()
+        })
+        .await;
+    operator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_persons_label_is_left_as_it_is() {
+    let cluster = Arc::new(Cluster::new().await);
+    cluster.node("a").await;
+    cluster.node("b").await;
+    let person = json!({"metadata": {"labels": {"joulie.io/power-profile": "performance"}}});
+    cluster.patch("/api/v1/nodes/b?fieldManager=kubectl-label", &person).await;
+    let operator = cluster.operator(&[("STATIC_HP_FRAC", "0.5")]).await;
+    cluster
+        .until("it is said", async || {
+            cluster.twin("b").await.is_some_and(|twin| condition(&twin, "Overridden").is_some())
+        })
+        .await;
+    cluster.quiet(Duration::from_millis(300)).await;
+    assert_eq!(cluster.label("b").await.as_deref(), Some("performance"));
+    operator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_profile_that_a_person_made_is_mirrored_and_never_written() {
+    let cluster = Arc::new(Cluster::new().await);
+    cluster.node("a").await;
+    let made = json!({"apiVersion": "joulie.io/v1alpha1", "kind": "NodePowerProfile", "metadata": {"name": "mine"},
+        "spec": {"nodeName": "a", "profile": "eco", "cpu": {"packagePowerCapWatts": 150}}});
+    cluster.create(&format!("{JOULIE}/nodepowerprofiles?fieldManager=kubectl-create"), &made).await;
+    let operator = cluster.operator(&[]).await;
+    cluster
+        .until("the twin mirrors it", async || {
+            cluster.twin("a").await.is_some_and(|twin| twin["spec"]["cpu"]["packagePowerCapWatts"] == 150)
+        })
+        .await;
+    cluster.quiet(Duration::from_millis(300)).await;
+    let all = cluster.list(&format!("{JOULIE}/nodepowerprofiles")).await;
+    assert_eq!((all.len(), &all[0]["spec"]), (1, &made["spec"]));
+    operator.stop().await;
+}

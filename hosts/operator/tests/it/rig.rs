@@ -1,0 +1,240 @@
+//! A cluster for a test: an API server in memory, nodes, agents that do as they are told, and operators.
+
+use embedded_api::{EmbeddedApi, Options};
+use host_kit::clock::SystemClock;
+use host_kit::config::{Invocation, load};
+use host_kit::program::Context;
+use host_kit::shutdown::{self, Tasks, Trigger};
+use kube::Client;
+use operator::settings::TABLE;
+use operator::{Settings, Started, start};
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+pub(crate) const JOULIE: &str = "/apis/joulie.io/v1alpha1";
+pub(crate) const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/joulie-system/leases";
+
+/// An API server with Joulie's kinds and namespace.
+pub(crate) struct Cluster {
+    pub(crate) api: EmbeddedApi,
+    pub(crate) client: Client,
+}
+
+impl Cluster {
+    pub(crate) async fn new() -> Self {
+        // What the operator says is shown with a test that fails; the first test of the process turns it on.
+        let _ = host_kit::log::start(host_kit::log::Format::Text, &"warn,operator=debug".parse().unwrap());
+        let api = EmbeddedApi::new(&Options::with(joulie_api::crd::all())).unwrap();
+        let cluster = Self { client: api.client_as("test"), api };
+        cluster.create("/api/v1/namespaces", &json!({"metadata": {"name": "joulie-system"}})).await;
+        cluster
+    }
+
+    pub(crate) async fn send(&self, method: &str, path: &str, body: &Value) -> Result<Value, kube::Error> {
+        let kind = match method {
+            "PATCH" => "application/merge-patch+json",
+            _ => "application/json",
+        };
+        let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        let request =
+            http::Request::builder().method(method).uri(path).header("content-type", kind).body(bytes);
+        self.client.request(request.unwrap()).await
+    }
+
+    pub(crate) async fn create(&self, path: &str, body: &Value) -> Value {
+        self.send("POST", path, body).await.unwrap()
+    }
+
+    pub(crate) async fn patch(&self, path: &str, body: &Value) -> Value {
+        self.send("PATCH", path, body).await.unwrap()
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Option<Value> {
+        self.send("GET", path, &Value::Null).await.ok()
+    }
+
+    pub(crate) async fn list(&self, path: &str) -> Vec<Value> {
+        self.get(path).await.unwrap()["items"].as_array().unwrap().clone()
+    }
+
+    /// A managed node with two packages of 360 W.
+    pub(crate) async fn node(&self, name: &str) {
+        self.labelled(name, json!({})).await;
+    }
+
+    pub(crate) async fn labelled(&self, name: &str, labels: Value) {
+        let mut all = json!({"joulie.io/managed": "true", "joulie.io/hw.cpu-model": "AMD_EPYC_9654",
+            "joulie.io/hw.cpu-sockets": "2"});
+        all.as_object_mut().unwrap().extend(labels.as_object().unwrap().clone());
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": all},
+            "status": {"capacity": {"cpu": "192"}, "allocatable": {"cpu": "192"},
+                "conditions": [{"type": "Ready", "status": "True"}]}});
+        self.create("/api/v1/nodes", &node).await;
+        self.patch(&format!("/api/v1/nodes/{name}/status"), &json!({"status": node["status"]})).await;
+    }
+
+    /// What an agent publishes of its node.
+    pub(crate) async fn hardware(&self, name: &str, watts: f64) {
+        let object = json!({"apiVersion": "joulie.io/v1alpha1", "kind": "NodeHardware", "metadata": {"name": name},
+            "spec": {"nodeName": name}});
+        self.create(&format!("{JOULIE}/nodehardwares"), &object).await;
+        let status = json!({"status": {"cpu": {"rawModel": "AMD EPYC 9654 96-Core Processor", "sockets": 2,
+            "totalCores": 192, "controlAvailable": true,
+            "capRange": {"type": "package", "minWattsPerSocket": 100, "maxWattsPerSocket": 360}},
+            "power": {"cpuWatts": watts, "sampledAt": "2026-01-01T00:00:00Z", "source": "rapl"}}});
+        self.patch(&format!("{JOULIE}/nodehardwares/{name}/status"), &status).await;
+    }
+
+    pub(crate) async fn pod(&self, name: &str, node: Option<&str>, class: &str) {
+        let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default",
+            "annotations": {"joulie.io/workload-class": class}},
+            "spec": {"containers": [{"name": "main", "image": "none"}]}});
+        if let Some(node) = node {
+            pod["spec"]["nodeName"] = json!(node);
+        }
+        self.create("/api/v1/namespaces/default/pods", &pod).await;
+        if node.is_some() {
+            let path = format!("/api/v1/namespaces/default/pods/{name}/status");
+            self.patch(&path, &json!({"status": {"phase": "Running"}})).await;
+        }
+    }
+
+    pub(crate) async fn label(&self, node: &str) -> Option<String> {
+        let node = self.get(&format!("/api/v1/nodes/{node}")).await?;
+        node["metadata"]["labels"]["joulie.io/power-profile"].as_str().map(str::to_owned)
+    }
+
+    pub(crate) async fn profile(&self, node: &str) -> Option<Value> {
+        self.get(&format!("{JOULIE}/nodepowerprofiles/{node}")).await
+    }
+
+    pub(crate) async fn twin(&self, node: &str) -> Option<Value> {
+        self.get(&format!("{JOULIE}/nodetwins/{node}")).await
+    }
+
+    /// Says for a node that what its profile asks is in force, as its agent would.
+    pub(crate) async fn confirm(&self, name: &str) {
+        let Some(profile) = self.profile(name).await else { return };
+        let generation = profile["metadata"]["generation"].as_i64().unwrap();
+        if profile["status"]["control"]["cpu"]["observedGeneration"] == json!(generation) {
+            return;
+        }
+        let cpu = &profile["spec"]["cpu"];
+        let percent = cpu["packagePowerCapPctOfMax"].as_f64().map(|percent| percent * 3.6);
+        let cap = cpu["packagePowerCapWatts"].as_f64().or(percent).unwrap_or(360.0).clamp(100.0, 360.0);
+        let status = json!({"status": {"control": {"cpu": {"backend": "rapl", "result": "applied",
+            "observedGeneration": generation, "requestedWatts": cap, "capWatts": cap}}}});
+        let path = format!("{JOULIE}/nodepowerprofiles/{name}/status?fieldManager=joulie-agent");
+        // The operator may have deleted it meanwhile.
+        let _ = self.send("PATCH", &path, &status).await;
+    }
+
+    /// Agents for all nodes that confirm whatever is asked.
+    pub(crate) fn agents(self: &Arc<Self>) -> JoinHandle<()> {
+        let cluster = self.clone();
+        tokio::spawn(async move {
+            loop {
+                for profile in cluster.list(&format!("{JOULIE}/nodepowerprofiles")).await {
+                    cluster.confirm(profile["metadata"]["name"].as_str().unwrap()).await;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+    }
+
+    /// Waits until something holds; what, for the failure.
+    pub(crate) async fn until(&self, what: &str, holds: impl AsyncFn() -> bool) {
+        let all = async {
+            while !holds().await {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        assert!(tokio::time::timeout(Duration::from_secs(60), all).await.is_ok(), "not in a minute: {what}");
+    }
+
+    /// Waits until nothing has been written for as long, but for Leases; the revision then.
+    pub(crate) async fn quiet(&self, time: Duration) {
+        let mut last = self.writes().await;
+        let all = async {
+            loop {
+                tokio::time::sleep(time).await;
+                let now = self.writes().await;
+                if now == last {
+                    return;
+                }
+                last = now;
+            }
+        };
+        assert!(tokio::time::timeout(Duration::from_secs(60), all).await.is_ok(), "it never becomes quiet");
+    }
+
+    /// How often anything but a Lease was written, as the states of all objects tell.
+    pub(crate) async fn writes(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        for path in
+            ["/api/v1/nodes".to_owned(), format!("{JOULIE}/nodepowerprofiles"), format!("{JOULIE}/nodetwins")]
+        {
+            let items = self.list(&path).await;
+            all.extend(
+                items.iter().map(|item| item["metadata"]["resourceVersion"].as_str().unwrap().to_owned()),
+            );
+        }
+        all
+    }
+
+    pub(crate) async fn operator(&self, variables: &[(&str, &str)]) -> Operator {
+        Operator::start(self.api.client_as("operator"), variables).await
+    }
+}
+
+/// A running operator.
+pub(crate) struct Operator {
+    trigger: Trigger,
+    ended: JoinHandle<shutdown::Ending>,
+    _signals: mpsc::Sender<shutdown::Signal>,
+}
+
+pub(crate) fn settings(variables: &[(&str, &str)]) -> Settings {
+    let quick = [
+        ("METRICS_ADDR", "127.0.0.1:0"),
+        ("LEADER_LEASE_DURATION", "6s"),
+        ("LEADER_RENEW_DEADLINE", "4s"),
+        ("LEADER_RETRY_PERIOD", "100ms"),
+        ("PLAN_RENEW_INTERVAL", "1s"),
+    ];
+    let said = |name: &str| variables.iter().any(|(other, _)| *other == name);
+    let all = quick.iter().filter(|(name, _)| !said(name)).chain(variables);
+    let variables = all.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+    match Invocation::read(std::iter::empty(), variables) {
+        Invocation::Run(sources) => Settings::read(&load(&TABLE, &sources).unwrap()).unwrap(),
+        Invocation::Help | Invocation::Version => panic!("neither was asked for"),
+    }
+}
+
+impl Operator {
+    pub(crate) async fn start(client: Client, variables: &[(&str, &str)]) -> Self {
+        let (trigger, stop) = shutdown::pair();
+        let mut tasks = Tasks::new();
+        let clock = Arc::new(SystemClock::new());
+        let context = Context { client, clock, stop, logs: None, shown: String::new() };
+        let _: Started = start(settings(variables), context, &mut tasks).await.unwrap();
+        let (signals, receiver) = mpsc::channel(1);
+        let ended = tokio::spawn(tasks.run(trigger.clone(), receiver, Duration::from_secs(10)));
+        Self { trigger, ended, _signals: signals }
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub(crate) async fn stop(self) {
+        self.trigger.request("the test");
+        assert_eq!(self.ended.await.unwrap(), shutdown::Ending::Clean);
+    }
+
+    /// Ends it as SIGKILL does.
+    pub(crate) fn kill(self) {
+        self.ended.abort();
+    }
+}

@@ -1,0 +1,55 @@
+//! What becomes of a cluster that is left alone.
+
+use super::rig::{Cluster, LEASES};
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn twelve_nodes_get_labels_profiles_twins_and_a_lease_and_then_nothing_more_is_written() {
+    let cluster = Arc::new(Cluster::new().await);
+    for at in 0..12 {
+        cluster.node(&format!("node-{at:02}")).await;
+        cluster.hardware(&format!("node-{at:02}"), 300.0).await;
+    }
+    let agents = cluster.agents();
+    let operator = cluster.operator(&[("STATIC_HP_FRAC", "0.5")]).await;
+    cluster
+        .until("every node has its label", async || {
+            let mut labels = Vec::new();
+            for at in 0..12 {
+                labels.push(cluster.label(&format!("node-{at:02}")).await);
+            }
+            let count = |of: &str| labels.iter().filter(|label| label.as_deref() == Some(of)).count();
+            count("performance") == 6 && count("eco") == 6
+        })
+        .await;
+    cluster.quiet(Duration::from_millis(400)).await;
+    let eco = cluster.profile("node-11").await.unwrap();
+    assert_eq!(
+        eco["spec"],
+        json!({"nodeName": "node-11", "profile": "eco",
+        "cpu": {"packagePowerCapPctOfMax": 60}, "policy": {"name": "static-partition-v1"}})
+    );
+    let twin = cluster.twin("node-11").await.unwrap();
+    assert_eq!(twin["spec"]["scheduling"]["draining"], false);
+    let status = &twin["status"];
+    assert_eq!((&status["schedulableClass"], &status["planLease"]), (&json!("eco"), &json!("joulie-plan")));
+    // 2 × 360 W at 60 % are 432 W, of which 300 W are drawn: (432 - 300) / 432 = 30.55 %.
+    assert_eq!(status["powerMeasurement"]["nodeCappedPowerW"], 432);
+    assert_eq!(status["powerMeasurement"]["source"], "agent");
+    assert_eq!(status["predictedPowerHeadroomScore"], 30.5);
+    assert_eq!(status["conditions"][0]["type"], "TelemetryFresh");
+    assert_eq!(status["conditions"][0]["status"], "True");
+
+    // Two renewals of the Lease, and nothing else.
+    let lease =
+        async || cluster.get(&format!("{LEASES}/joulie-plan")).await.unwrap()["spec"]["renewTime"].clone();
+    let (before, first) = (cluster.writes().await, lease().await);
+    cluster.until("the Lease is renewed", async || lease().await != first).await;
+    let second = lease().await;
+    cluster.until("the Lease is renewed again", async || lease().await != second).await;
+    assert_eq!(cluster.writes().await, before);
+    operator.stop().await;
+    agents.abort();
+}

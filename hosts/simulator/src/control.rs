@@ -1,0 +1,256 @@
+//! `POST /control/{node}`: what an agent asks of a machine, and what it is told.
+//!
+//! The contract is upstream's (facts/agent.md section 12, facts/simulator.md section 3.9): a body that is no JSON object
+//! of the right types is 400; everything else is 200 and says in `result` what became of it, an unknown action
+//! included. `capWatts` is the limit of **each package**, `capWattsPerGpu` that of each GPU.
+
+use crate::faults::{Control, Faults};
+use crate::machine::Machine;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Sets the limit of each package.
+pub const SET_POWER: &str = "rapl.set_power_cap_watts";
+/// Takes percent off the highest clock.
+pub const SET_THROTTLE: &str = "dvfs.set_throttle_pct";
+/// Sets the cap of each GPU.
+pub const SET_GPU_POWER: &str = "gpu.set_power_cap_watts";
+
+/// What is asked. Fields that no action needs are ignored, as is a node that is named beside the path.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Asked {
+    action: String,
+    cap_watts: f64,
+    throttle_pct: i64,
+    cap_watts_per_gpu: f64,
+}
+
+host_kit::closed_label! {
+    /// What can be asked.
+    pub enum Action {
+        /// A limit on each package.
+        Power = "rapl.set_power_cap_watts",
+        /// A throttle.
+        Throttle = "dvfs.set_throttle_pct",
+        /// A cap on each GPU.
+        GpuPower = "gpu.set_power_cap_watts",
+        /// Anything else.
+        Unknown = "unknown",
+    }
+}
+
+host_kit::closed_label! {
+    /// What became of it.
+    pub enum Outcome {
+        /// It is in force.
+        Applied = "applied",
+        /// The machine has nothing to apply it to.
+        Blocked = "blocked",
+        /// It cannot be applied.
+        Error = "error",
+    }
+}
+
+/// The last thing that was asked of a machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Last {
+    /// What was asked, as it was written.
+    pub action: String,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// When, by the wall clock.
+    pub at: Timestamp,
+    /// The limit of each package that was asked for last, brought into the range, W.
+    pub target_watts: Option<f64>,
+    /// The throttle that was asked for last, percent.
+    pub target_throttle_pct: Option<u8>,
+    /// The cap of each GPU that was asked for last, brought into the range, W.
+    pub target_gpu_watts: Option<f64>,
+}
+
+impl Last {
+    /// Nothing has been asked since the machine was started.
+    #[must_use]
+    pub fn nothing(at: Timestamp) -> Self {
+        Self {
+            action: String::new(),
+            outcome: Outcome::Applied,
+            at,
+            target_watts: None,
+            target_throttle_pct: None,
+            target_gpu_watts: None,
+        }
+    }
+}
+
+/// What was done, for the answer and the metrics.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Done {
+    /// Which action.
+    pub action: Action,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// For people.
+    pub message: String,
+}
+
+/// The answer.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Answer<'a> {
+    ok: bool,
+    result: &'static str,
+    node: &'a str,
+    message: &'a str,
+    state: State<'a>,
+    simulated_package_power_watts: f64,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct State<'a> {
+    cap_watts: f64,
+    target_cap_watts: f64,
+    throttle_pct: u8,
+    target_throttle_pct: u8,
+    freq_scale: f64,
+    cpu_util: f64,
+    last_action: &'a str,
+    last_result: &'static str,
+    last_update: Timestamp,
+    pods_running: usize,
+    gpu_cap_watts_per_gpu_applied: f64,
+    gpu_cap_watts_per_gpu_target: f64,
+}
+
+/// Does what a body asks. A fault of the controls stands between the answer and the machine.
+///
+/// # Errors
+/// When the body is no JSON object of the right types: for a 400.
+pub fn act(
+    machine: &mut Machine,
+    last: &mut Last,
+    faults: &Faults,
+    body: &[u8],
+    now: Timestamp,
+) -> Result<Done, String> {
+    let asked = read(body)?;
+    let done = match faults.control {
+        Control::Ok => apply(machine, last, &asked),
+        Control::Ignored => {
+            Done { action: action(&asked.action), outcome: Outcome::Applied, message: "applied".to_owned() }
+        }
+        Control::Blocked => Done {
+            action: action(&asked.action),
+            outcome: Outcome::Blocked,
+            message: "the node's controls are locked".to_owned(),
+        },
+        Control::Error => Done {
+            action: action(&asked.action),
+            outcome: Outcome::Error,
+            message: "the node's controls are broken".to_owned(),
+        },
+    };
+    last.action = asked.action.chars().take(64).collect();
+    last.outcome = done.outcome;
+    last.at = now;
+    Ok(done)
+}
+
+/// Null is an object without fields, as upstream takes it; a list is none, although a struct could be read of it.
+fn read(body: &[u8]) -> Result<Asked, String> {
+    let value: Value = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    match value {
+        Value::Null => Ok(Asked::default()),
+        Value::Object(_) => serde_json::from_value(value).map_err(|error| error.to_string()),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            Err("the body is no JSON object".to_owned())
+        }
+    }
+}
+
+fn action(text: &str) -> Action {
+    match text {
+        SET_POWER => Action::Power,
+        SET_THROTTLE => Action::Throttle,
+        SET_GPU_POWER => Action::GpuPower,
+        _ => Action::Unknown,
+    }
+}
+
+fn apply(machine: &mut Machine, last: &mut Last, asked: &Asked) -> Done {
+    let action = action(&asked.action);
+    let (outcome, message) = match action {
+        // Upstream takes a limit of nothing for no change, and says that it did.
+        Action::Power if asked.cap_watts <= 0.0 => {
+            (Outcome::Applied, "a limit of 0 W or less changes nothing".to_owned())
+        }
+        Action::Power => {
+            let set = machine.set_package_cap(asked.cap_watts);
+            last.target_watts = Some(set);
+            (Outcome::Applied, told("each package is limited to", set, asked.cap_watts))
+        }
+        Action::Throttle => {
+            let set = machine.set_throttle(asked.throttle_pct);
+            last.target_throttle_pct = Some(set);
+            (Outcome::Applied, format!("{set} % are taken off the highest clock"))
+        }
+        Action::GpuPower if machine.board_cap().is_none() => {
+            (Outcome::Blocked, "the node has no GPU".to_owned())
+        }
+        Action::GpuPower if asked.cap_watts_per_gpu <= 0.0 => {
+            (Outcome::Error, "capWattsPerGpu must be above 0".to_owned())
+        }
+        Action::GpuPower => {
+            let set = machine.set_board_cap(asked.cap_watts_per_gpu);
+            last.target_gpu_watts = set;
+            let set = set.unwrap_or(asked.cap_watts_per_gpu);
+            (Outcome::Applied, told("each GPU is limited to", set, asked.cap_watts_per_gpu))
+        }
+        Action::Unknown => {
+            let known = format!("accepted: {SET_POWER}, {SET_THROTTLE}, {SET_GPU_POWER}");
+            (Outcome::Error, format!("unknown action; {known}"))
+        }
+    };
+    Done { action, outcome, message }
+}
+
+fn told(what: &str, set: f64, asked: f64) -> String {
+    if (set - asked).abs() < 1e-9 {
+        format!("{what} {set} W")
+    } else {
+        format!("{what} {set} W; {asked} W is outside of what it takes")
+    }
+}
+
+/// The answer to what was done.
+pub fn answer<'a>(machine: &mut Machine, last: &'a Last, done: &'a Done, node: &'a str) -> Answer<'a> {
+    let reading = machine.read();
+    let gpu = machine.board_cap().unwrap_or(0.0);
+    Answer {
+        ok: done.outcome == Outcome::Applied,
+        result: done.outcome.word(),
+        node,
+        message: &done.message,
+        state: State {
+            cap_watts: machine.package_cap(),
+            target_cap_watts: last.target_watts.unwrap_or(machine.package_cap()),
+            throttle_pct: machine.throttle_pct(),
+            target_throttle_pct: last.target_throttle_pct.unwrap_or(machine.throttle_pct()),
+            freq_scale: reading.cpu_clock,
+            cpu_util: reading.cpu_utilisation,
+            last_action: &last.action,
+            last_result: last.outcome.word(),
+            last_update: last.at,
+            pods_running: reading.pods,
+            gpu_cap_watts_per_gpu_applied: gpu,
+            gpu_cap_watts_per_gpu_target: last.target_gpu_watts.unwrap_or(gpu),
+        },
+        simulated_package_power_watts: reading.cpu_watts_now,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! Which nodes there are: kinds, how many of each, and what every single node is called and made of.
+//!
+//! A kind names models of the hardware catalogue, which gives frequencies and power. A fleet is written as a list
+//! (`xeon:6,epyc:4,gpu:2`) of the kinds that are built in, or as a file that says more ([`Fleet::from_json`]).
+
+mod file;
+mod kind;
+
+pub use kind::{GpuKind, Kind};
+
+use crate::hardware::{self, Hardware, Vendor};
+use joulie_api::labels::{TRUE, node};
+use planner::catalog::Catalog;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// The most nodes that one fleet may have: upstream's largest experiment.
+pub const NODES_MAX: u32 = 5_000;
+/// The label of every simulated node.
+pub const SIMULATED: &str = "joulie.io/simulated";
+/// The label that names the kind of a simulated node.
+pub const KIND: &str = "joulie.io/hw.kind";
+/// How many cores a node has, beside the labels that Joulie itself reads.
+const CPU_CORES: &str = "joulie.io/hw.cpu-cores";
+/// Who made the processor, as node-feature-discovery says it.
+const CPU_VENDOR: &str = "feature.node.kubernetes.io/cpu-model.vendor_id";
+/// Pods of one node, as the kubelet's default is.
+const PODS: &str = "110";
+
+/// Kinds of nodes, and how many of each.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fleet {
+    /// The kinds with their numbers.
+    pub kinds: Vec<(Kind, u32)>,
+    /// How many racks the nodes are spread over, one after the other.
+    pub racks: u32,
+    /// What the names of the nodes begin with.
+    pub prefix: String,
+}
+
+/// One node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Member {
+    /// The name of the node.
+    pub name: String,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its capacity, all of it allocatable.
+    pub capacity: BTreeMap<String, String>,
+    /// What it is made of.
+    pub hardware: Hardware,
+}
+
+/// A fleet that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FleetError(pub(crate) String);
+
+impl fmt::Display for FleetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for FleetError {}
+
+pub(crate) fn refuse<T>(why: impl Into<String>) -> Result<T, FleetError> {
+    Err(FleetError(why.into()))
+}
+
+impl Fleet {
+    /// Reads a list of built-in kinds and their numbers, as in `xeon:6,epyc:4,gpu:2`.
+    ///
+    /// # Errors
+    /// When a kind is not built in, a number is none, or there is no node or too many.
+    pub fn parse(text: &str) -> Result<Self, FleetError> {
+        let mut kinds = Vec::new();
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let Some((name, count)) = part.split_once(':') else {
+                return refuse(format!("{part:?} is not KIND:COUNT"));
+            };
+            let Some(kind) = Kind::built_in(name.trim()) else {
+                let known = kind::BUILT_IN.join(", ");
+                return refuse(format!("there is no kind {name:?} built in; accepted: {known}"));
+            };
+            let Ok(count) = count.trim().parse::<u32>() else {
+                return refuse(format!("{count:?} is no number of nodes"));
+            };
+            kinds.push((kind, count));
+        }
+        let fleet = Self { kinds, racks: 3, prefix: "sim".to_owned() };
+        fleet.members()?;
+        Ok(fleet)
+    }
+
+    /// Whose GPUs a workload on this fleet may ask for: those of the first kind that has some.
+    #[must_use]
+    pub fn gpu_vendor(&self) -> Option<Vendor> {
+        let members = self.members().ok()?;
+        members.iter().find_map(|member| member.hardware.gpus.as_ref()).map(|gpus| gpus.vendor)
+    }
+
+    /// Every node, in the order of the kinds.
+    ///
+    /// # Errors
+    /// When a kind cannot be, two nodes would have one name, or there is no node or too many.
+    pub fn members(&self) -> Result<Vec<Member>, FleetError> {
+        let count = self.kinds.iter().fold(0_u32, |sum, (_, count)| sum.saturating_add(*count));
+        if count == 0 || count > NODES_MAX {
+            return refuse(format!("a fleet of {count} nodes; accepted: 1 to {NODES_MAX}"));
+        }
+        if self.racks == 0 {
+            return refuse("a fleet in 0 racks; accepted: at least 1");
+        }
+        let catalog = Catalog::embedded().map_err(|error| FleetError(error.to_string()))?;
+        let mut members = Vec::new();
+        let mut names = BTreeSet::new();
+        let mut place = 0;
+        for (kind, count) in &self.kinds {
+            kind.check()?;
+            let hardware = hardware::of(kind, &catalog)?;
+            for number in 0..*count {
+                let name = format!("{}-{}-{number}", self.prefix, kind.name);
+                if !names.insert(name.clone()) {
+                    return refuse(format!(
+                        "two nodes would be called {name}; kinds need names of their own"
+                    ));
+                }
+                let rack = place % self.racks;
+                members.push(member(name, rack, kind, hardware.clone()));
+                place += 1;
+            }
+        }
+        Ok(members)
+    }
+}
+
+fn member(name: String, rack: u32, kind: &Kind, hardware: Hardware) -> Member {
+    let labels = labels(&name, rack, kind, &hardware);
+    let mut capacity: BTreeMap<String, String> = [
+        ("cpu", hardware.cpus().to_string()),
+        ("memory", format!("{}Gi", kind.memory_gib)),
+        ("ephemeral-storage", "200Gi".to_owned()),
+        ("pods", PODS.to_owned()),
+    ]
+    .into_iter()
+    .map(|(what, much)| (what.to_owned(), much))
+    .collect();
+    if let Some(gpus) = &hardware.gpus {
+        capacity.insert(gpus.vendor.resource().to_owned(), gpus.count.to_string());
+    }
+    Member { name, labels, capacity, hardware }
+}
+
+fn labels(name: &str, rack: u32, kind: &Kind, hardware: &Hardware) -> BTreeMap<String, String> {
+    let mut labels: BTreeMap<String, String> = [
+        ("kubernetes.io/hostname", name.to_owned()),
+        ("kubernetes.io/os", "linux".to_owned()),
+        ("kubernetes.io/arch", "amd64".to_owned()),
+        (SIMULATED, TRUE.to_owned()),
+        (KIND, kind.name.clone()),
+        (node::MANAGED, TRUE.to_owned()),
+        (node::RACK, format!("rack-{rack}")),
+        (node::COOLING_ZONE, "zone-0".to_owned()),
+        (node::CPU_MODEL, hardware.cpu_model.clone()),
+        (node::CPU_SOCKETS, hardware.sockets.to_string()),
+        (CPU_CORES, hardware.cores().to_string()),
+        (CPU_VENDOR, hardware.cpu_vendor().to_owned()),
+    ]
+    .into_iter()
+    .map(|(label, value)| (label.to_owned(), value))
+    .collect();
+    if let Some(gpus) = &hardware.gpus {
+        labels.insert(node::GPU_MODEL.to_owned(), gpus.model.clone());
+        labels.insert(node::GPU_COUNT.to_owned(), gpus.count.to_string());
+        labels.insert(node::GPU_PRODUCTS[0].to_owned(), gpus.model.clone());
+        labels.insert(gpus.vendor.pci_label().to_owned(), TRUE.to_owned());
+    }
+    labels.extend(kind.labels.clone());
+    labels
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+//! The port of the simulated nodes: upstream's contract, and the faults that a person or a test sets.
+//!
+//! | path | verbs | what |
+//! |---|---|---|
+//! | `/telemetry/{node}` | GET | what the node says of itself |
+//! | `/control/{node}` | POST | a limit is set |
+//! | `/state/{node}` | GET | everything about the node, its pods included; true also while its telemetry lies |
+//! | `/faults/{node}` | GET, POST, DELETE | what is broken; a POST replaces all of it |
+//! | `/nodes` | GET | the names of all nodes |
+//! | `/healthz`, `/livez`, `/readyz`, `/metrics`, `/debug/…` | GET | as every program's |
+//!
+//! A node that nobody knows is 404, one without a name 400, another verb 405. Whoever asks cannot wait for anything but
+//! a delay that was set as a fault.
+
+mod state;
+
+use crate::control;
+use crate::faults::{Control, Faults, Telemetry as Broken};
+use crate::metrics::SimMetrics;
+use crate::telemetry::Telemetry;
+use crate::world::{Node, World};
+use bytes::Bytes;
+use host_kit::ops::Ops;
+use host_kit::server::Routes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+type Answer = Response<Full<Bytes>>;
+
+/// What the port answers.
+pub(crate) struct Port {
+    world: Arc<World>,
+    metrics: SimMetrics,
+    ops: Ops,
+}
+
+/// What can be asked of a node.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Path {
+    Telemetry,
+    Control,
+    State,
+    Faults,
+}
+
+impl Path {
+    fn read(path: &str) -> Option<(Self, String)> {
+        let (first, node) = path.strip_prefix('/')?.split_once('/')?;
+        let path = match first {
+            "telemetry" => Self::Telemetry,
+            "control" => Self::Control,
+            "state" => Self::State,
+            "faults" => Self::Faults,
+            _ => return None,
+        };
+        Some((path, decoded(node)))
+    }
+
+    const fn verbs(self) -> &'static str {
+        match self {
+            Self::Telemetry | Self::State => "GET",
+            Self::Control => "POST",
+            Self::Faults => "GET, POST, DELETE",
+        }
+    }
+}
+
+impl Port {
+    pub(crate) fn new(world: Arc<World>, metrics: SimMetrics, ops: Ops) -> Self {
+        Self { world, metrics, ops }
+    }
+
+    async fn about(&self, path: Path, name: &str, request: &Request<Bytes>) -> Answer {
+        let verb = request.method();
+        if !path.verbs().split(", ").any(|known| known == verb.as_str()) {
+            let mut refused = told(StatusCode::METHOD_NOT_ALLOWED, &format!("use {}", path.verbs()));
+            refused.headers_mut().insert(header::ALLOW, HeaderValue::from_static(path.verbs()));
+            return refused;
+        }
+        if name.trim().is_empty() {
+            return told(StatusCode::BAD_REQUEST, "the path names no node");
+        }
+        let Some(node) = self.world.node(name.trim()) else {
+            return told(
+                StatusCode::NOT_FOUND,
+                &format!("there is no node {name:?} here; GET /nodes lists them"),
+            );
+        };
+        match path {
+            Path::Faults => self.faults(node, verb, request.body()),
+            Path::State => json(StatusCode::OK, &state::of(&mut self.world.at(node))),
+            Path::Telemetry | Path::Control => {
+                let faults = self.world.at(node).faults;
+                if faults.gone {
+                    return told(StatusCode::GATEWAY_TIMEOUT, "the node does not answer");
+                }
+                tokio::time::sleep(faults.delay()).await;
+                if path == Path::Telemetry {
+                    self.telemetry(node)
+                } else {
+                    self.control(node, request.body())
+                }
+            }
+        }
+    }
+
+    fn telemetry(&self, node: &Node) -> Answer {
+        let now = self.world.clock().wall();
+        let mut state = self.world.at(node);
+        match state.faults.telemetry {
+            Broken::Error => {
+                return told(StatusCode::INTERNAL_SERVER_ERROR, "the node's telemetry is broken");
+            }
+            Broken::Garbage => return text(r#"{"node":"half of an answer","packagePowerWatts":41"#),
+            Broken::Empty => return json(StatusCode::OK, &json!({"node": node.member.name, "ts": now})),
+            Broken::Stuck => {
+                if let Some(shown) = &state.shown {
+                    return json(StatusCode::OK, shown);
+                }
+            }
+            Broken::Ok => {}
+        }
+        let state = &mut *state;
+        let fresh = Telemetry::of(&mut state.machine, &state.last, now);
+        state.shown = Some(fresh.clone());
+        json(StatusCode::OK, &fresh)
+    }
+
+    fn control(&self, node: &Node, body: &[u8]) -> Answer {
+        let now = self.world.clock().wall();
+        let mut state = self.world.at(node);
+        let state = &mut *state;
+        let done = match control::act(&mut state.machine, &mut state.last, &state.faults, body, now) {
+            Ok(done) => done,
+            Err(why) => return told(StatusCode::BAD_REQUEST, &why),
+        };
+        self.metrics.controlled(done.action, done.outcome);
+        let broken = state.faults.control == Control::Error;
+        let status = if broken { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::OK };
+        json(status, &control::answer(&mut state.machine, &state.last, &done, &node.member.name))
+    }
+
+    fn faults(&self, node: &Node, verb: &Method, body: &[u8]) -> Answer {
+        let set = match *verb {
+            Method::POST => match Faults::from_json(body) {
+                Ok(faults) => Some(faults),
+                Err(why) => return told(StatusCode::BAD_REQUEST, &why),
+            },
+            Method::DELETE => Some(Faults::default()),
+            _ => None,
+        };
+        let mut state = self.world.at(node);
+        if let Some(faults) = set {
+            tracing::info!(node = node.member.name, "faults were set: {faults:?}");
+            state.faults = faults;
+        }
+        json(StatusCode::OK, &state.faults)
+    }
+}
+
+impl Routes for Port {
+    type Body = Full<Bytes>;
+
+    async fn answer(&self, request: Request<Bytes>, peer: SocketAddr) -> Answer {
+        if let Some((path, name)) = Path::read(request.uri().path()) {
+            return self.about(path, &name, &request).await;
+        }
+        if request.uri().path() == "/nodes" && *request.method() == Method::GET {
+            let names: Vec<&String> = self.world.nodes().keys().collect();
+            return json(StatusCode::OK, &json!({"nodes": names}));
+        }
+        self.ops.known(&request, peer).unwrap_or_else(|| {
+            told(
+                StatusCode::NOT_FOUND,
+                "there are /telemetry/NODE, /control/NODE, /state/NODE, /faults/NODE, /nodes, /healthz and /metrics",
+            )
+        })
+    }
+}
+
+/// A part of a path with its escapes resolved; one that means nothing stays as it is.
+fn decoded(part: &str) -> String {
+    let bytes = part.as_bytes();
+    let hex = |at: usize| bytes.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        let escaped = (*byte == b'%').then(|| Some((hex(at + 1)?, hex(at + 2)?))).flatten();
+        if let Some((high, low)) = escaped {
+            out.push(u8::try_from(high * 16 + low).unwrap_or(*byte));
+            at += 3;
+        } else {
+            out.push(*byte);
+            at += 1;
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+fn told(status: StatusCode, why: &str) -> Answer {
+    json(status, &json!({"error": why}))
+}
+
+fn json(status: StatusCode, value: &impl Serialize) -> Answer {
+    let text = serde_json::to_vec(value).unwrap_or_else(|_| Value::Null.to_string().into_bytes());
+    with(status, text)
+}
+
+fn text(text: &str) -> Answer {
+    with(StatusCode::OK, text.as_bytes().to_vec())
+}
+
+fn with(status: StatusCode, body: Vec<u8>) -> Answer {
+    let mut response = Response::new(Full::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

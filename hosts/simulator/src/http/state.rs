@@ -1,0 +1,40 @@
+//! `GET /state/{node}`: the truth about a node, for people and tests, whatever its telemetry shows.
+
+use crate::telemetry::Telemetry;
+use crate::world::State;
+use serde_json::{Value, json};
+
+/// Everything about a node.
+pub(super) fn of(state: &mut State) -> Value {
+    let truth = Telemetry::of(&mut state.machine, &state.last, state.last.at);
+    let machine = &state.machine;
+    let pods: Vec<Value> = machine
+        .pods()
+        .iter()
+        .map(|(id, pod)| {
+            json!({
+                "uid": id.to_string(),
+                "done": pod.done(),
+                "finished": pod.is_finished(),
+                "performance": pod.work.performance,
+                "cpus": pod.work.cpus,
+                "gpus": pod.work.gpus,
+                "cpuClass": pod.work.cpu_class.word(),
+                "durationSeconds": pod.work.duration.map(|duration| duration.as_secs_f64()),
+            })
+        })
+        .collect();
+    json!({
+        "node": machine.name(),
+        "state": {
+            "simulatedSeconds": machine.now().get() as f64 / 1e6,
+            "joules": machine.joules(),
+            "lastAction": state.last.action,
+            "lastResult": state.last.outcome.word(),
+            "lastUpdate": state.last.at,
+            "faults": state.faults,
+            "telemetry": truth,
+            "pods": pods,
+        },
+    })
+}

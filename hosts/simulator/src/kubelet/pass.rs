@@ -1,0 +1,150 @@
+//! One pass: the machines are brought in line with the pods, and what is to be written is found.
+
+use super::{Due, Kubelet};
+use crate::machine::{Machine, PodId, Running};
+use crate::pods::{Next, Phase, Pod};
+use host_kit::clock::Mono;
+use host_kit::reflect::{Held, Key};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Pods by the node that they are bound to.
+type ByNode = BTreeMap<String, Vec<(Key, Arc<Pod>)>>;
+
+impl Kubelet {
+    /// Looks at every pod.
+    pub(super) fn pass(&mut self) -> Vec<Due> {
+        let by_node = self.by_node();
+        let now = self.now();
+        let mut due = Vec::new();
+        let mut here = BTreeSet::new();
+        let mut busy = BTreeSet::new();
+        let world = self.world.clone();
+        // A node that had pods in the last pass may have to be told that they are gone.
+        let names: BTreeSet<String> = by_node.keys().chain(&self.busy).cloned().collect();
+        for name in &names {
+            let Some(node) = world.node(name) else { continue };
+            let pods = by_node.get(name).map_or(&[][..], Vec::as_slice);
+            here.extend(pods.iter().map(|(_, pod)| pod.id.clone()));
+            let mut state = world.at(node);
+            // A node that nobody reaches hears of nothing either.
+            if state.faults.gone {
+                busy.insert(name.clone());
+                continue;
+            }
+            settle(&mut state.machine, pods);
+            let mut used = used(&state.machine, pods);
+            for (key, pod) in pods {
+                let next = if pod.phase == Phase::Pending && pod.deleting.is_none() {
+                    begin(&mut state.machine, pod, &node.room, &mut used)
+                } else {
+                    let running = state.machine.pods().get(&pod.id);
+                    let finished = running.is_some_and(Running::is_finished);
+                    let note = running.and_then(|running| self.note(pod, running.done(), now));
+                    pod.next(finished, note)
+                };
+                if next != Next::Wait && self.may_write(&pod.id, &next, now) {
+                    due.push(Due { key: key.clone(), pod: pod.clone(), next });
+                }
+            }
+            if !state.machine.pods().is_empty() {
+                busy.insert(name.clone());
+            }
+        }
+        self.busy = busy;
+        self.sent.retain(|id, _| here.contains(id));
+        self.noted.retain(|id, _| here.contains(id));
+        due
+    }
+
+    fn by_node(&self) -> ByNode {
+        self.rows.with(|rows| {
+            let mut by_node = ByNode::new();
+            for (key, Held { row, .. }) in rows {
+                if self.world.node(&row.node).is_some() {
+                    by_node.entry(row.node.clone()).or_default().push((key.clone(), row.clone()));
+                }
+            }
+            for pods in by_node.values_mut() {
+                // As a kubelet admits them.
+                pods.sort_by(|(_, a), (_, b)| (&a.created, &a.id).cmp(&(&b.created, &b.id)));
+            }
+            by_node
+        })
+    }
+
+    /// What is to be noted of a pod's progress now.
+    fn note(&mut self, pod: &Pod, done: f64, now: Mono) -> Option<f64> {
+        let every = self.checkpoint?;
+        let noted = *self.noted.entry(pod.id.clone()).or_insert(now);
+        let moved = done - pod.done > 1e-6;
+        (pod.works() && moved && now.since(noted) >= every).then_some(done)
+    }
+
+    fn may_write(&self, id: &PodId, next: &Next, now: Mono) -> bool {
+        self.sent.get(id).is_none_or(|(step, until)| *step != next.step() || now >= *until)
+    }
+
+    /// What is to be noted at the end.
+    pub(super) fn notes(&self) -> Vec<Due> {
+        let mut notes = Vec::new();
+        for (name, pods) in self.by_node() {
+            let Some(node) = self.world.node(&name) else { continue };
+            let state = self.world.at(node);
+            for (key, pod) in pods.into_iter().filter(|(_, pod)| pod.works() && !state.faults.gone) {
+                let done = state.machine.pods().get(&pod.id).map_or(0.0, Running::done);
+                if done - pod.done > 1e-6 {
+                    notes.push(Due { key, pod, next: Next::Checkpoint(done) });
+                }
+            }
+        }
+        notes
+    }
+}
+
+/// Takes up what runs, and ends what does not. A pod that was begun here stays although its object does not say so yet.
+fn settle(machine: &mut Machine, pods: &[(Key, Arc<Pod>)]) {
+    let keeps = |pod: &Pod| pod.works() || (pod.phase == Phase::Pending && pod.deleting.is_none());
+    let wanted: BTreeSet<&PodId> =
+        pods.iter().filter(|(_, pod)| keeps(pod)).map(|(_, pod)| &pod.id).collect();
+    let over: Vec<PodId> = machine.pods().keys().filter(|id| !wanted.contains(id)).cloned().collect();
+    for id in over {
+        machine.end(&id);
+    }
+    for (_, pod) in pods.iter().filter(|(_, pod)| pod.works()) {
+        if let Ok(work) = &pod.work {
+            machine.begin(pod.id.clone(), work.clone(), pod.done);
+        }
+    }
+}
+
+/// What the pods take that run or were begun here. Only asked for where one waits to be admitted.
+fn used(machine: &Machine, pods: &[(Key, Arc<Pod>)]) -> BTreeMap<String, i128> {
+    let mut used = BTreeMap::new();
+    let begun = |pod: &Pod| machine.pods().contains_key(&pod.id);
+    if pods.iter().all(|(_, pod)| pod.phase != Phase::Pending || begun(pod)) {
+        return used;
+    }
+    for (_, pod) in pods.iter().filter(|(_, pod)| pod.holds() || begun(pod)) {
+        pod.asks.add_to(&mut used);
+    }
+    used
+}
+
+/// Admits a pod, and begins it on its machine before anybody is told.
+fn begin(
+    machine: &mut Machine,
+    pod: &Pod,
+    room: &BTreeMap<String, i128>,
+    used: &mut BTreeMap<String, i128>,
+) -> Next {
+    if machine.pods().contains_key(&pod.id) {
+        return Next::Run;
+    }
+    let next = pod.admit(room, used);
+    if let (Next::Run, Ok(work)) = (&next, &pod.work) {
+        pod.asks.add_to(used);
+        machine.begin(pod.id.clone(), work.clone(), 0.0);
+    }
+    next
+}

@@ -1,0 +1,125 @@
+//! What the simulator counts, in upstream's names (facts/simulator.md section 3.10) where there is one.
+
+use crate::control::{Action, Outcome};
+use crate::machine::Reading;
+use crate::pods::Next;
+use host_kit::closed_label;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use std::sync::atomic::AtomicU64;
+
+type Real = Gauge<f64, AtomicU64>;
+
+closed_label! {
+    /// What became of a pod here.
+    pub enum Step {
+        /// Its containers started.
+        Started = "started",
+        /// Its containers ended well.
+        Succeeded = "succeeded",
+        /// Its containers ended with another code.
+        Failed = "failed",
+        /// It was turned away.
+        Rejected = "rejected",
+        /// Its object was let go.
+        Removed = "removed",
+        /// Its progress was written down.
+        Noted = "noted",
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByAction {
+    action: Action,
+    result: Outcome,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByStep {
+    step: Step,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByNode {
+    node: String,
+}
+
+/// The figures. Clones are the same figures.
+#[derive(Clone, Debug)]
+pub struct SimMetrics {
+    controls: Family<ByAction, Counter>,
+    pods: Family<ByStep, Counter>,
+    write_failures: Counter,
+    cap: Family<ByNode, Real>,
+    throttle: Family<ByNode, Real>,
+    power: Family<ByNode, Real>,
+    busy: Family<ByNode, Real>,
+    clock: Family<ByNode, Real>,
+    running: Family<ByNode, Gauge>,
+}
+
+impl SimMetrics {
+    /// Registers them.
+    pub fn register(registry: &mut Registry) -> Self {
+        let all = Self {
+            controls: Family::default(),
+            pods: Family::default(),
+            write_failures: Counter::default(),
+            cap: Family::default(),
+            throttle: Family::default(),
+            power: Family::default(),
+            busy: Family::default(),
+            clock: Family::default(),
+            running: Family::default(),
+        };
+        registry.register("joulie_sim_control_actions", "Controls that were asked for", all.controls.clone());
+        registry.register("joulie_sim_pod_steps", "What became of pods", all.pods.clone());
+        let failures = all.write_failures.clone();
+        registry.register("joulie_sim_write_failures", "Writes about pods that failed", failures);
+        registry.register("joulie_sim_node_cap_watts", "The limit on each package", all.cap.clone());
+        registry.register(
+            "joulie_sim_node_throttle_pct",
+            "Taken off the highest clock",
+            all.throttle.clone(),
+        );
+        registry.register("joulie_sim_node_power_watts", "Packages and GPUs together", all.power.clone());
+        registry.register("joulie_sim_node_cpu_util", "How busy the processors are", all.busy.clone());
+        registry.register("joulie_sim_node_freq_scale", "The clock of the processors", all.clock.clone());
+        registry.register("joulie_sim_node_running_pods", "Pods that work", all.running.clone());
+        all
+    }
+
+    pub(crate) fn controlled(&self, action: Action, result: Outcome) {
+        self.controls.get_or_create(&ByAction { action, result }).inc();
+    }
+
+    pub(crate) fn wrote(&self, next: &Next) {
+        let step = match next {
+            Next::Wait => return,
+            Next::Reject(..) => Step::Rejected,
+            Next::Run => Step::Started,
+            Next::Finish(0) => Step::Succeeded,
+            Next::Finish(_) => Step::Failed,
+            Next::Checkpoint(_) => Step::Noted,
+            Next::Remove => Step::Removed,
+        };
+        self.pods.get_or_create(&ByStep { step }).inc();
+    }
+
+    pub(crate) fn write_failed(&self) {
+        self.write_failures.inc();
+    }
+
+    pub(crate) fn show(&self, node: &str, cap: f64, throttle: u8, reading: &Reading) {
+        let node = ByNode { node: node.to_owned() };
+        self.cap.get_or_create(&node).set(cap);
+        self.throttle.get_or_create(&node).set(f64::from(throttle));
+        self.power.get_or_create(&node).set(reading.cpu_watts + reading.gpu_watts);
+        self.busy.get_or_create(&node).set(reading.cpu_utilisation);
+        self.clock.get_or_create(&node).set(reading.cpu_clock);
+        self.running.get_or_create(&node).set(i64::try_from(reading.pods).unwrap_or(i64::MAX));
+    }
+}

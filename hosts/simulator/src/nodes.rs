@@ -1,0 +1,164 @@
+//! What a kubelet writes about its node: the object, its status, and the Lease that is its heartbeat.
+//!
+//! It never takes anything off a node that somebody else put there: labels, annotations and taints of a node that is
+//! there already stay.
+
+use crate::fleet::Member;
+use crate::world::World;
+use futures::StreamExt;
+use host_kit::shutdown::Stop;
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Of what is written about nodes and pods.
+pub(crate) const FIELD_MANAGER: &str = "joulie-simulator";
+/// Where Kubernetes looks for the heartbeats of nodes.
+const LEASES: &str = "kube-node-lease";
+/// How long a heartbeat is good, and how often the whole status is written: as a kubelet does.
+const LEASE_SECONDS: i32 = 40;
+const STATUS_EVERY: Duration = Duration::from_secs(300);
+/// How many nodes are written at once.
+const WRITES_MAX: usize = 16;
+
+/// Registers all nodes, or takes over those of their names.
+///
+/// # Errors
+/// What the API server said to the first that it refused.
+pub async fn register(client: &Client, world: &World) -> Result<(), kube::Error> {
+    let now = world.clock().wall();
+    let all = futures::stream::iter(world.nodes().values())
+        .map(|node| register_one(client, &node.member, now))
+        .buffer_unordered(WRITES_MAX)
+        .collect::<Vec<_>>()
+        .await;
+    all.into_iter().collect()
+}
+
+/// The heartbeat comes first and the status before the taints: the node controller looks at each of them.
+async fn register_one(client: &Client, member: &Member, now: Timestamp) -> Result<(), kube::Error> {
+    beat_one(client, &member.name, now).await?;
+    let nodes: Api<Node> = Api::all(client.clone());
+    let node = Node {
+        metadata: ObjectMeta {
+            name: Some(member.name.clone()),
+            labels: Some(member.labels.clone()),
+            ..ObjectMeta::default()
+        },
+        ..Node::default()
+    };
+    let fresh = match nodes.create(&PostParams::default(), &node).await {
+        Ok(_) => true,
+        Err(kube::Error::Api(refused)) if refused.code == 409 => {
+            let labels = json!({"metadata": {"labels": member.labels}});
+            nodes.patch(&member.name, &by(), &Patch::Merge(labels)).await?;
+            false
+        }
+        Err(error) => return Err(error),
+    };
+    nodes.patch_status(&member.name, &by(), &Patch::Strategic(status(member, now))).await?;
+    if fresh {
+        // Admission gave it the taint of a node that is not ready, and it is.
+        let taints = json!({"spec": {"taints": null}});
+        nodes.patch(&member.name, &by(), &Patch::Merge(taints)).await?;
+    }
+    Ok(())
+}
+
+/// Sends heartbeats until asked to stop. One that fails is made up for by the next; if none reaches the API server the
+/// node is silent, and that is what shows. A node that somebody has deleted stays deleted.
+pub async fn beat(client: Client, world: Arc<World>, every: Duration, stop: Stop) {
+    let mut status_at = world.clock().mono();
+    // The control plane calls nodes dead that could not say otherwise, and only they themselves can say so again.
+    let mut missed = false;
+    while !stop.requested_within(every).await {
+        let now = world.clock().mono();
+        let whole = missed || now.since(status_at) >= STATUS_EVERY;
+        let failed = AtomicBool::new(false);
+        if whole {
+            status_at = now;
+        }
+        let wall = world.clock().wall();
+        let reached = world.nodes().values().filter(|node| !world.at(node).faults.gone);
+        futures::stream::iter(reached)
+            .for_each_concurrent(WRITES_MAX, |node| {
+                let (client, failed) = (client.clone(), &failed);
+                async move {
+                    if let Err(error) = one_beat(&client, &node.member, whole, wall).await {
+                        failed.store(true, Ordering::Relaxed);
+                        tracing::debug!(node = node.member.name, "the heartbeat was refused: {error}");
+                    }
+                }
+            })
+            .await;
+        missed = failed.into_inner();
+    }
+}
+
+async fn one_beat(client: &Client, member: &Member, whole: bool, now: Timestamp) -> Result<(), kube::Error> {
+    beat_one(client, &member.name, now).await?;
+    if whole {
+        let nodes: Api<Node> = Api::all(client.clone());
+        nodes.patch_status(&member.name, &by(), &Patch::Strategic(status(member, now))).await?;
+    }
+    Ok(())
+}
+
+async fn beat_one(client: &Client, name: &str, now: Timestamp) -> Result<(), kube::Error> {
+    let leases: Api<Lease> = Api::namespaced(client.clone(), LEASES);
+    let renewed = json!({"spec": {"renewTime": MicroTime(now)}});
+    match leases.patch(name, &by(), &Patch::Merge(renewed)).await {
+        Err(kube::Error::Api(refused)) if refused.code == 404 => {}
+        renewed => return renewed.map(drop),
+    }
+    let lease = Lease {
+        metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
+        spec: Some(LeaseSpec {
+            holder_identity: Some(name.to_owned()),
+            lease_duration_seconds: Some(LEASE_SECONDS),
+            renew_time: Some(MicroTime(now)),
+            ..LeaseSpec::default()
+        }),
+    };
+    leases.create(&PostParams::default(), &lease).await.map(drop)
+}
+
+fn by() -> PatchParams {
+    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
+}
+
+fn status(member: &Member, now: Timestamp) -> Value {
+    let condition = |kind: &str, status: &str, reason: &str| {
+        json!({
+            "type": kind, "status": status, "reason": reason, "message": "a simulated node",
+            "lastHeartbeatTime": now, "lastTransitionTime": now,
+        })
+    };
+    json!({"status": {
+        "capacity": member.capacity,
+        "allocatable": member.capacity,
+        "conditions": [
+            condition("Ready", "True", "KubeletReady"),
+            condition("MemoryPressure", "False", "KubeletHasSufficientMemory"),
+            condition("DiskPressure", "False", "KubeletHasNoDiskPressure"),
+            condition("PIDPressure", "False", "KubeletHasSufficientPID"),
+        ],
+        "addresses": [
+            {"type": "InternalIP", "address": "127.0.0.1"},
+            {"type": "Hostname", "address": member.name},
+        ],
+        "nodeInfo": {
+            "architecture": "amd64", "bootID": "", "containerRuntimeVersion": "sim://1", "kernelVersion": "simulated",
+            "kubeProxyVersion": "", "kubeletVersion": concat!("v", env!("CARGO_PKG_VERSION"), "-simulated"),
+            "machineID": member.name, "operatingSystem": "linux", "osImage": "simulated",
+            "systemUUID": member.name,
+        },
+    }})
+}

@@ -1,0 +1,131 @@
+//! What a pod takes of its node, and whether there is room for it: as a kubelet counts.
+
+use crate::hardware::Vendor;
+use joulie_api::quantity::Quantity;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt;
+
+const NANOS: i128 = 1_000_000_000;
+
+/// What a pod takes, in billionths, by resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Asks(pub(crate) BTreeMap<String, i128>);
+
+/// What a node has too little of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lack {
+    resource: String,
+    requested: i128,
+    used: i128,
+    capacity: i128,
+}
+
+impl Lack {
+    /// The reason that a kubelet gives.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        format!("OutOf{}", self.resource)
+    }
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A kubelet counts processors in thousandths and everything else in whole units.
+        let unit = if self.resource == "cpu" { NANOS / 1_000 } else { NANOS };
+        write!(
+            f,
+            "Pod was rejected: Node didn't have enough resource: {}, requested: {}, used: {}, capacity: {}",
+            self.resource,
+            self.requested / unit,
+            self.used / unit,
+            self.capacity / unit
+        )
+    }
+}
+
+impl Asks {
+    /// Of a pod's specification: its containers together, or the largest of the initial ones, and the overhead. A
+    /// resource that is only limited is asked for as much as its limit.
+    ///
+    /// # Errors
+    /// When a quantity is none.
+    pub fn of(spec: &Value) -> Result<Self, String> {
+        let mut sum: BTreeMap<String, i128> = BTreeMap::from([("pods".to_owned(), NANOS)]);
+        for container in spec["containers"].as_array().into_iter().flatten() {
+            for (resource, much) in container_asks(container)? {
+                add(&mut sum, &resource, much);
+            }
+        }
+        for container in spec["initContainers"].as_array().into_iter().flatten() {
+            for (resource, much) in container_asks(container)? {
+                let most = sum.entry(resource).or_default();
+                *most = much.max(*most);
+            }
+        }
+        for (resource, much) in quantities(&spec["overhead"])? {
+            add(&mut sum, &resource, much);
+        }
+        Ok(Self(sum))
+    }
+
+    /// Logical processors.
+    #[must_use]
+    pub fn cpus(&self) -> f64 {
+        self.0.get("cpu").map_or(0.0, |nanos| *nanos as f64 / 1e9)
+    }
+
+    /// Graphics processors of whatever vendor.
+    #[must_use]
+    pub fn gpus(&self) -> u32 {
+        let of = |vendor: Vendor| self.0.get(vendor.resource()).copied().unwrap_or(0);
+        let nanos = of(Vendor::Nvidia).saturating_add(of(Vendor::Amd));
+        u32::try_from(nanos / NANOS).unwrap_or(u32::MAX)
+    }
+
+    /// Whether a node with this room, of which so much is used, has room for it.
+    ///
+    /// # Errors
+    /// The first resource, by name, of which there is too little.
+    pub fn fits(&self, room: &BTreeMap<String, i128>, used: &BTreeMap<String, i128>) -> Result<(), Lack> {
+        for (resource, requested) in &self.0 {
+            let capacity = room.get(resource).copied().unwrap_or(0);
+            let used = used.get(resource).copied().unwrap_or(0);
+            if *requested > 0 && used.saturating_add(*requested) > capacity {
+                return Err(Lack { resource: resource.clone(), requested: *requested, used, capacity });
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds it to what is used.
+    pub fn add_to(&self, used: &mut BTreeMap<String, i128>) {
+        for (resource, much) in &self.0 {
+            add(used, resource, *much);
+        }
+    }
+}
+
+fn add(sum: &mut BTreeMap<String, i128>, resource: &str, much: i128) {
+    match sum.get_mut(resource) {
+        Some(sum) => *sum = sum.saturating_add(much),
+        None => drop(sum.insert(resource.to_owned(), much)),
+    }
+}
+
+fn container_asks(container: &Value) -> Result<BTreeMap<String, i128>, String> {
+    let mut asks = quantities(&container["resources"]["limits"])?;
+    asks.extend(quantities(&container["resources"]["requests"])?);
+    Ok(asks)
+}
+
+/// A resource list in billionths. A negative quantity, which no API server takes, is nothing.
+pub(crate) fn quantities(list: &Value) -> Result<BTreeMap<String, i128>, String> {
+    let read = |(resource, much): (&String, &Value)| {
+        // A number is a quantity as well as its text is.
+        let much = much.as_str().map_or_else(|| much.to_string(), str::to_owned);
+        let quantity = Quantity::parse(&much).map_err(|error| format!("{resource}: {error}"))?;
+        Ok((resource.clone(), quantity.nanos().max(0)))
+    };
+    list.as_object().into_iter().flatten().map(read).collect()
+}

@@ -1,0 +1,202 @@
+//! What the simulator can be told.
+
+use crate::fleet::Fleet;
+use crate::workload::Mix;
+use host_kit::config::{Listen, Refusals, Setting, Table, Values, Wrong, parse};
+use host_kit::program::{DEBUG_TOKEN, KUBECONFIG, LOG_FORMAT, LOG_LEVEL, SHUTDOWN_TIMEOUT};
+use std::path::PathBuf;
+use std::time::Duration;
+
+const FLEET: Setting<Fleet> = Setting::with_default(
+    "SIM_FLEET",
+    "xeon:6,epyc:4,gpu:2",
+    |text| Fleet::parse(text).map_err(|error| Wrong(error.to_string())),
+    "KIND:COUNT, separated by commas; kinds are xeon, epyc, gpu and amd-gpu",
+    "Which nodes there are",
+);
+
+const FLEET_FILE: Setting<Option<PathBuf>> = Setting::optional(
+    "SIM_FLEET_FILE",
+    |text| parse::path(text).map(Some),
+    "the path of a file",
+    "Which nodes there are, as JSON with kinds of one's own; then SIM_FLEET does not count",
+);
+
+const RACKS: Setting<u32> = Setting::with_default(
+    "SIM_RACKS",
+    "3",
+    |text| parse::whole(text, 1..=1_000),
+    "a whole number from 1 to 1000",
+    "Over how many racks the nodes of SIM_FLEET are spread (label joulie.io/rack)",
+);
+
+const ADDR: Setting<Listen> = Setting::with_default(
+    "SIM_ADDR",
+    ":18080",
+    parse::listen,
+    "an address to listen on, as in :18080 or 127.0.0.1:18080",
+    "Where telemetry, controls, faults, metrics and health are served",
+);
+
+const SPEED: Setting<f64> = Setting::with_default(
+    "SIM_SPEED",
+    "1",
+    |text| parse::real(text, 0.01..=1_000.0),
+    "a number from 0.01 to 1000",
+    "Simulated seconds in a second",
+);
+
+const SEED: Setting<u64> = Setting::with_default(
+    "SIM_SEED",
+    "1",
+    |text| parse::whole(text, 0..=u64::MAX),
+    "a whole number",
+    "What chance begins with; the same seed gives the same machines and workload",
+);
+
+const HEARTBEAT: Setting<Duration> = Setting::with_default(
+    "SIM_HEARTBEAT",
+    "10s",
+    |text| parse::duration(text, Duration::from_millis(100)..=Duration::from_secs(30)),
+    "a duration from 100ms to 30s",
+    "How often each node renews its Lease; the control plane calls a node dead after 40s",
+);
+
+const CHECKPOINT: Setting<Duration> = Setting::with_default(
+    "SIM_CHECKPOINT",
+    "1m",
+    |text| parse::duration(text, Duration::ZERO..=Duration::from_secs(86_400)),
+    "a duration up to 24h; 0 for never",
+    "How often a running pod's progress is written into its status, for a restart after a crash",
+);
+
+const WORKLOAD: Setting<Option<Mix>> = Setting::with_default(
+    "SIM_WORKLOAD",
+    "none",
+    |text| Mix::parse(text).map_err(Wrong),
+    "none, or MEAN-GAP/MEAN-DURATION as in 2s/60s, in simulated time",
+    "A workload that comes and goes: how far apart pods are created, and how long they run, on average",
+);
+
+const WORKLOAD_NAMESPACE: Setting<String> = Setting::with_default(
+    "SIM_WORKLOAD_NAMESPACE",
+    "default",
+    parse::object_name,
+    "the name of a namespace",
+    "Where the pods of SIM_WORKLOAD are created",
+);
+
+const WORKLOAD_PENDING_MAX: Setting<u32> = Setting::with_default(
+    "SIM_WORKLOAD_PENDING_MAX",
+    "20",
+    |text| parse::whole(text, 1..=10_000),
+    "a whole number from 1 to 10000",
+    "No pod is created while so many of them wait for a node",
+);
+
+/// Everything.
+pub const TABLE: Table = Table {
+    program: "joulie-simulator",
+    about: "Simulated nodes: plants behind an HTTP contract, and pods that load them.",
+    settings: &[
+        &FLEET,
+        &FLEET_FILE,
+        &RACKS,
+        &ADDR,
+        &SPEED,
+        &SEED,
+        &HEARTBEAT,
+        &CHECKPOINT,
+        &WORKLOAD,
+        &WORKLOAD_NAMESPACE,
+        &WORKLOAD_PENDING_MAX,
+        &KUBECONFIG,
+        &LOG_LEVEL,
+        &LOG_FORMAT,
+        &DEBUG_TOKEN,
+        &SHUTDOWN_TIMEOUT,
+    ],
+    retired: &[],
+    families: &["SIM_"],
+};
+
+/// What the simulator does.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Which nodes there are.
+    pub fleet: Fleet,
+    /// Where telemetry and controls are served.
+    pub listen: Listen,
+    /// Simulated seconds in a second.
+    pub speed: f64,
+    /// What chance begins with.
+    pub seed: u64,
+    /// How often each node renews its Lease.
+    pub heartbeat: Duration,
+    /// How often progress is written down; never where there is none.
+    pub checkpoint: Option<Duration>,
+    /// A workload that comes and goes.
+    pub workload: Option<Workload>,
+    /// Who may see the pages under /debug from elsewhere.
+    pub debug_token: Option<String>,
+}
+
+/// A workload that comes and goes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Workload {
+    /// What it consists of.
+    pub mix: Mix,
+    /// Where its pods are created.
+    pub namespace: String,
+    /// No pod is created while so many wait for a node.
+    pub pending_max: u32,
+}
+
+impl Settings {
+    /// A fleet on a port of the kernel's choice on this machine, at the speed of time, without a workload.
+    #[must_use]
+    pub fn of(fleet: Fleet) -> Self {
+        Self {
+            fleet,
+            listen: Listen::At(([127, 0, 0, 1], 0).into()),
+            speed: 1.0,
+            seed: 1,
+            heartbeat: Duration::from_secs(10),
+            checkpoint: Some(Duration::from_secs(60)),
+            workload: None,
+            debug_token: None,
+        }
+    }
+
+    /// Reads them.
+    ///
+    /// # Errors
+    /// When a file is named that cannot be read or says no fleet.
+    pub fn read(values: &Values) -> Result<Self, Refusals> {
+        let fleet = match values.get(&FLEET_FILE)? {
+            None => Fleet { racks: values.get(&RACKS)?, ..values.get(&FLEET)? },
+            Some(path) => {
+                let text = std::fs::read_to_string(&path);
+                let text = text.map_err(|error| format!("the file cannot be read: {error}"));
+                let fleet = text.and_then(|text| Fleet::from_json(&text).map_err(|error| error.to_string()));
+                fleet.map_err(|why| values.conflict(&[FLEET_FILE.name()], &why))?
+            }
+        };
+        let (namespace, pending_max) = (values.get(&WORKLOAD_NAMESPACE)?, values.get(&WORKLOAD_PENDING_MAX)?);
+        let workload = values.get(&WORKLOAD)?.map(|mix| Workload {
+            mix: Mix { gpus: fleet.gpu_vendor(), ..mix },
+            namespace,
+            pending_max,
+        });
+        Ok(Self {
+            fleet,
+            listen: values.get(&ADDR)?,
+            speed: values.get(&SPEED)?,
+            seed: values.get(&SEED)?,
+            heartbeat: values.get(&HEARTBEAT)?,
+            checkpoint: Some(values.get(&CHECKPOINT)?).filter(|every| !every.is_zero()),
+            workload,
+            debug_token: values.get(&DEBUG_TOKEN)?,
+        })
+    }
+}

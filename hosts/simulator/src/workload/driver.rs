@@ -1,0 +1,115 @@
+//! Creates the pods of a workload at their time, and takes finished ones away.
+
+use super::{Generator, PART_OF};
+use crate::settings::Workload;
+use futures::FutureExt;
+use host_kit::clock::Clock;
+use host_kit::reflect::{Key, Reflections, Row, Rows, Source, reflect};
+use host_kit::shutdown::Stop;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::api::{DeleteParams, PostParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// So many finished pods stay to be looked at.
+const FINISHED_KEPT: usize = 50;
+/// At most so many are taken away at a time.
+const TAKEN_AWAY: usize = 10;
+/// How soon a creation that was refused is tried again.
+const AGAIN: Duration = Duration::from_secs(2);
+/// How long a workload that waits for room sleeps before it looks again.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// A pod of the workload.
+#[derive(Debug)]
+struct Seen {
+    created: String,
+    waits: bool,
+    over: bool,
+}
+
+impl Row for Seen {
+    const KIND: &'static str = "workload";
+
+    fn read(object: &Value) -> Result<Self, String> {
+        let phase = object["status"]["phase"].as_str().unwrap_or("Pending");
+        let over = matches!(phase, "Succeeded" | "Failed");
+        let bound = object["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
+        let created = object["metadata"]["creationTimestamp"].as_str().unwrap_or_default().to_owned();
+        Ok(Self { created, waits: !bound && !over, over })
+    }
+}
+
+/// Keeps the workload going until asked to stop; what it created stays.
+pub(crate) async fn drive(
+    client: Client,
+    workload: Workload,
+    (seed, speed): (u64, f64),
+    parts: (&Reflections, Arc<dyn Clock>),
+    stop: Stop,
+) {
+    let source = Source {
+        path: format!("/api/v1/namespaces/{}/pods", workload.namespace),
+        labels: Some(format!("{}={}", PART_OF.0, PART_OF.1)),
+        fields: None,
+    };
+    let (rows, follow) = reflect::<Seen>(&client, source, parts, stop.clone());
+    let create = create(client, workload, seed, speed, rows, stop);
+    futures::future::join(follow, create).map(drop).await;
+}
+
+async fn create(client: Client, workload: Workload, seed: u64, speed: f64, rows: Rows<Seen>, stop: Stop) {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &workload.namespace);
+    make_namespace(&client, &workload.namespace).await;
+    let pending_max = usize::try_from(workload.pending_max).unwrap_or(usize::MAX);
+    let mut generator = Generator::new(workload.mix, seed);
+    loop {
+        let job = generator.draw();
+        if stop.requested_within(job.after.div_f64(speed)).await {
+            return;
+        }
+        while !rows.is_synced() || waiting(&rows) >= pending_max {
+            if stop.requested_within(LOOK).await {
+                return;
+            }
+        }
+        let Ok(pod) = serde_json::from_value::<Pod>(job.pod) else { continue };
+        while let Err(error) = pods.create(&PostParams::default(), &pod).await {
+            tracing::warn!("a pod of the workload could not be created, again in 2s: {error}");
+            if stop.requested_within(AGAIN).await {
+                return;
+            }
+        }
+        for key in finished(&rows) {
+            // One that is gone already is gone.
+            drop(pods.delete(&key.name, &DeleteParams::default()).await);
+        }
+    }
+}
+
+/// A namespace that is there already is fine; any other refusal shows with the first pod.
+async fn make_namespace(client: &Client, name: &str) {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let Ok(namespace) = serde_json::from_value(json!({"metadata": {"name": name}})) else { return };
+    drop(namespaces.create(&PostParams::default(), &namespace).await);
+}
+
+fn waiting(rows: &Rows<Seen>) -> usize {
+    rows.with(|rows| rows.values().filter(|held| held.row.waits).count())
+}
+
+/// The oldest finished pods beyond those that stay.
+fn finished(rows: &Rows<Seen>) -> Vec<Key> {
+    rows.with(|rows| {
+        let mut over: Vec<(&str, &Key)> = rows
+            .iter()
+            .filter(|(_, held)| held.row.over)
+            .map(|(key, held)| (held.row.created.as_str(), key))
+            .collect();
+        over.sort_unstable();
+        let surplus = over.len().saturating_sub(FINISHED_KEPT).min(TAKEN_AWAY);
+        over.into_iter().take(surplus).map(|(_, key)| key.clone()).collect()
+    })
+}

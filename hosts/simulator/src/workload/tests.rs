@@ -1,0 +1,61 @@
+use super::*;
+use crate::pods::Pod;
+use host_kit::reflect::Row;
+
+fn mix(gpus: Option<Vendor>) -> Mix {
+    Mix { gap: Duration::from_secs(2), duration: Duration::from_secs(60), gpus }
+}
+
+/// The pod as it is when it has been created and bound.
+fn bound(mut job: Job) -> Pod {
+    job.pod["metadata"]["uid"] = json!("u");
+    job.pod["spec"]["nodeName"] = json!("n");
+    Pod::read(&job.pod).unwrap()
+}
+
+#[test]
+fn the_same_seed_draws_the_same_pods_and_another_seed_others() {
+    let draw = |seed| {
+        let mut generator = Generator::new(mix(Some(Vendor::Nvidia)), seed);
+        (0..100).map(|_| generator.draw()).collect::<Vec<_>>()
+    };
+    assert_eq!(draw(7), draw(7));
+    assert_ne!(draw(7), draw(8));
+}
+
+#[test]
+fn every_pod_can_be_read_fits_a_node_and_ends() {
+    let mut generator = Generator::new(mix(Some(Vendor::Amd)), 3);
+    let mut gaps = 0.0;
+    let (mut gpus, mut performance) = (0, 0);
+    for _ in 0..2_000 {
+        let job = generator.draw();
+        gaps += job.after.as_secs_f64();
+        let pod = bound(job);
+        let work = pod.work.unwrap();
+        assert!(work.duration.is_some());
+        assert!((1.0..=64.0).contains(&work.cpus) && work.gpus <= 8);
+        gpus += u32::from(work.gpus > 0);
+        performance += u32::from(work.performance);
+    }
+    // 32 of 100 ask for GPUs; training, large and three tenths of medium are performance pods: 35.5 of 100.
+    assert!((580..=700).contains(&gpus), "{gpus}");
+    assert!((640..=780).contains(&performance), "{performance}");
+    assert!((3_600.0..=4_400.0).contains(&gaps), "{gaps}");
+}
+
+#[test]
+fn without_gpus_nobody_asks_for_one() {
+    let mut generator = Generator::new(mix(None), 3);
+    assert!((0..500).all(|_| bound(generator.draw()).asks.gpus() == 0));
+}
+
+#[test]
+fn a_mix_is_none_or_a_gap_and_a_duration() {
+    assert_eq!(Mix::parse("none"), Ok(None));
+    let read = Mix::parse("500ms/2m").unwrap().unwrap();
+    assert_eq!((read.gap, read.duration), (Duration::from_millis(500), Duration::from_secs(120)));
+    for bad in ["", "2s", "2s/", "/2s", "0s/1s", "-1s/1s", "1s/1s/1s"] {
+        assert!(Mix::parse(bad).is_err(), "{bad:?}");
+    }
+}

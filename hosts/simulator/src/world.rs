@@ -1,0 +1,106 @@
+//! All machines, and the time that passes for them.
+//!
+//! Simulated time is the host's monotonic clock since the start, times the speed. Every machine stands behind a lock of
+//! its own, so that a thousand of them that are stepped hold up nobody who asks one.
+
+use crate::control::Last;
+use crate::faults::Faults;
+use crate::fleet::Member;
+use crate::machine::{Machine, MachineError};
+use crate::pods::quantities;
+use crate::telemetry::Telemetry;
+use host_kit::clock::{Clock, Mono};
+use power_units::Micros;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The machines.
+pub struct World {
+    nodes: BTreeMap<String, Node>,
+    clock: Arc<dyn Clock>,
+    since: Mono,
+    speed: f64,
+}
+
+/// A machine and what stands around it.
+pub struct Node {
+    /// As it is registered.
+    pub member: Member,
+    /// What there is of every resource, in billionths.
+    pub(crate) room: BTreeMap<String, i128>,
+    state: Mutex<State>,
+}
+
+/// What changes about a node.
+pub struct State {
+    /// The machine.
+    pub machine: Machine,
+    /// The last thing that was asked of it.
+    pub last: Last,
+    /// What is broken.
+    pub faults: Faults,
+    /// What its telemetry showed when it got stuck.
+    pub shown: Option<Telemetry>,
+}
+
+impl World {
+    /// The machines of a fleet, all idle; their time begins now. `speed` is simulated seconds in a second.
+    ///
+    /// # Errors
+    /// When a machine is impossible.
+    pub fn new(
+        members: Vec<Member>,
+        seed: u64,
+        speed: f64,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, MachineError> {
+        let now = clock.wall();
+        let mut nodes = BTreeMap::new();
+        for (number, member) in (0_u64..).zip(members) {
+            let machine = Machine::new(&member, seed.wrapping_add(number))?;
+            let state = State { machine, last: Last::nothing(now), faults: Faults::default(), shown: None };
+            // The fleet wrote these quantities itself.
+            let room = quantities(&serde_json::json!(member.capacity)).unwrap_or_default();
+            nodes.insert(member.name.clone(), Node { member, room, state: Mutex::new(state) });
+        }
+        Ok(Self { nodes, since: clock.mono(), clock, speed })
+    }
+
+    /// A node by its name.
+    #[must_use]
+    pub fn node(&self, name: &str) -> Option<&Node> {
+        self.nodes.get(name)
+    }
+
+    /// All nodes, by name.
+    #[must_use]
+    pub const fn nodes(&self) -> &BTreeMap<String, Node> {
+        &self.nodes
+    }
+
+    /// The clock that it runs by.
+    #[must_use]
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    /// Simulated seconds in a second.
+    #[must_use]
+    pub const fn speed(&self) -> f64 {
+        self.speed
+    }
+
+    /// Simulated time since the start.
+    #[must_use]
+    pub fn now(&self) -> Micros {
+        let passed = self.clock.mono().since(self.since).mul_f64(self.speed);
+        Micros::new(u64::try_from(passed.as_micros()).unwrap_or(u64::MAX))
+    }
+
+    /// A node's state, brought up to now.
+    pub fn at<'a>(&self, node: &'a Node) -> MutexGuard<'a, State> {
+        let mut state = node.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.machine.advance(self.now());
+        state
+    }
+}

@@ -1,0 +1,127 @@
+//! A suite's own programs beside the control plane: started by the same keeper, so that they end with it however it
+//! ends, with their logs in the same folder.
+
+use crate::control_plane::{ControlPlane, PROBE_EVERY};
+use crate::error::ClusterError;
+use crate::ffi::Signal;
+use crate::folder;
+use crate::processes::{Start, Who, log_file};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::time::Duration;
+
+/// What to start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    name: String,
+    path: PathBuf,
+    arguments: Vec<String>,
+    environment: BTreeMap<String, String>,
+}
+
+impl Program {
+    /// A file, under a name that its log has too. Nothing of this process' environment goes along.
+    #[must_use]
+    pub fn new(name: &str, path: &Path) -> Self {
+        Self {
+            name: name.to_owned(),
+            path: path.to_owned(),
+            arguments: Vec::new(),
+            environment: BTreeMap::new(),
+        }
+    }
+
+    /// With one more argument.
+    #[must_use]
+    pub fn argument(mut self, argument: impl Into<String>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// With a variable of the environment.
+    #[must_use]
+    pub fn variable(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.environment.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// What it is called.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl ControlPlane {
+    /// Starts a program in the control plane's folder, in the place of one of that name. Its log goes on where that
+    /// one's ended.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn start_program(&self, program: &Program) -> Result<(), ClusterError> {
+        let start = Start {
+            program: program.path.clone(),
+            arguments: program.arguments.clone(),
+            environment: program.environment.clone(),
+        };
+        self.keeper.spawn(Who::Program(program.name.clone()), start)
+    }
+
+    /// Kills a program, and returns when it has ended.
+    pub fn kill_program(&self, name: &str) {
+        self.keeper.kill(Who::Program(name.to_owned()));
+    }
+
+    /// Sends a program a signal.
+    ///
+    /// # Errors
+    /// When it was never started, or was killed.
+    pub fn signal_program(&self, name: &str, signal: Signal) -> Result<(), ClusterError> {
+        self.keeper.signal(Who::Program(name.to_owned()), signal)
+    }
+
+    /// Asks a program to end, and waits until it has.
+    ///
+    /// # Errors
+    /// When it has not within the time, with the last lines of its log; it is then left running.
+    pub async fn end_program(&self, name: &str, within: Duration) -> Result<ExitStatus, ClusterError> {
+        self.signal_program(name, Signal::Terminate)?;
+        let ending = async {
+            loop {
+                if let Some(status) = self.program_ended(name) {
+                    return status;
+                }
+                tokio::time::sleep(PROBE_EVERY).await;
+            }
+        };
+        tokio::time::timeout(within, ending).await.map_err(|_| {
+            let log = self.program_log(name);
+            ClusterError::Asked(format!("{name} did not end within {within:?}; its last lines:\n{log}"))
+        })
+    }
+
+    /// How a program has ended; `None` while it runs, and of one that was never started or was killed.
+    #[must_use]
+    pub fn program_ended(&self, name: &str) -> Option<ExitStatus> {
+        self.keeper.how_ended(Who::Program(name.to_owned()))
+    }
+
+    /// A program's process, while it runs.
+    #[must_use]
+    pub fn program_pid(&self, name: &str) -> Option<u32> {
+        self.keeper.pid(Who::Program(name.to_owned()))
+    }
+
+    /// The last lines of a program's log.
+    #[must_use]
+    pub fn program_log(&self, name: &str) -> String {
+        folder::tail(&self.program_log_file(name))
+    }
+
+    /// Where a program's log is, from its first start on.
+    #[must_use]
+    pub fn program_log_file(&self, name: &str) -> PathBuf {
+        log_file(self.folder.path(), &Who::Program(name.to_owned()))
+    }
+}

@@ -1,0 +1,116 @@
+//! Who is asked, and in which form.
+
+use super::Programs;
+use crate::echo::Scores;
+use crate::rights::Account;
+use crate::{Trouble, ports, until};
+use cluster::{ControlPlane, Extender, NodeForm, Program, Scheduler};
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::net::TcpStream;
+
+/// The name of the extender's process, of which one runs at a time.
+const PROGRAM: &str = "extender";
+/// An answer with 5,000 full nodes may take long on a busy machine, and kube-scheduler must not give up.
+const TIMEOUT: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An extender of the bench.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Contender {
+    /// kube-scheduler by itself.
+    Nobody,
+    /// It repeats what it was asked.
+    Echo(NodeForm, Scores),
+    /// `joulie-extender`, as it ships.
+    Ours(NodeForm),
+}
+
+impl Contender {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Nobody => "none",
+            Self::Echo(_, Scores::Constant) => "echo, constant scores",
+            Self::Echo(_, Scores::Empty) => "echo, no scores",
+            Self::Ours(_) => "joulie-extender",
+        }
+    }
+
+    /// `None` for who is not asked.
+    pub(super) fn form(self) -> Option<NodeForm> {
+        match self {
+            Self::Nobody => None,
+            Self::Echo(form, _) | Self::Ours(form) => Some(form),
+        }
+    }
+
+    /// Starts it, in the place of the one before, and says how kube-scheduler is to ask it. The variables are for ours.
+    pub(super) async fn start(
+        self,
+        control_plane: &ControlPlane,
+        programs: &Programs,
+        variables: &[(&str, &str)],
+    ) -> Result<Asked, Trouble> {
+        control_plane.kill_program(PROGRAM);
+        let Some(form) = self.form() else {
+            return Ok(Asked { scheduler: all_nodes(Scheduler::plain()), at: None });
+        };
+        let at = ports::free()?;
+        let mut program = self.program(control_plane, programs, at).await?;
+        for (name, value) in variables {
+            program = program.variable(name, *value);
+        }
+        control_plane.start_program(&program)?;
+        let is_ready = async || match self {
+            Self::Nobody | Self::Echo(..) => TcpStream::connect(at).await.is_ok(),
+            Self::Ours(_) => synced(at).await.unwrap_or(false),
+        };
+        until("the extender is ready", PATIENCE, is_ready).await.map_err(|error| {
+            format!("{}: {error}; its log:\n{}", self.name(), control_plane.program_log(PROGRAM))
+        })?;
+        let mut extender = Extender::new(&format!("http://{at}"), form)?;
+        extender.timeout = TIMEOUT;
+        Ok(Asked { scheduler: all_nodes(Scheduler::with(extender)), at: Some(at) })
+    }
+
+    async fn program(
+        self,
+        control_plane: &ControlPlane,
+        programs: &Programs,
+        at: SocketAddr,
+    ) -> Result<Program, Trouble> {
+        Ok(match self {
+            Self::Nobody | Self::Echo(..) => {
+                let echo = Program::new(PROGRAM, &programs.echo).argument("echo").argument(at.to_string());
+                let is_empty = matches!(self, Self::Echo(_, Scores::Empty));
+                if is_empty { echo.argument("--empty") } else { echo }
+            }
+            Self::Ours(_) => {
+                let kubeconfig = Account::Extender.kubeconfig(control_plane).await?;
+                Program::new(PROGRAM, &programs.extender)
+                    .variable("KUBECONFIG", kubeconfig.to_string_lossy())
+                    .variable("EXTENDER_ADDR", at.to_string())
+                    .variable("METRICS_ADDR", "127.0.0.1:0")
+                    // The twins are written once, and a bench takes longer than an outage may.
+                    .variable("TWIN_STALENESS_THRESHOLD", "24h")
+                    .variable("ASSUMED_MAX_AGE", "1h")
+            }
+        })
+    }
+}
+
+/// How kube-scheduler asks, and where.
+pub(super) struct Asked {
+    pub(super) scheduler: Scheduler,
+    pub(super) at: Option<SocketAddr>,
+}
+
+/// It looks at every node, so that what it asks is as long as it can be.
+fn all_nodes(scheduler: Scheduler) -> Scheduler {
+    Scheduler { percentage_of_nodes_to_score: Some(100), ..scheduler }
+}
+
+/// Whether ours has read everything.
+async fn synced(at: SocketAddr) -> Result<bool, Trouble> {
+    Ok(crate::http::at(at)?.get("/debug/scoring").await?["synced"] == true)
+}

@@ -1,0 +1,108 @@
+//! Pods per second: a number of pods is there, kube-scheduler is started, and the time runs from the first binding to
+//! the last.
+
+use super::{Contender, Programs, Size};
+use crate::Trouble;
+use crate::echo::Scores;
+use crate::field::{self, Field, Placed};
+use cluster::{Component, ControlPlane, NodeForm};
+use std::time::Duration;
+
+const CONTENDERS: [Contender; 6] = [
+    Contender::Nobody,
+    Contender::Echo(NodeForm::Names, Scores::Constant),
+    Contender::Echo(NodeForm::Names, Scores::Empty),
+    Contender::Ours(NodeForm::Names),
+    Contender::Echo(NodeForm::Full, Scores::Constant),
+    Contender::Ours(NodeForm::Full),
+];
+/// Of one turn. What is not bound by then is not counted.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Lets the contenders take turns, and prints what came of it.
+pub(super) async fn run(
+    control_plane: &ControlPlane,
+    programs: &Programs,
+    size: Size,
+) -> Result<(), Trouble> {
+    let field = Field::new(&control_plane.client().await?, "rate").await?;
+    let mut turns: Vec<Vec<Placed>> = CONTENDERS.iter().map(|_| Vec::new()).collect();
+    for _ in 0..size.rounds {
+        for (contender, turns) in CONTENDERS.iter().zip(&mut turns) {
+            let placed = turn(control_plane, programs, &field, (*contender, size)).await?;
+            crate::tell(&format!("{} nodes, {}: {:.1} pods/s", size.nodes, contender.name(), placed.rate()));
+            turns.push(placed);
+        }
+    }
+    print(size, &turns);
+    Ok(())
+}
+
+async fn turn(
+    control_plane: &ControlPlane,
+    programs: &Programs,
+    field: &Field,
+    (contender, size): (Contender, Size),
+) -> Result<Placed, Trouble> {
+    control_plane.stop(Component::Scheduler);
+    field.clear().await?;
+    let count = pods(contender, size);
+    field.make(&field::pod("pod"), count).await?;
+    let asked = contender.start(control_plane, programs, &[]).await?;
+    let begin = async || Ok(control_plane.start_scheduler(&asked.scheduler)?);
+    let placed = field.placed(count, PATIENCE, begin).await?;
+    if placed.count() < count {
+        let name = contender.name();
+        return Err(
+            format!("{name}: only {} of {count} pods were bound in {PATIENCE:?}", placed.count()).into()
+        );
+    }
+    Ok(placed)
+}
+
+/// Fewer where full nodes of 8 kB travel there and back for each of them.
+fn pods(contender: Contender, size: Size) -> u32 {
+    match contender.form() {
+        None | Some(NodeForm::Names) => size.pods,
+        Some(NodeForm::Full) => (size.pods * 20 / size.nodes).max(10),
+    }
+}
+
+fn best(turns: &[Placed]) -> f64 {
+    turns.iter().map(Placed::rate).fold(0.0, f64::max)
+}
+
+fn print(size: Size, turns: &[Vec<Placed>]) {
+    println!("\n### {} nodes\n", size.nodes);
+    println!(
+        "| extender | nodes as | pods | pods/s, each round | best | of none | of an echo | nodes used |"
+    );
+    println!("|---|---|---|---|---|---|---|---|");
+    let of = |wanted: Contender| {
+        CONTENDERS
+            .iter()
+            .zip(turns)
+            .find(|(contender, _)| **contender == wanted)
+            .map_or(0.0, |(_, turns)| best(turns))
+    };
+    let none = of(Contender::Nobody);
+    for (contender, turns) in CONTENDERS.iter().zip(turns) {
+        let (form, echo) = match contender.form() {
+            None => ("–", None),
+            Some(form @ NodeForm::Names) => ("names", Some(of(Contender::Echo(form, Scores::Constant)))),
+            Some(form @ NodeForm::Full) => ("objects", Some(of(Contender::Echo(form, Scores::Constant)))),
+        };
+        let best = best(turns);
+        let rates: Vec<_> = turns.iter().map(|turn| format!("{:.1}", turn.rate())).collect();
+        let used: Vec<_> = turns.iter().map(|turn| turn.by_node.len().to_string()).collect();
+        println!(
+            "| {} | {form} | {} | {} | {best:.1} | {:.2} | {} | {} |",
+            contender.name(),
+            pods(*contender, size),
+            rates.join(", "),
+            best / none,
+            echo.map_or("–".to_owned(), |echo| format!("{:.2}", best / echo)),
+            used.join(", "),
+        );
+    }
+}

@@ -1,0 +1,79 @@
+//! What operator and agents would write about the bench's nodes, all of it once: the extender reads it, and nobody else
+//! runs.
+//!
+//! Every fourth node is an eco node. The room below the cap differs from node to node, so that scores differ, and a pod
+//! of 8 of the 64 processors (43.75 W by the estimate of facts/extender.md section 6) fits 1 to 7 times.
+
+use crate::Trouble;
+use futures::{StreamExt, TryStreamExt};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+const WRITES_MAX: usize = 16;
+/// What a node may draw.
+pub(super) const CAP_WATTS: u32 = 600;
+
+/// Whether a node takes performance pods.
+pub(super) fn is_eco(number: u32) -> bool {
+    number.is_multiple_of(4)
+}
+
+/// What a node draws before any pod is there.
+pub(super) fn measured_watts(number: u32) -> u32 {
+    CAP_WATTS - (60 + number % 10 * 30)
+}
+
+/// Describes so many nodes, as [`crate::field::nodes`] names them.
+pub(super) async fn describe(client: &Client, count: u32) -> Result<(), Trouble> {
+    let one = |number: u32| async move {
+        write(client, "NodeHardware", number, json!({}), hardware()).await?;
+        let profile = if is_eco(number) { "eco" } else { "performance" };
+        write(client, "NodeTwin", number, json!({"profile": profile}), twin(number, profile)).await
+    };
+    futures::stream::iter(0..count).map(one).buffer_unordered(WRITES_MAX).try_collect().await
+}
+
+async fn write(client: &Client, kind: &str, number: u32, spec: Value, status: Value) -> Result<(), Trouble> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("joulie.io", "v1alpha1", kind));
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let name = format!("node-{number}");
+    let mut spec = spec;
+    spec["nodeName"] = json!(name);
+    let object = json!({
+        "apiVersion": "joulie.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec,
+    });
+    api.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
+    api.patch_status(&name, &PatchParams::default(), &Patch::Merge(json!({"status": status}))).await?;
+    Ok(())
+}
+
+fn hardware() -> Value {
+    json!({
+        "cpu": {
+            "sockets": 1,
+            "totalCores": 64,
+            "capRange": {"type": "package", "minWattsPerSocket": 100, "maxWattsPerSocket": 500},
+        },
+        "gpu": {"present": false, "vendor": "none", "count": 0},
+    })
+}
+
+fn twin(number: u32, profile: &str) -> Value {
+    let measured = measured_watts(number);
+    let now = k8s_openapi::jiff::Timestamp::now().to_string();
+    json!({
+        "schedulableClass": profile,
+        "lastUpdated": now,
+        "predictedPowerHeadroomScore": f64::from(CAP_WATTS - measured) / f64::from(CAP_WATTS) * 100.0,
+        "predictedCoolingStressScore": 10 + number % 7,
+        "predictedPsuStressScore": 10,
+        "powerMeasurement": {
+            "source": "agent",
+            "measuredNodePowerW": measured,
+            "nodeCappedPowerW": CAP_WATTS,
+            "powerTrendWPerMin": 0,
+            "sampledAt": now,
+        },
+    })
+}

@@ -1,0 +1,36 @@
+//! Questions to the programs' own ports.
+
+use crate::Trouble;
+use kube::{Client, Config};
+use serde_json::Value;
+use std::net::SocketAddr;
+
+/// A port that speaks plain HTTP.
+#[derive(Clone)]
+pub struct Http(Client);
+
+/// The port there.
+///
+/// # Errors
+/// Never, as an address makes a URL.
+pub fn at(address: SocketAddr) -> Result<Http, Trouble> {
+    let mut config = Config::new(format!("http://{address}").parse()?);
+    config.default_retry = false;
+    Ok(Http(Client::try_from(config)?))
+}
+
+impl Http {
+    /// What a path shows.
+    ///
+    /// # Errors
+    /// When nobody answers, or with no JSON.
+    pub async fn get(&self, path: &str) -> Result<Value, Trouble> {
+        Ok(self.0.request(http::Request::get(path).body(Vec::new())?).await?)
+    }
+
+    /// Whether a path answers with success.
+    pub async fn answers(&self, path: &str) -> bool {
+        let Ok(request) = http::Request::get(path).body(Vec::new()) else { return false };
+        self.0.request_text(request).await.is_ok()
+    }
+}

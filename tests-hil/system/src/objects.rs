@@ -1,0 +1,68 @@
+//! Joulie's objects as kubectl shows them.
+
+use crate::Trouble;
+use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+/// The manager of what a person writes here.
+const PERSON: &str = "kubectl";
+
+/// A kind of the group joulie.io.
+fn api(client: &Client, kind: &str) -> Api<DynamicObject> {
+    Api::all_with(
+        client.clone(),
+        &ApiResource::from_gvk(&GroupVersionKind::gvk("joulie.io", "v1alpha1", kind)),
+    )
+}
+
+/// An object, or null.
+///
+/// # Errors
+/// When the API does not answer.
+pub async fn get(client: &Client, kind: &str, name: &str) -> Result<Value, Trouble> {
+    Ok(match api(client, kind).get_opt(name).await? {
+        Some(object) => serde_json::to_value(object)?,
+        None => Value::Null,
+    })
+}
+
+/// Every object of a kind.
+///
+/// # Errors
+/// When the API does not answer.
+pub async fn list(client: &Client, kind: &str) -> Result<Vec<Value>, Trouble> {
+    let listed = api(client, kind).list(&ListParams::default()).await?;
+    Ok(listed.items.into_iter().map(serde_json::to_value).collect::<Result<_, _>>()?)
+}
+
+/// Writes what a person wants of a node's packages, and returns the generation of it.
+///
+/// # Errors
+/// When the API refuses.
+pub async fn want(client: &Client, node: &str, watts: u32) -> Result<i64, Trouble> {
+    let object = json!({
+        "apiVersion": "joulie.io/v1alpha1",
+        "kind": "NodePowerProfile",
+        "metadata": {"name": node},
+        "spec": {"nodeName": node, "profile": "eco", "cpu": {"packagePowerCapWatts": watts}},
+    });
+    let how = PatchParams::apply(PERSON).force();
+    let written = api(client, "NodePowerProfile").patch(node, &how, &Patch::Apply(&object)).await?;
+    Ok(written.metadata.generation.unwrap_or_default())
+}
+
+/// Takes a person's wish back.
+///
+/// # Errors
+/// When the API refuses.
+pub async fn release(client: &Client, node: &str) -> Result<(), Trouble> {
+    Ok(api(client, "NodePowerProfile").delete(node, &DeleteParams::default()).await.map(drop)?)
+}
+
+/// The status of a condition, or nothing.
+#[must_use]
+pub fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
+    let conditions = object["status"]["conditions"].as_array();
+    conditions.and_then(|all| all.iter().find(|one| one["type"] == kind)).unwrap_or(&Value::Null)
+}

@@ -1,0 +1,88 @@
+//! The power limits of the node on virtual hardware: as its files show them, and every write that they ever took.
+
+use crate::Trouble;
+use std::path::{Path, PathBuf};
+
+/// The two packages' long-term limits.
+const ZONES: [&str; 2] = ["intel-rapl:0", "intel-rapl:1"];
+/// The zone of the whole node.
+const PLATFORM: &str = "intel-rapl:2";
+const LIMIT: &str = "constraint_0_power_limit_uw";
+
+/// Where they are.
+#[derive(Clone, Debug)]
+pub struct Registers {
+    powercap: PathBuf,
+    writes: PathBuf,
+}
+
+impl Registers {
+    pub(crate) fn new(hardware: &Path, writes: &Path) -> Self {
+        Self { powercap: hardware.join("sys/class/powercap"), writes: writes.to_owned() }
+    }
+
+    /// Whether the hardware is mounted.
+    #[must_use]
+    pub fn are_there(&self) -> bool {
+        self.limits_uw().is_ok()
+    }
+
+    /// The limit of each package.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    pub fn limits_uw(&self) -> Result<[u64; 2], Trouble> {
+        Ok([self.number(ZONES[0], LIMIT)?, self.number(ZONES[1], LIMIT)?])
+    }
+
+    /// What the whole node has drawn, which begins anew after 2³² steps.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    pub fn energy_uj(&self) -> Result<u64, Trouble> {
+        self.number(PLATFORM, "energy_uj")
+    }
+
+    /// Where the counters begin anew.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn energy_range_uj(&self) -> Result<u64, Trouble> {
+        self.number(PLATFORM, "max_energy_range_uj")
+    }
+
+    /// How many writes the limits took until now: a mark for [`Self::written_since`].
+    #[must_use]
+    pub fn mark(&self) -> usize {
+        self.writes().len()
+    }
+
+    /// What was written to the packages' long-term limits since a mark, in µW.
+    #[must_use]
+    pub fn written_since(&self, mark: usize) -> Vec<u64> {
+        self.writes().into_iter().skip(mark).collect()
+    }
+
+    fn writes(&self) -> Vec<u64> {
+        let text = std::fs::read_to_string(&self.writes).unwrap_or_default();
+        let mut writes = Vec::new();
+        for line in text.lines() {
+            let mut words = line.split_whitespace();
+            let (Some("write"), Some(zone), Some("0"), Some(text)) =
+                (words.next(), words.next(), words.next(), words.next())
+            else {
+                continue;
+            };
+            if ZONES.contains(&zone) {
+                writes.extend(text.parse::<u64>());
+            }
+        }
+        writes
+    }
+
+    fn number(&self, zone: &str, file: &str) -> Result<u64, Trouble> {
+        let path = self.powercap.join(zone).join(file);
+        let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(text.trim().parse()?)
+    }
+}

@@ -1,0 +1,103 @@
+//! What all nodes together have drawn and could have drawn, from the truth and not from what anybody measured: the
+//! counters and registers of the virtual hardware, the joules and limits of each simulated machine.
+//!
+//! Drawn is what whole nodes draw. Between two looks only the mean is known; looks come some five times in a second, and
+//! what a limit averages over is a second.
+
+use crate::Trouble;
+use crate::world::World;
+use futures::{StreamExt, TryStreamExt};
+use serde_json::Value;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// One stretch of time between two looks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stretch {
+    /// When it began.
+    pub from: Instant,
+    /// How long it took.
+    pub took: Duration,
+    /// The mean of all nodes together.
+    pub watts: f64,
+    /// The limits of all packages and GPUs together, at its end.
+    pub limits: f64,
+}
+
+/// Looks again and again.
+pub struct Meter {
+    names: Vec<String>,
+    range_uj: u64,
+    last: Option<Look>,
+}
+
+/// One look: when, the counters of the hardware, and for each simulated node its own time and joules.
+struct Look {
+    at: Instant,
+    rig_uj: u64,
+    simulated: Vec<(f64, f64)>,
+    limits: f64,
+}
+
+impl Meter {
+    /// Of all nodes of a world.
+    ///
+    /// # Errors
+    /// When the simulator does not say which nodes it has.
+    pub async fn new(world: &World) -> Result<Self, Trouble> {
+        let listed = world.simulator.get("/nodes").await?;
+        let names = listed["nodes"].as_array().into_iter().flatten();
+        let names = names.filter_map(|name| name.as_str().map(str::to_owned)).collect();
+        Ok(Self { names, range_uj: world.registers.energy_range_uj()?, last: None })
+    }
+
+    /// Looks, and tells what was drawn since the look before.
+    ///
+    /// # Errors
+    /// When a node does not answer.
+    pub async fn look(&mut self, world: &World) -> Result<Option<Stretch>, Trouble> {
+        let states = futures::stream::iter(self.names.clone())
+            .map(|name| async move { world.simulator.get(&format!("/state/{name}")).await })
+            .buffered(8)
+            .try_collect::<Vec<_>>()
+            .await?;
+        let simulated = states.iter().map(joules).collect::<Result<Vec<_>, Trouble>>()?;
+        let rig = world.registers.limits_uw()?.map(|limit| limit as f64 / 1e6);
+        let limits = rig.iter().sum::<f64>() + states.iter().map(limits).sum::<f64>();
+        let now = Look { at: Instant::now(), rig_uj: world.registers.energy_uj()?, simulated, limits };
+        let stretch = self.last.as_ref().map(|last| self.between(last, &now));
+        self.last = Some(now);
+        Ok(stretch)
+    }
+
+    fn between(&self, last: &Look, now: &Look) -> Stretch {
+        let took = now.at - last.at;
+        let rig = self.counted(last.rig_uj, now.rig_uj) as f64 / 1e6 / took.as_secs_f64();
+        // Each machine tells its own time, so that a look that took long blurs nothing.
+        let simulated = last.simulated.iter().zip(&now.simulated).map(|(last, now)| {
+            let seconds = now.0 - last.0;
+            if seconds > 0.0 { (now.1 - last.1) / seconds } else { 0.0 }
+        });
+        Stretch { from: last.at, took, watts: rig + simulated.sum::<f64>(), limits: now.limits }
+    }
+
+    /// From one reading of a counter to the next, which may have begun anew.
+    fn counted(&self, last: u64, now: u64) -> u64 {
+        if now >= last { now - last } else { self.range_uj.saturating_sub(last).saturating_add(now) }
+    }
+}
+
+fn joules(state: &Value) -> Result<(f64, f64), Trouble> {
+    let state = &state["state"];
+    let read = |field: &str| state[field].as_f64().ok_or_else(|| format!("no {field} in {state}"));
+    Ok((read("simulatedSeconds")?, read("joules")?))
+}
+
+/// Of all packages and GPUs of a simulated machine.
+fn limits(state: &Value) -> f64 {
+    let (cpu, gpu) = (&state["state"]["telemetry"]["cpu"], &state["state"]["telemetry"]["gpu"]);
+    let product = |part: &Value, each: &str, count: &str| {
+        part[each].as_f64().unwrap_or_default() * part[count].as_f64().unwrap_or_default()
+    };
+    product(cpu, "capWatts", "sockets") + product(gpu, "capWattsPerGpuApplied", "count")
+}

@@ -1,0 +1,278 @@
+//! The whole system as processes: a control plane with Joulie installed, one node on virtual hardware, simulated ones,
+//! and the shipped programs with their own tokens.
+
+use crate::http::{self, Http};
+use crate::register::Registers;
+use crate::rights::{self, Account};
+use crate::{Trouble, ports};
+use cluster::life::{Life, Machine};
+use cluster::{ControlPlane, Extender, NodeForm, Options, Program, Scheduler, start_or_skip};
+use kube::Client;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The node on virtual hardware.
+pub const RIG: &str = "rig-0";
+/// 20 of them, of each kind that Joulie caps differently.
+pub const FLEET: &str = "xeon:8,epyc:8,gpu:4";
+/// How many nodes that is.
+pub const SIMULATED: usize = 20;
+/// Two packages with RAPL, under full load.
+const PROFILE: &str = "xeon-2s";
+/// Generous: the machine may be busy, and nothing here is judged by a clock.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Where the programs are.
+#[derive(Clone, Debug)]
+pub struct Shipped {
+    /// `joulie-agent`.
+    pub agent: PathBuf,
+    /// `joulie-operator`.
+    pub operator: PathBuf,
+    /// `joulie-extender`.
+    pub extender: PathBuf,
+    /// `joulie-simulator`.
+    pub simulator: PathBuf,
+    /// `system-rig`.
+    pub rig: PathBuf,
+}
+
+/// Which of the processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// Serves the virtual hardware.
+    Rig,
+    /// The agent of the node on it.
+    Agent,
+    /// The agent of the simulated nodes.
+    Pool,
+    /// The simulated nodes.
+    Simulator,
+    /// One replica of the operator.
+    OperatorA,
+    /// The other.
+    OperatorB,
+    /// The extender.
+    Extender,
+}
+
+impl Part {
+    /// All, in the order in which their logs are shown.
+    pub const ALL: [Self; 7] = [
+        Self::Rig,
+        Self::Agent,
+        Self::Pool,
+        Self::Simulator,
+        Self::OperatorA,
+        Self::OperatorB,
+        Self::Extender,
+    ];
+
+    /// Of the process and its log.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rig => "rig",
+            Self::Agent => "agent",
+            Self::Pool => "agent-pool",
+            Self::Simulator => "simulator",
+            Self::OperatorA => "operator-a",
+            Self::OperatorB => "operator-b",
+            Self::Extender => "extender",
+        }
+    }
+}
+
+/// All of it. Dropping it ends every process; one that a test leaves behind by its failure is shown by its log.
+pub struct World {
+    /// The control plane, with everything in its folder.
+    pub control_plane: ControlPlane,
+    /// Of somebody who may do everything.
+    pub client: Client,
+    /// The power limits of the node on virtual hardware.
+    pub registers: Registers,
+    /// The simulator's port.
+    pub simulator: Http,
+    /// The extender's port for work.
+    pub extender: Http,
+    /// Where logs are kept when a test fails.
+    keep: PathBuf,
+    /// One for each account, written once: a program may be reading it while the next one is started.
+    kubeconfigs: BTreeMap<Account, PathBuf>,
+    shipped: Shipped,
+    ports: [SocketAddr; 2],
+    _life: Life,
+}
+
+impl World {
+    /// A control plane with Joulie's kinds and accounts, the virtual hardware, and its node. No program of Joulie runs
+    /// yet. `None` where that is not possible; why has then been said.
+    ///
+    /// # Errors
+    /// When it is possible and fails.
+    pub async fn start(shipped: Shipped, keep: &Path) -> Result<Option<Self>, Trouble> {
+        if let Err(why) = ports::fuse() {
+            crate::skip(&why);
+            return Ok(None);
+        }
+        let Some(control_plane) = start_or_skip(&Options::whole()) else { return Ok(None) };
+        let client = control_plane.client().await?;
+        rights::install(&client).await?;
+        let on = control_plane.folder().join("hardware");
+        let rig =
+            Program::new(Part::Rig.name(), &shipped.rig).argument(PROFILE).argument(on.to_string_lossy());
+        control_plane.start_program(&rig)?;
+        let registers = Registers::new(&on, &control_plane.program_log_file(Part::Rig.name()));
+        crate::until("the virtual hardware is mounted", PATIENCE, async || registers.are_there()).await?;
+        let machine = Machine::named(RIG).label("joulie.io/managed", "true").has("cpu", "128");
+        let life = Life::start(client.clone(), vec![machine]).await?;
+        let mut kubeconfigs = BTreeMap::new();
+        for account in [Account::Agent, Account::Operator, Account::Extender, Account::Simulator] {
+            kubeconfigs.insert(account, account.kubeconfig(&control_plane).await?);
+        }
+        let ports = [ports::free()?, ports::free()?];
+        Ok(Some(Self {
+            control_plane,
+            client,
+            registers,
+            simulator: http::at(ports[0])?,
+            extender: http::at(ports[1])?,
+            keep: keep.to_owned(),
+            kubeconfigs,
+            shipped,
+            ports,
+            _life: life,
+        }))
+    }
+
+    /// Starts a part, in the place of the one that runs, with these variables beside its own.
+    ///
+    /// # Errors
+    /// When the process cannot be started.
+    pub fn run(&self, part: Part, variables: &[(&str, &str)]) -> Result<(), Trouble> {
+        let mut program = self.program(part)?;
+        for (name, value) in variables {
+            program = program.variable(name, *value);
+        }
+        Ok(self.control_plane.start_program(&program)?)
+    }
+
+    fn program(&self, part: Part) -> Result<Program, Trouble> {
+        let folder = self.control_plane.folder();
+        let (path, account) = match part {
+            Part::Rig => return Err("the virtual hardware is started once".into()),
+            Part::Agent | Part::Pool => (&self.shipped.agent, Account::Agent),
+            Part::Simulator => (&self.shipped.simulator, Account::Simulator),
+            Part::OperatorA | Part::OperatorB => (&self.shipped.operator, Account::Operator),
+            Part::Extender => (&self.shipped.extender, Account::Extender),
+        };
+        let kubeconfig = self.kubeconfigs.get(&account).ok_or("an account without a token")?;
+        let program = Program::new(part.name(), path).variable("KUBECONFIG", kubeconfig.to_string_lossy());
+        let metrics = "127.0.0.1:0";
+        let [simulator, extender] = self.ports;
+        Ok(match part {
+            Part::Rig => program,
+            Part::Agent => program
+                .variable("AGENT_MODE", "daemonset")
+                .variable("NODE_NAME", RIG)
+                .variable("HOST_ROOT", folder.join("hardware").to_string_lossy())
+                .variable("STATE_DIR", folder.join("state").to_string_lossy())
+                .variable("METRICS_ADDR", metrics),
+            Part::Pool => program
+                .variable("AGENT_MODE", "pool")
+                .variable("POOL_NODE_SELECTOR", "joulie.io/managed=true,joulie.io/simulated=true")
+                .variable("TELEMETRY_CPU_SOURCE", "http")
+                .variable("TELEMETRY_CPU_HTTP_ENDPOINT", format!("http://{simulator}/telemetry/{{node}}"))
+                .variable("TELEMETRY_CPU_CONTROL", "http")
+                .variable(
+                    "TELEMETRY_CPU_CONTROL_HTTP_ENDPOINT",
+                    format!("http://{simulator}/control/{{node}}"),
+                )
+                .variable("TELEMETRY_GPU_CONTROL", "http")
+                .variable(
+                    "TELEMETRY_GPU_CONTROL_HTTP_ENDPOINT",
+                    format!("http://{simulator}/control/{{node}}"),
+                )
+                .variable("METRICS_ADDR", metrics),
+            Part::Simulator => {
+                program.variable("SIM_FLEET", FLEET).variable("SIM_ADDR", simulator.to_string())
+            }
+            // Short times, so that a failover takes seconds.
+            Part::OperatorA | Part::OperatorB => program
+                .variable("LEADER_LEASE_DURATION", "3s")
+                .variable("LEADER_RENEW_DEADLINE", "2s")
+                .variable("LEADER_RETRY_PERIOD", "500ms")
+                .variable("METRICS_ADDR", metrics),
+            Part::Extender => program
+                .variable("EXTENDER_ADDR", extender.to_string())
+                .variable("METRICS_ADDR", metrics)
+                .variable("DRAIN_LINGER", "0s"),
+        })
+    }
+
+    /// Asks a part to end, and waits until it has.
+    ///
+    /// # Errors
+    /// When it does not end, or not with success.
+    pub async fn end(&self, part: Part) -> Result<(), Trouble> {
+        let status = self.control_plane.end_program(part.name(), PATIENCE).await?;
+        if status.success() {
+            return Ok(());
+        }
+        Err(format!("{} ended with {status}:\n{}", part.name(), self.control_plane.program_log(part.name()))
+            .into())
+    }
+
+    /// Kills a part.
+    pub fn kill(&self, part: Part) {
+        self.control_plane.kill_program(part.name());
+    }
+
+    /// How kube-scheduler is to ask the extender. Without it no pod is placed.
+    ///
+    /// # Errors
+    /// Never, as the address is a plain one.
+    pub fn scheduler(&self) -> Result<Scheduler, Trouble> {
+        let [_, extender] = self.ports;
+        Ok(Scheduler::with(Extender::new(&format!("http://{extender}"), NodeForm::Names)?))
+    }
+
+    /// A part that has failed, with the last lines of its log. What was killed or asked to end has not.
+    #[must_use]
+    pub fn ended(&self) -> Option<String> {
+        Part::ALL.into_iter().find_map(|part| {
+            let status = self.control_plane.program_ended(part.name()).filter(|status| !status.success())?;
+            Some(format!(
+                "{} ended with {status}:\n{}",
+                part.name(),
+                self.control_plane.program_log(part.name())
+            ))
+        })
+    }
+}
+
+impl Drop for World {
+    /// The folder goes with the control plane, so whoever looks for the reason of a failure gets copies of the logs.
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        // A log that cannot be copied was shown by its last lines.
+        let _ = std::fs::create_dir_all(&self.keep);
+        let mut shown = format!("\nthe logs are kept in {}\n", self.keep.display());
+        for part in Part::ALL {
+            let _ = std::fs::copy(
+                self.control_plane.program_log_file(part.name()),
+                self.keep.join(format!("{}.log", part.name())),
+            );
+            shown.push_str(&format!(
+                "--- {}\n{}\n",
+                part.name(),
+                self.control_plane.program_log(part.name())
+            ));
+        }
+        crate::tell(&shown);
+    }
+}

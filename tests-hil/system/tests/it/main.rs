@@ -1,0 +1,80 @@
+//! The shipped programs on a real control plane, one story after the other: each begins where the one before it ended.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "all of it is tests: what is not expected fails them")]
+
+mod budget;
+mod one_node;
+mod outages;
+mod placement;
+mod support;
+
+use futures::future::LocalBoxFuture;
+use std::path::Path;
+use std::time::Duration;
+use system::world::{Shipped, World};
+use tokio::time::Instant;
+
+type Story = (&'static str, for<'a> fn(&'a World) -> LocalBoxFuture<'a, ()>);
+
+/// In this order.
+const STORIES: &[Story] = &[
+    ("a wish becomes limits, and is reported", |world| Box::pin(one_node::a_wish_becomes_limits(world))),
+    ("200 changes reach the hardware", |world| Box::pin(one_node::changes_reach_the_hardware(world))),
+    ("a rollout of the agent never lets the cap go", |world| {
+        Box::pin(one_node::a_rollout_keeps_the_cap(world))
+    }),
+    ("an agent that is killed leaves the cap", |world| {
+        Box::pin(one_node::a_killed_agent_leaves_the_cap(world))
+    }),
+    ("a released profile brings the originals back", |world| Box::pin(one_node::a_release_restores(world))),
+    ("all nodes are planned for, capped and described", |world| {
+        Box::pin(placement::all_nodes_are_planned(world))
+    }),
+    ("performance pods stay off eco nodes, standard pods prefer them", |world| {
+        Box::pin(placement::classes_go_where_they_belong(world))
+    }),
+    ("a burst spreads by watts", |world| Box::pin(placement::a_burst_spreads(world))),
+    ("a killed leader is replaced", |world| Box::pin(outages::a_killed_leader_is_replaced(world))),
+    ("a leader that is asked to end hands over", |world| Box::pin(outages::a_leader_hands_over(world))),
+    ("pods wait for a stopped extender", |world| Box::pin(outages::pods_wait_for_the_extender(world))),
+    ("the API server is away", |world| Box::pin(outages::the_api_server_is_away(world))),
+    ("a budget that is cut is kept", |world| Box::pin(budget::a_cut_budget_is_kept(world))),
+    ("a node that is deselected gets its originals back", |world| {
+        Box::pin(one_node::a_deselected_node_is_restored(world))
+    }),
+];
+
+/// The first part that ends though nobody asked it to.
+async fn an_end(world: &World) -> String {
+    loop {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        if let Some(ended) = world.ended() {
+            return ended;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_shipped_programs_keep_the_limits_whatever_happens_to_them() {
+    let shipped = Shipped {
+        agent: env!("CARGO_BIN_EXE_system-agent").into(),
+        operator: env!("CARGO_BIN_EXE_system-operator").into(),
+        extender: env!("CARGO_BIN_EXE_system-extender").into(),
+        simulator: env!("CARGO_BIN_EXE_system-simulator").into(),
+        rig: env!("CARGO_BIN_EXE_system-rig").into(),
+    };
+    let keep = Path::new(env!("CARGO_TARGET_TMPDIR")).join("system-logs");
+    let begun = Instant::now();
+    let Some(world) = World::start(shipped, &keep).await.unwrap() else { return };
+    system::tell(&format!("up after {:.1?}", begun.elapsed()));
+    for (name, story) in STORIES {
+        let begun = Instant::now();
+        system::tell(&format!("{name} ..."));
+        // A part that ends by itself fails the story at once, and not after everybody's patience.
+        tokio::select! {
+            () = story(&world) => {}
+            ended = an_end(&world) => panic!("{ended}"),
+        }
+        system::tell(&format!("{name}: {:.1?}", begun.elapsed()));
+        assert_eq!(world.ended(), None);
+    }
+}

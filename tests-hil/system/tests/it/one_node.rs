@@ -1,0 +1,100 @@
+//! The node on virtual hardware, its agent, and a person who writes the profile. No operator runs until the last story.
+
+use crate::support::{Sampler, limited, reported, uw, wait};
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use std::time::Duration;
+use system::objects;
+use system::world::{PATIENCE, Part, RIG, World};
+use tokio::time::Instant;
+
+/// How often the wish is changed where the time that a change takes is looked at.
+const CHANGES: u32 = 200;
+/// What the stories about restarts begin with.
+const SETTLED_WATTS: u32 = 110;
+
+pub(crate) async fn a_wish_becomes_limits(world: &World) {
+    world.run(Part::Agent, &[]).unwrap();
+    wait("the hardware is described", async || {
+        let hardware = objects::get(&world.client, "NodeHardware", RIG).await.unwrap();
+        hardware["spec"]["nodeName"] == RIG && hardware["status"]["cpu"]["sockets"] == 2
+    })
+    .await;
+    let generation = objects::want(&world.client, RIG, 120).await.unwrap();
+    limited(world, 120).await;
+    let told = reported(world, generation, 120).await;
+    let cpu = &told["status"]["control"]["cpu"];
+    assert_eq!(cpu["result"], "applied", "{told:#}");
+    assert_eq!(cpu["requestedWatts"].as_f64(), Some(120.0), "{told:#}");
+    wait("its power is published", async || {
+        let hardware = objects::get(&world.client, "NodeHardware", RIG).await.unwrap();
+        hardware["status"]["power"]["cpuWatts"].as_f64().is_some_and(|watts| watts > 0.0)
+    })
+    .await;
+}
+
+/// The time is told and not judged: the machine is shared. The bar is 1 s for 99 of 100.
+pub(crate) async fn changes_reach_the_hardware(world: &World) {
+    let mut took = Vec::new();
+    for change in 0..CHANGES {
+        let watts = 100 + change % 50;
+        let begun = Instant::now();
+        objects::want(&world.client, RIG, watts).await.unwrap();
+        while world.registers.limits_uw().unwrap() != [uw(watts); 2] {
+            assert!(begun.elapsed() < PATIENCE, "{watts} W did not reach the hardware");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        took.push(begun.elapsed());
+    }
+    took.sort();
+    let at = |percent: usize| took[(took.len() * percent / 100).min(took.len() - 1)];
+    system::tell(&format!("  p50 {:.1?}, p99 {:.1?}, longest {:.1?}", at(50), at(99), at(100)));
+    let generation = objects::want(&world.client, RIG, SETTLED_WATTS).await.unwrap();
+    limited(world, SETTLED_WATTS).await;
+    reported(world, generation, SETTLED_WATTS).await;
+}
+
+pub(crate) async fn a_rollout_keeps_the_cap(world: &World) {
+    the_cap_stays_while(world, async || world.end(Part::Agent).await.unwrap()).await;
+}
+
+pub(crate) async fn a_killed_agent_leaves_the_cap(world: &World) {
+    the_cap_stays_while(world, async || world.kill(Part::Agent)).await;
+}
+
+/// The agent goes and another comes: in between, before and after no limit is above the cap, and the new agent obeys.
+async fn the_cap_stays_while(world: &World, goes: impl AsyncFnOnce()) {
+    let (mark, sampler) = (world.registers.mark(), Sampler::start(&world.registers));
+    goes().await;
+    assert_eq!(world.registers.limits_uw().unwrap(), [uw(SETTLED_WATTS); 2]);
+    world.run(Part::Agent, &[]).unwrap();
+    // A lower wish shows that the new one is at work, and keeps the highest limit the one from before.
+    let generation = objects::want(&world.client, RIG, SETTLED_WATTS - 5).await.unwrap();
+    limited(world, SETTLED_WATTS - 5).await;
+    reported(world, generation, SETTLED_WATTS - 5).await;
+    let (most, looks) = sampler.highest().await;
+    assert!(looks > 10, "{looks}");
+    assert_eq!(most, uw(SETTLED_WATTS), "seen");
+    let written = world.registers.written_since(mark);
+    assert!(written.iter().all(|&written| written <= uw(SETTLED_WATTS)), "{written:?}");
+    objects::want(&world.client, RIG, SETTLED_WATTS).await.unwrap();
+    limited(world, SETTLED_WATTS).await;
+}
+
+pub(crate) async fn a_release_restores(world: &World) {
+    objects::release(&world.client, RIG).await.unwrap();
+    wait("the originals", async || world.registers.limits_uw().unwrap() == ORIGINALS).await;
+}
+
+pub(crate) async fn a_deselected_node_is_restored(world: &World) {
+    assert_ne!(world.registers.limits_uw().unwrap(), ORIGINALS);
+    let nodes: Api<Node> = Api::all(world.client.clone());
+    let unmanaged = json!({"metadata": {"labels": {"joulie.io/managed": null}}});
+    nodes.patch(RIG, &PatchParams::default(), &Patch::Merge(&unmanaged)).await.unwrap();
+    wait("the originals", async || world.registers.limits_uw().unwrap() == ORIGINALS).await;
+}
+
+/// What the profile `xeon-2s` of the rig begins with.
+const ORIGINALS: [u64; 2] = [250_000_000; 2];

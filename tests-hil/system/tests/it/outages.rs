@@ -1,0 +1,136 @@
+//! Parts go away and come back: caps hold, and no pod is lost.
+
+use crate::placement::{NAMESPACE, all_run, profiles};
+use crate::support::{Sampler, wait};
+use cluster::Component;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use system::field::{self, Field};
+use system::objects;
+use system::rights::NAMESPACE as JOULIE;
+use system::world::{Part, RIG, World};
+use tokio::time::Instant;
+
+/// Longer than the lease of the election, than the node controller's patience, and than any watch lives without a word.
+const API_AWAY: Duration = Duration::from_secs(60);
+
+/// The replica that holds the Lease. Holders have names of chance, which each says in its log when it begins to lead.
+pub(crate) async fn leader(world: &World) -> Option<Part> {
+    let leases: Api<Lease> = Api::namespaced(world.client.clone(), JOULIE);
+    let holder = leases.get_opt("joulie-operator").await.ok()??.spec?.holder_identity?;
+    [Part::OperatorA, Part::OperatorB].into_iter().find(|part| {
+        let log = std::fs::read_to_string(world.control_plane.program_log_file(part.name()));
+        log.is_ok_and(|log| log.contains(&format!("{holder} leads from now on")))
+    })
+}
+
+async fn plan_renewed(world: &World) -> Option<String> {
+    let leases: Api<Lease> = Api::namespaced(world.client.clone(), JOULIE);
+    Some(leases.get_opt("joulie-plan").await.ok()??.spec?.renew_time?.0.to_string())
+}
+
+/// What is asked of every node, without what changes by itself.
+async fn wishes(world: &World) -> BTreeMap<String, Value> {
+    let objects = objects::list(&world.client, "NodePowerProfile").await.unwrap();
+    objects
+        .into_iter()
+        .map(|object| (object["metadata"]["name"].to_string(), object["spec"].clone()))
+        .collect()
+}
+
+/// Another replica leads and renews the plan, and nothing that was asked of a node has changed.
+pub(crate) async fn fails_over(world: &World, from: Part, goes: impl AsyncFnOnce()) {
+    let (asked, labels) = (wishes(world).await, profiles(world).await);
+    goes().await;
+    wait("another leader", async || leader(world).await.is_some_and(|now| now != from)).await;
+    let before = plan_renewed(world).await;
+    wait("the plan is renewed", async || plan_renewed(world).await != before).await;
+    assert_eq!(wishes(world).await, asked);
+    assert_eq!(profiles(world).await, labels);
+    world.run(from, &[]).unwrap();
+}
+
+async fn current_leader(world: &World) -> Part {
+    let mut found = None;
+    wait("a leader", async || {
+        found = leader(world).await;
+        found.is_some()
+    })
+    .await;
+    found.unwrap()
+}
+
+pub(crate) async fn a_killed_leader_is_replaced(world: &World) {
+    let (leads, limits) = (current_leader(world).await, world.registers.limits_uw().unwrap());
+    let sampler = Sampler::start(&world.registers);
+    fails_over(world, leads, async || world.kill(leads)).await;
+    let (most, _) = sampler.highest().await;
+    assert_eq!([most; 2], limits);
+}
+
+pub(crate) async fn a_leader_hands_over(world: &World) {
+    let leads = current_leader(world).await;
+    fails_over(world, leads, async || world.end(leads).await.unwrap()).await;
+}
+
+pub(crate) async fn pods_wait_for_the_extender(world: &World) {
+    let field = Field::new(&world.client, NAMESPACE).await.unwrap();
+    world.kill(Part::Extender);
+    field.make(&field::pod("waiting"), 5).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let listed = field.pods().list(&kube::api::ListParams::default()).await.unwrap();
+    assert!(
+        listed.items.iter().all(|pod| pod.spec.as_ref().unwrap().node_name.is_none()),
+        "placed by nobody"
+    );
+    world.run(Part::Extender, &[]).unwrap();
+    all_run(&field.pods(), "waiting", 5).await;
+}
+
+pub(crate) async fn the_api_server_is_away(world: &World) {
+    let (asked, limits) = (wishes(world).await, world.registers.limits_uw().unwrap());
+    let simulated = caps(world).await;
+    let sampler = Sampler::start(&world.registers);
+    world.control_plane.stop(Component::ApiServer);
+    tokio::time::sleep(API_AWAY).await;
+    assert_eq!(world.ended(), None, "nobody ends for want of an API server");
+    assert_eq!(caps(world).await, simulated);
+    tokio::task::block_in_place(|| world.control_plane.run(Component::ApiServer)).unwrap();
+    let back = Instant::now();
+    let before = plan_renewed(world).await;
+    wait("the plan is renewed again", async || {
+        let now = plan_renewed(world).await;
+        now.is_some() && now != before
+    })
+    .await;
+    system::tell(&format!("  the plan is renewed {:.1?} after the API server is back", back.elapsed()));
+    let (most, _) = sampler.highest().await;
+    assert_eq!([most; 2], limits, "the cap held");
+    assert_eq!(caps(world).await, simulated);
+    assert_eq!(wishes(world).await, asked);
+    // Pods from before still run, and new ones are placed.
+    let field = Field::new(&world.client, NAMESPACE).await.unwrap();
+    field.make(&field::pod("later"), 5).await.unwrap();
+    all_run(&field.pods(), "later", 5).await;
+    system::tell(&format!("  new pods run {:.1?} after it", back.elapsed()));
+    all_run(&field.pods(), "waiting", 5).await;
+}
+
+/// Of each simulated machine, as it is in force there.
+async fn caps(world: &World) -> BTreeMap<String, (Value, Value)> {
+    let mut caps = BTreeMap::new();
+    let listed = world.simulator.get("/nodes").await.unwrap();
+    for name in listed["nodes"].as_array().unwrap() {
+        let name = name.as_str().unwrap();
+        assert_ne!(name, RIG);
+        let state = &world.simulator.get(&format!("/state/{name}")).await.unwrap()["state"]["telemetry"];
+        caps.insert(
+            name.to_owned(),
+            (state["cpu"]["capWatts"].clone(), state["gpu"]["capWattsPerGpuApplied"].clone()),
+        );
+    }
+    caps
+}

@@ -1,0 +1,203 @@
+//! The operator plans, the agents cap, the extender and the real kube-scheduler place pods.
+
+use crate::support::wait;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Api;
+use kube::api::ListParams;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use system::field::{self, Field};
+use system::objects;
+use system::world::{PATIENCE, Part, RIG, SIMULATED, World};
+
+/// Where the stories' pods are.
+pub(crate) const NAMESPACE: &str = "stories";
+const PROFILE: &str = "joulie.io/power-profile";
+const CLASS: &str = "joulie.io/workload-class";
+/// Pods of the burst.
+const BURST: u32 = 200;
+
+pub(crate) async fn all_nodes_are_planned(world: &World) {
+    for part in [Part::Simulator, Part::Pool, Part::OperatorA] {
+        world.run(part, &[]).unwrap();
+    }
+    world.run(Part::OperatorB, &[]).unwrap();
+    wait("every node has its profile's label", async || profiles(world).await.len() == SIMULATED + 1).await;
+    let profiles = profiles(world).await;
+    assert!(profiles.values().any(|profile| profile == "eco"), "{profiles:?}");
+    assert!(profiles.values().any(|profile| profile == "performance"), "{profiles:?}");
+    all_enforced(world).await;
+    every_twin_tells(world).await;
+    caps_are_what_the_profiles_say(world).await;
+}
+
+/// Each twin shows its node's profile, headroom and what the agent says of its caps.
+async fn every_twin_tells(world: &World) {
+    let tells = |twin: &Value, profiles: &BTreeMap<String, String>| {
+        let node = twin["spec"]["nodeName"].as_str().unwrap_or_default();
+        let (spec, status) = (&twin["spec"], &twin["status"]);
+        profiles
+            .get(node)
+            .is_some_and(|profile| spec["profile"] == *profile && status["schedulableClass"] == *profile)
+            && status["predictedPowerHeadroomScore"].is_number()
+            && ["cpu", "gpu"].iter().any(|part| status["controlStatus"][part]["result"].is_string())
+    };
+    let mut silent = Vec::new();
+    let outcome = system::until("every twin", PATIENCE, async || {
+        // Anew each time: the plan changes while nodes are still being registered.
+        let profiles = profiles(world).await;
+        let twins = objects::list(&world.client, "NodeTwin").await.unwrap();
+        silent = twins.iter().filter(|twin| !tells(twin, &profiles)).cloned().collect();
+        twins.len() == SIMULATED + 1 && silent.is_empty()
+    })
+    .await;
+    assert!(
+        outcome.is_ok(),
+        "{} twins do not tell, as {:#}",
+        silent.len(),
+        silent.first().unwrap_or(&Value::Null)
+    );
+}
+
+/// Every node's agent says that it does what is asked now.
+pub(crate) async fn all_enforced(world: &World) {
+    let mut missing = Vec::new();
+    let outcome = system::until("every profile is enforced", PATIENCE, async || {
+        let objects = objects::list(&world.client, "NodePowerProfile").await.unwrap();
+        missing = objects.iter().filter(|object| !is_enforced(object)).cloned().collect();
+        objects.len() == SIMULATED + 1 && missing.is_empty()
+    })
+    .await;
+    assert!(
+        outcome.is_ok(),
+        "{} are not enforced, as {:#}",
+        missing.len(),
+        missing.first().unwrap_or(&Value::Null)
+    );
+}
+
+fn is_enforced(profile: &Value) -> bool {
+    let enforced = objects::condition(profile, "CapEnforced");
+    enforced["status"] == "True" && enforced["observedGeneration"] == profile["metadata"]["generation"]
+}
+
+/// On the machines themselves, whatever anybody reports.
+async fn caps_are_what_the_profiles_say(world: &World) {
+    for (node, profile) in profiles(world).await {
+        let wish = objects::get(&world.client, "NodePowerProfile", &node).await.unwrap();
+        let Some(percent) = wish["spec"]["cpu"]["packagePowerCapPctOfMax"].as_f64() else { continue };
+        let (cap, most) = if node == RIG {
+            (world.registers.limits_uw().unwrap()[0] as f64 / 1e6, 250.0)
+        } else {
+            let cpu =
+                &world.simulator.get(&format!("/state/{node}")).await.unwrap()["state"]["telemetry"]["cpu"];
+            (cpu["capWatts"].as_f64().unwrap(), cpu["capMaxWatts"].as_f64().unwrap())
+        };
+        let wanted = most * percent / 100.0;
+        assert!(
+            (cap - wanted).abs() <= 1.0,
+            "{node} ({profile}) at {cap} W, {percent} % of {most} W is wanted"
+        );
+    }
+}
+
+/// The profile of each node that has one, by its label.
+pub(crate) async fn profiles(world: &World) -> BTreeMap<String, String> {
+    let nodes: Api<Node> = Api::all(world.client.clone());
+    let listed = nodes.list(&ListParams::default()).await.unwrap();
+    let profile = |node: Node| {
+        let profile = node.metadata.labels?.remove(PROFILE)?;
+        Some((node.metadata.name?, profile))
+    };
+    listed.into_iter().filter_map(profile).collect()
+}
+
+pub(crate) async fn classes_go_where_they_belong(world: &World) {
+    world.run(Part::Extender, &[]).unwrap();
+    wait("the extender is ready", async || world.extender.answers("/readyz").await).await;
+    let scheduler = world.scheduler().unwrap();
+    tokio::task::block_in_place(|| world.control_plane.start_scheduler(&scheduler)).unwrap();
+    let field = Field::new(&world.client, NAMESPACE).await.unwrap();
+    let mut performance = field::pod("performance");
+    performance["metadata"]["annotations"] = json!({CLASS: "performance"});
+    // Among like nodes, of which five are performance nodes and three eco nodes: an idle GPU node has more room than any
+    // other, whatever its profile.
+    let mut standard = field::pod("standard");
+    standard["spec"]["nodeSelector"] = json!({"joulie.io/hw.kind": "epyc"});
+    let profiles = profiles(world).await;
+    tell_scores(world).await;
+    for (pod, count, preferred) in [(performance, 12, "performance"), (standard, 12, "eco")] {
+        let prefix = pod["metadata"]["name"].as_str().unwrap().to_owned();
+        field.make(&pod, count).await.unwrap();
+        let nodes = all_run(&field.pods(), &prefix, count).await;
+        let there =
+            nodes.values().filter(|node| profiles.get(*node).is_some_and(|profile| profile == preferred));
+        let there = u32::try_from(there.count()).unwrap();
+        system::tell(&format!("  {there} of {count} {prefix} pods on {preferred} nodes"));
+        if prefix == "performance" {
+            assert_eq!(there, count, "{nodes:?}");
+        } else {
+            assert!(there * 3 > count * 2, "{nodes:?}");
+        }
+    }
+}
+
+/// What the extender thinks of each node before any pod is there, for the reader of a failure.
+async fn tell_scores(world: &World) {
+    let page = world.extender.get("/debug/scoring").await.unwrap();
+    for node in page["nodes"].as_array().unwrap() {
+        system::tell(&format!(
+            "  {} {}: standard {}, performance {}",
+            node["nodeName"], node["schedulableClass"], node["baseScore"], node["baseScorePerformance"]
+        ));
+    }
+}
+
+/// Waits until so many pods of a prefix run, and tells where.
+pub(crate) async fn all_run(pods: &Api<Pod>, prefix: &str, count: u32) -> BTreeMap<String, String> {
+    let mut seen = BTreeMap::new();
+    let outcome = system::until("pods run", PATIENCE * 2, async || {
+        seen = running(pods, prefix).await;
+        u32::try_from(seen.len()).unwrap() == count
+    })
+    .await;
+    assert!(outcome.is_ok(), "{} of {count} {prefix} pods run", seen.len());
+    seen
+}
+
+async fn running(pods: &Api<Pod>, prefix: &str) -> BTreeMap<String, String> {
+    let runs = |pod: Pod| {
+        let phase = pod.status?.phase?;
+        let (name, node) = (pod.metadata.name?, pod.spec?.node_name?);
+        (phase == "Running" && name.starts_with(&format!("{prefix}-"))).then_some((name, node))
+    };
+    pods.list(&ListParams::default()).await.unwrap().into_iter().filter_map(runs).collect()
+}
+
+/// Upstream's scores put a burst on a handful of nodes, because none of them knows of the pods just placed. GPU nodes are
+/// left out: each pod is next to nothing beside the room of eight idle GPUs, so they would rightly take all of it.
+pub(crate) async fn a_burst_spreads(world: &World) {
+    let field = Field::new(&world.client, NAMESPACE).await.unwrap();
+    let mut burst = field::pod("burst");
+    burst["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("4");
+    burst["spec"]["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchExpressions": [
+            {"key": "joulie.io/hw.kind", "operator": "In", "values": ["xeon", "epyc"]},
+        ]}],
+    }}});
+    field.make(&burst, BURST).await.unwrap();
+    let nodes = all_run(&field.pods(), "burst", BURST).await;
+    let mut by_node: BTreeMap<&str, u32> = BTreeMap::new();
+    for node in nodes.values() {
+        *by_node.entry(node).or_default() += 1;
+    }
+    let most = by_node.values().max().copied().unwrap_or_default();
+    system::tell(&format!("  {BURST} pods on {} nodes, at most {most} on one: {by_node:?}", by_node.len()));
+    // 16 nodes may take them, and 8 of those have more room than the others. Pods that are bound before the extender has
+    // seen the last binding follow it to the same node; on an idle machine kube-scheduler binds hundreds in a second.
+    assert!(by_node.len() >= 8, "{by_node:?}");
+    assert!(most * 2 < BURST, "{by_node:?}");
+    field.clear().await.unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+}

@@ -1,0 +1,75 @@
+//! What several stories do.
+
+use serde_json::Value;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use system::register::Registers;
+use system::world::{PATIENCE, RIG, World};
+use system::{objects, until};
+use tokio::task::JoinHandle;
+
+/// Waits for something, or fails.
+pub(crate) async fn wait(what: &str, is_so: impl AsyncFnMut() -> bool) {
+    if let Err(why) = until(what, PATIENCE, is_so).await {
+        panic!("{why}");
+    }
+}
+
+/// In microwatts.
+pub(crate) fn uw(watts: u32) -> u64 {
+    u64::from(watts) * 1_000_000
+}
+
+/// Both packages are limited to this.
+pub(crate) async fn limited(world: &World, watts: u32) {
+    wait(&format!("both packages at {watts} W"), async || {
+        world.registers.limits_uw().unwrap() == [uw(watts); 2]
+    })
+    .await;
+}
+
+/// The node's profile says that this generation of it is enforced, with this cap on each package.
+pub(crate) async fn reported(world: &World, generation: i64, watts: u32) -> Value {
+    let mut seen = Value::Null;
+    let is_so = async || {
+        seen = objects::get(&world.client, "NodePowerProfile", RIG).await.unwrap();
+        let enforced = objects::condition(&seen, "CapEnforced");
+        enforced["status"] == "True"
+            && enforced["observedGeneration"] == generation
+            && seen["status"]["control"]["cpu"]["capWatts"].as_f64() == Some(f64::from(watts))
+    };
+    let outcome = until("the report", PATIENCE, is_so).await;
+    assert!(outcome.is_ok(), "generation {generation}, {watts} W: {seen:#}");
+    seen
+}
+
+/// Looks at the limits again and again until it is asked what the highest was.
+pub(crate) struct Sampler {
+    over: Arc<AtomicBool>,
+    task: JoinHandle<(u64, u32)>,
+}
+
+impl Sampler {
+    pub(crate) fn start(registers: &Registers) -> Self {
+        let (registers, over) = (registers.clone(), Arc::new(AtomicBool::new(false)));
+        let ended = Arc::clone(&over);
+        let task = tokio::spawn(async move {
+            let (mut most, mut looks) = (0, 0);
+            while !ended.load(Ordering::Relaxed) {
+                let limits = registers.limits_uw().unwrap();
+                most = limits.into_iter().fold(most, u64::max);
+                looks += 1;
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            (most, looks)
+        });
+        Self { over, task }
+    }
+
+    /// The highest limit that was seen, and how often it was looked.
+    pub(crate) async fn highest(self) -> (u64, u32) {
+        self.over.store(true, Ordering::Relaxed);
+        self.task.await.unwrap()
+    }
+}
