@@ -138,25 +138,43 @@ fn place(hash: u32, slots: usize) -> usize {
     usize::try_from(hash).unwrap_or(0) & slots.wrapping_sub(1)
 }
 
-/// Sixteen bytes at a time, multiplied to twice their width and folded. Who names nodes is trusted; who asks for names can
-/// at worst walk over as many slots as are next to each other.
+/// Sixteen bytes at a time, multiplied to twice their width and folded; the last sixteen may overlap those before. Who
+/// names nodes is trusted; who asks for names can at worst walk over as many slots as are next to each other.
 #[inline]
 fn hash(bytes: &[u8]) -> u32 {
-    const KEYS: [u64; 3] = [0x9E37_79B9_7F4A_7C15, 0xD6E8_FEB8_6659_FD93, 0xA076_1D64_78BD_642F];
-    let fold = |a: u64, b: u64| {
-        let wide = u128::from(a).wrapping_mul(u128::from(b));
-        u64::try_from(wide & u128::from(u64::MAX)).unwrap_or(0) ^ u64::try_from(wide >> 64).unwrap_or(0)
+    let length = u64::try_from(bytes.len()).unwrap_or(0);
+    let mut state = KEYS[2] ^ length.wrapping_mul(KEYS[0]);
+    let last = match bytes.last_chunk::<16>() {
+        Some(last) => {
+            for block in bytes.as_chunks::<16>().0 {
+                state = mixed(block, state);
+            }
+            *last
+        }
+        None => {
+            let mut short = [0_u8; 16];
+            short.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+            short
+        }
     };
-    let word = |bytes: &[u8]| bytes.first_chunk::<8>().map_or(0, |word| u64::from_le_bytes(*word));
-    let mut state = KEYS[2] ^ u64::try_from(bytes.len()).unwrap_or(0);
-    let (blocks, rest) = bytes.as_chunks::<16>();
-    for block in blocks {
-        state = fold(word(block) ^ KEYS[0], word(&block[8..]) ^ state ^ KEYS[1]);
-    }
-    let mut last = [0_u8; 16];
-    last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
-    state = fold(word(&last) ^ KEYS[0] ^ state, word(&last[8..]) ^ KEYS[1]);
+    let state = mixed(&last, state);
     u32::try_from((state ^ (state >> 32)) & u64::from(u32::MAX)).unwrap_or(0)
+}
+
+const KEYS: [u64; 3] = [0x9E37_79B9_7F4A_7C15, 0xD6E8_FEB8_6659_FD93, 0xA076_1D64_78BD_642F];
+
+#[inline]
+fn mixed(block: &[u8; 16], state: u64) -> u64 {
+    let wide = u128::from_le_bytes(*block) ^ (u128::from(KEYS[1] ^ state) << 64) ^ u128::from(KEYS[0]);
+    let (low, high) = halves(wide);
+    let (low, high) = halves(u128::from(low).wrapping_mul(u128::from(high)));
+    low ^ high
+}
+
+#[inline]
+fn halves(wide: u128) -> (u64, u64) {
+    let low = u64::try_from(wide & u128::from(u64::MAX)).unwrap_or(0);
+    (low, u64::try_from(wide >> 64).unwrap_or(0))
 }
 
 #[cfg(test)]

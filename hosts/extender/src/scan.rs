@@ -153,7 +153,7 @@ const NAME_BYTES: usize = 32;
 const NODE_BYTES: usize = 8192;
 const ROOM_MAX: usize = 8192;
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
     fn message(&mut self) -> Result<Found, Malformed> {
         let mut found = Found::default();
         if self.null() {
@@ -223,8 +223,7 @@ impl Reader<'_> {
             return Ok(());
         }
         loop {
-            let key = self.string()?;
-            let key: Cow<'_, str> = serde_json::from_slice(key.of(self.body)).map_err(Malformed::new)?;
+            let key = self.key()?;
             self.expect(b':', "a colon")?;
             each(self, &key)?;
             match self.next() {
@@ -246,6 +245,16 @@ impl Reader<'_> {
             wide::string_end(self.body, self.at).ok_or_else(|| Malformed::at("the end of a text", start))?;
         self.at = end.quote + 1;
         self.span(start)
+    }
+
+    /// The name of a member; borrowed where nothing in it is escaped.
+    fn key(&mut self) -> Result<Cow<'a, str>, Malformed> {
+        let quoted = self.string()?.of(self.body);
+        let inside = quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default();
+        if inside.contains(&b'\\') {
+            return serde_json::from_slice(quoted).map(Cow::Owned).map_err(Malformed::new);
+        }
+        std::str::from_utf8(inside).map(Cow::Borrowed).map_err(Malformed::new)
     }
 
     /// From `start` to here.

@@ -12,7 +12,9 @@ use power_units::{Percent, Watts, WattsPerMinute};
 use std::hint::black_box;
 use std::time::Duration;
 
+/// At least so many, and for so long: the machine is shared.
 const ROUNDS: u32 = 30;
+const TIME: Duration = Duration::from_millis(400);
 
 pub(crate) fn run() -> Result<(), Any> {
     tell("\n### Decisions alone, in one thread\n")?;
@@ -60,10 +62,12 @@ fn table(count: usize, form: &str) -> Result<(), Any> {
 fn best<T>(mut operation: impl FnMut() -> T) -> (Duration, u64) {
     black_box(operation());
     let mut best = Duration::MAX;
-    for _ in 0..ROUNDS {
+    let (begun, mut rounds) = (std::time::Instant::now(), 0);
+    while rounds < ROUNDS || begun.elapsed() < TIME {
         let began = std::time::Instant::now();
         black_box(operation());
         best = best.min(began.elapsed());
+        rounds += 1;
     }
     let counted = allocation_counter::measure(|| drop(black_box(operation())));
     (best, counted.count_total)

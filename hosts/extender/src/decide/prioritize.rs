@@ -20,24 +20,20 @@ pub(super) fn answer(
     let looked_up =
         candidates(&message.candidates).map(|candidate| looked_up(snapshot, message.body, &candidate));
     let scored = score_all(&placement.scoring, &asked.terms, looked_up, &mut points);
-    let mut out =
-        Vec::with_capacity(text.saturating_add(count.saturating_mul(ENTRY_BYTES)).saturating_add(2));
-    out.push(b'[');
+    let mut out = Vec::with_capacity(text.saturating_add((count + 1).saturating_mul(ENTRY_BYTES)));
+    out.extend_from_slice(b"[{\"host\":\"");
+    let begun = out.len();
     for (candidate, points) in candidates(&message.candidates).zip(points) {
         let name = candidate.name.of(message.body);
         // Whoever has no name cannot be told of.
-        if name.is_empty() {
-            continue;
+        if !name.is_empty() {
+            out.extend_from_slice(name);
+            out.extend_from_slice(Tail::of(points.get()));
         }
-        if out.len() > 1 {
-            out.push(b',');
-        }
-        out.extend_from_slice(b"{\"host\":\"");
-        out.extend_from_slice(name);
-        out.extend_from_slice(b"\",\"score\":");
-        digits(points.get(), &mut out);
-        out.push(b'}');
     }
+    // An entry has begun that does not come.
+    let ended = if out.len() > begun { out.len() - NEXT.len() } else { 1 };
+    out.truncate(ended);
     out.push(b']');
     let outcome = Outcome { asked: *asked, rejected: [0; 4], unknown: scored.unknown };
     (Reply::of(vec![Bytes::from(out)]), outcome)
@@ -50,9 +46,6 @@ fn looked_up<'s>(snapshot: &'s Snapshot, body: &[u8], candidate: &Candidate) -> 
     };
     score::Candidate { terms: snapshot.fleet.terms.get(number), assumed: snapshot.assumed(number) }
 }
-
-/// What an entry has besides its name: `{"host":"","score":100},`.
-const ENTRY_BYTES: usize = 25;
 
 /// How many candidates, and how long their names are together.
 fn sizes(message: &Message<'_>) -> (usize, usize) {
@@ -67,13 +60,71 @@ fn sizes(message: &Message<'_>) -> (usize, usize) {
     }
 }
 
-fn digits(points: u8, out: &mut Vec<u8>) {
-    let (hundreds, tens, ones) = (points / 100, points / 10 % 10, points % 10);
-    if hundreds > 0 {
-        out.push(b'0' + hundreds);
+/// What comes between two entries.
+const NEXT: &[u8] = b",{\"host\":\"";
+/// What an entry has besides its name: `","score":100},{"host":"`.
+const ENTRY_BYTES: usize = 24;
+
+/// What comes behind a name: its points, and the beginning of the next entry.
+#[derive(Clone, Copy)]
+struct Tail {
+    text: [u8; ENTRY_BYTES],
+    length: usize,
+}
+
+/// For every number of points that there is.
+static TAILS: [Tail; 101] = {
+    let mut all = [Tail { text: [0; ENTRY_BYTES], length: 0 }; 101];
+    let (mut points, mut at) = (0_u8, 0);
+    while at < all.len() {
+        all[at] = Tail::new(points);
+        points += 1;
+        at += 1;
     }
-    if hundreds > 0 || tens > 0 {
-        out.push(b'0' + tens);
+    all
+};
+
+impl Tail {
+    const fn new(points: u8) -> Self {
+        let mut tail = Self { text: [0; ENTRY_BYTES], length: 0 };
+        tail.add(b"\",\"score\":");
+        if points >= 100 {
+            tail.add(&[b'0' + points / 100]);
+        }
+        if points >= 10 {
+            tail.add(&[b'0' + points / 10 % 10]);
+        }
+        tail.add(&[b'0' + points % 10]);
+        tail.add(b"}");
+        tail.add(NEXT);
+        tail
     }
-    out.push(b'0' + ones);
+
+    const fn add(&mut self, more: &[u8]) {
+        let mut at = 0;
+        while at < more.len() {
+            self.text[self.length] = more[at];
+            self.length += 1;
+            at += 1;
+        }
+    }
+
+    fn of(points: u8) -> &'static [u8] {
+        // The best score is a hundred.
+        let tail = TAILS.get(usize::from(points)).or(TAILS.last());
+        tail.and_then(|tail| tail.text.get(..tail.length)).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_of_points_is_written() {
+        for points in 0..=100 {
+            let expected = format!("\",\"score\":{points}}},{{\"host\":\"");
+            assert_eq!(Tail::of(points), expected.as_bytes());
+        }
+    }
 }
