@@ -30,9 +30,9 @@ use tokio::sync::mpsc;
 /// What comes together within this time is planned together.
 const TOGETHER: Duration = Duration::from_millis(2);
 /// Between two passes lies so many times what the first one took.
-const DISTANCE: u32 = 9;
+const DISTANCE: u32 = 4;
 /// No distance is longer.
-const DISTANCE_MAX: Duration = Duration::from_secs(1);
+const DISTANCE_MAX: Duration = Duration::from_millis(500);
 /// What is not known of nodes' hardware is waited for this long.
 const HARDWARE_PATIENCE: Duration = Duration::from_secs(20);
 
