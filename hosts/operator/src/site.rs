@@ -2,6 +2,7 @@
 //! is not read again.
 
 mod confirm;
+mod pods;
 
 pub(crate) use confirm::confirmation;
 
@@ -12,10 +13,11 @@ use host_kit::reflect::{Held, Key, Rows};
 use joulie_api::labels;
 use kube::core::{Selector, SelectorExt};
 use planner::catalog::Catalog;
-use planner::demand::PodRow;
 use planner::hardware::Hardware;
 use planner::inventory::{self, HardwareFacts, LabelFacts};
+use planner::places::Places;
 use planner::plan::{NodeRow, PublishedRow};
+use pods::Pods;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -137,10 +139,11 @@ impl Member {
 pub(crate) struct Site {
     /// Every node, in the order of names.
     pub(crate) members: Vec<Arc<Member>>,
+    places: Places,
     /// The planner's rows of them, in the same order.
     pub(crate) nodes: Vec<NodeRow>,
-    /// The planner's rows of the pods; nothing while they are not known.
-    pub(crate) pods: Option<Vec<PodRow>>,
+    /// The pods.
+    pub(crate) pods: Pods,
     /// The objects that carry desired states, by node, also of nodes that are gone.
     pub(crate) profiles: BTreeMap<String, Arc<ProfileSeen>>,
     /// The twins, by node, also of nodes that are gone.
@@ -148,7 +151,6 @@ pub(crate) struct Site {
     /// The nodes of the profiles and of the twins, by the objects' names.
     names: [BTreeMap<String, String>; 2],
     hardware: BTreeMap<String, Arc<HardwareSeen>>,
-    pod_rows: Vec<Arc<PodSeen>>,
     hardware_known: bool,
     /// What is published, as it was last put together; lent to the planner as the rows are.
     pub(crate) published: Option<Vec<PublishedRow>>,
@@ -169,8 +171,8 @@ impl Site {
     /// Takes in what has changed.
     pub(crate) fn refresh(&mut self, watches: &mut Watches, lens: &Lens, catalog: &Catalog) -> Changes {
         let mut changes = Changes::default();
-        if is_new(&mut watches.pods) || (self.pods.is_none() && watches.pods.is_synced()) {
-            changes.plan |= self.read_pods(&watches.pods, &lens.profile_key);
+        if is_new(&mut watches.pods) || (self.pods.rows.is_none() && watches.pods.is_synced()) {
+            changes.plan |= self.pods.read(&watches.pods, &lens.profile_key);
         }
         let mut objects = false;
         if is_new(&mut watches.hardware) {
@@ -202,41 +204,12 @@ impl Site {
         changes
     }
 
-    /// Both lists are in the order of keys, so what is new, gone or changed shows in one walk.
-    fn read_pods(&mut self, pods: &Rows<PodSeen>, key: &str) -> bool {
-        if !pods.is_synced() {
-            return self.pods.take().is_some();
-        }
-        let known = self.pods.take();
-        let mut changed = known.is_none();
-        let old = std::mem::take(&mut self.pod_rows).into_iter().zip(known.unwrap_or_default());
-        let mut old = old.peekable();
-        let (seen, rows): (Vec<_>, Vec<_>) = pods.with(|rows| {
-            let keep = |held: &Held<PodSeen>| {
-                while old.next_if(|(seen, _)| seen.key() < held.row.key()).is_some() {
-                    changed = true;
-                }
-                let before = old.next_if(|(seen, _)| seen.key() == held.row.key());
-                match before {
-                    Some(same) if Arc::ptr_eq(&same.0, &held.row) => same,
-                    before => {
-                        let row = held.row.row(key);
-                        changed |= before.is_none_or(|(_, was)| was != row);
-                        (held.row.clone(), row)
-                    }
-                }
-            };
-            rows.values().map(keep).unzip()
-        });
-        changed |= old.next().is_some();
-        self.pod_rows = seen;
-        self.pods = Some(rows);
-        changed
-    }
-
     fn read_nodes(&mut self, nodes: Vec<Arc<NodeSeen>>, lens: &Lens, catalog: &Catalog) -> Changes {
         let others = nodes.len() != self.members.len()
             || nodes.iter().zip(&self.members).any(|(node, member)| node.name != member.node.name);
+        if others {
+            self.places = Places::new(nodes.iter().map(|node| node.name.as_str()));
+        }
         self.other_nodes |= others;
         let mut changes = Changes { plan: others, twins: false };
         let old_members = std::mem::take(&mut self.members);
@@ -316,7 +289,7 @@ impl Site {
 
     /// The place of a node.
     pub(crate) fn find(&self, node: &str) -> Option<usize> {
-        self.members.binary_search_by(|member| member.node.name.as_str().cmp(node)).ok()
+        self.places.find(node, |at| self.members.get(at).map(|member| member.node.name.as_str()))
     }
 
     /// A node.

@@ -117,7 +117,7 @@ impl Brain {
         // The rows are lent to the planner and taken back: copying tens of thousands of pods costs as much as planning.
         let snapshot = Snapshot {
             nodes: std::mem::take(&mut self.site.nodes),
-            pods: self.site.pods.take(),
+            pods: self.site.pods.rows.take(),
             published: self.published(),
             now: stamp(now),
             wall_clock: Micros::new(since_1970),
@@ -126,7 +126,7 @@ impl Brain {
         // What the budget has translated is not what is published.
         self.site.published = Some(snapshot.published).filter(|_| self.ledger.is_none());
         self.site.nodes = snapshot.nodes;
-        self.site.pods = snapshot.pods;
+        self.site.pods.rows = snapshot.pods;
         plan
     }
 

@@ -3,6 +3,7 @@
 use crate::demand::PodRow;
 use crate::intent::Caps;
 use crate::inventory::HardwareFacts;
+use crate::places::Places;
 use crate::profile::Profile;
 use power_units::{Micros, Stamp};
 use std::collections::BTreeMap;
@@ -135,28 +136,17 @@ impl<'a> Published<'a> {
     }
 }
 
-/// Finds the place of a node by its name, for many pods: by a hash that is the same in every run, because names in one
-/// cluster differ only near their ends and comparing them is what a search would spend its time on.
+/// Finds the place of a node by its name, for many pods.
 pub(super) struct ByNode<'a> {
     names: Vec<&'a str>,
-    /// Hash and place, each in the first free slot from where its hash points on; at least half of the slots are free,
-    /// so that every walk ends.
-    slots: Vec<Option<(u64, usize)>>,
+    places: Places,
 }
 
 impl<'a> ByNode<'a> {
     pub(super) fn new(names: impl Iterator<Item = &'a str>) -> Self {
         let names: Vec<&str> = names.collect();
-        let slots = vec![None; names.len().saturating_mul(2).next_power_of_two()];
-        let mut index = Self { names, slots };
-        for at in 0..index.names.len() {
-            let hash = index.names.get(at).map_or(0, |name| hash(name));
-            let free = index.walk(hash).find(|&slot| index.slots.get(slot) == Some(&None));
-            if let Some(slot) = free.and_then(|slot| index.slots.get_mut(slot)) {
-                *slot = Some((hash, at));
-            }
-        }
-        index
+        let places = Places::new(names.iter().copied());
+        Self { names, places }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -164,45 +154,6 @@ impl<'a> ByNode<'a> {
     }
 
     pub(super) fn find(&self, name: &str) -> Option<usize> {
-        let hash = hash(name);
-        for slot in self.walk(hash) {
-            let (of, at) = self.slots.get(slot).copied().flatten()?;
-            if of == hash && self.names.get(at) == Some(&name) {
-                return Some(at);
-            }
-        }
-        None
-    }
-
-    /// Every slot once, from where the hash points on. Its high bits depend on every byte of the name.
-    fn walk(&self, hash: u64) -> impl Iterator<Item = usize> + use<> {
-        let mask = self.slots.len().wrapping_sub(1);
-        let first = usize::try_from(hash >> 32).unwrap_or_default() & mask;
-        (0..=mask).map(move |step| first.wrapping_add(step) & mask)
-    }
-}
-
-/// Eight bytes at a time, each folded in by a multiplication with the golden ratio.
-fn hash(name: &str) -> u64 {
-    let (words, rest) = name.as_bytes().as_chunks();
-    let last = rest.iter().fold(0, |word: u64, &byte| word << 8 | u64::from(byte));
-    let words = words.iter().map(|&word| u64::from_le_bytes(word)).chain([last]);
-    words.fold(0, |hash: u64, word| (hash.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_node_is_found_by_its_name_and_no_other() {
-        let names: Vec<String> = (0..3000).map(|at| format!("ip-10-0-0-{at}.internal")).collect();
-        let places = ByNode::new(names.iter().map(String::as_str));
-        for (at, name) in names.iter().enumerate() {
-            assert_eq!(places.find(name), Some(at));
-        }
-        for absent in ["", "ip-10-0-0-3000.internal", "ip-10-0-0-1.interna", "ip-10-0-0-1.internal "] {
-            assert_eq!(places.find(absent), None);
-        }
+        self.places.find(name, |at| self.names.get(at).copied())
     }
 }

@@ -1,0 +1,77 @@
+//! The places of names in a list, by a hash that is the same in every run: names in one cluster differ only near their
+//! ends, and comparing them is what a search would spend its time on.
+
+/// Where each name of a list stands. The names stay with whoever has the list.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    /// Hash and place, each in the first free slot from where its hash points on; at least half of the slots are free,
+    /// so that every walk ends.
+    slots: Vec<Option<(u64, usize)>>,
+}
+
+impl Places {
+    /// The places of these names, counted from 0. Of equal names the first is found.
+    #[must_use]
+    pub fn new<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> Self {
+        let mut places = Self { slots: vec![None; names.len().saturating_mul(2).next_power_of_two()] };
+        for (at, name) in names.enumerate() {
+            let hash = hash(name);
+            let free = places.walk(hash).find(|&slot| places.slots.get(slot) == Some(&None));
+            if let Some(slot) = free.and_then(|slot| places.slots.get_mut(slot)) {
+                *slot = Some((hash, at));
+            }
+        }
+        places
+    }
+
+    /// The place of a name in the list, whose names `name_at` tells.
+    pub fn find<'a>(&self, name: &str, name_at: impl Fn(usize) -> Option<&'a str>) -> Option<usize> {
+        let hash = hash(name);
+        for slot in self.walk(hash) {
+            let (of, at) = self.slots.get(slot).copied().flatten()?;
+            if of == hash && name_at(at) == Some(name) {
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    /// Every slot once, from where the hash points on. Its high bits depend on every byte of the name.
+    fn walk(&self, hash: u64) -> impl Iterator<Item = usize> + use<> {
+        let mask = self.slots.len().wrapping_sub(1);
+        let first = usize::try_from(hash >> 32).unwrap_or_default() & mask;
+        (0..self.slots.len()).map(move |step| first.wrapping_add(step) & mask)
+    }
+}
+
+/// Eight bytes at a time, each folded in by a multiplication with the golden ratio.
+fn hash(name: &str) -> u64 {
+    let (words, rest) = name.as_bytes().as_chunks();
+    let last = rest.iter().fold(0, |word: u64, &byte| word << 8 | u64::from(byte));
+    let words = words.iter().map(|&word| u64::from_le_bytes(word)).chain([last]);
+    words.fold(0, |hash: u64, word| (hash.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_found_at_its_place_and_no_other() {
+        let names: Vec<String> = (0..3000).map(|at| format!("ip-10-0-0-{at}.internal")).collect();
+        let name_at = |at: usize| names.get(at).map(String::as_str);
+        let places = Places::new(names.iter().map(String::as_str));
+        for (at, name) in names.iter().enumerate() {
+            assert_eq!(places.find(name, name_at), Some(at));
+        }
+        for absent in ["", "ip-10-0-0-3000.internal", "ip-10-0-0-1.interna", "ip-10-0-0-1.internal "] {
+            assert_eq!(places.find(absent, name_at), None);
+        }
+    }
+
+    #[test]
+    fn a_list_of_nothing_has_no_places() {
+        assert_eq!(Places::default().find("a", |_| Some("a")), None);
+        assert_eq!(Places::new([].into_iter()).find("a", |_| Some("a")), None);
+    }
+}
