@@ -43,7 +43,7 @@ pub(super) struct Trend {
     /// The mean of the last few readings.
     recent: Watts,
     noise: Option<Watts>,
-    /// The power at which that was learned.
+    /// The power at which that was learned, each reading counted by what it taught.
     noise_of: Watts,
     /// The move that has been decided.
     aim: Option<Aim>,
@@ -100,14 +100,17 @@ impl Trend {
             Some(_) => self.noise_at(watts),
             None => halved(watts, NOISE_UNSEEN_SHIFT),
         };
-        // The first reading after a large move has no neighbour, and teaches nothing.
-        if self.last.is_some() || self.noise.is_none() || noise < self.noise() {
-            self.noise_of = watts;
-        }
         // A load that steps must not pass for noise, so that the estimate grows by a quarter a reading at most.
         let most = thrice(noise) + halved(watts, NOISE_LEAST_SHIFT);
         let difference = self.last.map_or(noise, |last| (watts - last).abs().min(most));
         let shift = if difference > noise { NOISE_RISE_SHIFT } else { NOISE_FALL_SHIFT };
+        if self.noise.is_none() || noise < self.noise() {
+            self.noise_of = watts;
+        } else if self.last.is_some() {
+            // It is learned at this power as far as this reading teaches it; the first one after a large move has no
+            // neighbour, and teaches nothing.
+            self.noise_of += halved(watts - self.noise_of, shift);
+        }
         self.noise = Some(noise + halved(difference - noise, shift));
         self.count = self.count.saturating_add(1).min(READINGS);
         let step = (watts - self.mean).to_bits().checked_div(i64::from(self.count));
@@ -306,6 +309,26 @@ mod tests {
         // Between neighbours it follows what they differ by, and nothing else.
         trend.take(watts(158.75));
         assert!((trend.noise() - watts(1.25)).abs() < watts(1e-2), "{}", trend.noise());
+    }
+
+    #[test]
+    fn what_a_few_readings_at_less_power_leave_of_the_noise_was_still_learned_at_more() {
+        // 3.125 W at 400 W; two readings of 240 W take 1/32 of it, and of the 160 W between: 3.027 W at 395 W, and at
+        // 150 W 1.15 W.
+        let mut trend = of([400.0]);
+        trend.restart();
+        [240.0, 240.0].into_iter().for_each(|reading| trend.take(watts(reading)));
+        trend.restart();
+        trend.take(watts(150.0));
+        assert!((trend.noise() - watts(1.1496)).abs() < watts(1e-3), "{}", trend.noise());
+        // After a hundred it was learned there, and above half of that it is near enough.
+        let mut long = of([400.0]);
+        long.restart();
+        (0..100).for_each(|_| long.take(watts(240.0)));
+        let before = long.noise();
+        long.restart();
+        long.take(watts(150.0));
+        assert_eq!(long.noise(), before);
     }
 
     #[test]
