@@ -15,7 +15,7 @@ use planner::catalog::Catalog;
 use planner::demand::PodRow;
 use planner::hardware::Hardware;
 use planner::inventory::{self, HardwareFacts, LabelFacts};
-use planner::plan::{NodeRow, PublishedRow};
+use planner::plan::{NodeRow, PublishedRow, Sight};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -300,6 +300,7 @@ impl Site {
             draining_label: node.label(labels::node::DRAINING).map(str::to_owned),
             hardware: facts,
             confirmation: confirmation(state, hardware.as_deref(), self.hardware_known),
+            sight: Sight::Clear,
         };
         (Member { resolved, ..member }, row)
     }
