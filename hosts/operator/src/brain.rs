@@ -32,6 +32,7 @@ use power_units::{Micros, Stamp};
 use settled::Settled;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 use waits::{Settling, Waits};
 
 /// What one term of leading knows.
@@ -60,6 +61,9 @@ pub(crate) struct Brain {
     stats: Stats,
     recorder: Recorder,
 }
+
+/// Writes to a node that came late again and again are no chance: the third wait in a row is as long.
+const STALE_MAX: Duration = Duration::from_secs(2);
 
 /// A moment as the planner counts it.
 pub(crate) fn stamp(now: Mono) -> Stamp {
@@ -170,12 +174,13 @@ impl Brain {
         if result == Counted::NotLeading {
             return;
         }
-        tracing::warn!(
-            node,
-            target = target.word(),
-            "a write failed: {why}; again in {}ms",
-            wait.as_millis()
-        );
+        let (target_word, millis) = (target.word(), wait.as_millis());
+        // That somebody wrote between our look and our write is how it should be; that it happens each time is not.
+        if result == Counted::Stale && wait < STALE_MAX {
+            tracing::debug!(node, target = target_word, "a write came late: {why}; again in {millis}ms");
+        } else {
+            tracing::warn!(node, target = target_word, "a write failed: {why}; again in {millis}ms");
+        }
         let told = matches!(result, Counted::Owned | Counted::Refused);
         if let Some(member) = self.site.member(node).filter(|_| told) {
             self.recorder.say(Note {
