@@ -8,6 +8,7 @@ mod claims;
 mod jobs;
 mod pass;
 mod settled;
+mod sight;
 mod waits;
 
 pub(crate) use jobs::Then;
@@ -16,7 +17,7 @@ use crate::budget::Ledger;
 use crate::meters::Meters;
 use crate::rows::NodeSeen;
 use crate::settings::Settings;
-use crate::site::{Changes, Member, Site, Watches};
+use crate::site::{Changes, Kind, Member, Site, Watches};
 use crate::stats::{Became as Counted, Stats};
 use crate::writes::{Outcome, Target, Trouble};
 use host_kit::clock::Mono;
@@ -55,6 +56,8 @@ pub(crate) struct Brain {
     raises_from: Mono,
     /// Groups whose limit cannot be kept, as it was last said.
     short: BTreeSet<String>,
+    /// Objects that cannot be read and why, as it was last said.
+    unread: BTreeMap<(Kind, String), String>,
     passes: u64,
     /// What people call the time of the last pass.
     wall: Timestamp,
@@ -92,6 +95,7 @@ impl Brain {
             ledger: None,
             raises_from: Mono::START,
             short: BTreeSet::new(),
+            unread: BTreeMap::new(),
             passes: 0,
             wall: Timestamp::UNIX_EPOCH,
             settings,
@@ -101,10 +105,10 @@ impl Brain {
     }
 
     /// Takes in what has changed in the rows. A follower does so too, so that it could lead at once.
-    pub(crate) fn look(&mut self, watches: &mut Watches, now: Mono) -> Changes {
+    pub(crate) fn look(&mut self, watches: &mut Watches, now: Mono, wall: Timestamp) -> Changes {
         let changes = self.site.refresh(watches, &self.settings.lens, &self.settings.plan.catalog);
         if changes.plan || changes.twins {
-            self.meters.listen(&self.site.members, stamp(now));
+            self.meters.listen(&self.site.members, stamp(now), wall);
         }
         changes
     }

@@ -76,6 +76,7 @@ impl Brain {
             let there = member.state(source);
             let stands = there.map_or_else(|| wanted.clone(), |state| wanted.clone().over(state));
             let twin = member.twin.as_deref().map(|twin| &twin.state);
+            let twin_is_unread = member.unreadable.twin.is_some();
             if source == DesiredSource::Profile {
                 let is_there =
                     there.is_some_and(|state| state.is_a_persons() || stands.is_in(state, false, stands_in));
@@ -83,7 +84,9 @@ impl Brain {
                     parts.state = Some(self.state(Carrier::Profile, &member.node, &stands, there));
                 }
             }
-            if twin.is_none_or(|state| !stands.clone().over(state).is_in(state, true, stands_in)) {
+            if !twin_is_unread
+                && twin.is_none_or(|state| !stands.clone().over(state).is_in(state, true, stands_in))
+            {
                 parts.mirror = Some(self.state(Carrier::Twin, &member.node, &stands, twin));
             }
         }
