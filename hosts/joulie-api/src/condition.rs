@@ -15,6 +15,8 @@ vocabulary! {
     pub enum ConditionType {
         /// Somebody else owns a field that Joulie would write, a person's cap for one; it is left alone.
         Overridden = "Overridden",
+        /// An object of the node is there and cannot be read: what it says is unknown, and nothing is written over it.
+        Unreadable = "Unreadable",
         /// The telemetry behind a twin's status is recent.
         TelemetryFresh = "TelemetryFresh",
         /// The desired caps are in force: read back from the hardware, and seen in what is drawn.

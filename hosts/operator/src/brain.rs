@@ -8,6 +8,7 @@ mod claims;
 mod jobs;
 mod pass;
 mod settled;
+mod sight;
 mod waits;
 
 pub(crate) use jobs::Then;
@@ -16,7 +17,7 @@ use crate::budget::Ledger;
 use crate::meters::Meters;
 use crate::rows::NodeSeen;
 use crate::settings::Settings;
-use crate::site::{Changes, Member, Site, Watches};
+use crate::site::{Changes, Kind, Member, Site, Watches};
 use crate::stats::{Became as Counted, Stats};
 use crate::writes::{Outcome, Target, Trouble};
 use host_kit::clock::Mono;
@@ -32,6 +33,7 @@ use power_units::{Micros, Stamp};
 use settled::Settled;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 use waits::{Settling, Waits};
 
 /// What one term of leading knows.
@@ -54,12 +56,17 @@ pub(crate) struct Brain {
     raises_from: Mono,
     /// Groups whose limit cannot be kept, as it was last said.
     short: BTreeSet<String>,
+    /// Objects that cannot be read and why, as it was last said.
+    unread: BTreeMap<(Kind, String), String>,
     passes: u64,
     /// What people call the time of the last pass.
     wall: Timestamp,
     stats: Stats,
     recorder: Recorder,
 }
+
+/// Writes to a node that came late again and again are no chance: the third wait in a row is as long.
+const STALE_MAX: Duration = Duration::from_secs(2);
 
 /// A moment as the planner counts it.
 pub(crate) fn stamp(now: Mono) -> Stamp {
@@ -88,6 +95,7 @@ impl Brain {
             ledger: None,
             raises_from: Mono::START,
             short: BTreeSet::new(),
+            unread: BTreeMap::new(),
             passes: 0,
             wall: Timestamp::UNIX_EPOCH,
             settings,
@@ -97,10 +105,10 @@ impl Brain {
     }
 
     /// Takes in what has changed in the rows. A follower does so too, so that it could lead at once.
-    pub(crate) fn look(&mut self, watches: &mut Watches, now: Mono) -> Changes {
+    pub(crate) fn look(&mut self, watches: &mut Watches, now: Mono, wall: Timestamp) -> Changes {
         let changes = self.site.refresh(watches, &self.settings.lens, &self.settings.plan.catalog);
         if changes.plan || changes.twins {
-            self.meters.listen(&self.site.members, stamp(now));
+            self.meters.listen(&self.site.members, stamp(now), wall);
         }
         changes
     }
@@ -170,12 +178,13 @@ impl Brain {
         if result == Counted::NotLeading {
             return;
         }
-        tracing::warn!(
-            node,
-            target = target.word(),
-            "a write failed: {why}; again in {}ms",
-            wait.as_millis()
-        );
+        let (target_word, millis) = (target.word(), wait.as_millis());
+        // That somebody wrote between our look and our write is how it should be; that it happens each time is not.
+        if result == Counted::Stale && wait < STALE_MAX {
+            tracing::debug!(node, target = target_word, "a write came late: {why}; again in {millis}ms");
+        } else {
+            tracing::warn!(node, target = target_word, "a write failed: {why}; again in {millis}ms");
+        }
         let told = matches!(result, Counted::Owned | Counted::Refused);
         if let Some(member) = self.site.member(node).filter(|_| told) {
             self.recorder.say(Note {

@@ -7,11 +7,13 @@
 
 mod ledger;
 mod split;
+mod steady;
 
 pub(crate) use ledger::Ledger;
 pub(crate) use split::Split;
 
 use crate::settings::Limits;
+use joulie_api::condition::Status;
 use joulie_core::budget::{Group, Priority, Tree, Verdict};
 use planner::intent::Caps;
 use power_units::Watts;
@@ -29,11 +31,13 @@ pub(crate) struct Claim {
     pub(crate) split: Split,
     /// The caps that the policy wants; nothing leaves it as it is.
     pub(crate) desired: Option<Caps>,
+    /// It is to be let go: it gets all that it wants, or nothing.
+    pub(crate) lifts: bool,
     /// The caps that stand.
     pub(crate) stands: Option<Caps>,
     /// It answers.
     pub(crate) reachable: bool,
-    /// Its caps are somebody else's, or nobody can set them.
+    /// Its caps are somebody else's, or nobody can set them, or nobody knows what they would be.
     pub(crate) fixed: bool,
 }
 
@@ -109,19 +113,39 @@ const SITE: &str = "site";
 /// Every rack that is not named.
 const OTHERS: &str = "*";
 
+/// Whether the limits above a node are kept, and why, for its condition.
+pub(crate) type Said = (Status, &'static str, String);
+
+/// What is said of a node of which nobody knows what it can draw, in the place of what is said of its groups.
+pub(crate) fn of_unknown_hardware(is_assumed: bool) -> Said {
+    let counts = if is_assumed {
+        "it counts with BUDGET_UNKNOWN_NODE_WATTS"
+    } else {
+        "nothing beside it is raised (BUDGET_UNKNOWN_NODE_WATTS says what it counts with)"
+    };
+    let why = format!(
+        "what the node can draw is not known, so that it has no cap of the budget and {counts}; its agent's NodeHardware or labels tell"
+    );
+    (Status::Unknown, "HardwareUnknown", why)
+}
+
 impl GroupStanding {
     /// Whether its limit is kept, and if not, why, in words that do not change with every watt.
-    pub(crate) fn verdict(&self) -> (bool, &'static str, String) {
+    pub(crate) fn verdict(&self) -> Said {
         let name = &self.name;
         if self.short.is_some() {
             let why = format!(
                 "the limit of {name} cannot be kept: base load, nodes that do not answer and lowest caps are above it"
             );
-            (false, "BudgetShort", why)
+            (Status::False, "BudgetShort", why)
         } else if self.unknown {
-            (false, "LoadUnknown", format!("nobody can say what {name} draws: nothing there is raised"))
+            (
+                Status::False,
+                "LoadUnknown",
+                format!("nobody can say what {name} draws: nothing there is raised"),
+            )
         } else {
-            (true, "Kept", "every limit above the node is kept".to_owned())
+            (Status::True, "Kept", "every limit above the node is kept".to_owned())
         }
     }
 }

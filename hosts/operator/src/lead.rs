@@ -146,7 +146,7 @@ impl Lead {
     fn look(&mut self) {
         let now = self.parts.clock.mono();
         self.stirred = None;
-        let changes = self.brain.look(&mut self.parts.watches, now);
+        let changes = self.brain.look(&mut self.parts.watches, now, self.parts.clock.wall());
         if changes.plan || changes.twins {
             self.dirty.get_or_insert(now);
         }

@@ -88,8 +88,14 @@ pub(crate) struct Limits {
     pub(crate) rack_base: BTreeMap<String, Watts>,
     /// What a node draws beside its processors and GPUs.
     pub(crate) node_rest: Watts,
+    /// What a node counts with while nobody knows what it can draw; nothing where that stays unknown.
+    pub(crate) unknown_node: Option<Watts>,
     /// A change of a node's cap that is smaller is not worth a write.
     pub(crate) dead_band: Watts,
+    /// A node at full power is raised by this part of its cap at least.
+    pub(crate) raise_band: Ratio,
+    /// Or when it has waited for more for so long, as the others do.
+    pub(crate) raise_dwell: Micros,
 }
 
 impl Limits {
@@ -253,7 +259,10 @@ fn limits(values: &Values) -> Result<Limits, Refusals> {
         racks: values.get(&table::BUDGET_RACK_WATTS)?,
         rack_base: values.get(&table::BUDGET_RACK_BASE_WATTS)?,
         node_rest: values.get(&table::BUDGET_NODE_REST_WATTS)?,
+        unknown_node: values.get(&table::BUDGET_UNKNOWN_NODE_WATTS)?,
         dead_band: values.get(&table::BUDGET_DEAD_BAND_WATTS)?,
+        raise_band: values.get(&table::BUDGET_RAISE_PCT)?.to_ratio(Role::Limit),
+        raise_dwell: micros(values.get(&table::BUDGET_RAISE_DWELL)?),
     };
     Ok(limits)
 }

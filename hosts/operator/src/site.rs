@@ -3,12 +3,15 @@
 
 mod confirm;
 mod pods;
+mod unread;
+mod watches;
 
 pub(crate) use confirm::confirmation;
+pub(crate) use unread::{Kind, Unread, Unreadable, Unreads};
+pub(crate) use watches::{SILENCE_MAX, Watches};
 
-use crate::rows::{self, HardwareSeen, NodeSeen, PodSeen, ProfileSeen, StateSeen, TwinSeen};
+use crate::rows::{self, HardwareSeen, NodeSeen, ProfileSeen, StateSeen, TwinSeen};
 use futures::FutureExt;
-use host_kit::clock::Mono;
 use host_kit::reflect::{Held, Key, Rows};
 use joulie_api::labels;
 use kube::core::{Selector, SelectorExt};
@@ -16,11 +19,10 @@ use planner::catalog::Catalog;
 use planner::hardware::Hardware;
 use planner::inventory::{self, HardwareFacts, LabelFacts};
 use planner::places::Places;
-use planner::plan::{NodeRow, PublishedRow};
+use planner::plan::{NodeRow, PublishedRow, Sight};
 use pods::Pods;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Which kind carries the desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,64 +48,6 @@ pub(crate) struct Lens {
     pub(crate) source: DesiredSource,
 }
 
-/// The watches.
-#[derive(Clone)]
-pub(crate) struct Watches {
-    /// Nodes.
-    pub(crate) nodes: Rows<NodeSeen>,
-    /// Pods.
-    pub(crate) pods: Rows<PodSeen>,
-    /// NodeHardwares.
-    pub(crate) hardware: Rows<HardwareSeen>,
-    /// NodePowerProfiles.
-    pub(crate) profiles: Rows<ProfileSeen>,
-    /// NodeTwins.
-    pub(crate) twins: Rows<TwinSeen>,
-}
-
-/// For how long a watch may say nothing before what it told is not planned by: the server gives a sign of life each
-/// minute, and a pass by an old picture would be worse than none.
-pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(150);
-
-impl Watches {
-    /// Waits until any row has changed; false when a watch has ended.
-    pub(crate) async fn changed(&mut self) -> bool {
-        tokio::select! {
-            alive = self.nodes.changed() => alive,
-            alive = self.pods.changed() => alive,
-            alive = self.hardware.changed() => alive,
-            alive = self.profiles.changed() => alive,
-            alive = self.twins.changed() => alive,
-        }
-    }
-
-    /// Why no pass can be made by what is known at `now`, if none can.
-    pub(crate) fn blind(&self, now: Mono) -> Option<String> {
-        let silence = [
-            (NODES, self.nodes.is_synced(), self.nodes.silence(now)),
-            (PROFILES, self.profiles.is_synced(), self.profiles.silence(now)),
-            (TWINS, self.twins.is_synced(), self.twins.silence(now)),
-        ];
-        let silent = |kind: &str, silence: Option<Duration>| match silence {
-            Some(silence) if silence > SILENCE_MAX => {
-                Some(format!("the API server has said nothing of {kind} for {}s", silence.as_secs()))
-            }
-            Some(_) | None => None,
-        };
-        let needed = silence.into_iter().find_map(|(kind, synced, silence)| match synced {
-            true => silent(kind, silence),
-            false => Some(format!("{kind} are not known yet")),
-        });
-        // While pods were never listed the planner knows that it does not know them; an old list looks like a new one.
-        needed.or_else(|| silent(PODS, self.pods.silence(now).filter(|_| self.pods.is_synced())))
-    }
-}
-
-const NODES: &str = "Nodes";
-const PODS: &str = "Pods";
-const PROFILES: &str = "NodePowerProfiles";
-const TWINS: &str = "NodeTwins";
-
 /// All that is known of one node.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
@@ -117,6 +61,8 @@ pub(crate) struct Member {
     pub(crate) twin: Option<Arc<TwinSeen>>,
     /// The merged view of its hardware.
     pub(crate) resolved: Hardware,
+    /// What is there and cannot be read.
+    pub(crate) unreadable: Unreadable,
 }
 
 impl Member {
@@ -125,6 +71,14 @@ impl Member {
         match source {
             DesiredSource::Profile => self.profile.as_deref().map(|profile| &profile.state),
             DesiredSource::Twin => self.twin.as_deref().map(|twin| &twin.state),
+        }
+    }
+
+    /// Whether the object that its agent obeys is there and cannot be read.
+    pub(crate) const fn is_state_unread(&self, source: DesiredSource) -> bool {
+        match source {
+            DesiredSource::Profile => self.unreadable.profile.is_some(),
+            DesiredSource::Twin => self.unreadable.twin.is_some(),
         }
     }
 
@@ -156,6 +110,8 @@ pub(crate) struct Site {
     pub(crate) published: Option<Vec<PublishedRow>>,
     /// Nodes have come or gone since somebody last asked.
     pub(crate) other_nodes: bool,
+    /// What is there and cannot be read.
+    pub(crate) unread: Unreads,
 }
 
 /// What a look at the rows found.
@@ -176,19 +132,24 @@ impl Site {
         }
         let mut objects = false;
         if is_new(&mut watches.hardware) {
-            self.hardware = watches.hardware.with(|rows| by_node(rows, |row| (row.node.clone(), false)));
+            // What a node is made of does not change with what can be read of it.
+            self.hardware =
+                watches.hardware.with(|rows| by_node(rows, |row| (row.node.clone(), false), true));
+            self.unread.hardware = Unread::of(&watches.hardware, |row| &row.node);
             objects = true;
         }
         if is_new(&mut watches.profiles) {
             let of = |row: &ProfileSeen| (row.state.desired.node.clone(), row.state.owners.ours);
-            self.profiles = watches.profiles.with(|rows| by_node(rows, of));
+            self.profiles = watches.profiles.with(|rows| by_node(rows, of, false));
+            self.unread.profiles = Unread::of(&watches.profiles, |row| &row.state.desired.node);
             self.published = None;
             self.names[0] = watches.profiles.with(|rows| by_name(rows, |row| &row.state));
             objects = true;
         }
         if is_new(&mut watches.twins) {
             let of = |row: &TwinSeen| (row.state.desired.node.clone(), row.state.owners.ours);
-            self.twins = watches.twins.with(|rows| by_node(rows, of));
+            self.twins = watches.twins.with(|rows| by_node(rows, of, false));
+            self.unread.twins = Unread::of(&watches.twins, |row| &row.state.desired.node);
             self.published = None;
             self.names[1] = watches.twins.with(|rows| by_name(rows, |row| &row.state));
             objects = true;
@@ -223,6 +184,7 @@ impl Site {
                 profile: self.profiles.get(&node.name).cloned(),
                 twin: self.twins.get(&node.name).cloned(),
                 resolved: Hardware::default(),
+                unreadable: self.unread.of_node(&node.name),
                 node,
             };
             let (member, row): (Arc<Member>, NodeRow) = match before {
@@ -272,7 +234,12 @@ impl Site {
             profile_label: node.label(&lens.profile_key).map(str::to_owned),
             draining_label: node.label(labels::node::DRAINING).map(str::to_owned),
             hardware: facts,
-            confirmation: confirmation(state, hardware.as_deref(), self.hardware_known),
+            confirmation: confirmation(
+                state,
+                hardware.as_deref(),
+                self.hardware_known && member.unreadable.hardware.is_none(),
+            ),
+            sight: Sight::Clear,
         };
         (Member { resolved, ..member }, row)
     }
@@ -335,6 +302,7 @@ impl Member {
             && same(&self.hardware, &other.hardware)
             && same(&self.profile, &other.profile)
             && same(&self.twin, &other.twin)
+            && self.unreadable == other.unreadable
     }
 }
 
@@ -353,10 +321,15 @@ fn by_name<R>(rows: &BTreeMap<Key, Held<R>>, of: impl Fn(&R) -> &StateSeen) -> B
     rows.values().map(pair).collect()
 }
 
-/// Objects by their nodes. Of several for one node the operator's own counts, else the first by name.
-fn by_node<R>(rows: &BTreeMap<Key, Held<R>>, of: impl Fn(&R) -> (String, bool)) -> BTreeMap<String, Arc<R>> {
+/// Objects by their nodes. Of several for one node the operator's own counts, else the first by name. What an object
+/// said before it could not be read any more counts only where it does so for long.
+fn by_node<R>(
+    rows: &BTreeMap<Key, Held<R>>,
+    of: impl Fn(&R) -> (String, bool),
+    lasts: bool,
+) -> BTreeMap<String, Arc<R>> {
     let mut found: BTreeMap<String, Arc<R>> = BTreeMap::new();
-    for held in rows.values() {
+    for held in rows.values().filter(|held| lasts || held.stale_since.is_none()) {
         let (node, ours) = of(&held.row);
         match found.get_mut(&node) {
             Some(first) if ours && !of(first).1 => *first = held.row.clone(),

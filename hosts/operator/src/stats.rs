@@ -4,6 +4,7 @@
 //! gauges that stay as they are.
 
 use crate::budget::GroupStanding;
+use crate::site::Kind;
 use crate::writes::Target;
 use host_kit::closed_label;
 use planner::density::Density;
@@ -48,6 +49,11 @@ struct ByWrite {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByKind {
+    kind: Kind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByState {
     node: String,
     state: &'static str,
@@ -88,6 +94,7 @@ pub(crate) struct Stats {
     passes: Counter,
     seconds: Histogram,
     writes: Family<ByWrite, Counter>,
+    unread: Family<ByKind, Gauge>,
     stands_in: Gauge,
     pods_known: Gauge,
     eligible: Gauge,
@@ -112,6 +119,7 @@ impl Stats {
             passes: Counter::default(),
             seconds: Histogram::new(seconds),
             writes: Family::default(),
+            unread: Family::default(),
             stands_in: Gauge::default(),
             pods_known: Gauge::default(),
             eligible: Gauge::default(),
@@ -125,6 +133,11 @@ impl Stats {
         registry.register("joulie_operator_passes", "Passes that were made", all.passes.clone());
         registry.register("joulie_operator_pass_seconds", "How long a pass takes", all.seconds.clone());
         registry.register("joulie_operator_writes", "Writes by what they were to", all.writes.clone());
+        registry.register(
+            "joulie_operator_unreadable_objects",
+            "Objects that are there and cannot be read",
+            all.unread.clone(),
+        );
         registry.register(
             "joulie_operator_policy_stands_in",
             "1 while another policy stands in for the configured one",
@@ -161,6 +174,11 @@ impl Stats {
                 self.budget.get_or_create(&ByGroup { group: group.name.clone(), what }).set(value);
             }
         }
+    }
+
+    /// So many objects of a kind are there and cannot be read.
+    pub(crate) fn unread(&self, kind: Kind, count: usize) {
+        self.unread.get_or_create(&ByKind { kind }).set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// A pass was made in so much time.

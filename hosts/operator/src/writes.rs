@@ -63,6 +63,9 @@ pub(crate) enum How {
         document: Value,
         /// Whether fields of others are taken over.
         force: bool,
+        /// The generation that the object's spec must still have, where the document names a version of it: what was
+        /// written beside the spec meanwhile, an agent's report for one, changes nothing about what is applied.
+        over: Option<i64>,
     },
     /// Deletes the object that has this identifier.
     Delete {
@@ -186,29 +189,62 @@ impl<Then: Send + 'static> Writers<Then> {
     }
 }
 
+/// How often a write is sent again because something beside the spec has changed: agents write some times a second.
+const AGAIN_MAX: u32 = 4;
+
+/// One write, all its attempts within `timeout`: a leader after us counts on nothing of ours landing later.
 async fn one(client: &Client, write: Write, timeout: Duration) -> Result<Landed, Trouble> {
+    let late = |_| Err(Trouble::Away("no answer in time".to_owned(), None));
+    tokio::time::timeout(timeout, send(client, write)).await.unwrap_or_else(late)
+}
+
+async fn send(client: &Client, write: Write) -> Result<Landed, Trouble> {
     let Write { target, name, how } = write;
-    let (request, deletes) = match how {
-        How::Apply { document, force } => (apply(&target.path(&name), &document, force), false),
-        How::Delete { uid } => (delete(&target.path(&name), &uid), true),
+    let path = target.path(&name);
+    let (mut document, force, over) = match how {
+        How::Apply { document, force, over } => (document, force, over),
+        How::Delete { uid } => return gone(client, target, delete(&path, &uid)).await,
     };
-    let request = request.map_err(|error| Trouble::Refused(error.to_string()))?;
-    let answer = tokio::time::timeout(timeout, client.request::<Value>(request)).await;
-    match answer {
-        Err(_) => Err(Trouble::Away("no answer in time".to_owned(), None)),
-        Ok(Ok(object)) => {
-            let meta = &object["metadata"];
-            let version = meta["resourceVersion"].as_str().unwrap_or_default().to_owned();
-            Ok(Landed { target, version, generation: meta["generation"].as_i64() })
+    let mut again = 0;
+    loop {
+        let answer = ask(client, apply(&path, &document, force)).await;
+        match (answer, over) {
+            (Err(Trouble::Stale(_)), Some(_)) if again < AGAIN_MAX => again += 1,
+            (Err(trouble), _) => return Err(trouble),
+            (Ok(object), _) => return Ok(landed(target, &object)),
         }
-        Ok(Err(error)) => {
-            let trouble = trouble(error);
-            if deletes && trouble == Trouble::Gone {
-                return Ok(Landed { target, version: String::new(), generation: None });
-            }
-            Err(trouble)
+        let there = ask(client, http::Request::get(&path).body(Vec::new())).await?;
+        let same = there["metadata"]["generation"].as_i64() == over
+            && there["metadata"]["uid"] == document["metadata"]["uid"];
+        if !same {
+            return Err(Trouble::Stale("its spec has changed meanwhile".to_owned()));
         }
+        document["metadata"]["resourceVersion"] = there["metadata"]["resourceVersion"].clone();
     }
+}
+
+/// Deletes; what is not there any more is deleted.
+async fn gone(
+    client: &Client,
+    target: Target,
+    request: http::Result<http::Request<Vec<u8>>>,
+) -> Result<Landed, Trouble> {
+    match ask(client, request).await {
+        Ok(object) => Ok(landed(target, &object)),
+        Err(Trouble::Gone) => Ok(Landed { target, version: String::new(), generation: None }),
+        Err(trouble) => Err(trouble),
+    }
+}
+
+fn landed(target: Target, object: &Value) -> Landed {
+    let meta = &object["metadata"];
+    let version = meta["resourceVersion"].as_str().unwrap_or_default().to_owned();
+    Landed { target, version, generation: meta["generation"].as_i64() }
+}
+
+async fn ask(client: &Client, request: http::Result<http::Request<Vec<u8>>>) -> Result<Value, Trouble> {
+    let request = request.map_err(|error| Trouble::Refused(error.to_string()))?;
+    client.request::<Value>(request).await.map_err(trouble)
 }
 
 /// The request that applies a configuration.
@@ -243,3 +279,6 @@ pub(crate) fn trouble(error: kube::Error) -> Trouble {
         _ => Trouble::Refused(message),
     }
 }
+
+#[cfg(test)]
+mod tests;

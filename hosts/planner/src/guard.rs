@@ -21,7 +21,11 @@
 //! publishes eco with its caps at once and draining beside it. The hard guard keeps the caps of performance until the
 //! node has drained, and until its eco label has been seen, so that no performance pod can still be on its way; but it
 //! never lifts caps that are already those of eco.
+//!
+//! A node that is not seen clearly is never raised: while performance is planned for it, it is treated as one that is
+//! planned as eco. One that has the caps of performance keeps them, for taking them away would be no better founded.
 
+use crate::plan::Sight;
 use crate::profile::Profile;
 use joulie_core::placement::class::SchedulableClass;
 
@@ -149,6 +153,8 @@ pub struct GuardFacts {
     pub performance_caps_in_force: bool,
     /// The profile on the node's label.
     pub label: Option<Profile>,
+    /// How well the node is seen.
+    pub sight: Sight,
 }
 
 /// What the guard decided.
@@ -190,11 +196,51 @@ pub enum Held {
     CapsUnconfirmed,
     /// The node became a performance node too short a time ago.
     Dwell,
+    /// The node is not seen clearly enough to be raised.
+    Blind,
+    /// What the node was told cannot be read.
+    Unreadable,
+}
+
+/// Whether full power would be more than the node has.
+const fn is_raise(state: State) -> bool {
+    match state {
+        State::ActivePerformance | State::Unknown { caps: CapsOf::PERFORMANCE } => false,
+        State::DrainingPerformance { .. }
+        | State::ActiveEco
+        | State::Unknown { caps: CapsOf::ECO | CapsOf::Published } => true,
+    }
+}
+
+/// A node whose desired state cannot be read: nothing is published, and nothing is said of it that it does not say.
+#[must_use]
+pub const fn unreadable() -> GuardDecision {
+    GuardDecision {
+        state: State::Unknown { caps: CapsOf::Published },
+        publish: None,
+        held: Some(Held::Unreadable),
+        applied: None,
+        deferred: None,
+    }
 }
 
 /// Moves a node on.
 #[must_use]
 pub fn step(state: State, mode: GuardMode, facts: &GuardFacts) -> GuardDecision {
+    let may_rise = match facts.sight {
+        Sight::Clear => true,
+        Sight::Blind => false,
+        Sight::Unreadable => return unreadable(),
+    };
+    if may_rise || facts.planned == Profile::Eco || !is_raise(state) {
+        return follow(state, mode, facts);
+    }
+    let capped = follow(state, mode, &GuardFacts { planned: Profile::Eco, ..*facts });
+    GuardDecision { held: capped.held.or(Some(Held::Blind)), ..capped }
+}
+
+/// Moves a node on towards what is planned.
+fn follow(state: State, mode: GuardMode, facts: &GuardFacts) -> GuardDecision {
     let next = match (state, facts.planned) {
         (State::ActivePerformance, Profile::Performance) => State::ActivePerformance,
         (

@@ -37,6 +37,15 @@ impl Cap {
     /// The device's highest limit: no cap, said aloud.
     pub const LIFTED: Self = Self { percent: Some(Percent::HUNDRED), watts: None };
 
+    /// Whether it is certainly lower, whatever the device.
+    fn is_below(self, other: Self) -> bool {
+        match (self.watts, other.watts) {
+            (Some(watts), Some(other)) => watts < other,
+            (None, None) => self.percent.zip(other.percent).is_some_and(|(percent, other)| percent < other),
+            (Some(_), None) | (None, Some(_)) => false,
+        }
+    }
+
     fn same_as(self, other: Self) -> bool {
         let percent = |cap: Self| cap.percent.map(Percent::to_bits);
         let watts = |cap: Self| cap.watts.map(Watts::to_bits);
@@ -73,6 +82,17 @@ impl Caps {
     pub fn after(self, published: &Self) -> Self {
         let lift = |cap: Option<Cap>, was: Option<Cap>| cap.or(was.map(|_| Cap::LIFTED));
         Self { cpu: lift(self.cpu, published.cpu), gpu: lift(self.gpu, published.gpu) }
+    }
+
+    /// These caps, or of `other` what is certainly lower: a percentage is lower than a percentage, watts than watts, and
+    /// any cap than none. What cannot be told stays as it is.
+    #[must_use]
+    pub fn lowered_to(self, other: &Self) -> Self {
+        let lower = |cap: Option<Cap>, other: Option<Cap>| match (cap, other) {
+            (Some(cap), Some(other)) => Some(if other.is_below(cap) { other } else { cap }),
+            (cap, other) => cap.or(other),
+        };
+        Self { cpu: lower(self.cpu, other.cpu), gpu: lower(self.gpu, other.gpu) }
     }
 
     /// They name no device below its highest limit.

@@ -1,7 +1,7 @@
 //! The whole pass: what is known of the cluster goes in, what is to be written comes out.
 //!
 //! As the shared reconcile flow has it: select the eligible nodes; build the hardware view; sort by normalized compute
-//! density, highest first; let the policy build the desired plan with the family floor; apply the downgrade guard; and
+//! density, highest first, and behind all others those that would have to be raised and are not seen clearly; let the policy build the desired plan with the family floor; apply the downgrade guard; and
 //! say which desired state and which labels are to be written. A node that stopped being eligible is released.
 //!
 //! The same facts give the same plan whatever their order, and a cluster that already is as planned gives no actions.
@@ -14,7 +14,7 @@ mod memory;
 mod release;
 
 pub use action::{Action, Desired, DrainingLabel};
-pub use facts::{Confirmation, NodeRow, PublishedRow, Snapshot};
+pub use facts::{Confirmation, NodeRow, PublishedRow, Sight, Snapshot};
 pub use memory::{Memory, NodeMemory};
 pub use release::{Release, ReleaseReason};
 
@@ -65,7 +65,7 @@ pub struct Plan {
     pub fallback: Option<Fallback>,
     /// The demand in managed scope, unless the pods are not known.
     pub demand: Option<Demand>,
-    /// Every planned node, densest first.
+    /// Every planned node, densest first; those that cannot be raised after all others.
     pub nodes: Vec<NodePlan>,
     /// Eligible nodes that are not ready: no supply, and left as they are.
     pub not_ready: Vec<String>,
@@ -110,7 +110,7 @@ pub fn plan(snapshot: &Snapshot, settings: &Settings, memory: &Memory) -> Plan {
 
     let mut candidates = candidates(&eligible, &remembered(memory, &places), &published, settings);
     // The names ascend already, and the sort is stable.
-    candidates.sort_by_cached_key(|candidate| Reverse(candidate.density.order));
+    candidates.sort_by_cached_key(|candidate| (candidate.is_passed_over(), Reverse(candidate.density.order)));
     let families = number_families(&candidates);
     let pressure = demand.map(|demand: Demand| demand.performance_only);
     let facts = PolicyFacts { families: &families, pressure, wall_clock: snapshot.wall_clock };
@@ -149,6 +149,22 @@ struct Candidate<'a> {
     resolved: Resolved<'a>,
     density: Density,
     family: Family,
+}
+
+impl Candidate<'_> {
+    /// It would have to be raised, and is not seen clearly enough for that: the others are asked first, so that what
+    /// the policy wants is there all the same.
+    fn is_passed_over(&self) -> bool {
+        let has_it = match self.remembered {
+            Some(node) => node.state == State::ActivePerformance,
+            None => self.row.profile() == Some(Profile::Performance),
+        };
+        match self.row.sight {
+            Sight::Clear => false,
+            Sight::Blind => !has_it,
+            Sight::Unreadable => true,
+        }
+    }
 }
 
 fn candidates<'a>(
@@ -232,9 +248,10 @@ impl Pass<'_> {
             blocking,
             performance_caps_in_force: in_force(row.confirmation, &caps.performance, &was),
             label: row.profile(),
+            sight: row.sight,
         };
         let mut guard = guard::step(state, self.settings.guard, &facts);
-        if dwells {
+        if dwells && guard.held.is_none() {
             guard.held = Some(Held::Dwell);
         }
 
@@ -261,7 +278,13 @@ impl Pass<'_> {
             guard,
             desired,
             actions,
-            remember: NodeMemory::planned(guard.state, performance_since, resolved.hardware.gpu),
+            // What cannot be read now may say again what it said.
+            remember: match (row.sight, remembered) {
+                (Sight::Unreadable, Some(node)) => NodeMemory::Planned(node.clone()),
+                (Sight::Unreadable, None) | (Sight::Clear | Sight::Blind, _) => {
+                    NodeMemory::planned(guard.state, performance_since, resolved.hardware.gpu)
+                }
+            },
         }
     }
 

@@ -7,7 +7,7 @@ use planner::guard::GuardMode;
 use planner::intent::{CapSettings, GpuNodeCpus, Intents, UserRanges};
 use planner::inventory::{HardwareFacts, LabelFacts, Reported};
 use planner::plan::{
-    Action, Confirmation, DrainingLabel, Memory, NodeRow, Plan, PublishedRow, Settings, Snapshot, plan,
+    Action, Confirmation, DrainingLabel, Memory, NodeRow, Plan, PublishedRow, Settings, Sight, Snapshot, plan,
 };
 use planner::policy::{FamilyFloor, Policy, QueueAware};
 use planner::profile::PerProfile;
@@ -144,6 +144,7 @@ fn node(at: usize) -> NodeRow {
             allocatable_gpus: gpus,
         },
         confirmation: Confirmation::Awaited,
+        sight: Sight::Clear,
     }
 }
 

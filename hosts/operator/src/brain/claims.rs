@@ -2,7 +2,7 @@
 //! kept.
 
 use super::{Brain, stamp};
-use crate::budget::{Claim, Grant, Split};
+use crate::budget::{self, Claim, Grant, GroupStanding, Said, Split};
 use crate::publish::Wanted;
 use crate::rows;
 use crate::site::{DesiredSource, Member};
@@ -53,7 +53,7 @@ impl Brain {
         }
         let known: BTreeSet<&str> = claims.iter().map(|claim| claim.node.as_str()).collect();
         ledger.keep_only(|node| known.contains(node));
-        let grants = ledger.round(&claims, now >= self.raises_from);
+        let grants = ledger.round(&claims, now >= self.raises_from, stamp(now));
         let granted = match grants {
             Ok(grants) => {
                 claims.iter().cloned().zip(grants).map(|both| (both.0.node.clone(), both)).collect()
@@ -82,7 +82,7 @@ impl Brain {
                 Action::WriteLabels { .. } | Action::RemoveLabels => None,
             });
             let member = self.site.member(&release.node)?;
-            Some(self.claim(member, lifts, Priority::Eco))
+            Some(Claim { lifts: true, ..self.claim(member, lifts, Priority::Eco) })
         };
         let released = plan.releases.iter().filter_map(lifted);
         let mut claims: Vec<Claim> = planned.chain(released).collect();
@@ -109,7 +109,8 @@ impl Brain {
             cpu: desired.and_then(|caps| caps.cpu).or(stands.and_then(|caps| caps.cpu)),
             gpu: desired.and_then(|caps| caps.gpu).or(stands.and_then(|caps| caps.gpu)),
         };
-        let split = Split::of(&member.resolved, &named, can, self.settings.budget.node_rest);
+        let limits = &self.settings.budget;
+        let split = Split::of(&member.resolved, &named, can, (limits.node_rest, limits.unknown_node));
         let foreign = state.is_some_and(|state| {
             let owners = &state.owners.foreign;
             owners.cpu || owners.gpu || owners.profile
@@ -118,9 +119,10 @@ impl Brain {
             node: member.node.name.clone(),
             rack: member.label(RACK).map(str::to_owned),
             priority,
-            fixed: foreign || !split.is_cappable(),
+            fixed: foreign || !split.is_cappable() || !split.is_known(),
             split,
             desired,
+            lifts: false,
             stands,
             reachable: member.node.ready,
         }
@@ -139,7 +141,13 @@ impl Brain {
         let caps = match grant {
             Grant::Wait if state.is_none() && claim.fixed => desired.caps,
             Grant::Wait => return None,
-            Grant::Stands => state.map_or(desired.caps, |state| rows::caps(&state.desired)),
+            Grant::Stands if claim.split.is_known() => {
+                state.map_or(desired.caps, |state| rows::caps(&state.desired))
+            }
+            // No cap of the budget's: what stands, or less where the policy asks for less.
+            Grant::Stands => {
+                state.map_or(desired.caps, |state| rows::caps(&state.desired).lowered_to(&desired.caps))
+            }
             Grant::Write(caps) => {
                 if let Some(ledger) = &mut self.ledger {
                     ledger.order(&claim, caps, stamp(now));
@@ -178,6 +186,16 @@ impl Brain {
                 ledger.landed(node, one.generation);
             }
         }
+    }
+
+    /// What is said of the limits above a node; nothing without a budget.
+    pub(super) fn budget_said(&self, member: &Member) -> Option<Said> {
+        let ledger = self.ledger.as_ref()?;
+        let limits = &self.settings.budget;
+        if !Split::knows(&member.resolved) {
+            return Some(budget::of_unknown_hardware(limits.unknown_node.is_some()));
+        }
+        ledger.standing_of(member.label(RACK)).map(GroupStanding::verdict)
     }
 
     /// Says once what cannot be kept, and once that it can again.

@@ -76,6 +76,7 @@ impl Brain {
             let there = member.state(source);
             let stands = there.map_or_else(|| wanted.clone(), |state| wanted.clone().over(state));
             let twin = member.twin.as_deref().map(|twin| &twin.state);
+            let twin_is_unread = member.unreadable.twin.is_some();
             if source == DesiredSource::Profile {
                 let is_there =
                     there.is_some_and(|state| state.is_a_persons() || stands.is_in(state, false, stands_in));
@@ -83,7 +84,9 @@ impl Brain {
                     parts.state = Some(self.state(Carrier::Profile, &member.node, &stands, there));
                 }
             }
-            if twin.is_none_or(|state| !stands.clone().over(state).is_in(state, true, stands_in)) {
+            if !twin_is_unread
+                && twin.is_none_or(|state| !stands.clone().over(state).is_in(state, true, stands_in))
+            {
                 parts.mirror = Some(self.state(Carrier::Twin, &member.node, &stands, twin));
             }
         }
@@ -97,16 +100,19 @@ impl Brain {
     fn state(&self, carrier: Carrier, node: &NodeSeen, wanted: &Wanted, there: Option<&StateSeen>) -> Write {
         let name = there.map_or_else(|| self.name_for(carrier, &node.name), |state| state.name.clone());
         let mut document = state_document(carrier, &name, &node.name, wanted, there);
+        let mut over = None;
         if let (Some(_), Some(state)) = (&self.ledger, there) {
-            // Under a budget a write that comes late must not undo one that came after it.
+            // Under a budget a write that comes late must not undo one that came after it. The agent writes its report
+            // to the same object all the time, and that is no reason for either of them to wait.
             document["metadata"]["resourceVersion"] = json!(state.stamp.version);
+            over = Some(state.generation);
         }
         let target = match carrier {
             Carrier::Profile => Target::Profile,
             Carrier::Twin => Target::Twin,
         };
         let force = there.is_some_and(|state| state.owners.former);
-        self.apply(target, &name, document, force)
+        Write { target, name, how: How::Apply { document, force, over } }
     }
 
     /// The name of an object that does not exist yet: another node's may have the plain one.
@@ -148,7 +154,7 @@ impl Brain {
     }
 
     fn apply(&self, target: Target, name: &str, document: serde_json::Value, force: bool) -> Write {
-        Write { target, name: name.to_owned(), how: How::Apply { document, force } }
+        Write { target, name: name.to_owned(), how: How::Apply { document, force, over: None } }
     }
 
     /// The writes of a release.

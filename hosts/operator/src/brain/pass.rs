@@ -6,13 +6,13 @@ use super::{Brain, stamp};
 use crate::budget::{Claim, Grant};
 use crate::publish::{Standing, Wanted, status_of};
 use crate::rows;
-use crate::site::Member;
+use crate::site::{Member, Unreadable};
 use crate::writes::Job;
 use host_kit::clock::Mono;
 use jiff::Timestamp;
 use joulie_api::labels::node::{COOLING_ZONE, RACK};
 use planner::facility::Facility;
-use planner::plan::{self, Action, NodePlan, Plan, Snapshot};
+use planner::plan::{self, Action, NodePlan, Plan, Sight, Snapshot};
 use planner::twin::{self, NodeFacts, SiteFacts, Twin};
 use power_units::Micros;
 use std::collections::BTreeMap;
@@ -33,6 +33,7 @@ impl Brain {
         self.passes += 1;
         self.wall = wall;
         self.forget_gone(now);
+        self.say_unread();
         let plan = self.plan(now, wall);
         let stands_in = plan.fallback.is_some();
         self.stats.planned(&plan, stands_in);
@@ -50,6 +51,8 @@ impl Brain {
         }
         for release in releases {
             let free = match self.site.member(&release.node).cloned() {
+                // What it was told is not known, so it cannot be told that it is released.
+                Some(member) if member.unreadable != Unreadable::default() => false,
                 Some(member) => self.is_free(&member, now),
                 None => self.is_free_name(&release.node, now),
             };
@@ -115,8 +118,12 @@ impl Brain {
     fn plan(&mut self, now: Mono, wall: Timestamp) -> Plan {
         let since_1970 = u64::try_from(wall.as_microsecond()).unwrap_or(0);
         // The rows are lent to the planner and taken back: copying tens of thousands of pods costs as much as planning.
+        let mut nodes = std::mem::take(&mut self.site.nodes);
+        for (row, member) in nodes.iter_mut().zip(&self.site.members) {
+            row.sight = self.sight(member, now);
+        }
         let snapshot = Snapshot {
-            nodes: std::mem::take(&mut self.site.nodes),
+            nodes,
             pods: self.site.pods.rows.take(),
             published: self.published(),
             now: stamp(now),
@@ -126,6 +133,8 @@ impl Brain {
         // What the budget has translated is not what is published.
         self.site.published = Some(snapshot.published).filter(|_| self.ledger.is_none());
         self.site.nodes = snapshot.nodes;
+        // How well a node was seen is a matter of this moment, and is no part of what is kept of it.
+        self.site.nodes.iter_mut().for_each(|row| row.sight = Sight::Clear);
         self.site.pods.rows = snapshot.pods;
         plan
     }
@@ -191,8 +200,9 @@ impl Brain {
             theirs.push(format!("the label {key} of the node belongs to {who}"));
         }
         let overridden = (!theirs.is_empty()).then(|| format!("{}; what they say stands", theirs.join(", ")));
-        let budget = self.ledger.as_ref().and_then(|ledger| ledger.standing_of(member.label(RACK)));
-        Standing { overridden, budget: budget.map(|group| group.verdict()) }
+        let awaits_meter = self.meters.awaits(&member.node.name);
+        let unreadable = member.unreadable.said();
+        Standing { awaits_meter, unreadable, overridden, budget: self.budget_said(member) }
     }
 }
 

@@ -1,8 +1,10 @@
 //! What is known of every node's cap, and a round of the budget over all nodes.
 
+use super::steady::{self, Band};
 use super::{Claim, Grant, GroupStanding, Groups, Split, short};
 use crate::rows::{self, DeviceSeen, StateSeen};
 use crate::settings::Limits;
+use joulie_api::condition::Status;
 use joulie_core::budget::{
     Account, Law, Move, Node, Order, Range, Receipt, Share, Standing, Turn, allocate, next_moves,
 };
@@ -24,12 +26,14 @@ struct Entry {
     unresolved: bool,
     /// The caps that the policy wants, and those that they became: what the policy is shown in their place.
     granted: Option<(Caps, Caps)>,
+    /// Since when it would have more if that were worth a write.
+    waits_since: Option<Stamp>,
 }
 
 /// The books of one term of leading.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    limits: Limits,
+    pub(super) limits: Limits,
     law: Law,
     entries: BTreeMap<String, Entry>,
     keys: u64,
@@ -75,7 +79,15 @@ impl Ledger {
             return;
         };
         let stands = rows::caps(&state.desired);
-        let Some(cap) = split.watts(&stands) else { return };
+        let Some(cap) = split.watts(&stands) else {
+            // Nobody can say what this asks of the node, so what was asked before says nothing any more.
+            let changed = |entry: &&mut Entry| !entry.unresolved && state.generation > entry.generation;
+            if let Some(entry) = self.entries.get_mut(node).filter(changed) {
+                entry.account.lost();
+                (entry.order, entry.generation) = (None, state.generation);
+            }
+            return;
+        };
         let read_back = read_back(split, state);
         let known =
             self.entries.get(node).filter(|entry| entry.uid == state.stamp.uid || entry.uid.is_empty());
@@ -109,14 +121,14 @@ impl Ledger {
     fn found(&mut self, account: Account, order: Option<Order>, uid: String) -> Entry {
         self.keys += 1;
         let key = self.keys;
-        Entry { key, account, order, uid, generation: 0, unresolved: false, granted: None }
+        Entry { key, account, order, uid, generation: 0, unresolved: false, granted: None, waits_since: None }
     }
 
     /// A round over all claims, in their order. Until `raises`, nothing is raised: a leader before may still be heard.
     ///
     /// # Errors
     /// When the books are broken, which would be a defect; nothing may be written then.
-    pub(crate) fn round(&mut self, claims: &[Claim], raises: bool) -> Result<Vec<Grant>, String> {
+    pub(crate) fn round(&mut self, claims: &[Claim], raises: bool, now: Stamp) -> Result<Vec<Grant>, String> {
         let racks = claims.iter().filter_map(|claim| claim.rack.as_deref());
         let groups = Groups::of(&self.limits, racks)?;
         let tree = groups.tree()?;
@@ -124,6 +136,8 @@ impl Ledger {
         let count = groups.groups.len();
         let (mut shares, mut targets) = (vec![Share::EMPTY; count], vec![Watts::ZERO; nodes.len()]);
         allocate(tree, &nodes, &mut shares, &mut targets).map_err(|error| error.to_string())?;
+        let impatient = self.wait(claims, &nodes, &targets, now);
+        steady::hold(Band(self.limits.raise_band), &groups.groups, &nodes, &impatient, &mut targets);
         let mut standings = vec![Standing::EMPTY; count];
         let (mut queue, mut moves) = (vec![Turn::EMPTY; nodes.len()], vec![Move::Keep; nodes.len()]);
         next_moves(self.law, tree, (&nodes, &targets), (&mut standings, &mut queue), &mut moves)
@@ -138,7 +152,37 @@ impl Ledger {
                 unknown: standing.load().is_none(),
             })
             .collect();
-        Ok(claims.iter().zip(moves).map(|(claim, step)| self.grant(claim, step, raises)).collect())
+        let steps = moves.into_iter().zip(nodes.iter().zip(&targets)).zip(impatient);
+        let steps = steps.map(|((step, (node, &target)), impatient)| match step {
+            // A short part of the way is no more worth a write than a short way.
+            Move::Raise(cap) if cap < target && !impatient && self.is_short(node, cap) => None,
+            Move::Raise(_) | Move::Lower(_) | Move::Keep | Move::Await | Move::Wait(_) => Some(step),
+        });
+        let steps: Vec<Option<Move>> = steps.collect();
+        let grants = claims.iter().zip(steps);
+        Ok(grants
+            .map(|(claim, step)| step.map_or(Grant::Wait, |step| self.grant(claim, step, raises)))
+            .collect())
+    }
+
+    /// Which nodes would have more, and have waited for that for long enough.
+    fn wait(&mut self, claims: &[Claim], nodes: &[Node], targets: &[Watts], now: Stamp) -> Vec<bool> {
+        let dwell = self.limits.raise_dwell;
+        let wait = |((claim, node), &target): ((&Claim, &Node), &Watts)| {
+            let Some(entry) = self.entries.get_mut(&claim.node) else { return true };
+            if claim.lifts {
+                return true;
+            }
+            let more = node.account.asked().is_none_or(|cap| node.range.limit(target) > cap);
+            entry.waits_since = if more { entry.waits_since.or(Some(now)) } else { None };
+            entry.waits_since.and_then(|since| now.since(since)).is_some_and(|waited| waited >= dwell)
+        };
+        claims.iter().zip(nodes).zip(targets).map(wait).collect()
+    }
+
+    fn is_short(&self, node: &Node, cap: Watts) -> bool {
+        let band = Band(self.limits.raise_band);
+        node.account.asked().is_some_and(|from| band.is_within(from, cap))
     }
 
     /// How the group that binds a node stands: the first above it that is not kept, else the nearest.
@@ -146,7 +190,7 @@ impl Ledger {
         let site = self.standings.first()?;
         let rack = rack.and_then(|rack| self.standings.iter().skip(1).find(|group| group.name == rack));
         let all = [rack, Some(site)];
-        all.into_iter().flatten().find(|group| !group.verdict().0).or(rack).or(Some(site))
+        all.into_iter().flatten().find(|group| group.verdict().0 != Status::True).or(rack).or(Some(site))
     }
 
     fn node(&self, claim: &Claim, groups: &Groups) -> Result<Node, String> {
@@ -154,6 +198,8 @@ impl Ledger {
         let account = entry.map_or(Account::unproven(), |entry| entry.account);
         let (floor, max) = (claim.split.floor(), claim.split.max());
         let stands = account.asked();
+        // A node of which it is not known what it can draw may draw what it was told at least.
+        let max = if claim.split.is_known() { max } else { max.map(|max| stands.unwrap_or(max).max(max)) };
         // What nobody here may change counts as it stands, and is no room for anybody.
         let floor = match (claim.fixed, stands, max) {
             (true, Some(stands), _) => stands.max(floor),
@@ -212,7 +258,7 @@ impl Ledger {
         entry.order = Some(entry.account.write(cap, now));
         entry.unresolved = true;
         // A part of the way is not what the policy wants.
-        entry.granted = None;
+        (entry.granted, entry.waits_since) = (None, None);
     }
 
     /// A write to the object of a node's desired state has landed.

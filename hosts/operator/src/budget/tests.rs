@@ -1,7 +1,7 @@
 use super::*;
 use planner::hardware::{Cpu, Hardware};
 use planner::intent::Cap;
-use power_units::Percent;
+use power_units::{Micros, Percent, Ratio};
 
 fn node(min: i32, max: Option<i32>) -> Hardware {
     let watts = |watts| Watts::from_int(watts);
@@ -19,7 +19,7 @@ fn percent(value: i32) -> Caps {
 }
 
 fn split(max: Option<i32>) -> Split {
-    Split::of(&node(100, max), &percent(60), (true, true), Watts::from_int(50))
+    Split::of(&node(100, max), &percent(60), (true, true), (Watts::from_int(50), None))
 }
 
 #[test]
@@ -31,7 +31,9 @@ fn a_node_is_its_devices_and_the_rest() {
     assert_eq!((watts(Some(split.floor())), watts(split.max())), (Some(250), Some(770)));
     // Nobody can say what a node of unknown devices draws.
     assert_eq!(super::tests::split(None).max(), None);
-    assert!(!Split::of(&node(100, Some(360)), &percent(60), (false, false), Watts::ZERO).is_cappable());
+    assert!(
+        !Split::of(&node(100, Some(360)), &percent(60), (false, false), (Watts::ZERO, None)).is_cappable()
+    );
 }
 
 #[test]
@@ -50,6 +52,31 @@ fn caps_for_less_than_is_desired_are_on_the_way_from_the_lowest_and_never_above(
 }
 
 #[test]
+fn a_device_that_names_no_lowest_limit_is_asked_for_no_less_than_it_draws_idle() {
+    let mut hardware = node(100, Some(360));
+    hardware.cpu.min_per_socket = None;
+    let split = Split::of(&hardware, &percent(60), (true, true), (Watts::ZERO, None));
+    // A fifth of 360 W: 72 W a package.
+    assert_eq!(split.floor(), Watts::from_int(144));
+    let caps = split.caps(&percent(100), Watts::from_int(1));
+    assert_eq!(caps.cpu.unwrap().watts, Some(Watts::from_int(72)));
+}
+
+#[test]
+fn a_node_of_unknown_hardware_counts_with_what_was_said_for_it_or_with_nothing_that_adds_up() {
+    let nothing = Hardware::default();
+    let of = |assumed| Split::of(&nothing, &percent(60), (true, true), (Watts::ZERO, assumed));
+    let said = of(Some(Watts::from_int(900)));
+    assert_eq!((of(None).is_known(), of(None).max()), (false, None));
+    assert_eq!((said.is_known(), said.max()), (false, Some(Watts::from_int(900))));
+    // How many packages there are is a part of what it can draw: one cap is not one package's cap.
+    let mut uncounted = node(100, Some(360));
+    uncounted.cpu.sockets = None;
+    let split = Split::of(&uncounted, &percent(60), (true, true), (Watts::ZERO, None));
+    assert_eq!((split.is_known(), split.watts(&percent(60))), (false, None));
+}
+
+#[test]
 fn racks_are_groups_where_they_have_a_limit() {
     let limits = Limits {
         site: Some(Watts::from_int(1000)),
@@ -59,7 +86,10 @@ fn racks_are_groups_where_they_have_a_limit() {
             .into(),
         rack_base: [("r1".to_owned(), Watts::from_int(40))].into(),
         node_rest: Watts::ZERO,
+        unknown_node: None,
         dead_band: Watts::ZERO,
+        raise_band: Ratio::ZERO,
+        raise_dwell: Micros::ZERO,
     };
     let groups = Groups::of(&limits, ["r2"].into_iter()).unwrap();
     let of = |rack| groups.groups[groups.find(rack)];

@@ -1,7 +1,7 @@
 //! A twin as its object carries it, and how far it may move before it is worth a write.
 
+use crate::budget::Said;
 use crate::rows::TwinSeen;
-use host_kit::conditions::Status as Holds;
 use jiff::{SignedDuration, Timestamp};
 use joulie_api::condition::{self, Condition, ConditionType, Status};
 use joulie_api::labels::PLAN_LEASE;
@@ -16,10 +16,14 @@ use power_units::Role;
 /// What is said of a node beside its twin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Standing {
+    /// Nothing was ever heard of its meter, not even that it fails.
+    pub(crate) awaits_meter: bool,
+    /// What is there and cannot be read, in a sentence; nothing where all of it can be.
+    pub(crate) unreadable: Option<String>,
     /// What is somebody else's, in a sentence; nothing where nothing is.
     pub(crate) overridden: Option<String>,
     /// How the budget of the node's groups stands, and why; nothing without a budget.
-    pub(crate) budget: Option<(bool, &'static str, String)>,
+    pub(crate) budget: Option<Said>,
 }
 
 /// A number with one decimal, rounded as its role asks.
@@ -101,33 +105,34 @@ pub(crate) fn conditions_of(
 ) -> Vec<Condition> {
     let mut conditions: Vec<Condition> = Vec::new();
     let there = before.and_then(|twin| twin.status.conditions.as_deref()).unwrap_or_default();
-    let mut say = |about: ConditionType, holds: Holds, reason: &str, message: &str| {
-        let holds = match holds {
-            Holds::True => Status::True,
-            Holds::False => Status::False,
-            Holds::Unknown => Status::Unknown,
-        };
+    let mut say = |about: ConditionType, holds: Status, reason: &str, message: &str| {
         conditions.extend(there.iter().find(|known| known.type_ == about.as_str()).cloned());
         condition::set(&mut conditions, Condition::new(about, holds, reason, message, None, now));
     };
-    let (fresh, reason, message) = telemetry(twin.power.draw);
+    let (fresh, reason, message) = telemetry(twin.power.draw, standing.awaits_meter);
     say(ConditionType::TelemetryFresh, fresh, reason, message);
+    if let Some(why) = &standing.unreadable {
+        say(ConditionType::Unreadable, Status::True, "Malformed", why);
+    }
     if let Some(why) = &standing.overridden {
-        say(ConditionType::Overridden, Holds::True, "OwnedByOthers", why);
+        say(ConditionType::Overridden, Status::True, "OwnedByOthers", why);
     }
     if let Some((kept, reason, message)) = &standing.budget {
-        let kept = if *kept { Holds::True } else { Holds::False };
-        say(ConditionType::WithinBudget, kept, reason, message);
+        say(ConditionType::WithinBudget, *kept, reason, message);
     }
     conditions
 }
 
 /// Whether a draw may be believed. An estimate in place of a meter that nobody configured is all that was asked for.
-fn telemetry(draw: Draw) -> (Holds, &'static str, &'static str) {
+fn telemetry(draw: Draw, awaited: bool) -> (Status, &'static str, &'static str) {
+    if awaited {
+        let why = "no sample of the meter has come yet: the power is the most that the caps allow";
+        return (Status::Unknown, "NotHeardYet", why);
+    }
     match draw.source() {
-        Source::Meter(_) => (Holds::True, "Sampled", "the power is measured"),
+        Source::Meter(_) => (Status::True, "Sampled", "the power is measured"),
         Source::Utilization | Source::Static | Source::Failing(Absent::NotConfigured) => {
-            (Holds::True, "NoMeter", "no meter is configured: the power is the most that the caps allow")
+            (Status::True, "NoMeter", "no meter is configured: the power is the most that the caps allow")
         }
         Source::Failing(
             Absent::HttpNoEndpoint
@@ -135,9 +140,11 @@ fn telemetry(draw: Draw) -> (Holds, &'static str, &'static str) {
             | Absent::PrometheusNoData
             | Absent::KeplerNoData
             | Absent::AgentNoData,
-        ) => {
-            (Holds::False, "MeterSilent", "the meter says nothing: the power is the most that the caps allow")
-        }
+        ) => (
+            Status::False,
+            "MeterSilent",
+            "the meter says nothing: the power is the most that the caps allow",
+        ),
     }
 }
 
@@ -191,7 +198,12 @@ pub(crate) fn differs(new: &NodeTwinStatus, there: &NodeTwinStatus) -> bool {
 
 /// The conditions that the operator writes; the agent has others on the same object.
 fn own(status: &NodeTwinStatus) -> impl Iterator<Item = &Condition> {
-    let ours = [ConditionType::TelemetryFresh, ConditionType::Overridden, ConditionType::WithinBudget];
+    let ours = [
+        ConditionType::TelemetryFresh,
+        ConditionType::Unreadable,
+        ConditionType::Overridden,
+        ConditionType::WithinBudget,
+    ];
     let of_us = move |one: &&Condition| ours.iter().any(|about| about.as_str() == one.type_);
     status.conditions.iter().flatten().filter(of_us)
 }

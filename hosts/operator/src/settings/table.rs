@@ -193,8 +193,16 @@ settings! {
         "BUDGET_RACK_BASE_WATTS", "", rack_loads, "RACK=WATTS between commas, * for every other rack", "What racks draw that nobody controls");
     BUDGET_NODE_REST_WATTS: Watts = with_default(
         "BUDGET_NODE_REST_WATTS", "0", load, "watts, 0 or more", "What a node draws at most beside its packages and GPUs");
+    BUDGET_UNKNOWN_NODE_WATTS: Option<Watts> = optional(
+        "BUDGET_UNKNOWN_NODE_WATTS", limit, SOME_WATTS,
+        "What a node counts with while its hardware is not known; without it nothing beside such a node is raised");
     BUDGET_DEAD_BAND_WATTS: Watts = with_default(
         "BUDGET_DEAD_BAND_WATTS", "5", load, "watts, 0 or more", "A change of a node's cap that is smaller is not worth a write");
+    BUDGET_RAISE_PCT: Percent = with_default(
+        "BUDGET_RAISE_PCT", "5", percent, A_PERCENTAGE, "Under a budget a node at full power is raised by this part of its cap at least");
+    BUDGET_RAISE_DWELL: Duration = with_default(
+        "BUDGET_RAISE_DWELL", "30s", |text| duration(text, SECOND / 10..=DAY), "a duration between 100ms and 24h",
+        "Or by less, once it could have been for so long; an eco node only then");
     LEASE_DURATION: Duration = with_default(
         "LEADER_LEASE_DURATION", "15s", |text| duration(text, SECOND..=3600 * SECOND), "whole seconds", "How long replicas wait for a leader that says nothing");
     LEASE_RENEW_DEADLINE: Duration = with_default(

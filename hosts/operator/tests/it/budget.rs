@@ -216,3 +216,46 @@ async fn a_release_waits_for_room_and_a_persons_cap_counts() {
         agent.await.unwrap();
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_hardware_is_not_known_is_asked_for_no_cap_of_the_budget() {
+    let cluster = Arc::new(Cluster::new().await);
+    for at in 0..NODES {
+        cluster.labelled(&name(at), json!({"joulie.io/hw.cpu-model": ""})).await;
+    }
+    let operator = cluster.operator(&[("BUDGET_SITE_WATTS", "3000"), ("WRITE_TIMEOUT", "300ms")]).await;
+    let reason = async |at: usize| {
+        let twin = cluster.twin(&name(at)).await?;
+        let all = twin["status"]["conditions"].as_array()?.clone();
+        let budget = all.iter().find(|condition| condition["type"] == "WithinBudget")?;
+        Some(format!("{} {}", budget["status"].as_str()?, budget["reason"].as_str()?))
+    };
+    for at in 0..NODES {
+        let unknown = async || reason(at).await.as_deref() == Some("Unknown HardwareUnknown");
+        cluster.until("it is said that the hardware is not known", unknown).await;
+    }
+    cluster.quiet(Duration::from_millis(300)).await;
+    // Half of them are eco, and what the policy asks of those needs no hardware to be known.
+    for profile in cluster.list(&format!("{JOULIE}/nodepowerprofiles")).await {
+        assert_eq!(profile["spec"]["cpu"]["packagePowerCapWatts"], json!(null), "{}", profile["spec"]);
+    }
+    for at in 0..NODES {
+        cluster.hardware(&name(at), 300.0).await;
+    }
+    // 4320 W are above the limit of 3000 W, so that the three at full power are capped once it is known what they are.
+    let all = async || {
+        let profiles = cluster.list(&format!("{JOULIE}/nodepowerprofiles")).await;
+        let each = profiles.iter().map(|profile| {
+            let cpu = &profile["spec"]["cpu"];
+            let percent = cpu["packagePowerCapPctOfMax"].as_f64().map(|percent| percent * 3.6);
+            cpu["packagePowerCapWatts"].as_f64().or(percent).unwrap_or(f64::MAX)
+        });
+        let caps: Vec<f64> = each.collect();
+        caps.len() == NODES && caps.iter().all(|&cap| cap >= 100.0) && caps.iter().sum::<f64>() <= 1500.0
+    };
+    cluster.until("all are within the limit", all).await;
+    cluster
+        .until("the limit is said to be kept", async || reason(0).await.as_deref() == Some("True Kept"))
+        .await;
+    operator.stop().await;
+}

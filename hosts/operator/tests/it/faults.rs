@@ -81,3 +81,46 @@ async fn while_pods_cannot_be_listed_no_node_is_taken_for_empty() {
         .await;
     operator.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_meter_falls_silent_is_not_raised_and_one_that_was_not_heard_yet_is_said_to_be() {
+    let cluster = Arc::new(Cluster::new().await);
+    for name in ["a", "b"] {
+        cluster.node(name).await;
+        cluster.hardware(name, 300.0).await;
+    }
+    cluster.labelled("c", json!({"joulie.io/reserved": "true"})).await;
+    let agents = cluster.agents();
+    let options = [
+        ("POLICY_TYPE", "queue_aware_v1"),
+        ("QUEUE_HP_BASE_FRAC", "0"),
+        ("QUEUE_HP_MIN", "0"),
+        ("QUEUE_PERF_PER_HP_NODE", "1"),
+        ("FAMILY_FLOOR", "off"),
+    ];
+    let operator = cluster.operator(&options).await;
+    let has = async |node: &str, label: &str| cluster.label(node).await.as_deref() == Some(label);
+    cluster.until("both are eco", async || has("a", "eco").await && has("b", "eco").await).await;
+    let path = format!("{JOULIE}/nodehardwares/b/status");
+    cluster.patch(&path, &json!({"status": {"power": {"cpuWatts": null}}})).await;
+    cluster.quiet(Duration::from_millis(300)).await;
+    cluster.pod("one", None, "performance").await;
+    cluster.pod("two", None, "performance").await;
+    cluster.until("the node that is seen is raised", async || has("a", "performance").await).await;
+    cluster.quiet(Duration::from_millis(500)).await;
+    assert!(has("b", "eco").await);
+    assert_eq!(cluster.profile("b").await.unwrap()["spec"]["cpu"], json!({"packagePowerCapPctOfMax": 60}));
+    cluster.patch(&path, &json!({"status": {"power": {"cpuWatts": 310}}})).await;
+    cluster.until("b is raised once it is seen", async || has("b", "performance").await).await;
+
+    // A node whose agent has not come yet: nothing failed, and nothing is known.
+    cluster.patch("/api/v1/nodes/c", &json!({"metadata": {"labels": {"joulie.io/reserved": null}}})).await;
+    let awaited = async || {
+        let Some(twin) = cluster.twin("c").await else { return false };
+        let condition = &twin["status"]["conditions"][0];
+        condition["status"] == "Unknown" && condition["reason"] == "NotHeardYet"
+    };
+    cluster.until("it is said that nothing was heard of it yet", awaited).await;
+    operator.stop().await;
+    agents.abort();
+}

@@ -18,3 +18,5 @@ mod rig;
 mod scale;
 #[cfg(test)]
 mod steady;
+#[cfg(test)]
+mod unread;

@@ -1,10 +1,13 @@
 //! A cluster for a test: an API server in memory, nodes, agents that do as they are told, and operators.
 
 use embedded_api::{EmbeddedApi, Options};
-use host_kit::clock::SystemClock;
+use host_kit::clock::{Clock, SystemClock};
 use host_kit::config::{Invocation, load};
 use host_kit::program::Context;
 use host_kit::shutdown::{self, Tasks, Trigger};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, CustomResourceValidation, JSONSchemaProps,
+};
 use kube::Client;
 use operator::settings::TABLE;
 use operator::{Settings, Started, start};
@@ -26,9 +29,27 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) async fn new() -> Self {
+        Self::with(joulie_api::crd::all()).await
+    }
+
+    /// An API server with definitions that take anything: older than the programs, as an upgrade of a chart leaves them.
+    pub(crate) async fn lenient() -> Self {
+        let anything = JSONSchemaProps {
+            type_: Some("object".to_owned()),
+            x_kubernetes_preserve_unknown_fields: Some(true),
+            ..JSONSchemaProps::default()
+        };
+        let schema = CustomResourceValidation { open_api_v3_schema: Some(anything) };
+        let mut all = joulie_api::crd::all();
+        let versions = all.iter_mut().flat_map(|definition| &mut definition.spec.versions);
+        versions.for_each(|version| version.schema = Some(schema.clone()));
+        Self::with(all).await
+    }
+
+    async fn with(definitions: Vec<CustomResourceDefinition>) -> Self {
         // What the operator says is shown with a test that fails; the first test of the process turns it on.
         let _ = host_kit::log::start(host_kit::log::Format::Text, &"warn,operator=debug".parse().unwrap());
-        let api = EmbeddedApi::new(&Options::with(joulie_api::crd::all())).unwrap();
+        let api = EmbeddedApi::new(&Options::with(definitions)).unwrap();
         let cluster = Self { client: api.client_as("test"), api };
         cluster.create("/api/v1/namespaces", &json!({"metadata": {"name": "joulie-system"}})).await;
         cluster
@@ -85,7 +106,7 @@ impl Cluster {
         let status = json!({"status": {"cpu": {"rawModel": "AMD EPYC 9654 96-Core Processor", "sockets": 2,
             "totalCores": 192, "controlAvailable": true,
             "capRange": {"type": "package", "minWattsPerSocket": 100, "maxWattsPerSocket": 360}},
-            "power": {"cpuWatts": watts, "sampledAt": "2026-01-01T00:00:00Z", "source": "rapl"}}});
+            "power": {"cpuWatts": watts, "sampledAt": SystemClock::new().wall().to_string(), "source": "rapl"}}});
         self.patch(&format!("{JOULIE}/nodehardwares/{name}/status"), &status).await;
     }
 

@@ -7,7 +7,7 @@ const FULL: CapsOf = CapsOf::PERFORMANCE;
 const UNKNOWN: State = State::Unknown { caps: FULL };
 
 fn facts(planned: Profile, blocking: Option<u32>) -> GuardFacts {
-    GuardFacts { planned, blocking, performance_caps_in_force: true, label: None }
+    GuardFacts { planned, blocking, performance_caps_in_force: true, label: None, sight: Sight::Clear }
 }
 
 fn soft(state: State, facts: GuardFacts) -> GuardDecision {
@@ -215,7 +215,13 @@ fn no_order_of_facts_offers_performance_under_the_caps_of_eco() {
                 for blocking in [None, Some(0), Some(2)] {
                     for performance_caps_in_force in [false, true] {
                         for label in [None, Some(Performance), Some(Eco)] {
-                            let facts = GuardFacts { planned, blocking, performance_caps_in_force, label };
+                            let facts = GuardFacts {
+                                planned,
+                                blocking,
+                                performance_caps_in_force,
+                                label,
+                                sight: Sight::Clear,
+                            };
                             let decision = step(state, mode, &facts);
                             let Some(publish) = decision.publish else {
                                 assert_eq!((decision.state.name(), planned), (StateName::Unknown, Eco));
@@ -233,6 +239,50 @@ fn no_order_of_facts_offers_performance_under_the_caps_of_eco() {
                     }
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn a_node_that_is_not_seen_clearly_is_never_raised() {
+    // Whatever it was, whatever is planned, whatever runs there and whatever its agent says.
+    for mode in [GuardMode::Soft, GuardMode::Hard] {
+        for state in STATES {
+            for blocking in [None, Some(0), Some(2)] {
+                for performance_caps_in_force in [false, true] {
+                    let facts = GuardFacts {
+                        performance_caps_in_force,
+                        label: Some(Eco),
+                        sight: Sight::Blind,
+                        ..facts(Performance, blocking)
+                    };
+                    let decision = step(state, mode, &facts);
+                    let had_full_power = matches!(state, ActivePerformance | State::Unknown { caps: FULL });
+                    if had_full_power {
+                        assert_eq!(decision, step(state, mode, &GuardFacts { sight: Sight::Clear, ..facts }));
+                        continue;
+                    }
+                    let what = format!("{mode:?} {state:?} {blocking:?}: {decision:?}");
+                    assert_ne!(decision.state, ActivePerformance, "{what}");
+                    assert!(decision.held.is_some(), "{what}");
+                    let Some(publish) = decision.publish else { continue };
+                    // A drain that the hard guard lets have full power keeps it; nothing else has it.
+                    let drains = matches!(state, DrainingPerformance { caps: FULL, .. });
+                    assert!(publish.label != Some(Performance) && publish.profile == Eco, "{what}");
+                    assert!(drains || publish.caps != FULL, "{what}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_is_told_to_a_node_whose_desired_state_cannot_be_read() {
+    for state in STATES {
+        for planned in [Eco, Performance] {
+            let decision = soft(state, GuardFacts { sight: Sight::Unreadable, ..facts(planned, Some(0)) });
+            assert_eq!((decision.publish, decision.held), (None, Some(Held::Unreadable)));
+            assert_eq!(decision.state.name(), StateName::Unknown);
         }
     }
 }

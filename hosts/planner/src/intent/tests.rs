@@ -252,3 +252,15 @@ proptest! {
         prop_assert!((i128::from(part.to_bits()) + 1) * hundred > exact);
     }
 }
+
+#[test]
+fn caps_are_lowered_only_where_it_is_certain_that_the_other_is_lower() {
+    let percent = |value| Some(Cap { percent: Some(Percent::from_int(value)), watts: None });
+    let watts = |value| Some(Cap { percent: None, watts: Some(Watts::from_int(value)) });
+    let of = |cpu, other| Caps { cpu, gpu: None }.lowered_to(&Caps { cpu: other, gpu: None }).cpu;
+    assert_eq!(of(percent(100), percent(60)), percent(60));
+    assert_eq!(of(percent(60), percent(100)), percent(60));
+    assert_eq!(of(watts(200), watts(150)), watts(150));
+    assert_eq!(of(watts(200), percent(60)), watts(200), "60 % of nobody knows what");
+    assert_eq!((of(None, percent(60)), of(percent(60), None)), (percent(60), percent(60)));
+}

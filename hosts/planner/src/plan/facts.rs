@@ -44,6 +44,19 @@ pub struct NodeRow {
     pub hardware: HardwareFacts,
     /// What its agent says about the desired state that is published.
     pub confirmation: Confirmation,
+    /// How well it is seen.
+    pub sight: Sight,
+}
+
+/// How well a node is seen. Unknown is never good news: a node that is not seen clearly is never raised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sight {
+    /// Its meter says what it draws, or it has none that could fail; and everything that is said of it can be read.
+    Clear,
+    /// Its meter is silent, or something that is said of it cannot be read. It may be capped, and it may keep what it has.
+    Blind,
+    /// Its desired state is there and cannot be read: nobody knows what it was told, so nothing is told to it.
+    Unreadable,
 }
 
 impl NodeRow {

@@ -506,6 +506,59 @@ fn a_performance_node_dwells_when_the_cluster_asks_for_it() {
 }
 
 #[test]
+fn a_node_whose_meter_is_silent_is_passed_over_and_the_next_is_raised() {
+    // The densest node of three goes blind while it is eco; then two more performance nodes are asked for.
+    let mut cluster =
+        Cluster::of(&[("a", "NVIDIA_L40S", 8), ("b", "NVIDIA_L40S", 4), ("c", "NVIDIA_L40S", 2)]);
+    let queue = settings(queue_aware("0", 0, 2, 10));
+    cluster.row("a").reserved = true;
+    cluster.settle(&queue);
+    cluster.row("a").reserved = false;
+    cluster.row("a").profile_label = Some("eco".to_owned());
+    cluster.row("a").sight = Sight::Blind;
+    cluster.add_pods("", Phase::Pending, "performance", 20);
+    cluster.settle(&queue);
+    let labels = ["a", "b", "c"].map(|name| cluster.label(name));
+    assert_eq!(labels, [Some("eco"), Some("performance"), Some("performance")]);
+    // Once it is seen again it is the densest as before.
+    cluster.row("a").sight = Sight::Clear;
+    cluster.settle(&queue);
+    assert_eq!(cluster.label("a"), Some("performance"));
+    // A performance node that goes blind keeps what it has.
+    cluster.row("a").sight = Sight::Blind;
+    cluster.settle(&queue);
+    assert_eq!(cluster.label("a"), Some("performance"));
+}
+
+#[test]
+fn a_blind_node_is_not_raised_even_where_no_other_is_left() {
+    let mut cluster = Cluster::of(&[("a", "", 0)]);
+    cluster.row("a").profile_label = Some("eco".to_owned());
+    cluster.published.push(published_row("a", Profile::Eco, cpu_caps(60)));
+    cluster.row("a").sight = Sight::Blind;
+    cluster.settle(&settings(static_partition("1")));
+    let plan = cluster.pass(&settings(static_partition("1")));
+    assert_eq!(
+        (node(&plan, "a").planned, node(&plan, "a").guard.held),
+        (Profile::Performance, Some(Held::Blind))
+    );
+    assert_eq!((cluster.label("a"), cluster.caps("a")), (Some("eco"), cpu_caps(60)));
+}
+
+#[test]
+fn nothing_is_written_for_a_node_whose_desired_state_cannot_be_read() {
+    let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
+    cluster.settle(&settings(static_partition("0.5")));
+    cluster.row("b").sight = Sight::Unreadable;
+    // Its object is there, and what it says is not.
+    cluster.published.retain(|published| published.node != "b");
+    let plan = cluster.pass(&settings(static_partition("1")));
+    assert!(node(&plan, "b").actions.is_empty() && node(&plan, "b").desired.is_none());
+    assert_eq!(cluster.label("b"), Some("eco"));
+    assert_eq!(node(&plan, "b").guard.state.name(), StateName::Unknown);
+}
+
+#[test]
 fn what_was_not_carried_out_is_planned_and_counted_again() {
     // Fix list operator B14: a transition counts when its node is committed.
     let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
@@ -552,6 +605,11 @@ fn strange_cluster() -> impl Strategy<Value = Cluster> {
                 row.profile_label = labels[label].map(str::to_owned);
                 row.draining_label = flags[4].then(|| "true".to_owned());
                 row.confirmation = if flags[3] { Confirmation::InForce } else { Confirmation::Awaited };
+                row.sight = match (flags[4], flags[0]) {
+                    (false, _) => Sight::Clear,
+                    (true, true) => Sight::Blind,
+                    (true, false) => Sight::Unreadable,
+                };
                 if published > 1 {
                     cluster.published.push(PublishedRow {
                         // Some are of nodes that are gone.

@@ -144,6 +144,7 @@ pub(super) fn row(name: &str, gpu: &str, count: u32) -> NodeRow {
         draining_label: None,
         hardware: HardwareFacts { labels, ..HardwareFacts::default() },
         confirmation: Confirmation::Awaited,
+        sight: Sight::Clear,
     }
 }
 

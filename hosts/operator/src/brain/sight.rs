@@ -1,0 +1,76 @@
+//! How well a node is seen: whether its meter speaks, and whether what is said of it can be read.
+//!
+//! A node that nobody meters because nobody asked for that is seen as well as it can be. One whose meter was asked for
+//! and is silent is not: the last good sample stands for the twin, and is no reason to raise the node.
+
+use super::{Brain, stamp};
+use crate::publish::API_VERSION;
+use crate::settings::PowerSource;
+use crate::site::{Kind, Member, Unreadable};
+use host_kit::clock::Mono;
+use host_kit::events::{Note, Severity};
+use k8s_openapi::api::core::v1::ObjectReference;
+use planner::plan::Sight;
+use planner::power::Reading;
+use std::collections::BTreeMap;
+
+impl Brain {
+    /// How well a node is seen at `now`.
+    pub(super) fn sight(&self, member: &Member, now: Mono) -> Sight {
+        if member.is_state_unread(self.settings.lens.source) {
+            return Sight::Unreadable;
+        }
+        let unread = member.unreadable != Unreadable::default();
+        let silent = self.is_metered(member) && !self.speaks(member, now);
+        if unread || silent { Sight::Blind } else { Sight::Clear }
+    }
+
+    /// Counts the objects that cannot be read, and names each once to whoever looks at it.
+    pub(super) fn say_unread(&mut self) {
+        let mut known = std::mem::take(&mut self.unread);
+        let mut there = BTreeMap::new();
+        for (kind, unread) in self.site.unread.kinds() {
+            self.stats.unread(kind, unread.objects().len());
+            for (name, why) in unread.objects() {
+                let object = (kind, name.clone());
+                if known.remove(&object).as_ref() != Some(why) {
+                    self.recorder.say(unread_note(kind, name, why));
+                }
+                there.insert(object, why.clone());
+            }
+        }
+        self.unread = there;
+    }
+
+    /// Whether somebody is to say what the node draws. A node without an agent has nobody who could, and nobody who
+    /// could have capped it.
+    fn is_metered(&self, member: &Member) -> bool {
+        match &self.settings.power {
+            PowerSource::Static | PowerSource::Http(None, _) => false,
+            PowerSource::Agent => member.hardware.is_some(),
+            PowerSource::Http(Some(_), _) => true,
+        }
+    }
+
+    fn speaks(&self, member: &Member, now: Mono) -> bool {
+        match self.meters.reading(&member.node.name, stamp(now)).0 {
+            Reading::Measured { .. } => true,
+            Reading::Held { .. } | Reading::Absent(_) => false,
+        }
+    }
+}
+
+fn unread_note(kind: Kind, name: &str, why: &str) -> Note {
+    Note {
+        regarding: ObjectReference {
+            api_version: Some(API_VERSION.to_owned()),
+            kind: Some(kind.word().to_owned()),
+            name: Some(name.to_owned()),
+            ..ObjectReference::default()
+        },
+        severity: Severity::Warning,
+        reason: "Unreadable",
+        action: "Read",
+        text: format!("{why}; until it can be read nothing is written over it and its node is not raised"),
+    }
+}

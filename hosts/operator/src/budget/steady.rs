@@ -1,0 +1,117 @@
+//! Caps that stand are left standing while they may.
+//!
+//! The allocation divides what there is anew in every round, so that one node's change of profile moves everybody's
+//! share by a little. Here the targets are brought back to the caps that stand, wherever no limit asks for the change:
+//!
+//! - a node above its share keeps what it has while everything fits; where it does not, as few nodes as possible are
+//!   brought down to their shares, at once, eco nodes first and those first that are furthest above;
+//! - a node below its share is raised when it has waited long enough; a node at full power at once, when the way is a
+//!   band of its cap at least. An eco node is in no hurry, and what it is given now the next change may take back.
+//!
+//! What the policy itself asks less of is brought down as ever. This decides about targets alone: that no instant is
+//! above a limit is the business of the moves, whatever the targets are.
+
+use joulie_core::budget::{Group, Node, Priority};
+use power_units::{Ratio, Role, Watts};
+use std::cmp::Reverse;
+
+/// How steady caps are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Band(pub(super) Ratio);
+
+impl Band {
+    /// Whether the way from a cap up to a target is too short to be worth a write.
+    pub(super) fn is_within(self, cap: Watts, target: Watts) -> bool {
+        target > cap && target - cap < cap.scale(self.0, Role::Limit)
+    }
+}
+
+/// A node that keeps more than its share: what it is brought down to where that is needed, and who is first.
+struct Above {
+    order: (Reverse<Priority>, Reverse<Watts>, u64),
+    at: usize,
+    share: Watts,
+}
+
+/// Brings targets back to the caps that stand, where they may. `impatient[i]` says that node `i` has waited for more for
+/// long enough. `targets` fit their limits, or are as near to that as they can be; afterwards they do so as before.
+pub(super) fn hold(band: Band, groups: &[Group], nodes: &[Node], impatient: &[bool], targets: &mut [Watts]) {
+    let mut above: Vec<Above> = Vec::new();
+    for (at, ((node, target), &impatient)) in nodes.iter().zip(targets.iter_mut()).zip(impatient).enumerate()
+    {
+        let Some(cap) = keeps(node, groups) else { continue };
+        let share = node.range.limit(*target);
+        if share > cap {
+            let is_urgent = node.priority == Priority::Performance && !band.is_within(cap, share);
+            if !impatient && !is_urgent {
+                *target = cap;
+            }
+        } else if share < cap && node.range.limit(node.desired) >= cap {
+            let order = (Reverse(node.priority), Reverse(cap - share), node.key);
+            above.push(Above { order, at, share });
+            *target = cap;
+        }
+    }
+    above.sort_by_key(|above| above.order);
+    // Parents come before their parts, so that the narrow limits are looked at first.
+    for group in (0..groups.len()).rev() {
+        bring_down(group, groups, nodes, &above, targets);
+    }
+}
+
+/// The cap that stands, of a node that can keep it: it answers, and holds what it was told.
+fn keeps(node: &Node, groups: &[Group]) -> Option<Watts> {
+    let cap = node.account.asked().filter(|_| node.reachable)?;
+    let holds = !node.account.is_proven() || node.count() == Some(node.range.limit(cap));
+    let is_in_range = node.range.limit(cap) == cap;
+    (holds && is_in_range && node.group < groups.len()).then_some(cap)
+}
+
+/// Takes from those that keep more than their share until the group fits. Where nobody can say what it draws, everybody
+/// is brought to his share.
+fn bring_down(group: usize, groups: &[Group], nodes: &[Node], above: &[Above], targets: &mut [Watts]) {
+    let Some(limit) = groups.get(group).map(Group::limit) else { return };
+    let mut over = load(group, groups, nodes, targets).map(|load| load - limit);
+    for one in above {
+        if over.is_some_and(|over| over <= Watts::ZERO) {
+            return;
+        }
+        let here = nodes.get(one.at).is_some_and(|node| is_in(node.group, group, groups));
+        if let Some(target) = targets.get_mut(one.at).filter(|_| here) {
+            over = over.map(|over| over - (*target - one.share));
+            *target = one.share;
+        }
+    }
+}
+
+/// What a group would draw; nothing when nobody can say.
+fn load(group: usize, groups: &[Group], nodes: &[Node], targets: &[Watts]) -> Option<Watts> {
+    let mut sum = Watts::ZERO;
+    for (at, part) in groups.iter().enumerate() {
+        if is_in(at, group, groups) {
+            sum = sum.checked_add(part.base()?)?;
+        }
+    }
+    for (node, &target) in nodes.iter().zip(targets) {
+        if is_in(node.group, group, groups) {
+            sum = sum.checked_add(if node.reachable { target } else { node.count()? })?;
+        }
+    }
+    Some(sum)
+}
+
+/// Whether a group is another one or a part of it.
+fn is_in(mut group: usize, of: usize, groups: &[Group]) -> bool {
+    loop {
+        if group == of {
+            return true;
+        }
+        match groups.get(group).and_then(Group::parent) {
+            Some(parent) => group = parent,
+            None => return false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,67 @@
+use super::*;
+use crate::rows::{HardwareSeen, NodeSeen};
+use crate::site::Unreadable;
+use host_kit::reflect::Row;
+use planner::hardware::Hardware;
+use power_units::Micros;
+use serde_json::{Value, json};
+
+const HOLD: Duration = Duration::from_secs(60);
+
+fn member(power: Value) -> Arc<Member> {
+    let node = NodeSeen::read(&json!({"metadata": {"name": "a"}})).unwrap();
+    let hardware = json!({"metadata": {"name": "a"}, "spec": {"nodeName": "a"}, "status": {"power": power}});
+    Arc::new(Member {
+        node: Arc::new(node),
+        hardware: Some(Arc::new(HardwareSeen::read(&hardware).unwrap())),
+        profile: None,
+        twin: None,
+        resolved: Hardware::default(),
+        unreadable: Unreadable::default(),
+    })
+}
+
+fn at(second: u64) -> Stamp {
+    Stamp::new(Micros::new(second * 1_000_000))
+}
+
+fn wall() -> Timestamp {
+    "2026-05-01T12:00:00Z".parse().unwrap()
+}
+
+#[test]
+fn a_meter_of_which_nothing_was_heard_yet_is_no_failing_one_and_a_failing_one_was_heard() {
+    let mut meters = Meters::new(&PowerSource::Agent, HOLD).unwrap();
+    meters.listen(&[member(json!(null))], at(1), wall());
+    assert!(meters.awaits("a"), "the agent has not measured yet");
+    meters.listen(&[member(json!({"cpuWatts": -1}))], at(2), wall());
+    assert!(!meters.awaits("a"));
+    assert_eq!(meters.reading("a", at(2)).0, Reading::Absent(Absent::AgentNoData));
+    // Who asked for no meter waits for none.
+    assert!(!Meters::new(&PowerSource::Static, HOLD).unwrap().awaits("a"));
+    let http = |endpoint| Meters::new(&PowerSource::Http(endpoint, HOLD), HOLD).unwrap();
+    assert!(!http(None).awaits("a"));
+    let endpoint = host_kit::config::parse::url_template("http://{node}:9000/power").unwrap();
+    let mut asked = http(Some(endpoint));
+    assert!(asked.awaits("a"), "nobody has asked it yet");
+    asked.record("a", at(1), Err(Absent::HttpError));
+    assert!(!asked.awaits("a"));
+}
+
+#[test]
+fn what_is_found_at_the_first_look_is_as_old_as_it_says() {
+    let of = |sampled: &str| {
+        let mut meters = Meters::new(&PowerSource::Agent, HOLD).unwrap();
+        meters.listen(&[member(json!({"cpuWatts": 200, "sampledAt": sampled}))], at(1), wall());
+        meters
+    };
+    let speaks = |meters: &Meters, now| matches!(meters.reading("a", now).0, Reading::Measured { .. });
+    assert!(speaks(&of("2026-05-01T11:59:01Z"), at(1)));
+    let mut old = of("2026-05-01T11:58:59Z");
+    assert!(!speaks(&old, at(1)), "an agent that died before we began does not look alive");
+    // Whatever comes after that is news, by whichever clock.
+    old.listen(&[member(json!({"cpuWatts": 200, "sampledAt": "2026-05-01T11:00:00Z"}))], at(2), wall());
+    assert!(speaks(&old, at(2)));
+    assert!(speaks(&of("yesterday"), at(1)) && speaks(&of("2026-05-01T13:00:00Z"), at(1)));
+    assert!(!speaks(&old, at(63)));
+}

@@ -1,0 +1,64 @@
+//! What is watched, and whether what the watches told can be planned by.
+
+use crate::rows::{HardwareSeen, NodeSeen, PodSeen, ProfileSeen, TwinSeen};
+use host_kit::clock::Mono;
+use host_kit::reflect::Rows;
+use std::time::Duration;
+
+/// The watches.
+#[derive(Clone)]
+pub(crate) struct Watches {
+    /// Nodes.
+    pub(crate) nodes: Rows<NodeSeen>,
+    /// Pods.
+    pub(crate) pods: Rows<PodSeen>,
+    /// NodeHardwares.
+    pub(crate) hardware: Rows<HardwareSeen>,
+    /// NodePowerProfiles.
+    pub(crate) profiles: Rows<ProfileSeen>,
+    /// NodeTwins.
+    pub(crate) twins: Rows<TwinSeen>,
+}
+
+/// For how long a watch may say nothing before what it told is not planned by: the server gives a sign of life each
+/// minute, and a pass by an old picture would be worse than none.
+pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(150);
+
+impl Watches {
+    /// Waits until any row has changed; false when a watch has ended.
+    pub(crate) async fn changed(&mut self) -> bool {
+        tokio::select! {
+            alive = self.nodes.changed() => alive,
+            alive = self.pods.changed() => alive,
+            alive = self.hardware.changed() => alive,
+            alive = self.profiles.changed() => alive,
+            alive = self.twins.changed() => alive,
+        }
+    }
+
+    /// Why no pass can be made by what is known at `now`, if none can.
+    pub(crate) fn blind(&self, now: Mono) -> Option<String> {
+        let silence = [
+            (NODES, self.nodes.is_synced(), self.nodes.silence(now)),
+            (PROFILES, self.profiles.is_synced(), self.profiles.silence(now)),
+            (TWINS, self.twins.is_synced(), self.twins.silence(now)),
+        ];
+        let silent = |kind: &str, silence: Option<Duration>| match silence {
+            Some(silence) if silence > SILENCE_MAX => {
+                Some(format!("the API server has said nothing of {kind} for {}s", silence.as_secs()))
+            }
+            Some(_) | None => None,
+        };
+        let needed = silence.into_iter().find_map(|(kind, synced, silence)| match synced {
+            true => silent(kind, silence),
+            false => Some(format!("{kind} are not known yet")),
+        });
+        // While pods were never listed the planner knows that it does not know them; an old list looks like a new one.
+        needed.or_else(|| silent(PODS, self.pods.silence(now).filter(|_| self.pods.is_synced())))
+    }
+}
+
+const NODES: &str = "Nodes";
+const PODS: &str = "Pods";
+const PROFILES: &str = "NodePowerProfiles";
+const TWINS: &str = "NodeTwins";
