@@ -48,8 +48,8 @@ pub(crate) struct Brain {
     busy: BTreeMap<String, u64>,
     settling: BTreeMap<String, Settling>,
     waits: Waits,
-    /// What every node looked like when nothing was to be written for it.
-    settled: BTreeMap<String, Settled>,
+    /// What every node looked like when nothing was to be written for it, by the places of the nodes.
+    settled: Vec<Option<Settled>>,
     /// The books, where there is a limit to keep to.
     ledger: Option<Ledger>,
     /// Before this nothing is raised: what a leader before has sent may still land.
@@ -91,7 +91,7 @@ impl Brain {
             busy: BTreeMap::new(),
             settling: BTreeMap::new(),
             waits: Waits::default(),
-            settled: BTreeMap::new(),
+            settled: Vec::new(),
             ledger: None,
             raises_from: Mono::START,
             short: BTreeSet::new(),
@@ -200,15 +200,19 @@ impl Brain {
     /// Forgets what is kept of nodes that are gone.
     fn forget_gone(&mut self, now: Mono) {
         self.settling.retain(|_, settling| now < settling.until);
+        if self.settled.len() != self.site.members.len() {
+            self.settled.resize_with(self.site.members.len(), || None);
+        }
         if !std::mem::take(&mut self.site.other_nodes) {
             return;
         }
+        // Other nodes stand at these places now.
+        self.settled.fill_with(|| None);
         let known: BTreeSet<&str> =
             self.site.members.iter().map(|member| member.node.name.as_str()).collect();
         self.meters.keep_only(&known);
         self.waits.keep_only(&known, now);
         self.settling.retain(|node, _| known.contains(node.as_str()));
-        self.settled.retain(|node, _| known.contains(node.as_str()));
     }
 
     /// Whether a node that is gone may get a job at `now`.

@@ -6,10 +6,11 @@
 
 pub(crate) mod http;
 
+use crate::rows::PowerSeen;
 use crate::settings::{PowerSource, micros};
 use crate::site::Member;
 use jiff::Timestamp;
-use planner::power::history::{Histories, HistoryLaw, WINDOW};
+use planner::power::history::{History, HistoryLaw, WINDOW};
 use planner::power::{Absent, Meter, Reading, Report, Sample};
 use power_units::{Stamp, Watts, WattsPerMinute};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,14 +24,30 @@ type Said = (Option<String>, Option<Watts>);
 #[derive(Debug)]
 pub(crate) struct Meters {
     law: HistoryLaw,
-    histories: Histories,
     hold: Duration,
     /// What stands for a meter that has said nothing yet.
     silent: Absent,
     by_agents: bool,
-    said: BTreeMap<String, Said>,
     /// The nodes of whose meters anything was ever heard, a failure included.
-    heard: BTreeSet<String>,
+    heard: BTreeMap<String, Heard>,
+}
+
+/// What was heard of one node's meter.
+#[derive(Debug, Default)]
+struct Heard {
+    history: History,
+    said: Option<Said>,
+}
+
+/// What a node's meter says at a moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Metering {
+    /// What the node draws.
+    pub(crate) reading: Reading,
+    /// Where that is going.
+    pub(crate) trend: Option<WattsPerMinute>,
+    /// A meter is to say what the node draws and nothing was ever heard of it, not even that it fails.
+    pub(crate) awaited: bool,
 }
 
 impl Meters {
@@ -46,75 +63,102 @@ impl Meters {
             PowerSource::Http(None, _) => Absent::HttpNoEndpoint,
             PowerSource::Http(Some(_), _) => Absent::HttpError,
         };
-        Ok(Self {
-            law,
-            histories: Histories::default(),
-            hold,
-            silent,
-            by_agents: *source == PowerSource::Agent,
-            said: BTreeMap::new(),
-            heard: BTreeSet::new(),
-        })
+        let by_agents = *source == PowerSource::Agent;
+        Ok(Self { law, hold, silent, by_agents, heard: BTreeMap::new() })
     }
 
-    /// Listens to what agents publish. `wall` is what people call the time.
+    /// Listens to what agents publish. The members come in the order of names; `wall` is what people call the time.
     pub(crate) fn listen(&mut self, members: &[Arc<Member>], now: Stamp, wall: Timestamp) {
         if !self.by_agents {
             return;
         }
+        let (law, hold) = (self.law, self.hold);
+        let mut heard = self.heard.iter_mut().peekable();
+        let mut first = Vec::new();
         for member in members {
-            let node = &member.node.name;
+            let node = member.node.name.as_str();
             let power = member.hardware.as_ref().and_then(|hardware| hardware.power.as_ref());
-            let said = power.map_or((None, None), |power| (power.sampled_at.clone(), power.watts));
-            let before = self.said.get(node);
-            if before == Some(&said) || (before.is_none() && power.is_none()) {
-                continue;
+            while heard.next_if(|(name, _)| name.as_str() < node).is_some() {}
+            let known = heard.next_if(|(name, _)| name.as_str() == node);
+            match (known, power) {
+                (Some((_, heard)), power) => heard.listen(&law, power, now, |_| false),
+                (None, Some(_)) => {
+                    let mut heard = Heard::default();
+                    heard.listen(&law, power, now, |at| is_old(at, wall, hold));
+                    first.push((node.to_owned(), heard));
+                }
+                (None, None) => {}
             }
-            let is_old = before.is_none() && said.0.as_deref().is_some_and(|at| self.is_old(at, wall));
-            let watts = said.1.filter(|_| !is_old);
-            let report =
-                watts.ok_or(Absent::AgentNoData).and_then(|watts| Sample::new(Meter::Agent, watts, now));
-            self.said.insert(node.clone(), said);
-            self.record(node, now, report);
         }
-    }
-
-    /// Whether a sample is older by its own words than one may be; what says nothing of its age is not.
-    fn is_old(&self, sampled_at: &str, wall: Timestamp) -> bool {
-        let at: Option<Timestamp> = sampled_at.parse().ok();
-        let age = at.and_then(|at| Duration::try_from(wall.duration_since(at)).ok());
-        age.is_some_and(|age| age > self.hold)
+        self.heard.extend(first);
     }
 
     /// Takes in the outcome of one attempt to read a node's power.
     pub(crate) fn record(&mut self, node: &str, now: Stamp, report: Report) {
-        self.histories.record(&self.law, node, now, report);
-        if !self.heard.contains(node) {
-            self.heard.insert(node.to_owned());
+        if let Some(heard) = self.heard.get_mut(node) {
+            return heard.history.record(&self.law, now, report);
         }
+        self.heard.entry(node.to_owned()).or_default().history.record(&self.law, now, report);
     }
 
-    /// What the meter of a node says at `now`, and where it is going.
-    pub(crate) fn reading(&self, node: &str, now: Stamp) -> (Reading, Option<WattsPerMinute>) {
-        if self.heard.contains(node) {
-            self.histories.reading(&self.law, node, now)
-        } else {
-            (Reading::Absent(self.silent), None)
-        }
+    /// What the meter of each member says at `now`. They come in the order of names, so that one walk finds all.
+    pub(crate) fn readings(&self, members: &[Arc<Member>], now: Stamp) -> Vec<Metering> {
+        let mut heard = self.heard.iter().peekable();
+        let of = |member: &Arc<Member>| {
+            let node = member.node.name.as_str();
+            while heard.next_if(|(name, _)| name.as_str() < node).is_some() {}
+            self.metering(heard.next_if(|(name, _)| name.as_str() == node).map(|(_, heard)| heard), now)
+        };
+        members.iter().map(of).collect()
     }
 
-    /// Whether a meter is to say what the node draws and nothing was ever heard of it, not even that it fails.
-    pub(crate) fn awaits(&self, node: &str) -> bool {
-        let has_meter = !matches!(self.silent, Absent::NotConfigured | Absent::HttpNoEndpoint);
-        has_meter && !self.heard.contains(node)
+    fn metering(&self, heard: Option<&Heard>, now: Stamp) -> Metering {
+        match heard {
+            Some(Heard { history, .. }) => Metering {
+                reading: history.reading(&self.law, now),
+                trend: history.trend(&self.law, now),
+                awaited: false,
+            },
+            None => Metering {
+                reading: Reading::Absent(self.silent),
+                trend: None,
+                awaited: !matches!(self.silent, Absent::NotConfigured | Absent::HttpNoEndpoint),
+            },
+        }
     }
 
     /// Forgets every node that is gone.
     pub(crate) fn keep_only(&mut self, nodes: &BTreeSet<&str>) {
-        self.histories.keep_only(nodes);
-        self.said.retain(|node, _| nodes.contains(node.as_str()));
-        self.heard.retain(|node| nodes.contains(node.as_str()));
+        self.heard.retain(|node, _| nodes.contains(node.as_str()));
     }
+}
+
+impl Heard {
+    /// Takes in what the agent says now, unless it has said the same before.
+    fn listen(
+        &mut self,
+        law: &HistoryLaw,
+        power: Option<&PowerSeen>,
+        now: Stamp,
+        is_old: impl Fn(&str) -> bool,
+    ) {
+        let says = power.map_or((None, None), |power| (power.sampled_at.as_deref(), power.watts));
+        if self.said.as_ref().map(|(at, watts)| (at.as_deref(), *watts)) == Some(says) {
+            return;
+        }
+        let (at, watts) = says;
+        self.said = Some((at.map(str::to_owned), watts));
+        let watts = watts.filter(|_| !at.is_some_and(is_old));
+        let report = watts.ok_or(Absent::AgentNoData).and_then(|watts| Sample::new(Meter::Agent, watts, now));
+        self.history.record(law, now, report);
+    }
+}
+
+/// Whether a sample is older by its own words than one may be; what says nothing of its age is not.
+fn is_old(sampled_at: &str, wall: Timestamp, hold: Duration) -> bool {
+    let at: Option<Timestamp> = sampled_at.parse().ok();
+    let age = at.and_then(|at| Duration::try_from(wall.duration_since(at)).ok());
+    age.is_some_and(|age| age > hold)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ mod owners;
 mod pod;
 mod state;
 
-pub(crate) use hardware::HardwareSeen;
+pub(crate) use hardware::{HardwareSeen, PowerSeen};
 pub(crate) use node::NodeSeen;
 pub(crate) use pod::PodSeen;
 pub(crate) use state::{DeviceSeen, ProfileSeen, StateSeen, TwinSeen, caps, profile};

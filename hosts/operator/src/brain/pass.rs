@@ -4,6 +4,7 @@ use super::jobs::Then;
 use super::settled::Settled;
 use super::{Brain, stamp};
 use crate::budget::{Claim, Grant};
+use crate::meters::Metering;
 use crate::publish::{Standing, Wanted, status_of};
 use crate::rows;
 use crate::site::{Member, Unreadable};
@@ -13,6 +14,7 @@ use jiff::Timestamp;
 use joulie_api::labels::node::{COOLING_ZONE, RACK};
 use planner::facility::Facility;
 use planner::plan::{self, Action, NodePlan, Plan, Sight, Snapshot};
+use planner::power::{Absent, Reading};
 use planner::twin::{self, NodeFacts, SiteFacts, Twin};
 use power_units::Micros;
 use std::collections::BTreeMap;
@@ -34,19 +36,21 @@ impl Brain {
         self.wall = wall;
         self.forget_gone(now);
         self.say_unread();
-        let plan = self.plan(now, wall);
+        let metered = self.meters.readings(&self.site.members, stamp(now));
+        let plan = self.plan(now, wall, &metered);
         let stands_in = plan.fallback.is_some();
         self.stats.planned(&plan, stands_in);
         let places: Vec<Option<usize>> = plan.nodes.iter().map(|node| self.site.find(&node.node)).collect();
-        let twins = self.twins(&plan, &places, now);
+        let twins = self.twins(&plan, (&places, &metered), now);
         let mut budget = self.budget(&plan, now);
         let mut jobs = Vec::new();
         let Plan { nodes, releases, .. } = plan;
         for ((plan, twin), place) in nodes.into_iter().zip(twins).zip(places) {
-            let member = place.and_then(|at| self.site.members.get(at)).cloned();
+            let known = place.and_then(|at| Some((at, self.site.members.get(at)?.clone(), metered.get(at)?)));
             let grant = budget.take(&plan.node);
-            if let Some(member) = member.filter(|member| self.is_free(member, now)) {
-                self.node(member, plan, (twin, grant), (now, stands_in), &mut jobs);
+            if let Some((at, member, metering)) = known.filter(|(_, member, _)| self.is_free(member, now)) {
+                let standing = self.standing(&member, &plan, metering.awaited);
+                self.node((at, member, standing), plan, (twin, grant), (now, stands_in), &mut jobs);
             }
         }
         for release in releases {
@@ -70,13 +74,12 @@ impl Brain {
     /// One node's part of a pass.
     fn node(
         &mut self,
-        member: Arc<Member>,
+        (at, member, standing): (usize, Arc<Member>, Standing),
         plan: NodePlan,
         (twin, grant): (Twin, Option<(Claim, Grant)>),
         (now, stands_in): (Mono, bool),
         jobs: &mut Vec<Job<Then>>,
     ) {
-        let standing = self.standing(&member, &plan);
         let wanted = match grant {
             None => plan.desired.as_ref().map(|desired| Wanted::planned(desired, desired.caps)),
             Some(grant) => self.granted(&member, plan.desired.as_ref(), grant, now),
@@ -85,16 +88,17 @@ impl Brain {
         let held = wanted.is_none() && writes_state;
         let name = &member.node.name;
         let looks_the_same = |settled: &Settled| settled.is(&member, twin, &standing, wanted.as_ref());
-        if plan.actions.is_empty() && self.settled.get(name).is_some_and(looks_the_same) {
+        if plan.actions.is_empty()
+            && self.settled.get(at).and_then(Option::as_ref).is_some_and(looks_the_same)
+        {
             return self.carried_out(Then::Commit(Box::new(plan)));
         }
         let status = status_of(&twin, &standing, member.twin.as_deref(), self.wall);
         let parts = self.parts(&member, &plan, wanted.clone(), (status, &standing), stands_in);
         let writes = parts.in_order(member.twin.is_some());
-        if writes.is_empty() {
-            self.settled.insert(name.clone(), Settled::new(member.clone(), twin, standing, wanted));
-        } else {
-            self.settled.remove(name);
+        if let Some(slot) = self.settled.get_mut(at) {
+            let settled = || Settled::new(member.clone(), twin, standing, wanted);
+            *slot = writes.is_empty().then(settled);
         }
         let then = if held { Then::Nothing } else { Then::Commit(Box::new(plan)) };
         self.job(name.clone(), writes, then, jobs);
@@ -115,12 +119,12 @@ impl Brain {
         }
     }
 
-    fn plan(&mut self, now: Mono, wall: Timestamp) -> Plan {
+    fn plan(&mut self, now: Mono, wall: Timestamp, metered: &[Metering]) -> Plan {
         let since_1970 = u64::try_from(wall.as_microsecond()).unwrap_or(0);
         // The rows are lent to the planner and taken back: copying tens of thousands of pods costs as much as planning.
         let mut nodes = std::mem::take(&mut self.site.nodes);
-        for (row, member) in nodes.iter_mut().zip(&self.site.members) {
-            row.sight = self.sight(member, now);
+        for ((row, member), metering) in nodes.iter_mut().zip(&self.site.members).zip(metered) {
+            row.sight = self.sight(member, metering);
         }
         let snapshot = Snapshot {
             nodes,
@@ -140,7 +144,7 @@ impl Brain {
     }
 
     /// The twins of the planned nodes, in the order of the plan.
-    fn twins(&self, plan: &Plan, places: &[Option<usize>], now: Mono) -> Vec<Twin> {
+    fn twins(&self, plan: &Plan, (places, metered): (&[Option<usize>], &[Metering]), now: Mono) -> Vec<Twin> {
         let none = rows_of_nothing();
         let facility = Facility::default();
         let hold = crate::settings::micros(self.settings.hold);
@@ -148,9 +152,9 @@ impl Brain {
             .nodes
             .iter()
             .zip(places)
-            .map(|(node, place)| {
-                let member = place.and_then(|at| self.site.members.get(at)).map(|member| &**member);
-                self.facts(node, member, &none, now)
+            .map(|(node, &place)| {
+                let of = |at: usize| Some((&**self.site.members.get(at)?, metered.get(at)?));
+                self.facts(node, place.and_then(of), &none)
             })
             .collect();
         let site = SiteFacts { facility: facility.at(stamp(now), hold), unmanaged: &BTreeMap::new() };
@@ -160,24 +164,23 @@ impl Brain {
     fn facts<'a>(
         &'a self,
         plan: &NodePlan,
-        member: Option<&'a Member>,
+        known: Option<(&'a Member, &Metering)>,
         none: &'a planner::hardware::Hardware,
-        now: Mono,
     ) -> NodeFacts<'a> {
+        let (member, metering) = known.unzip();
         let state = member.and_then(|member| member.state(self.settings.lens.source));
         // The caps that stand; those of the plan where none stand yet.
         let caps = state
             .map(|state| rows::caps(&state.desired))
             .or(plan.desired.as_ref().map(|desired| desired.caps))
             .unwrap_or_default();
-        let (reading, trend) = self.meters.reading(&plan.node, stamp(now));
         NodeFacts {
             hardware: member.map_or(none, |member| &member.resolved),
             class: plan.guard.state.class(),
             cpu_cap: caps.cpu.into(),
             gpu_cap: caps.gpu.into(),
-            reading,
-            trend,
+            reading: metering.map_or(Reading::Absent(Absent::NotConfigured), |metering| metering.reading),
+            trend: metering.and_then(|metering| metering.trend),
             load: None,
             rack: member.and_then(|member| member.label(RACK)),
             zone: member.and_then(|member| member.label(COOLING_ZONE)),
@@ -185,7 +188,7 @@ impl Brain {
     }
 
     /// What is said of a node beside its twin.
-    fn standing(&self, member: &Member, plan: &NodePlan) -> Standing {
+    fn standing(&self, member: &Member, plan: &NodePlan, awaits_meter: bool) -> Standing {
         let mut theirs = Vec::new();
         let source = self.settings.lens.source;
         if let Some(state) = member.state(source).filter(|state| state.owners.foreign.any()) {
@@ -200,7 +203,6 @@ impl Brain {
             theirs.push(format!("the label {key} of the node belongs to {who}"));
         }
         let overridden = (!theirs.is_empty()).then(|| format!("{}; what they say stands", theirs.join(", ")));
-        let awaits_meter = self.meters.awaits(&member.node.name);
         let unreadable = member.unreadable.said();
         Standing { awaits_meter, unreadable, overridden, budget: self.budget_said(member) }
     }

@@ -3,11 +3,11 @@
 //! A node that nobody meters because nobody asked for that is seen as well as it can be. One whose meter was asked for
 //! and is silent is not: the last good sample stands for the twin, and is no reason to raise the node.
 
-use super::{Brain, stamp};
+use super::Brain;
+use crate::meters::Metering;
 use crate::publish::API_VERSION;
 use crate::settings::PowerSource;
 use crate::site::{Kind, Member, Unreadable};
-use host_kit::clock::Mono;
 use host_kit::events::{Note, Severity};
 use k8s_openapi::api::core::v1::ObjectReference;
 use planner::plan::Sight;
@@ -15,13 +15,13 @@ use planner::power::Reading;
 use std::collections::BTreeMap;
 
 impl Brain {
-    /// How well a node is seen at `now`.
-    pub(super) fn sight(&self, member: &Member, now: Mono) -> Sight {
+    /// How well a node is seen while its meter says this.
+    pub(super) fn sight(&self, member: &Member, metering: &Metering) -> Sight {
         if member.is_state_unread(self.settings.lens.source) {
             return Sight::Unreadable;
         }
         let unread = member.unreadable != Unreadable::default();
-        let silent = self.is_metered(member) && !self.speaks(member, now);
+        let silent = self.is_metered(member) && !matches!(metering.reading, Reading::Measured { .. });
         if unread || silent { Sight::Blind } else { Sight::Clear }
     }
 
@@ -49,13 +49,6 @@ impl Brain {
             PowerSource::Static | PowerSource::Http(None, _) => false,
             PowerSource::Agent => member.hardware.is_some(),
             PowerSource::Http(Some(_), _) => true,
-        }
-    }
-
-    fn speaks(&self, member: &Member, now: Mono) -> bool {
-        match self.meters.reading(&member.node.name, stamp(now)).0 {
-            Reading::Measured { .. } => true,
-            Reading::Held { .. } | Reading::Absent(_) => false,
         }
     }
 }

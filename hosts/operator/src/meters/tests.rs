@@ -25,6 +25,14 @@ fn at(second: u64) -> Stamp {
     Stamp::new(Micros::new(second * 1_000_000))
 }
 
+fn metering(meters: &Meters, now: Stamp) -> Metering {
+    meters.readings(&[member(json!(null))], now)[0]
+}
+
+fn awaits(meters: &Meters) -> bool {
+    metering(meters, at(1)).awaited
+}
+
 fn wall() -> Timestamp {
     "2026-05-01T12:00:00Z".parse().unwrap()
 }
@@ -33,19 +41,19 @@ fn wall() -> Timestamp {
 fn a_meter_of_which_nothing_was_heard_yet_is_no_failing_one_and_a_failing_one_was_heard() {
     let mut meters = Meters::new(&PowerSource::Agent, HOLD).unwrap();
     meters.listen(&[member(json!(null))], at(1), wall());
-    assert!(meters.awaits("a"), "the agent has not measured yet");
+    assert!(awaits(&meters), "the agent has not measured yet");
     meters.listen(&[member(json!({"cpuWatts": -1}))], at(2), wall());
-    assert!(!meters.awaits("a"));
-    assert_eq!(meters.reading("a", at(2)).0, Reading::Absent(Absent::AgentNoData));
+    assert!(!awaits(&meters));
+    assert_eq!(metering(&meters, at(2)).reading, Reading::Absent(Absent::AgentNoData));
     // Who asked for no meter waits for none.
-    assert!(!Meters::new(&PowerSource::Static, HOLD).unwrap().awaits("a"));
+    assert!(!awaits(&Meters::new(&PowerSource::Static, HOLD).unwrap()));
     let http = |endpoint| Meters::new(&PowerSource::Http(endpoint, HOLD), HOLD).unwrap();
-    assert!(!http(None).awaits("a"));
+    assert!(!awaits(&http(None)));
     let endpoint = host_kit::config::parse::url_template("http://{node}:9000/power").unwrap();
     let mut asked = http(Some(endpoint));
-    assert!(asked.awaits("a"), "nobody has asked it yet");
+    assert!(awaits(&asked), "nobody has asked it yet");
     asked.record("a", at(1), Err(Absent::HttpError));
-    assert!(!asked.awaits("a"));
+    assert!(!awaits(&asked));
 }
 
 #[test]
@@ -55,7 +63,7 @@ fn what_is_found_at_the_first_look_is_as_old_as_it_says() {
         meters.listen(&[member(json!({"cpuWatts": 200, "sampledAt": sampled}))], at(1), wall());
         meters
     };
-    let speaks = |meters: &Meters, now| matches!(meters.reading("a", now).0, Reading::Measured { .. });
+    let speaks = |meters: &Meters, now| matches!(metering(meters, now).reading, Reading::Measured { .. });
     assert!(speaks(&of("2026-05-01T11:59:01Z"), at(1)));
     let mut old = of("2026-05-01T11:58:59Z");
     assert!(!speaks(&old, at(1)), "an agent that died before we began does not look alive");
