@@ -2,26 +2,30 @@
 //! is not read again.
 
 mod confirm;
+mod member;
+mod objects;
 mod pods;
 mod unread;
 mod watches;
 
 pub(crate) use confirm::confirmation;
+pub(crate) use member::Member;
 pub(crate) use unread::{Kind, Unread, Unreadable, Unreads};
 pub(crate) use watches::{SILENCE_MAX, Watches};
 
 use crate::rows::{self, HardwareSeen, NodeSeen, ProfileSeen, StateSeen, TwinSeen};
 use futures::FutureExt;
-use host_kit::reflect::{Held, Key, Rows};
+use host_kit::reflect::Rows;
 use joulie_api::labels;
 use kube::core::{Selector, SelectorExt};
+use objects::{Objects, Touched};
 use planner::catalog::Catalog;
 use planner::hardware::Hardware;
 use planner::inventory::{self, HardwareFacts, LabelFacts};
 use planner::places::Places;
 use planner::plan::{NodeRow, PublishedRow, Sight};
 use pods::Pods;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Which kind carries the desired state.
@@ -48,46 +52,6 @@ pub(crate) struct Lens {
     pub(crate) source: DesiredSource,
 }
 
-/// All that is known of one node.
-#[derive(Clone, Debug)]
-pub(crate) struct Member {
-    /// The node.
-    pub(crate) node: Arc<NodeSeen>,
-    /// What its agent says of its hardware.
-    pub(crate) hardware: Option<Arc<HardwareSeen>>,
-    /// Its NodePowerProfile.
-    pub(crate) profile: Option<Arc<ProfileSeen>>,
-    /// Its NodeTwin.
-    pub(crate) twin: Option<Arc<TwinSeen>>,
-    /// The merged view of its hardware.
-    pub(crate) resolved: Hardware,
-    /// What is there and cannot be read.
-    pub(crate) unreadable: Unreadable,
-}
-
-impl Member {
-    /// The object that its agent obeys.
-    pub(crate) fn state(&self, source: DesiredSource) -> Option<&StateSeen> {
-        match source {
-            DesiredSource::Profile => self.profile.as_deref().map(|profile| &profile.state),
-            DesiredSource::Twin => self.twin.as_deref().map(|twin| &twin.state),
-        }
-    }
-
-    /// Whether the object that its agent obeys is there and cannot be read.
-    pub(crate) const fn is_state_unread(&self, source: DesiredSource) -> bool {
-        match source {
-            DesiredSource::Profile => self.unreadable.profile.is_some(),
-            DesiredSource::Twin => self.unreadable.twin.is_some(),
-        }
-    }
-
-    /// A label of the node.
-    pub(crate) fn label(&self, key: &str) -> Option<&str> {
-        self.node.label(key).filter(|value| !value.is_empty())
-    }
-}
-
 /// The cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Site {
@@ -98,13 +62,11 @@ pub(crate) struct Site {
     pub(crate) nodes: Vec<NodeRow>,
     /// The pods.
     pub(crate) pods: Pods,
-    /// The objects that carry desired states, by node, also of nodes that are gone.
-    pub(crate) profiles: BTreeMap<String, Arc<ProfileSeen>>,
-    /// The twins, by node, also of nodes that are gone.
-    pub(crate) twins: BTreeMap<String, Arc<TwinSeen>>,
-    /// The nodes of the profiles and of the twins, by the objects' names.
-    names: [BTreeMap<String, String>; 2],
-    hardware: BTreeMap<String, Arc<HardwareSeen>>,
+    /// The NodePowerProfiles.
+    pub(crate) profiles: Objects<ProfileSeen>,
+    /// The NodeTwins.
+    pub(crate) twins: Objects<TwinSeen>,
+    hardware: Objects<HardwareSeen>,
     hardware_known: bool,
     /// What is published, as it was last put together; lent to the planner as the rows are.
     pub(crate) published: Option<Vec<PublishedRow>>,
@@ -130,39 +92,71 @@ impl Site {
         if is_new(&mut watches.pods) || (self.pods.rows.is_none() && watches.pods.is_synced()) {
             changes.plan |= self.pods.read(&watches.pods, &lens.profile_key);
         }
-        let mut objects = false;
+        let mut touched = Touched::NOTHING;
+        let unread = self.unread.clone();
         if is_new(&mut watches.hardware) {
-            // What a node is made of does not change with what can be read of it.
-            self.hardware =
-                watches.hardware.with(|rows| by_node(rows, |row| (row.node.clone(), false), true));
+            touched = touched.and(self.hardware.read(&watches.hardware));
             self.unread.hardware = Unread::of(&watches.hardware, |row| &row.node);
-            objects = true;
         }
         if is_new(&mut watches.profiles) {
-            let of = |row: &ProfileSeen| (row.state.desired.node.clone(), row.state.owners.ours);
-            self.profiles = watches.profiles.with(|rows| by_node(rows, of, false));
-            self.unread.profiles = Unread::of(&watches.profiles, |row| &row.state.desired.node);
             self.published = None;
-            self.names[0] = watches.profiles.with(|rows| by_name(rows, |row| &row.state));
-            objects = true;
+            touched = touched.and(self.profiles.read(&watches.profiles));
+            self.unread.profiles = Unread::of(&watches.profiles, |row| &row.state.desired.node);
         }
         if is_new(&mut watches.twins) {
-            let of = |row: &TwinSeen| (row.state.desired.node.clone(), row.state.owners.ours);
-            self.twins = watches.twins.with(|rows| by_node(rows, of, false));
-            self.unread.twins = Unread::of(&watches.twins, |row| &row.state.desired.node);
             self.published = None;
-            self.names[1] = watches.twins.with(|rows| by_name(rows, |row| &row.state));
-            objects = true;
+            touched = touched.and(self.twins.read(&watches.twins));
+            self.unread.twins = Unread::of(&watches.twins, |row| &row.state.desired.node);
         }
         let known = watches.hardware.is_synced();
-        if is_new(&mut watches.nodes) || objects || known != self.hardware_known {
+        if unread != self.unread || known != self.hardware_known {
             self.hardware_known = known;
-            let nodes = watches.nodes.with(|rows| rows.values().map(|held| held.row.clone()).collect());
-            let members = self.read_nodes(nodes, lens, catalog);
-            changes.plan |= members.plan;
-            changes.twins |= members.twins;
+            touched = Touched::All;
+        }
+        let is_new = is_new(&mut watches.nodes);
+        let members = match touched {
+            Touched::Few(nodes) if !is_new && (known || nodes.is_empty()) => {
+                self.read_members(&nodes, lens, catalog)
+            }
+            Touched::Few(_) | Touched::All => {
+                let nodes = watches.nodes.with(|rows| rows.values().map(|held| held.row.clone()).collect());
+                self.read_nodes(nodes, lens, catalog)
+            }
+        };
+        changes.plan |= members.plan;
+        changes.twins |= members.twins;
+        changes
+    }
+
+    /// Puts these nodes together anew; the others stay as they are.
+    fn read_members(&mut self, nodes: &BTreeSet<String>, lens: &Lens, catalog: &Catalog) -> Changes {
+        let mut changes = Changes::default();
+        for at in nodes.iter().filter_map(|node| self.find(node)).collect::<Vec<_>>() {
+            let Some(was) = self.members.get(at).cloned() else { continue };
+            let member = self.gather(was.node.clone());
+            if was.is_same(&member) {
+                continue;
+            }
+            let (member, row) = self.put_together(member, Some(&was), lens, catalog);
+            changes.twins = true;
+            if let (Some(slot), Some(known)) = (self.members.get_mut(at), self.nodes.get_mut(at)) {
+                changes.plan |= *known != row;
+                (*slot, *known) = (Arc::new(member), row);
+            }
         }
         changes
+    }
+
+    /// What is known of a node, its hardware not resolved.
+    fn gather(&self, node: Arc<NodeSeen>) -> Member {
+        Member {
+            hardware: self.hardware.get(&node.name).cloned(),
+            profile: self.profiles.get(&node.name).cloned(),
+            twin: self.twins.get(&node.name).cloned(),
+            resolved: Hardware::default(),
+            unreadable: self.unread.of_node(&node.name),
+            node,
+        }
     }
 
     fn read_nodes(&mut self, nodes: Vec<Arc<NodeSeen>>, lens: &Lens, catalog: &Catalog) -> Changes {
@@ -179,14 +173,7 @@ impl Site {
         for node in nodes {
             while old.next_if(|(member, _)| member.node.name < node.name).is_some() {}
             let before = old.next_if(|(member, _)| member.node.name == node.name);
-            let member = Member {
-                hardware: self.hardware.get(&node.name).cloned(),
-                profile: self.profiles.get(&node.name).cloned(),
-                twin: self.twins.get(&node.name).cloned(),
-                resolved: Hardware::default(),
-                unreadable: self.unread.of_node(&node.name),
-                node,
-            };
+            let member = self.gather(node);
             let (member, row): (Arc<Member>, NodeRow) = match before {
                 Some((was, row)) if was.is_same(&member) && self.hardware_known => (was, row),
                 before => {
@@ -246,12 +233,10 @@ impl Site {
 
     /// Whose object of a kind has this name.
     pub(crate) fn holder(&self, kind: DesiredSource, name: &str) -> Option<&str> {
-        let [profiles, twins] = &self.names;
-        let names = match kind {
-            DesiredSource::Profile => profiles,
-            DesiredSource::Twin => twins,
-        };
-        names.get(name).map(String::as_str)
+        match kind {
+            DesiredSource::Profile => self.profiles.holder(name),
+            DesiredSource::Twin => self.twins.holder(name),
+        }
     }
 
     /// The place of a node.
@@ -276,33 +261,19 @@ impl Site {
         };
         let drains = |node: &str| self.twins.get(node).is_some_and(|twin| twin.state.desired.draining);
         match source {
-            DesiredSource::Profile => {
-                self.profiles.iter().map(|(node, seen)| row(node, &seen.state, drains(node))).collect()
-            }
+            DesiredSource::Profile => self
+                .profiles
+                .by_node()
+                .iter()
+                .map(|(node, seen)| row(node, &seen.state, drains(node)))
+                .collect(),
             DesiredSource::Twin => self
                 .twins
+                .by_node()
                 .iter()
                 .map(|(node, seen)| row(node, &seen.state, seen.state.desired.draining))
                 .collect(),
         }
-    }
-}
-
-impl Member {
-    /// Whether nothing about the node has arrived since.
-    fn is_same(&self, other: &Self) -> bool {
-        fn same<T>(one: &Option<Arc<T>>, other: &Option<Arc<T>>) -> bool {
-            match (one, other) {
-                (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-                (None, None) => true,
-                (Some(_), None) | (None, Some(_)) => false,
-            }
-        }
-        Arc::ptr_eq(&self.node, &other.node)
-            && same(&self.hardware, &other.hardware)
-            && same(&self.profile, &other.profile)
-            && same(&self.twin, &other.twin)
-            && self.unreadable == other.unreadable
     }
 }
 
@@ -313,29 +284,4 @@ fn is_new<R: host_kit::reflect::Row>(rows: &mut Rows<R>) -> bool {
         new = true;
     }
     new
-}
-
-/// The nodes of objects, by the objects' names.
-fn by_name<R>(rows: &BTreeMap<Key, Held<R>>, of: impl Fn(&R) -> &StateSeen) -> BTreeMap<String, String> {
-    let pair = |held: &Held<R>| (of(&held.row).name.clone(), of(&held.row).desired.node.clone());
-    rows.values().map(pair).collect()
-}
-
-/// Objects by their nodes. Of several for one node the operator's own counts, else the first by name. What an object
-/// said before it could not be read any more counts only where it does so for long.
-fn by_node<R>(
-    rows: &BTreeMap<Key, Held<R>>,
-    of: impl Fn(&R) -> (String, bool),
-    lasts: bool,
-) -> BTreeMap<String, Arc<R>> {
-    let mut found: BTreeMap<String, Arc<R>> = BTreeMap::new();
-    for held in rows.values().filter(|held| lasts || held.stale_since.is_none()) {
-        let (node, ours) = of(&held.row);
-        match found.get_mut(&node) {
-            Some(first) if ours && !of(first).1 => *first = held.row.clone(),
-            Some(_) => {}
-            None => drop(found.insert(node, held.row.clone())),
-        }
-    }
-    found
 }

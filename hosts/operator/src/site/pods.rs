@@ -1,5 +1,6 @@
 //! The planner's rows of the pods, kept from look to look: of tens of thousands mostly one has changed.
 
+use super::objects::FEW;
 use crate::rows::PodSeen;
 use host_kit::reflect::Rows;
 use planner::demand::PodRow;
@@ -12,9 +13,6 @@ pub(crate) struct Pods {
     /// The planner's rows of them, which are lent to it for a pass; nothing while the pods are not known.
     pub(crate) rows: Option<Vec<PodRow>>,
 }
-
-/// So many changed rows are put where the old ones are; with more the lists are merged.
-const FEW: usize = 64;
 
 impl Pods {
     /// Takes in what is seen, where the profiles' label has this key. Whether any row has changed.

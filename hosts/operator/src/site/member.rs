@@ -1,0 +1,62 @@
+//! All that is known of one node.
+
+use super::{DesiredSource, Unreadable};
+use crate::rows::{HardwareSeen, NodeSeen, ProfileSeen, StateSeen, TwinSeen};
+use planner::hardware::Hardware;
+use std::sync::Arc;
+
+/// All that is known of one node.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    /// The node.
+    pub(crate) node: Arc<NodeSeen>,
+    /// What its agent says of its hardware.
+    pub(crate) hardware: Option<Arc<HardwareSeen>>,
+    /// Its NodePowerProfile.
+    pub(crate) profile: Option<Arc<ProfileSeen>>,
+    /// Its NodeTwin.
+    pub(crate) twin: Option<Arc<TwinSeen>>,
+    /// The merged view of its hardware.
+    pub(crate) resolved: Hardware,
+    /// What is there and cannot be read.
+    pub(crate) unreadable: Unreadable,
+}
+
+impl Member {
+    /// The object that its agent obeys.
+    pub(crate) fn state(&self, source: DesiredSource) -> Option<&StateSeen> {
+        match source {
+            DesiredSource::Profile => self.profile.as_deref().map(|profile| &profile.state),
+            DesiredSource::Twin => self.twin.as_deref().map(|twin| &twin.state),
+        }
+    }
+
+    /// Whether the object that its agent obeys is there and cannot be read.
+    pub(crate) const fn is_state_unread(&self, source: DesiredSource) -> bool {
+        match source {
+            DesiredSource::Profile => self.unreadable.profile.is_some(),
+            DesiredSource::Twin => self.unreadable.twin.is_some(),
+        }
+    }
+
+    /// A label of the node.
+    pub(crate) fn label(&self, key: &str) -> Option<&str> {
+        self.node.label(key).filter(|value| !value.is_empty())
+    }
+
+    /// Whether nothing about the node has arrived since.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        fn same<T>(one: &Option<Arc<T>>, other: &Option<Arc<T>>) -> bool {
+            match (one, other) {
+                (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+                (None, None) => true,
+                (Some(_), None) | (None, Some(_)) => false,
+            }
+        }
+        Arc::ptr_eq(&self.node, &other.node)
+            && same(&self.hardware, &other.hardware)
+            && same(&self.profile, &other.profile)
+            && same(&self.twin, &other.twin)
+            && self.unreadable == other.unreadable
+    }
+}
