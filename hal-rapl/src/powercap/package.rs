@@ -197,7 +197,7 @@ impl Package {
         })?;
         match by_window.into_iter().flatten().next() {
             // A limit over a longer window is a limit all the same; see `Powercap::long_windows`.
-            Some(error) if error.kind() != ErrorKind::Io => self.window_refused = true,
+            Some(error) if is_final(error.kind()) => self.window_refused = true,
             Some(error) => *refused.get_mut(at).ok_or(RaplError::Gone)? = Some(error),
             None => self.window_refused = false,
         }
@@ -284,5 +284,16 @@ impl Package {
             *slot = zone.state()?;
         }
         Ok(states)
+    }
+}
+
+/// Whether firmware that refuses a window so will refuse it again. Anything else may be over the next time, so the cap
+/// counts as refused and is tried again: over a window of 28 s it holds next to nothing.
+const fn is_final(kind: ErrorKind) -> bool {
+    match kind {
+        ErrorKind::NotSupported | ErrorKind::Locked | ErrorKind::PermissionDenied | ErrorKind::OutOfRange => {
+            true
+        }
+        ErrorKind::Busy | ErrorKind::Gone | ErrorKind::Timeout | ErrorKind::BadData | ErrorKind::Io => false,
     }
 }

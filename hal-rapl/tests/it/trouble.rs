@@ -138,6 +138,21 @@ fn a_window_that_is_refused_does_not_cost_the_cap_and_is_told() {
     assert_eq!(hal.long_windows().count(), 0, "the second try was taken");
 }
 
+/// What passes is tried again by whoever asked for the cap; what firmware will not have is not.
+#[test]
+fn a_window_that_cannot_be_written_just_now_is_no_cap_yet() {
+    for (errno, expected) in
+        [(libc::EBUSY, ErrorKind::Busy), (libc::ETIMEDOUT, ErrorKind::Timeout), (libc::EIO, ErrorKind::Io)]
+    {
+        let Some((bench, mut hal)) = open("xeon-2s") else { return };
+        fails(&bench, &Attribute::TimeWindow(0, 0), Direction::Write, errno, 1);
+        assert_eq!(kind(apply(&mut hal, "package-0", w(100))), expected);
+        assert_eq!(hal.long_windows().count(), 0);
+        assert_eq!(effective(&mut hal, "package-0", w(100)), (100_000_000, true));
+        assert_eq!(bench.zone("intel-rapl:0", |slot| slot.zone.time_window_us(0)), 499_712, "{errno}");
+    }
+}
+
 /// Fix list agent S3: the twin is the same package.
 #[test]
 fn a_package_and_its_twin_are_one_domain_with_the_lower_limit_in_force() {

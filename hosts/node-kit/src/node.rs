@@ -234,7 +234,8 @@ impl Node {
         let caps = self.step_lease(now, occasion);
         for (package, unit) in self.packages.iter_mut().zip(&mut self.package_units) {
             let limit = unit.limit_facts(&mut self.workers);
-            package.facts = PackageFacts { range: range_of(unit), has_limit: unit.has_limit, limit };
+            package.facts =
+                PackageFacts { range: range_of(unit, &self.journal), has_limit: unit.has_limit, limit };
         }
         let throttle = self.curb.learn(&mut self.workers, now);
         let metered = !self.package_units.is_empty() && self.package_units.iter().all(Unit::is_metered);
@@ -248,7 +249,7 @@ impl Node {
         let decision = self.config.cpu.step(&mut self.mode, &mut self.packages, &facts);
         for (gpu, unit) in self.gpus.iter_mut().zip(&mut self.gpu_units) {
             let limit = unit.limit_facts(&mut self.workers);
-            gpu.facts = GpuFacts { limits: gpu_limits(unit), limit };
+            gpu.facts = GpuFacts { limits: gpu_limits(unit, &self.journal), limit };
         }
         let desired =
             self.desired(caps.map(|(caps, safe)| caps.desired(self.desire.gpu, safe.1)), self.desire.gpu);
@@ -469,17 +470,17 @@ fn merge<L: Copy>(
     (units, laws)
 }
 
-fn range_of(unit: &Unit) -> CapRange {
+fn range_of(unit: &Unit, journal: &Journal) -> CapRange {
     let (min, max) = watts_of(unit);
-    CapRange::new(min, max, None)
+    CapRange::new(min, max, None).below(unit.owners_limit(journal))
 }
 
-fn gpu_limits(unit: &Unit) -> GpuLimits {
+fn gpu_limits(unit: &Unit, journal: &Journal) -> GpuLimits {
     if !unit.has_limit {
         return GpuLimits::NotATarget;
     }
     let (min, max) = watts_of(unit);
-    GpuLimits::new(min, max)
+    GpuLimits::new(min, max).below(unit.owners_limit(journal))
 }
 
 fn watts_of(unit: &Unit) -> (Option<Watts>, Option<Watts>) {

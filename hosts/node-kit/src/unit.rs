@@ -202,6 +202,16 @@ impl Unit {
         self.backend.is_some_and(|backend| journal.holds(backend, &self.key, Control::Power))
     }
 
+    /// The limit that its owner has set: what was in force before the first write, and what is in force where nothing was
+    /// written. A cap is never above it.
+    pub(crate) fn owners_limit(&self, journal: &Journal) -> Option<Watts> {
+        if self.is_touched(journal) {
+            journal.was(self.backend?, &self.key, Control::Power).and_then(watts_of)
+        } else {
+            self.in_force
+        }
+    }
+
     /// Reads its meter, once in a period.
     pub(crate) fn measure(&mut self, workers: &[Worker], now: Stamp) {
         let found = self.meter.map(|place| &workers[place.worker].view.readings[place.domain]);

@@ -4,8 +4,8 @@
 //! and the node takes the percent path of the DVFS fallback. **Caps are per package**: a cap of 100 W on a node of two
 //! packages lets the node draw 200 W, and that sum is what the closed loop compares with.
 //!
-//! A cap is brought into what the package can do and never below the [`Floor`] that the node's own configuration sets,
-//! whatever the API says; whenever that changes it, the result is [`CapResult::Clamped`] and names both values. What
+//! A cap is brought into what the package can do, never above the limit that its owner has set, and never below the
+//! [`Floor`] that the node's own configuration sets, whatever the API says; whenever that changes it, the result is [`CapResult::Clamped`] and names both values. What
 //! cannot be a cap (zero, less, nothing) is refused with a reason, never taken for a small one.
 
 mod result;
@@ -41,6 +41,7 @@ pub enum Desired {
 pub struct CapRange {
     min: Option<Watts>,
     max: Option<Watts>,
+    owners: Option<Watts>,
 }
 
 /// The least that a cap may be on this node, set by the node's own configuration.
@@ -111,7 +112,7 @@ impl Floor {
 
 impl CapRange {
     /// Nothing is known.
-    pub const UNKNOWN: Self = Self { min: None, max: None };
+    pub const UNKNOWN: Self = Self { min: None, max: None, owners: None };
 
     /// The range as the device tells it, and the limit that was in force when it was first seen. A maximum of zero, or
     /// below that limit, is not one (firmware often leaves it so) and is unknown; a minimum above the maximum, too.
@@ -120,7 +121,14 @@ impl CapRange {
     pub fn new(min: Option<Watts>, max: Option<Watts>, original: Option<Watts>) -> Self {
         let max = max.filter(|&max| max >= CAP_LEAST && original.is_none_or(|original| max >= original));
         let min = min.filter(|&min| min > Watts::ZERO && max.is_none_or(|max| min <= max));
-        Self { min, max }
+        Self { min, max, owners: None }
+    }
+
+    /// The range of a device whose owner has set this limit, where it is known: a cap takes power away and never gives
+    /// any, so no cap is above it. A percentage is one of the device's maximum all the same.
+    #[must_use]
+    pub fn below(self, owners: Option<Watts>) -> Self {
+        Self { owners: owners.filter(|&owners| owners >= CAP_LEAST), ..self }
     }
 
     /// The least that can be set, where it is known.
@@ -176,7 +184,11 @@ impl CapIntent {
             return Resolution::Blocked(Blocked::FloorAboveMax);
         }
         let lowest = floor.0.max(range.min.unwrap_or(CAP_LEAST)).max(CAP_LEAST);
-        let effective = requested.within(lowest, range.max.unwrap_or(Watts::MAX));
+        let most = range.max.unwrap_or(Watts::MAX).min(range.owners.unwrap_or(Watts::MAX));
+        if range.owners.is_some_and(|owners| owners < lowest) {
+            return Resolution::Blocked(Blocked::FloorAboveMax);
+        }
+        let effective = requested.within(lowest, most);
         Resolution::Watts(Target { requested, effective })
     }
 }

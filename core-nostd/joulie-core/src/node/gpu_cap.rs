@@ -69,6 +69,15 @@ impl GpuLimits {
         }
     }
 
+    /// The limits of a GPU whose owner has set this one; see [`CapRange::below`].
+    #[must_use]
+    pub fn below(self, owners: Option<Watts>) -> Self {
+        match self {
+            Self::NotATarget => Self::NotATarget,
+            Self::Range(range) => Self::Range(range.below(owners)),
+        }
+    }
+
     /// What an intent means on a GPU with these limits; nothing where it is no target.
     #[must_use]
     pub fn resolve(self, intent: CapIntent, floor: Floor) -> Option<Result<Target, Blocked>> {

@@ -149,3 +149,35 @@ fn restoring_puts_back_everything_whoever_set_it() {
     assert_eq!(limits(&room), free);
     assert_eq!(node.restore(Duration::from_secs(20)), Ok(()), "twice is harmless");
 }
+
+/// An administrator has set 150 W. A cap of 200 W takes nothing away from that, and gives nothing.
+#[test]
+fn a_cap_above_what_an_administrator_has_set_raises_nothing() {
+    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let long = "sys/class/powercap/intel-rapl:0/constraint_0_power_limit_uw";
+    room.write(long, "150000000");
+    let free = limits(&room);
+    let mut node = room.open(room.config());
+    room.periods(&mut node, 2);
+    for (cap, in_force) in [(200, "150000000"), (120, "120000000"), (200, "150000000")] {
+        node.handle().desire(watts(cap));
+        for _ in 0..3 {
+            room.periods(&mut node, 1);
+            let found: u64 = room.read(long).parse().unwrap();
+            assert!(found <= 150_000_000, "{found} uW at a cap of {cap} W");
+        }
+        assert_eq!(room.read(long), in_force, "at a cap of {cap} W");
+    }
+    // The other package has 250 W of its own, so it takes the cap as it is, and the node is told what both may draw.
+    let clamped = CapResult::Clamped { requested: Watts::from_int(400), effective: Watts::from_int(350) };
+    assert_eq!(node.report().cpu.unwrap().status.report, CapReport::Cap(clamped));
+    drop(node);
+    // By a process that finds its own cap and the journal.
+    let mut node = room.open(room.config());
+    node.handle().desire(watts(220));
+    room.periods(&mut node, 3);
+    assert_eq!(room.read(long), "150000000");
+    node.handle().desire(Desire::GONE);
+    room.periods(&mut node, 3);
+    assert_eq!(limits(&room), free);
+}

@@ -108,6 +108,27 @@ fn the_nodes_own_floor_is_never_undercut() {
 }
 
 #[test]
+fn no_cap_is_above_the_limit_that_the_owner_has_set() {
+    let floor = |watts: &str| Floor::new(w(watts)).unwrap();
+    let on =
+        |intent: CapIntent, owners: &str, floor| intent.resolve(range(50, 270).below(Some(w(owners))), floor);
+    let watts = |watts: &str| CapIntent::of_watts(w(watts));
+    assert_eq!(on(watts("180"), "200", Floor::NONE), target("180", "180"));
+    assert_eq!(on(watts("220"), "200", Floor::NONE), target("220", "200"));
+    assert_eq!(on(watts("5000"), "4095.875", Floor::NONE), target("5000", "270"), "which limits nothing");
+    // 80 % of 270 W, and not of 200.
+    assert_eq!(on(CapIntent::of_percent(pct("80")), "200", Floor::NONE), target("216", "200"));
+    // Nothing lies above the floor, or the least that the device takes, and below what its owner has set.
+    let nothing = Resolution::Blocked(Blocked::FloorAboveMax);
+    assert_eq!(on(watts("220"), "100", floor("120")), nothing);
+    assert_eq!(on(watts("220"), "120", floor("120")), target("220", "120"));
+    assert_eq!(on(watts("20"), "40", Floor::NONE), nothing);
+    assert_eq!(on(watts("220"), "0", Floor::NONE), target("220", "220"), "0 W is no limit");
+    let unknown = watts("220").resolve(range(50, 270).below(None), Floor::NONE);
+    assert_eq!(unknown, target("220", "220"));
+}
+
+#[test]
 fn no_cap_is_below_a_watt() {
     let half_a_watt = CapRange::new(Some(w("0.5")), Some(w("270")), None);
     for intent in [CapIntent::of_watts(Watts::from_bits(1)), CapIntent::of_percent(Percent::from_bits(1))] {

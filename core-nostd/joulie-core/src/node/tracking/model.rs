@@ -93,6 +93,11 @@ fn quotient(target: Watts, watts: Watts) -> u32 {
     u32::try_from(quotient.max(ONE / 8)).unwrap_or(u32::MAX)
 }
 
+/// `part / whole`, brought to 1/8 to just below 4, to a part in 2³⁰.
+pub(super) fn part_of(part: Watts, whole: Watts) -> Ratio {
+    Ratio::from_bits(i64::from(quotient(part, whole)) << (32 - FRACTION_BITS))
+}
+
 impl Model {
     pub(super) const fn new(prior: Exponent) -> Self {
         Self { exponent: prior, left: None }

@@ -14,6 +14,7 @@
 //! third of it. So after a move to less than half of the power the noise comes down with it, and is learned anew if it
 //! does not. Above half, what is known is near enough.
 
+use super::model::part_of;
 use power_units::{Ratio, Role, Watts};
 
 /// How many readings a mean goes over; from there on old ones fade: 32 s at two readings a second.
@@ -29,7 +30,6 @@ const NOISE_FALL_SHIFT: u32 = 5;
 const NOISE_LEAST_SHIFT: u32 = 9;
 /// A move by less than 1/16 of the power ends where it was aimed, for all that matters to the noise.
 const SMALL_MOVE_SHIFT: u32 = 4;
-const HALF: Ratio = Ratio::from_bits(1 << 31);
 /// The noise of a sensor that has not been watched yet: 1/128 of the power.
 const NOISE_UNSEEN_SHIFT: u32 = 7;
 
@@ -90,11 +90,12 @@ impl Trend {
 
     /// The noise at this power, after one move or several.
     fn noise_at(&self, watts: Watts) -> Watts {
-        let less = if self.last.is_none() { watts.ratio_to(self.noise_of, Role::Demand) } else { None };
-        let part = less.filter(|&part| part > Ratio::ZERO && part < HALF);
-        part.map_or(self.noise(), |part| self.noise().scale(part, Role::Demand))
+        let less = self.last.is_none() && watts > Watts::ZERO && watts < halved(self.noise_of, 1);
+        if less { self.noise().scale(part_of(watts, self.noise_of), Role::Demand) } else { self.noise() }
     }
 
+    /// Takes in a reading. (In a frame of its own, because the stack of a control tick is bounded.)
+    #[inline(never)]
     pub(super) fn take(&mut self, watts: Watts) {
         let noise = match self.noise {
             Some(_) => self.noise_at(watts),
