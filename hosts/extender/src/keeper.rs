@@ -5,7 +5,7 @@
 
 use crate::index::{Index, Registry};
 use crate::ledger::{Ledger, Round};
-use crate::metrics::Metrics;
+use crate::metrics::{Kind, Metrics};
 use crate::rows::{EcoLabel, HardwareRow, LeaseRow, PodRow, TwinRow};
 use crate::settings::{Settings, micros};
 use crate::snapshot::{Fleet, Node, Rules, Snapshot, places};
@@ -13,7 +13,7 @@ use arc_swap::ArcSwap;
 use host_kit::clock::Clock;
 use host_kit::reflect::{Event, Feed, Rows};
 use host_kit::shutdown::Stop;
-use joulie_core::placement::freshness::{Now, PlanLease, UnixTime};
+use joulie_core::placement::freshness::{Evidence, Now, PlanLease, Telemetry, UnixTime};
 use power_units::Stamp;
 use std::sync::Arc;
 use std::time::Duration;
@@ -140,6 +140,8 @@ impl Keeper {
         let scoring = &self.settings.placement.scoring;
         let rules = Rules { scoring, freshness: self.settings.freshness, lease: self.lease, now };
         self.fleet = Arc::new(Fleet::of(nodes, self.index.1.clone(), &rules, synced));
+        self.metrics.unreadable(Kind::Twin, self.watched.twins.malformed().len());
+        self.metrics.unreadable(Kind::Hardware, self.watched.hardware.malformed().len());
         let swept = self.ledger.sweep(&self.fleet, now.wall);
         self.metrics.swept(swept);
         self.metrics.rebuilt();
@@ -177,7 +179,10 @@ impl Keeper {
                         let number = registry.number(&held.row.node);
                         if let (Some(node), Some(said)) = (place(&mut nodes, number.0), held.row.said) {
                             node.twin = Some(said.twin);
-                            node.evidence = said.evidence;
+                            // What it says now cannot be read: the Lease says nothing of what it said before.
+                            let is_read = held.stale_since.is_none();
+                            node.evidence =
+                                if is_read { said.evidence } else { Evidence::Leased(Telemetry::Stale) };
                             node.sampled = said.sampled;
                             node.tdp = said.tdp;
                         }

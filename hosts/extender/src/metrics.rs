@@ -21,6 +21,7 @@ use latency::Latency;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,6 +53,17 @@ closed_label! {
     }
 }
 
+closed_label! {
+    /// A kind of which an object may be unreadable. Nodes and Leases have nothing that could be; a pod that cannot be read
+    /// is counted where it comes in (`joulie_reflector_malformed`).
+    pub(crate) enum Kind {
+        /// NodeTwin.
+        Twin = "NodeTwin",
+        /// NodeHardware.
+        Hardware = "NodeHardware",
+    }
+}
+
 impl ClassLabel {
     pub(crate) fn of(asked: &Asked) -> Self {
         match (asked.recognised, asked.class) {
@@ -69,6 +81,11 @@ impl ClassLabel {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct ByClass {
     pub(crate) workload_class: ClassLabel,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByKind {
+    kind: Kind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -98,6 +115,7 @@ struct All {
     dropped: Counter,
     shown: Counter,
     never_ran: Counter,
+    unreadable: [Gauge; 2],
     /// A pod like the last one of each class.
     last: [ArcSwapOption<Asked>; 3],
 }
@@ -119,6 +137,12 @@ impl Metrics {
         registry.register("joulie_scheduler_rejections", "Candidates rejected", rejected.clone());
         let refused = Family::<ByRefusal, Counter>::default();
         registry.register("joulie_scheduler_refused", "Requests not answered", refused.clone());
+        let unreadable = Family::<ByKind, Gauge>::default();
+        registry.register(
+            "joulie_scheduler_unreadable_objects",
+            "Objects that are there and cannot be read",
+            unreadable.clone(),
+        );
         let counter = |registry: &mut Registry, name: &str, help: &str| {
             let counter = Counter::default();
             registry.register(name, help, counter.clone());
@@ -146,6 +170,8 @@ impl Metrics {
                 "joulie_scheduler_assumed_never_ran",
                 "Assumed pods that did not run in time",
             ),
+            unreadable: [Kind::Twin, Kind::Hardware]
+                .map(|kind| unreadable.get_or_create(&ByKind { kind }).clone()),
             last: Default::default(),
         });
         let metrics = Self(all);
@@ -186,6 +212,14 @@ impl Metrics {
         let at = usize::from(reason == Refusal::NotSynced);
         if let Some(counter) = self.0.refused.get(place(verb)).and_then(|all| all.get(at)) {
             counter.inc();
+        }
+    }
+
+    /// So many objects of a kind are there and cannot be read. The log names them.
+    pub(crate) fn unreadable(&self, kind: Kind, count: usize) {
+        let at = usize::from(kind == Kind::Hardware);
+        if let Some(gauge) = self.0.unreadable.get(at) {
+            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }
     }
 

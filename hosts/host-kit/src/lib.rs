@@ -8,7 +8,7 @@
 //! - [`shutdown`]: one signal for all tasks, a deadline, and a second signal that means now.
 //! - [`leader`]: election by Lease, judged by our own clock.
 //! - [`reflect`]: watches that keep trimmed rows and that no malformed object stops.
-//! - [`events`] and [`conditions`]: what people read with kubectl, said once and not once a second.
+//! - [`events`]: what people read with kubectl, said once and not once a second.
 //! - [`clock`]: time, handed in.
 //! - [`program`], [`ops`], [`connect`]: what a `main` does around a program's work, its port for metrics and health, its
 //!   client of the API server.
@@ -16,7 +16,6 @@
 //! It knows Kubernetes and HTTP and nothing of power: no planning and no hardware.
 
 pub mod clock;
-pub mod conditions;
 pub mod config;
 pub mod connect;
 pub mod events;

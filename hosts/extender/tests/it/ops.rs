@@ -64,6 +64,29 @@ async fn the_names_that_dashboards_ask_for_are_there_with_closed_labels() {
 }
 
 #[tokio::test]
+async fn a_twin_that_cannot_be_read_is_counted_and_what_it_said_before_is_believed_no_more() {
+    let world = World::start(&[]).await;
+    let good = json!({"predictedPowerHeadroomScore": 90, "predictedCoolingStressScore": 5});
+    world.twin("a", "eco", good.clone()).await;
+    let score = async || world.score(&pod("standard", "1"), "a").await;
+    world.until("its twin counts", async || score().await > 60).await;
+    let unreadable =
+        async || value(&world.page().await, "joulie_scheduler_unreadable_objects{kind=\"NodeTwin\"}");
+    assert_eq!(unreadable().await, Some(0.0));
+    // More watts than there are: nothing of the object counts.
+    let mut odd = good.clone();
+    odd["powerMeasurement"] = json!({"source": "http", "measuredNodePowerW": 1e30, "nodeCappedPowerW": 1000});
+    world.twin("a", "eco", odd).await;
+    world.scores_at_last(&pod("standard", "1"), "a", 50).await;
+    assert_eq!(unreadable().await, Some(1.0));
+    let ask = json!({"Pod": pod("performance", "1"), "NodeNames": ["a"]});
+    assert_eq!(world.post("/filter", &ask).await["nodenames"], json!([]), "an eco node is one all the same");
+    world.twin("a", "eco", good).await;
+    world.until("its twin counts again", async || score().await > 60).await;
+    assert_eq!(unreadable().await, Some(0.0));
+}
+
+#[tokio::test]
 async fn requests_read_nothing_from_the_api_server() {
     // Fix list extender B5, B6: one list for each kind, whatever is asked.
     let world = World::start(&[]).await;

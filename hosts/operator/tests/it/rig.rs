@@ -66,6 +66,16 @@ impl Cluster {
         self.client.request(request.unwrap()).await
     }
 
+    /// Applies a part of an object's status as somebody does who owns no more of it.
+    pub(crate) async fn apply_status(&self, manager: &str, kind: &str, path: &str, status: &Value) {
+        let name = path.rsplit('/').next().unwrap();
+        let body = json!({"apiVersion": "joulie.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "status": status});
+        let request = http::Request::patch(format!("{path}/status?fieldManager={manager}"))
+            .header("content-type", "application/apply-patch+yaml")
+            .body(body.to_string().into_bytes());
+        let _: Value = self.client.request(request.unwrap()).await.unwrap();
+    }
+
     pub(crate) async fn create(&self, path: &str, body: &Value) -> Value {
         self.send("POST", path, body).await.unwrap()
     }

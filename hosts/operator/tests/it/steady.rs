@@ -1,6 +1,6 @@
 //! What becomes of a cluster that is left alone.
 
-use super::rig::{Cluster, LEASES};
+use super::rig::{Cluster, JOULIE, LEASES};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,4 +52,41 @@ async fn twelve_nodes_get_labels_profiles_twins_and_a_lease_and_then_nothing_mor
     assert_eq!(cluster.writes().await, before);
     operator.stop().await;
     agents.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c16_what_the_agent_says_on_a_twin_outlives_every_status_of_the_operators() {
+    let cluster = Arc::new(Cluster::new().await);
+    cluster.node("a").await;
+    cluster.hardware("a", 300.0).await;
+    let operator = cluster.operator(&[]).await;
+    let measured = async || {
+        cluster
+            .twin("a")
+            .await
+            .and_then(|twin| twin["status"]["powerMeasurement"]["measuredNodePowerW"].as_f64())
+    };
+    cluster.until("the twin has a status", async || measured().await == Some(300.0)).await;
+    let control = json!({"cpu": {"backend": "rapl", "result": "applied", "capWatts": 360}});
+    let enforced = json!({"type": "CapEnforced", "status": "True", "reason": "Applied", "message": ""});
+    let said = json!({"controlStatus": control, "conditions": [enforced]});
+    cluster.apply_status("joulie-agent", "NodeTwin", &format!("{JOULIE}/nodetwins/a"), &said).await;
+    for watts in [400, 200, 350] {
+        let status =
+            json!({"status": {"power": {"cpuWatts": watts, "sampledAt": format!("sample {watts}")}}});
+        cluster.patch(&format!("{JOULIE}/nodehardwares/a/status"), &status).await;
+        cluster.until("the twin follows", async || measured().await == Some(f64::from(watts))).await;
+    }
+    let status = cluster.twin("a").await.unwrap()["status"].clone();
+    assert_eq!(status["controlStatus"], control);
+    let conditions = status["conditions"].as_array().unwrap();
+    let has = |about: &str| conditions.iter().any(|condition| condition["type"] == about);
+    assert!(has("CapEnforced") && has("TelemetryFresh"), "{conditions:?}");
+    // Table C16: class, the three scores and the time, on every twin.
+    for field in
+        ["schedulableClass", "predictedPowerHeadroomScore", "predictedCoolingStressScore", "lastUpdated"]
+    {
+        assert!(!status[field].is_null(), "{field}: {status}");
+    }
+    operator.stop().await;
 }

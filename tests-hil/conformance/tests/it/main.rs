@@ -6,6 +6,7 @@
     reason = "all of it is tests: what is not expected fails them, and the differences are printed"
 )]
 
+mod admission;
 mod embedded;
 mod hosts;
 mod real;

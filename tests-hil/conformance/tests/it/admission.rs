@@ -1,0 +1,159 @@
+//! What keeps an agent to its own node (`hosts/deploy/admission`), on a real server: the embedded one knows no policies.
+
+use crate::servers::{client, control_plane};
+use cluster::ControlPlane;
+use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config, Error};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Duration;
+
+const NAMESPACE: &str = "joulie-system";
+const MINE: &str = "adm-mine";
+const OTHER: &str = "adm-other";
+
+/// Applies what ships, file by file.
+async fn install(admin: &Client) {
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hosts/deploy");
+    for file in ["rbac/namespace", "rbac/agent", "rbac/agent-pool", "admission/agent"] {
+        let text = std::fs::read_to_string(deploy.join(file).with_extension("yaml")).unwrap();
+        for document in text.split("\n---\n") {
+            let object: DynamicObject = serde_saphyr::from_str(document).unwrap();
+            let types = object.types.clone().unwrap();
+            let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(&types).unwrap());
+            let api: Api<DynamicObject> = match &object.metadata.namespace {
+                Some(namespace) => Api::namespaced_with(admin.clone(), namespace, &resource),
+                None => Api::all_with(admin.clone(), &resource),
+            };
+            let name = object.metadata.name.as_deref().unwrap();
+            let by = PatchParams::apply("installation").force();
+            api.patch(name, &by, &Patch::Apply(&object)).await.unwrap();
+        }
+    }
+}
+
+/// A client of an account; with the token of a pod of it on that node, as a kubelet asks for one.
+async fn agent(control_plane: &ControlPlane, admin: &Client, account: &str, node: Option<&str>) -> Client {
+    let mut bound = None;
+    if let Some(node) = node {
+        let pods: Api<Pod> = Api::namespaced(admin.clone(), NAMESPACE);
+        let pod = json!({"metadata": {"name": format!("{account}-{node}")},
+            "spec": {"serviceAccountName": account, "nodeName": node,
+                "containers": [{"name": "agent", "image": "none"}]}});
+        let pod = pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+        bound = Some(BoundObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            name: pod.metadata.name,
+            uid: pod.metadata.uid,
+        });
+    }
+    let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), NAMESPACE);
+    let spec = TokenRequestSpec { bound_object_ref: bound, ..TokenRequestSpec::default() };
+    let request = TokenRequest { spec, ..TokenRequest::default() };
+    let issued = accounts.create_token_request(account, &PostParams::default(), &request).await.unwrap();
+    let file = Kubeconfig::read_from(control_plane.kubeconfig()).unwrap();
+    let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
+    config.auth_info = AuthInfo { token: Some(issued.status.unwrap().token.into()), ..AuthInfo::default() };
+    config.default_retry = false;
+    Client::try_from(config).unwrap()
+}
+
+fn kind(client: &Client, kind: &str) -> Api<DynamicObject> {
+    Api::all_with(
+        client.clone(),
+        &ApiResource::from_gvk(&GroupVersionKind::gvk("joulie.io", "v1alpha1", kind)),
+    )
+}
+
+fn object(of: &str, name: &str, part: &str, value: Value) -> Value {
+    json!({"apiVersion": "joulie.io/v1alpha1", "kind": of, "metadata": {"name": name}, part: value})
+}
+
+/// Applies a NodeHardware of this name for this node.
+async fn hardware(client: &Client, name: &str, node: &str) -> Result<DynamicObject, Error> {
+    let document = object("NodeHardware", name, "spec", json!({"nodeName": node}));
+    let by = PatchParams::apply("joulie-agent").force();
+    kind(client, "NodeHardware").patch(name, &by, &Patch::Apply(&document)).await
+}
+
+/// Applies a report to an object of this kind and name.
+async fn report(client: &Client, of: &str, name: &str) -> Result<DynamicObject, Error> {
+    let status = match of {
+        "NodeHardware" => json!({"cpu": {"sockets": 2}}),
+        "NodePowerProfile" => json!({"control": {"cpu": {"backend": "rapl", "result": "applied"}}}),
+        _ => json!({"controlStatus": {"cpu": {"backend": "rapl", "result": "applied"}}}),
+    };
+    let by = PatchParams::apply("joulie-agent").force();
+    let document = object(of, name, "status", status);
+    kind(client, of).patch_status(name, &by, &Patch::Apply(&document)).await
+}
+
+/// Why it was refused, by the policy.
+fn refusal(answer: Result<DynamicObject, Error>) -> String {
+    match answer {
+        Err(Error::Api(status)) if status.code == 403 && status.message.contains("joulie-agent-own-node") => {
+            status.message.clone()
+        }
+        other => panic!("the policy refuses it, and not {other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_writes_the_objects_of_its_own_node_and_of_no_other() {
+    let Some(control_plane) = control_plane().await else { return };
+    let admin = client(control_plane.kubeconfig()).await;
+    install(&admin).await;
+    let nodes: Api<Node> = Api::all(admin.clone());
+    for name in [MINE, OTHER] {
+        let node = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+        nodes.create(&PostParams::default(), &node).await.unwrap();
+        hardware(&admin, name, name).await.unwrap();
+        for of in ["NodePowerProfile", "NodeTwin"] {
+            let spec = json!({"nodeName": name, "profile": "eco"});
+            let document = object(of, name, "spec", spec);
+            let by = PatchParams::apply("admin");
+            kind(&admin, of).patch(name, &by, &Patch::Apply(&document)).await.unwrap();
+        }
+    }
+    let mine = agent(control_plane, &admin, "joulie-agent", Some(MINE)).await;
+    // A policy and a role count a moment after they were written.
+    let counts = async {
+        while !matches!(hardware(&mine, OTHER, OTHER).await, Err(Error::Api(status)) if status.message.contains("own-node"))
+        {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), counts).await.unwrap();
+
+    hardware(&mine, MINE, MINE).await.unwrap();
+    for of in ["NodeHardware", "NodePowerProfile", "NodeTwin"] {
+        report(&mine, of, MINE).await.unwrap();
+        let why = refusal(report(&mine, of, OTHER).await);
+        assert!(
+            why.contains("the agent on node adm-mine may not write an object of node adm-other"),
+            "{why}"
+        );
+    }
+    // Neither a new object for another node, nor another node's object made one's own, nor one's own given away; the
+    // definition says of the last two already that an object stays with its node.
+    refusal(hardware(&mine, "adm-new", OTHER).await);
+    assert!(hardware(&mine, OTHER, MINE).await.is_err());
+    assert!(hardware(&mine, MINE, OTHER).await.is_err());
+
+    // A token that is bound to nothing names no node, so it speaks for none.
+    let nobody = agent(control_plane, &admin, "joulie-agent", None).await;
+    let why = refusal(report(&nobody, "NodeHardware", MINE).await);
+    assert!(why.contains("joulie-agent-pool"), "{why}");
+
+    // The agent of a pool speaks for many, and so do people.
+    let pool = agent(control_plane, &admin, "joulie-agent-pool", None).await;
+    for name in [MINE, OTHER] {
+        hardware(&pool, name, name).await.unwrap();
+        report(&pool, "NodePowerProfile", name).await.unwrap();
+        report(&admin, "NodeTwin", name).await.unwrap();
+    }
+}
