@@ -3,16 +3,20 @@
 mod filter;
 pub(crate) use filter::judge;
 mod prioritize;
+pub(crate) use prioritize::scored;
 
+use crate::expected::Offer;
 use crate::reply::Reply;
 use crate::scan::{Candidates, Item, Malformed, Message, text, wide::Span};
 use crate::settings::Placement;
-use crate::snapshot::{Filter, Snapshot};
+use crate::snapshot::{Filter, Snapshot, View};
 use bytes::Bytes;
 use joulie_api::extender::Brief;
+use joulie_core::placement::assumed::{NodeKey, PodUid};
 use joulie_core::placement::class::WorkloadClass;
 use joulie_core::placement::demand::{Demand, MilliCores};
 use joulie_core::placement::score::PodTerms;
+use power_units::Watts;
 use serde_json::value::RawValue;
 
 /// What a pod is to a decision.
@@ -32,41 +36,55 @@ pub(crate) struct Outcome {
     pub(crate) rejected: [u32; 4],
     /// Candidates that were scored as unknown.
     pub(crate) unknown: u32,
+    /// Where kube-scheduler is likely to put the pod after this answer, if that can be told.
+    pub(crate) offer: Option<Offer>,
 }
 
 /// Answers filter.
 pub(crate) fn filter(
-    snapshot: &Snapshot,
+    view: &View<'_>,
     placement: &Placement,
     body: &Bytes,
 ) -> Result<(Reply, Outcome), Malformed> {
     let message = Message::read(body)?;
-    let asked = asked(&message, placement)?;
-    Ok(filter::answer(snapshot, placement, body, &message, &asked))
+    let (pod, asked) = asked(&message, placement)?;
+    Ok(filter::answer(view.snapshot, placement, body, &message, (pod, &asked)))
 }
 
 /// Answers prioritize.
 pub(crate) fn prioritize(
-    snapshot: &Snapshot,
+    view: &View<'_>,
     placement: &Placement,
     body: &Bytes,
 ) -> Result<(Reply, Outcome), Malformed> {
     let message = Message::read(body)?;
-    let asked = asked(&message, placement)?;
-    Ok(prioritize::answer(snapshot, placement, &message, &asked))
+    let (pod, asked) = asked(&message, placement)?;
+    Ok(prioritize::answer(view, placement, &message, (pod, &asked)))
 }
 
 /// The pod of a request; none asks for nothing and is standard.
-pub(crate) fn asked(message: &Message<'_>, placement: &Placement) -> Result<Asked, Malformed> {
+pub(crate) fn asked(
+    message: &Message<'_>,
+    placement: &Placement,
+) -> Result<(Option<PodUid>, Asked), Malformed> {
     let coefficients = &placement.scoring.coefficients;
     let Some(pod) = message.pod else {
         let class = WorkloadClass::Standard;
         let demand = Demand { class, cpu: MilliCores::new(0), memory_bytes: 0, gpus: None };
-        return Ok(Asked { class, recognised: true, terms: PodTerms::of(&demand, coefficients) });
+        let terms = PodTerms::of(&demand, coefficients);
+        return Ok((None, Asked { class, recognised: true, terms }));
     };
     let raw: &RawValue = serde_json::from_str(pod).map_err(Malformed::new)?;
-    let Brief { class, demand } = Brief::read(raw).map_err(Malformed::new)?;
-    Ok(Asked { class: class.class, recognised: class.recognised, terms: PodTerms::of(&demand, coefficients) })
+    let Brief { uid, class, demand } = Brief::read(raw).map_err(Malformed::new)?;
+    let terms = PodTerms::of(&demand, coefficients);
+    Ok((uid, Asked { class: class.class, recognised: class.recognised, terms }))
+}
+
+/// The pod on the node of this number, if it has a name to be known by and adds anything there.
+fn offer(snapshot: &Snapshot, pod: Option<PodUid>, asked: &Asked, number: usize) -> Option<Offer> {
+    let watts = snapshot.fleet.terms.get(number)?.estimate(&asked.terms).total();
+    let node = NodeKey(u32::try_from(number).ok()?);
+    Some(Offer { pod: pod?, node, watts }).filter(|offer| offer.watts > Watts::ZERO)
 }
 
 /// One candidate.

@@ -1,8 +1,10 @@
 //! What requests are decided from: an immutable picture of all nodes, with everything worked out that does not depend
 //! on the pod.
 
+use crate::expected::Expectations;
 use crate::index::{Index, Registry};
 use host_kit::clock::Mono;
+use joulie_core::placement::assumed::PodUid;
 use joulie_core::placement::class::WorkloadClass;
 use joulie_core::placement::cluster::Cluster;
 use joulie_core::placement::estimate::Hardware;
@@ -10,6 +12,7 @@ use joulie_core::placement::filter::FilterTerms;
 use joulie_core::placement::freshness::{Evidence, Freshness, FreshnessRule, Now, PlanLease, UnixTime};
 use joulie_core::placement::score::{NodeFacts, NodeTerms, Scoring, Twin};
 use power_units::Watts;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The picture.
@@ -20,6 +23,8 @@ pub(crate) struct Snapshot {
     pub(crate) assumed: Box<[Watts]>,
     /// How many pods these are.
     pub(crate) assumed_pods: usize,
+    /// How many more are on nodes whose hardware is not known yet.
+    pub(crate) waiting_pods: usize,
     pub(crate) at: Mono,
 }
 
@@ -121,12 +126,47 @@ fn filter(node: &Node) -> Filter {
 impl Snapshot {
     /// Nothing is known yet.
     pub(crate) fn nothing() -> Self {
-        Self { fleet: Arc::new(Fleet::default()), assumed: Box::default(), assumed_pods: 0, at: Mono::START }
+        Self {
+            fleet: Arc::new(Fleet::default()),
+            assumed: Box::default(),
+            assumed_pods: 0,
+            waiting_pods: 0,
+            at: Mono::START,
+        }
     }
 
     /// What the node of this number is taken to draw on top of its measurement.
     pub(crate) fn assumed(&self, number: usize) -> Watts {
         self.assumed.get(number).copied().unwrap_or(Watts::ZERO)
+    }
+}
+
+/// What a request is decided from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View<'v> {
+    pub(crate) snapshot: &'v Snapshot,
+    pub(crate) expected: &'v Expectations,
+    pub(crate) now: Mono,
+}
+
+impl<'v> View<'v> {
+    /// Whether pods other than this one are on their way.
+    pub(crate) fn expects_others(&self, pod: Option<PodUid>) -> bool {
+        self.expected.of_others(pod, self.now).next().is_some()
+    }
+
+    /// The watts that no sample shows and that a pod is scored with, by the nodes' numbers: those of pods that were seen
+    /// bound, and those of other pods that are expected. Where none is, nothing is copied.
+    pub(crate) fn unseen(&self, pod: Option<PodUid>) -> Cow<'v, [Watts]> {
+        let mut watts = Cow::Borrowed(&*self.snapshot.assumed);
+        for offer in self.expected.of_others(pod, self.now) {
+            let place = usize::try_from(offer.node.0).unwrap_or(usize::MAX);
+            // A node that has come since has no place here, and no candidate is found by it.
+            if let Some(sum) = watts.to_mut().get_mut(place) {
+                *sum += offer.watts;
+            }
+        }
+        watts
     }
 }
 

@@ -1,5 +1,6 @@
 //! Puts the parts together and sets them going.
 
+use crate::expected::Expected;
 use crate::keeper::{Keeper, Shown, Watched};
 use crate::metrics::Metrics;
 use crate::routes::{Desk, Inside, Work};
@@ -66,6 +67,7 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let reflections = Reflections::register(registry.registry());
     let server_metrics = ServerMetrics::register(registry.registry());
     let shown: Shown = Arc::new(ArcSwap::from_pointee(Snapshot::nothing()));
+    let expected = Expected::new(settings.expected_max);
     let placement = settings.placement;
     let series = settings.node_series;
     let own = Metrics::register(registry.registry(), shown.clone(), placement, series, clock.clone());
@@ -82,6 +84,7 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let guard = Guard::new(settings.debug_token.clone());
     let desk = Desk {
         shown: shown.clone(),
+        expected: expected.clone(),
         placement,
         metrics: own.clone(),
         clock: clock.clone(),
@@ -105,7 +108,7 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
         metrics: inside.address().map_err(StartError::Bind)?,
     };
     tracing::info!(work = %started.work, metrics = %started.metrics, "the extender listens");
-    let keeper = Keeper::new(watched, shown, &settings, own, clock);
+    let keeper = Keeper::new(watched, (shown, expected), &settings, own, clock);
     tasks.spawn("keeper", keeper.run(stop.clone()));
     let until = stop.clone();
     tasks.spawn("work", async move {

@@ -3,12 +3,14 @@
 //! Who is left goes back as it came: stretches of the request, with a copy of names and without one of objects.
 
 use super::{Asked, Candidate, Outcome, candidates, filter_of};
+use crate::expected::Offer;
 use crate::reply::Reply;
 use crate::scan::{Candidates, Message, has_label};
 use crate::settings::Placement;
 use crate::snapshot::Snapshot;
 use bytes::Bytes;
 use joulie_api::labels;
+use joulie_core::placement::assumed::PodUid;
 use joulie_core::placement::class::WorkloadClass;
 use joulie_core::placement::filter::{Eviction, PowerFit, Rejection};
 use std::io::Write;
@@ -19,7 +21,7 @@ pub(super) fn answer(
     placement: &Placement,
     body: &Bytes,
     message: &Message<'_>,
-    asked: &Asked,
+    (pod, asked): (Option<PodUid>, &Asked),
 ) -> (Reply, Outcome) {
     let mut writer = Writer::new(message, asked);
     let power = placement.power_fit == PowerFit::Filter;
@@ -32,7 +34,20 @@ pub(super) fn answer(
             Err(why) => writer.rejects(&candidate, why),
         }
     }
+    writer.outcome.offer = only(snapshot, message, (pod, asked), &writer);
     writer.finish(body)
+}
+
+/// A node that is the only one, and is kept: kube-scheduler puts the pod there and asks for no scores.
+fn only(
+    snapshot: &Snapshot,
+    message: &Message<'_>,
+    (pod, asked): (Option<PodUid>, &Asked),
+    writer: &Writer<'_>,
+) -> Option<Offer> {
+    let candidate = candidates(&message.candidates).next().filter(|_| writer.count() == 1)?;
+    let number = candidate.number(snapshot, message.body).filter(|_| writer.open.is_some())?;
+    super::offer(snapshot, pod, asked, number)
 }
 
 /// Whether a pod may go to a node.
@@ -76,7 +91,7 @@ struct Writer<'m> {
 
 impl<'m> Writer<'m> {
     fn new(message: &'m Message<'m>, asked: &Asked) -> Self {
-        let outcome = Outcome { asked: *asked, rejected: [0; 4], unknown: 0 };
+        let outcome = Outcome { asked: *asked, rejected: [0; 4], unknown: 0, offer: None };
         Self {
             message,
             outcome,

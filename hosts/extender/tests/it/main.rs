@@ -7,6 +7,8 @@ mod burst;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
+mod expected;
+#[cfg(test)]
 mod ops;
 #[cfg(test)]
 mod outage;
