@@ -15,7 +15,7 @@ use host_kit::ops::Ops;
 use host_kit::program::Context;
 use host_kit::reflect::{self, Feed, Reflections, Row, Rows, Source, reflect};
 use host_kit::server::{Debug, Drain, Guard, LimitError, Limits, Port, Server, ServerMetrics};
-use host_kit::shutdown::{Stop, Tasks};
+use host_kit::shutdown::{Apart, Stop, Tasks};
 use joulie_api::labels;
 use std::fmt;
 use std::io;
@@ -42,6 +42,8 @@ pub enum StartError {
     Bind(io::Error),
     /// The limits are none.
     Limits(LimitError),
+    /// There is no thread for the watches.
+    Thread(io::Error),
 }
 
 impl fmt::Display for StartError {
@@ -51,6 +53,12 @@ impl fmt::Display for StartError {
                 write!(f, "{error}; set EXTENDER_ADDR and METRICS_ADDR to ports that are free")
             }
             Self::Limits(error) => error.fmt(f),
+            Self::Thread(error) => {
+                write!(
+                    f,
+                    "the thread of the watches cannot be started: {error}; raise the limit of processes"
+                )
+            }
         }
     }
 }
@@ -72,7 +80,11 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let series = settings.node_series;
     let own = Metrics::register(registry.registry(), shown.clone(), placement, series, clock.clone());
 
-    let mut watcher = Watcher { client, reflections, clock: clock.clone(), stop: stop.clone(), tasks };
+    // Objects are read and pictures worked out apart from the threads that answer.
+    let apart = Apart::start("watches").map_err(StartError::Thread)?;
+    let parts = (clock.clone(), stop.clone());
+    let mut watcher =
+        Watcher { client, reflections, clock: parts.0, stop: parts.1, tasks, apart: apart.clone() };
     let watched = watcher.watch(&settings.namespace);
     let health = || {
         Health::new(clock.clone())
@@ -109,7 +121,7 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     };
     tracing::info!(work = %started.work, metrics = %started.metrics, "the extender listens");
     let keeper = Keeper::new(watched, (shown, expected), &settings, own, clock);
-    tasks.spawn("keeper", keeper.run(stop.clone()));
+    tasks.spawn_on(&apart, "keeper", keeper.run(stop.clone()));
     let until = stop.clone();
     tasks.spawn("work", async move {
         work.run(until, drain).await;
@@ -135,6 +147,7 @@ struct Watcher<'t> {
     clock: Arc<dyn Clock>,
     stop: Stop,
     tasks: &'t mut Tasks,
+    apart: Apart,
 }
 
 impl Watcher<'_> {
@@ -163,14 +176,14 @@ impl Watcher<'_> {
     fn feed<R: Row>(&mut self, name: &'static str, source: Source) -> Feed<R> {
         let parts = (&self.reflections, self.clock.clone());
         let (feed, follow) = reflect::follow(&self.client, source, parts, self.stop.clone());
-        self.tasks.spawn(name, follow);
+        self.tasks.spawn_on(&self.apart, name, follow);
         feed
     }
 
     fn follow<R: Row>(&mut self, name: &'static str, source: Source) -> Rows<R> {
         let parts = (&self.reflections, self.clock.clone());
         let (rows, follow) = reflect(&self.client, source, parts, self.stop.clone());
-        self.tasks.spawn(name, follow);
+        self.tasks.spawn_on(&self.apart, name, follow);
         rows
     }
 }
