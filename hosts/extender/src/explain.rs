@@ -129,11 +129,11 @@ pub(crate) fn request(view: &View<'_>, placement: &Placement, body: &[u8]) -> Re
     page.insert("workloadClass".to_owned(), class.to_lowercase().into());
     let points = decide::scored(view, placement, &message, (pod, &asked)).points;
     let all = candidates(&message.candidates).zip(points).map(|(candidate, points)| {
-        let place = candidate.number(snapshot, body);
+        let place = candidate.number(snapshot, message.names());
         let power = placement.power_fit == PowerFit::Filter;
-        let verdict = decide::judge(snapshot, body, &asked, &candidate, power);
+        let verdict = decide::judge(snapshot, &message, &asked, (&candidate, place), power);
         let mut entry = json!({
-            "nodeName": &*text(body, candidate.name, candidate.escaped),
+            "nodeName": &*text(message.names(), candidate.name, candidate.escaped),
             "filter": verdict.err().map_or("pass".to_owned(), |why| why.to_string()),
             "answer": points.get(),
         });

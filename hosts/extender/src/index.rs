@@ -126,7 +126,7 @@ impl Index {
             if slot.number == EMPTY.number {
                 return None;
             }
-            if slot.hash == hash && self.text_of(slot) == Some(name) {
+            if slot.hash == hash && self.text_of(slot).is_some_and(|known| same(known, name)) {
                 return usize::try_from(slot.number).ok();
             }
             at = (at + 1) & (self.slots.len() - 1);
@@ -137,6 +137,19 @@ impl Index {
         let start = usize::try_from(slot.start).ok()?;
         self.text.get(start..start.checked_add(usize::try_from(slot.length).ok()?)?)
     }
+}
+
+/// Whether two names are the same, sixteen bytes at a time and without a branch between them; the last sixteen may overlap
+/// those before.
+#[inline]
+fn same(one: &[u8], other: &[u8]) -> bool {
+    let (Some(last), Some(other_last)) = (one.last_chunk::<16>(), other.last_chunk::<16>()) else {
+        return one == other;
+    };
+    let differ = |one: &[u8; 16], other: &[u8; 16]| u128::from_ne_bytes(*one) ^ u128::from_ne_bytes(*other);
+    let blocks = one.as_chunks::<16>().0.iter().zip(other.as_chunks::<16>().0);
+    let differs = blocks.fold(differ(last, other_last), |sum, (one, other)| sum | differ(one, other));
+    one.len() == other.len() && differs == 0
 }
 
 fn place(hash: u32, slots: usize) -> usize {

@@ -46,7 +46,7 @@ pub fn scans(body: &[u8]) -> Vec<Result<Scanned, String>> {
 fn scan(width: Width, body: &[u8]) -> Result<Scanned, String> {
     let message = Message::read_by(width, body).map_err(|why| why.to_string())?;
     let candidates = decide::candidates(&message.candidates).map(|candidate| Found {
-        name: text(body, candidate.name, candidate.escaped).into_owned(),
+        name: text(message.names(), candidate.name, candidate.escaped).into_owned(),
         raw: candidate.raw.range(),
     });
     let candidates = candidates.collect();
@@ -61,7 +61,7 @@ pub fn count(body: &[u8]) -> Result<usize, String> {
     match Message::read(body).map_err(|why| why.to_string())?.candidates {
         Candidates::None => Ok(0),
         Candidates::Names(scan::wide::Strings { spans, .. }) => Ok(spans.len()),
-        Candidates::Nodes(items) => Ok(items.len()),
+        Candidates::Nodes(nodes) => Ok(nodes.items.len()),
     }
 }
 

@@ -8,7 +8,7 @@ use joulie_core::placement::assumed::PodUid;
 use joulie_core::placement::class::WorkloadClass;
 use joulie_core::placement::cluster::Cluster;
 use joulie_core::placement::estimate::Hardware;
-use joulie_core::placement::filter::FilterTerms;
+use joulie_core::placement::filter::{FilterTerms, Rejection};
 use joulie_core::placement::freshness::{Evidence, Freshness, FreshnessRule, Now, PlanLease, UnixTime};
 use joulie_core::placement::score::{NodeFacts, NodeTerms, Scoring, Twin};
 use power_units::Watts;
@@ -36,22 +36,36 @@ pub(crate) struct Fleet {
     pub(crate) index: Arc<Index>,
     /// By number.
     pub(crate) terms: Box<[NodeTerms]>,
-    pub(crate) filters: Box<[Filter]>,
+    pub(crate) filters: Box<[FilterTerms]>,
+    pub(crate) admissions: Box<[Admission]>,
     /// For people.
     pub(crate) nodes: Box<[Node]>,
     pub(crate) cluster: Option<Cluster>,
 }
 
-/// A node's part of the filter.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Filter {
-    pub(crate) terms: FilterTerms,
-    /// Whether the label would count, because no twin speaks: then the label of an object in the request does, too.
-    pub(crate) label_counts: bool,
+/// What performance pods meet on a node, whatever they draw; standard pods pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// They pass.
+    Free,
+    /// They pass unless the label of an object in the request says eco: no twin speaks, and no label is known here.
+    Unlabelled,
+    /// They do not.
+    Rejected(Rejection),
 }
 
-impl Filter {
-    pub(crate) const UNKNOWN: Self = Self { terms: FilterTerms::UNKNOWN, label_counts: true };
+impl Admission {
+    pub(crate) const UNKNOWN: Self = Self::Unlabelled;
+
+    fn of(node: &Node) -> Self {
+        let facts = node.facts();
+        let admits = |label| FilterTerms::of(&facts, label).admits(WorkloadClass::Performance);
+        match (admits(node.eco_label), admits(true)) {
+            (Err(why), _) => Self::Rejected(why),
+            (Ok(()), Err(_)) => Self::Unlabelled,
+            (Ok(()), Ok(())) => Self::Free,
+        }
+    }
 }
 
 /// What is known of a node.
@@ -105,22 +119,15 @@ impl Fleet {
         let judged = nodes.iter().filter_map(|node| Some((node.freshness, node.twin.as_ref()?)));
         let cluster = Cluster::of(judged);
         let terms = nodes.iter().map(|node| NodeTerms::of(&node.facts(), &cluster, rules.scoring)).collect();
-        let filters = nodes.iter().map(filter).collect();
-        Self { synced, index, terms, filters, nodes, cluster: Some(cluster) }
+        let filters = nodes.iter().map(|node| FilterTerms::of(&node.facts(), node.eco_label)).collect();
+        let admissions = nodes.iter().map(Admission::of).collect();
+        Self { synced, index, terms, filters, admissions, nodes, cluster: Some(cluster) }
     }
 
     /// The nodes that there are, with their numbers.
     pub(crate) fn known(&self) -> impl Iterator<Item = (usize, &Node)> {
         self.nodes.iter().enumerate().filter(|(_, node)| !node.name.is_empty())
     }
-}
-
-fn filter(node: &Node) -> Filter {
-    let facts = node.facts();
-    let labelled = FilterTerms::of(&facts, true);
-    let label_counts =
-        labelled.admits(WorkloadClass::Performance).is_err_and(|why| why.kind() == "eco-label");
-    Filter { terms: FilterTerms::of(&facts, node.eco_label), label_counts }
 }
 
 impl Snapshot {

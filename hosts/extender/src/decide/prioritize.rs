@@ -7,7 +7,7 @@ use super::{Asked, Candidate, Outcome, candidates};
 use crate::expected::Offer;
 use crate::index;
 use crate::reply::Reply;
-use crate::scan::Message;
+use crate::scan::{Candidates, Message};
 use crate::settings::Placement;
 use crate::snapshot::{Snapshot, View};
 use bytes::Bytes;
@@ -27,7 +27,7 @@ pub(super) fn answer(
     out.extend_from_slice(b"[{\"host\":\"");
     let begun = out.len();
     for (candidate, points) in candidates(&message.candidates).zip(&points) {
-        let name = candidate.name.of(message.body);
+        let name = candidate.name.of(message.names());
         // Whoever has no name cannot be told of.
         if !name.is_empty() {
             out.extend_from_slice(name);
@@ -56,13 +56,13 @@ pub(crate) fn scored(
     (pod, asked): (Option<PodUid>, &Asked),
 ) -> Scored {
     let all = || candidates(&message.candidates);
-    let mut points = vec![Points::Unknown(0); all().count()];
+    let mut points = vec![Points::Unknown(0); all().len()];
     let unseen = view.unseen(pod);
-    let looked_up = all().map(|candidate| looked_up(view.snapshot, &unseen, message.body, &candidate));
+    let looked_up = all().map(|candidate| looked_up(view.snapshot, &unseen, message.names(), &candidate));
     let unknown = score_all(&placement.scoring, &asked.terms, looked_up, &mut points).unknown;
     let drawn = pod.and_then(|pod| draw(message, pod, &points));
     let offer = drawn.and_then(|(_, candidate)| {
-        super::offer(view.snapshot, pod, asked, candidate.number(view.snapshot, message.body)?)
+        super::offer(view.snapshot, pod, asked, candidate.number(view.snapshot, message.names())?)
     });
     if let (Some((at, _)), Some(_)) = (drawn, offer)
         && view.expects_others(pod)
@@ -76,9 +76,10 @@ pub(crate) fn scored(
 /// of the request.
 fn draw(message: &Message<'_>, pod: PodUid, points: &[Points]) -> Option<(usize, Candidate)> {
     let most = points.iter().map(|points| points.get()).max()?;
-    let alike = candidates(&message.candidates).zip(points).enumerate();
-    let alike = alike.filter(|(_, (_, points))| points.get() == most).map(|(at, (one, _))| (at, one));
-    alike.max_by_key(|(_, candidate)| index::draw(candidate.name.of(message.body), pod))
+    let (all, names) = (candidates(&message.candidates), message.names());
+    let alike = points.iter().enumerate().filter(|(_, points)| points.get() == most);
+    let alike = alike.filter_map(|(at, _)| Some((at, all.at(at)?)));
+    alike.max_by_key(|(_, candidate)| index::draw(candidate.name.of(names), pod))
 }
 
 /// Takes a point off the others that have as many. Of several that are alike kube-scheduler takes any, and we expected the
@@ -100,10 +101,10 @@ fn offer_alone(points: &mut [Points], at: usize) {
 fn looked_up<'s>(
     snapshot: &'s Snapshot,
     unseen: &[Watts],
-    body: &[u8],
+    names: &[u8],
     candidate: &Candidate,
 ) -> score::Candidate<'s> {
-    let Some(number) = candidate.number(snapshot, body) else {
+    let Some(number) = candidate.number(snapshot, names) else {
         return score::Candidate { terms: None, assumed: Watts::ZERO };
     };
     let assumed = unseen.get(number).copied().unwrap_or(Watts::ZERO);
@@ -112,7 +113,12 @@ fn looked_up<'s>(
 
 /// How long all names are together.
 fn length_of_names(message: &Message<'_>) -> usize {
-    candidates(&message.candidates).fold(0, |sum, candidate| sum + candidate.name.range().len())
+    match &message.candidates {
+        Candidates::None => 0,
+        Candidates::Names(names) => names.spans.iter().fold(0, |sum, span| sum + span.range().len()),
+        // Each with its quotes.
+        Candidates::Nodes(_) => message.names().len(),
+    }
 }
 
 /// What comes between two entries.
