@@ -13,4 +13,6 @@ mod ops;
 #[cfg(test)]
 mod outage;
 #[cfg(test)]
+mod rows;
+#[cfg(test)]
 mod world;
