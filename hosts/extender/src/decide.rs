@@ -3,16 +3,20 @@
 mod filter;
 pub(crate) use filter::judge;
 mod prioritize;
+pub(crate) use prioritize::scored;
 
+use crate::expected::Offer;
 use crate::reply::Reply;
 use crate::scan::{Candidates, Item, Malformed, Message, text, wide::Span};
 use crate::settings::Placement;
-use crate::snapshot::{Filter, Snapshot};
+use crate::snapshot::{Admission, Snapshot, View};
 use bytes::Bytes;
 use joulie_api::extender::Brief;
+use joulie_core::placement::assumed::{NodeKey, PodUid};
 use joulie_core::placement::class::WorkloadClass;
 use joulie_core::placement::demand::{Demand, MilliCores};
 use joulie_core::placement::score::PodTerms;
+use power_units::Watts;
 use serde_json::value::RawValue;
 
 /// What a pod is to a decision.
@@ -32,41 +36,55 @@ pub(crate) struct Outcome {
     pub(crate) rejected: [u32; 4],
     /// Candidates that were scored as unknown.
     pub(crate) unknown: u32,
+    /// Where kube-scheduler is likely to put the pod after this answer, if that can be told.
+    pub(crate) offer: Option<Offer>,
 }
 
 /// Answers filter.
 pub(crate) fn filter(
-    snapshot: &Snapshot,
+    view: &View<'_>,
     placement: &Placement,
     body: &Bytes,
 ) -> Result<(Reply, Outcome), Malformed> {
     let message = Message::read(body)?;
-    let asked = asked(&message, placement)?;
-    Ok(filter::answer(snapshot, placement, body, &message, &asked))
+    let (pod, asked) = asked(&message, placement)?;
+    Ok(filter::answer(view.snapshot, placement, body, &message, (pod, &asked)))
 }
 
 /// Answers prioritize.
 pub(crate) fn prioritize(
-    snapshot: &Snapshot,
+    view: &View<'_>,
     placement: &Placement,
     body: &Bytes,
 ) -> Result<(Reply, Outcome), Malformed> {
     let message = Message::read(body)?;
-    let asked = asked(&message, placement)?;
-    Ok(prioritize::answer(snapshot, placement, &message, &asked))
+    let (pod, asked) = asked(&message, placement)?;
+    Ok(prioritize::answer(view, placement, &message, (pod, &asked)))
 }
 
 /// The pod of a request; none asks for nothing and is standard.
-pub(crate) fn asked(message: &Message<'_>, placement: &Placement) -> Result<Asked, Malformed> {
+pub(crate) fn asked(
+    message: &Message<'_>,
+    placement: &Placement,
+) -> Result<(Option<PodUid>, Asked), Malformed> {
     let coefficients = &placement.scoring.coefficients;
     let Some(pod) = message.pod else {
         let class = WorkloadClass::Standard;
         let demand = Demand { class, cpu: MilliCores::new(0), memory_bytes: 0, gpus: None };
-        return Ok(Asked { class, recognised: true, terms: PodTerms::of(&demand, coefficients) });
+        let terms = PodTerms::of(&demand, coefficients);
+        return Ok((None, Asked { class, recognised: true, terms }));
     };
     let raw: &RawValue = serde_json::from_str(pod).map_err(Malformed::new)?;
-    let Brief { class, demand } = Brief::read(raw).map_err(Malformed::new)?;
-    Ok(Asked { class: class.class, recognised: class.recognised, terms: PodTerms::of(&demand, coefficients) })
+    let Brief { uid, class, demand } = Brief::read(raw).map_err(Malformed::new)?;
+    let terms = PodTerms::of(&demand, coefficients);
+    Ok((uid, Asked { class: class.class, recognised: class.recognised, terms }))
+}
+
+/// The pod on the node of this number, if it has a name to be known by and adds anything there.
+fn offer(snapshot: &Snapshot, pod: Option<PodUid>, asked: &Asked, number: usize) -> Option<Offer> {
+    let watts = snapshot.fleet.terms.get(number)?.estimate(&asked.terms).total();
+    let node = NodeKey(u32::try_from(number).ok()?);
+    Some(Offer { pod: pod?, node, watts }).filter(|offer| offer.watts > Watts::ZERO)
 }
 
 /// One candidate.
@@ -74,7 +92,7 @@ pub(crate) fn asked(message: &Message<'_>, placement: &Placement) -> Result<Aske
 pub(crate) struct Candidate {
     /// All of it, as it is in the body: an object, or a name with its quotes.
     pub(crate) raw: Span,
-    /// Its name; empty where it has none.
+    /// Its name, in [`Message::names`]; empty where it has none.
     pub(crate) name: Span,
     pub(crate) escaped: bool,
     /// Whether `raw` is an object.
@@ -84,11 +102,11 @@ pub(crate) struct Candidate {
 impl Candidate {
     /// Its number in the snapshot.
     #[inline]
-    pub(crate) fn number(&self, snapshot: &Snapshot, body: &[u8]) -> Option<usize> {
+    pub(crate) fn number(&self, snapshot: &Snapshot, names: &[u8]) -> Option<usize> {
         if self.escaped {
-            return snapshot.fleet.index.find(text(body, self.name, true).as_bytes());
+            return snapshot.fleet.index.find(text(names, self.name, true).as_bytes());
         }
-        snapshot.fleet.index.find(self.name.of(body))
+        snapshot.fleet.index.find(self.name.of(names))
     }
 }
 
@@ -99,6 +117,7 @@ impl From<&Item> for Candidate {
 }
 
 /// The candidates, in the order of the request.
+#[derive(Clone)]
 pub(crate) enum Listed<'c> {
     None,
     Names(std::slice::Iter<'c, Span>, bool),
@@ -109,7 +128,20 @@ pub(crate) fn candidates(candidates: &Candidates) -> Listed<'_> {
     match candidates {
         Candidates::None => Listed::None,
         Candidates::Names(names) => Listed::Names(names.spans.iter(), names.escaped),
-        Candidates::Nodes(items) => Listed::Nodes(items.iter()),
+        Candidates::Nodes(nodes) => Listed::Nodes(nodes.items.iter()),
+    }
+}
+
+impl Listed<'_> {
+    /// The candidate at this place of those that are left.
+    pub(crate) fn at(&self, place: usize) -> Option<Candidate> {
+        match self {
+            Self::None => None,
+            Self::Names(names, escaped) => {
+                Self::Names(names.as_slice().get(place..)?.iter(), *escaped).next()
+            }
+            Self::Nodes(items) => items.as_slice().get(place).map(Candidate::from),
+        }
     }
 }
 
@@ -129,8 +161,43 @@ impl Iterator for Listed<'_> {
             Self::Nodes(items) => items.next().map(Candidate::from),
         }
     }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = match self {
+            Self::None => 0,
+            Self::Names(names, _) => names.len(),
+            Self::Nodes(items) => items.len(),
+        };
+        (left, Some(left))
+    }
 }
 
-pub(crate) fn filter_of(snapshot: &Snapshot, number: Option<usize>) -> Filter {
-    number.and_then(|number| snapshot.fleet.filters.get(number)).copied().unwrap_or(Filter::UNKNOWN)
+impl ExactSizeIterator for Listed<'_> {}
+
+/// How many candidates are looked up before they are judged.
+const AT_ONCE: usize = 64;
+
+/// Looks the candidates up, some dozens at a time, and hands each with its number to `each`. A lookup waits for memory; as
+/// long as nothing is decided between two of them, the processor waits for many at once.
+#[inline]
+pub(crate) fn each_with_number(
+    snapshot: &Snapshot,
+    message: &Message<'_>,
+    mut each: impl FnMut(&Candidate, Option<usize>),
+) {
+    let (mut ahead, names) = (candidates(&message.candidates), message.names());
+    let mut behind = ahead.clone();
+    let mut numbers = [None; AT_ONCE];
+    while ahead.len() > 0 {
+        for (number, candidate) in numbers.iter_mut().zip(ahead.by_ref()) {
+            *number = candidate.number(snapshot, names);
+        }
+        for (number, candidate) in numbers.iter().zip(behind.by_ref()) {
+            each(&candidate, *number);
+        }
+    }
+}
+
+pub(crate) fn admission(snapshot: &Snapshot, number: Option<usize>) -> Admission {
+    number.and_then(|number| snapshot.fleet.admissions.get(number)).copied().unwrap_or(Admission::UNKNOWN)
 }

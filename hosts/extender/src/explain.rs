@@ -6,12 +6,12 @@
 use crate::decide::{self, Asked, candidates};
 use crate::scan::{Malformed, Message, text};
 use crate::settings::Placement;
-use crate::snapshot::{Node, Snapshot};
-use host_kit::clock::Mono;
+use crate::snapshot::{Node, View};
 use joulie_core::placement::estimate::Setting;
 use joulie_core::placement::filter::PowerFit;
 use joulie_core::placement::freshness::Freshness;
 use joulie_core::placement::score::{Breakdown, Budget, Known, Placement as Why};
+use power_units::Watts;
 use serde_json::{Map, Value, json};
 use std::fmt::Display;
 
@@ -26,7 +26,8 @@ fn maybe(value: Option<impl Display>) -> Value {
 }
 
 /// What holds for all nodes.
-fn head(snapshot: &Snapshot, placement: &Placement, now: Mono) -> Map<String, Value> {
+fn head(view: &View<'_>, placement: &Placement) -> Map<String, Value> {
+    let snapshot = view.snapshot;
     let coefficients = &placement.scoring.coefficients;
     let cluster = snapshot.fleet.cluster.as_ref();
     let mut head = Map::new();
@@ -46,10 +47,12 @@ fn head(snapshot: &Snapshot, placement: &Placement, now: Mono) -> Map<String, Va
             "trendScale": cluster.map(|cluster| cluster.trend_scale()),
             "freshTwins": cluster.map(|cluster| cluster.fresh),
             "assumedPods": snapshot.assumed_pods,
+            "waitingPods": snapshot.waiting_pods,
+            "expectedPods": view.expected.of_others(None, view.now).count(),
         }),
     );
     head.insert("synced".to_owned(), snapshot.fleet.synced.into());
-    head.insert("snapshotAgeSeconds".to_owned(), now.since(snapshot.at).as_secs_f64().into());
+    head.insert("snapshotAgeSeconds".to_owned(), view.now.since(snapshot.at).as_secs_f64().into());
     head.insert(
         "powerFit".to_owned(),
         (if placement.power_fit == PowerFit::Filter { "filter" } else { "score" }).into(),
@@ -58,24 +61,28 @@ fn head(snapshot: &Snapshot, placement: &Placement, now: Mono) -> Map<String, Va
 }
 
 /// Every node, in the order of their names.
-pub(crate) fn nodes(snapshot: &Snapshot, placement: &Placement, now: Mono) -> Value {
-    let mut known: Vec<(usize, &Node)> = snapshot.fleet.known().collect();
+pub(crate) fn nodes(view: &View<'_>, placement: &Placement) -> Value {
+    let mut known: Vec<(usize, &Node)> = view.snapshot.fleet.known().collect();
     known.sort_by(|(_, a), (_, b)| a.name.cmp(&b.name));
-    let mut page = head(snapshot, placement, now);
-    let nodes = known.into_iter().map(|(number, node)| entry(snapshot, placement, number, node));
+    let (mut page, unseen) = (head(view, placement), view.unseen(None));
+    let nodes = known.into_iter().map(|(number, node)| {
+        let unseen = unseen.get(number).copied().unwrap_or(Watts::ZERO);
+        entry(view, placement, (number, unseen), node)
+    });
     page.insert("nodes".to_owned(), nodes.collect());
     Value::Object(page)
 }
 
-fn entry(snapshot: &Snapshot, placement: &Placement, place: usize, node: &Node) -> Value {
+fn entry(view: &View<'_>, placement: &Placement, (place, unseen): (usize, Watts), node: &Node) -> Value {
+    let snapshot = view.snapshot;
     let power = node.twin.and_then(|twin| twin.power);
     let gpus = node.hardware.and_then(|hardware| hardware.gpus);
     // The score of a pod that adds nothing, for either class.
     let base = |class: &str| {
         let pod = format!(r#"{{"metadata":{{"annotations":{{"joulie.io/workload-class":"{class}"}}}}}}"#);
         let message = Message { body: &[], pod: Some(&pod), candidates: Default::default() };
-        let asked = decide::asked(&message, placement).ok()?;
-        let score = snapshot.fleet.terms.get(place)?.score(&asked.terms, snapshot.assumed(place))?;
+        let (_, asked) = decide::asked(&message, placement).ok()?;
+        let score = snapshot.fleet.terms.get(place)?.score(&asked.terms, unseen)?;
         Some(number(score.exact()))
     };
     json!({
@@ -90,6 +97,7 @@ fn entry(snapshot: &Snapshot, placement: &Placement, place: usize, node: &Node) 
         "nodeTdpW": node.tdp,
         "powerTrendWPerMin": maybe(power.and_then(|power| power.trend)),
         "assumedPowerW": number(snapshot.assumed(place)),
+        "expectedPowerW": number(unseen - snapshot.assumed(place)),
         "baseScore": base("standard"),
         "baseScorePerformance": base("performance"),
         "cpuTotalCores": node.hardware.and_then(|hardware| hardware.cores),
@@ -112,26 +120,25 @@ fn because(freshness: Freshness) -> Option<String> {
 }
 
 /// What would become of a request.
-pub(crate) fn request(
-    snapshot: &Snapshot,
-    placement: &Placement,
-    body: &[u8],
-    now: Mono,
-) -> Result<Value, Malformed> {
+pub(crate) fn request(view: &View<'_>, placement: &Placement, body: &[u8]) -> Result<Value, Malformed> {
     let message = Message::read(body)?;
-    let asked = decide::asked(&message, placement)?;
-    let mut page = head(snapshot, placement, now);
+    let (pod, asked) = decide::asked(&message, placement)?;
+    let (snapshot, unseen) = (view.snapshot, view.unseen(pod));
+    let mut page = head(view, placement);
     let class = if asked.recognised { format!("{:?}", asked.class) } else { "unrecognised".to_owned() };
     page.insert("workloadClass".to_owned(), class.to_lowercase().into());
-    let all = candidates(&message.candidates).map(|candidate| {
-        let place = candidate.number(snapshot, body);
+    let points = decide::scored(view, placement, &message, (pod, &asked)).points;
+    let all = candidates(&message.candidates).zip(points).map(|(candidate, points)| {
+        let place = candidate.number(snapshot, message.names());
         let power = placement.power_fit == PowerFit::Filter;
-        let verdict = decide::judge(snapshot, body, &asked, &candidate, power);
+        let verdict = decide::judge(snapshot, &message, &asked, (&candidate, place), power);
         let mut entry = json!({
-            "nodeName": &*text(body, candidate.name, candidate.escaped),
+            "nodeName": &*text(message.names(), candidate.name, candidate.escaped),
             "filter": verdict.err().map_or("pass".to_owned(), |why| why.to_string()),
+            "answer": points.get(),
         });
-        let terms = place.and_then(|place| explained(snapshot, placement, place, &asked));
+        let unseen = place.and_then(|place| unseen.get(place)).copied().unwrap_or(Watts::ZERO);
+        let terms = place.and_then(|place| explained(view, placement, (place, unseen), &asked));
         entry["scoring"] = terms.unwrap_or_else(|| json!({"unknown": "nothing is known of this node"}));
         entry
     });
@@ -139,10 +146,15 @@ pub(crate) fn request(
     Ok(Value::Object(page))
 }
 
-fn explained(snapshot: &Snapshot, placement: &Placement, place: usize, asked: &Asked) -> Option<Value> {
+fn explained(
+    view: &View<'_>,
+    placement: &Placement,
+    (place, unseen): (usize, Watts),
+    asked: &Asked,
+) -> Option<Value> {
+    let snapshot = view.snapshot;
     let (node, cluster) = (snapshot.fleet.nodes.get(place)?, snapshot.fleet.cluster.as_ref()?);
-    let assumed = snapshot.assumed(place);
-    let why = Breakdown::of(&node.facts(), cluster, &placement.scoring, &asked.terms, assumed);
+    let why = Breakdown::of(&node.facts(), cluster, &placement.scoring, &asked.terms, unseen);
     let terms = match &why.placement {
         Why::Known(known) => terms(known),
         Why::Unknown(freshness) => json!({"unknown": because(*freshness)}),
@@ -150,7 +162,8 @@ fn explained(snapshot: &Snapshot, placement: &Placement, place: usize, asked: &A
     Some(json!({
         "marginalCpuW": number(why.estimate.cpu),
         "marginalGpuW": number(why.estimate.gpu),
-        "assumedPowerW": number(why.assumed),
+        "assumedPowerW": number(snapshot.assumed(place)),
+        "expectedPowerW": number(unseen - snapshot.assumed(place)),
         "terms": terms,
     }))
 }

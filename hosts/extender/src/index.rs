@@ -3,7 +3,7 @@
 //! A node keeps its number for as long as anything is known of it, so that what is kept by number can be carried
 //! from one snapshot to the next. A number that is free again is given to the next node.
 
-use joulie_core::placement::assumed::NodeKey;
+use joulie_core::placement::assumed::{NodeKey, PodUid};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -34,6 +34,11 @@ impl Registry {
         }
         self.numbers.insert(name, number);
         NodeKey(number)
+    }
+
+    /// The number of a node that has one.
+    pub(crate) fn find(&self, name: &str) -> Option<NodeKey> {
+        self.numbers.get(name).copied().map(NodeKey)
     }
 
     /// Takes the numbers of those back of which `is_known` says no, and returns them.
@@ -121,7 +126,7 @@ impl Index {
             if slot.number == EMPTY.number {
                 return None;
             }
-            if slot.hash == hash && self.text_of(slot) == Some(name) {
+            if slot.hash == hash && self.text_of(slot).is_some_and(|known| same(known, name)) {
                 return usize::try_from(slot.number).ok();
             }
             at = (at + 1) & (self.slots.len() - 1);
@@ -132,6 +137,19 @@ impl Index {
         let start = usize::try_from(slot.start).ok()?;
         self.text.get(start..start.checked_add(usize::try_from(slot.length).ok()?)?)
     }
+}
+
+/// Whether two names are the same, sixteen bytes at a time and without a branch between them; the last sixteen may overlap
+/// those before.
+#[inline]
+fn same(one: &[u8], other: &[u8]) -> bool {
+    let (Some(last), Some(other_last)) = (one.last_chunk::<16>(), other.last_chunk::<16>()) else {
+        return one == other;
+    };
+    let differ = |one: &[u8; 16], other: &[u8; 16]| u128::from_ne_bytes(*one) ^ u128::from_ne_bytes(*other);
+    let blocks = one.as_chunks::<16>().0.iter().zip(other.as_chunks::<16>().0);
+    let differs = blocks.fold(differ(last, other_last), |sum, (one, other)| sum | differ(one, other));
+    one.len() == other.len() && differs == 0
 }
 
 fn place(hash: u32, slots: usize) -> usize {
@@ -159,6 +177,13 @@ fn hash(bytes: &[u8]) -> u32 {
     };
     let state = mixed(&last, state);
     u32::try_from((state ^ (state >> 32)) & u64::from(u32::MAX)).unwrap_or(0)
+}
+
+/// A number that is as good as drawn, and always the same for a node and a pod.
+pub(crate) fn draw(name: &[u8], pod: PodUid) -> u64 {
+    let mut block = pod.0.to_le_bytes();
+    block.iter_mut().zip(hash(name).to_le_bytes()).for_each(|(to, from)| *to ^= from);
+    mixed(&block, KEYS[2])
 }
 
 const KEYS: [u64; 3] = [0x9E37_79B9_7F4A_7C15, 0xD6E8_FEB8_6659_FD93, 0xA076_1D64_78BD_642F];

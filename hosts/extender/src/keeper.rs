@@ -3,8 +3,9 @@
 //! It alone writes. When nothing comes any more, because the API server is away, the last picture stays, and its twins
 //! become stale by the clock as they would anyway.
 
+use crate::expected::Expected;
 use crate::index::{Index, Registry};
-use crate::ledger::{Ledger, Round};
+use crate::ledger::{Ledger, Round, Scales};
 use crate::metrics::{Kind, Metrics};
 use crate::rows::{EcoLabel, HardwareRow, LeaseRow, PodRow, TwinRow};
 use crate::settings::{Settings, micros};
@@ -40,6 +41,7 @@ pub(crate) type Shown = Arc<ArcSwap<Snapshot>>;
 pub(crate) struct Keeper {
     watched: Watched,
     shown: Shown,
+    expected: Expected,
     settings: Settings,
     metrics: Metrics,
     clock: Arc<dyn Clock>,
@@ -65,7 +67,7 @@ const PODS_AT_ONCE: usize = 256;
 impl Keeper {
     pub(crate) fn new(
         watched: Watched,
-        shown: Shown,
+        (shown, expected): (Shown, Expected),
         settings: &Settings,
         metrics: Metrics,
         clock: Arc<dyn Clock>,
@@ -74,6 +76,7 @@ impl Keeper {
         Self {
             watched,
             shown,
+            expected,
             settings: settings.clone(),
             metrics,
             clock,
@@ -142,15 +145,19 @@ impl Keeper {
         self.fleet = Arc::new(Fleet::of(nodes, self.index.1.clone(), &rules, synced));
         self.metrics.unreadable(Kind::Twin, self.watched.twins.malformed().len());
         self.metrics.unreadable(Kind::Hardware, self.watched.hardware.malformed().len());
+        let scales = Scales { registry: &self.registry, fleet: &self.fleet, now: now.wall };
+        let mut round = Round::default();
+        self.ledger.weigh(scales, &mut round);
         let swept = self.ledger.sweep(&self.fleet, now.wall);
         self.metrics.swept(swept);
         self.metrics.rebuilt();
-        self.show();
+        self.show(&round);
+        self.metrics.expired(self.expected.sweep(self.clock.mono()));
     }
 
     /// All that is known of every node, by number.
     fn nodes(&mut self) -> Box<[Node]> {
-        let Self { watched, registry, ledger, .. } = self;
+        let Self { watched, registry, ledger, expected, .. } = self;
         let sums = ledger.sums(registry.len());
         watched.twins.with(|twins| {
             watched.hardware.with(|hardware| {
@@ -164,7 +171,8 @@ impl Keeper {
                         let is_assumed = sums.get(at).is_some_and(|watts| *watts != power_units::Watts::ZERO);
                         is_assumed || known.contains(name)
                     });
-                    gone.into_iter().for_each(|number| ledger.node_gone(number));
+                    gone.iter().for_each(|number| ledger.node_gone(*number));
+                    expected.nodes_gone(&gone);
                     for name in &known {
                         registry.number(name);
                     }
@@ -209,27 +217,32 @@ impl Keeper {
     fn follow_pods(&mut self, first: Event<PodRow>) {
         let now = self.now().wall;
         let Self { watched, registry, ledger, fleet, .. } = self;
+        let scales = Scales { registry, fleet, now };
         let (mut round, mut next) = (Round::default(), Some(first));
         for _ in 0..PODS_AT_ONCE {
             let Some(event) = next else { break };
-            ledger.follow(event, registry, fleet, now, &mut round);
+            ledger.follow(event, scales, &mut round);
             next = watched.pods.ready();
         }
         if let Some(event) = next {
-            ledger.follow(event, registry, fleet, now, &mut round);
+            ledger.follow(event, scales, &mut round);
         }
-        self.metrics.assumed(round);
-        self.show();
+        self.show(&round);
     }
 
-    fn show(&self) {
+    /// Shows what there is now.
+    fn show(&self, round: &Round) {
         let assumed = self.ledger.sums(self.registry.len());
         self.shown.store(Arc::new(Snapshot {
             fleet: self.fleet.clone(),
             assumed,
             assumed_pods: self.ledger.pods(),
+            waiting_pods: self.ledger.waiting(),
             at: self.clock.mono(),
         }));
+        self.metrics.assumed(round);
+        // Not before: a pod that is seen bound counts from the picture on, and must not count for nobody until then.
+        self.metrics.settled(self.expected.settle(&round.bound));
     }
 }
 

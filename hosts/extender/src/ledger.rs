@@ -3,88 +3,125 @@
 //! It follows what the watch of pods tells; what counts how long is the core's law. Nothing here reads a clock.
 
 use crate::index::Registry;
-use crate::rows::{PodRow, Stage, uid_of};
-use crate::snapshot::Fleet;
+use crate::rows::{PodRow, Stage};
+use crate::snapshot::{Fleet, Node};
 use host_kit::reflect::Event;
+use joulie_api::extender::pod;
 use joulie_core::placement::assumed::{
     AssumedRule, AssumedWatts, NodeKey, PodUid, Seen, Sighting, Slot, Swept,
 };
 use joulie_core::placement::estimate::Coefficients;
 use joulie_core::placement::freshness::UnixTime;
-use joulie_core::placement::score::PodTerms;
+use joulie_core::placement::score::{NodeTerms, PodTerms};
 use power_units::Watts;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Who is counted.
 pub(crate) struct Ledger {
+    rule: AssumedRule,
     assumed: AssumedWatts<Box<[Slot]>>,
+    pods_max: usize,
     coefficients: Coefficients,
+    /// Pods on nodes whose hardware is not known: they cannot be weighed yet. Where agents come late, or not at all.
+    waiting: BTreeMap<PodUid, Waiting>,
     /// Who is in the list that comes in now: who counts and is not in it is gone.
     listed: Option<BTreeSet<PodUid>>,
 }
 
+/// A pod that cannot be weighed.
+#[derive(Clone, Debug)]
+struct Waiting {
+    /// When it was seen first: what it does not say of itself happened then.
+    since: UnixTime,
+    row: Arc<PodRow>,
+}
+
 /// What a round brought.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Round {
     /// Pods that count from now on.
     pub(crate) counted: u64,
     /// Pods that do not count because there is no room.
     pub(crate) dropped: u64,
+    /// Pods that were seen bound, and where to, if anything is known of that node.
+    pub(crate) bound: BTreeMap<PodUid, Option<NodeKey>>,
+}
+
+/// What pods are weighed by.
+#[derive(Clone, Copy)]
+pub(crate) struct Scales<'s> {
+    pub(crate) registry: &'s Registry,
+    pub(crate) fleet: &'s Fleet,
+    pub(crate) now: UnixTime,
+}
+
+impl<'s> Scales<'s> {
+    /// A node by its name, if it is known what it draws at most.
+    fn node(&self, name: &str) -> Option<(NodeKey, &'s Node, &'s NodeTerms)> {
+        let number = self.registry.find(name)?;
+        let place = usize::try_from(number.0).ok()?;
+        let node = self.fleet.nodes.get(place).filter(|node| node.hardware.is_some())?;
+        Some((number, node, self.fleet.terms.get(place)?))
+    }
 }
 
 impl Ledger {
     pub(crate) fn new(rule: AssumedRule, pods_max: usize, coefficients: Coefficients) -> Self {
         let slots = vec![Slot::EMPTY; pods_max].into_boxed_slice();
-        Self { assumed: AssumedWatts::new(rule, slots), coefficients, listed: None }
+        let assumed = AssumedWatts::new(rule, slots);
+        Self { rule, assumed, pods_max, coefficients, waiting: BTreeMap::new(), listed: None }
     }
 
     /// Takes in what happened.
-    pub(crate) fn follow(
-        &mut self,
-        event: Event<PodRow>,
-        registry: &mut Registry,
-        fleet: &Fleet,
-        now: UnixTime,
-        round: &mut Round,
-    ) {
+    pub(crate) fn follow(&mut self, event: Event<PodRow>, scales: Scales<'_>, round: &mut Round) {
         match event {
             Event::Begin => self.listed = Some(BTreeSet::new()),
             Event::Seen { row, .. } => {
                 if let Some(listed) = &mut self.listed {
                     listed.insert(row.uid);
                 }
-                self.see(&row, registry, fleet, now, round);
+                self.see(&row, scales, round);
             }
-            Event::Gone { uid } => self.assumed.gone(uid_of(&uid), now),
+            Event::Gone { uid } => self.gone(pod::uid(&uid), scales.now),
             Event::Whole => {
                 let Some(listed) = self.listed.take() else { return };
-                let gone: Vec<PodUid> = self.assumed.pods().filter(|pod| !listed.contains(pod)).collect();
-                gone.into_iter().for_each(|pod| self.assumed.gone(pod, now));
+                let known = self.assumed.pods().chain(self.waiting.keys().copied());
+                let gone: Vec<PodUid> = known.filter(|pod| !listed.contains(pod)).collect();
+                gone.into_iter().for_each(|pod| self.gone(pod, scales.now));
             }
         }
     }
 
-    fn see(
-        &mut self,
-        row: &PodRow,
-        registry: &mut Registry,
-        fleet: &Fleet,
-        now: UnixTime,
-        round: &mut Round,
-    ) {
+    fn gone(&mut self, pod: PodUid, now: UnixTime) {
+        self.waiting.remove(&pod);
+        self.assumed.gone(pod, now);
+    }
+
+    fn see(&mut self, row: &Arc<PodRow>, scales: Scales<'_>, round: &mut Round) {
+        let now = scales.now;
+        if row.node.is_empty() {
+            return;
+        }
+        let since = self.waiting.remove(&row.uid).map_or(now, |waited| waited.since);
         let running = match row.stage {
-            _ if row.node.is_empty() => return,
-            Stage::Ended => return self.assumed.gone(row.uid, now),
+            Stage::Ended => return self.gone(row.uid, now),
             Stage::Waits => None,
-            Stage::Runs(since) => Some(since.unwrap_or(now)),
+            Stage::Runs(started) => Some(started.unwrap_or(since)),
         };
-        let node = registry.number(&row.node);
-        let number = usize::try_from(node.0).unwrap_or(usize::MAX);
-        let terms = PodTerms::of(&row.demand, &self.coefficients);
-        let watts = fleet.terms.get(number).map_or(Watts::ZERO, |node| node.estimate(&terms).total());
-        let sampled = fleet.nodes.get(number).and_then(|node| node.sampled);
-        let sighting = Sighting { pod: row.uid, node, watts, bound: row.bound.unwrap_or(now), running };
-        match self.assumed.see(&sighting, now, sampled) {
+        round.bound.insert(row.uid, scales.registry.find(&row.node));
+        let bound = row.bound.unwrap_or(since);
+        let Some((node, known, terms)) = scales.node(&row.node) else {
+            let nowhere = Sighting { pod: row.uid, node: NodeKey(0), watts: Watts::ZERO, bound, running };
+            // A pod that any sample from now on shows is not waited for.
+            if self.rule.stands(&nowhere, now, Some(now)) && self.waiting.len() < self.pods_max {
+                self.waiting.insert(row.uid, Waiting { since, row: row.clone() });
+            }
+            return;
+        };
+        let watts = terms.estimate(&PodTerms::of(&row.demand, &self.coefficients)).total();
+        let sighting = Sighting { pod: row.uid, node, watts, bound, running };
+        match self.assumed.see(&sighting, now, known.sampled) {
             Seen::Counted => round.counted += 1,
             Seen::Displaced(_) => {
                 round.counted += 1;
@@ -93,6 +130,12 @@ impl Ledger {
             Seen::Full => round.dropped += 1,
             Seen::Known | Seen::Ignored => {}
         }
+    }
+
+    /// Weighs those whose nodes' hardware is known by now, and forgets those that need not wait any longer.
+    pub(crate) fn weigh(&mut self, scales: Scales<'_>, round: &mut Round) {
+        let rows: Vec<Arc<PodRow>> = self.waiting.values().map(|waiting| waiting.row.clone()).collect();
+        rows.iter().for_each(|row| self.see(row, scales, round));
     }
 
     /// Drops what samples show by now.
@@ -117,16 +160,30 @@ impl Ledger {
     pub(crate) fn pods(&self) -> usize {
         self.assumed.len()
     }
+
+    /// How many cannot be weighed yet.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::Node;
     use host_kit::reflect::Row;
+    use joulie_core::placement::cluster::Cluster;
+    use joulie_core::placement::estimate::Hardware;
+    use joulie_core::placement::score::{Formula, ScoreMax, Scoring, UnknownScore};
     use power_units::Micros;
     use serde_json::json;
-    use std::sync::Arc;
+
+    const SCORING: Scoring = Scoring {
+        formula: Formula::Headroom,
+        facility_metrics: false,
+        unknown: UnknownScore::Neutral,
+        max: ScoreMax::Hundred,
+        coefficients: Coefficients::REFERENCE,
+    };
 
     fn ledger() -> Ledger {
         let rule = AssumedRule::new(Micros::new(30_000_000), Micros::MINUTE).unwrap();
@@ -143,14 +200,21 @@ mod tests {
         UnixTime::from_micros(second * 1_000_000)
     }
 
+    /// A node that was sampled at 90 s, with a hardware record or without.
+    fn world(hardware: Option<Hardware>) -> (Registry, Fleet) {
+        let mut registry = Registry::default();
+        registry.number("a");
+        let node = Node { sampled: Some(at(90)), hardware, ..Node::unknown("a") };
+        let terms = NodeTerms::of(&node.facts(), &Cluster::of([]), &SCORING);
+        (registry, Fleet { nodes: [node].into(), terms: [terms].into(), ..Fleet::default() })
+    }
+
     /// Plays events at one moment, and tells how many pods count then.
     fn play(ledger: &mut Ledger, events: Vec<Event<PodRow>>, now: i64) -> usize {
-        let (mut registry, mut round) = (Registry::default(), Round::default());
-        let mut nodes = vec![Node::unknown("a")].into_boxed_slice();
-        nodes[0].sampled = Some(at(90));
-        let fleet = Fleet { nodes, ..Fleet::default() };
+        let ((registry, fleet), mut round) = (world(Some(Hardware::EMPTY)), Round::default());
+        let scales = Scales { registry: &registry, fleet: &fleet, now: at(now) };
         for event in events {
-            ledger.follow(event, &mut registry, &fleet, at(now), &mut round);
+            ledger.follow(event, scales, &mut round);
         }
         ledger.pods()
     }
@@ -181,5 +245,49 @@ mod tests {
         assert_eq!(play(&mut ledger, vec![pod("old", runs("1970-01-01T00:00:59Z"))], 100), 0);
         assert_eq!(play(&mut ledger, vec![pod("new", runs("1970-01-01T00:01:01Z"))], 100), 1);
         assert_eq!(play(&mut ledger, vec![pod("ended", json!({"phase": "Failed"}))], 100), 1);
+    }
+
+    #[test]
+    fn a_pod_counts_from_the_moment_at_which_its_node_s_hardware_is_known() {
+        let (mut ledger, mut round) = (ledger(), Round::default());
+        let (registry, blind) = world(None);
+        let early = Scales { registry: &registry, fleet: &blind, now: at(100) };
+        // One that starts, one that has just started, one that every sample from now on shows, and one that ends.
+        let runs = |second: &str| json!({"phase": "Running", "startTime": second});
+        for event in [
+            pod("waits", json!({"phase": "Pending"})),
+            pod("new", runs("1970-01-01T00:01:30Z")),
+            pod("old", runs("1970-01-01T00:00:30Z")),
+            pod("ends", json!({"phase": "Pending"})),
+            pod("ends", json!({"phase": "Succeeded"})),
+        ] {
+            ledger.follow(event, early, &mut round);
+        }
+        ledger.weigh(early, &mut round);
+        assert_eq!((ledger.pods(), ledger.waiting(), round.counted), (0, 2, 0));
+        // One core of the one that it has, at the least that a node is taken for: 0.7 · 150 W each.
+        let (_, seen) = world(Some(Hardware::EMPTY));
+        ledger.weigh(Scales { fleet: &seen, now: at(101), ..early }, &mut round);
+        assert_eq!((ledger.pods(), ledger.waiting(), round.counted), (2, 0, 2));
+        let [watts] = *ledger.sums(1) else { panic!("one node") };
+        assert!(
+            watts - Watts::from_int(210) < Watts::from_bits(100) && watts >= Watts::from_int(210),
+            "{watts}"
+        );
+    }
+
+    #[test]
+    fn a_pod_on_a_node_that_never_gets_an_agent_is_not_kept() {
+        let (mut ledger, mut round) = (ledger(), Round::default());
+        let ((_, fleet), registry) = (world(None), Registry::default());
+        let mut scales = Scales { registry: &registry, fleet: &fleet, now: at(100) };
+        ledger.follow(pod("waits", json!({"phase": "Pending"})), scales, &mut round);
+        ledger.follow(pod("gone", json!({"phase": "Pending"})), scales, &mut round);
+        ledger.follow(Event::Gone { uid: "gone".to_owned() }, scales, &mut round);
+        assert_eq!(ledger.waiting(), 1);
+        // It does not run within the minute.
+        scales.now = at(161);
+        ledger.weigh(scales, &mut round);
+        assert_eq!((ledger.pods(), ledger.waiting()), (0, 0));
     }
 }

@@ -8,6 +8,7 @@
 //! - `rows`: what is kept of NodeTwins, NodeHardwares, nodes, pods and the plan's Lease;
 //! - `keeper`, `ledger`, `index`, `snapshot`: the picture of all nodes, worked out whenever something changes, and the watts
 //!   of pods that no sample shows yet;
+//! - `expected`: the pods that were just scored and are on their way;
 //! - `scan`: what is asked, found in the body without building anything from it;
 //! - `decide`, `reply`: filter and prioritize;
 //! - `routes`, `explain`, `metrics`: the two ports.
@@ -15,7 +16,10 @@
 //! A request takes no lock, asks nobody and waits for nothing: it loads the picture, and answers. It does no API call and
 //! never writes to the cluster.
 
+#[cfg(test)]
+mod burst;
 mod decide;
+mod expected;
 mod explain;
 mod index;
 mod keeper;

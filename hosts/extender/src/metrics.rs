@@ -8,6 +8,7 @@ mod latency;
 mod nodes;
 
 use crate::decide::{Asked, Outcome};
+use crate::expected::Settled;
 use crate::keeper::Shown;
 use crate::ledger::Round;
 use crate::settings::Placement;
@@ -64,6 +65,20 @@ closed_label! {
     }
 }
 
+closed_label! {
+    /// What became of a pod that was expected on a node.
+    pub(crate) enum Fate {
+        /// It was seen bound to it.
+        Met = "met",
+        /// It was seen bound to another one.
+        Elsewhere = "elsewhere",
+        /// It was not seen in time.
+        Expired = "expired",
+        /// It was forgotten for want of room.
+        Displaced = "displaced",
+    }
+}
+
 impl ClassLabel {
     pub(crate) fn of(asked: &Asked) -> Self {
         match (asked.recognised, asked.class) {
@@ -94,6 +109,11 @@ struct ByReason {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByFate {
+    fate: Fate,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByRefusal {
     verb: Verb,
     reason: Refusal,
@@ -116,6 +136,8 @@ struct All {
     shown: Counter,
     never_ran: Counter,
     unreadable: [Gauge; 2],
+    /// In the order of [`Fate::ALL`].
+    fates: [Counter; 4],
     /// A pod like the last one of each class.
     last: [ArcSwapOption<Asked>; 3],
 }
@@ -142,6 +164,12 @@ impl Metrics {
             "joulie_scheduler_unreadable_objects",
             "Objects that are there and cannot be read",
             unreadable.clone(),
+        );
+        let fates = Family::<ByFate, Counter>::default();
+        registry.register(
+            "joulie_scheduler_expectations",
+            "Pods that were expected where they scored best",
+            fates.clone(),
         );
         let counter = |registry: &mut Registry, name: &str, help: &str| {
             let counter = Counter::default();
@@ -172,6 +200,8 @@ impl Metrics {
             ),
             unreadable: [Kind::Twin, Kind::Hardware]
                 .map(|kind| unreadable.get_or_create(&ByKind { kind }).clone()),
+            fates: [Fate::Met, Fate::Elsewhere, Fate::Expired, Fate::Displaced]
+                .map(|fate| fates.get_or_create(&ByFate { fate }).clone()),
             last: Default::default(),
         });
         let metrics = Self(all);
@@ -207,6 +237,29 @@ impl Metrics {
         }
     }
 
+    /// A pod was expected, and another one forgotten for it.
+    pub(crate) fn displaced(&self) {
+        self.ended(Fate::Displaced, 1);
+    }
+
+    /// Pods were seen bound.
+    pub(crate) fn settled(&self, settled: Settled) {
+        self.ended(Fate::Met, settled.met);
+        self.ended(Fate::Elsewhere, settled.elsewhere);
+    }
+
+    /// Pods were expected for long enough.
+    pub(crate) fn expired(&self, pods: usize) {
+        self.ended(Fate::Expired, u64::try_from(pods).unwrap_or(u64::MAX));
+    }
+
+    fn ended(&self, fate: Fate, pods: u64) {
+        let at = Fate::ALL.iter().position(|one| *one == fate);
+        if let Some(counter) = at.and_then(|at| self.0.fates.get(at)) {
+            counter.inc_by(pods);
+        }
+    }
+
     /// A request was not answered.
     pub(crate) fn refused(&self, verb: Verb, reason: Refusal) {
         let at = usize::from(reason == Refusal::NotSynced);
@@ -227,7 +280,7 @@ impl Metrics {
         self.0.rebuilds.inc();
     }
 
-    pub(crate) fn assumed(&self, round: Round) {
+    pub(crate) fn assumed(&self, round: &Round) {
         self.0.assumed.inc_by(round.counted);
         self.0.dropped.inc_by(round.dropped);
     }

@@ -1,11 +1,12 @@
 //! What measurements and fuzz targets reach in by. Nothing that runs in a cluster uses it.
 
-use crate::decide;
+use crate::decide::{self, Outcome};
+use crate::expected::Expected;
 use crate::index::{Index, Registry};
 use crate::reply::Reply;
-use crate::scan::{self, Candidates, Message, text, wide::Width};
+use crate::scan::{self, Candidates, Malformed, Message, text, wide::Width};
 use crate::settings::Placement;
-use crate::snapshot::{Fleet, Node, Rules, Snapshot, places};
+use crate::snapshot::{Fleet, Node, Rules, Snapshot, View, places};
 use bytes::Bytes;
 use host_kit::clock::Mono;
 use hyper::body::Body;
@@ -17,6 +18,7 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 /// A candidate as the scanner found it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +46,7 @@ pub fn scans(body: &[u8]) -> Vec<Result<Scanned, String>> {
 fn scan(width: Width, body: &[u8]) -> Result<Scanned, String> {
     let message = Message::read_by(width, body).map_err(|why| why.to_string())?;
     let candidates = decide::candidates(&message.candidates).map(|candidate| Found {
-        name: text(body, candidate.name, candidate.escaped).into_owned(),
+        name: text(message.names(), candidate.name, candidate.escaped).into_owned(),
         raw: candidate.raw.range(),
     });
     let candidates = candidates.collect();
@@ -59,13 +61,14 @@ pub fn count(body: &[u8]) -> Result<usize, String> {
     match Message::read(body).map_err(|why| why.to_string())?.candidates {
         Candidates::None => Ok(0),
         Candidates::Names(scan::wide::Strings { spans, .. }) => Ok(spans.len()),
-        Candidates::Nodes(items) => Ok(items.len()),
+        Candidates::Nodes(nodes) => Ok(nodes.items.len()),
     }
 }
 
 /// A picture that was not made by watches.
 pub struct Picture {
     snapshot: Snapshot,
+    expected: Expected,
     placement: Placement,
 }
 
@@ -90,9 +93,9 @@ impl Picture {
             let rules = Rules { scoring: &placement.scoring, freshness, lease: PlanLease::Unseen, now };
             let fleet = Arc::new(Fleet::of(all, index, &rules, true));
             let assumed = vec![Watts::ZERO; registry.len()].into_boxed_slice();
-            Snapshot { fleet, assumed, assumed_pods: 0, at: Mono::START }
+            Snapshot { fleet, assumed, assumed_pods: 0, waiting_pods: 0, at: Mono::START }
         });
-        Self { snapshot, placement }
+        Self { snapshot, expected: Expected::new(EXPECTED), placement }
     }
 
     /// The answer to filter, in the pieces that go onto the wire.
@@ -100,24 +103,43 @@ impl Picture {
     /// # Errors
     /// When the body is no request; why.
     pub fn filter(&self, body: &Bytes) -> Result<Answer, String> {
-        let answer = decide::filter(&self.snapshot, &self.placement, body);
-        answer.map(|(reply, _)| Answer(reply)).map_err(|why| why.to_string())
+        self.decide(decide::filter, body)
     }
 
-    /// The answer to prioritize.
+    /// The answer to prioritize. The pod is expected where it scored best, as it is by the program.
     ///
     /// # Errors
     /// When the body is no request; why.
     pub fn prioritize(&self, body: &Bytes) -> Result<Answer, String> {
-        let answer = decide::prioritize(&self.snapshot, &self.placement, body);
-        answer.map(|(reply, _)| Answer(reply)).map_err(|why| why.to_string())
+        self.decide(decide::prioritize, body)
+    }
+
+    fn decide(&self, decide: Decide, body: &Bytes) -> Result<Answer, String> {
+        let expected = self.expected.load();
+        let view = View { snapshot: &self.snapshot, expected: &expected, now: Mono::START };
+        let (reply, outcome) = decide(&view, &self.placement, body).map_err(|why| why.to_string())?;
+        if let Some(offer) = outcome.offer {
+            self.expected.offer(offer, Mono::START);
+        }
+        Ok(Answer(reply))
     }
 }
+
+type Decide = fn(&View<'_>, &Placement, &Bytes) -> Result<(Reply, Outcome), Malformed>;
+
+/// No time passes here.
+const EXPECTED: Duration = Duration::from_secs(1);
 
 /// An answer in pieces.
 pub struct Answer(Reply);
 
 impl Answer {
+    /// These pieces.
+    #[cfg(test)]
+    pub(crate) fn of(reply: Reply) -> Self {
+        Self(reply)
+    }
+
     /// All pieces as one.
     #[must_use]
     pub fn whole(mut self) -> Vec<u8> {

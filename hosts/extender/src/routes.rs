@@ -1,13 +1,14 @@
 //! The two ports: kube-scheduler's, and that of whoever runs the extender.
 
 use crate::decide::{self, Outcome};
+use crate::expected::Expected;
 use crate::explain;
 use crate::keeper::Shown;
 use crate::metrics::{Metrics, Refusal, Verb};
 use crate::reply::Reply;
 use crate::scan::Malformed;
 use crate::settings::Placement;
-use crate::snapshot::Snapshot;
+use crate::snapshot::View;
 use bytes::Bytes;
 use host_kit::clock::Clock;
 use host_kit::health::Health;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub(crate) struct Desk {
     pub(crate) shown: Shown,
+    pub(crate) expected: Expected,
     pub(crate) placement: Placement,
     pub(crate) metrics: Metrics,
     pub(crate) clock: Arc<dyn Clock>,
@@ -41,7 +43,7 @@ pub(crate) struct Inside {
     pub(crate) ops: Ops,
 }
 
-type Decide = fn(&Snapshot, &Placement, &Bytes) -> Result<(Reply, Outcome), Malformed>;
+type Decide = fn(&View<'_>, &Placement, &Bytes) -> Result<(Reply, Outcome), Malformed>;
 
 impl Routes for Work {
     type Body = Reply;
@@ -98,7 +100,7 @@ impl Desk {
             return refused;
         }
         let began = self.clock.mono();
-        let snapshot = self.shown.load();
+        let (expected, snapshot) = (self.expected.load(), self.shown.load());
         if !snapshot.fleet.synced {
             self.metrics.refused(verb, Refusal::NotSynced);
             return text(
@@ -106,8 +108,13 @@ impl Desk {
                 "the extender has not read all NodeTwins and NodeHardwares yet; /readyz tells what is missing\n",
             );
         }
-        match decide(&snapshot, &self.placement, request.body()) {
+        let view = View { snapshot: &snapshot, expected: &expected, now: began };
+        match decide(&view, &self.placement, request.body()) {
             Ok((reply, outcome)) => {
+                // Before the answer leaves: the next request may follow it at once.
+                if outcome.offer.is_some_and(|offer| self.expected.offer(offer, began)) {
+                    self.metrics.displaced();
+                }
                 self.metrics.answered(verb, &outcome, self.clock.mono().since(began));
                 json(reply)
             }
@@ -126,10 +133,11 @@ impl Desk {
         if !self.guard.admits(&head, peer) {
             return text(StatusCode::FORBIDDEN, "only from this machine, or with the token\n");
         }
-        let (snapshot, now) = (self.shown.load_full(), self.clock.mono());
+        let (expected, snapshot) = (self.expected.load(), self.shown.load_full());
+        let view = View { snapshot: &snapshot, expected: &expected, now: self.clock.mono() };
         let page = match head.method {
-            Method::GET => Ok(explain::nodes(&snapshot, &self.placement, now)),
-            Method::POST => explain::request(&snapshot, &self.placement, &body, now),
+            Method::GET => Ok(explain::nodes(&view, &self.placement)),
+            Method::POST => explain::request(&view, &self.placement, &body),
             _ => {
                 return text(
                     StatusCode::METHOD_NOT_ALLOWED,

@@ -2,7 +2,7 @@
 
 use host_kit::reflect::Row;
 use jiff::Timestamp;
-use joulie_api::extender::Pod;
+use joulie_api::extender::pod::{self, Pod};
 use joulie_api::node_hardware::NodeHardware;
 use joulie_api::node_twin::{NodeTwin, NodeTwinStatus};
 use joulie_api::{labels, object};
@@ -134,14 +134,14 @@ impl Row for PodRow {
     const KIND: &'static str = "pods";
 
     fn read(object: &Value) -> Result<Self, String> {
-        let pod = Pod::deserialize(object).map_err(|error| error.to_string())?;
-        let [_, _, uid] = pod.identity();
+        let read = Pod::deserialize(object).map_err(|error| error.to_string())?;
+        let [_, _, uid] = read.identity();
         let uid = uid.ok_or("it has no metadata.uid")?;
         let status = &object["status"];
         Ok(Self {
-            uid: uid_of(uid),
-            node: pod.node().unwrap_or_default().to_owned(),
-            demand: pod.demand().map_err(|error| error.to_string())?,
+            uid: pod::uid(uid),
+            node: read.node().unwrap_or_default().to_owned(),
+            demand: read.demand().map_err(|error| error.to_string())?,
             bound: condition(status, "PodScheduled"),
             stage: match status["phase"].as_str() {
                 Some("Succeeded" | "Failed") => Stage::Ended,
@@ -149,20 +149,6 @@ impl Row for PodRow {
                 Some(_) | None => Stage::Waits,
             },
         })
-    }
-}
-
-/// The UID as a number. One that is no UUID is hashed: all that counts is that it stays the same.
-pub(crate) fn uid_of(text: &str) -> PodUid {
-    let digits: String = text.chars().filter(|&c| c != '-').collect();
-    match u128::from_str_radix(&digits, 16) {
-        Ok(number) if digits.len() == 32 => PodUid(number),
-        // FNV-1a with the prime and the basis of 128 bits.
-        Ok(_) | Err(_) => {
-            PodUid(text.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |hash: u128, byte| {
-                (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
-            }))
-        }
     }
 }
 

@@ -35,7 +35,16 @@ pub(crate) enum Candidates {
     /// Names.
     Names(Strings),
     /// Whole objects, which win where a request has both.
-    Nodes(Vec<Item>),
+    Nodes(Nodes),
+}
+
+/// Node objects.
+#[derive(Debug, Default)]
+pub(crate) struct Nodes {
+    pub(crate) items: Vec<Item>,
+    /// Their names with the quotes, one behind the other. In the body they are kilobytes apart, and who looks at them a
+    /// second time there waits for memory each time.
+    names: Vec<u8>,
 }
 
 /// A Node object.
@@ -43,7 +52,7 @@ pub(crate) enum Candidates {
 pub(crate) struct Item {
     /// All of it.
     pub(crate) raw: Span,
-    /// The text of its name, without quotes; empty where it has none.
+    /// The text of its name, without quotes, in [`Message::names`]; empty where it has none.
     pub(crate) name: Span,
     /// Whether a backslash is in the name.
     pub(crate) escaped: bool,
@@ -71,7 +80,7 @@ impl fmt::Display for Malformed {
     }
 }
 
-/// The text between two quotes.
+/// The text between two quotes. All of `body` is known to be UTF-8.
 pub(crate) fn text<'a>(body: &'a [u8], span: Span, escaped: bool) -> Cow<'a, str> {
     let inside = span.of(body);
     if escaped && inside.contains(&b'\\') {
@@ -114,6 +123,14 @@ impl<'a> Message<'a> {
         Ok(message)
     }
 
+    /// Where the names of the candidates are, each between its quotes.
+    pub(crate) fn names(&self) -> &[u8] {
+        match &self.candidates {
+            Candidates::None | Candidates::Names(_) => self.body,
+            Candidates::Nodes(nodes) => &nodes.names,
+        }
+    }
+
     /// An escape that is none is found when its name is decoded.
     fn check_names(&self) -> Result<(), Malformed> {
         let Candidates::Names(names) = &self.candidates else { return Ok(()) };
@@ -133,7 +150,7 @@ impl<'a> Message<'a> {
 #[derive(Default)]
 struct Found {
     pod: Option<Option<Span>>,
-    nodes: Option<Option<Vec<Item>>>,
+    nodes: Option<Option<Nodes>>,
     names: Option<Option<Strings>>,
 }
 
@@ -318,49 +335,59 @@ impl<'a> Reader<'a> {
         (self.body.len() / each + 1).min(ROOM_MAX)
     }
 
-    fn node_list(&mut self) -> Result<Vec<Item>, Malformed> {
-        let mut items: Option<Option<Vec<Item>>> = None;
+    fn node_list(&mut self) -> Result<Nodes, Malformed> {
+        let mut nodes: Option<Option<Nodes>> = None;
         self.members(|reader, key| {
             if key.eq_ignore_ascii_case("items") {
-                once("items", &mut items, || reader.optional(Self::items))
+                once("items", &mut nodes, || reader.optional(Self::items))
             } else {
                 reader.anything()
             }
         })?;
-        Ok(items.flatten().unwrap_or_default())
+        Ok(nodes.flatten().unwrap_or_default())
     }
 
-    fn items(&mut self) -> Result<Vec<Item>, Malformed> {
+    fn items(&mut self) -> Result<Nodes, Malformed> {
         self.expect(b'[', "a list of nodes")?;
-        let mut items = Vec::with_capacity(self.room(NODE_BYTES));
+        let room = self.room(NODE_BYTES);
+        // Twice as much for the names, as for a list that must not grow.
+        let mut nodes =
+            Nodes { items: Vec::with_capacity(room), names: Vec::with_capacity(room * 2 * NAME_BYTES) };
         let begins = self.at;
         if self.next() == Some(b']') {
             self.at += 1;
-            return Ok(items);
+            return Ok(nodes);
         }
         loop {
-            items.push(self.item()?);
+            self.item(&mut nodes)?;
             match self.next() {
                 Some(b',') => self.at += 1,
                 Some(b']') => {
                     self.items = Some((begins, self.at));
                     self.at += 1;
-                    return Ok(items);
+                    return Ok(nodes);
                 }
                 Some(_) | None => return Err(Malformed::at("a comma or the end of a list", self.at)),
             }
         }
     }
 
-    fn item(&mut self) -> Result<Item, Malformed> {
+    fn item(&mut self, nodes: &mut Nodes) -> Result<(), Malformed> {
         self.next();
         let start = self.at;
         if !self.null() {
             self.items_high |= self.brackets(b'{', "a node")?;
         }
         let raw = self.span(start)?;
-        let (name, escaped) = object::name(self.body, raw);
-        Ok(Item { raw, name, escaped })
+        let (there, escaped) = object::name(self.body, raw);
+        let begins = nodes.names.len() + 1;
+        if let Some(quoted) = there.quoted(self.body) {
+            nodes.names.extend_from_slice(quoted);
+        }
+        let ends = begins + there.range().len();
+        let name = Span::new(begins, ends).ok_or_else(|| Malformed::new("it is too long"))?;
+        nodes.items.push(Item { raw, name, escaped });
+        Ok(())
     }
 }
 

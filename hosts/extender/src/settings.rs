@@ -125,6 +125,14 @@ const ASSUMED_PODS_MAX: Setting<usize> = Setting::with_default(
     "How many pods that no sample shows yet are kept; beyond it the longest bound are dropped, and that is counted",
 );
 
+const EXPECTED_MAX_AGE: Setting<Duration> = Setting::with_default(
+    "EXPECTED_MAX_AGE",
+    "5s",
+    |text| parse::duration(text, Duration::ZERO..=Duration::from_secs(60)),
+    "a duration of at most 1m; 0s for never",
+    "A pod that was scored counts so long on the node that scored best, until its binding is seen",
+);
+
 const EXTENDER_BODY_MAX: Setting<usize> = Setting::with_default(
     "EXTENDER_BODY_MAX",
     "134217728",
@@ -176,6 +184,7 @@ pub static TABLE: Table = Table {
         &ASSUMED_SETTLE,
         &ASSUMED_MAX_AGE,
         &ASSUMED_PODS_MAX,
+        &EXPECTED_MAX_AGE,
         &EXTENDER_BODY_MAX,
         &EXTENDER_CONNECTIONS_MAX,
         &NODE_SERIES,
@@ -195,7 +204,7 @@ pub static TABLE: Table = Table {
         Retired { name: "MARGINAL_REF_NODE_POWER_W", note: "a node is compared with its own cap" },
         Retired { name: "MARGINAL_REF_RACK_CAPACITY_W", note: "a node is compared with its own cap" },
     ],
-    families: &["EXTENDER_", "MARGINAL_", "ASSUMED_"],
+    families: &["EXTENDER_", "MARGINAL_", "ASSUMED_", "EXPECTED_"],
 };
 
 fn wrong(error: impl Display) -> Wrong {
@@ -223,6 +232,8 @@ pub struct Settings {
     pub assumed: AssumedRule,
     /// For how many pods they are.
     pub assumed_pods_max: usize,
+    /// How long a pod that was scored is expected at most.
+    pub expected_max: Duration,
     /// The largest request in bytes.
     pub body_max: usize,
     /// How many connections there may be.
@@ -264,6 +275,7 @@ impl Settings {
             staleness,
             assumed,
             assumed_pods_max: values.get(&ASSUMED_PODS_MAX)?,
+            expected_max: values.get(&EXPECTED_MAX_AGE)?,
             body_max: values.get(&EXTENDER_BODY_MAX)?,
             connections_max: values.get(&EXTENDER_CONNECTIONS_MAX)?,
             node_series: values.get(&NODE_SERIES)?,

@@ -1,15 +1,18 @@
 //! What requests are decided from: an immutable picture of all nodes, with everything worked out that does not depend
 //! on the pod.
 
+use crate::expected::Expectations;
 use crate::index::{Index, Registry};
 use host_kit::clock::Mono;
+use joulie_core::placement::assumed::PodUid;
 use joulie_core::placement::class::WorkloadClass;
 use joulie_core::placement::cluster::Cluster;
 use joulie_core::placement::estimate::Hardware;
-use joulie_core::placement::filter::FilterTerms;
+use joulie_core::placement::filter::{FilterTerms, Rejection};
 use joulie_core::placement::freshness::{Evidence, Freshness, FreshnessRule, Now, PlanLease, UnixTime};
 use joulie_core::placement::score::{NodeFacts, NodeTerms, Scoring, Twin};
 use power_units::Watts;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The picture.
@@ -20,6 +23,8 @@ pub(crate) struct Snapshot {
     pub(crate) assumed: Box<[Watts]>,
     /// How many pods these are.
     pub(crate) assumed_pods: usize,
+    /// How many more are on nodes whose hardware is not known yet.
+    pub(crate) waiting_pods: usize,
     pub(crate) at: Mono,
 }
 
@@ -31,22 +36,36 @@ pub(crate) struct Fleet {
     pub(crate) index: Arc<Index>,
     /// By number.
     pub(crate) terms: Box<[NodeTerms]>,
-    pub(crate) filters: Box<[Filter]>,
+    pub(crate) filters: Box<[FilterTerms]>,
+    pub(crate) admissions: Box<[Admission]>,
     /// For people.
     pub(crate) nodes: Box<[Node]>,
     pub(crate) cluster: Option<Cluster>,
 }
 
-/// A node's part of the filter.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Filter {
-    pub(crate) terms: FilterTerms,
-    /// Whether the label would count, because no twin speaks: then the label of an object in the request does, too.
-    pub(crate) label_counts: bool,
+/// What performance pods meet on a node, whatever they draw; standard pods pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// They pass.
+    Free,
+    /// They pass unless the label of an object in the request says eco: no twin speaks, and no label is known here.
+    Unlabelled,
+    /// They do not.
+    Rejected(Rejection),
 }
 
-impl Filter {
-    pub(crate) const UNKNOWN: Self = Self { terms: FilterTerms::UNKNOWN, label_counts: true };
+impl Admission {
+    pub(crate) const UNKNOWN: Self = Self::Unlabelled;
+
+    fn of(node: &Node) -> Self {
+        let facts = node.facts();
+        let admits = |label| FilterTerms::of(&facts, label).admits(WorkloadClass::Performance);
+        match (admits(node.eco_label), admits(true)) {
+            (Err(why), _) => Self::Rejected(why),
+            (Ok(()), Err(_)) => Self::Unlabelled,
+            (Ok(()), Ok(())) => Self::Free,
+        }
+    }
 }
 
 /// What is known of a node.
@@ -100,8 +119,9 @@ impl Fleet {
         let judged = nodes.iter().filter_map(|node| Some((node.freshness, node.twin.as_ref()?)));
         let cluster = Cluster::of(judged);
         let terms = nodes.iter().map(|node| NodeTerms::of(&node.facts(), &cluster, rules.scoring)).collect();
-        let filters = nodes.iter().map(filter).collect();
-        Self { synced, index, terms, filters, nodes, cluster: Some(cluster) }
+        let filters = nodes.iter().map(|node| FilterTerms::of(&node.facts(), node.eco_label)).collect();
+        let admissions = nodes.iter().map(Admission::of).collect();
+        Self { synced, index, terms, filters, admissions, nodes, cluster: Some(cluster) }
     }
 
     /// The nodes that there are, with their numbers.
@@ -110,23 +130,50 @@ impl Fleet {
     }
 }
 
-fn filter(node: &Node) -> Filter {
-    let facts = node.facts();
-    let labelled = FilterTerms::of(&facts, true);
-    let label_counts =
-        labelled.admits(WorkloadClass::Performance).is_err_and(|why| why.kind() == "eco-label");
-    Filter { terms: FilterTerms::of(&facts, node.eco_label), label_counts }
-}
-
 impl Snapshot {
     /// Nothing is known yet.
     pub(crate) fn nothing() -> Self {
-        Self { fleet: Arc::new(Fleet::default()), assumed: Box::default(), assumed_pods: 0, at: Mono::START }
+        Self {
+            fleet: Arc::new(Fleet::default()),
+            assumed: Box::default(),
+            assumed_pods: 0,
+            waiting_pods: 0,
+            at: Mono::START,
+        }
     }
 
     /// What the node of this number is taken to draw on top of its measurement.
     pub(crate) fn assumed(&self, number: usize) -> Watts {
         self.assumed.get(number).copied().unwrap_or(Watts::ZERO)
+    }
+}
+
+/// What a request is decided from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View<'v> {
+    pub(crate) snapshot: &'v Snapshot,
+    pub(crate) expected: &'v Expectations,
+    pub(crate) now: Mono,
+}
+
+impl<'v> View<'v> {
+    /// Whether pods other than this one are on their way.
+    pub(crate) fn expects_others(&self, pod: Option<PodUid>) -> bool {
+        self.expected.of_others(pod, self.now).next().is_some()
+    }
+
+    /// The watts that no sample shows and that a pod is scored with, by the nodes' numbers: those of pods that were seen
+    /// bound, and those of other pods that are expected. Where none is, nothing is copied.
+    pub(crate) fn unseen(&self, pod: Option<PodUid>) -> Cow<'v, [Watts]> {
+        let mut watts = Cow::Borrowed(&*self.snapshot.assumed);
+        for offer in self.expected.of_others(pod, self.now) {
+            let place = usize::try_from(offer.node.0).unwrap_or(usize::MAX);
+            // A node that has come since has no place here, and no candidate is found by it.
+            if let Some(sum) = watts.to_mut().get_mut(place) {
+                *sum += offer.watts;
+            }
+        }
+        watts
     }
 }
 

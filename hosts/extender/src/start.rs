@@ -1,5 +1,6 @@
 //! Puts the parts together and sets them going.
 
+use crate::expected::Expected;
 use crate::keeper::{Keeper, Shown, Watched};
 use crate::metrics::Metrics;
 use crate::routes::{Desk, Inside, Work};
@@ -14,7 +15,7 @@ use host_kit::ops::Ops;
 use host_kit::program::Context;
 use host_kit::reflect::{self, Feed, Reflections, Row, Rows, Source, reflect};
 use host_kit::server::{Debug, Drain, Guard, LimitError, Limits, Port, Server, ServerMetrics};
-use host_kit::shutdown::{Stop, Tasks};
+use host_kit::shutdown::{Apart, Stop, Tasks};
 use joulie_api::labels;
 use std::fmt;
 use std::io;
@@ -41,6 +42,8 @@ pub enum StartError {
     Bind(io::Error),
     /// The limits are none.
     Limits(LimitError),
+    /// There is no thread for the watches.
+    Thread(io::Error),
 }
 
 impl fmt::Display for StartError {
@@ -50,6 +53,12 @@ impl fmt::Display for StartError {
                 write!(f, "{error}; set EXTENDER_ADDR and METRICS_ADDR to ports that are free")
             }
             Self::Limits(error) => error.fmt(f),
+            Self::Thread(error) => {
+                write!(
+                    f,
+                    "the thread of the watches cannot be started: {error}; raise the limit of processes"
+                )
+            }
         }
     }
 }
@@ -66,11 +75,16 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let reflections = Reflections::register(registry.registry());
     let server_metrics = ServerMetrics::register(registry.registry());
     let shown: Shown = Arc::new(ArcSwap::from_pointee(Snapshot::nothing()));
+    let expected = Expected::new(settings.expected_max);
     let placement = settings.placement;
     let series = settings.node_series;
     let own = Metrics::register(registry.registry(), shown.clone(), placement, series, clock.clone());
 
-    let mut watcher = Watcher { client, reflections, clock: clock.clone(), stop: stop.clone(), tasks };
+    // Objects are read and pictures worked out apart from the threads that answer.
+    let apart = Apart::start("watches").map_err(StartError::Thread)?;
+    let parts = (clock.clone(), stop.clone());
+    let mut watcher =
+        Watcher { client, reflections, clock: parts.0, stop: parts.1, tasks, apart: apart.clone() };
     let watched = watcher.watch(&settings.namespace);
     let health = || {
         Health::new(clock.clone())
@@ -82,6 +96,7 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let guard = Guard::new(settings.debug_token.clone());
     let desk = Desk {
         shown: shown.clone(),
+        expected: expected.clone(),
         placement,
         metrics: own.clone(),
         clock: clock.clone(),
@@ -105,8 +120,8 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
         metrics: inside.address().map_err(StartError::Bind)?,
     };
     tracing::info!(work = %started.work, metrics = %started.metrics, "the extender listens");
-    let keeper = Keeper::new(watched, shown, &settings, own, clock);
-    tasks.spawn("keeper", keeper.run(stop.clone()));
+    let keeper = Keeper::new(watched, (shown, expected), &settings, own, clock);
+    tasks.spawn_on(&apart, "keeper", keeper.run(stop.clone()));
     let until = stop.clone();
     tasks.spawn("work", async move {
         work.run(until, drain).await;
@@ -132,6 +147,7 @@ struct Watcher<'t> {
     clock: Arc<dyn Clock>,
     stop: Stop,
     tasks: &'t mut Tasks,
+    apart: Apart,
 }
 
 impl Watcher<'_> {
@@ -160,14 +176,14 @@ impl Watcher<'_> {
     fn feed<R: Row>(&mut self, name: &'static str, source: Source) -> Feed<R> {
         let parts = (&self.reflections, self.clock.clone());
         let (feed, follow) = reflect::follow(&self.client, source, parts, self.stop.clone());
-        self.tasks.spawn(name, follow);
+        self.tasks.spawn_on(&self.apart, name, follow);
         feed
     }
 
     fn follow<R: Row>(&mut self, name: &'static str, source: Source) -> Rows<R> {
         let parts = (&self.reflections, self.clock.clone());
         let (rows, follow) = reflect(&self.client, source, parts, self.stop.clone());
-        self.tasks.spawn(name, follow);
+        self.tasks.spawn_on(&self.apart, name, follow);
         rows
     }
 }

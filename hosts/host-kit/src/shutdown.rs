@@ -3,6 +3,9 @@
 //! [`Tasks::run`] waits for the first reason to end (a signal, or a task that ended although it should not), tells
 //! every task through [`Stop`], and gives them until the deadline. Whatever the ending, `main` leaves with its code.
 
+mod apart;
+pub use apart::Apart;
+
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -147,6 +150,18 @@ impl Tasks {
         self.set.spawn(async move { (name, AssertUnwindSafe(task).catch_unwind().await.is_ok()) });
     }
 
+    /// Starts a task on a thread apart, as [`Tasks::spawn`] does on those of the program.
+    pub fn spawn_on(
+        &mut self,
+        apart: &Apart,
+        name: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
+        self.running.push(name);
+        let running = apart.run(task);
+        self.set.spawn(async move { (name, running.await) });
+    }
+
     /// Runs until the program ends.
     pub async fn run(
         mut self,
@@ -270,6 +285,36 @@ mod tests {
             let mut tasks = Tasks::new();
             tasks.spawn("watch", async move { stop.requested().await });
             tasks.spawn("broken", async move { assert!(!panics, "on purpose") });
+            assert_eq!(end(tasks, trigger, &[], LATE).await, Ending::Failed("broken"));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_task_apart_is_one_of_the_program_s_on_another_thread() {
+        let (trigger, stop) = pair();
+        let (mut tasks, apart) = (Tasks::new(), Apart::start("apart").unwrap());
+        let (told, names) = mpsc::unbounded_channel();
+        let mut names = names;
+        for name in ["watch", "keep"] {
+            let (stop, told) = (stop.clone(), told.clone());
+            tasks.spawn_on(&apart, name, async move {
+                // It may start others, and use the clock.
+                let here = async { std::thread::current().name().map(str::to_owned) };
+                told.send(tokio::spawn(here).await.unwrap()).unwrap();
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                stop.requested().await;
+            });
+        }
+        drop(apart);
+        for _ in 0..2 {
+            assert_eq!(names.recv().await.unwrap().as_deref(), Some("apart"));
+        }
+        assert_eq!(end(tasks, trigger, &[Signal::Terminate], LATE).await, Ending::Clean);
+
+        for panics in [true, false] {
+            let ((trigger, _stop), mut tasks) = (pair(), Tasks::new());
+            let apart = Apart::start("apart").unwrap();
+            tasks.spawn_on(&apart, "broken", async move { assert!(!panics, "on purpose") });
             assert_eq!(end(tasks, trigger, &[], LATE).await, Ending::Failed("broken"));
         }
     }

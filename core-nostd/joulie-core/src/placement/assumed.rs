@@ -79,6 +79,12 @@ impl AssumedRule {
         if age_max > settle { Ok(Self { settle, age_max }) } else { Err(AgeTooShort) }
     }
 
+    /// Whether a pod that is seen so counts; `sampled` is when its node's power was last sampled.
+    #[must_use]
+    pub fn stands(&self, seen: &Sighting, now: UnixTime, sampled: Option<UnixTime>) -> bool {
+        self.over(&Entry::of(seen, now), now, sampled).is_none()
+    }
+
     /// Whether an entry is over, and why.
     fn over(&self, entry: &Entry, now: UnixTime, sampled: Option<UnixTime>) -> Option<Over> {
         let older = |since: UnixTime, than: Micros| now.since(since).is_some_and(|age| age > than);

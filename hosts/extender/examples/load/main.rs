@@ -18,6 +18,14 @@ pub(crate) const SIZES: [usize; 4] = [100, 500, 1_000, 5_000];
 
 fn main() -> Result<(), Any> {
     let words: Vec<String> = std::env::args().skip(1).collect();
+    if let [echo, at] = words.as_slice()
+        && echo == "--echo"
+    {
+        return tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()?
+            .block_on(wire::serve_echo(at));
+    }
     if !words.iter().any(|word| word == "--wire") {
         inside::run()?;
     }

@@ -45,23 +45,28 @@ impl Drop for Program {
 
 pub(crate) async fn run() -> Result<(), Any> {
     let echo = echo().await?;
-    tell(&format!("\n### Over loopback, with {EVENTS_PER_SECOND} changes of twins a second\n"))?;
-    tell("| nodes | form | what | callers | requests | p50 ms | p99 ms | a second |")?;
-    tell("|---|---|---|---|---|---|---|---|")?;
+    tell(&format!(
+        "\n### Over loopback, echo and extender as processes, with and without {EVENTS_PER_SECOND} changes of twins a second\n"
+    ))?;
+    tell(
+        "| nodes | form | changes | what | callers | requests | p50 ms | p99 ms | a second | its CPU, us a request |",
+    )?;
+    tell("|---|---|---|---|---|---|---|---|---|---|")?;
     let mut memory = Vec::new();
     for count in SIZES {
         let api = EmbeddedApi::new(&Options::with(joulie_api::crd::all()))?;
         fill(&api.client(), count).await?;
         let serving = api.serve("127.0.0.1:0".parse()?, None, None).await?;
-        let (program, address) = program(serving.address()).await?;
-        let idle = resident(&program)?;
+        let extender = program(serving.address()).await?;
+        let idle = resident(&extender.0)?;
+        rows((count, "names", 0), &extender, &echo).await?;
         let feeder = tokio::spawn(feed(api.client(), count));
         for form in ["names", "nodes"] {
-            rows(count, form, address, echo).await?;
+            rows((count, form, EVENTS_PER_SECOND), &extender, &echo).await?;
         }
         feeder.abort();
-        memory.push((count, idle, resident(&program)?));
-        drop(program);
+        memory.push((count, idle, resident(&extender.0)?));
+        drop(extender);
         serving.stop().await;
     }
     tell("\n| nodes | resident when ready, MiB | resident after all of it, MiB | peak, MiB |")?;
@@ -72,18 +77,22 @@ pub(crate) async fn run() -> Result<(), Any> {
     Ok(())
 }
 
-async fn rows(count: usize, form: &str, address: SocketAddr, echo: SocketAddr) -> Result<(), Any> {
+async fn rows(
+    (count, form, events): (usize, &str, usize),
+    extender: &(Program, SocketAddr),
+    echo: &(Program, SocketAddr),
+) -> Result<(), Any> {
     let names = form == "names";
     let make: fn(&str, usize) -> Bytes = if names { bodies::names } else { bodies::nodes };
     let body = make("performance", count);
     let requests = if names { 4_000_000 / (count + 500) } else { (100_000 / count).clamp(16, 400) };
-    for (what, address, path) in
-        [("echo", echo, "/echo"), ("filter", address, "/filter"), ("prioritize", address, "/prioritize")]
+    for (what, (program, address), path) in
+        [("echo", echo, "/echo"), ("filter", extender, "/filter"), ("prioritize", extender, "/prioritize")]
     {
         for callers in [1, 8] {
             let each = (requests / callers).max(2);
-            let began = Instant::now();
-            let all = (0..callers).map(|_| tokio::spawn(calls(address, path, body.clone(), each)));
+            let (began, spent) = (Instant::now(), processor_time(program)?);
+            let all = (0..callers).map(|_| tokio::spawn(calls(*address, path, body.clone(), each)));
             let mut took = Vec::new();
             for one in all.collect::<Vec<_>>() {
                 took.extend(one.await??);
@@ -93,8 +102,9 @@ async fn rows(count: usize, form: &str, address: SocketAddr, echo: SocketAddr) -
             let at = |hundredth: usize| took.get((took.len() * hundredth / 100).min(took.len() - 1));
             let ms = |hundredth| at(hundredth).map_or(0.0, |took| took.as_secs_f64() * 1e3);
             let number = took.len();
+            let spent = (processor_time(program)? - spent) * 1e6 / f64::from(u32::try_from(number)?);
             tell(&format!(
-                "| {count} | {form} | {what} | {callers} | {number} | {:.3} | {:.3} | {rate:.0} |",
+                "| {count} | {form} | {events} | {what} | {callers} | {number} | {:.3} | {:.3} | {rate:.0} | {spent:.0} |",
                 ms(50),
                 ms(99)
             ))?;
@@ -164,26 +174,40 @@ fn rest_of(answer: &[u8]) -> std::io::Result<Option<usize>> {
     }
 }
 
-async fn echo() -> Result<SocketAddr, Any> {
+/// Serves the echo until the process is ended.
+pub(crate) async fn serve_echo(at: &str) -> Result<(), Any> {
     let mut metrics = Metrics::of(&Build { component: "echo", version: "0", revision: "0" });
     let servers = ServerMetrics::register(metrics.registry());
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let limits = Limits::new(1 << 28, 64)?;
-    let server = Server::bind(
-        "127.0.0.1:0".parse().map_err(|_| "an address")?,
-        Port::Work,
-        Echo,
-        limits,
-        None,
-        (&servers, clock),
-    );
-    let server = server.await?;
-    let address = server.address()?;
-    tokio::spawn(async move {
-        let (_held, stop) = shutdown::pair();
-        server.run(stop, Drain::new(Duration::ZERO, Duration::ZERO)).await
-    });
-    Ok(address)
+    let at = at.parse().map_err(|_| "an address")?;
+    let server = Server::bind(at, Port::Work, Echo, limits, None, (&servers, clock)).await?;
+    let (_held, stop) = shutdown::pair();
+    server.run(stop, Drain::new(Duration::ZERO, Duration::ZERO)).await;
+    Ok(())
+}
+
+/// The echo as a process of its own, as the extender is one: to wake another process costs more than all that an echo
+/// does.
+async fn echo() -> Result<(Program, SocketAddr), Any> {
+    let at = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let mut command = Command::new(std::env::current_exe()?);
+    let program = Program(command.arg("--echo").arg(at.to_string()).stdin(Stdio::null()).spawn()?);
+    for _ in 0..100 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        if calls(at, "/echo", Bytes::from_static(b"{}"), 1).await.is_ok() {
+            return Ok((program, at));
+        }
+    }
+    Err("the echo did not become ready".into())
+}
+
+/// Seconds of processor time that a program has used.
+fn processor_time(program: &Program) -> Result<f64, Any> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", program.0.id()))?;
+    // Behind the name in parentheses, which may hold anything: utime and stime are the 12th and the 13th, in hundredths.
+    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().skip(11).take(2);
+    Ok(fields.filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0)
 }
 
 /// The shipped program, built beside this one, when it is ready.

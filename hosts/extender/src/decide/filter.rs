@@ -2,13 +2,15 @@
 //!
 //! Who is left goes back as it came: stretches of the request, with a copy of names and without one of objects.
 
-use super::{Asked, Candidate, Outcome, candidates, filter_of};
+use super::{Asked, Candidate, Outcome, admission, candidates, each_with_number};
+use crate::expected::Offer;
 use crate::reply::Reply;
 use crate::scan::{Candidates, Message, has_label};
 use crate::settings::Placement;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Admission, Snapshot};
 use bytes::Bytes;
 use joulie_api::labels;
+use joulie_core::placement::assumed::PodUid;
 use joulie_core::placement::class::WorkloadClass;
 use joulie_core::placement::filter::{Eviction, PowerFit, Rejection};
 use std::io::Write;
@@ -19,46 +21,66 @@ pub(super) fn answer(
     placement: &Placement,
     body: &Bytes,
     message: &Message<'_>,
-    asked: &Asked,
+    (pod, asked): (Option<PodUid>, &Asked),
 ) -> (Reply, Outcome) {
     let mut writer = Writer::new(message, asked);
     let power = placement.power_fit == PowerFit::Filter;
-    // A standard pod that only lowers scores passes everywhere: nobody needs to be looked up.
-    let judges = power || asked.class == WorkloadClass::Performance;
-    for candidate in candidates(&message.candidates) {
-        let verdict = if judges { judge(snapshot, message.body, asked, &candidate, power) } else { Ok(()) };
-        match verdict {
-            Ok(()) => writer.keeps(&candidate),
-            Err(why) => writer.rejects(&candidate, why),
-        }
+    if power || asked.class == WorkloadClass::Performance {
+        each_with_number(snapshot, message, |candidate, number| {
+            match judge(snapshot, message, asked, (candidate, number), power) {
+                Ok(()) => writer.keeps(candidate),
+                Err(why) => writer.rejects(candidate, why),
+            }
+        });
+    } else {
+        // A standard pod that only lowers scores passes everywhere: nobody needs to be looked up.
+        candidates(&message.candidates).for_each(|candidate| writer.keeps(&candidate));
     }
+    writer.outcome.offer = only(snapshot, message, (pod, asked), &writer);
     writer.finish(body)
 }
 
+/// A node that is the only one, and is kept: kube-scheduler puts the pod there and asks for no scores.
+fn only(
+    snapshot: &Snapshot,
+    message: &Message<'_>,
+    (pod, asked): (Option<PodUid>, &Asked),
+    writer: &Writer<'_>,
+) -> Option<Offer> {
+    let mut all = candidates(&message.candidates);
+    let candidate = if all.len() == 1 { all.next()? } else { return None };
+    let number = candidate.number(snapshot, message.names()).filter(|_| writer.open.is_some())?;
+    super::offer(snapshot, pod, asked, number)
+}
+
 /// Whether a pod may go to a node.
+#[inline]
 pub(crate) fn judge(
     snapshot: &Snapshot,
-    body: &[u8],
+    message: &Message<'_>,
     asked: &Asked,
-    candidate: &Candidate,
+    (candidate, number): (&Candidate, Option<usize>),
     power: bool,
 ) -> Result<(), Rejection> {
-    let number = candidate.number(snapshot, body);
-    let filter = filter_of(snapshot, number);
-    filter.terms.admits(asked.class)?;
-    if asked.class == WorkloadClass::Performance && filter.label_counts && candidate.is_object {
-        let label = labels::node::POWER_PROFILE;
-        if has_label(candidate.raw.of(body), label, "eco") {
-            return Err(Rejection::EcoLabel);
+    if asked.class == WorkloadClass::Performance {
+        match admission(snapshot, number) {
+            Admission::Free => {}
+            Admission::Unlabelled => {
+                let label = labels::node::POWER_PROFILE;
+                if candidate.is_object && has_label(candidate.raw.of(message.body), label, "eco") {
+                    return Err(Rejection::EcoLabel);
+                }
+            }
+            Admission::Rejected(why) => return Err(why),
         }
     }
-    match number {
-        Some(number) if power => {
+    match number.filter(|_| power).and_then(|number| Some((number, snapshot.fleet.filters.get(number)?))) {
+        Some((number, filter)) => {
             let terms = snapshot.fleet.terms.get(number);
             let pod = terms.map_or(power_units::Watts::ZERO, |terms| terms.estimate(&asked.terms).total());
-            filter.terms.fits(pod + snapshot.assumed(number))
+            filter.fits(pod + snapshot.assumed(number))
         }
-        Some(_) | None => Ok(()),
+        None => Ok(()),
     }
 }
 
@@ -76,7 +98,7 @@ struct Writer<'m> {
 
 impl<'m> Writer<'m> {
     fn new(message: &'m Message<'m>, asked: &Asked) -> Self {
-        let outcome = Outcome { asked: *asked, rejected: [0; 4], unknown: 0 };
+        let outcome = Outcome { asked: *asked, rejected: [0; 4], unknown: 0, offer: None };
         Self {
             message,
             outcome,
@@ -99,7 +121,7 @@ impl<'m> Writer<'m> {
     fn rejects(&mut self, candidate: &Candidate, why: Rejection) {
         if let Some(run) = self.open.take() {
             if self.runs.is_empty() {
-                self.runs.reserve(self.count() / 2 + 1);
+                self.runs.reserve(candidates(&self.message.candidates).len() / 2 + 1);
             }
             self.runs.push(run);
         }
@@ -111,38 +133,25 @@ impl<'m> Writer<'m> {
             Rejection::OverCap { .. } => cap,
         };
         *counted += 1;
-        let count = self.count();
         let out = match why.eviction() {
             Eviction::CannotHelp => &mut self.unresolvable,
             Eviction::MayHelp => &mut self.resolvable,
         };
-        if candidate.name.range().is_empty() {
+        let Some(name) = candidate.name.quoted(self.message.names()) else {
             // A node without a name can be left out, and not be told of.
             return;
-        }
+        };
         if out.is_empty() {
             // A list that grows is copied: room for half of the candidates, and for all at the second try.
-            out.reserve(count.saturating_mul(ENTRY_BYTES));
-        } else {
-            out.push(b',');
+            out.reserve(candidates(&self.message.candidates).len().saturating_mul(ENTRY_BYTES));
         }
-        let body = self.message.body;
-        out.push(b'"');
-        out.extend_from_slice(candidate.name.of(body));
+        out.extend_from_slice(name);
         match why {
             Rejection::Eco => out.extend_from_slice(ECO.as_bytes()),
             Rejection::Draining | Rejection::EcoLabel | Rejection::OverCap { .. } => {
                 // Writing into memory does not fail, and no reason has anything to escape.
-                let _ = write!(out, "\":\"{why}\"");
+                let _ = write!(out, ":\"{why}\",");
             }
-        }
-    }
-
-    fn count(&self) -> usize {
-        match &self.message.candidates {
-            Candidates::None => 0,
-            Candidates::Names(names) => names.spans.len(),
-            Candidates::Nodes(items) => items.len(),
         }
     }
 
@@ -167,8 +176,12 @@ impl<'m> Writer<'m> {
                 pieces.push(Bytes::from_static(b"]},"));
             }
         }
+        // Each entry ends in a comma, the last one of a map does not.
+        let is_both = !self.unresolvable.is_empty() && !self.resolvable.is_empty();
+        self.unresolvable.pop();
+        self.resolvable.pop();
+        let between = if is_both { &b","[..] } else { b"" };
         let unresolvable = Bytes::from(self.unresolvable);
-        let between = if unresolvable.is_empty() || self.resolvable.is_empty() { &b""[..] } else { b"," };
         pieces.push(Bytes::from_static(b"\"failedNodes\":{"));
         pieces.push(unresolvable.clone());
         pieces.push(Bytes::from_static(between));
@@ -199,7 +212,7 @@ impl<'m> Writer<'m> {
 const ENTRY_BYTES: usize = 64;
 
 /// The end of a name and the reason that is given most, ready made: a test holds it against the core's words.
-const ECO: &str = "\":\"joulie: performance pods do not run on eco nodes\"";
+const ECO: &str = ":\"joulie: performance pods do not run on eco nodes\",";
 
 #[cfg(test)]
 mod tests {
@@ -207,7 +220,7 @@ mod tests {
 
     #[test]
     fn the_words_are_the_core_s() {
-        assert_eq!(ECO, format!("\":\"{}\"", Rejection::Eco));
+        assert_eq!(ECO, format!(":\"{}\",", Rejection::Eco));
         let counted = [Rejection::Eco, Rejection::Draining, Rejection::EcoLabel];
         assert_eq!(counted.map(Rejection::kind), Rejection::KINDS[..3], "they are counted in this order");
     }

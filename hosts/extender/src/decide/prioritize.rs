@@ -1,30 +1,33 @@
 //! The answer to prioritize: every candidate with its points, in the order of the request.
+//!
+//! The points are those of the formula, with one exception: while other pods are on their way, of several that would be
+//! the best one is offered alone, and the others have a point less (docs/adr/0011).
 
 use super::{Asked, Candidate, Outcome, candidates};
+use crate::expected::Offer;
+use crate::index;
 use crate::reply::Reply;
 use crate::scan::{Candidates, Message};
 use crate::settings::Placement;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, View};
 use bytes::Bytes;
+use joulie_core::placement::assumed::PodUid;
 use joulie_core::placement::score::{self, Points, score_all};
 use power_units::Watts;
 
 pub(super) fn answer(
-    snapshot: &Snapshot,
+    view: &View<'_>,
     placement: &Placement,
     message: &Message<'_>,
-    asked: &Asked,
+    (pod, asked): (Option<PodUid>, &Asked),
 ) -> (Reply, Outcome) {
-    let (count, text) = sizes(message);
-    let mut points = vec![Points::Unknown(0); count];
-    let looked_up =
-        candidates(&message.candidates).map(|candidate| looked_up(snapshot, message.body, &candidate));
-    let scored = score_all(&placement.scoring, &asked.terms, looked_up, &mut points);
-    let mut out = Vec::with_capacity(text.saturating_add((count + 1).saturating_mul(ENTRY_BYTES)));
+    let Scored { points, unknown, offer } = scored(view, placement, message, (pod, asked));
+    let text = length_of_names(message);
+    let mut out = Vec::with_capacity(text.saturating_add((points.len() + 1).saturating_mul(ENTRY_BYTES)));
     out.extend_from_slice(b"[{\"host\":\"");
     let begun = out.len();
-    for (candidate, points) in candidates(&message.candidates).zip(points) {
-        let name = candidate.name.of(message.body);
+    for (candidate, points) in candidates(&message.candidates).zip(&points) {
+        let name = candidate.name.of(message.names());
         // Whoever has no name cannot be told of.
         if !name.is_empty() {
             out.extend_from_slice(name);
@@ -35,28 +38,86 @@ pub(super) fn answer(
     let ended = if out.len() > begun { out.len() - NEXT.len() } else { 1 };
     out.truncate(ended);
     out.push(b']');
-    let outcome = Outcome { asked: *asked, rejected: [0; 4], unknown: scored.unknown };
+    let outcome = Outcome { asked: *asked, rejected: [0; 4], unknown, offer };
     (Reply::of(vec![Bytes::from(out)]), outcome)
 }
 
-#[inline]
-fn looked_up<'s>(snapshot: &'s Snapshot, body: &[u8], candidate: &Candidate) -> score::Candidate<'s> {
-    let Some(number) = candidate.number(snapshot, body) else {
-        return score::Candidate { terms: None, assumed: Watts::ZERO };
-    };
-    score::Candidate { terms: snapshot.fleet.terms.get(number), assumed: snapshot.assumed(number) }
+/// The points of all candidates, in the order of the request.
+pub(crate) struct Scored {
+    pub(crate) points: Vec<Points>,
+    unknown: u32,
+    offer: Option<Offer>,
 }
 
-/// How many candidates, and how long their names are together.
-fn sizes(message: &Message<'_>) -> (usize, usize) {
+pub(crate) fn scored(
+    view: &View<'_>,
+    placement: &Placement,
+    message: &Message<'_>,
+    (pod, asked): (Option<PodUid>, &Asked),
+) -> Scored {
+    let all = || candidates(&message.candidates);
+    let mut points = vec![Points::Unknown(0); all().len()];
+    let unseen = view.unseen(pod);
+    let looked_up = all().map(|candidate| looked_up(view.snapshot, &unseen, message.names(), &candidate));
+    let unknown = score_all(&placement.scoring, &asked.terms, looked_up, &mut points).unknown;
+    let drawn = pod.and_then(|pod| draw(message, pod, &points));
+    let offer = drawn.and_then(|(_, candidate)| {
+        super::offer(view.snapshot, pod, asked, candidate.number(view.snapshot, message.names())?)
+    });
+    if let (Some((at, _)), Some(_)) = (drawn, offer)
+        && view.expects_others(pod)
+    {
+        offer_alone(&mut points, at);
+    }
+    Scored { points, unknown, offer }
+}
+
+/// One of the candidates that have most points, and its place: the one that the pod draws by its UID, whatever the order
+/// of the request.
+fn draw(message: &Message<'_>, pod: PodUid, points: &[Points]) -> Option<(usize, Candidate)> {
+    let most = points.iter().map(|points| points.get()).max()?;
+    let (all, names) = (candidates(&message.candidates), message.names());
+    let alike = points.iter().enumerate().filter(|(_, points)| points.get() == most);
+    let alike = alike.filter_map(|(at, _)| Some((at, all.at(at)?)));
+    alike.max_by_key(|(_, candidate)| index::draw(candidate.name.of(names), pod))
+}
+
+/// Takes a point off the others that have as many. Of several that are alike kube-scheduler takes any, and we expected the
+/// pod on the wrong one: harmless once, but not for as many pods as are on their way.
+fn offer_alone(points: &mut [Points], at: usize) {
+    let Some(most) = points.get(at).map(|points| points.get()) else { return };
+    for (_, other) in
+        points.iter_mut().enumerate().filter(|(place, other)| *place != at && other.get() == most)
+    {
+        let less = most.saturating_sub(1);
+        *other = match other {
+            Points::Known(_) => Points::Known(less),
+            Points::Unknown(_) => Points::Unknown(less),
+        };
+    }
+}
+
+#[inline]
+fn looked_up<'s>(
+    snapshot: &'s Snapshot,
+    unseen: &[Watts],
+    names: &[u8],
+    candidate: &Candidate,
+) -> score::Candidate<'s> {
+    let Some(number) = candidate.number(snapshot, names) else {
+        return score::Candidate { terms: None, assumed: Watts::ZERO };
+    };
+    let assumed = unseen.get(number).copied().unwrap_or(Watts::ZERO);
+    score::Candidate { terms: snapshot.fleet.terms.get(number), assumed }
+}
+
+/// How long all names are together.
+fn length_of_names(message: &Message<'_>) -> usize {
     match &message.candidates {
-        Candidates::None => (0, 0),
-        Candidates::Names(names) => {
-            (names.spans.len(), names.spans.iter().fold(0, |sum, span| sum + span.range().len()))
-        }
-        Candidates::Nodes(items) => {
-            (items.len(), items.iter().fold(0, |sum, item| sum + item.name.range().len()))
-        }
+        Candidates::None => 0,
+        Candidates::Names(names) => names.spans.iter().fold(0, |sum, span| sum + span.range().len()),
+        // Each with its quotes.
+        Candidates::Nodes(_) => message.names().len(),
     }
 }
 

@@ -39,6 +39,9 @@ impl Collector for Scrape {
         one(&mut encoder, "joulie_scheduler_snapshot_age_seconds", "Since the picture was made", age)?;
         let assumed = f64::from(u32::try_from(snapshot.assumed_pods).unwrap_or(u32::MAX));
         one(&mut encoder, "joulie_scheduler_assumed", "Pods whose watts are assumed now", assumed)?;
+        let waiting = f64::from(u32::try_from(snapshot.waiting_pods).unwrap_or(u32::MAX));
+        let help = "Pods on nodes whose hardware is not known yet";
+        one(&mut encoder, "joulie_scheduler_assumed_waiting", help, waiting)?;
         if let Some(cluster) = &snapshot.fleet.cluster {
             let pressure = points(cluster.pressure_or_worst());
             one(&mut encoder, "joulie_scheduler_perf_pressure", "perfPressure", pressure)?;

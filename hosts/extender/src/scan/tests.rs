@@ -17,8 +17,8 @@ fn names(message: &Message<'_>) -> Vec<String> {
         Candidates::Names(names) => {
             names.spans.iter().map(|span| text(message.body, *span, names.escaped).into_owned()).collect()
         }
-        Candidates::Nodes(items) => {
-            items.iter().map(|item| text(message.body, item.name, item.escaped).into_owned()).collect()
+        Candidates::Nodes(Nodes { items, .. }) => {
+            items.iter().map(|item| text(message.names(), item.name, item.escaped).into_owned()).collect()
         }
     }
 }
@@ -39,8 +39,8 @@ fn parsed(args: &Args<'_>) -> (Vec<String>, Vec<String>) {
 }
 
 fn raws(message: &Message<'_>) -> Vec<String> {
-    let Candidates::Nodes(items) = &message.candidates else { return Vec::new() };
-    items.iter().map(|item| String::from_utf8(item.raw.of(message.body).to_vec()).unwrap()).collect()
+    let Candidates::Nodes(nodes) = &message.candidates else { return Vec::new() };
+    nodes.items.iter().map(|item| String::from_utf8(item.raw.of(message.body).to_vec()).unwrap()).collect()
 }
 
 #[test]
@@ -66,7 +66,10 @@ fn null_is_said_everywhere_and_means_nothing() {
         assert!(message.pod.is_none() && matches!(message.candidates, Candidates::None), "{body}");
     }
     for body in [r#"{"Nodes":{"items":null}}"#, r#"{"Nodes":{}}"#, r#"{"Nodes":{"items":[ ]}}"#] {
-        assert!(matches!(read(body).candidates, Candidates::Nodes(items) if items.is_empty()), "{body}");
+        assert!(
+            matches!(read(body).candidates, Candidates::Nodes(nodes) if nodes.items.is_empty()),
+            "{body}"
+        );
     }
 }
 

@@ -14,6 +14,8 @@ mod plain;
 
 pub(crate) use plain::string_end;
 
+use std::ops::Range;
+
 /// A stretch of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
@@ -29,7 +31,7 @@ impl Span {
         Some(Self { start: u32::try_from(start).ok()?, end: u32::try_from(end).ok()? })
     }
 
-    pub(crate) fn range(self) -> std::ops::Range<usize> {
+    pub(crate) fn range(self) -> Range<usize> {
         // On every machine that this is built for a usize has 32 bits or more.
         let wide = |at: u32| usize::try_from(at).unwrap_or(usize::MAX);
         wide(self.start)..wide(self.end)
@@ -37,6 +39,17 @@ impl Span {
 
     pub(crate) fn of(self, body: &[u8]) -> &[u8] {
         body.get(self.range()).unwrap_or_default()
+    }
+}
+
+impl Span {
+    /// With the quotes around it; nothing where it is empty.
+    pub(crate) fn quoted(self, body: &[u8]) -> Option<&[u8]> {
+        let Range { start, end } = self.range();
+        if start == end {
+            return None;
+        }
+        body.get(start.checked_sub(1)?..end.checked_add(1)?)
     }
 }
 

@@ -7,14 +7,24 @@ use std::collections::BTreeMap;
 
 impl World {
     /// A pod that is bound to a node, as kube-scheduler does it.
-    async fn bind(&self, name: &str, pod: &Value, node: &str) {
+    pub(crate) async fn bind(&self, name: &str, pod: &Value, node: &str) {
         let mut pod = pod.clone();
         pod["metadata"] =
             json!({"name": name, "namespace": "default", "annotations": pod["metadata"]["annotations"]});
+        self.make("/api/v1/namespaces/default/pods", &pod).await;
+        self.assign(name, node).await;
+    }
+
+    /// Binds a pod that is there.
+    pub(crate) async fn assign(&self, name: &str, node: &str) {
         let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
                              "target": {"apiVersion": "v1", "kind": "Node", "name": node}});
-        self.send("POST", "/api/v1/namespaces/default/pods", &pod).await;
-        self.send("POST", &format!("/api/v1/namespaces/default/pods/{name}/binding"), &binding).await;
+        self.make(&format!("/api/v1/namespaces/default/pods/{name}/binding"), &binding).await;
+    }
+
+    /// Creates something, and returns what became of it.
+    pub(crate) async fn make(&self, path: &str, body: &Value) -> Value {
+        self.send("POST", path, body).await
     }
 
     /// The pod runs now.
@@ -23,11 +33,11 @@ impl World {
         self.send("PATCH", &format!("/api/v1/namespaces/default/pods/{name}/status"), &status).await;
     }
 
-    async fn send(&self, method: &str, path: &str, body: &Value) {
+    async fn send(&self, method: &str, path: &str, body: &Value) -> Value {
         let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
         let request = http::Request::builder().method(method).uri(path).header("content-type", kind);
         let request = request.body(body.to_string().into_bytes()).unwrap();
-        self.client.request::<Value>(request).await.unwrap();
+        self.client.request::<Value>(request).await.unwrap()
     }
 
     async fn sees_pods(&self, count: usize) {
@@ -40,7 +50,7 @@ impl World {
     }
 
     /// Equal nodes that draw 200 W of 1000: 40 cores at 400 W, so that a core adds 7 W.
-    async fn equal_nodes(&self, names: &[String]) {
+    pub(crate) async fn equal_nodes(&self, names: &[String]) {
         for name in names {
             let status = json!({"predictedCoolingStressScore": 0, "powerMeasurement": measured(200, 1000)});
             self.twin(name, "performance", status).await;

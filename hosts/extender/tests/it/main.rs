@@ -7,8 +7,12 @@ mod burst;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
+mod expected;
+#[cfg(test)]
 mod ops;
 #[cfg(test)]
 mod outage;
+#[cfg(test)]
+mod rows;
 #[cfg(test)]
 mod world;

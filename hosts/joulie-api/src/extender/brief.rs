@@ -1,20 +1,23 @@
-//! A pod in brief: its class and what it asks for, read off its text without building anything.
+//! A pod in brief: who it is, its class and what it asks for, read off its text without building anything.
 //!
 //! It says what [`Pod`] says, for the pods that there are; whatever is odd about one (a key twice, a value of another
 //! type, a quantity that is none) is left to [`Pod`], which names the field that is wrong.
 
 use super::members::{Members, elements, text};
-use super::pod::Pod;
+use super::pod::{self, Pod};
 use crate::field::FieldError;
 use crate::labels;
 use crate::quantity::Quantity;
+use joulie_core::placement::assumed::PodUid;
 use joulie_core::placement::class::{Classified, WorkloadClass};
 use joulie_core::placement::demand::{Ask, Container, Demand, DemandSum, GpuResource, GpuVendor, Runs};
 use serde_json::value::RawValue;
 
-/// A pod's class and demand.
+/// A pod's UID, class and demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Brief {
+    /// Who it is; nothing where it does not say, as one that was never created.
+    pub uid: Option<PodUid>,
     /// The class that it asks for.
     pub class: Classified,
     /// What it asks for while it runs.
@@ -31,8 +34,13 @@ impl Brief {
             return Ok(brief);
         }
         let pod = Pod::read(raw)?;
-        Ok(Self { class: pod.class(), demand: pod.demand()? })
+        let [_, _, uid] = pod.identity();
+        Ok(Self { uid: uid.and_then(known), class: pod.class(), demand: pod.demand()? })
     }
+}
+
+fn known(uid: &str) -> Option<PodUid> {
+    (!uid.is_empty()).then(|| pod::uid(uid))
 }
 
 /// A value of an object that is looked for: there, or not, or null, which is the same.
@@ -63,7 +71,7 @@ fn list(json: Slot<'_>) -> Option<&str> {
 
 fn plain(json: &str) -> Option<Brief> {
     let [metadata, spec] = pick(json, ["metadata", "spec"])?;
-    let class = class(metadata)?;
+    let (uid, class) = head(metadata)?;
     let mut sum = DemandSum::default();
     if let Some(spec) = spec {
         let names = ["initContainers", "containers", "resources", "overhead", "nodeName"];
@@ -88,14 +96,22 @@ fn plain(json: &str) -> Option<Brief> {
             sum.overhead(amounts.cpu.unwrap_or(0), amounts.memory.unwrap_or(0));
         }
     }
-    Some(Brief { class, demand: sum.total(class.class) })
+    Some(Brief { uid, class, demand: sum.total(class.class) })
 }
 
-fn class(metadata: Slot<'_>) -> Option<Classified> {
-    let Some(metadata) = metadata else { return Some(WorkloadClass::read(None)) };
+fn head(metadata: Slot<'_>) -> Option<(Option<PodUid>, Classified)> {
+    let Some(metadata) = metadata else { return Some((None, WorkloadClass::read(None))) };
     let [name, namespace, uid, annotations] = pick(metadata, ["name", "namespace", "uid", "annotations"])?;
     let is_text = |slot: Slot<'_>| slot.is_none_or(|value| value.starts_with('"'));
     (is_text(name) && is_text(namespace) && is_text(uid)).then_some(())?;
+    let uid = match uid {
+        Some(uid) => known(&text(uid)?),
+        None => None,
+    };
+    Some((uid, class(annotations)?))
+}
+
+fn class(annotations: Slot<'_>) -> Option<Classified> {
     let Some(annotations) = annotations else { return Some(WorkloadClass::read(None)) };
     let mut class = None;
     // Of a key that comes twice in a map the last counts.
@@ -202,7 +218,10 @@ mod tests {
 
     fn both(json: &str) -> (Result<Brief, String>, Result<Brief, String>) {
         let raw: &RawValue = serde_json::from_str(json).unwrap();
-        let careful = Pod::read(raw).and_then(|pod| Ok(Brief { class: pod.class(), demand: pod.demand()? }));
+        let careful = Pod::read(raw).and_then(|pod| {
+            let uid = pod.identity()[2].and_then(known);
+            Ok(Brief { uid, class: pod.class(), demand: pod.demand()? })
+        });
         let text = |error: FieldError| error.to_string();
         (Brief::read(raw).map_err(text), careful.map_err(text))
     }
@@ -251,6 +270,10 @@ mod tests {
             r#"{"metadata":{"annotations":{"joulie.io/workload-class":null}}}"#,
             r#"{"metadata":{"annotations":[]}}"#,
             r#"{"metadata":{"name":3}}"#,
+            r#"{"metadata":{"uid":3}}"#,
+            r#"{"metadata":{"uid":""}}"#,
+            r#"{"metadata":{"uid":"0f1c52f4-0ba1-4d0a-9b43-6c6f8f1d9f43"}}"#,
+            r#"{"metadata":{"uid":"\u0061"}}"#,
             r#"{"metadata":{},"metadata":{}}"#,
             r#"{"spec":{"containers":{}}}"#,
             r#"{"spec":{"containers":[3]}}"#,

@@ -6,6 +6,7 @@
 use crate::field::FieldError;
 use crate::labels;
 use crate::quantity::Quantity;
+use joulie_core::placement::assumed::PodUid;
 use joulie_core::placement::class::{Classified, WorkloadClass};
 use joulie_core::placement::demand::{Ask, Container, Demand, DemandSum, GpuResource, GpuVendor, Runs};
 use serde::Deserialize;
@@ -228,6 +229,24 @@ fn amount(
     Ok(Some(quantity))
 }
 
+/// A pod's UID as a number. One that is no UUID is hashed: all that counts is that it stays the same.
+#[must_use]
+pub fn uid(text: &str) -> PodUid {
+    let digits = text.chars().filter(|&c| c != '-');
+    let number = digits
+        .clone()
+        .try_fold(0_u128, |number, digit| Some((number << 4) | u128::from(digit.to_digit(16)?)));
+    match number {
+        Some(number) if digits.count() == 32 => PodUid(number),
+        // FNV-1a with the prime and the basis of 128 bits.
+        Some(_) | None => {
+            PodUid(text.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |hash: u128, byte| {
+                (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
+            }))
+        }
+    }
+}
+
 fn milli(quantity: Quantity) -> u64 {
     u64::try_from(quantity.milli_value()).unwrap_or(0)
 }
@@ -324,6 +343,17 @@ mod tests {
         ] {
             let error = demand(&json!({"containers": [{"resources": resources}]})).unwrap_err();
             assert!(error.starts_with(message), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_uid_is_its_number_and_any_other_text_one_of_its_own() {
+        let uuid = "0f1c52f4-0ba1-4d0a-9b43-6c6f8f1d9f43";
+        assert_eq!(uid(uuid), PodUid(0x0f1c_52f4_0ba1_4d0a_9b43_6c6f_8f1d_9f43));
+        assert_eq!(uid(&uuid.to_uppercase()), uid(uuid));
+        let odd = ["", "u", "v", "0f1c52f4", &uuid[1..], &format!("{uuid}0"), "ü", &"f".repeat(33)].map(uid);
+        for (at, one) in odd.iter().enumerate() {
+            assert!(!odd[..at].contains(one) && *one != uid(uuid), "{at}");
         }
     }
 

@@ -62,6 +62,22 @@ fn a_pod_counts_from_its_binding_until_a_sample_shows_it() {
 }
 
 #[test]
+fn whether_a_pod_counts_can_be_asked_before_it_is_kept() {
+    let rule = rule();
+    for (pod, now, sampled, stands) in [
+        (seen(1, 7, 0, None), 600, Some(600), true),
+        (seen(1, 7, 0, None), 601, Some(601), false),
+        (seen(1, 7, 0, Some(10)), 40, Some(40), true),
+        (seen(1, 7, 0, Some(10)), 41, Some(41), false),
+        (seen(1, 7, 0, Some(10)), 5000, None, true),
+    ] {
+        assert_eq!(rule.stands(&pod, at(now), sampled.map(at)), stands, "{pod:?} {now}");
+        let kept = storage(1).see(&pod, at(now), sampled.map(at)) == Seen::Counted;
+        assert_eq!(kept, stands);
+    }
+}
+
+#[test]
 fn what_was_expired_does_not_count_again() {
     let mut assumed = storage(4);
     // A list after a restart: a pod that has long run, on a node that is sampled, and one that has long not run.

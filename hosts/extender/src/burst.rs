@@ -1,0 +1,229 @@
+//! A burst of like pods, and a watch that tells of bindings some decisions late: what kube-scheduler makes of our answers.
+//!
+//! `cargo test -p extender burst -- --nocapture` prints the table of docs/adr/0011.
+
+use crate::decide;
+use crate::expected::Expected;
+use crate::index::{Index, Registry};
+use crate::ledger::{Ledger, Round, Scales};
+use crate::rows::PodRow;
+use crate::settings::Placement;
+use crate::snapshot::{Fleet, Node, Rules, Snapshot, View, places};
+use bytes::Bytes;
+use host_kit::clock::Mono;
+use host_kit::reflect::{Event, Row};
+use joulie_core::placement::assumed::AssumedRule;
+use joulie_core::placement::class::SchedulableClass;
+use joulie_core::placement::estimate::{Coefficients, Hardware};
+use joulie_core::placement::filter::PowerFit;
+use joulie_core::placement::freshness::{Evidence, FreshnessRule, Now, PlanLease, UnixTime};
+use joulie_core::placement::score::{Formula, PowerMeasurement, ScoreMax, Scoring, Twin, UnknownScore};
+use power_units::{Micros, Percent, Stamp, Watts};
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A kind of node: how many, their cap, what the first draws (each next one 5 W more), their cores and watts.
+#[derive(Clone, Copy)]
+struct Kind {
+    nodes: usize,
+    cap: i32,
+    drawn: i32,
+    cores: u32,
+    watts: i32,
+}
+
+/// As in the end-to-end story: eight nodes with more room, eight with less.
+const MIXED: [Kind; 2] = [
+    Kind { nodes: 8, cap: 900, drawn: 250, cores: 192, watts: 720 },
+    Kind { nodes: 8, cap: 600, drawn: 200, cores: 64, watts: 500 },
+];
+const ALIKE: [Kind; 1] = [Kind { nodes: 100, cap: 1000, drawn: 200, cores: 64, watts: 500 }];
+const PODS: usize = 200;
+const NOW: i64 = 1_700_000_000_000_000;
+
+struct World {
+    kinds: Vec<usize>,
+    cores: Vec<u32>,
+    registry: Registry,
+    snapshot: Snapshot,
+    ledger: Ledger,
+    expected: Expected,
+    /// Pods of each node, as kube-scheduler knows them at once.
+    bound: Vec<usize>,
+    dice: u64,
+}
+
+fn placement() -> Placement {
+    let scoring = Scoring {
+        formula: Formula::Headroom,
+        facility_metrics: false,
+        unknown: UnknownScore::Neutral,
+        max: ScoreMax::Hundred,
+        coefficients: Coefficients::REFERENCE,
+    };
+    Placement { scoring, power_fit: PowerFit::Score }
+}
+
+fn pod(number: usize) -> Value {
+    json!({"metadata": {"name": "p", "uid": format!("pod-{number}")},
+           "spec": {"containers": [{"resources": {"requests": {"cpu": "4"}}}]}})
+}
+
+impl World {
+    fn new(kinds: &[Kind], expected: Duration, seed: u64) -> Self {
+        let mut registry = Registry::default();
+        let all: Vec<(usize, usize, Kind)> = kinds
+            .iter()
+            .enumerate()
+            .flat_map(|(at, &kind)| (0..kind.nodes).map(move |number| (at, number, kind)))
+            .collect();
+        for node in 0..all.len() {
+            registry.number(&name(node));
+        }
+        let mut nodes = places(&registry);
+        let now = Now { wall: UnixTime::from_micros(NOW), own: Stamp::new(Micros::ZERO) };
+        for (node, (place, &(_, number, kind))) in nodes.iter_mut().zip(&all).enumerate() {
+            let measured = kind.drawn + 5 * i32::try_from(number % 8).unwrap();
+            let power = PowerMeasurement {
+                measured: Some(Watts::from_int(measured)),
+                capped: Some(Watts::from_int(kind.cap)),
+                trend: None,
+            };
+            let cooling = Some(Percent::ZERO);
+            let twin = Twin { cooling, power: Some(power), ..Twin::silent(SchedulableClass::Performance) };
+            let cpu_max = Some(Watts::from_int(kind.watts));
+            let hardware = Some(Hardware { cpu_max, cores: Some(kind.cores), gpus: None });
+            let evidence = Evidence::Dated(Some(now.wall));
+            *place = Node { twin: Some(twin), hardware, evidence, ..Node::unknown(&name(node)) };
+        }
+        let freshness = FreshnessRule::new(Micros::MINUTE).unwrap();
+        let rules = Rules { scoring: &placement().scoring, freshness, lease: PlanLease::Unseen, now };
+        let fleet = Arc::new(Fleet::of(nodes, Arc::new(Index::of(&registry)), &rules, true));
+        let rule = AssumedRule::new(Micros::new(30_000_000), Micros::MINUTE).unwrap();
+        Self {
+            kinds: all.iter().map(|(kind, _, _)| *kind).collect(),
+            cores: all.iter().map(|(_, _, kind)| kind.cores).collect(),
+            bound: vec![0; all.len()],
+            snapshot: Snapshot { fleet, assumed: vec![Watts::ZERO; all.len()].into(), ..Snapshot::nothing() },
+            ledger: Ledger::new(rule, 4096, Coefficients::REFERENCE),
+            expected: Expected::new(expected),
+            registry,
+            dice: seed | 1,
+        }
+    }
+
+    /// Binds all pods one after the other; each binding is seen when `lag` more pods have been decided on.
+    fn burst(&mut self, lag: usize, plugins: bool) {
+        let mut told: VecDeque<(usize, usize)> = VecDeque::new();
+        for number in 0..PODS {
+            if number > lag {
+                told.pop_front().into_iter().for_each(|(pod, node)| self.see(pod, node));
+            }
+            let node = self.place(number, plugins);
+            self.bound[node] += 1;
+            told.push_back((number, node));
+        }
+    }
+
+    /// What kube-scheduler does: ten times the score, and its own plugins' points; any of the best.
+    fn place(&mut self, number: usize, plugins: bool) -> usize {
+        let names: Vec<String> = (0..self.bound.len()).map(name).collect();
+        let body: Bytes = json!({"Pod": pod(number), "NodeNames": names}).to_string().into();
+        let expected = self.expected.load();
+        // A millisecond for each decision.
+        let now = Mono::from_millis(u64::try_from(number).unwrap());
+        let view = View { snapshot: &self.snapshot, expected: &expected, now };
+        let (reply, outcome) = decide::prioritize(&view, &placement(), &body).unwrap();
+        outcome.offer.into_iter().for_each(|offer| assert!(!self.expected.offer(offer, now)));
+        let answer: Value = serde_json::from_slice(&crate::probe::Answer::of(reply).whole()).unwrap();
+        let total = |node: usize| {
+            let used = 400 * self.bound[node] / usize::try_from(self.cores[node]).unwrap();
+            // Its processors are all asked for: it would not have been a candidate.
+            let spare = u64::try_from(100_usize.checked_sub(used)?).unwrap();
+            Some(answer[node]["score"].as_u64().unwrap() * 10 + if plugins { spare } else { 0 })
+        };
+        let all: Vec<Option<u64>> = (0..self.bound.len()).map(total).collect();
+        let best: Vec<usize> = (0..all.len()).filter(|&node| Some(&all[node]) == all.iter().max()).collect();
+        self.dice ^= self.dice << 13;
+        self.dice ^= self.dice >> 7;
+        self.dice ^= self.dice << 17;
+        best[usize::try_from(self.dice % u64::try_from(best.len()).unwrap()).unwrap()]
+    }
+
+    /// The watch tells of a binding.
+    fn see(&mut self, number: usize, node: usize) {
+        let mut bound = pod(number);
+        bound["spec"]["nodeName"] = json!(name(node));
+        let row = Arc::new(PodRow::read(&bound).unwrap());
+        let now = UnixTime::from_micros(NOW);
+        let scales = Scales { registry: &self.registry, fleet: &self.snapshot.fleet, now };
+        let mut round = Round::default();
+        self.ledger.follow(Event::Seen { uid: String::new(), row }, scales, &mut round);
+        self.snapshot.assumed = self.ledger.sums(self.bound.len());
+        self.expected.settle(&round.bound);
+    }
+
+    /// For each kind: its most pods on a node, and those of the node in its middle.
+    fn most_and_middle(&self) -> Vec<(usize, usize)> {
+        let kinds = self.kinds.iter().max().map_or(0, |last| last + 1);
+        let of = |kind| {
+            let pairs = self.bound.iter().zip(&self.kinds).filter(|(_, one)| **one == kind);
+            let mut pods: Vec<usize> = pairs.map(|(pods, _)| *pods).collect();
+            pods.sort_unstable();
+            (*pods.last().unwrap(), pods[pods.len() / 2])
+        };
+        (0..kinds).map(of).collect()
+    }
+
+    /// The deviation of what the nodes would draw with their pods, in percent of their caps.
+    fn deviation(&self) -> f64 {
+        let used: Vec<f64> = (0..self.bound.len())
+            .map(|node| {
+                let known = &self.snapshot.fleet.nodes[node];
+                let power = known.twin.unwrap().power.unwrap();
+                let watts = |watts: Watts| watts.to_string().parse::<f64>().unwrap();
+                let hardware = known.hardware.unwrap();
+                let pod = 0.7 * watts(hardware.cpu_max.unwrap()) * 4.0 / f64::from(hardware.cores.unwrap());
+                let pods = f64::from(u32::try_from(self.bound[node]).unwrap());
+                (watts(power.measured.unwrap()) + pods * pod) / watts(power.capped.unwrap()) * 100.0
+            })
+            .collect();
+        let count = f64::from(u32::try_from(used.len()).unwrap());
+        let mean = used.iter().sum::<f64>() / count;
+        (used.iter().map(|one| (one - mean).powi(2)).sum::<f64>() / count).sqrt()
+    }
+}
+
+fn name(node: usize) -> String {
+    format!("node-{node:03}")
+}
+
+const AGE: Duration = Duration::from_secs(5);
+
+#[test]
+fn a_burst_spreads_although_its_bindings_are_seen_late() {
+    println!("| nodes | plugins | lag | counting | used | most, middle of each kind | deviation, % of cap |");
+    for (what, kinds) in [("16, mixed", &MIXED[..]), ("100 alike", &ALIKE[..])] {
+        for plugins in [false, true] {
+            for lag in [0, 10, 30, 60] {
+                let mut seen = Vec::new();
+                for (how, age) in [("bindings seen", Duration::ZERO), ("own answers too", AGE)] {
+                    let mut world = World::new(kinds, age, 0x9E37_79B9);
+                    world.burst(lag, plugins);
+                    let used = world.bound.iter().filter(|pods| **pods > 0).count();
+                    let (pods, deviation) = (world.most_and_middle(), world.deviation());
+                    println!("| {what} | {plugins} | {lag} | {how} | {used} | {pods:?} | {deviation:.1} |");
+                    seen.push((pods, deviation));
+                }
+                let [(_, before), (pods, after)] = seen.as_slice() else { panic!("two") };
+                // As even as if every binding were seen at once: a pod or two more than its like got.
+                assert!(pods.iter().all(|(most, middle)| most - middle <= 3), "{what} {lag}: {pods:?}");
+                assert!(*after < 6.0, "{what} {lag}: {after}");
+                // And it can be seen here that without it they herd.
+                assert!(plugins || lag < 10 || *before > 2.0 * after, "{what} {lag}: {before} {after}");
+            }
+        }
+    }
+}

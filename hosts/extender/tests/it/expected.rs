@@ -1,0 +1,115 @@
+//! Pods between their scores and their bindings.
+
+use super::world::{World, measured, pod};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// A pod of its own, of four cores.
+fn one(number: usize) -> Value {
+    let mut pod = pod("performance", "4");
+    pod["metadata"]["uid"] = json!(format!("uid-{number}"));
+    pod
+}
+
+impl World {
+    /// What is said of pods on their way.
+    async fn cluster(&self) -> Value {
+        let (_, page) = self.get("/debug/scoring").await;
+        serde_json::from_str::<Value>(&page).unwrap()["cluster"].clone()
+    }
+
+    async fn ended(&self, fate: &str) -> String {
+        let (_, page) = super::world::call(self.started.metrics, "GET", "/metrics", b"").await;
+        let series = format!("joulie_scheduler_expectations_total{{fate=\"{fate}\"}} ");
+        page.lines().find_map(|line| line.strip_prefix(&series)).unwrap_or("missing").to_owned()
+    }
+
+    /// The best, as kube-scheduler finds it: the last of several here.
+    async fn best(&self, pod: &Value, names: &[&str]) -> String {
+        self.scores(pod, names).await.into_iter().max_by_key(|(_, score)| *score).unwrap().0
+    }
+}
+
+#[tokio::test]
+async fn pods_that_nobody_has_seen_bound_yet_are_told_of_different_nodes() {
+    // Fix list extender B20.
+    let world = World::start(&[("EXPECTED_MAX_AGE", "60s")]).await;
+    let names: Vec<String> = (0..20).map(|n| format!("node-{n:02}")).collect();
+    world.equal_nodes(&names).await;
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut placed: BTreeMap<String, usize> = BTreeMap::new();
+    for number in 0..100 {
+        let wanted = one(number);
+        // To ask what would be is not to ask, and a retry is the same pod.
+        world.post("/debug/scoring", &json!({"Pod": one(1000 + number), "NodeNames": names})).await;
+        let first = world.best(&wanted, &names).await;
+        assert!(number % 10 > 0 || world.best(&wanted, &names).await == first);
+        *placed.entry(first).or_default() += 1;
+    }
+    assert_eq!(world.cluster().await["expectedPods"], json!(100));
+    // For the first pod nothing was in flight: all were offered alike, and it was expected on another one.
+    assert!(placed.len() == 20 && placed.values().all(|pods| (4..=6).contains(pods)), "{placed:?}");
+    // What is shown is what would be answered.
+    let ask = json!({"Pod": one(2000), "NodeNames": names});
+    let shown = world.post("/debug/scoring", &ask).await;
+    let told = world.post("/prioritize", &ask).await;
+    for (shown, told) in shown["nodes"].as_array().unwrap().iter().zip(told.as_array().unwrap()) {
+        assert_eq!(shown["answer"], told["score"], "{shown}");
+        // Five pods of 28 W each.
+        let watts = shown["scoring"]["expectedPowerW"].as_f64().unwrap();
+        assert!((watts - 140.0).abs() < 28.1, "{shown}");
+    }
+    // They are scored by it, and not filtered.
+    let kept = world.post("/filter", &ask).await;
+    assert_eq!(kept["nodenames"].as_array().unwrap().len(), 20);
+}
+
+#[tokio::test]
+async fn a_pod_counts_once_when_it_is_seen_bound_and_not_at_all_when_it_never_is() {
+    let world = World::start(&[("EXPECTED_MAX_AGE", "1s")]).await;
+    world.equal_nodes(&["a".to_owned()]).await;
+    world.score(&one(1), "a").await;
+    world.until("it is forgotten", async || world.ended("expired").await == "1").await;
+    assert_eq!(world.cluster().await["expectedPods"], json!(0));
+    // Nothing in flight: the score of the formula, 0.7 · (1000 − 200 − 28)/10 + 15 = 69.04.
+    assert_eq!(world.score(&one(2), "a").await, 69);
+
+    let world = World::start(&[("EXPECTED_MAX_AGE", "60s")]).await;
+    world.equal_nodes(&["a".to_owned(), "b".to_owned()]).await;
+    for (name, node, fate) in [("here", "a", "met"), ("there", "b", "elsewhere")] {
+        let mut wanted = pod("performance", "4");
+        wanted["metadata"] = json!({"name": name, "namespace": "default"});
+        let made: Value = world.make("/api/v1/namespaces/default/pods", &wanted).await;
+        wanted["metadata"]["uid"] = made["metadata"]["uid"].clone();
+        // The only node that is left is where it goes: kube-scheduler asks for no scores then.
+        world.post("/filter", &json!({"Pod": wanted, "NodeNames": ["a"]})).await;
+        assert_eq!(world.cluster().await["expectedPods"], json!(1), "{name}");
+        world.assign(name, node).await;
+        world.until("the binding is seen", async || world.ended(fate).await == "1").await;
+        assert_eq!(world.cluster().await["expectedPods"], json!(0));
+    }
+    assert_eq!(world.cluster().await["assumedPods"], json!(2));
+}
+
+#[tokio::test]
+async fn a_pod_that_was_bound_before_its_node_s_hardware_was_known_counts_once_it_is() {
+    let world = World::start(&[]).await;
+    let status = json!({"predictedCoolingStressScore": 0, "powerMeasurement": measured(200, 1000)});
+    world.twin("late", "performance", status).await;
+    let wanted = pod("performance", "10");
+    // Without hardware no pod weighs anything: 0.7 · 80 + 15.
+    world.scores_at_last(&wanted, "late", 71).await;
+    world.bind("early", &wanted, "late").await;
+    let waits = async || world.cluster().await["waitingPods"] == json!(1);
+    world.until("the pod is seen", waits).await;
+    assert_eq!(
+        (world.cluster().await["assumedPods"].clone(), world.score(&wanted, "late").await),
+        (json!(0), 71)
+    );
+    world.hardware("late", 40, 400).await;
+    // 70 W for it and 70 W for the next: 0.7 · (800 − 140)/10 + 15 = 61.2, and never 66.1 in between.
+    world.until("the hardware is seen", async || world.score(&wanted, "late").await != 71).await;
+    assert_eq!(world.score(&wanted, "late").await, 61);
+    let cluster = world.cluster().await;
+    assert_eq!((cluster["assumedPods"].clone(), cluster["waitingPods"].clone()), (json!(1), json!(0)));
+}
