@@ -169,13 +169,13 @@ const CPU_CAP_FLOOR_WATTS: Setting<Option<Floor>> = Setting::optional(
     "CPU_CAP_FLOOR_WATTS",
     |text| floor(text).map(Some),
     "watts from 0 to 10000",
-    "No package of this node is ever capped below this, whatever the API says",
+    "No package is ever capped below this, whatever the API says, in both modes",
 );
 const GPU_CAP_FLOOR_WATTS: Setting<Option<Floor>> = Setting::optional(
     "GPU_CAP_FLOOR_WATTS",
     |text| floor(text).map(Some),
     "watts from 0 to 10000",
-    "No GPU of this node is ever capped below this, whatever the API says",
+    "No GPU is ever capped below this, whatever the API says, in both modes",
 );
 const STATE_DIR: Setting<Option<PathBuf>> = Setting::optional(
     "STATE_DIR",
@@ -285,6 +285,7 @@ pub static TABLE: Table = Table {
         &telemetry::GPU_CONTROL_ENDPOINT,
         &telemetry::GPU_CONTROL_MODE,
         &telemetry::TIMEOUT_SECONDS,
+        &telemetry::AUTHORITIES,
         &program::KUBECONFIG,
         &program::LOG_LEVEL,
         &program::LOG_FORMAT,
@@ -322,6 +323,8 @@ pub struct Settings {
     pub on_exit: OnExit,
     /// What happens when nobody confirms the desired state.
     pub lease: Lease,
+    /// Below what nothing is ever capped.
+    pub floors: Floors,
     /// The tuning of the closed loop.
     pub dvfs: Dvfs,
     /// How often power is published.
@@ -375,10 +378,15 @@ pub struct Machine {
     pub cpu: bool,
     /// Whether the GPUs are controlled.
     pub gpu: bool,
+}
+
+/// Below what nothing is ever capped, whatever the API says.
+#[derive(Clone, Copy, Debug)]
+pub struct Floors {
     /// The least cap of a package.
-    pub cpu_floor: Floor,
+    pub cpu: Floor,
     /// The least cap of a GPU.
-    pub gpu_floor: Floor,
+    pub gpu: Floor,
 }
 
 /// The lease on the desired state.
@@ -429,6 +437,10 @@ impl Settings {
             desired: values.get(&DESIRED_SOURCE)?,
             on_exit: values.get(&ON_EXIT)?,
             lease: lease(values)?,
+            floors: Floors {
+                cpu: values.get(&CPU_CAP_FLOOR_WATTS)?.unwrap_or(Floor::NONE),
+                gpu: values.get(&GPU_CAP_FLOOR_WATTS)?.unwrap_or(Floor::NONE),
+            },
             dvfs: tuning::read(values)?,
             power: PowerPublish {
                 interval: values.get(&POWER_PUBLISH_INTERVAL)?,
@@ -482,8 +494,6 @@ pub fn machine(values: &Values) -> Result<Machine, Refusals> {
         nvml: values.get(&NVML_PATH)?,
         cpu: true,
         gpu: true,
-        cpu_floor: values.get(&CPU_CAP_FLOOR_WATTS)?.unwrap_or(Floor::NONE),
-        gpu_floor: values.get(&GPU_CAP_FLOOR_WATTS)?.unwrap_or(Floor::NONE),
     })
 }
 

@@ -5,8 +5,9 @@
 //!    telemetry ──▶ levers.step ──orders──▶ control ──outcomes──▶ levers.step … until nothing is to be posted
 //! ```
 //!
-//! A node that does not answer is asked less and less often, up to once in half a minute, so that many such nodes do not
-//! take the places of those that do. A new desired state is tried at once all the same.
+//! A node that does not answer is asked less often, so that many such nodes do not take the places of those that do, but
+//! never less than once in five seconds: one that answers again is measured and capped from then on. A new desired state
+//! is tried at once all the same.
 
 use super::http::{Http, Standing, Trouble};
 use super::levers::{Laws, Levers, Occasion, Order, Reach, Shape};
@@ -77,6 +78,8 @@ pub(crate) struct Task {
     lease: Option<(LeaseTerms, Lease)>,
     levers: Option<Levers>,
     telemetry: Option<Telemetry>,
+    /// The last that came: what a node is made of does not go when it falls silent.
+    described: Option<Telemetry>,
     found: Arc<Found>,
     counts: Counts,
     trouble: [Option<Trouble>; 2],
@@ -92,7 +95,14 @@ struct Counts {
 
 /// Rounds of orders within one period: a limit, a throttle that is lifted after it, and what those bring about.
 const ROUNDS: usize = 4;
-const WAIT_MOST: Duration = Duration::from_secs(30);
+/// Nodes that do not answer share a few places of their own (`http`), so what a long wait would save is little; what it
+/// costs is that a node which is well again goes unmeasured for as long.
+const WAIT_MOST: Duration = Duration::from_secs(5);
+
+/// How long to wait after so many failures in a row.
+fn wait(period: Duration, failures: u32) -> Duration {
+    period.saturating_mul(1 << failures.min(8)).min(WAIT_MOST.max(period))
+}
 
 /// A node's task and the front's ends of it.
 pub(crate) fn open(
@@ -115,6 +125,7 @@ pub(crate) fn open(
         lease,
         levers: None,
         telemetry: None,
+        described: None,
         found: Arc::default(),
         counts: Counts::default(),
         trouble: [None, None],
@@ -132,8 +143,7 @@ impl Task {
         loop {
             let failed = self.period().await;
             self.counts.failures = if failed { self.counts.failures.saturating_add(1) } else { 0 };
-            let wait = self.common.period.saturating_mul(1 << self.counts.failures.min(8));
-            let wait = wait.min(WAIT_MOST.max(self.common.period));
+            let wait = wait(self.common.period, self.counts.failures);
             let changed = tokio::time::timeout(wait, self.desires.changed()).await;
             if matches!(changed, Ok(Err(_))) {
                 return;
@@ -151,6 +161,9 @@ impl Task {
             failed = telemetry.is_err();
             self.note(0, telemetry.as_ref().err());
             self.telemetry = telemetry.ok();
+            if self.telemetry.is_some() {
+                self.described = self.telemetry.clone();
+            }
             self.counts.blind += u64::from(failed);
         }
         let shape = self.shape();
@@ -244,24 +257,22 @@ impl Task {
 
     /// What the node has: by its telemetry, then by what the catalogue knows of the models that it or its labels name.
     fn shape(&self) -> Shape {
-        let told = self.telemetry.as_ref();
+        let told = self.described.as_ref();
         let catalog = &self.common.catalog;
         let cpu_names = [told.and_then(|it| it.cpu_model.as_deref()), self.hints.cpu_model.as_deref()];
         let cpu = cpu_names.into_iter().flatten().find_map(|name| catalog.cpu(name));
         let gpu_names = [told.and_then(|it| it.gpu_product.as_deref()), self.hints.gpu_model.as_deref()];
         let gpu = gpu_names.into_iter().flatten().find_map(|name| catalog.gpu(name));
-        let range = |min: Option<Watts>, max: Option<Watts>| max.map(|_| CapRange::new(min, max, None));
-        let by_model = cpu.and_then(|model| {
+        let by_model = cpu.map(|model| {
             let (min, max) = model.configurable_tdp.unzip();
-            range(min, Some(max.unwrap_or(model.tdp)))
+            (min, Some(max.unwrap_or(model.tdp)))
         });
+        let gpu_by_model = gpu.map(|model| (model.min, Some(model.max)));
         Shape {
             packages: told.and_then(|it| it.sockets).or(self.hints.sockets).unwrap_or(1),
-            range: told.and_then(|it| range(it.cap_min, it.cap_max)).or(by_model),
+            range: range(told.map(|it| (it.cap_min, it.cap_max)), by_model),
             gpus: told.and_then(|it| it.gpus).unwrap_or(self.hints.gpus),
-            gpu_range: told
-                .and_then(|it| range(it.gpu_cap_min, it.gpu_cap_max))
-                .or_else(|| gpu.and_then(|model| range(model.min, Some(model.max)))),
+            gpu_range: range(told.map(|it| (it.gpu_cap_min, it.gpu_cap_max)), gpu_by_model),
         }
     }
 
@@ -284,7 +295,7 @@ impl Task {
     fn tell(&mut self, desire: Desire, lease: LeaseState) {
         let Some(levers) = &self.levers else { return };
         let shape = self.shape();
-        let found = found(&self.hints, self.telemetry.as_ref(), shape, self.reach());
+        let found = found(&self.hints, self.described.as_ref(), shape, self.reach());
         if *self.found != found {
             self.found = Arc::new(found);
         }
@@ -377,6 +388,17 @@ impl Task {
     }
 }
 
+/// The least and the most that can be set.
+type Ends = (Option<Watts>, Option<Watts>);
+
+/// A range as the node tells it; an end that it does not tell is that of its model, so that nothing is capped below what
+/// it is built for.
+fn range(told: Option<Ends>, model: Option<Ends>) -> Option<CapRange> {
+    let ((told_min, told_max), (min, max)) = (told.unwrap_or_default(), model.unwrap_or_default());
+    let max = told_max.or(max);
+    max.map(|_| CapRange::new(told_min.or(min), max, None))
+}
+
 /// A verdict about one endpoint, as one about all GPUs behind it: the laws see one device, and sums are of all.
 trait OfAll {
     fn of_all(self, count: u32) -> Self;
@@ -429,5 +451,33 @@ fn found(hints: &Hints, told: Option<&Telemetry>, shape: Shape, reach: Reach) ->
             control: reach.gpu && shape.gpus > 0,
             metered: reach.meter && shape.gpus > 0,
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_does_not_answer_is_asked_less_often_and_never_less_than_once_in_five_seconds() {
+        let seconds = |period: u64, failures| wait(Duration::from_secs(period), failures).as_secs();
+        assert_eq!([0, 1, 2, 3, 20, u32::MAX].map(|failures| seconds(1, failures)), [1, 2, 4, 5, 5, 5]);
+        assert_eq!([0, 3].map(|failures| seconds(20, failures)), [20, 20], "a longer period is kept");
+    }
+
+    #[test]
+    fn an_end_of_a_range_that_a_node_does_not_tell_is_that_of_its_model() {
+        let ends = |min: i32, max: i32| {
+            let watts = |count: i32| Some(count).filter(|&count| count > 0).map(Watts::from_int);
+            (watts(min), watts(max))
+        };
+        let of = |told, model| range(told, model).map(|range| (range.min(), range.max()));
+        let model = Some(ends(320, 400));
+        assert_eq!(of(None, model), model);
+        assert_eq!(of(Some(ends(0, 0)), model), model, "a node that tells neither");
+        assert_eq!(of(Some(ends(0, 380)), model), Some(ends(320, 380)));
+        assert_eq!(of(Some(ends(100, 380)), model), Some(ends(100, 380)));
+        assert_eq!(of(Some(ends(0, 250)), model), Some(ends(0, 250)), "of another model than it says");
+        assert_eq!(of(Some(ends(100, 0)), None), None);
     }
 }

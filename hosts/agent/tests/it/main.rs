@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod host;
 #[cfg(test)]
+mod nodes;
+#[cfg(test)]
 mod pool;
 #[cfg(test)]
 mod room;
