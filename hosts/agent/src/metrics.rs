@@ -4,7 +4,7 @@
 use crate::front::outcome::{Outcome, Why};
 use crate::front::publish::Kind;
 use crate::front::wanted::{Unknown, Wanted};
-use crate::machine::View;
+use crate::machine::{LeaseState, View};
 use host_kit::closed_label;
 use joulie_core::node::cap::Backend;
 use power_units::Watts;
@@ -63,6 +63,16 @@ closed_label! {
     }
 }
 
+impl Object {
+    const fn of(kind: Kind) -> Self {
+        match kind {
+            Kind::Profile => Self::Profile,
+            Kind::Twin => Self::Twin,
+            Kind::Hardware => Self::Hardware,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Node {
     node: String,
@@ -110,6 +120,11 @@ struct Write {
     outcome: Written,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WhichObject {
+    object: Object,
+}
+
 type Level<L> = Family<L, Gauge<f64, AtomicU64>>;
 
 /// All of them. Clones are the same.
@@ -131,6 +146,7 @@ pub(crate) struct Metrics {
     actions: Family<NodeMove, Counter>,
     errors: Family<Node, Counter>,
     enforced: Family<Node, Gauge>,
+    unconfirmed: Family<Node, Gauge>,
     malformed: Family<Node, Counter>,
     originals: Family<Node, Gauge>,
     moved: Family<Node, Counter>,
@@ -139,6 +155,7 @@ pub(crate) struct Metrics {
     backend_ready: Family<NodeBackend, Gauge>,
     troubles: Family<NodeBackend, Counter>,
     writes: Family<Write, Counter>,
+    put_back: Family<WhichObject, Counter>,
     /// What has series, so that they can be taken away.
     known: Arc<Mutex<BTreeMap<String, Known>>>,
 }
@@ -189,6 +206,11 @@ impl Metrics {
             self.enforced.clone(),
         );
         r.register(
+            "joulie_desired_state_unconfirmed",
+            "1 where nobody confirms the desired state any more; LEASE_EXPIRY says what follows",
+            self.unconfirmed.clone(),
+        );
+        r.register(
             "joulie_malformed_desired_state",
             "Desired states that cannot be read",
             self.malformed.clone(),
@@ -200,6 +222,11 @@ impl Metrics {
         r.register("joulie_backend_ready", "Whether a backend answers", self.backend_ready.clone());
         r.register("joulie_backend_troubles", "How often a backend failed", self.troubles.clone());
         r.register("joulie_agent_writes", "Writes to the API", self.writes.clone());
+        r.register(
+            "joulie_statuses_put_back",
+            "Statuses of ours that somebody else had overwritten, put back",
+            self.put_back.clone(),
+        );
     }
 
     /// What is wanted of a node has changed.
@@ -248,6 +275,7 @@ impl Metrics {
             let labels = NodeMode { node: node.to_owned(), mode: *mode };
             self.mode.get_or_create(&labels).set(i64::from(*mode == mode_of(view.details.mode)));
         }
+        self.unconfirmed.get_or_create(&label).set(i64::from(view.lease != LeaseState::Desired));
         level(&self.total_power, &label, view.cpu.drawn.watts().map(as_f64));
         level(&self.gpu_power, &label, view.gpu.drawn.watts().map(as_f64));
         for device in &view.cpu.devices {
@@ -304,12 +332,12 @@ impl Metrics {
 
     /// A write to the API.
     pub(crate) fn wrote(&self, kind: Kind, outcome: Written) {
-        let object = match kind {
-            Kind::Profile => Object::Profile,
-            Kind::Twin => Object::Twin,
-            Kind::Hardware => Object::Hardware,
-        };
-        self.writes.get_or_create(&Write { object, outcome }).inc();
+        self.writes.get_or_create(&Write { object: Object::of(kind), outcome }).inc();
+    }
+
+    /// A status of ours that somebody else had overwritten is there again.
+    pub(crate) fn put_back(&self, kind: Kind) {
+        self.put_back.get_or_create(&WhichObject { object: Object::of(kind) }).inc();
     }
 
     /// The node is nobody's concern here any more.
@@ -345,7 +373,9 @@ impl Metrics {
         for family in [&self.total_power, &self.gpu_power, &self.observed, &self.ema] {
             family.remove(&label);
         }
-        for family in [&self.throttle, &self.above, &self.below, &self.enforced, &self.originals] {
+        for family in
+            [&self.throttle, &self.above, &self.below, &self.enforced, &self.unconfirmed, &self.originals]
+        {
             family.remove(&label);
         }
         for family in [&self.errors, &self.malformed, &self.moved, &self.blind, &self.late] {

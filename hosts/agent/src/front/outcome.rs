@@ -278,6 +278,9 @@ fn verdict<'a>(
         | Why::Deselected
         | Why::SimulateOnly => {}
     }
+    if lease == LeaseState::Held {
+        message.push_str("; nobody confirms the desired state any more, and it holds");
+    }
     if let Some(bad) = &goal.malformed {
         message = format!("{bad}; its last good state stays in force: {message}");
     }

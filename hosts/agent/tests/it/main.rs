@@ -3,8 +3,12 @@
 #[cfg(test)]
 mod host;
 #[cfg(test)]
+mod lease;
+#[cfg(test)]
 mod nodes;
 #[cfg(test)]
 mod pool;
 #[cfg(test)]
 mod room;
+#[cfg(test)]
+mod status;

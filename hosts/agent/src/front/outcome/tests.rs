@@ -208,6 +208,8 @@ fn caps_that_a_lease_replaced_are_not_those_that_were_asked() {
         let view = View { lease, ..view(&wanted, part(Means::Rapl, applied, Some(120), 200), nothing()) };
         let outcome = Outcomes::default().of(&wanted, &view, &TERMS, Mono::START);
         assert_eq!(why(&outcome).status() == Status::True, holds, "{lease:?}");
+        let text = outcome.verdict.unwrap().message;
+        assert_eq!(text.contains("nobody confirms"), lease != LeaseState::Desired, "{lease:?}: {text}");
     }
 }
 
