@@ -385,3 +385,6 @@ impl Share for Watts {
         Some(self.scale(percent.to_ratio(Role::Nearest), Role::Nearest))
     }
 }
+
+#[cfg(test)]
+mod tests;
