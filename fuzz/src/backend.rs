@@ -84,9 +84,11 @@ fn limit(feed: &mut Feed<'_>, order: LimitOrder, now: Stamp) -> LimitFacts {
         }
         (_, LimitOrder::Set(asked)) => LimitOutcome::Set { asked, read_back: verdict(feed, asked) },
     };
-    let seen = match kind >> 4 & 3 {
+    let seen = match kind >> 4 & 7 {
         0 => Seen::Unknown,
         1 => Seen::Off { read: now },
+        2 => Seen::Gone,
+        3 => Seen::Unread(feed.pick(&ErrorKind::ALL)),
         _ => Seen::At { limit: feed.watts(), read: now },
     };
     LimitFacts { outcome, seen }

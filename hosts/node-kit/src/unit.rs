@@ -250,16 +250,18 @@ impl Unit {
     /// What may be known about its limit, with the outcome that was not told yet.
     pub(crate) fn limit_facts(&mut self, workers: &mut [Worker]) -> LimitFacts {
         let Some(place) = self.limit else {
-            return LimitFacts { outcome: LimitOutcome::Unknown, seen: Seen::Unknown };
+            self.in_force = None;
+            let seen = if self.has_limit { Seen::Gone } else { Seen::Unknown };
+            return LimitFacts { outcome: LimitOutcome::Unknown, seen };
         };
         let view = &mut workers[place.worker].view;
         let outcome = view.outcomes[place.domain].take();
         let reading = &view.readings[place.domain];
-        let at = reading.as_ref().map(|sample| sample.at);
         self.in_force = setting_of(reading, Control::Power).and_then(watts_of);
-        let seen = match (self.in_force, at) {
-            (Some(limit), Ok(read)) => Seen::At { limit, read },
-            (_, Ok(_) | Err(_)) => Seen::Unknown,
+        let seen = match (self.in_force, reading) {
+            (Some(limit), Ok(sample)) => Seen::At { limit, read: sample.at },
+            (None, Ok(sample)) => Seen::Unread(sample.power_limit.err().unwrap_or(ErrorKind::BadData)),
+            (_, Err(kind)) => Seen::Unread(*kind),
         };
         LimitFacts { outcome: self.outcome(outcome), seen }
     }

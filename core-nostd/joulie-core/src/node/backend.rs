@@ -1,9 +1,9 @@
 //! By which backend the CPU cap of a node is held: power limits first, a throttle where they fail, and back again.
 //!
 //! The order is the agent's contract: the power limit of each package (RAPL, or a socket limit); where that is
-//! locked, missing or refused, the *closed loop* of the DVFS fallback with the node's total; and where a percentage
-//! cannot be resolved to watts, the *percent path*, a fixed throttle. When limits work again they are set, seen in force
-//! for a while, and only then is the throttle lifted.
+//! locked, missing, refused or out of sight, the *closed loop* of the DVFS fallback with the node's total; and where a
+//! percentage cannot be resolved to watts, the *percent path*, a fixed throttle. When limits work again they are set,
+//! seen in force for a while, and only then is the throttle lifted.
 //!
 //! ```text
 //!              a package lacks its limit                  throttle in force

@@ -12,6 +12,8 @@
 //!   Set when due, or│ │ │                    │
 //!     another target│ ▼ │                    │
 //!                  Refused ◀─────────────────┘     (Pending also: no answer within the patience)
+//!                                                  (Refused is due at once, and Pending ordered anew, when what was
+//!                                                   out of reach is back)
 //!
 //! Adopted, Held, Refused ──Release──▶ Releasing ──done──▶ Free
 //!                                       │   ▲
@@ -126,13 +128,17 @@ pub enum News<T> {
     Released(Result<(), ErrorKind>),
     /// Somebody else has changed it, in a way that is accepted.
     Changed(T),
-    /// Somebody else has undone it.
+    /// It is not in force, or nobody can tell whether it is.
     Lost {
+        /// Why: somebody else has undone it, or it is out of reach.
+        kind: ErrorKind,
         /// From when on to set it again.
         again_at: Stamp,
         /// How often that happened before.
         failures: u32,
     },
+    /// It was out of reach and is back: what was ordered meanwhile did not reach it, and what failed need not wait.
+    Back,
 }
 
 /// What is to be done.
@@ -184,6 +190,9 @@ impl LeverLaw {
                     Err(kind) => self.refused(target, kind, now, failures, standing),
                 },
                 News::Lost { .. } => Lever::Pending { target, since, failures, standing: Standing::Nothing },
+                News::Back => {
+                    Lever::Refused { target, kind: ErrorKind::Gone, retry_at: now, failures, standing }
+                }
                 News::None | News::Set { .. } | News::Released(_) | News::Changed(_) => {
                     match now.since(since) {
                         None => Lever::Pending { target, since: now, failures, standing },
@@ -197,11 +206,10 @@ impl LeverLaw {
                     self.refused(target, kind, now, 0, Standing::At(as_is))
                 }
                 News::Changed(as_is) => Lever::Held { target, as_is, since },
-                News::Lost { again_at: retry_at, failures } => {
-                    let (kind, standing) = (ErrorKind::Busy, Standing::Nothing);
-                    Lever::Refused { target, kind, retry_at, failures, standing }
+                News::Lost { kind, again_at: retry_at, failures } => {
+                    Lever::Refused { target, kind, retry_at, failures, standing: Standing::Nothing }
                 }
-                News::None | News::Set { .. } | News::Released(_) => lever,
+                News::None | News::Set { .. } | News::Released(_) | News::Back => lever,
             },
             Lever::Refused { target, kind, retry_at, failures, standing } => match news {
                 News::Set { target: about, outcome } if about == target => match outcome {
@@ -211,11 +219,13 @@ impl LeverLaw {
                 News::Lost { .. } => {
                     Lever::Refused { target, kind, retry_at, failures, standing: Standing::Nothing }
                 }
+                News::Back => Lever::Refused { target, kind, retry_at: now, failures, standing },
                 News::None | News::Set { .. } | News::Released(_) | News::Changed(_) => lever,
             },
             Lever::Releasing { since, failures } => match news {
                 News::Released(Ok(())) => Lever::Free,
                 News::Released(Err(kind)) => self.stuck(kind, now, failures),
+                News::Back => Lever::Stuck { kind: ErrorKind::Gone, retry_at: now, failures },
                 News::None | News::Set { .. } | News::Changed(_) | News::Lost { .. } => {
                     match now.since(since) {
                         None => Lever::Releasing { since: now, failures },
@@ -224,8 +234,9 @@ impl LeverLaw {
                     }
                 }
             },
-            Lever::Stuck { .. } => match news {
+            Lever::Stuck { kind, failures, .. } => match news {
                 News::Released(Ok(())) => Lever::Free,
+                News::Back => Lever::Stuck { kind, retry_at: now, failures },
                 News::None
                 | News::Set { .. }
                 | News::Released(Err(_))
@@ -250,6 +261,10 @@ impl LeverLaw {
     fn stuck<T>(&self, kind: ErrorKind, now: Stamp, failures: u32) -> Lever<T> {
         let failures = failures.saturating_add(1);
         Lever::Stuck { kind, retry_at: now + self.backoff.after(failures), failures }
+    }
+
+    pub(crate) const fn patience(&self) -> Micros {
+        self.patience
     }
 
     pub(crate) fn longest_wait(&self) -> Micros {

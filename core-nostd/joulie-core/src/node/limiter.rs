@@ -4,12 +4,18 @@
 //! read back decides: a limit that reads above what was written is not in force, and one below is, as clamped, unless
 //! it undercuts the floor that the node's own configuration sets: that is never accepted, neither when it is read back
 //! nor when it is seen later.
+//!
+//! What cannot be seen any more is not in force as far as anybody knows. A limit that is gone counts as lost at once, one
+//! that does not answer after the patience with an order; both are set again, and at once when they can be seen again.
+
+mod view;
 
 use super::cap::{CapResult, Floor, Target};
 use super::drift::{Drift, DriftLaw};
 use super::lever::{Lever, LeverLaw, News, Order, Want};
 use power_hal::ErrorKind;
 use power_units::{Micros, Stamp, Watts};
+use view::{Glance, View};
 
 /// The tuning of all limiters of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +31,7 @@ pub struct LimiterLaw {
 pub struct Limiter {
     lever: Lever<Target>,
     drift: Drift,
+    view: View,
 }
 
 /// What may be known about a limit.
@@ -55,8 +62,12 @@ pub enum LimitOutcome {
 /// A limit as it is read between orders, and when: a sample may arrive late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// It was not read.
+    /// Nobody looked at it.
     Unknown,
+    /// It was looked at, and this is why it could not be read.
+    Unread(ErrorKind),
+    /// The device of which it is the limit is not there any more.
+    Gone,
     /// It is not enabled, so it limits nothing.
     Off {
         /// When it was read.
@@ -110,14 +121,14 @@ impl LimiterLaw {
 
 impl Limiter {
     /// A limit that nobody of us has touched.
-    pub const UNTOUCHED: Self = Self { lever: Lever::Free, drift: Drift::Calm };
+    pub const UNTOUCHED: Self = Self { lever: Lever::Free, drift: Drift::Calm, view: View::Unwatched };
 
     /// A limit that the journal says is ours, from before a restart.
-    pub const ADOPTED: Self = Self { lever: Lever::Adopted, drift: Drift::Calm };
+    pub const ADOPTED: Self = Self { lever: Lever::Adopted, drift: Drift::Calm, view: View::Unwatched };
 
     #[cfg(test)]
     pub(crate) const fn at(lever: Lever<Target>) -> Self {
-        Self { lever, drift: Drift::Calm }
+        Self { lever, drift: Drift::Calm, view: View::Unwatched }
     }
 
     /// How the limit stands.
@@ -143,6 +154,7 @@ impl Limiter {
     ) -> LimitStep {
         self.lever = law.lever.learn(self.lever, now, self.news(facts.outcome, floor));
         self.drift = self.drift.quiet(law.drift, now);
+        self.look(&law.lever, now, facts.seen);
         let moved = match self.sight(now, facts.seen, floor) {
             Sight::AsLeft => false,
             Sight::Accepted(as_is) => {
@@ -152,19 +164,51 @@ impl Limiter {
             Sight::Contested => {
                 let (drift, back) = self.drift.moved(law.drift, now);
                 self.drift = drift;
-                let lost = News::Lost { again_at: back.at, failures: back.failures };
+                let kind = ErrorKind::Busy;
+                let lost = News::Lost { kind, again_at: back.at, failures: back.failures };
                 self.lever = law.lever.learn(self.lever, now, lost);
                 true
             }
         };
         let (lever, order) = self.lever.pursue(now, want, law.longest_wait());
         self.lever = lever;
-        let order = match order {
-            Order::Leave => LimitOrder::Leave,
-            Order::Set(target) => LimitOrder::Set(target.effective()),
-            Order::Release => LimitOrder::Release,
+        let order = match (order, facts.seen) {
+            (Order::Leave, _) => LimitOrder::Leave,
+            // To what is not there nothing can be ordered, and its answer need not be waited for.
+            (Order::Set(target), Seen::Gone) => {
+                self.fail(law, now, News::Set { target, outcome: Err(ErrorKind::Gone) })
+            }
+            (Order::Release, Seen::Gone) => self.fail(law, now, News::Released(Err(ErrorKind::Gone))),
+            (Order::Set(target), _) => LimitOrder::Set(target.effective()),
+            (Order::Release, _) => LimitOrder::Release,
         };
         LimitStep { order, moved }
+    }
+
+    fn fail(&mut self, law: &LimiterLaw, now: Stamp, news: News<Target>) -> LimitOrder {
+        self.lever = law.lever.learn(self.lever, now, news);
+        LimitOrder::Leave
+    }
+
+    /// Whether the limit can still be seen.
+    fn look(&mut self, law: &LeverLaw, now: Stamp, seen: Seen) {
+        let confirmed = match self.lever {
+            Lever::Held { since, .. } => Some(since),
+            Lever::Free
+            | Lever::Adopted
+            | Lever::Pending { .. }
+            | Lever::Refused { .. }
+            | Lever::Releasing { .. }
+            | Lever::Stuck { .. } => None,
+        };
+        let (view, glance) = self.view.look(law.patience(), now, seen, confirmed);
+        self.view = view;
+        let news = match glance {
+            Glance::Nothing => return,
+            Glance::Lost(kind) => News::Lost { kind, again_at: now, failures: 1 },
+            Glance::Back => News::Back,
+        };
+        self.lever = law.learn(self.lever, now, news);
     }
 
     fn news(&self, outcome: LimitOutcome, floor: Floor) -> News<Target> {
@@ -182,7 +226,7 @@ impl Limiter {
     fn sight(&self, now: Stamp, seen: Seen, floor: Floor) -> Sight {
         let Lever::Held { target, as_is, since } = self.lever else { return Sight::AsLeft };
         let (found, read) = match seen {
-            Seen::Unknown => return Sight::AsLeft,
+            Seen::Unknown | Seen::Unread(_) | Seen::Gone => return Sight::AsLeft,
             Seen::Off { read } => (None, read),
             Seen::At { limit, read } => (Some(limit), read),
         };

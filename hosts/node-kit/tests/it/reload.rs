@@ -1,6 +1,7 @@
 //! Drivers that go and come back.
 
 use crate::room::{Room, watts};
+use joulie_core::node::cap::Backend;
 use node_kit::Desire;
 use power_units::Watts;
 use rig::machine::{Machine, Slot};
@@ -92,4 +93,40 @@ fn a_socket_whose_limit_goes_away_is_still_one_package() {
     node.handle().desire(Desire::GONE);
     room.periods(&mut node, 5);
     assert!(node.journal().is_empty(), "{:?}", node.journal().entries());
+}
+
+/// What draws more than the cap because its limit went away is held by the frequencies within two seconds, and by its
+/// limit again when that is back.
+#[test]
+fn a_node_whose_limits_go_away_is_held_by_its_frequencies_until_they_are_back() {
+    let Some(room) = Room::profile("epyc").map(Room::busy) else { return };
+    let mut node = room.open(room.tracking());
+    node.handle().desire(watts(120));
+    room.periods(&mut node, 5);
+    let present = |present: bool| {
+        room.machine.lock().change(|_, _, sockets| {
+            sockets.iter_mut().for_each(|socket| socket.present = present);
+        });
+    };
+    present(false);
+    // Here the limit is gone with its driver.
+    room.periods(&mut node, 2);
+    let mut worst: f64 = 0.0;
+    for _ in 0..30 {
+        room.periods(&mut node, 1);
+        worst = worst.max(room.packages_draw());
+    }
+    assert!(worst <= 252.0, "{worst} W at a cap of 240 W");
+    let mode = |node: &node_kit::Node| node.report().cpu.unwrap().mode;
+    assert_eq!(mode(&node), Backend::Dvfs);
+    assert!(node.report().packages.iter().all(|package| package.limit.is_none()), "nobody knows it any more");
+    present(true);
+    // Found within a second, set, and seen in force for two.
+    room.periods(&mut node, 6);
+    assert_eq!(mode(&node), Backend::Rapl);
+    let machine = room.machine.lock();
+    let slowed = machine.policies().iter().filter(|policy| policy.user_max < *policy.hardware.end());
+    assert_eq!(slowed.count(), 0, "the throttle is lifted");
+    drop(machine);
+    assert!(room.packages_draw() <= 252.0, "{} W", room.packages_draw());
 }

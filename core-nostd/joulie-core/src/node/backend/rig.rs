@@ -51,6 +51,8 @@ pub(super) struct Register {
     pub(super) refuses: Option<ErrorKind>,
     /// How many ticks an order waits before it is carried out.
     pub(super) delay: u64,
+    /// What is seen of it where that is not what it holds.
+    pub(super) hidden: Option<Seen>,
     orders: VecDeque<(u64, LimitOrder)>,
 }
 
@@ -97,7 +99,8 @@ pub(super) fn silent(has_limit: bool) -> PackageFacts {
 
 impl Node {
     pub(super) fn new(packages: &[PackageFacts]) -> Self {
-        let register = || Register { limit: None, refuses: None, delay: 0, orders: VecDeque::new() };
+        let register =
+            || Register { limit: None, refuses: None, delay: 0, hidden: None, orders: VecDeque::new() };
         let throttle = Throttled {
             by: None,
             refuses: None,
@@ -186,7 +189,8 @@ impl Register {
                 LimitOutcome::Released(self.refuses.map_or(Ok(()), Err))
             }
         };
-        LimitFacts { outcome, seen: Seen::At { limit: self.limit.unwrap_or(w(250)), read: at(tick) } }
+        let seen = Seen::At { limit: self.limit.unwrap_or(w(250)), read: at(tick) };
+        LimitFacts { outcome, seen: self.hidden.unwrap_or(seen) }
     }
 }
 

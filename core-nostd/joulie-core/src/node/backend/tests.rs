@@ -393,6 +393,69 @@ fn a_moved_limit_that_is_put_back_at_once_brings_no_throttle() {
     assert!(node.log.iter().all(|(_, given)| matches!(given, Given::Limit(..))));
 }
 
+#[test]
+fn a_limit_that_is_gone_is_held_by_the_loop_at_once_and_by_itself_when_it_is_back() {
+    let mut node = Node::new(&[package(), package()]);
+    node.steps(5, watts(100));
+    node.registers[1].hidden = Some(Seen::Gone);
+    node.registers[1].limit = None;
+    assert_eq!(node.step(watts(100)).throttle, ThrottleOrder::RunLoop { cap: w(200) });
+    let gone = node.steps(40, watts(100));
+    assert_eq!(gone.status, status(Backend::Dvfs, applied(200)));
+    let to_it = |node: &Node| {
+        let all = node.ordered().into_iter();
+        all.filter(|(_, given)| matches!(given, Given::Limit(1, _))).map(|(tick, _)| tick).collect::<Vec<_>>()
+    };
+    assert_eq!(to_it(&node), [1], "what is not there is ordered nothing");
+    node.registers[1].hidden = None;
+    let back = node.tick + 1;
+    node.step(watts(100));
+    assert_eq!(to_it(&node), [1, back], "and waits for nothing when it is there again");
+    let decision = node.steps(SETTLE + 3, watts(100));
+    assert_eq!((decision.mode, decision.status), (Backend::Rapl, status(Backend::Rapl, applied(200))));
+    assert_eq!(decision.moved, 0, "it was not somebody else");
+}
+
+#[test]
+fn a_limit_that_cannot_be_read_is_held_by_the_loop_after_the_patience() {
+    let mut node = Node::new(&[package()]);
+    node.steps(5, watts(100));
+    // What a driver that hangs said last stays where it is.
+    for hidden in [Seen::Unread(ErrorKind::Io), Seen::At { limit: w(100), read: at(node.tick) }] {
+        let mut node = Node { packages: node.packages.clone(), ..Node::new(&[package()]) };
+        (node.tick, node.registers[0].hidden, node.registers[0].delay) = (5, Some(hidden), 1_000);
+        for _ in 0..PATIENCE {
+            assert_eq!(node.step(watts(100)).throttle, ThrottleOrder::Leave, "{hidden:?}");
+        }
+        assert_eq!(node.step(watts(100)).throttle, ThrottleOrder::RunLoop { cap: w(100) }, "{hidden:?}");
+        assert_eq!(node.steps(2, watts(100)).status, status(Backend::Dvfs, applied(100)));
+    }
+}
+
+#[test]
+fn without_any_throttle_a_limit_that_is_gone_is_not_called_applied() {
+    let mut node = Node::new(&[package()]);
+    node.throttle = None;
+    node.steps(5, watts(100));
+    node.registers[0].hidden = Some(Seen::Gone);
+    let decision = node.step(watts(100));
+    assert_eq!(
+        (decision.mode, decision.status),
+        (Backend::None, status(Backend::Rapl, failed(ErrorKind::Gone)))
+    );
+}
+
+#[test]
+fn an_original_whose_device_was_away_goes_back_as_soon_as_it_is_there() {
+    let mut node = Node::new(&[package()]);
+    node.steps(5, watts(100));
+    node.registers[0].hidden = Some(Seen::Gone);
+    assert_eq!(node.steps(40, Desired::Gone).status, status(Backend::Rapl, failed(ErrorKind::Gone)));
+    node.registers[0].hidden = None;
+    assert_eq!(node.steps(2, Desired::Gone).status.report, Report::NoIntent);
+    assert_eq!(node.registers[0].limit, None);
+}
+
 /// One of each state of a lever, at tick 100; held ones are settled, or not yet.
 fn levers<T: Copy>(target: T, other: T) -> Vec<Lever<T>> {
     let (kind, retry_at, since) = (ErrorKind::Locked, at(105), at(99));

@@ -43,12 +43,12 @@ fn states() -> [L; 7] {
 
 #[test]
 fn every_state_meets_every_news() {
-    use ErrorKind::{Busy, Io, Locked, Timeout};
+    use ErrorKind::{Busy, Gone, Io, Locked, Timeout};
     let set = |target, outcome| News::Set { target, outcome };
     let now = 1_010;
-    let lost = News::Lost { again_at: at(1_300), failures: 4 };
+    let lost = News::Lost { kind: Busy, again_at: at(1_300), failures: 4 };
     // The news, and what the states become; a dash is a state that stays as it is.
-    let table: [(News<u8>, [Option<L>; 7]); 9] = [
+    let table: [(News<u8>, [Option<L>; 7]); 10] = [
         (News::None, [None; 7]),
         (
             set(7, Ok(5)),
@@ -93,6 +93,19 @@ fn every_state_meets_every_news() {
                 Some(refused(Locked, 1_200, 2, Standing::Nothing)),
                 None,
                 None,
+            ],
+        ),
+        // What is back is ordered at once, whatever was waited for.
+        (
+            News::Back,
+            [
+                None,
+                None,
+                Some(refused(Gone, now, 1, Standing::At(3))),
+                None,
+                Some(refused(Locked, now, 2, Standing::At(3))),
+                Some(stuck(Gone, now, 1)),
+                Some(stuck(Io, now, 2)),
             ],
         ),
     ];
