@@ -1,6 +1,8 @@
 //! The agent as a process of its own, against an API in memory, on virtual hardware and over HTTP.
 
 #[cfg(test)]
+mod devices;
+#[cfg(test)]
 mod host;
 #[cfg(test)]
 mod lease;
