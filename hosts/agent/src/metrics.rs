@@ -1,14 +1,21 @@
 //! What the agent counts. The names and labels that dashboards query are those of the first implementation; a node that
 //! goes takes its series along.
 
+mod labels;
+mod names;
+
+pub(crate) use labels::Written;
+
 use crate::front::outcome::{Outcome, Why};
 use crate::front::publish::Kind;
 use crate::front::wanted::{Unknown, Wanted};
 use crate::machine::{LeaseState, View};
-use host_kit::closed_label;
 use joulie_core::node::cap::Backend;
+use labels::{
+    Mode, Move, Node, NodeBackend, NodeCpu, NodeMode, NodeMove, NodePolicy, NodeZone, Object, WhichObject,
+    Write,
+};
 use power_units::Watts;
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -16,114 +23,6 @@ use prometheus_client::registry::Registry;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
-
-closed_label! {
-    /// What holds a node's cap.
-    pub(crate) enum Mode {
-        /// Nothing.
-        None = "none",
-        /// Power limits.
-        Rapl = "rapl",
-        /// A throttle.
-        Dvfs = "dvfs",
-    }
-}
-
-closed_label! {
-    /// What a closed loop did.
-    pub(crate) enum Move {
-        /// It throttled more.
-        Up = "throttle_up",
-        /// It throttled less.
-        Down = "throttle_down",
-    }
-}
-
-closed_label! {
-    /// What became of a write to the API.
-    pub(crate) enum Written {
-        /// It is done.
-        Done = "done",
-        /// The object was not there.
-        Gone = "gone",
-        /// It failed, and is tried again.
-        Failed = "failed",
-    }
-}
-
-closed_label! {
-    /// What is written.
-    pub(crate) enum Object {
-        /// The status of a NodePowerProfile.
-        Profile = "nodepowerprofile",
-        /// The status of a NodeTwin.
-        Twin = "nodetwin",
-        /// A NodeHardware.
-        Hardware = "nodehardware",
-    }
-}
-
-impl Object {
-    const fn of(kind: Kind) -> Self {
-        match kind {
-            Kind::Profile => Self::Profile,
-            Kind::Twin => Self::Twin,
-            Kind::Hardware => Self::Hardware,
-        }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Node {
-    node: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct NodeMode {
-    node: String,
-    mode: Mode,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct NodePolicy {
-    node: String,
-    policy: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct NodeZone {
-    node: String,
-    zone: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct NodeCpu {
-    node: String,
-    cpu: u16,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct NodeMove {
-    node: String,
-    action: Move,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct NodeBackend {
-    node: String,
-    backend: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Write {
-    object: Object,
-    outcome: Written,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct WhichObject {
-    object: Object,
-}
 
 type Level<L> = Family<L, Gauge<f64, AtomicU64>>;
 
@@ -174,59 +73,6 @@ impl Metrics {
         all.register_kept(registry);
         all.register_own(registry);
         all
-    }
-
-    /// Those of the first implementation.
-    fn register_kept(&self, r: &mut Registry) {
-        r.register("joulie_backend_mode", "What holds the CPU cap: one mode is 1", self.mode.clone());
-        r.register("joulie_policy_cap_watts", "The cap that is asked of each package", self.cap.clone());
-        r.register("joulie_rapl_energy_uj", "The energy counter of a package", self.energy.clone());
-        r.register("joulie_rapl_estimated_power_watts", "What a package draws", self.zone_power.clone());
-        r.register(
-            "joulie_rapl_package_total_power_watts",
-            "What all packages draw; absent where that is not known",
-            self.total_power.clone(),
-        );
-        r.register("joulie_dvfs_observed_power_watts", "What the closed loop sees", self.observed.clone());
-        r.register("joulie_dvfs_ema_power_watts", "What it compares with the cap", self.ema.clone());
-        r.register("joulie_dvfs_throttle_pct", "How much is throttled", self.throttle.clone());
-        r.register("joulie_dvfs_above_trip_count", "Steps in a row above the band", self.above.clone());
-        r.register("joulie_dvfs_below_trip_count", "Steps in a row below the band", self.below.clone());
-        r.register("joulie_dvfs_cpu_cur_freq_khz", "At what a policy runs", self.cur_freq.clone());
-        r.register("joulie_dvfs_cpu_max_freq_khz", "The limit of a policy", self.max_freq.clone());
-        r.register("joulie_dvfs_actions", "Steps of the closed loop that moved", self.actions.clone());
-        r.register("joulie_reconcile_errors", "Failures of backends and endpoints", self.errors.clone());
-    }
-
-    fn register_own(&self, r: &mut Registry) {
-        r.register("joulie_gpu_total_power_watts", "What all GPUs draw", self.gpu_power.clone());
-        r.register(
-            "joulie_cap_enforced",
-            "The condition CapEnforced: 1 true, 0 false, -1 unknown",
-            self.enforced.clone(),
-        );
-        r.register(
-            "joulie_desired_state_unconfirmed",
-            "1 where nobody confirms the desired state any more; LEASE_EXPIRY says what follows",
-            self.unconfirmed.clone(),
-        );
-        r.register(
-            "joulie_malformed_desired_state",
-            "Desired states that cannot be read",
-            self.malformed.clone(),
-        );
-        r.register("joulie_journal_originals", "Limits that are ours", self.originals.clone());
-        r.register("joulie_limits_moved", "Times that somebody else moved a limit", self.moved.clone());
-        r.register("joulie_blind_periods", "Periods without a known CPU power", self.blind.clone());
-        r.register("joulie_late_periods", "Periods in which a backend was late", self.late.clone());
-        r.register("joulie_backend_ready", "Whether a backend answers", self.backend_ready.clone());
-        r.register("joulie_backend_troubles", "How often a backend failed", self.troubles.clone());
-        r.register("joulie_agent_writes", "Writes to the API", self.writes.clone());
-        r.register(
-            "joulie_statuses_put_back",
-            "Statuses of ours that somebody else had overwritten, put back",
-            self.put_back.clone(),
-        );
     }
 
     /// What is wanted of a node has changed.

@@ -1,6 +1,8 @@
 use super::*;
 use crate::front::wanted::Subject;
 use crate::machine::{Details, Device, Drawn, Found};
+use joulie_api::condition::Status;
+use joulie_core::node::cap::Blocked;
 use joulie_core::node::cap::{CapRange, Desired};
 use joulie_core::node::throttle::Throttle;
 use node_kit::Desire;
