@@ -1,7 +1,7 @@
 //! What becomes of caps when nobody confirms the desired state any more.
 
 use crate::nodes::{Node, Nodes, cluster, pool};
-use crate::room::{Agent, Cluster, enforced};
+use crate::room::{Agent, Cluster, Room, enforced};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -42,9 +42,12 @@ impl Planner {
     }
 }
 
-/// With twins in charge, and a plan that is known for ten seconds.
 fn settings(cluster: &Cluster, at: std::net::SocketAddr, expiry: &str) -> Vec<(&'static str, String)> {
-    let mut all = pool(cluster, at);
+    by_plan(pool(cluster, at), expiry)
+}
+
+/// With twins in charge, and a plan that is known for ten seconds.
+fn by_plan(mut all: Vec<(&'static str, String)>, expiry: &str) -> Vec<(&'static str, String)> {
     for (name, value) in [
         ("DESIRED_SOURCE", "twin"),
         ("LEASE_SOURCE", "plan"),
@@ -58,8 +61,12 @@ fn settings(cluster: &Cluster, at: std::net::SocketAddr, expiry: &str) -> Vec<(&
 }
 
 async fn twin(cluster: &Cluster, watts: i32) {
-    let spec = json!({"nodeName": "sim-1", "profile": "eco", "cpu": {"packagePowerCapWatts": watts}});
-    cluster.apply("NodeTwin", "sim-1", spec).await;
+    twin_of(cluster, "sim-1", watts).await;
+}
+
+async fn twin_of(cluster: &Cluster, node: &str, watts: i32) {
+    let spec = json!({"nodeName": node, "profile": "eco", "cpu": {"packagePowerCapWatts": watts}});
+    cluster.apply("NodeTwin", node, spec).await;
 }
 
 fn says(expected: (&'static str, &'static str)) -> impl Fn(&Value) -> bool {
@@ -127,4 +134,24 @@ async fn a_plan_that_nobody_renews_is_relaxed_where_that_is_chosen() {
     cluster.until("NodeTwin", "sim-1", says(("True", "Enforced"))).await;
     nodes.until("sim-1", |node| node.cap == 250.0).await;
     cluster.until("NodeTwin", "sim-1", says(("False", "LeaseExpired"))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_that_nobody_renews_gives_way_on_the_nodes_own_hardware_too() {
+    let Some(room) = Room::profile("xeon-2s") else { return };
+    let cluster = Cluster::new().await;
+    cluster.node("node-a", json!({"joulie.io/managed": "true"})).await;
+    twin_of(&cluster, "node-a", 150).await;
+    let planner = Planner::begin(&cluster).await;
+    let agent = Agent::start(&by_plan(room.settings(&cluster), "safe"));
+    cluster.until("NodeTwin", "node-a", says(("True", "Enforced"))).await;
+    assert_eq!(room.limits(), [150, 150]);
+    planner.dies();
+    // 40 % of 250 W.
+    room.until_limits(&[100, 100]).await;
+    cluster.until("NodeTwin", "node-a", says(("False", "LeaseExpired"))).await;
+    agent.until_page("/metrics", "joulie_desired_state_unconfirmed{node=\"node-a\"} 1").await;
+    let _planner = Planner::begin(&cluster).await;
+    room.until_limits(&[150, 150]).await;
+    cluster.until("NodeTwin", "node-a", says(("True", "Enforced"))).await;
 }
