@@ -26,6 +26,7 @@ const OTHERS_IN_TESTS: &[&str] = &[
     "proptest",
     "rcgen",
     "serde-saphyr",
+    "tokio-rustls",
     "tower",
 ];
 
@@ -74,11 +75,13 @@ const ALLOWED: &[Allowed] = &[
             "http",
             "http-body-util",
             "hyper",
+            "hyper-rustls",
             "hyper-util",
             "jiff",
             "k8s-openapi",
             "kube",
             "prometheus-client",
+            "rustls",
             "serde",
             "serde_json",
             "tokio",

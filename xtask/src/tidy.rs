@@ -42,6 +42,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
         // The ids in this file are examples.
         if name.ends_with(".rs") && name != "xtask/src/tidy.rs" {
             named.extend(named_ids(text));
+            named.extend(named_rows(text));
         }
         if name.ends_with(".md") {
             untidy.extend(dead_links(root, name, text));
@@ -109,6 +110,23 @@ fn named_ids(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
+/// The rows of a conformance table that a source names, as `agent table 14`: the numbers after the words.
+fn named_rows(text: &str) -> impl Iterator<Item = String> {
+    let lists = text.lines().filter_map(|line| line.split_once("Agent table, row"));
+    lists.flat_map(|(_, rest)| {
+        let mut ended = false;
+        let words = rest.strip_prefix('s').unwrap_or(rest).split_whitespace().filter(|word| *word != "and");
+        let numbers = words.map_while(move |word| {
+            let number = word.trim_end_matches([',', '.', ':']);
+            let is_number = !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit());
+            let taken = (!ended && is_number).then(|| format!("agent table {number}"));
+            ended |= word.ends_with(['.', ':']);
+            taken
+        });
+        numbers.collect::<Vec<_>>()
+    })
+}
+
 /// `S14`, `C7`, `K2`, `B-R1`.
 fn is_id(word: &str) -> bool {
     let number =
@@ -158,6 +176,17 @@ mod tests {
         let told = unnamed_ids(list, &named);
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(told[0].ends_with("agent S14") && told[1].ends_with("operator B2"), "{told:?}");
+    }
+
+    #[test]
+    fn a_row_that_no_test_names_is_told() {
+        let text = "// Agent table, rows 6, 10 and 14.\n// Agent table, row 13, and 2 more.\n// Agent table, row 5: 120 W.\n\
+                    // Agent table, row 31. Fix list agent D5: 7 of them.\n";
+        let named: BTreeSet<_> = named_rows(text).collect();
+        let rows: Vec<_> = named.iter().map(|row| row.trim_start_matches("agent table ")).collect();
+        assert_eq!(rows, ["10", "13", "14", "2", "31", "5", "6"]);
+        let told = unnamed_ids("## agent table\n| 5 6 7 | test |\n| 22 | settled otherwise |\n", &named);
+        assert_eq!(told, ["docs/FIX_LIST.md: no test names agent table 7"]);
     }
 
     #[test]

@@ -155,8 +155,8 @@ fn config(settings: &Settings, node: &str, machine: &Machine) -> Result<Config, 
     let access = if settings.simulate_only { Access::Look } else { Access::Control };
     let mut config =
         Config::standard(sources(machine), machine.state.clone(), access, micros(settings.period))?;
-    config.cpu.floor = machine.cpu_floor;
-    config.gpu.floor = machine.gpu_floor;
+    config.cpu.floor = settings.floors.cpu;
+    config.gpu.floor = settings.floors.gpu;
     config.law = match settings.dvfs.law {
         DvfsLaw::Classic => LoopLaw::Classic(settings.dvfs.classic),
         DvfsLaw::Tracking => Config::tracking(),

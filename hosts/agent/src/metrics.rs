@@ -1,14 +1,21 @@
 //! What the agent counts. The names and labels that dashboards query are those of the first implementation; a node that
 //! goes takes its series along.
 
+mod labels;
+mod names;
+
+pub(crate) use labels::Written;
+
 use crate::front::outcome::{Outcome, Why};
 use crate::front::publish::Kind;
 use crate::front::wanted::{Unknown, Wanted};
-use crate::machine::View;
-use host_kit::closed_label;
+use crate::machine::{LeaseState, View};
 use joulie_core::node::cap::Backend;
+use labels::{
+    Mode, Move, Node, NodeBackend, NodeCpu, NodeMode, NodeMove, NodePolicy, NodeZone, Object, WhichObject,
+    Write,
+};
 use power_units::Watts;
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -16,99 +23,6 @@ use prometheus_client::registry::Registry;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
-
-closed_label! {
-    /// What holds a node's cap.
-    pub(crate) enum Mode {
-        /// Nothing.
-        None = "none",
-        /// Power limits.
-        Rapl = "rapl",
-        /// A throttle.
-        Dvfs = "dvfs",
-    }
-}
-
-closed_label! {
-    /// What a closed loop did.
-    pub(crate) enum Move {
-        /// It throttled more.
-        Up = "throttle_up",
-        /// It throttled less.
-        Down = "throttle_down",
-    }
-}
-
-closed_label! {
-    /// What became of a write to the API.
-    pub(crate) enum Written {
-        /// It is done.
-        Done = "done",
-        /// The object was not there.
-        Gone = "gone",
-        /// It failed, and is tried again.
-        Failed = "failed",
-    }
-}
-
-closed_label! {
-    /// What is written.
-    pub(crate) enum Object {
-        /// The status of a NodePowerProfile.
-        Profile = "nodepowerprofile",
-        /// The status of a NodeTwin.
-        Twin = "nodetwin",
-        /// A NodeHardware.
-        Hardware = "nodehardware",
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Node {
-    node: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct NodeMode {
-    node: String,
-    mode: Mode,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct NodePolicy {
-    node: String,
-    policy: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct NodeZone {
-    node: String,
-    zone: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct NodeCpu {
-    node: String,
-    cpu: u16,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct NodeMove {
-    node: String,
-    action: Move,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct NodeBackend {
-    node: String,
-    backend: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Write {
-    object: Object,
-    outcome: Written,
-}
 
 type Level<L> = Family<L, Gauge<f64, AtomicU64>>;
 
@@ -131,6 +45,7 @@ pub(crate) struct Metrics {
     actions: Family<NodeMove, Counter>,
     errors: Family<Node, Counter>,
     enforced: Family<Node, Gauge>,
+    unconfirmed: Family<Node, Gauge>,
     malformed: Family<Node, Counter>,
     originals: Family<Node, Gauge>,
     moved: Family<Node, Counter>,
@@ -139,6 +54,7 @@ pub(crate) struct Metrics {
     backend_ready: Family<NodeBackend, Gauge>,
     troubles: Family<NodeBackend, Counter>,
     writes: Family<Write, Counter>,
+    put_back: Family<WhichObject, Counter>,
     /// What has series, so that they can be taken away.
     known: Arc<Mutex<BTreeMap<String, Known>>>,
 }
@@ -157,49 +73,6 @@ impl Metrics {
         all.register_kept(registry);
         all.register_own(registry);
         all
-    }
-
-    /// Those of the first implementation.
-    fn register_kept(&self, r: &mut Registry) {
-        r.register("joulie_backend_mode", "What holds the CPU cap: one mode is 1", self.mode.clone());
-        r.register("joulie_policy_cap_watts", "The cap that is asked of each package", self.cap.clone());
-        r.register("joulie_rapl_energy_uj", "The energy counter of a package", self.energy.clone());
-        r.register("joulie_rapl_estimated_power_watts", "What a package draws", self.zone_power.clone());
-        r.register(
-            "joulie_rapl_package_total_power_watts",
-            "What all packages draw; absent where that is not known",
-            self.total_power.clone(),
-        );
-        r.register("joulie_dvfs_observed_power_watts", "What the closed loop sees", self.observed.clone());
-        r.register("joulie_dvfs_ema_power_watts", "What it compares with the cap", self.ema.clone());
-        r.register("joulie_dvfs_throttle_pct", "How much is throttled", self.throttle.clone());
-        r.register("joulie_dvfs_above_trip_count", "Steps in a row above the band", self.above.clone());
-        r.register("joulie_dvfs_below_trip_count", "Steps in a row below the band", self.below.clone());
-        r.register("joulie_dvfs_cpu_cur_freq_khz", "At what a policy runs", self.cur_freq.clone());
-        r.register("joulie_dvfs_cpu_max_freq_khz", "The limit of a policy", self.max_freq.clone());
-        r.register("joulie_dvfs_actions", "Steps of the closed loop that moved", self.actions.clone());
-        r.register("joulie_reconcile_errors", "Failures of backends and endpoints", self.errors.clone());
-    }
-
-    fn register_own(&self, r: &mut Registry) {
-        r.register("joulie_gpu_total_power_watts", "What all GPUs draw", self.gpu_power.clone());
-        r.register(
-            "joulie_cap_enforced",
-            "The condition CapEnforced: 1 true, 0 false, -1 unknown",
-            self.enforced.clone(),
-        );
-        r.register(
-            "joulie_malformed_desired_state",
-            "Desired states that cannot be read",
-            self.malformed.clone(),
-        );
-        r.register("joulie_journal_originals", "Limits that are ours", self.originals.clone());
-        r.register("joulie_limits_moved", "Times that somebody else moved a limit", self.moved.clone());
-        r.register("joulie_blind_periods", "Periods without a known CPU power", self.blind.clone());
-        r.register("joulie_late_periods", "Periods in which a backend was late", self.late.clone());
-        r.register("joulie_backend_ready", "Whether a backend answers", self.backend_ready.clone());
-        r.register("joulie_backend_troubles", "How often a backend failed", self.troubles.clone());
-        r.register("joulie_agent_writes", "Writes to the API", self.writes.clone());
     }
 
     /// What is wanted of a node has changed.
@@ -248,6 +121,7 @@ impl Metrics {
             let labels = NodeMode { node: node.to_owned(), mode: *mode };
             self.mode.get_or_create(&labels).set(i64::from(*mode == mode_of(view.details.mode)));
         }
+        self.unconfirmed.get_or_create(&label).set(i64::from(view.lease != LeaseState::Desired));
         level(&self.total_power, &label, view.cpu.drawn.watts().map(as_f64));
         level(&self.gpu_power, &label, view.gpu.drawn.watts().map(as_f64));
         for device in &view.cpu.devices {
@@ -304,12 +178,12 @@ impl Metrics {
 
     /// A write to the API.
     pub(crate) fn wrote(&self, kind: Kind, outcome: Written) {
-        let object = match kind {
-            Kind::Profile => Object::Profile,
-            Kind::Twin => Object::Twin,
-            Kind::Hardware => Object::Hardware,
-        };
-        self.writes.get_or_create(&Write { object, outcome }).inc();
+        self.writes.get_or_create(&Write { object: Object::of(kind), outcome }).inc();
+    }
+
+    /// A status of ours that somebody else had overwritten is there again.
+    pub(crate) fn put_back(&self, kind: Kind) {
+        self.put_back.get_or_create(&WhichObject { object: Object::of(kind) }).inc();
     }
 
     /// The node is nobody's concern here any more.
@@ -345,7 +219,9 @@ impl Metrics {
         for family in [&self.total_power, &self.gpu_power, &self.observed, &self.ema] {
             family.remove(&label);
         }
-        for family in [&self.throttle, &self.above, &self.below, &self.enforced, &self.originals] {
+        for family in
+            [&self.throttle, &self.above, &self.below, &self.enforced, &self.unconfirmed, &self.originals]
+        {
             family.remove(&label);
         }
         for family in [&self.errors, &self.malformed, &self.moved, &self.blind, &self.late] {

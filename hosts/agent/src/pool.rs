@@ -6,6 +6,7 @@
 mod http;
 mod levers;
 mod remote;
+mod tls;
 mod wire;
 
 use crate::front::inputs::{Inputs, Watched};
@@ -14,7 +15,7 @@ use crate::front::rows::NodeRow;
 use crate::front::watches::Confirmed;
 use crate::host;
 use crate::machine::{Control, View};
-use crate::settings::{DvfsLaw, OnExit, Preference, Routing, Settings, Shards};
+use crate::settings::{DvfsLaw, Floors, OnExit, Preference, Routing, Settings, Shards};
 use host_kit::clock::Clock;
 use host_kit::config::Wrong;
 use host_kit::health::Heartbeat;
@@ -22,6 +23,7 @@ use host_kit::shutdown::Stop;
 use joulie_api::labels::node;
 use joulie_core::node::backend::{BackendLaw, Preference as Order};
 use joulie_core::node::cap::Report;
+use joulie_core::node::gpu_cap::GpuLaw;
 use kube::core::SelectorExt;
 use levers::Laws;
 use node_kit::{Access, Config, Desire, Sources};
@@ -63,8 +65,10 @@ const RESTORE_WITHIN: Duration = Duration::from_secs(10);
 /// What is asked for cannot be done.
 #[derive(Debug)]
 pub enum PoolError {
-    /// An endpoint that is not plain HTTP.
-    Scheme(Wrong),
+    /// An endpoint that is none.
+    Endpoint(Wrong),
+    /// Nobody is there to be believed.
+    Tls(tls::TlsError),
     /// The period.
     Period(node_kit::ConfigError),
 }
@@ -72,7 +76,8 @@ pub enum PoolError {
 impl std::fmt::Display for PoolError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Scheme(wrong) => wrong.fmt(f),
+            Self::Endpoint(wrong) => wrong.fmt(f),
+            Self::Tls(error) => error.fmt(f),
             Self::Period(error) => write!(f, "RECONCILE_INTERVAL: {error}"),
         }
     }
@@ -87,17 +92,16 @@ impl Pool {
         confirmed: Confirmed,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, PoolError> {
+        let mut has_tls = false;
         for template in [&routing.source, &routing.cpu, &routing.gpu].into_iter().flatten() {
-            let url = template.for_node("node").map_err(PoolError::Scheme)?;
-            if !url.as_str().starts_with("http://") {
-                let why = format!("{url} is not plain HTTP; endpoints with TLS are not supported");
-                return Err(PoolError::Scheme(Wrong(why)));
-            }
+            let url = template.for_node("node").map_err(PoolError::Endpoint)?;
+            has_tls |= url.as_str().to_ascii_lowercase().starts_with("https:");
         }
+        let tls = tls::client(has_tls, routing.authorities.as_deref()).map_err(PoolError::Tls)?;
         let beat = Heartbeat::started(clock.mono());
         let common = Arc::new(Common {
             routing: routing.clone(),
-            http: http::Http::new(concurrency, routing.timeout),
+            http: http::Http::new(concurrency, routing.timeout, tls),
             laws: laws(settings, routing).map_err(PoolError::Period)?,
             period: settings.period,
             clock,
@@ -241,7 +245,12 @@ fn laws(settings: &Settings, routing: &Routing) -> Result<Laws, node_kit::Config
         Preference::LimitFirst => Order::LimitFirst,
         Preference::ThrottleOnly => Order::ThrottleOnly,
     };
-    Ok(Laws { cpu: BackendLaw { preference, ..config.cpu }, gpu: config.gpu, classic: settings.dvfs.classic })
+    let Floors { cpu, gpu } = settings.floors;
+    Ok(Laws {
+        cpu: BackendLaw { preference, floor: cpu, ..config.cpu },
+        gpu: GpuLaw { floor: gpu, ..config.gpu },
+        classic: settings.dvfs.classic,
+    })
 }
 
 fn hints(row: &NodeRow) -> Hints {

@@ -1,19 +1,22 @@
 //! What the agent can be told. The names are those of the first implementation where it had them; what it took silently
 //! for something else (a typo for the host's own hardware, a bad duration for a default) is refused here.
 
+mod own;
 mod pool;
+mod table;
 mod telemetry;
 mod tuning;
 
 pub use pool::Shards;
+pub use table::TABLE;
 pub use telemetry::{Endpoint, Preference, Routing};
 
-use host_kit::config::{Listen, Refusals, Retired, Setting, Table, Values, Wrong, parse};
+use host_kit::config::{Listen, Refusals, Values};
 use host_kit::program;
 use joulie_core::node::cap::{CapIntent, Floor};
 use joulie_core::node::classic::Classic;
 use kube::core::Selector;
-use power_units::{KiloHertz, Watts};
+use power_units::KiloHertz;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -73,235 +76,7 @@ pub enum DvfsLaw {
     Tracking,
 }
 
-const MODE: Setting<Mode> = Setting::with_default(
-    "AGENT_MODE",
-    "daemonset",
-    |text| parse::one_of(text, &[("daemonset", Mode::Daemonset), ("pool", Mode::Pool)]),
-    "daemonset or pool",
-    "Whether the agent works for its own node, or over HTTP for many",
-);
-const NODE_NAME: Setting<Option<String>> = Setting::optional(
-    "NODE_NAME",
-    |text| parse::object_name(text).map(Some),
-    "the name of a node",
-    "The agent's node in mode daemonset; set it from spec.nodeName",
-);
-const PERIOD: Setting<Duration> = Setting::with_default(
-    "RECONCILE_INTERVAL",
-    "1s",
-    |text| parse::duration(text, Duration::from_millis(100)..=Duration::from_secs(60)),
-    "a duration between 100ms and 1m",
-    "How often the machine is read and its closed loop steps; a change of the desired state waits for none",
-);
-const SIMULATE_ONLY: Setting<bool> = Setting::with_default(
-    "SIMULATE_ONLY",
-    "false",
-    parse::boolean,
-    "true or false",
-    "Only looks at the hardware and says what is desired; nothing is written to it",
-);
-const METRICS_ADDR: Setting<Listen> = Setting::with_default(
-    "METRICS_ADDR",
-    ":8080",
-    parse::listen,
-    "HOST:PORT or :PORT",
-    "Where /metrics, /livez and /readyz are served",
-);
-const NODE_SELECTOR: Setting<Selector> = Setting::with_default(
-    "POOL_NODE_SELECTOR",
-    "joulie.io/managed=true",
-    parse::selector,
-    "a label selector",
-    "Which nodes are managed, in both modes; a node that is not selected any more gets its originals back",
-)
-.or_called(&["NODE_SELECTOR"]);
-const DESIRED_SOURCE: Setting<DesiredSource> = Setting::with_default(
-    "DESIRED_SOURCE",
-    "profile",
-    |text| parse::one_of(text, &[("profile", DesiredSource::Profile), ("twin", DesiredSource::Twin)]),
-    "profile or twin",
-    "Which kind carries the desired state: NodePowerProfile, or NodeTwin as in clusters of v0.1; one per cluster",
-);
-const ON_EXIT: Setting<OnExit> = Setting::with_default(
-    "ON_EXIT",
-    "keep",
-    |text| parse::one_of(text, &[("keep", OnExit::Keep), ("restore", OnExit::Restore)]),
-    "keep or restore",
-    "What happens to the limits when the agent ends",
-);
-const LEASE_EXPIRY: Setting<LeaseExpiry> = Setting::with_default(
-    "LEASE_EXPIRY",
-    "hold",
-    |text| {
-        let words = [("hold", LeaseExpiry::Hold), ("relax", LeaseExpiry::Relax), ("safe", LeaseExpiry::Safe)];
-        parse::one_of(text, &words)
-    },
-    "hold, relax or safe",
-    "What happens to the caps when nobody has confirmed the desired state for SPEC_READ_TIMEOUT",
-);
-const LEASE_SOURCE: Setting<LeaseSource> = Setting::with_default(
-    "LEASE_SOURCE",
-    "watch",
-    |text| parse::one_of(text, &[("watch", LeaseSource::Watch), ("plan", LeaseSource::Plan)]),
-    "watch or plan",
-    "Who confirms the desired state: a watch that lives, or the plan's Lease, which the operator renews",
-);
-const SPEC_READ_TIMEOUT: Setting<Duration> = Setting::with_default(
-    "SPEC_READ_TIMEOUT",
-    "5m",
-    |text| parse::duration(text, Duration::from_secs(10)..=Duration::from_secs(86_400)),
-    "a duration between 10s and 24h",
-    "For how long the desired state counts as known after it was last confirmed",
-);
-const SAFE_CPU_CAP_PCT: Setting<Option<CapIntent>> = Setting::optional(
-    "SAFE_CPU_CAP_PCT",
-    |text| parse::percent(text).and_then(percent_intent).map(Some),
-    "a percentage above 0, up to 100",
-    "The cap of each package in the safe profile, in percent of the most that it can be set to",
-);
-const SAFE_GPU_CAP_PCT: Setting<Option<CapIntent>> = Setting::optional(
-    "SAFE_GPU_CAP_PCT",
-    |text| parse::percent(text).and_then(percent_intent).map(Some),
-    "a percentage above 0, up to 100",
-    "The cap of each GPU in the safe profile, in percent of the most that it can be set to",
-);
-const CPU_CAP_FLOOR_WATTS: Setting<Option<Floor>> = Setting::optional(
-    "CPU_CAP_FLOOR_WATTS",
-    |text| floor(text).map(Some),
-    "watts from 0 to 10000",
-    "No package of this node is ever capped below this, whatever the API says",
-);
-const GPU_CAP_FLOOR_WATTS: Setting<Option<Floor>> = Setting::optional(
-    "GPU_CAP_FLOOR_WATTS",
-    |text| floor(text).map(Some),
-    "watts from 0 to 10000",
-    "No GPU of this node is ever capped below this, whatever the API says",
-);
-const STATE_DIR: Setting<Option<PathBuf>> = Setting::optional(
-    "STATE_DIR",
-    |text| parse::path(text).map(Some),
-    "the path of a folder on the host",
-    "Where the originals are remembered and the writer's lock is; without it /var/lib/joulie, or HOST_ROOT.joulie",
-);
-const HOST_ROOT: Setting<Option<PathBuf>> = Setting::optional(
-    "HOST_ROOT",
-    |text| parse::path(text).map(Some),
-    "the path of a folder that holds sys and dev",
-    "Where the hardware is, for a host that is mounted elsewhere and for virtual hardware",
-);
-const REGISTERS: Setting<node_kit::Registers> = Setting::with_default(
-    "MSR",
-    "off",
-    |text| {
-        let (off, on, safe) =
-            (node_kit::Registers::Off, node_kit::Registers::Msr, node_kit::Registers::MsrSafe);
-        parse::one_of(text, &[("off", off), ("msr", on), ("msr-safe", safe)])
-    },
-    "off, msr or msr-safe",
-    "Whether power limits may be set by registers where powercap has none; that taints the kernel",
-);
-const NVML_PATH: Setting<Option<PathBuf>> = Setting::optional(
-    "NVML_PATH",
-    |text| parse::path(text).map(Some),
-    "the path of a file",
-    "NVIDIA's library, where the loader does not find it",
-);
-const POWER_PUBLISH_INTERVAL: Setting<Duration> = Setting::with_default(
-    "POWER_PUBLISH_INTERVAL",
-    "5s",
-    |text| parse::duration(text, Duration::ZERO..=Duration::from_secs(3600)),
-    "a duration up to 1h",
-    "Measured power that has moved is published at most once in this time",
-);
-const POWER_PUBLISH_HEARTBEAT: Setting<Duration> = Setting::with_default(
-    "POWER_PUBLISH_HEARTBEAT",
-    "5m",
-    |text| parse::duration(text, Duration::ZERO..=Duration::from_secs(86_400)),
-    "a duration up to 24h; 0 is never",
-    "Measured power is published at the latest after this time",
-);
-
 const WATCH_TERM_LEAST: Duration = Duration::from_secs(120);
-
-fn percent_intent(percent: power_units::Percent) -> Result<CapIntent, Wrong> {
-    if percent > power_units::Percent::ZERO {
-        Ok(CapIntent::of_percent(percent))
-    } else {
-        Err(Wrong("it is not above 0".to_owned()))
-    }
-}
-
-fn floor(text: &str) -> Result<Floor, Wrong> {
-    let most = Watts::from_int(10_000);
-    let watts = parse::watts(text, power_units::Role::Demand, Watts::ZERO..=most)?;
-    Floor::new(watts).map_err(|error| Wrong(error.to_string()))
-}
-
-/// All that the agent reads.
-pub static TABLE: Table = Table {
-    program: "joulie-agent",
-    about: "caps CPUs and GPUs as the desired state says, and reports what really happened; `joulie-agent restore` puts \
-            the originals back and ends",
-    settings: &[
-        &MODE,
-        &NODE_NAME,
-        &PERIOD,
-        &SIMULATE_ONLY,
-        &METRICS_ADDR,
-        &NODE_SELECTOR,
-        &DESIRED_SOURCE,
-        &ON_EXIT,
-        &LEASE_EXPIRY,
-        &LEASE_SOURCE,
-        &SPEC_READ_TIMEOUT,
-        &SAFE_CPU_CAP_PCT,
-        &SAFE_GPU_CAP_PCT,
-        &CPU_CAP_FLOOR_WATTS,
-        &GPU_CAP_FLOOR_WATTS,
-        &STATE_DIR,
-        &HOST_ROOT,
-        &REGISTERS,
-        &NVML_PATH,
-        &POWER_PUBLISH_INTERVAL,
-        &POWER_PUBLISH_HEARTBEAT,
-        &tuning::LAW,
-        &tuning::EMA_ALPHA,
-        &tuning::HIGH_MARGIN,
-        &tuning::LOW_MARGIN,
-        &tuning::STEP,
-        &tuning::MIN_FREQ,
-        &tuning::COOLDOWN,
-        &tuning::TRIP_COUNT,
-        &pool::SHARDS,
-        &pool::SHARD_ID,
-        &pool::POD_NAME,
-        &pool::CONCURRENCY,
-        &telemetry::CPU_SOURCE,
-        &telemetry::CPU_SOURCE_ENDPOINT,
-        &telemetry::CPU_CONTROL,
-        &telemetry::CPU_CONTROL_ENDPOINT,
-        &telemetry::CPU_CONTROL_MODE,
-        &telemetry::GPU_CONTROL,
-        &telemetry::GPU_CONTROL_ENDPOINT,
-        &telemetry::GPU_CONTROL_MODE,
-        &telemetry::TIMEOUT_SECONDS,
-        &program::KUBECONFIG,
-        &program::LOG_LEVEL,
-        &program::LOG_FORMAT,
-        &program::DEBUG_TOKEN,
-        &program::NAMESPACE,
-        &program::SHUTDOWN_TIMEOUT,
-    ],
-    retired: &[
-        Retired { name: "KUBE_CLIENT_QPS", note: "the agent watches, and writes only what has changed" },
-        Retired { name: "KUBE_CLIENT_BURST", note: "the agent watches, and writes only what has changed" },
-        Retired {
-            name: "HARDWARE_CATALOG_PATH",
-            note: "the catalogue is the one that the agent is built with",
-        },
-    ],
-    families: &["DVFS_", "TELEMETRY_", "POOL_", "LEASE_", "SAFE_", "POWER_PUBLISH_"],
-};
 
 /// What the agent was told.
 #[derive(Clone, Debug)]
@@ -322,6 +97,8 @@ pub struct Settings {
     pub on_exit: OnExit,
     /// What happens when nobody confirms the desired state.
     pub lease: Lease,
+    /// Below what nothing is ever capped.
+    pub floors: Floors,
     /// The tuning of the closed loop.
     pub dvfs: Dvfs,
     /// How often power is published.
@@ -375,10 +152,15 @@ pub struct Machine {
     pub cpu: bool,
     /// Whether the GPUs are controlled.
     pub gpu: bool,
+}
+
+/// Below what nothing is ever capped, whatever the API says.
+#[derive(Clone, Copy, Debug)]
+pub struct Floors {
     /// The least cap of a package.
-    pub cpu_floor: Floor,
+    pub cpu: Floor,
     /// The least cap of a GPU.
-    pub gpu_floor: Floor,
+    pub gpu: Floor,
 }
 
 /// The lease on the desired state.
@@ -419,19 +201,23 @@ pub struct PowerPublish {
 impl Settings {
     /// What the values of [`TABLE`] mean.
     pub fn read(values: &Values) -> Result<Self, Refusals> {
-        let heartbeat = values.get(&POWER_PUBLISH_HEARTBEAT)?;
+        let heartbeat = values.get(&own::POWER_PUBLISH_HEARTBEAT)?;
         Ok(Self {
             target: target(values)?,
-            period: values.get(&PERIOD)?,
-            simulate_only: values.get(&SIMULATE_ONLY)?,
-            metrics: values.get(&METRICS_ADDR)?,
-            selector: values.get(&NODE_SELECTOR)?,
-            desired: values.get(&DESIRED_SOURCE)?,
-            on_exit: values.get(&ON_EXIT)?,
+            period: values.get(&own::PERIOD)?,
+            simulate_only: values.get(&own::SIMULATE_ONLY)?,
+            metrics: values.get(&own::METRICS_ADDR)?,
+            selector: values.get(&own::NODE_SELECTOR)?,
+            desired: values.get(&own::DESIRED_SOURCE)?,
+            on_exit: values.get(&own::ON_EXIT)?,
             lease: lease(values)?,
+            floors: Floors {
+                cpu: values.get(&own::CPU_CAP_FLOOR_WATTS)?.unwrap_or(Floor::NONE),
+                gpu: values.get(&own::GPU_CAP_FLOOR_WATTS)?.unwrap_or(Floor::NONE),
+            },
             dvfs: tuning::read(values)?,
             power: PowerPublish {
-                interval: values.get(&POWER_PUBLISH_INTERVAL)?,
+                interval: values.get(&own::POWER_PUBLISH_INTERVAL)?,
                 heartbeat: Some(heartbeat).filter(|heartbeat| *heartbeat > Duration::ZERO),
             },
             debug_token: values.get(&program::DEBUG_TOKEN)?,
@@ -441,16 +227,16 @@ impl Settings {
 }
 
 fn target(values: &Values) -> Result<Target, Refusals> {
-    match values.get(&MODE)? {
+    match values.get(&own::MODE)? {
         Mode::Pool => Ok(Target::Pool {
             routing: telemetry::remote(values)?,
             shards: pool::read(values)?,
             concurrency: values.get(&pool::CONCURRENCY)?,
         }),
         Mode::Daemonset => {
-            let node = values.get(&NODE_NAME)?.ok_or_else(|| {
+            let node = values.get(&own::NODE_NAME)?.ok_or_else(|| {
                 values.conflict(
-                    &[NODE_NAME.name(), MODE.name()],
+                    &[own::NODE_NAME.name(), own::MODE.name()],
                     "mode daemonset needs the name of its node; set it from spec.nodeName",
                 )
             })?;
@@ -466,8 +252,8 @@ fn target(values: &Values) -> Result<Target, Refusals> {
 
 /// The host's own hardware, as `restore` needs it too.
 pub fn machine(values: &Values) -> Result<Machine, Refusals> {
-    let root = values.get(&HOST_ROOT)?.filter(|root| root != std::path::Path::new("/"));
-    let state = values.get(&STATE_DIR)?.unwrap_or_else(|| match &root {
+    let root = values.get(&own::HOST_ROOT)?.filter(|root| root != std::path::Path::new("/"));
+    let state = values.get(&own::STATE_DIR)?.unwrap_or_else(|| match &root {
         None => PathBuf::from("/var/lib/joulie"),
         Some(root) => {
             let mut beside = root.as_os_str().to_owned();
@@ -478,28 +264,26 @@ pub fn machine(values: &Values) -> Result<Machine, Refusals> {
     Ok(Machine {
         root,
         state,
-        registers: values.get(&REGISTERS)?,
-        nvml: values.get(&NVML_PATH)?,
+        registers: values.get(&own::REGISTERS)?,
+        nvml: values.get(&own::NVML_PATH)?,
         cpu: true,
         gpu: true,
-        cpu_floor: values.get(&CPU_CAP_FLOOR_WATTS)?.unwrap_or(Floor::NONE),
-        gpu_floor: values.get(&GPU_CAP_FLOOR_WATTS)?.unwrap_or(Floor::NONE),
     })
 }
 
 fn lease(values: &Values) -> Result<Lease, Refusals> {
-    let expiry = values.get(&LEASE_EXPIRY)?;
-    let (cpu, gpu) = (values.get(&SAFE_CPU_CAP_PCT)?, values.get(&SAFE_GPU_CAP_PCT)?);
+    let expiry = values.get(&own::LEASE_EXPIRY)?;
+    let (cpu, gpu) = (values.get(&own::SAFE_CPU_CAP_PCT)?, values.get(&own::SAFE_GPU_CAP_PCT)?);
     if expiry == LeaseExpiry::Safe && cpu.is_none() && gpu.is_none() {
         return Err(values.conflict(
-            &[LEASE_EXPIRY.name(), SAFE_CPU_CAP_PCT.name(), SAFE_GPU_CAP_PCT.name()],
-            "LEASE_EXPIRY=safe needs a safe profile: set SAFE_CPU_CAP_PCT, SAFE_GPU_CAP_PCT, or both",
+            &[own::LEASE_EXPIRY.name(), own::SAFE_CPU_CAP_PCT.name(), own::SAFE_GPU_CAP_PCT.name()],
+            "own::LEASE_EXPIRY=safe needs a safe profile: set own::SAFE_CPU_CAP_PCT, own::SAFE_GPU_CAP_PCT, or both",
         ));
     }
-    let (source, term) = (values.get(&LEASE_SOURCE)?, values.get(&SPEC_READ_TIMEOUT)?);
+    let (source, term) = (values.get(&own::LEASE_SOURCE)?, values.get(&own::SPEC_READ_TIMEOUT)?);
     if source == LeaseSource::Watch && expiry != LeaseExpiry::Hold && term < WATCH_TERM_LEAST {
         return Err(values.conflict(
-            &[LEASE_EXPIRY.name(), SPEC_READ_TIMEOUT.name()],
+            &[own::LEASE_EXPIRY.name(), own::SPEC_READ_TIMEOUT.name()],
             "where nothing changes the API server gives a sign of life each minute or so; use 2m or more",
         ));
     }

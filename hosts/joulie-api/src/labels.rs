@@ -37,6 +37,11 @@ pub mod node {
     pub const NFD_CPU_MODEL: &str = "feature.node.kubernetes.io/cpu-model.name";
     /// How many packages, as node-feature-discovery says it.
     pub const NFD_CPU_SOCKETS: &str = "feature.node.kubernetes.io/cpu-sockets";
+    /// Who made the processors, as node-feature-discovery says; the first that is there counts.
+    pub const NFD_CPU_VENDORS: [&str; 2] =
+        ["feature.node.kubernetes.io/cpu-vendor", "feature.node.kubernetes.io/cpu-model.vendor_id"];
+    /// How node-feature-discovery's labels of PCI devices begin; class, vendor and `.present` follow.
+    pub const NFD_PCI: &str = "feature.node.kubernetes.io/pci-";
     /// The instance type, which stands in for a CPU model that nobody says.
     pub const INSTANCE_TYPE: &str = "beta.kubernetes.io/instance-type";
     /// The GPU product, in the order in which they are looked at.

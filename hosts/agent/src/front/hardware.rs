@@ -1,6 +1,8 @@
 //! What NodeHardware says of a node: what the machine says of itself, then what the node's labels say, explained by the
 //! catalogue. A model that nobody names stays unnamed, and the catalogue never says what a node has.
 
+mod vendor;
+
 use super::pace::Power;
 use super::publish::without_nulls;
 use super::rows::NodeRow;
@@ -104,10 +106,14 @@ fn gpus(found: &Found, row: &NodeRow) -> Option<FoundGpus> {
     let offered = || {
         let labelled = row.labels.get(node::GPU_COUNT).and_then(|count| count.trim().parse().ok());
         let count = if row.gpus > 0 { Some(row.gpus) } else { labelled };
-        FoundGpus { count: count.unwrap_or(0), ..FoundGpus::default() }
+        let vendor = vendor::gpus(&row.labels).next();
+        FoundGpus { count: count.unwrap_or(0), vendor, ..FoundGpus::default() }
     };
     match &found.gpus {
-        Some(gpus) if gpus.count > 0 => Some(gpus.clone()),
+        Some(gpus) if gpus.count > 0 => {
+            let vendor = gpus.vendor.or_else(|| vendor::gpus(&row.labels).next());
+            Some(FoundGpus { vendor, ..gpus.clone() })
+        }
         Some(_) => Some(offered()),
         // The drivers have not answered yet: that there are none is known when they have.
         None => Some(offered()).filter(|gpus| gpus.count > 0),
@@ -130,7 +136,7 @@ fn cpu_value(found: &Found, row: &NodeRow, named: &Named) -> Value {
     });
     let mhz = |khz: power_units::KiloHertz| khz.to_bits().checked_div(1000 << 32);
     json!({
-        "rawModel": named.raw, "model": named.key, "vendor": found.cpu_vendor,
+        "rawModel": named.raw, "model": named.key, "vendor": vendor::cpu(found.cpu_vendor.as_deref(), &row.labels),
         "sockets": sockets, "totalCores": cores, "coresPerSocket": per_socket,
         "driverFamily": found.cpu_driver, "capRange": range,
         "landmarks": found.frequencies.map(|(min, max)| json!({"minFreqMHz": mhz(min), "maxBoostMHz": mhz(max)})),
@@ -151,7 +157,7 @@ fn gpu_value(gpus: Option<&FoundGpus>, named: &Named) -> Value {
     });
     json!({
         "present": gpus.count > 0, "rawModel": named.raw, "model": named.key,
-        "vendor": gpus.vendor.or((gpus.count == 0).then_some("none")), "count": gpus.count,
+        "vendor": if gpus.count == 0 { Some("none") } else { gpus.vendor }, "count": gpus.count,
         "capRangePerGpu": range, "currentCapWatts": watts(gpus.current_watts),
         "controlAvailable": gpus.control, "telemetryAvailable": gpus.metered,
         "warnings": named.warning("GPU").map(|warning| vec![warning]),

@@ -11,17 +11,15 @@ use super::hardware::{self, Sampled};
 use super::inputs::Inputs;
 use super::outcome::{Outcomes, Terms};
 use super::pace::{Pace, Pacer, Power};
-use super::publish::{Content, Doc, Kind, WriteError, Writer};
+use super::publish::{Content, Doc, Kind, Writer};
+use super::publisher::{Docs, Publisher};
 use super::wanted::{Unknown, Wanted, wanted};
 use crate::machine::{Control, View};
 use crate::metrics::Metrics;
 use host_kit::clock::{Clock, Mono};
-use host_kit::log::Repeats;
 use joulie_api::condition::rfc3339;
 use kube::core::Selector;
 use planner::catalog::Catalog;
-use serde_json::Value;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -47,20 +45,11 @@ pub(crate) struct Front {
     pub(crate) views: watch::Receiver<Option<View>>,
 }
 
-type Docs = BTreeMap<Kind, Doc>;
-
 impl Front {
     /// Follows the node until its watches end.
     pub(crate) async fn run(self) {
         let (sender, docs) = watch::channel(Docs::new());
-        let publisher = Publisher {
-            node: self.node.clone(),
-            shared: self.shared.clone(),
-            docs,
-            written: BTreeMap::new(),
-            retries: BTreeMap::new(),
-            repeats: Repeats::every(REPEAT_WINDOW),
-        };
+        let publisher = Publisher::new(&self.node, self.shared.clone(), docs);
         let follow = Follow { front: self, sender, memory: Memory::default() };
         tokio::select! {
             () = follow.run() => {}
@@ -69,9 +58,10 @@ impl Front {
     }
 }
 
-const REPEAT_WINDOW: Duration = Duration::from_secs(300);
 /// Below any pace at which something is to be said.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// What is due and cannot be published, of a node without an object, is not looked at all the time.
+const LOOK_LEAST: Duration = Duration::from_millis(100);
 
 struct Follow {
     front: Front,
@@ -102,17 +92,26 @@ impl Follow {
     async fn run(mut self) {
         loop {
             self.step();
+            let look = self.look();
             let Front { inputs, views, .. } = &mut self.front;
             let alive = tokio::select! {
                 changed = inputs.changed() => changed.is_ok(),
                 changed = views.changed() => changed.is_ok(),
                 // What waits for its time, because power is published now and then, waits for no news.
-                () = tokio::time::sleep(LOOK_EVERY) => true,
+                () = tokio::time::sleep(look) => true,
             };
             if !alive {
                 return;
             }
         }
+    }
+
+    /// When to look again without any news: a measurement that moved is published as soon as it may be.
+    fn look(&self) -> Duration {
+        let Self { front: Front { shared, views, .. }, memory, .. } = self;
+        let power = views.borrow().as_ref().map(power);
+        let wait = power.and_then(|power| memory.pacer.wait(power, shared.clock.mono(), shared.pace));
+        wait.map_or(LOOK_EVERY, |wait| wait.clamp(LOOK_LEAST, LOOK_EVERY))
     }
 
     fn step(&mut self) {
@@ -158,11 +157,11 @@ impl Memory {
             let row = goal.row();
             let content = Content::Outcome(outcome.clone());
             let object = Some((name.clone(), row.uid.clone()));
-            docs.insert(kind, Doc { object, seen: row.published.clone(), content });
+            docs.insert(kind, Doc { object, seen: row.seen.clone(), content });
         }
         if let Some((name, twin)) = inputs.twins.first().filter(|_| !docs.contains_key(&Kind::Twin)) {
             let object = Some((name.clone(), twin.0.uid.clone()));
-            let seen = twin.0.published.clone();
+            let seen = twin.0.seen.clone();
             docs.insert(Kind::Twin, Doc { object, seen, content: Content::Outcome(outcome) });
         }
         docs.extend(self.hardware(node, inputs, view, shared, now).map(|doc| (Kind::Hardware, doc)));
@@ -178,23 +177,27 @@ impl Memory {
         now: Mono,
     ) -> Option<Doc> {
         let row = inputs.node.as_ref().filter(|_| inputs.hardware_known)?;
-        let power = Power { cpu: view.cpu.drawn.watts(), gpu: view.gpu.drawn.watts(), node: view.node_power };
+        let power = power(view);
         if self.pacer.is_due(power, now, shared.pace) {
             let at = rfc3339(shared.clock.wall());
             self.sampled = Some(Sampled { power, at, source: view.source });
         }
         let there = inputs.hardware.first();
-        let before = there.map(|(_, there)| there.published["power"].clone()).unwrap_or_default();
+        let before = there.map(|(_, there)| there.seen.status["power"].clone()).unwrap_or_default();
         // What the process before this one measured stays until there is something newer.
         let power = self.sampled.as_ref().map_or(before, Sampled::value);
         let status = hardware::status(&view.found, row, &shared.catalog, power);
         let content = Content::Hardware { node: (node.to_owned(), row.uid.clone()), status };
         Some(Doc {
             object: there.map(|(name, there)| (name.clone(), there.uid.clone())),
-            seen: there.map(|(_, there)| there.published.clone()).unwrap_or_default(),
+            seen: there.map(|(_, there)| there.seen.clone()).unwrap_or_default(),
             content,
         })
     }
+}
+
+fn power(view: &View) -> Power {
+    Power { cpu: view.cpu.drawn.watts(), gpu: view.gpu.drawn.watts(), node: view.node_power }
 }
 
 fn say(wanted: &Wanted) -> String {
@@ -230,102 +233,5 @@ fn intent(intent: joulie_core::node::cap::CapIntent) -> String {
         (Some(watts), _) => format!("{watts} W"),
         (None, Some(percent)) => format!("{percent} %"),
         (None, None) => "uncapped".to_owned(),
-    }
-}
-
-/// The future that writes.
-struct Publisher {
-    node: String,
-    shared: Arc<Shared>,
-    docs: watch::Receiver<Docs>,
-    written: BTreeMap<Kind, Written>,
-    retries: BTreeMap<Kind, Retry>,
-    repeats: Repeats,
-}
-
-/// What is there by our own hand.
-struct Written {
-    name: String,
-    uid: String,
-    status: Value,
-}
-
-/// When to try again, and how often it failed.
-#[derive(Clone, Copy)]
-struct Retry {
-    at: Mono,
-    failures: u32,
-}
-
-const RETRY_FIRST: Duration = Duration::from_millis(500);
-const RETRY_MOST: Duration = Duration::from_secs(30);
-
-impl Publisher {
-    async fn run(mut self) {
-        loop {
-            let docs = self.docs.borrow_and_update().clone();
-            for (kind, doc) in &docs {
-                let waits = self.retries.get(kind).is_some_and(|retry| retry.at > self.shared.clock.mono());
-                if !waits {
-                    self.write(*kind, doc).await;
-                }
-            }
-            let now = self.shared.clock.mono();
-            let next = self.retries.values().map(|retry| retry.at.since(now)).min();
-            let again = async {
-                match next {
-                    Some(wait) => tokio::time::sleep(wait).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                changed = self.docs.changed() => if changed.is_err() { return },
-                () = again => {}
-            }
-        }
-    }
-
-    async fn write(&mut self, kind: Kind, doc: &Doc) {
-        match self.try_write(kind, doc).await {
-            // An object that is gone is told by the watch before it is written to again.
-            Ok(()) | Err(WriteError::Gone) => drop(self.retries.remove(&kind)),
-            Err(WriteError::Failed(why)) => {
-                let failures = self.retries.get(&kind).map_or(0, |retry| retry.failures).saturating_add(1);
-                let wait = RETRY_FIRST.saturating_mul(1 << (failures - 1).min(10)).min(RETRY_MOST);
-                let now = self.shared.clock.mono();
-                self.retries.insert(kind, Retry { at: now.plus(wait), failures });
-                if let Some(said) = self.repeats.note(&why, now) {
-                    tracing::warn!(node = self.node, "{kind:?} could not be written: {why}{said}");
-                }
-            }
-        }
-    }
-
-    async fn try_write(&mut self, kind: Kind, doc: &Doc) -> Result<(), WriteError> {
-        let (name, uid) = match (&doc.object, &doc.content) {
-            (Some(object), _) => object.clone(),
-            (None, Content::Outcome(_)) => return Ok(()),
-            (None, Content::Hardware { node, .. }) => match self.written.get(&kind) {
-                Some(made) => (made.name.clone(), made.uid.clone()),
-                None => self.shared.writer.make((&node.0, &node.1)).await?,
-            },
-        };
-        let known = self.written.get(&kind).filter(|written| written.uid == uid);
-        let base = known.map_or(&doc.seen, |written| &written.status);
-        let status = doc.content.status(kind, base, self.shared.clock.wall());
-        let Some(status) = status else {
-            if known.is_none() {
-                let status = base.clone();
-                self.written.insert(kind, Written { name, uid, status });
-            }
-            return Ok(());
-        };
-        let done = self.shared.writer.apply(kind, &name, &status).await;
-        match &done {
-            Ok(()) => drop(self.written.insert(kind, Written { name, uid, status })),
-            Err(WriteError::Gone) => drop(self.written.remove(&kind)),
-            Err(WriteError::Failed(_)) => {}
-        }
-        done
     }
 }

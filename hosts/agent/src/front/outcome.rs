@@ -3,14 +3,19 @@
 //!
 //! Nothing is said about what is still on its way: what was said before stands, with the generation that it is about.
 
+mod why;
+mod words;
+
+pub(crate) use why::Why;
+
 use super::proof::{Measured, Proof};
 use super::wanted::{Goal, Nothing, Unknown, Wanted};
 use crate::machine::{LeaseState, Means, Part, View};
 use host_kit::clock::Mono;
-use joulie_api::condition::Status;
-use joulie_core::node::cap::{Blocked, CapIntent, CapResult, Floor, Report, Resolution};
+use joulie_core::node::cap::{CapIntent, CapResult, Report};
 use power_units::Watts;
 use std::time::Duration;
+use words::{Kind, in_force, no_intent, said};
 
 /// What is said about the processors or the GPUs.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,71 +38,6 @@ pub(crate) struct Verdict {
     pub(crate) generation: Option<i64>,
 }
 
-/// The reason of the condition; the later ones win over the earlier ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Why {
-    /// No cap is asked, and none of ours is in force.
-    NoCap,
-    /// Every cap was read back, and no more is drawn.
-    Enforced,
-    /// As enforced, and the hardware takes less than was asked.
-    Clamped,
-    /// On its way.
-    Pending,
-    /// It was read back, and nobody can say what is drawn.
-    Unmeasured,
-    /// It was read back, and more is drawn.
-    Exceeded,
-    /// The hardware does not go down to what was asked.
-    ClampedAbove,
-    /// Nothing here can put it in force.
-    Blocked,
-    /// The hardware refused it.
-    Failed,
-    /// The object as it is now cannot be read.
-    Malformed,
-    /// Nobody confirms the desired state, and by the configuration other caps are in force.
-    LeaseExpired,
-    /// The node is not one of those that are managed.
-    Deselected,
-    /// The agent only looks.
-    SimulateOnly,
-}
-
-impl Why {
-    pub(crate) const fn word(self) -> &'static str {
-        match self {
-            Self::NoCap => "NoCap",
-            Self::Enforced => "Enforced",
-            Self::Clamped | Self::ClampedAbove => "Clamped",
-            Self::Pending => "Pending",
-            Self::Unmeasured => "Unmeasured",
-            Self::Exceeded => "Exceeded",
-            Self::Blocked => "Blocked",
-            Self::Failed => "Failed",
-            Self::Malformed => "Malformed",
-            Self::LeaseExpired => "LeaseExpired",
-            Self::Deselected => "Deselected",
-            Self::SimulateOnly => "SimulateOnly",
-        }
-    }
-
-    pub(crate) const fn status(self) -> Status {
-        match self {
-            Self::NoCap | Self::Enforced | Self::Clamped => Status::True,
-            Self::Pending | Self::Unmeasured => Status::Unknown,
-            Self::Exceeded
-            | Self::ClampedAbove
-            | Self::Blocked
-            | Self::Failed
-            | Self::Malformed
-            | Self::LeaseExpired
-            | Self::Deselected
-            | Self::SimulateOnly => Status::False,
-        }
-    }
-}
-
 /// What is said about a node; a part of which nothing new is to be said is missing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Outcome {
@@ -117,24 +57,6 @@ pub(crate) struct Terms {
     pub(crate) simulate_only: bool,
     /// How long a limit may need until it shows in what is drawn.
     pub(crate) patience: Duration,
-}
-
-/// The two kinds of devices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Cpu,
-    Gpu,
-}
-
-impl Kind {
-    const fn each(self, many: bool) -> &'static str {
-        match (self, many) {
-            (Self::Cpu, false) => "package",
-            (Self::Cpu, true) => "packages",
-            (Self::Gpu, false) => "GPU",
-            (Self::Gpu, true) => "GPUs",
-        }
-    }
 }
 
 /// The memory of the outcomes of one node.
@@ -278,6 +200,9 @@ fn verdict<'a>(
         | Why::Deselected
         | Why::SimulateOnly => {}
     }
+    if lease == LeaseState::Held {
+        message.push_str("; nobody confirms the desired state any more, and it holds");
+    }
     if let Some(bad) = &goal.malformed {
         message = format!("{bad}; its last good state stays in force: {message}");
     }
@@ -288,123 +213,6 @@ fn verdict<'a>(
         ));
     }
     Verdict { why, message, generation }
-}
-
-/// What is said about one kind of device; nothing while it is on its way.
-fn said(kind: Kind, intent: CapIntent, part: &Part, control: bool, generation: Option<i64>) -> Option<Said> {
-    let requested = (intent != CapIntent::NONE).then(|| requested(intent, part)).flatten();
-    let say = |backend, result, message: String| Said {
-        backend,
-        result,
-        message,
-        generation,
-        requested,
-        cap: None,
-    };
-    if !control {
-        let (result, message) = match intent {
-            CapIntent::NONE => ("none", "the configuration of the agent leaves this part alone"),
-            CapIntent { .. } => ("blocked", "the configuration of the agent leaves this part alone"),
-        };
-        return Some(say(Means::None, result, message.to_owned()));
-    }
-    let count = part.devices.len();
-    Some(match part.report {
-        Report::Pending => return None,
-        Report::NoIntent => say(Means::None, "none", no_intent(kind, count).to_owned()),
-        Report::Throttled(throttle) => {
-            let message = format!(
-                "throttle={}% of the frequency policies; a percentage could not be resolved to watts here",
-                throttle.get()
-            );
-            say(Means::Dvfs, "applied", message)
-        }
-        Report::Cap(CapResult::Applied { effective } | CapResult::Clamped { effective, .. })
-            if part.means == Means::Dvfs =>
-        {
-            let held =
-                format!("a closed loop over the frequencies keeps the packages at {effective} W together");
-            let bound = match part.report {
-                Report::Cap(CapResult::Clamped { requested, .. }) => format!(
-                    "everything is throttled, and the packages still draw {} W of the {requested} W asked",
-                    whole(effective)
-                ),
-                Report::Cap(_) | Report::NoIntent | Report::Pending | Report::Throttled(_) => held,
-            };
-            say(Means::Dvfs, "applied", bound)
-        }
-        Report::Cap(CapResult::Applied { .. }) => {
-            let cap = in_force(part);
-            let message = format!("{}{}, read back", applied(kind), each(kind, cap, count));
-            Said { cap, ..say(part.means, "applied", message) }
-        }
-        Report::Cap(CapResult::Clamped { requested: asked, effective }) => {
-            let cap = in_force(part);
-            let message = format!(
-                "{}asked for {asked} W together, the hardware takes {effective} W: {}, read back",
-                applied(kind),
-                each(kind, cap, count)
-            );
-            Said { cap, ..say(part.means, "applied", message) }
-        }
-        Report::Cap(CapResult::Blocked(reason)) => {
-            let mut message = reason.to_string();
-            if let Some(trouble) = part.trouble.as_ref().filter(|_| reason != Blocked::NoGpus) {
-                message.push_str(&format!(" ({trouble})"));
-            }
-            say(Means::None, "blocked", message)
-        }
-        Report::Cap(CapResult::Failed(failure)) => {
-            let message = match &part.trouble {
-                Some(trouble) => format!("{failure}: {trouble}"),
-                None => failure.to_string(),
-            };
-            say(part.means, "error", message)
-        }
-    })
-}
-
-/// Without what changes from one reading to the next.
-fn whole(watts: Watts) -> i64 {
-    watts.to_bits() >> 32
-}
-
-const fn applied(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Cpu => "",
-        Kind::Gpu => "applied gpu cap: ",
-    }
-}
-
-fn each(kind: Kind, cap: Option<Watts>, count: usize) -> String {
-    match (cap, count) {
-        (None, _) => "in force".to_owned(),
-        (Some(cap), 1) => format!("{cap} W for the {}", kind.each(false)),
-        (Some(cap), _) => format!("{cap} W for each of {count} {}", kind.each(true)),
-    }
-}
-
-const fn no_intent(kind: Kind, count: usize) -> &'static str {
-    match (kind, count) {
-        (Kind::Cpu, _) => "no CPU cap is asked, and none of ours is in force",
-        (Kind::Gpu, 0) => "no GPU cap is asked, and the node has no GPU",
-        (Kind::Gpu, _) => "no GPU cap is asked, and none of ours is in force on the node's GPUs",
-    }
-}
-
-/// What is asked of the device of which most is asked; a percentage is one of each device's own maximum.
-fn requested(intent: CapIntent, part: &Part) -> Option<Watts> {
-    let of_one = |range| match intent.resolve(range, Floor::NONE) {
-        Resolution::Watts(target) => Some(target.requested()),
-        Resolution::Percent(_) | Resolution::Blocked(_) => None,
-    };
-    part.devices.iter().filter_map(|device| of_one(device.range)).max().or(intent.watts)
-}
-
-/// The highest limit that was read back; nothing where one of them is not known.
-fn in_force(part: &Part) -> Option<Watts> {
-    let all: Option<Vec<Watts>> = part.devices.iter().map(|device| device.limit).collect();
-    all?.into_iter().max()
 }
 
 fn released(view: &View, nothing: &Nothing) -> Outcome {

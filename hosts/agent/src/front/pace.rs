@@ -47,6 +47,13 @@ impl Pacer {
         }
         due
     }
+
+    /// How long until this measurement is due, if it stays as it is; none where it is due only once it moves.
+    pub(crate) fn wait(&self, power: Power, now: Mono, pace: Pace) -> Option<Duration> {
+        let (last, at) = self.last?;
+        let after = if moved(last, power) { Some(pace.interval) } else { pace.heartbeat };
+        after.map(|after| at.plus(after).since(now))
+    }
 }
 
 fn moved(from: Power, to: Power) -> bool {
@@ -81,6 +88,24 @@ mod tests {
         assert!(due(70, None), "that it is not known any more is news");
         assert!(!due(80, None));
         assert!(due(370, None), "five minutes");
+    }
+
+    #[test]
+    fn what_is_known_again_is_published_within_the_interval() {
+        let pace = Pace { interval: Duration::from_secs(5), heartbeat: None };
+        let at = |second| Mono::at(Duration::from_secs(second));
+        let draws = |watts: Option<i32>| Power { cpu: watts.map(Watts::from_int), ..Power::default() };
+        let mut pacer = Pacer::default();
+        assert_eq!(pacer.wait(draws(Some(200)), at(0), pace), None, "there was nothing to wait for");
+        assert!(pacer.is_due(draws(Some(200)), at(0), pace));
+        assert_eq!(pacer.wait(draws(Some(201)), at(1), pace), None, "that is no move");
+        assert!(pacer.is_due(draws(None), at(10), pace), "blind");
+        // The first good sample two seconds later, and no news after it.
+        assert!(!pacer.is_due(draws(Some(200)), at(12), pace));
+        assert_eq!(pacer.wait(draws(Some(200)), at(12), pace), Some(Duration::from_secs(3)));
+        assert!(pacer.is_due(draws(Some(200)), at(15), pace));
+        let beating = Pace { heartbeat: Some(Duration::from_secs(60)), ..pace };
+        assert_eq!(pacer.wait(draws(Some(200)), at(20), beating), Some(Duration::from_secs(55)));
     }
 
     #[test]

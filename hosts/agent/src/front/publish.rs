@@ -5,6 +5,7 @@
 //! (an agent of another generation did); it never applies a field of anybody else's.
 
 use super::outcome::{Outcome, Said, Verdict};
+use super::rows::Seen;
 use crate::metrics::{Metrics, Written};
 use jiff::Timestamp;
 use joulie_api::condition::{ConditionType, rfc3339};
@@ -46,6 +47,14 @@ impl Kind {
             Self::Twin => super::rows::CONTROL_OF_TWIN,
         }
     }
+
+    /// The part of a status that is the agent's.
+    fn published(self, status: &Value) -> Value {
+        match self {
+            Self::Profile | Self::Twin => super::rows::published(status, self.control()),
+            Self::Hardware => status.clone(),
+        }
+    }
 }
 
 /// A status that is to be there.
@@ -54,7 +63,7 @@ pub(crate) struct Doc {
     /// The object; none where it is still to be made.
     pub(crate) object: Option<(String, String)>,
     /// What is there by the watch.
-    pub(crate) seen: Value,
+    pub(crate) seen: Seen,
     pub(crate) content: Content,
 }
 
@@ -222,8 +231,8 @@ impl Writer {
         Self { client, turns: Semaphore::new(AT_ONCE), metrics }
     }
 
-    /// Applies a status.
-    pub(crate) async fn apply(&self, kind: Kind, name: &str, status: &Value) -> Result<(), WriteError> {
+    /// Applies a status, and returns what the object carries of it then.
+    pub(crate) async fn apply(&self, kind: Kind, name: &str, status: &Value) -> Result<Seen, WriteError> {
         let resource = kind.resource();
         let body = json!({
             "apiVersion": resource.api_version, "kind": resource.kind,
@@ -234,7 +243,9 @@ impl Writer {
         let patch = Patch::Apply(body);
         let done = self.in_turn(api.patch_status(name, &params, &patch)).await;
         self.count(kind, done.as_ref().map(drop));
-        done.map(drop)
+        let object = done?;
+        let status = kind.published(&object.data["status"]);
+        Ok(Seen { version: object.metadata.resource_version.unwrap_or_default(), status })
     }
 
     /// Makes the NodeHardware of a node, and returns its name and uid. An object of that name that is another node's is

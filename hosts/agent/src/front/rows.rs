@@ -67,8 +67,16 @@ pub(crate) struct GoalRow {
     pub(crate) generation: Option<i64>,
     /// The desired state, or why it cannot be read.
     pub(crate) desired: Result<Desired, String>,
-    /// What an agent published there, in the shape in which this one does.
-    pub(crate) published: Value,
+    /// What an agent published there.
+    pub(crate) seen: Seen,
+}
+
+/// The part of a status that is the agent's, in the shape in which this one writes it, as the watch told it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Seen {
+    /// The version of the object.
+    pub(crate) version: String,
+    pub(crate) status: Value,
 }
 
 /// A NodePowerProfile.
@@ -122,12 +130,12 @@ fn goal(value: &Value, desired: Result<Desired, String>, control: &str) -> Resul
         uid: text(value, "/metadata/uid").unwrap_or_default(),
         generation: value["metadata"]["generation"].as_i64(),
         desired,
-        published: published(&value["status"], control),
+        seen: Seen { version: version(value), status: published(&value["status"], control) },
     })
 }
 
 /// The part of a status that the agent writes: the outcome, and its condition.
-fn published(status: &Value, control: &str) -> Value {
+pub(crate) fn published(status: &Value, control: &str) -> Value {
     let mut ours = Map::new();
     let mut take = |key: &str, value: Option<&Value>| {
         if let Some(value) = value {
@@ -148,7 +156,7 @@ pub(crate) struct HardwareRow {
     pub(crate) node: String,
     pub(crate) uid: String,
     /// Its whole status, which is the agent's.
-    pub(crate) published: Value,
+    pub(crate) seen: Seen,
 }
 
 impl Row for HardwareRow {
@@ -160,7 +168,7 @@ impl Row for HardwareRow {
                 .filter(|node| !node.is_empty())
                 .ok_or("it has no spec.nodeName")?,
             uid: text(value, "/metadata/uid").unwrap_or_default(),
-            published: value["status"].clone(),
+            seen: Seen { version: version(value), status: value["status"].clone() },
         })
     }
 }
@@ -177,6 +185,10 @@ impl Row for LeaseRow {
     fn read(value: &Value) -> Result<Self, String> {
         Ok(Self { renewed: text(value, "/spec/renewTime").and_then(|time| time.parse().ok()) })
     }
+}
+
+fn version(value: &Value) -> String {
+    text(value, "/metadata/resourceVersion").unwrap_or_default()
 }
 
 fn text(value: &Value, pointer: &str) -> Option<String> {

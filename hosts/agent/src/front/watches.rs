@@ -122,3 +122,41 @@ impl Watched {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use embedded_api::{EmbeddedApi, Options};
+    use host_kit::clock::{Clock, ManualClock};
+    use host_kit::metrics::Metrics;
+    use jiff::Timestamp;
+    use std::sync::Arc;
+
+    #[tokio::test]
+    async fn a_list_that_is_empty_confirms_that_nothing_is_desired() {
+        // Agent table, row 29: after ten minutes in which nobody read anything.
+        let api = EmbeddedApi::new(&Options::with(joulie_api::crd::all())).unwrap();
+        let clock = ManualClock::at(Timestamp::UNIX_EPOCH);
+        clock.advance(Duration::from_secs(600));
+        let source = Source {
+            path: format!("/apis/{}/v1alpha1/nodepowerprofiles", labels::GROUP),
+            labels: None,
+            fields: None,
+        };
+        let mut page = Metrics::of(&crate::BUILD);
+        let reflections = Reflections::register(page.registry());
+        let (trigger, stop) = host_kit::shutdown::pair();
+        let parts = (&reflections, Arc::new(clock.clone()) as Arc<dyn Clock>);
+        let (mut rows, follow) = reflect::<ProfileRow>(&api.client(), source, parts, stop);
+        let confirmed = Confirmed::Profiles(rows.clone());
+        assert_eq!(confirmed.mark(clock.mono()), None, "nobody has read anything");
+        let follow = tokio::spawn(follow);
+        while !rows.is_synced() {
+            assert!(rows.changed().await);
+        }
+        assert_eq!(rows.all().len(), 0);
+        assert_eq!(confirmed.mark(clock.mono()), Some(UnixTime::from_micros(600_000_000)));
+        drop(trigger);
+        follow.abort();
+    }
+}

@@ -59,10 +59,10 @@ impl Memory {
                 }
                 (Some(Command::MeanFrequency(_)) | None, _) => None,
             };
-        let policies = report.policies.iter().filter_map(|policy| {
-            let cpu = policy.key.as_str().rsplit('-').next()?.parse().ok()?;
-            Some((cpu, policy.running, policy.limit))
-        });
+        let policies = report
+            .policies
+            .iter()
+            .filter_map(|policy| Some((lowest_cpu(policy.key.as_str())?, policy.running, policy.limit)));
         let troubles = report.backends.iter().filter(|backend| is_of_interest(backend));
         Details {
             mode: report.cpu.map(|cpu| cpu.mode),
@@ -79,6 +79,11 @@ impl Memory {
                 .collect(),
         }
     }
+}
+
+/// The processor that a frequency policy is numbered by.
+fn lowest_cpu(key: &str) -> Option<u16> {
+    key.rsplit_once('-')?.1.parse().ok()
 }
 
 /// Absent hardware is no trouble, and has no series.
@@ -265,4 +270,20 @@ fn gpus(report: &Report, identity: &Identity) -> Option<FoundGpus> {
         control: report.gpus.iter().any(has_limit),
         metered: !report.gpus.is_empty() && report.gpus.iter().all(metered),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frequency_policy_is_numbered_by_its_lowest_processor() {
+        // Agent table, row 4: by the key that the driver's crate gives it, and no path.
+        for cpu in [0, 7, 11, u16::MAX] {
+            assert_eq!(lowest_cpu(power_hal::Key::policy(cpu).as_str()), Some(cpu));
+        }
+        for none in ["", "11", "cpu-", "cpu-x", "cpu-65536", "/not/a/cpu/path"] {
+            assert_eq!(lowest_cpu(none), None, "{none:?}");
+        }
+    }
 }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use host_kit::config::{Url, UrlTemplate};
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -35,17 +36,23 @@ pub(super) enum Standing {
 
 /// A client of the nodes' endpoints.
 pub(super) struct Http {
-    client: Client<HttpConnector, Full<Bytes>>,
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     places: Semaphore,
     suspects: Semaphore,
     timeout: Duration,
 }
 
 impl Http {
-    pub(super) fn new(concurrency: usize, timeout: Duration) -> Self {
+    pub(super) fn new(concurrency: usize, timeout: Duration, tls: rustls::ClientConfig) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_connect_timeout(Some(timeout));
         connector.set_nodelay(true);
+        connector.enforce_http(false);
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(connector);
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(Duration::from_secs(60))
@@ -114,10 +121,7 @@ impl Http {
     }
 
     async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Bytes, Trouble> {
-        let failed = |error: hyper_util::client::legacy::Error| {
-            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
-            Trouble::new(ErrorKind::Io, format!("{error}{}", cause.unwrap_or_default()))
-        };
+        let failed = |error: hyper_util::client::legacy::Error| Trouble::new(ErrorKind::Io, causes(&error));
         let response = self.client.request(request).await.map_err(failed)?;
         let status = response.status();
         if !status.is_success() {
@@ -128,6 +132,21 @@ impl Http {
         let body = body.map_err(|error| Trouble::new(ErrorKind::BadData, format!("its answer: {error}")))?;
         Ok(body.to_bytes())
     }
+}
+
+/// An error with what caused it: of a certificate the innermost alone says what is wrong with it.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        next = cause.source();
+    }
+    text
 }
 
 fn url(template: &UrlTemplate, node: &str) -> Result<Url, Trouble> {

@@ -4,7 +4,8 @@
 //! as many packages as there are, because caps are per package and the closed loop compares with the sum. A throttle
 //! that was set over HTTP is lifted over HTTP: nothing here ever reaches the host of the agent.
 
-use super::http::Trouble;
+mod land;
+
 use super::wire::{Action, Said, Telemetry};
 use joulie_core::node::backend::{
     BackendLaw, Decision, Facts, Mode, Package, PackageFacts, Regulation, Route, ThrottleOrder,
@@ -16,7 +17,7 @@ use joulie_core::node::gpu_cap::{Gpu, GpuDecision, GpuFacts, GpuLaw, GpuLimits};
 use joulie_core::node::law::{self, Action as Step, Command, Law, PowerReading};
 use joulie_core::node::limiter::{LimitFacts, LimitOrder, LimitOutcome, Seen};
 use joulie_core::node::throttle::Throttle;
-use power_hal::ErrorKind;
+use land::original;
 use power_units::{Micros, Role, Stamp, Watts};
 
 /// The laws of all nodes.
@@ -285,82 +286,6 @@ impl Levers {
             }
         }
     }
-
-    /// Takes in what became of an order.
-    pub(super) fn land(&mut self, order: Order, outcome: Result<Option<Watts>, &Trouble>) {
-        let result = outcome.map_err(|trouble| trouble.kind);
-        match order {
-            Order::Cap { watts, release } => {
-                self.cap_news = limit_news(watts, release, result);
-                self.seen = Seen::Unknown;
-            }
-            Order::GpuCap { watts, release } => {
-                self.gpu_news = limit_news(watts, release, result);
-                self.gpu_seen = Seen::Unknown;
-            }
-            Order::Throttle { throttle, flight, .. } => {
-                let done = result.map(|_| ());
-                if done.is_ok() {
-                    self.throttle = Some(throttle);
-                }
-                self.news = Some(match flight {
-                    Flight::Fixed => ThrottleOutcome::Fixed { asked: throttle, outcome: done },
-                    Flight::Release => ThrottleOutcome::Released(done),
-                    Flight::Loop(regulation) => {
-                        let asked = Command::Throttle(throttle);
-                        self.landed = match done {
-                            Ok(()) => law::Outcome::Applied { asked, in_effect: asked },
-                            Err(_) => law::Outcome::Refused { asked },
-                        };
-                        ThrottleOutcome::Loop(done.map(|()| regulation))
-                    }
-                });
-            }
-        }
-    }
-
-    /// An order that cannot be carried out, because nobody knows the original.
-    pub(super) fn has_no_original(&mut self) {
-        let wants_release = |order: LimitOrder| order == LimitOrder::Release;
-        if self.packages.first().is_some_and(|package| wants_release(package.order()))
-            && original(self.shape.range, self.original).is_none()
-        {
-            self.cap_news = LimitOutcome::Released(Err(ErrorKind::BadData));
-        }
-        if self.gpu.is_some_and(|gpu| wants_release(gpu.order()))
-            && original(self.shape.gpu_range, self.gpu_original).is_none()
-        {
-            self.gpu_news = LimitOutcome::Released(Err(ErrorKind::BadData));
-        }
-    }
-
-    /// The limits in force as they were read back, per package and per GPU.
-    pub(super) fn in_force(&self) -> (Option<Watts>, Option<Watts>) {
-        (
-            self.packages.first().and_then(|package| held(package.limiter())),
-            self.gpu.and_then(|gpu| held(gpu.limiter())),
-        )
-    }
-}
-
-fn held(limiter: &joulie_core::node::limiter::Limiter) -> Option<Watts> {
-    use joulie_core::node::lever::Standing;
-    match limiter.lever().standing() {
-        Standing::At(target) => Some(target.effective()),
-        Standing::Nothing | Standing::Unknown => None,
-    }
-}
-
-/// The most that can be set: what a node has that nobody caps. What was found there may have been a cap of ours.
-fn original(range: Option<CapRange>, found: Option<Watts>) -> Option<Watts> {
-    range.and_then(CapRange::max).or(found)
-}
-
-fn limit_news(asked: Watts, release: bool, result: Result<Option<Watts>, ErrorKind>) -> LimitOutcome {
-    if release {
-        return LimitOutcome::Released(result.map(|_| ()));
-    }
-    LimitOutcome::Set { asked, read_back: result.map(|read_back| read_back.unwrap_or(asked)) }
 }
 
 impl Order {
@@ -385,3 +310,6 @@ impl Share for Watts {
         Some(self.scale(percent.to_ratio(Role::Nearest), Role::Nearest))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,17 +5,21 @@
 //!    telemetry ──▶ levers.step ──orders──▶ control ──outcomes──▶ levers.step … until nothing is to be posted
 //! ```
 //!
-//! A node that does not answer is asked less and less often, up to once in half a minute, so that many such nodes do not
-//! take the places of those that do. A new desired state is tried at once all the same.
+//! A node that does not answer is asked less often, so that many such nodes do not take the places of those that do, but
+//! never less than once in five seconds: one that answers again is measured and capped from then on. A new desired state
+//! is tried at once all the same.
+
+mod made;
+mod told;
 
 use super::http::{Http, Standing, Trouble};
-use super::levers::{Laws, Levers, Occasion, Order, Reach, Shape};
+use super::levers::{Laws, Levers, Occasion, Order, Reach};
 use super::wire::Telemetry;
-use crate::machine::{Control, Details, Device, Drawn, Found, FoundGpus, LeaseState, Means, Part, View};
+use crate::machine::{Control, Found, LeaseState, View};
 use crate::settings::Routing;
 use host_kit::clock::Clock;
 use joulie_api::condition::rfc3339;
-use joulie_core::node::cap::{Backend, CapRange, Desired, Report};
+use joulie_core::node::cap::Desired;
 use joulie_core::node::lease::{Caps, Lease, LeaseFacts, Phase};
 use joulie_core::placement::freshness::UnixTime;
 use node_kit::{Desire, LeaseTerms};
@@ -77,6 +81,8 @@ pub(crate) struct Task {
     lease: Option<(LeaseTerms, Lease)>,
     levers: Option<Levers>,
     telemetry: Option<Telemetry>,
+    /// The last that came: what a node is made of does not go when it falls silent.
+    described: Option<Telemetry>,
     found: Arc<Found>,
     counts: Counts,
     trouble: [Option<Trouble>; 2],
@@ -92,7 +98,14 @@ struct Counts {
 
 /// Rounds of orders within one period: a limit, a throttle that is lifted after it, and what those bring about.
 const ROUNDS: usize = 4;
-const WAIT_MOST: Duration = Duration::from_secs(30);
+/// Nodes that do not answer share a few places of their own (`http`), so what a long wait would save is little; what it
+/// costs is that a node which is well again goes unmeasured for as long.
+const WAIT_MOST: Duration = Duration::from_secs(5);
+
+/// How long to wait after so many failures in a row.
+fn wait(period: Duration, failures: u32) -> Duration {
+    period.saturating_mul(1 << failures.min(8)).min(WAIT_MOST.max(period))
+}
 
 /// A node's task and the front's ends of it.
 pub(crate) fn open(
@@ -115,6 +128,7 @@ pub(crate) fn open(
         lease,
         levers: None,
         telemetry: None,
+        described: None,
         found: Arc::default(),
         counts: Counts::default(),
         trouble: [None, None],
@@ -132,8 +146,7 @@ impl Task {
         loop {
             let failed = self.period().await;
             self.counts.failures = if failed { self.counts.failures.saturating_add(1) } else { 0 };
-            let wait = self.common.period.saturating_mul(1 << self.counts.failures.min(8));
-            let wait = wait.min(WAIT_MOST.max(self.common.period));
+            let wait = wait(self.common.period, self.counts.failures);
             let changed = tokio::time::timeout(wait, self.desires.changed()).await;
             if matches!(changed, Ok(Err(_))) {
                 return;
@@ -151,6 +164,9 @@ impl Task {
             failed = telemetry.is_err();
             self.note(0, telemetry.as_ref().err());
             self.telemetry = telemetry.ok();
+            if self.telemetry.is_some() {
+                self.described = self.telemetry.clone();
+            }
             self.counts.blind += u64::from(failed);
         }
         let shape = self.shape();
@@ -242,29 +258,6 @@ impl Task {
         Reach { meter: source.is_some(), cpu: cpu.is_some(), gpu: gpu.is_some() }
     }
 
-    /// What the node has: by its telemetry, then by what the catalogue knows of the models that it or its labels name.
-    fn shape(&self) -> Shape {
-        let told = self.telemetry.as_ref();
-        let catalog = &self.common.catalog;
-        let cpu_names = [told.and_then(|it| it.cpu_model.as_deref()), self.hints.cpu_model.as_deref()];
-        let cpu = cpu_names.into_iter().flatten().find_map(|name| catalog.cpu(name));
-        let gpu_names = [told.and_then(|it| it.gpu_product.as_deref()), self.hints.gpu_model.as_deref()];
-        let gpu = gpu_names.into_iter().flatten().find_map(|name| catalog.gpu(name));
-        let range = |min: Option<Watts>, max: Option<Watts>| max.map(|_| CapRange::new(min, max, None));
-        let by_model = cpu.and_then(|model| {
-            let (min, max) = model.configurable_tdp.unzip();
-            range(min, Some(max.unwrap_or(model.tdp)))
-        });
-        Shape {
-            packages: told.and_then(|it| it.sockets).or(self.hints.sockets).unwrap_or(1),
-            range: told.and_then(|it| range(it.cap_min, it.cap_max)).or(by_model),
-            gpus: told.and_then(|it| it.gpus).unwrap_or(self.hints.gpus),
-            gpu_range: told
-                .and_then(|it| range(it.gpu_cap_min, it.gpu_cap_max))
-                .or_else(|| gpu.and_then(|model| range(model.min, Some(model.max)))),
-        }
-    }
-
     fn step_lease(&mut self, now: Stamp) -> (Option<(Caps, LeaseTerms)>, LeaseState) {
         let Some((terms, lease)) = &mut self.lease else { return (None, LeaseState::Desired) };
         let renewal = self.renewal.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -280,154 +273,16 @@ impl Task {
         };
         (Some((decision.caps, *terms)), state)
     }
-
-    fn tell(&mut self, desire: Desire, lease: LeaseState) {
-        let Some(levers) = &self.levers else { return };
-        let shape = self.shape();
-        let found = found(&self.hints, self.telemetry.as_ref(), shape, self.reach());
-        if *self.found != found {
-            self.found = Arc::new(found);
-        }
-        let view = View {
-            desire,
-            cpu: self.cpu_part(levers, shape),
-            gpu: self.gpu_part(levers, shape),
-            node_power: self.telemetry.as_ref().and_then(|it| it.node.watts()),
-            source: "http",
-            found: self.found.clone(),
-            lease,
-            details: self.details(levers),
-        };
-        self.views.send_if_modified(|last| {
-            let changed = last.as_ref() != Some(&view);
-            *last = Some(view);
-            changed
-        });
-    }
-
-    fn cpu_part(&self, levers: &Levers, shape: Shape) -> Part {
-        let status = levers.cpu.map(|cpu| cpu.status);
-        let told = self.telemetry.as_ref();
-        let (cap, _) = levers.in_force();
-        let limit = cap.or_else(|| told.and_then(|it| it.cap));
-        let package = |at: usize| Device {
-            key: format!("package-{at}"),
-            limit,
-            range: shape.range.unwrap_or(CapRange::UNKNOWN),
-            drawn: self.drawn(told.and_then(|it| it.packages.get(at)).and_then(|said| said.watts())),
-            energy: None,
-        };
-        Part {
-            means: match status.map(|status| status.backend) {
-                None | Some(Backend::None) => Means::None,
-                Some(Backend::Rapl) => Means::Rapl,
-                Some(Backend::Dvfs) => Means::Dvfs,
-            },
-            report: status.map_or(Report::Pending, |status| status.report),
-            devices: (0..usize::try_from(shape.packages).unwrap_or(1)).map(package).collect(),
-            drawn: self.drawn(told.and_then(|it| it.cpu.watts())),
-            trouble: self.words(),
-        }
-    }
-
-    fn gpu_part(&self, levers: &Levers, shape: Shape) -> Part {
-        let told = self.telemetry.as_ref();
-        let (_, cap) = levers.in_force();
-        let limit = cap.or_else(|| told.and_then(|it| it.gpu_cap));
-        let range = shape.gpu_range.unwrap_or(CapRange::UNKNOWN);
-        let gpu =
-            |at: u32| Device { key: format!("gpu-{at}"), limit, range, drawn: Drawn::Unknown, energy: None };
-        Part {
-            means: if shape.gpus > 0 { Means::Http } else { Means::None },
-            report: levers.gpus.map_or(Report::Pending, |gpus| gpus.report.of_all(shape.gpus)),
-            devices: (0..shape.gpus).map(gpu).collect(),
-            drawn: match shape.gpus {
-                0 => Drawn::Unmetered,
-                _ => self.drawn(told.and_then(|it| it.gpu.watts())),
-            },
-            trouble: self.words(),
-        }
-    }
-
-    fn drawn(&self, watts: Option<Watts>) -> Drawn {
-        match (watts, &self.common.routing.source) {
-            (Some(watts), _) => Drawn::Is(watts),
-            (None, Some(_)) => Drawn::Unknown,
-            (None, None) => Drawn::Unmetered,
-        }
-    }
-
-    fn words(&self) -> Option<String> {
-        let texts: Vec<&str> = self.trouble.iter().flatten().map(|trouble| trouble.text.as_str()).collect();
-        if texts.is_empty() { None } else { Some(texts.join("; ")) }
-    }
-
-    fn details(&self, levers: &Levers) -> Details {
-        Details {
-            mode: levers.cpu.map(|cpu| cpu.mode),
-            law: levers.law,
-            throttle_pct: levers.throttle.map(|throttle| throttle.get()),
-            actions: levers.actions,
-            moved: levers.moved,
-            blind: self.counts.blind,
-            late: self.counts.late,
-            troubles: vec![("http", self.counts.failures == 0, self.counts.troubles)],
-            ..Details::default()
-        }
-    }
 }
 
-/// A verdict about one endpoint, as one about all GPUs behind it: the laws see one device, and sums are of all.
-trait OfAll {
-    fn of_all(self, count: u32) -> Self;
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl OfAll for Report {
-    fn of_all(self, count: u32) -> Self {
-        use joulie_core::node::cap::CapResult;
-        match self {
-            Self::Cap(CapResult::Applied { effective }) => {
-                Self::Cap(CapResult::Applied { effective: effective.times(count) })
-            }
-            Self::Cap(CapResult::Clamped { requested, effective }) => Self::Cap(CapResult::Clamped {
-                requested: requested.times(count),
-                effective: effective.times(count),
-            }),
-            Self::NoIntent
-            | Self::Pending
-            | Self::Throttled(_)
-            | Self::Cap(CapResult::Blocked(_) | CapResult::Failed(_)) => self,
-        }
-    }
-}
-
-fn found(hints: &Hints, told: Option<&Telemetry>, shape: Shape, reach: Reach) -> Found {
-    let vendor = |text: &str| match text.to_ascii_lowercase().as_str() {
-        "nvidia" => Some("nvidia"),
-        "amd" => Some("amd"),
-        "intel" => Some("intel"),
-        _ => None,
-    };
-    Found {
-        cpu_vendor: None,
-        cpu_model: told.and_then(|it| it.cpu_model.clone()).or_else(|| hints.cpu_model.clone()),
-        packages: told.and_then(|it| it.sockets).or(hints.sockets),
-        cores: told.and_then(|it| it.cores),
-        package_range: shape.range,
-        cpu_driver: None,
-        cpu_control: reach.cpu,
-        cpu_metered: reach.meter,
-        frequencies: None,
-        memory_bytes: None,
-        gpus: Some(FoundGpus {
-            vendor: told.and_then(|it| it.gpu_vendor.as_deref()).and_then(vendor),
-            model: told.and_then(|it| it.gpu_product.clone()).or_else(|| hints.gpu_model.clone()),
-            count: shape.gpus,
-            range: shape.gpu_range.filter(|_| shape.gpus > 0),
-            default_watts: None,
-            current_watts: None,
-            control: reach.gpu && shape.gpus > 0,
-            metered: reach.meter && shape.gpus > 0,
-        }),
+    #[test]
+    fn a_node_that_does_not_answer_is_asked_less_often_and_never_less_than_once_in_five_seconds() {
+        let seconds = |period: u64, failures| wait(Duration::from_secs(period), failures).as_secs();
+        assert_eq!([0, 1, 2, 3, 20, u32::MAX].map(|failures| seconds(1, failures)), [1, 2, 4, 5, 5, 5]);
+        assert_eq!([0, 3].map(|failures| seconds(20, failures)), [20, 20], "a longer period is kept");
     }
 }

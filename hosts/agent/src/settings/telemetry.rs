@@ -5,6 +5,7 @@
 //! other on the host: that would be two machines under one name.
 
 use host_kit::config::{Refusals, Setting, UrlTemplate, Values, parse};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// A word of a TELEMETRY_ setting.
@@ -36,7 +37,7 @@ fn endpoint(text: &str) -> Result<Option<UrlTemplate>, host_kit::config::Wrong> 
 }
 
 const ACCEPTS: &str = "none, host or http";
-const TEMPLATE: &str = "an http URL, with {node} where the name of the node goes";
+const TEMPLATE: &str = "an http or https URL, with {node} where the name of the node goes";
 
 pub(super) const CPU_SOURCE: Setting<Option<Through>> =
     Setting::optional("TELEMETRY_CPU_SOURCE", through, ACCEPTS, "Where the power of the node comes from");
@@ -95,6 +96,13 @@ pub(super) const TIMEOUT_SECONDS: Setting<u32> = Setting::with_default(
     "How long an answer over HTTP may take",
 );
 
+pub(super) const AUTHORITIES: Setting<Option<PathBuf>> = Setting::optional(
+    "TELEMETRY_HTTP_CA_FILE",
+    |text| parse::path(text).map(Some),
+    "the path of a file of certificates (PEM)",
+    "Who signs the certificates of https endpoints; without it the authorities that the system knows",
+);
+
 /// A node's endpoints.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Routing {
@@ -108,6 +116,8 @@ pub struct Routing {
     pub gpu: Option<Endpoint>,
     /// How long an answer may take.
     pub timeout: Duration,
+    /// Who signs the certificates of endpoints with TLS; none: whom the system knows.
+    pub authorities: Option<PathBuf>,
 }
 
 /// An endpoint of many nodes.
@@ -167,7 +177,8 @@ fn routing(values: &Values, [source, cpu, gpu]: [Part; 3]) -> Result<Routing, Re
     values.get(&GPU_CONTROL_MODE)?;
     let timeout = Duration::from_secs(u64::from(values.get(&TIMEOUT_SECONDS)?));
     let preference = values.get(&CPU_CONTROL_MODE)?;
-    Ok(Routing { source: source.http(), cpu: cpu.http(), preference, gpu: gpu.http(), timeout })
+    let authorities = values.get(&AUTHORITIES)?;
+    Ok(Routing { source: source.http(), cpu: cpu.http(), preference, gpu: gpu.http(), timeout, authorities })
 }
 
 /// The endpoints of the pool's nodes, which have no other hardware here.

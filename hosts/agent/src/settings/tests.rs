@@ -97,7 +97,7 @@ fn endpoints_are_kept_as_they_are_written() {
     assert_eq!(routing.gpu, None);
     all.push(("TELEMETRY_GPU_CONTROL", "host"));
     refused(&all, "not half and half");
-    // Row 7: an endpoint that nothing asks for changes nothing.
+    // Agent table, row 7: an endpoint that nothing asks for changes nothing.
     assert!(matches!(read(&[NODE, HTTP[1]]).unwrap().target, Target::Host { .. }));
 }
 

@@ -1,8 +1,16 @@
 //! The agent as a process of its own, against an API in memory, on virtual hardware and over HTTP.
 
 #[cfg(test)]
+mod devices;
+#[cfg(test)]
 mod host;
+#[cfg(test)]
+mod lease;
+#[cfg(test)]
+mod nodes;
 #[cfg(test)]
 mod pool;
 #[cfg(test)]
 mod room;
+#[cfg(test)]
+mod status;

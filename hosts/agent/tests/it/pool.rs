@@ -1,186 +1,9 @@
-//! Mode pool: many nodes over HTTP, each of them a server of a few lines.
+//! Mode pool: many nodes over HTTP.
 
-use crate::room::{Agent, Cluster, enforced, is_enforced, settings};
+use crate::nodes::{Node, Nodes, cluster, pool, pool_by};
+use crate::room::{Agent, Folder, enforced, is_enforced};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream};
-
-/// The nodes behind an endpoint.
-#[derive(Clone, Default)]
-struct Nodes(Arc<Mutex<BTreeMap<String, Node>>>);
-
-#[derive(Clone, Default)]
-struct Node {
-    cap: f64,
-    throttle: i64,
-    gpu_cap: f64,
-    gpus: u64,
-    /// What the processors draw with neither cap nor throttle.
-    wants: f64,
-    hangs: bool,
-    /// What controls answer instead of doing anything.
-    refuses: Option<&'static str>,
-    posts: Vec<Value>,
-}
-
-impl Node {
-    fn new() -> Self {
-        Self { cap: 250.0, gpu_cap: 400.0, wants: 500.0, ..Self::default() }
-    }
-
-    fn draws(&self) -> f64 {
-        let throttled = self.wants * (1.0 - self.throttle as f64 / 200.0);
-        throttled.min(self.cap * 2.0)
-    }
-
-    fn telemetry(&self) -> Value {
-        json!({
-            "packagePowerWatts": self.draws() + 1000.0,
-            "nodePowerWatts": self.draws() + 1100.0,
-            "cpu": {
-                "packagePowerWatts": self.draws(), "raplCapWatts": self.cap, "throttlePct": self.throttle,
-                "sockets": 2, "capMinWatts": 80, "capMaxWatts": 250,
-            },
-            "gpu": {
-                "present": self.gpus > 0, "count": self.gpus, "vendor": "nvidia", "product": "NVIDIA H100 NVL",
-                "powerWattsTotal": 1000, "capWattsPerGpuApplied": self.gpu_cap,
-                "capMinWattsPerGpu": 200, "capMaxWattsPerGpu": 400,
-            },
-        })
-    }
-
-    fn control(&mut self, body: Value) -> Value {
-        self.posts.push(body.clone());
-        if let Some(refusal) = self.refuses {
-            return json!({"ok": false, "result": refusal, "message": "the test says so"});
-        }
-        let watts = |field: &str| body[field].as_f64().unwrap();
-        match body["action"].as_str().unwrap() {
-            "rapl.set_power_cap_watts" => self.cap = watts("capWatts").clamp(80.0, 250.0),
-            "dvfs.set_throttle_pct" => self.throttle = body["throttlePct"].as_i64().unwrap(),
-            "gpu.set_power_cap_watts" => self.gpu_cap = watts("capWattsPerGpu").clamp(200.0, 400.0),
-            other => panic!("{other}"),
-        }
-        json!({"ok": true, "result": "applied", "state": {
-            "capWatts": self.cap, "throttlePct": self.throttle, "gpuCapWattsPerGpuApplied": self.gpu_cap,
-        }})
-    }
-}
-
-impl Nodes {
-    async fn serve(&self) -> SocketAddr {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let nodes = self.clone();
-        tokio::spawn(async move {
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                let nodes = nodes.clone();
-                // A connection that the agent closes ends with an error, which is its end.
-                tokio::spawn(async move { nodes.converse(stream).await });
-            }
-        });
-        address
-    }
-
-    async fn converse(&self, stream: TcpStream) -> Option<()> {
-        let mut stream = BufReader::new(stream);
-        loop {
-            let (mut first, mut length) = (String::new(), 0);
-            if stream.read_line(&mut first).await.ok()? == 0 {
-                return None;
-            }
-            loop {
-                let mut line = String::new();
-                stream.read_line(&mut line).await.ok()?;
-                if line.trim().is_empty() {
-                    break;
-                }
-                if let Some(said) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                    length = said.trim().parse().unwrap();
-                }
-            }
-            let mut body = vec![0; length];
-            stream.read_exact(&mut body).await.ok()?;
-            let path = first.split_whitespace().nth(1).unwrap();
-            let (what, name) = path.trim_start_matches('/').split_once('/').unwrap();
-            if self.0.lock().unwrap().get(name).is_some_and(|node| node.hangs) {
-                std::future::pending::<()>().await;
-            }
-            let answer = match self.0.lock().unwrap().get_mut(name) {
-                None => None,
-                Some(node) if what == "telemetry" => Some(node.telemetry()),
-                Some(node) => Some(node.control(serde_json::from_slice(&body).unwrap())),
-            };
-            let (status, text) = match answer {
-                None => ("404 Not Found", String::new()),
-                Some(answer) => ("200 OK", answer.to_string()),
-            };
-            let answer = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{text}", text.len());
-            stream.write_all(answer.as_bytes()).await.ok()?;
-        }
-    }
-
-    fn put(&self, name: &str, node: Node) {
-        self.0.lock().unwrap().insert(name.to_owned(), node);
-    }
-
-    fn change(&self, name: &str, change: impl FnOnce(&mut Node)) {
-        change(self.0.lock().unwrap().get_mut(name).unwrap());
-    }
-
-    fn get(&self, name: &str) -> Node {
-        self.0.lock().unwrap()[name].clone()
-    }
-
-    async fn until(&self, name: &str, is: impl Fn(&Node) -> bool) {
-        let look = async {
-            while !is(&self.get(name)) {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        let found = tokio::time::timeout(Duration::from_secs(60), look).await;
-        let node = self.get(name);
-        assert!(
-            found.is_ok(),
-            "cap {} throttle {} gpu {} {:?}",
-            node.cap,
-            node.throttle,
-            node.gpu_cap,
-            node.posts
-        );
-    }
-}
-
-fn pool(cluster: &Cluster, at: SocketAddr) -> Vec<(&'static str, String)> {
-    let mut all = settings(cluster);
-    let url = |what: &str| format!("http://{at}/{what}/{{node}}");
-    for (name, value) in [
-        ("AGENT_MODE", "pool".to_owned()),
-        ("TELEMETRY_CPU_SOURCE", "http".to_owned()),
-        ("TELEMETRY_CPU_HTTP_ENDPOINT", url("telemetry")),
-        ("TELEMETRY_CPU_CONTROL", "http".to_owned()),
-        ("TELEMETRY_CPU_CONTROL_HTTP_ENDPOINT", url("control")),
-        ("TELEMETRY_GPU_CONTROL", "http".to_owned()),
-        ("TELEMETRY_GPU_CONTROL_HTTP_ENDPOINT", url("control")),
-        ("DVFS_COOLDOWN", "0s".to_owned()),
-    ] {
-        all.push((name, value));
-    }
-    all
-}
-
-async fn cluster(nodes: &[&str]) -> Cluster {
-    let cluster = Cluster::new().await;
-    for node in nodes {
-        cluster.node(node, json!({"joulie.io/managed": "true"})).await;
-    }
-    cluster
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_nodes_caps_go_over_http_and_come_back_when_they_are_released() {
@@ -299,4 +122,81 @@ async fn a_node_that_leaves_takes_its_series_along_and_one_of_another_part_is_le
     // Fix list agent C22.
     assert!(!agent.page("/metrics").await.contains("kwok-node-0"));
     assert!(nodes.get("kwok-node-1").posts.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_falls_silent_keeps_its_shape_and_its_cap_and_is_measured_again_when_it_speaks() {
+    let (nodes, cluster) = (Nodes::default(), cluster(&["sim-1"]).await);
+    nodes.put("sim-1", Node { gpus: 4, ..Node::new() });
+    let at = nodes.serve().await;
+    let percent = |count: i32| json!({"nodeName": "sim-1", "profile": "eco", "cpu": {"packagePowerCapPctOfMax": count}});
+    cluster.apply("NodePowerProfile", "sim-1", percent(60)).await;
+    let _agent = Agent::start(&pool(&cluster, at));
+    cluster.until("NodePowerProfile", "sim-1", is_enforced).await;
+    nodes.change("sim-1", |node| node.silent = true);
+    let unmeasured = |it: &Value| enforced(it) == ("Unknown", "Unmeasured");
+    cluster.until("NodePowerProfile", "sim-1", unmeasured).await;
+    // 80 % of 250 W: the maximum is known from before.
+    cluster.apply("NodePowerProfile", "sim-1", percent(80)).await;
+    nodes.until("sim-1", |node| node.cap == 200.0).await;
+    assert_eq!(nodes.get("sim-1").throttle, 0);
+    let power = |it: &Value| it["status"]["power"]["cpuWatts"].as_i64();
+    let hardware = cluster.until("NodeHardware", "sim-1", |it| power(it).is_none()).await;
+    assert_eq!(hardware["status"]["gpu"]["count"], 4);
+    assert_eq!(hardware["status"]["cpu"]["sockets"], 2);
+    nodes.change("sim-1", |node| node.silent = false);
+    cluster.until("NodeHardware", "sim-1", |it| power(it) == Some(400)).await;
+    cluster.until("NodePowerProfile", "sim-1", is_enforced).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_node_is_capped_below_the_floor_of_the_configuration_or_of_its_model() {
+    let (nodes, cluster) = (Nodes::default(), cluster(&["sim-1"]).await);
+    // Its model takes 320 W and more, its own word counts: at most 250 W.
+    nodes.put("sim-1", Node { gpus: 2, ..Node::new() });
+    let model =
+        json!({"joulie.io/hw.cpu-model": "AMD_EPYC_9654", "joulie.io/hw.gpu-model": "NVIDIA_H100_NVL"});
+    cluster.label("sim-1", model).await;
+    let at = nodes.serve().await;
+    let spec = json!({
+        "nodeName": "sim-1", "profile": "eco", "cpu": {"packagePowerCapWatts": 90},
+        "gpu": {"powerCap": {"scope": "perGpu", "capWattsPerGpu": 210}},
+    });
+    cluster.apply("NodePowerProfile", "sim-1", spec).await;
+    let mut settings = pool(&cluster, at);
+    settings.push(("CPU_CAP_FLOOR_WATTS", "120".to_owned()));
+    settings.push(("GPU_CAP_FLOOR_WATTS", "260".to_owned()));
+    let _agent = Agent::start(&settings);
+    nodes.until("sim-1", |node| node.cap == 120.0 && node.gpu_cap == 260.0).await;
+    let clamped = |it: &Value| enforced(it) == ("False", "Clamped");
+    let profile = cluster.until("NodePowerProfile", "sim-1", clamped).await;
+    let cpu = &profile["status"]["control"]["cpu"];
+    assert_eq!((cpu["requestedWatts"].as_i64(), cpu["capWatts"].as_i64()), (Some(90), Some(120)));
+    assert!(nodes.get("sim-1").posts.iter().all(|post| post["capWatts"] != 90), "not even for a moment");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_with_tls_is_believed_by_its_certificate_alone() {
+    let (nodes, cluster) = (Nodes::default(), cluster(&["sim-1"]).await);
+    nodes.put("sim-1", Node::new());
+    let (at, certificate) = nodes.serve_tls().await;
+    cluster.profile("sim-1", "sim-1", 150).await;
+    let folder = Folder::new();
+    let file = |name: &str, text: &str| {
+        let file = folder.0.join(name);
+        std::fs::write(&file, text).unwrap();
+        file.display().to_string()
+    };
+    let mut settings = pool_by(&cluster, "https", at);
+    let other = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
+    settings.push(("TELEMETRY_HTTP_CA_FILE", file("other.pem", &other.cert.pem())));
+    let agent = Agent::start(&settings);
+    agent.until_said("invalid peer certificate").await;
+    assert!(nodes.get("sim-1").posts.is_empty());
+    assert_eq!(agent.terminate().await.code(), Some(0));
+    settings.pop();
+    settings.push(("TELEMETRY_HTTP_CA_FILE", file("ca.pem", &certificate)));
+    let _agent = Agent::start(&settings);
+    nodes.until("sim-1", |node| node.cap == 150.0).await;
+    cluster.until("NodePowerProfile", "sim-1", is_enforced).await;
 }

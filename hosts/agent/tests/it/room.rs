@@ -67,6 +67,22 @@ impl Cluster {
         Api::all_with(self.api.client(), &resource)
     }
 
+    /// Makes a namespace, where it is not there yet.
+    pub(crate) async fn namespace(&self, name: &str) {
+        let kind = kube::core::GroupVersionKind::gvk("", "v1", "Namespace");
+        let api: Api<DynamicObject> =
+            Api::all_with(self.api.client(), &ApiResource::from_gvk_with_plural(&kind, "namespaces"));
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        let params = PatchParams::apply("a-person").force();
+        api.patch(name, &params, &Patch::Apply(namespace)).await.unwrap();
+    }
+
+    pub(crate) fn leases(&self, namespace: &str) -> Api<DynamicObject> {
+        let kind = kube::core::GroupVersionKind::gvk("coordination.k8s.io", "v1", "Lease");
+        let resource = ApiResource::from_gvk_with_plural(&kind, "leases");
+        Api::namespaced_with(self.api.client(), namespace, &resource)
+    }
+
     pub(crate) async fn node(&self, name: &str, labels: Value) {
         let node = json!({
             "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
@@ -183,13 +199,28 @@ impl Room {
     }
 
     pub(crate) async fn until_limits(&self, watts: &[u64]) {
+        self.until(Self::limits, watts).await;
+    }
+
+    /// The limits of the GPUs in watts, as their driver has them.
+    pub(crate) fn gpus(&self) -> Vec<u64> {
+        let machine = self.machine.lock();
+        machine.nvidia().iter().map(|card| u64::from(card.limit_mw / 1_000)).collect()
+    }
+
+    /// The limits of the sockets in watts, as their firmware has them.
+    pub(crate) fn sockets(&self) -> Vec<u64> {
+        self.machine.lock().caps_in_force_uw().map(|cap| cap / 1_000_000).collect()
+    }
+
+    pub(crate) async fn until(&self, are: impl Fn(&Self) -> Vec<u64>, watts: &[u64]) {
         let look = async {
-            while self.limits() != watts {
+            while are(self) != watts {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
         let found = tokio::time::timeout(PATIENCE, look).await;
-        assert!(found.is_ok(), "the limits are {:?}", self.limits());
+        assert!(found.is_ok(), "the limits are {:?}", are(self));
     }
 
     /// The settings of an agent on this machine.

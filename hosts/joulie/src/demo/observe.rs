@@ -56,9 +56,29 @@ pub(super) struct Observer {
     plan: Receipt,
     readings: BTreeMap<String, Receipt>,
     eco_since: BTreeMap<String, Duration>,
-    seen_bound: BTreeSet<String>,
+    bindings: Bindings,
     misplaced: u32,
     placements: Vec<Placement>,
+}
+
+/// The pods that were bound at the last look, and those of this one: a pod that is gone is forgotten.
+#[derive(Debug, Default)]
+struct Bindings {
+    last: BTreeSet<String>,
+    now: BTreeSet<String>,
+}
+
+impl Bindings {
+    /// Takes a pod of this look in; whether it was not bound at the last one.
+    fn is_new(&mut self, pod: String) -> bool {
+        let new = !self.last.contains(&pod);
+        self.now.insert(pod);
+        new
+    }
+
+    fn looked(&mut self) {
+        self.last = std::mem::take(&mut self.now);
+    }
 }
 
 impl Observer {
@@ -77,7 +97,7 @@ impl Observer {
             plan: Receipt::NOTHING,
             readings: BTreeMap::new(),
             eco_since: BTreeMap::new(),
-            seen_bound: BTreeSet::new(),
+            bindings: Bindings::default(),
             misplaced: 0,
             placements: Vec::new(),
         }
@@ -172,10 +192,11 @@ impl Observer {
                 }
             }
             let Some(node) = &pod.node else { continue };
-            let new = self.seen_bound.insert(format!("{key} {}", pod.uid));
+            let new = self.bindings.is_new(format!("{key} {}", pod.uid));
             let eco = self.eco_since.get(node).is_some_and(|since| at.saturating_sub(*since) > AT_ONCE);
             self.misplaced += u32::from(new && pod.performance && eco);
         }
+        self.bindings.looked();
         pods.misplaced = self.misplaced;
         pods
     }

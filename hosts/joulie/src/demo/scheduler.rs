@@ -4,7 +4,8 @@
 //! ```text
 //!   fits by requests ──▶ POST /filter (names) ──▶ POST /prioritize (names) ──▶ own score + theirs · weight · 10 ──▶ bind
 //!        │ none                │ none, or no answer          (not for a single node)
-//!        └─────────────────────┴──▶ waits, and is tried again when the cluster has changed, with a growing pause
+//!        └─────────────────────┴──▶ is told so (PodScheduled=False), waits, and is tried again when the cluster has
+//!                                   changed, with a growing pause
 //! ```
 //!
 //! It never binds a pod that the extender has not let pass: an extender that does not answer fails the pod's cycle, as
@@ -14,6 +15,7 @@ mod ask;
 mod book;
 mod choice;
 mod queue;
+mod unplaced;
 
 pub(super) use ask::Extender;
 pub(super) use book::{Fit, NodeRow, PodRow};
@@ -23,12 +25,14 @@ use choice::choose;
 use host_kit::clock::{Clock, Mono};
 use host_kit::reflect::{Key, Rows};
 use host_kit::shutdown::Stop;
+use joulie_api::condition::rfc3339;
 use queue::Queue;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
+use unplaced::Unplaced;
 
 /// As the documented stanza of kube-scheduler's configuration has it.
 const WEIGHT: i64 = 1;
@@ -102,6 +106,7 @@ impl Scheduler {
                 Err(why) => {
                     tracing::debug!(pod = %key, "not placed: {why}");
                     queue.failed(&key, self.clock.mono());
+                    self.tell(&pod, &why).await;
                 }
             }
         }
@@ -112,17 +117,17 @@ impl Scheduler {
         &self,
         pod: &PodRow,
         assumed: &BTreeMap<Key, Arc<PodRow>>,
-    ) -> Result<(String, String), String> {
+    ) -> Result<(String, String), Unplaced> {
         let nodes = self.nodes.all();
         let mut fit = Fit::of(nodes.iter().map(|(key, held)| (key.name.as_str(), &*held.row)));
         self.pods.with(|pods| pods.values().for_each(|held| fit.take(&held.row)));
         assumed.values().for_each(|bound| fit.take(bound));
         let own = fit.scores(pod);
         if own.is_empty() {
-            return Err("no node has room".to_owned());
+            return Err(Unplaced::Unschedulable("no node has room".to_owned()));
         }
         let names: Vec<&str> = own.keys().copied().collect();
-        let passed = self.extender.filter(&pod.raw, &names).await?;
+        let passed = self.extender.filter(&pod.raw, &names).await.map_err(Unplaced::Failed)?;
         let names: Vec<&str> =
             names.into_iter().filter(|name| passed.names.iter().any(|one| one == name)).collect();
         // As kube-scheduler: nobody asks for the score of the only node, and an answer that fails counts nothing.
@@ -131,9 +136,26 @@ impl Scheduler {
         } else {
             BTreeMap::new()
         };
-        let chosen = choose(&names, &own, &theirs, WEIGHT).ok_or_else(|| passed.refusals())?;
-        self.bind(pod, chosen.node).await?;
+        let chosen = choose(&names, &own, &theirs, WEIGHT);
+        let chosen = chosen.ok_or_else(|| Unplaced::Unschedulable(passed.refusals()))?;
+        self.bind(pod, chosen.node).await.map_err(Unplaced::Failed)?;
         Ok((chosen.node.to_owned(), choice::reason(&chosen, names.len(), &passed)))
+    }
+
+    /// Says in the pod's status why it waits. A pod that has changed meanwhile is told at its next try.
+    async fn tell(&self, pod: &PodRow, why: &Unplaced) {
+        let Some(patch) = why.patch(&pod.raw, &rfc3339(self.clock.wall())) else { return };
+        let path = format!("/api/v1/namespaces/{}/pods/{}/status", pod.namespace, pod.name);
+        let request = http::Request::patch(path).header("content-type", "application/merge-patch+json");
+        let told = match request.body(patch.to_string().into_bytes()) {
+            Ok(request) => {
+                self.client.request_text(request).await.map(drop).map_err(|error| error.to_string())
+            }
+            Err(error) => Err(error.to_string()),
+        };
+        if let Err(error) = told {
+            tracing::debug!(pod = pod.name, "it could not be told why it waits: {error}");
+        }
     }
 
     async fn bind(&self, pod: &PodRow, node: &str) -> Result<(), String> {

@@ -89,6 +89,10 @@ fn text(value: &Value) -> String {
 struct Seen {
     performance_pods: BTreeSet<String>,
     ended: BTreeSet<String>,
+    /// How each pod stood at the last look.
+    phases: BTreeMap<String, String>,
+    /// Pods that did not end well: they failed, or are gone without having ended.
+    lost: BTreeSet<String>,
     misplaced: Vec<String>,
     capped: BTreeSet<String>,
     watts: BTreeMap<String, f64>,
@@ -111,7 +115,9 @@ impl Seen {
                     eco_since.remove(&name);
                 }
             }
-            for pod in all(client, &kind("", "v1", "Pod", "pods")).await {
+            let pods = all(client, &kind("", "v1", "Pod", "pods")).await;
+            seen.stand(&pods);
+            for pod in pods {
                 seen.pod(&pod, &mut bound, |node| {
                     // Lists are not taken at one instant: a label of this moment may be younger than the binding.
                     eco_since.get(node).is_some_and(|since| since.elapsed().unwrap() > Duration::from_secs(2))
@@ -132,6 +138,20 @@ impl Seen {
             }
             tokio::time::sleep(Duration::from_millis(300)).await;
         }
+    }
+
+    /// Who failed since the last look, and who is gone. An API that is gone lists nobody.
+    fn stand(&mut self, pods: &[Value]) {
+        if pods.is_empty() {
+            return;
+        }
+        let phase = |pod: &Value| (text(&pod["metadata"]["uid"]), text(&pod["status"]["phase"]));
+        let now: BTreeMap<String, String> = pods.iter().map(phase).collect();
+        let gone = self.phases.iter().filter(|(uid, phase)| !now.contains_key(*uid) && *phase != "Succeeded");
+        self.lost.extend(gone.map(|(uid, phase)| format!("{uid} was {phase}, and is gone")));
+        let failed = now.iter().filter(|(_, phase)| *phase == "Failed" || *phase == "Unknown");
+        self.lost.extend(failed.map(|(uid, phase)| format!("{uid} is {phase}")));
+        self.phases = now;
     }
 
     fn pod(&mut self, pod: &Value, bound: &mut BTreeSet<String>, is_eco: impl Fn(&str) -> bool) {
@@ -157,6 +177,7 @@ async fn a_run_places_every_performance_pod_well_and_caps_every_node() {
     let kubeconfig = demo.kubeconfig.clone();
     let out = demo.end();
     assert!(seen.misplaced.is_empty(), "{:?}\n{out}", seen.misplaced);
+    assert!(seen.lost.is_empty(), "{:?}\n{out}", seen.lost);
     assert!(!seen.performance_pods.is_empty() && !seen.ended.is_empty(), "{out}");
     assert_eq!(seen.capped.len(), 12, "{:?}\n{out}", seen.capped);
     assert!(out.contains("0 performance pods placed on eco nodes"), "{out}");
@@ -165,6 +186,38 @@ async fn a_run_places_every_performance_pod_well_and_caps_every_node() {
     assert!(out.contains("never measured above it"), "{out}");
     assert!(!out.contains('\x1b'), "{out}");
     assert!(!kubeconfig.exists(), "the kubeconfig names a server that is gone");
+}
+
+/// A pod that asks for more than any node has waits, and says why to whoever looks.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_fits_nowhere_is_told_so_in_its_status() {
+    let demo = Demo::start(&["demo", "--for", "20s"]);
+    let client = demo.client().await;
+    let pods: Api<DynamicObject> =
+        Api::namespaced_with(client.clone(), "default", &kind("", "v1", "Pod", "pods"));
+    let pod = serde_json::json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "giant"},
+        "spec": {"containers": [{"name": "a", "image": "a", "resources": {"requests": {"cpu": "100000"}}}]},
+    });
+    let pod: DynamicObject = serde_json::from_value(pod).unwrap();
+    while pods.create(&Default::default(), &pod).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let told = async {
+        loop {
+            let pod =
+                pods.get("giant").await.map(|pod| serde_json::to_value(pod).unwrap()).unwrap_or_default();
+            let all = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            if let Some(one) = all.into_iter().find(|one| one["type"] == "PodScheduled") {
+                return one;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let told = tokio::time::timeout(Duration::from_secs(18), told).await.unwrap();
+    assert_eq!((text(&told["status"]).as_str(), text(&told["reason"]).as_str()), ("False", "Unschedulable"));
+    assert_eq!(told["message"], "no node has room");
+    demo.end();
 }
 
 #[test]

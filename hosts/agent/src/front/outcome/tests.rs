@@ -1,6 +1,8 @@
 use super::*;
 use crate::front::wanted::Subject;
 use crate::machine::{Details, Device, Drawn, Found};
+use joulie_api::condition::Status;
+use joulie_core::node::cap::Blocked;
 use joulie_core::node::cap::{CapRange, Desired};
 use joulie_core::node::throttle::Throttle;
 use node_kit::Desire;
@@ -208,6 +210,8 @@ fn caps_that_a_lease_replaced_are_not_those_that_were_asked() {
         let view = View { lease, ..view(&wanted, part(Means::Rapl, applied, Some(120), 200), nothing()) };
         let outcome = Outcomes::default().of(&wanted, &view, &TERMS, Mono::START);
         assert_eq!(why(&outcome).status() == Status::True, holds, "{lease:?}");
+        let text = outcome.verdict.unwrap().message;
+        assert_eq!(text.contains("nobody confirms"), lease != LeaseState::Desired, "{lease:?}: {text}");
     }
 }
 

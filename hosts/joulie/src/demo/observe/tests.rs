@@ -96,3 +96,16 @@ fn a_node_whose_gpus_say_nothing_is_not_known_as_a_whole() {
     assert_eq!(with(json!({"count": 4}), json!({"cpuWatts": 300, "nodeWatts": 1500})), watts(1500));
     assert_eq!(with(json!({}), json!({})), None);
 }
+
+#[test]
+fn a_binding_is_new_once_and_forgotten_with_its_pod() {
+    let mut bindings = Bindings::default();
+    let mut look = |pods: &[&str]| {
+        let new: Vec<bool> = pods.iter().map(|pod| bindings.is_new((*pod).to_owned())).collect();
+        bindings.looked();
+        (new, bindings.last.len())
+    };
+    assert_eq!(look(&["a", "b"]), (vec![true, true], 2));
+    assert_eq!(look(&["b", "c"]), (vec![false, true], 2));
+    assert_eq!(look(&[]), (vec![], 0), "a run of days does not grow");
+}

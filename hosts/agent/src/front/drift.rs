@@ -1,0 +1,167 @@
+//! Whether a status that we wrote is still there, and how often one that somebody else overwrites is put back.
+//!
+//! Only what the server kept of ours is looked for: a field that an older definition of the kind drops was overwritten by
+//! nobody. What others add beside our fields is theirs. Nothing is judged by a watch that has not come to our write yet.
+
+use super::rows::Seen;
+use host_kit::clock::Mono;
+use serde_json::{Map, Value};
+use std::time::Duration;
+
+/// What is left of `ours` in what the server answered to it.
+pub(super) fn kept(ours: &Value, answer: &Value) -> Value {
+    match (ours, answer) {
+        (Value::Object(ours), Value::Object(answer)) => {
+            let parts =
+                ours.iter().filter_map(|(key, part)| Some((key.clone(), kept(part, answer.get(key)?))));
+            Value::Object(parts.collect::<Map<_, _>>())
+        }
+        (Value::Array(ours), Value::Array(answer)) => {
+            let items = ours.iter().enumerate();
+            let items = items.filter_map(|(at, item)| Some(kept(item, counterpart(item, at, answer)?)));
+            Value::Array(items.collect())
+        }
+        (_, answer) => answer.clone(),
+    }
+}
+
+/// Whether what the watch tells still carries what was written: also where it is silent about a write that it has not
+/// come to.
+pub(super) fn stands(seen: &Seen, written: &Seen) -> bool {
+    !is_after(&seen.version, &written.version) || carries(&seen.status, &written.status)
+}
+
+/// Versions are the numbers of the store's revisions; of one that is none, nothing is concluded.
+fn is_after(seen: &str, written: &str) -> bool {
+    let number = |version: &str| version.parse::<u64>().ok();
+    matches!((number(seen), number(written)), (Some(seen), Some(written)) if seen >= written)
+}
+
+fn carries(there: &Value, ours: &Value) -> bool {
+    match (there, ours) {
+        (_, Value::Null) => true,
+        (Value::Object(there), Value::Object(ours)) => ours
+            .iter()
+            .all(|(key, part)| part.is_null() || there.get(key).is_some_and(|it| carries(it, part))),
+        (Value::Array(there), Value::Array(ours)) => {
+            let mut items = ours.iter().enumerate();
+            items.all(|(at, item)| counterpart(item, at, there).is_some_and(|it| carries(it, item)))
+        }
+        (Value::Number(there), Value::Number(ours)) => there.as_f64() == ours.as_f64(),
+        (there, ours) => there == ours,
+    }
+}
+
+/// Conditions are a map by their type; other lists go by place.
+fn counterpart<'a>(item: &Value, at: usize, all: &'a [Value]) -> Option<&'a Value> {
+    match item.get("type") {
+        Some(kind) => all.iter().find(|one| one.get("type") == Some(kind)),
+        None => all.get(at),
+    }
+}
+
+/// How often a status is put back: at once, then less and less often as long as somebody overwrites it again.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Pace {
+    wait: Duration,
+    until: Option<Mono>,
+}
+
+const WAIT_FIRST: Duration = Duration::from_secs(1);
+const WAIT_MOST: Duration = Duration::from_secs(300);
+
+impl Pace {
+    /// Until when to wait; none where it may be put back now.
+    pub(super) fn wait(&self, now: Mono) -> Option<Mono> {
+        self.until.filter(|until| *until > now)
+    }
+
+    /// It was put back. Who leaves it alone for longer than the longest wait has given up.
+    pub(super) fn done(&mut self, now: Mono) {
+        let peace = self.until.is_none_or(|until| now.since(until) > WAIT_MOST);
+        self.wait = if peace { WAIT_FIRST } else { self.wait.saturating_mul(2).min(WAIT_MOST) };
+        self.until = Some(now.plus(self.wait));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn seen(version: &str, status: Value) -> Seen {
+        Seen { version: version.to_owned(), status }
+    }
+
+    fn ours() -> Value {
+        json!({
+            "control": {"cpu": {"result": "applied", "capWatts": 120}},
+            "conditions": [{"type": "CapEnforced", "status": "True"}],
+        })
+    }
+
+    #[test]
+    fn a_field_that_another_changed_or_took_away_is_seen_and_one_that_another_added_is_not() {
+        let written = seen("10", ours());
+        let now = |change: &dyn Fn(&mut Value)| {
+            let mut status = ours();
+            change(&mut status);
+            stands(&seen("11", status), &written)
+        };
+        assert!(now(&|_| ()));
+        assert!(now(&|it| it["control"]["cpu"]["capWatts"] = json!(120.0)), "in the server's form");
+        assert!(now(&|it| it["control"]["cpu"]["observed"] = json!({"by": "another"})));
+        assert!(now(&|it| it["conditions"] = json!([{"type": "Other"}, ours()["conditions"][0]])));
+        assert!(!now(&|it| it["control"]["cpu"]["capWatts"] = json!(200)));
+        assert!(!now(&|it| it["control"] = json!({})));
+        assert!(!now(&|it| it["conditions"] = json!([{"type": "Other"}])));
+        assert!(!now(&|it| it["conditions"][0]["status"] = json!("False")));
+        assert!(!now(&|it| *it = Value::Null));
+    }
+
+    #[test]
+    fn a_watch_that_is_behind_our_write_says_nothing_about_it() {
+        let written = seen("10", ours());
+        assert!(stands(&seen("9", json!({})), &written));
+        assert!(!stands(&seen("10", json!({})), &written));
+        for odd in ["", "abc", "-1"] {
+            assert!(stands(&seen(odd, json!({})), &written), "{odd:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_server_drops_is_not_looked_for() {
+        let answer = json!({
+            "control": {"cpu": {"result": "applied"}},
+            "conditions": [{"type": "Other"}, {"type": "CapEnforced", "status": "True", "more": 1}],
+        });
+        let there = kept(&ours(), &answer);
+        let expected = json!({
+            "control": {"cpu": {"result": "applied"}},
+            "conditions": [{"type": "CapEnforced", "status": "True"}],
+        });
+        assert_eq!(there, expected);
+        assert!(stands(&seen("11", answer), &seen("10", there)));
+    }
+
+    #[test]
+    fn a_fight_is_fought_less_and_less_often_and_forgotten_in_peace() {
+        let at = |second: u64| Mono::at(Duration::from_secs(second));
+        let mut pace = Pace::default();
+        assert_eq!(pace.wait(at(100)), None, "at once");
+        pace.done(at(100));
+        assert_eq!((pace.wait(at(100)), pace.wait(at(101))), (Some(at(101)), None));
+        pace.done(at(101));
+        assert_eq!((pace.wait(at(102)), pace.wait(at(103))), (Some(at(103)), None));
+        let mut now = 103;
+        for _ in 0..20 {
+            pace.done(at(now));
+            now += 300;
+            assert_eq!(pace.wait(at(now)), None, "never longer than five minutes");
+        }
+        pace.done(at(now));
+        assert_eq!(pace.wait(at(now + 299)), Some(at(now + 300)));
+        pace.done(at(now + 1_000));
+        assert_eq!(pace.wait(at(now + 1_001)), None, "it was left alone for long");
+    }
+}

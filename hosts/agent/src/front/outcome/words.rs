@@ -1,0 +1,147 @@
+//! What is said about the packages or the GPUs, in words for a person: from what the machine reports of them.
+
+use super::Said;
+use crate::machine::{Means, Part};
+use joulie_core::node::cap::{Blocked, CapIntent, CapResult, Floor, Report, Resolution};
+use power_units::Watts;
+
+/// The two kinds of devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Cpu,
+    Gpu,
+}
+
+impl Kind {
+    const fn each(self, many: bool) -> &'static str {
+        match (self, many) {
+            (Self::Cpu, false) => "package",
+            (Self::Cpu, true) => "packages",
+            (Self::Gpu, false) => "GPU",
+            (Self::Gpu, true) => "GPUs",
+        }
+    }
+}
+
+/// What is said about one kind of device; nothing while it is on its way.
+pub(super) fn said(
+    kind: Kind,
+    intent: CapIntent,
+    part: &Part,
+    control: bool,
+    generation: Option<i64>,
+) -> Option<Said> {
+    let requested = (intent != CapIntent::NONE).then(|| requested(intent, part)).flatten();
+    let say = |backend, result, message: String| Said {
+        backend,
+        result,
+        message,
+        generation,
+        requested,
+        cap: None,
+    };
+    if !control {
+        let (result, message) = match intent {
+            CapIntent::NONE => ("none", "the configuration of the agent leaves this part alone"),
+            CapIntent { .. } => ("blocked", "the configuration of the agent leaves this part alone"),
+        };
+        return Some(say(Means::None, result, message.to_owned()));
+    }
+    let count = part.devices.len();
+    Some(match part.report {
+        Report::Pending => return None,
+        Report::NoIntent => say(Means::None, "none", no_intent(kind, count).to_owned()),
+        Report::Throttled(throttle) => {
+            let message = format!(
+                "throttle={}% of the frequency policies; a percentage could not be resolved to watts here",
+                throttle.get()
+            );
+            say(Means::Dvfs, "applied", message)
+        }
+        Report::Cap(CapResult::Applied { effective } | CapResult::Clamped { effective, .. })
+            if part.means == Means::Dvfs =>
+        {
+            let held =
+                format!("a closed loop over the frequencies keeps the packages at {effective} W together");
+            let bound = match part.report {
+                Report::Cap(CapResult::Clamped { requested, .. }) => format!(
+                    "everything is throttled, and the packages still draw {} W of the {requested} W asked",
+                    whole(effective)
+                ),
+                Report::Cap(_) | Report::NoIntent | Report::Pending | Report::Throttled(_) => held,
+            };
+            say(Means::Dvfs, "applied", bound)
+        }
+        Report::Cap(CapResult::Applied { .. }) => {
+            let cap = in_force(part);
+            let message = format!("{}{}, read back", applied(kind), each(kind, cap, count));
+            Said { cap, ..say(part.means, "applied", message) }
+        }
+        Report::Cap(CapResult::Clamped { requested: asked, effective }) => {
+            let cap = in_force(part);
+            let message = format!(
+                "{}asked for {asked} W together, the hardware takes {effective} W: {}, read back",
+                applied(kind),
+                each(kind, cap, count)
+            );
+            Said { cap, ..say(part.means, "applied", message) }
+        }
+        Report::Cap(CapResult::Blocked(reason)) => {
+            let mut message = reason.to_string();
+            if let Some(trouble) = part.trouble.as_ref().filter(|_| reason != Blocked::NoGpus) {
+                message.push_str(&format!(" ({trouble})"));
+            }
+            say(Means::None, "blocked", message)
+        }
+        Report::Cap(CapResult::Failed(failure)) => {
+            let message = match &part.trouble {
+                Some(trouble) => format!("{failure}: {trouble}"),
+                None => failure.to_string(),
+            };
+            say(part.means, "error", message)
+        }
+    })
+}
+
+/// Without what changes from one reading to the next.
+fn whole(watts: Watts) -> i64 {
+    watts.to_bits() >> 32
+}
+
+const fn applied(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Cpu => "",
+        Kind::Gpu => "applied gpu cap: ",
+    }
+}
+
+fn each(kind: Kind, cap: Option<Watts>, count: usize) -> String {
+    match (cap, count) {
+        (None, _) => "in force".to_owned(),
+        (Some(cap), 1) => format!("{cap} W for the {}", kind.each(false)),
+        (Some(cap), _) => format!("{cap} W for each of {count} {}", kind.each(true)),
+    }
+}
+
+pub(super) const fn no_intent(kind: Kind, count: usize) -> &'static str {
+    match (kind, count) {
+        (Kind::Cpu, _) => "no CPU cap is asked, and none of ours is in force",
+        (Kind::Gpu, 0) => "no GPU cap is asked, and the node has no GPU",
+        (Kind::Gpu, _) => "no GPU cap is asked, and none of ours is in force on the node's GPUs",
+    }
+}
+
+/// What is asked of the device of which most is asked; a percentage is one of each device's own maximum.
+fn requested(intent: CapIntent, part: &Part) -> Option<Watts> {
+    let of_one = |range| match intent.resolve(range, Floor::NONE) {
+        Resolution::Watts(target) => Some(target.requested()),
+        Resolution::Percent(_) | Resolution::Blocked(_) => None,
+    };
+    part.devices.iter().filter_map(|device| of_one(device.range)).max().or(intent.watts)
+}
+
+/// The highest limit that was read back; nothing where one of them is not known.
+pub(super) fn in_force(part: &Part) -> Option<Watts> {
+    let all: Option<Vec<Watts>> = part.devices.iter().map(|device| device.limit).collect();
+    all?.into_iter().max()
+}

@@ -1,0 +1,187 @@
+//! The future that writes a node's statuses: what is new, what failed the last time, and what somebody else overwrote.
+//!
+//! ```text
+//!  new content ──────────────▶ apply at once ──failed──▶ again, less and less often
+//!  none, and the watch tells
+//!    another status than ours ▶ put back, less and less often, counted
+//! ```
+
+use super::drift::{self, Pace};
+use super::node::Shared;
+use super::publish::{Content, Doc, Kind, WriteError};
+use super::rows::Seen;
+use host_kit::clock::Mono;
+use host_kit::log::Repeats;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// The statuses that are to be there.
+pub(super) type Docs = BTreeMap<Kind, Doc>;
+
+pub(super) struct Publisher {
+    node: String,
+    shared: Arc<Shared>,
+    docs: watch::Receiver<Docs>,
+    written: BTreeMap<Kind, Written>,
+    retries: BTreeMap<Kind, Retry>,
+    paces: BTreeMap<Kind, Pace>,
+    repeats: Repeats,
+}
+
+/// What is there by our own hand.
+struct Written {
+    name: String,
+    uid: String,
+    status: Value,
+    /// What the server kept of it.
+    stored: Seen,
+}
+
+/// When to try again, and how often it failed.
+#[derive(Clone, Copy)]
+struct Retry {
+    at: Mono,
+    failures: u32,
+}
+
+const RETRY_FIRST: Duration = Duration::from_millis(500);
+const RETRY_MOST: Duration = Duration::from_secs(30);
+const REPEAT_WINDOW: Duration = Duration::from_secs(300);
+
+impl Publisher {
+    pub(super) fn new(node: &str, shared: Arc<Shared>, docs: watch::Receiver<Docs>) -> Self {
+        Self {
+            node: node.to_owned(),
+            shared,
+            docs,
+            written: BTreeMap::new(),
+            retries: BTreeMap::new(),
+            paces: BTreeMap::new(),
+            repeats: Repeats::every(REPEAT_WINDOW),
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        loop {
+            let docs = self.docs.borrow_and_update().clone();
+            let mut next: Option<Mono> = None;
+            for (kind, doc) in &docs {
+                let due = self.retries.get(kind).is_none_or(|retry| retry.at <= self.shared.clock.mono());
+                let put_back = if due { self.write(*kind, doc).await } else { None };
+                let retry = self.retries.get(kind).map(|retry| retry.at);
+                next = [next, put_back, retry].into_iter().flatten().min();
+            }
+            let now = self.shared.clock.mono();
+            let again = async {
+                match next {
+                    Some(at) => tokio::time::sleep(at.since(now)).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                changed = self.docs.changed() => if changed.is_err() { return },
+                () = again => {}
+            }
+        }
+    }
+
+    /// Writes what is to be written now; when a status that was overwritten may be put back, where that is later.
+    async fn write(&mut self, kind: Kind, doc: &Doc) -> Option<Mono> {
+        match self.try_write(kind, doc).await {
+            Ok(later) => {
+                self.retries.remove(&kind);
+                later
+            }
+            // An object that is gone is told by the watch before it is written to again.
+            Err(WriteError::Gone) => {
+                self.retries.remove(&kind);
+                None
+            }
+            Err(WriteError::Failed(why)) => {
+                let failures = self.retries.get(&kind).map_or(0, |retry| retry.failures).saturating_add(1);
+                let wait = RETRY_FIRST.saturating_mul(1 << (failures - 1).min(10)).min(RETRY_MOST);
+                let now = self.shared.clock.mono();
+                self.retries.insert(kind, Retry { at: now.plus(wait), failures });
+                if let Some(said) = self.repeats.note(&why, now) {
+                    tracing::warn!(node = self.node, "{kind:?} could not be written: {why}{said}");
+                }
+                None
+            }
+        }
+    }
+
+    async fn try_write(&mut self, kind: Kind, doc: &Doc) -> Result<Option<Mono>, WriteError> {
+        let (name, uid) = match (&doc.object, &doc.content) {
+            (Some(object), _) => object.clone(),
+            (None, Content::Outcome(_)) => return Ok(None),
+            (None, Content::Hardware { node, .. }) => match self.written.get(&kind) {
+                Some(made) => (made.name.clone(), made.uid.clone()),
+                None => self.shared.writer.make((&node.0, &node.1)).await?,
+            },
+        };
+        let known = self.written.get(&kind).filter(|written| written.uid == uid);
+        let base = known.map_or(&doc.seen.status, |written| &written.status);
+        let status = doc.content.status(kind, base, self.shared.clock.wall());
+        match (status, known) {
+            (Some(status), _) => self.apply(kind, (name, uid), status).await.map(|()| None),
+            (None, Some(written)) if doc.object.is_some() && !drift::stands(&doc.seen, &written.stored) => {
+                let status = written.status.clone();
+                self.put_back(kind, (name, uid), status).await
+            }
+            (None, Some(_)) => Ok(None),
+            (None, None) => {
+                let (status, stored) = (base.clone(), doc.seen.clone());
+                self.written.insert(kind, Written { name, uid, status, stored });
+                Ok(None)
+            }
+        }
+    }
+
+    async fn apply(
+        &mut self,
+        kind: Kind,
+        (name, uid): (String, String),
+        status: Value,
+    ) -> Result<(), WriteError> {
+        match self.shared.writer.apply(kind, &name, &status).await {
+            Ok(Seen { version, status: answer }) => {
+                let stored = Seen { version, status: drift::kept(&status, &answer) };
+                self.written.insert(kind, Written { name, uid, status, stored });
+                Ok(())
+            }
+            Err(error) => {
+                if matches!(error, WriteError::Gone) {
+                    self.written.remove(&kind);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn put_back(
+        &mut self,
+        kind: Kind,
+        object: (String, String),
+        status: Value,
+    ) -> Result<Option<Mono>, WriteError> {
+        let now = self.shared.clock.mono();
+        let pace = self.paces.entry(kind).or_default();
+        if let Some(later) = pace.wait(now) {
+            return Ok(Some(later));
+        }
+        pace.done(now);
+        let name = object.0.clone();
+        self.apply(kind, object, status).await?;
+        self.shared.metrics.put_back(kind);
+        if let Some(said) = self.repeats.note(&format!("put back {kind:?}"), now) {
+            tracing::warn!(
+                node = self.node,
+                "the status of {kind:?} {name} was overwritten, and is put back{said}"
+            );
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,113 @@
+//! The labels of the agent's metrics: the closed words, and the sets of them.
+
+use crate::front::publish::Kind;
+use host_kit::closed_label;
+use prometheus_client::encoding::EncodeLabelSet;
+
+closed_label! {
+    /// What holds a node's cap.
+    pub(crate) enum Mode {
+        /// Nothing.
+        None = "none",
+        /// Power limits.
+        Rapl = "rapl",
+        /// A throttle.
+        Dvfs = "dvfs",
+    }
+}
+
+closed_label! {
+    /// What a closed loop did.
+    pub(crate) enum Move {
+        /// It throttled more.
+        Up = "throttle_up",
+        /// It throttled less.
+        Down = "throttle_down",
+    }
+}
+
+closed_label! {
+    /// What became of a write to the API.
+    pub(crate) enum Written {
+        /// It is done.
+        Done = "done",
+        /// The object was not there.
+        Gone = "gone",
+        /// It failed, and is tried again.
+        Failed = "failed",
+    }
+}
+
+closed_label! {
+    /// What is written.
+    pub(crate) enum Object {
+        /// The status of a NodePowerProfile.
+        Profile = "nodepowerprofile",
+        /// The status of a NodeTwin.
+        Twin = "nodetwin",
+        /// A NodeHardware.
+        Hardware = "nodehardware",
+    }
+}
+
+impl Object {
+    pub(super) const fn of(kind: Kind) -> Self {
+        match kind {
+            Kind::Profile => Self::Profile,
+            Kind::Twin => Self::Twin,
+            Kind::Hardware => Self::Hardware,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Node {
+    pub(super) node: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct NodeMode {
+    pub(super) node: String,
+    pub(super) mode: Mode,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct NodePolicy {
+    pub(super) node: String,
+    pub(super) policy: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct NodeZone {
+    pub(super) node: String,
+    pub(super) zone: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct NodeCpu {
+    pub(super) node: String,
+    pub(super) cpu: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct NodeMove {
+    pub(super) node: String,
+    pub(super) action: Move,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct NodeBackend {
+    pub(super) node: String,
+    pub(super) backend: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Write {
+    pub(super) object: Object,
+    pub(super) outcome: Written,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct WhichObject {
+    pub(super) object: Object,
+}

@@ -1,0 +1,61 @@
+//! What a node is made of: by its telemetry, then by the catalogue's word on the models that it or its labels name.
+
+use super::super::levers::Shape;
+use super::Task;
+use joulie_core::node::cap::CapRange;
+use power_units::Watts;
+
+impl Task {
+    /// What the node has: by its telemetry, then by what the catalogue knows of the models that it or its labels name.
+    pub(super) fn shape(&self) -> Shape {
+        let told = self.described.as_ref();
+        let catalog = &self.common.catalog;
+        let cpu_names = [told.and_then(|it| it.cpu_model.as_deref()), self.hints.cpu_model.as_deref()];
+        let cpu = cpu_names.into_iter().flatten().find_map(|name| catalog.cpu(name));
+        let gpu_names = [told.and_then(|it| it.gpu_product.as_deref()), self.hints.gpu_model.as_deref()];
+        let gpu = gpu_names.into_iter().flatten().find_map(|name| catalog.gpu(name));
+        let by_model = cpu.map(|model| {
+            let (min, max) = model.configurable_tdp.unzip();
+            (min, Some(max.unwrap_or(model.tdp)))
+        });
+        let gpu_by_model = gpu.map(|model| (model.min, Some(model.max)));
+        Shape {
+            packages: told.and_then(|it| it.sockets).or(self.hints.sockets).unwrap_or(1),
+            range: range(told.map(|it| (it.cap_min, it.cap_max)), by_model),
+            gpus: told.and_then(|it| it.gpus).unwrap_or(self.hints.gpus),
+            gpu_range: range(told.map(|it| (it.gpu_cap_min, it.gpu_cap_max)), gpu_by_model),
+        }
+    }
+}
+
+/// The least and the most that can be set.
+type Ends = (Option<Watts>, Option<Watts>);
+
+/// A range as the node tells it; an end that it does not tell is that of its model, so that nothing is capped below what
+/// it is built for.
+fn range(told: Option<Ends>, model: Option<Ends>) -> Option<CapRange> {
+    let ((told_min, told_max), (min, max)) = (told.unwrap_or_default(), model.unwrap_or_default());
+    let max = told_max.or(max);
+    max.map(|_| CapRange::new(told_min.or(min), max, None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_of_a_range_that_a_node_does_not_tell_is_that_of_its_model() {
+        let ends = |min: i32, max: i32| {
+            let watts = |count: i32| Some(count).filter(|&count| count > 0).map(Watts::from_int);
+            (watts(min), watts(max))
+        };
+        let of = |told, model| range(told, model).map(|range| (range.min(), range.max()));
+        let model = Some(ends(320, 400));
+        assert_eq!(of(None, model), model);
+        assert_eq!(of(Some(ends(0, 0)), model), model, "a node that tells neither");
+        assert_eq!(of(Some(ends(0, 380)), model), Some(ends(320, 380)));
+        assert_eq!(of(Some(ends(100, 380)), model), Some(ends(100, 380)));
+        assert_eq!(of(Some(ends(0, 250)), model), Some(ends(0, 250)), "of another model than it says");
+        assert_eq!(of(Some(ends(100, 0)), None), None);
+    }
+}

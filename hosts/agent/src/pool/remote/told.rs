@@ -1,0 +1,162 @@
+//! What the task of a node tells the front: its view, of what telemetry says and of what was read back.
+
+use super::super::levers::{Levers, Reach, Shape};
+use super::super::wire::Telemetry;
+use super::{Hints, Task};
+use crate::machine::{Details, Device, Drawn, Found, FoundGpus, LeaseState, Means, Part, View};
+use joulie_core::node::cap::{Backend, CapRange, Report};
+use node_kit::Desire;
+use power_units::Watts;
+use std::sync::Arc;
+
+impl Task {
+    pub(super) fn tell(&mut self, desire: Desire, lease: LeaseState) {
+        let Some(levers) = &self.levers else { return };
+        let shape = self.shape();
+        let found = found(&self.hints, self.described.as_ref(), shape, self.reach());
+        if *self.found != found {
+            self.found = Arc::new(found);
+        }
+        let view = View {
+            desire,
+            cpu: self.cpu_part(levers, shape),
+            gpu: self.gpu_part(levers, shape),
+            node_power: self.telemetry.as_ref().and_then(|it| it.node.watts()),
+            source: "http",
+            found: self.found.clone(),
+            lease,
+            details: self.details(levers),
+        };
+        self.views.send_if_modified(|last| {
+            let changed = last.as_ref() != Some(&view);
+            *last = Some(view);
+            changed
+        });
+    }
+
+    fn cpu_part(&self, levers: &Levers, shape: Shape) -> Part {
+        let status = levers.cpu.map(|cpu| cpu.status);
+        let told = self.telemetry.as_ref();
+        let (cap, _) = levers.in_force();
+        let limit = cap.or_else(|| told.and_then(|it| it.cap));
+        let package = |at: usize| Device {
+            key: format!("package-{at}"),
+            limit,
+            range: shape.range.unwrap_or(CapRange::UNKNOWN),
+            drawn: self.drawn(told.and_then(|it| it.packages.get(at)).and_then(|said| said.watts())),
+            energy: None,
+        };
+        Part {
+            means: match status.map(|status| status.backend) {
+                None | Some(Backend::None) => Means::None,
+                Some(Backend::Rapl) => Means::Rapl,
+                Some(Backend::Dvfs) => Means::Dvfs,
+            },
+            report: status.map_or(Report::Pending, |status| status.report),
+            devices: (0..usize::try_from(shape.packages).unwrap_or(1)).map(package).collect(),
+            drawn: self.drawn(told.and_then(|it| it.cpu.watts())),
+            trouble: self.words(),
+        }
+    }
+
+    fn gpu_part(&self, levers: &Levers, shape: Shape) -> Part {
+        let told = self.telemetry.as_ref();
+        let (_, cap) = levers.in_force();
+        let limit = cap.or_else(|| told.and_then(|it| it.gpu_cap));
+        let range = shape.gpu_range.unwrap_or(CapRange::UNKNOWN);
+        let gpu =
+            |at: u32| Device { key: format!("gpu-{at}"), limit, range, drawn: Drawn::Unknown, energy: None };
+        Part {
+            means: if shape.gpus > 0 { Means::Http } else { Means::None },
+            report: levers.gpus.map_or(Report::Pending, |gpus| gpus.report.of_all(shape.gpus)),
+            devices: (0..shape.gpus).map(gpu).collect(),
+            drawn: match shape.gpus {
+                0 => Drawn::Unmetered,
+                _ => self.drawn(told.and_then(|it| it.gpu.watts())),
+            },
+            trouble: self.words(),
+        }
+    }
+
+    fn drawn(&self, watts: Option<Watts>) -> Drawn {
+        match (watts, &self.common.routing.source) {
+            (Some(watts), _) => Drawn::Is(watts),
+            (None, Some(_)) => Drawn::Unknown,
+            (None, None) => Drawn::Unmetered,
+        }
+    }
+
+    fn words(&self) -> Option<String> {
+        let texts: Vec<&str> = self.trouble.iter().flatten().map(|trouble| trouble.text.as_str()).collect();
+        if texts.is_empty() { None } else { Some(texts.join("; ")) }
+    }
+
+    fn details(&self, levers: &Levers) -> Details {
+        Details {
+            mode: levers.cpu.map(|cpu| cpu.mode),
+            law: levers.law,
+            throttle_pct: levers.throttle.map(|throttle| throttle.get()),
+            actions: levers.actions,
+            moved: levers.moved,
+            blind: self.counts.blind,
+            late: self.counts.late,
+            troubles: vec![("http", self.counts.failures == 0, self.counts.troubles)],
+            ..Details::default()
+        }
+    }
+}
+
+/// A verdict about one endpoint, as one about all GPUs behind it: the laws see one device, and sums are of all.
+trait OfAll {
+    fn of_all(self, count: u32) -> Self;
+}
+
+impl OfAll for Report {
+    fn of_all(self, count: u32) -> Self {
+        use joulie_core::node::cap::CapResult;
+        match self {
+            Self::Cap(CapResult::Applied { effective }) => {
+                Self::Cap(CapResult::Applied { effective: effective.times(count) })
+            }
+            Self::Cap(CapResult::Clamped { requested, effective }) => Self::Cap(CapResult::Clamped {
+                requested: requested.times(count),
+                effective: effective.times(count),
+            }),
+            Self::NoIntent
+            | Self::Pending
+            | Self::Throttled(_)
+            | Self::Cap(CapResult::Blocked(_) | CapResult::Failed(_)) => self,
+        }
+    }
+}
+
+fn found(hints: &Hints, told: Option<&Telemetry>, shape: Shape, reach: Reach) -> Found {
+    let vendor = |text: &str| match text.to_ascii_lowercase().as_str() {
+        "nvidia" => Some("nvidia"),
+        "amd" => Some("amd"),
+        "intel" => Some("intel"),
+        _ => None,
+    };
+    Found {
+        cpu_vendor: None,
+        cpu_model: told.and_then(|it| it.cpu_model.clone()).or_else(|| hints.cpu_model.clone()),
+        packages: told.and_then(|it| it.sockets).or(hints.sockets),
+        cores: told.and_then(|it| it.cores),
+        package_range: shape.range,
+        cpu_driver: None,
+        cpu_control: reach.cpu,
+        cpu_metered: reach.meter,
+        frequencies: None,
+        memory_bytes: None,
+        gpus: Some(FoundGpus {
+            vendor: told.and_then(|it| it.gpu_vendor.as_deref()).and_then(vendor),
+            model: told.and_then(|it| it.gpu_product.clone()).or_else(|| hints.gpu_model.clone()),
+            count: shape.gpus,
+            range: shape.gpu_range.filter(|_| shape.gpus > 0),
+            default_watts: None,
+            current_watts: None,
+            control: reach.gpu && shape.gpus > 0,
+            metered: reach.meter && shape.gpus > 0,
+        }),
+    }
+}

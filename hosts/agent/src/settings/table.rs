@@ -1,0 +1,72 @@
+//! The list of all settings, in the order in which `--help` shows them.
+
+use super::{own, pool, telemetry, tuning};
+use host_kit::config::{Retired, Table};
+use host_kit::program;
+
+/// All that the agent reads.
+pub static TABLE: Table = Table {
+    program: "joulie-agent",
+    about: "caps CPUs and GPUs as the desired state says, and reports what really happened; `joulie-agent restore` puts \
+            the originals back and ends",
+    settings: &[
+        &own::MODE,
+        &own::NODE_NAME,
+        &own::PERIOD,
+        &own::SIMULATE_ONLY,
+        &own::METRICS_ADDR,
+        &own::NODE_SELECTOR,
+        &own::DESIRED_SOURCE,
+        &own::ON_EXIT,
+        &own::LEASE_EXPIRY,
+        &own::LEASE_SOURCE,
+        &own::SPEC_READ_TIMEOUT,
+        &own::SAFE_CPU_CAP_PCT,
+        &own::SAFE_GPU_CAP_PCT,
+        &own::CPU_CAP_FLOOR_WATTS,
+        &own::GPU_CAP_FLOOR_WATTS,
+        &own::STATE_DIR,
+        &own::HOST_ROOT,
+        &own::REGISTERS,
+        &own::NVML_PATH,
+        &own::POWER_PUBLISH_INTERVAL,
+        &own::POWER_PUBLISH_HEARTBEAT,
+        &tuning::LAW,
+        &tuning::EMA_ALPHA,
+        &tuning::HIGH_MARGIN,
+        &tuning::LOW_MARGIN,
+        &tuning::STEP,
+        &tuning::MIN_FREQ,
+        &tuning::COOLDOWN,
+        &tuning::TRIP_COUNT,
+        &pool::SHARDS,
+        &pool::SHARD_ID,
+        &pool::POD_NAME,
+        &pool::CONCURRENCY,
+        &telemetry::CPU_SOURCE,
+        &telemetry::CPU_SOURCE_ENDPOINT,
+        &telemetry::CPU_CONTROL,
+        &telemetry::CPU_CONTROL_ENDPOINT,
+        &telemetry::CPU_CONTROL_MODE,
+        &telemetry::GPU_CONTROL,
+        &telemetry::GPU_CONTROL_ENDPOINT,
+        &telemetry::GPU_CONTROL_MODE,
+        &telemetry::TIMEOUT_SECONDS,
+        &telemetry::AUTHORITIES,
+        &program::KUBECONFIG,
+        &program::LOG_LEVEL,
+        &program::LOG_FORMAT,
+        &program::DEBUG_TOKEN,
+        &program::NAMESPACE,
+        &program::SHUTDOWN_TIMEOUT,
+    ],
+    retired: &[
+        Retired { name: "KUBE_CLIENT_QPS", note: "the agent watches, and writes only what has changed" },
+        Retired { name: "KUBE_CLIENT_BURST", note: "the agent watches, and writes only what has changed" },
+        Retired {
+            name: "HARDWARE_CATALOG_PATH",
+            note: "the catalogue is the one that the agent is built with",
+        },
+    ],
+    families: &["DVFS_", "TELEMETRY_", "POOL_", "LEASE_", "SAFE_", "POWER_PUBLISH_"],
+};
