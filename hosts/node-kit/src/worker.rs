@@ -31,6 +31,10 @@ const LOOK_FOR_POLICIES: Micros = Micros::new(10_000_000);
 /// The shortest time between two looks that have a reason.
 const LOOK_AGAIN: Micros = Micros::new(1_000_000);
 
+/// The stack of a thread. A library of a vendor is opened by a table of some hundred functions, which a build without
+/// optimisation has on the stack several times over; what is not touched costs address space and no memory.
+const STACK: usize = 2 << 20;
+
 /// What is to be done with a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
@@ -190,8 +194,7 @@ impl Worker {
         };
         let mailbox = Arc::new(Mailbox { letters: Mutex::new(letters), wake: Condvar::new() });
         let theirs = mailbox.clone();
-        let thread =
-            std::thread::Builder::new().name(format!("joulie-{}", kind.label())).stack_size(256 << 10);
+        let thread = std::thread::Builder::new().name(format!("joulie-{}", kind.label())).stack_size(STACK);
         thread.spawn(move || Thread { kind, mailbox: theirs, bell, time, retry, opener }.run())?;
         Ok(Self { kind, mailbox, view })
     }

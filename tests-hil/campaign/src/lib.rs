@@ -33,6 +33,7 @@ mod point;
 mod power;
 mod process;
 mod random;
+mod said;
 mod scenario;
 mod tally;
 mod world;

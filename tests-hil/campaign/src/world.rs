@@ -7,6 +7,7 @@ use crate::node::{PERIOD, SPEED};
 use crate::power::{Excuse, Power, Span};
 use crate::process::{self, Process, Silence};
 use crate::random::Draw;
+use crate::said::Said;
 use crate::tally::Tally;
 use plant::{Domain, Load, Plant, Term};
 use rig::faults::Gate;
@@ -362,6 +363,11 @@ impl World {
                 self.kill();
             }
         }
+    }
+
+    /// What the node said last.
+    pub(crate) fn said(&self) -> Option<Said<'_>> {
+        Said::of(&self.last_status)
     }
 
     pub(crate) fn audit(&self) {

@@ -10,6 +10,7 @@ mod gpus;
 mod laws;
 #[cfg(test)]
 mod reload;
+mod report;
 #[cfg(test)]
 mod restarts;
 #[cfg(test)]

@@ -5,6 +5,7 @@ use crate::bench::is_package;
 use crate::harm::{Loss, Part};
 use crate::point::PointKind;
 use crate::process::unfinished_journal;
+use crate::said::Said;
 use crate::world::Wish;
 use plant::Load;
 use rig::faults::{Direction, Effect, Fault, Gate};
@@ -187,8 +188,10 @@ impl Stage {
 
     /// Frequency files hang: a new cap is in every limit two periods later.
     fn limits_go_on(&mut self, minute: bool) {
+        let before = self.world.said().map_or(0, |said| said.periods);
         self.tell_another_cap();
         self.ticks(2);
+        self.wait_for_the_node(before + 2);
         let Wish::Cap(watts) = self.world.wish else { return };
         if !self.world.is_up() {
             return;
@@ -211,6 +214,18 @@ impl Stage {
             self.world.accuse(format!("while frequency files hang, {what} at a cap of {watts} W; {status}"));
         }
         self.isolated(seen, minute);
+    }
+
+    /// A node that runs free has had two periods when it says so, and not when a busy machine has let the time for them
+    /// pass; nor has its powercap thread while it is in a call. What really hangs with the frequency files does so until
+    /// they answer, and is looked at after five seconds.
+    fn wait_for_the_node(&mut self, periods: u64) {
+        let mut left = if self.world.free { 250 } else { 0 };
+        let is_there = |said: Said<'_>| said.periods >= periods && !said.is_stuck("powercap");
+        while left > 0 && self.world.is_up() && !self.world.said().is_some_and(is_there) {
+            self.ticks(1);
+            left -= 1;
+        }
     }
 
     /// Powercap hangs: the node is blind where the loop holds the cap, and all policies are at their lowest.

@@ -1,0 +1,68 @@
+//! What a node tells of itself, and the floor that its configuration sets.
+
+use crate::room::{Room, watts};
+use node_kit::{Config, Desire};
+use power_units::{KiloHertz, Micros};
+
+#[test]
+fn a_report_names_the_wish_that_its_outcome_is_of() {
+    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let mut node = room.open(room.config());
+    room.periods(&mut node, 1);
+    node.handle().desire(watts(120));
+    assert_eq!(node.report().desire, Desire::UNKNOWN, "what no step has seen yet has no outcome");
+    room.periods(&mut node, 1);
+    assert_eq!(node.report().desire, watts(120));
+    assert_eq!(node.handle().report().desire, watts(120), "and so says what is published");
+}
+
+#[test]
+fn a_report_shows_what_the_counter_shows() {
+    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let mut node = room.open(room.config());
+    room.periods(&mut node, 2);
+    for (at, package) in node.report().packages.iter().enumerate() {
+        let counter: u64 =
+            room.read(&format!("sys/class/powercap/intel-rapl:{at}/energy_uj")).parse().unwrap();
+        assert_eq!(
+            package.energy.map(power_units::MicroJoules::get),
+            Some(counter),
+            "{}",
+            package.key.as_str()
+        );
+    }
+    room.machine.lock().load_powercap(false);
+    room.periods(&mut node, 2);
+    assert!(node.report().packages.iter().all(|package| package.energy.is_none()), "an old count is none");
+}
+
+#[test]
+fn whoever_listens_is_told_after_each_step_and_the_last_word_is_stop() {
+    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let mut node = room.open(Config { period: Micros::new(100_000), ..room.config() });
+    let handle = node.handle();
+    handle.desire(watts(120));
+    let mut told = Vec::new();
+    node.run_telling(|report| {
+        told.push((report.desire, report.counts.periods));
+        if report.counts.periods >= 3 {
+            handle.stop();
+        }
+    });
+    assert!(told.iter().all(|(desire, _)| *desire == watts(120)), "{told:?}");
+    assert!(told.is_sorted_by_key(|(_, periods)| *periods) && told[0].1 == 1, "{told:?}");
+    assert_eq!(told.iter().filter(|(_, periods)| *periods >= 3).count(), 1, "after the stop nothing is told");
+}
+
+#[test]
+fn no_throttle_goes_below_the_floor_of_the_configuration() {
+    let Some(room) = Room::profile("xeon-locked").map(Room::busy) else { return };
+    let floor = 1_600_000;
+    let frequency_floor = Some(KiloHertz::from_int(floor));
+    let mut node = room.open(Config { frequency_floor, ..room.tracking() });
+    // Less than the machine draws at its lowest clock.
+    node.handle().desire(watts(20));
+    room.periods(&mut node, 12);
+    let limits: Vec<u32> = room.machine.lock().policies().iter().map(|policy| policy.user_max).collect();
+    assert!(limits.iter().all(|limit| *limit == floor.unsigned_abs()), "{limits:?}");
+}
