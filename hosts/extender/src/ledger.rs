@@ -114,8 +114,12 @@ impl Ledger {
         let Some((node, known, terms)) = scales.node(&row.node) else {
             let nowhere = Sighting { pod: row.uid, node: NodeKey(0), watts: Watts::ZERO, bound, running };
             // A pod that any sample from now on shows is not waited for.
-            if self.rule.stands(&nowhere, now, Some(now)) && self.waiting.len() < self.pods_max {
-                self.waiting.insert(row.uid, Waiting { since, row: row.clone() });
+            if self.rule.stands(&nowhere, now, Some(now)) {
+                if self.waiting.len() < self.pods_max {
+                    self.waiting.insert(row.uid, Waiting { since, row: row.clone() });
+                } else {
+                    round.dropped += 1;
+                }
             }
             return;
         };

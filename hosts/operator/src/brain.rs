@@ -54,8 +54,8 @@ pub(crate) struct Brain {
     ledger: Option<Ledger>,
     /// Before this nothing is raised: what a leader before has sent may still land.
     raises_from: Mono,
-    /// Groups whose limit cannot be kept, as it was last said.
-    short: BTreeSet<String>,
+    /// Groups whose limit is not kept, and the reason that was last said.
+    short: BTreeMap<String, &'static str>,
     /// Objects that cannot be read and why, as it was last said.
     unread: BTreeMap<(Kind, String), String>,
     passes: u64,
@@ -94,7 +94,7 @@ impl Brain {
             settled: Vec::new(),
             ledger: None,
             raises_from: Mono::START,
-            short: BTreeSet::new(),
+            short: BTreeMap::new(),
             unread: BTreeMap::new(),
             passes: 0,
             wall: Timestamp::UNIX_EPOCH,

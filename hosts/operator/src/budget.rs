@@ -65,6 +65,8 @@ pub(crate) struct GroupStanding {
     pub(crate) short: Option<Watts>,
     /// Nobody can say what it draws.
     pub(crate) unknown: bool,
+    /// By how much its limit is exceeded as far as is known, and has been for longer than caps take to be read back.
+    pub(crate) exceeded: Option<Watts>,
 }
 
 /// The groups as the settings say, for the racks that there are: the site first, then the racks.
@@ -144,6 +146,11 @@ impl GroupStanding {
                 "LoadUnknown",
                 format!("nobody can say what {name} draws: nothing there is raised"),
             )
+        } else if self.exceeded.is_some() {
+            let why = format!(
+                "{name} counts more than its limit: caps that were asked for are not read back, or what cannot be capped draws too much"
+            );
+            (Status::False, "BudgetExceeded", why)
         } else {
             (Status::True, "Kept", "every limit above the node is kept".to_owned())
         }

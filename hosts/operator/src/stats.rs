@@ -169,6 +169,7 @@ impl Stats {
                 ("limit", number(group.limit)),
                 ("load", group.load.map_or(f64::NAN, number)),
                 ("short", group.short.map_or(0.0, number)),
+                ("exceeded", group.exceeded.map_or(0.0, number)),
             ];
             for (what, value) in values {
                 self.budget.get_or_create(&ByGroup { group: group.name.clone(), what }).set(value);

@@ -198,15 +198,47 @@ impl Brain {
         ledger.standing_of(member.label(RACK)).map(GroupStanding::verdict)
     }
 
-    /// Says once what cannot be kept, and once that it can again.
+    /// Says once what is not kept, and once that it is again.
     fn say_shortages(&mut self) {
         let Some(ledger) = &self.ledger else { return };
-        let short: BTreeMap<&str, String> = ledger
-            .standings()
+        let mut said = BTreeMap::new();
+        for group in ledger.standings() {
+            let GroupStanding { name, short, exceeded, .. } = group;
+            let told = match (short, exceeded) {
+                (Some(by), _) => (
+                    "BudgetShort",
+                    format!(
+                        "the limit of {name} cannot be kept: the lowest caps, what does not answer and the base load are {by} W above it"
+                    ),
+                ),
+                (None, Some(by)) => (
+                    "BudgetExceeded",
+                    format!(
+                        "{name} counts {by} W more than its limit, for longer than caps take to be read back: look for nodes whose CapEnforced is not True"
+                    ),
+                ),
+                (None, None) => continue,
+            };
+            said.insert(name.clone(), told);
+        }
+        for (reason, text) in said
             .iter()
-            .filter_map(|group| Some((group.name.as_str(), group.short?.to_string())))
-            .collect();
-        let note = |severity, reason, text| Note {
+            .filter(|(name, (reason, _))| self.short.get(*name) != Some(reason))
+            .map(|(_, told)| told)
+        {
+            tracing::warn!("{text}");
+            self.recorder.say(self.of_the_budget(Severity::Warning, reason, text.clone()));
+        }
+        for group in self.short.keys().filter(|group| !said.contains_key(*group)) {
+            let text = format!("the limit of {group} is kept again");
+            tracing::info!("{text}");
+            self.recorder.say(self.of_the_budget(Severity::Normal, "BudgetKept", text));
+        }
+        self.short = said.into_iter().map(|(group, (reason, _))| (group, reason)).collect();
+    }
+
+    fn of_the_budget(&self, severity: Severity, reason: &'static str, text: String) -> Note {
+        Note {
             regarding: ObjectReference {
                 api_version: Some("coordination.k8s.io/v1".to_owned()),
                 kind: Some("Lease".to_owned()),
@@ -218,20 +250,7 @@ impl Brain {
             reason,
             action: "Allocate",
             text,
-        };
-        for (group, by) in short.iter().filter(|(group, _)| !self.short.contains(**group)) {
-            let text = format!(
-                "the limit of {group} cannot be kept: the lowest caps, what does not answer and the base load are {by} W above it"
-            );
-            tracing::warn!("{text}");
-            self.recorder.say(note(Severity::Warning, "BudgetShort", text));
         }
-        for group in self.short.iter().filter(|group| !short.contains_key(group.as_str())) {
-            let text = format!("the limit of {group} can be kept again");
-            tracing::info!("{text}");
-            self.recorder.say(note(Severity::Normal, "BudgetKept", text));
-        }
-        self.short = short.into_keys().map(str::to_owned).collect();
     }
 }
 

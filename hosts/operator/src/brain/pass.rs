@@ -7,7 +7,7 @@ use crate::budget::{Claim, Grant};
 use crate::meters::Metering;
 use crate::publish::{Standing, Wanted, status_of};
 use crate::rows;
-use crate::site::{Member, Unreadable};
+use crate::site::Member;
 use crate::writes::Job;
 use host_kit::clock::Mono;
 use jiff::Timestamp;
@@ -49,14 +49,17 @@ impl Brain {
             let known = place.and_then(|at| Some((at, self.site.members.get(at)?.clone(), metered.get(at)?)));
             let grant = budget.take(&plan.node);
             if let Some((at, member, metering)) = known.filter(|(_, member, _)| self.is_free(member, now)) {
-                let standing = self.standing(&member, &plan, metering.awaited);
+                let has_meter =
+                    member.hardware.as_ref().is_none_or(|hardware| hardware.metered != Some(false));
+                let awaited = metering.awaited && has_meter;
+                let standing = self.standing(&member, &plan, awaited);
                 self.node((at, member, standing), plan, (twin, grant), (now, stands_in), &mut jobs);
             }
         }
         for release in releases {
             let free = match self.site.member(&release.node).cloned() {
                 // What it was told is not known, so it cannot be told that it is released.
-                Some(member) if member.unreadable != Unreadable::default() => false,
+                Some(member) if member.is_state_unread(self.settings.lens.source) => false,
                 Some(member) => self.is_free(&member, now),
                 None => self.is_free_name(&release.node, now),
             };

@@ -43,11 +43,13 @@ impl Brain {
     }
 
     /// Whether somebody is to say what the node draws. A node without an agent has nobody who could, and nobody who
-    /// could have capped it.
+    /// could have capped it; of one whose agent finds no meter nothing will ever be heard.
     fn is_metered(&self, member: &Member) -> bool {
         match &self.settings.power {
             PowerSource::Static | PowerSource::Http(None, _) => false,
-            PowerSource::Agent => member.hardware.is_some(),
+            PowerSource::Agent => {
+                member.hardware.as_ref().is_some_and(|hardware| hardware.metered != Some(false))
+            }
             PowerSource::Http(Some(_), _) => true,
         }
     }

@@ -9,7 +9,7 @@ use joulie_core::budget::{
     Account, Law, Move, Node, Order, Range, Receipt, Share, Standing, Turn, allocate, next_moves,
 };
 use planner::intent::Caps;
-use power_units::{Stamp, Watts};
+use power_units::{Micros, Stamp, Watts};
 use std::collections::BTreeMap;
 
 /// What is known of one node's cap.
@@ -39,7 +39,12 @@ pub(crate) struct Ledger {
     keys: u64,
     /// The last round.
     standings: Vec<GroupStanding>,
+    /// Since when each group counts more than its limit.
+    over_since: BTreeMap<String, Stamp>,
 }
+
+/// A cut takes some seconds until it is read back; a group that is above its limit for longer is told of.
+const GRACE: Micros = Micros::new(30_000_000);
 
 impl Ledger {
     /// Empty books.
@@ -48,7 +53,14 @@ impl Ledger {
     /// When the dead-band makes no sense.
     pub(crate) fn new(limits: Limits) -> Result<Self, String> {
         let law = Law::new(limits.dead_band).map_err(|error| error.to_string())?;
-        Ok(Self { limits, law, entries: BTreeMap::new(), keys: 0, standings: Vec::new() })
+        Ok(Self {
+            limits,
+            law,
+            entries: BTreeMap::new(),
+            keys: 0,
+            standings: Vec::new(),
+            over_since: BTreeMap::new(),
+        })
     }
 
     /// How the groups stood in the last round, the site first.
@@ -142,6 +154,16 @@ impl Ledger {
         let (mut queue, mut moves) = (vec![Turn::EMPTY; nodes.len()], vec![Move::Keep; nodes.len()]);
         next_moves(self.law, tree, (&nodes, &targets), (&mut standings, &mut queue), &mut moves)
             .map_err(|error| error.to_string())?;
+        let over = standings.iter().enumerate().filter(|(_, standing)| standing.overrun().is_some());
+        let since = over.map(|(at, _)| {
+            let name = groups.name(at);
+            (name.to_owned(), self.over_since.get(name).copied().unwrap_or(now))
+        });
+        self.over_since = since.collect();
+        let lasts = |name: &str| {
+            let since = self.over_since.get(name).and_then(|&since| now.since(since));
+            since.is_some_and(|lasted| lasted >= GRACE)
+        };
         let stands = shares.iter().zip(&standings).zip(&groups.groups).enumerate();
         self.standings = stands
             .map(|(at, ((share, standing), group))| GroupStanding {
@@ -150,6 +172,7 @@ impl Ledger {
                 load: standing.load(),
                 short: short(share.verdict()),
                 unknown: standing.load().is_none(),
+                exceeded: standing.overrun().map(|over| over.by).filter(|_| lasts(groups.name(at))),
             })
             .collect();
         let steps = moves.into_iter().zip(nodes.iter().zip(&targets)).zip(impatient);

@@ -1,7 +1,7 @@
 use super::*;
 use planner::hardware::{Cpu, Hardware};
 use planner::intent::Cap;
-use power_units::{Micros, Percent, Ratio};
+use power_units::{Micros, Percent, Ratio, Stamp};
 
 fn node(min: i32, max: Option<i32>) -> Hardware {
     let watts = |watts| Watts::from_int(watts);
@@ -99,4 +99,41 @@ fn racks_are_groups_where_they_have_a_limit() {
     );
     assert_eq!(of(Some("r2")).limit(), Watts::from_int(500));
     assert_eq!(groups.find(None), 0);
+}
+
+#[test]
+fn a_group_above_its_limit_for_longer_than_a_read_back_takes_is_told_of() {
+    let limits = Limits {
+        site: Some(Watts::from_int(500)),
+        site_base: Watts::ZERO,
+        racks: Default::default(),
+        rack_base: Default::default(),
+        node_rest: Watts::ZERO,
+        unknown_node: None,
+        dead_band: Watts::from_int(5),
+        raise_band: Ratio::ZERO,
+        raise_dwell: Micros::ZERO,
+    };
+    let mut ledger = Ledger::new(limits).unwrap();
+    let claim = Claim {
+        node: "a".to_owned(),
+        rack: None,
+        priority: Priority::Eco,
+        split: Split::of(&node(100, Some(360)), &percent(60), (true, true), (Watts::ZERO, None)),
+        desired: Some(percent(60)),
+        lifts: false,
+        stands: None,
+        reachable: true,
+        fixed: false,
+    };
+    let mut stands = |second: u64| {
+        let now = Stamp::new(Micros::new(second * 1_000_000));
+        ledger.round(std::slice::from_ref(&claim), true, now).unwrap();
+        let site = ledger.standings().first().unwrap();
+        (site.exceeded, site.verdict().1)
+    };
+    // Two packages of 360 W of which nothing was ever read back may draw 720 W.
+    assert_eq!(stands(1), (None, "Kept"), "what was asked for may be read back any moment");
+    assert_eq!(stands(30), (None, "Kept"));
+    assert_eq!(stands(31), (Some(Watts::from_int(220)), "BudgetExceeded"));
 }

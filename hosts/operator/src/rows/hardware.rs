@@ -19,6 +19,8 @@ pub(crate) struct HardwareSeen {
     pub(crate) cpu_control: Option<bool>,
     /// Whether the GPUs can be capped, if it says so.
     pub(crate) gpu_control: Option<bool>,
+    /// Whether its devices can be metered, if it says so; one that cannot leaves the node without a meter.
+    pub(crate) metered: Option<bool>,
     /// What the node draws, if it says so.
     pub(crate) power: Option<PowerSeen>,
 }
@@ -60,27 +62,34 @@ impl Row for HardwareSeen {
         let control = |device: &Value, of: &str| {
             device["controlAvailable"].as_bool().or_else(|| capabilities[of].as_bool())
         };
+        let has_gpus = reported.gpu_present == Some(true) || reported.gpu_count.is_some_and(|gpus| gpus > 0);
+        let tells = |device: &Value| device["telemetryAvailable"].as_bool();
+        let metered = match (tells(cpu), tells(gpu).filter(|_| has_gpus)) {
+            (None, None) => None,
+            (cpu, gpu) => Some(cpu != Some(false) && gpu != Some(false)),
+        };
         Ok(Self {
             node,
+            metered,
             stamp: Stamp::of(object),
             reported,
             cpu_control: control(cpu, "cpuControl"),
             gpu_control: control(gpu, "gpuControl"),
-            power: power(&object["status"]["power"]),
+            power: power(&object["status"]["power"], has_gpus),
         })
     }
 }
 
-fn power(power: &Value) -> Option<PowerSeen> {
+fn power(power: &Value, has_gpus: bool) -> Option<PowerSeen> {
     if !power.is_object() {
         return None;
     }
     let part = |field: &str| watts(&power[field], Role::Demand);
     let devices = match (part("cpuWatts"), part("gpuWatts")) {
         (Some(cpu), Some(gpu)) => cpu.checked_add(gpu),
-        // A node without GPUs names none; one without a CPU meter does not say what it draws.
-        (Some(cpu), None) => Some(cpu),
-        (None, _) => None,
+        (Some(cpu), None) if !has_gpus => Some(cpu),
+        // A node of which a part says nothing is not known as a whole.
+        (Some(_), None) | (None, _) => None,
     };
     Some(PowerSeen { watts: part("nodeWatts").or(devices), sampled_at: text(&power["sampledAt"]) })
 }
@@ -126,7 +135,30 @@ mod tests {
             Some(Watts::from_int(640))
         );
         assert_eq!(drawn(json!({"gpuWatts": 300})), None);
+        assert_eq!(drawn(json!({"cpuWatts": 200})), Some(Watts::from_int(200)));
+        let silent = |power: Value| {
+            read(json!({"gpu": {"present": true, "count": 8}, "power": power}))
+                .power
+                .and_then(|power| power.watts)
+        };
+        assert_eq!(silent(json!({"cpuWatts": 200})), None, "eight GPUs draw what nobody says");
+        assert_eq!(silent(json!({"cpuWatts": 200, "nodeWatts": 900})), Some(Watts::from_int(900)));
         assert_eq!(drawn(json!({"cpuWatts": "200"})), None);
         assert_eq!(read(json!({})).power, None);
+    }
+
+    #[test]
+    fn a_node_with_a_device_that_nobody_can_meter_has_no_meter() {
+        let metered = |cpu: Value, gpu: Value| read(json!({"cpu": cpu, "gpu": gpu})).metered;
+        let tells = |is: bool| json!({"present": true, "count": 8, "telemetryAvailable": is});
+        assert_eq!(metered(json!({}), json!({})), None);
+        assert_eq!(metered(tells(true), json!({})), Some(true));
+        assert_eq!(metered(tells(false), tells(true)), Some(false));
+        assert_eq!(metered(tells(true), tells(false)), Some(false));
+        assert_eq!(
+            metered(tells(true), json!({"telemetryAvailable": false})),
+            Some(true),
+            "there are no GPUs"
+        );
     }
 }

@@ -163,7 +163,7 @@ fn a_change_of_one_profile_writes_to_few_nodes_and_never_draws_more_than_the_lim
             assert!(cluster.peak <= watts(limit), "{} W", cluster.peak);
         }
     }
-    // Two writes a change are the least: 120. Without this file there are 600, with the band alone 464; now 210.
+    // Two writes a change are the least: 120.
     assert!(cluster.writes <= 220, "{} writes", cluster.writes);
     // What there is is given in the end, when nothing changes any more.
     cluster.rounds(120);
