@@ -277,7 +277,7 @@ fn lease(values: &Values) -> Result<Lease, Refusals> {
     if expiry == LeaseExpiry::Safe && cpu.is_none() && gpu.is_none() {
         return Err(values.conflict(
             &[own::LEASE_EXPIRY.name(), own::SAFE_CPU_CAP_PCT.name(), own::SAFE_GPU_CAP_PCT.name()],
-            "own::LEASE_EXPIRY=safe needs a safe profile: set own::SAFE_CPU_CAP_PCT, own::SAFE_GPU_CAP_PCT, or both",
+            "LEASE_EXPIRY=safe needs a safe profile: set SAFE_CPU_CAP_PCT, SAFE_GPU_CAP_PCT, or both",
         ));
     }
     let (source, term) = (values.get(&own::LEASE_SOURCE)?, values.get(&own::SPEC_READ_TIMEOUT)?);

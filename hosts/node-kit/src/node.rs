@@ -472,7 +472,8 @@ fn merge<L: Copy>(
 
 fn range_of(unit: &Unit, journal: &Journal) -> CapRange {
     let (min, max) = watts_of(unit);
-    CapRange::new(min, max, None).below(unit.owners_limit(journal))
+    let range = CapRange::new(min, max, None).below(unit.owners_limit(journal));
+    range.no_more_than(unit.stands_unknown(journal))
 }
 
 fn gpu_limits(unit: &Unit, journal: &Journal) -> GpuLimits {
@@ -480,7 +481,8 @@ fn gpu_limits(unit: &Unit, journal: &Journal) -> GpuLimits {
         return GpuLimits::NotATarget;
     }
     let (min, max) = watts_of(unit);
-    GpuLimits::new(min, max).below(unit.owners_limit(journal))
+    let limits = GpuLimits::new(min, max).below(unit.owners_limit(journal));
+    limits.no_more_than(unit.stands_unknown(journal))
 }
 
 fn watts_of(unit: &Unit) -> (Option<Watts>, Option<Watts>) {

@@ -212,6 +212,14 @@ impl Unit {
         }
     }
 
+    /// What is in force where its owner's limit was not readable before the first write, else nothing; while it is out of
+    /// sight, what was ordered last. Until the original is back no cap is above it.
+    pub(crate) fn stands_unknown(&self, journal: &Journal) -> Option<Watts> {
+        let is_unknown = self.is_touched(journal) && self.owners_limit(journal).is_none();
+        let stands = || self.in_force.or(self.ordered.map(|(watts, _)| watts));
+        is_unknown.then(stands).flatten()
+    }
+
     /// Reads its meter, once in a period.
     pub(crate) fn measure(&mut self, workers: &[Worker], now: Stamp) {
         let found = self.meter.map(|place| &workers[place.worker].view.readings[place.domain]);
@@ -322,3 +330,6 @@ impl Gauge {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

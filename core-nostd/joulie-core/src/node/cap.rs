@@ -5,13 +5,15 @@
 //! packages lets the node draw 200 W, and that sum is what the closed loop compares with.
 //!
 //! A cap is brought into what the package can do, never above the limit that its owner has set, and never below the
-//! [`Floor`] that the node's own configuration sets, whatever the API says; whenever that changes it, the result is [`CapResult::Clamped`] and names both values. What
-//! cannot be a cap (zero, less, nothing) is refused with a reason, never taken for a small one.
+//! [`Floor`] that the node's own configuration sets, whatever the API says. Where the owner's limit lies below what a
+//! cap may be, that limit holds the package already: it stays as it was found and nothing is written. Whenever any of that changes what was asked, the result is [`CapResult::Clamped`] and names both values. What cannot be a cap
+//! (zero, less, nothing) is refused with a reason, never taken for a small one.
 
 mod result;
 
 pub use result::{Backend, Blocked, CapResult, Report};
 
+use super::lever::Want;
 use core::fmt;
 use power_hal::ErrorKind;
 use power_units::{Amount, Percent, Role, Watts};
@@ -42,6 +44,7 @@ pub struct CapRange {
     min: Option<Watts>,
     max: Option<Watts>,
     owners: Option<Watts>,
+    stands: Option<Watts>,
 }
 
 /// The least that a cap may be on this node, set by the node's own configuration.
@@ -53,6 +56,8 @@ pub struct Floor(Watts);
 pub struct Target {
     requested: Watts,
     effective: Watts,
+    /// The owner's own limit is what is to be in force, and no cap may be as low: nothing is written.
+    as_found: bool,
 }
 
 /// What an intent means on one device.
@@ -112,7 +117,7 @@ impl Floor {
 
 impl CapRange {
     /// Nothing is known.
-    pub const UNKNOWN: Self = Self { min: None, max: None, owners: None };
+    pub const UNKNOWN: Self = Self { min: None, max: None, owners: None, stands: None };
 
     /// The range as the device tells it, and the limit that was in force when it was first seen. A maximum of zero, or
     /// below that limit, is not one (firmware often leaves it so) and is unknown; a minimum above the maximum, too.
@@ -121,7 +126,7 @@ impl CapRange {
     pub fn new(min: Option<Watts>, max: Option<Watts>, original: Option<Watts>) -> Self {
         let max = max.filter(|&max| max >= CAP_LEAST && original.is_none_or(|original| max >= original));
         let min = min.filter(|&min| min > Watts::ZERO && max.is_none_or(|max| min <= max));
-        Self { min, max, owners: None }
+        Self { min, max, owners: None, stands: None }
     }
 
     /// The range of a device whose owner has set this limit, where it is known: a cap takes power away and never gives
@@ -129,6 +134,20 @@ impl CapRange {
     #[must_use]
     pub fn below(self, owners: Option<Watts>) -> Self {
         Self { owners: owners.filter(|&owners| owners >= CAP_LEAST), ..self }
+    }
+
+    /// The range of a device whose owner's limit nobody can tell any more, while this is in force: no cap is above it,
+    /// because nobody knows how much more its owner allows. It does not take a cap below what the device or the node
+    /// allows, so what devices round away moves nothing.
+    #[must_use]
+    pub fn no_more_than(self, stands: Option<Watts>) -> Self {
+        Self { stands: stands.filter(|&stands| stands >= CAP_LEAST), ..self }
+    }
+
+    /// The limit that its owner has set, where it is known.
+    #[must_use]
+    pub const fn owners(self) -> Option<Watts> {
+        self.owners
     }
 
     /// The least that can be set, where it is known.
@@ -180,20 +199,26 @@ impl CapIntent {
             (None, Some(percent), None) => return Resolution::Percent(percent),
             (None, None, _) => return Resolution::Blocked(Blocked::NotPositive),
         };
+        let lowest = floor.0.max(range.min.unwrap_or(CAP_LEAST)).max(CAP_LEAST);
+        if let Some(owners) = range.owners.filter(|&owners| owners < lowest) {
+            return Resolution::Watts(Target { requested, effective: owners, as_found: true });
+        }
         if range.max.is_some_and(|max| max < floor.0) {
             return Resolution::Blocked(Blocked::FloorAboveMax);
         }
-        let lowest = floor.0.max(range.min.unwrap_or(CAP_LEAST)).max(CAP_LEAST);
         let most = range.max.unwrap_or(Watts::MAX).min(range.owners.unwrap_or(Watts::MAX));
-        if range.owners.is_some_and(|owners| owners < lowest) {
-            return Resolution::Blocked(Blocked::FloorAboveMax);
-        }
+        let most = range.stands.map_or(most, |stands| most.min(stands.max(lowest)));
         let effective = requested.within(lowest, most);
-        Resolution::Watts(Target { requested, effective })
+        Resolution::Watts(Target { requested, effective, as_found: false })
     }
 }
 
 impl Target {
+    /// The most that a device with this range draws, where it is known.
+    pub(crate) fn most_of(range: CapRange) -> Option<Self> {
+        range.max.map(|most| Self { requested: most, effective: most, as_found: false })
+    }
+
     /// What was asked.
     #[must_use]
     pub const fn requested(self) -> Watts {
@@ -204,6 +229,16 @@ impl Target {
     #[must_use]
     pub const fn effective(self) -> Watts {
         self.effective
+    }
+
+    /// Whether the limit that its owner has set is to stay as it was found.
+    pub(crate) const fn is_as_found(self) -> bool {
+        self.as_found
+    }
+
+    /// What is wanted of the limit, so that the target is in force.
+    pub(crate) const fn want(self) -> Want<Self> {
+        if self.as_found { Want::Release } else { Want::Set(self) }
     }
 
     /// What was read back after writing it: the same target as it stands, or why it does not stand. More than what
@@ -220,7 +255,7 @@ impl Target {
     }
 
     pub(crate) const fn standing_at(self, effective: Watts) -> Self {
-        Self { requested: self.requested, effective }
+        Self { requested: self.requested, effective, as_found: self.as_found }
     }
 
     /// The result of a target that stands as `as_is` says.
@@ -235,7 +270,11 @@ impl Target {
 
     /// Both together: what two packages may draw.
     pub(crate) fn and(self, other: Self) -> Self {
-        Self { requested: self.requested + other.requested, effective: self.effective + other.effective }
+        Self {
+            requested: self.requested + other.requested,
+            effective: self.effective + other.effective,
+            as_found: self.as_found && other.as_found,
+        }
     }
 }
 

@@ -78,6 +78,15 @@ impl GpuLimits {
         }
     }
 
+    /// The limits of a GPU whose owner's limit nobody can tell any more; see [`CapRange::no_more_than`].
+    #[must_use]
+    pub fn no_more_than(self, stands: Option<Watts>) -> Self {
+        match self {
+            Self::NotATarget => Self::NotATarget,
+            Self::Range(range) => Self::Range(range.no_more_than(stands)),
+        }
+    }
+
     /// What an intent means on a GPU with these limits; nothing where it is no target.
     #[must_use]
     pub fn resolve(self, intent: CapIntent, floor: Floor) -> Option<Result<Target, Blocked>> {
@@ -137,7 +146,7 @@ impl GpuLaw {
             Desired::Unknown => Want::Keep,
             Desired::Gone | Desired::Cap(CapIntent::NONE) => Want::Release,
             Desired::Cap(intent) => match gpu.facts.limits.resolve(intent, self.floor) {
-                Some(Ok(target)) => Want::Set(target),
+                Some(Ok(target)) => target.want(),
                 Some(Err(_)) | None => Want::Keep,
             },
         }

@@ -248,6 +248,7 @@ impl Limiter {
     /// What came of `target`; nothing while that is not known.
     pub(crate) fn result(&self, target: Target) -> Option<CapResult> {
         match self.lever {
+            Lever::Free if target.is_as_found() => Some(target.result(target)),
             Lever::Held { target: held, as_is, .. } if held == target => Some(target.result(as_is)),
             Lever::Refused { kind, .. } | Lever::Stuck { kind, .. } => Some(CapResult::refused(kind)),
             Lever::Held { .. }

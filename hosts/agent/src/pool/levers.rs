@@ -18,6 +18,7 @@ use joulie_core::node::law::{self, Action as Step, Command, Law, PowerReading};
 use joulie_core::node::limiter::{LimitFacts, LimitOrder, LimitOutcome, Seen};
 use joulie_core::node::throttle::Throttle;
 use land::original;
+use power_hal::ErrorKind;
 use power_units::{Micros, Role, Stamp, Watts};
 
 /// The laws of all nodes.
@@ -157,11 +158,16 @@ impl Levers {
         }
     }
 
-    /// Takes in what telemetry says at the beginning of a period.
-    pub(super) fn sense(&mut self, telemetry: Option<&Telemetry>, now: Stamp) {
-        let at = |limit: Option<Watts>| limit.map_or(Seen::Unknown, |limit| Seen::At { limit, read: now });
-        self.seen = at(telemetry.and_then(|it| it.cap));
-        self.gpu_seen = at(telemetry.and_then(|it| it.gpu_cap));
+    /// Takes in what telemetry says at the beginning of a period: nothing where nobody is to be asked, and why where it
+    /// was asked for and did not come, because then no limit is known to be in force any more.
+    pub(super) fn sense(&mut self, told: Result<Option<&Telemetry>, ErrorKind>, now: Stamp) {
+        let at = |limit: fn(&Telemetry) -> Option<Watts>| match told.map(|it| it.and_then(limit)) {
+            Ok(Some(limit)) => Seen::At { limit, read: now },
+            Ok(None) => Seen::Unknown,
+            Err(kind) => Seen::Unread(kind),
+        };
+        (self.seen, self.gpu_seen) = (at(|it| it.cap), at(|it| it.gpu_cap));
+        let telemetry = told.ok().flatten();
         self.power = match telemetry.map(|it| it.cpu) {
             Some(Said::Watts(watts)) => PowerReading::Fresh { watts, over: Micros::ZERO },
             Some(Said::Impossible) => PowerReading::Impossible,

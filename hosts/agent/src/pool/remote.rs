@@ -203,7 +203,9 @@ impl Task {
             let now = stamp(&common);
             let Some(levers) = &mut self.levers else { return failed };
             let occasion = if round == 0 {
-                levers.sense(self.telemetry.as_ref(), now);
+                let failed = self.trouble[0].as_ref().filter(|_| self.telemetry.is_none());
+                let told = failed.map_or(Ok(self.telemetry.as_ref()), |trouble| Err(trouble.kind));
+                levers.sense(told, now);
                 Occasion::Period
             } else {
                 Occasion::News

@@ -140,7 +140,8 @@ fn a_part_that_does_not_exist_is_refused() {
 
 #[test]
 fn a_lease_that_could_not_work_is_refused() {
-    refused(&[NODE, ("LEASE_EXPIRY", "safe")], "needs a safe profile");
+    let both = ": LEASE_EXPIRY=safe needs a safe profile: set SAFE_CPU_CAP_PCT, SAFE_GPU_CAP_PCT, or both";
+    refused(&[NODE, ("LEASE_EXPIRY", "safe")], both);
     refused(&[NODE, ("LEASE_EXPIRY", "relax"), ("SPEC_READ_TIMEOUT", "30s")], "a sign of life each minute");
     let settings = read(&[NODE, ("LEASE_EXPIRY", "safe"), ("SAFE_CPU_CAP_PCT", "50")]).unwrap();
     assert_eq!(settings.lease.safe_gpu, CapIntent::NONE);

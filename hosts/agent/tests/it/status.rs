@@ -53,8 +53,8 @@ async fn a_status_that_somebody_else_overwrites_is_put_back_and_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_nothing_is_desired_of_is_described_and_left_alone() {
-    // Agent table, row 27.
+async fn a_node_that_nothing_is_desired_of_is_described_without_an_error_and_let_go() {
+    // Agent table, row 27: no error, and the hardware is described.
     let (nodes, cluster) = (Nodes::default(), cluster(&["node-a"]).await);
     nodes.put("node-a", Node { cap: 200.0, gpus: 2, ..Node::new() });
     let at = nodes.serve().await;

@@ -96,7 +96,7 @@ impl fmt::Display for JournalError {
         }
         f.write_str(
             "; nothing was written to the hardware. It holds what was in force before: mend it, or move it away to \
-             take what is in force now as the originals",
+             take what is in force now as the originals, which is then the owner's limit that no cap exceeds",
         )
     }
 }

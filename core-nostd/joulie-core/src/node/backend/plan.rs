@@ -2,7 +2,7 @@
 
 use super::{BackendLaw, Curb, Facts, Package, Preference};
 use crate::node::cap::{Blocked, CapIntent, CapRange, Desired, Floor, Resolution, Target};
-use crate::node::lever::Want;
+use crate::node::lever::{Lever, Want};
 use crate::node::throttle::Throttle;
 use power_units::Percent;
 
@@ -66,7 +66,8 @@ impl BackendLaw {
         match (self.preference, resolution) {
             (_, Resolution::Blocked(_)) => Want::Keep,
             _ if !package.facts.has_limit => Want::Keep,
-            (Preference::LimitFirst, Resolution::Watts(target)) => Want::Set(target),
+            (_, Resolution::Watts(target)) if target.is_as_found() => target.want(),
+            (Preference::LimitFirst, Resolution::Watts(target)) => target.want(),
             // A limit that is not to be used any more, of an earlier cap, goes when the throttle holds the node.
             (_, Resolution::Watts(_) | Resolution::Percent(_)) if throttled => Want::Release,
             (_, Resolution::Watts(_) | Resolution::Percent(_)) => Want::Keep,
@@ -102,8 +103,11 @@ impl BackendLaw {
             Wish::Cap(Resolution::Percent(percent)) => return Need::fixed(percent),
             Wish::Cap(Resolution::Watts(target)) => target,
         };
-        let limited = package.facts.has_limit && self.preference == Preference::LimitFirst;
         let lever = package.limiter.lever();
+        if target.is_as_found() {
+            return if lever == Lever::Free { Need::Nothing } else { Need::AsIs };
+        }
+        let limited = package.facts.has_limit && self.preference == Preference::LimitFirst;
         if !limited || lever.lacks() {
             return in_watts;
         }
@@ -112,15 +116,15 @@ impl BackendLaw {
     }
 }
 
-/// What all packages together are to be held to, where it is known of every one.
+/// What all packages together are to be held to, where it is known of every one. A package that takes no cap counts
+/// with the most that it draws, so that the others are held to theirs.
 pub(super) fn node_cap(packages: &[Package]) -> Option<Target> {
     let mut sum: Option<Target> = None;
     for package in packages {
         let target = match package.wish {
             Wish::Cap(Resolution::Watts(target)) => target,
-            Wish::Keep | Wish::Nothing | Wish::Cap(Resolution::Percent(_) | Resolution::Blocked(_)) => {
-                return None;
-            }
+            Wish::Cap(Resolution::Blocked(_)) => Target::most_of(package.facts.range)?,
+            Wish::Keep | Wish::Nothing | Wish::Cap(Resolution::Percent(_)) => return None,
         };
         sum = Some(sum.map_or(target, |sum| sum.and(target)));
     }
@@ -142,16 +146,16 @@ impl Need {
         }
     }
 
-    /// The need of two packages: what cannot be done first, then a fixed throttle, which one of them needs for want of
-    /// watts, then the closed loop.
+    /// The need of two packages: a fixed throttle first, which one of them needs for want of watts, then the closed
+    /// loop, then what cannot be done: what one package cannot do leaves no other without a limiter.
     fn and(self, other: Self) -> Self {
         match (self, other) {
-            (Self::Blocked(a), Self::Blocked(b)) => Self::Blocked(if a > b { a } else { b }),
-            (blocked @ Self::Blocked(_), _) | (_, blocked @ Self::Blocked(_)) => blocked,
             (fixed @ Self::Throttle(Curb::Fixed(_)), _) | (_, fixed @ Self::Throttle(Curb::Fixed(_))) => {
                 fixed
             }
             (running @ Self::Throttle(Curb::Loop), _) | (_, running @ Self::Throttle(Curb::Loop)) => running,
+            (Self::Blocked(a), Self::Blocked(b)) => Self::Blocked(if a > b { a } else { b }),
+            (blocked @ Self::Blocked(_), _) | (_, blocked @ Self::Blocked(_)) => blocked,
             (Self::AsIs, _) | (_, Self::AsIs) => Self::AsIs,
             (Self::Nothing, Self::Nothing) => Self::Nothing,
         }

@@ -17,7 +17,9 @@ pub struct Status {
 /// What holds the node now. A throttle that stands is what holds it, also while limits take over; limits hold it when
 /// every package has one.
 pub(super) fn in_force(mode: &Mode, packages: &[Package]) -> Backend {
-    let limited = |package: &Package| package.facts.has_limit && package.limiter.lever().stands();
+    let limited = |package: &Package| {
+        package.facts.has_limit && (package.limiter.lever().stands() || is_as_found(package.wish))
+    };
     if mode.throttle.stands() {
         Backend::Dvfs
     } else if !packages.is_empty() && packages.iter().all(limited) {
@@ -25,6 +27,23 @@ pub(super) fn in_force(mode: &Mode, packages: &[Package]) -> Backend {
     } else {
         Backend::None
     }
+}
+
+/// Whether the limit that its owner has set holds the package.
+fn is_as_found(wish: Wish<Resolution>) -> bool {
+    match wish {
+        Wish::Cap(Resolution::Watts(target)) => target.is_as_found(),
+        Wish::Keep | Wish::Nothing | Wish::Cap(Resolution::Percent(_) | Resolution::Blocked(_)) => false,
+    }
+}
+
+/// Why a package takes no cap, if one does not. A throttle for the sake of the others does not make up for it.
+fn blocked(packages: &[Package]) -> Option<Blocked> {
+    let of_one = |package: &Package| match package.wish {
+        Wish::Cap(Resolution::Blocked(reason)) => Some(reason),
+        Wish::Keep | Wish::Nothing | Wish::Cap(Resolution::Watts(_) | Resolution::Percent(_)) => None,
+    };
+    packages.iter().filter_map(of_one).max()
 }
 
 impl BackendLaw {
@@ -38,6 +57,10 @@ impl BackendLaw {
     ) -> Status {
         let cap = |backend, result| Status { backend, report: Report::Cap(result) };
         let pending = Status { backend: in_force(mode, packages), report: Report::Pending };
+        let need = match (need, blocked(packages)) {
+            (Need::Throttle(_), Some(reason)) => Need::Blocked(reason),
+            (Need::AsIs | Need::Nothing | Need::Blocked(_) | Need::Throttle(_), _) => need,
+        };
         match (Wish::of(facts.desired), need) {
             (Wish::Keep, _) => pending,
             (Wish::Nothing, _) => released(mode, packages),
@@ -61,6 +84,7 @@ impl BackendLaw {
         match package.wish {
             Wish::Keep | Wish::Nothing => None,
             Wish::Cap(Resolution::Watts(target)) if limited => package.limiter.result(target),
+            Wish::Cap(Resolution::Watts(target)) if target.is_as_found() => package.limiter.result(target),
             Wish::Cap(Resolution::Watts(_)) => Some(CapResult::Blocked(Blocked::NoBackend)),
             Wish::Cap(Resolution::Percent(_)) => Some(CapResult::Blocked(Blocked::NoRange)),
             Wish::Cap(Resolution::Blocked(reason)) => Some(CapResult::Blocked(reason)),

@@ -206,6 +206,45 @@ fn what_nothing_can_hold_is_blocked_and_reads_as_no_backend() {
     }
 }
 
+/// A package whose owner has set 80 W, on a node whose floor is 100 W.
+fn held_by_its_owner() -> PackageFacts {
+    PackageFacts { range: package().range.below(Some(w(80))), ..package() }
+}
+
+#[test]
+fn an_owners_limit_below_the_floor_holds_the_cap_and_nothing_is_written() {
+    let mut node = Node::new(&[held_by_its_owner(), held_by_its_owner()]);
+    node.law.floor = Floor::new(w(100)).unwrap();
+    let decision = node.steps(6, watts(220));
+    let held = CapResult::Clamped { requested: w(440), effective: w(160) };
+    assert_eq!(decision.status, status(Backend::Rapl, Report::Cap(held)));
+    assert_eq!(node.log, [], "nothing is ordered");
+    assert_eq!(node.step(Desired::Gone).status.report, Report::NoIntent);
+}
+
+#[test]
+fn a_locked_package_beside_one_that_its_owner_holds_brings_the_closed_loop() {
+    let mut node = Node::new(&[held_by_its_owner(), package()]);
+    node.law.floor = Floor::new(w(100)).unwrap();
+    node.registers[1].refuses = Some(ErrorKind::Locked);
+    node.steps(6, watts(120));
+    // 80 W of the one and 120 W of the other.
+    assert_eq!(node.step(watts(120)).throttle, ThrottleOrder::RunLoop { cap: w(200) });
+}
+
+#[test]
+fn a_package_that_takes_no_cap_leaves_no_locked_one_without_a_limiter() {
+    // Its most is 90 W, and the floor of the node is 100.
+    let small = PackageFacts { range: CapRange::new(Some(w(20)), Some(w(90)), None), ..package() };
+    let mut node = Node::new(&[small, package()]);
+    node.law.floor = Floor::new(w(100)).unwrap();
+    node.registers[1].refuses = Some(ErrorKind::Locked);
+    let decision = node.steps(6, watts(120));
+    assert_eq!(decision.throttle, ThrottleOrder::RunLoop { cap: w(210) });
+    assert_eq!(decision.status, status(Backend::None, blocked(Blocked::FloorAboveMax)), "and it says so");
+    assert_eq!(decision.mode, Backend::Dvfs);
+}
+
 #[test]
 fn an_intent_that_is_none_leaves_what_is_in_force() {
     let mut node = Node::new(&[package()]);

@@ -33,7 +33,7 @@ pub enum Blocked {
     NotPositive,
     /// A part of a maximum that nobody knows.
     NoRange,
-    /// The node's own configuration forbids every cap that the device can take, or its owner has set less than that.
+    /// The node's own configuration forbids every cap that the device can take.
     FloorAboveMax,
     /// A cap in watts without a power limit needs a closed loop, and nobody measures the power here.
     NoMeter,

@@ -17,7 +17,7 @@ fn range(min: i32, max: i32) -> CapRange {
 }
 
 fn target(requested: &str, effective: &str) -> Resolution {
-    Resolution::Watts(Target { requested: w(requested), effective: w(effective) })
+    Resolution::Watts(Target { requested: w(requested), effective: w(effective), as_found: false })
 }
 
 #[test]
@@ -118,14 +118,42 @@ fn no_cap_is_above_the_limit_that_the_owner_has_set() {
     assert_eq!(on(watts("5000"), "4095.875", Floor::NONE), target("5000", "270"), "which limits nothing");
     // 80 % of 270 W, and not of 200.
     assert_eq!(on(CapIntent::of_percent(pct("80")), "200", Floor::NONE), target("216", "200"));
-    // Nothing lies above the floor, or the least that the device takes, and below what its owner has set.
-    let nothing = Resolution::Blocked(Blocked::FloorAboveMax);
-    assert_eq!(on(watts("220"), "100", floor("120")), nothing);
+    assert_eq!(on(watts("60"), "200", floor("120")), target("60", "120"));
     assert_eq!(on(watts("220"), "120", floor("120")), target("220", "120"));
-    assert_eq!(on(watts("20"), "40", Floor::NONE), nothing);
     assert_eq!(on(watts("220"), "0", Floor::NONE), target("220", "220"), "0 W is no limit");
     let unknown = watts("220").resolve(range(50, 270).below(None), Floor::NONE);
     assert_eq!(unknown, target("220", "220"));
+}
+
+#[test]
+fn an_owners_limit_below_what_a_cap_may_be_holds_as_it_was_found() {
+    let on = |asked: &str, owners: &str, floor: &str| {
+        let range = range(50, 270).below(Some(w(owners)));
+        CapIntent::of_watts(w(asked)).resolve(range, Floor::new(w(floor)).unwrap())
+    };
+    let found = |requested: &str, effective: &str| {
+        Resolution::Watts(Target { requested: w(requested), effective: w(effective), as_found: true })
+    };
+    assert_eq!(on("220", "80", "100"), found("220", "80"));
+    assert_eq!(on("80", "80", "100"), found("80", "80"));
+    // The floor lifts what is asked, and nothing lifts it above what the owner has set.
+    assert_eq!(on("60", "80", "100"), found("60", "80"));
+    assert_eq!(on("20", "40", "0"), found("20", "40"), "the least that the device takes is 50 W");
+    // The floor is above all that the device takes, and its owner's limit holds all the same.
+    assert_eq!(on("220", "80", "300"), found("220", "80"));
+    assert_eq!(on("220", "4000", "300"), Resolution::Blocked(Blocked::FloorAboveMax));
+}
+
+#[test]
+fn no_cap_rises_where_nobody_knows_what_its_owner_has_set() {
+    let on = |asked: &str, stands: Option<Watts>| {
+        let floor = Floor::new(w("100.5")).unwrap();
+        CapIntent::of_watts(w(asked)).resolve(range(50, 270).no_more_than(stands), floor)
+    };
+    assert_eq!(on("220", Some(w("120"))), target("220", "120"));
+    assert_eq!(on("110", Some(w("120"))), target("110", "110"));
+    assert_eq!(on("220", Some(w("100"))), target("220", "100.5"), "a device of whole watts, at the floor");
+    assert_eq!(on("220", None), target("220", "220"));
 }
 
 #[test]
@@ -153,7 +181,7 @@ fn caps_are_per_package() {
 #[test]
 fn what_is_read_back_decides() {
     // Fix list agent S17: neither a write without an error nor a write with one says what is in force.
-    let asked = Target { requested: w("100.123456"), effective: w("100.123456") };
+    let asked = Target { requested: w("100.123456"), effective: w("100.123456"), as_found: false };
     let stands = |found: &str| asked.read_back(w(found), Floor::NONE).map(|as_is| asked.result(as_is));
     assert_eq!(stands("100"), Ok(CapResult::Applied { effective: w("100") }));
     assert_eq!(stands("100.123456"), Ok(CapResult::Applied { effective: w("100.123456") }));
@@ -165,7 +193,7 @@ fn what_is_read_back_decides() {
 
 #[test]
 fn what_is_read_back_below_the_nodes_own_floor_does_not_stand() {
-    let asked = Target { requested: w("100"), effective: w("100") };
+    let asked = Target { requested: w("100"), effective: w("100"), as_found: false };
     let stands = |found: &str, floor| asked.read_back(w(found), Floor(w(floor))).map(Target::effective);
     assert_eq!(stands("75", "75"), Ok(w("75")));
     assert_eq!(stands("74.99", "75.9"), Ok(w("74.99")), "a device that takes whole watts");
@@ -176,9 +204,9 @@ fn what_is_read_back_below_the_nodes_own_floor_does_not_stand() {
 
 #[test]
 fn a_change_by_resolution_is_said_however_small() {
-    let lifted = Target { requested: w("99.5"), effective: w("100") };
+    let lifted = Target { requested: w("99.5"), effective: w("100"), as_found: false };
     assert_eq!(lifted.result(lifted), CapResult::Clamped { requested: w("99.5"), effective: w("100") });
-    let lowered = Target { requested: w("270.5"), effective: w("270") };
+    let lowered = Target { requested: w("270.5"), effective: w("270"), as_found: false };
     assert_eq!(lowered.result(lowered), CapResult::Clamped { requested: w("270.5"), effective: w("270") });
 }
 
@@ -294,7 +322,7 @@ proptest! {
 
     #[test]
     fn nothing_is_read_back_as_more_than_was_written(asked in 1_i64..(1 << 50), found in any::<i64>(), floor in any_floor()) {
-        let target = Target { requested: Watts::from_bits(asked), effective: Watts::from_bits(asked) };
+        let target = Target { requested: Watts::from_bits(asked), effective: Watts::from_bits(asked), as_found: false };
         if let Ok(as_is) = target.read_back(Watts::from_bits(found), floor) {
             prop_assert!(!floor.is_undercut_by(as_is.effective()));
             prop_assert!(as_is.effective() <= target.effective() && as_is.effective() > Watts::ZERO);

@@ -105,6 +105,19 @@ fn clamped_blocked_and_failed_are_told_apart() {
     let below = result(CapResult::Clamped { requested: watts(600), effective: watts(500) });
     let outcome = of(&cap(300), part(Means::Rapl, below, Some(250), 480), nothing());
     assert_eq!((why(&outcome).word(), why(&outcome).status()), ("Clamped", Status::True), "less is kept");
+    let said = outcome.cpu.clone().unwrap();
+    assert!(said.message.contains("the hardware takes 500"), "{}", said.message);
+    let mut owned = part(
+        Means::Rapl,
+        result(CapResult::Clamped { requested: watts(480), effective: watts(400) }),
+        Some(200),
+        380,
+    );
+    for device in &mut owned.devices {
+        device.range = device.range.below(Some(watts(200)));
+    }
+    let said = of(&cap(240), owned, nothing()).cpu.unwrap();
+    assert!(said.message.contains("its owner's limit allows 400"), "{}", said.message);
     let blocked = result(CapResult::Blocked(Blocked::NoMeter));
     let outcome = of(&cap(120), part(Means::Dvfs, blocked, None, 300), nothing());
     assert_eq!(

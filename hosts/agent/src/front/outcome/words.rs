@@ -2,7 +2,7 @@
 
 use super::Said;
 use crate::machine::{Means, Part};
-use joulie_core::node::cap::{Blocked, CapIntent, CapResult, Floor, Report, Resolution};
+use joulie_core::node::cap::{Blocked, CapIntent, CapRange, CapResult, Floor, Report, Resolution};
 use power_units::Watts;
 
 /// The two kinds of devices.
@@ -80,8 +80,9 @@ pub(super) fn said(
         Report::Cap(CapResult::Clamped { requested: asked, effective }) => {
             let cap = in_force(part);
             let message = format!(
-                "{}asked for {asked} W together, the hardware takes {effective} W: {}, read back",
+                "{}asked for {asked} W together, {} {effective} W: {}, read back",
                 applied(kind),
+                who_clamps(intent, part),
                 each(kind, cap, count)
             );
             Said { cap, ..say(part.means, "applied", message) }
@@ -128,6 +129,21 @@ pub(super) const fn no_intent(kind: Kind, count: usize) -> &'static str {
         (Kind::Cpu, _) => "no CPU cap is asked, and none of ours is in force",
         (Kind::Gpu, 0) => "no GPU cap is asked, and the node has no GPU",
         (Kind::Gpu, _) => "no GPU cap is asked, and none of ours is in force on the node's GPUs",
+    }
+}
+
+/// Who it is that has another limit in force than was asked.
+fn who_clamps(intent: CapIntent, part: &Part) -> &'static str {
+    let by_owner = |range: CapRange| match (intent.resolve(range, Floor::NONE), range.owners()) {
+        (Resolution::Watts(target), Some(owners)) => {
+            target.requested() > owners && target.effective() == owners
+        }
+        (Resolution::Watts(_) | Resolution::Percent(_) | Resolution::Blocked(_), _) => false,
+    };
+    if part.devices.iter().any(|device| by_owner(device.range)) {
+        "its owner's limit allows"
+    } else {
+        "the hardware takes"
     }
 }
 

@@ -1,3 +1,4 @@
+use super::super::http::Trouble;
 use super::*;
 use joulie_core::node::backend::Preference;
 use joulie_core::node::cap::{Blocked, CapIntent, CapResult, Report};
@@ -58,7 +59,7 @@ fn period(
     desired: (Desired, Desired),
 ) -> Vec<Order> {
     let now = Stamp::new(Micros::new(at * 1_000_000));
-    levers.sense(Some(told), now);
+    levers.sense(Ok(Some(told)), now);
     let orders = levers.step(laws, (now, Occasion::Period), desired);
     for order in &orders {
         levers.land(*order, Ok(None));
@@ -118,10 +119,36 @@ fn the_loop_holds_while_it_cools_down() {
 fn a_reading_is_that_of_telemetry_or_none() {
     // Agent table, row 21.
     let mut levers = Levers::adopt(ALL, Shape::default(), None);
-    levers.sense(Some(&says(42, 0)), Stamp::new(Micros::ZERO));
+    levers.sense(Ok(Some(&says(42, 0))), Stamp::new(Micros::ZERO));
     assert!(matches!(levers.power, PowerReading::Fresh { watts, .. } if watts == Watts::from_int(42)));
-    levers.sense(None, Stamp::new(Micros::ZERO));
+    levers.sense(Ok(None), Stamp::new(Micros::ZERO));
     assert_eq!(levers.power, PowerReading::Missing);
+}
+
+#[test]
+fn a_cap_of_a_node_that_answers_no_more_is_not_called_applied() {
+    let laws = laws(eager(), Preference::LimitFirst);
+    let range = Some(CapRange::new(Some(watts(50)), Some(watts(250)), None));
+    let shape = Shape { packages: 1, gpus: 1, range, gpu_range: range };
+    let mut levers = Levers::adopt(ALL, shape, Some(&says(100, 0)));
+    for second in 1..4 {
+        period(&mut levers, &laws, second, &says(100, 0), (cap(120), cap(120)));
+    }
+    let applied = Report::Cap(CapResult::Applied { effective: watts(120) });
+    assert_eq!((levers.cpu.unwrap().status.report, levers.gpus.unwrap().report), (applied, applied));
+    let trouble = Trouble { kind: ErrorKind::Timeout, text: "no answer".to_owned() };
+    for second in 4..30 {
+        levers.sense(Err(ErrorKind::Timeout), Stamp::new(Micros::new(second * 1_000_000)));
+        let now = Stamp::new(Micros::new(second * 1_000_000));
+        for order in levers.step(&laws, (now, Occasion::Period), (cap(120), cap(120))) {
+            levers.land(order, Err(&trouble));
+        }
+        // For the patience of two periods one answer may be missing.
+        if second > 7 {
+            let reports = [levers.cpu.unwrap().status.report, levers.gpus.unwrap().report];
+            assert!(!reports.contains(&applied), "at {second}: {reports:?}");
+        }
+    }
 }
 
 #[test]
