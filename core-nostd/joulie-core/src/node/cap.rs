@@ -6,8 +6,9 @@
 //!
 //! A cap is brought into what the package can do, never above the limit that its owner has set, and never below the
 //! [`Floor`] that the node's own configuration sets, whatever the API says. Where the owner's limit lies below what a
-//! cap may be, that limit holds the package already: it stays as it was found and nothing is written. Whenever any of that changes what was asked, the result is [`CapResult::Clamped`] and names both values. What cannot be a cap
-//! (zero, less, nothing) is refused with a reason, never taken for a small one.
+//! cap may be, that limit holds the package already: it stays as it was found and nothing is written. Whenever any of
+//! that changes what was asked, the result is [`CapResult::Clamped`] and names both values. What cannot be a cap (zero,
+//! less, nothing) is refused with a reason, never taken for a small one.
 
 mod result;
 
