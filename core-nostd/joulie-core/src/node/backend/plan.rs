@@ -116,19 +116,23 @@ impl BackendLaw {
     }
 }
 
-/// What all packages together are to be held to, where it is known of every one. A package that takes no cap counts
-/// with the most that it draws, so that the others are held to theirs.
+/// What all packages together are to be held to, where it is known of every one and any is to be held. A package that
+/// takes no cap counts with the most that it draws, so that the others are held to theirs.
 pub(super) fn node_cap(packages: &[Package]) -> Option<Target> {
     let mut sum: Option<Target> = None;
+    let mut holds = false;
     for package in packages {
         let target = match package.wish {
-            Wish::Cap(Resolution::Watts(target)) => target,
+            Wish::Cap(Resolution::Watts(target)) => {
+                holds = true;
+                target
+            }
             Wish::Cap(Resolution::Blocked(_)) => Target::most_of(package.facts.range)?,
             Wish::Keep | Wish::Nothing | Wish::Cap(Resolution::Percent(_)) => return None,
         };
         sum = Some(sum.map_or(target, |sum| sum.and(target)));
     }
-    sum
+    sum.filter(|_| holds)
 }
 
 impl Need {

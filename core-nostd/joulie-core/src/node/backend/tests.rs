@@ -246,6 +246,14 @@ fn a_package_that_takes_no_cap_leaves_no_locked_one_without_a_limiter() {
 }
 
 #[test]
+fn packages_that_all_take_no_cap_have_none_together() {
+    let small = PackageFacts { range: CapRange::new(Some(w(20)), Some(w(90)), None), ..package() };
+    let mut node = Node::new(&[small, small]);
+    node.law.floor = Floor::new(w(100)).unwrap();
+    assert_eq!(node.steps(6, watts(120)).node_cap, None);
+}
+
+#[test]
 fn an_intent_that_is_none_leaves_what_is_in_force() {
     let mut node = Node::new(&[package()]);
     node.steps(2, watts(100));
