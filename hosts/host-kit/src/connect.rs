@@ -44,7 +44,8 @@ async fn named(path: &Path) -> Result<Config, ConnectError> {
 }
 
 /// An error with what caused it: the outermost alone often says only what was attempted.
-fn chain(error: &dyn Error) -> String {
+#[must_use]
+pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {

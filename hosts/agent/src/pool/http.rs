@@ -4,6 +4,7 @@
 use super::wire::{Action, BYTES_MOST, Became, Telemetry};
 use bytes::Bytes;
 use host_kit::config::{Url, UrlTemplate};
+use host_kit::connect::chain;
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -121,7 +122,7 @@ impl Http {
     }
 
     async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Bytes, Trouble> {
-        let failed = |error: hyper_util::client::legacy::Error| Trouble::new(ErrorKind::Io, causes(&error));
+        let failed = |error: hyper_util::client::legacy::Error| Trouble::new(ErrorKind::Io, chain(&error));
         let response = self.client.request(request).await.map_err(failed)?;
         let status = response.status();
         if !status.is_success() {
@@ -132,21 +133,6 @@ impl Http {
         let body = body.map_err(|error| Trouble::new(ErrorKind::BadData, format!("its answer: {error}")))?;
         Ok(body.to_bytes())
     }
-}
-
-/// An error with what caused it: of a certificate the innermost alone says what is wrong with it.
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        next = cause.source();
-    }
-    text
 }
 
 fn url(template: &UrlTemplate, node: &str) -> Result<Url, Trouble> {
