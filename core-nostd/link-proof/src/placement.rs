@@ -6,7 +6,7 @@ use joulie_core::placement::assumed::{
 use joulie_core::placement::class::{Classified, SchedulableClass, WorkloadClass};
 use joulie_core::placement::cluster::Cluster;
 use joulie_core::placement::demand::{Ask, Container, Demand, DemandSum, GpuVendor};
-use joulie_core::placement::estimate::{Coefficients, Estimate};
+use joulie_core::placement::estimate::{Coefficients, Estimate, Hardware, HardwareTerms};
 use joulie_core::placement::filter::{FilterTerms, PowerFit, Rejection};
 use joulie_core::placement::freshness::{Evidence, Freshness, FreshnessRule, Now, PlanLease, UnixTime};
 use joulie_core::placement::score::{
@@ -39,12 +39,16 @@ roots! {
         Cluster::of(twins.iter().copied())
     }
 
-    fn estimate(node: &NodeTerms, pod: &PodTerms) -> Estimate {
-        node.estimate(pod)
+    fn hardware_terms(hardware: Option<&Hardware>, coefficients: &Coefficients) -> HardwareTerms {
+        HardwareTerms::of(hardware, coefficients)
     }
 
-    fn score_request(scoring: &Scoring, pod: &PodTerms, candidates: &[Candidate<'_>], out: &mut [Points]) -> Outcome {
-        score_all(scoring, pod, candidates.iter().copied(), out)
+    fn estimate(hardware: &HardwareTerms, pod: &PodTerms) -> Estimate {
+        pod.on(hardware)
+    }
+
+    fn score_request(scoring: &Scoring, class: WorkloadClass, candidates: &[Candidate<'_>], out: &mut [Points]) -> Outcome {
+        score_all(scoring, class, candidates.iter().copied(), out)
     }
 
     fn score_explained(

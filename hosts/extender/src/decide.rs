@@ -6,6 +6,7 @@ mod prioritize;
 pub(crate) use prioritize::scored;
 
 use crate::expected::Offer;
+use crate::index::{AT_ONCE, Index};
 use crate::reply::Reply;
 use crate::scan::{Candidates, Item, Malformed, Message, text, wide::Span};
 use crate::settings::Placement;
@@ -82,7 +83,7 @@ pub(crate) fn asked(
 
 /// The pod on the node of this number, if it has a name to be known by and adds anything there.
 fn offer(snapshot: &Snapshot, pod: Option<PodUid>, asked: &Asked, number: usize) -> Option<Offer> {
-    let watts = snapshot.fleet.terms.get(number)?.estimate(&asked.terms).total();
+    let watts = snapshot.fleet.kinds.added(number, &asked.terms);
     let node = NodeKey(u32::try_from(number).ok()?);
     Some(Offer { pod: pod?, node, watts }).filter(|offer| offer.watts > Watts::ZERO)
 }
@@ -100,13 +101,12 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// Its number in the snapshot.
-    #[inline]
-    pub(crate) fn number(&self, snapshot: &Snapshot, names: &[u8]) -> Option<usize> {
+    /// Its number.
+    pub(crate) fn number(&self, index: &Index, names: &[u8]) -> Option<usize> {
         if self.escaped {
-            return snapshot.fleet.index.find(text(names, self.name, true).as_bytes());
+            return index.find(text(names, self.name, true).as_bytes());
         }
-        snapshot.fleet.index.find(self.name.of(names))
+        index.find(self.name.of(names))
     }
 }
 
@@ -174,27 +174,54 @@ impl Iterator for Listed<'_> {
 
 impl ExactSizeIterator for Listed<'_> {}
 
-/// How many candidates are looked up before they are judged.
-const AT_ONCE: usize = 64;
+/// The candidates with their numbers, in the order of the request.
+pub(crate) struct Numbered<'c> {
+    index: &'c Index,
+    names: &'c [u8],
+    /// Those that were not looked up yet.
+    ahead: Listed<'c>,
+    /// Those that were not handed out yet.
+    behind: Listed<'c>,
+    numbers: std::array::IntoIter<Option<usize>, AT_ONCE>,
+}
 
-/// Looks the candidates up, some dozens at a time, and hands each with its number to `each`. A lookup waits for memory; as
-/// long as nothing is decided between two of them, the processor waits for many at once.
-#[inline]
-pub(crate) fn each_with_number(
-    snapshot: &Snapshot,
-    message: &Message<'_>,
-    mut each: impl FnMut(&Candidate, Option<usize>),
-) {
-    let (mut ahead, names) = (candidates(&message.candidates), message.names());
-    let mut behind = ahead.clone();
-    let mut numbers = [None; AT_ONCE];
-    while ahead.len() > 0 {
-        for (number, candidate) in numbers.iter_mut().zip(ahead.by_ref()) {
-            *number = candidate.number(snapshot, names);
+impl<'c> Numbered<'c> {
+    pub(crate) fn of(snapshot: &'c Snapshot, message: &'c Message<'_>) -> Self {
+        let ahead = candidates(&message.candidates);
+        let (behind, mut numbers) = (ahead.clone(), [None; AT_ONCE].into_iter());
+        numbers.by_ref().for_each(drop);
+        Self { index: &snapshot.fleet.index, names: message.names(), ahead, behind, numbers }
+    }
+
+    /// Looks up the next.
+    fn look_up(&mut self) {
+        let (mut names, mut escaped) = ([&[][..]; AT_ONCE], false);
+        let mut once_more = self.ahead.clone();
+        for (name, candidate) in names.iter_mut().zip(self.ahead.by_ref()) {
+            *name = candidate.name.of(self.names);
+            escaped |= candidate.escaped;
         }
-        for (number, candidate) in numbers.iter().zip(behind.by_ref()) {
-            each(&candidate, *number);
+        let mut numbers = [None; AT_ONCE];
+        self.index.find_all(&names, &mut numbers);
+        if escaped {
+            for (number, candidate) in numbers.iter_mut().zip(once_more.by_ref()) {
+                *number = candidate.number(self.index, self.names);
+            }
         }
+        self.numbers = numbers.into_iter();
+    }
+}
+
+impl Iterator for Numbered<'_> {
+    type Item = (Candidate, Option<usize>);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let candidate = self.behind.next()?;
+        if self.numbers.len() == 0 {
+            self.look_up();
+        }
+        Some((candidate, self.numbers.next().flatten()))
     }
 }
 

@@ -82,7 +82,7 @@ fn entry(view: &View<'_>, placement: &Placement, (place, unseen): (usize, Watts)
         let pod = format!(r#"{{"metadata":{{"annotations":{{"joulie.io/workload-class":"{class}"}}}}}}"#);
         let message = Message { body: &[], pod: Some(&pod), candidates: Default::default() };
         let (_, asked) = decide::asked(&message, placement).ok()?;
-        let score = snapshot.fleet.terms.get(place)?.score(&asked.terms, unseen)?;
+        let score = snapshot.fleet.terms.get(place)?.score(asked.class, Watts::ZERO, unseen)?;
         Some(number(score.exact()))
     };
     json!({
@@ -127,11 +127,11 @@ pub(crate) fn request(view: &View<'_>, placement: &Placement, body: &[u8]) -> Re
     let mut page = head(view, placement);
     let class = if asked.recognised { format!("{:?}", asked.class) } else { "unrecognised".to_owned() };
     page.insert("workloadClass".to_owned(), class.to_lowercase().into());
+    let power = (placement.power_fit == PowerFit::Filter).then(|| snapshot.fleet.kinds.weigh(&asked.terms));
     let points = decide::scored(view, placement, &message, (pod, &asked)).points;
     let all = candidates(&message.candidates).zip(points).map(|(candidate, points)| {
-        let place = candidate.number(snapshot, message.names());
-        let power = placement.power_fit == PowerFit::Filter;
-        let verdict = decide::judge(snapshot, &message, &asked, (&candidate, place), power);
+        let place = candidate.number(&snapshot.fleet.index, message.names());
+        let verdict = decide::judge(snapshot, &message, asked.class, (&candidate, place), power.as_ref());
         let mut entry = json!({
             "nodeName": &*text(message.names(), candidate.name, candidate.escaped),
             "filter": verdict.err().map_or("pass".to_owned(), |why| why.to_string()),

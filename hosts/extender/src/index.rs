@@ -77,91 +77,84 @@ impl Registry {
 }
 
 /// Finds numbers by names, without a change from then on.
+///
+/// Two small tables and no texts: of some thousand nodes both stay close to the processor, which the texts would not. So
+/// a name is known by its *print*, of which it has one of 2⁶⁴. That a name which is not known is taken for one that
+/// is happens once in 10¹⁹ look-ups of such names. Who names nodes is trusted.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    /// A power of two, at most half full; where nothing is, `EMPTY`.
-    slots: Box<[Slot]>,
-    /// All names, one behind the other.
-    text: Box<[u8]>,
+    /// A power of two, at most half full; where nobody is, `NOBODY`.
+    slots: Box<[u32]>,
+    /// By number.
+    prints: Box<[u64]>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    hash: u32,
-    number: u32,
-    start: u32,
-    length: u32,
-}
+const NOBODY: u32 = u32::MAX;
 
-const EMPTY: Slot = Slot { hash: 0, number: u32::MAX, start: 0, length: 0 };
+/// How many names are looked up together.
+pub(crate) const AT_ONCE: usize = 64;
 
 impl Index {
     pub(crate) fn of(registry: &Registry) -> Self {
         let wanted = registry.numbers.len().saturating_mul(2).max(2).next_power_of_two();
-        let mut slots = vec![EMPTY; wanted].into_boxed_slice();
-        let mut text = Vec::new();
-        for (name, NodeKey(number)) in registry.iter() {
-            let hash = hash(name.as_bytes());
-            let (start, length) = (u32::try_from(text.len()), u32::try_from(name.len()));
-            let (Ok(start), Ok(length)) = (start, length) else { continue };
-            text.extend_from_slice(name.as_bytes());
-            let mut at = place(hash, wanted);
-            while slots.get(at).is_some_and(|slot| slot.number != EMPTY.number) {
+        let mut slots = vec![NOBODY; wanted].into_boxed_slice();
+        let mut prints = vec![0; registry.names.len()].into_boxed_slice();
+        for ((name, kept), number) in registry.names.iter().zip(&mut prints).zip(0..) {
+            let Some(name) = name else { continue };
+            *kept = print(name.as_bytes());
+            let mut at = place(*kept, wanted);
+            while slots.get(at).is_some_and(|&there| there != NOBODY) {
                 at = (at + 1) & (wanted - 1);
             }
             if let Some(slot) = slots.get_mut(at) {
-                *slot = Slot { hash, number, start, length };
+                *slot = number;
             }
         }
-        Self { slots, text: text.into_boxed_slice() }
+        Self { slots, prints }
     }
 
     /// The number of a node, as a place in a list.
-    #[inline]
     pub(crate) fn find(&self, name: &[u8]) -> Option<usize> {
-        let hash = hash(name);
-        let mut at = place(hash, self.slots.len());
+        self.find_print(print(name))
+    }
+
+    /// The numbers of several nodes. First all prints and then all numbers: to find a number is to wait for memory, and
+    /// with nothing between them the processor waits for many at once.
+    #[inline]
+    pub(crate) fn find_all(&self, names: &[&[u8]; AT_ONCE], numbers: &mut [Option<usize>; AT_ONCE]) {
+        let mut prints = [0; AT_ONCE];
+        for (to, name) in prints.iter_mut().zip(names) {
+            *to = print(name);
+        }
+        for (number, print) in numbers.iter_mut().zip(prints) {
+            *number = self.find_print(print);
+        }
+    }
+
+    #[inline]
+    fn find_print(&self, print: u64) -> Option<usize> {
+        let mut at = place(print, self.slots.len());
         loop {
-            let slot = self.slots.get(at)?;
-            if slot.number == EMPTY.number {
-                return None;
-            }
-            if slot.hash == hash && self.text_of(slot).is_some_and(|known| same(known, name)) {
-                return usize::try_from(slot.number).ok();
+            let number = *self.slots.get(at)?;
+            // Nobody has no print.
+            let number = usize::try_from(number).ok()?;
+            if *self.prints.get(number)? == print {
+                return Some(number);
             }
             at = (at + 1) & (self.slots.len() - 1);
         }
     }
-
-    fn text_of(&self, slot: &Slot) -> Option<&[u8]> {
-        let start = usize::try_from(slot.start).ok()?;
-        self.text.get(start..start.checked_add(usize::try_from(slot.length).ok()?)?)
-    }
 }
 
-/// Whether two names are the same, sixteen bytes at a time and without a branch between them; the last sixteen may overlap
-/// those before.
+fn place(print: u64, slots: usize) -> usize {
+    usize::try_from(print & u64::from(u32::MAX)).unwrap_or(0) & slots.wrapping_sub(1)
+}
+
+/// Sixteen bytes at a time, multiplied to twice their width; the last sixteen may overlap those before.
 #[inline]
-fn same(one: &[u8], other: &[u8]) -> bool {
-    let (Some(last), Some(other_last)) = (one.last_chunk::<16>(), other.last_chunk::<16>()) else {
-        return one == other;
-    };
-    let differ = |one: &[u8; 16], other: &[u8; 16]| u128::from_ne_bytes(*one) ^ u128::from_ne_bytes(*other);
-    let blocks = one.as_chunks::<16>().0.iter().zip(other.as_chunks::<16>().0);
-    let differs = blocks.fold(differ(last, other_last), |sum, (one, other)| sum | differ(one, other));
-    one.len() == other.len() && differs == 0
-}
-
-fn place(hash: u32, slots: usize) -> usize {
-    usize::try_from(hash).unwrap_or(0) & slots.wrapping_sub(1)
-}
-
-/// Sixteen bytes at a time, multiplied to twice their width and folded; the last sixteen may overlap those before. Who
-/// names nodes is trusted; who asks for names can at worst walk over as many slots as are next to each other.
-#[inline]
-fn hash(bytes: &[u8]) -> u32 {
+fn print(bytes: &[u8]) -> u64 {
     let length = u64::try_from(bytes.len()).unwrap_or(0);
-    let mut state = KEYS[2] ^ length.wrapping_mul(KEYS[0]);
+    let mut state = (KEYS[2] ^ length.wrapping_mul(KEYS[0]), KEYS[1]);
     let last = match bytes.last_chunk::<16>() {
         Some(last) => {
             for block in bytes.as_chunks::<16>().0 {
@@ -175,25 +168,24 @@ fn hash(bytes: &[u8]) -> u32 {
             short
         }
     };
-    let state = mixed(&last, state);
-    u32::try_from((state ^ (state >> 32)) & u64::from(u32::MAX)).unwrap_or(0)
+    let (low, high) = mixed(&last, state);
+    low ^ high
 }
 
 /// A number that is as good as drawn, and always the same for a node and a pod.
 pub(crate) fn draw(name: &[u8], pod: PodUid) -> u64 {
-    let mut block = pod.0.to_le_bytes();
-    block.iter_mut().zip(hash(name).to_le_bytes()).for_each(|(to, from)| *to ^= from);
-    mixed(&block, KEYS[2])
+    let (low, high) = mixed(&pod.0.to_le_bytes(), (print(name), KEYS[2]));
+    low ^ high
 }
 
 const KEYS: [u64; 3] = [0x9E37_79B9_7F4A_7C15, 0xD6E8_FEB8_6659_FD93, 0xA076_1D64_78BD_642F];
 
+/// Both halves of the product go on, with what came in, which a factor of zero would swallow.
 #[inline]
-fn mixed(block: &[u8; 16], state: u64) -> u64 {
-    let wide = u128::from_le_bytes(*block) ^ (u128::from(KEYS[1] ^ state) << 64) ^ u128::from(KEYS[0]);
-    let (low, high) = halves(wide);
-    let (low, high) = halves(u128::from(low).wrapping_mul(u128::from(high)));
-    low ^ high
+fn mixed(block: &[u8; 16], (low, high): (u64, u64)) -> (u64, u64) {
+    let (one, other) = halves(u128::from_le_bytes(*block));
+    let (product, carried) = halves(u128::from(one ^ low).wrapping_mul(u128::from(other ^ high)));
+    (product ^ other, carried ^ one.wrapping_add(KEYS[0]))
 }
 
 #[inline]
@@ -233,6 +225,12 @@ mod tests {
         for (name, number) in names.iter().zip(0_usize..) {
             let expected = (!name.contains("-7")).then_some(number);
             assert_eq!(index.find(name.as_bytes()), expected, "{name}");
+        }
+        let (some, _) = names.as_chunks::<AT_ONCE>();
+        for some in some {
+            let (some, mut numbers) = (some.each_ref().map(|name| name.as_bytes()), [None; AT_ONCE]);
+            index.find_all(&some, &mut numbers);
+            assert_eq!(numbers, some.map(|name| index.find(name)));
         }
         for name in ["", "ip-10-0-1.compute.interna", "ip-10-0-1.compute.internal ", "x"] {
             assert_eq!(index.find(name.as_bytes()), None, "{name}");

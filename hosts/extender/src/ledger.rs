@@ -10,9 +10,9 @@ use joulie_api::extender::pod;
 use joulie_core::placement::assumed::{
     AssumedRule, AssumedWatts, NodeKey, PodUid, Seen, Sighting, Slot, Swept,
 };
-use joulie_core::placement::estimate::Coefficients;
+use joulie_core::placement::estimate::{Coefficients, Hardware, HardwareTerms};
 use joulie_core::placement::freshness::UnixTime;
-use joulie_core::placement::score::{NodeTerms, PodTerms};
+use joulie_core::placement::score::PodTerms;
 use power_units::Watts;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -58,11 +58,10 @@ pub(crate) struct Scales<'s> {
 
 impl<'s> Scales<'s> {
     /// A node by its name, if it is known what it draws at most.
-    fn node(&self, name: &str) -> Option<(NodeKey, &'s Node, &'s NodeTerms)> {
+    fn node(&self, name: &str) -> Option<(NodeKey, &'s Node, &'s Hardware)> {
         let number = self.registry.find(name)?;
-        let place = usize::try_from(number.0).ok()?;
-        let node = self.fleet.nodes.get(place).filter(|node| node.hardware.is_some())?;
-        Some((number, node, self.fleet.terms.get(place)?))
+        let node = self.fleet.nodes.get(usize::try_from(number.0).ok()?)?;
+        Some((number, node, node.hardware.as_ref()?))
     }
 }
 
@@ -111,7 +110,7 @@ impl Ledger {
         };
         round.bound.insert(row.uid, scales.registry.find(&row.node));
         let bound = row.bound.unwrap_or(since);
-        let Some((node, known, terms)) = scales.node(&row.node) else {
+        let Some((node, known, hardware)) = scales.node(&row.node) else {
             let nowhere = Sighting { pod: row.uid, node: NodeKey(0), watts: Watts::ZERO, bound, running };
             // A pod that any sample from now on shows is not waited for.
             if self.rule.stands(&nowhere, now, Some(now)) {
@@ -123,7 +122,8 @@ impl Ledger {
             }
             return;
         };
-        let watts = terms.estimate(&PodTerms::of(&row.demand, &self.coefficients)).total();
+        let hardware = HardwareTerms::of(Some(hardware), &self.coefficients);
+        let watts = PodTerms::of(&row.demand, &self.coefficients).on(&hardware).total();
         let sighting = Sighting { pod: row.uid, node, watts, bound, running };
         match self.assumed.see(&sighting, now, known.sampled) {
             Seen::Counted => round.counted += 1,
@@ -175,19 +175,8 @@ impl Ledger {
 mod tests {
     use super::*;
     use host_kit::reflect::Row;
-    use joulie_core::placement::cluster::Cluster;
-    use joulie_core::placement::estimate::Hardware;
-    use joulie_core::placement::score::{Formula, ScoreMax, Scoring, UnknownScore};
     use power_units::Micros;
     use serde_json::json;
-
-    const SCORING: Scoring = Scoring {
-        formula: Formula::Headroom,
-        facility_metrics: false,
-        unknown: UnknownScore::Neutral,
-        max: ScoreMax::Hundred,
-        coefficients: Coefficients::REFERENCE,
-    };
 
     fn ledger() -> Ledger {
         let rule = AssumedRule::new(Micros::new(30_000_000), Micros::MINUTE).unwrap();
@@ -209,8 +198,7 @@ mod tests {
         let mut registry = Registry::default();
         registry.number("a");
         let node = Node { sampled: Some(at(90)), hardware, ..Node::unknown("a") };
-        let terms = NodeTerms::of(&node.facts(), &Cluster::of([]), &SCORING);
-        (registry, Fleet { nodes: [node].into(), terms: [terms].into(), ..Fleet::default() })
+        (registry, Fleet { nodes: [node].into(), ..Fleet::default() })
     }
 
     /// Plays events at one moment, and tells how many pods count then.

@@ -23,6 +23,7 @@ mod expected;
 mod explain;
 mod index;
 mod keeper;
+mod kinds;
 mod ledger;
 mod metrics;
 #[doc(hidden)]

@@ -9,7 +9,9 @@ use std::task::{Context, Poll};
 /// The body.
 #[derive(Debug, Default)]
 pub(crate) struct Reply {
-    pieces: std::vec::IntoIter<Bytes>,
+    /// Before the others. An answer of one piece needs no list.
+    first: Option<Bytes>,
+    more: std::vec::IntoIter<Bytes>,
     left: u64,
 }
 
@@ -18,19 +20,26 @@ impl Reply {
     pub(crate) fn of(mut pieces: Vec<Bytes>) -> Self {
         pieces.retain(|piece| !piece.is_empty());
         let left = pieces.iter().fold(0_u64, |sum, piece| sum.saturating_add(length(piece)));
-        Self { pieces: pieces.into_iter(), left }
+        Self { first: None, more: pieces.into_iter(), left }
+    }
+}
+
+impl From<Bytes> for Reply {
+    fn from(piece: Bytes) -> Self {
+        let left = length(&piece);
+        Self { first: Some(piece).filter(|piece| !piece.is_empty()), more: Vec::new().into_iter(), left }
     }
 }
 
 impl From<String> for Reply {
     fn from(text: String) -> Self {
-        Self::of(vec![text.into()])
+        Bytes::from(text).into()
     }
 }
 
 impl From<&'static str> for Reply {
     fn from(text: &'static str) -> Self {
-        Self::of(vec![Bytes::from_static(text.as_bytes())])
+        Bytes::from_static(text.as_bytes()).into()
     }
 }
 
@@ -46,7 +55,7 @@ impl Body for Reply {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let next = self.pieces.next();
+        let next = self.first.take().or_else(|| self.more.next());
         if let Some(piece) = &next {
             self.left = self.left.saturating_sub(length(piece));
         }

@@ -165,9 +165,9 @@ struct Reader<'a> {
 }
 
 /// Room for as many elements as a body of this length is likely to have, so that a list rarely grows: a name in its
-/// quotes has some 32 bytes, a Node some 8 KiB. A body that lies about it cannot ask for more than the bound.
+/// quotes has some 32 bytes, a Node 4 KiB or more. A body that lies about it cannot ask for more than the bound.
 const NAME_BYTES: usize = 32;
-const NODE_BYTES: usize = 8192;
+const NODE_BYTES: usize = 4096;
 const ROOM_MAX: usize = 8192;
 
 impl<'a> Reader<'a> {

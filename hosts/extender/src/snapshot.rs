@@ -3,6 +3,7 @@
 
 use crate::expected::Expectations;
 use crate::index::{Index, Registry};
+use crate::kinds::Kinds;
 use host_kit::clock::Mono;
 use joulie_core::placement::assumed::PodUid;
 use joulie_core::placement::class::WorkloadClass;
@@ -34,6 +35,8 @@ pub(crate) struct Fleet {
     /// Whether everything that decides was read at least once. Before that nothing is known, and that is no answer.
     pub(crate) synced: bool,
     pub(crate) index: Arc<Index>,
+    /// What a pod would add.
+    pub(crate) kinds: Kinds,
     /// By number.
     pub(crate) terms: Box<[NodeTerms]>,
     pub(crate) filters: Box<[FilterTerms]>,
@@ -50,8 +53,12 @@ pub(crate) enum Admission {
     Free,
     /// They pass unless the label of an object in the request says eco: no twin speaks, and no label is known here.
     Unlabelled,
-    /// They do not.
-    Rejected(Rejection),
+    /// They do not, because the twin says so.
+    Eco,
+    /// As that.
+    Draining,
+    /// They do not, because the label says so and no twin overrules it.
+    EcoLabel,
 }
 
 impl Admission {
@@ -61,9 +68,12 @@ impl Admission {
         let facts = node.facts();
         let admits = |label| FilterTerms::of(&facts, label).admits(WorkloadClass::Performance);
         match (admits(node.eco_label), admits(true)) {
-            (Err(why), _) => Self::Rejected(why),
+            (Err(Rejection::Eco), _) => Self::Eco,
+            (Err(Rejection::Draining), _) => Self::Draining,
+            (Err(Rejection::EcoLabel), _) => Self::EcoLabel,
             (Ok(()), Err(_)) => Self::Unlabelled,
-            (Ok(()), Ok(())) => Self::Free,
+            // Nothing but the class of a pod was asked.
+            (Ok(()), Ok(())) | (Err(Rejection::OverCap { .. }), _) => Self::Free,
         }
     }
 }
@@ -118,10 +128,12 @@ impl Fleet {
         }
         let judged = nodes.iter().filter_map(|node| Some((node.freshness, node.twin.as_ref()?)));
         let cluster = Cluster::of(judged);
+        let hardware = nodes.iter().map(|node| node.hardware.as_ref());
+        let kinds = Kinds::of(hardware, &rules.scoring.coefficients);
         let terms = nodes.iter().map(|node| NodeTerms::of(&node.facts(), &cluster, rules.scoring)).collect();
         let filters = nodes.iter().map(|node| FilterTerms::of(&node.facts(), node.eco_label)).collect();
         let admissions = nodes.iter().map(Admission::of).collect();
-        Self { synced, index, terms, filters, admissions, nodes, cluster: Some(cluster) }
+        Self { synced, index, kinds, terms, filters, admissions, nodes, cluster: Some(cluster) }
     }
 
     /// The nodes that there are, with their numbers.

@@ -5,7 +5,7 @@ use joulie_core::placement::assumed::{AssumedRule, AssumedWatts, NodeKey, PodUid
 use joulie_core::placement::class::{SchedulableClass, WorkloadClass};
 use joulie_core::placement::cluster::Cluster;
 use joulie_core::placement::demand::{Demand, GpuDemand, GpuVendor, MilliCores};
-use joulie_core::placement::estimate::{Coefficients, Hardware, NodeGpus};
+use joulie_core::placement::estimate::{Coefficients, Hardware, HardwareTerms, NodeGpus};
 use joulie_core::placement::filter::FilterTerms;
 use joulie_core::placement::freshness::{Freshness, UnixTime};
 use joulie_core::placement::score::{
@@ -29,6 +29,7 @@ const SCORING: Scoring = Scoring {
 struct Fleet {
     nodes: Vec<(Twin, Hardware)>,
     cluster: Cluster,
+    hardware: Vec<HardwareTerms>,
     terms: Vec<NodeTerms>,
     filters: Vec<FilterTerms>,
     assumed: Vec<Watts>,
@@ -69,9 +70,10 @@ fn fleet() -> Fleet {
     let nodes: Vec<_> = (0..NODES).map(node).collect();
     let cluster = Cluster::of(nodes.iter().map(|(twin, _)| (FRESH, twin)));
     let terms = nodes.iter().map(|node| NodeTerms::of(&facts(node), &cluster, &SCORING)).collect();
+    let hardware = nodes.iter().map(|(_, one)| HardwareTerms::of(Some(one), &SCORING.coefficients)).collect();
     let filters = nodes.iter().map(|node| FilterTerms::of(&facts(node), false)).collect();
     let assumed = (0..NODES).map(|n| Watts::from_int(i32::from(n % 300))).collect();
-    Fleet { nodes, cluster, terms, filters, assumed }
+    Fleet { nodes, cluster, hardware, terms, filters, assumed }
 }
 
 fn pod(class: WorkloadClass, gpus: u32) -> PodTerms {
@@ -90,19 +92,20 @@ pub(crate) fn rows() -> Vec<Row> {
     {
         rows.push(measure(&format!("estimate of a pod with {what}, a node"), None, (items, BATCH), || {
             let pod = black_box(&pod);
-            fleet.terms.iter().fold(Watts::ZERO, |sum, terms| sum + terms.estimate(pod).total())
+            fleet.hardware.iter().fold(Watts::ZERO, |sum, hardware| sum + pod.on(hardware).total())
         }));
         rows.push(measure(
             &format!("score of a pod with {what}, a node"),
             Some(15.0),
             (items, BATCH),
             || {
-                let candidates = fleet
-                    .terms
-                    .iter()
-                    .zip(&fleet.assumed)
-                    .map(|(terms, &assumed)| Candidate { terms: Some(terms), assumed });
-                score_all(&SCORING, black_box(&pod), candidates, black_box(&mut points))
+                let pod = black_box(&pod);
+                let nodes = fleet.terms.iter().zip(&fleet.hardware).zip(&fleet.assumed);
+                let candidates = nodes.map(|((terms, hardware), &assumed)| {
+                    let added = pod.on(hardware).total();
+                    Candidate { terms: Some(terms), added, assumed }
+                });
+                score_all(&SCORING, pod.class(), candidates, black_box(&mut points))
             },
         ));
     }

@@ -95,7 +95,7 @@ impl Estimate {
 }
 
 /// A node's part of the estimate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HardwareTerms {
     /// What all cores add under the coefficient, in 2⁻³² W.
     cpu: u64,

@@ -107,8 +107,8 @@ impl NodeFacts<'_> {
 /// A pod's part of the score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PodTerms {
-    pub(crate) class: WorkloadClass,
-    pub(crate) demand: DemandTerms,
+    class: WorkloadClass,
+    demand: DemandTerms,
 }
 
 impl PodTerms {
@@ -117,40 +117,41 @@ impl PodTerms {
     pub fn of(demand: &Demand, coefficients: &Coefficients) -> Self {
         Self { class: demand.class, demand: DemandTerms::of(demand, coefficients) }
     }
+
+    /// Its class.
+    #[must_use]
+    pub const fn class(&self) -> WorkloadClass {
+        self.class
+    }
+
+    /// The watts that it would add to a node with this hardware. They are the same on all such nodes.
+    #[must_use]
+    #[inline]
+    pub fn on(&self, hardware: &HardwareTerms) -> Estimate {
+        hardware.estimate(&self.demand)
+    }
 }
 
-/// A node's part of the score: one cache line.
+/// A node's part of the score, if the node is known: half a cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NodeTerms {
-    hardware: HardwareTerms,
-    score: Option<ScoreTerms>,
-}
+pub struct NodeTerms(Option<ScoreTerms>);
 
 impl NodeTerms {
     /// A node of which nothing is known.
-    pub const UNKNOWN: Self = Self { hardware: HardwareTerms::UNKNOWN, score: None };
+    pub const UNKNOWN: Self = Self(None);
 
     /// Compiles a node.
     #[must_use]
     pub fn of(node: &NodeFacts<'_>, cluster: &Cluster, scoring: &Scoring) -> Self {
-        let hardware = HardwareTerms::of(node.hardware, &scoring.coefficients);
-        let score = node.fresh_twin().map(|twin| Terms::of(twin, node.hardware, cluster, scoring).compile());
-        Self { hardware, score }
+        Self(node.fresh_twin().map(|twin| Terms::of(twin, node.hardware, cluster, scoring).compile()))
     }
 
-    /// The watts that the pod would add to the node.
+    /// The score of a pod of this class that would add so many watts, if the node is known. `assumed` are the watts of pods
+    /// that no sample shows yet.
     #[must_use]
     #[inline]
-    pub fn estimate(&self, pod: &PodTerms) -> Estimate {
-        self.hardware.estimate(&pod.demand)
-    }
-
-    /// The score, if the node is known. `assumed` are the watts of pods that no sample shows yet.
-    #[must_use]
-    #[inline]
-    pub fn score(&self, pod: &PodTerms, assumed: Watts) -> Option<Score> {
-        let terms = self.score.as_ref()?;
-        Some(terms.score(pod.class, self.estimate(pod).total(), assumed))
+    pub fn score(&self, class: WorkloadClass, added: Watts, assumed: Watts) -> Option<Score> {
+        Some(self.0.as_ref()?.score(class, added, assumed))
     }
 }
 
@@ -178,6 +179,8 @@ impl Score {
 pub struct Candidate<'a> {
     /// Its terms, or nothing for a node that the snapshot does not hold.
     pub terms: Option<&'a NodeTerms>,
+    /// The watts that the pod would add to it, see [`PodTerms::on`].
+    pub added: Watts,
     /// Watts assumed for pods that no sample shows yet.
     pub assumed: Watts,
 }
@@ -218,14 +221,14 @@ const NEUTRAL: u8 = 50;
 /// Scores the candidates into `out`, one for one; the shorter of the two ends it.
 pub fn score_all<'a>(
     scoring: &Scoring,
-    pod: &PodTerms,
+    class: WorkloadClass,
     candidates: impl IntoIterator<Item = Candidate<'a>>,
     out: &mut [Points],
 ) -> Outcome {
     let mut outcome = Outcome::default();
     let mut filled = 0_usize;
     for (candidate, slot) in candidates.into_iter().zip(out.iter_mut()) {
-        let score = candidate.terms.and_then(|terms| terms.score(pod, candidate.assumed));
+        let score = candidate.terms.and_then(|terms| terms.score(class, candidate.added, candidate.assumed));
         *slot = match score.map(Score::whole) {
             Some(whole) => {
                 outcome.known = outcome.known.saturating_add(1);

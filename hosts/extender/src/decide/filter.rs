@@ -2,8 +2,9 @@
 //!
 //! Who is left goes back as it came: stretches of the request, with a copy of names and without one of objects.
 
-use super::{Asked, Candidate, Outcome, admission, candidates, each_with_number};
+use super::{Asked, Candidate, Numbered, Outcome, admission, candidates};
 use crate::expected::Offer;
+use crate::kinds::Weighed;
 use crate::reply::Reply;
 use crate::scan::{Candidates, Message, has_label};
 use crate::settings::Placement;
@@ -24,14 +25,14 @@ pub(super) fn answer(
     (pod, asked): (Option<PodUid>, &Asked),
 ) -> (Reply, Outcome) {
     let mut writer = Writer::new(message, asked);
-    let power = placement.power_fit == PowerFit::Filter;
-    if power || asked.class == WorkloadClass::Performance {
-        each_with_number(snapshot, message, |candidate, number| {
-            match judge(snapshot, message, asked, (candidate, number), power) {
-                Ok(()) => writer.keeps(candidate),
-                Err(why) => writer.rejects(candidate, why),
+    let power = (placement.power_fit == PowerFit::Filter).then(|| snapshot.fleet.kinds.weigh(&asked.terms));
+    if power.is_some() || asked.class == WorkloadClass::Performance {
+        for (candidate, number) in Numbered::of(snapshot, message) {
+            match judge(snapshot, message, asked.class, (&candidate, number), power.as_ref()) {
+                Ok(()) => writer.keeps(&candidate),
+                Err(why) => writer.rejects(&candidate, why),
             }
-        });
+        }
     } else {
         // A standard pod that only lowers scores passes everywhere: nobody needs to be looked up.
         candidates(&message.candidates).for_each(|candidate| writer.keeps(&candidate));
@@ -49,20 +50,21 @@ fn only(
 ) -> Option<Offer> {
     let mut all = candidates(&message.candidates);
     let candidate = if all.len() == 1 { all.next()? } else { return None };
-    let number = candidate.number(snapshot, message.names()).filter(|_| writer.open.is_some())?;
+    let number =
+        candidate.number(&snapshot.fleet.index, message.names()).filter(|_| writer.open.is_some())?;
     super::offer(snapshot, pod, asked, number)
 }
 
-/// Whether a pod may go to a node.
+/// Whether a pod of this class may go to a node; with what it weighs, whether it fits under the cap there, too.
 #[inline]
 pub(crate) fn judge(
     snapshot: &Snapshot,
     message: &Message<'_>,
-    asked: &Asked,
+    class: WorkloadClass,
     (candidate, number): (&Candidate, Option<usize>),
-    power: bool,
+    power: Option<&Weighed<'_>>,
 ) -> Result<(), Rejection> {
-    if asked.class == WorkloadClass::Performance {
+    if class == WorkloadClass::Performance {
         match admission(snapshot, number) {
             Admission::Free => {}
             Admission::Unlabelled => {
@@ -71,17 +73,14 @@ pub(crate) fn judge(
                     return Err(Rejection::EcoLabel);
                 }
             }
-            Admission::Rejected(why) => return Err(why),
+            Admission::Eco => return Err(Rejection::Eco),
+            Admission::Draining => return Err(Rejection::Draining),
+            Admission::EcoLabel => return Err(Rejection::EcoLabel),
         }
     }
-    match number.filter(|_| power).and_then(|number| Some((number, snapshot.fleet.filters.get(number)?))) {
-        Some((number, filter)) => {
-            let terms = snapshot.fleet.terms.get(number);
-            let pod = terms.map_or(power_units::Watts::ZERO, |terms| terms.estimate(&asked.terms).total());
-            filter.fits(pod + snapshot.assumed(number))
-        }
-        None => Ok(()),
-    }
+    let (Some(power), Some(number)) = (power, number) else { return Ok(()) };
+    let filter = snapshot.fleet.filters.get(number);
+    filter.map_or(Ok(()), |filter| filter.fits(power.on(number) + snapshot.assumed(number)))
 }
 
 /// Writes the answer while the candidates are judged.

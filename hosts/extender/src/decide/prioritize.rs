@@ -3,9 +3,10 @@
 //! The points are those of the formula, with one exception: while other pods are on their way, of several that would be
 //! the best one is offered alone, and the others have a point less (docs/adr/0011).
 
-use super::{Asked, Candidate, Outcome, candidates};
+use super::{Asked, Candidate, Numbered, Outcome, candidates};
 use crate::expected::Offer;
 use crate::index;
+use crate::kinds::Weighed;
 use crate::reply::Reply;
 use crate::scan::{Candidates, Message};
 use crate::settings::Placement;
@@ -39,7 +40,7 @@ pub(super) fn answer(
     out.truncate(ended);
     out.push(b']');
     let outcome = Outcome { asked: *asked, rejected: [0; 4], unknown, offer };
-    (Reply::of(vec![Bytes::from(out)]), outcome)
+    (Bytes::from(out).into(), outcome)
 }
 
 /// The points of all candidates, in the order of the request.
@@ -55,14 +56,20 @@ pub(crate) fn scored(
     message: &Message<'_>,
     (pod, asked): (Option<PodUid>, &Asked),
 ) -> Scored {
-    let all = || candidates(&message.candidates);
-    let mut points = vec![Points::Unknown(0); all().len()];
+    let mut points = vec![Points::Unknown(0); candidates(&message.candidates).len()];
     let unseen = view.unseen(pod);
-    let looked_up = all().map(|candidate| looked_up(view.snapshot, &unseen, message.names(), &candidate));
-    let unknown = score_all(&placement.scoring, &asked.terms, looked_up, &mut points).unknown;
+    let weighed = view.snapshot.fleet.kinds.weigh(&asked.terms);
+    let looked_up = Numbered::of(view.snapshot, message)
+        .map(|(_, number)| looked_up(view.snapshot, (&unseen, &weighed), number));
+    let unknown = score_all(&placement.scoring, asked.class, looked_up, &mut points).unknown;
     let drawn = pod.and_then(|pod| draw(message, pod, &points));
     let offer = drawn.and_then(|(_, candidate)| {
-        super::offer(view.snapshot, pod, asked, candidate.number(view.snapshot, message.names())?)
+        super::offer(
+            view.snapshot,
+            pod,
+            asked,
+            candidate.number(&view.snapshot.fleet.index, message.names())?,
+        )
     });
     if let (Some((at, _)), Some(_)) = (drawn, offer)
         && view.expects_others(pod)
@@ -100,15 +107,14 @@ fn offer_alone(points: &mut [Points], at: usize) {
 #[inline]
 fn looked_up<'s>(
     snapshot: &'s Snapshot,
-    unseen: &[Watts],
-    names: &[u8],
-    candidate: &Candidate,
+    (unseen, weighed): (&[Watts], &Weighed<'_>),
+    number: Option<usize>,
 ) -> score::Candidate<'s> {
-    let Some(number) = candidate.number(snapshot, names) else {
-        return score::Candidate { terms: None, assumed: Watts::ZERO };
+    let Some(number) = number else {
+        return score::Candidate { terms: None, added: Watts::ZERO, assumed: Watts::ZERO };
     };
     let assumed = unseen.get(number).copied().unwrap_or(Watts::ZERO);
-    score::Candidate { terms: snapshot.fleet.terms.get(number), assumed }
+    score::Candidate { terms: snapshot.fleet.terms.get(number), added: weighed.on(number), assumed }
 }
 
 /// How long all names are together.

@@ -7,7 +7,7 @@ use crate::placement::cluster::Cluster;
 use crate::placement::demand::Runs;
 use crate::placement::demand::tests::{asks, container, pod};
 use crate::placement::dice::Dice;
-use crate::placement::estimate::{Coefficients, Hardware};
+use crate::placement::estimate::{Coefficients, Hardware, HardwareTerms};
 use crate::placement::freshness::Freshness;
 use crate::placement::score::{
     Formula, NodeFacts, NodeTerms, PodTerms, PowerMeasurement, ScoreMax, Scoring, Twin, UnknownScore,
@@ -333,12 +333,7 @@ proptest! {
 
 /// Places `pods` identical pods on `nodes` identical nodes one after the other, before any sample shows one, always on
 /// the node that `score` likes best, the first of several. Returns how many each got.
-fn burst(
-    nodes: usize,
-    pods: usize,
-    cap: i32,
-    score: impl Fn(&NodeTerms, &PodTerms, Watts) -> i64,
-) -> Vec<usize> {
+fn burst(nodes: usize, pods: usize, cap: i32, score: impl Fn(&NodeTerms, Watts, Watts) -> i64) -> Vec<usize> {
     let scoring = Scoring {
         formula: Formula::Headroom,
         facility_metrics: false,
@@ -364,17 +359,17 @@ fn burst(
         &pod(WorkloadClass::Standard, &[container(Runs::Main, asks(8000))]),
         &Coefficients::REFERENCE,
     );
+    let watts = pod.on(&HardwareTerms::of(Some(&hardware), &Coefficients::REFERENCE)).total();
     let mut assumed = storage(pods);
     let mut placed = std::vec![0; nodes];
     let mut sums = std::vec![Watts::ZERO; nodes];
     for uid in 0..pods {
         assumed.sum_into(&mut sums);
-        let points: Vec<i64> = sums.iter().map(|&sum| score(&terms, &pod, sum)).collect();
+        let points: Vec<i64> = sums.iter().map(|&sum| score(&terms, watts, sum)).collect();
         let best = points.iter().max().unwrap();
         let node = points.iter().position(|points| points == best).unwrap();
         placed[node] += 1;
-        let sighting =
-            Sighting { watts: terms.estimate(&pod).total(), ..seen(uid as u128, node as u32, 0, None) };
+        let sighting = Sighting { watts, ..seen(uid as u128, node as u32, 0, None) };
         assert_eq!(assumed.see(&sighting, at(0), None), Seen::Counted);
     }
     placed
@@ -387,8 +382,9 @@ fn spread(placed: &[usize]) -> usize {
 #[test]
 fn a_burst_spreads_over_identical_nodes() {
     // Fix list extender B20. 42 W of a cap of 2000 W are 1.47 points, so every pod lowers the whole score, too.
-    let whole = |terms: &NodeTerms, pod: &PodTerms, sum| i64::from(terms.score(pod, sum).unwrap().whole());
-    let exact = |terms: &NodeTerms, pod: &PodTerms, sum| terms.score(pod, sum).unwrap().exact().to_bits();
+    let score = |terms: &NodeTerms, pod, sum| terms.score(WorkloadClass::Standard, pod, sum).unwrap();
+    let whole = |terms: &NodeTerms, pod, sum| i64::from(score(terms, pod, sum).whole());
+    let exact = |terms: &NodeTerms, pod, sum| score(terms, pod, sum).exact().to_bits();
     for (nodes, pods) in [(1, 5), (3, 10), (7, 7), (10, 95), (50, 333)] {
         let placed = burst(nodes, pods, 2000, whole);
         assert!(spread(&placed) <= 1, "{placed:?}");
@@ -397,7 +393,6 @@ fn a_burst_spreads_over_identical_nodes() {
         assert!(spread(&placed) <= 1, "{placed:?}");
     }
     // Without assumed watts all of them would go to one node.
-    let blind =
-        burst(10, 95, 2000, |terms, pod, _| i64::from(terms.score(pod, Watts::ZERO).unwrap().whole()));
+    let blind = burst(10, 95, 2000, |terms, pod, _| whole(terms, pod, Watts::ZERO));
     assert_eq!(spread(&blind), 95);
 }

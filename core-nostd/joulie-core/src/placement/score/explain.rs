@@ -85,11 +85,11 @@ impl Breakdown {
         assumed: Watts,
     ) -> Self {
         let hardware = HardwareTerms::of(node.hardware, &scoring.coefficients);
-        let estimate = hardware.estimate(&pod.demand);
+        let estimate = pod.on(&hardware);
         let placement = match node.fresh_twin() {
             Some(twin) => {
                 let terms = Terms::of(twin, node.hardware, cluster, scoring);
-                Placement::Known(known(&terms, pod.class, estimate.total(), assumed))
+                Placement::Known(known(&terms, pod.class(), estimate.total(), assumed))
             }
             None => Placement::Unknown(node.freshness),
         };

@@ -56,7 +56,24 @@ fn standard() -> PodTerms {
 
 fn score_with(twin: &Twin, hardware: Option<&Hardware>, cluster: &Cluster, pod: &PodTerms) -> Score {
     let facts = NodeFacts { freshness: FRESH, twin: Some(twin), hardware };
-    NodeTerms::of(&facts, cluster, &SEEDS).score(pod, Watts::ZERO).unwrap()
+    score_of(&facts, cluster, &SEEDS, pod, Watts::ZERO).unwrap()
+}
+
+/// The score of a pod on a node, by its terms and the watts that it adds there.
+fn score_of(
+    facts: &NodeFacts<'_>,
+    cluster: &Cluster,
+    scoring: &Scoring,
+    pod: &PodTerms,
+    assumed: Watts,
+) -> Option<Score> {
+    let added = pod.on(&HardwareTerms::of(facts.hardware, &scoring.coefficients)).total();
+    NodeTerms::of(facts, cluster, scoring).score(pod.class(), added, assumed)
+}
+
+/// A node on which a pod that asks for nothing is scored.
+fn candidate(terms: Option<&NodeTerms>) -> Candidate<'_> {
+    Candidate { terms, added: Watts::ZERO, assumed: Watts::ZERO }
 }
 
 fn whole(twin: &Twin) -> u8 {
@@ -163,7 +180,7 @@ fn a_node_whose_telemetry_is_dead_is_not_the_best_for_every_pod() {
     let node = blind(twin(Performance, 70, 0), None);
     let at = |node: &Twin, hardware: Option<&Hardware>, assumed: i32| {
         let facts = NodeFacts { freshness: FRESH, twin: Some(node), hardware };
-        points(NodeTerms::of(&facts, &calm(), &SEEDS).score(&pod, Watts::from_int(assumed)).unwrap())
+        points(score_of(&facts, &calm(), &SEEDS, &pod, Watts::from_int(assumed)).unwrap())
     };
     // (70 − 50/600) and (70 − 80/600), in hundredths.
     assert_points(at(&blind(node, Some(600)), Some(&hardware), 0), 64.0 - 35.0 / 6.0);
@@ -197,7 +214,7 @@ fn a_blind_node_that_gets_pods_falls_behind_one_that_is_seen() {
     let (dark, seen) = (blind(twin(Unknown, 100, 0), Some(600)), measured(twin(Unknown, 0, 0), 297, 600, 0));
     let score = |node: &Twin, assumed: i32| {
         let facts = NodeFacts { freshness: FRESH, twin: Some(node), hardware: Some(&hardware) };
-        NodeTerms::of(&facts, &calm(), &SEEDS).score(&pod, Watts::from_int(assumed)).unwrap()
+        score_of(&facts, &calm(), &SEEDS, &pod, Watts::from_int(assumed)).unwrap()
     };
     let to_dark = (0..10).filter(|&pods| score(&dark, 50 * pods) > score(&seen, 0)).count();
     assert_eq!(to_dark, 6);
@@ -275,7 +292,7 @@ fn what_a_twin_does_not_say_is_taken_for_the_worse() {
     let facility = Scoring { formula: Formula::Facility, ..SEEDS };
     let silent = Twin::silent(Unknown);
     let facts = NodeFacts { freshness: FRESH, twin: Some(&silent), hardware: None };
-    assert_eq!(NodeTerms::of(&facts, &calm(), &facility).score(&standard(), Watts::ZERO).unwrap().whole(), 0);
+    assert_eq!(score_of(&facts, &calm(), &facility, &standard(), Watts::ZERO).unwrap().whole(), 0);
 }
 
 #[test]
@@ -336,7 +353,7 @@ fn pue_multiplies_the_pod_s_watts_where_facility_metrics_are_enabled() {
         let node = Twin { pue, ..measured(twin(Performance, 99, 20), 300, 600, 0) };
         let facts = NodeFacts { freshness: FRESH, twin: Some(&node), hardware: Some(&hardware) };
         let scoring = Scoring { facility_metrics, ..SEEDS };
-        NodeTerms::of(&facts, &calm(), &scoring).score(&pod, Watts::ZERO).unwrap()
+        score_of(&facts, &calm(), &scoring, &pod, Watts::ZERO).unwrap()
     };
     // 50 W · 1.6 = 80 W: (600 − 380) / 600 · 70 + 12.
     assert_points(points(with(Some("1.6"), true)), 12.0 + 70.0 * 220.0 / 600.0);
@@ -352,12 +369,13 @@ fn pue_multiplies_the_pod_s_watts_where_facility_metrics_are_enabled() {
 fn watts_assumed_for_pods_on_their_way_count_as_measured() {
     let node = measured(twin(Performance, 99, 20), 300, 600, 0);
     let facts = NodeFacts { freshness: FRESH, twin: Some(&node), hardware: None };
-    let terms = NodeTerms::of(&facts, &calm(), &SEEDS);
-    assert_points(points(terms.score(&standard(), Watts::from_int(50)).unwrap()), 41.0 + 1.0 / 6.0);
+    let fifty = score_of(&facts, &calm(), &SEEDS, &standard(), Watts::from_int(50));
+    assert_points(points(fifty.unwrap()), 41.0 + 1.0 / 6.0);
     // Less than nothing takes nothing off the pod's own watts.
     let (hardware, pod) = fifty_watts();
-    let terms = NodeTerms::of(&NodeFacts { hardware: Some(&hardware), ..facts }, &calm(), &SEEDS);
-    assert_eq!(terms.score(&pod, Watts::from_int(-50)), terms.score(&pod, Watts::ZERO));
+    let facts = NodeFacts { hardware: Some(&hardware), ..facts };
+    let with = |assumed| score_of(&facts, &calm(), &SEEDS, &pod, assumed);
+    assert_eq!(with(Watts::from_int(-50)), with(Watts::ZERO));
 }
 
 #[test]
@@ -366,7 +384,7 @@ fn the_facility_formula_weighs_forty_thirty_thirty() {
     let of = |headroom, cooling, psu, class, cluster: Cluster| {
         let node = Twin { psu: Some(Percent::from_int(psu)), ..twin(class, headroom, cooling) };
         let facts = NodeFacts { freshness: FRESH, twin: Some(&node), hardware: None };
-        NodeTerms::of(&facts, &cluster, &facility).score(&standard(), Watts::ZERO).unwrap().whole()
+        score_of(&facts, &cluster, &facility, &standard(), Watts::ZERO).unwrap().whole()
     };
     assert_eq!(of(50, 30, 30, Unknown, calm()), 62);
     assert_eq!(of(90, 10, 5, Unknown, calm()), 91);
@@ -376,10 +394,7 @@ fn the_facility_formula_weighs_forty_thirty_thirty() {
     assert_eq!(of(50, 30, 30, Performance, cluster(100, 0)), 32);
     let trending = measured(Twin { psu: Some(Percent::ZERO), ..twin(Unknown, 0, 0) }, 0, 100, 900);
     let facts = NodeFacts { freshness: FRESH, twin: Some(&trending), hardware: None };
-    assert_eq!(
-        NodeTerms::of(&facts, &calm(), &facility).score(&standard(), Watts::ZERO).unwrap().whole(),
-        100
-    );
+    assert_eq!(score_of(&facts, &calm(), &facility, &standard(), Watts::ZERO).unwrap().whole(), 100);
 }
 
 fn all(scoring: &Scoring, nodes: &[(Freshness, Option<Twin>)]) -> (Vec<u8>, Outcome) {
@@ -394,8 +409,8 @@ fn all(scoring: &Scoring, nodes: &[(Freshness, Option<Twin>)]) -> (Vec<u8>, Outc
         })
         .collect();
     let mut out = std::vec![Points::Unknown(0); nodes.len()];
-    let candidates = terms.iter().map(|terms| Candidate { terms: Some(terms), assumed: Watts::ZERO });
-    let outcome = score_all(scoring, &standard(), candidates, &mut out);
+    let candidates = terms.iter().map(|terms| candidate(Some(terms)));
+    let outcome = score_all(scoring, WorkloadClass::Standard, candidates, &mut out);
     (out.into_iter().map(Points::get).collect(), outcome)
 }
 
@@ -413,8 +428,8 @@ fn a_stale_or_missing_twin_scores_fifty() {
     assert_eq!(points, [77, 50, 50, 50]);
     assert_eq!(outcome, Outcome { known: 1, unknown: 3, lowest: Some(77) });
     let mut out = [Points::Known(9)];
-    let unheard_of = Candidate { terms: None, assumed: Watts::ZERO };
-    score_all(&SEEDS, &standard(), [unheard_of], &mut out);
+    let unheard_of = candidate(None);
+    score_all(&SEEDS, WorkloadClass::Standard, [unheard_of], &mut out);
     assert_eq!(out, [Points::Unknown(50)]);
 }
 
@@ -438,7 +453,7 @@ fn a_cautious_unknown_never_beats_a_known_node() {
 
 #[test]
 fn a_node_s_terms_fit_a_cache_line() {
-    assert_eq!(size_of::<NodeTerms>(), 64);
+    assert_eq!(size_of::<NodeTerms>(), 32);
 }
 
 #[test]
@@ -473,8 +488,7 @@ fn extremes_neither_panic_nor_leave_the_range() {
                 let pod = PodTerms::of(&demand, &Coefficients::REFERENCE);
                 for formula in [Formula::Headroom, Formula::Facility] {
                     let scoring = Scoring { formula, facility_metrics: true, ..SEEDS };
-                    let score =
-                        NodeTerms::of(&facts, &cluster(100, 0), &scoring).score(&pod, watts[5]).unwrap();
+                    let score = score_of(&facts, &cluster(100, 0), &scoring, &pod, watts[5]).unwrap();
                     assert!(score.whole() <= 100);
                     assert!(score.exact() <= Percent::from_int(125));
                 }
@@ -533,16 +547,16 @@ fn the_fast_path_equals_its_breakdown() {
         let facts = NodeFacts { freshness, twin: Some(&node), hardware: Some(&hardware) };
         let pod = PodTerms::of(&demand, &scoring.coefficients);
         let assumed = dice.watts(0, 500);
-        let terms = NodeTerms::of(&facts, &cluster, &scoring);
+        let score = score_of(&facts, &cluster, &scoring, &pod, assumed);
         let breakdown = Breakdown::of(&facts, &cluster, &scoring, &pod, assumed);
-        assert_eq!(breakdown.estimate, terms.estimate(&pod));
+        assert_eq!(breakdown.estimate, pod.on(&HardwareTerms::of(facts.hardware, &scoring.coefficients)));
         match breakdown.placement {
             Placement::Unknown(why) => {
                 assert_eq!(why, STALE);
-                assert_eq!(terms.score(&pod, assumed), None);
+                assert_eq!(score, None);
             }
             Placement::Known(known) => {
-                assert_eq!(Some(known.score), terms.score(&pod, assumed));
+                assert_eq!(Some(known.score), score);
                 let sum =
                     known.headroom + known.cooling + known.psu + known.trend + known.profile + known.relief;
                 // Each of the six terms and the total was rounded to 2⁻³² once.
@@ -619,8 +633,8 @@ fn every_order_of_the_nodes_gives_every_node_the_same_points() {
             })
             .collect();
         let mut out = std::vec![Points::Unknown(0); nodes.len()];
-        let candidates = terms.iter().map(|terms| Candidate { terms: Some(terms), assumed: Watts::ZERO });
-        score_all(&scoring, &standard(), candidates, &mut out);
+        let candidates = terms.iter().map(|terms| candidate(Some(terms)));
+        score_all(&scoring, WorkloadClass::Standard, candidates, &mut out);
         let mut points: Vec<(usize, u8)> =
             nodes.iter().zip(&out).map(|((at, ..), points)| (*at, points.get())).collect();
         points.sort_unstable();
@@ -637,7 +651,7 @@ proptest! {
         let assumed = dice.watts(0, 1000);
         let of = |node: &Twin, demand: &Demand, assumed| {
             let facts = NodeFacts { freshness: FRESH, twin: Some(node), hardware: Some(&hardware) };
-            NodeTerms::of(&facts, &calm(), &SEEDS).score(&PodTerms::of(demand, &SEEDS.coefficients), assumed).unwrap()
+            score_of(&facts, &calm(), &SEEDS, &PodTerms::of(demand, &SEEDS.coefficients), assumed).unwrap()
         };
         let score = of(&node, &demand, assumed);
         prop_assert!(of(&node, &demand, assumed + Watts::from_bits(more)) <= score);
@@ -663,7 +677,7 @@ proptest! {
             let power = PowerMeasurement { measured: Some(measured), capped: Some(Watts::from_bits(capped)), trend: None };
             let node = Twin { power: Some(power), ..node };
             let facts = NodeFacts { freshness: FRESH, twin: Some(&node), hardware: Some(&hardware) };
-            NodeTerms::of(&facts, &calm(), &SEEDS).score(&PodTerms::of(&demand, &SEEDS.coefficients), Watts::ZERO).unwrap()
+            score_of(&facts, &calm(), &SEEDS, &PodTerms::of(&demand, &SEEDS.coefficients), Watts::ZERO).unwrap()
         };
         // Two slopes are rounded apart; the rounding is a thousand times below what is cut.
         prop_assert!(of(capped + more).exact() + Percent::from_bits(8) >= of(capped).exact());

@@ -86,7 +86,7 @@ fn a_million_scores_lie_within_a_millionth_of_the_model() {
         let assumed = if dice.below(2) == 0 { Watts::ZERO } else { dice.watts(0, 2000) };
         let facts = NodeFacts { freshness: FRESH, twin: Some(&node), hardware: Some(&hardware) };
         let pod = PodTerms::of(&demand, &scoring.coefficients);
-        let score = NodeTerms::of(&facts, &cluster, &scoring).score(&pod, assumed).unwrap();
+        let score = score_of(&facts, &cluster, &scoring, &pod, assumed).unwrap();
         let model = model(&node, (&hardware, &demand), number(assumed.to_bits()), &cluster, &scoring);
         let budget = model_budget(&node, &hardware);
         blind += u32::from(node.against_cap().is_none() && budget.is_some());
