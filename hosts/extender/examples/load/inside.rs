@@ -85,7 +85,8 @@ fn picture(count: usize, power_fit: PowerFit) -> Picture {
     let nodes: Vec<_> = (0..count)
         .map(|number| {
             let vary = |range: usize| i32::try_from(number * 37 % range).unwrap_or(0);
-            let class = if number % 2 == 0 { SchedulableClass::Eco } else { SchedulableClass::Performance };
+            let class =
+                if bodies::is_eco(number) { SchedulableClass::Eco } else { SchedulableClass::Performance };
             let power = PowerMeasurement {
                 measured: Some(Watts::from_int(200 + vary(500))),
                 capped: Some(Watts::from_int(900)),
