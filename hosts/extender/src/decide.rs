@@ -6,7 +6,7 @@ mod prioritize;
 pub(crate) use prioritize::scored;
 
 use crate::expected::Offer;
-use crate::index::{AT_ONCE, Index};
+use crate::index::{AT_ONCE, Index, Numbers};
 use crate::reply::Reply;
 use crate::scan::{Candidates, Item, Malformed, Message, text, wide::Span};
 use crate::settings::Placement;
@@ -182,33 +182,39 @@ pub(crate) struct Numbered<'c> {
     ahead: Listed<'c>,
     /// Those that were not handed out yet.
     behind: Listed<'c>,
-    numbers: std::array::IntoIter<Option<usize>, AT_ONCE>,
+    numbers: Numbers,
+    /// How many of the numbers were handed out.
+    used: usize,
 }
 
 impl<'c> Numbered<'c> {
     pub(crate) fn of(snapshot: &'c Snapshot, message: &'c Message<'_>) -> Self {
-        let ahead = candidates(&message.candidates);
-        let (behind, mut numbers) = (ahead.clone(), [None; AT_ONCE].into_iter());
-        numbers.by_ref().for_each(drop);
-        Self { index: &snapshot.fleet.index, names: message.names(), ahead, behind, numbers }
+        let all = candidates(&message.candidates);
+        Self {
+            index: &snapshot.fleet.index,
+            names: message.names(),
+            ahead: all.clone(),
+            behind: all,
+            numbers: Numbers::NONE,
+            used: AT_ONCE,
+        }
     }
 
     /// Looks up the next.
     fn look_up(&mut self) {
-        let (mut names, mut escaped) = ([&[][..]; AT_ONCE], false);
-        let mut once_more = self.ahead.clone();
-        for (name, candidate) in names.iter_mut().zip(self.ahead.by_ref()) {
-            *name = candidate.name.of(self.names);
+        self.used = 0;
+        let mut escaped = false;
+        let names = self.ahead.by_ref().map(|candidate| {
             escaped |= candidate.escaped;
-        }
-        let mut numbers = [None; AT_ONCE];
-        self.index.find_all(&names, &mut numbers);
+            candidate.name.of(self.names)
+        });
+        self.numbers = self.index.find_all(names);
         if escaped {
-            for (number, candidate) in numbers.iter_mut().zip(once_more.by_ref()) {
-                *number = candidate.number(self.index, self.names);
-            }
+            let texts =
+                self.behind.clone().map(|candidate| text(self.names, candidate.name, candidate.escaped));
+            let texts: Vec<_> = texts.take(AT_ONCE).collect();
+            self.numbers = self.index.find_all(texts.iter().map(|text| text.as_bytes()));
         }
-        self.numbers = numbers.into_iter();
     }
 }
 
@@ -217,14 +223,45 @@ impl Iterator for Numbered<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let candidate = self.behind.next()?;
-        if self.numbers.len() == 0 {
+        if self.used == AT_ONCE {
             self.look_up();
         }
-        Some((candidate, self.numbers.next().flatten()))
+        let candidate = self.behind.next()?;
+        let number = self.numbers.at(self.used);
+        self.used += 1;
+        Some((candidate, number))
     }
 }
 
 pub(crate) fn admission(snapshot: &Snapshot, number: Option<usize>) -> Admission {
     number.and_then(|number| snapshot.fleet.admissions.get(number)).copied().unwrap_or(Admission::UNKNOWN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::Registry;
+    use crate::snapshot::Fleet;
+    use std::sync::Arc;
+
+    #[test]
+    fn every_candidate_has_its_number_however_its_name_is_written() {
+        let mut registry = Registry::default();
+        for node in 0..200 {
+            registry.number(&format!("n-{node}"));
+        }
+        let index = Arc::new(Index::of(&registry));
+        let fleet = Arc::new(Fleet { index, ..Fleet::default() });
+        let snapshot = Snapshot { fleet, ..Snapshot::nothing() };
+        for escaped in [1, 7, 1_000] {
+            // One of so many is written with an escape; the last is nobody's.
+            let quoted = (1..=200).map(|node| {
+                if node % escaped == 0 { format!(r#""\u006e-{node}""#) } else { format!(r#""n-{node}""#) }
+            });
+            let body = format!(r#"{{"NodeNames":[{}]}}"#, quoted.collect::<Vec<_>>().join(","));
+            let message = Message::read(body.as_bytes()).unwrap();
+            let numbers: Vec<_> = Numbered::of(&snapshot, &message).map(|(_, number)| number).collect();
+            assert!(numbers.iter().copied().eq((1..200).map(Some).chain([None])), "{escaped}: {numbers:?}");
+        }
+    }
 }

@@ -157,24 +157,32 @@ pub(crate) fn space(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// The list, by whatever finds the ends of its texts.
+/// The list, by whatever finds the ends of many plain texts, and the end of any text.
 #[inline(always)]
 fn strings_by(
     bytes: &[u8],
     at: usize,
     out: &mut Strings,
+    run: impl Fn(&[u8], usize, &mut Vec<Span>) -> usize,
     string_end: impl Fn(&[u8], usize) -> Option<StringEnd>,
 ) -> Option<usize> {
     let mut at = space(bytes, at);
     if bytes.get(at) == Some(&b']') {
         return Some(at + 1);
     }
+    let mut runs = true;
     loop {
         if bytes.get(at) != Some(&b'"') {
             return None;
         }
-        let end = string_end(bytes, at + 1)?;
-        out.spans.push(Span::new(at + 1, end.quote)?);
+        let mut start = at + 1;
+        if runs {
+            start = run(bytes, start, &mut out.spans);
+            // A list that is not written so is not asked again at each of its texts.
+            runs = start != at + 1;
+        }
+        let end = string_end(bytes, start)?;
+        out.spans.push(Span::new(start, end.quote)?);
         out.escaped |= end.escaped;
         at = end.quote + 1;
         // Without space, as Go writes it.

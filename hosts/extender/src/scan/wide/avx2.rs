@@ -7,10 +7,11 @@
     reason = "calls into functions for instructions that were found on this machine (docs/adr/0010)"
 )]
 
-use super::{BracketsEnd, Masks, StringEnd, Strings, brackets_end_by, plain, strings_by};
+use super::{BracketsEnd, Masks, Span, StringEnd, Strings, brackets_end_by, plain, strings_by};
 use std::arch::x86_64::{
-    __m256i, _mm_clmulepi64_si128, _mm_cvtsi64_si128, _mm_cvtsi128_si64, _mm_set1_epi8, _mm256_cmpeq_epi8,
-    _mm256_loadu_si256, _mm256_max_epu8, _mm256_movemask_epi8, _mm256_or_si256, _mm256_set1_epi8,
+    __m256i, _mm_clmulepi64_si128, _mm_cvtsi64_si128, _mm_cvtsi128_si64, _mm_set1_epi8, _mm256_and_si256,
+    _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_max_epu8, _mm256_movemask_epi8, _mm256_or_si256,
+    _mm256_set1_epi8,
 };
 
 /// That this machine has AVX2, PCLMULQDQ and POPCNT.
@@ -44,7 +45,68 @@ fn brackets_end(bytes: &[u8], at: usize) -> Option<BracketsEnd> {
 
 #[target_feature(enable = "avx2,pclmulqdq,popcnt")]
 fn strings(bytes: &[u8], at: usize, out: &mut Strings) -> Option<usize> {
-    strings_by(bytes, at, out, |bytes, from| string_end(bytes, from))
+    strings_by(
+        bytes,
+        at,
+        out,
+        |bytes, from, spans| run(bytes, from, spans),
+        |bytes, from| string_end(bytes, from),
+    )
+}
+
+/// Texts one after the other as Go writes them, with `","` between two of them, nothing escaped and no control character: the
+/// ends of those that begin at `from` and behind it. Returns where the first begins whose end is left to others.
+#[target_feature(enable = "avx2,pclmulqdq,popcnt")]
+#[inline]
+fn run(bytes: &[u8], from: usize, spans: &mut Vec<Span>) -> usize {
+    let (mut at, mut start, mut opening) = (from, from, 0);
+    // A window sees two bytes behind its block: what comes after a quote.
+    while let Some(window) = bytes.get(at..).and_then(|rest| rest.first_chunk::<66>()) {
+        let (ends, quotes, special) = ends(window);
+        let opens = ends << 2 | opening;
+        // A quote that neither ends a text nor begins the next, or one that does both: a text that is a comma alone.
+        let odd = special | (quotes & !(ends | opens)) | (ends & opens);
+        let mut left = ends & odd.wrapping_sub(1) & !odd;
+        while left != 0 {
+            let Ok(bit) = usize::try_from(left.trailing_zeros()) else { return start };
+            let Some(span) = Span::new(start, at + bit) else { return start };
+            spans.push(span);
+            start = at + bit + 3;
+            left &= left - 1;
+        }
+        if odd != 0 {
+            return start;
+        }
+        opening = ends >> 62;
+        at += 64;
+    }
+    start
+}
+
+/// Of 64 bytes: those at which `","` begins, the quotes, and those that are neither plain text nor a quote.
+#[target_feature(enable = "avx2,pclmulqdq,popcnt")]
+#[inline]
+fn ends(window: &[u8; 66]) -> (u64, u64, u64) {
+    let (mut ends, mut quotes, mut special) = (0, 0, 0);
+    let (quote, comma) =
+        (_mm256_set1_epi8(i8::from_ne_bytes(*b"\"")), _mm256_set1_epi8(i8::from_ne_bytes(*b",")));
+    let (backslash, control) = (_mm256_set1_epi8(i8::from_ne_bytes(*b"\\")), _mm256_set1_epi8(0x1f));
+    for half in [0, 32] {
+        let lanes = |behind: usize| {
+            window.get(half + behind..).and_then(|rest| rest.first_chunk::<32>()).map(|block| load(block))
+        };
+        let (Some(lanes), Some(next), Some(third)) = (lanes(0), lanes(1), lanes(2)) else { continue };
+        let quoted = _mm256_cmpeq_epi8(lanes, quote);
+        let end = _mm256_and_si256(_mm256_cmpeq_epi8(next, comma), _mm256_cmpeq_epi8(third, quote));
+        let odd = _mm256_or_si256(
+            _mm256_cmpeq_epi8(lanes, backslash),
+            _mm256_cmpeq_epi8(_mm256_max_epu8(lanes, control), control),
+        );
+        ends |= u64::from(bits(_mm256_and_si256(quoted, end))) << half;
+        quotes |= u64::from(bits(quoted)) << half;
+        special |= u64::from(bits(odd)) << half;
+    }
+    (ends, quotes, special)
 }
 
 #[target_feature(enable = "avx2,pclmulqdq,popcnt")]

@@ -11,7 +11,7 @@ pub(super) fn brackets_end(bytes: &[u8], at: usize) -> Option<BracketsEnd> {
 }
 
 pub(super) fn strings(bytes: &[u8], at: usize, out: &mut Strings) -> Option<usize> {
-    strings_by(bytes, at, out, string_end)
+    strings_by(bytes, at, out, |_, from, _| from, string_end)
 }
 
 /// The high bit of each byte that is zero. Exact: no carry leaves a byte.

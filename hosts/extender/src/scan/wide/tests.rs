@@ -60,6 +60,30 @@ proptest! {
     }
 
     #[test]
+    fn a_list_is_the_same_by_all_widths(text in "[ab,,\"\"\"\\\\\u{1} \\]é]{0,300}") {
+        let lists: Vec<_> = Width::all().into_iter().map(|width| listed(width, &format!("\"{text}\"]"))).collect();
+        prop_assert!(lists.iter().all(|list| *list == lists[0]), "{lists:?}");
+    }
+
+    #[test]
+    fn the_texts_of_a_list_are_found(texts in prop::collection::vec("[a,]{0,3}|[a-z,é.]{0,80}", 0..40), odd in 0_usize..80) {
+        // Mostly as Go writes it; one comma with a space behind it, one text with an escape.
+        let quoted: Vec<String> = texts.iter().enumerate().map(|(at, text)| {
+            let escape = if at == odd { "\\n" } else { "" };
+            format!("\"{escape}{text}\"")
+        }).collect();
+        let (first, last) = quoted.split_at(quoted.len().min(odd / 2));
+        let list = [first.join(","), last.join(",")].into_iter().filter(|part| !part.is_empty());
+        let list = format!("{}]", list.collect::<Vec<_>>().join(", "));
+        for width in Width::all() {
+            let (found, end) = listed(width, &list);
+            prop_assert_eq!(end, Some(list.len()));
+            let quoted: Vec<&str> = quoted.iter().map(|text| &text[1..text.len() - 1]).collect();
+            prop_assert_eq!(found, quoted);
+        }
+    }
+
+    #[test]
     fn strings_end_where_a_slow_walk_says(text in "[a-z\"\\\\\u{1}é]{0,120}") {
         for width in Width::all() {
             let body = format!("\"{text}\"]");
@@ -73,6 +97,14 @@ proptest! {
             }
         }
     }
+}
+
+/// The texts of a list, and where it ends; nothing where it does not.
+fn listed(width: Width, list: &str) -> (Vec<String>, Option<usize>) {
+    let mut strings = Strings::default();
+    let end = width.strings(list.as_bytes(), 0, &mut strings);
+    let text = |span: &Span| String::from_utf8_lossy(span.of(list.as_bytes())).into_owned();
+    (end.map_or_else(Vec::new, |_| strings.spans.iter().map(text).collect()), end)
 }
 
 fn has_backslash_outside(text: &str) -> bool {
