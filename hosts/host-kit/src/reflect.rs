@@ -9,13 +9,17 @@
 //!
 //! Of a kind of which there are too many to keep, [`follow`] hands on the events instead.
 
+mod by_hand;
 mod driver;
 mod feed;
+mod news;
 mod object;
 mod table;
 
+pub use by_hand::{ByHand, by_hand};
 pub use driver::{Reflections, Source, follow, reflect};
 pub use feed::{Event, Feed};
+pub use news::{Change, News};
 pub use object::{Key, Row};
 pub use table::{Held, Rows};
 

@@ -1,5 +1,6 @@
 //! The rows of one kind, and how they follow what arrives. No I/O, no clock.
 
+use super::news::{Log, News};
 use super::object::{Key, Object, Row};
 use crate::clock::Mono;
 use crate::config::parse::show_duration;
@@ -26,15 +27,17 @@ impl<R> Clone for Held<R> {
     }
 }
 
-/// The rows of one kind. Clones are the same rows.
+/// The rows of one kind. Clones are the same rows, and each knows for itself which changes it has seen.
 pub struct Rows<R> {
     table: Arc<RwLock<Table<R>>>,
     revision: watch::Receiver<u64>,
+    /// How many changes [`Rows::news`] has told of.
+    seen: u64,
 }
 
 impl<R> Clone for Rows<R> {
     fn clone(&self) -> Self {
-        Self { table: self.table.clone(), revision: self.revision.clone() }
+        Self { table: self.table.clone(), revision: self.revision.clone(), seen: self.seen }
     }
 }
 
@@ -47,6 +50,7 @@ struct Table<R> {
     malformed: BTreeMap<Key, String>,
     /// What a list that has begun has brought so far.
     listing: Option<Listing<R>>,
+    log: Log<R>,
     synced: bool,
     heard: Option<Mono>,
 }
@@ -91,10 +95,11 @@ pub(super) fn rows<R>() -> (Writer<R>, Rows<R>) {
         rows: BTreeMap::new(),
         malformed: BTreeMap::new(),
         listing: None,
+        log: Log::new(),
         synced: false,
         heard: None,
     }));
-    (Writer { table: table.clone(), revision: sender }, Rows { table, revision: receiver })
+    (Writer { table: table.clone(), revision: sender }, Rows { table, revision: receiver, seen: 0 })
 }
 
 impl<R: Row> Writer<R> {
@@ -133,6 +138,7 @@ impl<R: Row> Keep<R> for Writer<R> {
             if let Some((rows, malformed)) = table.listing.take() {
                 (table.rows, table.malformed) = (rows, malformed);
             }
+            table.log.begin_anew();
             table.synced = true;
         });
         self.announce();
@@ -150,6 +156,7 @@ impl<R: Row> Keep<R> for Writer<R> {
     async fn applied(&mut self, object: Object<R>, now: Mono) -> Option<Skipped> {
         let skipped = self.change(now, |table| {
             let before = table.rows.get(&object.key).cloned();
+            table.log.note(object.key.clone(), before.clone());
             put(&mut table.rows, &mut table.malformed, object, before, now)
         });
         self.announce();
@@ -158,8 +165,9 @@ impl<R: Row> Keep<R> for Writer<R> {
 
     async fn deleted(&mut self, object: Object<R>, now: Mono) {
         self.change(now, |table| {
-            table.rows.remove(&object.key);
+            let before = table.rows.remove(&object.key);
             table.malformed.remove(&object.key);
+            table.log.note(object.key, before);
         });
         self.announce();
     }
@@ -214,6 +222,14 @@ impl<R: Row> Rows<R> {
     /// Looks at the rows in place, without a copy. Writers wait meanwhile.
     pub fn with<T>(&self, look: impl FnOnce(&BTreeMap<Key, Held<R>>) -> T) -> T {
         self.read(|table| look(&table.rows))
+    }
+
+    /// Looks at what has changed since this was last asked of the same clone, at first at everything; nothing where
+    /// nothing has changed. Writers wait meanwhile.
+    pub fn news<T>(&mut self, look: impl FnOnce(News<'_, R>) -> T) -> Option<T> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let seen = std::mem::replace(&mut self.seen, table.log.end());
+        (seen != table.log.end()).then(|| look(table.log.since(seen, &table.rows)))
     }
 
     /// The objects that are there and cannot be read, and why.

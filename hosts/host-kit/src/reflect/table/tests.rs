@@ -1,4 +1,7 @@
 use super::*;
+use crate::reflect::news::Change;
+use futures::FutureExt;
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 /// The watts of an object.
@@ -121,4 +124,57 @@ async fn silence_and_a_missing_list_make_us_unready() {
     assert!(matches!(check(at(90)), Verdict::Fail(_)));
     writer.heard(at(91));
     assert_eq!(check(at(91)), Verdict::Pass);
+}
+
+proptest! {
+    #[test]
+    fn the_news_make_the_rows_of_one_look_those_of_the_next(
+        looks in prop::collection::vec(prop::collection::vec((0_u8..40, 0_u8..20), 0..200), 1..8)
+    ) {
+        let (mut writer, mut rows) = rows();
+        let mut known: BTreeMap<Key, (u64, bool)> = BTreeMap::new();
+        let flat = |held: &Held<Cap>| (held.row.0, held.stale_since.is_some());
+        for (look, changes) in (0_u64..).zip(looks) {
+            for (name, what) in &changes {
+                let watts = if *what == 1 { json!("lots") } else { json!(look * 1000 + u64::from(*what)) };
+                let object = object(&format!("n{name}"), "u", &watts);
+                match what {
+                    0 => writer.deleted(object, at(0)).now_or_never().unwrap(),
+                    // What is not in a list is gone, and nothing else tells so.
+                    2 if *name == 0 => {
+                        writer.begin().now_or_never().unwrap();
+                        writer.listed(object, at(0)).now_or_never().unwrap();
+                        writer.done(at(0)).now_or_never().unwrap();
+                    }
+                    _ => drop(writer.applied(object, at(0)).now_or_never().unwrap()),
+                }
+            }
+            let told = rows.news(|news| match news.changes {
+                None => known = news.rows.iter().map(|(key, held)| (key.clone(), flat(held))).collect(),
+                Some(changes) => {
+                    for Change { key, before, now } in changes {
+                        assert_eq!(known.remove(key), before.map(flat));
+                        known.extend(now.map(|held| (key.clone(), flat(held))));
+                    }
+                }
+            });
+            prop_assert_eq!(told.is_some(), !changes.is_empty());
+            let wanted = rows.with(|rows| rows.iter().map(|(key, held)| (key.clone(), flat(held))).collect::<BTreeMap<_, _>>());
+            prop_assert_eq!(&known, &wanted);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_cannot_be_read_is_news_although_it_has_no_row() {
+    let (mut writer, mut rows) = rows();
+    assert!(rows.news(|_| ()).is_none());
+    writer.done(at(0)).await;
+    assert_eq!(rows.news(|news| news.changes.is_none()), Some(true));
+    writer.applied(object("a", "1", &json!("lots")), at(1)).await;
+    let about = |news: News<'_, Cap>| -> Vec<(Key, bool)> {
+        news.changes.unwrap().iter().map(|change| (change.key.clone(), change.now.is_some())).collect()
+    };
+    assert_eq!(rows.news(about), Some(vec![(Key::cluster("a"), false)]));
+    assert_eq!(rows.clone().news(about), None, "a clone has seen what this one has");
 }

@@ -1,0 +1,77 @@
+//! What has changed since a reader last looked: of tens of thousands of rows mostly one has.
+//!
+//! The last changes are kept with what was there before them. Whoever has seen all but some of these is told of the
+//! objects that they are about; whoever comes later, or after a list, reads everything.
+
+use super::object::Key;
+use super::table::Held;
+use std::collections::{BTreeMap, VecDeque};
+
+/// How many changes are kept: more than come between two looks, unless so much changes that reading all is cheaper.
+const CHANGES_MAX: usize = 256;
+
+/// What has changed.
+#[derive(Debug)]
+pub struct News<'a, R> {
+    /// All rows as they are now.
+    pub rows: &'a BTreeMap<Key, Held<R>>,
+    /// The objects that have changed, each once, in the order of their keys; nothing where that may be all of them.
+    pub changes: Option<Vec<Change<'a, R>>>,
+}
+
+/// What has changed of one object.
+#[derive(Debug)]
+pub struct Change<'a, R> {
+    /// Which.
+    pub key: &'a Key,
+    /// Its row when the reader last looked.
+    pub before: Option<&'a Held<R>>,
+    /// Its row now.
+    pub now: Option<&'a Held<R>>,
+}
+
+/// The last changes.
+#[derive(Debug)]
+pub(super) struct Log<R> {
+    changes: VecDeque<(Key, Option<Held<R>>)>,
+    /// How many there ever were.
+    end: u64,
+}
+
+impl<R> Log<R> {
+    pub(super) const fn new() -> Self {
+        Self { changes: VecDeque::new(), end: 0 }
+    }
+
+    pub(super) const fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// An object has changed, whose row was this.
+    pub(super) fn note(&mut self, key: Key, before: Option<Held<R>>) {
+        if self.changes.len() == CHANGES_MAX {
+            self.changes.pop_front();
+        }
+        self.changes.push_back((key, before));
+        self.end += 1;
+    }
+
+    /// Everything may have changed.
+    pub(super) fn begin_anew(&mut self) {
+        self.changes.clear();
+        self.end += 1;
+    }
+
+    /// What has changed after the first `seen` changes, while the rows are now these.
+    pub(super) fn since<'a>(&'a self, seen: u64, rows: &'a BTreeMap<Key, Held<R>>) -> News<'a, R> {
+        let missed = usize::try_from(self.end - seen).unwrap_or(usize::MAX);
+        let changes = self.changes.len().checked_sub(missed).map(|known| {
+            let mut first = BTreeMap::new();
+            for (key, before) in self.changes.iter().skip(known) {
+                first.entry(key).or_insert(before.as_ref());
+            }
+            first.into_iter().map(|(key, before)| Change { key, before, now: rows.get(key) }).collect()
+        });
+        News { rows, changes }
+    }
+}
