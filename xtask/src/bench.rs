@@ -59,6 +59,7 @@ fn scheduler() -> Result<()> {
 
 /// The operator at 5,000 nodes on the embedded API: the first plan, the steady state, a pod's way into the plan.
 fn operator() -> Result<()> {
+    release(&["build", "--package", "operator", "--bin", "joulie-operator"])?;
     release(&["run", "--package", "operator", "--example", "scale"])
 }
 

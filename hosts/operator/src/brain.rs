@@ -45,8 +45,8 @@ pub(crate) struct Brain {
     meters: Meters,
     memory: Memory,
     /// Nodes with a job under way, and the pass that it is of.
-    busy: BTreeMap<String, u64>,
-    settling: BTreeMap<String, Settling>,
+    busy: BTreeMap<Arc<str>, u64>,
+    settling: BTreeMap<Arc<str>, Settling>,
     waits: Waits,
     /// What every node looked like when nothing was to be written for it, by the places of the nodes.
     settled: Vec<Option<Settled>>,
@@ -107,9 +107,7 @@ impl Brain {
     /// Takes in what has changed in the rows. A follower does so too, so that it could lead at once.
     pub(crate) fn look(&mut self, watches: &mut Watches, now: Mono, wall: Timestamp) -> Changes {
         let changes = self.site.refresh(watches, &self.settings.lens, &self.settings.plan.catalog);
-        if changes.plan || changes.twins {
-            self.meters.listen(&self.site.members, stamp(now), wall);
-        }
+        self.meters.listen(&changes.members, stamp(now), wall);
         changes
     }
 
@@ -119,7 +117,7 @@ impl Brain {
     }
 
     /// The names of the nodes that are planned for.
-    pub(crate) fn planned(&self) -> Vec<String> {
+    pub(crate) fn planned(&self) -> Vec<Arc<str>> {
         self.site.nodes.iter().filter(|row| row.is_eligible()).map(|row| row.name.clone()).collect()
     }
 
@@ -208,11 +206,10 @@ impl Brain {
         }
         // Other nodes stand at these places now.
         self.settled.fill_with(|| None);
-        let known: BTreeSet<&str> =
-            self.site.members.iter().map(|member| member.node.name.as_str()).collect();
+        let known: BTreeSet<&str> = self.site.members.iter().map(|member| &*member.node.name).collect();
         self.meters.keep_only(&known);
         self.waits.keep_only(&known, now);
-        self.settling.retain(|node, _| known.contains(node.as_str()));
+        self.settling.retain(|node, _| known.contains(&**node));
     }
 
     /// Whether a node that is gone may get a job at `now`.
@@ -245,9 +242,9 @@ pub(crate) fn reference(node: &NodeSeen) -> ObjectReference {
     ObjectReference {
         api_version: Some("v1".to_owned()),
         kind: Some("Node".to_owned()),
-        name: Some(node.name.clone()),
+        name: Some(node.name.to_string()),
         // As the kubelet does: the events of a node are found by its name.
-        uid: Some(node.name.clone()),
+        uid: Some(node.name.to_string()),
         ..ObjectReference::default()
     }
 }

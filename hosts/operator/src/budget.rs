@@ -17,12 +17,13 @@ use joulie_api::condition::Status;
 use joulie_core::budget::{Group, Priority, Tree, Verdict};
 use planner::intent::Caps;
 use power_units::Watts;
+use std::sync::Arc;
 
 /// What a node asks of the budget in one pass.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     /// Its name.
-    pub(crate) node: String,
+    pub(crate) node: Arc<str>,
     /// Its rack, as its label says.
     pub(crate) rack: Option<String>,
     /// Who keeps more.

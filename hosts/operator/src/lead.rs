@@ -147,7 +147,7 @@ impl Lead {
         let now = self.parts.clock.mono();
         self.stirred = None;
         let changes = self.brain.look(&mut self.parts.watches, now, self.parts.clock.wall());
-        if changes.plan || changes.twins {
+        if !changes.is_empty() {
             self.dirty.get_or_insert(now);
         }
     }

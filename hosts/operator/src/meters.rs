@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use planner::power::history::{History, HistoryLaw, WINDOW};
 use planner::power::{Absent, Meter, Reading, Report, Sample};
 use power_units::{Stamp, Watts, WattsPerMinute};
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +30,7 @@ pub(crate) struct Meters {
     silent: Absent,
     by_agents: bool,
     /// The nodes of whose meters anything was ever heard, a failure included.
-    heard: BTreeMap<String, Heard>,
+    heard: BTreeMap<Arc<str>, Heard>,
 }
 
 /// What was heard of one node's meter.
@@ -67,30 +68,22 @@ impl Meters {
         Ok(Self { law, hold, silent, by_agents, heard: BTreeMap::new() })
     }
 
-    /// Listens to what agents publish. The members come in the order of names; `wall` is what people call the time.
+    /// Listens to what agents publish of these nodes; `wall` is what people call the time. Of all others they say what
+    /// they said.
     pub(crate) fn listen(&mut self, members: &[Arc<Member>], now: Stamp, wall: Timestamp) {
         if !self.by_agents {
             return;
         }
         let (law, hold) = (self.law, self.hold);
-        let mut heard = self.heard.iter_mut().peekable();
-        let mut first = Vec::new();
-        for member in members {
-            let node = member.node.name.as_str();
-            let power = member.hardware.as_ref().and_then(|hardware| hardware.power.as_ref());
-            while heard.next_if(|(name, _)| name.as_str() < node).is_some() {}
-            let known = heard.next_if(|(name, _)| name.as_str() == node);
-            match (known, power) {
-                (Some((_, heard)), power) => heard.listen(&law, power, now, |_| false),
-                (None, Some(_)) => {
-                    let mut heard = Heard::default();
-                    heard.listen(&law, power, now, |at| is_old(at, wall, hold));
-                    first.push((node.to_owned(), heard));
-                }
-                (None, None) => {}
+        for Member { node, hardware, .. } in members.iter().map(|member| &**member) {
+            let power = hardware.as_ref().and_then(|hardware| hardware.power.as_ref());
+            if let Some(heard) = self.heard.get_mut(&node.name) {
+                heard.listen(&law, power, now, |_| false);
+            } else if power.is_some() {
+                let heard = self.heard.entry(node.name.clone()).or_default();
+                heard.listen(&law, power, now, |at| is_old(at, wall, hold));
             }
         }
-        self.heard.extend(first);
     }
 
     /// Takes in the outcome of one attempt to read a node's power.
@@ -98,16 +91,22 @@ impl Meters {
         if let Some(heard) = self.heard.get_mut(node) {
             return heard.history.record(&self.law, now, report);
         }
-        self.heard.entry(node.to_owned()).or_default().history.record(&self.law, now, report);
+        self.heard.entry(node.into()).or_default().history.record(&self.law, now, report);
     }
 
     /// What the meter of each member says at `now`. They come in the order of names, so that one walk finds all.
     pub(crate) fn readings(&self, members: &[Arc<Member>], now: Stamp) -> Vec<Metering> {
         let mut heard = self.heard.iter().peekable();
         let of = |member: &Arc<Member>| {
-            let node = member.node.name.as_str();
-            while heard.next_if(|(name, _)| name.as_str() < node).is_some() {}
-            self.metering(heard.next_if(|(name, _)| name.as_str() == node).map(|(_, heard)| heard), now)
+            let of_node = loop {
+                let Some((name, heard_of_it)) = heard.peek() else { break None };
+                match name.as_ref().cmp(&*member.node.name) {
+                    Ordering::Less => drop(heard.next()),
+                    Ordering::Equal => break Some(*heard_of_it),
+                    Ordering::Greater => break None,
+                }
+            };
+            self.metering(of_node, now)
         };
         members.iter().map(of).collect()
     }
@@ -129,7 +128,7 @@ impl Meters {
 
     /// Forgets every node that is gone.
     pub(crate) fn keep_only(&mut self, nodes: &BTreeSet<&str>) {
-        self.heard.retain(|node, _| nodes.contains(node.as_str()));
+        self.heard.retain(|node, _| nodes.contains(&**node));
     }
 }
 

@@ -16,6 +16,7 @@ use planner::intent::{Cap, Caps};
 use planner::plan::Desired;
 use planner::profile::Profile;
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 
 /// A desired state as it is to stand in an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,14 +28,14 @@ pub(crate) struct Wanted {
     /// It drains.
     pub(crate) draining: bool,
     /// The policy that decided, if one did.
-    pub(crate) policy: Option<String>,
+    pub(crate) policy: Option<Cow<'static, str>>,
 }
 
 impl Wanted {
     /// What the plan wants, with these caps.
     pub(crate) fn planned(desired: &Desired, caps: Caps) -> Self {
         let Desired { profile, draining, policy, .. } = desired;
-        Self { profile: *profile, caps, draining: *draining, policy: Some((*policy).to_owned()) }
+        Self { profile: *profile, caps, draining: *draining, policy: Some(Cow::Borrowed(policy)) }
     }
 
     /// What stands in an object.
@@ -43,7 +44,7 @@ impl Wanted {
             profile: rows::profile(state.desired.profile),
             caps: rows::caps(&state.desired),
             draining: state.desired.draining,
-            policy: state.desired.policy.clone(),
+            policy: state.desired.policy.clone().map(Cow::Owned),
         }
     }
 
@@ -189,7 +190,7 @@ fn node_document(node: &NodeSeen, labels: Map<String, Value>) -> Value {
     // With the identifier a node that is gone is not made anew by its labels.
     json!({
         "apiVersion": "v1", "kind": "Node",
-        "metadata": {"name": node.name, "uid": node.stamp.uid, "labels": labels},
+        "metadata": {"name": *node.name, "uid": node.stamp.uid, "labels": labels},
     })
 }
 

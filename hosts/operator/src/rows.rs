@@ -34,8 +34,8 @@ fn count(value: &Value) -> Option<u32> {
 }
 
 /// The name of an object.
-fn name(object: &Value) -> String {
-    object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+fn name(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
 /// What tells one object of a name from the next, and one state of it from the next.

@@ -130,7 +130,6 @@ impl Settings {
             catalog,
             dwell: values.get(&table::PERFORMANCE_DWELL)?,
             release_patience: micros(values.get(&table::RELEASE_PATIENCE)?),
-            ignored_namespaces: values.get(&table::IGNORED_NAMESPACES)?,
         };
         Ok(Self {
             metrics: values.get(&table::METRICS_ADDR)?,
@@ -161,6 +160,7 @@ fn lens(values: &Values) -> Result<Lens, Refusals> {
         selector: values.get(&table::NODE_SELECTOR)?,
         reserved_key: values.get(&table::RESERVED_LABEL_KEY)?,
         profile_key: values.get(&table::POWER_PROFILE_LABEL)?,
+        ignored_namespaces: values.get(&table::IGNORED_NAMESPACES)?,
         gpu_product_keys: values.get(&table::GPU_PRODUCT_LABEL_KEYS)?,
         source: values.get(&table::DESIRED_SOURCE)?,
     })

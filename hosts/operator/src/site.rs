@@ -5,6 +5,7 @@ mod confirm;
 mod member;
 mod objects;
 mod pods;
+mod published;
 mod unread;
 mod watches;
 
@@ -13,9 +14,8 @@ pub(crate) use member::Member;
 pub(crate) use unread::{Kind, Unread, Unreadable, Unreads};
 pub(crate) use watches::{SILENCE_MAX, Watches};
 
-use crate::rows::{self, HardwareSeen, NodeSeen, ProfileSeen, StateSeen, TwinSeen};
-use futures::FutureExt;
-use host_kit::reflect::Rows;
+use crate::rows::{self, HardwareSeen, NodeSeen, ProfileSeen, TwinSeen};
+use host_kit::reflect::News;
 use joulie_api::labels;
 use kube::core::{Selector, SelectorExt};
 use objects::{Objects, Touched};
@@ -25,7 +25,7 @@ use planner::inventory::{self, HardwareFacts, LabelFacts};
 use planner::places::Places;
 use planner::plan::{NodeRow, PublishedRow, Sight};
 use pods::Pods;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Which kind carries the desired state.
@@ -46,6 +46,8 @@ pub(crate) struct Lens {
     pub(crate) reserved_key: String,
     /// The label of the profile.
     pub(crate) profile_key: String,
+    /// The namespaces whose pods are outside managed scope: they are neither pressure nor a reason to wait.
+    pub(crate) ignored_namespaces: BTreeSet<String>,
     /// The labels that may name a GPU product.
     pub(crate) gpu_product_keys: Vec<String>,
     /// Which kind carries the desired state.
@@ -68,8 +70,8 @@ pub(crate) struct Site {
     pub(crate) twins: Objects<TwinSeen>,
     hardware: Objects<HardwareSeen>,
     hardware_known: bool,
-    /// What is published, as it was last put together; lent to the planner as the rows are.
-    pub(crate) published: Option<Vec<PublishedRow>>,
+    /// What is published, in the order of the nodes' names; nothing where it is to be put together anew.
+    published: Option<Vec<PublishedRow>>,
     /// Nodes have come or gone since somebody last asked.
     pub(crate) other_nodes: bool,
     /// What is there and cannot be read.
@@ -77,74 +79,91 @@ pub(crate) struct Site {
 }
 
 /// What a look at the rows found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Changes {
     /// Something that the plan depends on.
     pub(crate) plan: bool,
-    /// A reading of a meter, or something that only the twins depend on.
-    pub(crate) twins: bool,
+    /// The nodes that were put together anew: a meter has spoken, or something has changed that a plan or a twin
+    /// depends on.
+    pub(crate) members: Vec<Arc<Member>>,
+}
+
+impl Changes {
+    /// Whether nothing was found.
+    pub(crate) const fn is_empty(&self) -> bool {
+        !self.plan && self.members.is_empty()
+    }
 }
 
 impl Site {
     /// Takes in what has changed.
     pub(crate) fn refresh(&mut self, watches: &mut Watches, lens: &Lens, catalog: &Catalog) -> Changes {
-        let mut changes = Changes::default();
-        if is_new(&mut watches.pods) || (self.pods.rows.is_none() && watches.pods.is_synced()) {
-            changes.plan |= self.pods.read(&watches.pods, &lens.profile_key);
-        }
-        let mut touched = Touched::NOTHING;
+        // Asked before the news, so that whoever is known is in them.
+        let known = watches.hardware.is_synced();
+        let mut changes = Changes { plan: self.pods.read(&mut watches.pods, lens), members: Vec::new() };
         let unread = self.unread.clone();
-        if is_new(&mut watches.hardware) {
-            touched = touched.and(self.hardware.read(&watches.hardware));
+        let mut touched = Touched::NOTHING;
+        if let Some(news) = watches.hardware.news(|news| self.hardware.take(&news)) {
+            touched = touched.and(news);
             self.unread.hardware = Unread::of(&watches.hardware, |row| &row.node);
         }
-        if is_new(&mut watches.profiles) {
-            self.published = None;
-            touched = touched.and(self.profiles.read(&watches.profiles));
+        let mut states = Touched::NOTHING;
+        if let Some(news) = watches.profiles.news(|news| self.profiles.take(&news)) {
+            states = states.and(news);
             self.unread.profiles = Unread::of(&watches.profiles, |row| &row.state.desired.node);
         }
-        if is_new(&mut watches.twins) {
-            self.published = None;
-            touched = touched.and(self.twins.read(&watches.twins));
+        if let Some(news) = watches.twins.news(|news| self.twins.take(&news)) {
+            states = states.and(news);
             self.unread.twins = Unread::of(&watches.twins, |row| &row.state.desired.node);
         }
-        let known = watches.hardware.is_synced();
-        if unread != self.unread || known != self.hardware_known {
-            self.hardware_known = known;
+        self.republish(&states, lens.source);
+        touched = touched.and(states);
+        // What an agent confirms is something else once it is known which agents there are.
+        let anew = known != self.hardware_known;
+        self.hardware_known = known;
+        if anew || unread != self.unread {
             touched = Touched::All;
         }
-        let is_new = is_new(&mut watches.nodes);
-        let members = match touched {
-            Touched::Few(nodes) if !is_new && (known || nodes.is_empty()) => {
-                self.read_members(&nodes, lens, catalog)
+        // Without news no node has changed.
+        let nodes = watches.nodes.news(|news| same_nodes(&news)).unwrap_or_else(|| Some(BTreeMap::new()));
+        match (touched, nodes) {
+            (Touched::Few(touched), Some(nodes)) => {
+                self.read_members(&touched, &nodes, (lens, catalog), &mut changes);
             }
-            Touched::Few(_) | Touched::All => {
+            (Touched::Few(_) | Touched::All, _) => {
                 let nodes = watches.nodes.with(|rows| rows.values().map(|held| held.row.clone()).collect());
-                self.read_nodes(nodes, lens, catalog)
+                self.read_nodes(nodes, anew, (lens, catalog), &mut changes);
             }
-        };
-        changes.plan |= members.plan;
-        changes.twins |= members.twins;
+        }
         changes
     }
 
     /// Puts these nodes together anew; the others stay as they are.
-    fn read_members(&mut self, nodes: &BTreeSet<String>, lens: &Lens, catalog: &Catalog) -> Changes {
-        let mut changes = Changes::default();
-        for at in nodes.iter().filter_map(|node| self.find(node)).collect::<Vec<_>>() {
+    fn read_members(
+        &mut self,
+        touched: &BTreeSet<String>,
+        nodes: &BTreeMap<Arc<str>, Arc<NodeSeen>>,
+        by: (&Lens, &Catalog),
+        changes: &mut Changes,
+    ) {
+        let names: BTreeSet<&str> =
+            touched.iter().map(String::as_str).chain(nodes.keys().map(|name| &**name)).collect();
+        for (at, name) in
+            names.into_iter().filter_map(|name| Some((self.find(name)?, name))).collect::<Vec<_>>()
+        {
             let Some(was) = self.members.get(at).cloned() else { continue };
-            let member = self.gather(was.node.clone());
+            let member = self.gather(nodes.get(name).unwrap_or(&was.node).clone());
             if was.is_same(&member) {
                 continue;
             }
-            let (member, row) = self.put_together(member, Some(&was), lens, catalog);
-            changes.twins = true;
+            let (member, row) = self.put_together(member, Some(&was), by);
+            let member = Arc::new(member);
+            changes.members.push(member.clone());
             if let (Some(slot), Some(known)) = (self.members.get_mut(at), self.nodes.get_mut(at)) {
                 changes.plan |= *known != row;
-                (*slot, *known) = (Arc::new(member), row);
+                (*slot, *known) = (member, row);
             }
         }
-        changes
     }
 
     /// What is known of a node, its hardware not resolved.
@@ -159,14 +178,20 @@ impl Site {
         }
     }
 
-    fn read_nodes(&mut self, nodes: Vec<Arc<NodeSeen>>, lens: &Lens, catalog: &Catalog) -> Changes {
+    fn read_nodes(
+        &mut self,
+        nodes: Vec<Arc<NodeSeen>>,
+        anew: bool,
+        by: (&Lens, &Catalog),
+        changes: &mut Changes,
+    ) {
         let others = nodes.len() != self.members.len()
             || nodes.iter().zip(&self.members).any(|(node, member)| node.name != member.node.name);
         if others {
-            self.places = Places::new(nodes.iter().map(|node| node.name.as_str()));
+            self.places = Places::new(nodes.iter().map(|node| &*node.name));
         }
         self.other_nodes |= others;
-        let mut changes = Changes { plan: others, twins: false };
+        changes.plan |= others;
         let old_members = std::mem::take(&mut self.members);
         let old_rows = std::mem::take(&mut self.nodes);
         let mut old = old_members.into_iter().zip(old_rows).peekable();
@@ -175,28 +200,25 @@ impl Site {
             let before = old.next_if(|(member, _)| member.node.name == node.name);
             let member = self.gather(node);
             let (member, row): (Arc<Member>, NodeRow) = match before {
-                Some((was, row)) if was.is_same(&member) && self.hardware_known => (was, row),
+                Some((was, row)) if was.is_same(&member) && !anew => (was, row),
                 before => {
-                    let (member, row) =
-                        self.put_together(member, before.as_ref().map(|(was, _)| &**was), lens, catalog);
-                    changes.twins = true;
+                    let (member, row) = self.put_together(member, before.as_ref().map(|(was, _)| &**was), by);
+                    let member = Arc::new(member);
+                    changes.members.push(member.clone());
                     changes.plan |= before.is_none_or(|(_, was)| was != row);
-                    (Arc::new(member), row)
+                    (member, row)
                 }
             };
-            // What is published decides too, and is not in the planner's row of the node.
             self.members.push(member);
             self.nodes.push(row);
         }
-        changes
     }
 
     fn put_together(
         &self,
         member: Member,
         was: Option<&Member>,
-        lens: &Lens,
-        catalog: &Catalog,
+        (lens, catalog): (&Lens, &Catalog),
     ) -> (Member, NodeRow) {
         let Member { node, hardware, profile, twin, .. } = &member;
         let facts = HardwareFacts {
@@ -241,47 +263,24 @@ impl Site {
 
     /// The place of a node.
     pub(crate) fn find(&self, node: &str) -> Option<usize> {
-        self.places.find(node, |at| self.members.get(at).map(|member| member.node.name.as_str()))
+        self.places.find(node, |at| self.members.get(at).map(|member| &*member.node.name))
     }
 
     /// A node.
     pub(crate) fn member(&self, node: &str) -> Option<&Arc<Member>> {
         self.find(node).and_then(|at| self.members.get(at))
     }
-
-    /// What is published, as the planner sees it.
-    pub(crate) fn read_published(&self, source: DesiredSource) -> Vec<PublishedRow> {
-        let row = |node: &String, state: &StateSeen, draining: bool| PublishedRow {
-            node: node.clone(),
-            ours: !state.is_a_persons(),
-            profile: Some(rows::profile(state.desired.profile)),
-            caps: rows::caps(&state.desired),
-            draining,
-            policy: state.desired.policy.clone(),
-        };
-        let drains = |node: &str| self.twins.get(node).is_some_and(|twin| twin.state.desired.draining);
-        match source {
-            DesiredSource::Profile => self
-                .profiles
-                .by_node()
-                .iter()
-                .map(|(node, seen)| row(node, &seen.state, drains(node)))
-                .collect(),
-            DesiredSource::Twin => self
-                .twins
-                .by_node()
-                .iter()
-                .map(|(node, seen)| row(node, &seen.state, seen.state.desired.draining))
-                .collect(),
-        }
-    }
 }
 
-/// Whether rows have changed since this was last asked.
-fn is_new<R: host_kit::reflect::Row>(rows: &mut Rows<R>) -> bool {
-    let mut new = false;
-    while rows.changed().now_or_never() == Some(true) {
-        new = true;
+/// The nodes that have changed, where none has come or gone.
+fn same_nodes(news: &News<'_, NodeSeen>) -> Option<BTreeMap<Arc<str>, Arc<NodeSeen>>> {
+    let mut nodes = BTreeMap::new();
+    for change in news.changes.as_ref()? {
+        let now = change.now.filter(|_| change.before.is_some())?;
+        nodes.insert(now.row.name.clone(), now.row.clone());
     }
-    new
+    Some(nodes)
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,7 +18,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -104,7 +105,23 @@ pub(crate) struct Stats {
     transitions: Family<ByTransition, Counter>,
     budget: Family<ByGroup, Level>,
     /// What is shown of every node.
-    shown: BTreeMap<String, (StateName, Option<Profile>, Density)>,
+    shown: BTreeMap<Arc<str>, Shown>,
+}
+
+/// What is shown of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shown {
+    state: StateName,
+    label: Option<Profile>,
+    density: Density,
+}
+
+impl Shown {
+    /// What is to be shown of a planned node.
+    pub(crate) fn of(plan: &NodePlan) -> Self {
+        let label = plan.guard.publish.and_then(|publish| publish.label);
+        Self { state: plan.guard.state.name(), label, density: plan.density }
+    }
 }
 
 const STATES: [StateName; 3] =
@@ -208,42 +225,41 @@ impl Stats {
         }
     }
 
-    /// Shows what is planned, and no longer what is gone.
-    pub(crate) fn planned(&mut self, plan: &Plan, stands_in: bool) {
-        self.stands_in.set(i64::from(stands_in));
+    /// Shows what is planned for all nodes together.
+    pub(crate) fn planned(&self, plan: &Plan) {
+        self.stands_in.set(i64::from(plan.fallback.is_some()));
         self.pods_known.set(i64::from(plan.demand.is_some()));
         self.eligible.set(i64::try_from(plan.nodes.len()).unwrap_or(i64::MAX));
-        for node in &plan.nodes {
-            let label = node.guard.publish.and_then(|publish| publish.label);
-            let now = (node.guard.state.name(), label, node.density);
-            if self.shown.get(&node.node) != Some(&now) {
-                self.show(node, label);
-                self.shown.insert(node.node.clone(), now);
-            }
-        }
-        if self.shown.len() > plan.nodes.len() {
-            let planned: std::collections::BTreeSet<&str> =
-                plan.nodes.iter().map(|node| node.node.as_str()).collect();
-            let gone: Vec<String> =
-                self.shown.keys().filter(|node| !planned.contains(node.as_str())).cloned().collect();
-            gone.iter().for_each(|node| self.forget(node));
-        }
     }
 
-    fn show(&self, plan: &NodePlan, label: Option<Profile>) {
-        let node = &plan.node;
+    /// Shows what is planned for a node.
+    pub(crate) fn show(&mut self, node: &Arc<str>, now: Shown) {
+        if self.shown.get(node) == Some(&now) {
+            return;
+        }
         for state in STATES {
-            let by = ByState { node: node.clone(), state: state.as_str() };
-            self.state.get_or_create(&by).set(i64::from(state == plan.guard.state.name()));
+            let by = ByState { node: node.to_string(), state: state.as_str() };
+            self.state.get_or_create(&by).set(i64::from(state == now.state));
         }
         for profile in PROFILES {
-            let by = ByProfile { node: node.clone(), profile: profile.as_str() };
-            self.profile.get_or_create(&by).set(i64::from(Some(profile) == label));
+            let by = ByProfile { node: node.to_string(), profile: profile.as_str() };
+            self.profile.get_or_create(&by).set(i64::from(Some(profile) == now.label));
         }
-        for (component, value) in [("cpu", plan.density.cpu), ("gpu", plan.density.gpu)] {
-            let by = ByComponent { node: node.clone(), component };
+        for (component, value) in [("cpu", now.density.cpu), ("gpu", now.density.gpu)] {
+            let by = ByComponent { node: node.to_string(), component };
             let value = value.to_string().parse().unwrap_or(f64::NAN);
             self.density.get_or_create(&by).set(value);
+        }
+        self.shown.insert(node.clone(), now);
+    }
+
+    /// Shows no longer what is not planned; every node that is has been shown.
+    pub(crate) fn forget_others(&mut self, plan: &Plan) {
+        if self.shown.len() > plan.nodes.len() {
+            let planned: BTreeSet<&str> = plan.nodes.iter().map(|node| &*node.node).collect();
+            let gone: Vec<Arc<str>> =
+                self.shown.keys().filter(|node| !planned.contains(&***node)).cloned().collect();
+            gone.iter().for_each(|node| self.forget(node));
         }
     }
 

@@ -89,7 +89,7 @@ pub(crate) struct Write {
 #[derive(Debug)]
 pub(crate) struct Job<Then> {
     /// The node.
-    pub(crate) node: String,
+    pub(crate) node: Arc<str>,
     /// In this order.
     pub(crate) writes: Vec<Write>,
     /// What is to be done when all went well.
@@ -128,7 +128,7 @@ pub(crate) struct Landed {
 #[derive(Debug)]
 pub(crate) struct Outcome<Then> {
     /// The node.
-    pub(crate) node: String,
+    pub(crate) node: Arc<str>,
     /// What succeeded.
     pub(crate) landed: Vec<Landed>,
     /// The first write that did not, and why.

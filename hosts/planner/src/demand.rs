@@ -11,8 +11,13 @@
 //! The annotation `joulie.io/workload-class` asks for performance on its own, whatever the constraints say; it cannot
 //! take a constraint back, because the scheduler would still hold the pod to it.
 
+mod counts;
+
+pub use counts::{Counted, Demand, PodCounts};
+
 use crate::profile::Profile;
 use joulie_core::placement::class::WorkloadClass;
+use std::collections::BTreeSet;
 
 /// The label key of the power profile unless the cluster chose its own.
 pub const POWER_PROFILE_LABEL: &str = "joulie.io/power-profile";
@@ -69,6 +74,17 @@ impl PodRow {
             Phase::Pending | Phase::Running | Phase::Unknown => !self.terminating,
             Phase::Succeeded | Phase::Failed => false,
         }
+    }
+
+    /// As what the pod counts; nothing for one that is not active, or in a namespace outside managed scope.
+    #[must_use]
+    pub fn counted(&self, ignored: &BTreeSet<String>) -> Option<Counted<'_>> {
+        let counts = self.is_active() && (ignored.is_empty() || !ignored.contains(&self.namespace));
+        counts.then(|| Counted {
+            node: self.node.as_deref(),
+            class: self.asks.class(),
+            unrecognised: self.asks.is_unrecognised(),
+        })
     }
 }
 
@@ -232,32 +248,6 @@ pub enum Class {
     EcoOnly,
     /// It can run on both, or the profiles cannot help it.
     General,
-}
-
-/// The demand of the active pods in managed scope.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Demand {
-    /// P, the queue pressure: pods that need performance supply, running or waiting for it.
-    pub performance_only: u32,
-    /// Pods that need eco supply.
-    pub eco_only: u32,
-    /// All others.
-    pub general: u32,
-    /// Pods whose annotation is no class; each is also counted in its class.
-    pub unrecognised: u32,
-}
-
-impl Demand {
-    /// Counts one pod.
-    pub(crate) fn add(&mut self, class: Class, unrecognised: bool) {
-        let count = match class {
-            Class::PerformanceOnly => &mut self.performance_only,
-            Class::EcoOnly => &mut self.eco_only,
-            Class::General => &mut self.general,
-        };
-        *count = count.saturating_add(1);
-        self.unrecognised = self.unrecognised.saturating_add(u32::from(unrecognised));
-    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use crate::inventory::Resolved;
 use power_units::{KiloHertz, Ratio, Role};
 use std::cmp::Ordering;
 use std::fmt;
+use std::sync::Arc;
 
 /// How much compute a node holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +100,7 @@ fn order(cpu: Ratio, gpu: Ratio) -> Ratio {
 #[derive(Clone, Debug)]
 pub struct Family {
     device: Device,
-    model: String,
+    model: Arc<str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,8 +113,7 @@ impl Family {
     /// The family of a node.
     #[must_use]
     pub fn of(hardware: &Hardware) -> Self {
-        let named =
-            |model: &Option<String>, unknown: &str| model.clone().unwrap_or_else(|| unknown.to_owned());
+        let named = |model: &Option<Arc<str>>, unknown: &str| model.clone().unwrap_or_else(|| unknown.into());
         match &hardware.gpu {
             Some(gpus) => Self { device: Device::Gpu, model: named(&gpus.model, "unknown-gpu") },
             None => Self { device: Device::Cpu, model: named(&hardware.cpu.model, "unknown-cpu") },

@@ -1,6 +1,7 @@
 //! What is known of a node's hardware, from whatever source: every fact may be missing, and missing is not zero.
 
 use power_units::Watts;
+use std::sync::Arc;
 
 /// A node's hardware as the planner sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,7 +16,7 @@ pub struct Hardware {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cpu {
     /// The catalogue's name of the model, else the raw one.
-    pub model: Option<String>,
+    pub model: Option<Arc<str>>,
     /// How many packages.
     pub sockets: Option<u32>,
     /// Cores (logical processors) over all packages.
@@ -30,7 +31,7 @@ pub struct Cpu {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gpus {
     /// The catalogue's name of the model, else the raw one.
-    pub model: Option<String>,
+    pub model: Option<Arc<str>>,
     /// How many, at least one.
     pub count: u32,
     /// The lowest power limit of one.

@@ -19,18 +19,19 @@ pub use memory::{Memory, NodeMemory};
 pub use release::{Release, ReleaseReason};
 
 use crate::catalog::Catalog;
-use crate::demand::{Class, Demand, PodRow};
+use crate::demand::{Demand, PodCounts};
 use crate::density::{Density, Family};
 use crate::guard::{self, CapsOf, GuardDecision, GuardFacts, GuardMode, Held, State};
 use crate::intent::{Caps, Intents};
-use crate::inventory::{self, Resolved};
+use crate::inventory::{Resolved, Resolver};
 use crate::policy::{Choice, Fallback, FamilyFloor, Policy, PolicyFacts};
 use crate::profile::{PerProfile, Profile};
-use facts::{ByNode, Published, sorted_nodes};
+use facts::{Beside, sorted_nodes, sorted_published};
 use memory::Planned;
 use power_units::{Micros, Stamp};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// How a cluster is planned. Every part was checked where it was built.
 #[derive(Clone, Debug)]
@@ -52,8 +53,6 @@ pub struct Settings {
     pub dwell: Option<Micros>,
     /// How long a release waits for an agent to confirm that the caps are lifted.
     pub release_patience: Micros,
-    /// Namespaces whose pods are outside managed scope: they are neither pressure nor a reason to wait.
-    pub ignored_namespaces: BTreeSet<String>,
 }
 
 /// What is to be done.
@@ -68,7 +67,7 @@ pub struct Plan {
     /// Every planned node, densest first; those that cannot be raised after all others.
     pub nodes: Vec<NodePlan>,
     /// Eligible nodes that are not ready: no supply, and left as they are.
-    pub not_ready: Vec<String>,
+    pub not_ready: Vec<Arc<str>>,
     /// Nodes that were planned before and are not eligible any more, by name.
     pub releases: Vec<Release>,
 }
@@ -77,7 +76,7 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodePlan {
     /// Its name.
-    pub node: String,
+    pub node: Arc<str>,
     /// What it holds of compute.
     pub density: Density,
     /// What it is exchangeable with.
@@ -94,8 +93,8 @@ pub struct NodePlan {
     pub desired: Option<Desired>,
     /// What is to be written, in this order; each only after the one before it succeeded.
     pub actions: Vec<Action>,
-    /// What to remember of the node when all of that is done.
-    pub remember: NodeMemory,
+    /// What to remember of the node when all of that is done; nothing where just that is remembered.
+    pub remember: Option<NodeMemory>,
 }
 
 /// Plans the cluster.
@@ -103,12 +102,12 @@ pub struct NodePlan {
 pub fn plan(snapshot: &Snapshot, settings: &Settings, memory: &Memory) -> Plan {
     let rows = sorted_nodes(&snapshot.nodes);
     let eligible: Vec<&NodeRow> = rows.iter().copied().filter(|row| row.is_eligible()).collect();
-    let places = ByNode::new(eligible.iter().map(|row| row.name.as_str()));
-    let published = Published::new(&snapshot.published, &places);
-    let pods = snapshot.pods.as_deref().map(|pods| count_pods(pods, &places, &settings.ignored_namespaces));
-    let (demand, blocking) = pods.unzip();
+    let published = sorted_published(&snapshot.published);
+    let published = Beside::new(&eligible, published.into_iter().map(|row| (&*row.node, row)));
+    let remembered = Beside::new(&eligible, memory.iter());
+    let (demand, blocking) = snapshot.pods.as_ref().map(|pods| demand_of(pods, &eligible)).unzip();
 
-    let mut candidates = candidates(&eligible, &remembered(memory, &places), &published, settings);
+    let mut candidates = candidates(&eligible, &remembered, &published, settings);
     // The names ascend already, and the sort is stable.
     candidates.sort_by_cached_key(|candidate| (candidate.is_passed_over(), Reverse(candidate.density.order)));
     let families = number_families(&candidates);
@@ -116,28 +115,23 @@ pub fn plan(snapshot: &Snapshot, settings: &Settings, memory: &Memory) -> Plan {
     let facts = PolicyFacts { families: &families, pressure, wall_clock: snapshot.wall_clock };
     let Choice { profiles, name, fallback } = settings.policy.choose(settings.floor, &facts);
 
-    let pass = Pass { settings, memory, published, blocking, now: snapshot.now, policy: name, fallback };
+    let pass = Pass { settings, remembered, published, blocking, now: snapshot.now, policy: name, fallback };
     Plan {
         policy: name,
         fallback,
         demand,
         nodes: candidates.into_iter().zip(profiles).map(|(node, planned)| pass.node(node, planned)).collect(),
         not_ready: eligible.iter().filter(|row| !row.ready).map(|row| row.name.clone()).collect(),
-        releases: release::releases(&pass, &rows, &places),
+        releases: release::releases(&pass, &rows),
     }
 }
 
-/// What is remembered of every eligible node, by its place.
-fn remembered<'a>(memory: &'a Memory, places: &ByNode<'_>) -> Vec<Option<&'a Planned>> {
-    let mut remembered = vec![None; places.len()];
-    for (node, memory) in memory.iter() {
-        if let (NodeMemory::Planned(planned), Some(slot)) =
-            (memory, places.find(node).and_then(|at| remembered.get_mut(at)))
-        {
-            *slot = Some(planned);
-        }
-    }
-    remembered
+/// The demand of the pods that wait for a node or have one of these, and the performance pods on each of these. A pod
+/// that waits is demand wherever it will go; one that runs elsewhere is served already.
+fn demand_of(pods: &PodCounts, eligible: &[&NodeRow]) -> (Demand, Vec<u32>) {
+    let here = Beside::new(eligible, pods.bound());
+    let demand = here.each().flatten().fold(pods.waiting(), Demand::plus);
+    (demand, here.each().map(|pods| pods.map_or(0, |pods| pods.performance_only)).collect())
 }
 
 /// A node that can supply performance.
@@ -169,19 +163,22 @@ impl Candidate<'_> {
 
 fn candidates<'a>(
     eligible: &[&'a NodeRow],
-    remembered: &[Option<&'a Planned>],
-    published: &Published<'a>,
+    remembered: &Beside<'a, &'a NodeMemory>,
+    published: &Beside<'a, &'a PublishedRow>,
     settings: &'a Settings,
 ) -> Vec<Candidate<'a>> {
-    let nodes = eligible.iter().copied().zip(remembered.iter().copied()).enumerate();
-    let candidate = |(at, (row, remembered)): (usize, (&'a NodeRow, Option<&'a Planned>))| {
+    let mut resolver = Resolver::new(&settings.catalog);
+    let nodes = eligible.iter().copied().zip(remembered.each()).zip(published.each()).enumerate();
+    let mut candidates = Vec::with_capacity(eligible.len());
+    for (at, ((row, memory), published)) in nodes.filter(|(_, ((row, _), _))| row.ready) {
+        let remembered = memory.and_then(NodeMemory::as_planned);
         let gpus = remembered.and_then(|node| node.gpus.as_ref());
-        let gpu_cap = published.at(at).is_some_and(|published| published.caps.gpu.is_some());
-        let resolved = inventory::resolve(&row.hardware, gpus, gpu_cap, &settings.catalog);
+        let gpu_cap = published.is_some_and(|published| published.caps.gpu.is_some());
+        let resolved = resolver.resolve(&row.hardware, gpus, gpu_cap);
         let (density, family) = (Density::of(&resolved), Family::of(&resolved.hardware));
-        Candidate { at, row, remembered, resolved, density, family }
-    };
-    nodes.filter(|(_, (row, _))| row.ready).map(candidate).collect()
+        candidates.push(Candidate { at, row, remembered, resolved, density, family });
+    }
+    candidates
 }
 
 /// A number for each family, so that the policies need no names.
@@ -194,35 +191,11 @@ fn number_families(candidates: &[Candidate<'_>]) -> Vec<u32> {
     candidates.iter().map(|candidate| number(&candidate.family)).collect()
 }
 
-/// The demand in managed scope, and the performance pods on every eligible node. A pod that waits for a node is demand
-/// wherever it will go; one that runs outside the eligible nodes is served already.
-fn count_pods(pods: &[PodRow], places: &ByNode<'_>, ignored: &BTreeSet<String>) -> (Demand, Vec<u32>) {
-    let mut demand = Demand::default();
-    let mut blocking = vec![0_u32; places.len()];
-    for pod in pods.iter().filter(|pod| pod.is_active()) {
-        if !ignored.is_empty() && ignored.contains(&pod.namespace) {
-            continue;
-        }
-        let place = pod.node.as_deref().map(|node| places.find(node));
-        if place == Some(None) {
-            continue;
-        }
-        let class = pod.asks.class();
-        demand.add(class, pod.asks.is_unrecognised());
-        if let (Class::PerformanceOnly, Some(count)) =
-            (class, place.flatten().and_then(|at| blocking.get_mut(at)))
-        {
-            *count = count.saturating_add(1);
-        }
-    }
-    (demand, blocking)
-}
-
 /// What every node of one pass is planned with.
 struct Pass<'a> {
     settings: &'a Settings,
-    memory: &'a Memory,
-    published: Published<'a>,
+    remembered: Beside<'a, &'a NodeMemory>,
+    published: Beside<'a, &'a PublishedRow>,
     /// Performance pods by the places of their nodes, unless the pods are not known.
     blocking: Option<Vec<u32>>,
     now: Stamp,
@@ -278,11 +251,12 @@ impl Pass<'_> {
             guard,
             desired,
             actions,
-            // What cannot be read now may say again what it said.
             remember: match (row.sight, remembered) {
-                (Sight::Unreadable, Some(node)) => NodeMemory::Planned(node.clone()),
+                // What cannot be read now may say again what it said.
+                (Sight::Unreadable, Some(_)) => None,
                 (Sight::Unreadable, None) | (Sight::Clear | Sight::Blind, _) => {
-                    NodeMemory::planned(guard.state, performance_since, resolved.hardware.gpu)
+                    let now = Planned { state: guard.state, performance_since, gpus: resolved.hardware.gpu };
+                    (remembered != Some(&now)).then_some(NodeMemory::Planned(now))
                 }
             },
         }

@@ -141,7 +141,7 @@ mod tests {
     use crate::classify::{Hints, metrics::Metrics, rules::classify};
 
     fn gpus(model: &str, count: u32) -> Gpus {
-        Gpus { model: Some(model.to_owned()), count, min: None, max: None }
+        Gpus { model: Some(model.into()), count, min: None, max: None }
     }
 
     fn demand(low: u32, medium: u32, high: u32) -> GpuDemand {

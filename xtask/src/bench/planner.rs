@@ -2,7 +2,7 @@
 
 use super::{Row, measure};
 use planner::catalog::Catalog;
-use planner::demand::{Asks, Expression, Operator, Phase, PodRow, Term};
+use planner::demand::{Asks, Expression, Operator, Phase, PodCounts, PodRow, Term};
 use planner::guard::GuardMode;
 use planner::intent::{CapSettings, GpuNodeCpus, Intents, UserRanges};
 use planner::inventory::{HardwareFacts, LabelFacts, Reported};
@@ -36,7 +36,17 @@ pub(crate) fn rows() -> Vec<Row> {
     let writes: usize = settled.nodes.iter().map(|node| node.actions.len()).sum();
     let what = format!("plan, 5,000 nodes, 50,000 pods, steady, {writes} writes");
     let steady = measure(&what, Some(BAR_NANOS), once, || plan(&cluster, &settings, &memory));
-    vec![first, steady]
+    let (pods, ignored) = (pods(), ignored());
+    let count = measure("count 50,000 pods, as at the start", None, once, || PodCounts::of(&pods, &ignored));
+    vec![first, steady, count]
+}
+
+fn pods() -> Vec<PodRow> {
+    (0..PODS).map(pod).collect()
+}
+
+fn ignored() -> BTreeSet<String> {
+    BTreeSet::from(["kube-system".to_owned()])
 }
 
 fn carry_out(cluster: &mut Snapshot, memory: &mut Memory, planned: &Plan) {
@@ -59,7 +69,7 @@ fn carry_out(cluster: &mut Snapshot, memory: &mut Memory, planned: &Plan) {
                         profile: Some(desired.profile),
                         caps: desired.caps,
                         draining: desired.draining,
-                        policy: Some(desired.policy.to_owned()),
+                        policy: Some(desired.policy.into()),
                     });
                 }
                 Action::RemoveLabels | Action::DeleteDesired => {}
@@ -89,7 +99,6 @@ fn settings() -> Settings {
         catalog: Catalog::embedded().expect("valid"),
         dwell: None,
         release_patience: Micros::new(120_000_000),
-        ignored_namespaces: BTreeSet::from(["kube-system".to_owned()]),
     }
 }
 
@@ -104,7 +113,7 @@ const GPUS: [&str; 4] = ["", "NVIDIA-H100-80GB-HBM3", "NVIDIA L40S", "NVIDIA H20
 fn cluster() -> Snapshot {
     Snapshot {
         nodes: (0..NODES).map(node).collect(),
-        pods: Some((0..PODS).map(pod).collect()),
+        pods: Some(PodCounts::of(&pods(), &ignored())),
         published: Vec::new(),
         now: Stamp::new(Micros::ZERO),
         wall_clock: Micros::ZERO,
@@ -130,7 +139,7 @@ fn node(at: usize) -> NodeRow {
         ..Reported::default()
     };
     NodeRow {
-        name: name(at),
+        name: name(at).into(),
         selected: true,
         reserved: false,
         unschedulable: false,

@@ -1,160 +1,137 @@
-//! What 5,000 nodes cost the operator: `cargo run --release -p operator --example scale [NODES]`.
+//! What 5,000 nodes cost the operator: `cargo xtask bench operator`, or
+//! `cargo build --release -p operator && cargo run --release -p operator --example scale [NODES [PROGRAM]]`.
 //!
-//! API server and operator are one process: the operator's memory is what the process grows by while it works, its own
-//! copies of the answers included.
+//! The operator is the shipped program in a process of its own; the API server and whoever looks are this process.
 
+mod cluster;
+mod program;
+
+use cluster::{JOULIE, PODS_PER_NODE, fill, name, running, states, twins_with_status};
 use embedded_api::{EmbeddedApi, Options};
-use futures::StreamExt;
-use host_kit::clock::{Clock, SystemClock};
-use host_kit::config::{Invocation, load};
-use host_kit::program::Context;
-use host_kit::shutdown::{self, Tasks};
+use futures::{Stream, StreamExt};
 use kube::Client;
-use operator::settings::TABLE;
-use operator::{Settings, start};
-use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use program::Program;
 use std::error::Error;
-use std::ffi::OsString;
 use std::io::Write;
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::pin::pin;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 
 type Any = Box<dyn Error + Send + Sync>;
 
-const PODS_PER_NODE: usize = 10;
 const EVENTS: usize = 20;
 const STEADY: Duration = Duration::from_secs(20);
-const JOULIE: &str = "/apis/joulie.io/v1alpha1";
+/// Between two events: passes keep a distance under a storm, and a pass for each is what is looked at.
+const ROOM: Duration = Duration::from_secs(2);
 
 #[tokio::main]
 async fn main() -> Result<(), Any> {
     let nodes: usize = std::env::args().nth(1).map_or(Ok(5_000), |text| text.parse())?;
     let api = EmbeddedApi::new(&Options::with(joulie_api::crd::all()))?;
     let client = api.client_as("scale");
-    make(&client, "/api/v1/namespaces", &json!({"metadata": {"name": "joulie-system"}})).await?;
-    for number in 0..nodes {
-        machine(&client, number).await?;
-        for pod in 0..PODS_PER_NODE {
-            running(&client, &format!("p-{number}-{pod}"), &name(number), "standard").await?;
-        }
-    }
-    let before = resident()?;
-    tell(&format!("{nodes} nodes with agents, {} pods: {before:.0} MiB", nodes * PODS_PER_NODE))?;
+    fill(&client, nodes).await?;
+    let serving = api.serve("127.0.0.1:0".parse()?, None, None).await?;
+    tell(&format!("{nodes} nodes with agents, {} pods", nodes * PODS_PER_NODE))?;
 
     let began = Instant::now();
-    let (trigger, stop) = shutdown::pair();
-    let mut tasks = Tasks::new();
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let context =
-        Context { client: api.client_as("operator"), clock, stop, logs: None, shown: String::new() };
-    let started = start(settings()?, context, &mut tasks).await?;
-    let (_signals, receiver) = tokio::sync::mpsc::channel(1);
-    let ended = tokio::spawn(tasks.run(trigger.clone(), receiver, Duration::from_secs(10)));
-    let twins = format!("{JOULIE}/nodetwins");
-    loop {
-        let all = get(&client, &twins).await?;
-        let items = all["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let done = items.iter().filter(|twin| twin["status"]["schedulableClass"].is_string()).count();
-        if done == nodes {
-            break;
-        }
+    let operator = Program::start(std::env::args_os().nth(2), serving.address())?;
+    while twins_with_status(&client).await? < nodes {
         tokio::time::sleep(Duration::from_millis(250)).await;
     }
     tell(&format!("first plan applied: {:.1} s after the start", began.elapsed().as_secs_f64()))?;
     settle(&api).await;
+    let after_first = operator.resident()?;
+    told("passes until then", operator.passes())?;
 
-    let (revision, before_steady) = (api.revision(), states(&client).await?);
+    let (revision, before, spent) = (api.revision(), states(&client).await?, operator.processor_ms()?);
     tokio::time::sleep(STEADY).await;
-    let objects = states(&client).await?.difference(&before_steady).count();
-    let leases = api.revision() - revision;
+    let objects = states(&client).await?.difference(&before).count();
     tell(&format!(
-        "steady for {} s: {objects} objects written, {leases} renewals of the two Leases",
-        STEADY.as_secs()
+        "steady for {} s: {objects} objects written, {} renewals of the two Leases, {:.0} ms of processor time",
+        STEADY.as_secs(),
+        api.revision() - revision,
+        operator.processor_ms()? - spent
     ))?;
 
-    let mut took = Vec::new();
+    let (mut firsts, mut twins, mut passes, mut spent) = (Vec::new(), Vec::new(), Vec::new(), 0.0);
     for event in 0..EVENTS {
-        // One after the other with room between them: passes keep a distance under a storm.
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        took.push(drained(&api, &client, nodes, event).await?);
+        tokio::time::sleep(ROOM).await;
+        let (_elder, before) = (operator.passes(), operator.processor_ms()?);
+        let (first, twin) = drained(&api, &client, nodes, event).await?;
+        tokio::time::sleep(ROOM).await;
+        firsts.push(first);
+        twins.push(twin);
+        passes.extend(operator.passes());
+        spent += operator.processor_ms()? - before;
     }
-    took.sort_unstable();
-    let ms = |one: Option<&Duration>| one.map_or(f64::NAN, |one| one.as_secs_f64() * 1e3);
-    let (best, half, most) = (ms(took.first()), ms(took.get(EVENTS / 2)), ms(took.last()));
+    tell(&format!("of {EVENTS} pod events, each alone:"))?;
+    told("until the first write that follows", firsts)?;
+    told("until the twin says so", twins)?;
+    told("passes, echoes included", passes)?;
+    let events = f64::from(u32::try_from(EVENTS)?);
     tell(&format!(
-        "pod event to its consequence in the twin, of {EVENTS}: best {best:.1} ms, median {half:.1} ms, worst {most:.1} ms"
+        "processor time of the operator, {} s of each included: {:.1} ms an event",
+        ROOM.as_secs(),
+        spent / events
     ))?;
-    passes(started.metrics).await?;
+    let last = operator.resident()?;
     tell(&format!(
-        "memory of the operator, with its copies of what was written: {:.0} MiB",
-        resident()? - before
+        "resident: {:.0} MiB after the first plan, {:.0} MiB at the end, {:.0} MiB at most",
+        after_first.now, last.now, last.most
     ))?;
-    trigger.request("the measurement has ended");
-    ended.await?;
+    drop(operator);
+    serving.stop().await;
     Ok(())
 }
 
-fn settings() -> Result<Settings, Any> {
-    let variables = [("METRICS_ADDR", "127.0.0.1:0")];
-    let variables = variables.into_iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
-    match Invocation::read(std::iter::empty(), variables) {
-        Invocation::Run(sources) => Ok(Settings::read(&load(&TABLE, &sources)?)?),
-        Invocation::Help | Invocation::Version => Err("neither was asked for".into()),
-    }
-}
-
-fn name(number: usize) -> String {
-    format!("ip-10-0-{}-{}.internal", number / 250, number % 250)
-}
-
-/// A node and what its agent publishes.
-async fn machine(client: &Client, number: usize) -> Result<(), Any> {
-    let name = name(number);
-    let node = json!({"apiVersion": "v1", "kind": "Node",
-        "metadata": {"name": name, "labels": {"joulie.io/managed": "true", "joulie.io/rack": format!("r{}", number / 40)}},
-        "status": {"capacity": {"cpu": "192"}, "allocatable": {"cpu": "192"}, "conditions": [{"type": "Ready", "status": "True"}]}});
-    make(client, "/api/v1/nodes", &node).await?;
-    patch(client, &format!("/api/v1/nodes/{name}/status"), &json!({"status": node["status"]})).await?;
-    let object = format!("node-{number:05}");
-    let hardware = json!({"apiVersion": "joulie.io/v1alpha1", "kind": "NodeHardware", "metadata": {"name": object}, "spec": {"nodeName": name}});
-    make(client, &format!("{JOULIE}/nodehardwares"), &hardware).await?;
-    let status = json!({"status": {
-        "cpu": {"rawModel": "AMD EPYC 9654 96-Core Processor", "sockets": 2, "totalCores": 192, "controlAvailable": false,
-            "capRange": {"minWattsPerSocket": 100, "maxWattsPerSocket": 360}},
-        "power": {"cpuWatts": 300 + number % 100, "sampledAt": "2026-01-01T00:00:00Z", "source": "rapl"}}});
-    patch(client, &format!("{JOULIE}/nodehardwares/{object}/status"), &status).await
-}
-
-async fn running(client: &Client, pod: &str, node: &str, class: &str) -> Result<(), Any> {
-    let object = json!({"apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": pod, "namespace": "default", "annotations": {"joulie.io/workload-class": class}},
-        "spec": {"nodeName": node, "containers": [{"name": "main", "image": "none"}]}, "status": {"phase": "Running"}});
-    make(client, "/api/v1/namespaces/default/pods", &object).await?;
-    let path = format!("/api/v1/namespaces/default/pods/{pod}/status");
-    patch(client, &path, &json!({"status": {"phase": "Running"}})).await
-}
-
-/// From a performance pod on an eco node to the twin that says that the node drains.
-async fn drained(api: &EmbeddedApi, client: &Client, nodes: usize, event: usize) -> Result<Duration, Any> {
+/// From a performance pod on an eco node to the first write to that node or its objects, and to the twin that says that
+/// the node drains.
+async fn drained(
+    api: &EmbeddedApi,
+    client: &Client,
+    nodes: usize,
+    event: usize,
+) -> Result<(Duration, Duration), Any> {
     let node = name(nodes - 1 - event);
-    let path = format!("{JOULIE}/nodetwins?watch=true&resourceVersion={}", api.revision());
-    let response = client.send(http::Request::get(path).body(kube::client::Body::empty())?).await?;
-    let mut body = http_body_util::BodyExt::into_data_stream(response.into_body());
+    let mut of_twins = pin!(watch(client, &format!("{JOULIE}/nodetwins"), api.revision()).await?);
+    let mut of_nodes = pin!(watch(client, "/api/v1/nodes", api.revision()).await?);
+    let (twin, label) = (format!("\"nodeName\":\"{node}\""), format!("\"name\":\"{node}\""));
     let began = Instant::now();
-    running(client, &format!("busy-{event}"), &node, "performance").await?;
-    let wanted = format!("\"nodeName\":\"{node}\"");
-    while let Some(bytes) = body.next().await {
-        let bytes = bytes?;
-        let text = String::from_utf8_lossy(&bytes);
-        if text.contains(&wanted) && text.contains("\"schedulableClass\":\"draining\"") {
-            return Ok(began.elapsed());
+    let pod = format!("busy-{event}");
+    let mut made = pin!(running(client, &pod, &node, "performance"));
+    let (mut is_made, mut first) = (false, None);
+    loop {
+        tokio::select! {
+            done = &mut made, if !is_made => {
+                done?;
+                is_made = true;
+            }
+            text = of_nodes.next() => {
+                if text.ok_or("the watch has ended")?.contains(&label) {
+                    first.get_or_insert_with(|| began.elapsed());
+                }
+            }
+            text = of_twins.next() => {
+                let text = text.ok_or("the watch has ended")?;
+                if text.contains(&twin) {
+                    let first = *first.get_or_insert_with(|| began.elapsed());
+                    if text.contains("\"schedulableClass\":\"draining\"") {
+                        return Ok((first, began.elapsed()));
+                    }
+                }
+            }
         }
     }
-    Err("the watch has ended".into())
+}
+
+/// The texts of a watch as they come.
+async fn watch(client: &Client, path: &str, from: u64) -> Result<impl Stream<Item = String> + use<>, Any> {
+    let request = http::Request::get(format!("{path}?watch=true&resourceVersion={from}"));
+    let response = client.send(request.body(kube::client::Body::empty())?).await?;
+    let body = http_body_util::BodyExt::into_data_stream(response.into_body());
+    Ok(body.map(|bytes| {
+        bytes.map_or_else(|error| error.to_string(), |bytes| String::from_utf8_lossy(&bytes).into_owned())
+    }))
 }
 
 /// Waits until nothing but Leases is written.
@@ -168,53 +145,19 @@ async fn settle(api: &EmbeddedApi) {
     }
 }
 
-/// The states of everything that the operator writes but Leases.
-async fn states(client: &Client) -> Result<BTreeSet<String>, Any> {
-    let mut states = BTreeSet::new();
-    for path in
-        ["/api/v1/nodes".to_owned(), format!("{JOULIE}/nodepowerprofiles"), format!("{JOULIE}/nodetwins")]
-    {
-        let all = get(client, &path).await?;
-        let items = all["items"].as_array().into_iter().flatten();
-        states
-            .extend(items.filter_map(|item| item["metadata"]["resourceVersion"].as_str().map(str::to_owned)));
-    }
-    Ok(states)
-}
-
-/// What the operator itself counted.
-async fn passes(address: SocketAddr) -> Result<(), Any> {
-    let mut stream = tokio::net::TcpStream::connect(address).await?;
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text).await?;
-    for line in text.lines().filter(|line| line.starts_with("joulie_operator_pass")) {
-        tell(line)?;
-    }
-    Ok(())
-}
-
-async fn get(client: &Client, path: &str) -> Result<Value, Any> {
-    Ok(client.request(http::Request::get(path).body(Vec::new())?).await?)
-}
-
-async fn make(client: &Client, path: &str, body: &Value) -> Result<(), Any> {
-    let request = http::Request::post(path).header("content-type", "application/json");
-    client.request::<Value>(request.body(body.to_string().into_bytes())?).await?;
-    Ok(())
-}
-
-async fn patch(client: &Client, path: &str, body: &Value) -> Result<(), Any> {
-    let request = http::Request::patch(path).header("content-type", "application/merge-patch+json");
-    client.request::<Value>(request.body(body.to_string().into_bytes())?).await?;
-    Ok(())
-}
-
-/// MiB.
-fn resident() -> Result<f64, Any> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
-    Ok(line.trim().trim_end_matches(" kB").trim().parse::<f64>()? / 1024.0)
+fn told(what: &str, mut took: Vec<Duration>) -> Result<(), Any> {
+    took.sort_unstable();
+    let of = took.len();
+    let ms = |one: Option<&Duration>| one.map_or(f64::NAN, |one| one.as_secs_f64() * 1e3);
+    let at = |hundredths: usize| ms(took.get((of * hundredths / 100).min(of.saturating_sub(1))));
+    let mean = ms(Some(&took.iter().sum())) / f64::from(u32::try_from(of)?);
+    tell(&format!(
+        "  {what}: {of}, best {:.1} ms, mean {mean:.1} ms, median {:.1} ms, p90 {:.1} ms, worst {:.1} ms",
+        at(0),
+        at(50),
+        at(90),
+        at(100)
+    ))
 }
 
 fn tell(line: &str) -> Result<(), Any> {

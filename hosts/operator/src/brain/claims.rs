@@ -17,10 +17,11 @@ use planner::intent::Caps;
 use planner::plan::{Action, Desired, NodePlan, Plan, PublishedRow, Release};
 use planner::profile::Profile;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// What became of the claims of a pass; empty without a budget.
 #[derive(Debug, Default)]
-pub(super) struct Granted(BTreeMap<String, (Claim, Grant)>);
+pub(super) struct Granted(BTreeMap<Arc<str>, (Claim, Grant)>);
 
 impl Granted {
     /// What a node was granted; nothing without a budget.
@@ -30,16 +31,16 @@ impl Granted {
 }
 
 impl Brain {
-    /// What is published, as the policy is to see it: caps that the budget made of its own ones are its own ones.
-    pub(super) fn published(&mut self) -> Vec<PublishedRow> {
-        let source = self.settings.lens.source;
-        let mut rows = self.site.published.take().unwrap_or_else(|| self.site.read_published(source));
-        if let Some(ledger) = &self.ledger {
-            for row in &mut rows {
-                row.caps = ledger.shown(&row.node, row.caps);
-            }
-        }
-        rows
+    /// What is published, as the policy is to see it: caps that the budget made of its own ones are its own ones. And
+    /// what really is published, where that is something else.
+    pub(super) fn published(
+        &self,
+        rows: Vec<PublishedRow>,
+    ) -> (Vec<PublishedRow>, Option<Vec<PublishedRow>>) {
+        let Some(ledger) = &self.ledger else { return (rows, None) };
+        let shown =
+            |row: &PublishedRow| PublishedRow { caps: ledger.shown(&row.node, row.caps), ..row.clone() };
+        (rows.iter().map(shown).collect(), Some(rows))
     }
 
     /// A round of the budget.
@@ -51,7 +52,7 @@ impl Brain {
             let state = self.site.member(&claim.node).and_then(|member| member.state(source));
             ledger.observe(&claim.node, &claim.split, state, stamp(now));
         }
-        let known: BTreeSet<&str> = claims.iter().map(|claim| claim.node.as_str()).collect();
+        let known: BTreeSet<&str> = claims.iter().map(|claim| &*claim.node).collect();
         ledger.keep_only(|node| known.contains(node));
         let grants = ledger.round(&claims, now >= self.raises_from, stamp(now));
         let granted = match grants {
@@ -86,7 +87,7 @@ impl Brain {
         };
         let released = plan.releases.iter().filter_map(lifted);
         let mut claims: Vec<Claim> = planned.chain(released).collect();
-        let seen: BTreeSet<String> = claims.iter().map(|claim| claim.node.clone()).collect();
+        let seen: BTreeSet<Arc<str>> = claims.iter().map(|claim| claim.node.clone()).collect();
         // Whoever has an agent or a desired state draws power here, planned or not.
         let others = self.site.members.iter().filter(|member| {
             (member.hardware.is_some() || member.profile.is_some()) && !seen.contains(&member.node.name)

@@ -209,13 +209,16 @@ impl Brain {
         Some(writes)
     }
 
+    /// A node's plan was carried out.
+    pub(super) fn commit(&mut self, plan: &NodePlan) {
+        self.stats.transition(&plan.node, &plan.guard);
+        self.memory.commit(plan);
+    }
+
     /// A job went well: what it was for is so from now on.
     pub(super) fn carried_out(&mut self, then: Then) {
         match then {
-            Then::Commit(plan) => {
-                self.stats.transition(&plan.node, &plan.guard);
-                self.memory.commit(&plan);
-            }
+            Then::Commit(plan) => self.commit(&plan),
             Then::Released(release) => self.memory.commit_release(&release),
             Then::Nothing => {}
         }

@@ -8,6 +8,7 @@ use crate::meters::Metering;
 use crate::publish::{Standing, Wanted, status_of};
 use crate::rows;
 use crate::site::Member;
+use crate::stats::Shown;
 use crate::writes::Job;
 use host_kit::clock::Mono;
 use jiff::Timestamp;
@@ -38,25 +39,27 @@ impl Brain {
         self.say_unread();
         let metered = self.meters.readings(&self.site.members, stamp(now));
         let plan = self.plan(now, wall, &metered);
-        let stands_in = plan.fallback.is_some();
-        self.stats.planned(&plan, stands_in);
+        self.stats.planned(&plan);
         let places: Vec<Option<usize>> = plan.nodes.iter().map(|node| self.site.find(&node.node)).collect();
         let twins = self.twins(&plan, (&places, &metered), now);
         let mut budget = self.budget(&plan, now);
         let mut jobs = Vec::new();
-        let Plan { nodes, releases, .. } = plan;
-        for ((plan, twin), place) in nodes.into_iter().zip(twins).zip(places) {
+        for ((node, twin), place) in plan.nodes.iter().zip(twins).zip(places) {
             let known = place.and_then(|at| Some((at, self.site.members.get(at)?.clone(), metered.get(at)?)));
-            let grant = budget.take(&plan.node);
+            let grant = budget.take(&node.node);
             if let Some((at, member, metering)) = known.filter(|(_, member, _)| self.is_free(member, now)) {
                 let has_meter =
                     member.hardware.as_ref().is_none_or(|hardware| hardware.metered != Some(false));
                 let awaited = metering.awaited && has_meter;
-                let standing = self.standing(&member, &plan, awaited);
-                self.node((at, member, standing), plan, (twin, grant), (now, stands_in), &mut jobs);
+                let standing = self.standing(&member, node, awaited);
+                let stands_in = plan.fallback.is_some();
+                self.node((at, member, standing), node, (twin, grant), (now, stands_in), &mut jobs);
+            } else {
+                self.stats.show(&node.node, Shown::of(node));
             }
         }
-        for release in releases {
+        self.stats.forget_others(&plan);
+        for release in plan.releases {
             let free = match self.site.member(&release.node).cloned() {
                 // What it was told is not known, so it cannot be told that it is released.
                 Some(member) if member.is_state_unread(self.settings.lens.source) => false,
@@ -78,7 +81,7 @@ impl Brain {
     fn node(
         &mut self,
         (at, member, standing): (usize, Arc<Member>, Standing),
-        plan: NodePlan,
+        plan: &NodePlan,
         (twin, grant): (Twin, Option<(Claim, Grant)>),
         (now, stands_in): (Mono, bool),
         jobs: &mut Vec<Job<Then>>,
@@ -87,29 +90,31 @@ impl Brain {
             None => plan.desired.as_ref().map(|desired| Wanted::planned(desired, desired.caps)),
             Some(grant) => self.granted(&member, plan.desired.as_ref(), grant, now),
         };
-        let writes_state = plan.actions.iter().any(|action| matches!(action, Action::WriteDesired(_)));
-        let held = wanted.is_none() && writes_state;
-        let name = &member.node.name;
-        let looks_the_same = |settled: &Settled| settled.is(&member, twin, &standing, wanted.as_ref());
+        let shown = Shown::of(plan);
+        let looks_the_same =
+            |settled: &Settled| settled.is(&member, twin, (&standing, wanted.as_ref()), shown);
         if plan.actions.is_empty()
             && self.settled.get(at).and_then(Option::as_ref).is_some_and(looks_the_same)
         {
-            return self.carried_out(Then::Commit(Box::new(plan)));
+            return self.commit(plan);
         }
+        self.stats.show(&plan.node, shown);
         let status = status_of(&twin, &standing, member.twin.as_deref(), self.wall);
-        let parts = self.parts(&member, &plan, wanted.clone(), (status, &standing), stands_in);
+        let parts = self.parts(&member, plan, wanted.clone(), (status, &standing), stands_in);
         let writes = parts.in_order(member.twin.is_some());
+        let writes_state = plan.actions.iter().any(|action| matches!(action, Action::WriteDesired(_)));
+        let held = wanted.is_none() && writes_state;
         if let Some(slot) = self.settled.get_mut(at) {
-            let settled = || Settled::new(member.clone(), twin, standing, wanted);
+            let settled = || Settled::new(member, twin, (standing, wanted), shown);
             *slot = writes.is_empty().then(settled);
         }
-        let then = if held { Then::Nothing } else { Then::Commit(Box::new(plan)) };
-        self.job(name.clone(), writes, then, jobs);
+        let then = if held { Then::Nothing } else { Then::Commit(Box::new(plan.clone())) };
+        self.job(plan.node.clone(), writes, then, jobs);
     }
 
     fn job(
         &mut self,
-        node: String,
+        node: Arc<str>,
         writes: Vec<crate::writes::Write>,
         then: Then,
         jobs: &mut Vec<Job<Then>>,
@@ -129,20 +134,21 @@ impl Brain {
         for ((row, member), metering) in nodes.iter_mut().zip(&self.site.members).zip(metered) {
             row.sight = self.sight(member, metering);
         }
+        let lent = self.site.lend_published(self.settings.lens.source);
+        let (published, kept) = self.published(lent);
         let snapshot = Snapshot {
             nodes,
-            pods: self.site.pods.rows.take(),
-            published: self.published(),
+            pods: self.site.pods.counts.take(),
+            published,
             now: stamp(now),
             wall_clock: Micros::new(since_1970),
         };
         let plan = plan::plan(&snapshot, &self.settings.plan, &self.memory);
-        // What the budget has translated is not what is published.
-        self.site.published = Some(snapshot.published).filter(|_| self.ledger.is_none());
+        self.site.take_published(kept.unwrap_or(snapshot.published));
         self.site.nodes = snapshot.nodes;
         // How well a node was seen is a matter of this moment, and is no part of what is kept of it.
         self.site.nodes.iter_mut().for_each(|row| row.sight = Sight::Clear);
-        self.site.pods.rows = snapshot.pods;
+        self.site.pods.counts = snapshot.pods;
         plan
     }
 

@@ -4,24 +4,31 @@
 
 use crate::publish::{Standing, Wanted};
 use crate::site::Member;
+use crate::stats::Shown;
 use planner::power::Draw;
 use planner::twin::Twin;
 use power_units::Micros;
 use std::sync::Arc;
 
-/// Everything that the writes for a node follow from.
+/// Everything that the writes for a node follow from, and what is shown of it beside.
 #[derive(Clone, Debug)]
 pub(super) struct Settled {
     member: Arc<Member>,
     twin: Twin,
     standing: Standing,
     wanted: Option<Wanted>,
+    shown: Shown,
 }
 
 impl Settled {
     /// Of a node for which nothing was to be written.
-    pub(super) fn new(member: Arc<Member>, twin: Twin, standing: Standing, wanted: Option<Wanted>) -> Self {
-        Self { member, twin: ageless(twin), standing, wanted }
+    pub(super) fn new(
+        member: Arc<Member>,
+        twin: Twin,
+        (standing, wanted): (Standing, Option<Wanted>),
+        shown: Shown,
+    ) -> Self {
+        Self { member, twin: ageless(twin), standing, wanted, shown }
     }
 
     /// Whether a node still looks so. How long ago its power was measured changes with every pass and decides nothing.
@@ -29,10 +36,11 @@ impl Settled {
         &self,
         member: &Arc<Member>,
         twin: Twin,
-        standing: &Standing,
-        wanted: Option<&Wanted>,
+        (standing, wanted): (&Standing, Option<&Wanted>),
+        shown: Shown,
     ) -> bool {
         Arc::ptr_eq(&self.member, member)
+            && self.shown == shown
             && self.twin == ageless(twin)
             && self.standing == *standing
             && self.wanted.as_ref() == wanted

@@ -11,6 +11,7 @@ use joulie_core::budget::{
 use planner::intent::Caps;
 use power_units::{Micros, Stamp, Watts};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What is known of one node's cap.
 #[derive(Clone, Debug)]
@@ -35,7 +36,7 @@ struct Entry {
 pub(crate) struct Ledger {
     pub(super) limits: Limits,
     law: Law,
-    entries: BTreeMap<String, Entry>,
+    entries: BTreeMap<Arc<str>, Entry>,
     keys: u64,
     /// The last round.
     standings: Vec<GroupStanding>,
@@ -86,7 +87,7 @@ impl Ledger {
                 }
             } else if !self.entries.contains_key(node) {
                 let entry = self.found(Account::unproven(), None, String::new());
-                self.entries.insert(node.to_owned(), entry);
+                self.entries.insert(node.into(), entry);
             }
             return;
         };
@@ -125,7 +126,7 @@ impl Ledger {
                 let account = Account::resume(Some(order), receipt, now);
                 let mut entry = self.found(account, Some(order), state.stamp.uid.clone());
                 entry.generation = state.generation;
-                self.entries.insert(node.to_owned(), entry);
+                self.entries.insert(node.into(), entry);
             }
         }
     }

@@ -116,7 +116,7 @@ fn a_group_above_its_limit_for_longer_than_a_read_back_takes_is_told_of() {
     };
     let mut ledger = Ledger::new(limits).unwrap();
     let claim = Claim {
-        node: "a".to_owned(),
+        node: "a".into(),
         rack: None,
         priority: Priority::Eco,
         split: Split::of(&node(100, Some(360)), &percent(60), (true, true), (Watts::ZERO, None)),

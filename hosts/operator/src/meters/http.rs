@@ -12,6 +12,7 @@ use hyper_util::rt::TokioExecutor;
 use planner::power::Absent;
 use power_units::{Role, Watts};
 use serde_json::Value;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -29,7 +30,7 @@ const QUEUE: usize = 1024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Read {
     /// Of which node.
-    pub(crate) node: String,
+    pub(crate) node: Arc<str>,
     /// What it draws, or why that is not known.
     pub(crate) watts: Result<Watts, Absent>,
 }
@@ -37,7 +38,7 @@ pub(crate) struct Read {
 /// Asks.
 #[derive(Debug)]
 pub(crate) struct Poller {
-    nodes: watch::Sender<Vec<String>>,
+    nodes: watch::Sender<Vec<Arc<str>>>,
     reads: mpsc::Receiver<Read>,
     task: JoinHandle<()>,
 }
@@ -52,7 +53,7 @@ impl Poller {
     }
 
     /// Whom to ask from now on.
-    pub(crate) fn follow(&self, nodes: Vec<String>) {
+    pub(crate) fn follow(&self, nodes: Vec<Arc<str>>) {
         self.nodes.send_if_modified(|before| {
             let differs = *before != nodes;
             *before = nodes;
@@ -77,7 +78,7 @@ type Http = Client<HttpConnector, Empty<Bytes>>;
 async fn ask_all(
     endpoint: Option<UrlTemplate>,
     every: Duration,
-    mut nodes: watch::Receiver<Vec<String>>,
+    mut nodes: watch::Receiver<Vec<Arc<str>>>,
     queue: mpsc::Sender<Read>,
 ) {
     let mut connector = HttpConnector::new();

@@ -12,7 +12,7 @@ fn wanted() -> Wanted {
         profile: Profile::Eco,
         caps: Caps { cpu: percent(60), gpu: None },
         draining: false,
-        policy: Some("static-partition-v1".to_owned()),
+        policy: Some("static-partition-v1".into()),
     }
 }
 

@@ -6,12 +6,13 @@ use host_kit::reflect::Row;
 use joulie_api::quantity::Quantity;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What is kept of a Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeSeen {
-    /// Its name.
-    pub(crate) name: String,
+    /// Its name, which everything that is kept of the node shares.
+    pub(crate) name: Arc<str>,
     /// Which one, and which state of it.
     pub(crate) stamp: Stamp,
     /// All of its labels: which of them matter is for the settings to say.
@@ -54,7 +55,7 @@ impl Row for NodeSeen {
         });
         let (label_owners, former) = of_labels(object);
         Ok(Self {
-            name: name(object),
+            name: name(object).into(),
             stamp: Stamp::of(object),
             labels: labels.filter_map(text).collect(),
             label_owners,

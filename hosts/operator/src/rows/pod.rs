@@ -1,4 +1,5 @@
-//! A Pod: where it is, how far it is, and what it asks of the power profiles.
+//! A Pod: where it is, how far it is, and what it asks of the power profiles. There are more of them than of anything
+//! else, so that what the key of the row tells is not kept a second time.
 
 use host_kit::reflect::Row;
 use joulie_api::labels;
@@ -8,8 +9,6 @@ use serde_json::Value;
 /// What is kept of a Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PodSeen {
-    namespace: String,
-    name: String,
     node: Option<String>,
     phase: Phase,
     terminating: bool,
@@ -38,17 +37,12 @@ impl TermSeen {
 }
 
 impl PodSeen {
-    /// Which pod, in the order of lists.
-    pub(crate) fn key(&self) -> (&str, &str) {
-        (&self.namespace, &self.name)
-    }
-
-    /// The pod as the planner sees it, where the profiles' label has this key.
-    pub(crate) fn row(&self, key: &str) -> PodRow {
+    /// The pod as the planner sees it: its namespace, and the key of the profiles' label.
+    pub(crate) fn row(&self, namespace: &str, key: &str) -> PodRow {
         let selector = self.selector.iter().map(|(of, value)| (of.as_str(), value.as_str()));
         let affinity = self.affinity.as_ref().map(|terms| terms.iter().map(TermSeen::raw).collect());
         PodRow {
-            namespace: self.namespace.clone(),
+            namespace: namespace.to_owned(),
             node: self.node.clone(),
             phase: self.phase,
             terminating: self.terminating,
@@ -66,8 +60,6 @@ impl Row for PodSeen {
         let selector = spec["nodeSelector"].as_object().into_iter().flatten();
         let pair = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
         Ok(Self {
-            namespace: meta["namespace"].as_str().unwrap_or_default().to_owned(),
-            name: super::name(object),
             node: super::text(&spec["nodeName"]),
             phase: Phase::read(object["status"]["phase"].as_str().unwrap_or_default()),
             terminating: !meta["deletionTimestamp"].is_null(),
@@ -100,7 +92,7 @@ mod tests {
     fn class(spec: Value, annotations: Value) -> Class {
         let pod =
             json!({"metadata": {"name": "p", "namespace": "x", "annotations": annotations}, "spec": spec});
-        PodSeen::read(&pod).unwrap().row(POWER_PROFILE_LABEL).asks.class()
+        PodSeen::read(&pod).unwrap().row("x", POWER_PROFILE_LABEL).asks.class()
     }
 
     fn affinity(operator: &str, values: &[&str]) -> Value {
@@ -131,7 +123,7 @@ mod tests {
     #[test]
     fn a_pod_that_is_deleted_is_terminating() {
         let pod = json!({"metadata": {"name": "p", "deletionTimestamp": "2026-01-01T00:00:00Z"}, "spec": {"nodeName": "a"}, "status": {"phase": "Running"}});
-        let row = PodSeen::read(&pod).unwrap().row(POWER_PROFILE_LABEL);
+        let row = PodSeen::read(&pod).unwrap().row("x", POWER_PROFILE_LABEL);
         assert!(!row.is_active() && row.node.as_deref() == Some("a"));
     }
 }

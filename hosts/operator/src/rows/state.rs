@@ -34,7 +34,7 @@ pub(crate) struct StateSeen {
 impl StateSeen {
     fn of(object: &Value, desired: Desired, control: &Value) -> Self {
         Self {
-            name: name(object),
+            name: name(object).to_owned(),
             stamp: Stamp::of(object),
             generation: object["metadata"]["generation"].as_i64().unwrap_or_default(),
             owners: of_state(object),

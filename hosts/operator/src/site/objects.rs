@@ -1,7 +1,7 @@
 //! The objects of one kind by their nodes, kept from look to look: of thousands mostly one has changed.
 
 use crate::rows::{HardwareSeen, ProfileSeen, TwinSeen};
-use host_kit::reflect::{Row, Rows};
+use host_kit::reflect::{Change, Held, Key, News};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -80,14 +80,9 @@ impl Touched {
     }
 }
 
-/// With more changes than these everything is put together anew.
-pub(super) const FEW: usize = 64;
-
 /// The objects of one kind.
 #[derive(Debug)]
 pub(crate) struct Objects<R> {
-    /// All of them in the order of their keys, and whether what they say is from before they became unreadable.
-    seen: Vec<(Arc<R>, bool)>,
     by_node: BTreeMap<String, Arc<R>>,
     /// The nodes, by the objects' names.
     names: BTreeMap<String, String>,
@@ -95,7 +90,7 @@ pub(crate) struct Objects<R> {
 
 impl<R> Default for Objects<R> {
     fn default() -> Self {
-        Self { seen: Vec::new(), by_node: BTreeMap::new(), names: BTreeMap::new() }
+        Self { by_node: BTreeMap::new(), names: BTreeMap::new() }
     }
 }
 
@@ -116,82 +111,89 @@ impl<R: OfNode> Objects<R> {
         self.names.get(name).map(String::as_str)
     }
 
-    /// Takes in what is there now.
-    pub(super) fn read(&mut self, rows: &Rows<R>) -> Touched
-    where
-        R: Row,
-    {
-        self.take(
-            rows.with(|rows| {
-                rows.values().map(|held| (held.row.clone(), held.stale_since.is_some())).collect()
-            }),
-        )
-    }
-
-    fn take(&mut self, seen: Vec<(Arc<R>, bool)>) -> Touched {
-        let others = self.few_others(&seen);
-        match others {
+    /// Takes in what has changed.
+    pub(super) fn take(&mut self, news: &News<'_, R>) -> Touched {
+        match news.changes.as_ref().and_then(|changes| self.replacements(changes)) {
             Some(others) => {
-                for now in &others {
+                let nodes = others.iter().map(|now| now.node().to_owned()).collect();
+                for now in others {
                     if let Some(slot) = self.by_node.get_mut(now.node()) {
                         *slot = now.clone();
                     }
                 }
-                self.seen = seen;
-                Touched::Few(others.iter().map(|now| now.node().to_owned()).collect())
+                Touched::Few(nodes)
             }
             None => {
-                self.put_together(seen);
+                self.put_together(news.rows);
                 Touched::All
             }
         }
     }
 
-    /// The objects that have changed, if they are few and each stands for the node that it stood for.
-    fn few_others(&self, seen: &[(Arc<R>, bool)]) -> Option<Vec<Arc<R>>> {
-        if seen.len() != self.seen.len() {
-            return None;
-        }
-        let changed =
-            seen.iter().zip(&self.seen).filter(|(now, was)| !Arc::ptr_eq(&now.0, &was.0) || now.1 != was.1);
+    /// The objects that have changed, if each stands for the node that it stood for.
+    fn replacements<'a>(&self, changes: &[Change<'a, R>]) -> Option<Vec<&'a Arc<R>>> {
         let mut others = Vec::new();
-        for ((now, stale), (was, was_stale)) in changed {
-            let stands = |one: &Arc<R>| self.by_node.get(was.node()).is_some_and(|of| Arc::ptr_eq(of, one));
-            let is_same = (now.name(), now.node(), now.is_ours(), stale)
-                == (was.name(), was.node(), was.is_ours(), was_stale);
-            if others.len() == FEW || !is_same || !stands(was) {
-                return None;
+        for change in changes {
+            match (change.before, change.now) {
+                (None, None) => {}
+                (Some(was), Some(now)) => {
+                    let stands = self.by_node.get(was.row.node());
+                    if tells(was) != tells(now) || !stands.is_some_and(|row| Arc::ptr_eq(row, &was.row)) {
+                        return None;
+                    }
+                    others.push(&now.row);
+                }
+                (Some(_), None) | (None, Some(_)) => return None,
             }
-            others.push(now.clone());
         }
         Some(others)
     }
 
-    fn put_together(&mut self, seen: Vec<(Arc<R>, bool)>) {
+    fn put_together(&mut self, rows: &BTreeMap<Key, Held<R>>) {
         self.by_node.clear();
-        for (row, _) in seen.iter().filter(|(_, stale)| R::LASTS || !stale) {
+        for row in rows.values().filter(|held| R::LASTS || held.stale_since.is_none()).map(|held| &held.row) {
             match self.by_node.get_mut(row.node()) {
                 Some(first) if row.is_ours() && !first.is_ours() => *first = row.clone(),
                 Some(_) => {}
                 None => drop(self.by_node.insert(row.node().to_owned(), row.clone())),
             }
         }
-        self.names = seen.iter().map(|(row, _)| (row.name().to_owned(), row.node().to_owned())).collect();
-        self.seen = seen;
+        let names = rows.values().map(|held| (held.row.name().to_owned(), held.row.node().to_owned()));
+        self.names = names.collect();
     }
+}
+
+/// Of whom a row tells, whose it is, and whether it is from before the object became unreadable.
+fn tells<R: OfNode>(held: &Held<R>) -> (&str, bool, bool) {
+    (held.row.node(), held.row.is_ours(), held.stale_since.is_some())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use host_kit::reflect::{Row, by_hand};
     use proptest::prelude::*;
+    use serde_json::{Value, json};
 
     #[derive(Debug, PartialEq)]
     struct Some3 {
         name: String,
         node: String,
         ours: bool,
-        version: u32,
+        version: u64,
+    }
+
+    impl Row for Some3 {
+        const KIND: &'static str = "somethings";
+
+        fn read(object: &Value) -> Result<Self, String> {
+            Ok(Self {
+                name: object["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
+                node: object["node"].as_str().ok_or("it has no node")?.to_owned(),
+                ours: object["ours"] == true,
+                version: object["version"].as_u64().unwrap_or_default(),
+            })
+        }
     }
 
     impl OfNode for Some3 {
@@ -215,23 +217,21 @@ mod tests {
         fn the_objects_are_those_that_would_be_read_anew(
             looks in prop::collection::vec(prop::collection::vec((0_u8..60, 0_u8..50, 0_u8..8, any::<bool>()), 0..12), 1..12)
         ) {
-            let mut there: BTreeMap<u8, (Arc<Some3>, bool)> = BTreeMap::new();
+            let (mut server, mut rows) = by_hand::<Some3>();
             let mut objects = Objects::default();
             for (version, look) in (0_u32..).zip(looks) {
                 let before: BTreeMap<String, Arc<Some3>> = objects.by_node().clone();
                 for (name, node, what, ours) in look {
                     // Mostly an object stays with its node, as it does in a cluster.
                     let node = if what == 7 { node } else { name.min(49) };
-                    let object = Some3 { name: format!("o{name}"), node: format!("n{node}"), ours, version };
-                    match what {
-                        6 => drop(there.remove(&name)),
-                        5 => if let Some((_, stale)) = there.get_mut(&name) { *stale = true },
-                        _ => drop(there.insert(name, (Arc::new(object), false))),
-                    }
+                    let node = json!(format!("n{node}"));
+                    let node = if what == 5 { json!(null) } else { node };
+                    let object = json!({"metadata": {"name": format!("o{name}")}, "node": node, "ours": ours, "version": version});
+                    if what == 6 { server.delete(&object) } else { server.apply(&object) }
                 }
-                let touched = objects.take(there.values().cloned().collect());
+                let touched = rows.news(|news| objects.take(&news)).unwrap_or(Touched::NOTHING);
                 let mut anew = Objects::default();
-                anew.put_together(there.values().cloned().collect());
+                rows.with(|rows| anew.put_together(rows));
                 prop_assert_eq!(objects.by_node(), anew.by_node());
                 prop_assert_eq!(&objects.names, &anew.names);
                 if let Touched::Few(nodes) = touched {

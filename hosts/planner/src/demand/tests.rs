@@ -1,6 +1,7 @@
 use super::*;
 use Class::{EcoOnly, General, PerformanceOnly};
 use Operator::{DoesNotExist, Exists, Gt, In, Lt, NotIn};
+use proptest::prelude::*;
 
 fn expression(operator: Operator, values: &[&str]) -> Expression {
     Expression { operator, values: values.iter().map(|&value| value.to_owned()).collect() }
@@ -20,6 +21,12 @@ fn selector(value: &str) -> Asks {
 
 fn annotation(text: &str) -> Asks {
     Asks { workload_class: Some(text.to_owned()), ..Asks::default() }
+}
+
+/// A running pod; on no node when that is blank.
+fn pod(node: &str, asks: Asks) -> PodRow {
+    let node = Some(node.to_owned()).filter(|node| !node.is_empty());
+    PodRow { namespace: "default".to_owned(), node, phase: Phase::Running, terminating: false, asks }
 }
 
 #[test]
@@ -89,11 +96,10 @@ fn a_slip_of_the_pen_in_the_annotation_is_still_performance_and_nonsense_is_coun
     assert!(!annotation("Performance").is_unrecognised());
     assert!(annotation("best-effort").is_unrecognised());
     assert!(!Asks::default().is_unrecognised());
-    let mut demand = Demand::default();
-    demand.add(General, true);
-    demand.add(PerformanceOnly, false);
-    demand.add(EcoOnly, false);
-    assert_eq!(demand, Demand { performance_only: 1, eco_only: 1, general: 1, unrecognised: 1 });
+    let pods =
+        [annotation("best-effort"), annotation("Performance"), selector("eco")].map(|asks| pod("", asks));
+    let expected = Demand { performance_only: 1, eco_only: 1, general: 1, unrecognised: 1 };
+    assert_eq!(PodCounts::of(&pods, &BTreeSet::new()).waiting(), expected);
 }
 
 #[test]
@@ -185,4 +191,35 @@ fn pods_that_are_done_or_leaving_are_not_active() {
         assert!(Operator::read(text).is_some_and(|read| format!("{read:?}") == text));
     }
     assert_eq!(Operator::read("in"), None);
+}
+
+#[test]
+fn a_pod_in_an_ignored_namespace_does_not_count() {
+    let ignored = BTreeSet::from(["kube-system".to_owned()]);
+    let here = pod("a", annotation("performance"));
+    let there = PodRow { namespace: "kube-system".to_owned(), ..here.clone() };
+    let one = Counted { node: Some("a"), class: PerformanceOnly, unrecognised: false };
+    assert_eq!((here.counted(&ignored), there.counted(&ignored)), (Some(one), None));
+}
+
+proptest! {
+    #[test]
+    fn what_was_counted_and_taken_back_leaves_the_counts_of_the_others(
+        pods in prop::collection::vec((0_usize..4, 0_usize..4, any::<bool>()), 0..40)
+    ) {
+        let ignored = BTreeSet::new();
+        let pods: Vec<(PodRow, bool)> = pods
+            .into_iter()
+            .map(|(node, class, goes)| {
+                let asks = [annotation("performance"), selector("eco"), annotation("sloppy"), Asks::default()];
+                (pod(["", "a", "b", "c"][node], asks[class].clone()), goes)
+            })
+            .collect();
+        let mut counts = PodCounts::of(pods.iter().map(|(pod, _)| pod), &ignored);
+        for (pod, _) in pods.iter().filter(|(_, goes)| *goes) {
+            counts.take_back(&pod.counted(&ignored).unwrap());
+        }
+        let stays = pods.iter().filter(|(_, goes)| !goes).map(|(pod, _)| pod);
+        prop_assert_eq!(counts, PodCounts::of(stays, &ignored));
+    }
 }

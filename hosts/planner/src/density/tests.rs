@@ -175,7 +175,7 @@ fn a_family_is_the_model_however_it_is_spelled() {
     assert_eq!(family_of(Some("AMD-EPYC-7"), None), "cpu:AMD-EPYC-7");
     assert_eq!(family_of(None, None), "cpu:unknown-cpu");
     // Fix list operator B19: two spellings of an unrecognised model are one family; a CPU and a GPU never are.
-    let of = |device, model: &str| Family { device, model: model.to_owned() };
+    let of = |device, model: &str| Family { device, model: model.into() };
     assert_eq!(of(Device::Gpu, "NVIDIA-A100 SXM"), of(Device::Gpu, "nvidia_a100-sxm"));
     assert_ne!(of(Device::Gpu, "A100"), of(Device::Gpu, "A100 SXM"));
     assert_ne!(of(Device::Gpu, "A100"), of(Device::Cpu, "A100"));

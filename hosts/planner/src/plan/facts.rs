@@ -1,20 +1,20 @@
 //! What a pass may know: one row for each node, each pod and each desired state that is published.
 
-use crate::demand::PodRow;
+use crate::demand::PodCounts;
 use crate::intent::Caps;
 use crate::inventory::HardwareFacts;
-use crate::places::Places;
 use crate::profile::Profile;
 use power_units::{Micros, Stamp};
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
+use std::sync::Arc;
 
 /// The cluster at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// Every node, eligible or not.
     pub nodes: Vec<NodeRow>,
-    /// Every pod, or nothing when they could not be listed.
-    pub pods: Option<Vec<PodRow>>,
+    /// The pods in managed scope, or nothing when they could not be listed.
+    pub pods: Option<PodCounts>,
     /// Every desired state that is published, also those of nodes that are gone.
     pub published: Vec<PublishedRow>,
     /// The monotonic clock.
@@ -27,7 +27,7 @@ pub struct Snapshot {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeRow {
     /// Its name.
-    pub name: String,
+    pub name: Arc<str>,
     /// `NODE_SELECTOR` matches it.
     pub selected: bool,
     /// It is reserved, so not ours to plan.
@@ -94,7 +94,7 @@ pub enum Confirmation {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PublishedRow {
     /// The node that it is for.
-    pub node: String,
+    pub node: Arc<str>,
     /// We wrote it; one that a person wrote is never taken back.
     pub ours: bool,
     /// Its profile, if it is one.
@@ -104,7 +104,7 @@ pub struct PublishedRow {
     /// Its draining mark.
     pub draining: bool,
     /// Its policy's name.
-    pub policy: Option<String>,
+    pub policy: Option<Arc<str>>,
 }
 
 /// Rows by name, one for each: of rows that share a name the smallest, whatever their order.
@@ -115,58 +115,62 @@ pub(super) fn sorted_nodes(rows: &[NodeRow]) -> Vec<&NodeRow> {
     rows
 }
 
-/// What is published, by the places of the eligible nodes and by name for all others; of rows for one node the smallest
-/// counts, whatever their order.
-pub(super) struct Published<'a> {
-    eligible: Vec<Option<&'a PublishedRow>>,
-    others: BTreeMap<&'a str, &'a PublishedRow>,
+/// What is published, one for each node and in the order of their names: of rows for one node the smallest, whatever
+/// their order.
+pub(super) fn sorted_published(rows: &[PublishedRow]) -> Vec<&PublishedRow> {
+    let mut rows: Vec<&PublishedRow> = rows.iter().collect();
+    rows.sort_unstable();
+    rows.dedup_by(|a, b| a.node == b.node);
+    rows
 }
 
-impl<'a> Published<'a> {
-    pub(super) fn new(rows: &'a [PublishedRow], places: &ByNode<'_>) -> Self {
-        let mut published = Self { eligible: vec![None; places.len()], others: BTreeMap::new() };
-        for row in rows {
-            let slot = places.find(&row.node).and_then(|at| published.eligible.get_mut(at));
-            match slot {
-                Some(slot) => *slot = Some(slot.map_or(row, |other| other.min(row))),
-                None => {
-                    let slot = published.others.entry(&row.node).or_insert(row);
-                    *slot = (*slot).min(row);
+/// What there is for each of some nodes, by their places, and what there is for others.
+pub(super) struct Beside<'a, T> {
+    at: Vec<Option<T>>,
+    others: Vec<(&'a str, T)>,
+}
+
+impl<'a, T: Copy> Beside<'a, T> {
+    /// Nodes and things come in the order of names, each name once.
+    pub(super) fn new(nodes: &[&NodeRow], things: impl Iterator<Item = (&'a str, T)>) -> Self {
+        let (mut at, mut others) = (Vec::with_capacity(nodes.len()), Vec::new());
+        let mut things = things.peekable();
+        for node in nodes {
+            let found = loop {
+                let Some(&(name, thing)) = things.peek() else { break None };
+                match name.cmp(&node.name) {
+                    Ordering::Less => others.extend(things.next()),
+                    Ordering::Equal => {
+                        things.next();
+                        break Some(thing);
+                    }
+                    Ordering::Greater => break None,
                 }
-            }
+            };
+            at.push(found);
         }
-        published
+        others.extend(things);
+        Self { at, others }
     }
 
-    /// What is published for the eligible node at this place.
-    pub(super) fn at(&self, place: usize) -> Option<&'a PublishedRow> {
-        self.eligible.get(place).copied().flatten()
+    /// What there is for the node at this place.
+    pub(super) fn at(&self, place: usize) -> Option<T> {
+        self.at.get(place).copied().flatten()
     }
 
-    /// What is published for nodes that are not eligible, by name.
-    pub(super) const fn others(&self) -> &BTreeMap<&'a str, &'a PublishedRow> {
+    /// What there is for the nodes, in their order.
+    pub(super) fn each(&self) -> impl Iterator<Item = Option<T>> {
+        self.at.iter().copied()
+    }
+
+    /// What there is for others, by name.
+    pub(super) fn others(&self) -> &[(&'a str, T)] {
         &self.others
     }
-}
 
-/// Finds the place of a node by its name, for many pods.
-pub(super) struct ByNode<'a> {
-    names: Vec<&'a str>,
-    places: Places,
-}
-
-impl<'a> ByNode<'a> {
-    pub(super) fn new(names: impl Iterator<Item = &'a str>) -> Self {
-        let names: Vec<&str> = names.collect();
-        let places = Places::new(names.iter().copied());
-        Self { names, places }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.names.len()
-    }
-
-    pub(super) fn find(&self, name: &str) -> Option<usize> {
-        self.places.find(name, |at| self.names.get(at).copied())
+    /// What there is for one of the others.
+    pub(super) fn other(&self, name: &str) -> Option<T> {
+        let found = self.others.binary_search_by_key(&name, |&(other, _)| other);
+        found.ok().and_then(|at| self.others.get(at)).map(|&(_, thing)| thing)
     }
 }

@@ -8,10 +8,11 @@ use crate::guard::State;
 use crate::hardware::Gpus;
 use power_units::Stamp;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What is remembered of every node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Memory(BTreeMap<String, NodeMemory>);
+pub struct Memory(BTreeMap<Arc<str>, NodeMemory>);
 
 /// What is remembered of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,8 +38,11 @@ pub struct Planned {
 }
 
 impl NodeMemory {
-    pub(super) const fn planned(state: State, performance_since: Option<Stamp>, gpus: Option<Gpus>) -> Self {
-        Self::Planned(Planned { state, performance_since, gpus })
+    pub(super) const fn as_planned(&self) -> Option<&Planned> {
+        match self {
+            Self::Planned(planned) => Some(planned),
+            Self::Releasing { .. } => None,
+        }
     }
 }
 
@@ -51,22 +55,20 @@ impl Memory {
 
     /// Remembers a planned node whose actions were all carried out.
     pub fn commit(&mut self, node: &NodePlan) {
-        self.0.insert(node.node.clone(), node.remember.clone());
+        if let Some(remember) = &node.remember {
+            self.0.insert(node.node.clone(), remember.clone());
+        }
     }
 
     /// Remembers, or forgets, a node whose release was carried out as far as it went.
     pub fn commit_release(&mut self, release: &Release) {
         match &release.remember {
             Some(remember) => self.0.insert(release.node.clone(), remember.clone()),
-            None => self.0.remove(&release.node),
+            None => self.0.remove(&*release.node),
         };
     }
 
-    pub(super) fn of(&self, node: &str) -> Option<&NodeMemory> {
-        self.0.get(node)
-    }
-
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &NodeMemory)> {
-        self.0.iter().map(|(node, memory)| (node.as_str(), memory))
+        self.0.iter().map(|(node, memory)| (&**node, memory))
     }
 }

@@ -5,18 +5,18 @@
 //! not there. An agent that is gone, or a cap that
 //! somebody else holds in the desired state, is waited for only so long. What a person wrote is never taken back.
 
-use super::facts::ByNode;
 use super::{Action, Confirmation, Desired, NodeMemory, NodeRow, Pass, PublishedRow};
 use crate::intent::Caps;
 use crate::profile::Profile;
 use power_units::Stamp;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// The release of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
     /// Its name.
-    pub node: String,
+    pub node: Arc<str>,
     /// Why it is released.
     pub reason: ReleaseReason,
     /// What is to be written, in this order; none while the agent is waited for.
@@ -40,19 +40,17 @@ pub enum ReleaseReason {
 
 /// The releases of this pass, by name: of every node that we planned or published something for and that is not
 /// eligible.
-pub(super) fn releases(pass: &Pass<'_>, rows: &[&NodeRow], places: &ByNode<'_>) -> Vec<Release> {
-    let remembered = pass.memory.iter().map(|(node, _)| node).filter(|node| places.find(node).is_none());
-    let ours = pass.published.others().values().filter(|published| published.ours);
-    let known: BTreeSet<&str> = remembered.chain(ours.map(|published| published.node.as_str())).collect();
+pub(super) fn releases(pass: &Pass<'_>, rows: &[&NodeRow]) -> Vec<Release> {
+    let remembered = pass.remembered.others().iter().map(|&(node, _)| node);
+    let ours = pass.published.others().iter().filter(|(_, published)| published.ours);
+    let known: BTreeSet<&str> = remembered.chain(ours.map(|&(node, _)| node)).collect();
     let release = |node: &str| {
-        let row = rows
-            .binary_search_by(|row| row.name.as_str().cmp(node))
-            .ok()
-            .and_then(|at| rows.get(at).copied());
+        let found = rows.binary_search_by(|row| (*row.name).cmp(node));
+        let row = found.ok().and_then(|at| rows.get(at).copied());
         let reason = reason(row)?;
-        let published = pass.published.others().get(node).copied().filter(|published| published.ours);
+        let published = pass.published.other(node).filter(|published| published.ours);
         let (actions, remember) = steps(pass, node, row, published);
-        Some(Release { node: node.to_owned(), reason, actions, remember })
+        Some(Release { node: node.into(), reason, actions, remember })
     };
     known.into_iter().filter_map(release).collect()
 }
@@ -81,7 +79,7 @@ fn steps(
         (None, Some(_)) => return (gone(None), None),
         (Some(row), Some(published)) => (row, published),
     };
-    let since = match pass.memory.of(node) {
+    let since = match pass.remembered.other(node) {
         Some(NodeMemory::Releasing { since }) => *since,
         Some(NodeMemory::Planned(_)) | None => pass.now,
     };

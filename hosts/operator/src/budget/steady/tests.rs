@@ -67,7 +67,7 @@ impl Cluster {
             .0
             .map(|cap| Caps { cpu: Some(Cap { percent: None, watts: Some(cap) }), gpu: None });
         Claim {
-            node: format!("n{at:02}"),
+            node: format!("n{at:02}").into(),
             rack: None,
             priority: if performance { Priority::Performance } else { Priority::Eco },
             split: Split::of(&hardware(at), &desired, (true, true), (Watts::ZERO, None)),

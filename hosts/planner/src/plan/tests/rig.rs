@@ -6,6 +6,8 @@ use super::*;
 pub(super) struct Cluster {
     pub(super) nodes: Vec<NodeRow>,
     pub(super) pods: Option<Vec<PodRow>>,
+    /// The namespaces outside managed scope.
+    pub(super) ignored: BTreeSet<String>,
     pub(super) published: Vec<PublishedRow>,
     pub(super) seconds: u64,
     /// What agents say about a desired state that was just written.
@@ -19,6 +21,7 @@ impl Cluster {
         Self {
             nodes: nodes.iter().map(|&(name, gpu, count)| row(name, gpu, count)).collect(),
             pods: Some(Vec::new()),
+            ignored: BTreeSet::new(),
             published: Vec::new(),
             seconds: 0,
             agents: Confirmation::InForce,
@@ -29,7 +32,7 @@ impl Cluster {
     pub(super) fn snapshot(&self) -> Snapshot {
         Snapshot {
             nodes: self.nodes.clone(),
-            pods: self.pods.clone(),
+            pods: self.pods.as_ref().map(|pods| PodCounts::of(pods, &self.ignored)),
             published: self.published.clone(),
             now: Stamp::new(Micros::new(self.seconds * 1_000_000)),
             wall_clock: Micros::new(self.seconds * 1_000_000),
@@ -84,27 +87,27 @@ impl Cluster {
                     let row = self.row(name);
                     (row.profile_label, row.draining_label) = (None, None);
                 }
-                Action::DeleteDesired => self.published.retain(|published| published.node != name),
+                Action::DeleteDesired => self.published.retain(|published| &*published.node != name),
             }
         }
     }
 
     fn publish(&mut self, name: &str, desired: &Desired) {
-        self.published.retain(|published| published.node != name);
+        self.published.retain(|published| &*published.node != name);
         self.published.push(PublishedRow {
-            node: name.to_owned(),
+            node: name.into(),
             ours: true,
             profile: Some(desired.profile),
             caps: desired.caps,
             draining: desired.draining,
-            policy: Some(desired.policy.to_owned()),
+            policy: Some(desired.policy.into()),
         });
         let agents = self.agents;
         self.row(name).confirmation = agents;
     }
 
     pub(super) fn row(&mut self, name: &str) -> &mut NodeRow {
-        self.nodes.iter_mut().find(|row| row.name == name).unwrap()
+        self.nodes.iter_mut().find(|row| &*row.name == name).unwrap()
     }
 
     pub(super) fn add_pods(&mut self, node: &str, phase: Phase, class: &str, count: usize) {
@@ -113,15 +116,15 @@ impl Cluster {
     }
 
     pub(super) fn label(&self, name: &str) -> Option<&str> {
-        self.nodes.iter().find(|row| row.name == name).unwrap().profile_label.as_deref()
+        self.nodes.iter().find(|row| &*row.name == name).unwrap().profile_label.as_deref()
     }
 
     pub(super) fn draining(&self, name: &str) -> Option<&str> {
-        self.nodes.iter().find(|row| row.name == name).unwrap().draining_label.as_deref()
+        self.nodes.iter().find(|row| &*row.name == name).unwrap().draining_label.as_deref()
     }
 
     pub(super) fn caps(&self, name: &str) -> Caps {
-        self.published.iter().find(|published| published.node == name).unwrap().caps
+        self.published.iter().find(|published| &*published.node == name).unwrap().caps
     }
 }
 
@@ -135,7 +138,7 @@ pub(super) fn row(name: &str, gpu: &str, count: u32) -> NodeRow {
         gpu_count: text(gpu).map(|_| count),
     };
     NodeRow {
-        name: name.to_owned(),
+        name: name.into(),
         selected: true,
         reserved: false,
         unschedulable: false,
@@ -151,7 +154,7 @@ pub(super) fn row(name: &str, gpu: &str, count: u32) -> NodeRow {
 /// A desired state of ours.
 pub(super) fn published_row(node: &str, profile: Profile, caps: Caps) -> PublishedRow {
     PublishedRow {
-        node: node.to_owned(),
+        node: node.into(),
         ours: true,
         profile: Some(profile),
         caps,
@@ -199,7 +202,6 @@ pub(super) fn settings(policy: Policy) -> Settings {
         catalog: Catalog::embedded().unwrap(),
         dwell: None,
         release_patience: Micros::new(120_000_000),
-        ignored_namespaces: BTreeSet::new(),
     }
 }
 
@@ -224,13 +226,13 @@ pub(super) fn cpu_caps(percent: i32) -> Caps {
 }
 
 pub(super) fn node<'a>(plan: &'a Plan, name: &str) -> &'a NodePlan {
-    plan.nodes.iter().find(|node| node.node == name).unwrap()
+    plan.nodes.iter().find(|node| &*node.node == name).unwrap()
 }
 
 /// The nodes planned so, by name.
 pub(super) fn planned(plan: &Plan, profile: Profile) -> Vec<&str> {
     let mut names: Vec<_> =
-        plan.nodes.iter().filter(|node| node.planned == profile).map(|node| node.node.as_str()).collect();
+        plan.nodes.iter().filter(|node| node.planned == profile).map(|node| &*node.node).collect();
     names.sort_unstable();
     names
 }

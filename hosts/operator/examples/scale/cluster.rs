@@ -1,0 +1,91 @@
+//! The cluster: nodes with agents, pods that run, and requests to its API.
+
+use super::Any;
+use kube::Client;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+pub(crate) const JOULIE: &str = "/apis/joulie.io/v1alpha1";
+pub(crate) const PODS_PER_NODE: usize = 10;
+
+/// Everything that is there before the operator comes.
+pub(crate) async fn fill(client: &Client, nodes: usize) -> Result<(), Any> {
+    make(client, "/api/v1/namespaces", &json!({"metadata": {"name": "joulie-system"}})).await?;
+    for number in 0..nodes {
+        machine(client, number).await?;
+        for pod in 0..PODS_PER_NODE {
+            running(client, &format!("p-{number}-{pod}"), &name(number), "standard").await?;
+        }
+    }
+    Ok(())
+}
+
+/// The name of a node.
+pub(crate) fn name(number: usize) -> String {
+    format!("ip-10-0-{}-{}.internal", number / 250, number % 250)
+}
+
+/// A node and what its agent publishes.
+async fn machine(client: &Client, number: usize) -> Result<(), Any> {
+    let name = name(number);
+    let node = json!({"apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": name, "labels": {"joulie.io/managed": "true", "joulie.io/rack": format!("r{}", number / 40)}},
+        "status": {"capacity": {"cpu": "192"}, "allocatable": {"cpu": "192"}, "conditions": [{"type": "Ready", "status": "True"}]}});
+    make(client, "/api/v1/nodes", &node).await?;
+    patch(client, &format!("/api/v1/nodes/{name}/status"), &json!({"status": node["status"]})).await?;
+    let object = format!("node-{number:05}");
+    let hardware = json!({"apiVersion": "joulie.io/v1alpha1", "kind": "NodeHardware", "metadata": {"name": object}, "spec": {"nodeName": name}});
+    make(client, &format!("{JOULIE}/nodehardwares"), &hardware).await?;
+    let status = json!({"status": {
+        "cpu": {"rawModel": "AMD EPYC 9654 96-Core Processor", "sockets": 2, "totalCores": 192, "controlAvailable": false,
+            "capRange": {"minWattsPerSocket": 100, "maxWattsPerSocket": 360}},
+        "power": {"cpuWatts": 300 + number % 100, "sampledAt": "2026-01-01T00:00:00Z", "source": "rapl"}}});
+    patch(client, &format!("{JOULIE}/nodehardwares/{object}/status"), &status).await
+}
+
+/// A pod that runs on a node.
+pub(crate) async fn running(client: &Client, pod: &str, node: &str, class: &str) -> Result<(), Any> {
+    let object = json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": pod, "namespace": "default", "annotations": {"joulie.io/workload-class": class}},
+        "spec": {"nodeName": node, "containers": [{"name": "main", "image": "none"}]}, "status": {"phase": "Running"}});
+    make(client, "/api/v1/namespaces/default/pods", &object).await?;
+    let path = format!("/api/v1/namespaces/default/pods/{pod}/status");
+    patch(client, &path, &json!({"status": {"phase": "Running"}})).await
+}
+
+/// How many twins have a status.
+pub(crate) async fn twins_with_status(client: &Client) -> Result<usize, Any> {
+    let all = get(client, &format!("{JOULIE}/nodetwins")).await?;
+    let items = all["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    Ok(items.iter().filter(|twin| twin["status"]["schedulableClass"].is_string()).count())
+}
+
+/// The states of everything that the operator writes but Leases.
+pub(crate) async fn states(client: &Client) -> Result<BTreeSet<String>, Any> {
+    let mut states = BTreeSet::new();
+    for path in
+        ["/api/v1/nodes".to_owned(), format!("{JOULIE}/nodepowerprofiles"), format!("{JOULIE}/nodetwins")]
+    {
+        let all = get(client, &path).await?;
+        let items = all["items"].as_array().into_iter().flatten();
+        states
+            .extend(items.filter_map(|item| item["metadata"]["resourceVersion"].as_str().map(str::to_owned)));
+    }
+    Ok(states)
+}
+
+async fn get(client: &Client, path: &str) -> Result<Value, Any> {
+    Ok(client.request(http::Request::get(path).body(Vec::new())?).await?)
+}
+
+async fn make(client: &Client, path: &str, body: &Value) -> Result<(), Any> {
+    let request = http::Request::post(path).header("content-type", "application/json");
+    client.request::<Value>(request.body(body.to_string().into_bytes())?).await?;
+    Ok(())
+}
+
+async fn patch(client: &Client, path: &str, body: &Value) -> Result<(), Any> {
+    let request = http::Request::patch(path).header("content-type", "application/merge-patch+json");
+    client.request::<Value>(request.body(body.to_string().into_bytes())?).await?;
+    Ok(())
+}

@@ -1,0 +1,135 @@
+use super::*;
+use host_kit::reflect::{ByHand, Row, by_hand};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+/// What an API server would tell.
+struct Server {
+    nodes: ByHand<NodeSeen>,
+    pods: ByHand<rows::PodSeen>,
+    hardware: ByHand<HardwareSeen>,
+    profiles: ByHand<ProfileSeen>,
+    twins: ByHand<TwinSeen>,
+}
+
+fn server() -> (Server, Watches) {
+    let (nodes, seen_nodes) = by_hand();
+    let (pods, seen_pods) = by_hand();
+    let (hardware, seen_hardware) = by_hand();
+    let (profiles, seen_profiles) = by_hand();
+    let (twins, seen_twins) = by_hand();
+    let watches = Watches {
+        nodes: seen_nodes,
+        pods: seen_pods,
+        hardware: seen_hardware,
+        profiles: seen_profiles,
+        twins: seen_twins,
+    };
+    (Server { nodes, pods, hardware, profiles, twins }, watches)
+}
+
+/// An event: of which kind, whose name, of which node, and what is in it.
+type Told = (u8, u8, u8, u8);
+
+impl Server {
+    fn tell(&mut self, (kind, name, node, what): Told, version: usize) {
+        // Mostly an object is of the node that it is called after.
+        let node = format!("n{}", if what % 7 == 6 { node } else { name });
+        let meta = |name: String| json!({"name": name, "uid": "u", "resourceVersion": version.to_string()});
+        match kind {
+            0 => {
+                let ready =
+                    json!([{"type": "Ready", "status": if what % 3 == 2 { "False" } else { "True" }}]);
+                let mut object =
+                    json!({"metadata": meta(format!("n{name}")), "status": {"conditions": ready}});
+                object["metadata"]["labels"] =
+                    json!({"profile": if what % 2 == 0 { "eco" } else { "performance" }});
+                told(&mut self.nodes, &object, what, 5);
+            }
+            1 => {
+                let mut object = json!({"metadata": meta(format!("p{name}")),
+                    "spec": {"nodeName": node}, "status": {"phase": if what % 3 == 0 { "Succeeded" } else { "Running" }}});
+                object["metadata"]["namespace"] = json!(if what % 4 == 3 { "ignored" } else { "default" });
+                object["metadata"]["annotations"] =
+                    json!({"joulie.io/workload-class": if what % 2 == 0 { "performance" } else { "eh" }});
+                told(&mut self.pods, &object, what, 4);
+            }
+            2 => {
+                let spec = json!({"nodeName": if what == 3 { json!(null) } else { json!(node) }});
+                let object = json!({"metadata": meta(format!("h{name}")), "spec": spec,
+                    "status": {"cpu": {"sockets": what + 1, "controlAvailable": what % 2 == 0}}});
+                told(&mut self.hardware, &object, what, 11);
+            }
+            _ => {
+                let mut object = json!({"metadata": meta(format!("s{name}")), "spec": {"nodeName": node,
+                    "profile": if what == 3 { "broken" } else { "eco" }, "policy": {"name": format!("p{what}")}}});
+                if what % 2 == 0 {
+                    object["metadata"]["managedFields"] =
+                        json!([{"manager": "joulie-operator", "operation": "Apply", "fieldsV1": {}}]);
+                }
+                if kind == 3 {
+                    told(&mut self.profiles, &object, what, 11);
+                } else {
+                    object["spec"]["scheduling"] = json!({"draining": what % 4 == 0});
+                    told(&mut self.twins, &object, what, 11);
+                }
+            }
+        }
+    }
+}
+
+fn told<R: Row>(to: &mut ByHand<R>, object: &Value, what: u8, gone: u8) {
+    if what == gone { to.delete(object) } else { to.apply(object) }
+}
+
+fn lens(source: DesiredSource) -> Lens {
+    Lens {
+        selector: Selector::default(),
+        reserved_key: "reserved".to_owned(),
+        profile_key: "profile".to_owned(),
+        ignored_namespaces: BTreeSet::from(["ignored".to_owned()]),
+        gpu_product_keys: Vec::new(),
+        source,
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_kept_from_look_to_look_is_what_would_be_read_anew(
+        looks in prop::collection::vec(prop::collection::vec((0_u8..5, 0_u8..9, 0_u8..9, 0_u8..12), 0..10), 1..16),
+        listed in 0_usize..4, by_twin in any::<bool>(),
+    ) {
+        let catalog = Catalog::embedded().unwrap();
+        let lens = lens(if by_twin { DesiredSource::Twin } else { DesiredSource::Profile });
+        let (mut server, mut watches) = server();
+        let anew = watches.clone();
+        let mut site = Site::default();
+        for (version, look) in looks.into_iter().enumerate() {
+            for told in look {
+                server.tell(told, version);
+            }
+            if version == listed {
+                // One kind is known before the others.
+                server.hardware.list([]);
+                server.pods.list([]);
+            }
+            let before = (site.nodes.clone(), site.pods.counts.clone(), site.members.clone());
+            let changes = site.refresh(&mut watches, &lens, &catalog);
+            let mut fresh = Site::default();
+            fresh.refresh(&mut anew.clone(), &lens, &catalog);
+            prop_assert_eq!(format!("{:?}", site.members), format!("{:?}", fresh.members));
+            prop_assert_eq!(&site.nodes, &fresh.nodes);
+            prop_assert_eq!(&site.unread, &fresh.unread);
+            prop_assert_eq!(&site.pods.counts, &fresh.pods.counts);
+            let published = site.lend_published(lens.source);
+            prop_assert_eq!(&published, &fresh.lend_published(lens.source));
+            site.take_published(published);
+            for (at, member) in site.members.iter().enumerate() {
+                prop_assert_eq!(site.find(&member.node.name), Some(at));
+                let told = changes.members.iter().chain(&before.2).any(|known| Arc::ptr_eq(known, member));
+                prop_assert!(told, "{} is told", member.node.name);
+            }
+            prop_assert!(changes.plan || (before.0, before.1) == (site.nodes.clone(), site.pods.counts.clone()));
+        }
+    }
+}
