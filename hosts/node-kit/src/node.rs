@@ -409,6 +409,7 @@ fn device(unit: &Unit, journal: &Journal) -> DeviceReport {
         power: unit.power,
         energy: unit.energy,
         limit: unit.in_force,
+        owners: unit.owners_limit(journal),
         ours: unit.is_touched(journal),
     }
 }

@@ -73,7 +73,9 @@ pub struct DeviceReport {
     pub energy: Option<MicroJoules>,
     /// The limit in force, whoever set it.
     pub limit: Option<Watts>,
-    /// Whether that limit is ours: the journal holds its original.
+    /// The limit that its owner has set, above which no cap goes, where that is known.
+    pub owners: Option<Watts>,
+    /// Whether the limit in force is ours: the journal holds its original.
     pub ours: bool,
 }
 

@@ -150,7 +150,7 @@ fn device(device: &DeviceReport) -> Device {
     Device {
         key: device.key.as_str().to_owned(),
         limit: device.limit,
-        range: range(device),
+        range: range(device).below(device.owners),
         drawn: drawn(device.power),
         energy: device.energy,
     }

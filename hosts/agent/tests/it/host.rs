@@ -45,6 +45,30 @@ async fn a_cap_goes_from_the_object_to_the_register_and_the_status_says_what_was
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn more_than_the_owner_allows_is_applied_as_far_as_it_goes_and_says_so() {
+    let Some(room) = Room::profile("xeon-2s") else { return };
+    let cluster = cluster().await;
+    for package in 0..2 {
+        let file = format!("sys/class/powercap/intel-rapl:{package}/constraint_0_power_limit_uw");
+        std::fs::write(room.root().join(file), "150000000").unwrap();
+    }
+    let spec =
+        json!({"nodeName": "node-a", "profile": "performance", "cpu": {"packagePowerCapPctOfMax": 100}});
+    cluster.apply("NodePowerProfile", "node-a", spec).await;
+    let _agent = Agent::start(&room.settings(&cluster));
+    let clamped = |profile: &serde_json::Value| enforced(profile) == ("True", "Clamped");
+    let profile = cluster.until("NodePowerProfile", "node-a", clamped).await;
+    // The operator counts on both figures.
+    let cpu = &profile["status"]["control"]["cpu"];
+    assert_eq!(cpu["result"], "applied");
+    assert_eq!((cpu["requestedWatts"].as_i64(), cpu["capWatts"].as_i64()), (Some(250), Some(150)));
+    let says =
+        "asked for 500 W together, its owner's limit allows 300 W: 150 W for each of 2 packages, read back";
+    assert_eq!(cpu["message"], says);
+    assert_eq!(room.limits(), [150, 150]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_rollout_never_lets_the_cap_go_and_a_release_brings_the_original_back() {
     let Some(room) = Room::profile("xeon-2s") else { return };
     let cluster = cluster().await;
