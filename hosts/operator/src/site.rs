@@ -246,6 +246,7 @@ impl Site {
             confirmation: confirmation(
                 state,
                 hardware.as_deref(),
+                &resolved,
                 self.hardware_known && member.unreadable.hardware.is_none(),
             ),
             sight: Sight::Clear,

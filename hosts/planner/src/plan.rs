@@ -297,12 +297,13 @@ fn whose(row: &NodeRow, published: Option<&PublishedRow>, caps: &PerProfile<Caps
     })
 }
 
-/// Whether the node really has the caps of performance: its agent read back exactly those, or nobody can have capped it,
-/// or there is nothing to cap and nothing was.
+/// Whether the node really has the caps of performance: its agent read back those and no far lower ones, or nobody can
+/// have capped it, or there is nothing to cap and nothing was.
 fn in_force(confirmation: Confirmation, performance: &Caps, was: &Caps) -> bool {
     match confirmation {
         Confirmation::Unenforced => true,
         Confirmation::InForce => was.same_as(performance),
+        Confirmation::Short => false,
         Confirmation::Awaited => *performance == Caps::default() && *was == Caps::default(),
     }
 }

@@ -95,6 +95,8 @@ pub(crate) struct DeviceSeen {
     pub(crate) observed: Option<i64>,
     /// What was read back of each device; nothing where no cap is in force.
     pub(crate) cap: Option<Watts>,
+    /// A closed loop over the frequencies holds it, so that there is no limit to read back.
+    pub(crate) regulated: bool,
 }
 
 impl ControlSeen {
@@ -108,6 +110,7 @@ impl ControlSeen {
                 observed: device["observedGeneration"].as_i64(),
                 // What may be drawn rounds up.
                 cap: watts(&device["capWatts"], Role::Demand),
+                regulated: device["backend"].as_str() == Some("dvfs"),
             })
         };
         Self { cpu: device("cpu"), gpu: device("gpu") }
@@ -172,8 +175,13 @@ mod tests {
         let seen = seen.state;
         assert_eq!((seen.desired.node.as_str(), seen.generation), ("n.1", 3));
         assert_eq!(profile(seen.desired.profile), Profile::Eco);
-        let device =
-            DeviceSeen { applied: true, blocked: false, observed: Some(3), cap: Some(Watts::from_int(216)) };
+        let device = DeviceSeen {
+            applied: true,
+            blocked: false,
+            observed: Some(3),
+            cap: Some(Watts::from_int(216)),
+            regulated: false,
+        };
         assert_eq!(seen.control, ControlSeen { cpu: Some(device), gpu: None });
         assert!(caps(&seen.desired).gpu.is_none());
     }

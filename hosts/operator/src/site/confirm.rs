@@ -1,14 +1,21 @@
 //! What an agent says about the caps that are published, as far as it can be believed.
 
 use crate::rows::{DeviceSeen, HardwareSeen, StateSeen};
-use joulie_core::node::cap::CapIntent;
+use joulie_core::node::cap::{CapIntent, CapRange, Floor, Resolution};
+use planner::hardware::Hardware;
 use planner::plan::Confirmation;
+use power_units::{Amount, Percent, Role, Watts};
 
-/// What the agent of a node says about its published desired state. While it is not known which agents there are,
-/// nobody is taken for a node without one.
+/// From this part of what was asked on, a limit that was read back counts as what was asked. Power goes with about the
+/// cube of the clock, so a tenth less of it is 3 to 4 % less speed; the limits of eco are far below.
+const ENOUGH: Percent = Percent::from_int(90);
+
+/// What the agent of a node says about its published desired state; `resolved` is the merged view of its hardware.
+/// While it is not known which agents there are, nobody is taken for a node without one.
 pub(crate) fn confirmation(
     state: Option<&StateSeen>,
     hardware: Option<&HardwareSeen>,
+    resolved: &Hardware,
     hardware_known: bool,
 ) -> Confirmation {
     let can = |control: Option<bool>| match hardware {
@@ -20,15 +27,20 @@ pub(crate) fn confirmation(
     let Some(state) = state else {
         return if cpu || gpu { Confirmation::Awaited } else { Confirmation::Unenforced };
     };
+    let cpu_most = resolved.cpu.max_per_socket;
+    let gpu_most = resolved.gpu.as_ref().and_then(|gpu| gpu.max);
     let devices = [
-        (state.desired.cpu, state.control.cpu.as_ref(), cpu),
-        (state.desired.gpu, state.control.gpu.as_ref(), gpu),
+        (state.desired.cpu, state.control.cpu.as_ref(), cpu_most, cpu),
+        (state.desired.gpu, state.control.gpu.as_ref(), gpu_most, gpu),
     ];
     let capped = devices.into_iter().filter(|(intent, ..)| *intent != CapIntent::NONE);
-    let told: Vec<Confirmation> =
-        capped.map(|(_, control, can)| of_device(control, state.generation, can)).collect();
+    let told: Vec<Confirmation> = capped
+        .map(|(intent, control, most, can)| of_device(control, asked(intent, most), state.generation, can))
+        .collect();
     if told.contains(&Confirmation::Awaited) {
         Confirmation::Awaited
+    } else if told.contains(&Confirmation::Short) {
+        Confirmation::Short
     } else if told.is_empty() || told.contains(&Confirmation::InForce) {
         Confirmation::InForce
     } else {
@@ -36,7 +48,15 @@ pub(crate) fn confirmation(
     }
 }
 
-fn of_device(control: Option<&DeviceSeen>, generation: i64, can: bool) -> Confirmation {
+/// What is asked of each device, as far as the hardware goes; nothing for a part of a maximum that nobody knows.
+fn asked(intent: CapIntent, most: Option<Watts>) -> Option<Watts> {
+    match intent.resolve(CapRange::new(None, most, None), Floor::NONE) {
+        Resolution::Watts(target) => Some(target.effective()),
+        Resolution::Percent(_) | Resolution::Blocked(_) => None,
+    }
+}
+
+fn of_device(control: Option<&DeviceSeen>, asked: Option<Watts>, generation: i64, can: bool) -> Confirmation {
     let Some(control) = control else {
         return if can { Confirmation::Awaited } else { Confirmation::Unenforced };
     };
@@ -45,9 +65,22 @@ fn of_device(control: Option<&DeviceSeen>, generation: i64, can: bool) -> Confir
         return Confirmation::Awaited;
     }
     match (control.applied, control.blocked) {
-        (true, _) => Confirmation::InForce,
+        (true, _) => of_figures(control, asked),
         (false, true) if control.cap.is_none() => Confirmation::Unenforced,
         (false, _) => Confirmation::Awaited,
+    }
+}
+
+/// Whether a limit that was read back is what was asked. Its owner may allow far less, and the agent then says of the
+/// lower one that it is applied.
+fn of_figures(control: &DeviceSeen, asked: Option<Watts>) -> Confirmation {
+    let enough = asked.and_then(|asked| asked.part(ENOUGH, Percent::HUNDRED, Role::Demand));
+    match control.cap.zip(enough) {
+        Some((cap, enough)) if cap >= enough => Confirmation::InForce,
+        Some(_) => Confirmation::Short,
+        // A closed loop has no limit to read back.
+        None if control.regulated || control.observed.is_none() => Confirmation::InForce,
+        None => Confirmation::Awaited,
     }
 }
 
@@ -56,11 +89,14 @@ mod tests {
     use super::*;
     use crate::rows::ProfileSeen;
     use host_kit::reflect::Row;
+    use planner::catalog::Catalog;
+    use planner::inventory::{HardwareFacts, resolve};
     use serde_json::{Value, json};
 
-    fn told(control: Value, hardware: Option<Value>) -> Confirmation {
-        let profile = json!({"metadata": {"name": "a", "generation": 4}, "status": {"control": control},
-            "spec": {"nodeName": "a", "profile": "eco", "cpu": {"packagePowerCapPctOfMax": 60}}});
+    fn told(spec: Value, control: Value, hardware: Option<Value>) -> Confirmation {
+        let mut profile = json!({"metadata": {"name": "a", "generation": 4}, "status": {"control": control},
+            "spec": {"nodeName": "a", "profile": "performance"}});
+        profile["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
         let state = ProfileSeen::read(&profile).unwrap().state;
         let hardware = hardware.map(|status| {
             HardwareSeen::read(
@@ -68,39 +104,96 @@ mod tests {
             )
             .unwrap()
         });
-        confirmation(Some(&state), hardware.as_ref(), true)
+        let reported = hardware.as_ref().map(|hardware| hardware.reported.clone());
+        let facts = HardwareFacts { reported, ..HardwareFacts::default() };
+        let resolved = resolve(&facts, None, true, &Catalog::embedded().unwrap()).hardware;
+        confirmation(Some(&state), hardware.as_ref(), &resolved, true)
+    }
+
+    /// A part of each package's 360 W.
+    fn part(percent: u8) -> Value {
+        json!({"cpu": {"packagePowerCapPctOfMax": percent}})
+    }
+
+    fn agent() -> Option<Value> {
+        Some(json!({"cpu": {"controlAvailable": true, "capRange": {"maxWattsPerSocket": 360}},
+            "gpu": {"present": true, "count": 2, "controlAvailable": true, "capRangePerGpu": {"maxWatts": 400}}}))
+    }
+
+    fn applied(cap: Value) -> Value {
+        json!({"backend": "rapl", "result": "applied", "observedGeneration": 4, "capWatts": cap})
     }
 
     #[test]
     fn only_what_was_read_back_for_the_spec_that_stands_is_in_force() {
-        let agent = || Some(json!({"cpu": {"controlAvailable": true}}));
-        let cpu = |result: &str, generation: i64, cap: Value| json!({"cpu": {"result": result, "observedGeneration": generation, "capWatts": cap}});
-        assert_eq!(told(cpu("applied", 4, json!(216)), agent()), Confirmation::InForce);
-        assert_eq!(told(cpu("applied", 3, json!(216)), agent()), Confirmation::Awaited, "an earlier spec");
-        assert_eq!(told(cpu("error", 4, json!(null)), agent()), Confirmation::Awaited);
-        assert_eq!(
-            told(cpu("blocked", 4, json!(216)), agent()),
-            Confirmation::Awaited,
-            "a cap stands all the same"
-        );
-        assert_eq!(told(cpu("blocked", 4, json!(null)), agent()), Confirmation::Unenforced);
-        assert_eq!(told(cpu("blocked", 3, json!(null)), agent()), Confirmation::Awaited);
-        assert_eq!(told(json!({}), agent()), Confirmation::Awaited);
-        assert_eq!(
-            told(json!({"cpu": {"result": "applied"}}), agent()),
-            Confirmation::InForce,
-            "an agent of v0.1"
-        );
+        let told = |control: Value| told(part(60), json!({"cpu": control}), agent());
+        let cpu = |result: &str, generation: i64, cap: Value| json!({"result": result, "observedGeneration": generation, "capWatts": cap});
+        // 60 % of 360 W.
+        assert_eq!(told(cpu("applied", 4, json!(216))), Confirmation::InForce);
+        assert_eq!(told(cpu("applied", 3, json!(216))), Confirmation::Awaited, "an earlier spec");
+        assert_eq!(told(cpu("error", 4, json!(null))), Confirmation::Awaited);
+        assert_eq!(told(cpu("blocked", 4, json!(216))), Confirmation::Awaited, "a cap stands all the same");
+        assert_eq!(told(cpu("blocked", 4, json!(null))), Confirmation::Unenforced);
+        assert_eq!(told(cpu("blocked", 3, json!(null))), Confirmation::Awaited);
+        assert_eq!(told(json!(null)), Confirmation::Awaited);
+        assert_eq!(told(json!({"result": "applied"})), Confirmation::InForce, "an agent of v0.1");
+    }
+
+    #[test]
+    fn far_less_than_was_asked_is_short_of_it_and_a_tenth_less_is_not() {
+        let told = |spec: Value, cap: f64| told(spec, json!({"cpu": applied(json!(cap))}), agent());
+        // All of 360 W: nine tenths are 324 W. A limit of its owner at 216 W is that of eco.
+        assert_eq!(told(part(100), 360.0), Confirmation::InForce);
+        assert_eq!(told(part(100), 324.0), Confirmation::InForce);
+        assert_eq!(told(part(100), 323.875), Confirmation::Short);
+        assert_eq!(told(part(100), 216.0), Confirmation::Short);
+        // 80 % are 288 W, nine tenths of them 259.2 W.
+        assert_eq!(told(part(80), 259.25), Confirmation::InForce);
+        assert_eq!(told(part(80), 259.125), Confirmation::Short);
+        // In watts, of which more than the hardware has counts as all that it has.
+        let watts = |asked: u32| json!({"cpu": {"packagePowerCapWatts": asked}});
+        assert_eq!(told(watts(300), 270.0), Confirmation::InForce);
+        assert_eq!(told(watts(300), 269.875), Confirmation::Short);
+        assert_eq!(told(watts(1000), 360.0), Confirmation::InForce);
+        assert_eq!(told(watts(1000), 323.0), Confirmation::Short);
+        // The hardware's lowest limit is above what was asked.
+        assert_eq!(told(watts(50), 100.0), Confirmation::InForce);
+    }
+
+    #[test]
+    fn the_worse_of_processors_and_gpus_counts() {
+        let spec =
+            json!({"cpu": {"packagePowerCapPctOfMax": 100}, "gpu": {"powerCap": {"capPctOfMax": 100}}});
+        let told = |cpu: f64, gpu: Value| {
+            told(spec.clone(), json!({"cpu": applied(json!(cpu)), "gpu": gpu}), agent())
+        };
+        // Nine tenths of 400 W are 360 W.
+        assert_eq!(told(360.0, applied(json!(360))), Confirmation::InForce);
+        assert_eq!(told(360.0, applied(json!(359))), Confirmation::Short);
+        assert_eq!(told(216.0, applied(json!(400))), Confirmation::Short);
+        assert_eq!(told(216.0, json!(null)), Confirmation::Awaited, "it is not settled yet");
+    }
+
+    #[test]
+    fn figures_that_are_missing_are_no_good_news_but_where_there_can_be_none() {
+        let told = |cpu: Value, hardware: Value| told(part(100), json!({"cpu": cpu}), Some(hardware));
+        let able = |range: Value| json!({"cpu": {"controlAvailable": true, "capRange": range}});
+        let known = || able(json!({"maxWattsPerSocket": 360}));
+        assert_eq!(told(applied(json!(null)), known()), Confirmation::Awaited);
+        assert_eq!(told(applied(json!(360)), able(json!(null))), Confirmation::Awaited, "a part of what?");
+        let regulated = json!({"backend": "dvfs", "result": "applied", "observedGeneration": 4});
+        assert_eq!(told(regulated, known()), Confirmation::InForce, "a closed loop reads no limit back");
     }
 
     #[test]
     fn a_node_without_an_agent_cannot_be_capped_and_one_that_is_not_known_yet_may_be() {
-        assert_eq!(told(json!({}), None), Confirmation::Unenforced);
+        assert_eq!(told(part(60), json!({}), None), Confirmation::Unenforced);
         assert_eq!(
-            told(json!({}), Some(json!({"cpu": {"controlAvailable": false}}))),
+            told(part(60), json!({}), Some(json!({"cpu": {"controlAvailable": false}}))),
             Confirmation::Unenforced
         );
-        assert_eq!(confirmation(None, None, true), Confirmation::Unenforced);
-        assert_eq!(confirmation(None, None, false), Confirmation::Awaited);
+        let nothing = Hardware::default();
+        assert_eq!(confirmation(None, None, &nothing, true), Confirmation::Unenforced);
+        assert_eq!(confirmation(None, None, &nothing, false), Confirmation::Awaited);
     }
 }

@@ -86,6 +86,8 @@ pub enum Confirmation {
     InForce,
     /// It has not said so yet, or it failed and will try again.
     Awaited,
+    /// It read back far less than was asked, and that is all there will be: its owner's limit allows no more.
+    Short,
     /// No cap can be in force: no agent has ever reported from the node, or it has nothing to cap with.
     Unenforced,
 }

@@ -98,7 +98,8 @@ fn steps(
     }
     match row.confirmation {
         Confirmation::Awaited => (Vec::new(), waiting),
-        Confirmation::InForce | Confirmation::Unenforced => (gone(labels), None),
+        // What is short of the highest limit is the owner's own, which no release lifts.
+        Confirmation::InForce | Confirmation::Short | Confirmation::Unenforced => (gone(labels), None),
     }
 }
 

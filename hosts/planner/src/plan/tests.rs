@@ -89,6 +89,22 @@ fn a_confirmation_of_other_caps_confirms_nothing() {
 }
 
 #[test]
+fn a_node_whose_owner_allows_far_less_is_not_offered_as_a_performance_node() {
+    let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
+    cluster.settle(&settings(static_partition("0.5")));
+    let up = settings(static_partition("1"));
+    cluster.agents = Confirmation::Short;
+    cluster.pass(&up);
+    let plan = cluster.pass(&up);
+    assert_eq!(node(&plan, "b").guard.held, Some(Held::CapsUnconfirmed));
+    assert!(
+        node(&plan, "b").actions.is_empty(),
+        "the caps of performance stand, and nothing more is written"
+    );
+    assert_eq!(cluster.label("b"), Some("eco"));
+}
+
+#[test]
 fn bare_nodes_without_agents_are_labelled_at_once() {
     // Table C14: two managed bare nodes under rule_swap get one performance and one eco label in one pass.
     let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
@@ -381,6 +397,17 @@ fn a_release_waits_for_an_agent_only_so_long() {
     cluster.seconds += 119;
     assert!(cluster.pass(&settings).releases[0].actions.is_empty());
     cluster.seconds += 1;
+    assert_eq!(cluster.pass(&settings).releases[0].actions, [Action::RemoveLabels, Action::DeleteDesired]);
+}
+
+#[test]
+fn a_release_does_not_wait_for_more_than_the_owner_allows() {
+    let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
+    let settings = settings(static_partition("0"));
+    cluster.settle(&settings);
+    cluster.row("b").selected = false;
+    cluster.agents = Confirmation::Short;
+    cluster.pass(&settings);
     assert_eq!(cluster.pass(&settings).releases[0].actions, [Action::RemoveLabels, Action::DeleteDesired]);
 }
 
