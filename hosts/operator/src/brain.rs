@@ -17,7 +17,7 @@ use crate::budget::Ledger;
 use crate::meters::Meters;
 use crate::rows::NodeSeen;
 use crate::settings::Settings;
-use crate::site::{Changes, Kind, Member, Site, Watches};
+use crate::site::{Changes, Kind, Site, Watches};
 use crate::stats::{Became as Counted, Stats};
 use crate::writes::{Outcome, Target, Trouble};
 use host_kit::clock::Mono;
@@ -195,9 +195,13 @@ impl Brain {
         }
     }
 
-    /// Forgets what is kept of nodes that are gone.
+    /// Forgets what is kept of nodes that are gone, and of jobs that show in the rows.
     fn forget_gone(&mut self, now: Mono) {
-        self.settling.retain(|_, settling| now < settling.until);
+        let site = &self.site;
+        self.settling.retain(|node, settling| match site.member(node) {
+            Some(member) => !settling.is_over(member, now),
+            None => now < settling.until,
+        });
         if self.settled.len() != self.site.members.len() {
             self.settled.resize_with(self.site.members.len(), || None);
         }
@@ -213,21 +217,14 @@ impl Brain {
     }
 
     /// Whether a node that is gone may get a job at `now`.
-    fn is_free_name(&self, node: &str, now: Mono) -> bool {
+    fn is_free(&self, node: &str, now: Mono) -> bool {
         !self.busy.contains_key(node) && self.waits.until(node).is_none_or(|until| now >= until)
     }
 
-    /// Whether a node may get a job at `now`.
-    fn is_free(&mut self, member: &Member, now: Mono) -> bool {
-        let node = &member.node.name;
-        if self.busy.contains_key(node) || self.waits.until(node).is_some_and(|until| now < until) {
-            return false;
-        }
-        if self.settling.get(node).is_some_and(|settling| !settling.is_over(member, now)) {
-            return false;
-        }
-        self.settling.remove(node);
-        true
+    /// The places of the nodes that may get no job at `now`.
+    fn left_alone(&self, now: Mono) -> BTreeSet<usize> {
+        let names = self.busy.keys().chain(self.settling.keys()).map(|node| &**node);
+        names.chain(self.waits.after(now)).filter_map(|node| self.site.find(node)).collect()
     }
 
     /// When a node that is left alone is to be looked at again; what was due at the pass at `seen` had its turn.

@@ -10,10 +10,10 @@ use crate::rows::PowerSeen;
 use crate::settings::{PowerSource, micros};
 use crate::site::Member;
 use jiff::Timestamp;
+use planner::names::Beside;
 use planner::power::history::{History, HistoryLaw, WINDOW};
 use planner::power::{Absent, Meter, Reading, Report, Sample};
 use power_units::{Stamp, Watts, WattsPerMinute};
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,12 +75,12 @@ impl Meters {
             return;
         }
         let (law, hold) = (self.law, self.hold);
-        for Member { node, hardware, .. } in members.iter().map(|member| &**member) {
+        for Member { name, hardware, .. } in members.iter().map(|member| &**member) {
             let power = hardware.as_ref().and_then(|hardware| hardware.power.as_ref());
-            if let Some(heard) = self.heard.get_mut(&node.name) {
+            if let Some(heard) = self.heard.get_mut(name) {
                 heard.listen(&law, power, now, |_| false);
             } else if power.is_some() {
-                let heard = self.heard.entry(node.name.clone()).or_default();
+                let heard = self.heard.entry(name.clone()).or_default();
                 heard.listen(&law, power, now, |at| is_old(at, wall, hold));
             }
         }
@@ -94,21 +94,14 @@ impl Meters {
         self.heard.entry(node.into()).or_default().history.record(&self.law, now, report);
     }
 
-    /// What the meter of each member says at `now`. They come in the order of names, so that one walk finds all.
-    pub(crate) fn readings(&self, members: &[Arc<Member>], now: Stamp) -> Vec<Metering> {
-        let mut heard = self.heard.iter().peekable();
-        let of = |member: &Arc<Member>| {
-            let of_node = loop {
-                let Some((name, heard_of_it)) = heard.peek() else { break None };
-                match name.as_ref().cmp(&*member.node.name) {
-                    Ordering::Less => drop(heard.next()),
-                    Ordering::Equal => break Some(*heard_of_it),
-                    Ordering::Greater => break None,
-                }
-            };
-            self.metering(of_node, now)
-        };
-        members.iter().map(of).collect()
+    /// What the meter of each of these nodes says at `now`. They come in the order of names.
+    pub(crate) fn readings<'a>(
+        &self,
+        nodes: impl ExactSizeIterator<Item = &'a str>,
+        now: Stamp,
+    ) -> Vec<Metering> {
+        let heard = Beside::new(nodes, self.heard.iter().map(|(node, heard)| (&**node, heard)));
+        heard.each().map(|heard| self.metering(heard, now)).collect()
     }
 
     fn metering(&self, heard: Option<&Heard>, now: Stamp) -> Metering {

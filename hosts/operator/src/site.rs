@@ -6,11 +6,12 @@ mod member;
 mod objects;
 mod pods;
 mod published;
+mod texts;
 mod unread;
 mod watches;
 
 pub(crate) use confirm::confirmation;
-pub(crate) use member::Member;
+pub(crate) use member::{Brief, Member};
 pub(crate) use unread::{Kind, Unread, Unreadable, Unreads};
 pub(crate) use watches::{SILENCE_MAX, Watches};
 
@@ -27,6 +28,7 @@ use planner::plan::{NodeRow, PublishedRow, Sight};
 use pods::Pods;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use texts::Texts;
 
 /// Which kind carries the desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +72,7 @@ pub(crate) struct Site {
     pub(crate) twins: Objects<TwinSeen>,
     hardware: Objects<HardwareSeen>,
     hardware_known: bool,
+    texts: Texts,
     /// What is published, in the order of the nodes' names; nothing where it is to be put together anew.
     published: Option<Vec<PublishedRow>>,
     /// Nodes have come or gone since somebody last asked.
@@ -156,7 +159,8 @@ impl Site {
             if was.is_same(&member) {
                 continue;
             }
-            let (member, row) = self.put_together(member, Some(&was), by);
+            let (member, mut row) = self.put_together(member, Some(&was), by);
+            row.place = at;
             let member = Arc::new(member);
             changes.members.push(member.clone());
             if let (Some(slot), Some(known)) = (self.members.get_mut(at), self.nodes.get_mut(at)) {
@@ -174,6 +178,8 @@ impl Site {
             twin: self.twins.get(&node.name).cloned(),
             resolved: Hardware::default(),
             unreadable: self.unread.of_node(&node.name),
+            brief: Brief::default(),
+            name: node.name.clone(),
             node,
         }
     }
@@ -199,49 +205,65 @@ impl Site {
             while old.next_if(|(member, _)| member.node.name < node.name).is_some() {}
             let before = old.next_if(|(member, _)| member.node.name == node.name);
             let member = self.gather(node);
-            let (member, row): (Arc<Member>, NodeRow) = match before {
+            let place = self.nodes.len();
+            let (member, mut row): (Arc<Member>, NodeRow) = match before {
                 Some((was, row)) if was.is_same(&member) && !anew => (was, row),
                 before => {
-                    let (member, row) = self.put_together(member, before.as_ref().map(|(was, _)| &**was), by);
+                    let was = before.as_ref().map(|(was, _)| &**was);
+                    let (member, row) = self.put_together(member, was, by);
+                    let row = NodeRow { place, ..row };
                     let member = Arc::new(member);
                     changes.members.push(member.clone());
                     changes.plan |= before.is_none_or(|(_, was)| was != row);
                     (member, row)
                 }
             };
+            row.place = place;
             self.members.push(member);
             self.nodes.push(row);
         }
+        self.texts.forget_unused();
     }
 
     fn put_together(
-        &self,
+        &mut self,
         member: Member,
         was: Option<&Member>,
         (lens, catalog): (&Lens, &Catalog),
     ) -> (Member, NodeRow) {
-        let Member { node, hardware, profile, twin, .. } = &member;
+        let Member { node, hardware, .. } = &member;
+        let texts = &mut self.texts;
+        let mut reported = hardware.as_ref().map(|hardware| hardware.reported.clone());
+        if let Some(of) = &mut reported {
+            texts.share_all([
+                &mut of.cpu_raw_model,
+                &mut of.cpu_model,
+                &mut of.gpu_raw_model,
+                &mut of.gpu_model,
+            ]);
+        }
+        let mut labels = LabelFacts::read(|key| node.label(key), &lens.gpu_product_keys);
+        texts.share_all([&mut labels.cpu_model, &mut labels.gpu_model]);
         let facts = HardwareFacts {
-            reported: hardware.as_ref().map(|hardware| hardware.reported.clone()),
-            labels: LabelFacts::read(|key| node.label(key), &lens.gpu_product_keys),
+            reported,
+            labels,
             capacity_cpus: node.capacity_cpus,
             allocatable_gpus: node.allocatable_gpus,
         };
-        let state = match lens.source {
-            DesiredSource::Profile => profile.as_deref().map(|profile| &profile.state),
-            DesiredSource::Twin => twin.as_deref().map(|twin| &twin.state),
-        };
-        let gpu_cap = state.is_some_and(|state| rows::caps(&state.desired).gpu.is_some());
+        let state = member.state(lens.source);
+        let caps = state.map(|state| rows::caps(&state.desired));
+        let gpu_cap = caps.is_some_and(|caps| caps.gpu.is_some());
         let remembered = was.and_then(|was| was.resolved.gpu.as_ref());
         let resolved = inventory::resolve(&facts, remembered, gpu_cap, catalog).hardware;
+        let name = was.map_or_else(|| node.name.clone(), |was| was.name.clone());
         let row = NodeRow {
-            name: node.name.clone(),
+            name: name.clone(),
             selected: lens.selector.matches(&node.labels),
             reserved: labels::is_true(node.label(&lens.reserved_key)),
             unschedulable: node.unschedulable,
             ready: node.ready,
-            profile_label: node.label(&lens.profile_key).map(str::to_owned),
-            draining_label: node.label(labels::node::DRAINING).map(str::to_owned),
+            profile_label: node.label(&lens.profile_key).map(|text| texts.share(text)),
+            draining_label: node.label(labels::node::DRAINING).map(|text| texts.share(text)),
             hardware: facts,
             confirmation: confirmation(
                 state,
@@ -250,8 +272,17 @@ impl Site {
                 self.hardware_known && member.unreadable.hardware.is_none(),
             ),
             sight: Sight::Clear,
+            place: 0,
         };
-        (Member { resolved, ..member }, row)
+        let brief = Brief {
+            rack: member.label(labels::node::RACK).map(|text| texts.share(text)),
+            zone: member.label(labels::node::COOLING_ZONE).map(|text| texts.share(text)),
+            caps,
+            has_no_meter: hardware.as_ref().is_some_and(|hardware| hardware.metered == Some(false)),
+            has_other_owners: state.is_some_and(|state| state.owners.foreign.any())
+                || node.owner_of(&lens.profile_key).is_some(),
+        };
+        (Member { name, resolved, brief, ..member }, row)
     }
 
     /// Whose object of a kind has this name.
@@ -264,7 +295,7 @@ impl Site {
 
     /// The place of a node.
     pub(crate) fn find(&self, node: &str) -> Option<usize> {
-        self.places.find(node, |at| self.members.get(at).map(|member| &*member.node.name))
+        self.places.find(node, |at| self.members.get(at).map(|member| &*member.name))
     }
 
     /// A node.

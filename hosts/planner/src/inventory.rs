@@ -28,9 +28,9 @@ pub struct HardwareFacts {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Reported {
     /// `cpu.rawModel`
-    pub cpu_raw_model: Option<String>,
+    pub cpu_raw_model: Option<Arc<str>>,
     /// `cpu.model`
-    pub cpu_model: Option<String>,
+    pub cpu_model: Option<Arc<str>>,
     /// `cpu.sockets`
     pub sockets: Option<u32>,
     /// `cpu.totalCores`
@@ -42,9 +42,9 @@ pub struct Reported {
     /// `gpu.present`: false is a denial, missing is not.
     pub gpu_present: Option<bool>,
     /// `gpu.rawModel`
-    pub gpu_raw_model: Option<String>,
+    pub gpu_raw_model: Option<Arc<str>>,
     /// `gpu.model`
-    pub gpu_model: Option<String>,
+    pub gpu_model: Option<Arc<str>>,
     /// `gpu.count`
     pub gpu_count: Option<u32>,
     /// `gpu.capRangePerGpu.minWatts`
@@ -57,11 +57,11 @@ pub struct Reported {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LabelFacts {
     /// The CPU model.
-    pub cpu_model: Option<String>,
+    pub cpu_model: Option<Arc<str>>,
     /// How many packages.
     pub sockets: Option<u32>,
     /// The GPU product.
-    pub gpu_model: Option<String>,
+    pub gpu_model: Option<Arc<str>>,
     /// How many GPUs.
     pub gpu_count: Option<u32>,
 }
@@ -79,9 +79,9 @@ impl LabelFacts {
         let count = |key: &str| text(key).and_then(|text| text.parse().ok()).filter(|&count| count > 0);
         let product = || gpu_product_keys.iter().find_map(|key| text(key));
         Self {
-            cpu_model: CPU_MODEL_KEYS.into_iter().find_map(text).map(str::to_owned),
+            cpu_model: CPU_MODEL_KEYS.into_iter().find_map(text).map(Arc::from),
             sockets: CPU_SOCKETS_KEYS.into_iter().find_map(count),
-            gpu_model: text(GPU_MODEL_KEY).or_else(product).map(str::to_owned),
+            gpu_model: text(GPU_MODEL_KEY).or_else(product).map(Arc::from),
             gpu_count: count(GPU_COUNT_KEY),
         }
     }
@@ -234,7 +234,7 @@ fn design_range(cpu: &CpuModel) -> PowerRange {
 
 /// The first name that the catalogue knows, by its key there; else the first name that is one at all.
 fn recognise<'c, Model>(
-    names: [&Option<String>; 3],
+    names: [&Option<Arc<str>>; 3],
     mut find: impl FnMut(&str) -> Named<'c, Model>,
 ) -> (Option<Arc<str>>, Option<&'c Model>) {
     let mut raw = None;

@@ -13,6 +13,7 @@ pub mod hardware;
 pub mod intent;
 pub mod inventory;
 pub mod migration;
+pub mod names;
 pub mod places;
 pub mod plan;
 pub mod policy;

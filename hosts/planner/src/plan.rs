@@ -24,9 +24,10 @@ use crate::density::{Density, Family};
 use crate::guard::{self, CapsOf, GuardDecision, GuardFacts, GuardMode, Held, State};
 use crate::intent::{Caps, Intents};
 use crate::inventory::{Resolved, Resolver};
+use crate::names::Beside;
 use crate::policy::{Choice, Fallback, FamilyFloor, Policy, PolicyFacts};
 use crate::profile::{PerProfile, Profile};
-use facts::{Beside, sorted_nodes, sorted_published};
+use facts::sorted;
 use memory::Planned;
 use power_units::{Micros, Stamp};
 use std::cmp::Reverse;
@@ -77,6 +78,8 @@ pub struct Plan {
 pub struct NodePlan {
     /// Its name.
     pub node: Arc<str>,
+    /// Its place, as the row says.
+    pub place: usize,
     /// What it holds of compute.
     pub density: Density,
     /// What it is exchangeable with.
@@ -100,17 +103,18 @@ pub struct NodePlan {
 /// Plans the cluster.
 #[must_use]
 pub fn plan(snapshot: &Snapshot, settings: &Settings, memory: &Memory) -> Plan {
-    let rows = sorted_nodes(&snapshot.nodes);
+    let rows = sorted(&snapshot.nodes, |row| &row.name);
     let eligible: Vec<&NodeRow> = rows.iter().copied().filter(|row| row.is_eligible()).collect();
-    let published = sorted_published(&snapshot.published);
-    let published = Beside::new(&eligible, published.into_iter().map(|row| (&*row.node, row)));
-    let remembered = Beside::new(&eligible, memory.iter());
+    let published = sorted(&snapshot.published, |row| &row.node);
+    let published = Beside::new(names(&eligible), published.into_iter().map(|row| (&*row.node, row)));
+    let remembered = Beside::new(names(&eligible), memory.iter());
     let (demand, blocking) = snapshot.pods.as_ref().map(|pods| demand_of(pods, &eligible)).unzip();
 
-    let mut candidates = candidates(&eligible, &remembered, &published, settings);
+    let candidates = candidates(&eligible, &remembered, &published, settings);
+    let mut order: Vec<&Candidate<'_>> = candidates.iter().collect();
     // The names ascend already, and the sort is stable.
-    candidates.sort_by_cached_key(|candidate| (candidate.is_passed_over(), Reverse(candidate.density.order)));
-    let families = number_families(&candidates);
+    order.sort_by_cached_key(|candidate| (candidate.is_passed_over(), Reverse(candidate.density.order)));
+    let families = number_families(&order);
     let pressure = demand.map(|demand: Demand| demand.performance_only);
     let facts = PolicyFacts { families: &families, pressure, wall_clock: snapshot.wall_clock };
     let Choice { profiles, name, fallback } = settings.policy.choose(settings.floor, &facts);
@@ -120,16 +124,20 @@ pub fn plan(snapshot: &Snapshot, settings: &Settings, memory: &Memory) -> Plan {
         policy: name,
         fallback,
         demand,
-        nodes: candidates.into_iter().zip(profiles).map(|(node, planned)| pass.node(node, planned)).collect(),
+        nodes: order.into_iter().zip(profiles).map(|(node, planned)| pass.node(node, planned)).collect(),
         not_ready: eligible.iter().filter(|row| !row.ready).map(|row| row.name.clone()).collect(),
         releases: release::releases(&pass, &rows),
     }
 }
 
+fn names<'a>(nodes: &[&'a NodeRow]) -> impl ExactSizeIterator<Item = &'a str> {
+    nodes.iter().map(|row| &*row.name)
+}
+
 /// The demand of the pods that wait for a node or have one of these, and the performance pods on each of these. A pod
 /// that waits is demand wherever it will go; one that runs elsewhere is served already.
 fn demand_of(pods: &PodCounts, eligible: &[&NodeRow]) -> (Demand, Vec<u32>) {
-    let here = Beside::new(eligible, pods.bound());
+    let here = Beside::new(names(eligible), pods.bound());
     let demand = here.each().flatten().fold(pods.waiting(), Demand::plus);
     (demand, here.each().map(|pods| pods.map_or(0, |pods| pods.performance_only)).collect())
 }
@@ -182,7 +190,7 @@ fn candidates<'a>(
 }
 
 /// A number for each family, so that the policies need no names.
-fn number_families(candidates: &[Candidate<'_>]) -> Vec<u32> {
+fn number_families(candidates: &[&Candidate<'_>]) -> Vec<u32> {
     let mut numbers = BTreeMap::new();
     let mut number = |family| {
         let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
@@ -204,12 +212,12 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    fn node(&self, candidate: Candidate<'_>, planned: Profile) -> NodePlan {
-        let Candidate { at, row, remembered, resolved, density, family } = candidate;
+    fn node(&self, candidate: &Candidate<'_>, planned: Profile) -> NodePlan {
+        let &Candidate { at, row, remembered, ref resolved, density, ref family } = candidate;
         let published = self.published.at(at);
         let blocking = self.blocking.as_ref().and_then(|blocking| blocking.get(at).copied());
         let was = published.map_or_else(Caps::default, |published| published.caps);
-        let caps_of = |profile| self.settings.intents.caps(&resolved, profile).after(&was);
+        let caps_of = |profile| self.settings.intents.caps(resolved, profile).after(&was);
         let caps = PerProfile { performance: caps_of(Profile::Performance), eco: caps_of(Profile::Eco) };
 
         let state =
@@ -243,8 +251,9 @@ impl Pass<'_> {
         let performance_since = (guard.state == State::ActivePerformance).then_some(since);
         NodePlan {
             node: row.name.clone(),
+            place: row.place,
             density,
-            family,
+            family: family.clone(),
             unrecognised: resolved.cpu_is_unrecognised() || resolved.gpu_is_unrecognised(),
             planned,
             blocking,
@@ -255,7 +264,8 @@ impl Pass<'_> {
                 // What cannot be read now may say again what it said.
                 (Sight::Unreadable, Some(_)) => None,
                 (Sight::Unreadable, None) | (Sight::Clear | Sight::Blind, _) => {
-                    let now = Planned { state: guard.state, performance_since, gpus: resolved.hardware.gpu };
+                    let gpus = resolved.hardware.gpu.clone();
+                    let now = Planned { state: guard.state, performance_since, gpus };
                     (remembered != Some(&now)).then_some(NodeMemory::Planned(now))
                 }
             },

@@ -21,7 +21,7 @@ fn of_bits(value: i64, base: i64, role: Role) -> Option<Percent> {
     let dividend = (i128::from(value) * 100) << 32;
     let divisor = i128::from(base);
     let floor = dividend.div_euclid(divisor);
-    let rest = dividend.rem_euclid(divisor);
+    let rest = dividend - floor * divisor;
     let up = match role {
         Role::Limit => false,
         Role::Demand => rest != 0,

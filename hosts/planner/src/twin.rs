@@ -13,7 +13,7 @@ pub mod pue;
 pub mod ratings;
 
 use self::cooling::{CoolingFacts, CoolingModel, CoolingStress};
-use self::psu::{PsuLimits, PsuStress, RackLoads};
+use self::psu::{PsuLimits, PsuStress, Racks};
 use self::pue::Pue;
 use self::ratings::{Budget, Cap, Ratings};
 use crate::facility::View;
@@ -117,14 +117,16 @@ pub struct Twin {
 
 /// The twins of all nodes, in the order of the nodes. A twin depends on the others of its rack, never on the order.
 pub fn twins<M: CoolingModel>(law: &TwinLaw<M>, nodes: &[NodeFacts<'_>], site: &SiteFacts<'_>) -> Vec<Twin> {
-    let powers: Vec<_> = nodes.iter().map(|node| power_of(&law.utilization, node)).collect();
-    let draws = nodes.iter().zip(&powers).map(|(node, power)| (node.rack, power.draw));
-    let racks = RackLoads::new(draws, site);
-    nodes.iter().zip(powers).map(|(node, power)| twin_of(law, node, power, site, &racks)).collect()
+    let ratings = nodes.iter().map(|node| Ratings::of(node.hardware));
+    let powers: Vec<_> =
+        nodes.iter().zip(ratings).map(|(node, of)| (of, power_of(&law.utilization, node, of))).collect();
+    let draws = nodes.iter().zip(&powers).map(|(node, (_, power))| (node.rack, power.draw));
+    let racks = Racks::new(&law.psu, draws, site);
+    let twins = nodes.iter().zip(powers).enumerate();
+    twins.map(|(at, (node, power))| twin_of(law, node, power, site, racks.stress(at))).collect()
 }
 
-fn power_of(utilization: &UtilizationModel, node: &NodeFacts<'_>) -> PowerMeasurement {
-    let ratings = Ratings::of(node.hardware);
+fn power_of(utilization: &UtilizationModel, node: &NodeFacts<'_>, ratings: Ratings) -> PowerMeasurement {
     let cpu = ratings.cpu.map(|device| device.under(node.cpu_cap));
     let gpu = ratings.gpu.map(|device| device.under(node.gpu_cap));
     let sum = cpu.zip(gpu).and_then(|(cpu, gpu)| cpu.checked_add(gpu));
@@ -157,9 +159,9 @@ const SUSPECT_TIMES: u32 = 10;
 fn twin_of<M: CoolingModel>(
     law: &TwinLaw<M>,
     node: &NodeFacts<'_>,
-    power: PowerMeasurement,
+    (ratings, power): (Ratings, PowerMeasurement),
     site: &SiteFacts<'_>,
-    racks: &RackLoads<'_>,
+    psu: Option<PsuStress>,
 ) -> Twin {
     let cooling = power.node.and_then(|budget| {
         let ambient = site.facility.ambient(node.zone).map(|aged| aged.value);
@@ -172,16 +174,13 @@ fn twin_of<M: CoolingModel>(
     });
     Twin {
         class: node.class,
-        caps: CapState {
-            cpu: node.cpu_cap.percent(Ratings::of(node.hardware).cpu),
-            gpu: node.gpu_cap.percent(Ratings::of(node.hardware).gpu),
-        },
+        caps: CapState { cpu: node.cpu_cap.percent(ratings.cpu), gpu: node.gpu_cap.percent(ratings.gpu) },
         headroom: power
             .node
             .zip(power.draw.watts())
             .map(|(budget, drawn)| headroom::of(budget.capped, drawn)),
         cooling,
-        psu: racks.stress(&law.psu, node.rack, site),
+        psu,
         pue: Pue::of(site.facility.pue().map(|aged| aged.value), cooling.map(|stress| stress.percent)),
         density: density::of(node.hardware),
         power,

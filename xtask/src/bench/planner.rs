@@ -57,9 +57,9 @@ fn carry_out(cluster: &mut Snapshot, memory: &mut Memory, planned: &Plan) {
             match action {
                 Action::WriteLabels { profile, draining } => {
                     if let Some(profile) = profile {
-                        row.profile_label = Some(profile.as_str().to_owned());
+                        row.profile_label = Some(profile.as_str().into());
                     }
-                    row.draining_label = draining.map(|draining| draining.to_string());
+                    row.draining_label = draining.map(|draining| draining.to_string().into());
                 }
                 Action::WriteDesired(desired) => {
                     cluster.published.retain(|published| published.node != node.node);
@@ -130,10 +130,10 @@ fn node(at: usize) -> NodeRow {
     let gpu = GPUS.get(at % 4).copied().unwrap_or_default();
     let gpus = if gpu.is_empty() { 0 } else { 8 };
     let reported = Reported {
-        cpu_raw_model: CPUS.get(at / 4 % 4).map(|&cpu| cpu.to_owned()),
+        cpu_raw_model: CPUS.get(at / 4 % 4).map(|&cpu| cpu.into()),
         sockets: Some(2),
         total_cores: Some(384),
-        gpu_raw_model: Some(gpu.to_owned()),
+        gpu_raw_model: Some(gpu.into()),
         gpu_count: Some(gpus),
         gpu_max: (gpu == "NVIDIA H200").then(|| Watts::from_int(700)),
         ..Reported::default()
@@ -154,6 +154,7 @@ fn node(at: usize) -> NodeRow {
         },
         confirmation: Confirmation::Awaited,
         sight: Sight::Clear,
+        place: at,
     }
 }
 

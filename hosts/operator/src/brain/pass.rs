@@ -6,13 +6,11 @@ use super::{Brain, stamp};
 use crate::budget::{Claim, Grant};
 use crate::meters::Metering;
 use crate::publish::{Standing, Wanted, status_of};
-use crate::rows;
 use crate::site::Member;
 use crate::stats::Shown;
 use crate::writes::Job;
 use host_kit::clock::Mono;
 use jiff::Timestamp;
-use joulie_api::labels::node::{COOLING_ZONE, RACK};
 use planner::facility::Facility;
 use planner::plan::{self, Action, NodePlan, Plan, Sight, Snapshot};
 use planner::power::{Absent, Reading};
@@ -37,34 +35,35 @@ impl Brain {
         self.wall = wall;
         self.forget_gone(now);
         self.say_unread();
-        let metered = self.meters.readings(&self.site.members, stamp(now));
+        let names = self.site.members.iter().map(|member| &*member.name);
+        let metered = self.meters.readings(names, stamp(now));
         let plan = self.plan(now, wall, &metered);
         self.stats.planned(&plan);
-        let places: Vec<Option<usize>> = plan.nodes.iter().map(|node| self.site.find(&node.node)).collect();
-        let twins = self.twins(&plan, (&places, &metered), now);
+        let twins = self.twins(&plan, &metered, now);
         let mut budget = self.budget(&plan, now);
+        let left_alone = self.left_alone(now);
         let mut jobs = Vec::new();
-        for ((node, twin), place) in plan.nodes.iter().zip(twins).zip(places) {
-            let known = place.and_then(|at| Some((at, self.site.members.get(at)?.clone(), metered.get(at)?)));
+        for (node, twin) in plan.nodes.iter().zip(twins) {
             let grant = budget.take(&node.node);
-            if let Some((at, member, metering)) = known.filter(|(_, member, _)| self.is_free(member, now)) {
-                let has_meter =
-                    member.hardware.as_ref().is_none_or(|hardware| hardware.metered != Some(false));
-                let awaited = metering.awaited && has_meter;
+            let free = Some(node.place).filter(|place| !left_alone.contains(place));
+            let known = free.and_then(|at| self.site.members.get(at).cloned().zip(metered.get(at)));
+            if let Some((member, metering)) = known {
+                let awaited = metering.awaited && !member.brief.has_no_meter;
                 let standing = self.standing(&member, node, awaited);
                 let stands_in = plan.fallback.is_some();
-                self.node((at, member, standing), node, (twin, grant), (now, stands_in), &mut jobs);
+                self.node((member, standing), node, (twin, grant), (now, stands_in), &mut jobs);
             } else {
                 self.stats.show(&node.node, Shown::of(node));
             }
         }
         self.stats.forget_others(&plan);
         for release in plan.releases {
-            let free = match self.site.member(&release.node).cloned() {
+            let place = self.site.find(&release.node);
+            let free = match place.and_then(|at| self.site.members.get(at)) {
                 // What it was told is not known, so it cannot be told that it is released.
                 Some(member) if member.is_state_unread(self.settings.lens.source) => false,
-                Some(member) => self.is_free(&member, now),
-                None => self.is_free_name(&release.node, now),
+                Some(_) => place.is_none_or(|at| !left_alone.contains(&at)),
+                None => self.is_free(&release.node, now),
             };
             let waits = match budget.take(&release.node) {
                 Some(grant) if free => self.release_waits(grant, now),
@@ -80,7 +79,7 @@ impl Brain {
     /// One node's part of a pass.
     fn node(
         &mut self,
-        (at, member, standing): (usize, Arc<Member>, Standing),
+        (member, standing): (Arc<Member>, Standing),
         plan: &NodePlan,
         (twin, grant): (Twin, Option<(Claim, Grant)>),
         (now, stands_in): (Mono, bool),
@@ -94,7 +93,7 @@ impl Brain {
         let looks_the_same =
             |settled: &Settled| settled.is(&member, twin, (&standing, wanted.as_ref()), shown);
         if plan.actions.is_empty()
-            && self.settled.get(at).and_then(Option::as_ref).is_some_and(looks_the_same)
+            && self.settled.get(plan.place).and_then(Option::as_ref).is_some_and(looks_the_same)
         {
             return self.commit(plan);
         }
@@ -104,7 +103,7 @@ impl Brain {
         let writes = parts.in_order(member.twin.is_some());
         let writes_state = plan.actions.iter().any(|action| matches!(action, Action::WriteDesired(_)));
         let held = wanted.is_none() && writes_state;
-        if let Some(slot) = self.settled.get_mut(at) {
+        if let Some(slot) = self.settled.get_mut(plan.place) {
             let settled = || Settled::new(member, twin, (standing, wanted), shown);
             *slot = writes.is_empty().then(settled);
         }
@@ -153,51 +152,29 @@ impl Brain {
     }
 
     /// The twins of the planned nodes, in the order of the plan.
-    fn twins(&self, plan: &Plan, (places, metered): (&[Option<usize>], &[Metering]), now: Mono) -> Vec<Twin> {
+    fn twins(&self, plan: &Plan, metered: &[Metering], now: Mono) -> Vec<Twin> {
         let none = rows_of_nothing();
         let facility = Facility::default();
         let hold = crate::settings::micros(self.settings.hold);
-        let facts: Vec<NodeFacts<'_>> = plan
-            .nodes
-            .iter()
-            .zip(places)
-            .map(|(node, &place)| {
-                let of = |at: usize| Some((&**self.site.members.get(at)?, metered.get(at)?));
-                self.facts(node, place.and_then(of), &none)
-            })
-            .collect();
+        let facts = |node: &NodePlan| {
+            let known =
+                self.site.members.get(node.place).map(|member| &**member).zip(metered.get(node.place));
+            facts(node, known, &none)
+        };
+        let facts: Vec<NodeFacts<'_>> = plan.nodes.iter().map(facts).collect();
         let site = SiteFacts { facility: facility.at(stamp(now), hold), unmanaged: &BTreeMap::new() };
         twin::twins(&self.law, &facts, &site)
     }
 
-    fn facts<'a>(
-        &'a self,
-        plan: &NodePlan,
-        known: Option<(&'a Member, &Metering)>,
-        none: &'a planner::hardware::Hardware,
-    ) -> NodeFacts<'a> {
-        let (member, metering) = known.unzip();
-        let state = member.and_then(|member| member.state(self.settings.lens.source));
-        // The caps that stand; those of the plan where none stand yet.
-        let caps = state
-            .map(|state| rows::caps(&state.desired))
-            .or(plan.desired.as_ref().map(|desired| desired.caps))
-            .unwrap_or_default();
-        NodeFacts {
-            hardware: member.map_or(none, |member| &member.resolved),
-            class: plan.guard.state.class(),
-            cpu_cap: caps.cpu.into(),
-            gpu_cap: caps.gpu.into(),
-            reading: metering.map_or(Reading::Absent(Absent::NotConfigured), |metering| metering.reading),
-            trend: metering.and_then(|metering| metering.trend),
-            load: None,
-            rack: member.and_then(|member| member.label(RACK)),
-            zone: member.and_then(|member| member.label(COOLING_ZONE)),
-        }
-    }
-
     /// What is said of a node beside its twin.
     fn standing(&self, member: &Member, plan: &NodePlan, awaits_meter: bool) -> Standing {
+        let overridden = if member.brief.has_other_owners { self.overridden(member, plan) } else { None };
+        let unreadable = member.unreadable.said();
+        Standing { awaits_meter, unreadable, overridden, budget: self.budget_said(member) }
+    }
+
+    /// What is somebody else's, in a sentence.
+    fn overridden(&self, member: &Member, plan: &NodePlan) -> Option<String> {
         let mut theirs = Vec::new();
         let source = self.settings.lens.source;
         if let Some(state) = member.state(source).filter(|state| state.owners.foreign.any()) {
@@ -211,9 +188,30 @@ impl Brain {
         {
             theirs.push(format!("the label {key} of the node belongs to {who}"));
         }
-        let overridden = (!theirs.is_empty()).then(|| format!("{}; what they say stands", theirs.join(", ")));
-        let unreadable = member.unreadable.said();
-        Standing { awaits_meter, unreadable, overridden, budget: self.budget_said(member) }
+        (!theirs.is_empty()).then(|| format!("{}; what they say stands", theirs.join(", ")))
+    }
+}
+
+fn facts<'a>(
+    plan: &NodePlan,
+    known: Option<(&'a Member, &Metering)>,
+    none: &'a planner::hardware::Hardware,
+) -> NodeFacts<'a> {
+    let (member, metering) = known.unzip();
+    let brief = member.map(|member| &member.brief);
+    // The caps that stand; those of the plan where none stand yet.
+    let stands = brief.and_then(|brief| brief.caps);
+    let caps = stands.or(plan.desired.as_ref().map(|desired| desired.caps)).unwrap_or_default();
+    NodeFacts {
+        hardware: member.map_or(none, |member| &member.resolved),
+        class: plan.guard.state.class(),
+        cpu_cap: caps.cpu.into(),
+        gpu_cap: caps.gpu.into(),
+        reading: metering.map_or(Reading::Absent(Absent::NotConfigured), |metering| metering.reading),
+        trend: metering.and_then(|metering| metering.trend),
+        load: None,
+        rack: brief.and_then(|brief| brief.rack.as_deref()),
+        zone: brief.and_then(|brief| brief.zone.as_deref()),
     }
 }
 

@@ -47,9 +47,7 @@ impl Brain {
     fn is_metered(&self, member: &Member) -> bool {
         match &self.settings.power {
             PowerSource::Static | PowerSource::Http(None, _) => false,
-            PowerSource::Agent => {
-                member.hardware.as_ref().is_some_and(|hardware| hardware.metered != Some(false))
-            }
+            PowerSource::Agent => member.hardware.is_some() && !member.brief.has_no_meter,
             PowerSource::Http(Some(_), _) => true,
         }
     }

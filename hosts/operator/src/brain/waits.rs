@@ -92,6 +92,11 @@ impl Waits {
         self.0.get(node).map(|wait| wait.until)
     }
 
+    /// The nodes that are left alone beyond `now`.
+    pub(super) fn after(&self, now: Mono) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(move |(_, wait)| now < wait.until).map(|(node, _)| node.as_str())
+    }
+
     /// A job of the node went well.
     pub(super) fn fine(&mut self, node: &str) {
         self.0.remove(node);

@@ -1,6 +1,6 @@
 use super::*;
 use crate::rows::{HardwareSeen, NodeSeen};
-use crate::site::Unreadable;
+use crate::site::{Brief, Unreadable};
 use host_kit::reflect::Row;
 use planner::hardware::Hardware;
 use power_units::Micros;
@@ -12,12 +12,14 @@ fn member(power: Value) -> Arc<Member> {
     let node = NodeSeen::read(&json!({"metadata": {"name": "a"}})).unwrap();
     let hardware = json!({"metadata": {"name": "a"}, "spec": {"nodeName": "a"}, "status": {"power": power}});
     Arc::new(Member {
+        name: node.name.clone(),
         node: Arc::new(node),
         hardware: Some(Arc::new(HardwareSeen::read(&hardware).unwrap())),
         profile: None,
         twin: None,
         resolved: Hardware::default(),
         unreadable: Unreadable::default(),
+        brief: Brief::default(),
     })
 }
 
@@ -26,7 +28,7 @@ fn at(second: u64) -> Stamp {
 }
 
 fn metering(meters: &Meters, now: Stamp) -> Metering {
-    meters.readings(&[member(json!(null))], now)[0]
+    meters.readings(["a"].into_iter(), now)[0]
 }
 
 fn awaits(meters: &Meters) -> bool {

@@ -46,15 +46,15 @@ impl Row for HardwareSeen {
         let cpu_range = &cpu["capRange"];
         let gpu_range = &gpu["capRangePerGpu"];
         let reported = Reported {
-            cpu_raw_model: text(&cpu["rawModel"]),
-            cpu_model: text(&cpu["model"]),
+            cpu_raw_model: text(&cpu["rawModel"]).map(Into::into),
+            cpu_model: text(&cpu["model"]).map(Into::into),
             sockets: count(&cpu["sockets"]),
             total_cores: count(&cpu["totalCores"]),
             cpu_min: either(&cpu_range["minWattsPerSocket"], &cpu["capMinWatts"], Role::Demand),
             cpu_max: either(&cpu_range["maxWattsPerSocket"], &cpu["capMaxWatts"], Role::Limit),
             gpu_present: gpu["present"].as_bool(),
-            gpu_raw_model: text(&gpu["rawModel"]),
-            gpu_model: text(&gpu["model"]),
+            gpu_raw_model: text(&gpu["rawModel"]).map(Into::into),
+            gpu_model: text(&gpu["model"]).map(Into::into),
             gpu_count: count(&gpu["count"]),
             gpu_min: either(&gpu_range["minWatts"], &gpu["capMinWatts"], Role::Demand),
             gpu_max: either(&gpu_range["maxWatts"], &gpu["capMaxWatts"], Role::Limit),

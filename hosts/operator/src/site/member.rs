@@ -3,11 +3,14 @@
 use super::{DesiredSource, Unreadable};
 use crate::rows::{HardwareSeen, NodeSeen, ProfileSeen, StateSeen, TwinSeen};
 use planner::hardware::Hardware;
+use planner::intent::Caps;
 use std::sync::Arc;
 
 /// All that is known of one node.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
+    /// The name of the node, which all that is kept of it shares.
+    pub(crate) name: Arc<str>,
     /// The node.
     pub(crate) node: Arc<NodeSeen>,
     /// What its agent says of its hardware.
@@ -20,6 +23,23 @@ pub(crate) struct Member {
     pub(crate) resolved: Hardware,
     /// What is there and cannot be read.
     pub(crate) unreadable: Unreadable,
+    /// What every pass asks, so that it need not look for it in all of the above.
+    pub(crate) brief: Brief,
+}
+
+/// What every pass asks of a node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Brief {
+    /// Its rack, as its label says.
+    pub(crate) rack: Option<Arc<str>>,
+    /// Its cooling zone, as its label says.
+    pub(crate) zone: Option<Arc<str>>,
+    /// The caps that stand, where a desired state is published.
+    pub(crate) caps: Option<Caps>,
+    /// Its agent has found nothing that meters it.
+    pub(crate) has_no_meter: bool,
+    /// Somebody else owns a part of its desired state or its profile label.
+    pub(crate) has_other_owners: bool,
 }
 
 impl Member {

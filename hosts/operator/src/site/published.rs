@@ -3,7 +3,7 @@
 
 use super::objects::Touched;
 use super::{DesiredSource, Site};
-use crate::rows::{self, StateSeen};
+use crate::rows;
 use planner::plan::PublishedRow;
 
 impl Site {
@@ -33,31 +33,28 @@ impl Site {
         self.published = Some(rows);
     }
 
-    fn published_of(&self, node: &str, source: DesiredSource) -> Option<PublishedRow> {
+    fn published_of(&mut self, node: &str, source: DesiredSource) -> Option<PublishedRow> {
         let twin = self.twins.get(node);
         let state = match source {
             DesiredSource::Profile => &self.profiles.get(node)?.state,
             DesiredSource::Twin => &twin?.state,
         };
-        Some(row(state, twin.is_some_and(|twin| twin.state.desired.draining)))
+        let name = self.member(node).map_or_else(|| node.into(), |member| member.name.clone());
+        Some(PublishedRow {
+            node: name,
+            ours: !state.is_a_persons(),
+            profile: Some(rows::profile(state.desired.profile)),
+            caps: rows::caps(&state.desired),
+            draining: twin.is_some_and(|twin| twin.state.desired.draining),
+            policy: state.desired.policy.as_deref().map(|policy| self.texts.share(policy)),
+        })
     }
 
-    fn read_published(&self, source: DesiredSource) -> Vec<PublishedRow> {
-        let of = |node: &String| self.published_of(node, source);
-        match source {
-            DesiredSource::Profile => self.profiles.by_node().keys().filter_map(of).collect(),
-            DesiredSource::Twin => self.twins.by_node().keys().filter_map(of).collect(),
-        }
-    }
-}
-
-fn row(state: &StateSeen, draining: bool) -> PublishedRow {
-    PublishedRow {
-        node: state.desired.node.as_str().into(),
-        ours: !state.is_a_persons(),
-        profile: Some(rows::profile(state.desired.profile)),
-        caps: rows::caps(&state.desired),
-        draining,
-        policy: state.desired.policy.as_deref().map(Into::into),
+    fn read_published(&mut self, source: DesiredSource) -> Vec<PublishedRow> {
+        let nodes: Vec<String> = match source {
+            DesiredSource::Profile => self.profiles.by_node().keys().cloned().collect(),
+            DesiredSource::Twin => self.twins.by_node().keys().cloned().collect(),
+        };
+        nodes.iter().filter_map(|node| self.published_of(node, source)).collect()
     }
 }

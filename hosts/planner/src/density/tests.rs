@@ -14,9 +14,9 @@ fn facts(node: &Node) -> HardwareFacts {
     HardwareFacts {
         reported: None,
         labels: LabelFacts {
-            cpu_model: Some(node.cpu.to_owned()),
+            cpu_model: Some(node.cpu.into()),
             sockets: node.sockets,
-            gpu_model: node.gpus.map(|(model, _)| model.to_owned()),
+            gpu_model: node.gpus.map(|(model, _)| model.into()),
             gpu_count: node.gpus.map(|(_, count)| count),
         },
         capacity_cpus: node.cores,
@@ -161,8 +161,8 @@ fn a_family_is_the_model_however_it_is_spelled() {
     let family_of = |cpu: Option<&str>, gpu: Option<&str>| {
         family(&HardwareFacts {
             labels: LabelFacts {
-                cpu_model: cpu.map(str::to_owned),
-                gpu_model: gpu.map(str::to_owned),
+                cpu_model: cpu.map(Into::into),
+                gpu_model: gpu.map(Into::into),
                 gpu_count: gpu.map(|_| 8),
                 sockets: None,
             },

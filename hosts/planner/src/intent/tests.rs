@@ -28,13 +28,13 @@ fn absolute() -> CapSettings {
 }
 
 fn gpu_node(model: &str, count: u32) -> HardwareFacts {
-    let labels = LabelFacts { gpu_model: Some(model.to_owned()), ..LabelFacts::default() };
+    let labels = LabelFacts { gpu_model: Some(model.into()), ..LabelFacts::default() };
     HardwareFacts { labels, allocatable_gpus: count, ..HardwareFacts::default() }
 }
 
 fn cpu_node(model: &str, sockets: u32) -> HardwareFacts {
     let labels =
-        LabelFacts { cpu_model: Some(model.to_owned()), sockets: Some(sockets), ..LabelFacts::default() };
+        LabelFacts { cpu_model: Some(model.into()), sockets: Some(sockets), ..LabelFacts::default() };
     HardwareFacts { labels, ..HardwareFacts::default() }
 }
 

@@ -1,7 +1,7 @@
 use super::*;
 
-fn text(text: &str) -> Option<String> {
-    Some(text.to_owned())
+fn text(text: &str) -> Option<Arc<str>> {
+    Some(text.into())
 }
 
 fn watts(watts: i32) -> Watts {
@@ -34,15 +34,14 @@ fn a_partial_report_does_not_block_what_the_labels_say() {
     assert_eq!(
         hardware.cpu,
         Cpu {
-            model: Some("AMD_EPYC_9654".into()),
+            model: text("AMD_EPYC_9654"),
             sockets: Some(2),
             total_cores: Some(192),
             min_per_socket: Some(watts(320)),
             max_per_socket: Some(watts(360)),
         }
     );
-    let gpus =
-        Gpus { model: Some("NVIDIA_L40S".into()), count: 4, min: Some(watts(200)), max: Some(watts(350)) };
+    let gpus = Gpus { model: text("NVIDIA_L40S"), count: 4, min: Some(watts(200)), max: Some(watts(350)) };
     assert_eq!(hardware.gpu, Some(gpus));
 }
 
@@ -69,11 +68,10 @@ fn a_reported_range_wins_over_the_catalogue_and_a_broken_one_says_nothing() {
 #[test]
 fn the_first_name_that_the_catalogue_knows_is_the_model() {
     // Fix list operator B28: an unrecognised model does not hide a raw one that is known, nor the other way round.
-    let model = |raw: Option<String>, model: Option<String>| {
+    let model = |raw: Option<Arc<str>>, model: Option<Arc<str>>| {
         resolved(&reported(Reported { cpu_raw_model: raw, cpu_model: model, ..Reported::default() }))
             .cpu
             .model
-            .map(|model| model.to_string())
     };
     let known = text("AMD_EPYC_9654");
     assert_eq!(model(text("AMD EPYC 9654 96-Core Processor"), text("weird")), known);

@@ -5,7 +5,6 @@ use crate::intent::Caps;
 use crate::inventory::HardwareFacts;
 use crate::profile::Profile;
 use power_units::{Micros, Stamp};
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// The cluster at one moment.
@@ -37,15 +36,17 @@ pub struct NodeRow {
     /// Its Ready condition is true.
     pub ready: bool,
     /// The text of its power-profile label.
-    pub profile_label: Option<String>,
+    pub profile_label: Option<Arc<str>>,
     /// The text of its draining label.
-    pub draining_label: Option<String>,
+    pub draining_label: Option<Arc<str>>,
     /// What is said about its hardware.
     pub hardware: HardwareFacts,
     /// What its agent says about the desired state that is published.
     pub confirmation: Confirmation,
     /// How well it is seen.
     pub sight: Sight,
+    /// Where whoever plans has it; its plan says so again, and depends on it in nothing.
+    pub place: usize,
 }
 
 /// How well a node is seen. Unknown is never good news: a node that is not seen clearly is never raised.
@@ -109,70 +110,13 @@ pub struct PublishedRow {
     pub policy: Option<Arc<str>>,
 }
 
-/// Rows by name, one for each: of rows that share a name the smallest, whatever their order.
-pub(super) fn sorted_nodes(rows: &[NodeRow]) -> Vec<&NodeRow> {
-    let mut rows: Vec<&NodeRow> = rows.iter().collect();
-    rows.sort_unstable();
-    rows.dedup_by(|a, b| a.name == b.name);
+/// Rows in the order of names, one for each: of rows that share a name the smallest, whatever their order.
+pub(super) fn sorted<Row: Ord>(rows: &[Row], name: impl Fn(&Row) -> &str) -> Vec<&Row> {
+    let mut rows: Vec<&Row> = rows.iter().collect();
+    // Mostly they are so already.
+    if !rows.is_sorted_by(|a, b| name(a) < name(b)) {
+        rows.sort_unstable();
+        rows.dedup_by(|a, b| name(a) == name(b));
+    }
     rows
-}
-
-/// What is published, one for each node and in the order of their names: of rows for one node the smallest, whatever
-/// their order.
-pub(super) fn sorted_published(rows: &[PublishedRow]) -> Vec<&PublishedRow> {
-    let mut rows: Vec<&PublishedRow> = rows.iter().collect();
-    rows.sort_unstable();
-    rows.dedup_by(|a, b| a.node == b.node);
-    rows
-}
-
-/// What there is for each of some nodes, by their places, and what there is for others.
-pub(super) struct Beside<'a, T> {
-    at: Vec<Option<T>>,
-    others: Vec<(&'a str, T)>,
-}
-
-impl<'a, T: Copy> Beside<'a, T> {
-    /// Nodes and things come in the order of names, each name once.
-    pub(super) fn new(nodes: &[&NodeRow], things: impl Iterator<Item = (&'a str, T)>) -> Self {
-        let (mut at, mut others) = (Vec::with_capacity(nodes.len()), Vec::new());
-        let mut things = things.peekable();
-        for node in nodes {
-            let found = loop {
-                let Some(&(name, thing)) = things.peek() else { break None };
-                match name.cmp(&node.name) {
-                    Ordering::Less => others.extend(things.next()),
-                    Ordering::Equal => {
-                        things.next();
-                        break Some(thing);
-                    }
-                    Ordering::Greater => break None,
-                }
-            };
-            at.push(found);
-        }
-        others.extend(things);
-        Self { at, others }
-    }
-
-    /// What there is for the node at this place.
-    pub(super) fn at(&self, place: usize) -> Option<T> {
-        self.at.get(place).copied().flatten()
-    }
-
-    /// What there is for the nodes, in their order.
-    pub(super) fn each(&self) -> impl Iterator<Item = Option<T>> {
-        self.at.iter().copied()
-    }
-
-    /// What there is for others, by name.
-    pub(super) fn others(&self) -> &[(&'a str, T)] {
-        &self.others
-    }
-
-    /// What there is for one of the others.
-    pub(super) fn other(&self, name: &str) -> Option<T> {
-        let found = self.others.binary_search_by_key(&name, |&(other, _)| other);
-        found.ok().and_then(|at| self.others.get(at)).map(|&(_, thing)| thing)
-    }
 }

@@ -157,7 +157,7 @@ fn the_draining_label_is_always_there_or_only_while_a_node_drains() {
         cluster.settle(&with("0.5"));
         assert_eq!((cluster.draining("a"), cluster.draining("b")), (at_rest, at_rest));
         // A text that is neither is put right, and then there is nothing more to do.
-        cluster.row("a").draining_label = Some("maybe".to_owned());
+        cluster.row("a").draining_label = Some("maybe".into());
         cluster.pass(&with("0.5"));
         assert_eq!(cluster.draining("a"), at_rest);
         assert!(cluster.pass(&with("0.5")).nodes.iter().all(|node| node.actions.is_empty()));
@@ -210,7 +210,7 @@ fn an_eco_label_alone_does_not_cap_a_node_that_runs_performance_pods() {
     // Fix list operator B9. Whoever wrote the label, with no desired state or with that of performance.
     for published in [None, Some(cpu_caps(100))] {
         let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
-        cluster.row("b").profile_label = Some("eco".to_owned());
+        cluster.row("b").profile_label = Some("eco".into());
         cluster.published.extend(published.map(|caps| published_row("b", Profile::Performance, caps)));
         cluster.add_pods("b", Phase::Running, "performance", 1);
         let half = hard(static_partition("0.5"));
@@ -229,7 +229,7 @@ fn an_eco_label_alone_does_not_cap_a_node_that_runs_performance_pods() {
 fn a_performance_label_over_the_caps_of_eco_is_not_taken_at_its_word() {
     // Fix list operator B30.
     let mut cluster = Cluster::of(&[("a", "", 0)]);
-    cluster.row("a").profile_label = Some("performance".to_owned());
+    cluster.row("a").profile_label = Some("performance".into());
     cluster.published.push(published_row("a", Profile::Eco, cpu_caps(60)));
     cluster.agents = Confirmation::Awaited;
     let all = settings(static_partition("1"));
@@ -251,7 +251,7 @@ fn a_label_that_says_nothing_does_not_lift_the_caps_of_a_busy_node() {
     // Fix list operator B9. 60 % are those of eco, 70 % those of neither profile.
     for percent in [60, 70] {
         let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
-        cluster.row("b").profile_label = Some("garbage".to_owned());
+        cluster.row("b").profile_label = Some("garbage".into());
         cluster.published.push(published_row("b", Profile::Eco, cpu_caps(percent)));
         cluster.add_pods("b", Phase::Running, "performance", 1);
         let half = hard(static_partition("0.5"));
@@ -325,7 +325,7 @@ fn without_pods_nothing_is_downgraded_and_the_base_stands_in() {
 #[test]
 fn a_node_that_nobody_knows_anything_of_is_left_alone_while_the_pods_are_not_known() {
     let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
-    cluster.nodes[1].profile_label = Some("garbage".to_owned());
+    cluster.nodes[1].profile_label = Some("garbage".into());
     cluster.pods = None;
     let plan = cluster.pass(&settings(static_partition("0.5")));
     let b = node(&plan, "b");
@@ -451,7 +451,7 @@ fn a_deleted_node_leaves_no_object_behind() {
 fn what_a_person_wrote_for_a_node_that_is_not_ours_is_not_taken_back() {
     let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
     cluster.row("b").selected = false;
-    cluster.row("b").profile_label = Some("eco".to_owned());
+    cluster.row("b").profile_label = Some("eco".into());
     cluster.published.push(PublishedRow {
         node: "b".into(),
         ours: false,
@@ -542,7 +542,7 @@ fn a_node_whose_meter_is_silent_is_passed_over_and_the_next_is_raised() {
     cluster.row("a").reserved = true;
     cluster.settle(&queue);
     cluster.row("a").reserved = false;
-    cluster.row("a").profile_label = Some("eco".to_owned());
+    cluster.row("a").profile_label = Some("eco".into());
     cluster.row("a").sight = Sight::Blind;
     cluster.add_pods("", Phase::Pending, "performance", 20);
     cluster.settle(&queue);
@@ -561,7 +561,7 @@ fn a_node_whose_meter_is_silent_is_passed_over_and_the_next_is_raised() {
 #[test]
 fn a_blind_node_is_not_raised_even_where_no_other_is_left() {
     let mut cluster = Cluster::of(&[("a", "", 0)]);
-    cluster.row("a").profile_label = Some("eco".to_owned());
+    cluster.row("a").profile_label = Some("eco".into());
     cluster.published.push(published_row("a", Profile::Eco, cpu_caps(60)));
     cluster.row("a").sight = Sight::Blind;
     cluster.settle(&settings(static_partition("1")));
@@ -630,8 +630,8 @@ fn strange_cluster() -> impl Strategy<Value = Cluster> {
                 row.selected = flags[0] || flags[1];
                 row.unschedulable = flags[1] && flags[2];
                 row.ready = flags[2] || flags[3];
-                row.profile_label = labels[label].map(str::to_owned);
-                row.draining_label = flags[4].then(|| "true".to_owned());
+                row.profile_label = labels[label].map(Into::into);
+                row.draining_label = flags[4].then(|| "true".into());
                 row.confirmation = if flags[3] { Confirmation::InForce } else { Confirmation::Awaited };
                 row.sight = match (flags[4], flags[0]) {
                     (false, _) => Sight::Clear,

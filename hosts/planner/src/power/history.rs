@@ -95,9 +95,9 @@ impl History {
     /// The trend, while its last point is young enough to say something of `now`.
     #[must_use]
     pub fn trend(&self, law: &HistoryLaw, now: Stamp) -> Option<WattsPerMinute> {
-        let last = self.points.last()?;
-        let young = now.since(last.at).is_some_and(|age| age <= law.window);
-        self.trend.filter(|_| young)
+        let trend = self.trend?;
+        let young = now.since(self.points.last()?.at).is_some_and(|age| age <= law.window);
+        young.then_some(trend)
     }
 
     /// Drops what is too old to count, and what lies in the future: then the clock was set back.

@@ -5,6 +5,7 @@
 //! and a node without a rack, fall back to the power of the whole cluster against the default limit.
 
 use super::SiteFacts;
+use crate::names::is_same;
 use crate::power::{Draw, Grounds};
 use crate::share::percent_of;
 use power_units::{Percent, Role, Watts};
@@ -79,9 +80,13 @@ pub struct PsuStress {
     pub grounds: Grounds,
 }
 
-/// What the racks draw.
+/// How much of every rack's power is in use, and which node is in which rack.
 #[derive(Clone, Debug)]
-pub(super) struct RackLoads<'a>(BTreeMap<&'a str, Option<RackLoad>>);
+pub(super) struct Racks {
+    of_node: Vec<Option<usize>>,
+    stress: Vec<Option<PsuStress>>,
+    cluster: Option<PsuStress>,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct RackLoad {
@@ -89,38 +94,55 @@ struct RackLoad {
     grounds: Grounds,
 }
 
-impl<'a> RackLoads<'a> {
-    pub(super) fn new(nodes: impl Iterator<Item = (Option<&'a str>, Draw)>, site: &SiteFacts<'a>) -> Self {
-        let mut racks = BTreeMap::new();
-        for (rack, draw) in nodes.filter_map(|(rack, draw)| rack.map(|rack| (rack, draw))) {
-            let sum = racks.entry(rack).or_insert_with(|| base_of(rack, site));
-            *sum = sum.and_then(|sum| add(sum, draw));
-        }
-        for (&rack, load) in &mut racks {
-            if let Some(measured) = site.facility.rack_power(rack) {
-                *load = Some(RackLoad { watts: measured.value, grounds: Grounds::Measured });
+impl RackLoad {
+    fn stress(self, limit: Watts, scope: Scope) -> Option<PsuStress> {
+        let percent = percent_of(self.watts, limit, Role::Demand)?.within(Percent::ZERO, Percent::HUNDRED);
+        Some(PsuStress { percent, scope, grounds: self.grounds })
+    }
+}
+
+impl Racks {
+    pub(super) fn new<'a>(
+        limits: &PsuLimits,
+        nodes: impl ExactSizeIterator<Item = (Option<&'a str>, Draw)>,
+        site: &SiteFacts<'a>,
+    ) -> Self {
+        let (mut places, mut racks) = (BTreeMap::new(), Vec::new());
+        let mut of_node = Vec::with_capacity(nodes.len());
+        let mut last: Option<(&str, usize)> = None;
+        for (rack, draw) in nodes {
+            // Nodes of one rack mostly follow one another.
+            last = rack.map(|rack| match last {
+                Some((same, at)) if is_same(same, rack) => (rack, at),
+                Some(_) | None => {
+                    let at = *places.entry(rack).or_insert_with(|| {
+                        racks.push((rack, base_of(rack, site)));
+                        racks.len() - 1
+                    });
+                    (rack, at)
+                }
+            });
+            if let Some((_, sum)) = last.and_then(|(_, at)| racks.get_mut(at)) {
+                *sum = sum.and_then(|sum| add(sum, draw));
             }
+            of_node.push(last.map(|(_, at)| at));
         }
-        Self(racks)
+        let stress = racks.into_iter().map(|(rack, sum)| {
+            let measured = site.facility.rack_power(rack).map(|measured| measured.value);
+            let load = measured.map(|watts| RackLoad { watts, grounds: Grounds::Measured }).or(sum);
+            load.filter(|load| load.watts > Watts::ZERO)?.stress(limits.of(rack), Scope::Rack)
+        });
+        let cluster = site.facility.it_power().and_then(|drawn| {
+            let load = RackLoad { watts: drawn.value, grounds: Grounds::Measured };
+            load.stress(limits.default, Scope::Cluster)
+        });
+        Self { of_node, stress: stress.collect(), cluster }
     }
 
-    pub(super) fn stress(
-        &self,
-        limits: &PsuLimits,
-        rack: Option<&str>,
-        site: &SiteFacts<'_>,
-    ) -> Option<PsuStress> {
-        let of_rack = rack.and_then(|rack| {
-            let load = self.0.get(rack).copied().flatten().filter(|load| load.watts > Watts::ZERO)?;
-            Some((load, limits.of(rack), Scope::Rack))
-        });
-        let (load, limit, scope) = of_rack.or_else(|| {
-            let watts = site.facility.it_power()?.value;
-            Some((RackLoad { watts, grounds: Grounds::Measured }, limits.default, Scope::Cluster))
-        })?;
-        let percent = percent_of(load.watts, limit, Role::Demand)?;
-        let percent = percent.within(Percent::ZERO, Percent::HUNDRED);
-        Some(PsuStress { percent, scope, grounds: load.grounds })
+    /// What the node at this place is told: of its rack, else of the cluster.
+    pub(super) fn stress(&self, node: usize) -> Option<PsuStress> {
+        let rack = self.of_node.get(node).copied().flatten();
+        rack.and_then(|rack| self.stress.get(rack).copied().flatten()).or(self.cluster)
     }
 }
 

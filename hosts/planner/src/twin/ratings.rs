@@ -161,12 +161,12 @@ mod tests {
     }
 
     fn cpu(model: &str, sockets: Option<u32>, cores: Option<u32>, max: Option<i32>) -> Hardware {
-        let (cpu_raw_model, cpu_max) = (Some(model.to_owned()), max.map(watts));
+        let (cpu_raw_model, cpu_max) = (Some(model.into()), max.map(watts));
         hardware(Reported { cpu_raw_model, sockets, total_cores: cores, cpu_max, ..Reported::default() })
     }
 
     fn gpus(model: &str, max: Option<i32>) -> Hardware {
-        let (gpu_raw_model, gpu_max) = (Some(model.to_owned()), max.map(watts));
+        let (gpu_raw_model, gpu_max) = (Some(model.into()), max.map(watts));
         hardware(Reported { gpu_raw_model, gpu_count: Some(8), gpu_max, ..Reported::default() })
     }
 
@@ -188,8 +188,8 @@ mod tests {
         // What was discovered is kept.
         assert_eq!(rating(&cpu(EPYC, Some(2), None, Some(400))), Some(watts(800)));
         // Fix list operator B28: the raw model is tried where the model is one that nobody knows.
-        let cpu_model = Some("weird".to_owned());
-        let reported = Reported { cpu_raw_model: Some(EPYC.to_owned()), cpu_model, ..Reported::default() };
+        let cpu_model = Some("weird".into());
+        let reported = Reported { cpu_raw_model: Some(EPYC.into()), cpu_model, ..Reported::default() };
         assert_eq!(rating(&hardware(Reported { sockets: Some(2), ..reported })), Some(watts(720)));
     }
 

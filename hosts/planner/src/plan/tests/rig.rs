@@ -79,9 +79,9 @@ impl Cluster {
                 Action::WriteLabels { profile, draining } => {
                     let row = self.row(name);
                     if let Some(profile) = profile {
-                        row.profile_label = Some(profile.as_str().to_owned());
+                        row.profile_label = Some(profile.as_str().into());
                     }
-                    row.draining_label = draining.map(|draining| draining.to_string());
+                    row.draining_label = draining.map(|draining| draining.to_string().into());
                 }
                 Action::RemoveLabels => {
                     let row = self.row(name);
@@ -130,7 +130,7 @@ impl Cluster {
 
 /// An eligible node; without a GPU model it is a CPU-only one.
 pub(super) fn row(name: &str, gpu: &str, count: u32) -> NodeRow {
-    let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    let text = |text: &str| Some(text.into()).filter(|text: &Arc<str>| !text.is_empty());
     let labels = LabelFacts {
         cpu_model: text("AMD_EPYC_9654"),
         sockets: Some(2),
@@ -148,6 +148,7 @@ pub(super) fn row(name: &str, gpu: &str, count: u32) -> NodeRow {
         hardware: HardwareFacts { labels, ..HardwareFacts::default() },
         confirmation: Confirmation::Awaited,
         sight: Sight::Clear,
+        place: 0,
     }
 }
 
