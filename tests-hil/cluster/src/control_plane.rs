@@ -3,6 +3,8 @@
 //! Everything here may be called from inside an asynchronous runtime or outside of one. What returns a client or asks
 //! the API is `async`; what starts and stops processes blocks its thread for seconds.
 
+mod accounts;
+
 use crate::assets::{Binaries, Environment};
 use crate::component::{Component, SCHEDULER_FILE, Scheduler};
 use crate::error::ClusterError;
@@ -11,7 +13,6 @@ use crate::kubeconfig::{self, Login};
 use crate::pki;
 use crate::ports::Ports;
 use crate::processes::{Keeper, Start, Who, log_file};
-use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
@@ -25,8 +26,6 @@ use std::time::Duration;
 pub(crate) const PROBE_EVERY: Duration = Duration::from_millis(50);
 /// How often a bring-up begins anew because somebody took one of its ports.
 const ATTEMPTS_MAX: u32 = 3;
-/// How long a token of a ServiceAccount is good.
-const TOKEN_SECONDS: i64 = 24 * 3600;
 
 /// What to bring up. etcd and the API server always are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,38 +168,6 @@ impl ControlPlane {
     /// When the kubeconfig is gone.
     pub async fn client(&self) -> Result<Client, ClusterError> {
         kubeconfig::client(&self.admin).await
-    }
-
-    /// The kubeconfig of a ServiceAccount, which must exist: with a token of a day that the API issued. What a program
-    /// of ours runs with, so that RBAC is what it meets.
-    ///
-    /// # Errors
-    /// When the API issues no token.
-    pub async fn service_account_kubeconfig(
-        &self,
-        namespace: &str,
-        name: &str,
-    ) -> Result<PathBuf, ClusterError> {
-        let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await?, namespace);
-        let request = TokenRequest {
-            spec: TokenRequestSpec { expiration_seconds: Some(TOKEN_SECONDS), ..TokenRequestSpec::default() },
-            ..TokenRequest::default()
-        };
-        let issued = accounts
-            .create_token_request(name, &PostParams::default(), &request)
-            .await
-            .map_err(ClusterError::api("requesting a token for a ServiceAccount"))?;
-        let token = issued.status.map(|status| status.token).unwrap_or_default();
-        let file = format!("service-account-{namespace}-{name}");
-        kubeconfig::write(&self.folder, &file, self.ports.api_server, "ca", &Login::Token(&token))
-    }
-
-    /// A client of a ServiceAccount.
-    ///
-    /// # Errors
-    /// As for [`Self::service_account_kubeconfig`].
-    pub async fn service_account_client(&self, namespace: &str, name: &str) -> Result<Client, ClusterError> {
-        kubeconfig::client(&self.service_account_kubeconfig(namespace, name).await?).await
     }
 
     /// Makes a namespace, and waits until pods can be created in it.

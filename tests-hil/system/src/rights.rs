@@ -1,5 +1,5 @@
-//! What an installation brings along: definitions, namespace, accounts and roles, read from `hosts/deploy`, so that what
-//! is tested is what ships.
+//! What an installation brings along: definitions, namespace, accounts, roles and the policy that keeps an agent to its own
+//! node, read from `hosts/deploy`, so that what is tested is what ships.
 
 use crate::Trouble;
 use cluster::ControlPlane;
@@ -13,8 +13,10 @@ use std::time::Duration;
 /// The programs that have an account, each named after itself with `joulie-` in front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Account {
-    /// `joulie-agent`.
+    /// `joulie-agent`, on a node.
     Agent,
+    /// The same program, for many nodes.
+    Pool,
     /// `joulie-operator`.
     Operator,
     /// `joulie-extender`.
@@ -34,6 +36,7 @@ impl Account {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Agent => "joulie-agent",
+            Self::Pool => "joulie-agent-pool",
             Self::Operator => "joulie-operator",
             Self::Extender => "joulie-extender",
             Self::Simulator => "joulie-simulator",
@@ -47,6 +50,14 @@ impl Account {
     pub async fn kubeconfig(self, control_plane: &ControlPlane) -> Result<PathBuf, Trouble> {
         Ok(control_plane.service_account_kubeconfig(NAMESPACE, self.name()).await?)
     }
+
+    /// The same with the token of a pod of it on a node, of which there is one at most.
+    ///
+    /// # Errors
+    /// When the API issues none.
+    pub async fn kubeconfig_on(self, control_plane: &ControlPlane, node: &str) -> Result<PathBuf, Trouble> {
+        Ok(control_plane.pod_kubeconfig(NAMESPACE, self.name(), node).await?)
+    }
 }
 
 /// Installs all of it, and returns when the definitions serve.
@@ -57,7 +68,7 @@ pub async fn install(client: &Client) -> Result<(), Trouble> {
     let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hosts/deploy");
     let mut definitions = Vec::new();
     let mut rest = Vec::new();
-    for folder in ["crds", "rbac"] {
+    for folder in ["crds", "rbac", "admission"] {
         for object in objects(&deploy.join(folder))? {
             let is_definition = folder == "crds";
             if is_definition { &mut definitions } else { &mut rest }.push(object);

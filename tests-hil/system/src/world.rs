@@ -129,7 +129,9 @@ impl World {
         let machine = Machine::named(RIG).label("joulie.io/managed", "true").has("cpu", "128");
         let life = Life::start(client.clone(), vec![machine]).await?;
         let mut kubeconfigs = BTreeMap::new();
-        for account in [Account::Agent, Account::Operator, Account::Extender, Account::Simulator] {
+        // The policy asks an agent for a token that names its node.
+        kubeconfigs.insert(Account::Agent, Account::Agent.kubeconfig_on(&control_plane, RIG).await?);
+        for account in [Account::Pool, Account::Operator, Account::Extender, Account::Simulator] {
             kubeconfigs.insert(account, account.kubeconfig(&control_plane).await?);
         }
         let ports = [ports::free()?, ports::free()?];
@@ -163,7 +165,8 @@ impl World {
         let folder = self.control_plane.folder();
         let (path, account) = match part {
             Part::Rig => return Err("the virtual hardware is started once".into()),
-            Part::Agent | Part::Pool => (&self.shipped.agent, Account::Agent),
+            Part::Agent => (&self.shipped.agent, Account::Agent),
+            Part::Pool => (&self.shipped.agent, Account::Pool),
             Part::Simulator => (&self.shipped.simulator, Account::Simulator),
             Part::OperatorA | Part::OperatorB => (&self.shipped.operator, Account::Operator),
             Part::Extender => (&self.shipped.extender, Account::Extender),

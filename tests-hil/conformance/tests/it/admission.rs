@@ -2,11 +2,9 @@
 
 use crate::servers::{client, control_plane};
 use cluster::ControlPlane;
-use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::Node;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
-use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config, Error};
+use kube::{Api, Client, Error};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
@@ -36,30 +34,12 @@ async fn install(admin: &Client) {
 }
 
 /// A client of an account; with the token of a pod of it on that node, as a kubelet asks for one.
-async fn agent(control_plane: &ControlPlane, admin: &Client, account: &str, node: Option<&str>) -> Client {
-    let mut bound = None;
-    if let Some(node) = node {
-        let pods: Api<Pod> = Api::namespaced(admin.clone(), NAMESPACE);
-        let pod = json!({"metadata": {"name": format!("{account}-{node}")},
-            "spec": {"serviceAccountName": account, "nodeName": node,
-                "containers": [{"name": "agent", "image": "none"}]}});
-        let pod = pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
-        bound = Some(BoundObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Pod".to_owned()),
-            name: pod.metadata.name,
-            uid: pod.metadata.uid,
-        });
-    }
-    let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), NAMESPACE);
-    let spec = TokenRequestSpec { bound_object_ref: bound, ..TokenRequestSpec::default() };
-    let request = TokenRequest { spec, ..TokenRequest::default() };
-    let issued = accounts.create_token_request(account, &PostParams::default(), &request).await.unwrap();
-    let file = Kubeconfig::read_from(control_plane.kubeconfig()).unwrap();
-    let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
-    config.auth_info = AuthInfo { token: Some(issued.status.unwrap().token.into()), ..AuthInfo::default() };
-    config.default_retry = false;
-    Client::try_from(config).unwrap()
+async fn agent(control_plane: &ControlPlane, account: &str, node: Option<&str>) -> Client {
+    let kubeconfig = match node {
+        Some(node) => control_plane.pod_kubeconfig(NAMESPACE, account, node).await,
+        None => control_plane.service_account_kubeconfig(NAMESPACE, account).await,
+    };
+    client(&kubeconfig.unwrap()).await
 }
 
 fn kind(client: &Client, kind: &str) -> Api<DynamicObject> {
@@ -119,7 +99,7 @@ async fn an_agent_writes_the_objects_of_its_own_node_and_of_no_other() {
             kind(&admin, of).patch(name, &by, &Patch::Apply(&document)).await.unwrap();
         }
     }
-    let mine = agent(control_plane, &admin, "joulie-agent", Some(MINE)).await;
+    let mine = agent(control_plane, "joulie-agent", Some(MINE)).await;
     // A policy and a role count a moment after they were written.
     let counts = async {
         while !matches!(hardware(&mine, OTHER, OTHER).await, Err(Error::Api(status)) if status.message.contains("own-node"))
@@ -145,12 +125,12 @@ async fn an_agent_writes_the_objects_of_its_own_node_and_of_no_other() {
     assert!(hardware(&mine, MINE, OTHER).await.is_err());
 
     // A token that is bound to nothing names no node, so it speaks for none.
-    let nobody = agent(control_plane, &admin, "joulie-agent", None).await;
+    let nobody = agent(control_plane, "joulie-agent", None).await;
     let why = refusal(report(&nobody, "NodeHardware", MINE).await);
     assert!(why.contains("joulie-agent-pool"), "{why}");
 
     // The agent of a pool speaks for many, and so do people.
-    let pool = agent(control_plane, &admin, "joulie-agent-pool", None).await;
+    let pool = agent(control_plane, "joulie-agent-pool", None).await;
     for name in [MINE, OTHER] {
         hardware(&pool, name, name).await.unwrap();
         report(&pool, "NodePowerProfile", name).await.unwrap();

@@ -1,0 +1,93 @@
+//! Kubeconfigs of ServiceAccounts, with tokens that the API issues: what a program of ours runs with, so that roles and
+//! policies are what it meets.
+
+use super::ControlPlane;
+use crate::error::ClusterError;
+use crate::kubeconfig::{self, Login};
+use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ServiceAccount};
+use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, Client};
+use std::path::PathBuf;
+
+/// How long a token of a ServiceAccount is good.
+const TOKEN_SECONDS: i64 = 24 * 3600;
+
+impl ControlPlane {
+    /// The kubeconfig of a ServiceAccount, which must exist, with a token of a day.
+    ///
+    /// # Errors
+    /// When the API issues no token.
+    pub async fn service_account_kubeconfig(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<PathBuf, ClusterError> {
+        self.token_kubeconfig((namespace, name), None, &format!("service-account-{namespace}-{name}")).await
+    }
+
+    /// A client of a ServiceAccount.
+    ///
+    /// # Errors
+    /// As for [`Self::service_account_kubeconfig`].
+    pub async fn service_account_client(&self, namespace: &str, name: &str) -> Result<Client, ClusterError> {
+        kubeconfig::client(&self.service_account_kubeconfig(namespace, name).await?).await
+    }
+
+    /// The kubeconfig of a pod of a ServiceAccount on a node: its token is the one that a kubelet would ask for, so the API
+    /// server knows of every request from which node it comes. The pod is made for that.
+    ///
+    /// # Errors
+    /// When there is such a pod already, or the API issues no token.
+    pub async fn pod_kubeconfig(
+        &self,
+        namespace: &str,
+        account: &str,
+        node: &str,
+    ) -> Result<PathBuf, ClusterError> {
+        let name = format!("{account}-{node}");
+        let container =
+            Container { name: "main".to_owned(), image: Some("none".to_owned()), ..Container::default() };
+        let pod = Pod {
+            metadata: ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() },
+            spec: Some(PodSpec {
+                service_account_name: Some(account.to_owned()),
+                node_name: Some(node.to_owned()),
+                containers: vec![container],
+                ..PodSpec::default()
+            }),
+            status: None,
+        };
+        let pods: Api<Pod> = Api::namespaced(self.client().await?, namespace);
+        let made = pods.create(&PostParams::default(), &pod).await;
+        let pod = made.map_err(ClusterError::api("making the pod of a token"))?;
+        let bound = BoundObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            name: pod.metadata.name,
+            uid: pod.metadata.uid,
+        };
+        self.token_kubeconfig((namespace, account), Some(bound), &format!("pod-{namespace}-{name}")).await
+    }
+
+    async fn token_kubeconfig(
+        &self,
+        (namespace, name): (&str, &str),
+        bound: Option<BoundObjectReference>,
+        file: &str,
+    ) -> Result<PathBuf, ClusterError> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await?, namespace);
+        let spec = TokenRequestSpec {
+            expiration_seconds: Some(TOKEN_SECONDS),
+            bound_object_ref: bound,
+            ..TokenRequestSpec::default()
+        };
+        let request = TokenRequest { spec, ..TokenRequest::default() };
+        let issued = accounts
+            .create_token_request(name, &PostParams::default(), &request)
+            .await
+            .map_err(ClusterError::api("requesting a token for a ServiceAccount"))?;
+        let token = issued.status.map(|status| status.token).unwrap_or_default();
+        kubeconfig::write(&self.folder, file, self.ports.api_server, "ca", &Login::Token(&token))
+    }
+}
