@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "all of it is tests: what is not expected fails them")]
 
 mod budget;
+mod burst;
 mod one_node;
 mod outages;
 mod placement;
@@ -32,7 +33,7 @@ const STORIES: &[Story] = &[
     ("performance pods stay off eco nodes, standard pods prefer them", |world| {
         Box::pin(placement::classes_go_where_they_belong(world))
     }),
-    ("a burst spreads by watts", |world| Box::pin(placement::a_burst_spreads(world))),
+    ("a burst spreads by watts", |world| Box::pin(burst::a_burst_spreads(world))),
     ("a killed leader is replaced", |world| Box::pin(outages::a_killed_leader_is_replaced(world))),
     ("a leader that is asked to end hands over", |world| Box::pin(outages::a_leader_hands_over(world))),
     ("pods wait for a stopped extender", |world| Box::pin(outages::pods_wait_for_the_extender(world))),

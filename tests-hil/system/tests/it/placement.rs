@@ -6,7 +6,6 @@ use kube::Api;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::time::Duration;
 use system::field::{self, Field};
 use system::objects;
 use system::world::{PATIENCE, Part, RIG, SIMULATED, World};
@@ -14,9 +13,7 @@ use system::world::{PATIENCE, Part, RIG, SIMULATED, World};
 /// Where the stories' pods are.
 pub(crate) const NAMESPACE: &str = "stories";
 const PROFILE: &str = "joulie.io/power-profile";
-const CLASS: &str = "joulie.io/workload-class";
-/// Pods of the burst.
-const BURST: u32 = 200;
+pub(crate) const CLASS: &str = "joulie.io/workload-class";
 
 pub(crate) async fn all_nodes_are_planned(world: &World) {
     for part in [Part::Simulator, Part::Pool, Part::OperatorA] {
@@ -173,31 +170,4 @@ async fn running(pods: &Api<Pod>, prefix: &str) -> BTreeMap<String, String> {
         (phase == "Running" && name.starts_with(&format!("{prefix}-"))).then_some((name, node))
     };
     pods.list(&ListParams::default()).await.unwrap().into_iter().filter_map(runs).collect()
-}
-
-/// Upstream's scores put a burst on a handful of nodes, because none of them knows of the pods just placed. GPU nodes are
-/// left out: each pod is next to nothing beside the room of eight idle GPUs, so they would rightly take all of it.
-pub(crate) async fn a_burst_spreads(world: &World) {
-    let field = Field::new(&world.client, NAMESPACE).await.unwrap();
-    let mut burst = field::pod("burst");
-    burst["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("4");
-    burst["spec"]["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
-        "nodeSelectorTerms": [{"matchExpressions": [
-            {"key": "joulie.io/hw.kind", "operator": "In", "values": ["xeon", "epyc"]},
-        ]}],
-    }}});
-    field.make(&burst, BURST).await.unwrap();
-    let nodes = all_run(&field.pods(), "burst", BURST).await;
-    let mut by_node: BTreeMap<&str, u32> = BTreeMap::new();
-    for node in nodes.values() {
-        *by_node.entry(node).or_default() += 1;
-    }
-    let most = by_node.values().max().copied().unwrap_or_default();
-    system::tell(&format!("  {BURST} pods on {} nodes, at most {most} on one: {by_node:?}", by_node.len()));
-    // 16 nodes may take them, and 8 of those have more room than the others. Pods that are bound before the extender has
-    // seen the last binding follow it to the same node; on an idle machine kube-scheduler binds hundreds in a second.
-    assert!(by_node.len() >= 8, "{by_node:?}");
-    assert!(most * 2 < BURST, "{by_node:?}");
-    field.clear().await.unwrap();
-    tokio::time::sleep(Duration::from_millis(500)).await;
 }

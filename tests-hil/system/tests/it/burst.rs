@@ -1,0 +1,156 @@
+//! 200 pods at once: by watts, and where they may go.
+
+use crate::placement::{CLASS, NAMESPACE, all_run, profiles};
+use crate::support::wait;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+use system::field::{self, Field};
+use system::world::World;
+
+/// Pods of the burst, of eight processors each, and how many of them are performance pods.
+const BURST: u32 = 200;
+const FAST: u32 = 50;
+/// Nodes that may take them. GPU nodes are left out: each pod is next to nothing beside the room of eight idle GPUs, so
+/// they would rightly take all of it.
+const NODES: usize = 16;
+
+/// Nodes that are alike, by hand from what they are made of: packages that do nothing draw 18 % of their design power,
+/// and the rest of a machine 80 W; eco is 60 % of the highest limits. A pod counts with 0.7 of its part of the
+/// processors' highest power, and a hundredth of that for its GiB of memory.
+#[derive(Clone, Copy, Debug)]
+struct Like {
+    idle_watts: f64,
+    cap_watts: f64,
+    pod_watts: f64,
+}
+
+impl Like {
+    /// Of a node with this name and profile.
+    fn of(node: &str, profile: &str) -> Self {
+        // 2 × EPYC 9654 of 360 W, at most 400 W, 384 processors: 0.18 · 720 + 80 and 1.01 · 0.7 · 8/384 · 800.
+        // 2 × Xeon Gold 6530 of 270 W, 128 processors: 0.18 · 540 + 80 and 1.01 · 0.7 · 8/128 · 540.
+        let (idle_watts, most, pod_watts) =
+            if node.starts_with("sim-epyc-") { (209.6, 800.0, 11.78) } else { (177.2, 540.0, 23.86) };
+        Self { idle_watts, cap_watts: if profile == "eco" { 0.6 * most } else { most }, pod_watts }
+    }
+
+    /// The most pods that its cap holds.
+    fn room(self) -> f64 {
+        (self.cap_watts - self.idle_watts) / self.pod_watts
+    }
+
+    /// By how many pods two of them may differ: two points, because points are whole and of several best nodes one is
+    /// offered alone with a point more; the pod that makes the difference; and one that is on its way. A point is a
+    /// hundredth of the cap by 0.7.
+    fn apart(self) -> f64 {
+        2.0 * self.cap_watts / 70.0 / self.pod_watts + 2.0
+    }
+}
+
+/// What the burst has done to nodes that are alike.
+struct Outcome {
+    like: Like,
+    /// How many pods each of them has; none for one that was not used.
+    pods: Vec<u32>,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Like { idle_watts, cap_watts, pod_watts } = self.like;
+        write!(f, "{:?} pods of {pod_watts} W on nodes of {cap_watts} W, idle {idle_watts} W", self.pods)
+    }
+}
+
+/// No node's assumed watts go over its cap, no performance pod is on an eco node, every node that may take some does, and
+/// like nodes have nearly the same. Upstream's scores put a burst on a handful of nodes, because none of them knows of the
+/// pods just placed. These pods draw nothing, as while they start: what is measured stays as it was, and what is assumed is
+/// all that tells of them.
+///
+/// How many nodes have to be used follows from the score, which gives 0.7 points for a hundredth of headroom, and 10 more
+/// to a standard pod on an eco node:
+///
+/// | idle | 0.7 · headroom | a pod takes |
+/// |---|---|---|
+/// | EPYC, performance | 51.7 | 1.0 |
+/// | EPYC, eco | 39.4 + 10 | 1.7 |
+/// | Xeon, performance | 47.0 | 3.1 |
+/// | Xeon, eco | 31.7 + 10 | 5.2 |
+///
+/// A performance node has 8 points less for a standard pod, as a quarter of what such nodes have is used, and a warm Xeon
+/// 1 point less. So an idle Xeon is 12 points at most behind an idle EPYC, and its first pod takes 5 at most. When the EPYCs
+/// have lost 17 points, five performance nodes by 17 pods each and three eco nodes by 10, every Xeon has its first pod:
+/// 123 pods in all. The other plugins of kube-scheduler are for the emptier node too.
+pub(crate) async fn a_burst_spreads(world: &World) {
+    let field = Field::new(&world.client, NAMESPACE).await.unwrap();
+    field.clear().await.unwrap();
+    wait("no pod is assumed on a simulated node", async || {
+        let page = world.extender.get("/debug/scoring").await.unwrap();
+        simulated(&page).all(|node| node["assumedPowerW"] == 0.0)
+    })
+    .await;
+    let standard = pod("standard", "standard");
+    let fast = pod("fast", "performance");
+    let made = tokio::join!(field.make(&standard, BURST - FAST), field.make(&fast, FAST));
+    made.0.unwrap();
+    made.1.unwrap();
+    let mut nodes = all_run(&field.pods(), "standard", BURST - FAST).await;
+    let fast = all_run(&field.pods(), "fast", FAST).await;
+    let profiles = profiles(world).await;
+    assert!(fast.values().all(|node| profiles[node] == "performance"), "{fast:?} of {profiles:?}");
+    nodes.extend(fast);
+    let outcomes = outcomes(&nodes, &profiles);
+    for outcome in &outcomes {
+        system::tell(&format!("  {outcome}"));
+    }
+    judge(&outcomes);
+    field.clear().await.unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+}
+
+fn simulated(page: &Value) -> impl Iterator<Item = &Value> {
+    let nodes = page["nodes"].as_array().unwrap().iter();
+    nodes.filter(|node| node["nodeName"].as_str().unwrap().starts_with("sim-"))
+}
+
+fn pod(name: &str, class: &str) -> Value {
+    let mut pod = field::pod(name);
+    pod["metadata"]["annotations"] = json!({CLASS: class, "sim.joulie.io/cpu-util-pct": "0"});
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("8");
+    pod["spec"]["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchExpressions": [
+            {"key": "joulie.io/hw.kind", "operator": "In", "values": ["xeon", "epyc"]},
+        ]}],
+    }}});
+    pod
+}
+
+/// The candidates, those that are alike together.
+fn outcomes(nodes: &BTreeMap<String, String>, profiles: &BTreeMap<String, String>) -> Vec<Outcome> {
+    let mut outcomes: BTreeMap<(&str, &str), Outcome> = BTreeMap::new();
+    for (node, profile) in profiles {
+        let Some(kind) = ["sim-epyc-", "sim-xeon-"].into_iter().find(|kind| node.starts_with(kind)) else {
+            continue;
+        };
+        let pods = nodes.values().filter(|on| *on == node).count();
+        let new = || Outcome { like: Like::of(node, profile), pods: Vec::new() };
+        outcomes.entry((kind, profile)).or_insert_with(new).pods.push(u32::try_from(pods).unwrap());
+    }
+    outcomes.into_values().collect()
+}
+
+fn judge(outcomes: &[Outcome]) {
+    let all = || outcomes.iter().flat_map(|outcome| &outcome.pods);
+    assert_eq!(all().sum::<u32>(), BURST, "none is elsewhere");
+    assert_eq!((all().count(), all().filter(|pods| **pods > 0).count()), (NODES, NODES), "used");
+    for outcome in outcomes {
+        let pods = || outcome.pods.iter().copied().map(f64::from);
+        let (least, most) = (pods().fold(f64::INFINITY, f64::min), pods().fold(0.0, f64::max));
+        // The extender's own answers count, so that none is on its way that it does not know of.
+        let room = outcome.like.room();
+        assert!(most <= room, "over its cap, which holds {room:.1} pods: {outcome}");
+        let apart = outcome.like.apart();
+        assert!(most - least <= apart, "like nodes are more than {apart:.1} pods apart: {outcome}");
+    }
+}
