@@ -70,6 +70,8 @@ async fn an_outage_of_the_api_server_changes_nothing_and_ends_without_a_restart(
     cluster.api.faults().heal();
     cluster.node("c").await;
     cluster.until("it plans again", async || cluster.label("c").await.is_some()).await;
+    // The label of an eco node is the first of its writes.
+    settled(&cluster).await;
     assert_eq!(cluster.writes().await.len(), before.len() + 3, "a node, its profile and its twin are new");
     operator.stop().await;
 }
