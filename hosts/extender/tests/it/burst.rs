@@ -6,12 +6,17 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 impl World {
-    /// A pod that is bound to a node, as kube-scheduler does it.
-    pub(crate) async fn bind(&self, name: &str, pod: &Value, node: &str) {
-        let mut pod = pod.clone();
+    /// Creates a pod like this one under a name of its own, and returns it with the UID that it was given.
+    pub(crate) async fn create(&self, name: &str, like: &Value) -> Value {
+        let mut pod = like.clone();
         pod["metadata"] =
-            json!({"name": name, "namespace": "default", "annotations": pod["metadata"]["annotations"]});
-        self.make("/api/v1/namespaces/default/pods", &pod).await;
+            json!({"name": name, "namespace": "default", "annotations": like["metadata"]["annotations"]});
+        self.send("POST", "/api/v1/namespaces/default/pods", &pod).await
+    }
+
+    /// Another pod like this one, which is bound to a node and was never asked about.
+    pub(crate) async fn bind(&self, name: &str, like: &Value, node: &str) {
+        self.create(name, like).await;
         self.assign(name, node).await;
     }
 
@@ -19,12 +24,7 @@ impl World {
     pub(crate) async fn assign(&self, name: &str, node: &str) {
         let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
                              "target": {"apiVersion": "v1", "kind": "Node", "name": node}});
-        self.make(&format!("/api/v1/namespaces/default/pods/{name}/binding"), &binding).await;
-    }
-
-    /// Creates something, and returns what became of it.
-    pub(crate) async fn make(&self, path: &str, body: &Value) -> Value {
-        self.send("POST", path, body).await
+        self.send("POST", &format!("/api/v1/namespaces/default/pods/{name}/binding"), &binding).await;
     }
 
     /// The pod runs now.
@@ -56,9 +56,10 @@ impl World {
             self.twin(name, "performance", status).await;
             self.hardware(name, 40, 400).await;
         }
-        let last = names.last().unwrap();
+        let (first, last) = (pod("performance", "1"), names.last().unwrap());
         // 0.7 · (1000 − 200 − 7)/10 + 15 = 70.51.
-        self.scores_at_last(&pod("performance", "1"), last, 70).await;
+        let is = async || self.would_score(&first, last).await == 70;
+        self.until("the nodes are seen", is).await;
     }
 }
 
@@ -67,15 +68,18 @@ async fn a_burst_of_like_pods_spreads_over_like_nodes() {
     let world = World::start(&[]).await;
     let names: Vec<String> = (0..20).map(|n| format!("node-{n:02}")).collect();
     world.equal_nodes(&names).await;
-    let (wanted, names): (Value, Vec<&str>) =
+    let (like, names): (Value, Vec<&str>) =
         (pod("performance", "4"), names.iter().map(String::as_str).collect());
     let mut placed: BTreeMap<String, usize> = BTreeMap::new();
     for number in 0..200 {
-        // The first of the best, which without assumed watts would be the same node each time.
+        // The first of the best, which without assumed watts would be the same node each time: what is expected of a pod
+        // ends with its binding.
+        let name = format!("pod-{number}");
+        let wanted = world.create(&name, &like).await;
         let scores = world.scores(&wanted, &names).await;
         let best = scores.iter().map(|(_, score)| *score).max().unwrap();
         let (node, _) = scores.into_iter().find(|(_, score)| *score == best).unwrap();
-        world.bind(&format!("pod-{number}"), &wanted, &node).await;
+        world.assign(&name, &node).await;
         world.sees_pods(number + 1).await;
         *placed.entry(node).or_default() += 1;
     }

@@ -33,7 +33,7 @@ impl World {
 #[tokio::test]
 async fn pods_that_nobody_has_seen_bound_yet_are_told_of_different_nodes() {
     // Fix list extender B20.
-    let world = World::start(&[("EXPECTED_MAX_AGE", "60s")]).await;
+    let world = World::start(&[]).await;
     let names: Vec<String> = (0..20).map(|n| format!("node-{n:02}")).collect();
     world.equal_nodes(&names).await;
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -74,13 +74,10 @@ async fn a_pod_counts_once_when_it_is_seen_bound_and_not_at_all_when_it_never_is
     // Nothing in flight: the score of the formula, 0.7 · (1000 − 200 − 28)/10 + 15 = 69.04.
     assert_eq!(world.score(&one(2), "a").await, 69);
 
-    let world = World::start(&[("EXPECTED_MAX_AGE", "60s")]).await;
+    let world = World::start(&[]).await;
     world.equal_nodes(&["a".to_owned(), "b".to_owned()]).await;
     for (name, node, fate) in [("here", "a", "met"), ("there", "b", "elsewhere")] {
-        let mut wanted = pod("performance", "4");
-        wanted["metadata"] = json!({"name": name, "namespace": "default"});
-        let made: Value = world.make("/api/v1/namespaces/default/pods", &wanted).await;
-        wanted["metadata"]["uid"] = made["metadata"]["uid"].clone();
+        let wanted = world.create(name, &pod("performance", "4")).await;
         // The only node that is left is where it goes: kube-scheduler asks for no scores then.
         world.post("/filter", &json!({"Pod": wanted, "NodeNames": ["a"]})).await;
         assert_eq!(world.cluster().await["expectedPods"], json!(1), "{name}");

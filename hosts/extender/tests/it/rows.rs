@@ -47,8 +47,8 @@ async fn the_pressure_is_the_mean_of_what_performance_nodes_lack_and_weighs_on_s
 
 #[tokio::test]
 async fn a_falling_node_beats_a_rising_one_and_a_large_one_takes_a_gpu_pod_better() {
-    // Rows "trend ±120", "GPU pod", "measurement + hw", "no measurement, different hw".
-    let world = World::start(&[]).await;
+    // Rows "trend ±120", "GPU pod", "measurement + hw", "no measurement, different hw". Each pod is the only one.
+    let world = World::start(&[("EXPECTED_MAX_AGE", "0s")]).await;
     for (name, trend) in [("falls", -120), ("rises", 120)] {
         let mut power = measured(500, 1000);
         power["powerTrendWPerMin"] = json!(trend);

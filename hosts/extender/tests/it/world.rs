@@ -13,6 +13,7 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchP
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -47,9 +48,15 @@ impl World {
     /// One that may never become ready.
     pub(crate) async fn unready(api: EmbeddedApi, settings: &[(&str, &str)]) -> Self {
         let client = api.client_as("test");
-        let base =
-            [("EXTENDER_ADDR", "127.0.0.1:0"), ("METRICS_ADDR", "127.0.0.1:0"), ("DRAIN_LINGER", "0s")];
-        let given = base.iter().chain(settings).map(|(name, value)| ((*name).into(), (*value).into()));
+        // What a test has asked counts for as long as it looks at it.
+        let base = [
+            ("EXTENDER_ADDR", "127.0.0.1:0"),
+            ("METRICS_ADDR", "127.0.0.1:0"),
+            ("DRAIN_LINGER", "0s"),
+            ("EXPECTED_MAX_AGE", "60s"),
+        ];
+        let base = base.iter().filter(|(name, _)| settings.iter().all(|(given, _)| given != name));
+        let given = base.chain(settings).map(|(name, value)| ((*name).into(), (*value).into()));
         let Invocation::Run(sources) = Invocation::read([], given) else { panic!("a run") };
         let settings = Settings::read(&config::load(&TABLE, &sources).unwrap()).unwrap();
         let (trigger, stop) = shutdown::pair();
@@ -96,6 +103,12 @@ impl World {
     /// One node's score.
     pub(crate) async fn score(&self, pod: &Value, name: &str) -> i64 {
         self.scores(pod, &[name]).await[0].1
+    }
+
+    /// What a node would score, without asking: nothing is left behind.
+    pub(crate) async fn would_score(&self, pod: &Value, name: &str) -> i64 {
+        let page = self.post("/debug/scoring", &json!({"Pod": pod, "NodeNames": [name]})).await;
+        page["nodes"][0]["answer"].as_i64().unwrap()
     }
 
     /// Waits until a node scores so.
@@ -177,10 +190,14 @@ pub(crate) async fn call(address: SocketAddr, method: &str, path: &str, body: &[
     (status, body.to_owned())
 }
 
-/// A pod of this class with so many cores. It has no UID, so that to ask about it leaves nothing behind.
+/// A pod of this class with so many cores, with a UID that no other one has: to ask for its scores is to be told of a node
+/// where it counts from then on.
 pub(crate) fn pod(class: &str, cpu: &str) -> Value {
+    static PODS: AtomicU64 = AtomicU64::new(0);
+    let uid = format!("pod-{}", PODS.fetch_add(1, Ordering::Relaxed));
     json!({
-        "metadata": {"name": "p", "namespace": "default", "annotations": {"joulie.io/workload-class": class}},
+        "metadata": {"name": "p", "namespace": "default", "uid": uid,
+                     "annotations": {"joulie.io/workload-class": class}},
         "spec": {"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}]},
     })
 }
