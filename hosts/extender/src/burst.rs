@@ -55,7 +55,7 @@ struct World {
     dice: u64,
 }
 
-fn placement() -> Placement {
+pub(crate) fn placement() -> Placement {
     let scoring = Scoring {
         formula: Formula::Headroom,
         facility_metrics: false,

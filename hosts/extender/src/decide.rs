@@ -96,8 +96,6 @@ pub(crate) struct Candidate {
     /// Its name, in [`Message::names`]; empty where it has none.
     pub(crate) name: Span,
     pub(crate) escaped: bool,
-    /// Whether `raw` is an object.
-    pub(crate) is_object: bool,
 }
 
 impl Candidate {
@@ -112,7 +110,7 @@ impl Candidate {
 
 impl From<&Item> for Candidate {
     fn from(item: &Item) -> Self {
-        Self { raw: item.raw, name: item.name, escaped: item.escaped, is_object: true }
+        Self { raw: item.raw, name: item.name, escaped: item.escaped }
     }
 }
 
@@ -133,6 +131,25 @@ pub(crate) fn candidates(candidates: &Candidates) -> Listed<'_> {
 }
 
 impl Listed<'_> {
+    /// So many of those that are left.
+    fn first(self, count: usize) -> Self {
+        match self {
+            Self::None => Self::None,
+            Self::Names(names, escaped) => {
+                Self::Names(names.as_slice().get(..count).unwrap_or_default().iter(), escaped)
+            }
+            Self::Nodes(items) => Self::Nodes(items.as_slice().get(..count).unwrap_or_default().iter()),
+        }
+    }
+
+    /// The object at this place of those that are left, where they are objects.
+    pub(crate) fn object<'b>(&self, place: usize, body: &'b [u8]) -> Option<&'b [u8]> {
+        match self {
+            Self::None | Self::Names(..) => None,
+            Self::Nodes(items) => items.as_slice().get(place).map(|item| item.raw.of(body)),
+        }
+    }
+
     /// The candidate at this place of those that are left.
     pub(crate) fn at(&self, place: usize) -> Option<Candidate> {
         match self {
@@ -156,7 +173,6 @@ impl Iterator for Listed<'_> {
                 raw: Span { start: name.start.saturating_sub(1), end: name.end.saturating_add(1) },
                 name,
                 escaped: *escaped,
-                is_object: false,
             }),
             Self::Nodes(items) => items.next().map(Candidate::from),
         }
@@ -174,44 +190,50 @@ impl Iterator for Listed<'_> {
 
 impl ExactSizeIterator for Listed<'_> {}
 
-/// The candidates with their numbers, in the order of the request.
+/// The numbers of the candidates, in the order of the request.
 pub(crate) struct Numbered<'c> {
     index: &'c Index,
     names: &'c [u8],
     /// Those that were not looked up yet.
-    ahead: Listed<'c>,
-    /// Those that were not handed out yet.
-    behind: Listed<'c>,
+    left: Listed<'c>,
     numbers: Numbers,
-    /// How many of the numbers were handed out.
+    /// How many were looked up together, and how many of them were handed out.
+    count: usize,
     used: usize,
 }
 
 impl<'c> Numbered<'c> {
     pub(crate) fn of(snapshot: &'c Snapshot, message: &'c Message<'_>) -> Self {
-        let all = candidates(&message.candidates);
-        Self {
-            index: &snapshot.fleet.index,
-            names: message.names(),
-            ahead: all.clone(),
-            behind: all,
-            numbers: Numbers::NONE,
-            used: AT_ONCE,
-        }
+        let left = candidates(&message.candidates);
+        let index = &snapshot.fleet.index;
+        Self { index, names: message.names(), left, numbers: Numbers::NONE, count: 0, used: 0 }
     }
 
-    /// Looks up the next.
+    /// The next candidates, as many as are looked up together, and their numbers.
+    pub(crate) fn some(&mut self) -> Option<(Listed<'c>, &Numbers)> {
+        let some = self.left.clone();
+        self.look_up();
+        self.used = self.count;
+        Some((some.first(self.count), &self.numbers)).filter(|_| self.count > 0)
+    }
+
     fn look_up(&mut self) {
-        self.used = 0;
+        (self.count, self.used) = (self.left.len().min(AT_ONCE), 0);
+        let (these, names) = (self.left.clone(), self.names);
         let mut escaped = false;
-        let names = self.ahead.by_ref().map(|candidate| {
-            escaped |= candidate.escaped;
-            candidate.name.of(self.names)
-        });
-        self.numbers = self.index.find_all(names);
+        self.numbers = match &mut self.left {
+            Listed::None => Numbers::NONE,
+            Listed::Names(spans, has_escapes) => {
+                escaped = *has_escapes;
+                self.index.find_all(spans.by_ref().map(|span| span.of(names)))
+            }
+            Listed::Nodes(items) => self.index.find_all(items.by_ref().map(|item| {
+                escaped |= item.escaped;
+                item.name.of(names)
+            })),
+        };
         if escaped {
-            let texts =
-                self.behind.clone().map(|candidate| text(self.names, candidate.name, candidate.escaped));
+            let texts = these.map(|candidate| text(self.names, candidate.name, candidate.escaped));
             let texts: Vec<_> = texts.take(AT_ONCE).collect();
             self.numbers = self.index.find_all(texts.iter().map(|text| text.as_bytes()));
         }
@@ -219,17 +241,19 @@ impl<'c> Numbered<'c> {
 }
 
 impl Iterator for Numbered<'_> {
-    type Item = (Candidate, Option<usize>);
+    type Item = Option<usize>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        if self.used == AT_ONCE {
+        if self.used == self.count {
             self.look_up();
+            if self.count == 0 {
+                return None;
+            }
         }
-        let candidate = self.behind.next()?;
         let number = self.numbers.at(self.used);
         self.used += 1;
-        Some((candidate, number))
+        Some(number)
     }
 }
 
@@ -260,7 +284,7 @@ mod tests {
             });
             let body = format!(r#"{{"NodeNames":[{}]}}"#, quoted.collect::<Vec<_>>().join(","));
             let message = Message::read(body.as_bytes()).unwrap();
-            let numbers: Vec<_> = Numbered::of(&snapshot, &message).map(|(_, number)| number).collect();
+            let numbers: Vec<_> = Numbered::of(&snapshot, &message).collect();
             assert!(numbers.iter().copied().eq((1..200).map(Some).chain([None])), "{escaped}: {numbers:?}");
         }
     }

@@ -129,12 +129,14 @@ pub(crate) fn request(view: &View<'_>, placement: &Placement, body: &[u8]) -> Re
     page.insert("workloadClass".to_owned(), class.to_lowercase().into());
     let power = (placement.power_fit == PowerFit::Filter).then(|| snapshot.fleet.kinds.weigh(&asked.terms));
     let points = decide::scored(view, placement, &message, (pod, &asked)).points;
-    let all = candidates(&message.candidates).zip(points).map(|(candidate, points)| {
+    let listed = candidates(&message.candidates);
+    let all = listed.clone().zip(points).enumerate().map(|(at, (candidate, points))| {
         let place = candidate.number(&snapshot.fleet.index, message.names());
-        let verdict = decide::judge(snapshot, &message, asked.class, (&candidate, place), power.as_ref());
+        let object = || listed.object(at, message.body);
+        let verdict = decide::judge(snapshot, asked.class, place, power.as_ref(), object);
         let mut entry = json!({
             "nodeName": &*text(message.names(), candidate.name, candidate.escaped),
-            "filter": verdict.err().map_or("pass".to_owned(), |why| why.to_string()),
+            "filter": verdict.rejection().map_or("pass".to_owned(), |why| why.to_string()),
             "answer": points.get(),
         });
         let unseen = place.and_then(|place| unseen.get(place)).copied().unwrap_or(Watts::ZERO);

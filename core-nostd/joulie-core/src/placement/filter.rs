@@ -61,17 +61,12 @@ impl FilterTerms {
         }
     }
 
-    /// Whether the node stays within its cap with so many watts more: those of the pod, and those assumed for pods that
-    /// no sample shows yet. For `POWER_FIT=filter`.
-    ///
-    /// # Errors
-    /// How far it would go over the cap.
+    /// How far so many watts more would take the node over its cap: those of the pod, and those assumed for pods that no
+    /// sample shows yet. Nothing or less where they fit, and nothing where nobody can say. For `POWER_FIT=filter`.
     #[inline]
-    pub fn fits(&self, added: Watts) -> Result<(), Rejection> {
-        match self.room {
-            Some(room) if added > room => Err(Rejection::OverCap { by: added - room }),
-            Some(_) | None => Ok(()),
-        }
+    #[must_use]
+    pub fn over(&self, added: Watts) -> Watts {
+        self.room.map_or(Watts::ZERO, |room| added - room)
     }
 }
 
@@ -235,15 +230,11 @@ mod tests {
     #[test]
     fn a_pod_fits_up_to_the_cap_and_not_beyond() {
         let node = drawing(FRESH, Some(550), Some(600));
-        assert_eq!(node.fits(Watts::from_int(50)), Ok(()));
-        assert_eq!(node.fits(Watts::from_int(51)), Err(Rejection::OverCap { by: Watts::from_int(1) }));
-        let full = drawing(FRESH, Some(700), Some(600));
-        assert_eq!(full.fits(Watts::ZERO), Err(Rejection::OverCap { by: Watts::from_int(100) }));
-        assert_eq!(
-            drawing(FRESH, Some(-9), Some(600)).fits(Watts::from_int(601)),
-            Err(Rejection::OverCap { by: Watts::from_int(1) })
-        );
-        assert!(drawing(FRESH, Some(0), Some(i32::MAX)).fits(Watts::MAX).is_err());
+        assert_eq!(node.over(Watts::from_int(50)), Watts::ZERO);
+        assert_eq!(node.over(Watts::from_int(51)), Watts::from_int(1));
+        assert_eq!(drawing(FRESH, Some(700), Some(600)).over(Watts::ZERO), Watts::from_int(100));
+        assert_eq!(drawing(FRESH, Some(-9), Some(600)).over(Watts::from_int(601)), Watts::from_int(1));
+        assert!(drawing(FRESH, Some(0), Some(i32::MAX)).over(Watts::MAX) > Watts::ZERO);
     }
 
     #[test]
@@ -256,13 +247,12 @@ mod tests {
             let twin = Twin { power: Some(power), headroom, ..Twin::silent(SchedulableClass::Performance) };
             FilterTerms::of(&NodeFacts { freshness, twin: Some(&twin), hardware: None }, false)
         };
-        let over = |by| Err(Rejection::OverCap { by: Watts::from_int(by) });
-        assert_eq!(blind(FRESH, 600, Some(25)).fits(Watts::from_int(150)), Ok(()));
-        assert_eq!(blind(FRESH, 600, Some(25)).fits(Watts::from_int(151)), over(1));
-        assert_eq!(blind(FRESH, 600, Some(500)).fits(Watts::from_int(601)), over(1));
-        assert_eq!(blind(FRESH, 600, Some(-50)).fits(Watts::ZERO), over(300));
+        assert_eq!(blind(FRESH, 600, Some(25)).over(Watts::from_int(150)), Watts::ZERO);
+        assert_eq!(blind(FRESH, 600, Some(25)).over(Watts::from_int(151)), Watts::from_int(1));
+        assert_eq!(blind(FRESH, 600, Some(500)).over(Watts::from_int(601)), Watts::from_int(1));
+        assert_eq!(blind(FRESH, 600, Some(-50)).over(Watts::ZERO), Watts::from_int(300));
         for node in [blind(STALE, 600, Some(25)), blind(FRESH, 0, Some(25)), blind(FRESH, 600, None)] {
-            assert_eq!(node.fits(Watts::MAX), Ok(()));
+            assert_eq!(node.over(Watts::MAX), Watts::ZERO);
         }
     }
 
@@ -275,7 +265,7 @@ mod tests {
             drawing(FRESH, Some(700), Some(0)),
             FilterTerms::UNKNOWN,
         ] {
-            assert_eq!(node.fits(Watts::MAX), Ok(()));
+            assert_eq!(node.over(Watts::MAX), Watts::ZERO);
         }
     }
 

@@ -2,8 +2,9 @@
 //!
 //! Who is left goes back as it came: stretches of the request, with a copy of names and without one of objects.
 
-use super::{Asked, Candidate, Numbered, Outcome, admission, candidates};
+use super::{Asked, Candidate, Listed, Numbered, Outcome, admission, candidates};
 use crate::expected::Offer;
+use crate::index::AT_ONCE;
 use crate::kinds::Weighed;
 use crate::reply::Reply;
 use crate::scan::{Candidates, Message, has_label};
@@ -14,6 +15,7 @@ use joulie_api::labels;
 use joulie_core::placement::assumed::PodUid;
 use joulie_core::placement::class::WorkloadClass;
 use joulie_core::placement::filter::{Eviction, PowerFit, Rejection};
+use power_units::Watts;
 use std::io::Write;
 use std::ops::Range;
 
@@ -27,15 +29,16 @@ pub(super) fn answer(
     let mut writer = Writer::new(message, asked);
     let power = (placement.power_fit == PowerFit::Filter).then(|| snapshot.fleet.kinds.weigh(&asked.terms));
     if power.is_some() || asked.class == WorkloadClass::Performance {
-        for (candidate, number) in Numbered::of(snapshot, message) {
-            match judge(snapshot, message, asked.class, (&candidate, number), power.as_ref()) {
-                Ok(()) => writer.keeps(&candidate),
-                Err(why) => writer.rejects(&candidate, why),
-            }
+        let mut all = Numbered::of(snapshot, message);
+        while let Some((some, numbers)) = all.some() {
+            writer.writes(&some, |place| {
+                let object = || some.object(place, message.body);
+                judge(snapshot, asked.class, numbers.at(place), power.as_ref(), object)
+            });
         }
     } else {
         // A standard pod that only lowers scores passes everywhere: nobody needs to be looked up.
-        candidates(&message.candidates).for_each(|candidate| writer.keeps(&candidate));
+        writer.keeps_all();
     }
     writer.outcome.offer = only(snapshot, message, (pod, asked), &writer);
     writer.finish(body)
@@ -55,41 +58,72 @@ fn only(
     super::offer(snapshot, pod, asked, number)
 }
 
-/// Whether a pod of this class may go to a node; with what it weighs, whether it fits under the cap there, too.
-#[inline]
-pub(crate) fn judge(
-    snapshot: &Snapshot,
-    message: &Message<'_>,
-    class: WorkloadClass,
-    (candidate, number): (&Candidate, Option<usize>),
-    power: Option<&Weighed<'_>>,
-) -> Result<(), Rejection> {
-    if class == WorkloadClass::Performance {
-        match admission(snapshot, number) {
-            Admission::Free => {}
-            Admission::Unlabelled => {
-                let label = labels::node::POWER_PROFILE;
-                if candidate.is_object && has_label(candidate.raw.of(message.body), label, "eco") {
-                    return Err(Rejection::EcoLabel);
-                }
+/// What stands between a pod and a node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Verdict {
+    /// Free for a pod that its class keeps from no node.
+    admission: Admission,
+    /// How far the pod would take the node over its cap, where that counts; nothing or less where it does not.
+    over: Watts,
+}
+
+impl Verdict {
+    const PASSES: Self = Self { admission: Admission::Free, over: Watts::ZERO };
+
+    /// Whether nothing does. Both are looked at whatever the first one says: no choice is to be made.
+    #[inline]
+    fn passes(self) -> bool {
+        matches!(self.admission, Admission::Free | Admission::Unlabelled) & (self.over <= Watts::ZERO)
+    }
+
+    /// Why the node is rejected, if it is.
+    pub(crate) fn rejection(self) -> Option<Rejection> {
+        match self.admission {
+            Admission::Eco => Some(Rejection::Eco),
+            Admission::Draining => Some(Rejection::Draining),
+            Admission::EcoLabel => Some(Rejection::EcoLabel),
+            Admission::Free | Admission::Unlabelled => {
+                (self.over > Watts::ZERO).then_some(Rejection::OverCap { by: self.over })
             }
-            Admission::Eco => return Err(Rejection::Eco),
-            Admission::Draining => return Err(Rejection::Draining),
-            Admission::EcoLabel => return Err(Rejection::EcoLabel),
         }
     }
-    let (Some(power), Some(number)) = (power, number) else { return Ok(()) };
-    let filter = snapshot.fleet.filters.get(number);
-    filter.map_or(Ok(()), |filter| filter.fits(power.on(number) + snapshot.assumed(number)))
+}
+
+/// Whether a pod of this class may go to a node; with what it weighs, whether it fits under the cap there, too. `object` is
+/// the node as it is in the request, where it is.
+#[inline]
+pub(crate) fn judge<'o>(
+    snapshot: &Snapshot,
+    class: WorkloadClass,
+    number: Option<usize>,
+    power: Option<&Weighed<'_>>,
+    object: impl FnOnce() -> Option<&'o [u8]>,
+) -> Verdict {
+    let mut verdict = Verdict::PASSES;
+    if class == WorkloadClass::Performance {
+        verdict.admission = admission(snapshot, number);
+        let says_eco = |object| has_label(object, labels::node::POWER_PROFILE, "eco");
+        if verdict.admission == Admission::Unlabelled && object().is_some_and(says_eco) {
+            verdict.admission = Admission::EcoLabel;
+        }
+    }
+    if let (Some(power), Some(number)) = (power, number)
+        && let Some(filter) = snapshot.fleet.filters.get(number)
+    {
+        verdict.over = filter.over(power.on(number) + snapshot.assumed(number));
+    }
+    verdict
 }
 
 /// Writes the answer while the candidates are judged.
 struct Writer<'m> {
     message: &'m Message<'m>,
     outcome: Outcome,
-    /// Stretches of the request that are kept: from the first of a run of neighbours to the last.
-    runs: Vec<Range<usize>>,
+    /// The stretch of the request that is kept, from the first of its candidates to the last one so far.
     open: Option<Range<usize>>,
+    /// Those before it: of objects where they are, of names a copy, each with a comma behind it.
+    runs: Vec<Range<usize>>,
+    names: Vec<u8>,
     /// Entries of the maps of those that evictions cannot and may help.
     unresolvable: Vec<u8>,
     resolvable: Vec<u8>,
@@ -98,32 +132,82 @@ struct Writer<'m> {
 impl<'m> Writer<'m> {
     fn new(message: &'m Message<'m>, asked: &Asked) -> Self {
         let outcome = Outcome { asked: *asked, rejected: [0; 4], unknown: 0, offer: None };
-        Self {
-            message,
-            outcome,
-            runs: Vec::new(),
-            open: None,
-            unresolvable: Vec::new(),
-            resolvable: Vec::new(),
-        }
+        let (runs, names) = (Vec::new(), Vec::new());
+        Self { message, outcome, open: None, runs, names, unresolvable: Vec::new(), resolvable: Vec::new() }
     }
 
+    /// All candidates stay.
+    fn keeps_all(&mut self) {
+        let all = candidates(&self.message.candidates);
+        self.keeps_up_to(&all, 0..all.len());
+    }
+
+    /// The next candidates, by the verdict on each. Which are kept cannot be foreseen, and a processor that has to is wrong each
+    /// second time: they are sorted first, which takes no choice, and then written.
     #[inline]
-    fn keeps(&mut self, candidate: &Candidate) {
-        match &mut self.open {
-            // Between two neighbours there is a comma.
-            Some(run) => run.end = candidate.raw.range().end,
-            None => self.open = Some(candidate.raw.range()),
+    fn writes(&mut self, some: &Listed<'_>, verdict: impl Fn(usize) -> Verdict) {
+        let mut verdicts = [Verdict::PASSES; AT_ONCE];
+        let mut kept = 0;
+        for (place, slot) in verdicts.iter_mut().enumerate().take(some.len()) {
+            *slot = verdict(place);
+            kept |= u64::from(slot.passes()) << place;
+        }
+        self.keeps(some, kept);
+        // Behind the last one there is nothing to reject.
+        for place in places(!kept) {
+            let why = verdicts.get(place).and_then(|verdict| verdict.rejection());
+            if let (Some(candidate), Some(why)) = (some.at(place), why) {
+                self.rejects(&candidate, why);
+            }
         }
     }
 
-    fn rejects(&mut self, candidate: &Candidate, why: Rejection) {
-        if let Some(run) = self.open.take() {
+    /// Those of these whose bit is set stay. Neighbours are one stretch, with those before them if nothing lies between.
+    fn keeps(&mut self, some: &Listed<'_>, mut kept: u64) {
+        let mut at = 0;
+        while kept != 0 {
+            let gap = kept.trailing_zeros();
+            let length = (kept >> gap).trailing_ones();
+            if gap > 0 {
+                self.close();
+            }
+            let first = at + usize::try_from(gap).unwrap_or(0);
+            at = first + usize::try_from(length).unwrap_or(0);
+            self.keeps_up_to(some, first..at);
+            kept = kept.checked_shr(gap + length).unwrap_or(0);
+        }
+        if at < some.len() {
+            self.close();
+        }
+    }
+
+    /// These stay with what is open before them. Between two neighbours there is a comma.
+    fn keeps_up_to(&mut self, some: &Listed<'_>, these: Range<usize>) {
+        let (first, last) = (some.at(these.start), some.at(these.end.saturating_sub(1)));
+        if let (Some(first), Some(last)) = (first, last) {
+            let start = self.open.as_ref().map_or(first.raw.range().start, |run| run.start);
+            self.open = Some(start..last.raw.range().end);
+        }
+    }
+
+    /// The stretch that is open goes no further.
+    fn close(&mut self) {
+        let Some(run) = self.open.take() else { return };
+        if let Candidates::Names(_) = self.message.candidates {
+            if self.names.is_empty() {
+                self.names.reserve(self.message.body.len());
+            }
+            self.names.extend_from_slice(self.message.body.get(run).unwrap_or_default());
+            self.names.push(b',');
+        } else {
             if self.runs.is_empty() {
                 self.runs.reserve(candidates(&self.message.candidates).len() / 2 + 1);
             }
             self.runs.push(run);
         }
+    }
+
+    fn rejects(&mut self, candidate: &Candidate, why: Rejection) {
         let [eco, draining, label, cap] = &mut self.outcome.rejected;
         let counted = match why {
             Rejection::Eco => eco,
@@ -155,22 +239,25 @@ impl<'m> Writer<'m> {
     }
 
     fn finish(mut self, body: &Bytes) -> (Reply, Outcome) {
-        self.runs.extend(self.open.take());
+        // Names that all stay are no copy.
+        let whole = self.open.take_if(|_| self.names.is_empty());
+        self.close();
         let mut pieces = Vec::with_capacity(self.runs.len().saturating_mul(2) + 8);
         match self.message.candidates {
             Candidates::None => pieces.push(Bytes::from_static(b"{")),
             Candidates::Names(_) => {
+                self.names.pop();
                 pieces.push(Bytes::from_static(b"{\"nodenames\":["));
-                pieces.push(self.copied(body));
+                pieces.push(whole.map_or_else(|| Bytes::from(self.names), |run| body.slice(run)));
                 pieces.push(Bytes::from_static(b"],"));
             }
             Candidates::Nodes(_) => {
                 pieces.push(Bytes::from_static(b"{\"nodes\":{\"metadata\":{},\"items\":["));
-                for (at, run) in self.runs.iter().enumerate() {
+                for (at, run) in self.runs.into_iter().chain(whole).enumerate() {
                     if at > 0 {
                         pieces.push(Bytes::from_static(b","));
                     }
-                    pieces.push(body.slice(run.clone()));
+                    pieces.push(body.slice(run));
                 }
                 pieces.push(Bytes::from_static(b"]},"));
             }
@@ -190,21 +277,15 @@ impl<'m> Writer<'m> {
         pieces.push(Bytes::from_static(b"},\"error\":\"\"}"));
         (Reply::of(pieces), self.outcome)
     }
+}
 
-    /// The runs of names: short, so that a copy is cheaper than many pieces. One run is no copy.
-    fn copied(&self, body: &Bytes) -> Bytes {
-        if let [run] = self.runs.as_slice() {
-            return body.slice(run.clone());
-        }
-        let mut out = Vec::with_capacity(self.runs.iter().fold(self.runs.len(), |sum, run| sum + run.len()));
-        for (at, run) in self.runs.iter().enumerate() {
-            if at > 0 {
-                out.push(b',');
-            }
-            out.extend_from_slice(body.get(run.clone()).unwrap_or_default());
-        }
-        Bytes::from(out)
-    }
+/// The places of the bits that are set.
+fn places(mut bits: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let place = usize::try_from(bits.trailing_zeros()).ok().filter(|_| bits != 0);
+        bits &= bits.wrapping_sub(1);
+        place
+    })
 }
 
 /// Half of a name and a reason.
@@ -216,11 +297,87 @@ const ECO: &str = ":\"joulie: performance pods do not run on eco nodes\",";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::burst;
+    use crate::expected::Expected;
+    use crate::index::{Index, Registry};
+    use crate::probe::Answer;
+    use crate::snapshot::{Fleet, View};
+    use host_kit::clock::Mono;
+    use serde_json::{Value, json};
+    use std::sync::Arc;
+    use std::time::Duration;
 
     #[test]
     fn the_words_are_the_core_s() {
         assert_eq!(ECO, format!(":\"{}\",", Rejection::Eco));
         let counted = [Rejection::Eco, Rejection::Draining, Rejection::EcoLabel];
         assert_eq!(counted.map(Rejection::kind), Rejection::KINDS[..3], "they are counted in this order");
+    }
+
+    /// Nodes of these admissions, `n0` and on.
+    fn snapshot(admissions: &[Admission]) -> Snapshot {
+        let mut registry = Registry::default();
+        for node in 0..admissions.len() {
+            registry.number(&format!("n{node}"));
+        }
+        let index = Arc::new(Index::of(&registry));
+        let fleet = Arc::new(Fleet { index, admissions: admissions.into(), ..Fleet::default() });
+        Snapshot { fleet, ..Snapshot::nothing() }
+    }
+
+    /// What becomes of these nodes and a performance pod, by a request of names and by one of objects.
+    fn answers(admissions: &[Admission]) -> [Value; 2] {
+        let (snapshot, expected) = (snapshot(admissions), Expected::new(Duration::ZERO).load());
+        let view = View { snapshot: &snapshot, expected: &expected, now: Mono::START };
+        let names: Vec<String> = (0..admissions.len()).map(|node| format!("n{node}")).collect();
+        let items: Vec<Value> = names.iter().map(|name| json!({"metadata": {"name": name}})).collect();
+        let pod = json!({"metadata": {"annotations": {"joulie.io/workload-class": "performance"}}});
+        [json!({"Pod": pod, "NodeNames": names}), json!({"Pod": pod, "Nodes": {"items": items}})].map(
+            |request| {
+                let (reply, outcome) =
+                    crate::decide::filter(&view, &burst::placement(), &request.to_string().into()).unwrap();
+                let mut answer: Value = serde_json::from_slice(&Answer::of(reply).whole()).unwrap();
+                answer["counted"] = json!(outcome.rejected);
+                answer
+            },
+        )
+    }
+
+    #[test]
+    fn whatever_is_kept_is_kept_in_its_order_and_the_others_are_told_of() {
+        let (free, eco, draining) = (Admission::Free, Admission::Eco, Admission::Draining);
+        for count in [0, 1, 2, 63, 64, 65, 127, 128, 129, 200] {
+            let patterns: [&dyn Fn(usize) -> Admission; 8] = [
+                &|_| free,
+                &|_| eco,
+                &|at| if at % 2 == 0 { free } else { eco },
+                &|at| if at % 2 == 0 { draining } else { free },
+                &|at| if at == 0 { free } else { eco },
+                &|at| if at + 1 == count { free } else { draining },
+                // A stretch over the edge of what is judged together, and all but one.
+                &|at| if (60..70).contains(&at) { free } else { eco },
+                &|at| if at == 64 { eco } else { free },
+            ];
+            for (which, pattern) in patterns.iter().enumerate() {
+                let admissions: Vec<Admission> = (0..count).map(pattern).collect();
+                let named = |wanted: Admission| -> Vec<String> {
+                    let all = admissions.iter().enumerate().filter(|(_, admission)| **admission == wanted);
+                    all.map(|(at, _)| format!("n{at}")).collect()
+                };
+                let [names, objects] = answers(&admissions);
+                assert_eq!(names["nodenames"], json!(named(free)), "{count} {which}");
+                let items = objects["nodes"]["items"].as_array().unwrap().iter();
+                let kept: Vec<&Value> = items.map(|item| &item["metadata"]["name"]).collect();
+                assert_eq!(json!(kept), json!(named(free)), "{count} {which}");
+                for answer in [names, objects] {
+                    let failed: Vec<&String> = answer["failedNodes"].as_object().unwrap().keys().collect();
+                    let mut expected = [named(eco), named(draining)].concat();
+                    expected.sort();
+                    assert_eq!(json!(failed), json!(expected), "{count} {which}");
+                    assert_eq!(answer["failedNodes"], answer["failedAndUnresolvableNodes"]);
+                    assert_eq!(answer["counted"], json!([named(eco).len(), named(draining).len(), 0, 0]));
+                }
+            }
+        }
     }
 }

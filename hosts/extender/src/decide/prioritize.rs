@@ -60,7 +60,7 @@ pub(crate) fn scored(
     let unseen = view.unseen(pod);
     let weighed = view.snapshot.fleet.kinds.weigh(&asked.terms);
     let looked_up = Numbered::of(view.snapshot, message)
-        .map(|(_, number)| looked_up(view.snapshot, (&unseen, &weighed), number));
+        .map(|number| looked_up(view.snapshot, (&unseen, &weighed), number));
     let unknown = score_all(&placement.scoring, asked.class, looked_up, &mut points).unknown;
     let drawn = pod.and_then(|pod| draw(message, pod, &points));
     let offer = drawn.and_then(|(_, candidate)| {
