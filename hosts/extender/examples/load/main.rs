@@ -1,15 +1,17 @@
 //! What the extender costs: `cargo xtask bench extender`, or `cargo run --release -p extender --example load`.
 //!
 //! First the decisions alone, in this process, beside what it costs to copy or to look at the same bytes. Then the shipped
-//! program as a process of its own, over loopback, with an API server of this process that changes a thousand twins a
-//! second, beside a server of the same kind that sends every body back.
+//! program over loopback, with an API server that changes a thousand twins a second, beside a server of the same kind that
+//! sends every body back. Each of the three is a process of its own.
 
+mod api;
 mod bodies;
 mod inside;
 mod wire;
 
 use std::error::Error;
 use std::io::Write;
+use std::process::Child;
 
 pub(crate) type Any = Box<dyn Error + Send + Sync>;
 
@@ -18,21 +20,33 @@ pub(crate) const SIZES: [usize; 4] = [100, 500, 1_000, 5_000];
 
 fn main() -> Result<(), Any> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if let [echo, at] = words.as_slice()
-        && echo == "--echo"
-    {
-        return tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()?
-            .block_on(wire::serve_echo(at));
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["--echo", at] => return runtime()?.block_on(wire::serve_echo(at)),
+        ["--api", nodes] => return runtime()?.block_on(api::serve(nodes)),
+        _ => {}
     }
-    if !words.iter().any(|word| word == "--wire") {
+    if !words.contains(&"--wire") {
         inside::run()?;
     }
-    if !words.iter().any(|word| word == "--inside") {
-        tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(wire::run())?;
+    if !words.contains(&"--inside") {
+        runtime()?.block_on(wire::run())?;
     }
     Ok(())
+}
+
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()
+}
+
+/// A process, which ends with this.
+pub(crate) struct Program(Child);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _gone_already = self.0.kill();
+        let _reaped = self.0.wait();
+    }
 }
 
 pub(crate) fn tell(line: &str) -> Result<(), Any> {

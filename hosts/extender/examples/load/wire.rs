@@ -1,26 +1,22 @@
 //! The shipped program over loopback, while a thousand twins a second change.
 
-use super::{Any, SIZES, bodies, tell};
+use super::api::{Api, EVENTS_PER_SECOND};
+use super::{Any, Program, SIZES, bodies, tell};
 use bytes::Bytes;
-use embedded_api::{EmbeddedApi, Options};
 use host_kit::clock::{Clock, SystemClock};
 use host_kit::metrics::{Build, Metrics};
 use host_kit::server::{Drain, Limits, Port, Routes, Server, ServerMetrics};
 use host_kit::shutdown;
 use http::{Request, Response};
 use http_body_util::Full;
-use kube::Client;
-use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
-
-const EVENTS_PER_SECOND: usize = 1_000;
 
 /// A server of the same kind that sends every body back.
 struct Echo;
@@ -33,20 +29,10 @@ impl Routes for Echo {
     }
 }
 
-/// The program, which ends with this.
-struct Program(Child);
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _gone_already = self.0.kill();
-        let _reaped = self.0.wait();
-    }
-}
-
 pub(crate) async fn run() -> Result<(), Any> {
     let echo = echo().await?;
     tell(&format!(
-        "\n### Over loopback, echo and extender as processes, with and without {EVENTS_PER_SECOND} changes of twins a second\n"
+        "\n### Over loopback, echo, extender and API server as processes, with and without {EVENTS_PER_SECOND} changes of twins a second\n"
     ))?;
     tell(
         "Callers ask one request after the other, or, where it says so, begin one at fixed times and so leave room between them.\n",
@@ -57,20 +43,15 @@ pub(crate) async fn run() -> Result<(), Any> {
     tell("|---|---|---|---|---|---|---|---|---|---|")?;
     let mut memory = Vec::new();
     for count in SIZES {
-        let api = EmbeddedApi::new(&Options::with(joulie_api::crd::all()))?;
-        fill(&api.client(), count).await?;
-        let serving = api.serve("127.0.0.1:0".parse()?, None, None).await?;
-        let extender = program(serving.address()).await?;
+        let mut api = Api::start(count)?;
+        let extender = program(api.address).await?;
         let idle = resident(&extender.0)?;
         rows((count, "names", 0), &extender, &echo).await?;
-        let feeder = tokio::spawn(feed(api.client(), count));
+        api.feed()?;
         for form in ["names", "nodes"] {
             rows((count, form, EVENTS_PER_SECOND), &extender, &echo).await?;
         }
-        feeder.abort();
         memory.push((count, idle, resident(&extender.0)?));
-        drop(extender);
-        serving.stop().await;
     }
     tell("\n| nodes | resident when ready, MiB | resident after all of it, MiB | peak, MiB |")?;
     tell("|---|---|---|---|")?;
@@ -281,52 +262,4 @@ fn resident(program: &Program) -> Result<(f64, f64), Any> {
         Some(line.split_whitespace().next()?.parse::<f64>().ok()? / 1024.0)
     };
     Ok((field("VmRSS:").unwrap_or(0.0), field("VmHWM:").unwrap_or(0.0)))
-}
-
-async fn fill(client: &Client, count: usize) -> Result<(), Any> {
-    for number in 0..count {
-        let name = bodies::name(number);
-        let class = if bodies::is_eco(number) { "eco" } else { "performance" };
-        let head = |kind: &str, spec: Value| json!({"apiVersion": "joulie.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec});
-        let twin = head("NodeTwin", json!({"nodeName": name, "profile": class}));
-        let hardware = head("NodeHardware", json!({"nodeName": name}));
-        send(client, "POST", "/apis/joulie.io/v1alpha1/nodetwins", &twin).await?;
-        send(client, "POST", "/apis/joulie.io/v1alpha1/nodehardwares", &hardware).await?;
-        let status = json!({"status": {"cpu": {"totalCores": 96, "sockets": 2, "capRange": {"maxWattsPerSocket": 360}}}});
-        send(client, "PATCH", &format!("/apis/joulie.io/v1alpha1/nodehardwares/{name}/status"), &status)
-            .await?;
-        measure(client, number, 300).await?;
-    }
-    Ok(())
-}
-
-async fn measure(client: &Client, number: usize, watts: usize) -> Result<(), Any> {
-    let class = if bodies::is_eco(number) { "eco" } else { "performance" };
-    let status = json!({"status": {
-        "schedulableClass": class, "predictedPowerHeadroomScore": 60, "predictedCoolingStressScore": 10,
-        "lastUpdated": jiff::Timestamp::now().to_string(),
-        "powerMeasurement": {"source": "http", "measuredNodePowerW": watts, "nodeCappedPowerW": 720, "powerTrendWPerMin": 1.5},
-    }});
-    let path = format!("/apis/joulie.io/v1alpha1/nodetwins/{}/status", bodies::name(number));
-    send(client, "PATCH", &path, &status).await
-}
-
-async fn send(client: &Client, method: &str, path: &str, body: &Value) -> Result<(), Any> {
-    let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
-    let request = Request::builder().method(method).uri(path).header("content-type", kind);
-    client.request::<Value>(request.body(body.to_string().into_bytes())?).await?;
-    Ok(())
-}
-
-/// Changes twins, so many a second, until it is aborted.
-async fn feed(client: Client, count: usize) -> Result<(), Any> {
-    let mut beat = tokio::time::interval(Duration::from_millis(10));
-    let mut number = 0;
-    loop {
-        beat.tick().await;
-        for _ in 0..EVENTS_PER_SECOND / 100 {
-            number += 1;
-            measure(&client, number % count, 300 + number % 97).await?;
-        }
-    }
 }

@@ -1,0 +1,100 @@
+//! An API server in a process of its own, as it is in a cluster: what it does for its watches must not wait for those who ask
+//! the extender, nor they for it.
+
+use super::{Any, Program, bodies};
+use embedded_api::{EmbeddedApi, Options};
+use http::Request;
+use kube::Client;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::process::{ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+pub(crate) const EVENTS_PER_SECOND: usize = 1_000;
+
+/// The process, as who started it sees it.
+pub(crate) struct Api {
+    pub(crate) address: SocketAddr,
+    orders: ChildStdin,
+    _program: Program,
+}
+
+impl Api {
+    /// With so many nodes.
+    pub(crate) fn start(nodes: usize) -> Result<Self, Any> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("--api").arg(nodes.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut program = Program(command.spawn()?);
+        let orders = program.0.stdin.take().ok_or("its standard input")?;
+        let mut address = String::new();
+        BufReader::new(program.0.stdout.take().ok_or("its standard output")?).read_line(&mut address)?;
+        Ok(Self { address: address.trim().parse()?, orders, _program: program })
+    }
+
+    /// From now on twins change.
+    pub(crate) fn feed(&mut self) -> Result<(), Any> {
+        Ok(self.orders.write_all(b"feed\n")?)
+    }
+}
+
+/// The process itself: says where it listens once it has its nodes, and changes twins from the first order on.
+pub(crate) async fn serve(nodes: &str) -> Result<(), Any> {
+    let nodes = nodes.parse()?;
+    let api = EmbeddedApi::new(&Options::with(joulie_api::crd::all()))?;
+    fill(&api.client(), nodes).await?;
+    let serving = api.serve("127.0.0.1:0".parse()?, None, None).await?;
+    writeln!(std::io::stdout(), "{}", serving.address())?;
+    if tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new())).await?? > 0 {
+        feed(api.client(), nodes).await?;
+    }
+    Ok(())
+}
+
+async fn fill(client: &Client, count: usize) -> Result<(), Any> {
+    for number in 0..count {
+        let name = bodies::name(number);
+        let class = if bodies::is_eco(number) { "eco" } else { "performance" };
+        let head = |kind: &str, spec: Value| json!({"apiVersion": "joulie.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec});
+        let twin = head("NodeTwin", json!({"nodeName": name, "profile": class}));
+        let hardware = head("NodeHardware", json!({"nodeName": name}));
+        send(client, "POST", "/apis/joulie.io/v1alpha1/nodetwins", &twin).await?;
+        send(client, "POST", "/apis/joulie.io/v1alpha1/nodehardwares", &hardware).await?;
+        let status = json!({"status": {"cpu": {"totalCores": 96, "sockets": 2, "capRange": {"maxWattsPerSocket": 360}}}});
+        send(client, "PATCH", &format!("/apis/joulie.io/v1alpha1/nodehardwares/{name}/status"), &status)
+            .await?;
+        measure(client, number, 300).await?;
+    }
+    Ok(())
+}
+
+async fn measure(client: &Client, number: usize, watts: usize) -> Result<(), Any> {
+    let class = if bodies::is_eco(number) { "eco" } else { "performance" };
+    let status = json!({"status": {
+        "schedulableClass": class, "predictedPowerHeadroomScore": 60, "predictedCoolingStressScore": 10,
+        "lastUpdated": jiff::Timestamp::now().to_string(),
+        "powerMeasurement": {"source": "http", "measuredNodePowerW": watts, "nodeCappedPowerW": 720, "powerTrendWPerMin": 1.5},
+    }});
+    let path = format!("/apis/joulie.io/v1alpha1/nodetwins/{}/status", bodies::name(number));
+    send(client, "PATCH", &path, &status).await
+}
+
+async fn send(client: &Client, method: &str, path: &str, body: &Value) -> Result<(), Any> {
+    let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+    let request = Request::builder().method(method).uri(path).header("content-type", kind);
+    client.request::<Value>(request.body(body.to_string().into_bytes())?).await?;
+    Ok(())
+}
+
+/// Changes twins, so many a second, until it is aborted.
+async fn feed(client: Client, count: usize) -> Result<(), Any> {
+    let mut beat = tokio::time::interval(Duration::from_millis(10));
+    let mut number = 0;
+    loop {
+        beat.tick().await;
+        for _ in 0..EVENTS_PER_SECOND / 100 {
+            number += 1;
+            measure(&client, number % count, 300 + number % 97).await?;
+        }
+    }
+}
