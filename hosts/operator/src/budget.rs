@@ -5,6 +5,7 @@
 //! by the most that it may draw as far as anybody can know; only what its agent has read back for the very spec that
 //! stands makes that less. Without a configured limit nothing of this exists.
 
+mod books;
 mod ledger;
 mod split;
 mod steady;
@@ -17,6 +18,7 @@ use joulie_api::condition::Status;
 use joulie_core::budget::{Group, Priority, Tree, Verdict};
 use planner::intent::Caps;
 use power_units::Watts;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// What a node asks of the budget in one pass.
@@ -25,7 +27,7 @@ pub(crate) struct Claim {
     /// Its name.
     pub(crate) node: Arc<str>,
     /// Its rack, as its label says.
-    pub(crate) rack: Option<String>,
+    pub(crate) rack: Option<Arc<str>>,
     /// Who keeps more.
     pub(crate) priority: Priority,
     /// What its watts are made of.
@@ -73,6 +75,7 @@ pub(crate) struct GroupStanding {
 /// The groups as the settings say, for the racks that there are: the site first, then the racks.
 pub(crate) struct Groups {
     pub(crate) groups: Vec<Group>,
+    /// `site`, then the racks in the order of their names.
     names: Vec<String>,
 }
 
@@ -99,8 +102,9 @@ impl Groups {
     }
 
     pub(crate) fn find(&self, rack: Option<&str>) -> usize {
-        let named = rack.and_then(|rack| self.names.iter().skip(1).position(|name| name == rack));
-        named.map_or(0, |at| at + 1)
+        let racks = self.names.get(1..).unwrap_or_default();
+        let found = rack.and_then(|rack| racks.binary_search_by(|name| name.as_str().cmp(rack)).ok());
+        found.map_or(0, |at| at + 1)
     }
 
     pub(crate) fn tree(&self) -> Result<Tree<'_>, String> {
@@ -117,7 +121,7 @@ const SITE: &str = "site";
 const OTHERS: &str = "*";
 
 /// Whether the limits above a node are kept, and why, for its condition.
-pub(crate) type Said = (Status, &'static str, String);
+pub(crate) type Said = (Status, &'static str, Cow<'static, str>);
 
 /// What is said of a node of which nobody knows what it can draw, in the place of what is said of its groups.
 pub(crate) fn of_unknown_hardware(is_assumed: bool) -> Said {
@@ -129,7 +133,7 @@ pub(crate) fn of_unknown_hardware(is_assumed: bool) -> Said {
     let why = format!(
         "what the node can draw is not known, so that it has no cap of the budget and {counts}; its agent's NodeHardware or labels tell"
     );
-    (Status::Unknown, "HardwareUnknown", why)
+    (Status::Unknown, "HardwareUnknown", why.into())
 }
 
 impl GroupStanding {
@@ -140,20 +144,20 @@ impl GroupStanding {
             let why = format!(
                 "the limit of {name} cannot be kept: base load, nodes that do not answer and lowest caps are above it"
             );
-            (Status::False, "BudgetShort", why)
+            (Status::False, "BudgetShort", why.into())
         } else if self.unknown {
             (
                 Status::False,
                 "LoadUnknown",
-                format!("nobody can say what {name} draws: nothing there is raised"),
+                format!("nobody can say what {name} draws: nothing there is raised").into(),
             )
         } else if self.exceeded.is_some() {
             let why = format!(
                 "{name} counts more than its limit: caps that were asked for are not read back, or what cannot be capped draws too much"
             );
-            (Status::False, "BudgetExceeded", why)
+            (Status::False, "BudgetExceeded", why.into())
         } else {
-            (Status::True, "Kept", "every limit above the node is kept".to_owned())
+            (Status::True, "Kept", "every limit above the node is kept".into())
         }
     }
 }

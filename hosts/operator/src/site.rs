@@ -278,6 +278,9 @@ impl Site {
             rack: member.label(labels::node::RACK).map(|text| texts.share(text)),
             zone: member.label(labels::node::COOLING_ZONE).map(|text| texts.share(text)),
             caps,
+            can_cap: hardware.as_ref().map_or((false, false), |hardware| {
+                (hardware.cpu_control != Some(false), hardware.gpu_control != Some(false))
+            }),
             has_no_meter: hardware.as_ref().is_some_and(|hardware| hardware.metered == Some(false)),
             has_other_owners: state.is_some_and(|state| state.owners.foreign.any())
                 || node.owner_of(&lens.profile_key).is_some(),

@@ -15,13 +15,26 @@ impl Places {
     pub fn new<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> Self {
         let mut places = Self { slots: vec![None; names.len().saturating_mul(2).next_power_of_two()] };
         for (at, name) in names.enumerate() {
-            let hash = hash(name);
-            let free = places.walk(hash).find(|&slot| places.slots.get(slot) == Some(&None));
-            if let Some(slot) = free.and_then(|slot| places.slots.get_mut(slot)) {
-                *slot = Some((hash, at));
-            }
+            places.put(hash(name), at);
         }
         places
+    }
+
+    /// Takes in the name at the end of the list, whose names `name_at` tells; it is none of the others.
+    pub fn push<'a>(&mut self, at: usize, name_at: impl Fn(usize) -> Option<&'a str>) {
+        let name = |at| name_at(at).unwrap_or_default();
+        if self.slots.len() / 2 <= at {
+            *self = Self::new((0..at + 1).map(name));
+        } else {
+            self.put(hash(name(at)), at);
+        }
+    }
+
+    fn put(&mut self, hash: u64, at: usize) {
+        let free = self.walk(hash).find(|&slot| self.slots.get(slot) == Some(&None));
+        if let Some(slot) = free.and_then(|slot| self.slots.get_mut(slot)) {
+            *slot = Some((hash, at));
+        }
     }
 
     /// The place of a name in the list, whose names `name_at` tells.
@@ -66,6 +79,18 @@ mod tests {
         }
         for absent in ["", "ip-10-0-0-3000.internal", "ip-10-0-0-1.interna", "ip-10-0-0-1.internal "] {
             assert_eq!(places.find(absent, name_at), None);
+        }
+    }
+
+    #[test]
+    fn names_that_come_one_by_one_are_found_as_those_that_come_together() {
+        let names: Vec<String> = (0..100).map(|at| format!("n{}", at * 7)).collect();
+        let name_at = |at: usize| names.get(at).map(String::as_str);
+        let mut places = Places::default();
+        for at in 0..names.len() {
+            assert_eq!(places.find(&names[at], name_at), None);
+            places.push(at, name_at);
+            assert!((0..=at).all(|at| places.find(&names[at], name_at) == Some(at)), "{at}");
         }
     }
 

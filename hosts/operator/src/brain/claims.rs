@@ -4,121 +4,123 @@
 use super::{Brain, stamp};
 use crate::budget::{self, Claim, Grant, GroupStanding, Said, Split};
 use crate::publish::Wanted;
-use crate::rows;
 use crate::site::{DesiredSource, Member};
 use crate::writes::{Landed, Target};
 use host_kit::clock::Mono;
 use host_kit::events::{Note, Severity};
-use joulie_api::labels::{PLAN_LEASE, node::RACK};
+use joulie_api::labels::PLAN_LEASE;
 use joulie_core::budget::Priority;
 use k8s_openapi::api::core::v1::ObjectReference;
 use planner::guard::StateName;
 use planner::intent::Caps;
-use planner::plan::{Action, Desired, NodePlan, Plan, PublishedRow, Release};
+use planner::plan::{Action, Desired, NodePlan, Plan, PublishedRow};
 use planner::profile::Profile;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
 /// What became of the claims of a pass; empty without a budget.
 #[derive(Debug, Default)]
-pub(super) struct Granted(BTreeMap<Arc<str>, (Claim, Grant)>);
+pub(super) struct Granted {
+    claims: Vec<Claim>,
+    grants: Vec<Grant>,
+    /// Which of them is of the node at a place.
+    at: Vec<Option<usize>>,
+}
 
 impl Granted {
-    /// What a node was granted; nothing without a budget.
-    pub(super) fn take(&mut self, node: &str) -> Option<(Claim, Grant)> {
-        self.0.remove(node)
+    /// What the node at this place was granted; nothing without a budget.
+    pub(super) fn of(&self, place: usize) -> Option<(&Claim, Grant)> {
+        let at = self.at.get(place).copied().flatten()?;
+        self.claims.get(at).zip(self.grants.get(at).copied())
     }
 }
 
 impl Brain {
-    /// What is published, as the policy is to see it: caps that the budget made of its own ones are its own ones. And
-    /// what really is published, where that is something else.
-    pub(super) fn published(
-        &self,
-        rows: Vec<PublishedRow>,
-    ) -> (Vec<PublishedRow>, Option<Vec<PublishedRow>>) {
-        let Some(ledger) = &self.ledger else { return (rows, None) };
-        let shown =
-            |row: &PublishedRow| PublishedRow { caps: ledger.shown(&row.node, row.caps), ..row.clone() };
-        (rows.iter().map(shown).collect(), Some(rows))
+    /// Shows the policy its own caps in the place of those that the budget made of them. Returns the caps that stand, if any
+    /// are shown in another way.
+    pub(super) fn show_own_caps(&mut self, rows: &mut [PublishedRow]) -> Option<Vec<Caps>> {
+        let ledger = self.ledger.as_mut()?;
+        let shown = |row: &mut PublishedRow| {
+            let shown = ledger.shown(&row.node, row.caps);
+            std::mem::replace(&mut row.caps, shown)
+        };
+        Some(rows.iter_mut().map(shown).collect())
     }
 
     /// A round of the budget.
     pub(super) fn budget(&mut self, plan: &Plan, now: Mono) -> Granted {
         let Some(mut ledger) = self.ledger.take() else { return Granted::default() };
-        let claims = self.claims(plan);
+        let mut granted = self.claims(plan);
         let source = self.settings.lens.source;
-        for claim in &claims {
-            let state = self.site.member(&claim.node).and_then(|member| member.state(source));
-            ledger.observe(&claim.node, &claim.split, state, stamp(now));
+        for (place, member) in self.site.members.iter().enumerate() {
+            if let Some((claim, _)) = granted.of(place) {
+                ledger.observe(&claim.node, &claim.split, member.state(source), stamp(now));
+            }
         }
-        let known: BTreeSet<&str> = claims.iter().map(|claim| &*claim.node).collect();
-        ledger.keep_only(|node| known.contains(node));
-        let grants = ledger.round(&claims, now >= self.raises_from, stamp(now));
-        let granted = match grants {
-            Ok(grants) => {
-                claims.iter().cloned().zip(grants).map(|both| (both.0.node.clone(), both)).collect()
-            }
-            Err(why) => {
-                // Nothing is granted by broken books, and nothing is written without a grant.
-                tracing::error!("the budget cannot be computed: {why}; no cap is written");
-                claims.iter().cloned().map(|claim| (claim.node.clone(), (claim, Grant::Wait))).collect()
-            }
-        };
+        match ledger.round(&granted.claims, now >= self.raises_from, stamp(now)) {
+            Ok(grants) => granted.grants = grants,
+            // Nothing is granted by broken books, and nothing is written without a grant.
+            Err(why) => tracing::error!("the budget cannot be computed: {why}; no cap is written"),
+        }
         self.stats.budget(ledger.standings());
         self.ledger = Some(ledger);
         self.say_shortages();
-        Granted(granted)
+        granted
     }
 
-    fn claims(&self, plan: &Plan) -> Vec<Claim> {
-        let planned = plan.nodes.iter().filter_map(|node| {
-            let member = self.site.member(&node.node)?;
-            Some(self.claim(member, node.desired.as_ref().map(|desired| desired.caps), priority(node)))
-        });
-        let lifted = |release: &Release| {
+    /// What is claimed, and nothing granted yet.
+    fn claims(&self, plan: &Plan) -> Granted {
+        let members = &self.site.members;
+        let (mut claims, mut at) = (Vec::with_capacity(members.len()), vec![None; members.len()]);
+        let mut claim = |place: usize, desired, priority, lifts| {
+            if let (Some(member), Some(at)) = (members.get(place), at.get_mut(place)) {
+                *at = Some(claims.len());
+                claims.push(Claim { lifts, ..self.claim(member, desired, priority) });
+            }
+        };
+        for node in &plan.nodes {
+            claim(node.place, node.desired.as_ref().map(|desired| desired.caps), priority(node), false);
+        }
+        for release in &plan.releases {
             let lifts = release.actions.iter().find_map(|action| match action {
                 Action::WriteDesired(desired) => Some(desired.caps),
                 Action::DeleteDesired => Some(Caps::default()),
                 Action::WriteLabels { .. } | Action::RemoveLabels => None,
             });
-            let member = self.site.member(&release.node)?;
-            Some(Claim { lifts: true, ..self.claim(member, lifts, Priority::Eco) })
-        };
-        let released = plan.releases.iter().filter_map(lifted);
-        let mut claims: Vec<Claim> = planned.chain(released).collect();
-        let seen: BTreeSet<Arc<str>> = claims.iter().map(|claim| claim.node.clone()).collect();
+            if let Some(place) = self.site.find(&release.node) {
+                claim(place, lifts, Priority::Eco, true);
+            }
+        }
         // Whoever has an agent or a desired state draws power here, planned or not.
-        let others = self.site.members.iter().filter(|member| {
-            (member.hardware.is_some() || member.profile.is_some()) && !seen.contains(&member.node.name)
-        });
-        claims.extend(others.map(|member| self.claim(member, None, Priority::Eco)));
-        claims
+        for (member, at) in members.iter().zip(&mut at).filter(|(_, at)| at.is_none()) {
+            if member.hardware.is_some() || member.profile.is_some() {
+                *at = Some(claims.len());
+                claims.push(self.claim(member, None, Priority::Eco));
+            }
+        }
+        Granted { grants: vec![Grant::Wait; claims.len()], claims, at }
     }
 
     fn claim(&self, member: &Member, desired: Option<Caps>, priority: Priority) -> Claim {
-        let source = self.settings.lens.source;
-        let state = member.state(source);
-        let stands = state.map(|state| rows::caps(&state.desired));
-        let can = |control: Option<bool>| member.hardware.is_some() && control != Some(false);
-        let hardware = member.hardware.as_deref();
-        let can = (
-            can(hardware.and_then(|hardware| hardware.cpu_control)),
-            can(hardware.and_then(|hardware| hardware.gpu_control)),
-        );
+        let stands = member.brief.caps;
         let named = Caps {
             cpu: desired.and_then(|caps| caps.cpu).or(stands.and_then(|caps| caps.cpu)),
             gpu: desired.and_then(|caps| caps.gpu).or(stands.and_then(|caps| caps.gpu)),
         };
         let limits = &self.settings.budget;
-        let split = Split::of(&member.resolved, &named, can, (limits.node_rest, limits.unknown_node));
-        let foreign = state.is_some_and(|state| {
-            let owners = &state.owners.foreign;
-            owners.cpu || owners.gpu || owners.profile
-        });
+        let split = Split::of(
+            &member.resolved,
+            &named,
+            member.brief.can_cap,
+            (limits.node_rest, limits.unknown_node),
+        );
+        let foreign = member.brief.has_other_owners
+            && member.state(self.settings.lens.source).is_some_and(|state| {
+                let owners = &state.owners.foreign;
+                owners.cpu || owners.gpu || owners.profile
+            });
         Claim {
-            node: member.node.name.clone(),
-            rack: member.label(RACK).map(str::to_owned),
+            node: member.name.clone(),
+            rack: member.brief.rack.clone(),
             priority,
             fixed: foreign || !split.is_cappable() || !split.is_known(),
             split,
@@ -132,26 +134,20 @@ impl Brain {
     /// The desired state with the caps that a node was granted; nothing while it has to wait.
     pub(super) fn granted(
         &mut self,
-        member: &Member,
         desired: Option<&Desired>,
-        (claim, grant): (Claim, Grant),
+        (claim, grant): (&Claim, Grant),
         now: Mono,
     ) -> Option<Wanted> {
         let desired = desired?;
-        let state = member.state(self.settings.lens.source);
         let caps = match grant {
-            Grant::Wait if state.is_none() && claim.fixed => desired.caps,
+            Grant::Wait if claim.stands.is_none() && claim.fixed => desired.caps,
             Grant::Wait => return None,
-            Grant::Stands if claim.split.is_known() => {
-                state.map_or(desired.caps, |state| rows::caps(&state.desired))
-            }
+            Grant::Stands if claim.split.is_known() => claim.stands.unwrap_or(desired.caps),
             // No cap of the budget's: what stands, or less where the policy asks for less.
-            Grant::Stands => {
-                state.map_or(desired.caps, |state| rows::caps(&state.desired).lowered_to(&desired.caps))
-            }
+            Grant::Stands => claim.stands.map_or(desired.caps, |stands| stands.lowered_to(&desired.caps)),
             Grant::Write(caps) => {
                 if let Some(ledger) = &mut self.ledger {
-                    ledger.order(&claim, caps, stamp(now));
+                    ledger.order(claim, caps, stamp(now));
                 }
                 caps
             }
@@ -160,14 +156,14 @@ impl Brain {
     }
 
     /// Whether the release of a node has to wait: its caps are only lifted where there is room for that.
-    pub(super) fn release_waits(&mut self, (claim, grant): (Claim, Grant), now: Mono) -> bool {
+    pub(super) fn release_waits(&mut self, (claim, grant): (&Claim, Grant), now: Mono) -> bool {
         let Some(lifted) = claim.desired else { return false };
         let max = claim.split.watts(&lifted);
         match grant {
             // A part of the way is no release.
             Grant::Write(caps) if claim.split.watts(&caps) == max => {
                 if let Some(ledger) = &mut self.ledger {
-                    ledger.order(&claim, lifted, stamp(now));
+                    ledger.order(claim, lifted, stamp(now));
                 }
                 false
             }
@@ -196,7 +192,7 @@ impl Brain {
         if !Split::knows(&member.resolved) {
             return Some(budget::of_unknown_hardware(limits.unknown_node.is_some()));
         }
-        ledger.standing_of(member.label(RACK)).map(GroupStanding::verdict)
+        ledger.standing_of(member.brief.rack.as_deref()).map(GroupStanding::verdict)
     }
 
     /// Says once what is not kept, and once that it is again.

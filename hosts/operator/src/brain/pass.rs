@@ -40,11 +40,11 @@ impl Brain {
         let plan = self.plan(now, wall, &metered);
         self.stats.planned(&plan);
         let twins = self.twins(&plan, &metered, now);
-        let mut budget = self.budget(&plan, now);
+        let budget = self.budget(&plan, now);
         let left_alone = self.left_alone(now);
         let mut jobs = Vec::new();
         for (node, twin) in plan.nodes.iter().zip(twins) {
-            let grant = budget.take(&node.node);
+            let grant = budget.of(node.place);
             let free = Some(node.place).filter(|place| !left_alone.contains(place));
             let known = free.and_then(|at| self.site.members.get(at).cloned().zip(metered.get(at)));
             if let Some((member, metering)) = known {
@@ -65,7 +65,7 @@ impl Brain {
                 Some(_) => place.is_none_or(|at| !left_alone.contains(&at)),
                 None => self.is_free(&release.node, now),
             };
-            let waits = match budget.take(&release.node) {
+            let waits = match place.and_then(|at| budget.of(at)) {
                 Some(grant) if free => self.release_waits(grant, now),
                 Some(_) | None => false,
             };
@@ -81,13 +81,13 @@ impl Brain {
         &mut self,
         (member, standing): (Arc<Member>, Standing),
         plan: &NodePlan,
-        (twin, grant): (Twin, Option<(Claim, Grant)>),
+        (twin, grant): (Twin, Option<(&Claim, Grant)>),
         (now, stands_in): (Mono, bool),
         jobs: &mut Vec<Job<Then>>,
     ) {
         let wanted = match grant {
             None => plan.desired.as_ref().map(|desired| Wanted::planned(desired, desired.caps)),
-            Some(grant) => self.granted(&member, plan.desired.as_ref(), grant, now),
+            Some(grant) => self.granted(plan.desired.as_ref(), grant, now),
         };
         let shown = Shown::of(plan);
         let looks_the_same =
@@ -133,8 +133,8 @@ impl Brain {
         for ((row, member), metering) in nodes.iter_mut().zip(&self.site.members).zip(metered) {
             row.sight = self.sight(member, metering);
         }
-        let lent = self.site.lend_published(self.settings.lens.source);
-        let (published, kept) = self.published(lent);
+        let mut published = self.site.lend_published(self.settings.lens.source);
+        let stands = self.show_own_caps(&mut published);
         let snapshot = Snapshot {
             nodes,
             pods: self.site.pods.counts.take(),
@@ -143,7 +143,9 @@ impl Brain {
             wall_clock: Micros::new(since_1970),
         };
         let plan = plan::plan(&snapshot, &self.settings.plan, &self.memory);
-        self.site.take_published(kept.unwrap_or(snapshot.published));
+        let mut published = snapshot.published;
+        published.iter_mut().zip(stands.unwrap_or_default()).for_each(|(row, stands)| row.caps = stands);
+        self.site.take_published(published);
         self.site.nodes = snapshot.nodes;
         // How well a node was seen is a matter of this moment, and is no part of what is kept of it.
         self.site.nodes.iter_mut().for_each(|row| row.sight = Sight::Clear);

@@ -1,5 +1,6 @@
 //! What is known of every node's cap, and a round of the budget over all nodes.
 
+use super::books::Books;
 use super::steady::{self, Band};
 use super::{Claim, Grant, GroupStanding, Groups, Split, short};
 use crate::rows::{self, DeviceSeen, StateSeen};
@@ -36,7 +37,7 @@ struct Entry {
 pub(crate) struct Ledger {
     pub(super) limits: Limits,
     law: Law,
-    entries: BTreeMap<Arc<str>, Entry>,
+    entries: Books<Entry>,
     keys: u64,
     /// The last round.
     standings: Vec<GroupStanding>,
@@ -57,7 +58,7 @@ impl Ledger {
         Ok(Self {
             limits,
             law,
-            entries: BTreeMap::new(),
+            entries: Books::default(),
             keys: 0,
             standings: Vec::new(),
             over_since: BTreeMap::new(),
@@ -70,24 +71,26 @@ impl Ledger {
     }
 
     /// What the policy is shown of caps that stand: its own ones, where the budget made these of them.
-    pub(crate) fn shown(&self, node: &str, stands: Caps) -> Caps {
-        let granted = self.entries.get(node).and_then(|entry| entry.granted);
+    pub(crate) fn shown(&mut self, node: &Arc<str>, stands: Caps) -> Caps {
+        let granted = self.entries.page(node).and_then(|page| self.entries.get(page)?.granted);
         granted.filter(|(_, made)| made.same_as(&stands)).map_or(stands, |(wanted, _)| wanted)
     }
 
     /// Takes in what a node's object says: the order that stands, and what was read back for it.
-    pub(crate) fn observe(&mut self, node: &str, split: &Split, state: Option<&StateSeen>, now: Stamp) {
+    pub(crate) fn observe(&mut self, node: &Arc<str>, split: &Split, state: Option<&StateSeen>, now: Stamp) {
+        let page = self.entries.page(node);
+        let known = page.and_then(|page| self.entries.get_mut(page));
         let Some(state) = state else {
+            let is_known = known.is_some();
             // Where an object was, its cap is not lifted before an agent says so; but no order stands any more.
-            if let Some(entry) = self.entries.get_mut(node).filter(|entry| !entry.unresolved) {
-                if !entry.uid.is_empty() {
-                    entry.account.lost();
-                    (entry.order, entry.generation) = (None, 0);
-                    entry.uid.clear();
-                }
-            } else if !self.entries.contains_key(node) {
+            if let Some(entry) = known.filter(|entry| !entry.unresolved && !entry.uid.is_empty()) {
+                entry.account.lost();
+                (entry.order, entry.generation) = (None, 0);
+                entry.uid.clear();
+            }
+            if !is_known {
                 let entry = self.found(Account::unproven(), None, String::new());
-                self.entries.insert(node.into(), entry);
+                self.entries.insert(node, entry);
             }
             return;
         };
@@ -95,26 +98,23 @@ impl Ledger {
         let Some(cap) = split.watts(&stands) else {
             // Nobody can say what this asks of the node, so what was asked before says nothing any more.
             let changed = |entry: &&mut Entry| !entry.unresolved && state.generation > entry.generation;
-            if let Some(entry) = self.entries.get_mut(node).filter(changed) {
+            if let Some(entry) = known.filter(changed) {
                 entry.account.lost();
                 (entry.order, entry.generation) = (None, state.generation);
             }
             return;
         };
         let read_back = read_back(split, state);
-        let known =
-            self.entries.get(node).filter(|entry| entry.uid == state.stamp.uid || entry.uid.is_empty());
-        let serial = known.and_then(|entry| entry.order).map_or(1, |order| order.serial);
+        let known = known.filter(|entry| entry.uid == state.stamp.uid || entry.uid.is_empty());
+        let serial = known.as_ref().and_then(|entry| entry.order).map_or(1, |order| order.serial);
         match known {
             Some(entry) if state.generation < entry.generation => {}
             Some(entry) if entry.account.asked() == Some(cap) => {
-                if let Some(entry) = self.entries.get_mut(node) {
-                    entry.uid.clone_from(&state.stamp.uid);
-                    let taken = Some(Order { serial, cap });
-                    if let Some(read_back) = read_back {
-                        entry.unresolved = false;
-                        entry.account.hear(Receipt { taken, read_back });
-                    }
+                entry.uid.clone_from(&state.stamp.uid);
+                let taken = Some(Order { serial, cap });
+                if let Some(read_back) = read_back {
+                    entry.unresolved = false;
+                    entry.account.hear(Receipt { taken, read_back });
                 }
             }
             // Which of both the node will obey shows when the write has been repeated.
@@ -126,7 +126,7 @@ impl Ledger {
                 let account = Account::resume(Some(order), receipt, now);
                 let mut entry = self.found(account, Some(order), state.stamp.uid.clone());
                 entry.generation = state.generation;
-                self.entries.insert(node.into(), entry);
+                self.entries.insert(node, entry);
             }
         }
     }
@@ -137,7 +137,8 @@ impl Ledger {
         Entry { key, account, order, uid, generation: 0, unresolved: false, granted: None, waits_since: None }
     }
 
-    /// A round over all claims, in their order. Until `raises`, nothing is raised: a leader before may still be heard.
+    /// A round over all claims, in their order, and no others: of nodes that claim nothing nothing is kept. Until `raises`,
+    /// nothing is raised: a leader before may still be heard.
     ///
     /// # Errors
     /// When the books are broken, which would be a defect; nothing may be written then.
@@ -145,11 +146,18 @@ impl Ledger {
         let racks = claims.iter().filter_map(|claim| claim.rack.as_deref());
         let groups = Groups::of(&self.limits, racks)?;
         let tree = groups.tree()?;
-        let nodes = claims.iter().map(|claim| self.node(claim, &groups)).collect::<Result<Vec<Node>, _>>()?;
+        let pages = self.pages(claims);
+        let both = || claims.iter().zip(&pages);
+        let nodes = both().map(|(claim, &page)| self.node(claim, page, &groups));
+        let nodes = nodes.collect::<Result<Vec<Node>, _>>()?;
         let count = groups.groups.len();
         let (mut shares, mut targets) = (vec![Share::EMPTY; count], vec![Watts::ZERO; nodes.len()]);
         allocate(tree, &nodes, &mut shares, &mut targets).map_err(|error| error.to_string())?;
-        let impatient = self.wait(claims, &nodes, &targets, now);
+        let waits = both().zip(&nodes).zip(&targets).map(|(((claim, &page), node), &target)| {
+            let entry = page.and_then(|page| self.entries.get_mut(page));
+            entry.is_none_or(|entry| entry.waits(claim, node, target, (now, self.limits.raise_dwell)))
+        });
+        let impatient: Vec<bool> = waits.collect();
         steady::hold(Band(self.limits.raise_band), &groups.groups, &nodes, &impatient, &mut targets);
         let mut standings = vec![Standing::EMPTY; count];
         let (mut queue, mut moves) = (vec![Turn::EMPTY; nodes.len()], vec![Move::Keep; nodes.len()]);
@@ -183,25 +191,27 @@ impl Ledger {
             Move::Raise(_) | Move::Lower(_) | Move::Keep | Move::Await | Move::Wait(_) => Some(step),
         });
         let steps: Vec<Option<Move>> = steps.collect();
-        let grants = claims.iter().zip(steps);
-        Ok(grants
-            .map(|(claim, step)| step.map_or(Grant::Wait, |step| self.grant(claim, step, raises)))
-            .collect())
+        let grants = both().zip(steps).map(|((claim, &page), step)| {
+            let entry = page.and_then(|page| self.entries.get_mut(page));
+            step.map_or(Grant::Wait, |step| grant(claim, entry, step, raises))
+        });
+        Ok(grants.collect())
     }
 
-    /// Which nodes would have more, and have waited for that for long enough.
-    fn wait(&mut self, claims: &[Claim], nodes: &[Node], targets: &[Watts], now: Stamp) -> Vec<bool> {
-        let dwell = self.limits.raise_dwell;
-        let wait = |((claim, node), &target): ((&Claim, &Node), &Watts)| {
-            let Some(entry) = self.entries.get_mut(&claim.node) else { return true };
-            if claim.lifts {
-                return true;
-            }
-            let more = node.account.asked().is_none_or(|cap| node.range.limit(target) > cap);
-            entry.waits_since = if more { entry.waits_since.or(Some(now)) } else { None };
-            entry.waits_since.and_then(|since| now.since(since)).is_some_and(|waited| waited >= dwell)
-        };
-        claims.iter().zip(nodes).zip(targets).map(wait).collect()
+    /// Where the claims are in the books, from which all others are torn out.
+    fn pages(&mut self, claims: &[Claim]) -> Vec<Option<usize>> {
+        let mut pages: Vec<Option<usize>> =
+            claims.iter().map(|claim| self.entries.page(&claim.node)).collect();
+        if self.entries.len() > pages.iter().flatten().count() {
+            let mut claimed = vec![false; self.entries.len()];
+            pages
+                .iter()
+                .flatten()
+                .for_each(|&page| claimed.get_mut(page).iter_mut().for_each(|page| **page = true));
+            self.entries.keep_only(|page| claimed.get(page) == Some(&true));
+            pages = claims.iter().map(|claim| self.entries.page(&claim.node)).collect();
+        }
+        pages
     }
 
     fn is_short(&self, node: &Node, cap: Watts) -> bool {
@@ -212,13 +222,18 @@ impl Ledger {
     /// How the group that binds a node stands: the first above it that is not kept, else the nearest.
     pub(crate) fn standing_of(&self, rack: Option<&str>) -> Option<&GroupStanding> {
         let site = self.standings.first()?;
-        let rack = rack.and_then(|rack| self.standings.iter().skip(1).find(|group| group.name == rack));
+        // Behind the site the racks are in the order of their names.
+        let racks = self.standings.get(1..).unwrap_or_default();
+        let rack = rack.and_then(|rack| {
+            let found = racks.binary_search_by(|group| group.name.as_str().cmp(rack)).ok();
+            found.and_then(|at| racks.get(at))
+        });
         let all = [rack, Some(site)];
         all.into_iter().flatten().find(|group| group.verdict().0 != Status::True).or(rack).or(Some(site))
     }
 
-    fn node(&self, claim: &Claim, groups: &Groups) -> Result<Node, String> {
-        let entry = self.entries.get(&claim.node);
+    fn node(&self, claim: &Claim, page: Option<usize>, groups: &Groups) -> Result<Node, String> {
+        let entry = page.and_then(|page| self.entries.get(page));
         let account = entry.map_or(Account::unproven(), |entry| entry.account);
         let (floor, max) = (claim.split.floor(), claim.split.max());
         let stands = account.asked();
@@ -243,42 +258,10 @@ impl Ledger {
         })
     }
 
-    fn grant(&mut self, claim: &Claim, step: Move, raises: bool) -> Grant {
-        let Some(desired) = claim.desired else { return Grant::Wait };
-        let caps = match step {
-            Move::Lower(cap) => claim.split.caps(&desired, cap),
-            Move::Raise(cap) if raises => claim.split.caps(&desired, cap),
-            Move::Keep | Move::Await => {
-                self.stands_for(claim, desired);
-                return Grant::Stands;
-            }
-            Move::Raise(_) | Move::Wait(_) => return Grant::Wait,
-        };
-        if claim.fixed {
-            return Grant::Stands;
-        }
-        if claim.stands.is_some_and(|stands| stands.same_as(&caps)) {
-            // Devices are told whole watts, so the node is as near to its target as it can be.
-            self.stands_for(claim, desired);
-            return Grant::Stands;
-        }
-        Grant::Write(caps)
-    }
-
-    /// The caps that stand are what became of the desired ones.
-    fn stands_for(&mut self, claim: &Claim, desired: Caps) {
-        if let (Some(entry), Some(stands)) =
-            (self.entries.get_mut(&claim.node), claim.stands.filter(|_| !claim.fixed))
-        {
-            entry.granted = Some((desired, stands));
-        }
-    }
-
     /// These caps are about to be written to a node; `desired` are those of the policy that they come from.
     pub(crate) fn order(&mut self, claim: &Claim, caps: Caps, now: Stamp) {
-        let (Some(cap), Some(entry)) = (claim.split.watts(&caps), self.entries.get_mut(&claim.node)) else {
-            return;
-        };
+        let entry = self.entries.find(&claim.node).and_then(|page| self.entries.get_mut(page));
+        let (Some(cap), Some(entry)) = (claim.split.watts(&caps), entry) else { return };
         entry.order = Some(entry.account.write(cap, now));
         entry.unresolved = true;
         // A part of the way is not what the policy wants.
@@ -287,16 +270,47 @@ impl Ledger {
 
     /// A write to the object of a node's desired state has landed.
     pub(crate) fn landed(&mut self, node: &str, generation: Option<i64>) {
-        if let (Some(entry), Some(generation)) = (self.entries.get_mut(node), generation) {
+        let entry = self.entries.find(node).and_then(|page| self.entries.get_mut(page));
+        if let (Some(entry), Some(generation)) = (entry, generation) {
             entry.generation = entry.generation.max(generation);
             entry.unresolved = false;
         }
     }
+}
 
-    /// Forgets a node that is gone.
-    pub(crate) fn keep_only(&mut self, known: impl Fn(&str) -> bool) {
-        self.entries.retain(|node, _| known(node));
+impl Entry {
+    /// Whether the node would have more, and has waited for that for long enough.
+    fn waits(&mut self, claim: &Claim, node: &Node, target: Watts, (now, dwell): (Stamp, Micros)) -> bool {
+        if claim.lifts {
+            return true;
+        }
+        let more = node.account.asked().is_none_or(|cap| node.range.limit(target) > cap);
+        self.waits_since = if more { self.waits_since.or(Some(now)) } else { None };
+        self.waits_since.and_then(|since| now.since(since)).is_some_and(|waited| waited >= dwell)
     }
+}
+
+fn grant(claim: &Claim, entry: Option<&mut Entry>, step: Move, raises: bool) -> Grant {
+    let Some(desired) = claim.desired else { return Grant::Wait };
+    // The caps that stand are what became of the desired ones.
+    let stand = |stands: Option<Caps>| {
+        if let (Some(entry), Some(stands)) = (entry, stands) {
+            entry.granted = Some((desired, stands));
+        }
+        Grant::Stands
+    };
+    let ours = claim.stands.filter(|_| !claim.fixed);
+    let caps = match step {
+        Move::Lower(cap) => claim.split.caps(&desired, cap),
+        Move::Raise(cap) if raises => claim.split.caps(&desired, cap),
+        Move::Keep | Move::Await => return stand(ours),
+        Move::Raise(_) | Move::Wait(_) => return Grant::Wait,
+    };
+    if claim.fixed {
+        return Grant::Stands;
+    }
+    // Devices are told whole watts, so the node may be as near to its target as it can be.
+    if ours.is_some_and(|stands| stands.same_as(&caps)) { stand(ours) } else { Grant::Write(caps) }
 }
 
 /// What the agent read back for the spec that stands.

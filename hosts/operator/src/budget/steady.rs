@@ -53,10 +53,34 @@ pub(super) fn hold(band: Band, groups: &[Group], nodes: &[Node], impatient: &[bo
         }
     }
     above.sort_by_key(|above| above.order);
+    let mut loads = own_loads(groups, nodes, targets);
     // Parents come before their parts, so that the narrow limits are looked at first.
     for group in (0..groups.len()).rev() {
-        bring_down(group, groups, nodes, &above, targets);
+        // A sum that does not fit may fit once its parts have been brought down.
+        let own = loads.get(group).copied().flatten();
+        let load = own.or_else(|| load(group, groups, nodes, targets));
+        let load = bring_down((group, load), groups, nodes, &above, targets);
+        let parent = groups.get(group).and_then(Group::parent);
+        if let Some(whole) = parent.and_then(|parent| loads.get_mut(parent)) {
+            *whole = whole.zip(load).and_then(|(whole, part)| whole.checked_add(part));
+        }
     }
+}
+
+/// What each group would draw apart from the groups in it; nothing where nobody can say.
+fn own_loads(groups: &[Group], nodes: &[Node], targets: &[Watts]) -> Vec<Option<Watts>> {
+    let mut loads: Vec<Option<Watts>> = groups.iter().map(Group::base).collect();
+    for (node, &target) in nodes.iter().zip(targets) {
+        if let Some(load) = loads.get_mut(node.group) {
+            *load = load.zip(draws(node, target)).and_then(|(load, drawn)| load.checked_add(drawn));
+        }
+    }
+    loads
+}
+
+/// What a node counts with; nothing when nobody can say.
+fn draws(node: &Node, target: Watts) -> Option<Watts> {
+    if node.reachable { Some(target) } else { node.count() }
 }
 
 /// The cap that stands, of a node that can keep it: it answers, and holds what it was told.
@@ -67,21 +91,27 @@ fn keeps(node: &Node, groups: &[Group]) -> Option<Watts> {
     (holds && is_in_range && node.group < groups.len()).then_some(cap)
 }
 
-/// Takes from those that keep more than their share until the group fits. Where nobody can say what it draws, everybody
-/// is brought to his share.
-fn bring_down(group: usize, groups: &[Group], nodes: &[Node], above: &[Above], targets: &mut [Watts]) {
-    let Some(limit) = groups.get(group).map(Group::limit) else { return };
-    let mut over = load(group, groups, nodes, targets).map(|load| load - limit);
+/// Takes from those that keep more than their share until the group fits, and says what it draws then. Where nobody can
+/// say what it draws, everybody is brought to his share.
+fn bring_down(
+    (group, mut load): (usize, Option<Watts>),
+    groups: &[Group],
+    nodes: &[Node],
+    above: &[Above],
+    targets: &mut [Watts],
+) -> Option<Watts> {
+    let limit = groups.get(group).map(Group::limit)?;
     for one in above {
-        if over.is_some_and(|over| over <= Watts::ZERO) {
-            return;
+        if load.is_some_and(|load| load <= limit) {
+            return load;
         }
         let here = nodes.get(one.at).is_some_and(|node| is_in(node.group, group, groups));
         if let Some(target) = targets.get_mut(one.at).filter(|_| here) {
-            over = over.map(|over| over - (*target - one.share));
+            load = load.map(|load| load - (*target - one.share));
             *target = one.share;
         }
     }
+    load
 }
 
 /// What a group would draw; nothing when nobody can say.
@@ -94,7 +124,7 @@ fn load(group: usize, groups: &[Group], nodes: &[Node], targets: &[Watts]) -> Op
     }
     for (node, &target) in nodes.iter().zip(targets) {
         if is_in(node.group, group, groups) {
-            sum = sum.checked_add(if node.reachable { target } else { node.count()? })?;
+            sum = sum.checked_add(draws(node, target)?)?;
         }
     }
     Some(sum)

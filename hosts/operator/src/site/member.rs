@@ -36,6 +36,8 @@ pub(crate) struct Brief {
     pub(crate) zone: Option<Arc<str>>,
     /// The caps that stand, where a desired state is published.
     pub(crate) caps: Option<Caps>,
+    /// Whether its agent can cap processors and GPUs, as far as it says; nobody can where there is none.
+    pub(crate) can_cap: (bool, bool),
     /// Its agent has found nothing that meters it.
     pub(crate) has_no_meter: bool,
     /// Somebody else owns a part of its desired state or its profile label.

@@ -3,9 +3,11 @@ use crate::budget::{Claim, Grant, Ledger, Split};
 use crate::rows::{ProfileSeen, caps};
 use crate::settings::Limits;
 use host_kit::reflect::Row;
+use joulie_core::budget::{Account, Order, Range, Receipt};
 use planner::hardware::{Cpu, Hardware};
 use planner::intent::{Cap, Caps};
 use power_units::{Micros, Percent, Stamp};
+use proptest::prelude::*;
 use serde_json::json;
 
 const NODES: usize = 12;
@@ -194,4 +196,45 @@ fn a_short_way_up_waits_and_a_long_one_does_not() {
     assert!(band.is_within(watts(400), watts(419)));
     assert!(!band.is_within(watts(400), watts(420)));
     assert!(!band.is_within(watts(400), watts(400)) && !band.is_within(watts(400), watts(300)));
+}
+
+/// A node that holds its cap.
+fn holding(key: usize, (group, cap, desired, reachable): (usize, i32, i32, bool)) -> Node {
+    let order = Order { serial: 1, cap: watts(cap) };
+    let receipt = Receipt { taken: Some(order), read_back: watts(cap) };
+    Node {
+        key: key as u64,
+        group,
+        priority: if key.is_multiple_of(2) { Priority::Eco } else { Priority::Performance },
+        range: Range::new(watts(100), Some(watts(400))).unwrap(),
+        desired: watts(desired),
+        reachable,
+        account: Account::resume(Some(order), Some(receipt), Stamp::new(Micros::ZERO)),
+    }
+}
+
+proptest! {
+    #[test]
+    fn targets_that_fit_every_limit_still_do_when_caps_are_kept(
+        nodes in prop::collection::vec(((0_usize..4, 100_i32..400, 100_i32..400, prop::bool::weighted(0.9)), 100_i32..400), 1..20),
+        slack in prop::collection::vec(0_i32..300, 4),
+    ) {
+        // The site, a row of racks in it, and two racks in the row.
+        let parents = [None, Some(0), Some(1), Some(1)];
+        let tree = |limits: &[Watts]| -> Vec<Group> {
+            let group = |(&parent, &limit)| Group::new(parent, limit, Some(watts(50))).unwrap();
+            parents.iter().zip(limits).map(group).collect()
+        };
+        let (facts, mut targets): (Vec<_>, Vec<Watts>) =
+            nodes.iter().map(|(node, target)| (*node, watts(*target))).unzip();
+        let nodes: Vec<Node> = facts.into_iter().enumerate().map(|(key, node)| holding(key, node)).collect();
+        let open = tree(&[Watts::MAX; 4]);
+        let limits: Vec<Watts> =
+            (0..4).map(|at| load(at, &open, &nodes, &targets).unwrap() + watts(slack[at])).collect();
+        let groups = tree(&limits);
+        hold(Band(Ratio::ZERO), &groups, &nodes, &vec![true; nodes.len()], &mut targets);
+        for (at, limit) in limits.into_iter().enumerate() {
+            prop_assert!(load(at, &groups, &nodes, &targets).unwrap() <= limit, "group {at}");
+        }
+    }
 }
