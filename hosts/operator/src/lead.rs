@@ -35,6 +35,8 @@ const DISTANCE: u32 = 4;
 const DISTANCE_MAX: Duration = Duration::from_millis(500);
 /// What is not known of nodes' hardware is waited for this long.
 const HARDWARE_PATIENCE: Duration = Duration::from_secs(20);
+/// And the pods this long: without them no node may be lowered, and each start would be told as a limit that cannot be kept.
+const PODS_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the loop is made of.
 pub(crate) struct Parts {
@@ -232,8 +234,14 @@ impl Lead {
             return;
         };
         let blind = self.parts.watches.blind(now).or_else(|| {
-            let waits = !self.parts.watches.hardware.is_synced() && now.since(self.since) < HARDWARE_PATIENCE;
-            waits.then(|| "NodeHardwares are not known yet".to_owned())
+            let (watches, waited) = (&self.parts.watches, now.since(self.since));
+            let waits = |synced: bool, patience| !synced && waited < patience;
+            let kind = match () {
+                () if waits(watches.hardware.is_synced(), HARDWARE_PATIENCE) => "NodeHardwares",
+                () if waits(watches.pods.is_synced(), PODS_PATIENCE) => "Pods",
+                () => return None,
+            };
+            Some(format!("{kind} are not known yet"))
         });
         if blind != self.blind {
             match &blind {

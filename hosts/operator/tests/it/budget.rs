@@ -1,6 +1,7 @@
 //! Never above the limit, whatever agents do: the test plays them, late, and one of them not at all.
 
 use super::rig::{Cluster, JOULIE};
+use embedded_api::{Answer, Matching, Verb};
 use serde_json::json;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -258,4 +259,24 @@ async fn a_node_whose_hardware_is_not_known_is_asked_for_no_cap_of_the_budget() 
         .until("the limit is said to be kept", async || reason(0).await.as_deref() == Some("True Kept"))
         .await;
     operator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_is_no_limit_that_cannot_be_kept() {
+    let cluster = Arc::new(Cluster::new().await);
+    for at in 0..NODES {
+        cluster.labelled(&name(at), json!({"joulie.io/rack": "r1"})).await;
+        cluster.hardware(&name(at), 300.0).await;
+    }
+    // At 60 % of 720 W six nodes draw 2592 W; but before the pods are known no node may be lowered, and they draw 4320 W.
+    cluster.api.faults().fail(Matching::any().resource("pods").verb(Verb::List), Answer::InternalError, 2);
+    let operator = cluster.operator(&[("STATIC_HP_FRAC", "0"), ("BUDGET_RACK_WATTS", "r1=3000")]).await;
+    let agents = cluster.agents();
+    cluster.until("all is confirmed", async || confirmed(&cluster).await).await;
+    cluster.quiet(Duration::from_millis(500)).await;
+    let events = cluster.list("/apis/events.k8s.io/v1/namespaces/joulie-system/events").await;
+    let short: Vec<_> = events.iter().filter(|event| event["reason"] == "BudgetShort").collect();
+    assert!(short.is_empty(), "{short:?}");
+    operator.stop().await;
+    agents.abort();
 }
