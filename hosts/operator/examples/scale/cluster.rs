@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 pub(crate) const JOULIE: &str = "/apis/joulie.io/v1alpha1";
 pub(crate) const PODS_PER_NODE: usize = 10;
+pub(crate) const NODES_PER_RACK: usize = 40;
 
 /// Everything that is there before the operator comes.
 pub(crate) async fn fill(client: &Client, nodes: usize) -> Result<(), Any> {
@@ -29,7 +30,7 @@ pub(crate) fn name(number: usize) -> String {
 async fn machine(client: &Client, number: usize) -> Result<(), Any> {
     let name = name(number);
     let node = json!({"apiVersion": "v1", "kind": "Node",
-        "metadata": {"name": name, "labels": {"joulie.io/managed": "true", "joulie.io/rack": format!("r{}", number / 40)}},
+        "metadata": {"name": name, "labels": {"joulie.io/managed": "true", "joulie.io/rack": format!("r{}", number / NODES_PER_RACK)}},
         "status": {"capacity": {"cpu": "192"}, "allocatable": {"cpu": "192"}, "conditions": [{"type": "Ready", "status": "True"}]}});
     make(client, "/api/v1/nodes", &node).await?;
     patch(client, &format!("/api/v1/nodes/{name}/status"), &json!({"status": node["status"]})).await?;
@@ -37,7 +38,7 @@ async fn machine(client: &Client, number: usize) -> Result<(), Any> {
     let hardware = json!({"apiVersion": "joulie.io/v1alpha1", "kind": "NodeHardware", "metadata": {"name": object}, "spec": {"nodeName": name}});
     make(client, &format!("{JOULIE}/nodehardwares"), &hardware).await?;
     let status = json!({"status": {
-        "cpu": {"rawModel": "AMD EPYC 9654 96-Core Processor", "sockets": 2, "totalCores": 192, "controlAvailable": false,
+        "cpu": {"rawModel": "AMD EPYC 9654 96-Core Processor", "sockets": 2, "totalCores": 192, "controlAvailable": true,
             "capRange": {"minWattsPerSocket": 100, "maxWattsPerSocket": 360}},
         "power": {"cpuWatts": 300 + number % 100, "sampledAt": "2026-01-01T00:00:00Z", "source": "rapl"}}});
     patch(client, &format!("{JOULIE}/nodehardwares/{object}/status"), &status).await
@@ -84,7 +85,7 @@ async fn make(client: &Client, path: &str, body: &Value) -> Result<(), Any> {
     Ok(())
 }
 
-async fn patch(client: &Client, path: &str, body: &Value) -> Result<(), Any> {
+pub(crate) async fn patch(client: &Client, path: &str, body: &Value) -> Result<(), Any> {
     let request = http::Request::patch(path).header("content-type", "application/merge-patch+json");
     client.request::<Value>(request.body(body.to_string().into_bytes())?).await?;
     Ok(())

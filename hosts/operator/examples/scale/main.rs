@@ -1,12 +1,14 @@
 //! What 5,000 nodes cost the operator: `cargo xtask bench operator`, or
 //! `cargo build --release -p operator && cargo run --release -p operator --example scale [NODES [PROGRAM]]`.
 //!
-//! The operator is the shipped program in a process of its own; the API server and whoever looks are this process.
+//! First without a budget and then with limits for the site and for each rack that bind. The operator is the shipped program
+//! in a process of its own; the API server, the agents and whoever looks are this process.
 
+mod agents;
 mod cluster;
 mod program;
 
-use cluster::{JOULIE, PODS_PER_NODE, fill, name, running, states, twins_with_status};
+use cluster::{JOULIE, NODES_PER_RACK, PODS_PER_NODE, fill, name, running, states, twins_with_status};
 use embedded_api::{EmbeddedApi, Options};
 use futures::{Stream, StreamExt};
 use kube::Client;
@@ -27,19 +29,31 @@ const ROOM: Duration = Duration::from_secs(2);
 #[tokio::main]
 async fn main() -> Result<(), Any> {
     let nodes: usize = std::env::args().nth(1).map_or(Ok(5_000), |text| text.parse())?;
+    tell("### Without a budget\n")?;
+    measure(nodes, &[], Duration::from_secs(3)).await?;
+    // Of 720 W a node may draw 600 W where its rack is full, and 500 W where the site is.
+    let (site, rack) = ((nodes * 500).to_string(), format!("*={}", NODES_PER_RACK * 600));
+    tell("\n### With limits for the site and for each rack\n")?;
+    // What one node gives up another gets after BUDGET_RAISE_DWELL, which is 30 s.
+    let quiet = Duration::from_secs(35);
+    measure(nodes, &[("BUDGET_SITE_WATTS", &site), ("BUDGET_RACK_WATTS", &rack)], quiet).await
+}
+
+async fn measure(nodes: usize, settings: &[(&str, &str)], quiet: Duration) -> Result<(), Any> {
     let api = EmbeddedApi::new(&Options::with(joulie_api::crd::all()))?;
     let client = api.client_as("scale");
     fill(&client, nodes).await?;
     let serving = api.serve("127.0.0.1:0".parse()?, None, None).await?;
+    let agents = tokio::spawn(agents::confirm(api.clone()));
     tell(&format!("{nodes} nodes with agents, {} pods", nodes * PODS_PER_NODE))?;
 
     let began = Instant::now();
-    let operator = Program::start(std::env::args_os().nth(2), serving.address())?;
+    let operator = Program::start(std::env::args_os().nth(2), serving.address(), settings)?;
     while twins_with_status(&client).await? < nodes {
         tokio::time::sleep(Duration::from_millis(250)).await;
     }
     tell(&format!("first plan applied: {:.1} s after the start", began.elapsed().as_secs_f64()))?;
-    settle(&api).await;
+    settle(&client, quiet).await?;
     let after_first = operator.resident()?;
     told("passes until then", operator.passes())?;
 
@@ -80,6 +94,10 @@ async fn main() -> Result<(), Any> {
         after_first.now, last.now, last.most
     ))?;
     drop(operator);
+    if agents.is_finished() {
+        return agents.await?;
+    }
+    agents.abort();
     serving.stop().await;
     Ok(())
 }
@@ -134,14 +152,16 @@ async fn watch(client: &Client, path: &str, from: u64) -> Result<impl Stream<Ite
     }))
 }
 
-/// Waits until nothing but Leases is written.
-async fn settle(api: &EmbeddedApi) {
+/// Waits until nothing but Leases has been written for so long.
+async fn settle(client: &Client, quiet: Duration) -> Result<(), Any> {
+    let mut before = states(client).await?;
     loop {
-        let before = api.revision();
-        tokio::time::sleep(Duration::from_secs(3)).await;
-        if api.revision() - before < 6 {
-            return;
+        tokio::time::sleep(quiet).await;
+        let now = states(client).await?;
+        if now == before {
+            return Ok(());
         }
+        before = now;
     }
 }
 

@@ -32,7 +32,11 @@ pub(crate) struct Resident {
 
 impl Program {
     /// Starts this program, else the one that was built beside us.
-    pub(crate) fn start(path: Option<OsString>, api: SocketAddr) -> Result<Self, Any> {
+    pub(crate) fn start(
+        path: Option<OsString>,
+        api: SocketAddr,
+        settings: &[(&str, &str)],
+    ) -> Result<Self, Any> {
         let beside = || Some(std::env::current_exe().ok()?.parent()?.parent()?.join("joulie-operator"));
         let path = path.map(PathBuf::from).or_else(beside);
         let kubeconfig = std::env::temp_dir().join(format!("joulie-scale-{}.yaml", std::process::id()));
@@ -46,6 +50,7 @@ impl Program {
         let mut child = Command::new(path.ok_or("the folder of this program")?)
             .env("KUBECONFIG", &kubeconfig)
             .env("METRICS_ADDR", "127.0.0.1:0")
+            .envs(settings.iter().copied())
             .env("LOG_LEVEL", "warn,operator::lead=debug")
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
