@@ -209,7 +209,8 @@ impl<'c> Numbered<'c> {
         Self { index, names: message.names(), left, numbers: Numbers::NONE, count: 0, used: 0 }
     }
 
-    /// The next candidates, as many as are looked up together, and their numbers.
+    /// The next candidates, as many as are looked up together, and their numbers. Not to be mixed with numbers one by one: of
+    /// those that were looked up none is handed out again.
     pub(crate) fn some(&mut self) -> Option<(Listed<'c>, &Numbers)> {
         let some = self.left.clone();
         self.look_up();

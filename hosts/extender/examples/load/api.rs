@@ -45,10 +45,19 @@ pub(crate) async fn serve(nodes: &str) -> Result<(), Any> {
     fill(&api.client(), nodes).await?;
     let serving = api.serve("127.0.0.1:0".parse()?, None, None).await?;
     writeln!(std::io::stdout(), "{}", serving.address())?;
-    if tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new())).await?? > 0 {
-        feed(api.client(), nodes).await?;
+    if order().await? {
+        tokio::select! {
+            fed = feed(api.client(), nodes) => fed?,
+            _ended = order() => {}
+        }
     }
     Ok(())
+}
+
+/// Waits for an order; there is none any more when whoever started us is gone.
+async fn order() -> Result<bool, Any> {
+    let line = tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new())).await??;
+    Ok(line > 0)
 }
 
 async fn fill(client: &Client, count: usize) -> Result<(), Any> {

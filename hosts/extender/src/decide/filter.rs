@@ -115,14 +115,15 @@ pub(crate) fn judge<'o>(
     verdict
 }
 
-/// Writes the answer while the candidates are judged.
+/// Writes the answer, some candidates after the others.
 struct Writer<'m> {
     message: &'m Message<'m>,
     outcome: Outcome,
     /// The stretch of the request that is kept, from the first of its candidates to the last one so far.
     open: Option<Range<usize>>,
-    /// Those before it: of objects where they are, of names a copy, each with a comma behind it.
+    /// Those before it, of objects.
     runs: Vec<Range<usize>>,
+    /// A copy of those before it, of names: they are short, so that a copy is cheaper than many pieces. Behind each is a comma.
     names: Vec<u8>,
     /// Entries of the maps of those that evictions cannot and may help.
     unresolvable: Vec<u8>,
@@ -193,9 +194,10 @@ impl<'m> Writer<'m> {
     /// The stretch that is open goes no further.
     fn close(&mut self) {
         let Some(run) = self.open.take() else { return };
-        if let Candidates::Names(_) = self.message.candidates {
+        if let Candidates::Names(names) = &self.message.candidates {
             if self.names.is_empty() {
-                self.names.reserve(self.message.body.len());
+                let last = names.spans.last().map_or(run.end, |last| last.range().end);
+                self.names.reserve(last.saturating_sub(run.start).saturating_add(2));
             }
             self.names.extend_from_slice(self.message.body.get(run).unwrap_or_default());
             self.names.push(b',');
@@ -239,10 +241,10 @@ impl<'m> Writer<'m> {
     }
 
     fn finish(mut self, body: &Bytes) -> (Reply, Outcome) {
-        // Names that all stay are no copy.
+        // Names that are one stretch are no copy, if it is the last one.
         let whole = self.open.take_if(|_| self.names.is_empty());
         self.close();
-        let mut pieces = Vec::with_capacity(self.runs.len().saturating_mul(2) + 8);
+        let mut pieces = Vec::with_capacity(self.runs.len().saturating_mul(2) + 10);
         match self.message.candidates {
             Candidates::None => pieces.push(Bytes::from_static(b"{")),
             Candidates::Names(_) => {
@@ -288,6 +290,9 @@ fn places(mut bits: u64) -> impl Iterator<Item = usize> {
     })
 }
 
+/// A bit for each of those that are judged together.
+const _: () = assert!(AT_ONCE <= 64, "there is no bit for so many");
+
 /// Half of a name and a reason.
 const ENTRY_BYTES: usize = 64;
 
@@ -303,6 +308,11 @@ mod tests {
     use crate::probe::Answer;
     use crate::snapshot::{Fleet, View};
     use host_kit::clock::Mono;
+    use joulie_core::placement::class::SchedulableClass;
+    use joulie_core::placement::filter::FilterTerms;
+    use joulie_core::placement::freshness::Freshness;
+    use joulie_core::placement::score::{NodeFacts, PowerMeasurement, Twin};
+    use power_units::Micros;
     use serde_json::{Value, json};
     use std::sync::Arc;
     use std::time::Duration;
@@ -314,68 +324,138 @@ mod tests {
         assert_eq!(counted.map(Rejection::kind), Rejection::KINDS[..3], "they are counted in this order");
     }
 
-    /// Nodes of these admissions, `n0` and on.
-    fn snapshot(admissions: &[Admission]) -> Snapshot {
+    #[test]
+    fn a_node_passes_if_nothing_rejects_it() {
+        use Admission::{Draining, Eco, EcoLabel, Free, Unlabelled};
+        for admission in [Free, Unlabelled, Eco, Draining, EcoLabel] {
+            for over in [-1, 0, 1] {
+                let verdict = Verdict { admission, over: Watts::from_int(over) };
+                assert_eq!(verdict.passes(), verdict.rejection().is_none(), "{verdict:?}");
+            }
+        }
+    }
+
+    /// What is known of a node; of the last one the request alone knows anything.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Kind {
+        Free,
+        Eco,
+        Draining,
+        OverCap,
+        SaysEco,
+    }
+    const KINDS: [Kind; 5] = [Kind::Free, Kind::Eco, Kind::Draining, Kind::OverCap, Kind::SaysEco];
+
+    /// Nodes of these kinds, `n0` and on.
+    fn snapshot(kinds: &[Kind]) -> Snapshot {
         let mut registry = Registry::default();
-        for node in 0..admissions.len() {
+        let (mut admissions, mut filters) = (Vec::new(), Vec::new());
+        // 700 W under a cap of 600 W.
+        let power = PowerMeasurement {
+            measured: Some(Watts::from_int(700)),
+            capped: Some(Watts::from_int(600)),
+            trend: None,
+        };
+        let twin = Twin { power: Some(power), ..Twin::silent(SchedulableClass::Performance) };
+        let facts = NodeFacts {
+            freshness: Freshness::Fresh { left: Micros::MINUTE },
+            twin: Some(&twin),
+            hardware: None,
+        };
+        for (node, kind) in kinds.iter().enumerate().filter(|(_, kind)| **kind != Kind::SaysEco) {
             registry.number(&format!("n{node}"));
+            admissions.push(match kind {
+                Kind::Eco => Admission::Eco,
+                Kind::Draining => Admission::Draining,
+                Kind::Free | Kind::OverCap | Kind::SaysEco => Admission::Free,
+            });
+            // An eco node is told of as one, over its cap or not.
+            let is_over = matches!(kind, Kind::OverCap | Kind::Eco);
+            filters.push(if is_over { FilterTerms::of(&facts, false) } else { FilterTerms::UNKNOWN });
         }
         let index = Arc::new(Index::of(&registry));
-        let fleet = Arc::new(Fleet { index, admissions: admissions.into(), ..Fleet::default() });
+        let (admissions, filters) = (admissions.into(), filters.into());
+        let fleet = Arc::new(Fleet { index, admissions, filters, ..Fleet::default() });
         Snapshot { fleet, ..Snapshot::nothing() }
     }
 
-    /// What becomes of these nodes and a performance pod, by a request of names and by one of objects.
-    fn answers(admissions: &[Admission]) -> [Value; 2] {
-        let (snapshot, expected) = (snapshot(admissions), Expected::new(Duration::ZERO).load());
+    /// What becomes of these nodes and a performance pod, by requests of names and of objects.
+    fn answers(kinds: &[Kind]) -> [Value; 4] {
+        let (snapshot, expected) = (snapshot(kinds), Expected::new(Duration::ZERO).load());
         let view = View { snapshot: &snapshot, expected: &expected, now: Mono::START };
-        let names: Vec<String> = (0..admissions.len()).map(|node| format!("n{node}")).collect();
-        let items: Vec<Value> = names.iter().map(|name| json!({"metadata": {"name": name}})).collect();
-        let pod = json!({"metadata": {"annotations": {"joulie.io/workload-class": "performance"}}});
-        [json!({"Pod": pod, "NodeNames": names}), json!({"Pod": pod, "Nodes": {"items": items}})].map(
-            |request| {
-                let (reply, outcome) =
-                    crate::decide::filter(&view, &burst::placement(), &request.to_string().into()).unwrap();
-                let mut answer: Value = serde_json::from_slice(&Answer::of(reply).whole()).unwrap();
-                answer["counted"] = json!(outcome.rejected);
-                answer
-            },
-        )
+        let placement = Placement { power_fit: PowerFit::Filter, ..burst::placement() };
+        let pod = r#""Pod":{"metadata":{"annotations":{"joulie.io/workload-class":"performance"}}}"#;
+        let name = |node: usize| {
+            if node.is_multiple_of(7) { format!(r#""\u006e{node}""#) } else { format!(r#""n{node}""#) }
+        };
+        let object = |(node, kind): (usize, &Kind)| {
+            let says =
+                if *kind == Kind::SaysEco { r#","labels":{"joulie.io/power-profile":"eco"}"# } else { "" };
+            format!(r#"{{"metadata":{{"name":"n{node}"{says}}}}}"#)
+        };
+        let names: Vec<String> = (0..kinds.len()).map(name).collect();
+        let objects: Vec<String> = kinds.iter().enumerate().map(object).collect();
+        let request = |all: &[String], between: &str, is_objects: bool| {
+            let list = all.join(between);
+            let list = if is_objects {
+                format!(r#""Nodes":{{"items":[{list}]}}"#)
+            } else {
+                format!(r#""NodeNames":[{list}]"#)
+            };
+            let (reply, outcome) =
+                crate::decide::filter(&view, &placement, &format!("{{{pod},{list}}}").into()).unwrap();
+            let mut answer: Value = serde_json::from_slice(&Answer::of(reply).whole()).unwrap();
+            answer["counted"] = json!(outcome.rejected);
+            answer
+        };
+        [(&names, ",", false), (&names, " ,\n", false), (&objects, ",", true), (&objects, " , ", true)]
+            .map(|(all, between, is_objects)| request(all, between, is_objects))
     }
 
     #[test]
     fn whatever_is_kept_is_kept_in_its_order_and_the_others_are_told_of() {
-        let (free, eco, draining) = (Admission::Free, Admission::Eco, Admission::Draining);
         for count in [0, 1, 2, 63, 64, 65, 127, 128, 129, 200] {
-            let patterns: [&dyn Fn(usize) -> Admission; 8] = [
-                &|_| free,
-                &|_| eco,
-                &|at| if at % 2 == 0 { free } else { eco },
-                &|at| if at % 2 == 0 { draining } else { free },
-                &|at| if at == 0 { free } else { eco },
-                &|at| if at + 1 == count { free } else { draining },
+            let patterns: [&dyn Fn(usize) -> Kind; 9] = [
+                &|_| Kind::Free,
+                &|_| Kind::Eco,
+                &|at| if at % 2 == 0 { Kind::Free } else { Kind::Eco },
+                &|at| if at % 2 == 0 { Kind::Draining } else { Kind::Free },
+                &|at| if at == 0 { Kind::Free } else { Kind::OverCap },
+                &|at| if at + 1 == count { Kind::Free } else { Kind::Draining },
                 // A stretch over the edge of what is judged together, and all but one.
-                &|at| if (60..70).contains(&at) { free } else { eco },
-                &|at| if at == 64 { eco } else { free },
+                &|at| if (60..70).contains(&at) { Kind::Free } else { Kind::Eco },
+                &|at| if at == 64 { Kind::SaysEco } else { Kind::Free },
+                &|at| KINDS[at * at % 7 % 5],
             ];
             for (which, pattern) in patterns.iter().enumerate() {
-                let admissions: Vec<Admission> = (0..count).map(pattern).collect();
-                let named = |wanted: Admission| -> Vec<String> {
-                    let all = admissions.iter().enumerate().filter(|(_, admission)| **admission == wanted);
+                let kinds: Vec<Kind> = (0..count).map(pattern).collect();
+                let named = |wanted: &[Kind]| -> Vec<String> {
+                    let all = kinds.iter().enumerate().filter(|(_, kind)| wanted.contains(kind));
                     all.map(|(at, _)| format!("n{at}")).collect()
                 };
-                let [names, objects] = answers(&admissions);
-                assert_eq!(names["nodenames"], json!(named(free)), "{count} {which}");
-                let items = objects["nodes"]["items"].as_array().unwrap().iter();
-                let kept: Vec<&Value> = items.map(|item| &item["metadata"]["name"]).collect();
-                assert_eq!(json!(kept), json!(named(free)), "{count} {which}");
-                for answer in [names, objects] {
-                    let failed: Vec<&String> = answer["failedNodes"].as_object().unwrap().keys().collect();
-                    let mut expected = [named(eco), named(draining)].concat();
-                    expected.sort();
-                    assert_eq!(json!(failed), json!(expected), "{count} {which}");
-                    assert_eq!(answer["failedNodes"], answer["failedAndUnresolvableNodes"]);
-                    assert_eq!(answer["counted"], json!([named(eco).len(), named(draining).len(), 0, 0]));
+                for (form, answer) in answers(&kinds).into_iter().enumerate() {
+                    // A name says nothing of a label.
+                    let (kept, labelled): (&[Kind], &[Kind]) = if form < 2 {
+                        (&[Kind::Free, Kind::SaysEco], &[])
+                    } else {
+                        (&[Kind::Free], &[Kind::SaysEco])
+                    };
+                    let names = match answer["nodes"]["items"].as_array() {
+                        Some(items) => items.iter().map(|item| item["metadata"]["name"].clone()).collect(),
+                        None => answer["nodenames"].clone(),
+                    };
+                    assert_eq!(names, json!(named(kept)), "{count} {which} {form}");
+                    let told = |map: &str| -> Vec<String> {
+                        answer[map].as_object().unwrap().keys().cloned().collect()
+                    };
+                    let mut unresolvable = [named(&[Kind::Eco, Kind::Draining]), named(labelled)].concat();
+                    let mut failed = [unresolvable.clone(), named(&[Kind::OverCap])].concat();
+                    unresolvable.sort();
+                    failed.sort();
+                    assert_eq!(told("failedNodes"), failed, "{count} {which} {form}");
+                    assert_eq!(told("failedAndUnresolvableNodes"), unresolvable, "{count} {which} {form}");
+                    let counts = [&[Kind::Eco][..], &[Kind::Draining], labelled, &[Kind::OverCap]];
+                    assert_eq!(answer["counted"], json!(counts.map(|kinds| named(kinds).len())));
                 }
             }
         }
