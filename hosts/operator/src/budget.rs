@@ -101,6 +101,20 @@ impl Groups {
         Ok(Self { groups, names })
     }
 
+    /// The groups of those who claim.
+    pub(crate) fn places<'c>(&self, claims: &'c [Claim]) -> Vec<usize> {
+        let mut last: Option<(&'c Arc<str>, usize)> = None;
+        let place = |claim: &'c Claim| {
+            let Claim { rack: Some(rack), .. } = claim else { return 0 };
+            let known = last.filter(|(known, _)| Arc::ptr_eq(known, rack));
+            let place = known.map_or_else(|| self.find(Some(rack)), |(_, place)| place);
+            last = Some((rack, place));
+            place
+        };
+        claims.iter().map(place).collect()
+    }
+
+    /// The group of a rack; the site where it has none of its own.
     pub(crate) fn find(&self, rack: Option<&str>) -> usize {
         let racks = self.names.get(1..).unwrap_or_default();
         let found = rack.and_then(|rack| racks.binary_search_by(|name| name.as_str().cmp(rack)).ok());

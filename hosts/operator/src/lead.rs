@@ -35,7 +35,8 @@ const DISTANCE: u32 = 4;
 const DISTANCE_MAX: Duration = Duration::from_millis(500);
 /// What is not known of nodes' hardware is waited for this long.
 const HARDWARE_PATIENCE: Duration = Duration::from_secs(20);
-/// And the pods this long: without them no node may be lowered, and each start would be told as a limit that cannot be kept.
+/// And the pods this long: without them no node may be lowered, so that the first plan would be another one than the second,
+/// and under a budget would be told as limits that cannot be kept.
 const PODS_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the loop is made of.
@@ -235,11 +236,12 @@ impl Lead {
         };
         let blind = self.parts.watches.blind(now).or_else(|| {
             let (watches, waited) = (&self.parts.watches, now.since(self.since));
-            let waits = |synced: bool, patience| !synced && waited < patience;
-            let kind = match () {
-                () if waits(watches.hardware.is_synced(), HARDWARE_PATIENCE) => "NodeHardwares",
-                () if waits(watches.pods.is_synced(), PODS_PATIENCE) => "Pods",
-                () => return None,
+            let kind = if !watches.hardware.is_synced() && waited < HARDWARE_PATIENCE {
+                "NodeHardwares"
+            } else if !watches.pods.is_synced() && waited < PODS_PATIENCE {
+                "Pods"
+            } else {
+                return None;
             };
             Some(format!("{kind} are not known yet"))
         });

@@ -14,9 +14,9 @@ pub(crate) async fn confirm(api: EmbeddedApi) -> Result<(), Any> {
     let mut rest = String::new();
     while let Some(text) = texts.next().await {
         rest.push_str(&text);
-        while let Some(end) = rest.find('\n') {
-            let event: Value = serde_json::from_str(&rest[..end])?;
-            rest.drain(..=end);
+        let whole = rest.rfind('\n').map_or(0, |end| end + 1);
+        for line in rest.drain(..whole).collect::<String>().lines() {
+            let event: Value = serde_json::from_str(line)?;
             if let Some((path, status)) = confirmation(&event["object"]) {
                 patch(&client, &path, &status).await?;
             }

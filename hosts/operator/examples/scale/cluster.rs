@@ -35,10 +35,16 @@ async fn machine(client: &Client, number: usize) -> Result<(), Any> {
     make(client, "/api/v1/nodes", &node).await?;
     patch(client, &format!("/api/v1/nodes/{name}/status"), &json!({"status": node["status"]})).await?;
     let object = format!("node-{number:05}");
+    // Two kinds, one beside the other: the policies look at them in another order than that of their names.
+    let (model, cores) = if number.is_multiple_of(2) {
+        ("AMD EPYC 9654 96-Core Processor", 192)
+    } else {
+        ("Intel(R) Xeon(R) Platinum 8480+", 112)
+    };
     let hardware = json!({"apiVersion": "joulie.io/v1alpha1", "kind": "NodeHardware", "metadata": {"name": object}, "spec": {"nodeName": name}});
     make(client, &format!("{JOULIE}/nodehardwares"), &hardware).await?;
     let status = json!({"status": {
-        "cpu": {"rawModel": "AMD EPYC 9654 96-Core Processor", "sockets": 2, "totalCores": 192, "controlAvailable": true,
+        "cpu": {"rawModel": model, "sockets": 2, "totalCores": cores, "controlAvailable": true,
             "capRange": {"minWattsPerSocket": 100, "maxWattsPerSocket": 360}},
         "power": {"cpuWatts": 300 + number % 100, "sampledAt": "2026-01-01T00:00:00Z", "source": "rapl"}}});
     patch(client, &format!("{JOULIE}/nodehardwares/{object}/status"), &status).await

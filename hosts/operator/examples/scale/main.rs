@@ -49,7 +49,7 @@ async fn measure(nodes: usize, settings: &[(&str, &str)], quiet: Duration) -> Re
 
     let began = Instant::now();
     let operator = Program::start(std::env::args_os().nth(2), serving.address(), settings)?;
-    while twins_with_status(&client).await? < nodes {
+    while twins_with_status(&client).await? < nodes && !agents.is_finished() {
         tokio::time::sleep(Duration::from_millis(250)).await;
     }
     tell(&format!("first plan applied: {:.1} s after the start", began.elapsed().as_secs_f64()))?;
@@ -71,6 +71,9 @@ async fn measure(nodes: usize, settings: &[(&str, &str)], quiet: Duration) -> Re
     for event in 0..EVENTS {
         tokio::time::sleep(ROOM).await;
         let (_elder, before) = (operator.passes(), operator.processor_ms()?);
+        if agents.is_finished() {
+            return agents.await?;
+        }
         let (first, twin) = drained(&api, &client, nodes, event).await?;
         tokio::time::sleep(ROOM).await;
         firsts.push(first);
@@ -94,9 +97,6 @@ async fn measure(nodes: usize, settings: &[(&str, &str)], quiet: Duration) -> Re
         after_first.now, last.now, last.most
     ))?;
     drop(operator);
-    if agents.is_finished() {
-        return agents.await?;
-    }
     agents.abort();
     serving.stop().await;
     Ok(())
@@ -110,7 +110,8 @@ async fn drained(
     nodes: usize,
     event: usize,
 ) -> Result<(Duration, Duration), Any> {
-    let node = name(nodes - 1 - event);
+    // Half of the nodes are eco: those of the second kind.
+    let node = name((nodes / 2 - event) * 2 - 1);
     let mut of_twins = pin!(watch(client, &format!("{JOULIE}/nodetwins"), api.revision()).await?);
     let mut of_nodes = pin!(watch(client, "/api/v1/nodes", api.revision()).await?);
     let (twin, label) = (format!("\"nodeName\":\"{node}\""), format!("\"name\":\"{node}\""));

@@ -35,8 +35,8 @@ impl Granted {
 }
 
 impl Brain {
-    /// Shows the policy its own caps in the place of those that the budget made of them. Returns the caps that stand, if any
-    /// are shown in another way.
+    /// Shows the policy its own caps in the place of those that the budget made of them. Returns the caps that stand, where
+    /// there is a budget.
     pub(super) fn show_own_caps(&mut self, rows: &mut [PublishedRow]) -> Option<Vec<Caps>> {
         let ledger = self.ledger.as_mut()?;
         let shown = |row: &mut PublishedRow| {
@@ -49,12 +49,12 @@ impl Brain {
     /// A round of the budget.
     pub(super) fn budget(&mut self, plan: &Plan, now: Mono) -> Granted {
         let Some(mut ledger) = self.ledger.take() else { return Granted::default() };
-        let mut granted = self.claims(plan);
+        let (mut granted, places) = self.claims(plan);
         let source = self.settings.lens.source;
-        for (place, member) in self.site.members.iter().enumerate() {
-            if let Some((claim, _)) = granted.of(place) {
-                ledger.observe(&claim.node, &claim.split, member.state(source), stamp(now));
-            }
+        // In the order of the plan: of nodes that are alike the one that was seen first is raised first.
+        for (claim, place) in granted.claims.iter().zip(places) {
+            let state = self.site.members.get(place).and_then(|member| member.state(source));
+            ledger.observe(&claim.node, &claim.split, state, stamp(now));
         }
         match ledger.round(&granted.claims, now >= self.raises_from, stamp(now)) {
             Ok(grants) => granted.grants = grants,
@@ -67,14 +67,16 @@ impl Brain {
         granted
     }
 
-    /// What is claimed, and nothing granted yet.
-    fn claims(&self, plan: &Plan) -> Granted {
+    /// What is claimed, and nothing granted yet; and the places of the nodes that claim it.
+    fn claims(&self, plan: &Plan) -> (Granted, Vec<usize>) {
         let members = &self.site.members;
-        let (mut claims, mut at) = (Vec::with_capacity(members.len()), vec![None; members.len()]);
+        let (mut claims, mut places) = (Vec::with_capacity(members.len()), Vec::with_capacity(members.len()));
+        let mut at = vec![None; members.len()];
         let mut claim = |place: usize, desired, priority, lifts| {
             if let (Some(member), Some(at)) = (members.get(place), at.get_mut(place)) {
                 *at = Some(claims.len());
                 claims.push(Claim { lifts, ..self.claim(member, desired, priority) });
+                places.push(place);
             }
         };
         for node in &plan.nodes {
@@ -91,13 +93,14 @@ impl Brain {
             }
         }
         // Whoever has an agent or a desired state draws power here, planned or not.
-        for (member, at) in members.iter().zip(&mut at).filter(|(_, at)| at.is_none()) {
-            if member.hardware.is_some() || member.profile.is_some() {
+        for (place, (member, at)) in members.iter().zip(&mut at).enumerate() {
+            if at.is_none() && (member.hardware.is_some() || member.profile.is_some()) {
                 *at = Some(claims.len());
                 claims.push(self.claim(member, None, Priority::Eco));
+                places.push(place);
             }
         }
-        Granted { grants: vec![Grant::Wait; claims.len()], claims, at }
+        (Granted { grants: vec![Grant::Wait; claims.len()], claims, at }, places)
     }
 
     fn claim(&self, member: &Member, desired: Option<Caps>, priority: Priority) -> Claim {

@@ -143,12 +143,15 @@ impl Ledger {
     /// # Errors
     /// When the books are broken, which would be a defect; nothing may be written then.
     pub(crate) fn round(&mut self, claims: &[Claim], raises: bool, now: Stamp) -> Result<Vec<Grant>, String> {
-        let racks = claims.iter().filter_map(|claim| claim.rack.as_deref());
-        let groups = Groups::of(&self.limits, racks)?;
-        let tree = groups.tree()?;
         let pages = self.pages(claims);
+        // Neighbours are often of one rack, and share its name.
+        let mut racks: Vec<&Arc<str>> = claims.iter().filter_map(|claim| claim.rack.as_ref()).collect();
+        racks.dedup_by(|one, other| Arc::ptr_eq(one, other));
+        let groups = Groups::of(&self.limits, racks.into_iter().map(|rack| &**rack))?;
+        let places = groups.places(claims);
+        let tree = groups.tree()?;
         let both = || claims.iter().zip(&pages);
-        let nodes = both().map(|(claim, &page)| self.node(claim, page, &groups));
+        let nodes = both().zip(places).map(|((claim, &page), group)| self.node(claim, page, group));
         let nodes = nodes.collect::<Result<Vec<Node>, _>>()?;
         let count = groups.groups.len();
         let (mut shares, mut targets) = (vec![Share::EMPTY; count], vec![Watts::ZERO; nodes.len()]);
@@ -198,20 +201,20 @@ impl Ledger {
         Ok(grants.collect())
     }
 
-    /// Where the claims are in the books, from which all others are torn out.
+    /// Where the claims are in the books, from which all other pages are torn out.
     fn pages(&mut self, claims: &[Claim]) -> Vec<Option<usize>> {
-        let mut pages: Vec<Option<usize>> =
-            claims.iter().map(|claim| self.entries.page(&claim.node)).collect();
-        if self.entries.len() > pages.iter().flatten().count() {
-            let mut claimed = vec![false; self.entries.len()];
-            pages
-                .iter()
-                .flatten()
-                .for_each(|&page| claimed.get_mut(page).iter_mut().for_each(|page| **page = true));
-            self.entries.keep_only(|page| claimed.get(page) == Some(&true));
-            pages = claims.iter().map(|claim| self.entries.page(&claim.node)).collect();
+        let mut claimed = vec![false; self.entries.len()];
+        let page = |claim: &Claim| {
+            let page = self.entries.page(&claim.node)?;
+            *claimed.get_mut(page)? = true;
+            Some(page)
+        };
+        let pages = claims.iter().map(page).collect();
+        if claimed.iter().all(|&claimed| claimed) {
+            return pages;
         }
-        pages
+        self.entries.keep_only(|page| claimed.get(page) == Some(&true));
+        claims.iter().map(|claim| self.entries.page(&claim.node)).collect()
     }
 
     fn is_short(&self, node: &Node, cap: Watts) -> bool {
@@ -232,7 +235,7 @@ impl Ledger {
         all.into_iter().flatten().find(|group| group.verdict().0 != Status::True).or(rack).or(Some(site))
     }
 
-    fn node(&self, claim: &Claim, page: Option<usize>, groups: &Groups) -> Result<Node, String> {
+    fn node(&self, claim: &Claim, page: Option<usize>, group: usize) -> Result<Node, String> {
         let entry = page.and_then(|page| self.entries.get(page));
         let account = entry.map_or(Account::unproven(), |entry| entry.account);
         let (floor, max) = (claim.split.floor(), claim.split.max());
@@ -249,7 +252,7 @@ impl Ledger {
         let wanted = claim.desired.and_then(|caps| claim.split.watts(&caps));
         Ok(Node {
             key: entry.map_or(u64::MAX, |entry| entry.key),
-            group: groups.find(claim.rack.as_deref()),
+            group,
             priority: claim.priority,
             range: Range::new(floor, max).map_err(|error| error.to_string())?,
             desired: wanted.or(stands).or(max).unwrap_or(floor),

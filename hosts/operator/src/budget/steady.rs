@@ -36,6 +36,28 @@ struct Above {
 /// Brings targets back to the caps that stand, where they may. `impatient[i]` says that node `i` has waited for more for
 /// long enough. `targets` fit their limits, or are as near to that as they can be; afterwards they do so as before.
 pub(super) fn hold(band: Band, groups: &[Group], nodes: &[Node], impatient: &[bool], targets: &mut [Watts]) {
+    let above = keep(band, groups, nodes, impatient, targets);
+    let mut loads = own_loads(groups, nodes, targets);
+    // Parents come before their parts, so that the narrow limits are looked at first.
+    for group in (0..groups.len()).rev() {
+        let load = loads.get(group).copied().flatten();
+        let load = bring_down((group, load), groups, nodes, &above, targets);
+        let parent = groups.get(group).and_then(Group::parent);
+        if let Some(whole) = parent.and_then(|parent| loads.get_mut(parent)) {
+            *whole = whole.zip(load).and_then(|(whole, part)| whole.checked_add(part));
+        }
+    }
+}
+
+/// Brings targets back to the caps that stand, whether they fit or not. Who keeps more than his share then, those first that
+/// are brought down first.
+fn keep(
+    band: Band,
+    groups: &[Group],
+    nodes: &[Node],
+    impatient: &[bool],
+    targets: &mut [Watts],
+) -> Vec<Above> {
     let mut above: Vec<Above> = Vec::new();
     for (at, ((node, target), &impatient)) in nodes.iter().zip(targets.iter_mut()).zip(impatient).enumerate()
     {
@@ -53,18 +75,7 @@ pub(super) fn hold(band: Band, groups: &[Group], nodes: &[Node], impatient: &[bo
         }
     }
     above.sort_by_key(|above| above.order);
-    let mut loads = own_loads(groups, nodes, targets);
-    // Parents come before their parts, so that the narrow limits are looked at first.
-    for group in (0..groups.len()).rev() {
-        // A sum that does not fit may fit once its parts have been brought down.
-        let own = loads.get(group).copied().flatten();
-        let load = own.or_else(|| load(group, groups, nodes, targets));
-        let load = bring_down((group, load), groups, nodes, &above, targets);
-        let parent = groups.get(group).and_then(Group::parent);
-        if let Some(whole) = parent.and_then(|parent| loads.get_mut(parent)) {
-            *whole = whole.zip(load).and_then(|(whole, part)| whole.checked_add(part));
-        }
-    }
+    above
 }
 
 /// What each group would draw apart from the groups in it; nothing where nobody can say.
@@ -112,22 +123,6 @@ fn bring_down(
         }
     }
     load
-}
-
-/// What a group would draw; nothing when nobody can say.
-fn load(group: usize, groups: &[Group], nodes: &[Node], targets: &[Watts]) -> Option<Watts> {
-    let mut sum = Watts::ZERO;
-    for (at, part) in groups.iter().enumerate() {
-        if is_in(at, group, groups) {
-            sum = sum.checked_add(part.base()?)?;
-        }
-    }
-    for (node, &target) in nodes.iter().zip(targets) {
-        if is_in(node.group, group, groups) {
-            sum = sum.checked_add(draws(node, target)?)?;
-        }
-    }
-    Some(sum)
 }
 
 /// Whether a group is another one or a part of it.
