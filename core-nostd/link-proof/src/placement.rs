@@ -63,7 +63,8 @@ roots! {
 
     fn filter(node: &NodeFacts<'_>, eco: bool, class: WorkloadClass, added: Watts) -> Result<(), Rejection> {
         let terms = FilterTerms::of(node, eco);
-        terms.admits(class).and_then(|()| terms.fits(added))
+        let over = terms.over(added);
+        terms.admits(class).and_then(|()| if over > Watts::ZERO { Err(Rejection::OverCap { by: over }) } else { Ok(()) })
     }
 
     fn settings(text: &str) -> Result<PowerFit, SettingError> {
