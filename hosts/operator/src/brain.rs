@@ -4,6 +4,7 @@
 //! way, or whose job has not shown in the rows yet, gets no other one; a node whose job failed is left alone for a while
 //! that grows with every failure; neither keeps a pass from the other nodes.
 
+mod absences;
 mod claims;
 mod jobs;
 mod pass;
@@ -20,6 +21,7 @@ use crate::settings::Settings;
 use crate::site::{Changes, Kind, Site, Watches};
 use crate::stats::{Became as Counted, Stats};
 use crate::writes::{Outcome, Target, Trouble};
+use absences::Absences;
 use host_kit::clock::Mono;
 use host_kit::events::{Note, Recorder, Severity};
 use jiff::Timestamp;
@@ -43,6 +45,8 @@ pub(crate) struct Brain {
     site: Site,
     /// What meters said; it outlives a term, because a follower listens too.
     meters: Meters,
+    /// Who is not ready, and for how long: known to a follower too.
+    absences: Absences,
     memory: Memory,
     /// Nodes with a job under way, and the pass that it is of.
     busy: BTreeMap<Arc<str>, u64>,
@@ -87,6 +91,7 @@ impl Brain {
             law: TwinLaw { cooling: MeasuredPower, psu, utilization },
             site: Site::default(),
             meters,
+            absences: Absences::new(settings.not_ready_patience),
             memory: Memory::new(),
             busy: BTreeMap::new(),
             settling: BTreeMap::new(),
@@ -108,6 +113,7 @@ impl Brain {
     pub(crate) fn look(&mut self, watches: &mut Watches, now: Mono, wall: Timestamp) -> Changes {
         let changes = self.site.refresh(watches, &self.settings.lens, &self.settings.plan.catalog);
         self.meters.listen(&changes.members, stamp(now), wall);
+        self.absences.note(&changes.members, now, wall);
         changes
     }
 
@@ -212,6 +218,7 @@ impl Brain {
         self.settled.fill_with(|| None);
         let known: BTreeSet<&str> = self.site.members.iter().map(|member| &*member.node.name).collect();
         self.meters.keep_only(&known);
+        self.absences.keep_only(&known);
         self.waits.keep_only(&known, now);
         self.settling.retain(|node, _| known.contains(&**node));
     }

@@ -37,6 +37,8 @@ pub struct Settings {
     pub(crate) policy_unknown: bool,
     /// A pass is made at least so often.
     pub(crate) interval: Duration,
+    /// How long a node that is not ready keeps its place.
+    pub(crate) not_ready_patience: Duration,
     /// The plan's Lease is renewed at most so often.
     pub(crate) renew_plan: Duration,
     /// How long one request to the API server may take.
@@ -138,6 +140,7 @@ impl Settings {
             lens: lens(values)?,
             plan,
             policy_unknown,
+            not_ready_patience: values.get(&table::NOT_READY_PATIENCE)?,
             interval: values.get(&table::RECONCILE_INTERVAL)?,
             renew_plan: values.get(&table::PLAN_RENEW_INTERVAL)?,
             write_timeout: values.get(&table::WRITE_TIMEOUT)?,

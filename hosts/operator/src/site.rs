@@ -24,7 +24,7 @@ use planner::catalog::Catalog;
 use planner::hardware::Hardware;
 use planner::inventory::{self, HardwareFacts, LabelFacts};
 use planner::places::Places;
-use planner::plan::{NodeRow, PublishedRow, Sight};
+use planner::plan::{NodeRow, Presence, PublishedRow, Sight};
 use pods::Pods;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -261,7 +261,7 @@ impl Site {
             selected: lens.selector.matches(&node.labels),
             reserved: labels::is_true(node.label(&lens.reserved_key)),
             unschedulable: node.unschedulable,
-            ready: node.ready,
+            presence: if node.ready { Presence::Ready } else { Presence::Lost },
             profile_label: node.label(&lens.profile_key).map(|text| texts.share(text)),
             draining_label: node.label(labels::node::DRAINING).map(|text| texts.share(text)),
             hardware: facts,

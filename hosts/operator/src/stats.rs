@@ -43,6 +43,21 @@ closed_label! {
     }
 }
 
+closed_label! {
+    /// Whether a node that is not ready keeps its place in the plan.
+    enum Place {
+        /// It is waited for.
+        Kept = "kept",
+        /// It is no supply.
+        Lost = "lost",
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByPlace {
+    place: Place,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByWrite {
     target: &'static str,
@@ -99,6 +114,7 @@ pub(crate) struct Stats {
     stands_in: Gauge,
     pods_known: Gauge,
     eligible: Gauge,
+    not_ready: Family<ByPlace, Gauge>,
     state: Family<ByState, Gauge>,
     profile: Family<ByProfile, Gauge>,
     density: Family<ByComponent, Level>,
@@ -140,6 +156,7 @@ impl Stats {
             stands_in: Gauge::default(),
             pods_known: Gauge::default(),
             eligible: Gauge::default(),
+            not_ready: Family::default(),
             state: Family::default(),
             profile: Family::default(),
             density: Family::default(),
@@ -162,6 +179,11 @@ impl Stats {
         );
         registry.register("joulie_operator_pods_known", "1 while the pods are known", all.pods_known.clone());
         registry.register("joulie_operator_planned_nodes", "Nodes in the plan", all.eligible.clone());
+        registry.register(
+            "joulie_operator_not_ready_nodes",
+            "Nodes that are not ready, by whether they keep their place in the plan",
+            all.not_ready.clone(),
+        );
         registry.register("joulie_operator_node_state", "1 for the state of a node", all.state.clone());
         registry.register(
             "joulie_operator_node_profile_label",
@@ -229,7 +251,11 @@ impl Stats {
     pub(crate) fn planned(&self, plan: &Plan) {
         self.stands_in.set(i64::from(plan.fallback.is_some()));
         self.pods_known.set(i64::from(plan.demand.is_some()));
-        self.eligible.set(i64::try_from(plan.nodes.len()).unwrap_or(i64::MAX));
+        let count = |nodes: usize| i64::try_from(nodes).unwrap_or(i64::MAX);
+        self.eligible.set(count(plan.nodes.len()));
+        for (place, nodes) in [(Place::Kept, &plan.away), (Place::Lost, &plan.lost)] {
+            self.not_ready.get_or_create(&ByPlace { place }).set(count(nodes.len()));
+        }
     }
 
     /// Shows what is planned for a node.

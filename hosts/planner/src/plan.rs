@@ -1,8 +1,12 @@
 //! The whole pass: what is known of the cluster goes in, what is to be written comes out.
 //!
 //! As the shared reconcile flow has it: select the eligible nodes; build the hardware view; sort by normalized compute
-//! density, highest first, and behind all others those that would have to be raised and are not seen clearly; let the policy build the desired plan with the family floor; apply the downgrade guard; and
-//! say which desired state and which labels are to be written. A node that stopped being eligible is released.
+//! density, highest first, and behind all others those that would have to be raised and cannot be now; let the policy
+//! build the desired plan with the family floor; apply the downgrade guard; and say which desired state and which labels
+//! are to be written. A node that stopped being eligible is released.
+//!
+//! A node that is away keeps its place for a while, and nothing is asked of it: its pods are still there, and nodes that
+//! go and come together, as after an outage of the API server, must not make the others change their profiles.
 //!
 //! The same facts give the same plan whatever their order, and a cluster that already is as planned gives no actions.
 //! Nothing here is remembered between passes but the [`Memory`], which the caller commits node by node, once the node's
@@ -14,7 +18,7 @@ mod memory;
 mod release;
 
 pub use action::{Action, Desired, DrainingLabel};
-pub use facts::{Confirmation, NodeRow, PublishedRow, Sight, Snapshot};
+pub use facts::{Confirmation, NodeRow, Presence, PublishedRow, Sight, Snapshot};
 pub use memory::{Memory, NodeMemory};
 pub use release::{Release, ReleaseReason};
 
@@ -67,8 +71,10 @@ pub struct Plan {
     pub demand: Option<Demand>,
     /// Every planned node, densest first; those that cannot be raised after all others.
     pub nodes: Vec<NodePlan>,
-    /// Eligible nodes that are not ready: no supply, and left as they are.
-    pub not_ready: Vec<Arc<str>>,
+    /// Eligible nodes that are not ready and keep their place. They are left as they are.
+    pub away: Vec<Arc<str>>,
+    /// Eligible nodes that are not ready and have none: no supply. They are left as they are.
+    pub lost: Vec<Arc<str>>,
     /// Nodes that were planned before and are not eligible any more, by name.
     pub releases: Vec<Release>,
 }
@@ -124,10 +130,21 @@ pub fn plan(snapshot: &Snapshot, settings: &Settings, memory: &Memory) -> Plan {
         policy: name,
         fallback,
         demand,
-        nodes: order.into_iter().zip(profiles).map(|(node, planned)| pass.node(node, planned)).collect(),
-        not_ready: eligible.iter().filter(|row| !row.ready).map(|row| row.name.clone()).collect(),
+        nodes: order
+            .into_iter()
+            .zip(profiles)
+            .filter(|(node, _)| node.row.presence == Presence::Ready)
+            .map(|(node, planned)| pass.node(node, planned))
+            .collect(),
+        away: not_ready(&eligible, true),
+        lost: not_ready(&eligible, false),
         releases: release::releases(&pass, &rows),
     }
+}
+
+fn not_ready(eligible: &[&NodeRow], keeps_its_place: bool) -> Vec<Arc<str>> {
+    let rows = eligible.iter().filter(|row| row.presence != Presence::Ready);
+    rows.filter(|row| row.has_a_place() == keeps_its_place).map(|row| row.name.clone()).collect()
 }
 
 fn names<'a>(nodes: &[&'a NodeRow]) -> impl ExactSizeIterator<Item = &'a str> {
@@ -142,7 +159,7 @@ fn demand_of(pods: &PodCounts, eligible: &[&NodeRow]) -> (Demand, Vec<u32>) {
     (demand, here.each().map(|pods| pods.map_or(0, |pods| pods.performance_only)).collect())
 }
 
-/// A node that can supply performance.
+/// A node with a place in the order.
 struct Candidate<'a> {
     /// Its place among the eligible nodes.
     at: usize,
@@ -154,17 +171,17 @@ struct Candidate<'a> {
 }
 
 impl Candidate<'_> {
-    /// It would have to be raised, and is not seen clearly enough for that: the others are asked first, so that what
-    /// the policy wants is there all the same.
+    /// It would have to be raised, and is away or not seen clearly enough for that: the others are asked first, so that
+    /// what the policy wants is there all the same.
     fn is_passed_over(&self) -> bool {
         let has_it = match self.remembered {
             Some(node) => node.state == State::ActivePerformance,
             None => self.row.profile() == Some(Profile::Performance),
         };
-        match self.row.sight {
-            Sight::Clear => false,
-            Sight::Blind => !has_it,
-            Sight::Unreadable => true,
+        match (self.row.sight, self.row.presence) {
+            (Sight::Clear, Presence::Ready) => false,
+            (Sight::Blind, _) | (Sight::Clear, Presence::Away | Presence::Lost) => !has_it,
+            (Sight::Unreadable, _) => true,
         }
     }
 }
@@ -178,7 +195,7 @@ fn candidates<'a>(
     let mut resolver = Resolver::new(&settings.catalog);
     let nodes = eligible.iter().copied().zip(remembered.each()).zip(published.each()).enumerate();
     let mut candidates = Vec::with_capacity(eligible.len());
-    for (at, ((row, memory), published)) in nodes.filter(|(_, ((row, _), _))| row.ready) {
+    for (at, ((row, memory), published)) in nodes.filter(|(_, ((row, _), _))| row.has_a_place()) {
         let remembered = memory.and_then(NodeMemory::as_planned);
         let gpus = remembered.and_then(|node| node.gpus.as_ref());
         let gpu_cap = published.is_some_and(|published| published.caps.gpu.is_some());

@@ -7,7 +7,8 @@ use planner::guard::GuardMode;
 use planner::intent::{CapSettings, GpuNodeCpus, Intents, UserRanges};
 use planner::inventory::{HardwareFacts, LabelFacts, Reported};
 use planner::plan::{
-    Action, Confirmation, DrainingLabel, Memory, NodeRow, Plan, PublishedRow, Settings, Sight, Snapshot, plan,
+    Action, Confirmation, DrainingLabel, Memory, NodeRow, Plan, Presence, PublishedRow, Settings, Sight,
+    Snapshot, plan,
 };
 use planner::policy::{FamilyFloor, Policy, QueueAware};
 use planner::profile::PerProfile;
@@ -143,7 +144,7 @@ fn node(at: usize) -> NodeRow {
         selected: true,
         reserved: false,
         unschedulable: false,
-        ready: true,
+        presence: Presence::Ready,
         profile_label: None,
         draining_label: None,
         hardware: HardwareFacts {

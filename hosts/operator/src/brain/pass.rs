@@ -12,7 +12,7 @@ use crate::writes::Job;
 use host_kit::clock::Mono;
 use jiff::Timestamp;
 use planner::facility::Facility;
-use planner::plan::{self, Action, NodePlan, Plan, Sight, Snapshot};
+use planner::plan::{self, Action, NodePlan, Plan, Presence, Sight, Snapshot};
 use planner::power::{Absent, Reading};
 use planner::twin::{self, NodeFacts, SiteFacts, Twin};
 use power_units::Micros;
@@ -132,6 +132,7 @@ impl Brain {
         let mut nodes = std::mem::take(&mut self.site.nodes);
         for ((row, member), metering) in nodes.iter_mut().zip(&self.site.members).zip(metered) {
             row.sight = self.sight(member, metering);
+            row.presence = self.absences.presence(member, now);
         }
         let mut published = self.site.lend_published(self.settings.lens.source);
         let stands = self.show_own_caps(&mut published);
@@ -147,8 +148,13 @@ impl Brain {
         published.iter_mut().zip(stands.unwrap_or_default()).for_each(|(row, stands)| row.caps = stands);
         self.site.take_published(published);
         self.site.nodes = snapshot.nodes;
-        // How well a node was seen is a matter of this moment, and is no part of what is kept of it.
-        self.site.nodes.iter_mut().for_each(|row| row.sight = Sight::Clear);
+        // How well a node was seen and who is waited for are matters of this moment, and no part of what is kept of it.
+        for row in &mut self.site.nodes {
+            row.sight = Sight::Clear;
+            if row.presence == Presence::Away {
+                row.presence = Presence::Lost;
+            }
+        }
         self.site.pods.counts = snapshot.pods;
         plan
     }

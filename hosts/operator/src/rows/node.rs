@@ -3,6 +3,7 @@
 use super::owners::{LabelOwner, of_labels};
 use super::{Stamp, name};
 use host_kit::reflect::Row;
+use jiff::Timestamp;
 use joulie_api::quantity::Quantity;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -25,6 +26,8 @@ pub(crate) struct NodeSeen {
     pub(crate) unschedulable: bool,
     /// Its Ready condition is true.
     pub(crate) ready: bool,
+    /// Since when it is not, as Kubernetes says.
+    pub(crate) turned: Option<Timestamp>,
     /// `status.capacity.cpu`, rounded up.
     pub(crate) capacity_cpus: Option<u32>,
     /// GPUs in `status.allocatable`.
@@ -49,10 +52,10 @@ impl Row for NodeSeen {
     fn read(object: &Value) -> Result<Self, String> {
         let labels = object["metadata"]["labels"].as_object().into_iter().flatten();
         let text = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
-        let conditions = object["status"]["conditions"].as_array();
-        let ready = conditions.into_iter().flatten().any(|condition| {
-            condition["type"].as_str() == Some("Ready") && condition["status"].as_str() == Some("True")
-        });
+        let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+        let condition = conditions.find(|condition| condition["type"].as_str() == Some("Ready"));
+        let ready = condition.is_some_and(|condition| condition["status"].as_str() == Some("True"));
+        let turned = condition.and_then(|condition| condition["lastTransitionTime"].as_str()?.parse().ok());
         let (label_owners, former) = of_labels(object);
         Ok(Self {
             name: name(object).into(),
@@ -62,6 +65,7 @@ impl Row for NodeSeen {
             former,
             unschedulable: object["spec"]["unschedulable"].as_bool() == Some(true),
             ready,
+            turned: turned.filter(|_| !ready),
             capacity_cpus: whole(&object["status"]["capacity"]["cpu"])
                 .and_then(|cpus| u32::try_from(cpus).ok())
                 .filter(|&cpus| cpus > 0),

@@ -152,6 +152,9 @@ settings! {
     PERFORMANCE_DWELL: Option<Micros> = optional(
         "PERFORMANCE_DWELL", |text| duration(text, SECOND..=DAY).map(|dwell| Some(super::micros(dwell))),
         "a duration between 1s and 24h", "How long a node stays at full power at least");
+    NOT_READY_PATIENCE: Duration = with_default(
+        "NOT_READY_PATIENCE", "5m", |text| duration(text, SECOND..=DAY), "a duration between 1s and 24h",
+        "How long a node that is not Ready keeps its place in the plan");
     RELEASE_PATIENCE: Duration = with_default(
         "RELEASE_PATIENCE", "2m", |text| duration(text, SECOND..=DAY), "a duration between 1s and 24h",
         "How long the release of a node waits for its agent to lift the caps");

@@ -1,6 +1,8 @@
 //! The operator as it runs, on an API server in memory, with agents played by the test.
 
 #[cfg(test)]
+mod absent;
+#[cfg(test)]
 mod budget;
 #[cfg(test)]
 mod demand;

@@ -108,6 +108,13 @@ impl Cluster {
         self.patch(&format!("/api/v1/nodes/{name}/status"), &json!({"status": node["status"]})).await;
     }
 
+    /// What the node controller says of a node, and since when.
+    pub(crate) async fn ready(&self, name: &str, status: &str, since: Option<&str>) {
+        let ready = json!({"type": "Ready", "status": status, "lastTransitionTime": since});
+        let path = format!("/api/v1/nodes/{name}/status");
+        self.patch(&path, &json!({"status": {"conditions": [ready]}})).await;
+    }
+
     /// What an agent publishes of its node.
     pub(crate) async fn hardware(&self, name: &str, watts: f64) {
         let object = json!({"apiVersion": "joulie.io/v1alpha1", "kind": "NodeHardware", "metadata": {"name": name},

@@ -33,8 +33,8 @@ pub struct NodeRow {
     pub reserved: bool,
     /// It is cordoned.
     pub unschedulable: bool,
-    /// Its Ready condition is true.
-    pub ready: bool,
+    /// Whether it can supply anything now.
+    pub presence: Presence,
     /// The text of its power-profile label.
     pub profile_label: Option<Arc<str>>,
     /// The text of its draining label.
@@ -47,6 +47,18 @@ pub struct NodeRow {
     pub sight: Sight,
     /// Where whoever plans has it; its plan says so again, and depends on it in nothing.
     pub place: usize,
+}
+
+/// Whether a node can supply anything now, as Kubernetes sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Presence {
+    /// Its Ready condition is true.
+    Ready,
+    /// It is not ready, and has not been for so short a time that its pods are still there: it is expected back. After an
+    /// outage of the API server all nodes are so, and come back one by one.
+    Away,
+    /// It is not ready, and nobody waits for it any more.
+    Lost,
 }
 
 /// How well a node is seen. Unknown is never good news: a node that is not seen clearly is never raised.
@@ -65,6 +77,17 @@ impl NodeRow {
     #[must_use]
     pub const fn is_eligible(&self) -> bool {
         self.selected && !self.reserved && !self.unschedulable
+    }
+
+    /// It has its place in the order, whether or not anything can be asked of it now. Of the nodes that are away only
+    /// those have one that had it before: one that is new and still starts is not counted yet.
+    #[must_use]
+    pub fn has_a_place(&self) -> bool {
+        match self.presence {
+            Presence::Ready => true,
+            Presence::Away => self.profile().is_some(),
+            Presence::Lost => false,
+        }
     }
 
     /// The profile on its label, if it is one.

@@ -334,17 +334,75 @@ fn a_node_that_nobody_knows_anything_of_is_left_alone_while_the_pods_are_not_kno
 }
 
 #[test]
-fn nodes_that_are_not_ready_are_no_supply_and_stay_as_they_are() {
+fn nodes_that_are_lost_are_no_supply_and_stay_as_they_are() {
     // Fix list operator B30.
     let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0), ("c", "", 0)]);
     cluster.settle(&settings(static_partition("0.34")));
     assert_eq!(cluster.label("a"), Some("performance"));
-    cluster.nodes[0].ready = false;
+    cluster.nodes[0].presence = Presence::Lost;
     let plan = cluster.pass(&settings(static_partition("0.34")));
-    assert_eq!(plan.not_ready, ["a".into()]);
+    assert_eq!((&plan.lost, &plan.away), (&vec!["a".into()], &vec![]));
     assert_eq!(planned(&plan, Profile::Performance), ["b"]);
     assert!(plan.releases.is_empty());
     assert_eq!(cluster.label("a"), Some("performance"));
+}
+
+#[test]
+fn nodes_that_are_away_keep_their_places_and_the_others_theirs() {
+    // What is there after an outage of the API server: nobody, and then one node after the other, whichever comes first.
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let nodes: Vec<_> =
+        names.iter().map(|&name| (name, if name < "e" { "" } else { "NVIDIA_L40S" }, 4)).collect();
+    let half = settings(static_partition("0.5"));
+    let mut settled = Cluster::of(&nodes);
+    settled.settle(&half);
+    let labels = |cluster: &Cluster| names.map(|name| cluster.label(name).unwrap().to_owned());
+    let performance = ["performance", "eco", "eco", "eco", "performance", "performance"];
+    assert_eq!(labels(&settled), performance, "of two families the first, and the densest");
+    for first in 0..names.len() {
+        for (sight, memory) in [(Sight::Clear, settled.memory.clone()), (Sight::Blind, Memory::new())] {
+            let mut cluster = settled.clone();
+            cluster.memory = memory;
+            for row in &mut cluster.nodes {
+                (row.presence, row.sight) = (Presence::Away, sight);
+            }
+            for back in 0..=names.len() {
+                let plan = cluster.pass(&half);
+                assert_eq!((plan.nodes.len(), plan.away.len()), (back, names.len() - back));
+                assert!(plan.nodes.iter().all(|node| node.actions.is_empty()), "{first} {back} {plan:?}");
+                if back < names.len() {
+                    cluster.nodes[(first + back) % names.len()].presence = Presence::Ready;
+                }
+            }
+            assert_eq!(labels(&cluster), performance);
+        }
+    }
+}
+
+#[test]
+fn a_node_that_is_away_keeps_full_power_if_it_has_it_and_is_not_raised_to_it() {
+    let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0), ("c", "", 0), ("d", "", 0)]);
+    cluster.settle(&settings(static_partition("0.25")));
+    cluster.row("a").presence = Presence::Away;
+    cluster.row("b").presence = Presence::Away;
+    let plan = cluster.pass(&settings(static_partition("0.5")));
+    assert_eq!(planned(&plan, Profile::Performance), ["c"], "a has one of the two places");
+    assert_eq!((&plan.away, &plan.lost), (&vec!["a".into(), "b".into()], &vec![]));
+    assert_eq!(cluster.label("b"), Some("eco"));
+}
+
+#[test]
+fn a_node_that_never_was_ready_is_not_counted() {
+    // Four that are there make two of full power; ten that still start would make five more.
+    let there = ["a", "b", "c", "d"].map(|name| (name, "", 0));
+    let starting = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"].map(|name| (name, "NVIDIA_L40S", 4));
+    let mut cluster = Cluster::of(&[there.as_slice(), &starting].concat());
+    for (name, ..) in starting {
+        cluster.row(name).presence = Presence::Away;
+    }
+    let plan = cluster.pass(&settings(static_partition("0.5")));
+    assert_eq!(planned(&plan, Profile::Performance), ["a", "b"]);
+    assert_eq!((plan.away.len(), plan.lost.len()), (0, 10));
 }
 
 #[test]
@@ -605,13 +663,13 @@ fn what_was_not_carried_out_is_planned_and_counted_again() {
 fn a_row_given_twice_counts_once_whichever_comes_first() {
     let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0)]);
     let mut twin = cluster.nodes[1].clone();
-    twin.ready = false;
+    twin.presence = Presence::Lost;
     cluster.nodes.push(twin);
     let settings = settings(static_partition("1"));
     let forward = plan(&cluster.snapshot(), &settings, &Memory::new());
     cluster.nodes.reverse();
     assert_eq!(plan(&cluster.snapshot(), &settings, &Memory::new()), forward);
-    assert_eq!(forward.nodes.len() + forward.not_ready.len(), 2);
+    assert_eq!(forward.nodes.len() + forward.lost.len(), 2);
 }
 
 /// A cluster of many kinds of nodes and pods, some of them strange, from a seed.
@@ -629,7 +687,11 @@ fn strange_cluster() -> impl Strategy<Value = Cluster> {
                 // Most nodes are eligible and ready.
                 row.selected = flags[0] || flags[1];
                 row.unschedulable = flags[1] && flags[2];
-                row.ready = flags[2] || flags[3];
+                row.presence = match (flags[2] || flags[3], flags[1]) {
+                    (true, _) => Presence::Ready,
+                    (false, true) => Presence::Away,
+                    (false, false) => Presence::Lost,
+                };
                 row.profile_label = labels[label].map(Into::into);
                 row.draining_label = flags[4].then(|| "true".into());
                 row.confirmation = if flags[3] { Confirmation::InForce } else { Confirmation::Awaited };

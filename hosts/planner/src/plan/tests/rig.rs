@@ -142,7 +142,7 @@ pub(super) fn row(name: &str, gpu: &str, count: u32) -> NodeRow {
         selected: true,
         reserved: false,
         unschedulable: false,
-        ready: true,
+        presence: Presence::Ready,
         profile_label: None,
         draining_label: None,
         hardware: HardwareFacts { labels, ..HardwareFacts::default() },

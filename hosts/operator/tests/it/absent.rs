@@ -1,0 +1,125 @@
+//! Nodes that are not Ready: they keep their places for a while, and so the others keep theirs.
+
+use super::rig::{Cluster, JOULIE, LEASES, Operator};
+use host_kit::clock::{Clock, SystemClock};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+const NODES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+
+fn ago(time: Duration) -> String {
+    SystemClock::new().wall().checked_sub(time).unwrap().to_string()
+}
+
+fn now() -> String {
+    ago(Duration::ZERO)
+}
+
+async fn has(cluster: &Cluster, node: &str, label: &str) -> bool {
+    cluster.label(node).await.as_deref() == Some(label)
+}
+
+/// What is asked of every node.
+async fn asked(cluster: &Cluster) -> Vec<(Value, Option<String>)> {
+    let mut all = Vec::new();
+    for node in NODES {
+        all.push(asked_of(cluster, node).await);
+    }
+    all
+}
+
+async fn asked_of(cluster: &Cluster, node: &str) -> (Value, Option<String>) {
+    (cluster.profile(node).await.unwrap()["spec"].clone(), cluster.label(node).await)
+}
+
+async fn plan_renewed(cluster: &Cluster) -> Value {
+    let lease = cluster.get(&format!("{LEASES}/joulie-plan")).await;
+    lease.map_or(Value::Null, |lease| lease["spec"]["renewTime"].clone())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_that_all_go_and_come_back_one_by_one_change_nothing() {
+    // After an outage of the API server the node controller has heard of no node, whoever leads has begun anew, and no
+    // meter has spoken yet.
+    let cluster = Arc::new(Cluster::new().await);
+    for node in NODES {
+        cluster.node(node).await;
+        cluster.hardware(node, 300.0).await;
+    }
+    let agents = cluster.agents();
+    let operator = cluster.operator(&[]).await;
+    cluster
+        .until("half of them have full power", async || {
+            let mut full = 0;
+            for node in NODES {
+                full += usize::from(has(&cluster, node, "performance").await);
+            }
+            full == 3
+        })
+        .await;
+    cluster.quiet(Duration::from_millis(300)).await;
+    let before = asked(&cluster).await;
+    for node in NODES {
+        cluster.ready(node, "Unknown", Some(&now())).await;
+        let path = format!("{JOULIE}/nodehardwares/{node}/status");
+        cluster.patch(&path, &json!({"status": {"power": {"cpuWatts": null}}})).await;
+    }
+    operator.stop().await;
+    let operator = cluster.operator(&[]).await;
+    for node in ["f", "b", "d", "a", "e", "c"] {
+        let renewed = plan_renewed(&cluster).await;
+        cluster.until("a pass is made", async || plan_renewed(&cluster).await != renewed).await;
+        assert_eq!(asked(&cluster).await, before, "before {node} is back");
+        cluster.ready(node, "True", Some(&now())).await;
+    }
+    cluster.quiet(Duration::from_millis(500)).await;
+    assert_eq!(asked(&cluster).await, before);
+    operator.stop().await;
+    agents.abort();
+}
+
+/// Two nodes of which the first has full power, and is not ready since then.
+async fn half_of_two(since: Option<&str>, variables: &[(&str, &str)]) -> (Arc<Cluster>, Operator) {
+    let cluster = Arc::new(Cluster::new().await);
+    cluster.labelled("a", json!({"joulie.io/power-profile": "performance"})).await;
+    cluster.node("b").await;
+    cluster.ready("a", "False", since).await;
+    let operator = cluster.operator(variables).await;
+    cluster.until("b is planned", async || cluster.label("b").await.is_some()).await;
+    (cluster, operator)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_does_not_come_back_is_replaced() {
+    let (cluster, operator) = half_of_two(Some(&now()), &[("NOT_READY_PATIENCE", "3s")]).await;
+    assert!(has(&cluster, "b", "eco").await, "the place is kept");
+    cluster.until("b takes it", async || has(&cluster, "b", "performance").await).await;
+    assert!(has(&cluster, "a", "performance").await, "it is left as it is");
+    cluster.ready("a", "True", Some(&now())).await;
+    cluster.until("it is a's again", async || has(&cluster, "b", "eco").await).await;
+    cluster.quiet(Duration::from_millis(300)).await;
+    let before = asked_of(&cluster, "b").await;
+    cluster.ready("a", "False", Some(&now())).await;
+    let renewed = plan_renewed(&cluster).await;
+    cluster.until("a pass is made", async || plan_renewed(&cluster).await != renewed).await;
+    assert_eq!(asked_of(&cluster, "b").await, before, "it is waited for anew");
+    operator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_was_dead_before_anybody_looked_is_not_waited_for() {
+    let (cluster, operator) = half_of_two(Some(&ago(Duration::from_secs(301))), &[]).await;
+    assert!(has(&cluster, "b", "performance").await);
+    operator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_went_in_the_future_or_at_no_time_is_waited_for() {
+    let future = SystemClock::new().wall().checked_add(Duration::from_secs(3_600)).unwrap().to_string();
+    for since in [Some(future.as_str()), None] {
+        let (cluster, operator) = half_of_two(since, &[]).await;
+        assert!(has(&cluster, "b", "eco").await, "{since:?}");
+        operator.stop().await;
+    }
+}
