@@ -114,6 +114,7 @@ impl Brain {
         let changes = self.site.refresh(watches, &self.settings.lens, &self.settings.plan.catalog);
         self.meters.listen(&changes.members, stamp(now), wall);
         self.absences.note(&changes.members, now, wall);
+        self.absences.keep_only(self.site.members.len(), |node| self.site.find(node).is_some());
         changes
     }
 
@@ -218,7 +219,6 @@ impl Brain {
         self.settled.fill_with(|| None);
         let known: BTreeSet<&str> = self.site.members.iter().map(|member| &*member.node.name).collect();
         self.meters.keep_only(&known);
-        self.absences.keep_only(&known);
         self.waits.keep_only(&known, now);
         self.settling.retain(|node, _| known.contains(&**node));
     }
@@ -234,10 +234,11 @@ impl Brain {
         names.chain(self.waits.after(now)).filter_map(|node| self.site.find(node)).collect()
     }
 
-    /// When a node that is left alone is to be looked at again; what was due at the pass at `seen` had its turn.
+    /// When a node that is left alone is to be looked at again, or one that is away is given up; what was due at the pass at
+    /// `seen` had its turn.
     pub(crate) fn next_try(&self, seen: Mono) -> Option<Mono> {
         let settling = self.settling.values().map(|settling| settling.until);
-        self.waits.untils().chain(settling).filter(|&until| until > seen).min()
+        self.waits.untils().chain(settling).chain(self.absences.ends()).filter(|&until| until > seen).min()
     }
 }
 

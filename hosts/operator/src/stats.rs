@@ -44,12 +44,12 @@ closed_label! {
 }
 
 closed_label! {
-    /// Whether a node that is not ready keeps its place in the plan.
+    /// Whether a node that is not ready has a place in the plan.
     enum Place {
-        /// It is waited for.
+        /// It keeps the one that it had.
         Kept = "kept",
-        /// It is no supply.
-        Lost = "lost",
+        /// It never had one, or is not waited for any more.
+        None = "none",
     }
 }
 
@@ -178,10 +178,10 @@ impl Stats {
             all.stands_in.clone(),
         );
         registry.register("joulie_operator_pods_known", "1 while the pods are known", all.pods_known.clone());
-        registry.register("joulie_operator_planned_nodes", "Nodes in the plan", all.eligible.clone());
+        registry.register("joulie_operator_planned_nodes", "Ready nodes in the plan", all.eligible.clone());
         registry.register(
             "joulie_operator_not_ready_nodes",
-            "Nodes that are not ready, by whether they keep their place in the plan",
+            "Eligible nodes that are not ready, by whether they have a place in the plan",
             all.not_ready.clone(),
         );
         registry.register("joulie_operator_node_state", "1 for the state of a node", all.state.clone());
@@ -253,7 +253,7 @@ impl Stats {
         self.pods_known.set(i64::from(plan.demand.is_some()));
         let count = |nodes: usize| i64::try_from(nodes).unwrap_or(i64::MAX);
         self.eligible.set(count(plan.nodes.len()));
-        for (place, nodes) in [(Place::Kept, &plan.away), (Place::Lost, &plan.lost)] {
+        for (place, nodes) in [(Place::Kept, &plan.away), (Place::None, &plan.out)] {
             self.not_ready.get_or_create(&ByPlace { place }).set(count(nodes.len()));
         }
     }

@@ -5,8 +5,8 @@
 //! build the desired plan with the family floor; apply the downgrade guard; and say which desired state and which labels
 //! are to be written. A node that stopped being eligible is released.
 //!
-//! A node that is away keeps its place for a while, and nothing is asked of it: its pods are still there, and nodes that
-//! go and come together, as after an outage of the API server, must not make the others change their profiles.
+//! A node that was planned before and is away keeps its place, and nothing is asked of it: nodes that go and come together,
+//! as after an outage of the API server, must not make the others change their profiles.
 //!
 //! The same facts give the same plan whatever their order, and a cluster that already is as planned gives no actions.
 //! Nothing here is remembered between passes but the [`Memory`], which the caller commits node by node, once the node's
@@ -73,8 +73,8 @@ pub struct Plan {
     pub nodes: Vec<NodePlan>,
     /// Eligible nodes that are not ready and keep their place. They are left as they are.
     pub away: Vec<Arc<str>>,
-    /// Eligible nodes that are not ready and have none: no supply. They are left as they are.
-    pub lost: Vec<Arc<str>>,
+    /// Eligible nodes that are not ready and have no place: they are lost, or never had one. They are left as they are.
+    pub out: Vec<Arc<str>>,
     /// Nodes that were planned before and are not eligible any more, by name.
     pub releases: Vec<Release>,
 }
@@ -116,7 +116,7 @@ pub fn plan(snapshot: &Snapshot, settings: &Settings, memory: &Memory) -> Plan {
     let remembered = Beside::new(names(&eligible), memory.iter());
     let (demand, blocking) = snapshot.pods.as_ref().map(|pods| demand_of(pods, &eligible)).unzip();
 
-    let candidates = candidates(&eligible, &remembered, &published, settings);
+    let (candidates, out) = candidates(&eligible, &remembered, &published, settings);
     let mut order: Vec<&Candidate<'_>> = candidates.iter().collect();
     // The names ascend already, and the sort is stable.
     order.sort_by_cached_key(|candidate| (candidate.is_passed_over(), Reverse(candidate.density.order)));
@@ -133,18 +133,13 @@ pub fn plan(snapshot: &Snapshot, settings: &Settings, memory: &Memory) -> Plan {
         nodes: order
             .into_iter()
             .zip(profiles)
-            .filter(|(node, _)| node.row.presence == Presence::Ready)
+            .filter(|(node, _)| node.is_ready())
             .map(|(node, planned)| pass.node(node, planned))
             .collect(),
-        away: not_ready(&eligible, true),
-        lost: not_ready(&eligible, false),
+        away: candidates.iter().filter(|node| !node.is_ready()).map(|node| node.row.name.clone()).collect(),
+        out,
         releases: release::releases(&pass, &rows),
     }
-}
-
-fn not_ready(eligible: &[&NodeRow], keeps_its_place: bool) -> Vec<Arc<str>> {
-    let rows = eligible.iter().filter(|row| row.presence != Presence::Ready);
-    rows.filter(|row| row.has_a_place() == keeps_its_place).map(|row| row.name.clone()).collect()
 }
 
 fn names<'a>(nodes: &[&'a NodeRow]) -> impl ExactSizeIterator<Item = &'a str> {
@@ -168,9 +163,15 @@ struct Candidate<'a> {
     resolved: Resolved<'a>,
     density: Density,
     family: Family,
+    /// The profile that it was told to have.
+    told: Option<Profile>,
 }
 
 impl Candidate<'_> {
+    fn is_ready(&self) -> bool {
+        self.row.presence == Presence::Ready
+    }
+
     /// It would have to be raised, and is away or not seen clearly enough for that: the others are asked first, so that
     /// what the policy wants is there all the same.
     fn is_passed_over(&self) -> bool {
@@ -178,32 +179,48 @@ impl Candidate<'_> {
             Some(node) => node.state == State::ActivePerformance,
             None => self.row.profile() == Some(Profile::Performance),
         };
-        match (self.row.sight, self.row.presence) {
-            (Sight::Clear, Presence::Ready) => false,
-            (Sight::Blind, _) | (Sight::Clear, Presence::Away | Presence::Lost) => !has_it,
-            (Sight::Unreadable, _) => true,
+        match self.row.sight {
+            Sight::Unreadable => true,
+            // One that was about to be raised goes on with that when it is back.
+            Sight::Clear | Sight::Blind if !self.is_ready() => {
+                !has_it && self.told != Some(Profile::Performance)
+            }
+            Sight::Clear => false,
+            Sight::Blind => !has_it,
         }
     }
 }
 
+/// The nodes that have a place, and the names of the others.
 fn candidates<'a>(
     eligible: &[&'a NodeRow],
     remembered: &Beside<'a, &'a NodeMemory>,
     published: &Beside<'a, &'a PublishedRow>,
     settings: &'a Settings,
-) -> Vec<Candidate<'a>> {
+) -> (Vec<Candidate<'a>>, Vec<Arc<str>>) {
     let mut resolver = Resolver::new(&settings.catalog);
     let nodes = eligible.iter().copied().zip(remembered.each()).zip(published.each()).enumerate();
-    let mut candidates = Vec::with_capacity(eligible.len());
-    for (at, ((row, memory), published)) in nodes.filter(|(_, ((row, _), _))| row.has_a_place()) {
+    let (mut candidates, mut out) = (Vec::with_capacity(eligible.len()), Vec::new());
+    for (at, ((row, memory), published)) in nodes {
         let remembered = memory.and_then(NodeMemory::as_planned);
+        let has_a_place = match row.presence {
+            Presence::Ready => true,
+            // Machines that still start are not counted.
+            Presence::Away => remembered.is_some() || published.is_some(),
+            Presence::Lost => false,
+        };
+        if !has_a_place {
+            out.push(row.name.clone());
+            continue;
+        }
         let gpus = remembered.and_then(|node| node.gpus.as_ref());
         let gpu_cap = published.is_some_and(|published| published.caps.gpu.is_some());
         let resolved = resolver.resolve(&row.hardware, gpus, gpu_cap);
         let (density, family) = (Density::of(&resolved), Family::of(&resolved.hardware));
-        candidates.push(Candidate { at, row, remembered, resolved, density, family });
+        let told = published.and_then(|published| published.profile);
+        candidates.push(Candidate { at, row, remembered, resolved, density, family, told });
     }
-    candidates
+    (candidates, out)
 }
 
 /// A number for each family, so that the policies need no names.
@@ -230,7 +247,7 @@ struct Pass<'a> {
 
 impl Pass<'_> {
     fn node(&self, candidate: &Candidate<'_>, planned: Profile) -> NodePlan {
-        let &Candidate { at, row, remembered, ref resolved, density, ref family } = candidate;
+        let &Candidate { at, row, remembered, ref resolved, density, ref family, .. } = candidate;
         let published = self.published.at(at);
         let blocking = self.blocking.as_ref().and_then(|blocking| blocking.get(at).copied());
         let was = published.map_or_else(Caps::default, |published| published.caps);

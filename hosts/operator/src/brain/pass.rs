@@ -130,6 +130,7 @@ impl Brain {
         let since_1970 = u64::try_from(wall.as_microsecond()).unwrap_or(0);
         // The rows are lent to the planner and taken back: copying tens of thousands of pods costs as much as planning.
         let mut nodes = std::mem::take(&mut self.site.nodes);
+        self.absences.hold(&nodes, now);
         for ((row, member), metering) in nodes.iter_mut().zip(&self.site.members).zip(metered) {
             row.sight = self.sight(member, metering);
             row.presence = self.absences.presence(member, now);

@@ -1,6 +1,6 @@
 //! Nodes that are not Ready: they keep their places for a while, and so the others keep theirs.
 
-use super::rig::{Cluster, JOULIE, LEASES, Operator};
+use super::rig::{Cluster, JOULIE, LEASES};
 use host_kit::clock::{Clock, SystemClock};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -65,11 +65,12 @@ async fn nodes_that_all_go_and_come_back_one_by_one_change_nothing() {
         let path = format!("{JOULIE}/nodehardwares/{node}/status");
         cluster.patch(&path, &json!({"status": {"power": {"cpuWatts": null}}})).await;
     }
+    passed(&cluster).await;
+    assert_eq!(asked(&cluster).await, before, "all are gone");
     operator.stop().await;
     let operator = cluster.operator(&[]).await;
-    for node in ["f", "b", "d", "a", "e", "c"] {
-        let renewed = plan_renewed(&cluster).await;
-        cluster.until("a pass is made", async || plan_renewed(&cluster).await != renewed).await;
+    for node in NODES {
+        passed(&cluster).await;
         assert_eq!(asked(&cluster).await, before, "before {node} is back");
         cluster.ready(node, "True", Some(&now())).await;
     }
@@ -79,47 +80,95 @@ async fn nodes_that_all_go_and_come_back_one_by_one_change_nothing() {
     agents.abort();
 }
 
-/// Two nodes of which the first has full power, and is not ready since then.
-async fn half_of_two(since: Option<&str>, variables: &[(&str, &str)]) -> (Arc<Cluster>, Operator) {
+/// Two nodes of which the first has full power. Whoever planned them has ended.
+async fn half_of_two() -> Arc<Cluster> {
     let cluster = Arc::new(Cluster::new().await);
-    cluster.labelled("a", json!({"joulie.io/power-profile": "performance"})).await;
+    cluster.node("a").await;
     cluster.node("b").await;
-    cluster.ready("a", "False", since).await;
-    let operator = cluster.operator(variables).await;
-    cluster.until("b is planned", async || cluster.label("b").await.is_some()).await;
-    (cluster, operator)
+    let operator = cluster.operator(&[]).await;
+    cluster
+        .until("both are planned", async || {
+            has(&cluster, "a", "performance").await && has(&cluster, "b", "eco").await
+        })
+        .await;
+    cluster.quiet(Duration::from_millis(300)).await;
+    operator.stop().await;
+    cluster
+}
+
+/// Waits until a pass was made and everything that follows from it is written.
+async fn passed(cluster: &Cluster) {
+    let renewed = plan_renewed(cluster).await;
+    cluster.until("a pass is made", async || plan_renewed(cluster).await != renewed).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_does_not_come_back_is_replaced() {
-    let (cluster, operator) = half_of_two(Some(&now()), &[("NOT_READY_PATIENCE", "3s")]).await;
-    assert!(has(&cluster, "b", "eco").await, "the place is kept");
-    cluster.until("b takes it", async || has(&cluster, "b", "performance").await).await;
-    assert!(has(&cluster, "a", "performance").await, "it is left as it is");
-    cluster.ready("a", "True", Some(&now())).await;
-    cluster.until("it is a's again", async || has(&cluster, "b", "eco").await).await;
-    cluster.quiet(Duration::from_millis(300)).await;
-    let before = asked_of(&cluster, "b").await;
-    cluster.ready("a", "False", Some(&now())).await;
-    let renewed = plan_renewed(&cluster).await;
-    cluster.until("a pass is made", async || plan_renewed(&cluster).await != renewed).await;
-    assert_eq!(asked_of(&cluster, "b").await, before, "it is waited for anew");
+async fn a_node_that_does_not_come_back_is_replaced_when_its_time_is_over() {
+    let cluster = half_of_two().await;
+    let operator = cluster.operator(&[("NOT_READY_PATIENCE", "5s")]).await;
+    passed(&cluster).await;
+    for time in ["first", "second"] {
+        cluster.ready("a", "False", Some(&now())).await;
+        cluster.quiet(Duration::from_secs(1)).await;
+        assert!(has(&cluster, "b", "eco").await, "the place is kept, the {time} time");
+        cluster.until("b takes it", async || has(&cluster, "b", "performance").await).await;
+        assert!(has(&cluster, "a", "performance").await, "it is left as it is");
+        cluster.ready("a", "True", Some(&now())).await;
+        cluster.until("it is a's again", async || has(&cluster, "b", "eco").await).await;
+    }
     operator.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_was_dead_before_anybody_looked_is_not_waited_for() {
-    let (cluster, operator) = half_of_two(Some(&ago(Duration::from_secs(301))), &[]).await;
-    assert!(has(&cluster, "b", "performance").await);
+    let cluster = half_of_two().await;
+    cluster.ready("a", "False", Some(&ago(Duration::from_secs(301)))).await;
+    let operator = cluster.operator(&[]).await;
+    cluster.until("b takes its place", async || has(&cluster, "b", "performance").await).await;
     operator.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_went_in_the_future_or_at_no_time_is_waited_for() {
+    let cluster = half_of_two().await;
     let future = SystemClock::new().wall().checked_add(Duration::from_secs(3_600)).unwrap().to_string();
     for since in [Some(future.as_str()), None] {
-        let (cluster, operator) = half_of_two(since, &[]).await;
+        cluster.ready("a", "False", since).await;
+        let operator = cluster.operator(&[]).await;
+        passed(&cluster).await;
         assert!(has(&cluster, "b", "eco").await, "{since:?}");
         operator.stop().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_was_seen_to_go_is_waited_for_whatever_its_clock_says() {
+    let cluster = half_of_two().await;
+    let operator = cluster.operator(&[]).await;
+    passed(&cluster).await;
+    cluster.ready("a", "False", Some(&ago(Duration::from_secs(3_600)))).await;
+    passed(&cluster).await;
+    passed(&cluster).await;
+    assert!(has(&cluster, "b", "eco").await);
+    operator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_most_nodes_are_gone_nobody_is_given_up() {
+    let cluster = half_of_two().await;
+    cluster.node("c").await;
+    let third = [("NOT_READY_PATIENCE", "2s"), ("STATIC_HP_FRAC", "0.34")];
+    let operator = cluster.operator(&third).await;
+    cluster.until("c is planned", async || has(&cluster, "c", "eco").await).await;
+    cluster.quiet(Duration::from_millis(300)).await;
+    cluster.ready("a", "Unknown", Some(&now())).await;
+    cluster.ready("b", "Unknown", Some(&now())).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(has(&cluster, "c", "eco").await);
+    // Once it is one machine again it has all of its time, and that ends.
+    cluster.ready("b", "True", Some(&now())).await;
+    cluster.quiet(Duration::from_secs(1)).await;
+    assert!(has(&cluster, "b", "eco").await && has(&cluster, "c", "eco").await);
+    cluster.until("b takes its place", async || has(&cluster, "b", "performance").await).await;
+    operator.stop().await;
 }

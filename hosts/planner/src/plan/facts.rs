@@ -54,8 +54,8 @@ pub struct NodeRow {
 pub enum Presence {
     /// Its Ready condition is true.
     Ready,
-    /// It is not ready, and has not been for so short a time that its pods are still there: it is expected back. After an
-    /// outage of the API server all nodes are so, and come back one by one.
+    /// It is not ready, and has not been for so short a time that it is expected back. After an outage of the API server
+    /// all nodes are so, and come back one by one.
     Away,
     /// It is not ready, and nobody waits for it any more.
     Lost,
@@ -77,17 +77,6 @@ impl NodeRow {
     #[must_use]
     pub const fn is_eligible(&self) -> bool {
         self.selected && !self.reserved && !self.unschedulable
-    }
-
-    /// It has its place in the order, whether or not anything can be asked of it now. Of the nodes that are away only
-    /// those have one that had it before: one that is new and still starts is not counted yet.
-    #[must_use]
-    pub fn has_a_place(&self) -> bool {
-        match self.presence {
-            Presence::Ready => true,
-            Presence::Away => self.profile().is_some(),
-            Presence::Lost => false,
-        }
     }
 
     /// The profile on its label, if it is one.

@@ -341,7 +341,7 @@ fn nodes_that_are_lost_are_no_supply_and_stay_as_they_are() {
     assert_eq!(cluster.label("a"), Some("performance"));
     cluster.nodes[0].presence = Presence::Lost;
     let plan = cluster.pass(&settings(static_partition("0.34")));
-    assert_eq!((&plan.lost, &plan.away), (&vec!["a".into()], &vec![]));
+    assert_eq!((&plan.out, &plan.away), (&vec!["a".into()], &vec![]));
     assert_eq!(planned(&plan, Profile::Performance), ["b"]);
     assert!(plan.releases.is_empty());
     assert_eq!(cluster.label("a"), Some("performance"));
@@ -387,8 +387,34 @@ fn a_node_that_is_away_keeps_full_power_if_it_has_it_and_is_not_raised_to_it() {
     cluster.row("b").presence = Presence::Away;
     let plan = cluster.pass(&settings(static_partition("0.5")));
     assert_eq!(planned(&plan, Profile::Performance), ["c"], "a has one of the two places");
-    assert_eq!((&plan.away, &plan.lost), (&vec!["a".into(), "b".into()], &vec![]));
+    assert_eq!((&plan.away, &plan.out), (&vec!["a".into(), "b".into()], &vec![]));
     assert_eq!(cluster.label("b"), Some("eco"));
+}
+
+#[test]
+fn a_raise_that_was_under_way_when_all_went_is_not_given_to_another() {
+    let mut cluster = Cluster::of(&[("a", "", 0), ("b", "", 0), ("c", "", 0), ("d", "", 0)]);
+    cluster.settle(&settings(static_partition("0.25")));
+    cluster.agents = Confirmation::Awaited;
+    let half = settings(static_partition("0.5"));
+    cluster.pass(&half);
+    assert_eq!(
+        (cluster.label("b"), cluster.caps("b")),
+        (Some("eco"), cpu_caps(100)),
+        "it is not confirmed yet"
+    );
+    cluster.nodes.iter_mut().for_each(|row| row.presence = Presence::Away);
+    for memory in [cluster.memory.clone(), Memory::new()] {
+        let mut cluster = Cluster { memory, ..cluster.clone() };
+        for name in ["c", "d", "a", "b"] {
+            cluster.row(name).presence = Presence::Ready;
+            let plan = cluster.pass(&half);
+            assert!(plan.nodes.iter().all(|node| node.actions.is_empty()), "{name} {plan:?}");
+        }
+        cluster.confirm();
+        cluster.pass(&half);
+        assert_eq!((cluster.label("b"), cluster.label("c")), (Some("performance"), Some("eco")));
+    }
 }
 
 #[test]
@@ -402,7 +428,7 @@ fn a_node_that_never_was_ready_is_not_counted() {
     }
     let plan = cluster.pass(&settings(static_partition("0.5")));
     assert_eq!(planned(&plan, Profile::Performance), ["a", "b"]);
-    assert_eq!((plan.away.len(), plan.lost.len()), (0, 10));
+    assert_eq!((plan.away.len(), plan.out.len()), (0, 10));
 }
 
 #[test]
@@ -669,7 +695,7 @@ fn a_row_given_twice_counts_once_whichever_comes_first() {
     let forward = plan(&cluster.snapshot(), &settings, &Memory::new());
     cluster.nodes.reverse();
     assert_eq!(plan(&cluster.snapshot(), &settings, &Memory::new()), forward);
-    assert_eq!(forward.nodes.len() + forward.lost.len(), 2);
+    assert_eq!(forward.nodes.len() + forward.out.len(), 2);
 }
 
 /// A cluster of many kinds of nodes and pods, some of them strange, from a seed.
