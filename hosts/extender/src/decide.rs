@@ -150,6 +150,15 @@ impl Listed<'_> {
         }
     }
 
+    /// The name of the candidate at this place of those that are left.
+    pub(crate) fn name(&self, place: usize) -> Option<Span> {
+        match self {
+            Self::None => None,
+            Self::Names(names, _) => names.as_slice().get(place).copied(),
+            Self::Nodes(items) => items.as_slice().get(place).map(|item| item.name),
+        }
+    }
+
     /// The candidate at this place of those that are left.
     pub(crate) fn at(&self, place: usize) -> Option<Candidate> {
         match self {

@@ -147,18 +147,35 @@ impl<'m> Writer<'m> {
     /// second time: they are sorted first, which takes no choice, and then written.
     #[inline]
     fn writes(&mut self, some: &Listed<'_>, verdict: impl Fn(usize) -> Verdict) {
-        let mut verdicts = [Verdict::PASSES; AT_ONCE];
-        let mut kept = 0;
-        for (place, slot) in verdicts.iter_mut().enumerate().take(some.len()) {
-            *slot = verdict(place);
-            kept |= u64::from(slot.passes()) << place;
+        let (mut kept, mut eco) = (0_u64, 0_u64);
+        for place in 0..some.len().min(AT_ONCE) {
+            let verdict = verdict(place);
+            kept |= u64::from(verdict.passes()) << place;
+            eco |= u64::from(verdict.admission == Admission::Eco) << place;
         }
         self.keeps(some, kept);
+        self.rejects_eco(some, eco);
         // Behind the last one there is nothing to reject.
-        for place in places(!kept) {
-            let why = verdicts.get(place).and_then(|verdict| verdict.rejection());
-            if let (Some(candidate), Some(why)) = (some.at(place), why) {
+        for place in places(!(kept | eco)) {
+            if let (Some(candidate), Some(why)) = (some.at(place), verdict(place).rejection()) {
                 self.rejects(&candidate, why);
+            }
+        }
+    }
+
+    /// Those of these whose bit is set are rejected for the reason that is given most.
+    fn rejects_eco(&mut self, some: &Listed<'_>, eco: u64) {
+        if eco == 0 {
+            return;
+        }
+        let [count, ..] = &mut self.outcome.rejected;
+        *count += eco.count_ones();
+        let names = self.message.names();
+        let out = entries(&mut self.unresolvable, self.message);
+        for place in places(eco) {
+            if let Some(name) = some.name(place).and_then(|name| name.quoted(names)) {
+                out.extend_from_slice(name);
+                out.extend_from_slice(ECO.as_bytes());
             }
         }
     }
@@ -226,18 +243,10 @@ impl<'m> Writer<'m> {
             // A node without a name can be left out, and not be told of.
             return;
         };
-        if out.is_empty() {
-            // A list that grows is copied: room for half of the candidates, and for all at the second try.
-            out.reserve(candidates(&self.message.candidates).len().saturating_mul(ENTRY_BYTES));
-        }
+        let out = entries(out, self.message);
         out.extend_from_slice(name);
-        match why {
-            Rejection::Eco => out.extend_from_slice(ECO.as_bytes()),
-            Rejection::Draining | Rejection::EcoLabel | Rejection::OverCap { .. } => {
-                // Writing into memory does not fail, and no reason has anything to escape.
-                let _ = write!(out, ":\"{why}\",");
-            }
-        }
+        // Writing into memory does not fail, and no reason has anything to escape.
+        let _ = write!(out, ":\"{why}\",");
     }
 
     fn finish(mut self, body: &Bytes) -> (Reply, Outcome) {
@@ -279,6 +288,15 @@ impl<'m> Writer<'m> {
         pieces.push(Bytes::from_static(b"},\"error\":\"\"}"));
         (Reply::of(pieces), self.outcome)
     }
+}
+
+/// A list of entries, with room. One that grows is copied: there is room for half of the candidates, and for all at the second
+/// try.
+fn entries<'l>(list: &'l mut Vec<u8>, message: &Message<'_>) -> &'l mut Vec<u8> {
+    if list.is_empty() {
+        list.reserve(candidates(&message.candidates).len().saturating_mul(ENTRY_BYTES));
+    }
+    list
 }
 
 /// The places of the bits that are set.
