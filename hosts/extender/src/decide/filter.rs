@@ -147,16 +147,17 @@ impl<'m> Writer<'m> {
     /// second time: they are sorted first, which takes no choice, and then written.
     #[inline]
     fn writes(&mut self, some: &Listed<'_>, verdict: impl Fn(usize) -> Verdict) {
+        let count = some.len().min(AT_ONCE);
         let (mut kept, mut eco) = (0_u64, 0_u64);
-        for place in 0..some.len().min(AT_ONCE) {
+        for place in 0..count {
             let verdict = verdict(place);
             kept |= u64::from(verdict.passes()) << place;
             eco |= u64::from(verdict.admission == Admission::Eco) << place;
         }
         self.keeps(some, kept);
         self.rejects_eco(some, eco);
-        // Behind the last one there is nothing to reject.
-        for place in places(!(kept | eco)) {
+        let behind = u32::try_from(count).ok().and_then(|count| u64::MAX.checked_shl(count)).unwrap_or(0);
+        for place in places(!(kept | eco | behind)) {
             if let (Some(candidate), Some(why)) = (some.at(place), verdict(place).rejection()) {
                 self.rejects(&candidate, why);
             }

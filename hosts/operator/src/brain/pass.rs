@@ -130,10 +130,10 @@ impl Brain {
         let since_1970 = u64::try_from(wall.as_microsecond()).unwrap_or(0);
         // The rows are lent to the planner and taken back: copying tens of thousands of pods costs as much as planning.
         let mut nodes = std::mem::take(&mut self.site.nodes);
-        self.absences.hold(&nodes, now);
+        self.absences.pass(&nodes, &self.site.members, self.settings.lens.source, now);
         for ((row, member), metering) in nodes.iter_mut().zip(&self.site.members).zip(metered) {
             row.sight = self.sight(member, metering);
-            row.presence = self.absences.presence(member, now);
+            row.presence = self.absences.presence(member);
         }
         let mut published = self.site.lend_published(self.settings.lens.source);
         let stands = self.show_own_caps(&mut published);
