@@ -38,7 +38,7 @@ impl Row for TwinRow {
     const KIND: &'static str = "nodetwins";
 
     fn read(object: &Value) -> Result<Self, String> {
-        let twin: NodeTwin = object::parse(object.clone()).map_err(|error| error.to_string())?;
+        let twin: NodeTwin = object::parse(object).map_err(|error| error.to_string())?;
         let said = twin.status.as_ref().map(said).transpose()?;
         Ok(Self { node: twin.spec.node_name, said })
     }
@@ -67,7 +67,7 @@ impl Row for HardwareRow {
     const KIND: &'static str = "nodehardwares";
 
     fn read(object: &Value) -> Result<Self, String> {
-        let read: NodeHardware = object::parse(object.clone()).map_err(|error| error.to_string())?;
+        let read: NodeHardware = object::parse(object).map_err(|error| error.to_string())?;
         let hardware = read.status.as_ref().map(Hardware::try_from).transpose();
         Ok(Self { node: read.spec.node_name, hardware: hardware.map_err(|error| error.to_string())? })
     }

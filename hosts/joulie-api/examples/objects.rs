@@ -42,12 +42,12 @@ pub(crate) fn kind(object: &Value) -> &str {
 /// Through the type that the hosts read it with, and back.
 pub(crate) fn through_the_type(object: Value) -> Result<Value, BadObject> {
     let written = match kind(&object) {
-        "GPU" => serde_json::to_value(parse::<Gpu>(object)?),
-        "NodeHardware" => serde_json::to_value(parse::<NodeHardware>(object)?),
-        "NodePowerProfile" => serde_json::to_value(parse::<NodePowerProfile>(object)?),
-        "NodeTwin" => serde_json::to_value(parse::<NodeTwin>(object)?),
-        "TelemetryProfile" => serde_json::to_value(parse::<TelemetryProfile>(object)?),
-        "WorkloadProfile" => serde_json::to_value(parse::<WorkloadProfile>(object)?),
+        "GPU" => serde_json::to_value(parse::<Gpu>(&object)?),
+        "NodeHardware" => serde_json::to_value(parse::<NodeHardware>(&object)?),
+        "NodePowerProfile" => serde_json::to_value(parse::<NodePowerProfile>(&object)?),
+        "NodeTwin" => serde_json::to_value(parse::<NodeTwin>(&object)?),
+        "TelemetryProfile" => serde_json::to_value(parse::<TelemetryProfile>(&object)?),
+        "WorkloadProfile" => serde_json::to_value(parse::<WorkloadProfile>(&object)?),
         other => panic!("no such kind: {other}"),
     };
     Ok(written.unwrap())

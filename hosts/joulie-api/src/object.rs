@@ -42,37 +42,37 @@ impl std::error::Error for BadObject {}
 ///
 /// # Errors
 /// When it is not one of this kind, or a field does not fit; which, and why.
-pub fn parse<T>(value: Value) -> Result<T, BadObject>
+pub fn parse<T>(value: &Value) -> Result<T, BadObject>
 where
     T: Resource<DynamicType = ()> + DeserializeOwned,
 {
-    let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-    let mut bad = BadObject {
-        kind: T::kind(&()).into_owned(),
-        namespace: text("/metadata/namespace"),
-        name: text("/metadata/name").unwrap_or_default(),
-        field: String::new(),
-        why: String::new(),
+    let bad = |field: &str, why: String| {
+        let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+        BadObject {
+            kind: T::kind(&()).into_owned(),
+            namespace: text("/metadata/namespace"),
+            name: text("/metadata/name").unwrap_or_default(),
+            field: field.to_owned(),
+            why,
+        }
     };
     if !value.is_object() {
-        "expected an object".clone_into(&mut bad.why);
-        return Err(bad);
+        return Err(bad("", "expected an object".to_owned()));
     }
     for (field, expected) in [("kind", T::kind(&())), ("apiVersion", T::api_version(&()))] {
         match value.get(field) {
             Some(found) if found.as_str() != Some(&*expected) => {
-                field.clone_into(&mut bad.field);
-                bad.why = format!("expected {expected}, found {found}");
-                return Err(bad);
+                return Err(bad(field, format!("expected {expected}, found {found}")));
             }
             Some(_) | None => {}
         }
     }
-    serde_path_to_error::deserialize(value).map_err(|error| {
-        let path = error.path().to_string();
-        bad.field = if path == "." { String::new() } else { path };
-        bad.why = error.inner().to_string();
-        bad
+    // To keep account of the path slows reading down, and almost every object is well: only a bad one is read so.
+    T::deserialize(value).or_else(|_| {
+        serde_path_to_error::deserialize(value).map_err(|error| {
+            let path = error.path().to_string();
+            bad(if path == "." { "" } else { &path }, error.inner().to_string())
+        })
     })
 }
 
@@ -85,7 +85,7 @@ where
     T: Resource<DynamicType = ()> + DeserializeOwned,
 {
     match serde_json::to_value(object) {
-        Ok(value) => parse(value),
+        Ok(value) => parse(&value),
         Err(error) => Err(BadObject {
             kind: T::kind(&()).into_owned(),
             namespace: object.metadata.namespace.clone(),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     fn why(value: Value) -> String {
-        parse::<NodeTwin>(value).unwrap_err().to_string()
+        parse::<NodeTwin>(&value).unwrap_err().to_string()
     }
 
     #[test]
@@ -146,7 +146,7 @@ mod tests {
             assert_eq!(why(value), message);
         }
         let profile = json!({"metadata": {"name": "p", "namespace": "batch"}, "spec": {"workloadRef": 1}});
-        let bad = parse::<WorkloadProfile>(profile).unwrap_err();
+        let bad = parse::<WorkloadProfile>(&profile).unwrap_err();
         assert!(bad.to_string().starts_with("WorkloadProfile batch/p: spec.workloadRef: "), "{bad}");
     }
 
@@ -154,7 +154,7 @@ mod tests {
     fn what_other_generations_write_is_no_error() {
         let value = json!({"metadata": {"name": "a"}, "spec": {"nodeName": "a", "future": {"x": 1}},
             "status": {"cpu": {"warnings": null, "sockets": 2.0, "capMaxWatts": 360, "novel": []}, "gpu": null}});
-        let hardware: NodeHardware = parse(value).unwrap();
+        let hardware: NodeHardware = parse(&value).unwrap();
         let cpu = hardware.status.unwrap().cpu.unwrap();
         assert_eq!((cpu.warnings, cpu.sockets.unwrap().get()), (None, 2));
     }

@@ -103,7 +103,7 @@ impl Row for Twin {
     const KIND: &'static str = "nodetwins";
 
     fn read(object: &Value) -> Result<Self, String> {
-        let mut twin: NodeTwin = parse(object.clone()).map_err(|bad| bad.to_string())?;
+        let mut twin: NodeTwin = parse(object).map_err(|bad| bad.to_string())?;
         twin.metadata = Default::default();
         Ok(Self(twin))
     }
@@ -117,7 +117,7 @@ impl Row for Hardware {
     const KIND: &'static str = "nodehardwares";
 
     fn read(object: &Value) -> Result<Self, String> {
-        let mut hardware: NodeHardware = parse(object.clone()).map_err(|bad| bad.to_string())?;
+        let mut hardware: NodeHardware = parse(object).map_err(|bad| bad.to_string())?;
         hardware.metadata = Default::default();
         Ok(Self(hardware))
     }

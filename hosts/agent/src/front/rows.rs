@@ -96,7 +96,7 @@ impl Row for ProfileRow {
     const KIND: &'static str = "NodePowerProfile";
 
     fn read(value: &Value) -> Result<Self, String> {
-        let desired = object::parse::<NodePowerProfile>(spec_alone(value)).map_err(|bad| bad.to_string());
+        let desired = object::parse::<NodePowerProfile>(&spec_alone(value)).map_err(|bad| bad.to_string());
         let desired = desired.and_then(|it| Desired::try_from(&it.spec).map_err(|error| error.to_string()));
         goal(value, desired, CONTROL_OF_PROFILE).map(Self)
     }
@@ -106,7 +106,7 @@ impl Row for TwinRow {
     const KIND: &'static str = "NodeTwin";
 
     fn read(value: &Value) -> Result<Self, String> {
-        let desired = object::parse::<NodeTwin>(spec_alone(value)).map_err(|bad| bad.to_string());
+        let desired = object::parse::<NodeTwin>(&spec_alone(value)).map_err(|bad| bad.to_string());
         let desired = desired.and_then(|it| Desired::try_from(&it.spec).map_err(|error| error.to_string()));
         goal(value, desired, CONTROL_OF_TWIN).map(Self)
     }

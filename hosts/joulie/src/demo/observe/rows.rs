@@ -133,7 +133,7 @@ impl Row for Profile {
     const KIND: &'static str = "NodePowerProfile";
 
     fn read(object: &Value) -> Result<Self, String> {
-        let profile: NodePowerProfile = parse(object.clone()).map_err(|bad| bad.to_string())?;
+        let profile: NodePowerProfile = parse(object).map_err(|bad| bad.to_string())?;
         let desired = Desired::try_from(&profile.spec).map_err(|error| error.to_string())?;
         let status = profile.status.unwrap_or_default();
         let control = status.control.unwrap_or_default();
@@ -167,7 +167,7 @@ impl Row for Twin {
     const KIND: &'static str = "NodeTwin";
 
     fn read(object: &Value) -> Result<Self, String> {
-        let twin: NodeTwin = parse(object.clone()).map_err(|bad| bad.to_string())?;
+        let twin: NodeTwin = parse(object).map_err(|bad| bad.to_string())?;
         let status = twin.status.unwrap_or_default();
         let class = status.schedulable_class.and_then(|class| class.known());
         let conditions = status.conditions.unwrap_or_default();
@@ -197,7 +197,7 @@ impl Row for Hardware {
     const KIND: &'static str = "NodeHardware";
 
     fn read(object: &Value) -> Result<Self, String> {
-        let hardware: NodeHardware = parse(object.clone()).map_err(|bad| bad.to_string())?;
+        let hardware: NodeHardware = parse(object).map_err(|bad| bad.to_string())?;
         let status = hardware.status.unwrap_or_default();
         let (cpu, gpu) = (status.cpu.unwrap_or_default(), status.gpu.unwrap_or_default());
         let power = status.power.unwrap_or_default();
