@@ -7,15 +7,17 @@ use crate::expected::Expected;
 use crate::index::{Index, Registry};
 use crate::ledger::{Ledger, Round, Scales};
 use crate::metrics::{Kind, Metrics};
-use crate::rows::{EcoLabel, HardwareRow, LeaseRow, PodRow, TwinRow};
+use crate::roster::Roster;
+use crate::rows::{LeaseRow, PodRow};
 use crate::settings::{Settings, micros};
-use crate::snapshot::{Fleet, Node, Rules, Snapshot, places};
+use crate::snapshot::{Fleet, Node, Rules, Snapshot};
 use arc_swap::ArcSwap;
 use host_kit::clock::Clock;
 use host_kit::reflect::{Event, Feed, Rows};
 use host_kit::shutdown::Stop;
-use joulie_core::placement::freshness::{Evidence, Now, PlanLease, Telemetry, UnixTime};
-use power_units::Stamp;
+use joulie_core::placement::assumed::NodeKey;
+use joulie_core::placement::freshness::{Now, PlanLease, UnixTime};
+use power_units::{Stamp, Watts};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,9 +29,7 @@ const ROUND_EVERY: Duration = Duration::from_secs(1);
 
 /// What is watched.
 pub(crate) struct Watched {
-    pub(crate) twins: Rows<TwinRow>,
-    pub(crate) hardware: Rows<HardwareRow>,
-    pub(crate) labels: Rows<EcoLabel>,
+    pub(crate) roster: Roster,
     pub(crate) lease: Rows<LeaseRow>,
     pub(crate) pods: Feed<PodRow>,
 }
@@ -112,7 +112,7 @@ impl Keeper {
     async fn wait(&mut self, pause: Duration, listen: bool, stop: &Stop) -> Word {
         // Pods are weighed by their nodes' hardware, so they wait until that is known.
         let weighs = self.fleet.synced;
-        let Watched { twins, hardware, labels, lease, pods } = &mut self.watched;
+        let Watched { roster: Roster { twins, hardware, labels, .. }, lease, pods } = &mut self.watched;
         tokio::select! {
             () = stop.requested() => Word::Stop,
             Some(event) = pods.next(), if weighs => Word::Pod(event),
@@ -135,7 +135,7 @@ impl Keeper {
         if let Some(renewed) = renewed {
             self.lease.observe(renewed, now.own);
         }
-        let synced = self.watched.twins.is_synced() && self.watched.hardware.is_synced();
+        let synced = self.watched.roster.is_synced();
         let nodes = self.nodes();
         if self.index.0 != self.registry.revision() {
             self.index = (self.registry.revision(), Arc::new(Index::of(&self.registry)));
@@ -143,8 +143,8 @@ impl Keeper {
         let scoring = &self.settings.placement.scoring;
         let rules = Rules { scoring, freshness: self.settings.freshness, lease: self.lease, now };
         self.fleet = Arc::new(Fleet::of(nodes, self.index.1.clone(), &rules, synced));
-        self.metrics.unreadable(Kind::Twin, self.watched.twins.malformed().len());
-        self.metrics.unreadable(Kind::Hardware, self.watched.hardware.malformed().len());
+        self.metrics.unreadable(Kind::Twin, self.watched.roster.twins.malformed().len());
+        self.metrics.unreadable(Kind::Hardware, self.watched.roster.hardware.malformed().len());
         let scales = Scales { registry: &self.registry, fleet: &self.fleet, now: now.wall };
         let mut round = Round::default();
         self.ledger.weigh(scales, &mut round);
@@ -157,60 +157,20 @@ impl Keeper {
 
     /// All that is known of every node, by number.
     fn nodes(&mut self) -> Box<[Node]> {
-        let Self { watched, registry, ledger, expected, .. } = self;
+        let Self { watched, registry, ledger, expected, fleet, .. } = self;
+        let mut nodes = fleet.nodes.clone();
+        if watched.roster.amend(registry, &mut nodes) {
+            return nodes;
+        }
         let sums = ledger.sums(registry.len());
-        watched.twins.with(|twins| {
-            watched.hardware.with(|hardware| {
-                watched.labels.with(|labels| {
-                    let named = twins.values().map(|held| held.row.node.as_str());
-                    let named = named.chain(hardware.values().map(|held| held.row.node.as_str()));
-                    let named = named.chain(labels.keys().map(|key| key.name.as_str()));
-                    let known: std::collections::BTreeSet<&str> = named.collect();
-                    let gone = registry.retain(|name, number| {
-                        let at = usize::try_from(number.0).unwrap_or(usize::MAX);
-                        let is_assumed = sums.get(at).is_some_and(|watts| *watts != power_units::Watts::ZERO);
-                        is_assumed || known.contains(name)
-                    });
-                    gone.iter().for_each(|number| ledger.node_gone(*number));
-                    expected.nodes_gone(&gone);
-                    for name in &known {
-                        registry.number(name);
-                    }
-                    let mut nodes = places(registry);
-                    for (name, number) in registry.iter() {
-                        if let Some(node) = place(&mut nodes, number.0) {
-                            node.name = name.into();
-                        }
-                    }
-                    // Where two objects name one node the last by name counts.
-                    for held in twins.values() {
-                        let number = registry.number(&held.row.node);
-                        if let (Some(node), Some(said)) = (place(&mut nodes, number.0), held.row.said) {
-                            node.twin = Some(said.twin);
-                            // What it says now cannot be read: the Lease says nothing of what it said before.
-                            let is_read = held.stale_since.is_none();
-                            node.evidence =
-                                if is_read { said.evidence } else { Evidence::Leased(Telemetry::Stale) };
-                            node.sampled = said.sampled;
-                            node.tdp = said.tdp;
-                        }
-                    }
-                    for held in hardware.values() {
-                        let number = registry.number(&held.row.node);
-                        if let Some(node) = place(&mut nodes, number.0) {
-                            node.hardware = held.row.hardware.or(node.hardware);
-                        }
-                    }
-                    for key in labels.keys() {
-                        let number = registry.number(&key.name);
-                        if let Some(node) = place(&mut nodes, number.0) {
-                            node.eco_label = true;
-                        }
-                    }
-                    nodes
-                })
-            })
-        })
+        let is_assumed = |NodeKey(number)| {
+            let at = usize::try_from(number).unwrap_or(usize::MAX);
+            sums.get(at).is_some_and(|watts| *watts != Watts::ZERO)
+        };
+        let (nodes, gone) = watched.roster.read(registry, is_assumed);
+        gone.iter().for_each(|number| ledger.node_gone(*number));
+        expected.nodes_gone(&gone);
+        nodes
     }
 
     /// Takes in an event, and those that are there already.
@@ -244,8 +204,4 @@ impl Keeper {
         // Not before: a pod that is seen bound counts from the picture on, and must not count for nobody until then.
         self.metrics.settled(self.expected.settle(&round.bound));
     }
-}
-
-fn place(nodes: &mut [Node], number: u32) -> Option<&mut Node> {
-    usize::try_from(number).ok().and_then(|at| nodes.get_mut(at))
 }

@@ -6,7 +6,7 @@
 //!
 //! - [`settings`]: what an operator may choose;
 //! - `rows`: what is kept of NodeTwins, NodeHardwares, nodes, pods and the plan's Lease;
-//! - `keeper`, `ledger`, `index`, `snapshot`: the picture of all nodes, worked out whenever something changes, and the watts
+//! - `keeper`, `roster`, `ledger`, `index`, `snapshot`: the picture of all nodes, worked out whenever something changes, and the watts
 //!   of pods that no sample shows yet;
 //! - `expected`: the pods that were just scored and are on their way;
 //! - `scan`: what is asked, found in the body without building anything from it;
@@ -29,6 +29,7 @@ mod metrics;
 #[doc(hidden)]
 pub mod probe;
 mod reply;
+mod roster;
 mod routes;
 mod rows;
 mod scan;

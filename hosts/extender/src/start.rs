@@ -3,6 +3,7 @@
 use crate::expected::Expected;
 use crate::keeper::{Keeper, Shown, Watched};
 use crate::metrics::Metrics;
+use crate::roster::Roster;
 use crate::routes::{Desk, Inside, Work};
 use crate::rows::EcoLabel;
 use crate::settings::Settings;
@@ -88,8 +89,8 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let watched = watcher.watch(&settings.namespace);
     let health = || {
         Health::new(clock.clone())
-            .ready("nodetwins", watched.twins.check(settings.staleness))
-            .ready("nodehardwares", watched.hardware.check(settings.staleness))
+            .ready("nodetwins", watched.roster.twins.check(settings.staleness))
+            .ready("nodehardwares", watched.roster.hardware.check(settings.staleness))
             .ready("snapshot", has_picture(shown.clone()))
             .ready_until(stop.clone())
     };
@@ -154,11 +155,13 @@ impl Watcher<'_> {
     fn watch(&mut self, namespace: &str) -> Watched {
         let plain = |path: &str| Source { path: path.to_owned(), labels: None, fields: None };
         let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
+        let eco = Source { labels: Some(EcoLabel::selector()), ..plain("/api/v1/nodes") };
         Watched {
-            twins: self.follow("nodetwins", plain("/apis/joulie.io/v1alpha1/nodetwins")),
-            hardware: self.follow("nodehardwares", plain("/apis/joulie.io/v1alpha1/nodehardwares")),
-            labels: self
-                .follow("nodes", Source { labels: Some(EcoLabel::selector()), ..plain("/api/v1/nodes") }),
+            roster: Roster::new(
+                self.follow("nodetwins", plain("/apis/joulie.io/v1alpha1/nodetwins")),
+                self.follow("nodehardwares", plain("/apis/joulie.io/v1alpha1/nodehardwares")),
+                self.follow("nodes", eco),
+            ),
             lease: self.follow(
                 "leases",
                 Source { fields: Some(format!("metadata.name={}", labels::PLAN_LEASE)), ..plain(&leases) },
