@@ -156,6 +156,12 @@ pub(crate) struct Numbers([u32; AT_ONCE]);
 impl Numbers {
     pub(crate) const NONE: Self = Self([NOBODY; AT_ONCE]);
 
+    /// The numbers of all of them, as places in a list.
+    #[inline]
+    pub(crate) fn each(&self) -> impl Iterator<Item = Option<usize>> {
+        self.0.iter().copied().map(known)
+    }
+
     /// The number of one of them, as a place in a list.
     #[inline]
     pub(crate) fn at(&self, place: usize) -> Option<usize> {

@@ -102,7 +102,7 @@ impl<'a> Message<'a> {
     }
 
     pub(crate) fn read_by(width: Width, body: &'a [u8]) -> Result<Self, Malformed> {
-        let mut reader = Reader { width, body, at: 0, items_high: false, items: None };
+        let mut reader = Reader { width, body, at: 0, items_high: false, ascii: (0, 0) };
         let found = reader.message()?;
         reader.at = space(body, reader.at);
         if reader.at != body.len() {
@@ -160,8 +160,8 @@ struct Reader<'a> {
     at: usize,
     /// Whether an item has bytes that are not ASCII.
     items_high: bool,
-    /// From the first item to behind the last.
-    items: Option<(usize, usize)>,
+    /// A stretch that was looked at, and is ASCII but for such items.
+    ascii: (usize, usize),
 }
 
 /// Room for as many elements as a body of this length is likely to have, so that a list rarely grows: a name in its
@@ -193,7 +193,7 @@ impl<'a> Reader<'a> {
 
     /// All of the text that is not known to be ASCII must be UTF-8.
     fn check_text(&self) -> Result<(), Malformed> {
-        let (first, last) = self.items.unwrap_or((self.body.len(), self.body.len()));
+        let (first, last) = self.ascii;
         let is_ascii = |part: Option<&[u8]>| part.is_none_or(<[u8]>::is_ascii);
         if self.items_high || !is_ascii(self.body.get(..first)) || !is_ascii(self.body.get(last..)) {
             std::str::from_utf8(self.body).map_err(Malformed::new)?;
@@ -322,12 +322,13 @@ impl<'a> Reader<'a> {
 
     fn names(&mut self) -> Result<Strings, Malformed> {
         self.expect(b'[', "a list of names")?;
-        let mut names = Strings { spans: Vec::with_capacity(self.room(NAME_BYTES)), escaped: false };
+        let mut names = Strings { spans: Vec::with_capacity(self.room(NAME_BYTES)), ..Strings::default() };
         let end = self.width.strings(self.body, self.at, &mut names);
         self.at = end.ok_or_else(|| {
             let last = names.spans.last().map_or(self.at, |span| span.range().end);
             Malformed::at("a list of names that goes on or ends", last)
         })?;
+        self.ascii = names.ascii;
         Ok(names)
     }
 
@@ -363,7 +364,7 @@ impl<'a> Reader<'a> {
             match self.next() {
                 Some(b',') => self.at += 1,
                 Some(b']') => {
-                    self.items = Some((begins, self.at));
+                    self.ascii = (begins, self.at);
                     self.at += 1;
                     return Ok(nodes);
                 }

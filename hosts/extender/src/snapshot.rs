@@ -48,21 +48,33 @@ pub(crate) struct Fleet {
 
 /// What performance pods meet on a node, whatever they draw; standard pods pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub(crate) enum Admission {
     /// They pass.
-    Free,
+    Free = 1,
     /// They pass unless the label of an object in the request says eco: no twin speaks, and no label is known here.
-    Unlabelled,
+    Unlabelled = 2,
     /// They do not, because the twin says so.
-    Eco,
+    Eco = 4,
     /// As that.
-    Draining,
+    Draining = 8,
     /// They do not, because the label says so and no twin overrules it.
-    EcoLabel,
+    EcoLabel = 16,
 }
 
 impl Admission {
     pub(crate) const UNKNOWN: Self = Self::Unlabelled;
+
+    /// A bit of its own.
+    pub(crate) const fn bit(self) -> u8 {
+        match self {
+            Self::Free => 1,
+            Self::Unlabelled => 2,
+            Self::Eco => 4,
+            Self::Draining => 8,
+            Self::EcoLabel => 16,
+        }
+    }
 
     fn of(node: &Node) -> Self {
         let facts = node.facts();

@@ -4,7 +4,7 @@
 
 use super::{Asked, Candidate, Listed, Numbered, Outcome, admission, candidates};
 use crate::expected::Offer;
-use crate::index::AT_ONCE;
+use crate::index::{AT_ONCE, Numbers};
 use crate::kinds::Weighed;
 use crate::reply::Reply;
 use crate::scan::{Candidates, Message, has_label};
@@ -31,7 +31,8 @@ pub(super) fn answer(
     if power.is_some() || asked.class == WorkloadClass::Performance {
         let mut all = Numbered::of(snapshot, message);
         while let Some((some, numbers)) = all.some() {
-            writer.writes(&some, |place| {
+            let sorted = sort(snapshot, asked.class, (numbers, some.len()), power.as_ref());
+            writer.writes(&some, sorted, |place| {
                 let object = || some.object(place, message.body);
                 judge(snapshot, asked.class, numbers.at(place), power.as_ref(), object)
             });
@@ -107,12 +108,75 @@ pub(crate) fn judge<'o>(
             verdict.admission = Admission::EcoLabel;
         }
     }
-    if let (Some(power), Some(number)) = (power, number)
-        && let Some(filter) = snapshot.fleet.filters.get(number)
-    {
-        verdict.over = filter.over(power.on(number) + snapshot.assumed(number));
+    if let (Some(power), Some(number)) = (power, number) {
+        verdict.over = over_cap(snapshot, number, power);
     }
     verdict
+}
+
+/// How far a pod that weighs this would take a node over its cap.
+#[inline]
+fn over_cap(snapshot: &Snapshot, number: usize, power: &Weighed<'_>) -> Watts {
+    let added = power.on(number) + snapshot.assumed(number);
+    snapshot.fleet.filters.get(number).map_or(Watts::ZERO, |filter| filter.over(added))
+}
+
+/// Candidates that are looked at together, a bit for each.
+#[derive(Clone, Copy)]
+struct Sorted {
+    /// One for each.
+    all: u64,
+    /// Those that pass, unless their own label says otherwise.
+    kept: u64,
+    /// Of these, those whose label counts, where the request has it.
+    unlabelled: u64,
+    /// Those that are rejected for what their twin says of the profile.
+    eco: u64,
+}
+
+/// What [`judge`] says of so many. Which of them pass cannot be foreseen, and a processor that has to is wrong each second time:
+/// so each step is done for all of them, and none is a choice.
+fn sort(
+    snapshot: &Snapshot,
+    class: WorkloadClass,
+    (numbers, count): (&Numbers, usize),
+    power: Option<&Weighed<'_>>,
+) -> Sorted {
+    let all = u32::try_from(count)
+        .ok()
+        .and_then(|count| u64::MAX.checked_shl(count))
+        .map_or(u64::MAX, |behind| !behind);
+    let mut sorted = Sorted { all, kept: all, unlabelled: 0, eco: 0 };
+    if class == WorkloadClass::Performance {
+        let mut bits = [0; AT_ONCE];
+        for (bit, number) in bits.iter_mut().zip(numbers.each()) {
+            *bit = admission(snapshot, number).bit();
+        }
+        let those = |which: Admission| column(&bits, which) & all;
+        sorted.unlabelled = those(Admission::Unlabelled);
+        sorted.eco = those(Admission::Eco);
+        sorted.kept = those(Admission::Free) | sorted.unlabelled;
+    }
+    if let Some(power) = power {
+        let mut over = 0;
+        for (place, number) in (0..AT_ONCE).zip(numbers.each()) {
+            let over_by = number.map_or(Watts::ZERO, |number| over_cap(snapshot, number, power));
+            over |= u64::from(over_by > Watts::ZERO) << place;
+        }
+        sorted.kept &= !over;
+    }
+    sorted
+}
+
+/// Of which of so many bytes the bit of this admission is set. The multiplication moves the lowest bits of eight bytes side by
+/// side: that of byte i from 8 i to 56 + i.
+fn column(bytes: &[u8; AT_ONCE], which: Admission) -> u64 {
+    let eights = bytes.as_chunks::<8>().0.iter();
+    let column = eights.map(|eight| {
+        let lowest = u64::from_le_bytes(*eight) >> which.bit().trailing_zeros() & 0x0101_0101_0101_0101;
+        lowest.wrapping_mul(0x0102_0408_1020_4080) >> 56
+    });
+    column.zip(0..).fold(0, |all, (bits, eight)| all | bits << (8 * eight))
 }
 
 /// Writes the answer, some candidates after the others.
@@ -143,21 +207,17 @@ impl<'m> Writer<'m> {
         self.keeps_up_to(&all, 0..all.len());
     }
 
-    /// The next candidates, by the verdict on each. Which are kept cannot be foreseen, and a processor that has to is wrong each
-    /// second time: they are sorted first, which takes no choice, and then written.
-    #[inline]
-    fn writes(&mut self, some: &Listed<'_>, verdict: impl Fn(usize) -> Verdict) {
-        let count = some.len().min(AT_ONCE);
-        let (mut kept, mut eco) = (0_u64, 0_u64);
-        for place in 0..count {
-            let verdict = verdict(place);
-            kept |= u64::from(verdict.passes()) << place;
-            eco |= u64::from(verdict.admission == Admission::Eco) << place;
+    /// The next candidates. `verdict` is asked of those that are neither kept for certain nor rejected for the usual reason.
+    fn writes(&mut self, some: &Listed<'_>, sorted: Sorted, verdict: impl Fn(usize) -> Verdict) {
+        let Sorted { all, mut kept, unlabelled, eco } = sorted;
+        if matches!(some, Listed::Nodes(_)) {
+            for place in places(kept & unlabelled).filter(|&place| !verdict(place).passes()) {
+                kept &= !(1 << place);
+            }
         }
         self.keeps(some, kept);
         self.rejects_eco(some, eco);
-        let behind = u32::try_from(count).ok().and_then(|count| u64::MAX.checked_shl(count)).unwrap_or(0);
-        for place in places(!(kept | eco | behind)) {
+        for place in places(all & !(kept | eco)) {
             if let (Some(candidate), Some(why)) = (some.at(place), verdict(place).rejection()) {
                 self.rejects(&candidate, why);
             }

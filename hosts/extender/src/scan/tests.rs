@@ -177,6 +177,18 @@ fn text_that_is_no_utf8_is_refused_wherever_it_is() {
         assert!(Message::read(body).is_err(), "{body:?}");
     }
     assert_eq!(names(&read(r#"{"NodeNames":["nœud"]}"#)), ["nœud"]);
+    // At each place of a message that has a list of each kind, in both orders.
+    let nodes = r#""Nodes":{"items":[{"metadata":{"name":"nooooooooooooooode-1"}},{}]}"#;
+    let list = format!(r#""NodeNames":["{}"]"#, ["nooooooooooooode"; 12].join(r#"",""#));
+    for body in [format!("{{{nodes},{list}}}"), format!("{{{list},{nodes}}}")] {
+        for (at, _) in body.match_indices('o') {
+            let mut bytes = body.clone().into_bytes();
+            bytes[at] = 0x80;
+            for width in Width::all() {
+                assert!(Message::read_by(width, &bytes).is_err(), "{width:?}, byte {at} of {body}");
+            }
+        }
+    }
 }
 
 #[test]

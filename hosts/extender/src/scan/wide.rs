@@ -147,6 +147,8 @@ pub(crate) struct Strings {
     pub(crate) spans: Vec<Span>,
     /// Whether any of them has a backslash.
     pub(crate) escaped: bool,
+    /// A stretch of the body that is known to be ASCII, from its first byte to behind its last one.
+    pub(crate) ascii: (usize, usize),
 }
 
 /// Space between tokens.
@@ -178,6 +180,9 @@ fn strings_by(
         let mut start = at + 1;
         if runs {
             start = run(bytes, start, &mut out.spans);
+            if out.ascii.1 == 0 {
+                out.ascii = (at, start);
+            }
             // A list that is not written so is not asked again at each of its texts.
             runs = start != at + 1;
         }

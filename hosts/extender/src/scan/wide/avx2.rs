@@ -10,8 +10,8 @@
 use super::{BracketsEnd, Masks, Span, StringEnd, Strings, brackets_end_by, plain, strings_by};
 use std::arch::x86_64::{
     __m256i, _mm_clmulepi64_si128, _mm_cvtsi64_si128, _mm_cvtsi128_si64, _mm_set1_epi8, _mm256_and_si256,
-    _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_max_epu8, _mm256_movemask_epi8, _mm256_or_si256,
-    _mm256_set1_epi8,
+    _mm256_cmpeq_epi8, _mm256_cmpgt_epi8, _mm256_loadu_si256, _mm256_max_epu8, _mm256_movemask_epi8,
+    _mm256_or_si256, _mm256_set1_epi8,
 };
 
 /// That this machine has AVX2, PCLMULQDQ and POPCNT.
@@ -54,8 +54,8 @@ fn strings(bytes: &[u8], at: usize, out: &mut Strings) -> Option<usize> {
     )
 }
 
-/// Texts one after the other as Go writes them, with `","` between two of them, nothing escaped and no control character: the
-/// ends of those that begin at `from` and behind it. Returns where the first begins whose end is left to others.
+/// Texts one after the other as Go writes them, with `","` between two of them, nothing escaped, all of it ASCII and no control
+/// character: the ends of those that begin at `from` and behind it. Returns where the first begins whose end is left to others.
 #[target_feature(enable = "avx2,pclmulqdq,popcnt")]
 #[inline]
 fn run(bytes: &[u8], from: usize, spans: &mut Vec<Span>) -> usize {
@@ -90,7 +90,9 @@ fn ends(window: &[u8; 66]) -> (u64, u64, u64) {
     let (mut ends, mut quotes, mut special) = (0, 0, 0);
     let (quote, comma) =
         (_mm256_set1_epi8(i8::from_ne_bytes(*b"\"")), _mm256_set1_epi8(i8::from_ne_bytes(*b",")));
-    let (backslash, control) = (_mm256_set1_epi8(i8::from_ne_bytes(*b"\\")), _mm256_set1_epi8(0x1f));
+    // Bytes that are not ASCII are negative numbers, and less than a space as control characters are.
+    let (backslash, space) =
+        (_mm256_set1_epi8(i8::from_ne_bytes(*b"\\")), _mm256_set1_epi8(i8::from_ne_bytes(*b" ")));
     for half in [0, 32] {
         let lanes = |behind: usize| {
             window.get(half + behind..).and_then(|rest| rest.first_chunk::<32>()).map(|block| load(block))
@@ -98,10 +100,7 @@ fn ends(window: &[u8; 66]) -> (u64, u64, u64) {
         let (Some(lanes), Some(next), Some(third)) = (lanes(0), lanes(1), lanes(2)) else { continue };
         let quoted = _mm256_cmpeq_epi8(lanes, quote);
         let end = _mm256_and_si256(_mm256_cmpeq_epi8(next, comma), _mm256_cmpeq_epi8(third, quote));
-        let odd = _mm256_or_si256(
-            _mm256_cmpeq_epi8(lanes, backslash),
-            _mm256_cmpeq_epi8(_mm256_max_epu8(lanes, control), control),
-        );
+        let odd = _mm256_or_si256(_mm256_cmpeq_epi8(lanes, backslash), _mm256_cmpgt_epi8(space, lanes));
         ends |= u64::from(bits(_mm256_and_si256(quoted, end))) << half;
         quotes |= u64::from(bits(quoted)) << half;
         special |= u64::from(bits(odd)) << half;
