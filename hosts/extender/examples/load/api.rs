@@ -4,7 +4,7 @@
 use super::{Any, Program, bodies};
 use embedded_api::{EmbeddedApi, Options};
 use http::Request;
-use kube::Client;
+use kube::{Client, Config};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -30,6 +30,14 @@ impl Api {
         let mut address = String::new();
         BufReader::new(program.0.stdout.take().ok_or("its standard output")?).read_line(&mut address)?;
         Ok(Self { address: address.trim().parse()?, orders, _program: program })
+    }
+
+    /// How many writes there ever were.
+    pub(crate) async fn writes(&self) -> Result<u64, Any> {
+        let client = Client::try_from(Config::new(format!("http://{}", self.address).parse()?))?;
+        let request = Request::get("/apis/joulie.io/v1alpha1/nodetwins?limit=1").body(Vec::new())?;
+        let list: Value = client.request(request).await?;
+        Ok(list["metadata"]["resourceVersion"].as_str().ok_or("a list without a version")?.parse()?)
     }
 
     /// From now on twins change.
