@@ -158,8 +158,7 @@ impl Keeper {
     /// All that is known of every node, by number.
     fn nodes(&mut self) -> Box<[Node]> {
         let Self { watched, registry, ledger, expected, fleet, .. } = self;
-        let mut nodes = fleet.nodes.clone();
-        if watched.roster.amend(registry, &mut nodes) {
+        if let Some(nodes) = watched.roster.amended(registry, &fleet.nodes) {
             return nodes;
         }
         let sums = ledger.sums(registry.len());

@@ -29,11 +29,15 @@ impl Roster {
         self.twins.is_synced() && self.hardware.is_synced()
     }
 
-    /// Puts what was told since the last time into the nodes as they were then. False where a node may have come or gone, or
-    /// may be told of by two: then nothing of them is to be used, and all rows are to be read.
-    pub(crate) fn amend(&mut self, registry: &Registry, nodes: &mut [Node]) -> bool {
+    /// The nodes as they were the last time, with what was told since. Nothing where a node may have come or gone, or may be
+    /// told of by two: then all rows are to be read.
+    pub(crate) fn amended(&mut self, registry: &Registry, nodes: &[Node]) -> Option<Box<[Node]>> {
+        if !self.is_plain {
+            return None;
+        }
+        let mut nodes: Box<[Node]> = nodes.into();
         let mut amend = |name: &str, change: &dyn Fn(&mut Node)| {
-            registry.find(name).and_then(|number| place(nodes, number)).map(change);
+            registry.find(name).and_then(|number| place(&mut nodes, number)).map(change);
         };
         let twins =
             follow(&mut self.twins, |row| &row.node, |held| amend(&held.row.node, &|node| hear(node, held)));
@@ -44,7 +48,7 @@ impl Roster {
         );
         // Labels seldom come or go, and an object that has one may change in all else.
         let labels = follow(&mut self.labels, |_| "", |_| ());
-        self.is_plain && twins && hardware && labels
+        (twins && hardware && labels).then_some(nodes)
     }
 
     /// Reads all rows. A node of which no row tells keeps its number while `is_assumed` says that pods are on their way
@@ -55,9 +59,9 @@ impl Roster {
         is_assumed: impl Fn(NodeKey) -> bool,
     ) -> (Box<[Node]>, Vec<NodeKey>) {
         let Self { twins, hardware, labels, is_plain } = self;
-        twins.with(|twins| {
-            hardware.with(|hardware| {
-                labels.with(|labels| {
+        twins.catch_up(|twins| {
+            hardware.catch_up(|hardware| {
+                labels.catch_up(|labels| {
                     let named = twins.values().map(|held| held.row.node.as_str());
                     let named = named.chain(hardware.values().map(|held| held.row.node.as_str()));
                     let named = named.chain(labels.keys().map(|key| key.name.as_str()));
@@ -238,13 +242,14 @@ mod tests {
             }
         }
 
-        fn look(&mut self) {
-            let mut nodes = self.nodes.clone();
-            if self.roster.amend(&self.registry, &mut nodes) {
+        /// Something may happen just before all rows are read.
+        fn look(&mut self, between: Option<[usize; 4]>) {
+            if let Some(nodes) = self.roster.amended(&self.registry, &self.nodes) {
                 self.amended += 1;
                 self.nodes = nodes;
                 return;
             }
+            between.into_iter().for_each(|dice| self.happens(dice));
             let assumed = self.registry.find(self.assumed);
             (self.nodes, _) = self.roster.read(&mut self.registry, |number| Some(number) == assumed);
         }
@@ -279,7 +284,8 @@ mod tests {
                 for _ in 0..=draw() % 3 {
                     world.happens([draw(), draw(), draw(), draw()]);
                 }
-                world.look();
+                let between = (draw() % 2 == 0).then(|| [draw(), draw(), draw(), draw()]);
+                world.look(between);
                 assert_eq!(by_name(&world.nodes), world.truth(), "{seed}");
             }
             amended += world.amended;

@@ -48,6 +48,7 @@ pub(crate) struct Fleet {
 
 /// What performance pods meet on a node, whatever they draw; standard pods pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// Each is its bit, so that it takes no work to have it.
 #[repr(u8)]
 pub(crate) enum Admission {
     /// They pass.

@@ -7,6 +7,7 @@ use crate::expected::Offer;
 use crate::index::{AT_ONCE, Numbers};
 use crate::kinds::Weighed;
 use crate::reply::Reply;
+use crate::scan::wide::{HIGHS, gather};
 use crate::scan::{Candidates, Message, has_label};
 use crate::settings::Placement;
 use crate::snapshot::{Admission, Snapshot};
@@ -70,12 +71,6 @@ pub(crate) struct Verdict {
 
 impl Verdict {
     const PASSES: Self = Self { admission: Admission::Free, over: Watts::ZERO };
-
-    /// Whether nothing does. Both are looked at whatever the first one says: no choice is to be made.
-    #[inline]
-    fn passes(self) -> bool {
-        matches!(self.admission, Admission::Free | Admission::Unlabelled) & (self.over <= Watts::ZERO)
-    }
 
     /// Why the node is rejected, if it is.
     pub(crate) fn rejection(self) -> Option<Rejection> {
@@ -168,14 +163,11 @@ fn sort(
     sorted
 }
 
-/// Of which of so many bytes the bit of this admission is set. The multiplication moves the lowest bits of eight bytes side by
-/// side: that of byte i from 8 i to 56 + i.
+/// Of which of so many bytes the bit of this admission is set.
 fn column(bytes: &[u8; AT_ONCE], which: Admission) -> u64 {
-    let eights = bytes.as_chunks::<8>().0.iter();
-    let column = eights.map(|eight| {
-        let lowest = u64::from_le_bytes(*eight) >> which.bit().trailing_zeros() & 0x0101_0101_0101_0101;
-        lowest.wrapping_mul(0x0102_0408_1020_4080) >> 56
-    });
+    let (eights, _) = bytes.as_chunks::<8>();
+    let shift = which.bit().leading_zeros();
+    let column = eights.iter().map(|eight| gather(u64::from_le_bytes(*eight) << shift & HIGHS));
     column.zip(0..).fold(0, |all, (bits, eight)| all | bits << (8 * eight))
 }
 
@@ -211,7 +203,7 @@ impl<'m> Writer<'m> {
     fn writes(&mut self, some: &Listed<'_>, sorted: Sorted, verdict: impl Fn(usize) -> Verdict) {
         let Sorted { all, mut kept, unlabelled, eco } = sorted;
         if matches!(some, Listed::Nodes(_)) {
-            for place in places(kept & unlabelled).filter(|&place| !verdict(place).passes()) {
+            for place in places(kept & unlabelled).filter(|&place| verdict(place).rejection().is_some()) {
                 kept &= !(1 << place);
             }
         }
@@ -388,9 +380,11 @@ mod tests {
     use crate::snapshot::{Fleet, View};
     use host_kit::clock::Mono;
     use joulie_core::placement::class::SchedulableClass;
+    use joulie_core::placement::demand::{Demand, MilliCores};
+    use joulie_core::placement::estimate::Coefficients;
     use joulie_core::placement::filter::FilterTerms;
     use joulie_core::placement::freshness::Freshness;
-    use joulie_core::placement::score::{NodeFacts, PowerMeasurement, Twin};
+    use joulie_core::placement::score::{NodeFacts, PodTerms, PowerMeasurement, Twin};
     use power_units::Micros;
     use serde_json::{Value, json};
     use std::sync::Arc;
@@ -404,14 +398,56 @@ mod tests {
     }
 
     #[test]
-    fn a_node_passes_if_nothing_rejects_it() {
+    fn what_is_sorted_together_is_what_is_judged_alone() {
         use Admission::{Draining, Eco, EcoLabel, Free, Unlabelled};
-        for admission in [Free, Unlabelled, Eco, Draining, EcoLabel] {
-            for over in [-1, 0, 1] {
-                let verdict = Verdict { admission, over: Watts::from_int(over) };
-                assert_eq!(verdict.passes(), verdict.rejection().is_none(), "{verdict:?}");
+        let (mut registry, mut admissions, mut filters) = (Registry::default(), Vec::new(), Vec::new());
+        for node in 0..90 {
+            registry.number(&format!("n{node}"));
+            admissions.push([Free, Unlabelled, Eco, Draining, EcoLabel][node % 5]);
+            filters.push(if node % 3 == 0 { over() } else { FilterTerms::UNKNOWN });
+        }
+        let index = Arc::new(Index::of(&registry));
+        let (admissions, filters) = (admissions.into(), filters.into());
+        let fleet = Arc::new(Fleet { index, admissions, filters, ..Fleet::default() });
+        let snapshot = Snapshot { fleet, ..Snapshot::nothing() };
+        for (first, count) in [(0, 0), (0, 1), (3, 63), (7, 64), (60, 64)] {
+            // The last ones are nobody's.
+            let names: Vec<String> = (first..first + count).map(|node| format!("n{node}")).collect();
+            let numbers = snapshot.fleet.index.find_all(names.iter().map(|name| name.as_bytes()));
+            for (class, weighs) in [
+                (WorkloadClass::Standard, true),
+                (WorkloadClass::Performance, false),
+                (WorkloadClass::Performance, true),
+            ] {
+                let demand = Demand { class, cpu: MilliCores::new(0), memory_bytes: 0, gpus: None };
+                let weighed = snapshot.fleet.kinds.weigh(&PodTerms::of(&demand, &Coefficients::REFERENCE));
+                let power = weighs.then_some(&weighed);
+                let sorted = sort(&snapshot, class, (&numbers, count), power);
+                for place in 0..AT_ONCE {
+                    let has = |bits: u64| bits >> place & 1 == 1;
+                    let told = (has(sorted.all), has(sorted.kept), has(sorted.unlabelled), has(sorted.eco));
+                    let number = numbers.at(place);
+                    let verdict = judge(&snapshot, class, number, power, || None);
+                    let is_performance = class == WorkloadClass::Performance;
+                    let is = |which| is_performance && admission(&snapshot, number) == which;
+                    let alone = (true, verdict.rejection().is_none(), is(Unlabelled), is(Eco));
+                    let expected = if place < count { alone } else { (false, false, false, false) };
+                    assert_eq!(told, expected, "{first} {count} {class:?} {weighs} {place}");
+                }
             }
         }
+    }
+
+    /// 700 W under a cap of 600 W.
+    fn over() -> FilterTerms {
+        let power = PowerMeasurement {
+            measured: Some(Watts::from_int(700)),
+            capped: Some(Watts::from_int(600)),
+            trend: None,
+        };
+        let twin = Twin { power: Some(power), ..Twin::silent(SchedulableClass::Performance) };
+        let freshness = Freshness::Fresh { left: Micros::MINUTE };
+        FilterTerms::of(&NodeFacts { freshness, twin: Some(&twin), hardware: None }, false)
     }
 
     /// What is known of a node; of the last one the request alone knows anything.
@@ -429,18 +465,6 @@ mod tests {
     fn snapshot(kinds: &[Kind]) -> Snapshot {
         let mut registry = Registry::default();
         let (mut admissions, mut filters) = (Vec::new(), Vec::new());
-        // 700 W under a cap of 600 W.
-        let power = PowerMeasurement {
-            measured: Some(Watts::from_int(700)),
-            capped: Some(Watts::from_int(600)),
-            trend: None,
-        };
-        let twin = Twin { power: Some(power), ..Twin::silent(SchedulableClass::Performance) };
-        let facts = NodeFacts {
-            freshness: Freshness::Fresh { left: Micros::MINUTE },
-            twin: Some(&twin),
-            hardware: None,
-        };
         for (node, kind) in kinds.iter().enumerate().filter(|(_, kind)| **kind != Kind::SaysEco) {
             registry.number(&format!("n{node}"));
             admissions.push(match kind {
@@ -450,7 +474,7 @@ mod tests {
             });
             // An eco node is told of as one, over its cap or not.
             let is_over = matches!(kind, Kind::OverCap | Kind::Eco);
-            filters.push(if is_over { FilterTerms::of(&facts, false) } else { FilterTerms::UNKNOWN });
+            filters.push(if is_over { over() } else { FilterTerms::UNKNOWN });
         }
         let index = Arc::new(Index::of(&registry));
         let (admissions, filters) = (admissions.into(), filters.into());

@@ -177,7 +177,7 @@ fn text_that_is_no_utf8_is_refused_wherever_it_is() {
         assert!(Message::read(body).is_err(), "{body:?}");
     }
     assert_eq!(names(&read(r#"{"NodeNames":["nœud"]}"#)), ["nœud"]);
-    // At each place of a message that has a list of each kind, in both orders.
+    // In each name and many keys of a message that has a list of each kind, in both orders.
     let nodes = r#""Nodes":{"items":[{"metadata":{"name":"nooooooooooooooode-1"}},{}]}"#;
     let list = format!(r#""NodeNames":["{}"]"#, ["nooooooooooooode"; 12].join(r#"",""#));
     for body in [format!("{{{nodes},{list}}}"), format!("{{{list},{nodes}}}")] {

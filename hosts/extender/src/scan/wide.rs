@@ -12,7 +12,7 @@ mod avx2;
 mod avx512;
 mod plain;
 
-pub(crate) use plain::string_end;
+pub(crate) use plain::{HIGHS, gather, string_end};
 
 use std::ops::Range;
 

@@ -232,6 +232,13 @@ impl<R: Row> Rows<R> {
         (seen != table.log.end()).then(|| look(table.log.since(seen, &table.rows)))
     }
 
+    /// Looks at all rows in place; what [`Rows::news`] tells of next is what changes after this. Writers wait meanwhile.
+    pub fn catch_up<T>(&mut self, look: impl FnOnce(&BTreeMap<Key, Held<R>>) -> T) -> T {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        self.seen = table.log.end();
+        look(&table.rows)
+    }
+
     /// The objects that are there and cannot be read, and why.
     pub fn malformed(&self) -> BTreeMap<Key, String> {
         self.read(|table| table.malformed.clone())

@@ -3,7 +3,7 @@
 use super::{BracketsEnd, Masks, StringEnd, Strings, brackets_end_by, strings_by};
 
 const ONES: u64 = 0x0101_0101_0101_0101;
-const HIGHS: u64 = ONES << 7;
+pub(crate) const HIGHS: u64 = ONES << 7;
 
 #[expect(clippy::redundant_closure, reason = "a closure is inlined here, a function is called")]
 pub(super) fn brackets_end(bytes: &[u8], at: usize) -> Option<BracketsEnd> {
@@ -27,7 +27,7 @@ fn equal(word: u64, byte: u8) -> u64 {
 
 /// The high bits of eight bytes, next to each other.
 #[inline(always)]
-fn gather(highs: u64) -> u64 {
+pub(crate) fn gather(highs: u64) -> u64 {
     (highs >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
 }
 
