@@ -380,7 +380,7 @@ impl<'a> Reader<'a> {
             self.items_high |= self.brackets(b'{', "a node")?;
         }
         let raw = self.span(start)?;
-        let (there, escaped) = object::name(self.body, raw);
+        let (there, escaped) = object::name(self.width, self.body, raw);
         let begins = nodes.names.len() + 1;
         if let Some(quoted) = there.quoted(self.body) {
             nodes.names.extend_from_slice(quoted);

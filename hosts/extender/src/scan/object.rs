@@ -2,23 +2,23 @@
 //!
 //! What is not JSON gives no name, and never a panic.
 
-use super::wide::{self, Span, space};
+use super::wide::{self, Span, Width, space};
 use std::borrow::Cow;
 
 /// How kube-scheduler begins every Node.
 const GO_SHAPE: &[u8] = br#"{"metadata":{"name":""#;
 
 /// The text of `metadata.name` and whether it has a backslash; empty where there is none.
-pub(super) fn name(body: &[u8], object: Span) -> (Span, bool) {
+pub(super) fn name(width: Width, body: &[u8], object: Span) -> (Span, bool) {
     let none = (Span { start: object.start, end: object.start }, false);
     let bytes = object.of(body);
     let found = if bytes.starts_with(GO_SHAPE) {
-        wide::string_end(bytes, GO_SHAPE.len()).map(|end| (GO_SHAPE.len(), end))
+        width.string_end(bytes, GO_SHAPE.len()).map(|end| (GO_SHAPE.len(), end))
     } else {
         member(bytes, 0, "metadata").and_then(|at| member(bytes, at, "name")).and_then(|at| {
             let inside = at + 1;
             (bytes.get(at) == Some(&b'"'))
-                .then(|| wide::string_end(bytes, inside))
+                .then(|| width.string_end(bytes, inside))
                 .flatten()
                 .map(|end| (inside, end))
         })
@@ -80,7 +80,7 @@ fn find(bytes: &[u8], at: usize, is: impl Fn(&str) -> bool) -> Option<usize> {
 fn value_end(bytes: &[u8], at: usize) -> Option<usize> {
     match bytes.get(at)? {
         b'"' => wide::string_end(bytes, at + 1).map(|end| end.quote + 1),
-        b'{' | b'[' => wide::Width::widest().brackets_end(bytes, at).map(|end| end.end),
+        b'{' | b'[' => Width::widest().brackets_end(bytes, at).map(|end| end.end),
         _ => {
             let ends = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t');
             Some(at + bytes.get(at..)?.iter().position(ends)?)

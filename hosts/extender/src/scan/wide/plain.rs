@@ -1,13 +1,13 @@
 //! Eight bytes in an integer.
 
-use super::{BracketsEnd, Masks, StringEnd, Strings, brackets_end_by, strings_by};
+use super::{BracketsEnd, Masks, Odd, StringEnd, Strings, brackets_end_by, strings_by};
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 pub(crate) const HIGHS: u64 = ONES << 7;
 
 #[expect(clippy::redundant_closure, reason = "a closure is inlined here, a function is called")]
 pub(super) fn brackets_end(bytes: &[u8], at: usize) -> Option<BracketsEnd> {
-    brackets_end_by(bytes, at, |block| masks(block), |mask| prefix_xor(mask))
+    brackets_end_by(bytes, at, |block| masks(block), |block| odd(block), |mask| prefix_xor(mask))
 }
 
 pub(super) fn strings(bytes: &[u8], at: usize, out: &mut Strings) -> Option<usize> {
@@ -34,21 +34,35 @@ pub(crate) fn gather(highs: u64) -> u64 {
 #[inline(always)]
 fn masks(block: &[u8; 64]) -> Masks {
     let mut masks = Masks::default();
-    let (words, _) = block.as_chunks::<8>();
-    let mut high = 0;
-    for (at, word) in words.iter().enumerate() {
-        let word = u64::from_le_bytes(*word);
-        high |= word & HIGHS;
+    let mut odd = 0;
+    for (word, shift) in words(block) {
+        odd |= (word & HIGHS) | equal(word, b'\\');
         // `[` and `{`, and `]` and `}`, differ in one bit.
         let folded = word | (ONES << 5);
-        let shift = at * 8;
         masks.quotes |= gather(equal(word, b'"')) << shift;
-        masks.backslashes |= gather(equal(word, b'\\')) << shift;
-        masks.opens |= gather(equal(folded, b'{')) << shift;
-        masks.closes |= gather(equal(folded, b'}')) << shift;
+        let closing = equal(folded, b'}');
+        masks.brackets |= gather(equal(folded, b'{') | closing) << shift;
+        masks.closing |= gather(closing) << shift;
     }
-    masks.high = high != 0;
+    masks.odd = odd != 0;
     masks
+}
+
+#[inline(always)]
+fn odd(block: &[u8; 64]) -> Odd {
+    let mut odd = Odd::default();
+    for (word, shift) in words(block) {
+        odd.backslashes |= gather(equal(word, b'\\')) << shift;
+        odd.high |= word & HIGHS != 0;
+    }
+    odd
+}
+
+/// Eight bytes each, and the place of the first one's bit in a mask.
+#[inline(always)]
+fn words(block: &[u8; 64]) -> impl Iterator<Item = (u64, u32)> {
+    let (words, _) = block.as_chunks::<8>();
+    words.iter().map(|word| u64::from_le_bytes(*word)).zip((0..).step_by(8))
 }
 
 #[inline(always)]
