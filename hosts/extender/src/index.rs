@@ -186,7 +186,7 @@ fn print(bytes: &[u8]) -> u64 {
     let last = match bytes.last_chunk::<16>() {
         Some(last) => {
             let (mut blocks, _) = bytes.as_chunks::<16>();
-            // Most names have that many, and a loop cannot be foreseen.
+            // Names that a cloud gives have that many, and a loop costs more.
             if let [first, second, others @ ..] = blocks {
                 state = mixed(second, mixed(first, state));
                 blocks = others;
@@ -214,7 +214,7 @@ pub(crate) fn draw(name: &[u8], pod: PodUid) -> u64 {
 
 const KEYS: [u64; 3] = [0x9E37_79B9_7F4A_7C15, 0xD6E8_FEB8_6659_FD93, 0xA076_1D64_78BD_642F];
 
-/// Both halves of the product go on. A factor of zero would swallow the other: one block of 2⁶³ makes one.
+/// Both halves of the product go on. A factor of zero would swallow the other: one of 2⁶³ blocks makes it zero.
 #[inline]
 fn mixed(block: &[u8; 16], (low, high): (u64, u64)) -> (u64, u64) {
     let (one, other) = halves(u128::from_le_bytes(*block));

@@ -2,7 +2,7 @@
 //!
 //! What is not JSON gives no name, and never a panic.
 
-use super::wide::{self, Span, Width, space};
+use super::wide::{Span, Width, space};
 use std::borrow::Cow;
 
 /// How kube-scheduler begins every Node.
@@ -15,7 +15,7 @@ pub(super) fn name(width: Width, body: &[u8], object: Span) -> (Span, bool) {
     let found = if bytes.starts_with(GO_SHAPE) {
         width.string_end(bytes, GO_SHAPE.len()).map(|end| (GO_SHAPE.len(), end))
     } else {
-        member(bytes, 0, "metadata").and_then(|at| member(bytes, at, "name")).and_then(|at| {
+        member(width, bytes, 0, "metadata").and_then(|at| member(width, bytes, at, "name")).and_then(|at| {
             let inside = at + 1;
             (bytes.get(at) == Some(&b'"'))
                 .then(|| width.string_end(bytes, inside))
@@ -30,22 +30,23 @@ pub(super) fn name(width: Width, body: &[u8], object: Span) -> (Span, bool) {
 
 /// Whether the object's label of this name has this value. Neither needs an escape.
 pub(crate) fn has_label(object: &[u8], label: &str, value: &str) -> bool {
-    let labels = member(object, 0, "metadata").and_then(|at| member(object, at, "labels"));
-    let Some(at) = labels.and_then(|at| exact_member(object, at, label)) else { return false };
-    let Some(end) = wide::string_end(object, at + 1) else { return false };
+    let width = Width::widest();
+    let labels = member(width, object, 0, "metadata").and_then(|at| member(width, object, at, "labels"));
+    let Some(at) = labels.and_then(|at| exact_member(width, object, at, label)) else { return false };
+    let Some(end) = width.string_end(object, at + 1) else { return false };
     object.get(at) == Some(&b'"') && object.get(at + 1..end.quote) == Some(value.as_bytes())
 }
 
 /// Where the value of the first member of this name begins, in any casing, in the object that begins at `at`.
-fn member(bytes: &[u8], at: usize, name: &str) -> Option<usize> {
-    find(bytes, at, |key| key.eq_ignore_ascii_case(name))
+fn member(width: Width, bytes: &[u8], at: usize, name: &str) -> Option<usize> {
+    find(width, bytes, at, |key| key.eq_ignore_ascii_case(name))
 }
 
-fn exact_member(bytes: &[u8], at: usize, name: &str) -> Option<usize> {
-    find(bytes, at, |key| key == name)
+fn exact_member(width: Width, bytes: &[u8], at: usize, name: &str) -> Option<usize> {
+    find(width, bytes, at, |key| key == name)
 }
 
-fn find(bytes: &[u8], at: usize, is: impl Fn(&str) -> bool) -> Option<usize> {
+fn find(width: Width, bytes: &[u8], at: usize, is: impl Fn(&str) -> bool) -> Option<usize> {
     let mut at = space(bytes, at);
     if bytes.get(at) != Some(&b'{') {
         return None;
@@ -55,7 +56,7 @@ fn find(bytes: &[u8], at: usize, is: impl Fn(&str) -> bool) -> Option<usize> {
         if bytes.get(at) != Some(&b'"') {
             return None;
         }
-        let end = wide::string_end(bytes, at + 1)?;
+        let end = width.string_end(bytes, at + 1)?;
         let key = bytes.get(at..=end.quote)?;
         let key: Cow<'_, str> = match end.escaped {
             true => serde_json::from_slice::<String>(key).ok()?.into(),
@@ -69,7 +70,7 @@ fn find(bytes: &[u8], at: usize, is: impl Fn(&str) -> bool) -> Option<usize> {
         if is(&key) {
             return Some(at);
         }
-        at = space(bytes, value_end(bytes, at)?);
+        at = space(bytes, value_end(width, bytes, at)?);
         if bytes.get(at) != Some(&b',') {
             return None;
         }
@@ -77,10 +78,10 @@ fn find(bytes: &[u8], at: usize, is: impl Fn(&str) -> bool) -> Option<usize> {
 }
 
 /// Behind the value that begins at `at`.
-fn value_end(bytes: &[u8], at: usize) -> Option<usize> {
+fn value_end(width: Width, bytes: &[u8], at: usize) -> Option<usize> {
     match bytes.get(at)? {
-        b'"' => wide::string_end(bytes, at + 1).map(|end| end.quote + 1),
-        b'{' | b'[' => Width::widest().brackets_end(bytes, at).map(|end| end.end),
+        b'"' => width.string_end(bytes, at + 1).map(|end| end.quote + 1),
+        b'{' | b'[' => width.brackets_end(bytes, at).map(|end| end.end),
         _ => {
             let ends = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t');
             Some(at + bytes.get(at..)?.iter().position(ends)?)

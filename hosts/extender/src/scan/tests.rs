@@ -248,9 +248,9 @@ proptest! {
         }
     }
 
-    /// On any bytes it does not panic, and both widths say the same.
+    /// On any bytes it does not panic, and all widths say the same.
     #[test]
-    fn any_bytes_are_read_alike_by_both_widths(body in prop_oneof![
+    fn any_bytes_are_read_alike_by_all_widths(body in prop_oneof![
         prop::collection::vec(any::<u8>(), 0..200),
         "[{}\\[\\]\",:\\\\ NodeNamesPoditems]{0,300}".prop_map(String::into_bytes),
     ]) {

@@ -49,11 +49,15 @@ fn brackets_end_where_they_do_whatever_lies_on_the_edge_of_a_block() {
 
 proptest! {
     #[test]
-    fn brackets_end_where_a_slow_walk_says(text in r#"\{[{}\[\]"\\ a]{0,300}"#) {
+    fn brackets_end_where_a_slow_walk_says(text in r#"\{[{}\[\]"\\ aé]{0,300}"#) {
         // Outside of strings a backslash is no JSON, and what is then said does not matter.
         let walk = slow_end(text.as_bytes(), 0);
         let ends: Vec<_> = Width::all().into_iter().map(|width| width.brackets_end(text.as_bytes(), 0)).collect();
         prop_assert!(ends.iter().all(|end| *end == ends[0]), "{ends:?}");
+        if let Some(found) = ends[0] {
+            // It may also be told of what lies behind the end.
+            prop_assert!(found.high || text.as_bytes()[..found.end].is_ascii());
+        }
         if !has_backslash_outside(&text) {
             prop_assert_eq!(ends[0].map(|found| found.end), walk);
         }
@@ -90,6 +94,7 @@ proptest! {
             let mut strings = Strings::default();
             let end = width.strings(body.as_bytes(), 0, &mut strings);
             let plain = string_end(body.as_bytes(), 1);
+            prop_assert_eq!(width.string_end(body.as_bytes(), 1), plain);
             match (strings.spans.first(), plain) {
                 (Some(first), Some(plain)) => prop_assert_eq!(first.range(), 1..plain.quote),
                 (None, None) => prop_assert_eq!(end, None),
