@@ -1,0 +1,190 @@
+use super::writer::ECO;
+use super::*;
+use crate::burst;
+use crate::expected::Expected;
+use crate::index::{Index, Registry};
+use crate::probe::Answer;
+use crate::snapshot::{Fleet, View};
+use host_kit::clock::Mono;
+use joulie_core::placement::class::SchedulableClass;
+use joulie_core::placement::demand::{Demand, MilliCores};
+use joulie_core::placement::estimate::Coefficients;
+use joulie_core::placement::filter::FilterTerms;
+use joulie_core::placement::freshness::Freshness;
+use joulie_core::placement::score::{NodeFacts, PodTerms, PowerMeasurement, Twin};
+use power_units::Micros;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+#[test]
+fn the_words_are_the_core_s() {
+    assert_eq!(ECO, format!(":\"{}\",", Rejection::Eco));
+    let counted = [Rejection::Eco, Rejection::Draining, Rejection::EcoLabel];
+    assert_eq!(counted.map(Rejection::kind), Rejection::KINDS[..3], "they are counted in this order");
+}
+
+#[test]
+fn what_is_sorted_together_is_what_is_judged_alone() {
+    use Admission::{Draining, Eco, EcoLabel, Free, Unlabelled};
+    let (mut registry, mut admissions, mut filters) = (Registry::default(), Vec::new(), Vec::new());
+    for node in 0..90 {
+        registry.number(&format!("n{node}"));
+        admissions.push([Free, Unlabelled, Eco, Draining, EcoLabel][node % 5]);
+        filters.push(if node % 3 == 0 { over() } else { FilterTerms::UNKNOWN });
+    }
+    let index = Arc::new(Index::of(&registry));
+    let (admissions, filters) = (admissions.into(), filters.into());
+    let fleet = Arc::new(Fleet { index, admissions, filters, ..Fleet::default() });
+    let snapshot = Snapshot { fleet, ..Snapshot::nothing() };
+    for (first, count) in [(0, 0), (0, 1), (3, 63), (7, 64), (60, 64)] {
+        // The last ones are nobody's.
+        let names: Vec<String> = (first..first + count).map(|node| format!("n{node}")).collect();
+        let numbers = snapshot.fleet.index.find_all(names.iter().map(|name| name.as_bytes()));
+        for (class, weighs) in [
+            (WorkloadClass::Standard, true),
+            (WorkloadClass::Performance, false),
+            (WorkloadClass::Performance, true),
+        ] {
+            let demand = Demand { class, cpu: MilliCores::new(0), memory_bytes: 0, gpus: None };
+            let weighed = snapshot.fleet.kinds.weigh(&PodTerms::of(&demand, &Coefficients::REFERENCE));
+            let power = weighs.then_some(&weighed);
+            let sorted = sort(&snapshot, class, (&numbers, count), power);
+            for place in 0..AT_ONCE {
+                let has = |bits: u64| bits >> place & 1 == 1;
+                let told = (has(sorted.all), has(sorted.kept), has(sorted.unlabelled), has(sorted.eco));
+                let number = numbers.at(place);
+                let verdict = judge(&snapshot, class, number, power, || None);
+                let is_performance = class == WorkloadClass::Performance;
+                let is = |which| is_performance && admission(&snapshot, number) == which;
+                let alone = (true, verdict.rejection().is_none(), is(Unlabelled), is(Eco));
+                let expected = if place < count { alone } else { (false, false, false, false) };
+                assert_eq!(told, expected, "{first} {count} {class:?} {weighs} {place}");
+            }
+        }
+    }
+}
+
+/// 700 W under a cap of 600 W.
+fn over() -> FilterTerms {
+    let power = PowerMeasurement {
+        measured: Some(Watts::from_int(700)),
+        capped: Some(Watts::from_int(600)),
+        trend: None,
+    };
+    let twin = Twin { power: Some(power), ..Twin::silent(SchedulableClass::Performance) };
+    let freshness = Freshness::Fresh { left: Micros::MINUTE };
+    FilterTerms::of(&NodeFacts { freshness, twin: Some(&twin), hardware: None }, false)
+}
+
+/// What is known of a node; of the last one the request alone knows anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Free,
+    Eco,
+    Draining,
+    OverCap,
+    SaysEco,
+}
+const KINDS: [Kind; 5] = [Kind::Free, Kind::Eco, Kind::Draining, Kind::OverCap, Kind::SaysEco];
+
+/// Nodes of these kinds, `n0` and on.
+fn snapshot(kinds: &[Kind]) -> Snapshot {
+    let mut registry = Registry::default();
+    let (mut admissions, mut filters) = (Vec::new(), Vec::new());
+    for (node, kind) in kinds.iter().enumerate().filter(|(_, kind)| **kind != Kind::SaysEco) {
+        registry.number(&format!("n{node}"));
+        admissions.push(match kind {
+            Kind::Eco => Admission::Eco,
+            Kind::Draining => Admission::Draining,
+            Kind::Free | Kind::OverCap | Kind::SaysEco => Admission::Free,
+        });
+        // An eco node is told of as one, over its cap or not.
+        let is_over = matches!(kind, Kind::OverCap | Kind::Eco);
+        filters.push(if is_over { over() } else { FilterTerms::UNKNOWN });
+    }
+    let index = Arc::new(Index::of(&registry));
+    let (admissions, filters) = (admissions.into(), filters.into());
+    let fleet = Arc::new(Fleet { index, admissions, filters, ..Fleet::default() });
+    Snapshot { fleet, ..Snapshot::nothing() }
+}
+
+/// What becomes of these nodes and a performance pod, by requests of names and of objects.
+fn answers(kinds: &[Kind]) -> [Value; 4] {
+    let (snapshot, expected) = (snapshot(kinds), Expected::new(Duration::ZERO).load());
+    let view = View { snapshot: &snapshot, expected: &expected, now: Mono::START };
+    let placement = Placement { power_fit: PowerFit::Filter, ..burst::placement() };
+    let pod = r#""Pod":{"metadata":{"annotations":{"joulie.io/workload-class":"performance"}}}"#;
+    let name = |node: usize| {
+        if node.is_multiple_of(7) { format!(r#""\u006e{node}""#) } else { format!(r#""n{node}""#) }
+    };
+    let object = |(node, kind): (usize, &Kind)| {
+        let says = if *kind == Kind::SaysEco { r#","labels":{"joulie.io/power-profile":"eco"}"# } else { "" };
+        format!(r#"{{"metadata":{{"name":"n{node}"{says}}}}}"#)
+    };
+    let names: Vec<String> = (0..kinds.len()).map(name).collect();
+    let objects: Vec<String> = kinds.iter().enumerate().map(object).collect();
+    let request = |all: &[String], between: &str, is_objects: bool| {
+        let list = all.join(between);
+        let list = if is_objects {
+            format!(r#""Nodes":{{"items":[{list}]}}"#)
+        } else {
+            format!(r#""NodeNames":[{list}]"#)
+        };
+        let (reply, outcome) =
+            crate::decide::filter(&view, &placement, &format!("{{{pod},{list}}}").into()).unwrap();
+        let mut answer: Value = serde_json::from_slice(&Answer::of(reply).whole()).unwrap();
+        answer["counted"] = json!(outcome.rejected);
+        answer
+    };
+    [(&names, ",", false), (&names, " ,\n", false), (&objects, ",", true), (&objects, " , ", true)]
+        .map(|(all, between, is_objects)| request(all, between, is_objects))
+}
+
+#[test]
+fn whatever_is_kept_is_kept_in_its_order_and_the_others_are_told_of() {
+    for count in [0, 1, 2, 63, 64, 65, 127, 128, 129, 200] {
+        let patterns: [&dyn Fn(usize) -> Kind; 9] = [
+            &|_| Kind::Free,
+            &|_| Kind::Eco,
+            &|at| if at % 2 == 0 { Kind::Free } else { Kind::Eco },
+            &|at| if at % 2 == 0 { Kind::Draining } else { Kind::Free },
+            &|at| if at == 0 { Kind::Free } else { Kind::OverCap },
+            &|at| if at + 1 == count { Kind::Free } else { Kind::Draining },
+            // A stretch over the edge of what is judged together, and all but one.
+            &|at| if (60..70).contains(&at) { Kind::Free } else { Kind::Eco },
+            &|at| if at == 64 { Kind::SaysEco } else { Kind::Free },
+            &|at| KINDS[at * at % 7 % 5],
+        ];
+        for (which, pattern) in patterns.iter().enumerate() {
+            let kinds: Vec<Kind> = (0..count).map(pattern).collect();
+            let named = |wanted: &[Kind]| -> Vec<String> {
+                let all = kinds.iter().enumerate().filter(|(_, kind)| wanted.contains(kind));
+                all.map(|(at, _)| format!("n{at}")).collect()
+            };
+            for (form, answer) in answers(&kinds).into_iter().enumerate() {
+                // A name says nothing of a label.
+                let (kept, labelled): (&[Kind], &[Kind]) = if form < 2 {
+                    (&[Kind::Free, Kind::SaysEco], &[])
+                } else {
+                    (&[Kind::Free], &[Kind::SaysEco])
+                };
+                let names = match answer["nodes"]["items"].as_array() {
+                    Some(items) => items.iter().map(|item| item["metadata"]["name"].clone()).collect(),
+                    None => answer["nodenames"].clone(),
+                };
+                assert_eq!(names, json!(named(kept)), "{count} {which} {form}");
+                let told =
+                    |map: &str| -> Vec<String> { answer[map].as_object().unwrap().keys().cloned().collect() };
+                let mut unresolvable = [named(&[Kind::Eco, Kind::Draining]), named(labelled)].concat();
+                let mut failed = [unresolvable.clone(), named(&[Kind::OverCap])].concat();
+                unresolvable.sort();
+                failed.sort();
+                assert_eq!(told("failedNodes"), failed, "{count} {which} {form}");
+                assert_eq!(told("failedAndUnresolvableNodes"), unresolvable, "{count} {which} {form}");
+                let counts = [&[Kind::Eco][..], &[Kind::Draining], labelled, &[Kind::OverCap]];
+                assert_eq!(answer["counted"], json!(counts.map(|kinds| named(kinds).len())));
+            }
+        }
+    }
+}

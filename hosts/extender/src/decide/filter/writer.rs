@@ -1,0 +1,211 @@
+//! The answer as it is written, some candidates after the others.
+
+use super::{Sorted, Verdict};
+use crate::decide::{Asked, Candidate, Listed, Outcome, candidates};
+use crate::reply::Reply;
+use crate::scan::{Candidates, Message};
+use bytes::Bytes;
+use joulie_core::placement::filter::{Eviction, Rejection};
+use std::io::Write;
+use std::ops::Range;
+
+/// Who is kept and who is rejected so far.
+pub(super) struct Writer<'m> {
+    message: &'m Message<'m>,
+    pub(super) outcome: Outcome,
+    /// The stretch of the request that is kept, from the first of its candidates to the last one so far.
+    open: Option<Range<usize>>,
+    /// Those before it, of objects.
+    runs: Vec<Range<usize>>,
+    /// A copy of those before it, of names: they are short, so that a copy is cheaper than many pieces. Behind each is a comma.
+    names: Vec<u8>,
+    /// Entries of the maps of those that evictions cannot and may help.
+    unresolvable: Vec<u8>,
+    resolvable: Vec<u8>,
+}
+
+impl<'m> Writer<'m> {
+    pub(super) fn new(message: &'m Message<'m>, asked: &Asked) -> Self {
+        let outcome = Outcome { asked: *asked, rejected: [0; 4], unknown: 0, offer: None };
+        let (runs, names) = (Vec::new(), Vec::new());
+        Self { message, outcome, open: None, runs, names, unresolvable: Vec::new(), resolvable: Vec::new() }
+    }
+
+    /// All candidates stay.
+    pub(super) fn keeps_all(&mut self) {
+        let all = candidates(&self.message.candidates);
+        self.keeps_up_to(&all, 0..all.len());
+    }
+
+    /// The next candidates. `verdict` is asked of those that are neither kept for certain nor rejected for the usual reason.
+    pub(super) fn writes(&mut self, some: &Listed<'_>, sorted: Sorted, verdict: impl Fn(usize) -> Verdict) {
+        let Sorted { all, mut kept, unlabelled, eco } = sorted;
+        if matches!(some, Listed::Nodes(_)) {
+            for place in places(kept & unlabelled).filter(|&place| verdict(place).rejection().is_some()) {
+                kept &= !(1 << place);
+            }
+        }
+        self.keeps(some, kept);
+        self.rejects_eco(some, eco);
+        for place in places(all & !(kept | eco)) {
+            if let (Some(candidate), Some(why)) = (some.at(place), verdict(place).rejection()) {
+                self.rejects(&candidate, why);
+            }
+        }
+    }
+
+    /// Those of these whose bit is set are rejected for the reason that is given most.
+    fn rejects_eco(&mut self, some: &Listed<'_>, eco: u64) {
+        if eco == 0 {
+            return;
+        }
+        let [count, ..] = &mut self.outcome.rejected;
+        *count += eco.count_ones();
+        let names = self.message.names();
+        let out = entries(&mut self.unresolvable, self.message);
+        for place in places(eco) {
+            if let Some(name) = some.name(place).and_then(|name| name.quoted(names)) {
+                out.extend_from_slice(name);
+                out.extend_from_slice(ECO.as_bytes());
+            }
+        }
+    }
+
+    /// Those of these whose bit is set stay. Neighbours are one stretch, with those before them if nothing lies between.
+    fn keeps(&mut self, some: &Listed<'_>, mut kept: u64) {
+        let mut at = 0;
+        while kept != 0 {
+            let gap = kept.trailing_zeros();
+            let length = (kept >> gap).trailing_ones();
+            if gap > 0 {
+                self.close();
+            }
+            let first = at + usize::try_from(gap).unwrap_or(0);
+            at = first + usize::try_from(length).unwrap_or(0);
+            self.keeps_up_to(some, first..at);
+            kept = kept.checked_shr(gap + length).unwrap_or(0);
+        }
+        if at < some.len() {
+            self.close();
+        }
+    }
+
+    /// Whether the last candidate so far is kept.
+    pub(super) fn keeps_last(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// These stay with what is open before them. Between two neighbours there is a comma.
+    fn keeps_up_to(&mut self, some: &Listed<'_>, these: Range<usize>) {
+        let (first, last) = (some.at(these.start), some.at(these.end.saturating_sub(1)));
+        if let (Some(first), Some(last)) = (first, last) {
+            let start = self.open.as_ref().map_or(first.raw.range().start, |run| run.start);
+            self.open = Some(start..last.raw.range().end);
+        }
+    }
+
+    /// The stretch that is open goes no further.
+    fn close(&mut self) {
+        let Some(run) = self.open.take() else { return };
+        if let Candidates::Names(names) = &self.message.candidates {
+            if self.names.is_empty() {
+                let last = names.spans.last().map_or(run.end, |last| last.range().end);
+                self.names.reserve(last.saturating_sub(run.start).saturating_add(2));
+            }
+            self.names.extend_from_slice(self.message.body.get(run).unwrap_or_default());
+            self.names.push(b',');
+        } else {
+            if self.runs.is_empty() {
+                self.runs.reserve(candidates(&self.message.candidates).len() / 2 + 1);
+            }
+            self.runs.push(run);
+        }
+    }
+
+    fn rejects(&mut self, candidate: &Candidate, why: Rejection) {
+        let [eco, draining, label, cap] = &mut self.outcome.rejected;
+        let counted = match why {
+            Rejection::Eco => eco,
+            Rejection::Draining => draining,
+            Rejection::EcoLabel => label,
+            Rejection::OverCap { .. } => cap,
+        };
+        *counted += 1;
+        let out = match why.eviction() {
+            Eviction::CannotHelp => &mut self.unresolvable,
+            Eviction::MayHelp => &mut self.resolvable,
+        };
+        let Some(name) = candidate.name.quoted(self.message.names()) else {
+            // A node without a name can be left out, and not be told of.
+            return;
+        };
+        let out = entries(out, self.message);
+        out.extend_from_slice(name);
+        // Writing into memory does not fail, and no reason has anything to escape.
+        let _ = write!(out, ":\"{why}\",");
+    }
+
+    pub(super) fn finish(mut self, body: &Bytes) -> (Reply, Outcome) {
+        // Names that are one stretch are no copy, if it is the last one.
+        let whole = self.open.take_if(|_| self.names.is_empty());
+        self.close();
+        let mut pieces = Vec::with_capacity(self.runs.len().saturating_mul(2) + 10);
+        match self.message.candidates {
+            Candidates::None => pieces.push(Bytes::from_static(b"{")),
+            Candidates::Names(_) => {
+                self.names.pop();
+                pieces.push(Bytes::from_static(b"{\"nodenames\":["));
+                pieces.push(whole.map_or_else(|| Bytes::from(self.names), |run| body.slice(run)));
+                pieces.push(Bytes::from_static(b"],"));
+            }
+            Candidates::Nodes(_) => {
+                pieces.push(Bytes::from_static(b"{\"nodes\":{\"metadata\":{},\"items\":["));
+                for (at, run) in self.runs.into_iter().chain(whole).enumerate() {
+                    if at > 0 {
+                        pieces.push(Bytes::from_static(b","));
+                    }
+                    pieces.push(body.slice(run));
+                }
+                pieces.push(Bytes::from_static(b"]},"));
+            }
+        }
+        // Each entry ends in a comma, the last one of a map does not.
+        let is_both = !self.unresolvable.is_empty() && !self.resolvable.is_empty();
+        self.unresolvable.pop();
+        self.resolvable.pop();
+        let between = if is_both { &b","[..] } else { b"" };
+        let unresolvable = Bytes::from(self.unresolvable);
+        pieces.push(Bytes::from_static(b"\"failedNodes\":{"));
+        pieces.push(unresolvable.clone());
+        pieces.push(Bytes::from_static(between));
+        pieces.push(Bytes::from(self.resolvable));
+        pieces.push(Bytes::from_static(b"},\"failedAndUnresolvableNodes\":{"));
+        pieces.push(unresolvable);
+        pieces.push(Bytes::from_static(b"},\"error\":\"\"}"));
+        (Reply::of(pieces), self.outcome)
+    }
+}
+
+/// A list of entries, with room. One that grows is copied: there is room for half of the candidates, and for all at the second
+/// try.
+fn entries<'l>(list: &'l mut Vec<u8>, message: &Message<'_>) -> &'l mut Vec<u8> {
+    if list.is_empty() {
+        list.reserve(candidates(&message.candidates).len().saturating_mul(ENTRY_BYTES));
+    }
+    list
+}
+
+/// The places of the bits that are set.
+fn places(mut bits: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let place = usize::try_from(bits.trailing_zeros()).ok().filter(|_| bits != 0);
+        bits &= bits.wrapping_sub(1);
+        place
+    })
+}
+
+/// Half of a name and a reason.
+const ENTRY_BYTES: usize = 64;
+
+/// The end of a name and the reason that is given most, ready made: a test holds it against the core's words.
+pub(super) const ECO: &str = ":\"joulie: performance pods do not run on eco nodes\",";
