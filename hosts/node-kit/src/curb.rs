@@ -4,16 +4,19 @@
 //! what was read back of all of them becomes one outcome. A policy whose CPUs are all offline answers that it is busy:
 //! it draws nothing, its limit is in force again when a CPU comes back, and it does not make the others fail.
 
+mod policy;
+
+use self::policy::{Due, Policy};
 use crate::unit::Place;
-use crate::worker::{Order, Outcome, Worker, setting_of};
-use crate::{BackendKind, Journal, LoopLaw};
+use crate::worker::Worker;
+use crate::{Journal, LoopLaw};
 use joulie_core::node::backend::{Regulation, ThrottleOutcome};
 use joulie_core::node::energy::Reading;
 use joulie_core::node::law::{self, Command, FrequencyRange, Law};
 use joulie_core::node::throttle::dither::Grid;
 use joulie_core::node::throttle::{self, Seat, Throttle};
 use joulie_core::node::{classic, tracking};
-use power_hal::{Control, DomainKind, ErrorKind, Key, Setting};
+use power_hal::{DomainKind, ErrorKind};
 use power_units::{KiloHertz, Stamp, Watts};
 
 /// All frequency policies of the node that have a limit.
@@ -35,32 +38,6 @@ pub(crate) struct Curb {
     pub(crate) moved: u64,
     /// In so many periods in a row somebody moved what was put back.
     contested: u32,
-}
-
-/// One policy.
-#[derive(Clone, Debug)]
-pub(crate) struct Policy {
-    pub(crate) key: Key,
-    backend: BackendKind,
-    place: Place,
-    pub(crate) floor: KiloHertz,
-    /// What it may rise to: what was in force before the first write; none while nobody knows.
-    ceiling: Option<KiloHertz>,
-    pub(crate) most: KiloHertz,
-    step: KiloHertz,
-    /// What was last ordered and not released since.
-    pub(crate) asked: Option<KiloHertz>,
-    /// Whether its order is on its way, and what came back.
-    due: Due,
-    /// When it was learned that what was asked is in force; a reading from before says nothing of it.
-    learned: Option<Stamp>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Due {
-    Nothing,
-    Waiting,
-    Done(Result<Option<KiloHertz>, ErrorKind>),
 }
 
 /// Orders for many policies that belong together.
@@ -408,7 +385,7 @@ impl Curb {
     /// be written is looked at again: until it can be, an administrator may still change it.
     fn find_ceilings(&mut self, workers: &[Worker], journal: &Journal) {
         for policy in self.policies.iter_mut().filter(|policy| !policy.is_settled()) {
-            let before = original(journal, policy.backend, &policy.key);
+            let before = policy.original(journal);
             let found = before.or_else(|| policy.in_force(workers));
             policy.ceiling = found.map(|found| found.within(policy.floor, policy.most)).or(policy.ceiling);
         }
@@ -427,110 +404,6 @@ impl Curb {
 
     fn effective(&self, workers: &[Worker]) -> Option<KiloHertz> {
         mean(self.policies.iter().filter_map(|policy| policy.reading(workers)?.frequency.ok()))
-    }
-}
-
-impl Policy {
-    fn reading<'w>(&self, workers: &'w [Worker]) -> Option<&'w power_hal::Sample> {
-        workers[self.place.worker].view.readings[self.place.domain].as_ref().ok()
-    }
-
-    /// The limit that is in force, whoever set it.
-    pub(crate) fn in_force(&self, workers: &[Worker]) -> Option<KiloHertz> {
-        let reading = &workers[self.place.worker].view.readings[self.place.domain];
-        setting_of(reading, Control::Frequency).and_then(frequency_of)
-    }
-
-    /// Its limit, or the frequency at which it runs where the limit cannot be read.
-    fn stands_at(&self, workers: &[Worker]) -> Option<KiloHertz> {
-        self.in_force(workers).or_else(|| self.running(workers))
-    }
-
-    /// The frequency at which it runs.
-    pub(crate) fn running(&self, workers: &[Worker]) -> Option<KiloHertz> {
-        self.reading(workers)?.frequency.ok()
-    }
-
-    /// Whether its ceiling is known, and cannot be another one since.
-    fn is_settled(&self) -> bool {
-        let refused = match self.due {
-            Due::Done(Err(_)) => true,
-            Due::Done(Ok(_)) | Due::Nothing | Due::Waiting => false,
-        };
-        self.ceiling.is_some() && !refused
-    }
-
-    fn is_touched(&self, journal: &Journal) -> bool {
-        journal.holds(self.backend, &self.key, Control::Frequency)
-    }
-
-    /// Whether it answers and is not at its lowest frequency. A reading from before the order was learned says nothing.
-    fn slips(&self, workers: &[Worker]) -> bool {
-        let Some(reading) = self.reading(workers) else { return false };
-        let after = self.learned.is_none_or(|learned| reading.at.since(learned).is_some());
-        after && self.in_force(workers).is_some_and(|now| now > self.floor + self.step)
-    }
-
-    fn was_raised(&self, workers: &[Worker]) -> bool {
-        let (Some(asked), Some(learned), Some(reading)) = (self.asked, self.learned, self.reading(workers))
-        else {
-            return false;
-        };
-        // A table's entry may lie a step above what was asked on kernels that round up.
-        let raised = self.in_force(workers).is_some_and(|now| now > asked + self.step);
-        raised && reading.at.since(learned).is_some()
-    }
-
-    fn limit(&mut self, to: KiloHertz, workers: &[Worker]) {
-        self.asked = Some(to);
-        self.learned = None;
-        self.due = Due::Waiting;
-        if !workers[self.place.worker].order(self.place.domain, Order::Set(Setting::Frequency(to))) {
-            self.due = Due::Done(Err(ErrorKind::Gone));
-        }
-    }
-
-    /// Puts its original back, if it was ever touched.
-    fn free(&mut self, workers: &[Worker], journal: &Journal) {
-        if self.asked.is_none() && !self.is_touched(journal) {
-            self.due = Due::Nothing;
-            return;
-        }
-        self.asked = None;
-        self.due = Due::Waiting;
-        if !workers[self.place.worker].order(self.place.domain, Order::Release) {
-            self.due = Due::Done(Err(ErrorKind::Gone));
-        }
-    }
-
-    fn learn(&mut self, workers: &mut [Worker], now: Stamp) {
-        if self.due != Due::Waiting {
-            return;
-        }
-        let outcome = workers[self.place.worker].view.outcomes[self.place.domain].take();
-        match (outcome, self.asked) {
-            (None, _) => {}
-            (Some(Outcome::Released(done)), None) => self.due = Due::Done(done.map(|()| None)),
-            (Some(Outcome::Set { asked, read_back }), Some(wanted))
-                if asked == Setting::Frequency(wanted) =>
-            {
-                self.learned = read_back.is_ok().then_some(now);
-                self.due = Due::Done(read_back.map(frequency_of));
-            }
-            // Of an order that another one has taken the place of since.
-            (Some(Outcome::Released(_) | Outcome::Set { .. }), _) => {}
-        }
-    }
-}
-
-fn original(journal: &Journal, backend: BackendKind, key: &Key) -> Option<KiloHertz> {
-    journal.was(backend, key, Control::Frequency).and_then(frequency_of)
-}
-
-fn frequency_of(setting: Setting) -> Option<KiloHertz> {
-    match setting {
-        Setting::Frequency(frequency) => Some(frequency),
-        Setting::Power(_) | Setting::Throttle(_) => None,
     }
 }
 

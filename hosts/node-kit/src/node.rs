@@ -9,29 +9,31 @@
 mod handle;
 mod open;
 mod restore;
+mod stock;
+mod tell;
 
 pub use handle::{Desire, Handle};
 pub use open::OpenError;
 pub use restore::Left;
 
 use crate::curb::{Curb, Sight};
-use crate::report::{BackendReport, Counts, DeviceReport, PolicyReport, Report};
+use crate::report::{Counts, Report};
 use crate::time::Deadline;
-use crate::unit::{self, Unit};
-use crate::worker::{Bell, Worker};
+use crate::unit::Unit;
+use crate::worker::{Bell, Worker, lock};
 use crate::{Access, Config, Journal, Lock, Time};
 use handle::Inbox;
 use joulie_core::node::backend::{Decision, Facts, Mode, Package, PackageFacts, ThrottleOrder};
-use joulie_core::node::cap::{CapIntent, CapRange, Desired};
+use joulie_core::node::cap::{CapIntent, Desired};
 use joulie_core::node::energy::{self, Reading};
-use joulie_core::node::gpu_cap::{Gpu, GpuDecision, GpuFacts, GpuLimits};
+use joulie_core::node::gpu_cap::{Gpu, GpuDecision, GpuFacts};
 use joulie_core::node::lease::{Event, Lease, LeaseFacts};
 use joulie_core::node::lever::Lever;
-use joulie_core::node::limiter::LimitFacts;
 use power_hal::Clock;
-use power_units::{Role, Stamp, Watts};
-use std::sync::{Arc, Mutex, PoisonError};
+use power_units::Stamp;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use stock::{gpu_limits, range_of};
 
 /// A node that is open.
 #[derive(Debug)]
@@ -191,44 +193,6 @@ impl Node {
         }
     }
 
-    /// Makes the units and policies of what the backends list now; what was known of the same hardware goes on.
-    fn take_stock(&mut self) {
-        let (packages, gpus) = unit::units(&self.workers, self.config.period);
-        (self.package_units, self.packages) = merge(
-            packages,
-            std::mem::take(&mut self.package_units),
-            &std::mem::take(&mut self.packages),
-            |unit| {
-                let facts =
-                    PackageFacts { range: CapRange::UNKNOWN, has_limit: false, limit: LimitFacts::UNKNOWN };
-                if unit.is_touched(&self.journal) {
-                    Package::adopted(facts)
-                } else {
-                    Package::untouched(facts)
-                }
-            },
-            |package| package.limiter().lever() == Lever::Free,
-        );
-        (self.gpu_units, self.gpus) = merge(
-            gpus,
-            std::mem::take(&mut self.gpu_units),
-            &std::mem::take(&mut self.gpus),
-            |unit| {
-                let limits = GpuLimits::new(None, None);
-                let facts = GpuFacts { limits, limit: LimitFacts::UNKNOWN };
-                if unit.is_touched(&self.journal) { Gpu::adopted(facts) } else { Gpu::untouched(facts) }
-            },
-            |gpu| gpu.limiter().lever() == Lever::Free,
-        );
-        let existed = self.curb.exists();
-        let mut curb = Curb::of(&self.workers, &self.curb, self.config.frequency_floor);
-        curb.goes_on(std::mem::take(&mut self.curb), &self.workers);
-        self.curb = curb;
-        if !existed && self.curb.is_touched(&self.journal) {
-            self.mode = Mode::start(joulie_core::node::backend::Route::Host, true);
-        }
-    }
-
     fn step(&mut self, occasion: Occasion) {
         let now = self.time.now();
         let caps = self.step_lease(now, occasion);
@@ -325,52 +289,6 @@ impl Node {
         self.desire = inbox.desire;
         (inbox.stop, changed)
     }
-
-    fn publish(&mut self, now: Stamp) {
-        let report = &mut self.report;
-        report.at = Some(now);
-        report.desire = self.desire;
-        report.power = Some(self.power);
-        report.cpu = self.cpu_decision;
-        report.gpu = self.gpu_decision;
-        report.law = self.curb.decision;
-        report.lease = self.lease.map(|lease| (lease.phase(), self.lease_event));
-        report.originals = self.journal.len();
-        report.journal_behind = self.journal.is_behind();
-        report.counts = self.counts;
-        report.counts.moved += self.curb.moved;
-        refill(&mut report.packages, self.package_units.iter().map(|unit| device(unit, &self.journal)));
-        refill(&mut report.gpus, self.gpu_units.iter().map(|unit| device(unit, &self.journal)));
-        let workers = &self.workers;
-        refill(
-            &mut report.policies,
-            self.curb.policies.iter().map(|policy| PolicyReport {
-                key: policy.key,
-                min: policy.floor,
-                max: policy.most,
-                limit: policy.in_force(workers),
-                asked: policy.asked,
-                running: policy.running(workers),
-            }),
-        );
-        let stuck = |worker: &Worker| {
-            let inside = worker.view.inside?;
-            now.since(inside).filter(|&long| long > self.config.period).map(|_| inside)
-        };
-        refill(
-            &mut report.backends,
-            workers.iter().map(|worker| BackendReport {
-                kind: worker.kind,
-                standing: worker.view.standing.clone(),
-                domains: worker.view.domains.len(),
-                stuck_since: stuck(worker),
-                complaints: worker.view.complaints.clone(),
-                last_trouble: worker.view.last_trouble.clone(),
-                troubles: worker.view.troubles,
-            }),
-        );
-        lock(&self.published).copy(report);
-    }
 }
 
 /// How long a node that is closed waits for its backends: a call that hangs must not keep the process.
@@ -390,106 +308,4 @@ impl Drop for Node {
             self.bell.wait(heard, until);
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn refill<T>(list: &mut Vec<T>, with: impl Iterator<Item = T>) {
-    list.clear();
-    list.extend(with);
-}
-
-fn device(unit: &Unit, journal: &Journal) -> DeviceReport {
-    DeviceReport {
-        key: unit.key,
-        backend: unit.backend,
-        described: unit.described,
-        power: unit.power,
-        energy: unit.energy,
-        limit: unit.in_force,
-        owners: unit.owners_limit(journal),
-        ours: unit.is_touched(journal),
-    }
-}
-
-/// The new units with what the law remembers of them. A unit that is not listed any more stays as long as the law holds
-/// something on it: what was capped must not be forgotten because its driver went away.
-fn merge<L: Copy>(
-    new: Vec<Unit>,
-    old: Vec<Unit>,
-    memories: &[L],
-    begin: impl Fn(&Unit) -> L,
-    is_free: impl Fn(&L) -> bool,
-) -> (Vec<Unit>, Vec<L>) {
-    let mut known: Vec<(Unit, L)> = old.into_iter().zip(memories.iter().copied()).collect();
-    let mut units = Vec::with_capacity(new.len());
-    let mut laws = Vec::with_capacity(new.len());
-    for mut unit in new {
-        match known.iter().position(|(before, _)| before.key == unit.key) {
-            Some(at) => {
-                let (before, law) = known.swap_remove(at);
-                // What is free has no memory worth keeping, and may be ours by what the journal says of it now: until
-                // its backend was listed nobody could look that up. Nor does the law of one backend's limit hold for
-                // another backend's.
-                let same = unit.is_bare() || before.is_bare() || before.backend == unit.backend;
-                let anew = is_free(&law) || !same;
-                // That a package is there, and no more, is less than what was known of it: it stays one with a limit
-                // and a meter, which are away.
-                if unit.is_bare() && !before.is_bare() {
-                    unit = before.gone();
-                } else {
-                    unit.goes_on(&before);
-                }
-                laws.push(if anew { begin(&unit) } else { law });
-                units.push(unit);
-            }
-            None => {
-                laws.push(begin(&unit));
-                units.push(unit);
-            }
-        }
-    }
-    for (unit, law) in known.into_iter().filter(|(_, law)| !is_free(law)) {
-        log::warn!("{} is not there any more, and a cap of ours was on it", unit.key.as_str());
-        let unit = unit.gone();
-        // Of a socket whose limit is away its meter in another backend is left: that is the same package, and counted
-        // beside it would double the node's cap.
-        let same = |new: &Unit| !new.has_limit && new.package_number() == unit.package_number();
-        match units.iter().position(|new| unit.package_number().is_some() && same(new)) {
-            Some(at) => {
-                units[at] = unit.metered_by(&units[at]);
-                laws[at] = law;
-            }
-            None => {
-                units.push(unit);
-                laws.push(law);
-            }
-        }
-    }
-    (units, laws)
-}
-
-fn range_of(unit: &Unit, journal: &Journal) -> CapRange {
-    let (min, max) = watts_of(unit);
-    let range = CapRange::new(min, max, None).below(unit.owners_limit(journal));
-    range.no_more_than(unit.stands_unknown(journal))
-}
-
-fn gpu_limits(unit: &Unit, journal: &Journal) -> GpuLimits {
-    if !unit.has_limit {
-        return GpuLimits::NotATarget;
-    }
-    let (min, max) = watts_of(unit);
-    let limits = GpuLimits::new(min, max).below(unit.owners_limit(journal));
-    limits.no_more_than(unit.stands_unknown(journal))
-}
-
-fn watts_of(unit: &Unit) -> (Option<Watts>, Option<Watts>) {
-    let limit = unit.described.as_ref().and_then(power_hal::Domain::power);
-    // The lowest limit rounds up and the highest down, so that both are inside the range.
-    let min = limit.and_then(|limit| limit.min()).map(|min| min.to_watts(Role::Demand));
-    let max = limit.and_then(|limit| limit.max()).map(|max| max.to_watts(Role::Limit));
-    (min, max)
 }

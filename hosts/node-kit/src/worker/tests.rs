@@ -1,8 +1,10 @@
 use super::*;
 use crate::driver::Device;
-use power_hal::{Applied, Domains, Generation, Limit, Released, Span};
-use power_units::MicroWatts;
+use crate::time::Deadline;
+use power_hal::{Applied, Clock, Domains, Generation, Handle, Limit, Reading, Released, Span};
+use power_units::{MicroWatts, Micros};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 
 const ANSWERS: Duration = Duration::from_secs(20);
 
@@ -233,19 +235,8 @@ fn a_batch_allocates_nothing() {
     let domains: Vec<Domain> = (0..10).map(|n| Domain::package(n, None)).collect();
     let (generation, limit) = (Generation::FIRST, vec![w(1); 10]);
     let fake = Fake { domains, generation, limit, told: tell, gate: None, gone: false };
-    let batch = fake.domains().iter().map(|(handle, _)| Reading::new(handle)).collect();
-    let (orders, touched, troubled) = (vec![None; 10], Vec::with_capacity(10), vec![None; 10]);
-    let looked = bench.time.now();
-    let mut own = super::Bench {
-        device: Box::new(fake),
-        batch,
-        orders,
-        touched,
-        troubled,
-        looked,
-        known: Vec::new(),
-        incomplete: false,
-    };
+    let mut own = thread::Bench::new(Box::new(fake), bench.time.now());
+    thread.publish(&mut own);
     let counted = allocation_counter::measure(|| {
         thread.carry_out(&mut own);
         thread.answer(&mut own, 1);

@@ -1,0 +1,340 @@
+//! The thread of a backend: it opens the device, carries out orders, and lists the hardware anew.
+
+use super::{Bell, Mailbox, Opener, Order, Outcome, Standing, lock, setting_of};
+use crate::driver::{Device, Trouble};
+use crate::time::Deadline;
+use crate::{BackendKind, Time};
+use joulie_core::node::backoff::Backoff;
+use power_hal::{Clock, Control, Domain, ErrorKind, Handle, Key, Reading, Setting};
+use power_units::{Micros, Stamp};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+/// How often the hardware is listed anew without a reason.
+const LOOK_EVERY: Micros = Micros::new(60_000_000);
+/// How often while a frequency policy is left out: its processors were offline, and nothing says that they are back. A look
+/// at 128 policies takes some ten milliseconds.
+const LOOK_FOR_POLICIES: Micros = Micros::new(10_000_000);
+/// The shortest time between two looks that have a reason.
+const LOOK_AGAIN: Micros = Micros::new(1_000_000);
+
+/// The stack of a thread. A library of a vendor is opened by a table of some hundred functions, which a build without
+/// optimisation has on the stack several times over; what is not touched costs address space and no memory.
+pub(super) const STACK: usize = 2 << 20;
+
+/// The backend's end.
+pub(super) struct Thread {
+    pub(super) kind: BackendKind,
+    pub(super) mailbox: Arc<Mailbox>,
+    pub(super) bell: Arc<Bell>,
+    pub(super) time: Time,
+    pub(super) retry: Backoff,
+    pub(super) opener: Opener,
+}
+
+/// What the thread has at hand, so that a batch allocates nothing.
+pub(super) struct Bench {
+    device: Box<dyn Device>,
+    batch: Vec<Reading>,
+    orders: Vec<Option<Order>>,
+    touched: Vec<(Handle, Control, Option<Setting>)>,
+    /// What each domain last failed with, until it obeys again.
+    troubled: Vec<Option<ErrorKind>>,
+    looked: Stamp,
+    /// Every domain that was ever listed.
+    known: Vec<Key>,
+    /// Whether the last look had to leave something out.
+    incomplete: bool,
+}
+
+impl Bench {
+    /// With a device that was just opened, and nothing of it listed yet.
+    pub(super) fn new(device: Box<dyn Device>, now: Stamp) -> Self {
+        Self {
+            incomplete: !device.complaints().is_empty(),
+            device,
+            batch: Vec::new(),
+            orders: Vec::new(),
+            touched: Vec::new(),
+            troubled: Vec::new(),
+            looked: now,
+            known: Vec::new(),
+        }
+    }
+
+    /// How long after a look the next one is due. What is not listed is looked for, since nothing says that it is back.
+    fn look_every(&self, kind: BackendKind) -> Micros {
+        if self.known.len() > self.batch.len() {
+            LOOK_AGAIN
+        } else if self.incomplete && kind == BackendKind::Cpufreq {
+            LOOK_FOR_POLICIES
+        } else {
+            LOOK_EVERY
+        }
+    }
+}
+
+impl Thread {
+    pub(super) fn run(mut self) {
+        if let Some(bench) = self.open() {
+            self.serve(bench);
+        }
+        let (mailbox, bell) = (self.mailbox.clone(), self.bell.clone());
+        // With it goes the hold on the node's lock.
+        drop(self);
+        lock(&mailbox.letters).ended = true;
+        bell.ring();
+    }
+
+    fn serve(&self, mut bench: Bench) {
+        self.publish(&mut bench);
+        while let Some(ticket) = self.next(&mut bench) {
+            self.carry_out(&mut bench);
+            if let Some(ticket) = ticket {
+                self.answer(&mut bench, ticket);
+            }
+            lock(&self.mailbox.letters).inside = None;
+            self.bell.ring();
+        }
+    }
+
+    /// Nothing if it was told to stop before.
+    fn open(&mut self) -> Option<Bench> {
+        let mut failures = 0;
+        loop {
+            self.enter();
+            let opened = (self.opener)();
+            let now = self.time.now();
+            match opened {
+                Ok(device) => return Some(Bench::new(device, now)),
+                Err(trouble) => {
+                    log::warn!("cannot open backend {}: {trouble}", self.kind.label());
+                    let mut letters = lock(&self.mailbox.letters);
+                    letters.standing = Standing::Failed(trouble);
+                    letters.inside = None;
+                }
+            }
+            self.bell.ring();
+            failures += 1;
+            if !self.pause(self.retry.after(failures)) {
+                return None;
+            }
+        }
+    }
+
+    /// Waits, and answers meanwhile that there is nothing; false if it was told to stop.
+    fn pause(&self, wait: Micros) -> bool {
+        let until = Deadline::after(self.time.lasting(wait));
+        let mut letters = lock(&self.mailbox.letters);
+        loop {
+            if letters.stop {
+                return false;
+            }
+            if letters.answered != letters.asked {
+                letters.answered = letters.asked;
+                self.bell.ring();
+            }
+            let left = until.left();
+            if left == Duration::ZERO {
+                return true;
+            }
+            letters = self.mailbox.wake.wait_timeout(letters, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn enter(&self) {
+        lock(&self.mailbox.letters).inside = Some(self.time.now());
+    }
+
+    /// Waits for something to do, and takes the orders. The batch to answer is inside; nothing when it is to stop.
+    fn next(&self, bench: &mut Bench) -> Option<Option<u64>> {
+        let mut letters = lock(&self.mailbox.letters);
+        while !letters.stop && !letters.some_order && letters.answered == letters.asked {
+            letters = self.mailbox.wake.wait(letters).unwrap_or_else(PoisonError::into_inner);
+        }
+        if letters.stop {
+            return None;
+        }
+        if letters.some_order {
+            letters.some_order = false;
+            std::mem::swap(&mut letters.orders, &mut bench.orders);
+            letters.orders.fill(None);
+        } else {
+            bench.orders.fill(None);
+        }
+        letters.inside = Some(self.time.now());
+        Some((letters.answered != letters.asked).then_some(letters.asked))
+    }
+
+    /// What lowers a limit goes before what raises one, so that no sum is above both the old and the new.
+    pub(super) fn carry_out(&self, bench: &mut Bench) {
+        if bench.orders.iter().all(Option::is_none) {
+            return;
+        }
+        bench.keep_originals();
+        for wanted in [Turn::Lowering, Turn::Raising, Turn::Releasing] {
+            for at in 0..bench.orders.len() {
+                let Some(order) = bench.orders[at] else { continue };
+                if lock(&self.mailbox.letters).stop {
+                    return;
+                }
+                if bench.turn(at, order) == wanted {
+                    let outcome = self.obey(bench, at, order);
+                    if let Some(slot) = lock(&self.mailbox.letters).outcomes.get_mut(at) {
+                        *slot = Some(outcome);
+                    }
+                }
+            }
+        }
+        bench.device.tidy();
+        // What is in force is another thing now, and whoever looks at the node must not see the old one.
+        bench.device.sample(&mut bench.batch);
+        self.show(&bench.batch);
+    }
+
+    fn obey(&self, bench: &mut Bench, at: usize, order: Order) -> Outcome {
+        let handle = bench.batch[at].domain;
+        let outcome = match order {
+            Order::Set(asked) => {
+                let applied = bench.device.apply(handle, asked).map(|applied| applied.effective());
+                let read_back = applied.map_err(|trouble| self.note(bench, at, "set", trouble));
+                Outcome::Set { asked, read_back }
+            }
+            Order::Release => {
+                let released = bench.device.release(handle).map(|_| ());
+                Outcome::Released(released.map_err(|trouble| self.note(bench, at, "release", trouble)))
+            }
+        };
+        if matches!(outcome, Outcome::Set { read_back: Ok(_), .. } | Outcome::Released(Ok(()))) {
+            bench.troubled[at] = None;
+        }
+        outcome
+    }
+
+    fn note(&self, bench: &mut Bench, at: usize, deed: &str, trouble: Trouble) -> ErrorKind {
+        let kind = trouble.kind;
+        // The same trouble at every retry is one line, not a thousand.
+        if bench.troubled[at].replace(kind) != Some(kind) {
+            let domain = bench.device.domains().get(bench.batch[at].domain).map(|domain| *domain.key());
+            let name = domain.as_ref().map_or("a domain that is gone", |key| key.as_str());
+            log::warn!("{}: cannot {deed} {name}: {trouble}", self.kind.label());
+        }
+        let mut letters = lock(&self.mailbox.letters);
+        letters.troubles += 1;
+        letters.last_trouble = Some(trouble);
+        kind
+    }
+
+    pub(super) fn answer(&self, bench: &mut Bench, ticket: u64) {
+        let since = self.time.now().since(bench.looked);
+        let every = bench.look_every(self.kind);
+        if since.is_none_or(|since| since > every) {
+            self.look(bench);
+        }
+        bench.device.sample(&mut bench.batch);
+        let gone = bench.batch.iter().any(|reading| reading.outcome == Err(ErrorKind::Gone));
+        if gone && since.is_none_or(|since| since > LOOK_AGAIN) && self.look(bench) {
+            bench.device.sample(&mut bench.batch);
+        }
+        self.show(&bench.batch);
+        lock(&self.mailbox.letters).answered = ticket;
+    }
+
+    fn show(&self, batch: &[Reading]) {
+        for (slot, reading) in lock(&self.mailbox.letters).readings.iter_mut().zip(batch) {
+            *slot = reading.outcome;
+        }
+    }
+
+    /// Lists the hardware anew; true if it is another list.
+    fn look(&self, bench: &mut Bench) -> bool {
+        bench.looked = self.time.now();
+        let before = bench.device.domains().generation();
+        if let Err(trouble) = bench.device.look() {
+            let mut letters = lock(&self.mailbox.letters);
+            letters.troubles += 1;
+            if letters.last_trouble.as_ref() != Some(&trouble) {
+                log::warn!("{}: cannot list the hardware: {trouble}", self.kind.label());
+            }
+            letters.last_trouble = Some(trouble);
+            return false;
+        }
+        bench.incomplete = !bench.device.complaints().is_empty();
+        let changed = bench.device.domains().generation() != before;
+        if changed {
+            log::info!("{}: the hardware is another list now", self.kind.label());
+            self.publish(bench);
+        }
+        changed
+    }
+
+    /// Begins an epoch with the device's present list.
+    pub(super) fn publish(&self, bench: &mut Bench) {
+        let domains = bench.device.domains();
+        bench.batch = domains.iter().map(|(handle, _)| Reading::new(handle)).collect();
+        let list: Arc<[Domain]> = Arc::from(domains.as_slice());
+        // What is in force is known before the first order, which saves it.
+        bench.device.sample(&mut bench.batch);
+        for key in list.iter().map(Domain::key) {
+            if !bench.known.contains(key) {
+                bench.known.push(*key);
+            }
+        }
+        bench.orders = vec![None; list.len()];
+        bench.touched = Vec::with_capacity(list.len());
+        bench.troubled = vec![None; list.len()];
+        let complaints: Arc<[String]> = Arc::from(bench.device.complaints());
+        for complaint in complaints.iter() {
+            log::info!("{}: {complaint}", self.kind.label());
+        }
+        let mut letters = lock(&self.mailbox.letters);
+        letters.standing = Standing::Ready;
+        letters.inside = None;
+        letters.epoch += 1;
+        letters.orders = vec![None; list.len()];
+        letters.some_order = false;
+        letters.readings = bench.batch.iter().map(|reading| reading.outcome).collect();
+        letters.outcomes = vec![None; list.len()];
+        letters.domains = list;
+        letters.complaints = complaints;
+        drop(letters);
+        self.bell.ring();
+    }
+}
+
+/// When an order's turn is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    Lowering,
+    Raising,
+    Releasing,
+}
+
+impl Bench {
+    fn keep_originals(&mut self) {
+        self.touched.clear();
+        for (order, reading) in self.orders.iter().zip(&self.batch) {
+            if let Some(Order::Set(setting)) = order {
+                let control = setting.control();
+                self.touched.push((reading.domain, control, in_force(reading, control)));
+            }
+        }
+        self.device.keep(&self.touched);
+    }
+
+    fn turn(&self, at: usize, order: Order) -> Turn {
+        match order {
+            Order::Release => Turn::Releasing,
+            Order::Set(setting) => {
+                let now = self.batch.get(at).and_then(|reading| in_force(reading, setting.control()));
+                let raises = now.and_then(|now| setting.permits_more_than(now)).unwrap_or(false);
+                if raises { Turn::Raising } else { Turn::Lowering }
+            }
+        }
+    }
+}
+
+/// What a reading says is in force.
+fn in_force(reading: &Reading, control: Control) -> Option<Setting> {
+    setting_of(&reading.outcome, control)
+}
