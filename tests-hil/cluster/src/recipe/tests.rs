@@ -1,5 +1,6 @@
 use super::*;
 use crate::folder::Folder;
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 
 /// A machine whose `go` is a script.
@@ -21,6 +22,9 @@ fn machine(version: &str, download: &str, build: &str) -> Machine {
     );
     let go = folder.write("go", &script).unwrap();
     std::fs::set_permissions(&go, PermissionsExt::from_mode(0o755)).unwrap();
+    // Until it execs, a child that another test starts has the script open for writing, as we had when it was forked off.
+    let is_busy = || Command::new(&go).output().is_err_and(|why| why.kind() == ErrorKind::ExecutableFileBusy);
+    while is_busy() {}
     let environment = Environment {
         kubebuilder_assets: None,
         path: Some(folder.path().into()),
@@ -67,7 +71,7 @@ fn who_comes_second_waits_and_takes_what_the_first_built() {
 fn a_build_that_fails_is_told_with_the_version_and_what_to_do_and_leaves_nothing() {
     let machine = machine("echo go version go1.26.9", ":", "echo cannot find main.go >&2; exit 1");
     let told = machine.obtain().unwrap_err();
-    assert!(matches!(told, ClusterError::Build(_)));
+    assert!(matches!(told, ClusterError::Build(_)), "{told}");
     for part in ["go1.26.9", "cannot find main.go", "set KUBEBUILDER_ASSETS"] {
         assert!(told.to_string().contains(part), "{told}");
     }
