@@ -33,7 +33,6 @@ use power_hal::Clock;
 use power_units::Stamp;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use stock::{gpu_limits, range_of};
 
 /// A node that is open.
 #[derive(Debug)]
@@ -199,7 +198,7 @@ impl Node {
         for (package, unit) in self.packages.iter_mut().zip(&mut self.package_units) {
             let limit = unit.limit_facts(&mut self.workers);
             package.facts =
-                PackageFacts { range: range_of(unit, &self.journal), has_limit: unit.has_limit, limit };
+                PackageFacts { range: unit.cap_range(&self.journal), has_limit: unit.has_limit, limit };
         }
         let throttle = self.curb.learn(&mut self.workers, now);
         let metered = !self.package_units.is_empty() && self.package_units.iter().all(Unit::is_metered);
@@ -213,7 +212,7 @@ impl Node {
         let decision = self.config.cpu.step(&mut self.mode, &mut self.packages, &facts);
         for (gpu, unit) in self.gpus.iter_mut().zip(&mut self.gpu_units) {
             let limit = unit.limit_facts(&mut self.workers);
-            gpu.facts = GpuFacts { limits: gpu_limits(unit, &self.journal), limit };
+            gpu.facts = GpuFacts { limits: unit.gpu_limits(&self.journal), limit };
         }
         let desired =
             self.desired(caps.map(|(caps, safe)| caps.desired(self.desire.gpu, safe.1)), self.desire.gpu);

@@ -6,7 +6,9 @@
 
 use crate::worker::{Order, Outcome, Worker, setting_of};
 use crate::{BackendKind, Journal};
+use joulie_core::node::cap::CapRange;
 use joulie_core::node::energy::{Baseline, Gap, Meter as EnergyMeter, Oddity, Reading, Sample};
+use joulie_core::node::gpu_cap::GpuLimits;
 use joulie_core::node::limiter::{LimitFacts, LimitOrder, LimitOutcome, Seen};
 use power_hal::{Control, Counter, Domain, DomainKind, ErrorKind, Key, Measured, Meter, Setting};
 use power_units::{MicroJoules, Micros, Role, Stamp, Watts};
@@ -218,6 +220,32 @@ impl Unit {
         let is_unknown = self.is_touched(journal) && self.owners_limit(journal).is_none();
         let stands = || self.in_force.or(self.ordered.map(|(watts, _)| watts));
         is_unknown.then(stands).flatten()
+    }
+
+    /// Between what limits it may be capped, as a package.
+    pub(crate) fn cap_range(&self, journal: &Journal) -> CapRange {
+        let (min, max) = self.span();
+        let range = CapRange::new(min, max, None).below(self.owners_limit(journal));
+        range.no_more_than(self.stands_unknown(journal))
+    }
+
+    /// Between what limits it may be capped, as a GPU.
+    pub(crate) fn gpu_limits(&self, journal: &Journal) -> GpuLimits {
+        if !self.has_limit {
+            return GpuLimits::NotATarget;
+        }
+        let (min, max) = self.span();
+        let limits = GpuLimits::new(min, max).below(self.owners_limit(journal));
+        limits.no_more_than(self.stands_unknown(journal))
+    }
+
+    /// What its limit may be set to.
+    fn span(&self) -> (Option<Watts>, Option<Watts>) {
+        let limit = self.described.as_ref().and_then(Domain::power);
+        // The lowest limit rounds up and the highest down, so that both are inside the range.
+        let min = limit.and_then(|limit| limit.min()).map(|min| min.to_watts(Role::Demand));
+        let max = limit.and_then(|limit| limit.max()).map(|max| max.to_watts(Role::Limit));
+        (min, max)
     }
 
     /// Reads its meter, once in a period.

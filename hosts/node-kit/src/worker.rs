@@ -231,6 +231,3 @@ pub(crate) fn setting_of(outcome: &Result<Sample, ErrorKind>, control: Control) 
         Control::Throttle => sample.throttle.ok().map(Setting::Throttle),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -13,7 +13,6 @@ mod sight;
 mod waits;
 
 pub(crate) use jobs::Then;
-pub(crate) use pass::Passed;
 
 use crate::budget::Ledger;
 use crate::meters::Meters;

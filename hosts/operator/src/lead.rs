@@ -10,13 +10,13 @@
 //! A change is planned a moment after it came, so that what comes together is planned together; passes that follow one
 //! another keep a distance of some times what a pass takes, so that a storm of events costs a part of one processor.
 
-use crate::brain::{Brain, Passed, Then, stamp};
+use crate::brain::{Brain, Then, stamp};
 use crate::lease;
 use crate::meters::http::{Poller, Read};
 use crate::settings::{PowerSource, Settings};
 use crate::site::Watches;
 use crate::stats::Stats;
-use crate::writes::{Outcome, Trouble, Writers, in_turn};
+use crate::writes::{Outcome, Trouble, Writers};
 use host_kit::clock::{Clock, Mono};
 use host_kit::health::Heartbeat;
 use host_kit::leader::{Leadership, Term};
@@ -89,8 +89,8 @@ impl Lead {
     pub(crate) fn new(parts: Parts, brain: Brain) -> Self {
         let settings = &parts.settings;
         let (writers, outcomes) = Writers::new(
-            parts.client.clone(),
-            (parts.leadership.clone(), parts.clock.clone()),
+            &parts.client,
+            (&parts.leadership, &parts.clock),
             settings.write_timeout,
             settings.writers,
         );
@@ -266,21 +266,20 @@ impl Lead {
         }
         self.dirty = None;
         // Not before the look: what was heard in it would lie in the future.
-        let Passed { number, mut jobs } = self.brain.pass(self.parts.clock.mono(), self.parts.clock.wall());
+        let passed = self.brain.pass(self.parts.clock.mono(), self.parts.clock.wall());
         let took = self.parts.clock.mono().since(now);
         self.parts.stats.passed(took);
-        tracing::debug!(jobs = jobs.len(), "pass {number} took {}us", took.as_micros());
-        if !jobs.is_empty() {
+        tracing::debug!(jobs = passed.jobs.len(), "pass {} took {}us", passed.number, took.as_micros());
+        if !passed.jobs.is_empty() {
             self.generation += 1;
         }
         if let Some(poller) = &self.poller {
             poller.follow(self.brain.planned());
         }
-        in_turn(&mut jobs);
-        for job in jobs {
+        for job in passed.jobs {
             self.writers.send(job, term);
         }
-        self.last_pass = Some((number, now));
+        self.last_pass = Some((passed.number, now));
         self.not_before = self.parts.clock.mono().plus((took * DISTANCE).min(DISTANCE_MAX));
         self.parts.planned.store(true, Ordering::Relaxed);
     }

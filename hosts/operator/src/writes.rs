@@ -4,6 +4,11 @@
 //! jobs of several nodes go out side by side, so that a node that fails or hangs holds up nobody else. Nothing is sent
 //! by a process that does not lead at that moment.
 
+mod queue;
+
+pub(crate) use queue::Lane;
+
+use self::queue::Queue;
 use crate::publish::MANAGER;
 use host_kit::clock::Clock;
 use host_kit::leader::{Leadership, Term};
@@ -11,7 +16,7 @@ use kube::Client;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 
 /// What a write is to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,17 +95,12 @@ pub(crate) struct Write {
 pub(crate) struct Job<Then> {
     /// The node.
     pub(crate) node: Arc<str>,
+    /// What they are about.
+    pub(crate) lane: Lane,
     /// In this order.
     pub(crate) writes: Vec<Write>,
     /// What is to be done when all went well.
     pub(crate) then: Then,
-}
-
-/// Brings jobs into the order in which they are sent: first those that say where pods may go. Under a budget one node's rise
-/// can move the caps of some hundred others by a watt, and behind them it would come a fifth of a second later.
-pub(crate) fn in_turn<Then>(jobs: &mut [Job<Then>]) {
-    let says_where = |job: &Job<Then>| job.writes.iter().any(|write| write.target == Target::Node);
-    jobs.sort_by_key(|job| !says_where(job));
 }
 
 /// Why a write failed.
@@ -146,54 +146,67 @@ pub(crate) struct Outcome<Then> {
 
 /// Sends jobs.
 pub(crate) struct Writers<Then> {
-    client: Client,
-    leadership: Leadership,
-    clock: Arc<dyn Clock>,
-    timeout: Duration,
-    places: Arc<Semaphore>,
-    outcomes: mpsc::UnboundedSender<Outcome<Then>>,
+    queue: Arc<Queue<(Job<Then>, Term)>>,
+}
+
+/// What does not start while somebody else leads, or this ends, is for the next leader to plan anew.
+impl<Then> Drop for Writers<Then> {
+    fn drop(&mut self) {
+        self.queue.close();
+    }
 }
 
 impl<Then: Send + 'static> Writers<Then> {
     /// At most `most` jobs at once; what becomes of them arrives at the receiver.
     pub(crate) fn new(
-        client: Client,
-        (leadership, clock): (Leadership, Arc<dyn Clock>),
+        client: &Client,
+        (leadership, clock): (&Leadership, &Arc<dyn Clock>),
         timeout: Duration,
         most: usize,
     ) -> (Self, mpsc::UnboundedReceiver<Outcome<Then>>) {
         let (outcomes, receiver) = mpsc::unbounded_channel();
-        let places = Arc::new(Semaphore::new(most));
-        (Self { client, leadership, clock, timeout, places, outcomes }, receiver)
+        let queue = Arc::new(Queue::new());
+        for writer in 0..most {
+            let (queue, outcomes) = (queue.clone(), outcomes.clone());
+            let (client, leadership, clock) = (client.clone(), leadership.clone(), clock.clone());
+            tokio::spawn(async move {
+                while let Some((job, term)) = queue.next(Lane::preferred_by(writer)).await {
+                    let leads = || leadership.term(clock.mono()) == Some(term);
+                    // Without a receiver the program is ending.
+                    let _ = outcomes.send(carry_out(&client, job, leads, timeout).await);
+                }
+            });
+        }
+        (Self { queue }, receiver)
     }
 
     /// Sends a job off in the given term of leading.
     pub(crate) fn send(&self, job: Job<Then>, term: Term) {
-        let (client, places, outcomes) = (self.client.clone(), self.places.clone(), self.outcomes.clone());
-        let (leadership, clock, timeout) = (self.leadership.clone(), self.clock.clone(), self.timeout);
-        tokio::spawn(async move {
-            // The semaphore is never closed.
-            let _place = places.acquire().await;
-            let Job { node, writes, then } = job;
-            let (mut landed, mut failed) = (Vec::new(), None);
-            for write in writes {
-                let target = write.target;
-                if leadership.term(clock.mono()) != Some(term) {
-                    failed = Some((target, Trouble::NotLeading));
-                    break;
-                }
-                match one(&client, write, timeout).await {
-                    Ok(one) => landed.push(one),
-                    Err(trouble) => {
-                        failed = Some((target, trouble));
-                        break;
-                    }
-                }
-            }
-            // Without a receiver the program is ending.
-            let _ = outcomes.send(Outcome { node, landed, failed, then });
-        });
+        self.queue.put(job.lane, (job, term));
     }
+}
+
+/// Sends the writes of a job, one after the other, until one fails.
+async fn carry_out<Then>(
+    client: &Client,
+    job: Job<Then>,
+    leads: impl Fn() -> bool,
+    timeout: Duration,
+) -> Outcome<Then> {
+    let Job { node, writes, then, lane: _ } = job;
+    let (mut landed, mut failed) = (Vec::new(), None);
+    for write in writes {
+        let target = write.target;
+        let result = if leads() { one(client, write, timeout).await } else { Err(Trouble::NotLeading) };
+        match result {
+            Ok(one) => landed.push(one),
+            Err(trouble) => {
+                failed = Some((target, trouble));
+                break;
+            }
+        }
+    }
+    Outcome { node, landed, failed, then }
 }
 
 /// How often a write is sent again because something beside the spec has changed: agents write some times a second.

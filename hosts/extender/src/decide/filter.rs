@@ -1,6 +1,4 @@
 //! The answer to filter: who is left, and why the others are not.
-//!
-//! Who is left goes back as it came: stretches of the request, with a copy of names and without one of objects.
 
 mod writer;
 

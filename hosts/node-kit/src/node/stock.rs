@@ -1,7 +1,6 @@
 //! What hardware there is: the units that the laws decide on, made anew when a backend lists something else.
 
 use super::Node;
-use crate::Journal;
 use crate::curb::Curb;
 use crate::unit::{self, Unit};
 use joulie_core::node::backend::{Mode, Package, PackageFacts, Route};
@@ -9,7 +8,6 @@ use joulie_core::node::cap::CapRange;
 use joulie_core::node::gpu_cap::{Gpu, GpuFacts, GpuLimits};
 use joulie_core::node::lever::Lever;
 use joulie_core::node::limiter::LimitFacts;
-use power_units::{Role, Watts};
 
 impl Node {
     /// Makes the units and policies of what the backends list now; what was known of the same hardware goes on.
@@ -106,29 +104,4 @@ fn merge<L: Copy>(
         }
     }
     (units, laws)
-}
-
-/// Between what limits a package may be capped.
-pub(super) fn range_of(unit: &Unit, journal: &Journal) -> CapRange {
-    let (min, max) = watts_of(unit);
-    let range = CapRange::new(min, max, None).below(unit.owners_limit(journal));
-    range.no_more_than(unit.stands_unknown(journal))
-}
-
-/// Between what limits a GPU may be capped.
-pub(super) fn gpu_limits(unit: &Unit, journal: &Journal) -> GpuLimits {
-    if !unit.has_limit {
-        return GpuLimits::NotATarget;
-    }
-    let (min, max) = watts_of(unit);
-    let limits = GpuLimits::new(min, max).below(unit.owners_limit(journal));
-    limits.no_more_than(unit.stands_unknown(journal))
-}
-
-fn watts_of(unit: &Unit) -> (Option<Watts>, Option<Watts>) {
-    let limit = unit.described.as_ref().and_then(power_hal::Domain::power);
-    // The lowest limit rounds up and the highest down, so that both are inside the range.
-    let min = limit.and_then(|limit| limit.min()).map(|min| min.to_watts(Role::Demand));
-    let max = limit.and_then(|limit| limit.max()).map(|max| max.to_watts(Role::Limit));
-    (min, max)
 }

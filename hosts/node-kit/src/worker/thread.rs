@@ -33,7 +33,7 @@ pub(super) struct Thread {
 }
 
 /// What the thread has at hand, so that a batch allocates nothing.
-pub(super) struct Bench {
+struct Bench {
     device: Box<dyn Device>,
     batch: Vec<Reading>,
     orders: Vec<Option<Order>>,
@@ -49,7 +49,7 @@ pub(super) struct Bench {
 
 impl Bench {
     /// With a device that was just opened, and nothing of it listed yet.
-    pub(super) fn new(device: Box<dyn Device>, now: Stamp) -> Self {
+    fn new(device: Box<dyn Device>, now: Stamp) -> Self {
         Self {
             incomplete: !device.complaints().is_empty(),
             device,
@@ -167,7 +167,7 @@ impl Thread {
     }
 
     /// What lowers a limit goes before what raises one, so that no sum is above both the old and the new.
-    pub(super) fn carry_out(&self, bench: &mut Bench) {
+    fn carry_out(&self, bench: &mut Bench) {
         if bench.orders.iter().all(Option::is_none) {
             return;
         }
@@ -225,7 +225,7 @@ impl Thread {
         kind
     }
 
-    pub(super) fn answer(&self, bench: &mut Bench, ticket: u64) {
+    fn answer(&self, bench: &mut Bench, ticket: u64) {
         let since = self.time.now().since(bench.looked);
         let every = bench.look_every(self.kind);
         if since.is_none_or(|since| since > every) {
@@ -269,7 +269,7 @@ impl Thread {
     }
 
     /// Begins an epoch with the device's present list.
-    pub(super) fn publish(&self, bench: &mut Bench) {
+    fn publish(&self, bench: &mut Bench) {
         let domains = bench.device.domains();
         bench.batch = domains.iter().map(|(handle, _)| Reading::new(handle)).collect();
         let list: Arc<[Domain]> = Arc::from(domains.as_slice());
@@ -338,3 +338,6 @@ impl Bench {
 fn in_force(reading: &Reading, control: Control) -> Option<Setting> {
     setting_of(&reading.outcome, control)
 }
+
+#[cfg(test)]
+mod tests;

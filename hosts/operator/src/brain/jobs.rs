@@ -8,7 +8,7 @@ use crate::publish::{
 };
 use crate::rows::{NodeSeen, StateSeen};
 use crate::site::{DesiredSource, Member};
-use crate::writes::{How, Target, Write};
+use crate::writes::{How, Lane, Target, Write};
 use joulie_api::names;
 use joulie_api::node_twin::NodeTwinStatus;
 use planner::plan::{Action, NodePlan, Release};
@@ -24,6 +24,12 @@ pub(crate) enum Then {
     Released(Box<Release>),
     /// Nothing: the plan waits for something else.
     Nothing,
+}
+
+/// What writes are about, where the class that the scheduler goes by stays as it is or does not.
+pub(super) fn lane(writes: &[Write], is_reclassed: bool) -> Lane {
+    let is_placement = is_reclassed || writes.iter().any(|write| write.target == Target::Node);
+    if is_placement { Lane::Placement } else { Lane::Power }
 }
 
 /// What is to be written for one node, part by part.
@@ -222,5 +228,22 @@ impl Brain {
             Then::Released(release) => self.memory.commit_release(&release),
             Then::Nothing => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_and_a_class_that_changes_say_where_pods_may_go_and_caps_do_not() {
+        let to = |targets: &[Target]| -> Vec<Write> {
+            let how = || How::Delete { uid: String::new() };
+            targets.iter().map(|&target| Write { target, name: String::new(), how: how() }).collect()
+        };
+        let caps = [Target::Profile, Target::Twin, Target::TwinStatus];
+        assert_eq!(lane(&to(&caps), false), Lane::Power);
+        assert_eq!(lane(&to(&caps), true), Lane::Placement);
+        assert_eq!(lane(&to(&[Target::Profile, Target::Node]), false), Lane::Placement);
     }
 }

@@ -1,6 +1,6 @@
 //! One pass: what is known becomes a plan, twins, and jobs for the nodes that differ from it.
 
-use super::jobs::Then;
+use super::jobs::{Then, lane};
 use super::settled::Settled;
 use super::{Brain, stamp};
 use crate::budget::{Claim, Grant};
@@ -8,7 +8,7 @@ use crate::meters::Metering;
 use crate::publish::{Standing, Wanted, status_of};
 use crate::site::Member;
 use crate::stats::Shown;
-use crate::writes::Job;
+use crate::writes::{Job, Write};
 use host_kit::clock::Mono;
 use jiff::Timestamp;
 use planner::facility::Facility;
@@ -70,7 +70,7 @@ impl Brain {
                 Some(_) | None => false,
             };
             if let Some(writes) = free.then(|| self.release_writes(&release, waits)).flatten() {
-                self.job(release.node.clone(), writes, Then::Released(Box::new(release)), &mut jobs);
+                self.job(release.node.clone(), (writes, false), Then::Released(Box::new(release)), &mut jobs);
             }
         }
         Passed { number: self.passes, jobs }
@@ -99,6 +99,8 @@ impl Brain {
         }
         self.stats.show(&plan.node, shown);
         let status = status_of(&twin, &standing, member.twin.as_deref(), self.wall);
+        let published = member.twin.as_deref().and_then(|twin| twin.status.schedulable_class.as_ref());
+        let is_reclassed = published != status.schedulable_class.as_ref();
         let parts = self.parts(&member, plan, wanted.clone(), (status, &standing), stands_in);
         let writes = parts.in_order(member.twin.is_some());
         let writes_state = plan.actions.iter().any(|action| matches!(action, Action::WriteDesired(_)));
@@ -108,13 +110,13 @@ impl Brain {
             *slot = writes.is_empty().then(settled);
         }
         let then = if held { Then::Nothing } else { Then::Commit(Box::new(plan.clone())) };
-        self.job(plan.node.clone(), writes, then, jobs);
+        self.job(plan.node.clone(), (writes, is_reclassed), then, jobs);
     }
 
     fn job(
         &mut self,
         node: Arc<str>,
-        writes: Vec<crate::writes::Write>,
+        (writes, is_reclassed): (Vec<Write>, bool),
         then: Then,
         jobs: &mut Vec<Job<Then>>,
     ) {
@@ -122,7 +124,7 @@ impl Brain {
             self.carried_out(then);
         } else {
             self.busy.insert(node.clone(), self.passes);
-            jobs.push(Job { node, writes, then });
+            jobs.push(Job { node, lane: lane(&writes, is_reclassed), writes, then });
         }
     }
 

@@ -35,22 +35,6 @@ impl Rig {
     }
 }
 
-#[test]
-fn what_says_where_pods_may_go_is_sent_before_caps_and_otherwise_in_the_order_of_the_plan() {
-    let job = |node: &str, targets: &[Target]| {
-        let how = || How::Delete { uid: String::new() };
-        let write = |&target: &Target| Write { target, name: node.to_owned(), how: how() };
-        Job { node: node.into(), writes: targets.iter().map(write).collect(), then: () }
-    };
-    let cap = [Target::Profile, Target::Twin, Target::TwinStatus];
-    let raised = [Target::Profile, Target::Twin, Target::Node, Target::TwinStatus];
-    let lowered = [Target::Node, Target::TwinStatus, Target::Profile];
-    let mut jobs = vec![job("c", &cap), job("d", &lowered), job("a", &cap), job("b", &raised)];
-    in_turn(&mut jobs);
-    let order: Vec<&str> = jobs.iter().map(|job| &*job.node).collect();
-    assert_eq!(order, ["d", "b", "c", "a"]);
-}
-
 #[tokio::test]
 async fn an_agents_report_does_not_hold_up_a_cap_and_another_spec_does() {
     let rig = Rig::new().await;

@@ -1,4 +1,6 @@
 //! The answer as it is written, some candidates after the others.
+//!
+//! Who is left goes back as it came: stretches of the request, with a copy of names and without one of objects.
 
 use super::{Sorted, Verdict};
 use crate::decide::{Asked, Candidate, Listed, Outcome, candidates};

@@ -1,10 +1,8 @@
 use super::*;
-use crate::driver::Device;
-use crate::time::Deadline;
-use power_hal::{Applied, Clock, Domains, Generation, Handle, Limit, Reading, Released, Span};
-use power_units::{MicroWatts, Micros};
+use crate::worker::{View, Worker};
+use power_hal::{Applied, Domains, Generation, Limit, Released, Sample, Span};
+use power_units::MicroWatts;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
 
 const ANSWERS: Duration = Duration::from_secs(20);
 
@@ -235,7 +233,7 @@ fn a_batch_allocates_nothing() {
     let domains: Vec<Domain> = (0..10).map(|n| Domain::package(n, None)).collect();
     let (generation, limit) = (Generation::FIRST, vec![w(1); 10]);
     let fake = Fake { domains, generation, limit, told: tell, gate: None, gone: false };
-    let mut own = thread::Bench::new(Box::new(fake), bench.time.now());
+    let mut own = super::Bench::new(Box::new(fake), bench.time.now());
     thread.publish(&mut own);
     let counted = allocation_counter::measure(|| {
         thread.carry_out(&mut own);
