@@ -223,7 +223,8 @@ fn strings_by(
     }
 }
 
-/// What is between brackets, by whatever makes masks, and `odd` of those that need it. `prefix_xor` sets each bit to the parity of itself and all bits below.
+/// What is between brackets, by whatever makes masks, and `odd` of those that need it. `prefix_xor` sets each bit to the parity
+/// of itself and all bits below.
 #[inline(always)]
 fn brackets_end_by(
     bytes: &[u8],
