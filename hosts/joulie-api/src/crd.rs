@@ -6,6 +6,7 @@
 
 use crate::gpu::Gpu;
 use crate::node_hardware::NodeHardware;
+use crate::node_power_grant::NodePowerGrant;
 use crate::node_power_profile::NodePowerProfile;
 use crate::node_twin::NodeTwin;
 use crate::telemetry_profile::TelemetryProfile;
@@ -22,6 +23,7 @@ pub fn all() -> Vec<CustomResourceDefinition> {
     let mut all = vec![
         Gpu::crd(),
         NodeHardware::crd(),
+        NodePowerGrant::crd(),
         NodePowerProfile::crd(),
         NodeTwin::crd(),
         TelemetryProfile::crd(),

@@ -1,7 +1,7 @@
 //! Joulie's words on the wire: Kubernetes objects, labels and annotations, the extender's messages, quantities.
 //!
-//! - [`node_hardware`], [`node_power_profile`], [`telemetry_profile`], [`node_twin`], [`workload_profile`], [`gpu`]: the
-//!   six kinds, each field of each generation that was ever written, and what they mean to the core;
+//! - [`node_hardware`], [`node_power_profile`], [`node_power_grant`], [`telemetry_profile`], [`node_twin`], [`workload_profile`], [`gpu`]: the
+//!   seven kinds, each field of each generation that was ever written, and what they mean to the core;
 //! - [`crd`]: their definitions, from which `cargo xtask codegen` writes `hosts/deploy/crds`;
 //! - [`object`]: reading objects of which one may be malformed;
 //! - [`labels`], [`names`]: what is written on nodes and pods, and how objects are called;
@@ -25,6 +25,7 @@ pub mod labels;
 mod macros;
 pub mod names;
 pub mod node_hardware;
+pub mod node_power_grant;
 pub mod node_power_profile;
 pub mod node_twin;
 pub mod number;
