@@ -131,8 +131,12 @@ fn node(law: &BackendLaw, feed: &mut Feed<'_>) {
     let count = usize::from(feed.byte() % 4);
     let mut packages: Vec<Package> = (0..count)
         .map(|_| {
-            let facts =
-                PackageFacts { range: range(feed), has_limit: feed.byte() != 0, limit: LimitFacts::UNKNOWN };
+            let facts = PackageFacts {
+                range: range(feed),
+                has_limit: feed.byte() != 0,
+                limit: LimitFacts::UNKNOWN,
+                most: None,
+            };
             if feed.byte() == 0 { Package::adopted(facts) } else { Package::untouched(facts) }
         })
         .collect();
@@ -197,7 +201,7 @@ fn gpus(law: &GpuLaw, feed: &mut Feed<'_>) {
         .map(|_| {
             let mut maybe = || (feed.byte() & 3 != 0).then(|| feed.watts());
             let limits = GpuLimits::new(maybe(), maybe());
-            let facts = GpuFacts { limits, limit: LimitFacts::UNKNOWN };
+            let facts = GpuFacts { limits, limit: LimitFacts::UNKNOWN, most: None };
             if feed.byte() == 0 { Gpu::adopted(facts) } else { Gpu::untouched(facts) }
         })
         .collect();

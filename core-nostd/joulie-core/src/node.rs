@@ -3,6 +3,7 @@
 //! - [`cap`], [`gpu_cap`]: what an intent in watts or percent means on this hardware;
 //! - [`backend`]: power limit, closed loop or percent path, and the way from one to the other and back;
 //! - [`law`]: what a control law is; [`classic`] and [`tracking`] are the two;
+//! - [`grant`]: how the packages and GPUs share what the budget lets the node have;
 //! - [`throttle`]: which frequency policies a throttle or a mean frequency limits;
 //! - [`energy`]: what may be believed of energy counters;
 //! - [`lease`]: what happens when nobody renews the desired state;
@@ -15,6 +16,7 @@ pub mod classic;
 pub mod drift;
 pub mod energy;
 pub mod gpu_cap;
+pub mod grant;
 pub mod law;
 pub mod lease;
 pub mod lever;

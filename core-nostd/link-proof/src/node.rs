@@ -5,12 +5,13 @@ use joulie_core::node::cap::{self, CapIntent, CapRange, Desired, Floor, Resoluti
 use joulie_core::node::classic::{self, Classic};
 use joulie_core::node::energy::{self, Baseline, Meter, Reading, Sample};
 use joulie_core::node::gpu_cap::{Gpu, GpuDecision, GpuLaw, GpuLimits};
+use joulie_core::node::grant::{self, Holder};
 use joulie_core::node::law::{Command, Decision, Facts, Law};
 use joulie_core::node::lease::{Jitter, Lease, LeaseDecision, LeaseFacts, LeaseLaw};
 use joulie_core::node::throttle::dither::Grid;
 use joulie_core::node::throttle::{Order, Place, Seat, Throttle};
 use joulie_core::node::tracking::{self, Tracking};
-use power_units::{KiloHertz, Micros, Percent, Stamp};
+use power_units::{KiloHertz, Micros, Percent, Stamp, Watts};
 
 roots! {
     fn tick_classic(law: &Classic, mode: &mut classic::Mode, facts: &Facts) -> Decision {
@@ -54,6 +55,20 @@ roots! {
 
     fn step_gpus(law: &GpuLaw, gpus: &mut [Gpu], now: Stamp, desired: Desired) -> GpuDecision {
         law.step(gpus, now, desired)
+    }
+
+    fn grant_divide(watts: Watts, holders: &mut [Holder]) -> bool {
+        grant::divide(watts, holders);
+        holders.is_empty()
+    }
+
+    fn grant_pace(watts: Watts, holders: &mut [Holder]) -> bool {
+        grant::pace(watts, holders);
+        holders.is_empty()
+    }
+
+    fn grant_holder(range: CapRange, floor: Floor, desired: Desired, in_force: Option<Watts>) -> Holder {
+        Holder::capped(range, floor, desired, in_force)
     }
 
     fn step_lease(law: &LeaseLaw, lease: &mut Lease, facts: &LeaseFacts) -> LeaseDecision {

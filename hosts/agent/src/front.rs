@@ -1,6 +1,7 @@
 //! The half of the agent that speaks Kubernetes, the same for every kind of machine.
 
 pub(crate) mod drift;
+pub(crate) mod grants;
 pub(crate) mod hardware;
 pub(crate) mod inputs;
 pub(crate) mod node;
@@ -9,6 +10,7 @@ pub(crate) mod pace;
 pub(crate) mod proof;
 pub(crate) mod publish;
 pub(crate) mod publisher;
+pub(crate) mod receipt;
 pub(crate) mod rows;
 pub(crate) mod wanted;
 pub(crate) mod watches;

@@ -22,8 +22,8 @@ use host_kit::health::Heartbeat;
 use joulie_core::node::lease::{Jitter, LeaseLaw, OnExpiry};
 use joulie_core::placement::freshness::UnixTime;
 use node_kit::{
-    Access, Config, ConfigError, Desire, Handle, LeaseTerms, LockError, LoopLaw, Node, OpenError, Sources,
-    Time,
+    Access, Boot, Config, ConfigError, Desire, Handle, LeaseTerms, LockError, LoopLaw, Node, OpenError,
+    Parts, Sources, Time,
 };
 use power_units::Micros;
 use std::hash::{DefaultHasher, Hasher};
@@ -163,6 +163,7 @@ fn config(settings: &Settings, node: &str, machine: &Machine) -> Result<Config, 
     };
     config.frequency_floor = settings.dvfs.floor;
     config.lease = lease(&settings.lease, node);
+    config.grants = Parts { cpu: machine.cpu, gpu: machine.gpu };
     Ok(config)
 }
 
@@ -243,7 +244,7 @@ impl Runner {
         let mut said: Option<String> = None;
         loop {
             self.beat.beat(self.clock.mono());
-            match Node::open(self.config.clone(), Time::real()) {
+            match open_node(self.found.boot.as_deref(), &self.config) {
                 Ok(node) => {
                     if let Some(why) = said {
                         tracing::info!("the machine is open; before that: {why}");
@@ -293,7 +294,17 @@ impl Runner {
     }
 
     fn end(&self, node: &mut Node) {
-        let ending = lock(&self.shared).ending.unwrap_or(Ending::Keep);
+        let (ending, grant) = {
+            let shared = lock(&self.shared);
+            (shared.ending.unwrap_or(Ending::Keep), shared.desire.grant)
+        };
+        let ending = match (ending, grant) {
+            (Ending::Restore, Some(grant)) => {
+                tracing::warn!("grant {} of {} W stands, so the limits stay", grant.serial, grant.watts);
+                Ending::Keep
+            }
+            (ending, _) => ending,
+        };
         match ending {
             Ending::Keep => match node.journal().len() {
                 0 => tracing::info!("the control loop has ended; no limit here is ours"),
@@ -308,6 +319,14 @@ impl Runner {
                 }
             },
         }
+    }
+}
+
+/// Opens the machine in the boot that it says it is in.
+fn open_node(boot: Option<&str>, config: &Config) -> Result<Node, OpenError> {
+    match boot.and_then(Boot::new) {
+        Some(boot) => Node::open_in(config.clone(), Time::real(), boot),
+        None => Node::open(config.clone(), Time::real()),
     }
 }
 

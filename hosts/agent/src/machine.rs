@@ -40,6 +40,8 @@ pub(crate) struct View {
     pub(crate) found: Arc<Found>,
     /// Whose caps are in force by the lease.
     pub(crate) lease: LeaseState,
+    /// The boot that it is in, where the machine itself tells it.
+    pub(crate) boot: Option<String>,
     /// What only metrics show.
     pub(crate) details: Details,
 }
@@ -68,6 +70,8 @@ pub(crate) struct Device {
     pub(crate) limit: Option<Watts>,
     /// What its limit can be set to.
     pub(crate) range: CapRange,
+    /// What it may have of the node's grant, where one stands and it can be capped.
+    pub(crate) share: Option<Watts>,
     /// What it draws.
     pub(crate) drawn: Drawn,
     /// What its energy counter shows.

@@ -149,7 +149,8 @@ impl Pool {
         let shards = self.shards;
         for (name, row) in all.nodes().filter(|(name, _)| shards.own(name)) {
             there.insert(name, row);
-            let selected = self.shared.selector.matches(&row.labels);
+            // No label lets a node out of its grant.
+            let selected = self.shared.selector.matches(&row.labels) || all.is_granted(name);
             if selected && !self.members.contains_key(name) {
                 let member = self.join(name, row);
                 self.members.insert(name.to_owned(), member);
@@ -162,8 +163,8 @@ impl Pool {
         let metrics = &self.shared.metrics;
         self.members.retain(|name, member| {
             let stays = match there.get(name.as_str()) {
-                None => false,
-                Some(row) => selector.matches(&row.labels) || !is_free(&member.views),
+                None => is_granted(&member.views),
+                Some(row) => selector.matches(&row.labels) || all.is_granted(name) || !is_free(&member.views),
             };
             if stays {
                 let inputs = all.of(name);
@@ -190,6 +191,7 @@ impl Pool {
             control: Arc::new(remote.clone()),
             inputs: seen,
             views: views.clone(),
+            kept: self.settings.kept_grant(name),
         };
         let (stays, leaves) = tokio::sync::oneshot::channel::<()>();
         self.tasks.spawn(async move {
@@ -203,8 +205,13 @@ impl Pool {
         Member { inputs, views, remote, _stays: stays }
     }
 
-    /// Puts the originals of all members back, as far as that can be done in time.
+    /// Puts the originals of all members back, as far as that can be done in time. A grant ends with no process.
     async fn restore(&mut self) {
+        let granted = self.members.values().filter(|member| is_granted(&member.views)).count();
+        if granted > 0 {
+            tracing::warn!("{granted} nodes keep their limits: grants stand, and ON_EXIT=restore ends none");
+        }
+        self.members.retain(|_, member| !is_granted(&member.views));
         for member in self.members.values_mut() {
             // Without inputs the front ends, and says nothing against this any more.
             let (nowhere, _) = watch::channel(Inputs::default());
@@ -222,6 +229,10 @@ impl Pool {
             tracing::error!("the originals of {left} nodes are not back");
         }
     }
+}
+
+fn is_granted(views: &watch::Receiver<Option<View>>) -> bool {
+    views.borrow().as_ref().is_some_and(|view| view.desire.grant.is_some())
 }
 
 fn is_free(views: &watch::Receiver<Option<View>>) -> bool {

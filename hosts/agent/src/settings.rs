@@ -107,6 +107,8 @@ pub struct Settings {
     pub debug_token: Option<String>,
     /// Where Leases are.
     pub namespace: String,
+    /// Where the grants of nodes over HTTP are kept, if they are.
+    pub state: Option<PathBuf>,
 }
 
 /// For which nodes the agent works.
@@ -222,7 +224,21 @@ impl Settings {
             },
             debug_token: values.get(&program::DEBUG_TOKEN)?,
             namespace: values.get(&program::NAMESPACE)?,
+            state: values.get(&own::STATE_DIR)?,
         })
+    }
+
+    /// The file in which the last grant of a node is kept.
+    #[must_use]
+    pub fn kept_grant(&self, node: &str) -> Option<PathBuf> {
+        match &self.target {
+            Target::Host { machine, .. } => Some(node_kit::Kept::file(&machine.state)),
+            // The name of a Node is one of a file, too.
+            Target::Remote { .. } | Target::Pool { .. } => {
+                let folder = self.state.as_ref()?.join("grants");
+                (!node.contains('/')).then(|| folder.join(format!("{node}.json")))
+            }
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::host::{self, Ending, Host, Standing};
 use crate::machine::{Control, View};
 use crate::metrics::Metrics;
 use crate::pool::{Pool, PoolError};
-use crate::settings::{Machine, OnExit, Routing, Settings, Shards, Target};
+use crate::settings::{LeaseExpiry, Machine, OnExit, Routing, Settings, Shards, Target};
 use host_kit::clock::Clock;
 use host_kit::health::{Health, Verdict};
 use host_kit::metrics::{Build, Metrics as Page};
@@ -163,7 +163,13 @@ fn shared(settings: &Settings, context: &Context, metrics: Metrics) -> Result<Sh
     Ok(Shared {
         clock: context.clock.clone(),
         selector: settings.selector.clone(),
-        terms: Terms { cpu, gpu, simulate_only: settings.simulate_only, patience },
+        terms: Terms {
+            cpu,
+            gpu,
+            simulate_only: settings.simulate_only,
+            patience,
+            relax: settings.lease.expiry == LeaseExpiry::Relax,
+        },
         pace: Pace { interval: settings.power.interval, heartbeat: settings.power.heartbeat },
         catalog: Catalog::embedded().map_err(StartError::Catalog)?,
         writer: Writer::new(context.client.clone(), metrics.clone()),
@@ -203,6 +209,7 @@ fn own_node(
         control: Arc::new(began.host.clone()),
         inputs,
         views: began.views.clone(),
+        kept: settings.kept_grant(node),
     };
     let until = stop.clone();
     tasks.spawn("front", async move {

@@ -96,6 +96,22 @@ pub struct Config {
     pub retry: Backoff,
     /// The lease; none lets caps hold for ever.
     pub lease: Option<LeaseTerms>,
+    /// Which parts a grant may cap; what is left alone counts with all that it draws.
+    pub grants: Parts,
+}
+
+/// The parts of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts {
+    /// The packages.
+    pub cpu: bool,
+    /// The GPUs.
+    pub gpu: bool,
+}
+
+impl Parts {
+    /// Both.
+    pub const ALL: Self = Self { cpu: true, gpu: true };
 }
 
 /// Which part of the configuration cannot be used.
@@ -173,8 +189,8 @@ impl Config {
         let gpu = GpuLaw { limits, floor: Floor::NONE };
         let law = LoopLaw::Classic(valid(Classic::new(classic::DEFAULTS)));
         let frequency_floor = None;
-        let (retry, lease) = (backoff, None);
-        Ok(Self { sources, state, access, period, cpu, gpu, law, frequency_floor, retry, lease })
+        let (retry, lease, grants) = (backoff, None, Parts::ALL);
+        Ok(Self { sources, state, access, period, cpu, gpu, law, frequency_floor, retry, lease, grants })
     }
 
     /// The law `tracking` with its standard tuning.

@@ -13,6 +13,7 @@
 //!
 //! - [`Node`] opens the hardware and runs the control loop on the laws of the core;
 //! - [`Journal`] remembers on disk what was in force before the first write;
+//! - [`Kept`] is the grant that stands, on disk;
 //! - [`Lock`] makes this process the node's only writer;
 //! - [`Report`] is what the node knows of itself, and nothing that it hopes.
 //!
@@ -27,6 +28,7 @@ mod backend;
 mod config;
 mod curb;
 mod driver;
+mod grant;
 mod journal;
 mod lock;
 mod node;
@@ -38,8 +40,9 @@ mod unit;
 mod worker;
 
 pub use backend::BackendKind;
-pub use config::{Access, Config, ConfigError, LeaseTerms, LoopLaw, Registers, Sources};
+pub use config::{Access, Config, ConfigError, LeaseTerms, LoopLaw, Parts, Registers, Sources};
 pub use driver::Trouble;
+pub use grant::{Grant, Kept, KeptError};
 pub use journal::{Boot, Entry, Journal, JournalError, Share};
 pub use lock::{Lock, LockError};
 pub use node::{Desire, Handle, Left, Node, OpenError};

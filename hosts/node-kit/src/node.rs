@@ -9,6 +9,7 @@
 mod handle;
 mod open;
 mod restore;
+mod share;
 mod stock;
 mod tell;
 
@@ -27,7 +28,8 @@ use joulie_core::node::backend::{Decision, Facts, Mode, Package, PackageFacts, T
 use joulie_core::node::cap::{CapIntent, Desired};
 use joulie_core::node::energy::{self, Reading};
 use joulie_core::node::gpu_cap::{Gpu, GpuDecision, GpuFacts};
-use joulie_core::node::lease::{Event, Lease, LeaseFacts};
+use joulie_core::node::grant::Holder;
+use joulie_core::node::lease::{Caps, Event, Lease, LeaseFacts};
 use joulie_core::node::lever::Lever;
 use power_hal::Clock;
 use power_units::Stamp;
@@ -51,6 +53,8 @@ pub struct Node {
     package_units: Vec<Unit>,
     gpus: Vec<Gpu>,
     gpu_units: Vec<Unit>,
+    /// Working memory for the division of a grant.
+    holders: Vec<Holder>,
     curb: Curb,
     mode: Mode,
     lease: Option<Lease>,
@@ -195,30 +199,30 @@ impl Node {
     fn step(&mut self, occasion: Occasion) {
         let now = self.time.now();
         let caps = self.step_lease(now, occasion);
+        let desired = self.desired(caps);
         for (package, unit) in self.packages.iter_mut().zip(&mut self.package_units) {
             let limit = unit.limit_facts(&mut self.workers);
-            package.facts =
-                PackageFacts { range: unit.cap_range(&self.journal), has_limit: unit.has_limit, limit };
+            let (range, has_limit) = (unit.cap_range(&self.journal), unit.has_limit);
+            package.facts = PackageFacts { range, has_limit, limit, most: None };
+        }
+        for (gpu, unit) in self.gpus.iter_mut().zip(&mut self.gpu_units) {
+            let limit = unit.limit_facts(&mut self.workers);
+            gpu.facts = GpuFacts { limits: unit.gpu_limits(&self.journal), limit, most: None };
         }
         let throttle = self.curb.learn(&mut self.workers, now);
         let metered = !self.package_units.is_empty() && self.package_units.iter().all(Unit::is_metered);
+        self.share(desired, metered);
         let facts = Facts {
             now,
-            desired: self
-                .desired(caps.map(|(caps, safe)| caps.desired(self.desire.cpu, safe.0)), self.desire.cpu),
+            desired: desired.cpu,
             throttle: self.curb.exists().then_some(throttle),
             has_meter: metered,
         };
         let decision = self.config.cpu.step(&mut self.mode, &mut self.packages, &facts);
-        for (gpu, unit) in self.gpus.iter_mut().zip(&mut self.gpu_units) {
-            let limit = unit.limit_facts(&mut self.workers);
-            gpu.facts = GpuFacts { limits: unit.gpu_limits(&self.journal), limit };
-        }
-        let desired =
-            self.desired(caps.map(|(caps, safe)| caps.desired(self.desire.gpu, safe.1)), self.desire.gpu);
-        let gpu_decision = self.config.gpu.step(&mut self.gpus, now, desired);
+        let gpu_decision = self.config.gpu.step(&mut self.gpus, now, desired.gpu);
         self.act(now, occasion, &decision);
-        let lifted = self.mode.throttle() == Lever::Free && facts.desired != Desired::Unknown;
+        let known = facts.desired != Desired::Unknown || desired.grant.is_some();
+        let lifted = self.mode.throttle() == Lever::Free && known;
         if occasion == Occasion::Period && lifted {
             self.curb.free_the_rest(&self.workers, &self.journal);
         }
@@ -228,19 +232,23 @@ impl Node {
         self.publish(now);
     }
 
-    /// A node that is only looked at desires nothing that anybody knows.
-    fn desired(&self, leased: Option<Desired>, plain: Desired) -> Desired {
-        match self.config.access {
-            Access::Look => Desired::Unknown,
-            Access::Control => leased.unwrap_or(plain),
+    /// What is desired under the lease. A node that is only looked at desires nothing that anybody knows. While a grant
+    /// stands an end of the lease brings no originals back: the budget counts on what is in force.
+    fn desired(&self, leased: Option<(Caps, (CapIntent, CapIntent))>) -> Desire {
+        let desire = self.desire;
+        match (self.config.access, leased) {
+            (Access::Look, _) => Desire::UNKNOWN,
+            (Access::Control, None) => desire,
+            (Access::Control, Some((Caps::Originals, _))) if desire.grant.is_some() => desire,
+            (Access::Control, Some((caps, (cpu, gpu)))) => Desire {
+                cpu: caps.desired(desire.cpu, cpu),
+                gpu: caps.desired(desire.gpu, gpu),
+                grant: desire.grant,
+            },
         }
     }
 
-    fn step_lease(
-        &mut self,
-        now: Stamp,
-        occasion: Occasion,
-    ) -> Option<(joulie_core::node::lease::Caps, (CapIntent, CapIntent))> {
+    fn step_lease(&mut self, now: Stamp, occasion: Occasion) -> Option<(Caps, (CapIntent, CapIntent))> {
         let (terms, lease) = (self.config.lease.as_ref()?, self.lease.as_mut()?);
         let renewal = match occasion {
             Occasion::Period => lock(&self.inbox).renewal.take(),
@@ -249,6 +257,11 @@ impl Node {
         let decision = terms.law.step(lease, &LeaseFacts { now, renewal });
         if let Some(event) = decision.event {
             log::warn!("the lease of the desired state: {event:?}; caps: {:?}", decision.caps);
+            if decision.caps == Caps::Originals && self.desire.grant.is_some() {
+                log::error!(
+                    "a grant stands, so that no originals come back at the end of the lease; caps hold"
+                );
+            }
             self.lease_event = Some(event);
         }
         Some((decision.caps, (terms.safe_cpu, terms.safe_gpu)))

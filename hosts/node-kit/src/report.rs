@@ -77,6 +77,8 @@ pub struct DeviceReport {
     pub owners: Option<Watts>,
     /// Whether the limit in force is ours: the journal holds its original.
     pub ours: bool,
+    /// What it may have of the node's grant, where one stands and it can be capped.
+    pub share: Option<Watts>,
 }
 
 /// A frequency policy.

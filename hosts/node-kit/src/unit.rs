@@ -44,6 +44,8 @@ pub(crate) struct Unit {
     /// The last power that could be told, and when.
     last_fresh: Option<(Stamp, Reading)>,
     pub(crate) in_force: Option<Watts>,
+    /// What it may have of the node's grant.
+    pub(crate) share: Option<Watts>,
     /// The last limit that was ordered, as the law says it and as the port does.
     ordered: Option<(Watts, Setting)>,
 }
@@ -135,6 +137,7 @@ impl Unit {
             energy: None,
             last_fresh: None,
             in_force: None,
+            share: None,
             ordered: None,
         }
     }
@@ -152,6 +155,7 @@ impl Unit {
             energy: None,
             last_fresh: None,
             in_force: None,
+            share: None,
             ordered: None,
         }
     }
@@ -237,6 +241,11 @@ impl Unit {
         let (min, max) = self.span();
         let limits = GpuLimits::new(min, max).below(self.owners_limit(journal));
         limits.no_more_than(self.stands_unknown(journal))
+    }
+
+    /// The last limit that was ordered.
+    pub(crate) fn ordered(&self) -> Option<Watts> {
+        self.ordered.map(|(watts, _)| watts)
     }
 
     /// What its limit may be set to.

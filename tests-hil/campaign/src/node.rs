@@ -140,7 +140,7 @@ fn wish(handle: &Handle, words: &[&str], status: impl Fn() -> String) -> String 
         ["cap", watts] => match watts.parse() {
             Ok(watts) => {
                 let cap = Desired::Cap(CapIntent::of_watts(Watts::from_int(watts)));
-                Desire { cpu: cap, gpu: Desired::Unknown }
+                Desire { cpu: cap, ..Desire::UNKNOWN }
             }
             Err(_) => return "what?".to_owned(),
         },

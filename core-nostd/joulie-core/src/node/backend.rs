@@ -108,6 +108,8 @@ pub struct PackageFacts {
     pub has_limit: bool,
     /// What may be known about that limit.
     pub limit: LimitFacts,
+    /// The most that it may have now, where a grant holds the node.
+    pub most: Option<Watts>,
 }
 
 /// What may be known about the node.
@@ -277,10 +279,12 @@ impl BackendLaw {
     /// One step: takes in the facts of the node and of every package that is known, and decides.
     pub fn step(&self, mode: &mut Mode, packages: &mut [Package], facts: &Facts) -> Decision {
         mode.learn(&self.throttle, facts.now, facts.throttle.unwrap_or(ThrottleOutcome::Unknown));
-        let wish = Wish::of(facts.desired);
         for package in packages.iter_mut() {
-            package.wish = wish.on(package.facts.range, self.floor);
+            let PackageFacts { range, limit, most, .. } = package.facts;
+            let wish = Wish::of(facts.desired.under(most, package.limiter.found(limit.seen)));
+            package.wish = wish.on((range, most), self.floor);
         }
+        let wish = Wish::of(facts.desired).under_grant(packages);
         let throttled = mode.holds_something() && mode.holds_for(self.need(wish, packages, facts));
         let mut moved = 0_u32;
         for package in packages.iter_mut() {
@@ -296,7 +300,7 @@ impl BackendLaw {
             route: mode.route,
             throttle,
             mode: status::in_force(mode, packages),
-            status: self.status(mode, packages, need, node_cap, facts),
+            status: self.status(mode, packages, (wish, need), node_cap, facts),
             node_cap: node_cap.map(Target::effective),
             moved,
         }

@@ -145,6 +145,11 @@ impl CapRange {
         Self { stands: stands.filter(|&stands| stands >= CAP_LEAST), ..self }
     }
 
+    /// The range of a device that may have no more than `most` by a grant.
+    fn granted(self, most: Watts) -> Self {
+        Self { stands: Some(self.stands.map_or(most, |stands| stands.min(most))), ..self }
+    }
+
     /// The limit that its owner has set, where it is known.
     #[must_use]
     pub const fn owners(self) -> Option<Watts> {
@@ -211,6 +216,36 @@ impl CapIntent {
         let most = range.stands.map_or(most, |stands| most.min(stands.max(lowest)));
         let effective = requested.within(lowest, most);
         Resolution::Watts(Target { requested, effective, as_found: false })
+    }
+
+    /// The same where the device may have no more than `most` by a grant. What has no number of watts, a percentage of a
+    /// maximum that nobody knows too, is that then.
+    #[must_use]
+    pub fn resolve_under(self, range: CapRange, floor: Floor, most: Option<Watts>) -> Resolution {
+        let Some(most) = most.map(|most| most.max(CAP_LEAST)) else { return self.resolve(range, floor) };
+        let range = range.granted(most);
+        match self.resolve(range, floor) {
+            watts @ Resolution::Watts(_) => watts,
+            Resolution::Percent(_) | Resolution::Blocked(_) => Self::of_watts(most).resolve(range, floor),
+        }
+    }
+}
+
+impl Desired {
+    /// What this asks of a device that may have no more than `most` by a grant, and whose limit in force is `found`: a
+    /// grant holds also where the policy asks nothing or is not known, and then nothing is raised.
+    pub(crate) fn under(self, most: Option<Watts>, found: Option<Watts>) -> Self {
+        match (self, most) {
+            (Self::Unknown, Some(most)) => {
+                let found = found.filter(|&found| found >= CAP_LEAST);
+                let least = found.map_or(most, |found| most.min(found));
+                Self::Cap(CapIntent::of_watts(least.max(CAP_LEAST)))
+            }
+            (Self::Gone | Self::Cap(CapIntent::NONE), Some(most)) => {
+                Self::Cap(CapIntent::of_watts(most.max(CAP_LEAST)))
+            }
+            (Self::Unknown | Self::Gone | Self::Cap(_), _) => self,
+        }
     }
 }
 

@@ -38,6 +38,8 @@ pub struct GpuFacts {
     pub limits: GpuLimits,
     /// What may be known about its limit.
     pub limit: LimitFacts,
+    /// The most that it may have now, where a grant holds the node.
+    pub most: Option<Watts>,
 }
 
 /// What a GPU can be told.
@@ -90,11 +92,21 @@ impl GpuLimits {
     /// What an intent means on a GPU with these limits; nothing where it is no target.
     #[must_use]
     pub fn resolve(self, intent: CapIntent, floor: Floor) -> Option<Result<Target, Blocked>> {
+        self.resolve_under(intent, floor, None)
+    }
+
+    /// The same where it may have no more than `most` by a grant.
+    fn resolve_under(
+        self,
+        intent: CapIntent,
+        floor: Floor,
+        most: Option<Watts>,
+    ) -> Option<Result<Target, Blocked>> {
         let range = match self {
             Self::NotATarget => return None,
             Self::Range(range) => range,
         };
-        Some(match intent.resolve(range, floor) {
+        Some(match intent.resolve_under(range, floor, most) {
             Resolution::Watts(target) => Ok(target),
             Resolution::Percent(_) => Err(Blocked::NoRange),
             Resolution::Blocked(reason) => Err(reason),
@@ -141,37 +153,48 @@ impl GpuLaw {
         GpuDecision { report: self.report(gpus, desired), moved }
     }
 
+    /// What is desired of one GPU, under its grant.
+    fn desired(gpu: &Gpu, desired: Desired) -> Desired {
+        desired.under(gpu.facts.most, gpu.limiter.found(gpu.facts.limit.seen))
+    }
+
     fn want(&self, gpu: &Gpu, desired: Desired) -> Want<Target> {
-        match desired {
+        match Self::desired(gpu, desired) {
             Desired::Unknown => Want::Keep,
             Desired::Gone | Desired::Cap(CapIntent::NONE) => Want::Release,
-            Desired::Cap(intent) => match gpu.facts.limits.resolve(intent, self.floor) {
-                Some(Ok(target)) => target.want(),
-                Some(Err(_)) | None => Want::Keep,
-            },
+            Desired::Cap(intent) => {
+                match gpu.facts.limits.resolve_under(intent, self.floor, gpu.facts.most) {
+                    Some(Ok(target)) => target.want(),
+                    Some(Err(_)) | None => Want::Keep,
+                }
+            }
         }
     }
 
     fn report(&self, gpus: &[Gpu], desired: Desired) -> Report {
+        let granted = gpus.iter().any(|gpu| gpu.facts.most.is_some());
         match desired {
-            Desired::Unknown => Report::Pending,
-            Desired::Gone | Desired::Cap(CapIntent::NONE) => released(gpus),
-            Desired::Cap(intent) => {
-                let mut verdict = None;
-                for gpu in gpus {
-                    let result = match gpu.facts.limits.resolve(intent, self.floor) {
-                        None => continue,
-                        Some(Err(reason)) => CapResult::Blocked(reason),
-                        Some(Ok(target)) => match gpu.limiter.result(target) {
-                            None => return Report::Pending,
-                            Some(result) => result,
-                        },
-                    };
-                    verdict = CapResult::of_all(verdict.into_iter().chain([result]));
-                }
-                Report::Cap(verdict.unwrap_or(CapResult::Blocked(Blocked::NoGpus)))
-            }
+            Desired::Unknown if !granted => return Report::Pending,
+            Desired::Gone | Desired::Cap(CapIntent::NONE) if !granted => return released(gpus),
+            Desired::Unknown | Desired::Gone | Desired::Cap(_) => {}
         }
+        let mut verdict = None;
+        for gpu in gpus {
+            let intent = match Self::desired(gpu, desired) {
+                Desired::Cap(intent) => intent,
+                Desired::Unknown | Desired::Gone => continue,
+            };
+            let result = match gpu.facts.limits.resolve_under(intent, self.floor, gpu.facts.most) {
+                None => continue,
+                Some(Err(reason)) => CapResult::Blocked(reason),
+                Some(Ok(target)) => match gpu.limiter.result(target) {
+                    None => return Report::Pending,
+                    Some(result) => result,
+                },
+            };
+            verdict = CapResult::of_all(verdict.into_iter().chain([result]));
+        }
+        Report::Cap(verdict.unwrap_or(CapResult::Blocked(Blocked::NoGpus)))
     }
 }
 

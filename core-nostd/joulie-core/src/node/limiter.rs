@@ -12,7 +12,7 @@ mod view;
 
 use super::cap::{CapResult, Floor, Target};
 use super::drift::{Drift, DriftLaw};
-use super::lever::{Lever, LeverLaw, News, Order, Want};
+use super::lever::{Lever, LeverLaw, News, Order, Standing, Want};
 use power_hal::ErrorKind;
 use power_units::{Micros, Stamp, Watts};
 use view::{Glance, View};
@@ -141,6 +141,21 @@ impl Limiter {
     #[must_use]
     pub const fn drift(&self) -> Drift {
         self.drift
+    }
+
+    /// The limit that is in force as far as anybody knows: as it is seen, else as it was read back, else as it is on its
+    /// way.
+    pub(crate) fn found(&self, seen: Seen) -> Option<Watts> {
+        let standing = match self.lever.standing() {
+            Standing::At(as_is) => Some(as_is),
+            Standing::Nothing | Standing::Unknown => self.lever.target(),
+        };
+        match seen {
+            Seen::At { limit, .. } => Some(limit),
+            Seen::Unknown | Seen::Unread(_) | Seen::Gone | Seen::Off { .. } => {
+                standing.map(Target::effective)
+            }
+        }
     }
 
     /// Takes in the facts and moves towards what is wanted.

@@ -1,10 +1,11 @@
 //! Everything that the watches say of one node, at one moment.
 
-use super::rows::{GoalRow, HardwareRow, NodeRow, ProfileRow, TwinRow};
+use super::rows::{GoalRow, GrantRow, HardwareRow, NodeRow, ProfileRow, TwinRow};
 use host_kit::reflect::{Held, Key, Rows};
 use joulie_api::caps::Desired;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tokio::sync::watch;
 
 /// What the watches say of one node.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,6 +21,10 @@ pub(crate) struct Inputs {
     pub(crate) hardware: Vec<(String, Arc<HardwareRow>)>,
     /// Whether the list above is all there are.
     pub(crate) hardware_known: bool,
+    /// The grants for it, by name.
+    pub(crate) grants: Vec<(String, Arc<GrantRow>)>,
+    /// Whether the list above is all there are.
+    pub(crate) grants_known: bool,
 }
 
 /// An object of either kind that carries a desired state.
@@ -58,6 +63,9 @@ pub(crate) struct Watched {
     pub(crate) profiles: Option<Rows<ProfileRow>>,
     pub(crate) twins: Rows<TwinRow>,
     pub(crate) hardware: Rows<HardwareRow>,
+    pub(crate) grants: Rows<GrantRow>,
+    /// Whether the server does not know the kind of the grants: then there are none.
+    pub(crate) no_grants: watch::Receiver<bool>,
 }
 
 /// The rows of every node, sorted by node.
@@ -69,16 +77,24 @@ pub(crate) struct ByNode {
     goals: BTreeMap<String, Vec<(String, GoalOf)>>,
     twins: BTreeMap<String, Vec<(String, Arc<TwinRow>)>>,
     hardware: BTreeMap<String, Vec<(String, Arc<HardwareRow>)>>,
+    grants: BTreeMap<String, Vec<(String, Arc<GrantRow>)>>,
+    grants_known: bool,
 }
 
 impl Watched {
     /// Waits for the next change of any row; false once nobody watches any more.
     pub(crate) async fn changed(&mut self) -> bool {
-        let Self { nodes, profiles, twins, hardware } = self;
+        let Self { nodes, profiles, twins, hardware, grants, no_grants } = self;
         let profile = async {
             match profiles {
                 Some(profiles) => profiles.changed().await,
                 None => std::future::pending().await,
+            }
+        };
+        let kind = async {
+            // Whoever asked for the kind ends once it is there.
+            if no_grants.changed().await.is_err() {
+                std::future::pending().await
             }
         };
         tokio::select! {
@@ -86,20 +102,27 @@ impl Watched {
             alive = profile => alive,
             alive = twins.changed() => alive,
             alive = hardware.changed() => alive,
+            alive = grants.changed() => alive,
+            () = kind => true,
         }
     }
 
-    /// Whether everything that carries a desired state has been read, with the nodes that it is for. What is only
-    /// compared with is not waited for.
+    /// Whether everything that carries a desired state has been read, with the nodes that it is for and the grants that
+    /// it is under. What is only compared with is not waited for.
     pub(crate) fn is_synced(&self) -> bool {
         let goals = self.profiles.as_ref().map_or_else(|| self.twins.is_synced(), Rows::is_synced);
-        self.nodes.is_synced() && goals
+        self.nodes.is_synced() && goals && self.grants_known()
+    }
+
+    fn grants_known(&self) -> bool {
+        self.grants.is_synced() || *self.no_grants.borrow()
     }
 
     pub(crate) fn by_node(&self) -> ByNode {
         let mut all = ByNode {
             synced: self.is_synced(),
             hardware_known: self.hardware.is_synced(),
+            grants_known: self.grants_known(),
             nodes: self.nodes.all(),
             ..ByNode::default()
         };
@@ -121,6 +144,12 @@ impl Watched {
                 }
             });
         }
+        self.grants.with(|rows| {
+            for (key, held) in rows {
+                let one = (key.name.clone(), held.row.clone());
+                all.grants.entry(held.row.node.clone()).or_default().push(one);
+            }
+        });
         self.hardware.with(|rows| {
             for (key, held) in rows {
                 let one = (key.name.clone(), held.row.clone());
@@ -137,6 +166,11 @@ impl ByNode {
         self.nodes.iter().map(|(key, held)| (key.name.as_str(), &*held.row))
     }
 
+    /// Whether a node is under a grant.
+    pub(crate) fn is_granted(&self, node: &str) -> bool {
+        self.grants.get(node).is_some_and(|all| all.iter().any(|(_, row)| !row.released))
+    }
+
     /// What is known of one node.
     pub(crate) fn of(&self, node: &str) -> Inputs {
         Inputs {
@@ -146,6 +180,8 @@ impl ByNode {
             goals: self.goals.get(node).cloned().unwrap_or_default(),
             twins: self.twins.get(node).cloned().unwrap_or_default(),
             hardware: self.hardware.get(node).cloned().unwrap_or_default(),
+            grants: self.grants.get(node).cloned().unwrap_or_default(),
+            grants_known: self.grants_known,
         }
     }
 }

@@ -7,19 +7,22 @@
 //! The way from the watches to the machine waits for nothing: the publisher is a future of its own, which takes the
 //! newest documents when the API has answered, and an API that is away costs statuses and nothing else.
 
+use super::grants::{self, Stands};
 use super::hardware::{self, Sampled};
 use super::inputs::Inputs;
-use super::outcome::{Outcomes, Terms};
+use super::outcome::{Outcome, Outcomes, Terms, Verdict, Why};
 use super::pace::{Pace, Pacer, Power};
 use super::publish::{Content, Doc, Kind, Writer};
 use super::publisher::{Docs, Publisher};
+use super::receipt::Receipts;
 use super::wanted::{Unknown, Wanted, wanted};
-use crate::machine::{Control, View};
+use crate::machine::{Control, LeaseState, View};
 use crate::metrics::Metrics;
 use host_kit::clock::{Clock, Mono};
 use joulie_api::condition::rfc3339;
 use kube::core::Selector;
 use planner::catalog::Catalog;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -43,17 +46,35 @@ pub(crate) struct Front {
     pub(crate) control: Arc<dyn Control>,
     pub(crate) inputs: watch::Receiver<Inputs>,
     pub(crate) views: watch::Receiver<Option<View>>,
+    /// Where the last grant is kept, if it is.
+    pub(crate) kept: Option<PathBuf>,
 }
 
 impl Front {
     /// Follows the node until its watches end.
     pub(crate) async fn run(self) {
+        let stands = self.kept.as_deref().map_or(Stands::Nothing, Stands::of_file);
+        match &stands {
+            Stands::Nothing => {}
+            Stands::Grant(_) | Stands::Released(_) => {
+                tracing::info!(node = self.node, "from before the start: {}", stands.say());
+            }
+            Stands::Unreadable(_) => tracing::error!(node = self.node, "{}", stands.say()),
+        }
         let (sender, docs) = watch::channel(Docs::new());
+        let (first, receipts) = watch::channel(Docs::new());
+        let (keeper, kept) = watch::channel(stands.clone());
         let publisher = Publisher::new(&self.node, self.shared.clone(), docs);
-        let follow = Follow { front: self, sender, memory: Memory::default() };
+        // Receipts wait for no other write.
+        let receipts = Publisher::new(&self.node, self.shared.clone(), receipts);
+        let keep = grants::keep(self.node.clone(), self.kept.clone(), kept);
+        let memory = Memory { stands, ..Memory::default() };
+        let follow = Follow { front: self, sender, first, keeper, memory };
         tokio::select! {
             () = follow.run() => {}
             () = publisher.run() => {}
+            () = receipts.run() => {}
+            () = keep => {}
         }
     }
 }
@@ -66,13 +87,18 @@ const LOOK_LEAST: Duration = Duration::from_millis(100);
 struct Follow {
     front: Front,
     sender: watch::Sender<Docs>,
+    /// Of the receipts.
+    first: watch::Sender<Docs>,
+    keeper: watch::Sender<Stands>,
     memory: Memory,
 }
 
 /// What a node's front remembers.
 struct Memory {
     wanted: Wanted,
+    stands: Stands,
     outcomes: Outcomes,
+    receipts: Receipts,
     pacer: Pacer,
     sampled: Option<Sampled>,
 }
@@ -81,7 +107,9 @@ impl Default for Memory {
     fn default() -> Self {
         Self {
             wanted: Wanted::Unknown(Unknown::NotSynced),
+            stands: Stands::Nothing,
             outcomes: Outcomes::default(),
+            receipts: Receipts::default(),
             pacer: Pacer::default(),
             sampled: None,
         }
@@ -115,7 +143,8 @@ impl Follow {
     }
 
     fn step(&mut self) {
-        let Self { front: Front { node, shared, control, inputs, views }, sender, memory } = self;
+        let Self { front: Front { node, shared, control, inputs, views, .. }, sender, first, keeper, memory } =
+            self;
         let inputs = inputs.borrow_and_update().clone();
         let now_wanted = wanted(&inputs, &shared.selector, &memory.wanted);
         if now_wanted != memory.wanted {
@@ -123,24 +152,70 @@ impl Follow {
             tracing::info!(node, "{}", say(&now_wanted));
             memory.wanted = now_wanted;
         }
-        control.desire(memory.wanted.desire(shared.terms.cpu, shared.terms.gpu));
+        let stands = grants::follow(&inputs, &memory.stands);
+        if stands != memory.stands {
+            tracing::info!(node, "{}", stands.say());
+            memory.stands = stands.clone();
+            keeper.send_replace(stands);
+        }
+        let policy = memory.wanted.desire(shared.terms.cpu, shared.terms.gpu);
+        control.desire(memory.stands.over(policy));
         let view = views.borrow_and_update();
         let Some(view) = view.as_ref() else { return };
         shared.metrics.sees(node, view);
-        let docs = memory.docs(node, &inputs, view, shared);
-        sender.send_if_modified(|last| {
-            let changed = *last != docs;
-            *last = docs;
-            changed
-        });
+        put(first, memory.receipt(&inputs, view, shared));
+        put(sender, memory.docs(node, &inputs, view, shared));
     }
 }
 
+fn put(sender: &watch::Sender<Docs>, docs: Docs) {
+    sender.send_if_modified(|last| {
+        let changed = *last != docs;
+        *last = docs;
+        changed
+    });
+}
+
 impl Memory {
+    /// What is to be said of the grant.
+    fn receipt(&mut self, inputs: &Inputs, view: &View, shared: &Shared) -> Docs {
+        let now = shared.clock.mono();
+        let receipt = self.receipts.of(&self.stands, inputs, view, &shared.terms, now);
+        let followed = self.stands.followed().map(|kept| kept.uid.as_str());
+        let object =
+            grants::object(inputs, &self.stands).filter(|(_, row)| Some(row.uid.as_str()) == followed);
+        let doc = receipt.zip(object).map(|(receipt, (name, row))| {
+            let (object, seen) = (Some((name.to_owned(), row.uid.clone())), row.seen.clone());
+            (Kind::Grant, Doc { object, seen, content: Content::Receipt(receipt) })
+        });
+        doc.into_iter().collect()
+    }
+
+    /// What came of the desired state. A grant that nobody can read keeps it from the machine.
+    fn outcome(&mut self, view: &View, shared: &Shared) -> Outcome {
+        let said = match &self.stands {
+            Stands::Unreadable(_) => {
+                let generation = self.wanted.goal().and_then(|goal| goal.object.generation);
+                let verdict = Verdict { why: Why::Failed, message: self.stands.say(), generation };
+                return Outcome { verdict: Some(verdict), ..Outcome::default() };
+            }
+            Stands::Grant(_) if view.lease != LeaseState::Desired && shared.terms.relax => {
+                "; LEASE_EXPIRY=relax is refused while a grant stands"
+            }
+            Stands::Nothing | Stands::Grant(_) | Stands::Released(_) => "",
+        };
+        let now = shared.clock.mono();
+        let mut outcome = self.outcomes.of(&self.wanted, view, &shared.terms, now);
+        if let Some(verdict) = &mut outcome.verdict {
+            verdict.message.push_str(said);
+        }
+        outcome
+    }
+
     fn docs(&mut self, node: &str, inputs: &Inputs, view: &View, shared: &Shared) -> Docs {
         let now = shared.clock.mono();
         let mut docs = Docs::new();
-        let outcome = self.outcomes.of(&self.wanted, view, &shared.terms, now);
+        let outcome = self.outcome(view, shared);
         shared.metrics.concludes(node, &outcome);
         let subject = match &self.wanted {
             Wanted::Goal(goal) => Some(goal.object.uid.as_str()),

@@ -13,6 +13,7 @@ use super::wanted::{Goal, Nothing, Unknown, Wanted};
 use crate::machine::{LeaseState, Means, Part, View};
 use host_kit::clock::Mono;
 use joulie_core::node::cap::{CapIntent, CapResult, Report};
+use node_kit::Desire;
 use power_units::Watts;
 use std::time::Duration;
 use words::{Kind, in_force, no_intent, said};
@@ -57,6 +58,8 @@ pub(crate) struct Terms {
     pub(crate) simulate_only: bool,
     /// How long a limit may need until it shows in what is drawn.
     pub(crate) patience: Duration,
+    /// Whether the originals are to come back when nobody confirms the desired state.
+    pub(crate) relax: bool,
 }
 
 /// The memory of the outcomes of one node.
@@ -69,7 +72,8 @@ pub(crate) struct Outcomes {
 impl Outcomes {
     /// What is to be said, now that the machine says `view` about what was wanted.
     pub(crate) fn of(&mut self, wanted: &Wanted, view: &View, terms: &Terms, now: Mono) -> Outcome {
-        if view.desire != wanted.desire(terms.cpu, terms.gpu) {
+        let desire = Desire { grant: view.desire.grant, ..wanted.desire(terms.cpu, terms.gpu) };
+        if view.desire != desire {
             return Outcome::default();
         }
         match wanted {
@@ -100,7 +104,8 @@ impl Outcomes {
         ];
         let mut whys = Vec::new();
         for (kind, intent, part, said, proof) in parts {
-            if intent == CapIntent::NONE {
+            let granted = view.desire.grant.is_some() && part.report != Report::NoIntent;
+            if intent == CapIntent::NONE && !granted {
                 proof.forget();
                 let why = match part.report {
                     Report::NoIntent => Why::NoCap,
@@ -216,8 +221,11 @@ fn verdict<'a>(
 }
 
 fn released(view: &View, nothing: &Nothing) -> Outcome {
+    let grant = view.desire.grant;
+    let kept = |part: &Part, kind| said(kind, CapIntent::NONE, part, true, None);
     let said = |part: &Part, kind| match part.report {
         Report::Pending => None,
+        Report::Cap(_) | Report::Throttled(_) if grant.is_some() => kept(part, kind),
         Report::NoIntent => Some(Said {
             backend: Means::None,
             result: "none",
@@ -238,19 +246,20 @@ fn released(view: &View, nothing: &Nothing) -> Outcome {
             cap: in_force(part),
         }),
     };
-    let verdict = match nothing {
-        Nothing::NoObject => Some(Verdict {
-            why: if free(view) { Why::NoCap } else { Why::Pending },
-            message: "no object asks for a cap on this node".to_owned(),
-            generation: None,
-        }),
-        Nothing::Deselected => Some(Verdict {
-            why: Why::Deselected,
-            message: "the node is not one of those that are managed, so nothing of this is put in force"
-                .to_owned(),
-            generation: None,
-        }),
+    let (why, mut message) = match nothing {
+        Nothing::NoObject if grant.is_some() || free(view) => {
+            (Why::NoCap, "no object asks for a cap on this node".to_owned())
+        }
+        Nothing::NoObject => (Why::Pending, "no object asks for a cap on this node".to_owned()),
+        Nothing::Deselected => (
+            Why::Deselected,
+            "the node is not one of those that are managed, so nothing of this is put in force".to_owned(),
+        ),
     };
+    if grant.is_some() {
+        message.push_str("; its grant under the budget stays in force");
+    }
+    let verdict = Some(Verdict { why, message, generation: None });
     Outcome { cpu: said(&view.cpu, Kind::Cpu), gpu: said(&view.gpu, Kind::Gpu), verdict }
 }
 

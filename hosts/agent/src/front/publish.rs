@@ -5,6 +5,7 @@
 //! (an agent of another generation did); it never applies a field of anybody else's.
 
 use super::outcome::{Outcome, Said, Verdict};
+use super::receipt::Receipt;
 use super::rows::Seen;
 use crate::metrics::{Metrics, Written};
 use jiff::Timestamp;
@@ -12,6 +13,7 @@ use joulie_api::condition::{ConditionType, rfc3339};
 use joulie_api::labels::{manager, object};
 use joulie_api::names;
 use joulie_api::node_hardware::NodeHardware;
+use joulie_api::node_power_grant::NodePowerGrant;
 use joulie_api::node_power_profile::NodePowerProfile;
 use joulie_api::node_twin::NodeTwin;
 use joulie_api::number::Number;
@@ -26,6 +28,7 @@ use tokio::sync::Semaphore;
 /// Which kind of object a document is the status of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
+    Grant,
     Profile,
     Twin,
     Hardware,
@@ -34,6 +37,7 @@ pub(crate) enum Kind {
 impl Kind {
     fn resource(self) -> ApiResource {
         match self {
+            Self::Grant => ApiResource::erase::<NodePowerGrant>(&()),
             Self::Profile => ApiResource::erase::<NodePowerProfile>(&()),
             Self::Twin => ApiResource::erase::<NodeTwin>(&()),
             Self::Hardware => ApiResource::erase::<NodeHardware>(&()),
@@ -43,7 +47,7 @@ impl Kind {
     /// Where the outcome lies in the status.
     const fn control(self) -> &'static str {
         match self {
-            Self::Profile | Self::Hardware => super::rows::CONTROL_OF_PROFILE,
+            Self::Grant | Self::Profile | Self::Hardware => super::rows::CONTROL_OF_PROFILE,
             Self::Twin => super::rows::CONTROL_OF_TWIN,
         }
     }
@@ -52,7 +56,7 @@ impl Kind {
     fn published(self, status: &Value) -> Value {
         match self {
             Self::Profile | Self::Twin => super::rows::published(status, self.control()),
-            Self::Hardware => status.clone(),
+            Self::Grant | Self::Hardware => status.clone(),
         }
     }
 }
@@ -72,6 +76,8 @@ pub(crate) struct Doc {
 pub(crate) enum Content {
     /// What came of the desired state.
     Outcome(Outcome),
+    /// What came of a grant.
+    Receipt(Receipt),
     /// The whole status of a NodeHardware.
     Hardware {
         /// The node's name and uid, for an object that is still to be made.
@@ -88,13 +94,14 @@ impl Content {
     pub(crate) fn status(&self, kind: Kind, base: &Value, now: Timestamp) -> Option<Value> {
         let mut status = match self {
             Self::Outcome(outcome) => outcome_status(kind, outcome, base)?,
+            Self::Receipt(receipt) => receipt_status(receipt),
             Self::Hardware { status, .. } => status.clone(),
         };
         if timeless(&status) == timeless(base) {
             return None;
         }
         fill_times(&mut status, base, &rfc3339(now));
-        if matches!(self, Self::Hardware { .. }) {
+        if matches!(self, Self::Hardware { .. } | Self::Receipt(_)) {
             status["updatedAt"] = Value::String(rfc3339(now));
         }
         Some(status)
@@ -120,6 +127,14 @@ fn outcome_status(kind: Kind, outcome: &Outcome, base: &Value) -> Option<Value> 
     let conditions = conditions.or_else(|| base.get("conditions").cloned());
     status.extend(conditions.map(|conditions| ("conditions".to_owned(), conditions)));
     Some(Value::Object(status))
+}
+
+fn receipt_status(receipt: &Receipt) -> Value {
+    let Receipt { serial, boot, node, holds } = receipt;
+    let whole = |watts: &Watts| watts.to_bits().saturating_add(u32::MAX.into()) >> 32;
+    without_nulls(json!({
+        "serial": serial, "bootID": boot, "nodeUID": node, "holds": holds.as_ref().map(whole),
+    }))
 }
 
 fn said_value(said: &Said) -> Value {
@@ -220,6 +235,8 @@ pub(crate) struct Writer {
     client: Client,
     /// So many requests at once; a pool writes for thousands of nodes.
     turns: Semaphore,
+    /// Receipts wait for nothing else: the budget waits for them.
+    first: Semaphore,
     metrics: Metrics,
 }
 
@@ -228,7 +245,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Writer {
     pub(crate) fn new(client: Client, metrics: Metrics) -> Self {
-        Self { client, turns: Semaphore::new(AT_ONCE), metrics }
+        Self { client, turns: Semaphore::new(AT_ONCE), first: Semaphore::new(AT_ONCE), metrics }
     }
 
     /// Applies a status, and returns what the object carries of it then.
@@ -241,7 +258,7 @@ impl Writer {
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
         let params = PatchParams::apply(manager::AGENT).force();
         let patch = Patch::Apply(body);
-        let done = self.in_turn(api.patch_status(name, &params, &patch)).await;
+        let done = self.in_turn(kind, api.patch_status(name, &params, &patch)).await;
         self.count(kind, done.as_ref().map(drop));
         let object = done?;
         let status = kind.published(&object.data["status"]);
@@ -255,7 +272,7 @@ impl Writer {
         let resource = Kind::Hardware.resource();
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
         let plain = names::plain(node);
-        let there = self.in_turn(api.get_opt(&plain)).await?;
+        let there = self.in_turn(Kind::Hardware, api.get_opt(&plain)).await?;
         let holder = there.as_ref().and_then(|there| there.data["spec"]["nodeName"].as_str());
         let name = names::name_for(node, |name| if name == plain { holder } else { None });
         let mut metadata = json!({"name": name, "labels": {object::MANAGED_BY: object::BY_AGENT}});
@@ -270,14 +287,22 @@ impl Writer {
         });
         let params = PatchParams::apply(manager::AGENT);
         let patch = Patch::Apply(body);
-        let made = self.in_turn(api.patch(&name, &params, &patch)).await;
+        let made = self.in_turn(Kind::Hardware, api.patch(&name, &params, &patch)).await;
         self.count(Kind::Hardware, made.as_ref().map(drop));
         Ok((name, made?.meta().uid.clone().unwrap_or_default()))
     }
 
-    async fn in_turn<T>(&self, work: impl Future<Output = kube::Result<T>>) -> Result<T, WriteError> {
-        // The semaphore is never closed.
-        let _turn = self.turns.acquire().await;
+    async fn in_turn<T>(
+        &self,
+        kind: Kind,
+        work: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, WriteError> {
+        let turns = match kind {
+            Kind::Grant => &self.first,
+            Kind::Profile | Kind::Twin | Kind::Hardware => &self.turns,
+        };
+        // The semaphores are never closed.
+        let _turn = turns.acquire().await;
         match tokio::time::timeout(TIMEOUT, work).await {
             Ok(done) => Ok(done?),
             Err(_) => Err(WriteError::Failed("the API server did not answer in 10s".to_owned())),

@@ -116,7 +116,7 @@ impl Publisher {
     async fn try_write(&mut self, kind: Kind, doc: &Doc) -> Result<Option<Mono>, WriteError> {
         let (name, uid) = match (&doc.object, &doc.content) {
             (Some(object), _) => object.clone(),
-            (None, Content::Outcome(_)) => return Ok(None),
+            (None, Content::Outcome(_) | Content::Receipt(_)) => return Ok(None),
             (None, Content::Hardware { node, .. }) => match self.written.get(&kind) {
                 Some(made) => (made.name.clone(), made.uid.clone()),
                 None => self.shared.writer.make((&node.0, &node.1)).await?,

@@ -6,11 +6,14 @@
 use host_kit::reflect::Row;
 use joulie_api::caps::Desired;
 use joulie_api::condition::ConditionType;
+use joulie_api::node_power_grant::{NodePowerGrant, NodePowerGrantSpec};
 use joulie_api::node_power_profile::NodePowerProfile;
 use joulie_api::node_twin::NodeTwin;
 use joulie_api::object;
 use joulie_api::quantity::Quantity;
 use joulie_api::word::Vocabulary;
+use node_kit::Grant;
+use power_units::{Role, Watts};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -18,6 +21,8 @@ use std::collections::BTreeMap;
 #[derive(Debug, PartialEq)]
 pub(crate) struct NodeRow {
     pub(crate) uid: String,
+    /// The boot that its kubelet says it is in.
+    pub(crate) boot: Option<String>,
     pub(crate) labels: BTreeMap<String, String>,
     /// Logical processors.
     pub(crate) cores: Option<u32>,
@@ -41,6 +46,7 @@ impl Row for NodeRow {
         });
         Ok(Self {
             uid: text(object, "/metadata/uid").unwrap_or_default(),
+            boot: text(object, "/status/nodeInfo/bootID").filter(|boot| !boot.is_empty()),
             labels: labels.collect(),
             cores: quantity(&capacity["cpu"]).and_then(|cpu| u32::try_from(cpu.value()).ok()),
             memory_bytes: quantity(&capacity["memory"]).and_then(|memory| u64::try_from(memory.value()).ok()),
@@ -168,6 +174,38 @@ impl Row for HardwareRow {
                 .filter(|node| !node.is_empty())
                 .ok_or("it has no spec.nodeName")?,
             uid: text(value, "/metadata/uid").unwrap_or_default(),
+            seen: Seen { version: version(value), status: value["status"].clone() },
+        })
+    }
+}
+
+/// A NodePowerGrant.
+#[derive(Debug, PartialEq)]
+pub(crate) struct GrantRow {
+    pub(crate) node: String,
+    pub(crate) uid: String,
+    pub(crate) grant: Grant,
+    /// Whether it lets the node go.
+    pub(crate) released: bool,
+    /// Its whole status, which is the agent's.
+    pub(crate) seen: Seen,
+}
+
+impl Row for GrantRow {
+    const KIND: &'static str = "NodePowerGrant";
+
+    fn read(value: &Value) -> Result<Self, String> {
+        let object: NodePowerGrant = object::parse(&spec_alone(value)).map_err(|bad| bad.to_string())?;
+        let NodePowerGrantSpec { node_name, serial, watts, ceiling: _, released } = object.spec;
+        let number = Watts::parse(&watts.to_string(), Role::Limit).ok().filter(|&it| it >= Watts::ZERO);
+        let watts = number.ok_or_else(|| format!("spec.watts: {watts} is no number of watts from 0"))?;
+        let serial = u64::try_from(serial.get()).ok().filter(|&serial| serial > 0);
+        let serial = serial.ok_or("spec.serial: it is not from 1")?;
+        Ok(Self {
+            node: Some(node_name).filter(|node| !node.is_empty()).ok_or("it has no spec.nodeName")?,
+            uid: text(value, "/metadata/uid").unwrap_or_default(),
+            grant: Grant { serial, watts },
+            released: released == Some(true),
             seen: Seen { version: version(value), status: value["status"].clone() },
         })
     }

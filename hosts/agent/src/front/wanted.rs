@@ -79,11 +79,14 @@ impl Wanted {
         let all = match self {
             Self::Unknown(_) => Desire::UNKNOWN,
             Self::Nothing(_) => Desire::GONE,
-            Self::Goal(goal) => Desire { cpu: Desired::Cap(goal.cpu), gpu: Desired::Cap(goal.gpu) },
+            Self::Goal(goal) => {
+                Desire { cpu: Desired::Cap(goal.cpu), gpu: Desired::Cap(goal.gpu), grant: None }
+            }
         };
         Desire {
             cpu: if cpu { all.cpu } else { Desired::Unknown },
             gpu: if gpu { all.gpu } else { Desired::Unknown },
+            grant: None,
         }
     }
 

@@ -1,16 +1,20 @@
 //! Which objects are watched: those of one node, or those of all.
 
 use super::inputs::Watched;
-use super::rows::{HardwareRow, LeaseRow, NodeRow, ProfileRow, TwinRow};
+use super::rows::{GrantRow, HardwareRow, LeaseRow, NodeRow, ProfileRow, TwinRow};
 use crate::settings::{DesiredSource, LeaseSource, Settings};
 use host_kit::clock::Mono;
 use host_kit::health::Verdict;
 use host_kit::program::Context;
 use host_kit::reflect::{Reflections, Row, Rows, Source, reflect};
-use host_kit::shutdown::Tasks;
+use host_kit::shutdown::{Stop, Tasks};
 use joulie_api::labels;
 use joulie_core::placement::freshness::UnixTime;
+use kube::Client;
+use kube::api::ListParams;
+use kube::core::Request;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// Silence after which the program does not count as ready. The server ends a watch and gives a sign of life before that.
 const SILENCE_MOST: Duration = Duration::from_secs(600);
@@ -52,6 +56,9 @@ pub(crate) fn begin(
     let nodes = begin.rows::<NodeRow>("nodes", nodes);
     let twins = begin.rows::<TwinRow>("nodetwins", joulie("nodetwins"));
     let hardware = begin.rows::<HardwareRow>("nodehardwares", joulie("nodehardwares"));
+    let grants = begin.rows::<GrantRow>("nodepowergrants", joulie("nodepowergrants"));
+    let (absent, no_grants) = watch::channel(false);
+    begin.tasks.spawn("grants", look_for_kind(context.client.clone(), absent, context.stop.clone()));
     let profiles = match settings.desired {
         DesiredSource::Profile => {
             Some(begin.rows::<ProfileRow>("nodepowerprofiles", joulie("nodepowerprofiles")))
@@ -70,7 +77,39 @@ pub(crate) fn begin(
             Confirmed::Plan(begin.rows::<LeaseRow>("leases", source))
         }
     };
-    Watches { watched: Watched { nodes, profiles, twins, hardware }, confirmed }
+    Watches { watched: Watched { nodes, profiles, twins, hardware, grants, no_grants }, confirmed }
+}
+
+/// Between two looks for the kind of the grants.
+const KIND_AGAIN: Duration = Duration::from_secs(10);
+
+/// Says whether the server does not know the kind of the grants, until it does. Such a cluster has none, so nobody waits
+/// for them there; a server that refuses, or is away, has said nothing.
+async fn look_for_kind(client: Client, absent: watch::Sender<bool>, stop: Stop) {
+    let path = format!("/apis/{}/v1alpha1/nodepowergrants", labels::GROUP);
+    loop {
+        let params = ListParams::default().limit(1);
+        let Ok(request) = Request::new(&path).list(&params) else { break };
+        match client.request::<serde_json::Value>(request).await {
+            Ok(_) => {
+                absent.send_replace(false);
+                break;
+            }
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                if !absent.send_replace(true) {
+                    tracing::warn!(
+                        "the API server does not know NodePowerGrant, so no grant is followed; install the CRDs"
+                    );
+                }
+            }
+            Err(_) => {}
+        }
+        if stop.requested_within(KIND_AGAIN).await {
+            return;
+        }
+    }
+    // A task of this program ends with it.
+    stop.requested().await;
 }
 
 struct Begin<'a> {

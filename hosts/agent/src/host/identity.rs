@@ -10,7 +10,12 @@ pub(super) struct Identity {
     pub(super) driver: Option<String>,
     pub(super) memory_bytes: Option<u64>,
     pub(super) gpu_model: Option<String>,
+    /// The boot that it is in; virtual hardware has its own where its root tells one.
+    pub(super) boot: Option<String>,
 }
+
+/// Where a kernel tells its boot, below its root.
+const BOOT: &str = "proc/sys/kernel/random/boot_id";
 
 /// A line of `/proc/cpuinfo` for each of a thousand processors is far below this.
 const BYTES_MOST: u64 = 8 << 20;
@@ -28,6 +33,10 @@ impl Identity {
             driver: text(&driver).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()),
             memory_bytes: value(&meminfo, "MemTotal").and_then(|text| kib(&text)),
             gpu_model: nvidia(&root.join("proc/driver/nvidia/gpus")),
+            boot: text(&root.join(BOOT))
+                .or_else(|| text(&Path::new("/").join(BOOT)))
+                .map(|text| text.trim().to_owned())
+                .filter(|text| !text.is_empty()),
         }
     }
 }
@@ -71,6 +80,8 @@ mod tests {
         assert_eq!(value(text, "model"), None, "a part of a key is another key");
         assert_eq!(kib("263849284 kB"), Some(270_181_666_816));
         assert_eq!(kib("much"), None);
-        assert_eq!(Identity::read(Some(Path::new("/nowhere"))), Identity::default());
+        let nowhere = Identity::read(Some(Path::new("/nowhere")));
+        assert_eq!(Identity { boot: None, ..nowhere.clone() }, Identity::default());
+        assert_eq!(nowhere.boot, Identity::read(None).boot, "of the kernel that it runs on");
     }
 }

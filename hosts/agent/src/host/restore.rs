@@ -4,7 +4,7 @@
 
 use crate::settings;
 use host_kit::config::{self, Invocation};
-use node_kit::{Access, Config, Entry, LockError, Node, OpenError, Time};
+use node_kit::{Access, Config, Entry, Kept, LockError, Node, OpenError};
 use power_units::Micros;
 use std::ffi::OsString;
 use std::io::Write;
@@ -45,11 +45,18 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(config) => config,
         Err(error) => return say(2, &error.to_string()),
     };
-    let mut node = match open(&config) {
+    let boot = super::identity::Identity::read(machine.root.as_deref()).boot;
+    let mut node = match open(boot.as_deref(), &config) {
         Ok(node) => node,
         Err(error @ OpenError::Lock(LockError::Held { .. })) => return say(3, &error.to_string()),
         Err(error) => return say(4, &error.to_string()),
     };
+    // A person asks for the originals, and that ends a grant. An agent that starts again finds it in the API, if it is
+    // there still.
+    let kept = Kept::file(&machine.state);
+    if let Err(error) = Kept::forget(&kept) {
+        say(0, &format!("the grant in {} cannot be forgotten: {error}", kept.display()));
+    }
     let before = node.journal().entries();
     if before.is_empty() {
         return say(0, "nothing to put back: no limit on this machine is ours");
@@ -74,11 +81,11 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 /// Opens the machine, and waits for the lock for a while.
-fn open(config: &Config) -> Result<Node, OpenError> {
+fn open(boot: Option<&str>, config: &Config) -> Result<Node, OpenError> {
     let (_nobody, silence) = mpsc::channel::<()>();
     let mut waited = Duration::ZERO;
     loop {
-        match Node::open(config.clone(), Time::real()) {
+        match super::open_node(boot, config) {
             Err(OpenError::Lock(LockError::Held { holder, path })) if waited < LOCK_WITHIN => {
                 if waited.is_zero() {
                     say(0, &format!("waiting for {holder} (lock {})", path.display()));

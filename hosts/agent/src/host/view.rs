@@ -33,7 +33,11 @@ impl Memory {
             node_power: None,
             source: source(report),
             found: self.found.clone(),
-            lease: report.lease.map_or(LeaseState::Desired, |(phase, _)| lease(phase)),
+            lease: report.lease.map_or(LeaseState::Desired, |(phase, _)| {
+                let relaxes_not = report.desire.grant.is_some() && phase == Phase::Relaxed;
+                if relaxes_not { LeaseState::Held } else { lease(phase) }
+            }),
+            boot: identity.boot.clone(),
             details: self.details(report),
         }
     }
@@ -151,6 +155,7 @@ fn device(device: &DeviceReport) -> Device {
         key: device.key.as_str().to_owned(),
         limit: device.limit,
         range: range(device).below(device.owners),
+        share: device.share,
         drawn: drawn(device.power),
         energy: device.energy,
     }

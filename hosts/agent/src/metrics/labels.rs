@@ -41,6 +41,8 @@ closed_label! {
 closed_label! {
     /// What is written.
     pub(crate) enum Object {
+        /// The status of a NodePowerGrant.
+        Grant = "nodepowergrant",
         /// The status of a NodePowerProfile.
         Profile = "nodepowerprofile",
         /// The status of a NodeTwin.
@@ -53,6 +55,7 @@ closed_label! {
 impl Object {
     pub(super) const fn of(kind: Kind) -> Self {
         match kind {
+            Kind::Grant => Self::Grant,
             Kind::Profile => Self::Profile,
             Kind::Twin => Self::Twin,
             Kind::Hardware => Self::Hardware,

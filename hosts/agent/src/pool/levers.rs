@@ -5,6 +5,7 @@
 //! that was set over HTTP is lifted over HTTP: nothing here ever reaches the host of the agent.
 
 mod land;
+mod share;
 
 use super::wire::{Action, Said, Telemetry};
 use joulie_core::node::backend::{
@@ -90,6 +91,12 @@ pub(super) struct Levers {
     seen: Seen,
     gpu_seen: Seen,
     power: PowerReading,
+    /// The limits that were read back last, and those that were ordered last.
+    back: [Option<Watts>; 2],
+    ordered: [Option<Watts>; 2],
+    /// What each package and each GPU may have of the grant, and what of it now.
+    pub(super) shares: (Option<Watts>, Option<Watts>),
+    most: (Option<Watts>, Option<Watts>),
     /// The throttle in force, as far as it is known.
     pub(super) throttle: Option<Throttle>,
     pub(super) law: Option<law::Decision>,
@@ -100,7 +107,7 @@ pub(super) struct Levers {
 }
 
 const UNKNOWN_PACKAGE: PackageFacts =
-    PackageFacts { range: CapRange::UNKNOWN, has_limit: false, limit: LimitFacts::UNKNOWN };
+    PackageFacts { range: CapRange::UNKNOWN, has_limit: false, limit: LimitFacts::UNKNOWN, most: None };
 
 impl Levers {
     /// A node as it is found. What is lower than it could be is taken for ours, from before a restart: nobody else sets
@@ -117,7 +124,8 @@ impl Levers {
         let gpu_capped = below(found.and_then(|found| found.gpu_cap), shape.gpu_range);
         let package =
             if capped { Package::adopted(UNKNOWN_PACKAGE) } else { Package::untouched(UNKNOWN_PACKAGE) };
-        let facts = GpuFacts { limits: GpuLimits::Range(CapRange::UNKNOWN), limit: LimitFacts::UNKNOWN };
+        let facts =
+            GpuFacts { limits: GpuLimits::Range(CapRange::UNKNOWN), limit: LimitFacts::UNKNOWN, most: None };
         let gpu = if gpu_capped { Gpu::adopted(facts) } else { Gpu::untouched(facts) };
         let count = usize::try_from(shape.packages.max(1)).unwrap_or(1);
         Self {
@@ -136,6 +144,10 @@ impl Levers {
             seen: Seen::Unknown,
             gpu_seen: Seen::Unknown,
             power: PowerReading::Missing,
+            back: [None, None],
+            ordered: [None, None],
+            shares: (None, None),
+            most: (None, None),
             throttle,
             law: None,
             actions: (0, 0),
@@ -153,7 +165,11 @@ impl Levers {
             self.packages.resize(count, package);
         }
         if shape.gpus > 0 && self.gpu.is_none() {
-            let facts = GpuFacts { limits: GpuLimits::Range(CapRange::UNKNOWN), limit: LimitFacts::UNKNOWN };
+            let facts = GpuFacts {
+                limits: GpuLimits::Range(CapRange::UNKNOWN),
+                limit: LimitFacts::UNKNOWN,
+                most: None,
+            };
             self.gpu = Some(Gpu::adopted(facts));
         }
     }
@@ -168,6 +184,9 @@ impl Levers {
         };
         (self.seen, self.gpu_seen) = (at(|it| it.cap), at(|it| it.gpu_cap));
         let telemetry = told.ok().flatten();
+        let [back, gpu_back] = &mut self.back;
+        *back = telemetry.and_then(|it| it.cap).or(*back);
+        *gpu_back = telemetry.and_then(|it| it.gpu_cap).or(*gpu_back);
         self.power = match telemetry.map(|it| it.cpu) {
             Some(Said::Watts(watts)) => PowerReading::Fresh { watts, over: Micros::ZERO },
             Some(Said::Impossible) => PowerReading::Impossible,
@@ -188,7 +207,7 @@ impl Levers {
         };
         let range = self.shape.range.unwrap_or(CapRange::UNKNOWN);
         for package in &mut self.packages {
-            package.facts = PackageFacts { range, has_limit: self.reach.cpu, limit };
+            package.facts = PackageFacts { range, has_limit: self.reach.cpu, limit, most: self.most.0 };
         }
         let throttle = self.reach.cpu.then(|| self.news.take().unwrap_or(ThrottleOutcome::Unknown));
         let facts = Facts { now, desired: cpu, throttle, has_meter: self.reach.meter };
@@ -198,6 +217,13 @@ impl Levers {
         let mut orders: Vec<Order> = self.cap_order().into_iter().collect();
         orders.extend(self.throttle_order(laws, (now, occasion), &decision));
         orders.extend(self.gpu_step(laws, now, gpu));
+        for order in &orders {
+            match order {
+                Order::Cap { watts, .. } => self.ordered[0] = Some(*watts),
+                Order::GpuCap { watts, .. } => self.ordered[1] = Some(*watts),
+                Order::Throttle { .. } => {}
+            }
+        }
         orders
     }
 
@@ -275,8 +301,11 @@ impl Levers {
     fn gpu_step(&mut self, laws: &Laws, now: Stamp, desired: Desired) -> Option<Order> {
         let outcome = std::mem::replace(&mut self.gpu_news, LimitOutcome::Unknown);
         let range = self.shape.gpu_range.unwrap_or(CapRange::UNKNOWN);
-        let facts =
-            GpuFacts { limits: GpuLimits::Range(range), limit: LimitFacts { outcome, seen: self.gpu_seen } };
+        let facts = GpuFacts {
+            limits: GpuLimits::Range(range),
+            limit: LimitFacts { outcome, seen: self.gpu_seen },
+            most: self.most.1,
+        };
         if let Some(gpu) = &mut self.gpu {
             gpu.facts = facts;
         }

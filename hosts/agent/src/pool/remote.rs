@@ -19,7 +19,6 @@ use crate::machine::{Control, Found, LeaseState, View};
 use crate::settings::Routing;
 use host_kit::clock::Clock;
 use joulie_api::condition::rfc3339;
-use joulie_core::node::cap::Desired;
 use joulie_core::node::lease::{Caps, Lease, LeaseFacts, Phase};
 use joulie_core::placement::freshness::UnixTime;
 use node_kit::{Desire, LeaseTerms};
@@ -173,7 +172,7 @@ impl Task {
         let now = stamp(&common);
         if self.levers.is_none() {
             // A node that says nothing yet may be under a cap of ours: it is not known what is to be adopted.
-            if failed && desire.cpu == Desired::Unknown && desire.gpu == Desired::Unknown {
+            if failed && desire == Desire::UNKNOWN {
                 return true;
             }
             let found = self.telemetry.as_ref();
@@ -184,11 +183,15 @@ impl Task {
         }
         let (caps, lease) = self.step_lease(now);
         let desired = match caps {
-            Some((caps, terms)) if !common.simulate_only => {
-                (caps.desired(desire.cpu, terms.safe_cpu), caps.desired(desire.gpu, terms.safe_gpu))
-            }
-            None if !common.simulate_only => (desire.cpu, desire.gpu),
-            Some(_) | None => (Desired::Unknown, Desired::Unknown),
+            _ if common.simulate_only => Desire::UNKNOWN,
+            // The budget counts on the grant, and the policy is a part of what it counts on.
+            Some((Caps::Originals, _)) | None if desire.grant.is_some() => desire,
+            Some((caps, terms)) => Desire {
+                cpu: caps.desired(desire.cpu, terms.safe_cpu),
+                gpu: caps.desired(desire.gpu, terms.safe_gpu),
+                grant: desire.grant,
+            },
+            None => desire,
         };
         failed |= self.control(desired).await;
         self.tell(desire, lease);
@@ -196,7 +199,7 @@ impl Task {
     }
 
     /// Steps the laws and posts what they order, until they are content; whether a post failed.
-    async fn control(&mut self, desired: (Desired, Desired)) -> bool {
+    async fn control(&mut self, desired: Desire) -> bool {
         let common = self.common.clone();
         let mut failed = false;
         for round in 0..ROUNDS {
@@ -210,7 +213,8 @@ impl Task {
             } else {
                 Occasion::News
             };
-            let orders = levers.step(&common.laws, (now, occasion), desired);
+            levers.share(&common.laws, desired);
+            let orders = levers.step(&common.laws, (now, occasion), (desired.cpu, desired.gpu));
             levers.has_no_original();
             if orders.is_empty() {
                 return failed;

@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 
 /// The largest answer that is read.
 pub(super) const BYTES_MOST: usize = 1 << 20;
+/// A kernel's has 36.
+const BOOT_BYTES_MOST: usize = 64;
 /// More than any node draws; a number beyond it is of another unit.
 const WATTS_MOST: f64 = 1_000_000.0;
 
@@ -52,6 +54,8 @@ impl Said {
 /// What telemetry says.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Telemetry {
+    /// The boot that it is in.
+    pub(super) boot: Option<String>,
     /// All packages.
     pub(super) cpu: Said,
     pub(super) gpu: Said,
@@ -97,6 +101,7 @@ impl Telemetry {
         let cap = [&cpu["raplCapWatts"], &cpu["targetCapWatts"], &cpu["capWatts"]];
         let gpu_cap = [&gpu["capWattsPerGpuTarget"], &gpu["capWattsPerGpuApplied"]];
         Ok(Self {
+            boot: text(&value["bootID"]).filter(|boot| boot.len() <= BOOT_BYTES_MOST),
             cpu: if of_cpu == Said::Nothing { total } else { of_cpu },
             gpu: demand(&gpu["powerWattsTotal"]),
             node: demand(&value["nodePowerWatts"]),

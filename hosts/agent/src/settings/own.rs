@@ -117,7 +117,8 @@ pub(super) const STATE_DIR: Setting<Option<PathBuf>> = Setting::optional(
     "STATE_DIR",
     |text| parse::path(text).map(Some),
     "the path of a folder on the host",
-    "Where the originals are remembered and the writer's lock is; without it /var/lib/joulie, or HOST_ROOT.joulie",
+    "Where the originals, the writer's lock and the last grant are; without it /var/lib/joulie, or HOST_ROOT.joulie, and \
+     in mode pool grants are not kept",
 );
 pub(super) const HOST_ROOT: Setting<Option<PathBuf>> = Setting::optional(
     "HOST_ROOT",

@@ -26,12 +26,21 @@ pub(crate) struct Node {
     pub(crate) silent: bool,
     /// What controls answer instead of doing anything.
     pub(crate) refuses: Option<&'static str>,
+    /// The boot that it says it is in.
+    pub(crate) boot: Option<&'static str>,
+    /// The highest sum of all limits that was in force.
+    pub(crate) peak: f64,
     pub(crate) posts: Vec<Value>,
 }
 
 impl Node {
     pub(crate) fn new() -> Self {
         Self { cap: 250.0, gpu_cap: 400.0, wants: 500.0, ..Self::default() }
+    }
+
+    /// All limits together.
+    pub(crate) fn limits(&self) -> f64 {
+        self.cap * 2.0 + self.gpu_cap * self.gpus as f64
     }
 
     fn draws(&self) -> f64 {
@@ -43,13 +52,14 @@ impl Node {
         json!({
             "packagePowerWatts": self.draws() + 1000.0,
             "nodePowerWatts": self.draws() + 1100.0,
+            "bootID": self.boot,
             "cpu": {
                 "packagePowerWatts": self.draws(), "raplCapWatts": self.cap, "throttlePct": self.throttle,
                 "sockets": 2, "capMinWatts": 80, "capMaxWatts": 250,
             },
             "gpu": {
                 "present": self.gpus > 0, "count": self.gpus, "vendor": "nvidia", "product": "NVIDIA H100 NVL",
-                "powerWattsTotal": 1000, "capWattsPerGpuApplied": self.gpu_cap,
+                "powerWattsTotal": 200.0 * self.gpus as f64, "capWattsPerGpuApplied": self.gpu_cap,
                 "capMinWattsPerGpu": 200, "capMaxWattsPerGpu": 400,
             },
         })
@@ -67,6 +77,7 @@ impl Node {
             "gpu.set_power_cap_watts" => self.gpu_cap = watts("capWattsPerGpu").clamp(200.0, 400.0),
             other => panic!("{other}"),
         }
+        self.peak = self.peak.max(self.limits());
         json!({"ok": true, "result": "applied", "state": {
             "capWatts": self.cap, "throttlePct": self.throttle, "gpuCapWattsPerGpuApplied": self.gpu_cap,
         }})

@@ -86,7 +86,14 @@ impl Cluster {
     pub(crate) async fn node(&self, name: &str, labels: Value) {
         let node = json!({
             "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
-            "status": {"capacity": {"cpu": "128", "memory": "256Gi"}, "allocatable": {"cpu": "128"}},
+            "status": {
+                "capacity": {"cpu": "128", "memory": "256Gi"}, "allocatable": {"cpu": "128"},
+                "nodeInfo": {
+                    "architecture": "amd64", "bootID": "boot-by-kubelet", "containerRuntimeVersion": "r", "kernelVersion": "k",
+                    "kubeProxyVersion": "p", "kubeletVersion": "v", "machineID": "m", "operatingSystem": "linux",
+                    "osImage": "i", "systemUUID": "u",
+                },
+            },
         });
         let node: DynamicObject = serde_json::from_value(node).unwrap();
         self.of("Node").create(&PostParams::default(), &node).await.unwrap();
@@ -99,6 +106,18 @@ impl Cluster {
         });
         let params = PatchParams::apply("a-person").force();
         self.of(kind).patch(name, &params, &Patch::Apply(object)).await.unwrap();
+    }
+
+    /// Grants a node so many watts, as the operator does.
+    pub(crate) async fn grant(&self, node: &str, serial: u64, watts: i32) {
+        let spec = json!({"nodeName": node, "serial": serial, "watts": watts, "ceiling": 100_000});
+        self.apply("NodePowerGrant", node, spec).await;
+    }
+
+    /// Waits for the receipt of a grant, and returns it.
+    pub(crate) async fn receipt(&self, node: &str, serial: u64) -> Value {
+        let given = |grant: &Value| grant["status"]["serial"] == serial;
+        self.until("NodePowerGrant", node, given).await["status"].clone()
     }
 
     pub(crate) async fn profile(&self, name: &str, node: &str, watts: i32) {
@@ -146,6 +165,7 @@ fn plural(kind: &str) -> &'static str {
         "NodePowerProfile" => "nodepowerprofiles",
         "NodeTwin" => "nodetwins",
         "NodeHardware" => "nodehardwares",
+        "NodePowerGrant" => "nodepowergrants",
         other => panic!("{other}"),
     }
 }

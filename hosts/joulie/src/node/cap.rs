@@ -59,7 +59,7 @@ impl Ending {
 fn desire(caps: &Caps) -> Desire {
     let part =
         |cap: Option<crate::value::Cap>| cap.map_or(Desired::Unknown, |cap| Desired::Cap(cap.intent()));
-    Desire { cpu: part(caps.package), gpu: part(caps.gpu) }
+    Desire { cpu: part(caps.package), gpu: part(caps.gpu), grant: None }
 }
 
 const fn which(caps: &Caps) -> Which {

@@ -59,7 +59,7 @@ impl Which {
 
     fn gone(self) -> Desire {
         let part = |gone| if gone { Desired::Gone } else { Desired::Unknown };
-        Desire { cpu: part(self.cpu), gpu: part(self.gpu) }
+        Desire { cpu: part(self.cpu), gpu: part(self.gpu), grant: None }
     }
 }
 

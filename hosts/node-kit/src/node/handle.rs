@@ -1,8 +1,8 @@
 //! How a host speaks to a node that runs in another thread.
 
 use super::{Node, lock};
-use crate::Report;
 use crate::worker::Bell;
+use crate::{Grant, Report};
 use joulie_core::node::cap::Desired;
 use joulie_core::placement::freshness::UnixTime;
 use std::sync::{Arc, Mutex};
@@ -14,6 +14,8 @@ pub struct Desire {
     pub cpu: Desired,
     /// Of each GPU.
     pub gpu: Desired,
+    /// The most that all of them may be allowed together, whatever is desired of each; none where nobody grants.
+    pub grant: Option<Grant>,
 }
 
 impl Default for Desire {
@@ -24,9 +26,9 @@ impl Default for Desire {
 
 impl Desire {
     /// Nobody knows (yet): everything stays as it was found.
-    pub const UNKNOWN: Self = Self { cpu: Desired::Unknown, gpu: Desired::Unknown };
-    /// It is known that nothing is desired: the originals come back.
-    pub const GONE: Self = Self { cpu: Desired::Gone, gpu: Desired::Gone };
+    pub const UNKNOWN: Self = Self { cpu: Desired::Unknown, gpu: Desired::Unknown, grant: None };
+    /// It is known that nothing is desired, and nobody grants: the originals come back.
+    pub const GONE: Self = Self { cpu: Desired::Gone, gpu: Desired::Gone, grant: None };
 }
 
 #[derive(Debug)]

@@ -111,6 +111,7 @@ impl Node {
             package_units: Vec::new(),
             gpus: Vec::new(),
             gpu_units: Vec::new(),
+            holders: Vec::new(),
             curb: Curb::default(),
             mode: Mode::start(Route::Host, false),
             lease,

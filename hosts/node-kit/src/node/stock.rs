@@ -18,8 +18,12 @@ impl Node {
             std::mem::take(&mut self.package_units),
             &std::mem::take(&mut self.packages),
             |unit| {
-                let facts =
-                    PackageFacts { range: CapRange::UNKNOWN, has_limit: false, limit: LimitFacts::UNKNOWN };
+                let facts = PackageFacts {
+                    range: CapRange::UNKNOWN,
+                    has_limit: false,
+                    limit: LimitFacts::UNKNOWN,
+                    most: None,
+                };
                 if unit.is_touched(&self.journal) {
                     Package::adopted(facts)
                 } else {
@@ -34,7 +38,7 @@ impl Node {
             &std::mem::take(&mut self.gpus),
             |unit| {
                 let limits = GpuLimits::new(None, None);
-                let facts = GpuFacts { limits, limit: LimitFacts::UNKNOWN };
+                let facts = GpuFacts { limits, limit: LimitFacts::UNKNOWN, most: None };
                 if unit.is_touched(&self.journal) { Gpu::adopted(facts) } else { Gpu::untouched(facts) }
             },
             |gpu| gpu.limiter().lever() == Lever::Free,

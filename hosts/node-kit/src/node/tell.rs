@@ -70,5 +70,6 @@ fn device(unit: &Unit, journal: &Journal) -> DeviceReport {
         limit: unit.in_force,
         owners: unit.owners_limit(journal),
         ours: unit.is_touched(journal),
+        share: unit.share,
     }
 }

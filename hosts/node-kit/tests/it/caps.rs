@@ -51,7 +51,7 @@ fn a_percentage_is_one_of_each_package() {
     room.periods(&mut node, 1);
     // 60 % of the 250 W that the file max_power_uw says.
     let half = Desired::Cap(CapIntent::of_percent(Percent::from_int(60)));
-    node.handle().desire(Desire { cpu: half, gpu: Desired::Unknown });
+    node.handle().desire(Desire { cpu: half, ..Desire::UNKNOWN });
     room.periods(&mut node, 1);
     assert_eq!(node.report().cpu.unwrap().status.report, applied(300));
 }

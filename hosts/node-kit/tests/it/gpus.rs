@@ -38,7 +38,7 @@ fn each_gpu_is_capped_by_its_own_range_and_gets_its_own_limit_back() {
     let mut node = room.open(Config { sources, ..config });
     room.periods(&mut node, 2);
     assert_eq!(node.report().gpus.len(), 2);
-    let cap = |intent| Desire { cpu: Desired::Unknown, gpu: Desired::Cap(intent) };
+    let cap = |intent| Desire { gpu: Desired::Cap(intent), ..Desire::UNKNOWN };
     // 60 % of 700 W and of 400 W.
     node.handle().desire(cap(CapIntent::of_percent(Percent::from_int(60))));
     room.periods(&mut node, 1);
@@ -52,7 +52,7 @@ fn each_gpu_is_capped_by_its_own_range_and_gets_its_own_limit_back() {
     let (requested, effective) = (Watts::from_int(1_000), Watts::from_int(900));
     let clamped = CapReport::Cap(CapResult::Clamped { requested, effective });
     assert_eq!(node.report().gpu.unwrap().report, clamped);
-    node.handle().desire(Desire { cpu: Desired::Unknown, gpu: Desired::Gone });
+    node.handle().desire(Desire { gpu: Desired::Gone, ..Desire::UNKNOWN });
     room.periods(&mut node, 2);
     let limits: Vec<_> = node.report().gpus.iter().map(|gpu| gpu.limit).collect();
     assert_eq!(limits, [Some(Watts::from_int(700)), Some(Watts::from_int(400))]);

@@ -7,6 +7,8 @@ mod cost;
 #[cfg(test)]
 mod gpus;
 #[cfg(test)]
+mod grants;
+#[cfg(test)]
 mod laws;
 #[cfg(test)]
 mod reload;

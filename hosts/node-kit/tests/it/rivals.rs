@@ -221,7 +221,7 @@ fn a_policy_that_was_offline_when_a_share_was_set_is_limited_when_it_is_back() {
     room.periods(&mut node, 2);
     room.machine.lock().set_online(last, false);
     let all = Desired::Cap(CapIntent::of_percent(Percent::from_int(1)));
-    node.handle().desire(Desire { cpu: all, gpu: Desired::Unknown });
+    node.handle().desire(Desire { cpu: all, ..Desire::UNKNOWN });
     room.periods(&mut node, 4);
     room.machine.lock().set_online(last, true);
     room.periods(&mut node, 4);

@@ -148,7 +148,7 @@ impl Drop for Room {
 }
 
 pub(crate) fn watts(each: i32) -> Desire {
-    Desire { cpu: Desired::Cap(CapIntent::of_watts(Watts::from_int(each))), gpu: Desired::Unknown }
+    Desire { cpu: Desired::Cap(CapIntent::of_watts(Watts::from_int(each))), ..Desire::UNKNOWN }
 }
 
 /// Every limit of the machine as it is: of the zones, whether they are enabled, and of the policies.

@@ -4,7 +4,7 @@ use super::{BackendLaw, Curb, Facts, Package, Preference};
 use crate::node::cap::{Blocked, CapIntent, CapRange, Desired, Floor, Resolution, Target};
 use crate::node::lever::{Lever, Want};
 use crate::node::throttle::Throttle;
-use power_units::Percent;
+use power_units::{Percent, Watts};
 
 /// What is desired: of the node as an intent, of one package as what that means on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,11 +39,21 @@ impl Wish<CapIntent> {
         }
     }
 
-    pub(super) fn on(self, range: CapRange, floor: Floor) -> Wish<Resolution> {
+    /// What this means on a package of that range that may have no more than `most`.
+    pub(super) fn on(self, (range, most): (CapRange, Option<Watts>), floor: Floor) -> Wish<Resolution> {
         match self {
             Self::Keep => Wish::Keep,
             Self::Nothing => Wish::Nothing,
-            Self::Cap(intent) => Wish::Cap(intent.resolve(range, floor)),
+            Self::Cap(intent) => Wish::Cap(intent.resolve_under(range, floor, most)),
+        }
+    }
+
+    /// The node is to be capped where a grant holds any package, whatever the policy asks.
+    pub(super) fn under_grant(self, packages: &[Package]) -> Self {
+        let granted = packages.iter().any(|package| package.facts.most.is_some());
+        match self {
+            Self::Keep | Self::Nothing if granted => Self::Cap(CapIntent::NONE),
+            Self::Keep | Self::Nothing | Self::Cap(_) => self,
         }
     }
 
@@ -77,7 +87,7 @@ impl BackendLaw {
     /// What the node needs besides the limits.
     pub(super) fn need(&self, wish: Wish<CapIntent>, packages: &[Package], facts: &Facts) -> Need {
         if packages.is_empty() {
-            return match wish.on(CapRange::UNKNOWN, self.floor) {
+            return match wish.on((CapRange::UNKNOWN, None), self.floor) {
                 Wish::Keep => Need::AsIs,
                 Wish::Nothing => Need::Nothing,
                 Wish::Cap(Resolution::Percent(percent)) => Need::fixed(percent),

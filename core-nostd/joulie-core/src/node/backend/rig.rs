@@ -89,12 +89,12 @@ pub(super) enum Given {
 /// A package with a limit from 50 to 270 W.
 pub(super) fn package() -> PackageFacts {
     let range = CapRange::new(Some(w(50)), Some(w(270)), Some(w(250)));
-    PackageFacts { range, has_limit: true, limit: LimitFacts::UNKNOWN }
+    PackageFacts { range, has_limit: true, limit: LimitFacts::UNKNOWN, most: None }
 }
 
 /// A package that tells nothing of its range.
 pub(super) fn silent(has_limit: bool) -> PackageFacts {
-    PackageFacts { range: CapRange::UNKNOWN, has_limit, limit: LimitFacts::UNKNOWN }
+    PackageFacts { range: CapRange::UNKNOWN, has_limit, limit: LimitFacts::UNKNOWN, most: None }
 }
 
 impl Node {

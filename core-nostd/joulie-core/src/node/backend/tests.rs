@@ -777,3 +777,65 @@ proptest! {
         }
     }
 }
+
+fn granted(most: i32) -> PackageFacts {
+    PackageFacts { most: Some(w(most)), ..package() }
+}
+
+#[test]
+fn a_grant_holds_whatever_is_desired_and_the_policy_where_that_is_less() {
+    for (desired, cap) in [
+        (percent(100), 150),
+        (watts(120), 120),
+        (watts(0), 150),
+        (Desired::Gone, 150),
+        (Desired::Cap(CapIntent::NONE), 150),
+        (Desired::Unknown, 150),
+    ] {
+        let mut node = Node::new(&[granted(150); 2]);
+        let decision = node.steps(3, desired);
+        assert_eq!([node.registers[0].limit, node.registers[1].limit], [Some(w(cap)); 2], "{desired:?}");
+        assert_eq!(decision.node_cap, Some(w(2 * cap)));
+        assert!(matches!(decision.status.report, Report::Cap(_)), "{desired:?}: {:?}", decision.status);
+    }
+    let mut node = Node::new(&[granted(10)]);
+    node.steps(3, Desired::Gone);
+    assert_eq!(node.registers[0].limit, Some(w(50)), "never below what the device takes");
+    let mut node = Node::new(&[PackageFacts { most: Some(w(150)), ..silent(true) }]);
+    node.steps(3, percent(60));
+    assert_eq!(node.registers[0].limit, Some(w(150)), "a percentage of nobody knows what");
+}
+
+#[test]
+fn under_a_grant_an_unknown_desire_raises_nothing() {
+    let mut node = Node::new(&[granted(150)]);
+    node.registers[0].limit = Some(w(100));
+    node.steps(4, Desired::Unknown);
+    assert_eq!(node.registers[0].limit, Some(w(100)), "as found, which is less");
+    node.packages[0].facts.most = Some(w(80));
+    node.steps(4, Desired::Unknown);
+    assert_eq!(node.registers[0].limit, Some(w(80)));
+    node.packages[0].facts.most = Some(w(200));
+    node.registers[0].hidden = Some(Seen::Unread(ErrorKind::Timeout));
+    node.steps(2, Desired::Unknown);
+    assert_eq!(node.registers[0].limit, Some(w(80)), "nor while nobody sees it");
+}
+
+#[test]
+fn only_without_a_grant_the_originals_come_back() {
+    let mut node = Node::new(&[granted(150)]);
+    node.steps(5, Desired::Gone);
+    assert!(node.is_held());
+    node.packages[0].facts.most = None;
+    let decision = node.steps(3, Desired::Gone);
+    assert_eq!((node.registers[0].limit, decision.status.report), (None, Report::NoIntent));
+}
+
+#[test]
+fn a_package_without_a_limit_is_held_to_its_grant_by_the_loop() {
+    let bare = PackageFacts { has_limit: false, ..granted(120) };
+    let mut node = Node::new(&[bare; 2]);
+    node.steps(3, Desired::Gone);
+    assert_eq!(node.frequencies().by, Some(Curb::Loop));
+    assert_eq!(node.log.last().unwrap().1, Given::Throttle(ThrottleOrder::RunLoop { cap: w(240) }));
+}

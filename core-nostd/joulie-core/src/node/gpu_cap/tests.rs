@@ -98,7 +98,7 @@ fn law() -> GpuLaw {
 }
 
 fn gpu(limits: GpuLimits) -> Gpu {
-    Gpu::untouched(GpuFacts { limits, limit: LimitFacts::UNKNOWN })
+    Gpu::untouched(GpuFacts { limits, limit: LimitFacts::UNKNOWN, most: None })
 }
 
 /// Answers the last order of a GPU: its limit is read back as it was set, or it refuses.
@@ -167,7 +167,7 @@ fn a_node_without_gpus_is_blocked_when_a_cap_is_asked_and_silent_when_not() {
 
 #[test]
 fn a_restart_keeps_what_it_finds_until_it_knows_what_is_desired() {
-    let facts = GpuFacts { limits: limits(200, 350), limit: LimitFacts::UNKNOWN };
+    let facts = GpuFacts { limits: limits(200, 350), limit: LimitFacts::UNKNOWN, most: None };
     let mut gpus = [Gpu::adopted(facts)];
     assert_eq!(law().step(&mut gpus, at(1), Desired::Unknown).report, Report::Pending);
     assert_eq!(gpus[0].order(), LimitOrder::Leave);
@@ -186,4 +186,31 @@ fn a_restart_keeps_what_it_finds_until_it_knows_what_is_desired() {
     assert_eq!(gpus[0].order(), LimitOrder::Release);
     answer(&mut gpus[0], None);
     assert_eq!(law().step(&mut gpus, at(14), Desired::Gone).report, Report::NoIntent);
+}
+
+#[test]
+fn a_grant_holds_every_gpu_whatever_is_desired() {
+    let granted = |most: i32| {
+        let mut gpu = gpu(limits(200, 350));
+        gpu.facts.most = Some(w(most));
+        gpu
+    };
+    for (desired, orders) in [
+        (Desired::Cap(percent(100)), [250, 200]),
+        (Desired::Cap(CapIntent::of_watts(w(210))), [210, 200]),
+        (Desired::Gone, [250, 200]),
+        (Desired::Cap(CapIntent::NONE), [250, 200]),
+        (Desired::Unknown, [250, 200]),
+    ] {
+        let mut gpus = [granted(250), granted(100)];
+        assert_eq!(law().step(&mut gpus, at(1), desired).report, Report::Pending);
+        let ordered: Vec<_> = gpus.iter().map(Gpu::order).collect();
+        assert_eq!(ordered, orders.map(|order| LimitOrder::Set(w(order))), "{desired:?}");
+        gpus.iter_mut().for_each(|gpu| answer(gpu, None));
+        assert!(matches!(law().step(&mut gpus, at(2), desired).report, Report::Cap(_)), "{desired:?}");
+    }
+    let mut blind = gpu(GpuLimits::new(None, None));
+    blind.facts.most = Some(w(250));
+    law().step(core::slice::from_mut(&mut blind), at(1), Desired::Cap(percent(60)));
+    assert_eq!(blind.order(), LimitOrder::Set(w(250)), "a percentage of nobody knows what");
 }

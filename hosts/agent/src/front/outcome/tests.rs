@@ -13,7 +13,8 @@ fn watts(count: i32) -> Watts {
     Watts::from_int(count)
 }
 
-const TERMS: Terms = Terms { cpu: true, gpu: true, simulate_only: false, patience: Duration::from_secs(5) };
+const TERMS: Terms =
+    Terms { cpu: true, gpu: true, simulate_only: false, patience: Duration::from_secs(5), relax: false };
 
 fn goal(cpu: CapIntent, gpu: CapIntent) -> Wanted {
     Wanted::Goal(Goal {
@@ -31,6 +32,7 @@ fn part(means: Means, report: Report, limit: Option<i32>, drawn: i32) -> Part {
         key: format!("package-{number}"),
         limit: limit.map(watts),
         range: CapRange::new(Some(watts(80)), Some(watts(250)), None),
+        share: None,
         drawn: Drawn::Is(watts(drawn / 2)),
         energy: None,
     };
@@ -56,6 +58,7 @@ fn view(wanted: &Wanted, cpu: Part, gpu: Part) -> View {
         source: "rapl",
         found: Arc::new(Found::default()),
         lease: LeaseState::Desired,
+        boot: None,
         details: Details::default(),
     }
 }
@@ -233,7 +236,7 @@ fn a_part_that_the_configuration_leaves_alone_is_blocked() {
     let wanted = cap(120);
     let terms = Terms { cpu: false, ..TERMS };
     let mut view = view(&wanted, nothing(), nothing());
-    view.desire = Desire { cpu: Desired::Unknown, gpu: Desired::Cap(CapIntent::NONE) };
+    view.desire = Desire { gpu: Desired::Cap(CapIntent::NONE), ..Desire::UNKNOWN };
     let outcome = Outcomes::default().of(&wanted, &view, &terms, Mono::START);
     assert_eq!((outcome.cpu.clone().unwrap().result, why(&outcome)), ("blocked", Why::Blocked));
 }

@@ -1,7 +1,7 @@
 //! What is said about the packages or the GPUs, in words for a person: from what the machine reports of them.
 
 use super::Said;
-use crate::machine::{Means, Part};
+use crate::machine::{Device, Means, Part};
 use joulie_core::node::cap::{Blocked, CapIntent, CapRange, CapResult, Floor, Report, Resolution};
 use power_units::Watts;
 
@@ -140,7 +140,13 @@ fn who_clamps(intent: CapIntent, part: &Part) -> &'static str {
         }
         (Resolution::Watts(_) | Resolution::Percent(_) | Resolution::Blocked(_), _) => false,
     };
-    if part.devices.iter().any(|device| by_owner(device.range)) {
+    let by_grant = |device: &Device| match intent.resolve(device.range, Floor::NONE) {
+        Resolution::Watts(target) => device.share.is_some_and(|share| target.effective() > share),
+        Resolution::Percent(_) | Resolution::Blocked(_) => false,
+    };
+    if part.devices.iter().any(by_grant) {
+        "its grant under the budget allows"
+    } else if part.devices.iter().any(|device| by_owner(device.range)) {
         "its owner's limit allows"
     } else {
         "the hardware takes"

@@ -15,10 +15,12 @@ impl Levers {
         let result = outcome.map_err(|trouble| trouble.kind);
         match order {
             Order::Cap { watts, release } => {
+                self.back[0] = result.map_or(self.back[0], |read_back| Some(read_back.unwrap_or(watts)));
                 self.cap_news = limit_news(watts, release, result);
                 self.seen = Seen::Unknown;
             }
             Order::GpuCap { watts, release } => {
+                self.back[1] = result.map_or(self.back[1], |read_back| Some(read_back.unwrap_or(watts)));
                 self.gpu_news = limit_news(watts, release, result);
                 self.gpu_seen = Seen::Unknown;
             }

@@ -24,7 +24,11 @@ impl Task {
             node_power: self.telemetry.as_ref().and_then(|it| it.node.watts()),
             source: "http",
             found: self.found.clone(),
-            lease,
+            lease: match (lease, desire.grant) {
+                (LeaseState::Relaxed, Some(_)) => LeaseState::Held,
+                (lease, _) => lease,
+            },
+            boot: self.described.as_ref().and_then(|it| it.boot.clone()),
             details: self.details(levers),
         };
         self.views.send_if_modified(|last| {
@@ -43,6 +47,7 @@ impl Task {
             key: format!("package-{at}"),
             limit,
             range: shape.range.unwrap_or(CapRange::UNKNOWN),
+            share: levers.shares.0,
             drawn: self.drawn(told.and_then(|it| it.packages.get(at)).and_then(|said| said.watts())),
             energy: None,
         };
@@ -64,8 +69,14 @@ impl Task {
         let (_, cap) = levers.in_force();
         let limit = cap.or_else(|| told.and_then(|it| it.gpu_cap));
         let range = shape.gpu_range.unwrap_or(CapRange::UNKNOWN);
-        let gpu =
-            |at: u32| Device { key: format!("gpu-{at}"), limit, range, drawn: Drawn::Unknown, energy: None };
+        let gpu = |at: u32| Device {
+            key: format!("gpu-{at}"),
+            limit,
+            range,
+            share: levers.shares.1,
+            drawn: Drawn::Unknown,
+            energy: None,
+        };
         Part {
             means: if shape.gpus > 0 { Means::Http } else { Means::None },
             report: levers.gpus.map_or(Report::Pending, |gpus| gpus.report.of_all(shape.gpus)),

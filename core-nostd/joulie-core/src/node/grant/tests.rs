@@ -1,0 +1,237 @@
+use super::*;
+use proptest::prelude::*;
+use std::vec::Vec;
+
+fn w(watts: i32) -> Watts {
+    Watts::from_int(watts)
+}
+
+fn capped(count: u32, floor: i32, want: i32) -> Holder {
+    let max = Some(w(want));
+    Holder { count, capped: true, floor: w(floor), want: Some(w(want)), max, in_force: max, ..Holder::NONE }
+}
+
+fn uncapped(count: u32, max: Option<i32>) -> Holder {
+    Holder { count, max: max.map(w), ..Holder::NONE }
+}
+
+fn shares(watts: i32, holders: &[Holder]) -> Vec<Watts> {
+    let mut holders = holders.to_vec();
+    divide(w(watts), &mut holders);
+    holders.iter().map(|holder| holder.share).collect()
+}
+
+fn sum(holders: &[Holder], each: impl Fn(&Holder) -> Watts) -> Watts {
+    holders.iter().map(|holder| each(holder).times(holder.count)).fold(Watts::ZERO, |sum, part| sum + part)
+}
+
+#[test]
+fn what_is_above_the_floors_is_divided_by_the_way_to_what_is_wanted() {
+    // Two packages from 100 to 250 W, four GPUs from 200 to 400 W: floors 1000 W, ways 300 and 800 W. Of 1550 W half of
+    // each way is left: 175 and 300 W.
+    let node = [capped(2, 100, 250), capped(4, 200, 400)];
+    assert_eq!(shares(1550, &node), [w(175), w(300)]);
+    // A third of the ways is 366.67 W: 150 and 266.67 W, of which whole watts.
+    assert_eq!(shares(1366, &node), [w(149), w(266)]);
+    assert_eq!(shares(2100, &node), [w(250), w(400)], "all that is wanted");
+    assert_eq!(shares(9000, &node), [w(250), w(400)], "and no more");
+    for short in [1000, 999, 0, -5] {
+        assert_eq!(shares(short, &node), [w(100), w(200)], "a floor is not undercut");
+    }
+}
+
+#[test]
+fn what_nobody_can_cap_counts_with_the_most_that_it_draws_before_anything_is_divided() {
+    let node = [capped(2, 100, 250), uncapped(2, Some(75))];
+    // 150 W of 500 W are the uncapped ones', so 150 W are left above the floors: half of the way.
+    assert_eq!(shares(500, &node), [w(175), w(75)]);
+    assert_eq!(shares(500, &[capped(2, 100, 250), uncapped(2, None)])[0], w(250), "nobody knows how much");
+    let unknown = Holder { want: None, max: None, ..capped(1, 50, 0) };
+    // Wanted are all the 450 W: 400 W of way beside one of 150 W; 300 W are left for 550 W.
+    assert_eq!(shares(450, &[unknown, capped(1, 100, 250)]), [w(268), w(181)]);
+}
+
+#[test]
+fn two_dies_of_a_package_have_its_watts_once() {
+    // Defect 5 of issue 19: each die had the 200 W of the package, 400 W in force for 200 W in the books.
+    let dies = [capped(1, 50, 200), capped(1, 50, 200)];
+    assert_eq!(shares(200, &dies), [w(100), w(100)]);
+}
+
+#[test]
+fn what_rises_waits_until_what_falls_is_read_back() {
+    let mut node = [capped(1, 50, 300), capped(1, 50, 300)];
+    (node[0].share, node[1].share) = (w(100), w(300));
+    (node[0].in_force, node[1].in_force) = (Some(w(300)), Some(w(100)));
+    pace(w(400), &mut node);
+    assert_eq!([node[0].may, node[1].may], [w(100), w(100)]);
+    node[0].ordered = Some(w(100));
+    pace(w(400), &mut node);
+    assert_eq!(node[1].may, w(100), "ordered, and not read back");
+    node[0].in_force = Some(w(100));
+    pace(w(400), &mut node);
+    assert_eq!([node[0].may, node[1].may], [w(100), w(300)]);
+    // An order of 300 W that is on its way counts, whatever is read.
+    node[0].ordered = Some(w(300));
+    pace(w(400), &mut node);
+    assert_eq!(node[1].may, w(100));
+    (node[0].in_force, node[0].ordered, node[0].max) = (None, None, None);
+    pace(w(400), &mut node);
+    assert_eq!([node[0].may, node[1].may], [w(100), w(100)], "of one nothing is known at all");
+}
+
+#[test]
+fn a_device_wants_what_the_policy_asks_of_it_and_what_takes_no_cap_counts_as_it_is() {
+    let range = CapRange::new(Some(w(100)), Some(w(400)), None);
+    let half = Desired::Cap(CapIntent::of_percent(Percent::from_int(50)));
+    let of = |range, floor, desired| Holder::capped(range, floor, desired, Some(w(300)));
+    let is = |holder: Holder| (holder.capped, holder.floor, holder.want);
+    assert_eq!(is(of(range, Floor::NONE, half)), (true, w(100), Some(w(200))));
+    for nothing in [Desired::Unknown, Desired::Gone, Desired::Cap(CapIntent::NONE)] {
+        assert_eq!(is(of(range, Floor::NONE, nothing)), (true, w(100), Some(w(400))));
+        assert_eq!(is(of(range.below(Some(w(350))), Floor::NONE, nothing)).2, Some(w(350)), "its owner's");
+        assert_eq!(is(of(CapRange::UNKNOWN, Floor::NONE, nothing)), (true, w(1), None));
+    }
+    let floor = |watts| Floor::new(w(watts)).unwrap();
+    assert_eq!(is(of(range, floor(250), half)), (true, w(250), Some(w(250))));
+    assert_eq!(of(range, floor(500), half), Holder::uncapped(Some(w(400))), "no cap may be as low");
+    assert_eq!(of(range.below(Some(w(80))), Floor::NONE, half), Holder::uncapped(Some(w(80))));
+}
+
+/// Hardware that takes orders late, or not at all.
+#[derive(Clone, Debug)]
+struct Device {
+    holder: Holder,
+    limit: Watts,
+    order: Option<Watts>,
+    is_read: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Grant(i32),
+    /// The order of a device is carried out.
+    Lands(usize),
+    /// It is refused.
+    Refused(usize),
+    /// The limit of a device is read.
+    Read(usize),
+    Step,
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let one = prop_oneof![
+        1 => (0..2000).prop_map(Event::Grant),
+        4 => (0..4_usize).prop_map(Event::Lands),
+        1 => (0..4_usize).prop_map(Event::Refused),
+        4 => (0..4_usize).prop_map(Event::Read),
+        6 => Just(Event::Step),
+    ];
+    proptest::collection::vec(one, 1..120)
+}
+
+fn devices() -> impl Strategy<Value = Vec<Device>> {
+    let one = (1..3_u32, 0..100, 0..400, any::<bool>()).prop_map(|(count, floor, way, is_read)| {
+        let holder = Holder { in_force: None, ..capped(count, floor, floor + way) };
+        Device { holder, limit: w(floor + way), order: None, is_read }
+    });
+    proptest::collection::vec(one, 1..4)
+}
+
+/// Everything that the agent does in a step, with laws that order at once.
+fn step(watts: Watts, devices: &mut [Device]) {
+    let mut holders: Vec<Holder> = devices.iter().map(|device| device.holder).collect();
+    divide(watts, &mut holders);
+    pace(watts, &mut holders);
+    for (device, holder) in devices.iter_mut().zip(holders) {
+        device.holder = holder;
+        // As the levers do: one order at a time, and none that is in force already.
+        if device.order.is_none() && (holder.in_force, holder.ordered) != (Some(holder.may), Some(holder.may))
+        {
+            device.order = Some(holder.may);
+            device.holder.ordered = Some(holder.may);
+        }
+    }
+}
+
+fn in_force(devices: &[Device]) -> Watts {
+    devices.iter().fold(Watts::ZERO, |sum, device| sum + device.limit.times(device.holder.count))
+}
+
+proptest! {
+    #[test]
+    fn no_sum_of_shares_is_above_the_grant_unless_the_floors_are(
+        watts in -10..3000_i32,
+        parts in proptest::collection::vec((any::<bool>(), 0..5_u32, 0..300_i32, 0..500_i32, 0..3_u8), 0..8),
+    ) {
+        let holder = |&(is_capped, count, floor, way, known): &(bool, u32, i32, i32, u8)| Holder {
+            capped: is_capped,
+            want: (known > 0).then(|| w(floor + way)),
+            max: (known > 1).then(|| w(floor + way)),
+            ..capped(count, floor, floor + way)
+        };
+        let mut holders: Vec<Holder> = parts.iter().map(holder).collect();
+        divide(w(watts), &mut holders);
+        let least = sum(&holders, |it| if it.capped { it.floor } else { it.max.unwrap_or(Watts::ZERO) });
+        prop_assert!(sum(&holders, |it| it.share) <= w(watts).max(least));
+        for holder in holders.iter().filter(|holder| holder.capped) {
+            prop_assert!(holder.share >= holder.floor);
+            prop_assert!(holder.want.is_none_or(|want| holder.share <= want.max(holder.floor)));
+        }
+    }
+
+    #[test]
+    fn no_limits_in_force_are_above_the_grant_together_once_they_were_below(
+        devices in devices(),
+        events in events(),
+    ) {
+        let mut devices = devices;
+        let devices = &mut devices;
+        let mut watts = w(1000);
+        // What the limits may add up to: a grant that was lowered needs its orders carried out first.
+        let mut bound = Watts::MAX;
+        for event in events {
+            match event {
+                Event::Grant(to) => watts = w(to),
+                Event::Lands(at) => {
+                    if let Some(device) = devices.get_mut(at) && let Some(order) = device.order.take() {
+                        device.limit = order;
+                    }
+                }
+                Event::Refused(at) => {
+                    if let Some(device) = devices.get_mut(at) {
+                        device.order = None;
+                    }
+                }
+                Event::Read(at) => {
+                    if let Some(device) = devices.get_mut(at).filter(|device| device.is_read) {
+                        device.holder.in_force = Some(device.limit);
+                    }
+                }
+                Event::Step => step(watts, devices),
+            }
+            let floors = devices.iter().fold(w(0), |sum, it| sum + it.holder.floor.times(it.holder.count));
+            let now = in_force(devices);
+            prop_assert!(now <= bound, "{now:?} above {bound:?}");
+            let raises = devices.iter().any(|it| it.order.is_some_and(|order| order > it.limit));
+            let granted = watts.max(floors);
+            bound = if now <= granted && !raises { granted } else { bound.max(granted) };
+        }
+        // With hardware that obeys, everybody comes to its share.
+        for device in devices.iter_mut() {
+            device.is_read = true;
+        }
+        for _ in 0..20 {
+            step(watts, devices);
+            for device in devices.iter_mut() {
+                if let Some(order) = device.order.take() {
+                    device.limit = order;
+                }
+                device.holder.in_force = Some(device.limit);
+            }
+        }
+        for device in devices.iter() {
+            prop_assert_eq!(device.limit, device.holder.share);
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Which grant the node is under: a pure rule, and the file that keeps the last one.
+//!
+//! ```text
+//!  an object of the node ─────────────────────────────▶ Grant     its highest serial counts
+//!  the object is gone, or was never read ─────────────▶ as before
+//!  the object says `released` ────────────────────────▶ Released  and the file goes
+//!  the file cannot be read, and there is no object ───▶ Unreadable: everything stays as it is found
+//! ```
+//!
+//! A policy that is gone, a node that is deselected, an object that is deleted, an API that is away: none of them ends a
+//! grant.
+
+use super::inputs::Inputs;
+use super::rows::GrantRow;
+use node_kit::{Desire, Grant, Kept};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// What stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Stands {
+    /// Nobody ever granted anything.
+    #[default]
+    Nothing,
+    /// This.
+    Grant(Kept),
+    /// The last grant let the node go.
+    Released(Kept),
+    /// There was a grant, and nobody can read it.
+    Unreadable(String),
+}
+
+impl Stands {
+    /// What was kept by the process before this one.
+    pub(crate) fn of_file(path: &Path) -> Self {
+        match Kept::read(path) {
+            Ok(None) => Self::Nothing,
+            Ok(Some(kept)) => Self::Grant(kept),
+            Err(error) => Self::Unreadable(error.to_string()),
+        }
+    }
+
+    /// The grant that is to be kept to.
+    pub(crate) fn grant(&self) -> Option<Grant> {
+        self.kept().map(|kept| kept.grant)
+    }
+
+    /// The same with its object.
+    pub(crate) fn kept(&self) -> Option<&Kept> {
+        match self {
+            Self::Grant(kept) => Some(kept),
+            Self::Nothing | Self::Released(_) | Self::Unreadable(_) => None,
+        }
+    }
+
+    /// The object and the serial that were followed last.
+    pub(crate) fn followed(&self) -> Option<&Kept> {
+        match self {
+            Self::Grant(kept) | Self::Released(kept) => Some(kept),
+            Self::Nothing | Self::Unreadable(_) => None,
+        }
+    }
+
+    /// What the machine is told, where the policy desires this.
+    pub(crate) fn over(&self, policy: Desire) -> Desire {
+        match self {
+            Self::Nothing | Self::Released(_) | Self::Grant(_) => Desire { grant: self.grant(), ..policy },
+            Self::Unreadable(_) => Desire::UNKNOWN,
+        }
+    }
+
+    pub(crate) fn say(&self) -> String {
+        match self {
+            Self::Nothing => "no grant stands".to_owned(),
+            Self::Grant(Kept { grant, .. }) => {
+                format!("grant {}: packages and GPUs may have {} W together", grant.serial, grant.watts)
+            }
+            Self::Released(Kept { grant, .. }) => format!("grant {} lets the node go", grant.serial),
+            Self::Unreadable(why) => format!(
+                "{why}; the grant that stood is not known, so every limit stays as it is found until there is another \
+                 one, or `joulie-agent restore` forgets it"
+            ),
+        }
+    }
+}
+
+/// The object that counts: the one that was followed, else the first by name.
+pub(crate) fn object<'a>(inputs: &'a Inputs, stands: &Stands) -> Option<(&'a str, &'a Arc<GrantRow>)> {
+    let followed = stands.followed().map(|kept| kept.uid.as_str());
+    let mut all = inputs.grants.iter().map(|(name, row)| (name.as_str(), row));
+    all.clone().find(|(_, row)| Some(row.uid.as_str()) == followed).or_else(|| all.next())
+}
+
+/// What stands by these objects; `before` is what stood until now.
+pub(crate) fn follow(inputs: &Inputs, before: &Stands) -> Stands {
+    let Some((_, row)) = object(inputs, before).filter(|_| inputs.grants_known) else {
+        return before.clone();
+    };
+    let kept = Kept { uid: row.uid.clone(), grant: row.grant };
+    match before.followed() {
+        // A watch that lags, or an API that was restored from a backup.
+        Some(last) if last.uid == kept.uid && kept.grant.serial < last.grant.serial => before.clone(),
+        Some(_) | None if row.released => Stands::Released(kept),
+        Some(_) | None => Stands::Grant(kept),
+    }
+}
+
+/// Between two tries to write a file.
+const AGAIN: Duration = Duration::from_secs(30);
+
+/// Keeps on disk each change of what stands, until nobody says so any more. A disk that hangs holds up nobody else.
+pub(crate) async fn keep(node: String, path: Option<PathBuf>, mut stands: watch::Receiver<Stands>) {
+    let Some(path) = path else { return std::future::pending().await };
+    let mut wait = None;
+    loop {
+        let changed = async {
+            match wait {
+                Some(wait) => tokio::time::timeout(wait, stands.changed()).await.unwrap_or(Ok(())),
+                None => stands.changed().await,
+            }
+        };
+        if changed.await.is_err() {
+            return;
+        }
+        let (now, file) = (stands.borrow_and_update().clone(), path.clone());
+        let written = tokio::task::spawn_blocking(move || match now {
+            Stands::Grant(kept) => kept.write(&file),
+            Stands::Released(_) => Kept::forget(&file),
+            Stands::Nothing | Stands::Unreadable(_) => Ok(()),
+        });
+        let why = match written.await {
+            Ok(Ok(())) => {
+                wait = None;
+                continue;
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(error) => error.to_string(),
+        };
+        let path = path.display();
+        tracing::error!(node, "the grant cannot be kept in {path}: {why}; a restart would not know it");
+        wait = Some(AGAIN);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::front::rows::Seen;
+    use joulie_core::node::cap::Desired;
+    use power_units::Watts;
+
+    fn row(uid: &str, serial: u64, watts: i32, released: bool) -> (String, Arc<GrantRow>) {
+        let grant = Grant { serial, watts: Watts::from_int(watts) };
+        let (node, uid) = ("node-a".to_owned(), uid.to_owned());
+        (format!("of-{uid}"), Arc::new(GrantRow { node, uid, grant, released, seen: Seen::default() }))
+    }
+
+    fn inputs(grants: &[(String, Arc<GrantRow>)]) -> Inputs {
+        Inputs { grants: grants.to_vec(), grants_known: true, ..Inputs::default() }
+    }
+
+    fn serial(stands: &Stands) -> Option<(u64, Watts)> {
+        stands.grant().map(|grant| (grant.serial, grant.watts))
+    }
+
+    #[test]
+    fn the_highest_serial_of_an_object_counts_and_only_released_ends_it() {
+        let mut stands = Stands::Nothing;
+        let mut see = |grants: &[(String, Arc<GrantRow>)]| {
+            stands = follow(&inputs(grants), &stands);
+            serial(&stands)
+        };
+        let held = |serial, watts| Some((serial, Watts::from_int(watts)));
+        assert_eq!(see(&[]), None);
+        assert_eq!(see(&[row("a", 3, 500, false)]), held(3, 500));
+        assert_eq!(see(&[row("a", 4, 300, false)]), held(4, 300));
+        assert_eq!(see(&[row("a", 3, 500, false)]), held(4, 300), "an old one that is told again");
+        assert_eq!(see(&[row("a", 3, 500, true)]), held(4, 300), "nor is a release of before");
+        assert_eq!(see(&[]), held(4, 300), "deleted");
+        assert_eq!(see(&[row("b", 1, 400, false)]), held(1, 400), "made anew");
+        assert_eq!(see(&[row("a", 9, 700, false), row("b", 1, 400, false)]), held(1, 400));
+        assert_eq!(see(&[row("b", 2, 400, true)]), None);
+        assert_eq!(see(&[row("b", 1, 400, false)]), None, "what was released stays so");
+        assert_eq!(see(&[row("b", 3, 200, false)]), held(3, 200));
+    }
+
+    #[test]
+    fn nothing_is_concluded_from_a_list_that_was_not_read() {
+        let unread = Inputs { grants_known: false, ..inputs(&[row("a", 1, 300, true)]) };
+        let stands = follow(&inputs(&[row("a", 1, 300, false)]), &Stands::Nothing);
+        assert_eq!(follow(&unread, &stands), stands);
+    }
+
+    #[test]
+    fn a_grant_that_nobody_can_read_holds_everything_until_there_is_another() {
+        let lost = Stands::Unreadable("half a file".to_owned());
+        let stands = follow(&inputs(&[]), &lost);
+        assert_eq!(stands.over(Desire::GONE), Desire::UNKNOWN, "the policy's release is not obeyed");
+        let stands = follow(&inputs(&[row("a", 1, 300, false)]), &stands);
+        assert_eq!(serial(&stands), Some((1, Watts::from_int(300))));
+        assert_eq!(stands.over(Desire::GONE).cpu, Desired::Gone);
+    }
+}

@@ -1,0 +1,190 @@
+//! What the node is held to by the limits that were read back: the receipt for a grant. A rule over the machine's view,
+//! with the memory of [`Proof`].
+//!
+//! A receipt for a new serial is given once every device is read back at or below its share, or is known to refuse it,
+//! and what is drawn is within that, or had its time to come down. What a device that keeps to no limit draws at most is
+//! counted for it; where nobody knows how much that is, the receipt says no number.
+
+use super::grants::Stands;
+use super::inputs::Inputs;
+use super::outcome::Terms;
+use super::proof::{Measured, Proof};
+use crate::machine::{Device, Drawn, Means, Part, View};
+use host_kit::clock::Mono;
+use joulie_core::node::cap::{CapResult, Report};
+use power_units::Watts;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What is said of a grant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Receipt {
+    pub(crate) serial: u64,
+    pub(crate) boot: String,
+    pub(crate) node: String,
+    /// The most that the packages and GPUs draw together; none where nobody can say.
+    pub(crate) holds: Option<Watts>,
+}
+
+/// What is remembered of one node.
+#[derive(Debug, Default)]
+pub(crate) struct Receipts {
+    /// Of each device that has a meter of its own, and of each kind of devices.
+    proofs: BTreeMap<String, Proof>,
+    /// Since when all limits are as they are to be, and for which object and serial.
+    held: Option<((String, u64), Mono)>,
+    last: Option<(String, Receipt)>,
+    /// The boot and the Node object: an object that is gone was there.
+    boot: Option<String>,
+    node: Option<String>,
+}
+
+/// Where the devices of one kind stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Count {
+    /// Every limit is as it is to be, or refused.
+    held: bool,
+    /// So is what is drawn.
+    shown: bool,
+    holds: Option<Watts>,
+}
+
+/// What wiggles by less is the same.
+const WIGGLE: Watts = Watts::from_int(1);
+
+impl Receipts {
+    /// What is to be said now of the object that is followed; nothing where nothing can be.
+    pub(crate) fn of(
+        &mut self,
+        stands: &Stands,
+        inputs: &Inputs,
+        view: &View,
+        terms: &Terms,
+        now: Mono,
+    ) -> Option<Receipt> {
+        let row = inputs.node.as_ref();
+        let boot = view.boot.clone().or_else(|| row.and_then(|row| row.boot.clone()));
+        self.boot = boot.or(self.boot.take());
+        self.node = row.map(|row| row.uid.clone()).filter(|uid| !uid.is_empty()).or(self.node.take());
+        let kept = stands.followed().filter(|_| !terms.simulate_only)?;
+        self.last.take_if(|(uid, _)| *uid != kept.uid);
+        let (boot, node) = (self.boot.clone()?, self.node.clone()?);
+        if view.desire.grant != stands.grant() {
+            return self.standing();
+        }
+        let cpu = self.count("cpu", &view.cpu, (now, terms.patience));
+        let gpu = self.count("gpu", &view.gpu, (now, terms.patience));
+        let holds = cpu.holds.zip(gpu.holds).and_then(|(cpu, gpu)| cpu.checked_add(gpu));
+        let which = (kept.uid.clone(), kept.grant.serial);
+        if !(cpu.held && gpu.held) {
+            self.held = None;
+            return self.grown(holds);
+        }
+        let since = match &self.held {
+            Some((before, since)) if *before == which => *since,
+            Some(_) | None => now,
+        };
+        self.held = Some((which, since));
+        let is_unmetered = |part: &Part| !part.devices.is_empty() && part.drawn == Drawn::Unmetered;
+        let unmetered = is_unmetered(&view.cpu) || is_unmetered(&view.gpu);
+        let waited = !unmetered || now.since(since) >= terms.patience;
+        let known = self.last.as_ref().is_some_and(|(_, last)| last.serial == kept.grant.serial);
+        if !(cpu.shown && gpu.shown && (waited || known)) {
+            return self.grown(holds);
+        }
+        let receipt = Receipt { serial: kept.grant.serial, boot, node, holds };
+        let last = self.last.take().map(|(_, last)| last);
+        let same = last.filter(|last| same(last, &receipt));
+        self.last = Some((kept.uid.clone(), same.unwrap_or(receipt)));
+        self.standing()
+    }
+
+    fn standing(&self) -> Option<Receipt> {
+        self.last.as_ref().map(|(_, receipt)| receipt.clone())
+    }
+
+    /// On the way from one grant to the next the old receipt stands, and only ever counts more.
+    fn grown(&mut self, holds: Option<Watts>) -> Option<Receipt> {
+        if let Some((_, last)) = &mut self.last {
+            last.holds = match (last.holds, holds) {
+                (Some(before), Some(now)) if now >= before + WIGGLE => Some(now),
+                (before @ Some(_), Some(_)) => before,
+                (None, _) | (_, None) => None,
+            };
+        }
+        self.standing()
+    }
+
+    fn count(&mut self, kind: &str, part: &Part, when: (Mono, Duration)) -> Count {
+        if part.means == Means::Dvfs {
+            return self.count_loop(kind, part, when);
+        }
+        let settled = !matches!(part.report, Report::Pending | Report::NoIntent);
+        let each_metered = part.devices.iter().all(|device| matches!(device.drawn, Drawn::Is(_)));
+        let limits = Watts::checked_sum(part.devices.iter().filter_map(ceiling));
+        let together = match limits {
+            Some(limits) if !each_metered => self.look(kind, limits, part.drawn, when),
+            Some(_) | None => Measured::Unknown,
+        };
+        let mut all = Count { held: true, shown: true, holds: Some(Watts::ZERO) };
+        for device in &part.devices {
+            let measured = match ceiling(device).filter(|_| each_metered) {
+                Some(limit) => self.look(&device.key, limit, device.drawn, when),
+                None => together,
+            };
+            let within = match (device.limit, device.share) {
+                (Some(limit), Some(share)) => limit <= share,
+                (None, Some(_)) => false,
+                (_, None) => true,
+            };
+            let holds = match measured {
+                Measured::Above => device.range.max(),
+                Measured::Within | Measured::Waiting | Measured::Unknown => ceiling(device),
+            };
+            all.held &= within || settled;
+            all.shown &= measured != Measured::Waiting;
+            all.holds = all.holds.zip(holds).and_then(|(sum, one)| sum.checked_add(one));
+        }
+        all
+    }
+
+    /// A closed loop holds its cap while no more is drawn; the limits of the packages are not what holds.
+    fn count_loop(&mut self, kind: &str, part: &Part, when: (Mono, Duration)) -> Count {
+        let all = part.devices.iter().map(ceiling);
+        let most = all.fold(Some(Watts::ZERO), |sum, one| sum.zip(one).and_then(|(a, b)| a.checked_add(b)));
+        match part.report {
+            Report::Cap(CapResult::Applied { effective }) => {
+                match self.look(kind, effective, part.drawn, when) {
+                    Measured::Within => Count { held: true, shown: true, holds: Some(effective) },
+                    Measured::Waiting => Count { held: true, shown: false, holds: most },
+                    Measured::Unknown | Measured::Above => Count { held: true, shown: true, holds: most },
+                }
+            }
+            Report::Pending | Report::NoIntent => Count { held: false, shown: false, holds: most },
+            Report::Cap(_) | Report::Throttled(_) => Count { held: true, shown: true, holds: most },
+        }
+    }
+
+    fn look(&mut self, key: &str, cap: Watts, drawn: Drawn, (now, patience): (Mono, Duration)) -> Measured {
+        self.proofs.entry(key.to_owned()).or_default().look(cap, drawn, now, patience)
+    }
+}
+
+/// The most that a device draws by its limit, and by what it is.
+fn ceiling(device: &Device) -> Option<Watts> {
+    match (device.limit, device.range.max()) {
+        (Some(limit), Some(max)) => Some(limit.min(max)),
+        (limit, max) => limit.or(max),
+    }
+}
+
+fn same(a: &Receipt, b: &Receipt) -> bool {
+    let holds = match (a.holds, b.holds) {
+        (Some(a), Some(b)) => (a - b).abs() < WIGGLE,
+        (a, b) => a == b,
+    };
+    (a.serial, &a.boot, &a.node) == (b.serial, &b.boot, &b.node) && holds
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,256 @@
+//! Grants: what the packages and GPUs of a node may be allowed together, whatever else is desired of it.
+
+use crate::nodes::{Node, Nodes, cluster, pool};
+use crate::room::{Agent, Cluster, Folder, Room};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const MANAGED: &str = "joulie.io/managed";
+
+/// Two packages from 80 to 250 W and four GPUs from 200 to 400 W: floors 960 W, ways 340 and 800 W.
+async fn site() -> (Nodes, Cluster, std::net::SocketAddr) {
+    let (nodes, cluster) = (Nodes::default(), cluster(&["sim-1"]).await);
+    nodes.put("sim-1", Node { gpus: 4, boot: Some("boot-by-node"), ..Node::new() });
+    let at = nodes.serve().await;
+    (nodes, cluster, at)
+}
+
+async fn policy(cluster: &Cluster, cpu: i32, gpu: i32) {
+    let spec = json!({
+        "nodeName": "sim-1", "profile": "performance", "cpu": {"packagePowerCapWatts": cpu},
+        "gpu": {"powerCap": {"scope": "perGpu", "capWattsPerGpu": gpu}},
+    });
+    cluster.apply("NodePowerProfile", "sim-1", spec).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_is_kept_to_under_a_policy_of_all_that_there_is_and_never_exceeded_on_the_way() {
+    let (nodes, cluster, at) = site().await;
+    policy(&cluster, 250, 400).await;
+    cluster.grant("sim-1", 1, 1550).await;
+    let agent = Agent::start(&pool(&cluster, at));
+    // 590 W of 1140 W of ways are left: 87 W for each package and 103 W for each GPU above their floors.
+    nodes.until("sim-1", |node| (node.cap, node.gpu_cap) == (167.0, 303.0)).await;
+    let receipt = cluster.receipt("sim-1", 1).await;
+    let uid = cluster.get("Node", "sim-1").await["metadata"]["uid"].clone();
+    assert_eq!((&receipt["bootID"], &receipt["nodeUID"]), (&json!("boot-by-node"), &uid));
+    assert_eq!(receipt["holds"], 1546, "{receipt}");
+    // From here on the limits never are above 1550 W together: the policy turns the shares round.
+    nodes.change("sim-1", |node| node.peak = 0.0);
+    policy(&cluster, 90, 400).await;
+    // 590 W for ways of 20 and 800 W.
+    nodes.until("sim-1", |node| (node.cap, node.gpu_cap) == (87.0, 343.0)).await;
+    policy(&cluster, 250, 210).await;
+    nodes.until("sim-1", |node| (node.cap, node.gpu_cap) == (250.0, 210.0)).await;
+    assert!(nodes.get("sim-1").peak <= 1550.0, "{}", nodes.get("sim-1").peak);
+    // A person can only lower.
+    policy(&cluster, 100, 400).await;
+    nodes.until("sim-1", |node| (node.cap, node.gpu_cap) == (94.0, 340.0)).await;
+    assert!(nodes.get("sim-1").peak <= 1550.0, "{}", nodes.get("sim-1").peak);
+    assert_eq!(agent.terminate().await.code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn receipts_of_one_value_are_told_apart_by_their_serial() {
+    // Defect 10 of issue 19.
+    let (nodes, cluster, at) = site().await;
+    let _agent = Agent::start(&pool(&cluster, at));
+    for (serial, watts, cap) in [(1, 1130, 105.0), (2, 1530, 165.0), (3, 1130, 105.0)] {
+        cluster.grant("sim-1", serial, watts).await;
+        let receipt = cluster.receipt("sim-1", serial).await;
+        assert_eq!(nodes.get("sim-1").cap, cap, "{receipt}");
+        assert!(receipt["holds"].as_i64().unwrap() <= i64::from(watts), "{receipt}");
+    }
+    // An old one that is written again, by whom the server lets, changes nothing: a lower serial is no grant.
+    let posts = nodes.get("sim-1").posts.len();
+    let status = cluster.get("NodePowerGrant", "sim-1").await["metadata"]["resourceVersion"].clone();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(nodes.get("sim-1").posts.len(), posts, "a steady node is told nothing");
+    assert_eq!(cluster.get("NodePowerGrant", "sim-1").await["metadata"]["resourceVersion"], status);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn neither_a_label_nor_a_deletion_nor_a_restart_ends_a_grant_and_a_release_does() {
+    let (nodes, cluster, at) = site().await;
+    let folder = Folder::new();
+    let mut settings = pool(&cluster, at);
+    settings.push(("STATE_DIR", folder.0.display().to_string()));
+    policy(&cluster, 250, 400).await;
+    cluster.grant("sim-1", 1, 1550).await;
+    let agent = Agent::start(&settings);
+    cluster.receipt("sim-1", 1).await;
+    nodes.change("sim-1", |node| node.peak = 0.0);
+    let held = |node: &Node| (node.cap, node.gpu_cap) == (167.0, 303.0);
+    cluster.label("sim-1", json!({MANAGED: null})).await;
+    agent.until_said("nothing is desired (Deselected)").await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(held(&nodes.get("sim-1")));
+    cluster.label("sim-1", json!({MANAGED: "true"})).await;
+    cluster.delete("NodePowerProfile", "sim-1").await;
+    cluster.delete("NodePowerGrant", "sim-1").await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(held(&nodes.get("sim-1")), "{:?}", nodes.get("sim-1").posts);
+    assert_eq!(agent.terminate().await.code(), Some(0));
+    // The next process finds no object at all, and knows the grant all the same.
+    let agent = Agent::start(&settings);
+    agent.until_said("from before the start: grant 1").await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(held(&nodes.get("sim-1")), "{:?}", nodes.get("sim-1").posts);
+    assert!(nodes.get("sim-1").peak <= 1550.0);
+    let mut spec = json!({"nodeName": "sim-1", "serial": 1, "watts": 1550, "ceiling": 1550});
+    cluster.apply("NodePowerGrant", "sim-1", spec.clone()).await;
+    cluster.receipt("sim-1", 1).await;
+    spec["serial"] = json!(2);
+    spec["released"] = json!(true);
+    cluster.apply("NodePowerGrant", "sim-1", spec).await;
+    nodes.until("sim-1", |node| (node.cap, node.gpu_cap) == (250.0, 400.0)).await;
+    assert_eq!(cluster.receipt("sim-1", 2).await["serial"], 2);
+    drop(agent);
+    let next = Agent::start(&settings);
+    next.until_said("grant 2 lets the node go").await;
+    assert!(!next.log().contains("from before the start"), "{}", next.log());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_not_managed_is_held_to_its_grant_from_the_start() {
+    let (nodes, cluster, at) = site().await;
+    cluster.label("sim-1", json!({MANAGED: null})).await;
+    cluster.grant("sim-1", 7, 1550).await;
+    let _agent = Agent::start(&pool(&cluster, at));
+    nodes.until("sim-1", |node| (node.cap, node.gpu_cap) == (167.0, 303.0)).await;
+    cluster.receipt("sim-1", 7).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_booted_anew_is_confirmed_anew() {
+    // Defect 6 of issue 19: read-backs survived a reboot.
+    let (nodes, cluster, at) = site().await;
+    cluster.grant("sim-1", 1, 1550).await;
+    let _agent = Agent::start(&pool(&cluster, at));
+    cluster.receipt("sim-1", 1).await;
+    nodes.change("sim-1", |node| {
+        (node.boot, node.cap, node.gpu_cap) = (Some("boot-2"), 250.0, 400.0);
+    });
+    let anew = |grant: &Value| grant["status"]["bootID"] == "boot-2";
+    let grant = cluster.until("NodePowerGrant", "sim-1", anew).await;
+    assert_eq!(grant["status"]["holds"], 1546);
+    let node = nodes.get("sim-1");
+    assert_eq!((node.cap, node.gpu_cap), (167.0, 303.0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_that_refuses_is_counted_with_what_it_may_draw() {
+    let (nodes, cluster, at) = site().await;
+    nodes.change("sim-1", |node| node.refuses = Some("blocked"));
+    cluster.grant("sim-1", 1, 1550).await;
+    let _agent = Agent::start(&pool(&cluster, at));
+    let receipt = cluster.receipt("sim-1", 1).await;
+    assert_eq!(receipt["holds"], 2100, "{receipt}");
+}
+
+async fn host() -> Cluster {
+    let cluster = Cluster::new().await;
+    cluster.node("node-a", json!({MANAGED: "true"})).await;
+    cluster
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_of_a_host_is_in_force_before_the_api_answers_and_survives_all_but_a_release() {
+    let Some(room) = Room::profile("xeon-2s") else { return };
+    let cluster = host().await;
+    let before = room.limits();
+    let spec =
+        json!({"nodeName": "node-a", "profile": "performance", "cpu": {"packagePowerCapPctOfMax": 100}});
+    cluster.apply("NodePowerProfile", "node-a", spec).await;
+    cluster.grant("node-a", 4, 300).await;
+    let mut settings = room.settings(&cluster);
+    settings.push(("ON_EXIT", "restore".to_owned()));
+    let agent = Agent::start(&settings);
+    room.until_limits(&[150, 150]).await;
+    let receipt = cluster.receipt("node-a", 4).await;
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let uid = cluster.get("Node", "node-a").await["metadata"]["uid"].clone();
+    assert_eq!((&receipt["bootID"], &receipt["nodeUID"]), (&json!(boot.trim()), &uid));
+    assert_eq!(receipt["holds"], 300);
+    cluster.delete("NodePowerGrant", "node-a").await;
+    cluster.delete("NodePowerProfile", "node-a").await;
+    cluster.label("node-a", json!({MANAGED: null})).await;
+    agent.until_said("nothing is desired (Deselected)").await;
+    assert_eq!(agent.terminate().await.code(), Some(0));
+    assert_eq!(room.limits(), [150, 150], "ON_EXIT=restore ends no grant");
+    // As after a reboot: the limits are the firmware's own, nobody answers, and the grant is known.
+    for package in 0..2 {
+        let file = format!("sys/class/powercap/intel-rapl:{package}/constraint_0_power_limit_uw");
+        std::fs::write(room.root().join(file), "250000000").unwrap();
+    }
+    let any = embedded_api::Matching::any;
+    cluster.api.faults().fail(any(), embedded_api::Answer::ConnectionLost, 1_000_000);
+    let agent = Agent::start(&settings);
+    room.until_limits(&[150, 150]).await;
+    cluster.api.faults().heal();
+    agent.until_said("nothing is desired (Deselected)").await;
+    assert_eq!(room.limits(), [150, 150]);
+    let spec = json!({"nodeName": "node-a", "serial": 1, "watts": 300, "ceiling": 300, "released": true});
+    cluster.apply("NodePowerGrant", "node-a", spec).await;
+    room.until_limits(&before).await;
+    drop(agent);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_that_cannot_be_read_holds_what_is_found_and_restore_ends_it() {
+    let Some(room) = Room::profile("xeon-2s") else { return };
+    let cluster = host().await;
+    let before = room.limits();
+    cluster.grant("node-a", 1, 300).await;
+    let settings = room.settings(&cluster);
+    let agent = Agent::start(&settings);
+    cluster.receipt("node-a", 1).await;
+    agent.kill();
+    cluster.delete("NodePowerGrant", "node-a").await;
+    std::fs::write(room.state().join("grant.json"), "{\"format\": \"joulie grant\", \"ver").unwrap();
+    let agent = Agent::start(&settings);
+    agent.until_said("every limit stays as it is found").await;
+    agent.until_said("nothing is desired").await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(room.limits(), [150, 150]);
+    assert_eq!(agent.terminate().await.code(), Some(0));
+    let (code, said) = Agent::run(&["restore"], &settings);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(room.limits(), before);
+    assert!(!room.state().join("grant.json").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_dies_of_a_package_have_its_grant_once() {
+    // Defect 5 of issue 19: each die was capped with the watts of its package, and counted once.
+    let Some(room) = Room::profile("xeon-multi-die") else { return };
+    let cluster = host().await;
+    cluster.grant("node-a", 1, 400).await;
+    let _agent = Agent::start(&room.settings(&cluster));
+    let receipt = cluster.receipt("node-a", 1).await;
+    let limits = room.limits();
+    assert!(limits.len() == 4 && limits.iter().sum::<u64>() <= 400, "{limits:?}");
+    assert_eq!(receipt["holds"].as_u64(), Some(limits.iter().sum()), "{limits:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_end_of_the_lease_brings_no_originals_back_while_a_grant_stands() {
+    let (nodes, cluster, at) = site().await;
+    cluster.namespace("joulie-system").await;
+    policy(&cluster, 150, 400).await;
+    cluster.grant("sim-1", 1, 1550).await;
+    let mut settings = pool(&cluster, at);
+    for (name, value) in [("LEASE_SOURCE", "plan"), ("SPEC_READ_TIMEOUT", "10s"), ("LEASE_EXPIRY", "relax")] {
+        settings.push((name, value.to_owned()));
+    }
+    let agent = Agent::start(&settings);
+    cluster.receipt("sim-1", 1).await;
+    let before = nodes.get("sim-1");
+    assert!(before.cap <= 150.0);
+    agent.until_said("Relaxed").await;
+    let says =
+        |profile: &Value| profile.to_string().contains("LEASE_EXPIRY=relax is refused while a grant stands");
+    cluster.until("NodePowerProfile", "sim-1", says).await;
+    let after = nodes.get("sim-1");
+    assert_eq!((after.cap, after.gpu_cap), (before.cap, before.gpu_cap));
+}

@@ -1,0 +1,220 @@
+//! The grant of a node: the most that its packages and GPUs may be allowed together, and the file that keeps the last one.
+//!
+//! Nothing but a grant that says so, and a person who asks for the originals, ends a grant. So it is kept on disk, is in
+//! force from the start of the next process, after a reboot too, and before anybody was asked whether it still counts.
+//! The file is replaced as the journal is: a process that is killed leaves the old grant or the new one, never half of
+//! one. A file that cannot be read is refused and left as it is: nobody knows how little it allowed.
+
+use power_units::{Role, Watts};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// The most that a node may be allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Which grant this is.
+    pub serial: u64,
+    /// The most that all packages and GPUs may be allowed together.
+    pub watts: Watts,
+}
+
+/// A grant as it is kept: with the object that it is of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// The uid of the object.
+    pub uid: String,
+    /// What it says.
+    pub grant: Grant,
+}
+
+/// Why a kept grant cannot be used.
+#[derive(Debug)]
+pub struct KeptError {
+    path: PathBuf,
+    why: Why,
+}
+
+#[derive(Debug)]
+enum Why {
+    Io(io::Error),
+    TooLarge,
+    Text(serde_json::Error),
+    Foreign,
+    Newer(u32),
+    Watts(String),
+}
+
+impl fmt::Display for KeptError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        match &self.why {
+            Why::Io(error) => write!(f, "cannot read {path}: {error}"),
+            Why::TooLarge => write!(f, "{path} is larger than any grant"),
+            Why::Text(error) => write!(f, "{path} is no grant: {error}"),
+            Why::Foreign => write!(f, "{path} is no grant: its format is not \"{FORMAT}\""),
+            Why::Newer(version) => {
+                write!(
+                    f,
+                    "{path} is of a later version of joulie (format {version}, this one knows {VERSION})"
+                )
+            }
+            Why::Watts(text) => write!(f, "{path}: {text:?} is no number of watts from 0"),
+        }
+    }
+}
+
+impl std::error::Error for KeptError {}
+
+const NAME: &str = "grant.json";
+const FORMAT: &str = "joulie grant";
+const VERSION: u32 = 1;
+/// A few lines; more is no grant of ours.
+const SIZE_MAX: u64 = 64 << 10;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    format: String,
+    version: u32,
+    uid: String,
+    serial: u64,
+    watts: String,
+}
+
+#[derive(Deserialize)]
+struct Head {
+    format: Option<String>,
+    version: Option<u32>,
+}
+
+impl Kept {
+    /// The file in a state folder.
+    #[must_use]
+    pub fn file(folder: &Path) -> PathBuf {
+        folder.join(NAME)
+    }
+
+    /// The grant that is kept in this file; nothing where there is none.
+    ///
+    /// # Errors
+    /// When there is a file and it cannot be read or understood.
+    pub fn read(path: &Path) -> Result<Option<Self>, KeptError> {
+        let failed = |why| KeptError { path: path.to_owned(), why };
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(Why::Io(error))),
+        };
+        let mut text = Vec::new();
+        let size = file.take(SIZE_MAX + 1).read_to_end(&mut text).map_err(|error| failed(Why::Io(error)))?;
+        if u64::try_from(size).is_ok_and(|size| size > SIZE_MAX) {
+            return Err(failed(Why::TooLarge));
+        }
+        parse(&text).map(Some).map_err(failed)
+    }
+
+    /// Replaces what is kept. When it answers, the new grant survives a power cut.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn write(&self, path: &Path) -> io::Result<()> {
+        let document = Document {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            uid: self.uid.clone(),
+            serial: self.grant.serial,
+            watts: self.grant.watts.to_string(),
+        };
+        let mut text = serde_json::to_vec_pretty(&document)?;
+        text.push(b'\n');
+        let folder = path.parent().unwrap_or(Path::new("."));
+        std::fs::create_dir_all(folder)?;
+        // While one process follows another both may write.
+        let beside = path.with_extension(format!("json.{}", std::process::id()));
+        let mut file =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+        file.write_all(&text)?;
+        file.sync_all()?;
+        std::fs::rename(&beside, path)?;
+        File::open(folder)?.sync_all()
+    }
+
+    /// Keeps nothing any more.
+    ///
+    /// # Errors
+    /// What the system says; that there was nothing is none.
+    pub fn forget(path: &Path) -> io::Result<()> {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all(),
+        }
+    }
+}
+
+fn parse(text: &[u8]) -> Result<Kept, Why> {
+    let head: Head = serde_json::from_slice(text).map_err(Why::Text)?;
+    if head.format.as_deref() != Some(FORMAT) {
+        return Err(Why::Foreign);
+    }
+    if let Some(version) = head.version.filter(|&version| version > VERSION) {
+        return Err(Why::Newer(version));
+    }
+    let Document { uid, serial, watts, .. } = serde_json::from_slice(text).map_err(Why::Text)?;
+    match Watts::parse(&watts, Role::Limit) {
+        Ok(number) if number >= Watts::ZERO => Ok(Kept { uid, grant: Grant { serial, watts: number } }),
+        Ok(_) | Err(_) => Err(Why::Watts(watts)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Folder;
+
+    fn kept(serial: u64, watts: &str) -> Kept {
+        let watts = Watts::parse(watts, Role::Limit).unwrap();
+        Kept { uid: "u-1".to_owned(), grant: Grant { serial, watts } }
+    }
+
+    #[test]
+    fn what_is_kept_is_read_back_and_replaced_and_forgotten() {
+        let folder = Folder::new();
+        let path = Kept::file(&folder.0.join("state"));
+        assert_eq!(Kept::read(&path).unwrap(), None);
+        for grant in [kept(1, "1200"), kept(u64::MAX, "0"), kept(3, "437.3")] {
+            grant.write(&path).unwrap();
+            assert_eq!(Kept::read(&path).unwrap(), Some(grant));
+        }
+        Kept::forget(&path).unwrap();
+        Kept::forget(&path).unwrap();
+        assert_eq!(Kept::read(&path).unwrap(), None);
+    }
+
+    #[test]
+    fn half_a_grant_and_one_of_somebody_else_is_refused_and_left_there() {
+        let folder = Folder::new();
+        let path = Kept::file(&folder.0);
+        kept(7, "300").write(&path).unwrap();
+        let whole = std::fs::read_to_string(&path).unwrap();
+        for (text, says) in [
+            (&whole[..whole.len() / 2], "is no grant"),
+            ("", "is no grant"),
+            ("{}", "is no grant: its format"),
+            (&whole.replace("\"version\": 1", "\"version\": 2"), "later version"),
+            (&whole.replace("\"300\"", "\"-1\""), "no number of watts"),
+            (&whole.replace("\"300\"", "\"much\""), "no number of watts"),
+            (&whole.replace("serial", "cereal"), "is no grant"),
+            (&" ".repeat(70_000), "larger than any grant"),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let error = Kept::read(&path).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        }
+    }
+}
