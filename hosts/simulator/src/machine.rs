@@ -32,6 +32,7 @@ const LIMIT_WINDOW_S: f64 = 1.0;
 #[derive(Clone, Debug)]
 pub struct Machine {
     name: String,
+    boot: String,
     hardware: Hardware,
     plant: Plant,
     cpu_sensors: Vec<PowerSensor>,
@@ -87,6 +88,7 @@ impl Machine {
         let board_watts = hardware.gpus.as_ref().map(|gpus| gpus.cap.1);
         let mut machine = Self {
             name: member.name.clone(),
+            boot: String::new(),
             hardware,
             plant,
             cpu_sensors,
@@ -99,6 +101,18 @@ impl Machine {
         };
         machine.set_package_cap(limit_watts);
         Ok(machine)
+    }
+
+    /// The machine in the boot of this id.
+    #[must_use]
+    pub(crate) fn booted(self, boot: &str) -> Self {
+        Self { boot: boot.to_owned(), ..self }
+    }
+
+    /// The boot that it is in.
+    #[must_use]
+    pub(crate) fn boot(&self) -> &str {
+        &self.boot
     }
 
     /// The name of its node.

@@ -3,8 +3,7 @@
 //! It never takes anything off a node that somebody else put there: labels, annotations and taints of a node that is
 //! there already stay.
 
-use crate::fleet::Member;
-use crate::world::World;
+use crate::world::{self, World};
 use futures::StreamExt;
 use host_kit::shutdown::Stop;
 use jiff::Timestamp;
@@ -35,7 +34,7 @@ const WRITES_MAX: usize = 16;
 pub async fn register(client: &Client, world: &World) -> Result<(), kube::Error> {
     let now = world.clock().wall();
     let all = futures::stream::iter(world.nodes().values())
-        .map(|node| register_one(client, &node.member, now))
+        .map(|node| register_one(client, node, now))
         .buffer_unordered(WRITES_MAX)
         .collect::<Vec<_>>()
         .await;
@@ -43,7 +42,8 @@ pub async fn register(client: &Client, world: &World) -> Result<(), kube::Error>
 }
 
 /// The heartbeat comes first and the status before the taints: the node controller looks at each of them.
-async fn register_one(client: &Client, member: &Member, now: Timestamp) -> Result<(), kube::Error> {
+async fn register_one(client: &Client, of: &world::Node, now: Timestamp) -> Result<(), kube::Error> {
+    let member = &of.member;
     beat_one(client, &member.name, now).await?;
     let nodes: Api<Node> = Api::all(client.clone());
     let node = Node {
@@ -63,7 +63,7 @@ async fn register_one(client: &Client, member: &Member, now: Timestamp) -> Resul
         }
         Err(error) => return Err(error),
     };
-    nodes.patch_status(&member.name, &by(), &Patch::Strategic(status(member, now))).await?;
+    nodes.patch_status(&member.name, &by(), &Patch::Strategic(status(of, now))).await?;
     if fresh {
         // Admission gave it the taint of a node that is not ready, and it is.
         let taints = json!({"spec": {"taints": null}});
@@ -91,7 +91,7 @@ pub async fn beat(client: Client, world: Arc<World>, every: Duration, stop: Stop
             .for_each_concurrent(WRITES_MAX, |node| {
                 let (client, failed) = (client.clone(), &failed);
                 async move {
-                    if let Err(error) = one_beat(&client, &node.member, whole, wall).await {
+                    if let Err(error) = one_beat(&client, node, whole, wall).await {
                         failed.store(true, Ordering::Relaxed);
                         tracing::debug!(node = node.member.name, "the heartbeat was refused: {error}");
                     }
@@ -102,11 +102,12 @@ pub async fn beat(client: Client, world: Arc<World>, every: Duration, stop: Stop
     }
 }
 
-async fn one_beat(client: &Client, member: &Member, whole: bool, now: Timestamp) -> Result<(), kube::Error> {
+async fn one_beat(client: &Client, of: &world::Node, whole: bool, now: Timestamp) -> Result<(), kube::Error> {
+    let member = &of.member;
     beat_one(client, &member.name, now).await?;
     if whole {
         let nodes: Api<Node> = Api::all(client.clone());
-        nodes.patch_status(&member.name, &by(), &Patch::Strategic(status(member, now))).await?;
+        nodes.patch_status(&member.name, &by(), &Patch::Strategic(status(of, now))).await?;
     }
     Ok(())
 }
@@ -134,7 +135,8 @@ fn by() -> PatchParams {
     PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
 }
 
-fn status(member: &Member, now: Timestamp) -> Value {
+fn status(of: &world::Node, now: Timestamp) -> Value {
+    let member = &of.member;
     let condition = |kind: &str, status: &str, reason: &str| {
         json!({
             "type": kind, "status": status, "reason": reason, "message": "a simulated node",
@@ -155,7 +157,7 @@ fn status(member: &Member, now: Timestamp) -> Value {
             {"type": "Hostname", "address": member.name},
         ],
         "nodeInfo": {
-            "architecture": "amd64", "bootID": "", "containerRuntimeVersion": "sim://1", "kernelVersion": "simulated",
+            "architecture": "amd64", "bootID": of.boot, "containerRuntimeVersion": "sim://1", "kernelVersion": "simulated",
             "kubeProxyVersion": "", "kubeletVersion": concat!("v", env!("CARGO_PKG_VERSION"), "-simulated"),
             "machineID": member.name, "operatingSystem": "linux", "osImage": "simulated",
             "systemUUID": member.name,

@@ -2,7 +2,7 @@
 //!
 //! The top level's `packagePowerWatts` is packages and GPUs together, the processors' own is under `cpu`. Beside
 //! upstream's fields stand those that an agent cannot do without: how many packages there are, what range a limit has,
-//! and the power of the whole node.
+//! the power of the whole node, and which boot it is in.
 
 use crate::control::Last;
 use crate::machine::{Machine, Reading};
@@ -14,6 +14,8 @@ use serde::Serialize;
 #[serde(rename_all = "camelCase")]
 pub struct Telemetry {
     node: String,
+    #[serde(rename = "bootID")]
+    boot: String,
     package_power_watts: f64,
     instant_package_power_watts: f64,
     node_power_watts: f64,
@@ -107,6 +109,7 @@ impl Telemetry {
         let reading = machine.read();
         Self {
             node: machine.name().to_owned(),
+            boot: machine.boot().to_owned(),
             package_power_watts: reading.cpu_watts + reading.gpu_watts,
             instant_package_power_watts: reading.cpu_watts_now + reading.gpu_watts_now,
             node_power_watts: reading.node_watts,

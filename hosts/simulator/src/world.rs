@@ -26,6 +26,8 @@ pub struct World {
 pub struct Node {
     /// As it is registered.
     pub member: Member,
+    /// The boot that it is in. With a new process every machine is as after a reboot, its limits too.
+    pub(crate) boot: String,
     /// What there is of every resource, in billionths.
     pub(crate) room: BTreeMap<String, i128>,
     state: Mutex<State>,
@@ -57,11 +59,12 @@ impl World {
         let now = clock.wall();
         let mut nodes = BTreeMap::new();
         for (number, member) in (0_u64..).zip(members) {
-            let machine = Machine::new(&member, seed.wrapping_add(number))?;
+            let boot = format!("sim-{:x}-{number}", now.as_nanosecond());
+            let machine = Machine::new(&member, seed.wrapping_add(number))?.booted(&boot);
             let state = State { machine, last: Last::nothing(now), faults: Faults::default(), shown: None };
             // The fleet wrote these quantities itself.
             let room = quantities(&serde_json::json!(member.capacity)).unwrap_or_default();
-            nodes.insert(member.name.clone(), Node { member, room, state: Mutex::new(state) });
+            nodes.insert(member.name.clone(), Node { member, boot, room, state: Mutex::new(state) });
         }
         Ok(Self { nodes, since: clock.mono(), clock, speed })
     }

@@ -14,6 +14,10 @@ async fn a_cap_is_answered_and_shows_in_the_telemetry() {
     assert_eq!(answer["state"]["capWatts"], 200.0);
     let telemetry = simulator.telemetry("sim-xeon-0").await;
     assert_eq!(telemetry["cpu"]["raplCapWatts"], 200.0);
+    let nodes: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(lab.api.client());
+    let info = nodes.get("sim-xeon-0").await.unwrap().status.unwrap().node_info.unwrap();
+    assert!(info.boot_id.starts_with("sim-"), "{info:?}");
+    assert_eq!(telemetry["bootID"], info.boot_id.as_str(), "the node and its kubelet tell one boot");
     simulator.stop().await;
 }
 
