@@ -2,21 +2,20 @@
 //!
 //! At every instant, and in every group of the tree:
 //!
-//! > Σ max(old, new) over unconfirmed nodes + Σ confirmed caps + base load of what nobody controls ≤ limit
+//! > Σ counts of the nodes + base load of what nobody controls ≤ limit
 //!
-//! whatever subset of the writes has landed, in whatever order, and however late the read-backs come. The rule that
-//! keeps it: lower, await the read-back, then raise.
+//! whatever subset of the writes has landed, in whatever order, and however late the receipts come. The rule that
+//! keeps it: lower, await the receipt, then raise.
 //!
 //! - [`tree`]: the groups (site, zone, rack: any depth), each with a limit and a base load;
-//! - [`account`]: what is known of one node's cap: asked for, under way, read back, lost with a reboot;
+//! - [`account`]: what one node counts, from its grant, its receipt, and what was sent without an answer;
 //! - [`node`]: a node as the budget sees it;
 //! - [`mod@allocate`]: the caps that the policy desires, brought under every limit;
 //! - [`moves`]: from where the nodes are to the targets, without an instant above any limit;
 //! - [`standing`]: how every group stands, what is exceeded and what is awaited;
 //! - [`mod@admit`]: whether one node can be upgraded now, later or never.
 //!
-//! The caller writes what [`moves`] says, tells every node's [`account`] about each write and each read-back, and asks
-//! again. Everything works over slices in any order with working memory that the caller provides, and gives the same
+//! The caller observes, writes what [`moves`] says as grants, and asks again: nothing is remembered between two rounds. Everything works over slices in any order with working memory that the caller provides, and gives the same
 //! answer for the same nodes in another order. Sums are checked: an overflow is unknown, not a number, and where
 //! anything is unknown nothing is raised, and nothing is lowered for that alone. What cannot be met is named, group by
 //! group, and never silent.
@@ -33,7 +32,7 @@ mod queue;
 pub mod standing;
 pub mod tree;
 
-pub use account::{Account, Heard, Order, Receipt};
+pub use account::{Account, Grant, Receipt};
 pub use admit::{Admission, Demand, Wish, admit, demands};
 pub use allocate::{Allocation, Share, Verdict, allocate};
 pub use moves::{Law, LawError, Move, Summary, Why, next_moves};

@@ -1,12 +1,12 @@
 //! joulie-core, budget and GPU fit: what the operator runs for every plan and the extender for every GPU pod.
 
 use joulie_core::budget::{
-    Account, Admission, Allocation, BudgetError, Demand, Group, GroupError, Heard, Law, LawError, Move, Node,
-    Order, Overrun, Range, RangeError, Receipt, Share, Standing, Summary, Tree, TreeError, Turn, Verdict,
+    Account, Admission, Allocation, BudgetError, Demand, Grant, Group, GroupError, Law, LawError, Move, Node,
+    Overrun, Range, RangeError, Receipt, Share, Standing, Summary, Tree, TreeError, Turn, Verdict,
     Wish, admit, allocate, demands, next_moves,
 };
 use joulie_core::placement::gpu::{Ask, AskError, Fit, Gpu, Model, Phase, Reject, Vram, choose, fit};
-use power_units::{Stamp, Watts};
+use power_units::Watts;
 
 roots! {
     fn budget_tree(groups: &[Group]) -> Result<Tree<'_>, TreeError> {
@@ -19,16 +19,9 @@ roots! {
         (Group::new(parent, limit, base), Range::new(limit, base), Law::new(band))
     }
 
-    fn budget_account(account: &mut Account, cap: Watts, now: Stamp, receipt: Receipt) -> (Order, Heard, Option<Stamp>) {
-        let heard = account.hear(receipt);
-        account.lost();
-        account.forget_refusal();
-        (account.write(cap, now), heard, account.awaited_since())
-    }
-
-    fn budget_resume(standing: Option<Order>, receipt: Option<Receipt>, now: Stamp) -> (Account, Option<Watts>, bool) {
-        let account = Account::resume(standing, receipt, now);
-        (account, account.asked(), account.is_proven())
+    fn budget_account(grant: Option<Grant>, receipt: Option<Receipt>, sent: &[Grant]) -> (Account, bool, bool, Watts) {
+        let account = Account::observed(grant, receipt).after_sending(sent);
+        (account, account.is_proven(), account.is_awaited(), account.ceiling_of(account.asked().unwrap_or(Watts::ZERO)))
     }
 
     fn budget_allocate(

@@ -67,6 +67,9 @@ part! {
         /// The most that the packages and GPUs draw together by the limits that were read back; a device that keeps to none
         /// counts with the most that it can draw.
         holds: Number,
+        /// The least that the packages and GPUs can be held to together, as far as the agent knows: their ranges, its own
+        /// configuration, and what they held when they were asked for less.
+        floor: Number,
         /// When this was last said.
         updated_at: String,
     }

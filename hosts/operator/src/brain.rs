@@ -12,15 +12,16 @@ mod settled;
 mod sight;
 mod waits;
 
+pub(crate) use claims::Ticket;
 pub(crate) use jobs::Then;
 
-use crate::budget::Ledger;
+use crate::grants::Grants;
 use crate::meters::Meters;
 use crate::rows::NodeSeen;
 use crate::settings::Settings;
 use crate::site::{Changes, Kind, Site, Watches};
 use crate::stats::{Became as Counted, Stats};
-use crate::writes::{Outcome, Target, Trouble};
+use crate::writes::{Outcome, SERVER_TIMEOUT, Target, Trouble};
 use absences::Absences;
 use host_kit::clock::Mono;
 use host_kit::events::{Note, Recorder, Severity};
@@ -48,14 +49,24 @@ pub(crate) struct Brain {
     /// Who is not ready, and for how long: known to a follower too.
     absences: Absences,
     memory: Memory,
-    /// Nodes with a job under way, and the pass that it is of.
-    busy: BTreeMap<Arc<str>, u64>,
+    /// Nodes with a job under way: its ticket, and the pass that it is of.
+    busy: BTreeMap<Arc<str>, (u64, u64)>,
+    /// The last ticket that was given to a job; no two jobs of a process have the same.
+    tickets: u64,
     settling: BTreeMap<Arc<str>, Settling>,
     waits: Waits,
     /// What every node looked like when nothing was to be written for it, by the places of the nodes.
     settled: Vec<Option<Settled>>,
-    /// The books, where there is a limit to keep to.
-    ledger: Option<Ledger>,
+    /// What the budget has sent; it outlives a term, because it may land in the next.
+    grants: Grants,
+    /// The budget's timers.
+    budget_memory: planner::budget::Memory,
+    /// What the last round of the budget decided.
+    round: planner::budget::Round,
+    /// Grants whose nodes are gone: the state of the object, and since when it is so.
+    gone: BTreeMap<Arc<str>, (String, Mono)>,
+    /// When it was last told that many watts were taken or given.
+    cuts: BTreeMap<&'static str, Mono>,
     /// Before this nothing is raised: what a leader before has sent may still land.
     raises_from: Mono,
     /// Groups whose limit is not kept, and the reason that was last said.
@@ -94,10 +105,15 @@ impl Brain {
             absences: Absences::new(settings.not_ready_patience),
             memory: Memory::new(),
             busy: BTreeMap::new(),
+            tickets: 0,
             settling: BTreeMap::new(),
             waits: Waits::default(),
             settled: Vec::new(),
-            ledger: None,
+            grants: Grants::default(),
+            budget_memory: planner::budget::Memory::default(),
+            round: planner::budget::Round::default(),
+            gone: BTreeMap::new(),
+            cuts: BTreeMap::new(),
             raises_from: Mono::START,
             short: BTreeMap::new(),
             unread: BTreeMap::new(),
@@ -130,10 +146,9 @@ impl Brain {
 
     /// A new term begins: what an earlier one remembered is void.
     pub(crate) fn begin_term(&mut self, now: Mono) {
-        let limits = &self.settings.budget;
-        // The dead-band was checked with the settings.
-        self.ledger = limits.any().then(|| Ledger::new(limits.clone()).ok()).flatten();
-        self.raises_from = now.plus(self.settings.write_timeout);
+        self.raises_from = now.plus(self.settings.election.lease).plus(SERVER_TIMEOUT);
+        (self.budget_memory, self.round) = Default::default();
+        self.gone.clear();
         self.memory = Memory::new();
         self.busy.clear();
         self.settling.clear();
@@ -143,20 +158,20 @@ impl Brain {
 
     /// Whether every job of the passes up to this one has ended.
     pub(crate) fn is_complete(&self, pass: u64) -> bool {
-        self.busy.values().all(|&of| of > pass)
+        self.busy.values().all(|&(_, of)| of > pass)
     }
 
     /// Takes in what came of a job.
-    pub(crate) fn ended(&mut self, outcome: Outcome<Then>, now: Mono) {
-        let Outcome { node, landed, failed, then } = outcome;
-        if self.busy.remove(&node).is_none() {
+    pub(crate) fn ended(&mut self, outcome: Outcome<(u64, Then)>, now: Mono) {
+        let Outcome { node, landed, failed, then: (ticket, then) } = outcome;
+        if self.busy.get(&node).is_none_or(|(of, _)| *of != ticket) {
             // It was sent in an earlier term.
             return;
         }
+        self.busy.remove(&node);
         for one in &landed {
             self.stats.wrote(one.target, Counted::Landed);
         }
-        self.tell_ledger(&node, &landed);
         if !landed.is_empty() {
             self.settling.insert(node.clone(), Settling::new(&landed, now));
         }
@@ -169,15 +184,12 @@ impl Brain {
         }
     }
 
+    pub(super) fn count_write(&self, target: Target, failed: Option<&Trouble>) {
+        self.stats.wrote(target, failed.map_or(Counted::Landed, Counted::of));
+    }
+
     fn failed(&mut self, node: &str, target: Target, trouble: &Trouble, now: Mono) {
-        let (result, why) = match trouble {
-            Trouble::Owned(why) => (Counted::Owned, why.as_str()),
-            Trouble::Stale(why) => (Counted::Stale, why.as_str()),
-            Trouble::Gone => (Counted::Gone, "it is not there any more"),
-            Trouble::Refused(why) => (Counted::Refused, why.as_str()),
-            Trouble::Away(why, _) => (Counted::Away, why.as_str()),
-            Trouble::NotLeading => (Counted::NotLeading, "this process does not lead any more"),
-        };
+        let (result, why) = (Counted::of(trouble), trouble.words());
         self.stats.wrote(target, result);
         let wait = self.waits.trouble(node, trouble, now);
         if result == Counted::NotLeading {
@@ -238,7 +250,10 @@ impl Brain {
     /// `seen` had its turn.
     pub(crate) fn next_try(&self, seen: Mono) -> Option<Mono> {
         let settling = self.settling.values().map(|settling| settling.until);
-        self.waits.untils().chain(settling).chain(self.absences.ends()).filter(|&until| until > seen).min()
+        let gone = self.gone.values().map(|(_, since)| since.plus(self.settings.gone_hold));
+        let budget = gone.chain(self.grants.untils()).chain([self.raises_from]);
+        let all = self.waits.untils().chain(settling).chain(self.absences.ends()).chain(budget);
+        all.filter(|&until| until > seen).min()
     }
 }
 

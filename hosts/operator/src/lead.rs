@@ -10,7 +10,7 @@
 //! A change is planned a moment after it came, so that what comes together is planned together; passes that follow one
 //! another keep a distance of some times what a pass takes, so that a storm of events costs a part of one processor.
 
-use crate::brain::{Brain, Then, stamp};
+use crate::brain::{Brain, Then, Ticket, stamp};
 use crate::lease;
 use crate::meters::http::{Poller, Read};
 use crate::settings::{PowerSource, Settings};
@@ -67,8 +67,11 @@ pub(crate) struct Lead {
     /// The same watches again, to wait for: waiting for a change makes it a known one.
     waiting: Watches,
     brain: Brain,
-    writers: Writers<Then>,
-    outcomes: mpsc::UnboundedReceiver<Outcome<Then>>,
+    writers: Writers<(u64, Then)>,
+    outcomes: mpsc::UnboundedReceiver<Outcome<(u64, Then)>>,
+    /// Grants have writers of their own: nothing else holds up what is to come down.
+    granters: Writers<Ticket>,
+    granted: mpsc::UnboundedReceiver<Outcome<Ticket>>,
     poller: Option<Poller>,
     term: Option<Term>,
     /// Since when the term lasts.
@@ -88,12 +91,11 @@ impl Lead {
     /// Nothing has been done yet.
     pub(crate) fn new(parts: Parts, brain: Brain) -> Self {
         let settings = &parts.settings;
-        let (writers, outcomes) = Writers::new(
-            &parts.client,
-            (&parts.leadership, &parts.clock),
-            settings.write_timeout,
-            settings.writers,
-        );
+        let leads = (&parts.leadership, &parts.clock);
+        let (writers, outcomes) =
+            Writers::new(&parts.client, leads, settings.write_timeout, settings.writers);
+        let (granters, granted) =
+            Writers::new(&parts.client, leads, settings.write_timeout, settings.writers);
         let poller = match &settings.power {
             PowerSource::Http(endpoint, every) => Some(Poller::new(endpoint.clone(), *every)),
             PowerSource::Static | PowerSource::Agent => None,
@@ -103,6 +105,8 @@ impl Lead {
             brain,
             writers,
             outcomes,
+            granters,
+            granted,
             poller,
             term: None,
             since: now,
@@ -132,6 +136,7 @@ impl Lead {
                     self.stirred.get_or_insert(self.parts.clock.mono());
                 }
                 Some(outcome) = self.outcomes.recv() => self.ended(outcome),
+                Some(outcome) = self.granted.recv() => self.grant_ended(&outcome),
                 _ = self.parts.leadership.changed() => {}
                 Some(read) = read(&mut self.poller) => self.heard(read),
                 () = tokio::time::sleep(wait) => {}
@@ -155,12 +160,25 @@ impl Lead {
         }
     }
 
-    fn ended(&mut self, outcome: Outcome<Then>) {
+    fn ended(&mut self, outcome: Outcome<(u64, Then)>) {
         let now = self.parts.clock.mono();
         self.brain.ended(outcome, now);
         // Several jobs mostly end together.
         while let Ok(outcome) = self.outcomes.try_recv() {
             self.brain.ended(outcome, now);
+        }
+        self.dirty.get_or_insert(now);
+    }
+
+    fn grant_ended(&mut self, outcome: &Outcome<Ticket>) {
+        let now = self.parts.clock.mono();
+        let mut ended = |outcome: &Outcome<Ticket>| {
+            let failed = outcome.failed.as_ref().map(|(_, trouble)| trouble);
+            self.brain.grant_ended(&outcome.node, outcome.then, failed, now);
+        };
+        ended(outcome);
+        while let Ok(outcome) = self.granted.try_recv() {
+            ended(&outcome);
         }
         self.dirty.get_or_insert(now);
     }
@@ -234,7 +252,8 @@ impl Lead {
             }
             return;
         };
-        let blind = self.parts.watches.blind(now).or_else(|| {
+        let has_budget = self.parts.settings.budget.any();
+        let blind = self.parts.watches.blind(now, has_budget).or_else(|| {
             let (watches, waited) = (&self.parts.watches, now.since(self.since));
             let kind = if !watches.hardware.is_synced() && waited < HARDWARE_PATIENCE {
                 "NodeHardwares"
@@ -270,11 +289,14 @@ impl Lead {
         let took = self.parts.clock.mono().since(now);
         self.parts.stats.passed(took);
         tracing::debug!(jobs = passed.jobs.len(), "pass {} took {}us", passed.number, took.as_micros());
-        if !passed.jobs.is_empty() {
+        if !passed.jobs.is_empty() || !passed.grants.is_empty() {
             self.generation += 1;
         }
         if let Some(poller) = &self.poller {
             poller.follow(self.brain.planned());
+        }
+        for job in passed.grants {
+            self.granters.send(job, term);
         }
         for job in passed.jobs {
             self.writers.send(job, term);
@@ -298,12 +320,13 @@ impl Lead {
         self.renewed = Some((pass, now));
         let timeout = settings.write_timeout.min(Duration::from_secs(2));
         if let Err(why) = lease::renew(client, &settings.namespace, says, clock.wall(), timeout).await {
-            let why = match why {
-                Trouble::Owned(why) | Trouble::Stale(why) | Trouble::Refused(why) | Trouble::Away(why, _) => {
-                    why
-                }
+            let why = match &why {
                 Trouble::Gone => format!("the namespace {} is not there", settings.namespace),
-                Trouble::NotLeading => "this process does not lead any more".to_owned(),
+                Trouble::Owned(_)
+                | Trouble::Stale(_)
+                | Trouble::Refused(_)
+                | Trouble::Away(..)
+                | Trouble::NotLeading => why.words().to_owned(),
             };
             tracing::warn!("the Lease {} is not renewed: {why}", joulie_api::labels::PLAN_LEASE);
         }

@@ -11,6 +11,7 @@
 //! - `rows`: what is kept of an object; `site`: rows put together node by node;
 //! - `meters`: what nodes draw, with source and age;
 //! - `brain`: one pass, synchronous; `publish`: what is written and when it is worth a write;
+//! - `grants`: what the budget has sent and not seen land yet;
 //! - `writes`: sending, and what came of it; `lead`: the loop; `lease`: the plan's sign of life.
 //!
 //! Only a leader writes. Everything that it remembers between passes can be lost: a new leader goes on from what labels
@@ -19,6 +20,7 @@
 
 mod brain;
 mod budget;
+mod grants;
 mod lead;
 mod lease;
 mod meters;

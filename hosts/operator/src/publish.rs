@@ -8,9 +8,11 @@ mod status;
 
 pub(crate) use status::{Standing, differs, overridden, status_of};
 
-use crate::rows::{self, NodeSeen, StateSeen};
+use crate::rows::{self, GrantSeen, NodeSeen, StateSeen};
 use joulie_api::caps::{CpuCaps, GpuCaps};
 use joulie_api::labels::{self, manager};
+use joulie_api::number::Number;
+use joulie_core::budget::Grant;
 use joulie_core::node::cap::CapIntent;
 use planner::intent::{Cap, Caps};
 use planner::plan::Desired;
@@ -32,10 +34,10 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// What the plan wants, with these caps.
-    pub(crate) fn planned(desired: &Desired, caps: Caps) -> Self {
-        let Desired { profile, draining, policy, .. } = desired;
-        Self { profile: *profile, caps, draining: *draining, policy: Some(Cow::Borrowed(policy)) }
+    /// What the plan wants.
+    pub(crate) fn planned(desired: &Desired) -> Self {
+        let Desired { profile, caps, draining, policy } = desired;
+        Self { profile: *profile, caps: *caps, draining: *draining, policy: Some(Cow::Borrowed(policy)) }
     }
 
     /// What stands in an object.
@@ -139,6 +141,33 @@ pub(crate) fn state_document(
         metadata["uid"] = json!(state.stamp.uid);
     }
     json!({"apiVersion": API_VERSION, "kind": carrier.kind(), "metadata": metadata, "spec": spec})
+}
+
+/// A grant of a node that had none.
+pub(crate) fn grant_document(name: &str, node: &str, grant: Grant) -> Value {
+    json!({
+        "apiVersion": API_VERSION, "kind": "NodePowerGrant",
+        "metadata": {"name": name, "labels": {(labels::object::MANAGED_BY): labels::object::BY_OPERATOR}},
+        "spec": {
+            "nodeName": node, "serial": grant.serial,
+            "watts": Number::from(grant.watts), "ceiling": Number::from(grant.ceiling),
+        },
+    })
+}
+
+/// A grant in the place of the one that is seen, and of no other.
+pub(crate) fn grant_patch(seen: &GrantSeen, grant: Grant, released: bool) -> Value {
+    let mut patch = vec![
+        json!({"op": "test", "path": "/metadata/uid", "value": seen.stamp.uid}),
+        json!({"op": "test", "path": "/spec/serial", "value": seen.grant.serial}),
+        json!({"op": "replace", "path": "/spec/serial", "value": grant.serial}),
+        json!({"op": "replace", "path": "/spec/watts", "value": Number::from(grant.watts)}),
+        json!({"op": "replace", "path": "/spec/ceiling", "value": Number::from(grant.ceiling)}),
+    ];
+    if released || seen.released {
+        patch.push(json!({"op": "add", "path": "/spec/released", "value": released}));
+    }
+    Value::Array(patch)
 }
 
 /// The API version of Joulie's kinds.

@@ -1,12 +1,14 @@
 //! What the operator keeps of the objects that it watches. A row holds facts and no opinion: what a label means is for
 //! the settings to say, and the settings are not known here.
 
+mod grant;
 mod hardware;
 mod node;
 mod owners;
 mod pod;
 mod state;
 
+pub(crate) use grant::GrantSeen;
 pub(crate) use hardware::{HardwareSeen, PowerSeen};
 pub(crate) use node::NodeSeen;
 pub(crate) use pod::PodSeen;

@@ -8,6 +8,7 @@ use crate::site::{DesiredSource, Lens};
 use host_kit::config::{Listen, Refusals, Setting, UrlTemplate, Values};
 use host_kit::leader::Candidate;
 use host_kit::program;
+use planner::budget::Limits;
 use planner::catalog::Catalog;
 use planner::guard::GuardMode;
 use planner::hardware::PowerRange;
@@ -51,6 +52,8 @@ pub struct Settings {
     pub(crate) hold: Duration,
     /// The limits to keep to.
     pub(crate) budget: Limits,
+    /// How long the grant of a node that is gone counts after its agent was last heard.
+    pub(crate) gone_hold: Duration,
     /// The election.
     pub(crate) election: Election,
 }
@@ -75,36 +78,6 @@ pub(crate) enum PowerSource {
     Agent,
     /// An HTTP endpoint for each node, asked so often.
     Http(Option<UrlTemplate>, Duration),
-}
-
-/// The limits to keep to, in watts. Without one nothing of the budget acts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Limits {
-    /// Of the site.
-    pub(crate) site: Option<Watts>,
-    /// What draws power in the site and is in no rack that is named, and is controlled by nobody.
-    pub(crate) site_base: Watts,
-    /// Of racks; `*` for every rack that is not named.
-    pub(crate) racks: BTreeMap<String, Watts>,
-    /// What draws power in racks and is controlled by nobody.
-    pub(crate) rack_base: BTreeMap<String, Watts>,
-    /// What a node draws beside its processors and GPUs.
-    pub(crate) node_rest: Watts,
-    /// What a node counts with while nobody knows what it can draw; nothing where that stays unknown.
-    pub(crate) unknown_node: Option<Watts>,
-    /// A change of a node's cap that is smaller is not worth a write.
-    pub(crate) dead_band: Watts,
-    /// A node at full power is raised by this part of its cap at least.
-    pub(crate) raise_band: Ratio,
-    /// Or when it has waited for more for so long, as the others do.
-    pub(crate) raise_dwell: Micros,
-}
-
-impl Limits {
-    /// Whether there is any limit.
-    pub(crate) fn any(&self) -> bool {
-        self.site.is_some() || !self.racks.is_empty()
-    }
 }
 
 impl Settings {
@@ -148,6 +121,7 @@ impl Settings {
             power: power(values)?,
             hold: values.get(&table::POWER_HOLD)?,
             budget: limits(values)?,
+            gone_hold: values.get(&table::BUDGET_GONE_HOLD)?,
             election,
         })
     }
@@ -266,6 +240,7 @@ fn limits(values: &Values) -> Result<Limits, Refusals> {
         dead_band: values.get(&table::BUDGET_DEAD_BAND_WATTS)?,
         raise_band: values.get(&table::BUDGET_RAISE_PCT)?.to_ratio(Role::Limit),
         raise_dwell: micros(values.get(&table::BUDGET_RAISE_DWELL)?),
+        answer_within: micros(values.get(&table::BUDGET_ANSWER_WITHIN)?),
     };
     Ok(limits)
 }

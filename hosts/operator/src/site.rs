@@ -15,11 +15,12 @@ pub(crate) use member::{Brief, Member};
 pub(crate) use unread::{Kind, Unread, Unreadable, Unreads};
 pub(crate) use watches::{SILENCE_MAX, Watches};
 
-use crate::rows::{self, HardwareSeen, NodeSeen, ProfileSeen, TwinSeen};
+use crate::rows::{self, GrantSeen, HardwareSeen, NodeSeen, ProfileSeen, TwinSeen};
 use host_kit::reflect::News;
 use joulie_api::labels;
 use kube::core::{Selector, SelectorExt};
 use objects::{Objects, Touched};
+use planner::budget::Split;
 use planner::catalog::Catalog;
 use planner::hardware::Hardware;
 use planner::inventory::{self, HardwareFacts, LabelFacts};
@@ -70,6 +71,8 @@ pub(crate) struct Site {
     pub(crate) profiles: Objects<ProfileSeen>,
     /// The NodeTwins.
     pub(crate) twins: Objects<TwinSeen>,
+    /// The NodePowerGrants.
+    pub(crate) grants: Objects<GrantSeen>,
     hardware: Objects<HardwareSeen>,
     hardware_known: bool,
     texts: Texts,
@@ -121,6 +124,11 @@ impl Site {
         }
         self.republish(&states, lens.source);
         touched = touched.and(states);
+        if let Some(news) = watches.grants.news(|news| self.grants.take(&news)) {
+            touched = touched.and(news);
+            self.unread.grants = Unread::of(&watches.grants, |row| &row.node);
+            changes.plan = true;
+        }
         // What an agent confirms is something else once it is known which agents there are.
         let anew = known != self.hardware_known;
         self.hardware_known = known;
@@ -176,6 +184,7 @@ impl Site {
             hardware: self.hardware.get(&node.name).cloned(),
             profile: self.profiles.get(&node.name).cloned(),
             twin: self.twins.get(&node.name).cloned(),
+            grant: self.grants.get(&node.name).cloned(),
             resolved: Hardware::default(),
             unreadable: self.unread.of_node(&node.name),
             brief: Brief::default(),
@@ -256,6 +265,22 @@ impl Site {
         let remembered = was.and_then(|was| was.resolved.gpu.as_ref());
         let resolved = inventory::resolve(&facts, remembered, gpu_cap, catalog).hardware;
         let name = was.map_or_else(|| node.name.clone(), |was| was.name.clone());
+        let brief = Brief {
+            rack: member.label(labels::node::RACK).map(|text| texts.share(text)),
+            zone: member.label(labels::node::COOLING_ZONE).map(|text| texts.share(text)),
+            caps,
+            can_cap: hardware.as_ref().map_or((false, false), |hardware| {
+                (hardware.cpu_control != Some(false), hardware.gpu_control != Some(false))
+            }),
+            has_no_meter: hardware.as_ref().is_some_and(|hardware| hardware.metered == Some(false)),
+            has_other_owners: state.is_some_and(|state| state.owners.foreign.any())
+                || node.owner_of(&lens.profile_key).is_some(),
+        };
+        // What the budget leaves of what is asked; the agent can hold no more than that.
+        let grant = member.grant.as_deref().filter(|grant| !grant.released);
+        let most = grant.map(|grant| {
+            Split::of(&resolved, brief.can_cap).under_grant(&caps.unwrap_or_default(), grant.grant.watts)
+        });
         let row = NodeRow {
             name: name.clone(),
             selected: lens.selector.matches(&node.labels),
@@ -268,22 +293,11 @@ impl Site {
             confirmation: confirmation(
                 state,
                 hardware.as_deref(),
-                &resolved,
+                (&resolved, most),
                 self.hardware_known && member.unreadable.hardware.is_none(),
             ),
             sight: Sight::Clear,
             place: 0,
-        };
-        let brief = Brief {
-            rack: member.label(labels::node::RACK).map(|text| texts.share(text)),
-            zone: member.label(labels::node::COOLING_ZONE).map(|text| texts.share(text)),
-            caps,
-            can_cap: hardware.as_ref().map_or((false, false), |hardware| {
-                (hardware.cpu_control != Some(false), hardware.gpu_control != Some(false))
-            }),
-            has_no_meter: hardware.as_ref().is_some_and(|hardware| hardware.metered == Some(false)),
-            has_other_owners: state.is_some_and(|state| state.owners.foreign.any())
-                || node.owner_of(&lens.profile_key).is_some(),
         };
         (Member { name, resolved, brief, ..member }, row)
     }
@@ -294,6 +308,11 @@ impl Site {
             DesiredSource::Profile => self.profiles.holder(name),
             DesiredSource::Twin => self.twins.holder(name),
         }
+    }
+
+    /// The name of a node's grant that does not exist yet.
+    pub(crate) fn grant_name(&self, node: &str) -> String {
+        joulie_api::names::name_for(node, |name| self.grants.holder(name))
     }
 
     /// The place of a node.

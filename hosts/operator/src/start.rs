@@ -164,5 +164,6 @@ fn watch(client: &Client, parts: (&Reflections, &Arc<dyn Clock>), stop: &Stop, t
         hardware: one(client, &format!("{joulie}/nodehardwares"), parts, stop, tasks),
         profiles: one(client, &format!("{joulie}/nodepowerprofiles"), parts, stop, tasks),
         twins: one(client, &format!("{joulie}/nodetwins"), parts, stop, tasks),
+        grants: one(client, &format!("{joulie}/nodepowergrants"), parts, stop, tasks),
     }
 }

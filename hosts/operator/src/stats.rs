@@ -3,10 +3,10 @@
 //! What is said of a node changes only where the node does: a pass over thousands of nodes must not spend its time on
 //! gauges that stay as they are.
 
-use crate::budget::GroupStanding;
 use crate::site::Kind;
-use crate::writes::Target;
+use crate::writes::{Target, Trouble};
 use host_kit::closed_label;
+use planner::budget::GroupStanding;
 use planner::density::Density;
 use planner::guard::{GuardDecision, StateName};
 use planner::plan::{NodePlan, Plan};
@@ -40,6 +40,20 @@ closed_label! {
         Away = "away",
         /// This process did not lead any more.
         NotLeading = "not-leading",
+    }
+}
+
+impl Became {
+    /// Of a write that failed.
+    pub(crate) const fn of(trouble: &Trouble) -> Self {
+        match trouble {
+            Trouble::Owned(_) => Self::Owned,
+            Trouble::Stale(_) => Self::Stale,
+            Trouble::Gone => Self::Gone,
+            Trouble::Refused(_) => Self::Refused,
+            Trouble::Away(..) => Self::Away,
+            Trouble::NotLeading => Self::NotLeading,
+        }
     }
 }
 
@@ -214,6 +228,12 @@ impl Stats {
                 self.budget.get_or_create(&ByGroup { group: group.name.clone(), what }).set(value);
             }
         }
+    }
+
+    /// What the meters of a group's nodes say together; who is not measured has no part in it.
+    pub(crate) fn measured(&self, group: &str, watts: Watts) {
+        let value = watts.to_string().parse().unwrap_or(f64::NAN);
+        self.budget.get_or_create(&ByGroup { group: group.to_owned(), what: "measured" }).set(value);
     }
 
     /// So many objects of a kind are there and cannot be read.

@@ -31,6 +31,8 @@ pub(crate) enum Target {
     Twin,
     /// Its status.
     TwinStatus,
+    /// NodePowerGrant.
+    Grant,
 }
 
 impl Target {
@@ -42,6 +44,7 @@ impl Target {
             Self::ProfileStatus => "profile-status",
             Self::Twin => "twin",
             Self::TwinStatus => "twin-status",
+            Self::Grant => "grant",
         }
     }
 
@@ -54,6 +57,7 @@ impl Target {
             Self::ProfileStatus => format!("{joulie}/nodepowerprofiles/{name}/status"),
             Self::Twin => format!("{joulie}/nodetwins/{name}"),
             Self::TwinStatus => format!("{joulie}/nodetwins/{name}/status"),
+            Self::Grant => format!("{joulie}/nodepowergrants/{name}"),
         }
     }
 }
@@ -68,9 +72,16 @@ pub(crate) enum How {
         document: Value,
         /// Whether fields of others are taken over.
         force: bool,
-        /// The generation that the object's spec must still have, where the document names a version of it: what was
-        /// written beside the spec meanwhile, an agent's report for one, changes nothing about what is applied.
-        over: Option<i64>,
+    },
+    /// Makes the object, if there is none of its name.
+    Create {
+        /// The object.
+        document: Value,
+    },
+    /// A JSON patch, which tests what it replaces.
+    Replace {
+        /// The patch.
+        patch: Value,
     },
     /// Deletes the object that has this identifier.
     Delete {
@@ -120,6 +131,17 @@ pub(crate) enum Trouble {
     NotLeading,
 }
 
+impl Trouble {
+    /// In words.
+    pub(crate) fn words(&self) -> &str {
+        match self {
+            Self::Owned(why) | Self::Stale(why) | Self::Refused(why) | Self::Away(why, _) => why,
+            Self::Gone => "it is not there any more",
+            Self::NotLeading => "this process does not lead any more",
+        }
+    }
+}
+
 /// What became of one write that succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Landed {
@@ -127,8 +149,6 @@ pub(crate) struct Landed {
     pub(crate) target: Target,
     /// The state of the object that it left.
     pub(crate) version: String,
-    /// The generation of its spec.
-    pub(crate) generation: Option<i64>,
 }
 
 /// What became of a job.
@@ -209,10 +229,7 @@ async fn carry_out<Then>(
     Outcome { node, landed, failed, then }
 }
 
-/// How often a write is sent again because something beside the spec has changed: agents write some times a second.
-const AGAIN_MAX: u32 = 4;
-
-/// One write, all its attempts within `timeout`: a leader after us counts on nothing of ours landing later.
+/// One write within `timeout`.
 async fn one(client: &Client, write: Write, timeout: Duration) -> Result<Landed, Trouble> {
     let late = |_| Err(Trouble::Away("no answer in time".to_owned(), None));
     tokio::time::timeout(timeout, send(client, write)).await.unwrap_or_else(late)
@@ -221,27 +238,31 @@ async fn one(client: &Client, write: Write, timeout: Duration) -> Result<Landed,
 async fn send(client: &Client, write: Write) -> Result<Landed, Trouble> {
     let Write { target, name, how } = write;
     let path = target.path(&name);
-    let (mut document, force, over) = match how {
-        How::Apply { document, force, over } => (document, force, over),
+    let object = match how {
+        How::Apply { document, force } => ask(client, apply(&path, &document, force)).await?,
+        How::Create { document } => {
+            let all = path.strip_suffix(&format!("/{name}")).unwrap_or(&path);
+            ask(client, timed("POST", all, ("application/json", &document))).await?
+        }
+        How::Replace { patch } => {
+            ask(client, timed("PATCH", &path, ("application/json-patch+json", &patch))).await?
+        }
         How::Delete { uid } => return gone(client, target, delete(&path, &uid)).await,
     };
-    let mut again = 0;
-    loop {
-        let answer = ask(client, apply(&path, &document, force)).await;
-        match (answer, over) {
-            (Err(Trouble::Stale(_)), Some(_)) if again < AGAIN_MAX => again += 1,
-            (Err(trouble), _) => return Err(trouble),
-            (Ok(object), _) => return Ok(landed(target, &object)),
-        }
-        let there = ask(client, http::Request::get(&path).body(Vec::new())).await?;
-        let same = there["metadata"]["generation"].as_i64() == over
-            && there["metadata"]["uid"] == document["metadata"]["uid"];
-        if !same {
-            return Err(Trouble::Stale("its spec has changed meanwhile".to_owned()));
-        }
-        document["metadata"]["resourceVersion"] = there["metadata"]["resourceVersion"].clone();
-    }
+    Ok(landed(target, &object))
 }
+
+/// A request that the server gives up by itself, so that a leader after us need not wait longer for what we sent.
+fn timed(method: &str, path: &str, (kind, body): (&str, &Value)) -> http::Result<http::Request<Vec<u8>>> {
+    http::Request::builder()
+        .method(method)
+        .uri(format!("{path}?fieldManager={MANAGER}&timeout={}s", SERVER_TIMEOUT.as_secs()))
+        .header(http::header::CONTENT_TYPE, kind)
+        .body(body.to_string().into_bytes())
+}
+
+/// For how long at most the server works on a grant.
+pub(crate) const SERVER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Deletes; what is not there any more is deleted.
 async fn gone(
@@ -251,15 +272,14 @@ async fn gone(
 ) -> Result<Landed, Trouble> {
     match ask(client, request).await {
         Ok(object) => Ok(landed(target, &object)),
-        Err(Trouble::Gone) => Ok(Landed { target, version: String::new(), generation: None }),
+        Err(Trouble::Gone) => Ok(Landed { target, version: String::new() }),
         Err(trouble) => Err(trouble),
     }
 }
 
 fn landed(target: Target, object: &Value) -> Landed {
-    let meta = &object["metadata"];
-    let version = meta["resourceVersion"].as_str().unwrap_or_default().to_owned();
-    Landed { target, version, generation: meta["generation"].as_i64() }
+    let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
+    Landed { target, version }
 }
 
 async fn ask(client: &Client, request: http::Result<http::Request<Vec<u8>>>) -> Result<Value, Trouble> {

@@ -3,6 +3,7 @@
 //! whatever the order of the facts.
 #![forbid(unsafe_code)]
 
+pub mod budget;
 pub mod catalog;
 pub mod classify;
 pub mod demand;

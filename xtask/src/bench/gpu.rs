@@ -2,11 +2,11 @@
 
 use crate::bench::{Row, measure};
 use joulie_core::budget::{
-    Account, Group, Law, Move, Node, Priority, Range, Receipt, Share, Standing, Tree, Turn, allocate,
+    Account, Grant, Group, Law, Move, Node, Priority, Range, Receipt, Share, Standing, Tree, Turn, allocate,
     next_moves,
 };
 use joulie_core::placement::gpu::{Ask, Gpu, Island, Model, Phase, Vram, fit};
-use power_units::{Micros, Stamp, Watts};
+use power_units::Watts;
 
 const NODES: u32 = 5_000;
 
@@ -71,9 +71,8 @@ fn site(limit: i32, held: i32) -> Site {
     groups.extend((0..250).map(|rack| group(Some(1 + rack % 10), limit / 220)));
     let Ok(range) = Range::new(watts(800), Some(watts(10_000))) else { unreachable!("the range is sound") };
     let node = |index: u32| {
-        let mut account = Account::unproven();
-        let order = account.write(watts(held), Stamp::new(Micros::ZERO));
-        account.hear(Receipt { taken: Some(order), read_back: order.cap });
+        let grant = Grant { serial: 1, watts: watts(held), ceiling: watts(held) };
+        let account = Account::observed(Some(grant), Some(Receipt { serial: 1, holds: watts(held), floor: Watts::ZERO }));
         let performance = index.is_multiple_of(3);
         Node {
             key: u64::from(index.wrapping_mul(2_654_435_761)),

@@ -1,269 +1,170 @@
-//! What is known of one node's cap, from the writes and the read-backs alone.
+//! What one node counts: from its grant as it stands, the node's receipt, and writes of ours of which nobody knows what
+//! became of them. All of it is observed anew in every round, and nothing here is remembered.
 //!
-//! ```text
-//!             write                          receipt for the last order
-//!  Unproven ────────▶ Unproven {order} ─────────────────────────────▶ Proven ◀─┐ receipt (somebody moved it)
-//!     ▲                   │ receipt for an earlier order                │  └────┘
-//!     │                   ▼                                             │ write
-//!     │               Pending {order} ◀─────────────────────────────────┘
-//!     │                   │  └─ receipt for the last order ─▶ Proven
-//!     └── lost: the node has rebooted, or its cap is gone ──── (from everywhere)
-//! ```
+//! A **grant** is the most that a node may be allowed; it carries a **serial**, which grows with every write, and a
+//! **ceiling**: the most that any grant may allow that the node may still hold. A **receipt** is what the node says of the
+//! limits that it read back: the serial of the last grant that is in force, and what its devices are held to.
 //!
-//! An **order** is a cap that was written and that the node keeps to until the next one; it carries a **serial**. A
-//! **receipt** is what the node read back from its devices, with the order that it had then taken in. Where less was
-//! read back than was asked for, the order counts: the node may come up to it without another. So a receipt without
-//! its order would prove nothing to a leader that did not write the order.
+//! | receipt | the node counts |
+//! |---|---|
+//! | none, or one of another boot or another machine | its largest draw |
+//! | of the grant that stands | the grant, or what its devices hold where that is more |
+//! | of an earlier grant | the ceiling, or what its devices hold where that is more |
+//! | of a later grant: the object is older than what the node has seen | its largest draw |
 //!
-//! Until the last order's receipt has come, any of the orders since the last proof may be in force: the account
-//! keeps the highest. Receipts may be lost, doubled and late; of one node they are handed in as the node made them,
-//! which the versions of its object tell.
+//! It never counts less than the ceiling of a grant that was sent and of which nobody knows whether it landed. Every write names the serial
+//! that it replaces, so that of several writes over one serial at most one lands, and all of them are void once a higher
+//! serial is seen.
 
 use super::node::Range;
-use power_units::{Stamp, Watts};
+use power_units::Watts;
 
-/// What is known of a node's cap.
+/// The most that a node may be allowed, as it stands in the node's object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Account {
-    state: State,
-    /// The serial of the last order; zero before the first.
-    serial: u64,
-    /// Receipts for earlier serials say nothing: the cap that they tell of is gone or overtaken.
-    valid_from: u64,
-    /// What the devices held when they were last asked for less: they do not go lower.
-    refused_below: Option<Watts>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// No cap is known to be in force.
-    Unproven { orders: Option<Orders> },
-    /// A cap is known to have been in force, and orders have been written since.
-    Pending { orders: Orders },
-    /// The last order was read back; or a cap was found where no order of ours stands.
-    Proven { asked: Option<Watts>, read_back: Watts },
-}
-
-/// Orders whose receipts are awaited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Orders {
-    /// The last one.
-    asked: Watts,
-    /// The highest cap that may be in force meanwhile, as far as it comes from orders or from a proof.
-    highest: Watts,
-    /// When the first of them was written.
-    since: Stamp,
-}
-
-impl Orders {
-    fn then(self, asked: Watts) -> Self {
-        Self { asked, highest: self.highest.max(asked), since: self.since }
-    }
-}
-
-/// What is to be written to a node: the cap, and the serial of which there is one for every order. The node's receipt
-/// names both as they were written, to the last digit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Order {
-    /// Which order this is; grows with every order to the node.
+pub struct Grant {
+    /// Which grant this is; it grows with every write.
     pub serial: u64,
-    /// The most that the node may draw from now on.
-    pub cap: Watts,
+    /// The most that the node may draw under it.
+    pub watts: Watts,
+    /// The most that any grant may allow that the node may still hold, this one included.
+    pub ceiling: Watts,
 }
 
-/// What a node says about the cap that its devices hold.
+/// What a node says of the limits that it read back, in the boot and on the machine that run now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {
-    /// The last order that the node had taken in; nothing when it never saw one.
-    pub taken: Option<Order>,
-    /// What was read back.
-    pub read_back: Watts,
+    /// The last grant that is in force.
+    pub serial: u64,
+    /// The most that its devices draw by what was read back.
+    pub holds: Watts,
+    /// The least that its devices can be held to, as far as the node knows; zero where it does not say.
+    pub floor: Watts,
 }
 
-/// What a receipt changed.
+/// What is observed of a node's grant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    grant: Option<Grant>,
+    receipt: Option<Receipt>,
+    unresolved: Option<Unresolved>,
+}
+
+/// Grants that were sent, of which nobody knows what became of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
-    /// The last order is in force.
-    Confirmed,
-    /// An earlier order is in force; the last one is still awaited.
-    Earlier,
-    /// Nothing: it is late, or tells of a cap that is gone.
-    Late,
-    /// It answers an order that this account never wrote, or another cap under a serial that it did write, so
-    /// somebody else gives orders to the node.
-    Foreign,
-    /// Nothing: a cap below zero is no reading.
-    Impossible,
+struct Unresolved {
+    /// The highest of their ceilings.
+    ceiling: Watts,
+    /// One of them is another one than stands.
+    strayed: bool,
 }
 
 impl Account {
-    /// Nothing has ever been written or read back.
+    /// A node without a grant.
+    pub const NONE: Self = Self { grant: None, receipt: None, unresolved: None };
+
+    /// The grant that stands, and the receipt where it fits the node's boot and machine. A receipt without a grant, or of
+    /// less than nothing, is none.
     #[must_use]
-    pub const fn unproven() -> Self {
-        Self { state: State::Unproven { orders: None }, serial: 0, valid_from: 0, refused_below: None }
+    pub fn observed(grant: Option<Grant>, receipt: Option<Receipt>) -> Self {
+        let receipt = receipt.filter(|receipt| grant.is_some() && receipt.holds >= Watts::ZERO);
+        Self { grant, receipt, unresolved: None }
     }
 
-    /// What a new leader finds: the order that stands in the node's object, and the node's last receipt.
-    ///
-    /// A receipt for the order before the last bounds what may be in force: that order's cap, what was read back, and
-    /// the last order's cap. Behind an older receipt there may be orders of which nothing is left to see, so it proves
-    /// nothing.
-    ///
-    /// Both must be what the server holds now and not what a cache held once. A receipt from before this one, or from
-    /// before the node's last boot, is to be left out here and in [`Account::hear`]: without the memory of the leader
-    /// before, nothing tells it from one that holds.
+    /// The same where these were sent over the grant that stands, and nobody knows what became of them.
     #[must_use]
-    pub fn resume(standing: Option<Order>, receipt: Option<Receipt>, now: Stamp) -> Self {
-        let mut found = Self::unproven();
-        if let Some(order) = standing {
-            let orders = Some(Orders { asked: order.cap, highest: order.cap, since: now });
-            found.state = State::Unproven { orders };
-            found.serial = order.serial;
-            found.valid_from = order.serial.saturating_sub(1);
-        }
-        if let Some(receipt) = receipt {
-            found.hear(receipt);
-        }
-        found
+    pub fn after_sending(self, sent: &[Grant]) -> Self {
+        let ceiling = sent.iter().map(|sent| sent.ceiling).max();
+        let strayed = sent.iter().any(|sent| self.asked() != Some(sent.watts));
+        Self { unresolved: ceiling.map(|ceiling| Unresolved { ceiling, strayed }), ..self }
     }
 
-    /// Records that `cap` is being written. Whether the write then lands, fails or is repeated changes nothing: from
-    /// now on it may be in force.
-    pub fn write(&mut self, cap: Watts, now: Stamp) -> Order {
-        let first = Orders { asked: cap, highest: cap, since: now };
-        self.state = match self.state {
-            State::Unproven { orders } => {
-                State::Unproven { orders: Some(orders.map_or(first, |orders| orders.then(cap))) }
-            }
-            State::Pending { orders } => State::Pending { orders: orders.then(cap) },
-            State::Proven { asked, read_back } => {
-                let before = asked.unwrap_or(read_back).max(read_back);
-                State::Pending { orders: Orders { highest: cap.max(before), ..first } }
-            }
-        };
-        self.serial = self.serial.saturating_add(1);
-        Order { serial: self.serial, cap }
-    }
-
-    /// Takes in what the node read back.
-    pub fn hear(&mut self, receipt: Receipt) -> Heard {
-        let Receipt { taken, read_back } = receipt;
-        let answers = taken.map_or(0, |order| order.serial);
-        if read_back < Watts::ZERO {
-            return Heard::Impossible;
-        }
-        if answers < self.valid_from {
-            return Heard::Late;
-        }
-        let last = answers == self.serial;
-        let other_cap = taken.is_some_and(|taken| self.asked() != Some(taken.cap));
-        if answers > self.serial || (last && other_cap) {
-            self.serial = answers;
-            self.lost();
-            return Heard::Foreign;
-        }
-        let (state, heard) = match (self.state, last) {
-            (State::Unproven { orders: None }, _) => {
-                (State::Proven { asked: None, read_back }, Heard::Confirmed)
-            }
-            (State::Unproven { orders: Some(orders) } | State::Pending { orders }, true) => {
-                (State::Proven { asked: Some(orders.asked), read_back }, Heard::Confirmed)
-            }
-            (State::Unproven { orders: Some(orders) } | State::Pending { orders }, false) => {
-                let told = taken.map_or(read_back, |order| order.cap);
-                let highest = orders.highest.max(told).max(read_back);
-                (State::Pending { orders: Orders { highest, ..orders } }, Heard::Earlier)
-            }
-            (State::Proven { asked, .. }, true) => (State::Proven { asked, read_back }, Heard::Confirmed),
-            (State::Proven { .. }, false) => return Heard::Late,
-        };
-        self.state = state;
-        self.valid_from = self.valid_from.max(answers);
-        self.learn_floor(read_back);
-        heard
-    }
-
-    fn learn_floor(&mut self, read_back: Watts) {
-        if let State::Proven { asked: Some(asked), .. } = self.state {
-            if asked < read_back {
-                self.refused_below = Some(read_back);
-            } else if self.refused_below.is_some_and(|held| read_back < held) {
-                self.refused_below = None;
-            }
-        }
-    }
-
-    /// The devices may go lower now than they once did: they were discovered again, or whoever held them up is gone.
-    pub fn forget_refusal(&mut self) {
-        self.refused_below = None;
-    }
-
-    /// The node has rebooted or was reset: whatever cap it had is gone, and no receipt for an order from before is
-    /// believed.
-    pub fn lost(&mut self) {
-        self.valid_from = self.serial.saturating_add(1);
-        self.state = State::Unproven { orders: None };
-        self.refused_below = None;
-    }
-
-    /// Whether the last order was read back.
+    /// The ceiling of the next grant: what the node may still hold until it has read that one back.
     #[must_use]
-    pub const fn is_proven(&self) -> bool {
-        matches!(self.state, State::Proven { .. })
+    pub fn ceiling_of(&self, next: Watts) -> Watts {
+        match (self.grant, self.receipt) {
+            (None, _) => next,
+            (Some(grant), Some(receipt)) if receipt.serial == grant.serial => next.max(grant.watts),
+            (Some(grant), _) => next.max(grant.ceiling),
+        }
     }
 
-    /// The cap that the node was last told; nothing before the first order, and after its cap was lost.
+    /// The most that the node was last allowed; nothing without a grant.
     #[must_use]
     pub fn asked(&self) -> Option<Watts> {
-        match self.state {
-            State::Unproven { orders } => orders.map(|orders| orders.asked),
-            State::Pending { orders } => Some(orders.asked),
-            State::Proven { asked, .. } => asked,
-        }
+        self.grant.map(|grant| grant.watts)
     }
 
-    /// Since when a receipt is awaited, if one is.
+    /// Whether the grant that stands was read back, and no other is on its way.
     #[must_use]
-    pub fn awaited_since(&self) -> Option<Stamp> {
-        match self.state {
-            State::Unproven { orders } => orders.map(|orders| orders.since),
-            State::Pending { orders } => Some(orders.since),
-            State::Proven { .. } => None,
-        }
+    pub fn is_proven(&self) -> bool {
+        self.fits().is_some() && self.unresolved.is_none()
     }
 
-    /// The most that the node may draw; nothing when nobody can say. A cap that was asked for counts even where a
-    /// lower one was read back: the order stands, and the node may come up to it without another.
+    /// Whether a receipt is awaited, or an answer.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        (self.grant.is_some() && self.fits().is_none()) || self.unresolved.is_some()
+    }
+
+    /// Whether a grant was sent of which nobody knows what became of it, and it is another one than stands.
+    pub(super) fn has_strayed(&self) -> bool {
+        self.unresolved.is_some_and(|sent| sent.strayed)
+    }
+
+    fn may_land(&self) -> Watts {
+        self.unresolved.map_or(Watts::ZERO, |sent| sent.ceiling)
+    }
+
+    /// The receipt of the grant that stands.
+    fn fits(&self) -> Option<(Grant, Receipt)> {
+        self.grant.zip(self.receipt).filter(|(grant, receipt)| grant.serial == receipt.serial)
+    }
+
+    /// The most that the node may draw; nothing when nobody can say.
     pub(super) fn count(&self, range: Range) -> Option<Watts> {
-        match self.state {
-            State::Unproven { .. } => range.max(),
-            State::Pending { orders } => Some(range.limit(orders.highest)),
-            State::Proven { asked, read_back } => {
-                Some(range.limit(asked.unwrap_or(read_back).max(read_back)))
-            }
-        }
+        let count = match (self.grant, self.receipt) {
+            (Some(grant), Some(receipt)) if receipt.serial == grant.serial => grant.watts.max(receipt.holds),
+            (Some(grant), Some(receipt)) if receipt.serial < grant.serial => grant.ceiling.max(receipt.holds),
+            (Some(_) | None, Some(_) | None) => return range.max(),
+        };
+        Some(range.limit(count.max(self.may_land())))
     }
 
-    /// What the node counts once its last order has been read back as it was given.
+    /// What the node counts once it has read back the grant that stands, as it was given.
     pub(super) fn count_when_heard(&self, range: Range) -> Option<Watts> {
-        match self.state {
-            State::Unproven { orders: None } | State::Proven { .. } => self.count(range),
-            State::Unproven { orders: Some(orders) } | State::Pending { orders } => {
-                Some(range.limit(orders.asked))
-            }
+        match (self.grant, self.fits()) {
+            (Some(grant), None) => Some(range.limit(grant.watts.max(self.may_land()))),
+            (None, _) | (Some(_), Some(_)) => self.count(range),
         }
     }
 
-    /// What the devices held when they were last asked for less.
-    pub(super) const fn refused_below(&self) -> Option<Watts> {
-        self.refused_below
+    /// What the devices do not go below: by the node's word, and where they hold more than was allowed.
+    pub(super) fn refused_below(&self) -> Option<Watts> {
+        let holds = self
+            .fits()
+            .filter(|(grant, receipt)| receipt.holds > grant.watts)
+            .map(|(_, receipt)| receipt.holds);
+        self.receipt.map(|receipt| receipt.floor).max(holds)
     }
 
-    /// Whether the last order's cap could not be reached, and `target` cannot be reached any better.
+    /// Whether the grant that stands could not be kept to, and `target` could not be any better.
     pub(super) fn is_as_low_as(&self, target: Watts) -> bool {
-        match self.state {
-            State::Proven { asked: Some(asked), read_back } => asked <= target && target <= read_back,
-            State::Unproven { .. } | State::Pending { .. } | State::Proven { asked: None, .. } => false,
-        }
+        self.fits().is_some_and(|(grant, receipt)| grant.watts <= target && target <= receipt.holds)
+    }
+}
+
+#[cfg(test)]
+impl Account {
+    /// The next grant has landed.
+    pub(super) fn granted(self, watts: Watts) -> Self {
+        let serial = self.grant.map_or(1, |grant| grant.serial + 1);
+        let grant = Grant { serial, watts, ceiling: self.ceiling_of(watts) };
+        Self { grant: Some(grant), ..self }
+    }
+
+    /// The node has read back the grant that stands, and its devices hold this.
+    pub(super) fn heard(self, holds: Watts) -> Self {
+        let receipt = self.grant.map(|grant| Receipt { serial: grant.serial, holds, floor: Watts::ZERO });
+        Self { receipt, ..self }
     }
 }

@@ -145,9 +145,10 @@ fn lower(
         let target = node.range.limit(target);
         let tight = standings.get(node.group).is_none_or(|standing| standing.tight);
         *step = match direction(law, node, target, tight) {
-            Direction::Stay if node.account.awaited_since().is_some() => Move::Await,
+            Direction::Stay if node.account.is_awaited() => Move::Await,
             Direction::Stay => Move::Keep,
             Direction::Down => Move::Lower(target),
+            Direction::Again(asked) => Move::Lower(asked),
             Direction::Up if !node.reachable => Move::Wait(Why::Unreachable),
             Direction::Up => {
                 if let Some(turn) = free.next() {
@@ -166,6 +167,8 @@ enum Direction {
     Stay,
     Down,
     Up,
+    /// Where it is: another grant was sent meanwhile, and may still land.
+    Again(Watts),
 }
 
 fn direction(law: Law, node: &Node, target: Watts, tight: bool) -> Direction {
@@ -177,12 +180,14 @@ fn direction(law: Law, node: &Node, target: Watts, tight: bool) -> Direction {
         };
     };
     let matters = |difference: Watts| difference > Watts::ZERO && difference >= law.dead_band;
-    if node.account.is_as_low_as(target) {
+    if node.account.is_as_low_as(target) && !node.account.has_strayed() {
         Direction::Stay
     } else if target < asked && (tight || matters(asked - target)) {
         Direction::Down
     } else if matters(target - asked) {
         Direction::Up
+    } else if node.account.has_strayed() {
+        Direction::Again(asked)
     } else {
         Direction::Stay
     }
@@ -225,7 +230,7 @@ fn least_room(tree: Tree<'_>, node: &Node, standings: &[Standing]) -> Result<(us
 pub(super) fn is_awaited(node: &Node, step: &Move) -> bool {
     match step {
         Move::Lower(_) | Move::Raise(_) => true,
-        Move::Keep | Move::Await | Move::Wait(_) => node.account.awaited_since().is_some(),
+        Move::Keep | Move::Await | Move::Wait(_) => node.account.is_awaited(),
     }
 }
 

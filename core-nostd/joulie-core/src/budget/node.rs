@@ -90,7 +90,7 @@ impl Range {
     }
 }
 
-/// A node and what is known of its cap.
+/// A node and what is observed of its grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
     /// Names the node and no other; decides where all else is equal.
@@ -105,7 +105,7 @@ pub struct Node {
     pub desired: Watts,
     /// Whether it answers. One that does not counts as what is known of it and is never raised.
     pub reachable: bool,
-    /// What is known of its cap.
+    /// What is observed of its grant.
     pub account: Account,
 }
 

@@ -4,7 +4,7 @@ use super::moves::{Move, is_awaited};
 use super::node::Node;
 use super::tree::{Group, Tree, gather, spread};
 use super::{BudgetError, plus};
-use power_units::{Stamp, Watts};
+use power_units::Watts;
 
 /// Working memory for one group, and afterwards how the group stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,6 @@ pub struct Standing {
     /// What it will count once every reachable node's order, this round's included, has been read back.
     settled: Option<Watts>,
     awaited: usize,
-    since: Option<Stamp>,
     unreachable: usize,
     /// Whether here or further up somebody must be lowered before all can be raised.
     pub(super) tight: bool,
@@ -34,8 +33,6 @@ pub struct Overrun {
     pub remains: Watts,
     /// How many receipts are awaited from reachable nodes, this round's orders included.
     pub awaited: usize,
-    /// When the first order was written whose receipt has been awaited for longest, if it was before this round.
-    pub since: Option<Stamp>,
     /// How many nodes below it do not answer, for whom no waiting is known to be enough.
     pub unreachable: usize,
 }
@@ -49,7 +46,6 @@ impl Standing {
         room: None,
         settled: None,
         awaited: 0,
-        since: None,
         unreachable: 0,
         tight: true,
     };
@@ -71,8 +67,8 @@ impl Standing {
     pub fn overrun(&self) -> Option<Overrun> {
         let by = self.load? - self.limit;
         let remains = (self.settled? - self.limit).or_zero();
-        let Self { awaited, since, unreachable, .. } = *self;
-        (by > Watts::ZERO).then_some(Overrun { by, remains, awaited, since, unreachable })
+        let Self { awaited, unreachable, .. } = *self;
+        (by > Watts::ZERO).then_some(Overrun { by, remains, awaited, unreachable })
     }
 
     fn of(group: &Group) -> Self {
@@ -125,20 +121,11 @@ pub(super) fn foresee(tree: Tree<'_>, nodes: &[Node], moves: &[Move], standings:
             standing.unreachable = standing.unreachable.saturating_add(1);
         } else if is_awaited(node, step) {
             standing.awaited = standing.awaited.saturating_add(1);
-            standing.since = earlier(standing.since, node.account.awaited_since());
         }
     }
     gather(tree, standings, |parent, child| {
         parent.settled = plus(parent.settled, child.settled);
         parent.unreachable = parent.unreachable.saturating_add(child.unreachable);
         parent.awaited = parent.awaited.saturating_add(child.awaited);
-        parent.since = earlier(parent.since, child.since);
     });
-}
-
-fn earlier(one: Option<Stamp>, other: Option<Stamp>) -> Option<Stamp> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
-    }
 }

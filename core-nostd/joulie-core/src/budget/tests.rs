@@ -1,7 +1,7 @@
 //! What the tests of the budget share: small sites, and one round of planning and moving.
 
 use super::*;
-use power_units::{Micros, Stamp, Watts};
+use power_units::Watts;
 use std::vec;
 use std::vec::Vec;
 
@@ -14,20 +14,13 @@ fn w(watts: i32) -> Watts {
     Watts::from_int(watts)
 }
 
-fn at(micros: u64) -> Stamp {
-    Stamp::new(Micros::new(micros))
-}
-
 fn group(parent: Option<usize>, limit: i32, base: i32) -> Group {
     Group::new(parent, w(limit), Some(w(base))).unwrap()
 }
 
-/// An account whose last order was read back as it was given.
+/// A node whose grant was read back as it was given.
 fn holding(cap: i32) -> Account {
-    let mut account = Account::unproven();
-    let order = account.write(w(cap), at(0));
-    assert_eq!(account.hear(Receipt { taken: Some(order), read_back: w(cap) }), Heard::Confirmed);
-    account
+    Account::NONE.granted(w(cap)).heard(w(cap))
 }
 
 /// A node with a floor of 100 W and a largest draw of 600 W.
@@ -74,7 +67,7 @@ fn round(groups: &[Group], nodes: &[Node]) -> Moved {
 fn slices_of_another_length_and_groups_that_are_not_there_are_refused() {
     let groups = [group(None, 1000, 0)];
     let tree = Tree::new(&groups).unwrap();
-    let stray = [node(7, 1, Priority::Eco, 300, Account::unproven())];
+    let stray = [node(7, 1, Priority::Eco, 300, Account::NONE)];
     let (mut share, mut target) = ([Share::EMPTY], [Watts::ZERO]);
     let missing = BudgetError::NoSuchGroup { node: 7 };
     assert_eq!(allocate(tree, &stray, &mut share, &mut target), Err(missing));

@@ -22,8 +22,6 @@ pub(crate) enum Then {
     Commit(Box<NodePlan>),
     /// A release was carried out as far as it goes for now.
     Released(Box<Release>),
-    /// Nothing: the plan waits for something else.
-    Nothing,
 }
 
 /// What writes are about, where the class that the scheduler goes by stays as it is or does not.
@@ -57,8 +55,7 @@ impl Parts {
 }
 
 impl Brain {
-    /// The parts of a node's plan that are not there yet. `wanted` is the desired state with the caps that the budget
-    /// leaves, unless nothing is to be published or it has to wait.
+    /// The parts of a node's plan that are not there yet. `wanted` is the desired state, unless nothing is to be published.
     pub(super) fn parts(
         &self,
         member: &Member,
@@ -105,20 +102,13 @@ impl Brain {
 
     fn state(&self, carrier: Carrier, node: &NodeSeen, wanted: &Wanted, there: Option<&StateSeen>) -> Write {
         let name = there.map_or_else(|| self.name_for(carrier, &node.name), |state| state.name.clone());
-        let mut document = state_document(carrier, &name, &node.name, wanted, there);
-        let mut over = None;
-        if let (Some(_), Some(state)) = (&self.ledger, there) {
-            // Under a budget a write that comes late must not undo one that came after it. The agent writes its report
-            // to the same object all the time, and that is no reason for either of them to wait.
-            document["metadata"]["resourceVersion"] = json!(state.stamp.version);
-            over = Some(state.generation);
-        }
+        let document = state_document(carrier, &name, &node.name, wanted, there);
         let target = match carrier {
             Carrier::Profile => Target::Profile,
             Carrier::Twin => Target::Twin,
         };
         let force = there.is_some_and(|state| state.owners.former);
-        Write { target, name, how: How::Apply { document, force, over } }
+        Write { target, name, how: How::Apply { document, force } }
     }
 
     /// The name of an object that does not exist yet: another node's may have the plain one.
@@ -160,11 +150,11 @@ impl Brain {
     }
 
     fn apply(&self, target: Target, name: &str, document: serde_json::Value, force: bool) -> Write {
-        Write { target, name: name.to_owned(), how: How::Apply { document, force, over: None } }
+        Write { target, name: name.to_owned(), how: How::Apply { document, force } }
     }
 
     /// The writes of a release.
-    pub(super) fn release_writes(&self, release: &Release, caps_wait: bool) -> Option<Vec<Write>> {
+    pub(super) fn release_writes(&self, release: &Release) -> Vec<Write> {
         let source = self.settings.lens.source;
         let profile = self.site.profiles.get(&release.node);
         let twin = self.site.twins.get(&release.node);
@@ -172,10 +162,9 @@ impl Brain {
         let mut writes = Vec::new();
         for action in &release.actions {
             match action {
-                Action::WriteDesired(_) | Action::DeleteDesired if caps_wait => return None,
                 Action::WriteDesired(desired) => {
                     let Some(member) = member else { continue };
-                    let wanted = Wanted::planned(desired, desired.caps);
+                    let wanted = Wanted::planned(desired);
                     let there = member.state(source);
                     let stands = there.map_or_else(|| wanted.clone(), |state| wanted.clone().over(state));
                     if source == DesiredSource::Profile
@@ -212,7 +201,7 @@ impl Brain {
                 Action::WriteLabels { .. } => {}
             }
         }
-        Some(writes)
+        writes
     }
 
     /// A node's plan was carried out.
@@ -226,7 +215,6 @@ impl Brain {
         match then {
             Then::Commit(plan) => self.commit(&plan),
             Then::Released(release) => self.memory.commit_release(&release),
-            Then::Nothing => {}
         }
     }
 }

@@ -1,18 +1,19 @@
 //! One pass: what is known becomes a plan, twins, and jobs for the nodes that differ from it.
 
+use super::claims::Ticket;
 use super::jobs::{Then, lane};
 use super::settled::Settled;
 use super::{Brain, stamp};
-use crate::budget::{Claim, Grant};
 use crate::meters::Metering;
 use crate::publish::{Standing, Wanted, status_of};
+use crate::rows::StateSeen;
 use crate::site::Member;
 use crate::stats::Shown;
 use crate::writes::{Job, Write};
 use host_kit::clock::Mono;
 use jiff::Timestamp;
 use planner::facility::Facility;
-use planner::plan::{self, Action, NodePlan, Plan, Presence, Sight, Snapshot};
+use planner::plan::{self, NodePlan, Plan, Presence, Sight, Snapshot};
 use planner::power::{Absent, Reading};
 use planner::twin::{self, NodeFacts, SiteFacts, Twin};
 use power_units::Micros;
@@ -25,7 +26,9 @@ pub(crate) struct Passed {
     /// Which.
     pub(crate) number: u64,
     /// What is to be sent.
-    pub(crate) jobs: Vec<Job<Then>>,
+    pub(crate) jobs: Vec<Job<(u64, Then)>>,
+    /// What is to be sent of the budget.
+    pub(crate) grants: Vec<Job<Ticket>>,
 }
 
 impl Brain {
@@ -40,18 +43,18 @@ impl Brain {
         let plan = self.plan(now, wall, &metered);
         self.stats.planned(&plan);
         let twins = self.twins(&plan, &metered, now);
-        let budget = self.budget(&plan, now);
+        let grants = self.budget(&plan, now);
+        self.measure(&metered);
         let left_alone = self.left_alone(now);
         let mut jobs = Vec::new();
         for (node, twin) in plan.nodes.iter().zip(twins) {
-            let grant = budget.of(node.place);
             let free = Some(node.place).filter(|place| !left_alone.contains(place));
             let known = free.and_then(|at| self.site.members.get(at).cloned().zip(metered.get(at)));
             if let Some((member, metering)) = known {
                 let awaited = metering.awaited && !member.brief.has_no_meter;
                 let standing = self.standing(&member, node, awaited);
                 let stands_in = plan.fallback.is_some();
-                self.node((member, standing), node, (twin, grant), (now, stands_in), &mut jobs);
+                self.node((member, standing), node, twin, stands_in, &mut jobs);
             } else {
                 self.stats.show(&node.node, Shown::of(node));
             }
@@ -65,15 +68,12 @@ impl Brain {
                 Some(_) => place.is_none_or(|at| !left_alone.contains(&at)),
                 None => self.is_free(&release.node, now),
             };
-            let waits = match place.and_then(|at| budget.of(at)) {
-                Some(grant) if free => self.release_waits(grant, now),
-                Some(_) | None => false,
-            };
-            if let Some(writes) = free.then(|| self.release_writes(&release, waits)).flatten() {
+            if free {
+                let writes = self.release_writes(&release);
                 self.job(release.node.clone(), (writes, false), Then::Released(Box::new(release)), &mut jobs);
             }
         }
-        Passed { number: self.passes, jobs }
+        Passed { number: self.passes, jobs, grants }
     }
 
     /// One node's part of a pass.
@@ -81,14 +81,11 @@ impl Brain {
         &mut self,
         (member, standing): (Arc<Member>, Standing),
         plan: &NodePlan,
-        (twin, grant): (Twin, Option<(&Claim, Grant)>),
-        (now, stands_in): (Mono, bool),
-        jobs: &mut Vec<Job<Then>>,
+        twin: Twin,
+        stands_in: bool,
+        jobs: &mut Vec<Job<(u64, Then)>>,
     ) {
-        let wanted = match grant {
-            None => plan.desired.as_ref().map(|desired| Wanted::planned(desired, desired.caps)),
-            Some(grant) => self.granted(plan.desired.as_ref(), grant, now),
-        };
+        let wanted = plan.desired.as_ref().map(Wanted::planned);
         let shown = Shown::of(plan);
         let looks_the_same =
             |settled: &Settled| settled.is(&member, twin, (&standing, wanted.as_ref()), shown);
@@ -103,14 +100,11 @@ impl Brain {
         let is_reclassed = published != status.schedulable_class.as_ref();
         let parts = self.parts(&member, plan, wanted.clone(), (status, &standing), stands_in);
         let writes = parts.in_order(member.twin.is_some());
-        let writes_state = plan.actions.iter().any(|action| matches!(action, Action::WriteDesired(_)));
-        let held = wanted.is_none() && writes_state;
         if let Some(slot) = self.settled.get_mut(plan.place) {
             let settled = || Settled::new(member, twin, (standing, wanted), shown);
             *slot = writes.is_empty().then(settled);
         }
-        let then = if held { Then::Nothing } else { Then::Commit(Box::new(plan.clone())) };
-        self.job(plan.node.clone(), (writes, is_reclassed), then, jobs);
+        self.job(plan.node.clone(), (writes, is_reclassed), Then::Commit(Box::new(plan.clone())), jobs);
     }
 
     fn job(
@@ -118,13 +112,14 @@ impl Brain {
         node: Arc<str>,
         (writes, is_reclassed): (Vec<Write>, bool),
         then: Then,
-        jobs: &mut Vec<Job<Then>>,
+        jobs: &mut Vec<Job<(u64, Then)>>,
     ) {
         if writes.is_empty() {
             self.carried_out(then);
         } else {
-            self.busy.insert(node.clone(), self.passes);
-            jobs.push(Job { node, lane: lane(&writes, is_reclassed), writes, then });
+            self.tickets += 1;
+            self.busy.insert(node.clone(), (self.tickets, self.passes));
+            jobs.push(Job { node, lane: lane(&writes, is_reclassed), writes, then: (self.tickets, then) });
         }
     }
 
@@ -137,8 +132,7 @@ impl Brain {
             row.sight = self.sight(member, metering);
             row.presence = self.absences.presence(member);
         }
-        let mut published = self.site.lend_published(self.settings.lens.source);
-        let stands = self.show_own_caps(&mut published);
+        let published = self.site.lend_published(self.settings.lens.source);
         let snapshot = Snapshot {
             nodes,
             pods: self.site.pods.counts.take(),
@@ -147,9 +141,7 @@ impl Brain {
             wall_clock: Micros::new(since_1970),
         };
         let plan = plan::plan(&snapshot, &self.settings.plan, &self.memory);
-        let mut published = snapshot.published;
-        published.iter_mut().zip(stands.unwrap_or_default()).for_each(|(row, stands)| row.caps = stands);
-        self.site.take_published(published);
+        self.site.take_published(snapshot.published);
         self.site.nodes = snapshot.nodes;
         // How well a node was seen and who is waited for are matters of this moment, and no part of what is kept of it.
         for row in &mut self.site.nodes {
@@ -188,7 +180,13 @@ impl Brain {
     fn overridden(&self, member: &Member, plan: &NodePlan) -> Option<String> {
         let mut theirs = Vec::new();
         let source = self.settings.lens.source;
-        if let Some(state) = member.state(source).filter(|state| state.owners.foreign.any()) {
+        let planned = plan.desired.as_ref().map(Wanted::planned);
+        // Who owns a field beside us, with the value that is planned, overrides nothing.
+        let differs = |state: &StateSeen| {
+            planned.clone().is_none_or(|wanted| wanted.clone().over(state) != wanted) || state.is_a_persons()
+        };
+        let foreign = |state: &&StateSeen| state.owners.foreign.any() && differs(state);
+        if let Some(state) = member.state(source).filter(foreign) {
             let who = state.owners.foreign.who.as_deref().unwrap_or("somebody");
             theirs.push(format!("fields of {} {} belong to {who}", state.kind(source), state.name));
         }
@@ -213,6 +211,7 @@ fn facts<'a>(
     // The caps that stand; those of the plan where none stand yet.
     let stands = brief.and_then(|brief| brief.caps);
     let caps = stands.or(plan.desired.as_ref().map(|desired| desired.caps)).unwrap_or_default();
+    let caps = member.map_or(caps, |member| member.under_grant(caps));
     NodeFacts {
         hardware: member.map_or(none, |member| &member.resolved),
         class: plan.guard.state.class(),

@@ -25,11 +25,13 @@ fn versions(member: &Member) -> [Option<&str>; 3] {
     ]
 }
 
-const fn place(target: Target) -> usize {
+/// Where the state of an object is kept; grants have a memory of their own.
+const fn place(target: Target) -> Option<usize> {
     match target {
-        Target::Node => 0,
-        Target::Profile | Target::ProfileStatus => 1,
-        Target::Twin | Target::TwinStatus => 2,
+        Target::Node => Some(0),
+        Target::Profile | Target::ProfileStatus => Some(1),
+        Target::Twin | Target::TwinStatus => Some(2),
+        Target::Grant => None,
     }
 }
 
@@ -46,7 +48,7 @@ impl Settling {
     pub(super) fn new(landed: &[Landed], now: Mono) -> Self {
         let mut awaited = [None, None, None];
         for one in landed {
-            if let Some(slot) = awaited.get_mut(place(one.target)) {
+            if let Some(slot) = place(one.target).and_then(|at| awaited.get_mut(at)) {
                 // The last write to an object says which state it has.
                 *slot = Some(one.version.clone());
             }

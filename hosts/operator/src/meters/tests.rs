@@ -17,6 +17,7 @@ fn member(power: Value) -> Arc<Member> {
         hardware: Some(Arc::new(HardwareSeen::read(&hardware).unwrap())),
         profile: None,
         twin: None,
+        grant: None,
         resolved: Hardware::default(),
         unreadable: Unreadable::default(),
         brief: Brief::default(),

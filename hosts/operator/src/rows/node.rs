@@ -28,6 +28,8 @@ pub(crate) struct NodeSeen {
     pub(crate) ready: bool,
     /// Since when it is not, as Kubernetes says.
     pub(crate) turned: Option<Timestamp>,
+    /// The boot that the kubelet runs in; empty where it does not say.
+    pub(crate) boot: String,
     /// `status.capacity.cpu`, rounded up.
     pub(crate) capacity_cpus: Option<u32>,
     /// GPUs in `status.allocatable`.
@@ -66,6 +68,7 @@ impl Row for NodeSeen {
             unschedulable: object["spec"]["unschedulable"].as_bool() == Some(true),
             ready,
             turned: turned.filter(|_| !ready),
+            boot: object["status"]["nodeInfo"]["bootID"].as_str().unwrap_or_default().to_owned(),
             capacity_cpus: whole(&object["status"]["capacity"]["cpu"])
                 .and_then(|cpus| u32::try_from(cpus).ok())
                 .filter(|&cpus| cpus > 0),

@@ -206,6 +206,12 @@ settings! {
     BUDGET_RAISE_DWELL: Duration = with_default(
         "BUDGET_RAISE_DWELL", "30s", |text| duration(text, SECOND / 10..=DAY), "a duration between 100ms and 24h",
         "Or by less, once it could have been for so long; an eco node only then");
+    BUDGET_ANSWER_WITHIN: Duration = with_default(
+        "BUDGET_ANSWER_WITHIN", "30s", |text| duration(text, SECOND..=DAY), "a duration between 1s and 24h",
+        "How long a node may take to read a grant back before the others make room for what it may draw");
+    BUDGET_GONE_HOLD: Duration = with_default(
+        "BUDGET_GONE_HOLD", "10m", |text| duration(text, SECOND..=DAY), "a duration between 1s and 24h",
+        "How long the grant of a deleted Node counts after its agent was last heard");
     LEASE_DURATION: Duration = with_default(
         "LEADER_LEASE_DURATION", "15s", |text| duration(text, SECOND..=3600 * SECOND), "whole seconds", "How long replicas wait for a leader that says nothing");
     LEASE_RENEW_DEADLINE: Duration = with_default(

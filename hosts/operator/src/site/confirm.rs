@@ -3,6 +3,7 @@
 use crate::rows::{DeviceSeen, HardwareSeen, StateSeen};
 use joulie_core::node::cap::{CapIntent, CapRange, Floor, Resolution};
 use planner::hardware::Hardware;
+use planner::intent::{Cap, Caps};
 use planner::plan::Confirmation;
 use power_units::{Amount, Percent, Role, Watts};
 
@@ -10,12 +11,12 @@ use power_units::{Amount, Percent, Role, Watts};
 /// cube of the clock, so a tenth less of it is 3 to 4 % less speed; the limits of eco are far below.
 const ENOUGH: Percent = Percent::from_int(90);
 
-/// What the agent of a node says about its published desired state; `resolved` is the merged view of its hardware.
-/// While it is not known which agents there are, nobody is taken for a node without one.
+/// What the agent of a node says about its published desired state; `resolved` is the merged view of its hardware, and
+/// `most` are the caps that the node's grant leaves, where it has one: more than that is asked of nobody. While it is not known which agents there are, nobody is taken for a node without one.
 pub(crate) fn confirmation(
     state: Option<&StateSeen>,
     hardware: Option<&HardwareSeen>,
-    resolved: &Hardware,
+    (resolved, most): (&Hardware, Option<Caps>),
     hardware_known: bool,
 ) -> Confirmation {
     let can = |control: Option<bool>| match hardware {
@@ -30,8 +31,8 @@ pub(crate) fn confirmation(
     let cpu_most = resolved.cpu.max_per_socket;
     let gpu_most = resolved.gpu.as_ref().and_then(|gpu| gpu.max);
     let devices = [
-        (state.desired.cpu, state.control.cpu.as_ref(), cpu_most, cpu),
-        (state.desired.gpu, state.control.gpu.as_ref(), gpu_most, gpu),
+        (state.desired.cpu, state.control.cpu.as_ref(), (cpu_most, most.and_then(|most| most.cpu)), cpu),
+        (state.desired.gpu, state.control.gpu.as_ref(), (gpu_most, most.and_then(|most| most.gpu)), gpu),
     ];
     let capped = devices.into_iter().filter(|(intent, ..)| *intent != CapIntent::NONE);
     let told: Vec<Confirmation> = capped
@@ -49,9 +50,10 @@ pub(crate) fn confirmation(
 }
 
 /// What is asked of each device, as far as the hardware goes; nothing for a part of a maximum that nobody knows.
-fn asked(intent: CapIntent, most: Option<Watts>) -> Option<Watts> {
+fn asked(intent: CapIntent, (most, granted): (Option<Watts>, Option<Cap>)) -> Option<Watts> {
+    let granted = granted.and_then(|cap| cap.watts).unwrap_or(Watts::MAX);
     match intent.resolve(CapRange::new(None, most, None), Floor::NONE) {
-        Resolution::Watts(target) => Some(target.effective()),
+        Resolution::Watts(target) => Some(target.effective().min(granted)),
         Resolution::Percent(_) | Resolution::Blocked(_) => None,
     }
 }
@@ -107,7 +109,7 @@ mod tests {
         let reported = hardware.as_ref().map(|hardware| hardware.reported.clone());
         let facts = HardwareFacts { reported, ..HardwareFacts::default() };
         let resolved = resolve(&facts, None, true, &Catalog::embedded().unwrap()).hardware;
-        confirmation(Some(&state), hardware.as_ref(), &resolved, true)
+        confirmation(Some(&state), hardware.as_ref(), (&resolved, None), true)
     }
 
     /// A part of each package's 360 W.
@@ -193,7 +195,7 @@ mod tests {
             Confirmation::Unenforced
         );
         let nothing = Hardware::default();
-        assert_eq!(confirmation(None, None, &nothing, true), Confirmation::Unenforced);
-        assert_eq!(confirmation(None, None, &nothing, false), Confirmation::Awaited);
+        assert_eq!(confirmation(None, None, (&nothing, None), true), Confirmation::Unenforced);
+        assert_eq!(confirmation(None, None, (&nothing, None), false), Confirmation::Awaited);
     }
 }

@@ -1,7 +1,8 @@
 //! All that is known of one node.
 
 use super::{DesiredSource, Unreadable};
-use crate::rows::{HardwareSeen, NodeSeen, ProfileSeen, StateSeen, TwinSeen};
+use crate::rows::{GrantSeen, HardwareSeen, NodeSeen, ProfileSeen, StateSeen, TwinSeen};
+use planner::budget::Split;
 use planner::hardware::Hardware;
 use planner::intent::Caps;
 use std::sync::Arc;
@@ -19,6 +20,8 @@ pub(crate) struct Member {
     pub(crate) profile: Option<Arc<ProfileSeen>>,
     /// Its NodeTwin.
     pub(crate) twin: Option<Arc<TwinSeen>>,
+    /// Its NodePowerGrant.
+    pub(crate) grant: Option<Arc<GrantSeen>>,
     /// The merged view of its hardware.
     pub(crate) resolved: Hardware,
     /// What is there and cannot be read.
@@ -61,6 +64,17 @@ impl Member {
         }
     }
 
+    /// What its watts are made of.
+    pub(crate) fn split(&self) -> Split {
+        Split::of(&self.resolved, self.brief.can_cap)
+    }
+
+    /// These caps as the agent holds them under the grant that stands.
+    pub(crate) fn under_grant(&self, caps: Caps) -> Caps {
+        let grant = self.grant.as_deref().filter(|grant| !grant.released);
+        grant.map_or(caps, |grant| self.split().under_grant(&caps, grant.grant.watts))
+    }
+
     /// A label of the node.
     pub(crate) fn label(&self, key: &str) -> Option<&str> {
         self.node.label(key).filter(|value| !value.is_empty())
@@ -79,6 +93,7 @@ impl Member {
             && same(&self.hardware, &other.hardware)
             && same(&self.profile, &other.profile)
             && same(&self.twin, &other.twin)
+            && same(&self.grant, &other.grant)
             && self.unreadable == other.unreadable
     }
 }

@@ -1,6 +1,6 @@
 //! The objects of one kind by their nodes, kept from look to look: of thousands mostly one has changed.
 
-use crate::rows::{HardwareSeen, ProfileSeen, TwinSeen};
+use crate::rows::{GrantSeen, HardwareSeen, ProfileSeen, TwinSeen};
 use host_kit::reflect::{Change, Held, Key, News};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,6 +31,23 @@ impl OfNode for HardwareSeen {
 
     fn is_ours(&self) -> bool {
         false
+    }
+}
+
+impl OfNode for GrantSeen {
+    // What it said last still counts.
+    const LASTS: bool = true;
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn node(&self) -> &str {
+        &self.node
+    }
+
+    fn is_ours(&self) -> bool {
+        true
     }
 }
 

@@ -10,6 +10,7 @@ struct Server {
     hardware: ByHand<HardwareSeen>,
     profiles: ByHand<ProfileSeen>,
     twins: ByHand<TwinSeen>,
+    grants: ByHand<GrantSeen>,
 }
 
 fn server() -> (Server, Watches) {
@@ -18,14 +19,16 @@ fn server() -> (Server, Watches) {
     let (hardware, seen_hardware) = by_hand();
     let (profiles, seen_profiles) = by_hand();
     let (twins, seen_twins) = by_hand();
+    let (grants, seen_grants) = by_hand();
     let watches = Watches {
         nodes: seen_nodes,
         pods: seen_pods,
         hardware: seen_hardware,
         profiles: seen_profiles,
         twins: seen_twins,
+        grants: seen_grants,
     };
-    (Server { nodes, pods, hardware, profiles, twins }, watches)
+    (Server { nodes, pods, hardware, profiles, twins, grants }, watches)
 }
 
 /// An event: of which kind, whose name, of which node, and what is in it.
@@ -60,6 +63,13 @@ impl Server {
                     "status": {"cpu": {"sockets": what + 1, "controlAvailable": what % 2 == 0}}});
                 told(&mut self.hardware, &object, what, 11);
             }
+            3 => {
+                let serial = if what == 3 { json!("three") } else { json!(version) };
+                let object = json!({"metadata": meta(format!("g{name}")),
+                    "spec": {"nodeName": node, "serial": serial, "watts": 100 + u32::from(what), "ceiling": 200},
+                    "status": {"serial": version, "bootID": "b", "nodeUID": "u", "holds": 100}});
+                told(&mut self.grants, &object, what, 11);
+            }
             _ => {
                 let mut object = json!({"metadata": meta(format!("s{name}")), "spec": {"nodeName": node,
                     "profile": if what == 3 { "broken" } else { "eco" }, "policy": {"name": format!("p{what}")}}});
@@ -67,7 +77,7 @@ impl Server {
                     object["metadata"]["managedFields"] =
                         json!([{"manager": "joulie-operator", "operation": "Apply", "fieldsV1": {}}]);
                 }
-                if kind == 3 {
+                if kind == 4 {
                     told(&mut self.profiles, &object, what, 11);
                 } else {
                     object["spec"]["scheduling"] = json!({"draining": what % 4 == 0});
@@ -96,7 +106,7 @@ fn lens(source: DesiredSource) -> Lens {
 proptest! {
     #[test]
     fn what_is_kept_from_look_to_look_is_what_would_be_read_anew(
-        looks in prop::collection::vec(prop::collection::vec((0_u8..5, 0_u8..9, 0_u8..9, 0_u8..12), 0..10), 1..16),
+        looks in prop::collection::vec(prop::collection::vec((0_u8..6, 0_u8..9, 0_u8..9, 0_u8..12), 0..10), 1..16),
         listed in 0_usize..4, by_twin in any::<bool>(),
     ) {
         let catalog = Catalog::embedded().unwrap();

@@ -59,18 +59,30 @@ pub(crate) struct Unreads {
     pub(crate) profiles: Unread,
     /// NodeTwins.
     pub(crate) twins: Unread,
+    /// NodePowerGrants.
+    pub(crate) grants: Unread,
 }
 
 impl Unreads {
     /// What cannot be read of a node.
     pub(super) fn of_node(&self, node: &str) -> Unreadable {
         let of = |unread: &Unread| unread.of_node(node).map(str::to_owned);
-        Unreadable { hardware: of(&self.hardware), profile: of(&self.profiles), twin: of(&self.twins) }
+        Unreadable {
+            hardware: of(&self.hardware),
+            profile: of(&self.profiles),
+            twin: of(&self.twins),
+            grant: of(&self.grants),
+        }
     }
 
     /// All of them with their kinds.
-    pub(crate) const fn kinds(&self) -> [(Kind, &Unread); 3] {
-        [(Kind::Hardware, &self.hardware), (Kind::Profile, &self.profiles), (Kind::Twin, &self.twins)]
+    pub(crate) const fn kinds(&self) -> [(Kind, &Unread); 4] {
+        [
+            (Kind::Hardware, &self.hardware),
+            (Kind::Profile, &self.profiles),
+            (Kind::Twin, &self.twins),
+            (Kind::Grant, &self.grants),
+        ]
     }
 }
 
@@ -83,6 +95,8 @@ closed_label! {
         Profile = "NodePowerProfile",
         /// NodeTwin.
         Twin = "NodeTwin",
+        /// NodePowerGrant.
+        Grant = "NodePowerGrant",
     }
 }
 
@@ -95,6 +109,8 @@ pub(crate) struct Unreadable {
     pub(crate) profile: Option<String>,
     /// Its NodeTwin.
     pub(crate) twin: Option<String>,
+    /// Its NodePowerGrant.
+    pub(crate) grant: Option<String>,
 }
 
 impl Unreadable {
@@ -105,6 +121,7 @@ impl Unreadable {
             named("NodeHardware", &self.hardware),
             named("NodePowerProfile", &self.profile),
             named("NodeTwin", &self.twin),
+            named("NodePowerGrant", &self.grant),
         ];
         let all: Vec<String> = all.into_iter().flatten().collect();
         let what = all.join(", ");

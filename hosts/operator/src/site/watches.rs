@@ -1,6 +1,6 @@
 //! What is watched, and whether what the watches told can be planned by.
 
-use crate::rows::{HardwareSeen, NodeSeen, PodSeen, ProfileSeen, TwinSeen};
+use crate::rows::{GrantSeen, HardwareSeen, NodeSeen, PodSeen, ProfileSeen, TwinSeen};
 use host_kit::clock::Mono;
 use host_kit::reflect::Rows;
 use std::time::Duration;
@@ -18,6 +18,8 @@ pub(crate) struct Watches {
     pub(crate) profiles: Rows<ProfileSeen>,
     /// NodeTwins.
     pub(crate) twins: Rows<TwinSeen>,
+    /// NodePowerGrants.
+    pub(crate) grants: Rows<GrantSeen>,
 }
 
 /// For how long a watch may say nothing before what it told is not planned by: the server gives a sign of life each
@@ -33,23 +35,27 @@ impl Watches {
             alive = self.hardware.changed() => alive,
             alive = self.profiles.changed() => alive,
             alive = self.twins.changed() => alive,
+            alive = self.grants.changed() => alive,
         }
     }
 
-    /// Why no pass can be made by what is known at `now`, if none can.
-    pub(crate) fn blind(&self, now: Mono) -> Option<String> {
+    /// Why no pass can be made by what is known at `now`, if none can. Under a budget the grants must be known.
+    pub(crate) fn blind(&self, now: Mono, has_budget: bool) -> Option<String> {
+        let grants = (GRANTS, self.grants.is_synced(), self.grants.silence(now));
         let silence = [
             (NODES, self.nodes.is_synced(), self.nodes.silence(now)),
             (PROFILES, self.profiles.is_synced(), self.profiles.silence(now)),
             (TWINS, self.twins.is_synced(), self.twins.silence(now)),
         ];
+        let silence = silence.into_iter().chain(has_budget.then_some(grants));
         let silent = |kind: &str, silence: Option<Duration>| match silence {
             Some(silence) if silence > SILENCE_MAX => {
                 Some(format!("the API server has said nothing of {kind} for {}s", silence.as_secs()))
             }
             Some(_) | None => None,
         };
-        let needed = silence.into_iter().find_map(|(kind, synced, silence)| match synced {
+        let mut silence = silence;
+        let needed = silence.find_map(|(kind, synced, silence)| match synced {
             true => silent(kind, silence),
             false => Some(format!("{kind} are not known yet")),
         });
@@ -62,3 +68,4 @@ const NODES: &str = "Nodes";
 const PODS: &str = "Pods";
 const PROFILES: &str = "NodePowerProfiles";
 const TWINS: &str = "NodeTwins";
+const GRANTS: &str = "NodePowerGrants";

@@ -23,40 +23,53 @@ impl Rig {
         self.client.request(request.unwrap()).await.unwrap()
     }
 
-    /// The operator writes eco with a cap over the object as it was then.
-    async fn write(&self, seen: &Value, watts: u32) -> Result<Landed, Trouble> {
-        let meta = &seen["metadata"];
-        let document = json!({"apiVersion": "joulie.io/v1alpha1", "kind": "NodePowerProfile",
-            "metadata": {"name": "a", "uid": meta["uid"], "resourceVersion": meta["resourceVersion"]},
-            "spec": {"nodeName": "a", "profile": "eco", "cpu": {"packagePowerCapWatts": watts}}});
-        let how = How::Apply { document, force: false, over: meta["generation"].as_i64() };
-        let write = Write { target: Target::Profile, name: "a".to_owned(), how };
-        one(&self.client, write, Duration::from_secs(5)).await
+    async fn write(&self, target: Target, how: How) -> Result<Landed, Trouble> {
+        one(&self.client, Write { target, name: "a".to_owned(), how }, Duration::from_secs(5)).await
+    }
+
+    async fn grant(&self) -> crate::rows::GrantSeen {
+        let path = "/apis/joulie.io/v1alpha1/nodepowergrants/a";
+        let object = self.client.request(http::Request::get(path).body(Vec::new()).unwrap()).await.unwrap();
+        host_kit::reflect::Row::read(&object).unwrap()
     }
 }
 
-#[tokio::test]
-async fn an_agents_report_does_not_hold_up_a_cap_and_another_spec_does() {
-    let rig = Rig::new().await;
-    let spec = |watts: u32| json!({"spec": {"nodeName": "a", "profile": "eco", "cpu": {"packagePowerCapWatts": watts}}});
-    let seen = rig.apply(MANAGER, "", spec(300)).await;
-    let report =
-        json!({"status": {"control": {"cpu": {"backend": "rapl", "result": "applied", "capWatts": 300}}}});
-    rig.apply("joulie-agent", "/status", report).await;
-    let landed = rig.write(&seen, 250).await.unwrap();
-    assert_eq!(landed.generation, Some(2));
-    // A leader after us has written another cap: ours comes late, and must not undo it.
-    let late = rig.write(&seen, 350).await;
-    assert_eq!(late, Err(Trouble::Stale("its spec has changed meanwhile".to_owned())));
+fn grant(serial: u64, watts: i32) -> joulie_core::budget::Grant {
+    let watts = power_units::Watts::from_int(watts);
+    joulie_core::budget::Grant { serial, watts, ceiling: watts }
 }
 
 #[tokio::test]
-async fn a_field_that_a_person_owns_is_told_from_a_change_that_came_between() {
+async fn of_several_grants_over_one_serial_one_lands() {
+    use crate::publish::{grant_document, grant_patch};
+    let rig = Rig::new().await;
+    let create = || How::Create { document: grant_document("a", "a", grant(1, 400)) };
+    rig.write(Target::Grant, create()).await.unwrap();
+    assert!(matches!(rig.write(Target::Grant, create()).await, Err(Trouble::Stale(_))), "there is one");
+    let seen = rig.grant().await;
+    let over = |watts| How::Replace { patch: grant_patch(&seen, grant(2, watts), false) };
+    rig.write(Target::Grant, over(300)).await.unwrap();
+    // Another leader's, or one of ours that was on its way for long: both were over serial 1.
+    let late = rig.write(Target::Grant, over(500)).await;
+    assert!(matches!(late, Err(Trouble::Refused(_) | Trouble::Stale(_))), "{late:?}");
+    assert_eq!(rig.grant().await.grant, grant(2, 300));
+    let freed = How::Replace { patch: grant_patch(&rig.grant().await, grant(3, 720), true) };
+    rig.write(Target::Grant, freed).await.unwrap();
+    assert!(rig.grant().await.released);
+    let again = How::Replace { patch: grant_patch(&rig.grant().await, grant(4, 300), false) };
+    rig.write(Target::Grant, again).await.unwrap();
+    assert!(!rig.grant().await.released);
+}
+
+#[tokio::test]
+async fn a_field_that_a_person_owns_is_not_written_over() {
     let rig = Rig::new().await;
     let spec = json!({"spec": {"nodeName": "a", "profile": "eco", "cpu": {"packagePowerCapWatts": 200}}});
-    let seen = rig.apply("kubectl", "", spec).await;
+    rig.apply("kubectl", "", spec).await;
     let report = json!({"status": {"control": {"cpu": {"backend": "rapl", "result": "applied"}}}});
     rig.apply("joulie-agent", "/status", report).await;
-    let refused = rig.write(&seen, 250).await.unwrap_err();
+    let document = json!({"apiVersion": "joulie.io/v1alpha1", "kind": "NodePowerProfile", "metadata": {"name": "a"},
+        "spec": {"nodeName": "a", "profile": "eco", "cpu": {"packagePowerCapWatts": 250}}});
+    let refused = rig.write(Target::Profile, How::Apply { document, force: false }).await.unwrap_err();
     assert!(matches!(&refused, Trouble::Owned(why) if why.contains("kubectl")), "{refused:?}");
 }

@@ -9,6 +9,8 @@ mod demand;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
+mod grants;
+#[cfg(test)]
 mod leaders;
 #[cfg(test)]
 mod persons;

@@ -102,7 +102,7 @@ impl Cluster {
             "joulie.io/hw.cpu-sockets": "2"});
         all.as_object_mut().unwrap().extend(labels.as_object().unwrap().clone());
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": all},
-            "status": {"capacity": {"cpu": "192"}, "allocatable": {"cpu": "192"},
+            "status": {"nodeInfo": node_info(&format!("boot-{name}")), "capacity": {"cpu": "192"}, "allocatable": {"cpu": "192"},
                 "conditions": [{"type": "Ready", "status": "True"}]}});
         self.create("/api/v1/nodes", &node).await;
         self.patch(&format!("/api/v1/nodes/{name}/status"), &json!({"status": node["status"]})).await;
@@ -154,16 +154,42 @@ impl Cluster {
         self.get(&format!("{JOULIE}/nodetwins/{node}")).await
     }
 
-    /// Says for a node that what its profile asks is in force, as its agent would.
-    pub(crate) async fn confirm(&self, name: &str) {
-        let Some(profile) = self.profile(name).await else { return };
-        let generation = profile["metadata"]["generation"].as_i64().unwrap();
-        if profile["status"]["control"]["cpu"]["observedGeneration"] == json!(generation) {
+    pub(crate) async fn grant(&self, node: &str) -> Option<Value> {
+        self.get(&format!("{JOULIE}/nodepowergrants/{node}")).await
+    }
+
+    /// Says what the packages and GPUs of a node hold under this grant, as its agent would.
+    pub(crate) async fn holds(&self, grant: &Value, watts: f64) {
+        let name = grant["spec"]["nodeName"].as_str().unwrap();
+        let Some(node) = self.get(&format!("/api/v1/nodes/{name}")).await else { return };
+        let said = json!({"serial": grant["spec"]["serial"], "holds": watts,
+            "bootID": node["status"]["nodeInfo"]["bootID"], "nodeUID": node["metadata"]["uid"]});
+        let there = &grant["status"];
+        if ["serial", "holds", "bootID", "nodeUID"].iter().all(|field| there[*field] == said[*field]) {
             return;
         }
+        let path = format!("{JOULIE}/nodepowergrants/{name}/status?fieldManager=joulie-agent");
+        // The operator may have deleted it meanwhile.
+        let _ = self.send("PATCH", &path, &json!({"status": said})).await;
+    }
+
+    /// Says for a node that what its profile and its grant ask is in force, as its agent would.
+    pub(crate) async fn confirm(&self, name: &str) {
+        let Some(profile) = self.profile(name).await else { return };
+        let grant = self.grant(name).await;
+        let granted = grant.as_ref().and_then(|grant| grant["spec"]["watts"].as_f64());
         let cpu = &profile["spec"]["cpu"];
         let percent = cpu["packagePowerCapPctOfMax"].as_f64().map(|percent| percent * 3.6);
-        let cap = cpu["packagePowerCapWatts"].as_f64().or(percent).unwrap_or(360.0).clamp(100.0, 360.0);
+        let cap = cpu["packagePowerCapWatts"].as_f64().or(percent).unwrap_or(360.0);
+        let cap = cap.min(granted.map_or(360.0, |watts| (watts / 2.0).floor())).clamp(100.0, 360.0);
+        if let Some(grant) = &grant {
+            self.holds(grant, 2.0 * cap).await;
+        }
+        let generation = profile["metadata"]["generation"].as_i64().unwrap();
+        let control = &profile["status"]["control"]["cpu"];
+        if control["observedGeneration"] == json!(generation) && control["capWatts"].as_f64() == Some(cap) {
+            return;
+        }
         let status = json!({"status": {"control": {"cpu": {"backend": "rapl", "result": "applied",
             "observedGeneration": generation, "requestedWatts": cap, "capWatts": cap}}}});
         let path = format!("{JOULIE}/nodepowerprofiles/{name}/status?fieldManager=joulie-agent");
@@ -213,9 +239,12 @@ impl Cluster {
     /// How often anything but a Lease was written, as the states of all objects tell.
     pub(crate) async fn writes(&self) -> Vec<String> {
         let mut all = Vec::new();
-        for path in
-            ["/api/v1/nodes".to_owned(), format!("{JOULIE}/nodepowerprofiles"), format!("{JOULIE}/nodetwins")]
-        {
+        for path in [
+            "/api/v1/nodes".to_owned(),
+            format!("{JOULIE}/nodepowerprofiles"),
+            format!("{JOULIE}/nodetwins"),
+            format!("{JOULIE}/nodepowergrants"),
+        ] {
             let items = self.list(&path).await;
             all.extend(
                 items.iter().map(|item| item["metadata"]["resourceVersion"].as_str().unwrap().to_owned()),
@@ -227,6 +256,13 @@ impl Cluster {
     pub(crate) async fn operator(&self, variables: &[(&str, &str)]) -> Operator {
         Operator::start(self.api.client_as("operator"), variables).await
     }
+}
+
+/// What a kubelet says of its machine, in this boot.
+pub(crate) fn node_info(boot: &str) -> Value {
+    json!({"bootID": boot, "architecture": "amd64", "containerRuntimeVersion": "", "kernelVersion": "",
+        "kubeProxyVersion": "", "kubeletVersion": "", "machineID": "", "operatingSystem": "linux", "osImage": "",
+        "systemUUID": ""})
 }
 
 /// A running operator.

@@ -100,8 +100,7 @@ fn an_unknown_base_load_is_not_nothing_and_moves_nobody() {
     assert_eq!(plan(&groups(200, 5000), &nodes).verdicts[0], Verdict::Unknown);
     assert_eq!(plan(&groups(200, 5000), &nodes).targets, [w(100); 3]);
     // A node of an unknown largest draw that was told a cap once is told no more.
-    let mut told = Account::unproven();
-    told.write(w(350), at(0));
+    let told = Account::NONE.granted(w(350));
     nodes[0] = Node { range: Range::new(w(100), None).unwrap(), ..node(1, 1, Performance, 600, told) };
     assert_eq!(plan(&groups(9000, 5000), &nodes).targets, [w(350), w(300), w(200)]);
 }
@@ -109,7 +108,7 @@ fn an_unknown_base_load_is_not_nothing_and_moves_nobody() {
 #[test]
 fn an_unreachable_node_of_an_unknown_largest_draw_moves_nobody() {
     let mut nodes = [
-        node(1, 1, Performance, 600, Account::unproven()),
+        node(1, 1, Performance, 600, Account::NONE),
         node(2, 1, Performance, 600, holding(300)),
         node(3, 2, Eco, 200, holding(400)),
     ];
@@ -125,7 +124,7 @@ fn a_node_that_does_not_answer_is_taken_from_the_others_room() {
     let mut nodes = [
         node(1, 0, Eco, 200, holding(500)),
         node(2, 0, Performance, 600, holding(300)),
-        node(3, 0, Performance, 600, Account::unproven()),
+        node(3, 0, Performance, 600, Account::NONE),
     ];
     let groups = [group(None, 1300, 0)];
     // 1300 − 300 of floors = 1000 = 500 + 500: everything performance wants, nothing above the floor for eco.
@@ -149,9 +148,7 @@ fn a_node_that_does_not_answer_is_taken_from_the_others_room() {
 
 #[test]
 fn what_the_devices_refuse_is_their_floor() {
-    let mut account = Account::unproven();
-    let order = account.write(w(100), at(0));
-    account.hear(Receipt { taken: Some(order), read_back: w(180) });
+    let account = Account::NONE.granted(w(100)).heard(w(180));
     let nodes = [node(1, 0, Eco, 100, account), node(2, 0, Performance, 600, holding(100))];
     assert_eq!(plan(&[group(None, 500, 0)], &nodes).targets, [w(180), w(320)]);
 }
@@ -161,7 +158,7 @@ fn sums_that_do_not_fit_are_unknown_and_leave_floors() {
     let huge = |key| Node {
         range: Range::new(w(10), Some(Watts::MAX)).unwrap(),
         desired: Watts::MAX,
-        ..node(key, 0, Performance, 0, Account::unproven())
+        ..node(key, 0, Performance, 0, Account::NONE)
     };
     let groups = [Group::new(None, Watts::MAX, Some(Watts::ZERO)).unwrap()];
     assert_eq!(plan(&groups, &[huge(1)]).targets, [Watts::MAX]);
@@ -196,19 +193,20 @@ pub(super) fn any_groups() -> impl Strategy<Value = Vec<Group>> {
 }
 
 pub(super) fn any_node(groups: usize) -> impl Strategy<Value = Node> {
-    let account = (0_u8..5, any_watts(), any_watts()).prop_map(|(kind, one, other)| {
-        let mut account = Account::unproven();
-        if kind > 0 {
-            let order = account.write(one, at(0));
-            let read_back = if kind == 4 { other } else { one };
-            if kind > 1 {
-                account.hear(Receipt { taken: Some(order), read_back });
-            }
-            if kind == 3 {
-                account.write(other, at(1));
-            }
+    let account = (0_u8..6, any_watts(), any_watts()).prop_map(|(kind, one, other)| {
+        let granted = Account::NONE.granted(one);
+        match kind {
+            0 => Account::NONE,
+            1 => granted,
+            2 => granted.heard(one),
+            3 => granted.heard(one).granted(other),
+            4 => granted.heard(other),
+            _ => granted.heard(one).after_sending(&[Grant {
+                serial: 2,
+                watts: other,
+                ceiling: other.max(one),
+            }]),
         }
-        account
     });
     let range = (any_watts(), any_watts(), 0_u8..8).prop_map(|(one, other, unknown)| {
         Range::new(one.min(other), (unknown > 0).then(|| one.max(other))).unwrap()
@@ -324,7 +322,7 @@ proptest! {
                 node.desired = node.desired.min(has);
             }
             if !node.reachable && node.count().is_none() {
-                (node.range, node.account) = (Range::new(Watts::ZERO, Some(Watts::ZERO)).unwrap(), Account::unproven());
+                (node.range, node.account) = (Range::new(Watts::ZERO, Some(Watts::ZERO)).unwrap(), Account::NONE);
             }
         }
         let without = plan(&nothing, &nodes);

@@ -1,14 +1,10 @@
 use super::*;
-use crate::budget::{Claim, Grant, Ledger, Split};
-use crate::rows::{ProfileSeen, caps};
-use crate::settings::Limits;
-use host_kit::reflect::Row;
-use joulie_core::budget::{Account, Order, Range, Receipt};
-use planner::hardware::{Cpu, Hardware};
-use planner::intent::{Cap, Caps};
+use crate::budget::{Claim, Limits, Memory, Split, round};
+use crate::hardware::{Cpu, Hardware};
+use crate::intent::{Cap, Caps};
+use joulie_core::budget::{Account, Grant, Range, Receipt};
 use power_units::{Micros, Percent, Stamp};
 use proptest::prelude::*;
-use serde_json::json;
 
 const NODES: usize = 12;
 
@@ -16,17 +12,16 @@ fn watts(watts: i32) -> Watts {
     Watts::from_int(watts)
 }
 
-/// Nodes of three kinds that obey at once and say so a round later, and the books over them.
+/// Nodes of three kinds that obey at once and say so a round later.
 struct Cluster {
-    ledger: Ledger,
-    /// The cap of each package, as it stands in the node's object, and its generation.
-    stands: Vec<(Option<Watts>, i64)>,
-    /// What each node was last heard to hold.
-    heard: Vec<(Option<Watts>, i64)>,
+    limits: Limits,
+    memory: Memory,
+    grants: Vec<Option<Grant>>,
+    receipts: Vec<Option<Receipt>>,
     performance: Vec<bool>,
     second: u64,
     writes: usize,
-    /// The most that could be drawn at any moment, whichever of the writes had landed.
+    /// The most that could be drawn in the last round, whichever of the writes had landed.
     peak: Watts,
 }
 
@@ -35,6 +30,10 @@ fn hardware(at: usize) -> Hardware {
     let range = (Some(watts(max / 3)), Some(watts(max)));
     let cpu = Cpu { sockets: Some(2), min_per_socket: range.0, max_per_socket: range.1, ..Cpu::default() };
     Hardware { cpu, gpu: None }
+}
+
+fn most(at: usize) -> Watts {
+    hardware(at).cpu.max_per_socket.unwrap().times(2)
 }
 
 impl Cluster {
@@ -49,11 +48,13 @@ impl Cluster {
             dead_band: watts(5),
             raise_band: Percent::from_int(5).to_ratio(Role::Limit),
             raise_dwell: Micros::new(30_000_000),
+            answer_within: Micros::new(30_000_000),
         };
         Self {
-            ledger: Ledger::new(limits).unwrap(),
-            stands: vec![(None, 1); NODES],
-            heard: vec![(None, 0); NODES],
+            limits,
+            memory: Memory::default(),
+            grants: vec![None; NODES],
+            receipts: vec![None; NODES],
             performance: vec![false; NODES],
             second: 0,
             writes: 0,
@@ -65,70 +66,46 @@ impl Cluster {
         let performance = self.performance[at];
         let percent = Percent::from_int(if performance { 100 } else { 60 });
         let desired = Caps { cpu: Some(Cap { percent: Some(percent), watts: None }), gpu: None };
-        let stands = self.stands[at]
-            .0
-            .map(|cap| Caps { cpu: Some(Cap { percent: None, watts: Some(cap) }), gpu: None });
+        let split = Split::of(&hardware(at), (true, true));
         Claim {
             node: format!("n{at:02}").into(),
             rack: None,
             priority: if performance { Priority::Performance } else { Priority::Eco },
-            split: Split::of(&hardware(at), &desired, (true, true), (Watts::ZERO, None)),
-            desired: Some(desired),
-            lifts: false,
-            stands,
+            split,
+            wanted: split.watts(&desired),
+            leaves: false,
+            aside: false,
             reachable: true,
-            fixed: false,
+            grant: self.grants[at],
+            released: false,
+            receipt: self.receipts[at],
+            sent: Vec::new(),
         }
     }
 
-    /// What the object of a node says, with what its agent has read back.
-    fn state(&self, at: usize) -> crate::rows::StateSeen {
-        let (cap, generation) = self.stands[at];
-        let spec = match cap {
-            Some(cap) => {
-                json!({"nodeName": "n", "profile": "eco", "cpu": {"packagePowerCapWatts": cap.to_bits() >> 32}})
-            }
-            None => json!({"nodeName": "n", "profile": "eco", "cpu": {"packagePowerCapPctOfMax": 100}}),
-        };
-        let (heard, of) = self.heard[at];
-        let control = heard.map(|heard| json!({"cpu": {"result": "applied", "observedGeneration": of, "capWatts": heard.to_bits() >> 32}}));
-        let object = json!({"metadata": {"name": "n", "uid": "u", "generation": generation}, "spec": spec,
-            "status": {"control": control}});
-        let seen = ProfileSeen::read(&object).unwrap().state;
-        assert!(caps(&seen.desired).cpu.is_some());
-        seen
+    fn holds(&self, at: usize) -> Watts {
+        self.grants[at].map_or(most(at), |grant| grant.watts)
     }
 
-    /// A second: what agents have read back is heard, a round is made, its writes land.
+    /// A second: a round is made, its writes land, and what agents have read back is heard by the next one.
     fn round(&mut self) {
         self.second += 1;
         let now = Stamp::new(Micros::new(self.second * 1_000_000));
-        for at in 0..NODES {
-            let max = hardware(at).cpu.max_per_socket.unwrap();
-            let (stands, generation) = self.stands[at];
-            self.heard[at] = (Some(stands.unwrap_or(max)), generation);
-        }
         let claims: Vec<Claim> = (0..NODES).map(|at| self.claim(at)).collect();
-        for (at, claim) in claims.iter().enumerate() {
-            self.ledger.observe(&claim.node, &claim.split, Some(&self.state(at)), now);
+        let asks = round(&claims, &self.limits, &mut self.memory, (now, true)).unwrap().asks;
+        self.peak = Watts::ZERO;
+        for (at, ask) in asks.into_iter().enumerate() {
+            let before = self.holds(at);
+            let serial = self.grants[at].map_or(0, |grant| grant.serial);
+            if let Some(ask) = ask {
+                self.grants[at] = Some(Grant { serial: serial + 1, watts: ask.watts, ceiling: ask.ceiling });
+                self.writes += 1;
+            }
+            self.peak += before.max(self.holds(at));
+            let holds = self.holds(at);
+            let heard = |grant: Grant| Receipt { serial: grant.serial, holds, floor: Watts::ZERO };
+            self.receipts[at] = self.grants[at].map(heard);
         }
-        let grants = self.ledger.round(&claims, true, now).unwrap();
-        let before = self.stands.clone();
-        let mut writes = 0;
-        for (at, (claim, grant)) in claims.iter().zip(grants).enumerate() {
-            let Grant::Write(caps) = grant else { continue };
-            self.ledger.order(claim, caps, now);
-            self.stands[at] = (caps.cpu.unwrap().watts, before[at].1 + 1);
-            self.ledger.landed(&claim.node, Some(self.stands[at].1));
-            writes += 1;
-        }
-        let draw = (0..NODES).fold(Watts::ZERO, |sum, at| {
-            let max = hardware(at).cpu.max_per_socket.unwrap();
-            let of = |caps: &[(Option<Watts>, i64)]| caps[at].0.unwrap_or(max);
-            sum + of(&before).max(of(&self.stands)).times(2)
-        });
-        self.peak = draw;
-        self.writes += writes;
     }
 
     fn rounds(&mut self, count: usize) {
@@ -136,9 +113,7 @@ impl Cluster {
     }
 
     fn drawn(&self) -> Watts {
-        (0..NODES).fold(Watts::ZERO, |sum, at| {
-            sum + self.stands[at].0.unwrap_or(hardware(at).cpu.max_per_socket.unwrap()).times(2)
-        })
+        (0..NODES).fold(Watts::ZERO, |sum, at| sum + self.holds(at))
     }
 
     /// As many nodes at full power as ever, other ones: one goes and one comes.
@@ -181,7 +156,7 @@ fn a_cut_of_the_limit_is_kept_at_once() {
     let mut cluster = Cluster::new(6000);
     (0..4).for_each(|at| cluster.performance[at] = true);
     cluster.rounds(40);
-    cluster.ledger.limits.site = Some(watts(4800));
+    cluster.limits.site = Some(watts(4800));
     cluster.round();
     assert!(cluster.drawn() <= watts(4800), "one round of writes is enough: {} W", cluster.drawn());
     for _ in 0..20 {
@@ -200,8 +175,8 @@ fn a_short_way_up_waits_and_a_long_one_does_not() {
 
 /// A node that holds its cap.
 fn holding(key: usize, (group, cap, desired, reachable): (usize, i32, i32, bool)) -> Node {
-    let order = Order { serial: 1, cap: watts(cap) };
-    let receipt = Receipt { taken: Some(order), read_back: watts(cap) };
+    let grant = Grant { serial: 1, watts: watts(cap), ceiling: watts(cap) };
+    let receipt = Receipt { serial: 1, holds: watts(cap), floor: Watts::ZERO };
     Node {
         key: key as u64,
         group,
@@ -209,7 +184,7 @@ fn holding(key: usize, (group, cap, desired, reachable): (usize, i32, i32, bool)
         range: Range::new(watts(100), Some(watts(400))).unwrap(),
         desired: watts(desired),
         reachable,
-        account: Account::resume(Some(order), Some(receipt), Stamp::new(Micros::ZERO)),
+        account: Account::observed(Some(grant), Some(receipt)),
     }
 }
 
@@ -256,7 +231,7 @@ proptest! {
         let nodes: Vec<Node> = facts.iter().zip(&unheard).enumerate().map(|(key, ((node, _, _), &unheard))| {
             let node = holding(key, *node);
             // Nobody can say what one draws that is away and was never heard, and whose maximum is not known.
-            let nothing = Node { account: Account::unproven(), range: Range::new(watts(100), None).unwrap(), ..node };
+            let nothing = Node { account: Account::NONE, range: Range::new(watts(100), None).unwrap(), ..node };
             if unheard { nothing } else { node }
         }).collect();
         let impatient: Vec<bool> = facts.iter().map(|(_, _, impatient)| *impatient).collect();

@@ -78,6 +78,20 @@ fn keep(
     above
 }
 
+/// What each group would draw with the groups in it; nothing where nobody can say.
+pub(super) fn loads(groups: &[Group], nodes: &[Node], targets: &[Watts]) -> Vec<Option<Watts>> {
+    let mut loads = own_loads(groups, nodes, targets);
+    // Parents come before their parts.
+    for group in (0..groups.len()).rev() {
+        let load = loads.get(group).copied().flatten();
+        let parent = groups.get(group).and_then(Group::parent);
+        if let Some(whole) = parent.and_then(|parent| loads.get_mut(parent)) {
+            *whole = whole.zip(load).and_then(|(whole, part)| whole.checked_add(part));
+        }
+    }
+    loads
+}
+
 /// What each group would draw apart from the groups in it; nothing where nobody can say.
 fn own_loads(groups: &[Group], nodes: &[Node], targets: &[Watts]) -> Vec<Option<Watts>> {
     let mut loads: Vec<Option<Watts>> = groups.iter().map(Group::base).collect();

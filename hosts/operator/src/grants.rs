@@ -1,0 +1,268 @@
+//! Grants that were sent and of which it is not seen yet what became of them: all that a process may remember of what it
+//! ordered.
+//!
+//! Every grant names the object and the serial that it replaces, so that of several over one serial at most one lands. What
+//! was sent counts until a definite refusal, or until a higher serial is seen, which voids it; a timeout ends nothing.
+//!
+//! Beside it stands when a node may be sent another: not while one is under way, not within five seconds of one that landed
+//! and does not show in the watch yet, and after a failure not before a wait that grows up to five seconds.
+
+use crate::rows::GrantSeen;
+use crate::writes::Trouble;
+use host_kit::clock::Mono;
+use joulie_core::budget::Grant;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A grant of which it is not seen yet what became of it.
+#[derive(Clone, Debug)]
+struct Sent {
+    ticket: u64,
+    /// The object; none where it is to be made.
+    over: Option<(String, u64)>,
+    grant: Grant,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It is being sent.
+    UnderWay,
+    /// The server has it, and the watch does not show it yet.
+    Landed(Mono),
+    /// Nobody knows.
+    Unknown,
+}
+
+/// What was sent to one node.
+#[derive(Clone, Debug)]
+struct OfNode {
+    sent: Vec<Sent>,
+    /// A deletion is under way.
+    deleting: Option<u64>,
+    failures: u32,
+    not_before: Mono,
+}
+
+impl Default for OfNode {
+    fn default() -> Self {
+        Self { sent: Vec::new(), deleting: None, failures: 0, not_before: Mono::START }
+    }
+}
+
+/// What was sent, node by node.
+#[derive(Debug, Default)]
+pub(crate) struct Grants {
+    nodes: BTreeMap<Arc<str>, OfNode>,
+    tickets: u64,
+}
+
+/// A write that landed shows within this time, or a watch is so late that sending again does no harm.
+const ECHO_MAX: Duration = Duration::from_secs(5);
+/// The first wait after a failure, which every further one doubles.
+const FIRST: Duration = Duration::from_millis(250);
+/// The longest wait: who is to be lowered waits for no longer.
+const MOST: Duration = Duration::from_secs(5);
+/// So many are kept of one node. More cannot be without an answer over one serial unless the server hangs; then no more is
+/// sent.
+const SENT_MAX: usize = 64;
+
+impl Sent {
+    /// Whether it cannot land any more, now that this is seen of the node's object.
+    fn is_void(&self, seen: Option<&GrantSeen>) -> bool {
+        match (&self.over, seen) {
+            (None, Some(_)) | (Some(_), None) => true,
+            (None, None) => false,
+            (Some((uid, serial)), Some(seen)) => seen.stamp.uid != *uid || seen.grant.serial > *serial,
+        }
+    }
+}
+
+impl Grants {
+    /// Takes in what is seen of the nodes' objects, and forgets those of whom nothing is kept that matters: who is no node any
+    /// more and has no object counts nothing.
+    pub(crate) fn observe<'a>(
+        &mut self,
+        seen: impl Fn(&str) -> Option<&'a GrantSeen>,
+        is_node: impl Fn(&str) -> bool,
+        now: Mono,
+    ) {
+        self.nodes.retain(|node, of| {
+            let seen = seen(node);
+            of.sent.retain(|sent| !sent.is_void(seen));
+            let matters = !of.sent.is_empty() && (seen.is_some() || is_node(node));
+            matters || of.deleting.is_some() || now < of.not_before
+        });
+    }
+
+    /// What may still land at a node.
+    pub(crate) fn sent(&self, node: &str) -> Vec<Grant> {
+        self.nodes.get(node).map(|of| of.sent.iter().map(|sent| sent.grant).collect()).unwrap_or_default()
+    }
+
+    /// Whether a node may be sent something at `now`.
+    pub(crate) fn is_free(&self, node: &str, now: Mono) -> bool {
+        self.nodes.get(node).is_none_or(|of| {
+            let waits = |sent: &Sent| match sent.stage {
+                Stage::UnderWay => true,
+                Stage::Landed(at) => now < at.plus(ECHO_MAX),
+                Stage::Unknown => false,
+            };
+            of.deleting.is_none()
+                && now >= of.not_before
+                && of.sent.len() < SENT_MAX
+                && !of.sent.iter().any(waits)
+        })
+    }
+
+    /// A grant is about to be sent over what is seen; its ticket.
+    pub(crate) fn send(&mut self, node: &Arc<str>, seen: Option<&GrantSeen>, grant: Grant) -> u64 {
+        self.tickets += 1;
+        let over = seen.map(|seen| (seen.stamp.uid.clone(), seen.grant.serial));
+        let sent = Sent { ticket: self.tickets, over, grant, stage: Stage::UnderWay };
+        self.nodes.entry(node.clone()).or_default().sent.push(sent);
+        self.tickets
+    }
+
+    /// A node's grant is about to be deleted; the ticket.
+    pub(crate) fn delete(&mut self, node: &Arc<str>) -> u64 {
+        self.tickets += 1;
+        self.nodes.entry(node.clone()).or_default().deleting = Some(self.tickets);
+        self.tickets
+    }
+
+    /// Takes in what became of what had this ticket. How long the node is left alone after a failure.
+    pub(crate) fn ended(
+        &mut self,
+        (node, ticket): (&str, u64),
+        failed: Option<&Trouble>,
+        now: Mono,
+    ) -> Option<Duration> {
+        let of = self.nodes.get_mut(node)?;
+        if of.deleting == Some(ticket) {
+            of.deleting = None;
+        }
+        let at = of.sent.iter().position(|sent| sent.ticket == ticket);
+        let Some(trouble) = failed else {
+            of.failures = 0;
+            if let Some(sent) = at.and_then(|at| of.sent.get_mut(at)) {
+                sent.stage = Stage::Landed(now);
+            }
+            return None;
+        };
+        if let Some(at) = at {
+            match trouble {
+                // Nobody knows whether it was taken.
+                Trouble::Away(..) => of.sent[at].stage = Stage::Unknown,
+                Trouble::Owned(_)
+                | Trouble::Stale(_)
+                | Trouble::Gone
+                | Trouble::Refused(_)
+                | Trouble::NotLeading => drop(of.sent.remove(at)),
+            }
+        }
+        let wait = FIRST.saturating_mul(1 << of.failures.min(10)).min(MOST);
+        of.failures = of.failures.saturating_add(1);
+        of.not_before = now.plus(wait);
+        Some(wait)
+    }
+
+    /// When a node may be sent something again that may not now.
+    pub(crate) fn untils(&self) -> impl Iterator<Item = Mono> {
+        self.nodes.values().flat_map(|of| {
+            let echoes = of.sent.iter().filter_map(|sent| match sent.stage {
+                Stage::Landed(at) => Some(at.plus(ECHO_MAX)),
+                Stage::UnderWay | Stage::Unknown => None,
+            });
+            echoes.chain([of.not_before])
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use host_kit::reflect::Row;
+    use power_units::Watts;
+    use serde_json::json;
+
+    fn grant(serial: u64, watts: i32) -> Grant {
+        Grant { serial, watts: Watts::from_int(watts), ceiling: Watts::from_int(watts) }
+    }
+
+    fn seen(uid: &str, serial: u64) -> GrantSeen {
+        let spec = json!({"nodeName": "a", "serial": serial, "watts": 1, "ceiling": 1});
+        GrantSeen::read(&json!({"metadata": {"name": "a", "uid": uid}, "spec": spec})).unwrap()
+    }
+
+    fn look(grants: &mut Grants, seen: Option<&GrantSeen>) {
+        grants.observe(|_| seen, |_| true, at(1));
+    }
+
+    fn at(second: u64) -> Mono {
+        Mono::at(Duration::from_secs(second))
+    }
+
+    #[test]
+    fn what_was_sent_counts_until_it_is_refused_or_a_higher_serial_is_seen() {
+        let (mut grants, node) = (Grants::default(), Arc::from("a"));
+        let now = seen("u", 7);
+        let first = grants.send(&node, Some(&now), grant(8, 500));
+        assert!(!grants.is_free("a", at(1)), "one is under way");
+        // No answer in time: it may still land.
+        grants.ended(("a", first), Some(&Trouble::Away("late".to_owned(), None)), at(1));
+        assert!(grants.is_free("a", at(2)));
+        let second = grants.send(&node, Some(&now), grant(8, 300));
+        grants.ended(("a", second), Some(&Trouble::Refused("no".to_owned())), at(2));
+        assert_eq!(grants.sent("a"), [grant(8, 500)]);
+        look(&mut grants, Some(&now));
+        assert_eq!(grants.sent("a").len(), 1, "the same serial says nothing");
+        look(&mut grants, Some(&seen("u", 8)));
+        assert_eq!(grants.sent("a"), []);
+    }
+
+    #[test]
+    fn an_outcome_is_that_of_its_ticket_whoever_leads_meanwhile() {
+        let (mut grants, node) = (Grants::default(), Arc::from("a"));
+        let now = seen("u", 7);
+        let first = grants.send(&node, Some(&now), grant(8, 500));
+        grants.ended(("a", first), Some(&Trouble::Away("late".to_owned(), None)), at(1));
+        let second = grants.send(&node, Some(&now), grant(8, 300));
+        // The first one's answer comes twice, and late.
+        grants.ended(("a", first), Some(&Trouble::NotLeading), at(2));
+        assert_eq!(grants.sent("a"), [grant(8, 300)]);
+        grants.ended(("a", second), None, at(2));
+        assert_eq!(grants.sent("a"), [grant(8, 300)], "it counts until it is seen");
+    }
+
+    #[test]
+    fn an_object_that_was_made_anew_voids_what_was_sent_over_the_old_one() {
+        let (mut grants, node) = (Grants::default(), Arc::from("a"));
+        grants.send(&node, Some(&seen("u", 7)), grant(8, 500));
+        look(&mut grants, Some(&seen("v", 1)));
+        assert_eq!(grants.sent("a"), []);
+        // One that was to be made is void as soon as there is one, whoever made it.
+        grants.send(&node, None, grant(1, 400));
+        look(&mut grants, None);
+        assert_eq!(grants.sent("a").len(), 1);
+        look(&mut grants, Some(&seen("w", 1)));
+        assert_eq!(grants.sent("a"), []);
+    }
+
+    #[test]
+    fn nobody_waits_longer_than_five_seconds() {
+        let (mut grants, node) = (Grants::default(), Arc::from("a"));
+        let waits: Vec<u128> = (0..12)
+            .map(|_| {
+                let ticket = grants.send(&node, None, grant(1, 1));
+                let refused = Trouble::Refused("no".to_owned());
+                grants.ended(("a", ticket), Some(&refused), at(1)).unwrap().as_millis()
+            })
+            .collect();
+        assert_eq!((waits[0], waits[1], waits[11]), (250, 500, 5000));
+        let ticket = grants.send(&node, None, grant(1, 1));
+        grants.ended(("a", ticket), None, at(20));
+        assert!(!grants.is_free("a", at(24)) && grants.is_free("a", at(25)), "the watch does not show it");
+    }
+}

@@ -1,0 +1,119 @@
+//! What counts as granted: only what was read back in the boot and for the Node object that are there now.
+
+use super::rig::{Cluster, JOULIE, node_info};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Two nodes of 200 to 720 W that would both have all of it, under 1000 W.
+async fn pair() -> Arc<Cluster> {
+    let cluster = Arc::new(Cluster::new().await);
+    for node in ["a", "b"] {
+        cluster.node(node).await;
+        cluster.hardware(node, 300.0).await;
+    }
+    cluster
+}
+
+const OPTIONS: [(&str, &str); 5] = [
+    ("STATIC_HP_FRAC", "1"),
+    ("BUDGET_SITE_WATTS", "1000"),
+    ("BUDGET_RAISE_DWELL", "100ms"),
+    ("BUDGET_GONE_HOLD", "3s"),
+    ("BUDGET_ANSWER_WITHIN", "1s"),
+];
+
+async fn watts(cluster: &Cluster, node: &str) -> f64 {
+    cluster.grant(node).await.and_then(|grant| grant["spec"]["watts"].as_f64()).unwrap_or(f64::NAN)
+}
+
+async fn boots(cluster: &Cluster, node: &str, boot: &str) {
+    let path = format!("/api/v1/nodes/{node}/status");
+    cluster.patch(&path, &json!({"status": {"nodeInfo": node_info(boot)}})).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_has_rebooted_counts_at_its_maximum_until_it_says_what_it_holds() {
+    let cluster = pair().await;
+    let agents = cluster.agents();
+    let operator = cluster.operator(&OPTIONS).await;
+    let halves = async || watts(&cluster, "a").await == 500.0 && watts(&cluster, "b").await == 500.0;
+    cluster.until("each has the half", halves).await;
+    cluster.quiet(Duration::from_millis(300)).await;
+    // Nobody speaks for the nodes any more, and one of them comes up again: 1000 − 720 = 280 W are left for the other.
+    agents.abort();
+    boots(&cluster, "a", "another boot").await;
+    cluster.until("b makes room", async || watts(&cluster, "b").await <= 280.0).await;
+    // Its agent puts the grant in force that it has on disk, and says so.
+    let agents = cluster.agents();
+    cluster.until("b has it back", halves).await;
+    operator.stop().await;
+    agents.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_deleted_counts_until_its_agent_is_silent_for_long_enough() {
+    let cluster = pair().await;
+    let agents = cluster.agents();
+    let operator = cluster.operator(&OPTIONS).await;
+    let halves = async || watts(&cluster, "a").await == 500.0 && watts(&cluster, "b").await == 500.0;
+    cluster.until("each has the half", halves).await;
+    cluster.quiet(Duration::from_millis(300)).await;
+    cluster.send("DELETE", "/api/v1/nodes/a", &Value::Null).await.unwrap();
+    // The time until nothing is held back because a leader is new is over by then.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(watts(&cluster, "b").await, 500.0, "the machine runs on under its agent");
+    cluster.until("its grant goes", async || cluster.grant("a").await.is_none()).await;
+    cluster.until("b has all that it can draw", async || watts(&cluster, "b").await == 720.0).await;
+    let events = cluster.list("/apis/events.k8s.io/v1/namespaces/joulie-system/events").await;
+    assert!(events.iter().any(|event| event["reason"] == "GrantDropped"), "{events:?}");
+    operator.stop().await;
+    agents.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_comes_back_under_its_name_is_another_one() {
+    let cluster = pair().await;
+    let agents = cluster.agents();
+    let operator = cluster.operator(&OPTIONS).await;
+    let halves = async || watts(&cluster, "a").await == 500.0 && watts(&cluster, "b").await == 500.0;
+    cluster.until("each has the half", halves).await;
+    agents.abort();
+    // Another machine, which happens to say the same boot.
+    cluster.send("DELETE", "/api/v1/nodes/a", &Value::Null).await.unwrap();
+    cluster.node("a").await;
+    cluster.until("b makes room", async || watts(&cluster, "b").await <= 280.0).await;
+    operator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_leaves_is_released_when_there_is_room_and_its_grant_goes_when_it_knows() {
+    let cluster = pair().await;
+    let agents = cluster.agents();
+    let operator = cluster.operator(&OPTIONS).await;
+    let halves = async || watts(&cluster, "a").await == 500.0 && watts(&cluster, "b").await == 500.0;
+    cluster.until("each has the half", halves).await;
+    let reserved = |value: Value| json!({"metadata": {"labels": {"joulie.io/reserved": value}}});
+    cluster.patch("/api/v1/nodes/a", &reserved(json!("true"))).await;
+    // There is no room: nobody gives any to one that leaves, and nothing is lifted.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let grant = cluster.grant("a").await.unwrap();
+    assert_eq!((grant["spec"]["watts"].as_f64(), &grant["spec"]["released"]), (Some(500.0), &Value::Null));
+    // A second leader of a larger limit: there is room for both.
+    operator.stop().await;
+    let options =
+        OPTIONS.map(|(name, value)| if name == "BUDGET_SITE_WATTS" { (name, "2000") } else { (name, value) });
+    let operator = cluster.operator(&options).await;
+    let released = async || cluster.grant("a").await.is_none_or(|grant| grant["spec"]["released"] == true);
+    cluster.until("it is released", released).await;
+    let agent = async || {
+        if let Some(grant) = cluster.grant("a").await {
+            cluster.holds(&grant, 720.0).await;
+        }
+        cluster.grant("a").await.is_none()
+    };
+    cluster.until("its grant goes when its agent knows", agent).await;
+    assert_eq!(cluster.list(&format!("{JOULIE}/nodepowergrants")).await.len(), 1);
+    operator.stop().await;
+    agents.abort();
+}

@@ -1,0 +1,142 @@
+//! What is observed of one node as far as the budget goes, and what is to stand in its grant.
+
+use super::{Limits, Split};
+use joulie_core::budget::{Account, Grant, Move, Node, Priority, Range, Receipt};
+use power_units::Watts;
+use std::sync::Arc;
+
+/// A node in one round. All watts are of its packages and GPUs together.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// Its name.
+    pub node: Arc<str>,
+    /// Its rack, as its label says.
+    pub rack: Option<Arc<str>>,
+    /// Who keeps more.
+    pub priority: Priority,
+    /// What its watts are made of.
+    pub split: Split,
+    /// The most that the policy and persons let it draw; nothing where they say nothing.
+    pub wanted: Option<Watts>,
+    /// It is not planned any more: it is brought up to its largest draw by what nobody else wants, and then released.
+    pub leaves: bool,
+    /// Nobody may grant it anything: it has no agent that could keep to that, or nothing is planned for it and it was never
+    /// granted anything.
+    pub aside: bool,
+    /// It answers.
+    pub reachable: bool,
+    /// The grant that stands, unless it says that the node is released.
+    pub grant: Option<Grant>,
+    /// The grant that stands says that the node is released.
+    pub released: bool,
+    /// What the node read back, where that fits its boot and its Node object.
+    pub receipt: Option<Receipt>,
+    /// The grants that were sent over the one that stands, of which nobody knows what became of them.
+    pub sent: Vec<Grant>,
+}
+
+/// What is to stand in a node's grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// The most that the packages and GPUs may be allowed together.
+    pub watts: Watts,
+    /// The most that any grant may allow that the node may still hold.
+    pub ceiling: Watts,
+    /// The node is released.
+    pub released: bool,
+}
+
+/// Whole watts, rounded down, as persons read them.
+fn whole(watts: Watts) -> Watts {
+    let bits = watts.or_zero().to_bits();
+    Watts::from_bits(bits - bits.rem_euclid(1 << 32))
+}
+
+impl Claim {
+    /// Whether nothing can be asked of it.
+    pub(super) fn is_fixed(&self) -> bool {
+        self.aside || !self.split.is_known() || !self.split.is_cappable()
+    }
+
+    /// What is observed of its grant, with what the node draws beside packages and GPUs.
+    fn account(&self, rest: Watts) -> Account {
+        let plus = |watts: Watts| watts + rest;
+        let grant = |grant: &Grant| Grant {
+            serial: grant.serial,
+            watts: plus(grant.watts),
+            ceiling: plus(grant.ceiling),
+        };
+        let receipt = self.receipt.map(|receipt| Receipt {
+            serial: receipt.serial,
+            holds: plus(receipt.holds),
+            floor: if receipt.floor > Watts::ZERO { plus(receipt.floor) } else { Watts::ZERO },
+        });
+        let account = Account::observed(self.grant.as_ref().map(grant), receipt);
+        if self.sent.is_empty() {
+            return account;
+        }
+        let sent: Vec<Grant> = self.sent.iter().map(grant).collect();
+        account.after_sending(&sent)
+    }
+
+    /// The node as the core's budget sees it: the one place where its row is made.
+    pub(super) fn node(&self, key: u64, group: usize, limits: &Limits) -> Result<Node, String> {
+        let rest = limits.node_rest;
+        let account = self.account(rest);
+        let max = self.split.max().map(|max| max + rest).or(limits.unknown_node);
+        // A node of which it is not known what it can draw may draw what it was told at least.
+        let max =
+            if self.split.is_known() { max } else { max.map(|max| account.asked().unwrap_or(max).max(max)) };
+        let floor = self.split.floor() + rest;
+        // What nobody here may change counts as it stands, and is no room for anybody.
+        let floor = match (self.is_fixed(), account.asked(), max) {
+            (true, Some(stands), _) => stands.max(floor),
+            (true, None, Some(max)) => max,
+            (true, None, None) | (false, _, _) => floor,
+        };
+        let floor = max.map_or(floor, |max| floor.min(max));
+        // Who leaves keeps what it has; what it is given beyond that nobody else wants.
+        let wanted = self.wanted.filter(|_| !self.leaves).map(|wanted| wanted + rest);
+        Ok(Node {
+            key,
+            group,
+            priority: self.priority,
+            range: Range::new(floor, max).map_err(|error| error.to_string())?,
+            desired: wanted.or(account.asked()).or(max).unwrap_or(floor),
+            reachable: self.reachable,
+            account,
+        })
+    }
+
+    /// What is to stand in its grant after this move; nothing where what stands is to stay.
+    pub(super) fn ask(&self, step: Move, node: &Node, limits: &Limits) -> Option<Ask> {
+        if self.is_fixed() {
+            return None;
+        }
+        let max = self.split.max()?;
+        let stands = self.grant.map(|grant| grant.watts);
+        if self.leaves {
+            let is_free = self.released || (stands.is_none() && self.sent.is_empty());
+            if is_free {
+                return None;
+            }
+            if stands.is_some_and(|watts| watts >= whole(max)) {
+                return Some(Ask { watts: whole(max), ceiling: max, released: true });
+            }
+        }
+        let cap = match step {
+            Move::Lower(cap) | Move::Raise(cap) => cap,
+            Move::Keep | Move::Await | Move::Wait(_) => return None,
+        };
+        let watts = whole(cap - limits.node_rest);
+        if stands == Some(watts) && self.sent.iter().all(|sent| sent.watts == watts) {
+            return None;
+        }
+        // Under a grant that releases the node its devices are held to nothing.
+        let ceiling = match self.released {
+            true => max.max(watts),
+            false => node.account.ceiling_of(watts + limits.node_rest) - limits.node_rest,
+        };
+        Some(Ask { watts, ceiling, released: false })
+    }
+}

@@ -1,0 +1,228 @@
+use super::*;
+use crate::hardware::{Cpu, Gpus, Hardware};
+use crate::intent::{Cap, Caps};
+use joulie_core::budget::{Grant, Priority, Receipt};
+use power_units::Percent;
+
+fn w(watts: i32) -> Watts {
+    Watts::from_int(watts)
+}
+
+/// Two packages from 100 W on.
+fn node(max: Option<i32>) -> Hardware {
+    let cpu =
+        Cpu { sockets: Some(2), min_per_socket: Some(w(100)), max_per_socket: max.map(w), ..Cpu::default() };
+    Hardware { cpu, gpu: None }
+}
+
+fn percent(value: i32) -> Caps {
+    Caps { cpu: Some(Cap { percent: Some(Percent::from_int(value)), watts: None }), gpu: None }
+}
+
+const BOTH: (bool, bool) = (true, true);
+
+fn limits(site: i32) -> Limits {
+    Limits {
+        site: Some(w(site)),
+        site_base: Watts::ZERO,
+        racks: BTreeMap::new(),
+        rack_base: BTreeMap::new(),
+        node_rest: Watts::ZERO,
+        unknown_node: None,
+        dead_band: w(5),
+        raise_band: Ratio::ZERO,
+        raise_dwell: Micros::ZERO,
+        answer_within: Micros::new(30_000_000),
+    }
+}
+
+fn grant(serial: u64, watts: i32) -> Option<Grant> {
+    Some(Grant { serial, watts: w(watts), ceiling: w(watts) })
+}
+
+fn receipt(serial: u64, holds: i32) -> Option<Receipt> {
+    Some(Receipt { serial, holds: w(holds), floor: Watts::ZERO })
+}
+
+/// Two packages of 100 to 360 W that the policy caps at 60 %: about 432 W.
+fn claim(name: &str) -> Claim {
+    let split = Split::of(&node(Some(360)), BOTH);
+    Claim {
+        node: name.into(),
+        rack: None,
+        priority: Priority::Eco,
+        wanted: Some(w(432)),
+        split,
+        leaves: false,
+        aside: false,
+        reachable: true,
+        grant: None,
+        released: false,
+        receipt: None,
+        sent: Vec::new(),
+    }
+}
+
+fn at(second: u64) -> Stamp {
+    Stamp::new(Micros::new(second * 1_000_000))
+}
+
+fn asked(claims: &[Claim], limits: &Limits) -> Vec<Option<Ask>> {
+    round(claims, limits, &mut Memory::default(), (at(1), true)).unwrap().asks
+}
+
+fn ask(watts: i32, ceiling: i32) -> Option<Ask> {
+    Some(Ask { watts: w(watts), ceiling: w(ceiling), released: false })
+}
+
+#[test]
+fn a_node_is_its_devices() {
+    let split = Split::of(&node(Some(360)), BOTH);
+    // 2 × 360 W × 50 % = 360 W.
+    assert_eq!(split.watts(&percent(50)), Some(w(360)));
+    assert_eq!((split.floor(), split.max()), (w(200), Some(w(720))));
+    // Nobody can say what a node of unknown devices draws, nor what one of so many packages does.
+    assert_eq!(Split::of(&node(None), BOTH).max(), None);
+    let mut uncounted = node(Some(360));
+    uncounted.cpu.sockets = None;
+    let uncounted = Split::of(&uncounted, BOTH);
+    assert_eq!((uncounted.is_known(), uncounted.watts(&percent(60))), (false, None));
+    assert!(!Split::of(&node(Some(360)), (false, false)).is_cappable());
+}
+
+#[test]
+fn a_device_that_names_no_lowest_limit_is_asked_for_no_less_than_it_draws_idle() {
+    let mut hardware = node(Some(360));
+    hardware.cpu.min_per_socket = None;
+    // A fifth of 360 W: 72 W a package.
+    assert_eq!(Split::of(&hardware, BOTH).floor(), w(144));
+}
+
+#[test]
+fn what_an_agent_makes_of_a_grant_is_on_the_way_from_the_lowest_to_what_is_desired() {
+    let gpu = Gpus { model: None, count: 2, min: Some(w(100)), max: Some(w(300)) };
+    let split = Split::of(&Hardware { gpu: Some(gpu), ..node(Some(360)) }, BOTH);
+    let each = |caps: Caps| (caps.cpu.and_then(|cap| cap.watts), caps.gpu.and_then(|cap| cap.watts));
+    // Floors 2 × 100 + 2 × 100 = 400 W; up to 2 × 360 + 2 × 300 = 1320 W: half of the way of 920 W is 460 W.
+    let half = split.under_grant(&Caps::default(), w(860));
+    assert_eq!(each(half), (Some(w(230)), Some(w(200))));
+    assert_eq!(split.under_grant(&percent(60), w(2000)), percent(60), "what is desired fits");
+    assert_eq!(each(split.under_grant(&percent(60), w(10))), (Some(w(100)), Some(w(100))));
+}
+
+#[test]
+fn a_first_grant_is_written_whatever_the_node_draws_and_counts_when_it_is_read_back() {
+    let (one, two) = (claim("a"), claim("b"));
+    // Neither was ever heard: 2 × 720 W. Each is granted the half of 800 W.
+    assert_eq!(asked(&[one.clone(), two.clone()], &limits(800)), [ask(400, 400), ask(400, 400)]);
+    // Of both grants nothing was read back: they stand, and nothing is to be written.
+    let told = [Claim { grant: grant(1, 400), ..one }, Claim { grant: grant(1, 400), ..two }];
+    assert_eq!(asked(&told, &limits(800)), [None, None]);
+}
+
+#[test]
+fn a_grant_that_did_not_land_is_asked_for_again_in_every_round() {
+    // 4.1 of the first install: the limit is cut, and no write lands for 40 s.
+    let holds = |name| Claim { grant: grant(7, 432), receipt: receipt(7, 432), ..claim(name) };
+    let (mut memory, limits) = (Memory::default(), limits(700));
+    for second in 1..=40 {
+        let asks = round(&[holds("a"), holds("b")], &limits, &mut memory, (at(second), true)).unwrap().asks;
+        assert_eq!(asks, [ask(350, 432), ask(350, 432)], "second {second}");
+    }
+}
+
+#[test]
+fn what_was_sent_without_an_answer_is_written_over_as_soon_as_it_is_not_wanted() {
+    let sent = |watts| vec![Grant { serial: 8, watts: w(watts), ceiling: w(432) }];
+    let holds = |sent| Claim { grant: grant(7, 432), receipt: receipt(7, 432), sent, ..claim("a") };
+    assert_eq!(asked(&[holds(sent(300))], &limits(1000)), [ask(432, 432)]);
+    assert_eq!(asked(&[holds(sent(432))], &limits(1000)), [None], "it is what is wanted");
+}
+
+#[test]
+fn a_node_that_leaves_is_brought_up_as_there_is_room_and_then_released() {
+    let leaves =
+        |watts| Claim { leaves: true, grant: grant(3, watts), receipt: receipt(3, watts), ..claim("a") };
+    let other = || Claim { grant: grant(5, 432), receipt: receipt(5, 432), ..claim("b") };
+    // 1000 − 432 − 432 = 136 W of room: part of the way to 720 W, and no more.
+    let full = limits(1000);
+    let first = asked(&[leaves(432), other()], &full);
+    assert_eq!((first[0], first[1]), (ask(568, 568), None));
+    // It waits with what it has; nobody counts it as free, and nobody is above the limit.
+    assert_eq!(asked(&[leaves(568), other()], &full)[0], None);
+    // Nor does it pay for those that would have more, but where the limit cannot be kept without it.
+    let would = || Claim { wanted: Some(w(720)), priority: Priority::Performance, ..other() };
+    assert_eq!(asked(&[leaves(568), would()], &full), [None, None]);
+    assert_eq!(asked(&[leaves(568), would()], &limits(700)), [ask(200, 568), None]);
+    let free = Some(Ask { watts: w(720), ceiling: w(720), released: true });
+    assert_eq!(asked(&[leaves(720), other()], &limits(2000))[0], free);
+    let released = Claim { grant: None, released: true, ..leaves(720) };
+    assert_eq!(asked(&[released.clone(), other()], &limits(2000))[0], None);
+    // Planned again it is held to nothing until it says so: its ceiling is all that it can draw.
+    let back = Claim { leaves: false, ..released };
+    assert_eq!(asked(&[back, other()], &limits(1000))[0], ask(432, 720));
+}
+
+#[test]
+fn a_node_that_does_not_read_its_grant_back_is_not_counted_on() {
+    // It has come up again, and nobody says in which boot its grant was put in force.
+    let silent = Claim { grant: grant(3, 432), ..claim("a") };
+    let other = Claim { grant: grant(5, 432), receipt: receipt(5, 432), ..claim("b") };
+    let (limits, mut memory) = (limits(1000), Memory::default());
+    let claims = [silent, other];
+    let mut other = |second| round(&claims, &limits, &mut memory, (at(second), true)).unwrap().asks[1];
+    assert_eq!((other(1), other(30)), (None, None), "its agent may still come");
+    // 1000 − 720 = 280 W are left.
+    assert_eq!(other(31), ask(280, 432));
+}
+
+#[test]
+fn before_anything_may_be_raised_nothing_is_and_what_is_to_come_down_does() {
+    let low = Claim { grant: grant(1, 250), receipt: receipt(1, 250), ..claim("a") };
+    let high = Claim { grant: grant(1, 500), receipt: receipt(1, 500), ..claim("b") };
+    let asks = round(&[low, high], &limits(1000), &mut Memory::default(), (at(1), false)).unwrap().asks;
+    assert_eq!(asks, [None, ask(432, 500)]);
+}
+
+#[test]
+fn what_a_node_draws_beside_its_devices_counts_in_the_limit_and_is_no_part_of_its_grant() {
+    let limits = Limits { node_rest: w(50), ..limits(400) };
+    // 400 − 50 = 350 W for the packages.
+    assert_eq!(asked(&[claim("a")], &limits), [ask(350, 350)]);
+    let unknown = Claim { split: Split::of(&Hardware::default(), BOTH), wanted: None, ..claim("a") };
+    let stands =
+        round(std::slice::from_ref(&unknown), &limits, &mut Memory::default(), (at(1), true)).unwrap();
+    assert_eq!((stands.asks[0], stands.standings[0].load), (None, None));
+    let assumed = Limits { unknown_node: Some(w(900)), ..limits };
+    let stands = round(&[unknown], &assumed, &mut Memory::default(), (at(1), true)).unwrap();
+    assert_eq!((stands.asks[0], stands.standings[0].load), (None, Some(w(900))));
+}
+
+#[test]
+fn racks_are_groups_where_they_have_a_limit() {
+    let limits = Limits {
+        racks: [("r1", 400), ("*", 500)].map(|(rack, watts)| (rack.to_owned(), w(watts))).into(),
+        rack_base: [("r1".to_owned(), w(40))].into(),
+        ..limits(1000)
+    };
+    let groups = Groups::of_racks(&limits, ["r2"].into_iter()).unwrap();
+    let of = |rack| groups.groups[groups.find(rack)];
+    assert_eq!((of(Some("r1")).limit(), of(Some("r1")).base()), (w(400), Some(w(40))));
+    assert_eq!(of(Some("r2")).limit(), w(500));
+    assert_eq!(groups.find(None), 0);
+}
+
+#[test]
+fn a_group_above_its_limit_for_longer_than_a_read_back_takes_is_told_of_with_who_holds_it() {
+    // Two packages of 360 W of which nothing was ever read back may draw 720 W.
+    let claim = Claim { grant: grant(1, 432), ..claim("a") };
+    let (limits, mut memory) = (limits(500), Memory::default());
+    let mut stands = |second: u64| {
+        let round = round(std::slice::from_ref(&claim), &limits, &mut memory, (at(second), true)).unwrap();
+        let site = round.standings.first().unwrap().clone();
+        (site.exceeded, site.holders.len())
+    };
+    assert_eq!(stands(1), (None, 0), "what was asked for may be read back any moment");
+    assert_eq!(stands(30), (None, 0));
+    assert_eq!(stands(31), (Some(w(220)), 1));
+}
