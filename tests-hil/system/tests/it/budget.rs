@@ -99,7 +99,7 @@ async fn load_everything(world: &World) {
 }
 
 /// The most that any node draws beside its packages and GPUs.
-async fn rest_watts(world: &World) -> f64 {
+pub(crate) async fn rest_watts(world: &World) -> f64 {
     let listed = world.simulator.get("/nodes").await.unwrap();
     // The virtual hardware's: what its preset draws beside the packages.
     let mut most: f64 = RIG_REST_WATTS;
@@ -116,7 +116,7 @@ async fn rest_watts(world: &World) -> f64 {
 const RIG_REST_WATTS: f64 = 0.0;
 
 /// Both operators with the same variables, one after the other, as a rollout does it.
-async fn operators(world: &World, variables: &[(&str, &str)]) {
+pub(crate) async fn operators(world: &World, variables: &[(&str, &str)]) {
     let mut all = vec![("STATIC_HP_FRAC", "1"), ("BUDGET_DEAD_BAND_WATTS", "1")];
     all.extend_from_slice(variables);
     for part in [Part::OperatorA, Part::OperatorB] {
@@ -128,7 +128,7 @@ async fn operators(world: &World, variables: &[(&str, &str)]) {
     wait("a leader", async || leader(world).await.is_some()).await;
 }
 
-async fn budgeted(world: &World, watts: f64, rest: f64) {
+pub(crate) async fn budgeted(world: &World, watts: f64, rest: f64) {
     let (watts, rest) = (format!("{watts:.0}"), format!("{rest:.0}"));
     operators(world, &[("BUDGET_SITE_WATTS", &watts), ("BUDGET_NODE_REST_WATTS", &rest)]).await;
 }
@@ -151,7 +151,7 @@ async fn settled_watts(world: &World, within_percent: f64) -> f64 {
 }
 
 /// Waits until all limits together are at most this, and says when it was so.
-async fn until_limited(world: &World, meter: &mut Meter, watts: f64) -> Instant {
+pub(crate) async fn until_limited(world: &World, meter: &mut Meter, watts: f64) -> Instant {
     let mut seen = f64::INFINITY;
     let outcome = system::until("the limits", PATIENCE, async || {
         if let Some(stretch) = meter.look(world).await.unwrap() {

@@ -3,6 +3,7 @@
 
 mod budget;
 mod burst;
+mod grants;
 mod one_node;
 mod outages;
 mod placement;
@@ -39,6 +40,16 @@ const STORIES: &[Story] = &[
     ("pods wait for a stopped extender", |world| Box::pin(outages::pods_wait_for_the_extender(world))),
     ("the API server is away", |world| Box::pin(outages::the_api_server_is_away(world))),
     ("a budget that is cut is kept", |world| Box::pin(budget::a_cut_budget_is_kept(world))),
+    ("a grant that was refused is sent again", |world| {
+        Box::pin(grants::a_refused_grant_is_sent_again(world))
+    }),
+    ("nodes that leave a full budget take nothing from it", |world| {
+        Box::pin(grants::nodes_that_leave_a_full_budget_take_nothing_from_it(world))
+    }),
+    ("a person's cap is handed back", |world| Box::pin(grants::a_persons_cap_is_handed_back(world))),
+    ("limits that are taken away release every node", |world| {
+        Box::pin(grants::limits_that_are_taken_away_release_every_node(world))
+    }),
     ("a node that is deselected gets its originals back", |world| {
         Box::pin(one_node::a_deselected_node_is_restored(world))
     }),

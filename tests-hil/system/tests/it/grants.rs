@@ -1,0 +1,134 @@
+//! Three ways in which a site was held above its limit for good, told again under a full budget: a write that the API
+//! server refuses, nodes that leave, and a person's cap that is handed back. What is judged is the limits of the hardware.
+
+use crate::budget::{budgeted, operators, rest_watts, until_limited};
+use crate::support::wait;
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+use std::time::Duration;
+use system::watt_seconds::Meter;
+use system::world::{SIMULATED, World};
+use tokio::time::Instant;
+
+const EVERY: Duration = Duration::from_millis(200);
+
+/// What packages and GPUs may be allowed together under a limit that is nine tenths of what they are allowed now.
+async fn tightened(world: &World, meter: &mut Meter) -> (f64, f64, f64) {
+    let rest = rest_watts(world).await;
+    let nodes = f64::from(u32::try_from(SIMULATED).unwrap() + 1);
+    let now = limits(world, meter).await;
+    let limit = (now * 0.9 + rest * nodes).floor();
+    (limit, rest, limit - rest * nodes)
+}
+
+async fn limits(world: &World, meter: &mut Meter) -> f64 {
+    meter.look(world).await.unwrap();
+    meter.look(world).await.unwrap().unwrap().limits
+}
+
+/// The most that the limits were together while this lasted.
+async fn most(world: &World, meter: &mut Meter, lasts: Duration) -> f64 {
+    let (begun, mut most) = (Instant::now(), 0.0_f64);
+    while begun.elapsed() < lasts {
+        tokio::time::sleep(EVERY).await;
+        most = most.max(meter.look(world).await.unwrap().map_or(0.0, |stretch| stretch.limits));
+    }
+    most
+}
+
+/// Gives the operator the right to change grants, or takes it.
+async fn may_patch(world: &World, may: bool) {
+    let roles: Api<ClusterRole> = Api::all(world.client.clone());
+    let mut role = roles.get("joulie-operator").await.unwrap();
+    for rule in role.rules.iter_mut().flatten() {
+        let of_grants = rule.resources.iter().flatten().any(|resource| resource == "nodepowergrants");
+        if of_grants {
+            rule.verbs.retain(|verb| verb != "patch");
+            rule.verbs.extend(may.then(|| "patch".to_owned()));
+        }
+    }
+    let name = role.name_any();
+    let rules = json!({"rules": role.rules});
+    roles.patch(&name, &PatchParams::default(), &Patch::Merge(rules)).await.unwrap();
+}
+
+pub(crate) async fn a_refused_grant_is_sent_again(world: &World) {
+    let mut meter = Meter::new(world).await.unwrap();
+    let before = limits(world, &mut meter).await;
+    let (limit, rest, devices) = tightened(world, &mut meter).await;
+    may_patch(world, false).await;
+    budgeted(world, limit, rest).await;
+    // The API server refuses every grant that would lower a node.
+    let refused = most(world, &mut meter, Duration::from_secs(12)).await;
+    assert!(refused > devices, "limits of {refused} W, of {before} W before: nothing was refused");
+    may_patch(world, true).await;
+    let begun = Instant::now();
+    until_limited(world, &mut meter, devices).await;
+    system::tell(&format!(
+        "  {before:.0} W → {devices:.0} W of limits, {:.1?} after the right to write was given back",
+        begun.elapsed()
+    ));
+}
+
+pub(crate) async fn nodes_that_leave_a_full_budget_take_nothing_from_it(world: &World) {
+    let mut meter = Meter::new(world).await.unwrap();
+    let (limit, rest, devices) = tightened(world, &mut meter).await;
+    budgeted(world, limit, rest).await;
+    until_limited(world, &mut meter, devices).await;
+    let nodes: Api<Node> = Api::all(world.client.clone());
+    let label = async |name: &str, labels: Value| {
+        let patch = Patch::Merge(json!({"metadata": {"labels": labels}}));
+        nodes.patch(name, &PatchParams::default(), &patch).await.unwrap();
+    };
+    label("sim-gpu-0", json!({"joulie.io/reserved": "true"})).await;
+    for epyc in ["sim-epyc-0", "sim-epyc-1"] {
+        label(epyc, json!({"joulie.io/managed": null})).await;
+    }
+    let left = most(world, &mut meter, Duration::from_secs(15)).await;
+    system::tell(&format!("  three nodes leave: limits of {left:.0} W at most, of {devices:.0} W"));
+    assert!(left <= devices + 1.0, "limits of {left} W, of {devices} W");
+    label("sim-gpu-0", json!({"joulie.io/reserved": null})).await;
+    for epyc in ["sim-epyc-0", "sim-epyc-1"] {
+        label(epyc, json!({"joulie.io/managed": "true"})).await;
+    }
+    let back = most(world, &mut meter, Duration::from_secs(10)).await;
+    assert!(back <= devices + 1.0, "limits of {back} W when they are back");
+}
+
+pub(crate) async fn a_persons_cap_is_handed_back(world: &World) {
+    let mut meter = Meter::new(world).await.unwrap();
+    let allowed = limits(world, &mut meter).await;
+    let kind = GroupVersionKind::gvk("joulie.io", "v1alpha1", "NodePowerProfile");
+    let profiles: Api<DynamicObject> = Api::all_with(world.client.clone(), &ApiResource::from_gvk(&kind));
+    let profile = profiles.get("sim-gpu-1").await.unwrap();
+    let person = json!({"apiVersion": "joulie.io/v1alpha1", "kind": "NodePowerProfile",
+        "metadata": {"name": "sim-gpu-1"}, "spec": {"nodeName": "sim-gpu-1", "profile": profile.data["spec"]["profile"],
+            "gpu": {"powerCap": {"capWattsPerGpu": 250}}}});
+    profiles.patch("sim-gpu-1", &PatchParams::apply("alice").force(), &Patch::Apply(person)).await.unwrap();
+    let gpu = async || profiles.get("sim-gpu-1").await.unwrap().data["spec"]["gpu"]["powerCap"].clone();
+    wait("her cap stands", async || gpu().await["capWattsPerGpu"] == 250).await;
+    let hers = most(world, &mut meter, Duration::from_secs(5)).await;
+    // As the documentation says.
+    let hand_back = http::Request::patch("/apis/joulie.io/v1alpha1/nodepowerprofiles/sim-gpu-1")
+        .header("content-type", "application/json-patch+json")
+        .body(json!([{"op": "remove", "path": "/spec/gpu"}]).to_string().into_bytes());
+    let _: Value = world.client.request(hand_back.unwrap()).await.unwrap();
+    let back = most(world, &mut meter, Duration::from_secs(8)).await;
+    system::tell(&format!("  limits of {allowed:.0} W, {hers:.0} W with her cap, {back:.0} W after it"));
+    assert!(hers.max(back) <= allowed + 1.0, "limits of {hers} W and {back} W, of {allowed} W");
+    wait("the policy's cap is back", async || gpu().await["capPctOfMax"].is_number()).await;
+}
+
+pub(crate) async fn limits_that_are_taken_away_release_every_node(world: &World) {
+    let kind = GroupVersionKind::gvk("joulie.io", "v1alpha1", "NodePowerGrant");
+    let mut resource = ApiResource::from_gvk(&kind);
+    resource.plural = "nodepowergrants".to_owned();
+    let grants: Api<DynamicObject> = Api::all_with(world.client.clone(), &resource);
+    let count = async || grants.list(&ListParams::default()).await.unwrap().items.len();
+    assert_eq!(count().await, SIMULATED + 1);
+    operators(world, &[]).await;
+    wait("no grant is left", async || count().await == 0).await;
+}
