@@ -1,5 +1,6 @@
 //! The server behind the service: it takes a request apart and hands it to whoever answers it.
 
+use crate::bell::Bell;
 use crate::failure::{Failure, Reason};
 use crate::faults::{Faults, Origin};
 use crate::kind::{Flavour, Kind, Registry};
@@ -19,7 +20,6 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
-use tokio::sync::watch;
 
 /// The body of every answer.
 pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
@@ -28,8 +28,8 @@ pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 pub(crate) struct Api {
     store: Mutex<Store>,
     registry: RwLock<Registry>,
-    /// The newest revision, for those who wait for it.
-    pub(crate) changed: watch::Sender<u64>,
+    /// Rings with each new revision.
+    pub(crate) changed: Bell,
     pub(crate) faults: Faults,
     clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     pub(crate) bookmark_every: Duration,
@@ -65,7 +65,7 @@ impl Api {
         let store = Store::new(options.event_horizon);
         let started = (options.clock)().as_second();
         Self {
-            changed: watch::Sender::new(store.revision()),
+            changed: Bell::default(),
             store: Mutex::new(store),
             registry: RwLock::new(crate::kind::registry()),
             faults: Faults::default(),
@@ -135,8 +135,8 @@ impl Api {
     }
 
     /// Tells the watches about a new revision.
-    pub(crate) fn announce(&self, store: &Store) {
-        self.changed.send_replace(store.revision());
+    pub(crate) fn announce(&self) {
+        self.changed.ring();
     }
 
     /// The kind that a place is of.

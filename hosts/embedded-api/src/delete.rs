@@ -120,7 +120,7 @@ impl Api {
             let marked = self.seal(store, kind, value);
             if !deletion.dry_run {
                 store.put(marked.clone());
-                self.announce(store);
+                self.announce();
             }
             return Ok(Some(marked));
         }
@@ -129,7 +129,7 @@ impl Api {
             let last = self.seal(store, kind, value);
             store.remove(last.clone());
             self.forget(kind, &last);
-            self.announce(store);
+            self.announce();
         }
         Ok(None)
     }

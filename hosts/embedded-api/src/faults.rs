@@ -1,12 +1,12 @@
 //! Faults on demand: what a network, a busy API server and its restarts do to a client.
 
+use crate::bell::{Bell, Ear};
 use crate::failure::{Failure, Reason};
 use crate::request::Verb;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::watch;
 
 /// Which requests a fault meets; what is not said matches everything.
 #[derive(Debug, Clone, Default)]
@@ -112,7 +112,7 @@ pub struct Faults(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
-    changed: watch::Sender<u64>,
+    changed: Bell,
 }
 
 #[derive(Debug, Default)]
@@ -193,12 +193,12 @@ impl Faults {
 
     fn change(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.state());
-        self.0.changed.send_modify(|count| *count += 1);
+        self.0.changed.ring();
     }
 
     /// Told whenever the faults change.
-    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
-        self.0.changed.subscribe()
+    pub(crate) fn changes(&self) -> Ear {
+        self.0.changed.listen()
     }
 
     /// What a request meets before it is looked at.
@@ -214,7 +214,7 @@ impl Faults {
                 None => break,
                 Some(Loss::Refused) => return Err(io::ErrorKind::ConnectionRefused.into()),
                 Some(Loss::Silent) => {
-                    let _ = changes.changed().await;
+                    changes.rung().await;
                     if self.state().loss(origin).is_none() {
                         return Err(io::ErrorKind::ConnectionReset.into());
                     }

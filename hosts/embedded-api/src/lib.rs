@@ -27,6 +27,7 @@
 #![forbid(unsafe_code)]
 
 mod api;
+mod bell;
 mod delete;
 mod discovery;
 mod failure;
@@ -171,7 +172,7 @@ impl EmbeddedApi {
     /// Forgets the log of events: a watch or a page from before gets 410, as after a compaction of etcd.
     pub fn compact(&self) {
         self.0.store().compact();
-        self.0.announce(&self.0.store());
+        self.0.announce();
     }
 
     /// The newest resource version. It stands still while nothing is written.

@@ -47,7 +47,7 @@ impl Api {
         set_condition(&mut pod, scheduled);
         let bound = self.seal(&store, kind, pod);
         store.put(bound);
-        self.announce(&store);
+        self.announce();
         Ok(Reply::json(StatusCode::CREATED, &success(&json!({}))))
     }
 

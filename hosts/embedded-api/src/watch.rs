@@ -4,6 +4,7 @@
 //! has fallen behind what the log holds.
 
 use crate::api::{Api, Reply};
+use crate::bell::Ear;
 use crate::failure::Failure;
 use crate::faults::{Flow, OpenWatch, Origin};
 use crate::kind::Kind;
@@ -18,7 +19,6 @@ use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 /// Events that go out as one piece.
@@ -47,8 +47,8 @@ struct Watch {
     ended: bool,
     /// A table tells its columns once.
     columns_told: bool,
-    changed: watch::Receiver<u64>,
-    faults: watch::Receiver<u64>,
+    changed: Ear,
+    faults: Ear,
     open: OpenWatch,
 }
 
@@ -73,7 +73,7 @@ impl Api {
         }
         let timeout = query.number("timeoutSeconds")?.map_or(TIMEOUT, Duration::from_secs).min(TIMEOUT_MAX);
         let scope = scope_of(kind, place);
-        let changed = self.changed.subscribe();
+        let changed = self.changed.listen();
         let (initial, cursor) = {
             let store = self.store();
             if asked > store.revision() {
@@ -125,7 +125,8 @@ impl Watch {
                 Flow::Ended => return None,
                 Flow::Stalled => {
                     tokio::select! {
-                        _ = self.faults.changed() => {}
+                        biased;
+                        () = self.faults.rung() => {}
                         () = sleep_until(self.deadline) => {}
                     }
                     continue;
@@ -133,22 +134,20 @@ impl Watch {
                 Flow::Flows => {}
             }
             // What changes from here on wakes the wait below.
-            self.changed.borrow_and_update();
+            self.changed.hear();
             if let Some(piece) = self.piece() {
                 return Some(piece);
             }
+            // In this order: what changes all the time, and not for this watch, holds up neither bookmark nor end.
             tokio::select! {
-                changed = self.changed.changed() => {
-                    if changed.is_err() {
-                        return None;
-                    }
-                }
-                _ = self.faults.changed() => {}
+                biased;
+                () = self.faults.rung() => {}
+                () = sleep_until(self.deadline) => {}
                 () = sleep_until(self.next_bookmark), if self.bookmarks => {
                     self.next_bookmark = Instant::now() + self.api.bookmark_every;
                     return Some(self.bookmark(false));
                 }
-                () = sleep_until(self.deadline) => {}
+                () = self.changed.rung() => {}
             }
         }
     }
