@@ -37,4 +37,4 @@ pub mod settings;
 mod snapshot;
 mod start;
 
-pub use start::{BUILD, StartError, Started, start};
+pub use start::{BUILD, StartError, Started, start, start_on};

@@ -71,6 +71,18 @@ const INSIDE_CONNECTIONS_MAX: usize = 32;
 
 /// Begins to watch and to serve.
 pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> Result<Started, StartError> {
+    // Objects are read and pictures worked out apart from the threads that answer.
+    let apart = Apart::start("watches").map_err(StartError::Thread)?;
+    start_on(apart, settings, context, tasks).await
+}
+
+/// The same, where whoever calls says on which thread the watches are.
+pub async fn start_on(
+    apart: Apart,
+    settings: Settings,
+    context: Context,
+    tasks: &mut Tasks,
+) -> Result<Started, StartError> {
     let Context { client, clock, stop, logs, shown: config } = context;
     let mut registry = metrics::Metrics::of(&BUILD);
     let reflections = Reflections::register(registry.registry());
@@ -81,8 +93,6 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let series = settings.node_series;
     let own = Metrics::register(registry.registry(), shown.clone(), placement, series, clock.clone());
 
-    // Objects are read and pictures worked out apart from the threads that answer.
-    let apart = Apart::start("watches").map_err(StartError::Thread)?;
     let parts = (clock.clone(), stop.clone());
     let mut watcher =
         Watcher { client, reflections, clock: parts.0, stop: parts.1, tasks, apart: apart.clone() };

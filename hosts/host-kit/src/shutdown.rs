@@ -320,6 +320,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_task_apart_ends_with_the_tasks_of_its_program() {
+        let (held, mut gone) = mpsc::channel::<()>(1);
+        let mut tasks = Tasks::new();
+        tasks.spawn_on(&Apart::here(), "watch", async move {
+            std::future::pending::<()>().await;
+            drop(held);
+        });
+        tokio::task::yield_now().await;
+        drop(tasks);
+        // Red where the task is only waited for: it then runs on.
+        assert_eq!(tokio::time::timeout(LATE, gone.recv()).await, Ok(None));
+    }
+
+    #[tokio::test]
     async fn tasks_that_end_because_they_were_asked_to_are_no_failure_however_late_that_is_seen() {
         for _ in 0..64 {
             let (trigger, stop) = pair();

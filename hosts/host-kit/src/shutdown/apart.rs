@@ -10,13 +10,23 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// A task that ends with whoever waits for it, as the tasks of the program do.
+struct Running<T>(JoinHandle<T>);
+
+impl<T> Drop for Running<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
 
 /// The thread. It ends when the last clone is gone, and with it what still runs there.
 #[derive(Clone, Debug)]
 pub struct Apart {
     handle: Handle,
-    /// The other end is what the thread waits for.
-    _alive: Arc<oneshot::Sender<()>>,
+    /// The other end is what the thread waits for; none where there is no thread.
+    _alive: Option<Arc<oneshot::Sender<()>>>,
 }
 
 impl Apart {
@@ -33,7 +43,16 @@ impl Apart {
             drop(runtime.block_on(gone));
             runtime.shutdown_background();
         })?;
-        Ok(Self { handle, _alive: Arc::new(alive) })
+        Ok(Self { handle, _alive: Some(Arc::new(alive)) })
+    }
+
+    /// No thread: tasks run where the others do. For a test in one thread, whose time must not run on meanwhile.
+    ///
+    /// # Panics
+    /// Outside of a runtime.
+    #[must_use]
+    pub fn here() -> Self {
+        Self { handle: Handle::current(), _alive: None }
     }
 
     /// Runs a task there. What is returned waits for it, and says whether it came to its end without a panic.
@@ -41,10 +60,10 @@ impl Apart {
         &self,
         task: impl Future<Output = ()> + Send + 'static,
     ) -> impl Future<Output = bool> + Send + 'static {
-        let running = self.handle.spawn(AssertUnwindSafe(task).catch_unwind());
+        let mut running = Running(self.handle.spawn(AssertUnwindSafe(task).catch_unwind()));
         let apart = self.clone();
         async move {
-            let ended = running.await;
+            let ended = (&mut running.0).await;
             drop(apart);
             ended.is_ok_and(|ended| ended.is_ok())
         }
