@@ -23,5 +23,5 @@ mod start;
 
 pub use host::StartError as HostError;
 pub use host::restore::run as restore;
-pub use pool::PoolError;
-pub use start::{BUILD, StartError, Started, start};
+pub use pool::{Carrier, PoolError};
+pub use start::{BUILD, StartError, Started, start, start_over};

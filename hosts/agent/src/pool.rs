@@ -9,6 +9,8 @@ mod remote;
 mod tls;
 mod wire;
 
+pub use http::Carrier;
+
 use crate::front::inputs::{Inputs, Watched};
 use crate::front::node::{Front, Shared};
 use crate::front::rows::NodeRow;
@@ -88,7 +90,7 @@ impl Pool {
     pub(crate) fn new(
         settings: &Settings,
         (routing, shards, concurrency): (&Routing, Shards, usize),
-        (shared, catalog): (Arc<Shared>, Catalog),
+        (shared, catalog, carrier): (Arc<Shared>, Catalog, Option<Arc<dyn Carrier>>),
         confirmed: Confirmed,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, PoolError> {
@@ -101,7 +103,7 @@ impl Pool {
         let beat = Heartbeat::started(clock.mono());
         let common = Arc::new(Common {
             routing: routing.clone(),
-            http: http::Http::new(concurrency, routing.timeout, tls),
+            http: http::Http::new(concurrency, routing.timeout, tls, carrier),
             laws: laws(settings, routing).map_err(PoolError::Period)?,
             period: settings.period,
             clock,
@@ -128,11 +130,13 @@ impl Pool {
                     member.remote.renewed(mark);
                 }
             }
+            // In this order: tasks that ended are few, and after each word everything is looked at.
             tokio::select! {
+                biased;
                 () = stop.requested() => break,
+                Some(_) = self.tasks.join_next(), if !self.tasks.is_empty() => {}
                 alive = watched.changed() => if !alive { return },
                 () = tokio::time::sleep(LOOK_EVERY) => {}
-                Some(_) = self.tasks.join_next(), if !self.tasks.is_empty() => {}
             }
             tokio::time::sleep(TOGETHER).await;
         }
@@ -195,11 +199,13 @@ impl Pool {
         };
         let (stays, leaves) = tokio::sync::oneshot::channel::<()>();
         self.tasks.spawn(async move {
+            // None of them ever ends while the node stays, so each is polled every time.
             tokio::select! {
+                biased;
+                _ = leaves => {}
                 () = task.run() => {}
                 // The front ends with its inputs; the machine is still needed to put originals back.
                 () = async { front.run().await; std::future::pending().await } => {}
-                _ = leaves => {}
             }
         });
         Member { inputs, views, remote, _stays: stays }

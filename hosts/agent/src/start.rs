@@ -10,7 +10,7 @@ use crate::front::watches::{self, Confirmed, Watches};
 use crate::host::{self, Ending, Host, Standing};
 use crate::machine::{Control, View};
 use crate::metrics::Metrics;
-use crate::pool::{Pool, PoolError};
+use crate::pool::{Carrier, Pool, PoolError};
 use crate::settings::{LeaseExpiry, Machine, OnExit, Routing, Settings, Shards, Target};
 use host_kit::clock::Clock;
 use host_kit::health::{Health, Verdict};
@@ -72,6 +72,25 @@ impl std::error::Error for StartError {}
 
 /// Begins the agent's tasks.
 pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> Result<Started, StartError> {
+    begin(settings, context, None, tasks).await
+}
+
+/// The same, for nodes that are not reached over sockets.
+pub async fn start_over(
+    carrier: Arc<dyn Carrier>,
+    settings: Settings,
+    context: Context,
+    tasks: &mut Tasks,
+) -> Result<Started, StartError> {
+    begin(settings, context, Some(carrier), tasks).await
+}
+
+async fn begin(
+    settings: Settings,
+    context: Context,
+    carrier: Option<Arc<dyn Carrier>>,
+    tasks: &mut Tasks,
+) -> Result<Started, StartError> {
     let mut page = Page::of(&BUILD);
     let metrics = Metrics::register(page.registry());
     let reflections = Reflections::register(page.registry());
@@ -95,7 +114,7 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
             over_http(
                 &settings,
                 (Some(node.as_str()), parts),
-                (&context, &shared),
+                (&context, &shared, carrier),
                 &reflections,
                 tasks,
                 health,
@@ -103,7 +122,7 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
         }
         Target::Pool { routing, shards, concurrency } => {
             let parts = (routing, *shards, *concurrency);
-            over_http(&settings, (None, parts), (&context, &shared), &reflections, tasks, health)?
+            over_http(&settings, (None, parts), (&context, &shared, carrier), &reflections, tasks, health)?
         }
     };
     let limits = Limits::new(64 * 1024, 64).map_err(StartError::Limits)?;
@@ -130,14 +149,15 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
 fn over_http(
     settings: &Settings,
     (node, parts): (Option<&str>, (&Routing, Shards, usize)),
-    (context, shared): (&Context, &Arc<Shared>),
+    (context, shared, carrier): (&Context, &Arc<Shared>, Option<Arc<dyn Carrier>>),
     reflections: &Reflections,
     tasks: &mut Tasks,
     health: Health,
 ) -> Result<Health, StartError> {
     let Watches { watched, confirmed } = watches::begin(settings, node, context, reflections, tasks);
     let catalog = Catalog::embedded().map_err(StartError::Catalog)?;
-    let pool = Pool::new(settings, parts, (shared.clone(), catalog), confirmed, context.clock.clone());
+    let pool =
+        Pool::new(settings, parts, (shared.clone(), catalog, carrier), confirmed, context.clock.clone());
     let pool = pool.map_err(StartError::Pool)?;
     let health = health
         .live("loop", pool.beat().check("the pool", Duration::from_secs(30)))

@@ -3,15 +3,18 @@
 
 use super::wire::{Action, BYTES_MOST, Became, Telemetry};
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use host_kit::config::{Url, UrlTemplate};
 use host_kit::connect::chain;
-use http::{Method, Request, StatusCode, header};
+use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use power_hal::ErrorKind;
+use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
@@ -35,32 +38,37 @@ pub(super) enum Standing {
     Suspect,
 }
 
+/// What carries a request to a node and brings the whole answer back, in the place of sockets: for a test whose nodes
+/// are in the same process, and whose time is not the machine's.
+pub trait Carrier: Send + Sync + 'static {
+    /// Sends it; an error is an answer that never came.
+    fn carry(&self, request: Request<Bytes>) -> BoxFuture<'static, io::Result<Response<Bytes>>>;
+}
+
+/// How requests go.
+enum Way {
+    Sockets(Client<HttpsConnector<HttpConnector>, Full<Bytes>>),
+    Carried(Arc<dyn Carrier>),
+}
+
 /// A client of the nodes' endpoints.
 pub(super) struct Http {
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    way: Way,
     places: Semaphore,
     suspects: Semaphore,
     timeout: Duration,
 }
 
 impl Http {
-    pub(super) fn new(concurrency: usize, timeout: Duration, tls: rustls::ClientConfig) -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_connect_timeout(Some(timeout));
-        connector.set_nodelay(true);
-        connector.enforce_http(false);
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls)
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(connector);
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(Duration::from_secs(60))
-            .pool_max_idle_per_host(concurrency.min(64))
-            .build(connector);
+    pub(super) fn new(
+        concurrency: usize,
+        timeout: Duration,
+        tls: rustls::ClientConfig,
+        carrier: Option<Arc<dyn Carrier>>,
+    ) -> Self {
+        let way = carrier.map_or_else(|| Way::Sockets(sockets(concurrency, timeout, tls)), Way::Carried);
         let (places, suspects) = (Semaphore::new(concurrency), Semaphore::new(concurrency.div_ceil(4)));
-        Self { client, places, suspects, timeout }
+        Self { way, places, suspects, timeout }
     }
 
     /// The telemetry of a node.
@@ -104,7 +112,7 @@ impl Http {
             .uri(url.as_str())
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::USER_AGENT, "joulie-agent")
-            .body(Full::from(body))
+            .body(body)
             .map_err(|error| Trouble::new(ErrorKind::BadData, format!("{url}: {error}")))?;
         // The semaphores are never closed.
         let _place = match standing {
@@ -121,18 +129,54 @@ impl Http {
         }
     }
 
-    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Bytes, Trouble> {
-        let failed = |error: hyper_util::client::legacy::Error| Trouble::new(ErrorKind::Io, chain(&error));
-        let response = self.client.request(request).await.map_err(failed)?;
-        let status = response.status();
-        if !status.is_success() {
-            let kind = if status == StatusCode::NOT_FOUND { ErrorKind::Gone } else { ErrorKind::Io };
-            return Err(Trouble::new(kind, format!("it answers {status}")));
+    async fn exchange(&self, request: Request<Bytes>) -> Result<Bytes, Trouble> {
+        match &self.way {
+            Way::Sockets(client) => {
+                let failed =
+                    |error: hyper_util::client::legacy::Error| Trouble::new(ErrorKind::Io, chain(&error));
+                let response = client.request(request.map(Full::from)).await.map_err(failed)?;
+                sound(response.status())?;
+                let body = Limited::new(response.into_body(), BYTES_MOST).collect().await;
+                let bad = |error| Trouble::new(ErrorKind::BadData, format!("its answer: {error}"));
+                Ok(body.map_err(bad)?.to_bytes())
+            }
+            Way::Carried(carrier) => {
+                let response = carrier.carry(request).await;
+                let response = response.map_err(|error| Trouble::new(ErrorKind::Io, error.to_string()))?;
+                sound(response.status())?;
+                Ok(response.into_body())
+            }
         }
-        let body = Limited::new(response.into_body(), BYTES_MOST).collect().await;
-        let body = body.map_err(|error| Trouble::new(ErrorKind::BadData, format!("its answer: {error}")))?;
-        Ok(body.to_bytes())
     }
+}
+
+fn sound(status: StatusCode) -> Result<(), Trouble> {
+    if status.is_success() {
+        return Ok(());
+    }
+    let kind = if status == StatusCode::NOT_FOUND { ErrorKind::Gone } else { ErrorKind::Io };
+    Err(Trouble::new(kind, format!("it answers {status}")))
+}
+
+fn sockets(
+    concurrency: usize,
+    timeout: Duration,
+    tls: rustls::ClientConfig,
+) -> Client<HttpsConnector<HttpConnector>, Full<Bytes>> {
+    let mut connector = HttpConnector::new();
+    connector.set_connect_timeout(Some(timeout));
+    connector.set_nodelay(true);
+    connector.enforce_http(false);
+    let connector = HttpsConnectorBuilder::new()
+        .with_tls_config(tls)
+        .https_or_http()
+        .enable_http1()
+        .wrap_connector(connector);
+    Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(Duration::from_secs(60))
+        .pool_max_idle_per_host(concurrency.min(64))
+        .build(connector)
 }
 
 fn url(template: &UrlTemplate, node: &str) -> Result<Url, Trouble> {
