@@ -113,14 +113,17 @@ impl Keeper {
         // Pods are weighed by their nodes' hardware, so they wait until that is known.
         let weighs = self.fleet.synced;
         let Watched { roster: Roster { twins, hardware, labels, .. }, lease, pods } = &mut self.watched;
+        // In this order: what is heard of the fleet is not listened to again before it was worked out, so that pods have
+        // their turn; pods may come all the time, and everything else comes before them.
         tokio::select! {
+            biased;
             () = stop.requested() => Word::Stop,
-            Some(event) = pods.next(), if weighs => Word::Pod(event),
             true = twins.changed(), if listen => Word::Fleet,
             true = hardware.changed(), if listen => Word::Fleet,
             true = labels.changed(), if listen => Word::Fleet,
             true = lease.changed(), if listen => Word::Fleet,
             () = tokio::time::sleep(pause) => Word::Time,
+            Some(event) = pods.next(), if weighs => Word::Pod(event),
         }
     }
 

@@ -1,9 +1,10 @@
-//! Time as the hosts see it, handed in so that a test owns it.
+//! Time as the hosts see it, and chance, handed in so that a test owns both.
 //!
 //! Two clocks that must not be mixed: [`Mono`] only ever goes forward and says how long ago something was heard;
 //! the wall clock is for people and for timestamps in objects. Nothing here compares the wall clocks of two machines.
 
 use jiff::Timestamp;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,11 @@ pub trait Clock: Send + Sync + 'static {
     fn mono(&self) -> Mono;
     /// What people call the time; may jump.
     fn wall(&self) -> Timestamp;
+    /// A number that nobody can foretell: it keeps names and waits of several processes apart. It is handed in with the
+    /// time because a test that owns the one and not the other cannot be played again.
+    fn chance(&self) -> u64 {
+        RandomState::new().build_hasher().finish()
+    }
 }
 
 /// A moment of one process's monotonic clock. Two of different processes have nothing to do with each other.

@@ -23,12 +23,12 @@ pub use news::{Change, News};
 pub use object::{Key, Row};
 pub use table::{Held, Rows};
 
-use std::hash::{BuildHasher, Hasher, RandomState};
+use crate::clock::Clock;
 use std::time::Duration;
 
 /// `base` and up to a fifth more, so that many do not knock at once.
-pub(crate) fn jittered(base: Duration) -> Duration {
-    let random = RandomState::new().build_hasher().finish() % 1000;
+pub(crate) fn jittered(base: Duration, clock: &dyn Clock) -> Duration {
+    let random = clock.chance() % 1000;
     base.saturating_add(base / 5000 * u32::try_from(random).unwrap_or(0))
 }
 
@@ -64,8 +64,9 @@ mod tests {
         assert_eq!(waits, [500, 1000, 2000, 4000, 8000, 16000, 30000, 30000]);
         backoff.reset();
         assert_eq!(backoff.next(), Backoff::FIRST);
+        let clock = crate::clock::SystemClock::new();
         for _ in 0..1000 {
-            let spread = jittered(Backoff::MOST);
+            let spread = jittered(Backoff::MOST, &clock);
             assert!(spread >= Backoff::MOST && spread <= Backoff::MOST + Backoff::MOST / 5);
         }
     }

@@ -126,8 +126,14 @@ impl Lead {
     pub(crate) async fn run(mut self, stop: Stop) {
         loop {
             let wait = self.next().since(self.parts.clock.mono());
+            // In this order nobody waits for ever: outcomes are as many as jobs were sent, readings as many as nodes were
+            // asked; rows may change all the time, and what they would hold up, the timer, is looked at below anyway.
             tokio::select! {
+                biased;
                 () = stop.requested() => return,
+                Some(outcome) = self.granted.recv() => self.grant_ended(&outcome),
+                Some(outcome) = self.outcomes.recv() => self.ended(outcome),
+                Some(read) = read(&mut self.poller) => self.heard(read),
                 alive = self.waiting.changed() => {
                     if !alive && !stop.is_requested() {
                         tracing::error!("a watch has ended although nobody asked it to");
@@ -135,10 +141,8 @@ impl Lead {
                     }
                     self.stirred.get_or_insert(self.parts.clock.mono());
                 }
-                Some(outcome) = self.outcomes.recv() => self.ended(outcome),
-                Some(outcome) = self.granted.recv() => self.grant_ended(&outcome),
+                // Ready for good once the election has ended, so it comes late; the term is looked at below anyway.
                 _ = self.parts.leadership.changed() => {}
-                Some(read) = read(&mut self.poller) => self.heard(read),
                 () = tokio::time::sleep(wait) => {}
             }
             let now = self.parts.clock.mono();

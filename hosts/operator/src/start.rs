@@ -17,7 +17,6 @@ use host_kit::server::{Debug, Drain, Guard, Limits, Port, Server, ServerMetrics}
 use host_kit::shutdown::{Stop, Tasks};
 use kube::Client;
 use std::fmt;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -67,7 +66,7 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     if settings.policy_unknown {
         tracing::warn!("POLICY_TYPE is a policy that nobody knows; static_partition is used");
     }
-    let identity = format!("joulie-operator-{:016x}", RandomState::new().build_hasher().finish());
+    let identity = format!("joulie-operator-{:016x}", clock.chance());
     let mut metrics = Metrics::of(&BUILD);
     let stats = Stats::register(metrics.registry());
     let elections = Elections::register(metrics.registry());

@@ -97,7 +97,9 @@ impl Watched {
                 std::future::pending().await
             }
         };
+        // In any order: whoever waits then looks at all of them.
         tokio::select! {
+            biased;
             alive = nodes.changed() => alive,
             alive = profile => alive,
             alive = twins.changed() => alive,

@@ -70,7 +70,9 @@ impl Front {
         let keep = grants::keep(self.node.clone(), self.kept.clone(), kept);
         let memory = Memory { stands, ..Memory::default() };
         let follow = Follow { front: self, sender, first, keeper, memory };
+        // None of them ends while the node stays, so all are polled every time; the way to the machine goes first.
         tokio::select! {
+            biased;
             () = follow.run() => {}
             () = publisher.run() => {}
             () = receipts.run() => {}
@@ -122,7 +124,9 @@ impl Follow {
             self.step();
             let look = self.look();
             let Front { inputs, views, .. } = &mut self.front;
+            // In any order: each step looks at everything.
             let alive = tokio::select! {
+                biased;
                 changed = inputs.changed() => changed.is_ok(),
                 changed = views.changed() => changed.is_ok(),
                 // What waits for its time, because power is published now and then, waits for no news.

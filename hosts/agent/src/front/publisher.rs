@@ -81,9 +81,11 @@ impl Publisher {
                     None => std::future::pending().await,
                 }
             };
+            // In this order: the timer is for what failed, and news that never ends must not hold that up.
             tokio::select! {
-                changed = self.docs.changed() => if changed.is_err() { return },
+                biased;
                 () = again => {}
+                changed = self.docs.changed() => if changed.is_err() { return },
             }
         }
     }

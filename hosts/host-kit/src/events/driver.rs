@@ -67,9 +67,11 @@ pub fn record(
     let work = async move {
         let mut flush = tokio::time::interval(FLUSH_EVERY);
         loop {
+            // In this order: the tick comes once a minute, and notes that never end must not hold it up.
             let due = tokio::select! {
-                Some(note) = notes.recv() => vec![events.note(&note, clock.mono(), clock.wall())],
+                biased;
                 _ = flush.tick() => events.flush(clock.mono()),
+                Some(note) = notes.recv() => vec![events.note(&note, clock.mono(), clock.wall())],
             };
             for post in due {
                 if let Some((namespace, name)) = poster.post(post, &*clock).await {
@@ -81,8 +83,9 @@ pub fn record(
     // An API server that hangs must not hold up the end of the program, so this is cut off wherever it is.
     let follow = async move {
         tokio::select! {
-            () = work => {}
+            biased;
             () = stop.requested() => {}
+            () = work => {}
         }
     };
     (recorder, follow)

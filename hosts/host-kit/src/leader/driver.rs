@@ -84,7 +84,7 @@ impl Driver {
             // A request that hangs is given up, and the clock is looked at whatever came of it. A stop waits for one
             // that is under way: a write that was cut off may be on the server and would spoil the release.
             let limit = self.candidate.renew / 2;
-            let mut pause = crate::reflect::jittered(self.candidate.retry);
+            let mut pause = crate::reflect::jittered(self.candidate.retry, &*self.clock);
             if tokio::time::timeout(limit, self.step()).await.is_err() {
                 self.trouble(&format!("no answer in {}", show_duration(limit)));
                 pause = Duration::ZERO;

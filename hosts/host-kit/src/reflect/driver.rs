@@ -129,9 +129,11 @@ fn drive<R: Row, K: Keep<R> + 'static>(
         repeats: Repeats::every(REPEAT_WINDOW),
     };
     async move {
+        // In this order: a stop waits for nothing, and it comes once.
         tokio::select! {
-            () = driver.run() => {}
+            biased;
             () = stop.requested() => {}
+            () = driver.run() => {}
         }
     }
 }
@@ -231,7 +233,7 @@ impl<R: Row, K: Keep<R>> Driver<R, K> {
                     if forgives(&trouble, self.clock.mono().since(began)) {
                         backoff.reset();
                     }
-                    let pause = jittered(backoff.next());
+                    let pause = jittered(backoff.next(), &*self.clock);
                     self.complain(&trouble, pause);
                     tokio::time::sleep(pause).await;
                 }

@@ -29,7 +29,9 @@ pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(150);
 impl Watches {
     /// Waits until any row has changed; false when a watch has ended.
     pub(crate) async fn changed(&mut self) -> bool {
+        // In any order: whoever waits then looks at all of them.
         tokio::select! {
+            biased;
             alive = self.nodes.changed() => alive,
             alive = self.pods.changed() => alive,
             alive = self.hardware.changed() => alive,
