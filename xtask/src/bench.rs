@@ -29,6 +29,7 @@ const BENCHES: &[Bench] = &[
     ("agent", agent),
     ("operator", operator),
     ("scheduler", scheduler),
+    ("world", world),
 ];
 
 /// The embedded API at 10,000 nodes, and what the reflectors of a host hold at 5,000: times, fan-out and memory, of
@@ -55,6 +56,11 @@ fn scheduler() -> Result<()> {
     // The extender that it measures lies beside it.
     release(&["build", "--package", "system", "--bins"])?;
     release(&["run", "--package", "system", "--bin", "scheduler-bench"])
+}
+
+/// Two hundred hours of the whole system in virtual time, with everything that can happen in them.
+fn world() -> Result<()> {
+    release(&["run", "--package", "world", "--", "--seeds", "200", "--bar", "180"])
 }
 
 /// The operator at 5,000 nodes on the embedded API: the first plan, the steady state, a pod's way into the plan.

@@ -1,0 +1,44 @@
+//! All that this crate knows of how a budget is kept: what the operator is told of it, what a person grants a cut, and what
+//! counts as a receipt. Everything else judges by the machines alone, so that another mechanism changes this file.
+
+use std::time::Duration;
+
+/// How long after a cut, when every operator has been told of it, the limits may still be above it.
+pub(crate) const CUT_DEADLINE: Duration = Duration::from_secs(30);
+/// A machine that has booted is excused until its first receipt, and no longer than this.
+pub(crate) const REBOOT_AT_MOST: Duration = Duration::from_secs(300);
+/// A device that refused is tried again; it is excused for so long after it last refused.
+pub(crate) const REFUSAL_AFTER: Duration = Duration::from_secs(60);
+/// What a rival has written is put back by the agent; no longer than this.
+pub(crate) const RIVAL_AT_MOST: Duration = Duration::from_secs(120);
+
+/// What an operator is told.
+pub(crate) fn operator(site_watts: f64) -> Vec<(&'static str, String)> {
+    vec![
+        ("BUDGET_SITE_WATTS", format!("{site_watts:.0}")),
+        // A node whose hardware nobody has told of yet counts with more than any of the fleet.
+        ("BUDGET_UNKNOWN_NODE_WATTS", "7000".to_owned()),
+        ("GPU_NODE_CPU_CAPS", "true".to_owned()),
+        ("RECONCILE_INTERVAL", "10s".to_owned()),
+    ]
+}
+
+/// What came of a control that an agent has sent to a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Landed {
+    /// It is in force.
+    InForce,
+    /// The device refuses it, or says that it did and did not.
+    Refused,
+}
+
+impl Landed {
+    /// Whether it is a receipt for a machine that has booted. Until grants have receipts, a limit that the agent has put
+    /// in force again is one.
+    pub(crate) const fn is_receipt(self) -> bool {
+        match self {
+            Self::InForce => true,
+            Self::Refused => false,
+        }
+    }
+}

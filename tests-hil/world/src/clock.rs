@@ -1,0 +1,46 @@
+//! The clock of one process: it follows the virtual time of the runtime, and its chance comes from the seed.
+
+use crate::draw::Draw;
+use host_kit::clock::{Clock, Mono};
+use jiff::{SignedDuration, Timestamp};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// What people call the time when an hour begins: 2026-01-01 00:00:00 UTC.
+const MIDNIGHT: i64 = 1_767_225_600;
+
+/// The time since the hour began, by the wall of everybody.
+pub(crate) fn wall(since: Duration) -> Timestamp {
+    let since = SignedDuration::try_from(since).unwrap_or(SignedDuration::MAX);
+    Timestamp::constant(MIDNIGHT, 0).saturating_add(since).unwrap_or(Timestamp::MAX)
+}
+
+/// A process's clock. Its monotonic time begins with the process, as that of no two processes compares.
+pub(crate) struct Virtual {
+    /// When the hour began.
+    hour: Instant,
+    began: Instant,
+    chance: Mutex<Draw>,
+}
+
+impl Virtual {
+    /// Of a process that begins now.
+    pub(crate) fn new(hour: Instant, chance: Draw) -> Self {
+        Self { hour, began: Instant::now(), chance: Mutex::new(chance) }
+    }
+}
+
+impl Clock for Virtual {
+    fn mono(&self) -> Mono {
+        Mono::at(self.began.elapsed())
+    }
+
+    fn wall(&self) -> Timestamp {
+        wall(self.hour.elapsed())
+    }
+
+    fn chance(&self) -> u64 {
+        self.chance.lock().unwrap_or_else(PoisonError::into_inner).bits()
+    }
+}

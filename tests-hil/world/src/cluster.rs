@@ -1,0 +1,104 @@
+//! What a cluster has beside Joulie: nodes that their kubelets register, pods, and persons with kubectl. Their requests
+//! always arrive.
+
+use embedded_api::EmbeddedApi;
+use http::Request;
+use serde_json::{Value, json};
+use simulator::fleet::Member;
+
+/// The objects of Joulie.
+const JOULIE: &str = "/apis/joulie.io/v1alpha1";
+
+/// See the module.
+pub(crate) struct Cluster {
+    client: kube::Client,
+}
+
+impl Cluster {
+    pub(crate) fn new(api: &EmbeddedApi) -> Self {
+        Self { client: api.client_as("kubectl") }
+    }
+
+    async fn send(&self, method: &str, path: &str, kind: &str, body: &Value) -> Result<Value, String> {
+        let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        let request = Request::builder().method(method).uri(path).header("content-type", kind).body(bytes);
+        let request = request.map_err(|error| error.to_string())?;
+        self.client.request(request).await.map_err(|error| format!("{method} {path}: {error}"))
+    }
+
+    async fn create(&self, path: &str, body: &Value) -> Result<(), String> {
+        self.send("POST", path, "application/json", body).await.map(drop)
+    }
+
+    async fn merge(&self, path: &str, body: &Value) -> Result<(), String> {
+        self.send("PATCH", path, "application/merge-patch+json", body).await.map(drop)
+    }
+
+    pub(crate) async fn namespace(&self, name: &str) -> Result<(), String> {
+        self.create("/api/v1/namespaces", &json!({"metadata": {"name": name}})).await
+    }
+
+    /// A node, as its kubelet registers it.
+    pub(crate) async fn node(&self, member: &Member, boot_id: &str) -> Result<(), String> {
+        let node = json!({"metadata": {"name": member.name, "labels": member.labels}});
+        self.create("/api/v1/nodes", &node).await?;
+        let status = json!({"status": {"capacity": member.capacity, "allocatable": member.capacity}});
+        self.merge(&format!("/api/v1/nodes/{}/status", member.name), &status).await?;
+        self.booted(&member.name, boot_id).await
+    }
+
+    /// What the kubelet says after a boot.
+    pub(crate) async fn booted(&self, node: &str, boot_id: &str) -> Result<(), String> {
+        let status = json!({"status": {"nodeInfo": {
+            "bootID": boot_id, "machineID": node, "systemUUID": node, "architecture": "amd64",
+            "containerRuntimeVersion": "", "kernelVersion": "", "kubeProxyVersion": "", "kubeletVersion": "",
+            "operatingSystem": "linux", "osImage": ""}}});
+        self.merge(&format!("/api/v1/nodes/{node}/status"), &status).await?;
+        self.ready(node, "True", boot_id).await
+    }
+
+    /// What the node controller and the kubelet say of a node.
+    pub(crate) async fn ready(&self, node: &str, status: &str, since: &str) -> Result<(), String> {
+        let ready = json!({"type": "Ready", "status": status, "reason": since});
+        let path = format!("/api/v1/nodes/{node}/status");
+        self.merge(&path, &json!({"status": {"conditions": [ready]}})).await
+    }
+
+    /// Labels of a node; null takes one off.
+    pub(crate) async fn label(&self, node: &str, key: &str, value: &Value) -> Result<(), String> {
+        self.merge(&format!("/api/v1/nodes/{node}"), &json!({"metadata": {"labels": {key: value}}})).await
+    }
+
+    /// A pod that was bound to a node and runs there.
+    pub(crate) async fn pod(&self, name: &str, node: &str, class: &str) -> Result<(), String> {
+        let pod = json!({"metadata": {"name": name, "annotations": {"joulie.io/workload-class": class}},
+            "spec": {"nodeName": node, "containers": [{"name": "main", "image": "none",
+                "resources": {"requests": {"cpu": "8"}}}]}});
+        self.create("/api/v1/namespaces/default/pods", &pod).await?;
+        let path = format!("/api/v1/namespaces/default/pods/{name}/status");
+        self.merge(&path, &json!({"status": {"phase": "Running"}})).await
+    }
+
+    pub(crate) async fn end_pod(&self, name: &str) -> Result<(), String> {
+        let path = format!("/api/v1/namespaces/default/pods/{name}?gracePeriodSeconds=0");
+        self.send("DELETE", &path, "application/json", &Value::Null).await.map(drop)
+    }
+
+    /// A cap that a person applies; null hands it back.
+    pub(crate) async fn cap(&self, node: &str, spec: &Value) -> Result<(), String> {
+        let mut body = json!({"apiVersion": "joulie.io/v1alpha1", "kind": "NodePowerProfile",
+            "metadata": {"name": node}, "spec": {"nodeName": node}});
+        for (field, value) in spec.as_object().into_iter().flatten() {
+            body["spec"][field] = value.clone();
+        }
+        let path = format!("{JOULIE}/nodepowerprofiles/{node}?fieldManager=kubectl&force=true");
+        self.send("PATCH", &path, "application/apply-patch+yaml", &body).await.map(drop)
+    }
+
+    /// Deletes what operators and agents have written of a node.
+    pub(crate) async fn forget(&self, plural: &str, node: &str) -> Result<(), String> {
+        self.send("DELETE", &format!("{JOULIE}/{plural}/{node}"), "application/json", &Value::Null)
+            .await
+            .map(drop)
+    }
+}

@@ -1,0 +1,150 @@
+//! `world --seeds N`: plays N hours and says what came of them; `world --seed S` tells one as a story.
+
+use clap::Parser;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+use world::script::Kind;
+use world::{Excess, Excuse, Outcome, Plan, run};
+
+/// Hours of the whole system in virtual time, judged by the limits in force of its machines.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// How many seeds are played.
+    #[arg(long, default_value_t = 20)]
+    seeds: u64,
+    /// The first seed.
+    #[arg(long, default_value_t = 1)]
+    first: u64,
+    /// Plays this one seed and tells its story around the first breach.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Tells the whole story.
+    #[arg(long)]
+    whole: bool,
+    /// How many minutes an hour has.
+    #[arg(long, default_value_t = 60)]
+    minutes: u64,
+    /// What happens, by the words of its kinds; without it everything.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// What does not happen.
+    #[arg(long, value_delimiter = ',')]
+    without: Vec<String>,
+    /// The processor time that all seeds may take, in seconds, for the bar.
+    #[arg(long)]
+    bar: Option<u64>,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let named = |words: &[String], kind: Kind| words.iter().any(|word| word == kind.word());
+    let kinds: Vec<Kind> = Kind::ALL
+        .into_iter()
+        .filter(|kind| arguments.only.is_empty() || named(&arguments.only, *kind))
+        .filter(|kind| !named(&arguments.without, *kind))
+        .collect();
+    let hour = Duration::from_secs(arguments.minutes * 60);
+    if let Some(seed) = arguments.seed {
+        let outcome = run(&Plan { whole: arguments.whole, hour, ..Plan::with(seed, &kinds) });
+        say(&format!("{}{}", outcome.story(), line(&outcome)));
+        return code(outcome.is_good());
+    }
+    let mut total = Total::default();
+    for seed in arguments.first..arguments.first + arguments.seeds {
+        let outcome = run(&Plan { hour, ..Plan::with(seed, &kinds) });
+        say(&line(&outcome));
+        total.add(&outcome);
+    }
+    say(&total.show());
+    let cpu = cpu_seconds();
+    let Some(bar) = arguments.bar else { return code(total.bad.is_empty()) };
+    let is_fast = cpu <= bar;
+    let verdict = if is_fast { "PASS" } else { "FAIL" };
+    say(&format!("BAR world_{}_seeds_cpu_s {cpu} {bar} {verdict}\n", arguments.seeds));
+    code(total.bad.is_empty() && is_fast)
+}
+
+fn code(good: bool) -> ExitCode {
+    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn line(outcome: &Outcome) -> String {
+    let Outcome { seed, unexcused, breaches, failures, used, hash, .. } = outcome;
+    let verdict = if outcome.is_good() { "ok " } else { "BAD" };
+    let first = breaches.first().map_or(String::new(), |breach| {
+        format!(
+            ", first at {:.1?} for {:.1?}, {:.0} W",
+            breach.from,
+            breach.to.saturating_sub(breach.from),
+            breach.watts
+        )
+    });
+    let failures = if failures.is_empty() { String::new() } else { format!(" {failures:?}") };
+    format!(
+        "{verdict} seed {seed}: {:.0} Ws above without an excuse in {} breaches{first}; at the end {:.0} % of the limit \
+         is used; story {hash:016x}{failures}\n",
+        unexcused.watt_seconds,
+        breaches.len(),
+        used * 100.0,
+    )
+}
+
+#[derive(Default)]
+struct Total {
+    bad: Vec<u64>,
+    unexcused: f64,
+    excused: BTreeMap<Excuse, Excess>,
+    counts: BTreeMap<&'static str, u64>,
+}
+
+impl Total {
+    fn add(&mut self, outcome: &Outcome) {
+        if !outcome.is_good() {
+            self.bad.push(outcome.seed);
+        }
+        self.unexcused += outcome.unexcused.watt_seconds;
+        for (excuse, excess) in &outcome.excused {
+            let all = self.excused.entry(*excuse).or_default();
+            all.watt_seconds += excess.watt_seconds;
+            all.time += excess.time;
+            all.longest = all.longest.max(excess.longest);
+        }
+        for (what, count) in &outcome.counts {
+            *self.counts.entry(what).or_default() += count;
+        }
+    }
+
+    fn show(&self) -> String {
+        let mut text =
+            format!("\n{:.0} Ws above without an excuse; bad seeds: {:?}\n", self.unexcused, self.bad);
+        for (excuse, Excess { watt_seconds, time, longest, .. }) in &self.excused {
+            // Writing into a text does not fail.
+            let _ = writeln!(
+                text,
+                "  {:32} {watt_seconds:>10.0} Ws in {time:.0?}, longest {longest:.1?}",
+                excuse.word()
+            );
+        }
+        for (what, count) in &self.counts {
+            let _ = writeln!(text, "  {what:32} {count:>10}");
+        }
+        text
+    }
+}
+
+/// Of this process, user and system, as the kernel's clock ticks count it.
+fn cpu_seconds() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    // Fields 14 and 15 of proc_pid_stat(5), counted behind the name; a tick is 10 ms on every Linux.
+    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
+    Duration::from_millis((ticks(11) + ticks(12)) * 10).as_secs()
+}
+
+fn say(text: &str) {
+    // Where standard output is closed there is nobody left to tell, and the status still says it.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}

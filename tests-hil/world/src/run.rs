@@ -1,0 +1,392 @@
+//! One hour of one seed, from the first start to the verdict.
+
+use crate::budget::CUT_DEADLINE;
+use crate::clock::wall;
+use crate::cluster::Cluster;
+use crate::judge::{Breach, Excess, Excuse};
+use crate::network::{Line, Weather};
+use crate::process::{NAMESPACE, Process, Start, Who};
+use crate::scene::{Scene, boot_id};
+use crate::script::{Act, Kind, Script};
+use crate::told::Told;
+use embedded_api::{EmbeddedApi, Matching, Options};
+use serde_json::{Value, json};
+use simulator::fleet::{Fleet, Member};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// What is to be played.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What chance begins with.
+    pub seed: u64,
+    /// How long it lasts.
+    pub hour: Duration,
+    /// What happens.
+    pub kinds: Vec<Kind>,
+    /// Which nodes there are, as the simulator writes it.
+    pub fleet: &'static str,
+    /// Whether the whole story is told, and not what is around the first breach.
+    pub whole: bool,
+}
+
+impl Plan {
+    /// What the operator of today bears. With the others it is red:
+    ///
+    /// - `Weather`: a cap whose write failed is not sent again;
+    /// - `Cuts`: while a node cannot be reached, the others do not make up for a cut of the limit;
+    /// - `Releases`: the watts of a node that is let go are given to others while it may draw all that it can;
+    /// - `Deletions`: without its NodeHardware a node counts with the catalogue's maximum, which may be the lower one;
+    /// - `Persons`: while a person owns a cap, the status of the twin is written every few milliseconds.
+    // When they are mended: `&Kind::ALL`.
+    pub const EVERYDAY: &[Kind] =
+        &[Kind::Pods, Kind::Budgets, Kind::Roads, Kind::Kills, Kind::Reboots, Kind::Refusals, Kind::Rivals];
+
+    /// An hour of two operators, six agents on their machines and an extender, with everything that happens.
+    #[must_use]
+    pub fn full(seed: u64) -> Self {
+        let hour = Duration::from_secs(3600);
+        Self { seed, hour, kinds: Kind::ALL.to_vec(), fleet: "xeon:2,epyc:2,gpu:2", whole: false }
+    }
+
+    /// The same hour with these kinds only.
+    #[must_use]
+    pub fn with(seed: u64, kinds: &[Kind]) -> Self {
+        Self { kinds: kinds.to_vec(), ..Self::full(seed) }
+    }
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Of which seed.
+    pub seed: u64,
+    /// The excess that nothing excuses.
+    pub unexcused: Excess,
+    /// When that was.
+    pub breaches: Vec<Breach>,
+    /// The excess that was excused, by excuse.
+    pub excused: BTreeMap<Excuse, Excess>,
+    /// What happened, by kind.
+    pub counts: BTreeMap<&'static str, u64>,
+    /// The limits in force as a part of the budget, at the end, when everything has been well for minutes.
+    pub used: f64,
+    /// Of the story, every line.
+    pub hash: u64,
+    /// Programs that ended although nobody killed them, and acts that failed.
+    pub failures: Vec<String>,
+    story: String,
+}
+
+impl Outcome {
+    /// Nothing was above the budget without an excuse, nothing broke, and the budget is used.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        self.breaches.is_empty() && self.failures.is_empty() && self.used > 0.5
+    }
+
+    /// The story around the first breach, or all of it where there is none.
+    #[must_use]
+    pub fn story(&self) -> &str {
+        &self.story
+    }
+}
+
+/// Plays it, on this thread.
+///
+/// # Panics
+/// When the system has no room for a runtime, or the fleet is none.
+#[must_use]
+pub fn run(plan: &Plan) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+    let runtime = runtime.expect("a runtime of one thread");
+    let outcome = runtime.block_on(async {
+        let mut world = World::new(plan).expect("a fleet that can be");
+        // What the programs say is told with the story.
+        let _told = tracing::subscriber::set_default(Told::subscriber(&world.scene));
+        world.play(plan).await;
+        world.outcome(plan)
+    });
+    // Whatever still waits ends with the runtime.
+    drop(runtime);
+    outcome
+}
+
+/// Everything of an hour.
+struct World {
+    seed: u64,
+    scene: Arc<Scene>,
+    api: EmbeddedApi,
+    cluster: Cluster,
+    members: Vec<Member>,
+    /// What the operators are told when they start.
+    site_watts: f64,
+    processes: BTreeMap<Who, Process>,
+    starts: BTreeMap<Who, u32>,
+    lines: BTreeMap<Who, [Arc<Line>; 2]>,
+    failures: Vec<String>,
+}
+
+impl World {
+    fn new(plan: &Plan) -> Result<Self, String> {
+        let mut members =
+            Fleet::parse(plan.fleet).and_then(|fleet| fleet.members()).map_err(|error| error.to_string())?;
+        members.sort_by(|one, other| one.name.cmp(&other.name));
+        let site_watts = between(&members, 0.7);
+        let scene = Scene::new(&members, plan.seed, site_watts).map_err(|error| error.to_string())?;
+        let scene = Arc::new(scene);
+        let hour = scene.hour();
+        let options = Options {
+            clock: Arc::new(move || wall(hour.elapsed())),
+            ..Options::with(joulie_api::crd::all())
+        };
+        let api = EmbeddedApi::new(&options).map_err(|error| error.to_string())?;
+        let agents = members.iter().map(|member| Who::Agent(member.name.clone()));
+        let all = [Who::Operator('a'), Who::Operator('b'), Who::Extender].into_iter().chain(agents);
+        let lines: BTreeMap<_, _> = all
+            .map(|who| {
+                let (api, road) = (who.name(), format!("{}'s machine", who.name()));
+                let lines = [Line::new(&api, plan.seed, &scene), Line::new(&road, plan.seed, &scene)];
+                (who, lines.map(Arc::new))
+            })
+            .collect();
+        Ok(Self {
+            seed: plan.seed,
+            cluster: Cluster::new(&api),
+            members,
+            site_watts,
+            processes: BTreeMap::new(),
+            starts: BTreeMap::new(),
+            lines,
+            failures: Vec::new(),
+            scene,
+            api,
+        })
+    }
+
+    async fn play(&mut self, plan: &Plan) {
+        let made = self.cluster.namespace(NAMESPACE).await;
+        self.note(made);
+        for member in self.members.clone() {
+            let made = self.cluster.node(&member, &boot_id(&member.name, 1)).await;
+            self.note(made);
+        }
+        for who in self.lines.keys().cloned().collect::<Vec<_>>() {
+            self.act(Act::Start(who)).await;
+        }
+        let mut acts = Script::of(plan.seed, plan.hour, &self.members, &plan.kinds).into_iter().peekable();
+        let mut second = Duration::ZERO;
+        while second < plan.hour {
+            second += Duration::from_secs(1);
+            while let Some((at, act)) = acts.next_if(|(at, _)| *at < second) {
+                self.until(at).await;
+                self.act(act).await;
+            }
+            self.until(second).await;
+            self.scene.look();
+            self.look_after();
+        }
+    }
+
+    async fn until(&self, at: Duration) {
+        tokio::time::sleep_until(self.scene.hour() + at).await;
+    }
+
+    fn note(&mut self, done: Result<(), String>) {
+        if let Err(why) = done {
+            self.failures.push(why);
+        }
+    }
+
+    /// Programs that ended by themselves.
+    fn look_after(&mut self) {
+        let ended: Vec<Who> = self
+            .processes
+            .iter()
+            .filter(|(_, process)| process.has_ended())
+            .map(|(who, _)| who.clone())
+            .collect();
+        for who in ended {
+            self.processes.remove(&who);
+            self.failures.push(format!("{} ended by itself at {:?}", who.name(), self.scene.now()));
+        }
+    }
+
+    async fn act(&mut self, act: Act) {
+        match act {
+            Act::Kill(who) => self.kill(&who),
+            Act::Start(who) => self.start(who).await,
+            Act::Budget(part) => self.budget(part).await,
+            Act::Weather(who, weather) => self.weather(&who, weather),
+            Act::Road(node, weather) => {
+                self.scene.remark(format!("** {node}: the way to the machine: {weather:?}"));
+                if let Some([_, road]) = self.lines.get(&Who::Agent(node)) {
+                    road.weather(weather);
+                }
+            }
+            Act::Down(node) => {
+                self.scene.count("reboots");
+                self.scene.down(&node);
+            }
+            Act::Silent(node) => {
+                let done = self.cluster.ready(&node, "Unknown", "NodeStatusUnknown").await;
+                self.note(done);
+            }
+            Act::Up(node) => {
+                let boot_id = self.scene.up(&node);
+                let done = self.cluster.booted(&node, &boot_id).await;
+                self.note(done);
+            }
+            Act::Controls(node, control) => {
+                self.scene.count("changes of controls");
+                self.scene.controls(&node, control);
+            }
+            Act::Rival(node) => {
+                self.scene.count("writes of rivals");
+                self.scene.rival(&node);
+            }
+            act @ (Act::Pod { .. }
+            | Act::PodEnds(_)
+            | Act::Cap(..)
+            | Act::Label { .. }
+            | Act::Forget { .. }) => self.by_hand(act).await,
+        }
+    }
+
+    /// What users and persons do. What is not there cannot be deleted, and that is no failure.
+    async fn by_hand(&mut self, act: Act) {
+        self.scene.remark(format!("** {act:?}"));
+        let cluster = &self.cluster;
+        match act {
+            Act::Pod { name, node, class } => drop(cluster.pod(&name, &node, class).await),
+            Act::PodEnds(name) => drop(cluster.end_pod(&name).await),
+            Act::Cap(node, part) => {
+                self.scene.count("caps of persons");
+                let member = self.members.iter().find(|member| member.name == node);
+                let most = member.map_or(0.0, |member| member.hardware.package_cap.1);
+                let spec = part.map_or(
+                    json!({}),
+                    |part| json!({"cpu": {"packagePowerCapWatts": (part * most).round()}}),
+                );
+                drop(cluster.cap(&node, &spec).await);
+            }
+            Act::Label { node, key, value } => {
+                self.scene.count("labels of persons");
+                let value = value.map_or(Value::Null, |value| json!(value));
+                let done = cluster.label(&node, key, &value).await;
+                self.note(done);
+            }
+            Act::Forget { plural, node } => {
+                self.scene.count("objects deleted");
+                drop(cluster.forget(plural, &node).await);
+            }
+            Act::Kill(_)
+            | Act::Start(_)
+            | Act::Budget(_)
+            | Act::Weather(..)
+            | Act::Road(..)
+            | Act::Down(_)
+            | Act::Silent(_)
+            | Act::Up(_)
+            | Act::Controls(..)
+            | Act::Rival(_) => {}
+        }
+    }
+
+    fn kill(&mut self, who: &Who) {
+        if let Some(process) = self.processes.remove(who) {
+            self.scene.count(who.kill());
+            self.scene.remark(format!("** {} is killed", who.name()));
+            process.kill();
+            self.api.faults().drop_watches(&Matching::any().client(&who.name()));
+        }
+    }
+
+    async fn start(&mut self, who: Who) {
+        let Some([api, road]) = self.lines.get(&who).filter(|_| !self.processes.contains_key(&who)) else {
+            return;
+        };
+        let number = self.starts.entry(who.clone()).or_default();
+        *number += 1;
+        self.scene.remark(format!("** {} starts", who.name()));
+        let start = Start {
+            api: &self.api,
+            scene: &self.scene,
+            seed: self.seed,
+            site_watts: self.site_watts,
+            number: *number,
+            lines: (api, road),
+        };
+        match Process::start(&who, &start).await {
+            Ok(process) => drop(self.processes.insert(who, process)),
+            Err(why) => self.failures.push(format!("{}: {why}", who.name())),
+        }
+    }
+
+    /// A limit is an operator's setting: both are started anew with it, one after the other, while time goes on.
+    async fn budget(&mut self, part: f64) {
+        let (watts, before) = (between(&self.members, part), self.site_watts);
+        self.site_watts = watts;
+        let restarts = Duration::from_secs(6);
+        self.scene.count(if watts < before { "limits cut" } else { "limits raised" });
+        self.scene.budget(watts, self.scene.now() + restarts + CUT_DEADLINE);
+        let began = Instant::now();
+        for (letter, at) in [('a', 0), ('b', 4)] {
+            tokio::time::sleep_until(began + Duration::from_secs(at)).await;
+            self.kill(&Who::Operator(letter));
+            tokio::time::sleep_until(began + Duration::from_secs(at + 2)).await;
+            self.start(Who::Operator(letter)).await;
+        }
+    }
+
+    fn weather(&mut self, who: &Who, weather: Weather) {
+        self.scene.remark(format!("** {}: the way to the API server: {weather:?}", who.name()));
+        if let Some([api, _]) = self.lines.get(who) {
+            api.weather(weather);
+        }
+        if weather.is_cut {
+            self.scene.count("cuts from the API server");
+            self.api.faults().drop_watches(&Matching::any().client(&who.name()));
+        }
+    }
+
+    fn outcome(&mut self, plan: &Plan) -> Outcome {
+        let in_force = self.scene.look();
+        let (site_watts, failures) = (self.site_watts, std::mem::take(&mut self.failures));
+        self.scene.read(|judge, story, counts| {
+            let (unexcused, excused, breaches) = judge.verdict();
+            let before = Duration::from_secs(90);
+            let (from, to) =
+                breaches.first().filter(|_| !plan.whole).map_or((Duration::ZERO, plan.hour), |breach| {
+                    (breach.from.saturating_sub(before), breach.to.min(breach.from + before))
+                });
+            Outcome {
+                seed: plan.seed,
+                unexcused,
+                breaches,
+                excused,
+                counts: counts.clone(),
+                used: in_force / site_watts,
+                hash: story.hash(),
+                failures,
+                story: story.lines(from, to),
+            }
+        })
+    }
+}
+
+/// A limit of the site, as a part of the way from the least to the most that its machines can be limited to.
+fn between(members: &[Member], part: f64) -> f64 {
+    let sum = |of: fn((f64, f64)) -> f64| -> f64 {
+        let one = |member: &Member| {
+            let hardware = &member.hardware;
+            let boards = hardware.gpus.as_ref().map_or(0.0, |gpus| f64::from(gpus.count) * of(gpus.cap));
+            f64::from(hardware.sockets) * of(hardware.package_cap) + boards
+        };
+        members.iter().map(one).sum()
+    };
+    let (low, high) = (sum(|range| range.0), sum(|range| range.1));
+    (low + (high - low) * part).round()
+}

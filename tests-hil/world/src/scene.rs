@@ -1,0 +1,288 @@
+//! The machines, and who looks at them: the judge and the story. Everything that happens to a machine goes through here,
+//! so that the judge sees each change at its instant.
+
+use crate::budget::{Landed, REBOOT_AT_MOST, REFUSAL_AFTER, RIVAL_AT_MOST};
+use crate::clock::wall;
+use crate::judge::{Excuse, Judge, Part};
+use crate::story::{Story, Weight};
+use bytes::Bytes;
+use http::StatusCode;
+use power_units::Micros;
+use serde_json::Value;
+use simulator::control::{self, Last};
+use simulator::faults::{Control, Faults};
+use simulator::fleet::Member;
+use simulator::machine::{Machine, MachineError};
+use simulator::telemetry::Telemetry;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// See the module.
+pub(crate) struct Scene {
+    hour: Instant,
+    state: Mutex<State>,
+}
+
+struct State {
+    machines: BTreeMap<String, Plant>,
+    judge: Judge,
+    story: Story,
+    counts: BTreeMap<&'static str, u64>,
+}
+
+/// A machine as its agent and the world see it.
+struct Plant {
+    member: Member,
+    machine: Machine,
+    last: Last,
+    faults: Faults,
+    is_up: bool,
+    boots: u32,
+}
+
+impl Plant {
+    fn in_force(&self, part: Part) -> f64 {
+        match part {
+            Part::Cpu => f64::from(self.member.hardware.sockets) * self.machine.package_cap(),
+            Part::Gpu => self.boards() * self.machine.board_cap().unwrap_or(0.0),
+        }
+    }
+
+    fn boards(&self) -> f64 {
+        self.member.hardware.gpus.as_ref().map_or(0.0, |gpus| f64::from(gpus.count))
+    }
+
+    /// What a body asks for, of a whole part, as far as the machine takes it.
+    fn asked(&self, body: &[u8]) -> Option<(Part, f64)> {
+        let body: Value = serde_json::from_slice(body).ok()?;
+        match body["action"].as_str()? {
+            control::SET_POWER => {
+                let (low, high) = self.member.hardware.package_cap;
+                let each = body["capWatts"].as_f64()?.clamp(low, high);
+                Some((Part::Cpu, each * f64::from(self.member.hardware.sockets)))
+            }
+            control::SET_GPU_POWER => {
+                let (low, high) = self.member.hardware.gpus.as_ref()?.cap;
+                Some((Part::Gpu, body["capWattsPerGpu"].as_f64()?.clamp(low, high) * self.boards()))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Scene {
+    /// All machines up, idle and without limits.
+    ///
+    /// # Errors
+    /// When a machine is impossible.
+    pub(crate) fn new(members: &[Member], seed: u64, budget: f64) -> Result<Self, MachineError> {
+        let (mut machines, mut judge) = (BTreeMap::new(), Judge::new(budget));
+        for (number, member) in (0_u64..).zip(members) {
+            let machine = Machine::new(member, seed.wrapping_add(number))?;
+            let last = Last::nothing(wall(Duration::ZERO));
+            let member = member.clone();
+            let name = member.name.clone();
+            let plant = Plant { member, machine, last, faults: Faults::default(), is_up: true, boots: 1 };
+            for part in [Part::Cpu, Part::Gpu] {
+                judge.holds(&name, part, plant.in_force(part));
+                // The system has not begun yet: every machine has just booted.
+                let low = least(&plant, part);
+                judge.excuse((&name, part), Excuse::Reboot, low, REBOOT_AT_MOST);
+            }
+            machines.insert(name, plant);
+        }
+        let state = State { machines, judge, story: Story::new(), counts: BTreeMap::new() };
+        Ok(Self { hour: Instant::now(), state: Mutex::new(state) })
+    }
+
+    pub(crate) const fn hour(&self) -> Instant {
+        self.hour
+    }
+
+    /// The time since the hour began.
+    pub(crate) fn now(&self) -> Duration {
+        self.hour.elapsed()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state, judged up to now.
+    fn judged(&self) -> (MutexGuard<'_, State>, Duration) {
+        let now = self.now();
+        let mut state = self.state();
+        state.judge.advance(now);
+        (state, now)
+    }
+
+    pub(crate) fn tell(&self, weight: Weight, line: String) {
+        let now = self.now();
+        self.state().story.tell(now, weight, line);
+    }
+
+    pub(crate) fn remark(&self, line: String) {
+        let now = self.now();
+        self.state().story.remark(now, Weight::Told, line);
+    }
+
+    /// One more of these.
+    pub(crate) fn count(&self, what: &'static str) {
+        *self.state().counts.entry(what).or_default() += 1;
+    }
+
+    /// Judges up to now, and tells the sum.
+    pub(crate) fn look(&self) -> f64 {
+        self.judged().0.judge.in_force()
+    }
+
+    /// Another budget, with the moment from which a lower one is due.
+    pub(crate) fn budget(&self, watts: f64, deadline: Duration) {
+        let (mut state, now) = self.judged();
+        state.judge.budget(watts, deadline);
+        let line = format!("** the site may draw {watts:.0} W (in force {:.0} W)", state.judge.in_force());
+        state.story.tell(now, Weight::Told, line);
+    }
+
+    /// What the judge and the story have.
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&Judge, &Story, &BTreeMap<&'static str, u64>) -> T) -> T {
+        let (state, _) = self.judged();
+        read(&state.judge, &state.story, &state.counts)
+    }
+
+    /// The telemetry of a machine; none while it is down.
+    pub(crate) fn telemetry(&self, node: &str) -> Option<Bytes> {
+        let (mut state, now) = self.judged();
+        let plant = state.machines.get_mut(node).filter(|plant| plant.is_up)?;
+        plant.machine.advance(micros(now));
+        let telemetry = Telemetry::of(&mut plant.machine, &plant.last, wall(now));
+        serde_json::to_vec(&telemetry).ok().map(Bytes::from)
+    }
+
+    /// A control of a machine, and its answer; none while it is down.
+    pub(crate) fn control(&self, node: &str, body: &[u8]) -> Option<(StatusCode, Bytes)> {
+        let (mut state, now) = self.judged();
+        let State { machines, judge, story, .. } = &mut *state;
+        let plant = machines.get_mut(node).filter(|plant| plant.is_up)?;
+        plant.machine.advance(micros(now));
+        let asked = plant.asked(body);
+        let done = control::act(&mut plant.machine, &mut plant.last, &plant.faults, body, wall(now));
+        let done = match done {
+            Ok(done) => done,
+            Err(why) => return Some((StatusCode::BAD_REQUEST, Bytes::from(why))),
+        };
+        if let Some((part, asked)) = asked {
+            let (before, after) = (judge.held(node, part), plant.in_force(part));
+            judge.holds(node, part, after);
+            let landed = if plant.faults.control == Control::Ok { Landed::InForce } else { Landed::Refused };
+            match landed {
+                Landed::InForce => {
+                    judge.end((node, part), Excuse::Refusal);
+                    judge.end((node, part), Excuse::Rival);
+                }
+                Landed::Refused if asked < before => {
+                    judge.excuse((node, part), Excuse::Refusal, asked, now + REFUSAL_AFTER);
+                }
+                Landed::Refused => {}
+            }
+            if landed.is_receipt() {
+                judge.end((node, part), Excuse::Reboot);
+            }
+            let sum = judge.in_force();
+            let line = format!(
+                "   {node} {part:?} {before:.1} → {after:.1} W, asked {asked:.1} W ({landed:?}); all {sum:.0} W"
+            );
+            story.tell(now, Weight::Told, line);
+        }
+        let status = match plant.faults.control {
+            Control::Error => StatusCode::INTERNAL_SERVER_ERROR,
+            Control::Ok | Control::Ignored | Control::Blocked => StatusCode::OK,
+        };
+        let answer = control::answer(&mut plant.machine, &plant.last, &done, node);
+        serde_json::to_vec(&answer).ok().map(|bytes| (status, Bytes::from(bytes)))
+    }
+
+    /// A machine is off and draws nothing.
+    pub(crate) fn down(&self, node: &str) {
+        let (mut state, now) = self.judged();
+        let State { machines, judge, story, .. } = &mut *state;
+        let Some(plant) = machines.get_mut(node) else { return };
+        plant.is_up = false;
+        for part in [Part::Cpu, Part::Gpu] {
+            judge.holds(node, part, 0.0);
+        }
+        story.tell(now, Weight::Told, format!("** {node} goes down; all {:.0} W", judge.in_force()));
+    }
+
+    /// A machine has booted: its limits are the highest that it has. Its boot id.
+    pub(crate) fn up(&self, node: &str) -> String {
+        let (mut state, now) = self.judged();
+        let State { machines, judge, story, .. } = &mut *state;
+        let Some(plant) = machines.get_mut(node) else { return String::new() };
+        (plant.is_up, plant.boots) = (true, plant.boots + 1);
+        plant.machine.advance(micros(now));
+        plant.machine.set_package_cap(f64::INFINITY);
+        plant.machine.set_board_cap(f64::INFINITY);
+        plant.machine.set_throttle(0);
+        plant.last = Last::nothing(wall(now));
+        for part in [Part::Cpu, Part::Gpu] {
+            judge.holds(node, part, plant.in_force(part));
+            judge.excuse((node, part), Excuse::Reboot, least(plant, part), now + REBOOT_AT_MOST);
+        }
+        let line = format!("** {node} has booted without limits; all {:.0} W", judge.in_force());
+        story.tell(now, Weight::Told, line);
+        boot_id(node, plant.boots)
+    }
+
+    /// Somebody else lifts the limits of a machine.
+    pub(crate) fn rival(&self, node: &str) {
+        let (mut state, now) = self.judged();
+        let State { machines, judge, story, .. } = &mut *state;
+        let Some(plant) = machines.get_mut(node) else { return };
+        plant.machine.advance(micros(now));
+        plant.machine.set_package_cap(f64::INFINITY);
+        plant.machine.set_board_cap(f64::INFINITY);
+        // Telemetry shows what is commanded, and this is commanded by somebody else.
+        plant.last = Last::nothing(wall(now));
+        for part in [Part::Cpu, Part::Gpu] {
+            let before = judge.held(node, part);
+            judge.holds(node, part, plant.in_force(part));
+            judge.excuse((node, part), Excuse::Rival, before, now + RIVAL_AT_MOST);
+        }
+        story.tell(
+            now,
+            Weight::Told,
+            format!("** a rival lifts the limits of {node}; all {:.0} W", judge.in_force()),
+        );
+    }
+
+    /// The controls of a machine refuse, or are well again.
+    pub(crate) fn controls(&self, node: &str, control: Control) {
+        let (mut state, now) = self.judged();
+        if let Some(plant) = state.machines.get_mut(node) {
+            plant.faults.control = control;
+        }
+        state.story.tell(now, Weight::Told, format!("** the controls of {node}: {control:?}"));
+    }
+}
+
+/// The least that a part can be limited to.
+fn least(plant: &Plant, part: Part) -> f64 {
+    match part {
+        Part::Cpu => plant.member.hardware.package_cap.0 * f64::from(plant.member.hardware.sockets),
+        Part::Gpu => {
+            plant.member.hardware.gpus.as_ref().map_or(0.0, |gpus| gpus.cap.0 * f64::from(gpus.count))
+        }
+    }
+}
+
+/// As the kernel tells it: another one after each boot.
+pub(crate) fn boot_id(node: &str, boots: u32) -> String {
+    format!("{node}-boot-{boots}")
+}
+
+fn micros(since: Duration) -> Micros {
+    Micros::new(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
+}

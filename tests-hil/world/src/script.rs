@@ -1,0 +1,259 @@
+//! What happens in an hour, drawn from the seed before it begins.
+
+use crate::draw::Draw;
+use crate::network::Weather;
+use crate::process::Who;
+use simulator::faults::Control;
+use simulator::fleet::Member;
+use std::time::Duration;
+
+/// A kind of what happens. A plan without a kind has everything else of its seed at the same moments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Pods come and go.
+    Pods,
+    /// The site's limit is cut and raised.
+    Budgets,
+    /// Requests to the API server and their answers are lost, late, refused.
+    Weather,
+    /// Processes are cut off from the API server.
+    Cuts,
+    /// Requests of agents to their machines are lost, late, refused.
+    Roads,
+    /// Operators, agents and the extender are killed.
+    Kills,
+    /// Machines boot, with their agents.
+    Reboots,
+    /// Devices refuse, or say that they did and did not.
+    Refusals,
+    /// Somebody else writes to the hardware.
+    Rivals,
+    /// Persons cap nodes and hand them back.
+    Persons,
+    /// Nodes are reserved, deselected, and given back.
+    Releases,
+    /// Objects of Joulie are deleted.
+    Deletions,
+}
+
+impl Kind {
+    /// Everything.
+    pub const ALL: [Self; 12] = [
+        Self::Pods,
+        Self::Budgets,
+        Self::Weather,
+        Self::Cuts,
+        Self::Roads,
+        Self::Kills,
+        Self::Reboots,
+        Self::Refusals,
+        Self::Rivals,
+        Self::Persons,
+        Self::Releases,
+        Self::Deletions,
+    ];
+
+    /// Its name on the command line.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Pods => "pods",
+            Self::Budgets => "budgets",
+            Self::Weather => "weather",
+            Self::Cuts => "cuts",
+            Self::Roads => "roads",
+            Self::Kills => "kills",
+            Self::Reboots => "reboots",
+            Self::Refusals => "refusals",
+            Self::Rivals => "rivals",
+            Self::Persons => "persons",
+            Self::Releases => "releases",
+            Self::Deletions => "deletions",
+        }
+    }
+}
+
+/// Something that happens.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Act {
+    Kill(Who),
+    Start(Who),
+    /// The site's limit, as a part of the way from the least to the most that all machines can be limited to.
+    Budget(f64),
+    Weather(Who, Weather),
+    Road(String, Weather),
+    Down(String),
+    /// The node controller has not heard of the node.
+    Silent(String),
+    Up(String),
+    Controls(String, Control),
+    Rival(String),
+    Pod {
+        name: String,
+        node: String,
+        class: &'static str,
+    },
+    PodEnds(String),
+    /// A person's cap of each package, as a part of its most; none hands it back.
+    Cap(String, Option<f64>),
+    Label {
+        node: String,
+        key: &'static str,
+        value: Option<&'static str>,
+    },
+    Forget {
+        plural: &'static str,
+        node: String,
+    },
+}
+
+/// All of an hour, in the order of time.
+pub(crate) struct Script {
+    acts: Vec<(Duration, Act)>,
+    hour: Duration,
+    nodes: Vec<String>,
+}
+
+/// Nothing happens before the first plan stands, nor in the last minutes, after which everything is well again.
+const BEGIN: u64 = 120_000;
+const REST: Duration = Duration::from_secs(240);
+
+impl Script {
+    pub(crate) fn of(seed: u64, hour: Duration, members: &[Member], kinds: &[Kind]) -> Vec<(Duration, Act)> {
+        let nodes = members.iter().map(|member| member.name.clone()).collect();
+        let mut script = Self { acts: Vec::new(), hour, nodes };
+        for kind in kinds {
+            let mut draw = Draw::new(seed, kind.word());
+            script.draw(*kind, &mut draw);
+        }
+        // Acts of one moment stay in the order of their kinds.
+        script.acts.sort_by_key(|(at, _)| *at);
+        script.acts
+    }
+
+    fn draw(&mut self, kind: Kind, draw: &mut Draw) {
+        match kind {
+            Kind::Pods => self.pods(draw),
+            Kind::Budgets => self.every(draw, 420, |script, at, draw| {
+                script.acts.push((at, Act::Budget(0.3 + 0.6 * draw.unit())));
+            }),
+            Kind::Weather => self.every(draw, 200, |script, at, draw| {
+                let (who, until) = (script.who(draw), at + draw.millis(5_000, 90_000));
+                script.acts.push((at, Act::Weather(who.clone(), weather(draw))));
+                script.acts.push((until, Act::Weather(who, Weather::default())));
+            }),
+            Kind::Cuts => self.every(draw, 500, |script, at, draw| {
+                let (who, until) = (script.who(draw), at + draw.millis(2_000, 120_000));
+                let cut = Weather { is_cut: true, ..Weather::default() };
+                script.acts.push((at, Act::Weather(who.clone(), cut)));
+                script.acts.push((until, Act::Weather(who, Weather::default())));
+            }),
+            Kind::Roads => self.every(draw, 250, |script, at, draw| {
+                let (node, until) = (script.node(draw), at + draw.millis(5_000, 60_000));
+                script.acts.push((at, Act::Road(node.clone(), weather(draw))));
+                script.acts.push((until, Act::Road(node, Weather::default())));
+            }),
+            Kind::Kills => self.every(draw, 150, |script, at, draw| {
+                let who = script.who(draw);
+                script.acts.push((at, Act::Kill(who.clone())));
+                script.acts.push((at + draw.millis(200, 15_000), Act::Start(who)));
+            }),
+            Kind::Reboots => self.every(draw, 900, |script, at, draw| script.reboot(at, draw)),
+            Kind::Refusals => self.every(draw, 900, |script, at, draw| {
+                let controls = [Control::Blocked, Control::Error, Control::Ignored];
+                let (node, control) = (script.node(draw), controls[draw.index(controls.len())]);
+                script.acts.push((at, Act::Controls(node.clone(), control)));
+                script.acts.push((at + draw.millis(10_000, 120_000), Act::Controls(node, Control::Ok)));
+            }),
+            Kind::Rivals => self.every(draw, 900, |script, at, draw| {
+                let node = script.node(draw);
+                script.acts.push((at, Act::Rival(node)));
+            }),
+            Kind::Persons => self.every(draw, 700, |script, at, draw| {
+                let node = script.node(draw);
+                let cap = 0.6 + 0.4 * draw.unit();
+                script.acts.push((at, Act::Cap(node.clone(), Some(cap))));
+                script.acts.push((at + draw.millis(20_000, 240_000), Act::Cap(node, None)));
+            }),
+            Kind::Releases => self.every(draw, 700, |script, at, draw| script.release(at, draw)),
+            Kind::Deletions => self.every(draw, 900, |script, at, draw| {
+                let plurals = ["nodepowerprofiles", "nodehardwares", "nodetwins"];
+                let (plural, node) = (plurals[draw.index(plurals.len())], script.node(draw));
+                script.acts.push((at, Act::Forget { plural, node }));
+            }),
+        }
+    }
+
+    /// Again and again, so many seconds apart on average.
+    fn every(&mut self, draw: &mut Draw, seconds: u64, act: impl Fn(&mut Self, Duration, &mut Draw)) {
+        let end = self.hour.saturating_sub(REST);
+        let mut at = Duration::from_millis(BEGIN) + draw.millis(0, seconds * 1000);
+        while at < end {
+            act(self, at, draw);
+            at += draw.millis(1_000, seconds * 2_000);
+        }
+        // Everything is well at the end.
+        for (at, _) in &mut self.acts {
+            *at = (*at).min(end);
+        }
+    }
+
+    fn node(&self, draw: &mut Draw) -> String {
+        self.nodes.get(draw.index(self.nodes.len())).cloned().unwrap_or_default()
+    }
+
+    /// A program; an operator in every second draw.
+    fn who(&self, draw: &mut Draw) -> Who {
+        match draw.below(10) {
+            0..=4 => Who::Operator(if draw.permille(500) { 'a' } else { 'b' }),
+            5..=8 => Who::Agent(self.node(draw)),
+            _ => Who::Extender,
+        }
+    }
+
+    fn reboot(&mut self, at: Duration, draw: &mut Draw) {
+        let node = self.node(draw);
+        let agent = Who::Agent(node.clone());
+        let up = at + draw.millis(5_000, 90_000);
+        self.acts.push((at, Act::Kill(agent.clone())));
+        self.acts.push((at, Act::Down(node.clone())));
+        // The node controller's patience.
+        if up > at + Duration::from_secs(40) {
+            self.acts.push((at + Duration::from_secs(40), Act::Silent(node.clone())));
+        }
+        self.acts.push((up, Act::Up(node)));
+        self.acts.push((up + draw.millis(500, 8_000), Act::Start(agent)));
+    }
+
+    fn release(&mut self, at: Duration, draw: &mut Draw) {
+        let (node, until) = (self.node(draw), at + draw.millis(10_000, 240_000));
+        let (key, there, back) = match draw.permille(500) {
+            true => ("joulie.io/reserved", Some("true"), None),
+            false => ("joulie.io/managed", None, Some("true")),
+        };
+        self.acts.push((at, Act::Label { node: node.clone(), key, value: there }));
+        self.acts.push((until, Act::Label { node, key, value: back }));
+    }
+
+    fn pods(&mut self, draw: &mut Draw) {
+        self.every(draw, 60, |script, at, draw| {
+            let (node, until) = (script.node(draw), at + draw.millis(20_000, 400_000));
+            let class = if draw.permille(500) { "performance" } else { "standard" };
+            let name = format!("pod-{}", at.as_millis());
+            script.acts.push((at, Act::Pod { name: name.clone(), node, class }));
+            script.acts.push((until, Act::PodEnds(name)));
+        });
+    }
+}
+
+/// One that is bad in one way or in several.
+fn weather(draw: &mut Draw) -> Weather {
+    let mut some = |most: u64| if draw.permille(500) { draw.below(most) } else { 0 };
+    Weather {
+        requests_lost: some(400),
+        answers_lost: some(400),
+        slow: some(600),
+        refused: some(400),
+        is_cut: false,
+    }
+}
