@@ -60,7 +60,8 @@ impl Account {
     }
 }
 
-/// Installs all of it, and returns when the definitions serve.
+/// Installs all of it, folder by folder and file by file in the order of their names, as `kubectl apply -f` does, and
+/// returns when the definitions serve.
 ///
 /// # Errors
 /// When a file cannot be read, or the API refuses what is in it.
@@ -68,14 +69,12 @@ pub async fn install(client: &Client) -> Result<(), Trouble> {
     let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hosts/deploy");
     let mut definitions = Vec::new();
     let mut rest = Vec::new();
-    for folder in ["crds", "rbac", "admission"] {
+    for folder in ["crds", "rbac", "optional", "admission"] {
         for object in objects(&deploy.join(folder))? {
             let is_definition = folder == "crds";
             if is_definition { &mut definitions } else { &mut rest }.push(object);
         }
     }
-    // What is in a namespace comes after it.
-    rest.sort_by_key(|object| object.types.as_ref().is_none_or(|types| types.kind != "Namespace"));
     for object in definitions.iter().chain(&rest) {
         apply(client, object).await?;
     }

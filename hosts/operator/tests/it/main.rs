@@ -19,6 +19,8 @@ mod releases;
 #[cfg(test)]
 mod rig;
 #[cfg(test)]
+mod rights;
+#[cfg(test)]
 mod scale;
 #[cfg(test)]
 mod steady;

@@ -1,5 +1,6 @@
 //! A cluster for a test: an API server in memory, nodes, agents that do as they are told, and operators.
 
+use super::rights::{Forbidden, Rights, limited};
 use embedded_api::{EmbeddedApi, Options};
 use host_kit::clock::{Clock, SystemClock};
 use host_kit::config::{Invocation, load};
@@ -269,6 +270,7 @@ pub(crate) fn node_info(boot: &str) -> Value {
 pub(crate) struct Operator {
     trigger: Trigger,
     ended: JoinHandle<shutdown::Ending>,
+    forbidden: Forbidden,
     _signals: mpsc::Sender<shutdown::Signal>,
 }
 
@@ -291,6 +293,7 @@ pub(crate) fn settings(variables: &[(&str, &str)]) -> Settings {
 
 impl Operator {
     pub(crate) async fn start(client: Client, variables: &[(&str, &str)]) -> Self {
+        let (client, forbidden) = limited(client, Rights::shipped());
         let (trigger, stop) = shutdown::pair();
         let mut tasks = Tasks::new();
         let clock = Arc::new(SystemClock::new());
@@ -298,13 +301,14 @@ impl Operator {
         let _: Started = start(settings(variables), context, &mut tasks).await.unwrap();
         let (signals, receiver) = mpsc::channel(1);
         let ended = tokio::spawn(tasks.run(trigger.clone(), receiver, Duration::from_secs(10)));
-        Self { trigger, ended, _signals: signals }
+        Self { trigger, ended, forbidden, _signals: signals }
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Asks it to end, and waits until it has. It asked for nothing that its roles do not grant.
     pub(crate) async fn stop(self) {
         self.trigger.request("the test");
         assert_eq!(self.ended.await.unwrap(), shutdown::Ending::Clean);
+        assert_eq!(self.forbidden.all(), Vec::<String>::new());
     }
 
     /// Ends it as SIGKILL does.

@@ -16,7 +16,7 @@ const OTHER: &str = "adm-other";
 /// Applies what ships, file by file.
 async fn install(admin: &Client) {
     let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hosts/deploy");
-    for file in ["rbac/namespace", "rbac/agent", "rbac/agent-pool", "admission/agent"] {
+    for file in ["rbac/00-namespace", "rbac/agent", "optional/agent-pool", "admission/agent"] {
         let text = std::fs::read_to_string(deploy.join(file).with_extension("yaml")).unwrap();
         for document in text.split("\n---\n") {
             let object: DynamicObject = serde_saphyr::from_str(document).unwrap();
