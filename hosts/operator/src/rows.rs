@@ -11,6 +11,7 @@ mod state;
 pub(crate) use grant::GrantSeen;
 pub(crate) use hardware::{HardwareSeen, PowerSeen};
 pub(crate) use node::NodeSeen;
+pub(crate) use owners::is_of_kubernetes;
 pub(crate) use pod::PodSeen;
 pub(crate) use state::{DeviceSeen, ProfileSeen, StateSeen, TwinSeen, caps, profile};
 

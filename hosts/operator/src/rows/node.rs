@@ -1,6 +1,6 @@
 //! A Node.
 
-use super::owners::{LabelOwner, of_labels};
+use super::owners::{LabelOwner, of_labels, owner_of};
 use super::{Stamp, name};
 use host_kit::reflect::Row;
 use jiff::Timestamp;
@@ -18,7 +18,7 @@ pub(crate) struct NodeSeen {
     pub(crate) stamp: Stamp,
     /// All of its labels: which of them matter is for the settings to say.
     pub(crate) labels: BTreeMap<String, String>,
-    /// Labels of Joulie's that somebody else set.
+    /// Labels that somebody else set, but for those of Kubernetes.
     pub(crate) label_owners: Vec<LabelOwner>,
     /// An operator of another generation wrote to it.
     pub(crate) former: bool,
@@ -44,7 +44,7 @@ impl NodeSeen {
 
     /// Who else set a label, if somebody did.
     pub(crate) fn owner_of(&self, key: &str) -> Option<&str> {
-        self.label_owners.iter().find(|owner| owner.key == key).map(|owner| owner.who.as_str())
+        owner_of(&self.label_owners, key)
     }
 }
 

@@ -6,6 +6,13 @@
 
 use joulie_api::labels::manager;
 use serde_json::Value;
+use std::sync::Arc;
+
+/// Of so many labels of a node it is known who else owns them, Joulie's own first. Discovery of GPUs writes some forty
+/// beside those of Kubernetes; more are not remembered for each of thousands of nodes.
+const LABELS_MAX: usize = 128;
+/// Whose labels are Kubernetes' own, with the names below them: there are a hundred on a node, and no setting may name one.
+const KUBERNETES: [&str; 2] = ["kubernetes.io", "k8s.io"];
 
 /// Under what names operators of other generations wrote: their fields are taken over.
 const FORMER: [&str; 2] = ["operator", manager::OPERATOR];
@@ -35,12 +42,12 @@ impl Foreign {
 }
 
 /// A label that somebody else owns.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LabelOwner {
     /// Its key.
-    pub(crate) key: String,
+    pub(crate) key: Box<str>,
     /// Who.
-    pub(crate) who: String,
+    pub(crate) who: Arc<str>,
 }
 
 /// What the owners of an object say.
@@ -104,19 +111,40 @@ pub(super) fn of_state(object: &Value) -> Owners {
     Owners { ours, former, foreign }
 }
 
-/// Who else owns labels of Joulie's on a node, and whether an earlier operator wrote some.
+/// Whether a label with this key is Kubernetes' own.
+pub(crate) fn is_of_kubernetes(key: &str) -> bool {
+    let Some((domain, _)) = key.split_once('/') else { return false };
+    let is_below =
+        |of: &str| domain.strip_suffix(of).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
+    KUBERNETES.iter().any(|of| is_below(of))
+}
+
+/// Who else owns labels on a node that a setting may name, and whether an earlier operator wrote some.
 pub(super) fn of_labels(object: &Value) -> (Vec<LabelOwner>, bool) {
     let (others, _, former) = others(object);
     let mut owners = Vec::new();
     for Entry { who, fields } in others {
+        let who: Arc<str> = who.into();
         let labels = fields["f:metadata"]["f:labels"].as_object();
         let keys = labels.into_iter().flatten().filter_map(|(key, _)| key.strip_prefix("f:"));
-        for key in keys.filter(|key| key.starts_with("joulie.io/")) {
-            owners.push(LabelOwner { key: key.to_owned(), who: who.to_owned() });
+        for key in keys.filter(|key| !is_of_kubernetes(key)) {
+            owners.push(LabelOwner { key: key.into(), who: who.clone() });
         }
     }
-    owners.sort();
+    owners.sort_by(|a, b| (place(&a.key), &a.who).cmp(&(place(&b.key), &b.who)));
+    owners.truncate(LABELS_MAX);
     (owners, former)
+}
+
+/// In this order the owners of a node's labels are kept.
+fn place(key: &str) -> (bool, &str) {
+    (!key.starts_with("joulie.io/"), key)
+}
+
+/// Who else owns a label, of those that [`of_labels`] has found; the first one by name.
+pub(super) fn owner_of<'a>(owners: &'a [LabelOwner], key: &str) -> Option<&'a str> {
+    let at = owners.partition_point(|owner| place(&owner.key) < place(key));
+    owners.get(at).filter(|owner| &*owner.key == key).map(|owner| &*owner.who)
 }
 
 #[cfg(test)]
@@ -154,11 +182,26 @@ mod tests {
     }
 
     #[test]
-    fn labels_of_others_are_noticed_only_where_they_are_joulies() {
-        let labels =
-            json!({"f:metadata": {"f:labels": {"f:joulie.io/power-profile": {}, "f:zone": {}, ".": {}}}});
+    fn labels_of_others_are_noticed_where_a_setting_may_name_them() {
+        let labels = json!({"f:metadata": {"f:labels": {"f:joulie.io/power-profile": {}, "f:example.com/power": {},
+            "f:zone": {}, "f:topology.kubernetes.io/zone": {}, "f:kubernetes.io/os": {}, "f:notkubernetes.io/x": {}, ".": {}}}});
         let (owners, former) = of_labels(&object(&[entry("kubectl-label", "Update", "", labels)]));
-        let one = LabelOwner { key: "joulie.io/power-profile".to_owned(), who: "kubectl-label".to_owned() };
-        assert_eq!((owners, former), (vec![one], false));
+        let keys: Vec<&str> = owners.iter().map(|owner| &*owner.key).collect();
+        assert_eq!(keys, ["joulie.io/power-profile", "example.com/power", "notkubernetes.io/x", "zone"]);
+        assert!(owners.iter().all(|owner| &*owner.who == "kubectl-label") && !former);
+        for key in keys {
+            assert_eq!(owner_of(&owners, key), Some("kubectl-label"), "{key}");
+        }
+        assert_eq!((owner_of(&owners, "kubernetes.io/os"), owner_of(&owners, "a")), (None, None));
+    }
+
+    #[test]
+    fn a_node_full_of_labels_costs_a_bounded_row_that_still_knows_joulies_own() {
+        let many: serde_json::Map<String, Value> =
+            (0..5_000).map(|n| (format!("f:a.example/{n}"), json!({}))).collect();
+        let mut labels = json!({"f:metadata": {"f:labels": many}});
+        labels["f:metadata"]["f:labels"]["f:joulie.io/draining"] = json!({});
+        let (owners, _) = of_labels(&object(&[entry("discovery", "Apply", "", labels)]));
+        assert_eq!((owners.len(), &*owners[0].key), (LABELS_MAX, "joulie.io/draining"));
     }
 }

@@ -1,6 +1,7 @@
 //! Every setting of the operator: its name, its default, and what a person may write.
 
 use super::{FLOORS, GUARDS, MARKS, SOURCES, fraction, namespaces};
+use crate::rows::is_of_kubernetes;
 use crate::site::DesiredSource;
 use host_kit::config::parse::{self, boolean, duration, one_of, percent, watts, whole};
 use host_kit::config::{Listen, Retired, Setting, Table, UrlTemplate, Wrong};
@@ -22,6 +23,14 @@ const A_COUNT: &str = "a whole number, 0 or more";
 
 fn cap(text: &str) -> Result<Watts, Wrong> {
     watts(text, Role::Limit, Watts::from_int(1)..=Watts::from_int(1_000_000))
+}
+
+fn profile_key(text: &str) -> Result<String, Wrong> {
+    let key = parse::label_key(text)?;
+    if is_of_kubernetes(&key) {
+        return Err(Wrong("labels below kubernetes.io and k8s.io are Kubernetes' own".to_owned()));
+    }
+    Ok(key)
 }
 
 fn some(text: &str) -> Result<Watts, Wrong> {
@@ -122,7 +131,7 @@ settings! {
     RESERVED_LABEL_KEY: String = with_default(
         "RESERVED_LABEL_KEY", "joulie.io/reserved", parse::label_key, "the key of a label", "A node with it at true is left alone");
     POWER_PROFILE_LABEL: String = with_default(
-        "POWER_PROFILE_LABEL", "joulie.io/power-profile", parse::label_key, "the key of a label",
+        "POWER_PROFILE_LABEL", "joulie.io/power-profile", profile_key, "the key of a label outside kubernetes.io and k8s.io",
         "The label of nodes that says performance or eco");
     GPU_PRODUCT_LABEL_KEYS: Vec<String> = with_default(
         "GPU_PRODUCT_LABEL_KEYS", "joulie.io/gpu.product,nvidia.com/gpu.product,amd.com/gpu.product,amd.com/gpu.family",

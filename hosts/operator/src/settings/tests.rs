@@ -41,6 +41,7 @@ fn what_makes_no_sense_is_refused_before_anything_starts() {
         ("LEADER_RENEW_DEADLINE", "20s"),
         ("OPERATOR_NODE_POWER_SOURCE", "prometheus"),
         ("NODE_SELECTOR", "a in (b"),
+        ("POWER_PROFILE_LABEL", "node.kubernetes.io/power"),
     ] {
         let refused = read(&[(name, value)]).unwrap_err();
         assert!(refused.contains(name), "{name}={value}: {refused}");

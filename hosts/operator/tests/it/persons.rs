@@ -63,6 +63,33 @@ async fn a_persons_label_is_left_as_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_persons_label_of_another_key_is_left_as_it_is_and_the_caps_are_sent() {
+    let cluster = Arc::new(Cluster::new().await);
+    cluster.node("a").await;
+    cluster.node("b").await;
+    let key = "example.com/power";
+    let person = json!({"metadata": {"labels": {key: "performance"}}});
+    cluster.patch("/api/v1/nodes/b?fieldManager=kubectl-label", &person).await;
+    let operator = cluster.operator(&[("STATIC_HP_FRAC", "0.5"), ("POWER_PROFILE_LABEL", key)]).await;
+    cluster
+        .until("it is said whose the label is", async || {
+            let twin = cluster.twin("b").await.unwrap_or_default();
+            condition(&twin, "Overridden")
+                .is_some_and(|said| said["message"].as_str().unwrap().contains("kubectl-label"))
+        })
+        .await;
+    cluster
+        .until("the cap of eco is sent", async || {
+            let profile = cluster.profile("b").await.unwrap_or_default();
+            profile["spec"]["cpu"] == json!({"packagePowerCapPctOfMax": 60})
+        })
+        .await;
+    let node = cluster.get("/api/v1/nodes/b").await.unwrap();
+    assert_eq!(node["metadata"]["labels"][key], "performance");
+    operator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_profile_that_a_person_made_is_mirrored_and_never_written() {
     let cluster = Arc::new(Cluster::new().await);
     cluster.node("a").await;
