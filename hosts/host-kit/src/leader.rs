@@ -20,6 +20,7 @@ pub use driver::{Elections, LeaseName, elect};
 
 use crate::clock::{Clock, Mono};
 use crate::config::parse::show_duration;
+use crate::events::cut;
 use jiff::Timestamp;
 use std::fmt;
 use std::sync::Arc;
@@ -138,8 +139,20 @@ pub enum Change {
     Lost(String),
 }
 
+/// What a process calls itself in Leases and Events: its pod or, where that is not said, its machine, which is how a pod
+/// calls itself too; and half of this chance, since a pod's next process must not be taken for the one before.
+pub fn identity(program: &str, pod: Option<&str>, chance: u64) -> String {
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let machine = Some(machine.trim()).filter(|name| !name.is_empty());
+    let chance = chance >> 32;
+    format!("{}_{chance:08x}", cut(pod.or(machine).unwrap_or(program), NAME_MAX))
+}
+
+/// With what is random it fits into an Event's name for a process, of 128 bytes.
+const NAME_MAX: usize = 100;
+
 impl Candidate {
-    /// `identity` must be this process's alone: a pod's name and something random.
+    /// `identity` must be this process's alone, as [`identity`] is.
     pub fn new(
         identity: &str,
         lease: Duration,

@@ -63,6 +63,14 @@ pub const NAMESPACE: Setting<String> = Setting::with_default(
 )
 .or_called(&["POD_NAMESPACE"]);
 
+/// After whom the process is named in Leases and Events.
+pub const POD_NAME: Setting<Option<String>> = Setting::optional(
+    "POD_NAME",
+    |text| parse::object_name(text).map(Some),
+    "the name of a pod",
+    "How the process calls itself in Leases and Events; without it as the machine is called, which in a pod is its name",
+);
+
 /// How long the tasks have to end once they were asked to.
 pub const SHUTDOWN_TIMEOUT: Setting<Duration> = Setting::with_default(
     "SHUTDOWN_TIMEOUT",

@@ -30,6 +30,8 @@ pub struct Settings {
     pub(crate) debug_token: Option<String>,
     /// Where the Leases and Events are.
     pub(crate) namespace: String,
+    /// The pod, after which the process is named.
+    pub(crate) pod_name: Option<String>,
     /// How objects are looked at.
     pub(crate) lens: Lens,
     /// How the cluster is planned.
@@ -110,6 +112,7 @@ impl Settings {
             metrics: values.get(&table::METRICS_ADDR)?,
             debug_token: values.get(&program::DEBUG_TOKEN)?,
             namespace: values.get(&program::NAMESPACE)?,
+            pod_name: values.get(&program::POD_NAME)?,
             lens: lens(values)?,
             plan,
             policy_unknown,

@@ -8,7 +8,7 @@ use crate::stats::Stats;
 use host_kit::clock::Clock;
 use host_kit::events::{self, Events, Posts};
 use host_kit::health::{Health, Heartbeat, Verdict};
-use host_kit::leader::{Candidate, Elections, LeaseName, elect};
+use host_kit::leader::{self, Candidate, Elections, LeaseName, elect};
 use host_kit::metrics::{Build, Metrics};
 use host_kit::ops::Ops;
 use host_kit::program::Context;
@@ -66,7 +66,7 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     if settings.policy_unknown {
         tracing::warn!("POLICY_TYPE is a policy that nobody knows; static_partition is used");
     }
-    let identity = format!("joulie-operator-{:016x}", clock.chance());
+    let identity = leader::identity("joulie-operator", settings.pod_name.as_deref(), clock.chance());
     let mut metrics = Metrics::of(&BUILD);
     let stats = Stats::register(metrics.registry());
     let elections = Elections::register(metrics.registry());

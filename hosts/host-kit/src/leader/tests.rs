@@ -12,6 +12,18 @@ fn wall(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).unwrap()
 }
 
+#[test]
+fn a_process_is_named_after_its_pod_or_machine_and_is_no_other_of_that_name() {
+    let named = |pod| identity("joulie-operator", pod, 0xdead_beef_0000_0000);
+    assert!(named(Some("operator-7d9f-x2x")).starts_with("operator-7d9f-x2x_"));
+    assert_eq!(named(Some("a")), "a_deadbeef");
+    // 100 of the name, and `_` with eight digits.
+    assert_eq!(named(Some(&"a".repeat(253))).len(), 109);
+    let (name, chance) =
+        named(None).rsplit_once('_').map(|(a, b)| (a.to_owned(), b.len())).unwrap();
+    assert!(!name.is_empty() && chance == 8, "{name} {chance}");
+}
+
 fn candidate(name: &str) -> Candidate {
     Candidate::new(name, 15 * SECOND, 10 * SECOND, 2 * SECOND).unwrap()
 }

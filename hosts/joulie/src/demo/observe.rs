@@ -24,7 +24,7 @@ const AT_ONCE: Duration = Duration::from_secs(1);
 /// So many placements are remembered for the view.
 const PLACEMENTS: usize = 40;
 
-/// `joulie-operator-` and six letters.
+/// `joulie-operator_` and six letters.
 const LEADER_LETTERS: usize = 22;
 
 /// What is asked for over HTTP, by whoever asks: see `probe`.

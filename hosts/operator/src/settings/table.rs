@@ -90,7 +90,7 @@ macro_rules! settings {
             about: "plans which nodes run at full power and which capped, and keeps their digital twins",
             settings: &[
                 &program::KUBECONFIG, &program::LOG_LEVEL, &program::LOG_FORMAT, &program::DEBUG_TOKEN,
-                &program::NAMESPACE, &program::SHUTDOWN_TIMEOUT, $(&$setting),*
+                &program::NAMESPACE, &program::POD_NAME, &program::SHUTDOWN_TIMEOUT, $(&$setting),*
             ],
             retired: RETIRED,
             families: &["QUEUE_HP_", "STATIC_HP_", "OPERATOR_NODE_POWER_", "BUDGET_"],

@@ -43,6 +43,28 @@ async fn a_second_operator_takes_over_and_changes_nothing_of_what_is_published()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_leader_is_named_after_its_pod_and_after_no_other_process_of_that_name() {
+    let cluster = Cluster::new().await;
+    cluster.node("a").await;
+    let (pod, path) = ("joulie-operator-7d9f-x2x", format!("{LEASES}/joulie-operator"));
+    let holder = async || {
+        let lease = cluster.get(&path).await.unwrap_or_default();
+        lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()
+    };
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..2 {
+        let operator = cluster.operator(&[("POD_NAME", pod)]).await;
+        cluster.until("it leads", async || !holder().await.is_empty()).await;
+        let name = holder().await;
+        let chance = name.strip_prefix(&format!("{pod}_")).unwrap_or_else(|| panic!("{name}"));
+        assert_eq!((chance.len(), u32::from_str_radix(chance, 16).is_ok()), (8, true), "{name}");
+        assert!(seen.insert(name));
+        operator.stop().await;
+        cluster.until("the lease is given up", async || holder().await.is_empty()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_is_killed_is_followed_when_its_lease_has_run_out() {
     let cluster = Arc::new(Cluster::new().await);
     cluster.node("a").await;

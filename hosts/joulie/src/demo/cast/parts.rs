@@ -117,6 +117,8 @@ pub(super) async fn operator(stage: &Stage) -> Result<Host, String> {
         ("JOULIE_NAMESPACE", NAMESPACE),
         ("RECONCILE_INTERVAL", "2s"),
         ("PLAN_RENEW_INTERVAL", "1s"),
+        // The view has room for this name and a part of what is random behind it.
+        ("POD_NAME", "joulie-operator"),
         // More nodes offer performance while more performance pods wait or run.
         ("POLICY_TYPE", "queue_aware_v1"),
         ("QUEUE_HP_BASE_FRAC", "0.25"),
