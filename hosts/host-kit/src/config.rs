@@ -35,17 +35,18 @@ pub struct Table {
     pub about: &'static str,
     /// What it reads.
     pub settings: &'static [&'static dyn AnySetting],
-    /// What it once read and no longer does: accepted with a warning, so that an old chart still starts.
+    /// What other versions read and this one does not: accepted with a warning, so that their charts still start. The
+    /// first that matches speaks.
     pub retired: &'static [Retired],
     /// First letters of variables that belong to this program alone: an unknown variable that begins so is refused.
     pub families: &'static [&'static str],
 }
 
-/// A name that has no effect any more.
+/// A name that has no effect, any more or yet.
 pub struct Retired {
-    /// As it was written.
+    /// As it is written. With `*` at its end it stands for all variables of the environment that begin so.
     pub name: &'static str,
-    /// What to use instead, or why it went.
+    /// What to use instead, or why it does nothing.
     pub note: &'static str,
 }
 
@@ -119,12 +120,13 @@ fn refuse_unknown(table: &Table, sources: &Sources, refused: &mut Vec<Refused>, 
         if given.names_the_file() || table.settings.iter().any(|setting| setting.is_called(&given.name)) {
             continue;
         }
-        if let Some(retired) = table.retired.iter().find(|retired| retired.name == given.name) {
-            warnings.push(format!("{} ({}) has no effect: {}", retired.name, given.origin, retired.note));
-            continue;
-        }
         let known = table.settings.iter().flat_map(|setting| setting.names());
         let near = nearest::nearest(&given.name, known);
+        if let Some(retired) = table.retired.iter().find(|retired| retired.speaks_of(given, near)) {
+            let name = setting::shorten(&given.name);
+            warnings.push(format!("{name} ({}) has no effect: {}", given.origin, retired.note));
+            continue;
+        }
         let ours = match given.origin {
             Origin::Flag | Origin::File { .. } => true,
             Origin::Environment => belongs_to_us(table, given, near),
@@ -133,6 +135,15 @@ fn refuse_unknown(table: &Table, sources: &Sources, refused: &mut Vec<Refused>, 
         if ours {
             refused.push(unknown(table, given, near));
         }
+    }
+}
+
+impl Retired {
+    /// A slip in a name of ours, a flag, and a line of the file are nobody else's: a family of names does not excuse them.
+    fn speaks_of(&self, given: &Given, near: Option<&str>) -> bool {
+        let Some(family) = self.name.strip_suffix('*') else { return self.name == given.name };
+        let theirs = matches!(given.origin, Origin::Environment) && !given.is_service_link();
+        theirs && near.is_none() && given.name.starts_with(family)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::fleet::Fleet;
 use crate::workload::Mix;
-use host_kit::config::{Listen, Refusals, Setting, Table, Values, Wrong, parse};
+use host_kit::config::{Listen, Refusals, Retired, Setting, Table, Values, Wrong, parse};
 use host_kit::program::{DEBUG_TOKEN, KUBECONFIG, LOG_FORMAT, LOG_LEVEL, SHUTDOWN_TIMEOUT};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -116,9 +116,35 @@ pub const TABLE: Table = Table {
         &DEBUG_TOKEN,
         &SHUTDOWN_TIMEOUT,
     ],
-    retired: &[],
+    retired: UPSTREAMS,
     families: &["SIM_"],
 };
+
+/// What upstream's simulator reads. Its values files start this one too, with another model of a node behind.
+const UPSTREAMS: &[Retired] = &[
+    Retired { name: "SIM_K8S_POD_WATCH", note: "pods are always watched" },
+    Retired { name: "SIM_POLL_INTERVAL", note: "pods are watched" },
+    Retired {
+        name: "SIM_NODE_SELECTOR",
+        note: "the nodes are those of SIM_FLEET, and no others are simulated",
+    },
+    Retired { name: "SIM_NODE_CLASS_CONFIG", note: "SIM_FLEET_FILE describes kinds of nodes" },
+    Retired { name: "SIM_HARDWARE_CATALOG_PATH", note: "the catalogue is built in" },
+    Retired {
+        name: "SIM_WORKLOAD_TRACE_PATH",
+        note: "no traces are replayed; SIM_WORKLOAD makes a workload",
+    },
+    Retired { name: "SIM_FACILITY_*", note: "no facility is simulated" },
+    Retired {
+        name: "SIM_STANDALONE*",
+        note: "there is no mode without an API server; `joulie demo` brings one",
+    },
+    Retired { name: "SIM_SA_*", note: "there is no mode without an API server; `joulie demo` brings one" },
+    Retired {
+        name: "SIM_*",
+        note: "this simulator has no such setting; `joulie-simulator --help` lists what there is",
+    },
+];
 
 /// What the simulator does.
 #[derive(Clone, Debug, PartialEq)]
@@ -200,3 +226,6 @@ impl Settings {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -67,6 +67,11 @@ pub static TABLE: Table = Table {
             name: "HARDWARE_CATALOG_PATH",
             note: "the catalogue is the one that the agent is built with",
         },
+        Retired { name: "JOULIE_TELEMETRY_*", note: "TELEMETRY_CPU_SOURCE says where power is read" },
+        Retired {
+            name: "JOULIE_CONTROL_*",
+            note: "TELEMETRY_CPU_CONTROL and TELEMETRY_GPU_CONTROL say where limits are set",
+        },
     ],
     families: &["DVFS_", "TELEMETRY_", "POOL_", "LEASE_", "SAFE_", "POWER_PUBLISH_"],
 };

@@ -33,7 +33,11 @@ static TABLE: Table = Table {
     program: "agent",
     about: "caps a node",
     settings: &[&INTERVAL, &NODE, &TOKEN, &SIMULATE, &SHARDS],
-    retired: &[Retired { name: "KEPLER_AVAILABLE", note: "Kepler is looked for" }],
+    retired: &[
+        Retired { name: "KEPLER_AVAILABLE", note: "Kepler is looked for" },
+        Retired { name: "FACILITY_*", note: "the facility is not looked at" },
+        Retired { name: "RECONCILE_*", note: "changes are seen when they come" },
+    ],
     families: &["JOULIE_", "POOL_"],
 };
 
@@ -135,6 +139,27 @@ fn what_others_put_into_the_environment_is_theirs() {
 fn a_retired_name_is_accepted_and_said_to_have_no_effect() {
     let values = read(&[], &[ME, ("KEPLER_AVAILABLE", "true")]).unwrap();
     assert_eq!(values.warnings(), ["KEPLER_AVAILABLE (environment) has no effect: Kepler is looked for"]);
+}
+
+#[test]
+fn a_family_of_names_without_effect_is_said_by_each_name_and_hides_no_slip() {
+    let theirs = [
+        ME,
+        ("FACILITY_POLL_INTERVAL", "30s"),
+        ("FACILITY_SERVICE_HOST", "10.0.0.1"),
+        ("RECONCILE_WINDOW", "3"),
+    ];
+    let values = read(&[], &theirs).unwrap();
+    let said = [
+        "FACILITY_POLL_INTERVAL (environment) has no effect: the facility is not looked at",
+        "RECONCILE_WINDOW (environment) has no effect: changes are seen when they come",
+    ];
+    assert_eq!(values.warnings(), said);
+    assert!(refused(&[], &[ME, ("RECONCILE_INTERVL", "3s")]).contains("did you mean RECONCILE_INTERVAL?"));
+    assert!(refused(&["--facility-poll-interval=30s"], &[ME]).contains("no such setting"), "ours alone");
+    let long = format!("FACILITY_{}", "X".repeat(5_000));
+    let values = read(&[], &[ME, (&long, "1")]).unwrap();
+    assert!(values.warnings()[0].len() < 400, "{}", values.warnings()[0]);
 }
 
 #[test]

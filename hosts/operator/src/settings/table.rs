@@ -107,10 +107,28 @@ const RETIRED: &[Retired] = &[
         name: "KUBE_CLIENT_BURST",
         note: "the API server's fairness limits; WRITERS bounds what is under way",
     },
-    Retired { name: "PROMETHEUS_ADDRESS", note: "nothing read it" },
-    Retired { name: "KEPLER_AVAILABLE", note: "nothing read it" },
     Retired { name: "HARDWARE_CATALOG_PATH", note: "the catalogue is built in" },
+    Retired { name: "PROMETHEUS_ADDRESS", note: NO_CLASSIFIER },
+    Retired { name: "KEPLER_AVAILABLE", note: NO_CLASSIFIER },
+    Retired { name: "ENABLE_CLASSIFIER", note: NO_CLASSIFIER },
+    Retired { name: "CLASSIFY_*", note: NO_CLASSIFIER },
+    Retired { name: "RECLASSIFY_INTERVAL", note: NO_CLASSIFIER },
+    Retired { name: "ENABLE_ACTIVE_RESCHEDULING", note: NO_RESCHEDULER },
+    Retired { name: "RESCHEDULE_*", note: NO_RESCHEDULER },
+    Retired { name: "ENABLE_FACILITY_METRICS", note: NO_FACILITY },
+    Retired { name: "FACILITY_*", note: NO_FACILITY },
+    Retired {
+        name: "DRAINING_LABEL",
+        note: "the label is joulie.io/draining; DRAINING_LABEL_MODE says when it is there",
+    },
+    Retired { name: "WORKLOAD_INTENT_LABEL", note: NO_INTENT },
+    Retired { name: "PERFORMANCE_INTENT_VALUE", note: NO_INTENT },
 ];
+
+const NO_CLASSIFIER: &str = "this version has no classifier and asks neither Prometheus nor Kepler; pods are of the class that they ask for";
+const NO_RESCHEDULER: &str = "this version moves no pods and recommends no moves";
+const NO_FACILITY: &str = "this version reads no data of the facility";
+const NO_INTENT: &str = "pods are classed by their constraints and the annotation joulie.io/workload-class";
 
 settings! {
     METRICS_ADDR: Listen = with_default(

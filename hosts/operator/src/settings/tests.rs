@@ -2,13 +2,17 @@ use super::*;
 use host_kit::config::{Invocation, load};
 use std::ffi::OsString;
 
-fn read(pairs: &[(&str, &str)]) -> Result<Settings, String> {
+fn values(pairs: &[(&str, &str)]) -> Result<Values, Refusals> {
     let variables = pairs.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
     let sources = match Invocation::read(std::iter::empty(), variables) {
         Invocation::Run(sources) => sources,
         Invocation::Help | Invocation::Version => panic!("neither was asked for"),
     };
-    load(&TABLE, &sources).and_then(|values| Settings::read(&values)).map_err(|refusals| refusals.to_string())
+    load(&TABLE, &sources)
+}
+
+fn read(pairs: &[(&str, &str)]) -> Result<Settings, String> {
+    values(pairs).and_then(|values| Settings::read(&values)).map_err(|refusals| refusals.to_string())
 }
 
 #[test]
@@ -62,4 +66,44 @@ fn an_unknown_policy_is_the_default_with_a_warning() {
     let settings = read(&[("POLICY_TYPE", "magic")]).unwrap();
     assert!(settings.policy_unknown && matches!(settings.plan.policy, Policy::StaticPartition(_)));
     assert!(matches!(read(&[("POLICY_TYPE", "rule_swap_v1")]).unwrap().plan.policy, Policy::RuleSwap(_)));
+}
+
+#[test]
+fn a_variable_of_another_version_that_does_nothing_here_is_said_to_do_nothing() {
+    // What upstream's operators of v0.0.1 to v0.1.1 read or documented, and this one does not read.
+    for name in [
+        "ENABLE_FACILITY_METRICS",
+        "FACILITY_PROMETHEUS_ADDRESS",
+        "FACILITY_POLL_INTERVAL",
+        "FACILITY_AMBIENT_TEMP_METRIC",
+        "FACILITY_IT_POWER_METRIC",
+        "FACILITY_COOLING_POWER_METRIC",
+        "FACILITY_ZONE_AMBIENT_METRIC_TEMPLATE",
+        "FACILITY_RACK_POWER_METRIC_TEMPLATE",
+        "PROMETHEUS_ADDRESS",
+        "KEPLER_AVAILABLE",
+        "ENABLE_CLASSIFIER",
+        "CLASSIFY_INTERVAL",
+        "CLASSIFY_METRICS_WINDOW",
+        "CLASSIFY_MIN_CONFIDENCE",
+        "CLASSIFY_SIM_ANNOTATION_FALLBACK",
+        "CLASSIFY_SIM_NOISE_PCT",
+        "RECLASSIFY_INTERVAL",
+        "ENABLE_ACTIVE_RESCHEDULING",
+        "RESCHEDULE_INTERVAL",
+        "RESCHEDULE_MAX_EVICTIONS_PER_NODE",
+        "RESCHEDULE_DRY_RUN",
+        "DRAINING_LABEL",
+        "WORKLOAD_INTENT_LABEL",
+        "PERFORMANCE_INTENT_VALUE",
+        "HARDWARE_CATALOG_PATH",
+        "KUBE_CLIENT_QPS",
+        "KUBE_CLIENT_BURST",
+    ] {
+        let values = values(&[(name, "1")]).unwrap();
+        let [said] = values.warnings() else { panic!("{name}: {:?}", values.warnings()) };
+        assert!(said.starts_with(&format!("{name} (environment) has no effect: ")), "{said}");
+        assert!(!said.contains("nothing read it"), "seed 001 reads it: {said}");
+    }
+    assert_eq!(values(&[("FACILITY_SERVICE_HOST", "10.0.0.1")]).unwrap().warnings(), [""; 0]);
 }
