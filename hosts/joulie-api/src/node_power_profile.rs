@@ -27,7 +27,30 @@ use serde::{Deserialize, Serialize};
     printcolumn(name = "CPU-Watts", type_ = "number", json_path = ".spec.cpu.packagePowerCapWatts"),
     printcolumn(name = "CPU-Pct", type_ = "number", json_path = ".spec.cpu.packagePowerCapPctOfMax"),
     printcolumn(name = "GPU-Watts", type_ = "number", json_path = ".spec.gpu.powerCap.capWattsPerGpu"),
-    printcolumn(name = "GPU-Pct", type_ = "number", json_path = ".spec.gpu.powerCap.capPctOfMax")
+    printcolumn(name = "GPU-Pct", type_ = "number", json_path = ".spec.gpu.powerCap.capPctOfMax"),
+    printcolumn(
+        name = "Enforced",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="CapEnforced")].status"#
+    ),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="CapEnforced")].reason"#
+    ),
+    printcolumn(
+        name = "CPU-InForce",
+        type_ = "number",
+        json_path = ".status.control.cpu.capWatts",
+        description = "Watts of each package that were read back"
+    ),
+    printcolumn(
+        name = "GPU-InForce",
+        type_ = "number",
+        json_path = ".status.control.gpu.capWatts",
+        description = "Watts of each GPU that were read back"
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct NodePowerProfileSpec {

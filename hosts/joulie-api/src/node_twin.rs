@@ -30,7 +30,24 @@ mod reading;
     printcolumn(name = "PowerHeadroom", type_ = "number", json_path = ".status.predictedPowerHeadroomScore"),
     printcolumn(name = "CoolingStress", type_ = "number", json_path = ".status.predictedCoolingStressScore"),
     printcolumn(name = "PSUStress", type_ = "number", json_path = ".status.predictedPsuStressScore"),
+    printcolumn(
+        name = "Power-W",
+        type_ = "number",
+        json_path = ".status.powerMeasurement.measuredNodePowerW"
+    ),
+    printcolumn(
+        name = "Cap-W",
+        type_ = "number",
+        json_path = ".status.powerMeasurement.nodeCappedPowerW",
+        description = "What the node may draw under its caps"
+    ),
     printcolumn(name = "CPU-Cap", type_ = "number", json_path = ".spec.cpu.packagePowerCapPctOfMax"),
+    printcolumn(name = "GPU-Cap", type_ = "number", json_path = ".spec.gpu.powerCap.capPctOfMax"),
+    printcolumn(
+        name = "WithinBudget",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="WithinBudget")].status"#
+    ),
     printcolumn(name = "Draining", type_ = "boolean", json_path = ".spec.scheduling.draining")
 )]
 #[serde(rename_all = "camelCase")]

@@ -159,28 +159,46 @@ pub(crate) async fn tables_have_the_columns(client: Client) {
             std::iter::once("Name".to_owned()).chain(printed.map(|column| column.name.clone())).collect();
         assert_eq!(table(&client, &path).await.1, expected, "{path}");
     }
-    let spec = json!({"nodeName": "node-t", "profile": "eco", "cpu": {"packagePowerCapPctOfMax": 62.5},
-        "scheduling": {"draining": true}});
-    let twin = object("NodeTwin", spec);
-    let api = place(&client, &twin).await;
-    write(&api, &twin).await.unwrap();
-    let path = "/apis/joulie.io/v1alpha1/nodetwins?fieldSelector=metadata.name%3Dconf";
-    let (table, columns) = table(&client, path).await;
-    let expected = [
-        "Name",
-        "Node",
-        "Profile",
-        "Class",
-        "PowerHeadroom",
-        "CoolingStress",
-        "PSUStress",
-        "CPU-Cap",
-        "Draining",
-    ];
-    assert_eq!(columns, expected);
-    let cells = json!(["conf", "node-t", "eco", null, null, null, null, 62.5, true]);
-    assert_eq!(table["rows"][0]["cells"], cells);
-    clear(&api, "conf").await;
+    let mut twin = object(
+        "NodeTwin",
+        json!({"nodeName": "node-t", "profile": "eco", "cpu": {"packagePowerCapPctOfMax": 62.5},
+            "gpu": {"powerCap": {"scope": "perGpu", "capPctOfMax": 60}}, "scheduling": {"draining": true}}),
+    );
+    twin["status"] = json!({"powerMeasurement": {"measuredNodePowerW": 310.5, "nodeCappedPowerW": 438},
+        "conditions": [said("TelemetryFresh", "True", "Sampled"), said("WithinBudget", "False", "BudgetShort")]});
+    let expected = json!({"Name": "conf", "Node": "node-t", "Profile": "eco", "Class": null, "PowerHeadroom": null,
+        "CoolingStress": null, "PSUStress": null, "Power-W": 310.5, "Cap-W": 438, "CPU-Cap": 62.5, "GPU-Cap": 60,
+        "WithinBudget": "False", "Draining": true});
+    assert_eq!(shown(&client, &twin, "nodetwins").await, expected);
+    let mut profile = object(
+        "NodePowerProfile",
+        json!({"nodeName": "node-t", "profile": "eco", "cpu": {"packagePowerCapWatts": 120},
+            "gpu": {"powerCap": {"scope": "perGpu", "capPctOfMax": 60}}}),
+    );
+    profile["status"] = json!({"control": {"cpu": {"capWatts": 150.5}, "gpu": {"capWatts": 420}},
+        "conditions": [said("Overridden", "False", "Ours"), said("CapEnforced", "False", "Clamped")]});
+    let mut found = shown(&client, &profile, "nodepowerprofiles").await;
+    assert!(found["Age"].is_string(), "{found}");
+    found["Age"] = json!(null);
+    let expected = json!({"Name": "conf", "Node": "node-t", "Profile": "eco", "CPU-Watts": 120, "CPU-Pct": null,
+        "GPU-Watts": null, "GPU-Pct": 60, "Enforced": "False", "Reason": "Clamped", "CPU-InForce": 150.5,
+        "GPU-InForce": 420, "Age": null});
+    assert_eq!(found, expected);
+}
+
+fn said(about: &str, status: &str, reason: &str) -> Value {
+    json!({"type": about, "status": status, "reason": reason})
+}
+
+/// What `kubectl get` shows of an object, by column.
+async fn shown(client: &Client, object: &Value, plural: &str) -> Value {
+    let api = place(client, object).await;
+    write(&api, object).await.unwrap();
+    let path = format!("/apis/joulie.io/v1alpha1/{plural}?fieldSelector=metadata.name%3D{}", name(object));
+    let (table, columns) = table(client, &path).await;
+    clear(&api, name(object)).await;
+    let cells = table["rows"][0]["cells"].as_array().unwrap().clone();
+    columns.into_iter().zip(cells).collect::<serde_json::Map<_, _>>().into()
 }
 
 pub(crate) async fn objects_are_found_by_node(client: Client) {
