@@ -268,7 +268,7 @@ where
 }
 
 fn as_f64(watts: Watts) -> f64 {
-    joulie_api::number::Number::from(watts).get()
+    joulie_api::number::Number::tenths(watts).get()
 }
 
 /// A counter of microjoules has fewer digits than a float for the first ten thousand years.

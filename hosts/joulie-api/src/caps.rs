@@ -230,6 +230,7 @@ mod tests {
         }
         let beyond = with(json!({"cpu": {"packagePowerCapWatts": 1e300}})).unwrap_err();
         assert!(beyond.starts_with("spec.cpu.packagePowerCapWatts: expected a number that fits"), "{beyond}");
+        assert!(beyond.ends_with("000… (301 characters)") && beyond.len() < 300, "{beyond}");
     }
 
     #[test]

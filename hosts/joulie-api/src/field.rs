@@ -4,6 +4,9 @@ use crate::number::{Number, Whole};
 use power_units::{DecimalError, Role};
 use std::fmt;
 
+/// So many characters of what was found are quoted: these texts stand in conditions, Events and log lines.
+const QUOTED_MAX: usize = 120;
+
 /// A field that does not say what it must.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
@@ -13,10 +16,10 @@ pub struct FieldError {
 }
 
 impl FieldError {
-    /// `field` is its path in the object; nothing was `found` where it is missing.
+    /// `field` is its path in the object; nothing was `found` where it is missing. What is too long to quote is cut.
     #[must_use]
     pub fn new(field: &str, found: Option<String>, expected: impl Into<String>) -> Self {
-        Self { field: field.to_owned(), found, expected: expected.into() }
+        Self { field: field.to_owned(), found: found.map(quoted), expected: expected.into() }
     }
 
     /// A field that is not there.
@@ -42,6 +45,11 @@ impl fmt::Display for FieldError {
 }
 
 impl std::error::Error for FieldError {}
+
+fn quoted(text: String) -> String {
+    let Some((end, _)) = text.char_indices().nth(QUOTED_MAX) else { return text };
+    format!("{}… ({} characters)", &text[..end], text.chars().count())
+}
 
 /// Reads decimal text as a fixed-point quantity.
 type Parse<Q> = fn(&str, Role) -> Result<Q, DecimalError>;
@@ -86,5 +94,20 @@ pub(crate) fn count(field: &str, number: Option<Whole>) -> Result<Option<u32>, F
             let found = Some(number.get().to_string());
             Err(FieldError::new(field, found, format!("a count from 0 to {}", u32::MAX)))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_long_to_quote_is_cut_between_characters() {
+        let of = |text: String| FieldError::new("a", Some(text), "b").to_string();
+        assert_eq!(of("ß".repeat(120)), format!("a: expected b, found {}", "ß".repeat(120)));
+        assert_eq!(
+            of("ß".repeat(121)),
+            format!("a: expected b, found {}… (121 characters)", "ß".repeat(120))
+        );
     }
 }

@@ -25,6 +25,13 @@ impl Number {
         value.is_finite().then_some(Self(value))
     }
 
+    /// Watts as people and metrics are told them: to a tenth. What is written into a spec is exact.
+    #[must_use]
+    pub fn tenths(watts: Watts) -> Self {
+        // The decimal text of a 32.32 number is always one.
+        Self(format!("{watts:.1}").parse().unwrap_or(0.0))
+    }
+
     /// The number.
     #[must_use]
     pub const fn get(self) -> f64 {
@@ -217,5 +224,14 @@ mod tests {
             let off = (back.to_bits() - watts.to_bits()).unsigned_abs();
             prop_assert!(off <= u64::from(thousandths >= 1 << 30), "{} bits off", off);
         }
+    }
+
+    #[test]
+    fn watts_are_told_to_a_tenth() {
+        let told = |text: &str| Number::tenths(Watts::parse(text, Role::Nearest).unwrap()).to_string();
+        // A budget in 32.32 fixed point has such digits: 2.8 nW are 12 · 2⁻³² W.
+        assert_eq!(told("60677.0000000028"), "60677");
+        assert_eq!(told("283.3333333"), "283.3");
+        assert_eq!((told("0.04"), told("-0.04"), told("349.96")), ("0".into(), "0".into(), "350".into()));
     }
 }

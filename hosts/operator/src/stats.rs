@@ -6,6 +6,7 @@
 use crate::site::Kind;
 use crate::writes::{Target, Trouble};
 use host_kit::closed_label;
+use joulie_api::number::Number;
 use planner::budget::GroupStanding;
 use planner::density::Density;
 use planner::guard::{GuardDecision, StateName};
@@ -216,7 +217,7 @@ impl Stats {
 
     /// How the groups of the budget stand. A load that nobody knows is no number.
     pub(crate) fn budget(&self, groups: &[GroupStanding]) {
-        let number = |watts: Watts| watts.to_string().parse().unwrap_or(f64::NAN);
+        let number = |watts: Watts| Number::tenths(watts).get();
         for group in groups {
             let values = [
                 ("limit", number(group.limit)),
@@ -232,7 +233,7 @@ impl Stats {
 
     /// What the meters of a group's nodes say together; who is not measured has no part in it.
     pub(crate) fn measured(&self, group: &str, watts: Watts) {
-        let value = watts.to_string().parse().unwrap_or(f64::NAN);
+        let value = Number::tenths(watts).get();
         self.budget.get_or_create(&ByGroup { group: group.to_owned(), what: "measured" }).set(value);
     }
 

@@ -20,6 +20,7 @@ use crate::machine::{Control, LeaseState, View};
 use crate::metrics::Metrics;
 use host_kit::clock::{Clock, Mono};
 use joulie_api::condition::rfc3339;
+use joulie_api::number::Number;
 use kube::core::Selector;
 use planner::catalog::Catalog;
 use std::path::PathBuf;
@@ -309,7 +310,7 @@ fn say(wanted: &Wanted) -> String {
 
 fn intent(intent: joulie_core::node::cap::CapIntent) -> String {
     match (intent.watts, intent.percent) {
-        (Some(watts), _) => format!("{watts} W"),
+        (Some(watts), _) => format!("{} W", Number::tenths(watts)),
         (None, Some(percent)) => format!("{percent} %"),
         (None, None) => "uncapped".to_owned(),
     }

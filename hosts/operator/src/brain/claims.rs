@@ -263,15 +263,13 @@ impl Brain {
                 (Some(by), _) => (
                     "BudgetShort",
                     format!(
-                        "the limit of {name} cannot be kept: the lowest caps, what does not answer and the base load are {} W above it",
-                        tenths(*by)
+                        "the limit of {name} cannot be kept: the lowest caps, what does not answer and the base load are {by:.1} W above it"
                     ),
                 ),
                 (None, Some(by)) => (
                     "BudgetExceeded",
                     format!(
-                        "{name} counts {} W more than its limit, for longer than a grant takes to be read back; most of it is held by {}: look at the status of their NodePowerGrants, and at their agents",
-                        tenths(*by),
+                        "{name} counts {by:.1} W more than its limit, for longer than a grant takes to be read back; most of it is held by {}: look at the status of their NodePowerGrants, and at their agents",
                         holders.join(", ")
                     ),
                 ),
@@ -314,11 +312,9 @@ impl Brain {
             }
             self.cuts.insert(reason, now);
             let site = self.round.standings.first();
-            let load = site.and_then(|site| site.load).map_or_else(|| "unknown".to_owned(), tenths);
+            let load = site.and_then(|site| site.load).map_or_else(|| "unknown".to_owned(), |load| format!("{load:.1}"));
             let text = format!(
-                "{nodes} nodes are {word} by {} W together; the site counts {load} W of {} W",
-                tenths(watts),
-                tenths(limit)
+                "{nodes} nodes are {word} by {watts:.1} W together; the site counts {load} W of {limit:.1} W"
             );
             tracing::info!("{text}");
             self.recorder.say(self.of_the_budget(Severity::Normal, reason, text));
@@ -340,12 +336,6 @@ impl Brain {
             text,
         }
     }
-}
-
-/// Watts for a person, to a tenth.
-fn tenths(watts: Watts) -> String {
-    let tenths = (i128::from(watts.to_bits()) * 10 + (1 << 31)) >> 32;
-    format!("{}.{}", tenths / 10, (tenths % 10).abs())
 }
 
 fn job(node: &Arc<str>, write: Write, ticket: u64) -> Job<Ticket> {

@@ -2,6 +2,7 @@
 
 use super::Said;
 use crate::machine::{Device, Means, Part};
+use joulie_api::number::Number;
 use joulie_core::node::cap::{Blocked, CapIntent, CapRange, CapResult, Floor, Report, Resolution};
 use power_units::Watts;
 
@@ -61,12 +62,15 @@ pub(super) fn said(
         Report::Cap(CapResult::Applied { effective } | CapResult::Clamped { effective, .. })
             if part.means == Means::Dvfs =>
         {
-            let held =
-                format!("a closed loop over the frequencies keeps the packages at {effective} W together");
+            let held = format!(
+                "a closed loop over the frequencies keeps the packages at {} W together",
+                Number::tenths(effective)
+            );
             let bound = match part.report {
                 Report::Cap(CapResult::Clamped { requested, .. }) => format!(
-                    "everything is throttled, and the packages still draw {} W of the {requested} W asked",
-                    whole(effective)
+                    "everything is throttled, and the packages still draw {} W of the {} W asked",
+                    whole(effective),
+                    Number::tenths(requested)
                 ),
                 Report::Cap(_) | Report::NoIntent | Report::Pending | Report::Throttled(_) => held,
             };
@@ -80,9 +84,11 @@ pub(super) fn said(
         Report::Cap(CapResult::Clamped { requested: asked, effective }) => {
             let cap = in_force(part);
             let message = format!(
-                "{}asked for {asked} W together, {} {effective} W: {}, read back",
+                "{}asked for {} W together, {} {} W: {}, read back",
                 applied(kind),
+                Number::tenths(asked),
                 who_clamps(intent, part),
+                Number::tenths(effective),
                 each(kind, cap, count)
             );
             Said { cap, ..say(part.means, "applied", message) }
@@ -117,7 +123,7 @@ const fn applied(kind: Kind) -> &'static str {
 }
 
 fn each(kind: Kind, cap: Option<Watts>, count: usize) -> String {
-    match (cap, count) {
+    match (cap.map(Number::tenths), count) {
         (None, _) => "in force".to_owned(),
         (Some(cap), 1) => format!("{cap} W for the {}", kind.each(false)),
         (Some(cap), _) => format!("{cap} W for each of {count} {}", kind.each(true)),
