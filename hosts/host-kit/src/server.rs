@@ -13,7 +13,9 @@ mod connection;
 mod debug;
 mod limits;
 mod meter;
+mod places;
 mod request;
+mod room;
 mod tls;
 
 pub use certificate::CertificateError;
@@ -26,19 +28,22 @@ use crate::clock::Clock;
 use crate::config::Listen;
 use crate::log::Repeats;
 use crate::shutdown::{self, Stop};
+use clocked::Progress;
 use connection::Connection;
 use http::request::Parts;
 use http::{Request, Response};
 use hyper::body::{Body, Bytes};
 use meter::Meter;
+use places::{Place, Places};
+use room::Room;
 use std::error::Error;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 /// What a program answers.
@@ -70,6 +75,9 @@ pub struct Server<R> {
 struct Shared<R> {
     routes: R,
     limits: Limits,
+    room: Room,
+    /// What [`Progress`] counts.
+    turns: Arc<AtomicU64>,
     meter: Meter,
     clock: Arc<dyn Clock>,
     repeats: Mutex<Repeats>,
@@ -126,7 +134,12 @@ impl<R: Routes> Server<R> {
         let (metrics, clock) = parts;
         let meter = metrics.of(port);
         let repeats = Mutex::new(Repeats::every(REPEAT_WINDOW));
-        Ok(Self { listener, shared: Arc::new(Shared { routes, limits, meter, clock, repeats }), tls })
+        let (room, turns) = (Room::new(limits.bodies_max()), Arc::default());
+        Ok(Self {
+            listener,
+            shared: Arc::new(Shared { routes, limits, room, turns, meter, clock, repeats }),
+            tls,
+        })
     }
 
     /// Where it listens.
@@ -139,7 +152,7 @@ impl<R: Routes> Server<R> {
         let Self { listener, shared, tls } = self;
         let (last_word, ending) = shutdown::pair();
         let mut connections = JoinSet::new();
-        let places = Arc::new(Semaphore::new(shared.limits.connections_max()));
+        let mut places = Places::new(shared.limits.connections_max(), shared.limits.peer_max());
         let last_call = async {
             stop.requested().await;
             // Still serving: whoever routes to us learns from /readyz, and that takes a while.
@@ -151,8 +164,9 @@ impl<R: Routes> Server<R> {
             tokio::select! {
                 () = &mut last_call => break,
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, peer)) => admit(&shared, &places, &mut connections, Connection {
+                    Ok((stream, peer)) => admit(&shared, &mut places, &mut connections, Connection {
                         shared: shared.clone(), stream, peer, tls: tls.clone(), ending: ending.clone(),
+                        progress: Arc::new(Progress::new(shared.turns.clone())),
                     }),
                     Err(error) => shared.not_accepted(&error).await,
                 },
@@ -181,20 +195,35 @@ async fn bind(listen: Listen) -> io::Result<TcpListener> {
 }
 
 fn admit<R: Routes>(
-    shared: &Arc<Shared<R>>,
-    places: &Arc<Semaphore>,
+    shared: &Shared<R>,
+    places: &mut Places,
     connections: &mut JoinSet<()>,
     connection: Connection<R>,
 ) {
-    let Ok(place) = places.clone().try_acquire_owned() else {
-        let most = shared.limits.connections_max();
-        let what = format!("all {most} connections are in use; a new one was closed unanswered");
-        return shared.refuse(Reason::TooManyConnections, connection.peer, &what);
-    };
-    connections.spawn(async move {
-        connection.serve().await;
-        drop(place);
-    });
+    // One client has one address, whichever family the port is of.
+    let peer = connection.peer.ip().to_canonical();
+    let (most, own) = (shared.limits.connections_max(), shared.limits.peer_max());
+    match places.find(peer) {
+        Place::Free => {}
+        Place::Instead(other) => {
+            let what = format!(
+                "a connection of {other} that waited for its client gave way to a new one of {peer}: {most} may be open, {own} of one address"
+            );
+            shared.refuse(Reason::GaveWay, SocketAddr::new(other, 0), &what);
+        }
+        Place::Full => {
+            let what = format!("all {most} connections are in use; a new one was closed unanswered");
+            return shared.refuse(Reason::TooManyConnections, connection.peer, &what);
+        }
+        Place::PeerFull => {
+            let what = format!(
+                "all {own} connections that one address may have are in use; a new one was closed unanswered"
+            );
+            return shared.refuse(Reason::TooManyOfPeer, connection.peer, &what);
+        }
+    }
+    let progress = connection.progress.clone();
+    places.hold(peer, progress, connections.spawn(connection.serve()));
 }
 
 async fn finish<R>(shared: &Shared<R>, mut connections: JoinSet<()>, deadline: Duration) -> usize {

@@ -18,6 +18,7 @@ pub(super) struct Connection<R> {
     pub(super) shared: Arc<Shared<R>>,
     pub(super) stream: TcpStream,
     pub(super) peer: SocketAddr,
+    pub(super) progress: Arc<Progress>,
     pub(super) tls: Option<Certificates>,
     /// Asked when the server drains.
     pub(super) ending: Stop,
@@ -25,21 +26,21 @@ pub(super) struct Connection<R> {
 
 impl<R: Routes> Connection<R> {
     pub(super) async fn serve(self) {
-        let Self { shared, stream, peer, tls, ending } = self;
+        let Self { shared, stream, peer, progress, tls, ending } = self;
         let _open = shared.meter.opened();
         // Small answers go out at once; that it cannot be set is no reason to refuse anybody.
         let _best_effort = stream.set_nodelay(true);
         match tls {
-            None => talk(&shared, stream, peer, &ending).await,
+            None => talk(&shared, stream, (peer, progress), &ending).await,
             Some(certificates) => {
                 // A connection that has not even said hello is not waited for when the server drains.
                 let handshake = tokio::select! {
                     biased;
-                    handshake = certificates.accept(stream, shared.limits.handshake()) => handshake,
+                    handshake = certificates.accept(stream, shared.limits.times().handshake) => handshake,
                     () = ending.requested() => return,
                 };
                 match handshake {
-                    Ok(stream) => talk(&shared, stream, peer, &ending).await,
+                    Ok(stream) => talk(&shared, stream, (peer, progress), &ending).await,
                     Err(tls::Refusal { reason, what }) => shared.refuse(reason, peer, &what),
                 }
             }
@@ -47,9 +48,13 @@ impl<R: Routes> Connection<R> {
     }
 }
 
-async fn talk<R: Routes, S: Stream>(shared: &Arc<Shared<R>>, stream: S, peer: SocketAddr, ending: &Stop) {
-    let progress = Arc::new(Progress::new());
-    let stream = Clocked::new(stream, progress.clone(), shared.limits);
+async fn talk<R: Routes, S: Stream>(
+    shared: &Arc<Shared<R>>,
+    stream: S,
+    (peer, progress): (SocketAddr, Arc<Progress>),
+    ending: &Stop,
+) {
+    let stream = Clocked::new(stream, progress.clone(), *shared.limits.times());
     let service = service_fn(|request| {
         let (shared, progress) = (shared.clone(), progress.clone());
         async move { Ok::<_, Infallible>(request::answer(&shared, request, peer, progress).await) }
@@ -66,6 +71,10 @@ async fn talk<R: Routes, S: Stream>(shared: &Arc<Shared<R>>, stream: S, peer: So
             connection.await
         }
     };
+    if progress.was_silent() {
+        // Probes and balancers look whether a port is open: that is counted, and not worth a line.
+        shared.meter.refused(Reason::Silent);
+    }
     if let Err(error) = result {
         explain(shared, peer, &progress, &error);
     }
@@ -79,7 +88,7 @@ fn explain<R>(shared: &Shared<R>, peer: SocketAddr, progress: &Progress, error: 
         let what = format!(
             "{} took nothing of its answer for {}; the connection is closed",
             peer.ip(),
-            show_duration(shared.limits.write())
+            show_duration(shared.limits.times().write)
         );
         return shared.refuse(Reason::AnswerSlow, peer, &what);
     }
@@ -90,7 +99,7 @@ fn explain<R>(shared: &Shared<R>, peer: SocketAddr, progress: &Progress, error: 
                 "{} sent {} bytes of a request's head in {} and no end of it; the connection is closed",
                 peer.ip(),
                 progress.head_bytes(),
-                show_duration(shared.limits.head())
+                show_duration(shared.limits.times().head)
             );
             shared.refuse(Reason::HeadSlow, peer, &what);
         }

@@ -8,17 +8,16 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     body_max: usize,
+    bodies_max: usize,
     connections_max: usize,
-    handshake: Duration,
-    head: Duration,
-    body: Duration,
-    idle: Duration,
-    write: Duration,
+    peer_max: usize,
+    times: Times,
 }
 
 impl Limits {
-    /// The limits that fit a scheduler's calls and a scrape: bodies up to `body_max` bytes, at most
-    /// `connections_max` connections, and times that a healthy client on a bad day keeps.
+    /// The limits that fit a scheduler's calls and a scrape: bodies up to `body_max` bytes and twice as many of all bodies in
+    /// flight, at most `connections_max` connections of which one address has a quarter, and times that a healthy client on
+    /// a bad day keeps.
     pub fn new(body_max: usize, connections_max: usize) -> Result<Self, LimitError> {
         for (name, value) in [("body_max", body_max), ("connections_max", connections_max)] {
             if value == 0 {
@@ -27,29 +26,71 @@ impl Limits {
         }
         Ok(Self {
             body_max,
+            // A scheduler has two calls in flight at most.
+            bodies_max: body_max.saturating_mul(2),
             connections_max,
-            handshake: Duration::from_secs(10),
-            head: Duration::from_secs(10),
-            body: Duration::from_secs(30),
-            // Longer than the 90 s after which Go's client drops an idle connection: were we first, a POST could
-            // meet a connection that is just being closed, and the scheduler would not send it again.
-            idle: Duration::from_secs(120),
-            write: Duration::from_secs(30),
+            peer_max: connections_max.div_ceil(4),
+            times: Times {
+                handshake: Duration::from_secs(5),
+                first_byte: Duration::from_secs(5),
+                head: Duration::from_secs(5),
+                room: Duration::from_secs(2),
+                // 90 MB in it are 9 MB/s; kube-scheduler itself gives up after 5 s where nobody says otherwise.
+                body: Duration::from_secs(10),
+                // Longer than the 90 s after which Go's client drops an idle connection: were we first, a POST could
+                // meet a connection that is just being closed, and the scheduler would not send it again. Whoever waits
+                // longest gives way when the port is full, so that idle connections keep nobody out.
+                idle: Duration::from_secs(120),
+                write: Duration::from_secs(10),
+            },
         })
     }
 
-    /// Other times: for a TLS handshake, a head, a whole body, between two requests, and for a client that takes
-    /// nothing of an answer.
+    /// Other times.
     pub fn with_times(self, times: Times) -> Result<Self, LimitError> {
-        let Times { handshake, head, body, idle, write } = times;
-        for (name, value) in
-            [("handshake", handshake), ("head", head), ("body", body), ("idle", idle), ("write", write)]
-        {
+        let Times { handshake, first_byte, head, room, body, idle, write } = times;
+        for (name, value) in [
+            ("handshake", handshake),
+            ("first_byte", first_byte),
+            ("head", head),
+            ("room", room),
+            ("body", body),
+            ("idle", idle),
+            ("write", write),
+        ] {
             if !(Duration::from_millis(1)..=Duration::from_secs(3600)).contains(&value) {
                 return Err(LimitError::Time { name, value });
             }
         }
-        Ok(Self { handshake, head, body, idle, write, ..self })
+        Ok(Self { times, ..self })
+    }
+
+    /// Another number of connections for one address, where many clients share it.
+    pub fn with_peer_max(self, peer_max: usize) -> Result<Self, LimitError> {
+        if peer_max == 0 {
+            return Err(LimitError::Nothing { name: "peer_max" });
+        }
+        Ok(Self { peer_max, ..self })
+    }
+
+    /// Another number of bytes for all bodies in flight.
+    pub fn with_bodies_max(self, bodies_max: usize) -> Result<Self, LimitError> {
+        if bodies_max == 0 {
+            return Err(LimitError::Nothing { name: "bodies_max" });
+        }
+        Ok(Self { bodies_max, ..self })
+    }
+
+    pub(super) fn peer_max(&self) -> usize {
+        self.peer_max
+    }
+
+    pub(super) fn bodies_max(&self) -> usize {
+        self.bodies_max
+    }
+
+    pub(super) fn times(&self) -> &Times {
+        &self.times
     }
 
     pub(super) fn body_max(&self) -> usize {
@@ -59,35 +100,19 @@ impl Limits {
     pub(super) fn connections_max(&self) -> usize {
         self.connections_max
     }
-
-    pub(super) fn handshake(&self) -> Duration {
-        self.handshake
-    }
-
-    pub(super) fn head(&self) -> Duration {
-        self.head
-    }
-
-    pub(super) fn body(&self) -> Duration {
-        self.body
-    }
-
-    pub(super) fn idle(&self) -> Duration {
-        self.idle
-    }
-
-    pub(super) fn write(&self) -> Duration {
-        self.write
-    }
 }
 
 /// How long a client may take.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
     /// For the TLS handshake.
     pub handshake: Duration,
+    /// For the first byte of a connection's first request.
+    pub first_byte: Duration,
     /// For a request's head, from its first byte.
     pub head: Duration,
+    /// Until there is room for a body beside those that are in flight.
+    pub room: Duration,
     /// For a request's whole body.
     pub body: Duration,
     /// Between two requests.
@@ -156,9 +181,9 @@ mod tests {
     fn limits_that_grant_nothing_are_refused() {
         assert_eq!(Limits::new(0, 1).unwrap_err().to_string(), "body_max is 0; accepted: at least 1");
         assert_eq!(Limits::new(1, 0).unwrap_err(), LimitError::Nothing { name: "connections_max" });
-        let second = Duration::from_secs(1);
-        let times =
-            Times { handshake: second, head: Duration::ZERO, body: second, idle: second, write: second };
+        assert!(Limits::new(1, 1).unwrap().with_peer_max(0).is_err());
+        assert!(Limits::new(1, 1).unwrap().with_bodies_max(0).is_err());
+        let times = Times { head: Duration::ZERO, ..*Limits::new(1, 1).unwrap().times() };
         let said = Limits::new(1, 1).unwrap().with_times(times).unwrap_err().to_string();
         assert_eq!(said, "the time for head is 0s; accepted: from 1ms to 1h");
     }

@@ -34,6 +34,14 @@ closed_label! {
         NotHttp = "not_http",
         /// There was no place for another connection.
         TooManyConnections = "too_many_connections",
+        /// There was no place for another connection from its address.
+        TooManyOfPeer = "too_many_of_peer",
+        /// It waited for its client when another one needed its place.
+        GaveWay = "gave_way",
+        /// Nothing came from it.
+        Silent = "silent",
+        /// There was no room for its body beside those in flight.
+        BodiesFull = "bodies_full",
         /// It did not finish the TLS handshake in time.
         HandshakeSlow = "handshake_slow",
         /// It gave up in the middle of the TLS handshake.

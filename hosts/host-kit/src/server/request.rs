@@ -1,7 +1,7 @@
 //! One request: its body read within the limits, its handler called, its answer counted.
 
 use super::clocked::{Phase, Progress};
-use super::{Reason, Routes, Shared};
+use super::{Reason, Routes, Shared, Times};
 use crate::config::parse::show_duration;
 use futures::FutureExt;
 use http::{HeaderValue, Request, Response, StatusCode, header};
@@ -99,13 +99,33 @@ async fn read<R: Routes>(
 ) -> Result<Request<Bytes>, Response<Full<Bytes>>> {
     let (head, body) = request.into_parts();
     let most = shared.routes.body_max(&head).unwrap_or(shared.limits.body_max());
-    let mut came = Came { bytes: Vec::new(), total: 0 };
-    let time = shared.limits.body();
+    let announced = body.size_hint();
+    let Times { room: patience, body: time, .. } = *shared.limits.times();
+    let what = format!("{} {} from {}", head.method, head.uri.path(), peer.ip());
+    let length = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    // Of one that is too large nothing is kept.
+    let needed = match (length(announced.lower()), announced.upper().map(length)) {
+        (least, _) if least > most => 0,
+        (_, all) => all.map_or(most, |all| all.min(most)),
+    };
+    let room = shared.room.take(needed, patience).await;
+    let mut came = Came { bytes: Vec::new(), total: 0, keeps: room.is_some() };
     let waits = head.headers.contains_key(header::EXPECT);
     let outcome = tokio::time::timeout(time, came.take(body, most, waits)).await;
-    let what = format!("{} {} from {}", head.method, head.uri.path(), peer.ip());
+    let Some(room) = room else {
+        let what = format!(
+            "there was no room for the body of {what} within {}: bodies of {} bytes may be in flight; it was answered 503",
+            show_duration(patience),
+            shared.limits.bodies_max()
+        );
+        shared.refuse(Reason::BodiesFull, peer, &what);
+        return Err(last(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too many large bodies are in flight; try again\n",
+        ));
+    };
     match outcome {
-        Ok(Ok(true)) => Ok(Request::from_parts(head, Bytes::from(came.bytes))),
+        Ok(Ok(true)) => Ok(Request::from_parts(head, room.keep(came.bytes))),
         Ok(Ok(false)) => {
             let what = format!("the body of {what} is over the limit of {most} bytes; it was answered 413");
             shared.refuse(Reason::BodyTooLarge, peer, &what);
@@ -131,20 +151,23 @@ async fn read<R: Routes>(
 struct Came {
     bytes: Vec<u8>,
     total: usize,
+    /// Whether there is room for it.
+    keeps: bool,
 }
 
 impl Came {
-    /// Reads a body; `false` where it is larger than `most`. The rest of such a one is read and thrown away, up to
-    /// some measure: a connection that is closed with bytes unread resets, and the client would never see the answer.
+    /// Reads a body; `false` where it is larger than `most` or not kept. The rest of such a one is read and thrown away, up
+    /// to some measure: a connection that is closed with bytes unread resets, and the client would never see the answer.
     ///
-    /// A client that waits to be asked for its body (`Expect: 100-continue`) is not asked for one that is too large.
+    /// A client that waits to be asked for its body (`Expect: 100-continue`) is not asked for one that is not kept.
     async fn take(&mut self, mut body: Incoming, most: usize, waits: bool) -> Result<bool, hyper::Error> {
         let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
         let thrown_away_max = most.saturating_mul(4).max(1 << 20);
-        if announced > most && waits {
+        self.keeps &= announced <= most;
+        if !self.keeps && waits {
             return Ok(false);
         }
-        if announced <= most {
+        if self.keeps {
             // Pages that nothing is written to cost nothing, and a body that is announced does not grow by copying.
             self.bytes.reserve_exact(announced);
         }
@@ -152,7 +175,8 @@ impl Came {
             // Trailers are no part of a body.
             let Ok(data) = frame?.into_data() else { continue };
             self.total = self.total.saturating_add(data.len());
-            if self.total > most || announced > most {
+            self.keeps &= self.total <= most;
+            if !self.keeps {
                 self.bytes = Vec::new();
                 if self.total > thrown_away_max.saturating_add(most) {
                     return Ok(false);
@@ -161,6 +185,6 @@ impl Came {
             }
             self.bytes.extend_from_slice(&data);
         }
-        Ok(self.total <= most)
+        Ok(self.keeps)
     }
 }

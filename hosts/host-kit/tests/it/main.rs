@@ -1,6 +1,7 @@
 //! host-kit as its users meet it: real sockets, real certificates, and the lines that a person reads.
 
 #[cfg(test)]
+mod crowd;
 mod events;
 #[cfg(test)]
 mod fake;

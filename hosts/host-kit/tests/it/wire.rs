@@ -62,11 +62,12 @@ pub(crate) struct Running {
 
 /// Generous times, of which a test shortens the one that it is about.
 pub(crate) fn times() -> Times {
-    Times { handshake: LONG, head: LONG, body: LONG, idle: LONG, write: LONG }
+    Times { handshake: LONG, first_byte: LONG, head: LONG, room: LONG, body: LONG, idle: LONG, write: LONG }
 }
 
 pub(crate) fn limits(times: Times) -> Limits {
-    Limits::new(1000, 4).unwrap().with_times(times).unwrap()
+    // All clients are on this machine: one address may have all places.
+    Limits::new(1000, 4).unwrap().with_peer_max(5).unwrap().with_times(times).unwrap()
 }
 
 pub(crate) async fn serve(limits: Limits, drain: Drain) -> Running {
