@@ -102,7 +102,7 @@ impl World {
         let rules = Rules { scoring: &placement().scoring, freshness, lease: PlanLease::Unseen, now };
         let fleet = Arc::new(Fleet::of(nodes, Arc::new(Index::of(&registry)), &rules, true));
         let rule = AssumedRule::new(Micros::new(30_000_000), Micros::MINUTE).unwrap();
-        Self {
+        let mut world = Self {
             kinds: all.iter().map(|(kind, _, _)| *kind).collect(),
             cores: all.iter().map(|(_, _, kind)| kind.cores).collect(),
             bound: vec![0; all.len()],
@@ -111,7 +111,9 @@ impl World {
             expected: Expected::new(expected),
             registry,
             dice: seed | 1,
-        }
+        };
+        (0..PODS).for_each(|number| world.see(number, None));
+        world
     }
 
     /// Binds all pods one after the other; each binding is seen when `lag` more pods have been decided on.
@@ -119,7 +121,7 @@ impl World {
         let mut told: VecDeque<(usize, usize)> = VecDeque::new();
         for number in 0..PODS {
             if number > lag {
-                told.pop_front().into_iter().for_each(|(pod, node)| self.see(pod, node));
+                told.pop_front().into_iter().for_each(|(pod, node)| self.see(pod, Some(node)));
             }
             let node = self.place(number, plugins);
             self.bound[node] += 1;
@@ -152,16 +154,17 @@ impl World {
         best[usize::try_from(self.dice % u64::try_from(best.len()).unwrap()).unwrap()]
     }
 
-    /// The watch tells of a binding.
-    fn see(&mut self, number: usize, node: usize) {
-        let mut bound = pod(number);
-        bound["spec"]["nodeName"] = json!(name(node));
-        let row = Arc::new(PodRow::read(&bound).unwrap());
+    /// The watch tells of a pod, or of its binding.
+    fn see(&mut self, number: usize, node: Option<usize>) {
+        let mut told = pod(number);
+        told["spec"]["nodeName"] = json!(node.map(name));
+        let row = Arc::new(PodRow::read(&told).unwrap());
         let now = UnixTime::from_micros(NOW);
         let scales = Scales { registry: &self.registry, fleet: &self.snapshot.fleet, now };
         let mut round = Round::default();
         self.ledger.follow(Event::Seen { uid: String::new(), row }, scales, &mut round);
         self.snapshot.assumed = self.ledger.sums(self.bound.len());
+        self.snapshot.queue = self.ledger.queue();
         self.expected.settle(&round.bound);
     }
 

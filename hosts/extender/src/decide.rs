@@ -81,11 +81,13 @@ pub(crate) fn asked(
     Ok((uid, Asked { class: class.class, recognised: class.recognised, terms }))
 }
 
-/// The pod on the node of this number, if it has a name to be known by and adds anything there.
-fn offer(snapshot: &Snapshot, pod: Option<PodUid>, asked: &Asked, number: usize) -> Option<Offer> {
-    let watts = snapshot.fleet.kinds.added(number, &asked.terms);
+/// The pod on the node of this number, if there is such a pod that waits for a node, and it adds anything there. It weighs what
+/// its object asks for, whatever the request says.
+fn offer(snapshot: &Snapshot, pod: Option<PodUid>, number: usize) -> Option<Offer> {
+    let pod = pod?;
+    let watts = snapshot.fleet.kinds.added(number, snapshot.queue.find(pod)?);
     let node = NodeKey(u32::try_from(number).ok()?);
-    Some(Offer { pod: pod?, node, watts }).filter(|offer| offer.watts > Watts::ZERO)
+    Some(Offer { pod, node, watts }).filter(|offer| offer.watts > Watts::ZERO)
 }
 
 /// One candidate.

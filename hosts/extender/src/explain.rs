@@ -48,6 +48,7 @@ fn head(view: &View<'_>, placement: &Placement) -> Map<String, Value> {
             "freshTwins": cluster.map(|cluster| cluster.fresh),
             "assumedPods": snapshot.assumed_pods,
             "waitingPods": snapshot.waiting_pods,
+            "queuedPods": snapshot.queue.len(),
             "expectedPods": view.expected.of_others(None, view.now).count(),
         }),
     );

@@ -193,13 +193,14 @@ impl Keeper {
     }
 
     /// Shows what there is now.
-    fn show(&self, round: &Round) {
+    fn show(&mut self, round: &Round) {
         let assumed = self.ledger.sums(self.registry.len());
         self.shown.store(Arc::new(Snapshot {
             fleet: self.fleet.clone(),
             assumed,
             assumed_pods: self.ledger.pods(),
             waiting_pods: self.ledger.waiting(),
+            queue: self.ledger.queue(),
             at: self.clock.mono(),
         }));
         self.metrics.assumed(round);

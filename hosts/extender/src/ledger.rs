@@ -3,6 +3,7 @@
 //! It follows what the watch of pods tells; what counts how long is the core's law. Nothing here reads a clock.
 
 use crate::index::Registry;
+use crate::queue::Queue;
 use crate::rows::{PodRow, Stage};
 use crate::snapshot::{Fleet, Node};
 use host_kit::reflect::Event;
@@ -25,6 +26,9 @@ pub(crate) struct Ledger {
     coefficients: Coefficients,
     /// Pods on nodes whose hardware is not known: they cannot be weighed yet. Where agents come late, or not at all.
     waiting: BTreeMap<PodUid, Waiting>,
+    /// Pods that wait for a node, and as requests see them.
+    queue: BTreeMap<PodUid, PodTerms>,
+    shown_queue: Option<Arc<Queue>>,
     /// Who is in the list that comes in now: who counts and is not in it is gone.
     listed: Option<BTreeSet<PodUid>>,
 }
@@ -44,7 +48,7 @@ pub(crate) struct Round {
     pub(crate) counted: u64,
     /// Pods that do not count because there is no room.
     pub(crate) dropped: u64,
-    /// Pods that were seen bound, and where to, if anything is known of that node.
+    /// Pods that were seen bound, and where to, if anything is known of that node; and pods that are gone.
     pub(crate) bound: BTreeMap<PodUid, Option<NodeKey>>,
 }
 
@@ -69,7 +73,8 @@ impl Ledger {
     pub(crate) fn new(rule: AssumedRule, pods_max: usize, coefficients: Coefficients) -> Self {
         let slots = vec![Slot::EMPTY; pods_max].into_boxed_slice();
         let assumed = AssumedWatts::new(rule, slots);
-        Self { rule, assumed, pods_max, coefficients, waiting: BTreeMap::new(), listed: None }
+        let (waiting, queue) = (BTreeMap::new(), BTreeMap::new());
+        Self { rule, assumed, pods_max, coefficients, waiting, queue, shown_queue: None, listed: None }
     }
 
     /// Takes in what happened.
@@ -82,29 +87,67 @@ impl Ledger {
                 }
                 self.see(&row, scales, round);
             }
-            Event::Gone { uid } => self.gone(pod::uid(&uid), scales.now),
+            Event::Gone { uid } => self.gone(pod::uid(&uid), scales.now, round),
             Event::Whole => {
                 let Some(listed) = self.listed.take() else { return };
                 let known = self.assumed.pods().chain(self.waiting.keys().copied());
+                let known = known.chain(self.queue.keys().copied());
                 let gone: Vec<PodUid> = known.filter(|pod| !listed.contains(pod)).collect();
-                gone.into_iter().for_each(|pod| self.gone(pod, scales.now));
+                gone.into_iter().for_each(|pod| self.gone(pod, scales.now, round));
             }
         }
     }
 
-    fn gone(&mut self, pod: PodUid, now: UnixTime) {
+    fn gone(&mut self, pod: PodUid, now: UnixTime, round: &mut Round) {
         self.waiting.remove(&pod);
+        if self.dequeue(pod) {
+            round.bound.insert(pod, None);
+        }
         self.assumed.gone(pod, now);
+    }
+
+    /// A pod that needs a node. One that is held back by its gates is not scheduled yet.
+    fn enqueue(&mut self, row: &PodRow, round: &mut Round) {
+        if row.is_gated {
+            self.dequeue(row.uid);
+        } else if self.queue.len() < self.pods_max || self.queue.contains_key(&row.uid) {
+            let terms = PodTerms::of(&row.demand, &self.coefficients);
+            if self.queue.insert(row.uid, terms) != Some(terms) {
+                self.shown_queue = None;
+            }
+        } else {
+            round.dropped += 1;
+        }
+    }
+
+    /// Whether it was there.
+    fn dequeue(&mut self, pod: PodUid) -> bool {
+        let was_there = self.queue.remove(&pod).is_some();
+        if was_there {
+            self.shown_queue = None;
+        }
+        was_there
+    }
+
+    /// Those that wait for a node, as requests see them.
+    pub(crate) fn queue(&mut self) -> Arc<Queue> {
+        let pods = &self.queue;
+        let all = || Arc::new(pods.iter().map(|(pod, terms)| (*pod, *terms)).collect());
+        self.shown_queue.get_or_insert_with(all).clone()
     }
 
     fn see(&mut self, row: &Arc<PodRow>, scales: Scales<'_>, round: &mut Round) {
         let now = scales.now;
         if row.node.is_empty() {
-            return;
+            return match row.stage {
+                Stage::Ended => self.gone(row.uid, now, round),
+                Stage::Waits | Stage::Runs(_) => self.enqueue(row, round),
+            };
         }
+        self.dequeue(row.uid);
         let since = self.waiting.remove(&row.uid).map_or(now, |waited| waited.since);
         let running = match row.stage {
-            Stage::Ended => return self.gone(row.uid, now),
+            Stage::Ended => return self.gone(row.uid, now, round),
             Stage::Waits => None,
             Stage::Runs(started) => Some(started.unwrap_or(since)),
         };

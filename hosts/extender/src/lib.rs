@@ -8,7 +8,7 @@
 //! - `rows`: what is kept of NodeTwins, NodeHardwares, nodes, pods and the plan's Lease;
 //! - `keeper`, `roster`, `ledger`, `index`, `snapshot`: the picture of all nodes, worked out whenever something changes, and the watts
 //!   of pods that no sample shows yet;
-//! - `expected`: the pods that were just scored and are on their way;
+//! - `queue`, `expected`: the pods that wait for a node, and those of them that were just scored and are on their way;
 //! - `scan`: what is asked, found in the body without building anything from it;
 //! - `decide`, `reply`: filter and prioritize;
 //! - `routes`, `explain`, `metrics`: the two ports.
@@ -28,6 +28,7 @@ mod ledger;
 mod metrics;
 #[doc(hidden)]
 pub mod probe;
+mod queue;
 mod reply;
 mod roster;
 mod routes;

@@ -70,7 +70,7 @@ closed_label! {
     pub(crate) enum Fate {
         /// It was seen bound to it.
         Met = "met",
-        /// It was seen bound to another one.
+        /// It was seen bound to another one, or is gone.
         Elsewhere = "elsewhere",
         /// It was not seen in time.
         Expired = "expired",

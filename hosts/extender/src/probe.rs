@@ -93,9 +93,20 @@ impl Picture {
             let rules = Rules { scoring: &placement.scoring, freshness, lease: PlanLease::Unseen, now };
             let fleet = Arc::new(Fleet::of(all, index, &rules, true));
             let assumed = vec![Watts::ZERO; registry.len()].into_boxed_slice();
-            Snapshot { fleet, assumed, assumed_pods: 0, waiting_pods: 0, at: Mono::START }
+            Snapshot { fleet, assumed, ..Snapshot::nothing() }
         });
         Self { snapshot, expected: Expected::new(EXPECTED), placement }
+    }
+
+    /// With the pod of this request waiting for a node.
+    ///
+    /// # Errors
+    /// When the body is no request; why.
+    pub fn with_pod_of(mut self, body: &[u8]) -> Result<Self, String> {
+        let message = Message::read(body).map_err(|why| why.to_string())?;
+        let (pod, asked) = decide::asked(&message, &self.placement).map_err(|why| why.to_string())?;
+        self.snapshot.queue = Arc::new(pod.map(|pod| (pod, asked.terms)).into_iter().collect());
+        Ok(self)
     }
 
     /// The answer to filter, in the pieces that go onto the wire.

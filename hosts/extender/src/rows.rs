@@ -107,12 +107,14 @@ impl Row for LeaseRow {
     }
 }
 
-/// A pod that is bound.
+/// A pod that is not at its end.
 #[derive(Clone, Debug)]
 pub(crate) struct PodRow {
     pub(crate) uid: PodUid,
     /// Empty where it is not bound.
     pub(crate) node: String,
+    /// Whether its gates keep it from being scheduled.
+    pub(crate) is_gated: bool,
     pub(crate) demand: Demand,
     /// When it was bound, as far as it says.
     pub(crate) bound: Option<UnixTime>,
@@ -141,6 +143,7 @@ impl Row for PodRow {
         Ok(Self {
             uid: pod::uid(uid),
             node: read.node().unwrap_or_default().to_owned(),
+            is_gated: object["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()),
             demand: read.demand().map_err(|error| error.to_string())?,
             bound: condition(status, "PodScheduled"),
             stage: match status["phase"].as_str() {

@@ -4,6 +4,7 @@
 use crate::expected::Expectations;
 use crate::index::{Index, Registry};
 use crate::kinds::Kinds;
+use crate::queue::Queue;
 use host_kit::clock::Mono;
 use joulie_core::placement::assumed::PodUid;
 use joulie_core::placement::class::WorkloadClass;
@@ -26,6 +27,8 @@ pub(crate) struct Snapshot {
     pub(crate) assumed_pods: usize,
     /// How many more are on nodes whose hardware is not known yet.
     pub(crate) waiting_pods: usize,
+    /// The pods that wait for a node.
+    pub(crate) queue: Arc<Queue>,
     pub(crate) at: Mono,
 }
 
@@ -163,6 +166,7 @@ impl Snapshot {
             assumed: Box::default(),
             assumed_pods: 0,
             waiting_pods: 0,
+            queue: Arc::default(),
             at: Mono::START,
         }
     }

@@ -179,7 +179,7 @@ impl Watcher<'_> {
             pods: self.feed(
                 "pods",
                 Source {
-                    fields: Some("spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed".to_owned()),
+                    fields: Some("status.phase!=Succeeded,status.phase!=Failed".to_owned()),
                     ..plain("/api/v1/pods")
                 },
             ),

@@ -31,7 +31,8 @@ pub(crate) fn run() -> Result<(), Any> {
 fn table(count: usize, form: &str) -> Result<(), Any> {
     let make: fn(&str, usize) -> Bytes = if form == "names" { bodies::names } else { bodies::nodes };
     let (standard, performance) = (make("standard", count), make("performance", count));
-    let (score, fit) = (picture(count, PowerFit::Score), picture(count, PowerFit::Filter));
+    let picture = |fit| picture(count, fit).with_pod_of(&standard);
+    let (score, fit) = (picture(PowerFit::Score)?, picture(PowerFit::Filter)?);
     let megabytes = f64::from(u32::try_from(standard.len())?) / 1e6;
     let mut copy = vec![0_u8; standard.len()];
     let absent = 0_u8;

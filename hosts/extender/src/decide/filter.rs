@@ -41,7 +41,7 @@ pub(super) fn answer(
         // A standard pod that only lowers scores passes everywhere: nobody needs to be looked up.
         writer.keeps_all();
     }
-    writer.outcome.offer = only(snapshot, message, (pod, asked), &writer);
+    writer.outcome.offer = only(snapshot, message, pod, &writer);
     writer.finish(body)
 }
 
@@ -49,13 +49,13 @@ pub(super) fn answer(
 fn only(
     snapshot: &Snapshot,
     message: &Message<'_>,
-    (pod, asked): (Option<PodUid>, &Asked),
+    pod: Option<PodUid>,
     writer: &Writer<'_>,
 ) -> Option<Offer> {
     let mut all = candidates(&message.candidates);
     let candidate = if all.len() == 1 { all.next()? } else { return None };
     let number = candidate.number(&snapshot.fleet.index, message.names()).filter(|_| writer.keeps_last())?;
-    super::offer(snapshot, pod, asked, number)
+    super::offer(snapshot, pod, number)
 }
 
 /// What stands between a pod and a node.

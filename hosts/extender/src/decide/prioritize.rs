@@ -64,12 +64,7 @@ pub(crate) fn scored(
     let unknown = score_all(&placement.scoring, asked.class, looked_up, &mut points).unknown;
     let drawn = pod.and_then(|pod| draw(message, pod, &points));
     let offer = drawn.and_then(|(_, candidate)| {
-        super::offer(
-            view.snapshot,
-            pod,
-            asked,
-            candidate.number(&view.snapshot.fleet.index, message.names())?,
-        )
+        super::offer(view.snapshot, pod, candidate.number(&view.snapshot.fleet.index, message.names())?)
     });
     if let (Some((at, _)), Some(_)) = (drawn, offer)
         && view.expects_others(pod)

@@ -72,10 +72,6 @@ async fn both_forms_are_decided_alike_and_objects_come_back_byte_for_byte() {
             assert!(nodes().contains(node), "{node}");
         }
         let scored = world.post("/prioritize", &body).await;
-        // Others are on their way, so that one node alone is the best.
-        let points: Vec<i64> =
-            scored.as_array().unwrap().iter().map(|entry| entry["score"].as_i64().unwrap()).collect();
-        assert_eq!(points.iter().filter(|one| Some(*one) == points.iter().max()).count(), 1, "{scored}");
         assert_eq!(scored, world.post("/prioritize", &json!({"pod": wanted, "nodenames": ALL})).await);
         assert_eq!(scored.as_array().unwrap().len(), ALL.len());
     }

@@ -27,6 +27,12 @@ impl World {
         self.send("POST", &format!("/api/v1/namespaces/default/pods/{name}/binding"), &binding).await;
     }
 
+    /// Deletes a pod at once.
+    pub(crate) async fn delete(&self, name: &str) {
+        let path = format!("/api/v1/namespaces/default/pods/{name}");
+        self.send("DELETE", &path, &json!({"gracePeriodSeconds": 0})).await;
+    }
+
     /// The pod runs now.
     async fn runs(&self, name: &str) {
         let status = json!({"status": {"phase": "Running", "startTime": Timestamp::now().to_string()}});
@@ -122,7 +128,7 @@ async fn a_pod_that_is_gone_does_not_count() {
     world.bind("one", &wanted, "a").await;
     world.bind("two", &wanted, "a").await;
     world.sees_pods(2).await;
-    world.send("DELETE", "/api/v1/namespaces/default/pods/one", &json!({"gracePeriodSeconds": 0})).await;
+    world.delete("one").await;
     world.sees_pods(1).await;
     world
         .send(

@@ -24,6 +24,22 @@ impl World {
         page.lines().find_map(|line| line.strip_prefix(&series)).unwrap_or("missing").to_owned()
     }
 
+    /// The pods that the extender knows to wait for a node.
+    async fn sees_queued(&self, count: usize) {
+        let is = async || self.cluster().await["queuedPods"] == json!(count);
+        self.until(&format!("{count} pods wait for a node"), is).await;
+    }
+
+    /// Creates pods of four cores, and waits until they are known.
+    async fn create_all(&self, names: &[String]) -> Vec<Value> {
+        let (like, mut all) = (pod("performance", "4"), Vec::new());
+        for name in names {
+            all.push(self.create(name, &like).await);
+        }
+        self.sees_queued(names.len()).await;
+        all
+    }
+
     /// The best, as kube-scheduler finds it: the last of several here.
     async fn best(&self, pod: &Value, names: &[&str]) -> String {
         self.scores(pod, names).await.into_iter().max_by_key(|(_, score)| *score).unwrap().0
@@ -38,8 +54,10 @@ async fn pods_that_nobody_has_seen_bound_yet_are_told_of_different_nodes() {
     world.equal_nodes(&names).await;
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut placed: BTreeMap<String, usize> = BTreeMap::new();
-    for number in 0..100 {
-        let wanted = one(number);
+    let pods: Vec<String> = (0..101).map(|number| format!("pod-{number}")).collect();
+    let mut pods = world.create_all(&pods).await;
+    let another = pods.pop().unwrap();
+    for (number, wanted) in pods.into_iter().enumerate() {
         // To ask what would be is not to ask, and a retry is the same pod.
         world.post("/debug/scoring", &json!({"Pod": one(1000 + number), "NodeNames": names})).await;
         let first = world.best(&wanted, &names).await;
@@ -50,7 +68,7 @@ async fn pods_that_nobody_has_seen_bound_yet_are_told_of_different_nodes() {
     // For the first pod nothing was in flight: all were offered alike, and it was expected on another one.
     assert!(placed.len() == 20 && placed.values().all(|pods| (4..=6).contains(pods)), "{placed:?}");
     // What is shown is what would be answered.
-    let ask = json!({"Pod": one(2000), "NodeNames": names});
+    let ask = json!({"Pod": another, "NodeNames": names});
     let shown = world.post("/debug/scoring", &ask).await;
     let told = world.post("/prioritize", &ask).await;
     for (shown, told) in shown["nodes"].as_array().unwrap().iter().zip(told.as_array().unwrap()) {
@@ -68,7 +86,8 @@ async fn pods_that_nobody_has_seen_bound_yet_are_told_of_different_nodes() {
 async fn a_pod_counts_once_when_it_is_seen_bound_and_not_at_all_when_it_never_is() {
     let world = World::start(&[("EXPECTED_MAX_AGE", "1s")]).await;
     world.equal_nodes(&["a".to_owned()]).await;
-    world.score(&one(1), "a").await;
+    let wanted = world.create_all(&["never-bound".to_owned()]).await;
+    world.score(&wanted[0], "a").await;
     world.until("it is forgotten", async || world.ended("expired").await == "1").await;
     assert_eq!(world.cluster().await["expectedPods"], json!(0));
     // Nothing in flight: the score of the formula, 0.7 · (1000 − 200 − 28)/10 + 15 = 69.04.
@@ -78,6 +97,7 @@ async fn a_pod_counts_once_when_it_is_seen_bound_and_not_at_all_when_it_never_is
     world.equal_nodes(&["a".to_owned(), "b".to_owned()]).await;
     for (name, node, fate) in [("here", "a", "met"), ("there", "b", "elsewhere")] {
         let wanted = world.create(name, &pod("performance", "4")).await;
+        world.sees_queued(1).await;
         // The only node that is left is where it goes: kube-scheduler asks for no scores then.
         world.post("/filter", &json!({"Pod": wanted, "NodeNames": ["a"]})).await;
         assert_eq!(world.cluster().await["expectedPods"], json!(1), "{name}");
@@ -86,6 +106,56 @@ async fn a_pod_counts_once_when_it_is_seen_bound_and_not_at_all_when_it_never_is
         assert_eq!(world.cluster().await["expectedPods"], json!(0));
     }
     assert_eq!(world.cluster().await["assumedPods"], json!(2));
+}
+
+#[tokio::test]
+async fn answers_about_pods_that_do_not_exist_weigh_nothing() {
+    let world = World::start(&[]).await;
+    let names: Vec<String> = (0..20).map(|n| format!("node-{n:02}")).collect();
+    world.equal_nodes(&names).await;
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let asked = one(0);
+    let before = world.scores(&asked, &names).await;
+    for number in 1..=600 {
+        // 280 W each.
+        let mut made_up = pod("performance", "40");
+        made_up["metadata"]["uid"] = json!(format!("made-up-{number}"));
+        world.post("/prioritize", &json!({"Pod": made_up, "NodeNames": names})).await;
+        world.post("/filter", &json!({"Pod": made_up, "NodeNames": [names[number % 20]]})).await;
+    }
+    assert_eq!(world.cluster().await["expectedPods"], json!(0));
+    assert_eq!(world.scores(&asked, &names).await, before);
+}
+
+#[tokio::test]
+async fn a_pod_that_waits_counts_once_with_what_its_object_asks_for_and_until_it_is_gone() {
+    let world = World::start(&[]).await;
+    world.equal_nodes(&["a".to_owned(), "b".to_owned()]).await;
+    let real = world.create_all(&["real".to_owned()]).await.remove(0);
+    // Somebody who knows its UID asks with more than it asks for, again and again.
+    let mut larger = real.clone();
+    larger["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("40");
+    for node in ["a", "b", "a"] {
+        world.post("/filter", &json!({"Pod": larger, "NodeNames": [node]})).await;
+    }
+    let expected = async |name: &str| {
+        let page = world.post("/debug/scoring", &json!({"Pod": one(1), "NodeNames": [name]})).await;
+        page["nodes"][0]["scoring"]["expectedPowerW"].as_f64().unwrap()
+    };
+    // 4 of 40 cores: 0.7 · 400 W / 10.
+    let watts = expected("a").await;
+    assert!((watts - 28.0).abs() < 0.1, "{watts}");
+    assert_eq!(expected("b").await, 0.0);
+    world.delete("real").await;
+    world.sees_queued(0).await;
+    assert_eq!((world.cluster().await["expectedPods"].clone(), expected("a").await), (json!(0), 0.0));
+    // Nor does one that is not to be scheduled yet.
+    let mut gated = pod("performance", "4");
+    gated["spec"]["schedulingGates"] = json!([{"name": "later"}]);
+    let gated = world.create("gated", &gated).await;
+    world.create_all(&["after".to_owned()]).await;
+    world.post("/filter", &json!({"Pod": gated, "NodeNames": ["a"]})).await;
+    assert_eq!(world.cluster().await["expectedPods"], json!(0));
 }
 
 #[tokio::test]
