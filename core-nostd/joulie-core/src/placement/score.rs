@@ -21,8 +21,9 @@
 //!   a `powerMeasurement` it stands as it is.
 //! - PUE above 1 multiplies the pod's watts where facility metrics are enabled.
 //! - A node whose twin is stale or missing is *unknown*: 50, or at most the lowest known candidate.
-//! - A part of a twin that is missing is taken for the worse: no headroom, full stress. Only a trend that is missing is
-//!   neither bonus nor penalty: as a derivative ("positive = rising") it needs two samples, and a node that has just been
+//! - A part of a twin that is missing is taken for the worse: no headroom, full cooling stress. Power supply stress that is
+//!   missing, as on a node without a rack, leaves its weight to the other two alike (0.55 and 0.45). A trend that is missing
+//!   is neither bonus nor penalty: as a derivative ("positive = rising") it needs two samples, and a node that has just been
 //!   sampled for the first time is not known to rise. So it ranks below a node that falls and above one that rises.
 //!
 //! Everything that does not depend on the pod is compiled into [`NodeTerms`] when a snapshot is built, so that scoring

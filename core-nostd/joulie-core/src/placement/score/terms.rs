@@ -79,10 +79,12 @@ const BONUS_POINTS: i64 = 10;
 const TREND_POINTS_MAX: i32 = 25;
 
 impl Formula {
-    const fn weights(self) -> Weights {
-        match self {
-            Self::Headroom => Weights { headroom: 14, cooling: 3, psu: 0, trend: 20 },
-            Self::Facility => Weights { headroom: 8, cooling: 6, psu: 6, trend: 0 },
+    /// Where power supply stress is not known, its weight goes to the other two alike: it is neither full nor none.
+    const fn weights(self, knows_psu: bool) -> Weights {
+        match (self, knows_psu) {
+            (Self::Headroom, _) => Weights { headroom: 14, cooling: 3, psu: 0, trend: 20 },
+            (Self::Facility, true) => Weights { headroom: 8, cooling: 6, psu: 6, trend: 0 },
+            (Self::Facility, false) => Weights { headroom: 11, cooling: 9, psu: 0, trend: 0 },
         }
     }
 }
@@ -116,7 +118,7 @@ pub(crate) enum Basis {
 
 impl Terms {
     pub(crate) fn of(twin: &Twin, hardware: Option<&Hardware>, cluster: &Cluster, scoring: &Scoring) -> Self {
-        let weights = scoring.formula.weights();
+        let weights = scoring.formula.weights(twin.psu.is_some());
         let basis = match twin.against_cap() {
             Some(drawn) => Basis::Measured(drawn),
             None => Basis::Predicted(Against::of(twin, hardware)),

@@ -287,7 +287,7 @@ fn what_lies_outside_its_range_is_brought_into_it() {
 
 #[test]
 fn what_a_twin_does_not_say_is_taken_for_the_worse() {
-    // Fix list extender B1: missing is not zero. No headroom, full cooling stress, full power supply stress.
+    // Fix list extender B1: missing is not zero. No headroom, full cooling stress.
     assert_eq!(whole(&Twin::silent(Unknown)), 0);
     let facility = Scoring { formula: Formula::Facility, ..SEEDS };
     let silent = Twin::silent(Unknown);
@@ -395,6 +395,20 @@ fn the_facility_formula_weighs_forty_thirty_thirty() {
     let trending = measured(Twin { psu: Some(Percent::ZERO), ..twin(Unknown, 0, 0) }, 0, 100, 900);
     let facts = NodeFacts { freshness: FRESH, twin: Some(&trending), hardware: None };
     assert_eq!(score_of(&facts, &calm(), &facility, &standard(), Watts::ZERO).unwrap().whole(), 100);
+}
+
+#[test]
+fn a_node_without_a_rack_is_neither_under_full_power_supply_stress_nor_under_none() {
+    let facility = Scoring { formula: Formula::Facility, ..SEEDS };
+    let of = |headroom, cooling, psu: Option<i32>| {
+        let node = Twin { psu: psu.map(Percent::from_int), ..twin(Unknown, headroom, cooling) };
+        let facts = NodeFacts { freshness: FRESH, twin: Some(&node), hardware: None };
+        score_of(&facts, &calm(), &facility, &standard(), Watts::ZERO).unwrap().whole()
+    };
+    // 0.55 · 80 + 0.45 · (100 − 20) = 80; with 0 it is 0.4 · 80 + 0.3 · 80 + 30 = 86, with 100 it is 56.
+    assert_eq!((of(80, 20, None), of(80, 20, Some(0)), of(80, 20, Some(100))), (80, 86, 56));
+    // 0.55 · 50 + 0.45 · 70 = 59; nothing is left at the ends.
+    assert_eq!((of(50, 30, None), of(100, 0, None), of(0, 100, None)), (59, 100, 0));
 }
 
 fn all(scoring: &Scoring, nodes: &[(Freshness, Option<Twin>)]) -> (Vec<u8>, Outcome) {
