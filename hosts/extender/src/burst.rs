@@ -99,7 +99,13 @@ impl World {
             *place = Node { twin: Some(twin), hardware, evidence, ..Node::unknown(&name(node)) };
         }
         let freshness = FreshnessRule::new(Micros::MINUTE).unwrap();
-        let rules = Rules { scoring: &placement().scoring, freshness, lease: PlanLease::Unseen, now };
+        let rules = Rules {
+            scoring: &placement().scoring,
+            profile_key: &"".into(),
+            freshness,
+            lease: PlanLease::Unseen,
+            now,
+        };
         let fleet = Arc::new(Fleet::of(nodes, Arc::new(Index::of(&registry)), &rules, true));
         let rule = AssumedRule::new(Micros::new(30_000_000), Micros::MINUTE).unwrap();
         let mut world = Self {

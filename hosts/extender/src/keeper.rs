@@ -144,7 +144,8 @@ impl Keeper {
             self.index = (self.registry.revision(), Arc::new(Index::of(&self.registry)));
         }
         let scoring = &self.settings.placement.scoring;
-        let rules = Rules { scoring, freshness: self.settings.freshness, lease: self.lease, now };
+        let (profile_key, freshness) = (&self.settings.profile_key, self.settings.freshness);
+        let rules = Rules { scoring, profile_key, freshness, lease: self.lease, now };
         self.fleet = Arc::new(Fleet::of(nodes, self.index.1.clone(), &rules, synced));
         self.metrics.unreadable(Kind::Twin, self.watched.roster.twins.malformed().len());
         self.metrics.unreadable(Kind::Hardware, self.watched.roster.hardware.malformed().len());

@@ -10,6 +10,7 @@ use crate::snapshot::{Fleet, Node, Rules, Snapshot, View, places};
 use bytes::Bytes;
 use host_kit::clock::Mono;
 use hyper::body::Body;
+use joulie_api::labels;
 use joulie_core::placement::estimate::Hardware;
 use joulie_core::placement::freshness::{Evidence, FreshnessRule, Now, PlanLease, UnixTime};
 use joulie_core::placement::score::Twin;
@@ -90,7 +91,8 @@ impl Picture {
         let freshness = FreshnessRule::new(Micros::MINUTE).ok();
         let snapshot = freshness.map_or_else(Snapshot::nothing, |freshness| {
             let now = Now { wall: now, own: Stamp::new(Micros::ZERO) };
-            let rules = Rules { scoring: &placement.scoring, freshness, lease: PlanLease::Unseen, now };
+            let (scoring, profile_key) = (&placement.scoring, &labels::node::POWER_PROFILE.into());
+            let rules = Rules { scoring, profile_key, freshness, lease: PlanLease::Unseen, now };
             let fleet = Arc::new(Fleet::of(all, index, &rules, true));
             let assumed = vec![Watts::ZERO; registry.len()].into_boxed_slice();
             Snapshot { fleet, assumed, ..Snapshot::nothing() }

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use joulie_api::extender::pod::{self, Pod};
 use joulie_api::node_hardware::NodeHardware;
 use joulie_api::node_twin::{NodeTwin, NodeTwinStatus};
-use joulie_api::{labels, object};
+use joulie_api::object;
 use joulie_core::placement::assumed::PodUid;
 use joulie_core::placement::demand::Demand;
 use joulie_core::placement::estimate::Hardware;
@@ -79,8 +79,8 @@ pub(crate) struct EcoLabel;
 
 impl EcoLabel {
     /// Which nodes are asked for.
-    pub(crate) fn selector() -> String {
-        format!("{}=eco", labels::node::POWER_PROFILE)
+    pub(crate) fn selector(key: &str) -> String {
+        format!("{key}=eco")
     }
 }
 

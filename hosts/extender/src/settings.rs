@@ -3,6 +3,7 @@
 use host_kit::config::parse;
 use host_kit::config::{Listen, Refusals, Retired, Setting, Table, Values, Wrong};
 use host_kit::program;
+use joulie_api::labels;
 use joulie_core::placement::assumed::AssumedRule;
 use joulie_core::placement::estimate::{self, Coefficients};
 use joulie_core::placement::filter::PowerFit;
@@ -10,6 +11,7 @@ use joulie_core::placement::freshness::FreshnessRule;
 use joulie_core::placement::score::{Formula, ScoreMax, Scoring, UnknownScore};
 use power_units::Micros;
 use std::fmt::Display;
+use std::sync::Arc;
 use std::time::Duration;
 
 const EXTENDER_ADDR: Setting<Listen> = Setting::with_default(
@@ -64,6 +66,14 @@ const ENABLE_FACILITY_METRICS: Setting<bool> = Setting::with_default(
     parse::boolean,
     "true or false",
     "Whether NodeTwin.status.estimatedPUE multiplies a pod's watts",
+);
+
+const POWER_PROFILE_LABEL: Setting<String> = Setting::with_default(
+    "POWER_PROFILE_LABEL",
+    labels::node::POWER_PROFILE,
+    parse::label_key,
+    "the key of a label",
+    "The label of nodes that says eco where no twin speaks; as the operator has it",
 );
 
 const SCORING_FORMULA: Setting<Formula> = Setting::with_default(
@@ -177,6 +187,7 @@ pub static TABLE: Table = Table {
         &MARGINAL_GPU,
         &MARGINAL_GPU_PERFORMANCE,
         &ENABLE_FACILITY_METRICS,
+        &POWER_PROFILE_LABEL,
         &SCORING_FORMULA,
         &EXTENDER_SCORE_MAX,
         &UNKNOWN_SCORE,
@@ -224,6 +235,8 @@ pub struct Settings {
     pub debug_token: Option<String>,
     /// How a request is decided.
     pub placement: Placement,
+    /// The key of the label that says eco.
+    pub profile_key: Arc<str>,
     /// When a twin is believed.
     pub freshness: FreshnessRule,
     /// The staleness threshold as it was written.
@@ -271,6 +284,7 @@ impl Settings {
             namespace: values.get(&program::NAMESPACE)?,
             debug_token: values.get(&program::DEBUG_TOKEN)?,
             placement: placement(values)?,
+            profile_key: values.get(&POWER_PROFILE_LABEL)?.into(),
             freshness,
             staleness,
             assumed,

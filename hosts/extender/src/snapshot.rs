@@ -44,6 +44,8 @@ pub(crate) struct Fleet {
     pub(crate) terms: Box<[NodeTerms]>,
     pub(crate) filters: Box<[FilterTerms]>,
     pub(crate) admissions: Box<[Admission]>,
+    /// The key of the label that says eco, where a request has nodes with labels.
+    pub(crate) profile_key: Arc<str>,
     /// For people.
     pub(crate) nodes: Box<[Node]>,
     pub(crate) cluster: Option<Cluster>,
@@ -131,6 +133,7 @@ impl Node {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules<'r> {
     pub(crate) scoring: &'r Scoring,
+    pub(crate) profile_key: &'r Arc<str>,
     pub(crate) freshness: FreshnessRule,
     pub(crate) lease: PlanLease,
     pub(crate) now: Now,
@@ -149,7 +152,8 @@ impl Fleet {
         let terms = nodes.iter().map(|node| NodeTerms::of(&node.facts(), &cluster, rules.scoring)).collect();
         let filters = nodes.iter().map(|node| FilterTerms::of(&node.facts(), node.eco_label)).collect();
         let admissions = nodes.iter().map(Admission::of).collect();
-        Self { synced, index, kinds, terms, filters, admissions, nodes, cluster: Some(cluster) }
+        let (profile_key, cluster) = (rules.profile_key.clone(), Some(cluster));
+        Self { synced, index, kinds, terms, filters, admissions, profile_key, nodes, cluster }
     }
 
     /// The nodes that there are, with their numbers.

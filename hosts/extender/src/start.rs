@@ -96,7 +96,7 @@ pub async fn start_on(
     let parts = (clock.clone(), stop.clone());
     let mut watcher =
         Watcher { client, reflections, clock: parts.0, stop: parts.1, tasks, apart: apart.clone() };
-    let watched = watcher.watch(&settings.namespace);
+    let watched = watcher.watch(&settings.namespace, &settings.profile_key);
     let health = || {
         Health::new(clock.clone())
             .ready("nodetwins", watched.roster.twins.check(settings.staleness))
@@ -162,10 +162,10 @@ struct Watcher<'t> {
 }
 
 impl Watcher<'_> {
-    fn watch(&mut self, namespace: &str) -> Watched {
+    fn watch(&mut self, namespace: &str, profile_key: &str) -> Watched {
         let plain = |path: &str| Source { path: path.to_owned(), labels: None, fields: None };
         let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
-        let eco = Source { labels: Some(EcoLabel::selector()), ..plain("/api/v1/nodes") };
+        let eco = Source { labels: Some(EcoLabel::selector(profile_key)), ..plain("/api/v1/nodes") };
         Watched {
             roster: Roster::new(
                 self.follow("nodetwins", plain("/apis/joulie.io/v1alpha1/nodetwins")),

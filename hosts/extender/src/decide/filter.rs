@@ -13,7 +13,6 @@ use crate::scan::{Message, has_label};
 use crate::settings::Placement;
 use crate::snapshot::{Admission, Snapshot};
 use bytes::Bytes;
-use joulie_api::labels;
 use joulie_core::placement::assumed::PodUid;
 use joulie_core::placement::class::WorkloadClass;
 use joulie_core::placement::filter::{PowerFit, Rejection};
@@ -96,7 +95,7 @@ pub(crate) fn judge<'o>(
     let mut verdict = Verdict::PASSES;
     if class == WorkloadClass::Performance {
         verdict.admission = admission(snapshot, number);
-        let says_eco = |object| has_label(object, labels::node::POWER_PROFILE, "eco");
+        let says_eco = |object| has_label(object, &snapshot.fleet.profile_key, "eco");
         if verdict.admission == Admission::Unlabelled && object().is_some_and(says_eco) {
             verdict.admission = Admission::EcoLabel;
         }

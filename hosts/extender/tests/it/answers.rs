@@ -78,6 +78,20 @@ async fn both_forms_are_decided_alike_and_objects_come_back_byte_for_byte() {
 }
 
 #[tokio::test]
+async fn the_label_may_have_another_key() {
+    let world = World::start(&[("POWER_PROFILE_LABEL", "example.com/power")]).await;
+    world.node("ours", json!({"example.com/power": "eco"})).await;
+    world.node("theirs", json!({"joulie.io/power-profile": "eco"})).await;
+    let ask = json!({"Pod": pod("performance", "1"), "NodeNames": ["ours", "theirs"]});
+    let is = async || world.post("/filter", &ask).await["nodenames"] == json!(["theirs"]);
+    world.until("the label is seen", is).await;
+    let node = |name: &str, key: &str| json!({"metadata": {"name": name, "labels": {key: "eco"}}});
+    let items = [node("new", "example.com/power"), node("other", "joulie.io/power-profile")];
+    let body = json!({"Pod": pod("performance", "1"), "Nodes": {"items": items}});
+    assert_eq!(world.post("/filter", &body).await["nodes"]["items"], json!([items[1]]));
+}
+
+#[tokio::test]
 async fn the_label_of_an_object_in_the_request_counts_where_nobody_knows_the_node() {
     let world = cluster(&[]).await;
     let node = |name: &str| json!({"metadata": {"name": name, "labels": {"joulie.io/power-profile": "eco"}}});

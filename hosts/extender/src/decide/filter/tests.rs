@@ -6,6 +6,7 @@ use crate::index::{Index, Registry};
 use crate::probe::Answer;
 use crate::snapshot::{Fleet, View};
 use host_kit::clock::Mono;
+use joulie_api::labels;
 use joulie_core::placement::class::SchedulableClass;
 use joulie_core::placement::demand::{Demand, MilliCores};
 use joulie_core::placement::estimate::Coefficients;
@@ -105,7 +106,8 @@ fn snapshot(kinds: &[Kind]) -> Snapshot {
     }
     let index = Arc::new(Index::of(&registry));
     let (admissions, filters) = (admissions.into(), filters.into());
-    let fleet = Arc::new(Fleet { index, admissions, filters, ..Fleet::default() });
+    let profile_key = labels::node::POWER_PROFILE.into();
+    let fleet = Arc::new(Fleet { index, admissions, filters, profile_key, ..Fleet::default() });
     Snapshot { fleet, ..Snapshot::nothing() }
 }
 
