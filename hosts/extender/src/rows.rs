@@ -9,8 +9,8 @@ use joulie_api::object;
 use joulie_core::placement::assumed::PodUid;
 use joulie_core::placement::demand::Demand;
 use joulie_core::placement::estimate::Hardware;
-use joulie_core::placement::freshness::{Evidence, UnixTime};
-use joulie_core::placement::score::Twin;
+use joulie_core::placement::freshness::{Evidence, Telemetry, UnixTime};
+use joulie_core::placement::score::{PowerMeasurement, Twin};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -47,12 +47,35 @@ impl Row for TwinRow {
 fn said(status: &NodeTwinStatus) -> Result<Said, String> {
     let power = status.power_measurement.as_ref();
     let written = status.last_updated.as_deref().and_then(unix_time);
+    let mut twin = Twin::try_from(status).map_err(|error| error.to_string())?;
+    let evidence = match status.evidence() {
+        // A meter that is silent takes the measurement away, and not the twin: the prediction is left, without a trend.
+        Evidence::Leased(Telemetry::Stale | Telemetry::Unsaid) => {
+            twin.power = twin.power.map(|power| PowerMeasurement { measured: None, trend: None, ..power });
+            Evidence::Leased(Telemetry::Fresh)
+        }
+        evidence @ Evidence::Leased(Telemetry::Fresh) => evidence,
+        evidence @ (Evidence::NoTwin | Evidence::Dated(_)) => {
+            twin.pue = twin.pue.filter(|_| !is_guessed(status));
+            evidence
+        }
+    };
     Ok(Said {
-        twin: Twin::try_from(status).map_err(|error| error.to_string())?,
-        evidence: status.evidence(),
+        twin,
+        evidence,
         sampled: power.and_then(|power| power.sampled()).or(written),
         tdp: power.and_then(|power| power.node_tdp_w).map(|tdp| tdp.get()),
     })
+}
+
+/// Whether a PUE is made from nothing but the same twin's cooling stress, as upstream's operator makes it: 1.05 + 0.35 · stress
+/// / 100. Our own twins, which name the plan's Lease, have one only with the facility's data behind it.
+fn is_guessed(status: &NodeTwinStatus) -> bool {
+    let (Some(pue), Some(stress)) = (status.estimated_pue, status.predicted_cooling_stress_score) else {
+        return false;
+    };
+    // Written with three digits or more.
+    (pue.get() - 1.05 - 0.35 * stress.get().clamp(0.0, 100.0) / 100.0).abs() < 0.001
 }
 
 /// A NodeHardware.

@@ -93,6 +93,45 @@ async fn a_facility_that_wastes_more_weighs_a_pod_more() {
     }
 }
 
+#[tokio::test]
+async fn a_pue_that_is_guessed_from_cooling_stress_is_none() {
+    let world = World::start(&[("ENABLE_FACILITY_METRICS", "true")]).await;
+    let power = json!({"source": "http", "measuredNodePowerW": 300, "nodeCappedPowerW": 600});
+    // 1.05 + 0.35 · 20/100 = 1.12, as upstream's operator writes it of any node: 0.7 · (600 − 300 − 50)/6 + 12 = 41.17. One that
+    // is a little more was measured: 0.7 · (600 − 300 − 1.3 · 50)/6 + 12 = 39.4.
+    for (name, pue, score) in [("guessed", 1.12, 41), ("measured", 1.3, 39)] {
+        let status =
+            json!({"predictedCoolingStressScore": 20, "estimatedPUE": pue, "powerMeasurement": power});
+        world.twin(name, "performance", status).await;
+        world.hardware(name, 56, 800).await;
+        world.scores_at_last(&pod("performance", "5"), name, score).await;
+    }
+}
+
+#[tokio::test]
+async fn a_node_whose_meter_is_silent_scores_by_its_prediction_and_without_a_trend() {
+    let world = World::start(&[("JOULIE_NAMESPACE", "default")]).await;
+    world.lease().await;
+    let said = |status: &str, headroom: Value| {
+        json!({"planLease": "joulie-plan", "lastUpdated": ago(60), "predictedCoolingStressScore": 20,
+               "predictedPowerHeadroomScore": headroom,
+               "conditions": [{"type": "TelemetryFresh", "status": status, "reason": "x", "message": "",
+                               "lastTransitionTime": ago(60)}],
+               "powerMeasurement": {"source": "http", "measuredNodePowerW": 100, "nodeCappedPowerW": 1000,
+                                    "powerTrendWPerMin": -120}})
+    };
+    // Measured: 0.7 · 90 + 12 + 120/6. Its meter silent: 0.7 · 10 + 12, neither by the last sample nor by its trend, and not 50.
+    for (name, status, headroom, score) in [
+        ("seen", "True", json!(10), 95),
+        ("silent", "False", json!(10), 19),
+        ("never-heard", "Unknown", json!(10), 19),
+        ("unpredicted", "False", json!(null), 12),
+    ] {
+        world.twin(name, "eco", said(status, headroom)).await;
+        world.scores_at_last(&pod("performance", "1"), name, score).await;
+    }
+}
+
 /// A pod with these resources of its one container.
 fn asks(class: &str, resources: Value) -> Value {
     json!({"metadata": {"annotations": {"joulie.io/workload-class": class}}, "spec": {"containers": [{"resources": resources}]}})

@@ -164,6 +164,17 @@ impl World {
         api.create(&PostParams::default(), &node).await.unwrap();
     }
 
+    /// The plan's Lease in the namespace `default`, renewed now.
+    pub(crate) async fn lease(&self) {
+        let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": "joulie-plan", "namespace": "default"},
+            "spec": {"holderIdentity": "test", "renewTime": format!("{:.6}", Timestamp::now())}});
+        let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+        let request = http::Request::post(path).header("content-type", "application/json");
+        let request = request.body(lease.to_string().into_bytes()).unwrap();
+        self.client.request::<Value>(request).await.unwrap();
+    }
+
     /// Ends it, and tells how.
     pub(crate) async fn end(self) -> shutdown::Ending {
         self.trigger.request("the test is over");
