@@ -17,6 +17,8 @@
 //! never writes to the cluster.
 
 #[cfg(test)]
+mod blind;
+#[cfg(test)]
 mod burst;
 mod decide;
 mod expected;

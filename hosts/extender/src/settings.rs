@@ -97,10 +97,10 @@ const EXTENDER_SCORE_MAX: Setting<ScoreMax> = Setting::with_default(
 
 const UNKNOWN_SCORE: Setting<UnknownScore> = Setting::with_default(
     "UNKNOWN_SCORE",
-    "neutral",
+    "cautious",
     |text| UnknownScore::read(text).map_err(wrong),
     "neutral or cautious",
-    "What an unknown node scores: 50, or at most what the lowest known candidate does",
+    "What an unknown node scores: cautious is 50 and at most what the lowest known candidate does, neutral is 50",
 );
 
 const POWER_FIT: Setting<PowerFit> = Setting::with_default(

@@ -1,0 +1,153 @@
+//! Nodes of which nothing is known beside nodes that are measured: how many pods each choice of `UNKNOWN_SCORE` puts on them.
+//!
+//! `cargo test -p extender blind -- --nocapture` prints the table of docs/adr/0013.
+
+use crate::burst;
+use crate::decide;
+use crate::expected::Expected;
+use crate::index::{Index, Registry};
+use crate::ledger::{Ledger, Round, Scales};
+use crate::probe::Answer;
+use crate::rows::PodRow;
+use crate::settings::Placement;
+use crate::snapshot::{Fleet, Node, Rules, Snapshot, View, places};
+use bytes::Bytes;
+use host_kit::clock::Mono;
+use host_kit::reflect::{Event, Row};
+use joulie_core::placement::assumed::AssumedRule;
+use joulie_core::placement::class::SchedulableClass;
+use joulie_core::placement::estimate::{Coefficients, Hardware};
+use joulie_core::placement::freshness::{Evidence, FreshnessRule, Now, PlanLease, UnixTime};
+use joulie_core::placement::score::{PowerMeasurement, Twin, UnknownScore};
+use power_units::{Micros, Percent, Stamp, Watts};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+const NODES: usize = 100;
+const PODS: usize = 100;
+const CORES: usize = 128;
+/// Of a pod.
+const ASKED: usize = 4;
+const NOW: i64 = 1_700_000_000_000_000;
+
+/// A hundred like nodes, all of which draw and have given away so much of their cap and of their cores. The first ones have
+/// twins that are too old.
+struct Site {
+    blind: usize,
+    load: usize,
+    placement: Placement,
+    registry: Registry,
+    snapshot: Snapshot,
+    ledger: Ledger,
+    bound: Vec<usize>,
+}
+
+fn name(node: usize) -> String {
+    format!("node-{node:03}")
+}
+
+impl Site {
+    fn new(blind: usize, load: usize, unknown: UnknownScore) -> Self {
+        let mut placement = burst::placement();
+        placement.scoring.unknown = unknown;
+        let mut registry = Registry::default();
+        (0..NODES).for_each(|node| {
+            registry.number(&name(node));
+        });
+        let now = Now { wall: UnixTime::from_micros(NOW), own: Stamp::new(Micros::ZERO) };
+        let mut nodes = places(&registry);
+        for (node, place) in nodes.iter_mut().enumerate() {
+            let power = PowerMeasurement {
+                measured: Some(Watts::from_int(10 * i32::try_from(load).unwrap())),
+                capped: Some(Watts::from_int(1000)),
+                trend: None,
+            };
+            let twin = Twin {
+                headroom: Some(Percent::from_int(i32::try_from(100 - load).unwrap())),
+                cooling: Some(Percent::from_int(20)),
+                power: Some(power),
+                ..Twin::silent(SchedulableClass::Performance)
+            };
+            let cores = Some(u32::try_from(CORES).unwrap());
+            let hardware = Some(Hardware { cpu_max: Some(Watts::from_int(500)), cores, gpus: None });
+            let evidence = Evidence::Dated((node >= blind).then_some(now.wall));
+            *place = Node { twin: Some(twin), hardware, evidence, ..Node::unknown(&name(node)) };
+        }
+        let freshness = FreshnessRule::new(Micros::MINUTE).unwrap();
+        let rules = Rules {
+            scoring: &placement.scoring,
+            profile_key: &"".into(),
+            freshness,
+            lease: PlanLease::Unseen,
+            now,
+        };
+        let fleet = Arc::new(Fleet::of(nodes, Arc::new(Index::of(&registry)), &rules, true));
+        let rule = AssumedRule::new(Micros::new(30_000_000), Micros::MINUTE).unwrap();
+        let assumed = vec![Watts::ZERO; NODES].into();
+        Self {
+            blind,
+            load,
+            placement,
+            registry,
+            snapshot: Snapshot { fleet, assumed, ..Snapshot::nothing() },
+            ledger: Ledger::new(rule, 4096, Coefficients::REFERENCE),
+            bound: vec![0; NODES],
+        }
+    }
+
+    /// Binds all pods one after the other, and each binding is seen at once. How many are on blind nodes, and the most that is
+    /// drawn on one of them, in percent of its cap.
+    fn fill(mut self) -> (usize, usize) {
+        (0..PODS).for_each(|pod| self.place(pod));
+        let blind = &self.bound[..self.blind];
+        // A pod draws 0.7 · 4/128 · 500 W = 10.9 W of 1000 W.
+        let hottest = self.load * 10 + blind.iter().max().unwrap() * 109 / 10;
+        (blind.iter().sum(), hottest / 10)
+    }
+
+    /// What kube-scheduler does: ten times the score, and a hundred points for a node of which nothing is asked for.
+    fn place(&mut self, number: usize) {
+        let names: Vec<String> = (0..NODES).map(name).collect();
+        let mut pod = json!({"metadata": {"name": "p", "uid": format!("pod-{number}")},
+            "spec": {"containers": [{"resources": {"requests": {"cpu": ASKED.to_string()}}}]}});
+        let body: Bytes = json!({"Pod": pod, "NodeNames": names}).to_string().into();
+        let expected = Expected::new(Duration::ZERO);
+        let expected = expected.load();
+        let view = View { snapshot: &self.snapshot, expected: &expected, now: Mono::START };
+        let (reply, _) = decide::prioritize(&view, &self.placement, &body).unwrap();
+        let answer: Value = serde_json::from_slice(&Answer::of(reply).whole()).unwrap();
+        let total = |node: usize| {
+            let used = self.load * CORES / 100 + ASKED * (self.bound[node] + 1);
+            let spare = CORES.checked_sub(used)? * 100 / CORES;
+            Some(answer[node]["score"].as_u64().unwrap() * 10 + u64::try_from(spare).unwrap())
+        };
+        // Of several the one that comes first when all are shuffled.
+        let node = (0..NODES).max_by_key(|&node| (total(node), node * 37 % 101)).unwrap();
+        self.bound[node] += 1;
+        pod["spec"]["nodeName"] = json!(name(node));
+        let row = Arc::new(PodRow::read(&pod).unwrap());
+        let now = UnixTime::from_micros(NOW);
+        let scales = Scales { registry: &self.registry, fleet: &self.snapshot.fleet, now };
+        self.ledger.follow(Event::Seen { uid: String::new(), row }, scales, &mut Round::default());
+        self.snapshot.assumed = self.ledger.sums(NODES);
+    }
+}
+
+#[test]
+fn blind_nodes_get_no_more_than_their_part_of_the_pods() {
+    println!("| blind nodes | load | neutral: pods there, hottest | cautious: pods there, hottest |");
+    for blind in [5, 20, 50, 95] {
+        for load in [20, 50, 70, 90] {
+            let of = |unknown| Site::new(blind, load, unknown).fill();
+            let (neutral, cautious) = (of(UnknownScore::Neutral), of(UnknownScore::Cautious));
+            println!(
+                "| {blind} | {load} % | {}, {} % | {}, {} % |",
+                neutral.0, neutral.1, cautious.0, cautious.1
+            );
+            // As many nodes, as many pods, one more for each that is drawn.
+            assert!(cautious.0 <= blind + 1, "{blind} {load}: {cautious:?}");
+            assert!(cautious.1 <= load + 3, "{blind} {load}: {cautious:?}");
+        }
+    }
+}
