@@ -5,6 +5,10 @@
 //! Whether a node has GPUs is one answer for everything that depends on it, and it is sticky: a device plugin that
 //! restarts, and for a while offers no GPUs, does not turn a GPU node into another one.
 
+mod bounds;
+
+pub use bounds::{GPU_MAX, GPUS_MAX, PACKAGE_MAX, PROCESSORS_MAX, SOCKETS_MAX, bounded};
+
 use crate::catalog::{Catalog, CpuModel, GpuModel};
 use crate::hardware::{Cpu, Gpus, Hardware, PowerRange};
 use power_units::Watts;
