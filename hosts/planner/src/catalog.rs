@@ -130,6 +130,20 @@ impl Catalog {
 }
 
 impl CpuModel {
+    /// The most that one package may draw or be capped to, for whoever plans, caps or simulates (ADR 5): the upper end
+    /// of its configurable design power, else its design power. A socket's power limit is clipped to that end and not
+    /// to the default, so that firmware or a person may have set it.
+    #[must_use]
+    pub fn most(&self) -> Watts {
+        self.configurable_tdp.map_or(self.tdp, |(_, high)| high.max(self.tdp))
+    }
+
+    /// The least design power that is published of one package; nothing where only one is.
+    #[must_use]
+    pub fn least(&self) -> Option<Watts> {
+        self.configurable_tdp.map(|(low, _)| low.min(self.tdp))
+    }
+
     fn check(&self) -> Result<(), CatalogError> {
         let positive = |figure, holds| positive(&self.key, figure, holds);
         positive("a base frequency", self.base > KiloHertz::ZERO)?;

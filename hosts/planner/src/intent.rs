@@ -202,9 +202,9 @@ impl Intents {
     }
 }
 
-/// A package may be capped from 55 % of its design power to all of it.
+/// A package may be capped from 55 % of its design power to the most that it may draw.
 fn catalogue_cpu_range(model: &CpuModel) -> PowerRange {
-    PowerRange { min: Some(part(model.tdp, Percent::from_int(55))), max: model.tdp }
+    PowerRange { min: Some(part(model.tdp, Percent::from_int(55))), max: model.most() }
 }
 
 /// A board whose lowest limit is not published may be capped to half of its highest.

@@ -232,8 +232,7 @@ fn named<'c, Model>(
 
 /// The design power of a package stands in for a limit that the node does not report.
 fn design_range(cpu: &CpuModel) -> PowerRange {
-    let low = cpu.configurable_tdp.map(|(low, _)| low.min(cpu.tdp));
-    PowerRange { min: low, max: cpu.tdp }
+    PowerRange { min: cpu.least(), max: cpu.most() }
 }
 
 /// The first name that the catalogue knows, by its key there; else the first name that is one at all.

@@ -9,7 +9,7 @@ use planner::catalog::{Catalog, CpuModel, GpuModel};
 use plant::{
     ActuatorSpec, Curve, Exponent, Governor, GpuSpec, NodeSpec, PackageSpec, PolicyLayout, ThermalSpec,
 };
-use power_units::{KiloHertz, Micros, Role, Watts};
+use power_units::{KiloHertz, Micros, Role};
 
 /// What a node is made of.
 #[derive(Clone, Debug, PartialEq)]
@@ -169,9 +169,7 @@ pub(crate) fn of(kind: &Kind, catalog: &Catalog) -> Result<Hardware, FleetError>
 
 /// The design power can be configured upwards on some models; full load draws what is then allowed.
 fn package_cap(cpu: &CpuModel) -> (f64, f64) {
-    let tdp = plant::from_watts(cpu.tdp);
-    let most = cpu.configurable_tdp.map_or(tdp, |(_, high): (Watts, Watts)| plant::from_watts(high).max(tdp));
-    (CAP_MIN_PART * tdp, most)
+    (CAP_MIN_PART * plant::from_watts(cpu.tdp), plant::from_watts(cpu.most()))
 }
 
 fn package(cpu: &CpuModel, cores: u32) -> PackageSpec {

@@ -112,6 +112,21 @@ fn impossible_figures_are_refused_by_name() {
     assert!(zero("a design power").to_string().contains("above 0"));
 }
 
+#[test]
+fn a_package_may_draw_what_it_can_be_configured_for() {
+    let catalog = Catalog::embedded().unwrap();
+    let ends = |name| catalog.cpu(name).map(|cpu| (cpu.least(), cpu.most()));
+    let watts = Watts::from_int;
+    for (name, least, most) in [
+        ("AMD_EPYC_9654", Some(320), 400),
+        ("AMD_EPYC_9965", Some(450), 500),
+        ("AMD_EPYC_9375F", Some(320), 400),
+        ("INTEL_XEON_GOLD_6530", None, 270),
+    ] {
+        assert_eq!(ends(name), Some((least.map(watts), watts(most))), "{name}");
+    }
+}
+
 proptest! {
     #[test]
     fn normalising_twice_changes_nothing(name in "\\PC{0,40}") {

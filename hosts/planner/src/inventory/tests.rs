@@ -38,7 +38,7 @@ fn a_partial_report_does_not_block_what_the_labels_say() {
             sockets: Some(2),
             total_cores: Some(192),
             min_per_socket: Some(watts(320)),
-            max_per_socket: Some(watts(360)),
+            max_per_socket: Some(watts(400)),
         }
     );
     let gpus = Gpus { model: text("NVIDIA_L40S"), count: 4, min: Some(watts(200)), max: Some(watts(350)) };
@@ -61,7 +61,7 @@ fn a_reported_range_wins_over_the_catalogue_and_a_broken_one_says_nothing() {
     assert_eq!(with(Some(Watts::ZERO), Some(watts(400))), (None, Some(watts(400))));
     assert_eq!(with(Some(watts(500)), Some(watts(400))), (None, Some(watts(400))));
     for nothing in [None, Some(Watts::ZERO), Some(Watts::MIN)] {
-        assert_eq!(with(Some(watts(100)), nothing), (Some(watts(320)), Some(watts(360))));
+        assert_eq!(with(Some(watts(100)), nothing), (Some(watts(320)), Some(watts(400))));
     }
 }
 

@@ -182,22 +182,23 @@ mod tests {
 
     #[test]
     fn c10_the_catalogue_gives_what_the_node_did_not_say() {
-        // Table C10, enrichment: model 9654 with 2 sockets is 360 W at most, 320 W at least and 720 W in all.
+        // Table C10, enrichment: model 9654 is 320 W at least. Its 360 W at most are the default, and firmware may have
+        // set the 400 W that are the upper end of its configurable design power (ADR 5).
         let enriched = cpu(EPYC, Some(2), Some(192), None);
-        assert_eq!((enriched.cpu.min_per_socket, rating(&enriched)), (Some(watts(320)), Some(watts(720))));
+        assert_eq!((enriched.cpu.min_per_socket, rating(&enriched)), (Some(watts(320)), Some(watts(800))));
         // What was discovered is kept.
-        assert_eq!(rating(&cpu(EPYC, Some(2), None, Some(400))), Some(watts(800)));
+        assert_eq!(rating(&cpu(EPYC, Some(2), None, Some(360))), Some(watts(720)));
         // Fix list operator B28: the raw model is tried where the model is one that nobody knows.
         let cpu_model = Some("weird".into());
         let reported = Reported { cpu_raw_model: Some(EPYC.into()), cpu_model, ..Reported::default() };
-        assert_eq!(rating(&hardware(Reported { sockets: Some(2), ..reported })), Some(watts(720)));
+        assert_eq!(rating(&hardware(Reported { sockets: Some(2), ..reported })), Some(watts(800)));
     }
 
     #[test]
     fn c10_a_catalogue_hit_without_a_number_of_sockets_is_one_package_and_not_none() {
         // Fix list operator B28: 0 sockets made a rating of 0 W and a headroom of 100.
         for sockets in [None, Some(0)] {
-            assert_eq!(rating(&cpu(EPYC, sockets, Some(96), None)), Some(watts(360)));
+            assert_eq!(rating(&cpu(EPYC, sockets, Some(96), None)), Some(watts(400)));
         }
     }
 
@@ -218,7 +219,7 @@ mod tests {
     #[test]
     fn a_range_of_nothing_is_a_range_that_nobody_knows() {
         for max in [0, -5, i32::MIN] {
-            assert_eq!(rating(&cpu(EPYC, Some(2), Some(192), Some(max))), Some(watts(720)));
+            assert_eq!(rating(&cpu(EPYC, Some(2), Some(192), Some(max))), Some(watts(800)));
             let unknown = Cpu { sockets: Some(2), max_per_socket: Some(watts(max)), ..Cpu::default() };
             let gpu = Some(Gpus { model: None, count: 8, min: None, max: Some(watts(max)) });
             assert_eq!(Ratings::of(&Hardware { cpu: unknown, gpu }), Ratings { cpu: None, gpu: None });

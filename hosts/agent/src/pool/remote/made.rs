@@ -14,10 +14,7 @@ impl Task {
         let cpu = cpu_names.into_iter().flatten().find_map(|name| catalog.cpu(name));
         let gpu_names = [told.and_then(|it| it.gpu_product.as_deref()), self.hints.gpu_model.as_deref()];
         let gpu = gpu_names.into_iter().flatten().find_map(|name| catalog.gpu(name));
-        let by_model = cpu.map(|model| {
-            let (min, max) = model.configurable_tdp.unzip();
-            (min, Some(max.unwrap_or(model.tdp)))
-        });
+        let by_model = cpu.map(|model| (model.least(), Some(model.most())));
         let gpu_by_model = gpu.map(|model| (model.min, Some(model.max)));
         Shape {
             packages: told.and_then(|it| it.sockets).or(self.hints.sockets).unwrap_or(1),
