@@ -17,6 +17,8 @@ vocabulary! {
         Overridden = "Overridden",
         /// An object of the node is there and cannot be read: what it says is unknown, and nothing is written over it.
         Unreadable = "Unreadable",
+        /// The node says of its hardware what cannot be; what is known of its models is taken instead.
+        HardwareImplausible = "HardwareImplausible",
         /// The telemetry behind a twin's status is recent.
         TelemetryFresh = "TelemetryFresh",
         /// The desired caps are in force: read back from the hardware, and seen in what is drawn.

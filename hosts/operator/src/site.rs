@@ -23,7 +23,7 @@ use objects::{Objects, Touched};
 use planner::budget::Split;
 use planner::catalog::Catalog;
 use planner::hardware::Hardware;
-use planner::inventory::{self, HardwareFacts, LabelFacts};
+use planner::inventory::{self, HardwareFacts, Implausible, LabelFacts, Peers};
 use planner::places::Places;
 use planner::plan::{NodeRow, Presence, PublishedRow, Sight};
 use pods::Pods;
@@ -75,6 +75,8 @@ pub(crate) struct Site {
     pub(crate) grants: Objects<GrantSeen>,
     hardware: Objects<HardwareSeen>,
     hardware_known: bool,
+    /// What nodes of models that the catalogue does not know say of them together.
+    peers: Peers,
     texts: Texts,
     /// What is published, in the order of the nodes' names; nothing where it is to be put together anew.
     published: Option<Vec<PublishedRow>>,
@@ -109,7 +111,9 @@ impl Site {
         let mut changes = Changes { plan: self.pods.read(&mut watches.pods, lens), members: Vec::new() };
         let unread = self.unread.clone();
         let mut touched = Touched::NOTHING;
+        let mut others_say = false;
         if let Some(news) = watches.hardware.news(|news| self.hardware.take(&news)) {
+            others_say = self.hear(&news);
             touched = touched.and(news);
             self.unread.hardware = Unread::of(&watches.hardware, |row| &row.node);
         }
@@ -130,7 +134,7 @@ impl Site {
             changes.plan = true;
         }
         // What an agent confirms is something else once it is known which agents there are.
-        let anew = known != self.hardware_known;
+        let anew = known != self.hardware_known || others_say;
         self.hardware_known = known;
         if anew || unread != self.unread {
             touched = Touched::All;
@@ -147,6 +151,25 @@ impl Site {
             }
         }
         changes
+    }
+
+    /// Listens to what nodes say of their models. Whether any model is known by something else now, so that no node may
+    /// be believed as it was before.
+    fn hear(&mut self, news: &Touched) -> bool {
+        let Self { peers, hardware, .. } = self;
+        let hardware = hardware.by_node();
+        let mut hear =
+            |node: &str, seen: Option<&Arc<HardwareSeen>>| peers.note(node, seen.map(|seen| &seen.reported));
+        match news {
+            Touched::Few(nodes) => {
+                nodes.iter().fold(false, |changed, node| hear(node, hardware.get(node)) || changed)
+            }
+            Touched::All => {
+                let heard =
+                    hardware.iter().fold(false, |changed, (node, seen)| hear(node, Some(seen)) || changed);
+                peers.keep_only(|node| hardware.contains_key(node)) || heard
+            }
+        }
     }
 
     /// Puts these nodes together anew; the others stay as they are.
@@ -259,6 +282,7 @@ impl Site {
             capacity_cpus: node.capacity_cpus,
             allocatable_gpus: node.allocatable_gpus,
         };
+        let (facts, implausible) = inventory::believed(facts, catalog, &self.peers);
         let state = member.state(lens.source);
         let caps = state.map(|state| rows::caps(&state.desired));
         let gpu_cap = caps.is_some_and(|caps| caps.gpu.is_some());
@@ -272,6 +296,7 @@ impl Site {
             can_cap: hardware.as_ref().map_or((false, false), |hardware| {
                 (hardware.cpu_control != Some(false), hardware.gpu_control != Some(false))
             }),
+            implausible: said(&implausible),
             has_no_meter: hardware.as_ref().is_some_and(|hardware| hardware.metered == Some(false)),
             has_other_owners: state.is_some_and(|state| state.owners.foreign.any())
                 || node.owner_of(&lens.profile_key).is_some(),
@@ -324,6 +349,12 @@ impl Site {
     pub(crate) fn member(&self, node: &str) -> Option<&Arc<Member>> {
         self.find(node).and_then(|at| self.members.get(at))
     }
+}
+
+/// What a node says of itself and is not believed, in a sentence.
+fn said(implausible: &[Implausible]) -> Option<Arc<str>> {
+    let all: Vec<String> = implausible.iter().map(ToString::to_string).collect();
+    (!all.is_empty()).then(|| all.join("; ").into())
 }
 
 /// The nodes that have changed, where none has come or gone.

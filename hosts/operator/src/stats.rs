@@ -126,6 +126,7 @@ pub(crate) struct Stats {
     seconds: Histogram,
     writes: Family<ByWrite, Counter>,
     unread: Family<ByKind, Gauge>,
+    implausible: Gauge,
     stands_in: Gauge,
     pods_known: Gauge,
     eligible: Gauge,
@@ -168,6 +169,7 @@ impl Stats {
             seconds: Histogram::new(seconds),
             writes: Family::default(),
             unread: Family::default(),
+            implausible: Gauge::default(),
             stands_in: Gauge::default(),
             pods_known: Gauge::default(),
             eligible: Gauge::default(),
@@ -186,6 +188,11 @@ impl Stats {
             "joulie_operator_unreadable_objects",
             "Objects that are there and cannot be read",
             all.unread.clone(),
+        );
+        registry.register(
+            "joulie_operator_implausible_nodes",
+            "Nodes that say of their hardware what is not believed",
+            all.implausible.clone(),
         );
         registry.register(
             "joulie_operator_policy_stands_in",
@@ -240,6 +247,11 @@ impl Stats {
     /// So many objects of a kind are there and cannot be read.
     pub(crate) fn unread(&self, kind: Kind, count: usize) {
         self.unread.get_or_create(&ByKind { kind }).set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// So many nodes say of their hardware what is not believed.
+    pub(crate) fn implausible(&self, nodes: usize) {
+        self.implausible.set(i64::try_from(nodes).unwrap_or(i64::MAX));
     }
 
     /// A pass was made in so much time.

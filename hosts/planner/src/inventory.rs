@@ -6,8 +6,12 @@
 //! restarts, and for a while offers no GPUs, does not turn a GPU node into another one.
 
 mod bounds;
+mod claims;
+mod peers;
 
 pub use bounds::{GPU_MAX, GPUS_MAX, PACKAGE_MAX, PROCESSORS_MAX, SOCKETS_MAX, bounded};
+pub use claims::{Implausible, believed};
+pub use peers::Peers;
 
 use crate::catalog::{Catalog, CpuModel, GpuModel};
 use crate::hardware::{Cpu, Gpus, Hardware, PowerRange};
@@ -198,8 +202,9 @@ impl<'c> Resolver<'c> {
         let hardware = Hardware {
             cpu: Cpu {
                 model: cpu_model,
-                sockets: above_zero(reported.sockets).or(above_zero(facts.labels.sockets)),
-                total_cores: above_zero(reported.total_cores).or(above_zero(facts.capacity_cpus)),
+                sockets: within(reported.sockets, SOCKETS_MAX).or(within(facts.labels.sockets, SOCKETS_MAX)),
+                total_cores: within(reported.total_cores, PROCESSORS_MAX)
+                    .or(within(facts.capacity_cpus, PROCESSORS_MAX)),
                 min_per_socket: cpu_range.and_then(|range| range.min),
                 max_per_socket: cpu_range.map(|range| range.max),
             },
@@ -258,9 +263,9 @@ fn count_gpus(
     remembered: Option<&Gpus>,
     gpu_cap: bool,
 ) -> Option<u32> {
-    let counted = above_zero(reported.gpu_count)
-        .or(above_zero(facts.labels.gpu_count))
-        .or(above_zero(Some(facts.allocatable_gpus)));
+    let counted = within(reported.gpu_count, GPUS_MAX)
+        .or(within(facts.labels.gpu_count, GPUS_MAX))
+        .or(bounded(facts.allocatable_gpus, GPUS_MAX));
     if counted.is_some() {
         return counted;
     }
@@ -273,8 +278,8 @@ fn count_gpus(
     }
 }
 
-fn above_zero(count: Option<u32>) -> Option<u32> {
-    count.filter(|&count| count > 0)
+fn within(count: Option<u32>, max: u32) -> Option<u32> {
+    count.and_then(|count| bounded(count, max))
 }
 
 #[cfg(test)]

@@ -173,7 +173,8 @@ impl Brain {
     fn standing(&self, member: &Member, plan: &NodePlan, awaits_meter: bool) -> Standing {
         let overridden = if member.brief.has_other_owners { self.overridden(member, plan) } else { None };
         let unreadable = member.unreadable.said();
-        Standing { awaits_meter, unreadable, overridden, budget: self.budget_said(member) }
+        let implausible = member.brief.implausible.clone();
+        Standing { awaits_meter, unreadable, implausible, overridden, budget: self.budget_said(member) }
     }
 
     /// What is somebody else's, in a sentence.

@@ -40,6 +40,8 @@ impl Brain {
             }
         }
         self.unread = there;
+        let implausible = self.site.members.iter().filter(|member| member.brief.implausible.is_some());
+        self.stats.implausible(implausible.count());
     }
 
     /// Whether somebody is to say what the node draws. A node without an agent has nobody who could, and nobody who

@@ -12,6 +12,7 @@ use planner::power::{Absent, Draw, Source};
 use planner::twin::Twin;
 use planner::twin::ratings::Budget;
 use power_units::Role;
+use std::sync::Arc;
 
 /// What is said of a node beside its twin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub(crate) struct Standing {
     pub(crate) awaits_meter: bool,
     /// What is there and cannot be read, in a sentence; nothing where all of it can be.
     pub(crate) unreadable: Option<String>,
+    /// What the node says of its hardware and is not believed, in a sentence; nothing where all of it is.
+    pub(crate) implausible: Option<Arc<str>>,
     /// What is somebody else's, in a sentence; nothing where nothing is.
     pub(crate) overridden: Option<String>,
     /// How the budget of the node's groups stands, and why; nothing without a budget.
@@ -114,6 +117,9 @@ pub(crate) fn conditions_of(
     if let Some(why) = &standing.unreadable {
         say(ConditionType::Unreadable, Status::True, "Malformed", why);
     }
+    if let Some(why) = &standing.implausible {
+        say(ConditionType::HardwareImplausible, Status::True, "NotBelieved", why);
+    }
     if let Some(why) = &standing.overridden {
         say(ConditionType::Overridden, Status::True, "OwnedByOthers", why);
     }
@@ -201,6 +207,7 @@ fn own(status: &NodeTwinStatus) -> impl Iterator<Item = &Condition> {
     let ours = [
         ConditionType::TelemetryFresh,
         ConditionType::Unreadable,
+        ConditionType::HardwareImplausible,
         ConditionType::Overridden,
         ConditionType::WithinBudget,
     ];

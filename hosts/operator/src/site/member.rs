@@ -41,6 +41,8 @@ pub(crate) struct Brief {
     pub(crate) caps: Option<Caps>,
     /// Whether its agent can cap processors and GPUs, as far as it says; nobody can where there is none.
     pub(crate) can_cap: (bool, bool),
+    /// What it says of its hardware and is not believed, in a sentence.
+    pub(crate) implausible: Option<Arc<str>>,
     /// Its agent has found nothing that meters it.
     pub(crate) has_no_meter: bool,
     /// Somebody else owns a part of its desired state or its profile label.

@@ -60,7 +60,8 @@ impl Server {
             2 => {
                 let spec = json!({"nodeName": if what == 3 { json!(null) } else { json!(node) }});
                 let object = json!({"metadata": meta(format!("h{name}")), "spec": spec,
-                    "status": {"cpu": {"sockets": what + 1, "controlAvailable": what % 2 == 0}}});
+                    "status": {"cpu": {"rawModel": "new", "sockets": what + 1, "controlAvailable": what % 2 == 0,
+                        "capRange": {"minWattsPerSocket": 50, "maxWattsPerSocket": if what == 4 { 20_000 } else { 300 }}}}});
                 told(&mut self.hardware, &object, what, 11);
             }
             3 => {
@@ -101,6 +102,36 @@ fn lens(source: DesiredSource) -> Lens {
         gpu_product_keys: Vec::new(),
         source,
     }
+}
+
+#[test]
+fn a_floor_of_20_kw_costs_the_node_that_says_it_and_nobody_else() {
+    let (mut server, mut watches) = server();
+    let catalog = Catalog::embedded().unwrap();
+    server.nodes.list(["n0", "n1"].map(|name| json!({"metadata": {"name": name}})).iter());
+    let hardware = ["n0", "n1"].map(|node| {
+        let floor = if node == "n1" { 20_000 } else { 100 };
+        let range = json!({"minWattsPerSocket": floor, "maxWattsPerSocket": floor.max(400)});
+        json!({"metadata": {"name": node}, "spec": {"nodeName": node}, "status": {"cpu":
+            {"rawModel": "AMD EPYC 9654 96-Core Processor", "sockets": 2, "capRange": range}}})
+    });
+    server.hardware.list(hardware.iter());
+    let mut site = Site::default();
+    site.refresh(&mut watches, &lens(DesiredSource::Profile), &catalog);
+    let of = |node: &str| {
+        let member = site.member(node).unwrap();
+        (member.resolved.cpu.min_per_socket, member.brief.implausible.as_deref())
+    };
+    assert_eq!(of("n0"), (Some(power_units::Watts::from_int(100)), None));
+    let (floor, why) = of("n1");
+    assert_eq!(floor, Some(power_units::Watts::from_int(320)));
+    assert_eq!(
+        why,
+        Some(
+            "cpu.capRange.maxWattsPerSocket is 20000 W, and at most 500 W is believed; \
+             cpu.capRange.minWattsPerSocket is 20000 W, and at most 400 W is believed"
+        )
+    );
 }
 
 proptest! {
