@@ -231,6 +231,7 @@ impl Brain {
         self.settled.fill_with(|| None);
         let known: BTreeSet<&str> = self.site.members.iter().map(|member| &*member.node.name).collect();
         self.meters.keep_only(&known);
+        self.stats.keep_only(&known);
         self.waits.keep_only(&known, now);
         self.settling.retain(|node, _| known.contains(&**node));
     }

@@ -138,6 +138,10 @@ pub(crate) struct Stats {
     budget: Family<ByGroup, Level>,
     /// What is shown of every node.
     shown: BTreeMap<Arc<str>, Shown>,
+    /// The nodes that have changed their state.
+    changed: BTreeSet<Arc<str>>,
+    /// The groups of the budget that are shown.
+    groups: BTreeSet<String>,
 }
 
 /// What is shown of a node.
@@ -158,6 +162,12 @@ impl Shown {
 
 const STATES: [StateName; 3] =
     [StateName::ActivePerformance, StateName::DrainingPerformance, StateName::ActiveEco];
+/// What a change of state leads from, and to.
+const ENDS: [StateName; 4] =
+    [StateName::ActivePerformance, StateName::DrainingPerformance, StateName::ActiveEco, StateName::Unknown];
+const RESULTS: [&str; 2] = ["applied", "deferred"];
+const OF_GROUPS: [&str; 4] = ["limit", "load", "short", "exceeded"];
+const MEASURED: &str = "measured";
 const PROFILES: [Profile; 2] = [Profile::Performance, Profile::Eco];
 
 impl Stats {
@@ -180,6 +190,8 @@ impl Stats {
             transitions: Family::default(),
             budget: Family::default(),
             shown: BTreeMap::new(),
+            changed: BTreeSet::new(),
+            groups: BTreeSet::new(),
         };
         registry.register("joulie_operator_passes", "Passes that were made", all.passes.clone());
         registry.register("joulie_operator_pass_seconds", "How long a pass takes", all.seconds.clone());
@@ -222,18 +234,24 @@ impl Stats {
         all
     }
 
-    /// How the groups of the budget stand. A load that nobody knows is no number.
-    pub(crate) fn budget(&self, groups: &[GroupStanding]) {
+    /// How the groups of the budget stand. A load that nobody knows is no number; a group that is gone has no series.
+    pub(crate) fn budget(&mut self, groups: &[GroupStanding]) {
         let number = |watts: Watts| Number::tenths(watts).get();
         for group in groups {
             let values = [
-                ("limit", number(group.limit)),
-                ("load", group.load.map_or(f64::NAN, number)),
-                ("short", group.short.map_or(0.0, number)),
-                ("exceeded", group.exceeded.map_or(0.0, number)),
+                number(group.limit),
+                group.load.map_or(f64::NAN, number),
+                group.short.map_or(0.0, number),
+                group.exceeded.map_or(0.0, number),
             ];
-            for (what, value) in values {
+            for (what, value) in OF_GROUPS.into_iter().zip(values) {
                 self.budget.get_or_create(&ByGroup { group: group.name.clone(), what }).set(value);
+            }
+        }
+        let there = groups.iter().map(|group| group.name.clone()).collect();
+        for gone in std::mem::replace(&mut self.groups, there).difference(&self.groups) {
+            for what in OF_GROUPS.into_iter().chain([MEASURED]) {
+                self.budget.remove(&ByGroup { group: gone.clone(), what });
             }
         }
     }
@@ -241,7 +259,7 @@ impl Stats {
     /// What the meters of a group's nodes say together; who is not measured has no part in it.
     pub(crate) fn measured(&self, group: &str, watts: Watts) {
         let value = Number::tenths(watts).get();
-        self.budget.get_or_create(&ByGroup { group: group.to_owned(), what: "measured" }).set(value);
+        self.budget.get_or_create(&ByGroup { group: group.to_owned(), what: MEASURED }).set(value);
     }
 
     /// So many objects of a kind are there and cannot be read.
@@ -266,18 +284,27 @@ impl Stats {
     }
 
     /// A node's plan was carried out.
-    pub(crate) fn transition(&self, node: &str, guard: &GuardDecision) {
-        for (change, result) in [(guard.applied, "applied"), (guard.deferred, "deferred")] {
+    pub(crate) fn transition(&mut self, node: &Arc<str>, guard: &GuardDecision) {
+        for (change, result) in [guard.applied, guard.deferred].into_iter().zip(RESULTS) {
             if let Some((from, to)) = change {
-                let by = ByTransition {
-                    node: node.to_owned(),
-                    from_state: from.as_str(),
-                    to_state: to.as_str(),
-                    result,
-                };
-                self.transitions.get_or_create(&by).inc();
+                self.transitions.get_or_create(&by_transition(node, from, to, result)).inc();
+                self.changed.insert(node.clone());
             }
         }
+    }
+
+    /// Counts no longer for nodes that are gone from the cluster.
+    pub(crate) fn keep_only(&mut self, nodes: &BTreeSet<&str>) {
+        let transitions = &self.transitions;
+        self.changed.retain(|node| {
+            let is_there = nodes.contains(&**node);
+            for (from, to) in ENDS.into_iter().flat_map(|from| ENDS.map(|to| (from, to))) {
+                for result in RESULTS.into_iter().filter(|_| !is_there) {
+                    transitions.remove(&by_transition(node, from, to, result));
+                }
+            }
+            is_there
+        });
     }
 
     /// Shows what is planned for all nodes together.
@@ -333,5 +360,54 @@ impl Stats {
             self.density.remove(&ByComponent { node: node.to_owned(), component });
         }
         self.shown.remove(node);
+    }
+}
+
+fn by_transition(node: &str, from: StateName, to: StateName, result: &'static str) -> ByTransition {
+    ByTransition { node: node.to_owned(), from_state: from.as_str(), to_state: to.as_str(), result }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(registry: &Registry) -> String {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
+        text
+    }
+
+    #[test]
+    fn the_series_of_nodes_that_are_gone_are_removed() {
+        let mut registry = Registry::default();
+        let mut stats = Stats::register(&mut registry);
+        for node in ["stays", "goes"] {
+            let of = by_transition(node, StateName::Unknown, StateName::ActiveEco, "applied");
+            stats.transitions.get_or_create(&of).inc();
+            stats.changed.insert(node.into());
+        }
+        assert!(shown(&registry).contains("goes"));
+        stats.keep_only(&BTreeSet::from(["stays"]));
+        let text = shown(&registry);
+        assert!(text.contains("stays") && !text.contains("goes"), "{text}");
+    }
+
+    #[test]
+    fn the_series_of_racks_that_are_gone_are_removed() {
+        let mut registry = Registry::default();
+        let mut stats = Stats::register(&mut registry);
+        let group = |name: &str| GroupStanding {
+            name: name.to_owned(),
+            limit: Watts::from_int(9),
+            load: None,
+            short: None,
+            unknown: true,
+            exceeded: None,
+        };
+        stats.budget(&[group("site"), group("rack r1")]);
+        assert!(shown(&registry).contains("rack r1"));
+        stats.budget(&[group("site")]);
+        let text = shown(&registry);
+        assert!(text.contains("site") && !text.contains("rack r1"), "{text}");
     }
 }

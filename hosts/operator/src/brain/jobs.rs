@@ -206,7 +206,11 @@ impl Brain {
 
     /// A node's plan was carried out.
     pub(super) fn commit(&mut self, plan: &NodePlan) {
-        self.stats.transition(&plan.node, &plan.guard);
+        let changes = plan.guard.applied.is_some() || plan.guard.deferred.is_some();
+        // A job may end after its node is gone.
+        if changes && self.site.find(&plan.node).is_some() {
+            self.stats.transition(&plan.node, &plan.guard);
+        }
         self.memory.commit(plan);
     }
 
