@@ -9,19 +9,17 @@ pub mod cooling;
 mod density;
 mod headroom;
 pub mod psu;
-pub mod pue;
 pub mod ratings;
 
 use self::cooling::{CoolingFacts, CoolingModel, CoolingStress};
 use self::psu::{PsuLimits, PsuStress, Racks};
-use self::pue::Pue;
 use self::ratings::{Budget, Cap, Ratings};
 use crate::facility::View;
 use crate::hardware::Hardware;
 use crate::power::estimate::{Load, Rated, UtilizationModel};
 use crate::power::{Draw, Reading};
 use joulie_core::placement::class::SchedulableClass;
-use power_units::{Percent, Watts, WattsPerMinute};
+use power_units::{Percent, Ratio, Watts, WattsPerMinute};
 use std::collections::BTreeMap;
 
 /// What the twins are computed by.
@@ -109,8 +107,9 @@ pub struct Twin {
     pub cooling: Option<CoolingStress>,
     /// How much of the rack's power is in use.
     pub psu: Option<PsuStress>,
-    /// What the building draws for a watt of this node.
-    pub pue: Option<Pue>,
+    /// What the building draws for a watt of its machines, as the facility measures it. Nothing is guessed here: who reads
+    /// none takes 1.0.
+    pub pue: Option<Ratio>,
     /// How dense the node is, of 100.
     pub density: Option<Percent>,
 }
@@ -181,7 +180,7 @@ fn twin_of<M: CoolingModel>(
             .map(|(budget, drawn)| headroom::of(budget.capped, drawn)),
         cooling,
         psu,
-        pue: Pue::of(site.facility.pue().map(|aged| aged.value), cooling.map(|stress| stress.percent)),
+        pue: site.facility.pue().map(|aged| aged.value),
         density: density::of(node.hardware),
         power,
     }

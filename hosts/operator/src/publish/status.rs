@@ -89,7 +89,7 @@ pub(crate) fn status_of(
         }),
         hardware_density_score: twin.density.and_then(|density| percent(density, Role::Nearest)),
         estimated_pue: twin.pue.and_then(|pue| {
-            let thousandths = (i128::from(pue.ratio().to_bits()) * 1000) >> 32;
+            let thousandths = (i128::from(pue.to_bits()) * 1000) >> 32;
             format!("{}.{:03}", thousandths / 1000, thousandths % 1000).parse().ok().and_then(Number::new)
         }),
         last_updated: Some(condition::rfc3339(now)),

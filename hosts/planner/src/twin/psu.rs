@@ -2,7 +2,8 @@
 //!
 //! What a rack draws is what the facility measures there. Without that it is the sum over its nodes, a node without
 //! a meter counting with its estimate, and what unmanaged machines draw besides. A rack of which a part is unknown,
-//! and a node without a rack, fall back to the power of the whole cluster against the default limit.
+//! and a node without a rack, fall back to the power of the whole cluster against the default limit. Where that is not
+//! known either, the rack is unknown, and a node that is in none has no rack's stress.
 
 use super::SiteFacts;
 use crate::names::is_same;
@@ -67,6 +68,8 @@ pub enum Scope {
     Rack,
     /// The whole cluster, for want of the rack's.
     Cluster,
+    /// Nobody's: the node is in no rack that anybody named.
+    Nothing,
 }
 
 /// How much of the power capacity is in use, 0 to 100.
@@ -79,6 +82,9 @@ pub struct PsuStress {
     /// What that rests on.
     pub grounds: Grounds,
 }
+
+const NO_RACK: PsuStress =
+    PsuStress { percent: Percent::ZERO, scope: Scope::Nothing, grounds: Grounds::Modelled };
 
 /// How much of every rack's power is in use, and which node is in which rack.
 #[derive(Clone, Debug)]
@@ -142,7 +148,9 @@ impl Racks {
     /// What the node at this place is told: of its rack, else of the cluster.
     pub(super) fn stress(&self, node: usize) -> Option<PsuStress> {
         let rack = self.of_node.get(node).copied().flatten();
-        rack.and_then(|rack| self.stress.get(rack).copied().flatten()).or(self.cluster)
+        let of_rack = rack.and_then(|rack| self.stress.get(rack).copied().flatten());
+        let without = || rack.is_none().then_some(NO_RACK);
+        of_rack.or(self.cluster).or_else(without)
     }
 }
 
