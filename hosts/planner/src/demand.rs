@@ -13,7 +13,7 @@
 
 mod counts;
 
-pub use counts::{Counted, Demand, PodCounts};
+pub use counts::{Asked, Counted, Demand, PodCounts};
 
 use crate::profile::Profile;
 use joulie_core::placement::class::WorkloadClass;
@@ -33,8 +33,10 @@ pub struct PodRow {
     pub phase: Phase,
     /// It has a deletion timestamp.
     pub terminating: bool,
-    /// What it asks for.
+    /// What it asks of the power profiles.
     pub asks: Asks,
+    /// What it asks of its node.
+    pub asked: Asked,
 }
 
 /// A pod's phase.
@@ -76,14 +78,17 @@ impl PodRow {
         }
     }
 
-    /// As what the pod counts; nothing for one that is not active, or in a namespace outside managed scope.
+    /// As what the pod counts; nothing for one that is not active. One in a namespace outside managed scope is no demand;
+    /// it loads its node as others do.
     #[must_use]
     pub fn counted(&self, ignored: &BTreeSet<String>) -> Option<Counted<'_>> {
-        let counts = self.is_active() && (ignored.is_empty() || !ignored.contains(&self.namespace));
+        let managed = ignored.is_empty() || !ignored.contains(&self.namespace);
+        let counts = self.is_active() && (managed || self.node.is_some());
         counts.then(|| Counted {
             node: self.node.as_deref(),
-            class: self.asks.class(),
-            unrecognised: self.asks.is_unrecognised(),
+            class: managed.then(|| self.asks.class()),
+            unrecognised: managed && self.asks.is_unrecognised(),
+            asked: self.asked,
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Row, measure};
 use planner::catalog::Catalog;
-use planner::demand::{Asks, Expression, Operator, Phase, PodCounts, PodRow, Term};
+use planner::demand::{Asked, Asks, Expression, Operator, Phase, PodCounts, PodRow, Term};
 use planner::guard::GuardMode;
 use planner::intent::{CapSettings, GpuNodeCpus, Intents, UserRanges};
 use planner::inventory::{HardwareFacts, LabelFacts, Reported};
@@ -176,5 +176,6 @@ fn pod(at: usize) -> PodRow {
         phase: if at.is_multiple_of(50) { Phase::Pending } else { Phase::Running },
         terminating: at.is_multiple_of(97),
         asks,
+        asked: Asked { cpu_milli: 500, gpus: 0 },
     }
 }

@@ -12,8 +12,11 @@ use crate::stats::Shown;
 use crate::writes::{Job, Write};
 use host_kit::clock::Mono;
 use jiff::Timestamp;
+use planner::demand::Asked;
 use planner::facility::Facility;
+use planner::names::Beside;
 use planner::plan::{self, NodePlan, Plan, Presence, Sight, Snapshot};
+use planner::power::estimate::Load;
 use planner::power::{Absent, Reading};
 use planner::twin::{self, NodeFacts, SiteFacts, Twin};
 use power_units::Micros;
@@ -159,10 +162,14 @@ impl Brain {
         let none = rows_of_nothing();
         let facility = Facility::default();
         let hold = crate::settings::micros(self.settings.hold);
+        let members = &self.site.members;
+        // What pods ask of each node, where pods are known.
+        let asked = self.site.pods.counts.as_ref();
+        let asked = asked.map(|pods| Beside::new(members.iter().map(|member| &*member.name), pods.asked()));
         let facts = |node: &NodePlan| {
-            let known =
-                self.site.members.get(node.place).map(|member| &**member).zip(metered.get(node.place));
-            facts(node, known, &none)
+            let known = members.get(node.place).map(|member| &**member).zip(metered.get(node.place));
+            let asked = asked.as_ref().map(|asked| asked.at(node.place).unwrap_or_default());
+            facts(node, known, asked, &none)
         };
         let facts: Vec<NodeFacts<'_>> = plan.nodes.iter().map(facts).collect();
         let site = SiteFacts { facility: facility.at(stamp(now), hold), unmanaged: &BTreeMap::new() };
@@ -205,12 +212,18 @@ impl Brain {
 fn facts<'a>(
     plan: &NodePlan,
     known: Option<(&'a Member, &Metering)>,
+    asked: Option<Asked>,
     none: &'a planner::hardware::Hardware,
 ) -> NodeFacts<'a> {
     let (member, metering) = known.unzip();
     let brief = member.map(|member| &member.brief);
     // The caps that stand; those of the plan where none stand yet.
     let stands = brief.and_then(|brief| brief.caps);
+    let load = asked.zip(member).and_then(|(asked, member)| {
+        let hardware = &member.resolved;
+        let processors = member.node.capacity_cpus.or(hardware.cpu.total_cores);
+        Load::asked(asked, processors, hardware.gpu.as_ref().map_or(0, |gpus| gpus.count))
+    });
     let caps = stands.or(plan.desired.as_ref().map(|desired| desired.caps)).unwrap_or_default();
     let caps = member.map_or(caps, |member| member.under_grant(caps));
     NodeFacts {
@@ -220,7 +233,7 @@ fn facts<'a>(
         gpu_cap: caps.gpu.into(),
         reading: metering.map_or(Reading::Absent(Absent::NotConfigured), |metering| metering.reading),
         trend: metering.and_then(|metering| metering.trend),
-        load: None,
+        load,
         rack: brief.and_then(|brief| brief.rack.as_deref()),
         zone: brief.and_then(|brief| brief.zone.as_deref()),
     }

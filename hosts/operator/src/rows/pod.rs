@@ -2,8 +2,11 @@
 //! else, so that what the key of the row tells is not kept a second time.
 
 use host_kit::reflect::Row;
+use joulie_api::extender::pod::Pod;
 use joulie_api::labels;
-use planner::demand::{Asks, Operator, Phase, PodRow, RawTerm};
+use joulie_core::placement::demand::DemandSum;
+use planner::demand::{Asked, Asks, Operator, Phase, PodRow, RawTerm};
+use serde::Deserialize;
 use serde_json::Value;
 
 /// What is kept of a Pod.
@@ -15,6 +18,7 @@ pub(crate) struct PodSeen {
     class: Option<String>,
     selector: Vec<(String, String)>,
     affinity: Option<Vec<TermSeen>>,
+    asked: Asked,
 }
 
 /// A term of required node affinity.
@@ -47,6 +51,7 @@ impl PodSeen {
             phase: self.phase,
             terminating: self.terminating,
             asks: Asks::trim(key, self.class.as_deref(), selector, affinity),
+            asked: self.asked,
         }
     }
 }
@@ -65,9 +70,19 @@ impl Row for PodSeen {
             terminating: !meta["deletionTimestamp"].is_null(),
             class: meta["annotations"][labels::pod::WORKLOAD_CLASS].as_str().map(str::to_owned),
             selector: selector.filter_map(pair).collect(),
+            asked: asked(object),
             affinity: required.as_array().map(|terms| terms.iter().map(term).collect()),
         })
     }
+}
+
+/// What it asks of its node, as the extender weighs it: a pod that says nothing of its processors counts with what its
+/// class is taken for, and so does one whose quantities nobody can read.
+fn asked(object: &Value) -> Asked {
+    let pod = Pod::deserialize(object).unwrap_or_default();
+    let demand = pod.demand().unwrap_or_else(|_| DemandSum::default().total(pod.class().class));
+    let gpus = demand.gpus.map_or(0, |gpus| gpus.count);
+    Asked { cpu_milli: u64::from(demand.cpu.get()), gpus: u64::from(gpus) }
 }
 
 fn term(term: &Value) -> TermSeen {
@@ -118,6 +133,25 @@ mod tests {
             Class::PerformanceOnly
         );
         assert_eq!(class(json!({}), json!({"joulie.io/workload-class": 3})), Class::General);
+    }
+
+    #[test]
+    fn what_a_pod_asks_of_its_node_is_read_with_its_gpus() {
+        let asked = |spec: Value| {
+            PodSeen::read(&json!({"metadata": {"name": "p"}, "spec": spec}))
+                .unwrap()
+                .row("x", POWER_PROFILE_LABEL)
+                .asked
+        };
+        let container = |cpu: &str| json!({"name": "c", "resources": {"requests": {"cpu": cpu}, "limits": {"nvidia.com/gpu": "2"}}});
+        assert_eq!(
+            asked(json!({"containers": [container("1500m"), container("2")]})),
+            Asked { cpu_milli: 3500, gpus: 4 }
+        );
+        // What the extender takes a standard pod for.
+        let nothing = Asked { cpu_milli: 250, gpus: 0 };
+        assert_eq!(asked(json!({"containers": [{"name": "c"}]})), nothing);
+        assert_eq!(asked(json!({"containers": [container("much")]})), nothing);
     }
 
     #[test]

@@ -41,20 +41,47 @@ impl Demand {
     }
 }
 
+/// What pods ask of their node while they run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Asked {
+    /// Thousandths of a processor.
+    pub cpu_milli: u64,
+    /// Whole graphics processors.
+    pub gpus: u64,
+}
+
+impl Asked {
+    const fn plus(self, other: Self) -> Self {
+        Self {
+            cpu_milli: self.cpu_milli.saturating_add(other.cpu_milli),
+            gpus: self.gpus.saturating_add(other.gpus),
+        }
+    }
+
+    const fn less(self, part: Self) -> Self {
+        Self {
+            cpu_milli: self.cpu_milli.saturating_sub(part.cpu_milli),
+            gpus: self.gpus.saturating_sub(part.gpus),
+        }
+    }
+}
+
 /// As what a pod counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted<'a> {
     /// The node that it is bound to, if it is.
     pub node: Option<&'a str>,
-    /// Its class.
-    pub class: Class,
+    /// Its class; nothing outside managed scope.
+    pub class: Option<Class>,
     /// Its annotation is a text that is no class.
     pub unrecognised: bool,
+    /// What it asks of its node.
+    pub asked: Asked,
 }
 
 impl Counted<'_> {
     fn demand(&self) -> Demand {
-        let of = |class| u32::from(self.class == class);
+        let of = |class| u32::from(self.class == Some(class));
         Demand {
             performance_only: of(Class::PerformanceOnly),
             eco_only: of(Class::EcoOnly),
@@ -68,7 +95,14 @@ impl Counted<'_> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodCounts {
     waiting: Demand,
-    bound: BTreeMap<Arc<str>, Demand>,
+    bound: BTreeMap<Arc<str>, Bound>,
+}
+
+/// The pods of one node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Bound {
+    demand: Demand,
+    asked: Asked,
 }
 
 impl PodCounts {
@@ -86,9 +120,13 @@ impl PodCounts {
             self.waiting = self.waiting.plus(pod.demand());
             return;
         };
+        let counts = |bound: Bound| Bound {
+            demand: bound.demand.plus(pod.demand()),
+            asked: bound.asked.plus(pod.asked),
+        };
         match self.bound.get_mut(node) {
-            Some(demand) => *demand = demand.plus(pod.demand()),
-            None => drop(self.bound.insert(node.into(), pod.demand())),
+            Some(bound) => *bound = counts(*bound),
+            None => drop(self.bound.insert(node.into(), counts(Bound::default()))),
         }
     }
 
@@ -98,9 +136,10 @@ impl PodCounts {
             self.waiting = self.waiting.less(pod.demand());
             return;
         };
-        if let Some(demand) = self.bound.get_mut(node) {
+        if let Some(Bound { demand, asked }) = self.bound.get_mut(node) {
             *demand = demand.less(pod.demand());
-            if *demand == Demand::default() {
+            *asked = asked.less(pod.asked);
+            if (*demand, *asked) == (Demand::default(), Asked::default()) {
                 self.bound.remove(node);
             }
         }
@@ -114,6 +153,11 @@ impl PodCounts {
 
     /// The demand of the pods on each node that has any, by the nodes' names.
     pub fn bound(&self) -> impl Iterator<Item = (&str, Demand)> {
-        self.bound.iter().map(|(node, &demand)| (&**node, demand))
+        self.bound.iter().map(|(node, bound)| (&**node, bound.demand))
+    }
+
+    /// What the pods on each node ask of it, those outside managed scope too, by the nodes' names.
+    pub fn asked(&self) -> impl Iterator<Item = (&str, Asked)> {
+        self.bound.iter().map(|(node, bound)| (&**node, bound.asked))
     }
 }

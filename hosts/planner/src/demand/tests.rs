@@ -26,7 +26,14 @@ fn annotation(text: &str) -> Asks {
 /// A running pod; on no node when that is blank.
 fn pod(node: &str, asks: Asks) -> PodRow {
     let node = Some(node.to_owned()).filter(|node| !node.is_empty());
-    PodRow { namespace: "default".to_owned(), node, phase: Phase::Running, terminating: false, asks }
+    PodRow {
+        namespace: "default".to_owned(),
+        node,
+        phase: Phase::Running,
+        terminating: false,
+        asks,
+        asked: Asked { cpu_milli: 250, gpus: 1 },
+    }
 }
 
 #[test]
@@ -178,7 +185,15 @@ fn pods_that_are_done_or_leaving_are_not_active() {
     // Table C6, counting; a pending pod is demand (Fix list operator B8).
     let active = |phase: &str, terminating| {
         let phase = Phase::read(phase);
-        PodRow { namespace: String::new(), node: None, phase, terminating, asks: Asks::default() }.is_active()
+        PodRow {
+            namespace: String::new(),
+            node: None,
+            phase,
+            terminating,
+            asks: Asks::default(),
+            asked: Asked::default(),
+        }
+        .is_active()
     };
     for phase in ["Running", "Unknown", "", "Pending", "Suspended"] {
         assert!(active(phase, false), "{phase}");
@@ -198,8 +213,15 @@ fn a_pod_in_an_ignored_namespace_does_not_count() {
     let ignored = BTreeSet::from(["kube-system".to_owned()]);
     let here = pod("a", annotation("performance"));
     let there = PodRow { namespace: "kube-system".to_owned(), ..here.clone() };
-    let one = Counted { node: Some("a"), class: PerformanceOnly, unrecognised: false };
-    assert_eq!((here.counted(&ignored), there.counted(&ignored)), (Some(one), None));
+    let asked = Asked { cpu_milli: 250, gpus: 1 };
+    let one = Counted { node: Some("a"), class: Some(PerformanceOnly), unrecognised: false, asked };
+    assert_eq!(here.counted(&ignored), Some(one));
+    // It loads its node all the same; one that waits is nobody's.
+    assert_eq!(there.counted(&ignored), Some(Counted { class: None, ..one }));
+    assert_eq!(PodRow { node: None, ..there.clone() }.counted(&ignored), None);
+    let counts = PodCounts::of([&here, &there], &ignored);
+    assert_eq!(counts.bound().map(|(_, demand)| demand.performance_only).collect::<Vec<_>>(), [1]);
+    assert_eq!(counts.asked().collect::<Vec<_>>(), [("a", Asked { cpu_milli: 500, gpus: 2 })]);
 }
 
 proptest! {

@@ -5,6 +5,7 @@
 //! a node that nobody measures must not look emptier than one that somebody does.
 
 use crate::classify::{CPU_GRADES, GPU_GRADES, Grades, Intensity};
+use crate::demand::Asked;
 use power_units::{Ratio, Role, Watts};
 use std::fmt;
 
@@ -113,6 +114,19 @@ pub struct Share {
 }
 
 impl Load {
+    /// The load of a node with so many logical processors and GPUs whose pods ask for this; unknown where nobody knows
+    /// how many processors there are. Who asks for a processor is taken to use it, as [`Load::of`] takes it of a workload
+    /// that nobody has classified.
+    #[must_use]
+    pub fn asked(asked: Asked, processors: Option<u32>, gpus: u32) -> Option<Self> {
+        let part = |of: u64, all: u64| {
+            let bits = (u128::from(of) << 32).checked_div(u128::from(all))?;
+            Some(Ratio::from_bits(i64::try_from(bits).unwrap_or(i64::MAX)).min(Ratio::ONE))
+        };
+        let cpu = part(asked.cpu_milli, u64::from(processors?) * 1000)?;
+        Some(Self { cpu, gpu: part(asked.gpus, u64::from(gpus)).unwrap_or(Ratio::ZERO) })
+    }
+
     /// The load of all workloads of a node, high-intensity ones weighted more strongly: each counts with the upper
     /// end of its class, and one that nobody has classified counts in full. One that did not say what it needs may take
     /// anything: with it the load is unknown, and so it is with a part that is negative.
@@ -220,6 +234,20 @@ mod tests {
             assert_eq!(estimate, Estimate { basis: Basis::Static, watts: Watts::from_int(2_352) });
         }
         assert!(Load::of([known, share(Some(Ratio::ZERO), Ratio::ZERO)]).is_some());
+    }
+
+    #[test]
+    fn what_pods_ask_for_is_a_part_of_what_there_is() {
+        let load = |cpu_milli, gpus, processors, all| Load::asked(Asked { cpu_milli, gpus }, processors, all);
+        let is = |cpu, gpu| Some(Load { cpu: percent(cpu), gpu: percent(gpu) });
+        assert_eq!(load(96_000, 2, Some(192), 8), is(50, 25));
+        assert_eq!(load(0, 0, Some(192), 0), is(0, 0));
+        assert_eq!(load(900_000, 9, Some(192), 8), is(100, 100));
+        assert_eq!(load(u64::MAX, u64::MAX, Some(1), 1), is(100, 100));
+        assert_eq!((load(1, 0, None, 0), load(1, 0, Some(0), 0)), (None, None));
+        // Two packages of 360 W of which half is asked for: 720·0.60.
+        let half = model().estimate(rated(720, 0, 720), load(96_000, 0, Some(192), 0));
+        assert!(half.basis == Basis::Utilization && near(half.watts, 432));
     }
 
     #[test]

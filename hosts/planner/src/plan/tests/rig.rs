@@ -1,6 +1,7 @@
 //! A cluster that carries plans out: labels and objects change as written, agents confirm as told.
 
 use super::*;
+use crate::demand::Asked;
 
 #[derive(Clone, Debug)]
 pub(super) struct Cluster {
@@ -172,6 +173,7 @@ pub(super) fn pod_row(node: &str, phase: Phase, class: &str) -> PodRow {
         phase,
         terminating: false,
         asks: Asks { workload_class: Some(class.to_owned()), ..Asks::default() },
+        asked: Asked::default(),
     }
 }
 
