@@ -4,9 +4,11 @@
 //! A field that somebody else owns is left out of what is applied, so that nothing is ever forced: their value stands,
 //! counts, and is said in a condition.
 
+mod differs;
 mod status;
 
-pub(crate) use status::{Standing, differs, overridden, status_of};
+pub(crate) use differs::differs;
+pub(crate) use status::{Standing, overridden, status_of};
 
 use crate::rows::{self, GrantSeen, NodeSeen, StateSeen};
 use joulie_api::caps::{CpuCaps, GpuCaps};

@@ -1,4 +1,4 @@
-//! A twin as its object carries it, and how far it may move before it is worth a write.
+//! A twin as its object carries it.
 
 use crate::budget::Said;
 use crate::rows::TwinSeen;
@@ -8,10 +8,11 @@ use joulie_api::labels::PLAN_LEASE;
 use joulie_api::node_twin::{EffectiveCapState, NodeTwinStatus, PowerMeasurement, PowerSource};
 use joulie_api::number::Number;
 use joulie_api::word::{Vocabulary, Word};
+use planner::power::estimate::Basis;
 use planner::power::{Absent, Draw, Source};
 use planner::twin::Twin;
 use planner::twin::ratings::Budget;
-use power_units::Role;
+use power_units::{Role, Watts};
 use std::sync::Arc;
 
 /// What is said of a node beside its twin.
@@ -51,6 +52,24 @@ fn rated(budget: Option<Budget>) -> Option<Number> {
     budget.and_then(|budget| tenths(budget.rating.to_bits(), Role::Demand))
 }
 
+/// The watts that are published. Where a meter was asked for and is silent there are none: an estimate in their place
+/// would be read as measured. The scores rest on it all the same, and whoever lacks the watts goes by these (seed 000:
+/// "if power measurement data is unavailable, the extender falls back to the twin-computed predictedPowerHeadroomScore").
+fn published(draw: Draw) -> Option<Watts> {
+    match draw.source() {
+        Source::Meter(_) | Source::Utilization | Source::Static | Source::Failing(Absent::NotConfigured) => {
+            draw.watts()
+        }
+        Source::Failing(
+            Absent::HttpNoEndpoint
+            | Absent::HttpError
+            | Absent::PrometheusNoData
+            | Absent::KeplerNoData
+            | Absent::AgentNoData,
+        ) => None,
+    }
+}
+
 /// The status that a twin is published with at `now`.
 pub(crate) fn status_of(
     twin: &Twin,
@@ -70,7 +89,8 @@ pub(crate) fn status_of(
         schedulable_class: Some(twin.class.into()),
         power_measurement: Some(PowerMeasurement {
             source,
-            measured_node_power_w: power.draw.watts().and_then(|watts| tenths(watts.to_bits(), Role::Demand)),
+            measured_node_power_w: published(power.draw)
+                .and_then(|watts| tenths(watts.to_bits(), Role::Demand)),
             cpu_capped_power_w: capped(power.cpu),
             gpu_capped_power_w: capped(power.gpu),
             node_capped_power_w: capped(power.node),
@@ -113,7 +133,7 @@ pub(crate) fn conditions_of(
         condition::set(&mut conditions, Condition::new(about, holds, reason, message, None, now));
     };
     let (fresh, reason, message) = telemetry(twin.power.draw, standing.awaits_meter);
-    say(ConditionType::TelemetryFresh, fresh, reason, message);
+    say(ConditionType::TelemetryFresh, fresh, reason, &message);
     if let Some(why) = &standing.unreadable {
         say(ConditionType::Unreadable, Status::True, "Malformed", why);
     }
@@ -129,81 +149,36 @@ pub(crate) fn conditions_of(
     conditions
 }
 
-/// Whether a draw may be believed. An estimate in place of a meter that nobody configured is all that was asked for.
-fn telemetry(draw: Draw, awaited: bool) -> (Status, &'static str, &'static str) {
-    if awaited {
-        let why = "no sample of the meter has come yet: the power is the most that the caps allow";
-        return (Status::Unknown, "NotHeardYet", why);
-    }
-    match draw.source() {
-        Source::Meter(_) => (Status::True, "Sampled", "the power is measured"),
-        Source::Utilization | Source::Static | Source::Failing(Absent::NotConfigured) => {
-            (Status::True, "NoMeter", "no meter is configured: the power is the most that the caps allow")
+/// Whether a draw may be believed, and what stands in where nothing measures it. An estimate in place of a meter that
+/// nobody configured is all that was asked for.
+fn telemetry(draw: Draw, awaited: bool) -> (Status, &'static str, String) {
+    let (fresh, reason, why) = if awaited {
+        (Status::Unknown, "NotHeardYet", "no sample of the meter has come yet")
+    } else {
+        match draw.source() {
+            Source::Meter(_) => return (Status::True, "Sampled", "the power is measured".to_owned()),
+            Source::Utilization | Source::Static | Source::Failing(Absent::NotConfigured) => {
+                (Status::True, "NoMeter", "no meter is configured")
+            }
+            Source::Failing(
+                Absent::HttpNoEndpoint
+                | Absent::HttpError
+                | Absent::PrometheusNoData
+                | Absent::KeplerNoData
+                | Absent::AgentNoData,
+            ) => (Status::False, "MeterSilent", "the meter says nothing"),
         }
-        Source::Failing(
-            Absent::HttpNoEndpoint
-            | Absent::HttpError
-            | Absent::PrometheusNoData
-            | Absent::KeplerNoData
-            | Absent::AgentNoData,
-        ) => (
-            Status::False,
-            "MeterSilent",
-            "the meter says nothing: the power is the most that the caps allow",
-        ),
-    }
-}
-
-/// A twentieth or five watts, whichever is more: what agents publish moves by as much.
-const WATTS_MOVE: f64 = 5.0;
-const SCORE_MOVE: f64 = 1.0;
-const TREND_MOVE: f64 = 10.0;
-const PUE_MOVE: f64 = 0.01;
-
-/// Whether a status says something else than the one that is published, by more than is worth a write.
-pub(crate) fn differs(new: &NodeTwinStatus, there: &NodeTwinStatus) -> bool {
-    fn moved(new: Option<Number>, there: Option<Number>, by: impl Fn(f64) -> f64) -> bool {
-        match (new, there) {
-            (Some(new), Some(there)) => (new.get() - there.get()).abs() > by(there.get()),
-            (None, None) => false,
-            (Some(_), None) | (None, Some(_)) => true,
-        }
-    }
-    let watts = |there: f64| WATTS_MOVE.max(there.abs() / 20.0);
-    let exact = |_: f64| 0.05;
-    let score = |_: f64| SCORE_MOVE;
-    let empty = PowerMeasurement::default();
-    let (power, was) = (new.power_measurement.as_ref().unwrap_or(&empty), there.power_measurement.as_ref());
-    let was = was.unwrap_or(&empty);
-    let no_caps = EffectiveCapState::default();
-    let (caps, had) =
-        (new.effective_cap_state.as_ref().unwrap_or(&no_caps), there.effective_cap_state.as_ref());
-    let had = had.unwrap_or(&no_caps);
-    new.schedulable_class != there.schedulable_class
-        || new.plan_lease != there.plan_lease
-        || !own(new).eq(own(there))
-        || power.source != was.source
-        || moved(power.measured_node_power_w, was.measured_node_power_w, watts)
-        || moved(power.cpu_capped_power_w, was.cpu_capped_power_w, exact)
-        || moved(power.gpu_capped_power_w, was.gpu_capped_power_w, exact)
-        || moved(power.node_capped_power_w, was.node_capped_power_w, exact)
-        || moved(power.cpu_tdp_w, was.cpu_tdp_w, exact)
-        || moved(power.gpu_tdp_w, was.gpu_tdp_w, exact)
-        || moved(power.node_tdp_w, was.node_tdp_w, exact)
-        || moved(power.power_trend_w_per_min, was.power_trend_w_per_min, |there| {
-            TREND_MOVE.max(there.abs() / 4.0)
-        })
-        || moved(new.predicted_power_headroom_score, there.predicted_power_headroom_score, score)
-        || moved(new.predicted_cooling_stress_score, there.predicted_cooling_stress_score, score)
-        || moved(new.predicted_psu_stress_score, there.predicted_psu_stress_score, score)
-        || moved(caps.cpu_pct, had.cpu_pct, exact)
-        || moved(caps.gpu_pct, had.gpu_pct, exact)
-        || moved(new.hardware_density_score, there.hardware_density_score, exact)
-        || moved(new.estimated_pue, there.estimated_pue, |_| PUE_MOVE)
+    };
+    let instead = match draw.basis() {
+        Some(Basis::Utilization) => "the power is estimated from what pods ask for",
+        Some(Basis::Static) => "the power is taken for the most that the caps allow",
+        None => "nothing is known of the power",
+    };
+    (fresh, reason, format!("{why}: {instead}"))
 }
 
 /// The conditions that the operator writes; the agent has others on the same object.
-fn own(status: &NodeTwinStatus) -> impl Iterator<Item = &Condition> {
+pub(super) fn own(status: &NodeTwinStatus) -> impl Iterator<Item = &Condition> {
     let ours = [
         ConditionType::TelemetryFresh,
         ConditionType::Unreadable,
@@ -225,4 +200,25 @@ pub(crate) fn overridden(there: &[Condition], standing: &Standing, now: Timestam
     let mut conditions = Vec::from_iter(known);
     let new = Condition::new(about, Status::True, "OwnedByOthers", why, None, now);
     condition::set(&mut conditions, new).then_some(conditions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_meter_has_no_watts_and_says_what_stands_in() {
+        let watts = Watts::from_int(200);
+        let (failing, basis) = (Absent::AgentNoData, Basis::Utilization);
+        let silent = Draw::Estimated { basis, watts, failing };
+        assert_eq!(published(silent), None);
+        let (fresh, reason, why) = telemetry(silent, false);
+        assert_eq!((fresh, reason), (Status::False, "MeterSilent"));
+        assert_eq!(why, "the meter says nothing: the power is estimated from what pods ask for");
+        let none = Draw::Estimated { basis: Basis::Static, watts, failing: Absent::NotConfigured };
+        assert_eq!(published(none), Some(watts));
+        let (fresh, _, why) = telemetry(none, false);
+        assert_eq!(fresh, Status::True);
+        assert_eq!(why, "no meter is configured: the power is taken for the most that the caps allow");
+    }
 }

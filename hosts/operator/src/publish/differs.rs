@@ -1,0 +1,210 @@
+//! How far a twin may move before it is worth a write.
+//!
+//! The watts have a dead-band, and every score that is made of them has one that follows from it: a draw that moves
+//! within its band moves no score out of its own. What is not made of watts is compared as it is.
+
+use super::status::own;
+use joulie_api::node_twin::{EffectiveCapState, NodeTwinStatus, PowerMeasurement};
+use joulie_api::number::Number;
+
+/// A twentieth or five watts, whichever is more: what agents publish moves by as much.
+const WATTS_MOVE: f64 = 5.0;
+const WATTS_PART: f64 = 1.0 / 20.0;
+/// No score is written for a change that the extender's whole points hardly show.
+const SCORE_MOVE: f64 = 1.0;
+const TREND_MOVE: f64 = 10.0;
+const TREND_PART: f64 = 1.0 / 4.0;
+/// The trend looks back so many minutes (`planner::power::history::WINDOW`).
+const TREND_MINUTES: f64 = 5.0;
+const PUE_MOVE: f64 = 0.01;
+/// Half of the last decimal: what is written with one is compared with one.
+const EXACT: f64 = 0.05;
+
+fn moved(new: Option<Number>, there: Option<Number>, by: f64) -> bool {
+    match (new, there) {
+        (Some(new), Some(there)) => (new.get() - there.get()).abs() > by,
+        (None, None) => false,
+        (Some(_), None) | (None, Some(_)) => true,
+    }
+}
+
+/// The bands of what is made of the draw.
+struct Bands {
+    watts: f64,
+    trend: f64,
+    headroom: f64,
+    cooling: f64,
+    psu: f64,
+}
+
+impl Bands {
+    /// Around the status that is published.
+    fn around(there: &NodeTwinStatus, power: &PowerMeasurement) -> Self {
+        let number = |number: Option<Number>| number.map_or(0.0, Number::get);
+        let capped = number(power.node_capped_power_w);
+        // Where no watts are published the headroom tells them.
+        let headroom = there.predicted_power_headroom_score.map(Number::get);
+        let by_score = || headroom.map_or(0.0, |headroom| capped * (1.0 - headroom / 100.0));
+        let drawn = power.measured_node_power_w.map_or_else(by_score, Number::get).abs();
+        let watts = WATTS_MOVE.max(drawn * WATTS_PART);
+        // (capped - drawn) / capped: as many percent of the capped power as the band has.
+        let of_headroom = if capped > 0.0 { 100.0 * watts / capped } else { 0.0 };
+        // In proportion to the draw, or to that of the whole rack, of which every node may move by its band.
+        let part = if drawn > 0.0 { watts / drawn } else { WATTS_PART };
+        let stress = |score: Option<Number>| SCORE_MOVE.max(number(score) * part);
+        Self {
+            watts,
+            trend: TREND_MOVE
+                .max(number(power.power_trend_w_per_min).abs() * TREND_PART)
+                .max(watts / TREND_MINUTES),
+            headroom: SCORE_MOVE.max(of_headroom),
+            cooling: stress(there.predicted_cooling_stress_score),
+            psu: stress(there.predicted_psu_stress_score),
+        }
+    }
+}
+
+/// Whether a status says something else than the one that is published, by more than is worth a write. Both are taken
+/// apart by name, so that a field that is new has to be thought of here.
+pub(crate) fn differs(new: &NodeTwinStatus, there: &NodeTwinStatus) -> bool {
+    let NodeTwinStatus {
+        schedulable_class,
+        power_measurement,
+        predicted_power_headroom_score,
+        predicted_cooling_stress_score,
+        predicted_psu_stress_score,
+        effective_cap_state,
+        hardware_density_score,
+        estimated_pue,
+        plan_lease,
+        conditions: _, // the operator's own are compared below
+        // Of the agent, of others, or of the write itself.
+        control_status: _,
+        reschedule_recommendations: _,
+        gpu_slicing_recommendation: _,
+        last_updated: _,
+        observed_generation: _,
+    } = new;
+    let nothing = PowerMeasurement::default();
+    let power = power_measurement.as_ref().unwrap_or(&nothing);
+    let was = there.power_measurement.as_ref().unwrap_or(&nothing);
+    let no_caps = EffectiveCapState::default();
+    let caps = effective_cap_state.as_ref().unwrap_or(&no_caps);
+    let had = there.effective_cap_state.as_ref().unwrap_or(&no_caps);
+    let EffectiveCapState { cpu_pct, gpu_pct } = caps;
+    let bands = Bands::around(there, was);
+    *schedulable_class != there.schedulable_class
+        || *plan_lease != there.plan_lease
+        || !own(new).eq(own(there))
+        || power_differs(power, was, &bands)
+        || moved(*predicted_power_headroom_score, there.predicted_power_headroom_score, bands.headroom)
+        || moved(*predicted_cooling_stress_score, there.predicted_cooling_stress_score, bands.cooling)
+        || moved(*predicted_psu_stress_score, there.predicted_psu_stress_score, bands.psu)
+        || moved(*cpu_pct, had.cpu_pct, EXACT)
+        || moved(*gpu_pct, had.gpu_pct, EXACT)
+        || moved(*hardware_density_score, there.hardware_density_score, EXACT)
+        || moved(*estimated_pue, there.estimated_pue, PUE_MOVE)
+}
+
+fn power_differs(new: &PowerMeasurement, there: &PowerMeasurement, bands: &Bands) -> bool {
+    let PowerMeasurement {
+        source,
+        measured_node_power_w,
+        cpu_capped_power_w,
+        gpu_capped_power_w,
+        node_capped_power_w,
+        cpu_tdp_w,
+        gpu_tdp_w,
+        node_tdp_w,
+        power_trend_w_per_min,
+        sampled_at: _, // every sample has another one
+    } = new;
+    *source != there.source
+        || moved(*measured_node_power_w, there.measured_node_power_w, bands.watts)
+        || moved(*cpu_capped_power_w, there.cpu_capped_power_w, EXACT)
+        || moved(*gpu_capped_power_w, there.gpu_capped_power_w, EXACT)
+        || moved(*node_capped_power_w, there.node_capped_power_w, EXACT)
+        || moved(*cpu_tdp_w, there.cpu_tdp_w, EXACT)
+        || moved(*gpu_tdp_w, there.gpu_tdp_w, EXACT)
+        || moved(*node_tdp_w, there.node_tdp_w, EXACT)
+        || moved(*power_trend_w_per_min, there.power_trend_w_per_min, bands.trend)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    /// A node of 720 W under a cap of 432 W that draws so much, as its twin says it.
+    fn twin(watts: f64) -> Value {
+        json!({
+            "powerMeasurement": {"source": "http", "measuredNodePowerW": watts, "nodeCappedPowerW": 432, "nodeTdpW": 720},
+            "predictedPowerHeadroomScore": (432.0 - watts) / 4.32, "predictedCoolingStressScore": watts / 7.2,
+            "predictedPsuStressScore": watts / 12.0,
+        })
+    }
+
+    fn differ(new: Value, there: Value) -> bool {
+        differs(&serde_json::from_value(new).unwrap(), &serde_json::from_value(there).unwrap())
+    }
+
+    #[test]
+    fn a_draw_within_its_band_moves_no_score_out_of_its_own() {
+        // A twentieth of 300 W is 15 W: 3.5 points of 432 W, which were written for at each poll when the band was one.
+        for watts in [285.5, 290.0, 300.0, 310.0, 314.5] {
+            assert!(!differ(twin(watts), twin(300.0)), "{watts}");
+        }
+        for watts in [280.0, 320.0] {
+            assert!(differ(twin(watts), twin(300.0)), "{watts}");
+        }
+    }
+
+    #[test]
+    fn a_trend_within_the_band_of_the_watts_is_no_write() {
+        let with = |trend: f64| {
+            let mut twin = twin(6_000.0);
+            twin["powerMeasurement"]["powerTrendWPerMin"] = json!(trend);
+            twin
+        };
+        // A twentieth of 6 kW are 300 W, in five minutes 60 W/min.
+        assert!(!differ(with(55.0), with(0.0)) && differ(with(65.0), with(0.0)));
+    }
+
+    #[test]
+    fn what_is_not_made_of_watts_is_compared_as_it_is() {
+        for (field, value) in [
+            ("schedulableClass", json!("eco")),
+            ("planLease", json!("x")),
+            ("estimatedPUE", json!(1.3)),
+            ("hardwareDensityScore", json!(12)),
+            ("effectiveCapState", json!({"cpuPct": 50})),
+            ("conditions", json!([{"type": "HardwareImplausible", "status": "True"}])),
+        ] {
+            let mut new = twin(300.0);
+            new[field] = value;
+            assert!(differ(new, twin(300.0)), "{field}");
+        }
+        let mut silent = twin(300.0);
+        silent["powerMeasurement"]["source"] = json!("http-error");
+        assert!(differ(silent, twin(300.0)));
+        // The agent's part, and when it was written.
+        for (field, value) in [
+            ("lastUpdated", json!("2026-01-01T00:00:00Z")),
+            ("controlStatus", json!({"cpu": {"result": "applied"}})),
+        ] {
+            let mut new = twin(300.0);
+            new[field] = value;
+            assert!(!differ(new, twin(300.0)), "{field}");
+        }
+    }
+
+    #[test]
+    fn without_watts_the_headroom_tells_the_band() {
+        let silent = |headroom: f64| {
+            json!({"powerMeasurement": {"source": "agent-no-data", "nodeCappedPowerW": 432},
+                "predictedPowerHeadroomScore": headroom})
+        };
+        // 30.5 % of 432 W left are 300 W drawn: 3.5 points.
+        assert!(!differ(silent(33.5), silent(30.5)) && differ(silent(34.5), silent(30.5)));
+    }
+}
