@@ -8,7 +8,7 @@ mod differs;
 mod status;
 
 pub(crate) use differs::differs;
-pub(crate) use status::{Standing, overridden, status_of};
+pub(crate) use status::{Standing, is_older, overridden, status_of};
 
 use crate::rows::{self, GrantSeen, NodeSeen, StateSeen};
 use joulie_api::caps::{CpuCaps, GpuCaps};

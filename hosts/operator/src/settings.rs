@@ -44,6 +44,8 @@ pub struct Settings {
     pub(crate) not_ready_patience: Duration,
     /// The plan's Lease is renewed at most so often.
     pub(crate) renew_plan: Duration,
+    /// A twin's status is written again when it is so old, for readers that judge it by its `lastUpdated`.
+    pub(crate) twin_refresh: Option<Duration>,
     /// How long one request to the API server may take.
     pub(crate) write_timeout: Duration,
     /// How many of them may be under way.
@@ -119,6 +121,7 @@ impl Settings {
             not_ready_patience: values.get(&table::NOT_READY_PATIENCE)?,
             interval: values.get(&table::RECONCILE_INTERVAL)?,
             renew_plan: values.get(&table::PLAN_RENEW_INTERVAL)?,
+            twin_refresh: values.get(&table::TWIN_REFRESH)?,
             write_timeout: values.get(&table::WRITE_TIMEOUT)?,
             writers: values.get(&table::WRITERS)?,
             power: power(values)?,

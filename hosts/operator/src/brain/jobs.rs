@@ -125,9 +125,17 @@ impl Brain {
         names::name_for(node, |name| self.site.holder(kind, name))
     }
 
+    /// Whether a twin is to be written again for its age alone.
+    pub(super) fn is_to_be_refreshed(&self, member: &Member) -> bool {
+        let updated = || member.twin.as_deref()?.status.last_updated.as_deref();
+        self.settings.twin_refresh.is_some_and(|every| publish::is_older(updated(), every, self.wall))
+    }
+
     fn twin_status(&self, member: &Member, status: NodeTwinStatus) -> Option<Write> {
         let (name, uid) = match member.twin.as_deref() {
-            Some(twin) if !publish::differs(&status, &twin.status) => return None,
+            Some(twin) if !publish::differs(&status, &twin.status) && !self.is_to_be_refreshed(member) => {
+                return None;
+            }
             Some(twin) => (twin.state.name.clone(), Some(twin.state.stamp.uid.as_str())),
             None => (self.name_for(Carrier::Twin, &member.node.name), None),
         };

@@ -93,6 +93,7 @@ impl Brain {
         let looks_the_same =
             |settled: &Settled| settled.is(&member, twin, (&standing, wanted.as_ref()), shown);
         if plan.actions.is_empty()
+            && !self.is_to_be_refreshed(&member)
             && self.settled.get(plan.place).and_then(Option::as_ref).is_some_and(looks_the_same)
         {
             return self.commit(plan);

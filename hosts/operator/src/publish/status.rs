@@ -14,6 +14,7 @@ use planner::twin::Twin;
 use planner::twin::ratings::Budget;
 use power_units::{Role, Watts};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What is said of a node beside its twin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -190,6 +191,13 @@ pub(super) fn own(status: &NodeTwinStatus) -> impl Iterator<Item = &Condition> {
     status.conditions.iter().flatten().filter(of_us)
 }
 
+/// Whether a status was last updated so long ago, or does not say when in a way that can be read. One from the future is
+/// as old: its reader's clock is not its writer's.
+pub(crate) fn is_older(last_updated: Option<&str>, than: Duration, now: Timestamp) -> bool {
+    let updated = last_updated.and_then(|text| text.parse::<Timestamp>().ok());
+    updated.is_none_or(|updated| now.duration_since(updated).unsigned_abs() >= than)
+}
+
 /// The operator's conditions on a profile, where they are not there as they should be.
 pub(crate) fn overridden(there: &[Condition], standing: &Standing, now: Timestamp) -> Option<Vec<Condition>> {
     let about = ConditionType::Overridden;
@@ -205,6 +213,15 @@ pub(crate) fn overridden(there: &[Condition], standing: &Standing, now: Timestam
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_twin_is_old_by_its_own_words_and_without_any() {
+        let now: Timestamp = "2026-01-01T00:05:00Z".parse().unwrap();
+        let old = |text| is_older(text, Duration::from_secs(120), now);
+        assert!(!old(Some("2026-01-01T00:03:01Z")) && old(Some("2026-01-01T00:03:00Z")));
+        assert!(old(None) && old(Some("yesterday")) && old(Some("2026-01-01T01:00:00Z")));
+        assert!(!old(Some("2026-01-01T00:05:01Z")));
+    }
 
     #[test]
     fn a_silent_meter_has_no_watts_and_says_what_stands_in() {

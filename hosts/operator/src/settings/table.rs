@@ -139,6 +139,9 @@ settings! {
     PLAN_RENEW_INTERVAL: Duration = with_default(
         "PLAN_RENEW_INTERVAL", "10s", |text| duration(text, SECOND..=30 * SECOND), "a duration between 1s and 30s",
         "How often the Lease joulie-plan is renewed, by which twins are fresh");
+    TWIN_REFRESH: Option<Duration> = optional(
+        "TWIN_REFRESH", |text| duration(text, 10 * SECOND..=3600 * SECOND).map(Some), "a duration between 10s and 1h",
+        "A twin's status is written again when it is so old, for readers that do not know the Lease; without it only changes are written");
     WRITE_TIMEOUT: Duration = with_default(
         "WRITE_TIMEOUT", "10s", |text| duration(text, SECOND / 10..=60 * SECOND), "a duration between 100ms and 1m",
         "How long one request to the API server may take");
