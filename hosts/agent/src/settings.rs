@@ -13,6 +13,7 @@ pub use telemetry::{Endpoint, Preference, Routing};
 
 use host_kit::config::{Listen, Refusals, Values};
 use host_kit::program;
+use host_kit::reflect::HEARD_WITHIN;
 use joulie_core::node::cap::{CapIntent, Floor};
 use joulie_core::node::classic::Classic;
 use kube::core::Selector;
@@ -76,7 +77,13 @@ pub enum DvfsLaw {
     Tracking,
 }
 
+/// The least term of a lease that a watch renews and whose end changes caps.
 const WATCH_TERM_LEAST: Duration = Duration::from_secs(120);
+
+const _: () = assert!(
+    WATCH_TERM_LEAST.as_secs() >= HEARD_WITHIN.as_secs(),
+    "no lease may end while the server answers: a watch that fell silent is begun anew before"
+);
 
 /// What the agent was told.
 #[derive(Clone, Debug)]

@@ -14,13 +14,15 @@ mod driver;
 mod feed;
 mod news;
 mod object;
+mod patience;
 mod table;
 
 pub use by_hand::{ByHand, by_hand};
-pub use driver::{Reflections, Source, follow, reflect};
+pub use driver::{Reflections, Source, follow, reflect, reflect_within};
 pub use feed::{Event, Feed};
 pub use news::{Change, News};
 pub use object::{Key, Row};
+pub use patience::HEARD_WITHIN;
 pub use table::{Held, Rows};
 
 use crate::clock::Clock;

@@ -6,7 +6,7 @@ use crate::settings::{DesiredSource, LeaseSource, Settings};
 use host_kit::clock::Mono;
 use host_kit::health::Verdict;
 use host_kit::program::Context;
-use host_kit::reflect::{Reflections, Row, Rows, Source, reflect};
+use host_kit::reflect::{HEARD_WITHIN, Reflections, Row, Rows, Source, reflect_within};
 use host_kit::shutdown::{Stop, Tasks};
 use joulie_api::labels;
 use joulie_core::placement::freshness::UnixTime;
@@ -74,7 +74,7 @@ pub(crate) fn begin(
                 labels: None,
                 fields: Some(format!("metadata.name={}", labels::PLAN_LEASE)),
             };
-            Confirmed::Plan(begin.rows::<LeaseRow>("leases", source))
+            Confirmed::Plan(begin.rows_within::<LeaseRow>("leases", source, settings.lease.term))
         }
     };
     Watches { watched: Watched { nodes, profiles, twins, hardware, grants, no_grants }, confirmed }
@@ -120,9 +120,14 @@ struct Begin<'a> {
 
 impl Begin<'_> {
     fn rows<R: Row>(&mut self, name: &'static str, source: Source) -> Rows<R> {
+        self.rows_within(name, source, HEARD_WITHIN)
+    }
+
+    /// A server that answers is heard within this time: before a lease of that term ends.
+    fn rows_within<R: Row>(&mut self, name: &'static str, source: Source, within: Duration) -> Rows<R> {
         let Context { client, clock, stop, .. } = self.context;
         let parts = (self.reflections, clock.clone());
-        let (rows, follow) = reflect(client, source, parts, stop.clone());
+        let (rows, follow) = reflect_within(client, (source, within), parts, stop.clone());
         self.tasks.spawn(name, follow);
         rows
     }
@@ -168,6 +173,7 @@ mod tests {
     use embedded_api::{EmbeddedApi, Options};
     use host_kit::clock::{Clock, ManualClock};
     use host_kit::metrics::Metrics;
+    use host_kit::reflect::reflect;
     use jiff::Timestamp;
     use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! The reflector's hands: lists, watches, waits after a failure, and says what it skipped.
 //!
 //! ```text
-//!   List ──whole──▶ Watch ──ends, or the server is away──▶ Watch (from where it was)
+//!   List ──whole──▶ Watch ──ends, is silent, or the server is away──▶ Watch (from where it was)
 //!     ▲               │
 //!     └── 410 Gone, refused, or the server's versions went back
 //! ```
@@ -13,6 +13,7 @@
 
 use super::feed::{Feed, feed};
 use super::object::{Key, Object, Row};
+use super::patience::Patience;
 use super::table::{Keep, Rows, Skipped, rows};
 use super::{Backoff, jittered};
 use crate::clock::Clock;
@@ -33,9 +34,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// For how long a watch is asked for, and for how long its silence is borne: the server ends it itself before that.
+/// For how long a watch is asked for; the server ends it then.
 const WATCH_SECONDS: u32 = 290;
-const SILENCE_MAX: Duration = Duration::from_secs(300);
 const LIST_TIME: Duration = Duration::from_secs(60);
 /// Objects to a page, as client-go asks.
 const PAGE: u32 = 500;
@@ -66,6 +66,7 @@ pub struct Reflections {
     malformed: Family<ByKind, Counter>,
     failures: Family<ByKind, Counter>,
     lists: Family<ByKind, Counter>,
+    silences: Family<ByKind, Counter>,
     rows: Family<ByKind, Gauge>,
 }
 
@@ -76,11 +77,17 @@ impl Reflections {
             malformed: Family::default(),
             failures: Family::default(),
             lists: Family::default(),
+            silences: Family::default(),
             rows: Family::default(),
         };
         registry.register("joulie_reflector_malformed", "Objects that were skipped", all.malformed.clone());
         registry.register("joulie_reflector_failures", "Lists and watches that failed", all.failures.clone());
         registry.register("joulie_reflector_lists", "Whole lists read", all.lists.clone());
+        registry.register(
+            "joulie_reflector_silences",
+            "Watches that were begun anew because nothing came",
+            all.silences.clone(),
+        );
         registry.register("joulie_reflector_objects", "Rows held", all.rows.clone());
         all
     }
@@ -94,7 +101,19 @@ pub fn reflect<R: Row>(
     stop: Stop,
 ) -> (Rows<R>, impl Future<Output = ()> + Send + 'static) {
     let (writer, rows) = rows();
-    (rows, drive(client, source, writer, parts, stop))
+    (rows, drive(client, (source, Patience::USUAL), writer, parts, stop))
+}
+
+/// As [`reflect`], where whoever reads the rows counts on a server that answers being heard within `within`: less than
+/// [`HEARD_WITHIN`](super::HEARD_WITHIN) costs more requests.
+pub fn reflect_within<R: Row>(
+    client: &Client,
+    (source, within): (Source, Duration),
+    parts: (&Reflections, Arc<dyn Clock>),
+    stop: Stop,
+) -> (Rows<R>, impl Future<Output = ()> + Send + 'static) {
+    let (writer, rows) = rows();
+    (rows, drive(client, (source, Patience::within(within)), writer, parts, stop))
 }
 
 /// Follows what `source` names and keeps nothing of it: each event goes to whoever reads the feed.
@@ -105,12 +124,12 @@ pub fn follow<R: Row>(
     stop: Stop,
 ) -> (Feed<R>, impl Future<Output = ()> + Send + 'static) {
     let (feeder, feed) = feed();
-    (feed, drive(client, source, feeder, parts, stop))
+    (feed, drive(client, (source, Patience::USUAL), feeder, parts, stop))
 }
 
 fn drive<R: Row, K: Keep<R> + 'static>(
     client: &Client,
-    source: Source,
+    (source, patience): (Source, Patience),
     keep: K,
     (reflections, clock): (&Reflections, Arc<dyn Clock>),
     stop: Stop,
@@ -118,9 +137,11 @@ fn drive<R: Row, K: Keep<R> + 'static>(
     let kind = ByKind { kind: R::KIND };
     drop(reflections.malformed.get_or_create(&kind));
     drop(reflections.failures.get_or_create(&kind));
+    drop(reflections.silences.get_or_create(&kind));
     let driver = Driver {
         client: client.clone(),
         source,
+        patience,
         keep,
         of: PhantomData,
         reflections: reflections.clone(),
@@ -199,6 +220,7 @@ fn forgives(trouble: &Trouble, lasted: Duration) -> bool {
 struct Driver<R: Row, K> {
     client: Client,
     source: Source,
+    patience: Patience,
     keep: K,
     of: PhantomData<fn() -> R>,
     reflections: Reflections,
@@ -281,7 +303,7 @@ impl<R: Row, K: Keep<R>> Driver<R, K> {
         }
     }
 
-    /// Follows what changes until the server ends it, and keeps in `version` how far it came.
+    /// Follows what changes until the server ends it or falls silent, and keeps in `version` how far it came.
     async fn watch(&mut self, version: &mut String) -> Result<(), Trouble> {
         let wanted = WatchParams {
             label_selector: self.source.labels.clone(),
@@ -293,13 +315,19 @@ impl<R: Row, K: Keep<R>> Driver<R, K> {
         let request = Request::new(&self.source.path)
             .watch(&wanted, version)
             .map_err(|error| Trouble::Failed(error.to_string()))?;
-        let silence = || Trouble::Failed(format!("the watch was silent for {}", show_duration(SILENCE_MAX)));
-        let events = tokio::time::timeout(SILENCE_MAX, self.client.request_events::<Object<R>>(request));
-        let mut events = std::pin::pin!(events.await.map_err(|_| silence())??);
+        let Patience { silence, open } = self.patience;
+        let events = tokio::time::timeout(open, self.client.request_events::<Object<R>>(request));
+        let late = |_| Trouble::Failed(format!("no answer to a watch in {}", show_duration(open)));
+        let mut events = std::pin::pin!(events.await.map_err(late)??);
         self.keep.heard(self.clock.mono());
+        // Not all at once: they begin together when the server comes back.
+        let silence = jittered(silence);
         loop {
-            let event = match tokio::time::timeout(SILENCE_MAX, events.try_next()).await {
-                Err(_) => return Err(silence()),
+            let event = match tokio::time::timeout(silence, events.try_next()).await {
+                Err(_) => {
+                    self.reflections.silences.get_or_create(&self.kind).inc();
+                    return Ok(());
+                }
                 Ok(Ok(None)) => return Ok(()),
                 Ok(Ok(Some(event))) => event,
                 Ok(Err(error)) if is_one_bad_line(&error) => {

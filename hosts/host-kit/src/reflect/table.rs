@@ -260,8 +260,8 @@ impl<R: Row> Rows<R> {
         self.revision.changed().await.is_ok()
     }
 
-    /// A check for `/readyz`: synced, and not silent for longer than `most`. The server sends a sign of life each
-    /// minute or so where nothing changes.
+    /// A check for `/readyz`: synced, and not silent for longer than `most`. Of a server that answers something is heard
+    /// within [`HEARD_WITHIN`](super::HEARD_WITHIN), also where nothing changes.
     pub fn check(&self, most: Duration) -> impl Fn(Mono) -> Verdict + Send + Sync + 'static {
         let rows = self.clone();
         move |now| match (rows.is_synced(), rows.silence(now)) {

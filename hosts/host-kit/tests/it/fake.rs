@@ -32,6 +32,8 @@ pub(crate) enum Answer {
     Told(u16, &'static str),
     /// A stream that lives as long as its sender.
     Stream(mpsc::UnboundedReceiver<String>),
+    /// Nothing, as into a connection that is dead.
+    Never,
 }
 
 pub(crate) struct State {
@@ -110,7 +112,7 @@ impl Fake {
             Some(Answer::Status(code)) => status(code),
             Some(Answer::Told(code, message)) => told(code, message),
             Some(Answer::Stream(lines)) => stream(lines),
-            None => std::future::pending().await,
+            Some(Answer::Never) | None => std::future::pending().await,
         }
     }
 

@@ -3,9 +3,11 @@
 use super::fake::{Answer, Fake};
 use super::lines::Lines;
 use super::wire::{LONG, within};
-use host_kit::clock::SystemClock;
+use host_kit::clock::{Clock, Mono, SystemClock};
 use host_kit::metrics::{Build, Metrics, Page};
-use host_kit::reflect::{Event, Feed, Key, Reflections, Row, Rows, Source, follow, reflect};
+use host_kit::reflect::{
+    Event, Feed, HEARD_WITHIN, Key, Reflections, Row, Rows, Source, follow, reflect, reflect_within,
+};
 use host_kit::shutdown::{self, Trigger};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -276,4 +278,54 @@ async fn an_outage_is_said_and_survived_and_pages_are_put_together() {
         }
     })
     .await;
+}
+
+/// The runtime's own time, which a test lets run ahead.
+struct Virtual(tokio::time::Instant);
+
+impl Clock for Virtual {
+    fn mono(&self) -> Mono {
+        Mono::at(self.0.elapsed())
+    }
+
+    fn wall(&self) -> jiff::Timestamp {
+        jiff::Timestamp::UNIX_EPOCH
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_answers_is_heard_in_time_though_its_watches_fall_silent_and_connections_are_dead() {
+    for within in [HEARD_WITHIN, Duration::from_secs(40)] {
+        let fake = Fake::new();
+        fake.state().lists.push_back(list("1", &[twin("a", "1", 100)]));
+        // Each watch that falls silent is begun anew into another dead connection first.
+        let mut silent = Vec::new();
+        for _ in 0..200 {
+            silent.push(fake.watch());
+            fake.state().watches.push_back(Answer::Never);
+        }
+        let clock = Arc::new(Virtual(tokio::time::Instant::now()));
+        let mut metrics = Metrics::of(&Build { component: "test", version: "0", revision: "0" });
+        let reflections = Reflections::register(metrics.registry());
+        let (trigger, stop) = shutdown::pair();
+        let path = "/apis/joulie.io/v1alpha1/nodetwins".to_owned();
+        let source = Source { path, labels: None, fields: None };
+        let parts = (&reflections, clock.clone() as Arc<dyn Clock>);
+        let (rows, follow) = reflect_within::<Twin>(&fake.client(), (source, within), parts, stop);
+        let follow = tokio::spawn(follow);
+        let (page, mut longest) = (metrics.page(), Duration::ZERO);
+        for _ in 0..1_200 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            longest = longest.max(rows.silence(clock.mono()).unwrap());
+        }
+        let watcher = Watcher { rows, page, _trigger: trigger };
+        assert!(longest < within, "{longest:?}");
+        // Silence is no failure, and what is known is not read again.
+        let silences = watcher.count("silences_total");
+        let tries = u32::try_from(fake.asked("watch=true")).unwrap();
+        assert!(f64::from(tries) <= silences * 2.0 + 2.0 && silences > 10.0, "{silences} {tries}");
+        assert_eq!(watcher.count("lists_total"), 1.0);
+        follow.abort();
+        drop(silent);
+    }
 }
