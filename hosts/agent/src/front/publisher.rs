@@ -4,7 +4,11 @@
 //!  new content ──────────────▶ apply at once ──failed──▶ again, less and less often
 //!  none, and the watch tells
 //!    another status than ours ▶ put back, less and less often, counted
+//!    no object ───────────────▶ made anew, less and less often
 //! ```
+//!
+//! Which objects there are the watch says, and nothing here remembers it: but for the moment until it has come to one that
+//! was just made.
 
 use super::drift::{self, Pace};
 use super::node::Shared;
@@ -28,16 +32,26 @@ pub(super) struct Publisher {
     written: BTreeMap<Kind, Written>,
     retries: BTreeMap<Kind, Retry>,
     paces: BTreeMap<Kind, Pace>,
+    made: Made,
     repeats: Repeats,
 }
 
 /// What is there by our own hand.
 struct Written {
-    name: String,
     uid: String,
     status: Value,
     /// What the server kept of it.
     stored: Seen,
+}
+
+/// The NodeHardware that was made.
+#[derive(Default)]
+struct Made {
+    /// Its name and uid, and until when the watch may not have come to it. An object that it still does not show then, or
+    /// that it has shown, is there only as long as the watch says so.
+    unseen: Option<(String, String, Mono)>,
+    /// Somebody may take it away again each time.
+    pace: Pace,
 }
 
 /// When to try again, and how often it failed.
@@ -47,6 +61,8 @@ struct Retry {
     failures: u32,
 }
 
+/// A watch tells of an object within milliseconds; a server that is busy takes longer.
+const SHOWN_WITHIN: Duration = Duration::from_secs(2);
 const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_MOST: Duration = Duration::from_secs(30);
 const REPEAT_WINDOW: Duration = Duration::from_secs(300);
@@ -60,6 +76,7 @@ impl Publisher {
             written: BTreeMap::new(),
             retries: BTreeMap::new(),
             paces: BTreeMap::new(),
+            made: Made::default(),
             repeats: Repeats::every(REPEAT_WINDOW),
         }
     }
@@ -98,11 +115,15 @@ impl Publisher {
                 later
             }
             // An object that is gone is told by the watch before it is written to again.
-            Err(WriteError::Gone) => {
+            Err(WriteError::Gone) if doc.object.is_some() => {
                 self.retries.remove(&kind);
                 None
             }
-            Err(WriteError::Failed(why)) => {
+            Err(error) => {
+                let why = match error {
+                    WriteError::Gone => "it was gone again at once".to_owned(),
+                    WriteError::Failed(why) => why,
+                };
                 let failures = self.retries.get(&kind).map_or(0, |retry| retry.failures).saturating_add(1);
                 let wait = RETRY_FIRST.saturating_mul(1 << (failures - 1).min(10)).min(RETRY_MOST);
                 let now = self.shared.clock.mono();
@@ -116,30 +137,54 @@ impl Publisher {
     }
 
     async fn try_write(&mut self, kind: Kind, doc: &Doc) -> Result<Option<Mono>, WriteError> {
-        let (name, uid) = match (&doc.object, &doc.content) {
-            (Some(object), _) => object.clone(),
+        let (name, uid, look_again) = match (&doc.object, &doc.content) {
+            (Some((name, uid)), Content::Outcome(_) | Content::Receipt(_)) => (name.clone(), uid.clone(), None),
+            (Some((name, uid)), Content::Hardware { .. }) => {
+                self.made.unseen = None;
+                (name.clone(), uid.clone(), None)
+            }
             (None, Content::Outcome(_) | Content::Receipt(_)) => return Ok(None),
-            (None, Content::Hardware { node, .. }) => match self.written.get(&kind) {
-                Some(made) => (made.name.clone(), made.uid.clone()),
-                None => self.shared.writer.make((&node.0, &node.1)).await?,
+            (None, Content::Hardware { node, .. }) => match self.make(node).await? {
+                Ok((name, uid, until)) => (name, uid, Some(until)),
+                Err(later) => return Ok(Some(later)),
             },
         };
         let known = self.written.get(&kind).filter(|written| written.uid == uid);
         let base = known.map_or(&doc.seen.status, |written| &written.status);
         let status = doc.content.status(kind, base, self.shared.clock.wall());
         match (status, known) {
-            (Some(status), _) => self.apply(kind, (name, uid), status).await.map(|()| None),
+            (Some(status), _) => self.apply(kind, (name, uid), status).await.map(|()| look_again),
             (None, Some(written)) if doc.object.is_some() && !drift::stands(&doc.seen, &written.stored) => {
                 let status = written.status.clone();
                 self.put_back(kind, (name, uid), status).await
             }
-            (None, Some(_)) => Ok(None),
+            (None, Some(_)) => Ok(look_again),
             (None, None) => {
                 let (status, stored) = (base.clone(), doc.seen.clone());
-                self.written.insert(kind, Written { name, uid, status, stored });
-                Ok(None)
+                self.written.insert(kind, Written { uid, status, stored });
+                Ok(look_again)
             }
         }
+    }
+
+    /// The NodeHardware of a node of which the watch shows none: that which was just made, else a new one. With until when
+    /// the watch may not show it; or when it may be made.
+    async fn make(
+        &mut self,
+        node: &(String, String),
+    ) -> Result<Result<(String, String, Mono), Mono>, WriteError> {
+        let now = self.shared.clock.mono();
+        if let Some(unseen) = self.made.unseen.as_ref().filter(|(_, _, until)| now < *until) {
+            return Ok(Ok(unseen.clone()));
+        }
+        if let Some(later) = self.made.pace.wait(now) {
+            return Ok(Err(later));
+        }
+        let (name, uid) = self.shared.writer.make((&node.0, &node.1)).await?;
+        self.made.pace.done(now);
+        let made = (name, uid, now.plus(SHOWN_WITHIN));
+        self.made.unseen = Some(made.clone());
+        Ok(Ok(made))
     }
 
     async fn apply(
@@ -151,12 +196,13 @@ impl Publisher {
         match self.shared.writer.apply(kind, &name, &status).await {
             Ok(Seen { version, status: answer }) => {
                 let stored = Seen { version, status: drift::kept(&status, &answer) };
-                self.written.insert(kind, Written { name, uid, status, stored });
+                self.written.insert(kind, Written { uid, status, stored });
                 Ok(())
             }
             Err(error) => {
                 if matches!(error, WriteError::Gone) {
                     self.written.remove(&kind);
+                    self.made.unseen = self.made.unseen.take().filter(|(_, made, _)| *made != uid);
                 }
                 Err(error)
             }
@@ -187,3 +233,6 @@ impl Publisher {
         Ok(None)
     }
 }
+
+#[cfg(test)]
+mod tests;
