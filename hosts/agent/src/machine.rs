@@ -207,6 +207,8 @@ pub(crate) struct Details {
     pub(crate) blind: u64,
     /// Periods in which a backend or an endpoint did not answer in time.
     pub(crate) late: u64,
+    /// Counts from outside that cannot be, each time that one was said.
+    pub(crate) refused: u64,
     /// Each backend and how often it failed.
     pub(crate) troubles: Vec<(&'static str, bool, u64)>,
 }

@@ -51,6 +51,7 @@ pub(crate) struct Metrics {
     moved: Family<Node, Counter>,
     blind: Family<Node, Counter>,
     late: Family<Node, Counter>,
+    refused: Family<Node, Counter>,
     backend_ready: Family<NodeBackend, Gauge>,
     troubles: Family<NodeBackend, Counter>,
     writes: Family<Write, Counter>,
@@ -166,6 +167,7 @@ impl Metrics {
         raise(&self.moved, label, details.moved);
         raise(&self.blind, label, details.blind);
         raise(&self.late, label, details.late);
+        raise(&self.refused, label, details.refused);
         let mut errors = 0_u64;
         for (backend, ready, troubles) in &details.troubles {
             let labels = NodeBackend { node: node.to_owned(), backend };
@@ -224,7 +226,7 @@ impl Metrics {
         {
             family.remove(&label);
         }
-        for family in [&self.errors, &self.malformed, &self.moved, &self.blind, &self.late] {
+        for family in [&self.errors, &self.malformed, &self.moved, &self.blind, &self.late, &self.refused] {
             family.remove(&label);
         }
     }

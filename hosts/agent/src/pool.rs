@@ -273,12 +273,12 @@ fn laws(settings: &Settings, routing: &Routing) -> Result<Laws, node_kit::Config
 fn hints(row: &NodeRow) -> Hints {
     let label =
         |key: &str| row.labels.get(key).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
-    let count = |key: &str| label(key).and_then(|text| text.parse().ok()).filter(|&count: &u32| count > 0);
     let product = || node::GPU_PRODUCTS.iter().find_map(|key| label(key));
     Hints {
         cpu_model: label(node::CPU_MODEL).or_else(|| label(node::NFD_CPU_MODEL)),
-        sockets: count(node::CPU_SOCKETS).or_else(|| count(node::NFD_CPU_SOCKETS)),
+        sockets: row.sockets,
         gpu_model: label(node::GPU_MODEL).or_else(product),
-        gpus: if row.gpus > 0 { row.gpus } else { count(node::GPU_COUNT).unwrap_or(0) },
+        gpus: row.gpus,
+        refused: row.refused.clone(),
     }
 }

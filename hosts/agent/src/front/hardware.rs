@@ -70,7 +70,8 @@ pub(crate) fn status(found: &Found, row: &NodeRow, catalog: &Catalog, power: Val
         }),
         Some(_) | None => Named { raw: None, key: None },
     };
-    let warnings: Vec<String> = cpu.warning("CPU").into_iter().chain(gpu.warning("GPU")).collect();
+    let warnings = cpu.warning("CPU").into_iter().chain(gpu.warning("GPU"));
+    let warnings: Vec<String> = warnings.chain(row.refused.words().iter().cloned()).collect();
     let control = gpus.as_ref().is_some_and(|gpus| gpus.control);
     let metered = gpus.as_ref().is_some_and(|gpus| gpus.metered);
     without_nulls(json!({
@@ -104,10 +105,8 @@ fn overall(cpu: &Named, gpu: &Named, gpus: Option<&FoundGpus>) -> &'static str {
 /// The GPUs as the machine lists them, else as many as its node offers.
 fn gpus(found: &Found, row: &NodeRow) -> Option<FoundGpus> {
     let offered = || {
-        let labelled = row.labels.get(node::GPU_COUNT).and_then(|count| count.trim().parse().ok());
-        let count = if row.gpus > 0 { Some(row.gpus) } else { labelled };
         let vendor = vendor::gpus(&row.labels).next();
-        FoundGpus { count: count.unwrap_or(0), vendor, ..FoundGpus::default() }
+        FoundGpus { count: row.gpus, vendor, ..FoundGpus::default() }
     };
     match &found.gpus {
         Some(gpus) if gpus.count > 0 => {
@@ -121,10 +120,7 @@ fn gpus(found: &Found, row: &NodeRow) -> Option<FoundGpus> {
 }
 
 fn cpu_value(found: &Found, row: &NodeRow, named: &Named) -> Value {
-    let labelled = |key: &str| row.labels.get(key).and_then(|count| count.trim().parse::<u32>().ok());
-    let sockets =
-        found.packages.or_else(|| labelled(node::CPU_SOCKETS)).or_else(|| labelled(node::NFD_CPU_SOCKETS));
-    let sockets = sockets.filter(|&sockets| sockets > 0);
+    let sockets = found.packages.or(row.sockets).filter(|&sockets| sockets > 0);
     let cores = row.cores.or(found.cores);
     let per_socket = cores.zip(sockets).and_then(|(cores, sockets)| cores.checked_div(sockets));
     let range = found.package_range.map(|range| {

@@ -3,15 +3,18 @@
 //! A row exists as long as it is known of which node its object is. Whether its desired state can be read is a part of
 //! the row, so that a malformed object is an answer and not a gap.
 
+use crate::counts::Refused;
 use host_kit::reflect::Row;
 use joulie_api::caps::Desired;
 use joulie_api::condition::ConditionType;
+use joulie_api::labels::node;
 use joulie_api::node_power_grant::{NodePowerGrant, NodePowerGrantSpec};
 use joulie_api::node_power_profile::NodePowerProfile;
 use joulie_api::node_twin::NodeTwin;
 use joulie_api::object;
 use joulie_api::quantity::Quantity;
 use joulie_api::word::Vocabulary;
+use planner::inventory::{GPUS_MAX, PROCESSORS_MAX, SOCKETS_MAX};
 use node_kit::Grant;
 use power_units::{Role, Watts};
 use serde_json::{Map, Value, json};
@@ -27,8 +30,12 @@ pub(crate) struct NodeRow {
     /// Logical processors.
     pub(crate) cores: Option<u32>,
     pub(crate) memory_bytes: Option<u64>,
-    /// Allocatable GPUs.
+    /// Packages, as a label says.
+    pub(crate) sockets: Option<u32>,
+    /// Allocatable GPUs, else as many as a label says; zero where nobody says it.
     pub(crate) gpus: u32,
+    /// What was said of these and cannot be.
+    pub(crate) refused: Refused,
 }
 
 impl Row for NodeRow {
@@ -38,31 +45,42 @@ impl Row for NodeRow {
         let labels = &object["metadata"]["labels"];
         let labels = labels.as_object().into_iter().flatten();
         let labels = labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
+        let labels: BTreeMap<String, String> = labels.collect();
         let capacity = &object["status"]["capacity"];
-        let quantity = |of: &Value| Quantity::parse(of.as_str()?).ok();
-        let allocatable = object["status"]["allocatable"].as_object().into_iter().flatten();
-        let allocatable = allocatable.filter_map(|(name, amount)| {
-            Some((name.as_str(), u64::try_from(quantity(amount)?.value()).ok()?))
-        });
+        let memory = capacity["memory"].as_str().and_then(|memory| Quantity::parse(memory).ok());
+        let mut refused = Refused::default();
+        let mut label = |key: &str, within| {
+            refused.text(&format!("the label {key}"), labels.get(key).map(String::as_str), &within)
+        };
+        let sockets = [node::CPU_SOCKETS, node::NFD_CPU_SOCKETS].map(|key| label(key, 1..=SOCKETS_MAX));
+        let labelled = label(node::GPU_COUNT, 0..=GPUS_MAX);
+        let offered = allocatable_gpus(&object["status"]["allocatable"], &mut refused);
         Ok(Self {
             uid: text(object, "/metadata/uid").unwrap_or_default(),
             boot: text(object, "/status/nodeInfo/bootID").filter(|boot| !boot.is_empty()),
-            labels: labels.collect(),
-            cores: quantity(&capacity["cpu"]).and_then(|cpu| u32::try_from(cpu.value()).ok()),
-            memory_bytes: quantity(&capacity["memory"]).and_then(|memory| u64::try_from(memory.value()).ok()),
-            gpus: allocatable_gpus(allocatable),
+            cores: refused.quantity("the capacity of cpu", &capacity["cpu"], &(0..=PROCESSORS_MAX)),
+            memory_bytes: memory.and_then(|memory| u64::try_from(memory.value()).ok()),
+            sockets: sockets.into_iter().flatten().next(),
+            gpus: offered.filter(|&gpus| gpus > 0).or(labelled).unwrap_or(0),
+            labels,
+            refused,
         })
     }
 }
 
-/// Whole GPUs: slices and shares of one are not.
-fn allocatable_gpus<'a>(resources: impl Iterator<Item = (&'a str, u64)>) -> u32 {
+/// Whole GPUs: slices and shares of one are not. Nothing where one of the amounts, or their sum, cannot be.
+fn allocatable_gpus(resources: &Value, refused: &mut Refused) -> Option<u32> {
     let is_gpu = |name: &str| {
         let name = name.to_ascii_lowercase();
         name == "gpu.intel.com/i915" || name.ends_with("/gpu")
     };
-    let total = resources.filter(|(name, _)| is_gpu(name)).fold(0_u64, |sum, (_, n)| sum.saturating_add(n));
-    u32::try_from(total).unwrap_or(u32::MAX)
+    let resources = resources.as_object().into_iter().flatten().filter(|(name, _)| is_gpu(name));
+    let mut sum = Some(0_u32);
+    for (name, amount) in resources {
+        let count = refused.quantity(&format!("the resource {name}"), amount, &(0..=GPUS_MAX));
+        sum = sum.zip(count).map(|(sum, count)| sum.saturating_add(count));
+    }
+    sum.filter(|&sum| sum <= GPUS_MAX)
 }
 
 /// An object that carries a desired state, or the outcome of one, or both.
@@ -231,4 +249,29 @@ fn version(value: &Value) -> String {
 
 fn text(value: &Value, pointer: &str) -> Option<String> {
     value.pointer(pointer).and_then(Value::as_str).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(labels: Value, gpus: &str) -> NodeRow {
+        let allocatable = json!({"nvidia.com/gpu": gpus, "cpu": "64"});
+        NodeRow::read(&json!({"metadata": {"labels": labels}, "status": {"allocatable": allocatable}}))
+            .unwrap()
+    }
+
+    #[test]
+    fn what_cannot_be_counted_on_a_node_is_unknown_and_told() {
+        let label = |count: &str| json!({node::GPU_COUNT: count, node::CPU_SOCKETS: count});
+        for absurd in ["4e9", "9223372036854775808", "-1", "1e300", "NaN"] {
+            let row = node(label(absurd), absurd);
+            assert_eq!((row.gpus, row.sockets, row.refused.count()), (0, None, 3), "{absurd}: {row:?}");
+        }
+        let row = node(label("2"), "4000000000");
+        assert_eq!((row.gpus, row.sockets, row.refused.count()), (2, Some(2), 1), "the next source is asked");
+        let row = node(json!({node::NFD_CPU_SOCKETS: "2", node::CPU_SOCKETS: "0"}), "8");
+        assert_eq!((row.gpus, row.sockets, row.refused.count()), (8, Some(2), 1));
+        assert!(row.refused.words()[0].contains("hw.cpu-sockets says 0, and 1 to 64 can be"), "{row:?}");
+    }
 }

@@ -78,6 +78,8 @@ impl Memory {
             moved: report.counts.moved,
             blind: report.counts.blind,
             late: report.counts.late,
+            // The hardware is counted here, and not said.
+            refused: 0,
             troubles: troubles
                 .map(|backend| (backend.kind.label(), is_ready(backend), backend.troubles))
                 .collect(),

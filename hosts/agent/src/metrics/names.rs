@@ -47,6 +47,11 @@ impl Metrics {
         r.register("joulie_limits_moved", "Times that somebody else moved a limit", self.moved.clone());
         r.register("joulie_blind_periods", "Periods without a known CPU power", self.blind.clone());
         r.register("joulie_late_periods", "Periods in which a backend was late", self.late.clone());
+        r.register(
+            "joulie_counts_refused",
+            "Counts of sockets, GPUs or processors from outside that cannot be, and count as unknown",
+            self.refused.clone(),
+        );
         r.register("joulie_backend_ready", "Whether a backend answers", self.backend_ready.clone());
         r.register("joulie_backend_troubles", "How often a backend failed", self.troubles.clone());
         r.register("joulie_agent_writes", "Writes to the API", self.writes.clone());

@@ -15,9 +15,11 @@ mod told;
 use super::http::{Http, Standing, Trouble};
 use super::levers::{Laws, Levers, Occasion, Order, Reach};
 use super::wire::Telemetry;
+use crate::counts::Refused;
 use crate::machine::{Control, Found, LeaseState, View};
 use crate::settings::Routing;
 use host_kit::clock::Clock;
+use host_kit::log::Repeats;
 use joulie_api::condition::rfc3339;
 use joulie_core::node::lease::{Caps, Lease, LeaseFacts, Phase};
 use joulie_core::placement::freshness::UnixTime;
@@ -46,6 +48,8 @@ pub(crate) struct Hints {
     pub(crate) sockets: Option<u32>,
     pub(crate) gpu_model: Option<String>,
     pub(crate) gpus: u32,
+    /// What they say and cannot be.
+    pub(crate) refused: Refused,
 }
 
 /// The front's end of a node. Clones are the same end.
@@ -85,6 +89,7 @@ pub(crate) struct Task {
     found: Arc<Found>,
     counts: Counts,
     trouble: [Option<Trouble>; 2],
+    repeats: Repeats,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -93,8 +98,10 @@ struct Counts {
     troubles: u64,
     blind: u64,
     late: u64,
+    refused: u64,
 }
 
+const REPEAT_WINDOW: Duration = Duration::from_secs(300);
 /// Rounds of orders within one period: a limit, a throttle that is lifted after it, and what those bring about.
 const ROUNDS: usize = 4;
 /// Nodes that do not answer share a few places of their own (`http`), so what a long wait would save is little; what it
@@ -131,6 +138,7 @@ pub(crate) fn open(
         found: Arc::default(),
         counts: Counts::default(),
         trouble: [None, None],
+        repeats: Repeats::every(REPEAT_WINDOW),
     };
     (task, Remote { desires: Arc::new(desires), renewal }, seen)
 }
@@ -142,6 +150,7 @@ fn stamp(common: &Common) -> Stamp {
 impl Task {
     /// Runs until it is dropped.
     pub(crate) async fn run(&mut self) {
+        self.refuse(&self.hints.refused.clone());
         loop {
             let failed = self.period().await;
             self.counts.failures = if failed { self.counts.failures.saturating_add(1) } else { 0 };
@@ -163,8 +172,9 @@ impl Task {
             failed = telemetry.is_err();
             self.note(0, telemetry.as_ref().err());
             self.telemetry = telemetry.ok();
-            if self.telemetry.is_some() {
-                self.described = self.telemetry.clone();
+            if let Some(told) = self.telemetry.clone() {
+                self.refuse(&told.refused);
+                self.described = Some(told);
             }
             self.counts.blind += u64::from(failed);
         }
@@ -257,6 +267,16 @@ impl Task {
             }
         }
         self.trouble[which] = trouble.cloned();
+    }
+
+    /// Counts what cannot be, and says it once in a while.
+    fn refuse(&mut self, refused: &Refused) {
+        self.counts.refused = self.counts.refused.saturating_add(refused.count());
+        for words in refused.words() {
+            if let Some(said) = self.repeats.note(words, self.common.clock.mono()) {
+                tracing::warn!(node = self.node, "{words}{said}");
+            }
+        }
     }
 
     fn reach(&self) -> Reach {

@@ -1,7 +1,9 @@
 //! The words of the HTTP contract: what telemetry says, what a control is told, what it answers (facts/agent.md section
 //! 12). Everything may be missing; what cannot be true is not taken for a number.
 
+use crate::counts::Refused;
 use joulie_api::number::Number;
+use planner::inventory::{GPUS_MAX, PROCESSORS_MAX, SOCKETS_MAX};
 use power_units::{Role, Watts};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -77,6 +79,8 @@ pub(super) struct Telemetry {
     pub(super) gpu_cap: Option<Watts>,
     pub(super) gpu_cap_min: Option<Watts>,
     pub(super) gpu_cap_max: Option<Watts>,
+    /// Counts that cannot be.
+    pub(super) refused: Refused,
 }
 
 impl Telemetry {
@@ -87,7 +91,13 @@ impl Telemetry {
             return Err("the answer is no JSON object".to_owned());
         }
         let (cpu, gpu) = (&value["cpu"], &value["gpu"]);
-        let count = |value: &Value| value.as_u64().and_then(|count| u32::try_from(count).ok());
+        let mut refused = Refused::default();
+        let mut count = |what: &str, value: &Value, within| {
+            refused.number(&format!("the member {what} of the telemetry"), value, &within)
+        };
+        let sockets = count("cpu.sockets", &cpu["sockets"], 1..=SOCKETS_MAX);
+        let cores = count("cpu.cores", &cpu["cores"], 0..=PROCESSORS_MAX);
+        let listed = count("gpu.count", &gpu["count"], 0..=GPUS_MAX);
         let text =
             |value: &Value| value.as_str().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
         let demand = |value: &Value| Said::of(value, Role::Demand);
@@ -96,7 +106,8 @@ impl Telemetry {
         let of_cpu = demand(&cpu["packagePowerWatts"]);
         let total = demand(&value["packagePowerWatts"]);
         let present = gpu["present"].as_bool();
-        let listed = count(&gpu["count"]);
+        // A count that cannot be is none: that there is a GPU says nothing of how many.
+        let one = present.map(u32::from).filter(|_| gpu["count"].is_null());
         // What was commanded tells whose it is; what is applied may still be on its way there.
         let cap = [&cpu["raplCapWatts"], &cpu["targetCapWatts"], &cpu["capWatts"]];
         let gpu_cap = [&gpu["capWattsPerGpuTarget"], &gpu["capWattsPerGpuApplied"]];
@@ -106,26 +117,29 @@ impl Telemetry {
             gpu: demand(&gpu["powerWattsTotal"]),
             node: demand(&value["nodePowerWatts"]),
             packages: parts(&cpu["packages"]),
-            sockets: count(&cpu["sockets"]).filter(|&sockets| (1..=64).contains(&sockets)),
-            cores: count(&cpu["cores"]),
+            sockets,
+            cores,
             cpu_model: text(&value["hardwareModel"]["cpuModel"]),
             cap: cap.into_iter().find_map(limit),
             cap_min: Said::of(&cpu["capMinWatts"], Role::Demand).limit(),
             cap_max: limit(&cpu["capMaxWatts"]),
             throttle: cpu["throttlePct"].as_f64().and_then(percent),
-            gpus: if present == Some(false) { Some(0) } else { listed.or(present.map(u32::from)) },
+            gpus: if present == Some(false) { Some(0) } else { listed.or(one) },
             gpu_vendor: text(&gpu["vendor"]),
             gpu_product: text(&gpu["product"]),
             gpu_cap: gpu_cap.into_iter().find_map(limit),
             gpu_cap_min: Said::of(&gpu["capMinWattsPerGpu"], Role::Demand).limit(),
             gpu_cap_max: limit(&gpu["capMaxWattsPerGpu"]),
+            refused,
         })
     }
 }
 
 fn parts(value: &Value) -> Vec<Said> {
     let all = value.as_array().into_iter().flatten();
-    all.take(64).map(|part| Said::of(&part["powerWatts"], Role::Demand)).collect()
+    all.take(usize::try_from(SOCKETS_MAX).unwrap_or(0))
+        .map(|part| Said::of(&part["powerWatts"], Role::Demand))
+        .collect()
 }
 
 /// A whole percentage; what is outside of 0 to 100 is none.
@@ -179,7 +193,7 @@ struct Reply {
 /// What became of a control.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Became {
-    /// It is in force; the limit as it was read back, where the answer tells it.
+    /// It was taken; the limit as it was read back, where the answer tells it.
     Applied(Option<Watts>),
     /// The node has nothing to apply it to.
     Blocked(String),
@@ -188,8 +202,8 @@ pub(super) enum Became {
 }
 
 impl Became {
-    /// Reads the body of an answer with a status of success. Endpoints that say nothing have applied it: that is the
-    /// contract of the first implementation; an endpoint that says otherwise is believed.
+    /// Reads the body of an answer with a status of success. Endpoints that say nothing have taken it: that is the contract
+    /// of the first implementation, and says nothing of what is in force. An endpoint that says otherwise is believed.
     pub(super) fn read(action: Action, body: &[u8]) -> Self {
         let reply: Reply = serde_json::from_slice(body).unwrap_or_default();
         let message = || reply.message.clone().unwrap_or_else(|| "the endpoint does not say why".to_owned());
@@ -252,6 +266,20 @@ mod tests {
         }
         let odd = read(r#"{"cpu":{"sockets":0,"throttlePct":120,"capMaxWatts":-5},"gpu":[1]}"#);
         assert_eq!((odd.sockets, odd.throttle, odd.cap_max, odd.gpus), (None, None, None, None));
+    }
+
+    #[test]
+    fn a_count_that_cannot_be_is_unknown_and_a_node_is_made_of_no_more_than_can_be() {
+        for count in ["4000000000", "4e9", "9223372036854775808", "-1", "1e300", "\"NaN\"", "65"] {
+            let told =
+                read(&format!(r#"{{"cpu":{{"sockets":{count}}},"gpu":{{"present":true,"count":{count}}}}}"#));
+            assert_eq!((told.sockets, told.gpus, told.refused.count()), (None, None, 2), "{count}: {told:?}");
+        }
+        let told = read(r#"{"cpu":{"sockets":2.0,"cores":128},"gpu":{"present":true,"count":8}}"#);
+        assert_eq!((told.sockets, told.cores, told.gpus), (Some(2), Some(128), Some(8)));
+        assert_eq!((read(r#"{"gpu":{"present":true}}"#).gpus, told.refused.count()), (Some(1), 0));
+        let many = format!(r#"{{"cpu":{{"packages":[{}{{}}]}}}}"#, "{},".repeat(10_000));
+        assert_eq!(read(&many).packages.len(), 64);
     }
 
     #[test]

@@ -111,6 +111,7 @@ impl Task {
             moved: levers.moved,
             blind: self.counts.blind,
             late: self.counts.late,
+            refused: self.counts.refused,
             troubles: vec![("http", self.counts.failures == 0, self.counts.troubles)],
             ..Details::default()
         }
