@@ -6,8 +6,10 @@
 
 mod land;
 mod share;
+mod word;
 
 use super::wire::{Action, Said, Telemetry};
+use crate::machine::Drawn;
 use joulie_core::node::backend::{
     BackendLaw, Decision, Facts, Mode, Package, PackageFacts, Regulation, Route, ThrottleOrder,
     ThrottleOutcome,
@@ -21,6 +23,7 @@ use joulie_core::node::throttle::Throttle;
 use land::original;
 use power_hal::ErrorKind;
 use power_units::{Micros, Role, Stamp, Watts};
+use word::{Glance, Word};
 
 /// The laws of all nodes.
 #[derive(Clone, Copy, Debug)]
@@ -90,6 +93,11 @@ pub(super) struct Levers {
     /// The limits as they were last read, and when.
     seen: Seen,
     gpu_seen: Seen,
+    /// What is known of a limit that was taken, and whether telemetry tells limits at all.
+    word: Word,
+    gpu_word: Word,
+    tells: bool,
+    gpu_tells: bool,
     power: PowerReading,
     /// The limits that were read back last, and those that were ordered last.
     back: [Option<Watts>; 2],
@@ -143,6 +151,10 @@ impl Levers {
             gpu_news: LimitOutcome::Unknown,
             seen: Seen::Unknown,
             gpu_seen: Seen::Unknown,
+            word: Word::Known,
+            gpu_word: Word::Known,
+            tells: false,
+            gpu_tells: false,
             power: PowerReading::Missing,
             back: [None, None],
             ordered: [None, None],
@@ -192,6 +204,48 @@ impl Levers {
             Some(Said::Impossible) => PowerReading::Impossible,
             Some(Said::Nothing) | None => PowerReading::Missing,
         };
+        self.judge(told, now);
+    }
+
+    /// Takes in what telemetry says of limits that a control took without a word.
+    fn judge(&mut self, told: Result<Option<&Telemetry>, ErrorKind>, now: Stamp) {
+        let telemetry = told.ok().flatten();
+        if let Ok(told) = told {
+            self.tells = told.is_some_and(|it| it.cap.is_some());
+            self.gpu_tells = told.is_some_and(|it| it.gpu_cap.is_some());
+        }
+        let drawn = |said: Option<Said>| match said.and_then(Said::watts) {
+            Some(watts) => Drawn::Is(watts),
+            None if self.reach.meter => Drawn::Unknown,
+            None => Drawn::Unmetered,
+        };
+        let cpu = Glance {
+            told: telemetry.and_then(|it| it.cap),
+            drawn: drawn(telemetry.map(|it| it.cpu)),
+            count: self.shape.packages,
+            throttled: self.is_throttled(),
+            now,
+        };
+        let gpus = Glance {
+            told: telemetry.and_then(|it| it.gpu_cap),
+            drawn: drawn(telemetry.map(|it| it.gpu)),
+            count: self.shape.gpus,
+            throttled: false,
+            now,
+        };
+        if let Some(news) = self.word.look(&cpu) {
+            self.cap_news = news;
+        }
+        let awaited = matches!(self.gpu_word, Word::Awaited { .. });
+        // Nothing else could hold the GPUs, so a limit that does not show stays set, and is only not called in force.
+        if let Some(news) = self.gpu_word.look(&gpus).filter(|_| awaited) {
+            self.gpu_news = news;
+        }
+    }
+
+    /// Whether a throttle of ours is known to be in force.
+    fn is_throttled(&self) -> bool {
+        self.throttle.is_some_and(|throttle| throttle != Throttle::NONE)
     }
 
     /// One step of all laws; what is to be posted, the safest first: what lowers, before what lets go.

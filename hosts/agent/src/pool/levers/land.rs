@@ -1,6 +1,7 @@
 //! What became of an order, taken in by the levers of a node; and what is in force by that.
 
 use super::super::http::Trouble;
+use super::word::Word;
 use super::{Flight, Levers, Order};
 use joulie_core::node::backend::ThrottleOutcome;
 use joulie_core::node::cap::CapRange;
@@ -15,13 +16,18 @@ impl Levers {
         let result = outcome.map_err(|trouble| trouble.kind);
         match order {
             Order::Cap { watts, release } => {
-                self.back[0] = result.map_or(self.back[0], |read_back| Some(read_back.unwrap_or(watts)));
-                self.cap_news = limit_news(watts, release, result);
+                self.back[0] = result.ok().flatten().or(self.back[0]);
+                let (tells, throttled) = (self.tells, self.is_throttled());
+                let taken = |word: &mut Word| word.taken(watts, tells, throttled);
+                self.cap_news = limit_news((watts, release), result, &mut self.word, taken);
                 self.seen = Seen::Unknown;
             }
             Order::GpuCap { watts, release } => {
-                self.back[1] = result.map_or(self.back[1], |read_back| Some(read_back.unwrap_or(watts)));
-                self.gpu_news = limit_news(watts, release, result);
+                self.back[1] = result.ok().flatten().or(self.back[1]);
+                let tells = self.gpu_tells;
+                let held = LimitOutcome::Set { asked: watts, read_back: Ok(watts) };
+                let taken = |word: &mut Word| word.taken(watts, tells, false).or((!tells).then_some(held));
+                self.gpu_news = limit_news((watts, release), result, &mut self.gpu_word, taken);
                 self.gpu_seen = Seen::Unknown;
             }
             Order::Throttle { throttle, flight, .. } => {
@@ -60,12 +66,11 @@ impl Levers {
         }
     }
 
-    /// The limits in force as they were read back, per package and per GPU.
+    /// The limits in force as they were read back or seen, per package and per GPU.
     pub(in crate::pool) fn in_force(&self) -> (Option<Watts>, Option<Watts>) {
-        (
-            self.packages.first().and_then(|package| held(package.limiter())),
-            self.gpu.and_then(|gpu| held(gpu.limiter())),
-        )
+        let cpu = self.packages.first().filter(|_| !self.word.hides());
+        let gpu = self.gpu.filter(|_| !self.gpu_word.hides());
+        (cpu.and_then(|package| held(package.limiter())), gpu.and_then(|gpu| held(gpu.limiter())))
     }
 }
 
@@ -82,9 +87,23 @@ pub(super) fn original(range: Option<CapRange>, found: Option<Watts>) -> Option<
     range.and_then(CapRange::max).or(found)
 }
 
-fn limit_news(asked: Watts, release: bool, result: Result<Option<Watts>, ErrorKind>) -> LimitOutcome {
+/// What the law hears of a limit; `taken` says it of one that was taken without a word of what is in force.
+fn limit_news(
+    (asked, release): (Watts, bool),
+    result: Result<Option<Watts>, ErrorKind>,
+    word: &mut Word,
+    taken: impl FnOnce(&mut Word) -> Option<LimitOutcome>,
+) -> LimitOutcome {
     if release {
+        *word = Word::Known;
         return LimitOutcome::Released(result.map(|_| ()));
     }
-    LimitOutcome::Set { asked, read_back: result.map(|read_back| read_back.unwrap_or(asked)) }
+    match result {
+        Ok(None) => taken(word).unwrap_or(LimitOutcome::Unknown),
+        Ok(Some(limit)) => {
+            *word = Word::Known;
+            LimitOutcome::Set { asked, read_back: Ok(limit) }
+        }
+        Err(kind) => LimitOutcome::Set { asked, read_back: Err(kind) },
+    }
 }

@@ -221,3 +221,70 @@ fn a_percentage_of_gpus_whose_maximum_nobody_knows_is_blocked() {
     assert_eq!(levers.gpus.unwrap().report, Report::Cap(CapResult::Blocked(Blocked::NoRange)));
     assert!(Blocked::NoRange.to_string().contains("cannot resolve capPctOfMax"));
 }
+
+/// What is known after each second of `drawn`, of a node with two packages whose control takes a cap of 120 W for each and
+/// answers nothing; `tells` is the limit that its telemetry tells.
+fn silent(
+    drawn: impl Fn(u64, bool) -> Option<i32>,
+    tells: impl Fn(u64) -> Option<i32>,
+    seconds: u64,
+) -> Vec<(Report, Option<Watts>)> {
+    let laws = laws(eager(), Preference::LimitFirst);
+    let shape = Shape { packages: 2, ..Shape::default() };
+    let mut levers = Levers::adopt(ALL, shape, Some(&says(0, 0)));
+    let mut known = Vec::new();
+    for second in 0..seconds {
+        let looped = levers.throttle.is_some_and(|throttle| throttle != Throttle::NONE);
+        let (drawn, limit) = (drawn(second, looped), tells(second));
+        let body = json!({"cpu": {"packagePowerWatts": drawn, "capWatts": limit}});
+        let told = Telemetry::read(body.to_string().as_bytes()).unwrap();
+        period(&mut levers, &laws, second + 1, &told, (cap(120), NONE));
+        // As the task does, until the laws are content.
+        for _ in 0..3 {
+            let now = Stamp::new(Micros::new((second + 1) * 1_000_000));
+            for order in levers.step(&laws, (now, Occasion::News), (cap(120), NONE)) {
+                levers.land(order, Ok(None));
+            }
+        }
+        known.push((levers.cpu.unwrap().status.report, levers.in_force().0));
+    }
+    known
+}
+
+const HELD: Report = Report::Cap(CapResult::Applied { effective: Watts::from_int(240) });
+
+#[test]
+fn a_limit_that_nobody_reads_back_and_nothing_shows_is_not_said_to_be_in_force() {
+    // Neither telemetry tells it, nor is power measured.
+    for (report, limit) in silent(|_, _| None, |_| None, 30) {
+        assert_eq!(limit, None, "{report:?}");
+    }
+}
+
+#[test]
+fn what_telemetry_tells_confirms_a_limit_and_a_higher_one_does_not() {
+    let told = silent(|_, _| Some(200), |second| Some(if second == 0 { 250 } else { 120 }), 5);
+    assert_eq!(told[0], (Report::Pending, None), "it was taken, and that is all");
+    assert_eq!(told[4], (HELD, Some(watts(120))));
+    let ignored = silent(|_, _| Some(400), |_| Some(250), 30);
+    assert!(ignored.iter().all(|(_, limit)| *limit != Some(watts(120))), "{ignored:?}");
+    assert!(!ignored.iter().any(|known| *known == (HELD, Some(watts(120)))), "{ignored:?}");
+}
+
+#[test]
+fn what_is_drawn_judges_a_limit_that_nothing_tells_and_the_loop_takes_over_where_it_fails() {
+    // 240 W for both packages, and 3 % more.
+    let shown = silent(|_, _| Some(247), |_| None, 4);
+    assert_eq!(shown.last(), Some(&(HELD, Some(watts(120)))));
+    // A control that does nothing: what is drawn stays above, until the loop throttles.
+    let ignored = silent(|_, looped| Some(if looped { 230 } else { 400 }), |_| None, 60);
+    assert!(ignored.iter().all(|(_, limit)| limit.is_none()), "{ignored:?}");
+    assert!(
+        matches!(ignored[59].0, Report::Cap(CapResult::Applied { .. })),
+        "held by the loop: {:?}",
+        ignored[59]
+    );
+    // One that was within while the node was idle, and is not kept under load.
+    let later = silent(|second, looped| Some(if second > 10 && !looped { 400 } else { 100 }), |_| None, 20);
+    assert_eq!((later[9].1, later[18].1), (Some(watts(120)), None), "{later:?}");
+}
