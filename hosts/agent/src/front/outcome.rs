@@ -16,7 +16,7 @@ use joulie_core::node::cap::{CapIntent, CapResult, Report};
 use node_kit::Desire;
 use power_units::Watts;
 use std::time::Duration;
-use words::{Kind, in_force, no_intent, said};
+use words::{Kind, held_by_loop, in_force, no_intent, said};
 
 /// What is said about the processors or the GPUs.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +27,7 @@ pub(crate) struct Said {
     pub(crate) generation: Option<i64>,
     /// For each package or GPU.
     pub(crate) requested: Option<Watts>,
-    /// For each package or GPU, as it was read back.
+    /// For each package or GPU, as it was read back; what a closed loop is seen to hold each package to.
     pub(crate) cap: Option<Watts>,
 }
 
@@ -96,7 +96,7 @@ impl Outcomes {
 
     fn of_goal(&mut self, goal: &Goal, view: &View, terms: &Terms, now: Mono) -> Outcome {
         let generation = goal.object.generation;
-        let cpu = said(Kind::Cpu, goal.cpu, &view.cpu, terms.cpu, generation);
+        let mut cpu = said(Kind::Cpu, goal.cpu, &view.cpu, terms.cpu, generation);
         let gpu = said(Kind::Gpu, goal.gpu, &view.gpu, terms.gpu, generation);
         let parts = [
             (Kind::Cpu, goal.cpu, &view.cpu, &cpu, &mut self.cpu),
@@ -116,6 +116,12 @@ impl Outcomes {
                 continue;
             }
             whys.push((kind, earned(part, said.as_ref(), proof, (now, terms.patience))));
+        }
+        // What is drawn within it is the only read-back of a closed loop.
+        if whys.contains(&(Kind::Cpu, Why::Enforced))
+            && let Some(said) = &mut cpu
+        {
+            said.cap = said.cap.or_else(|| held_by_loop(&view.cpu));
         }
         let text = |kind: Kind| match kind {
             Kind::Cpu => cpu.as_ref().map(|said| said.message.as_str()),

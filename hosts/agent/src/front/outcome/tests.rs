@@ -240,3 +240,26 @@ fn a_part_that_the_configuration_leaves_alone_is_blocked() {
     let outcome = Outcomes::default().of(&wanted, &view, &terms, Mono::START);
     assert_eq!((outcome.cpu.clone().unwrap().result, why(&outcome)), ("blocked", Why::Blocked));
 }
+
+#[test]
+fn what_a_closed_loop_is_seen_to_hold_is_said_for_each_package_and_what_it_is_not_seen_to_hold_is_not() {
+    let applied = result(CapResult::Applied { effective: watts(240) });
+    let capped = |drawn| of(&cap(120), Part { drawn, ..part(Means::Dvfs, applied, None, 0) }, nothing());
+    let held = capped(Drawn::Is(watts(230)));
+    assert_eq!((held.cpu.as_ref().unwrap().cap, why(&held)), (Some(watts(120)), Why::Enforced));
+    for drawn in [Drawn::Is(watts(300)), Drawn::Unknown, Drawn::Unmetered] {
+        assert_eq!(capped(drawn).cpu.unwrap().cap, None, "{drawn:?}");
+    }
+    let bound = result(CapResult::Clamped { requested: watts(240), effective: watts(300) });
+    assert_eq!(of(&cap(120), part(Means::Dvfs, bound, None, 300), nothing()).cpu.unwrap().cap, None);
+}
+
+#[test]
+fn a_limit_that_nothing_reads_back_is_not_called_read_back() {
+    let applied = result(CapResult::Applied { effective: watts(240) });
+    let taken = Part { drawn: Drawn::Unmetered, ..part(Means::Rapl, applied, None, 0) };
+    let outcome = of(&cap(120), taken, nothing());
+    let said = outcome.cpu.clone().unwrap();
+    assert_eq!((said.cap, why(&outcome), why(&outcome).status()), (None, Why::Unmeasured, Status::Unknown));
+    assert!(said.message.contains("the limit was taken, and nothing reads it back"), "{}", said.message);
+}

@@ -4,7 +4,7 @@ use super::Said;
 use crate::machine::{Device, Means, Part};
 use joulie_api::number::Number;
 use joulie_core::node::cap::{Blocked, CapIntent, CapRange, CapResult, Floor, Report, Resolution};
-use power_units::Watts;
+use power_units::{Amount, Role, Watts};
 
 /// The two kinds of devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,13 +78,13 @@ pub(super) fn said(
         }
         Report::Cap(CapResult::Applied { .. }) => {
             let cap = in_force(part);
-            let message = format!("{}{}, read back", applied(kind), each(kind, cap, count));
+            let message = format!("{}{}", applied(kind), each(kind, cap, count));
             Said { cap, ..say(part.means, "applied", message) }
         }
         Report::Cap(CapResult::Clamped { requested: asked, effective }) => {
             let cap = in_force(part);
             let message = format!(
-                "{}asked for {} W together, {} {} W: {}, read back",
+                "{}asked for {} W together, {} {} W: {}",
                 applied(kind),
                 Number::tenths(asked),
                 who_clamps(intent, part),
@@ -124,9 +124,9 @@ const fn applied(kind: Kind) -> &'static str {
 
 fn each(kind: Kind, cap: Option<Watts>, count: usize) -> String {
     match (cap.map(Number::tenths), count) {
-        (None, _) => "in force".to_owned(),
-        (Some(cap), 1) => format!("{cap} W for the {}", kind.each(false)),
-        (Some(cap), _) => format!("{cap} W for each of {count} {}", kind.each(true)),
+        (None, _) => "the limit was taken, and nothing reads it back".to_owned(),
+        (Some(cap), 1) => format!("{cap} W for the {}, read back", kind.each(false)),
+        (Some(cap), _) => format!("{cap} W for each of {count} {}, read back", kind.each(true)),
     }
 }
 
@@ -166,6 +166,19 @@ fn requested(intent: CapIntent, part: &Part) -> Option<Watts> {
         Resolution::Percent(_) | Resolution::Blocked(_) => None,
     };
     part.devices.iter().filter_map(|device| of_one(device.range)).max().or(intent.watts)
+}
+
+/// What a closed loop holds each package to: they have no limits of their own that could be read back.
+pub(super) fn held_by_loop(part: &Part) -> Option<Watts> {
+    match (part.means, part.report) {
+        (Means::Dvfs, Report::Cap(CapResult::Applied { effective })) => {
+            effective.part(1, u64::try_from(part.devices.len()).ok()?, Role::Demand)
+        }
+        (
+            Means::None | Means::Rapl | Means::Dvfs | Means::Http | Means::HostNvidia | Means::HostAmd,
+            Report::NoIntent | Report::Pending | Report::Throttled(_) | Report::Cap(_),
+        ) => None,
+    }
 }
 
 /// The highest limit that was read back; nothing where one of them is not known.
