@@ -158,16 +158,18 @@ impl Site {
     fn hear(&mut self, news: &Touched) -> bool {
         let Self { peers, hardware, .. } = self;
         let hardware = hardware.by_node();
-        let mut hear =
-            |node: &str, seen: Option<&Arc<HardwareSeen>>| peers.note(node, seen.map(|seen| &seen.reported));
+        let mut changed = false;
+        let mut hear = |node: &str, seen: Option<&Arc<HardwareSeen>>| {
+            changed |= peers.note(node, seen.map(|seen| &seen.reported));
+        };
         match news {
             Touched::Few(nodes) => {
-                nodes.iter().fold(false, |changed, node| hear(node, hardware.get(node)) || changed)
+                nodes.iter().for_each(|node| hear(node, hardware.get(node)));
+                changed
             }
             Touched::All => {
-                let heard =
-                    hardware.iter().fold(false, |changed, (node, seen)| hear(node, Some(seen)) || changed);
-                peers.keep_only(|node| hardware.contains_key(node)) || heard
+                hardware.iter().for_each(|(node, seen)| hear(node, Some(seen)));
+                peers.keep_only(|node| hardware.contains_key(node)) || changed
             }
         }
     }

@@ -72,7 +72,10 @@ fn site(limit: i32, held: i32) -> Site {
     let Ok(range) = Range::new(watts(800), Some(watts(10_000))) else { unreachable!("the range is sound") };
     let node = |index: u32| {
         let grant = Grant { serial: 1, watts: watts(held), ceiling: watts(held) };
-        let account = Account::observed(Some(grant), Some(Receipt { serial: 1, holds: watts(held), floor: Watts::ZERO }));
+        let account = Account::observed(
+            Some(grant),
+            Some(Receipt { serial: 1, holds: watts(held), floor: Watts::ZERO }),
+        );
         let performance = index.is_multiple_of(3);
         Node {
             key: u64::from(index.wrapping_mul(2_654_435_761)),

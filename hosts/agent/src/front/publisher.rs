@@ -138,7 +138,9 @@ impl Publisher {
 
     async fn try_write(&mut self, kind: Kind, doc: &Doc) -> Result<Option<Mono>, WriteError> {
         let (name, uid, look_again) = match (&doc.object, &doc.content) {
-            (Some((name, uid)), Content::Outcome(_) | Content::Receipt(_)) => (name.clone(), uid.clone(), None),
+            (Some((name, uid)), Content::Outcome(_) | Content::Receipt(_)) => {
+                (name.clone(), uid.clone(), None)
+            }
             (Some((name, uid)), Content::Hardware { .. }) => {
                 self.made.unseen = None;
                 (name.clone(), uid.clone(), None)

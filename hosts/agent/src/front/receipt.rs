@@ -150,8 +150,8 @@ impl Receipts {
 
     /// A closed loop holds its cap while no more is drawn; the limits of the packages are not what holds.
     fn count_loop(&mut self, kind: &str, part: &Part, when: (Mono, Duration)) -> Count {
-        let all = part.devices.iter().map(ceiling);
-        let most = all.fold(Some(Watts::ZERO), |sum, one| sum.zip(one).and_then(|(a, b)| a.checked_add(b)));
+        let mut all = part.devices.iter().map(ceiling);
+        let most = all.try_fold(Watts::ZERO, |sum, one| sum.checked_add(one?));
         match part.report {
             Report::Cap(CapResult::Applied { effective }) => {
                 match self.look(kind, effective, part.drawn, when) {

@@ -14,13 +14,13 @@ fn wall(seconds: i64) -> Timestamp {
 
 #[test]
 fn a_process_is_named_after_its_pod_or_machine_and_is_no_other_of_that_name() {
-    let named = |pod| identity("joulie-operator", pod, 0xdead_beef_0000_0000);
+    let named = |pod: Option<&str>| identity("joulie-operator", pod, 0xdead_beef_0000_0000);
     assert!(named(Some("operator-7d9f-x2x")).starts_with("operator-7d9f-x2x_"));
     assert_eq!(named(Some("a")), "a_deadbeef");
     // 100 of the name, and `_` with eight digits.
-    assert_eq!(named(Some(&"a".repeat(253))).len(), 109);
-    let (name, chance) =
-        named(None).rsplit_once('_').map(|(a, b)| (a.to_owned(), b.len())).unwrap();
+    let long = "a".repeat(253);
+    assert_eq!(named(Some(&long)).len(), 109);
+    let (name, chance) = named(None).rsplit_once('_').map(|(a, b)| (a.to_owned(), b.len())).unwrap();
     assert!(!name.is_empty() && chance == 8, "{name} {chance}");
 }
 

@@ -321,7 +321,7 @@ impl<R: Row, K: Keep<R>> Driver<R, K> {
         let mut events = std::pin::pin!(events.await.map_err(late)??);
         self.keep.heard(self.clock.mono());
         // Not all at once: they begin together when the server comes back.
-        let silence = jittered(silence);
+        let silence = jittered(silence, &*self.clock);
         loop {
             let event = match tokio::time::timeout(silence, events.try_next()).await {
                 Err(_) => {

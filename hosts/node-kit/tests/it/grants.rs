@@ -45,7 +45,7 @@ const CARDS: [Card; 2] = [
 ];
 
 fn with_gpus(room: &Room) -> Config {
-    let gpus = Machine::at(&room.beside("gpus"));
+    let gpus = Machine::at(room.beside("gpus"));
     let library = gpus.library().unwrap();
     gpus.put("driver", "570.86.16").unwrap();
     for (name, card) in ["a", "b"].into_iter().zip(&CARDS) {

@@ -312,7 +312,9 @@ impl Brain {
             }
             self.cuts.insert(reason, now);
             let site = self.round.standings.first();
-            let load = site.and_then(|site| site.load).map_or_else(|| "unknown".to_owned(), |load| format!("{load:.1}"));
+            let load = site
+                .and_then(|site| site.load)
+                .map_or_else(|| "unknown".to_owned(), |load| format!("{load:.1}"));
             let text = format!(
                 "{nodes} nodes are {word} by {watts:.1} W together; the site counts {load} W of {limit:.1} W"
             );

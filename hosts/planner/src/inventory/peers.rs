@@ -65,7 +65,11 @@ impl Peers {
     /// Forgets the nodes that are gone. Whether that changes what any model is known by.
     pub fn keep_only(&mut self, is_there: impl Fn(&str) -> bool) -> bool {
         let gone: Vec<Arc<str>> = self.said.keys().filter(|node| !is_there(node)).cloned().collect();
-        gone.iter().fold(false, |changed, node| self.note(node, None) || changed)
+        let mut changed = false;
+        for node in gone {
+            changed |= self.note(&node, None);
+        }
+        changed
     }
 
     /// The range of this node's packages, as all nodes of their model say it.
