@@ -1,6 +1,6 @@
 //! Nodes of which nothing is known beside nodes that are measured: how many pods each choice of `UNKNOWN_SCORE` puts on them.
 //!
-//! `cargo test -p extender blind -- --nocapture` prints the table of docs/adr/0013.
+//! `cargo test -p extender blind -- --nocapture` prints the table of docs/adr/0014.
 
 use crate::burst;
 use crate::decide;
