@@ -403,6 +403,7 @@ mod tests {
             short: None,
             unknown: true,
             exceeded: None,
+            holders: Vec::new(),
         };
         stats.budget(&[group("site"), group("rack r1")]);
         assert!(shown(&registry).contains("rack r1"));

@@ -99,7 +99,7 @@ impl Stage {
         let shared = Shared {
             clock: Arc::new(Virtual(tokio::time::Instant::now())),
             selector: Selector::default(),
-            terms: Terms { cpu: true, gpu: true, simulate_only: false, patience },
+            terms: Terms { cpu: true, gpu: true, simulate_only: false, relax: false, patience },
             pace: PowerPace { interval: patience, heartbeat: None },
             catalog: Catalog::embedded().unwrap(),
             writer: Writer::new(kube::Client::new(service, "default"), metrics.clone()),

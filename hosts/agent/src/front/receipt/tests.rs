@@ -28,7 +28,9 @@ fn inputs() -> Inputs {
         labels: BTreeMap::new(),
         cores: None,
         memory_bytes: None,
+        sockets: None,
         gpus: 0,
+        refused: crate::counts::Refused::default(),
     };
     Inputs { node: Some(Arc::new(row)), ..Inputs::default() }
 }
