@@ -21,6 +21,7 @@
 mod budget;
 mod clock;
 mod cluster;
+mod disk;
 mod draw;
 mod judge;
 mod network;

@@ -2,6 +2,7 @@
 
 use crate::budget;
 use crate::clock::Virtual;
+use crate::disk::Disk;
 use crate::draw::Draw;
 use crate::network::{Alive, Line, Road, client};
 use crate::scene::Scene;
@@ -61,6 +62,8 @@ pub(crate) struct Process {
 pub(crate) struct Start<'a> {
     pub(crate) api: &'a EmbeddedApi,
     pub(crate) scene: &'a Arc<Scene>,
+    /// Of all machines: what an agent keeps there is there at its next start.
+    pub(crate) disk: &'a Disk,
     pub(crate) seed: u64,
     pub(crate) site_watts: f64,
     /// How often it was started before.
@@ -94,7 +97,7 @@ impl Process {
                 began.map_err(|error| error.to_string())?;
             }
             Who::Agent(node) => {
-                let values = values(&agent::settings::TABLE, &of_agent(node))?;
+                let values = values(&agent::settings::TABLE, &of_agent(node, start.disk))?;
                 let settings =
                     agent::settings::Settings::read(&values).map_err(|refused| refused.to_string())?;
                 let road = Arc::new(Road::new(start.lines.1, &alive));
@@ -131,9 +134,8 @@ impl Process {
     }
 }
 
-/// An agent for one node over HTTP. It has nothing on disk yet; where it will, its folder is to be kept by the world from
-/// one start to the next, and lost with the node's disk only.
-fn of_agent(node: &str) -> Vec<(&'static str, String)> {
+/// An agent for one node over HTTP, which keeps its last grant on the node's disk.
+fn of_agent(node: &str, disk: &Disk) -> Vec<(&'static str, String)> {
     let (telemetry, control) = ("http://machine/telemetry/{node}", "http://machine/control/{node}");
     [
         ("NODE_NAME", node),
@@ -148,6 +150,7 @@ fn of_agent(node: &str) -> Vec<(&'static str, String)> {
     ]
     .into_iter()
     .map(|(name, value)| (name, value.to_owned()))
+    .chain([("STATE_DIR", disk.of(node).display().to_string())])
     .collect()
 }
 

@@ -3,6 +3,7 @@
 use crate::budget::CUT_DEADLINE;
 use crate::clock::wall;
 use crate::cluster::Cluster;
+use crate::disk::Disk;
 use crate::judge::{Breach, Excess, Excuse};
 use crate::network::{Line, Weather};
 use crate::process::{NAMESPACE, Process, Start, Who};
@@ -120,6 +121,7 @@ struct World {
     scene: Arc<Scene>,
     api: EmbeddedApi,
     cluster: Cluster,
+    disk: Disk,
     members: Vec<Member>,
     /// What the operators are told when they start.
     site_watts: f64,
@@ -155,6 +157,7 @@ impl World {
         Ok(Self {
             seed: plan.seed,
             cluster: Cluster::new(&api),
+            disk: Disk::new(),
             members,
             site_watts,
             processes: BTreeMap::new(),
@@ -314,6 +317,7 @@ impl World {
         let start = Start {
             api: &self.api,
             scene: &self.scene,
+            disk: &self.disk,
             seed: self.seed,
             site_watts: self.site_watts,
             number: *number,
