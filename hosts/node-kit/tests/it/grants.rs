@@ -140,9 +140,11 @@ fn what_the_configuration_leaves_alone_counts_with_all_that_it_draws() {
 #[test]
 fn packages_without_a_limit_are_held_by_the_closed_loop() {
     let Some(room) = Room::profile("xeon-locked").map(Room::busy) else { return };
-    let mut node = room.open(room.config());
+    let mut node = room.open(room.tracking());
     room.periods(&mut node, 2);
+    let free = room.packages_draw();
     node.handle().desire(granted(1, 300, Desire::GONE));
-    room.periods(&mut node, 60);
-    assert!(room.packages_draw() <= 309.0, "{}", room.packages_draw());
+    room.periods(&mut node, 12);
+    assert_eq!(node.report().cpu.unwrap().node_cap, Some(w(300)));
+    assert!(free > 300.0 && room.packages_draw() <= 306.0, "{} of {free}", room.packages_draw());
 }
