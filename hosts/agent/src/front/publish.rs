@@ -130,10 +130,11 @@ fn outcome_status(kind: Kind, outcome: &Outcome, base: &Value) -> Option<Value> 
 }
 
 fn receipt_status(receipt: &Receipt) -> Value {
-    let Receipt { serial, boot, node, holds } = receipt;
+    let Receipt { serial, boot, node, holds, floor } = receipt;
     let whole = |watts: &Watts| watts.to_bits().saturating_add(u32::MAX.into()) >> 32;
     without_nulls(json!({
         "serial": serial, "bootID": boot, "nodeUID": node, "holds": holds.as_ref().map(whole),
+        "floor": floor.as_ref().map(whole),
     }))
 }
 

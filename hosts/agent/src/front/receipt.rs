@@ -24,6 +24,8 @@ pub(crate) struct Receipt {
     pub(crate) node: String,
     /// The most that the packages and GPUs draw together; none where nobody can say.
     pub(crate) holds: Option<Watts>,
+    /// The least that they can be held to; none where nobody can say.
+    pub(crate) floor: Option<Watts>,
 }
 
 /// What is remembered of one node.
@@ -34,6 +36,8 @@ pub(crate) struct Receipts {
     /// Since when all limits are as they are to be, and for which object and serial.
     held: Option<((String, u64), Mono)>,
     last: Option<(String, Receipt)>,
+    /// What devices held that were asked for less: until one goes lower, that is the least it goes to.
+    refused: BTreeMap<String, Watts>,
     /// The boot and the Node object: an object that is gone was there.
     boot: Option<String>,
     node: Option<String>,
@@ -92,7 +96,8 @@ impl Receipts {
         if !(cpu.shown && gpu.shown && (waited || known)) {
             return self.grown(holds);
         }
-        let receipt = Receipt { serial: kept.grant.serial, boot, node, holds };
+        let floor = self.floor(view);
+        let receipt = Receipt { serial: kept.grant.serial, boot, node, holds, floor };
         let last = self.last.take().map(|(_, last)| last);
         let same = last.filter(|last| same(last, &receipt));
         self.last = Some((kept.uid.clone(), same.unwrap_or(receipt)));
@@ -142,10 +147,37 @@ impl Receipts {
                 Measured::Within | Measured::Waiting | Measured::Unknown => ceiling(device),
             };
             all.held &= within || settled;
+            self.refuses(device, settled && !within);
             all.shown &= measured != Measured::Waiting;
             all.holds = all.holds.zip(holds).and_then(|(sum, one)| sum.checked_add(one));
         }
         all
+    }
+
+    /// Remembers what a device does not go below.
+    fn refuses(&mut self, device: &Device, refuses: bool) {
+        let known = self.refused.get(&device.key).copied();
+        match device.limit {
+            Some(limit) if refuses || known.is_some_and(|known| limit < known) => {
+                if refuses {
+                    self.refused.insert(device.key.clone(), limit);
+                } else {
+                    self.refused.remove(&device.key);
+                }
+            }
+            Some(_) | None => {}
+        }
+    }
+
+    /// The least that all devices can be held to: by what they say, and by what they did.
+    fn floor(&self, view: &View) -> Option<Watts> {
+        let least = |device: &Device| match device.share {
+            Some(_) => self.refused.get(&device.key).copied().or(device.range.min()),
+            None => ceiling(device),
+        };
+        Watts::checked_sum(
+            view.cpu.devices.iter().chain(&view.gpu.devices).map(least).collect::<Option<Vec<_>>>()?,
+        )
     }
 
     /// A closed loop holds its cap while no more is drawn; the limits of the packages are not what holds.
@@ -179,11 +211,12 @@ fn ceiling(device: &Device) -> Option<Watts> {
 }
 
 fn same(a: &Receipt, b: &Receipt) -> bool {
-    let holds = match (a.holds, b.holds) {
+    let about = |a: Option<Watts>, b: Option<Watts>| match (a, b) {
         (Some(a), Some(b)) => (a - b).abs() < WIGGLE,
         (a, b) => a == b,
     };
-    (a.serial, &a.boot, &a.node) == (b.serial, &b.boot, &b.node) && holds
+    let Receipt { serial, boot, node, holds, floor } = a;
+    (*serial, boot, node) == (b.serial, &b.boot, &b.node) && about(*holds, b.holds) && about(*floor, b.floor)
 }
 
 #[cfg(test)]

@@ -52,7 +52,6 @@ async fn a_grant_is_kept_to_under_a_policy_of_all_that_there_is_and_never_exceed
 
 #[tokio::test(flavor = "multi_thread")]
 async fn receipts_of_one_value_are_told_apart_by_their_serial() {
-    // Defect 10 of issue 19.
     let (nodes, cluster, at) = site().await;
     let _agent = Agent::start(&pool(&cluster, at));
     for (serial, watts, cap) in [(1, 1130, 105.0), (2, 1530, 165.0), (3, 1130, 105.0)] {
@@ -123,7 +122,7 @@ async fn a_node_that_is_not_managed_is_held_to_its_grant_from_the_start() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_booted_anew_is_confirmed_anew() {
-    // Defect 6 of issue 19: read-backs survived a reboot.
+    // Read-backs survived a reboot.
     let (nodes, cluster, at) = site().await;
     cluster.grant("sim-1", 1, 1550).await;
     let _agent = Agent::start(&pool(&cluster, at));
@@ -222,7 +221,7 @@ async fn a_grant_that_cannot_be_read_holds_what_is_found_and_restore_ends_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_dies_of_a_package_have_its_grant_once() {
-    // Defect 5 of issue 19: each die was capped with the watts of its package, and counted once.
+    // Each die was capped with the watts of its package, and counted once.
     let Some(room) = Room::profile("xeon-multi-die") else { return };
     let cluster = host().await;
     cluster.grant("node-a", 1, 400).await;

@@ -111,7 +111,6 @@ fn a_grant_lowers_what_is_not_known_and_raises_nothing() {
 
 #[test]
 fn the_end_of_a_lease_brings_no_originals_back_while_a_grant_stands() {
-    // Defect 16 of issue 19.
     let Some(room) = Room::profile("xeon-2s") else { return };
     let term = Micros::new(10_000_000);
     let law = LeaseLaw::new(term, OnExpiry::Relax { delay: Micros::ZERO }).unwrap();

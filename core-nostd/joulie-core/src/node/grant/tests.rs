@@ -53,7 +53,7 @@ fn what_nobody_can_cap_counts_with_the_most_that_it_draws_before_anything_is_div
 
 #[test]
 fn two_dies_of_a_package_have_its_watts_once() {
-    // Defect 5 of issue 19: each die had the 200 W of the package, 400 W in force for 200 W in the books.
+    // Each die had the 200 W of the package, 400 W in force for 200 W in the books.
     let dies = [capped(1, 50, 200), capped(1, 50, 200)];
     assert_eq!(shares(200, &dies), [w(100), w(100)]);
 }

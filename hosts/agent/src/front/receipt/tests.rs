@@ -102,7 +102,7 @@ fn a_receipt_waits_until_every_limit_is_read_back_and_shows_in_what_is_drawn() {
 
 #[test]
 fn receipts_of_grants_of_one_value_are_told_apart_by_their_serials() {
-    // Defect 10 of issue 19: 300, 500 and 300 W again; the second 300 W is not confirmed by the first.
+    // 300, 500 and 300 W again: the second 300 W is not confirmed by the first.
     let mut it = Receipts::default();
     let at_300 = packages(&[(Some(150), 150, draws(100)), (Some(150), 150, draws(100))]);
     assert_eq!(of(&mut it, 1, &view(1, at_300.clone()), 0), Some((1, Some(w(300)))));
@@ -125,6 +125,22 @@ fn what_refuses_is_counted_with_the_limit_that_it_has_or_with_all_that_it_draws(
     let mut unknown = refusing(None);
     unknown.devices[0].range = CapRange::UNKNOWN;
     assert_eq!(of(&mut Receipts::default(), 1, &view(1, unknown), 0), Some((1, None)), "nobody can say");
+}
+
+#[test]
+fn what_a_device_held_that_was_asked_for_less_is_its_floor_until_it_goes_lower() {
+    let mut it = Receipts::default();
+    let mut floor = |serial, first: (i32, i32)| {
+        let failed = Report::Cap(CapResult::Failed(power_hal::ErrorKind::Locked));
+        let part = packages(&[(Some(first.0), first.1, draws(90)), (Some(150), 150, draws(90))]);
+        let part = if first.0 > first.1 { Part { report: failed, ..part } } else { part };
+        it.of(&stands(serial), &inputs(), &view(serial, part), &TERMS, at(serial)).unwrap().floor
+    };
+    // Two of 50 W at least.
+    assert_eq!(floor(1, (150, 150)), Some(w(100)));
+    assert_eq!(floor(2, (120, 80)), Some(w(170)), "it was asked for 80 W and holds 120 W");
+    assert_eq!(floor(3, (200, 200)), Some(w(170)), "granted more it is no other device");
+    assert_eq!(floor(4, (110, 110)), Some(w(100)));
 }
 
 #[test]
