@@ -273,6 +273,14 @@ impl Package {
     pub const fn limiter(&self) -> &Limiter {
         &self.limiter
     }
+
+    /// Takes in what is desired of it. Apart, so that its copies are not on the stack of all that follows in a step.
+    #[inline(never)]
+    fn wish_for(&mut self, desired: Desired, floor: Floor) {
+        let PackageFacts { range, ref limit, most, .. } = self.facts;
+        let wish = Wish::of(desired.under(most, self.limiter.found(limit.seen)));
+        self.wish = wish.on((range, most), floor);
+    }
 }
 
 impl BackendLaw {
@@ -280,9 +288,7 @@ impl BackendLaw {
     pub fn step(&self, mode: &mut Mode, packages: &mut [Package], facts: &Facts) -> Decision {
         mode.learn(&self.throttle, facts.now, facts.throttle.unwrap_or(ThrottleOutcome::Unknown));
         for package in packages.iter_mut() {
-            let PackageFacts { range, limit, most, .. } = package.facts;
-            let wish = Wish::of(facts.desired.under(most, package.limiter.found(limit.seen)));
-            package.wish = wish.on((range, most), self.floor);
+            package.wish_for(facts.desired, self.floor);
         }
         let wish = Wish::of(facts.desired).under_grant(packages);
         let throttled = mode.holds_something() && mode.holds_for(self.need(wish, packages, facts));
@@ -300,7 +306,7 @@ impl BackendLaw {
             route: mode.route,
             throttle,
             mode: status::in_force(mode, packages),
-            status: self.status(mode, packages, (wish, need), node_cap, facts),
+            status: self.status(mode, packages, need, node_cap, facts),
             node_cap: node_cap.map(Target::effective),
             moved,
         }

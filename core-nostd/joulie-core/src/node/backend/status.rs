@@ -2,7 +2,7 @@
 
 use super::plan::{Need, Wish};
 use super::{BackendLaw, Curb, Facts, Mode, Package, Preference, Regulation};
-use crate::node::cap::{Backend, Blocked, CapIntent, CapResult, Report, Resolution, Target};
+use crate::node::cap::{Backend, Blocked, CapResult, Report, Resolution, Target};
 use crate::node::lever::Lever;
 
 /// The status of the CPU's control: `backend` and `result`.
@@ -47,11 +47,13 @@ fn blocked(packages: &[Package]) -> Option<Blocked> {
 }
 
 impl BackendLaw {
+    /// Apart, so that what it copies is not on the stack of all of a step.
+    #[inline(never)]
     pub(super) fn status(
         &self,
         mode: &Mode,
         packages: &[Package],
-        (wish, need): (Wish<CapIntent>, Need),
+        need: Need,
         node_cap: Option<Target>,
         facts: &Facts,
     ) -> Status {
@@ -61,7 +63,7 @@ impl BackendLaw {
             (Need::Throttle(_), Some(reason)) => Need::Blocked(reason),
             (Need::AsIs | Need::Nothing | Need::Blocked(_) | Need::Throttle(_), _) => need,
         };
-        match (wish, need) {
+        match (Wish::of(facts.desired).under_grant(packages), need) {
             (Wish::Keep, _) => pending,
             (Wish::Nothing, _) => released(mode, packages),
             (Wish::Cap(_), Need::Blocked(reason)) => cap(Backend::None, CapResult::Blocked(reason)),
