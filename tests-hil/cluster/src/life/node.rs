@@ -100,5 +100,15 @@ fn status(machine: &Machine) -> Value {
             {"type": "InternalIP", "address": "127.0.0.1"},
             {"type": "Hostname", "address": machine.name},
         ],
+        "nodeInfo": {
+            "bootID": boot_id(), "machineID": machine.name, "systemUUID": machine.name, "architecture": "amd64",
+            "operatingSystem": "linux", "osImage": "", "kernelVersion": "", "containerRuntimeVersion": "",
+            "kubeletVersion": "", "kubeProxyVersion": "",
+        },
     }})
+}
+
+/// The boot of this machine, as a kubelet on it says.
+fn boot_id() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
