@@ -95,7 +95,7 @@ pub(crate) fn differs(new: &NodeTwinStatus, there: &NodeTwinStatus) -> bool {
     let bands = Bands::around(there, was);
     *schedulable_class != there.schedulable_class
         || *plan_lease != there.plan_lease
-        || !own(new).eq(own(there))
+        || !same_conditions(new, there)
         || power_differs(power, was, &bands)
         || moved(*predicted_power_headroom_score, there.predicted_power_headroom_score, bands.headroom)
         || moved(*predicted_cooling_stress_score, there.predicted_cooling_stress_score, bands.cooling)
@@ -104,6 +104,11 @@ pub(crate) fn differs(new: &NodeTwinStatus, there: &NodeTwinStatus) -> bool {
         || moved(*gpu_pct, had.gpu_pct, EXACT)
         || moved(*hardware_density_score, there.hardware_density_score, EXACT)
         || moved(*estimated_pue, there.estimated_pue, PUE_MOVE)
+}
+
+/// They are a set by type: the API server may keep them in an order of its own.
+fn same_conditions(new: &NodeTwinStatus, there: &NodeTwinStatus) -> bool {
+    own(new).count() == own(there).count() && own(new).all(|one| own(there).any(|other| one == other))
 }
 
 fn power_differs(new: &PowerMeasurement, there: &PowerMeasurement, bands: &Bands) -> bool {
@@ -142,6 +147,26 @@ mod tests {
             "predictedPowerHeadroomScore": (432.0 - watts) / 4.32, "predictedCoolingStressScore": watts / 7.2,
             "predictedPsuStressScore": watts / 12.0,
         })
+    }
+
+    #[test]
+    fn conditions_in_another_order_are_the_same() {
+        let condition = |about: &str, reason: &str| {
+            json!({"type": about, "status": "True", "reason": reason, "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"})
+        };
+        let with = |conditions: &[Value]| {
+            let mut twin = twin(100.0);
+            twin["conditions"] = json!(conditions);
+            twin
+        };
+        let (fresh, theirs) =
+            (condition("TelemetryFresh", "Sampled"), condition("Overridden", "OwnedByOthers"));
+        let agents = condition("CapEnforced", "Applied");
+        let there = [theirs.clone(), agents, fresh.clone()];
+        assert!(!differ(with(&[fresh.clone(), theirs.clone()]), with(&there)));
+        assert!(differ(with(&[fresh.clone()]), with(&there)));
+        assert!(differ(with(&[fresh, condition("Overridden", "Unknown")]), with(&there)));
     }
 
     fn differ(new: Value, there: Value) -> bool {
