@@ -145,7 +145,7 @@ pub fn round(
             Move::Raise(cap) if !raises || (cap < target && !impatient && short(cap)) => Move::Keep,
             Move::Raise(_) | Move::Lower(_) | Move::Keep | Move::Await | Move::Wait(_) => step,
         };
-        claim.ask(step, node, limits)
+        claim.ask(step, (node, target), limits)
     });
     let asks = asks.collect();
     let standings =

@@ -109,7 +109,8 @@ impl Claim {
     }
 
     /// What is to stand in its grant after this move; nothing where what stands is to stay.
-    pub(super) fn ask(&self, step: Move, node: &Node, limits: &Limits) -> Option<Ask> {
+    pub(super) fn ask(&self, step: Move, node: (&Node, Watts), limits: &Limits) -> Option<Ask> {
+        let (node, target) = node;
         if self.is_fixed() {
             return None;
         }
@@ -120,7 +121,9 @@ impl Claim {
             if is_free {
                 return None;
             }
-            if stands.is_some_and(|watts| watts >= whole(max)) {
+            // There is to be room for all that it can draw, and not only nobody that asks it for less yet.
+            let has_room = node.range.max().is_none_or(|most| target >= most);
+            if has_room && stands.is_some_and(|watts| watts >= whole(max)) {
                 return Some(Ask { watts: whole(max), ceiling: max, released: true });
             }
         }

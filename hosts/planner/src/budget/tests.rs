@@ -156,6 +156,9 @@ fn a_node_that_leaves_is_brought_up_as_there_is_room_and_then_released() {
     assert_eq!(asked(&[leaves(568), would()], &limits(700)), [ask(200, 568), None]);
     let free = Some(Ask { watts: w(720), ceiling: w(720), released: true });
     assert_eq!(asked(&[leaves(720), other()], &limits(2000))[0], free);
+    // It has all that it can draw, and the limit is cut: of 300 W above both floors it has its part of what both had there,
+    // 200 + 300 · 520 / 752 = 407 W.
+    assert_eq!(asked(&[leaves(720), other()], &limits(700))[0], ask(407, 720));
     let released = Claim { grant: None, released: true, ..leaves(720) };
     assert_eq!(asked(&[released.clone(), other()], &limits(2000))[0], None);
     // Planned again it is held to nothing until it says so: its ceiling is all that it can draw.
