@@ -123,7 +123,7 @@ pub fn next_moves(
             if let (Some(node), Some(&target), Some(step)) =
                 (nodes.get(at), targets.get(at), moves.get_mut(at))
             {
-                *step = raise(law, tree, node, node.range.limit(target), standings);
+                *step = or_again(node, raise(law, tree, node, node.range.limit(target), standings));
             }
         }
     }
@@ -149,7 +149,7 @@ fn lower(
             Direction::Stay => Move::Keep,
             Direction::Down => Move::Lower(target),
             Direction::Again(asked) => Move::Lower(asked),
-            Direction::Up if !node.reachable => Move::Wait(Why::Unreachable),
+            Direction::Up if !node.reachable => or_again(node, Move::Wait(Why::Unreachable)),
             Direction::Up => {
                 if let Some(turn) = free.next() {
                     *turn = Turn::new(node.priority, node.key, index);
@@ -190,6 +190,15 @@ fn direction(law: Law, node: &Node, target: Watts, tight: bool) -> Direction {
         Direction::Again(asked)
     } else {
         Direction::Stay
+    }
+}
+
+/// Who waits while another grant may still land is told again what stands: with a higher serial the other one is void, and
+/// what it would have allowed is room again, perhaps for this very node.
+fn or_again(node: &Node, step: Move) -> Move {
+    match (step, node.account.asked()) {
+        (Move::Wait(_), Some(asked)) if node.account.has_strayed() => Move::Lower(asked),
+        (step, _) => step,
     }
 }
 
