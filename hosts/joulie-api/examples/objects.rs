@@ -2,6 +2,7 @@
 
 use joulie_api::gpu::Gpu;
 use joulie_api::node_hardware::NodeHardware;
+use joulie_api::node_power_grant::NodePowerGrant;
 use joulie_api::node_power_profile::NodePowerProfile;
 use joulie_api::node_twin::NodeTwin;
 use joulie_api::object::{BadObject, parse};
@@ -44,6 +45,7 @@ pub(crate) fn through_the_type(object: Value) -> Result<Value, BadObject> {
     let written = match kind(&object) {
         "GPU" => serde_json::to_value(parse::<Gpu>(&object)?),
         "NodeHardware" => serde_json::to_value(parse::<NodeHardware>(&object)?),
+        "NodePowerGrant" => serde_json::to_value(parse::<NodePowerGrant>(&object)?),
         "NodePowerProfile" => serde_json::to_value(parse::<NodePowerProfile>(&object)?),
         "NodeTwin" => serde_json::to_value(parse::<NodeTwin>(&object)?),
         "TelemetryProfile" => serde_json::to_value(parse::<TelemetryProfile>(&object)?),
