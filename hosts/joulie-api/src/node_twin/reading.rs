@@ -70,10 +70,9 @@ impl NodeTwinStatus {
     pub fn evidence(&self) -> Evidence {
         if self.plan_lease.as_deref() == Some(PLAN_LEASE) {
             let conditions = self.conditions.as_deref().unwrap_or_default();
-            // A twin whose meter is silent is no old twin: it lacks the watts and the trend, and its predicted scores
-            // stand (seed 000).
             return Evidence::Leased(match find(conditions, ConditionType::TelemetryFresh) {
-                Some(Status::True | Status::False | Status::Unknown) => Telemetry::Fresh,
+                Some(Status::True) => Telemetry::Fresh,
+                Some(Status::False | Status::Unknown) => Telemetry::Stale,
                 None => Telemetry::Unsaid,
             });
         }
@@ -151,16 +150,16 @@ mod tests {
     }
 
     #[test]
-    fn a_twin_that_names_the_lease_is_fresh_with_it_although_its_meter_is_silent() {
+    fn a_twin_that_names_the_lease_is_judged_by_its_condition() {
         let leased = |status: &str| {
             json!({"planLease": "joulie-plan", "lastUpdated": "2020-01-01T00:00:00Z",
                    "conditions": [{"type": "TelemetryFresh", "status": status}]})
         };
         for (json, evidence) in [
             (leased("True"), Evidence::Leased(Telemetry::Fresh)),
-            (leased("False"), Evidence::Leased(Telemetry::Fresh)),
-            (leased("Unknown"), Evidence::Leased(Telemetry::Fresh)),
-            (leased("yes"), Evidence::Leased(Telemetry::Fresh)),
+            (leased("False"), Evidence::Leased(Telemetry::Stale)),
+            (leased("Unknown"), Evidence::Leased(Telemetry::Stale)),
+            (leased("yes"), Evidence::Leased(Telemetry::Stale)),
             (json!({"planLease": "joulie-plan"}), Evidence::Leased(Telemetry::Unsaid)),
             (
                 json!({"lastUpdated": "1970-01-01T00:00:02Z"}),
