@@ -111,11 +111,10 @@ impl Observer {
         let old = self.placements.len().saturating_sub(PLACEMENTS);
         self.placements.drain(..old);
         let mut nodes = self.nodes(now);
-        self.eco_since.retain(|name, _| nodes.get(name).is_some_and(|node| node.offer != Offer::Performance));
-        for (name, node) in &nodes {
-            if matches!(node.offer, Offer::Eco | Offer::Draining) {
-                self.eco_since.entry(name.clone()).or_insert(at);
-            }
+        let is_eco = |node: &Node| matches!(node.offer, Offer::Eco | Offer::Draining);
+        self.eco_since.retain(|name, _| nodes.get(name).is_some_and(is_eco));
+        for (name, _) in nodes.iter().filter(|(_, node)| is_eco(node)) {
+            self.eco_since.entry(name.clone()).or_insert(at);
         }
         let pods = self.pods(&mut nodes, at);
         let extender_silent =
