@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
-/// How long after a cut, when every operator has been told of it, the limits may still be above it.
-pub(crate) const CUT_DEADLINE: Duration = Duration::from_secs(30);
+/// How long after a cut, when every operator has been told of it, the limits may still be above it: a new leader waits 15 s,
+/// an agent that is cut off has `BUDGET_ANSWER_WITHIN`, 30 s, and then the others have 10 s to make up for it.
+pub(crate) const CUT_DEADLINE: Duration = Duration::from_secs(55);
 /// A machine that has booted is excused until its first receipt, and no longer than this.
 pub(crate) const REBOOT_AT_MOST: Duration = Duration::from_secs(300);
-/// A device that refused is tried again; it is excused for so long after it last refused.
-pub(crate) const REFUSAL_AFTER: Duration = Duration::from_secs(60);
+/// A device that refused is tried again within a minute; it is excused for so long after it last refused.
+pub(crate) const REFUSAL_AFTER: Duration = Duration::from_secs(65);
 /// What a rival has written is put back by the agent; no longer than this.
 pub(crate) const RIVAL_AT_MOST: Duration = Duration::from_secs(120);
 
@@ -33,8 +34,7 @@ pub(crate) enum Landed {
 }
 
 impl Landed {
-    /// Whether it is a receipt for a machine that has booted. Until grants have receipts, a limit that the agent has put
-    /// in force again is one.
+    /// Whether it ends the excuse of a machine that has booted: the first limit in force, which is no later than the receipt.
     pub(crate) const fn is_receipt(self) -> bool {
         match self {
             Self::InForce => true,

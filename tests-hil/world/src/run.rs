@@ -29,27 +29,21 @@ pub struct Plan {
     pub kinds: Vec<Kind>,
     /// Which nodes there are, as the simulator writes it.
     pub fleet: &'static str,
+    /// As what part of the limit the operators are told it; with more than 1 they cannot keep it.
+    pub told: f64,
     /// Whether the whole story is told, and not what is around the first breach.
     pub whole: bool,
 }
 
 impl Plan {
-    /// What the operator of today bears. With the others it is red:
-    ///
-    /// - `Weather`: a cap whose write failed is not sent again;
-    /// - `Cuts`: while a node cannot be reached, the others do not make up for a cut of the limit;
-    /// - `Releases`: the watts of a node that is let go are given to others while it may draw all that it can;
-    /// - `Deletions`: without its NodeHardware a node counts with the catalogue's maximum, which may be the lower one;
-    /// - `Persons`: while a person owns a cap, the status of the twin is written every few milliseconds.
-    // When they are mended: `&Kind::ALL`.
-    pub const EVERYDAY: &[Kind] =
-        &[Kind::Pods, Kind::Budgets, Kind::Roads, Kind::Kills, Kind::Reboots, Kind::Refusals, Kind::Rivals];
+    /// What is played every day.
+    pub const EVERYDAY: &[Kind] = &Kind::ALL;
 
     /// An hour of two operators, six agents on their machines and an extender, with everything that happens.
     #[must_use]
     pub fn full(seed: u64) -> Self {
         let hour = Duration::from_secs(3600);
-        Self { seed, hour, kinds: Kind::ALL.to_vec(), fleet: "xeon:2,epyc:2,gpu:2", whole: false }
+        Self { seed, hour, kinds: Kind::ALL.to_vec(), fleet: "xeon:2,epyc:2,gpu:2", told: 1.0, whole: false }
     }
 
     /// The same hour with these kinds only.
@@ -125,6 +119,7 @@ struct World {
     members: Vec<Member>,
     /// What the operators are told when they start.
     site_watts: f64,
+    told: f64,
     processes: BTreeMap<Who, Process>,
     starts: BTreeMap<Who, u32>,
     lines: BTreeMap<Who, [Arc<Line>; 2]>,
@@ -160,6 +155,7 @@ impl World {
             disk: Disk::new(),
             members,
             site_watts,
+            told: plan.told,
             processes: BTreeMap::new(),
             starts: BTreeMap::new(),
             lines,
@@ -319,7 +315,7 @@ impl World {
             scene: &self.scene,
             disk: &self.disk,
             seed: self.seed,
-            site_watts: self.site_watts,
+            site_watts: self.site_watts * self.told,
             number: *number,
             lines: (api, road),
         };
