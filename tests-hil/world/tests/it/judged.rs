@@ -5,9 +5,9 @@ use world::{Plan, run};
 
 #[test]
 fn operators_that_are_told_too_much_are_found_out() {
-    let outcome = run(&Plan { told: 1.1, ..Plan::with(1, &[Kind::Pods]) });
+    let outcome = run(&Plan { told: 1.1, ..Plan::with(1, &[Kind::Pods, Kind::Budgets]) });
     let breach =
-        outcome.breaches.first().expect("the limits in force are a tenth above the limit of the site");
+        outcome.breaches.first().expect("the limits in force are a tenth above what the site may draw");
     assert!(breach.watts > 500.0, "{breach:?}");
     assert!(outcome.story().contains("InForce"), "{}", outcome.story());
 }
