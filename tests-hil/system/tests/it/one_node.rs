@@ -89,7 +89,8 @@ pub(crate) async fn a_release_restores(world: &World) {
 }
 
 pub(crate) async fn a_deselected_node_is_restored(world: &World) {
-    assert_ne!(world.registers.limits_uw().unwrap(), ORIGINALS);
+    objects::want(&world.client, RIG, SETTLED_WATTS).await.unwrap();
+    limited(world, SETTLED_WATTS).await;
     let nodes: Api<Node> = Api::all(world.client.clone());
     let unmanaged = json!({"metadata": {"labels": {"joulie.io/managed": null}}});
     nodes.patch(RIG, &PatchParams::default(), &Patch::Merge(&unmanaged)).await.unwrap();
