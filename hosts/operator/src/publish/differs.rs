@@ -165,7 +165,7 @@ mod tests {
         let agents = condition("CapEnforced", "Applied");
         let there = [theirs.clone(), agents, fresh.clone()];
         assert!(!differ(with(&[fresh.clone(), theirs.clone()]), with(&there)));
-        assert!(differ(with(&[fresh.clone()]), with(&there)));
+        assert!(differ(with(std::slice::from_ref(&fresh)), with(&there)));
         assert!(differ(with(&[fresh, condition("Overridden", "Unknown")]), with(&there)));
     }
 
