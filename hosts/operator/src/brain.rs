@@ -5,14 +5,14 @@
 //! that grows with every failure; neither keeps a pass from the other nodes.
 
 mod absences;
-mod claims;
+mod budget;
 mod jobs;
 mod pass;
 mod settled;
 mod sight;
 mod waits;
 
-pub(crate) use claims::Ticket;
+pub(crate) use budget::Ticket;
 pub(crate) use jobs::Then;
 
 use crate::grants::Grants;
@@ -28,10 +28,6 @@ use host_kit::events::{Note, Recorder, Severity};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use planner::plan::Memory;
-use planner::power::estimate::{IDLE_CPU, IDLE_GPU, UtilizationModel};
-use planner::twin::TwinLaw;
-use planner::twin::cooling::MeasuredPower;
-use planner::twin::psu::{PsuLimits, RACK_LIMIT};
 use power_units::{Micros, Stamp};
 use settled::Settled;
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,7 +38,6 @@ use waits::{Settling, Waits};
 /// What one term of leading knows.
 pub(crate) struct Brain {
     settings: Arc<Settings>,
-    law: TwinLaw<MeasuredPower>,
     site: Site,
     /// What meters said; it outlives a term, because a follower listens too.
     meters: Meters,
@@ -59,12 +54,8 @@ pub(crate) struct Brain {
     settled: Vec<Option<Settled>>,
     /// What the budget has sent; it outlives a term, because it may land in the next.
     grants: Grants,
-    /// The budget's timers.
-    budget_memory: planner::budget::Memory,
-    /// What the last round of the budget decided.
+    /// How the limits stand, as the last pass decided.
     round: planner::budget::Round,
-    /// Grants whose nodes are gone: the state of the object, and since when it is so.
-    gone: BTreeMap<Arc<str>, (String, Mono)>,
     /// When it was last told that many watts were taken or given.
     cuts: BTreeMap<&'static str, Mono>,
     /// Before this nothing is raised: what a leader before has sent may still land.
@@ -95,24 +86,19 @@ impl Brain {
     /// # Errors
     /// When the tuning of the twin makes no sense, which would be a defect of the program.
     pub(crate) fn new(settings: Arc<Settings>, stats: Stats, recorder: Recorder) -> Result<Self, String> {
-        let utilization = UtilizationModel::new(IDLE_CPU, IDLE_GPU).map_err(|error| error.to_string())?;
-        let psu = PsuLimits::new(RACK_LIMIT, BTreeMap::new()).map_err(|error| error.to_string())?;
         let meters = Meters::new(&settings.power, settings.hold)?;
         Ok(Self {
-            law: TwinLaw { cooling: MeasuredPower, psu, utilization },
             site: Site::default(),
             meters,
             absences: Absences::new(settings.not_ready_patience),
-            memory: Memory::new(),
+            memory: Memory::default(),
             busy: BTreeMap::new(),
             tickets: 0,
             settling: BTreeMap::new(),
             waits: Waits::default(),
             settled: Vec::new(),
             grants: Grants::default(),
-            budget_memory: planner::budget::Memory::default(),
             round: planner::budget::Round::default(),
-            gone: BTreeMap::new(),
             cuts: BTreeMap::new(),
             raises_from: Mono::START,
             short: BTreeMap::new(),
@@ -127,10 +113,10 @@ impl Brain {
 
     /// Takes in what has changed in the rows. A follower does so too, so that it could lead at once.
     pub(crate) fn look(&mut self, watches: &mut Watches, now: Mono, wall: Timestamp) -> Changes {
-        let changes = self.site.refresh(watches, &self.settings.lens, &self.settings.plan.catalog);
-        self.meters.listen(&changes.members, stamp(now), wall);
-        self.absences.note(&changes.members, now, wall);
-        self.absences.keep_only(self.site.members.len(), |node| self.site.find(node).is_some());
+        let changes = self.site.refresh(watches, &self.settings.lens, &self.settings.catalog);
+        self.meters.listen(&changes.nodes, stamp(now), wall);
+        self.absences.note(&changes.nodes, now, wall);
+        self.absences.keep_only(self.site.observed.len(), |node| self.site.find(node).is_some());
         changes
     }
 
@@ -141,15 +127,14 @@ impl Brain {
 
     /// The names of the nodes that are planned for.
     pub(crate) fn planned(&self) -> Vec<Arc<str>> {
-        self.site.nodes.iter().filter(|row| row.is_eligible()).map(|row| row.name.clone()).collect()
+        let nodes = self.site.cluster.nodes.iter().filter(|node| node.is_eligible());
+        nodes.map(|node| node.name.clone()).collect()
     }
 
     /// A new term begins: what an earlier one remembered is void.
     pub(crate) fn begin_term(&mut self, now: Mono) {
         self.raises_from = now.plus(self.settings.election.lease).plus(SERVER_TIMEOUT);
-        (self.budget_memory, self.round) = Default::default();
-        self.gone.clear();
-        self.memory = Memory::new();
+        (self.memory, self.round) = Default::default();
         self.busy.clear();
         self.settling.clear();
         self.waits = Waits::default();
@@ -203,9 +188,9 @@ impl Brain {
             tracing::warn!(node, target = target_word, "a write failed: {why}; again in {millis}ms");
         }
         let told = matches!(result, Counted::Owned | Counted::Refused);
-        if let Some(member) = self.site.member(node).filter(|_| told) {
+        if let Some(observed) = self.site.observed(node).filter(|_| told) {
             self.recorder.say(Note {
-                regarding: reference(&member.node),
+                regarding: reference(&observed.node),
                 severity: Severity::Warning,
                 reason: if result == Counted::Owned { "Overridden" } else { "WriteRefused" },
                 action: "Publish",
@@ -217,19 +202,19 @@ impl Brain {
     /// Forgets what is kept of nodes that are gone, and of jobs that show in the rows.
     fn forget_gone(&mut self, now: Mono) {
         let site = &self.site;
-        self.settling.retain(|node, settling| match site.member(node) {
-            Some(member) => !settling.is_over(member, now),
+        self.settling.retain(|node, settling| match site.observed(node) {
+            Some(observed) => !settling.is_over(observed, now),
             None => now < settling.until,
         });
-        if self.settled.len() != self.site.members.len() {
-            self.settled.resize_with(self.site.members.len(), || None);
+        if self.settled.len() != self.site.observed.len() {
+            self.settled.resize_with(self.site.observed.len(), || None);
         }
         if !std::mem::take(&mut self.site.other_nodes) {
             return;
         }
         // Other nodes stand at these places now.
         self.settled.fill_with(|| None);
-        let known: BTreeSet<&str> = self.site.members.iter().map(|member| &*member.node.name).collect();
+        let known: BTreeSet<&str> = self.site.cluster.nodes.iter().map(|node| &*node.name).collect();
         self.meters.keep_only(&known);
         self.stats.keep_only(&known);
         self.waits.keep_only(&known, now);
@@ -251,8 +236,7 @@ impl Brain {
     /// `seen` had its turn.
     pub(crate) fn next_try(&self, seen: Mono) -> Option<Mono> {
         let settling = self.settling.values().map(|settling| settling.until);
-        let gone = self.gone.values().map(|(_, since)| since.plus(self.settings.gone_hold));
-        let budget = gone.chain(self.grants.untils()).chain([self.raises_from]);
+        let budget = self.grants.untils().chain([self.raises_from]);
         let all = self.waits.untils().chain(settling).chain(self.absences.ends()).chain(budget);
         all.filter(|&until| until > seen).min()
     }

@@ -74,7 +74,7 @@ impl Sent {
         match (&self.over, seen) {
             (None, Some(_)) | (Some(_), None) => true,
             (None, None) => false,
-            (Some((uid, serial)), Some(seen)) => seen.stamp.uid != *uid || seen.grant.serial > *serial,
+            (Some((uid, serial)), Some(seen)) => seen.uid != *uid || seen.serial > *serial,
         }
     }
 }
@@ -119,7 +119,7 @@ impl Grants {
     /// A grant is about to be sent over what is seen; its ticket.
     pub(crate) fn send(&mut self, node: &Arc<str>, seen: Option<&GrantSeen>, grant: Grant) -> u64 {
         self.tickets += 1;
-        let over = seen.map(|seen| (seen.stamp.uid.clone(), seen.grant.serial));
+        let over = seen.map(|seen| (seen.uid.clone(), seen.serial));
         let sent = Sent { ticket: self.tickets, over, grant, stage: Stage::UnderWay };
         self.nodes.entry(node.clone()).or_default().sent.push(sent);
         self.tickets

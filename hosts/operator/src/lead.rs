@@ -256,7 +256,7 @@ impl Lead {
             }
             return;
         };
-        let has_budget = self.parts.settings.budget.any();
+        let has_budget = self.parts.settings.plan.budget.any();
         let blind = self.parts.watches.blind(now, has_budget).or_else(|| {
             let (watches, waited) = (&self.parts.watches, now.since(self.since));
             let kind = if !watches.hardware.is_synced() && waited < HARDWARE_PATIENCE {

@@ -8,12 +8,13 @@ pub(crate) mod http;
 
 use crate::rows::PowerSeen;
 use crate::settings::{PowerSource, micros};
-use crate::site::Member;
+use crate::site::Observed;
 use jiff::Timestamp;
 use planner::names::Beside;
+use planner::node::Power;
 use planner::power::history::{History, HistoryLaw, WINDOW};
 use planner::power::{Absent, Meter, Reading, Report, Sample};
-use power_units::{Stamp, Watts, WattsPerMinute};
+use power_units::{Stamp, Watts};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,17 +41,6 @@ struct Heard {
     said: Option<Said>,
 }
 
-/// What a node's meter says at a moment.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Metering {
-    /// What the node draws.
-    pub(crate) reading: Reading,
-    /// Where that is going.
-    pub(crate) trend: Option<WattsPerMinute>,
-    /// A meter is to say what the node draws and nothing was ever heard of it, not even that it fails.
-    pub(crate) awaited: bool,
-}
-
 impl Meters {
     /// Nothing has been said yet; the last sample of a node stands for `hold`.
     ///
@@ -70,12 +60,13 @@ impl Meters {
 
     /// Listens to what agents publish of these nodes; `wall` is what people call the time. Of all others they say what
     /// they said.
-    pub(crate) fn listen(&mut self, members: &[Arc<Member>], now: Stamp, wall: Timestamp) {
+    pub(crate) fn listen(&mut self, nodes: &[Arc<Observed>], now: Stamp, wall: Timestamp) {
         if !self.by_agents {
             return;
         }
         let (law, hold) = (self.law, self.hold);
-        for Member { name, hardware, .. } in members.iter().map(|member| &**member) {
+        for Observed { node, hardware, .. } in nodes.iter().map(|observed| &**observed) {
+            let name = &node.name;
             let power = hardware.as_ref().and_then(|hardware| hardware.power.as_ref());
             if let Some(heard) = self.heard.get_mut(name) {
                 heard.listen(&law, power, now, |_| false);
@@ -99,19 +90,19 @@ impl Meters {
         &self,
         nodes: impl ExactSizeIterator<Item = &'a str>,
         now: Stamp,
-    ) -> Vec<Metering> {
+    ) -> Vec<Power> {
         let heard = Beside::new(nodes, self.heard.iter().map(|(node, heard)| (&**node, heard)));
         heard.each().map(|heard| self.metering(heard, now)).collect()
     }
 
-    fn metering(&self, heard: Option<&Heard>, now: Stamp) -> Metering {
+    fn metering(&self, heard: Option<&Heard>, now: Stamp) -> Power {
         match heard {
-            Some(Heard { history, .. }) => Metering {
+            Some(Heard { history, .. }) => Power {
                 reading: history.reading(&self.law, now),
                 trend: history.trend(&self.law, now),
                 awaited: false,
             },
-            None => Metering {
+            None => Power {
                 reading: Reading::Absent(self.silent),
                 trend: None,
                 awaited: !matches!(self.silent, Absent::NotConfigured | Absent::HttpNoEndpoint),

@@ -10,77 +10,16 @@ mod status;
 pub(crate) use differs::differs;
 pub(crate) use status::{Standing, is_older, overridden, status_of};
 
-use crate::rows::{self, GrantSeen, NodeSeen, StateSeen};
+use crate::rows::{GrantSeen, StateSeen};
 use joulie_api::caps::{CpuCaps, GpuCaps};
 use joulie_api::labels::{self, manager};
 use joulie_api::number::Number;
 use joulie_core::budget::Grant;
 use joulie_core::node::cap::CapIntent;
-use planner::intent::{Cap, Caps};
-use planner::plan::Desired;
+use planner::intent::Cap;
+use planner::node::{Desired, Node};
 use planner::profile::Profile;
 use serde_json::{Map, Value, json};
-use std::borrow::Cow;
-
-/// A desired state as it is to stand in an object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
-    /// Its profile.
-    pub(crate) profile: Profile,
-    /// Its caps.
-    pub(crate) caps: Caps,
-    /// It drains.
-    pub(crate) draining: bool,
-    /// The policy that decided, if one did.
-    pub(crate) policy: Option<Cow<'static, str>>,
-}
-
-impl Wanted {
-    /// What the plan wants.
-    pub(crate) fn planned(desired: &Desired) -> Self {
-        let Desired { profile, caps, draining, policy } = desired;
-        Self { profile: *profile, caps: *caps, draining: *draining, policy: Some(Cow::Borrowed(policy)) }
-    }
-
-    /// What stands in an object.
-    pub(crate) fn standing(state: &StateSeen) -> Self {
-        Self {
-            profile: rows::profile(state.desired.profile),
-            caps: rows::caps(&state.desired),
-            draining: state.desired.draining,
-            policy: state.desired.policy.clone().map(Cow::Owned),
-        }
-    }
-
-    /// What will stand in an object of which parts are somebody else's.
-    #[must_use]
-    pub(crate) fn over(self, state: &StateSeen) -> Self {
-        let there = Self::standing(state);
-        if state.is_a_persons() {
-            return Self { draining: self.draining, ..there };
-        }
-        let foreign = &state.owners.foreign;
-        Self {
-            profile: if foreign.profile { there.profile } else { self.profile },
-            caps: Caps {
-                cpu: if foreign.cpu { there.caps.cpu } else { self.caps.cpu },
-                gpu: if foreign.gpu { there.caps.gpu } else { self.caps.gpu },
-            },
-            draining: if foreign.scheduling { there.draining } else { self.draining },
-            policy: if foreign.policy { there.policy } else { self.policy },
-        }
-    }
-
-    /// Whether an object says so already, apart from differences that are worth no write. While another policy stands in
-    /// for the configured one its name alone is worth none.
-    pub(crate) fn is_in(&self, state: &StateSeen, with_draining: bool, stands_in: bool) -> bool {
-        let there = Self::standing(state);
-        self.profile == there.profile
-            && self.caps.same_as(&there.caps)
-            && (!with_draining || self.draining == there.draining)
-            && (stands_in || self.policy == there.policy)
-    }
-}
 
 /// Which kind carries a desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,33 +45,33 @@ pub(crate) fn state_document(
     carrier: Carrier,
     name: &str,
     node: &str,
-    wanted: &Wanted,
+    desired: &Desired,
     there: Option<&StateSeen>,
 ) -> Value {
-    let foreign = there.map(|state| &state.owners.foreign);
+    let theirs = there.map(|state| state.carried.theirs);
     let ours = |theirs: Option<bool>| !theirs.unwrap_or(false);
     let mut spec = Map::new();
     spec.insert("nodeName".to_owned(), json!(node));
-    if ours(foreign.map(|foreign| foreign.profile)) {
-        spec.insert("profile".to_owned(), json!(wanted.profile.as_str()));
+    if ours(theirs.map(|theirs| theirs.profile)) {
+        spec.insert("profile".to_owned(), json!(desired.profile.as_str()));
     }
-    if ours(foreign.map(|foreign| foreign.cpu))
-        && let Some(cap) = wanted.caps.cpu
+    if ours(theirs.map(|theirs| theirs.cpu))
+        && let Some(cap) = desired.caps.cpu
     {
         spec.insert("cpu".to_owned(), json!(CpuCaps::of(intent(cap))));
     }
-    if ours(foreign.map(|foreign| foreign.gpu))
-        && let Some(caps) = wanted.caps.gpu.and_then(|cap| GpuCaps::of(intent(cap)))
+    if ours(theirs.map(|theirs| theirs.gpu))
+        && let Some(caps) = desired.caps.gpu.and_then(|cap| GpuCaps::of(intent(cap)))
     {
         spec.insert("gpu".to_owned(), json!(caps));
     }
-    if ours(foreign.map(|foreign| foreign.policy))
-        && let Some(policy) = &wanted.policy
+    if ours(theirs.map(|theirs| theirs.policy))
+        && let Some(policy) = &desired.policy
     {
         spec.insert("policy".to_owned(), json!({"name": policy}));
     }
-    if carrier == Carrier::Twin && ours(foreign.map(|foreign| foreign.scheduling)) {
-        spec.insert("scheduling".to_owned(), json!({"draining": wanted.draining}));
+    if carrier == Carrier::Twin && ours(theirs.map(|theirs| theirs.scheduling)) {
+        spec.insert("scheduling".to_owned(), json!({"draining": desired.draining}));
     }
     let mut metadata = json!({
         "name": name,
@@ -160,13 +99,13 @@ pub(crate) fn grant_document(name: &str, node: &str, grant: Grant) -> Value {
 /// A grant in the place of the one that is seen, and of no other.
 pub(crate) fn grant_patch(seen: &GrantSeen, grant: Grant, released: bool) -> Value {
     let mut patch = vec![
-        json!({"op": "test", "path": "/metadata/uid", "value": seen.stamp.uid}),
-        json!({"op": "test", "path": "/spec/serial", "value": seen.grant.serial}),
+        json!({"op": "test", "path": "/metadata/uid", "value": seen.uid}),
+        json!({"op": "test", "path": "/spec/serial", "value": seen.serial}),
         json!({"op": "replace", "path": "/spec/serial", "value": grant.serial}),
         json!({"op": "replace", "path": "/spec/watts", "value": Number::from(grant.watts)}),
         json!({"op": "replace", "path": "/spec/ceiling", "value": Number::from(grant.ceiling)}),
     ];
-    if released || seen.released {
+    if released || seen.granted.released {
         patch.push(json!({"op": "add", "path": "/spec/released", "value": released}));
     }
     Value::Array(patch)
@@ -188,40 +127,32 @@ pub(crate) fn status_document(carrier: Carrier, name: &str, uid: Option<&str>, s
     json!({"apiVersion": API_VERSION, "kind": carrier.kind(), "metadata": metadata, "status": status})
 }
 
-/// The labels that a node is to have, as far as they are the operator's to set; nothing where they are there already.
-/// Without a profile the label stays as it is.
+/// The labels that a node is to have, as far as they are the operator's to set: what is to stay is applied again beside what
+/// changes, for an applied label that is left out is taken away. Without a profile the label stays as it is.
 pub(crate) fn labels_document(
-    node: &NodeSeen,
+    node: &Node,
     key: &str,
     profile: Option<Profile>,
     draining: Option<bool>,
-) -> Option<Value> {
-    let mut labels = Map::new();
-    let mut set = |key: &str, value: Option<&str>| {
-        let there = node.label(key);
-        let foreign = node.owner_of(key).is_some();
-        if let Some(value) = value.filter(|_| !foreign) {
-            labels.insert(key.to_owned(), json!(value));
-        }
-        !foreign && value != there
-    };
-    let profile = profile.map(Profile::as_str).or_else(|| node.label(key));
-    let profile_differs = set(key, profile);
+) -> Value {
+    let profile = profile.map(Profile::as_str).or(node.labels.profile.text.as_deref());
     let mark = draining.map(|draining| if draining { labels::TRUE } else { labels::FALSE });
-    let mark_differs = set(labels::node::DRAINING, mark);
-    (profile_differs || mark_differs).then(|| node_document(node, labels))
+    let all = [(key, profile, &node.labels.profile), (labels::node::DRAINING, mark, &node.labels.draining)];
+    let ours = all.into_iter().filter(|(_, _, there)| !there.theirs);
+    let said = ours.filter_map(|(key, value, _)| Some((key.to_owned(), json!(value?))));
+    node_document(node, said.collect())
 }
 
 /// Takes away every label that the operator has set on a node.
-pub(crate) fn no_labels_document(node: &NodeSeen) -> Value {
+pub(crate) fn no_labels_document(node: &Node) -> Value {
     node_document(node, Map::new())
 }
 
-fn node_document(node: &NodeSeen, labels: Map<String, Value>) -> Value {
+fn node_document(node: &Node, labels: Map<String, Value>) -> Value {
     // With the identifier a node that is gone is not made anew by its labels.
     json!({
         "apiVersion": "v1", "kind": "Node",
-        "metadata": {"name": *node.name, "uid": node.stamp.uid, "labels": labels},
+        "metadata": {"name": *node.name, "uid": node.uid, "labels": labels},
     })
 }
 

@@ -13,7 +13,7 @@ pub(crate) use hardware::{HardwareSeen, PowerSeen};
 pub(crate) use node::NodeSeen;
 pub(crate) use owners::is_of_kubernetes;
 pub(crate) use pod::PodSeen;
-pub(crate) use state::{DeviceSeen, ProfileSeen, StateSeen, TwinSeen, caps, profile};
+pub(crate) use state::{DeviceSeen, ProfileSeen, StateSeen, TwinSeen};
 
 use power_units::{Role, Watts};
 use serde_json::Value;

@@ -4,7 +4,7 @@ mod table;
 
 pub use table::TABLE;
 
-use crate::site::{DesiredSource, Lens};
+use crate::site::Lens;
 use host_kit::config::{Listen, Refusals, Setting, UrlTemplate, Values};
 use host_kit::leader::Candidate;
 use host_kit::program;
@@ -13,9 +13,11 @@ use planner::catalog::Catalog;
 use planner::guard::GuardMode;
 use planner::hardware::PowerRange;
 use planner::intent::{CapSettings, GpuNodeCpus, Intents, UserRanges};
+use planner::node::DesiredSource;
 use planner::plan::{self, DrainingLabel};
 use planner::policy::{FamilyFloor, Policy, PolicyType, QueueAware, RuleSwap, StaticPartition};
 use planner::profile::PerProfile;
+use planner::twin::TwinLaw;
 use power_units::{Micros, Percent, Ratio, Role, Watts};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,8 +36,10 @@ pub struct Settings {
     pub(crate) pod_name: Option<String>,
     /// How objects are looked at.
     pub(crate) lens: Lens,
-    /// How the cluster is planned.
+    /// How it is decided.
     pub(crate) plan: plan::Settings,
+    /// The known models.
+    pub(crate) catalog: Catalog,
     /// Whether `POLICY_TYPE` was a word that nobody knows.
     pub(crate) policy_unknown: bool,
     /// A pass is made at least so often.
@@ -54,10 +58,6 @@ pub struct Settings {
     pub(crate) power: PowerSource,
     /// How long the last sample of a node stands.
     pub(crate) hold: Duration,
-    /// The limits to keep to.
-    pub(crate) budget: Limits,
-    /// How long the grant of a node that is gone counts after its agent was last heard.
-    pub(crate) gone_hold: Duration,
     /// The election.
     pub(crate) election: Election,
 }
@@ -106,9 +106,11 @@ impl Settings {
             guard: values.get(&table::GUARD_MODE)?,
             draining_label: values.get(&table::DRAINING_LABEL_MODE)?,
             intents: intents(values, &catalog)?,
-            catalog,
             dwell: values.get(&table::PERFORMANCE_DWELL)?,
             release_patience: micros(values.get(&table::RELEASE_PATIENCE)?),
+            budget: limits(values)?,
+            twin: TwinLaw::STANDARD,
+            hold: micros(values.get(&table::POWER_HOLD)?),
         };
         Ok(Self {
             metrics: values.get(&table::METRICS_ADDR)?,
@@ -117,6 +119,7 @@ impl Settings {
             pod_name: values.get(&program::POD_NAME)?,
             lens: lens(values)?,
             plan,
+            catalog,
             policy_unknown,
             not_ready_patience: values.get(&table::NOT_READY_PATIENCE)?,
             interval: values.get(&table::RECONCILE_INTERVAL)?,
@@ -126,8 +129,6 @@ impl Settings {
             writers: values.get(&table::WRITERS)?,
             power: power(values)?,
             hold: values.get(&table::POWER_HOLD)?,
-            budget: limits(values)?,
-            gone_hold: values.get(&table::BUDGET_GONE_HOLD)?,
             election,
         })
     }
@@ -247,6 +248,7 @@ fn limits(values: &Values) -> Result<Limits, Refusals> {
         raise_band: values.get(&table::BUDGET_RAISE_PCT)?.to_ratio(Role::Limit),
         raise_dwell: micros(values.get(&table::BUDGET_RAISE_DWELL)?),
         answer_within: micros(values.get(&table::BUDGET_ANSWER_WITHIN)?),
+        gone_hold: micros(values.get(&table::BUDGET_GONE_HOLD)?),
     };
     Ok(limits)
 }

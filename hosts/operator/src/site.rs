@@ -1,44 +1,37 @@
-//! The cluster as one pass sees it: rows put together node by node, kept from pass to pass, so that what has not changed
+//! The cluster as one pass sees it: objects put together node by node, kept from pass to pass, so that what has not changed
 //! is not read again.
 
 mod confirm;
-mod member;
 mod objects;
+mod observed;
 mod pods;
-mod published;
 mod texts;
 mod unread;
 mod watches;
 
-pub(crate) use confirm::confirmation;
-pub(crate) use member::{Brief, Member};
+pub(crate) use observed::Observed;
 pub(crate) use unread::{Kind, Unread, Unreadable, Unreads};
 pub(crate) use watches::{SILENCE_MAX, Watches};
 
-use crate::rows::{self, GrantSeen, HardwareSeen, NodeSeen, ProfileSeen, TwinSeen};
+use crate::publish::Carrier;
+use crate::rows::{GrantSeen, HardwareSeen, NodeSeen, ProfileSeen, TwinSeen};
+use confirm::confirmation;
 use host_kit::reflect::News;
 use joulie_api::labels;
 use kube::core::{Selector, SelectorExt};
 use objects::{Objects, Touched};
-use planner::budget::Split;
 use planner::catalog::Catalog;
-use planner::hardware::Hardware;
+use planner::density::Family;
 use planner::inventory::{self, HardwareFacts, Implausible, LabelFacts, Peers};
+use planner::node::{
+    Confirmation, DesiredSource, Granted, Label, Labels, Machine, Node, Power, Presence, Published, Sight,
+};
 use planner::places::Places;
-use planner::plan::{NodeRow, Presence, PublishedRow, Sight};
-use pods::Pods;
+use planner::plan::Cluster;
+use power_units::{Micros, Stamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use texts::Texts;
-
-/// Which kind carries the desired state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DesiredSource {
-    /// NodePowerProfile.
-    Profile,
-    /// NodeTwin.
-    Twin,
-}
 
 /// How nodes and pods are looked at.
 #[derive(Clone, Debug)]
@@ -58,15 +51,13 @@ pub(crate) struct Lens {
 }
 
 /// The cluster.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Site {
-    /// Every node, in the order of names.
-    pub(crate) members: Vec<Arc<Member>>,
+    /// Every node, in the order of names, what is left of those that are gone, and the pods.
+    pub(crate) cluster: Cluster,
+    /// The objects of each node, in the same order.
+    pub(crate) observed: Vec<Arc<Observed>>,
     places: Places,
-    /// The planner's rows of them, in the same order.
-    pub(crate) nodes: Vec<NodeRow>,
-    /// The pods.
-    pub(crate) pods: Pods,
     /// The NodePowerProfiles.
     pub(crate) profiles: Objects<ProfileSeen>,
     /// The NodeTwins.
@@ -78,12 +69,36 @@ pub(crate) struct Site {
     /// What nodes of models that the catalogue does not know say of them together.
     peers: Peers,
     texts: Texts,
-    /// What is published, in the order of the nodes' names; nothing where it is to be put together anew.
-    published: Option<Vec<PublishedRow>>,
     /// Nodes have come or gone since somebody last asked.
     pub(crate) other_nodes: bool,
     /// What is there and cannot be read.
     pub(crate) unread: Unreads,
+}
+
+impl Default for Site {
+    fn default() -> Self {
+        Self {
+            cluster: Cluster {
+                nodes: Vec::new(),
+                gone: Vec::new(),
+                pods: None,
+                now: Stamp::new(Micros::ZERO),
+                wall_clock: Micros::ZERO,
+                raises: false,
+            },
+            observed: Vec::new(),
+            places: Places::default(),
+            profiles: Objects::default(),
+            twins: Objects::default(),
+            grants: Objects::default(),
+            hardware: Objects::default(),
+            hardware_known: false,
+            peers: Peers::default(),
+            texts: Texts::default(),
+            other_nodes: false,
+            unread: Unreads::default(),
+        }
+    }
 }
 
 /// What a look at the rows found.
@@ -93,13 +108,13 @@ pub(crate) struct Changes {
     pub(crate) plan: bool,
     /// The nodes that were put together anew: a meter has spoken, or something has changed that a plan or a twin
     /// depends on.
-    pub(crate) members: Vec<Arc<Member>>,
+    pub(crate) nodes: Vec<Arc<Observed>>,
 }
 
 impl Changes {
     /// Whether nothing was found.
     pub(crate) const fn is_empty(&self) -> bool {
-        !self.plan && self.members.is_empty()
+        !self.plan && self.nodes.is_empty()
     }
 }
 
@@ -108,7 +123,8 @@ impl Site {
     pub(crate) fn refresh(&mut self, watches: &mut Watches, lens: &Lens, catalog: &Catalog) -> Changes {
         // Asked before the news, so that whoever is known is in them.
         let known = watches.hardware.is_synced();
-        let mut changes = Changes { plan: self.pods.read(&mut watches.pods, lens), members: Vec::new() };
+        let pods = pods::read(&mut self.cluster.pods, &mut watches.pods, lens);
+        let mut changes = Changes { plan: pods, nodes: Vec::new() };
         let unread = self.unread.clone();
         let mut touched = Touched::NOTHING;
         let mut others_say = false;
@@ -117,17 +133,14 @@ impl Site {
             touched = touched.and(news);
             self.unread.hardware = Unread::of(&watches.hardware, |row| &row.node);
         }
-        let mut states = Touched::NOTHING;
         if let Some(news) = watches.profiles.news(|news| self.profiles.take(&news)) {
-            states = states.and(news);
-            self.unread.profiles = Unread::of(&watches.profiles, |row| &row.state.desired.node);
+            touched = touched.and(news);
+            self.unread.profiles = Unread::of(&watches.profiles, |row| &row.state.node);
         }
         if let Some(news) = watches.twins.news(|news| self.twins.take(&news)) {
-            states = states.and(news);
-            self.unread.twins = Unread::of(&watches.twins, |row| &row.state.desired.node);
+            touched = touched.and(news);
+            self.unread.twins = Unread::of(&watches.twins, |row| &row.state.node);
         }
-        self.republish(&states, lens.source);
-        touched = touched.and(states);
         if let Some(news) = watches.grants.news(|news| self.grants.take(&news)) {
             touched = touched.and(news);
             self.unread.grants = Unread::of(&watches.grants, |row| &row.node);
@@ -143,11 +156,11 @@ impl Site {
         let nodes = watches.nodes.news(|news| same_nodes(&news)).unwrap_or_else(|| Some(BTreeMap::new()));
         match (touched, nodes) {
             (Touched::Few(touched), Some(nodes)) => {
-                self.read_members(&touched, &nodes, (lens, catalog), &mut changes);
+                self.read_few(&touched, &nodes, (lens, catalog), &mut changes);
             }
             (Touched::Few(_) | Touched::All, _) => {
                 let nodes = watches.nodes.with(|rows| rows.values().map(|held| held.row.clone()).collect());
-                self.read_nodes(nodes, anew, (lens, catalog), &mut changes);
+                self.read_all(nodes, anew, (lens, catalog), &mut changes);
             }
         }
         changes
@@ -175,7 +188,7 @@ impl Site {
     }
 
     /// Puts these nodes together anew; the others stay as they are.
-    fn read_members(
+    fn read_few(
         &mut self,
         touched: &BTreeSet<String>,
         nodes: &BTreeMap<Arc<str>, Arc<NodeSeen>>,
@@ -184,156 +197,217 @@ impl Site {
     ) {
         let names: BTreeSet<&str> =
             touched.iter().map(String::as_str).chain(nodes.keys().map(|name| &**name)).collect();
-        for (at, name) in
-            names.into_iter().filter_map(|name| Some((self.find(name)?, name))).collect::<Vec<_>>()
-        {
-            let Some(was) = self.members.get(at).cloned() else { continue };
-            let member = self.gather(nodes.get(name).unwrap_or(&was.node).clone());
-            if was.is_same(&member) {
+        let mut of_the_gone = false;
+        for name in names {
+            let Some(at) = self.find(name) else {
+                of_the_gone = true;
+                continue;
+            };
+            let Some(was) = self.observed.get(at).cloned() else { continue };
+            let observed = self.observe(nodes.get(name).unwrap_or(&was.node).clone());
+            if was.is_same(&observed) {
                 continue;
             }
-            let (member, mut row) = self.put_together(member, Some(&was), by);
-            row.place = at;
-            let member = Arc::new(member);
-            changes.members.push(member.clone());
-            if let (Some(slot), Some(known)) = (self.members.get_mut(at), self.nodes.get_mut(at)) {
-                changes.plan |= *known != row;
-                (*slot, *known) = (member, row);
+            let before = self.cluster.nodes.get(at).cloned();
+            let node = self.put_together(&observed, before.as_ref(), by);
+            changes.plan |= before.as_ref() != Some(&node);
+            let observed = Arc::new(observed);
+            changes.nodes.push(observed.clone());
+            if let (Some(slot), Some(known)) = (self.observed.get_mut(at), self.cluster.nodes.get_mut(at)) {
+                (*slot, *known) = (observed, node);
             }
+        }
+        if of_the_gone {
+            self.read_gone(by, changes);
         }
     }
 
-    /// What is known of a node, its hardware not resolved.
-    fn gather(&self, node: Arc<NodeSeen>) -> Member {
-        Member {
+    /// The objects of a node.
+    fn observe(&self, node: Arc<NodeSeen>) -> Observed {
+        Observed {
             hardware: self.hardware.get(&node.name).cloned(),
             profile: self.profiles.get(&node.name).cloned(),
             twin: self.twins.get(&node.name).cloned(),
             grant: self.grants.get(&node.name).cloned(),
-            resolved: Hardware::default(),
             unreadable: self.unread.of_node(&node.name),
-            brief: Brief::default(),
-            name: node.name.clone(),
             node,
         }
     }
 
-    fn read_nodes(
+    fn read_all(
         &mut self,
         nodes: Vec<Arc<NodeSeen>>,
         anew: bool,
         by: (&Lens, &Catalog),
         changes: &mut Changes,
     ) {
-        let others = nodes.len() != self.members.len()
-            || nodes.iter().zip(&self.members).any(|(node, member)| node.name != member.node.name);
+        let others = nodes.len() != self.observed.len()
+            || nodes.iter().zip(&self.observed).any(|(node, known)| node.name != known.node.name);
         if others {
             self.places = Places::new(nodes.iter().map(|node| &*node.name));
         }
         self.other_nodes |= others;
         changes.plan |= others;
-        let old_members = std::mem::take(&mut self.members);
-        let old_rows = std::mem::take(&mut self.nodes);
-        let mut old = old_members.into_iter().zip(old_rows).peekable();
+        let observed_before = std::mem::take(&mut self.observed);
+        let nodes_before = std::mem::take(&mut self.cluster.nodes);
+        let mut old = observed_before.into_iter().zip(nodes_before).peekable();
         for node in nodes {
-            while old.next_if(|(member, _)| member.node.name < node.name).is_some() {}
-            let before = old.next_if(|(member, _)| member.node.name == node.name);
-            let member = self.gather(node);
-            let place = self.nodes.len();
-            let (member, mut row): (Arc<Member>, NodeRow) = match before {
-                Some((was, row)) if was.is_same(&member) && !anew => (was, row),
+            while old.next_if(|(known, _)| known.node.name < node.name).is_some() {}
+            let before = old.next_if(|(known, _)| known.node.name == node.name);
+            let observed = self.observe(node);
+            let (observed, node) = match before {
+                Some((was, node)) if was.is_same(&observed) && !anew => (was, node),
                 before => {
-                    let was = before.as_ref().map(|(was, _)| &**was);
-                    let (member, row) = self.put_together(member, was, by);
-                    let row = NodeRow { place, ..row };
-                    let member = Arc::new(member);
-                    changes.members.push(member.clone());
-                    changes.plan |= before.is_none_or(|(_, was)| was != row);
-                    (member, row)
+                    let was = before.as_ref().map(|(_, node)| node);
+                    let node = self.put_together(&observed, was, by);
+                    changes.plan |= was != Some(&node);
+                    let observed = Arc::new(observed);
+                    changes.nodes.push(observed.clone());
+                    (observed, node)
                 }
             };
-            row.place = place;
-            self.members.push(member);
-            self.nodes.push(row);
+            self.observed.push(observed);
+            self.cluster.nodes.push(node);
         }
+        self.read_gone(by, changes);
         self.texts.forget_unused();
     }
 
+    /// Looks for objects of nodes that are gone.
+    fn read_gone(&mut self, (lens, catalog): (&Lens, &Catalog), changes: &mut Changes) {
+        let profiles = self.profiles.by_node().keys();
+        let all = profiles.chain(self.twins.by_node().keys()).chain(self.grants.by_node().keys());
+        let names: BTreeSet<&String> = all.filter(|node| self.find(node).is_none()).collect();
+        let gone: Vec<Node> = names.into_iter().map(|name| self.gone(name, lens.source, catalog)).collect();
+        changes.plan |= gone != self.cluster.gone;
+        self.cluster.gone = gone;
+    }
+
+    /// What is left of a node that is gone.
+    fn gone(&self, name: &str, source: DesiredSource, catalog: &Catalog) -> Node {
+        let granted = self.granted(name);
+        Node {
+            name: name.into(),
+            uid: String::new(),
+            boot: String::new(),
+            selected: false,
+            reserved: false,
+            unschedulable: false,
+            presence: Presence::Gone,
+            sight: Sight::Clear,
+            labels: Labels::default(),
+            machine: Machine::lump(granted.most(), catalog),
+            published: self.published(name, source),
+            confirmation: Confirmation::Awaited,
+            granted,
+            power: Power::UNMETERED,
+        }
+    }
+
+    fn granted(&self, node: &str) -> Granted {
+        let seen = self.grants.get(node);
+        let unread = self.unread.grants.of_node(node).is_some();
+        Granted { unread, ..seen.map(|seen| seen.granted.clone()).unwrap_or_default() }
+    }
+
+    fn published(&self, node: &str, source: DesiredSource) -> Published {
+        Published {
+            source,
+            profile: self.profiles.get(node).map(|profile| profile.state.carried.clone()),
+            twin: self.twins.get(node).map(|twin| twin.state.carried.clone()),
+            twin_unread: self.unread.twins.of_node(node).is_some(),
+        }
+    }
+
+    /// A node, filled from its objects. What is known of the moment alone stays as it was: how it is seen, who is waited for,
+    /// what it draws, and what was sent to it.
     fn put_together(
         &mut self,
-        member: Member,
-        was: Option<&Member>,
+        observed: &Observed,
+        was: Option<&Node>,
         (lens, catalog): (&Lens, &Catalog),
-    ) -> (Member, NodeRow) {
-        let Member { node, hardware, .. } = &member;
+    ) -> Node {
+        let Observed { node, hardware, profile: _, twin: _, grant: _, unreadable } = observed;
+        let published = self.published(&node.name, lens.source);
+        let machine = self.machine(observed, was.map(|was| &was.machine), &published, (lens, catalog));
+        let sent = was.map(|was| was.granted.sent.clone()).unwrap_or_default();
+        let granted = Granted { sent, ..self.granted(&node.name) };
         let texts = &mut self.texts;
-        let mut reported = hardware.as_ref().map(|hardware| hardware.reported.clone());
-        if let Some(of) = &mut reported {
-            texts.share_all([
-                &mut of.cpu_raw_model,
-                &mut of.cpu_model,
-                &mut of.gpu_raw_model,
-                &mut of.gpu_model,
-            ]);
-        }
-        let mut labels = LabelFacts::read(|key| node.label(key), &lens.gpu_product_keys);
-        texts.share_all([&mut labels.cpu_model, &mut labels.gpu_model]);
-        let facts = HardwareFacts {
-            reported,
+        let mut text = |key: &str| node.label(key).map(|text| texts.share(text));
+        let mut label = |key: &str| Label { text: text(key), theirs: node.owner_of(key).is_some() };
+        let labels = Labels {
+            profile: label(&lens.profile_key),
+            draining: label(labels::node::DRAINING),
+            rack: text(labels::node::RACK).filter(|rack| !rack.is_empty()),
+            zone: text(labels::node::COOLING_ZONE).filter(|zone| !zone.is_empty()),
+        };
+        let state = observed.state(lens.source);
+        let grant = granted.grant.filter(|_| !granted.released);
+        // What the budget leaves of what is asked; the agent can hold no more than that.
+        let most = grant.map(|grant| machine.split.under_grant(&published.caps(), grant.watts));
+        let hardware_known = self.hardware_known && unreadable.hardware.is_none();
+        let confirmation =
+            confirmation(state, hardware.as_deref(), (&machine.resolved.hardware, most), hardware_known);
+        let presence = match was {
+            _ if node.ready => Presence::Ready,
+            Some(Node { presence: Presence::Away, .. }) => Presence::Away,
+            Some(_) | None => Presence::Lost,
+        };
+        Node {
+            name: was.map_or_else(|| node.name.clone(), |was| was.name.clone()),
+            uid: node.stamp.uid.clone(),
+            boot: node.boot.clone(),
+            selected: lens.selector.matches(&node.labels),
+            reserved: labels::is_true(node.label(&lens.reserved_key)),
+            unschedulable: node.unschedulable,
+            presence,
+            sight: was.map_or(Sight::Clear, |was| was.sight),
             labels,
+            machine,
+            published,
+            confirmation,
+            granted,
+            power: was.map_or(Power::UNMETERED, |was| was.power),
+        }
+    }
+
+    /// What a node is made of, as far as what is said of it can be believed.
+    fn machine(
+        &mut self,
+        Observed { node, hardware, .. }: &Observed,
+        was: Option<&Machine>,
+        published: &Published,
+        (lens, catalog): (&Lens, &Catalog),
+    ) -> Machine {
+        let facts = HardwareFacts {
+            reported: hardware.as_ref().map(|hardware| hardware.reported.clone()),
+            labels: LabelFacts::read(|key| node.label(key), &lens.gpu_product_keys),
             capacity_cpus: node.capacity_cpus,
             allocatable_gpus: node.allocatable_gpus,
         };
         let (facts, implausible) = inventory::believed(facts, catalog, &self.peers);
-        let state = member.state(lens.source);
-        let caps = state.map(|state| rows::caps(&state.desired));
-        let gpu_cap = caps.is_some_and(|caps| caps.gpu.is_some());
-        let remembered = was.and_then(|was| was.resolved.gpu.as_ref());
-        let resolved = inventory::resolve(&facts, remembered, gpu_cap, catalog).hardware;
-        let name = was.map_or_else(|| node.name.clone(), |was| was.name.clone());
-        let brief = Brief {
-            rack: member.label(labels::node::RACK).map(|text| texts.share(text)),
-            zone: member.label(labels::node::COOLING_ZONE).map(|text| texts.share(text)),
-            caps,
-            can_cap: hardware.as_ref().map_or((false, false), |hardware| {
-                (hardware.cpu_control != Some(false), hardware.gpu_control != Some(false))
-            }),
-            implausible: said(&implausible),
-            has_no_meter: hardware.as_ref().is_some_and(|hardware| hardware.metered == Some(false)),
-            has_other_owners: state.is_some_and(|state| state.owners.foreign.any())
-                || node.owner_of(&lens.profile_key).is_some(),
-        };
-        // What the budget leaves of what is asked; the agent can hold no more than that.
-        let grant = member.grant.as_deref().filter(|grant| !grant.released);
-        let most = grant.map(|grant| {
-            Split::of(&resolved, brief.can_cap).under_grant(&caps.unwrap_or_default(), grant.grant.watts)
+        let can_cap = hardware.as_ref().map_or((false, false), |hardware| {
+            (hardware.cpu_control != Some(false), hardware.gpu_control != Some(false))
         });
-        let row = NodeRow {
-            name: name.clone(),
-            selected: lens.selector.matches(&node.labels),
-            reserved: labels::is_true(node.label(&lens.reserved_key)),
-            unschedulable: node.unschedulable,
-            presence: if node.ready { Presence::Ready } else { Presence::Lost },
-            profile_label: node.label(&lens.profile_key).map(|text| texts.share(text)),
-            draining_label: node.label(labels::node::DRAINING).map(|text| texts.share(text)),
-            hardware: facts,
-            confirmation: confirmation(
-                state,
-                hardware.as_deref(),
-                (&resolved, most),
-                self.hardware_known && member.unreadable.hardware.is_none(),
-            ),
-            sight: Sight::Clear,
-            place: 0,
-        };
-        (Member { name, resolved, brief, ..member }, row)
+        let mut machine = Machine::of(&facts, was, published.caps().gpu.is_some(), can_cap, catalog);
+        let Machine { resolved, family, .. } = &mut machine;
+        self.texts.share_all([&mut resolved.hardware.cpu.model]);
+        if let Some(gpu) = &mut resolved.hardware.gpu {
+            self.texts.share_all([&mut gpu.model]);
+        }
+        *family = Family::of(&resolved.hardware);
+        Machine {
+            has_no_meter: hardware.as_ref().is_some_and(|hardware| hardware.metered == Some(false)),
+            implausible: said(&implausible),
+            ..machine
+        }
     }
 
     /// Whose object of a kind has this name.
-    pub(crate) fn holder(&self, kind: DesiredSource, name: &str) -> Option<&str> {
+    pub(crate) fn holder(&self, kind: Carrier, name: &str) -> Option<&str> {
         match kind {
-            DesiredSource::Profile => self.profiles.holder(name),
-            DesiredSource::Twin => self.twins.holder(name),
+            Carrier::Profile => self.profiles.holder(name),
+            Carrier::Twin => self.twins.holder(name),
         }
     }
 
@@ -344,12 +418,19 @@ impl Site {
 
     /// The place of a node.
     pub(crate) fn find(&self, node: &str) -> Option<usize> {
-        self.places.find(node, |at| self.members.get(at).map(|member| &*member.name))
+        self.places.find(node, |at| self.cluster.nodes.get(at).map(|node| &*node.name))
     }
 
-    /// A node.
-    pub(crate) fn member(&self, node: &str) -> Option<&Arc<Member>> {
-        self.find(node).and_then(|at| self.members.get(at))
+    /// The objects of a node.
+    pub(crate) fn observed(&self, node: &str) -> Option<&Arc<Observed>> {
+        self.find(node).and_then(|at| self.observed.get(at))
+    }
+
+    /// A node, or what is left of it.
+    pub(crate) fn node(&self, name: &str) -> Option<&Node> {
+        let there = self.find(name).and_then(|at| self.cluster.nodes.get(at));
+        let gone = &self.cluster.gone;
+        there.or_else(|| gone.iter().find(|node| &*node.name == name))
     }
 }
 
@@ -370,4 +451,4 @@ fn same_nodes(news: &News<'_, NodeSeen>) -> Option<BTreeMap<Arc<str>, Arc<NodeSe
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

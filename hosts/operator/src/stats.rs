@@ -10,7 +10,8 @@ use joulie_api::number::Number;
 use planner::budget::GroupStanding;
 use planner::density::Density;
 use planner::guard::{GuardDecision, StateName};
-use planner::plan::{NodePlan, Plan};
+use planner::node::Node;
+use planner::plan::{NodeDecision, Plan};
 use planner::profile::Profile;
 use power_units::Watts;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -154,9 +155,9 @@ pub(crate) struct Shown {
 
 impl Shown {
     /// What is to be shown of a planned node.
-    pub(crate) fn of(plan: &NodePlan) -> Self {
-        let label = plan.guard.publish.and_then(|publish| publish.label);
-        Self { state: plan.guard.state.name(), label, density: plan.density }
+    pub(crate) fn of(node: &Node, decision: &NodeDecision) -> Self {
+        let label = decision.guard.publish.and_then(|publish| publish.label);
+        Self { state: decision.guard.state.name(), label, density: node.machine.density }
     }
 }
 

@@ -11,18 +11,19 @@
 //! A node's grant is for its packages and GPUs together; what it draws beside them is added when limits are looked at. Which
 //! caps the policy wants decides how much of what there is falls to a node, and is the most that it is granted.
 
-mod claim;
 mod groups;
 mod split;
+mod stake;
 mod steady;
 
-pub use claim::{Ask, Claim};
 pub use groups::{GroupStanding, SITE};
 pub use split::Split;
+pub use stake::{Ask, Stake};
 
+use crate::node::{Node, Presence};
 use groups::Groups;
 use joulie_core::budget::{
-    Group, Law, Move, Node, Range, Share, Standing, Turn, Verdict, allocate, next_moves,
+    Group, Law, Move, Node as Row, Range, Share, Standing, Turn, Verdict, allocate, next_moves,
 };
 use power_units::{Micros, Ratio, Stamp, Watts};
 use std::collections::BTreeMap;
@@ -52,9 +53,29 @@ pub struct Limits {
     pub raise_dwell: Micros,
     /// How long a node may take to read back what it is granted; after that the others make room for what it may draw.
     pub answer_within: Micros,
+    /// How long the grant of a node that is gone counts after its agent was last heard.
+    pub gone_hold: Micros,
 }
 
 impl Limits {
+    /// No limit: nothing of the budget acts.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self {
+            site: None,
+            site_base: Watts::ZERO,
+            racks: BTreeMap::new(),
+            rack_base: BTreeMap::new(),
+            node_rest: Watts::ZERO,
+            unknown_node: None,
+            dead_band: Watts::ZERO,
+            raise_band: Ratio::ZERO,
+            raise_dwell: Micros::ZERO,
+            answer_within: Micros::MINUTE,
+            gone_hold: Micros::MINUTE,
+        }
+    }
+
     /// Whether there is any limit.
     #[must_use]
     pub fn any(&self) -> bool {
@@ -71,18 +92,60 @@ pub struct Memory {
     silent: BTreeMap<Arc<str>, Stamp>,
     /// Since when each group counts more than its limit.
     over: BTreeMap<String, Stamp>,
+    /// Nodes that are gone and whose grants stand: the state of the object, and since when it is so.
+    gone: BTreeMap<Arc<str>, (String, Stamp)>,
 }
 
 /// What a round decided.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Round {
-    /// What is to stand in the grant of each claimant; nothing where what stands is to stay.
-    pub asks: Vec<Option<Ask>>,
+    /// What is to stand in the grants of nodes, where it is not what stands.
+    pub asks: Vec<Ask>,
+    /// Grants that are to be deleted, and why.
+    pub ended: Vec<(Arc<str>, Ended)>,
     /// How the groups stand, the site first, then the racks in the order of their names.
     pub standings: Vec<GroupStanding>,
+    /// What is asked back of nodes that were not asked for it before.
+    pub lowered: Sum,
+    /// What is given to nodes that were not given it before.
+    pub raised: Sum,
+}
+
+/// Why a grant is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The node is released and has read that back.
+    Released,
+    /// The node is gone, and its agent has said nothing for long enough.
+    Gone,
+}
+
+/// Watts of some nodes together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sum {
+    /// The watts.
+    pub watts: Watts,
+    /// How many nodes.
+    pub nodes: usize,
+}
+
+impl Default for Sum {
+    fn default() -> Self {
+        Self { watts: Watts::ZERO, nodes: 0 }
+    }
 }
 
 impl Round {
+    fn count(&mut self, stake: &Stake<'_>, ask: &Ask) {
+        if !stake.node.granted.sent.is_empty() {
+            return;
+        }
+        let stands = stake.grant().map(|grant| grant.watts).or(stake.node.machine.split.max());
+        let stands = stands.unwrap_or(ask.watts);
+        let sum = if ask.watts < stands { &mut self.lowered } else { &mut self.raised };
+        *sum = Sum { watts: sum.watts + (stands - ask.watts).abs(), nodes: sum.nodes + 1 };
+    }
+
     /// How the group that binds a node stands: the first above it that is not kept, else the nearest.
     #[must_use]
     pub fn standing_of(&self, rack: Option<&str>) -> Option<&GroupStanding> {
@@ -98,97 +161,121 @@ impl Round {
     }
 }
 
-/// A round over all claimants, those first that are raised first where all else is equal. Until `raises`, nothing is raised:
-/// a leader before may still be heard.
+/// A round over all nodes that have a stake, those first that are raised first where all else is equal. Until `raises`,
+/// nothing is raised: a leader before may still be heard.
 ///
 /// # Errors
 /// When the limits make no sense, which would be a defect; nothing may be written then.
 pub fn round(
-    claims: &[Claim],
+    stakes: &[Stake<'_>],
     limits: &Limits,
     memory: &mut Memory,
     (now, raises): (Stamp, bool),
 ) -> Result<Round, String> {
     let law = Law::new(limits.dead_band).map_err(|error| error.to_string())?;
-    let groups = Groups::of(limits, claims)?;
-    let places = groups.places(claims);
+    let groups = Groups::of(limits, stakes)?;
+    let places = groups.places(stakes);
     let tree = groups.tree()?;
-    let nodes =
-        claims.iter().zip(0_u64..).zip(places).map(|((claim, key), group)| claim.node(key, group, limits));
-    let mut nodes = nodes.collect::<Result<Vec<Node>, _>>()?;
-    hear(claims, &mut nodes, memory, (now, limits.answer_within));
+    let rows =
+        stakes.iter().zip(0_u64..).zip(places).map(|((stake, key), group)| stake.row(key, group, limits));
+    let mut rows = rows.collect::<Result<Vec<Row>, _>>()?;
+    hear(stakes, &mut rows, memory, (now, limits.answer_within));
     let count = groups.groups.len();
-    let (mut shares, mut targets) = (vec![Share::EMPTY; count], vec![Watts::ZERO; nodes.len()]);
+    let (mut shares, mut targets) = (vec![Share::EMPTY; count], vec![Watts::ZERO; rows.len()]);
     let mut divide =
-        |nodes: &[Node]| allocate(tree, nodes, &mut shares, &mut targets).map_err(|error| error.to_string());
+        |rows: &[Row]| allocate(tree, rows, &mut shares, &mut targets).map_err(|error| error.to_string());
     // Who leaves is not to pay for those that stay, as long as they can keep the limits without it.
-    let plain = keep_what_leaves(claims, &mut nodes);
-    if divide(&nodes)?.short > 0
+    let plain = keep_what_leaves(stakes, &mut rows);
+    if divide(&rows)?.short > 0
         && let Some(plain) = plain
     {
-        nodes = plain;
-        divide(&nodes)?;
+        rows = plain;
+        divide(&rows)?;
     }
-    let impatient = impatient(claims, &nodes, &targets, memory, (now, limits.raise_dwell));
+    let impatient = impatient(stakes, &rows, &targets, memory, (now, limits.raise_dwell));
     let band = Band(limits.raise_band);
-    steady::hold(band, &groups.groups, &nodes, &impatient, &mut targets);
-    let_go(claims, &groups.groups, &nodes, &mut targets);
+    steady::hold(band, &groups.groups, &rows, &impatient, &mut targets);
+    let_go(stakes, &groups.groups, &rows, &mut targets);
     let mut standings = vec![Standing::EMPTY; count];
-    let (mut queue, mut moves) = (vec![Turn::EMPTY; nodes.len()], vec![Move::Keep; nodes.len()]);
-    next_moves(law, tree, (&nodes, &targets), (&mut standings, &mut queue), &mut moves)
+    let (mut queue, mut moves) = (vec![Turn::EMPTY; rows.len()], vec![Move::Keep; rows.len()]);
+    next_moves(law, tree, (&rows, &targets), (&mut standings, &mut queue), &mut moves)
         .map_err(|error| error.to_string())?;
-    let all = claims.iter().zip(&nodes).zip(&targets).zip(moves.iter().zip(&impatient));
-    let asks = all.map(|(((claim, node), &target), (&step, &impatient))| {
+    let mut made = Round { ended: ended(stakes, memory, (now, limits.gone_hold)), ..Round::default() };
+    let all = stakes.iter().zip(&rows).zip(&targets).zip(moves.iter().zip(&impatient));
+    for (((stake, row), &target), (&step, &impatient)) in all {
         // A short part of the way is no more worth a write than a short way.
-        let short = |cap: Watts| node.account.asked().is_some_and(|from| band.is_within(from, cap));
+        let short = |cap: Watts| row.account.asked().is_some_and(|from| band.is_within(from, cap));
         let step = match step {
             Move::Raise(cap) if !raises || (cap < target && !impatient && short(cap)) => Move::Keep,
             Move::Raise(_) | Move::Lower(_) | Move::Keep | Move::Await | Move::Wait(_) => step,
         };
-        claim.ask(step, (node, target), limits)
-    });
-    let asks = asks.collect();
-    let standings =
-        groups.standings((&shares, &standings), (claims, &nodes), memory, (now, limits.answer_within));
-    Ok(Round { asks, standings })
+        if let Some(ask) = stake.ask(step, (row, target), limits) {
+            made.count(stake, &ask);
+            made.asks.push(ask);
+        }
+    }
+    made.standings =
+        groups.standings((&shares, &standings), (stakes, &rows), memory, (now, limits.answer_within));
+    Ok(made)
+}
+
+/// The grants that are to go: of nodes that are released and know it, and of nodes that are gone.
+fn ended(stakes: &[Stake<'_>], memory: &mut Memory, (now, hold): (Stamp, Micros)) -> Vec<(Arc<str>, Ended)> {
+    let before = std::mem::take(&mut memory.gone);
+    let mut ended = Vec::new();
+    for Stake { node, leaves, .. } in stakes {
+        let Node { name, presence, granted, .. } = node;
+        if *presence == Presence::Gone {
+            // Whatever its agent says makes the wait begin anew.
+            let known = before.get(name).filter(|(of, _)| *of == granted.version);
+            let since = known.map_or(now, |(_, since)| *since);
+            if now.since(since).is_some_and(|silent| silent >= hold) {
+                ended.push((name.clone(), Ended::Gone));
+            }
+            memory.gone.insert(name.clone(), (granted.version.clone(), since));
+        } else if *leaves && granted.released && granted.is_read_back() {
+            ended.push((name.clone(), Ended::Released));
+        }
+    }
+    ended
 }
 
 /// A node that does not read back what it is granted is not counted on: it may have come up without its agent.
-fn hear(claims: &[Claim], nodes: &mut [Node], memory: &mut Memory, (now, within): (Stamp, Micros)) {
+fn hear(stakes: &[Stake<'_>], rows: &mut [Row], memory: &mut Memory, (now, within): (Stamp, Micros)) {
     let before = std::mem::take(&mut memory.silent);
-    for (claim, node) in claims.iter().zip(nodes) {
-        if node.account.is_proven() || claim.is_fixed() {
+    for (stake, row) in stakes.iter().zip(rows) {
+        if row.account.is_proven() || stake.is_fixed() {
             continue;
         }
-        let since = before.get(&claim.node).copied().unwrap_or(now);
-        memory.silent.insert(claim.node.clone(), since);
-        node.reachable &= now.since(since).is_none_or(|silent| silent < within);
+        let since = before.get(&stake.node.name).copied().unwrap_or(now);
+        memory.silent.insert(stake.node.name.clone(), since);
+        row.reachable &= now.since(since).is_none_or(|silent| silent < within);
     }
 }
 
 /// The nodes that leave have what they have for a floor. The nodes as they were, if any leaves.
-fn keep_what_leaves(claims: &[Claim], nodes: &mut Vec<Node>) -> Option<Vec<Node>> {
-    if claims.iter().all(|claim| !claim.leaves) {
+fn keep_what_leaves(stakes: &[Stake<'_>], rows: &mut Vec<Row>) -> Option<Vec<Row>> {
+    if stakes.iter().all(|stake| !stake.leaves) {
         return None;
     }
-    let plain = nodes.clone();
-    for (claim, node) in claims.iter().zip(nodes) {
-        let keeps = node.account.asked().filter(|_| claim.leaves).map(|asked| node.range.limit(asked));
-        let range = keeps.and_then(|keeps| Range::new(keeps, node.range.max()).ok());
-        node.range = range.unwrap_or(node.range);
+    let plain = rows.clone();
+    for (stake, row) in stakes.iter().zip(rows) {
+        let keeps = row.account.asked().filter(|_| stake.leaves).map(|asked| row.range.limit(asked));
+        let range = keeps.and_then(|keeps| Range::new(keeps, row.range.max()).ok());
+        row.range = range.unwrap_or(row.range);
     }
     Some(plain)
 }
 
 /// What nobody else wants goes to the nodes that leave, the first of them first, so that they can be released.
-fn let_go(claims: &[Claim], groups: &[Group], nodes: &[Node], targets: &mut [Watts]) {
-    if claims.iter().all(|claim| !claim.leaves) {
+fn let_go(stakes: &[Stake<'_>], groups: &[Group], rows: &[Row], targets: &mut [Watts]) {
+    if stakes.iter().all(|stake| !stake.leaves) {
         return;
     }
-    let mut loads = steady::loads(groups, nodes, targets);
-    for ((claim, node), target) in claims.iter().zip(nodes).zip(targets) {
-        let Some(max) = node.range.max().filter(|_| claim.leaves && node.reachable) else { continue };
-        let path = || std::iter::successors(Some(node.group), |&at| groups.get(at).and_then(Group::parent));
+    let mut loads = steady::loads(groups, rows, targets);
+    for ((stake, row), target) in stakes.iter().zip(rows).zip(targets) {
+        let Some(max) = row.range.max().filter(|_| stake.leaves && row.reachable) else { continue };
+        let path = || std::iter::successors(Some(row.group), |&at| groups.get(at).and_then(Group::parent));
         let room = |at: usize| Some(groups.get(at)?.limit() - loads.get(at).copied().flatten()?);
         let Some(room) = path().map(room).collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().min())
         else {
@@ -206,23 +293,23 @@ fn let_go(claims: &[Claim], groups: &[Group], nodes: &[Node], targets: &mut [Wat
 
 /// Which nodes would have more and have waited for that for long enough.
 fn impatient(
-    claims: &[Claim],
-    nodes: &[Node],
+    stakes: &[Stake<'_>],
+    rows: &[Row],
     targets: &[Watts],
     memory: &mut Memory,
     (now, dwell): (Stamp, Micros),
 ) -> Vec<bool> {
     let before = std::mem::take(&mut memory.waits);
-    let each = claims.iter().zip(nodes).zip(targets).map(|((claim, node), &target)| {
-        if claim.leaves {
+    let each = stakes.iter().zip(rows).zip(targets).map(|((stake, row), &target)| {
+        if stake.leaves {
             return true;
         }
-        let more = node.account.asked().is_none_or(|cap| node.range.limit(target) > cap);
-        if !more || claim.is_fixed() {
+        let more = row.account.asked().is_none_or(|cap| row.range.limit(target) > cap);
+        if !more || stake.is_fixed() {
             return false;
         }
-        let since = before.get(&claim.node).copied().unwrap_or(now);
-        memory.waits.insert(claim.node.clone(), since);
+        let since = before.get(&stake.node.name).copied().unwrap_or(now);
+        memory.waits.insert(stake.node.name.clone(), since);
         now.since(since).is_some_and(|waited| waited >= dwell)
     });
     each.collect()
@@ -236,5 +323,7 @@ fn short(verdict: Verdict) -> Option<Watts> {
     }
 }
 
+#[cfg(test)]
+mod rig;
 #[cfg(test)]
 mod tests;

@@ -7,12 +7,13 @@
 use power_units::{KiloHertz, Ratio, Watts};
 use std::cmp::Ordering;
 use std::fmt;
+use std::sync::Arc;
 
 /// What is known of every model, found by its names.
 #[derive(Clone, Debug)]
 pub struct Catalog {
-    cpus: Vec<CpuModel>,
-    gpus: Vec<GpuModel>,
+    cpus: Vec<Arc<CpuModel>>,
+    gpus: Vec<Arc<GpuModel>>,
     cpu_names: Names,
     gpu_names: Names,
 }
@@ -113,18 +114,19 @@ impl Catalog {
         gpus.iter().try_for_each(GpuModel::check)?;
         let cpu_names = Names::of(cpus.iter().map(|cpu| (&cpu.key, &cpu.aliases)))?;
         let gpu_names = Names::of(gpus.iter().map(|gpu| (&gpu.key, &gpu.aliases)))?;
-        Ok(Self { cpus, gpus, cpu_names, gpu_names })
+        let (cpus, gpus) = (cpus.into_iter().map(Arc::new), gpus.into_iter().map(Arc::new));
+        Ok(Self { cpus: cpus.collect(), gpus: gpus.collect(), cpu_names, gpu_names })
     }
 
     /// The processor that is called so.
     #[must_use]
-    pub fn cpu(&self, name: &str) -> Option<&CpuModel> {
+    pub fn cpu(&self, name: &str) -> Option<&Arc<CpuModel>> {
         self.cpu_names.find(name).and_then(|at| self.cpus.get(at))
     }
 
     /// The graphics processor that is called so.
     #[must_use]
-    pub fn gpu(&self, name: &str) -> Option<&GpuModel> {
+    pub fn gpu(&self, name: &str) -> Option<&Arc<GpuModel>> {
         self.gpu_names.find(name).and_then(|at| self.gpus.get(at))
     }
 }

@@ -36,14 +36,14 @@ impl Density {
     /// The density of a node. What the catalogue does not know adds nothing, except that an unknown GPU counts by the
     /// highest power limit that it reports.
     #[must_use]
-    pub fn of(resolved: &Resolved<'_>) -> Self {
+    pub fn of(resolved: &Resolved) -> Self {
         let Hardware { cpu, gpu } = &resolved.hardware;
-        let cpu_figure = resolved.cpu.map_or(Ratio::ZERO, cpu_figure);
+        let cpu_figure = resolved.cpu.as_deref().map_or(Ratio::ZERO, cpu_figure);
         let gpus = gpu.as_ref().map_or(Ratio::ZERO, |gpus| {
             let by_power = || gpus.max.map_or(Ratio::ZERO, |max| Ratio::from_bits(max.or_zero().to_bits()));
-            gpu_component(resolved.gpu.map_or_else(by_power, gpu_figure), gpus.count)
+            gpu_component(resolved.gpu.as_deref().map_or_else(by_power, gpu_figure), gpus.count)
         });
-        let packages = packages(cpu, resolved.cpu.and_then(|model| model.cores));
+        let packages = packages(cpu, resolved.cpu.as_ref().and_then(|model| model.cores));
         Self {
             cpu: cpu_component(cpu_figure, cpu.total_cores, cpu.sockets),
             gpu: gpus,

@@ -25,7 +25,7 @@
 //! A node that is not seen clearly is never raised: while performance is planned for it, it is treated as one that is
 //! planned as eco. One that has the caps of performance keeps them, for taking them away would be no better founded.
 
-use crate::plan::Sight;
+use crate::node::Sight;
 use crate::profile::Profile;
 use joulie_core::placement::class::SchedulableClass;
 

@@ -171,11 +171,11 @@ impl Intents {
 
     /// The caps of a node in a profile.
     #[must_use]
-    pub fn caps(&self, node: &Resolved<'_>, profile: Profile) -> Caps {
+    pub fn caps(&self, node: &Resolved, profile: Profile) -> Caps {
         Caps { cpu: self.cpu(node, profile), gpu: self.gpu(node, profile) }
     }
 
-    fn cpu(&self, node: &Resolved<'_>, profile: Profile) -> Option<Cap> {
+    fn cpu(&self, node: &Resolved, profile: Profile) -> Option<Cap> {
         let settings = &self.settings;
         if node.hardware.gpu.is_some() && settings.gpu_node_cpus == GpuNodeCpus::Leave {
             return None;
@@ -186,17 +186,17 @@ impl Intents {
         let target = settings.cpu_watts.of(profile);
         let range = user_range(&self.ranges.cpus, node.hardware.cpu.model.as_deref())
             .or(node.discovered_cpu)
-            .or_else(|| node.cpu.map(catalogue_cpu_range));
+            .or_else(|| node.cpu.as_deref().map(catalogue_cpu_range));
         Some(Cap { percent: None, watts: Some(range.map_or(target, |range| clamp(target, range))) })
     }
 
-    fn gpu(&self, node: &Resolved<'_>, profile: Profile) -> Option<Cap> {
+    fn gpu(&self, node: &Resolved, profile: Profile) -> Option<Cap> {
         let gpus = node.hardware.gpu.as_ref()?;
         let percent =
             Some(self.settings.gpu_percent.of(profile)).filter(|&percent| percent > Percent::ZERO)?;
         let range = user_range(&self.ranges.gpus, gpus.model.as_deref())
             .or(node.discovered_gpu)
-            .or_else(|| node.gpu.map(catalogue_gpu_range));
+            .or_else(|| node.gpu.as_deref().map(catalogue_gpu_range));
         let watts = range.filter(|_| self.settings.gpu_absolute).map(|range| gpu_watts(percent, range));
         Some(Cap { percent: Some(percent), watts })
     }
@@ -248,8 +248,8 @@ impl UserRanges {
         gpus: Vec<(String, PowerRange)>,
         catalog: &Catalog,
     ) -> Result<Self, IntentError> {
-        let cpu_key = |name: &str| catalog.cpu(name).map_or(name, |model| &model.key).to_owned();
-        let gpu_key = |name: &str| catalog.gpu(name).map_or(name, |model| &model.key).to_owned();
+        let cpu_key = |name: &str| catalog.cpu(name).map_or(name, |model| model.key.as_str()).to_owned();
+        let gpu_key = |name: &str| catalog.gpu(name).map_or(name, |model| model.key.as_str()).to_owned();
         Ok(Self { cpus: checked(cpus, cpu_key)?, gpus: checked(gpus, gpu_key)? })
     }
 }

@@ -16,7 +16,6 @@ pub use peers::Peers;
 use crate::catalog::{Catalog, CpuModel, GpuModel};
 use crate::hardware::{Cpu, Gpus, Hardware, PowerRange};
 use power_units::Watts;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What is said about a node's hardware, source by source.
@@ -110,129 +109,62 @@ pub fn allocatable_gpus<'a>(resources: impl IntoIterator<Item = (&'a str, u64)>)
 }
 
 /// A node's hardware, and where its power limits are known from.
-#[derive(Clone, Debug)]
-pub struct Resolved<'c> {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolved {
     /// The merged view; a figure that the node did not say itself is the catalogue's.
     pub hardware: Hardware,
     /// What the catalogue knows of the CPU model.
-    pub cpu: Option<&'c CpuModel>,
+    pub cpu: Option<Arc<CpuModel>>,
     /// What the catalogue knows of the GPU model.
-    pub gpu: Option<&'c GpuModel>,
+    pub gpu: Option<Arc<GpuModel>>,
     /// The range of one package as the node itself reports it.
     pub discovered_cpu: Option<PowerRange>,
     /// The range of one GPU as the node itself reports it.
     pub discovered_gpu: Option<PowerRange>,
 }
 
-impl Resolved<'_> {
-    /// A CPU model was named that the catalogue does not know.
-    #[must_use]
-    pub const fn cpu_is_unrecognised(&self) -> bool {
-        self.hardware.cpu.model.is_some() && self.cpu.is_none()
-    }
-
-    /// A GPU model was named that the catalogue does not know.
-    #[must_use]
-    pub fn gpu_is_unrecognised(&self) -> bool {
-        self.gpu.is_none() && self.hardware.gpu.as_ref().is_some_and(|gpus| gpus.model.is_some())
-    }
-}
-
-/// Merges what is said about a node; `remembered` are the GPUs that it had when it was last planned, and `gpu_cap` tells
-/// that its published desired state caps a GPU, which nobody would have written for a node without one.
+/// Merges what is said about a node; `remembered` are the GPUs that it had before, and `gpu_cap` tells that its published
+/// desired state caps a GPU, which nobody would have written for a node without one.
 #[must_use]
-pub fn resolve<'c>(
+pub fn resolve(
     facts: &HardwareFacts,
     remembered: Option<&Gpus>,
     gpu_cap: bool,
-    catalog: &'c Catalog,
-) -> Resolved<'c> {
-    Resolver::new(catalog).resolve(facts, remembered, gpu_cap)
-}
+    catalog: &Catalog,
+) -> Resolved {
+    let nothing = Reported::default();
+    let reported = facts.reported.as_ref().unwrap_or(&nothing);
+    let names = [&reported.cpu_raw_model, &reported.cpu_model, &facts.labels.cpu_model];
+    let (cpu_model, cpu) = recognise(names, |name| catalog.cpu(name), |cpu| &cpu.key);
+    let names = [&reported.gpu_raw_model, &reported.gpu_model, &facts.labels.gpu_model];
+    let (gpu_model, gpu) = recognise(names, |name| catalog.gpu(name), |gpu| &gpu.key);
 
-/// Resolves many nodes: of thousands of them few are of different models, and each name is looked up once.
-pub(crate) struct Resolver<'c> {
-    catalog: &'c Catalog,
-    cpus: BTreeMap<String, Named<'c, CpuModel>>,
-    gpus: BTreeMap<String, Named<'c, GpuModel>>,
-}
-
-/// A model by its name in the catalogue, else by the name that it was called.
-type Named<'c, Model> = (Arc<str>, Option<&'c Model>);
-
-impl<'c> Resolver<'c> {
-    pub(crate) const fn new(catalog: &'c Catalog) -> Self {
-        Self { catalog, cpus: BTreeMap::new(), gpus: BTreeMap::new() }
-    }
-
-    fn cpu(&mut self, name: &str) -> Named<'c, CpuModel> {
-        let catalog = self.catalog;
-        named(&mut self.cpus, name, || catalog.cpu(name).map(|cpu| (&cpu.key, cpu)))
-    }
-
-    fn gpu(&mut self, name: &str) -> Named<'c, GpuModel> {
-        let catalog = self.catalog;
-        named(&mut self.gpus, name, || catalog.gpu(name).map(|gpu| (&gpu.key, gpu)))
-    }
-
-    /// As [`resolve`].
-    pub(crate) fn resolve(
-        &mut self,
-        facts: &HardwareFacts,
-        remembered: Option<&Gpus>,
-        gpu_cap: bool,
-    ) -> Resolved<'c> {
-        let nothing = Reported::default();
-        let reported = facts.reported.as_ref().unwrap_or(&nothing);
-        let names = [&reported.cpu_raw_model, &reported.cpu_model, &facts.labels.cpu_model];
-        let (cpu_model, cpu) = recognise(names, |name| self.cpu(name));
-        let names = [&reported.gpu_raw_model, &reported.gpu_model, &facts.labels.gpu_model];
-        let (gpu_model, gpu) = recognise(names, |name| self.gpu(name));
-
-        let discovered_cpu = PowerRange::discovered(reported.cpu_min, reported.cpu_max);
-        let discovered_gpu = PowerRange::discovered(reported.gpu_min, reported.gpu_max);
-        let count = count_gpus(facts, reported, discovered_gpu.is_some(), remembered, gpu_cap);
-        // A model that nobody names now is the one that was there before, and the catalogue still knows it.
-        let gpu_model = gpu_model.or_else(|| remembered.and_then(|gpus| gpus.model.clone()));
-        let gpu = gpu
-            .or_else(|| gpu_model.as_deref().and_then(|model| self.gpu(model).1))
-            .filter(|_| count.is_some());
-        let cpu_range = discovered_cpu.or_else(|| cpu.map(design_range));
-        let gpu_range = discovered_gpu.or_else(|| gpu.map(|gpu| PowerRange { min: gpu.min, max: gpu.max }));
-        let hardware = Hardware {
-            cpu: Cpu {
-                model: cpu_model,
-                sockets: within(reported.sockets, SOCKETS_MAX).or(within(facts.labels.sockets, SOCKETS_MAX)),
-                total_cores: within(reported.total_cores, PROCESSORS_MAX)
-                    .or(within(facts.capacity_cpus, PROCESSORS_MAX)),
-                min_per_socket: cpu_range.and_then(|range| range.min),
-                max_per_socket: cpu_range.map(|range| range.max),
-            },
-            gpu: count.map(|count| Gpus {
-                model: gpu_model,
-                count,
-                min: gpu_range.and_then(|range| range.min),
-                max: gpu_range.map(|range| range.max),
-            }),
-        };
-        Resolved { hardware, cpu, gpu, discovered_cpu, discovered_gpu }
-    }
-}
-
-fn named<'c, Model>(
-    known: &mut BTreeMap<String, Named<'c, Model>>,
-    name: &str,
-    look_up: impl FnOnce() -> Option<(&'c String, &'c Model)>,
-) -> Named<'c, Model> {
-    if let Some(named) = known.get(name) {
-        return named.clone();
-    }
-    let named: Named<'c, Model> = match look_up() {
-        Some((key, model)) => (key.as_str().into(), Some(model)),
-        None => (name.into(), None),
+    let discovered_cpu = PowerRange::discovered(reported.cpu_min, reported.cpu_max);
+    let discovered_gpu = PowerRange::discovered(reported.gpu_min, reported.gpu_max);
+    let count = count_gpus(facts, reported, discovered_gpu.is_some(), remembered, gpu_cap);
+    // A model that nobody names now is the one that was there before, and the catalogue still knows it.
+    let gpu_model = gpu_model.or_else(|| remembered.and_then(|gpus| gpus.model.clone()));
+    let gpu =
+        gpu.or_else(|| gpu_model.as_deref().and_then(|model| catalog.gpu(model))).filter(|_| count.is_some());
+    let cpu_range = discovered_cpu.or_else(|| cpu.map(|cpu| design_range(cpu)));
+    let gpu_range = discovered_gpu.or_else(|| gpu.map(|gpu| PowerRange { min: gpu.min, max: gpu.max }));
+    let hardware = Hardware {
+        cpu: Cpu {
+            model: cpu_model,
+            sockets: within(reported.sockets, SOCKETS_MAX).or(within(facts.labels.sockets, SOCKETS_MAX)),
+            total_cores: within(reported.total_cores, PROCESSORS_MAX)
+                .or(within(facts.capacity_cpus, PROCESSORS_MAX)),
+            min_per_socket: cpu_range.and_then(|range| range.min),
+            max_per_socket: cpu_range.map(|range| range.max),
+        },
+        gpu: count.map(|count| Gpus {
+            model: gpu_model,
+            count,
+            min: gpu_range.and_then(|range| range.min),
+            max: gpu_range.map(|range| range.max),
+        }),
     };
-    known.insert(name.to_owned(), named.clone());
-    named
+    Resolved { hardware, cpu: cpu.cloned(), gpu: gpu.cloned(), discovered_cpu, discovered_gpu }
 }
 
 /// The design power of a package stands in for a limit that the node does not report.
@@ -243,13 +175,18 @@ fn design_range(cpu: &CpuModel) -> PowerRange {
 /// The first name that the catalogue knows, by its key there; else the first name that is one at all.
 fn recognise<'c, Model>(
     names: [&Option<Arc<str>>; 3],
-    mut find: impl FnMut(&str) -> Named<'c, Model>,
-) -> (Option<Arc<str>>, Option<&'c Model>) {
+    find: impl Fn(&str) -> Option<&'c Arc<Model>>,
+    key: impl Fn(&Model) -> &String,
+) -> (Option<Arc<str>>, Option<&'c Arc<Model>>) {
     let mut raw = None;
-    for name in names.into_iter().flatten().map(|name| name.trim()).filter(|name| !name.is_empty()) {
-        match find(name) {
-            (key, Some(model)) => return (Some(key), Some(model)),
-            (name, None) => raw = raw.or(Some(name)),
+    for name in names.into_iter().flatten() {
+        let text = name.trim();
+        match find(text) {
+            Some(model) => return (Some(key(model).as_str().into()), Some(model)),
+            None if text.is_empty() => {}
+            None => {
+                raw = raw.or_else(|| Some(if text.len() == name.len() { name.clone() } else { text.into() }))
+            }
         }
     }
     (raw, None)

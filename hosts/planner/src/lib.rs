@@ -6,6 +6,7 @@
 pub mod budget;
 pub mod catalog;
 pub mod classify;
+pub mod decide;
 pub mod demand;
 pub mod density;
 pub mod facility;
@@ -15,6 +16,7 @@ pub mod intent;
 pub mod inventory;
 pub mod migration;
 pub mod names;
+pub mod node;
 pub mod places;
 pub mod plan;
 pub mod policy;

@@ -33,6 +33,15 @@ pub struct TwinLaw<M> {
     pub utilization: UtilizationModel,
 }
 
+impl TwinLaw<cooling::MeasuredPower> {
+    /// What holds where nobody says otherwise.
+    pub const STANDARD: Self = Self {
+        cooling: cooling::MeasuredPower,
+        psu: PsuLimits::STANDARD,
+        utilization: UtilizationModel::STANDARD,
+    };
+}
+
 /// What is known of one node.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeFacts<'a> {

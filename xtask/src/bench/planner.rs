@@ -1,17 +1,20 @@
 //! The operator's plan for 5,000 nodes and 50,000 pods: the first pass, when everything is written, and the steady one.
 
 use super::{Row, measure};
+use planner::budget::Limits;
 use planner::catalog::Catalog;
+use planner::decide::{Decision, decide};
 use planner::demand::{Asked, Asks, Expression, Operator, Phase, PodCounts, PodRow, Term};
 use planner::guard::GuardMode;
 use planner::intent::{CapSettings, GpuNodeCpus, Intents, UserRanges};
 use planner::inventory::{HardwareFacts, LabelFacts, Reported};
-use planner::plan::{
-    Action, Confirmation, DrainingLabel, Memory, NodeRow, Plan, Presence, PublishedRow, Settings, Sight,
-    Snapshot, plan,
+use planner::node::{
+    Carried, Confirmation, Granted, Labels, Machine, Node, Power, Presence, Published, Sight, Theirs,
 };
+use planner::plan::{Change, Cluster, DrainingLabel, Memory, Settings, desired, diff};
 use planner::policy::{FamilyFloor, Policy, QueueAware};
 use planner::profile::PerProfile;
+use planner::twin::TwinLaw;
 use power_units::{Micros, Percent, Ratio, Stamp, Watts};
 use std::collections::BTreeSet;
 
@@ -20,26 +23,37 @@ const PODS: usize = 50_000;
 /// The design allows 20 ms for the compute of one plan.
 const BAR_NANOS: f64 = 20e6;
 
-/// One row for each kind of pass.
+/// One row for each kind of pass: policy, guard, releases and twins, and what differs from them.
 pub(crate) fn rows() -> Vec<Row> {
     let settings = settings();
     let mut cluster = cluster();
-    let mut memory = Memory::new();
+    let mut memory = Memory::default();
     let once = (1, 1);
-    let first = measure("plan, 5,000 nodes, 50,000 pods, first pass", Some(BAR_NANOS), once, || {
-        plan(&cluster, &settings, &memory)
+    let first = measure("decide, 5,000 nodes, 50,000 pods, first pass", Some(BAR_NANOS), once, || {
+        pass(&cluster, &settings, &mut memory.clone())
     });
     for _ in 0..3 {
-        let planned = plan(&cluster, &settings, &memory);
-        carry_out(&mut cluster, &mut memory, &planned);
+        let (decided, changes) = pass(&cluster, &settings, &mut memory);
+        carry_out(&mut cluster, &mut memory, &decided, changes);
     }
-    let settled = plan(&cluster, &settings, &memory);
-    let writes: usize = settled.nodes.iter().map(|node| node.actions.len()).sum();
-    let what = format!("plan, 5,000 nodes, 50,000 pods, steady, {writes} writes");
-    let steady = measure(&what, Some(BAR_NANOS), once, || plan(&cluster, &settings, &memory));
+    let (_, changes) = pass(&cluster, &settings, &mut memory);
+    let writes: usize = changes.iter().map(Vec::len).sum();
+    let what = format!("decide, 5,000 nodes, 50,000 pods, steady, {writes} writes");
+    let steady = measure(&what, Some(BAR_NANOS), once, || pass(&cluster, &settings, &mut memory));
     let (pods, ignored) = (pods(), ignored());
     let count = measure("count 50,000 pods, as at the start", None, once, || PodCounts::of(&pods, &ignored));
     vec![first, steady, count]
+}
+
+/// What is decided, and what differs from it, planned node by planned node.
+fn pass(cluster: &Cluster, settings: &Settings, memory: &mut Memory) -> (Decision, Vec<Vec<Change>>) {
+    let decided = decide(cluster, settings, memory);
+    let changes = decided.plan.nodes.iter().map(|decision| {
+        let node = cluster.nodes.get(decision.place).expect("it is the place of a node");
+        diff(&desired(decision, settings.draining_label), node, false)
+    });
+    let changes = changes.collect();
+    (decided, changes)
 }
 
 fn pods() -> Vec<PodRow> {
@@ -50,33 +64,28 @@ fn ignored() -> BTreeSet<String> {
     BTreeSet::from(["kube-system".to_owned()])
 }
 
-fn carry_out(cluster: &mut Snapshot, memory: &mut Memory, planned: &Plan) {
-    for node in &planned.nodes {
-        let Some(row) = cluster.nodes.iter_mut().find(|row| row.name == node.node) else { continue };
-        row.confirmation = Confirmation::InForce;
-        for action in &node.actions {
-            match action {
-                Action::WriteLabels { profile, draining } => {
+fn carry_out(cluster: &mut Cluster, memory: &mut Memory, decided: &Decision, changes: Vec<Vec<Change>>) {
+    for (decision, changes) in decided.plan.nodes.iter().zip(changes) {
+        let Some(node) = cluster.nodes.get_mut(decision.place) else { continue };
+        node.confirmation = Confirmation::InForce;
+        for change in changes {
+            match change {
+                Change::Labels { profile, draining } => {
                     if let Some(profile) = profile {
-                        row.profile_label = Some(profile.as_str().into());
+                        node.labels.profile.text = Some(profile.as_str().into());
                     }
-                    row.draining_label = draining.map(|draining| draining.to_string().into());
+                    node.labels.draining.text = draining.map(|draining| draining.to_string().into());
                 }
-                Action::WriteDesired(desired) => {
-                    cluster.published.retain(|published| published.node != node.node);
-                    cluster.published.push(PublishedRow {
-                        node: node.node.clone(),
-                        ours: true,
-                        profile: Some(desired.profile),
-                        caps: desired.caps,
-                        draining: desired.draining,
-                        policy: Some(desired.policy.into()),
-                    });
+                Change::State(publish) => {
+                    let there =
+                        Carried { desired: publish.desired, theirs: Theirs::default(), persons: false };
+                    node.published =
+                        Published { profile: Some(there.clone()), twin: Some(there), ..Published::default() };
                 }
-                Action::RemoveLabels | Action::DeleteDesired => {}
+                Change::NoLabels | Change::NoState => {}
             }
         }
-        memory.commit(node);
+        memory.commit(decision);
     }
 }
 
@@ -97,9 +106,11 @@ fn settings() -> Settings {
         guard: GuardMode::Soft,
         draining_label: DrainingLabel::Always,
         intents: Intents::new(caps, UserRanges::default()).expect("in range"),
-        catalog: Catalog::embedded().expect("valid"),
         dwell: None,
         release_patience: Micros::new(120_000_000),
+        budget: Limits::none(),
+        twin: TwinLaw::STANDARD,
+        hold: Micros::MINUTE,
     }
 }
 
@@ -111,13 +122,15 @@ const CPUS: [&str; 4] = [
 ];
 const GPUS: [&str; 4] = ["", "NVIDIA-H100-80GB-HBM3", "NVIDIA L40S", "NVIDIA H200"];
 
-fn cluster() -> Snapshot {
-    Snapshot {
-        nodes: (0..NODES).map(node).collect(),
+fn cluster() -> Cluster {
+    let catalog = Catalog::embedded().expect("valid");
+    Cluster {
+        nodes: (0..NODES).map(|at| node(at, &catalog)).collect(),
+        gone: Vec::new(),
         pods: Some(PodCounts::of(&pods(), &ignored())),
-        published: Vec::new(),
         now: Stamp::new(Micros::ZERO),
         wall_clock: Micros::ZERO,
+        raises: true,
     }
 }
 
@@ -127,7 +140,7 @@ fn name(at: usize) -> String {
     format!("ip-10-{}-{}-{}.eu-central-1.compute.internal", at / 1_000, at / 250, at % 250)
 }
 
-fn node(at: usize) -> NodeRow {
+fn node(at: usize, catalog: &Catalog) -> Node {
     let gpu = GPUS.get(at % 4).copied().unwrap_or_default();
     let gpus = if gpu.is_empty() { 0 } else { 8 };
     let reported = Reported {
@@ -139,23 +152,27 @@ fn node(at: usize) -> NodeRow {
         gpu_max: (gpu == "NVIDIA H200").then(|| Watts::from_int(700)),
         ..Reported::default()
     };
-    NodeRow {
+    let facts = HardwareFacts {
+        reported: Some(reported),
+        labels: LabelFacts::default(),
+        capacity_cpus: Some(384),
+        allocatable_gpus: gpus,
+    };
+    Node {
         name: name(at).into(),
+        uid: String::new(),
+        boot: String::new(),
         selected: true,
         reserved: false,
         unschedulable: false,
         presence: Presence::Ready,
-        profile_label: None,
-        draining_label: None,
-        hardware: HardwareFacts {
-            reported: Some(reported),
-            labels: LabelFacts::default(),
-            capacity_cpus: Some(384),
-            allocatable_gpus: gpus,
-        },
-        confirmation: Confirmation::Awaited,
         sight: Sight::Clear,
-        place: at,
+        labels: Labels::default(),
+        machine: Machine::of(&facts, None, false, (true, true), catalog),
+        published: Published::default(),
+        confirmation: Confirmation::Awaited,
+        granted: Granted::default(),
+        power: Power::UNMETERED,
     }
 }
 

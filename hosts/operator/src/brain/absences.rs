@@ -7,10 +7,10 @@
 //! Where most of the nodes are gone, it is not the machines: nobody is given up, and whoever is not back when most others
 //! are has all of its time again.
 
-use crate::site::{DesiredSource, Member};
+use crate::site::Observed;
 use host_kit::clock::Mono;
 use jiff::Timestamp;
-use planner::plan::{NodeRow, Presence};
+use planner::node::{Node, Presence};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,8 +33,9 @@ impl Absences {
     }
 
     /// Takes in what these nodes say now; `wall` is what people call the time.
-    pub(super) fn note(&mut self, members: &[Arc<Member>], now: Mono, wall: Timestamp) {
-        for Member { name, node, .. } in members.iter().map(|member| &**member) {
+    pub(super) fn note(&mut self, nodes: &[Arc<Observed>], now: Mono, wall: Timestamp) {
+        for Observed { node, .. } in nodes.iter().map(|observed| &**observed) {
+            let name = &node.name;
             if node.ready {
                 self.waits.remove(name);
                 self.given_up.remove(name);
@@ -54,15 +55,15 @@ impl Absences {
     }
 
     /// Gives up whose wait is over, unless most of those that have a desired state and were not given up are gone.
-    pub(super) fn pass(&mut self, rows: &[NodeRow], members: &[Arc<Member>], of: DesiredSource, now: Mono) {
+    pub(super) fn pass(&mut self, nodes: &[Node], observed: &[Arc<Observed>], now: Mono) {
         if self.waits.is_empty() {
             return;
         }
         let (mut there, mut gone) = (0_usize, 0_usize);
-        for (row, member) in rows.iter().zip(members) {
-            if row.is_eligible() && member.state(of).is_some() {
-                there += usize::from(member.node.ready);
-                gone += usize::from(self.waits.contains_key(&member.name));
+        for (node, observed) in nodes.iter().zip(observed) {
+            if node.is_eligible() && node.published.obeyed().is_some() {
+                there += usize::from(observed.node.ready);
+                gone += usize::from(self.waits.contains_key(&node.name));
             }
         }
         if gone > there {
@@ -73,10 +74,10 @@ impl Absences {
     }
 
     /// Whether a node can supply anything now.
-    pub(super) fn presence(&self, member: &Member) -> Presence {
-        if member.node.ready {
+    pub(super) fn presence(&self, Observed { node, .. }: &Observed) -> Presence {
+        if node.ready {
             Presence::Ready
-        } else if self.waits.contains_key(&member.name) {
+        } else if self.waits.contains_key(&node.name) {
             Presence::Away
         } else {
             Presence::Lost

@@ -1,26 +1,20 @@
-//! One pass: what is known becomes a plan, twins, and jobs for the nodes that differ from it.
+//! One pass: what is observed is decided on, and jobs come out for the nodes whose objects differ from that.
 
-use super::claims::Ticket;
+use super::budget::Ticket;
 use super::jobs::{Then, lane};
 use super::settled::Settled;
 use super::{Brain, stamp};
-use crate::meters::Metering;
-use crate::publish::{Standing, Wanted, status_of};
-use crate::rows::StateSeen;
-use crate::site::Member;
+use crate::publish::{Standing, status_of};
+use crate::site::Observed;
 use crate::stats::Shown;
 use crate::writes::{Job, Write};
 use host_kit::clock::Mono;
 use jiff::Timestamp;
-use planner::demand::Asked;
-use planner::facility::Facility;
-use planner::names::Beside;
-use planner::plan::{self, NodePlan, Plan, Presence, Sight, Snapshot};
-use planner::power::estimate::Load;
-use planner::power::{Absent, Reading};
-use planner::twin::{self, NodeFacts, SiteFacts, Twin};
+use planner::decide::{Decision, decide};
+use planner::node::{Desired, Node};
+use planner::plan::{self, NodeDecision, Release};
 use power_units::Micros;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A pass that was made.
@@ -35,43 +29,61 @@ pub(crate) struct Passed {
 }
 
 impl Brain {
-    /// Plans, and says what is to be written. `wall` is what people call the time.
+    /// Observes, decides, and says what is to be written. `wall` is what people call the time.
     pub(crate) fn pass(&mut self, now: Mono, wall: Timestamp) -> Passed {
         self.passes += 1;
         self.wall = wall;
         self.forget_gone(now);
         self.say_unread();
-        let names = self.site.members.iter().map(|member| &*member.name);
-        let metered = self.meters.readings(names, stamp(now));
-        let plan = self.plan(now, wall, &metered);
+        self.observe(now, wall);
+        let Decision { plan, twins, budget } =
+            decide(&self.site.cluster, &self.settings.plan, &mut self.memory);
         self.stats.planned(&plan);
-        let twins = self.twins(&plan, &metered, now);
-        let grants = self.budget(&plan, now);
-        self.measure(&metered);
+        let grants = self.write_grants(budget, now);
         let left_alone = self.left_alone(now);
+        let stands_in = plan.fallback.is_some();
         let mut jobs = Vec::new();
-        for (node, twin) in plan.nodes.iter().zip(twins) {
-            let free = Some(node.place).filter(|place| !left_alone.contains(place));
-            let known = free.and_then(|at| self.site.members.get(at).cloned().zip(metered.get(at)));
-            if let Some((member, metering)) = known {
-                let awaited = metering.awaited && !member.brief.has_no_meter;
-                let standing = self.standing(&member, node, awaited);
-                let stands_in = plan.fallback.is_some();
-                self.node((member, standing), node, twin, stands_in, &mut jobs);
-            } else {
-                self.stats.show(&node.node, Shown::of(node));
+        for (decision, twin) in plan.nodes.iter().zip(twins) {
+            let at = decision.place;
+            let (Some(node), Some(observed)) = (self.site.cluster.nodes.get(at), self.site.observed.get(at))
+            else {
+                continue;
+            };
+            let shown = Shown::of(node, decision);
+            if left_alone.contains(&at) {
+                self.stats.show(&decision.node, shown);
+                continue;
             }
+            let objects = plan::desired(decision, self.settings.plan.draining_label);
+            let changes = plan::diff(&objects, node, stands_in);
+            let standing = self.standing(observed, node, decision);
+            let settled =
+                |settled: &Settled| settled.is(observed, twin, (&standing, decision.desired.as_ref()), shown);
+            let observed = observed.clone();
+            if changes.is_empty()
+                && !self.is_to_be_refreshed(&observed)
+                && self.settled.get(at).and_then(Option::as_ref).is_some_and(settled)
+            {
+                self.commit(decision);
+                continue;
+            }
+            self.stats.show(&decision.node, shown);
+            let status = status_of(&twin, &standing, observed.twin.as_deref(), self.wall);
+            let published = observed.twin.as_deref().and_then(|twin| twin.status.schedulable_class.as_ref());
+            let is_reclassed = published != status.schedulable_class.as_ref();
+            let writes = self.writes(&observed, changes, (status, &standing));
+            let desired = decision.desired.clone();
+            let settled = || Settled::new(observed, twin, (standing, desired), shown);
+            let settled = writes.is_empty().then(settled);
+            if let Some(slot) = self.settled.get_mut(at) {
+                *slot = settled;
+            }
+            let then = Then::Commit(Box::new(decision.clone()));
+            self.job(decision.node.clone(), (writes, is_reclassed), then, &mut jobs);
         }
         self.stats.forget_others(&plan);
         for release in plan.releases {
-            let place = self.site.find(&release.node);
-            let free = match place.and_then(|at| self.site.members.get(at)) {
-                // What it was told is not known, so it cannot be told that it is released.
-                Some(member) if member.is_state_unread(self.settings.lens.source) => false,
-                Some(_) => place.is_none_or(|at| !left_alone.contains(&at)),
-                None => self.is_free(&release.node, now),
-            };
-            if free {
+            if self.may_release(&release, &left_alone, now) {
                 let writes = self.release_writes(&release);
                 self.job(release.node.clone(), (writes, false), Then::Released(Box::new(release)), &mut jobs);
             }
@@ -79,36 +91,35 @@ impl Brain {
         Passed { number: self.passes, jobs, grants }
     }
 
-    /// One node's part of a pass.
-    fn node(
-        &mut self,
-        (member, standing): (Arc<Member>, Standing),
-        plan: &NodePlan,
-        twin: Twin,
-        stands_in: bool,
-        jobs: &mut Vec<Job<(u64, Then)>>,
-    ) {
-        let wanted = plan.desired.as_ref().map(Wanted::planned);
-        let shown = Shown::of(plan);
-        let looks_the_same =
-            |settled: &Settled| settled.is(&member, twin, (&standing, wanted.as_ref()), shown);
-        if plan.actions.is_empty()
-            && !self.is_to_be_refreshed(&member)
-            && self.settled.get(plan.place).and_then(Option::as_ref).is_some_and(looks_the_same)
-        {
-            return self.commit(plan);
+    /// Takes in what is known of this moment alone: the time, what meters say, who is waited for, and what was sent.
+    fn observe(&mut self, now: Mono, wall: Timestamp) {
+        let site = &self.site;
+        self.absences.pass(&site.cluster.nodes, &site.observed, now);
+        let seen = |node: &str| site.grants.get(node).map(|grant| &**grant);
+        self.grants.observe(seen, |node| site.find(node).is_some(), now);
+        let mut cluster = std::mem::take(&mut self.site.cluster.nodes);
+        let powers = self.meters.readings(cluster.iter().map(|node| &*node.name), stamp(now));
+        for ((node, observed), power) in cluster.iter_mut().zip(&self.site.observed).zip(powers) {
+            node.sight = self.sight(observed, &node.machine, &power);
+            node.presence = self.absences.presence(observed);
+            node.granted.sent = self.grants.sent(&node.name);
+            node.power = power;
         }
-        self.stats.show(&plan.node, shown);
-        let status = status_of(&twin, &standing, member.twin.as_deref(), self.wall);
-        let published = member.twin.as_deref().and_then(|twin| twin.status.schedulable_class.as_ref());
-        let is_reclassed = published != status.schedulable_class.as_ref();
-        let parts = self.parts(&member, plan, wanted.clone(), (status, &standing), stands_in);
-        let writes = parts.in_order(member.twin.is_some());
-        if let Some(slot) = self.settled.get_mut(plan.place) {
-            let settled = || Settled::new(member, twin, (standing, wanted), shown);
-            *slot = writes.is_empty().then(settled);
-        }
-        self.job(plan.node.clone(), (writes, is_reclassed), Then::Commit(Box::new(plan.clone())), jobs);
+        let since_1970 = u64::try_from(wall.as_microsecond()).unwrap_or(0);
+        let known = &mut self.site.cluster;
+        known.nodes = cluster;
+        known.now = stamp(now);
+        known.wall_clock = Micros::new(since_1970);
+        known.raises = now >= self.raises_from;
+    }
+
+    /// Whether a release may be written now.
+    fn may_release(&self, release: &Release, left_alone: &BTreeSet<usize>, now: Mono) -> bool {
+        let Some(at) = self.site.find(&release.node) else { return self.is_free(&release.node, now) };
+        // What it was told is not known, so it cannot be told that it is released.
+        let source = self.settings.lens.source;
+        let is_unread = self.site.observed.get(at).is_some_and(|observed| observed.is_state_unread(source));
+        !is_unread && !left_alone.contains(&at)
     }
 
     fn job(
@@ -127,128 +138,38 @@ impl Brain {
         }
     }
 
-    fn plan(&mut self, now: Mono, wall: Timestamp, metered: &[Metering]) -> Plan {
-        let since_1970 = u64::try_from(wall.as_microsecond()).unwrap_or(0);
-        // The rows are lent to the planner and taken back: copying tens of thousands of pods costs as much as planning.
-        let mut nodes = std::mem::take(&mut self.site.nodes);
-        self.absences.pass(&nodes, &self.site.members, self.settings.lens.source, now);
-        for ((row, member), metering) in nodes.iter_mut().zip(&self.site.members).zip(metered) {
-            row.sight = self.sight(member, metering);
-            row.presence = self.absences.presence(member);
-        }
-        let published = self.site.lend_published(self.settings.lens.source);
-        let snapshot = Snapshot {
-            nodes,
-            pods: self.site.pods.counts.take(),
-            published,
-            now: stamp(now),
-            wall_clock: Micros::new(since_1970),
-        };
-        let plan = plan::plan(&snapshot, &self.settings.plan, &self.memory);
-        self.site.take_published(snapshot.published);
-        self.site.nodes = snapshot.nodes;
-        // How well a node was seen and who is waited for are matters of this moment, and no part of what is kept of it.
-        for row in &mut self.site.nodes {
-            row.sight = Sight::Clear;
-            if row.presence == Presence::Away {
-                row.presence = Presence::Lost;
-            }
-        }
-        self.site.pods.counts = snapshot.pods;
-        plan
-    }
-
-    /// The twins of the planned nodes, in the order of the plan.
-    fn twins(&self, plan: &Plan, metered: &[Metering], now: Mono) -> Vec<Twin> {
-        let none = rows_of_nothing();
-        let facility = Facility::default();
-        let hold = crate::settings::micros(self.settings.hold);
-        let members = &self.site.members;
-        // What pods ask of each node, where pods are known.
-        let asked = self.site.pods.counts.as_ref();
-        let asked = asked.map(|pods| Beside::new(members.iter().map(|member| &*member.name), pods.asked()));
-        let facts = |node: &NodePlan| {
-            let known = members.get(node.place).map(|member| &**member).zip(metered.get(node.place));
-            let asked = asked.as_ref().map(|asked| asked.at(node.place).unwrap_or_default());
-            facts(node, known, asked, &none)
-        };
-        let facts: Vec<NodeFacts<'_>> = plan.nodes.iter().map(facts).collect();
-        let site = SiteFacts { facility: facility.at(stamp(now), hold), unmanaged: &BTreeMap::new() };
-        twin::twins(&self.law, &facts, &site)
-    }
-
     /// What is said of a node beside its twin.
-    fn standing(&self, member: &Member, plan: &NodePlan, awaits_meter: bool) -> Standing {
-        let overridden = if member.brief.has_other_owners { self.overridden(member, plan) } else { None };
-        let unreadable = member.unreadable.said();
-        let implausible = member.brief.implausible.clone();
-        Standing { awaits_meter, unreadable, implausible, overridden, budget: self.budget_said(member) }
+    fn standing(&self, observed: &Observed, node: &Node, decision: &NodeDecision) -> Standing {
+        Standing {
+            awaits_meter: node.power.awaited && !node.machine.has_no_meter,
+            unreadable: observed.unreadable.said(),
+            implausible: node.machine.implausible.clone(),
+            overridden: self.overridden(observed, node, decision),
+            budget: self.budget_said(node),
+        }
     }
 
     /// What is somebody else's, in a sentence.
-    fn overridden(&self, member: &Member, plan: &NodePlan) -> Option<String> {
+    fn overridden(&self, observed: &Observed, node: &Node, decision: &NodeDecision) -> Option<String> {
         let mut theirs = Vec::new();
         let source = self.settings.lens.source;
-        let planned = plan.desired.as_ref().map(Wanted::planned);
-        // Who owns a field beside us, with the value that is planned, overrides nothing.
-        let differs = |state: &StateSeen| {
-            planned.clone().is_none_or(|wanted| wanted.clone().over(state) != wanted) || state.is_a_persons()
-        };
-        let foreign = |state: &&StateSeen| state.owners.foreign.any() && differs(state);
-        if let Some(state) = member.state(source).filter(foreign) {
-            let who = state.owners.foreign.who.as_deref().unwrap_or("somebody");
-            theirs.push(format!("fields of {} {} belong to {who}", state.kind(source), state.name));
+        if let Some(state) = observed.state(source).filter(|state| state.carried.theirs.any()) {
+            // Who owns a field beside us, with the value that is planned, overrides nothing.
+            let differs = |wanted: &Desired| wanted.over(&state.carried) != *wanted;
+            if decision.desired.as_ref().is_none_or(differs) || state.carried.persons {
+                let who = state.who.as_deref().unwrap_or("somebody");
+                theirs.push(format!("fields of {} {} belong to {who}", state.kind(source), state.name));
+            }
         }
-        let key = &self.settings.lens.profile_key;
-        let planned = plan.guard.publish.and_then(|publish| publish.label);
-        if let Some(who) = member.node.owner_of(key)
-            && planned.is_some_and(|label| Some(label.as_str()) != member.node.label(key))
-        {
-            theirs.push(format!("the label {key} of the node belongs to {who}"));
+        let label = &node.labels.profile;
+        if label.theirs {
+            let key = &self.settings.lens.profile_key;
+            let planned = decision.guard.publish.and_then(|publish| publish.label);
+            if planned.is_some_and(|planned| Some(planned.as_str()) != label.text.as_deref()) {
+                let who = observed.node.owner_of(key).unwrap_or("somebody");
+                theirs.push(format!("the label {key} of the node belongs to {who}"));
+            }
         }
         (!theirs.is_empty()).then(|| format!("{}; what they say stands", theirs.join(", ")))
-    }
-}
-
-fn facts<'a>(
-    plan: &NodePlan,
-    known: Option<(&'a Member, &Metering)>,
-    asked: Option<Asked>,
-    none: &'a planner::hardware::Hardware,
-) -> NodeFacts<'a> {
-    let (member, metering) = known.unzip();
-    let brief = member.map(|member| &member.brief);
-    // The caps that stand; those of the plan where none stand yet.
-    let stands = brief.and_then(|brief| brief.caps);
-    let load = asked.zip(member).and_then(|(asked, member)| {
-        let hardware = &member.resolved;
-        let processors = member.node.capacity_cpus.or(hardware.cpu.total_cores);
-        Load::asked(asked, processors, hardware.gpu.as_ref().map_or(0, |gpus| gpus.count))
-    });
-    let caps = stands.or(plan.desired.as_ref().map(|desired| desired.caps)).unwrap_or_default();
-    let caps = member.map_or(caps, |member| member.under_grant(caps));
-    NodeFacts {
-        hardware: member.map_or(none, |member| &member.resolved),
-        class: plan.guard.state.class(),
-        cpu_cap: caps.cpu.into(),
-        gpu_cap: caps.gpu.into(),
-        reading: metering.map_or(Reading::Absent(Absent::NotConfigured), |metering| metering.reading),
-        trend: metering.and_then(|metering| metering.trend),
-        load,
-        rack: brief.and_then(|brief| brief.rack.as_deref()),
-        zone: brief.and_then(|brief| brief.zone.as_deref()),
-    }
-}
-
-const fn rows_of_nothing() -> planner::hardware::Hardware {
-    planner::hardware::Hardware {
-        cpu: planner::hardware::Cpu {
-            model: None,
-            sockets: None,
-            total_cores: None,
-            min_per_socket: None,
-            max_per_socket: None,
-        },
-        gpu: None,
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! In a steady cluster this spares thousands of documents in every pass, which would all come out as they are.
 
-use crate::publish::{Standing, Wanted};
-use crate::site::Member;
+use crate::publish::Standing;
+use crate::site::Observed;
 use crate::stats::Shown;
+use planner::node::Desired;
 use planner::power::Draw;
 use planner::twin::Twin;
 use power_units::Micros;
@@ -13,37 +14,37 @@ use std::sync::Arc;
 /// Everything that the writes for a node follow from, and what is shown of it beside.
 #[derive(Clone, Debug)]
 pub(super) struct Settled {
-    member: Arc<Member>,
+    observed: Arc<Observed>,
     twin: Twin,
     standing: Standing,
-    wanted: Option<Wanted>,
+    desired: Option<Desired>,
     shown: Shown,
 }
 
 impl Settled {
     /// Of a node for which nothing was to be written.
     pub(super) fn new(
-        member: Arc<Member>,
+        observed: Arc<Observed>,
         twin: Twin,
-        (standing, wanted): (Standing, Option<Wanted>),
+        (standing, desired): (Standing, Option<Desired>),
         shown: Shown,
     ) -> Self {
-        Self { member, twin: ageless(twin), standing, wanted, shown }
+        Self { observed, twin: ageless(twin), standing, desired, shown }
     }
 
     /// Whether a node still looks so. How long ago its power was measured changes with every pass and decides nothing.
     pub(super) fn is(
         &self,
-        member: &Arc<Member>,
+        observed: &Arc<Observed>,
         twin: Twin,
-        (standing, wanted): (&Standing, Option<&Wanted>),
+        (standing, desired): (&Standing, Option<&Desired>),
         shown: Shown,
     ) -> bool {
-        Arc::ptr_eq(&self.member, member)
+        Arc::ptr_eq(&self.observed, observed)
             && self.shown == shown
             && self.twin == ageless(twin)
             && self.standing == *standing
-            && self.wanted.as_ref() == wanted
+            && self.desired.as_ref() == desired
     }
 }
 

@@ -4,24 +4,23 @@
 //! and is silent is not: the last good sample stands for the twin, and is no reason to raise the node.
 
 use super::Brain;
-use crate::meters::Metering;
 use crate::publish::API_VERSION;
 use crate::settings::PowerSource;
-use crate::site::{Kind, Member, Unreadable};
+use crate::site::{Kind, Observed, Unreadable};
 use host_kit::events::{Note, Severity};
 use k8s_openapi::api::core::v1::ObjectReference;
-use planner::plan::Sight;
+use planner::node::{Machine, Power, Sight};
 use planner::power::Reading;
 use std::collections::BTreeMap;
 
 impl Brain {
     /// How well a node is seen while its meter says this.
-    pub(super) fn sight(&self, member: &Member, metering: &Metering) -> Sight {
-        if member.is_state_unread(self.settings.lens.source) {
+    pub(super) fn sight(&self, observed: &Observed, machine: &Machine, power: &Power) -> Sight {
+        if observed.is_state_unread(self.settings.lens.source) {
             return Sight::Unreadable;
         }
-        let unread = member.unreadable != Unreadable::default();
-        let silent = self.is_metered(member) && !matches!(metering.reading, Reading::Measured { .. });
+        let unread = observed.unreadable != Unreadable::default();
+        let silent = self.is_metered(machine) && !matches!(power.reading, Reading::Measured { .. });
         if unread || silent { Sight::Blind } else { Sight::Clear }
     }
 
@@ -40,16 +39,17 @@ impl Brain {
             }
         }
         self.unread = there;
-        let implausible = self.site.members.iter().filter(|member| member.brief.implausible.is_some());
+        let nodes = &self.site.cluster.nodes;
+        let implausible = nodes.iter().filter(|node| node.machine.implausible.is_some());
         self.stats.implausible(implausible.count());
     }
 
     /// Whether somebody is to say what the node draws. A node without an agent has nobody who could, and nobody who
     /// could have capped it; of one whose agent finds no meter nothing will ever be heard.
-    fn is_metered(&self, member: &Member) -> bool {
+    fn is_metered(&self, machine: &Machine) -> bool {
         match &self.settings.power {
             PowerSource::Static | PowerSource::Http(None, _) => false,
-            PowerSource::Agent => member.hardware.is_some() && !member.brief.has_no_meter,
+            PowerSource::Agent => machine.has_agent && !machine.has_no_meter,
             PowerSource::Http(Some(_), _) => true,
         }
     }

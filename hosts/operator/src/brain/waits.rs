@@ -1,7 +1,7 @@
 //! Which nodes are left alone for now: those whose job has just ended and does not show in the rows yet, and those
 //! whose job failed.
 
-use crate::site::Member;
+use crate::site::Observed;
 use crate::writes::{Landed, Target, Trouble};
 use host_kit::clock::Mono;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,11 +17,11 @@ const MOST: Duration = Duration::from_secs(300);
 const MOST_AWAY: Duration = Duration::from_secs(15);
 
 /// The states of a node's objects.
-fn versions(member: &Member) -> [Option<&str>; 3] {
+fn versions(observed: &Observed) -> [Option<&str>; 3] {
     [
-        Some(member.node.stamp.version.as_str()),
-        member.profile.as_ref().map(|profile| profile.state.stamp.version.as_str()),
-        member.twin.as_ref().map(|twin| twin.state.stamp.version.as_str()),
+        Some(observed.node.stamp.version.as_str()),
+        observed.profile.as_ref().map(|profile| profile.state.stamp.version.as_str()),
+        observed.twin.as_ref().map(|twin| twin.state.stamp.version.as_str()),
     ]
 }
 
@@ -57,9 +57,9 @@ impl Settling {
     }
 
     /// Whether everything shows, or was waited for for long enough.
-    pub(super) fn is_over(&self, member: &Member, now: Mono) -> bool {
+    pub(super) fn is_over(&self, observed: &Observed, now: Mono) -> bool {
         let shows =
-            self.awaited.iter().zip(versions(member)).all(|(awaited, shown)| match (awaited, shown) {
+            self.awaited.iter().zip(versions(observed)).all(|(awaited, shown)| match (awaited, shown) {
                 (None, _) => true,
                 (Some(awaited), None) => awaited.is_empty(),
                 (Some(awaited), Some(shown)) => is_at_least(shown, awaited),

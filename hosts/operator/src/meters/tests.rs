@@ -1,26 +1,22 @@
 use super::*;
 use crate::rows::{HardwareSeen, NodeSeen};
-use crate::site::{Brief, Unreadable};
+use crate::site::Unreadable;
 use host_kit::reflect::Row;
-use planner::hardware::Hardware;
 use power_units::Micros;
 use serde_json::{Value, json};
 
 const HOLD: Duration = Duration::from_secs(60);
 
-fn member(power: Value) -> Arc<Member> {
+fn member(power: Value) -> Arc<Observed> {
     let node = NodeSeen::read(&json!({"metadata": {"name": "a"}})).unwrap();
     let hardware = json!({"metadata": {"name": "a"}, "spec": {"nodeName": "a"}, "status": {"power": power}});
-    Arc::new(Member {
-        name: node.name.clone(),
+    Arc::new(Observed {
         node: Arc::new(node),
         hardware: Some(Arc::new(HardwareSeen::read(&hardware).unwrap())),
         profile: None,
         twin: None,
         grant: None,
-        resolved: Hardware::default(),
         unreadable: Unreadable::default(),
-        brief: Brief::default(),
     })
 }
 
@@ -28,7 +24,7 @@ fn at(second: u64) -> Stamp {
     Stamp::new(Micros::new(second * 1_000_000))
 }
 
-fn metering(meters: &Meters, now: Stamp) -> Metering {
+fn metering(meters: &Meters, now: Stamp) -> Power {
     meters.readings(["a"].into_iter(), now)[0]
 }
 

@@ -1,14 +1,16 @@
 use super::*;
 use crate::rows::ProfileSeen;
 use host_kit::reflect::Row;
+use planner::intent::Caps;
+use planner::node::Label;
 use power_units::{Percent, Watts};
 
 fn percent(value: i32) -> Option<Cap> {
     Some(Cap { percent: Some(Percent::from_int(value)), watts: None })
 }
 
-fn wanted() -> Wanted {
-    Wanted {
+fn wanted() -> Desired {
+    Desired {
         profile: Profile::Eco,
         caps: Caps { cpu: percent(60), gpu: None },
         draining: false,
@@ -34,9 +36,8 @@ fn a_cap_that_a_person_set_stands_and_is_left_out_of_what_is_applied() {
             ("kubectl-edit", "Update", json!({"f:cpu": {}})),
         ],
     );
-    let stands = wanted().over(&there);
+    let stands = wanted().over(&there.carried);
     assert_eq!(stands.caps.cpu, Some(Cap { percent: None, watts: Some(Watts::from_int(200)) }));
-    assert!(stands.is_in(&there, false, false), "nothing is to be written");
     let document = state_document(Carrier::Profile, "a", "a", &stands, Some(&there));
     assert_eq!(
         document["spec"],
@@ -51,8 +52,8 @@ fn an_object_that_a_person_made_is_theirs_as_a_whole() {
         json!({"nodeName": "a", "profile": "performance"}),
         &[("kubectl-create", "Update", json!({"f:profile": {}, "f:nodeName": {}}))],
     );
-    assert!(there.is_a_persons());
-    let stands = wanted().over(&there);
+    assert!(there.carried.persons);
+    let stands = wanted().over(&there.carried);
     assert_eq!(
         (stands.profile, stands.caps, stands.policy.as_deref()),
         (Profile::Performance, Caps::default(), None)
@@ -62,7 +63,7 @@ fn an_object_that_a_person_made_is_theirs_as_a_whole() {
 #[test]
 fn an_empty_cap_is_no_field_and_a_mirror_says_whether_it_drains() {
     let document =
-        state_document(Carrier::Twin, "a", "n.1", &Wanted { caps: Caps::default(), ..wanted() }, None);
+        state_document(Carrier::Twin, "a", "n.1", &Desired { caps: Caps::default(), ..wanted() }, None);
     assert_eq!(
         document["spec"],
         json!({"nodeName": "n.1", "profile": "eco", "policy": {"name": "static-partition-v1"}, "scheduling": {"draining": false}})
@@ -70,29 +71,32 @@ fn an_empty_cap_is_no_field_and_a_mirror_says_whether_it_drains() {
     assert!(document["metadata"].get("uid").is_none());
 }
 
-fn node(labels: Value, managed: Value) -> NodeSeen {
-    NodeSeen::read(
-        &json!({"metadata": {"name": "n", "uid": "u", "labels": labels, "managedFields": managed}}),
-    )
-    .unwrap()
+fn node(profile: Label, draining: Label) -> Node {
+    let seen = json!({"metadata": {"name": "n", "uid": "u"}});
+    let mut site = crate::site::tests::of_one_node(&seen);
+    let mut node = site.cluster.nodes.remove(0);
+    (node.labels.profile, node.labels.draining) = (profile, draining);
+    node
+}
+
+fn ours(text: &str) -> Label {
+    Label { text: Some(text.into()).filter(|text: &std::sync::Arc<str>| !text.is_empty()), theirs: false }
 }
 
 #[test]
-fn c14_labels_are_written_once_and_never_over_a_persons() {
-    // Table C14: an unchanged label is no write.
+fn c14_labels_are_never_written_over_a_persons() {
     let key = labels::node::POWER_PROFILE;
-    let bare = node(json!({}), json!([]));
-    let document = labels_document(&bare, key, Some(Profile::Eco), Some(false)).unwrap();
-    assert_eq!(document["metadata"]["labels"], json!({key: "eco", "joulie.io/draining": "false"}));
-    let there = node(json!({key: "eco", "joulie.io/draining": "false"}), json!([]));
-    assert_eq!(labels_document(&there, key, Some(Profile::Eco), Some(false)), None);
+    let said = |node: &Node, profile, draining| {
+        let document = labels_document(node, key, profile, draining);
+        assert_eq!(document["metadata"]["uid"], "u", "a node that is gone is not made anew by its labels");
+        document["metadata"]["labels"].clone()
+    };
+    let bare = node(ours(""), ours(""));
+    let both = json!({key: "eco", "joulie.io/draining": "false"});
+    assert_eq!(said(&bare, Some(Profile::Eco), Some(false)), both);
     // What is to stay is applied again beside what changes: an applied label that is left out is taken away.
-    let document = labels_document(&there, key, None, Some(true)).unwrap();
-    assert_eq!(document["metadata"]["labels"], json!({key: "eco", "joulie.io/draining": "true"}));
-    let persons = json!([{"manager": "kubectl-label", "operation": "Update",
-        "fieldsV1": {"f:metadata": {"f:labels": {"f:joulie.io/power-profile": {}}}}}]);
-    let held = node(json!({key: "performance", "joulie.io/draining": "false"}), persons);
-    assert_eq!(labels_document(&held, key, Some(Profile::Eco), Some(false)), None);
-    let document = labels_document(&held, key, Some(Profile::Eco), Some(true)).unwrap();
-    assert_eq!(document["metadata"]["labels"], json!({"joulie.io/draining": "true"}));
+    let there = node(ours("eco"), ours("false"));
+    assert_eq!(said(&there, None, Some(true)), json!({key: "eco", "joulie.io/draining": "true"}));
+    let held = node(Label { theirs: true, ..ours("performance") }, ours("false"));
+    assert_eq!(said(&held, Some(Profile::Eco), Some(true)), json!({"joulie.io/draining": "true"}));
 }

@@ -5,6 +5,7 @@
 //! nothing about it.
 
 use joulie_api::labels::manager;
+use planner::node::Theirs;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -16,30 +17,6 @@ const KUBERNETES: [&str; 2] = ["kubernetes.io", "k8s.io"];
 
 /// Under what names operators of other generations wrote: their fields are taken over.
 const FORMER: [&str; 2] = ["operator", manager::OPERATOR];
-
-/// Who else owns which part of a desired state.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Foreign {
-    /// `spec.profile`
-    pub(crate) profile: bool,
-    /// Anything under `spec.cpu`.
-    pub(crate) cpu: bool,
-    /// Anything under `spec.gpu`.
-    pub(crate) gpu: bool,
-    /// `spec.policy`
-    pub(crate) policy: bool,
-    /// `spec.scheduling`
-    pub(crate) scheduling: bool,
-    /// Whose; the first one by name.
-    pub(crate) who: Option<String>,
-}
-
-impl Foreign {
-    /// Anything that a plan would write is somebody else's.
-    pub(crate) const fn any(&self) -> bool {
-        self.profile || self.cpu || self.gpu || self.scheduling
-    }
-}
 
 /// A label that somebody else owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +35,9 @@ pub(crate) struct Owners {
     /// An operator of another generation wrote to it.
     pub(crate) former: bool,
     /// What is somebody else's.
-    pub(crate) foreign: Foreign,
+    pub(crate) theirs: Theirs,
+    /// Whose; the first one by name.
+    pub(crate) who: Option<String>,
 }
 
 struct Entry<'a> {
@@ -90,25 +69,28 @@ fn others(object: &Value) -> (Vec<Entry<'_>>, bool, bool) {
 /// The owners of an object that carries a desired state.
 pub(super) fn of_state(object: &Value) -> Owners {
     let (others, ours, former) = others(object);
-    let mut foreign = Foreign::default();
+    let (mut theirs, mut first) = (Theirs::default(), None);
     for Entry { who, fields } in others {
         let spec = &fields["f:spec"];
         let has = |field: &str| spec.get(field).is_some();
-        let found = [has("f:profile"), has("f:cpu"), has("f:gpu"), has("f:policy"), has("f:scheduling")];
-        if !found.contains(&true) {
-            continue;
+        let Theirs { profile, cpu, gpu, policy, scheduling } = &mut theirs;
+        let found = [
+            (profile, has("f:profile")),
+            (cpu, has("f:cpu")),
+            (gpu, has("f:gpu")),
+            (policy, has("f:policy")),
+            (scheduling, has("f:scheduling")),
+        ];
+        let mut any = false;
+        for (is_theirs, has) in found {
+            *is_theirs |= has;
+            any |= has;
         }
-        foreign.profile |= found[0];
-        foreign.cpu |= found[1];
-        foreign.gpu |= found[2];
-        foreign.policy |= found[3];
-        foreign.scheduling |= found[4];
-        let first = foreign.who.as_deref().is_none_or(|known| who < known);
-        if first {
-            foreign.who = Some(who.to_owned());
+        if any && first.is_none_or(|known| who < known) {
+            first = Some(who);
         }
     }
-    Owners { ours, former, foreign }
+    Owners { ours, former, theirs, who: first.map(str::to_owned) }
 }
 
 /// Whether a label with this key is Kubernetes' own.
@@ -167,17 +149,18 @@ mod tests {
             entry("kubectl-edit", "Update", "", json!({"f:spec": {"f:cpu": {"f:packagePowerCapWatts": {}}}})),
             entry("joulie-agent", "Apply", "status", json!({"f:status": {"f:control": {}}})),
         ]));
-        let foreign = Foreign { cpu: true, who: Some("kubectl-edit".to_owned()), ..Foreign::default() };
-        assert_eq!(owners, Owners { ours: true, former: false, foreign });
+        let theirs = Theirs { cpu: true, ..Theirs::default() };
+        let who = Some("kubectl-edit".to_owned());
+        assert_eq!(owners, Owners { ours: true, former: false, theirs, who });
     }
 
     #[test]
     fn an_object_of_an_earlier_operator_is_taken_over_and_a_persons_is_not() {
         let spec = json!({"f:spec": {"f:profile": {}, "f:cpu": {}}});
         let former = of_state(&object(&[entry("operator", "Update", "", spec.clone())]));
-        assert_eq!((former.ours, former.former, former.foreign.any()), (false, true, false));
+        assert_eq!((former.ours, former.former, former.theirs.any()), (false, true, false));
         let persons = of_state(&object(&[entry("kubectl-create", "Update", "", spec)]));
-        assert_eq!((persons.ours, persons.former, persons.foreign.any()), (false, false, true));
+        assert_eq!((persons.ours, persons.former, persons.theirs.any()), (false, false, true));
         assert_eq!(of_state(&json!({})), Owners::default());
     }
 

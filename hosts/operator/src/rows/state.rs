@@ -3,16 +3,18 @@
 use super::owners::{Owners, of_state};
 use super::{Stamp, name, text, watts};
 use host_kit::reflect::Row;
-use joulie_api::caps::{self, Desired};
+use joulie_api::caps;
 use joulie_api::condition::Condition;
 use joulie_api::node_power_profile::NodePowerProfileSpec;
 use joulie_api::node_twin::{NodeTwinSpec, NodeTwinStatus};
 use joulie_core::node::cap::CapIntent;
 use planner::intent::{Cap, Caps};
+use planner::node::{Carried, Desired, DesiredSource};
 use planner::profile::Profile;
 use power_units::{Role, Watts};
 use serde::Deserialize;
 use serde_json::Value;
+use std::borrow::Cow;
 
 /// What an object that carries a desired state says, whichever kind it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,37 +25,56 @@ pub(crate) struct StateSeen {
     pub(crate) stamp: Stamp,
     /// Of the spec.
     pub(crate) generation: i64,
-    /// Who writes to it.
-    pub(crate) owners: Owners,
-    /// What it asks.
-    pub(crate) desired: Desired,
+    /// The node that it is for.
+    pub(crate) node: String,
+    /// The operator has applied to it.
+    pub(crate) ours: bool,
+    /// An operator of another generation wrote to it.
+    pub(crate) former: bool,
+    /// What it says, and which parts are somebody else's.
+    pub(crate) carried: Carried,
+    /// Whose those are; the first one by name.
+    pub(crate) who: Option<String>,
     /// What the agent says came of it.
     pub(crate) control: ControlSeen,
 }
 
 impl StateSeen {
-    fn of(object: &Value, desired: Desired, control: &Value) -> Self {
+    fn of(object: &Value, desired: caps::Desired, control: &Value) -> Self {
+        let caps::Desired { node, profile, cpu, gpu, policy, draining } = desired;
+        let Owners { ours, former, theirs, who } = of_state(object);
+        let carried = Carried {
+            desired: Desired {
+                profile: match profile {
+                    caps::Profile::Performance => Profile::Performance,
+                    caps::Profile::Eco => Profile::Eco,
+                },
+                caps: Caps { cpu: cap(cpu), gpu: cap(gpu) },
+                draining,
+                policy: policy.map(Cow::Owned),
+            },
+            theirs,
+            persons: !ours && !former && theirs.profile,
+        };
         Self {
             name: name(object).to_owned(),
             stamp: Stamp::of(object),
             generation: object["metadata"]["generation"].as_i64().unwrap_or_default(),
-            owners: of_state(object),
-            desired,
+            node,
+            ours,
+            former,
+            carried,
+            who,
             control: ControlSeen::read(control),
         }
     }
 
     /// The kind, where the desired state comes from there.
-    pub(crate) const fn kind(&self, source: crate::site::DesiredSource) -> &'static str {
+    pub(crate) const fn kind(&self, source: DesiredSource) -> &'static str {
         match source {
-            crate::site::DesiredSource::Profile => "NodePowerProfile",
-            crate::site::DesiredSource::Twin => "NodeTwin",
+            DesiredSource::Profile => "NodePowerProfile",
+            DesiredSource::Twin => "NodeTwin",
         }
-    }
-
-    /// A person wrote all of it: nothing in it is the operator's to change or to take back.
-    pub(crate) const fn is_a_persons(&self) -> bool {
-        !self.owners.ours && !self.owners.former && self.owners.foreign.profile
     }
 }
 
@@ -123,7 +144,7 @@ impl Row for ProfileSeen {
     fn read(object: &Value) -> Result<Self, String> {
         let spec =
             NodePowerProfileSpec::deserialize(&object["spec"]).map_err(|error| format!("spec: {error}"))?;
-        let desired = Desired::try_from(&spec).map_err(|error| error.to_string())?;
+        let desired = caps::Desired::try_from(&spec).map_err(|error| error.to_string())?;
         let status = &object["status"];
         let conditions = Vec::deserialize(&status["conditions"]).unwrap_or_default();
         Ok(Self { state: StateSeen::of(object, desired, &status["control"]), conditions })
@@ -135,7 +156,7 @@ impl Row for TwinSeen {
 
     fn read(object: &Value) -> Result<Self, String> {
         let spec = NodeTwinSpec::deserialize(&object["spec"]).map_err(|error| format!("spec: {error}"))?;
-        let desired = Desired::try_from(&spec).map_err(|error| error.to_string())?;
+        let desired = caps::Desired::try_from(&spec).map_err(|error| error.to_string())?;
         // A status that cannot be read is one that is written anew.
         let status = NodeTwinStatus::deserialize(&object["status"]).unwrap_or_default();
         Ok(Self {
@@ -145,20 +166,8 @@ impl Row for TwinSeen {
     }
 }
 
-/// A profile as the planner names it.
-pub(crate) fn profile(of: caps::Profile) -> Profile {
-    match of {
-        caps::Profile::Performance => Profile::Performance,
-        caps::Profile::Eco => Profile::Eco,
-    }
-}
-
-/// Caps as the planner names them.
-pub(crate) fn caps(desired: &Desired) -> Caps {
-    let cap = |intent: CapIntent| {
-        (intent != CapIntent::NONE).then_some(Cap { percent: intent.percent, watts: intent.watts })
-    };
-    Caps { cpu: cap(desired.cpu), gpu: cap(desired.gpu) }
+fn cap(intent: CapIntent) -> Option<Cap> {
+    (intent != CapIntent::NONE).then_some(Cap { percent: intent.percent, watts: intent.watts })
 }
 
 #[cfg(test)]
@@ -173,8 +182,8 @@ mod tests {
             "status": {"control": {"cpu": {"backend": "rapl", "result": "applied", "observedGeneration": 3, "capWatts": 216},
                 "gpu": {"result": ""}}}})).unwrap();
         let seen = seen.state;
-        assert_eq!((seen.desired.node.as_str(), seen.generation), ("n.1", 3));
-        assert_eq!(profile(seen.desired.profile), Profile::Eco);
+        assert_eq!((seen.node.as_str(), seen.generation), ("n.1", 3));
+        assert_eq!(seen.carried.desired.profile, Profile::Eco);
         let device = DeviceSeen {
             applied: true,
             blocked: false,
@@ -183,7 +192,7 @@ mod tests {
             regulated: false,
         };
         assert_eq!(seen.control, ControlSeen { cpu: Some(device), gpu: None });
-        assert!(caps(&seen.desired).gpu.is_none());
+        assert!(seen.carried.desired.caps.gpu.is_none());
     }
 
     #[test]

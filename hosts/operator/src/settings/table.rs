@@ -2,12 +2,12 @@
 
 use super::{FLOORS, GUARDS, MARKS, SOURCES, fraction, namespaces};
 use crate::rows::is_of_kubernetes;
-use crate::site::DesiredSource;
 use host_kit::config::parse::{self, boolean, duration, one_of, percent, watts, whole};
 use host_kit::config::{Listen, Retired, Setting, Table, UrlTemplate, Wrong};
 use host_kit::program;
 use kube::core::Selector;
 use planner::guard::GuardMode;
+use planner::node::DesiredSource;
 use planner::plan::DrainingLabel;
 use planner::policy::FamilyFloor;
 use power_units::{Micros, Percent, Ratio, Role, Watts};

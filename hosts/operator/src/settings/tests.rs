@@ -21,7 +21,7 @@ fn a_cluster_that_is_told_nothing_is_planned_as_the_specification_says() {
     assert!(matches!(settings.plan.policy, Policy::StaticPartition(_)));
     assert_eq!((settings.plan.floor, settings.plan.guard), (FamilyFloor::Raise, GuardMode::Soft));
     assert_eq!(settings.lens.source, DesiredSource::Profile);
-    assert!(!settings.budget.any() && !settings.policy_unknown);
+    assert!(!settings.plan.budget.any() && !settings.policy_unknown);
     assert_eq!(settings.power, PowerSource::Agent);
 }
 
@@ -56,9 +56,9 @@ fn what_makes_no_sense_is_refused_before_anything_starts() {
 fn limits_are_read_by_rack() {
     let settings =
         read(&[("BUDGET_SITE_WATTS", "9000"), ("BUDGET_RACK_WATTS", "r1=4000.5, *=5000")]).unwrap();
-    assert_eq!(settings.budget.site, Some(Watts::from_int(9000)));
-    assert_eq!(settings.budget.racks["*"], Watts::from_int(5000));
-    assert!(settings.budget.any());
+    assert_eq!(settings.plan.budget.site, Some(Watts::from_int(9000)));
+    assert_eq!(settings.plan.budget.racks["*"], Watts::from_int(5000));
+    assert!(settings.plan.budget.any());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::rows::{DeviceSeen, HardwareSeen, StateSeen};
 use joulie_core::node::cap::{CapIntent, CapRange, Floor, Resolution};
 use planner::hardware::Hardware;
 use planner::intent::{Cap, Caps};
-use planner::plan::Confirmation;
+use planner::node::Confirmation;
 use power_units::{Amount, Percent, Role, Watts};
 
 /// From this part of what was asked on, a limit that was read back counts as what was asked. Power goes with about the
@@ -30,13 +30,14 @@ pub(crate) fn confirmation(
     };
     let cpu_most = resolved.cpu.max_per_socket;
     let gpu_most = resolved.gpu.as_ref().and_then(|gpu| gpu.max);
+    let caps = state.carried.desired.caps;
     let devices = [
-        (state.desired.cpu, state.control.cpu.as_ref(), (cpu_most, most.and_then(|most| most.cpu)), cpu),
-        (state.desired.gpu, state.control.gpu.as_ref(), (gpu_most, most.and_then(|most| most.gpu)), gpu),
+        (caps.cpu, state.control.cpu.as_ref(), (cpu_most, most.and_then(|most| most.cpu)), cpu),
+        (caps.gpu, state.control.gpu.as_ref(), (gpu_most, most.and_then(|most| most.gpu)), gpu),
     ];
-    let capped = devices.into_iter().filter(|(intent, ..)| *intent != CapIntent::NONE);
+    let capped = devices.into_iter().filter_map(|(cap, control, most, can)| Some((cap?, control, most, can)));
     let told: Vec<Confirmation> = capped
-        .map(|(intent, control, most, can)| of_device(control, asked(intent, most), state.generation, can))
+        .map(|(cap, control, most, can)| of_device(control, asked(cap, most), state.generation, can))
         .collect();
     if told.contains(&Confirmation::Awaited) {
         Confirmation::Awaited
@@ -50,9 +51,9 @@ pub(crate) fn confirmation(
 }
 
 /// What is asked of each device, as far as the hardware goes; nothing for a part of a maximum that nobody knows.
-fn asked(intent: CapIntent, (most, granted): (Option<Watts>, Option<Cap>)) -> Option<Watts> {
+fn asked(Cap { percent, watts }: Cap, (most, granted): (Option<Watts>, Option<Cap>)) -> Option<Watts> {
     let granted = granted.and_then(|cap| cap.watts).unwrap_or(Watts::MAX);
-    match intent.resolve(CapRange::new(None, most, None), Floor::NONE) {
+    match (CapIntent { watts, percent }).resolve(CapRange::new(None, most, None), Floor::NONE) {
         Resolution::Watts(target) => Some(target.effective().min(granted)),
         Resolution::Percent(_) | Resolution::Blocked(_) => None,
     }

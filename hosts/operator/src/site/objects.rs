@@ -61,11 +61,11 @@ macro_rules! of_state {
             }
 
             fn node(&self) -> &str {
-                &self.state.desired.node
+                &self.state.node
             }
 
             fn is_ours(&self) -> bool {
-                self.state.owners.ours
+                self.state.ours
             }
         }
     };

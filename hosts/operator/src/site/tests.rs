@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 /// What an API server would tell.
 struct Server {
     nodes: ByHand<NodeSeen>,
-    pods: ByHand<rows::PodSeen>,
+    pods: ByHand<crate::rows::PodSeen>,
     hardware: ByHand<HardwareSeen>,
     profiles: ByHand<ProfileSeen>,
     twins: ByHand<TwinSeen>,
@@ -104,6 +104,15 @@ fn lens(source: DesiredSource) -> Lens {
     }
 }
 
+/// A site of which nothing is known but this Node.
+pub(crate) fn of_one_node(node: &Value) -> Site {
+    let (mut server, mut watches) = server();
+    server.nodes.list([node].into_iter());
+    let mut site = Site::default();
+    site.refresh(&mut watches, &lens(DesiredSource::Profile), &Catalog::embedded().unwrap());
+    site
+}
+
 #[test]
 fn a_floor_of_20_kw_costs_the_node_that_says_it_and_nobody_else() {
     let (mut server, mut watches) = server();
@@ -119,8 +128,8 @@ fn a_floor_of_20_kw_costs_the_node_that_says_it_and_nobody_else() {
     let mut site = Site::default();
     site.refresh(&mut watches, &lens(DesiredSource::Profile), &catalog);
     let of = |node: &str| {
-        let member = site.member(node).unwrap();
-        (member.resolved.cpu.min_per_socket, member.brief.implausible.as_deref())
+        let machine = &site.node(node).unwrap().machine;
+        (machine.resolved.hardware.cpu.min_per_socket, machine.implausible.as_deref())
     };
     assert_eq!(of("n0"), (Some(power_units::Watts::from_int(100)), None));
     let (floor, why) = of("n1");
@@ -154,23 +163,22 @@ proptest! {
                 server.hardware.list([]);
                 server.pods.list([]);
             }
-            let before = (site.nodes.clone(), site.pods.counts.clone(), site.members.clone());
+            let before = (site.cluster.clone(), site.observed.clone());
             let changes = site.refresh(&mut watches, &lens, &catalog);
             let mut fresh = Site::default();
             fresh.refresh(&mut anew.clone(), &lens, &catalog);
-            prop_assert_eq!(format!("{:?}", site.members), format!("{:?}", fresh.members));
-            prop_assert_eq!(&site.nodes, &fresh.nodes);
+            prop_assert_eq!(format!("{:?}", site.observed), format!("{:?}", fresh.observed));
+            prop_assert_eq!(&site.cluster.nodes, &fresh.cluster.nodes);
+            prop_assert_eq!(&site.cluster.gone, &fresh.cluster.gone);
             prop_assert_eq!(&site.unread, &fresh.unread);
-            prop_assert_eq!(&site.pods.counts, &fresh.pods.counts);
-            let published = site.lend_published(lens.source);
-            prop_assert_eq!(&published, &fresh.lend_published(lens.source));
-            site.take_published(published);
-            for (at, member) in site.members.iter().enumerate() {
-                prop_assert_eq!(site.find(&member.node.name), Some(at));
-                let told = changes.members.iter().chain(&before.2).any(|known| Arc::ptr_eq(known, member));
-                prop_assert!(told, "{} is told", member.node.name);
+            prop_assert_eq!(&site.cluster.pods, &fresh.cluster.pods);
+            for (at, observed) in site.observed.iter().enumerate() {
+                prop_assert_eq!(site.find(&observed.node.name), Some(at));
+                let told = changes.nodes.iter().chain(&before.1).any(|known| Arc::ptr_eq(known, observed));
+                prop_assert!(told, "{} is told", observed.node.name);
             }
-            prop_assert!(changes.plan || (before.0, before.1) == (site.nodes.clone(), site.pods.counts.clone()));
+            let is_as_before = before.0.nodes == site.cluster.nodes && before.0.gone == site.cluster.gone;
+            prop_assert!(changes.plan || (is_as_before && before.0.pods == site.cluster.pods));
         }
     }
 }

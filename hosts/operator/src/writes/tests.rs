@@ -52,13 +52,13 @@ async fn of_several_grants_over_one_serial_one_lands() {
     // Another leader's, or one of ours that was on its way for long: both were over serial 1.
     let late = rig.write(Target::Grant, over(500)).await;
     assert!(matches!(late, Err(Trouble::Refused(_) | Trouble::Stale(_))), "{late:?}");
-    assert_eq!(rig.grant().await.grant, grant(2, 300));
+    assert_eq!(rig.grant().await.granted.grant, Some(grant(2, 300)));
     let freed = How::Replace { patch: grant_patch(&rig.grant().await, grant(3, 720), true) };
     rig.write(Target::Grant, freed).await.unwrap();
-    assert!(rig.grant().await.released);
+    assert!(rig.grant().await.granted.released);
     let again = How::Replace { patch: grant_patch(&rig.grant().await, grant(4, 300), false) };
     rig.write(Target::Grant, again).await.unwrap();
-    assert!(!rig.grant().await.released);
+    assert!(!rig.grant().await.granted.released);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! The groups that have a limit, and how each stands after a round.
 
-use super::{Claim, Limits, Memory, short};
-use joulie_core::budget::{Group, GroupError, Node, Share, Standing, Tree};
+use super::{Limits, Memory, Stake, short};
+use joulie_core::budget::{Group, GroupError, Node as Row, Share, Standing, Tree};
 use power_units::{Micros, Stamp, Watts};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -49,9 +49,9 @@ const NAMED: usize = 3;
 
 impl Groups {
     /// The site, and each rack of these claimants that has a limit.
-    pub(super) fn of(limits: &Limits, claims: &[Claim]) -> Result<Self, String> {
+    pub(super) fn of(limits: &Limits, stakes: &[Stake<'_>]) -> Result<Self, String> {
         // Neighbours are often of one rack, and share its name.
-        let mut racks: Vec<&Arc<str>> = claims.iter().filter_map(|claim| claim.rack.as_ref()).collect();
+        let mut racks: Vec<&Arc<str>> = stakes.iter().filter_map(Stake::rack).collect();
         racks.dedup_by(|one, other| Arc::ptr_eq(one, other));
         Self::of_racks(limits, racks.into_iter().map(|rack| &**rack))
     }
@@ -78,16 +78,16 @@ impl Groups {
     }
 
     /// The groups of those who claim.
-    pub(super) fn places<'c>(&self, claims: &'c [Claim]) -> Vec<usize> {
-        let mut last: Option<(&'c Arc<str>, usize)> = None;
-        let place = |claim: &'c Claim| {
-            let Claim { rack: Some(rack), .. } = claim else { return 0 };
+    pub(super) fn places(&self, stakes: &[Stake<'_>]) -> Vec<usize> {
+        let mut last: Option<(&Arc<str>, usize)> = None;
+        let each = stakes.iter().map(|stake| {
+            let Some(rack) = stake.rack() else { return 0 };
             let known = last.filter(|(known, _)| Arc::ptr_eq(known, rack));
             let place = known.map_or_else(|| self.find(Some(rack)), |(_, place)| place);
             last = Some((rack, place));
             place
-        };
-        claims.iter().map(place).collect()
+        });
+        each.collect()
     }
 
     /// The group of a rack; the site where it has none of its own.
@@ -105,7 +105,7 @@ impl Groups {
     pub(super) fn standings(
         &self,
         (shares, standings): (&[Share], &[Standing]),
-        (claims, nodes): (&[Claim], &[Node]),
+        (stakes, rows): (&[Stake<'_>], &[Row]),
         memory: &mut Memory,
         (now, grace): (Stamp, Micros),
     ) -> Vec<GroupStanding> {
@@ -125,24 +125,20 @@ impl Groups {
                 short: short(share.verdict()),
                 unknown: standing.load().is_none(),
                 exceeded: over.filter(|_| lasts),
-                holders: if lasts { self.holders(at, claims, nodes) } else { Vec::new() },
+                holders: if lasts { self.holders(at, stakes, rows) } else { Vec::new() },
             }
         });
         each.collect()
     }
 
     /// Who counts most above what he was granted, of a group and the groups in it.
-    fn holders(&self, group: usize, claims: &[Claim], nodes: &[Node]) -> Vec<Arc<str>> {
-        let is_here = |node: &Node| group == 0 || node.group == group;
-        let above =
-            |node: &Node| node.count().map(|count| count - node.account.asked().unwrap_or(Watts::ZERO));
-        let mut holders: Vec<(Watts, &Arc<str>)> = claims
-            .iter()
-            .zip(nodes)
-            .filter(|(_, node)| is_here(node))
-            .filter_map(|(claim, node)| {
-                Some((above(node)?, &claim.node)).filter(|(above, _)| *above > Watts::ZERO)
-            })
+    fn holders(&self, group: usize, stakes: &[Stake<'_>], rows: &[Row]) -> Vec<Arc<str>> {
+        let is_here = |row: &Row| group == 0 || row.group == group;
+        let above = |row: &Row| row.count().map(|count| count - row.account.asked().unwrap_or(Watts::ZERO));
+        let here = stakes.iter().zip(rows).filter(|(_, row)| is_here(row));
+        let mut holders: Vec<(Watts, &Arc<str>)> = here
+            .filter_map(|(stake, row)| Some((above(row)?, &stake.node.name)))
+            .filter(|(above, _)| *above > Watts::ZERO)
             .collect();
         holders.sort_by(|one, other| other.0.cmp(&one.0).then_with(|| one.1.cmp(other.1)));
         holders.into_iter().take(NAMED).map(|(_, node)| node.clone()).collect()

@@ -1,3 +1,4 @@
+use super::rig::{Claim, round_of};
 use super::*;
 use crate::hardware::{Cpu, Gpus, Hardware};
 use crate::intent::{Cap, Caps};
@@ -33,6 +34,7 @@ fn limits(site: i32) -> Limits {
         raise_band: Ratio::ZERO,
         raise_dwell: Micros::ZERO,
         answer_within: Micros::new(30_000_000),
+        gone_hold: Micros::new(600_000_000),
     }
 }
 
@@ -49,13 +51,10 @@ fn claim(name: &str) -> Claim {
     let split = Split::of(&node(Some(360)), BOTH);
     Claim {
         node: name.into(),
-        rack: None,
         priority: Priority::Eco,
         wanted: Some(w(432)),
         split,
         leaves: false,
-        aside: false,
-        reachable: true,
         grant: None,
         released: false,
         receipt: None,
@@ -67,12 +66,24 @@ fn at(second: u64) -> Stamp {
     Stamp::new(Micros::new(second * 1_000_000))
 }
 
-fn asked(claims: &[Claim], limits: &Limits) -> Vec<Option<Ask>> {
-    round(claims, limits, &mut Memory::default(), (at(1), true)).unwrap().asks
+/// What is asked of each: the watts, the ceiling, and whether it is released.
+type Asked = Vec<Option<(Watts, Watts, bool)>>;
+
+fn plain(asks: Vec<Option<Ask>>) -> Asked {
+    let plain = |ask: Ask| (ask.watts, ask.ceiling, ask.released);
+    asks.into_iter().map(|ask| ask.map(plain)).collect()
 }
 
-fn ask(watts: i32, ceiling: i32) -> Option<Ask> {
-    Some(Ask { watts: w(watts), ceiling: w(ceiling), released: false })
+fn asks_of(claims: &[Claim], limits: &Limits, memory: &mut Memory, when: (Stamp, bool)) -> Asked {
+    plain(round_of(claims, limits, memory, when).0)
+}
+
+fn asked(claims: &[Claim], limits: &Limits) -> Asked {
+    asks_of(claims, limits, &mut Memory::default(), (at(1), true))
+}
+
+fn ask(watts: i32, ceiling: i32) -> Option<(Watts, Watts, bool)> {
+    Some((w(watts), w(ceiling), false))
 }
 
 #[test]
@@ -126,7 +137,7 @@ fn a_grant_that_did_not_land_is_asked_for_again_in_every_round() {
     let holds = |name| Claim { grant: grant(7, 432), receipt: receipt(7, 432), ..claim(name) };
     let (mut memory, limits) = (Memory::default(), limits(700));
     for second in 1..=40 {
-        let asks = round(&[holds("a"), holds("b")], &limits, &mut memory, (at(second), true)).unwrap().asks;
+        let asks = asks_of(&[holds("a"), holds("b")], &limits, &mut memory, (at(second), true));
         assert_eq!(asks, [ask(350, 432), ask(350, 432)], "second {second}");
     }
 }
@@ -154,7 +165,7 @@ fn a_node_that_leaves_is_brought_up_as_there_is_room_and_then_released() {
     let would = || Claim { wanted: Some(w(720)), priority: Priority::Performance, ..other() };
     assert_eq!(asked(&[leaves(568), would()], &full), [None, None]);
     assert_eq!(asked(&[leaves(568), would()], &limits(700)), [ask(200, 568), None]);
-    let free = Some(Ask { watts: w(720), ceiling: w(720), released: true });
+    let free = Some((w(720), w(720), true));
     assert_eq!(asked(&[leaves(720), other()], &limits(2000))[0], free);
     // It has all that it can draw, and the limit is cut: of 300 W above both floors it has its part of what both had there,
     // 200 + 300 · 520 / 752 = 407 W.
@@ -173,7 +184,7 @@ fn a_node_that_does_not_read_its_grant_back_is_not_counted_on() {
     let other = Claim { grant: grant(5, 432), receipt: receipt(5, 432), ..claim("b") };
     let (limits, mut memory) = (limits(1000), Memory::default());
     let claims = [silent, other];
-    let mut other = |second| round(&claims, &limits, &mut memory, (at(second), true)).unwrap().asks[1];
+    let mut other = |second| asks_of(&claims, &limits, &mut memory, (at(second), true))[1];
     assert_eq!((other(1), other(30)), (None, None), "its agent may still come");
     // 1000 − 720 = 280 W are left.
     assert_eq!(other(31), ask(280, 432));
@@ -183,7 +194,7 @@ fn a_node_that_does_not_read_its_grant_back_is_not_counted_on() {
 fn before_anything_may_be_raised_nothing_is_and_what_is_to_come_down_does() {
     let low = Claim { grant: grant(1, 250), receipt: receipt(1, 250), ..claim("a") };
     let high = Claim { grant: grant(1, 500), receipt: receipt(1, 500), ..claim("b") };
-    let asks = round(&[low, high], &limits(1000), &mut Memory::default(), (at(1), false)).unwrap().asks;
+    let asks = asks_of(&[low, high], &limits(1000), &mut Memory::default(), (at(1), false));
     assert_eq!(asks, [None, ask(432, 500)]);
 }
 
@@ -193,12 +204,14 @@ fn what_a_node_draws_beside_its_devices_counts_in_the_limit_and_is_no_part_of_it
     // 400 − 50 = 350 W for the packages.
     assert_eq!(asked(&[claim("a")], &limits), [ask(350, 350)]);
     let unknown = Claim { split: Split::of(&Hardware::default(), BOTH), wanted: None, ..claim("a") };
-    let stands =
-        round(std::slice::from_ref(&unknown), &limits, &mut Memory::default(), (at(1), true)).unwrap();
-    assert_eq!((stands.asks[0], stands.standings[0].load), (None, None));
-    let assumed = Limits { unknown_node: Some(w(900)), ..limits };
-    let stands = round(&[unknown], &assumed, &mut Memory::default(), (at(1), true)).unwrap();
-    assert_eq!((stands.asks[0], stands.standings[0].load), (None, Some(w(900))));
+    let stands = |limits| {
+        let (asks, round) =
+            round_of(std::slice::from_ref(&unknown), limits, &mut Memory::default(), (at(1), true));
+        (asks[0].clone(), round.standings[0].load)
+    };
+    assert_eq!(stands(&limits), (None, None));
+    let assumed = Limits { unknown_node: Some(w(900)), ..limits.clone() };
+    assert_eq!(stands(&assumed), (None, Some(w(900))));
 }
 
 #[test]
@@ -221,7 +234,7 @@ fn a_group_above_its_limit_for_longer_than_a_read_back_takes_is_told_of_with_who
     let claim = Claim { grant: grant(1, 432), ..claim("a") };
     let (limits, mut memory) = (limits(500), Memory::default());
     let mut stands = |second: u64| {
-        let round = round(std::slice::from_ref(&claim), &limits, &mut memory, (at(second), true)).unwrap();
+        let (_, round) = round_of(std::slice::from_ref(&claim), &limits, &mut memory, (at(second), true));
         let site = round.standings.first().unwrap().clone();
         (site.exceeded, site.holders.len())
     };

@@ -81,7 +81,7 @@ fn the_first_name_that_the_catalogue_knows_is_the_model() {
 }
 
 #[test]
-fn a_known_cpu_beside_an_unknown_gpu_says_so() {
+fn a_known_cpu_beside_an_unknown_gpu_is_known_all_the_same() {
     // Table C5, catalogue rows: CPU hit, no GPU, a warning.
     let catalog = Catalog::embedded().unwrap();
     let facts = reported(Reported {
@@ -91,8 +91,9 @@ fn a_known_cpu_beside_an_unknown_gpu_says_so() {
         ..Reported::default()
     });
     let resolved = resolve(&facts, None, false, &catalog);
-    assert_eq!(resolved.cpu.map(|cpu| cpu.key.as_str()), Some("AMD_EPYC_9534"));
-    assert!(resolved.gpu.is_none() && resolved.gpu_is_unrecognised() && !resolved.cpu_is_unrecognised());
+    assert_eq!(resolved.cpu.as_ref().map(|cpu| cpu.key.as_str()), Some("AMD_EPYC_9534"));
+    let gpus = resolved.hardware.gpu.unwrap();
+    assert!(resolved.gpu.is_none() && gpus.model.is_some());
 }
 
 #[test]

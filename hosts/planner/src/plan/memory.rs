@@ -3,16 +3,19 @@
 //! A memory belongs to one term of leadership: whoever loses the lease drops it, and whoever gains it starts from what
 //! labels and objects say.
 
-use super::{NodePlan, Release};
+use super::{NodeDecision, Release};
+use crate::budget;
 use crate::guard::State;
-use crate::hardware::Gpus;
 use power_units::Stamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What is remembered of every node.
+/// What is remembered: the guard's and the budget's timers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Memory(BTreeMap<Arc<str>, NodeMemory>);
+pub struct Memory {
+    nodes: BTreeMap<Arc<str>, NodeMemory>,
+    pub(crate) budget: budget::Memory,
+}
 
 /// What is remembered of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,8 +36,6 @@ pub struct Planned {
     pub(super) state: State,
     /// Since when it is a performance node, or was first seen as one.
     pub(super) performance_since: Option<Stamp>,
-    /// The GPUs that it had.
-    pub(super) gpus: Option<Gpus>,
 }
 
 impl NodeMemory {
@@ -47,28 +48,22 @@ impl NodeMemory {
 }
 
 impl Memory {
-    /// A memory of nothing.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self(BTreeMap::new())
-    }
-
-    /// Remembers a planned node whose actions were all carried out.
-    pub fn commit(&mut self, node: &NodePlan) {
+    /// Remembers a planned node of which all that differed was written.
+    pub fn commit(&mut self, node: &NodeDecision) {
         if let Some(remember) = &node.remember {
-            self.0.insert(node.node.clone(), remember.clone());
+            self.nodes.insert(node.node.clone(), remember.clone());
         }
     }
 
     /// Remembers, or forgets, a node whose release was carried out as far as it went.
     pub fn commit_release(&mut self, release: &Release) {
         match &release.remember {
-            Some(remember) => self.0.insert(release.node.clone(), remember.clone()),
-            None => self.0.remove(&*release.node),
+            Some(remember) => self.nodes.insert(release.node.clone(), remember.clone()),
+            None => self.nodes.remove(&*release.node),
         };
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &NodeMemory)> {
-        self.0.iter().map(|(node, memory)| (&**node, memory))
+    pub(super) fn nodes(&self) -> impl Iterator<Item = (&str, &NodeMemory)> {
+        self.nodes.iter().map(|(node, memory)| (&**node, memory))
     }
 }

@@ -5,11 +5,12 @@
 //! not there. An agent that is gone, or a cap that
 //! somebody else holds in the desired state, is waited for only so long. What a person wrote is never taken back.
 
-use super::{Action, Confirmation, Desired, NodeMemory, NodeRow, Pass, PublishedRow};
+use super::{LabelsSay, NodeMemory, Objects, Pass, StateSays};
 use crate::intent::Caps;
+use crate::node::{Carried, Confirmation, Desired, Node, Presence};
 use crate::profile::Profile;
 use power_units::Stamp;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The release of a node.
@@ -19,9 +20,9 @@ pub struct Release {
     pub node: Arc<str>,
     /// Why it is released.
     pub reason: ReleaseReason,
-    /// What is to be written, in this order; none while the agent is waited for.
-    pub actions: Vec<Action>,
-    /// What to remember when that is done; nothing when the node is released.
+    /// What its objects should say; nothing while the agent is waited for.
+    pub objects: Objects,
+    /// What to remember when that is so; nothing when the node is released.
     pub remember: Option<NodeMemory>,
 }
 
@@ -40,66 +41,67 @@ pub enum ReleaseReason {
 
 /// The releases of this pass, by name: of every node that we planned or published something for and that is not
 /// eligible.
-pub(super) fn releases(pass: &Pass<'_>, rows: &[&NodeRow]) -> Vec<Release> {
-    let remembered = pass.remembered.others().iter().map(|&(node, _)| node);
-    let ours = pass.published.others().iter().filter(|(_, published)| published.ours);
-    let known: BTreeSet<&str> = remembered.chain(ours.map(|&(node, _)| node)).collect();
-    let release = |node: &str| {
-        let found = rows.binary_search_by(|row| (*row.name).cmp(node));
-        let row = found.ok().and_then(|at| rows.get(at).copied());
-        let reason = reason(row)?;
-        let published = pass.published.other(node).filter(|published| published.ours);
-        let (actions, remember) = steps(pass, node, row, published);
-        Some(Release { node: node.into(), reason, actions, remember })
-    };
-    known.into_iter().filter_map(release).collect()
+pub(super) fn releases<'a>(pass: &Pass<'_>, leaving: impl Iterator<Item = &'a Node>) -> Vec<Release> {
+    // Of whom nothing is left but the memory, that goes too.
+    let forgotten = pass.remembered.others().iter().map(|&(name, _)| {
+        let nothing = Objects::default();
+        let release =
+            Release { node: name.into(), reason: ReleaseReason::Deleted, objects: nothing, remember: None };
+        (release.node.clone(), release)
+    });
+    let mut releases: BTreeMap<Arc<str>, Release> = forgotten.collect();
+    for node in leaving {
+        let published = node.published.obeyed().filter(|there| !there.persons);
+        if published.is_none() && !releases.contains_key(&node.name) {
+            continue;
+        }
+        let (objects, remember) = steps(pass, node, published);
+        let release = Release { node: node.name.clone(), reason: reason(node), objects, remember };
+        releases.insert(node.name.clone(), release);
+    }
+    releases.into_values().collect()
 }
 
-fn reason(row: Option<&NodeRow>) -> Option<ReleaseReason> {
-    match row {
-        None => Some(ReleaseReason::Deleted),
-        Some(row) if !row.selected => Some(ReleaseReason::Deselected),
-        Some(row) if row.reserved => Some(ReleaseReason::Reserved),
-        Some(row) if row.unschedulable => Some(ReleaseReason::Cordoned),
-        Some(_) => None,
+const fn reason(node: &Node) -> ReleaseReason {
+    match node {
+        Node { presence: Presence::Gone, .. } => ReleaseReason::Deleted,
+        Node { selected: false, .. } => ReleaseReason::Deselected,
+        Node { reserved: true, .. } => ReleaseReason::Reserved,
+        Node { .. } => ReleaseReason::Cordoned,
     }
 }
 
-fn steps(
-    pass: &Pass<'_>,
-    node: &str,
-    row: Option<&NodeRow>,
-    published: Option<&PublishedRow>,
-) -> (Vec<Action>, Option<NodeMemory>) {
-    let labelled = row.is_some_and(|row| row.profile_label.is_some() || row.draining_label.is_some());
-    let labels = labelled.then_some(Action::RemoveLabels);
-    let gone = |labels: Option<Action>| labels.into_iter().chain([Action::DeleteDesired]).collect();
-    let (row, published) = match (row, published) {
-        (_, None) => return (labels.into_iter().collect(), None),
-        (None, Some(_)) => return (gone(None), None),
-        (Some(row), Some(published)) => (row, published),
+fn steps(pass: &Pass<'_>, node: &Node, published: Option<&Carried>) -> (Objects, Option<NodeMemory>) {
+    let is_there = node.presence != Presence::Gone;
+    let labels = is_there.then_some(LabelsSay::Nothing);
+    let gone = Objects { labels, state: Some(StateSays::Nothing) };
+    let published = match published {
+        None => return (Objects { labels, state: None }, None),
+        Some(_) if !is_there => return (gone, None),
+        Some(published) => published,
     };
-    let since = match pass.remembered.other(node) {
+    let since = match pass.remembered.other(&node.name) {
         Some(NodeMemory::Releasing { since }) => *since,
         Some(NodeMemory::Planned(_)) | None => pass.now,
     };
     if is_out_of_patience(pass, since) {
-        return (gone(labels), None);
+        return (gone, None);
     }
     let waiting = Some(NodeMemory::Releasing { since });
-    if !published.caps.are_lifted() {
+    let caps = published.desired.caps;
+    if !caps.are_lifted() {
         let lifted = Desired {
             profile: Profile::Performance,
-            caps: Caps::default().after(&published.caps),
+            caps: Caps::default().after(&caps),
             draining: false,
-            policy: pass.policy,
+            policy: Some(pass.policy.into()),
         };
-        return (vec![Action::WriteDesired(lifted)], waiting);
+        return (Objects { labels: None, state: Some(StateSays::Lifted(lifted)) }, waiting);
     }
-    match row.confirmation {
-        Confirmation::Awaited => (Vec::new(), waiting),
+    match node.confirmation {
+        Confirmation::Awaited => (Objects::default(), waiting),
         // What is short of the highest limit is the owner's own, which no release lifts.
-        Confirmation::InForce | Confirmation::Short | Confirmation::Unenforced => (gone(labels), None),
+        Confirmation::InForce | Confirmation::Short | Confirmation::Unenforced => (gone, None),
     }
 }
 

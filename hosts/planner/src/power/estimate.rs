@@ -52,6 +52,9 @@ impl fmt::Display for IdleOutOfRange {
 impl std::error::Error for IdleOutOfRange {}
 
 impl UtilizationModel {
+    /// With the idle shares that servers have.
+    pub const STANDARD: Self = Self { idle_cpu: IDLE_CPU, idle_gpu: IDLE_GPU };
+
     /// Idle shares of the processors and of the graphics processors.
     ///
     /// # Errors

@@ -42,6 +42,9 @@ impl fmt::Display for NoLimit {
 impl std::error::Error for NoLimit {}
 
 impl PsuLimits {
+    /// The same limit for every rack.
+    pub const STANDARD: Self = Self { default: RACK_LIMIT, racks: BTreeMap::new() };
+
     /// A limit for every rack, and those of particular racks.
     ///
     /// # Errors

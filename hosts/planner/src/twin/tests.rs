@@ -5,7 +5,7 @@ use super::psu::{RACK_LIMIT, Scope};
 use super::*;
 use crate::facility::{Facility, Observation};
 use crate::hardware::{Cpu, Gpus};
-use crate::power::estimate::{Basis, IDLE_CPU, IDLE_GPU};
+use crate::power::estimate::Basis;
 use crate::power::{Absent, Grounds, Meter};
 use crate::profile::Profile;
 use power_units::{Celsius, Micros, Ratio, Role, Stamp};
@@ -18,11 +18,7 @@ fn w(value: i32) -> Watts {
 }
 
 pub(super) fn law() -> TwinLaw<MeasuredPower> {
-    TwinLaw {
-        cooling: MeasuredPower,
-        psu: PsuLimits::new(RACK_LIMIT, BTreeMap::new()).unwrap(),
-        utilization: UtilizationModel::new(IDLE_CPU, IDLE_GPU).unwrap(),
-    }
+    TwinLaw { cooling: MeasuredPower, psu: PsuLimits::STANDARD, utilization: UtilizationModel::STANDARD }
 }
 
 pub(super) fn hardware((sockets, each): (u32, i32), gpus: Option<(u32, i32)>) -> Hardware {

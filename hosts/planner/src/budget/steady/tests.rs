@@ -1,5 +1,6 @@
 use super::*;
-use crate::budget::{Claim, Limits, Memory, Split, round};
+use crate::budget::rig::{Claim, round_of};
+use crate::budget::{Limits, Memory, Split};
 use crate::hardware::{Cpu, Hardware};
 use crate::intent::{Cap, Caps};
 use joulie_core::budget::{Account, Grant, Range, Receipt};
@@ -49,6 +50,7 @@ impl Cluster {
             raise_band: Percent::from_int(5).to_ratio(Role::Limit),
             raise_dwell: Micros::new(30_000_000),
             answer_within: Micros::new(30_000_000),
+            gone_hold: Micros::new(600_000_000),
         };
         Self {
             limits,
@@ -69,13 +71,10 @@ impl Cluster {
         let split = Split::of(&hardware(at), (true, true));
         Claim {
             node: format!("n{at:02}").into(),
-            rack: None,
             priority: if performance { Priority::Performance } else { Priority::Eco },
             split,
             wanted: split.watts(&desired),
             leaves: false,
-            aside: false,
-            reachable: true,
             grant: self.grants[at],
             released: false,
             receipt: self.receipts[at],
@@ -92,7 +91,7 @@ impl Cluster {
         self.second += 1;
         let now = Stamp::new(Micros::new(self.second * 1_000_000));
         let claims: Vec<Claim> = (0..NODES).map(|at| self.claim(at)).collect();
-        let asks = round(&claims, &self.limits, &mut self.memory, (now, true)).unwrap().asks;
+        let asks = round_of(&claims, &self.limits, &mut self.memory, (now, true)).0;
         self.peak = Watts::ZERO;
         for (at, ask) in asks.into_iter().enumerate() {
             let before = self.holds(at);

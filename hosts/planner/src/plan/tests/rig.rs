@@ -1,50 +1,82 @@
 //! A cluster that carries plans out: labels and objects change as written, agents confirm as told.
 
 use super::*;
+use crate::budget::Limits;
 use crate::demand::Asked;
+use crate::node::rig::{self, carried, state};
+use crate::node::{Carried, Published};
+use std::ops::Deref;
 
 #[derive(Clone, Debug)]
-pub(super) struct Cluster {
-    pub(super) nodes: Vec<NodeRow>,
+pub(super) struct Rig {
+    pub(super) nodes: Vec<Node>,
+    /// What is left of nodes that are gone.
+    pub(super) gone: Vec<Node>,
     pub(super) pods: Option<Vec<PodRow>>,
     /// The namespaces outside managed scope.
     pub(super) ignored: BTreeSet<String>,
-    pub(super) published: Vec<PublishedRow>,
     pub(super) seconds: u64,
     /// What agents say about a desired state that was just written.
     pub(super) agents: Confirmation,
     pub(super) memory: Memory,
 }
 
-impl Cluster {
+/// A plan, and what differed from it.
+#[derive(Debug)]
+pub(super) struct Passed {
+    plan: Plan,
+    changes: BTreeMap<Arc<str>, Vec<Change>>,
+}
+
+impl Deref for Passed {
+    type Target = Plan;
+
+    fn deref(&self) -> &Plan {
+        &self.plan
+    }
+}
+
+impl Passed {
+    /// What was to be written for a node.
+    pub(super) fn changes(&self, name: &str) -> &[Change] {
+        self.changes.get(name).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Nothing was to be written for any node that is planned.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.plan.nodes.iter().all(|node| self.changes(&node.node).is_empty())
+    }
+}
+
+impl Rig {
     /// Nodes by name, GPU model and count, with agents that confirm at once.
     pub(super) fn of(nodes: &[(&str, &str, u32)]) -> Self {
         Self {
             nodes: nodes.iter().map(|&(name, gpu, count)| row(name, gpu, count)).collect(),
+            gone: Vec::new(),
             pods: Some(Vec::new()),
             ignored: BTreeSet::new(),
-            published: Vec::new(),
             seconds: 0,
             agents: Confirmation::InForce,
-            memory: Memory::new(),
+            memory: Memory::default(),
         }
     }
 
-    pub(super) fn snapshot(&self) -> Snapshot {
-        Snapshot {
+    pub(super) fn cluster(&self) -> Cluster {
+        Cluster {
             nodes: self.nodes.clone(),
+            gone: self.gone.clone(),
             pods: self.pods.as_ref().map(|pods| PodCounts::of(pods, &self.ignored)),
-            published: self.published.clone(),
             now: Stamp::new(Micros::new(self.seconds * 1_000_000)),
             wall_clock: Micros::new(self.seconds * 1_000_000),
+            raises: true,
         }
     }
 
-    /// Plans, and carries the plan out.
-    pub(super) fn pass(&mut self, settings: &Settings) -> Plan {
-        let plan = plan(&self.snapshot(), settings, &self.memory);
-        self.apply(&plan);
-        plan
+    /// Plans, and writes what differs.
+    pub(super) fn pass(&mut self, settings: &Settings) -> Passed {
+        let plan = plan(&self.cluster(), settings, &self.memory);
+        self.apply(plan, settings)
     }
 
     /// Passes until nothing more can happen: at most upgrade, confirmation, label and one release later.
@@ -62,53 +94,80 @@ impl Cluster {
         }
     }
 
-    pub(super) fn apply(&mut self, plan: &Plan) {
-        for node in &plan.nodes {
-            self.carry_out(&node.node, &node.actions);
-            self.memory.commit(node);
+    pub(super) fn apply(&mut self, plan: Plan, settings: &Settings) -> Passed {
+        let mut changes = BTreeMap::new();
+        for decision in &plan.nodes {
+            let objects = desired(decision, settings.draining_label);
+            self.write(&decision.node, &objects, plan.fallback.is_some(), &mut changes);
+            self.memory.commit(decision);
         }
         for release in &plan.releases {
-            self.carry_out(&release.node, &release.actions);
+            self.write(&release.node, &release.objects, false, &mut changes);
             self.memory.commit_release(release);
         }
+        Passed { plan, changes }
     }
 
-    fn carry_out(&mut self, name: &str, actions: &[Action]) {
-        for action in actions {
-            match action {
-                Action::WriteDesired(desired) => self.publish(name, desired),
-                Action::WriteLabels { profile, draining } => {
-                    let row = self.row(name);
-                    if let Some(profile) = profile {
-                        row.profile_label = Some(profile.as_str().into());
+    fn write(
+        &mut self,
+        name: &Arc<str>,
+        objects: &Objects,
+        stands_in: bool,
+        all: &mut BTreeMap<Arc<str>, Vec<Change>>,
+    ) {
+        let agents = self.agents;
+        let Some(node) = self.nodes.iter_mut().chain(&mut self.gone).find(|node| node.name == *name) else {
+            return;
+        };
+        let changes = diff(objects, node, stands_in);
+        for change in &changes {
+            match change {
+                Change::State(publish) => {
+                    let there = Some(carried(publish.desired.clone()));
+                    if publish.profile {
+                        node.published.profile = there.clone();
+                        node.confirmation = agents;
                     }
-                    row.draining_label = draining.map(|draining| draining.to_string().into());
+                    if publish.twin {
+                        node.published.twin = there;
+                    }
                 }
-                Action::RemoveLabels => {
-                    let row = self.row(name);
-                    (row.profile_label, row.draining_label) = (None, None);
+                Change::Labels { profile, draining } => {
+                    if let Some(profile) = profile {
+                        node.labels.profile.text = Some(profile.as_str().into());
+                    }
+                    node.labels.draining.text = draining.map(|draining| draining.to_string().into());
                 }
-                Action::DeleteDesired => self.published.retain(|published| &*published.node != name),
+                Change::NoLabels => (node.labels.profile.text, node.labels.draining.text) = (None, None),
+                Change::NoState => node.published = Published::default(),
             }
         }
+        all.insert(name.clone(), changes);
+        self.gone.retain(|node| node.published.obeyed().is_some());
     }
 
-    fn publish(&mut self, name: &str, desired: &Desired) {
-        self.published.retain(|published| &*published.node != name);
-        self.published.push(PublishedRow {
-            node: name.into(),
-            ours: true,
-            profile: Some(desired.profile),
-            caps: desired.caps,
-            draining: desired.draining,
-            policy: Some(desired.policy.into()),
-        });
-        let agents = self.agents;
-        self.row(name).confirmation = agents;
-    }
-
-    pub(super) fn row(&mut self, name: &str) -> &mut NodeRow {
+    pub(super) fn row(&mut self, name: &str) -> &mut Node {
         self.nodes.iter_mut().find(|row| &*row.name == name).unwrap()
+    }
+
+    fn find(&self, name: &str) -> &Node {
+        self.nodes.iter().find(|row| &*row.name == name).unwrap()
+    }
+
+    /// The Node object goes; what is published stays.
+    pub(super) fn delete(&mut self, name: &str) {
+        let at = self.nodes.iter().position(|row| &*row.name == name).unwrap();
+        self.gone.push(Node { presence: Presence::Gone, ..self.nodes.remove(at) });
+    }
+
+    pub(super) fn publish(&mut self, name: &str, there: Carried) {
+        let twin = Some(carried(there.desired.clone()));
+        let published = Published { profile: Some(there), twin, ..Published::default() };
+        self.row(name).published = published;
+    }
+
+    pub(super) fn put_label(&mut self, name: &str, text: &str) {
+        self.row(name).labels.profile.text = Some(text.into());
     }
 
     pub(super) fn add_pods(&mut self, node: &str, phase: Phase, class: &str, count: usize) {
@@ -117,20 +176,20 @@ impl Cluster {
     }
 
     pub(super) fn label(&self, name: &str) -> Option<&str> {
-        self.nodes.iter().find(|row| &*row.name == name).unwrap().profile_label.as_deref()
+        self.find(name).labels.profile.text.as_deref()
     }
 
     pub(super) fn draining(&self, name: &str) -> Option<&str> {
-        self.nodes.iter().find(|row| &*row.name == name).unwrap().draining_label.as_deref()
+        self.find(name).labels.draining.text.as_deref()
     }
 
     pub(super) fn caps(&self, name: &str) -> Caps {
-        self.published.iter().find(|published| &*published.node == name).unwrap().caps
+        self.find(name).published.caps()
     }
 }
 
 /// An eligible node; without a GPU model it is a CPU-only one.
-pub(super) fn row(name: &str, gpu: &str, count: u32) -> NodeRow {
+pub(super) fn row(name: &str, gpu: &str, count: u32) -> Node {
     let text = |text: &str| Some(text.into()).filter(|text: &Arc<str>| !text.is_empty());
     let labels = LabelFacts {
         cpu_model: text("AMD_EPYC_9654"),
@@ -138,31 +197,12 @@ pub(super) fn row(name: &str, gpu: &str, count: u32) -> NodeRow {
         gpu_model: text(gpu),
         gpu_count: text(gpu).map(|_| count),
     };
-    NodeRow {
-        name: name.into(),
-        selected: true,
-        reserved: false,
-        unschedulable: false,
-        presence: Presence::Ready,
-        profile_label: None,
-        draining_label: None,
-        hardware: HardwareFacts { labels, ..HardwareFacts::default() },
-        confirmation: Confirmation::Awaited,
-        sight: Sight::Clear,
-        place: 0,
-    }
+    rig::node(name, &HardwareFacts { labels, ..HardwareFacts::default() })
 }
 
 /// A desired state of ours.
-pub(super) fn published_row(node: &str, profile: Profile, caps: Caps) -> PublishedRow {
-    PublishedRow {
-        node: node.into(),
-        ours: true,
-        profile: Some(profile),
-        caps,
-        draining: false,
-        policy: None,
-    }
+pub(super) fn ours(profile: Profile, caps: Caps) -> Carried {
+    carried(state(profile, caps))
 }
 
 /// A pod; on no node when that is blank.
@@ -202,9 +242,11 @@ pub(super) fn settings(policy: Policy) -> Settings {
         guard: GuardMode::Soft,
         draining_label: DrainingLabel::Always,
         intents: cpu_intents(100, 60),
-        catalog: Catalog::embedded().unwrap(),
         dwell: None,
         release_patience: Micros::new(120_000_000),
+        budget: Limits::none(),
+        twin: TwinLaw::STANDARD,
+        hold: Micros::MINUTE,
     }
 }
 
@@ -228,7 +270,7 @@ pub(super) fn cpu_caps(percent: i32) -> Caps {
     Caps { cpu: Some(Cap { percent: Some(Percent::from_int(percent)), watts: None }), gpu: None }
 }
 
-pub(super) fn node<'a>(plan: &'a Plan, name: &str) -> &'a NodePlan {
+pub(super) fn node<'a>(plan: &'a Plan, name: &str) -> &'a NodeDecision {
     plan.nodes.iter().find(|node| &*node.node == name).unwrap()
 }
 

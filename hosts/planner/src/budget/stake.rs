@@ -1,21 +1,18 @@
-//! What is observed of one node as far as the budget goes, and what is to stand in its grant.
+//! What the budget is told of one node beside what is observed, and what is to stand in its grant.
 
-use super::{Limits, Split};
-use joulie_core::budget::{Account, Grant, Move, Node, Priority, Range, Receipt};
+use super::Limits;
+use crate::node::{Node, Presence};
+use joulie_core::budget::{Account, Grant, Move, Node as Row, Priority, Range, Receipt};
 use power_units::Watts;
 use std::sync::Arc;
 
 /// A node in one round. All watts are of its packages and GPUs together.
-#[derive(Clone, Debug)]
-pub struct Claim {
-    /// Its name.
-    pub node: Arc<str>,
-    /// Its rack, as its label says.
-    pub rack: Option<Arc<str>>,
+#[derive(Clone, Copy, Debug)]
+pub struct Stake<'a> {
+    /// The node.
+    pub node: &'a Node,
     /// Who keeps more.
     pub priority: Priority,
-    /// What its watts are made of.
-    pub split: Split,
     /// The most that the policy and persons let it draw; nothing where they say nothing.
     pub wanted: Option<Watts>,
     /// It is not planned any more: it is brought up to its largest draw by what nobody else wants, and then released.
@@ -23,21 +20,13 @@ pub struct Claim {
     /// Nobody may grant it anything: it has no agent that could keep to that, or nothing is planned for it and it was never
     /// granted anything.
     pub aside: bool,
-    /// It answers.
-    pub reachable: bool,
-    /// The grant that stands, unless it says that the node is released.
-    pub grant: Option<Grant>,
-    /// The grant that stands says that the node is released.
-    pub released: bool,
-    /// What the node read back, where that fits its boot and its Node object.
-    pub receipt: Option<Receipt>,
-    /// The grants that were sent over the one that stands, of which nobody knows what became of them.
-    pub sent: Vec<Grant>,
 }
 
 /// What is to stand in a node's grant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
+    /// The node.
+    pub node: Arc<str>,
     /// The most that the packages and GPUs may be allowed together.
     pub watts: Watts,
     /// The most that any grant may allow that the node may still hold.
@@ -52,10 +41,24 @@ fn whole(watts: Watts) -> Watts {
     Watts::from_bits(bits - bits.rem_euclid(1 << 32))
 }
 
-impl Claim {
+impl<'a> Stake<'a> {
     /// Whether nothing can be asked of it.
     pub(super) fn is_fixed(&self) -> bool {
-        self.aside || !self.split.is_known() || !self.split.is_cappable()
+        let split = &self.node.machine.split;
+        self.aside || !split.is_known() || !split.is_cappable()
+    }
+
+    /// Its rack, as its label says.
+    pub(super) const fn rack(&self) -> Option<&'a Arc<str>> {
+        self.node.labels.rack.as_ref()
+    }
+
+    /// The grant that it is held to; of a node that is gone nothing but its most counts, see [`Split::lump`].
+    ///
+    /// [`Split::lump`]: super::Split::lump
+    pub(super) fn grant(&self) -> Option<Grant> {
+        let is_held = !self.node.granted.released && self.node.presence != Presence::Gone;
+        self.node.granted.grant.filter(|_| is_held)
     }
 
     /// What is observed of its grant, with what the node draws beside packages and GPUs.
@@ -66,28 +69,28 @@ impl Claim {
             watts: plus(grant.watts),
             ceiling: plus(grant.ceiling),
         };
-        let receipt = self.receipt.map(|receipt| Receipt {
+        let receipt = self.node.receipt().map(|receipt| Receipt {
             serial: receipt.serial,
             holds: plus(receipt.holds),
             floor: if receipt.floor > Watts::ZERO { plus(receipt.floor) } else { Watts::ZERO },
         });
-        let account = Account::observed(self.grant.as_ref().map(grant), receipt);
-        if self.sent.is_empty() {
+        let account = Account::observed(self.grant().as_ref().map(grant), receipt);
+        if self.node.granted.sent.is_empty() {
             return account;
         }
-        let sent: Vec<Grant> = self.sent.iter().map(grant).collect();
+        let sent: Vec<Grant> = self.node.granted.sent.iter().map(grant).collect();
         account.after_sending(&sent)
     }
 
-    /// The node as the core's budget sees it: the one place where its row is made.
-    pub(super) fn node(&self, key: u64, group: usize, limits: &Limits) -> Result<Node, String> {
+    /// The node as the core's budget sees it, which cannot see [`Node`]: the one place where its row is made.
+    pub(super) fn row(&self, key: u64, group: usize, limits: &Limits) -> Result<Row, String> {
         let rest = limits.node_rest;
+        let split = &self.node.machine.split;
         let account = self.account(rest);
-        let max = self.split.max().map(|max| max + rest).or(limits.unknown_node);
+        let max = split.max().map(|max| max + rest).or(limits.unknown_node);
         // A node of which it is not known what it can draw may draw what it was told at least.
-        let max =
-            if self.split.is_known() { max } else { max.map(|max| account.asked().unwrap_or(max).max(max)) };
-        let floor = self.split.floor() + rest;
+        let max = if split.is_known() { max } else { max.map(|max| account.asked().unwrap_or(max).max(max)) };
+        let floor = split.floor() + rest;
         // What nobody here may change counts as it stands, and is no room for anybody.
         let floor = match (self.is_fixed(), account.asked(), max) {
             (true, Some(stands), _) => stands.max(floor),
@@ -97,34 +100,36 @@ impl Claim {
         let floor = max.map_or(floor, |max| floor.min(max));
         // Who leaves keeps what it has; what it is given beyond that nobody else wants.
         let wanted = self.wanted.filter(|_| !self.leaves).map(|wanted| wanted + rest);
-        Ok(Node {
+        Ok(Row {
             key,
             group,
             priority: self.priority,
             range: Range::new(floor, max).map_err(|error| error.to_string())?,
             desired: wanted.or(account.asked()).or(max).unwrap_or(floor),
-            reachable: self.reachable,
+            reachable: self.node.presence == Presence::Ready,
             account,
         })
     }
 
     /// What is to stand in its grant after this move; nothing where what stands is to stay.
-    pub(super) fn ask(&self, step: Move, node: (&Node, Watts), limits: &Limits) -> Option<Ask> {
-        let (node, target) = node;
+    pub(super) fn ask(&self, step: Move, (row, target): (&Row, Watts), limits: &Limits) -> Option<Ask> {
         if self.is_fixed() {
             return None;
         }
-        let max = self.split.max()?;
-        let stands = self.grant.map(|grant| grant.watts);
+        let max = self.node.machine.split.max()?;
+        let (stands, sent) = (self.grant().map(|grant| grant.watts), &self.node.granted.sent);
+        let released = self.node.granted.released;
+        let ask =
+            |watts, ceiling, released| Some(Ask { node: self.node.name.clone(), watts, ceiling, released });
         if self.leaves {
-            let is_free = self.released || (stands.is_none() && self.sent.is_empty());
+            let is_free = released || (stands.is_none() && sent.is_empty());
             if is_free {
                 return None;
             }
             // There is to be room for all that it can draw, and not only nobody that asks it for less yet.
-            let has_room = node.range.max().is_none_or(|most| target >= most);
+            let has_room = row.range.max().is_none_or(|most| target >= most);
             if has_room && stands.is_some_and(|watts| watts >= whole(max)) {
-                return Some(Ask { watts: whole(max), ceiling: max, released: true });
+                return ask(whole(max), max, true);
             }
         }
         let cap = match step {
@@ -132,14 +137,14 @@ impl Claim {
             Move::Keep | Move::Await | Move::Wait(_) => return None,
         };
         let watts = whole(cap - limits.node_rest);
-        if stands == Some(watts) && self.sent.iter().all(|sent| sent.watts == watts) {
+        if stands == Some(watts) && sent.iter().all(|sent| sent.watts == watts) {
             return None;
         }
         // Under a grant that releases the node its devices are held to nothing.
-        let ceiling = match self.released {
+        let ceiling = match released {
             true => max.max(watts),
-            false => node.account.ceiling_of(watts + limits.node_rest) - limits.node_rest,
+            false => row.account.ceiling_of(watts + limits.node_rest) - limits.node_rest,
         };
-        Some(Ask { watts, ceiling, released: false })
+        ask(watts, ceiling, false)
     }
 }

@@ -1,0 +1,59 @@
+//! The objects of one node as they stand.
+
+use super::Unreadable;
+use crate::rows::{GrantSeen, HardwareSeen, NodeSeen, ProfileSeen, StateSeen, TwinSeen};
+use planner::node::DesiredSource;
+use std::sync::Arc;
+
+/// The objects of one node.
+#[derive(Clone, Debug)]
+pub(crate) struct Observed {
+    /// The Node.
+    pub(crate) node: Arc<NodeSeen>,
+    /// What its agent says of its hardware.
+    pub(crate) hardware: Option<Arc<HardwareSeen>>,
+    /// Its NodePowerProfile.
+    pub(crate) profile: Option<Arc<ProfileSeen>>,
+    /// Its NodeTwin.
+    pub(crate) twin: Option<Arc<TwinSeen>>,
+    /// Its NodePowerGrant.
+    pub(crate) grant: Option<Arc<GrantSeen>>,
+    /// What is there and cannot be read.
+    pub(crate) unreadable: Unreadable,
+}
+
+impl Observed {
+    /// The object that its agent obeys.
+    pub(crate) fn state(&self, source: DesiredSource) -> Option<&StateSeen> {
+        match source {
+            DesiredSource::Profile => self.profile.as_deref().map(|profile| &profile.state),
+            DesiredSource::Twin => self.twin.as_deref().map(|twin| &twin.state),
+        }
+    }
+
+    /// Whether the object that its agent obeys is there and cannot be read.
+    pub(crate) const fn is_state_unread(&self, source: DesiredSource) -> bool {
+        match source {
+            DesiredSource::Profile => self.unreadable.profile.is_some(),
+            DesiredSource::Twin => self.unreadable.twin.is_some(),
+        }
+    }
+
+    /// Whether nothing about the node has arrived since.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
+            match (one, other) {
+                (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+                (None, None) => true,
+                (Some(_), None) | (None, Some(_)) => false,
+            }
+        }
+        let Self { node, hardware, profile, twin, grant, unreadable } = self;
+        Arc::ptr_eq(node, &other.node)
+            && same(hardware.as_ref(), other.hardware.as_ref())
+            && same(profile.as_ref(), other.profile.as_ref())
+            && same(twin.as_ref(), other.twin.as_ref())
+            && same(grant.as_ref(), other.grant.as_ref())
+            && *unreadable == other.unreadable
+    }
+}

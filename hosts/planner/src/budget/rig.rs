@@ -1,0 +1,60 @@
+//! Nodes as a test of the budget names them.
+
+use super::{Ask, Limits, Memory, Round, Split, Stake, round};
+use crate::inventory::HardwareFacts;
+use crate::node::{Node, Presence, Signed, rig};
+use joulie_core::budget::{Grant, Priority, Receipt};
+use power_units::{Stamp, Watts};
+use std::sync::Arc;
+
+/// A node, what is decided for it, and what the budget has told it.
+#[derive(Clone, Debug)]
+pub(super) struct Claim {
+    pub(super) node: Arc<str>,
+    pub(super) priority: Priority,
+    pub(super) split: Split,
+    pub(super) wanted: Option<Watts>,
+    pub(super) leaves: bool,
+    pub(super) grant: Option<Grant>,
+    pub(super) released: bool,
+    pub(super) receipt: Option<Receipt>,
+    pub(super) sent: Vec<Grant>,
+}
+
+impl Claim {
+    fn node(&self) -> Node {
+        let mut node = rig::node(&self.node, &HardwareFacts::default());
+        node.presence = Presence::Ready;
+        node.machine.split = self.split;
+        let signed = |receipt| Signed { receipt, boot: node.boot.clone(), node_uid: node.uid.clone() };
+        node.granted.signed = self.receipt.map(signed);
+        node.granted.grant = self.grant;
+        node.granted.released = self.released;
+        node.granted.sent.clone_from(&self.sent);
+        node
+    }
+}
+
+/// A round of these, and what is asked of each.
+pub(super) fn round_of(
+    claims: &[Claim],
+    limits: &Limits,
+    memory: &mut Memory,
+    when: (Stamp, bool),
+) -> (Vec<Option<Ask>>, Round) {
+    let nodes: Vec<Node> = claims.iter().map(Claim::node).collect();
+    let stakes: Vec<Stake<'_>> = claims
+        .iter()
+        .zip(&nodes)
+        .map(|(claim, node)| Stake {
+            node,
+            priority: claim.priority,
+            wanted: claim.wanted,
+            leaves: claim.leaves,
+            aside: false,
+        })
+        .collect();
+    let made = round(&stakes, limits, memory, when).unwrap();
+    let of = |claim: &Claim| made.asks.iter().find(|ask| ask.node == claim.node).cloned();
+    (claims.iter().map(of).collect(), made)
+}

@@ -1,0 +1,145 @@
+//! Everything that is decided for the cluster, in one pure function of what is observed: the policy's plan with its guard and
+//! releases, the twins, and the budget's grants. What is written follows from it and from what stands
+//! ([`plan::desired`], [`plan::diff`]).
+
+use crate::budget::{self, Round, Stake};
+use crate::demand::Asked;
+use crate::facility::Facility;
+use crate::guard::StateName;
+use crate::names::Beside;
+use crate::node::{Node, Presence};
+use crate::plan::{self, Cluster, Memory, NodeDecision, Plan, Settings};
+use crate::profile::Profile;
+use crate::twin::{self, NodeFacts, SiteFacts, Twin};
+use joulie_core::budget::Priority;
+use power_units::Watts;
+use std::collections::BTreeMap;
+
+/// What is decided, in columns beside the nodes.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    /// What policy and guard decide.
+    pub plan: Plan,
+    /// The twins of the planned nodes, in the order of the plan.
+    pub twins: Vec<Twin>,
+    /// What the budget decides; why nothing may be written of it, if it cannot be computed, which would be a defect.
+    pub budget: Result<Round, String>,
+}
+
+/// Decides for the cluster.
+#[must_use]
+pub fn decide(cluster: &Cluster, settings: &Settings, memory: &mut Memory) -> Decision {
+    let plan = plan::plan(cluster, settings, memory);
+    let twins = twins(cluster, settings, &plan);
+    let budget = if settings.budget.any() || all(cluster).any(is_granted) {
+        let stakes = stakes(cluster, settings, &plan);
+        let when = (cluster.now, cluster.raises);
+        budget::round(&stakes, &settings.budget, &mut memory.budget, when)
+    } else {
+        Ok(Round::default())
+    };
+    Decision { plan, twins, budget }
+}
+
+fn all(cluster: &Cluster) -> impl Iterator<Item = &Node> {
+    cluster.nodes.iter().chain(&cluster.gone)
+}
+
+const fn is_granted(node: &Node) -> bool {
+    node.granted.grant.is_some()
+}
+
+/// The twins of the planned nodes, in the order of the plan.
+fn twins(cluster: &Cluster, settings: &Settings, plan: &Plan) -> Vec<Twin> {
+    let facility = Facility::default();
+    // What pods ask of each node, where pods are known.
+    let names = cluster.nodes.iter().map(|node| &*node.name);
+    let asked = cluster.pods.as_ref().map(|pods| Beside::new(names, pods.asked()));
+    let facts = |decision: &NodeDecision| {
+        let node = cluster.nodes.get(decision.place)?;
+        let asked = asked.as_ref().map(|asked| asked.at(decision.place).unwrap_or_default());
+        Some(facts(node, decision, asked))
+    };
+    let facts: Vec<NodeFacts<'_>> = plan.nodes.iter().filter_map(facts).collect();
+    let facility = facility.at(cluster.now, settings.hold);
+    let site = SiteFacts { facility, unmanaged: &BTreeMap::new() };
+    twin::twins(&settings.twin, &facts, &site)
+}
+
+/// What a node's twin follows from.
+fn facts<'a>(node: &'a Node, decision: &NodeDecision, asked: Option<Asked>) -> NodeFacts<'a> {
+    // The caps that stand; those of the plan where none stand yet.
+    let stands = node.published.obeyed().map(|there| there.desired.caps);
+    let planned = || decision.desired.as_ref().map(|desired| desired.caps);
+    let caps = node.under_grant(stands.or_else(planned).unwrap_or_default());
+    NodeFacts {
+        hardware: &node.machine.resolved.hardware,
+        class: decision.guard.state.class(),
+        cpu_cap: caps.cpu.into(),
+        gpu_cap: caps.gpu.into(),
+        reading: node.power.reading,
+        trend: node.power.trend,
+        load: asked.and_then(|asked| node.load(asked)),
+        rack: node.labels.rack.as_deref(),
+        zone: node.labels.zone.as_deref(),
+    }
+}
+
+/// Every node with a stake in the budget: those that are planned first, in the order of the plan, because of nodes that are
+/// alike the first is raised first.
+fn stakes<'a>(cluster: &'a Cluster, settings: &Settings, plan: &Plan) -> Vec<Stake<'a>> {
+    let has_limits = settings.budget.any();
+    let mut stakes = Vec::with_capacity(cluster.nodes.len());
+    let mut planned = vec![false; cluster.nodes.len()];
+    for decision in &plan.nodes {
+        let (Some(node), Some(planned)) =
+            (cluster.nodes.get(decision.place), planned.get_mut(decision.place))
+        else {
+            continue;
+        };
+        *planned = true;
+        stakes.push(Stake {
+            node,
+            priority: priority(decision),
+            wanted: wanted(node, decision),
+            leaves: !has_limits,
+            // What stands in a grant that cannot be read is not known, so it cannot be written over.
+            aside: node.granted.unread,
+        });
+    }
+    // Whoever has an agent, a grant or a desired state draws power here, planned or not.
+    for (node, _) in cluster.nodes.iter().zip(planned).filter(|(_, planned)| !planned) {
+        if node.machine.has_agent || node.published.profile.is_some() || is_granted(node) {
+            stakes.push(Stake {
+                node,
+                priority: Priority::Eco,
+                wanted: None,
+                leaves: !has_limits || !node.is_eligible(),
+                aside: node.granted.unread || !is_granted(node),
+            });
+        }
+    }
+    // The machine of a node that is gone may run on under its agent, and draws no more than its grant says.
+    let gone = cluster.gone.iter().filter(|node| is_granted(node) && node.presence == Presence::Gone);
+    let orphan = |node| Stake { node, priority: Priority::Eco, wanted: None, leaves: false, aside: true };
+    stakes.extend(gone.map(orphan));
+    stakes
+}
+
+/// The most that the policy and persons let a node draw.
+fn wanted(node: &Node, decision: &NodeDecision) -> Option<Watts> {
+    let desired = decision.desired.as_ref()?;
+    let split = &node.machine.split;
+    match node.published.obeyed() {
+        Some(there) if there.persons || there.theirs.any() => split.watts(&desired.over(there).caps),
+        Some(_) | None => split.watts(&desired.caps),
+    }
+}
+
+fn priority(decision: &NodeDecision) -> Priority {
+    match (decision.guard.state.name(), decision.planned) {
+        (StateName::ActivePerformance, _) | (_, Profile::Performance) => Priority::Performance,
+        (StateName::DrainingPerformance, Profile::Eco) => Priority::Draining,
+        (StateName::ActiveEco | StateName::Unknown, Profile::Eco) => Priority::Eco,
+    }
+}

@@ -1,0 +1,44 @@
+//! Nodes for tests.
+
+use super::{
+    Carried, Confirmation, Granted, Labels, Machine, Node, Power, Presence, Published, Sight, Theirs,
+};
+use crate::catalog::Catalog;
+use crate::inventory::HardwareFacts;
+use crate::node::Desired;
+use crate::profile::Profile;
+
+/// An eligible node of which this is said.
+pub(crate) fn node(name: &str, facts: &HardwareFacts) -> Node {
+    Node {
+        name: name.into(),
+        uid: format!("uid of {name}"),
+        boot: "boot".to_owned(),
+        selected: true,
+        reserved: false,
+        unschedulable: false,
+        presence: Presence::Ready,
+        sight: Sight::Clear,
+        labels: Labels::default(),
+        machine: machine(facts),
+        published: Published::default(),
+        confirmation: Confirmation::Awaited,
+        granted: Granted::default(),
+        power: Power::UNMETERED,
+    }
+}
+
+/// Of which all devices can be capped.
+pub(crate) fn machine(facts: &HardwareFacts) -> Machine {
+    Machine::of(facts, None, false, (true, true), &Catalog::embedded().unwrap())
+}
+
+/// A desired state of ours.
+pub(crate) fn carried(desired: Desired) -> Carried {
+    Carried { desired, theirs: Theirs::default(), persons: false }
+}
+
+/// A desired state that no policy decided.
+pub(crate) fn state(profile: Profile, caps: crate::intent::Caps) -> Desired {
+    Desired { profile, caps, draining: false, policy: None }
+}

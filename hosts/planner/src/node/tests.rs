@@ -1,0 +1,80 @@
+use super::rig::{carried, node, state};
+use super::*;
+use crate::intent::Cap;
+use power_units::Percent;
+
+fn cpu(watts: i32) -> Option<Cap> {
+    Some(Cap { percent: None, watts: Some(Watts::from_int(watts)) })
+}
+
+fn percent(value: i32) -> Option<Cap> {
+    Some(Cap { percent: Some(Percent::from_int(value)), watts: None })
+}
+
+fn wanted() -> Desired {
+    let policy = Some("static-partition-v1".into());
+    Desired { policy, ..state(Profile::Eco, Caps { cpu: percent(60), gpu: None }) }
+}
+
+#[test]
+fn a_cap_that_a_person_set_stands_and_is_worth_no_write() {
+    let persons = Caps { cpu: cpu(200), gpu: None };
+    let theirs = Theirs { cpu: true, ..Theirs::default() };
+    let there = Carried { theirs, ..carried(Desired { caps: persons, ..wanted() }) };
+    assert_eq!(wanted().over(&there).caps.cpu, cpu(200));
+    let published = Published {
+        profile: Some(there.clone()),
+        twin: Some(carried(there.desired)),
+        ..Published::default()
+    };
+    assert_eq!(published.differs(&wanted(), false), None, "nothing is to be written");
+}
+
+#[test]
+fn an_object_that_a_person_made_is_theirs_as_a_whole() {
+    let there = Carried { persons: true, ..carried(state(Profile::Performance, Caps::default())) };
+    let stands = wanted().over(&there);
+    assert_eq!((stands.profile, stands.caps, stands.policy), (Profile::Performance, Caps::default(), None));
+}
+
+#[test]
+fn each_part_of_a_desired_state_is_its_owners() {
+    // Field by field: what one owns says nothing of the others.
+    let caps = Caps { cpu: cpu(200), gpu: cpu(300) };
+    let there = Desired { draining: true, policy: None, ..state(Profile::Performance, caps) };
+    let over = |theirs| wanted().over(&Carried { theirs, ..carried(there.clone()) });
+    let nothing = Theirs::default();
+    assert_eq!(over(nothing), wanted());
+    let of_profile = over(Theirs { profile: true, ..nothing });
+    assert_eq!(of_profile, Desired { profile: Profile::Performance, ..wanted() });
+    let of_cpu = over(Theirs { cpu: true, ..nothing });
+    assert_eq!(of_cpu, Desired { caps: Caps { cpu: cpu(200), gpu: None }, ..wanted() });
+    let of_gpu = over(Theirs { gpu: true, ..nothing });
+    assert_eq!(of_gpu, Desired { caps: Caps { gpu: cpu(300), ..wanted().caps }, ..wanted() });
+    assert_eq!(over(Theirs { policy: true, ..nothing }), Desired { policy: None, ..wanted() });
+    assert_eq!(over(Theirs { scheduling: true, ..nothing }), Desired { draining: true, ..wanted() });
+}
+
+#[test]
+fn a_mirror_that_cannot_be_read_is_not_written_over() {
+    let published = Published { profile: Some(carried(wanted())), ..Published::default() };
+    let mirror = Publish { desired: wanted(), profile: false, twin: true };
+    assert_eq!(published.differs(&wanted(), false), Some(mirror));
+    assert_eq!(Published { twin_unread: true, ..published }.differs(&wanted(), false), None);
+}
+
+#[test]
+fn a_receipt_of_another_boot_or_another_node_is_none() {
+    let receipt = Receipt { serial: 7, holds: Watts::from_int(290), floor: Watts::from_int(200) };
+    let signed = |boot: &str, uid: &str| {
+        let mut node = node("a", &HardwareFacts::default());
+        (node.boot, node.uid) = (boot.to_owned(), uid.to_owned());
+        let signed = Signed { receipt, boot: "b1".to_owned(), node_uid: "u1".to_owned() };
+        node.granted.signed = Some(signed);
+        node.receipt()
+    };
+    assert_eq!(signed("b1", "u1"), Some(receipt));
+    assert_eq!(signed("b2", "u1"), None, "it has rebooted");
+    assert_eq!(signed("b1", "u2"), None, "another machine under the same name");
+    assert_eq!(signed("", "u1"), None, "nobody says in which boot it is");
+}
