@@ -13,7 +13,7 @@ use joulie_core::node::drift::DriftLaw;
 use joulie_core::node::gpu_cap::{Gpu, GpuFacts, GpuLaw, GpuLimits};
 use joulie_core::node::lever::LeverLaw;
 use joulie_core::node::limiter::{LimitFacts, LimitOrder, LimitOutcome, LimiterLaw, Seen};
-use joulie_core::node::throttle::Throttle;
+use joulie_core::node::ticket::Ticket;
 use power_hal::ErrorKind;
 use power_units::{Micros, Percent, Stamp, Watts};
 use std::collections::BTreeSet;
@@ -69,20 +69,20 @@ fn verdict<T>(feed: &mut Feed<'_>, fine: T) -> Result<T, ErrorKind> {
 }
 
 /// What is told of the last order: mostly what became of it, and now and then something about nothing.
-fn limit(feed: &mut Feed<'_>, order: LimitOrder, now: Stamp) -> LimitFacts {
+fn limit(feed: &mut Feed<'_>, (order, ticket): (LimitOrder, Ticket), now: Stamp) -> LimitFacts {
     let kind = feed.byte();
     let outcome = match (kind & 7, order) {
         (0, _) | (_, LimitOrder::Leave) => LimitOutcome::Unknown,
         (1, _) => {
-            let (asked, found) = (feed.watts(), feed.watts());
-            LimitOutcome::Set { asked, read_back: verdict(feed, found) }
+            let (ticket, found) = (feed.pick(&[ticket, ticket.next()]), feed.watts());
+            LimitOutcome::Set { ticket, read_back: verdict(feed, found) }
         }
-        (2, _) | (_, LimitOrder::Release) => LimitOutcome::Released(verdict(feed, ())),
-        (3, LimitOrder::Set(asked)) => {
+        (2, _) | (_, LimitOrder::Release) => LimitOutcome::Released { ticket, outcome: verdict(feed, ()) },
+        (3, LimitOrder::Set(_)) => {
             let found = feed.watts();
-            LimitOutcome::Set { asked, read_back: verdict(feed, found) }
+            LimitOutcome::Set { ticket, read_back: verdict(feed, found) }
         }
-        (_, LimitOrder::Set(asked)) => LimitOutcome::Set { asked, read_back: verdict(feed, asked) },
+        (_, LimitOrder::Set(asked)) => LimitOutcome::Set { ticket, read_back: verdict(feed, asked) },
     };
     let seen = match kind >> 4 & 7 {
         0 => Seen::Unknown,
@@ -141,7 +141,8 @@ fn node(law: &BackendLaw, feed: &mut Feed<'_>) {
         })
         .collect();
     let mut targets = BTreeSet::new();
-    let (mut wanted, mut now, mut order) = (Desired::Unknown, Stamp::new(Micros::ZERO), ThrottleOrder::Leave);
+    let (mut wanted, mut now) = (Desired::Unknown, Stamp::new(Micros::ZERO));
+    let mut order = (ThrottleOrder::Leave, Ticket::NONE);
     for _ in 0..STEPS_MAX {
         if feed.is_empty() {
             break;
@@ -149,7 +150,7 @@ fn node(law: &BackendLaw, feed: &mut Feed<'_>) {
         now = time(feed, now);
         wanted = desired(feed, wanted);
         for package in &mut packages {
-            package.facts.limit = limit(feed, package.order(), now);
+            package.facts.limit = limit(feed, (package.order(), package.limiter().ticket()), now);
             if feed.byte() == 0 {
                 package.facts.range = range(feed);
             }
@@ -172,11 +173,11 @@ fn node(law: &BackendLaw, feed: &mut Feed<'_>) {
             assert!(cap >= law.floor.watts() && cap >= CAP_LEAST, "the loop is to hold {cap}");
         }
         assert!(decision.node_cap.is_none_or(|cap| cap >= law.floor.watts()), "{decision:?}");
-        order = decision.throttle;
+        order = (decision.throttle, decision.ticket);
     }
 }
 
-fn throttled(feed: &mut Feed<'_>, order: ThrottleOrder) -> ThrottleOutcome {
+fn throttled(feed: &mut Feed<'_>, (order, ticket): (ThrottleOrder, Ticket)) -> ThrottleOutcome {
     if feed.byte() & 7 == 0 {
         return ThrottleOutcome::Unknown;
     }
@@ -185,13 +186,13 @@ fn throttled(feed: &mut Feed<'_>, order: ThrottleOrder) -> ThrottleOutcome {
         ThrottleOrder::RunLoop { cap } => {
             let blind = Regulation::Blind(feed.pick(&ErrorKind::ALL));
             let regulation = feed.pick(&[Regulation::Keeping, Regulation::AtBound { drawn: cap }, blind]);
-            ThrottleOutcome::Loop(verdict(feed, regulation))
+            ThrottleOutcome::Loop { ticket, outcome: verdict(feed, regulation) }
         }
-        ThrottleOrder::Set(asked) => {
-            let asked = if feed.byte() == 0 { Throttle::ALL } else { asked };
-            ThrottleOutcome::Fixed { asked, outcome: verdict(feed, ()) }
+        ThrottleOrder::Set(_) => {
+            let ticket = if feed.byte() == 0 { ticket.next() } else { ticket };
+            ThrottleOutcome::Fixed { ticket, outcome: verdict(feed, ()) }
         }
-        ThrottleOrder::Release => ThrottleOutcome::Released(verdict(feed, ())),
+        ThrottleOrder::Release => ThrottleOutcome::Released { ticket, outcome: verdict(feed, ()) },
     }
 }
 
@@ -214,7 +215,7 @@ fn gpus(law: &GpuLaw, feed: &mut Feed<'_>) {
         now = time(feed, now);
         wanted = desired(feed, wanted);
         for gpu in &mut gpus {
-            gpu.facts.limit = limit(feed, gpu.order(), now);
+            gpu.facts.limit = limit(feed, (gpu.order(), gpu.limiter().ticket()), now);
             if let (Desired::Cap(intent), GpuLimits::Range(range)) = (wanted, gpu.facts.limits) {
                 targets.extend(target(intent, range, law.floor));
             }

@@ -7,7 +7,8 @@
 //! - [`throttle`]: which frequency policies a throttle or a mean frequency limits;
 //! - [`energy`]: what may be believed of energy counters;
 //! - [`lease`]: what happens when nobody renews the desired state;
-//! - [`lever`], [`limiter`], [`drift`], [`backoff`]: what a thing that is ordered, confirmed and held goes through.
+//! - [`lever`], [`limiter`], [`drift`], [`backoff`]: what a thing that is ordered, confirmed and held goes through;
+//! - [`ticket`]: which order an outcome is about.
 
 pub mod backend;
 pub mod backoff;
@@ -22,4 +23,5 @@ pub mod lease;
 pub mod lever;
 pub mod limiter;
 pub mod throttle;
+pub mod ticket;
 pub mod tracking;

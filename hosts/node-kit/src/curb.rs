@@ -15,6 +15,7 @@ use joulie_core::node::energy::Reading;
 use joulie_core::node::law::{self, Command, FrequencyRange, Law};
 use joulie_core::node::throttle::dither::Grid;
 use joulie_core::node::throttle::{self, Seat, Throttle};
+use joulie_core::node::ticket::Ticket;
 use joulie_core::node::{classic, tracking};
 use power_hal::{DomainKind, ErrorKind};
 use power_units::{KiloHertz, Stamp, Watts};
@@ -24,10 +25,11 @@ use power_units::{KiloHertz, Stamp, Watts};
 pub(crate) struct Curb {
     pub(crate) policies: Vec<Policy>,
     seats: Vec<Seat>,
-    flight: Option<Flight>,
+    /// What is on its way, and the ticket of the law's order for it.
+    flight: Option<(Ticket, Flight)>,
     running: Option<Running>,
-    /// The fixed share that was last ordered, until something else was.
-    fixed: Option<Throttle>,
+    /// The fixed share that was last ordered, and its ticket, until something else was.
+    fixed: Option<(Ticket, Throttle)>,
     /// What became of the law's last command, told once.
     landed: Option<law::Outcome>,
     /// What became of the throttle, told once.
@@ -43,7 +45,7 @@ pub(crate) struct Curb {
 /// Orders for many policies that belong together.
 #[derive(Clone, Copy, Debug)]
 enum Flight {
-    Fixed(Throttle),
+    Fixed,
     Loop(Command, Regulation),
     Release,
 }
@@ -60,6 +62,7 @@ pub(crate) struct Sight {
     pub(crate) now: Stamp,
     pub(crate) cap: Watts,
     pub(crate) power: Reading,
+    pub(crate) ticket: Ticket,
 }
 
 /// So many times in a row a limit that somebody raised is put back at once, and after that every so many periods.
@@ -90,6 +93,7 @@ impl Curb {
                     most: limit.upper(),
                     step: limit.step(),
                     asked: known.and_then(|known| known.asked),
+                    ticket: known.map_or(Ticket::NONE, |known| known.ticket),
                     due: Due::Nothing,
                     learned: known.and_then(|known| known.learned),
                 });
@@ -156,13 +160,18 @@ impl Curb {
         failures.max().map_or(Ok(()), Err)
     }
 
-    fn land(&mut self, flight: Flight, outcome: Result<(), ErrorKind>, workers: &[Worker]) {
+    fn land(
+        &mut self,
+        (ticket, flight): (Ticket, Flight),
+        outcome: Result<(), ErrorKind>,
+        workers: &[Worker],
+    ) {
         self.news = Some(match flight {
-            Flight::Fixed(asked) => ThrottleOutcome::Fixed { asked, outcome },
-            Flight::Release => ThrottleOutcome::Released(outcome),
+            Flight::Fixed => ThrottleOutcome::Fixed { ticket, outcome },
+            Flight::Release => ThrottleOutcome::Released { ticket, outcome },
             Flight::Loop(asked, regulation) => {
                 self.landed = Some(self.landing(asked, outcome, workers));
-                ThrottleOutcome::Loop(outcome.map(|()| regulation))
+                ThrottleOutcome::Loop { ticket, outcome: outcome.map(|()| regulation) }
             }
         });
     }
@@ -229,39 +238,44 @@ impl Curb {
         self.decision = Some(decision);
         let regulation = Regulation::of(facts.power, &decision);
         match decision.command {
-            Some(command) => self.carry_out(command, regulation, workers, journal),
+            Some(command) => {
+                self.carry_out(command, workers, journal);
+                self.flight = Some((sight.ticket, Flight::Loop(command, regulation)));
+            }
             // While orders are on their way, nobody knows what became of the loop.
-            None if self.flight.is_none() => self.news = Some(ThrottleOutcome::Loop(Ok(regulation))),
+            None if self.flight.is_none() => {
+                self.news = Some(ThrottleOutcome::Loop { ticket: sight.ticket, outcome: Ok(regulation) });
+            }
             None => {}
         }
     }
 
-    fn carry_out(&mut self, command: Command, regulation: Regulation, workers: &[Worker], journal: &Journal) {
+    fn carry_out(&mut self, command: Command, workers: &[Worker], journal: &Journal) {
         match command {
             Command::Throttle(throttle) => self.limit_share(throttle, workers, journal),
             Command::MeanFrequency(mean) => self.spread(mean, workers),
         }
-        self.flight = Some(Flight::Loop(command, regulation));
     }
 
     /// Throttles by a fixed share; the closed loop ends.
-    pub(crate) fn set(&mut self, throttle: Throttle, workers: &[Worker], journal: &Journal) {
+    pub(crate) fn set(&mut self, fixed: (Ticket, Throttle), workers: &[Worker], journal: &Journal) {
         self.running = None;
         self.decision = None;
-        self.fixed = Some(throttle);
+        self.fixed = Some(fixed);
+        let (ticket, throttle) = fixed;
         self.limit_share(throttle, workers, journal);
-        self.flight = Some(Flight::Fixed(throttle));
+        self.flight = Some((ticket, Flight::Fixed));
     }
 
     /// Puts the original frequencies back; the closed loop ends.
-    pub(crate) fn release(&mut self, workers: &[Worker], journal: &Journal) {
+    pub(crate) fn release(&mut self, ticket: Ticket, workers: &[Worker], journal: &Journal) {
         self.running = None;
         self.fixed = None;
         self.decision = None;
         for policy in &mut self.policies {
             policy.free(workers, journal);
         }
-        self.flight = Some(Flight::Release);
+        self.flight = Some((ticket, Flight::Release));
     }
 
     /// Puts back what a release could not reach: policies whose CPUs were offline then, or that were not listed.
@@ -318,8 +332,8 @@ impl Curb {
         if self.flight.is_some() {
             return;
         }
-        if let Some(throttle) = self.fixed {
-            return self.hold_share(throttle, workers, journal);
+        if let Some(fixed) = self.fixed {
+            return self.hold_share(fixed, workers, journal);
         }
         let raised = self.policies.iter().filter(|policy| policy.was_raised(workers)).count();
         if raised == 0 {
@@ -340,11 +354,11 @@ impl Curb {
 
     /// Limits again what a fixed share should hold and does not: somebody else raised it, its processors were offline
     /// then, or it was not listed. For a while at once, and then now and then.
-    fn hold_share(&mut self, throttle: Throttle, workers: &[Worker], journal: &Journal) {
+    fn hold_share(&mut self, fixed: (Ticket, Throttle), workers: &[Worker], journal: &Journal) {
         let order = throttle::Order::of_seats(&self.seats);
         let slips = |(policy, limited): (&Policy, bool)| limited && policy.slips(workers);
         let slipped =
-            self.policies.iter().zip(order.throttled(throttle)).map(slips).filter(|slips| *slips).count();
+            self.policies.iter().zip(order.throttled(fixed.1)).map(slips).filter(|slips| *slips).count();
         if slipped == 0 {
             self.contested = 0;
             return;
@@ -352,7 +366,7 @@ impl Curb {
         self.moved += u64::try_from(slipped).unwrap_or(u64::MAX);
         self.contested += 1;
         if self.contested <= CONTEST || self.contested.is_multiple_of(TRUCE) {
-            self.set(throttle, workers, journal);
+            self.set(fixed, workers, journal);
         }
     }
 

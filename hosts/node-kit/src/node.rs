@@ -270,12 +270,12 @@ impl Node {
     fn act(&mut self, now: Stamp, occasion: Occasion, decision: &Decision) {
         let mut orders = 0;
         for (package, unit) in self.packages.iter().zip(&mut self.package_units) {
-            orders += u64::from(unit.obey(package.order(), &self.workers));
+            orders += u64::from(unit.obey(package.order(), package.limiter().ticket(), &self.workers));
         }
         for (gpu, unit) in self.gpus.iter().zip(&mut self.gpu_units) {
-            orders += u64::from(unit.obey(gpu.order(), &self.workers));
+            orders += u64::from(unit.obey(gpu.order(), gpu.limiter().ticket(), &self.workers));
         }
-        let (workers, journal) = (&self.workers, &self.journal);
+        let (workers, journal, ticket) = (&self.workers, &self.journal, decision.ticket);
         if occasion == Occasion::Period {
             self.curb.answer_others(workers, journal);
         }
@@ -285,12 +285,12 @@ impl Node {
                 // Limits that were refused just now hold nothing: a loop that sees begins at once, and not a period later.
                 let begins = !self.curb.is_running() && matches!(self.power, Reading::Fresh { .. });
                 if occasion == Occasion::Period || begins {
-                    let sight = Sight { now, cap, power: self.power };
+                    let sight = Sight { now, cap, power: self.power, ticket };
                     self.curb.step(&self.config.law, &sight, workers, journal);
                 }
             }
-            ThrottleOrder::Set(throttle) => self.curb.set(throttle, workers, journal),
-            ThrottleOrder::Release => self.curb.release(workers, journal),
+            ThrottleOrder::Set(throttle) => self.curb.set((ticket, throttle), workers, journal),
+            ThrottleOrder::Release => self.curb.release(ticket, workers, journal),
         }
         self.counts.orders += orders;
     }

@@ -10,6 +10,7 @@ use joulie_core::node::cap::CapRange;
 use joulie_core::node::energy::{Baseline, Gap, Meter as EnergyMeter, Oddity, Reading, Sample};
 use joulie_core::node::gpu_cap::GpuLimits;
 use joulie_core::node::limiter::{LimitFacts, LimitOrder, LimitOutcome, Seen};
+use joulie_core::node::ticket::Ticket;
 use power_hal::{Control, Counter, Domain, DomainKind, ErrorKind, Key, Measured, Meter, Setting};
 use power_units::{MicroJoules, Micros, Role, Stamp, Watts};
 use std::collections::BTreeSet;
@@ -46,8 +47,8 @@ pub(crate) struct Unit {
     pub(crate) in_force: Option<Watts>,
     /// What it may have of the node's grant.
     pub(crate) share: Option<Watts>,
-    /// The last limit that was ordered, as the law says it and as the port does.
-    ordered: Option<(Watts, Setting)>,
+    /// The last limit that was ordered.
+    pub(crate) ordered: Option<Watts>,
 }
 
 /// How a meter's values become power.
@@ -222,8 +223,7 @@ impl Unit {
     /// sight, what was ordered last. Until the original is back no cap is above it.
     pub(crate) fn stands_unknown(&self, journal: &Journal) -> Option<Watts> {
         let is_unknown = self.is_touched(journal) && self.owners_limit(journal).is_none();
-        let stands = || self.in_force.or(self.ordered.map(|(watts, _)| watts));
-        is_unknown.then(stands).flatten()
+        is_unknown.then(|| self.in_force.or(self.ordered)).flatten()
     }
 
     /// Between what limits it may be capped, as a package.
@@ -241,11 +241,6 @@ impl Unit {
         let (min, max) = self.span();
         let limits = GpuLimits::new(min, max).below(self.owners_limit(journal));
         limits.no_more_than(self.stands_unknown(journal))
-    }
-
-    /// The last limit that was ordered.
-    pub(crate) fn ordered(&self) -> Option<Watts> {
-        self.ordered.map(|(watts, _)| watts)
     }
 
     /// What its limit may be set to.
@@ -318,32 +313,31 @@ impl Unit {
             (None, Ok(sample)) => Seen::Unread(sample.power_limit.err().unwrap_or(ErrorKind::BadData)),
             (_, Err(kind)) => Seen::Unread(*kind),
         };
-        LimitFacts { outcome: self.outcome(outcome), seen }
-    }
-
-    fn outcome(&self, outcome: Option<Outcome>) -> LimitOutcome {
-        match (outcome, self.ordered) {
-            (Some(Outcome::Released(done)), _) => LimitOutcome::Released(done),
-            (Some(Outcome::Set { asked, read_back }), Some((watts, setting))) if asked == setting => {
-                let read_back = read_back.and_then(|found| watts_of(found).ok_or(ErrorKind::BadData));
-                LimitOutcome::Set { asked: watts, read_back }
-            }
-            (None | Some(Outcome::Set { .. }), _) => LimitOutcome::Unknown,
-        }
+        LimitFacts { outcome: outcome.map_or(LimitOutcome::Unknown, told), seen }
     }
 
     /// Passes the law's order on. What cannot be passed on, because the domain is gone, times out in the law.
-    pub(crate) fn obey(&mut self, order: LimitOrder, workers: &[Worker]) -> bool {
+    pub(crate) fn obey(&mut self, order: LimitOrder, ticket: Ticket, workers: &[Worker]) -> bool {
         let order = match order {
             LimitOrder::Leave => return false,
             LimitOrder::Release => Order::Release,
             LimitOrder::Set(watts) => {
-                let setting = Setting::Power(watts.to_micro_watts(Role::Limit));
-                self.ordered = Some((watts, setting));
-                Order::Set(setting)
+                self.ordered = Some(watts);
+                Order::Set(Setting::Power(watts.to_micro_watts(Role::Limit)))
             }
         };
-        self.limit.is_some_and(|place| workers[place.worker].order(place.domain, order))
+        self.limit.is_some_and(|place| workers[place.worker].order(place.domain, ticket, order))
+    }
+}
+
+/// What the law hears of an outcome.
+fn told(outcome: Outcome) -> LimitOutcome {
+    match outcome {
+        Outcome::Released { ticket, outcome } => LimitOutcome::Released { ticket, outcome },
+        Outcome::Set { ticket, read_back } => {
+            let read_back = read_back.and_then(|found| watts_of(found).ok_or(ErrorKind::BadData));
+            LimitOutcome::Set { ticket, read_back }
+        }
     }
 }
 

@@ -23,6 +23,7 @@ use self::thread::{STACK, Thread};
 use crate::driver::{Device, Trouble};
 use crate::{BackendKind, Time};
 use joulie_core::node::backoff::Backoff;
+use joulie_core::node::ticket::Ticket;
 use power_hal::{Control, Domain, ErrorKind, Sample, Setting};
 use power_units::Stamp;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -36,11 +37,11 @@ pub(crate) enum Order {
     Release,
 }
 
-/// What became of an order.
+/// What became of the order with this ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    Set { asked: Setting, read_back: Result<Setting, ErrorKind> },
-    Released(Result<(), ErrorKind>),
+    Set { ticket: Ticket, read_back: Result<Setting, ErrorKind> },
+    Released { ticket: Ticket, outcome: Result<(), ErrorKind> },
 }
 
 /// How a backend stands.
@@ -67,7 +68,7 @@ struct Letters {
     /// The last batch of readings that was asked for, and the last that was answered.
     asked: u64,
     answered: u64,
-    orders: Vec<Option<Order>>,
+    orders: Vec<Option<(Ticket, Order)>>,
     some_order: bool,
     standing: Standing,
     /// Since when the thread is inside the driver.
@@ -173,12 +174,12 @@ impl Worker {
 
     /// Gives an order for a domain of the view's epoch; it takes the place of one that was not begun. False if there is
     /// another epoch by now, of which the loop learns in its next step.
-    pub(crate) fn order(&self, domain: usize, order: Order) -> bool {
+    pub(crate) fn order(&self, domain: usize, ticket: Ticket, order: Order) -> bool {
         let mut letters = lock(&self.mailbox.letters);
         if letters.epoch != self.view.epoch || domain >= letters.orders.len() {
             return false;
         }
-        letters.orders[domain] = Some(order);
+        letters.orders[domain] = Some((ticket, order));
         letters.outcomes[domain] = None;
         letters.some_order = true;
         drop(letters);

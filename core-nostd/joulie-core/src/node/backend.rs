@@ -42,6 +42,7 @@ use plan::{Need, Wish};
 use super::cap::{Backend, CapRange, Desired, Floor, Resolution, Target};
 use super::lever::{Lever, LeverLaw, News, Order};
 use super::limiter::{LimitFacts, LimitOrder, Limiter, LimiterLaw};
+use super::ticket::Ticket;
 use crate::node::throttle::Throttle;
 use power_hal::ErrorKind;
 use power_units::{Micros, Stamp, Watts};
@@ -85,6 +86,8 @@ pub enum Route {
 pub struct Mode {
     route: Route,
     throttle: Lever<Curb>,
+    /// That of the last order for the throttle.
+    ticket: Ticket,
     regulation: Regulation,
     cap: Option<Watts>,
 }
@@ -132,15 +135,25 @@ pub enum ThrottleOutcome {
     Unknown,
     /// A fixed throttle was set, or why not.
     Fixed {
-        /// What was ordered.
-        asked: Throttle,
+        /// The ticket of the order.
+        ticket: Ticket,
         /// Whether it is in force.
         outcome: Result<(), ErrorKind>,
     },
     /// The closed loop took a step, or its actuation was refused.
-    Loop(Result<Regulation, ErrorKind>),
+    Loop {
+        /// The ticket of the order to run it.
+        ticket: Ticket,
+        /// How it stands.
+        outcome: Result<Regulation, ErrorKind>,
+    },
     /// The original frequencies were put back, or why not.
-    Released(Result<(), ErrorKind>),
+    Released {
+        /// The ticket of the order.
+        ticket: Ticket,
+        /// Whether they are.
+        outcome: Result<(), ErrorKind>,
+    },
 }
 
 /// How the node is throttled.
@@ -159,6 +172,8 @@ pub struct Decision {
     pub route: Route,
     /// What is to be done with the throttle.
     pub throttle: ThrottleOrder,
+    /// The ticket of that order; every step of one run of the closed loop has the same.
+    pub ticket: Ticket,
     /// What holds the node now, whatever is being changed: the label of `joulie_backend_mode`.
     pub mode: Backend,
     /// What came of the desired state.
@@ -191,7 +206,7 @@ impl Mode {
     #[must_use]
     pub const fn start(route: Route, throttled: bool) -> Self {
         let throttle = if throttled { Lever::Adopted } else { Lever::Free };
-        Self { route, throttle, regulation: Regulation::Keeping, cap: None }
+        Self { route, throttle, ticket: Ticket::NONE, regulation: Regulation::Keeping, cap: None }
     }
 
     /// How the throttle stands.
@@ -218,21 +233,29 @@ impl Mode {
     }
 
     fn learn(&mut self, law: &LeverLaw, now: Stamp, outcome: ThrottleOutcome) {
-        let news = match outcome {
-            ThrottleOutcome::Unknown => News::None,
-            ThrottleOutcome::Fixed { asked, outcome } => {
-                let curb = Curb::Fixed(asked);
-                News::Set { target: curb, outcome: outcome.map(|()| curb) }
+        if let ThrottleOutcome::Loop { ticket, outcome: Ok(regulation) } = outcome
+            && ticket == self.ticket
+        {
+            self.regulation = regulation;
+        }
+        self.throttle = law.learn(self.throttle, now, self.news(outcome));
+    }
+
+    /// What an outcome says of the last order: nothing, where it is another one's.
+    fn news(&self, outcome: ThrottleOutcome) -> News<Curb> {
+        let (ticket, done) = match outcome {
+            ThrottleOutcome::Unknown => return News::None,
+            ThrottleOutcome::Fixed { ticket, outcome } => (ticket, outcome),
+            ThrottleOutcome::Loop { ticket, outcome } => (ticket, outcome.map(|_| ())),
+            ThrottleOutcome::Released { ticket, outcome } if ticket == self.ticket => {
+                return News::Released(outcome);
             }
-            ThrottleOutcome::Loop(outcome) => {
-                if let Ok(regulation) = outcome {
-                    self.regulation = regulation;
-                }
-                News::Set { target: Curb::Loop, outcome: outcome.map(|_| Curb::Loop) }
-            }
-            ThrottleOutcome::Released(outcome) => News::Released(outcome),
+            ThrottleOutcome::Released { .. } => return News::None,
         };
-        self.throttle = law.learn(self.throttle, now, news);
+        match self.throttle.target() {
+            Some(curb) if ticket == self.ticket => News::Set(done.map(|()| curb)),
+            Some(_) | None => News::None,
+        }
     }
 
     /// What to tell the throttle. A running loop takes a step each time, also while its last order is being retried:
@@ -305,6 +328,7 @@ impl BackendLaw {
         Decision {
             route: mode.route,
             throttle,
+            ticket: mode.ticket,
             mode: status::in_force(mode, packages),
             status: self.status(mode, packages, need, node_cap, facts),
             node_cap: node_cap.map(Target::effective),
@@ -326,6 +350,9 @@ impl BackendLaw {
             mode.regulation = Regulation::Keeping;
         }
         mode.throttle = throttle;
+        if order != Order::Leave {
+            mode.ticket = mode.ticket.next();
+        }
         mode.throttle_order(order)
     }
 }

@@ -1,8 +1,9 @@
 //! One thing that is set on hardware and must be seen in force: a power limit, or a throttle.
 //!
 //! What was ordered is *pending* until the facts bring its outcome; only then is it *held*. There is one order in
-//! flight at a time, so that no outcome can be taken for another's; only a setting may overtake a release, because
-//! what is wanted again must not wait for its own undoing. What was in force before stays *standing* until then.
+//! flight at a time; only a setting may overtake a release, because what is wanted again must not wait for its own
+//! undoing. What was in force before stays *standing* until then. An order that was given up may still be answered:
+//! whoever has a lever tells it the news of its last order only, by [`Ticket`](super::ticket::Ticket).
 //!
 //! ```text
 //!          Set                read back
@@ -117,13 +118,8 @@ pub enum Want<T> {
 pub enum News<T> {
     /// Nothing yet.
     None,
-    /// What became of setting `target`.
-    Set {
-        /// What was ordered.
-        target: T,
-        /// What stands, or why it does not.
-        outcome: Result<T, ErrorKind>,
-    },
+    /// What became of setting the target: what stands, or why it does not.
+    Set(Result<T, ErrorKind>),
     /// What became of putting the original back.
     Released(Result<(), ErrorKind>),
     /// Somebody else has changed it, in a way that is accepted.
@@ -181,11 +177,11 @@ impl LeverLaw {
     }
 
     /// Takes in what the facts say.
-    pub(crate) fn learn<T: Copy + PartialEq>(&self, lever: Lever<T>, now: Stamp, news: News<T>) -> Lever<T> {
+    pub(crate) fn learn<T: Copy>(&self, lever: Lever<T>, now: Stamp, news: News<T>) -> Lever<T> {
         match lever {
             Lever::Free | Lever::Adopted => lever,
             Lever::Pending { target, since, failures, standing } => match news {
-                News::Set { target: about, outcome } if about == target => match outcome {
+                News::Set(outcome) => match outcome {
                     Ok(as_is) => Lever::Held { target, as_is, since: now },
                     Err(kind) => self.refused(target, kind, now, failures, standing),
                 },
@@ -193,26 +189,22 @@ impl LeverLaw {
                 News::Back => {
                     Lever::Refused { target, kind: ErrorKind::Gone, retry_at: now, failures, standing }
                 }
-                News::None | News::Set { .. } | News::Released(_) | News::Changed(_) => {
-                    match now.since(since) {
-                        None => Lever::Pending { target, since: now, failures, standing },
-                        Some(waited) if waited <= self.patience => lever,
-                        Some(_) => self.refused(target, ErrorKind::Timeout, now, failures, standing),
-                    }
-                }
+                News::None | News::Released(_) | News::Changed(_) => match now.since(since) {
+                    None => Lever::Pending { target, since: now, failures, standing },
+                    Some(waited) if waited <= self.patience => lever,
+                    Some(_) => self.refused(target, ErrorKind::Timeout, now, failures, standing),
+                },
             },
             Lever::Held { target, as_is, since } => match news {
-                News::Set { target: about, outcome: Err(kind) } if about == target => {
-                    self.refused(target, kind, now, 0, Standing::At(as_is))
-                }
+                News::Set(Err(kind)) => self.refused(target, kind, now, 0, Standing::At(as_is)),
                 News::Changed(as_is) => Lever::Held { target, as_is, since },
                 News::Lost { kind, again_at: retry_at, failures } => {
                     Lever::Refused { target, kind, retry_at, failures, standing: Standing::Nothing }
                 }
-                News::None | News::Set { .. } | News::Released(_) | News::Back => lever,
+                News::None | News::Set(Ok(_)) | News::Released(_) | News::Back => lever,
             },
             Lever::Refused { target, kind, retry_at, failures, standing } => match news {
-                News::Set { target: about, outcome } if about == target => match outcome {
+                News::Set(outcome) => match outcome {
                     Ok(as_is) => Lever::Held { target, as_is, since: now },
                     Err(kind) => Lever::Refused { target, kind, retry_at, failures, standing },
                 },
@@ -220,28 +212,24 @@ impl LeverLaw {
                     Lever::Refused { target, kind, retry_at, failures, standing: Standing::Nothing }
                 }
                 News::Back => Lever::Refused { target, kind, retry_at: now, failures, standing },
-                News::None | News::Set { .. } | News::Released(_) | News::Changed(_) => lever,
+                News::None | News::Released(_) | News::Changed(_) => lever,
             },
             Lever::Releasing { since, failures } => match news {
                 News::Released(Ok(())) => Lever::Free,
                 News::Released(Err(kind)) => self.stuck(kind, now, failures),
                 News::Back => Lever::Stuck { kind: ErrorKind::Gone, retry_at: now, failures },
-                News::None | News::Set { .. } | News::Changed(_) | News::Lost { .. } => {
-                    match now.since(since) {
-                        None => Lever::Releasing { since: now, failures },
-                        Some(waited) if waited <= self.patience => lever,
-                        Some(_) => self.stuck(ErrorKind::Timeout, now, failures),
-                    }
-                }
+                News::None | News::Set(_) | News::Changed(_) | News::Lost { .. } => match now.since(since) {
+                    None => Lever::Releasing { since: now, failures },
+                    Some(waited) if waited <= self.patience => lever,
+                    Some(_) => self.stuck(ErrorKind::Timeout, now, failures),
+                },
             },
             Lever::Stuck { kind, failures, .. } => match news {
                 News::Released(Ok(())) => Lever::Free,
                 News::Back => Lever::Stuck { kind, retry_at: now, failures },
-                News::None
-                | News::Set { .. }
-                | News::Released(Err(_))
-                | News::Changed(_)
-                | News::Lost { .. } => lever,
+                News::None | News::Set(_) | News::Released(Err(_)) | News::Changed(_) | News::Lost { .. } => {
+                    lever
+                }
             },
         }
     }

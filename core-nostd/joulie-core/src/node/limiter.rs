@@ -13,6 +13,7 @@ mod view;
 use super::cap::{CapResult, Floor, Target};
 use super::drift::{Drift, DriftLaw};
 use super::lever::{Lever, LeverLaw, News, Order, Standing, Want};
+use super::ticket::Ticket;
 use power_hal::ErrorKind;
 use power_units::{Micros, Stamp, Watts};
 use view::{Glance, View};
@@ -30,6 +31,8 @@ pub struct LimiterLaw {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limiter {
     lever: Lever<Target>,
+    /// That of the last order.
+    ticket: Ticket,
     drift: Drift,
     view: View,
 }
@@ -37,7 +40,7 @@ pub struct Limiter {
 /// What may be known about a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitFacts {
-    /// What became of the last order; each outcome is told once.
+    /// What became of an order; each outcome is told once.
     pub outcome: LimitOutcome,
     /// The limit that is in force now.
     pub seen: Seen,
@@ -50,13 +53,18 @@ pub enum LimitOutcome {
     Unknown,
     /// The limit was written.
     Set {
-        /// The limit that was ordered.
-        asked: Watts,
+        /// The ticket of the order.
+        ticket: Ticket,
         /// What was read back, or why it was not written.
         read_back: Result<Watts, ErrorKind>,
     },
-    /// The original was put back, or why it was not.
-    Released(Result<(), ErrorKind>),
+    /// The original was put back.
+    Released {
+        /// The ticket of the order.
+        ticket: Ticket,
+        /// Why it was not.
+        outcome: Result<(), ErrorKind>,
+    },
 }
 
 /// A limit as it is read between orders, and when: a sample may arrive late.
@@ -121,20 +129,25 @@ impl LimiterLaw {
 
 impl Limiter {
     /// A limit that nobody of us has touched.
-    pub const UNTOUCHED: Self = Self { lever: Lever::Free, drift: Drift::Calm, view: View::Unwatched };
+    pub const UNTOUCHED: Self = Self::at(Lever::Free);
 
     /// A limit that the journal says is ours, from before a restart.
-    pub const ADOPTED: Self = Self { lever: Lever::Adopted, drift: Drift::Calm, view: View::Unwatched };
+    pub const ADOPTED: Self = Self::at(Lever::Adopted);
 
-    #[cfg(test)]
     pub(crate) const fn at(lever: Lever<Target>) -> Self {
-        Self { lever, drift: Drift::Calm, view: View::Unwatched }
+        Self { lever, ticket: Ticket::NONE, drift: Drift::Calm, view: View::Unwatched }
     }
 
     /// How the limit stands.
     #[must_use]
     pub const fn lever(&self) -> Lever<Target> {
         self.lever
+    }
+
+    /// The ticket of the last order: what became of another one says nothing.
+    #[must_use]
+    pub const fn ticket(&self) -> Ticket {
+        self.ticket
     }
 
     /// Whether somebody else moves it.
@@ -187,12 +200,13 @@ impl Limiter {
         };
         let (lever, order) = self.lever.pursue(now, want, law.longest_wait());
         self.lever = lever;
+        if order != Order::Leave {
+            self.ticket = self.ticket.next();
+        }
         let order = match (order, facts.seen) {
             (Order::Leave, _) => LimitOrder::Leave,
             // To what is not there nothing can be ordered, and its answer need not be waited for.
-            (Order::Set(target), Seen::Gone) => {
-                self.fail(law, now, News::Set { target, outcome: Err(ErrorKind::Gone) })
-            }
+            (Order::Set(_), Seen::Gone) => self.fail(law, now, News::Set(Err(ErrorKind::Gone))),
             (Order::Release, Seen::Gone) => self.fail(law, now, News::Released(Err(ErrorKind::Gone))),
             (Order::Set(target), _) => LimitOrder::Set(target.effective()),
             (Order::Release, _) => LimitOrder::Release,
@@ -228,11 +242,15 @@ impl Limiter {
 
     fn news(&self, outcome: LimitOutcome, floor: Floor) -> News<Target> {
         match (outcome, self.lever.target()) {
-            (LimitOutcome::Set { asked, read_back }, Some(target)) if target.effective() == asked => {
-                News::Set { target, outcome: read_back.and_then(|found| target.read_back(found, floor)) }
+            (LimitOutcome::Set { ticket, read_back }, Some(target)) if ticket == self.ticket => {
+                News::Set(read_back.and_then(|found| target.read_back(found, floor)))
             }
-            (LimitOutcome::Set { .. } | LimitOutcome::Unknown, _) => News::None,
-            (LimitOutcome::Released(outcome), _) => News::Released(outcome),
+            (LimitOutcome::Released { ticket, outcome }, _) if ticket == self.ticket => {
+                News::Released(outcome)
+            }
+            (LimitOutcome::Unknown | LimitOutcome::Set { .. } | LimitOutcome::Released { .. }, _) => {
+                News::None
+            }
         }
     }
 

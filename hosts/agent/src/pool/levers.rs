@@ -20,6 +20,7 @@ use joulie_core::node::gpu_cap::{Gpu, GpuDecision, GpuFacts, GpuLaw, GpuLimits};
 use joulie_core::node::law::{self, Action as Step, Command, Law, PowerReading};
 use joulie_core::node::limiter::{LimitFacts, LimitOrder, LimitOutcome, Seen};
 use joulie_core::node::throttle::Throttle;
+use joulie_core::node::ticket::Ticket;
 use land::original;
 use power_hal::ErrorKind;
 use power_units::{Micros, Role, Stamp, Watts};
@@ -61,11 +62,11 @@ pub(super) enum Occasion {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Order {
     /// The limit of each package; `release` where it is the original.
-    Cap { watts: Watts, release: bool },
+    Cap { ticket: Ticket, watts: Watts, release: bool },
     /// The throttle.
-    Throttle { throttle: Throttle, cap: Option<Watts>, flight: Flight },
+    Throttle { ticket: Ticket, throttle: Throttle, cap: Option<Watts>, flight: Flight },
     /// The limit of each GPU.
-    GpuCap { watts: Watts, release: bool },
+    GpuCap { ticket: Ticket, watts: Watts, release: bool },
 }
 
 /// What a throttle is posted for.
@@ -283,12 +284,14 @@ impl Levers {
 
     /// All packages have the same limit and the same facts, so they have the same order.
     fn cap_order(&self) -> Option<Order> {
-        match self.packages.first()?.order() {
+        let package = self.packages.first()?;
+        let ticket = package.limiter().ticket();
+        match package.order() {
             LimitOrder::Leave => None,
-            LimitOrder::Set(watts) => Some(Order::Cap { watts, release: false }),
+            LimitOrder::Set(watts) => Some(Order::Cap { ticket, watts, release: false }),
             LimitOrder::Release => {
                 let watts = original(self.shape.range, self.original)?;
-                Some(Order::Cap { watts, release: true })
+                Some(Order::Cap { ticket, watts, release: true })
             }
         }
     }
@@ -299,10 +302,11 @@ impl Levers {
         (now, occasion): (Stamp, Occasion),
         decision: &Decision,
     ) -> Option<Order> {
+        let ticket = decision.ticket;
         match decision.throttle {
             ThrottleOrder::Leave => None,
             ThrottleOrder::RunLoop { cap } if occasion == Occasion::Period => {
-                self.loop_step(&laws.classic, now, cap)
+                self.loop_step(&laws.classic, (now, ticket), cap)
             }
             ThrottleOrder::RunLoop { .. } => None,
             ThrottleOrder::Set(throttle) => {
@@ -313,16 +317,17 @@ impl Levers {
                     PowerReading::Fresh { watts, .. } => watts.part_of_hundred(kept),
                     PowerReading::Missing | PowerReading::Stale | PowerReading::Impossible => None,
                 };
-                Some(Order::Throttle { throttle, cap, flight: Flight::Fixed })
+                Some(Order::Throttle { ticket, throttle, cap, flight: Flight::Fixed })
             }
             ThrottleOrder::Release => {
                 (self.running, self.law) = (None, None);
-                Some(Order::Throttle { throttle: Throttle::NONE, cap: None, flight: Flight::Release })
+                let (throttle, cap) = (Throttle::NONE, None);
+                Some(Order::Throttle { ticket, throttle, cap, flight: Flight::Release })
             }
         }
     }
 
-    fn loop_step(&mut self, law: &Classic, now: Stamp, cap: Watts) -> Option<Order> {
+    fn loop_step(&mut self, law: &Classic, (now, ticket): (Stamp, Ticket), cap: Watts) -> Option<Order> {
         let found = Command::Throttle(self.throttle.unwrap_or(Throttle::NONE));
         let mut mode = self.running.take().unwrap_or_else(|| law.start(Some(found)));
         let facts = law::Facts {
@@ -343,10 +348,11 @@ impl Levers {
         let regulation = Regulation::of(self.power, &decision);
         match decision.command {
             Some(Command::Throttle(throttle)) => {
-                Some(Order::Throttle { throttle, cap: Some(cap), flight: Flight::Loop(regulation) })
+                let (cap, flight) = (Some(cap), Flight::Loop(regulation));
+                Some(Order::Throttle { ticket, throttle, cap, flight })
             }
             Some(Command::MeanFrequency(_)) | None => {
-                self.news = Some(ThrottleOutcome::Loop(Ok(regulation)));
+                self.news = Some(ThrottleOutcome::Loop { ticket, outcome: Ok(regulation) });
                 None
             }
         }
@@ -366,12 +372,14 @@ impl Levers {
         let decision = laws.gpu.step(self.gpu.as_mut_slice(), now, desired);
         self.moved += u64::from(decision.moved);
         self.gpus = Some(decision);
-        match self.gpu?.order() {
+        let gpu = self.gpu?;
+        let ticket = gpu.limiter().ticket();
+        match gpu.order() {
             LimitOrder::Leave => None,
-            LimitOrder::Set(watts) => Some(Order::GpuCap { watts, release: false }),
+            LimitOrder::Set(watts) => Some(Order::GpuCap { ticket, watts, release: false }),
             LimitOrder::Release => {
                 let watts = original(self.shape.gpu_range, self.gpu_original)?;
-                Some(Order::GpuCap { watts, release: true })
+                Some(Order::GpuCap { ticket, watts, release: true })
             }
         }
     }

@@ -3,6 +3,7 @@
 use crate::unit::Place;
 use crate::worker::{Order, Outcome, Worker, setting_of};
 use crate::{BackendKind, Journal};
+use joulie_core::node::ticket::Ticket;
 use power_hal::{Control, ErrorKind, Key, Setting};
 use power_units::{KiloHertz, Stamp};
 
@@ -19,6 +20,8 @@ pub(crate) struct Policy {
     pub(super) step: KiloHertz,
     /// What was last ordered and not released since.
     pub(crate) asked: Option<KiloHertz>,
+    /// That of its last order.
+    pub(super) ticket: Ticket,
     /// What became of its order.
     pub(super) due: Due,
     /// When it was learned that what was asked is in force; a reading from before says nothing of it.
@@ -92,10 +95,13 @@ impl Policy {
     pub(super) fn limit(&mut self, to: KiloHertz, workers: &[Worker]) {
         self.asked = Some(to);
         self.learned = None;
-        self.due = Due::Waiting;
-        if !workers[self.place.worker].order(self.place.domain, Order::Set(Setting::Frequency(to))) {
-            self.due = Due::Done(Err(ErrorKind::Gone));
-        }
+        self.order(Order::Set(Setting::Frequency(to)), workers);
+    }
+
+    fn order(&mut self, order: Order, workers: &[Worker]) {
+        self.ticket = self.ticket.next();
+        let passed = workers[self.place.worker].order(self.place.domain, self.ticket, order);
+        self.due = if passed { Due::Waiting } else { Due::Done(Err(ErrorKind::Gone)) };
     }
 
     /// Puts its original back, if it was ever touched.
@@ -105,28 +111,23 @@ impl Policy {
             return;
         }
         self.asked = None;
-        self.due = Due::Waiting;
-        if !workers[self.place.worker].order(self.place.domain, Order::Release) {
-            self.due = Due::Done(Err(ErrorKind::Gone));
-        }
+        self.order(Order::Release, workers);
     }
 
     pub(super) fn learn(&mut self, workers: &mut [Worker], now: Stamp) {
         if self.due != Due::Waiting {
             return;
         }
-        let outcome = workers[self.place.worker].view.outcomes[self.place.domain].take();
-        match (outcome, self.asked) {
-            (None, _) => {}
-            (Some(Outcome::Released(done)), None) => self.due = Due::Done(done.map(|()| None)),
-            (Some(Outcome::Set { asked, read_back }), Some(wanted))
-                if asked == Setting::Frequency(wanted) =>
-            {
+        match workers[self.place.worker].view.outcomes[self.place.domain].take() {
+            Some(Outcome::Released { ticket, outcome }) if ticket == self.ticket => {
+                self.due = Due::Done(outcome.map(|()| None));
+            }
+            Some(Outcome::Set { ticket, read_back }) if ticket == self.ticket => {
                 self.learned = read_back.is_ok().then_some(now);
                 self.due = Due::Done(read_back.map(frequency_of));
             }
             // Of an order that another one has taken the place of since.
-            (Some(Outcome::Released(_) | Outcome::Set { .. }), _) => {}
+            Some(Outcome::Released { .. } | Outcome::Set { .. }) | None => {}
         }
     }
 }

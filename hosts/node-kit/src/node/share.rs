@@ -62,14 +62,14 @@ impl Node {
         }
         let in_force = looped.or(unit.in_force);
         let holder = Holder::capped(facts.range, self.config.cpu.floor, desired.cpu, in_force);
-        Holder { ordered: unit.ordered().filter(|_| looped.is_none()), ..holder }
+        Holder { ordered: unit.ordered.filter(|_| looped.is_none()), ..holder }
     }
 
     fn board(&self, facts: &GpuFacts, unit: &Unit, desired: Desire) -> Holder {
         match facts.limits {
             GpuLimits::Range(range) if self.config.grants.gpu => {
                 let holder = Holder::capped(range, self.config.gpu.floor, desired.gpu, unit.in_force);
-                Holder { ordered: unit.ordered(), ..holder }
+                Holder { ordered: unit.ordered, ..holder }
             }
             GpuLimits::Range(range) => Holder::uncapped(range.max()),
             // A die whose limit is its sibling's draws none of its own; of one without any limit nothing is known.

@@ -24,8 +24,7 @@ fn where_nobody_could_read_the_owners_limit_what_stands_takes_its_place() {
     let (_folder, journal, mut unit) = capped(None);
     let stands = |unit: &Unit| (unit.owners_limit(&journal), unit.stands_unknown(&journal));
     assert_eq!(stands(&unit), (None, Some(Watts::from_int(120))));
-    let setting = Setting::Power(MicroWatts::new(110_000_000));
-    (unit.in_force, unit.ordered) = (None, Some((Watts::from_int(110), setting)));
+    (unit.in_force, unit.ordered) = (None, Some(Watts::from_int(110)));
     assert_eq!(stands(&unit), (None, Some(Watts::from_int(110))), "out of sight");
 }
 

@@ -5,6 +5,7 @@ use crate::driver::{Device, Trouble};
 use crate::time::Deadline;
 use crate::{BackendKind, Time};
 use joulie_core::node::backoff::Backoff;
+use joulie_core::node::ticket::Ticket;
 use power_hal::{Clock, Control, Domain, ErrorKind, Handle, Key, Reading, Setting};
 use power_units::{Micros, Stamp};
 use std::sync::{Arc, PoisonError};
@@ -36,7 +37,7 @@ pub(super) struct Thread {
 struct Bench {
     device: Box<dyn Device>,
     batch: Vec<Reading>,
-    orders: Vec<Option<Order>>,
+    orders: Vec<Option<(Ticket, Order)>>,
     touched: Vec<(Handle, Control, Option<Setting>)>,
     /// What each domain last failed with, until it obeys again.
     troubled: Vec<Option<ErrorKind>>,
@@ -174,12 +175,12 @@ impl Thread {
         bench.keep_originals();
         for wanted in [Turn::Lowering, Turn::Raising, Turn::Releasing] {
             for at in 0..bench.orders.len() {
-                let Some(order) = bench.orders[at] else { continue };
+                let Some((ticket, order)) = bench.orders[at] else { continue };
                 if lock(&self.mailbox.letters).stop {
                     return;
                 }
                 if bench.turn(at, order) == wanted {
-                    let outcome = self.obey(bench, at, order);
+                    let outcome = self.obey(bench, at, (ticket, order));
                     if let Some(slot) = lock(&self.mailbox.letters).outcomes.get_mut(at) {
                         *slot = Some(outcome);
                     }
@@ -192,20 +193,24 @@ impl Thread {
         self.show(&bench.batch);
     }
 
-    fn obey(&self, bench: &mut Bench, at: usize, order: Order) -> Outcome {
+    fn obey(&self, bench: &mut Bench, at: usize, (ticket, order): (Ticket, Order)) -> Outcome {
         let handle = bench.batch[at].domain;
         let outcome = match order {
             Order::Set(asked) => {
                 let applied = bench.device.apply(handle, asked).map(|applied| applied.effective());
                 let read_back = applied.map_err(|trouble| self.note(bench, at, "set", trouble));
-                Outcome::Set { asked, read_back }
+                Outcome::Set { ticket, read_back }
             }
             Order::Release => {
                 let released = bench.device.release(handle).map(|_| ());
-                Outcome::Released(released.map_err(|trouble| self.note(bench, at, "release", trouble)))
+                let outcome = released.map_err(|trouble| self.note(bench, at, "release", trouble));
+                Outcome::Released { ticket, outcome }
             }
         };
-        if matches!(outcome, Outcome::Set { read_back: Ok(_), .. } | Outcome::Released(Ok(()))) {
+        if matches!(
+            outcome,
+            Outcome::Set { read_back: Ok(_), .. } | Outcome::Released { outcome: Ok(()), .. }
+        ) {
             bench.troubled[at] = None;
         }
         outcome
@@ -314,7 +319,7 @@ impl Bench {
     fn keep_originals(&mut self) {
         self.touched.clear();
         for (order, reading) in self.orders.iter().zip(&self.batch) {
-            if let Some(Order::Set(setting)) = order {
+            if let Some((_, Order::Set(setting))) = order {
                 let control = setting.control();
                 self.touched.push((reading.domain, control, in_force(reading, control)));
             }

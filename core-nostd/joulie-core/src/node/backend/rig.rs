@@ -53,7 +53,7 @@ pub(super) struct Register {
     pub(super) delay: u64,
     /// What is seen of it where that is not what it holds.
     pub(super) hidden: Option<Seen>,
-    orders: VecDeque<(u64, LimitOrder)>,
+    orders: VecDeque<(u64, Ticket, LimitOrder)>,
 }
 
 /// The frequencies of the node.
@@ -64,7 +64,7 @@ pub(super) struct Throttled {
     pub(super) blind: Option<ErrorKind>,
     pub(super) drawn_at_bound: Option<Watts>,
     pub(super) delay: u64,
-    orders: VecDeque<(u64, ThrottleOrder)>,
+    orders: VecDeque<(u64, Ticket, ThrottleOrder)>,
 }
 
 #[derive(Debug)]
@@ -136,14 +136,16 @@ impl Node {
         let decision = self.law.step(&mut self.mode, &mut self.packages, &facts);
         for (i, (package, register)) in self.packages.iter().zip(&mut self.registers).enumerate() {
             if package.order() != LimitOrder::Leave {
-                register.orders.push_back((self.tick + register.delay, package.order()));
+                let ticket = package.limiter().ticket();
+                register.orders.push_back((self.tick + register.delay, ticket, package.order()));
                 self.log.push((self.tick, Given::Limit(i, package.order())));
             }
         }
         if decision.throttle != ThrottleOrder::Leave {
             self.log.push((self.tick, Given::Throttle(decision.throttle)));
             if let Some(throttle) = &mut self.throttle {
-                throttle.orders.push_back((self.tick + throttle.delay, decision.throttle));
+                let due = self.tick + throttle.delay;
+                throttle.orders.push_back((due, decision.ticket, decision.throttle));
             }
         }
         decision
@@ -173,20 +175,20 @@ impl Node {
 
 impl Register {
     fn carry_out(&mut self, tick: u64) -> LimitFacts {
-        let due = self.orders.front().is_some_and(|(due, _)| *due < tick);
+        let due = self.orders.front().is_some_and(|(due, ..)| *due < tick);
         let outcome = match due.then(|| self.orders.pop_front()).flatten() {
-            None | Some((_, LimitOrder::Leave)) => LimitOutcome::Unknown,
-            Some((_, LimitOrder::Set(asked))) => {
+            None | Some((_, _, LimitOrder::Leave)) => LimitOutcome::Unknown,
+            Some((_, ticket, LimitOrder::Set(asked))) => {
                 if self.refuses.is_none() {
                     self.limit = Some(asked);
                 }
-                LimitOutcome::Set { asked, read_back: self.refuses.map_or(Ok(asked), Err) }
+                LimitOutcome::Set { ticket, read_back: self.refuses.map_or(Ok(asked), Err) }
             }
-            Some((_, LimitOrder::Release)) => {
+            Some((_, ticket, LimitOrder::Release)) => {
                 if self.refuses.is_none() {
                     self.limit = None;
                 }
-                LimitOutcome::Released(self.refuses.map_or(Ok(()), Err))
+                LimitOutcome::Released { ticket, outcome: self.refuses.map_or(Ok(()), Err) }
             }
         };
         let seen = Seen::At { limit: self.limit.unwrap_or(w(250)), read: at(tick) };
@@ -196,11 +198,11 @@ impl Register {
 
 impl Throttled {
     fn carry_out(&mut self, tick: u64) -> ThrottleOutcome {
-        let due = self.orders.front().is_some_and(|(due, _)| *due < tick);
+        let due = self.orders.front().is_some_and(|(due, ..)| *due < tick);
         match due.then(|| self.orders.pop_front()).flatten() {
-            None | Some((_, ThrottleOrder::Leave)) => ThrottleOutcome::Unknown,
-            Some((_, ThrottleOrder::RunLoop { .. })) => {
-                ThrottleOutcome::Loop(match (self.refuses, self.blind) {
+            None | Some((_, _, ThrottleOrder::Leave)) => ThrottleOutcome::Unknown,
+            Some((_, ticket, ThrottleOrder::RunLoop { .. })) => {
+                let outcome = match (self.refuses, self.blind) {
                     (Some(kind), _) => Err(kind),
                     (None, Some(kind)) => Ok(Regulation::Blind(kind)),
                     (None, None) => {
@@ -209,19 +211,20 @@ impl Throttled {
                             .drawn_at_bound
                             .map_or(Regulation::Keeping, |drawn| Regulation::AtBound { drawn }))
                     }
-                })
+                };
+                ThrottleOutcome::Loop { ticket, outcome }
             }
-            Some((_, ThrottleOrder::Set(asked))) => {
+            Some((_, ticket, ThrottleOrder::Set(asked))) => {
                 if self.refuses.is_none() {
                     self.by = Some(Curb::Fixed(asked));
                 }
-                ThrottleOutcome::Fixed { asked, outcome: self.refuses.map_or(Ok(()), Err) }
+                ThrottleOutcome::Fixed { ticket, outcome: self.refuses.map_or(Ok(()), Err) }
             }
-            Some((_, ThrottleOrder::Release)) => {
+            Some((_, ticket, ThrottleOrder::Release)) => {
                 if self.refuses.is_none() {
                     self.by = None;
                 }
-                ThrottleOutcome::Released(self.refuses.map_or(Ok(()), Err))
+                ThrottleOutcome::Released { ticket, outcome: self.refuses.map_or(Ok(()), Err) }
             }
         }
     }

@@ -749,8 +749,8 @@ proptest! {
         for (i, now) in now.into_iter().enumerate() {
             for package in &mut packages {
                 let outcome = match package.order() {
-                    LimitOrder::Set(asked) => LimitOutcome::Set {
-                        asked, read_back: Ok(Watts::from_bits(limit)),
+                    LimitOrder::Set(_) => LimitOutcome::Set {
+                        ticket: package.limiter().ticket(), read_back: Ok(Watts::from_bits(limit)),
                     },
                     LimitOrder::Leave | LimitOrder::Release => LimitOutcome::Unknown,
                 };
@@ -776,6 +776,39 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_late_answer_to_an_earlier_throttle_confirms_no_later_one_of_the_same_share() {
+    let mut node = Node::new(&[silent(false)]);
+    node.frequencies().delay = 1_000;
+    let first = node.step(percent(60)).ticket;
+    node.steps(PATIENCE + 1, percent(60));
+    assert_eq!(node.step(percent(80)).throttle, ThrottleOrder::Set(Throttle::new(20).unwrap()));
+    node.steps(PATIENCE + 1, percent(80));
+    let third = node.step(percent(60));
+    assert_eq!(third.throttle, throttled_by_40());
+    let mut learn = |ticket| {
+        let outcome = Some(ThrottleOutcome::Fixed { ticket, outcome: Ok(()) });
+        let facts = Facts { now: at(node.tick), desired: percent(60), throttle: outcome, has_meter: true };
+        node.law.step(&mut node.mode, &mut node.packages, &facts).status.report
+    };
+    assert_eq!(learn(first), Report::Pending, "confirmed by the first");
+    assert_eq!(learn(third.ticket), Report::Throttled(forty()));
+}
+
+#[test]
+fn what_a_loop_of_before_says_is_not_of_the_loop_that_runs() {
+    let mut node = Node::new(&[silent(false)]);
+    let first = node.step(watts(100)).ticket;
+    node.steps(3, percent(60));
+    assert_eq!(node.step(watts(100)).throttle, ThrottleOrder::RunLoop { cap: w(100) });
+    let bound = Ok(Regulation::AtBound { drawn: w(130) });
+    let outcome = Some(ThrottleOutcome::Loop { ticket: first, outcome: bound });
+    let facts = Facts { now: at(node.tick), desired: watts(100), throttle: outcome, has_meter: true };
+    node.law.step(&mut node.mode, &mut node.packages, &facts);
+    assert_eq!(node.mode.regulation, Regulation::Keeping);
+    assert!(matches!(node.mode.throttle(), Lever::Pending { .. }), "{:?}", node.mode);
 }
 
 fn granted(most: i32) -> PackageFacts {

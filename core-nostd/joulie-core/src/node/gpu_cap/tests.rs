@@ -103,12 +103,11 @@ fn gpu(limits: GpuLimits) -> Gpu {
 
 /// Answers the last order of a GPU: its limit is read back as it was set, or it refuses.
 fn answer(gpu: &mut Gpu, refuses: Option<ErrorKind>) {
-    let outcome = match (gpu.order(), refuses) {
-        (LimitOrder::Leave, _) => LimitOutcome::Unknown,
-        (LimitOrder::Set(asked), None) => LimitOutcome::Set { asked, read_back: Ok(asked) },
-        (LimitOrder::Set(asked), Some(kind)) => LimitOutcome::Set { asked, read_back: Err(kind) },
-        (LimitOrder::Release, None) => LimitOutcome::Released(Ok(())),
-        (LimitOrder::Release, Some(kind)) => LimitOutcome::Released(Err(kind)),
+    let ticket = gpu.limiter().ticket();
+    let outcome = match gpu.order() {
+        LimitOrder::Leave => LimitOutcome::Unknown,
+        LimitOrder::Set(asked) => LimitOutcome::Set { ticket, read_back: refuses.map_or(Ok(asked), Err) },
+        LimitOrder::Release => LimitOutcome::Released { ticket, outcome: refuses.map_or(Ok(()), Err) },
     };
     gpu.facts.limit = LimitFacts { outcome, seen: Seen::Unknown };
 }

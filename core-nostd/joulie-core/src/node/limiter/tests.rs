@@ -31,9 +31,10 @@ fn target(watts: i32) -> Target {
     target
 }
 
-fn set(asked: i32, found: i32) -> LimitFacts {
+/// The last order of a limiter is read back as this.
+fn set(limiter: &Limiter, found: i32) -> LimitFacts {
     LimitFacts {
-        outcome: LimitOutcome::Set { asked: w(asked), read_back: Ok(w(found)) },
+        outcome: LimitOutcome::Set { ticket: limiter.ticket(), read_back: Ok(w(found)) },
         seen: Seen::Unknown,
     }
 }
@@ -51,7 +52,7 @@ fn held() -> Limiter {
     let mut limiter = Limiter::UNTOUCHED;
     let step = limiter.step(&law(), at(1), LimitFacts::UNKNOWN, Want::Set(target(200)), floor());
     assert_eq!(step, LimitStep { order: LimitOrder::Set(w(200)), moved: false });
-    let step = limiter.step(&law(), at(2), set(200, 200), Want::Set(target(200)), floor());
+    let step = limiter.step(&law(), at(2), set(&limiter, 200), Want::Set(target(200)), floor());
     assert_eq!(step, LimitStep { order: LimitOrder::Leave, moved: false });
     limiter
 }
@@ -68,7 +69,7 @@ fn a_limit_is_held_when_it_was_read_back_and_not_when_it_was_ordered() {
         let mut limiter = Limiter::UNTOUCHED;
         limiter.step(&law(), at(1), LimitFacts::UNKNOWN, Want::Set(target(200)), floor());
         assert_eq!(limiter.result(target(200)), None, "nobody has said yet");
-        limiter.step(&law(), at(2), set(200, found), Want::Set(target(200)), floor());
+        limiter.step(&law(), at(2), set(&limiter, found), Want::Set(target(200)), floor());
         assert_eq!(limiter.result(target(200)), Some(expected), "read back {found}");
     }
 }
@@ -78,7 +79,7 @@ fn below_the_nodes_own_floor_a_limit_is_refused_when_read_back_as_when_seen_late
     for (found, accepted) in [(61, true), (60, true), (59, false), (1, false)] {
         let mut applied = Limiter::UNTOUCHED;
         applied.step(&law(), at(1), LimitFacts::UNKNOWN, Want::Set(target(200)), floor());
-        applied.step(&law(), at(2), set(200, found), Want::Set(target(200)), floor());
+        applied.step(&law(), at(2), set(&applied, found), Want::Set(target(200)), floor());
         let mut watched = held();
         watched.step(&law(), at(20), seen(self::found(found, 20)), Want::Set(target(200)), floor());
         let stands = |limiter: Limiter| matches!(limiter.lever(), Lever::Held { .. });
@@ -92,11 +93,42 @@ fn below_the_nodes_own_floor_a_limit_is_refused_when_read_back_as_when_seen_late
 }
 
 #[test]
-fn an_outcome_of_another_order_says_nothing() {
+fn a_late_answer_to_an_earlier_order_confirms_no_later_one_of_the_same_watts() {
     let mut limiter = Limiter::UNTOUCHED;
-    limiter.step(&law(), at(1), LimitFacts::UNKNOWN, Want::Set(target(200)), floor());
-    limiter.step(&law(), at(2), set(180, 180), Want::Set(target(200)), floor());
-    assert_eq!(limiter.result(target(200)), None);
+    let mut order = |now, facts, watts| {
+        let step = limiter.step(&law(), at(now), facts, Want::Set(target(watts)), floor());
+        (step.order, limiter)
+    };
+    let (_, first) = order(1, LimitFacts::UNKNOWN, 300);
+    // Each is given up after 5 without an answer, and the next one is ordered at once.
+    assert_eq!(order(7, LimitFacts::UNKNOWN, 500).0, LimitOrder::Set(w(500)));
+    assert_eq!(order(13, LimitFacts::UNKNOWN, 300).0, LimitOrder::Set(w(300)));
+    let (_, after) = order(14, set(&first, 300), 300);
+    assert!(matches!(after.lever(), Lever::Pending { .. }), "confirmed by the first: {after:?}");
+    let refused = LimitOutcome::Set { ticket: first.ticket(), read_back: Err(ErrorKind::Io) };
+    let (_, after) = order(15, LimitFacts { outcome: refused, seen: Seen::Unknown }, 300);
+    assert!(matches!(after.lever(), Lever::Pending { .. }), "refused by the first: {after:?}");
+    let (_, after) = order(16, set(&after, 300), 300);
+    assert_eq!(after.result(target(300)), Some(CapResult::Applied { effective: w(300) }));
+}
+
+#[test]
+fn a_late_answer_to_an_earlier_release_brings_back_no_original() {
+    let mut limiter = held();
+    let mut order = |now, facts, want| {
+        limiter.step(&law(), at(now), facts, want, floor());
+        limiter
+    };
+    let first = order(20, LimitFacts::UNKNOWN, Want::Release);
+    order(21, LimitFacts::UNKNOWN, Want::Set(target(200)));
+    let again = order(30, LimitFacts::UNKNOWN, Want::Release);
+    assert!(matches!(again.lever(), Lever::Releasing { .. }), "{again:?}");
+    let back = |limiter: Limiter| {
+        let outcome = LimitOutcome::Released { ticket: limiter.ticket(), outcome: Ok(()) };
+        LimitFacts { outcome, seen: Seen::Unknown }
+    };
+    assert_eq!(order(31, back(first), Want::Release).lever(), again.lever());
+    assert_eq!(order(32, back(again), Want::Release).lever(), Lever::Free);
 }
 
 #[test]
@@ -108,7 +140,7 @@ fn a_limit_that_somebody_raises_is_put_back_and_not_forever() {
         // Whoever it is raises the limit at once after every order.
         now += 5;
         let outcome = if matches!(limiter.lever(), Lever::Pending { .. }) {
-            set(200, 200)
+            set(&limiter, 200)
         } else {
             seen(found(250, now))
         };
@@ -128,14 +160,14 @@ fn a_new_cap_is_ordered_at_once_during_a_truce_and_the_truce_goes_on() {
     let mut limiter = held();
     for now in [20, 21, 40, 80, 81, 120, 160, 161, 190] {
         let is_pending = matches!(limiter.lever(), Lever::Pending { .. });
-        let facts = if is_pending { set(200, 200) } else { seen(found(250, now)) };
+        let facts = if is_pending { set(&limiter, 200) } else { seen(found(250, now)) };
         limiter.step(&law(), at(now), facts, Want::Set(target(200)), floor());
     }
     assert!(matches!(limiter.drift(), Drift::Yielded { .. }), "{limiter:?}");
     let lower = Want::Set(target(150));
     let step = limiter.step(&law(), at(200), LimitFacts::UNKNOWN, lower, floor());
     assert_eq!(step.order, LimitOrder::Set(w(150)));
-    limiter.step(&law(), at(201), set(150, 150), lower, floor());
+    limiter.step(&law(), at(201), set(&limiter, 150), lower, floor());
     let step = limiter.step(&law(), at(210), seen(found(250, 210)), lower, floor());
     assert_eq!(step, LimitStep { order: LimitOrder::Leave, moved: true });
     let order_at =
@@ -180,7 +212,7 @@ fn what_was_read_before_the_limit_was_confirmed_is_no_drift_however_late_it_arri
             limiter.step(&law(), at(1), LimitFacts::UNKNOWN, Want::Set(target(200)), floor());
             let sample = if off { Seen::Off { read: at(read) } } else { found(limit, read) };
             let beside = if now == 2 { sample } else { Seen::Unknown };
-            let facts = LimitFacts { seen: beside, ..set(200, 200) };
+            let facts = LimitFacts { seen: beside, ..set(&limiter, 200) };
             let mut step = limiter.step(&law(), at(2), facts, Want::Set(target(200)), floor());
             if now > 2 {
                 step = limiter.step(&law(), at(now), seen(sample), Want::Set(target(200)), floor());
@@ -195,7 +227,7 @@ fn what_was_read_before_the_limit_was_confirmed_is_no_drift_however_late_it_arri
 fn a_clock_that_went_back_hides_no_drift() {
     let mut limiter = Limiter::UNTOUCHED;
     limiter.step(&law(), at(1_000), LimitFacts::UNKNOWN, Want::Set(target(200)), floor());
-    limiter.step(&law(), at(1_001), set(200, 200), Want::Set(target(200)), floor());
+    limiter.step(&law(), at(1_001), set(&limiter, 200), Want::Set(target(200)), floor());
     let step = limiter.step(&law(), at(5), seen(found(300, 5)), Want::Set(target(200)), floor());
     assert_eq!(step, LimitStep { order: LimitOrder::Set(w(200)), moved: true });
 }
@@ -206,7 +238,10 @@ fn the_original_comes_back_when_nothing_is_wanted() {
     for mut limiter in [held(), Limiter::ADOPTED] {
         let step = limiter.step(&law(), at(20), LimitFacts::UNKNOWN, Want::Release, floor());
         assert_eq!(step.order, LimitOrder::Release);
-        let back = LimitFacts { outcome: LimitOutcome::Released(Ok(())), seen: Seen::Unknown };
+        let back = LimitFacts {
+            outcome: LimitOutcome::Released { ticket: limiter.ticket(), outcome: Ok(()) },
+            seen: Seen::Unknown,
+        };
         let step = limiter.step(&law(), at(21), back, Want::Release, floor());
         assert_eq!((step.order, limiter.lever()), (LimitOrder::Leave, Lever::Free));
     }

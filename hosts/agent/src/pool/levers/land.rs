@@ -7,6 +7,7 @@ use joulie_core::node::backend::ThrottleOutcome;
 use joulie_core::node::cap::CapRange;
 use joulie_core::node::law::{self, Command};
 use joulie_core::node::limiter::{LimitOrder, LimitOutcome, Seen};
+use joulie_core::node::ticket::Ticket;
 use power_hal::ErrorKind;
 use power_units::Watts;
 
@@ -15,36 +16,37 @@ impl Levers {
     pub(in crate::pool) fn land(&mut self, order: Order, outcome: Result<Option<Watts>, &Trouble>) {
         let result = outcome.map_err(|trouble| trouble.kind);
         match order {
-            Order::Cap { watts, release } => {
+            Order::Cap { ticket, watts, release } => {
                 self.back[0] = result.ok().flatten().or(self.back[0]);
                 let (tells, throttled) = (self.tells, self.is_throttled());
-                let taken = |word: &mut Word| word.taken(watts, tells, throttled);
-                self.cap_news = limit_news((watts, release), result, &mut self.word, taken);
+                let taken = |word: &mut Word| word.taken((ticket, watts), tells, throttled);
+                self.cap_news = limit_news((ticket, release), result, &mut self.word, taken);
                 self.seen = Seen::Unknown;
             }
-            Order::GpuCap { watts, release } => {
+            Order::GpuCap { ticket, watts, release } => {
                 self.back[1] = result.ok().flatten().or(self.back[1]);
                 let tells = self.gpu_tells;
-                let held = LimitOutcome::Set { asked: watts, read_back: Ok(watts) };
-                let taken = |word: &mut Word| word.taken(watts, tells, false).or((!tells).then_some(held));
-                self.gpu_news = limit_news((watts, release), result, &mut self.gpu_word, taken);
+                let held = LimitOutcome::Set { ticket, read_back: Ok(watts) };
+                let taken =
+                    |word: &mut Word| word.taken((ticket, watts), tells, false).or((!tells).then_some(held));
+                self.gpu_news = limit_news((ticket, release), result, &mut self.gpu_word, taken);
                 self.gpu_seen = Seen::Unknown;
             }
-            Order::Throttle { throttle, flight, .. } => {
+            Order::Throttle { ticket, throttle, flight, .. } => {
                 let done = result.map(|_| ());
                 if done.is_ok() {
                     self.throttle = Some(throttle);
                 }
                 self.news = Some(match flight {
-                    Flight::Fixed => ThrottleOutcome::Fixed { asked: throttle, outcome: done },
-                    Flight::Release => ThrottleOutcome::Released(done),
+                    Flight::Fixed => ThrottleOutcome::Fixed { ticket, outcome: done },
+                    Flight::Release => ThrottleOutcome::Released { ticket, outcome: done },
                     Flight::Loop(regulation) => {
                         let asked = Command::Throttle(throttle);
                         self.landed = match done {
                             Ok(()) => law::Outcome::Applied { asked, in_effect: asked },
                             Err(_) => law::Outcome::Refused { asked },
                         };
-                        ThrottleOutcome::Loop(done.map(|()| regulation))
+                        ThrottleOutcome::Loop { ticket, outcome: done.map(|()| regulation) }
                     }
                 });
             }
@@ -53,16 +55,18 @@ impl Levers {
 
     /// An order that cannot be carried out, because nobody knows the original.
     pub(in crate::pool) fn has_no_original(&mut self) {
-        let wants_release = |order: LimitOrder| order == LimitOrder::Release;
-        if self.packages.first().is_some_and(|package| wants_release(package.order()))
+        let refused = |ticket| LimitOutcome::Released { ticket, outcome: Err(ErrorKind::BadData) };
+        if let Some(package) = self.packages.first()
+            && package.order() == LimitOrder::Release
             && original(self.shape.range, self.original).is_none()
         {
-            self.cap_news = LimitOutcome::Released(Err(ErrorKind::BadData));
+            self.cap_news = refused(package.limiter().ticket());
         }
-        if self.gpu.is_some_and(|gpu| wants_release(gpu.order()))
+        if let Some(gpu) = &self.gpu
+            && gpu.order() == LimitOrder::Release
             && original(self.shape.gpu_range, self.gpu_original).is_none()
         {
-            self.gpu_news = LimitOutcome::Released(Err(ErrorKind::BadData));
+            self.gpu_news = refused(gpu.limiter().ticket());
         }
     }
 
@@ -89,21 +93,21 @@ pub(super) fn original(range: Option<CapRange>, found: Option<Watts>) -> Option<
 
 /// What the law hears of a limit; `taken` says it of one that was taken without a word of what is in force.
 fn limit_news(
-    (asked, release): (Watts, bool),
+    (ticket, release): (Ticket, bool),
     result: Result<Option<Watts>, ErrorKind>,
     word: &mut Word,
     taken: impl FnOnce(&mut Word) -> Option<LimitOutcome>,
 ) -> LimitOutcome {
     if release {
         *word = Word::Known;
-        return LimitOutcome::Released(result.map(|_| ()));
+        return LimitOutcome::Released { ticket, outcome: result.map(|_| ()) };
     }
     match result {
         Ok(None) => taken(word).unwrap_or(LimitOutcome::Unknown),
         Ok(Some(limit)) => {
             *word = Word::Known;
-            LimitOutcome::Set { asked, read_back: Ok(limit) }
+            LimitOutcome::Set { ticket, read_back: Ok(limit) }
         }
-        Err(kind) => LimitOutcome::Set { asked, read_back: Err(kind) },
+        Err(kind) => LimitOutcome::Set { ticket, read_back: Err(kind) },
     }
 }

@@ -19,20 +19,21 @@ use crate::front::proof::{Measured, Proof};
 use crate::machine::Drawn;
 use host_kit::clock::Mono;
 use joulie_core::node::limiter::LimitOutcome;
+use joulie_core::node::ticket::Ticket;
 use power_hal::ErrorKind;
 use power_units::{Stamp, Watts};
 use std::time::Duration;
 
-/// What is known of the limit of all packages, or of all GPUs.
+/// What is known of the limit of all packages, or of all GPUs; `asked` is what the order with the ticket set.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Word {
     /// It was read back, or none was taken.
     #[default]
     Known,
     /// The next telemetry tells. A first one that tells a higher limit may be of the time before it.
-    Awaited { asked: Watts, looked: bool },
+    Awaited { ticket: Ticket, asked: Watts, looked: bool },
     /// What is drawn tells.
-    Judged { asked: Watts, proof: Proof, judgement: Judgement },
+    Judged { ticket: Ticket, asked: Watts, proof: Proof, judgement: Judgement },
 }
 
 /// What is drawn says of a limit that was taken.
@@ -63,39 +64,46 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Word {
     /// A control took `asked`, and did not say what is in force. What the law hears of it; nothing where it must wait.
-    pub(super) fn taken(&mut self, asked: Watts, tells: bool, throttled: bool) -> Option<LimitOutcome> {
+    pub(super) fn taken(
+        &mut self,
+        (ticket, asked): (Ticket, Watts),
+        tells: bool,
+        throttled: bool,
+    ) -> Option<LimitOutcome> {
         if tells {
-            *self = Self::Awaited { asked, looked: false };
+            *self = Self::Awaited { ticket, asked, looked: false };
             return None;
         }
         let (proof, judgement) = match std::mem::take(self) {
-            Self::Judged { asked: before, proof, judgement } if before == asked => (proof, judgement),
+            // It is the same limit, whoever ordered it: what showed of it still holds.
+            Self::Judged { asked: before, proof, judgement, .. } if before == asked => (proof, judgement),
             Self::Judged { proof, judgement: Judgement::Broken { .. }, .. } => (proof, BROKEN),
             Self::Judged { .. } | Self::Known | Self::Awaited { .. } => (Proof::default(), Judgement::Taken),
         };
-        *self = Self::Judged { asked, proof, judgement };
-        (!matches!(judgement, Judgement::Broken { .. }) && !throttled).then_some(in_force(asked, asked))
+        *self = Self::Judged { ticket, asked, proof, judgement };
+        let holds = !matches!(judgement, Judgement::Broken { .. }) && !throttled;
+        holds.then_some(LimitOutcome::Set { ticket, read_back: Ok(asked) })
     }
 
     /// What the law hears, now that telemetry was read.
     pub(super) fn look(&mut self, glance: &Glance) -> Option<LimitOutcome> {
         match self {
             Self::Known => None,
-            Self::Awaited { asked, looked } => {
-                let (asked, told) = (*asked, glance.told?);
-                if told > asked && !*looked {
+            Self::Awaited { ticket, asked, looked } => {
+                let (ticket, told) = (*ticket, glance.told?);
+                if told > *asked && !*looked {
                     *looked = true;
                     return None;
                 }
                 *self = Self::Known;
-                Some(in_force(asked, told))
+                Some(LimitOutcome::Set { ticket, read_back: Ok(told) })
             }
             // From now on the law sees it.
             Self::Judged { .. } if glance.told.is_some() => {
                 *self = Self::Known;
                 None
             }
-            Self::Judged { asked, proof, judgement } => {
+            Self::Judged { ticket, asked, proof, judgement } => {
                 if glance.throttled {
                     proof.forget();
                     return None;
@@ -104,7 +112,7 @@ impl Word {
                 let measured = proof.look(asked.times(glance.count.max(1)), glance.drawn, now, PATIENCE);
                 let (next, read_back) = judge(*asked, *judgement, measured, now);
                 *judgement = next;
-                read_back.map(|read_back| LimitOutcome::Set { asked: *asked, read_back })
+                read_back.map(|read_back| LimitOutcome::Set { ticket: *ticket, read_back })
             }
         }
     }
@@ -140,7 +148,3 @@ fn judge(
 }
 
 const BROKEN: Judgement = Judgement::Broken { within_since: None };
-
-const fn in_force(asked: Watts, limit: Watts) -> LimitOutcome {
-    LimitOutcome::Set { asked, read_back: Ok(limit) }
-}

@@ -10,6 +10,8 @@ fn w(watts: u64) -> MicroWatts {
     MicroWatts::new(watts * 1_000_000)
 }
 
+const FIRST: Ticket = Ticket::NONE.next();
+
 fn set(watts: u64) -> Order {
     Order::Set(Setting::Power(w(watts)))
 }
@@ -129,26 +131,26 @@ fn originals_are_kept_first_and_what_lowers_goes_before_what_raises() {
     bench.worker.ask(1);
     bench.until(|view| view.answered == 1);
     // The first order holds the thread, so that the others are taken as one batch.
-    bench.worker.order(2, set(200));
+    bench.worker.order(2, FIRST, set(200));
     let first = bench.heard(1);
     for (package, order) in [(0, set(300)), (1, Order::Release), (2, set(100))] {
-        assert!(bench.worker.order(package, order));
+        assert!(bench.worker.order(package, FIRST.next(), order));
     }
     (0..3).for_each(|_| open.send(()).unwrap());
     assert_eq!(first, ["keep 1"]);
     assert_eq!(bench.heard(7), ["2 to 200", "tidy", "keep 2", "2 to 100", "0 to 300", "1 back", "tidy"]);
-    let asked = Setting::Power(w(100));
-    bench.until(|view| view.outcomes[2] == Some(Outcome::Set { asked, read_back: Ok(asked) }));
+    let (ticket, read_back) = (FIRST.next(), Ok(Setting::Power(w(100))));
+    bench.until(|view| view.outcomes[2] == Some(Outcome::Set { ticket, read_back }));
 }
 
 #[test]
 fn a_newer_order_takes_the_place_of_one_that_was_not_begun() {
     let (open, gate) = channel();
     let bench = start(1, Some(gate), false);
-    bench.worker.order(0, set(190));
+    bench.worker.order(0, FIRST, set(190));
     let first = bench.heard(1);
     for watts in [180, 170, 160] {
-        bench.worker.order(0, set(watts));
+        bench.worker.order(0, FIRST, set(watts));
     }
     open.send(()).unwrap();
     open.send(()).unwrap();
@@ -159,7 +161,7 @@ fn a_newer_order_takes_the_place_of_one_that_was_not_begun() {
 #[test]
 fn each_outcome_is_told_once() {
     let mut bench = start(1, None, false);
-    bench.worker.order(0, set(150));
+    bench.worker.order(0, FIRST, set(150));
     bench.until(|view| view.outcomes[0].is_some());
     bench.worker.collect();
     assert_eq!(bench.worker.view.outcomes[0], None);
@@ -169,7 +171,7 @@ fn each_outcome_is_told_once() {
 fn a_call_that_hangs_is_seen_and_does_not_hold_whoever_asks() {
     let (open, gate) = channel();
     let mut bench = start(1, Some(gate), false);
-    bench.worker.order(0, set(150));
+    bench.worker.order(0, FIRST, set(150));
     bench.heard(1);
     bench.worker.ask(1);
     bench.time.advance(Micros::new(5_000_000));
@@ -189,9 +191,9 @@ fn an_order_for_hardware_that_was_listed_anew_is_not_carried_out() {
         bench.bell.wait(bench.bell.rung(), Deadline::after(Duration::from_millis(1)));
         assert!(!until.is_over());
     }
-    assert!(!bench.worker.order(0, set(100)), "the view is of the epoch before");
+    assert!(!bench.worker.order(0, FIRST, set(100)), "the view is of the epoch before");
     bench.worker.collect();
-    assert!(bench.worker.order(0, set(110)));
+    assert!(bench.worker.order(0, FIRST, set(110)));
     assert_eq!(bench.heard(2), ["keep 1", "0 to 110"]);
 }
 
