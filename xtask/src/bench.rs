@@ -35,7 +35,7 @@ const BENCHES: &[Bench] = &[
 /// The embedded API at 10,000 nodes, and what the reflectors of a host hold at 5,000: times, fan-out and memory, of
 /// processes of their own.
 fn api() -> Result<()> {
-    release(&["run", "--package", "embedded-api", "--example", "scale"])?;
+    release(&["run", "--package", "embedded-api", "--example", "api_scale"])?;
     release(&["run", "--package", "conformance", "--example", "rows"])
 }
 
