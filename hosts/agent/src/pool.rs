@@ -48,6 +48,8 @@ pub(crate) struct Pool {
     beat: Heartbeat,
     members: BTreeMap<String, Member>,
     tasks: JoinSet<()>,
+    /// That nothing keeps the grants was said.
+    said: bool,
 }
 
 struct Member {
@@ -112,7 +114,7 @@ impl Pool {
         });
         let settings = settings.clone();
         let (members, tasks) = (BTreeMap::new(), JoinSet::new());
-        Ok(Self { settings, shards, common, shared, confirmed, beat, members, tasks })
+        Ok(Self { settings, shards, common, shared, confirmed, beat, members, tasks, said: false })
     }
 
     pub(crate) fn beat(&self) -> Heartbeat {
@@ -148,6 +150,7 @@ impl Pool {
 
     /// Brings the members up to date.
     fn look(&mut self, watched: &Watched) {
+        self.say_what_is_kept(watched);
         let all = watched.by_node();
         let mut there: BTreeMap<&str, &NodeRow> = BTreeMap::new();
         let shards = self.shards;
@@ -183,6 +186,17 @@ impl Pool {
             }
             stays
         });
+    }
+
+    /// Says once that a start without the API knows no grant, where there can be any.
+    fn say_what_is_kept(&mut self, watched: &Watched) {
+        if self.settings.state.is_none() && !self.said && watched.grants.is_synced() {
+            self.said = true;
+            tracing::warn!(
+                "STATE_DIR is not set: no grant is kept on disk, so a pool that starts anew while the API server is \
+                 away, or after a grant's object was deleted, holds no node to it"
+            );
+        }
     }
 
     fn join(&mut self, name: &str, row: &NodeRow) -> Member {
