@@ -1,20 +1,25 @@
 //! What the agent counts. The names and labels that dashboards query are those of the first implementation; a node that
 //! goes takes its series along.
 
+mod grants;
 mod labels;
 mod names;
 
 pub(crate) use labels::Written;
 
+use crate::front::grants::Ignored;
 use crate::front::outcome::{Outcome, Why};
 use crate::front::publish::Kind;
+use crate::front::receipt::{Receipt, Unkept};
 use crate::front::wanted::{Unknown, Wanted};
 use crate::machine::{LeaseState, View};
+use grants::Grants;
 use joulie_core::node::cap::Backend;
 use labels::{
     Mode, Move, Node, NodeBackend, NodeCpu, NodeMode, NodeMove, NodePolicy, NodeZone, Object, WhichObject,
     Write,
 };
+use node_kit::Grant;
 use power_units::Watts;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -23,6 +28,7 @@ use prometheus_client::registry::Registry;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 type Level<L> = Family<L, Gauge<f64, AtomicU64>>;
 
@@ -56,6 +62,7 @@ pub(crate) struct Metrics {
     troubles: Family<NodeBackend, Counter>,
     writes: Family<Write, Counter>,
     put_back: Family<WhichObject, Counter>,
+    grants: Grants,
     /// What has series, so that they can be taken away.
     known: Arc<Mutex<BTreeMap<String, Known>>>,
 }
@@ -73,6 +80,7 @@ impl Metrics {
         let all = Self::default();
         all.register_kept(registry);
         all.register_own(registry);
+        all.grants.register(registry);
         all
     }
 
@@ -178,6 +186,22 @@ impl Metrics {
         raise(&self.errors, label, errors);
     }
 
+    /// What stands of grants for a node, since when, and what became of it.
+    pub(crate) fn grants(
+        &self,
+        node: &str,
+        grant: Option<(Grant, Duration)>,
+        receipt: Option<&Receipt>,
+        unkept: &Unkept,
+    ) {
+        self.grants.tell(node, grant, receipt, unkept);
+    }
+
+    /// A grant for a node is not followed.
+    pub(crate) fn ignores(&self, node: &str, why: Ignored) {
+        self.grants.ignores(node, why);
+    }
+
     /// A write to the API.
     pub(crate) fn wrote(&self, kind: Kind, outcome: Written) {
         self.writes.get_or_create(&Write { object: Object::of(kind), outcome }).inc();
@@ -192,6 +216,7 @@ impl Metrics {
     pub(crate) fn forget(&self, node: &str) {
         let known =
             self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(node).unwrap_or_default();
+        self.grants.forget(node);
         let owned = || node.to_owned();
         let label = Node { node: owned() };
         for mode in Mode::ALL {

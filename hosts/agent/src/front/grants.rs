@@ -13,6 +13,7 @@
 use super::inputs::Inputs;
 use super::rows::GrantRow;
 use node_kit::{Desire, Grant, Kept};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -107,6 +108,35 @@ pub(crate) fn follow(inputs: &Inputs, before: &Stands) -> Stands {
     }
 }
 
+/// Why a grant of the node is not followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Ignored {
+    /// The object that is followed said a later one before.
+    Older,
+    /// Another object is followed.
+    Other,
+}
+
+impl Ignored {
+    pub(crate) const fn words(self) -> &'static str {
+        match self {
+            Self::Older => "the object said a later one before",
+            Self::Other => "another object speaks for this node",
+        }
+    }
+}
+
+/// The grants of the node that are not followed: the object, the serial, and why.
+pub(crate) fn ignored(inputs: &Inputs, stands: &Stands) -> BTreeSet<(String, u64, Ignored)> {
+    let Some(last) = stands.followed() else { return BTreeSet::new() };
+    let why = |row: &GrantRow| match row.uid == last.uid {
+        true => (row.grant.serial < last.grant.serial).then_some(Ignored::Older),
+        false => Some(Ignored::Other),
+    };
+    let one = |row: &GrantRow| Some((row.uid.clone(), row.grant.serial, why(row)?));
+    inputs.grants.iter().filter_map(|(_, row)| one(row)).collect()
+}
+
 /// Between two tries to write a file.
 const AGAIN: Duration = Duration::from_secs(30);
 
@@ -184,6 +214,17 @@ mod tests {
         assert_eq!(see(&[row("b", 2, 400, true)]), None);
         assert_eq!(see(&[row("b", 1, 400, false)]), None, "what was released stays so");
         assert_eq!(see(&[row("b", 3, 200, false)]), held(3, 200));
+    }
+
+    #[test]
+    fn a_grant_that_is_not_followed_is_told_with_the_reason() {
+        let stands = follow(&inputs(&[row("a", 3, 500, false)]), &Stands::Nothing);
+        let all = [row("a", 2, 700, false), row("b", 9, 400, false)];
+        let ignored = ignored(&inputs(&all), &stands);
+        let expected = [("a", 2, Ignored::Older), ("b", 9, Ignored::Other)];
+        assert_eq!(ignored, expected.map(|(uid, serial, why)| (uid.to_owned(), serial, why)).into());
+        assert_eq!(super::ignored(&inputs(&[row("a", 3, 500, false)]), &stands), BTreeSet::new());
+        assert_eq!(super::ignored(&inputs(&all), &Stands::Nothing), BTreeSet::new());
     }
 
     #[test]

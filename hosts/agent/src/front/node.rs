@@ -7,14 +7,14 @@
 //! The way from the watches to the machine waits for nothing: the publisher is a future of its own, which takes the
 //! newest documents when the API has answered, and an API that is away costs statuses and nothing else.
 
-use super::grants::{self, Stands};
+use super::grants::{self, Ignored, Stands};
 use super::hardware::{self, Sampled};
 use super::inputs::Inputs;
 use super::outcome::{Outcome, Outcomes, Terms, Verdict, Why};
 use super::pace::{Pace, Pacer, Power};
 use super::publish::{Content, Doc, Kind, Writer};
 use super::publisher::{Docs, Publisher};
-use super::receipt::Receipts;
+use super::receipt::{Receipts, Unkept};
 use super::wanted::{Unknown, Wanted, wanted};
 use crate::machine::{Control, LeaseState, View};
 use crate::metrics::Metrics;
@@ -23,6 +23,7 @@ use joulie_api::condition::rfc3339;
 use joulie_api::number::Number;
 use kube::core::Selector;
 use planner::catalog::Catalog;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,6 +102,11 @@ struct Memory {
     wanted: Wanted,
     stands: Stands,
     outcomes: Outcomes,
+    /// Since when the grant that stands does, as far as this process knows.
+    granted: Option<Mono>,
+    /// Grants that are not followed, and devices that do not keep to theirs, as they were told last.
+    ignored: BTreeSet<(String, u64, Ignored)>,
+    unkept: Unkept,
     receipts: Receipts,
     pacer: Pacer,
     sampled: Option<Sampled>,
@@ -112,6 +118,9 @@ impl Default for Memory {
             wanted: Wanted::Unknown(Unknown::NotSynced),
             stands: Stands::Nothing,
             outcomes: Outcomes::default(),
+            granted: None,
+            ignored: BTreeSet::new(),
+            unkept: Unkept::default(),
             receipts: Receipts::default(),
             pacer: Pacer::default(),
             sampled: None,
@@ -161,14 +170,17 @@ impl Follow {
         if stands != memory.stands {
             tracing::info!(node, "{}", stands.say());
             memory.stands = stands.clone();
+            memory.granted = None;
             keeper.send_replace(stands);
         }
+        memory.count_ignored(node, &inputs, shared);
         let policy = memory.wanted.desire(shared.terms.cpu, shared.terms.gpu);
         control.desire(memory.stands.over(policy));
         let view = views.borrow_and_update();
         let Some(view) = view.as_ref() else { return };
         shared.metrics.sees(node, view);
         put(first, memory.receipt(&inputs, view, shared));
+        memory.tell_grant(node, shared);
         put(sender, memory.docs(node, &inputs, view, shared));
     }
 }
@@ -182,6 +194,33 @@ fn put(sender: &watch::Sender<Docs>, docs: Docs) {
 }
 
 impl Memory {
+    /// Counts each grant that is not followed once.
+    fn count_ignored(&mut self, node: &str, inputs: &Inputs, shared: &Shared) {
+        let ignored = grants::ignored(inputs, &self.stands);
+        for (uid, serial, why) in ignored.difference(&self.ignored) {
+            shared.metrics.ignores(node, *why);
+            tracing::warn!(node, "grant {serial} of the object {uid} is not followed: {}", why.words());
+        }
+        self.ignored = ignored;
+    }
+
+    /// What stands and what became of it, for whoever watches the numbers and the log.
+    fn tell_grant(&mut self, node: &str, shared: &Shared) {
+        let now = shared.clock.mono();
+        let unkept = self.receipts.unkept();
+        if *unkept != self.unkept {
+            match unkept.words() {
+                Some(words) => tracing::warn!(node, "{words}"),
+                None => tracing::info!(node, "every device keeps to the grant again, or none stands"),
+            }
+            self.unkept = unkept.clone();
+        }
+        let grant = self.stands.grant();
+        self.granted = grant.map(|_| *self.granted.get_or_insert(now));
+        let age = self.granted.map(|since| now.since(since));
+        shared.metrics.grants(node, grant.zip(age), self.receipts.standing().as_ref(), &self.unkept);
+    }
+
     /// What is to be said of the grant.
     fn receipt(&mut self, inputs: &Inputs, view: &View, shared: &Shared) -> Docs {
         let now = shared.clock.mono();
@@ -213,6 +252,7 @@ impl Memory {
         let mut outcome = self.outcomes.of(&self.wanted, view, &shared.terms, now);
         if let Some(verdict) = &mut outcome.verdict {
             verdict.message.push_str(said);
+            verdict.exceeded_by(&self.receipts.unkept().above);
         }
         outcome
     }

@@ -39,6 +39,19 @@ pub(crate) struct Verdict {
     pub(crate) generation: Option<i64>,
 }
 
+impl Verdict {
+    /// Under a grant each device is judged by itself: one that draws above its limit is not made up for by another, nor
+    /// by nobody asking for a cap.
+    pub(crate) fn exceeded_by(&mut self, devices: &[String]) {
+        if devices.is_empty() || self.why >= Why::Exceeded {
+            return;
+        }
+        self.why = Why::Exceeded;
+        let devices = devices.join(", ");
+        self.message.push_str(&format!("; {devices} drew above the limit for longer than a limit needs"));
+    }
+}
+
 /// What is said about a node; a part of which nothing new is to be said is missing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Outcome {

@@ -28,6 +28,28 @@ pub(crate) struct Receipt {
     pub(crate) floor: Option<Watts>,
 }
 
+/// The devices that do not keep to the grant, by their keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Unkept {
+    /// Those that do not go down to their share.
+    pub(crate) refused: Vec<String>,
+    /// Those that draw more than their limit, or than the closed loop's cap, for longer than a limit needs: they count
+    /// with the most that they draw.
+    pub(crate) above: Vec<String>,
+}
+
+impl Unkept {
+    /// For people; nothing where all keep to it.
+    pub(crate) fn words(&self) -> Option<String> {
+        let Self { refused, above } = self;
+        let say = |keys: &[String], what| (!keys.is_empty()).then(|| format!("{} {what}", keys.join(", ")));
+        let refused = say(refused, "did not go down to the share of the grant");
+        let above = say(above, "drew above the limit for longer than a limit needs, and the most counts");
+        let all: Vec<String> = refused.into_iter().chain(above).collect();
+        (!all.is_empty()).then(|| all.join("; "))
+    }
+}
+
 /// What is remembered of one node.
 #[derive(Debug, Default)]
 pub(crate) struct Receipts {
@@ -38,6 +60,8 @@ pub(crate) struct Receipts {
     last: Option<(String, Receipt)>,
     /// What devices held that were asked for less: until one goes lower, that is the least it goes to.
     refused: BTreeMap<String, Watts>,
+    /// As of the last look.
+    unkept: Unkept,
     /// The boot and the Node object: an object that is gone was there.
     boot: Option<String>,
     node: Option<String>,
@@ -70,12 +94,16 @@ impl Receipts {
         let boot = view.boot.clone().or_else(|| row.and_then(|row| row.boot.clone()));
         self.boot = boot.or(self.boot.take());
         self.node = row.map(|row| row.uid.clone()).filter(|uid| !uid.is_empty()).or(self.node.take());
-        let kept = stands.followed().filter(|_| !terms.simulate_only)?;
+        let Some(kept) = stands.followed().filter(|_| !terms.simulate_only) else {
+            self.unkept = Unkept::default();
+            return None;
+        };
         self.last.take_if(|(uid, _)| *uid != kept.uid);
         let (boot, node) = (self.boot.clone()?, self.node.clone()?);
         if view.desire.grant != stands.grant() {
             return self.standing();
         }
+        self.unkept = Unkept::default();
         let cpu = self.count("cpu", &view.cpu, (now, terms.patience));
         let gpu = self.count("gpu", &view.gpu, (now, terms.patience));
         let holds = cpu.holds.zip(gpu.holds).and_then(|(cpu, gpu)| cpu.checked_add(gpu));
@@ -104,7 +132,12 @@ impl Receipts {
         self.standing()
     }
 
-    fn standing(&self) -> Option<Receipt> {
+    /// Which devices do not keep to the grant.
+    pub(crate) const fn unkept(&self) -> &Unkept {
+        &self.unkept
+    }
+
+    pub(crate) fn standing(&self) -> Option<Receipt> {
         self.last.as_ref().map(|(_, receipt)| receipt.clone())
     }
 
@@ -148,6 +181,9 @@ impl Receipts {
             };
             all.held &= within || settled;
             self.refuses(device, settled && !within);
+            if measured == Measured::Above {
+                self.unkept.above.push(device.key.clone());
+            }
             all.shown &= measured != Measured::Waiting;
             all.holds = all.holds.zip(holds).and_then(|(sum, one)| sum.checked_add(one));
         }
@@ -156,6 +192,9 @@ impl Receipts {
 
     /// Remembers what a device does not go below.
     fn refuses(&mut self, device: &Device, refuses: bool) {
+        if refuses {
+            self.unkept.refused.push(device.key.clone());
+        }
         let known = self.refused.get(&device.key).copied();
         match device.limit {
             Some(limit) if refuses || known.is_some_and(|known| limit < known) => {
@@ -189,7 +228,11 @@ impl Receipts {
                 match self.look(kind, effective, part.drawn, when) {
                     Measured::Within => Count { held: true, shown: true, holds: Some(effective) },
                     Measured::Waiting => Count { held: true, shown: false, holds: most },
-                    Measured::Unknown | Measured::Above => Count { held: true, shown: true, holds: most },
+                    Measured::Unknown => Count { held: true, shown: true, holds: most },
+                    Measured::Above => {
+                        self.unkept.above.extend(part.devices.iter().map(|device| device.key.clone()));
+                        Count { held: true, shown: true, holds: most }
+                    }
                 }
             }
             Report::Pending | Report::NoIntent => Count { held: false, shown: false, holds: most },

@@ -39,6 +39,48 @@ closed_label! {
 }
 
 closed_label! {
+    /// The watts of a grant.
+    pub(crate) enum GrantWatts {
+        /// The most that it allows.
+        Granted = "granted",
+        /// The most that the devices draw, by what was read back.
+        Held = "held",
+        /// The least that they can be held to.
+        Floor = "floor",
+    }
+}
+
+closed_label! {
+    /// The serials of grants.
+    pub(crate) enum GrantSerial {
+        /// That of the grant that stands.
+        Granted = "granted",
+        /// That of the last one that was in force on every device.
+        Held = "held",
+    }
+}
+
+closed_label! {
+    /// How a device does not keep to its grant.
+    pub(crate) enum GrantUnkept {
+        /// It does not go down to its share.
+        Refused = "refused",
+        /// It draws above its limit.
+        Above = "above",
+    }
+}
+
+closed_label! {
+    /// Why a grant is not followed.
+    pub(crate) enum GrantIgnored {
+        /// The object said a later one before.
+        Older = "older",
+        /// Another object is followed.
+        Other = "other",
+    }
+}
+
+closed_label! {
     /// What is written.
     pub(crate) enum Object {
         /// The status of a NodePowerGrant.
@@ -102,6 +144,30 @@ pub(super) struct NodeMove {
 pub(super) struct NodeBackend {
     pub(super) node: String,
     pub(super) backend: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct NodeGrantWatts {
+    pub(super) node: String,
+    pub(super) what: GrantWatts,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct NodeGrantSerial {
+    pub(super) node: String,
+    pub(super) what: GrantSerial,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct NodeGrantUnkept {
+    pub(super) node: String,
+    pub(super) what: GrantUnkept,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct NodeGrantIgnored {
+    pub(super) node: String,
+    pub(super) reason: GrantIgnored,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]

@@ -35,6 +35,20 @@ async fn a_grant_is_kept_to_under_a_policy_of_all_that_there_is_and_never_exceed
     let uid = cluster.get("Node", "sim-1").await["metadata"]["uid"].clone();
     assert_eq!((&receipt["bootID"], &receipt["nodeUID"]), (&json!("boot-by-node"), &uid));
     assert_eq!(receipt["holds"], 1546, "{receipt}");
+    agent.until_page("/metrics", "joulie_grant_watts{node=\"sim-1\",what=\"held\"} 1546").await;
+    let metrics = agent.page("/metrics").await;
+    for line in [
+        "joulie_grant_watts{node=\"sim-1\",what=\"granted\"} 1550",
+        "joulie_grant_watts{node=\"sim-1\",what=\"floor\"} 960",
+        "joulie_grant_serial{node=\"sim-1\",what=\"granted\"} 1",
+        "joulie_grant_serial{node=\"sim-1\",what=\"held\"} 1",
+        "joulie_grant_devices_unkept{node=\"sim-1\",what=\"refused\"} 0",
+        "joulie_grant_devices_unkept{node=\"sim-1\",what=\"above\"} 0",
+        "joulie_grant_age_seconds{node=\"sim-1\"} ",
+    ] {
+        assert!(metrics.contains(line), "{line} is not in\n{metrics}");
+    }
+    assert!(agent.log().contains("STATE_DIR is not set"), "{}", agent.log());
     // From here on the limits never are above 1550 W together: the policy turns the shares round.
     nodes.change("sim-1", |node| node.peak = 0.0);
     policy(&cluster, 90, 400).await;
@@ -104,6 +118,9 @@ async fn neither_a_label_nor_a_deletion_nor_a_restart_ends_a_grant_and_a_release
     cluster.apply("NodePowerGrant", "sim-1", spec).await;
     nodes.until("sim-1", |node| (node.cap, node.gpu_cap) == (250.0, 400.0)).await;
     assert_eq!(cluster.receipt("sim-1", 2).await["serial"], 2);
+    let metrics = agent.page("/metrics").await;
+    assert!(!metrics.contains("joulie_grant_watts{"), "no grant stands\n{metrics}");
+    assert!(!agent.log().contains("STATE_DIR is not set"), "{}", agent.log());
     drop(agent);
     let next = Agent::start(&settings);
     next.until_said("grant 2 lets the node go").await;
@@ -142,9 +159,22 @@ async fn an_endpoint_that_refuses_is_counted_with_what_it_may_draw() {
     let (nodes, cluster, at) = site().await;
     nodes.change("sim-1", |node| node.refuses = Some("blocked"));
     cluster.grant("sim-1", 1, 1550).await;
-    let _agent = Agent::start(&pool(&cluster, at));
+    let agent = Agent::start(&pool(&cluster, at));
     let receipt = cluster.receipt("sim-1", 1).await;
     assert_eq!(receipt["holds"], 2100, "{receipt}");
+    let refused = "joulie_grant_devices_unkept{node=\"sim-1\",what=\"refused\"} 6";
+    agent.until_page("/metrics", refused).await;
+    // A second object for the node is not followed.
+    let spec = json!({"nodeName": "sim-1", "serial": 9, "watts": 2000, "ceiling": 2000});
+    cluster.apply("NodePowerGrant", "sim-1-too", spec).await;
+    agent.until_page("/metrics", "joulie_grants_ignored_total{node=\"sim-1\",reason=\"other\"} 1").await;
+    // A node that leaves takes its series along.
+    let spec = json!({"nodeName": "sim-1", "serial": 2, "watts": 1550, "ceiling": 1550, "released": true});
+    cluster.apply("NodePowerGrant", "sim-1", spec).await;
+    agent.until_said("grant 2 lets the node go").await;
+    cluster.delete("Node", "sim-1").await;
+    agent.until_said("the node leaves the pool").await;
+    assert!(!agent.page("/metrics").await.contains("sim-1"));
 }
 
 async fn host() -> Cluster {

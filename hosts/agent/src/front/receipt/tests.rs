@@ -97,7 +97,9 @@ fn a_receipt_waits_until_every_limit_is_read_back_and_shows_in_what_is_drawn() {
     assert_eq!(of(&mut it, 1, &view(1, cool), 2), Some((1, Some(w(300)))));
     // One that draws above its limit for longer than a limit needs counts with all that it can draw.
     assert_eq!(of(&mut it, 1, &view(1, hot.clone()), 3), Some((1, Some(w(300)))));
+    assert_eq!(it.unkept(), &Unkept::default(), "not yet");
     assert_eq!(of(&mut it, 1, &view(1, hot), 8), Some((1, Some(w(400)))));
+    assert_eq!(it.unkept(), &Unkept { above: vec!["package-0".to_owned()], ..Unkept::default() });
 }
 
 #[test]
@@ -120,7 +122,9 @@ fn what_refuses_is_counted_with_the_limit_that_it_has_or_with_all_that_it_draws(
     let refusing =
         |limit| Part { report: failed, ..packages(&[(limit, 150, draws(90)), (Some(150), 150, draws(90))]) };
     for (limit, holds) in [(Some(220), Some(w(370))), (None, Some(w(400)))] {
-        assert_eq!(of(&mut Receipts::default(), 1, &view(1, refusing(limit)), 0), Some((1, holds)));
+        let mut it = Receipts::default();
+        assert_eq!(of(&mut it, 1, &view(1, refusing(limit)), 0), Some((1, holds)));
+        assert_eq!(it.unkept(), &Unkept { refused: vec!["package-0".to_owned()], ..Unkept::default() });
     }
     let mut unknown = refusing(None);
     unknown.devices[0].range = CapRange::UNKNOWN;
@@ -166,6 +170,7 @@ fn a_closed_loop_holds_its_cap_while_no_more_is_drawn() {
     assert_eq!(of(&mut it, 1, &view(1, looped(150)), 1), Some((1, Some(w(300)))));
     assert_eq!(of(&mut it, 1, &view(1, looped(200)), 2), Some((1, Some(w(300)))));
     assert_eq!(of(&mut it, 1, &view(1, looped(200)), 7), Some((1, Some(w(500)))));
+    assert_eq!(it.unkept().above, ["package-0", "package-1"]);
 }
 
 #[test]
