@@ -25,6 +25,8 @@ pub mod node {
     pub const RACK: &str = "joulie.io/rack";
     /// The cooling zone that the node is in.
     pub const COOLING_ZONE: &str = "joulie.io/cooling-zone";
+    /// The taint of a node that is under a limit and of which nobody says yet that it keeps to its grant.
+    pub const UNCAPPED: &str = "joulie.io/uncapped";
     /// The CPU model, where a person says it.
     pub const CPU_MODEL: &str = "joulie.io/hw.cpu-model";
     /// How many packages, where a person says it.

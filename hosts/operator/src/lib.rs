@@ -2,9 +2,9 @@
 //! twins.
 //!
 //! ```text
-//! watches ──▶ rows ──▶ site ──▶ brain: planner::plan, twins ──▶ jobs ──▶ writers ──▶ API server
-//!                       meters ──┘          ▲                                │
-//!                                           └────────── outcomes ────────────┘
+//! watches ──▶ rows ──▶ site: planner::node ──▶ decide ──▶ desired ──▶ diff ──▶ writers ──▶ API server
+//!                       meters ──┘  ▲                                            │
+//!                                   └─────────────────── outcomes ───────────────┘
 //! ```
 //!
 //! - [`settings`]: what it can be told;

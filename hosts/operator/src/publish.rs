@@ -10,7 +10,7 @@ mod status;
 pub(crate) use differs::differs;
 pub(crate) use status::{Standing, is_older, overridden, status_of};
 
-use crate::rows::{GrantSeen, StateSeen};
+use crate::rows::{GrantSeen, NodeSeen, StateSeen};
 use joulie_api::caps::{CpuCaps, GpuCaps};
 use joulie_api::labels::{self, manager};
 use joulie_api::number::Number;
@@ -141,6 +141,15 @@ pub(crate) fn labels_document(
     let ours = all.into_iter().filter(|(_, _, there)| !there.theirs);
     let said = ours.filter_map(|(key, value, _)| Some((key.to_owned(), json!(value?))));
     node_document(node, said.collect())
+}
+
+/// The taints of a node with the one of nodes that nobody is known to cap, or without it. Whoever else has changed them since
+/// makes the write late, and none of theirs is lost.
+pub(crate) fn taints_document(node: &NodeSeen, tainted: bool) -> Value {
+    let others = node.taints.iter().filter(|taint| !NodeSeen::is_uncapped(taint)).cloned();
+    let ours = tainted.then(|| json!({"key": labels::node::UNCAPPED, "effect": "NoSchedule"}));
+    let taints: Vec<Value> = others.chain(ours).collect();
+    json!({"metadata": {"resourceVersion": node.stamp.version}, "spec": {"taints": taints}})
 }
 
 /// Takes away every label that the operator has set on a node.

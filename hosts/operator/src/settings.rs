@@ -109,6 +109,7 @@ impl Settings {
             dwell: values.get(&table::PERFORMANCE_DWELL)?,
             release_patience: micros(values.get(&table::RELEASE_PATIENCE)?),
             budget: limits(values)?,
+            taint_uncapped: values.get(&table::BUDGET_TAINT_UNCAPPED)?,
             twin: TwinLaw::STANDARD,
             hold: micros(values.get(&table::POWER_HOLD)?),
         };

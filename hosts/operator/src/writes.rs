@@ -23,6 +23,8 @@ use tokio::sync::mpsc;
 pub(crate) enum Target {
     /// The labels of the node.
     Node,
+    /// The taint of the node.
+    Taint,
     /// NodePowerProfile.
     Profile,
     /// Its status.
@@ -40,6 +42,7 @@ impl Target {
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Node => "labels",
+            Self::Taint => "taint",
             Self::Profile => "profile",
             Self::ProfileStatus => "profile-status",
             Self::Twin => "twin",
@@ -52,7 +55,7 @@ impl Target {
     fn path(self, name: &str) -> String {
         let joulie = "/apis/joulie.io/v1alpha1";
         match self {
-            Self::Node => format!("/api/v1/nodes/{name}"),
+            Self::Node | Self::Taint => format!("/api/v1/nodes/{name}"),
             Self::Profile => format!("{joulie}/nodepowerprofiles/{name}"),
             Self::ProfileStatus => format!("{joulie}/nodepowerprofiles/{name}/status"),
             Self::Twin => format!("{joulie}/nodetwins/{name}"),
@@ -76,6 +79,11 @@ pub(crate) enum How {
     /// Makes the object, if there is none of its name.
     Create {
         /// The object.
+        document: Value,
+    },
+    /// A merge patch, which names the version that it was made from.
+    Merge {
+        /// The patch.
         document: Value,
     },
     /// A JSON patch, which tests what it replaces.
@@ -243,6 +251,9 @@ async fn send(client: &Client, write: Write) -> Result<Landed, Trouble> {
         How::Create { document } => {
             let all = path.strip_suffix(&format!("/{name}")).unwrap_or(&path);
             ask(client, timed("POST", all, ("application/json", &document))).await?
+        }
+        How::Merge { document } => {
+            ask(client, timed("PATCH", &path, ("application/merge-patch+json", &document))).await?
         }
         How::Replace { patch } => {
             ask(client, timed("PATCH", &path, ("application/json-patch+json", &patch))).await?

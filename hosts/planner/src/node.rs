@@ -31,6 +31,8 @@ pub struct Node {
     pub reserved: bool,
     /// It is cordoned.
     pub unschedulable: bool,
+    /// It carries the taint of a node that nobody is known to cap.
+    pub tainted: bool,
     /// Whether it can supply anything now.
     pub presence: Presence,
     /// How well it is seen.
@@ -370,12 +372,6 @@ impl Published {
     #[must_use]
     pub fn drains(&self) -> bool {
         self.twin.as_ref().is_some_and(|twin| twin.desired.draining)
-    }
-
-    /// Whether there is a desired state that is ours to change.
-    #[must_use]
-    pub fn is_ours(&self) -> bool {
-        self.obeyed().is_some_and(|there| !there.persons)
     }
 
     /// Which objects are to be written so that this stands, as far as it is ours to say; nothing where it stands.

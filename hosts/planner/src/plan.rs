@@ -74,6 +74,8 @@ pub struct Settings {
     pub release_patience: Micros,
     /// The limits to keep to.
     pub budget: Limits,
+    /// Under limits a node is tainted until it is known to keep to its grant.
+    pub taint_uncapped: bool,
     /// What the twins are computed by.
     pub twin: TwinLaw<MeasuredPower>,
     /// How long the last sample of a meter stands.

@@ -50,7 +50,7 @@ fn pass(cluster: &Cluster, settings: &Settings, memory: &mut Memory) -> (Decisio
     let decided = decide(cluster, settings, memory);
     let changes = decided.plan.nodes.iter().map(|decision| {
         let node = cluster.nodes.get(decision.place).expect("it is the place of a node");
-        diff(&desired(decision, settings.draining_label), node, false)
+        diff(&desired(node, Some(decision), settings), node, false)
     });
     let changes = changes.collect();
     (decided, changes)
@@ -82,7 +82,7 @@ fn carry_out(cluster: &mut Cluster, memory: &mut Memory, decided: &Decision, cha
                     node.published =
                         Published { profile: Some(there.clone()), twin: Some(there), ..Published::default() };
                 }
-                Change::NoLabels | Change::NoState => {}
+                Change::Taint(_) | Change::NoLabels | Change::NoState => {}
             }
         }
         memory.commit(decision);
@@ -109,6 +109,7 @@ fn settings() -> Settings {
         dwell: None,
         release_patience: Micros::new(120_000_000),
         budget: Limits::none(),
+        taint_uncapped: false,
         twin: TwinLaw::STANDARD,
         hold: Micros::MINUTE,
     }
@@ -165,6 +166,7 @@ fn node(at: usize, catalog: &Catalog) -> Node {
         selected: true,
         reserved: false,
         unschedulable: false,
+        tainted: false,
         presence: Presence::Ready,
         sight: Sight::Clear,
         labels: Labels::default(),

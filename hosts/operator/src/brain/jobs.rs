@@ -3,7 +3,8 @@
 //! label.
 
 use super::Brain;
-use crate::publish::{self, Carrier, Standing, labels_document, state_document, status_document};
+use crate::publish::{self, Carrier, Standing};
+use crate::publish::{labels_document, state_document, status_document, taints_document};
 use crate::rows::StateSeen;
 use crate::site::Observed;
 use crate::writes::{How, Lane, Target, Write};
@@ -20,11 +21,14 @@ pub(crate) enum Then {
     Commit(Box<NodeDecision>),
     /// A release was carried out as far as it goes for now.
     Released(Box<Release>),
+    /// Nothing.
+    Nothing,
 }
 
 /// What writes are about, where the class that the scheduler goes by stays as it is or does not.
 pub(super) fn lane(writes: &[Write], is_reclassed: bool) -> Lane {
-    let is_placement = is_reclassed || writes.iter().any(|write| write.target == Target::Node);
+    let is_placement =
+        is_reclassed || writes.iter().any(|write| matches!(write.target, Target::Node | Target::Taint));
     if is_placement { Lane::Placement } else { Lane::Power }
 }
 
@@ -39,25 +43,31 @@ impl Brain {
     ) -> Vec<Write> {
         let mirrors = |change: &Change| matches!(change, Change::State(Publish { twin: true, .. }));
         let has_twin = observed.twin.is_some() || changes.iter().any(mirrors);
-        let labels_first = matches!(changes.first(), Some(Change::Labels { .. })) && observed.twin.is_some();
+        let first = changes.iter().position(|change| !matches!(change, Change::Taint(_)));
+        let lowers = first.filter(|&at| matches!(changes.get(at), Some(Change::Labels { .. })));
         let mut writes: Vec<Write> = Vec::new();
         let Some(node) = self.site.node(&observed.node.name) else { return writes };
-        let status_at = |writes: &[Write]| if labels_first { 1 } else { writes.len() };
         for change in changes {
             self.write(node, Some(observed), change, &mut writes);
         }
         if has_twin && let Some(status) = self.twin_status(observed, status) {
-            writes.insert(status_at(&writes), status);
+            let behind_labels = lowers.filter(|_| observed.twin.is_some()).map(|at| at + 1);
+            writes.insert(behind_labels.unwrap_or(writes.len()), status);
         }
         writes.extend(self.profile_status(observed, standing));
         writes
     }
 
     /// The writes of one change; `observed` is nothing of a node that is gone.
-    fn write(&self, node: &Node, observed: Option<&Observed>, change: Change, writes: &mut Vec<Write>) {
+    pub(super) fn write(&self, node: &Node, observed: Option<&Observed>, change: Change, writes: &mut Vec<Write>) {
         let profile = self.site.profiles.get(&node.name).map(|profile| &profile.state);
         let twin = self.site.twins.get(&node.name).map(|twin| &twin.state);
         match change {
+            Change::Taint(tainted) => writes.extend(observed.map(|observed| Write {
+                target: Target::Taint,
+                name: node.name.to_string(),
+                how: How::Merge { document: taints_document(&observed.node, tainted) },
+            })),
             Change::Labels { profile, draining } => {
                 let key = &self.settings.lens.profile_key;
                 let document = labels_document(node, key, profile, draining);
@@ -166,6 +176,7 @@ impl Brain {
         match then {
             Then::Commit(decision) => self.commit(&decision),
             Then::Released(release) => self.memory.commit_release(&release),
+            Then::Nothing => {}
         }
     }
 }

@@ -54,7 +54,7 @@ impl Brain {
                 self.stats.show(&decision.node, shown);
                 continue;
             }
-            let objects = plan::desired(decision, self.settings.plan.draining_label);
+            let objects = plan::desired(node, Some(decision), &self.settings.plan);
             let changes = plan::diff(&objects, node, stands_in);
             let standing = self.standing(observed, node, decision);
             let settled =
@@ -88,6 +88,7 @@ impl Brain {
                 self.job(release.node.clone(), (writes, false), Then::Released(Box::new(release)), &mut jobs);
             }
         }
+        self.taint_others(&left_alone, &mut jobs);
         Passed { number: self.passes, jobs, grants }
     }
 
@@ -111,6 +112,29 @@ impl Brain {
         known.now = stamp(now);
         known.wall_clock = Micros::new(since_1970);
         known.raises = now >= self.raises_from;
+    }
+
+    /// Taints, or no longer taints, the nodes that nothing else is written for in this pass.
+    fn taint_others(&mut self, left_alone: &BTreeSet<usize>, jobs: &mut Vec<Job<(u64, Then)>>) {
+        let mut others = Vec::new();
+        for (at, (node, observed)) in self.site.cluster.nodes.iter().zip(&self.site.observed).enumerate() {
+            let objects = plan::desired(node, None, &self.settings.plan);
+            // Most nodes are as they should be.
+            if objects.taint == Some(node.tainted)
+                || left_alone.contains(&at)
+                || self.busy.contains_key(&node.name)
+            {
+                continue;
+            }
+            let mut writes = Vec::new();
+            for change in plan::diff(&objects, node, false) {
+                self.write(node, Some(observed), change, &mut writes);
+            }
+            others.push((node.name.clone(), writes));
+        }
+        for (node, writes) in others {
+            self.job(node, (writes, false), Then::Nothing, jobs);
+        }
     }
 
     /// Whether a release may be written now.

@@ -28,7 +28,7 @@ fn versions(observed: &Observed) -> [Option<&str>; 3] {
 /// Where the state of an object is kept; grants have a memory of their own.
 const fn place(target: Target) -> Option<usize> {
     match target {
-        Target::Node => Some(0),
+        Target::Node | Target::Taint => Some(0),
         Target::Profile | Target::ProfileStatus => Some(1),
         Target::Twin | Target::TwinStatus => Some(2),
         Target::Grant => None,

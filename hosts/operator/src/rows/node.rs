@@ -4,6 +4,7 @@ use super::owners::{LabelOwner, of_labels, owner_of};
 use super::{Stamp, name};
 use host_kit::reflect::Row;
 use jiff::Timestamp;
+use joulie_api::labels;
 use joulie_api::quantity::Quantity;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -24,6 +25,8 @@ pub(crate) struct NodeSeen {
     pub(crate) former: bool,
     /// It is cordoned.
     pub(crate) unschedulable: bool,
+    /// `spec.taints`, as they are; nothing where there are none.
+    pub(crate) taints: Vec<Value>,
     /// Its Ready condition is true.
     pub(crate) ready: bool,
     /// Since when it is not, as Kubernetes says.
@@ -40,6 +43,11 @@ impl NodeSeen {
     /// A label.
     pub(crate) fn label(&self, key: &str) -> Option<&str> {
         self.labels.get(key).map(String::as_str)
+    }
+
+    /// Whether a taint is the one of nodes that nobody is known to cap.
+    pub(crate) fn is_uncapped(taint: &Value) -> bool {
+        taint["key"].as_str() == Some(labels::node::UNCAPPED)
     }
 
     /// Who else set a label, if somebody did.
@@ -66,6 +74,7 @@ impl Row for NodeSeen {
             label_owners,
             former,
             unschedulable: object["spec"]["unschedulable"].as_bool() == Some(true),
+            taints: object["spec"]["taints"].as_array().cloned().unwrap_or_default(),
             ready,
             turned: turned.filter(|_| !ready),
             boot: object["status"]["nodeInfo"]["bootID"].as_str().unwrap_or_default().to_owned(),

@@ -242,6 +242,9 @@ settings! {
     BUDGET_GONE_HOLD: Duration = with_default(
         "BUDGET_GONE_HOLD", "10m", |text| duration(text, SECOND..=DAY), "a duration between 1s and 24h",
         "How long the grant of a deleted Node counts after its agent was last heard");
+    BUDGET_TAINT_UNCAPPED: bool = with_default(
+        "BUDGET_TAINT_UNCAPPED", "false", boolean, "true or false",
+        "Whether a new or rebooted node under a limit is tainted until it has read its grant back");
     LEASE_DURATION: Duration = with_default(
         "LEADER_LEASE_DURATION", "15s", |text| duration(text, SECOND..=3600 * SECOND), "whole seconds", "How long replicas wait for a leader that says nothing");
     LEASE_RENEW_DEADLINE: Duration = with_default(

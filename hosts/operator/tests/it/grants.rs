@@ -117,3 +117,34 @@ async fn a_node_that_leaves_is_released_when_there_is_room_and_its_grant_goes_wh
     operator.stop().await;
     agents.abort();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_may_draw_all_it_can_is_tainted_where_that_is_asked() {
+    let cluster = pair().await;
+    // Somebody else's taints stay.
+    let theirs = json!({"key": "example.com/own", "value": "x", "effect": "NoExecute"});
+    cluster.patch("/api/v1/nodes/a", &json!({"spec": {"taints": [theirs]}})).await;
+    let taints = async |node: &str| {
+        let node = cluster.get(&format!("/api/v1/nodes/{node}")).await.unwrap();
+        node["spec"]["taints"].as_array().cloned().unwrap_or_default()
+    };
+    let ours = json!({"key": "joulie.io/uncapped", "effect": "NoSchedule"});
+    let options = [OPTIONS.as_slice(), &[("BUDGET_TAINT_UNCAPPED", "true")]].concat();
+    let operator = cluster.operator(&options).await;
+    let both = [theirs.clone(), ours.clone()];
+    cluster
+        .until("both are tainted", async || taints("a").await == both && taints("b").await == [ours.clone()])
+        .await;
+    let agents = cluster.agents();
+    let free = async || taints("a").await == [theirs.clone()] && taints("b").await.is_empty();
+    cluster.until("they keep to their grants", free).await;
+    agents.abort();
+    boots(&cluster, "a", "another boot").await;
+    cluster.until("it has rebooted", async || taints("a").await == both).await;
+    assert!(taints("b").await.is_empty());
+    operator.stop().await;
+    // Whoever is not asked for it takes it away.
+    let operator = cluster.operator(&OPTIONS).await;
+    cluster.until("it goes", free).await;
+    operator.stop().await;
+}

@@ -17,6 +17,7 @@ pub(crate) fn node(name: &str, facts: &HardwareFacts) -> Node {
         selected: true,
         reserved: false,
         unschedulable: false,
+        tainted: false,
         presence: Presence::Ready,
         sight: Sight::Clear,
         labels: Labels::default(),

@@ -3,13 +3,15 @@
 //! A downgrade writes the label, then the cap: no pod may come that counts on full power. An upgrade writes the cap, sees
 //! it confirmed, then the label. What already is as it should be is not written, and what somebody else owns never is.
 
-use super::NodeDecision;
+use super::{NodeDecision, Settings};
 use crate::node::{Desired, Node, Publish};
 use crate::profile::Profile;
 
 /// What the objects of a node should say. What is nothing here is left as it stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Objects {
+    /// Whether the node is tainted: nobody is known to cap it.
+    pub taint: Option<bool>,
     /// The labels of the node.
     pub labels: Option<LabelsSay>,
     /// The objects that carry its desired state.
@@ -46,6 +48,8 @@ pub enum StateSays {
 /// A difference between what the objects of a node should say and what they say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
+    /// The taint comes, or goes.
+    Taint(bool),
     /// Other labels.
     Labels {
         /// The profile; nothing leaves the label as it is.
@@ -79,23 +83,36 @@ impl DrainingLabel {
     }
 }
 
-/// What the objects of a planned node should say.
+/// What the objects of a node should say; nothing is decided for one that is not planned.
 #[must_use]
-pub fn desired(decision: &NodeDecision, mark: DrainingLabel) -> Objects {
-    let Some(desired) = &decision.desired else { return Objects::default() };
+pub fn desired(node: &Node, decision: Option<&NodeDecision>, settings: &Settings) -> Objects {
+    let taint = Some(is_to_be_tainted(node, settings));
+    let Some((decision, desired)) = decision.and_then(|made| Some((made, made.desired.as_ref()?))) else {
+        return Objects { taint, ..Objects::default() };
+    };
     let labels = LabelsSay::These {
         profile: decision.guard.publish.and_then(|publish| publish.label),
-        draining: mark.wanted(desired.draining),
+        draining: settings.draining_label.wanted(desired.draining),
         drains: desired.draining,
     };
-    Objects { labels: Some(labels), state: Some(StateSays::This(desired.clone())) }
+    Objects { taint, labels: Some(labels), state: Some(StateSays::This(desired.clone())) }
+}
+
+/// Whether pods are to be kept away from a node: it is under a limit, and nobody has said since its boot that it keeps to its
+/// grant. For one whose agent has nothing to cap with there is nothing to wait for.
+fn is_to_be_tainted(node: &Node, settings: &Settings) -> bool {
+    let machine = &node.machine;
+    let may_be_capped = !machine.has_agent || machine.split.is_cappable();
+    let under_limits = settings.taint_uncapped && settings.budget.any();
+    under_limits && node.is_eligible() && may_be_capped && node.receipt().is_none()
 }
 
 /// What differs, in the order in which it is to be written. While another policy stands in for the configured one its name
 /// alone is worth no write.
 #[must_use]
 pub fn diff(objects: &Objects, node: &Node, stands_in: bool) -> Vec<Change> {
-    let Objects { labels, state } = objects;
+    let Objects { taint, labels, state } = objects;
+    let taint = taint.filter(|&taint| taint != node.tainted).map(Change::Taint);
     let labels_first = match labels {
         Some(LabelsSay::These { profile, .. }) => *profile == Some(Profile::Eco),
         Some(LabelsSay::Nothing) | None => true,
@@ -103,7 +120,8 @@ pub fn diff(objects: &Objects, node: &Node, stands_in: bool) -> Vec<Change> {
     let labels = labels.and_then(|labels| of_labels(labels, node));
     let state = state.as_ref().and_then(|state| of_state(state, node, stands_in));
     let in_order = if labels_first { [labels, state] } else { [state, labels] };
-    in_order.into_iter().flatten().collect()
+    // Its write holds to the version of the node that was seen, so that it comes before all others.
+    taint.into_iter().chain(in_order.into_iter().flatten()).collect()
 }
 
 fn of_labels(labels: LabelsSay, node: &Node) -> Option<Change> {

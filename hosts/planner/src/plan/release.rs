@@ -7,7 +7,7 @@
 
 use super::{LabelsSay, NodeMemory, Objects, Pass, StateSays};
 use crate::intent::Caps;
-use crate::node::{Carried, Confirmation, Desired, Node, Presence};
+use crate::node::{Carried, Confirmation, Desired, Node, Presence, Published};
 use crate::profile::Profile;
 use power_units::Stamp;
 use std::collections::BTreeMap;
@@ -51,15 +51,25 @@ pub(super) fn releases<'a>(pass: &Pass<'_>, leaving: impl Iterator<Item = &'a No
     });
     let mut releases: BTreeMap<Arc<str>, Release> = forgotten.collect();
     for node in leaving {
-        let published = node.published.obeyed().filter(|there| !there.persons);
-        if published.is_none() && !releases.contains_key(&node.name) {
+        if !is_ours(node) && !releases.contains_key(&node.name) {
             continue;
         }
-        let (objects, remember) = steps(pass, node, published);
+        let (objects, remember) = steps(pass, node);
         let release = Release { node: node.name.clone(), reason: reason(node), objects, remember };
         releases.insert(node.name.clone(), release);
     }
     releases.into_values().collect()
+}
+
+/// Whether there is something that is ours to take back. Of a node that is gone nothing is obeyed any more, so that both
+/// objects count.
+fn is_ours(node: &Node) -> bool {
+    let Published { profile, twin, .. } = &node.published;
+    let ours = |there: Option<&Carried>| there.is_some_and(|there| !there.persons);
+    match node.presence {
+        Presence::Gone => ours(profile.as_ref()) || ours(twin.as_ref()),
+        Presence::Ready | Presence::Away | Presence::Lost => ours(node.published.obeyed()),
+    }
 }
 
 const fn reason(node: &Node) -> ReleaseReason {
@@ -71,15 +81,16 @@ const fn reason(node: &Node) -> ReleaseReason {
     }
 }
 
-fn steps(pass: &Pass<'_>, node: &Node, published: Option<&Carried>) -> (Objects, Option<NodeMemory>) {
+fn steps(pass: &Pass<'_>, node: &Node) -> (Objects, Option<NodeMemory>) {
     let is_there = node.presence != Presence::Gone;
     let labels = is_there.then_some(LabelsSay::Nothing);
-    let gone = Objects { labels, state: Some(StateSays::Nothing) };
-    let published = match published {
-        None => return (Objects { labels, state: None }, None),
-        Some(_) if !is_there => return (gone, None),
-        Some(published) => published,
-    };
+    let gone = Objects { labels, state: Some(StateSays::Nothing), ..Objects::default() };
+    if !is_ours(node) {
+        return (Objects { labels, ..Objects::default() }, None);
+    }
+    if !is_there {
+        return (gone, None);
+    }
     let since = match pass.remembered.other(&node.name) {
         Some(NodeMemory::Releasing { since }) => *since,
         Some(NodeMemory::Planned(_)) | None => pass.now,
@@ -88,7 +99,7 @@ fn steps(pass: &Pass<'_>, node: &Node, published: Option<&Carried>) -> (Objects,
         return (gone, None);
     }
     let waiting = Some(NodeMemory::Releasing { since });
-    let caps = published.desired.caps;
+    let caps = node.published.caps();
     if !caps.are_lifted() {
         let lifted = Desired {
             profile: Profile::Performance,
@@ -96,7 +107,8 @@ fn steps(pass: &Pass<'_>, node: &Node, published: Option<&Carried>) -> (Objects,
             draining: false,
             policy: Some(pass.policy.into()),
         };
-        return (Objects { labels: None, state: Some(StateSays::Lifted(lifted)) }, waiting);
+        let state = Some(StateSays::Lifted(lifted));
+        return (Objects { state, ..Objects::default() }, waiting);
     }
     match node.confirmation {
         Confirmation::Awaited => (Objects::default(), waiting),

@@ -10,8 +10,10 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 
 mod rig;
+use crate::budget::{Limits, Split};
 use crate::node::rig::{carried, state};
-use crate::node::{Carried, Published};
+use crate::node::{Carried, Published, Signed};
+use joulie_core::budget::Receipt;
 use rig::*;
 
 const GONE: [Change; 2] = [Change::NoLabels, Change::NoState];
@@ -165,7 +167,7 @@ fn what_somebody_else_owns_is_no_difference() {
     // Table C14: an unchanged label is no write, and a person's is never written over.
     let eco = |drains| LabelsSay::These { profile: Some(Profile::Eco), draining: Some(drains), drains };
     let differs =
-        |node: &Node, drains| diff(&Objects { labels: Some(eco(drains)), state: None }, node, false);
+        |node: &Node, drains| diff(&Objects { labels: Some(eco(drains)), ..Objects::default() }, node, false);
     let mut node = row("a", "", 0);
     let labels = |draining| [Change::Labels { profile: Some(Profile::Eco), draining: Some(draining) }];
     assert_eq!(differs(&node, false), labels(false));
@@ -177,6 +179,37 @@ fn what_somebody_else_owns_is_no_difference() {
     assert_eq!(differs(&node, true), labels(true), "the mark is ours");
     node.labels.draining.theirs = true;
     assert_eq!(differs(&node, true), []);
+}
+
+#[test]
+fn a_node_that_nobody_is_known_to_cap_is_tainted_where_that_is_asked() {
+    let limited = |taint_uncapped| Settings {
+        budget: Limits { site: Some(Watts::from_int(1000)), ..Limits::none() },
+        taint_uncapped,
+        ..settings(static_partition("1"))
+    };
+    let told = |node: &Node, settings: &Settings| diff(&desired(node, None, settings), node, false);
+    let mut node = row("a", "", 0);
+    assert_eq!(told(&node, &limited(true)), [Change::Taint(true)]);
+    assert_eq!(told(&node, &limited(false)), []);
+    assert_eq!(told(&node, &Settings { taint_uncapped: true, ..settings(static_partition("1")) }), []);
+    node.tainted = true;
+    assert_eq!(told(&node, &limited(true)), []);
+    assert_eq!(told(&node, &limited(false)), [Change::Taint(false)], "it goes with the setting");
+    // It has read its grant back in this boot.
+    let receipt = Receipt { serial: 1, holds: Watts::from_int(500), floor: Watts::ZERO };
+    let (boot, node_uid) = (node.boot.clone(), node.uid.clone());
+    node.granted.signed = Some(Signed { receipt, boot, node_uid });
+    assert_eq!(told(&node, &limited(true)), [Change::Taint(false)]);
+    node.tainted = false;
+    node.boot = "another".to_owned();
+    assert_eq!(told(&node, &limited(true)), [Change::Taint(true)], "it has rebooted");
+    node.machine.has_agent = true;
+    assert_eq!(told(&node, &limited(true)), [Change::Taint(true)]);
+    node.machine.split = Split::of(&node.machine.resolved.hardware, (false, false));
+    assert_eq!(told(&node, &limited(true)), [], "its agent has nothing to cap with");
+    node.selected = false;
+    assert_eq!(told(&node, &limited(true)), []);
 }
 
 #[test]
@@ -546,6 +579,12 @@ fn a_deleted_node_leaves_no_object_behind() {
     assert_eq!((&*release.node, release.reason), ("b", ReleaseReason::Deleted));
     assert_eq!(plan.changes("b"), [Change::NoState]);
     assert!(cluster.pass(&settings).releases.is_empty());
+    // Of both objects one could not be deleted.
+    cluster.settle(&settings);
+    cluster.delete("a");
+    cluster.memory = Memory::default();
+    cluster.gone[0].published.profile = None;
+    assert_eq!(cluster.pass(&settings).changes("a"), [Change::NoState]);
 }
 
 #[test]

@@ -97,7 +97,8 @@ impl Rig {
     pub(super) fn apply(&mut self, plan: Plan, settings: &Settings) -> Passed {
         let mut changes = BTreeMap::new();
         for decision in &plan.nodes {
-            let objects = desired(decision, settings.draining_label);
+            let node = self.find(&decision.node);
+            let objects = desired(node, Some(decision), settings);
             self.write(&decision.node, &objects, plan.fallback.is_some(), &mut changes);
             self.memory.commit(decision);
         }
@@ -138,12 +139,13 @@ impl Rig {
                     }
                     node.labels.draining.text = draining.map(|draining| draining.to_string().into());
                 }
+                Change::Taint(taint) => node.tainted = *taint,
                 Change::NoLabels => (node.labels.profile.text, node.labels.draining.text) = (None, None),
                 Change::NoState => node.published = Published::default(),
             }
         }
         all.insert(name.clone(), changes);
-        self.gone.retain(|node| node.published.obeyed().is_some());
+        self.gone.retain(|node| node.published != Published::default());
     }
 
     pub(super) fn row(&mut self, name: &str) -> &mut Node {
@@ -245,6 +247,7 @@ pub(super) fn settings(policy: Policy) -> Settings {
         dwell: None,
         release_patience: Micros::new(120_000_000),
         budget: Limits::none(),
+        taint_uncapped: false,
         twin: TwinLaw::STANDARD,
         hold: Micros::MINUTE,
     }
