@@ -107,7 +107,7 @@ fn lens(source: DesiredSource) -> Lens {
 /// A site of which nothing is known but this Node.
 pub(crate) fn of_one_node(node: &Value) -> Site {
     let (mut server, mut watches) = server();
-    server.nodes.list([node].into_iter());
+    server.nodes.list([node]);
     let mut site = Site::default();
     site.refresh(&mut watches, &lens(DesiredSource::Profile), &Catalog::embedded().unwrap());
     site
