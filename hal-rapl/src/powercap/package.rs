@@ -21,6 +21,16 @@ struct Target {
     enable: bool,
 }
 
+impl Target {
+    /// As it is to be written over this state. Switching a zone on switches both of its limits on: a short-term limit of 0 W
+    /// that is off would stop the machine then, so that it becomes the largest one first. It limits nothing, as one that is off.
+    fn over(self, state: &State) -> Self {
+        let switches_on =
+            self.enable && !state.enabled && self.short_uw.is_none() && state.short_uw == Some(0);
+        Self { short_uw: if switches_on { Some(CEILING_UW) } else { self.short_uw }, ..self }
+    }
+}
+
 /// A package with its zones, the package's own before its twin.
 #[derive(Debug)]
 pub(super) struct Package {
@@ -96,12 +106,13 @@ impl Package {
                 continue;
             }
             let original = kept.copied().unwrap_or_else(|| Saved::of(zone.control_type, state));
-            *slot = Some(Target {
+            let target = Target {
                 long_uw: cap_uw,
                 short_uw: original.short_uw.map(|original| aim::short_term(cap_uw, original)),
                 window_us: WINDOW_MAX_US,
                 enable: true,
-            });
+            };
+            *slot = Some(target.over(state));
         }
         let refused = self.bring(&states, &targets)?;
         // The lower of two limits holds, so one zone is enough.
@@ -121,12 +132,15 @@ impl Package {
         let mut targets = [None; ZONES_MAX];
         for ((slot, zone), state) in targets.iter_mut().zip(&self.zones).zip(&states) {
             let kept = originals.iter().flatten().find(|kept| kept.control_type == zone.control_type);
-            *slot = kept.zip(state.as_ref()).map(|(kept, state)| Target {
-                // A zone that is off again after one came and went needs no limit written to have none.
-                long_uw: if kept.limits() || state.enabled { kept.long_uw } else { state.long_uw },
-                short_uw: kept.short_uw,
-                window_us: if kept.window_us == 0 { WINDOW_MAX_US } else { kept.window_us },
-                enable: kept.limits(),
+            *slot = kept.zip(state.as_ref()).map(|(kept, state)| {
+                let target = Target {
+                    // A zone that is off again after one came and went needs no limit written to have none.
+                    long_uw: if kept.limits() || state.enabled { kept.long_uw } else { state.long_uw },
+                    short_uw: kept.short_uw,
+                    window_us: if kept.window_us == 0 { WINDOW_MAX_US } else { kept.window_us },
+                    enable: kept.limits(),
+                };
+                target.over(state)
             });
         }
         let refused = self.bring(&states, &targets)?;

@@ -82,6 +82,33 @@ fn plain_folders_keep_the_contract() {
     }
 }
 
+/// A zone has one switch for both of its limits, and a package at 0 W stands still.
+#[test]
+fn a_short_term_limit_of_0_w_that_is_off_is_never_switched_on() {
+    const SHORT: &str = "constraint_1_power_limit_uw";
+    let plain = Plain::of("xeon-2s");
+    let zone = "intel-rapl:0";
+    let long = plain.get(zone, LONG);
+    plain.put(zone, SHORT, "0");
+    let mut hal = plain.open();
+    let package = find(&hal, "package-0").0;
+    apply(&mut hal, "package-0", w(120)).unwrap();
+    assert_eq!(plain.get(zone, SHORT), "0", "one that is not used is not touched");
+    // A rival, a processor that was unplugged, a driver that was loaded anew.
+    let switch_off = || {
+        plain.put(zone, "enabled", "0");
+        plain.put(zone, SHORT, "0");
+    };
+    switch_off();
+    apply(&mut hal, "package-0", w(110)).unwrap();
+    assert_eq!(plain.get(zone, "enabled"), "1");
+    assert_ne!(plain.get(zone, SHORT), "0");
+    switch_off();
+    hal.release(package).unwrap();
+    assert_eq!((plain.get(zone, "enabled").as_str(), plain.get(zone, LONG)), ("1", long));
+    assert_ne!(plain.get(zone, SHORT), "0");
+}
+
 #[test]
 fn a_machine_without_powercap_has_no_package_and_no_error() {
     let plain = Plain::empty();

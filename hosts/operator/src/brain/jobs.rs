@@ -59,7 +59,13 @@ impl Brain {
     }
 
     /// The writes of one change; `observed` is nothing of a node that is gone.
-    pub(super) fn write(&self, node: &Node, observed: Option<&Observed>, change: Change, writes: &mut Vec<Write>) {
+    pub(super) fn write(
+        &self,
+        node: &Node,
+        observed: Option<&Observed>,
+        change: Change,
+        writes: &mut Vec<Write>,
+    ) {
         let profile = self.site.profiles.get(&node.name).map(|profile| &profile.state);
         let twin = self.site.twins.get(&node.name).map(|twin| &twin.state);
         match change {
