@@ -3,7 +3,7 @@
 //! `cargo test -p extender burst -- --nocapture` prints the table of docs/adr/0011.
 
 use crate::decide;
-use crate::expected::Expected;
+use crate::expected::{Expected, Forgotten};
 use crate::index::{Index, Registry};
 use crate::ledger::{Ledger, Round, Scales};
 use crate::rows::PodRow;
@@ -108,7 +108,7 @@ impl World {
         };
         let fleet = Arc::new(Fleet::of(nodes, Arc::new(Index::of(&registry)), &rules, true));
         let rule = AssumedRule::new(Micros::new(30_000_000), Micros::MINUTE).unwrap();
-        let mut world = Self {
+        Self {
             kinds: all.iter().map(|(kind, _, _)| *kind).collect(),
             cores: all.iter().map(|(_, _, kind)| kind.cores).collect(),
             bound: vec![0; all.len()],
@@ -117,15 +117,18 @@ impl World {
             expected: Expected::new(expected),
             registry,
             dice: seed | 1,
-        };
-        (0..PODS).for_each(|number| world.see(number, None));
-        world
+        }
     }
 
-    /// Binds all pods one after the other; each binding is seen when `lag` more pods have been decided on.
-    fn burst(&mut self, lag: usize, plugins: bool) {
+    /// Binds all pods one after the other. Each pod is seen when `behind` more have been decided on, or with 0 before any is;
+    /// its binding when `lag` more have been.
+    fn burst(&mut self, (behind, lag): (usize, usize), plugins: bool) {
         let mut told: VecDeque<(usize, usize)> = VecDeque::new();
+        (0..PODS).filter(|_| behind == 0).for_each(|number| self.see(number, None));
         for number in 0..PODS {
+            if let (true, Some(pod)) = (behind > 0, number.checked_sub(behind)) {
+                self.see(pod, None);
+            }
             if number > lag {
                 told.pop_front().into_iter().for_each(|(pod, node)| self.see(pod, Some(node)));
             }
@@ -144,7 +147,8 @@ impl World {
         let now = Mono::from_millis(u64::try_from(number).unwrap());
         let view = View { snapshot: &self.snapshot, expected: &expected, now };
         let (reply, outcome) = decide::prioritize(&view, &placement(), &body).unwrap();
-        outcome.offer.into_iter().for_each(|offer| assert!(!self.expected.offer(offer, now)));
+        let offered = outcome.offer.map(|offer| self.expected.offer(offer, now));
+        assert_eq!(offered.unwrap_or_default(), Forgotten::default());
         let answer: Value = serde_json::from_slice(&crate::probe::Answer::of(reply).whole()).unwrap();
         let total = |node: usize| {
             let used = 400 * self.bound[node] / usize::try_from(self.cores[node]).unwrap();
@@ -171,6 +175,7 @@ impl World {
         self.ledger.follow(Event::Seen { uid: String::new(), row }, scales, &mut round);
         self.snapshot.assumed = self.ledger.sums(self.bound.len());
         self.snapshot.queue = self.ledger.queue();
+        self.expected.tell(|pod, node| self.snapshot.adds(pod, node));
         self.expected.settle(&round.bound);
     }
 
@@ -220,7 +225,7 @@ fn a_burst_spreads_although_its_bindings_are_seen_late() {
                 let mut seen = Vec::new();
                 for (how, age) in [("bindings seen", Duration::ZERO), ("own answers too", AGE)] {
                     let mut world = World::new(kinds, age, 0x9E37_79B9);
-                    world.burst(lag, plugins);
+                    world.burst((0, lag), plugins);
                     let used = world.bound.iter().filter(|pods| **pods > 0).count();
                     let (pods, deviation) = (world.most_and_middle(), world.deviation());
                     println!("| {what} | {plugins} | {lag} | {how} | {used} | {pods:?} | {deviation:.1} |");
@@ -233,6 +238,28 @@ fn a_burst_spreads_although_its_bindings_are_seen_late() {
                 // And it can be seen here that without it they herd.
                 assert!(plugins || lag < 10 || *before > 2.0 * after, "{what} {lag}: {before} {after}");
             }
+        }
+    }
+}
+
+#[test]
+fn a_burst_spreads_although_the_watch_tells_of_its_pods_late() {
+    println!("| nodes | behind | lag | used | most, middle of each kind | deviation, % of cap |");
+    for (what, kinds) in [("16, mixed", &MIXED[..]), ("100 alike", &ALIKE[..])] {
+        for (behind, lag) in [(1, 30), (3, 30), (10, 60)] {
+            let run = |age, behind, lag| {
+                let mut world = World::new(kinds, age, 0x9E37_79B9);
+                world.burst((behind, lag), false);
+                let used = world.bound.iter().filter(|pods| **pods > 0).count();
+                (used, world.most_and_middle(), world.deviation())
+            };
+            let (used, pods, deviation) = run(AGE, behind, lag);
+            println!("| {what} | {behind} | {lag} | {used} | {pods:?} | {deviation:.1} |");
+            // What counts begins as late as the watch tells of the pods, and no longer as late as it tells of their bindings.
+            let (_, _, as_bound) = run(Duration::ZERO, 0, behind);
+            let (_, _, without) = run(Duration::ZERO, 0, lag);
+            assert!(deviation <= as_bound + 1.0, "{what} {behind}: {deviation}, {as_bound}");
+            assert!(1.5 * deviation < without, "{what} {behind}: {deviation}, {without}");
         }
     }
 }

@@ -81,13 +81,11 @@ pub(crate) fn asked(
     Ok((uid, Asked { class: class.class, recognised: class.recognised, terms }))
 }
 
-/// The pod on the node of this number, if there is such a pod that waits for a node, and it adds anything there. It weighs what
-/// its object asks for, whatever the request says.
+/// The pod on the node of this number, unless it is known to add nothing there.
 fn offer(snapshot: &Snapshot, pod: Option<PodUid>, number: usize) -> Option<Offer> {
-    let pod = pod?;
-    let watts = snapshot.fleet.kinds.added(number, snapshot.queue.find(pod)?);
-    let node = NodeKey(u32::try_from(number).ok()?);
-    Some(Offer { pod, node, watts }).filter(|offer| offer.watts > Watts::ZERO)
+    let (pod, node) = (pod?, NodeKey(u32::try_from(number).ok()?));
+    let watts = snapshot.adds(pod, node);
+    (watts != Some(Watts::ZERO)).then_some(Offer { pod, node, watts })
 }
 
 /// One candidate.

@@ -9,9 +9,14 @@
 //! Scores alone go by it. An expectation is a guess, and whoever reaches the port can make us guess: it never keeps a pod
 //! from a node.
 //!
+//! kube-scheduler's watch may be ahead of ours, and then it asks about a pod that ours has not told of. Such an answer is
+//! kept, and weighs nothing until ours tells of a pod with that UID that waits for a node; from then on it weighs what that
+//! object asks for. So an answer about a pod that somebody made up never weighs anything, and all of them together have a
+//! bound of their own.
+//!
 //! Those that stand are an immutable list behind an atomic pointer: whoever offers puts a new list in the place of the
 //! one that it saw, and tries again if somebody else was faster. Nobody waits for a lock. A pod stands in it once, by its
-//! UID, and the list is bounded: beyond that the oldest is forgotten.
+//! UID, and the list is bounded: beyond that the oldest of its kind is forgotten.
 
 use arc_swap::{ArcSwap, Guard};
 use host_kit::clock::Mono;
@@ -21,16 +26,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many stand at most. kube-scheduler binds some hundred pods a second, and a binding is seen well within one.
+/// How many pods that are known stand at most. kube-scheduler binds some hundred pods a second, and a binding is seen well
+/// within one.
 const MOST: usize = 1024;
+/// And how many that are not known. As many are decided on while our watch is half a second behind kube-scheduler's.
+const UNKNOWN_MOST: usize = 256;
 
 /// A pod, and the node that it was offered as the best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offer {
     pub(crate) pod: PodUid,
     pub(crate) node: NodeKey,
-    /// What it would add there.
-    pub(crate) watts: Watts,
+    /// What it would add there; nothing is known of a pod that the watch has not told of.
+    pub(crate) watts: Option<Watts>,
 }
 
 /// Those that stand, the oldest first.
@@ -43,21 +51,45 @@ struct Expectation {
     until: Mono,
 }
 
+impl Expectation {
+    fn is_known(&self) -> bool {
+        self.offer.watts.is_some()
+    }
+}
+
 impl Expectations {
-    /// Those of other pods that stand at this moment. A pod that is asked for again does not stand in its own way.
-    pub(crate) fn of_others(&self, pod: Option<PodUid>, now: Mono) -> impl Iterator<Item = &Offer> {
+    /// Those of other pods that weigh something at this moment, and what. A pod that is asked for again does not stand in
+    /// its own way.
+    pub(crate) fn of_others(&self, pod: Option<PodUid>, now: Mono) -> impl Iterator<Item = (NodeKey, Watts)> {
         let stands = move |one: &&Expectation| one.until > now && Some(one.offer.pod) != pod;
-        self.0.iter().filter(stands).map(|one| &one.offer)
+        self.0.iter().filter(stands).filter_map(|one| Some((one.offer.node, one.offer.watts?)))
+    }
+
+    /// How many answers are about pods that are not known.
+    pub(crate) fn unknown(&self, now: Mono) -> usize {
+        self.0.iter().filter(|one| one.until > now && !one.is_known()).count()
     }
 
     /// With one more, which replaces an older one of the same pod.
     fn with(&self, offer: Offer, now: Mono, until: Mono) -> Self {
-        let others = || self.0.iter().filter(|one| one.until > now && one.offer.pod != offer.pod).copied();
-        let count = others().count();
-        let mut all = Vec::with_capacity(count.saturating_add(1).min(MOST));
-        all.extend(others().skip(count.saturating_add(1).saturating_sub(MOST)));
-        all.push(Expectation { offer, until });
-        Self(all)
+        let others = self.0.iter().filter(|one| one.until > now && one.offer.pod != offer.pod).copied();
+        Self::bounded(others.chain([Expectation { offer, until }]))
+    }
+
+    /// Those that there is room for. Pods that are not known take none from those that are.
+    fn bounded(all: impl Iterator<Item = Expectation> + Clone) -> Self {
+        let known = all.clone().filter(Expectation::is_known).count();
+        let unknown = all.clone().count().saturating_sub(known);
+        let (mut known_out, mut unknown_out) =
+            (known.saturating_sub(MOST), unknown.saturating_sub(UNKNOWN_MOST));
+        let mut kept = Vec::with_capacity(known.min(MOST).saturating_add(unknown.min(UNKNOWN_MOST)));
+        kept.extend(all.filter(|one| {
+            let out = if one.is_known() { &mut known_out } else { &mut unknown_out };
+            let stays = *out == 0;
+            *out = out.saturating_sub(1);
+            stays
+        }));
+        Self(kept)
     }
 }
 
@@ -66,6 +98,25 @@ impl Expectations {
 pub(crate) struct Expected {
     standing: Arc<ArcSwap<Expectations>>,
     age_max: Duration,
+}
+
+/// What became of answers that weigh nothing any longer because of their age, or for want of room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Forgotten {
+    /// About pods that are known.
+    pub(crate) known: u64,
+    /// About pods that the watch has not told of.
+    pub(crate) unknown: u64,
+}
+
+impl Forgotten {
+    fn of<'e>(all: impl Iterator<Item = &'e Expectation>) -> Self {
+        let mut forgotten = Self::default();
+        all.for_each(|one| {
+            *(if one.is_known() { &mut forgotten.known } else { &mut forgotten.unknown }) += 1
+        });
+        forgotten
+    }
 }
 
 /// What became of expectations whose pods were seen bound.
@@ -89,14 +140,42 @@ impl Expected {
         self.standing.load()
     }
 
-    /// Expects a pod where it was offered. Whether another one had to be forgotten for it.
-    pub(crate) fn offer(&self, offer: Offer, now: Mono) -> bool {
+    /// Expects a pod where it was offered. What had to be forgotten for it.
+    pub(crate) fn offer(&self, offer: Offer, now: Mono) -> Forgotten {
         if self.age_max.is_zero() {
-            return false;
+            return Forgotten::default();
         }
         let until = now.plus(self.age_max);
         let before = self.standing.rcu(|standing| standing.with(offer, now, until));
-        before.of_others(Some(offer.pod), now).count() >= MOST
+        let alike = |one: &&Expectation| {
+            one.until > now && one.offer.pod != offer.pod && one.is_known() == offer.watts.is_some()
+        };
+        let most = if offer.watts.is_some() { MOST } else { UNKNOWN_MOST };
+        Forgotten::of(before.0.iter().filter(alike).skip(most.saturating_sub(1)))
+    }
+
+    /// What the watch tells by now of pods that were not known: those that wait for a node weigh from here on what they add
+    /// to the node that they were offered, and those that add nothing there are forgotten. Who had to be forgotten for them.
+    pub(crate) fn tell(&self, weigh: impl Fn(PodUid, NodeKey) -> Option<Watts>) -> Forgotten {
+        let told = |one: &Expectation| match one.offer {
+            Offer { pod, node, watts: None } => weigh(pod, node),
+            Offer { watts: Some(_), .. } => None,
+        };
+        if !self.standing.load().0.iter().any(|one| told(one).is_some()) {
+            return Forgotten::default();
+        }
+        let mut forgotten = Forgotten::default();
+        self.standing.rcu(|standing| {
+            let weighed = standing.0.iter().filter_map(|one| {
+                let watts = told(one).or(one.offer.watts);
+                let offer = Offer { watts, ..one.offer };
+                (watts != Some(Watts::ZERO)).then_some(Expectation { offer, ..*one })
+            });
+            let known = weighed.clone().filter(Expectation::is_known).count();
+            forgotten.known = u64::try_from(known.saturating_sub(MOST)).unwrap_or(u64::MAX);
+            Expectations::bounded(weighed)
+        });
+        forgotten
     }
 
     /// These pods were seen bound to these nodes, and count there.
@@ -113,8 +192,8 @@ impl Expected {
     }
 
     /// Forgets those that stood for long enough; how many.
-    pub(crate) fn sweep(&self, now: Mono) -> usize {
-        self.keep(|one| one.until > now).len()
+    pub(crate) fn sweep(&self, now: Mono) -> Forgotten {
+        Forgotten::of(self.keep(|one| one.until > now).iter())
     }
 
     /// These numbers are given to other nodes next.
@@ -145,22 +224,39 @@ mod tests {
         Mono::from_millis(millis)
     }
 
+    const NONE: Forgotten = Forgotten { known: 0, unknown: 0 };
+
     fn offer(pod: u128, node: u32) -> Offer {
-        Offer { pod: PodUid(pod), node: NodeKey(node), watts: Watts::from_int(10) }
+        Offer { watts: Some(Watts::from_int(10)), ..unknown(pod, node) }
     }
 
-    /// The pods that stand, with their nodes.
+    /// Of a pod that the watch has not told of.
+    fn unknown(pod: u128, node: u32) -> Offer {
+        Offer { pod: PodUid(pod), node: NodeKey(node), watts: None }
+    }
+
+    /// The pods that weigh something, with their nodes.
     fn standing(expected: &Expected, pod: Option<u128>, now: u64) -> Vec<(u128, u32)> {
         let all = expected.load();
-        let pairs = all.of_others(pod.map(PodUid), at(now)).map(|offer| (offer.pod.0, offer.node.0));
-        pairs.collect()
+        let weighs = all.of_others(pod.map(PodUid), at(now)).count();
+        let stands =
+            |one: &&Expectation| one.until > at(now) && one.is_known() && pod != Some(one.offer.pod.0);
+        let pairs: Vec<_> =
+            all.0.iter().filter(stands).map(|one| (one.offer.pod.0, one.offer.node.0)).collect();
+        assert_eq!(pairs.len(), weighs);
+        pairs
+    }
+
+    /// The watch tells of these pods, each of which adds so many watts wherever it is.
+    fn tell(expected: &Expected, pods: std::ops::Range<u128>, watts: i32) -> Forgotten {
+        expected.tell(|pod, _| pods.contains(&pod.0).then(|| Watts::from_int(watts)))
     }
 
     #[test]
     fn a_pod_that_is_asked_for_again_counts_once_and_never_against_itself() {
         let expected = Expected::new(AGE);
         for (pod, node) in [(1, 7), (2, 7), (1, 8)] {
-            assert!(!expected.offer(offer(pod, node), at(0)));
+            assert_eq!(expected.offer(offer(pod, node), at(0)), NONE);
         }
         assert_eq!(standing(&expected, None, 1), [(2, 7), (1, 8)]);
         assert_eq!(standing(&expected, Some(1), 1), [(2, 7)]);
@@ -174,15 +270,15 @@ mod tests {
         assert_eq!(standing(&expected, None, 4_999).len(), 2);
         // Whether or not anybody has swept.
         assert_eq!(standing(&expected, None, 5_000), [(2, 7)]);
-        assert_eq!(expected.sweep(at(5_000)), 1);
-        assert_eq!(expected.sweep(at(5_001)), 1);
+        assert_eq!(expected.sweep(at(5_000)), Forgotten { known: 1, unknown: 0 });
+        assert_eq!(expected.sweep(at(5_001)), Forgotten { known: 1, unknown: 0 });
         assert!(expected.load().0.is_empty());
     }
 
     #[test]
     fn a_binding_that_is_seen_ends_it_wherever_it_is() {
         let expected = Expected::new(AGE);
-        (1..=4).for_each(|pod| assert!(!expected.offer(offer(pod, 7), at(0))));
+        (1..=4).for_each(|pod| assert_eq!(expected.offer(offer(pod, 7), at(0)), NONE));
         let place = |node| Some(NodeKey(node));
         let bound =
             [(PodUid(1), place(7)), (PodUid(2), place(8)), (PodUid(9), place(7)), (PodUid(4), None)].into();
@@ -199,14 +295,68 @@ mod tests {
         let (mut forgotten, uids) = (0, 10_000);
         // All within the time for which they stand.
         for pod in 0..uids {
-            forgotten += usize::from(expected.offer(offer(pod, 7), at(0)));
+            forgotten += expected.offer(offer(pod, 7), at(0)).known;
             assert!(expected.load().0.capacity() <= MOST);
         }
         let most = u128::try_from(MOST).unwrap();
-        assert_eq!(forgotten, 10_000 - MOST);
+        assert_eq!(forgotten, 10_000 - u64::try_from(MOST).unwrap());
         let left = standing(&expected, None, 1);
         assert_eq!((left.len(), left[0].0), (MOST, uids - most));
-        assert_eq!(expected.sweep(at(5_000)), MOST);
+        assert_eq!(expected.sweep(at(5_000)), Forgotten { known: 1024, unknown: 0 });
+    }
+
+    #[test]
+    fn an_answer_about_a_pod_that_is_not_known_weighs_nothing_until_the_watch_tells_of_it() {
+        let expected = Expected::new(AGE);
+        for pod in 1..=3 {
+            assert_eq!(expected.offer(unknown(pod, 7), at(0)), NONE);
+        }
+        assert_eq!((standing(&expected, None, 1), expected.load().unknown(at(1))), (vec![], 3));
+        // By what the object asks for, and for no longer than an answer about a known pod.
+        assert_eq!(tell(&expected, 1..3, 25), NONE);
+        let all: Vec<_> = expected.load().of_others(None, at(4_999)).collect();
+        assert_eq!(all, [(NodeKey(7), Watts::from_int(25)); 2]);
+        assert_eq!(standing(&expected, None, 5_000), []);
+        // It is weighed once.
+        assert_eq!(tell(&expected, 1..3, 99), NONE);
+        assert_eq!(
+            expected.load().of_others(None, at(1)).map(|(_, watts)| watts).max(),
+            Some(Watts::from_int(25))
+        );
+        // A pod of which is heard when it is bound already.
+        let bound = [(PodUid(3), Some(NodeKey(7)))].into();
+        assert_eq!(expected.settle(&bound), Settled { met: 1, elsewhere: 0 });
+        assert_eq!(expected.sweep(at(5_000)), Forgotten { known: 2, unknown: 0 });
+    }
+
+    #[test]
+    fn a_pod_that_turns_out_to_add_nothing_is_not_kept() {
+        let expected = Expected::new(AGE);
+        expected.offer(unknown(1, 7), at(0));
+        assert_eq!(tell(&expected, 1..2, 0), NONE);
+        assert!(expected.load().0.is_empty());
+    }
+
+    #[test]
+    fn made_up_pods_evict_no_real_one_and_take_no_more_room() {
+        let expected = Expected::new(AGE);
+        let known = u128::try_from(MOST).unwrap();
+        (0..known).for_each(|pod| assert_eq!(expected.offer(offer(pod, 7), at(0)), NONE));
+        let mut forgotten = Forgotten::default();
+        for pod in 0..10_000 {
+            let out = expected.offer(unknown(known + pod, 7), at(1));
+            forgotten =
+                Forgotten { known: forgotten.known + out.known, unknown: forgotten.unknown + out.unknown };
+            assert!(expected.load().0.capacity() <= MOST + UNKNOWN_MOST);
+        }
+        assert_eq!(forgotten, Forgotten { known: 0, unknown: 10_000 - 256 });
+        assert_eq!(standing(&expected, None, 2).len(), MOST);
+        // Those that are left are the last ones, and are forgotten in time. One that proves true takes the oldest's place.
+        assert_eq!(tell(&expected, known..known + 10_000 - 256, 10), NONE);
+        assert_eq!(tell(&expected, known + 9_999..known + 10_000, 10), Forgotten { known: 1, unknown: 0 });
+        let left = standing(&expected, None, 2);
+        assert_eq!((left.len(), left[0].0, left[MOST - 1].0), (MOST, 1, known + 9_999));
+        assert_eq!(expected.sweep(at(5_001)), Forgotten { known: 1024, unknown: 255 });
     }
 
     #[test]
@@ -230,7 +380,8 @@ mod tests {
     #[test]
     fn it_can_be_switched_off() {
         let expected = Expected::new(Duration::ZERO);
-        assert!(!expected.offer(offer(1, 7), at(0)));
-        assert_eq!(standing(&expected, None, 0), []);
+        assert_eq!(expected.offer(offer(1, 7), at(0)), NONE);
+        expected.offer(unknown(2, 7), at(0));
+        assert_eq!((standing(&expected, None, 0), expected.load().unknown(at(0))), (vec![], 0));
     }
 }

@@ -50,6 +50,7 @@ fn head(view: &View<'_>, placement: &Placement) -> Map<String, Value> {
             "waitingPods": snapshot.waiting_pods,
             "queuedPods": snapshot.queue.len(),
             "expectedPods": view.expected.of_others(None, view.now).count(),
+            "unknownPods": view.expected.unknown(view.now),
         }),
     );
     head.insert("synced".to_owned(), snapshot.fleet.synced.into());

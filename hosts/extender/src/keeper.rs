@@ -196,15 +196,18 @@ impl Keeper {
     /// Shows what there is now.
     fn show(&mut self, round: &Round) {
         let assumed = self.ledger.sums(self.registry.len());
-        self.shown.store(Arc::new(Snapshot {
+        let snapshot = Arc::new(Snapshot {
             fleet: self.fleet.clone(),
             assumed,
             assumed_pods: self.ledger.pods(),
             waiting_pods: self.ledger.waiting(),
             queue: self.ledger.queue(),
             at: self.clock.mono(),
-        }));
+        });
+        self.shown.store(snapshot.clone());
         self.metrics.assumed(round);
+        // Not before: an answer that was made meanwhile is found by the next round at the latest.
+        self.metrics.displaced(self.expected.tell(|pod, node| snapshot.adds(pod, node)));
         // Not before: a pod that is seen bound counts from the picture on, and must not count for nobody until then.
         self.metrics.settled(self.expected.settle(&round.bound));
     }

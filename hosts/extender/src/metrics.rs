@@ -8,7 +8,7 @@ mod latency;
 mod nodes;
 
 use crate::decide::{Asked, Outcome};
-use crate::expected::Settled;
+use crate::expected::{Forgotten, Settled};
 use crate::keeper::Shown;
 use crate::ledger::Round;
 use crate::settings::Placement;
@@ -76,6 +76,8 @@ closed_label! {
         Expired = "expired",
         /// It was forgotten for want of room.
         Displaced = "displaced",
+        /// No pod of that UID was seen to wait for a node, so it never counted.
+        Unknown = "unknown",
     }
 }
 
@@ -137,7 +139,7 @@ struct All {
     never_ran: Counter,
     unreadable: [Gauge; 2],
     /// In the order of [`Fate::ALL`].
-    fates: [Counter; 4],
+    fates: [Counter; 5],
     /// A pod like the last one of each class.
     last: [ArcSwapOption<Asked>; 3],
 }
@@ -200,7 +202,7 @@ impl Metrics {
             ),
             unreadable: [Kind::Twin, Kind::Hardware]
                 .map(|kind| unreadable.get_or_create(&ByKind { kind }).clone()),
-            fates: [Fate::Met, Fate::Elsewhere, Fate::Expired, Fate::Displaced]
+            fates: [Fate::Met, Fate::Elsewhere, Fate::Expired, Fate::Displaced, Fate::Unknown]
                 .map(|fate| fates.get_or_create(&ByFate { fate }).clone()),
             last: Default::default(),
         });
@@ -237,9 +239,10 @@ impl Metrics {
         }
     }
 
-    /// A pod was expected, and another one forgotten for it.
-    pub(crate) fn displaced(&self) {
-        self.ended(Fate::Displaced, 1);
+    /// Pods were expected, and others forgotten for them.
+    pub(crate) fn displaced(&self, forgotten: Forgotten) {
+        self.ended(Fate::Displaced, forgotten.known);
+        self.ended(Fate::Unknown, forgotten.unknown);
     }
 
     /// Pods were seen bound.
@@ -249,8 +252,9 @@ impl Metrics {
     }
 
     /// Pods were expected for long enough.
-    pub(crate) fn expired(&self, pods: usize) {
-        self.ended(Fate::Expired, u64::try_from(pods).unwrap_or(u64::MAX));
+    pub(crate) fn expired(&self, forgotten: Forgotten) {
+        self.ended(Fate::Expired, forgotten.known);
+        self.ended(Fate::Unknown, forgotten.unknown);
     }
 
     fn ended(&self, fate: Fate, pods: u64) {

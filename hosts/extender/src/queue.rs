@@ -1,6 +1,6 @@
 //! The pods that wait for a node, as the watch tells of them.
 //!
-//! An answer counts for other pods only where it is about one of these, and with the watts that the object asks for: whoever
+//! An answer counts for other pods only when it is about one of these, and with the watts that the object asks for: whoever
 //! reaches the port can make up requests, and cannot make up pods (docs/adr/0011).
 
 use joulie_core::placement::assumed::PodUid;

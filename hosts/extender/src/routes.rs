@@ -112,8 +112,8 @@ impl Desk {
         match decide(&view, &self.placement, request.body()) {
             Ok((reply, outcome)) => {
                 // Before the answer leaves: the next request may follow it at once.
-                if outcome.offer.is_some_and(|offer| self.expected.offer(offer, began)) {
-                    self.metrics.displaced();
+                if let Some(offer) = outcome.offer {
+                    self.metrics.displaced(self.expected.offer(offer, began));
                 }
                 self.metrics.answered(verb, &outcome, self.clock.mono().since(began));
                 json(reply)

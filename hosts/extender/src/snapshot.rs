@@ -6,7 +6,7 @@ use crate::index::{Index, Registry};
 use crate::kinds::Kinds;
 use crate::queue::Queue;
 use host_kit::clock::Mono;
-use joulie_core::placement::assumed::PodUid;
+use joulie_core::placement::assumed::{NodeKey, PodUid};
 use joulie_core::placement::class::WorkloadClass;
 use joulie_core::placement::cluster::Cluster;
 use joulie_core::placement::estimate::Hardware;
@@ -175,6 +175,13 @@ impl Snapshot {
         }
     }
 
+    /// What a pod that waits for a node adds to this one, if there is such a pod: by what its object asks for, whatever a
+    /// request says.
+    pub(crate) fn adds(&self, pod: PodUid, NodeKey(number): NodeKey) -> Option<Watts> {
+        let number = usize::try_from(number).unwrap_or(usize::MAX);
+        Some(self.fleet.kinds.added(number, self.queue.find(pod)?))
+    }
+
     /// What the node of this number is taken to draw on top of its measurement.
     pub(crate) fn assumed(&self, number: usize) -> Watts {
         self.assumed.get(number).copied().unwrap_or(Watts::ZERO)
@@ -199,11 +206,11 @@ impl<'v> View<'v> {
     /// bound, and those of other pods that are expected. Where none is, nothing is copied.
     pub(crate) fn unseen(&self, pod: Option<PodUid>) -> Cow<'v, [Watts]> {
         let mut watts = Cow::Borrowed(&*self.snapshot.assumed);
-        for offer in self.expected.of_others(pod, self.now) {
-            let place = usize::try_from(offer.node.0).unwrap_or(usize::MAX);
+        for (NodeKey(number), added) in self.expected.of_others(pod, self.now) {
+            let place = usize::try_from(number).unwrap_or(usize::MAX);
             // A node that has come since has no place here, and no candidate is found by it.
             if let Some(sum) = watts.to_mut().get_mut(place) {
-                *sum += offer.watts;
+                *sum += added;
             }
         }
         watts

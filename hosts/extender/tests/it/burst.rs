@@ -33,6 +33,12 @@ impl World {
         self.send("DELETE", &path, &json!({"gracePeriodSeconds": 0})).await;
     }
 
+    /// Nothing holds the pod back any longer.
+    pub(crate) async fn free(&self, name: &str) {
+        let path = format!("/api/v1/namespaces/default/pods/{name}");
+        self.send("PATCH", &path, &json!({"spec": {"schedulingGates": []}})).await;
+    }
+
     /// The pod runs now.
     async fn runs(&self, name: &str) {
         let status = json!({"status": {"phase": "Running", "startTime": Timestamp::now().to_string()}});

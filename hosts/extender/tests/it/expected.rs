@@ -115,6 +115,9 @@ async fn answers_about_pods_that_do_not_exist_weigh_nothing() {
     world.equal_nodes(&names).await;
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let asked = one(0);
+    // One that is real, and is expected before any of them.
+    let real = world.create_all(&["real".to_owned()]).await;
+    world.best(&real[0], &names).await;
     let before = world.scores(&asked, &names).await;
     for number in 1..=600 {
         // 280 W each.
@@ -123,8 +126,38 @@ async fn answers_about_pods_that_do_not_exist_weigh_nothing() {
         world.post("/prioritize", &json!({"Pod": made_up, "NodeNames": names})).await;
         world.post("/filter", &json!({"Pod": made_up, "NodeNames": [names[number % 20]]})).await;
     }
-    assert_eq!(world.cluster().await["expectedPods"], json!(0));
+    let cluster = world.cluster().await;
+    assert_eq!((&cluster["expectedPods"], &cluster["unknownPods"]), (&json!(1), &json!(256)));
     assert_eq!(world.scores(&asked, &names).await, before);
+    assert_eq!((world.ended("displaced").await, world.ended("expired").await), ("0".into(), "0".into()));
+}
+
+#[tokio::test]
+async fn an_answer_before_the_watch_tells_of_its_pod_counts_from_the_moment_it_does() {
+    let world = World::start(&[]).await;
+    world.equal_nodes(&["a".to_owned(), "b".to_owned()]).await;
+    let before = world.scores(&one(1), &["a", "b"]).await;
+    // A pod that is held back is none that waits, as is one that the watch has not told of.
+    let mut held = pod("performance", "4");
+    held["spec"]["schedulingGates"] = json!([{"name": "later"}]);
+    let mut asked = world.create("real", &held).await;
+    // What the request claims is ten times as much.
+    asked["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("40");
+    world.post("/filter", &json!({"Pod": asked, "NodeNames": ["a"]})).await;
+    let cluster = world.cluster().await;
+    // The other one is the pod that everybody is scored by here.
+    assert_eq!((&cluster["expectedPods"], &cluster["unknownPods"]), (&json!(0), &json!(2)));
+    assert_eq!(world.scores(&one(1), &["a", "b"]).await, before);
+    world.free("real").await;
+    world.sees_queued(1).await;
+    let counts = async || world.cluster().await["expectedPods"] == json!(1);
+    world.until("it counts", counts).await;
+    // By its object: 4 of 40 cores, 0.7 · 400 W / 10.
+    let page = world.post("/debug/scoring", &json!({"Pod": one(2), "NodeNames": ["a", "b"]})).await;
+    let watts = |at: usize| page["nodes"][at]["scoring"]["expectedPowerW"].as_f64().unwrap();
+    assert!((watts(0) - 28.0).abs() < 0.1 && watts(1) == 0.0, "{page}");
+    world.assign("real", "a").await;
+    world.until("the binding is seen", async || world.ended("met").await == "1").await;
 }
 
 #[tokio::test]
