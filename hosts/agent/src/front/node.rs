@@ -207,15 +207,15 @@ impl Memory {
     /// What stands and what became of it, for whoever watches the numbers and the log.
     fn tell_grant(&mut self, node: &str, shared: &Shared) {
         let now = shared.clock.mono();
-        let unkept = self.receipts.unkept();
-        if *unkept != self.unkept {
+        let grant = self.stands.grant();
+        let unkept = grant.map(|_| self.receipts.unkept().clone()).unwrap_or_default();
+        if unkept != self.unkept {
             match unkept.words() {
                 Some(words) => tracing::warn!(node, "{words}"),
                 None => tracing::info!(node, "every device keeps to the grant again, or none stands"),
             }
-            self.unkept = unkept.clone();
+            self.unkept = unkept;
         }
-        let grant = self.stands.grant();
         self.granted = grant.map(|_| *self.granted.get_or_insert(now));
         let age = self.granted.map(|since| now.since(since));
         shared.metrics.grants(node, grant.zip(age), self.receipts.standing().as_ref(), &self.unkept);
@@ -252,7 +252,7 @@ impl Memory {
         let mut outcome = self.outcomes.of(&self.wanted, view, &shared.terms, now);
         if let Some(verdict) = &mut outcome.verdict {
             verdict.message.push_str(said);
-            verdict.exceeded_by(&self.receipts.unkept().above);
+            verdict.exceeded_by(&self.unkept.above);
         }
         outcome
     }
