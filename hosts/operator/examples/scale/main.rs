@@ -1,5 +1,5 @@
 //! What 5,000 nodes cost the operator: `cargo xtask bench operator`, or
-//! `cargo build --release -p operator && cargo run --release -p operator --example scale [NODES [PROGRAM]]`.
+//! `cargo build --release -p operator && cargo run --release -p operator --example scale [NODES [PROGRAM [STEADY_SECONDS]]]`.
 //!
 //! First without a budget and then with limits for the site and for each rack that bind. The operator is the shipped program
 //! in a process of its own; the API server, the agents and whoever looks are this process.
@@ -22,24 +22,31 @@ use tokio::time::Instant;
 type Any = Box<dyn Error + Send + Sync>;
 
 const EVENTS: usize = 20;
-const STEADY: Duration = Duration::from_secs(20);
+/// For how long nothing changes, where nobody says otherwise.
+const STEADY: u64 = 20;
 /// Between two events: passes keep a distance under a storm, and a pass for each is what is looked at.
 const ROOM: Duration = Duration::from_secs(2);
 
 #[tokio::main]
 async fn main() -> Result<(), Any> {
     let nodes: usize = std::env::args().nth(1).map_or(Ok(5_000), |text| text.parse())?;
+    let steady = std::env::args().nth(3).map_or(Ok(STEADY), |text| text.parse())?;
+    let steady = Duration::from_secs(steady);
     tell("### Without a budget\n")?;
-    measure(nodes, &[], Duration::from_secs(3)).await?;
+    measure(nodes, &[], (Duration::from_secs(3), steady)).await?;
     // Of 720 W a node may draw 600 W where its rack is full, and 500 W where the site is.
     let (site, rack) = ((nodes * 500).to_string(), format!("*={}", NODES_PER_RACK * 600));
     tell("\n### With limits for the site and for each rack\n")?;
     // What one node gives up another gets after BUDGET_RAISE_DWELL, which is 30 s.
     let quiet = Duration::from_secs(35);
-    measure(nodes, &[("BUDGET_SITE_WATTS", &site), ("BUDGET_RACK_WATTS", &rack)], quiet).await
+    measure(nodes, &[("BUDGET_SITE_WATTS", &site), ("BUDGET_RACK_WATTS", &rack)], (quiet, steady)).await
 }
 
-async fn measure(nodes: usize, settings: &[(&str, &str)], quiet: Duration) -> Result<(), Any> {
+async fn measure(
+    nodes: usize,
+    settings: &[(&str, &str)],
+    (quiet, steady): (Duration, Duration),
+) -> Result<(), Any> {
     let api = EmbeddedApi::new(&Options::with(joulie_api::crd::all()))?;
     let client = api.client_as("scale");
     fill(&client, nodes).await?;
@@ -58,11 +65,11 @@ async fn measure(nodes: usize, settings: &[(&str, &str)], quiet: Duration) -> Re
     told("passes until then", operator.passes())?;
 
     let (revision, before, spent) = (api.revision(), states(&client).await?, operator.processor_ms()?);
-    tokio::time::sleep(STEADY).await;
+    tokio::time::sleep(steady).await;
     let objects = states(&client).await?.difference(&before).count();
     tell(&format!(
         "steady for {} s: {objects} objects written, {} renewals of the two Leases, {:.0} ms of processor time",
-        STEADY.as_secs(),
+        steady.as_secs(),
         api.revision() - revision,
         operator.processor_ms()? - spent
     ))?;
