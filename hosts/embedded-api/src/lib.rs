@@ -62,6 +62,7 @@ use http_body_util::BodyExt;
 use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -111,6 +112,10 @@ impl std::fmt::Display for BadDefinition {
 }
 
 impl std::error::Error for BadDefinition {}
+
+/// All objects at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot(BTreeMap<store::Key, Arc<store::Object>>);
 
 /// The server. Clones are the same server.
 #[derive(Clone)]
@@ -172,6 +177,19 @@ impl EmbeddedApi {
     /// Forgets the log of events: a watch or a page from before gets 410, as after a compaction of etcd.
     pub fn compact(&self) {
         self.0.store().compact();
+        self.0.announce();
+    }
+
+    /// All objects as they are now, as a backup of etcd has them.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot(self.0.store().objects())
+    }
+
+    /// Brings back the objects of a snapshot, as `etcdutl snapshot restore --bump-revision --mark-compacted` does: resource
+    /// versions of the server go on, those of the objects are old again, and watches from before get 410. Definitions stay
+    /// as they are served now.
+    pub fn restore(&self, snapshot: &Snapshot) {
+        self.0.store().restore(snapshot.0.clone());
         self.0.announce();
     }
 

@@ -84,6 +84,9 @@ impl Scope {
     }
 }
 
+/// So far revisions go on when objects are restored: farther than any client has seen.
+const RESTORED: u64 = 1_000_000;
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -140,6 +143,18 @@ impl Store {
     pub(crate) fn compact(&mut self) {
         self.log.clear();
         self.compacted = self.revision;
+    }
+
+    /// All objects as they are, for [`Store::restore`].
+    pub(crate) fn objects(&self) -> BTreeMap<Key, Arc<Object>> {
+        self.objects.clone()
+    }
+
+    /// Other objects from now on, at a revision that nobody has seen; of how it came to that the log says nothing.
+    pub(crate) fn restore(&mut self, objects: BTreeMap<Key, Arc<Object>>) {
+        self.objects = objects;
+        self.revision += RESTORED;
+        self.compact();
     }
 
     /// The objects of a scope after `after`, as they are.

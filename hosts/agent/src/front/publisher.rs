@@ -42,6 +42,8 @@ struct Written {
     status: Value,
     /// What the server kept of it.
     stored: Seen,
+    /// When that was.
+    at: Mono,
 }
 
 /// The NodeHardware that was made.
@@ -63,6 +65,9 @@ struct Retry {
 
 /// A watch tells of an object within milliseconds; a server that is busy takes longer.
 const SHOWN_WITHIN: Duration = Duration::from_secs(2);
+/// A watch that shows an object as it was before a write of so long ago does not lag: the API was restored to an older state.
+/// A watch that hangs is given up sooner, and where it is not, what stands is written once more.
+const LAGS_AT_MOST: Duration = Duration::from_secs(15);
 const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_MOST: Duration = Duration::from_secs(30);
 const REPEAT_WINDOW: Duration = Duration::from_secs(300);
@@ -151,19 +156,25 @@ impl Publisher {
                 Err(later) => return Ok(Some(later)),
             },
         };
+        let now = self.shared.clock.mono();
         let known = self.written.get(&kind).filter(|written| written.uid == uid);
         let base = known.map_or(&doc.seen.status, |written| &written.status);
         let status = doc.content.status(kind, base, self.shared.clock.wall());
         match (status, known) {
             (Some(status), _) => self.apply(kind, (name, uid), status).await.map(|()| look_again),
-            (None, Some(written)) if doc.object.is_some() && !drift::stands(&doc.seen, &written.stored) => {
+            (None, Some(written)) if doc.object.is_some() => {
+                let lags_until = written.at.plus(LAGS_AT_MOST);
+                if drift::stands(&doc.seen, &written.stored, now < lags_until) {
+                    let lags = !drift::is_after(&doc.seen.version, &written.stored.version);
+                    return Ok(if lags && now < lags_until { Some(lags_until) } else { look_again });
+                }
                 let status = written.status.clone();
                 self.put_back(kind, (name, uid), status).await
             }
             (None, Some(_)) => Ok(look_again),
             (None, None) => {
                 let (status, stored) = (base.clone(), doc.seen.clone());
-                self.written.insert(kind, Written { uid, status, stored });
+                self.written.insert(kind, Written { uid, status, stored, at: now });
                 Ok(look_again)
             }
         }
@@ -198,7 +209,7 @@ impl Publisher {
         match self.shared.writer.apply(kind, &name, &status).await {
             Ok(Seen { version, status: answer }) => {
                 let stored = Seen { version, status: drift::kept(&status, &answer) };
-                self.written.insert(kind, Written { uid, status, stored });
+                self.written.insert(kind, Written { uid, status, stored, at: self.shared.clock.mono() });
                 Ok(())
             }
             Err(error) => {

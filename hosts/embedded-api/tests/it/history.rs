@@ -46,6 +46,25 @@ async fn a_watch_from_before_the_log_gets_410() {
 }
 
 #[tokio::test]
+async fn what_is_restored_is_as_it_was_and_who_watches_is_told_to_look_again() {
+    let server = server();
+    let api = probes(&server.client());
+    make(&api, "a").await;
+    let old = api.get("a").await.unwrap();
+    let snapshot = server.snapshot();
+    change(&server.client(), "a", 5).await;
+    make(&api, "b").await;
+    let from = server.revision();
+    server.restore(&snapshot);
+    assert_eq!(watch_error(&api, &from.to_string()).await.0, 410);
+    assert_eq!(api.get("a").await.unwrap(), old);
+    let all = api.list(&ListParams::default()).await.unwrap();
+    assert_eq!(all.items.len(), 1);
+    assert!(server.revision() > from);
+    change(&server.client(), "a", 6).await;
+}
+
+#[tokio::test]
 async fn a_log_of_few_events_forgets_the_first() {
     let options = Options { event_horizon: 3, ..Options::with(vec![definition()]) };
     let server = EmbeddedApi::new(&options).unwrap();

@@ -40,6 +40,16 @@ fn two_nodes_change_places_by_lowering_awaiting_and_then_raising() {
 }
 
 #[test]
+fn a_node_that_has_followed_a_later_grant_than_stands_is_told_again_what_stands() {
+    let groups = [group(None, 800, 0)];
+    let grant = Grant { serial: 4, watts: w(300), ceiling: w(300) };
+    let receipt = Receipt { serial: 9, holds: w(500), floor: Watts::ZERO };
+    let account = Account::observed(Some(grant), Some(receipt));
+    let nodes = [node(1, 0, Eco, 300, account)];
+    assert_eq!(round(&groups, &nodes).moves, [Move::Lower(w(300))]);
+}
+
+#[test]
 fn room_goes_by_priority_then_key_and_a_part_of_the_way_is_worth_going() {
     let groups = [group(None, 1000, 0), group(Some(0), 500, 0)];
     let nodes = [
