@@ -121,6 +121,14 @@ async fn neither_a_label_nor_a_deletion_nor_a_restart_ends_a_grant_and_a_release
     let metrics = agent.page("/metrics").await;
     assert!(!metrics.contains("joulie_grant_watts{"), "no grant stands\n{metrics}");
     assert!(!agent.log().contains("STATE_DIR is not set"), "{}", agent.log());
+    // The receipt does not wait for the disk.
+    let kept = folder.0.join("grants/sim-1.json");
+    let gone = async {
+        while kept.exists() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), gone).await.unwrap();
     drop(agent);
     let next = Agent::start(&settings);
     next.until_said("grant 2 lets the node go").await;
