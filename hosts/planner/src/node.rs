@@ -194,6 +194,9 @@ pub struct Published {
     pub twin_unread: bool,
 }
 
+/// A backup is not older than this many grants of one node, which are a century of one a second.
+const SERIALS_FORGOTTEN_MOST: u64 = 1 << 32;
+
 /// What the budget has told a node, and what it has read back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Granted {
@@ -404,6 +407,16 @@ impl Granted {
         let holds = self.signed.as_ref().map(|signed| signed.receipt.holds);
         let told = self.grant.map_or(Watts::ZERO, |grant| grant.ceiling.max(grant.watts));
         told.max(holds.unwrap_or(Watts::ZERO))
+    }
+
+    /// The serial of the next grant. A node may have followed a later one than stands, where the API server was brought back
+    /// to an older state, and follows none that is not later still. What is out of all proportion is not believed.
+    #[must_use]
+    pub fn next_serial(&self) -> u64 {
+        let stands = self.grant.map_or(0, |grant| grant.serial);
+        let followed = self.signed.as_ref().map_or(0, |signed| signed.receipt.serial);
+        let is_near = followed.saturating_sub(stands) <= SERIALS_FORGOTTEN_MOST;
+        stands.max(if is_near { followed } else { 0 }).saturating_add(1)
     }
 
     /// Whether the agent has read back the grant that stands.

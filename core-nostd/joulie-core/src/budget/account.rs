@@ -109,7 +109,8 @@ impl Account {
     /// Whether a grant was sent of which nobody knows what became of it, and it is another one than stands; or the node has
     /// followed a later one than stands, since the API was restored to an older state, and does not follow this one. In
     /// both cases what stands is to be told again, with a higher serial.
-    pub(super) fn has_strayed(&self) -> bool {
+    #[must_use]
+    pub fn has_strayed(&self) -> bool {
         let is_ahead = |(grant, receipt): (Grant, Receipt)| receipt.serial > grant.serial;
         self.unresolved.is_some_and(|sent| sent.strayed) || self.grant.zip(self.receipt).is_some_and(is_ahead)
     }

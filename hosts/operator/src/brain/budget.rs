@@ -51,7 +51,7 @@ impl Brain {
             return None;
         }
         let seen = self.site.grants.get(node).cloned();
-        let serial = seen.as_ref().map_or(0, |seen| seen.serial).saturating_add(1);
+        let serial = seen.as_ref().map_or(1, |seen| seen.granted.next_serial());
         let grant = Grant { serial, watts: *watts, ceiling: *ceiling };
         let ticket = self.grants.send(node, seen.as_deref(), grant);
         let (name, how) = match &seen {

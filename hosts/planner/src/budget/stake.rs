@@ -137,7 +137,7 @@ impl<'a> Stake<'a> {
             Move::Keep | Move::Await | Move::Wait(_) => return None,
         };
         let watts = whole(cap - limits.node_rest);
-        if stands == Some(watts) && sent.iter().all(|sent| sent.watts == watts) {
+        if stands == Some(watts) && !row.account.has_strayed() {
             return None;
         }
         // Under a grant that releases the node its devices are held to nothing.

@@ -151,6 +151,14 @@ fn what_was_sent_without_an_answer_is_written_over_as_soon_as_it_is_not_wanted()
 }
 
 #[test]
+fn a_node_that_has_followed_a_later_grant_than_stands_is_told_again_though_nothing_else_is_wanted() {
+    let ahead = Claim { grant: grant(3, 432), receipt: receipt(5, 432), ..claim("a") };
+    assert_eq!(asked(std::slice::from_ref(&ahead), &limits(1000)), [ask(432, 432)]);
+    let level = Claim { receipt: receipt(3, 432), ..ahead };
+    assert_eq!(asked(&[level], &limits(1000)), [None]);
+}
+
+#[test]
 fn a_node_that_leaves_is_brought_up_as_there_is_room_and_then_released() {
     let leaves =
         |watts| Claim { leaves: true, grant: grant(3, watts), receipt: receipt(3, watts), ..claim("a") };

@@ -78,3 +78,19 @@ fn a_receipt_of_another_boot_or_another_node_is_none() {
     assert_eq!(signed("b1", "u2"), None, "another machine under the same name");
     assert_eq!(signed("", "u1"), None, "nobody says in which boot it is");
 }
+
+#[test]
+fn the_next_grant_is_later_than_the_one_that_stands_and_than_the_one_that_was_followed() {
+    let next = |stands: Option<u64>, followed: Option<u64>| {
+        let none = Watts::ZERO;
+        let grant = stands.map(|serial| Grant { serial, watts: none, ceiling: none });
+        let receipt = |serial| Receipt { serial, holds: none, floor: none };
+        let signed = |serial| Signed { receipt: receipt(serial), boot: "b".into(), node_uid: "u".into() };
+        Granted { grant, signed: followed.map(signed), ..Granted::default() }.next_serial()
+    };
+    assert_eq!(next(None, None), 1);
+    assert_eq!((next(Some(7), None), next(Some(7), Some(6))), (8, 8));
+    assert_eq!(next(Some(3), Some(9)), 10, "the API server was brought back to grant 3");
+    // An agent, or whoever has its token, cannot use up all serials.
+    assert_eq!(next(Some(3), Some(u64::MAX)), 4);
+}
