@@ -30,6 +30,7 @@ const BENCHES: &[Bench] = &[
     ("operator", operator),
     ("scheduler", scheduler),
     ("world", world),
+    ("chaos", chaos),
 ];
 
 /// The embedded API at 10,000 nodes, and what the reflectors of a host hold at 5,000: times, fan-out and memory, of
@@ -61,6 +62,14 @@ fn scheduler() -> Result<()> {
 /// Two hundred hours of the whole system in virtual time, with everything that can happen in them.
 fn world() -> Result<()> {
     release(&["run", "--package", "world", "--", "--seeds", "200", "--bar", "180"])
+}
+
+/// Kills, an outage of the API server, boots and a cut of the limit on the real control plane, and the bars that must hold
+/// meanwhile.
+fn chaos() -> Result<()> {
+    // The programs that it runs lie beside it.
+    release(&["build", "--package", "system", "--bins"])?;
+    release(&["run", "--package", "system", "--bin", "system-chaos"])
 }
 
 /// The operator at 5,000 nodes on the embedded API: the first plan, the steady state, a pod's way into the plan.

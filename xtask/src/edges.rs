@@ -312,7 +312,7 @@ const ALLOWED: &[Allowed] = &[
     },
     Allowed {
         name: "system",
-        ours: &["agent", "cluster", "extender", "host-kit", "operator", "rig", "simulator"],
+        ours: &["agent", "cluster", "extender", "host-kit", "judge", "operator", "rig", "simulator"],
         ours_in_tests: &[],
         others: &[
             "bytes",
@@ -330,11 +330,13 @@ const ALLOWED: &[Allowed] = &[
             "tracing",
         ],
     },
+    Allowed { name: "judge", ours: &[], ours_in_tests: &[], others: &[] },
     Allowed {
         name: "world",
         ours: &[
             "power-units",
             "joulie-api",
+            "judge",
             "host-kit",
             "embedded-api",
             "agent",

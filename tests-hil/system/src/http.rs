@@ -28,6 +28,15 @@ impl Http {
         Ok(self.0.request(http::Request::get(path).body(Vec::new())?).await?)
     }
 
+    /// What a path answers to a body of JSON.
+    ///
+    /// # Errors
+    /// When nobody answers, without success, or with no JSON.
+    pub async fn post(&self, path: &str, body: Vec<u8>) -> Result<Value, Trouble> {
+        let request = http::Request::post(path).header("content-type", "application/json").body(body)?;
+        Ok(self.0.request(request).await?)
+    }
+
     /// Whether a path answers with success.
     pub async fn answers(&self, path: &str) -> bool {
         let Ok(request) = http::Request::get(path).body(Vec::new()) else { return false };

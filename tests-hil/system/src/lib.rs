@@ -1,5 +1,5 @@
 //! The shipped programs on a real control plane: what the end-to-end suite (`tests/it`) and the bench of the scheduler
-//! (`scheduler-bench`) are made of.
+//! (`scheduler-bench`) and chaos (`system-chaos`) are made of.
 //!
 //! - [`world`]: everything as processes, with their own rights, around one control plane;
 //! - [`rights`]: definitions, namespace, accounts and roles, as `hosts/deploy` has them;
@@ -7,12 +7,14 @@
 //! - [`objects`]: Joulie's kinds as kubectl shows them; [`http`], [`ports`]: the programs' own ports;
 //! - [`field`]: nodes and pods by the thousand;
 //! - [`echo`]: an extender that only repeats what it was asked, the ceiling for any other;
-//! - [`bench`]: pods per second, and a burst.
+//! - [`bench`]: pods per second, and a burst;
+//! - [`chaos`]: kills, an outage, boots and a cut, judged by the limits in force of all machines.
 //!
 //! Nothing here ships, and nothing here decides: programs run as they are shipped, as processes with their own rights.
 #![forbid(unsafe_code)]
 
 pub mod bench;
+pub mod chaos;
 pub mod echo;
 pub mod field;
 pub mod http;

@@ -47,6 +47,27 @@ impl Cluster {
         self.booted(&member.name, boot_id).await
     }
 
+    async fn get_node(&self, node: &str) -> Result<Value, String> {
+        self.send("GET", &format!("/api/v1/nodes/{node}"), "application/json", &Value::Null).await
+    }
+
+    pub(crate) async fn has_node(&self, node: &str) -> bool {
+        self.get_node(node).await.is_ok()
+    }
+
+    /// Whether there is a Node, and no person has taken it out of the budget.
+    pub(crate) async fn is_in_the_budget(&self, node: &str) -> bool {
+        let Ok(object) = self.get_node(node).await else { return false };
+        let label = |key: &str| object["metadata"]["labels"][key].as_str() == Some("true");
+        label("joulie.io/managed") && !label("joulie.io/reserved")
+    }
+
+    pub(crate) async fn delete_node(&self, node: &str) -> Result<(), String> {
+        self.send("DELETE", &format!("/api/v1/nodes/{node}"), "application/json", &Value::Null)
+            .await
+            .map(drop)
+    }
+
     /// What the kubelet says after a boot.
     pub(crate) async fn booted(&self, node: &str, boot_id: &str) -> Result<(), String> {
         let status = json!({"status": {"nodeInfo": {

@@ -19,6 +19,12 @@ impl Disk {
     pub(crate) fn of(&self, node: &str) -> PathBuf {
         self.0.join(node)
     }
+
+    /// The disk of another machine: nobody has written to it.
+    pub(crate) fn wipe(&self, node: &str) {
+        // Where nobody wrote there is nothing to remove.
+        let _ = std::fs::remove_dir_all(self.of(node));
+    }
 }
 
 impl Drop for Disk {

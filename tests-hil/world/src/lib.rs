@@ -9,7 +9,7 @@
 //! ```
 //!
 //! - [`script`]: what happens and when; `process`: the programs; `network`: what lies between them;
-//! - `scene`: the machines; `judge`: their limits against the budget; `story`: what happened;
+//! - `scene`: the machines; [`judge`]: their limits against the budget; `story`: what happened;
 //! - `budget`: the one file that knows how a budget is kept.
 //!
 //! **A seed plays again bit for bit.** Time is tokio's, paused, and moves when nobody has anything to do; every process
@@ -23,7 +23,6 @@ mod clock;
 mod cluster;
 mod disk;
 mod draw;
-mod judge;
 mod network;
 mod process;
 mod run;

@@ -54,6 +54,7 @@ pub(crate) struct Line {
     pub(crate) name: String,
     scene: Arc<Scene>,
     state: Mutex<(Weather, Draw)>,
+    may_grant: AtomicBool,
 }
 
 /// Whether a process lives.
@@ -66,7 +67,7 @@ const SLOW_MOST_MS: u64 = 4_000;
 impl Line {
     pub(crate) fn new(name: &str, seed: u64, scene: &Arc<Scene>) -> Self {
         let state = Mutex::new((Weather::default(), Draw::new(seed, name)));
-        Self { name: name.to_owned(), scene: scene.clone(), state }
+        Self { name: name.to_owned(), scene: scene.clone(), state, may_grant: AtomicBool::new(true) }
     }
 
     /// Another weather from now on.
@@ -74,7 +75,23 @@ impl Line {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).0 = weather;
     }
 
-    fn is_cut(&self) -> bool {
+    /// Whether whoever writes along this line may write grants.
+    pub(crate) fn may_grant(&self, may: bool) {
+        self.may_grant.store(may, Ordering::Relaxed);
+    }
+
+    /// What the API server says to a request for want of a right.
+    fn forbids(&self, method: &Method, path: &str) -> bool {
+        let writes = *method != Method::GET && path.contains("/nodepowergrants");
+        writes && !self.may_grant.load(Ordering::Relaxed)
+    }
+
+    /// Whether every request arrives, and its answer.
+    pub(crate) fn is_fine(&self) -> bool {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).0 == Weather::default()
+    }
+
+    pub(crate) fn is_cut(&self) -> bool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).0.is_cut
     }
 
@@ -167,6 +184,13 @@ async fn ask_api(
         Fate::Slow(by) => tokio::time::sleep(by).await,
         Fate::Fine | Fate::AnswerLost(_) => {}
     }
+    if line.forbids(&head.method, head.uri.path()) {
+        line.scene.count("writes forbidden");
+        tell("403");
+        tokio::time::sleep(back).await;
+        while_alive(alive).await;
+        return Ok(refusal(StatusCode::FORBIDDEN));
+    }
     let request = Request::from_parts(head.clone(), kube::client::Body::from(body.clone()));
     let response = inner.send(request).await.map_err(io::Error::other)?;
     match fate {
@@ -214,7 +238,10 @@ fn said(method: &Method, path: &str, query: &str, body: &[u8]) -> String {
         return format!("{method} {short}{watch}");
     }
     let text = String::from_utf8_lossy(body);
-    let wanted = ["\"spec\":", "\"status\":", "\"labels\":"].into_iter().find_map(|field| text.find(field));
+    // The spec or the status of an object; all of a JSON Patch.
+    let parts = ["\"spec\":", "\"status\":", "\"labels\":"].into_iter();
+    let wanted =
+        if text.starts_with('[') { Some(0) } else { parts.filter_map(|part| text.find(part)).next() };
     let wanted: String =
         wanted.map_or("", |at| text.get(at..).unwrap_or_default()).chars().take(240).collect();
     format!("{method} {short} {wanted}")

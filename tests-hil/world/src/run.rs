@@ -1,19 +1,19 @@
 //! One hour of one seed, from the first start to the verdict.
 
-use crate::budget::CUT_DEADLINE;
+use crate::budget::{CUT_DEADLINE, RESTORE_DEADLINE};
 use crate::clock::wall;
 use crate::cluster::Cluster;
 use crate::disk::Disk;
-use crate::judge::{Breach, Excess, Excuse};
 use crate::network::{Line, Weather};
 use crate::process::{NAMESPACE, Process, Start, Who};
 use crate::scene::{Scene, boot_id};
 use crate::script::{Act, Kind, Script};
 use crate::told::Told;
-use embedded_api::{EmbeddedApi, Matching, Options};
+use embedded_api::{EmbeddedApi, Matching, Options, Snapshot};
+use judge::{Breach, Excess, Excuse};
 use serde_json::{Value, json};
 use simulator::fleet::{Fleet, Member};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -123,6 +123,17 @@ struct World {
     processes: BTreeMap<Who, Process>,
     starts: BTreeMap<Who, u32>,
     lines: BTreeMap<Who, [Arc<Line>; 2]>,
+    /// Nodes that somebody has deleted.
+    unregistered: BTreeSet<String>,
+    /// Nodes that a person has taken out of the budget.
+    apart: BTreeSet<String>,
+    may_grant: bool,
+    /// Nodes that nobody can tell anything: their agents are gone or cut off, or all operators are.
+    untold: BTreeSet<String>,
+    /// Those of them that missed that the API server was brought back.
+    behind: BTreeSet<String>,
+    restored_until: Duration,
+    kept: Option<Snapshot>,
     failures: Vec<String>,
 }
 
@@ -159,6 +170,13 @@ impl World {
             processes: BTreeMap::new(),
             starts: BTreeMap::new(),
             lines,
+            unregistered: BTreeSet::new(),
+            apart: BTreeSet::new(),
+            may_grant: true,
+            untold: BTreeSet::new(),
+            behind: BTreeSet::new(),
+            restored_until: Duration::ZERO,
+            kept: None,
             failures: Vec::new(),
             scene,
             api,
@@ -182,6 +200,7 @@ impl World {
             while let Some((at, act)) = acts.next_if(|(at, _)| *at < second) {
                 self.until(at).await;
                 self.act(act).await;
+                self.reach();
             }
             self.until(second).await;
             self.scene.look();
@@ -229,15 +248,42 @@ impl World {
                 self.scene.count("reboots");
                 self.scene.down(&node);
             }
+            Act::Silent(node) if self.unregistered.contains(&node) => {}
             Act::Silent(node) => {
                 let done = self.cluster.ready(&node, "Unknown", "NodeStatusUnknown").await;
                 self.note(done);
             }
             Act::Up(node) => {
-                let boot_id = self.scene.up(&node);
-                let done = self.cluster.booted(&node, &boot_id).await;
-                self.note(done);
+                self.scene.up(&node);
+                self.kubelet(&node).await;
             }
+            // Of a node that was taken out of the budget and then deleted nobody could know what it draws.
+            Act::Unregister(node) if !self.cluster.is_in_the_budget(&node).await => {}
+            Act::Unregister(node) => {
+                self.scene.count("nodes deleted");
+                self.scene.remark(format!("** Node {node} is deleted"));
+                if self.unregistered.insert(node.clone()) {
+                    let done = self.cluster.delete_node(&node).await;
+                    self.note(done);
+                }
+            }
+            Act::Register(node) if self.unregistered.contains(&node) => self.kubelet(&node).await,
+            Act::Register(_) => {}
+            Act::Wipe(node) => {
+                self.kill(&Who::Agent(node.clone()));
+                self.scene.count("machines replaced");
+                self.scene.replace(&node);
+                self.disk.wipe(&node);
+            }
+            Act::Rights(may) => {
+                self.scene.remark(format!("** the operators may write grants: {may}"));
+                self.may_grant = may;
+                for (_, [api, _]) in self.lines.iter().filter(|(who, _)| matches!(who, Who::Operator(_))) {
+                    api.may_grant(may);
+                }
+            }
+            Act::Keep => self.kept = Some(self.api.snapshot()),
+            Act::Restore => self.restore().await,
             Act::Controls(node, control) => {
                 self.scene.count("changes of controls");
                 self.scene.controls(&node, control);
@@ -271,8 +317,15 @@ impl World {
                 );
                 drop(cluster.cap(&node, &spec).await);
             }
+            Act::Label { node, .. } if self.unregistered.contains(&node) => {}
             Act::Label { node, key, value } => {
                 self.scene.count("labels of persons");
+                let is_back = (key == "joulie.io/managed") == value.is_some();
+                if is_back {
+                    self.apart.remove(&node);
+                } else {
+                    self.apart.insert(node.clone());
+                }
                 let value = value.map_or(Value::Null, |value| json!(value));
                 let done = cluster.label(&node, key, &value).await;
                 self.note(done);
@@ -290,8 +343,96 @@ impl World {
             | Act::Silent(_)
             | Act::Up(_)
             | Act::Controls(..)
-            | Act::Rival(_) => {}
+            | Act::Rival(_)
+            | Act::Unregister(_)
+            | Act::Register(_)
+            | Act::Wipe(_)
+            | Act::Rights(_)
+            | Act::Keep
+            | Act::Restore => {}
         }
+    }
+
+    /// What a node's kubelet says of itself after a boot; where there is no Node it registers one.
+    async fn kubelet(&mut self, node: &str) {
+        let member = self.members.iter().find(|member| member.name == node).cloned();
+        let (Some(member), Some(boot_id)) = (member, self.scene.boot_id(node)) else { return };
+        let done = match self.unregistered.remove(node) {
+            true => {
+                self.scene.remark(format!("** Node {node} is registered"));
+                self.apart.remove(node);
+                self.cluster.node(&member, &boot_id).await
+            }
+            false => self.cluster.booted(node, &boot_id).await,
+        };
+        self.note(done);
+    }
+
+    /// The API server is brought back to what was kept. The kubelets see within their ten seconds that their Nodes are as
+    /// they were, or are not there.
+    async fn restore(&mut self) {
+        let Some(kept) = self.kept.take() else { return };
+        self.scene.count("restores of the API");
+        self.scene.remark("** the API server is brought back to an older state".to_owned());
+        self.api.restore(&kept);
+        // Whom a person has taken out of the budget misses nothing of it.
+        self.behind = self.untold.difference(&self.apart).cloned().collect();
+        self.restored_until = self.scene.now() + RESTORE_DEADLINE;
+        self.tell_of_the_restore();
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        for member in self.members.clone() {
+            match self.cluster.has_node(&member.name).await {
+                true => drop(self.unregistered.remove(&member.name)),
+                false => drop(self.unregistered.insert(member.name.clone())),
+            }
+            self.kubelet(&member.name).await;
+            match self.cluster.is_in_the_budget(&member.name).await {
+                true => drop(self.apart.remove(&member.name)),
+                false => drop(self.apart.insert(member.name.clone())),
+            }
+        }
+    }
+
+    fn tell_of_the_restore(&self) {
+        self.scene.restored(if self.behind.is_empty() { self.restored_until } else { Duration::MAX });
+    }
+
+    /// Which nodes can be told something, now that something has happened: an agent and an operator reach the API server,
+    /// and the operator may write.
+    fn reach(&mut self) {
+        let is_there = |who: &Who| {
+            self.processes.contains_key(who) && self.lines.get(who).is_some_and(|[api, _]| !api.is_cut())
+        };
+        let is_led = self.may_grant && ['a', 'b'].into_iter().any(|letter| is_there(&Who::Operator(letter)));
+        // Whoever begins to lead waits anew for everybody's answer.
+        let is_steady = self.may_grant
+            && ['a', 'b'].into_iter().map(Who::Operator).all(|who| {
+                self.processes.contains_key(&who)
+                    && self.lines.get(&who).is_some_and(|[api, _]| api.is_fine())
+            });
+        self.scene.put_off(is_steady.then(|| self.scene.now() + CUT_DEADLINE));
+        let agents = self.members.iter().map(|member| &member.name);
+        let is_untold =
+            |node: &&String| !is_led || self.apart.contains(*node) || !is_there(&Who::Agent((*node).clone()));
+        let untold: BTreeSet<String> = agents.filter(is_untold).cloned().collect();
+        let now = self.scene.now();
+        for node in untold.difference(&self.untold) {
+            self.scene.untold(node, Duration::MAX);
+            if now < self.restored_until && !self.apart.contains(node) {
+                self.behind.insert(node.clone());
+            }
+        }
+        let again: Vec<&String> = self.untold.difference(&untold).collect();
+        for node in &again {
+            self.scene.untold(node, now + CUT_DEADLINE);
+            if self.behind.remove(*node) {
+                self.restored_until = now + RESTORE_DEADLINE;
+            }
+        }
+        if self.restored_until > Duration::ZERO {
+            self.tell_of_the_restore();
+        }
+        self.untold = untold;
     }
 
     fn kill(&mut self, who: &Who) {

@@ -3,10 +3,10 @@
 
 use crate::budget::{Landed, REBOOT_AT_MOST, REFUSAL_AFTER, RIVAL_AT_MOST};
 use crate::clock::wall;
-use crate::judge::{Excuse, Judge, Part};
 use crate::story::{Story, Weight};
 use bytes::Bytes;
 use http::StatusCode;
+use judge::{Excuse, Judge, Part};
 use power_units::Micros;
 use serde_json::Value;
 use simulator::control::{self, Last};
@@ -39,6 +39,8 @@ struct Plant {
     last: Last,
     faults: Faults,
     is_up: bool,
+    /// Another machine is to boot under the name: no room was kept for it.
+    is_new: bool,
     boots: u32,
 }
 
@@ -84,11 +86,19 @@ impl Scene {
             let last = Last::nothing(wall(Duration::ZERO));
             let member = member.clone();
             let name = member.name.clone();
-            let plant = Plant { member, machine, last, faults: Faults::default(), is_up: true, boots: 1 };
+            let plant = Plant {
+                member,
+                machine,
+                last,
+                faults: Faults::default(),
+                is_up: true,
+                is_new: false,
+                boots: 1,
+            };
             for part in [Part::Cpu, Part::Gpu] {
-                judge.holds(&name, part, plant.in_force(part));
                 // The system has not begun yet: every machine has just booted.
                 let low = least(&plant, part);
+                judge.part(&name, part, plant.in_force(part), low);
                 judge.excuse((&name, part), Excuse::Reboot, low, REBOOT_AT_MOST);
             }
             machines.insert(name, plant);
@@ -144,6 +154,21 @@ impl Scene {
         state.judge.budget(watts, deadline);
         let line = format!("** the site may draw {watts:.0} W (in force {:.0} W)", state.judge.in_force());
         state.story.tell(now, Weight::Told, line);
+    }
+
+    /// Until then nobody can have told a node of a cut.
+    pub(crate) fn untold(&self, node: &str, until: Duration) {
+        self.judged().0.judge.untold(node, until);
+    }
+
+    /// No cut is due while nobody can be sure who leads; afterwards by then.
+    pub(crate) fn put_off(&self, deadline: Option<Duration>) {
+        self.judged().0.judge.put_off(deadline);
+    }
+
+    /// Everything that the API server forgot is known again by then.
+    pub(crate) fn restored(&self, until: Duration) {
+        self.judged().0.judge.restored(until);
     }
 
     /// What the judge and the story have.
@@ -216,6 +241,22 @@ impl Scene {
         story.tell(now, Weight::Told, format!("** {node} goes down; all {:.0} W", judge.in_force()));
     }
 
+    /// The next machine of this name is another one.
+    pub(crate) fn replace(&self, node: &str) {
+        let (mut state, now) = self.judged();
+        if let Some(plant) = state.machines.get_mut(node) {
+            plant.is_new = true;
+        }
+        state.story.tell(now, Weight::Told, format!("** {node} is another machine, with an empty disk"));
+    }
+
+    /// What the kernel of a machine calls its boot; none while it is down.
+    pub(crate) fn boot_id(&self, node: &str) -> Option<String> {
+        let state = self.state();
+        let plant = state.machines.get(node).filter(|plant| plant.is_up)?;
+        Some(boot_id(node, plant.boots))
+    }
+
     /// A machine has booted: its limits are the highest that it has. Its boot id.
     pub(crate) fn up(&self, node: &str) -> String {
         let (mut state, now) = self.judged();
@@ -227,9 +268,11 @@ impl Scene {
         plant.machine.set_board_cap(f64::INFINITY);
         plant.machine.set_throttle(0);
         plant.last = Last::nothing(wall(now));
+        let is_new = std::mem::take(&mut plant.is_new);
         for part in [Part::Cpu, Part::Gpu] {
             judge.holds(node, part, plant.in_force(part));
-            judge.excuse((node, part), Excuse::Reboot, least(plant, part), now + REBOOT_AT_MOST);
+            let low = if is_new { 0.0 } else { least(plant, part) };
+            judge.excuse((node, part), Excuse::Reboot, low, now + REBOOT_AT_MOST);
         }
         let line = format!("** {node} has booted without limits; all {:.0} W", judge.in_force());
         story.tell(now, Weight::Told, line);
@@ -240,7 +283,7 @@ impl Scene {
     pub(crate) fn rival(&self, node: &str) {
         let (mut state, now) = self.judged();
         let State { machines, judge, story, .. } = &mut *state;
-        let Some(plant) = machines.get_mut(node) else { return };
+        let Some(plant) = machines.get_mut(node).filter(|plant| plant.is_up) else { return };
         plant.machine.advance(micros(now));
         plant.machine.set_package_cap(f64::INFINITY);
         plant.machine.set_board_cap(f64::INFINITY);

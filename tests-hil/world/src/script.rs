@@ -34,11 +34,19 @@ pub enum Kind {
     Releases,
     /// Objects of Joulie are deleted.
     Deletions,
+    /// Nodes are deleted and registered again, while their machines run on.
+    Nodes,
+    /// Machines are replaced by others of the same name.
+    Machines,
+    /// The operators may not write grants for a while, and the limit is cut meanwhile.
+    Rights,
+    /// The API server is brought back to an older state.
+    Restores,
 }
 
 impl Kind {
     /// Everything.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 16] = [
         Self::Pods,
         Self::Budgets,
         Self::Weather,
@@ -51,6 +59,10 @@ impl Kind {
         Self::Persons,
         Self::Releases,
         Self::Deletions,
+        Self::Nodes,
+        Self::Machines,
+        Self::Rights,
+        Self::Restores,
     ];
 
     /// Its name on the command line.
@@ -69,6 +81,10 @@ impl Kind {
             Self::Persons => "persons",
             Self::Releases => "releases",
             Self::Deletions => "deletions",
+            Self::Nodes => "nodes",
+            Self::Machines => "machines",
+            Self::Rights => "rights",
+            Self::Restores => "restores",
         }
     }
 }
@@ -105,6 +121,18 @@ pub(crate) enum Act {
         plural: &'static str,
         node: String,
     },
+    /// Somebody deletes a Node.
+    Unregister(String),
+    /// Its kubelet registers it.
+    Register(String),
+    /// A machine's disk is empty: it is another one.
+    Wipe(String),
+    /// Whether the operators may write grants.
+    Rights(bool),
+    /// The state of the API server is kept.
+    Keep,
+    /// The state that was kept last is brought back.
+    Restore,
 }
 
 /// All of an hour, in the order of time.
@@ -181,6 +209,21 @@ impl Script {
                 let (plural, node) = (plurals[draw.index(plurals.len())], script.node(draw));
                 script.acts.push((at, Act::Forget { plural, node }));
             }),
+            Kind::Nodes => self.every(draw, 900, |script, at, draw| {
+                let node = script.node(draw);
+                script.acts.push((at, Act::Unregister(node.clone())));
+                script.acts.push((at + draw.millis(1_000, 300_000), Act::Register(node)));
+            }),
+            Kind::Machines => self.every(draw, 1_200, |script, at, draw| script.replace(at, draw)),
+            Kind::Rights => self.every(draw, 900, |script, at, draw| {
+                script.acts.push((at, Act::Rights(false)));
+                script.acts.push((at + draw.millis(0, 5_000), Act::Budget(0.2 + 0.6 * draw.unit())));
+                script.acts.push((at + draw.millis(10_000, 90_000), Act::Rights(true)));
+            }),
+            Kind::Restores => self.every(draw, 900, |script, at, draw| {
+                script.acts.push((at, Act::Keep));
+                script.acts.push((at + draw.millis(5_000, 240_000), Act::Restore));
+            }),
         }
     }
 
@@ -223,6 +266,19 @@ impl Script {
         }
         self.acts.push((up, Act::Up(node)));
         self.acts.push((up + draw.millis(500, 8_000), Act::Start(agent)));
+    }
+
+    /// Another machine under the name of one that is gone: its Node is another one, and its disk is empty.
+    fn replace(&mut self, at: Duration, draw: &mut Draw) {
+        let node = self.node(draw);
+        let agent = Who::Agent(node.clone());
+        let up = at + draw.millis(20_000, 240_000);
+        self.acts.push((at, Act::Kill(agent.clone())));
+        self.acts.push((at, Act::Down(node.clone())));
+        self.acts.push((at + draw.millis(1_000, 15_000), Act::Unregister(node.clone())));
+        self.acts.push((up, Act::Wipe(node.clone())));
+        self.acts.push((up, Act::Up(node)));
+        self.acts.push((up + draw.millis(5_000, 20_000), Act::Start(agent)));
     }
 
     fn release(&mut self, at: Duration, draw: &mut Draw) {

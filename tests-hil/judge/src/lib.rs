@@ -4,6 +4,10 @@
 //! meddled with, so the sums are exact and no sample is missed. An excuse says with how much a part of a machine counts
 //! instead of what is in force there; the excess that goes with the excuses is theirs, in the order of [`Excuse::ALL`],
 //! and what is left has none.
+//!
+//! Whoever uses it tells it the truth of the machines and hands the time in: the world its virtual one, the chaos on a real
+//! control plane the clock's.
+#![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -45,7 +49,7 @@ impl Excuse {
 
 /// What part of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Part {
+pub enum Part {
     /// All packages.
     Cpu,
     /// All GPUs.
@@ -80,6 +84,8 @@ impl Excess {
 #[derive(Debug)]
 struct Held {
     watts: f64,
+    /// The least that the part can be limited to.
+    least: f64,
     excuses: BTreeMap<Excuse, Counted>,
 }
 
@@ -92,12 +98,16 @@ struct Counted {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Judge {
+pub struct Judge {
     at: Duration,
     budget: f64,
     /// Budgets that were cut count on until their deadlines.
     cuts: Vec<(Duration, f64)>,
+    /// The highest budget of which somebody may not have been told that it was cut.
+    before: f64,
     restored: Duration,
+    /// Until when a node cannot have followed a cut, because nobody could tell it.
+    untold: BTreeMap<String, Duration>,
     parts: BTreeMap<(String, Part), Held>,
     excused: BTreeMap<Excuse, Excess>,
     unexcused: Excess,
@@ -117,12 +127,16 @@ pub struct Breach {
 }
 
 impl Judge {
-    pub(crate) const fn new(budget: f64) -> Self {
+    /// Of machines that are not told yet, under a budget.
+    #[must_use]
+    pub const fn new(budget: f64) -> Self {
         Self {
             at: Duration::ZERO,
             budget,
             cuts: Vec::new(),
+            before: budget,
             restored: Duration::ZERO,
+            untold: BTreeMap::new(),
             parts: BTreeMap::new(),
             excused: BTreeMap::new(),
             unexcused: Excess {
@@ -135,20 +149,33 @@ impl Judge {
         }
     }
 
+    /// A part of a machine, what is in force of it, and the least that it can be limited to.
+    pub fn part(&mut self, node: &str, part: Part, watts: f64, least: f64) {
+        let held = Held { watts, least, excuses: BTreeMap::new() };
+        self.parts.insert((node.to_owned(), part), held);
+    }
+
     /// What is in force of a part from now on. Call [`Judge::advance`] first.
-    pub(crate) fn holds(&mut self, node: &str, part: Part, watts: f64) {
+    pub fn holds(&mut self, node: &str, part: Part, watts: f64) {
         let held = self.parts.entry((node.to_owned(), part));
-        held.or_insert(Held { watts, excuses: BTreeMap::new() }).watts = watts;
+        held.or_insert(Held { watts, least: 0.0, excuses: BTreeMap::new() }).watts = watts;
+    }
+
+    /// Nobody can tell this node of a cut, or nobody could until lately: what it holds is then no division's fault, and a
+    /// cut is kept by the others as far as they can be limited.
+    pub fn untold(&mut self, node: &str, until: Duration) {
+        self.untold.insert(node.to_owned(), until);
     }
 
     /// What is in force of a part.
-    pub(crate) fn held(&self, node: &str, part: Part) -> f64 {
+    #[must_use]
+    pub fn held(&self, node: &str, part: Part) -> f64 {
         self.parts.get(&(node.to_owned(), part)).map_or(0.0, |held| held.watts)
     }
 
     /// An excuse begins: until `until` at most the part counts with no more than `watts`. One that lasts already keeps its
     /// watts.
-    pub(crate) fn excuse(&mut self, (node, part): (&str, Part), excuse: Excuse, watts: f64, until: Duration) {
+    pub fn excuse(&mut self, (node, part): (&str, Part), excuse: Excuse, watts: f64, until: Duration) {
         if let Some(held) = self.parts.get_mut(&(node.to_owned(), part)) {
             let counted = held.excuses.entry(excuse).or_insert(Counted { watts, until });
             counted.until = counted.until.max(until);
@@ -156,32 +183,44 @@ impl Judge {
     }
 
     /// An excuse is over.
-    pub(crate) fn end(&mut self, (node, part): (&str, Part), excuse: Excuse) {
+    pub fn end(&mut self, (node, part): (&str, Part), excuse: Excuse) {
         if let Some(held) = self.parts.get_mut(&(node.to_owned(), part)) {
             held.excuses.remove(&excuse);
         }
     }
 
     /// Another budget; one that is lower counts from `deadline` on.
-    pub(crate) fn budget(&mut self, watts: f64, deadline: Duration) {
+    pub fn budget(&mut self, watts: f64, deadline: Duration) {
         if watts < self.budget {
             self.cuts.push((deadline, self.budget));
+            self.before = self.before.max(self.budget);
         }
         self.budget = watts;
     }
 
+    /// No deadline runs out while nobody can be sure who leads; afterwards each of those is this.
+    pub fn put_off(&mut self, deadline: Option<Duration>) {
+        for (until, _) in &mut self.cuts {
+            *until = match deadline {
+                None => Duration::MAX,
+                Some(deadline) if *until == Duration::MAX => deadline,
+                Some(_) => *until,
+            };
+        }
+    }
+
     /// Everything is excused until then: the API server has forgotten.
-    #[expect(dead_code, reason = "the embedded API cannot be restored yet; the excuse is one of the five")]
-    pub(crate) fn restored(&mut self, until: Duration) {
+    pub fn restored(&mut self, until: Duration) {
         self.restored = until;
     }
 
     /// Judges all time up to `to`.
-    pub(crate) fn advance(&mut self, to: Duration) {
+    pub fn advance(&mut self, to: Duration) {
         while self.at < to {
             let ends =
                 self.parts.values().flat_map(|held| held.excuses.values().map(|counted| counted.until));
             let ends = ends.chain(self.cuts.iter().map(|(until, _)| *until)).chain([self.restored]);
+            let ends = ends.chain(self.untold.values().copied());
             let next = ends.filter(|end| *end > self.at).fold(to, Duration::min);
             self.account(next - self.at);
             self.at = next;
@@ -189,11 +228,16 @@ impl Judge {
                 held.excuses.retain(|_, counted| counted.until > next);
             }
             self.cuts.retain(|(until, _)| *until > next);
+            self.untold.retain(|_, until| *until > next);
+            if self.cuts.is_empty() && self.untold.is_empty() {
+                self.before = self.budget;
+            }
         }
     }
 
     /// The limits of all machines together.
-    pub(crate) fn in_force(&self) -> f64 {
+    #[must_use]
+    pub fn in_force(&self) -> f64 {
         self.parts.values().map(|held| held.watts).sum()
     }
 
@@ -205,12 +249,24 @@ impl Judge {
         };
         let sum: f64 = self.parts.values().map(counted).sum();
         let budget = match excuses.contains(&Excuse::Cut) {
-            true => self.cuts.iter().fold(self.budget, |most, (_, watts)| most.max(*watts)),
+            true => {
+                let best = self.budget.max(self.kept_at_best(counted).min(self.before));
+                self.cuts.iter().fold(best, |most, (_, watts)| most.max(*watts))
+            }
             false => self.budget,
         };
         let is_restored = excuses.contains(&Excuse::Restored) && self.restored > self.at;
         let over = sum - budget;
         if over <= TOLERANCE || is_restored { 0.0 } else { over }
+    }
+
+    /// The least that all limits can come to while some nodes cannot be told.
+    fn kept_at_best(&self, counted: impl Fn(&Held) -> f64) -> f64 {
+        let best = |((node, _), held): (&(String, Part), &Held)| match self.untold.contains_key(node) {
+            true => counted(held),
+            false => counted(held).min(held.least),
+        };
+        if self.untold.is_empty() { 0.0 } else { self.parts.iter().map(best).sum() }
     }
 
     fn account(&mut self, time: Duration) {
@@ -232,7 +288,8 @@ impl Judge {
     }
 
     /// What came of it.
-    pub(crate) fn verdict(&self) -> (Excess, BTreeMap<Excuse, Excess>, Vec<Breach>) {
+    #[must_use]
+    pub fn verdict(&self) -> (Excess, BTreeMap<Excuse, Excess>, Vec<Breach>) {
         (self.unexcused, self.excused.clone(), self.breaches.clone())
     }
 }
@@ -247,8 +304,8 @@ mod tests {
 
     fn two(budget: f64) -> Judge {
         let mut judge = Judge::new(budget);
-        judge.holds("a", Part::Cpu, 300.0);
-        judge.holds("b", Part::Gpu, 600.0);
+        judge.part("a", Part::Cpu, 300.0, 200.0);
+        judge.part("b", Part::Gpu, 600.0, 100.0);
         judge
     }
 
@@ -294,6 +351,40 @@ mod tests {
             Excess { watt_seconds: 3000.0, time: at(30), longest: at(30), run: at(0) }
         );
         assert_eq!((unexcused.watt_seconds, unexcused.time), (500.0, at(5)));
+    }
+
+    #[test]
+    fn what_a_node_that_nobody_can_tell_holds_is_excused_as_far_as_the_others_cannot_make_up_for_it() {
+        let mut judge = two(900.0);
+        judge.budget(500.0, at(30));
+        judge.untold("b", at(50));
+        judge.advance(at(40));
+        // From the deadline on: b has 600 W, a could have 200 W and has 300 W.
+        assert_eq!(judge.verdict().0.watt_seconds, 1000.0);
+        judge.holds("a", Part::Cpu, 200.0);
+        judge.advance(at(60));
+        assert_eq!(judge.verdict().0.watt_seconds, 1000.0 + 3000.0);
+    }
+
+    #[test]
+    fn a_deadline_that_is_put_off_begins_anew_once() {
+        let mut judge = two(900.0);
+        judge.budget(800.0, at(30));
+        judge.put_off(None);
+        judge.advance(at(40));
+        judge.put_off(Some(at(60)));
+        judge.put_off(Some(at(99)));
+        judge.advance(at(61));
+        assert_eq!(judge.verdict().0.watt_seconds, 100.0);
+    }
+
+    #[test]
+    fn a_node_that_nobody_can_tell_excuses_no_raise_of_another() {
+        let mut judge = two(900.0);
+        judge.untold("b", at(50));
+        judge.holds("a", Part::Cpu, 400.0);
+        judge.advance(at(1));
+        assert_eq!(judge.verdict().0.watt_seconds, 100.0);
     }
 
     #[test]

@@ -1,0 +1,301 @@
+//! The programs as processes around one control plane, as they ship but for their addresses and limits: two operators, an
+//! agent for all nodes, an extender, and the simulator, which is the machines.
+
+use super::gate::Gate;
+use super::truth::{Each, Shape, Truth};
+use crate::http::{self, Http};
+use crate::rights::{self, Account};
+use crate::{Trouble, ports};
+use cluster::{ControlPlane, Extender, NodeForm, Options, Program, Scheduler, start_or_skip};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{Api, Client};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::net::TcpListener;
+
+/// Generous: the machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How often the nodes at full power are others, where they swap.
+const SWAPS_EVERY: &str = "10s";
+
+/// Where the programs are.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// `joulie-agent`.
+    pub agent: PathBuf,
+    /// `joulie-operator`.
+    pub operator: PathBuf,
+    /// `joulie-extender`.
+    pub extender: PathBuf,
+    /// `joulie-simulator`.
+    pub simulator: PathBuf,
+}
+
+/// Which of the processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Part {
+    Simulator,
+    Agent,
+    OperatorA,
+    OperatorB,
+    Extender,
+}
+
+impl Part {
+    pub(super) const ALL: [Self; 5] =
+        [Self::Simulator, Self::Agent, Self::OperatorA, Self::OperatorB, Self::Extender];
+    pub(super) const OPERATORS: [Self; 2] = [Self::OperatorA, Self::OperatorB];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Simulator => "simulator",
+            Self::Agent => "agent",
+            Self::OperatorA => "operator-a",
+            Self::OperatorB => "operator-b",
+            Self::Extender => "extender",
+        }
+    }
+
+    const fn account(self) -> Account {
+        match self {
+            Self::Simulator => Account::Simulator,
+            Self::Agent => Account::Pool,
+            Self::OperatorA | Self::OperatorB => Account::Operator,
+            Self::Extender => Account::Extender,
+        }
+    }
+}
+
+/// The addresses that stay when a process is started anew.
+struct Addresses {
+    simulator: SocketAddr,
+    extender: SocketAddr,
+    gate: SocketAddr,
+}
+
+/// See the module.
+pub(super) struct Site {
+    pub(super) control_plane: ControlPlane,
+    pub(super) client: Client,
+    pub(super) simulator: Http,
+    /// Bound before the agent starts, and served once the machines are known.
+    gate: Mutex<Option<TcpListener>>,
+    programs: Programs,
+    addresses: Addresses,
+    kubeconfigs: BTreeMap<Account, PathBuf>,
+    fleet: String,
+    /// The times of the election, where others than the shipped ones are wanted: lease, renewal, retry.
+    election: Option<[String; 3]>,
+    limit: AtomicU32,
+    /// Whether operators that are started from now on give watts to other nodes all the time.
+    swaps: AtomicBool,
+    /// How long the log of a part was when its process was started.
+    logged: Mutex<BTreeMap<Part, usize>>,
+}
+
+impl Site {
+    /// A control plane with Joulie's kinds and accounts, and no program of it. `None` where that is not possible; why has
+    /// then been said.
+    pub(super) async fn start(
+        programs: &Programs,
+        fleet: String,
+        election: Option<[String; 3]>,
+    ) -> Result<Option<Self>, Trouble> {
+        let Some(control_plane) = start_or_skip(&Options::whole()) else { return Ok(None) };
+        let client = control_plane.client().await?;
+        rights::install(&client).await?;
+        let mut kubeconfigs = BTreeMap::new();
+        for account in [Account::Pool, Account::Operator, Account::Extender, Account::Simulator] {
+            kubeconfigs.insert(account, account.kubeconfig(&control_plane).await?);
+        }
+        let gate = TcpListener::bind("127.0.0.1:0").await?;
+        let addresses =
+            Addresses { simulator: ports::free()?, extender: ports::free()?, gate: gate.local_addr()? };
+        Ok(Some(Self {
+            control_plane,
+            client,
+            simulator: http::at(addresses.simulator)?,
+            gate: Mutex::new(Some(gate)),
+            programs: programs.clone(),
+            addresses,
+            kubeconfigs,
+            fleet,
+            election,
+            limit: AtomicU32::new(0),
+            swaps: AtomicBool::new(false),
+            logged: Mutex::default(),
+        }))
+    }
+
+    /// Starts the machines, and waits until they answer: what each of them is.
+    pub(super) async fn machines(&self) -> Result<BTreeMap<String, Shape>, Trouble> {
+        self.run(Part::Simulator)?;
+        crate::until("the machines answer", PATIENCE, async || self.simulator.get("/nodes").await.is_ok())
+            .await?;
+        let states = self.telemetry().await?;
+        Ok(states.iter().map(|(name, told)| (name.clone(), Shape::read(told))).collect())
+    }
+
+    /// Serves the agent's way to the machines.
+    pub(super) fn open_gate(&self, truth: &Arc<Truth>) -> Result<(), Trouble> {
+        let listener = self.gate.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let listener = listener.ok_or("the gate is open already")?;
+        tokio::spawn(Arc::new(Gate::new(Arc::clone(truth), self.simulator.clone())).serve(listener));
+        Ok(())
+    }
+
+    /// What each machine says of itself.
+    pub(super) async fn telemetry(&self) -> Result<BTreeMap<String, Value>, Trouble> {
+        let listed = self.simulator.get("/nodes").await?;
+        let mut told = BTreeMap::new();
+        for name in listed["nodes"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            let state = self.simulator.get(&format!("/state/{name}")).await?;
+            told.insert(name.to_owned(), state["state"]["telemetry"].clone());
+        }
+        Ok(told)
+    }
+
+    /// The limits in force as each machine says them.
+    pub(super) async fn limits(&self) -> Result<BTreeMap<String, Each>, Trouble> {
+        let told = self.telemetry().await?;
+        let each = |told: &Value| Each {
+            package: told["cpu"]["capWatts"].as_f64().unwrap_or_default(),
+            gpu: told["gpu"]["capWattsPerGpuApplied"].as_f64().unwrap_or_default(),
+        };
+        Ok(told.iter().map(|(name, told)| (name.clone(), each(told))).collect())
+    }
+
+    /// What operators that are started from now on are told, W.
+    pub(super) fn limit(&self, watts: u32) {
+        self.limit.store(watts, Ordering::Relaxed);
+    }
+
+    /// Whether operators that are started from now on swap the nodes at full power every few seconds, or leave all of
+    /// them there.
+    pub(super) fn swaps(&self, swaps: bool) {
+        self.swaps.store(swaps, Ordering::Relaxed);
+    }
+
+    /// Starts a part, in the place of the one that runs.
+    pub(super) fn run(&self, part: Part) -> Result<(), Trouble> {
+        let log = self.log(part).len();
+        self.logged.lock().unwrap_or_else(PoisonError::into_inner).insert(part, log);
+        Ok(self.control_plane.start_program(&self.program(part)?)?)
+    }
+
+    /// Kills a part with SIGKILL, and returns when it has ended.
+    pub(super) fn kill(&self, part: Part) {
+        self.control_plane.kill_program(part.name());
+    }
+
+    /// Asks a part to end, as a rollout does, and waits until it has.
+    pub(super) async fn end(&self, part: Part) -> Result<(), Trouble> {
+        let status = self.control_plane.end_program(part.name(), PATIENCE).await?;
+        if status.success() { Ok(()) } else { Err(format!("{} ended with {status}", part.name()).into()) }
+    }
+
+    fn program(&self, part: Part) -> Result<Program, Trouble> {
+        let Addresses { simulator, extender, gate } = &self.addresses;
+        let path = match part {
+            Part::Simulator => &self.programs.simulator,
+            Part::Agent => &self.programs.agent,
+            Part::OperatorA | Part::OperatorB => &self.programs.operator,
+            Part::Extender => &self.programs.extender,
+        };
+        let kubeconfig = self.kubeconfigs.get(&part.account()).ok_or("an account without a token")?;
+        let program = Program::new(part.name(), path).variable("KUBECONFIG", kubeconfig.to_string_lossy());
+        let metrics = "127.0.0.1:0";
+        let control = format!("http://{gate}/control/{{node}}");
+        Ok(match part {
+            Part::Simulator => {
+                program.variable("SIM_FLEET", &self.fleet).variable("SIM_ADDR", simulator.to_string())
+            }
+            Part::Agent => program
+                .variable("AGENT_MODE", "pool")
+                .variable("POOL_NODE_SELECTOR", "joulie.io/managed=true,joulie.io/simulated=true")
+                .variable("STATE_DIR", self.control_plane.folder().join("pool").to_string_lossy())
+                .variable("TELEMETRY_CPU_SOURCE", "http")
+                .variable("TELEMETRY_CPU_HTTP_ENDPOINT", format!("http://{simulator}/telemetry/{{node}}"))
+                .variable("TELEMETRY_CPU_CONTROL", "http")
+                .variable("TELEMETRY_CPU_CONTROL_HTTP_ENDPOINT", &control)
+                .variable("TELEMETRY_GPU_CONTROL", "http")
+                .variable("TELEMETRY_GPU_CONTROL_HTTP_ENDPOINT", &control)
+                .variable("METRICS_ADDR", metrics),
+            Part::OperatorA | Part::OperatorB => self.planned(
+                program
+                    .variable("BUDGET_SITE_WATTS", self.limit.load(Ordering::Relaxed).to_string())
+                    // More than any of the fleet.
+                    .variable("BUDGET_UNKNOWN_NODE_WATTS", "7000")
+                    .variable("GPU_NODE_CPU_CAPS", "true")
+                    .variable("METRICS_ADDR", metrics),
+            ),
+            Part::Extender => program
+                .variable("EXTENDER_ADDR", extender.to_string())
+                .variable("METRICS_ADDR", metrics)
+                .variable("DRAIN_LINGER", "0s"),
+        })
+    }
+
+    /// With what says who is at full power, and who leads.
+    fn planned(&self, program: Program) -> Program {
+        let program = if self.swaps.load(Ordering::Relaxed) {
+            program.variable("POLICY_TYPE", "rule_swap_v1").variable("RECONCILE_INTERVAL", SWAPS_EVERY)
+        } else {
+            // Nobody is asked for less than he has but by the limit.
+            program.variable("STATIC_HP_FRAC", "1")
+        };
+        let names = ["LEADER_LEASE_DURATION", "LEADER_RENEW_DEADLINE", "LEADER_RETRY_PERIOD"];
+        let times = self.election.iter().flatten();
+        names.into_iter().zip(times).fold(program, |program, (name, time)| program.variable(name, time))
+    }
+
+    /// Lets kube-scheduler ask the extender.
+    pub(super) fn schedule(&self) -> Result<(), Trouble> {
+        let extender = Extender::new(&format!("http://{}", self.addresses.extender), NodeForm::Names)?;
+        let scheduler = Scheduler::with(extender);
+        Ok(tokio::task::block_in_place(|| self.control_plane.start_scheduler(&scheduler))?)
+    }
+
+    /// The process that leads, and its name in the Lease. Names are of chance, and each process says its own when it
+    /// begins to lead. One that was killed leads no more, whatever the Lease says.
+    pub(super) async fn leader(&self) -> Option<(Part, String)> {
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), rights::NAMESPACE);
+        let holder = leases.get_opt("joulie-operator").await.ok()??.spec?.holder_identity?;
+        let begins = format!("{holder} leads from now on");
+        let leads = |part: &Part| {
+            let from = self.logged.lock().unwrap_or_else(PoisonError::into_inner).get(part).copied();
+            self.log(*part).get(from.unwrap_or_default()..).is_some_and(|log| log.contains(&begins))
+        };
+        Part::OPERATORS.into_iter().find(leads).map(|part| (part, holder))
+    }
+
+    fn log(&self, part: Part) -> String {
+        let log = std::fs::read(self.control_plane.program_log_file(part.name())).unwrap_or_default();
+        String::from_utf8_lossy(&log).into_owned()
+    }
+
+    /// A part that has ended though nobody asked it to.
+    pub(super) fn ended(&self) -> Option<String> {
+        Part::ALL.into_iter().find_map(|part| {
+            let status = self.control_plane.program_ended(part.name()).filter(|status| !status.success())?;
+            let log = self.control_plane.program_log(part.name());
+            Some(format!("{} ended with {status}:\n{log}", part.name()))
+        })
+    }
+
+    /// Copies the logs there, since the folder of the control plane goes with it.
+    pub(super) fn keep_logs(&self, folder: &Path) -> Result<(), Trouble> {
+        std::fs::create_dir_all(folder)?;
+        for part in Part::ALL {
+            let to = folder.join(format!("{}.log", part.name()));
+            std::fs::copy(self.control_plane.program_log_file(part.name()), to)?;
+        }
+        Ok(())
+    }
+}

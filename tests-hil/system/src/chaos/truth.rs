@@ -1,0 +1,291 @@
+//! The limits in force of the simulated machines, and the judge over them.
+//!
+//! Whatever is asked of a machine goes through the [gate](super::gate), so that each change of a limit is known at its
+//! instant: no sample is missed, and no sum is made of numbers of different times. A machine that boots has its highest
+//! limits. What the gate has written down is compared with the machines themselves after each phase.
+
+use judge::{Breach, Excess, Excuse, Judge, Part};
+use serde_json::Value;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A machine that has booted is excused until its first receipt, and no longer than this.
+const REBOOT_AT_MOST: Duration = Duration::from_secs(300);
+/// So many lines of what happened are kept for whoever looks for the reason of an excess.
+const LINES: usize = 400;
+/// And those of so long before it are shown.
+const BEFORE: Duration = Duration::from_secs(5);
+
+/// What a machine has to limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Shape {
+    packages: f64,
+    package: (f64, f64),
+    gpus: f64,
+    gpu: (f64, f64),
+}
+
+impl Shape {
+    /// By what the simulator tells of a machine.
+    pub(super) fn read(telemetry: &Value) -> Self {
+        let (cpu, gpu) = (&telemetry["cpu"], &telemetry["gpu"]);
+        let read = |part: &Value, field: &str| part[field].as_f64().unwrap_or_default();
+        Self {
+            packages: read(cpu, "sockets"),
+            package: (read(cpu, "capMinWatts"), read(cpu, "capMaxWatts")),
+            gpus: read(gpu, "count"),
+            gpu: (read(gpu, "capMinWattsPerGpu"), read(gpu, "capMaxWattsPerGpu")),
+        }
+    }
+
+    /// The least that a part can be limited to.
+    pub(super) const fn least(&self, part: Part) -> f64 {
+        match part {
+            Part::Cpu => self.packages * self.package.0,
+            Part::Gpu => self.gpus * self.gpu.0,
+        }
+    }
+
+    /// The most that a part can be limited to.
+    pub(super) const fn most(&self, part: Part) -> f64 {
+        match part {
+            Part::Cpu => self.packages * self.package.1,
+            Part::Gpu => self.gpus * self.gpu.1,
+        }
+    }
+}
+
+/// The limit of each package and of each GPU of a machine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Each {
+    pub(super) package: f64,
+    pub(super) gpu: f64,
+}
+
+/// What was seen in one look.
+pub(super) struct Look {
+    /// The limits of all machines together.
+    pub(super) sum: f64,
+    /// What they may be together.
+    pub(super) limit: f64,
+    pub(super) unexcused: Excess,
+    pub(super) excused: BTreeMap<Excuse, Excess>,
+    pub(super) breaches: Vec<Breach>,
+}
+
+/// See the module.
+pub(super) struct Truth {
+    begun: Instant,
+    state: Mutex<State>,
+}
+
+struct State {
+    judge: Judge,
+    limit: f64,
+    machines: BTreeMap<String, Shape>,
+    /// What was on its way to a machine before this boot changes nothing any more.
+    boot: u32,
+    lines: VecDeque<(Duration, String)>,
+    /// How often a limit in force fell by more than a watt.
+    falls: u32,
+}
+
+impl Truth {
+    /// Machines that have just booted, under a limit.
+    pub(super) fn new(machines: BTreeMap<String, Shape>, limit: f64) -> Self {
+        let judge = Judge::new(limit);
+        let state = State { judge, limit, machines, boot: 0, lines: VecDeque::new(), falls: 0 };
+        let truth = Self { begun: Instant::now(), state: Mutex::new(state) };
+        truth.booted();
+        truth
+    }
+
+    /// The time since it began.
+    pub(super) fn now(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    fn judged(&self) -> (MutexGuard<'_, State>, Duration) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // Behind the lock, so that time does not go back.
+        let now = self.now();
+        state.judge.advance(now);
+        (state, now)
+    }
+
+    /// The names of all machines.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.judged().0.machines.keys().cloned().collect()
+    }
+
+    /// The boot in which something is asked of a machine.
+    pub(super) fn boot(&self) -> u32 {
+        self.judged().0.boot
+    }
+
+    /// What is in force of a machine after something was asked of it in a boot.
+    pub(super) fn set(&self, node: &str, boot: u32, each: Each) {
+        let (mut state, now) = self.judged();
+        let Some(shape) = state.machines.get(node).copied() else { return };
+        if state.boot != boot {
+            return;
+        }
+        for (part, watts) in [(Part::Cpu, shape.packages * each.package), (Part::Gpu, shape.gpus * each.gpu)]
+        {
+            let before = state.judge.held(node, part);
+            state.judge.holds(node, part, watts);
+            if before.to_bits() != watts.to_bits() {
+                state.falls += u32::from(watts < before - 1.0);
+                let all = state.judge.in_force();
+                state.tell(now, format!("{node} {part:?} {before:.1} → {watts:.1} W; all {all:.1} W"));
+            }
+        }
+    }
+
+    /// All machines are off.
+    pub(super) fn down(&self) {
+        let (mut state, now) = self.judged();
+        state.boot += 1;
+        for node in state.machines.clone().into_keys() {
+            for part in [Part::Cpu, Part::Gpu] {
+                state.judge.holds(&node, part, 0.0);
+            }
+        }
+        state.tell(now, "all machines are off".to_owned());
+    }
+
+    /// All machines are on, without a limit.
+    pub(super) fn booted(&self) {
+        let (mut state, now) = self.judged();
+        for (node, shape) in state.machines.clone() {
+            for part in [Part::Cpu, Part::Gpu] {
+                state.judge.holds(&node, part, shape.most(part));
+                state.judge.excuse((&node, part), Excuse::Reboot, shape.least(part), now + REBOOT_AT_MOST);
+            }
+        }
+        let all = state.judge.in_force();
+        state.tell(now, format!("all machines are on, without limits; all {all:.1} W"));
+    }
+
+    /// The first receipt of a machine in this boot is there.
+    pub(super) fn receipt(&self, node: &str) {
+        let (mut state, _) = self.judged();
+        for part in [Part::Cpu, Part::Gpu] {
+            state.judge.end((node, part), Excuse::Reboot);
+        }
+    }
+
+    /// Another limit, and how long the limits may be above it.
+    pub(super) fn cut(&self, watts: f64, within: Duration) {
+        let (mut state, now) = self.judged();
+        state.limit = watts;
+        state.judge.budget(watts, now + within);
+        state.tell(now, format!("every operator has been told of {watts:.0} W"));
+    }
+
+    /// Something happened to the programs.
+    pub(super) fn note(&self, what: &str) {
+        let (mut state, now) = self.judged();
+        state.tell(now, format!("** {what}"));
+    }
+
+    /// Judges up to now.
+    pub(super) fn look(&self) -> Look {
+        let (state, _) = self.judged();
+        let (unexcused, excused, breaches) = state.judge.verdict();
+        Look { sum: state.judge.in_force(), limit: state.limit, unexcused, excused, breaches }
+    }
+
+    /// How often limits in force fell.
+    pub(super) fn falls(&self) -> u32 {
+        self.judged().0.falls
+    }
+
+    /// What is in force of each machine.
+    pub(super) fn held(&self) -> BTreeMap<String, f64> {
+        let (state, _) = self.judged();
+        let held = |node: &String| state.judge.held(node, Part::Cpu) + state.judge.held(node, Part::Gpu);
+        state.machines.keys().map(|node| (node.clone(), held(node))).collect()
+    }
+
+    /// The first machine of which something else was written down than it says itself.
+    pub(super) fn differs(&self, states: &BTreeMap<String, Each>) -> Option<String> {
+        let (state, _) = self.judged();
+        state.machines.iter().find_map(|(node, shape)| {
+            let each = states.get(node)?;
+            let parts = [(Part::Cpu, shape.packages * each.package), (Part::Gpu, shape.gpus * each.gpu)];
+            parts.into_iter().find_map(|(part, is)| {
+                let held = state.judge.held(node, part);
+                ((held - is).abs() > 0.5)
+                    .then(|| format!("{node} {part:?} is at {is} W, and {held} W were written down"))
+            })
+        })
+    }
+
+    /// What happened around an excess.
+    pub(super) fn lines_of(&self, breach: &Breach) -> Vec<String> {
+        let (state, _) = self.judged();
+        let around = breach.from.saturating_sub(BEFORE)..=breach.to;
+        let lines = state.lines.iter().filter(|(at, _)| around.contains(at));
+        lines.map(|(at, line)| format!("{:9.3} {line}", at.as_secs_f64())).collect()
+    }
+
+    /// The last lines that begin with a kill, an outage or a boot.
+    pub(super) fn last_notes(&self, count: usize) -> Vec<String> {
+        let (state, _) = self.judged();
+        let notes = state.lines.iter().rev().filter(|(_, line)| line.starts_with("**")).take(count);
+        notes.map(|(at, line)| format!("{:9.3} {line}", at.as_secs_f64())).collect()
+    }
+}
+
+impl State {
+    fn tell(&mut self, at: Duration, line: String) {
+        if self.lines.len() >= LINES {
+            self.lines.pop_front();
+        }
+        self.lines.push_back((at, line));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn two() -> Truth {
+        let shape = Shape { packages: 2.0, package: (100.0, 300.0), gpus: 1.0, gpu: (200.0, 700.0) };
+        Truth::new([("a".to_owned(), shape), ("b".to_owned(), shape)].into(), 1_500.0)
+    }
+
+    #[test]
+    fn a_machine_that_has_booted_counts_with_its_least_until_its_first_receipt() {
+        let truth = two();
+        assert_eq!(truth.held().into_values().collect::<Vec<_>>(), [1_300.0, 1_300.0]);
+        truth.set("a", 0, Each { package: 250.0, gpu: 700.0 });
+        assert_eq!(truth.look().unexcused.watt_seconds, 0.0, "four parts with 200 W");
+        truth.receipt("a");
+        assert!(
+            truth.look().unexcused.watt_seconds > 0.0,
+            "1200 W and two parts with 200 W are above 1500 W"
+        );
+    }
+
+    #[test]
+    fn what_was_on_its_way_before_a_boot_changes_nothing() {
+        let truth = two();
+        let boot = truth.boot();
+        truth.down();
+        truth.booted();
+        truth.set("a", boot, Each { package: 100.0, gpu: 200.0 });
+        assert_eq!(truth.look().sum, 2_600.0);
+    }
+
+    #[test]
+    fn a_record_that_is_not_the_machines_is_told() {
+        let truth = two();
+        let is = |gpu| [("a".to_owned(), Each { package: 300.0, gpu })].into();
+        assert_eq!(truth.differs(&is(700.0)), None);
+        assert!(truth.differs(&is(650.0)).unwrap().starts_with("a Gpu is at 650 W"));
+    }
+}
