@@ -297,7 +297,7 @@ impl Site {
             presence: Presence::Gone,
             sight: Sight::Clear,
             labels: Labels::default(),
-            machine: Machine::lump(granted.most(), catalog),
+            machine: Machine::lump(&granted, catalog),
             published: self.published(name, source),
             confirmation: Confirmation::Awaited,
             granted,

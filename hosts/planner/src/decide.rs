@@ -119,9 +119,16 @@ fn stakes<'a>(cluster: &'a Cluster, settings: &Settings, plan: &Plan) -> Vec<Sta
             });
         }
     }
-    // The machine of a node that is gone may run on under its agent, and draws no more than its grant says.
+    // The machine of a node that is gone may run on under its agent: it draws no more than its grant says, and can be told to
+    // draw less. Of what a released one draws nobody knows more than the most.
     let gone = cluster.gone.iter().filter(|node| is_granted(node) && node.presence == Presence::Gone);
-    let orphan = |node| Stake { node, priority: Priority::Eco, wanted: None, leaves: false, aside: true };
+    let orphan = |node: &'a Node| Stake {
+        node,
+        priority: Priority::Eco,
+        wanted: None,
+        leaves: false,
+        aside: node.granted.unread || node.granted.released,
+    };
     stakes.extend(gone.map(orphan));
     stakes
 }

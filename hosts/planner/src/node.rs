@@ -262,11 +262,13 @@ impl Node {
     }
 
     /// What the node read back of its grant, where it did so in the boot and for the Node object that are there now. A node
-    /// that does not say in which boot it is could have come up without any cap.
+    /// that does not say in which boot it is could have come up without any cap. Of one that is gone nobody else says
+    /// anything.
     #[must_use]
     pub fn receipt(&self) -> Option<Receipt> {
         let Signed { receipt, boot, node_uid } = self.granted.signed.as_ref()?;
-        (!boot.is_empty() && *boot == self.boot && *node_uid == self.uid).then_some(*receipt)
+        let is_of_now = *boot == self.boot && *node_uid == self.uid;
+        (!boot.is_empty() && (is_of_now || self.presence == Presence::Gone)).then_some(*receipt)
     }
 
     /// These caps as the agent holds them under the grant that stands.
@@ -310,11 +312,11 @@ impl Machine {
         }
     }
 
-    /// Of a node of which nobody knows more than the most that it may draw.
+    /// Of a node of which nobody knows more than what it was granted and what its agent says of that: the machine runs on.
     #[must_use]
-    pub fn lump(most: Watts, catalog: &Catalog) -> Self {
+    pub fn lump(granted: &Granted, catalog: &Catalog) -> Self {
         let unknown = Self::of(&HardwareFacts::default(), None, false, (false, false), catalog);
-        Self { split: Split::lump(most), ..unknown }
+        Self { split: Split::lump(granted.least(), granted.most()), ..unknown }
     }
 }
 
@@ -407,6 +409,12 @@ impl Granted {
         let holds = self.signed.as_ref().map(|signed| signed.receipt.holds);
         let told = self.grant.map_or(Watts::ZERO, |grant| grant.ceiling.max(grant.watts));
         told.max(holds.unwrap_or(Watts::ZERO))
+    }
+
+    /// The least that it can be held to, by its agent's word; where that says nothing, there is no less than the most.
+    fn least(&self) -> Watts {
+        let floor = self.signed.as_ref().map(|signed| signed.receipt.floor);
+        floor.filter(|&floor| floor > Watts::ZERO).map_or(self.most(), |floor| floor.min(self.most()))
     }
 
     /// The serial of the next grant. A node may have followed a later one than stands, where the API server was brought back

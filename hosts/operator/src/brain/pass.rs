@@ -106,6 +106,9 @@ impl Brain {
             node.granted.sent = self.grants.sent(&node.name);
             node.power = power;
         }
+        for node in &mut self.site.cluster.gone {
+            node.granted.sent = self.grants.sent(&node.name);
+        }
         let since_1970 = u64::try_from(wall.as_microsecond()).unwrap_or(0);
         let known = &mut self.site.cluster;
         known.nodes = cluster;

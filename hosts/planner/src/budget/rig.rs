@@ -19,6 +19,8 @@ pub(super) struct Claim {
     pub(super) released: bool,
     pub(super) receipt: Option<Receipt>,
     pub(super) sent: Vec<Grant>,
+    /// Its Node object is gone.
+    pub(super) gone: bool,
 }
 
 impl Claim {
@@ -28,6 +30,10 @@ impl Claim {
         node.machine.split = self.split;
         let signed = |receipt| Signed { receipt, boot: node.boot.clone(), node_uid: node.uid.clone() };
         node.granted.signed = self.receipt.map(signed);
+        if self.gone {
+            node.presence = Presence::Gone;
+            (node.boot, node.uid) = (String::new(), String::new());
+        }
         node.granted.grant = self.grant;
         node.granted.released = self.released;
         node.granted.sent.clone_from(&self.sent);

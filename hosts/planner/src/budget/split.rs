@@ -100,10 +100,10 @@ impl Split {
         }
     }
 
-    /// Of a node of which nobody knows more than the most that it may draw.
+    /// Of a node of which nobody knows more than the least that it can be held to and the most that it may draw.
     #[must_use]
-    pub const fn lump(most: Watts) -> Self {
-        let all = Devices { count: Some(1), min: most, max: Some(most), capped: false };
+    pub fn lump(least: Watts, most: Watts) -> Self {
+        let all = Devices { count: Some(1), min: least, max: Some(most), capped: least < most };
         Self { cpu: all, gpu: Devices { count: Some(0), min: LEAST, max: None, capped: false } }
     }
 

@@ -53,12 +53,9 @@ impl<'a> Stake<'a> {
         self.node.labels.rack.as_ref()
     }
 
-    /// The grant that it is held to; of a node that is gone nothing but its most counts, see [`Split::lump`].
-    ///
-    /// [`Split::lump`]: super::Split::lump
+    /// The grant that it is held to.
     pub(super) fn grant(&self) -> Option<Grant> {
-        let is_held = !self.node.granted.released && self.node.presence != Presence::Gone;
-        self.node.granted.grant.filter(|_| is_held)
+        self.node.granted.grant.filter(|_| !self.node.granted.released)
     }
 
     /// What is observed of its grant, with what the node draws beside packages and GPUs.
@@ -106,7 +103,8 @@ impl<'a> Stake<'a> {
             priority: self.priority,
             range: Range::new(floor, max).map_err(|error| error.to_string())?,
             desired: wanted.or(account.asked()).or(max).unwrap_or(floor),
-            reachable: self.node.presence == Presence::Ready,
+            // The agent of a node that is gone is there until it does not answer.
+            reachable: matches!(self.node.presence, Presence::Ready | Presence::Gone),
             account,
         })
     }

@@ -59,6 +59,7 @@ fn claim(name: &str) -> Claim {
         released: false,
         receipt: None,
         sent: Vec::new(),
+        gone: false,
     }
 }
 
@@ -119,6 +120,29 @@ fn what_an_agent_makes_of_a_grant_is_on_the_way_from_the_lowest_to_what_is_desir
     assert_eq!(each(half), (Some(w(230)), Some(w(200))));
     assert_eq!(split.under_grant(&percent(60), w(2000)), percent(60), "what is desired fits");
     assert_eq!(each(split.under_grant(&percent(60), w(10))), (Some(w(100)), Some(w(100))));
+}
+
+#[test]
+fn a_node_whose_object_is_gone_is_lowered_as_far_as_its_agent_can_and_never_raised() {
+    let stays = Claim { grant: grant(1, 432), receipt: receipt(1, 432), ..claim("a") };
+    let orphan = |least: i32, granted: i32| {
+        let floor = if least < granted { w(least) } else { Watts::ZERO };
+        Claim {
+            gone: true,
+            wanted: None,
+            split: Split::lump(w(least), w(granted)),
+            grant: grant(3, granted),
+            receipt: Some(Receipt { serial: 3, holds: w(granted), floor }),
+            ..claim("b")
+        }
+    };
+    // Both go down to 200 W, and hold what they were granted until they have read that back.
+    let both = asked(&[stays.clone(), orphan(200, 432)], &limits(400));
+    assert_eq!(both, [ask(200, 432), ask(200, 432)]);
+    // Where its agent does not say how far it goes down, the others make room.
+    assert_eq!(asked(&[stays.clone(), orphan(432, 432)], &limits(632)), [ask(200, 432), None]);
+    // What else there is, is nobody's who may be switched off at any moment.
+    assert_eq!(asked(&[stays, orphan(200, 300)], &limits(2000)), [None, None]);
 }
 
 #[test]

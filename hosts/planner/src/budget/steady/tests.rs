@@ -79,6 +79,7 @@ impl Cluster {
             released: false,
             receipt: self.receipts[at],
             sent: Vec::new(),
+            gone: false,
         }
     }
 
