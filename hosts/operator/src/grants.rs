@@ -92,7 +92,9 @@ impl Grants {
             let seen = seen(node);
             of.sent.retain(|sent| !sent.is_void(seen));
             let matters = !of.sent.is_empty() && (seen.is_some() || is_node(node));
-            matters || of.deleting.is_some() || now < of.not_before
+            // A failure is remembered until well after its wait: the next try comes then, and is no first one.
+            let failed = of.failures > 0 && now < of.not_before.plus(MOST);
+            matters || of.deleting.is_some() || failed
         });
     }
 
@@ -251,18 +253,39 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_longer_than_five_seconds() {
+    fn a_node_that_refuses_waits_longer_each_time_and_no_longer_than_five_seconds() {
         let (mut grants, node) = (Grants::default(), Arc::from("a"));
+        let mut now = at(1);
+        // Each pass looks at the watch, and sends as soon as it may.
         let waits: Vec<u128> = (0..12)
             .map(|_| {
+                grants.observe(|_| None, |_| true, now);
+                assert!(grants.is_free("a", now));
                 let ticket = grants.send(&node, None, grant(1, 1));
                 let refused = Trouble::Refused("no".to_owned());
-                grants.ended(("a", ticket), Some(&refused), at(1)).unwrap().as_millis()
+                let wait = grants.ended(("a", ticket), Some(&refused), now).unwrap();
+                now = now.plus(wait);
+                wait.as_millis()
             })
             .collect();
         assert_eq!((waits[0], waits[1], waits[11]), (250, 500, 5000));
         let ticket = grants.send(&node, None, grant(1, 1));
-        grants.ended(("a", ticket), None, at(20));
-        assert!(!grants.is_free("a", at(24)) && grants.is_free("a", at(25)), "the watch does not show it");
+        grants.ended(("a", ticket), None, now);
+        let after = |seconds| now.plus(Duration::from_secs(seconds));
+        assert!(
+            !grants.is_free("a", after(4)) && grants.is_free("a", after(5)),
+            "the watch does not show it"
+        );
+    }
+
+    #[test]
+    fn a_failure_after_which_nothing_was_to_be_sent_is_forgotten() {
+        let (mut grants, node) = (Grants::default(), Arc::from("a"));
+        let mut fail = |now| {
+            grants.observe(|_| None, |_| true, now);
+            let ticket = grants.send(&node, None, grant(1, 1));
+            grants.ended(("a", ticket), Some(&Trouble::Refused("no".to_owned())), now).unwrap().as_millis()
+        };
+        assert_eq!([at(1), at(2), at(8)].map(&mut fail), [250, 500, 250]);
     }
 }
