@@ -60,7 +60,7 @@ impl fmt::Display for CandidateError {
             Self::Times { lease, renew, retry } => write!(
                 f,
                 "lease {}, renew {} and retry {} do not fit; accepted: a lease of 1s to 1h in whole seconds, longer \
-                 than renew, which is longer than twice retry, such as 15s, 10s and 2s",
+                 than renew, which is longer than twice retry, such as 10s, 7s and 2s",
                 show_duration(*lease),
                 show_duration(*renew),
                 show_duration(*retry)

@@ -84,11 +84,15 @@ impl Driver {
             // A request that hangs is given up, and the clock is looked at whatever came of it. A stop waits for one
             // that is under way: a write that was cut off may be on the server and would spoil the release.
             let limit = self.candidate.renew / 2;
-            let mut pause = crate::reflect::jittered(self.candidate.retry, &*self.clock);
-            if tokio::time::timeout(limit, self.step()).await.is_err() {
-                self.trouble(&format!("no answer in {}", show_duration(limit)));
-                pause = Duration::ZERO;
-            }
+            let pause = crate::reflect::jittered(self.candidate.retry, &*self.clock);
+            let pause = match tokio::time::timeout(limit, self.step()).await {
+                // Whoever is next is late by nothing but its way to the server.
+                Ok(respected) => respected.map_or(pause, |at_least| at_least.min(pause)),
+                Err(_) => {
+                    self.trouble(&format!("no answer in {}", show_duration(limit)));
+                    Duration::ZERO
+                }
+            };
             let change = self.candidate.look(&mut self.mode, self.clock.mono());
             self.tell(change);
             if stop.requested_within(pause).await {
@@ -98,17 +102,20 @@ impl Driver {
         self.release().await;
     }
 
-    /// One round: read unless we know what is there, then claim.
-    async fn step(&mut self) {
+    /// One round: read unless we know what is there, then claim; for how long another's lease is respected.
+    async fn step(&mut self) -> Option<Duration> {
         // Where the renewal fails somebody wrote in between, or our own write came through without its answer: look.
         if let Some((record, version)) = self.candidate.renewal(&self.mode, self.clock.wall())
             && self.claim(record, Some(version)).await
         {
-            return;
+            return None;
         }
         let found = match self.api.get_opt(&self.lease.name).await {
             Ok(lease) => lease.map(found),
-            Err(error) => return self.trouble(&error.to_string()),
+            Err(error) => {
+                self.trouble(&error.to_string());
+                return None;
+            }
         };
         let (attempt, change) =
             self.candidate.attempt(&mut self.mode, found, self.clock.mono(), self.clock.wall());
@@ -116,8 +123,12 @@ impl Driver {
         match attempt {
             Attempt::Create(record) => drop(self.claim(record, None).await),
             Attempt::Replace(record, version) => drop(self.claim(record, Some(version)).await),
-            Attempt::Respect { holder, at_least } => self.respect(holder, at_least),
+            Attempt::Respect { holder, at_least } => {
+                self.respect(holder, at_least);
+                return Some(at_least);
+            }
         }
+        None
     }
 
     /// Whether the claim is on the server now.

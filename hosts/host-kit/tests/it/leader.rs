@@ -2,6 +2,7 @@
 
 use super::fake::{Fake, Health};
 use super::lines::Lines;
+use super::reflect::Virtual;
 use super::wire::within;
 use host_kit::clock::{Clock, ManualClock, SystemClock};
 use host_kit::leader::{Candidate, Elections, Leadership, LeaseName, Term, elect};
@@ -28,9 +29,14 @@ impl Replica {
     }
 
     fn start_by(clock: Arc<dyn Clock>, fake: &Fake, name: &str) -> Self {
+        Self::start_with([2000, 1000, 100], clock, fake, name)
+    }
+
+    /// Lease, renewal and retry in milliseconds.
+    fn start_with(times: [u64; 3], clock: Arc<dyn Clock>, fake: &Fake, name: &str) -> Self {
         let mut metrics = Metrics::of(&Build { component: "test", version: "0", revision: "0" });
         let elections = Elections::register(metrics.registry());
-        let times = [2000, 1000, 100].map(Duration::from_millis);
+        let times = times.map(Duration::from_millis);
         let candidate = Candidate::new(name, times[0], times[1], times[2]).unwrap();
         let lease = LeaseName { namespace: "joulie".to_owned(), name: "joulie-operator".to_owned() };
         let (trigger, stop) = shutdown::pair();
@@ -73,6 +79,28 @@ async fn one_leads_the_other_stands_by_and_follows_at_once_when_the_lease_is_rel
     assert_eq!(second.term(), Some(Term(1)));
     assert_eq!(lines.with(&["leads from now on"]).len(), 2);
     assert_eq!(lines.with(&["lost"]), [""; 0], "a release is no loss");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_follows_a_leader_that_was_killed_is_late_by_when_it_saw_the_last_renewal_and_nothing_else() {
+    for tenths in 0..40 {
+        let (fake, clock) = (Fake::new(), Arc::new(Virtual(tokio::time::Instant::now())));
+        let start = |name| Replica::start_with([10_000, 7_000, 2_000], clock.clone(), &fake, name);
+        let mut first = start("operator-a");
+        first.leads(true).await;
+        let second = start("operator-b");
+        tokio::time::sleep(Duration::from_millis(30_000 + tenths * 100)).await;
+        assert!(first.term().is_some() && second.term().is_none());
+        first.ended.abort();
+        let killed = clock.mono();
+        while second.term().is_none() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        // It looks every 2.0 to 2.4 s, and its own clock counts the 10 s of the lease from there.
+        let late = clock.mono().since(killed);
+        assert!(late <= Duration::from_millis(12_401), "{late:?}");
+        second.ended.abort();
+    }
 }
 
 #[tokio::test]

@@ -281,7 +281,7 @@ async fn an_outage_is_said_and_survived_and_pages_are_put_together() {
 }
 
 /// The runtime's own time, which a test lets run ahead.
-struct Virtual(tokio::time::Instant);
+pub(crate) struct Virtual(pub(crate) tokio::time::Instant);
 
 impl Clock for Virtual {
     fn mono(&self) -> Mono {
@@ -289,7 +289,7 @@ impl Clock for Virtual {
     }
 
     fn wall(&self) -> jiff::Timestamp {
-        jiff::Timestamp::UNIX_EPOCH
+        jiff::Timestamp::UNIX_EPOCH + jiff::SignedDuration::try_from(self.0.elapsed()).unwrap()
     }
 }
 

@@ -246,9 +246,9 @@ settings! {
         "BUDGET_TAINT_UNCAPPED", "false", boolean, "true or false",
         "Whether a new or rebooted node under a limit is tainted until it has read its grant back");
     LEASE_DURATION: Duration = with_default(
-        "LEADER_LEASE_DURATION", "15s", |text| duration(text, SECOND..=3600 * SECOND), "whole seconds", "How long replicas wait for a leader that says nothing");
+        "LEADER_LEASE_DURATION", "10s", |text| duration(text, SECOND..=3600 * SECOND), "whole seconds", "How long replicas wait for a leader that says nothing");
     LEASE_RENEW_DEADLINE: Duration = with_default(
-        "LEADER_RENEW_DEADLINE", "10s", |text| duration(text, SECOND / 10..=3600 * SECOND), "a duration", "How long a leader acts without a renewal");
+        "LEADER_RENEW_DEADLINE", "7s", |text| duration(text, SECOND / 10..=3600 * SECOND), "a duration", "How long a leader acts without a renewal");
     LEASE_RETRY_PERIOD: Duration = with_default(
         "LEADER_RETRY_PERIOD", "2s", |text| duration(text, SECOND / 100..=600 * SECOND), "a duration", "Between two renewals");
 }
