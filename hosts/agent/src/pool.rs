@@ -1,7 +1,8 @@
 //! Mode pool: many nodes, each over HTTP, each with a task of its own, so that one that does not answer delays no other.
 //!
-//! A node becomes a member when it is selected and in this replica's part; it leaves when its Node object is gone, or when
-//! it is not selected any more and its originals are back. Which nodes there are is known by a watch, not by lists.
+//! A node becomes a member when it is selected or under a grant, and in this replica's part. It leaves when no grant stands
+//! and its Node object is gone, or it is not selected any more and its originals are back. Which nodes there are is known
+//! by watches, not by lists; which were under a grant before the start, by the disk.
 
 mod http;
 mod levers;
@@ -11,13 +12,14 @@ mod wire;
 
 pub use http::Carrier;
 
+use crate::front::grants::Stands;
 use crate::front::inputs::{Inputs, Watched};
 use crate::front::node::{Front, Shared};
 use crate::front::rows::NodeRow;
 use crate::front::watches::Confirmed;
 use crate::host;
 use crate::machine::{Control, View};
-use crate::settings::{DvfsLaw, Floors, OnExit, Preference, Routing, Settings, Shards};
+use crate::settings::{DvfsLaw, Floors, OnExit, Preference, Routing, Settings, Shards, Target};
 use host_kit::clock::Clock;
 use host_kit::config::Wrong;
 use host_kit::health::Heartbeat;
@@ -48,6 +50,8 @@ pub(crate) struct Pool {
     beat: Heartbeat,
     members: BTreeMap<String, Member>,
     tasks: JoinSet<()>,
+    /// The nodes whose grants were on disk at the start, until they are members.
+    kept: Vec<String>,
     /// That nothing keeps the grants was said.
     said: bool,
 }
@@ -114,7 +118,8 @@ impl Pool {
         });
         let settings = settings.clone();
         let (members, tasks) = (BTreeMap::new(), JoinSet::new());
-        Ok(Self { settings, shards, common, shared, confirmed, beat, members, tasks, said: false })
+        let kept = kept_nodes(&settings);
+        Ok(Self { settings, shards, common, shared, confirmed, beat, members, tasks, kept, said: false })
     }
 
     pub(crate) fn beat(&self) -> Heartbeat {
@@ -152,37 +157,39 @@ impl Pool {
     fn look(&mut self, watched: &Watched) {
         self.say_what_is_kept(watched);
         let all = watched.by_node();
-        let mut there: BTreeMap<&str, &NodeRow> = BTreeMap::new();
-        let shards = self.shards;
-        for (name, row) in all.nodes().filter(|(name, _)| shards.own(name)) {
-            there.insert(name, row);
-            // No label lets a node out of its grant.
-            let selected = self.shared.selector.matches(&row.labels) || all.is_granted(name);
-            if selected && !self.members.contains_key(name) {
-                let member = self.join(name, row);
+        let there: BTreeMap<&str, &NodeRow> = all.nodes().collect();
+        let (shards, shared) = (self.shards, self.shared.clone());
+        let selected = |row: &NodeRow| shared.selector.matches(&row.labels);
+        // No label lets a node out of its grant, nor does a Node object that is away.
+        let kept = std::mem::take(&mut self.kept);
+        let nodes = there.iter().filter(|(_, row)| selected(row)).map(|(name, _)| *name);
+        for name in nodes.chain(all.granted()).chain(kept.iter().map(String::as_str)) {
+            if shards.own(name) && !self.members.contains_key(name) {
+                let member = self.join(name);
                 self.members.insert(name.to_owned(), member);
             }
         }
-        if !watched.nodes.is_synced() {
-            return;
-        }
-        let selector = &self.shared.selector;
-        let metrics = &self.shared.metrics;
+        let synced = watched.nodes.is_synced();
         self.members.retain(|name, member| {
-            let stays = match there.get(name.as_str()) {
-                None => is_granted(&member.views),
-                Some(row) => selector.matches(&row.labels) || all.is_granted(name) || !is_free(&member.views),
+            let row = there.get(name.as_str());
+            let stays = match row {
+                _ if !synced => true,
+                None => all.is_granted(name) || member.is_granted(),
+                Some(row) => selected(row) || all.is_granted(name) || !member.is_free(),
             };
             if stays {
                 let inputs = all.of(name);
                 member.inputs.send_if_modified(|last| {
                     let changed = *last != inputs;
+                    if let Some(row) = row.filter(|_| changed) {
+                        member.remote.hint(hints(row));
+                    }
                     *last = inputs;
                     changed
                 });
             } else {
                 tracing::info!(node = name, "the node leaves the pool");
-                metrics.forget(name);
+                shared.metrics.forget(name);
             }
             stays
         });
@@ -199,9 +206,11 @@ impl Pool {
         }
     }
 
-    fn join(&mut self, name: &str, row: &NodeRow) -> Member {
+    fn join(&mut self, name: &str) -> Member {
         let lease = host::lease(&self.settings.lease, name);
-        let (mut task, remote, views) = remote::open(name, self.common.clone(), hints(row), lease);
+        let stands = self.settings.kept_grant(name).as_deref().map_or(Stands::Nothing, Stands::of_file);
+        let desire = stands.over(Desire::UNKNOWN);
+        let (mut task, remote, views) = remote::open(name, self.common.clone(), desire, lease);
         let (inputs, seen) = watch::channel(Inputs::default());
         let front = Front {
             node: name.to_owned(),
@@ -209,6 +218,7 @@ impl Pool {
             control: Arc::new(remote.clone()),
             inputs: seen,
             views: views.clone(),
+            stands,
             kept: self.settings.kept_grant(name),
         };
         let (stays, leaves) = tokio::sync::oneshot::channel::<()>();
@@ -227,11 +237,11 @@ impl Pool {
 
     /// Puts the originals of all members back, as far as that can be done in time. A grant ends with no process.
     async fn restore(&mut self) {
-        let granted = self.members.values().filter(|member| is_granted(&member.views)).count();
+        let granted = self.members.values().filter(|member| member.is_granted()).count();
         if granted > 0 {
             tracing::warn!("{granted} nodes keep their limits: grants stand, and ON_EXIT=restore ends none");
         }
-        self.members.retain(|_, member| !is_granted(&member.views));
+        self.members.retain(|_, member| !member.is_granted());
         for member in self.members.values_mut() {
             // Without inputs the front ends, and says nothing against this any more.
             let (nowhere, _) = watch::channel(Inputs::default());
@@ -245,18 +255,22 @@ impl Pool {
             }
         };
         if tokio::time::timeout(RESTORE_WITHIN, all).await.is_err() {
-            let left = self.members.values().filter(|member| !is_free(&member.views)).count();
+            let left = self.members.values().filter(|member| !member.is_free()).count();
             tracing::error!("the originals of {left} nodes are not back");
         }
     }
 }
 
-fn is_granted(views: &watch::Receiver<Option<View>>) -> bool {
-    views.borrow().as_ref().is_some_and(|view| view.desire.grant.is_some())
-}
+impl Member {
+    /// Whether it is to keep to a grant, or was until now and has not been told otherwise.
+    fn is_granted(&self) -> bool {
+        let before = self.views.borrow().as_ref().is_some_and(|view| view.desire.grant.is_some());
+        before || self.remote.is_granted()
+    }
 
-fn is_free(views: &watch::Receiver<Option<View>>) -> bool {
-    views.borrow().as_ref().is_none_or(view_is_free)
+    fn is_free(&self) -> bool {
+        self.views.borrow().as_ref().is_none_or(view_is_free)
+    }
 }
 
 fn view_is_free(view: &View) -> bool {
@@ -282,6 +296,34 @@ fn laws(settings: &Settings, routing: &Routing) -> Result<Laws, node_kit::Config
         gpu: GpuLaw { floor: gpu, ..config.gpu },
         classic: settings.dvfs.classic,
     })
+}
+
+/// The nodes whose grants are on disk: of those of the pool, or of the one that is reached over HTTP.
+fn kept_nodes(settings: &Settings) -> Vec<String> {
+    let Some(folder) = settings.kept_grants() else { return Vec::new() };
+    let named = |file: &std::ffi::OsStr| file.to_str()?.strip_suffix(".json").map(str::to_owned);
+    let read = || -> std::io::Result<Vec<String>> {
+        let mut nodes = Vec::new();
+        for entry in std::fs::read_dir(&folder)? {
+            nodes.extend(named(&entry?.file_name()));
+        }
+        nodes.sort_unstable();
+        Ok(nodes)
+    };
+    let mut nodes = read().unwrap_or_else(|error| {
+        if error.kind() != std::io::ErrorKind::NotFound {
+            tracing::error!(
+                "the grants that are kept in {} cannot be listed: {error}; the nodes are held to theirs once the API \
+                 server tells of them",
+                folder.display()
+            );
+        }
+        Vec::new()
+    });
+    if let Target::Remote { node, .. } = &settings.target {
+        nodes.retain(|kept| kept == node);
+    }
+    nodes
 }
 
 fn hints(row: &NodeRow) -> Hints {

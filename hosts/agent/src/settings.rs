@@ -242,10 +242,16 @@ impl Settings {
             Target::Host { machine, .. } => Some(node_kit::Kept::file(&machine.state)),
             // The name of a Node is one of a file, too.
             Target::Remote { .. } | Target::Pool { .. } => {
-                let folder = self.state.as_ref()?.join("grants");
+                let folder = self.kept_grants()?;
                 (!node.contains('/')).then(|| folder.join(format!("{node}.json")))
             }
         }
+    }
+
+    /// The folder with the last grant of each node that is reached over HTTP.
+    #[must_use]
+    pub fn kept_grants(&self) -> Option<PathBuf> {
+        self.state.as_ref().map(|state| state.join("grants"))
     }
 }
 

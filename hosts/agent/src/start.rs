@@ -1,5 +1,6 @@
 //! The agent's tasks: what is begun, in which order, and how it ends.
 
+use crate::front::grants::Stands;
 use crate::front::inputs::{Inputs, Watched};
 use crate::front::node::{Front, Shared};
 use crate::front::outcome::Terms;
@@ -223,13 +224,15 @@ fn own_node(
     });
     let (host, clock) = (began.host.clone(), context.clock.clone());
     tasks.spawn("lease", renew(confirmed, Arc::new(host), clock, stop.clone()));
+    let kept = settings.kept_grant(node);
     let front = Front {
         node: node.to_owned(),
         shared: shared.clone(),
         control: Arc::new(began.host.clone()),
         inputs,
         views: began.views.clone(),
-        kept: settings.kept_grant(node),
+        stands: kept.as_deref().map_or(Stands::Nothing, Stands::of_file),
+        kept,
     };
     let until = stop.clone();
     tasks.spawn("front", async move {

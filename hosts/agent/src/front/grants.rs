@@ -177,14 +177,13 @@ pub(crate) async fn keep(node: String, path: Option<PathBuf>, mut stands: watch:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::front::rows::Seen;
     use joulie_core::node::cap::Desired;
     use power_units::Watts;
 
     fn row(uid: &str, serial: u64, watts: i32, released: bool) -> (String, Arc<GrantRow>) {
         let grant = Grant { serial, watts: Watts::from_int(watts) };
         let (node, uid) = ("node-a".to_owned(), uid.to_owned());
-        (format!("of-{uid}"), Arc::new(GrantRow { node, uid, grant, released, seen: Seen::default() }))
+        (format!("of-{uid}"), Arc::new(GrantRow { node, uid, grant, released, seen: Arc::default() }))
     }
 
     fn inputs(grants: &[(String, Arc<GrantRow>)]) -> Inputs {

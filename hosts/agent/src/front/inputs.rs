@@ -173,6 +173,11 @@ impl ByNode {
         self.grants.get(node).is_some_and(|all| all.iter().any(|(_, row)| !row.released))
     }
 
+    /// The names of the nodes that are under a grant.
+    pub(crate) fn granted(&self) -> impl Iterator<Item = &str> {
+        self.grants.keys().map(String::as_str).filter(|node| self.is_granted(node))
+    }
+
     /// What is known of one node.
     pub(crate) fn of(&self, node: &str) -> Inputs {
         Inputs {

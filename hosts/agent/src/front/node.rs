@@ -15,14 +15,16 @@ use super::pace::{Pace, Pacer, Power};
 use super::publish::{Content, Doc, Kind, Writer};
 use super::publisher::{Docs, Publisher};
 use super::receipt::{Receipts, Unkept};
+use super::rows::NodeRow;
 use super::wanted::{Unknown, Wanted, wanted};
-use crate::machine::{Control, LeaseState, View};
+use crate::machine::{Control, Found, LeaseState, View};
 use crate::metrics::Metrics;
 use host_kit::clock::{Clock, Mono};
 use joulie_api::condition::rfc3339;
 use joulie_api::number::Number;
 use kube::core::Selector;
 use planner::catalog::Catalog;
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -48,6 +50,8 @@ pub(crate) struct Front {
     pub(crate) control: Arc<dyn Control>,
     pub(crate) inputs: watch::Receiver<Inputs>,
     pub(crate) views: watch::Receiver<Option<View>>,
+    /// What stood before the start.
+    pub(crate) stands: Stands,
     /// Where the last grant is kept, if it is.
     pub(crate) kept: Option<PathBuf>,
 }
@@ -55,7 +59,7 @@ pub(crate) struct Front {
 impl Front {
     /// Follows the node until its watches end.
     pub(crate) async fn run(self) {
-        let stands = self.kept.as_deref().map_or(Stands::Nothing, Stands::of_file);
+        let stands = self.stands.clone();
         match &stands {
             Stands::Nothing => {}
             Stands::Grant(_) | Stands::Released(_) => {
@@ -110,6 +114,17 @@ struct Memory {
     receipts: Receipts,
     pacer: Pacer,
     sampled: Option<Sampled>,
+    described: Option<Described>,
+}
+
+/// The status of a NodeHardware as it was made last, and of what.
+struct Described {
+    found: Arc<Found>,
+    row: Arc<NodeRow>,
+    sampled: Option<Sampled>,
+    /// What stands in for a measurement that was not made yet.
+    before: Value,
+    status: Arc<Value>,
 }
 
 impl Default for Memory {
@@ -124,6 +139,7 @@ impl Default for Memory {
             receipts: Receipts::default(),
             pacer: Pacer::default(),
             sampled: None,
+            described: None,
         }
     }
 }
@@ -303,16 +319,40 @@ impl Memory {
             self.sampled = Some(Sampled { power, at, source: view.source });
         }
         let there = inputs.hardware.first();
-        let before = there.map(|(_, there)| there.seen.status["power"].clone()).unwrap_or_default();
         // What the process before this one measured stays until there is something newer.
-        let power = self.sampled.as_ref().map_or(before, Sampled::value);
-        let status = hardware::status(&view.found, row, &shared.catalog, power);
+        let before = there.filter(|_| self.sampled.is_none()).map(|(_, there)| &there.seen.status["power"]);
+        let status = self.described(&view.found, row, before.unwrap_or(&Value::Null), &shared.catalog);
         let content = Content::Hardware { node: (node.to_owned(), row.uid.clone()), status };
         Some(Doc {
             object: there.map(|(name, there)| (name.clone(), there.uid.clone())),
             seen: there.map(|(_, there)| there.seen.clone()).unwrap_or_default(),
             content,
         })
+    }
+}
+
+impl Memory {
+    /// The status of a NodeHardware, which is made anew where something has changed: it is asked for at every look.
+    fn described(
+        &mut self,
+        found: &Arc<Found>,
+        row: &Arc<NodeRow>,
+        before: &Value,
+        catalog: &Catalog,
+    ) -> Arc<Value> {
+        let is_same = |last: &&Described| {
+            let Described { found: same, row: of, sampled, before: stood, status: _ } = last;
+            Arc::ptr_eq(same, found) && Arc::ptr_eq(of, row) && *sampled == self.sampled && stood == before
+        };
+        if let Some(last) = self.described.as_ref().filter(is_same) {
+            return last.status.clone();
+        }
+        let power = self.sampled.as_ref().map_or_else(|| before.clone(), Sampled::value);
+        let status = Arc::new(hardware::status(found, row, catalog, power));
+        let (found, row, before) = (found.clone(), row.clone(), before.clone());
+        let made = Described { found, row, sampled: self.sampled.clone(), before, status: status.clone() };
+        self.described = Some(made);
+        status
     }
 }
 

@@ -22,6 +22,7 @@ use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use kube::{Api, Client, Resource};
 use power_units::Watts;
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
@@ -67,7 +68,7 @@ pub(crate) struct Doc {
     /// The object; none where it is still to be made.
     pub(crate) object: Option<(String, String)>,
     /// What is there by the watch.
-    pub(crate) seen: Seen,
+    pub(crate) seen: Arc<Seen>,
     pub(crate) content: Content,
 }
 
@@ -82,7 +83,7 @@ pub(crate) enum Content {
     Hardware {
         /// The node's name and uid, for an object that is still to be made.
         node: (String, String),
-        status: Value,
+        status: Arc<Value>,
     },
 }
 
@@ -95,7 +96,7 @@ impl Content {
         let mut status = match self {
             Self::Outcome(outcome) => outcome_status(kind, outcome, base)?,
             Self::Receipt(receipt) => receipt_status(receipt),
-            Self::Hardware { status, .. } => status.clone(),
+            Self::Hardware { status, .. } => Value::clone(status),
         };
         if timeless(&status) == timeless(base) {
             return None;

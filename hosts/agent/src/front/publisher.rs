@@ -173,7 +173,7 @@ impl Publisher {
             }
             (None, Some(_)) => Ok(look_again),
             (None, None) => {
-                let (status, stored) = (base.clone(), doc.seen.clone());
+                let (status, stored) = (base.clone(), Seen::clone(&doc.seen));
                 self.written.insert(kind, Written { uid, status, stored, at: now });
                 Ok(look_again)
             }

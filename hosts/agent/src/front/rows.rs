@@ -19,6 +19,7 @@ use planner::inventory::{GPUS_MAX, PROCESSORS_MAX, SOCKETS_MAX};
 use power_units::{Role, Watts};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A node.
 #[derive(Debug, PartialEq)]
@@ -92,11 +93,11 @@ pub(crate) struct GoalRow {
     /// The desired state, or why it cannot be read.
     pub(crate) desired: Result<Desired, String>,
     /// What an agent published there.
-    pub(crate) seen: Seen,
+    pub(crate) seen: Arc<Seen>,
 }
 
 /// The part of a status that is the agent's, in the shape in which this one writes it, as the watch told it.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// The version of the object.
     pub(crate) version: String,
@@ -154,7 +155,7 @@ fn goal(value: &Value, desired: Result<Desired, String>, control: &str) -> Resul
         uid: text(value, "/metadata/uid").unwrap_or_default(),
         generation: value["metadata"]["generation"].as_i64(),
         desired,
-        seen: Seen { version: version(value), status: published(&value["status"], control) },
+        seen: Arc::new(Seen { version: version(value), status: published(&value["status"], control) }),
     })
 }
 
@@ -180,7 +181,7 @@ pub(crate) struct HardwareRow {
     pub(crate) node: String,
     pub(crate) uid: String,
     /// Its whole status, which is the agent's.
-    pub(crate) seen: Seen,
+    pub(crate) seen: Arc<Seen>,
 }
 
 impl Row for HardwareRow {
@@ -192,7 +193,7 @@ impl Row for HardwareRow {
                 .filter(|node| !node.is_empty())
                 .ok_or("it has no spec.nodeName")?,
             uid: text(value, "/metadata/uid").unwrap_or_default(),
-            seen: Seen { version: version(value), status: value["status"].clone() },
+            seen: Arc::new(Seen { version: version(value), status: value["status"].clone() }),
         })
     }
 }
@@ -206,7 +207,7 @@ pub(crate) struct GrantRow {
     /// Whether it lets the node go.
     pub(crate) released: bool,
     /// Its whole status, which is the agent's.
-    pub(crate) seen: Seen,
+    pub(crate) seen: Arc<Seen>,
 }
 
 impl Row for GrantRow {
@@ -224,7 +225,7 @@ impl Row for GrantRow {
             uid: text(value, "/metadata/uid").unwrap_or_default(),
             grant: Grant { serial, watts },
             released: released == Some(true),
-            seen: Seen { version: version(value), status: value["status"].clone() },
+            seen: Arc::new(Seen { version: version(value), status: value["status"].clone() }),
         })
     }
 }

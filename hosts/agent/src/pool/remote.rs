@@ -57,6 +57,23 @@ pub(crate) struct Hints {
 pub(crate) struct Remote {
     desires: Arc<watch::Sender<Desire>>,
     renewal: Arc<Mutex<Option<UnixTime>>>,
+    hints: Arc<watch::Sender<Option<Hints>>>,
+}
+
+impl Remote {
+    /// Whether the machine is to keep to a grant.
+    pub(crate) fn is_granted(&self) -> bool {
+        self.desires.borrow().grant.is_some()
+    }
+
+    /// What the Node object says now.
+    pub(crate) fn hint(&self, hints: Hints) {
+        self.hints.send_if_modified(|last| {
+            let changed = last.as_ref() != Some(&hints);
+            *last = Some(hints);
+            changed
+        });
+    }
 }
 
 impl Control for Remote {
@@ -77,7 +94,8 @@ impl Control for Remote {
 pub(crate) struct Task {
     node: String,
     common: Arc<Common>,
-    hints: Hints,
+    /// Nothing until a Node object was seen.
+    hints: watch::Receiver<Option<Hints>>,
     desires: watch::Receiver<Desire>,
     renewal: Arc<Mutex<Option<UnixTime>>>,
     views: watch::Sender<Option<View>>,
@@ -113,21 +131,22 @@ fn wait(period: Duration, failures: u32) -> Duration {
     period.saturating_mul(1 << failures.min(8)).min(WAIT_MOST.max(period))
 }
 
-/// A node's task and the front's ends of it.
+/// A node's task and the front's ends of it; `desire` is what is known before the front says anything.
 pub(crate) fn open(
     node: &str,
     common: Arc<Common>,
-    hints: Hints,
+    desire: Desire,
     lease: Option<LeaseTerms>,
 ) -> (Task, Remote, watch::Receiver<Option<View>>) {
-    let (desires, wanted) = watch::channel(Desire::UNKNOWN);
+    let (desires, wanted) = watch::channel(desire);
+    let (hints, hinted) = watch::channel(None);
     let (views, seen) = watch::channel(None);
     let renewal = Arc::new(Mutex::new(None));
     let lease = lease.map(|terms| (terms, Lease::start(stamp(&common))));
     let task = Task {
         node: node.to_owned(),
         common,
-        hints,
+        hints: hinted,
         desires: wanted,
         renewal: renewal.clone(),
         views,
@@ -140,7 +159,7 @@ pub(crate) fn open(
         trouble: [None, None],
         repeats: Repeats::every(REPEAT_WINDOW),
     };
-    (task, Remote { desires: Arc::new(desires), renewal }, seen)
+    (task, Remote { desires: Arc::new(desires), renewal, hints: Arc::new(hints) }, seen)
 }
 
 fn stamp(common: &Common) -> Stamp {
@@ -150,8 +169,8 @@ fn stamp(common: &Common) -> Stamp {
 impl Task {
     /// Runs until it is dropped.
     pub(crate) async fn run(&mut self) {
-        self.refuse(&self.hints.refused.clone());
         loop {
+            self.refuse_hints();
             let failed = self.period().await;
             self.counts.failures = if failed { self.counts.failures.saturating_add(1) } else { 0 };
             let wait = wait(self.common.period, self.counts.failures);
@@ -181,9 +200,10 @@ impl Task {
         let shape = self.shape();
         let now = stamp(&common);
         if self.levers.is_none() {
-            // A node that says nothing yet may be under a cap of ours: it is not known what is to be adopted.
-            if failed && desire == Desire::UNKNOWN {
-                return true;
+            // A node that says nothing yet may be under a cap of ours: it is not known what is to be adopted. And where
+            // nobody tells how many share a grant, each would have all of it.
+            if failed && desire == Desire::UNKNOWN || !self.is_described() {
+                return failed;
             }
             let found = self.telemetry.as_ref();
             self.levers = Some(Levers::adopt(self.reach(), shape, found));
@@ -277,6 +297,15 @@ impl Task {
                 tracing::warn!(node = self.node, "{words}{said}");
             }
         }
+    }
+
+    /// Counts what its labels say and cannot be, once for each Node object and each change of it.
+    fn refuse_hints(&mut self) {
+        if !self.hints.has_changed().unwrap_or(false) {
+            return;
+        }
+        let refused = self.hints.borrow_and_update().as_ref().map(|hints| hints.refused.clone());
+        self.refuse(&refused.unwrap_or_default());
     }
 
     fn reach(&self) -> Reach {

@@ -136,6 +136,51 @@ async fn neither_a_label_nor_a_deletion_nor_a_restart_ends_a_grant_and_a_release
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_pool_that_starts_without_the_api_or_without_the_node_object_holds_what_was_granted() {
+    let (nodes, cluster, at) = site().await;
+    let folder = Folder::new();
+    let without_disk = pool(&cluster, at);
+    let mut settings = without_disk.clone();
+    settings.push(("STATE_DIR", folder.0.display().to_string()));
+    cluster.grant("sim-1", 1, 1550).await;
+    let agent = Agent::start(&settings);
+    cluster.receipt("sim-1", 1).await;
+    // The receipt does not wait for the disk.
+    let kept = folder.0.join("grants/sim-1.json");
+    let there = async {
+        while !kept.exists() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), there).await.unwrap();
+    agent.kill();
+    // Each agent finds a machine as it boots, and nobody else who would hold it.
+    let booted = || nodes.change("sim-1", |node| (node.cap, node.gpu_cap) = (250.0, 400.0));
+    let is_held = |node: &Node| 2.0 * node.cap + 4.0 * node.gpu_cap <= 1550.0;
+    cluster.delete("Node", "sim-1").await;
+    booted();
+    cluster.api.faults().fail(embedded_api::Matching::any(), embedded_api::Answer::ConnectionLost, 1_000_000);
+    let agent = Agent::start(&settings);
+    nodes.until("sim-1", is_held).await;
+    agent.kill();
+    cluster.api.faults().heal();
+    booted();
+    let agent = Agent::start(&without_disk);
+    nodes.until("sim-1", is_held).await;
+    assert!(!agent.log().contains("leaves the pool"), "{}", agent.log());
+    // A Node that is registered again is the one that the receipt speaks of.
+    cluster.node("sim-1", json!({MANAGED: "true"})).await;
+    let uid = cluster.get("Node", "sim-1").await["metadata"]["uid"].clone();
+    cluster.until("NodePowerGrant", "sim-1", |grant| grant["status"]["nodeUID"] == uid).await;
+    // What no object speaks of any more leaves with its grant.
+    let spec = json!({"nodeName": "sim-1", "serial": 2, "watts": 1550, "ceiling": 1550, "released": true});
+    cluster.apply("NodePowerGrant", "sim-1", spec).await;
+    agent.until_said("grant 2 lets the node go").await;
+    cluster.delete("Node", "sim-1").await;
+    agent.until_said("the node leaves the pool").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_is_not_managed_is_held_to_its_grant_from_the_start() {
     let (nodes, cluster, at) = site().await;
     cluster.label("sim-1", json!({MANAGED: null})).await;
@@ -176,6 +221,7 @@ async fn an_endpoint_that_refuses_is_counted_with_what_it_may_draw() {
     let spec = json!({"nodeName": "sim-1", "serial": 9, "watts": 2000, "ceiling": 2000});
     cluster.apply("NodePowerGrant", "sim-1-too", spec).await;
     agent.until_page("/metrics", "joulie_grants_ignored_total{node=\"sim-1\",reason=\"other\"} 1").await;
+    cluster.delete("NodePowerGrant", "sim-1-too").await;
     // A node that leaves takes its series along.
     let spec = json!({"nodeName": "sim-1", "serial": 2, "watts": 1550, "ceiling": 1550, "released": true});
     cluster.apply("NodePowerGrant", "sim-1", spec).await;

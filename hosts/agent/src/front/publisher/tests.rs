@@ -120,13 +120,12 @@ impl Stage {
         let field = |of: &Value, name: &str| of["metadata"][name].as_str().unwrap().to_owned();
         let content = Content::Hardware {
             node: ("node-a".to_owned(), "1".to_owned()),
-            status: json!({"power": {"cpuWatts": 200}}),
+            status: Arc::new(json!({"power": {"cpuWatts": 200}})),
         };
         let doc = Doc {
             object: there.as_ref().map(|it| (field(it, "name"), field(it, "uid"))),
-            seen: there.as_ref().map_or_else(Seen::default, |it| Seen {
-                version: field(it, "resourceVersion"),
-                status: it["status"].clone(),
+            seen: there.as_ref().map_or_else(Arc::default, |it| {
+                Arc::new(Seen { version: field(it, "resourceVersion"), status: it["status"].clone() })
             }),
             content,
         };

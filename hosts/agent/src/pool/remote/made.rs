@@ -1,25 +1,36 @@
 //! What a node is made of: by its telemetry, then by the catalogue's word on the models that it or its labels name.
 
 use super::super::levers::Shape;
-use super::Task;
+use super::{Hints, Task};
 use joulie_core::node::cap::CapRange;
 use power_units::Watts;
 
 impl Task {
+    /// Whether somebody said how many packages and GPUs there are: a Node object, or the node itself.
+    pub(super) fn is_described(&self) -> bool {
+        let told = self.described.as_ref();
+        self.hints.borrow().is_some() || told.is_some_and(|it| it.sockets.is_some() && it.gpus.is_some())
+    }
+
+    pub(super) fn hints(&self) -> Hints {
+        self.hints.borrow().clone().unwrap_or_default()
+    }
+
     /// What the node has: by its telemetry, then by what the catalogue knows of the models that it or its labels name.
     pub(super) fn shape(&self) -> Shape {
         let told = self.described.as_ref();
+        let hints = self.hints();
         let catalog = &self.common.catalog;
-        let cpu_names = [told.and_then(|it| it.cpu_model.as_deref()), self.hints.cpu_model.as_deref()];
+        let cpu_names = [told.and_then(|it| it.cpu_model.as_deref()), hints.cpu_model.as_deref()];
         let cpu = cpu_names.into_iter().flatten().find_map(|name| catalog.cpu(name));
-        let gpu_names = [told.and_then(|it| it.gpu_product.as_deref()), self.hints.gpu_model.as_deref()];
+        let gpu_names = [told.and_then(|it| it.gpu_product.as_deref()), hints.gpu_model.as_deref()];
         let gpu = gpu_names.into_iter().flatten().find_map(|name| catalog.gpu(name));
         let by_model = cpu.map(|model| (model.least(), Some(model.most())));
         let gpu_by_model = gpu.map(|model| (model.min, Some(model.max)));
         Shape {
-            packages: told.and_then(|it| it.sockets).or(self.hints.sockets).unwrap_or(1),
+            packages: told.and_then(|it| it.sockets).or(hints.sockets).unwrap_or(1),
             range: range(told.map(|it| (it.cap_min, it.cap_max)), by_model),
-            gpus: told.and_then(|it| it.gpus).unwrap_or(self.hints.gpus),
+            gpus: told.and_then(|it| it.gpus).unwrap_or(hints.gpus),
             gpu_range: range(told.map(|it| (it.gpu_cap_min, it.gpu_cap_max)), gpu_by_model),
         }
     }

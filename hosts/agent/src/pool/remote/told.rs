@@ -13,7 +13,7 @@ impl Task {
     pub(super) fn tell(&mut self, desire: Desire, lease: LeaseState) {
         let Some(levers) = &self.levers else { return };
         let shape = self.shape();
-        let found = found(&self.hints, self.described.as_ref(), shape, self.reach());
+        let found = found(&self.hints(), self.described.as_ref(), shape, self.reach());
         if *self.found != found {
             self.found = Arc::new(found);
         }
