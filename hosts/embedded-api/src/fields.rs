@@ -5,15 +5,16 @@ use crate::schema::{Merge, Schema};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 /// One step down into an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Step {
-    Field(String),
+    Field(Arc<str>),
     /// An item of a keyed list, by the JSON of its keys.
-    Key(String),
+    Key(Arc<str>),
     /// An item of a set, by its JSON.
-    Item(String),
+    Item(Arc<str>),
 }
 
 pub(crate) type Path = Vec<Step>;
@@ -33,9 +34,9 @@ impl Step {
     fn decoded(text: &str) -> Option<Self> {
         let (kind, rest) = text.split_once(':')?;
         Some(match kind {
-            "f" => Self::Field(rest.to_owned()),
-            "k" => Self::Key(rest.to_owned()),
-            "v" => Self::Item(rest.to_owned()),
+            "f" => Self::Field(rest.into()),
+            "k" => Self::Key(rest.into()),
+            "v" => Self::Item(rest.into()),
             _ => return None,
         })
     }
@@ -126,7 +127,13 @@ fn walk<'a>(
     match (value, schema.map(|schema| &schema.merge)) {
         (Value::Object(fields), Some(Merge::Granular) | None) => {
             for (name, value) in fields {
-                path.push(Step::Field(name.clone()));
+                // The most of many an object, and nobody's.
+                if name == "managedFields"
+                    && matches!(path.as_slice(), [Step::Field(meta)] if **meta == *"metadata")
+                {
+                    continue;
+                }
+                path.push(Step::Field(name.as_str().into()));
                 let hollow = value.is_null() || value.as_object().is_some_and(Map::is_empty);
                 let declared = schema.is_some_and(|schema| schema.properties.contains_key(name));
                 let schema = schema.and_then(|schema| schema.field(name));
@@ -143,7 +150,7 @@ fn walk<'a>(
         }
         (Value::Array(items), Some(Merge::Set)) => {
             for item in items {
-                path.push(Step::Item(item.to_string()));
+                path.push(Step::Item(item.to_string().into()));
                 found.insert(path.clone(), Some(item));
                 path.pop();
             }
@@ -151,7 +158,7 @@ fn walk<'a>(
         (Value::Array(items), Some(Merge::Keyed(keys))) => {
             let schema = schema.and_then(|schema| schema.items.as_deref());
             for item in items {
-                path.push(Step::Key(key_of(item, keys, schema)));
+                path.push(Step::Key(key_of(item, keys, schema).into()));
                 found.insert(path.clone(), None);
                 walk(item, schema, path, found);
                 path.pop();
@@ -235,11 +242,11 @@ fn take_out_below(
     let (here, rest) = path.split_at(depth + 1);
     match (step, value) {
         (Step::Field(name), Value::Object(fields)) => {
-            let Some(field) = fields.get_mut(name) else { return };
+            let Some(field) = fields.get_mut(&**name) else { return };
             let schema = schema.and_then(|schema| schema.field(name)).map(|schema| &**schema);
             take_out_below(field, (path, depth + 1), schema, kept);
             if rest.is_empty() || is_hollow(field) && !kept.contains(here) {
-                fields.remove(name);
+                fields.remove(&**name);
             }
         }
         (Step::Key(_) | Step::Item(_), Value::Array(items)) => {
@@ -249,13 +256,13 @@ fn take_out_below(
             };
             let schema = schema.and_then(|schema| schema.items.as_deref());
             let is = |item: &Value| match step {
-                Step::Key(key) => key_of(item, keys, schema) == *key,
+                Step::Key(key) => key_of(item, keys, schema) == **key,
                 Step::Item(json) => serde_json::from_str::<Value>(json).is_ok_and(|wanted| wanted == *item),
                 Step::Field(_) => false,
             };
             if rest.is_empty() {
                 items.retain(|item| !is(item));
-            } else if !matches!(rest, [Step::Field(name)] if keys.contains(name))
+            } else if !matches!(rest, [Step::Field(name)] if keys.iter().any(|key| **key == **name))
                 && let Some(item) = items.iter_mut().find(|item| is(item))
             {
                 // The keys stay as long as the item does.
@@ -294,7 +301,7 @@ mod tests {
         let raw = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
             "cpu": {"type": "object", "properties": {"cap": {"type": "integer"}, "mode": {"type": "string"}}}}}}});
         let schema = compile(&raw, &mut Definitions::new(BTreeMap::new(), false));
-        let path = ["spec", "cpu", "cap"].map(|name| Step::Field(name.to_owned()));
+        let path = ["spec", "cpu", "cap"].map(|name| Step::Field(name.into()));
         let mut two = json!({"spec": {"cpu": {"cap": 1, "mode": "m"}, "other": 1}});
         take_out(&mut two, &path, Some(&schema), &FieldSet::new());
         assert_eq!(two, json!({"spec": {"cpu": {"mode": "m"}, "other": 1}}));

@@ -119,8 +119,8 @@ fn is_system(path: &Path) -> bool {
         "deletionGracePeriodSeconds",
     ];
     match path.as_slice() {
-        [Step::Field(one)] => matches!(one.as_str(), "apiVersion" | "kind" | "metadata"),
-        [Step::Field(meta), Step::Field(name), ..] => meta == "metadata" && META.contains(&name.as_str()),
+        [Step::Field(one)] => matches!(&**one, "apiVersion" | "kind" | "metadata"),
+        [Step::Field(meta), Step::Field(name), ..] => **meta == *"metadata" && META.contains(&&**name),
         _ => false,
     }
 }
