@@ -61,7 +61,7 @@ fn scheduler() -> Result<()> {
 
 /// Two hundred hours of the whole system in virtual time, with everything that can happen in them.
 fn world() -> Result<()> {
-    release(&["run", "--package", "world", "--", "--seeds", "200", "--bar", "180"])
+    cargo(&["run", "--profile", "dist", "--package", "world", "--", "--seeds", "200", "--bar", "180"])
 }
 
 /// Kills, an outage of the API server, boots and a cut of the limit on the real control plane, and the bars that must hold
@@ -177,6 +177,11 @@ pub(crate) fn print(rows: &[Row]) {
 /// A measurement that is a process of its own.
 fn release(words: &[&str]) -> Result<()> {
     let (verb, rest) = words.split_first().context("cargo is told what to do")?;
-    let status = Command::new(env!("CARGO")).args([verb, "--quiet", "--release"]).args(rest).status()?;
+    cargo(&[&[*verb, "--release"], rest].concat())
+}
+
+fn cargo(words: &[&str]) -> Result<()> {
+    let (verb, rest) = words.split_first().context("cargo is told what to do")?;
+    let status = Command::new(env!("CARGO")).args([verb, "--quiet"]).args(rest).status()?;
     if status.success() { Ok(()) } else { bail!("cargo {} stopped with {status}", words.join(" ")) }
 }

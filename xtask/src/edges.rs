@@ -354,6 +354,7 @@ const ALLOWED: &[Allowed] = &[
             "http-body-util",
             "jiff",
             "kube",
+            "mimalloc",
             "serde_json",
             "tokio",
             "tower",

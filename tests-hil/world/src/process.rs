@@ -145,7 +145,7 @@ fn of_agent(node: &str, disk: &Disk) -> Vec<(&'static str, String)> {
         ("TELEMETRY_CPU_CONTROL_HTTP_ENDPOINT", control),
         ("TELEMETRY_GPU_CONTROL", "http"),
         ("TELEMETRY_GPU_CONTROL_HTTP_ENDPOINT", control),
-        ("RECONCILE_INTERVAL", "2s"),
+        ("RECONCILE_INTERVAL", "5s"),
         ("POWER_PUBLISH_INTERVAL", "60s"),
     ]
     .into_iter()

@@ -330,6 +330,8 @@ impl World {
                 let done = cluster.label(&node, key, &value).await;
                 self.note(done);
             }
+            // Of a node that was taken out of the budget nobody would write it again, nor know what it draws.
+            Act::Forget { plural: "nodehardwares", node } if !cluster.is_in_the_budget(&node).await => {}
             Act::Forget { plural, node } => {
                 self.scene.count("objects deleted");
                 drop(cluster.forget(plural, &node).await);

@@ -23,8 +23,8 @@ const OFF: Duration = Duration::from_secs(3);
 /// What comes up after a boot does so within this time, each when chance wants.
 const COMES_UP_MS: u64 = 3_000;
 /// How long after a cut, when every operator has been told of it, the limits may still be above it: a new leader waits
-/// 15 s, an agent that is cut off has `BUDGET_ANSWER_WITHIN`, 30 s, and then the others have 10 s to make up for it.
-const CUT_DEADLINE: Duration = Duration::from_secs(55);
+/// 13 s, an agent that is cut off has `BUDGET_ANSWER_WITHIN`, 30 s, and then the others have 10 s to make up for it.
+const CUT_DEADLINE: Duration = Duration::from_secs(53);
 /// And for how long it is looked at after that.
 const AFTER_DEADLINE: Duration = Duration::from_secs(15);
 /// The part of what they may that machines under full load draw at least.
