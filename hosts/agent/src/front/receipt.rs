@@ -219,25 +219,35 @@ impl Receipts {
         )
     }
 
-    /// A closed loop holds its cap while no more is drawn; the limits of the packages are not what holds.
+    /// A closed loop holds its cap while no more is drawn; the limits of the packages are not what holds. Where it does not,
+    /// they are, and are the least that there is until it holds again.
     fn count_loop(&mut self, kind: &str, part: &Part, when: (Mono, Duration)) -> Count {
         let mut all = part.devices.iter().map(ceiling);
         let most = all.try_fold(Watts::ZERO, |sum, one| sum.checked_add(one?));
-        match part.report {
-            Report::Cap(CapResult::Applied { effective }) => {
-                match self.look(kind, effective, part.drawn, when) {
-                    Measured::Within => Count { held: true, shown: true, holds: Some(effective) },
-                    Measured::Waiting => Count { held: true, shown: false, holds: most },
-                    Measured::Unknown => Count { held: true, shown: true, holds: most },
-                    Measured::Above => {
-                        self.unkept.above.extend(part.devices.iter().map(|device| device.key.clone()));
-                        Count { held: true, shown: true, holds: most }
-                    }
+        let fails = Count { held: true, shown: true, holds: most };
+        let measured = match part.report {
+            Report::Cap(CapResult::Applied { effective }) => self.look(kind, effective, part.drawn, when),
+            Report::Cap(_) | Report::Throttled(_) => Measured::Unknown,
+            Report::Pending | Report::NoIntent => return Count { held: false, shown: false, holds: most },
+        };
+        match (measured, part.report) {
+            (Measured::Within, Report::Cap(CapResult::Applied { effective })) => {
+                for device in &part.devices {
+                    self.refused.remove(&device.key);
                 }
+                return Count { holds: Some(effective), ..fails };
             }
-            Report::Pending | Report::NoIntent => Count { held: false, shown: false, holds: most },
-            Report::Cap(_) | Report::Throttled(_) => Count { held: true, shown: true, holds: most },
+            (Measured::Waiting, _) => return Count { shown: false, ..fails },
+            (Measured::Above, _) => self.unkept.above.extend(part.devices.iter().map(|it| it.key.clone())),
+            (Measured::Within | Measured::Unknown, _) => {}
         }
+        for device in &part.devices {
+            let is_above = |limit: &Watts| device.share.is_some_and(|share| *limit > share);
+            if let Some(limit) = device.limit.filter(is_above) {
+                self.refused.insert(device.key.clone(), limit);
+            }
+        }
+        fails
     }
 
     fn look(&mut self, key: &str, cap: Watts, drawn: Drawn, (now, patience): (Mono, Duration)) -> Measured {

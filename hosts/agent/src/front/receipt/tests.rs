@@ -174,6 +174,26 @@ fn a_closed_loop_holds_its_cap_while_no_more_is_drawn() {
 }
 
 #[test]
+fn where_a_closed_loop_does_not_hold_the_limits_are_the_least_that_there_is() {
+    let mut it = Receipts::default();
+    let mut floor = |(serial, second), share, drawn| {
+        let part = Part {
+            means: Means::Dvfs,
+            report: Report::Cap(CapResult::Applied { effective: w(300) }),
+            ..packages(&[(Some(250), share, draws(drawn)), (Some(250), share, draws(drawn))])
+        };
+        it.of(&stands(serial), &inputs(), &view(serial, part), &TERMS, at(second)).unwrap().floor
+    };
+    // Two of 50 W at least, while the loop keeps them to 300 W together.
+    assert_eq!(floor((1, 1), 150, 150), Some(w(100)));
+    assert_eq!(floor((1, 2), 150, 200), Some(w(100)), "it has its time");
+    assert_eq!(floor((1, 7), 150, 200), Some(w(500)), "each draws what its own limit lets it");
+    // The budget grants what they hold; nothing has become lower by that.
+    assert_eq!(floor((2, 8), 250, 200), Some(w(500)));
+    assert_eq!(floor((2, 9), 250, 150), Some(w(100)), "it holds again");
+}
+
+#[test]
 fn a_wiggle_is_not_said_and_a_release_is_confirmed() {
     let mut it = Receipts::default();
     let some = |more: &str| {
