@@ -9,6 +9,7 @@ mod fuzz;
 mod proofs;
 mod test;
 mod tidy;
+mod vm;
 
 use anyhow::{Context, Result, bail};
 use std::path::Path;
@@ -22,6 +23,8 @@ usage: cargo xtask COMMAND
   proofs            what the core promises, read off the linked machine code
   codegen [--check] hosts/deploy/crds from the types of the objects, or whether it is what they say
   bench [NAME ...]  costs beside their bars, and the tables of the control laws
+  vm [SCENARIO ...] [--kernel 6.1|6.12] [--require vm]
+                    the kernel's own power code on simulated registers, with the shipped programs inside
   tidy              edges between crates, and what a machine can hold of the style";
 
 fn main() -> Result<()> {
@@ -35,6 +38,7 @@ fn main() -> Result<()> {
         ["codegen"] => codegen::run(root, codegen::Mode::Write),
         ["codegen", "--check"] => codegen::run(root, codegen::Mode::Check),
         ["bench", names @ ..] => bench::run(names),
+        ["vm", rest @ ..] => vm::run(root, rest),
         ["tidy"] => edges::check(root).and_then(|()| tidy::check(root)),
         _ => bail!("{USAGE}"),
     }

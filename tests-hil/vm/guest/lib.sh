@@ -1,0 +1,80 @@
+# What every scenario has. Registers and the log of writes are what is judged; what a tool says is only shown.
+
+LIMIT=0x610 TWIN=0x59a0 DRAM=0x618 PSYS=0x65c
+RAPL=/sys/class/powercap
+FAILED=0
+
+say() { echo "$*" >&3; }
+
+# check WORDS COMMAND...: whether the command succeeds.
+check() {
+    words=$1; shift
+    if "$@" >/tmp/check 2>&1; then say "PASS $words"; else
+        say "FAIL $words: $* $(head -c 300 /tmp/check | tr '\n' ' ')"; FAILED=$((FAILED + 1))
+    fi
+}
+
+# equal WORDS FOUND EXPECTED
+equal() {
+    if [ "$2" = "$3" ]; then say "PASS $1"; else say "FAIL $1: $2 where $3 was expected"; FAILED=$((FAILED + 1)); fi
+}
+
+# within WORDS FOUND LOWEST HIGHEST
+within() {
+    if [ "$2" -ge "$3" ] && [ "$2" -le "$4" ]; then say "PASS $1: $2"; else
+        say "FAIL $1: $2 where $3 to $4 was expected"; FAILED=$((FAILED + 1))
+    fi
+}
+
+finish() {
+    if [ "$FAILED" != 0 ]; then
+        sed 's/^/LOG /' /proc/silicon/log | tail -60 >&3
+        for file in /tmp/*.out; do [ -f "$file" ] && sed "s|^|OUT ${file##*/} |" "$file" | tail -40 >&3; done
+        dmesg | grep -v 'unrecognized MSR' | tail -25 | sed 's/^/DMESG /' >&3
+    fi
+    say "END $FAILED"
+    sync
+    poweroff -f
+    sleep 60
+}
+
+module() { insmod "/lib/modules/$1.ko" $(shift; echo "$@") || say "NOTE insmod $* failed"; }
+unload() { rmmod "$@"; }
+rapl() { module intel_rapl_common; module intel_rapl_msr; }
+
+order() { echo "$*" >/proc/silicon/control; }
+# register DIE REGISTER: all 64 bits.
+register() { sed -n "s/^$1 $2 //p" /proc/silicon/registers; }
+# writes REGISTER: how many writes of it are in the log; `from PROGRAM` narrows it.
+writes() { grep -c " $1 " /proc/silicon/log; }
+logged() { cat /proc/silicon/log; }
+power() { sed -n "s/^$1 \([0-9]*\) .*/\1/p" /proc/silicon/plant; }
+average() { sed -n "s/^$1 [0-9]* \([0-9]*\) .*/\1/p" /proc/silicon/plant; }
+
+# Fields of a limit register, in steps of 1/8 W.
+pl1() { echo $(( $1 & 0x7fff )); }
+pl2() { echo $(( $1 >> 32 & 0x7fff )); }
+pl1_on() { echo $(( $1 >> 15 & 1 )); }
+pl2_on() { echo $(( $1 >> 47 & 1 )); }
+window1() { echo $(( $1 >> 17 & 0x7f )); }
+
+# node NAME ARGUMENTS...: the shipped tool; its output is kept as NAME.out, its status is the answer.
+node() { name=$1; shift; joulie node "$@" >"/tmp/$name.out" 2>&1; }
+
+# cap_is WORDS DIE WATTS: the whole register holds this cap, enabled and clamping, over half a second at most.
+cap_is() {
+    value=$(register "$2" $LIMIT)
+    equal "$1: PL1" "$(pl1 $value)" $(( $3 * 8 ))
+    equal "$1: PL1 on and clamping" $(( value >> 15 & 3 )) 3
+    check "$1: PL2 not above a fifth more" [ "$(pl2 $value)" -le $(( $3 * 48 / 5 )) ]
+    check "$1: PL2 above the cap or off" [ "$(pl2_on $value)" = 0 -o "$(pl2 $value)" -ge $(( $3 * 8 )) ]
+}
+
+# settle SECONDS COMMAND...: waits until it succeeds.
+settle() {
+    left=$(( $1 * 5 )); shift
+    while ! "$@" >/dev/null 2>&1; do
+        left=$((left - 1)); [ $left -gt 0 ] || return 1
+        usleep 200000
+    done
+}

@@ -1,0 +1,124 @@
+//! One run of a scenario: QEMU with two serial lines, the kernel's console and the guest's verdicts.
+
+use crate::packages::{Kernel, Tools, succeed};
+use crate::scenario::Scenario;
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What it runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Accelerator {
+    Kvm,
+    /// Without the processor's help: slower, and there is always one.
+    Tcg,
+}
+
+/// Where registers lie that outlive kexec, and the memory that the kernel leaves alone for them.
+const KEEP: &str = "memmap=64K$0x10000000 vm.keep=0x10000000";
+
+/// A machine that is ready to run scenarios.
+#[derive(Debug)]
+pub(crate) struct Machine<'a> {
+    pub(crate) kernel: &'a Kernel,
+    pub(crate) tools: &'a Tools,
+    pub(crate) initramfs: &'a Path,
+    pub(crate) accelerator: Accelerator,
+    /// A folder for this machine's files.
+    pub(crate) folder: &'a Path,
+}
+
+impl Machine<'_> {
+    /// Runs all boots of a scenario, and answers what the guest said.
+    pub(crate) fn run(&self, scenario: &Scenario) -> Result<String> {
+        let base = self.folder.join(format!("{}-{}", scenario.name, self.kernel.series));
+        let disk = base.with_extension("disk");
+        if scenario.disk {
+            self.make_disk(&disk)?;
+        }
+        let mut said = String::new();
+        for boot in 1..=scenario.boots {
+            let words = base.with_extension(format!("{boot}.said"));
+            self.boot(scenario, boot, &base.with_extension(format!("{boot}.console")), &words, &disk)?;
+            said.push_str(&String::from_utf8_lossy(&std::fs::read(&words)?));
+        }
+        Ok(said)
+    }
+
+    fn boot(&self, scenario: &Scenario, boot: u32, console: &Path, words: &Path, disk: &Path) -> Result<()> {
+        let mut qemu = Command::new("timeout");
+        qemu.arg(scenario.limit_s.to_string()).arg(&self.tools.qemu);
+        self.firmware(&mut qemu);
+        let (accelerator, plain) = match self.accelerator {
+            Accelerator::Kvm => ("kvm", "host"),
+            Accelerator::Tcg => ("tcg,thread=multi", "Skylake-Server"),
+        };
+        let model = if scenario.amd { "EPYC-Rome,vendor=AuthenticAMD" } else { plain };
+        let vendor = if scenario.amd { "" } else { ",vendor=GenuineIntel" };
+        qemu.args(["-accel", accelerator, "-cpu", &format!("{model}{vendor}"), "-smp", &scenario.smp]);
+        qemu.args(["-m", "512", "-nographic", "-no-reboot", "-nodefaults", "-display", "none"]);
+        qemu.arg("-kernel").arg(self.kernel.image()).arg("-initrd").arg(self.initramfs);
+        let keep = if scenario.keep { KEEP } else { "" };
+        let line = format!(
+            "console=ttyS0 quiet panic=-1 cpufreq.default_governor=performance vm.scenario={} vm.boot={boot} {keep}",
+            scenario.name
+        );
+        qemu.args(["-append", &line]);
+        for path in [console, words] {
+            qemu.args(["-serial", &format!("file:{}", path.display())]);
+        }
+        if scenario.disk {
+            qemu.args(["-drive", &format!("file={},if=virtio,format=raw,cache=writeback", disk.display())]);
+        }
+        // That it ended too late shows in what the guest did not say.
+        qemu.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        qemu.status().context("starting QEMU").map(drop)
+    }
+
+    /// Where an unpacked QEMU finds its libraries and firmware.
+    fn firmware(&self, qemu: &mut Command) {
+        if self.tools.unpacked {
+            let root = &self.tools.root;
+            let libraries =
+                ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"].map(|folder| root.join(folder));
+            qemu.env("LD_LIBRARY_PATH", libraries.map(|folder| folder.display().to_string()).join(":"));
+            for folder in ["usr/share/qemu", "usr/share/seabios"] {
+                qemu.arg("-L").arg(root.join(folder));
+            }
+        }
+    }
+
+    fn make_disk(&self, disk: &Path) -> Result<()> {
+        let file = std::fs::File::create(disk)?;
+        file.set_len(32 << 20)?;
+        let mke2fs = ["sbin/mke2fs", "usr/sbin/mke2fs"].map(|name| self.tools.root.join(name));
+        let mke2fs = mke2fs.iter().find(|path| path.is_file()).context("e2fsprogs has no mke2fs")?;
+        succeed(
+            Command::new(mke2fs).args(["-q", "-t", "ext4", "-O", "^metadata_csum,^orphan_file"]).arg(disk),
+        )
+        .map(drop)
+    }
+}
+
+/// KVM where it boots a guest: a device that opens may still be one that does not.
+pub(crate) fn accelerator(
+    kernel: &Kernel,
+    tools: &Tools,
+    initramfs: &Path,
+    folder: &Path,
+    probe: &Scenario,
+) -> Accelerator {
+    if std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm").is_err() {
+        return Accelerator::Tcg;
+    }
+    let machine = Machine { kernel, tools, initramfs, accelerator: Accelerator::Kvm, folder };
+    let said = machine.run(&Scenario { limit_s: 15, ..probe.clone() });
+    if said.is_ok_and(|said| said.contains("END ")) { Accelerator::Kvm } else { Accelerator::Tcg }
+}
+
+/// The folder of one call, for consoles, verdicts and disks.
+pub(crate) fn folder(cache: &Path) -> Result<PathBuf> {
+    let folder = cache.join("runs").join(std::process::id().to_string());
+    std::fs::create_dir_all(&folder)?;
+    Ok(folder)
+}

@@ -1,0 +1,93 @@
+//! A scenario: a shell script of the guest, whose first line says which machine it wants.
+//!
+//! ```text
+//! # vm: amd smp=4,sockets=2,cores=2 keep disk boots=2 short limit=120
+//! ```
+
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+
+/// A scenario, and the machine that it wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Scenario {
+    pub(crate) name: String,
+    /// A processor of AMD's.
+    pub(crate) amd: bool,
+    pub(crate) smp: String,
+    /// Registers that outlive kexec.
+    pub(crate) keep: bool,
+    /// A disk that outlives the boots.
+    pub(crate) disk: bool,
+    pub(crate) boots: u32,
+    /// Part of the short form.
+    pub(crate) short: bool,
+    /// After so many seconds it is ended, and has failed.
+    pub(crate) limit_s: u32,
+}
+
+impl Scenario {
+    /// All scenarios of a folder, the longest first, so that two at a time end together.
+    pub(crate) fn all(folder: &Path) -> Result<Vec<Self>> {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(folder).with_context(|| format!("listing {}", folder.display()))? {
+            let path = entry?.path();
+            let name =
+                path.file_stem().and_then(|name| name.to_str()).context("a scenario has a plain name")?;
+            let text = std::fs::read_to_string(&path)?;
+            found.push(Self::parse(name, &text).with_context(|| format!("{}", path.display()))?);
+        }
+        found.sort_by(|a, b| b.limit_s.cmp(&a.limit_s).then_with(|| a.name.cmp(&b.name)));
+        Ok(found)
+    }
+
+    fn parse(name: &str, text: &str) -> Result<Self> {
+        let line = text.lines().next().and_then(|line| line.strip_prefix("# vm:"));
+        let line = line.context("the first line does not begin with `# vm:`")?;
+        let mut scenario = Self {
+            name: name.to_owned(),
+            amd: false,
+            smp: "4,sockets=2,cores=2".to_owned(),
+            keep: false,
+            disk: false,
+            boots: 1,
+            short: false,
+            limit_s: 120,
+        };
+        for word in line.split_whitespace() {
+            match word.split_once('=') {
+                None if word == "amd" => scenario.amd = true,
+                None if word == "keep" => scenario.keep = true,
+                None if word == "disk" => scenario.disk = true,
+                None if word == "short" => scenario.short = true,
+                Some(("smp", topology)) => scenario.smp = topology.to_owned(),
+                Some(("boots", count)) => scenario.boots = count.parse()?,
+                Some(("limit", seconds)) => scenario.limit_s = seconds.parse()?,
+                _ => bail!("{word} is not understood"),
+            }
+        }
+        Ok(scenario)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_says_which_machine() {
+        let told = Scenario::parse("x", "# vm: amd smp=2 keep disk boots=3 short limit=9\n").unwrap();
+        assert_eq!((told.amd, told.keep, told.disk, told.short), (true, true, true, true));
+        assert_eq!((told.smp.as_str(), told.boots, told.limit_s), ("2", 3, 9));
+        for bad in ["", "# a comment\n", "# vm: speed\n", "# vm: boots=x\n"] {
+            assert!(Scenario::parse("x", bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn the_scenarios_of_this_crate_are_sound_and_at_most_six_are_short() {
+        let all =
+            Scenario::all(Path::new(env!("CARGO_MANIFEST_DIR")).join("guest/scenarios").as_path()).unwrap();
+        let short = all.iter().filter(|scenario| scenario.short).count();
+        assert!((1..=6).contains(&short), "{short} are short");
+    }
+}

@@ -1,0 +1,66 @@
+//! What a guest said, and what it means.
+
+/// The judgement of one scenario on one kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    pub(crate) passed: usize,
+    /// What failed, and what explains it.
+    pub(crate) failures: Vec<String>,
+    pub(crate) evidence: Vec<String>,
+    /// Measured figures: `BAR vm NAME VALUE LIMIT PASS|FAIL`.
+    pub(crate) bars: Vec<String>,
+    /// Lines of the table of what the kernel answers.
+    pub(crate) golden: Vec<String>,
+}
+
+impl Verdict {
+    /// Reads what was said in `boots` boots. A guest that did not come to its end has failed.
+    pub(crate) fn of(said: &str, boots: u32) -> Self {
+        let mut verdict = Self::default();
+        let mut ends = 0;
+        for line in said.lines().map(str::trim_end) {
+            let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+            match word {
+                "PASS" => verdict.passed += 1,
+                "FAIL" => verdict.failures.push(rest.to_owned()),
+                "BAR" => {
+                    if rest.ends_with("FAIL") {
+                        verdict.failures.push(rest.to_owned());
+                    }
+                    verdict.bars.push(line.to_owned());
+                }
+                "GOLDEN" => verdict.golden.push(rest.to_owned()),
+                "END" => ends += 1,
+                _ => verdict.evidence.push(line.to_owned()),
+            }
+        }
+        if ends != boots {
+            verdict.failures.push(format!("the guest came to its end {ends} times in {boots} boots"));
+        }
+        if verdict.passed == 0 && verdict.golden.is_empty() {
+            verdict.failures.push("nothing was checked".to_owned());
+        }
+        verdict
+    }
+
+    pub(crate) const fn stands(&self) -> bool {
+        self.failures.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_passes_only_if_it_checked_and_came_to_its_end() {
+        assert!(Verdict::of("PASS a\nPASS b\nEND 0\n", 1).stands());
+        for bad in
+            ["", "PASS a\n", "END 0\n", "PASS a\nFAIL b\nEND 1\n", "PASS a\nBAR vm x 3 2 FAIL\nEND 0\n"]
+        {
+            assert!(!Verdict::of(bad, 1).stands(), "{bad:?}");
+        }
+        assert!(!Verdict::of("PASS a\nEND 0\n", 2).stands(), "one boot of two");
+        assert!(Verdict::of("GOLDEN a b\nEND 0\n", 1).stands());
+    }
+}
