@@ -1,9 +1,10 @@
 //! The test command: what a change must pass before it lands, step by step, and a closing line that counts.
 
+mod programs;
+
 use anyhow::{Context, Result, bail};
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// What the test runner counted.
 #[derive(Default)]
@@ -18,20 +19,30 @@ struct Count {
 /// Formatting, lints, tests and proofs; everything runs, and anything that failed is named at the end.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let mut failures = Vec::new();
-    let mut count = Count::default();
     for (name, arguments) in [
         ("format", &["fmt", "--all", "--check"][..]),
         ("lints", &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"][..]),
-        ("tests", &["test", "--workspace", "--locked", "--no-fail-fast", "--", "--show-output"][..]),
     ] {
         println!("\n== {name}: cargo {}", arguments.join(" "));
-        if !cargo(root, arguments, &mut count)? {
+        if !cargo(root, arguments).status().with_context(|| format!("starting cargo {name}"))?.success() {
             failures.push(name.to_owned());
         }
     }
-    println!("\n== proofs");
-    if let Err(error) = super::proofs::run(root) {
-        failures.push(format!("proofs: {error:#}"));
+    println!("\n== tests: cargo test --workspace --locked, two programs at a time");
+    let mut count = Count::default();
+    match programs::build(root)? {
+        None => failures.push("the build of the tests".to_owned()),
+        Some(mut jobs) => {
+            let doc = cargo(root, &["test", "--workspace", "--locked", "--doc", "--no-fail-fast"]);
+            jobs.extend([programs::Job::new("examples in documentation", doc), proofs(root)?]);
+            programs::run(jobs, |ended| {
+                println!("\n-- {}: {} s\n{}", ended.name, ended.took.as_secs(), ended.output.trim_end());
+                ended.output.lines().for_each(|line| count.add(line));
+                if !ended.succeeded {
+                    failures.push(ended.name.clone());
+                }
+            });
+        }
     }
     for reason in &count.reasons {
         println!("{reason}");
@@ -43,20 +54,17 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     if failures.is_empty() { Ok(()) } else { bail!("failed: {}", failures.join("; ")) }
 }
 
-/// Runs cargo, passes its output on as it comes, and counts the tests that it reports.
-fn cargo(root: &Path, arguments: &[&str], count: &mut Count) -> Result<bool> {
-    let mut child = Command::new("cargo")
-        .current_dir(root)
-        .args(arguments)
-        .stdout(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("starting cargo {}", arguments.join(" ")))?;
-    for line in BufReader::new(child.stdout.take().context("the output of cargo")?).lines() {
-        let line = line?;
-        println!("{line}");
-        count.add(&line);
-    }
-    Ok(child.wait()?.success())
+fn cargo(root: &Path, arguments: &[&str]) -> Command {
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(root).args(arguments);
+    cargo
+}
+
+/// The proofs, by this very program.
+fn proofs(root: &Path) -> Result<programs::Job> {
+    let mut command = Command::new(std::env::current_exe().context("the path of this program")?);
+    command.current_dir(root).arg("proofs");
+    Ok(programs::Job::new("proofs", command))
 }
 
 impl Count {

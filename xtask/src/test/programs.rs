@@ -1,0 +1,198 @@
+//! The test programs of the workspace: cargo builds them, and two at a time run.
+//!
+//! Many tests wait: for a lease to end, for a controller, for a process to start. One program after the other would leave
+//! the processors idle meanwhile. Programs that bring up a control plane have a lane of their own, since two control planes
+//! and their programs are more than two processors carry on time.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The packages whose tests bring up a control plane. The first takes longest.
+const CONTROL_PLANES: [&str; 3] = ["system", "cluster", "conformance"];
+
+/// One thing to run.
+pub(super) struct Job {
+    /// What it is called in the output.
+    pub(super) name: String,
+    command: Command,
+    /// Not at the same time as another such job.
+    brings_up_a_control_plane: bool,
+}
+
+/// How a job went.
+pub(super) struct Ended {
+    /// What it is called in the output.
+    pub(super) name: String,
+    /// Everything that it printed.
+    pub(super) output: String,
+    /// Whether its exit status was 0.
+    pub(super) succeeded: bool,
+    /// How long it ran.
+    pub(super) took: Duration,
+}
+
+impl Job {
+    /// Any command.
+    pub(super) fn new(name: &str, command: Command) -> Self {
+        Self { name: name.to_owned(), command, brings_up_a_control_plane: false }
+    }
+
+    fn run(mut self) -> Ended {
+        #[expect(clippy::disallowed_methods, reason = "a person is told how long it took")]
+        let began = Instant::now();
+        let ran = self.collect();
+        let took = began.elapsed();
+        let (succeeded, output) = match ran {
+            Ok(ran) => ran,
+            Err(error) => (false, format!("{error:#}\n")),
+        };
+        Ended { name: self.name, output, succeeded, took }
+    }
+
+    /// Standard output and standard error, in the order in which they were written.
+    fn collect(&mut self) -> Result<(bool, String)> {
+        let (mut reader, writer) = std::io::pipe()?;
+        self.command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
+        let mut child = self.command.spawn().with_context(|| format!("starting {}", self.name))?;
+        // The command holds the pipe's other end, which must be closed for the output to end.
+        self.command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut output = Vec::new();
+        reader.read_to_end(&mut output)?;
+        let succeeded = child.wait()?.success();
+        Ok((succeeded, String::from_utf8_lossy(&output).into_owned()))
+    }
+}
+
+/// Builds every test program, and names them as jobs; nothing when the build failed, which cargo has told.
+pub(super) fn build(root: &Path) -> Result<Option<Vec<Job>>> {
+    let built = Command::new("cargo")
+        .current_dir(root)
+        .args(["test", "--workspace", "--locked", "--no-run", "--message-format=json-render-diagnostics"])
+        .stderr(Stdio::inherit())
+        .output()
+        .context("starting cargo test --no-run")?;
+    if !built.status.success() {
+        return Ok(None);
+    }
+    let text = String::from_utf8(built.stdout).context("the output of cargo")?;
+    let mut jobs = text.lines().filter_map(|line| job(line).transpose()).collect::<Result<Vec<_>>>()?;
+    ensure!(!jobs.is_empty(), "cargo built no test program");
+    let rank = |job: &Job| CONTROL_PLANES.iter().position(|package| job.name.starts_with(package));
+    jobs.sort_by_key(|job| rank(job).unwrap_or(CONTROL_PLANES.len()));
+    Ok(Some(jobs))
+}
+
+/// The test program that a line of cargo's tells of.
+fn job(line: &str) -> Result<Option<Job>> {
+    let message: Value = serde_json::from_str(line).with_context(|| format!("reading {line}"))?;
+    let Some(executable) = message["executable"].as_str().filter(|_| message["profile"]["test"] == true)
+    else {
+        return Ok(None);
+    };
+    let manifest =
+        PathBuf::from(message["manifest_path"].as_str().context("an artifact without a manifest")?);
+    let folder = manifest.parent().context("a manifest lies in a folder")?;
+    let package = folder.file_name().unwrap_or_default().to_string_lossy();
+    let target = message["target"]["name"].as_str().unwrap_or_default();
+    let mut command = Command::new(executable);
+    // As cargo runs it.
+    command
+        .arg("--show-output")
+        .current_dir(folder)
+        .env("CARGO_MANIFEST_DIR", folder)
+        .env("CARGO", env!("CARGO"));
+    let kind = message["target"]["kind"][0].as_str().unwrap_or_default();
+    Ok(Some(Job {
+        name: format!("{package} {target} ({kind})"),
+        command,
+        brings_up_a_control_plane: kind == "test" && CONTROL_PLANES.contains(&package.as_ref()),
+    }))
+}
+
+/// Runs all jobs, two at a time, and hands each to `ended` when it has ended.
+pub(super) fn run(jobs: Vec<Job>, ended: impl FnMut(&Ended) + Send) {
+    let queue = Mutex::new(Queue { waiting: jobs.into(), control_plane_runs: false });
+    let ended = Mutex::new(ended);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| work(&queue, &ended));
+        }
+    });
+}
+
+fn work(queue: &Mutex<Queue>, ended: &Mutex<impl FnMut(&Ended)>) {
+    loop {
+        let Some(job) = queue.lock().unwrap_or_else(PoisonError::into_inner).next() else { return };
+        let held = job.brings_up_a_control_plane;
+        let outcome = job.run();
+        if held {
+            queue.lock().unwrap_or_else(PoisonError::into_inner).control_plane_runs = false;
+        }
+        (ended.lock().unwrap_or_else(PoisonError::into_inner))(&outcome);
+    }
+}
+
+struct Queue {
+    waiting: VecDeque<Job>,
+    control_plane_runs: bool,
+}
+
+impl Queue {
+    /// The first that may run now. One that may not is left for whoever runs the one in its way: he takes it next.
+    fn next(&mut self) -> Option<Job> {
+        let may_run = |job: &Job| !(job.brings_up_a_control_plane && self.control_plane_runs);
+        let at = self.waiting.iter().position(may_run)?;
+        let job = self.waiting.remove(at)?;
+        self.control_plane_runs |= job.brings_up_a_control_plane;
+        Some(job)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job_of(name: &str, script: &str) -> Job {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Job { brings_up_a_control_plane: name.starts_with("plane"), ..Job::new(name, command) }
+    }
+
+    #[test]
+    fn a_job_is_told_with_its_output_and_its_status() {
+        let mut told = Vec::new();
+        let jobs = vec![job_of("good", "echo a; echo b >&2"), job_of("bad", "echo c; exit 3")];
+        run(jobs, |ended| told.push((ended.name.clone(), ended.output.clone(), ended.succeeded)));
+        told.sort();
+        let expected = [("bad", "c\n", false), ("good", "a\nb\n", true)];
+        assert_eq!(told, expected.map(|(name, output, good)| (name.into(), output.into(), good)));
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_started_has_failed() {
+        let mut told = Vec::new();
+        let jobs = vec![Job::new("gone", Command::new("/nonexistent/program"))];
+        run(jobs, |ended| told.push((ended.succeeded, ended.output.contains("starting gone"))));
+        assert_eq!(told, [(false, true)]);
+    }
+
+    #[test]
+    fn two_control_planes_are_not_up_at_once_and_nothing_else_waits_for_one() {
+        let mut queue = Queue {
+            waiting: ["plane 1", "plane 2", "other"].map(|name| job_of(name, "true")).into_iter().collect(),
+            control_plane_runs: false,
+        };
+        let mut next = || queue.next().map(|job| job.name);
+        assert_eq!(next().as_deref(), Some("plane 1"));
+        assert_eq!(next().as_deref(), Some("other"));
+        assert_eq!(next(), None);
+        queue.control_plane_runs = false;
+        assert_eq!(queue.next().map(|job| job.name).as_deref(), Some("plane 2"));
+    }
+}
