@@ -8,7 +8,7 @@ pub(crate) use prioritize::scored;
 use crate::expected::Offer;
 use crate::index::{AT_ONCE, Index, Numbers};
 use crate::reply::Reply;
-use crate::scan::{Candidates, Item, Malformed, Message, text, wide::Span};
+use crate::scan::{Candidates, Item, Malformed, Message, Span, text};
 use crate::settings::Placement;
 use crate::snapshot::{Admission, Snapshot, View};
 use bytes::Bytes;
@@ -18,7 +18,6 @@ use joulie_core::placement::class::WorkloadClass;
 use joulie_core::placement::demand::{Demand, MilliCores};
 use joulie_core::placement::score::PodTerms;
 use power_units::Watts;
-use serde_json::value::RawValue;
 
 /// What a pod is to a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,8 +74,7 @@ pub(crate) fn asked(
         let terms = PodTerms::of(&demand, coefficients);
         return Ok((None, Asked { class, recognised: true, terms }));
     };
-    let raw: &RawValue = serde_json::from_str(pod).map_err(Malformed::new)?;
-    let Brief { uid, class, demand } = Brief::read(raw).map_err(Malformed::new)?;
+    let Brief { uid, class, demand } = Brief::read(pod).map_err(Malformed::new)?;
     let terms = PodTerms::of(&demand, coefficients);
     Ok((uid, Asked { class: class.class, recognised: class.recognised, terms }))
 }
@@ -93,18 +91,18 @@ fn offer(snapshot: &Snapshot, pod: Option<PodUid>, number: usize) -> Option<Offe
 pub(crate) struct Candidate {
     /// All of it, as it is in the body: an object, or a name with its quotes.
     pub(crate) raw: Span,
-    /// Its name, in [`Message::names`]; empty where it has none.
+    /// Its name, in the body; empty where it has none.
     pub(crate) name: Span,
     pub(crate) escaped: bool,
 }
 
 impl Candidate {
     /// Its number.
-    pub(crate) fn number(&self, index: &Index, names: &[u8]) -> Option<usize> {
+    pub(crate) fn number(&self, index: &Index, body: &[u8]) -> Option<usize> {
         if self.escaped {
-            return index.find(text(names, self.name, true).as_bytes());
+            return index.find(text(body, self.name, true).as_bytes());
         }
-        index.find(self.name.of(names))
+        index.find(self.name.of(body))
     }
 }
 
@@ -126,7 +124,7 @@ pub(crate) fn candidates(candidates: &Candidates) -> Listed<'_> {
     match candidates {
         Candidates::None => Listed::None,
         Candidates::Names(names) => Listed::Names(names.spans.iter(), names.escaped),
-        Candidates::Nodes(nodes) => Listed::Nodes(nodes.items.iter()),
+        Candidates::Nodes(items) => Listed::Nodes(items.iter()),
     }
 }
 
@@ -202,7 +200,7 @@ impl ExactSizeIterator for Listed<'_> {}
 /// The numbers of the candidates, in the order of the request.
 pub(crate) struct Numbered<'c> {
     index: &'c Index,
-    names: &'c [u8],
+    body: &'c [u8],
     /// Those that were not looked up yet.
     left: Listed<'c>,
     numbers: Numbers,
@@ -215,7 +213,7 @@ impl<'c> Numbered<'c> {
     pub(crate) fn of(snapshot: &'c Snapshot, message: &'c Message<'_>) -> Self {
         let left = candidates(&message.candidates);
         let index = &snapshot.fleet.index;
-        Self { index, names: message.names(), left, numbers: Numbers::NONE, count: 0, used: 0 }
+        Self { index, body: message.body, left, numbers: Numbers::NONE, count: 0, used: 0 }
     }
 
     /// The next candidates, as many as are looked up together, and their numbers. Not to be mixed with numbers one by one: of
@@ -229,21 +227,21 @@ impl<'c> Numbered<'c> {
 
     fn look_up(&mut self) {
         (self.count, self.used) = (self.left.len().min(AT_ONCE), 0);
-        let (these, names) = (self.left.clone(), self.names);
+        let (these, body) = (self.left.clone(), self.body);
         let mut escaped = false;
         self.numbers = match &mut self.left {
             Listed::None => Numbers::NONE,
             Listed::Names(spans, has_escapes) => {
                 escaped = *has_escapes;
-                self.index.find_all(spans.by_ref().map(|span| span.of(names)))
+                self.index.find_all(spans.by_ref().map(|span| span.of(body)))
             }
             Listed::Nodes(items) => self.index.find_all(items.by_ref().map(|item| {
                 escaped |= item.escaped;
-                item.name.of(names)
+                item.name.of(body)
             })),
         };
         if escaped {
-            let texts = these.map(|candidate| text(self.names, candidate.name, candidate.escaped));
+            let texts = these.map(|candidate| text(body, candidate.name, candidate.escaped));
             let texts: Vec<_> = texts.take(AT_ONCE).collect();
             self.numbers = self.index.find_all(texts.iter().map(|text| text.as_bytes()));
         }

@@ -81,9 +81,9 @@ fn entry(view: &View<'_>, placement: &Placement, (place, unseen): (usize, Watts)
     let gpus = node.hardware.and_then(|hardware| hardware.gpus);
     // The score of a pod that adds nothing, for either class.
     let base = |class: &str| {
-        let pod = format!(r#"{{"metadata":{{"annotations":{{"joulie.io/workload-class":"{class}"}}}}}}"#);
-        let message = Message { body: &[], pod: Some(&pod), candidates: Default::default() };
-        let (_, asked) = decide::asked(&message, placement).ok()?;
+        let body =
+            format!(r#"{{"Pod":{{"metadata":{{"annotations":{{"joulie.io/workload-class":"{class}"}}}}}}}}"#);
+        let (_, asked) = decide::asked(&Message::read(body.as_bytes()).ok()?, placement).ok()?;
         let score = snapshot.fleet.terms.get(place)?.score(asked.class, Watts::ZERO, unseen)?;
         Some(number(score.exact()))
     };
@@ -133,11 +133,11 @@ pub(crate) fn request(view: &View<'_>, placement: &Placement, body: &[u8]) -> Re
     let points = decide::scored(view, placement, &message, (pod, &asked)).points;
     let listed = candidates(&message.candidates);
     let all = listed.clone().zip(points).enumerate().map(|(at, (candidate, points))| {
-        let place = candidate.number(&snapshot.fleet.index, message.names());
+        let place = candidate.number(&snapshot.fleet.index, message.body);
         let object = || listed.object(at, message.body);
         let verdict = decide::judge(snapshot, asked.class, place, power.as_ref(), object);
         let mut entry = json!({
-            "nodeName": &*text(message.names(), candidate.name, candidate.escaped),
+            "nodeName": &*text(message.body, candidate.name, candidate.escaped),
             "filter": verdict.rejection().map_or("pass".to_owned(), |why| why.to_string()),
             "answer": points.get(),
         });

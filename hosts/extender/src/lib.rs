@@ -9,7 +9,7 @@
 //! - `keeper`, `roster`, `ledger`, `index`, `snapshot`: the picture of all nodes, worked out whenever something changes, and the watts
 //!   of pods that no sample shows yet;
 //! - `queue`, `expected`: the pods that wait for a node, and those of them that were just scored and are on their way;
-//! - `scan`: what is asked, found in the body without building anything from it;
+//! - `scan`: what is asked, found in the body without a copy of it;
 //! - `decide`, `reply`: filter and prioritize;
 //! - `routes`, `explain`, `metrics`: the two ports.
 //!

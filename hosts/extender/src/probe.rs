@@ -4,7 +4,7 @@ use crate::decide::{self, Outcome};
 use crate::expected::Expected;
 use crate::index::{Index, Registry};
 use crate::reply::Reply;
-use crate::scan::{self, Candidates, Malformed, Message, text, wide::Width};
+use crate::scan::{Candidates, Malformed, Message, text};
 use crate::settings::Placement;
 use crate::snapshot::{Fleet, Node, Rules, Snapshot, View, places};
 use bytes::Bytes;
@@ -39,19 +39,18 @@ pub struct Scanned {
     pub candidates: Vec<Found>,
 }
 
-/// Scans a body in every way that this machine has, the plainest first.
-pub fn scans(body: &[u8]) -> Vec<Result<Scanned, String>> {
-    Width::all().into_iter().map(|width| scan(width, body)).collect()
-}
-
-fn scan(width: Width, body: &[u8]) -> Result<Scanned, String> {
-    let message = Message::read_by(width, body).map_err(|why| why.to_string())?;
+/// Scans a body.
+///
+/// # Errors
+/// When the body is no request.
+pub fn scan(body: &[u8]) -> Result<Scanned, String> {
+    let message = Message::read(body).map_err(|why| why.to_string())?;
     let candidates = decide::candidates(&message.candidates).map(|candidate| Found {
-        name: text(message.names(), candidate.name, candidate.escaped).into_owned(),
+        name: text(message.body, candidate.name, candidate.escaped).into_owned(),
         raw: candidate.raw.range(),
     });
     let candidates = candidates.collect();
-    Ok(Scanned { pod: message.pod.map(str::to_owned), candidates })
+    Ok(Scanned { pod: message.pod.map(|pod| pod.get().to_owned()), candidates })
 }
 
 /// How many candidates a scan finds, and nothing else of it.
@@ -61,8 +60,8 @@ fn scan(width: Width, body: &[u8]) -> Result<Scanned, String> {
 pub fn count(body: &[u8]) -> Result<usize, String> {
     match Message::read(body).map_err(|why| why.to_string())?.candidates {
         Candidates::None => Ok(0),
-        Candidates::Names(scan::wide::Strings { spans, .. }) => Ok(spans.len()),
-        Candidates::Nodes(nodes) => Ok(nodes.items.len()),
+        Candidates::Names(names) => Ok(names.spans.len()),
+        Candidates::Nodes(nodes) => Ok(nodes.len()),
     }
 }
 

@@ -4,17 +4,17 @@
 //! are matched without regard to case, and a key that comes twice is refused: there would be no telling which of the two
 //! the caller meant. Names are borrowed from the body and Node objects stay the bytes that they are.
 
-pub mod args;
 pub mod bind;
 pub mod brief;
 mod fields;
-mod members;
+pub mod members;
+mod name;
 pub mod pod;
 pub mod preempt;
 pub mod reply;
 
-pub use args::{Args, Candidates, Item, Name};
 pub use brief::Brief;
+pub use name::Name;
 pub use pod::Pod;
 pub use reply::Keys;
 

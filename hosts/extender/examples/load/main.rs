@@ -1,6 +1,6 @@
 //! What the extender costs: `cargo xtask bench extender`, or `cargo run --release -p extender --example load`.
 //!
-//! First the decisions alone, in this process, beside what it costs to copy or to look at the same bytes. Then the shipped
+//! First the decisions alone, in this process, beside what it costs to copy the same bytes, and the bars that they must hold. Then the shipped
 //! program over loopback, with an API server that changes a thousand twins a second, beside a server of the same kind that
 //! sends every body back. Each of the three is a process of its own.
 

@@ -8,7 +8,6 @@ use crate::expected::Offer;
 use crate::index::{AT_ONCE, Numbers};
 use crate::kinds::Weighed;
 use crate::reply::Reply;
-use crate::scan::wide::{HIGHS, gather};
 use crate::scan::{Message, has_label};
 use crate::settings::Placement;
 use crate::snapshot::{Admission, Snapshot};
@@ -53,7 +52,7 @@ fn only(
 ) -> Option<Offer> {
     let mut all = candidates(&message.candidates);
     let candidate = if all.len() == 1 { all.next()? } else { return None };
-    let number = candidate.number(&snapshot.fleet.index, message.names()).filter(|_| writer.keeps_last())?;
+    let number = candidate.number(&snapshot.fleet.index, message.body).filter(|_| writer.keeps_last())?;
     super::offer(snapshot, pod, number)
 }
 
@@ -162,10 +161,8 @@ fn sort(
 
 /// Of which of so many bytes the bit of this admission is set.
 fn column(bytes: &[u8; AT_ONCE], which: Admission) -> u64 {
-    let (eights, _) = bytes.as_chunks::<8>();
-    let shift = which.bit().leading_zeros();
-    let column = eights.iter().map(|eight| gather(u64::from_le_bytes(*eight) << shift & HIGHS));
-    column.zip(0..).fold(0, |all, (bits, eight)| all | bits << (8 * eight))
+    let is_set = bytes.iter().map(|byte| u64::from(byte & which.bit() != 0));
+    is_set.zip(0..).fold(0, |all, (bit, place)| all | bit << place)
 }
 
 /// A bit for each of those that are judged together.

@@ -28,7 +28,7 @@ pub(super) fn answer(
     out.extend_from_slice(b"[{\"host\":\"");
     let begun = out.len();
     for (candidate, points) in candidates(&message.candidates).zip(&points) {
-        let name = candidate.name.of(message.names());
+        let name = candidate.name.of(message.body);
         // Whoever has no name cannot be told of.
         if !name.is_empty() {
             out.extend_from_slice(name);
@@ -64,7 +64,7 @@ pub(crate) fn scored(
     let unknown = score_all(&placement.scoring, asked.class, looked_up, &mut points).unknown;
     let drawn = pod.and_then(|pod| draw(message, pod, &points));
     let offer = drawn.and_then(|(_, candidate)| {
-        super::offer(view.snapshot, pod, candidate.number(&view.snapshot.fleet.index, message.names())?)
+        super::offer(view.snapshot, pod, candidate.number(&view.snapshot.fleet.index, message.body)?)
     });
     if let (Some((at, _)), Some(_)) = (drawn, offer)
         && view.expects_others(pod)
@@ -78,7 +78,7 @@ pub(crate) fn scored(
 /// of the request.
 fn draw(message: &Message<'_>, pod: PodUid, points: &[Points]) -> Option<(usize, Candidate)> {
     let most = points.iter().map(|points| points.get()).max()?;
-    let (all, names) = (candidates(&message.candidates), message.names());
+    let (all, names) = (candidates(&message.candidates), message.body);
     let alike = points.iter().enumerate().filter(|(_, points)| points.get() == most);
     let alike = alike.filter_map(|(at, _)| Some((at, all.at(at)?)));
     alike.max_by_key(|(_, candidate)| index::draw(candidate.name.of(names), pod))
@@ -117,8 +117,7 @@ fn length_of_names(message: &Message<'_>) -> usize {
     match &message.candidates {
         Candidates::None => 0,
         Candidates::Names(names) => names.spans.iter().fold(0, |sum, span| sum + span.range().len()),
-        // Each with its quotes.
-        Candidates::Nodes(_) => message.names().len(),
+        Candidates::Nodes(nodes) => nodes.iter().fold(0, |sum, node| sum + node.name.range().len()),
     }
 }
 

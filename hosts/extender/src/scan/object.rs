@@ -1,90 +1,43 @@
 //! A Node object's name and labels, without reading further than them.
 //!
-//! What is not JSON gives no name, and never a panic.
+//! The object was found to be JSON. What is something else gives no name, and never a panic.
 
-use super::wide::{Span, Width, space};
-use std::borrow::Cow;
+use joulie_api::extender::members::Members;
 
 /// How kube-scheduler begins every Node.
-const GO_SHAPE: &[u8] = br#"{"metadata":{"name":""#;
+const GO_SHAPE: &str = r#"{"metadata":{"name":"#;
 
-/// The text of `metadata.name` and whether it has a backslash; empty where there is none.
-pub(super) fn name(width: Width, body: &[u8], object: Span) -> (Span, bool) {
-    let none = (Span { start: object.start, end: object.start }, false);
-    let bytes = object.of(body);
-    let found = if bytes.starts_with(GO_SHAPE) {
-        width.string_end(bytes, GO_SHAPE.len()).map(|end| (GO_SHAPE.len(), end))
-    } else {
-        member(width, bytes, 0, "metadata").and_then(|at| member(width, bytes, at, "name")).and_then(|at| {
-            let inside = at + 1;
-            (bytes.get(at) == Some(&b'"'))
-                .then(|| width.string_end(bytes, inside))
-                .flatten()
-                .map(|end| (inside, end))
-        })
+/// `metadata.name` as it is written, without quotes.
+pub(super) fn name(node: &str) -> Option<&str> {
+    let name = match node.strip_prefix(GO_SHAPE) {
+        Some(name) => Some(name),
+        None => member(node, "metadata").and_then(|metadata| member(metadata, "name")),
     };
-    let base = object.range().start;
-    let span = found.and_then(|(start, end)| Some((Span::new(base + start, base + end.quote)?, end.escaped)));
-    span.unwrap_or(none)
+    name.and_then(leading_text)
 }
 
 /// Whether the object's label of this name has this value. Neither needs an escape.
-pub(crate) fn has_label(object: &[u8], label: &str, value: &str) -> bool {
-    let width = Width::widest();
-    let labels = member(width, object, 0, "metadata").and_then(|at| member(width, object, at, "labels"));
-    let Some(at) = labels.and_then(|at| exact_member(width, object, at, label)) else { return false };
-    let Some(end) = width.string_end(object, at + 1) else { return false };
-    object.get(at) == Some(&b'"') && object.get(at + 1..end.quote) == Some(value.as_bytes())
+pub(crate) fn has_label(node: &[u8], label: &str, value: &str) -> bool {
+    let node = std::str::from_utf8(node).unwrap_or_default();
+    let labels = member(node, "metadata").and_then(|metadata| member(metadata, "labels"));
+    let label = labels.and_then(Members::of).and_then(|labels| labels.find_value(|key| key == label));
+    label.and_then(leading_text) == Some(value)
 }
 
-/// Where the value of the first member of this name begins, in any casing, in the object that begins at `at`.
-fn member(width: Width, bytes: &[u8], at: usize, name: &str) -> Option<usize> {
-    find(width, bytes, at, |key| key.eq_ignore_ascii_case(name))
+/// The value of the first member of this name, in any casing, and what follows it.
+fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
+    Members::of(object)?.find_value(|key| key.eq_ignore_ascii_case(name))
 }
 
-fn exact_member(width: Width, bytes: &[u8], at: usize, name: &str) -> Option<usize> {
-    find(width, bytes, at, |key| key == name)
-}
-
-fn find(width: Width, bytes: &[u8], at: usize, is: impl Fn(&str) -> bool) -> Option<usize> {
-    let mut at = space(bytes, at);
-    if bytes.get(at) != Some(&b'{') {
-        return None;
-    }
+/// The text that a stretch of JSON begins with, as it is written between its quotes.
+fn leading_text(json: &str) -> Option<&str> {
+    let inside = json.strip_prefix('"')?;
+    let (mut at, bytes) = (0, inside.as_bytes());
     loop {
-        at = space(bytes, at + 1);
-        if bytes.get(at) != Some(&b'"') {
-            return None;
+        at += memchr::memchr2(b'"', b'\\', bytes.get(at..)?)?;
+        if bytes.get(at) == Some(&b'"') {
+            return inside.get(..at);
         }
-        let end = width.string_end(bytes, at + 1)?;
-        let key = bytes.get(at..=end.quote)?;
-        let key: Cow<'_, str> = match end.escaped {
-            true => serde_json::from_slice::<String>(key).ok()?.into(),
-            false => std::str::from_utf8(key.get(1..key.len() - 1)?).ok()?.into(),
-        };
-        at = space(bytes, end.quote + 1);
-        if bytes.get(at) != Some(&b':') {
-            return None;
-        }
-        at = space(bytes, at + 1);
-        if is(&key) {
-            return Some(at);
-        }
-        at = space(bytes, value_end(width, bytes, at)?);
-        if bytes.get(at) != Some(&b',') {
-            return None;
-        }
-    }
-}
-
-/// Behind the value that begins at `at`.
-fn value_end(width: Width, bytes: &[u8], at: usize) -> Option<usize> {
-    match bytes.get(at)? {
-        b'"' => width.string_end(bytes, at + 1).map(|end| end.quote + 1),
-        b'{' | b'[' => width.brackets_end(bytes, at).map(|end| end.end),
-        _ => {
-            let ends = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t');
-            Some(at + bytes.get(at..)?.iter().position(ends)?)
-        }
+        at += 2;
     }
 }

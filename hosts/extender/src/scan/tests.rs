@@ -1,6 +1,6 @@
 use super::*;
-use joulie_api::extender::{Args, Candidates as Parsed};
 use proptest::prelude::*;
+use serde_json::Value;
 
 fn read(body: &str) -> Message<'_> {
     Message::read(body.as_bytes()).unwrap()
@@ -12,35 +12,27 @@ fn refused(body: &str) -> String {
 
 /// The names of all candidates; an empty one for an object that has none.
 fn names(message: &Message<'_>) -> Vec<String> {
+    let name = |span, escaped| text(message.body, span, escaped).into_owned();
     match &message.candidates {
         Candidates::None => Vec::new(),
-        Candidates::Names(names) => {
-            names.spans.iter().map(|span| text(message.body, *span, names.escaped).into_owned()).collect()
-        }
-        Candidates::Nodes(Nodes { items, .. }) => {
-            items.iter().map(|item| text(message.names(), item.name, item.escaped).into_owned()).collect()
-        }
-    }
-}
-
-/// What the parser that checks every byte says: the names, and the objects.
-fn parsed(args: &Args<'_>) -> (Vec<String>, Vec<String>) {
-    match &args.candidates {
-        Parsed::None => (Vec::new(), Vec::new()),
-        Parsed::Names(names) => (names.iter().map(|name| name.as_str().to_owned()).collect(), Vec::new()),
-        Parsed::Nodes(items) => items
-            .iter()
-            .map(|item| {
-                let name = item.name.as_ref().map(|name| name.as_str().to_owned()).unwrap_or_default();
-                (name, item.raw.get().to_owned())
-            })
-            .unzip(),
+        Candidates::Names(names) => names.spans.iter().map(|span| name(*span, names.escaped)).collect(),
+        Candidates::Nodes(items) => items.iter().map(|item| name(item.name, item.escaped)).collect(),
     }
 }
 
 fn raws(message: &Message<'_>) -> Vec<String> {
-    let Candidates::Nodes(nodes) = &message.candidates else { return Vec::new() };
-    nodes.items.iter().map(|item| String::from_utf8(item.raw.of(message.body).to_vec()).unwrap()).collect()
+    let Candidates::Nodes(items) = &message.candidates else { return Vec::new() };
+    items.iter().map(|item| String::from_utf8(item.raw.of(message.body).to_vec()).unwrap()).collect()
+}
+
+/// The first member of this name in any casing, in the order of an object that was parsed from text.
+fn member<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
+    value.as_object()?.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+}
+
+fn name_of(node: &Value) -> String {
+    let name = member(node, "metadata").and_then(|metadata| member(metadata, "name"));
+    name.and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 #[test]
@@ -55,7 +47,7 @@ fn both_forms_are_read_in_any_casing() {
     ] {
         let message = read(body);
         assert_eq!(names(&message), ["a", "b"], "{body}");
-        assert_eq!(message.pod, Some(r#"{"metadata":{}}"#), "{body}");
+        assert_eq!(message.pod.unwrap().get(), r#"{"metadata":{}}"#, "{body}");
     }
 }
 
@@ -66,10 +58,7 @@ fn null_is_said_everywhere_and_means_nothing() {
         assert!(message.pod.is_none() && matches!(message.candidates, Candidates::None), "{body}");
     }
     for body in [r#"{"Nodes":{"items":null}}"#, r#"{"Nodes":{}}"#, r#"{"Nodes":{"items":[ ]}}"#] {
-        assert!(
-            matches!(read(body).candidates, Candidates::Nodes(nodes) if nodes.items.is_empty()),
-            "{body}"
-        );
+        assert!(matches!(read(body).candidates, Candidates::Nodes(nodes) if nodes.is_empty()), "{body}");
     }
 }
 
@@ -155,14 +144,8 @@ fn what_is_no_message_is_refused_with_the_place() {
         &unknown,
     ] {
         assert!(Message::read(body.as_bytes()).is_err(), "{:?}", body.get(..60).unwrap_or(body));
-        for width in Width::all() {
-            assert!(Message::read_by(width, body.as_bytes()).is_err());
-        }
     }
-    assert_eq!(
-        refused(r#"{"NodeNames":[1]}"#),
-        "malformed body: expected a list of names that goes on or ends at byte 14"
-    );
+    assert_eq!(refused(r#"{"NodeNames":[1]}"#), "malformed body: expected a name at byte 14");
 }
 
 #[test]
@@ -184,9 +167,7 @@ fn text_that_is_no_utf8_is_refused_wherever_it_is() {
         for (at, _) in body.match_indices('o') {
             let mut bytes = body.clone().into_bytes();
             bytes[at] = 0x80;
-            for width in Width::all() {
-                assert!(Message::read_by(width, &bytes).is_err(), "{width:?}, byte {at} of {body}");
-            }
+            assert!(Message::read(&bytes).is_err(), "byte {at} of {body}");
         }
     }
 }
@@ -203,8 +184,31 @@ fn labels_are_found_in_an_object() {
     }
 }
 
-fn json() -> impl Strategy<Value = serde_json::Value> {
-    use serde_json::{Map, Value};
+#[test]
+fn depth_costs_no_stack() {
+    // 200 000 brackets kill parsers that recurse.
+    let deep = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
+    for body in [
+        format!(r#"{{"Nodes":{{"items":[{{"x":{deep},"metadata":{{"name":"a"}}}}]}}}}"#),
+        format!(r#"{{"other":{deep},"NodeNames":["a"]}}"#),
+        format!(r#"{{"Pod":{{"x":{deep}}},"NodeNames":["a"]}}"#),
+    ] {
+        assert_eq!(names(&read(&body)), ["a"]);
+    }
+}
+
+#[test]
+fn a_body_that_lies_about_its_length_gets_no_more_than_the_bound() {
+    for list in [r#""NodeNames":["a"]"#, r#""Nodes":{"items":[{}]}"#] {
+        let hollow = format!(r#"{{"x":"{padding}",{list}}}"#, padding = " ".repeat(1 << 26));
+        let counted = allocation_counter::measure(|| drop(Message::read(hollow.as_bytes())));
+        assert!(counted.bytes_max <= 8192 * 24, "{} bytes", counted.bytes_max);
+        assert!(counted.count_total <= 2, "{} allocations", counted.count_total);
+    }
+}
+
+fn json() -> impl Strategy<Value = Value> {
+    use serde_json::Map;
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
@@ -221,15 +225,15 @@ fn json() -> impl Strategy<Value = serde_json::Value> {
 }
 
 proptest! {
-    /// On every message that is JSON the scanner and the parser say the same.
+    /// What is read of a message is what `serde_json` makes of all of it.
     #[test]
-    fn the_scanner_says_what_the_parser_says(
+    fn a_message_is_read_as_it_was_written(
         items in prop::collection::vec(prop_oneof![
-            json().prop_filter("an object", serde_json::Value::is_object),
+            json().prop_filter("an object", Value::is_object),
             "[a-z]{1,3}".prop_map(|name| serde_json::json!({"metadata": {"name": name, "labels": {"x": "y"}}})),
         ], 0..6),
         listed in prop::collection::vec("[a-z\"\\\\é]{0,70}", 0..6),
-        pod in json().prop_filter("an object", serde_json::Value::is_object),
+        pod in json().prop_filter("an object", Value::is_object),
         both in any::<bool>(),
         pretty in any::<bool>(),
     ) {
@@ -238,25 +242,22 @@ proptest! {
             body["Nodes"] = serde_json::json!({"items": items});
         }
         let body = if pretty { serde_json::to_string_pretty(&body) } else { serde_json::to_string(&body) }.unwrap();
-        let args = Args::parse(body.as_bytes()).unwrap();
-        for width in Width::all() {
-            let message = Message::read_by(width, body.as_bytes()).unwrap();
-            let (expected_names, expected_raws) = parsed(&args);
-            prop_assert_eq!(names(&message), expected_names);
-            prop_assert_eq!(raws(&message), expected_raws);
-            prop_assert_eq!(message.pod, args.pod.map(|pod| pod.get()));
+        let message = read(&body);
+        let parsed = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+        prop_assert_eq!(parsed(message.pod.unwrap().get()), pod);
+        if both {
+            prop_assert_eq!(names(&message), items.iter().map(name_of).collect::<Vec<_>>());
+            prop_assert_eq!(raws(&message).iter().map(|raw| parsed(raw)).collect::<Vec<_>>(), items);
+        } else {
+            prop_assert_eq!(names(&message), listed);
         }
     }
 
-    /// On any bytes it does not panic, and all widths say the same.
     #[test]
-    fn any_bytes_are_read_alike_by_all_widths(body in prop_oneof![
+    fn no_bytes_are_a_panic(body in prop_oneof![
         prop::collection::vec(any::<u8>(), 0..200),
         "[{}\\[\\]\",:\\\\ NodeNamesPoditems]{0,300}".prop_map(String::into_bytes),
     ]) {
-        let plain = Message::read_by(Width::Plain, &body).map(|message| names(&message));
-        for width in Width::all() {
-            prop_assert_eq!(&Message::read_by(width, &body).map(|message| names(&message)), &plain);
-        }
+        drop(Message::read(&body).map(|message| (names(&message), raws(&message))));
     }
 }

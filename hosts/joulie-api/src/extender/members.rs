@@ -6,19 +6,40 @@
 use std::borrow::Cow;
 
 /// What is left of an object.
-pub(crate) struct Members<'a> {
+pub struct Members<'a> {
     rest: &'a str,
 }
 
 impl<'a> Members<'a> {
     /// The members of an object; nothing where the text is something else.
-    pub(crate) fn of(json: &'a str) -> Option<Self> {
+    #[must_use]
+    pub fn of(json: &'a str) -> Option<Self> {
         Some(Self { rest: json.trim_start().strip_prefix('{')? })
     }
 
     /// The first member of this name, in any casing.
     pub(crate) fn find_named(self, name: &str) -> Option<&'a str> {
-        self.into_iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+        let value = self.find_value(|key| key.eq_ignore_ascii_case(name))?;
+        value.get(..value_end(value))
+    }
+
+    /// The value of the first member whose name is this, with all that follows it: a large value is not walked over.
+    #[must_use]
+    pub fn find_value(mut self, is: impl Fn(&str) -> bool) -> Option<&'a str> {
+        loop {
+            let (key, value) = self.key()?;
+            if is(&key) {
+                return Some(value);
+            }
+            self.rest = value.get(value_end(value)..)?;
+        }
+    }
+
+    /// The next name, and what begins with its value.
+    fn key(&self) -> Option<(Cow<'a, str>, &'a str)> {
+        let rest = self.rest.trim_start_matches([' ', '\t', '\r', '\n', ',']);
+        let (key, rest) = rest.split_at_checked(value_end(rest))?;
+        Some((text(key)?, rest.trim_start().strip_prefix(':')?.trim_start()))
     }
 }
 
@@ -26,11 +47,8 @@ impl<'a> Iterator for Members<'a> {
     type Item = (Cow<'a, str>, &'a str);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let rest = self.rest.trim_start_matches([' ', '\t', '\r', '\n', ',']);
-        let (key, rest) = rest.split_at_checked(value_end(rest))?;
-        let key = text(key)?;
-        let rest = rest.trim_start().strip_prefix(':')?.trim_start();
-        let (value, rest) = rest.split_at_checked(value_end(rest))?;
+        let (key, value) = self.key()?;
+        let (value, rest) = value.split_at_checked(value_end(value))?;
         self.rest = rest;
         Some((key, value))
     }

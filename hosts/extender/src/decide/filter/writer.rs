@@ -63,7 +63,7 @@ impl<'m> Writer<'m> {
         }
         let [count, ..] = &mut self.outcome.rejected;
         *count += eco.count_ones();
-        let names = self.message.names();
+        let names = self.message.body;
         let out = entries(&mut self.unresolvable, self.message);
         for place in places(eco) {
             if let Some(name) = some.name(place).and_then(|name| name.quoted(names)) {
@@ -137,7 +137,7 @@ impl<'m> Writer<'m> {
             Eviction::CannotHelp => &mut self.unresolvable,
             Eviction::MayHelp => &mut self.resolvable,
         };
-        let Some(name) = candidate.name.quoted(self.message.names()) else {
+        let Some(name) = candidate.name.quoted(self.message.body) else {
             // A node without a name can be left out, and not be told of.
             return;
         };
