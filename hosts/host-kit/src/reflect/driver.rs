@@ -60,11 +60,18 @@ struct ByKind {
     kind: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByVerb {
+    kind: &'static str,
+    verb: &'static str,
+}
+
 /// What the reflectors of a program count.
 #[derive(Clone, Debug)]
 pub struct Reflections {
     malformed: Family<ByKind, Counter>,
     failures: Family<ByKind, Counter>,
+    forbidden: Family<ByVerb, Counter>,
     lists: Family<ByKind, Counter>,
     silences: Family<ByKind, Counter>,
     rows: Family<ByKind, Gauge>,
@@ -76,12 +83,18 @@ impl Reflections {
         let all = Self {
             malformed: Family::default(),
             failures: Family::default(),
+            forbidden: Family::default(),
             lists: Family::default(),
             silences: Family::default(),
             rows: Family::default(),
         };
         registry.register("joulie_reflector_malformed", "Objects that were skipped", all.malformed.clone());
         registry.register("joulie_reflector_failures", "Lists and watches that failed", all.failures.clone());
+        registry.register(
+            "joulie_reflector_forbidden",
+            "Lists and watches that the role of this program does not allow, by the verb that it lacks",
+            all.forbidden.clone(),
+        );
         registry.register("joulie_reflector_lists", "Whole lists read", all.lists.clone());
         registry.register(
             "joulie_reflector_silences",
@@ -188,6 +201,8 @@ enum Trouble {
     Gone,
     /// The server answers, and not with what was asked: where we were may mean nothing to it.
     Refused(String),
+    /// The role of this program does not allow it.
+    Forbidden(String),
     /// The server is away or busy.
     Failed(String),
 }
@@ -198,6 +213,7 @@ impl From<kube::Error> for Trouble {
             let why = format!("{} {}", status.code, status.message);
             return match status.code {
                 410 => Self::Gone,
+                403 => Self::Forbidden(why),
                 // A version that is still to come: of a server that was restored from a copy, or that begins anew.
                 504 if status.message.contains("Too large resource version") => Self::Refused(why),
                 408 | 429 | 500.. => Self::Failed(why),
@@ -213,7 +229,7 @@ impl From<kube::Error> for Trouble {
 fn forgives(trouble: &Trouble, lasted: Duration) -> bool {
     match trouble {
         Trouble::Gone => true,
-        Trouble::Refused(_) | Trouble::Failed(_) => lasted >= Backoff::MOST,
+        Trouble::Refused(_) | Trouble::Forbidden(_) | Trouble::Failed(_) => lasted >= Backoff::MOST,
     }
 }
 
@@ -231,9 +247,16 @@ struct Driver<R: Row, K> {
 
 impl<R: Row, K: Keep<R>> Driver<R, K> {
     async fn run(mut self) {
-        let (mut phase, mut backoff) = (Phase::List, Backoff { failures: 0 });
+        // A list that succeeds says nothing of watches: a server that allows the one and not the other would be asked for lists
+        // without a pause that grows.
+        let (mut lists, mut watches) = (Backoff { failures: 0 }, Backoff { failures: 0 });
+        let mut phase = Phase::List;
         loop {
             let began = self.clock.mono();
+            let (verb, backoff) = match phase {
+                Phase::List => ("list", &mut lists),
+                Phase::Watch { .. } => ("watch", &mut watches),
+            };
             let (next, trouble) = match phase {
                 Phase::List => match self.list().await {
                     Ok(version) => (Phase::Watch { version }, None),
@@ -245,7 +268,10 @@ impl<R: Row, K: Keep<R>> Driver<R, K> {
                         let why = short.then(|| Trouble::Failed("the watch ended at once".to_owned()));
                         (Phase::Watch { version }, why)
                     }
-                    Err(trouble @ (Trouble::Gone | Trouble::Refused(_))) => (Phase::List, Some(trouble)),
+                    // A list does not help who may not watch, but it is all that there is of news.
+                    Err(trouble @ (Trouble::Gone | Trouble::Refused(_) | Trouble::Forbidden(_))) => {
+                        (Phase::List, Some(trouble))
+                    }
                     Err(trouble @ Trouble::Failed(_)) => (Phase::Watch { version }, Some(trouble)),
                 },
             };
@@ -256,7 +282,7 @@ impl<R: Row, K: Keep<R>> Driver<R, K> {
                         backoff.reset();
                     }
                     let pause = jittered(backoff.next(), &*self.clock);
-                    self.complain(&trouble, pause);
+                    self.complain(verb, &trouble, pause);
                     tokio::time::sleep(pause).await;
                 }
             }
@@ -378,11 +404,17 @@ impl<R: Row, K: Keep<R>> Driver<R, K> {
         }
     }
 
-    fn complain(&mut self, trouble: &Trouble, pause: Duration) {
+    fn complain(&mut self, verb: &'static str, trouble: &Trouble, pause: Duration) {
         self.reflections.failures.get_or_create(&self.kind).inc();
         let what = match trouble {
             Trouble::Gone => "the server has forgotten where we were; everything is read again".to_owned(),
             Trouble::Refused(why) | Trouble::Failed(why) => why.clone(),
+            Trouble::Forbidden(why) => {
+                self.reflections.forbidden.get_or_create(&ByVerb { kind: R::KIND, verb }).inc();
+                format!(
+                    "the role of this program lacks the verb {verb:?} for it, and needs \"list\" and \"watch\": {why}"
+                )
+            }
         };
         if let Some(said) = self.repeats.note(&what, self.clock.mono()) {
             let pause = show_duration(pause);
@@ -422,7 +454,7 @@ mod tests {
     fn a_server_that_has_forgotten_is_back_and_one_that_fails_is_not() {
         let why = || "away".to_owned();
         assert!(forgives(&Trouble::Gone, Duration::ZERO));
-        for trouble in [Trouble::Failed(why()), Trouble::Refused(why())] {
+        for trouble in [Trouble::Failed(why()), Trouble::Refused(why()), Trouble::Forbidden(why())] {
             assert!(!forgives(&trouble, Backoff::MOST - Duration::from_millis(1)));
             assert!(forgives(&trouble, Backoff::MOST));
         }

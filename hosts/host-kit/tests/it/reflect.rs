@@ -280,6 +280,38 @@ async fn an_outage_is_said_and_survived_and_pages_are_put_together() {
     .await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_role_that_may_list_and_not_watch_is_named_counted_and_lists_ever_more_rarely() {
+    let (lines, _guard) = Lines::catch();
+    let fake = Fake::new();
+    for version in 1..1000 {
+        fake.state().lists.push_back(list(&version.to_string(), &[twin("a", "1", 100)]));
+        let why = "nodetwins.joulie.io is forbidden: User \"joulie\" cannot watch resource \"nodetwins\"";
+        fake.state().watches.push_back(Answer::Told(403, why));
+    }
+    let clock = Arc::new(Virtual(tokio::time::Instant::now()));
+    let mut metrics = Metrics::of(&Build { component: "test", version: "0", revision: "0" });
+    let reflections = Reflections::register(metrics.registry());
+    let (trigger, stop) = shutdown::pair();
+    let source = Source { path: "/apis/joulie.io/v1alpha1/nodetwins".to_owned(), labels: None, fields: None };
+    let (rows, follow) = reflect::<Twin>(&fake.client(), source, (&reflections, clock.clone()), stop);
+    let follow = tokio::spawn(follow);
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let watcher = Watcher { rows, page: metrics.page(), _trigger: trigger };
+    // Half a second, doubled up to half a minute: six pauses in the first half minute, and then one in at least thirty seconds.
+    let asked = fake.asked("watch=true");
+    assert!((17..=26).contains(&asked), "{asked} watches in ten minutes");
+    assert!(watcher.count("lists_total") <= 26.0, "{} lists", watcher.count("lists_total"));
+    let page = watcher.page.render().unwrap();
+    let forbidden = format!("joulie_reflector_forbidden_total{{kind=\"nodetwins\",verb=\"watch\"}} {asked}");
+    assert!(page.contains(&forbidden), "{page}");
+    let line = lines.wait_for(&["WARN", "lacks the verb \"watch\"", "cannot watch resource"]).await;
+    assert!(line.contains("watching /apis/joulie.io/v1alpha1/nodetwins"), "{line}");
+    // What the lists tell is known, and is as old as the last of them.
+    assert!(watcher.rows.silence(clock.mono()).unwrap() <= Duration::from_secs(37));
+    follow.abort();
+}
+
 /// The runtime's own time, which a test lets run ahead.
 pub(crate) struct Virtual(pub(crate) tokio::time::Instant);
 
