@@ -13,6 +13,7 @@
 //! their own period whether the API answers or not.
 #![forbid(unsafe_code)]
 
+mod claim;
 mod counts;
 mod front;
 mod host;

@@ -141,6 +141,8 @@ pub enum Target {
         routing: Routing,
         /// Which part of them.
         shards: Shards,
+        /// The pod's name, if it is known.
+        pod: Option<String>,
         /// So many requests at once.
         concurrency: usize,
     },
@@ -260,6 +262,7 @@ fn target(values: &Values) -> Result<Target, Refusals> {
         Mode::Pool => Ok(Target::Pool {
             routing: telemetry::remote(values)?,
             shards: pool::read(values)?,
+            pod: values.get(&pool::POD_NAME)?,
             concurrency: values.get(&pool::CONCURRENCY)?,
         }),
         Mode::Daemonset => {

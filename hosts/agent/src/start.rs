@@ -1,5 +1,6 @@
 //! The agent's tasks: what is begun, in which order, and how it ends.
 
+use crate::claim::{Claim, candidate};
 use crate::front::grants::Stands;
 use crate::front::inputs::{Inputs, Watched};
 use crate::front::node::{Front, Shared};
@@ -15,12 +16,13 @@ use crate::pool::{Carrier, Pool, PoolError};
 use crate::settings::{LeaseExpiry, Machine, OnExit, Routing, Settings, Shards, Target};
 use host_kit::clock::Clock;
 use host_kit::health::{Health, Verdict};
+use host_kit::leader::{self, CandidateError, Elections, LeaseName, elect};
 use host_kit::metrics::{Build, Metrics as Page};
 use host_kit::ops::Ops;
 use host_kit::program::Context;
 use host_kit::reflect::{Reflections, Row};
 use host_kit::server::{Debug, Drain, Guard, LimitError, Limits, Port, Server, ServerMetrics};
-use host_kit::shutdown::{Stop, Tasks};
+use host_kit::shutdown::{self, Stop, Tasks, Trigger};
 use k8s_openapi::api::core::v1::Node;
 use kube::core::{Selector, SelectorExt};
 use kube::{Api, Client};
@@ -53,6 +55,8 @@ pub enum StartError {
     Machine(host::StartError),
     /// The nodes over HTTP.
     Pool(PoolError),
+    /// The election among the agents of a part.
+    Claim(CandidateError),
     /// The catalogue that this program is built with.
     Catalog(CatalogError),
 }
@@ -64,6 +68,7 @@ impl fmt::Display for StartError {
             Self::Limits(error) => error.fmt(f),
             Self::Machine(error) => error.fmt(f),
             Self::Pool(error) => error.fmt(f),
+            Self::Claim(error) => write!(f, "POD_NAME: {error}"),
             Self::Catalog(error) => write!(f, "the catalogue of this program is a defect: {error}"),
         }
     }
@@ -112,18 +117,21 @@ async fn begin(
         }
         Target::Remote { node, routing } => {
             let parts = (routing, Shards::WHOLE, 8);
-            over_http(
-                &settings,
-                (Some(node.as_str()), parts),
-                (&context, &shared, carrier),
-                &reflections,
-                tasks,
-                health,
-            )?
+            let of = (Some(node.as_str()), parts);
+            let begun = over_http(&settings, of, (&context, &shared, carrier), &reflections, tasks)?;
+            let health = begun.health(health);
+            tasks.spawn("pool", begun.pool.run(begun.watched, context.stop.clone()));
+            health
         }
-        Target::Pool { routing, shards, concurrency } => {
-            let parts = (routing, *shards, *concurrency);
-            over_http(&settings, (None, parts), (&context, &shared, carrier), &reflections, tasks, health)?
+        Target::Pool { routing, shards, concurrency, pod } => {
+            let of = (None, (routing, *shards, *concurrency));
+            let begun = over_http(&settings, of, (&context, &shared, carrier), &reflections, tasks)?;
+            let elections = Elections::register(page.registry());
+            let lease = LeaseName { namespace: settings.namespace.clone(), name: shards.lease_name() };
+            let (claim, ended) = claim(lease, pod.as_deref(), elections, &context, tasks)?;
+            let health = begun.health(health).ready("shard", claim.check());
+            tasks.spawn("pool", part(claim, begun, context.stop.clone(), ended));
+            health
         }
     };
     let limits = Limits::new(64 * 1024, 64).map_err(StartError::Limits)?;
@@ -146,25 +154,65 @@ async fn begin(
     Ok(Started { metrics })
 }
 
-/// The tasks for nodes over HTTP: for one, or for all.
+/// Nodes over HTTP, with what is watched of them.
+struct OverHttp {
+    pool: Pool,
+    watched: Watched,
+}
+
+impl OverHttp {
+    fn health(&self, health: Health) -> Health {
+        health
+            .live("loop", self.pool.beat().check("the pool", Duration::from_secs(30)))
+            .ready("watches", self.watched.check())
+    }
+}
+
+/// Nodes over HTTP: one, or all.
 fn over_http(
     settings: &Settings,
     (node, parts): (Option<&str>, (&Routing, Shards, usize)),
     (context, shared, carrier): (&Context, &Arc<Shared>, Option<Arc<dyn Carrier>>),
     reflections: &Reflections,
     tasks: &mut Tasks,
-    health: Health,
-) -> Result<Health, StartError> {
+) -> Result<OverHttp, StartError> {
     let Watches { watched, confirmed } = watches::begin(settings, node, context, reflections, tasks);
     let catalog = Catalog::embedded().map_err(StartError::Catalog)?;
     let pool =
         Pool::new(settings, parts, (shared.clone(), catalog, carrier), confirmed, context.clock.clone());
-    let pool = pool.map_err(StartError::Pool)?;
-    let health = health
-        .live("loop", pool.beat().check("the pool", Duration::from_secs(30)))
-        .ready("watches", watched.check());
-    tasks.spawn("pool", pool.run(watched, context.stop.clone()));
-    Ok(health)
+    Ok(OverHttp { pool: pool.map_err(StartError::Pool)?, watched })
+}
+
+/// Stands for election to the pool's part of the nodes, until the pool has ended: whoever is next begins when nothing is under way any
+/// more.
+fn claim(
+    lease: LeaseName,
+    pod: Option<&str>,
+    elections: Elections,
+    context: &Context,
+    tasks: &mut Tasks,
+) -> Result<(Claim, Trigger), StartError> {
+    let clock = context.clock.clone();
+    // No two pods that live have the same name, and the next process of a pod takes over from the one before at once.
+    let identity = pod.map_or_else(|| leader::identity("joulie-agent", None, clock.chance()), str::to_owned);
+    let candidate = candidate(&identity).map_err(StartError::Claim)?;
+    let (ended, stop) = shutdown::pair();
+    let parts = (elections, clock.clone());
+    let (leadership, election) = elect(&context.client, lease.clone(), candidate, parts, stop);
+    tasks.spawn("election", election);
+    Ok((Claim::new(lease.name, leadership, clock), ended))
+}
+
+/// Works for a part of the nodes as long as no other agent does. Where one takes over, the process ends: begun anew, it
+/// waits. A trigger that is gone ends the election.
+async fn part(claim: Claim, begun: OverHttp, stop: Stop, _ended: Trigger) {
+    let beat = begun.pool.beat();
+    if claim.wait(&beat, &stop).await {
+        tokio::select! {
+            () = begun.pool.run(begun.watched, stop) => {}
+            () = claim.lost() => {}
+        }
+    }
 }
 
 /// The control loop comes round at least so often, unless it is dead: a driver that hangs does not hold it.

@@ -302,6 +302,7 @@ pub struct Leadership {
     until_ms: Arc<AtomicU64>,
     transitions: Arc<AtomicI32>,
     changed: watch::Receiver<bool>,
+    rival: watch::Receiver<Option<String>>,
 }
 
 /// A time of leading: each leader's is higher than the one's before, so that it fences what a former leader wrote. It
@@ -314,6 +315,18 @@ impl Leadership {
     pub fn term(&self, now: Mono) -> Option<Term> {
         let until = Mono::from_millis(self.until_ms.load(Ordering::Acquire));
         (now < until).then(|| Term(self.transitions.load(Ordering::Acquire)))
+    }
+
+    /// Who holds the lease instead of us, as far as the server has told. A leader that only cannot renew has no rival.
+    pub fn rival(&self) -> Option<String> {
+        self.rival.borrow().clone()
+    }
+
+    /// Waits until the rival is another one than at the last call, or none; for ever once the election has ended.
+    pub async fn rival_changed(&mut self) {
+        if self.rival.changed().await.is_err() {
+            std::future::pending().await
+        }
     }
 
     /// Waits until this process has begun or ceased to lead since the last call. Whoever found [`Leadership::term`] to
@@ -331,14 +344,32 @@ struct Office {
     until_ms: Arc<AtomicU64>,
     transitions: Arc<AtomicI32>,
     changed: watch::Sender<bool>,
+    rival: watch::Sender<Option<String>>,
 }
 
 impl Office {
     fn open() -> (Self, Leadership) {
         let (sender, receiver) = watch::channel(false);
+        let (rival, seen) = watch::channel(None);
         let (until_ms, transitions) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicI32::new(0)));
-        let office = Self { until_ms: until_ms.clone(), transitions: transitions.clone(), changed: sender };
-        (office, Leadership { until_ms, transitions, changed: receiver })
+        let leadership = Leadership {
+            until_ms: until_ms.clone(),
+            transitions: transitions.clone(),
+            changed: receiver,
+            rival: seen,
+        };
+        (Self { until_ms, transitions, changed: sender, rival }, leadership)
+    }
+
+    /// Shows who holds the lease instead of us.
+    fn respect(&self, holder: Option<&str>) {
+        self.rival.send_if_modified(|rival| {
+            let changed = rival.as_deref() != holder;
+            if changed {
+                *rival = holder.map(str::to_owned);
+            }
+            changed
+        });
     }
 
     /// Shows what `mode` says.

@@ -185,6 +185,7 @@ impl World {
                 .variable("METRICS_ADDR", metrics),
             Part::Pool => program
                 .variable("AGENT_MODE", "pool")
+                .variable("POD_NAME", "joulie-agent-pool-0")
                 .variable("POOL_NODE_SELECTOR", "joulie.io/managed=true,joulie.io/simulated=true")
                 .variable("TELEMETRY_CPU_SOURCE", "http")
                 .variable("TELEMETRY_CPU_HTTP_ENDPOINT", format!("http://{simulator}/telemetry/{{node}}"))

@@ -19,7 +19,7 @@ pub(super) const POD_NAME: Setting<Option<String>> = Setting::optional(
     "POD_NAME",
     |text| parse::text(text).map(Some),
     "the name of a pod of a StatefulSet",
-    "The pod's name, for its ordinal; set it from metadata.name",
+    "The pod's name, for its ordinal and as its name in the Lease of its part; set it from metadata.name",
 );
 pub(super) const CONCURRENCY: Setting<usize> = Setting::with_default(
     "POOL_CONCURRENCY",
@@ -44,6 +44,13 @@ impl Shards {
     #[must_use]
     pub fn new(count: u32, own: u32) -> Option<Self> {
         (own < count).then_some(Self { count, own })
+    }
+
+    /// The Lease of this part: whoever holds it works for the part. It is named after the part alone, so that agents that were told of
+    /// another number of parts keep out of each other's way where their numbers meet.
+    #[must_use]
+    pub fn lease_name(self) -> String {
+        format!("joulie-agent-pool-{}", self.own)
     }
 
     /// Whether a node is in this part: FNV-1a with 32 bits of its name, modulo the number of parts.

@@ -13,6 +13,11 @@ mod nodes;
 #[cfg(test)]
 mod pool;
 #[cfg(test)]
+#[path = "../../../operator/tests/it/rights.rs"]
+mod rights;
+#[cfg(test)]
 mod room;
+#[cfg(test)]
+mod shard;
 #[cfg(test)]
 mod status;

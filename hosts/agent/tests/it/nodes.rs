@@ -220,6 +220,8 @@ pub(crate) fn pool_by(cluster: &Cluster, scheme: &str, at: SocketAddr) -> Vec<(&
 
 pub(crate) async fn cluster(nodes: &[&str]) -> Cluster {
     let cluster = Cluster::new().await;
+    // Where a pool agent finds the Lease of its part.
+    cluster.namespace("joulie-system").await;
     for node in nodes {
         cluster.node(node, json!({"joulie.io/managed": "true"})).await;
     }

@@ -356,9 +356,14 @@ impl Agent {
     }
 
     /// Ends it as the kubelet does.
-    pub(crate) async fn terminate(mut self) -> ExitStatus {
+    pub(crate) async fn terminate(self) -> ExitStatus {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        self.ended().await
+    }
+
+    /// Waits until it has ended.
+    pub(crate) async fn ended(mut self) -> ExitStatus {
         let wait = async {
             loop {
                 if let Some(status) = self.child.try_wait().unwrap() {

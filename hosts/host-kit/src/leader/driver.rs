@@ -185,6 +185,7 @@ impl Driver {
     }
 
     fn respect(&mut self, holder: String, at_least: Duration) {
+        self.office.respect(Some(&holder));
         if self.led_by.as_ref() != Some(&holder) {
             tracing::info!(
                 "lease {}: {holder} leads; standing by for at least {}",
@@ -200,6 +201,7 @@ impl Driver {
         match change {
             Change::Same => {}
             Change::Won => {
+                self.office.respect(None);
                 self.led_by = None;
                 self.elections.won.inc();
                 self.elections.leading.set(1);

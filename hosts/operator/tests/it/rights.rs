@@ -1,5 +1,5 @@
-//! The operator's rights as they ship: its requests pass through the roles of `hosts/deploy/rbac/operator.yaml`, and what
-//! they do not grant is forbidden, as a cluster would do.
+//! The rights of an account as they ship: its requests pass through the roles of `hosts/deploy`, and what they do not grant
+//! is forbidden, as a cluster would do. The agent's tests have this file too.
 
 use http::{Method, Request, Response};
 use k8s_openapi::api::rbac::v1::{PolicyRule, RoleRef};
@@ -71,12 +71,21 @@ pub(crate) struct Rights(Arc<Vec<(Option<String>, PolicyRule)>>);
 impl Rights {
     /// Those of the operator's account.
     pub(crate) fn shipped() -> Self {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/rbac/operator.yaml");
-        let text = std::fs::read_to_string(file).unwrap();
-        let documents: Vec<Value> =
-            text.split("\n---\n").map(|document| serde_saphyr::from_str(document).unwrap()).collect();
+        Self::of(&["rbac/operator.yaml"], ACCOUNT)
+    }
+
+    /// Those of an account, by these files of `hosts/deploy`.
+    pub(crate) fn of(files: &[&str], account: &str) -> Self {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy");
+        let mut documents: Vec<Value> = Vec::new();
+        for file in files {
+            let text = std::fs::read_to_string(folder.join(file)).unwrap();
+            documents.extend(
+                text.split("\n---\n").map(|document| serde_saphyr::from_str::<Value>(document).unwrap()),
+            );
+        }
         let namespace = |object: &Value| object["metadata"]["namespace"].as_str().map(str::to_owned);
-        let is_ours = |subject: &Value| subject["kind"] == "ServiceAccount" && subject["name"] == ACCOUNT;
+        let is_ours = |subject: &Value| subject["kind"] == "ServiceAccount" && subject["name"] == account;
         let mut rules = Vec::new();
         for binding in &documents {
             if !binding["subjects"].as_array().into_iter().flatten().any(is_ours) {
@@ -124,7 +133,7 @@ pub(crate) fn limited(client: Client, rights: Rights) -> (Client, Forbidden) {
                 return client.send(request).await;
             }
             noted.0.lock().unwrap().push(format!("{asked:?}"));
-            let message = format!("{ACCOUNT} may not do {asked:?}");
+            let message = format!("the account may not do {asked:?}");
             let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden",
                 "message": message, "code": 403});
             let body = Body::from(status.to_string().into_bytes());

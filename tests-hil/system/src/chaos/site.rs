@@ -218,6 +218,7 @@ impl Site {
             }
             Part::Agent => program
                 .variable("AGENT_MODE", "pool")
+                .variable("POD_NAME", "joulie-agent-pool-0")
                 .variable("POOL_NODE_SELECTOR", "joulie.io/managed=true,joulie.io/simulated=true")
                 .variable("STATE_DIR", self.control_plane.folder().join("pool").to_string_lossy())
                 .variable("TELEMETRY_CPU_SOURCE", "http")

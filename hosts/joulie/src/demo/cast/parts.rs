@@ -152,6 +152,7 @@ pub(super) async fn agent(stage: &Stage, telemetry: SocketAddr) -> Result<Host, 
     let metrics = ANY_PORT.to_string();
     let given = [
         ("AGENT_MODE", "pool"),
+        ("POD_NAME", "joulie-agent-pool-0"),
         ("METRICS_ADDR", metrics.as_str()),
         ("JOULIE_NAMESPACE", NAMESPACE),
         ("RECONCILE_INTERVAL", "500ms"),
