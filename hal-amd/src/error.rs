@@ -3,6 +3,7 @@
 use crate::hsmp::Ask;
 use crate::rocm::{Call, Status};
 use hal_files::FileError;
+use hal_files::devices::DeviceError;
 use power_hal::{BadLimit, ErrorKind, Key, Surface};
 use std::fmt;
 use std::path::Path;
@@ -61,6 +62,20 @@ impl power_hal::Error for AmdError {
             | Self::Unfit(_) => ErrorKind::BadData,
             Self::Gone => ErrorKind::Gone,
         }
+    }
+}
+
+impl DeviceError for AmdError {
+    fn gone() -> Self {
+        Self::Gone
+    }
+
+    fn lacking() -> Self {
+        Self::Lacking
+    }
+
+    fn unfit(key: Key) -> Self {
+        Self::Unfit(key)
     }
 }
 

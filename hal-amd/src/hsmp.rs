@@ -14,7 +14,7 @@ use crate::hwmon::has_sockets;
 use crate::watts::{self, Told};
 use crate::{AmdError, Backend};
 use hal_files::{FileError, Root};
-use power_hal::{Domain, Error, ErrorKind, Key};
+use power_hal::{Domain, Error, ErrorKind, Key, Measured};
 use power_units::{MicroWatts, MilliWatts};
 use std::path::Path;
 
@@ -118,7 +118,13 @@ impl<M: Mailbox> Hsmp<M> {
 }
 
 impl<M: Mailbox> Backend for Hsmp<M> {
-    fn look(&mut self, complaints: &mut Vec<AmdError>) -> Result<Vec<Domain>, AmdError> {
+    type Error = AmdError;
+
+    fn look(
+        &mut self,
+        _: &dyn Fn(&Key) -> Option<MicroWatts>,
+        complaints: &mut Vec<AmdError>,
+    ) -> Result<Vec<Domain>, AmdError> {
         if has_sockets(&self.root)? || !self.reach()? {
             self.found.clear();
             return Ok(Vec::new());
@@ -133,9 +139,9 @@ impl<M: Mailbox> Backend for Hsmp<M> {
         self.socket(at).map(|_| ())
     }
 
-    fn power(&self, at: usize) -> Result<MicroWatts, AmdError> {
+    fn measured(&self, at: usize) -> Result<Measured, AmdError> {
         let socket = self.socket(at)?;
-        self.ask(socket.number, socket.key, Ask::Power)
+        self.ask(socket.number, socket.key, Ask::Power).map(Measured::Power)
     }
 
     fn cap(&self, at: usize) -> Result<MicroWatts, AmdError> {

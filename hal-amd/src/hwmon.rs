@@ -18,7 +18,7 @@ mod find;
 use crate::{AmdError, Backend};
 use device::Device;
 use hal_files::Root;
-use power_hal::Domain;
+use power_hal::{Domain, Key, Measured};
 use power_units::MicroWatts;
 use std::collections::BTreeSet;
 
@@ -77,7 +77,13 @@ fn has(root: &Root, driver: find::Driver) -> Result<bool, AmdError> {
 }
 
 impl Backend for Hwmon {
-    fn look(&mut self, complaints: &mut Vec<AmdError>) -> Result<Vec<Domain>, AmdError> {
+    type Error = AmdError;
+
+    fn look(
+        &mut self,
+        _: &dyn Fn(&Key) -> Option<MicroWatts>,
+        complaints: &mut Vec<AmdError>,
+    ) -> Result<Vec<Domain>, AmdError> {
         let mut list: Vec<(Domain, Device)> = Vec::new();
         let mut taken = BTreeSet::new();
         for place in find::places(&self.root, complaints)? {
@@ -106,8 +112,8 @@ impl Backend for Hwmon {
         if device.sleeps() { Err(AmdError::Asleep(device.key())) } else { Ok(()) }
     }
 
-    fn power(&self, at: usize) -> Result<MicroWatts, AmdError> {
-        self.device(at)?.power()
+    fn measured(&self, at: usize) -> Result<Measured, AmdError> {
+        self.device(at)?.power().map(Measured::Power)
     }
 
     fn cap(&self, at: usize) -> Result<MicroWatts, AmdError> {

@@ -33,20 +33,19 @@
 //! module, whose largest cap is 0, takes none: neither is listed, so that no cap is counted twice.
 #![deny(unsafe_code)]
 
-mod backend;
 mod error;
 #[allow(unsafe_code, reason = "the FFI boundary")]
 mod ffi;
-mod hal;
 mod hsmp;
 mod hwmon;
 mod rocm;
-mod sleep;
 mod watts;
 
-pub use backend::Backend;
 pub use error::AmdError;
-pub use hal::Amd;
+pub use hal_files::devices::Backend;
 pub use hsmp::{Ask, DevHsmp, Hsmp, Mailbox, Message};
 pub use hwmon::{Devices, Hwmon};
 pub use rocm::{Call, Rocm, Status, Where};
+
+/// The devices of a backend.
+pub type Amd<B, C, O> = hal_files::devices::Devices<B, C, O>;

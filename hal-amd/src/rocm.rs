@@ -17,11 +17,11 @@ pub use status::{Call, Status};
 
 use crate::ffi::RocmSmi;
 use crate::hwmon::has_gpus;
-use crate::sleep::sleeps;
 use crate::watts::{self, Told};
 use crate::{AmdError, Backend};
+use hal_files::hwmon::sleeps;
 use hal_files::{Access, Attribute, Root};
-use power_hal::{Domain, Error, ErrorKind, Key};
+use power_hal::{Domain, Error, ErrorKind, Key, Measured};
 use power_units::MicroWatts;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -223,7 +223,13 @@ fn power(library: &RocmSmi, index: u32) -> Result<u64, Status> {
 }
 
 impl Backend for Rocm {
-    fn look(&mut self, complaints: &mut Vec<AmdError>) -> Result<Vec<Domain>, AmdError> {
+    type Error = AmdError;
+
+    fn look(
+        &mut self,
+        _: &dyn Fn(&Key) -> Option<MicroWatts>,
+        complaints: &mut Vec<AmdError>,
+    ) -> Result<Vec<Domain>, AmdError> {
         let loaded =
             if has_gpus(&self.root)? { None } else { self.library.take().or_else(|| self.load(complaints)) };
         self.library = None;
@@ -248,11 +254,12 @@ impl Backend for Rocm {
         if sleeps(gpu.runtime_status.as_ref()) { Err(AmdError::Asleep(gpu.key())) } else { Ok(()) }
     }
 
-    fn power(&self, at: usize) -> Result<MicroWatts, AmdError> {
+    fn measured(&self, at: usize) -> Result<Measured, AmdError> {
         let (library, gpu) = self.gpu(at)?;
         let raw = power(library, gpu.index);
         let raw = raw.map_err(|status| AmdError::Rocm(Some(gpu.key()), Call::Power, status))?;
-        watts::possible(MicroWatts::new(raw)).ok_or(AmdError::Impossible(gpu.key(), Call::Power))
+        let power = watts::possible(MicroWatts::new(raw)).ok_or(AmdError::Impossible(gpu.key(), Call::Power));
+        power.map(Measured::Power)
     }
 
     fn cap(&self, at: usize) -> Result<MicroWatts, AmdError> {

@@ -1,26 +1,14 @@
 //! Which numbers of power can be meant.
 
+pub(crate) use hal_files::devices::{in_force, possible};
 use power_hal::{BadLimit, Limit, Span};
 use power_units::MicroWatts;
-
-/// No device draws or takes as much; a larger number is a broken answer.
-const POSSIBLE_MAX: MicroWatts = MicroWatts::new(20_000_000_000);
 
 /// Below a watt nothing runs, and amdgpu takes 0 W as a request to apply the present cap once more.
 const FLOOR: MicroWatts = MicroWatts::new(1_000_000);
 
 /// The last whole watt that the 32 bits of `power1_cap` hold; beyond them the kernel answers ERANGE.
 const CEILING: MicroWatts = MicroWatts::new(4_294_000_000);
-
-/// A power that a device may have said.
-pub(crate) fn possible(power: MicroWatts) -> Option<MicroWatts> {
-    (power <= POSSIBLE_MAX).then_some(power)
-}
-
-/// A cap that may be in force: no device runs at nothing.
-pub(crate) fn in_force(cap: MicroWatts) -> Option<MicroWatts> {
-    possible(cap).filter(|cap| *cap > MicroWatts::ZERO)
-}
 
 /// What a device says of the range of its cap, each if it says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,12 +1,12 @@
 //! One device's files, kept open.
 
 use super::find::{Driver, Place};
+use crate::AmdError;
 use crate::watts::{self, Told};
-use crate::{AmdError, sleep};
-use hal_files::{Access, Attribute, Deed, FileError};
+use hal_files::hwmon::{self, Settable};
+use hal_files::{Attribute, Deed, FileError};
 use power_hal::{Domain, ErrorKind, Key};
 use power_units::MicroWatts;
-use std::path::Path;
 
 /// amdgpu takes whole watts.
 const WATT: MicroWatts = MicroWatts::new(1_000_000);
@@ -18,9 +18,7 @@ const MILLIWATT: MicroWatts = MicroWatts::new(1_000);
 pub(crate) struct Device {
     key: Key,
     driver: Driver,
-    cap: Option<Attribute>,
-    /// Why the cap cannot be written, if it was opened to be read only.
-    refused: Option<FileError>,
+    cap: Option<Settable>,
     bounds: Bounds,
     told: Told,
     /// `power1_average` and `power1_input`; kernels and devices have one, the other, or both.
@@ -39,38 +37,18 @@ impl Device {
     /// Opens what a folder has. What cannot be opened or understood is missing then, and a complaint.
     pub(crate) fn open(place: &Place, before: Option<&Self>, complaints: &mut Vec<AmdError>) -> Self {
         let key = *place.bare.key();
-        let mut open = |path: &Path| match Attribute::device(path.to_owned(), Access::Read) {
-            Ok(file) => Some(file),
-            Err(error) => {
-                if error.kind != ErrorKind::Gone {
-                    complaints.push(AmdError::File(Some(key), error));
-                }
-                None
-            }
-        };
-        let mut file = |name: &str| open(&place.folder.join(name));
+        let mut complain = |error| complaints.push(AmdError::File(Some(key), error));
+        let mut file = |name: &str| hwmon::open(&place.folder.join(name), &mut complain);
         let bounds = Bounds {
             min: file("power1_cap_min"),
             max: file("power1_cap_max"),
             default: file("power1_cap_default"),
         };
         let meters = [file("power1_average"), file("power1_input")];
-        let runtime_status = open(&place.device.join("power/runtime_status"));
-        let (cap, refused) = match Attribute::device(place.folder.join("power1_cap"), Access::ReadWrite) {
-            Ok(file) => (Some(file), None),
-            Err(error) if error.kind == ErrorKind::PermissionDenied => {
-                (open(&place.folder.join("power1_cap")), Some(error))
-            }
-            Err(error) => {
-                if error.kind != ErrorKind::Gone {
-                    complaints.push(AmdError::File(Some(key), error));
-                }
-                (None, None)
-            }
-        };
+        let runtime_status = hwmon::open(&place.device.join("power/runtime_status"), &mut complain);
+        let cap = Settable::open(&place.folder.join("power1_cap"), &mut complain);
         let told = Told::default();
-        let mut device =
-            Self { key, driver: place.driver, cap, refused, bounds, told, meters, runtime_status };
+        let mut device = Self { key, driver: place.driver, cap, bounds, told, meters, runtime_status };
         device.learn(before, complaints);
         device
     }
@@ -130,7 +108,7 @@ impl Device {
     }
 
     pub(crate) fn sleeps(&self) -> bool {
-        sleep::sleeps(self.runtime_status.as_ref())
+        hwmon::sleeps(self.runtime_status.as_ref())
     }
 
     pub(crate) fn power(&self) -> Result<MicroWatts, AmdError> {
@@ -145,15 +123,12 @@ impl Device {
     }
 
     pub(crate) fn cap(&self) -> Result<MicroWatts, AmdError> {
-        let file = self.cap.as_ref().ok_or(AmdError::Lacking)?;
+        let file = self.cap.as_ref().ok_or(AmdError::Lacking)?.file();
         let cap = microwatts(file).map_err(|error| self.fault(error))?;
         watts::in_force(cap).ok_or_else(|| AmdError::File(Some(self.key), FileError::bad_data(file.path())))
     }
 
     pub(crate) fn set_cap(&self, cap: MicroWatts) -> Result<(), AmdError> {
-        if let Some(refused) = &self.refused {
-            return Err(AmdError::File(Some(self.key), refused.clone()));
-        }
         let file = self.cap.as_ref().ok_or(AmdError::Lacking)?;
         file.write_whole(cap.get()).map_err(|error| {
             if error.errno == Some(libc::EINVAL) && self.range_now().holds(cap) {

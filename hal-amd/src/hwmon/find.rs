@@ -1,8 +1,9 @@
 //! Which folders of hwmon are AMD's, and whose they are.
 
 use crate::AmdError;
-use hal_files::{Access, Attribute, Deed, FileError, Root};
-use power_hal::{Domain, ErrorKind, Surface};
+use hal_files::hwmon::{self, number};
+use hal_files::{FileError, Root};
+use power_hal::{Domain, ErrorKind};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,14 +28,9 @@ pub(crate) struct Place {
 
 /// The folders of GPUs and sockets. A partition of a GPU is not one.
 pub(crate) fn places(root: &Root, complaints: &mut Vec<AmdError>) -> Result<Vec<Place>, AmdError> {
-    let class = root.join("sys/class/hwmon");
-    let names = root.names(&class).map_err(|error| AmdError::File(None, error))?;
-    let mut numbered: Vec<(u32, PathBuf)> =
-        names.iter().filter_map(|name| Some((number(name, "hwmon")?, class.join(name)))).collect();
-    numbered.sort_unstable();
     let mut places = Vec::new();
     let mut shared = BTreeMap::new();
-    for (_, folder) in numbered {
+    for folder in hwmon::folders(root).map_err(unknown)? {
         match place(&folder, &mut shared) {
             Ok(place) => places.extend(place),
             // It went away between the listing and the look.
@@ -45,13 +41,18 @@ pub(crate) fn places(root: &Root, complaints: &mut Vec<AmdError>) -> Result<Vec<
     Ok(places)
 }
 
+/// Of a device that is not known yet.
+const fn unknown(error: FileError) -> AmdError {
+    AmdError::File(None, error)
+}
+
 fn place(folder: &Path, shared: &mut BTreeMap<PathBuf, u16>) -> Result<Option<Place>, AmdError> {
-    let driver = match line(&folder.join("name"))?.as_str() {
+    let driver = match hwmon::name(folder).map_err(unknown)?.as_str() {
         "amdgpu" => Driver::Amdgpu,
         "amd_hsmp_hwmon" => Driver::Hsmp,
         _ => return Ok(None),
     };
-    let device = follow(&folder.join("device"))?;
+    let device = hwmon::device(folder).map_err(unknown)?;
     let name = device.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let bare = match driver {
         Driver::Amdgpu if name.starts_with("amdgpu_xcp") => return Ok(None),
@@ -65,7 +66,7 @@ fn place(folder: &Path, shared: &mut BTreeMap<PathBuf, u16>) -> Result<Option<Pl
 /// Which socket. Behind ACPI each has a device of its own, with its number in the firmware's `uid` (`ID01`). Without
 /// ACPI they share the device `amd_hsmp`, and the driver registers them at one go, from the first socket on.
 fn socket(device: &Path, name: &str, shared: &mut BTreeMap<PathBuf, u16>) -> Option<u16> {
-    if let Ok(uid) = line(&device.join("firmware_node/uid")) {
+    if let Ok(uid) = hwmon::line(&device.join("firmware_node/uid")) {
         return number(&uid, "ID");
     }
     if name == "amd_hsmp" {
@@ -76,20 +77,4 @@ fn socket(device: &Path, name: &str, shared: &mut BTreeMap<PathBuf, u16>) -> Opt
     }
     let instance = name.strip_prefix("AMDI0097:").filter(|hex| hex.bytes().all(|b| b.is_ascii_hexdigit()));
     instance.and_then(|hex| u16::from_str_radix(hex, 16).ok()).or_else(|| number(name, "amd_hsmp."))
-}
-
-fn number<N: std::str::FromStr>(text: &str, prefix: &str) -> Option<N> {
-    let digits = text.strip_prefix(prefix)?;
-    if digits.bytes().all(|byte| byte.is_ascii_digit()) { digits.parse().ok() } else { None }
-}
-
-fn line(path: &Path) -> Result<String, AmdError> {
-    let file = Attribute::device(path.to_owned(), Access::Read);
-    file.and_then(|file| file.read_line()).map_err(|error| AmdError::File(None, error))
-}
-
-fn follow(link: &Path) -> Result<PathBuf, AmdError> {
-    std::fs::canonicalize(link).map_err(|error| {
-        AmdError::File(None, FileError::from_io(&Arc::from(link), Deed::Open, Surface::Device, &error))
-    })
 }

@@ -166,7 +166,7 @@ pub(crate) fn run_with<'r, B: Backend, F: Fn() -> B>(
 ) -> Report {
     let mut world = world(Bench::of(Ticks::default(), backend));
     let mut hal = world.bench.open(Ledger::new(Memory::new()));
-    assert_eq!(hal.complaints(), []);
+    assert!(hal.complaints().is_empty());
     check(&mut hal, &mut world, Mode::Full).unwrap_or_else(|breach| panic!("{breach}"))
 }
 

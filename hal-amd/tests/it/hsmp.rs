@@ -304,6 +304,6 @@ fn a_device_that_may_only_be_read_says_that_it_is_not_permitted_to_set() {
 fn a_place_beyond_the_list_is_gone() {
     let (_mailbox, _hal, folder) = scripted();
     let backend = Hsmp::over(Root::at(&folder.0), Scripted::default());
-    assert_eq!(backend.power(0).unwrap_err().kind(), ErrorKind::Gone);
+    assert_eq!(backend.measured(0).unwrap_err().kind(), ErrorKind::Gone);
     assert_eq!(backend.set_cap(9, w(1)).unwrap_err().kind(), ErrorKind::Gone);
 }

@@ -1,0 +1,130 @@
+//! The devices of hwmon: a folder for each, numbered in the order of probing, and what all drivers have in common in it.
+
+use crate::{Access, Attribute, Deed, FileError, Root, TEXT_MAX, text};
+use power_hal::{ErrorKind, Surface};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// The folders below the root, in the order of their numbers.
+///
+/// # Errors
+/// When they cannot be listed; where there is no hwmon, there are none.
+pub fn folders(root: &Root) -> Result<Vec<PathBuf>, FileError> {
+    let class = root.join("sys/class/hwmon");
+    let names = root.names(&class)?;
+    let mut numbered: Vec<(u32, PathBuf)> =
+        names.iter().filter_map(|name| Some((number(name, "hwmon")?, class.join(name)))).collect();
+    numbered.sort_unstable();
+    Ok(numbered.into_iter().map(|(_, folder)| folder).collect())
+}
+
+/// What the driver calls a folder's device.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn name(folder: &Path) -> Result<String, FileError> {
+    line(&folder.join("name"))
+}
+
+/// Where the device of a folder stands, all links followed.
+///
+/// # Errors
+/// When the link cannot be followed.
+pub fn device(folder: &Path) -> Result<PathBuf, FileError> {
+    let link = folder.join("device");
+    std::fs::canonicalize(&link)
+        .map_err(|error| FileError::from_io(&Arc::from(link), Deed::Open, Surface::Device, &error))
+}
+
+/// A file with one line.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn line(path: &Path) -> Result<String, FileError> {
+    Attribute::device(path.to_owned(), Access::Read).and_then(|file| file.read_line())
+}
+
+/// The number behind a prefix, in decimal digits and nothing else.
+#[must_use]
+pub fn number<N: FromStr>(text: &str, prefix: &str) -> Option<N> {
+    let digits = text.strip_prefix(prefix)?;
+    if digits.bytes().all(|byte| byte.is_ascii_digit()) { digits.parse().ok() } else { None }
+}
+
+/// Opens an attribute to be read. One that is not there is none; one that cannot be opened is a complaint.
+pub fn open(path: &Path, complain: &mut dyn FnMut(FileError)) -> Option<Attribute> {
+    match Attribute::device(path.to_owned(), Access::Read) {
+        Ok(file) => Some(file),
+        Err(error) => {
+            if error.kind != ErrorKind::Gone {
+                complain(error);
+            }
+            None
+        }
+    }
+}
+
+/// An attribute that sets something. Where this process may not write it, it is read, and a write says why.
+#[derive(Debug)]
+pub struct Settable {
+    file: Attribute,
+    refused: Option<FileError>,
+}
+
+impl Settable {
+    /// Opens one; as [`open`].
+    pub fn open(path: &Path, complain: &mut dyn FnMut(FileError)) -> Option<Self> {
+        match Attribute::device(path.to_owned(), Access::ReadWrite) {
+            Ok(file) => Some(Self { file, refused: None }),
+            Err(error) if error.kind == ErrorKind::PermissionDenied => {
+                open(path, complain).map(|file| Self { file, refused: Some(error) })
+            }
+            Err(error) => {
+                if error.kind != ErrorKind::Gone {
+                    complain(error);
+                }
+                None
+            }
+        }
+    }
+
+    /// The file.
+    #[must_use]
+    pub const fn file(&self) -> &Attribute {
+        &self.file
+    }
+
+    /// Writes a number.
+    ///
+    /// # Errors
+    /// When it is not taken, or the file was not opened to be written.
+    pub fn write_whole(&self, value: u64) -> Result<(), FileError> {
+        match &self.refused {
+            Some(refused) => Err(refused.clone()),
+            None => self.file.write_whole(value),
+        }
+    }
+}
+
+/// Whether the device behind `power/runtime_status` sleeps, or is about to. One that does not say so is awake.
+#[must_use]
+pub fn sleeps(runtime_status: Option<&Attribute>) -> bool {
+    let Some(status) = runtime_status else { return false };
+    let mut buffer = [0; TEXT_MAX];
+    let read = status.read(&mut buffer);
+    read.is_ok_and(|status| matches!(text::line(status), Some("suspended" | "suspending")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_digits_behind_its_prefix() {
+        assert_eq!(number::<u32>("hwmon12", "hwmon"), Some(12));
+        for none in ["hwmon", "hwmon-1", "hwmon1x", "hwmon 1", "12", "hwmon99999999999"] {
+            assert_eq!(number::<u32>(none, "hwmon"), None, "{none:?}");
+        }
+    }
+}
