@@ -62,6 +62,7 @@ const ALLOWED: &[Allowed] = &[
         ours: &["power-units", "power-hal", "hal-files"],
         ours_in_tests: &["plant", "rig", "rocm-stub"],
     },
+    Allowed { name: "hal-intel", ours: &["power-units", "power-hal", "hal-files"], ours_in_tests: &["rig"] },
     Allowed {
         name: "node-kit",
         ours: &[
@@ -73,21 +74,13 @@ const ALLOWED: &[Allowed] = &[
             "hal-cpufreq",
             "hal-nvidia",
             "hal-amd",
+            "hal-intel",
         ],
         ours_in_tests: &["nvml-stub", "plant", "rig"],
     },
     Allowed {
         name: "hil",
-        ours: &[
-            "power-units",
-            "power-hal",
-            "hal-files",
-            "hal-rapl",
-            "hal-cpufreq",
-            "hal-nvidia",
-            "hal-amd",
-            "node-kit",
-        ],
+        ours: &["power-units", "power-hal", "hal-files", "hal-nvidia", "node-kit"],
         ours_in_tests: &["nvml-stub", "rig"],
     },
     Allowed {

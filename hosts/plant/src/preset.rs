@@ -155,6 +155,20 @@ pub fn h100_sxm() -> GpuSpec {
     }
 }
 
+/// A 600-watt GPU of Intel's OAM kind, with caps from 100 W: the curve, the idle power and the times are those of
+/// [`h100_sxm`].
+#[must_use]
+pub fn max_1550() -> GpuSpec {
+    GpuSpec {
+        full_watts: 600.0,
+        cap_min: 100.0,
+        cap_max: 600.0,
+        cap_default: 600.0,
+        floor: 0.1,
+        ..h100_sxm()
+    }
+}
+
 /// A 750-watt GPU of the OAM kind, with caps from 350 W: the curve, the idle power and the times are those of
 /// [`h100_sxm`].
 #[must_use]

@@ -1,7 +1,12 @@
 //! `power1_cap` as amdgpu and the HSMP driver show it.
 
-use crate::number::{Errno, kstrtou32};
+use crate::number::{Errno, kstrtou32, kstrtou64};
 use libc::{EINVAL, EPERM};
+
+/// The largest that the register of an Intel GPU's limit holds, in microwatts: it stands for a limit that is off.
+pub const OFF_UW: u64 = 4_095_875_000;
+/// One step of that register.
+const STEP_UW: u64 = 125_000;
 
 /// What answers behind `power1_cap`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +20,35 @@ pub enum Device {
     VirtualFunction,
     /// An EPYC socket: what is above the maximum is clipped.
     Hsmp,
+    /// A GPU of Intel's drivers: `powerN_max`.
+    Intel(Intel),
+}
+
+/// How a GPU of Intel answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Intel {
+    /// Whose limit and counter it shows: 1 the card's, 2 the package's.
+    pub limit: u8,
+    /// The same, of its counter.
+    pub energy: u8,
+    /// Whether the limits are behind the firmware's mailbox: then the rated one is the limit that is in force, and none
+    /// is above that of the boot.
+    pub mailbox: bool,
+    /// What comes of switching the limit off.
+    pub switch: Switch,
+    /// Whether the register is locked: a write is taken and changes nothing.
+    pub locked: bool,
+}
+
+/// What comes of writing 0 to a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch {
+    /// It is off.
+    Off,
+    /// The hardware does not do that, and the driver answers with this number.
+    Refused(Errno),
+    /// The driver switches it on again at 0 W, which reads as one that is off (xe before 6.16).
+    Nothing,
 }
 
 /// One hwmon device.
@@ -41,16 +75,32 @@ pub struct Hwmon {
 }
 
 impl Hwmon {
-    /// What `power1_cap` reads.
+    /// What the file of the limit reads.
     #[must_use]
     pub fn cap(&self) -> String {
-        self.number(self.cap_in_force_uw())
+        // One that is off reads as 0.
+        self.number(if self.is_off() { 0 } else { self.cap_in_force_uw() })
+    }
+
+    /// What `powerN_rated_max` reads.
+    #[must_use]
+    pub fn rated(&self) -> String {
+        let follows = matches!(self.device, Device::Intel(Intel { mailbox: true, .. })) && !self.is_off();
+        self.number(if follows { self.cap_uw } else { self.default_uw })
+    }
+
+    fn is_off(&self) -> bool {
+        matches!(self.device, Device::Intel(_)) && self.cap_uw == OFF_UW
     }
 
     /// The most constraining of the limits that were set.
     #[must_use]
     pub fn cap_in_force_uw(&self) -> u64 {
-        self.out_of_band_uw.map_or(self.cap_uw, |other| other.min(self.cap_uw))
+        // Whatever the register of an Intel GPU holds, the driver shows what the card does, where the card says both ends.
+        let says = self.min_uw > 0 && self.max_uw > 0;
+        let clamps = matches!(self.device, Device::Intel(_)) && says && !self.is_off();
+        let cap_uw = if clamps { self.cap_uw.clamp(self.min_uw, self.max_uw) } else { self.cap_uw };
+        self.out_of_band_uw.map_or(cap_uw, |other| other.min(cap_uw))
     }
 
     /// A file with a number, or the empty line of a device that does not answer.
@@ -59,7 +109,7 @@ impl Hwmon {
         if self.silent { "\n".to_owned() } else { format!("{value}\n") }
     }
 
-    /// Writes `power1_cap`.
+    /// Writes the file of the limit.
     ///
     /// # Errors
     /// `EINVAL` out of range or on a virtual function, `ERANGE` beyond 32 bits, `EPERM` while in reset.
@@ -67,8 +117,12 @@ impl Hwmon {
         if self.in_reset {
             return Err(EPERM);
         }
+        if let Device::Intel(intel) = self.device {
+            return self.write_intel(intel, kstrtou64(text)?);
+        }
         let value = u64::from(kstrtou32(text)?);
         match self.device {
+            Device::Intel(_) => Err(EINVAL),
             Device::VirtualFunction => Err(EINVAL),
             Device::Hsmp => {
                 self.cap_uw = (value / 1000 * 1000).min(self.max_uw);
@@ -76,6 +130,23 @@ impl Hwmon {
             }
             Device::Amdgpu { checks_min } => self.write_gpu(value / 1_000_000 * 1_000_000, checks_min),
         }
+    }
+
+    fn write_intel(&mut self, intel: Intel, value: u64) -> Result<(), Errno> {
+        let cap_uw = match (value, intel.switch) {
+            (0, Switch::Refused(errno)) => return Err(errno),
+            (0, Switch::Off) => OFF_UW,
+            (0, Switch::Nothing) => 0,
+            // To the nearest step of the register, of which the mailbox takes no more than at boot.
+            (_, _) => {
+                let raw = value.saturating_add(STEP_UW / 2) / STEP_UW * STEP_UW;
+                raw.min(if intel.mailbox { self.default_uw } else { OFF_UW - STEP_UW })
+            }
+        };
+        if !intel.locked {
+            self.cap_uw = cap_uw;
+        }
+        Ok(())
     }
 
     fn write_gpu(&mut self, value: u64, checks_min: bool) -> Result<(), Errno> {
@@ -133,6 +204,39 @@ mod tests {
             Hwmon { min_uw: 0, max_uw: 0, cap_uw: 0, ..mi300x() }.write_cap(b"400000000"),
             Err(EINVAL)
         );
+    }
+
+    #[test]
+    fn a_gpu_of_intel_takes_any_number_shows_what_the_card_does_and_switches_off_as_its_driver_can() {
+        let intel = Intel { limit: 1, energy: 1, mailbox: false, switch: Switch::Off, locked: false };
+        let of = |intel| Hwmon {
+            device: Device::Intel(intel),
+            cap_uw: 600_000_000,
+            min_uw: 100_000_000,
+            max_uw: 600_000_000,
+            default_uw: 600_000_000,
+            ..mi300x()
+        };
+        let after = |intel, text: &str| {
+            let mut gpu = of(intel);
+            gpu.write_cap(text.as_bytes()).map(|()| (gpu.cap(), gpu.rated()))
+        };
+        let shown = |cap: &str, rated: &str| Ok((format!("{cap}\n"), format!("{rated}\n")));
+        assert_eq!(after(intel, "400062500"), shown("400125000", "600000000"), "to the nearest step");
+        assert_eq!(after(intel, "50000000"), shown("100000000", "600000000"));
+        assert_eq!(after(intel, "9000000000"), shown("600000000", "600000000"));
+        assert_eq!(after(intel, "0"), shown("0", "600000000"));
+        let mailbox = Intel { mailbox: true, ..intel };
+        assert_eq!(after(mailbox, "400000000"), shown("400000000", "400000000"));
+        assert_eq!(
+            after(Intel { switch: Switch::Refused(libc::EOPNOTSUPP), ..intel }, "0"),
+            Err(libc::EOPNOTSUPP)
+        );
+        let mut gpu = of(Intel { switch: Switch::Nothing, ..intel });
+        gpu.min_uw = 0;
+        assert_eq!(gpu.write_cap(b"0"), Ok(()));
+        assert_eq!((gpu.cap_in_force_uw(), gpu.cap().as_str()), (0, "0\n"), "a card that is held at nothing");
+        assert_eq!(after(Intel { locked: true, ..intel }, "400000000"), shown("600000000", "600000000"));
     }
 
     #[test]

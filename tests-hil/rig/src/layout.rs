@@ -1,6 +1,6 @@
 //! Which files a machine shows: the layout of sysfs and /dev/cpu, as the drivers lay it out.
 
-use crate::hwmon::Device;
+use crate::hwmon::{Device, Intel};
 use crate::library::{NVML, ROCM};
 use crate::machine::{Attribute, HwmonSlot, Machine, PowerFile};
 use crate::nvidia::{self, CardFile};
@@ -156,6 +156,10 @@ fn hwmon(machine: &Machine, tree: &mut Tree) {
         tree.link(&format!("sys/class/hwmon/hwmon{number}"), format!("../../../{folder}"));
         tree.link(&format!("{folder}/device"), "../..");
         tree.text(&format!("{folder}/name"), format!("{}\n", slot.name));
+        if let Device::Intel(intel) = slot.hwmon.device {
+            intel_gpu(at, intel, &folder, tree);
+            continue;
+        }
         tree.text(&format!("{folder}/power1_label"), "PPT\n");
         tree.file(&format!("{folder}/power1_cap"), WRITE, Attribute::Cap(at));
         let reading = if slot.name == "amdgpu" { "power1_average" } else { "power1_input" };
@@ -170,6 +174,18 @@ fn hwmon(machine: &Machine, tree: &mut Tree) {
             );
         }
     }
+}
+
+/// What the drivers i915 and xe show of a GPU: the limit and the counter of its card or of its package.
+fn intel_gpu(at: usize, intel: Intel, folder: &str, tree: &mut Tree) {
+    let Intel { limit, energy, .. } = intel;
+    let label = |channel| if channel == 1 { "card\n" } else { "pkg\n" };
+    tree.text(&format!("{folder}/power{limit}_label"), label(limit));
+    tree.text(&format!("{folder}/energy{energy}_label"), label(energy));
+    tree.file(&format!("{folder}/power{limit}_max"), WRITE, Attribute::Cap(at));
+    tree.file(&format!("{folder}/power{limit}_rated_max"), READ, Attribute::Power(at, PowerFile::Rated));
+    tree.text(&format!("{folder}/power{limit}_max_interval"), "28000\n");
+    tree.file(&format!("{folder}/energy{energy}_input"), READ, Attribute::Power(at, PowerFile::Energy));
 }
 
 /// The GPUs on their bus, whatever else is seen of them.

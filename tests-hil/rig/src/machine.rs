@@ -78,6 +78,10 @@ pub enum PowerFile {
     Max,
     /// `power1_cap_default`.
     Default,
+    /// `powerN_rated_max`.
+    Rated,
+    /// `energyN_input`.
+    Energy,
 }
 
 /// What feeds a zone's counter and what its limit holds.
@@ -444,6 +448,9 @@ impl Machine {
         let slot = self.hwmon(at)?;
         let hwmon = &slot.hwmon;
         Ok(hwmon.number(match file {
+            PowerFile::Rated => return Ok(hwmon.rated()),
+            // The driver's sum began before the machine's clock.
+            PowerFile::Energy => self.plant.energy(slot.feeds).map_or(0, |energy| energy.get() + 1),
             PowerFile::Average => self.drawn_uw(slot),
             PowerFile::Min => hwmon.min_uw,
             PowerFile::Max => hwmon.max_uw,

@@ -1,7 +1,7 @@
 //! Machines to begin with, each with what makes its kind difficult.
 
 use crate::cpufreq::Policy;
-use crate::hwmon::{Device, Hwmon};
+use crate::hwmon::{Device, Hwmon, Intel, Switch};
 use crate::machine::{Clock, Feeds, HwmonSlot, Machine, Parts, Place, Slot};
 use crate::msr::Writes;
 use crate::nvidia::Card;
@@ -12,7 +12,7 @@ use plant::{Domain, Load, NodeSpec, Plant, SpecError, preset};
 pub type Build = fn(Clock) -> Result<Machine, SpecError>;
 
 /// Every profile by name, with what a person should know of it.
-pub const PROFILES: [(&str, &str, Build); 9] = [
+pub const PROFILES: [(&str, &str, Build); 10] = [
     ("xeon-2s", "two packages with dram and psys zones, intel_pstate, msr", xeon_2s),
     ("xeon-multi-die", "two packages of two dies, a zone for each die", xeon_multi_die),
     ("xeon-locked", "as xeon-2s, but the BIOS has locked the package limits", xeon_locked),
@@ -28,6 +28,11 @@ pub const PROFILES: [(&str, &str, Build); 9] = [
         "mi300x-smi",
         "two whole GPUs beside the secondary die, whose hwmon is hidden: ROCm SMI alone",
         mi300x_smi,
+    ),
+    (
+        "max1550",
+        "as xeon-2s, with three Intel GPUs of 600 W: by i915, by xe with its package's limit, by xe with a mailbox",
+        max1550,
     ),
     ("gpu-2s8", "as xeon-2s, with eight NVIDIA GPUs of 200 to 700 W behind NVML", gpu_2s8),
 ];
@@ -310,6 +315,37 @@ fn mi300x_with(whole: usize, clock: Clock) -> Result<Machine, SpecError> {
             policy.driver = "amd-pstate-epp";
             policy.table.clear();
         }
+    });
+    Ok(machine)
+}
+
+fn max1550(clock: Clock) -> Result<Machine, SpecError> {
+    let spec = NodeSpec { gpus: vec![preset::max_1550(); 3], ..preset::xeon_2s_per_thread() };
+    let mut machine = xeon(&spec, clock)?;
+    let card = Intel { limit: 1, energy: 1, mailbox: false, switch: Switch::Off, locked: false };
+    let gpu = |at: usize, name: &'static str, intel: Intel| HwmonSlot {
+        hwmon: Hwmon {
+            device: Device::Intel(intel),
+            cap_uw: 600_000_000,
+            // Data-centre cards do not say it.
+            min_uw: 0,
+            max_uw: 600_000_000,
+            default_uw: 600_000_000,
+            out_of_band_uw: None,
+            in_reset: false,
+            silent: false,
+            asleep: false,
+        },
+        name,
+        device_path: format!("sys/devices/pci0000:00/0000:{:02x}:00.0", 0x4d + at),
+        feeds: Domain::Gpu(at),
+        present: true,
+    };
+    machine.change(|_, _, hwmons| {
+        hwmons.push(gpu(0, "i915", card));
+        // Linux 6.8 to 6.15 show a Ponte Vecchio so: the limit of its package, the counter of its card.
+        hwmons.push(gpu(1, "xe", Intel { limit: 2, switch: Switch::Nothing, ..card }));
+        hwmons.push(gpu(2, "xe", Intel { mailbox: true, ..card }));
     });
     Ok(machine)
 }

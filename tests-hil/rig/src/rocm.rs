@@ -15,6 +15,11 @@ pub(crate) fn is_gpu(slot: &HwmonSlot) -> bool {
     slot.hwmon.device != Device::Hsmp
 }
 
+/// Whether it is one of AMD, which the library shows.
+fn is_amd(slot: &HwmonSlot) -> bool {
+    matches!(slot.hwmon.device, Device::Amdgpu { .. } | Device::VirtualFunction)
+}
+
 /// Where a device sits, as the library encodes it: the domain in the upper half, then bus, device and function.
 pub(crate) fn pci_id(device_path: &str) -> Option<u64> {
     let address = device_path.rsplit('/').next()?;
@@ -26,7 +31,7 @@ pub(crate) fn pci_id(device_path: &str) -> Option<u64> {
 impl Machine {
     /// The places of the GPUs among the hwmon devices, by the library's index.
     pub(crate) fn rocm_order(&self) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..self.hwmons.len()).filter(|&at| is_gpu(&self.hwmons[at])).collect();
+        let mut order: Vec<usize> = (0..self.hwmons.len()).filter(|&at| is_amd(&self.hwmons[at])).collect();
         if self.rocm_turned {
             order.reverse();
         }
