@@ -45,6 +45,16 @@ pub trait MsrIo {
     fn write(&mut self, cpu: u16, register: u32, value: u64) -> Result<(), MsrFault>;
 }
 
+impl<T: MsrIo + ?Sized> MsrIo for Box<T> {
+    fn read(&mut self, cpu: u16, register: u32) -> Result<u64, MsrFault> {
+        (**self).read(cpu, register)
+    }
+
+    fn write(&mut self, cpu: u16, register: u32, value: u64) -> Result<(), MsrFault> {
+        (**self).write(cpu, register, value)
+    }
+}
+
 impl<T: MsrIo + ?Sized> MsrIo for &mut T {
     fn read(&mut self, cpu: u16, register: u32) -> Result<u64, MsrFault> {
         (**self).read(cpu, register)

@@ -136,7 +136,8 @@ pub enum StartError {
 impl std::fmt::Display for StartError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Config(error) => write!(f, "RECONCILE_INTERVAL: {error}"),
+            Self::Config(error @ ConfigError::Period) => write!(f, "RECONCILE_INTERVAL: {error}"),
+            Self::Config(error @ ConfigError::Registers) => write!(f, "MSR, HOST_ROOT: {error}"),
             Self::Thread(error) => write!(f, "cannot start the thread of the control loop: {error}"),
         }
     }

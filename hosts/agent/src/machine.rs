@@ -8,7 +8,7 @@
 //! A [`View`] is all that the front may know of a machine, and it says which [`Desire`] it is about: the outcome of one
 //! wish is never taken for that of the next. The front decides nothing about hardware; a machine never hears of objects.
 
-use joulie_core::node::cap::{CapRange, Report};
+use joulie_core::node::cap::{Backend, CapRange, Report};
 use joulie_core::node::law;
 use joulie_core::placement::freshness::UnixTime;
 use node_kit::Desire;
@@ -113,31 +113,38 @@ impl Drawn {
 }
 
 /// Who brings a cap about: the word `backend` of a status.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Means {
     /// Nobody.
+    #[default]
     None,
-    /// The power limits of the packages.
-    Rapl,
+    /// Power limits, by the class of their HALs in node-kit's table, or [`MIXED`] where they are of several.
+    Limits(&'static str),
     /// A throttle of the frequencies.
     Dvfs,
     /// A control endpoint over HTTP.
     Http,
-    /// NVIDIA's library on this host.
-    HostNvidia,
-    /// AMD's driver or library on this host.
-    HostAmd,
 }
+
+/// The word for devices of several classes or makers.
+pub(crate) const MIXED: &str = "mixed";
 
 impl Means {
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::None => "none",
-            Self::Rapl => "rapl",
+            Self::Limits(class) => class,
             Self::Dvfs => "dvfs",
             Self::Http => "http",
-            Self::HostNvidia => "host-nvidia",
-            Self::HostAmd => "host-amd",
+        }
+    }
+
+    /// What the engine holds the packages by, where their limits are of this class.
+    pub(crate) fn of_packages(backend: Option<Backend>, class: &'static str) -> Self {
+        match backend {
+            None | Some(Backend::None) => Self::None,
+            Some(Backend::Rapl) => Self::Limits(class),
+            Some(Backend::Dvfs) => Self::Dvfs,
         }
     }
 }
@@ -189,8 +196,8 @@ pub(crate) struct FoundGpus {
 /// What only metrics show.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Details {
-    /// What holds the node now: the label of `joulie_backend_mode`.
-    pub(crate) mode: Option<joulie_core::node::cap::Backend>,
+    /// What holds the packages now: the label of `joulie_backend_mode`.
+    pub(crate) mode: Means,
     /// What the closed loop last decided.
     pub(crate) law: Option<law::Decision>,
     /// The throttle in force, where one is.

@@ -12,20 +12,18 @@ use crate::front::outcome::{Outcome, Why};
 use crate::front::publish::Kind;
 use crate::front::receipt::{Receipt, Unkept};
 use crate::front::wanted::{Unknown, Wanted};
-use crate::machine::{LeaseState, View};
+use crate::machine::{LeaseState, MIXED, Means, View};
 use grants::Grants;
-use joulie_core::node::cap::Backend;
 use labels::{
-    Mode, Move, Node, NodeBackend, NodeCpu, NodeMode, NodeMove, NodePolicy, NodeZone, Object, WhichObject,
-    Write,
+    Move, Node, NodeBackend, NodeCpu, NodeMode, NodeMove, NodePolicy, NodeZone, Object, WhichObject, Write,
 };
-use node_kit::Grant;
+use node_kit::{BackendKind, Caps, Grant};
 use power_units::Watts;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -126,9 +124,9 @@ impl Metrics {
     /// What a machine says of itself.
     pub(crate) fn sees(&self, node: &str, view: &View) {
         let label = Node { node: node.to_owned() };
-        for mode in Mode::ALL {
-            let labels = NodeMode { node: node.to_owned(), mode: *mode };
-            self.mode.get_or_create(&labels).set(i64::from(*mode == mode_of(view.details.mode)));
+        for mode in modes() {
+            let labels = NodeMode { node: node.to_owned(), mode };
+            self.mode.get_or_create(&labels).set(i64::from(mode == view.details.mode.word()));
         }
         self.unconfirmed.get_or_create(&label).set(i64::from(view.lease != LeaseState::Desired));
         level(&self.total_power, &label, view.cpu.drawn.watts().map(as_f64));
@@ -219,8 +217,8 @@ impl Metrics {
         self.grants.forget(node);
         let owned = || node.to_owned();
         let label = Node { node: owned() };
-        for mode in Mode::ALL {
-            self.mode.remove(&NodeMode { node: owned(), mode: *mode });
+        for mode in modes() {
+            self.mode.remove(&NodeMode { node: owned(), mode });
         }
         if let Some(policy) = known.policy {
             self.cap.remove(&NodePolicy { node: owned(), policy });
@@ -266,12 +264,11 @@ impl Metrics {
     }
 }
 
-const fn mode_of(backend: Option<Backend>) -> Mode {
-    match backend {
-        None | Some(Backend::None) => Mode::None,
-        Some(Backend::Rapl) => Mode::Rapl,
-        Some(Backend::Dvfs) => Mode::Dvfs,
-    }
+/// What may hold the packages: nothing, or what node-kit's table has for them.
+fn modes() -> BTreeSet<&'static str> {
+    let rows = BackendKind::ALL.into_iter().map(BackendKind::facts);
+    let classes = rows.filter(|facts| facts.caps != Caps::Gpu).map(|facts| facts.class);
+    classes.chain([Means::None.word(), MIXED]).collect()
 }
 
 /// A level that is not known has no series: zero would be a number.

@@ -230,7 +230,7 @@ part! {
 part! {
     /// What came of the desired state on one kind of device.
     pub struct ControlStatus {
-        /// Who brought it about: none, rapl, dvfs, http, host-nvidia, host-amd.
+        /// Who brought it about: none, dvfs, http, the class of the power limits such as rapl, hsmp or host-nvidia, or mixed.
         backend: String,
         /// applied, blocked, error or none.
         result: String,

@@ -278,7 +278,7 @@ part! {
 part! {
     /// What came of the desired state on one kind of device.
     pub struct ControlOutcome {
-        /// Who brought it about: none, rapl, dvfs, http, host-nvidia, host-amd.
+        /// Who brought it about: none, dvfs, http, the class of the power limits such as rapl, hsmp or host-nvidia, or mixed.
         backend: String,
         /// What came of it.
         result: Word<ControlResult>,

@@ -97,6 +97,8 @@ pub(crate) enum Registers {
     Msr,
     /// By msr-safe
     MsrSafe,
+    /// As msr, through the crate msru: this machine only, without --root
+    Msru,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

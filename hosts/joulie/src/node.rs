@@ -144,6 +144,7 @@ impl Site {
             Registers::Off => node_kit::Registers::Off,
             Registers::Msr => node_kit::Registers::Msr,
             Registers::MsrSafe => node_kit::Registers::MsrSafe,
+            Registers::Msru => node_kit::Registers::Msru,
         };
         sources.nvml = nvml.clone().or(sources.nvml);
         let state = match (state, &root) {

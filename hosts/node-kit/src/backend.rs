@@ -1,18 +1,88 @@
-//! The backends of a node: which ones there are, and how each is opened.
+//! The table of hardware: every HAL of a node, with what each host needs to know of it.
+//!
+//! A row is a type in [`rows`] that implements [`HalRow`]; `table!` below lists them. Discovery ([`Wanted`]), `joulie
+//! node`, `hil` and the agent's reports read this table and list no HAL themselves. docs/ADDING_A_HAL.md shows how a row
+//! is added.
+
+mod facts;
+mod rows;
+
+pub use facts::{Caps, HalFacts};
 
 use crate::driver::{Device, Driver, Trouble};
 use crate::journal::Share;
 use crate::{Access, Registers, Sources, Time};
-use hal_amd::{Amd, Devices, Hsmp, Hwmon, Rocm};
-use hal_cpufreq::Cpufreq;
-use hal_nvidia::{Library, Nvidia};
-use hal_rapl::msr::DeviceKind;
-use hal_rapl::{MsrRapl, Powercap};
+use power_hal::{ErrorType, Originals, PowerHal};
 use std::fmt::Display;
 
-/// A way to reach hardware. Each has a thread of its own, and no device is reached by two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum BackendKind {
+/// A HAL in the table.
+pub trait HalRow {
+    /// What hosts say of it.
+    const FACTS: HalFacts;
+
+    /// The HAL, over the journal of its originals.
+    type Hal<O: Originals + Send + 'static>: PowerHal<Originals = O, Error: Display> + Send + 'static;
+
+    /// Opens it. Absent hardware is a HAL without domains.
+    ///
+    /// # Errors
+    /// As the HAL says.
+    fn open<O: Originals + Send + 'static>(
+        sources: &Sources,
+        access: Access,
+        time: Time,
+        originals: O,
+    ) -> Result<Self::Hal<O>, <Self::Hal<O> as ErrorType>::Error>;
+
+    /// What its last look at the hardware could not make sense of.
+    fn complaints<O: Originals + Send + 'static>(hal: &Self::Hal<O>) -> Vec<String>;
+
+    /// What was looked for, where it has no domains.
+    fn absent<O: Originals + Send + 'static>(sources: &Sources, hal: &Self::Hal<O>) -> String;
+}
+
+/// What is done with a row, whichever it is.
+pub trait Visit {
+    /// What comes of it.
+    type Out;
+
+    /// Does it.
+    fn row<R: HalRow>(self, kind: BackendKind) -> Self::Out;
+}
+
+macro_rules! table {
+    ($($(#[$doc:meta])* $kind:ident,)+) => {
+        /// A way to reach hardware. Each has a thread of its own, and no device is reached by two.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum BackendKind {
+            $($(#[$doc])* $kind,)+
+        }
+
+        impl BackendKind {
+            const COUNT: usize = [$(Self::$kind),+].len();
+
+            /// Every backend.
+            pub const ALL: [Self; Self::COUNT] = [$(Self::$kind),+];
+
+            /// What hosts say of it.
+            #[must_use]
+            pub const fn facts(self) -> &'static HalFacts {
+                match self {
+                    $(Self::$kind => &<rows::$kind as HalRow>::FACTS,)+
+                }
+            }
+
+            /// Does something with its row.
+            pub fn visit<V: Visit>(self, visit: V) -> V::Out {
+                match self {
+                    $(Self::$kind => visit.row::<rows::$kind>(self),)+
+                }
+            }
+        }
+    };
+}
+
+table! {
     /// RAPL by the kernel's powercap files.
     Powercap,
     /// RAPL by model-specific registers; opt-in.
@@ -29,40 +99,26 @@ pub enum BackendKind {
     AmdGpu,
     /// AMD GPUs by ROCm SMI, where hwmon does not show them.
     Rocm,
+    /// Intel GPUs by hwmon.
+    Intel,
 }
 
 impl BackendKind {
-    /// Every backend.
-    pub const ALL: [Self; 8] = [
-        Self::Powercap,
-        Self::Msr,
-        Self::Cpufreq,
-        Self::AmdSocket,
-        Self::Hsmp,
-        Self::Nvidia,
-        Self::AmdGpu,
-        Self::Rocm,
-    ];
-
     /// A short word for a metric label or a journal.
     #[must_use]
     pub const fn label(self) -> &'static str {
-        match self {
-            Self::Powercap => "powercap",
-            Self::Msr => "msr",
-            Self::Cpufreq => "cpufreq",
-            Self::AmdSocket => "amd-socket",
-            Self::Hsmp => "hsmp",
-            Self::Nvidia => "nvidia",
-            Self::AmdGpu => "amd-gpu",
-            Self::Rocm => "rocm",
-        }
+        self.facts().label
     }
 
     /// The backend with this label.
     #[must_use]
     pub fn from_label(label: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.label() == label)
+    }
+
+    /// Whether a node opens it: one that is opt-in only where its sources say so.
+    pub(crate) fn is_wanted(self, sources: &Sources) -> bool {
+        self.facts().opt_in.is_none() || sources.registers != Registers::Off
     }
 }
 
@@ -76,60 +132,53 @@ pub(crate) struct Wanted {
 impl Wanted {
     /// Opens it. Absent hardware is a device without domains.
     pub(crate) fn open(&self, time: &Time, share: Share) -> Result<Box<dyn Device>, Trouble> {
-        let root = || self.sources.root.clone();
-        let (time, journal) = (time.clone(), share.clone());
-        Ok(match self.kind {
-            BackendKind::Powercap => {
-                let hal = Powercap::open(root(), time, journal).map_err(Trouble::of)?;
-                Box::new(Driver::new(hal, share, |hal| texts(hal.problems())))
-            }
-            BackendKind::Msr => {
-                let hal = MsrRapl::open(root(), self.registers(), time, journal).map_err(Trouble::of)?;
-                Box::new(Driver::new(hal, share, |_| Vec::new()))
-            }
-            BackendKind::Cpufreq => {
-                let hal = Cpufreq::open(root(), time, journal).map_err(Trouble::of)?;
-                Box::new(Driver::new(hal, share, |hal| texts(hal.complaints())))
-            }
-            BackendKind::AmdSocket => amd(Hwmon::new(root(), Devices::Sockets), time, journal, share)?,
-            BackendKind::Hsmp => amd(Hsmp::new(root()), time, journal, share)?,
-            BackendKind::Nvidia => {
-                let library = self.sources.nvml.clone().map_or_else(Library::of_the_system, Library::at);
-                let hal = Nvidia::open(library, self.sources.scope, time, journal).map_err(Trouble::of)?;
-                Box::new(Driver::new(hal, share, |hal| {
-                    let mut said = texts(hal.complaints());
-                    said.extend(hal.absent().map(ToString::to_string));
-                    said
-                }))
-            }
-            BackendKind::AmdGpu => amd(Hwmon::new(root(), Devices::Gpus), time, journal, share)?,
-            BackendKind::Rocm => amd(Rocm::new(root(), self.sources.rocm.clone()), time, journal, share)?,
-        })
-    }
-
-    fn registers(&self) -> hal_rapl::msr::Device {
-        let kind = match self.sources.registers {
-            Registers::MsrSafe => DeviceKind::MsrSafe,
-            Registers::Msr | Registers::Off => DeviceKind::Msr,
-        };
-        let access = match self.access {
-            Access::Look => hal_files::Access::Read,
-            Access::Control => hal_files::Access::ReadWrite,
-        };
-        hal_rapl::msr::Device::new(self.sources.root.clone(), kind, access)
+        self.kind.visit(Opening { wanted: self, time: time.clone(), share })
     }
 }
 
-fn amd<B: hal_amd::Backend + Send + 'static>(
-    backend: B,
+struct Opening<'a> {
+    wanted: &'a Wanted,
     time: Time,
-    journal: Share,
     share: Share,
-) -> Result<Box<dyn Device>, Trouble> {
-    let hal = Amd::open(backend, time, journal).map_err(Trouble::of)?;
-    Ok(Box::new(Driver::new(hal, share, |hal| texts(hal.complaints()))))
 }
 
-fn texts<T: Display>(all: &[T]) -> Vec<String> {
-    all.iter().map(ToString::to_string).collect()
+impl Visit for Opening<'_> {
+    type Out = Result<Box<dyn Device>, Trouble>;
+
+    fn row<R: HalRow>(self, _: BackendKind) -> Self::Out {
+        let Wanted { sources, access, .. } = self.wanted;
+        let hal = R::open(sources, *access, self.time, self.share.clone()).map_err(Trouble::of)?;
+        Ok(Box::new(Driver::new(hal, self.share, R::complaints::<Share>)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn labels_are_unique_and_lead_back_to_their_rows() {
+        let labels: BTreeSet<_> = BackendKind::ALL.map(BackendKind::label).into();
+        assert_eq!(labels.len(), BackendKind::ALL.len());
+        for kind in BackendKind::ALL {
+            assert_eq!(BackendKind::from_label(kind.label()), Some(kind));
+            let facts = kind.facts();
+            assert_eq!(facts.caps == Caps::Gpu, facts.vendor.is_some(), "{}", facts.label);
+        }
+    }
+
+    /// The guide lists the rows that there are.
+    #[test]
+    fn the_guide_shows_this_table() {
+        let guide = include_str!("../../../docs/ADDING_A_HAL.md");
+        for kind in BackendKind::ALL {
+            let HalFacts { label, caps, vendor, class, hardware, access, .. } = kind.facts();
+            let (caps, vendor) = (caps.word(), vendor.unwrap_or("–"));
+            let row = format!("| `{label}` | {caps} | {vendor} | `{class}` | `{hardware}` | {access} |");
+            assert!(guide.contains(&row), "docs/ADDING_A_HAL.md lacks the row\n{row}");
+        }
+        let rows = guide.lines().filter(|line| line.starts_with("| `") && line.matches(" | ").count() == 5);
+        assert_eq!(rows.count(), BackendKind::ALL.len(), "docs/ADDING_A_HAL.md has a row that is gone");
+    }
 }

@@ -41,6 +41,9 @@ pub enum Registers {
     Msr,
     /// By msr-safe.
     MsrSafe,
+    /// By the kernel's driver through the crate msru, which knows the registers of this machine only. Who only looks
+    /// reads them as with [`Msr`](Self::Msr), since that crate opens them to be written.
+    Msru,
 }
 
 /// Whether the node may be written to.
@@ -119,12 +122,17 @@ impl Parts {
 pub enum ConfigError {
     /// The period is outside its bounds.
     Period,
+    /// The registers are to be reached in a way that knows this machine only, and the hardware is elsewhere.
+    Registers,
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Period => f.write_str("the control period must be from 100 ms to 60 s"),
+            Self::Registers => {
+                f.write_str("msru reaches the registers of this machine only; with another root use msr")
+            }
         }
     }
 }
@@ -163,7 +171,7 @@ impl Config {
     /// A configuration with the tuning that is spelled out below. Whoever wants another changes the fields.
     ///
     /// # Errors
-    /// When the period is not one.
+    /// When the period is not one, or the registers cannot be reached so.
     pub fn standard(
         sources: Sources,
         state: PathBuf,
@@ -172,6 +180,9 @@ impl Config {
     ) -> Result<Self, ConfigError> {
         if period < Micros::new(100_000) || period > seconds(60) {
             return Err(ConfigError::Period);
+        }
+        if sources.registers == Registers::Msru && sources.root != Root::machine() {
+            return Err(ConfigError::Registers);
         }
         let backoff = valid(Backoff::new(seconds(1), seconds(60)));
         // A driver that has not answered for two periods will not answer in this one.
@@ -221,5 +232,16 @@ mod tests {
             assert_eq!(config(period).map(|_| ()), Err(ConfigError::Period));
         }
         assert!(matches!(Config::tracking(), LoopLaw::Tracking(_)));
+    }
+
+    #[test]
+    fn msru_is_never_given_the_hardware_of_another_root() {
+        let config = |sources| {
+            let sources = Sources { registers: Registers::Msru, ..sources };
+            Config::standard(sources, PathBuf::from("/x"), Access::Control, Micros::new(1_000_000))
+                .map(|_| ())
+        };
+        assert_eq!(config(Sources::machine()), Ok(()));
+        assert_eq!(config(Sources::below(Path::new("/rig"))), Err(ConfigError::Registers));
     }
 }

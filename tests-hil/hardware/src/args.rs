@@ -1,7 +1,9 @@
 //! The command line.
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Parser, ValueEnum};
 use node_kit::BackendKind;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,8 +15,8 @@ use std::time::Duration;
 #[command(name = "hil", version)]
 pub(crate) struct Args {
     /// Fail where this hardware is not there, instead of skipping it; may be repeated, or be a list with commas
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "HARDWARE")]
-    pub(crate) require: Vec<Hardware>,
+    #[arg(long, value_parser = hardware(), value_delimiter = ',', value_name = "HARDWARE")]
+    pub(crate) require: Vec<String>,
 
     /// Lower limits and put them back; needs root, and never runs beside an agent
     #[arg(long)]
@@ -52,49 +54,25 @@ pub(crate) enum Role {
     Heir,
 }
 
-/// Hardware that can be required.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Hardware {
-    /// RAPL by the kernel's powercap files
-    Rapl,
-    /// Frequency policies
-    Cpufreq,
-    /// NVIDIA GPUs
-    Nvidia,
-    /// AMD GPUs or EPYC sockets, by hwmon, HSMP or ROCm SMI
-    Amd,
-    /// RAPL by model-specific registers; with --write, registers are written only where this is required
-    Msr,
-}
-
-impl Hardware {
-    /// What a backend reaches.
-    pub(crate) const fn of(kind: BackendKind) -> Self {
-        match kind {
-            BackendKind::Powercap => Self::Rapl,
-            BackendKind::Msr => Self::Msr,
-            BackendKind::Cpufreq => Self::Cpufreq,
-            BackendKind::Nvidia => Self::Nvidia,
-            BackendKind::AmdSocket | BackendKind::Hsmp | BackendKind::AmdGpu | BackendKind::Rocm => Self::Amd,
+/// The words for hardware that can be required, as node-kit's table has them, each with the ways to it.
+fn hardware() -> impl TypedValueParser<Value = String> {
+    let words: BTreeSet<&str> = BackendKind::ALL.map(|kind| kind.facts().hardware).into();
+    let value = |word: &'static str| {
+        let ways =
+            BackendKind::ALL.into_iter().map(BackendKind::facts).filter(|facts| facts.hardware == word);
+        let mut help = ways.clone().map(|facts| facts.what).collect::<Vec<_>>().join(", or ");
+        if let Some(why) = ways.filter_map(|facts| facts.opt_in).next() {
+            help.push_str(&format!("; with --write only where this is required: {why}"));
         }
-    }
-
-    /// As it is written on the command line.
-    pub(crate) const fn word(self) -> &'static str {
-        match self {
-            Self::Rapl => "rapl",
-            Self::Cpufreq => "cpufreq",
-            Self::Nvidia => "nvidia",
-            Self::Amd => "amd",
-            Self::Msr => "msr",
-        }
-    }
+        PossibleValue::new(word).help(help)
+    };
+    PossibleValuesParser::new(words.into_iter().map(value))
 }
 
 impl Args {
     /// Whether the absence of this is a failure.
-    pub(crate) fn requires(&self, hardware: Hardware) -> bool {
-        self.require.contains(&hardware)
+    pub(crate) fn requires(&self, hardware: &str) -> bool {
+        self.require.iter().any(|required| required == hardware)
     }
 
     /// How long one call of a driver may take.
@@ -116,8 +94,8 @@ mod tests {
     #[test]
     fn requirements_add_up_from_lists_and_repetitions() {
         let args = Args::try_parse_from(["hil", "--require", "rapl,amd", "--require", "nvidia"]).unwrap();
-        assert_eq!(args.require, [Hardware::Rapl, Hardware::Amd, Hardware::Nvidia]);
-        assert!(args.requires(Hardware::Amd) && !args.requires(Hardware::Msr));
+        assert_eq!(args.require, ["rapl", "amd", "nvidia"]);
+        assert!(args.requires("amd") && !args.requires("msr"));
         assert!(!args.write);
     }
 

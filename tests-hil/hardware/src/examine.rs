@@ -1,12 +1,13 @@
 //! The contract on each way to power hardware, a line for each rule.
 
-use crate::args::{Args, Hardware};
+use crate::args::Args;
 use crate::kits::{Book, Deed, Kit};
 use crate::verdict::Verdict;
 use crate::witness::Witness;
 use node_kit::{BackendKind, Journal};
 use power_hal::contract::{Ledger, Mode, Report, Rule, check};
 use power_hal::{Error, ErrorKind, PowerHal};
+use std::collections::BTreeSet;
 use std::fmt::Display;
 
 /// A run of the contract over the ways.
@@ -15,13 +16,14 @@ pub(crate) struct Examine<'a> {
     verdict: &'a mut Verdict,
     journal: Option<Journal>,
     alive: Box<dyn FnMut() + 'a>,
-    found: Vec<Hardware>,
+    /// The hardware that was found, by the words of the table.
+    found: BTreeSet<&'static str>,
 }
 
 impl<'a> Examine<'a> {
     /// It reads only.
     pub(crate) fn looking(args: &'a Args, verdict: &'a mut Verdict) -> Self {
-        Self { args, verdict, journal: None, alive: Box::new(|| {}), found: Vec::new() }
+        Self { args, verdict, journal: None, alive: Box::new(|| {}), found: BTreeSet::new() }
     }
 
     /// It lowers and puts back; `alive` is called as long as something goes on.
@@ -31,22 +33,26 @@ impl<'a> Examine<'a> {
         journal: Journal,
         alive: impl FnMut() + 'a,
     ) -> Self {
-        Self { args, verdict, journal: Some(journal), alive: Box::new(alive), found: Vec::new() }
+        Self { args, verdict, journal: Some(journal), alive: Box::new(alive), found: BTreeSet::new() }
     }
 
     /// Holds that what is required and can be reached in several ways was found in one of them.
     pub(crate) fn end(self) {
         let Self { args, verdict, found, .. } = self;
-        if args.requires(Hardware::Amd) && !found.contains(&Hardware::Amd) {
-            verdict.fail("amd: required, and in none of the four ways above");
+        let many: BTreeSet<_> = BackendKind::ALL
+            .map(|kind| kind.facts().hardware)
+            .into_iter()
+            .filter(|word| ways(word) > 1)
+            .collect();
+        for word in many.into_iter().filter(|word| args.requires(word) && !found.contains(word)) {
+            verdict.fail(&format!("{word}: required, and in none of the {} ways above", ways(word)));
         }
     }
 
     fn skip(&mut self, kind: BackendKind, why: &str) {
-        let hardware = Hardware::of(kind);
-        let label = kind.label();
-        if hardware != Hardware::Amd && self.args.requires(hardware) {
-            self.verdict.fail(&format!("{label}: {} is required: {why}", hardware.word()));
+        let (label, hardware) = (kind.label(), kind.facts().hardware);
+        if ways(hardware) == 1 && self.args.requires(hardware) {
+            self.verdict.fail(&format!("{label}: {hardware} is required: {why}"));
         } else {
             self.verdict.skip(&format!("{label}: {why}"));
         }
@@ -109,14 +115,22 @@ impl Deed for Examine<'_> {
                 return self.skip(kit.kind, &error.to_string());
             }
             Err(error) => {
-                return self.verdict.fail(&format!("{}: opening it: {error}", kit.kind.label()));
+                let mut text = format!("{}: opening it: {error}", kit.kind.label());
+                if error.kind() == ErrorKind::PermissionDenied {
+                    text.push_str(&format!("; it needs {}", kit.kind.facts().access));
+                }
+                return self.verdict.fail(&text);
             }
         };
-        self.complain(kit.kind, &(kit.said)(&hal));
+        let mut said = (kit.said)(&hal);
         if hal.domains().is_empty() {
-            return self.skip(kit.kind, &(kit.absent)(&hal));
+            let absent = (kit.absent)(&hal);
+            said.retain(|complaint| *complaint != absent);
+            self.complain(kit.kind, &said);
+            return self.skip(kit.kind, &absent);
         }
-        self.found.push(Hardware::of(kit.kind));
+        self.complain(kit.kind, &said);
+        self.found.insert(kit.kind.facts().hardware);
         self.contract(kit, hal, mode);
         if let Some(journal) = &self.journal {
             journal.of(kit.kind).tidy();
@@ -126,6 +140,11 @@ impl Deed for Examine<'_> {
     fn leave(&mut self, kind: BackendKind, why: &str) {
         self.skip(kind, why);
     }
+}
+
+/// In how many ways this hardware can be reached.
+fn ways(hardware: &str) -> usize {
+    BackendKind::ALL.into_iter().filter(|kind| kind.facts().hardware == hardware).count()
 }
 
 /// Why nothing was seen of a rule.

@@ -149,7 +149,12 @@ fn hwmon(root: &Root, verdict: &mut Verdict) {
         .iter()
         .map(|device| {
             let file = |name: &str| text(&root.join(&format!("{class}/{device}/{name}")));
-            let cap = file("power1_cap").map_or_else(String::new, |uw| format!(" (cap {})", watts(&uw)));
+            let caps = ["power1_cap", "power1_max", "power2_max"].into_iter().filter_map(|name| {
+                let window =
+                    file(&format!("{name}_interval")).map_or_else(String::new, |ms| format!(" over {ms} ms"));
+                Some(format!(" ({name} {}{window})", watts(&file(name)?)))
+            });
+            let cap: String = caps.collect();
             format!("{device} {}{cap}", file("name").unwrap_or_else(unknown))
         })
         .collect();

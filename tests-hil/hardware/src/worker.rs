@@ -84,7 +84,7 @@ pub(crate) fn as_role(args: &Args, role: Role) -> Command {
     command.arg("--write").arg("--state").arg(&args.state);
     command.arg("--patience").arg(args.patience.to_string());
     for hardware in &args.require {
-        command.arg("--require").arg(hardware.word());
+        command.arg("--require").arg(hardware);
     }
     for (flag, path) in [("--root", &args.root), ("--nvml", &args.nvml)] {
         if let Some(path) = path {

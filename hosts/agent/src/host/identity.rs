@@ -41,11 +41,14 @@ impl Identity {
     }
 }
 
-/// The name of the first card, as NVIDIA's driver says it.
+/// The name of the cards, as NVIDIA's driver says it; nothing where they have several.
 fn nvidia(folder: &Path) -> Option<String> {
-    let mut cards: Vec<_> = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).collect();
-    cards.sort();
-    cards.iter().find_map(|card| value(&text(&card.join("information"))?, "Model"))
+    let cards = std::fs::read_dir(folder).ok()?.flatten();
+    let mut names: Vec<_> =
+        cards.filter_map(|card| value(&text(&card.path().join("information"))?, "Model")).collect();
+    names.sort();
+    names.dedup();
+    names.pop().filter(|_| names.is_empty())
 }
 
 fn text(path: &Path) -> Option<String> {

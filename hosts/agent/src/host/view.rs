@@ -1,12 +1,12 @@
 //! From node-kit's report to what the front may know.
 
 use super::identity::Identity;
-use crate::machine::{Details, Device, Drawn, Found, FoundGpus, LeaseState, Means, Part, View};
-use joulie_core::node::cap::{Backend, CapRange, Report as CapReport};
+use crate::machine::{Details, Device, Drawn, Found, FoundGpus, LeaseState, MIXED, Means, Part, View};
+use joulie_core::node::cap::{CapRange, Report as CapReport};
 use joulie_core::node::energy::{Gap, Reading};
 use joulie_core::node::law::{Action, Command};
 use joulie_core::node::lease::Phase;
-use node_kit::{BackendKind, BackendReport, DeviceReport, Report, Standing};
+use node_kit::{BackendReport, Caps, DeviceReport, HalFacts, Report, Standing};
 use power_units::{KiloHertz, Role, Watts};
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl Memory {
             cpu: cpu(report),
             gpu: gpu(report),
             node_power: None,
-            source: source(report),
+            source: class(&report.packages),
             found: self.found.clone(),
             lease: report.lease.map_or(LeaseState::Desired, |(phase, _)| {
                 let relaxes_not = report.desire.grant.is_some() && phase == Phase::Relaxed;
@@ -69,7 +69,7 @@ impl Memory {
             .filter_map(|policy| Some((lowest_cpu(policy.key.as_str())?, policy.running, policy.limit)));
         let troubles = report.backends.iter().filter(|backend| is_of_interest(backend));
         Details {
-            mode: report.cpu.map(|cpu| cpu.mode),
+            mode: Means::of_packages(report.cpu.map(|cpu| cpu.mode), class(&report.packages)),
             law: report.law,
             throttle_pct: throttle,
             actions: self.actions,
@@ -112,44 +112,37 @@ const fn lease(phase: Phase) -> LeaseState {
 
 fn cpu(report: &Report) -> Part {
     let status = report.cpu.map(|cpu| cpu.status);
-    let backends = [
-        BackendKind::Powercap,
-        BackendKind::Msr,
-        BackendKind::Cpufreq,
-        BackendKind::AmdSocket,
-        BackendKind::Hsmp,
-    ];
     Part {
-        means: match status.map(|status| status.backend) {
-            None | Some(Backend::None) => Means::None,
-            Some(Backend::Rapl) => Means::Rapl,
-            Some(Backend::Dvfs) => Means::Dvfs,
-        },
+        means: Means::of_packages(status.map(|status| status.backend), class(&report.packages)),
         report: status.map_or(CapReport::Pending, |status| status.report),
         devices: report.packages.iter().map(device).collect(),
         drawn: report.power.map_or(Drawn::Unknown, drawn),
-        trouble: trouble(report, &backends),
+        trouble: trouble(report, |caps| caps != Caps::Gpu),
     }
 }
 
 fn gpu(report: &Report) -> Part {
-    let backends = [BackendKind::Nvidia, BackendKind::AmdGpu, BackendKind::Rocm];
     Part {
-        means: gpu_means(report),
+        means: if report.gpus.is_empty() { Means::None } else { Means::Limits(class(&report.gpus)) },
         report: report.gpu.map_or(CapReport::Pending, |gpu| gpu.report),
         devices: report.gpus.iter().map(device).collect(),
         drawn: Drawn::sum(report.gpus.iter().map(|gpu| drawn(gpu.power))),
-        trouble: trouble(report, &backends),
+        trouble: trouble(report, |caps| caps == Caps::Gpu),
     }
 }
 
-fn gpu_means(report: &Report) -> Means {
-    let nvidia = |gpu: &DeviceReport| gpu.backend == Some(BackendKind::Nvidia);
-    match report.gpus.first() {
-        None => Means::None,
-        Some(_) if report.gpus.iter().any(nvidia) => Means::HostNvidia,
-        Some(_) => Means::HostAmd,
-    }
+/// What the devices have in common in node-kit's table; nothing where none of them is of a backend.
+fn common_fact(
+    devices: &[DeviceReport],
+    fact: impl Fn(&HalFacts) -> Option<&'static str>,
+) -> Option<&'static str> {
+    let kinds = devices.iter().filter_map(|device| device.backend);
+    kinds.filter_map(|kind| fact(kind.facts())).reduce(|all, next| if next == all { all } else { MIXED })
+}
+
+/// The class of the HALs that limit or measure these devices.
+fn class(devices: &[DeviceReport]) -> &'static str {
+    common_fact(devices, |facts| Some(facts.class)).unwrap_or(Means::None.word())
 }
 
 fn device(device: &DeviceReport) -> Device {
@@ -180,8 +173,8 @@ const fn drawn(reading: Reading) -> Drawn {
 }
 
 /// The last failure of these backends, in words for a person.
-fn trouble(report: &Report, kinds: &[BackendKind]) -> Option<String> {
-    let ours = report.backends.iter().filter(|backend| kinds.contains(&backend.kind));
+fn trouble(report: &Report, of: impl Fn(Caps) -> bool) -> Option<String> {
+    let ours = report.backends.iter().filter(|backend| of(backend.kind.facts().caps));
     let texts: Vec<String> = ours
         .filter_map(|backend| match (&backend.standing, &backend.last_trouble) {
             (Standing::Failed(trouble), _) | (_, Some(trouble)) => Some(trouble.to_string()),
@@ -189,17 +182,6 @@ fn trouble(report: &Report, kinds: &[BackendKind]) -> Option<String> {
         })
         .collect();
     if texts.is_empty() { None } else { Some(texts.join("; ")) }
-}
-
-/// Who measures the packages.
-fn source(report: &Report) -> &'static str {
-    match report.packages.iter().find_map(|package| package.backend) {
-        Some(BackendKind::Powercap | BackendKind::Msr) => "rapl",
-        Some(BackendKind::AmdSocket | BackendKind::Hsmp) => "hsmp",
-        Some(BackendKind::Nvidia | BackendKind::AmdGpu | BackendKind::Rocm | BackendKind::Cpufreq) | None => {
-            "none"
-        }
-    }
 }
 
 fn found(report: &Report, identity: &Identity) -> Found {
@@ -217,7 +199,7 @@ fn found(report: &Report, identity: &Identity) -> Found {
         cpu_model: identity.model.clone(),
         packages: u32::try_from(numbers.len()).ok().filter(|&count| count > 0),
         cores: None,
-        package_range: common(report.packages.iter().map(range)),
+        package_range: range_of_each(report.packages.iter().map(range)),
         cpu_driver: identity.driver.clone(),
         cpu_control: limited || !report.policies.is_empty(),
         cpu_metered: !report.packages.is_empty() && report.packages.iter().all(metered),
@@ -231,17 +213,17 @@ fn has_limit(device: &DeviceReport) -> bool {
     device.described.as_ref().is_some_and(|domain| domain.power().is_some())
 }
 
-/// The range that every device takes, where that is known.
-fn common(ranges: impl Iterator<Item = CapRange>) -> Option<CapRange> {
-    let (mut min, mut max): (Option<Watts>, Option<Watts>) = (None, None);
-    for range in ranges {
-        min = min.max(range.min());
-        max = match (max, range.max()) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (one, other) => one.or(other),
-        };
-    }
-    max.map(|max| CapRange::new(min, Some(max), None))
+/// The range of one device, by which others count all of them: what each may draw, and how low each goes, is then never
+/// told too low. So of different devices the largest of either end, and nothing where one maximum is not known.
+fn range_of_each(ranges: impl Iterator<Item = CapRange> + Clone) -> Option<CapRange> {
+    let max = largest(ranges.clone().map(CapRange::max))?;
+    let min = ranges.filter_map(CapRange::min).max();
+    Some(CapRange::new(min, Some(max), None))
+}
+
+/// The largest; nothing where one of them is not known.
+fn largest(all: impl Iterator<Item = Option<Watts>>) -> Option<Watts> {
+    all.collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
 fn frequencies(report: &Report) -> Option<(KiloHertz, KiloHertz)> {
@@ -252,28 +234,27 @@ fn frequencies(report: &Report) -> Option<(KiloHertz, KiloHertz)> {
 
 /// Nothing where the drivers of GPUs have not answered yet; a node without GPUs has none of them.
 fn gpus(report: &Report, identity: &Identity) -> Option<FoundGpus> {
-    let kinds = [BackendKind::Nvidia, BackendKind::AmdGpu, BackendKind::Rocm];
-    let opening =
-        |backend: &BackendReport| kinds.contains(&backend.kind) && backend.standing == Standing::Opening;
+    let opening = |backend: &BackendReport| {
+        backend.kind.facts().caps == Caps::Gpu && backend.standing == Standing::Opening
+    };
     if report.gpus.is_empty() && report.backends.iter().any(opening) {
         return None;
     }
-    let vendor = match gpu_means(report) {
-        Means::HostNvidia => Some("nvidia"),
-        Means::HostAmd => Some("amd"),
-        Means::None | Means::Rapl | Means::Dvfs | Means::Http => None,
-    };
+    let vendor = common_fact(&report.gpus, |facts| facts.vendor);
     let default = |gpu: &DeviceReport| gpu.described.as_ref()?.power()?.default();
     let metered = |gpu: &DeviceReport| !matches!(gpu.power, Reading::Missing(Gap::NoMeter));
-    let first = report.gpus.first();
+    let current = |gpu: &DeviceReport| gpu.limit.filter(|_| !gpu.ours);
     Some(FoundGpus {
         vendor,
-        model: identity.gpu_model.clone(),
+        // The kernel's files name NVIDIA's cards only.
+        model: identity.gpu_model.clone().filter(|_| vendor == Some("nvidia")),
         count: u32::try_from(report.gpus.len()).unwrap_or(u32::MAX),
-        range: common(report.gpus.iter().map(range)),
-        default_watts: first.and_then(default).map(|watts| watts.to_watts(Role::Limit)),
+        range: range_of_each(report.gpus.iter().map(range)),
+        default_watts: largest(
+            report.gpus.iter().map(|gpu| default(gpu).map(|most| most.to_watts(Role::Limit))),
+        ),
         // What is ours is told by the outcome; this is what the owner has set.
-        current_watts: first.filter(|gpu| !gpu.ours).and_then(|gpu| gpu.limit),
+        current_watts: largest(report.gpus.iter().map(current)),
         control: report.gpus.iter().any(has_limit),
         metered: !report.gpus.is_empty() && report.gpus.iter().all(metered),
     })
@@ -282,6 +263,73 @@ fn gpus(report: &Report, identity: &Identity) -> Option<FoundGpus> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use node_kit::BackendKind;
+    use power_hal::{Domain, Limit, Span};
+    use power_units::MicroWatts;
+
+    fn gpu(address: &str, kind: BackendKind, range: Option<(u64, u64)>) -> DeviceReport {
+        let uw = |watts: u64| MicroWatts::new(watts * 1_000_000);
+        let bare = Domain::gpu(address).unwrap();
+        let span = Span { floor: uw(1), ceiling: uw(4_000) };
+        let limit = Limit::new(span, uw(1)).unwrap();
+        let (min, max) = range.unzip();
+        let limit = limit.known(min.map(uw), max.map(uw)).unwrap().with_default(max.map(uw));
+        DeviceReport {
+            key: *bare.key(),
+            backend: Some(kind),
+            described: Some(bare.with_power_meter().with_power(limit)),
+            power: Reading::Missing(Gap::Unread),
+            energy: None,
+            limit: max.and_then(|max| i32::try_from(max).ok()).map(Watts::from_int),
+            owners: None,
+            ours: false,
+            share: None,
+        }
+    }
+
+    fn found(gpus: Vec<DeviceReport>) -> (FoundGpus, Means) {
+        let report = Report { gpus, ..Report::default() };
+        let identity = Identity { gpu_model: Some("NVIDIA H100".to_owned()), ..Identity::default() };
+        (super::gpus(&report, &identity).unwrap(), super::gpu(&report).means)
+    }
+
+    #[test]
+    fn different_gpus_are_never_counted_below_what_they_may_draw() {
+        let (nvidia, amd) = (BackendKind::Nvidia, BackendKind::AmdGpu);
+        let two =
+            |second| vec![gpu("0000:19:00.0", nvidia, Some((200, 700))), gpu("0000:c1:00.0", nvidia, second)];
+        let (gpus, _) = found(two(Some((100, 400))));
+        let range = gpus.range.unwrap();
+        // Two times 700 W are no less than 700 W and 400 W; two times 200 W no less than 200 W and 100 W.
+        assert_eq!((range.min(), range.max()), (Some(Watts::from_int(200)), Some(Watts::from_int(700))));
+        assert_eq!(gpus.default_watts, Some(Watts::from_int(700)));
+        assert_eq!(gpus.current_watts, Some(Watts::from_int(700)));
+        let (gpus, _) = found(two(None));
+        assert_eq!(
+            (gpus.range, gpus.default_watts, gpus.current_watts),
+            (None, None, None),
+            "one is not known"
+        );
+        let (mixed, means) = found(vec![
+            gpu("0000:19:00.0", nvidia, Some((200, 700))),
+            gpu("0000:0c:00.0", amd, Some((350, 750))),
+        ]);
+        assert_eq!((mixed.vendor, mixed.model, means), (Some(MIXED), None, Means::Limits(MIXED)));
+    }
+
+    #[test]
+    fn gpus_of_one_maker_are_told_as_its_own() {
+        for (kind, vendor, word) in [
+            (BackendKind::Nvidia, "nvidia", "host-nvidia"),
+            (BackendKind::AmdGpu, "amd", "host-amd"),
+            (BackendKind::Rocm, "amd", "host-amd"),
+        ] {
+            let (gpus, means) = found(vec![gpu("0000:19:00.0", kind, Some((200, 700)))]);
+            assert_eq!((gpus.vendor, means), (Some(vendor), Means::Limits(word)));
+            assert_eq!(gpus.model.is_some(), kind == BackendKind::Nvidia, "the name is of NVIDIA's files");
+        }
+        assert_eq!(found(vec![]).1, Means::None);
+    }
 
     #[test]
     fn a_frequency_policy_is_numbered_by_its_lowest_processor() {

@@ -5,18 +5,6 @@ use host_kit::closed_label;
 use prometheus_client::encoding::EncodeLabelSet;
 
 closed_label! {
-    /// What holds a node's cap.
-    pub(crate) enum Mode {
-        /// Nothing.
-        None = "none",
-        /// Power limits.
-        Rapl = "rapl",
-        /// A throttle.
-        Dvfs = "dvfs",
-    }
-}
-
-closed_label! {
     /// What a closed loop did.
     pub(crate) enum Move {
         /// It throttled more.
@@ -113,7 +101,7 @@ pub(super) struct Node {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct NodeMode {
     pub(super) node: String,
-    pub(super) mode: Mode,
+    pub(super) mode: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]

@@ -130,11 +130,15 @@ pub(super) const REGISTERS: Setting<node_kit::Registers> = Setting::with_default
     "MSR",
     "off",
     |text| {
-        let (off, on, safe) =
-            (node_kit::Registers::Off, node_kit::Registers::Msr, node_kit::Registers::MsrSafe);
-        parse::one_of(text, &[("off", off), ("msr", on), ("msr-safe", safe)])
+        let ways = [
+            ("off", node_kit::Registers::Off),
+            ("msr", node_kit::Registers::Msr),
+            ("msr-safe", node_kit::Registers::MsrSafe),
+            ("msru", node_kit::Registers::Msru),
+        ];
+        parse::one_of(text, &ways)
     },
-    "off, msr or msr-safe",
+    "off, msr, msr-safe or msru",
     "Whether power limits may be set by registers where powercap has none; that taints the kernel",
 );
 pub(super) const NVML_PATH: Setting<Option<PathBuf>> = Setting::optional(

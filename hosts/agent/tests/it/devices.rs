@@ -146,3 +146,22 @@ async fn sockets_whose_driver_goes_away_are_not_told_to_be_capped_and_are_again_
     let back = |it: &Value| is_enforced(it) && it["status"]["control"]["cpu"]["capWatts"] == 200;
     cluster.until("NodePowerProfile", "node-a", back).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gpus_of_intel_are_told_as_such_capped_and_get_their_own_limits_back() {
+    let Some(room) = Room::profile("max1550") else { return };
+    let cluster = cluster().await;
+    gpu_cap(&cluster, json!({"capWattsPerGpu": 400})).await;
+    let _agent = Agent::start(&room.settings(&cluster));
+    room.until(Room::sockets, &[400; 3]).await;
+    let profile = cluster.until("NodePowerProfile", "node-a", held(400)).await;
+    let gpu = &profile["status"]["control"]["gpu"];
+    assert_eq!((gpu["backend"].as_str(), gpu["result"].as_str()), (Some("host-intel"), Some("applied")));
+    let described = |it: &Value| it["status"]["gpu"]["count"] == 3;
+    let hardware = cluster.until("NodeHardware", "node-a", described).await;
+    let found = &hardware["status"]["gpu"];
+    assert_eq!((found["vendor"].as_str(), found["controlAvailable"].as_bool()), (Some("intel"), Some(true)));
+    assert_eq!(found["capRangePerGpu"]["maxWatts"], 600);
+    cluster.delete("NodePowerProfile", "node-a").await;
+    room.until(Room::sockets, &[600; 3]).await;
+}

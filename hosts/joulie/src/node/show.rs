@@ -6,7 +6,7 @@ mod document;
 use super::view::{Device, Policies, View};
 use super::words::{self, Fact, frequency, seconds, table};
 use super::{Desk, Ending, Refusal};
-use node_kit::{Access, Entry};
+use node_kit::{Access, BackendKind, Entry};
 use power_hal::{DomainKind, Setting};
 use power_units::Watts;
 use std::collections::BTreeMap;
@@ -118,8 +118,9 @@ fn backends(view: &View) -> Vec<String> {
         let said = backend.complaints.iter();
         rows.extend(said.map(|complaint| vec![String::new(), complaint.clone()]));
     }
-    if !view.backends.iter().any(|backend| backend.name == "msr") {
-        rows.push(vec!["msr".to_owned(), "off (--registers)".to_owned()]);
+    let opened = |kind: &BackendKind| view.backends.iter().any(|backend| backend.name == kind.label());
+    for kind in BackendKind::ALL.into_iter().filter(|kind| kind.facts().opt_in.is_some() && !opened(kind)) {
+        rows.push(vec![kind.label().to_owned(), "off (--registers)".to_owned()]);
     }
     table(&rows)
 }

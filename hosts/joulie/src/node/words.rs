@@ -2,6 +2,7 @@
 
 use joulie_core::node::energy::{Gap, Oddity, Reading};
 use node_kit::{BackendReport, Standing};
+use power_hal::ErrorKind;
 use power_units::{KiloHertz, Micros, Role, Watts};
 
 /// Something that is known, that is known not to be there, or that is not known.
@@ -77,6 +78,9 @@ const fn oddity_in_words(oddity: Oddity) -> &'static str {
 pub(super) fn standing(backend: &BackendReport) -> String {
     match &backend.standing {
         Standing::Opening => "does not answer yet".to_owned(),
+        Standing::Failed(trouble) if trouble.kind == ErrorKind::PermissionDenied => {
+            format!("failed: {trouble}; it needs {}", backend.kind.facts().access)
+        }
         Standing::Failed(trouble) => format!("failed: {trouble}"),
         Standing::Ready if backend.stuck_since.is_some() => "stuck in a call to its driver".to_owned(),
         Standing::Ready if backend.domains == 0 => "absent".to_owned(),
@@ -104,6 +108,7 @@ pub(super) fn table(rows: &[Vec<String>]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use node_kit::{BackendKind, Trouble};
 
     #[test]
     fn quantities_have_their_units() {
@@ -130,6 +135,27 @@ mod tests {
             let said = power(reading).say(|_| "a number".to_owned());
             assert!(said.starts_with("unknown (") && said.len() > 12, "{said}");
         }
+    }
+
+    #[test]
+    fn a_backend_that_is_not_permitted_says_what_it_needs() {
+        let failed = |kind| {
+            let trouble = Trouble { kind, text: "opening /dev/hsmp".to_owned() };
+            standing(&BackendReport {
+                kind: BackendKind::Hsmp,
+                standing: Standing::Failed(trouble),
+                domains: 0,
+                stuck_since: None,
+                complaints: Vec::new().into(),
+                last_trouble: None,
+                troubles: 1,
+            })
+        };
+        assert_eq!(
+            failed(ErrorKind::PermissionDenied),
+            "failed: opening /dev/hsmp; it needs root; `/dev/hsmp`"
+        );
+        assert_eq!(failed(ErrorKind::Io), "failed: opening /dev/hsmp");
     }
 
     #[test]

@@ -221,3 +221,45 @@ fn a_journal_that_cannot_be_read_stops_a_writer_and_not_a_reader() {
     assert!(shown.contains("the journal of originals is unknown ("), "{shown}");
     assert!(shown.contains("whose is unknown (the journal cannot be read)"), "{shown}");
 }
+
+#[test]
+fn registers_are_written_through_msru_by_whoever_asks_for_it() {
+    let Some(room) = Room::of("xeon-2s", |machine| machine.load_powercap(false)) else { return };
+    let limit = || {
+        let mut limit = 0;
+        room.machine.lock().change(|zones, _, _| limit = zones[0].zone.power_limit_uw(0));
+        limit
+    };
+    // It knows the machine's own registers only, so it is never given another root.
+    let refused = room.run(&["cap", "--package", "120W", "--registers", "msru"]);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.err.contains("msru"), "{refused:?}");
+    let Some(said) = room.run_inside(&["cap", "--package", "120W", "--registers", "msru"]) else { return };
+    let said = said.ended(0);
+    assert!(said.contains("in force, 240 W for 2 together"), "{said}");
+    assert_eq!(limit(), 120_000_000);
+    let shown = room.run_inside(&["show", "--registers", "msru"]).unwrap().ended(0);
+    assert!(shown.contains("package-1 (msr) is ours; before it was 250 W"), "{shown}");
+    room.run_inside(&["restore", "--registers", "msru"]).unwrap().ended(0);
+    assert_eq!(limit(), 250_000_000);
+}
+
+#[test]
+fn gpus_of_intel_are_shown_capped_and_restored() {
+    let Some(room) = Room::profile("max1550") else { return };
+    let caps = || {
+        let machine = room.machine.lock();
+        machine.caps_in_force_uw().map(|cap| cap / 1_000_000).collect::<Vec<_>>()
+    };
+    let said = room.run(&["cap", "--gpu", "400W"]).ended(0);
+    assert!(said.contains("in force, 1200 W for 3 together"), "{said}");
+    assert_eq!(caps(), [400; 3]);
+    let shown = room.run(&["show"]).ended(0);
+    assert!(shown.contains("gpu-0000:4f:00.0 (intel) is ours; before it was 600 W"), "{shown}");
+    // The largest limit of the one behind a mailbox is not the cap.
+    assert!(!shown.contains("up to 400 W"), "{shown}");
+    room.run(&["cap", "--gpu", "75%"]).ended(0);
+    assert_eq!(caps(), [450; 3]);
+    room.run(&["restore"]).ended(0);
+    assert_eq!(caps(), [600; 3]);
+}

@@ -1,7 +1,7 @@
 //! A virtual machine, mounted, and the binary that is run on it.
 
 use rig::fuse::Mounted;
-use rig::machine::{Clock, Shared};
+use rig::machine::{Clock, Machine, Shared};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,7 +50,13 @@ pub(crate) fn folder() -> PathBuf {
 impl Room {
     /// Nothing, and a word about it, where the kernel does not let us mount.
     pub(crate) fn profile(name: &str) -> Option<Self> {
+        Self::of(name, |_| {})
+    }
+
+    /// The same, with what `change` makes of the machine.
+    pub(crate) fn of(name: &str, change: impl FnOnce(&mut Machine)) -> Option<Self> {
         let machine = Shared::new(rig::profile::find(name).unwrap()(Clock::Real(1.0)).unwrap());
+        change(&mut machine.lock());
         let folder = folder();
         match rig::fuse::mount(machine.clone(), &folder.join("root")) {
             Ok(mounted) => Some(Self { machine, mounted: Some(mounted), folder }),
@@ -70,6 +76,28 @@ impl Room {
         let mut command = joulie(words);
         command.arg("--root").arg(self.folder.join("root"));
         command
+    }
+
+    /// The same where the machine itself is this one, in a mount namespace; nothing, and a word, where there is none.
+    pub(crate) fn run_inside(&self, words: &[&str]) -> Option<Said> {
+        // Where a machine has no /dev/cpu to mount on, all of /dev is covered: the command opens nothing else there.
+        const MOUNT: &str = r#"set -e
+mount --bind "$0/sys" /sys
+if [ -d /dev/cpu ]; then mount --bind "$0/dev/cpu" /dev/cpu; else mount --bind "$0/dev" /dev; fi
+echo namespace-ready >&2
+exec "$@""#;
+        let mut command = Command::new("unshare");
+        command.args(["-m", "--propagation", "private", "sh", "-c", MOUNT]).arg(self.folder.join("root"));
+        command.arg(env!("CARGO_BIN_EXE_joulie")).arg("node").args(words).arg("--state").arg(self.state());
+        let said = match command.stdin(Stdio::piped()).output() {
+            Ok(output) => Said::of(output),
+            Err(error) => Said { code: None, out: String::new(), err: error.to_string() },
+        };
+        if said.err.contains("namespace-ready") {
+            return Some(said);
+        }
+        println!("SKIP(no mount namespace here: {})", said.err);
+        None
     }
 
     pub(crate) fn run(&self, words: &[&str]) -> Said {

@@ -6,7 +6,7 @@ use crate::curb::Curb;
 use crate::report::{Counts, Report};
 use crate::time::Deadline;
 use crate::worker::{Bell, Standing, Worker};
-use crate::{Access, BackendKind, Boot, Config, Journal, JournalError, Lock, LockError, Registers, Time};
+use crate::{Access, BackendKind, Boot, Config, Journal, JournalError, Lock, LockError, Time};
 use joulie_core::node::backend::{Mode, Route};
 use joulie_core::node::energy::{Gap, Reading};
 use joulie_core::node::lease::Lease;
@@ -77,7 +77,7 @@ impl Node {
         let bell = Arc::new(Bell::default());
         let mut workers = Vec::new();
         for kind in BackendKind::ALL {
-            if kind == BackendKind::Msr && config.sources.registers == Registers::Off {
+            if !kind.is_wanted(&config.sources) {
                 continue;
             }
             let wanted = Wanted { kind, sources: config.sources.clone(), access: config.access };

@@ -19,7 +19,7 @@ const ROUNDS: usize = 200;
 
 fn open(args: &Args, scope: Scope) -> Result<Hal, NvidiaError> {
     let sources = kits::sources(args);
-    Nvidia::open(kits::nvml(&sources), scope, Time::real(), Memory::new())
+    Nvidia::open(sources.nvml_library(), scope, Time::real(), Memory::new())
 }
 
 /// Tells it.

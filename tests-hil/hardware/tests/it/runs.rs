@@ -17,6 +17,7 @@ fn ways(profile: &str) -> &'static [&'static str] {
         "epyc" => &["powercap", "cpufreq", "amd-socket"],
         "mi300x" => &["powercap", "cpufreq", "amd-socket", "amd-gpu"],
         "mi300x-smi" => &["powercap", "cpufreq", "amd-socket", "rocm"],
+        "max1550" => &["powercap", "cpufreq", "intel"],
         "gpu-2s8" => &["powercap", "cpufreq", "nvidia"],
         _ => &["powercap", "cpufreq"],
     }

@@ -82,21 +82,21 @@ fn result(result: CapResult) -> Report {
 #[test]
 fn what_is_in_force_and_seen_in_what_is_drawn_is_enforced() {
     let applied = result(CapResult::Applied { effective: watts(240) });
-    let outcome = of(&cap(120), part(Means::Rapl, applied, Some(120), 230), nothing());
+    let outcome = of(&cap(120), part(Means::Limits("rapl"), applied, Some(120), 230), nothing());
     let said = outcome.cpu.clone().unwrap();
-    assert_eq!((said.backend, said.result, said.generation), (Means::Rapl, "applied", Some(3)));
+    assert_eq!((said.backend, said.result, said.generation), (Means::Limits("rapl"), "applied", Some(3)));
     assert_eq!((said.requested, said.cap), (Some(watts(120)), Some(watts(120))));
     assert_eq!((why(&outcome), why(&outcome).status()), (Why::Enforced, Status::True));
-    let outcome = of(&cap(120), part(Means::Rapl, applied, Some(120), 300), nothing());
+    let outcome = of(&cap(120), part(Means::Limits("rapl"), applied, Some(120), 300), nothing());
     assert_eq!((why(&outcome), why(&outcome).status()), (Why::Pending, Status::Unknown), "not seen yet");
-    let dark = Part { drawn: Drawn::Unmetered, ..part(Means::Rapl, applied, Some(120), 0) };
+    let dark = Part { drawn: Drawn::Unmetered, ..part(Means::Limits("rapl"), applied, Some(120), 0) };
     assert_eq!(why(&of(&cap(120), dark, nothing())), Why::Unmeasured, "unknown is never good news");
 }
 
 #[test]
 fn clamped_blocked_and_failed_are_told_apart() {
     let above = result(CapResult::Clamped { requested: watts(100), effective: watts(160) });
-    let outcome = of(&cap(50), part(Means::Rapl, above, Some(80), 150), nothing());
+    let outcome = of(&cap(50), part(Means::Limits("rapl"), above, Some(80), 150), nothing());
     let said = outcome.cpu.clone().unwrap();
     assert_eq!((said.result, said.requested, said.cap), ("applied", Some(watts(50)), Some(watts(80))));
     assert!(said.message.contains("asked for 100"), "{}", said.message);
@@ -106,12 +106,12 @@ fn clamped_blocked_and_failed_are_told_apart() {
         "more than was asked"
     );
     let below = result(CapResult::Clamped { requested: watts(600), effective: watts(500) });
-    let outcome = of(&cap(300), part(Means::Rapl, below, Some(250), 480), nothing());
+    let outcome = of(&cap(300), part(Means::Limits("rapl"), below, Some(250), 480), nothing());
     assert_eq!((why(&outcome).word(), why(&outcome).status()), ("Clamped", Status::True), "less is kept");
     let said = outcome.cpu.clone().unwrap();
     assert!(said.message.contains("the hardware takes 500"), "{}", said.message);
     let mut owned = part(
-        Means::Rapl,
+        Means::Limits("rapl"),
         result(CapResult::Clamped { requested: watts(480), effective: watts(400) }),
         Some(200),
         380,
@@ -131,11 +131,11 @@ fn clamped_blocked_and_failed_are_told_apart() {
     let failed = result(CapResult::Failed(ErrorKind::Locked));
     let stuck = Part {
         trouble: Some("the firmware has locked it".to_owned()),
-        ..part(Means::Rapl, failed, None, 300)
+        ..part(Means::Limits("rapl"), failed, None, 300)
     };
     let outcome = of(&cap(120), stuck, nothing());
     let said = outcome.cpu.clone().unwrap();
-    assert_eq!((said.backend, said.result, said.cap), (Means::Rapl, "error", None));
+    assert_eq!((said.backend, said.result, said.cap), (Means::Limits("rapl"), "error", None));
     assert!(said.message.contains("the firmware has locked it"), "{}", said.message);
     assert_eq!(why(&outcome), Why::Failed);
 }
@@ -143,11 +143,11 @@ fn clamped_blocked_and_failed_are_told_apart() {
 #[test]
 fn the_outcome_of_one_wish_is_never_taken_for_that_of_the_next() {
     let applied = result(CapResult::Applied { effective: watts(240) });
-    let old = view(&cap(120), part(Means::Rapl, applied, Some(120), 200), nothing());
+    let old = view(&cap(120), part(Means::Limits("rapl"), applied, Some(120), 200), nothing());
     let outcome = Outcomes::default().of(&cap(100), &old, &TERMS, Mono::START);
     assert_eq!(outcome, Outcome::default());
     // And what is on its way says nothing new about itself, but is no success either.
-    let outcome = of(&cap(100), part(Means::Rapl, Report::Pending, Some(120), 200), nothing());
+    let outcome = of(&cap(100), part(Means::Limits("rapl"), Report::Pending, Some(120), 200), nothing());
     assert_eq!((outcome.cpu.clone(), why(&outcome)), (None, Why::Pending));
 }
 
@@ -187,9 +187,9 @@ fn a_part_that_fails_is_the_verdict_of_both() {
     let applied = result(CapResult::Applied { effective: watts(240) });
     let failed = Part {
         trouble: Some("the card fell off the bus".to_owned()),
-        ..part(Means::HostNvidia, result(CapResult::Failed(ErrorKind::Gone)), None, 300)
+        ..part(Means::Limits("host-nvidia"), result(CapResult::Failed(ErrorKind::Gone)), None, 300)
     };
-    let outcome = of(&both, part(Means::Rapl, applied, Some(120), 200), failed);
+    let outcome = of(&both, part(Means::Limits("rapl"), applied, Some(120), 200), failed);
     assert_eq!(why(&outcome), Why::Failed);
     let text = outcome.verdict.unwrap().message;
     assert!(text.contains("the card fell off the bus") && !text.contains("packages"), "{text}");
@@ -204,7 +204,7 @@ fn nothing_is_claimed_where_nothing_is_known_and_a_release_that_failed_is_told()
     assert_eq!((outcome.cpu.unwrap().result, outcome.verdict.unwrap().why), ("none", Why::NoCap));
     let stuck = Part {
         trouble: Some("no such device".to_owned()),
-        ..part(Means::Rapl, result(CapResult::Failed(ErrorKind::Gone)), Some(120), 200)
+        ..part(Means::Limits("rapl"), result(CapResult::Failed(ErrorKind::Gone)), Some(120), 200)
     };
     let outcome = of(&gone, stuck, nothing());
     let said = outcome.cpu.clone().unwrap();
@@ -223,7 +223,8 @@ fn caps_that_a_lease_replaced_are_not_those_that_were_asked() {
         (LeaseState::Relaxed, false),
         (LeaseState::Safe, false),
     ] {
-        let view = View { lease, ..view(&wanted, part(Means::Rapl, applied, Some(120), 200), nothing()) };
+        let view =
+            View { lease, ..view(&wanted, part(Means::Limits("rapl"), applied, Some(120), 200), nothing()) };
         let outcome = Outcomes::default().of(&wanted, &view, &TERMS, Mono::START);
         assert_eq!(why(&outcome).status() == Status::True, holds, "{lease:?}");
         let text = outcome.verdict.unwrap().message;
@@ -257,7 +258,7 @@ fn what_a_closed_loop_is_seen_to_hold_is_said_for_each_package_and_what_it_is_no
 #[test]
 fn a_limit_that_nothing_reads_back_is_not_called_read_back() {
     let applied = result(CapResult::Applied { effective: watts(240) });
-    let taken = Part { drawn: Drawn::Unmetered, ..part(Means::Rapl, applied, None, 0) };
+    let taken = Part { drawn: Drawn::Unmetered, ..part(Means::Limits("rapl"), applied, None, 0) };
     let outcome = of(&cap(120), taken, nothing());
     let said = outcome.cpu.clone().unwrap();
     assert_eq!((said.cap, why(&outcome), why(&outcome).status()), (None, Why::Unmeasured, Status::Unknown));

@@ -175,7 +175,7 @@ pub(super) fn held_by_loop(part: &Part) -> Option<Watts> {
             effective.part(1, u64::try_from(part.devices.len()).ok()?, Role::Demand)
         }
         (
-            Means::None | Means::Rapl | Means::Dvfs | Means::Http | Means::HostNvidia | Means::HostAmd,
+            Means::None | Means::Limits(_) | Means::Dvfs | Means::Http,
             Report::NoIntent | Report::Pending | Report::Throttled(_) | Report::Cap(_),
         ) => None,
     }

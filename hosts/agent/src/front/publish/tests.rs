@@ -4,7 +4,7 @@ use crate::machine::Means;
 
 fn said(result: &'static str, generation: i64, cap: i32) -> Said {
     Said {
-        backend: Means::Rapl,
+        backend: Means::Limits("rapl"),
         result,
         message: "in words".to_owned(),
         generation: Some(generation),

@@ -48,7 +48,7 @@ fn packages(all: &[(Option<i32>, i32, Drawn)]) -> Part {
     let drawn = Drawn::sum(all.iter().map(|(_, _, drawn)| *drawn));
     let report = Report::Cap(CapResult::Applied { effective: w(0) });
     Part {
-        means: Means::Rapl,
+        means: Means::Limits("rapl"),
         report,
         devices: all.iter().enumerate().map(device).collect(),
         drawn,

@@ -4,10 +4,13 @@ use super::super::levers::{Levers, Reach, Shape};
 use super::super::wire::Telemetry;
 use super::{Hints, Task};
 use crate::machine::{Details, Device, Drawn, Found, FoundGpus, LeaseState, Means, Part, View};
-use joulie_core::node::cap::{Backend, CapRange, Report};
+use joulie_core::node::cap::{CapRange, Report};
 use node_kit::Desire;
 use power_units::Watts;
 use std::sync::Arc;
+
+/// The class of the limits that the contract over HTTP sets (`rapl.set_power_cap_watts`).
+const RAPL: &str = "rapl";
 
 impl Task {
     pub(super) fn tell(&mut self, desire: Desire, lease: LeaseState) {
@@ -52,11 +55,7 @@ impl Task {
             energy: None,
         };
         Part {
-            means: match status.map(|status| status.backend) {
-                None | Some(Backend::None) => Means::None,
-                Some(Backend::Rapl) => Means::Rapl,
-                Some(Backend::Dvfs) => Means::Dvfs,
-            },
+            means: Means::of_packages(status.map(|status| status.backend), RAPL),
             report: status.map_or(Report::Pending, |status| status.report),
             devices: (0..usize::try_from(shape.packages).unwrap_or(1)).map(package).collect(),
             drawn: self.drawn(told.and_then(|it| it.cpu.watts())),
@@ -104,7 +103,7 @@ impl Task {
 
     fn details(&self, levers: &Levers) -> Details {
         Details {
-            mode: levers.cpu.map(|cpu| cpu.mode),
+            mode: Means::of_packages(levers.cpu.map(|cpu| cpu.mode), RAPL),
             law: levers.law,
             throttle_pct: levers.throttle.map(|throttle| throttle.get()),
             actions: levers.actions,

@@ -1,0 +1,367 @@
+//! The rows of the table: each HAL's facts, and how it is opened.
+
+use super::{Caps, HalFacts, HalRow};
+use crate::{Access, Registers, Sources, Time};
+use hal_amd::{Amd, AmdError, Devices, Hwmon, Where};
+use hal_nvidia::{Library, NvidiaError};
+use hal_rapl::msr::{Device, DeviceKind, MsrIo, Msru};
+use hal_rapl::{MsrRapl, RaplError};
+use power_hal::Originals;
+use std::fmt::Display;
+
+fn texts<T: Display>(all: &[T]) -> Vec<String> {
+    all.iter().map(ToString::to_string).collect()
+}
+
+/// A path below the root, for a person.
+fn shown(sources: &Sources, path: &str) -> String {
+    sources.root.join(path).display().to_string()
+}
+
+/// RAPL by powercap.
+#[derive(Debug)]
+pub(super) struct Powercap;
+
+impl HalRow for Powercap {
+    const FACTS: HalFacts = HalFacts {
+        label: "powercap",
+        what: "RAPL by the kernel's powercap files",
+        caps: Caps::Package,
+        vendor: None,
+        class: "rapl",
+        hardware: "rapl",
+        access: "root; `/sys/class/powercap` writable",
+        opt_in: None,
+    };
+    type Hal<O: Originals + Send + 'static> = hal_rapl::Powercap<Time, O>;
+
+    fn open<O: Originals + Send + 'static>(
+        sources: &Sources,
+        _: Access,
+        time: Time,
+        originals: O,
+    ) -> Result<Self::Hal<O>, RaplError> {
+        hal_rapl::Powercap::open(sources.root.clone(), time, originals)
+    }
+
+    fn complaints<O: Originals + Send + 'static>(hal: &Self::Hal<O>) -> Vec<String> {
+        texts(hal.problems())
+    }
+
+    fn absent<O: Originals + Send + 'static>(sources: &Sources, _: &Self::Hal<O>) -> String {
+        let class = sources.root.join("sys/class/powercap");
+        let none = format!("no package zone in {}", class.display());
+        let empty = std::fs::read_dir(class).is_ok_and(|mut folder| folder.next().is_none());
+        if empty {
+            return format!("{none}, which is there and empty: container runtimes mask it, see --root");
+        }
+        none
+    }
+}
+
+/// RAPL by registers.
+#[derive(Debug)]
+pub(super) struct Msr;
+
+impl HalRow for Msr {
+    const FACTS: HalFacts = HalFacts {
+        label: "msr",
+        what: "RAPL by model-specific registers",
+        caps: Caps::Package,
+        vendor: None,
+        class: "rapl",
+        hardware: "msr",
+        access: "root with `CAP_SYS_RAWIO`, the module `msr`, no lockdown; or msr-safe",
+        opt_in: Some("to write registers taints the kernel"),
+    };
+    type Hal<O: Originals + Send + 'static> = MsrRapl<Box<dyn MsrIo + Send>, Time, O>;
+
+    fn open<O: Originals + Send + 'static>(
+        sources: &Sources,
+        access: Access,
+        time: Time,
+        originals: O,
+    ) -> Result<Self::Hal<O>, RaplError> {
+        let device = |kind, access| Box::new(Device::new(sources.root.clone(), kind, access));
+        let io: Box<dyn MsrIo + Send> = match (sources.registers, access) {
+            (Registers::Msru, Access::Control) => Box::new(Msru::new()),
+            (Registers::MsrSafe, Access::Control) => {
+                device(DeviceKind::MsrSafe, hal_files::Access::ReadWrite)
+            }
+            (Registers::MsrSafe, Access::Look) => device(DeviceKind::MsrSafe, hal_files::Access::Read),
+            (Registers::Msr | Registers::Off, Access::Control) => {
+                device(DeviceKind::Msr, hal_files::Access::ReadWrite)
+            }
+            (Registers::Msr | Registers::Off | Registers::Msru, Access::Look) => {
+                device(DeviceKind::Msr, hal_files::Access::Read)
+            }
+        };
+        MsrRapl::open(sources.root.clone(), io, time, originals)
+    }
+
+    fn complaints<O: Originals + Send + 'static>(_: &Self::Hal<O>) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn absent<O: Originals + Send + 'static>(sources: &Sources, _: &Self::Hal<O>) -> String {
+        format!("no register of a package answers in {}", shown(sources, "dev/cpu/*/msr"))
+    }
+}
+
+/// Frequency policies.
+#[derive(Debug)]
+pub(super) struct Cpufreq;
+
+impl HalRow for Cpufreq {
+    const FACTS: HalFacts = HalFacts {
+        label: "cpufreq",
+        what: "frequency policies",
+        caps: Caps::Policy,
+        vendor: None,
+        class: "dvfs",
+        hardware: "cpufreq",
+        access: "root; `/sys/devices/system/cpu/cpufreq` writable",
+        opt_in: None,
+    };
+    type Hal<O: Originals + Send + 'static> = hal_cpufreq::Cpufreq<Time, O>;
+
+    fn open<O: Originals + Send + 'static>(
+        sources: &Sources,
+        _: Access,
+        time: Time,
+        originals: O,
+    ) -> Result<Self::Hal<O>, hal_cpufreq::CpufreqError> {
+        hal_cpufreq::Cpufreq::open(sources.root.clone(), time, originals)
+    }
+
+    fn complaints<O: Originals + Send + 'static>(hal: &Self::Hal<O>) -> Vec<String> {
+        texts(hal.complaints())
+    }
+
+    fn absent<O: Originals + Send + 'static>(sources: &Sources, _: &Self::Hal<O>) -> String {
+        format!("no policy in {}", shown(sources, "sys/devices/system/cpu/cpufreq"))
+    }
+}
+
+/// NVIDIA GPUs.
+#[derive(Debug)]
+pub(super) struct Nvidia;
+
+impl HalRow for Nvidia {
+    const FACTS: HalFacts = HalFacts {
+        label: "nvidia",
+        what: "NVIDIA GPUs by NVML",
+        caps: Caps::Gpu,
+        vendor: Some("nvidia"),
+        class: "host-nvidia",
+        hardware: "nvidia",
+        access: "root; `libnvidia-ml.so.1` and `/dev/nvidia*`",
+        opt_in: None,
+    };
+    type Hal<O: Originals + Send + 'static> = hal_nvidia::Nvidia<Time, O>;
+
+    fn open<O: Originals + Send + 'static>(
+        sources: &Sources,
+        _: Access,
+        time: Time,
+        originals: O,
+    ) -> Result<Self::Hal<O>, NvidiaError> {
+        hal_nvidia::Nvidia::open(sources.nvml_library(), sources.scope, time, originals)
+    }
+
+    fn complaints<O: Originals + Send + 'static>(hal: &Self::Hal<O>) -> Vec<String> {
+        let mut said = texts(hal.complaints());
+        said.extend(hal.absent().map(ToString::to_string));
+        said
+    }
+
+    fn absent<O: Originals + Send + 'static>(_: &Sources, hal: &Self::Hal<O>) -> String {
+        hal.absent().map_or_else(|| "no GPU is listed".to_owned(), ToString::to_string)
+    }
+}
+
+impl Sources {
+    /// NVIDIA's library.
+    #[must_use]
+    pub fn nvml_library(&self) -> Library {
+        self.nvml.clone().map_or_else(Library::of_the_system, Library::at)
+    }
+}
+
+/// Sockets of EPYC by hwmon.
+#[derive(Debug)]
+pub(super) struct AmdSocket;
+
+impl HalRow for AmdSocket {
+    const FACTS: HalFacts = HalFacts {
+        label: "amd-socket",
+        what: "EPYC sockets by hwmon",
+        caps: Caps::Package,
+        vendor: None,
+        class: "hsmp",
+        hardware: "amd",
+        access: "root; `/sys/class/hwmon` writable",
+        opt_in: None,
+    };
+    type Hal<O: Originals + Send + 'static> = Amd<Hwmon, Time, O>;
+
+    fn open<O: Originals + Send + 'static>(
+        sources: &Sources,
+        _: Access,
+        time: Time,
+        originals: O,
+    ) -> Result<Self::Hal<O>, AmdError> {
+        Amd::open(Hwmon::new(sources.root.clone(), Devices::Sockets), time, originals)
+    }
+
+    fn complaints<O: Originals + Send + 'static>(hal: &Self::Hal<O>) -> Vec<String> {
+        texts(hal.complaints())
+    }
+
+    fn absent<O: Originals + Send + 'static>(sources: &Sources, _: &Self::Hal<O>) -> String {
+        format!("no amd_hsmp_hwmon in {}", shown(sources, "sys/class/hwmon"))
+    }
+}
+
+/// Sockets of EPYC by their mailbox.
+#[derive(Debug)]
+pub(super) struct Hsmp;
+
+impl HalRow for Hsmp {
+    const FACTS: HalFacts = HalFacts {
+        label: "hsmp",
+        what: "EPYC sockets by HSMP",
+        caps: Caps::Package,
+        vendor: None,
+        class: "hsmp",
+        hardware: "amd",
+        access: "root; `/dev/hsmp`",
+        opt_in: None,
+    };
+    type Hal<O: Originals + Send + 'static> = Amd<hal_amd::Hsmp<hal_amd::DevHsmp>, Time, O>;
+
+    fn open<O: Originals + Send + 'static>(
+        sources: &Sources,
+        _: Access,
+        time: Time,
+        originals: O,
+    ) -> Result<Self::Hal<O>, AmdError> {
+        Amd::open(hal_amd::Hsmp::new(sources.root.clone()), time, originals)
+    }
+
+    fn complaints<O: Originals + Send + 'static>(hal: &Self::Hal<O>) -> Vec<String> {
+        texts(hal.complaints())
+    }
+
+    fn absent<O: Originals + Send + 'static>(sources: &Sources, _: &Self::Hal<O>) -> String {
+        format!("no {}, or its sockets are in hwmon", shown(sources, "dev/hsmp"))
+    }
+}
+
+/// AMD GPUs by hwmon.
+#[derive(Debug)]
+pub(super) struct AmdGpu;
+
+impl HalRow for AmdGpu {
+    const FACTS: HalFacts = HalFacts {
+        label: "amd-gpu",
+        what: "AMD GPUs by hwmon",
+        caps: Caps::Gpu,
+        vendor: Some("amd"),
+        class: "host-amd",
+        hardware: "amd",
+        access: "root; `/sys/class/hwmon` writable",
+        opt_in: None,
+    };
+    type Hal<O: Originals + Send + 'static> = Amd<Hwmon, Time, O>;
+
+    fn open<O: Originals + Send + 'static>(
+        sources: &Sources,
+        _: Access,
+        time: Time,
+        originals: O,
+    ) -> Result<Self::Hal<O>, AmdError> {
+        Amd::open(Hwmon::new(sources.root.clone(), Devices::Gpus), time, originals)
+    }
+
+    fn complaints<O: Originals + Send + 'static>(hal: &Self::Hal<O>) -> Vec<String> {
+        texts(hal.complaints())
+    }
+
+    fn absent<O: Originals + Send + 'static>(sources: &Sources, _: &Self::Hal<O>) -> String {
+        format!("no amdgpu with power1_cap in {}", shown(sources, "sys/class/hwmon"))
+    }
+}
+
+/// AMD GPUs by ROCm SMI.
+#[derive(Debug)]
+pub(super) struct Rocm;
+
+impl HalRow for Rocm {
+    const FACTS: HalFacts = HalFacts {
+        label: "rocm",
+        what: "AMD GPUs by ROCm SMI",
+        caps: Caps::Gpu,
+        vendor: Some("amd"),
+        class: "host-amd",
+        hardware: "amd",
+        access: "root; `librocm_smi64` and `/dev/kfd`",
+        opt_in: None,
+    };
+    type Hal<O: Originals + Send + 'static> = Amd<hal_amd::Rocm, Time, O>;
+
+    fn open<O: Originals + Send + 'static>(
+        sources: &Sources,
+        _: Access,
+        time: Time,
+        originals: O,
+    ) -> Result<Self::Hal<O>, AmdError> {
+        Amd::open(hal_amd::Rocm::new(sources.root.clone(), sources.rocm.clone()), time, originals)
+    }
+
+    fn complaints<O: Originals + Send + 'static>(hal: &Self::Hal<O>) -> Vec<String> {
+        texts(hal.complaints())
+    }
+
+    fn absent<O: Originals + Send + 'static>(sources: &Sources, _: &Self::Hal<O>) -> String {
+        match &sources.rocm {
+            Where::Installed => "no GPU of an installed librocm_smi64, or its GPUs are in hwmon".to_owned(),
+            Where::At(file) => format!("no GPU of {}, or its GPUs are in hwmon", file.display()),
+        }
+    }
+}
+
+/// Intel GPUs.
+#[derive(Debug)]
+pub(super) struct Intel;
+
+impl HalRow for Intel {
+    const FACTS: HalFacts = HalFacts {
+        label: "intel",
+        what: "Intel GPUs by hwmon",
+        caps: Caps::Gpu,
+        vendor: Some("intel"),
+        class: "host-intel",
+        hardware: "intel",
+        access: "root; `/sys/class/hwmon` writable",
+        opt_in: None,
+    };
+    type Hal<O: Originals + Send + 'static> = hal_intel::Intel<Time, O>;
+
+    fn open<O: Originals + Send + 'static>(
+        sources: &Sources,
+        _: Access,
+        time: Time,
+        originals: O,
+    ) -> Result<Self::Hal<O>, hal_intel::IntelError> {
+        hal_intel::Intel::open(hal_intel::Hwmon::new(sources.root.clone()), time, originals)
+    }
+
+    fn complaints<O: Originals + Send + 'static>(hal: &Self::Hal<O>) -> Vec<String> {
+        texts(hal.complaints())
+    }
+
+    fn absent<O: Originals + Send + 'static>(sources: &Sources, _: &Self::Hal<O>) -> String {
+        format!("no i915 or xe with powerN_max in {}", shown(sources, "sys/class/hwmon"))
+    }
+}
