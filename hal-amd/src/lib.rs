@@ -48,4 +48,4 @@ pub use hwmon::{Devices, Hwmon};
 pub use rocm::{Call, Rocm, Status, Where};
 
 /// The devices of a backend.
-pub type Amd<B, C, O> = hal_files::devices::Devices<B, C, O>;
+pub type Amd<B, C, O> = hal_files::devices::CappedDevices<B, C, O>;

@@ -1,6 +1,6 @@
 //! The power port over devices that each have one limit of their whole power, and a meter: GPUs and sockets.
 //!
-//! A HAL brings a [`Backend`], which knows how to reach the numbers; [`Devices`] does the rest in the same way for all of
+//! A HAL brings a [`Backend`], which knows how to reach the numbers; [`CappedDevices`] does the rest in the same way for all of
 //! them.
 
 use power_hal::{
@@ -24,7 +24,7 @@ pub fn in_force(cap: MicroWatts) -> Option<MicroWatts> {
     possible(cap).filter(|cap| *cap > MicroWatts::ZERO)
 }
 
-/// What a device fails with, where [`Devices`] itself has to say it.
+/// What a device fails with, where [`CappedDevices`] itself has to say it.
 pub trait DeviceError: Error {
     /// The device is not there any more, or the handle is of an earlier list.
     fn gone() -> Self;
@@ -93,7 +93,7 @@ const LAYOUT: u8 = 0;
 
 /// The devices of a backend.
 #[derive(Debug)]
-pub struct Devices<B: Backend, C, O> {
+pub struct CappedDevices<B: Backend, C, O> {
     backend: B,
     clock: C,
     originals: O,
@@ -102,7 +102,7 @@ pub struct Devices<B: Backend, C, O> {
     complaints: Vec<B::Error>,
 }
 
-impl<B: Backend, C: Clock, O: Originals> Devices<B, C, O> {
+impl<B: Backend, C: Clock, O: Originals> CappedDevices<B, C, O> {
     /// Opens the devices that the backend finds; where there are none, it has no domain, and that is no error.
     ///
     /// # Errors
@@ -143,7 +143,7 @@ fn word(original: &Original) -> Option<MicroWatts> {
     }
 }
 
-impl<B: Backend, C, O> ErrorType for Devices<B, C, O> {
+impl<B: Backend, C, O> ErrorType for CappedDevices<B, C, O> {
     type Error = B::Error;
 }
 
@@ -153,7 +153,7 @@ fn failing(error: &impl Error) -> ErrorKind {
     if kind == ErrorKind::NotSupported { ErrorKind::Io } else { kind }
 }
 
-impl<B: Backend, C: Clock, O: Originals> PowerHal for Devices<B, C, O> {
+impl<B: Backend, C: Clock, O: Originals> PowerHal for CappedDevices<B, C, O> {
     type Originals = O;
 
     fn domains(&self) -> Domains<'_> {

@@ -10,12 +10,12 @@ use std::collections::BTreeSet;
 
 /// Intel's GPUs in hwmon below a root.
 #[derive(Debug)]
-pub struct Hwmon {
+pub struct IntelHwmon {
     root: Root,
     found: Vec<Device>,
 }
 
-impl Hwmon {
+impl IntelHwmon {
     /// The GPUs of the machine below `root`. Nothing is opened yet.
     #[must_use]
     pub const fn new(root: Root) -> Self {
@@ -27,7 +27,7 @@ impl Hwmon {
     }
 }
 
-impl Backend for Hwmon {
+impl Backend for IntelHwmon {
     type Error = IntelError;
 
     fn look(

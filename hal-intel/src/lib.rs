@@ -46,7 +46,7 @@ mod hwmon;
 
 pub use device::{COUNTER, OFF};
 pub use error::IntelError;
-pub use hwmon::Hwmon;
+pub use hwmon::IntelHwmon;
 
 /// Intel's GPUs.
-pub type Intel<C, O> = hal_files::devices::Devices<Hwmon, C, O>;
+pub type Intel<C, O> = hal_files::devices::CappedDevices<IntelHwmon, C, O>;

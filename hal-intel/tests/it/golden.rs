@@ -8,11 +8,11 @@ use power_hal::contract::Ledger;
 use power_hal::{Error, ErrorKind, Key, Memory, Outcome, PowerHal, Released, Setting};
 use power_units::MicroWatts;
 use rig::faults::{Direction, Effect, Fault};
-use rig::hwmon::{self, Intel, Switch};
+use rig::hwmon::{self, IntelGpu, Switch};
 use rig::machine::{Attribute, PowerFile};
 use std::path::Path;
 
-fn intel(room: &Room, key: &Key, change: impl FnOnce(&mut Intel)) {
+fn intel(room: &Room, key: &Key, change: impl FnOnce(&mut IntelGpu)) {
     device(room, key, |_, slot| match &mut slot.hwmon.device {
         hwmon::Device::Intel(intel) => change(intel),
         other @ (hwmon::Device::Amdgpu { .. } | hwmon::Device::VirtualFunction | hwmon::Device::Hsmp) => {

@@ -1,7 +1,7 @@
 //! Folders, virtual machines and the HAL on them.
 
 use hal_files::Root;
-use hal_intel::{Hwmon, Intel};
+use hal_intel::{Intel, IntelHwmon};
 use power_hal::contract::Ledger;
 use power_hal::{
     Applied, Error, ErrorKind, Handle, Key, Memory, PowerHal, Reading, Released, Sample, Setting,
@@ -19,7 +19,7 @@ pub(crate) fn open(folder: &Path) -> Hal {
 }
 
 pub(crate) fn open_with(folder: &Path, ticks: Ticks, journal: Journal) -> Hal {
-    Intel::open(Hwmon::new(Root::at(folder)), ticks, journal).unwrap()
+    Intel::open(IntelHwmon::new(Root::at(folder)), ticks, journal).unwrap()
 }
 
 /// A folder of hwmon for the device at `device` below `sys/devices`, with these files.

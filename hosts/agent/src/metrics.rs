@@ -17,7 +17,7 @@ use grants::Grants;
 use labels::{
     Move, Node, NodeBackend, NodeCpu, NodeMode, NodeMove, NodePolicy, NodeZone, Object, WhichObject, Write,
 };
-use node_kit::{BackendKind, Caps, Grant};
+use node_kit::{BackendKind, Grant, HalTarget};
 use power_units::Watts;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -267,7 +267,7 @@ impl Metrics {
 /// What may hold the packages: nothing, or what node-kit's table has for them.
 fn modes() -> BTreeSet<&'static str> {
     let rows = BackendKind::ALL.into_iter().map(BackendKind::facts);
-    let classes = rows.filter(|facts| facts.caps != Caps::Gpu).map(|facts| facts.class);
+    let classes = rows.filter(|facts| facts.caps != HalTarget::Gpu).map(|facts| facts.class);
     classes.chain([Means::None.word(), MIXED]).collect()
 }
 

@@ -7,7 +7,7 @@
 mod facts;
 mod rows;
 
-pub use facts::{Caps, HalFacts};
+pub use facts::{HalFacts, HalTarget};
 
 use crate::driver::{Device, Driver, Trouble};
 use crate::journal::Share;
@@ -164,7 +164,7 @@ mod tests {
         for kind in BackendKind::ALL {
             assert_eq!(BackendKind::from_label(kind.label()), Some(kind));
             let facts = kind.facts();
-            assert_eq!(facts.caps == Caps::Gpu, facts.vendor.is_some(), "{}", facts.label);
+            assert_eq!(facts.caps == HalTarget::Gpu, facts.vendor.is_some(), "{}", facts.label);
         }
     }
 

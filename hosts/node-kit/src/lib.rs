@@ -39,7 +39,7 @@ mod time;
 mod unit;
 mod worker;
 
-pub use backend::{BackendKind, Caps, HalFacts, HalRow, Visit};
+pub use backend::{BackendKind, HalFacts, HalRow, HalTarget, Visit};
 pub use config::{Access, Config, ConfigError, LeaseTerms, LoopLaw, Parts, Registers, Sources};
 pub use driver::Trouble;
 pub use grant::{Grant, Kept, KeptError};

@@ -21,12 +21,12 @@ pub enum Device {
     /// An EPYC socket: what is above the maximum is clipped.
     Hsmp,
     /// A GPU of Intel's drivers: `powerN_max`.
-    Intel(Intel),
+    Intel(IntelGpu),
 }
 
 /// How a GPU of Intel answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Intel {
+pub struct IntelGpu {
     /// Whose limit and counter it shows: 1 the card's, 2 the package's.
     pub limit: u8,
     /// The same, of its counter.
@@ -85,7 +85,7 @@ impl Hwmon {
     /// What `powerN_rated_max` reads.
     #[must_use]
     pub fn rated(&self) -> String {
-        let follows = matches!(self.device, Device::Intel(Intel { mailbox: true, .. })) && !self.is_off();
+        let follows = matches!(self.device, Device::Intel(IntelGpu { mailbox: true, .. })) && !self.is_off();
         self.number(if follows { self.cap_uw } else { self.default_uw })
     }
 
@@ -132,7 +132,7 @@ impl Hwmon {
         }
     }
 
-    fn write_intel(&mut self, intel: Intel, value: u64) -> Result<(), Errno> {
+    fn write_intel(&mut self, intel: IntelGpu, value: u64) -> Result<(), Errno> {
         let cap_uw = match (value, intel.switch) {
             (0, Switch::Refused(errno)) => return Err(errno),
             (0, Switch::Off) => OFF_UW,
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_gpu_of_intel_takes_any_number_shows_what_the_card_does_and_switches_off_as_its_driver_can() {
-        let intel = Intel { limit: 1, energy: 1, mailbox: false, switch: Switch::Off, locked: false };
+        let intel = IntelGpu { limit: 1, energy: 1, mailbox: false, switch: Switch::Off, locked: false };
         let of = |intel| Hwmon {
             device: Device::Intel(intel),
             cap_uw: 600_000_000,
@@ -226,17 +226,17 @@ mod tests {
         assert_eq!(after(intel, "50000000"), shown("100000000", "600000000"));
         assert_eq!(after(intel, "9000000000"), shown("600000000", "600000000"));
         assert_eq!(after(intel, "0"), shown("0", "600000000"));
-        let mailbox = Intel { mailbox: true, ..intel };
+        let mailbox = IntelGpu { mailbox: true, ..intel };
         assert_eq!(after(mailbox, "400000000"), shown("400000000", "400000000"));
         assert_eq!(
-            after(Intel { switch: Switch::Refused(libc::EOPNOTSUPP), ..intel }, "0"),
+            after(IntelGpu { switch: Switch::Refused(libc::EOPNOTSUPP), ..intel }, "0"),
             Err(libc::EOPNOTSUPP)
         );
-        let mut gpu = of(Intel { switch: Switch::Nothing, ..intel });
+        let mut gpu = of(IntelGpu { switch: Switch::Nothing, ..intel });
         gpu.min_uw = 0;
         assert_eq!(gpu.write_cap(b"0"), Ok(()));
         assert_eq!((gpu.cap_in_force_uw(), gpu.cap().as_str()), (0, "0\n"), "a card that is held at nothing");
-        assert_eq!(after(Intel { locked: true, ..intel }, "400000000"), shown("600000000", "600000000"));
+        assert_eq!(after(IntelGpu { locked: true, ..intel }, "400000000"), shown("600000000", "600000000"));
     }
 
     #[test]

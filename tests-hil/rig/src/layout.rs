@@ -1,6 +1,6 @@
 //! Which files a machine shows: the layout of sysfs and /dev/cpu, as the drivers lay it out.
 
-use crate::hwmon::{Device, Intel};
+use crate::hwmon::{Device, IntelGpu};
 use crate::library::{NVML, ROCM};
 use crate::machine::{Attribute, HwmonSlot, Machine, PowerFile};
 use crate::nvidia::{self, CardFile};
@@ -177,8 +177,8 @@ fn hwmon(machine: &Machine, tree: &mut Tree) {
 }
 
 /// What the drivers i915 and xe show of a GPU: the limit and the counter of its card or of its package.
-fn intel_gpu(at: usize, intel: Intel, folder: &str, tree: &mut Tree) {
-    let Intel { limit, energy, .. } = intel;
+fn intel_gpu(at: usize, intel: IntelGpu, folder: &str, tree: &mut Tree) {
+    let IntelGpu { limit, energy, .. } = intel;
     let label = |channel| if channel == 1 { "card\n" } else { "pkg\n" };
     tree.text(&format!("{folder}/power{limit}_label"), label(limit));
     tree.text(&format!("{folder}/energy{energy}_label"), label(energy));

@@ -1,7 +1,7 @@
 //! Machines to begin with, each with what makes its kind difficult.
 
 use crate::cpufreq::Policy;
-use crate::hwmon::{Device, Hwmon, Intel, Switch};
+use crate::hwmon::{Device, Hwmon, IntelGpu, Switch};
 use crate::machine::{Clock, Feeds, HwmonSlot, Machine, Parts, Place, Slot};
 use crate::msr::Writes;
 use crate::nvidia::Card;
@@ -322,8 +322,8 @@ fn mi300x_with(whole: usize, clock: Clock) -> Result<Machine, SpecError> {
 fn max1550(clock: Clock) -> Result<Machine, SpecError> {
     let spec = NodeSpec { gpus: vec![preset::max_1550(); 3], ..preset::xeon_2s_per_thread() };
     let mut machine = xeon(&spec, clock)?;
-    let card = Intel { limit: 1, energy: 1, mailbox: false, switch: Switch::Off, locked: false };
-    let gpu = |at: usize, name: &'static str, intel: Intel| HwmonSlot {
+    let card = IntelGpu { limit: 1, energy: 1, mailbox: false, switch: Switch::Off, locked: false };
+    let gpu = |at: usize, name: &'static str, intel: IntelGpu| HwmonSlot {
         hwmon: Hwmon {
             device: Device::Intel(intel),
             cap_uw: 600_000_000,
@@ -344,8 +344,8 @@ fn max1550(clock: Clock) -> Result<Machine, SpecError> {
     machine.change(|_, _, hwmons| {
         hwmons.push(gpu(0, "i915", card));
         // Linux 6.8 to 6.15 show a Ponte Vecchio so: the limit of its package, the counter of its card.
-        hwmons.push(gpu(1, "xe", Intel { limit: 2, switch: Switch::Nothing, ..card }));
-        hwmons.push(gpu(2, "xe", Intel { mailbox: true, ..card }));
+        hwmons.push(gpu(1, "xe", IntelGpu { limit: 2, switch: Switch::Nothing, ..card }));
+        hwmons.push(gpu(2, "xe", IntelGpu { mailbox: true, ..card }));
     });
     Ok(machine)
 }

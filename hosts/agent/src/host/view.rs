@@ -6,7 +6,7 @@ use joulie_core::node::cap::{CapRange, Report as CapReport};
 use joulie_core::node::energy::{Gap, Reading};
 use joulie_core::node::law::{Action, Command};
 use joulie_core::node::lease::Phase;
-use node_kit::{BackendReport, Caps, DeviceReport, HalFacts, Report, Standing};
+use node_kit::{BackendReport, DeviceReport, HalFacts, HalTarget, Report, Standing};
 use power_units::{KiloHertz, Role, Watts};
 use std::sync::Arc;
 
@@ -117,7 +117,7 @@ fn cpu(report: &Report) -> Part {
         report: status.map_or(CapReport::Pending, |status| status.report),
         devices: report.packages.iter().map(device).collect(),
         drawn: report.power.map_or(Drawn::Unknown, drawn),
-        trouble: trouble(report, |caps| caps != Caps::Gpu),
+        trouble: trouble(report, |caps| caps != HalTarget::Gpu),
     }
 }
 
@@ -127,7 +127,7 @@ fn gpu(report: &Report) -> Part {
         report: report.gpu.map_or(CapReport::Pending, |gpu| gpu.report),
         devices: report.gpus.iter().map(device).collect(),
         drawn: Drawn::sum(report.gpus.iter().map(|gpu| drawn(gpu.power))),
-        trouble: trouble(report, |caps| caps == Caps::Gpu),
+        trouble: trouble(report, |caps| caps == HalTarget::Gpu),
     }
 }
 
@@ -173,7 +173,7 @@ const fn drawn(reading: Reading) -> Drawn {
 }
 
 /// The last failure of these backends, in words for a person.
-fn trouble(report: &Report, of: impl Fn(Caps) -> bool) -> Option<String> {
+fn trouble(report: &Report, of: impl Fn(HalTarget) -> bool) -> Option<String> {
     let ours = report.backends.iter().filter(|backend| of(backend.kind.facts().caps));
     let texts: Vec<String> = ours
         .filter_map(|backend| match (&backend.standing, &backend.last_trouble) {
@@ -235,7 +235,7 @@ fn frequencies(report: &Report) -> Option<(KiloHertz, KiloHertz)> {
 /// Nothing where the drivers of GPUs have not answered yet; a node without GPUs has none of them.
 fn gpus(report: &Report, identity: &Identity) -> Option<FoundGpus> {
     let opening = |backend: &BackendReport| {
-        backend.kind.facts().caps == Caps::Gpu && backend.standing == Standing::Opening
+        backend.kind.facts().caps == HalTarget::Gpu && backend.standing == Standing::Opening
     };
     if report.gpus.is_empty() && report.backends.iter().any(opening) {
         return None;

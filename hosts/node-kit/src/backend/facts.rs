@@ -2,7 +2,7 @@
 
 /// What a HAL caps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Caps {
+pub enum HalTarget {
     /// The power of packages or sockets.
     Package,
     /// The frequency of policies.
@@ -11,7 +11,7 @@ pub enum Caps {
     Gpu,
 }
 
-impl Caps {
+impl HalTarget {
     /// In one word.
     #[must_use]
     pub const fn word(self) -> &'static str {
@@ -32,7 +32,7 @@ pub struct HalFacts {
     /// What it is, in a few words for help texts.
     pub what: &'static str,
     /// What it caps.
-    pub caps: Caps,
+    pub caps: HalTarget,
     /// Who made the GPUs, as NodeHardware names them; none where it caps no GPUs.
     pub vendor: Option<&'static str>,
     /// The word `backend` of a status where it holds a cap, and the source of measured power.

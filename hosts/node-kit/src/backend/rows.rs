@@ -1,6 +1,6 @@
 //! The rows of the table: each HAL's facts, and how it is opened.
 
-use super::{Caps, HalFacts, HalRow};
+use super::{HalFacts, HalRow, HalTarget};
 use crate::{Access, Registers, Sources, Time};
 use hal_amd::{Amd, AmdError, Devices, Hwmon, Where};
 use hal_nvidia::{Library, NvidiaError};
@@ -26,7 +26,7 @@ impl HalRow for Powercap {
     const FACTS: HalFacts = HalFacts {
         label: "powercap",
         what: "RAPL by the kernel's powercap files",
-        caps: Caps::Package,
+        caps: HalTarget::Package,
         vendor: None,
         class: "rapl",
         hardware: "rapl",
@@ -67,7 +67,7 @@ impl HalRow for Msr {
     const FACTS: HalFacts = HalFacts {
         label: "msr",
         what: "RAPL by model-specific registers",
-        caps: Caps::Package,
+        caps: HalTarget::Package,
         vendor: None,
         class: "rapl",
         hardware: "msr",
@@ -116,7 +116,7 @@ impl HalRow for Cpufreq {
     const FACTS: HalFacts = HalFacts {
         label: "cpufreq",
         what: "frequency policies",
-        caps: Caps::Policy,
+        caps: HalTarget::Policy,
         vendor: None,
         class: "dvfs",
         hardware: "cpufreq",
@@ -151,7 +151,7 @@ impl HalRow for Nvidia {
     const FACTS: HalFacts = HalFacts {
         label: "nvidia",
         what: "NVIDIA GPUs by NVML",
-        caps: Caps::Gpu,
+        caps: HalTarget::Gpu,
         vendor: Some("nvidia"),
         class: "host-nvidia",
         hardware: "nvidia",
@@ -196,7 +196,7 @@ impl HalRow for AmdSocket {
     const FACTS: HalFacts = HalFacts {
         label: "amd-socket",
         what: "EPYC sockets by hwmon",
-        caps: Caps::Package,
+        caps: HalTarget::Package,
         vendor: None,
         class: "hsmp",
         hardware: "amd",
@@ -231,7 +231,7 @@ impl HalRow for Hsmp {
     const FACTS: HalFacts = HalFacts {
         label: "hsmp",
         what: "EPYC sockets by HSMP",
-        caps: Caps::Package,
+        caps: HalTarget::Package,
         vendor: None,
         class: "hsmp",
         hardware: "amd",
@@ -266,7 +266,7 @@ impl HalRow for AmdGpu {
     const FACTS: HalFacts = HalFacts {
         label: "amd-gpu",
         what: "AMD GPUs by hwmon",
-        caps: Caps::Gpu,
+        caps: HalTarget::Gpu,
         vendor: Some("amd"),
         class: "host-amd",
         hardware: "amd",
@@ -301,7 +301,7 @@ impl HalRow for Rocm {
     const FACTS: HalFacts = HalFacts {
         label: "rocm",
         what: "AMD GPUs by ROCm SMI",
-        caps: Caps::Gpu,
+        caps: HalTarget::Gpu,
         vendor: Some("amd"),
         class: "host-amd",
         hardware: "amd",
@@ -339,7 +339,7 @@ impl HalRow for Intel {
     const FACTS: HalFacts = HalFacts {
         label: "intel",
         what: "Intel GPUs by hwmon",
-        caps: Caps::Gpu,
+        caps: HalTarget::Gpu,
         vendor: Some("intel"),
         class: "host-intel",
         hardware: "intel",
@@ -354,7 +354,7 @@ impl HalRow for Intel {
         time: Time,
         originals: O,
     ) -> Result<Self::Hal<O>, hal_intel::IntelError> {
-        hal_intel::Intel::open(hal_intel::Hwmon::new(sources.root.clone()), time, originals)
+        hal_intel::Intel::open(hal_intel::IntelHwmon::new(sources.root.clone()), time, originals)
     }
 
     fn complaints<O: Originals + Send + 'static>(hal: &Self::Hal<O>) -> Vec<String> {
