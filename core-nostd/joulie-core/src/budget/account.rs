@@ -41,12 +41,54 @@ pub struct Receipt {
     pub floor: Watts,
 }
 
+/// Which grant a receipt is of, beside the one that stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heard {
+    /// Of none that this node was given.
+    Nothing,
+    /// Of an earlier one.
+    Earlier(Held),
+    /// Of the very one that stands.
+    This(Held),
+    /// Of a later one: the object is older than what the node has seen.
+    Later(Held),
+}
+
+/// What a receipt says of the devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Held {
+    holds: Watts,
+    floor: Watts,
+}
+
+impl Heard {
+    /// Of a receipt beside the serial that stands. It is told no watts of the grant, so that a receipt of as many watts cannot
+    /// be taken for one of this grant.
+    const fn of(stands: u64, receipt: Receipt) -> Self {
+        let Receipt { serial, holds, floor } = receipt;
+        let held = Held { holds, floor };
+        if serial < stands {
+            Self::Earlier(held)
+        } else if serial == stands {
+            Self::This(held)
+        } else {
+            Self::Later(held)
+        }
+    }
+}
+
 /// What is observed of a node's grant.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Account {
     grant: Option<Grant>,
-    receipt: Option<Receipt>,
+    heard: Heard,
     unresolved: Option<Unresolved>,
+}
+
+impl Default for Account {
+    fn default() -> Self {
+        Self::NONE
+    }
 }
 
 /// Grants that were sent, of which nobody knows what became of them.
@@ -60,14 +102,15 @@ struct Unresolved {
 
 impl Account {
     /// A node without a grant.
-    pub const NONE: Self = Self { grant: None, receipt: None, unresolved: None };
+    pub const NONE: Self = Self { grant: None, heard: Heard::Nothing, unresolved: None };
 
     /// The grant that stands, and the receipt where it fits the node's boot and machine. A receipt without a grant, or of
     /// less than nothing, is none.
     #[must_use]
     pub fn observed(grant: Option<Grant>, receipt: Option<Receipt>) -> Self {
-        let receipt = receipt.filter(|receipt| grant.is_some() && receipt.holds >= Watts::ZERO);
-        Self { grant, receipt, unresolved: None }
+        let receipt = receipt.filter(|receipt| receipt.holds >= Watts::ZERO);
+        let heard = grant.zip(receipt).map_or(Heard::Nothing, |(grant, said)| Heard::of(grant.serial, said));
+        Self { grant, heard, unresolved: None }
     }
 
     /// The same where these were sent over the grant that stands, and nobody knows what became of them.
@@ -81,10 +124,10 @@ impl Account {
     /// The ceiling of the next grant: what the node may still hold until it has read that one back.
     #[must_use]
     pub fn ceiling_of(&self, next: Watts) -> Watts {
-        match (self.grant, self.receipt) {
+        match (self.grant, self.heard) {
             (None, _) => next,
-            (Some(grant), Some(receipt)) if receipt.serial == grant.serial => next.max(grant.watts),
-            (Some(grant), _) => next.max(grant.ceiling),
+            (Some(grant), Heard::This(_)) => next.max(grant.watts),
+            (Some(grant), Heard::Nothing | Heard::Earlier(_) | Heard::Later(_)) => next.max(grant.ceiling),
         }
     }
 
@@ -111,25 +154,27 @@ impl Account {
     /// both cases what stands is to be told again, with a higher serial.
     #[must_use]
     pub fn has_strayed(&self) -> bool {
-        let is_ahead = |(grant, receipt): (Grant, Receipt)| receipt.serial > grant.serial;
-        self.unresolved.is_some_and(|sent| sent.strayed) || self.grant.zip(self.receipt).is_some_and(is_ahead)
+        self.unresolved.is_some_and(|sent| sent.strayed) || matches!(self.heard, Heard::Later(_))
     }
 
     fn may_land(&self) -> Watts {
         self.unresolved.map_or(Watts::ZERO, |sent| sent.ceiling)
     }
 
-    /// The receipt of the grant that stands.
-    fn fits(&self) -> Option<(Grant, Receipt)> {
-        self.grant.zip(self.receipt).filter(|(grant, receipt)| grant.serial == receipt.serial)
+    /// The grant that stands, where its receipt is there.
+    const fn fits(&self) -> Option<(Grant, Held)> {
+        match (self.grant, self.heard) {
+            (Some(grant), Heard::This(held)) => Some((grant, held)),
+            (Some(_) | None, Heard::Nothing | Heard::Earlier(_) | Heard::This(_) | Heard::Later(_)) => None,
+        }
     }
 
     /// The most that the node may draw; nothing when nobody can say.
     pub(super) fn count(&self, range: Range) -> Option<Watts> {
-        let count = match (self.grant, self.receipt) {
-            (Some(grant), Some(receipt)) if receipt.serial == grant.serial => grant.watts.max(receipt.holds),
-            (Some(grant), Some(receipt)) if receipt.serial < grant.serial => grant.ceiling.max(receipt.holds),
-            (Some(_) | None, Some(_) | None) => return range.max(),
+        let count = match (self.grant, self.heard) {
+            (Some(grant), Heard::This(held)) => grant.watts.max(held.holds),
+            (Some(grant), Heard::Earlier(held)) => grant.ceiling.max(held.holds),
+            (Some(_), Heard::Nothing | Heard::Later(_)) | (None, _) => return range.max(),
         };
         Some(range.limit(count.max(self.may_land())))
     }
@@ -144,16 +189,16 @@ impl Account {
 
     /// What the devices do not go below: by the node's word, and where they hold more than was allowed.
     pub(super) fn refused_below(&self) -> Option<Watts> {
-        let holds = self
-            .fits()
-            .filter(|(grant, receipt)| receipt.holds > grant.watts)
-            .map(|(_, receipt)| receipt.holds);
-        self.receipt.map(|receipt| receipt.floor).max(holds)
+        match (self.grant, self.heard) {
+            (Some(grant), Heard::This(held)) if held.holds > grant.watts => Some(held.floor.max(held.holds)),
+            (_, Heard::Earlier(held) | Heard::This(held) | Heard::Later(held)) => Some(held.floor),
+            (_, Heard::Nothing) => None,
+        }
     }
 
     /// Whether the grant that stands could not be kept to, and `target` could not be any better.
     pub(super) fn is_as_low_as(&self, target: Watts) -> bool {
-        self.fits().is_some_and(|(grant, receipt)| grant.watts <= target && target <= receipt.holds)
+        self.fits().is_some_and(|(grant, held)| grant.watts <= target && target <= held.holds)
     }
 }
 
@@ -163,12 +208,16 @@ impl Account {
     pub(super) fn granted(self, watts: Watts) -> Self {
         let serial = self.grant.map_or(1, |grant| grant.serial + 1);
         let grant = Grant { serial, watts, ceiling: self.ceiling_of(watts) };
-        Self { grant: Some(grant), ..self }
+        let heard = match self.heard {
+            Heard::This(held) | Heard::Earlier(held) => Heard::Earlier(held),
+            Heard::Nothing | Heard::Later(_) => self.heard,
+        };
+        Self { grant: Some(grant), heard, ..self }
     }
 
     /// The node has read back the grant that stands, and its devices hold this.
     pub(super) fn heard(self, holds: Watts) -> Self {
-        let receipt = self.grant.map(|grant| Receipt { serial: grant.serial, holds, floor: Watts::ZERO });
-        Self { receipt, ..self }
+        let heard = self.grant.map_or(Heard::Nothing, |_| Heard::This(Held { holds, floor: Watts::ZERO }));
+        Self { heard, ..self }
     }
 }
