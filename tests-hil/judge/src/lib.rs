@@ -18,7 +18,8 @@ const TOLERANCE: f64 = 0.5;
 /// Why an excess is nobody's fault. There is no sixth reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Excuse {
-    /// A machine has booted, and its first receipt is not there.
+    /// A machine has booted, and its first receipt is not there; once it is due, the others have to make room for what it may
+    /// draw, as far as they can be limited.
     Reboot,
     /// A device refuses what is asked of it.
     Refusal,
@@ -87,6 +88,26 @@ struct Held {
     /// The least that the part can be limited to.
     least: f64,
     excuses: BTreeMap<Excuse, Counted>,
+    /// When the others must have made room for it, where it has booted and no receipt is there.
+    room_due: Option<Duration>,
+}
+
+impl Held {
+    const fn new(watts: f64, least: f64) -> Self {
+        Self { watts, least, excuses: BTreeMap::new(), room_due: None }
+    }
+
+    /// Whether it has booted and no receipt is there although one was due.
+    fn is_overdue(&self, now: Duration) -> bool {
+        self.excuses.contains_key(&Excuse::Reboot) && self.room_due.is_some_and(|due| due <= now)
+    }
+
+    /// With what it counts under these excuses.
+    fn counted(&self, excuses: &[Excuse], now: Duration) -> f64 {
+        let known = excuses.iter().filter(|&&excuse| excuse != Excuse::Reboot || !self.is_overdue(now));
+        let excused = known.filter_map(|excuse| self.excuses.get(excuse));
+        excused.fold(self.watts, |watts, counted| watts.min(counted.watts))
+    }
 }
 
 /// With how many watts a part counts under an excuse, and until when at most.
@@ -151,14 +172,13 @@ impl Judge {
 
     /// A part of a machine, what is in force of it, and the least that it can be limited to.
     pub fn part(&mut self, node: &str, part: Part, watts: f64, least: f64) {
-        let held = Held { watts, least, excuses: BTreeMap::new() };
-        self.parts.insert((node.to_owned(), part), held);
+        self.parts.insert((node.to_owned(), part), Held::new(watts, least));
     }
 
     /// What is in force of a part from now on. Call [`Judge::advance`] first.
     pub fn holds(&mut self, node: &str, part: Part, watts: f64) {
         let held = self.parts.entry((node.to_owned(), part));
-        held.or_insert(Held { watts, least: 0.0, excuses: BTreeMap::new() }).watts = watts;
+        held.or_insert(Held::new(watts, 0.0)).watts = watts;
     }
 
     /// Nobody can tell this node of a cut, or nobody could until lately: what it holds is then no division's fault, and a
@@ -182,6 +202,16 @@ impl Judge {
         }
     }
 
+    /// A machine has booted: as long as its first receipt is not there, and until `due`, the part counts with no more than
+    /// `watts`; afterwards with what it holds, which is excused as far as all others at their least cannot make up for it.
+    pub fn booted(&mut self, (node, part): (&str, Part), watts: f64, due: Duration) {
+        self.end((node, part), Excuse::Reboot);
+        self.excuse((node, part), Excuse::Reboot, watts, Duration::MAX);
+        if let Some(held) = self.parts.get_mut(&(node.to_owned(), part)) {
+            held.room_due = Some(due);
+        }
+    }
+
     /// An excuse is over.
     pub fn end(&mut self, (node, part): (&str, Part), excuse: Excuse) {
         if let Some(held) = self.parts.get_mut(&(node.to_owned(), part)) {
@@ -200,7 +230,9 @@ impl Judge {
 
     /// No deadline runs out while nobody can be sure who leads; afterwards each of those is this.
     pub fn put_off(&mut self, deadline: Option<Duration>) {
-        for (until, _) in &mut self.cuts {
+        let booted = self.parts.values_mut().filter(|held| held.excuses.contains_key(&Excuse::Reboot));
+        let booted = booted.filter_map(|held| held.room_due.as_mut());
+        for until in self.cuts.iter_mut().map(|(until, _)| until).chain(booted) {
             *until = match deadline {
                 None => Duration::MAX,
                 Some(deadline) if *until == Duration::MAX => deadline,
@@ -221,6 +253,7 @@ impl Judge {
                 self.parts.values().flat_map(|held| held.excuses.values().map(|counted| counted.until));
             let ends = ends.chain(self.cuts.iter().map(|(until, _)| *until)).chain([self.restored]);
             let ends = ends.chain(self.untold.values().copied());
+            let ends = ends.chain(self.parts.values().filter_map(|held| held.room_due));
             let next = ends.filter(|end| *end > self.at).fold(to, Duration::min);
             self.account(next - self.at);
             self.at = next;
@@ -243,30 +276,30 @@ impl Judge {
 
     /// The excess that is left when these excuses count.
     fn over(&self, excuses: &[Excuse]) -> f64 {
-        let counted = |held: &Held| {
-            let excused = excuses.iter().filter_map(|excuse| held.excuses.get(excuse));
-            excused.fold(held.watts, |watts, counted| watts.min(counted.watts))
-        };
-        let sum: f64 = self.parts.values().map(counted).sum();
-        let budget = match excuses.contains(&Excuse::Cut) {
-            true => {
-                let best = self.budget.max(self.kept_at_best(counted).min(self.before));
-                self.cuts.iter().fold(best, |most, (_, watts)| most.max(*watts))
+        let sum: f64 = self.parts.values().map(|held| held.counted(excuses, self.at)).sum();
+        let mut budget = self.budget;
+        if excuses.contains(&Excuse::Reboot) && self.parts.values().any(|held| held.is_overdue(self.at)) {
+            budget = budget.max(self.kept_at_best(excuses));
+        }
+        if excuses.contains(&Excuse::Cut) {
+            if !self.untold.is_empty() {
+                budget = budget.max(self.kept_at_best(excuses).min(self.before));
             }
-            false => self.budget,
-        };
+            budget = self.cuts.iter().fold(budget, |most, (_, watts)| most.max(*watts));
+        }
         let is_restored = excuses.contains(&Excuse::Restored) && self.restored > self.at;
         let over = sum - budget;
         if over <= TOLERANCE || is_restored { 0.0 } else { over }
     }
 
-    /// The least that all limits can come to while some nodes cannot be told.
-    fn kept_at_best(&self, counted: impl Fn(&Held) -> f64) -> f64 {
-        let best = |((node, _), held): (&(String, Part), &Held)| match self.untold.contains_key(node) {
-            true => counted(held),
-            false => counted(held).min(held.least),
+    /// The least that all limits can come to while some nodes cannot be told, or have booted without a receipt.
+    fn kept_at_best(&self, excuses: &[Excuse]) -> f64 {
+        let best = |((node, _), held): (&(String, Part), &Held)| {
+            let counted = held.counted(excuses, self.at);
+            let is_fixed = self.untold.contains_key(node) || held.is_overdue(self.at);
+            if is_fixed { counted } else { counted.min(held.least) }
         };
-        if self.untold.is_empty() { 0.0 } else { self.parts.iter().map(best).sum() }
+        self.parts.iter().map(best).sum()
     }
 
     fn account(&mut self, time: Duration) {
@@ -385,6 +418,50 @@ mod tests {
         judge.holds("a", Part::Cpu, 400.0);
         judge.advance(at(1));
         assert_eq!(judge.verdict().0.watt_seconds, 100.0);
+    }
+
+    #[test]
+    fn room_is_made_for_a_machine_that_has_booted_and_says_nothing() {
+        let mut judge = two(700.0);
+        judge.holds("a", Part::Cpu, 0.0);
+        judge.advance(at(10));
+        judge.holds("a", Part::Cpu, 400.0);
+        judge.booted(("a", Part::Cpu), 50.0, at(40));
+        judge.advance(at(40));
+        // While nobody need have made room it counts 50 W.
+        assert_eq!(judge.verdict().0.watt_seconds, 0.0);
+        judge.advance(at(41));
+        // b has 600 W, and could have 300 W.
+        assert_eq!(judge.verdict().0.watt_seconds, 300.0);
+        judge.end(("a", Part::Cpu), Excuse::Reboot);
+        judge.holds("b", Part::Gpu, 300.0);
+        judge.advance(at(50));
+        assert_eq!(judge.verdict().0.watt_seconds, 300.0, "room was made");
+    }
+
+    #[test]
+    fn what_nobody_can_make_up_for_is_excused_until_the_receipt_is_there() {
+        let mut judge = two(400.0);
+        judge.booted(("a", Part::Cpu), 50.0, at(0));
+        judge.holds("a", Part::Cpu, 400.0);
+        judge.holds("b", Part::Gpu, 100.0);
+        judge.advance(at(10));
+        assert_eq!(judge.verdict().0.watt_seconds, 0.0, "b is as low as it can be");
+        judge.end(("a", Part::Cpu), Excuse::Reboot);
+        judge.advance(at(11));
+        assert_eq!(judge.verdict().0.watt_seconds, 100.0);
+    }
+
+    #[test]
+    fn no_room_is_due_for_a_booted_machine_while_nobody_can_be_sure_who_leads() {
+        let mut judge = two(700.0);
+        judge.booted(("a", Part::Cpu), 50.0, at(10));
+        judge.put_off(None);
+        judge.advance(at(30));
+        assert_eq!(judge.verdict().0.watt_seconds, 0.0);
+        judge.put_off(Some(at(40)));
+        judge.advance(at(41));
+        assert_eq!(judge.verdict().0.watt_seconds, 200.0);
     }
 
     #[test]

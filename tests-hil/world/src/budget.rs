@@ -9,8 +9,11 @@ pub(crate) const CUT_DEADLINE: Duration = Duration::from_secs(53);
 /// How long after the API server was brought back to an older state, and everybody can be told again, the limits may be
 /// above the budget: an agent gives a watch that shows less than it wrote 15 s, and then it is as after a cut.
 pub(crate) const RESTORE_DEADLINE: Duration = Duration::from_secs(68);
-/// A machine that has booted is excused until its first receipt, and no longer than this.
-pub(crate) const REBOOT_AT_MOST: Duration = Duration::from_secs(300);
+/// A machine that has booted is excused until its first receipt; after this the others must have made room for what it may
+/// draw, as for a cut.
+pub(crate) const REBOOT_DEADLINE: Duration = CUT_DEADLINE;
+/// When an hour begins, every machine has booted and nobody leads.
+pub(crate) const BEGINNING: Duration = Duration::from_secs(300);
 /// A device that refused is tried again within a minute; it is excused for so long after it last refused.
 pub(crate) const REFUSAL_AFTER: Duration = Duration::from_secs(65);
 /// What a rival has written is put back by the agent; no longer than this.

@@ -1,7 +1,7 @@
 //! The machines, and who looks at them: the judge and the story. Everything that happens to a machine goes through here,
 //! so that the judge sees each change at its instant.
 
-use crate::budget::{Landed, REBOOT_AT_MOST, REFUSAL_AFTER, RIVAL_AT_MOST};
+use crate::budget::{BEGINNING, Landed, REBOOT_DEADLINE, REFUSAL_AFTER, RIVAL_AT_MOST};
 use crate::clock::wall;
 use crate::story::{Story, Weight};
 use bytes::Bytes;
@@ -99,7 +99,7 @@ impl Scene {
                 // The system has not begun yet: every machine has just booted.
                 let low = least(&plant, part);
                 judge.part(&name, part, plant.in_force(part), low);
-                judge.excuse((&name, part), Excuse::Reboot, low, REBOOT_AT_MOST);
+                judge.excuse((&name, part), Excuse::Reboot, low, BEGINNING);
             }
             machines.insert(name, plant);
         }
@@ -272,7 +272,7 @@ impl Scene {
         for part in [Part::Cpu, Part::Gpu] {
             judge.holds(node, part, plant.in_force(part));
             let low = if is_new { 0.0 } else { least(plant, part) };
-            judge.excuse((node, part), Excuse::Reboot, low, now + REBOOT_AT_MOST);
+            judge.booted((node, part), low, now + REBOOT_DEADLINE);
         }
         let line = format!("** {node} has booted without limits; all {:.0} W", judge.in_force());
         story.tell(now, Weight::Told, line);

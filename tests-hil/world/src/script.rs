@@ -42,11 +42,13 @@ pub enum Kind {
     Rights,
     /// The API server is brought back to an older state.
     Restores,
+    /// Machines boot, some of them others of the same name, and their agents come up minutes later.
+    Absences,
 }
 
 impl Kind {
     /// Everything.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Pods,
         Self::Budgets,
         Self::Weather,
@@ -63,6 +65,7 @@ impl Kind {
         Self::Machines,
         Self::Rights,
         Self::Restores,
+        Self::Absences,
     ];
 
     /// Its name on the command line.
@@ -85,6 +88,7 @@ impl Kind {
             Self::Machines => "machines",
             Self::Rights => "rights",
             Self::Restores => "restores",
+            Self::Absences => "absences",
         }
     }
 }
@@ -186,7 +190,7 @@ impl Script {
                 script.acts.push((at, Act::Kill(who.clone())));
                 script.acts.push((at + draw.millis(200, 15_000), Act::Start(who)));
             }),
-            Kind::Reboots => self.every(draw, 900, |script, at, draw| script.reboot(at, draw)),
+            Kind::Reboots => self.every(draw, 900, |script, at, draw| script.reboot(at, draw, (500, 8_000))),
             Kind::Refusals => self.every(draw, 900, |script, at, draw| {
                 let controls = [Control::Blocked, Control::Error, Control::Ignored];
                 let (node, control) = (script.node(draw), controls[draw.index(controls.len())]);
@@ -214,7 +218,9 @@ impl Script {
                 script.acts.push((at, Act::Unregister(node.clone())));
                 script.acts.push((at + draw.millis(1_000, 300_000), Act::Register(node)));
             }),
-            Kind::Machines => self.every(draw, 1_200, |script, at, draw| script.replace(at, draw)),
+            Kind::Machines => {
+                self.every(draw, 1_200, |script, at, draw| script.replace(at, draw, (5_000, 20_000)))
+            }
             Kind::Rights => self.every(draw, 900, |script, at, draw| {
                 script.acts.push((at, Act::Rights(false)));
                 script.acts.push((at + draw.millis(0, 5_000), Act::Budget(0.2 + 0.6 * draw.unit())));
@@ -223,6 +229,10 @@ impl Script {
             Kind::Restores => self.every(draw, 900, |script, at, draw| {
                 script.acts.push((at, Act::Keep));
                 script.acts.push((at + draw.millis(5_000, 240_000), Act::Restore));
+            }),
+            Kind::Absences => self.every(draw, 1_200, |script, at, draw| match draw.permille(500) {
+                true => script.reboot(at, draw, (60_000, 240_000)),
+                false => script.replace(at, draw, (60_000, 240_000)),
             }),
         }
     }
@@ -254,7 +264,8 @@ impl Script {
         }
     }
 
-    fn reboot(&mut self, at: Duration, draw: &mut Draw) {
+    /// The agent starts between so many milliseconds after the machine is up.
+    fn reboot(&mut self, at: Duration, draw: &mut Draw, (soonest, latest): (u64, u64)) {
         let node = self.node(draw);
         let agent = Who::Agent(node.clone());
         let up = at + draw.millis(5_000, 90_000);
@@ -265,11 +276,11 @@ impl Script {
             self.acts.push((at + Duration::from_secs(40), Act::Silent(node.clone())));
         }
         self.acts.push((up, Act::Up(node)));
-        self.acts.push((up + draw.millis(500, 8_000), Act::Start(agent)));
+        self.acts.push((up + draw.millis(soonest, latest), Act::Start(agent)));
     }
 
     /// Another machine under the name of one that is gone: its Node is another one, and its disk is empty.
-    fn replace(&mut self, at: Duration, draw: &mut Draw) {
+    fn replace(&mut self, at: Duration, draw: &mut Draw, (soonest, latest): (u64, u64)) {
         let node = self.node(draw);
         let agent = Who::Agent(node.clone());
         let up = at + draw.millis(20_000, 240_000);
@@ -278,7 +289,7 @@ impl Script {
         self.acts.push((at + draw.millis(1_000, 15_000), Act::Unregister(node.clone())));
         self.acts.push((up, Act::Wipe(node.clone())));
         self.acts.push((up, Act::Up(node)));
-        self.acts.push((up + draw.millis(5_000, 20_000), Act::Start(agent)));
+        self.acts.push((up + draw.millis(soonest, latest), Act::Start(agent)));
     }
 
     fn release(&mut self, at: Duration, draw: &mut Draw) {
