@@ -161,7 +161,7 @@ pub(crate) fn measure<T>(
     Row { what: what.to_owned(), nanos: best, allocations, bar }
 }
 
-/// Prints rows as a Markdown table.
+/// Prints rows as a Markdown table, and each bar as a line.
 pub(crate) fn print(rows: &[Row]) {
     println!("| what | ns, best of {ROUNDS} | bar | of the bar | allocations |");
     println!("|---|---|---|---|---|");
@@ -172,6 +172,20 @@ pub(crate) fn print(rows: &[Row]) {
         };
         println!("| {what} | {nanos:.1} | {bar} | {part} | {allocations} |");
     }
+    println!();
+    for Row { what, nanos, bar, .. } in rows {
+        let Some(bar) = bar else { continue };
+        let verdict = if nanos <= bar { "PASS" } else { "FAIL" };
+        println!("BAR {} {nanos:.1} {bar} {verdict}", name(what));
+    }
+}
+
+/// A row's name in one word.
+fn name(what: &str) -> String {
+    let words = what.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let mut name = words.map(str::to_lowercase).collect::<Vec<_>>().join("_");
+    name.push_str("_ns");
+    name
 }
 
 /// A measurement that is a process of its own.

@@ -73,10 +73,17 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (before, begun) = (cpu_seconds(id)?, now());
     tokio::time::sleep(QUIET).await;
     let millicores = (cpu_seconds(id)? - before) / begun.elapsed().as_secs_f64() * 1000.0;
-    println!(
-        "\nresident {:.1} MiB (bar 16), {millicores:.1} millicores at 1 s sampling (bar 5)",
-        resident_mib(id)?
-    );
+    let resident = resident_mib(id)?;
+    println!("\nresident {resident:.1} MiB, {millicores:.1} millicores at 1 s sampling");
+    let p99 = statuses.get(statuses.len() * 99 / 100).copied().unwrap_or(f64::INFINITY);
+    for (name, value, limit) in [
+        ("agent_change_to_status_p99_ms", p99, 1000.0),
+        ("agent_resident_mib", resident, 16.0),
+        ("agent_millicores", millicores, 5.0),
+    ] {
+        let verdict = if value <= limit { "PASS" } else { "FAIL" };
+        println!("BAR {name} {value:.1} {limit:.0} {verdict}");
+    }
     drop((agent, mounted));
     std::fs::remove_dir_all(&folder)?;
     Ok(())

@@ -160,7 +160,12 @@ pub(crate) fn node_alone(place: &Path) -> Result<()> {
     println!("\n| node at a period of 1 s, {:.0} s | measured | bar |\n|---|---|---|", lasted);
     println!("| resident, at most, MiB | {resident:.1} | {RESIDENT_MIB} |");
     println!("| processor, millicores | {millicores:.2} | {MILLICORES} |");
-    println!("| periods | {} | – |", node.report().counts.periods);
+    println!("| periods | {} | – |\n", node.report().counts.periods);
+    for (name, value, limit) in
+        [("node_resident_mib", resident, RESIDENT_MIB), ("node_millicores", millicores, MILLICORES)]
+    {
+        println!("BAR {name} {value:.2} {limit} {}", if value <= limit { "PASS" } else { "FAIL" });
+    }
     Ok(())
 }
 

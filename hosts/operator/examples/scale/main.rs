@@ -22,6 +22,8 @@ use tokio::time::Instant;
 type Any = Box<dyn Error + Send + Sync>;
 
 const EVENTS: usize = 20;
+/// The most that a pass may take.
+const PASS_MS: f64 = 20.0;
 /// For how long nothing changes, where nobody says otherwise.
 const STEADY: u64 = 20;
 /// Between two events: passes keep a distance under a storm, and a pass for each is what is looked at.
@@ -33,16 +35,18 @@ async fn main() -> Result<(), Any> {
     let steady = std::env::args().nth(3).map_or(Ok(STEADY), |text| text.parse())?;
     let steady = Duration::from_secs(steady);
     tell("### Without a budget\n")?;
-    measure(nodes, &[], (Duration::from_secs(3), steady)).await?;
+    measure("no_budget", nodes, &[], (Duration::from_secs(3), steady)).await?;
     // Of 720 W a node may draw 600 W where its rack is full, and 500 W where the site is.
     let (site, rack) = ((nodes * 500).to_string(), format!("*={}", NODES_PER_RACK * 600));
     tell("\n### With limits for the site and for each rack\n")?;
     // What one node gives up another gets after BUDGET_RAISE_DWELL, which is 30 s.
     let quiet = Duration::from_secs(35);
-    measure(nodes, &[("BUDGET_SITE_WATTS", &site), ("BUDGET_RACK_WATTS", &rack)], (quiet, steady)).await
+    let limits = [("BUDGET_SITE_WATTS", site.as_str()), ("BUDGET_RACK_WATTS", rack.as_str())];
+    measure("budget", nodes, &limits, (quiet, steady)).await
 }
 
 async fn measure(
+    word: &str,
     nodes: usize,
     settings: &[(&str, &str)],
     (quiet, steady): (Duration, Duration),
@@ -73,6 +77,11 @@ async fn measure(
         api.revision() - revision,
         operator.processor_ms()? - spent
     ))?;
+    bar(
+        &format!("operator_{word}_steady_{}_s_writes", steady.as_secs()),
+        f64::from(u32::try_from(objects)?),
+        0.0,
+    )?;
 
     let (mut firsts, mut twins, mut passes, mut spent) = (Vec::new(), Vec::new(), Vec::new(), 0.0);
     for event in 0..EVENTS {
@@ -91,7 +100,10 @@ async fn measure(
     tell(&format!("of {EVENTS} pod events, each alone:"))?;
     told("until the first write that follows", firsts)?;
     told("until the twin says so", twins)?;
+    passes.sort_unstable();
+    let median = passes.get(passes.len() / 2).map_or(f64::INFINITY, |pass| pass.as_secs_f64() * 1e3);
     told("passes, echoes included", passes)?;
+    bar(&format!("operator_{word}_pass_of_a_pod_event_ms"), median, PASS_MS)?;
     let events = f64::from(u32::try_from(EVENTS)?);
     tell(&format!(
         "processor time of the operator, {} s of each included: {:.1} ms an event",
@@ -186,6 +198,12 @@ fn told(what: &str, mut took: Vec<Duration>) -> Result<(), Any> {
         at(90),
         at(100)
     ))
+}
+
+/// One line for whoever compares runs.
+fn bar(name: &str, value: f64, limit: f64) -> Result<(), Any> {
+    let verdict = if value <= limit { "PASS" } else { "FAIL" };
+    tell(&format!("BAR {name} {value:.1} {limit:.0} {verdict}"))
 }
 
 fn tell(line: &str) -> Result<(), Any> {
