@@ -39,7 +39,9 @@ impl core::error::Error for DecimalError {}
 
 /// A multiple of 2⁻³³, the half of a bit, has at most 33 decimal places; what is beyond them can only decide the
 /// direction.
-const PLACES: usize = 33;
+const PLACES: i64 = 33;
+/// One, in units of the last of them.
+const ONE: u128 = 10_u128.pow(33);
 const FRACTION_BITS: u32 = 32;
 
 /// The bits of a 32.32 fixed-point number, rounded as `role` says.
@@ -105,7 +107,8 @@ impl<'a> Number<'a> {
         let whole_digits = i64::try_from(self.whole.len()).unwrap_or(i64::MAX);
         let point = whole_digits.saturating_add(self.exponent);
         let mut whole: u64 = 0;
-        let mut places = [0_u8; PLACES];
+        // The digits behind the point, and up to which place they go.
+        let (mut fraction, mut places) = (0_u128, 0_i64);
         let mut beyond = false;
         // How far the digit stands behind the point; negative before it.
         let mut place = point.saturating_neg();
@@ -113,8 +116,9 @@ impl<'a> Number<'a> {
             let digit = byte.wrapping_sub(b'0');
             if place < 0 {
                 whole = push_digit(whole, digit)?;
-            } else if let Some(slot) = usize::try_from(place).ok().and_then(|at| places.get_mut(at)) {
-                *slot = digit;
+            } else if place < PLACES {
+                fraction = fraction.wrapping_mul(10).wrapping_add(u128::from(digit));
+                places = place.saturating_add(1);
             } else {
                 beyond |= digit != 0;
             }
@@ -126,7 +130,10 @@ impl<'a> Number<'a> {
                 whole = push_digit(whole, 0)?;
             }
         }
-        let (fraction, cut) = binary_fraction(&mut places, beyond);
+        for _ in places..PLACES {
+            fraction = fraction.wrapping_mul(10);
+        }
+        let (fraction, cut) = binary_fraction(fraction, beyond);
         Ok((whole.wrapping_shl(FRACTION_BITS) | u64::from(fraction), cut))
     }
 }
@@ -153,32 +160,29 @@ fn parse_exponent(text: &str) -> Result<i64, DecimalError> {
 /// Far beyond the length of any text that is read, so that digits cannot bring the value back into range.
 const EXPONENT_MAX: i64 = 1 << 40;
 
-/// Doubles the decimal fraction once a bit and collects what is carried over the point.
-fn binary_fraction(places: &mut [u8; PLACES], beyond: bool) -> (u32, Option<Cut>) {
+/// Doubles the fraction, in units of the last place, once a bit and collects what is carried over the point.
+fn binary_fraction(mut fraction: u128, beyond: bool) -> (u32, Option<Cut>) {
     let mut bits: u32 = 0;
     for _ in 0..FRACTION_BITS {
-        bits = bits.wrapping_shl(1) | u32::from(double(places));
+        bits = bits.wrapping_shl(1) | u32::from(double(&mut fraction));
     }
-    let exact = !beyond && places.iter().all(|&place| place == 0);
-    if exact {
+    if !beyond && fraction == 0 {
         return (bits, None);
     }
-    let cut = match (double(places), !beyond && places.iter().all(|&place| place == 0)) {
-        (1, true) => Cut::Half,
-        (1, false) => Cut::More,
-        _ => Cut::Less,
+    let cut = match (double(&mut fraction), !beyond && fraction == 0) {
+        (true, true) => Cut::Half,
+        (true, false) => Cut::More,
+        (false, _) => Cut::Less,
     };
     (bits, Some(cut))
 }
 
-fn double(places: &mut [u8; PLACES]) -> u8 {
-    let mut carry = 0_u8;
-    for place in places.iter_mut().rev() {
-        let doubled = place.wrapping_mul(2).wrapping_add(carry);
-        carry = u8::from(doubled >= 10);
-        *place = doubled.wrapping_sub(carry.wrapping_mul(10));
-    }
-    carry
+/// Whether twice as much is one or more; that is taken away.
+fn double(fraction: &mut u128) -> bool {
+    let doubled = fraction.wrapping_mul(2);
+    let carries = doubled >= ONE;
+    *fraction = if carries { doubled.wrapping_sub(ONE) } else { doubled };
+    carries
 }
 
 #[cfg(test)]
@@ -187,7 +191,7 @@ mod tests {
     use proptest::prelude::*;
     use std::format;
 
-    const ONE: i64 = 1 << 32;
+    const ONE_WHOLE: i64 = 1 << 32;
 
     fn limit(text: &str) -> Result<i64, DecimalError> {
         parse_bits(text, Role::Limit)
@@ -198,14 +202,14 @@ mod tests {
         for (text, bits) in [
             ("0", 0),
             ("-0", 0),
-            ("120", 120 * ONE),
-            ("-7", -7 * ONE),
-            ("0.5", ONE / 2),
-            ("350.25", 350 * ONE + ONE / 4),
-            ("1.2e3", 1200 * ONE),
-            ("1E+2", 100 * ONE),
-            ("5e-1", ONE / 2),
-            ("2500000000000e-10", 250 * ONE),
+            ("120", 120 * ONE_WHOLE),
+            ("-7", -7 * ONE_WHOLE),
+            ("0.5", ONE_WHOLE / 2),
+            ("350.25", 350 * ONE_WHOLE + ONE_WHOLE / 4),
+            ("1.2e3", 1200 * ONE_WHOLE),
+            ("1E+2", 100 * ONE_WHOLE),
+            ("5e-1", ONE_WHOLE / 2),
+            ("2500000000000e-10", 250 * ONE_WHOLE),
             ("0.00000000000000000000000000000000000e40", 0),
         ] {
             assert_eq!(limit(text), Ok(bits), "{text}");
