@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
     group = "gpu.mle.com",
     version = "v1alpha1",
     kind = "GPU",
-    doc = "One physical GPU and who has it.",
+    doc = "One physical GPU and who has it. No program of this version reads or writes it yet.",
     plural = "gpus",
     root = "Gpu",
     status = "GpuStatus",

@@ -3,7 +3,7 @@
 use joulie_api::crd;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Set by `cargo xtask codegen`: write the files instead of comparing them.
 const WRITE: &str = "JOULIE_WRITE_CRDS";
@@ -45,4 +45,45 @@ fn the_definitions_that_are_checked_in_are_those_of_the_types() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     assert_eq!(found, expected, "a file that no kind writes");
+}
+
+/// What the definition of a kind says that nothing uses: who makes such an object must not wait for anything to happen.
+const UNUSED: &str = "No program of this version reads or writes it yet.";
+
+fn sources(folder: &Path, text: &mut String) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, text);
+        } else {
+            text.push_str(&std::fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn a_kind_that_no_program_uses_says_so() {
+    let mut programs = String::new();
+    for host in ["agent", "operator", "extender", "simulator"] {
+        sources(&PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").join(host).join("src"), &mut programs);
+    }
+    let mut unused = 0;
+    for crd in crd::all() {
+        let module = match crd.spec.names.kind.as_str() {
+            "GPU" => "gpu",
+            "NodeHardware" => "node_hardware",
+            "NodePowerGrant" => "node_power_grant",
+            "NodePowerProfile" => "node_power_profile",
+            "NodeTwin" => "node_twin",
+            "TelemetryProfile" => "telemetry_profile",
+            "WorkloadProfile" => "workload_profile",
+            other => panic!("a kind without a module here: {other}"),
+        };
+        let used = programs.contains(&format!("joulie_api::{module}"));
+        let schema = crd.spec.versions[0].schema.as_ref().unwrap().open_api_v3_schema.as_ref().unwrap();
+        let said = schema.description.as_deref().unwrap_or_default().ends_with(UNUSED);
+        assert_eq!(said, !used, "{}: its description, in joulie_api::{module}", crd.spec.names.kind);
+        unused += u32::from(!used);
+    }
+    assert_eq!(unused, 3);
 }

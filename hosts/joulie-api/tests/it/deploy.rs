@@ -4,7 +4,9 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// Every object of the folder in the order in which `kubectl apply -f` sends them: by the names of the files.
+/// Every object of the folder in the order in which `kubectl apply -f FOLDER` sends them: file by file in the lexical order of
+/// their names (it walks the folder as Go's `filepath.Walk` does), and in a file from its top to its end. It does not sort
+/// by kind, and the API server refuses what is in a namespace that is not there.
 fn objects() -> Vec<Value> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../deploy/rbac");
     let mut files: Vec<PathBuf> =
