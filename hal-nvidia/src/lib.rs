@@ -24,8 +24,8 @@
 //! Without it the driver forgets a limit as soon as the last program that uses the GPU ends. While a session is open,
 //! this one is such a program, so the limit stays; it is lost when the agent ends and no job runs, and `sample` shows
 //! the default to the next agent. It is lost in the same way when a session has to begin anew.
-//! [`GpuFacts::persistence`] says whether that can happen, and the host tells. It is never switched on here: it is the
-//! administrator's, and costs idle power.
+//! [`GpuFacts::persistence`] says whether that can happen; the report of `hil` shows it, and the agent does not. It is never
+//! switched on here: it is the administrator's, and costs idle power.
 //!
 //! # What is measured
 //!

@@ -101,6 +101,9 @@ pub(crate) fn start(
     clock: Arc<dyn Clock>,
 ) -> Result<Started, StartError> {
     let config = config(settings, node, machine).map_err(StartError::Config)?;
+    if let Some(missing) = machine.root.as_deref().and_then(identity::missing) {
+        tracing::warn!("{missing}");
+    }
     let (views, seen) = watch::channel(None);
     let beat = Heartbeat::started(clock.mono());
     let (ends, asked) = std::sync::mpsc::channel();
@@ -148,8 +151,7 @@ impl std::error::Error for StartError {}
 pub(crate) fn sources(machine: &Machine) -> Sources {
     let mut sources = machine.root.as_deref().map_or_else(Sources::machine, Sources::below);
     sources.registers = machine.registers;
-    sources.nvml = machine.nvml.clone().or(sources.nvml);
-    sources
+    sources.with_libraries(machine.nvml.clone(), machine.rocm.clone())
 }
 
 fn config(settings: &Settings, node: &str, machine: &Machine) -> Result<Config, ConfigError> {

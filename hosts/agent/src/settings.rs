@@ -159,6 +159,8 @@ pub struct Machine {
     pub registers: node_kit::Registers,
     /// NVIDIA's library.
     pub nvml: Option<PathBuf>,
+    /// AMD's library.
+    pub rocm: Option<PathBuf>,
     /// Whether the processors are controlled.
     pub cpu: bool,
     /// Whether the GPUs are controlled.
@@ -298,6 +300,7 @@ pub fn machine(values: &Values) -> Result<Machine, Refusals> {
         state,
         registers: values.get(&own::REGISTERS)?,
         nvml: values.get(&own::NVML_PATH)?,
+        rocm: values.get(&own::ROCM_SMI_PATH)?,
         cpu: true,
         gpu: true,
     })

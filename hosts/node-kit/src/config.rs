@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 /// Where the hardware is.
 #[derive(Clone, Debug)]
 pub struct Sources {
-    /// The folder that holds `sys` and `dev`.
+    /// The folder that holds `sys`, `dev` and `proc`.
     pub root: Root,
     /// Whether model-specific registers may be used where powercap does not have the limits.
     pub registers: Registers,
@@ -161,6 +161,12 @@ impl Sources {
             rocm: Where::At(lib.join("librocm_smi64.so")),
         }
     }
+
+    /// The same, with the libraries of GPUs that somebody names.
+    #[must_use]
+    pub fn with_libraries(self, nvml: Option<PathBuf>, rocm: Option<PathBuf>) -> Self {
+        Self { nvml: nvml.or(self.nvml), rocm: rocm.map_or(self.rocm, Where::At), ..self }
+    }
 }
 
 const fn seconds(count: u64) -> Micros {
@@ -219,6 +225,17 @@ fn valid<T, E: fmt::Debug>(standard: Result<T, E>) -> T {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn libraries_of_gpus_are_looked_for_where_they_are_named() {
+        let below = || Sources::below(Path::new("/host"));
+        let inside = below().with_libraries(None, None);
+        assert_eq!(inside.rocm, Where::At("/host/lib/librocm_smi64.so".into()));
+        assert_eq!(inside.nvml.as_deref(), Some(Path::new("/host/lib/libnvidia-ml.so.1")));
+        let named = below().with_libraries(Some("/n".into()), Some("/r".into()));
+        assert_eq!((named.nvml, named.rocm), (Some("/n".into()), Where::At("/r".into())));
+        assert_eq!(Sources::machine().with_libraries(None, None).rocm, Where::Installed);
+    }
 
     #[test]
     fn the_standard_tuning_is_valid_for_every_period() {

@@ -41,6 +41,26 @@ impl Identity {
     }
 }
 
+/// What a folder that is said to hold a host's hardware lacks, and what is not known without it.
+pub(super) fn missing(root: &Path) -> Option<String> {
+    let parts = [
+        ("proc", "the names of processors and GPUs and the size of the memory"),
+        ("sys", "every power limit and meter that is a file"),
+        ("dev", "the limits of EPYC sockets and of registers"),
+    ];
+    let missing: Vec<_> = parts.iter().filter(|(name, _)| !root.join(name).is_dir()).collect();
+    let names: Vec<_> = missing.iter().map(|(name, _)| *name).collect();
+    let effects: Vec<_> = missing.iter().map(|(_, effect)| *effect).collect();
+    (!missing.is_empty()).then(|| {
+        format!(
+            "HOST_ROOT={} has no folder {}: not known are {}; mount the host's there",
+            root.display(),
+            names.join(", "),
+            effects.join(", ")
+        )
+    })
+}
+
 /// The name of the cards, as NVIDIA's driver says it; nothing where they have several.
 fn nvidia(folder: &Path) -> Option<String> {
     let cards = std::fs::read_dir(folder).ok()?.flatten();
@@ -83,6 +103,9 @@ mod tests {
         assert_eq!(value(text, "model"), None, "a part of a key is another key");
         assert_eq!(kib("263849284 kB"), Some(270_181_666_816));
         assert_eq!(kib("much"), None);
+        assert_eq!(missing(Path::new("/")), None);
+        let said = missing(Path::new("/nowhere")).unwrap();
+        assert!(said.starts_with("HOST_ROOT=/nowhere has no folder proc, sys, dev: "), "{said}");
         let nowhere = Identity::read(Some(Path::new("/nowhere")));
         assert_eq!(Identity { boot: None, ..nowhere.clone() }, Identity::default());
         assert_eq!(nowhere.boot, Identity::read(None).boot, "of the kernel that it runs on");

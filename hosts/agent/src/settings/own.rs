@@ -63,7 +63,7 @@ pub(super) const ON_EXIT: Setting<OnExit> = Setting::with_default(
     "keep",
     |text| parse::one_of(text, &[("keep", OnExit::Keep), ("restore", OnExit::Restore)]),
     "keep or restore",
-    "What happens to the limits when the agent ends",
+    "What happens to the limits when the agent ends: they stay, or the originals come back (not while a grant stands)",
 );
 pub(super) const LEASE_EXPIRY: Setting<LeaseExpiry> = Setting::with_default(
     "LEASE_EXPIRY",
@@ -73,7 +73,8 @@ pub(super) const LEASE_EXPIRY: Setting<LeaseExpiry> = Setting::with_default(
         parse::one_of(text, &words)
     },
     "hold, relax or safe",
-    "What happens to the caps when nobody has confirmed the desired state for SPEC_READ_TIMEOUT",
+    "What happens to the caps when nobody has confirmed the desired state for SPEC_READ_TIMEOUT: they hold; they go back to \
+     the originals, one node after the other (relax); or the safe profile counts. Under a grant nothing is released",
 );
 pub(super) const LEASE_SOURCE: Setting<LeaseSource> = Setting::with_default(
     "LEASE_SOURCE",
@@ -87,7 +88,8 @@ pub(super) const SPEC_READ_TIMEOUT: Setting<Duration> = Setting::with_default(
     "5m",
     |text| parse::duration(text, Duration::from_secs(10)..=Duration::from_secs(86_400)),
     "a duration between 10s and 24h",
-    "For how long the desired state counts as known after it was last confirmed",
+    "For how long the desired state counts as known after it was last confirmed; at least 2m with LEASE_SOURCE=watch and \
+     another LEASE_EXPIRY than hold",
 );
 pub(super) const SAFE_CPU_CAP_PCT: Setting<Option<CapIntent>> = Setting::optional(
     "SAFE_CPU_CAP_PCT",
@@ -105,7 +107,8 @@ pub(super) const CPU_CAP_FLOOR_WATTS: Setting<Option<Floor>> = Setting::optional
     "CPU_CAP_FLOOR_WATTS",
     |text| floor(text).map(Some),
     "watts from 0 to 10000",
-    "No package is ever capped below this, whatever the API says, in both modes",
+    "No package is ever capped below this, whatever the API says, in both modes; a node over HTTP that tells no lowest limit \
+     has that of its model in the catalogue",
 );
 pub(super) const GPU_CAP_FLOOR_WATTS: Setting<Option<Floor>> = Setting::optional(
     "GPU_CAP_FLOOR_WATTS",
@@ -117,14 +120,17 @@ pub(super) const STATE_DIR: Setting<Option<PathBuf>> = Setting::optional(
     "STATE_DIR",
     |text| parse::path(text).map(Some),
     "the path of a folder on the host",
-    "Where the originals, the writer's lock and the last grant are; without it /var/lib/joulie, or HOST_ROOT.joulie, and \
-     in mode pool grants are not kept",
+    "Where the originals, the writer's lock and the last grant are; it must be the host's and outlive the pod. Without it \
+     /var/lib/joulie, or HOST_ROOT.joulie; in mode pool it keeps the grants alone, a file for each node, and without it \
+     they are not kept",
 );
 pub(super) const HOST_ROOT: Setting<Option<PathBuf>> = Setting::optional(
     "HOST_ROOT",
     |text| parse::path(text).map(Some),
-    "the path of a folder that holds sys and dev",
-    "Where the hardware is, for a host that is mounted elsewhere and for virtual hardware",
+    "the path of a folder that holds sys, dev and proc",
+    "Where the hardware is, for a host that is mounted elsewhere and for virtual hardware; its proc names the processors, the \
+     memory and the GPUs. Libraries of GPUs are then looked for in its folder lib alone, unless NVML_PATH and \
+     ROCM_SMI_PATH name them",
 );
 pub(super) const REGISTERS: Setting<node_kit::Registers> = Setting::with_default(
     "MSR",
@@ -145,7 +151,13 @@ pub(super) const NVML_PATH: Setting<Option<PathBuf>> = Setting::optional(
     "NVML_PATH",
     |text| parse::path(text).map(Some),
     "the path of a file",
-    "NVIDIA's library, where the loader does not find it",
+    "NVIDIA's library libnvidia-ml, where the loader does not find it, or where HOST_ROOT is set",
+);
+pub(super) const ROCM_SMI_PATH: Setting<Option<PathBuf>> = Setting::optional(
+    "ROCM_SMI_PATH",
+    |text| parse::path(text).map(Some),
+    "the path of a file",
+    "AMD's library librocm_smi64, where the loader does not find it, or where HOST_ROOT is set",
 );
 pub(super) const POWER_PUBLISH_INTERVAL: Setting<Duration> = Setting::with_default(
     "POWER_PUBLISH_INTERVAL",

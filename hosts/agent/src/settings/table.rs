@@ -29,6 +29,7 @@ pub static TABLE: Table = Table {
         &own::HOST_ROOT,
         &own::REGISTERS,
         &own::NVML_PATH,
+        &own::ROCM_SMI_PATH,
         &own::POWER_PUBLISH_INTERVAL,
         &own::POWER_PUBLISH_HEARTBEAT,
         &tuning::LAW,

@@ -39,8 +39,12 @@ fn endpoint(text: &str) -> Result<Option<UrlTemplate>, host_kit::config::Wrong> 
 const ACCEPTS: &str = "none, host or http";
 const TEMPLATE: &str = "an http or https URL, with {node} where the name of the node goes";
 
-pub(super) const CPU_SOURCE: Setting<Option<Through>> =
-    Setting::optional("TELEMETRY_CPU_SOURCE", through, ACCEPTS, "Where the power of the node comes from");
+pub(super) const CPU_SOURCE: Setting<Option<Through>> = Setting::optional(
+    "TELEMETRY_CPU_SOURCE",
+    through,
+    ACCEPTS,
+    "Where the power of the node comes from; without it the host. A node is the host's or over HTTP as a whole",
+);
 pub(super) const CPU_SOURCE_ENDPOINT: Setting<Option<UrlTemplate>> = Setting::optional(
     "TELEMETRY_CPU_HTTP_ENDPOINT",
     endpoint,
@@ -93,14 +97,14 @@ pub(super) const TIMEOUT_SECONDS: Setting<u32> = Setting::with_default(
     "2",
     |text| parse::whole(text, 1..=300),
     "a whole number from 1 to 300",
-    "How long an answer over HTTP may take",
+    "How many seconds an answer over HTTP may take",
 );
 
 pub(super) const AUTHORITIES: Setting<Option<PathBuf>> = Setting::optional(
     "TELEMETRY_HTTP_CA_FILE",
     |text| parse::path(text).map(Some),
     "the path of a file of certificates (PEM)",
-    "Who signs the certificates of https endpoints; without it the authorities that the system knows",
+    "Who signs the certificates of https endpoints; without it the authorities that the system knows. A certificate and its name are always checked",
 );
 
 /// A node's endpoints.
