@@ -1,6 +1,6 @@
-//! The generated files: the definitions of the Kubernetes kinds in `hosts/deploy/crds`.
+//! The generated files: the definitions of the Kubernetes kinds in `hosts/deploy/crds`, and `docs/REFERENCE.md`.
 //!
-//! One test of `joulie-api` renders them and compares; told to, it writes them first. So this command builds no
+//! A test of `joulie-api` and one of `joulie` make them and compare; told to, they write them first. So this command builds no
 //! Kubernetes libraries of its own, and `cargo xtask test` holds the files by running the tests.
 
 use anyhow::{Context, Result};
@@ -16,18 +16,44 @@ pub(crate) enum Mode {
     Check,
 }
 
+/// A test that makes files, and the variable by which it writes them.
+struct Maker {
+    files: &'static str,
+    package: [&'static str; 4],
+    test: &'static str,
+    write: &'static str,
+}
+
+const MAKERS: [Maker; 2] = [
+    Maker {
+        files: "hosts/deploy/crds",
+        package: ["--package", "joulie-api", "--test", "it"],
+        test: "crds::the_definitions_that_are_checked_in_are_those_of_the_types",
+        write: "JOULIE_WRITE_CRDS",
+    },
+    Maker {
+        files: "docs/REFERENCE.md",
+        package: ["--package", "joulie", "--bin", "joulie"],
+        test: "reference::the_reference_is_what_the_programs_define",
+        write: "JOULIE_WRITE_REFERENCE",
+    },
+];
+
 /// Writes or checks the files.
 pub(crate) fn run(root: &Path, mode: Mode) -> Result<()> {
-    let mut cargo = Command::new("cargo");
-    cargo.current_dir(root);
-    cargo.args(["test", "--quiet", "--locked", "--package", "joulie-api", "--test", "it"]);
-    cargo.args(["--", "--exact", "crds::the_definitions_that_are_checked_in_are_those_of_the_types"]);
-    match mode {
-        Mode::Write => cargo.env("JOULIE_WRITE_CRDS", "1"),
-        Mode::Check => cargo.env_remove("JOULIE_WRITE_CRDS"),
-    };
-    super::succeed(&mut cargo).map(drop).context(match mode {
-        Mode::Write => "hosts/deploy/crds could not be written",
-        Mode::Check => "hosts/deploy/crds is not what the types say: run `cargo xtask codegen`",
-    })
+    for maker in &MAKERS {
+        let mut cargo = Command::new("cargo");
+        cargo.current_dir(root).args(["test", "--quiet", "--locked"]).args(maker.package);
+        cargo.args(["--", "--exact", maker.test]);
+        match mode {
+            Mode::Write => cargo.env(maker.write, "1"),
+            Mode::Check => cargo.env_remove(maker.write),
+        };
+        let files = maker.files;
+        super::succeed(&mut cargo).map(drop).with_context(|| match mode {
+            Mode::Write => format!("{files} could not be written"),
+            Mode::Check => format!("{files} is not what the code says: run `cargo xtask codegen`"),
+        })?;
+    }
+    Ok(())
 }

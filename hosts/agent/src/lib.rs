@@ -23,7 +23,8 @@ mod pool;
 pub mod settings;
 mod start;
 
+pub use front::outcome::cap_reasons;
 pub use host::StartError as HostError;
-pub use host::restore::run as restore;
+pub use host::restore::{RESTORE_STATUSES, run as restore};
 pub use pool::{Carrier, PoolError};
-pub use start::{BUILD, StartError, Started, start, start_over};
+pub use start::{BUILD, StartError, Started, described_metrics, start, start_over};

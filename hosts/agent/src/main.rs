@@ -1,11 +1,9 @@
 //! Caps CPUs and GPUs of a node as its desired state says, and reports what really happened.
 
+use agent::BUILD;
 use agent::settings::{Settings, TABLE};
-use host_kit::metrics::Build;
 use host_kit::program;
 use std::process::ExitCode;
-
-const BUILD: Build = agent::BUILD;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1).peekable();

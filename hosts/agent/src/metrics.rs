@@ -14,6 +14,7 @@ use crate::front::receipt::{Receipt, Unkept};
 use crate::front::wanted::{Unknown, Wanted};
 use crate::machine::{LeaseState, MIXED, Means, View};
 use grants::Grants;
+use host_kit::metrics::MetricsRegistry;
 use labels::{
     Move, Node, NodeBackend, NodeCpu, NodeMode, NodeMove, NodePolicy, NodeZone, Object, WhichObject, Write,
 };
@@ -22,7 +23,6 @@ use power_units::Watts;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -74,7 +74,7 @@ struct Known {
 }
 
 impl Metrics {
-    pub(crate) fn register(registry: &mut Registry) -> Self {
+    pub(crate) fn register(registry: &mut MetricsRegistry) -> Self {
         let all = Self::default();
         all.register_kept(registry);
         all.register_own(registry);

@@ -17,7 +17,7 @@ use crate::settings::{LeaseExpiry, Machine, OnExit, Routing, Settings, Shards, T
 use host_kit::clock::Clock;
 use host_kit::health::{Health, Verdict};
 use host_kit::leader::{self, CandidateError, Elections, LeaseName, elect};
-use host_kit::metrics::{Build, Metrics as Page};
+use host_kit::metrics::{Build, MetricDescription, Metrics as Page, MetricsRegistry};
 use host_kit::ops::Ops;
 use host_kit::program::Context;
 use host_kit::reflect::{Reflections, Row};
@@ -34,8 +34,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 /// What this program says of itself.
-pub const BUILD: Build =
-    Build { component: "agent", version: env!("CARGO_PKG_VERSION"), revision: "unknown" };
+pub const BUILD: Build = Build::of("agent", env!("CARGO_PKG_VERSION"));
 
 /// What was begun.
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +75,33 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
+/// What its parts count.
+struct Counted {
+    metrics: Metrics,
+    reflections: Reflections,
+    servers: ServerMetrics,
+}
+
+impl Counted {
+    fn register(registry: &mut MetricsRegistry) -> Self {
+        Self {
+            metrics: Metrics::register(registry),
+            reflections: Reflections::register(registry),
+            servers: ServerMetrics::register(registry),
+        }
+    }
+}
+
+/// All metrics of this program, for the reference.
+#[must_use]
+pub fn described_metrics() -> Vec<MetricDescription> {
+    Page::descriptions(|registry| {
+        drop(Counted::register(registry));
+        // Those of mode pool, where agents of a part elect the one that works.
+        drop(Elections::register(registry));
+    })
+}
+
 /// Begins the agent's tasks.
 pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> Result<Started, StartError> {
     begin(settings, context, None, tasks).await
@@ -98,9 +124,7 @@ async fn begin(
     tasks: &mut Tasks,
 ) -> Result<Started, StartError> {
     let mut page = Page::of(&BUILD);
-    let metrics = Metrics::register(page.registry());
-    let reflections = Reflections::register(page.registry());
-    let servers = ServerMetrics::register(page.registry());
+    let Counted { metrics, reflections, servers } = Counted::register(page.registry());
     let shared = Arc::new(shared(&settings, &context, metrics)?);
     let health = Health::new(context.clock.clone()).ready_until(context.stop.clone());
     let health = match &settings.target {

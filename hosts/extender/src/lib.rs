@@ -40,4 +40,4 @@ pub mod settings;
 mod snapshot;
 mod start;
 
-pub use start::{BUILD, StartError, Started, start, start_on};
+pub use start::{BUILD, StartError, Started, described_metrics, start, start_on};

@@ -7,6 +7,8 @@
 mod latency;
 mod nodes;
 
+pub(crate) use nodes::ALL as OF_NODES;
+
 use crate::decide::{Asked, Outcome};
 use crate::expected::{Forgotten, Settled};
 use crate::keeper::Shown;
@@ -14,16 +16,15 @@ use crate::ledger::Round;
 use crate::settings::Placement;
 use arc_swap::ArcSwapOption;
 use host_kit::clock::Clock;
-use host_kit::closed_label;
+use host_kit::metrics::MetricsRegistry;
+use host_kit::{closed_label, label_set};
 use joulie_core::placement::assumed::Swept;
 use joulie_core::placement::class::WorkloadClass;
 use joulie_core::placement::filter::Rejection;
 use latency::Latency;
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -95,30 +96,27 @@ impl ClassLabel {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct ByClass {
-    pub(crate) workload_class: ClassLabel,
-}
+label_set! {
+    pub(crate) struct ByClass {
+        pub(crate) workload_class: ClassLabel,
+    }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByKind {
-    kind: Kind,
-}
+    struct ByKind {
+        kind: Kind,
+    }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByReason {
-    reason: &'static str,
-}
+    struct ByReason {
+        reason: &'static str,
+    }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByFate {
-    fate: Fate,
-}
+    struct ByFate {
+        fate: Fate,
+    }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByRefusal {
-    verb: Verb,
-    reason: Refusal,
+    struct ByRefusal {
+        verb: Verb,
+        reason: Refusal,
+    }
 }
 
 /// What is counted. Clones count together.
@@ -145,14 +143,8 @@ struct All {
 }
 
 impl Metrics {
-    /// Registers it.
-    pub(crate) fn register(
-        registry: &mut Registry,
-        shown: Shown,
-        placement: Placement,
-        node_series: bool,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
+    /// Registers what is counted.
+    pub(crate) fn register(registry: &mut MetricsRegistry) -> Self {
         let requests = [
             by_class(registry, "joulie_scheduler_filter_requests", "Filter requests answered"),
             by_class(registry, "joulie_scheduler_prioritize_requests", "Prioritize requests answered"),
@@ -173,7 +165,7 @@ impl Metrics {
             "Pods that were expected where they scored best",
             fates.clone(),
         );
-        let counter = |registry: &mut Registry, name: &str, help: &str| {
+        let counter = |registry: &mut MetricsRegistry, name: &'static str, help: &'static str| {
             let counter = Counter::default();
             registry.register(name, help, counter.clone());
             counter
@@ -206,15 +198,20 @@ impl Metrics {
                 .map(|fate| fates.get_or_create(&ByFate { fate }).clone()),
             last: Default::default(),
         });
-        let metrics = Self(all);
-        registry.register_collector(Box::new(nodes::Scrape {
-            metrics: metrics.clone(),
-            shown,
-            placement,
-            node_series,
-            clock,
-        }));
-        metrics
+        Self(all)
+    }
+
+    /// Registers what is worked out when somebody asks.
+    pub(crate) fn register_nodes(
+        &self,
+        registry: &mut MetricsRegistry,
+        shown: Shown,
+        placement: Placement,
+        node_series: bool,
+        clock: Arc<dyn Clock>,
+    ) {
+        let scrape = nodes::Scrape { metrics: self.clone(), shown, placement, node_series, clock };
+        registry.register_collector(Box::new(scrape), &nodes::ALL);
     }
 
     /// A request was answered.
@@ -299,7 +296,7 @@ fn place(verb: Verb) -> usize {
     usize::from(verb == Verb::Prioritize)
 }
 
-fn by_class(registry: &mut Registry, name: &str, help: &str) -> [Counter; 3] {
+fn by_class(registry: &mut MetricsRegistry, name: &'static str, help: &'static str) -> [Counter; 3] {
     let family = Family::<ByClass, Counter>::default();
     registry.register(name, help, family.clone());
     [ClassLabel::Performance, ClassLabel::Standard, ClassLabel::Other]

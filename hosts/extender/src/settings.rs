@@ -38,11 +38,15 @@ const TWIN_STALENESS_THRESHOLD: Setting<Duration> = Setting::with_default(
     "A NodeTwin that is older is not believed: the node counts as unknown",
 );
 
-const MARGINAL_CPU: Setting<String> = coefficient("MARGINAL_CPU_UTIL_COEFF", "0.7", "cores");
+const MARGINAL_CPU: Setting<String> = coefficient(
+    "MARGINAL_CPU_UTIL_COEFF",
+    "0.7",
+    "Which part of the cores that it asks for a pod is taken to use",
+);
 const MARGINAL_GPU: Setting<String> =
-    coefficient("MARGINAL_GPU_UTIL_COEFF_STANDARD", "0.65", "GPUs of standard pods");
+    coefficient("MARGINAL_GPU_UTIL_COEFF_STANDARD", "0.65", "The same of the GPUs of standard pods");
 const MARGINAL_GPU_PERFORMANCE: Setting<String> =
-    coefficient("MARGINAL_GPU_UTIL_COEFF_PERFORMANCE", "0.85", "GPUs of performance pods");
+    coefficient("MARGINAL_GPU_UTIL_COEFF_PERFORMANCE", "0.85", "The same of the GPUs of performance pods");
 
 const fn coefficient(name: &'static str, default: &'static str, help: &'static str) -> Setting<String> {
     // Which of the three it is does not matter to what is accepted.
@@ -65,7 +69,7 @@ const ENABLE_FACILITY_METRICS: Setting<bool> = Setting::with_default(
     "false",
     parse::boolean,
     "true or false",
-    "Whether NodeTwin.status.estimatedPUE multiplies a pod's watts",
+    "Whether NodeTwin.status.estimatedPUE multiplies a pod's watts; one that rests on cooling stress alone, as upstream's operator writes it, counts as 1.0",
 );
 
 const POWER_PROFILE_LABEL: Setting<String> = Setting::with_default(
@@ -84,7 +88,7 @@ const SCORING_FORMULA: Setting<Formula> = Setting::with_default(
         other => Formula::read(other).map_err(wrong),
     },
     "headroom or facility",
-    "headroom: 0.7 headroom, 0.15 cooling and the trend; facility: 0.4 headroom, 0.3 cooling, 0.3 power supply",
+    "headroom: 0.7 headroom, 0.15 cooling and the trend; facility: 0.4 headroom, 0.3 cooling, 0.3 power supply (0.55 and 0.45 where no power supply stress is known)",
 );
 
 const EXTENDER_SCORE_MAX: Setting<ScoreMax> = Setting::with_default(
@@ -108,7 +112,7 @@ const POWER_FIT: Setting<PowerFit> = Setting::with_default(
     "score",
     |text| PowerFit::read(text).map_err(wrong),
     "score or filter",
-    "Whether a pod that would take a node over its cap is only scored lower, or kept away",
+    "Whether a pod that would take a node over its cap, assumed watts included, is scored lower (score) or the node refused (filter)",
 );
 
 const ASSUMED_SETTLE: Setting<Duration> = Setting::with_default(
@@ -148,7 +152,7 @@ const EXTENDER_BODY_MAX: Setting<usize> = Setting::with_default(
     "134217728",
     |text| parse::whole(text, 1 << 16..=1 << 30),
     "a number of bytes from 65536 to 1073741824",
-    "The largest request; whole Node objects of 5,000 nodes are some 90 MB",
+    "The largest request; whole Node objects of 5,000 nodes are some 45 to 90 MB. All requests in flight may have twice as many",
 );
 
 const EXTENDER_CONNECTIONS_MAX: Setting<usize> = Setting::with_default(
@@ -156,7 +160,7 @@ const EXTENDER_CONNECTIONS_MAX: Setting<usize> = Setting::with_default(
     "64",
     |text| parse::whole(text, 1..=10_000),
     "a whole number from 1 to 10000",
-    "How many connections may be open; each may hold one request",
+    "How many connections may be open; each may hold one request, and one address a quarter of them",
 );
 
 const NODE_SERIES: Setting<bool> = Setting::with_default(

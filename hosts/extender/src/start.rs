@@ -2,7 +2,7 @@
 
 use crate::expected::Expected;
 use crate::keeper::{Keeper, Shown, Watched};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, OF_NODES};
 use crate::roster::Roster;
 use crate::routes::{Desk, Inside, Work};
 use crate::rows::EcoLabel;
@@ -11,7 +11,7 @@ use crate::snapshot::Snapshot;
 use arc_swap::ArcSwap;
 use host_kit::clock::{Clock, Mono};
 use host_kit::health::{Health, Verdict};
-use host_kit::metrics::{self, Build};
+use host_kit::metrics::{self, Build, MetricDescription, MetricsRegistry};
 use host_kit::ops::Ops;
 use host_kit::program::Context;
 use host_kit::reflect::{self, Feed, Reflections, Row, Rows, Source, reflect};
@@ -24,8 +24,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// What runs here.
-pub const BUILD: Build =
-    Build { component: "extender", version: env!("CARGO_PKG_VERSION"), revision: "unknown" };
+pub const BUILD: Build = Build::of("extender", env!("CARGO_PKG_VERSION"));
 
 /// Where it listens.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +65,32 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
+/// What its parts count.
+struct Counted {
+    reflections: Reflections,
+    servers: ServerMetrics,
+    own: Metrics,
+}
+
+impl Counted {
+    fn register(registry: &mut MetricsRegistry) -> Self {
+        Self {
+            reflections: Reflections::register(registry),
+            servers: ServerMetrics::register(registry),
+            own: Metrics::register(registry),
+        }
+    }
+}
+
+/// All metrics of this program, for the reference.
+#[must_use]
+pub fn described_metrics() -> Vec<MetricDescription> {
+    metrics::Metrics::descriptions(|registry| {
+        drop(Counted::register(registry));
+        registry.describe(&OF_NODES);
+    })
+}
+
 /// Connections for scrapes and people.
 const INSIDE_CONNECTIONS_MAX: usize = 32;
 
@@ -85,13 +110,12 @@ pub async fn start_on(
 ) -> Result<Started, StartError> {
     let Context { client, clock, stop, logs, shown: config } = context;
     let mut registry = metrics::Metrics::of(&BUILD);
-    let reflections = Reflections::register(registry.registry());
-    let server_metrics = ServerMetrics::register(registry.registry());
+    let Counted { reflections, servers: server_metrics, own } = Counted::register(registry.registry());
     let shown: Shown = Arc::new(ArcSwap::from_pointee(Snapshot::nothing()));
     let expected = Expected::new(settings.expected_max);
     let placement = settings.placement;
     let series = settings.node_series;
-    let own = Metrics::register(registry.registry(), shown.clone(), placement, series, clock.clone());
+    own.register_nodes(registry.registry(), shown.clone(), placement, series, clock.clone());
 
     let parts = (clock.clone(), stop.clone());
     let mut watcher =

@@ -17,8 +17,8 @@ mod sources;
 mod url;
 
 pub use listen::Listen;
-pub use setting::{AnySetting, Setting, Wrong};
-pub use sources::{Invocation, Origin, Sources};
+pub use setting::{AnySetting, Setting, SettingDefault, Wrong};
+pub use sources::{FILE_VARIABLE, Invocation, Origin, Sources};
 pub use url::{Url, UrlTemplate};
 
 use setting::Parsed;

@@ -40,6 +40,19 @@ pub enum Severity {
     Warning,
 }
 
+/// A reason that a program gives, as the reference lists it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventReason {
+    /// The word of the Event.
+    pub word: &'static str,
+    /// Whether a person has to care.
+    pub severity: Severity,
+    /// About which object it is.
+    pub about: &'static str,
+    /// What it means.
+    pub meaning: &'static str,
+}
+
 /// Something to say about an object.
 #[derive(Clone, Debug)]
 pub struct Note {

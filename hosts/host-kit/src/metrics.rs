@@ -4,12 +4,17 @@
 //! bounds (a node). What must never be in a label: text of an error, of a request, of an object's annotation.
 
 mod process;
+mod registry;
+
+pub use registry::{
+    DescribedMetric, LabelSet, LabelValue, LabelWord, MetricDescription, MetricKind, MetricLabel,
+    MetricsRegistry,
+};
 
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Bytes;
 use prometheus_client::metrics::info::Info;
-use prometheus_client::registry::Registry;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,32 +29,65 @@ pub struct Build {
     pub revision: &'static str,
 }
 
+/// The commit that this is built from: that of the checkout (in a debug build with `-dev` behind it, as the rest may be
+/// newer), else what `JOULIE_REVISION` said while it was compiled, else "unknown".
+pub const REVISION: &str = match option_env!("HOST_KIT_REVISION") {
+    Some(revision) => revision,
+    None => "unknown",
+};
+
+impl Build {
+    /// A program of this workspace, by its name and `env!("CARGO_PKG_VERSION")`.
+    #[must_use]
+    pub const fn of(component: &'static str, version: &'static str) -> Self {
+        Self { component, version, revision: REVISION }
+    }
+}
+
+const BUILD_LABELS: &[MetricLabel] = &[
+    MetricLabel { name: "component", values: &[] },
+    MetricLabel { name: "version", values: &[] },
+    MetricLabel { name: "revision", values: &[] },
+];
+const BUILD_INFO: MetricDescription = MetricDescription {
+    name: "joulie_build",
+    kind: MetricKind::Info,
+    labels: BUILD_LABELS,
+    help: "What runs here; the revision is the commit",
+};
+
 /// The metrics of one program while they are being registered.
 pub struct Metrics {
-    registry: Registry,
+    registry: MetricsRegistry,
 }
 
 /// The metrics of one program, to be rendered.
 #[derive(Clone)]
-pub struct Page(Arc<Registry>);
+pub struct Page(Arc<MetricsRegistry>);
 
 impl Metrics {
     /// Has `joulie_build_info` and the process's own figures already.
     pub fn of(build: &Build) -> Self {
-        let mut registry = Registry::default();
-        let info = Info::new(vec![
-            ("component", build.component),
-            ("version", build.version),
-            ("revision", build.revision),
-        ]);
-        registry.register("joulie_build", "What runs here", info);
-        registry.register_collector(Box::new(process::Process::at(Path::new("/proc"))));
+        let mut registry = MetricsRegistry::default();
+        let values = [build.component, build.version, build.revision];
+        let labels = BUILD_LABELS.iter().zip(values).map(|(label, value)| (label.name, value));
+        let info = Info::new(labels.collect::<Vec<_>>());
+        registry.describe(&[BUILD_INFO]);
+        registry.inner().register(BUILD_INFO.name, BUILD_INFO.help, info);
+        registry.register_collector(Box::new(process::Process::at(Path::new("/proc"))), &process::ALL);
         Self { registry }
     }
 
     /// Where the parts register theirs, with the full name of the metric.
-    pub fn registry(&mut self) -> &mut Registry {
+    pub fn registry(&mut self) -> &mut MetricsRegistry {
         &mut self.registry
+    }
+
+    /// All metrics of a program that registers its own in this way: what the reference lists.
+    pub fn descriptions(register: impl FnOnce(&mut MetricsRegistry)) -> Vec<MetricDescription> {
+        let mut metrics = Self::of(&Build::of("", ""));
+        register(metrics.registry());
+        metrics.registry.descriptions().to_vec()
     }
 
     /// Ends the registration.
@@ -61,9 +99,7 @@ impl Metrics {
 impl Page {
     /// The text of `/metrics`.
     pub fn render(&self) -> Result<String, std::fmt::Error> {
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &self.0)?;
-        Ok(text)
+        self.0.render()
     }
 
     /// The answer of `/metrics`.
@@ -97,10 +133,10 @@ impl Page {
 /// ```
 #[macro_export]
 macro_rules! closed_label {
-    ($(#[$doc:meta])* $vis:vis enum $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+    ($(#[$doc:meta])* $vis:vis enum $name:ident { $($(#[doc = $meaning:literal])* $variant:ident = $word:literal),+ $(,)? }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        $vis enum $name { $($(#[$variant_doc])* $variant),+ }
+        $vis enum $name { $($(#[doc = $meaning])* $variant),+ }
 
         impl $name {
             /// Every value there is.
@@ -110,6 +146,11 @@ macro_rules! closed_label {
             $vis const fn word(self) -> &'static str {
                 match self { $(Self::$variant => $word),+ }
             }
+        }
+
+        impl $crate::metrics::LabelValue for $name {
+            const VALUES: &'static [$crate::metrics::LabelWord] =
+                &[$($crate::metrics::LabelWord { word: $word, meaning: concat!($($meaning),*) }),+];
         }
 
         impl $crate::metrics::encoding::EncodeLabelValue for $name {
@@ -123,15 +164,41 @@ macro_rules! closed_label {
     };
 }
 
-/// What [`closed_label!`](crate::closed_label) needs where it is used.
+/// Makes structs of labels: a series has all of them.
+///
+/// ```
+/// host_kit::label_set! {
+///     /// A node.
+///     pub struct ByNode {
+///         node: String,
+///     }
+/// }
+/// assert_eq!(<ByNode as host_kit::metrics::LabelSet>::LABELS[0].name, "node");
+/// ```
+#[macro_export]
+macro_rules! label_set {
+    ($($(#[$doc:meta])* $vis:vis struct $name:ident { $($field_vis:vis $field:ident: $type:ty),+ $(,)? })+) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, $crate::metrics::encoding::EncodeLabelSet)]
+        $vis struct $name { $($field_vis $field: $type),+ }
+
+        impl $crate::metrics::LabelSet for $name {
+            const LABELS: &'static [$crate::metrics::MetricLabel] = &[$($crate::metrics::MetricLabel {
+                name: stringify!($field),
+                values: <$type as $crate::metrics::LabelValue>::VALUES,
+            }),+];
+        }
+    )+};
+}
+
+/// What [`closed_label!`](crate::closed_label) and [`label_set!`](crate::label_set) need where they are used.
 pub mod encoding {
-    pub use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
+    pub use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use prometheus_client::encoding::EncodeLabelSet;
     use prometheus_client::metrics::counter::Counter;
     use prometheus_client::metrics::family::Family;
 
@@ -145,9 +212,30 @@ mod tests {
         }
     }
 
-    #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-    struct Labels {
-        verb: Verb,
+    /// Whether the sources are a checkout; unpacked from an archive they are none.
+    fn is_checkout() -> bool {
+        let mut git = std::process::Command::new("git");
+        let asked =
+            git.current_dir(env!("CARGO_MANIFEST_DIR")).args(["ls-files", "--error-unmatch", "build.rs"]);
+        asked.output().is_ok_and(|answer| answer.status.success())
+    }
+
+    #[test]
+    fn a_program_names_the_commit_that_it_is_built_from() {
+        if !is_checkout() {
+            return assert_eq!(REVISION, option_env!("JOULIE_REVISION").unwrap_or("unknown"));
+        }
+        let commit = REVISION.trim_end_matches("-dev");
+        assert_eq!(commit.len(), 12, "{REVISION}");
+        assert!(commit.bytes().all(|digit| digit.is_ascii_hexdigit()), "{REVISION}");
+        assert_eq!(REVISION.ends_with("-dev"), cfg!(debug_assertions), "{REVISION}");
+    }
+
+    crate::label_set! {
+        /// For the test.
+        struct Labels {
+            verb: Verb,
+        }
     }
 
     #[test]
@@ -168,5 +256,26 @@ mod tests {
             assert!(text.lines().any(|one| one == line), "{line} is not in\n{text}");
         }
         assert!(text.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn what_is_registered_is_described_before_it_has_a_series() {
+        let mut metrics = Metrics::of(&Build::of("test", "0"));
+        let before = metrics.registry().descriptions().len();
+        metrics.registry().register("joulie_requests", "Requests", Family::<Labels, Counter>::default());
+        let [described] = metrics.registry().descriptions()[before..] else { panic!("one was registered") };
+        assert_eq!(
+            (described.series().as_str(), described.kind),
+            ("joulie_requests_total", MetricKind::Counter)
+        );
+        assert_eq!((described.help, described.labels.len()), ("Requests", 1));
+        let verbs: Vec<_> = described.labels[0].values.iter().map(|word| (word.word, word.meaning)).collect();
+        assert_eq!((described.labels[0].name, verbs), ("verb", vec![("filter", " One."), ("bind", " Two.")]));
+        // A collector has no words of its own: what it encodes is what was described.
+        let text = metrics.registry().render().unwrap();
+        for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+            let name = line.split(' ').next().unwrap();
+            assert!(metrics.registry().descriptions().iter().any(|one| one.name == name), "{name}");
+        }
     }
 }

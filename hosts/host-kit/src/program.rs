@@ -8,6 +8,7 @@ use crate::config::{self, Invocation, Refusals, Setting, Table, Values, Wrong, p
 use crate::connect;
 use crate::log::{self, Format, Levels, Logs};
 use crate::metrics::Build;
+use crate::shutdown::status::{EndStatus, FAILED, REFUSED};
 use crate::shutdown::{self, Stop, Tasks};
 use kube::Client;
 use std::error::Error;
@@ -59,7 +60,7 @@ pub const NAMESPACE: Setting<String> = Setting::with_default(
     "joulie-system",
     parse::object_name,
     "the name of a namespace",
-    "Where Joulie's Leases and Events are",
+    "Where Joulie's Leases and Events are; it must exist, and the roles of hosts/deploy/rbac are for the default",
 )
 .or_called(&["POD_NAMESPACE"]);
 
@@ -95,8 +96,8 @@ pub struct Context {
     pub shown: String,
 }
 
-/// Runs a program from its command line and environment to its exit status: 0 after a clean end, 1 after a failure, 2 for
-/// a configuration that is refused.
+/// Runs a program from its command line and environment to its exit status, one of
+/// [`OF_PROGRAMS`](crate::shutdown::status::OF_PROGRAMS).
 ///
 /// The table must hold [`KUBECONFIG`], [`LOG_LEVEL`], [`LOG_FORMAT`] and [`SHUTDOWN_TIMEOUT`]. `read` makes the
 /// program's own settings of the values; `start` begins its tasks and returns.
@@ -121,16 +122,16 @@ pub fn run<S, E: Into<Box<dyn Error>>>(
     });
     let (values, common, settings) = match loaded {
         Ok(loaded) => loaded,
-        Err(refusals) => return fail(2, &refusals),
+        Err(refusals) => return fail(REFUSED, &refusals),
     };
     let logs = match log::start(common.format, &common.levels) {
         Ok(logs) => logs,
-        Err(error) => return fail(1, &error),
+        Err(error) => return fail(FAILED, &error),
     };
     values.announce();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return fail(1, &format!("the threads of the program cannot be started: {error}")),
+        Err(error) => return fail(FAILED, &format!("the threads of the program cannot be started: {error}")),
     };
     let code = runtime.block_on(async {
         let client = connect::connect(common.kubeconfig.as_deref()).await?;
@@ -150,10 +151,10 @@ pub fn run<S, E: Into<Box<dyn Error>>>(
     // A task that ignores its end must not hold the process.
     runtime.shutdown_background();
     match code {
-        Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
+        Ok(code) => ExitCode::from(code),
         Err(error) => {
             tracing::error!(program = table.program, "{error}");
-            ExitCode::FAILURE
+            ExitCode::from(FAILED.code)
         }
     }
 }
@@ -184,8 +185,8 @@ fn say(text: &str) -> ExitCode {
     }
 }
 
-fn fail(code: u8, why: &dyn std::fmt::Display) -> ExitCode {
+fn fail(status: EndStatus, why: &dyn std::fmt::Display) -> ExitCode {
     // Where standard error is closed there is nobody left to tell, and the status still says it.
     let _ = writeln!(std::io::stderr(), "{why}");
-    ExitCode::from(code)
+    ExitCode::from(status.code)
 }

@@ -4,6 +4,7 @@
 //! every task through [`Stop`], and gives them until the deadline. Whatever the ending, `main` leaves with its code.
 
 mod apart;
+pub mod status;
 pub use apart::Apart;
 
 use std::fmt;
@@ -107,13 +108,14 @@ pub enum Ending {
 
 impl Ending {
     /// The exit status of the process.
-    pub fn code(&self) -> i32 {
-        match self {
-            Self::Clean => 0,
-            Self::Unfinished(_) | Self::Failed(_) => 1,
-            Self::Forced(Signal::Interrupt) => 130,
-            Self::Forced(Signal::Terminate) => 143,
-        }
+    pub fn code(&self) -> u8 {
+        let status = match self {
+            Self::Clean => status::CLEAN,
+            Self::Unfinished(_) | Self::Failed(_) => status::FAILED,
+            Self::Forced(Signal::Interrupt) => status::INTERRUPTED,
+            Self::Forced(Signal::Terminate) => status::TERMINATED,
+        };
+        status.code
     }
 }
 

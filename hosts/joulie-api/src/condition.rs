@@ -40,6 +40,19 @@ vocabulary! {
     }
 }
 
+/// A reason that a program gives for a condition, as the reference lists it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConditionReason {
+    /// Of which condition.
+    pub about: ConditionType,
+    /// Whether the condition holds then.
+    pub status: Status,
+    /// The word.
+    pub word: &'static str,
+    /// What it means, and what a person does.
+    pub meaning: &'static str,
+}
+
 /// One condition of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, kube::KubeSchema)]
 #[serde(rename_all = "camelCase")]

@@ -3,12 +3,17 @@
 use crate::value::{Budget, Cap, Period, Span};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use std::sync::LazyLock;
+
+/// As every program of this workspace says it: the version, and the commit in parentheses.
+static VERSION: LazyLock<String> =
+    LazyLock::new(|| format!("{} ({})", env!("CARGO_PKG_VERSION"), host_kit::metrics::REVISION));
 
 /// Keeps machines inside their power limits.
 ///
 /// Without a command it is `joulie demo`.
 #[derive(Debug, Parser)]
-#[command(name = "joulie", version, args_conflicts_with_subcommands = true)]
+#[command(name = "joulie", version = VERSION.as_str(), args_conflicts_with_subcommands = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
@@ -44,13 +49,16 @@ pub(crate) struct Demo {
     /// Where to write the logs of all parts; without it they are not kept
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
+    /// Where to write a picture (SVG) of the live view as it is at the end
+    #[arg(long, value_name = "FILE")]
+    pub(crate) picture: Option<PathBuf>,
     /// What chance begins with: the same number gives the same machines and workload
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub(crate) seed: u64,
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = crate::node::exit_codes())]
 pub(crate) struct Node {
     #[command(subcommand)]
     pub(crate) verb: Verb,
@@ -58,14 +66,10 @@ pub(crate) struct Node {
     pub(crate) place: Place,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 done; 1 not (wholly) done, the output says why; 2 the command line cannot be \
-     used; 3 another process is this node's writer; 4 the node cannot be opened; 130 interrupted twice, caps are left \
-     as they are";
-
 /// Where the hardware is, and how it is reached.
 #[derive(Debug, Args)]
 pub(crate) struct Place {
-    /// The folder that holds `sys` and `dev`, for virtual hardware; the default is this machine
+    /// The folder that holds `sys`, `dev` and `proc`, for virtual hardware; the default is this machine
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) root: Option<PathBuf>,
     /// The folder of the journal of originals and of the writer's lock; the default is /var/lib/joulie, and with --root
@@ -75,6 +79,9 @@ pub(crate) struct Place {
     /// The file of NVML; the default is the system's, and with --root the one in its folder lib
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) nvml: Option<PathBuf>,
+    /// The file of ROCm SMI; the default is the system's, and with --root the one in its folder lib
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) rocm: Option<PathBuf>,
     /// Whether model-specific registers are used where powercap does not have the limits
     #[arg(long, global = true, value_name = "WAY", default_value = "off")]
     pub(crate) registers: Registers,

@@ -101,7 +101,8 @@ async fn perform(args: &Demo, home: &Home) -> Result<(), Failure> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let began = clock.mono();
     let lasting = args.lasting.map(|span| Duration::from_micros(span.micros().get()));
-    let mut show = Show::begin(Out::new(), args, lasting, home.kubeconfig());
+    let show = Show::begin(Out::new(), args, lasting, home.kubeconfig());
+    let mut show = show.map_err(|why| (Ending::Usage, why))?;
     let stage = Stage::new(clock.clone(), began, args.budget.watts(), args.seed).map_err(failed)?;
     let serving = Cast::serve(&stage, home).await.map_err(failed)?;
     show.first();

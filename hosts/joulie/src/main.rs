@@ -14,6 +14,8 @@ mod demo;
 mod diary;
 mod node;
 mod out;
+#[cfg(test)]
+mod reference;
 mod signals;
 mod value;
 

@@ -15,6 +15,7 @@ use crate::args::{Law, Node as Command, Place, Registers, Verb};
 use crate::diary;
 use crate::out::Out;
 use crate::signals::Interrupts;
+use host_kit::shutdown::status::EndStatus;
 use log::LevelFilter;
 use node_kit::{Access, Config, LockError, Node, OpenError, Sources, Time};
 use power_units::Micros;
@@ -23,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How a command ends; the numbers are in its help and in docs/OPERATIONS.md.
+/// How a command ends; the numbers are in its help and in docs/REFERENCE.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// What was asked is done.
@@ -40,17 +41,41 @@ pub(crate) enum Ending {
     Interrupted,
 }
 
+impl Ending {
+    /// All of them.
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Done, Self::NotDone, Self::Usage, Self::Held, Self::NotOpened, Self::Interrupted];
+
+    /// The status of the process.
+    pub(crate) const fn status(self) -> EndStatus {
+        let (code, meaning) = match self {
+            Self::Done => (0, "done: shown, in force, restored; a demo whose time is over"),
+            Self::NotDone => (1, "not done, or not wholly; the output says why"),
+            Self::Usage => (2, "the command line cannot be used; nothing was opened"),
+            Self::Held => (3, "another process is this node's writer; its name is said"),
+            Self::NotOpened => (4, "the node cannot be opened: its journal or state folder cannot be used"),
+            Self::Interrupted => (
+                130,
+                "interrupted before it was done; after a second interrupt of `cap` the caps are still in force",
+            ),
+        };
+        EndStatus { code, meaning }
+    }
+}
+
 impl From<Ending> for ExitCode {
     fn from(ending: Ending) -> Self {
-        Self::from(match ending {
-            Ending::Done => 0,
-            Ending::NotDone => 1,
-            Ending::Usage => 2,
-            Ending::Held => 3,
-            Ending::NotOpened => 4,
-            Ending::Interrupted => 130,
-        })
+        Self::from(ending.status().code)
     }
+}
+
+/// All statuses, for the help.
+pub(crate) fn exit_codes() -> String {
+    let lines = Ending::ALL.map(|ending| {
+        let EndStatus { code, meaning } = ending.status();
+        format!("  {code:<4} {meaning}")
+    });
+    format!("Exit codes:\n{}", lines.join("\n"))
 }
 
 /// Why a command could not begin, for the person who gave it.
@@ -137,7 +162,7 @@ fn complain(text: &str) {
 
 impl Site {
     fn of(place: &Place) -> Result<Self, Refusal> {
-        let Place { root, state, nvml, registers, law, period, verbose: _ } = place;
+        let Place { root, state, nvml, rocm, registers, law, period, verbose: _ } = place;
         let root = root.as_deref().map(real).transpose()?.filter(|root| root != Path::new("/"));
         let mut sources = root.as_deref().map_or_else(Sources::machine, Sources::below);
         sources.registers = match registers {
@@ -146,7 +171,7 @@ impl Site {
             Registers::MsrSafe => node_kit::Registers::MsrSafe,
             Registers::Msru => node_kit::Registers::Msru,
         };
-        sources.nvml = nvml.clone().or(sources.nvml);
+        let sources = sources.with_libraries(nvml.clone(), rocm.clone());
         let state = match (state, &root) {
             (Some(state), _) => state.clone(),
             (None, None) => PathBuf::from(STATE_OF_THE_MACHINE),

@@ -17,6 +17,7 @@ pub(crate) use jobs::Then;
 
 use crate::grants::Grants;
 use crate::meters::Meters;
+use crate::reasons::{WRITE_OVERRIDDEN, WRITE_REFUSED};
 use crate::rows::NodeSeen;
 use crate::settings::Settings;
 use crate::site::{Changes, Kind, Site, Watches};
@@ -24,7 +25,7 @@ use crate::stats::{Became as Counted, Stats};
 use crate::writes::{Outcome, SERVER_TIMEOUT, Target, Trouble};
 use absences::Absences;
 use host_kit::clock::Mono;
-use host_kit::events::{Note, Recorder, Severity};
+use host_kit::events::{Note, Recorder};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use planner::plan::Memory;
@@ -189,10 +190,11 @@ impl Brain {
         }
         let told = matches!(result, Counted::Owned | Counted::Refused);
         if let Some(observed) = self.site.observed(node).filter(|_| told) {
+            let reason = if result == Counted::Owned { WRITE_OVERRIDDEN } else { WRITE_REFUSED };
             self.recorder.say(Note {
                 regarding: reference(&observed.node),
-                severity: Severity::Warning,
-                reason: if result == Counted::Owned { "Overridden" } else { "WriteRefused" },
+                severity: reason.severity,
+                reason: reason.word,
                 action: "Publish",
                 text: format!("{} of the node could not be written: {why}", target.word()),
             });

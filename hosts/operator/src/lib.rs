@@ -25,6 +25,7 @@ mod lead;
 mod lease;
 mod meters;
 mod publish;
+pub mod reasons;
 mod rows;
 pub mod settings;
 mod site;
@@ -33,4 +34,4 @@ mod stats;
 mod writes;
 
 pub use settings::Settings;
-pub use start::{BUILD, StartError, Started, start};
+pub use start::{BUILD, StartError, Started, described_metrics, start};

@@ -9,7 +9,7 @@ use host_kit::clock::Clock;
 use host_kit::events::{self, Events, Posts};
 use host_kit::health::{Health, Heartbeat, Verdict};
 use host_kit::leader::{self, Candidate, Elections, LeaseName, elect};
-use host_kit::metrics::{Build, Metrics};
+use host_kit::metrics::{Build, MetricDescription, Metrics, MetricsRegistry};
 use host_kit::ops::Ops;
 use host_kit::program::Context;
 use host_kit::reflect::{Reflections, Row, Rows, Source, reflect};
@@ -50,14 +50,40 @@ impl fmt::Display for StartError {
 impl std::error::Error for StartError {}
 
 /// The program, for metrics and `--version`.
-pub const BUILD: Build =
-    Build { component: "operator", version: env!("CARGO_PKG_VERSION"), revision: "unknown" };
+pub const BUILD: Build = Build::of("operator", env!("CARGO_PKG_VERSION"));
 
 /// The loop comes round at least once a reconcile interval; a lock-up shows after this much more.
 const PULSE: Duration = Duration::from_secs(120);
 
 /// Who reads metrics while the program ends may finish.
 const DRAIN: Duration = Duration::from_secs(2);
+
+/// What its parts count.
+struct Counted {
+    stats: Stats,
+    elections: Elections,
+    reflections: Reflections,
+    posts: Posts,
+    servers: ServerMetrics,
+}
+
+impl Counted {
+    fn register(registry: &mut MetricsRegistry) -> Self {
+        Self {
+            stats: Stats::register(registry),
+            elections: Elections::register(registry),
+            reflections: Reflections::register(registry),
+            posts: Posts::register(registry),
+            servers: ServerMetrics::register(registry),
+        }
+    }
+}
+
+/// All metrics of this program, for the reference.
+#[must_use]
+pub fn described_metrics() -> Vec<MetricDescription> {
+    Metrics::descriptions(|registry| drop(Counted::register(registry)))
+}
 
 /// Starts the operator's tasks.
 pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> Result<Started, StartError> {
@@ -68,11 +94,8 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     }
     let identity = leader::identity("joulie-operator", settings.pod_name.as_deref(), clock.chance());
     let mut metrics = Metrics::of(&BUILD);
-    let stats = Stats::register(metrics.registry());
-    let elections = Elections::register(metrics.registry());
-    let reflections = Reflections::register(metrics.registry());
-    let posts = Posts::register(metrics.registry());
-    let server_metrics = ServerMetrics::register(metrics.registry());
+    let counted = Counted::register(metrics.registry());
+    let Counted { stats, elections, reflections, posts, servers: server_metrics } = counted;
 
     let watches = watch(&client, (&reflections, &clock), &stop, tasks);
     let (recorder, posting) = events::record(

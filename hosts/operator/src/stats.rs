@@ -5,7 +5,8 @@
 
 use crate::site::Kind;
 use crate::writes::{Target, Trouble};
-use host_kit::closed_label;
+use host_kit::metrics::MetricsRegistry;
+use host_kit::{closed_label, label_set};
 use joulie_api::number::Number;
 use planner::budget::GroupStanding;
 use planner::density::Density;
@@ -14,12 +15,10 @@ use planner::node::Node;
 use planner::plan::{NodeDecision, Plan};
 use planner::profile::Profile;
 use power_units::Watts;
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -69,55 +68,51 @@ closed_label! {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByPlace {
-    place: Place,
-}
+label_set! {
+    struct ByPlace {
+        place: Place,
+    }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByWrite {
-    target: &'static str,
-    result: Became,
-}
+    struct ByWrite {
+        target: &'static str,
+        result: Became,
+    }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByKind {
-    kind: Kind,
-}
+    struct ByKind {
+        kind: Kind,
+    }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByState {
-    node: String,
-    state: &'static str,
-}
+    struct ByState {
+        node: String,
+        state: &'static str,
+    }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByProfile {
-    node: String,
-    profile: &'static str,
-}
+    struct ByProfile {
+        node: String,
+        profile: &'static str,
+    }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByComponent {
-    node: String,
-    component: &'static str,
-}
+    struct ByComponent {
+        node: String,
+        component: &'static str,
+    }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByTransition {
-    node: String,
-    from_state: &'static str,
-    to_state: &'static str,
-    result: &'static str,
+    struct ByTransition {
+        node: String,
+        from_state: &'static str,
+        to_state: &'static str,
+        result: &'static str,
+    }
 }
 
 /// A gauge of floating numbers.
 pub(crate) type Level = Gauge<f64, AtomicU64>;
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByGroup {
-    group: String,
-    what: &'static str,
+label_set! {
+    struct ByGroup {
+        group: String,
+        what: &'static str,
+    }
 }
 
 /// What the operator counts. Clones count into the same.
@@ -173,7 +168,7 @@ const PROFILES: [Profile; 2] = [Profile::Performance, Profile::Eco];
 
 impl Stats {
     /// Registers it.
-    pub(crate) fn register(registry: &mut Registry) -> Self {
+    pub(crate) fn register(registry: &mut MetricsRegistry) -> Self {
         let seconds = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0];
         let all = Self {
             passes: Counter::default(),
@@ -372,15 +367,13 @@ fn by_transition(node: &str, from: StateName, to: StateName, result: &'static st
 mod tests {
     use super::*;
 
-    fn shown(registry: &Registry) -> String {
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
-        text
+    fn shown(registry: &MetricsRegistry) -> String {
+        registry.render().unwrap()
     }
 
     #[test]
     fn the_series_of_nodes_that_are_gone_are_removed() {
-        let mut registry = Registry::default();
+        let mut registry = MetricsRegistry::default();
         let mut stats = Stats::register(&mut registry);
         for node in ["stays", "goes"] {
             let of = by_transition(node, StateName::Unknown, StateName::ActiveEco, "applied");
@@ -395,7 +388,7 @@ mod tests {
 
     #[test]
     fn the_series_of_racks_that_are_gone_are_removed() {
-        let mut registry = Registry::default();
+        let mut registry = MetricsRegistry::default();
         let mut stats = Stats::register(&mut registry);
         let group = |name: &str| GroupStanding {
             name: name.to_owned(),

@@ -43,7 +43,7 @@ use crate::pods::Pod;
 use crate::world::World;
 use futures::FutureExt;
 use host_kit::health::Health;
-use host_kit::metrics::{Build, Metrics};
+use host_kit::metrics::{Build, MetricDescription, Metrics, MetricsRegistry};
 use host_kit::ops::Ops;
 use host_kit::program::Context;
 use host_kit::reflect::{Reflections, Source, reflect};
@@ -103,6 +103,32 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
+/// What this program says of itself.
+pub const BUILD: Build = Build::of("simulator", env!("CARGO_PKG_VERSION"));
+
+/// What its parts count.
+struct Counted {
+    reflections: Reflections,
+    servers: ServerMetrics,
+    figures: SimMetrics,
+}
+
+impl Counted {
+    fn register(registry: &mut MetricsRegistry) -> Self {
+        Self {
+            reflections: Reflections::register(registry),
+            servers: ServerMetrics::register(registry),
+            figures: SimMetrics::register(registry),
+        }
+    }
+}
+
+/// All metrics of this program, for the reference.
+#[must_use]
+pub fn described_metrics() -> Vec<MetricDescription> {
+    Metrics::descriptions(|registry| drop(Counted::register(registry)))
+}
+
 /// Starts the machines and their port, registers their nodes, and takes up the pods that are bound to them.
 ///
 /// # Errors
@@ -114,11 +140,8 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let world = World::new(members, seed, speed, clock.clone()).map_err(StartError::Machine)?;
     let world = Arc::new(world);
 
-    let build = Build { component: "simulator", version: env!("CARGO_PKG_VERSION"), revision: "unknown" };
-    let mut metrics = Metrics::of(&build);
-    let reflections = Reflections::register(metrics.registry());
-    let servers = ServerMetrics::register(metrics.registry());
-    let figures = SimMetrics::register(metrics.registry());
+    let mut metrics = Metrics::of(&BUILD);
+    let Counted { reflections, servers, figures } = Counted::register(metrics.registry());
 
     // Every pod that is bound somewhere: those of other nodes are let go of as they arrive.
     let source =

@@ -3,12 +3,11 @@
 use crate::control::{Action, Outcome};
 use crate::machine::Reading;
 use crate::pods::Next;
-use host_kit::closed_label;
-use prometheus_client::encoding::EncodeLabelSet;
+use host_kit::metrics::MetricsRegistry;
+use host_kit::{closed_label, label_set};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 use std::sync::atomic::AtomicU64;
 
 type Real = Gauge<f64, AtomicU64>;
@@ -31,20 +30,19 @@ closed_label! {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByAction {
-    action: Action,
-    result: Outcome,
-}
+label_set! {
+    struct ByAction {
+        action: Action,
+        result: Outcome,
+    }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByStep {
-    step: Step,
-}
+    struct ByStep {
+        step: Step,
+    }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByNode {
-    node: String,
+    struct ByNode {
+        node: String,
+    }
 }
 
 /// The figures. Clones are the same figures.
@@ -63,7 +61,7 @@ pub struct SimMetrics {
 
 impl SimMetrics {
     /// Registers them.
-    pub fn register(registry: &mut Registry) -> Self {
+    pub fn register(registry: &mut MetricsRegistry) -> Self {
         let all = Self {
             controls: Family::default(),
             pods: Family::default(),

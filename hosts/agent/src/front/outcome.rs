@@ -7,6 +7,7 @@ mod why;
 mod words;
 
 pub(crate) use why::Why;
+pub use why::cap_reasons;
 
 use super::proof::{Measured, Proof};
 use super::wanted::{Goal, Nothing, Unknown, Wanted};

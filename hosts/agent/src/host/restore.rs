@@ -4,6 +4,7 @@
 
 use crate::settings;
 use host_kit::config::{self, Invocation};
+use host_kit::shutdown::status::EndStatus;
 use node_kit::{Access, Config, Entry, Kept, LockError, Node, OpenError};
 use power_units::Micros;
 use std::ffi::OsString;
@@ -18,14 +19,31 @@ const LOCK_AGAIN: Duration = Duration::from_millis(200);
 /// Hardware that refuses is tried for so long.
 const RESTORE_WITHIN: Duration = Duration::from_secs(30);
 
-/// Runs the command: 0 when everything is back, 1 when something is left, 2 for a command line that cannot be used, 3
-/// when another process stays the node's writer, 4 when the machine cannot be opened.
+const BACK: EndStatus =
+    EndStatus { code: 0, meaning: "every original is back, or nothing on this machine was ours" };
+const LEFT: EndStatus =
+    EndStatus { code: 1, meaning: "something could not be put back; standard error lists it, run it again" };
+const REFUSED: EndStatus =
+    EndStatus { code: 2, meaning: "the configuration is refused, and nothing was opened" };
+const HELD: EndStatus = EndStatus {
+    code: 3,
+    meaning: "another process is this node's writer and did not end within a minute; its name is said",
+};
+const NOT_OPENED: EndStatus = EndStatus {
+    code: 4,
+    meaning: "the machine cannot be opened: its journal or state folder (STATE_DIR) cannot be used",
+};
+
+/// How `joulie-agent restore` ends.
+pub const RESTORE_STATUSES: [EndStatus; 5] = [BACK, LEFT, REFUSED, HELD, NOT_OPENED];
+
+/// Runs the command to one of [`RESTORE_STATUSES`].
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let sources = match Invocation::read(arguments, std::env::vars_os()) {
         Invocation::Run(sources) => sources,
         Invocation::Help | Invocation::Version => {
             return say(
-                0,
+                BACK,
                 "joulie-agent restore: puts the originals of this node back and ends; settings as for the agent",
             );
         }
@@ -33,7 +51,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let machine = config::load(&settings::TABLE, &sources).and_then(|values| settings::machine(&values));
     let machine = match machine {
         Ok(machine) => machine,
-        Err(refusals) => return say(2, &refusals.to_string()),
+        Err(refusals) => return say(REFUSED, &refusals.to_string()),
     };
     let config = Config::standard(
         super::sources(&machine),
@@ -43,26 +61,26 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     );
     let config = match config {
         Ok(config) => config,
-        Err(error) => return say(2, &error.to_string()),
+        Err(error) => return say(REFUSED, &error.to_string()),
     };
     let boot = super::identity::Identity::read(machine.root.as_deref()).boot;
     let mut node = match open(boot.as_deref(), &config) {
         Ok(node) => node,
-        Err(error @ OpenError::Lock(LockError::Held { .. })) => return say(3, &error.to_string()),
-        Err(error) => return say(4, &error.to_string()),
+        Err(error @ OpenError::Lock(LockError::Held { .. })) => return say(HELD, &error.to_string()),
+        Err(error) => return say(NOT_OPENED, &error.to_string()),
     };
     // A person asks for the originals, and that ends a grant. An agent that starts again finds it in the API, if it is
     // there still.
     let kept = Kept::file(&machine.state);
     if let Err(error) = Kept::forget(&kept) {
-        say(0, &format!("the grant in {} cannot be forgotten: {error}", kept.display()));
+        tell(&format!("the grant in {} cannot be forgotten: {error}", kept.display()));
     }
     let before = node.journal().entries();
     if before.is_empty() {
-        return say(0, "nothing to put back: no limit on this machine is ours");
+        return say(BACK, "nothing to put back: no limit on this machine is ours");
     }
     match node.restore(RESTORE_WITHIN) {
-        Ok(()) => say(0, &format!("{} originals are back", before.len())),
+        Ok(()) => say(BACK, &format!("{} originals are back", before.len())),
         Err(left) => {
             let mut text = format!(
                 "{} of {} originals are back; not put back:",
@@ -75,7 +93,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             for trouble in node.report().backends.iter().filter_map(|backend| backend.last_trouble.as_ref()) {
                 text.push_str(&format!("\n  {trouble}"));
             }
-            say(1, &text)
+            say(LEFT, &text)
         }
     }
 }
@@ -88,7 +106,7 @@ fn open(boot: Option<&str>, config: &Config) -> Result<Node, OpenError> {
         match super::open_node(boot, config) {
             Err(OpenError::Lock(LockError::Held { holder, path })) if waited < LOCK_WITHIN => {
                 if waited.is_zero() {
-                    say(0, &format!("waiting for {holder} (lock {})", path.display()));
+                    tell(&format!("waiting for {holder} (lock {})", path.display()));
                 }
                 // Nobody sends: this is a wait that the clippy of this house lets a thread take.
                 let _silence = silence.recv_timeout(LOCK_AGAIN);
@@ -105,8 +123,12 @@ pub(crate) fn describe(entry: &Entry) -> String {
     format!("{} ({}): {was}", entry.domain.as_str(), entry.backend.label())
 }
 
-fn say(code: u8, text: &str) -> ExitCode {
+fn say(status: EndStatus, text: &str) -> ExitCode {
+    tell(text);
+    ExitCode::from(status.code)
+}
+
+fn tell(text: &str) {
     // Where standard error is closed there is nobody left to tell, and the status still says it.
     let _written = writeln!(std::io::stderr(), "joulie-agent: {text}");
-    ExitCode::from(code)
 }

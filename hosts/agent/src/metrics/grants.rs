@@ -7,11 +7,11 @@ use super::labels::{
 use super::{Level, as_f64, level};
 use crate::front::grants::Ignored;
 use crate::front::receipt::{Receipt, Unkept};
+use host_kit::metrics::MetricsRegistry;
 use node_kit::Grant;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 use std::time::Duration;
 
 /// All of them. Clones are the same.
@@ -25,7 +25,7 @@ pub(super) struct Grants {
 }
 
 impl Grants {
-    pub(super) fn register(&self, r: &mut Registry) {
+    pub(super) fn register(&self, r: &mut MetricsRegistry) {
         r.register("joulie_grant_watts", "The watts of the grant that stands", self.watts.clone());
         r.register("joulie_grant_serial", "Which grant stands, and which is in force", self.serial.clone());
         r.register(

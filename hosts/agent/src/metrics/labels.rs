@@ -1,8 +1,7 @@
 //! The labels of the agent's metrics: the closed words, and the sets of them.
 
 use crate::front::publish::Kind;
-use host_kit::closed_label;
-use prometheus_client::encoding::EncodeLabelSet;
+use host_kit::{closed_label, label_set};
 
 closed_label! {
     /// What a closed loop did.
@@ -93,78 +92,67 @@ impl Object {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Node {
-    pub(super) node: String,
-}
+label_set! {
+    pub(super) struct Node {
+        pub(super) node: String,
+    }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct NodeMode {
-    pub(super) node: String,
-    pub(super) mode: &'static str,
-}
+    pub(super) struct NodeMode {
+        pub(super) node: String,
+        pub(super) mode: &'static str,
+    }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct NodePolicy {
-    pub(super) node: String,
-    pub(super) policy: String,
-}
+    pub(super) struct NodePolicy {
+        pub(super) node: String,
+        pub(super) policy: String,
+    }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct NodeZone {
-    pub(super) node: String,
-    pub(super) zone: String,
-}
+    pub(super) struct NodeZone {
+        pub(super) node: String,
+        pub(super) zone: String,
+    }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct NodeCpu {
-    pub(super) node: String,
-    pub(super) cpu: u16,
-}
+    pub(super) struct NodeCpu {
+        pub(super) node: String,
+        pub(super) cpu: u16,
+    }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct NodeMove {
-    pub(super) node: String,
-    pub(super) action: Move,
-}
+    pub(super) struct NodeMove {
+        pub(super) node: String,
+        pub(super) action: Move,
+    }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct NodeBackend {
-    pub(super) node: String,
-    pub(super) backend: &'static str,
-}
+    pub(super) struct NodeBackend {
+        pub(super) node: String,
+        pub(super) backend: &'static str,
+    }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct NodeGrantWatts {
-    pub(super) node: String,
-    pub(super) what: GrantWatts,
-}
+    pub(super) struct NodeGrantWatts {
+        pub(super) node: String,
+        pub(super) what: GrantWatts,
+    }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct NodeGrantSerial {
-    pub(super) node: String,
-    pub(super) what: GrantSerial,
-}
+    pub(super) struct NodeGrantSerial {
+        pub(super) node: String,
+        pub(super) what: GrantSerial,
+    }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct NodeGrantUnkept {
-    pub(super) node: String,
-    pub(super) what: GrantUnkept,
-}
+    pub(super) struct NodeGrantUnkept {
+        pub(super) node: String,
+        pub(super) what: GrantUnkept,
+    }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct NodeGrantIgnored {
-    pub(super) node: String,
-    pub(super) reason: GrantIgnored,
-}
+    pub(super) struct NodeGrantIgnored {
+        pub(super) node: String,
+        pub(super) reason: GrantIgnored,
+    }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Write {
-    pub(super) object: Object,
-    pub(super) outcome: Written,
-}
+    pub(super) struct Write {
+        pub(super) object: Object,
+        pub(super) outcome: Written,
+    }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct WhichObject {
-    pub(super) object: Object,
+    pub(super) struct WhichObject {
+        pub(super) object: Object,
+    }
 }

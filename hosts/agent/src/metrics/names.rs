@@ -1,11 +1,11 @@
 //! The names of the agent's metrics, and what each one is, for whoever reads the page.
 
 use super::Metrics;
-use prometheus_client::registry::Registry;
+use host_kit::metrics::MetricsRegistry;
 
 impl Metrics {
     /// Those of the first implementation.
-    pub(super) fn register_kept(&self, r: &mut Registry) {
+    pub(super) fn register_kept(&self, r: &mut MetricsRegistry) {
         r.register("joulie_backend_mode", "What holds the CPU cap: one mode is 1", self.mode.clone());
         r.register("joulie_policy_cap_watts", "The cap that is asked of each package", self.cap.clone());
         r.register("joulie_rapl_energy_uj", "The energy counter of a package", self.energy.clone());
@@ -26,7 +26,7 @@ impl Metrics {
         r.register("joulie_reconcile_errors", "Failures of backends and endpoints", self.errors.clone());
     }
 
-    pub(super) fn register_own(&self, r: &mut Registry) {
+    pub(super) fn register_own(&self, r: &mut MetricsRegistry) {
         r.register("joulie_gpu_total_power_watts", "What all GPUs draw", self.gpu_power.clone());
         r.register(
             "joulie_cap_enforced",

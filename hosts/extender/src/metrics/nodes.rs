@@ -7,14 +7,62 @@ use crate::keeper::Shown;
 use crate::settings::Placement;
 use crate::snapshot::Snapshot;
 use host_kit::clock::Clock;
+use host_kit::metrics::{LabelSet, LabelValue, MetricDescription, MetricKind, MetricLabel};
 use joulie_core::placement::score::{Breakdown, Placement as Why};
 use power_units::Percent;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
-use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use std::fmt;
 use std::sync::Arc;
+
+const AGE: MetricDescription = MetricDescription::gauge(
+    "joulie_scheduler_snapshot_age_seconds",
+    "Since the picture of all nodes was made",
+);
+const ASSUMED: MetricDescription =
+    MetricDescription::gauge("joulie_scheduler_assumed", "Pods whose watts are assumed now");
+const WAITING: MetricDescription = MetricDescription::gauge(
+    "joulie_scheduler_assumed_waiting",
+    "Pods on nodes whose hardware is not known yet; they count from the moment it is",
+);
+const PRESSURE: MetricDescription = MetricDescription::gauge(
+    "joulie_scheduler_perf_pressure",
+    "The mean congestion of performance nodes, in percent (perfPressure); 100 where it is not known",
+);
+const FRESH: MetricDescription =
+    MetricDescription::gauge("joulie_scheduler_fresh_twins", "Twins that are believed");
+
+const LATENCY: MetricDescription = MetricDescription {
+    name: "joulie_scheduler_filter_duration_seconds",
+    kind: MetricKind::Histogram,
+    labels: ByClass::LABELS,
+    help: "From the whole request to the whole answer",
+};
+/// In the order of the verbs.
+const LATENCIES: [MetricDescription; 2] =
+    [LATENCY, MetricDescription { name: "joulie_scheduler_prioritize_duration_seconds", ..LATENCY }];
+
+const NODE: MetricLabel = MetricLabel { name: "node", values: &[] };
+const SCORE: MetricDescription = MetricDescription::gauge(
+    "joulie_scheduler_final_node_score",
+    "What a pod like the last one of its class scores there, from 0 to 100",
+)
+.with(&[NODE, MetricLabel { name: "workload_class", values: ClassLabel::VALUES }]);
+const HEADROOM: MetricDescription = MetricDescription::gauge(
+    "joulie_scheduler_node_headroom_score",
+    "The headroom that a pod like the last one would leave, in percent; below zero over the cap",
+)
+.with(&[NODE]);
+const STALE: MetricDescription = MetricDescription::gauge(
+    "joulie_scheduler_stale_twin_data",
+    "1 where the twin is missing or not believed",
+)
+.with(&[NODE]);
+
+/// All that can be in it.
+pub(crate) const ALL: [MetricDescription; 10] =
+    [LATENCIES[0], LATENCIES[1], AGE, ASSUMED, WAITING, PRESSURE, FRESH, SCORE, HEADROOM, STALE];
 
 /// Works it out.
 pub(super) struct Scrape {
@@ -36,21 +84,15 @@ impl Collector for Scrape {
         self.latencies(&mut encoder)?;
         let snapshot = self.shown.load_full();
         let age = self.clock.mono().since(snapshot.at).as_secs_f64();
-        one(&mut encoder, "joulie_scheduler_snapshot_age_seconds", "Since the picture was made", age)?;
+        one(&mut encoder, &AGE, age)?;
         let assumed = f64::from(u32::try_from(snapshot.assumed_pods).unwrap_or(u32::MAX));
-        one(&mut encoder, "joulie_scheduler_assumed", "Pods whose watts are assumed now", assumed)?;
+        one(&mut encoder, &ASSUMED, assumed)?;
         let waiting = f64::from(u32::try_from(snapshot.waiting_pods).unwrap_or(u32::MAX));
-        let help = "Pods on nodes whose hardware is not known yet";
-        one(&mut encoder, "joulie_scheduler_assumed_waiting", help, waiting)?;
+        one(&mut encoder, &WAITING, waiting)?;
         if let Some(cluster) = &snapshot.fleet.cluster {
             let pressure = points(cluster.pressure_or_worst());
-            one(&mut encoder, "joulie_scheduler_perf_pressure", "perfPressure", pressure)?;
-            one(
-                &mut encoder,
-                "joulie_scheduler_fresh_twins",
-                "Twins that are believed",
-                f64::from(cluster.fresh),
-            )?;
+            one(&mut encoder, &PRESSURE, pressure)?;
+            one(&mut encoder, &FRESH, f64::from(cluster.fresh))?;
         }
         if self.node_series { self.nodes(&mut encoder, &snapshot) } else { Ok(()) }
     }
@@ -58,15 +100,8 @@ impl Collector for Scrape {
 
 impl Scrape {
     fn latencies(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let names =
-            ["joulie_scheduler_filter_duration_seconds", "joulie_scheduler_prioritize_duration_seconds"];
-        for (name, all) in names.into_iter().zip(&self.metrics.0.latency) {
-            let mut family = encoder.encode_descriptor(
-                name,
-                "From the whole request to the whole answer",
-                None,
-                MetricType::Histogram,
-            )?;
+        for (about, all) in LATENCIES.iter().zip(&self.metrics.0.latency) {
+            let mut family = about.begin(encoder)?;
             for (class, latency) in ClassLabel::ALL.iter().zip(all) {
                 let Reading { sum, count, buckets } = latency.read();
                 let labels = ByClass { workload_class: *class };
@@ -82,12 +117,7 @@ impl Scrape {
             .zip(&self.metrics.0.last)
             .filter_map(|(class, last)| Some((*class, last.load_full()?)))
             .collect();
-        let mut scores = encoder.encode_descriptor(
-            "joulie_scheduler_final_node_score",
-            "What a pod like the last one of its class scores there, from 0 to 100",
-            None,
-            MetricType::Gauge,
-        )?;
+        let mut scores = SCORE.begin(encoder)?;
         for (number, node) in snapshot.fleet.known() {
             for (workload_class, asked) in &last {
                 let labels = [("node", &*node.name), ("workload_class", workload_class.word())];
@@ -98,12 +128,7 @@ impl Scrape {
                 ConstGauge::new(score).encode(scores.encode_family(&labels)?)?;
             }
         }
-        let mut headroom = encoder.encode_descriptor(
-            "joulie_scheduler_node_headroom_score",
-            "The headroom that a pod like the last one would leave, in percent; below zero over the cap",
-            None,
-            MetricType::Gauge,
-        )?;
+        let mut headroom = HEADROOM.begin(encoder)?;
         for (number, node) in snapshot.fleet.known() {
             let known = last.first().and_then(|(_, asked)| self.why(snapshot, number, asked));
             if let Some(Why::Known(known)) = known {
@@ -111,12 +136,7 @@ impl Scrape {
                     .encode(headroom.encode_family(&[("node", &*node.name)])?)?;
             }
         }
-        let mut stale = encoder.encode_descriptor(
-            "joulie_scheduler_stale_twin_data",
-            "1 where the twin is missing or not believed",
-            None,
-            MetricType::Gauge,
-        )?;
+        let mut stale = STALE.begin(encoder)?;
         for (_, node) in snapshot.fleet.known() {
             let is_stale = if node.freshness.is_fresh() { 0.0 } else { 1.0 };
             ConstGauge::new(is_stale).encode(stale.encode_family(&[("node", &*node.name)])?)?;
@@ -132,9 +152,8 @@ impl Scrape {
     }
 }
 
-fn one(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: f64) -> Result<(), fmt::Error> {
-    let gauge = ConstGauge::new(value);
-    gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
+fn one(encoder: &mut DescriptorEncoder<'_>, about: &MetricDescription, value: f64) -> Result<(), fmt::Error> {
+    ConstGauge::new(value).encode(about.begin(encoder)?)
 }
 
 /// The decimal text of a 32.32 number is always a number.

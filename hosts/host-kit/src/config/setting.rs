@@ -94,6 +94,17 @@ pub struct Parsed {
     pub(super) shown: String,
 }
 
+/// What a setting is when nobody says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettingDefault {
+    /// Nothing: the program does not start.
+    Required,
+    /// As if this had been written.
+    Text(&'static str),
+    /// It is left out.
+    None,
+}
+
 /// A setting of any type, for a table. [`Setting`] is the only one there is.
 pub trait AnySetting: Sync {
     /// The name in the environment and the file.
@@ -108,8 +119,26 @@ pub trait AnySetting: Sync {
     fn parse(&self, text: &str) -> Result<Parsed, Wrong>;
     /// What it is when nobody says; else what a person should do.
     fn unset(&self) -> Result<Parsed, String>;
+    /// What it is when nobody says, in a word or as it would be written.
+    fn default(&self) -> SettingDefault;
+    /// What it does, for people.
+    fn help(&self) -> &'static str;
+
     /// Its entry in the help.
-    fn describe(&self) -> String;
+    fn describe(&self) -> String {
+        let default = match self.default() {
+            SettingDefault::Required => "required".to_owned(),
+            SettingDefault::Text(text) => format!("default {text}"),
+            SettingDefault::None => "optional".to_owned(),
+        };
+        let names = self.names();
+        let aliases = match names.as_slice() {
+            [] | [_] => String::new(),
+            [_, aliases @ ..] => format!(" (also {})", aliases.join(", ")),
+        };
+        let (name, help, accepts) = (self.name(), self.help(), self.accepts());
+        format!("{name}{aliases} ({default})\n    {help}\n    accepted: {accepts}\n")
+    }
 
     /// Whether `name` is one of its names.
     fn is_called(&self, name: &str) -> bool {
@@ -149,17 +178,16 @@ impl<T: Clone + Send + Sync + 'static> AnySetting for Setting<T> {
         }
     }
 
-    fn describe(&self) -> String {
-        let default = match self.unset {
-            Unset::Refuse(_) => "required".to_owned(),
-            Unset::Text(text) => format!("default {text}"),
-            Unset::Absent(_) => "optional".to_owned(),
-        };
-        let aliases = match self.aliases {
-            [] => String::new(),
-            names => format!(" (also {})", names.join(", ")),
-        };
-        format!("{}{aliases} ({default})\n    {}\n    accepted: {}\n", self.name, self.help, self.accepts)
+    fn default(&self) -> SettingDefault {
+        match self.unset {
+            Unset::Refuse(_) => SettingDefault::Required,
+            Unset::Text(text) => SettingDefault::Text(text),
+            Unset::Absent(_) => SettingDefault::None,
+        }
+    }
+
+    fn help(&self) -> &'static str {
+        self.help
     }
 }
 

@@ -11,7 +11,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// Names the file; as a flag it is `--config`.
-const FILE_VARIABLE: &str = "JOULIE_CONFIG";
+pub const FILE_VARIABLE: &str = "JOULIE_CONFIG";
 const FILE_FLAG: &str = "CONFIG";
 /// Far above any table of settings; a log file named by mistake is not read into memory.
 const FILE_BYTES_MAX: u64 = 1 << 20;

@@ -3,13 +3,13 @@
 use super::{Events, Note, Post};
 use crate::clock::Clock;
 use crate::log::Repeats;
+use crate::metrics::MetricsRegistry;
 use crate::shutdown::Stop;
 use futures::FutureExt;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::registry::Registry;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -28,7 +28,7 @@ pub struct Posts {
 
 impl Posts {
     /// Registers it.
-    pub fn register(registry: &mut Registry) -> Self {
+    pub fn register(registry: &mut MetricsRegistry) -> Self {
         let all = Self { lost: Counter::default(), withheld: Counter::default() };
         registry.register("joulie_events_lost", "Events that could not be posted", all.lost.clone());
         registry.register("joulie_events_withheld", "Events of objects with too many", all.withheld.clone());

@@ -3,6 +3,7 @@
 use super::{Attempt, Candidate, Change, Found, Leadership, Mode, Office, Record};
 use crate::clock::Clock;
 use crate::config::parse::show_duration;
+use crate::metrics::MetricsRegistry;
 use crate::shutdown::Stop;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
@@ -10,7 +11,6 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub struct Elections {
 
 impl Elections {
     /// Registers it.
-    pub fn register(registry: &mut Registry) -> Self {
+    pub fn register(registry: &mut MetricsRegistry) -> Self {
         let all = Self {
             leading: Gauge::default(),
             won: Counter::default(),

@@ -2,6 +2,7 @@
 //!
 //! A file that cannot be read leaves its figures out; there is no zero for what is not known.
 
+use super::MetricDescription;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -11,6 +12,19 @@ use std::path::{Path, PathBuf};
 
 /// Ticks a second in `/proc`: USER_HZ, 100 on every architecture that this runs on, whatever the kernel's own rate.
 const USER_HZ: f64 = 100.0;
+
+const CPU: MetricDescription = MetricDescription::counter("process_cpu_seconds", "CPU time, user and system");
+const THREADS: MetricDescription = MetricDescription::gauge("process_threads", "Threads");
+const STARTED: MetricDescription =
+    MetricDescription::gauge("process_start_time_seconds", "When it started, Unix time");
+const MEMORY: MetricDescription =
+    MetricDescription::gauge("process_resident_memory_bytes", "Resident memory");
+const OPEN_FILES: MetricDescription = MetricDescription::gauge("process_open_fds", "Open files");
+const MOST_FILES: MetricDescription =
+    MetricDescription::gauge("process_max_fds", "Most files that may be open");
+
+/// All of them.
+pub(super) const ALL: [MetricDescription; 6] = [CPU, THREADS, STARTED, MEMORY, OPEN_FILES, MOST_FILES];
 
 #[derive(Debug)]
 pub(super) struct Process {
@@ -31,24 +45,24 @@ impl Collector for Process {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let stat = self.read("self/stat").and_then(|text| Stat::read(&text));
         if let Some(stat) = &stat {
-            counter(&mut encoder, "process_cpu_seconds", "CPU time, user and system", stat.cpu_seconds)?;
-            gauge(&mut encoder, "process_threads", "Threads", stat.threads)?;
+            counter(&mut encoder, &CPU, stat.cpu_seconds)?;
+            gauge(&mut encoder, &THREADS, stat.threads)?;
         }
         let booted = self.read("stat").and_then(|text| field(&text, "btime"));
         if let (Some(stat), Some(booted)) = (&stat, booted) {
             let started = booted + stat.started_after_boot;
-            gauge(&mut encoder, "process_start_time_seconds", "When it started, Unix time", started)?;
+            gauge(&mut encoder, &STARTED, started)?;
         }
         if let Some(kib) = self.read("self/status").and_then(|text| field(&text, "VmRSS:")) {
-            gauge(&mut encoder, "process_resident_memory_bytes", "Resident memory", kib * 1024.0)?;
+            gauge(&mut encoder, &MEMORY, kib * 1024.0)?;
         }
         if let Ok(open) = std::fs::read_dir(self.proc.join("self/fd")) {
             // The one that reads the directory is not of interest.
             let open = u32::try_from(open.count()).unwrap_or(u32::MAX).saturating_sub(1);
-            gauge(&mut encoder, "process_open_fds", "Open files", f64::from(open))?;
+            gauge(&mut encoder, &OPEN_FILES, f64::from(open))?;
         }
         if let Some(most) = self.read("self/limits").and_then(|text| field(&text, "Max open files")) {
-            gauge(&mut encoder, "process_max_fds", "Most files that may be open", most)?;
+            gauge(&mut encoder, &MOST_FILES, most)?;
         }
         Ok(())
     }
@@ -83,25 +97,26 @@ fn field(text: &str, name: &str) -> Option<f64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: f64) -> Result<(), fmt::Error> {
-    let metric = ConstGauge::new(value);
-    metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
+fn gauge(
+    encoder: &mut DescriptorEncoder<'_>,
+    about: &MetricDescription,
+    value: f64,
+) -> Result<(), fmt::Error> {
+    ConstGauge::new(value).encode(about.begin(encoder)?)
 }
 
 fn counter(
     encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
+    about: &MetricDescription,
     value: f64,
 ) -> Result<(), fmt::Error> {
-    let metric = ConstCounter::new(value);
-    metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
+    ConstCounter::new(value).encode(about.begin(encoder)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use prometheus_client::registry::Registry;
+    use crate::metrics::MetricsRegistry;
 
     #[test]
     fn a_program_whose_name_holds_parentheses_is_read() {
@@ -114,11 +129,9 @@ mod tests {
     }
 
     fn page(proc: &Path) -> String {
-        let mut registry = Registry::default();
-        registry.register_collector(Box::new(Process::at(proc)));
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
-        text
+        let mut registry = MetricsRegistry::default();
+        registry.register_collector(Box::new(Process::at(proc)), &ALL);
+        registry.render().unwrap()
     }
 
     #[test]

@@ -18,17 +18,17 @@ use super::table::{Keep, Rows, Skipped, rows};
 use super::{Backoff, jittered};
 use crate::clock::Clock;
 use crate::config::parse::show_duration;
+use crate::label_set;
 use crate::log::Repeats;
+use crate::metrics::MetricsRegistry;
 use crate::shutdown::Stop;
 use futures::TryStreamExt;
 use kube::Client;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::core::Request;
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 use serde::Deserialize;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -55,15 +55,15 @@ pub struct Source {
     pub fields: Option<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByKind {
-    kind: &'static str,
-}
+label_set! {
+    struct ByKind {
+        kind: &'static str,
+    }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByVerb {
-    kind: &'static str,
-    verb: &'static str,
+    struct ByVerb {
+        kind: &'static str,
+        verb: &'static str,
+    }
 }
 
 /// What the reflectors of a program count.
@@ -79,7 +79,7 @@ pub struct Reflections {
 
 impl Reflections {
     /// Registers it.
-    pub fn register(registry: &mut Registry) -> Self {
+    pub fn register(registry: &mut MetricsRegistry) -> Self {
         let all = Self {
             malformed: Family::default(),
             failures: Family::default(),

@@ -1,11 +1,10 @@
 //! What the servers of a program count.
 
-use crate::closed_label;
-use prometheus_client::encoding::EncodeLabelSet;
+use crate::metrics::MetricsRegistry;
+use crate::{closed_label, label_set};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 
 closed_label! {
     /// Which server of a program.
@@ -80,26 +79,24 @@ closed_label! {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByPort {
-    port: Port,
-}
+label_set! {
+    struct ByPort {
+        port: Port,
+    }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByReason {
-    port: Port,
-    reason: Reason,
-}
+    struct ByReason {
+        port: Port,
+        reason: Reason,
+    }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByClass {
-    port: Port,
-    code: Class,
-}
+    struct ByClass {
+        port: Port,
+        code: Class,
+    }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByOutcome {
-    outcome: Reload,
+    struct ByOutcome {
+        outcome: Reload,
+    }
 }
 
 /// The figures of all servers of a program; to be made once.
@@ -115,7 +112,7 @@ pub struct ServerMetrics {
 
 impl ServerMetrics {
     /// Registers them.
-    pub fn register(registry: &mut Registry) -> Self {
+    pub fn register(registry: &mut MetricsRegistry) -> Self {
         let all = Self {
             answers: Family::default(),
             refused: Family::default(),
@@ -133,7 +130,7 @@ impl ServerMetrics {
     }
 
     /// Registers the end of the certificate, where there is one: without TLS there is no such series.
-    pub(super) fn register_certificate(&self, registry: &mut Registry) {
+    pub(super) fn register_certificate(&self, registry: &mut MetricsRegistry) {
         registry.register(
             "joulie_tls_certificate_not_after_seconds",
             "When the certificate in use expires, Unix time",

@@ -10,10 +10,10 @@ use super::{CertificateError, ServerMetrics};
 use crate::clock::Clock;
 use crate::config::parse::show_duration;
 use crate::health::Verdict;
+use crate::metrics::MetricsRegistry;
 use crate::shutdown::Stop;
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
-use prometheus_client::registry::Registry;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
@@ -202,7 +202,7 @@ impl Certificates {
     pub fn load(
         files: TlsFiles,
         metrics: &ServerMetrics,
-        registry: &mut Registry,
+        registry: &mut MetricsRegistry,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, TlsError> {
         let texts = Texts::read(&files)?;

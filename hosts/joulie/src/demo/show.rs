@@ -5,9 +5,11 @@ use super::state::{Placement, State};
 use super::story::{Line, Story, Tone};
 use super::tally::Tally;
 use super::terminal::{self, Screen};
-use super::view::{self, Fixed, Strip, Style};
+use super::view::{self, Fixed, Glyphs, Size, Strip, Style};
 use crate::args::Demo;
 use crate::out::Out;
+use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
@@ -24,36 +26,66 @@ pub(super) struct Show {
     story: Story,
     lines: Vec<Line>,
     untold: Vec<Line>,
+    power: Strip,
+    /// When the strip of power gets its next point.
+    point: Duration,
     tally: Tally,
+    picture: Option<Picture>,
 }
 
 /// How it is shown.
 enum Face {
-    Live { screen: Screen, style: Style, power: Strip, point: Duration },
+    Live { screen: Screen, style: Style },
     Plain(Plain),
 }
 
+/// A picture that is to be made of the last state.
+struct Picture {
+    file: File,
+    last: State,
+}
+
+/// A picture is as large as a large terminal.
+const PICTURE: Size = Size { columns: 124, rows: 36 };
+
 impl Show {
     /// Begins, before anything is known.
-    pub(super) fn begin(out: Out, args: &Demo, lasting: Option<Duration>, kubeconfig: &Path) -> Self {
+    ///
+    /// # Errors
+    /// When the picture that is asked for cannot be written.
+    pub(super) fn begin(
+        out: Out,
+        args: &Demo,
+        lasting: Option<Duration>,
+        kubeconfig: &Path,
+    ) -> Result<Self, String> {
         let mut out = out;
+        let picture = args.picture.as_deref().map(|path| {
+            let file = File::create(path);
+            let file = file.map_err(|error| format!("--picture {}: {error}", path.display()))?;
+            Ok::<_, String>(Picture { file, last: State::default() })
+        });
+        let picture = picture.transpose()?;
         let fixed = Fixed { lasting, kubeconfig: kubeconfig.display().to_string() };
         let face = match terminal::style() {
             Some(style) if out.is_terminal() && !args.plain => {
                 let screen = Screen::enter(&mut out);
-                Face::Live { screen, style, power: Strip::default(), point: Duration::ZERO }
+                Face::Live { screen, style }
             }
             Some(_) | None => Face::Plain(Plain::default()),
         };
-        Self {
+        Ok(Self {
             out,
             face,
             fixed,
             story: Story::default(),
             lines: Vec::new(),
             untold: Vec::new(),
+            power: Strip::default(),
+            point: Duration::ZERO,
             tally: Tally::default(),
-        }
+            picture,
+        })
     }
 
     /// The first that is seen, while everything starts.
@@ -84,28 +116,28 @@ impl Show {
             }
         }
         self.tally.take(state, placed);
+        if state.at >= self.point {
+            self.point = state.at + POINT;
+            self.power.push(state.power());
+        }
+        if let Some(picture) = &mut self.picture {
+            picture.last = state.clone();
+        }
         if let Face::Plain(plain) = &mut self.face {
             for line in plain.lines(state, &told, placed) {
                 self.out.line(line);
             }
-            return;
         }
         self.lines.extend(told);
         let old = self.lines.len().saturating_sub(LINES);
         self.lines.drain(..old);
-        if let Face::Live { power, point, .. } = &mut self.face
-            && state.at >= *point
-        {
-            *point = state.at + POINT;
-            power.push(state.power());
-        }
         self.draw(state);
     }
 
     fn draw(&mut self, state: &State) {
-        let Face::Live { screen, style, power, .. } = &mut self.face else { return };
+        let Face::Live { screen, style } = &mut self.face else { return };
         let size = Screen::size();
-        let frame = view::frame(state, &self.fixed, &self.lines, power, (size, *style));
+        let frame = view::frame(state, &self.fixed, &self.lines, &self.power, (size, *style));
         screen.draw(&mut self.out, &frame, size);
     }
 
@@ -116,14 +148,18 @@ impl Show {
 
     /// Leaves the terminal as it was and tells the whole run. An error where the output was lost on the way.
     pub(super) fn end(self) -> Result<(), String> {
-        let Self { mut out, face, tally, .. } = self;
+        let Self { mut out, face, tally, picture, fixed, lines, power, .. } = self;
         drop(face);
+        let drawn = picture.map_or(Ok(()), |Picture { mut file, last }| {
+            let rows = view::rows(&last, &fixed, &lines, &power, (PICTURE, Glyphs::Unicode));
+            file.write_all(view::svg(&rows, PICTURE.columns).as_bytes())
+        });
         out.line("");
         for line in tally.table() {
             out.line(line);
         }
         match out.failure() {
-            None => Ok(()),
+            None => drawn.map_err(|error| format!("the picture cannot be written: {error}")),
             Some(error) => Err(format!("the output is not complete: {error}")),
         }
     }

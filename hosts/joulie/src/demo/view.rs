@@ -6,9 +6,11 @@
 mod header;
 mod nodes;
 mod paint;
+mod picture;
 mod strip;
 
 pub(crate) use paint::{Glyphs, Ink, Paint, Row};
+pub(crate) use picture::svg;
 pub(crate) use strip::Strip;
 
 use super::state::{Placement, State};
@@ -50,12 +52,24 @@ pub(crate) fn frame(
     (size, style): (Size, Style),
 ) -> Vec<String> {
     let size = Size { columns: size.columns.max(COLUMNS_LEAST), rows: size.rows.max(1) };
-    let mut rows = header::header(state, fixed, power, size, style.glyphs);
+    let rows = rows(state, fixed, told, power, (size, style.glyphs));
+    rows.iter().map(|row| row.write(size.columns, style)).collect()
+}
+
+/// The rows of a frame.
+pub(crate) fn rows(
+    state: &State,
+    fixed: &Fixed,
+    told: &[Line],
+    power: &Strip,
+    (size, glyphs): (Size, Glyphs),
+) -> Vec<Row> {
+    let mut rows = header::header(state, fixed, power, size, glyphs);
     rows.push(Row::default());
-    rows.extend(nodes::table(state, size.columns, style.glyphs));
+    rows.extend(nodes::table(state, size.columns, glyphs));
     rows.extend(below(state, told, size.rows.saturating_sub(rows.len())));
     rows.truncate(size.rows);
-    rows.iter().map(|row| row.write(size.columns, style)).collect()
+    rows
 }
 
 /// What is under the table. The events get the larger part of the room; the newest placement is in the head already,

@@ -71,9 +71,9 @@ fn the_document_has_the_fields_that_are_documented() {
     let package = &shown["packages"][0];
     assert!(package["max_watts"].is_null(), "{text}");
     assert!(package["unknown"]["max_watts"].is_string(), "{text}");
-    let docs = include_str!("../../../../docs/OPERATIONS.md");
+    let docs = include_str!("../../../../docs/OPERATE.md");
     for name in names(&shown).split(' ').chain(names(package).split(' ')) {
-        assert!(docs.contains(&format!("`{name}`")), "docs/OPERATIONS.md does not have {name}");
+        assert!(docs.contains(&format!("`{name}`")), "docs/OPERATE.md does not have {name}");
     }
 }
 

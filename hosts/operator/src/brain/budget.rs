@@ -3,9 +3,10 @@
 use super::Brain;
 use crate::budget::{self, Said};
 use crate::publish::{grant_document, grant_patch};
+use crate::reasons::{BUDGET_LOWERS, BUDGET_RAISES, GRANT_DROPPED, LIMIT_EXCEEDED, LIMIT_KEPT, LIMIT_SHORT};
 use crate::writes::{How, Job, Lane, Target, Trouble, Write};
 use host_kit::clock::Mono;
-use host_kit::events::{Note, Severity};
+use host_kit::events::{EventReason, Note};
 use joulie_api::labels::PLAN_LEASE;
 use joulie_core::budget::Grant;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -77,7 +78,7 @@ impl Brain {
                 "the node {node} is gone and its agent has said nothing for {minutes} minutes: its grant of {watts} W goes, and counts no more",
             );
             tracing::warn!("{text}");
-            self.recorder.say(self.of_the_budget(Severity::Warning, "GrantDropped", text));
+            self.recorder.say(self.of_the_budget(GRANT_DROPPED, text));
         }
         let ticket = self.grants.delete(node);
         let how = How::Delete { uid: seen.uid.clone() };
@@ -142,13 +143,13 @@ impl Brain {
             let GroupStanding { name, short, exceeded, holders, .. } = group;
             let told = match (short, exceeded) {
                 (Some(by), _) => (
-                    "BudgetShort",
+                    LIMIT_SHORT,
                     format!(
                         "the limit of {name} cannot be kept: the lowest caps, what does not answer and the base load are {by:.1} W above it"
                     ),
                 ),
                 (None, Some(by)) => (
-                    "BudgetExceeded",
+                    LIMIT_EXCEEDED,
                     format!(
                         "{name} counts {by:.1} W more than its limit, for longer than a grant takes to be read back; most of it is held by {}: look at the status of their NodePowerGrants, and at their agents",
                         holders.join(", ")
@@ -160,18 +161,18 @@ impl Brain {
         }
         for (reason, text) in said
             .iter()
-            .filter(|(name, (reason, _))| self.short.get(*name) != Some(reason))
+            .filter(|(name, (reason, _))| self.short.get(*name) != Some(&reason.word))
             .map(|(_, told)| told)
         {
             tracing::warn!("{text}");
-            self.recorder.say(self.of_the_budget(Severity::Warning, reason, text.clone()));
+            self.recorder.say(self.of_the_budget(*reason, text.clone()));
         }
         for group in self.short.keys().filter(|group| !said.contains_key(*group)) {
             let text = format!("the limit of {group} is kept again");
             tracing::info!("{text}");
-            self.recorder.say(self.of_the_budget(Severity::Normal, "BudgetKept", text));
+            self.recorder.say(self.of_the_budget(LIMIT_KEPT, text));
         }
-        self.short = said.into_iter().map(|(group, (reason, _))| (group, reason)).collect();
+        self.short = said.into_iter().map(|(group, (reason, _))| (group, reason.word)).collect();
     }
 
     /// Says that many watts are taken or given in one pass: at least a twentieth of the site's limit.
@@ -179,13 +180,13 @@ impl Brain {
         let Some(limit) = self.settings.plan.budget.site else { return };
         let Round { lowered, raised, .. } = self.round;
         for (Sum { watts, nodes }, reason, word) in
-            [(lowered, "BudgetLowers", "lowered"), (raised, "BudgetRaises", "raised")]
+            [(lowered, BUDGET_LOWERS, "lowered"), (raised, BUDGET_RAISES, "raised")]
         {
-            let told = self.cuts.get(reason).is_some_and(|&at| now < at.plus(TELL_AGAIN));
+            let told = self.cuts.get(reason.word).is_some_and(|&at| now < at.plus(TELL_AGAIN));
             if watts.times(20) < limit || nodes == 0 || told {
                 continue;
             }
-            self.cuts.insert(reason, now);
+            self.cuts.insert(reason.word, now);
             let site = self.round.standings.first();
             let load = site
                 .and_then(|site| site.load)
@@ -194,11 +195,11 @@ impl Brain {
                 "{nodes} nodes are {word} by {watts:.1} W together; the site counts {load} W of {limit:.1} W"
             );
             tracing::info!("{text}");
-            self.recorder.say(self.of_the_budget(Severity::Normal, reason, text));
+            self.recorder.say(self.of_the_budget(reason, text));
         }
     }
 
-    fn of_the_budget(&self, severity: Severity, reason: &'static str, text: String) -> Note {
+    fn of_the_budget(&self, reason: EventReason, text: String) -> Note {
         Note {
             regarding: ObjectReference {
                 api_version: Some("coordination.k8s.io/v1".to_owned()),
@@ -207,8 +208,8 @@ impl Brain {
                 name: Some(PLAN_LEASE.to_owned()),
                 ..ObjectReference::default()
             },
-            severity,
-            reason,
+            severity: reason.severity,
+            reason: reason.word,
             action: "Allocate",
             text,
         }

@@ -5,9 +5,10 @@
 
 use super::Brain;
 use crate::publish::API_VERSION;
+use crate::reasons::OBJECT_UNREADABLE;
 use crate::settings::PowerSource;
 use crate::site::{Kind, Observed, Unreadable};
-use host_kit::events::{Note, Severity};
+use host_kit::events::Note;
 use k8s_openapi::api::core::v1::ObjectReference;
 use planner::node::{Machine, Power, Sight};
 use planner::power::Reading;
@@ -63,8 +64,8 @@ fn unread_note(kind: Kind, name: &str, why: &str) -> Note {
             name: Some(name.to_owned()),
             ..ObjectReference::default()
         },
-        severity: Severity::Warning,
-        reason: "Unreadable",
+        severity: OBJECT_UNREADABLE.severity,
+        reason: OBJECT_UNREADABLE.word,
         action: "Read",
         text: format!("{why}; until it can be read nothing is written over it and its node is not raised"),
     }

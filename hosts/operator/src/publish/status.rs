@@ -1,6 +1,9 @@
 //! A twin as its object carries it.
 
 use crate::budget::Said;
+use crate::reasons::{
+    MALFORMED, METER_SILENT, NO_METER, NOT_BELIEVED, NOT_HEARD_YET, OWNED_BY_OTHERS, SAMPLED,
+};
 use crate::rows::TwinSeen;
 use jiff::{SignedDuration, Timestamp};
 use joulie_api::condition::{self, Condition, ConditionType, Status};
@@ -136,13 +139,13 @@ pub(crate) fn conditions_of(
     let (fresh, reason, message) = telemetry(twin.power.draw, standing.awaits_meter);
     say(ConditionType::TelemetryFresh, fresh, reason, &message);
     if let Some(why) = &standing.unreadable {
-        say(ConditionType::Unreadable, Status::True, "Malformed", why);
+        say(ConditionType::Unreadable, MALFORMED.status, MALFORMED.word, why);
     }
     if let Some(why) = &standing.implausible {
-        say(ConditionType::HardwareImplausible, Status::True, "NotBelieved", why);
+        say(ConditionType::HardwareImplausible, NOT_BELIEVED.status, NOT_BELIEVED.word, why);
     }
     if let Some(why) = &standing.overridden {
-        say(ConditionType::Overridden, Status::True, "OwnedByOthers", why);
+        say(ConditionType::Overridden, OWNED_BY_OTHERS.status, OWNED_BY_OTHERS.word, why);
     }
     if let Some((kept, reason, message)) = &standing.budget {
         say(ConditionType::WithinBudget, *kept, reason, message);
@@ -153,13 +156,13 @@ pub(crate) fn conditions_of(
 /// Whether a draw may be believed, and what stands in where nothing measures it. An estimate in place of a meter that
 /// nobody configured is all that was asked for.
 fn telemetry(draw: Draw, awaited: bool) -> (Status, &'static str, String) {
-    let (fresh, reason, why) = if awaited {
-        (Status::Unknown, "NotHeardYet", "no sample of the meter has come yet")
+    let (reason, why) = if awaited {
+        (NOT_HEARD_YET, "no sample of the meter has come yet")
     } else {
         match draw.source() {
-            Source::Meter(_) => return (Status::True, "Sampled", "the power is measured".to_owned()),
+            Source::Meter(_) => return (SAMPLED.status, SAMPLED.word, SAMPLED.meaning.to_owned()),
             Source::Utilization | Source::Static | Source::Failing(Absent::NotConfigured) => {
-                (Status::True, "NoMeter", "no meter is configured")
+                (NO_METER, "no meter is configured")
             }
             Source::Failing(
                 Absent::HttpNoEndpoint
@@ -167,7 +170,7 @@ fn telemetry(draw: Draw, awaited: bool) -> (Status, &'static str, String) {
                 | Absent::PrometheusNoData
                 | Absent::KeplerNoData
                 | Absent::AgentNoData,
-            ) => (Status::False, "MeterSilent", "the meter says nothing"),
+            ) => (METER_SILENT, "the meter says nothing"),
         }
     };
     let instead = match draw.basis() {
@@ -175,7 +178,7 @@ fn telemetry(draw: Draw, awaited: bool) -> (Status, &'static str, String) {
         Some(Basis::Static) => "the power is taken for the most that the caps allow",
         None => "nothing is known of the power",
     };
-    (fresh, reason, format!("{why}: {instead}"))
+    (reason.status, reason.word, format!("{why}: {instead}"))
 }
 
 /// The conditions that the operator writes; the agent has others on the same object.
@@ -206,7 +209,7 @@ pub(crate) fn overridden(there: &[Condition], standing: &Standing, now: Timestam
         return known.is_some().then(Vec::new);
     };
     let mut conditions = Vec::from_iter(known);
-    let new = Condition::new(about, Status::True, "OwnedByOthers", why, None, now);
+    let new = Condition::new(about, OWNED_BY_OTHERS.status, OWNED_BY_OTHERS.word, why, None, now);
     condition::set(&mut conditions, new).then_some(conditions)
 }
 

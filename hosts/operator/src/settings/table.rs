@@ -141,12 +141,12 @@ settings! {
         "How often the Lease joulie-plan is renewed, by which twins are fresh");
     TWIN_REFRESH: Option<Duration> = optional(
         "TWIN_REFRESH", |text| duration(text, 10 * SECOND..=3600 * SECOND).map(Some), "a duration between 10s and 1h",
-        "A twin's status is written again when it is so old, for readers that do not know the Lease; without it only changes are written");
+        "A twin's status is written again when it is so old, for readers that do not know the Lease; without it only changes are written. 2m for the scheduler of upstream, which takes 5m for old");
     WRITE_TIMEOUT: Duration = with_default(
         "WRITE_TIMEOUT", "10s", |text| duration(text, SECOND / 10..=60 * SECOND), "a duration between 100ms and 1m",
         "How long one request to the API server may take");
     WRITERS: usize = with_default(
-        "WRITERS", "32", |text| whole(text, 1..=512), "a whole number from 1 to 512", "How many nodes are written to at once");
+        "WRITERS", "32", |text| whole(text, 1..=512), "a whole number from 1 to 512", "How many nodes are written to at once: half of the places for labels and classes first, half for caps");
     NODE_SELECTOR: Selector = with_default(
         "NODE_SELECTOR", "joulie.io/managed=true", parse::selector, "a label selector", "Which nodes are planned for");
     RESERVED_LABEL_KEY: String = with_default(
@@ -210,7 +210,7 @@ settings! {
         "agent, http or static", "Where the measured power of nodes comes from");
     NODE_POWER_HTTP_ENDPOINT: Option<UrlTemplate> = optional(
         "OPERATOR_NODE_POWER_HTTP_ENDPOINT", |text| parse::url_template(text).map(Some), "a URL with {node} in it",
-        "http: where the power of a node is read");
+        "http: where the power of a node is read, without TLS");
     POWER_POLL_INTERVAL: Duration = with_default(
         "POWER_POLL_INTERVAL", "10s", |text| duration(text, SECOND / 10..=300 * SECOND), "a duration between 100ms and 5m",
         "http: how often each node is asked");
@@ -219,7 +219,7 @@ settings! {
         "How long the last sample of a node stands; agents publish an unchanged one every 5m");
     BUDGET_SITE_WATTS: Option<Watts> = optional("BUDGET_SITE_WATTS", limit, SOME_WATTS, "What the site may draw; without it there is no limit");
     BUDGET_SITE_BASE_WATTS: Watts = with_default(
-        "BUDGET_SITE_BASE_WATTS", "0", load, "watts, 0 or more", "What the site draws that nobody controls, beside the racks' base loads");
+        "BUDGET_SITE_BASE_WATTS", "0", load, "watts, 0 or more", "What the site draws that nobody controls, beside the racks' base loads; state it, it is not measured");
     BUDGET_RACK_WATTS: BTreeMap<String, Watts> = with_default(
         "BUDGET_RACK_WATTS", "", rack_limits, "RACK=WATTS between commas, * for every other rack", "What racks may draw (label joulie.io/rack)");
     BUDGET_RACK_BASE_WATTS: BTreeMap<String, Watts> = with_default(

@@ -1,6 +1,6 @@
 //! Why the condition `CapEnforced` is as it is.
 
-use joulie_api::condition::Status;
+use joulie_api::condition::{ConditionReason, ConditionType, Status};
 
 /// The reason of the condition; the later ones win over the earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,7 +33,66 @@ pub(crate) enum Why {
     SimulateOnly,
 }
 
+/// The reasons of the condition `CapEnforced`, for the reference.
+#[must_use]
+pub fn cap_reasons() -> Vec<ConditionReason> {
+    Why::ALL.map(Why::reason).to_vec()
+}
+
 impl Why {
+    /// All of them, those that are well first.
+    const ALL: [Self; 13] = [
+        Self::Enforced,
+        Self::NoCap,
+        Self::Clamped,
+        Self::ClampedAbove,
+        Self::Exceeded,
+        Self::Blocked,
+        Self::Failed,
+        Self::Malformed,
+        Self::LeaseExpired,
+        Self::Deselected,
+        Self::SimulateOnly,
+        Self::Pending,
+        Self::Unmeasured,
+    ];
+
+    const fn reason(self) -> ConditionReason {
+        let (about, status, word) = (ConditionType::CapEnforced, self.status(), self.word());
+        ConditionReason { about, status, word, meaning: self.meaning() }
+    }
+
+    /// What it means, and what a person does.
+    const fn meaning(self) -> &'static str {
+        match self {
+            Self::NoCap => "nothing is asked, and nothing of ours is in force",
+            Self::Enforced => "read back, and no more than 3 % above it is drawn",
+            Self::Clamped => {
+                "the hardware takes less than was asked, or its owner's limit allows less, and it is kept; the message says which"
+            }
+            Self::Pending => "on its way, or not seen in what is drawn yet",
+            Self::Unmeasured => {
+                "nobody measures what is drawn. With capWatts it was read back; without, a control over HTTP has only taken it"
+            }
+            Self::Exceeded => {
+                "read back, and more is drawn for longer than a limit needs: something does not keep to it"
+            }
+            Self::ClampedAbove => {
+                "the hardware does not go as low: both values are in the message; ask for more"
+            }
+            Self::Blocked => "nothing here can cap it: no limit, no meter for a closed loop, no GPU",
+            Self::Failed => "the hardware refused; the message has the driver's words, and it is tried again",
+            Self::Malformed => {
+                "the object cannot be read: the last good state is in force, or nothing is touched; mend the object"
+            }
+            Self::LeaseExpired => {
+                "nobody confirms the desired state, and by LEASE_EXPIRY other caps took its place; look at the operator"
+            }
+            Self::Deselected => "the node has no label of POOL_NODE_SELECTOR, so nothing is put in force",
+            Self::SimulateOnly => "SIMULATE_ONLY=true: the agent looks and writes nothing to hardware",
+        }
+    }
+
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::NoCap => "NoCap",

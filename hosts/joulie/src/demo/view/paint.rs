@@ -149,24 +149,33 @@ impl Row {
         }
     }
 
-    /// As text of at most `columns` columns; where something is cut off, its last column says so.
+    /// As text of at most `columns` columns.
     pub(crate) fn write(&self, columns: usize, style: Style) -> String {
-        let too_wide = self.width() > columns;
-        let mut left = if too_wide { columns.saturating_sub(1) } else { columns };
         let mut out = String::new();
-        for (ink, text) in &self.pieces {
-            let text: String = text.chars().take(left).collect();
-            left -= text.chars().count();
+        for (ink, text) in self.within(columns, style.glyphs) {
             match ink.code().filter(|_| style.paint == Paint::Colours && !text.trim().is_empty()) {
                 Some(code) => out.push_str(&format!("\x1b[{code}m{text}\x1b[0m")),
                 None => out.push_str(&text),
             }
         }
-        if too_wide && columns > 0 {
-            out.push(style.glyphs.cut());
-        }
         out.truncate(out.trim_end_matches(' ').len());
         out
+    }
+
+    /// What of its pieces is within so many columns; where something is cut off, the last column says so.
+    pub(crate) fn within(&self, columns: usize, glyphs: Glyphs) -> Vec<(Ink, String)> {
+        let too_wide = self.width() > columns;
+        let mut left = if too_wide { columns.saturating_sub(1) } else { columns };
+        let mut pieces = Vec::with_capacity(self.pieces.len());
+        for (ink, text) in &self.pieces {
+            let text: String = text.chars().take(left).collect();
+            left -= text.chars().count();
+            pieces.push((*ink, text));
+        }
+        if too_wide && columns > 0 {
+            pieces.push((Ink::Plain, glyphs.cut().to_string()));
+        }
+        pieces
     }
 }
 

@@ -1,4 +1,4 @@
-//! The JSON form of `joulie node show`. Its names are stable and described in docs/OPERATIONS.md; a field is only ever
+//! The JSON form of `joulie node show`. Its names are stable and described in docs/OPERATE.md; a field is only ever
 //! added. What is null is either not there or unknown; where it is unknown, `unknown` beside it has its name and why.
 
 use crate::node::show::setting;

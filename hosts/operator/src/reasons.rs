@@ -1,0 +1,81 @@
+//! The reasons of the operator's conditions and Events, each with what it means and what a person does about it: what the
+//! programs write and the reference lists.
+
+use host_kit::events::{EventReason, Severity};
+use joulie_api::condition::{ConditionReason, ConditionType, Status};
+
+macro_rules! reasons {
+    ($($list:ident: [$type:ty; $count:literal] = { $($name:ident: $reason:expr;)+ })+) => {$(
+        $(pub(crate) const $name: $type = $reason;)+
+
+        /// All of them.
+        pub const $list: [$type; $count] = [$($name),+];
+    )+};
+}
+
+const fn of(
+    about: ConditionType,
+    status: Status,
+    word: &'static str,
+    meaning: &'static str,
+) -> ConditionReason {
+    ConditionReason { about, status, word, meaning }
+}
+
+const fn event(
+    severity: Severity,
+    word: &'static str,
+    about: &'static str,
+    meaning: &'static str,
+) -> EventReason {
+    EventReason { word, severity, about, meaning }
+}
+
+use ConditionType::{HardwareImplausible, Overridden, TelemetryFresh, Unreadable, WithinBudget};
+use Severity::{Normal, Warning};
+
+reasons! {
+    CONDITION_REASONS: [ConditionReason; 12] = {
+        SAMPLED: of(TelemetryFresh, Status::True, "Sampled", "the power is measured");
+        NO_METER: of(TelemetryFresh, Status::True, "NoMeter",
+            "no meter is configured: the power is estimated, and that is all that was asked for");
+        METER_SILENT: of(TelemetryFresh, Status::False, "MeterSilent",
+            "no sample for POWER_HOLD, or the last attempt failed: the node is not raised to full power; look at its agent");
+        NOT_HEARD_YET: of(TelemetryFresh, Status::Unknown, "NotHeardYet",
+            "nothing was heard of the meter since the operator began: the agent has not started, or has not measured yet");
+        KEPT: of(WithinBudget, Status::True, "Kept", "every limit above the node is kept");
+        BUDGET_SHORT: of(WithinBudget, Status::False, "BudgetShort",
+            "a limit cannot be kept even at the lowest caps: raise the limit, or take load or nodes away");
+        LOAD_UNKNOWN: of(WithinBudget, Status::False, "LoadUnknown",
+            "nobody can say what a group draws, and nothing in it is raised: look for nodes with HardwareUnknown");
+        BUDGET_EXCEEDED: of(WithinBudget, Status::False, "BudgetExceeded",
+            "more was counted than a limit allows for half a minute; the Event BudgetExceeded names the nodes");
+        HARDWARE_UNKNOWN: of(WithinBudget, Status::Unknown, "HardwareUnknown",
+            "nobody knows what the node can draw, so it has no grant: start its agent, or label it");
+        MALFORMED: of(Unreadable, Status::True, "Malformed",
+            "an object of the node cannot be read, and the message names it: mend or delete the object");
+        NOT_BELIEVED: of(HardwareImplausible, Status::True, "NotBelieved",
+            "the node says of its hardware what its model cannot be; the message has each figure and what counts instead");
+        OWNED_BY_OTHERS: of(Overridden, Status::True, "OwnedByOthers",
+            "somebody else owns a field that the operator would write: what they say stands; remove the field to hand it back");
+    }
+    EVENT_REASONS: [EventReason; 9] = {
+        WRITE_OVERRIDDEN: event(Warning, "Overridden", "Node",
+            "a write met a field that somebody else owns; it is left to them");
+        WRITE_REFUSED: event(Warning, "WriteRefused", "Node",
+            "the API server refuses a write: definitions older than the operator, or a right is missing");
+        OBJECT_UNREADABLE: event(Warning, "Unreadable", "the object",
+            "an object is there and cannot be read; nothing is written over it and its node is not raised");
+        LIMIT_SHORT: event(Warning, "BudgetShort", "Lease joulie-plan",
+            "a limit cannot be kept even at the lowest caps");
+        LIMIT_EXCEEDED: event(Warning, "BudgetExceeded", "Lease joulie-plan",
+            "more was counted than a limit allows for half a minute; the text names the nodes that hold most of it");
+        LIMIT_KEPT: event(Normal, "BudgetKept", "Lease joulie-plan", "a limit is kept again");
+        BUDGET_LOWERS: event(Normal, "BudgetLowers", "Lease joulie-plan",
+            "one pass lowered grants by a twentieth of the site's limit or more");
+        BUDGET_RAISES: event(Normal, "BudgetRaises", "Lease joulie-plan",
+            "one pass raised grants by a twentieth of the site's limit or more");
+        GRANT_DROPPED: event(Warning, "GrantDropped", "Lease joulie-plan",
+            "the grant of a deleted Node counts no more: its agent was silent for BUDGET_GONE_HOLD");
+    }
+}
