@@ -131,12 +131,8 @@ fn node(law: &BackendLaw, feed: &mut Feed<'_>) {
     let count = usize::from(feed.byte() % 4);
     let mut packages: Vec<Package> = (0..count)
         .map(|_| {
-            let facts = PackageFacts {
-                range: range(feed),
-                has_limit: feed.byte() != 0,
-                limit: LimitFacts::UNKNOWN,
-                most: None,
-            };
+            let facts =
+                PackageFacts { range: range(feed), has_limit: feed.byte() != 0, ..PackageFacts::UNKNOWN };
             if feed.byte() == 0 { Package::adopted(facts) } else { Package::untouched(facts) }
         })
         .collect();
@@ -159,7 +155,8 @@ fn node(law: &BackendLaw, feed: &mut Feed<'_>) {
             }
         }
         let throttle = (feed.byte() != 0).then(|| throttled(feed, order));
-        let facts = Facts { now, desired: wanted, throttle, has_meter: feed.byte() != 0 };
+        let facts =
+            Facts { now, desired: wanted, throttle, has_meter: feed.byte() != 0, beyond: Watts::ZERO };
         let (mut twin, mut others) = (mode, packages.clone());
         let decision = law.step(&mut mode, &mut packages, &facts);
         assert_eq!(law.step(&mut twin, &mut others, &facts), decision);
@@ -202,7 +199,7 @@ fn gpus(law: &GpuLaw, feed: &mut Feed<'_>) {
         .map(|_| {
             let mut maybe = || (feed.byte() & 3 != 0).then(|| feed.watts());
             let limits = GpuLimits::new(maybe(), maybe());
-            let facts = GpuFacts { limits, limit: LimitFacts::UNKNOWN, most: None };
+            let facts = GpuFacts { limits, ..GpuFacts::UNKNOWN };
             if feed.byte() == 0 { Gpu::adopted(facts) } else { Gpu::untouched(facts) }
         })
         .collect();

@@ -6,6 +6,7 @@
 //! - [`grant`]: how the packages and GPUs share what the budget lets the node have;
 //! - [`throttle`]: which frequency policies a throttle or a mean frequency limits;
 //! - [`energy`]: what may be believed of energy counters;
+//! - [`engine`]: the control loop over all of these, facts in and orders out;
 //! - [`lease`]: what happens when nobody renews the desired state;
 //! - [`lever`], [`limiter`], [`drift`], [`backoff`]: what a thing that is ordered, confirmed and held goes through;
 //! - [`ticket`]: which order an outcome is about.
@@ -16,6 +17,7 @@ pub mod cap;
 pub mod classic;
 pub mod drift;
 pub mod energy;
+pub mod engine;
 pub mod gpu_cap;
 pub mod grant;
 pub mod law;

@@ -5,7 +5,10 @@ use joulie_core::node::cap::{self, CapIntent, CapRange, Desired, Floor, Resoluti
 use joulie_core::node::classic::{self, Classic};
 use joulie_core::node::energy::{self, Baseline, Meter, Reading, Sample};
 use joulie_core::node::gpu_cap::{Gpu, GpuDecision, GpuLaw, GpuLimits};
-use joulie_core::node::grant::{self, Holder};
+use joulie_core::node::engine::{
+    EngineEvents, EngineFacts, EngineLaws, EngineOrder, LeaseTerms, MachineEngine, Policy, PoolEngine, Wiring,
+};
+use joulie_core::node::grant::Holder;
 use joulie_core::node::law::{Command, Decision, Facts, Law};
 use joulie_core::node::lease::{Jitter, Lease, LeaseDecision, LeaseFacts, LeaseLaw};
 use joulie_core::node::throttle::dither::Grid;
@@ -57,14 +60,30 @@ roots! {
         law.step(gpus, now, desired)
     }
 
-    fn grant_divide(watts: Watts, holders: &mut [Holder]) -> bool {
-        grant::divide(watts, holders);
-        holders.is_empty()
+    fn step_engine_machine(engine: &mut MachineEngine, laws: &EngineLaws, facts: &EngineFacts) -> EngineEvents {
+        engine.step(laws, facts)
     }
 
-    fn grant_pace(watts: Watts, holders: &mut [Holder]) -> bool {
-        grant::pace(watts, holders);
-        holders.is_empty()
+    fn step_engine_pool(engine: &mut PoolEngine, laws: &EngineLaws, facts: &EngineFacts) -> EngineEvents {
+        engine.step(laws, facts)
+    }
+
+    fn engine_orders(engine: &MachineEngine, out: &mut [Option<EngineOrder>]) -> bool {
+        out.iter_mut().zip(engine.orders()).for_each(|(slot, order)| *slot = Some(order));
+        engine.is_busy()
+    }
+
+    fn engine_lists(
+        engine: &mut MachineEngine, packages: &[backend::Package], gpus: &[Gpu], policies: &[Policy],
+    ) -> u32 {
+        engine.list_packages(packages);
+        engine.list_gpus(gpus);
+        engine.list_policies(policies);
+        engine.beyond().policies
+    }
+
+    fn engine_start(lease: Option<LeaseTerms>, now: Stamp) -> PoolEngine {
+        PoolEngine::start(backend::Route::Remote, Wiring::OneForAll, lease, now)
     }
 
     fn grant_holder(range: CapRange, floor: Floor, desired: Desired, in_force: Option<Watts>) -> Holder {

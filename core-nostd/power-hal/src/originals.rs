@@ -6,6 +6,7 @@
 
 use crate::{Control, ErrorKind, Key};
 use core::fmt;
+use heapless::Vec;
 
 const WORDS: usize = 16;
 
@@ -92,34 +93,28 @@ impl<T: Originals + ?Sized> Originals for &mut T {
 }
 
 /// Up to `N` originals in memory: for tests, and for a caller that releases before it ends. They do not survive it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Memory<const N: usize> {
-    held: [Option<(Key, Control, Original)>; N],
+    held: Vec<(Key, Control, Original), N>,
 }
 
 impl<const N: usize> Memory<N> {
     /// Nothing is held.
     #[must_use]
     pub const fn new() -> Self {
-        Self { held: [None; N] }
+        Self { held: Vec::new() }
     }
 
     /// How many are held.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.held.iter().flatten().count()
+        self.held.len()
     }
 
     /// Whether none is held.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
-impl<const N: usize> Default for Memory<N> {
-    fn default() -> Self {
-        Self::new()
+        self.held.is_empty()
     }
 }
 
@@ -132,19 +127,19 @@ impl<const N: usize> Originals for Memory<N> {
         if self.kept(domain, control).is_some() {
             return Ok(());
         }
-        let free = self.held.iter_mut().find(|slot| slot.is_none());
-        *free.ok_or(ErrorKind::Io)? = Some((*domain, control, *original));
-        Ok(())
+        self.held.push((*domain, control, *original)).map_err(|_| ErrorKind::Io)
     }
 
     fn kept(&self, domain: &Key, control: Control) -> Option<Original> {
-        self.held.iter().flatten().find(|held| is_of(held, domain, control)).map(|held| held.2)
+        self.held.iter().find(|held| is_of(held, domain, control)).map(|held| held.2)
     }
 
     fn forget(&mut self, domain: &Key, control: Control) -> Result<(), ErrorKind> {
-        for slot in &mut self.held {
-            if slot.as_ref().is_some_and(|held| is_of(held, domain, control)) {
-                *slot = None;
+        // The last one takes its place: this order is the one that cannot panic.
+        if let Some(last) = self.held.pop().filter(|last| !is_of(last, domain, control)) {
+            match self.held.iter_mut().find(|held| is_of(held, domain, control)) {
+                Some(gone) => *gone = last,
+                None => return self.held.push(last).map_err(|_| ErrorKind::Io),
             }
         }
         Ok(())

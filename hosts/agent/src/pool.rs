@@ -4,8 +4,8 @@
 //! and its Node object is gone, or it is not selected any more and its originals are back. Which nodes there are is known
 //! by watches, not by lists; which were under a grant before the start, by the disk.
 
+mod engine;
 mod http;
-mod levers;
 mod remote;
 mod tls;
 mod wire;
@@ -27,9 +27,9 @@ use host_kit::shutdown::Stop;
 use joulie_api::labels::node;
 use joulie_core::node::backend::{BackendLaw, Preference as Order};
 use joulie_core::node::cap::Report;
+use joulie_core::node::engine::{EngineLaws, LoopLaw, Parts};
 use joulie_core::node::gpu_cap::GpuLaw;
 use kube::core::SelectorExt;
-use levers::Laws;
 use node_kit::{Access, Config, Desire, Sources};
 use planner::catalog::Catalog;
 use remote::{Common, Hints, Remote};
@@ -114,7 +114,6 @@ impl Pool {
             period: settings.period,
             clock,
             catalog,
-            simulate_only: settings.simulate_only,
         });
         let settings = settings.clone();
         let (members, tasks) = (BTreeMap::new(), JoinSet::new());
@@ -278,23 +277,24 @@ fn view_is_free(view: &View) -> bool {
 }
 
 /// The laws of node-kit with its tuning; what is different is how the devices are reached.
-fn laws(settings: &Settings, routing: &Routing) -> Result<Laws, node_kit::ConfigError> {
+fn laws(settings: &Settings, routing: &Routing) -> Result<EngineLaws, node_kit::ConfigError> {
     let period = host::micros(settings.period);
     let config = Config::standard(Sources::machine(), PathBuf::new(), Access::Look, period)?;
-    if settings.dvfs.law == DvfsLaw::Tracking {
-        tracing::warn!(
-            "DVFS_LAW=tracking needs frequencies, which no node over HTTP tells; classic is used there"
-        );
-    }
     let preference = match routing.preference {
         Preference::LimitFirst => Order::LimitFirst,
         Preference::ThrottleOnly => Order::ThrottleOnly,
     };
     let Floors { cpu, gpu } = settings.floors;
-    Ok(Laws {
+    Ok(EngineLaws {
         cpu: BackendLaw { preference, floor: cpu, ..config.cpu },
         gpu: GpuLaw { floor: gpu, ..config.gpu },
-        classic: settings.dvfs.classic,
+        dvfs: match settings.dvfs.law {
+            DvfsLaw::Classic => LoopLaw::Classic(settings.dvfs.classic),
+            DvfsLaw::Tracking => Config::tracking(),
+        },
+        // What no endpoint can cap counts with all that it draws.
+        grants: Parts { cpu: routing.cpu.is_some(), gpu: routing.gpu.is_some() },
+        access: if settings.simulate_only { Access::Look } else { Access::Control },
     })
 }
 

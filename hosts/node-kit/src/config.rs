@@ -5,11 +5,11 @@ use hal_files::Root;
 use hal_nvidia::Scope;
 use joulie_core::node::backend::{BackendLaw, Preference};
 use joulie_core::node::backoff::Backoff;
-use joulie_core::node::cap::{CapIntent, Floor};
+use joulie_core::node::cap::Floor;
 use joulie_core::node::classic::{self, Classic};
 use joulie_core::node::drift::DriftLaw;
+use joulie_core::node::engine::{Access, EngineLaws, LeaseTerms, LoopLaw, Parts};
 use joulie_core::node::gpu_cap::GpuLaw;
-use joulie_core::node::lease::LeaseLaw;
 use joulie_core::node::lever::LeverLaw;
 use joulie_core::node::limiter::LimiterLaw;
 use joulie_core::node::tracking::{self, Tracking};
@@ -46,35 +46,6 @@ pub enum Registers {
     Msru,
 }
 
-/// Whether the node may be written to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// It is only looked at: no lock is taken, and every order is refused.
-    Look,
-    /// It is controlled: this process is its only writer.
-    Control,
-}
-
-/// The law of the DVFS fallback.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LoopLaw {
-    /// That of the seeds.
-    Classic(Classic),
-    /// The one that models the machine.
-    Tracking(Tracking),
-}
-
-/// A lease on the desired state, and what is in force where it ends with the safe profile.
-#[derive(Clone, Copy, Debug)]
-pub struct LeaseTerms {
-    /// The term and the choice.
-    pub law: LeaseLaw,
-    /// The safe profile of the packages.
-    pub safe_cpu: CapIntent,
-    /// The safe profile of the GPUs.
-    pub safe_gpu: CapIntent,
-}
-
 /// Everything that a node is told at start.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -101,20 +72,6 @@ pub struct Config {
     pub lease: Option<LeaseTerms>,
     /// Which parts a grant may cap; what is left alone counts with all that it draws.
     pub grants: Parts,
-}
-
-/// The parts of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parts {
-    /// The packages.
-    pub cpu: bool,
-    /// The GPUs.
-    pub gpu: bool,
-}
-
-impl Parts {
-    /// Both.
-    pub const ALL: Self = Self { cpu: true, gpu: true };
 }
 
 /// Which part of the configuration cannot be used.
@@ -208,6 +165,11 @@ impl Config {
         let frequency_floor = None;
         let (retry, lease, grants) = (backoff, None, Parts::ALL);
         Ok(Self { sources, state, access, period, cpu, gpu, law, frequency_floor, retry, lease, grants })
+    }
+
+    /// The laws of the engine.
+    pub(crate) const fn laws(&self) -> EngineLaws {
+        EngineLaws { cpu: self.cpu, gpu: self.gpu, dvfs: self.law, grants: self.grants, access: self.access }
     }
 
     /// The law `tracking` with its standard tuning.

@@ -5,6 +5,7 @@
 //! The file is replaced as the journal is: a process that is killed leaves the old grant or the new one, never half of
 //! one. A file that cannot be read is refused and left as it is: nobody knows how little it allowed.
 
+use joulie_core::node::engine::Grant;
 use power_units::{Role, Watts};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -12,15 +13,6 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-
-/// The most that a node may be allowed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grant {
-    /// Which grant this is.
-    pub serial: u64,
-    /// The most that all packages and GPUs may be allowed together.
-    pub watts: Watts,
-}
 
 /// A grant as it is kept: with the object that it is of.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -40,6 +40,8 @@ struct Book {
     behind: bool,
     /// How often something was let go.
     let_go: u64,
+    /// Another number after each change of what is held.
+    version: u64,
 }
 
 /// An original that the journal holds.
@@ -77,7 +79,7 @@ impl Journal {
     }
 
     fn over(path: PathBuf, boot: Boot, held: Vec<Held>, void: usize) -> Self {
-        let book = Mutex::new(Book { held, behind: void > 0, let_go: 0 });
+        let book = Mutex::new(Book { held, behind: void > 0, let_go: 0, version: 0 });
         Self(Arc::new(Shelf { path, boot, void, book, pen: Mutex::new(()) }))
     }
 
@@ -117,6 +119,11 @@ impl Journal {
         self.0.void
     }
 
+    /// Another number after each change of what is held.
+    pub(crate) fn version(&self) -> u64 {
+        self.lock().version
+    }
+
     /// Whether the file has yet to be told that originals are back: it could not be written.
     #[must_use]
     pub fn is_behind(&self) -> bool {
@@ -151,6 +158,7 @@ impl Journal {
         }
         let mut book = self.lock();
         book.held.extend_from_slice(new);
+        book.version += 1;
         // What was let go meanwhile is in the file still.
         book.behind = book.let_go != let_go;
         Ok(())
@@ -229,6 +237,7 @@ impl Originals for Share {
         if book.held.len() != before {
             book.behind = true;
             book.let_go += 1;
+            book.version += 1;
         }
         Ok(())
     }

@@ -11,7 +11,7 @@
 //!                                    journal of originals
 //! ```
 //!
-//! - [`Node`] opens the hardware and runs the control loop on the laws of the core;
+//! - [`Node`] opens the hardware and drives the engine of the core with it;
 //! - [`Journal`] remembers on disk what was in force before the first write;
 //! - [`Kept`] is the grant that stands, on disk;
 //! - [`Lock`] makes this process the node's only writer;
@@ -25,27 +25,28 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+mod cap_target;
 mod config;
-mod curb;
 mod driver;
 mod grant;
 mod journal;
 mod lock;
 mod node;
+mod policy_target;
 mod report;
 #[cfg(test)]
 mod testing;
 mod time;
-mod unit;
 mod worker;
 
 pub use backend::{BackendKind, HalFacts, HalRow, HalTarget, Visit};
-pub use config::{Access, Config, ConfigError, LeaseTerms, LoopLaw, Parts, Registers, Sources};
+pub use config::{Config, ConfigError, Registers, Sources};
 pub use driver::Trouble;
-pub use grant::{Grant, Kept, KeptError};
+pub use grant::{Kept, KeptError};
+pub use joulie_core::node::engine::{Access, Desire, Grant, LeaseTerms, LoopLaw, Parts};
 pub use journal::{Boot, Entry, Journal, JournalError, Share};
 pub use lock::{Lock, LockError};
-pub use node::{Desire, Handle, Left, Node, OpenError};
+pub use node::{Handle, Left, Node, OpenError};
 pub use report::{BackendReport, Counts, DeviceReport, PolicyReport, Report};
 pub use time::Time;
 pub use worker::Standing;

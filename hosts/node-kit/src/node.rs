@@ -1,38 +1,31 @@
-//! The node: its backends, its laws, and the loop between them.
+//! The node: its backends, and the engine of the core that decides.
 //!
 //! One *period*: every backend is asked for readings, and the loop waits a part of the period for the answers; a
-//! backend that did not answer the last time is not waited for. Then the laws step on what is known, and their orders
-//! go out. When an outcome comes back the loop *settles*: the backend order steps again, so that what was ordered is
-//! known to be in force within milliseconds; the closed loop steps once a period only, but for its first step, which it
-//! takes as soon as it is needed. A change of the desired state begins a period at once.
+//! backend that did not answer the last time is not waited for. Then the engine steps on what is known, and its orders
+//! go out. When an outcome comes back the loop *settles*: the engine steps again, so that what was ordered is known to be
+//! in force within milliseconds. A change of the desired state begins a period at once.
 
 mod handle;
 mod open;
+mod publish;
 mod restore;
-mod share;
 mod stock;
-mod tell;
 
-pub use handle::{Desire, Handle};
+pub use handle::Handle;
 pub use open::OpenError;
 pub use restore::Left;
 
-use crate::curb::{Curb, Sight};
+use crate::cap_target::CapTarget;
+use crate::policy_target::PolicyTarget;
 use crate::report::{Counts, Report};
 use crate::time::Deadline;
-use crate::unit::Unit;
-use crate::worker::{Bell, Worker, lock};
-use crate::{Access, Config, Journal, Lock, Time};
+use crate::worker::{Wakeup, Worker, lock};
+use crate::{Config, Desire, Journal, Lock, Time};
 use handle::Inbox;
-use joulie_core::node::backend::{Decision, Facts, Mode, Package, PackageFacts, ThrottleOrder};
-use joulie_core::node::cap::{CapIntent, Desired};
 use joulie_core::node::energy::{self, Reading};
-use joulie_core::node::gpu_cap::{Gpu, GpuDecision, GpuFacts};
-use joulie_core::node::grant::Holder;
-use joulie_core::node::lease::{Caps, Event, Lease, LeaseFacts};
-use joulie_core::node::lever::Lever;
+use joulie_core::node::engine::{EngineFacts, EngineLaws, EngineOrder, MachineEngine, Occasion, TargetId};
+use joulie_core::node::lease::{Event, Phase};
 use power_hal::Clock;
-use power_units::Stamp;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -43,36 +36,28 @@ pub struct Node {
     time: Time,
     journal: Journal,
     _lock: Option<Lock>,
-    bell: Arc<Bell>,
+    wakeup: Arc<Wakeup>,
     inbox: Arc<Mutex<Inbox>>,
     published: Arc<Mutex<Report>>,
     workers: Vec<Worker>,
-    /// The sum of the workers' epochs that the units below were made of.
+    /// The sum of the workers' epochs that the targets below were made of.
     epochs: u64,
-    packages: Vec<Package>,
-    package_units: Vec<Unit>,
-    gpus: Vec<Gpu>,
-    gpu_units: Vec<Unit>,
-    /// Working memory for the division of a grant.
-    holders: Vec<Holder>,
-    curb: Curb,
-    mode: Mode,
-    lease: Option<Lease>,
+    laws: EngineLaws,
+    engine: Box<MachineEngine>,
+    /// What the engine's packages, GPUs and policies are, in its order.
+    packages: Vec<CapTarget>,
+    gpus: Vec<CapTarget>,
+    policies: Vec<PolicyTarget>,
+    /// The journal's version as the engine knows it.
+    journal_seen: u64,
     lease_event: Option<Event>,
     desire: Desire,
     ticket: u64,
     power: Reading,
-    cpu_decision: Option<Decision>,
-    gpu_decision: Option<GpuDecision>,
     counts: Counts,
     report: Report,
-}
-
-/// What a step is taken for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Occasion {
-    Period,
-    News,
+    /// Working memory for the orders of a step.
+    orders: Vec<EngineOrder>,
 }
 
 impl Node {
@@ -87,7 +72,7 @@ impl Node {
         let period = self.time.lasting(self.config.period);
         let mut due = Deadline::after(Duration::ZERO);
         loop {
-            let heard = self.bell.rung();
+            let heard = self.wakeup.count();
             let (stop, changed) = self.take_inbox();
             if stop {
                 return;
@@ -102,7 +87,7 @@ impl Node {
                 self.settle();
             }
             told(&self.report);
-            self.bell.wait(heard, due);
+            self.wakeup.wait(heard, due);
         }
     }
 
@@ -113,10 +98,10 @@ impl Node {
         self.collect();
         self.counts.periods += 1;
         let now = self.time.now();
-        for unit in self.package_units.iter_mut().chain(&mut self.gpu_units) {
-            unit.measure(&self.workers, now);
+        for target in self.packages.iter_mut().chain(&mut self.gpus) {
+            target.measure(&self.workers, now);
         }
-        self.power = energy::total(self.package_units.iter().map(|unit| unit.power));
+        self.power = energy::total(self.packages.iter().map(|target| target.power));
         self.counts.blind += u64::from(!matches!(self.power, Reading::Fresh { .. }));
         self.step(Occasion::Period);
     }
@@ -131,24 +116,19 @@ impl Node {
     pub fn settle_within(&mut self, wait: Duration) {
         let until = Deadline::after(wait);
         loop {
-            let heard = self.bell.rung();
+            let heard = self.wakeup.count();
             self.settle();
             if !self.is_busy() || until.is_over() {
                 return;
             }
-            self.bell.wait(heard, until);
+            self.wakeup.wait(heard, until);
         }
     }
 
     /// Whether an order is on its way.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        let waits = |lever: Lever<_>| matches!(lever, Lever::Pending { .. } | Lever::Releasing { .. });
-        // What is not there cannot be ordered anything: the law waits for it, and nobody else has to.
-        let packages = self.package_units.iter().zip(self.packages.iter().map(Package::limiter));
-        let gpus = self.gpu_units.iter().zip(self.gpus.iter().map(Gpu::limiter));
-        let mut there = packages.chain(gpus).filter(|(unit, _)| unit.limit.is_some());
-        self.curb.is_busy() || there.any(|(_, limiter)| waits(limiter.lever()))
+        self.engine.is_busy()
     }
 
     /// What is known of the node.
@@ -165,7 +145,7 @@ impl Node {
 
     fn ask(&mut self) {
         self.ticket += 1;
-        let heard = self.bell.rung();
+        let heard = self.wakeup.count();
         for worker in &self.workers {
             worker.ask(self.ticket);
         }
@@ -179,8 +159,8 @@ impl Node {
             if !missing || until.is_over() {
                 break;
             }
-            self.bell.wait(rung, until);
-            rung = self.bell.rung();
+            self.wakeup.wait(rung, until);
+            rung = self.wakeup.count();
         }
         self.counts.late += u64::from(self.workers.iter().any(|worker| !worker.has_answered(self.ticket)));
     }
@@ -198,101 +178,71 @@ impl Node {
 
     fn step(&mut self, occasion: Occasion) {
         let now = self.time.now();
-        let caps = self.step_lease(now, occasion);
-        let desired = self.desired(caps);
-        for (package, unit) in self.packages.iter_mut().zip(&mut self.package_units) {
-            let limit = unit.limit_facts(&mut self.workers);
-            let (range, has_limit) = (unit.cap_range(&self.journal), unit.has_limit);
-            package.facts = PackageFacts { range, has_limit, limit, most: None };
-        }
-        for (gpu, unit) in self.gpus.iter_mut().zip(&mut self.gpu_units) {
-            let limit = unit.limit_facts(&mut self.workers);
-            gpu.facts = GpuFacts { limits: unit.gpu_limits(&self.journal), limit, most: None };
-        }
-        let throttle = self.curb.learn(&mut self.workers, now);
-        let metered = !self.package_units.is_empty() && self.package_units.iter().all(Unit::is_metered);
-        self.share(desired, metered);
-        let facts = Facts {
-            now,
-            desired: desired.cpu,
-            throttle: self.curb.exists().then_some(throttle),
-            has_meter: metered,
-        };
-        let decision = self.config.cpu.step(&mut self.mode, &mut self.packages, &facts);
-        let gpu_decision = self.config.gpu.step(&mut self.gpus, now, desired.gpu);
-        self.act(now, occasion, &decision);
-        let known = facts.desired != Desired::Unknown || desired.grant.is_some();
-        let lifted = self.mode.throttle() == Lever::Free && known;
-        if occasion == Occasion::Period && lifted {
-            self.curb.free_the_rest(&self.workers, &self.journal);
-        }
-        self.counts.moved += u64::from(decision.moved) + u64::from(gpu_decision.moved);
-        self.cpu_decision = Some(decision);
-        self.gpu_decision = Some(gpu_decision);
-        self.publish(now);
-    }
-
-    /// What is desired under the lease. A node that is only looked at desires nothing that anybody knows. While a grant
-    /// stands an end of the lease brings no originals back: the budget counts on what is in force.
-    fn desired(&self, leased: Option<(Caps, (CapIntent, CapIntent))>) -> Desire {
-        let desire = self.desire;
-        match (self.config.access, leased) {
-            (Access::Look, _) => Desire::UNKNOWN,
-            (Access::Control, None) => desire,
-            (Access::Control, Some((Caps::Originals, _))) if desire.grant.is_some() => desire,
-            (Access::Control, Some((caps, (cpu, gpu)))) => Desire {
-                cpu: caps.desired(desire.cpu, cpu),
-                gpu: caps.desired(desire.gpu, gpu),
-                grant: desire.grant,
-            },
-        }
-    }
-
-    fn step_lease(&mut self, now: Stamp, occasion: Occasion) -> Option<(Caps, (CapIntent, CapIntent))> {
-        let (terms, lease) = (self.config.lease.as_ref()?, self.lease.as_mut()?);
         let renewal = match occasion {
             Occasion::Period => lock(&self.inbox).renewal.take(),
             Occasion::News => None,
         };
-        let decision = terms.law.step(lease, &LeaseFacts { now, renewal });
-        if let Some(event) = decision.event {
-            log::warn!("the lease of the desired state: {event:?}; caps: {:?}", decision.caps);
-            if decision.caps == Caps::Originals && self.desire.grant.is_some() {
-                log::error!(
-                    "a grant stands, so that no originals come back at the end of the lease; caps hold"
-                );
-            }
-            self.lease_event = Some(event);
+        self.tell();
+        let has_meter = !self.packages.is_empty() && self.packages.iter().all(CapTarget::is_metered);
+        let (desire, power) = (self.desire, self.power);
+        let facts = EngineFacts { now, occasion, desire, power, has_meter, renewal };
+        let events = self.engine.step(&self.laws, &facts);
+        if let Some(event) = events.lease {
+            self.say_lease(event);
         }
-        Some((decision.caps, (terms.safe_cpu, terms.safe_gpu)))
+        if events.raised > 0 {
+            log::warn!("somebody else has raised the frequency limit of {} policies", events.raised);
+        }
+        self.carry_out();
+        self.publish(now);
     }
 
-    fn act(&mut self, now: Stamp, occasion: Occasion, decision: &Decision) {
-        let mut orders = 0;
-        for (package, unit) in self.packages.iter().zip(&mut self.package_units) {
-            orders += u64::from(unit.obey(package.order(), package.limiter().ticket(), &self.workers));
+    /// Tells the engine what is known of each device.
+    fn tell(&mut self) {
+        let (workers, journal) = (&mut self.workers, &self.journal);
+        for (package, target) in self.engine.packages_mut().iter_mut().zip(&mut self.packages) {
+            let limit = target.limit_facts(workers);
+            package.facts = target.package_facts(limit, journal, package.ordered());
         }
-        for (gpu, unit) in self.gpus.iter().zip(&mut self.gpu_units) {
-            orders += u64::from(unit.obey(gpu.order(), gpu.limiter().ticket(), &self.workers));
+        for (gpu, target) in self.engine.gpus_mut().iter_mut().zip(&mut self.gpus) {
+            let limit = target.limit_facts(workers);
+            gpu.facts = target.gpu_facts(limit, journal, gpu.ordered());
         }
-        let (workers, journal, ticket) = (&self.workers, &self.journal, decision.ticket);
-        if occasion == Occasion::Period {
-            self.curb.answer_others(workers, journal);
+        let version = journal.version();
+        for (policy, target) in self.engine.policies_mut().iter_mut().zip(&self.policies) {
+            target.tell(&mut policy.facts, workers);
+            if version != self.journal_seen {
+                target.tell_original(&mut policy.facts, journal);
+            }
         }
-        match decision.throttle {
-            ThrottleOrder::Leave => {}
-            ThrottleOrder::RunLoop { cap } => {
-                // Limits that were refused just now hold nothing: a loop that sees begins at once, and not a period later.
-                let begins = !self.curb.is_running() && matches!(self.power, Reading::Fresh { .. });
-                if occasion == Occasion::Period || begins {
-                    let sight = Sight { now, cap, power: self.power, ticket };
-                    self.curb.step(&self.config.law, &sight, workers, journal);
+        self.journal_seen = version;
+    }
+
+    fn say_lease(&mut self, event: Event) {
+        log::warn!("the lease of the desired state: {event:?}");
+        if self.engine.lease() == Some(Phase::Relaxed) && self.desire.grant.is_some() {
+            log::error!("a grant stands, so that no originals come back at the end of the lease; caps hold");
+        }
+        self.lease_event = Some(event);
+    }
+
+    fn carry_out(&mut self) {
+        self.orders.clear();
+        self.orders.extend(self.engine.orders());
+        for &order in &self.orders {
+            match order.target {
+                TargetId::Package(at) => {
+                    self.counts.orders += u64::from(self.packages[at].obey(order, &self.workers));
+                }
+                TargetId::Gpu(at) => {
+                    self.counts.orders += u64::from(self.gpus[at].obey(order, &self.workers));
+                }
+                TargetId::Policy(at) => {
+                    let outcome = self.policies[at].obey(order, &self.workers);
+                    self.engine.policies_mut()[at].facts.outcome = outcome;
                 }
             }
-            ThrottleOrder::Set(throttle) => self.curb.set((ticket, throttle), workers, journal),
-            ThrottleOrder::Release => self.curb.release(ticket, workers, journal),
         }
-        self.counts.orders += orders;
     }
 
     fn take_inbox(&mut self) -> (bool, bool) {
@@ -313,11 +263,11 @@ impl Drop for Node {
         }
         let until = Deadline::after(CLOSING);
         loop {
-            let heard = self.bell.rung();
+            let heard = self.wakeup.count();
             if self.workers.iter().all(Worker::has_ended) || until.is_over() {
                 return;
             }
-            self.bell.wait(heard, until);
+            self.wakeup.wait(heard, until);
         }
     }
 }

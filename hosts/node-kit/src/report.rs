@@ -3,6 +3,7 @@
 use crate::{BackendKind, Desire, Standing, Trouble};
 use joulie_core::node::backend::Decision;
 use joulie_core::node::energy::Reading;
+use joulie_core::node::engine::Beyond;
 use joulie_core::node::gpu_cap::GpuDecision;
 use joulie_core::node::law;
 use joulie_core::node::lease::{Event, Phase};
@@ -31,6 +32,8 @@ pub struct Report {
     pub gpu: Option<GpuDecision>,
     /// What the closed loop last decided, while it runs.
     pub law: Option<law::Decision>,
+    /// What the engine has no room for, and does not control.
+    pub beyond: Option<Beyond>,
     /// The backends.
     pub backends: Vec<BackendReport>,
     /// How the lease stands, and what last happened to it.
@@ -48,7 +51,7 @@ impl Report {
     pub(crate) fn copy(&mut self, other: &Self) {
         let Self { at, packages, gpus, policies, power, cpu, gpu, law, backends, .. } = self;
         (*at, *power, *cpu, *gpu, *law) = (other.at, other.power, other.cpu, other.gpu, other.law);
-        self.desire = other.desire;
+        (self.desire, self.beyond) = (other.desire, other.beyond);
         packages.clone_from(&other.packages);
         gpus.clone_from(&other.gpus);
         policies.clone_from(&other.policies);

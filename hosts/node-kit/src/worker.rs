@@ -14,10 +14,10 @@
 //!
 //! An *epoch* is a list of domains. An order for another epoch than the present one is refused as gone.
 
-mod bell;
 mod thread;
+mod wakeup;
 
-pub(crate) use bell::Bell;
+pub(crate) use wakeup::Wakeup;
 
 use self::thread::{STACK, Thread};
 use crate::driver::{Device, Trouble};
@@ -122,7 +122,7 @@ impl Worker {
         opener: Opener,
         retry: Backoff,
         time: Time,
-        bell: Arc<Bell>,
+        wakeup: Arc<Wakeup>,
     ) -> std::io::Result<Self> {
         let none: Arc<[Domain]> = Arc::from([]);
         let letters = Letters {
@@ -157,7 +157,7 @@ impl Worker {
         let mailbox = Arc::new(Mailbox { letters: Mutex::new(letters), wake: Condvar::new() });
         let theirs = mailbox.clone();
         let thread = std::thread::Builder::new().name(format!("joulie-{}", kind.label())).stack_size(STACK);
-        thread.spawn(move || Thread { kind, mailbox: theirs, bell, time, retry, opener }.run())?;
+        thread.spawn(move || Thread { kind, mailbox: theirs, wakeup, time, retry, opener }.run())?;
         Ok(Self { kind, mailbox, view })
     }
 

@@ -1,7 +1,8 @@
 //! Bounded stack and no recursion, over the graph of who calls whom.
 //!
 //! The roots of `link-proof` say by their names what they may use: a `tick_` is a control tick, a law's step and what
-//! feeds it; a `step_` is one of the node's slower state machines, which go over all packages or GPUs.
+//! feeds it; a `step_` is one of the node's slower state machines, which go over all packages or GPUs, and a
+//! `step_engine_` is all of them together with the frequency policies.
 
 use super::program::Program;
 use anyhow::{Result, bail, ensure};
@@ -11,13 +12,14 @@ use std::fmt;
 /// A call leaves its return address on the stack.
 const RETURN_ADDRESS: u64 = 8;
 
-/// How many bytes of stack a control tick may use, and a step over all packages or GPUs (docs/ARCHITECTURE.md,
-/// "Numbers").
+/// How many bytes of stack a control tick may use, a step over all packages or GPUs, and a step of the engine
+/// (docs/ARCHITECTURE.md, "Numbers").
 const TICK: u64 = 256;
 const STEP: u64 = 1024;
+const ENGINE: u64 = 2048;
 
 /// The bounded roots. Each must be found, so that a renamed or merged one does not pass unseen.
-const BOUNDED: [(&str, u64); 7] = [
+const BOUNDED: [(&str, u64); 9] = [
     ("tick_classic", TICK),
     ("tick_tracking", TICK),
     ("tick_energy", TICK),
@@ -25,6 +27,8 @@ const BOUNDED: [(&str, u64); 7] = [
     ("step_backend", STEP),
     ("step_gpus", STEP),
     ("step_lease", STEP),
+    ("step_engine_machine", ENGINE),
+    ("step_engine_pool", ENGINE),
 ];
 
 /// The root of the planted violation, which is held to a tick's bound where it exists.

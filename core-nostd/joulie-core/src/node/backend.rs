@@ -41,7 +41,7 @@ use plan::{Need, Wish};
 
 use super::cap::{Backend, CapRange, Desired, Floor, Resolution, Target};
 use super::lever::{Lever, LeverLaw, News, Order};
-use super::limiter::{LimitFacts, LimitOrder, Limiter, LimiterLaw};
+use super::limiter::{LimitFacts, LimitOrder, LimitOutcome, Limiter, LimiterLaw};
 use super::ticket::Ticket;
 use crate::node::throttle::Throttle;
 use power_hal::ErrorKind;
@@ -100,6 +100,10 @@ pub struct Package {
     limiter: Limiter,
     wish: Wish<Resolution>,
     order: LimitOrder,
+    /// The last limit that was ordered, and what it may have of the node's grant; zero where there is none, since no cap
+    /// is zero and a node has room for so many.
+    ordered: Watts,
+    share: Watts,
 }
 
 /// What may be known about a package.
@@ -111,6 +115,8 @@ pub struct PackageFacts {
     pub has_limit: bool,
     /// What may be known about that limit.
     pub limit: LimitFacts,
+    /// The limit in force as it was last read, where a grant may count on that.
+    pub in_force: Option<Watts>,
     /// The most that it may have now, where a grant holds the node.
     pub most: Option<Watts>,
 }
@@ -126,6 +132,8 @@ pub struct Facts {
     pub throttle: Option<ThrottleOutcome>,
     /// Whether the power of the packages can be measured here at all.
     pub has_meter: bool,
+    /// What other packages draw at most, which nothing here controls, as far as that is known.
+    pub beyond: Watts,
 }
 
 /// What became of the throttle since the last step; each outcome is told once.
@@ -272,17 +280,36 @@ impl Mode {
     }
 }
 
+impl PackageFacts {
+    /// Nothing is known.
+    pub const UNKNOWN: Self = Self {
+        range: CapRange::UNKNOWN,
+        has_limit: false,
+        limit: LimitFacts::UNKNOWN,
+        in_force: None,
+        most: None,
+    };
+}
+
 impl Package {
     /// A package whose limit nobody of us has touched.
     #[must_use]
     pub const fn untouched(facts: PackageFacts) -> Self {
-        Self { facts, limiter: Limiter::UNTOUCHED, wish: Wish::Keep, order: LimitOrder::Leave }
+        let (limiter, order) = (Limiter::UNTOUCHED, LimitOrder::Leave);
+        Self { facts, limiter, wish: Wish::Keep, order, ordered: Watts::ZERO, share: Watts::ZERO }
     }
 
     /// A package whose limit the journal says is ours, from before a restart.
     #[must_use]
     pub const fn adopted(facts: PackageFacts) -> Self {
-        Self { facts, limiter: Limiter::ADOPTED, wish: Wish::Keep, order: LimitOrder::Leave }
+        Self { limiter: Limiter::ADOPTED, ..Self::untouched(facts) }
+    }
+
+    /// Takes over the last order of the same package under another law.
+    #[must_use]
+    pub const fn after(mut self, before: &Self) -> Self {
+        self.ordered = before.ordered;
+        self
     }
 
     /// What is to be done with its limit.
@@ -295,6 +322,32 @@ impl Package {
     #[must_use]
     pub const fn limiter(&self) -> &Limiter {
         &self.limiter
+    }
+
+    /// The last limit that was ordered.
+    #[must_use]
+    pub fn ordered(&self) -> Option<Watts> {
+        Some(self.ordered).filter(|&ordered| ordered > Watts::ZERO)
+    }
+
+    /// What it may have of the node's grant, where one stands and it can be capped.
+    #[must_use]
+    pub fn share(&self) -> Option<Watts> {
+        Some(self.share).filter(|&share| share > Watts::ZERO)
+    }
+
+    /// Says what it may have of the node's grant, and what of it now.
+    pub(in crate::node) fn grant(&mut self, (share, most): (Option<Watts>, Option<Watts>)) {
+        self.share = share.unwrap_or(Watts::ZERO);
+        self.facts.most = most;
+    }
+
+    /// After a step: remembers what was ordered, and forgets the outcome, which is told once.
+    pub(in crate::node) fn note(&mut self) {
+        self.facts.limit.outcome = LimitOutcome::Unknown;
+        if let LimitOrder::Set(watts) = self.order {
+            self.ordered = watts;
+        }
     }
 
     /// Takes in what is desired of it. Apart, so that its copies are not on the stack of all that follows in a step.
@@ -323,7 +376,7 @@ impl BackendLaw {
             moved = moved.saturating_add(u32::from(step.moved));
         }
         let need = self.need(wish, packages, facts);
-        let node_cap = plan::node_cap(packages);
+        let node_cap = plan::node_cap(packages, facts.beyond);
         let throttle = self.step_throttle(mode, need, node_cap, facts);
         Decision {
             route: mode.route,

@@ -304,6 +304,12 @@ impl Target {
         }
     }
 
+    /// Together with what draws this and has no cap.
+    pub(crate) fn beside(self, drawn: Watts) -> Self {
+        let (requested, effective) = (self.requested + drawn, self.effective + drawn);
+        Self { requested, effective, as_found: self.as_found }
+    }
+
     /// Both together: what two packages may draw.
     pub(crate) fn and(self, other: Self) -> Self {
         Self {

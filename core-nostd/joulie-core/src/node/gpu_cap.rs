@@ -10,7 +10,7 @@
 
 use super::cap::{Blocked, CapIntent, CapRange, CapResult, Desired, Floor, Report, Resolution, Target};
 use super::lever::{Lever, Want};
-use super::limiter::{LimitFacts, LimitOrder, Limiter, LimiterLaw};
+use super::limiter::{LimitFacts, LimitOrder, LimitOutcome, Limiter, LimiterLaw};
 use power_units::{Stamp, Watts};
 
 /// The tuning for all GPUs of a node.
@@ -29,6 +29,10 @@ pub struct Gpu {
     pub facts: GpuFacts,
     limiter: Limiter,
     order: LimitOrder,
+    /// The last limit that was ordered, and what it may have of the node's grant; zero where there is none, since no cap
+    /// is zero and a node has room for so many.
+    ordered: Watts,
+    share: Watts,
 }
 
 /// What may be known about a GPU.
@@ -38,6 +42,8 @@ pub struct GpuFacts {
     pub limits: GpuLimits,
     /// What may be known about its limit.
     pub limit: LimitFacts,
+    /// The limit in force as it was last read, where a grant may count on that.
+    pub in_force: Option<Watts>,
     /// The most that it may have now, where a grant holds the node.
     pub most: Option<Watts>,
 }
@@ -47,6 +53,8 @@ pub struct GpuFacts {
 pub enum GpuLimits {
     /// It takes no cap: a die whose limit is its sibling's.
     NotATarget,
+    /// It takes no cap: it has no power limit.
+    NoLimit,
     /// A cap, in this range as far as it is known.
     Range(CapRange),
 }
@@ -75,7 +83,7 @@ impl GpuLimits {
     #[must_use]
     pub fn below(self, owners: Option<Watts>) -> Self {
         match self {
-            Self::NotATarget => Self::NotATarget,
+            Self::NotATarget | Self::NoLimit => self,
             Self::Range(range) => Self::Range(range.below(owners)),
         }
     }
@@ -84,7 +92,7 @@ impl GpuLimits {
     #[must_use]
     pub fn no_more_than(self, stands: Option<Watts>) -> Self {
         match self {
-            Self::NotATarget => Self::NotATarget,
+            Self::NotATarget | Self::NoLimit => self,
             Self::Range(range) => Self::Range(range.no_more_than(stands)),
         }
     }
@@ -103,7 +111,7 @@ impl GpuLimits {
         most: Option<Watts>,
     ) -> Option<Result<Target, Blocked>> {
         let range = match self {
-            Self::NotATarget => return None,
+            Self::NotATarget | Self::NoLimit => return None,
             Self::Range(range) => range,
         };
         Some(match intent.resolve_under(range, floor, most) {
@@ -114,17 +122,40 @@ impl GpuLimits {
     }
 }
 
+impl GpuFacts {
+    /// Nothing is known.
+    pub const UNKNOWN: Self = Self {
+        limits: GpuLimits::Range(CapRange::UNKNOWN),
+        limit: LimitFacts::UNKNOWN,
+        in_force: None,
+        most: None,
+    };
+}
+
 impl Gpu {
     /// A GPU whose limit nobody of us has touched.
     #[must_use]
     pub const fn untouched(facts: GpuFacts) -> Self {
-        Self { facts, limiter: Limiter::UNTOUCHED, order: LimitOrder::Leave }
+        Self {
+            facts,
+            limiter: Limiter::UNTOUCHED,
+            order: LimitOrder::Leave,
+            ordered: Watts::ZERO,
+            share: Watts::ZERO,
+        }
     }
 
     /// A GPU whose limit the journal says is ours, from before a restart.
     #[must_use]
     pub const fn adopted(facts: GpuFacts) -> Self {
-        Self { facts, limiter: Limiter::ADOPTED, order: LimitOrder::Leave }
+        Self { limiter: Limiter::ADOPTED, ..Self::untouched(facts) }
+    }
+
+    /// Takes over the last order of the same GPU under another law.
+    #[must_use]
+    pub const fn after(mut self, before: &Self) -> Self {
+        self.ordered = before.ordered;
+        self
     }
 
     /// What is to be done with its limit.
@@ -137,6 +168,32 @@ impl Gpu {
     #[must_use]
     pub const fn limiter(&self) -> &Limiter {
         &self.limiter
+    }
+
+    /// The last limit that was ordered.
+    #[must_use]
+    pub fn ordered(&self) -> Option<Watts> {
+        Some(self.ordered).filter(|&ordered| ordered > Watts::ZERO)
+    }
+
+    /// What it may have of the node's grant, where one stands and it can be capped.
+    #[must_use]
+    pub fn share(&self) -> Option<Watts> {
+        Some(self.share).filter(|&share| share > Watts::ZERO)
+    }
+
+    /// Says what it may have of the node's grant, and what of it now.
+    pub(in crate::node) fn grant(&mut self, (share, most): (Option<Watts>, Option<Watts>)) {
+        self.share = share.unwrap_or(Watts::ZERO);
+        self.facts.most = most;
+    }
+
+    /// After a step: remembers what was ordered, and forgets the outcome, which is told once.
+    pub(in crate::node) fn note(&mut self) {
+        self.facts.limit.outcome = LimitOutcome::Unknown;
+        if let LimitOrder::Set(watts) = self.order {
+            self.ordered = watts;
+        }
     }
 }
 

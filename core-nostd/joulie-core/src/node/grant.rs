@@ -1,10 +1,10 @@
 //! The grant of a node: the most that its packages and GPUs may be allowed together, and how they come to it.
 //!
-//! [`divide`] says what each device may have. What nobody can cap counts with the most that it draws; of the rest every
+//! A [`Division`] says what each device may have. What nobody can cap counts with the most that it draws; of the rest every
 //! device gets its floor, and what is left is divided in proportion to the way from the floor to what is wanted there. A
 //! floor is never undercut, not even where the floors alone are above the grant.
 //!
-//! [`pace`] says what each may have now, so that the limits in force are never above the grant together. What is to be
+//! It also says what each may have now, so that the limits in force are never above the grant together. What is to be
 //! lowered is lowered at once. What is to be raised waits until there is room: every device counts with the higher of the
 //! limit that was read back and the one that was ordered last, and one that was never read with the most that it draws.
 //! The step after the read-back raises the rest.
@@ -35,9 +35,9 @@ pub struct Holder {
     pub in_force: Option<Watts>,
     /// The last limit that was ordered.
     pub ordered: Option<Watts>,
-    /// What one may have: written by [`divide`].
+    /// What one may have: written by [`Division::give`].
     pub share: Watts,
-    /// What one may have now: written by [`pace`].
+    /// What one may have now: written by [`Division::give`].
     pub may: Watts,
 }
 
@@ -132,55 +132,78 @@ impl Holder {
     }
 }
 
-/// Divides a grant of `watts`. The shares of what can be capped, and the most that the rest draws, are not above it
-/// together unless floors and that rest alone are. What nobody can cap and of which nobody knows how much it draws counts
-/// nothing here: no number of the others would make up for it.
-pub fn divide(watts: Watts, holders: &mut [Holder]) {
-    let (mut room, mut wanted) = (watts.to_wide(), 0_i128);
-    for holder in holders.iter() {
+/// The division of a grant over its holders: every one is [counted](Self::count) first, and then [given](Self::give) its
+/// part, in the same order.
+///
+/// The shares of what can be capped, and the most that the rest draws, are not above the grant together unless floors and
+/// that rest alone are. What nobody can cap and of which nobody knows how much it draws counts nothing here: no number of
+/// the others would make up for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Division {
+    watts: Watts,
+    /// What is left above the floors, and how much is wanted of it.
+    room: i128,
+    wanted: i128,
+    /// What is left above all that is held now, and of how many nobody knows what they hold.
+    free: i128,
+    unknown: usize,
+}
+
+impl Division {
+    /// Of so many watts.
+    #[must_use]
+    pub fn of(watts: Watts) -> Self {
+        let all = watts.to_wide();
+        Self { watts, room: all, wanted: 0, free: all, unknown: 0 }
+    }
+
+    /// Counts what a holder needs and holds.
+    pub fn count(&mut self, holder: &Holder) {
         let least = if holder.capped { holder.floor } else { holder.max.unwrap_or(Watts::ZERO) };
-        room = room.saturating_sub(holder.all(least));
+        self.room = self.room.saturating_sub(holder.all(least));
         if holder.capped {
-            wanted = wanted.saturating_add(holder.all(holder.way(watts)));
+            self.wanted = self.wanted.saturating_add(holder.all(holder.way(self.watts)));
+        }
+        match holder.held() {
+            Some(held) => self.free = self.free.saturating_sub(holder.all(held)),
+            // What nobody can cap is no reason to leave the others at their floors.
+            None => self.unknown = self.unknown.saturating_add(usize::from(holder.capped)),
         }
     }
-    for holder in holders.iter_mut() {
-        let way = holder.way(watts);
-        holder.share = match holder.capped {
+
+    /// Says what a holder may have, and what it may have now; nothing of one that nobody can cap.
+    pub fn give(&mut self, holder: &mut Holder) -> (Option<Watts>, Option<Watts>) {
+        holder.share = self.share(holder);
+        holder.may = self.pace(holder);
+        (Some(holder.share).filter(|_| holder.capped), Some(holder.may).filter(|_| holder.capped))
+    }
+
+    fn share(&self, holder: &Holder) -> Watts {
+        let way = holder.way(self.watts);
+        match holder.capped {
             false => holder.max.unwrap_or(Watts::ZERO),
-            true if room <= 0 => holder.floor,
-            true if wanted <= room => holder.floor + way,
+            true if self.room <= 0 => holder.floor,
+            true if self.wanted <= self.room => holder.floor + way,
             true => {
-                let part = way.to_wide().checked_mul(room).and_then(|product| product.checked_div(wanted));
+                let part = way.to_wide().checked_mul(self.room).and_then(|all| all.checked_div(self.wanted));
                 let share = holder.floor + Watts::from_wide(part.unwrap_or(0));
                 whole(share).max(holder.floor)
             }
-        };
-    }
-}
-
-/// Says what each may have now, after [`divide`].
-pub fn pace(watts: Watts, holders: &mut [Holder]) {
-    let (mut room, mut unknown) = (watts.to_wide(), 0_usize);
-    for holder in holders.iter() {
-        match holder.held() {
-            Some(held) => room = room.saturating_sub(holder.all(held)),
-            // What nobody can cap is no reason to leave the others at their floors.
-            None => unknown = unknown.saturating_add(usize::from(holder.capped)),
         }
     }
-    for holder in holders.iter_mut() {
-        holder.may = match (holder.least(), holder.held()) {
+
+    fn pace(&mut self, holder: &Holder) -> Watts {
+        match (holder.least(), holder.held()) {
             (Some(least), held) if holder.capped && least < holder.share => match held {
-                Some(held) if unknown == 0 && room >= 0 => {
-                    let may = holder.share.min(held + holder.rise(held, room));
-                    room = room.saturating_sub(holder.all((may - held).or_zero()));
+                Some(held) if self.unknown == 0 && self.free >= 0 => {
+                    let may = holder.share.min(held + holder.rise(held, self.free));
+                    self.free = self.free.saturating_sub(holder.all((may - held).or_zero()));
                     may
                 }
                 Some(_) | None => least,
             },
             (Some(_) | None, _) => holder.share,
-        };
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 //!
 //! What cannot be seen any more is not in force as far as anybody knows. A limit that is gone counts as lost at once, one
 //! that does not answer after the patience with an order; both are set again, and at once when they can be seen again.
+//! Where only orders confirm a limit that nobody can read, it is set again less and less often.
 
 mod view;
 
@@ -16,7 +17,7 @@ use super::lever::{Lever, LeverLaw, News, Order, Standing, Want};
 use super::ticket::Ticket;
 use power_hal::ErrorKind;
 use power_units::{Micros, Stamp, Watts};
-use view::{Glance, View};
+use view::{Glance, Patience, View};
 
 /// The tuning of all limiters of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,7 +183,7 @@ impl Limiter {
     ) -> LimitStep {
         self.lever = law.lever.learn(self.lever, now, self.news(facts.outcome, floor));
         self.drift = self.drift.quiet(law.drift, now);
-        self.look(&law.lever, now, facts.seen);
+        self.look(law, now, facts.seen);
         let moved = match self.sight(now, facts.seen, floor) {
             Sight::AsLeft => false,
             Sight::Accepted(as_is) => {
@@ -220,7 +221,7 @@ impl Limiter {
     }
 
     /// Whether the limit can still be seen.
-    fn look(&mut self, law: &LeverLaw, now: Stamp, seen: Seen) {
+    fn look(&mut self, law: &LimiterLaw, now: Stamp, seen: Seen) {
         let confirmed = match self.lever {
             Lever::Held { since, .. } => Some(since),
             Lever::Free
@@ -230,14 +231,15 @@ impl Limiter {
             | Lever::Releasing { .. }
             | Lever::Stuck { .. } => None,
         };
-        let (view, glance) = self.view.look(law.patience(), now, seen, confirmed);
+        let patience = Patience { first: law.lever.patience(), longest: law.longest_wait() };
+        let (view, glance) = self.view.look(patience, now, seen, confirmed);
         self.view = view;
         let news = match glance {
             Glance::Nothing => return,
             Glance::Lost(kind) => News::Lost { kind, again_at: now, failures: 1 },
             Glance::Back => News::Back,
         };
-        self.lever = law.learn(self.lever, now, news);
+        self.lever = law.lever.learn(self.lever, now, news);
     }
 
     fn news(&self, outcome: LimitOutcome, floor: Floor) -> News<Target> {

@@ -7,6 +7,7 @@ use crate::{
 };
 use crate::{PowerHal, Sample, Setting, lower_first};
 use core::fmt;
+use heapless::Vec;
 use power_units::{KiloHertz, MicroWatts, Micros, Percent};
 
 /// What the mock fails with: at which domain, and how.
@@ -41,23 +42,17 @@ pub struct Mock<'g, O, const N: usize> {
     ground: &'g Ground<N>,
     originals: O,
     generation: Generation,
-    list: [Option<(usize, Domain)>; N],
-    shown: [Domain; N],
-    len: usize,
+    /// Where each domain that is listed stands in the ground.
+    places: Vec<usize, N>,
+    list: Vec<Domain, N>,
 }
 
 impl<'g, O: Originals, const N: usize> Mock<'g, O, N> {
     /// Opens the devices of a ground.
     #[must_use]
     pub fn open(ground: &'g Ground<N>, originals: O) -> Self {
-        let mut mock = Self {
-            ground,
-            originals,
-            generation: Generation::FIRST,
-            list: [None; N],
-            shown: core::array::from_fn(|_| Domain::package(0, None)),
-            len: 0,
-        };
+        let mut mock =
+            Self { ground, originals, generation: Generation::FIRST, places: Vec::new(), list: Vec::new() };
         mock.list_anew();
         mock
     }
@@ -69,19 +64,17 @@ impl<'g, O: Originals, const N: usize> Mock<'g, O, N> {
     }
 
     fn list_anew(&mut self) {
-        self.list = [None; N];
-        self.len = 0;
-        for ((slot, shown), found) in self.list.iter_mut().zip(&mut self.shown).zip(self.ground.shown()) {
-            *slot = Some(found);
-            *shown = found.1;
-            self.len = self.len.saturating_add(1);
+        self.places.clear();
+        self.list.clear();
+        for (at, domain) in self.ground.shown() {
+            // There is as much room as there are devices.
+            let _listed = self.places.push(at).is_ok() && self.list.push(domain).is_ok();
         }
     }
 
     fn place(&self, domain: Handle) -> Result<(usize, Plot), MockError> {
-        let listed =
-            self.domains().get(domain).and_then(|_| self.list.get(domain.index()).copied().flatten());
-        let plot = listed.and_then(|(at, _)| self.ground.plot(at).map(|plot| (at, plot)));
+        let listed = self.domains().get(domain).and_then(|_| self.places.get(domain.index()).copied());
+        let plot = listed.and_then(|at| self.ground.plot(at).map(|plot| (at, plot)));
         plot.ok_or(MockError { domain: None, kind: ErrorKind::Gone })
     }
 
@@ -118,13 +111,13 @@ impl<O: Originals, const N: usize> PowerHal for Mock<'_, O, N> {
     type Originals = O;
 
     fn domains(&self) -> Domains<'_> {
-        Domains::new(self.generation, self.shown.get(..self.len).unwrap_or(&[]))
+        Domains::new(self.generation, &self.list)
     }
 
     fn enumerate(&mut self) -> Result<(), MockError> {
-        let before = self.list;
+        let before = (self.places.clone(), self.list.clone());
         self.list_anew();
-        if self.list != before {
+        if (&self.places, &self.list) != (&before.0, &before.1) {
             self.generation = self.generation.next();
         }
         Ok(())

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  every period, and at each change of the desired state:
-//!    telemetry ──▶ levers.step ──orders──▶ control ──outcomes──▶ levers.step … until nothing is to be posted
+//!    telemetry ──▶ engine.step ──orders──▶ control ──outcomes──▶ engine.step … until nothing is to be posted
 //! ```
 //!
 //! A node that does not answer is asked less often, so that many such nodes do not take the places of those that do, but
@@ -12,18 +12,18 @@
 mod made;
 mod told;
 
+use super::engine::{NodeEngine, Order, Reach, Turn};
 use super::http::{Http, Standing, Trouble};
-use super::levers::{Laws, Levers, Occasion, Order, Reach};
-use super::wire::Telemetry;
+use super::wire::{Action, Telemetry};
 use crate::counts::Refused;
-use crate::machine::{Control, Found, LeaseState, View};
+use crate::machine::{Control, Found, View};
 use crate::settings::Routing;
 use host_kit::clock::Clock;
 use host_kit::log::Repeats;
 use joulie_api::condition::rfc3339;
-use joulie_core::node::lease::{Caps, Lease, LeaseFacts, Phase};
+use joulie_core::node::engine::{Beyond, EngineLaws, LeaseTerms, Occasion};
 use joulie_core::placement::freshness::UnixTime;
-use node_kit::{Desire, LeaseTerms};
+use node_kit::Desire;
 use planner::catalog::Catalog;
 use power_units::{Micros, Stamp, Watts};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,11 +34,10 @@ use tokio::sync::watch;
 pub(crate) struct Common {
     pub(super) routing: Routing,
     pub(super) http: Http,
-    pub(super) laws: Laws,
+    pub(super) laws: EngineLaws,
     pub(super) period: Duration,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) catalog: Catalog,
-    pub(super) simulate_only: bool,
 }
 
 /// What the labels of a node say of its hardware; telemetry wins where it says more.
@@ -99,8 +98,11 @@ pub(crate) struct Task {
     desires: watch::Receiver<Desire>,
     renewal: Arc<Mutex<Option<UnixTime>>>,
     views: watch::Sender<Option<View>>,
-    lease: Option<(LeaseTerms, Lease)>,
-    levers: Option<Levers>,
+    /// The lease of the desired state, and since when it runs.
+    lease: (Option<LeaseTerms>, Stamp),
+    engine: Option<NodeEngine>,
+    /// What the engine had no room for when that was last said.
+    beyond: Beyond,
     telemetry: Option<Telemetry>,
     /// The last that came: what a node is made of does not go when it falls silent.
     described: Option<Telemetry>,
@@ -142,7 +144,7 @@ pub(crate) fn open(
     let (hints, hinted) = watch::channel(None);
     let (views, seen) = watch::channel(None);
     let renewal = Arc::new(Mutex::new(None));
-    let lease = lease.map(|terms| (terms, Lease::start(stamp(&common))));
+    let lease = (lease, stamp(&common));
     let task = Task {
         node: node.to_owned(),
         common,
@@ -151,7 +153,8 @@ pub(crate) fn open(
         renewal: renewal.clone(),
         views,
         lease,
-        levers: None,
+        engine: None,
+        beyond: Beyond::NOTHING,
         telemetry: None,
         described: None,
         found: Arc::default(),
@@ -198,54 +201,57 @@ impl Task {
             self.counts.blind += u64::from(failed);
         }
         let shape = self.shape();
-        let now = stamp(&common);
-        if self.levers.is_none() {
+        if self.engine.is_none() {
             // A node that says nothing yet may be under a cap of ours: it is not known what is to be adopted. And where
             // nobody tells how many share a grant, each would have all of it.
             if failed && desire == Desire::UNKNOWN || !self.is_described() {
                 return failed;
             }
             let found = self.telemetry.as_ref();
-            self.levers = Some(Levers::adopt(self.reach(), shape, found));
+            self.engine = Some(NodeEngine::adopt(self.reach(), shape, found, self.lease));
         }
-        if let Some(levers) = &mut self.levers {
-            levers.reshape(shape);
+        if let Some(engine) = &mut self.engine {
+            engine.reshape(shape);
         }
-        let (caps, lease) = self.step_lease(now);
-        let desired = match caps {
-            _ if common.simulate_only => Desire::UNKNOWN,
-            // The budget counts on the grant, and the policy is a part of what it counts on.
-            Some((Caps::Originals, _)) | None if desire.grant.is_some() => desire,
-            Some((caps, terms)) => Desire {
-                cpu: caps.desired(desire.cpu, terms.safe_cpu),
-                gpu: caps.desired(desire.gpu, terms.safe_gpu),
-                grant: desire.grant,
-            },
-            None => desire,
-        };
-        failed |= self.control(desired).await;
-        self.tell(desire, lease);
+        self.say_what_does_not_fit();
+        failed |= self.control(desire).await;
+        self.tell(desire);
         failed
     }
 
-    /// Steps the laws and posts what they order, until they are content; whether a post failed.
-    async fn control(&mut self, desired: Desire) -> bool {
+    fn say_what_does_not_fit(&mut self) {
+        let beyond = self.engine.as_ref().map_or(Beyond::NOTHING, |engine| engine.engine().beyond());
+        if beyond != self.beyond && beyond != Beyond::NOTHING {
+            tracing::error!(
+                node = self.node,
+                "{} packages and {} GPUs are more than this agent can control of one node: they have no caps of their own, \
+                 and a grant counts them with the most that they draw",
+                beyond.packages,
+                beyond.gpus
+            );
+        }
+        self.beyond = beyond;
+    }
+
+    /// Steps the engine and posts what it orders, until it is content; whether a post failed.
+    async fn control(&mut self, desire: Desire) -> bool {
         let common = self.common.clone();
         let mut failed = false;
         for round in 0..ROUNDS {
             let now = stamp(&common);
-            let Some(levers) = &mut self.levers else { return failed };
-            let occasion = if round == 0 {
+            let Some(engine) = &mut self.engine else { return failed };
+            let mut turn = Turn { now, occasion: Occasion::News, renewal: None };
+            if round == 0 {
                 let failed = self.trouble[0].as_ref().filter(|_| self.telemetry.is_none());
                 let told = failed.map_or(Ok(self.telemetry.as_ref()), |trouble| Err(trouble.kind));
-                levers.sense(told, now);
-                Occasion::Period
-            } else {
-                Occasion::News
-            };
-            levers.share(&common.laws, desired);
-            let orders = levers.step(&common.laws, (now, occasion), (desired.cpu, desired.gpu));
-            levers.has_no_original();
+                engine.sense(told, now);
+                turn.occasion = Occasion::Period;
+                turn.renewal = self.renewal.lock().unwrap_or_else(PoisonError::into_inner).take();
+            }
+            let (orders, event) = engine.step(&common.laws, turn, desire);
+            if let Some(event) = event {
+                tracing::warn!(node = self.node, "the lease of the desired state: {event:?}");
+            }
             if orders.is_empty() {
                 return failed;
             }
@@ -254,8 +260,8 @@ impl Task {
                 failed |=
                     outcome.as_ref().is_err_and(|trouble| trouble.kind == power_hal::ErrorKind::Timeout);
                 self.note(1, outcome.as_ref().err());
-                if let Some(levers) = &mut self.levers {
-                    levers.land(order, outcome.as_ref().map(|read_back| *read_back));
+                if let Some(engine) = &mut self.engine {
+                    engine.land(order, outcome.as_ref().map(|read_back| *read_back));
                 }
             }
         }
@@ -264,13 +270,13 @@ impl Task {
 
     async fn post(&self, order: Order) -> Result<Option<Watts>, Trouble> {
         let Common { routing, http, clock, .. } = &*self.common;
-        let template = match order {
-            Order::Cap { .. } | Order::Throttle { .. } => &routing.cpu,
-            Order::GpuCap { .. } => &routing.gpu,
+        let template = match order.action {
+            Action::Cap(_) | Action::Throttle { .. } => &routing.cpu,
+            Action::GpuCap(_) => &routing.gpu,
         };
         let nowhere = || Trouble { kind: power_hal::ErrorKind::NotSupported, text: "no endpoint".to_owned() };
         let template = template.as_ref().ok_or_else(nowhere)?;
-        let told = (order.action(), rfc3339(clock.wall()));
+        let told = (order.action, rfc3339(clock.wall()));
         http.control(template, &self.node, told, self.standing()).await
     }
 
@@ -311,22 +317,6 @@ impl Task {
     fn reach(&self) -> Reach {
         let Routing { source, cpu, gpu, .. } = &self.common.routing;
         Reach { meter: source.is_some(), cpu: cpu.is_some(), gpu: gpu.is_some() }
-    }
-
-    fn step_lease(&mut self, now: Stamp) -> (Option<(Caps, LeaseTerms)>, LeaseState) {
-        let Some((terms, lease)) = &mut self.lease else { return (None, LeaseState::Desired) };
-        let renewal = self.renewal.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let decision = terms.law.step(lease, &LeaseFacts { now, renewal });
-        if let Some(event) = decision.event {
-            tracing::warn!(node = self.node, "the lease of the desired state: {event:?}");
-        }
-        let state = match lease.phase() {
-            Phase::Started { .. } | Phase::Renewed { .. } => LeaseState::Desired,
-            Phase::Holding | Phase::Waiting { .. } => LeaseState::Held,
-            Phase::Relaxed => LeaseState::Relaxed,
-            Phase::Safe => LeaseState::Safe,
-        };
-        (Some((decision.caps, *terms)), state)
     }
 }
 

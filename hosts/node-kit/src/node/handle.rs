@@ -1,35 +1,11 @@
 //! How a host speaks to a node that runs in another thread.
 
 use super::{Node, lock};
-use crate::worker::Bell;
-use crate::{Grant, Report};
-use joulie_core::node::cap::Desired;
+use crate::Report;
+use crate::worker::Wakeup;
+use joulie_core::node::engine::Desire;
 use joulie_core::placement::freshness::UnixTime;
 use std::sync::{Arc, Mutex};
-
-/// The desired state of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Desire {
-    /// Of each package.
-    pub cpu: Desired,
-    /// Of each GPU.
-    pub gpu: Desired,
-    /// The most that all of them may be allowed together, whatever is desired of each; none where nobody grants.
-    pub grant: Option<Grant>,
-}
-
-impl Default for Desire {
-    fn default() -> Self {
-        Self::UNKNOWN
-    }
-}
-
-impl Desire {
-    /// Nobody knows (yet): everything stays as it was found.
-    pub const UNKNOWN: Self = Self { cpu: Desired::Unknown, gpu: Desired::Unknown, grant: None };
-    /// It is known that nothing is desired, and nobody grants: the originals come back.
-    pub const GONE: Self = Self { cpu: Desired::Gone, gpu: Desired::Gone, grant: None };
-}
 
 #[derive(Debug)]
 pub(super) struct Inbox {
@@ -50,14 +26,14 @@ impl Inbox {
 pub struct Handle {
     inbox: Arc<Mutex<Inbox>>,
     published: Arc<Mutex<Report>>,
-    bell: Arc<Bell>,
+    wakeup: Arc<Wakeup>,
 }
 
 impl Node {
     /// A host's end of this node.
     #[must_use]
     pub fn handle(&self) -> Handle {
-        Handle { inbox: self.inbox.clone(), published: self.published.clone(), bell: self.bell.clone() }
+        Handle { inbox: self.inbox.clone(), published: self.published.clone(), wakeup: self.wakeup.clone() }
     }
 }
 
@@ -69,7 +45,7 @@ impl Handle {
             inbox.desire = desire;
             inbox.changed = true;
             drop(inbox);
-            self.bell.ring();
+            self.wakeup.notify();
         }
     }
 
@@ -87,6 +63,6 @@ impl Handle {
     /// Ends [`Node::run`]. Caps stay as they are.
     pub fn stop(&self) {
         lock(&self.inbox).stop = true;
-        self.bell.ring();
+        self.wakeup.notify();
     }
 }

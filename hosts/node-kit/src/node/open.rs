@@ -1,15 +1,14 @@
 //! Opening a node: the lock first, then the journal, then the backends, each in a thread of its own.
 
-use super::{Desire, Inbox, Node};
+use super::{Inbox, Node};
 use crate::backend::Wanted;
-use crate::curb::Curb;
 use crate::report::{Counts, Report};
 use crate::time::Deadline;
-use crate::worker::{Bell, Standing, Worker};
-use crate::{Access, BackendKind, Boot, Config, Journal, JournalError, Lock, LockError, Time};
-use joulie_core::node::backend::{Mode, Route};
+use crate::worker::{Standing, Wakeup, Worker};
+use crate::{Access, BackendKind, Boot, Config, Desire, Journal, JournalError, Lock, LockError, Time};
+use joulie_core::node::backend::Route;
 use joulie_core::node::energy::{Gap, Reading};
-use joulie_core::node::lease::Lease;
+use joulie_core::node::engine::{Engine, Wiring};
 use power_hal::Clock;
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -74,7 +73,7 @@ impl Node {
                 journal.tidy();
             }
         }
-        let bell = Arc::new(Bell::default());
+        let wakeup = Arc::new(Wakeup::default());
         let mut workers = Vec::new();
         for kind in BackendKind::ALL {
             if !kind.is_wanted(&config.sources) {
@@ -88,7 +87,7 @@ impl Node {
                 let _held_with_this = &hold;
                 wanted.open(&clock, share.clone())
             });
-            match Worker::start(kind, opener, config.retry, time.clone(), bell.clone()) {
+            match Worker::start(kind, opener, config.retry, time.clone(), wakeup.clone()) {
                 Ok(worker) => workers.push(worker),
                 Err(error) => {
                     // Those that run would hold the lock for as long as the process lives.
@@ -97,32 +96,29 @@ impl Node {
                 }
             }
         }
-        let lease = config.lease.as_ref().map(|_| Lease::start(time.now()));
+        let engine = Box::new(Engine::start(Route::Host, Wiring::EachItsOwn, config.lease, time.now()));
         Ok(Self {
             time,
             journal,
             _lock: lock,
-            bell,
+            wakeup,
             inbox: Arc::new(Mutex::new(Inbox::new())),
             published: Arc::default(),
             workers,
             epochs: 0,
+            laws: config.laws(),
+            engine,
             packages: Vec::new(),
-            package_units: Vec::new(),
             gpus: Vec::new(),
-            gpu_units: Vec::new(),
-            holders: Vec::new(),
-            curb: Curb::default(),
-            mode: Mode::start(Route::Host, false),
-            lease,
+            policies: Vec::new(),
+            journal_seen: 0,
             lease_event: None,
             desire: Desire::UNKNOWN,
             ticket: 0,
             power: Reading::Missing(Gap::NoMeter),
-            cpu_decision: None,
-            gpu_decision: None,
             counts: Counts::default(),
             report: Report::default(),
+            orders: Vec::new(),
             config,
         })
     }
@@ -131,13 +127,13 @@ impl Node {
     pub fn wait_for_backends(&mut self, wait: Duration) -> bool {
         let until = Deadline::after(wait);
         loop {
-            let heard = self.bell.rung();
+            let heard = self.wakeup.count();
             self.collect();
             let opening = self.workers.iter().any(|worker| worker.view.standing == Standing::Opening);
             if !opening || until.is_over() {
                 return !opening;
             }
-            self.bell.wait(heard, until);
+            self.wakeup.wait(heard, until);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Putting every original back.
 
-use super::{Desire, Node};
-use crate::Entry;
+use super::Node;
 use crate::time::Deadline;
+use crate::{Desire, Entry};
 use std::time::Duration;
 
 /// What could not be put back.
@@ -30,7 +30,7 @@ impl Node {
             self.journal.tidy();
             if !is_done(self) {
                 // Nothing rings while the hardware refuses, so this is a wait between two tries.
-                self.bell.wait(self.bell.rung(), Deadline::after(pause));
+                self.wakeup.wait(self.wakeup.count(), Deadline::after(pause));
             }
         }
         let entries = self.journal.entries();

@@ -1,6 +1,6 @@
 //! The thread of a backend: it opens the device, carries out orders, and lists the hardware anew.
 
-use super::{Bell, Mailbox, Opener, Order, Outcome, Standing, lock, setting_of};
+use super::{Mailbox, Opener, Order, Outcome, Standing, Wakeup, lock, setting_of};
 use crate::driver::{Device, Trouble};
 use crate::time::Deadline;
 use crate::{BackendKind, Time};
@@ -27,7 +27,7 @@ pub(super) const STACK: usize = 2 << 20;
 pub(super) struct Thread {
     pub(super) kind: BackendKind,
     pub(super) mailbox: Arc<Mailbox>,
-    pub(super) bell: Arc<Bell>,
+    pub(super) wakeup: Arc<Wakeup>,
     pub(super) time: Time,
     pub(super) retry: Backoff,
     pub(super) opener: Opener,
@@ -80,11 +80,11 @@ impl Thread {
         if let Some(bench) = self.open() {
             self.serve(bench);
         }
-        let (mailbox, bell) = (self.mailbox.clone(), self.bell.clone());
+        let (mailbox, wakeup) = (self.mailbox.clone(), self.wakeup.clone());
         // With it goes the hold on the node's lock.
         drop(self);
         lock(&mailbox.letters).ended = true;
-        bell.ring();
+        wakeup.notify();
     }
 
     fn serve(&self, mut bench: Bench) {
@@ -95,7 +95,7 @@ impl Thread {
                 self.answer(&mut bench, ticket);
             }
             lock(&self.mailbox.letters).inside = None;
-            self.bell.ring();
+            self.wakeup.notify();
         }
     }
 
@@ -115,7 +115,7 @@ impl Thread {
                     letters.inside = None;
                 }
             }
-            self.bell.ring();
+            self.wakeup.notify();
             failures += 1;
             if !self.pause(self.retry.after(failures)) {
                 return None;
@@ -133,7 +133,7 @@ impl Thread {
             }
             if letters.answered != letters.asked {
                 letters.answered = letters.asked;
-                self.bell.ring();
+                self.wakeup.notify();
             }
             let left = until.left();
             if left == Duration::ZERO {
@@ -303,7 +303,7 @@ impl Thread {
         letters.domains = list;
         letters.complaints = complaints;
         drop(letters);
-        self.bell.ring();
+        self.wakeup.notify();
     }
 }
 

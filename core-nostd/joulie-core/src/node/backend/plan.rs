@@ -127,8 +127,8 @@ impl BackendLaw {
 }
 
 /// What all packages together are to be held to, where it is known of every one and any is to be held. A package that
-/// takes no cap counts with the most that it draws, so that the others are held to theirs.
-pub(super) fn node_cap(packages: &[Package]) -> Option<Target> {
+/// takes no cap counts with the most that it draws, so that the others are held to theirs; so does what is `beyond` them.
+pub(super) fn node_cap(packages: &[Package], beyond: Watts) -> Option<Target> {
     let mut sum: Option<Target> = None;
     let mut holds = false;
     for package in packages {
@@ -142,7 +142,7 @@ pub(super) fn node_cap(packages: &[Package]) -> Option<Target> {
         };
         sum = Some(sum.map_or(target, |sum| sum.and(target)));
     }
-    sum.filter(|_| holds)
+    sum.filter(|_| holds).map(|sum| sum.beside(beyond))
 }
 
 impl Need {

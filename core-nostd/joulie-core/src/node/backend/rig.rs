@@ -89,12 +89,12 @@ pub(super) enum Given {
 /// A package with a limit from 50 to 270 W.
 pub(super) fn package() -> PackageFacts {
     let range = CapRange::new(Some(w(50)), Some(w(270)), Some(w(250)));
-    PackageFacts { range, has_limit: true, limit: LimitFacts::UNKNOWN, most: None }
+    PackageFacts { range, has_limit: true, ..PackageFacts::UNKNOWN }
 }
 
 /// A package that tells nothing of its range.
 pub(super) fn silent(has_limit: bool) -> PackageFacts {
-    PackageFacts { range: CapRange::UNKNOWN, has_limit, limit: LimitFacts::UNKNOWN, most: None }
+    PackageFacts { has_limit, ..PackageFacts::UNKNOWN }
 }
 
 impl Node {
@@ -132,7 +132,8 @@ impl Node {
             package.facts.limit = register.carry_out(self.tick);
         }
         let throttle = self.throttle.as_mut().map(|throttle| throttle.carry_out(self.tick));
-        let facts = Facts { now: at(self.tick), desired, throttle, has_meter: self.has_meter };
+        let facts =
+            Facts { now: at(self.tick), desired, throttle, has_meter: self.has_meter, beyond: Watts::ZERO };
         let decision = self.law.step(&mut self.mode, &mut self.packages, &facts);
         for (i, (package, register)) in self.packages.iter().zip(&mut self.registers).enumerate() {
             if package.order() != LimitOrder::Leave {

@@ -545,7 +545,8 @@ fn from_every_state(
                     let mode = Mode { throttle, cap: Some(w(200)), ..Mode::start(Route::Host, false) };
                     let mut after = mode;
                     let outcome = Some(ThrottleOutcome::Unknown);
-                    let node = Facts { now: at(100), desired, throttle: outcome, has_meter: true };
+                    let node =
+                        Facts { now: at(100), desired, throttle: outcome, has_meter: true, beyond: w(0) };
                     let decision = law().step(&mut after, &mut packages, &node);
                     check(&mode, &before, &after, &decision, packages.map(|package| package.order()));
                 }
@@ -764,6 +765,7 @@ proptest! {
                 desired: Desired::Cap(intent),
                 throttle: Some(ThrottleOutcome::Unknown),
                 has_meter: true,
+                beyond: w(0),
             };
             let decision = law().step(&mut mode, &mut packages, &facts);
             if let ThrottleOrder::RunLoop { cap } = decision.throttle {
@@ -790,7 +792,13 @@ fn a_late_answer_to_an_earlier_throttle_confirms_no_later_one_of_the_same_share(
     assert_eq!(third.throttle, throttled_by_40());
     let mut learn = |ticket| {
         let outcome = Some(ThrottleOutcome::Fixed { ticket, outcome: Ok(()) });
-        let facts = Facts { now: at(node.tick), desired: percent(60), throttle: outcome, has_meter: true };
+        let facts = Facts {
+            now: at(node.tick),
+            desired: percent(60),
+            throttle: outcome,
+            has_meter: true,
+            beyond: w(0),
+        };
         node.law.step(&mut node.mode, &mut node.packages, &facts).status.report
     };
     assert_eq!(learn(first), Report::Pending, "confirmed by the first");
@@ -805,7 +813,8 @@ fn what_a_loop_of_before_says_is_not_of_the_loop_that_runs() {
     assert_eq!(node.step(watts(100)).throttle, ThrottleOrder::RunLoop { cap: w(100) });
     let bound = Ok(Regulation::AtBound { drawn: w(130) });
     let outcome = Some(ThrottleOutcome::Loop { ticket: first, outcome: bound });
-    let facts = Facts { now: at(node.tick), desired: watts(100), throttle: outcome, has_meter: true };
+    let facts =
+        Facts { now: at(node.tick), desired: watts(100), throttle: outcome, has_meter: true, beyond: w(0) };
     node.law.step(&mut node.mode, &mut node.packages, &facts);
     assert_eq!(node.mode.regulation, Regulation::Keeping);
     assert!(matches!(node.mode.throttle(), Lever::Pending { .. }), "{:?}", node.mode);

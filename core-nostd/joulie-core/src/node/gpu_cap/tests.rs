@@ -98,7 +98,7 @@ fn law() -> GpuLaw {
 }
 
 fn gpu(limits: GpuLimits) -> Gpu {
-    Gpu::untouched(GpuFacts { limits, limit: LimitFacts::UNKNOWN, most: None })
+    Gpu::untouched(GpuFacts { limits, ..GpuFacts::UNKNOWN })
 }
 
 /// Answers the last order of a GPU: its limit is read back as it was set, or it refuses.
@@ -166,7 +166,7 @@ fn a_node_without_gpus_is_blocked_when_a_cap_is_asked_and_silent_when_not() {
 
 #[test]
 fn a_restart_keeps_what_it_finds_until_it_knows_what_is_desired() {
-    let facts = GpuFacts { limits: limits(200, 350), limit: LimitFacts::UNKNOWN, most: None };
+    let facts = GpuFacts { limits: limits(200, 350), ..GpuFacts::UNKNOWN };
     let mut gpus = [Gpu::adopted(facts)];
     assert_eq!(law().step(&mut gpus, at(1), Desired::Unknown).report, Report::Pending);
     assert_eq!(gpus[0].order(), LimitOrder::Leave);

@@ -15,6 +15,18 @@ fn uncapped(count: u32, max: Option<i32>) -> Holder {
     Holder { count, max: max.map(w), ..Holder::NONE }
 }
 
+fn divide(watts: Watts, holders: &mut [Holder]) {
+    let mut division = Division::of(watts);
+    holders.iter().for_each(|holder| division.count(holder));
+    holders.iter_mut().for_each(|holder| holder.share = division.share(holder));
+}
+
+fn pace(watts: Watts, holders: &mut [Holder]) {
+    let mut division = Division::of(watts);
+    holders.iter().for_each(|holder| division.count(holder));
+    holders.iter_mut().for_each(|holder| holder.may = division.pace(holder));
+}
+
 fn shares(watts: i32, holders: &[Holder]) -> Vec<Watts> {
     let mut holders = holders.to_vec();
     divide(w(watts), &mut holders);
@@ -81,6 +93,16 @@ fn what_rises_waits_until_what_falls_is_read_back() {
 }
 
 #[test]
+fn what_is_free_is_given_once() {
+    let mut node = [capped(1, 50, 100), capped(1, 50, 150), capped(1, 50, 150)];
+    for (holder, (share, held)) in node.iter_mut().zip([(100, 250), (150, 50), (150, 50)]) {
+        (holder.share, holder.in_force, holder.max) = (w(share), Some(w(held)), Some(w(300)));
+    }
+    pace(w(400), &mut node);
+    assert_eq!(node.map(|holder| holder.may), [w(100), w(100), w(50)], "the first is not lowered yet");
+}
+
+#[test]
 fn a_device_wants_what_the_policy_asks_of_it_and_what_takes_no_cap_counts_as_it_is() {
     let range = CapRange::new(Some(w(100)), Some(w(400)), None);
     let half = Desired::Cap(CapIntent::of_percent(Percent::from_int(50)));
@@ -141,8 +163,12 @@ fn devices() -> impl Strategy<Value = Vec<Device>> {
 /// Everything that the agent does in a step, with laws that order at once.
 fn step(watts: Watts, devices: &mut [Device]) {
     let mut holders: Vec<Holder> = devices.iter().map(|device| device.holder).collect();
-    divide(watts, &mut holders);
-    pace(watts, &mut holders);
+    let mut division = Division::of(watts);
+    holders.iter().for_each(|holder| division.count(holder));
+    for holder in &mut holders {
+        let (share, may) = division.give(holder);
+        assert_eq!((share, may), (Some(holder.share), Some(holder.may)));
+    }
     for (device, holder) in devices.iter_mut().zip(holders) {
         device.holder = holder;
         // As the levers do: one order at a time, and none that is in force already.

@@ -7,6 +7,10 @@
 //!                                    └───────────────────────────────────────────────────────────┘
 //! ```
 //!
+//! A limit that cannot be read and is confirmed by an order all the same (its control answers, its telemetry does not) is
+//! lost again after the patience, and set again to be confirmed. Each time in a row the patience is twice as long, up to
+//! the longest wait: the first reading brings the first patience back.
+//!
 //! It keeps nothing of *what* was seen: that is for [`Drift`](super::Drift) and the lever.
 
 use super::Seen;
@@ -18,10 +22,34 @@ use power_units::{Micros, Stamp};
 pub(super) enum View {
     /// Nobody has looked at it.
     Unwatched,
-    /// It was last seen then, or first looked at.
-    Clear(Stamp),
+    /// It was last seen at this time, or first looked at.
+    Clear {
+        /// That time.
+        at: Stamp,
+        /// How many times in a row it was lost since it was last read.
+        silences: u32,
+    },
     /// It is out of sight.
-    Lost,
+    Lost {
+        /// How many times in a row it was lost since it was last read.
+        silences: u32,
+    },
+}
+
+/// How long a limit may be out of sight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Patience {
+    /// After it was read.
+    pub(super) first: Micros,
+    /// After it was confirmed by orders again and again.
+    pub(super) longest: Micros,
+}
+
+impl Patience {
+    fn after(self, silences: u32) -> Micros {
+        let longer = self.first.get().saturating_mul(1 << silences.min(16));
+        Micros::new(longer).min(self.longest.max(self.first))
+    }
 }
 
 /// What a look amounts to.
@@ -39,30 +67,51 @@ impl View {
     /// Takes a look; `confirmed` is when an order was last read back, which is as good as one.
     pub(super) fn look(
         self,
-        patience: Micros,
+        patience: Patience,
         now: Stamp,
         seen: Seen,
         confirmed: Option<Stamp>,
     ) -> (Self, Glance) {
         let (read, kind) = match seen {
             Seen::Unknown => return (self, Glance::Nothing),
-            Seen::Gone => return (Self::Lost, Glance::Lost(ErrorKind::Gone)),
+            Seen::Gone => return (self.lost(), Glance::Lost(ErrorKind::Gone)),
             Seen::Unread(kind) => (None, kind),
             Seen::Off { read } | Seen::At { read, .. } => (Some(read), ErrorKind::Timeout),
         };
         let last = match self {
-            Self::Clear(at) => Some(at).max(read),
-            Self::Lost => read,
+            Self::Clear { at, .. } => Some(at).max(read),
+            Self::Lost { .. } => read,
             Self::Unwatched => read.or(Some(now)),
         };
-        let Some(last) = last.max(confirmed) else { return (Self::Lost, Glance::Lost(kind)) };
+        let Some(last) = last.max(confirmed) else { return (self.lost(), Glance::Lost(kind)) };
         // A time that lies ahead is from before the clock went back.
         let last = if last > now { now } else { last };
-        if now.since(last).is_some_and(|unseen| unseen > patience) {
-            return (Self::Lost, Glance::Lost(kind));
+        let silences = if read == Some(last) { 0 } else { self.silences() };
+        if now.since(last).is_some_and(|unseen| unseen > patience.after(silences)) {
+            return (self.lost(), Glance::Lost(kind));
         }
-        let glance = if self == Self::Lost { Glance::Back } else { Glance::Nothing };
-        (Self::Clear(last), glance)
+        let glance = match self {
+            Self::Lost { .. } => Glance::Back,
+            Self::Unwatched | Self::Clear { .. } => Glance::Nothing,
+        };
+        (Self::Clear { at: last, silences }, glance)
+    }
+
+    const fn silences(self) -> u32 {
+        match self {
+            Self::Unwatched => 0,
+            Self::Clear { silences, .. } | Self::Lost { silences } => silences,
+        }
+    }
+
+    /// Out of sight, for one more time if it was not before.
+    const fn lost(self) -> Self {
+        match self {
+            Self::Lost { .. } => self,
+            Self::Unwatched | Self::Clear { .. } => {
+                Self::Lost { silences: self.silences().saturating_add(1) }
+            }
+        }
     }
 }
 
@@ -71,7 +120,7 @@ mod tests {
     use super::*;
     use power_units::Watts;
 
-    const PATIENCE: Micros = Micros::new(50);
+    const PATIENCE: Patience = Patience { first: Micros::new(50), longest: Micros::new(300) };
 
     fn at(micros: u64) -> Stamp {
         Stamp::new(Micros::new(micros))
@@ -84,10 +133,12 @@ mod tests {
     #[test]
     fn every_view_meets_every_look() {
         use Glance::{Back, Nothing};
-        let lost = (View::Lost, Glance::Lost(ErrorKind::Io));
-        let late = (View::Lost, Glance::Lost(ErrorKind::Timeout));
-        let gone = (View::Lost, Glance::Lost(ErrorKind::Gone));
-        let clear = |micros, glance| (View::Clear(at(micros)), glance);
+        const LOST: View = View::Lost { silences: 0 };
+        let lost = (LOST, Glance::Lost(ErrorKind::Io));
+        let late = (LOST, Glance::Lost(ErrorKind::Timeout));
+        let gone = (LOST, Glance::Lost(ErrorKind::Gone));
+        let seen_at = |micros| View::Clear { at: at(micros), silences: 0 };
+        let clear = |micros, glance| (seen_at(micros), glance);
         let unread = Seen::Unread(ErrorKind::Io);
         // At 1000: what is seen, what was confirmed when, and what becomes of the views.
         for (seen, confirmed, unwatched, seen_lately, seen_long_ago, was_lost) in [
@@ -97,7 +148,7 @@ mod tests {
                 (View::Unwatched, Nothing),
                 clear(950, Nothing),
                 clear(949, Nothing),
-                (View::Lost, Nothing),
+                (LOST, Nothing),
             ),
             (Seen::Gone, Some(999), gone, gone, gone, gone),
             (unread, None, clear(1_000, Nothing), clear(950, Nothing), lost, lost),
@@ -139,13 +190,34 @@ mod tests {
             ),
         ] {
             let confirmed = confirmed.map(at);
-            let look = |view: View| view.look(PATIENCE, at(1_000), seen, confirmed);
-            let views = [View::Unwatched, View::Clear(at(950)), View::Clear(at(949)), View::Lost];
+            let look = |view: View| match view.look(PATIENCE, at(1_000), seen, confirmed) {
+                (View::Lost { .. }, glance) => (LOST, glance),
+                other => other,
+            };
+            let views = [View::Unwatched, seen_at(950), seen_at(949), LOST];
             assert_eq!(
                 views.map(look),
                 [unwatched, seen_lately, seen_long_ago, was_lost],
                 "{seen:?} {confirmed:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_limit_that_only_orders_confirm_is_lost_less_and_less_often_until_it_is_read() {
+        let unread = Seen::Unread(ErrorKind::Timeout);
+        let (mut view, mut confirmed, mut lost) = (View::Unwatched, None, std::vec::Vec::new());
+        for micros in 1_000..3_000 {
+            let (next, glance) = view.look(PATIENCE, at(micros), unread, confirmed);
+            view = next;
+            if matches!(glance, Glance::Lost(_)) {
+                lost.push(micros);
+                confirmed = Some(at(micros));
+            }
+        }
+        let waits: std::vec::Vec<u64> = lost.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert_eq!(waits[..4], [101, 201, 301, 301], "{lost:?}");
+        let (view, _) = view.look(PATIENCE, at(3_000), read(3_000), confirmed);
+        assert_eq!(view, View::Clear { at: at(3_000), silences: 0 });
     }
 }

@@ -1,6 +1,6 @@
 //! What a node is made of: by its telemetry, then by the catalogue's word on the models that it or its labels name.
 
-use super::super::levers::Shape;
+use super::super::engine::Shape;
 use super::{Hints, Task};
 use joulie_core::node::cap::CapRange;
 use power_units::Watts;

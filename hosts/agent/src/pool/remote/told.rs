@@ -1,10 +1,13 @@
 //! What the task of a node tells the front: its view, of what telemetry says and of what was read back.
 
-use super::super::levers::{Levers, Reach, Shape};
+use super::super::engine::{NodeEngine, Reach, Shape};
 use super::super::wire::Telemetry;
 use super::{Hints, Task};
 use crate::machine::{Details, Device, Drawn, Found, FoundGpus, LeaseState, Means, Part, View};
+use joulie_core::node::backend::Package;
 use joulie_core::node::cap::{CapRange, Report};
+use joulie_core::node::gpu_cap::Gpu;
+use joulie_core::node::lease::Phase;
 use node_kit::Desire;
 use power_units::Watts;
 use std::sync::Arc;
@@ -13,8 +16,8 @@ use std::sync::Arc;
 const RAPL: &str = "rapl";
 
 impl Task {
-    pub(super) fn tell(&mut self, desire: Desire, lease: LeaseState) {
-        let Some(levers) = &self.levers else { return };
+    pub(super) fn tell(&mut self, desire: Desire) {
+        let Some(engine) = &self.engine else { return };
         let shape = self.shape();
         let found = found(&self.hints(), self.described.as_ref(), shape, self.reach());
         if *self.found != found {
@@ -22,17 +25,17 @@ impl Task {
         }
         let view = View {
             desire,
-            cpu: self.cpu_part(levers, shape),
-            gpu: self.gpu_part(levers, shape),
+            cpu: self.cpu_part(engine, shape),
+            gpu: self.gpu_part(engine, shape),
             node_power: self.telemetry.as_ref().and_then(|it| it.node.watts()),
             source: "http",
             found: self.found.clone(),
-            lease: match (lease, desire.grant) {
+            lease: match (engine.engine().lease().map_or(LeaseState::Desired, lease), desire.grant) {
                 (LeaseState::Relaxed, Some(_)) => LeaseState::Held,
                 (lease, _) => lease,
             },
             boot: self.described.as_ref().and_then(|it| it.boot.clone()),
-            details: self.details(levers),
+            details: self.details(engine),
         };
         self.views.send_if_modified(|last| {
             let changed = last.as_ref() != Some(&view);
@@ -41,16 +44,16 @@ impl Task {
         });
     }
 
-    fn cpu_part(&self, levers: &Levers, shape: Shape) -> Part {
-        let status = levers.cpu.map(|cpu| cpu.status);
+    fn cpu_part(&self, node: &NodeEngine, shape: Shape) -> Part {
+        let status = node.engine().cpu().map(|cpu| cpu.status);
         let told = self.telemetry.as_ref();
-        let (cap, _) = levers.in_force();
+        let (cap, _) = node.in_force();
         let limit = cap.or_else(|| told.and_then(|it| it.cap));
         let package = |at: usize| Device {
             key: format!("package-{at}"),
             limit,
             range: shape.range.unwrap_or(CapRange::UNKNOWN),
-            share: levers.shares.0,
+            share: node.engine().packages().first().and_then(Package::share),
             drawn: self.drawn(told.and_then(|it| it.packages.get(at)).and_then(|said| said.watts())),
             energy: None,
         };
@@ -63,22 +66,22 @@ impl Task {
         }
     }
 
-    fn gpu_part(&self, levers: &Levers, shape: Shape) -> Part {
+    fn gpu_part(&self, node: &NodeEngine, shape: Shape) -> Part {
         let told = self.telemetry.as_ref();
-        let (_, cap) = levers.in_force();
+        let (_, cap) = node.in_force();
         let limit = cap.or_else(|| told.and_then(|it| it.gpu_cap));
         let range = shape.gpu_range.unwrap_or(CapRange::UNKNOWN);
         let gpu = |at: u32| Device {
             key: format!("gpu-{at}"),
             limit,
             range,
-            share: levers.shares.1,
+            share: node.engine().gpus().first().and_then(Gpu::share),
             drawn: Drawn::Unknown,
             energy: None,
         };
         Part {
             means: if shape.gpus > 0 { Means::Http } else { Means::None },
-            report: levers.gpus.map_or(Report::Pending, |gpus| gpus.report.of_all(shape.gpus)),
+            report: node.engine().gpu().map_or(Report::Pending, |gpus| gpus.report),
             devices: (0..shape.gpus).map(gpu).collect(),
             drawn: match shape.gpus {
                 0 => Drawn::Unmetered,
@@ -101,13 +104,14 @@ impl Task {
         if texts.is_empty() { None } else { Some(texts.join("; ")) }
     }
 
-    fn details(&self, levers: &Levers) -> Details {
+    fn details(&self, node: &NodeEngine) -> Details {
+        let engine = node.engine();
         Details {
-            mode: Means::of_packages(levers.cpu.map(|cpu| cpu.mode), RAPL),
-            law: levers.law,
-            throttle_pct: levers.throttle.map(|throttle| throttle.get()),
-            actions: levers.actions,
-            moved: levers.moved,
+            mode: Means::of_packages(engine.cpu().map(|cpu| cpu.mode), RAPL),
+            law: engine.law().copied(),
+            throttle_pct: node.throttle.map(|throttle| throttle.get()),
+            actions: engine.actions(),
+            moved: engine.moved(),
             blind: self.counts.blind,
             late: self.counts.late,
             refused: self.counts.refused,
@@ -117,27 +121,12 @@ impl Task {
     }
 }
 
-/// A verdict about one endpoint, as one about all GPUs behind it: the laws see one device, and sums are of all.
-trait OfAll {
-    fn of_all(self, count: u32) -> Self;
-}
-
-impl OfAll for Report {
-    fn of_all(self, count: u32) -> Self {
-        use joulie_core::node::cap::CapResult;
-        match self {
-            Self::Cap(CapResult::Applied { effective }) => {
-                Self::Cap(CapResult::Applied { effective: effective.times(count) })
-            }
-            Self::Cap(CapResult::Clamped { requested, effective }) => Self::Cap(CapResult::Clamped {
-                requested: requested.times(count),
-                effective: effective.times(count),
-            }),
-            Self::NoIntent
-            | Self::Pending
-            | Self::Throttled(_)
-            | Self::Cap(CapResult::Blocked(_) | CapResult::Failed(_)) => self,
-        }
+const fn lease(phase: Phase) -> LeaseState {
+    match phase {
+        Phase::Started { .. } | Phase::Renewed { .. } => LeaseState::Desired,
+        Phase::Holding | Phase::Waiting { .. } => LeaseState::Held,
+        Phase::Relaxed => LeaseState::Relaxed,
+        Phase::Safe => LeaseState::Safe,
     }
 }
 

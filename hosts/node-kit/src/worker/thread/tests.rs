@@ -77,7 +77,7 @@ impl Device for Fake {
 
 struct Bench {
     worker: Worker,
-    bell: Arc<Bell>,
+    wakeup: Arc<Wakeup>,
     told: Receiver<String>,
     time: Time,
 }
@@ -89,11 +89,11 @@ fn start(packages: u16, gate: Option<Receiver<()>>, gone: bool) -> Bench {
     let generation = Generation::FIRST;
     let limit = vec![w(200); packages.into()];
     let mut fake = Some(Fake { domains, generation, limit, told: tell, gate, gone });
-    let (bell, time) = (Arc::new(Bell::default()), Time::manual());
+    let (wakeup, time) = (Arc::new(Wakeup::default()), Time::manual());
     let opener = Box::new(move || Ok(Box::new(fake.take().unwrap()) as Box<dyn Device>));
     let retry = Backoff::new(Micros::new(1), Micros::new(1)).unwrap();
-    let worker = Worker::start(BackendKind::Powercap, opener, retry, time.clone(), bell.clone()).unwrap();
-    let mut bench = Bench { worker, bell, told, time };
+    let worker = Worker::start(BackendKind::Powercap, opener, retry, time.clone(), wakeup.clone()).unwrap();
+    let mut bench = Bench { worker, wakeup, told, time };
     bench.until(|view| view.standing == Standing::Ready);
     bench
 }
@@ -103,13 +103,13 @@ impl Bench {
     fn until(&mut self, done: impl Fn(&View) -> bool) {
         let until = Deadline::after(ANSWERS);
         loop {
-            let heard = self.bell.rung();
+            let heard = self.wakeup.count();
             self.worker.collect();
             if done(&self.worker.view) {
                 return;
             }
             assert!(!until.is_over(), "{:?}", self.worker.view);
-            self.bell.wait(heard, until);
+            self.wakeup.wait(heard, until);
         }
     }
 
@@ -188,7 +188,7 @@ fn an_order_for_hardware_that_was_listed_anew_is_not_carried_out() {
     bench.worker.ask(1);
     let until = Deadline::after(ANSWERS);
     while !bench.worker.has_answered(1) {
-        bench.bell.wait(bench.bell.rung(), Deadline::after(Duration::from_millis(1)));
+        bench.wakeup.wait(bench.wakeup.count(), Deadline::after(Duration::from_millis(1)));
         assert!(!until.is_over());
     }
     assert!(!bench.worker.order(0, FIRST, set(100)), "the view is of the epoch before");
@@ -211,11 +211,11 @@ fn a_backend_that_does_not_open_is_tried_again() {
         let generation = Generation::FIRST;
         Ok(Box::new(Fake { domains, generation, limit, told, gate: None, gone: false }))
     });
-    let (bell, time) = (Arc::new(Bell::default()), Time::real());
+    let (wakeup, time) = (Arc::new(Wakeup::default()), Time::real());
     let retry = Backoff::new(Micros::new(1), Micros::new(1)).unwrap();
-    let worker = Worker::start(BackendKind::Rocm, opener, retry, time.clone(), bell.clone()).unwrap();
+    let worker = Worker::start(BackendKind::Rocm, opener, retry, time.clone(), wakeup.clone()).unwrap();
     let (_, told) = channel();
-    let mut bench = Bench { worker, bell, told, time };
+    let mut bench = Bench { worker, wakeup, told, time };
     bench.until(|view| view.standing == Standing::Ready);
 }
 
@@ -226,7 +226,7 @@ fn a_batch_allocates_nothing() {
     let thread = Thread {
         kind: BackendKind::Powercap,
         mailbox: bench.worker.mailbox.clone(),
-        bell: bench.bell.clone(),
+        wakeup: bench.wakeup.clone(),
         time: bench.time.clone(),
         retry: Backoff::new(Micros::new(1), Micros::new(1)).unwrap(),
         opener: Box::new(|| Err(Trouble { kind: ErrorKind::Io, text: String::new() })),

@@ -1,29 +1,31 @@
-//! What became of an order, taken in by the levers of a node; and what is in force by that.
+//! What became of an order, taken in for the engine of a node; and what is in force by that.
 
 use super::super::http::Trouble;
+use super::super::wire::Action;
 use super::word::Word;
-use super::{Flight, Levers, Order};
-use joulie_core::node::backend::ThrottleOutcome;
+use super::{NodeEngine, Order};
 use joulie_core::node::cap::CapRange;
-use joulie_core::node::law::{self, Command};
-use joulie_core::node::limiter::{LimitOrder, LimitOutcome, Seen};
+use joulie_core::node::engine::{PolicyLimit, PolicyOutcome};
+use joulie_core::node::limiter::{LimitOutcome, Seen};
+use joulie_core::node::throttle::Throttle;
 use joulie_core::node::ticket::Ticket;
 use power_hal::ErrorKind;
 use power_units::Watts;
 
-impl Levers {
+impl NodeEngine {
     /// Takes in what became of an order.
     pub(in crate::pool) fn land(&mut self, order: Order, outcome: Result<Option<Watts>, &Trouble>) {
         let result = outcome.map_err(|trouble| trouble.kind);
-        match order {
-            Order::Cap { ticket, watts, release } => {
+        let Order { ticket, action, release } = order;
+        match action {
+            Action::Cap(watts) => {
                 self.back[0] = result.ok().flatten().or(self.back[0]);
                 let (tells, throttled) = (self.tells, self.is_throttled());
                 let taken = |word: &mut Word| word.taken((ticket, watts), tells, throttled);
                 self.cap_news = limit_news((ticket, release), result, &mut self.word, taken);
                 self.seen = Seen::Unknown;
             }
-            Order::GpuCap { ticket, watts, release } => {
+            Action::GpuCap(watts) => {
                 self.back[1] = result.ok().flatten().or(self.back[1]);
                 let tells = self.gpu_tells;
                 let held = LimitOutcome::Set { ticket, read_back: Ok(watts) };
@@ -32,48 +34,24 @@ impl Levers {
                 self.gpu_news = limit_news((ticket, release), result, &mut self.gpu_word, taken);
                 self.gpu_seen = Seen::Unknown;
             }
-            Order::Throttle { ticket, throttle, flight, .. } => {
-                let done = result.map(|_| ());
-                if done.is_ok() {
+            Action::Throttle { percent, .. } => {
+                let throttle = Throttle::new(i64::from(percent)).unwrap_or(Throttle::ALL);
+                if result.is_ok() {
                     self.throttle = Some(throttle);
                 }
-                self.news = Some(match flight {
-                    Flight::Fixed => ThrottleOutcome::Fixed { ticket, outcome: done },
-                    Flight::Release => ThrottleOutcome::Released { ticket, outcome: done },
-                    Flight::Loop(regulation) => {
-                        let asked = Command::Throttle(throttle);
-                        self.landed = match done {
-                            Ok(()) => law::Outcome::Applied { asked, in_effect: asked },
-                            Err(_) => law::Outcome::Refused { asked },
-                        };
-                        ThrottleOutcome::Loop { ticket, outcome: done.map(|()| regulation) }
-                    }
-                });
+                self.throttle_news = if release {
+                    PolicyOutcome::Released { ticket, outcome: result.map(|_| ()) }
+                } else {
+                    PolicyOutcome::Set { ticket, read_back: result.map(|_| PolicyLimit::Throttle(throttle)) }
+                };
             }
-        }
-    }
-
-    /// An order that cannot be carried out, because nobody knows the original.
-    pub(in crate::pool) fn has_no_original(&mut self) {
-        let refused = |ticket| LimitOutcome::Released { ticket, outcome: Err(ErrorKind::BadData) };
-        if let Some(package) = self.packages.first()
-            && package.order() == LimitOrder::Release
-            && original(self.shape.range, self.original).is_none()
-        {
-            self.cap_news = refused(package.limiter().ticket());
-        }
-        if let Some(gpu) = &self.gpu
-            && gpu.order() == LimitOrder::Release
-            && original(self.shape.gpu_range, self.gpu_original).is_none()
-        {
-            self.gpu_news = refused(gpu.limiter().ticket());
         }
     }
 
     /// The limits in force as they were read back or seen, per package and per GPU.
     pub(in crate::pool) fn in_force(&self) -> (Option<Watts>, Option<Watts>) {
-        let cpu = self.packages.first().filter(|_| !self.word.hides());
-        let gpu = self.gpu.filter(|_| !self.gpu_word.hides());
+        let cpu = self.engine.packages().first().filter(|_| !self.word.hides());
+        let gpu = self.engine.gpus().first().filter(|_| !self.gpu_word.hides());
         (cpu.and_then(|package| held(package.limiter())), gpu.and_then(|gpu| held(gpu.limiter())))
     }
 }

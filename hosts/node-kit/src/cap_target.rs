@@ -1,16 +1,17 @@
 //! What is capped one by one: packages and GPUs, each with the place of its limit and of its meter.
 //!
 //! A package may be told by two backends, a counter in one and a limit in another (an EPYC socket). Where any domain of
-//! a package has a limit, those domains are its units; where none has, the metered ones are, so that the closed loop
-//! knows them. A package of which only frequency policies are known is a unit with neither: caps are per package.
+//! a package has a limit, those domains are its targets; where none has, the metered ones are, so that the closed loop
+//! knows them. A package of which only frequency policies are known is a target with neither: caps are per package.
 
 use crate::worker::{Order, Outcome, Worker, setting_of};
 use crate::{BackendKind, Journal};
+use joulie_core::node::backend::PackageFacts;
 use joulie_core::node::cap::CapRange;
 use joulie_core::node::energy::{Baseline, Gap, Meter as EnergyMeter, Oddity, Reading, Sample};
-use joulie_core::node::gpu_cap::GpuLimits;
-use joulie_core::node::limiter::{LimitFacts, LimitOrder, LimitOutcome, Seen};
-use joulie_core::node::ticket::Ticket;
+use joulie_core::node::engine::{EngineOrder, Instruction};
+use joulie_core::node::gpu_cap::{GpuFacts, GpuLimits};
+use joulie_core::node::limiter::{LimitFacts, LimitOutcome, Seen};
 use power_hal::{Control, Counter, Domain, DomainKind, ErrorKind, Key, Measured, Meter, Setting};
 use power_units::{MicroJoules, Micros, Role, Stamp, Watts};
 use std::collections::BTreeSet;
@@ -26,7 +27,7 @@ pub(crate) struct Place {
 
 /// A package or a GPU.
 #[derive(Clone, Debug)]
-pub(crate) struct Unit {
+pub(crate) struct CapTarget {
     /// What it is known by: its limit's domain, else its meter's.
     pub(crate) key: Key,
     /// Whose domain that is.
@@ -45,10 +46,6 @@ pub(crate) struct Unit {
     /// The last power that could be told, and when.
     last_fresh: Option<(Stamp, Reading)>,
     pub(crate) in_force: Option<Watts>,
-    /// What it may have of the node's grant.
-    pub(crate) share: Option<Watts>,
-    /// The last limit that was ordered.
-    pub(crate) ordered: Option<Watts>,
 }
 
 /// How a meter's values become power.
@@ -62,8 +59,8 @@ enum Gauge {
 /// More than any package or GPU draws, where its own maximum is not known.
 const POWER_MOST: Watts = Watts::from_int(4_000);
 
-/// The units of the packages and those of the GPUs, by what all backends list now.
-pub(crate) fn units(workers: &[Worker], period: Micros) -> (Vec<Unit>, Vec<Unit>) {
+/// The targets of the packages and those of the GPUs, by what all backends list now.
+pub(crate) fn cap_targets(workers: &[Worker], period: Micros) -> (Vec<CapTarget>, Vec<CapTarget>) {
     let all: Vec<(Place, &Domain, BackendKind)> = workers
         .iter()
         .enumerate()
@@ -96,21 +93,21 @@ pub(crate) fn units(workers: &[Worker], period: Micros) -> (Vec<Unit>, Vec<Unit>
                 (&[&&(meter, of, _)], 1) => Some((meter, of)),
                 _ => None,
             };
-            packages.push(Unit::new(place, domain, backend, own.or(borrowed), period));
+            packages.push(CapTarget::new(place, domain, backend, own.or(borrowed), period));
         }
         if chosen.is_empty() {
-            packages.push(Unit::bare(Key::package(number, None)));
+            packages.push(CapTarget::bare(Key::package(number, None)));
         }
     }
     let gpus = all.iter().filter(|(_, domain, _)| domain.key().kind() == DomainKind::Gpu);
     let gpus = gpus.map(|&(place, domain, backend)| {
         let own = domain.meter().is_some().then_some((place, domain));
-        Unit::new(place, domain, backend, own, period)
+        CapTarget::new(place, domain, backend, own, period)
     });
     (packages, gpus.collect())
 }
 
-impl Unit {
+impl CapTarget {
     fn new(
         place: Place,
         domain: &Domain,
@@ -138,8 +135,6 @@ impl Unit {
             energy: None,
             last_fresh: None,
             in_force: None,
-            share: None,
-            ordered: None,
         }
     }
 
@@ -156,8 +151,6 @@ impl Unit {
             energy: None,
             last_fresh: None,
             in_force: None,
-            share: None,
-            ordered: None,
         }
     }
 
@@ -166,7 +159,7 @@ impl Unit {
         self.backend.is_none()
     }
 
-    /// Takes over what was known of the same unit before the hardware was listed anew.
+    /// Takes over what was known of the same target before the hardware was listed anew.
     pub(crate) fn goes_on(&mut self, before: &Self) {
         let baseline = match before.gauge {
             Gauge::Counter { baseline, .. } => Some(baseline),
@@ -178,10 +171,9 @@ impl Unit {
         self.power = before.power;
         self.last_fresh = before.last_fresh;
         self.in_force = before.in_force;
-        self.ordered = before.ordered;
     }
 
-    /// The unit as it stands when the hardware does not list it any more.
+    /// The target as it stands when the hardware does not list it any more.
     pub(crate) fn gone(mut self) -> Self {
         self.limit = None;
         self.meter = None;
@@ -193,7 +185,7 @@ impl Unit {
         self.described.as_ref().and_then(Domain::package_number)
     }
 
-    /// The unit with another one's meter: a package whose limit is away still counts once.
+    /// The target with another one's meter: a package whose limit is away still counts once.
     pub(crate) fn metered_by(mut self, other: &Self) -> Self {
         (self.meter, self.gauge) = (other.meter, other.gauge);
         (self.power, self.last_fresh) = (other.power, other.last_fresh);
@@ -221,26 +213,34 @@ impl Unit {
 
     /// What is in force where its owner's limit was not readable before the first write, else nothing; while it is out of
     /// sight, what was ordered last. Until the original is back no cap is above it.
-    pub(crate) fn stands_unknown(&self, journal: &Journal) -> Option<Watts> {
+    pub(crate) fn stands_unknown(&self, journal: &Journal, ordered: Option<Watts>) -> Option<Watts> {
         let is_unknown = self.is_touched(journal) && self.owners_limit(journal).is_none();
-        is_unknown.then(|| self.in_force.or(self.ordered)).flatten()
+        is_unknown.then(|| self.in_force.or(ordered)).flatten()
     }
 
-    /// Between what limits it may be capped, as a package.
-    pub(crate) fn cap_range(&self, journal: &Journal) -> CapRange {
+    /// What may be known of it as a package, whose last order was for `ordered`.
+    pub(crate) fn package_facts(
+        &self,
+        limit: LimitFacts,
+        journal: &Journal,
+        ordered: Option<Watts>,
+    ) -> PackageFacts {
         let (min, max) = self.span();
         let range = CapRange::new(min, max, None).below(self.owners_limit(journal));
-        range.no_more_than(self.stands_unknown(journal))
+        let range = range.no_more_than(self.stands_unknown(journal, ordered));
+        PackageFacts { range, has_limit: self.has_limit, limit, in_force: self.in_force, most: None }
     }
 
-    /// Between what limits it may be capped, as a GPU.
-    pub(crate) fn gpu_limits(&self, journal: &Journal) -> GpuLimits {
-        if !self.has_limit {
-            return GpuLimits::NotATarget;
-        }
-        let (min, max) = self.span();
-        let limits = GpuLimits::new(min, max).below(self.owners_limit(journal));
-        limits.no_more_than(self.stands_unknown(journal))
+    /// What may be known of it as a GPU, whose last order was for `ordered`.
+    pub(crate) fn gpu_facts(&self, limit: LimitFacts, journal: &Journal, ordered: Option<Watts>) -> GpuFacts {
+        let limits = if self.has_limit {
+            let (min, max) = self.span();
+            let limits = GpuLimits::new(min, max).below(self.owners_limit(journal));
+            limits.no_more_than(self.stands_unknown(journal, ordered))
+        } else {
+            GpuLimits::NoLimit
+        };
+        GpuFacts { limits, limit, in_force: self.in_force, most: None }
     }
 
     /// What its limit may be set to.
@@ -316,17 +316,13 @@ impl Unit {
         LimitFacts { outcome: outcome.map_or(LimitOutcome::Unknown, told), seen }
     }
 
-    /// Passes the law's order on. What cannot be passed on, because the domain is gone, times out in the law.
-    pub(crate) fn obey(&mut self, order: LimitOrder, ticket: Ticket, workers: &[Worker]) -> bool {
-        let order = match order {
-            LimitOrder::Leave => return false,
-            LimitOrder::Release => Order::Release,
-            LimitOrder::Set(watts) => {
-                self.ordered = Some(watts);
-                Order::Set(Setting::Power(watts.to_micro_watts(Role::Limit)))
-            }
+    /// Passes an order on. What cannot be passed on, because the domain is gone, times out in the law.
+    pub(crate) fn obey(&self, order: EngineOrder, workers: &[Worker]) -> bool {
+        let wanted = match order.instruction {
+            Instruction::Power(watts) => Order::Set(Setting::Power(watts.to_micro_watts(Role::Limit))),
+            Instruction::Limit(_) | Instruction::Release => Order::Release,
         };
-        self.limit.is_some_and(|place| workers[place.worker].order(place.domain, ticket, order))
+        self.limit.is_some_and(|place| workers[place.worker].order(place.domain, order.ticket, wanted))
     }
 }
 

@@ -1,0 +1,323 @@
+//! The control loop of a node without I/O: facts in, orders out.
+//!
+//! ```text
+//!             facts of each package, GPU and policy (in place), and of the node
+//!  carrier ─────────────────────────────────────────────────────────▶ Engine::step
+//!     ▲                                                                    │
+//!     └──────────── orders, each with a ticket ◀───────────────────────────┘
+//! ```
+//!
+//! A *carrier* reads the devices, writes what it read into [`packages_mut`](Engine::packages_mut),
+//! [`gpus_mut`](Engine::gpus_mut) and [`policies_mut`](Engine::policies_mut), steps, and carries [`orders`](Engine::orders)
+//! out. What became of an order comes back as a fact with the ticket of that order; without an answer the order times
+//! out by its law. There are two carriers: threads with HALs on a machine, and tasks over HTTP for a pool of nodes.
+//!
+//! A step is taken for one of two [`Occasion`]s: once a period with new readings, and whenever an outcome came back.
+//! The closed loop steps once a period, but takes its first step as soon as it is needed.
+//!
+//! It never allocates: it has room for a fixed number of packages, GPUs and policies. What does not fit is not
+//! controlled, is reported by [`beyond`](Engine::beyond), and counts with the most that it draws. Keys, journal and
+//! discovery are the carrier's.
+
+mod dvfs;
+mod facts;
+mod policy;
+mod share;
+
+pub use dvfs::{DvfsController, LoopLaw};
+pub use facts::{
+    Access, Beyond, Desire, EngineEvents, EngineFacts, EngineLaws, EngineOrder, Grant, Instruction,
+    LeaseTerms, Occasion, Parts, TargetId, Wiring,
+};
+pub use policy::{Policy, PolicyFacts, PolicyLimit, PolicyOrder, PolicyOutcome, Scale};
+
+use super::backend::{self, Decision, Mode, Package, Route, ThrottleOrder};
+use super::cap::Desired;
+use super::energy::Reading;
+use super::gpu_cap::{Gpu, GpuDecision, GpuLimits};
+use super::law;
+use super::lease::{Caps, Lease, LeaseDecision, LeaseFacts, Phase};
+use super::lever::Lever;
+use super::limiter::{Limiter, Seen};
+use heapless::Vec;
+use power_units::{Stamp, Watts};
+
+/// The engine of a node with room for `P` packages, `G` GPUs and `D` frequency policies.
+#[derive(Clone, Debug)]
+pub struct Engine<const P: usize, const G: usize, const D: usize> {
+    wiring: Wiring,
+    route: Route,
+    packages: Vec<Package, P>,
+    gpus: Vec<Gpu, G>,
+    beyond: Beyond,
+    dvfs: DvfsController<D>,
+    mode: Mode,
+    lease: Option<(LeaseTerms, Lease)>,
+    cpu: Option<Decision>,
+    gpu: Option<GpuDecision>,
+    moved: u64,
+}
+
+/// The engine of a machine: packages or dies, GPUs, frequency policies.
+pub type MachineEngine = Engine<16, 16, 1024>;
+
+/// The engine of one node of a pool, of which there may be thousands; its one policy is the throttle of all.
+pub type PoolEngine = Engine<8, 16, 1>;
+
+const _: () = assert!(size_of::<PoolEngine>() <= 8 << 10);
+
+impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
+    /// An engine that knows of no device yet. The lease runs from `now`.
+    #[must_use]
+    pub const fn start(route: Route, wiring: Wiring, lease: Option<LeaseTerms>, now: Stamp) -> Self {
+        let lease = match lease {
+            Some(terms) => Some((terms, Lease::start(now))),
+            None => None,
+        };
+        Self {
+            wiring,
+            route,
+            packages: Vec::new(),
+            gpus: Vec::new(),
+            beyond: Beyond::NOTHING,
+            dvfs: DvfsController::new(),
+            mode: Mode::start(route, false),
+            lease,
+            cpu: None,
+            gpu: None,
+            moved: 0,
+        }
+    }
+
+    /// The packages that there are now; what is known of one goes on in the copy that the carrier hands back.
+    pub fn list_packages(&mut self, packages: &[Package]) {
+        self.packages.clear();
+        (self.beyond.packages, self.beyond.package_watts) = (0, Watts::ZERO);
+        for package in packages {
+            if self.packages.push(*package).is_err() {
+                self.beyond.packages = self.beyond.packages.saturating_add(1);
+                let most = package.facts.range.max().unwrap_or(Watts::ZERO);
+                self.beyond.package_watts += most;
+            }
+        }
+    }
+
+    /// The GPUs that there are now, as [`list_packages`](Self::list_packages).
+    pub fn list_gpus(&mut self, gpus: &[Gpu]) {
+        self.gpus.clear();
+        (self.beyond.gpus, self.beyond.gpu_watts) = (0, Watts::ZERO);
+        for gpu in gpus {
+            if self.gpus.push(*gpu).is_err() {
+                self.beyond.gpus = self.beyond.gpus.saturating_add(1);
+                let most = match gpu.facts.limits {
+                    GpuLimits::Range(range) => range.max(),
+                    GpuLimits::NotATarget | GpuLimits::NoLimit => None,
+                };
+                self.beyond.gpu_watts += most.unwrap_or(Watts::ZERO);
+            }
+        }
+    }
+
+    /// The frequency policies that there are now. An order that was on its way to them is lost. Where the first ones are
+    /// found as ours, from before a restart, their throttle is adopted.
+    pub fn list_policies(&mut self, policies: &[Policy]) {
+        let existed = self.dvfs.exists();
+        self.beyond.policies = self.dvfs.list(policies);
+        if !existed && policies.iter().any(|policy| policy.facts.touched) {
+            self.mode = Mode::start(self.route, true);
+        }
+    }
+
+    /// The packages, with their facts to be written before a step.
+    pub fn packages_mut(&mut self) -> &mut [Package] {
+        &mut self.packages
+    }
+
+    /// The GPUs, with their facts to be written before a step.
+    pub fn gpus_mut(&mut self) -> &mut [Gpu] {
+        &mut self.gpus
+    }
+
+    /// The policies, with their facts to be written before a step.
+    pub fn policies_mut(&mut self) -> &mut [Policy] {
+        self.dvfs.policies_mut()
+    }
+
+    /// The packages.
+    #[must_use]
+    pub fn packages(&self) -> &[Package] {
+        &self.packages
+    }
+
+    /// The GPUs.
+    #[must_use]
+    pub fn gpus(&self) -> &[Gpu] {
+        &self.gpus
+    }
+
+    /// The policies.
+    #[must_use]
+    pub fn policies(&self) -> &[Policy] {
+        self.dvfs.policies()
+    }
+
+    /// What does not fit in here, and is not controlled.
+    #[must_use]
+    pub const fn beyond(&self) -> Beyond {
+        self.beyond
+    }
+
+    /// What came of the packages' desired state in the last step.
+    #[must_use]
+    pub const fn cpu(&self) -> Option<&Decision> {
+        self.cpu.as_ref()
+    }
+
+    /// What came of the GPUs' desired state in the last step.
+    #[must_use]
+    pub const fn gpu(&self) -> Option<GpuDecision> {
+        self.gpu
+    }
+
+    /// What the closed loop last decided, while it runs.
+    #[must_use]
+    pub const fn law(&self) -> Option<&law::Decision> {
+        self.dvfs.decision()
+    }
+
+    /// How often the closed loop lowered the power, and how often it raised it.
+    #[must_use]
+    pub const fn actions(&self) -> (u64, u64) {
+        self.dvfs.actions()
+    }
+
+    /// How the lease stands.
+    #[must_use]
+    pub fn lease(&self) -> Option<Phase> {
+        self.lease.map(|(_, lease)| lease.phase())
+    }
+
+    /// How often somebody else was seen to have moved a limit.
+    #[must_use]
+    pub const fn moved(&self) -> u64 {
+        self.moved.saturating_add(self.dvfs.moved())
+    }
+
+    /// Whether an order is on its way. What is not there cannot be ordered anything: its law waits for it, and nobody else
+    /// has to.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        let packages = self.packages.iter().map(|package| (package.facts.limit.seen, package.limiter()));
+        let gpus = self.gpus.iter().map(|gpu| (gpu.facts.limit.seen, gpu.limiter()));
+        self.dvfs.is_busy()
+            || packages.chain(gpus).any(|(seen, limiter)| seen != Seen::Gone && waits(limiter))
+    }
+
+    /// One step: takes in the facts, and decides. The orders lie in the devices until the next step.
+    pub fn step(&mut self, laws: &EngineLaws, facts: &EngineFacts) -> EngineEvents {
+        self.dvfs.forget_orders();
+        let lease = self.step_lease(facts);
+        let desired = self.desired(laws.access, facts.desire, lease.map(|lease| lease.caps));
+        let throttle = self.dvfs.learn(facts.now);
+        let throttles = facts.has_meter && self.dvfs.exists();
+        self.share(laws, desired, (throttles, facts.power));
+        let node = backend::Facts {
+            now: facts.now,
+            desired: desired.cpu,
+            throttle: self.dvfs.exists().then_some(throttle),
+            has_meter: facts.has_meter,
+            beyond: self.beyond.package_watts,
+        };
+        let decision = laws.cpu.step(&mut self.mode, &mut self.packages, &node);
+        let gpu = laws.gpu.step(&mut self.gpus, facts.now, desired.gpu);
+        self.packages.iter_mut().for_each(Package::note);
+        self.gpus.iter_mut().for_each(Gpu::note);
+        let raised = self.throttle(laws, facts, &decision);
+        let known = desired.cpu != Desired::Unknown || desired.grant.is_some();
+        if facts.occasion == Occasion::Period && known && self.mode.throttle() == Lever::Free {
+            self.dvfs.free_the_rest();
+        }
+        let moved = match self.wiring {
+            Wiring::EachItsOwn => decision.moved,
+            Wiring::OneForAll => decision.moved.min(1),
+        };
+        let moved_gpus = match self.wiring {
+            Wiring::EachItsOwn => gpu.moved,
+            Wiring::OneForAll => gpu.moved.min(1),
+        };
+        self.moved = self.moved.saturating_add(u64::from(moved)).saturating_add(u64::from(moved_gpus));
+        (self.cpu, self.gpu) = (Some(decision), Some(gpu));
+        EngineEvents { lease: lease.and_then(|lease| lease.event), raised }
+    }
+
+    /// What is to be carried out now. Where one limit is that of all, it is one order, to the first.
+    pub fn orders(&self) -> impl Iterator<Item = EngineOrder> + '_ {
+        let all = match self.wiring {
+            Wiring::EachItsOwn => usize::MAX,
+            Wiring::OneForAll => 1,
+        };
+        let packages = self.packages.iter().map(|package| (package.order(), package.limiter().ticket()));
+        let packages = (0..all).zip(packages);
+        let gpus = (0..all).zip(self.gpus.iter().map(|gpu| (gpu.order(), gpu.limiter().ticket())));
+        let policies = (0..usize::MAX).zip(self.dvfs.policies());
+        packages
+            .filter_map(|(at, order)| EngineOrder::of_limit(TargetId::Package(at), order))
+            .chain(policies.filter_map(|(at, policy)| EngineOrder::of_policy(at, policy)))
+            .chain(gpus.filter_map(|(at, order)| EngineOrder::of_limit(TargetId::Gpu(at), order)))
+    }
+
+    fn step_lease(&mut self, facts: &EngineFacts) -> Option<LeaseDecision> {
+        let (terms, lease) = self.lease.as_mut()?;
+        Some(terms.law.step(lease, &LeaseFacts { now: facts.now, renewal: facts.renewal }))
+    }
+
+    /// What is desired under the lease. A node that is only looked at desires nothing that anybody knows. While a grant
+    /// stands an end of the lease brings no originals back: the budget counts on what is in force.
+    fn desired(&self, access: Access, desire: Desire, caps: Option<Caps>) -> Desire {
+        let leased = caps.zip(self.lease.as_ref().map(|(terms, _)| terms));
+        match (access, leased) {
+            (Access::Look, _) => Desire::UNKNOWN,
+            (Access::Control, None) => desire,
+            (Access::Control, Some((Caps::Originals, _))) if desire.grant.is_some() => desire,
+            (Access::Control, Some((caps, terms))) => Desire {
+                cpu: caps.desired(desire.cpu, terms.safe_cpu),
+                gpu: caps.desired(desire.gpu, terms.safe_gpu),
+                grant: desire.grant,
+            },
+        }
+    }
+
+    /// Passes the order about the throttle to the controller of the policies. How many policies somebody else was seen to
+    /// have raised, the first time.
+    fn throttle(&mut self, laws: &EngineLaws, facts: &EngineFacts, decision: &Decision) -> u32 {
+        let raised = match facts.occasion {
+            Occasion::Period => self.dvfs.answer_others(),
+            Occasion::News => 0,
+        };
+        match decision.throttle {
+            ThrottleOrder::Leave => {}
+            ThrottleOrder::RunLoop { cap } => {
+                // Limits that were refused just now hold nothing: a loop that sees begins at once, not a period later.
+                let begins = !self.dvfs.is_running() && matches!(facts.power, Reading::Fresh { .. });
+                if facts.occasion == Occasion::Period || begins {
+                    self.dvfs.step(&laws.dvfs, facts, (cap, decision.ticket));
+                }
+            }
+            ThrottleOrder::Set(throttle) => self.dvfs.set((decision.ticket, throttle)),
+            ThrottleOrder::Release => self.dvfs.release(decision.ticket),
+        }
+        raised
+    }
+}
+
+fn waits(limiter: &Limiter) -> bool {
+    match limiter.lever() {
+        Lever::Pending { .. } | Lever::Releasing { .. } => true,
+        Lever::Free | Lever::Adopted | Lever::Held { .. } | Lever::Refused { .. } | Lever::Stuck { .. } => {
+            false
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,339 @@
+//! One frequency policy: what it may rise to, what was ordered, and what became of it.
+
+use crate::node::throttle::{Place, Throttle};
+use crate::node::ticket::Ticket;
+use power_hal::ErrorKind;
+use power_units::{KiloHertz, Stamp};
+
+/// One policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// What may be known about it in this step.
+    pub facts: PolicyFacts,
+    scale: Scale,
+    pub(super) place: Place,
+    /// What it may rise to: what was in force before the first write; none while nobody knows.
+    pub(super) ceiling: Option<KiloHertz>,
+    /// What was last ordered and not released since.
+    pub(super) asked: Option<KiloHertz>,
+    /// That of its last order.
+    ticket: Ticket,
+    /// What became of its order.
+    pub(super) due: Due,
+    /// When it was learned that what was asked is in force; a reading from before says nothing of it.
+    learned: Option<Stamp>,
+    order: Option<PolicyOrder>,
+}
+
+/// What a policy is limited by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// A frequency.
+    Frequency {
+        /// The lowest limit that a throttle sets.
+        floor: KiloHertz,
+        /// The highest limit that it takes.
+        most: KiloHertz,
+        /// The distance between two limits.
+        step: KiloHertz,
+    },
+    /// A throttle in whole percent: it stands for all policies of a node that tells none of them. The laws are given a
+    /// nominal frequency for it.
+    Share,
+}
+
+/// The nominal frequencies of a share: nothing throttled, everything throttled, one percent between. Processors are
+/// slowed down to about a third.
+const SHARE_MOST: KiloHertz = KiloHertz::from_int(3_000_000);
+const SHARE_FLOOR: KiloHertz = KiloHertz::from_int(1_000_000);
+const SHARE_STEP: KiloHertz = KiloHertz::from_int(20_000);
+const SHARE_STEP_KHZ: i32 = 20_000;
+const SHARE_MOST_KHZ: i32 = 3_000_000;
+
+/// A limit of a policy, as its device has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyLimit {
+    /// A frequency.
+    Frequency(KiloHertz),
+    /// A throttle.
+    Throttle(Throttle),
+}
+
+/// What may be known about a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PolicyFacts {
+    /// When it was read; none when it could not be.
+    pub read: Option<Stamp>,
+    /// The limit that is in force, whoever set it.
+    pub limit: Option<PolicyLimit>,
+    /// The frequency at which it runs.
+    pub running: Option<KiloHertz>,
+    /// What was in force before the first write, where that is remembered.
+    pub original: Option<PolicyLimit>,
+    /// Whether it was written to, and its original is not back.
+    pub touched: bool,
+    /// What became of its order; the engine takes it.
+    pub outcome: PolicyOutcome,
+}
+
+/// What became of the order for a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyOutcome {
+    /// Nobody has said yet.
+    Unknown,
+    /// It was written.
+    Set {
+        /// The ticket of the order.
+        ticket: Ticket,
+        /// What was read back, or why it was not written.
+        read_back: Result<PolicyLimit, ErrorKind>,
+    },
+    /// The original was put back.
+    Released {
+        /// The ticket of the order.
+        ticket: Ticket,
+        /// Why it was not.
+        outcome: Result<(), ErrorKind>,
+    },
+}
+
+/// What is to be done with a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyOrder {
+    /// Set its limit to this.
+    Set(PolicyLimit),
+    /// Put its original back.
+    Release,
+}
+
+/// Whether an order is on its way, and what came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    Nothing,
+    Waiting,
+    Done(Result<Option<KiloHertz>, ErrorKind>),
+}
+
+impl PolicyFacts {
+    /// Nothing is known.
+    pub const UNKNOWN: Self = Self {
+        read: None,
+        limit: None,
+        running: None,
+        original: None,
+        touched: false,
+        outcome: PolicyOutcome::Unknown,
+    };
+}
+
+impl PolicyLimit {
+    /// As a frequency; that of a throttle is nominal.
+    fn frequency(self) -> KiloHertz {
+        match self {
+            Self::Frequency(frequency) => frequency,
+            Self::Throttle(throttle) => {
+                let below = i32::from(throttle.get()).saturating_mul(SHARE_STEP_KHZ);
+                KiloHertz::from_int(SHARE_MOST_KHZ.saturating_sub(below))
+            }
+        }
+    }
+}
+
+impl Policy {
+    /// A policy that was not known before.
+    #[must_use]
+    pub const fn listed(scale: Scale, place: Place, facts: PolicyFacts) -> Self {
+        Self {
+            facts,
+            scale,
+            place,
+            ceiling: None,
+            asked: None,
+            ticket: Ticket::NONE,
+            due: Due::Nothing,
+            learned: None,
+            order: None,
+        }
+    }
+
+    /// Takes over what was known of the same policy before the hardware was listed anew. What became of an order that was
+    /// on its way is not known.
+    #[must_use]
+    pub const fn after(mut self, before: &Self) -> Self {
+        self.ceiling = before.ceiling;
+        self.asked = before.asked;
+        self.ticket = before.ticket;
+        self.learned = before.learned;
+        self
+    }
+
+    /// The lowest limit that a throttle sets.
+    #[must_use]
+    pub const fn floor(&self) -> KiloHertz {
+        match self.scale {
+            Scale::Frequency { floor, .. } => floor,
+            Scale::Share => SHARE_FLOOR,
+        }
+    }
+
+    /// The highest limit that it takes.
+    #[must_use]
+    pub const fn most(&self) -> KiloHertz {
+        match self.scale {
+            Scale::Frequency { most, .. } => most,
+            Scale::Share => SHARE_MOST,
+        }
+    }
+
+    /// The limit that we set; none after a release.
+    #[must_use]
+    pub const fn asked(&self) -> Option<KiloHertz> {
+        self.asked
+    }
+
+    /// What is to be done with it.
+    #[must_use]
+    pub const fn order(&self) -> Option<PolicyOrder> {
+        self.order
+    }
+
+    /// The ticket of its last order.
+    #[must_use]
+    pub const fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+
+    pub(super) const fn step(&self) -> KiloHertz {
+        match self.scale {
+            Scale::Frequency { step, .. } => step,
+            Scale::Share => SHARE_STEP,
+        }
+    }
+
+    /// The limit in force, as a frequency; that of a share is nominal.
+    #[must_use]
+    pub fn in_force(&self) -> Option<KiloHertz> {
+        self.facts.limit.map(PolicyLimit::frequency)
+    }
+
+    /// Its limit, or the frequency at which it runs where the limit cannot be read.
+    pub(super) fn stands_at(&self) -> Option<KiloHertz> {
+        self.in_force().or(self.facts.running)
+    }
+
+    /// The throttle in force of a share; none of a frequency.
+    pub(super) fn share(&self) -> Option<Throttle> {
+        match (self.scale, self.facts.limit) {
+            (Scale::Share, Some(PolicyLimit::Throttle(throttle))) => Some(throttle),
+            (Scale::Share, Some(PolicyLimit::Frequency(_)) | None) => Some(Throttle::NONE),
+            (Scale::Frequency { .. }, _) => None,
+        }
+    }
+
+    /// Whether its ceiling is known, and cannot be another one since.
+    fn is_settled(&self) -> bool {
+        let refused = match self.due {
+            Due::Done(Err(_)) => true,
+            Due::Done(Ok(_)) | Due::Nothing | Due::Waiting => false,
+        };
+        self.ceiling.is_some() && !refused
+    }
+
+    /// What is in force before the first write is what it may rise to: an administrator may have set less than the hardware
+    /// can do. Where neither the original nor a reading tells, it rises to nothing until one does. What could not be
+    /// written is looked at again: until it can be, an administrator may still change it.
+    pub(super) fn find_ceiling(&mut self) {
+        if self.is_settled() {
+            return;
+        }
+        let found = self.facts.original.or(self.facts.limit).map(PolicyLimit::frequency);
+        self.ceiling = found.map(|found| found.within(self.floor(), self.most())).or(self.ceiling);
+    }
+
+    /// Whether it answers and is not throttled. A reading from before the order was learned says nothing. Of a share
+    /// nothing is read between two orders.
+    pub(super) fn slips(&self) -> bool {
+        match self.scale {
+            Scale::Share => false,
+            Scale::Frequency { floor, step, .. } => {
+                let Some(read) = self.facts.read else { return false };
+                let after = self.learned.is_none_or(|learned| read.since(learned).is_some());
+                after && self.in_force().is_some_and(|now| now > floor + step)
+            }
+        }
+    }
+
+    /// Whether somebody else has raised its limit.
+    pub(super) fn was_raised(&self) -> bool {
+        let (Some(asked), Some(learned), Some(read)) = (self.asked, self.learned, self.facts.read) else {
+            return false;
+        };
+        // A table's entry may lie a step above what was asked on kernels that round up.
+        let raised = self.in_force().is_some_and(|now| now > asked + self.step());
+        raised && read.since(learned).is_some()
+    }
+
+    /// Throttles it by this much, of which `limited` says what that means for one policy of many.
+    pub(super) fn throttle(&mut self, throttle: Throttle, limited: bool) {
+        match self.scale {
+            Scale::Share => self.limit(PolicyLimit::Throttle(throttle).frequency()),
+            Scale::Frequency { floor, .. } if limited => self.limit(floor),
+            Scale::Frequency { .. } => self.free(),
+        }
+    }
+
+    pub(super) fn limit(&mut self, to: KiloHertz) {
+        self.asked = Some(to);
+        self.learned = None;
+        self.give(PolicyOrder::Set(match self.scale {
+            Scale::Frequency { .. } => PolicyLimit::Frequency(to),
+            Scale::Share => PolicyLimit::Throttle(throttle_for(to)),
+        }));
+    }
+
+    /// Puts its original back, if it was ever touched.
+    pub(super) fn free(&mut self) {
+        if self.asked.is_none() && !self.facts.touched {
+            self.due = Due::Nothing;
+            return;
+        }
+        self.asked = None;
+        self.give(PolicyOrder::Release);
+    }
+
+    fn give(&mut self, order: PolicyOrder) {
+        self.ticket = self.ticket.next();
+        self.due = Due::Waiting;
+        self.order = Some(order);
+    }
+
+    pub(super) const fn forget_order(&mut self) {
+        self.order = None;
+    }
+
+    pub(super) fn learn(&mut self, now: Stamp) {
+        let outcome = core::mem::replace(&mut self.facts.outcome, PolicyOutcome::Unknown);
+        if self.due != Due::Waiting {
+            return;
+        }
+        match outcome {
+            PolicyOutcome::Released { ticket, outcome } if ticket == self.ticket => {
+                self.due = Due::Done(outcome.map(|()| None));
+            }
+            PolicyOutcome::Set { ticket, read_back } if ticket == self.ticket => {
+                self.learned = read_back.is_ok().then_some(now);
+                self.due = Due::Done(read_back.map(|limit| Some(limit.frequency())));
+            }
+            // Of an order that another one has taken the place of since.
+            PolicyOutcome::Released { .. } | PolicyOutcome::Set { .. } | PolicyOutcome::Unknown => {}
+        }
+    }
+}
+
+/// The least throttle that keeps a share at or below this nominal frequency.
+fn throttle_for(limit: KiloHertz) -> Throttle {
+    let below = (SHARE_MOST - limit.within(SHARE_FLOOR, SHARE_MOST)).to_bits();
+    let step = SHARE_STEP.to_bits();
+    let percent = below.saturating_add(step).saturating_sub(1).checked_div(step).unwrap_or(0);
+    Throttle::new(percent).unwrap_or(Throttle::ALL)
+}

@@ -1,0 +1,406 @@
+use super::*;
+use crate::node::backend::{BackendLaw, PackageFacts, Preference};
+use crate::node::backoff::Backoff;
+use crate::node::cap::{CapIntent, CapRange, CapResult, Floor, Report};
+use crate::node::classic::{self, Classic};
+use crate::node::drift::DriftLaw;
+use crate::node::energy::Gap;
+use crate::node::gpu_cap::{GpuFacts, GpuLaw};
+use crate::node::lease::{LeaseLaw, OnExpiry};
+use crate::node::lever::LeverLaw;
+use crate::node::limiter::{LimitFacts, LimitOutcome, LimiterLaw};
+use crate::node::throttle::{Place, Throttle};
+use crate::node::tracking::{self, Tracking};
+use power_hal::ErrorKind;
+use power_units::{KiloHertz, Micros};
+use std::boxed::Box;
+use std::vec::Vec as List;
+
+fn w(watts: i32) -> Watts {
+    Watts::from_int(watts)
+}
+
+fn seconds(count: u64) -> Micros {
+    Micros::new(count * 1_000_000)
+}
+
+fn mhz(count: i32) -> KiloHertz {
+    KiloHertz::from_int(count * 1_000)
+}
+
+fn laws(dvfs: LoopLaw) -> EngineLaws {
+    let backoff = Backoff::new(seconds(1), seconds(60)).unwrap();
+    let lever = LeverLaw::new(seconds(2), backoff).unwrap();
+    let limits = LimiterLaw { lever, drift: DriftLaw::new(backoff, 5, seconds(600)).unwrap() };
+    let cpu = BackendLaw {
+        limits,
+        throttle: lever,
+        settle: seconds(2),
+        floor: Floor::NONE,
+        preference: Preference::LimitFirst,
+    };
+    let gpu = GpuLaw { limits, floor: Floor::NONE };
+    EngineLaws { cpu, gpu, dvfs, grants: Parts::ALL, access: Access::Control }
+}
+
+/// Acts on the first reading beyond the cap itself.
+fn eager() -> LoopLaw {
+    let tuning = classic::Tuning {
+        ema_alpha: power_units::Ratio::ONE,
+        high_margin: Watts::ZERO,
+        low_margin: Watts::ZERO,
+        trip_count: 1,
+        cooldown: Micros::ZERO,
+        ..classic::DEFAULTS
+    };
+    LoopLaw::Classic(Classic::new(tuning).unwrap())
+}
+
+fn tracking() -> LoopLaw {
+    LoopLaw::Tracking(Tracking::new(tracking::DEFAULTS).unwrap())
+}
+
+fn cap(watts: i32) -> Desired {
+    Desired::Cap(CapIntent::of_watts(w(watts)))
+}
+
+const NOBODY: Desire = Desire { cpu: Desired::Gone, gpu: Desired::Gone, grant: None };
+
+/// A node whose devices obey at once, unless they are told to refuse.
+struct Bench<const P: usize, const G: usize, const D: usize> {
+    engine: Box<Engine<P, G, D>>,
+    laws: EngineLaws,
+    now: u64,
+    power: Reading,
+    refuses: bool,
+    throttle: Throttle,
+    limits: List<KiloHertz>,
+}
+
+impl<const P: usize, const G: usize, const D: usize> Bench<P, G, D> {
+    fn new(wiring: Wiring, dvfs: LoopLaw) -> Self {
+        let engine = Box::new(Engine::start(Route::Host, wiring, None, at(0)));
+        let power = Reading::Fresh { watts: w(200), over: seconds(1) };
+        let throttle = Throttle::NONE;
+        Self { engine, laws: laws(dvfs), now: 0, power, refuses: false, throttle, limits: List::new() }
+    }
+
+    fn with_policies(mut self, count: u16) -> Self {
+        let scale = Scale::Frequency { floor: mhz(800), most: mhz(3_000), step: mhz(100) };
+        let policies: List<Policy> = (0..count)
+            .map(|core| {
+                let place = Place { package: 0, core: u32::from(core) };
+                Policy::listed(scale, place, PolicyFacts::UNKNOWN)
+            })
+            .collect();
+        self.limits = policies.iter().map(|_| mhz(3_000)).collect();
+        self.engine.list_policies(&policies);
+        self
+    }
+
+    /// One period, and steps until nothing is ordered; what was ordered.
+    fn period(&mut self, desire: Desire) -> List<EngineOrder> {
+        self.now += 1;
+        let mut ordered = List::new();
+        for round in 0..8 {
+            let orders = self.round(desire, if round == 0 { Occasion::Period } else { Occasion::News });
+            if orders.is_empty() && round > 0 {
+                break;
+            }
+            ordered.extend(orders);
+        }
+        ordered
+    }
+
+    fn round(&mut self, desire: Desire, occasion: Occasion) -> List<EngineOrder> {
+        let now = at(self.now);
+        for (policy, limit) in self.engine.policies_mut().iter_mut().zip(&self.limits) {
+            policy.facts.read = Some(now);
+            policy.facts.limit = Some(PolicyLimit::Frequency(*limit));
+            policy.facts.touched = *limit != mhz(3_000);
+        }
+        let facts = EngineFacts { now, occasion, desire, power: self.power, has_meter: true, renewal: None };
+        self.engine.step(&self.laws, &facts);
+        let orders: List<EngineOrder> = self.engine.orders().collect();
+        for order in &orders {
+            self.obey(*order);
+        }
+        orders
+    }
+
+    fn obey(&mut self, EngineOrder { target, ticket, instruction }: EngineOrder) {
+        let refused = self.refuses.then_some(ErrorKind::Locked);
+        let limit = match instruction {
+            Instruction::Release => LimitOutcome::Released { ticket, outcome: refused.map_or(Ok(()), Err) },
+            Instruction::Power(watts) => {
+                LimitOutcome::Set { ticket, read_back: refused.map_or(Ok(watts), Err) }
+            }
+            Instruction::Limit(_) => LimitOutcome::Unknown,
+        };
+        match (target, instruction) {
+            (TargetId::Package(at), _) => {
+                self.engine.packages_mut()[at].facts.limit.outcome = limit;
+            }
+            (TargetId::Gpu(at), _) => self.engine.gpus_mut()[at].facts.limit.outcome = limit,
+            (TargetId::Policy(at), Instruction::Limit(limit)) => {
+                match limit {
+                    PolicyLimit::Frequency(frequency) => self.limits[at] = frequency,
+                    PolicyLimit::Throttle(throttle) => self.throttle = throttle,
+                }
+                let policy = &mut self.engine.policies_mut()[at];
+                policy.facts.outcome = PolicyOutcome::Set { ticket, read_back: Ok(limit) };
+            }
+            (TargetId::Policy(at), Instruction::Release | Instruction::Power(_)) => {
+                if let Some(limit) = self.limits.get_mut(at) {
+                    *limit = mhz(3_000);
+                }
+                let policy = &mut self.engine.policies_mut()[at];
+                policy.facts.outcome = PolicyOutcome::Released { ticket, outcome: Ok(()) };
+            }
+        }
+    }
+}
+
+fn at(second: u64) -> Stamp {
+    Stamp::new(seconds(second))
+}
+
+fn package(min: i32, max: i32) -> Package {
+    let range = CapRange::new(Some(w(min)), Some(w(max)), None);
+    Package::untouched(PackageFacts { range, has_limit: true, ..PackageFacts::UNKNOWN })
+}
+
+fn gpu(min: i32, max: i32) -> Gpu {
+    let limits = GpuLimits::new(Some(w(min)), Some(w(max)));
+    Gpu::untouched(GpuFacts { limits, ..GpuFacts::UNKNOWN })
+}
+
+type Small = Bench<2, 2, 8>;
+
+#[test]
+fn a_cap_is_ordered_of_each_package_and_each_gpu_and_its_outcome_is_matched_by_ticket() {
+    let mut node = Small::new(Wiring::EachItsOwn, eager());
+    node.engine.list_packages(&[package(50, 200); 2]);
+    node.engine.list_gpus(&[gpu(100, 400); 2]);
+    let desire = Desire { cpu: cap(120), gpu: cap(250), grant: None };
+    let orders = node.round(desire, Occasion::Period);
+    let instructions: List<_> = orders.iter().map(|order| (order.target, order.instruction)).collect();
+    assert_eq!(
+        instructions,
+        [
+            (TargetId::Package(0), Instruction::Power(w(120))),
+            (TargetId::Package(1), Instruction::Power(w(120))),
+            (TargetId::Gpu(0), Instruction::Power(w(250))),
+            (TargetId::Gpu(1), Instruction::Power(w(250))),
+        ]
+    );
+    // An answer to an order that nobody gave says nothing.
+    let strange = LimitOutcome::Set { ticket: orders[0].ticket.next(), read_back: Ok(w(120)) };
+    node.engine.packages_mut()[0].facts.limit.outcome = strange;
+    assert!(node.engine.is_busy());
+    node.round(desire, Occasion::News);
+    assert_eq!(node.engine.cpu().unwrap().status.report, Report::Pending);
+    let told = LimitOutcome::Set { ticket: orders[0].ticket, read_back: Ok(w(120)) };
+    node.engine.packages_mut()[0].facts.limit.outcome = told;
+    node.round(desire, Occasion::News);
+    let applied = Report::Cap(CapResult::Applied { effective: w(240) });
+    assert_eq!(node.engine.cpu().unwrap().status.report, applied);
+    assert!(!node.engine.is_busy());
+    assert_eq!(node.engine.packages()[0].ordered(), Some(w(120)));
+}
+
+#[test]
+fn limits_that_are_refused_begin_the_loop_at_once_and_it_spreads_a_mean_over_the_policies() {
+    for (dvfs, power) in [(eager(), 400), (tracking(), 400)] {
+        let mut node = Small::new(Wiring::EachItsOwn, dvfs).with_policies(8);
+        node.engine.list_packages(&[package(50, 300); 2]);
+        node.refuses = true;
+        node.power = Reading::Fresh { watts: w(power), over: seconds(1) };
+        let desire = Desire { cpu: cap(150), ..Desire::UNKNOWN };
+        let ordered = node.period(desire);
+        let limited = ordered.iter().any(|order| matches!(order.instruction, Instruction::Limit(_)));
+        assert!(limited, "in the same period: {ordered:?}");
+        node.period(desire);
+        node.period(desire);
+        assert!(node.limits.iter().any(|limit| *limit < mhz(3_000)), "{:?}", node.limits);
+        assert_eq!(node.engine.cpu().unwrap().mode, crate::node::cap::Backend::Dvfs);
+        assert!(node.engine.actions().0 > 0);
+        // Nothing is desired any more: the originals are back.
+        for _ in 0..4 {
+            node.period(NOBODY);
+        }
+        assert!(node.limits.iter().all(|limit| *limit == mhz(3_000)), "{:?}", node.limits);
+        assert_eq!(node.engine.law(), None);
+    }
+}
+
+#[test]
+fn a_share_takes_the_throttle_of_either_law() {
+    for dvfs in [eager(), tracking()] {
+        let mut node = Bench::<1, 1, 1>::new(Wiring::OneForAll, dvfs);
+        let facts = PackageFacts { has_limit: false, ..package(50, 300).facts };
+        node.engine.list_packages(&[Package::untouched(facts)]);
+        let place = Place { package: 0, core: 0 };
+        let full = Some(PolicyLimit::Throttle(Throttle::NONE));
+        let facts = PolicyFacts { limit: full, original: full, ..PolicyFacts::UNKNOWN };
+        node.engine.list_policies(&[Policy::listed(Scale::Share, place, facts)]);
+        let mut throttles = List::new();
+        for _ in 0..40 {
+            // Half of the power goes with all of the throttle.
+            let drawn = 400 - 2 * i32::from(node.throttle.get());
+            node.power = Reading::Fresh { watts: w(drawn), over: seconds(1) };
+            node.engine.policies_mut()[0].facts.limit = Some(PolicyLimit::Throttle(node.throttle));
+            node.period(Desire { cpu: cap(300), ..Desire::UNKNOWN });
+            throttles.push(node.throttle.get());
+        }
+        let last = throttles[39];
+        assert!((45..=60).contains(&last), "{throttles:?}");
+        for _ in 0..3 {
+            node.engine.policies_mut()[0].facts.touched = true;
+            let ordered = node.period(NOBODY);
+            for order in ordered {
+                assert_eq!(order.instruction, Instruction::Release);
+            }
+        }
+        assert_eq!(node.engine.cpu().unwrap().status.report, Report::NoIntent);
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_counted_and_takes_its_maximum_from_the_grant() {
+    let mut node = Small::new(Wiring::EachItsOwn, eager());
+    node.engine.list_packages(&[package(50, 200); 3]);
+    node.engine.list_gpus(&[gpu(100, 400); 4]);
+    let beyond = node.engine.beyond();
+    assert_eq!((beyond.packages, beyond.package_watts), (1, w(200)));
+    assert_eq!((beyond.gpus, beyond.gpu_watts), (2, w(800)));
+    let grant = Some(Grant { serial: 1, watts: w(1_600) });
+    node.period(Desire { grant, ..Desire::UNKNOWN });
+    let packages = node.engine.packages().iter().map(|package| package.share().unwrap());
+    let gpus = node.engine.gpus().iter().map(|gpu| gpu.share().unwrap());
+    let shared = packages.chain(gpus).fold(w(0), |sum, share| sum + share);
+    assert!(shared <= w(600) && shared > w(590), "{shared}");
+    // The cap of the loop is for all of them: 120 W for each of two, and 200 W for the third.
+    node.period(Desire { cpu: cap(120), ..Desire::UNKNOWN });
+    assert_eq!(node.engine.cpu().unwrap().node_cap, Some(w(440)));
+}
+
+#[test]
+fn one_limit_for_all_is_one_order_and_one_share() {
+    let mut node = Small::new(Wiring::OneForAll, eager());
+    node.engine.list_packages(&[package(50, 200); 2]);
+    node.engine.list_gpus(&[gpu(100, 400); 2]);
+    let grant = Some(Grant { serial: 1, watts: w(711) });
+    let orders = node.round(Desire { cpu: cap(150), gpu: cap(300), grant }, Occasion::Period);
+    let targets: List<_> = orders.iter().map(|order| order.target).collect();
+    assert_eq!(targets, [TargetId::Package(0), TargetId::Gpu(0)]);
+    let shares = node.engine.packages().iter().map(Package::share).collect::<List<_>>();
+    assert_eq!(shares[0], shares[1]);
+    let sum = shares[0].unwrap().times(2) + node.engine.gpus()[0].share().unwrap().times(2);
+    assert!(sum <= w(711), "{sum}");
+}
+
+#[test]
+fn a_policy_that_another_writer_raised_makes_the_loop_start_anew() {
+    let mut node = Small::new(Wiring::EachItsOwn, tracking()).with_policies(4);
+    let facts = PackageFacts { has_limit: false, ..package(50, 300).facts };
+    node.engine.list_packages(&[Package::untouched(facts)]);
+    node.power = Reading::Fresh { watts: w(300), over: seconds(1) };
+    let desire = Desire { cpu: cap(150), ..Desire::UNKNOWN };
+    for _ in 0..4 {
+        node.period(desire);
+    }
+    assert!(node.limits.iter().all(|limit| *limit < mhz(2_900)), "{:?}", node.limits);
+    node.limits[1] = mhz(3_000);
+    let before = node.engine.moved();
+    node.period(desire);
+    assert_eq!(node.engine.moved(), before + 1);
+    node.period(desire);
+    assert!(node.limits[1] < mhz(2_900), "{:?}", node.limits);
+}
+
+#[test]
+fn an_order_that_nobody_answers_times_out_and_is_given_again() {
+    let mut node = Small::new(Wiring::EachItsOwn, eager()).with_policies(2);
+    let desire =
+        Desire { cpu: Desired::Cap(CapIntent::of_percent(power_units::Percent::from_int(60))), ..NOBODY };
+    let mut given = 0;
+    for second in 1..12 {
+        let facts = EngineFacts {
+            now: at(second),
+            occasion: Occasion::Period,
+            desire,
+            power: Reading::Missing(Gap::Unread),
+            has_meter: false,
+            renewal: None,
+        };
+        node.engine.step(&node.laws, &facts);
+        given += usize::from(node.engine.orders().next().is_some());
+    }
+    assert!((2..=5).contains(&given), "given {given} times in eleven seconds");
+}
+
+#[test]
+fn a_list_that_changes_keeps_what_was_known_and_loses_the_order_on_its_way() {
+    let mut node = Small::new(Wiring::EachItsOwn, eager()).with_policies(2);
+    node.engine.list_packages(&[package(50, 200)]);
+    node.period(Desire { cpu: cap(120), ..Desire::UNKNOWN });
+    let known = node.engine.packages().to_vec();
+    node.engine.list_packages(&[known[0], package(50, 200)]);
+    assert_eq!(node.engine.packages()[0], known[0]);
+    let policies = node.engine.policies().to_vec();
+    let scale = Scale::Frequency { floor: mhz(800), most: mhz(3_000), step: mhz(100) };
+    let again = Policy::listed(scale, policies[0].place, PolicyFacts::UNKNOWN);
+    node.engine.list_policies(&[again.after(&policies[0])]);
+    assert_eq!(node.engine.policies().len(), 1);
+    assert_eq!(node.engine.beyond(), Beyond::NOTHING);
+}
+
+#[test]
+fn a_node_that_is_only_looked_at_is_ordered_nothing_whatever_its_lease_says() {
+    let terms = LeaseTerms {
+        law: LeaseLaw::new(seconds(5), OnExpiry::Safe).unwrap(),
+        safe_cpu: CapIntent::of_watts(w(80)),
+        safe_gpu: CapIntent::of_watts(w(150)),
+    };
+    let mut ordered = [0; 2];
+    for (access, count) in [Access::Look, Access::Control].into_iter().zip(&mut ordered) {
+        let mut engine = Engine::<1, 1, 1>::start(Route::Host, Wiring::EachItsOwn, Some(terms), at(0));
+        engine.list_packages(&[package(50, 200)]);
+        engine.list_gpus(&[gpu(100, 400)]);
+        let laws = EngineLaws { access, ..laws(eager()) };
+        for second in 1..10 {
+            let facts = EngineFacts {
+                now: at(second),
+                occasion: Occasion::Period,
+                desire: Desire::UNKNOWN,
+                power: Reading::Missing(Gap::Unread),
+                has_meter: true,
+                renewal: None,
+            };
+            let events = engine.step(&laws, &facts);
+            assert_eq!(events.lease.is_some(), second == 6, "at {second}");
+            *count += engine.orders().count();
+        }
+        assert_eq!(engine.lease(), Some(Phase::Safe));
+    }
+    assert_eq!(ordered[0], 0);
+    assert!(ordered[1] >= 2, "the safe profile: {ordered:?}");
+}
+
+#[test]
+fn a_limit_that_was_seen_is_what_a_grant_counts() {
+    let mut node = Small::new(Wiring::EachItsOwn, eager());
+    node.engine.list_packages(&[package(50, 300); 2]);
+    for package in node.engine.packages_mut() {
+        package.facts.in_force = Some(w(200));
+        package.facts.limit =
+            LimitFacts { seen: Seen::At { limit: w(200), read: at(1) }, ..LimitFacts::UNKNOWN };
+    }
+    node.engine.packages_mut()[1].facts.in_force = None;
+    let grant = Some(Grant { serial: 1, watts: w(400) });
+    let orders = node.round(Desire { cpu: cap(250), gpu: Desired::Gone, grant }, Occasion::Period);
+    for order in &orders {
+        assert!(matches!(order.instruction, Instruction::Power(watts) if watts <= w(200)), "{orders:?}");
+    }
+}

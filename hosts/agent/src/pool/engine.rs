@@ -1,0 +1,333 @@
+//! The engine of a node over HTTP, and what its endpoints tell as facts for it.
+//!
+//! One endpoint stands for all packages of a node and one for all its GPUs, so all of them have one limit; the engine has
+//! as many packages as there are, because caps are per package and the closed loop compares with the sum. The throttle of
+//! an endpoint is one policy that stands for all of the node's. A throttle that was set over HTTP is lifted over HTTP:
+//! nothing here ever reaches the host of the agent.
+
+mod land;
+mod word;
+
+use super::wire::{Action, Said, Telemetry};
+use crate::machine::Drawn;
+use joulie_core::node::backend::{Package, PackageFacts, Route, ThrottleOrder};
+use joulie_core::node::cap::CapRange;
+use joulie_core::node::energy::{Gap, Oddity, Reading};
+use joulie_core::node::engine::{
+    Desire, EngineFacts, EngineLaws, EngineOrder, Instruction, LeaseTerms, Occasion, Policy, PolicyFacts,
+    PolicyLimit, PolicyOutcome, PoolEngine, Scale, TargetId, Wiring,
+};
+use joulie_core::node::gpu_cap::{Gpu, GpuFacts, GpuLimits};
+use joulie_core::node::lease::Event;
+use joulie_core::node::limiter::{LimitFacts, LimitOutcome, Seen};
+use joulie_core::node::throttle::{Place, Throttle};
+use joulie_core::node::ticket::Ticket;
+use joulie_core::placement::freshness::UnixTime;
+use land::original;
+use power_hal::ErrorKind;
+use power_units::{Micros, Percent, Role, Stamp, Watts};
+use word::{Glance, Word};
+
+/// What a node has, as far as anybody knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) packages: u32,
+    pub(super) range: Option<CapRange>,
+    pub(super) gpus: u32,
+    pub(super) gpu_range: Option<CapRange>,
+}
+
+/// Which of its parts can be reached.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reach {
+    pub(super) meter: bool,
+    pub(super) cpu: bool,
+    pub(super) gpu: bool,
+}
+
+/// What is to be posted, and whether it is the original.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Order {
+    pub(super) ticket: Ticket,
+    pub(super) action: Action,
+    pub(super) release: bool,
+}
+
+/// When a node is stepped, and by whom the lease was renewed until then.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turn {
+    pub(super) now: Stamp,
+    pub(super) occasion: Occasion,
+    pub(super) renewal: Option<UnixTime>,
+}
+
+/// The memory of one node.
+pub(super) struct NodeEngine {
+    engine: Box<PoolEngine>,
+    reach: Reach,
+    shape: Shape,
+    /// The limits that were found at the start.
+    original: Option<Watts>,
+    gpu_original: Option<Watts>,
+    cap_news: LimitOutcome,
+    gpu_news: LimitOutcome,
+    throttle_news: PolicyOutcome,
+    /// The limits as they were last read, and when.
+    seen: Seen,
+    gpu_seen: Seen,
+    /// What is known of a limit that was taken, and whether telemetry tells limits at all.
+    word: Word,
+    gpu_word: Word,
+    tells: bool,
+    gpu_tells: bool,
+    power: Reading,
+    /// The limits that were read back last.
+    back: [Option<Watts>; 2],
+    /// The throttle in force, as far as it is known.
+    pub(super) throttle: Option<Throttle>,
+}
+
+impl NodeEngine {
+    /// A node as it is found. What is lower than it could be is taken for ours, from before a restart: nobody else sets
+    /// the limits of such a node. The lease runs since `started`.
+    pub(super) fn adopt(
+        reach: Reach,
+        shape: Shape,
+        found: Option<&Telemetry>,
+        (lease, started): (Option<LeaseTerms>, Stamp),
+    ) -> Self {
+        let below =
+            |limit: Option<Watts>, range: Option<CapRange>| match (limit, range.and_then(CapRange::max)) {
+                (Some(limit), Some(max)) => limit < max,
+                // Nobody can say, so it is put back once when nothing is desired.
+                (_, _) => true,
+            };
+        let throttle = found.and_then(|found| found.throttle).and_then(Throttle::new);
+        let (cap, gpu_cap) = (found.and_then(|it| it.cap), found.and_then(|it| it.gpu_cap));
+        let mut node = Self {
+            engine: Box::new(PoolEngine::start(Route::Remote, Wiring::OneForAll, lease, started)),
+            reach,
+            shape,
+            original: cap,
+            gpu_original: gpu_cap,
+            cap_news: LimitOutcome::Unknown,
+            gpu_news: LimitOutcome::Unknown,
+            throttle_news: PolicyOutcome::Unknown,
+            seen: Seen::Unknown,
+            gpu_seen: Seen::Unknown,
+            word: Word::Known,
+            gpu_word: Word::Known,
+            tells: false,
+            gpu_tells: false,
+            power: Reading::Missing(Gap::Unread),
+            back: [None, None],
+            throttle,
+        };
+        let (package, gpu) = (node.package_facts(), node.gpu_facts());
+        let capped = below(cap, shape.range);
+        node.list_packages(if capped { Package::adopted(package) } else { Package::untouched(package) });
+        let capped = below(gpu_cap, shape.gpu_range);
+        node.list_gpus(if capped { Gpu::adopted(gpu) } else { Gpu::untouched(gpu) });
+        if reach.cpu {
+            let policy = Policy::listed(Scale::Share, Place { package: 0, core: 0 }, node.policy_facts());
+            node.engine.list_policies(&[policy]);
+        }
+        node
+    }
+
+    /// The node turns out to be made otherwise than was known: what is remembered of one package holds for all of them.
+    pub(super) fn reshape(&mut self, shape: Shape) {
+        let before = std::mem::replace(&mut self.shape, shape);
+        if before.packages != shape.packages
+            && let Some(package) = self.engine.packages().first().copied()
+        {
+            self.list_packages(package);
+        }
+        if shape.gpus > 0 && before.gpus != shape.gpus {
+            let known = self.engine.gpus().first().copied();
+            self.list_gpus(known.unwrap_or_else(|| Gpu::adopted(self.gpu_facts())));
+        }
+    }
+
+    fn list_packages(&mut self, mut package: Package) {
+        package.facts = self.package_facts();
+        let count = usize::try_from(self.shape.packages.max(1)).unwrap_or(1);
+        self.engine.list_packages(&vec![package; count]);
+    }
+
+    fn list_gpus(&mut self, mut gpu: Gpu) {
+        gpu.facts = self.gpu_facts();
+        let count = usize::try_from(self.shape.gpus).unwrap_or(0);
+        self.engine.list_gpus(&vec![gpu; count]);
+    }
+
+    /// The engine as of its last step.
+    pub(super) const fn engine(&self) -> &PoolEngine {
+        &self.engine
+    }
+
+    /// Takes in what telemetry says at the beginning of a period: nothing where nobody is to be asked, and why where it
+    /// was asked for and did not come, because then no limit is known to be in force any more.
+    pub(super) fn sense(&mut self, told: Result<Option<&Telemetry>, ErrorKind>, now: Stamp) {
+        let at = |limit: fn(&Telemetry) -> Option<Watts>| match told.map(|it| it.and_then(limit)) {
+            Ok(Some(limit)) => Seen::At { limit, read: now },
+            Ok(None) => Seen::Unknown,
+            Err(kind) => Seen::Unread(kind),
+        };
+        (self.seen, self.gpu_seen) = (at(|it| it.cap), at(|it| it.gpu_cap));
+        let telemetry = told.ok().flatten();
+        let [back, gpu_back] = &mut self.back;
+        *back = telemetry.and_then(|it| it.cap).or(*back);
+        *gpu_back = telemetry.and_then(|it| it.gpu_cap).or(*gpu_back);
+        self.power = match telemetry.map(|it| it.cpu) {
+            Some(Said::Watts(watts)) => Reading::Fresh { watts, over: Micros::ZERO },
+            Some(Said::Impossible) => Reading::Impossible(Oddity::AboveRange),
+            Some(Said::Nothing) | None => Reading::Missing(Gap::Unread),
+        };
+        self.judge(told, now);
+    }
+
+    /// Takes in what telemetry says of limits that a control took without a word.
+    fn judge(&mut self, told: Result<Option<&Telemetry>, ErrorKind>, now: Stamp) {
+        let telemetry = told.ok().flatten();
+        if let Ok(told) = told {
+            self.tells = told.is_some_and(|it| it.cap.is_some());
+            self.gpu_tells = told.is_some_and(|it| it.gpu_cap.is_some());
+        }
+        let drawn = |said: Option<Said>| match said.and_then(Said::watts) {
+            Some(watts) => Drawn::Is(watts),
+            None if self.reach.meter => Drawn::Unknown,
+            None => Drawn::Unmetered,
+        };
+        let cpu = Glance {
+            told: telemetry.and_then(|it| it.cap),
+            drawn: drawn(telemetry.map(|it| it.cpu)),
+            count: self.shape.packages,
+            throttled: self.is_throttled(),
+            now,
+        };
+        let gpus = Glance {
+            told: telemetry.and_then(|it| it.gpu_cap),
+            drawn: drawn(telemetry.map(|it| it.gpu)),
+            count: self.shape.gpus,
+            throttled: false,
+            now,
+        };
+        if let Some(news) = self.word.look(&cpu) {
+            self.cap_news = news;
+        }
+        let awaited = matches!(self.gpu_word, Word::Awaited { .. });
+        // Nothing else could hold the GPUs, so a limit that does not show stays set, and is only not called in force.
+        if let Some(news) = self.gpu_word.look(&gpus).filter(|_| awaited) {
+            self.gpu_news = news;
+        }
+    }
+
+    /// Whether a throttle of ours is known to be in force.
+    fn is_throttled(&self) -> bool {
+        self.throttle.is_some_and(|throttle| throttle != Throttle::NONE)
+    }
+
+    /// One step of the engine: what is to be posted, what lowers before what lets go, and what happened to the lease.
+    pub(super) fn step(
+        &mut self,
+        laws: &EngineLaws,
+        Turn { now, occasion, renewal }: Turn,
+        desire: Desire,
+    ) -> (Vec<Order>, Option<Event>) {
+        self.tell();
+        let (power, has_meter) = (self.power, self.reach.meter);
+        let events =
+            self.engine.step(laws, &EngineFacts { now, occasion, desire, power, has_meter, renewal });
+        let given: Vec<EngineOrder> = self.engine.orders().collect();
+        let orders = given.into_iter().filter_map(|order| self.order(order)).collect();
+        (orders, events.lease)
+    }
+
+    /// Tells the engine what is known of each device.
+    fn tell(&mut self) {
+        let take = |news: &mut LimitOutcome| std::mem::replace(news, LimitOutcome::Unknown);
+        let mut package = self.package_facts();
+        package.limit.outcome = take(&mut self.cap_news);
+        self.engine.packages_mut().iter_mut().for_each(|it| it.facts = package);
+        let mut gpu = self.gpu_facts();
+        gpu.limit.outcome = take(&mut self.gpu_news);
+        self.engine.gpus_mut().iter_mut().for_each(|it| it.facts = gpu);
+        let mut policy = self.policy_facts();
+        policy.outcome = std::mem::replace(&mut self.throttle_news, PolicyOutcome::Unknown);
+        self.engine.policies_mut().iter_mut().for_each(|it| it.facts = policy);
+    }
+
+    fn package_facts(&self) -> PackageFacts {
+        PackageFacts {
+            range: self.shape.range.unwrap_or(CapRange::UNKNOWN),
+            has_limit: self.reach.cpu,
+            limit: LimitFacts { outcome: LimitOutcome::Unknown, seen: self.seen },
+            in_force: self.back[0],
+            most: None,
+        }
+    }
+
+    fn gpu_facts(&self) -> GpuFacts {
+        GpuFacts {
+            limits: GpuLimits::Range(self.shape.gpu_range.unwrap_or(CapRange::UNKNOWN)),
+            limit: LimitFacts { outcome: LimitOutcome::Unknown, seen: self.gpu_seen },
+            in_force: self.back[1],
+            most: None,
+        }
+    }
+
+    /// What was not throttled by anybody is what it goes back to. A throttle that nobody tells may be one of ours.
+    fn policy_facts(&self) -> PolicyFacts {
+        PolicyFacts {
+            limit: self.throttle.map(PolicyLimit::Throttle),
+            original: Some(PolicyLimit::Throttle(Throttle::NONE)),
+            touched: self.throttle != Some(Throttle::NONE),
+            ..PolicyFacts::UNKNOWN
+        }
+    }
+
+    /// What is posted for an order. An original that nobody knows cannot be put back: the law hears so.
+    fn order(&mut self, EngineOrder { target, ticket, instruction }: EngineOrder) -> Option<Order> {
+        let release = instruction == Instruction::Release;
+        let unknown = LimitOutcome::Released { ticket, outcome: Err(ErrorKind::BadData) };
+        let action = match (target, instruction) {
+            (TargetId::Package(_), Instruction::Power(watts)) => Action::Cap(watts),
+            (TargetId::Package(_), _) => match original(self.shape.range, self.original) {
+                Some(watts) => Action::Cap(watts),
+                None => {
+                    self.cap_news = unknown;
+                    return None;
+                }
+            },
+            (TargetId::Gpu(_), Instruction::Power(watts)) => Action::GpuCap(watts),
+            (TargetId::Gpu(_), _) => match original(self.shape.gpu_range, self.gpu_original) {
+                Some(watts) => Action::GpuCap(watts),
+                None => {
+                    self.gpu_news = unknown;
+                    return None;
+                }
+            },
+            (TargetId::Policy(_), Instruction::Limit(PolicyLimit::Throttle(throttle))) => {
+                Action::Throttle { percent: throttle.get(), cap: self.cap_of_throttle() }
+            }
+            (TargetId::Policy(_), _) => Action::Throttle { percent: Throttle::NONE.get(), cap: None },
+        };
+        Some(Order { ticket, action, release })
+    }
+
+    /// The cap that a throttle is for; of a fixed one, for whoever reads it only, what is kept of what is drawn now.
+    fn cap_of_throttle(&self) -> Option<Watts> {
+        match (self.engine.cpu()?.throttle, self.power) {
+            (ThrottleOrder::RunLoop { cap }, _) => Some(cap),
+            (ThrottleOrder::Set(throttle), Reading::Fresh { watts, .. }) => {
+                let kept = Percent::HUNDRED - throttle.to_percent();
+                Some(watts.scale(kept.to_ratio(Role::Nearest), Role::Nearest))
+            }
+            (ThrottleOrder::Set(_) | ThrottleOrder::Leave | ThrottleOrder::Release, _) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

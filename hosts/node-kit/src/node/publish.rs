@@ -1,0 +1,83 @@
+//! What the node says of itself after each step.
+
+use super::Node;
+use crate::Journal;
+use crate::cap_target::CapTarget;
+use crate::report::{BackendReport, DeviceReport, PolicyReport};
+use crate::worker::{Worker, lock};
+use joulie_core::node::backend::Package;
+use joulie_core::node::gpu_cap::Gpu;
+use power_units::{Stamp, Watts};
+
+impl Node {
+    pub(super) fn publish(&mut self, now: Stamp) {
+        let report = &mut self.report;
+        report.at = Some(now);
+        report.desire = self.desire;
+        report.power = Some(self.power);
+        report.cpu = self.engine.cpu().copied();
+        report.gpu = self.engine.gpu();
+        report.law = self.engine.law().copied();
+        report.lease = self.engine.lease().map(|phase| (phase, self.lease_event));
+        report.originals = self.journal.len();
+        report.journal_behind = self.journal.is_behind();
+        report.counts = self.counts;
+        report.counts.moved = self.engine.moved();
+        // What does not fit into the engine has no share.
+        let shares = self.engine.packages().iter().map(Package::share).chain(std::iter::repeat(None));
+        let packages = self.packages.iter().zip(shares);
+        refill(&mut report.packages, packages.map(|(target, share)| device(target, share, &self.journal)));
+        let shares = self.engine.gpus().iter().map(Gpu::share).chain(std::iter::repeat(None));
+        let gpus = self.gpus.iter().zip(shares);
+        refill(&mut report.gpus, gpus.map(|(target, share)| device(target, share, &self.journal)));
+        let policies = self.policies.iter().zip(self.engine.policies());
+        refill(
+            &mut report.policies,
+            policies.map(|(target, policy)| PolicyReport {
+                key: target.key,
+                min: policy.floor(),
+                max: policy.most(),
+                limit: policy.in_force(),
+                asked: policy.asked(),
+                running: policy.facts.running,
+            }),
+        );
+        let workers = &self.workers;
+        let stuck = |worker: &Worker| {
+            let inside = worker.view.inside?;
+            now.since(inside).filter(|&long| long > self.config.period).map(|_| inside)
+        };
+        refill(
+            &mut report.backends,
+            workers.iter().map(|worker| BackendReport {
+                kind: worker.kind,
+                standing: worker.view.standing.clone(),
+                domains: worker.view.domains.len(),
+                stuck_since: stuck(worker),
+                complaints: worker.view.complaints.clone(),
+                last_trouble: worker.view.last_trouble.clone(),
+                troubles: worker.view.troubles,
+            }),
+        );
+        lock(&self.published).copy(report);
+    }
+}
+
+fn refill<T>(list: &mut Vec<T>, with: impl Iterator<Item = T>) {
+    list.clear();
+    list.extend(with);
+}
+
+fn device(target: &CapTarget, share: Option<Watts>, journal: &Journal) -> DeviceReport {
+    DeviceReport {
+        key: target.key,
+        backend: target.backend,
+        described: target.described,
+        power: target.power,
+        energy: target.energy,
+        limit: target.in_force,
+        owners: target.owners_limit(journal),
+        ours: target.is_touched(journal),
+        share,
+    }
+}
