@@ -137,6 +137,8 @@ const ALLOWED: &[Allowed] = &[
         name: "world",
         ours: &[
             "power-units",
+            "power-hal",
+            "joulie-core",
             "joulie-api",
             "judge",
             "host-kit",

@@ -10,6 +10,7 @@
 //!
 //! - [`script`]: what happens and when; `process`: the programs; `network`: what lies between them;
 //! - `scene`: the machines; [`judge`]: their limits against the budget; `story`: what happened;
+//! - [`machine`]: apart from all these, a machine with hardware of its own under the engine that runs on one;
 //! - `budget`: the one file that knows how a budget is kept.
 //!
 //! **A seed plays again bit for bit.** Time is tokio's, paused, and moves when nobody has anything to do; every process
@@ -23,6 +24,7 @@ mod clock;
 mod cluster;
 mod disk;
 mod draw;
+pub mod machine;
 mod network;
 mod process;
 mod run;

@@ -1,6 +1,7 @@
 //! Everyday seeds, proof that a seed is one story, and proof that the judge sees what it is there for.
 
 mod judged;
+mod machine;
 mod replay;
 mod seeds;
 

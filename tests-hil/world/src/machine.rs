@@ -1,0 +1,411 @@
+//! An hour of one machine with hardware of its own: the engine that runs on a real node, on devices in memory with a plant
+//! behind, stepped without threads.
+//!
+//! Every few minutes something happens, drawn from the seed: another cap, another load, a limit that firmware locks, a
+//! device that cannot be read, answers that come late, another writer, and a restart that adopts what it finds. What is
+//! drawn in truth is judged: it stays at the sum of the caps, but for a while after each of these. In the end nothing is
+//! desired, and every original must be back.
+
+use crate::draw::{Draw, fnv};
+use joulie_core::node::backend::{Package, PackageFacts, Route};
+use joulie_core::node::cap::{CapIntent, CapRange, Desired};
+use joulie_core::node::energy::{Baseline, Meter, Reading, Sample, total};
+use joulie_core::node::engine::{
+    Desire, Engine, EngineFacts, EngineLaws, EngineOrder, Instruction, MachineEngine, Occasion, Policy,
+    PolicyFacts, PolicyLimit, PolicyOutcome, Scale, TargetId, Wiring,
+};
+use joulie_core::node::limiter::{LimitFacts, LimitOutcome, Seen};
+use joulie_core::node::throttle::Place;
+use joulie_core::node::ticket::Ticket;
+use plant::{Domain, Load, Plant, PowerLimit, Term, from_watts, to_watts};
+use power_hal::{Counter, ErrorKind};
+use power_units::{KiloHertz, Micros, Role, Stamp, Watts};
+
+/// How the devices behave besides their faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Devices {
+    /// What they say is so.
+    True,
+    /// They say that a limit is in force, and it is not: the judge must see it.
+    Lying,
+}
+
+/// What came of an hour.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachineHour {
+    /// The seconds in which more was drawn than the caps allow, with no reason for it, and by how many watts.
+    pub breaches: Vec<(u64, i64)>,
+    /// What was not as its owner had left it in the end.
+    pub left: Vec<String>,
+    /// How often limits, throttles and the engine itself were in play: orders for limits, orders for policies, restarts.
+    pub orders: (u64, u64, u64),
+    /// Of everything that was drawn and ordered: the same seed has the same.
+    pub hash: u64,
+}
+
+/// The limit of a package.
+struct Limit {
+    watts: f64,
+    original: Option<f64>,
+    /// Until when firmware refuses writes, and until when nobody can read it.
+    locked: u64,
+    mute: u64,
+    meter: Meter,
+    baseline: Baseline,
+    answer: Option<(u64, LimitOutcome)>,
+}
+
+/// A frequency policy.
+struct Frequency {
+    original: Option<u32>,
+    answer: Option<(u64, PolicyOutcome)>,
+}
+
+struct Hour {
+    draw: Draw,
+    plant: Plant,
+    devices: Devices,
+    engine: Box<MachineEngine>,
+    laws: EngineLaws,
+    limits: Vec<Limit>,
+    policies: Vec<Frequency>,
+    desire: Desire,
+    second: u64,
+    /// How many seconds an answer takes.
+    late: u64,
+    /// Until when a breach has a reason.
+    excused: u64,
+    out: MachineHour,
+}
+
+const MOST: f64 = 250.0;
+const LEAST: i32 = 50;
+const SECONDS: u64 = 3_600;
+/// A limit that was refused is tried again after a minute at most, the closed loop takes some periods, and another writer
+/// who goes on is left alone for a while.
+const EXCUSED: u64 = 90;
+/// What is drawn may be so much above, of a hundred: the band of the loop.
+const BAND: f64 = 1.03;
+const TRUCE: u64 = 200;
+
+/// Plays an hour under these laws.
+///
+/// # Errors
+/// When the plant cannot be built.
+pub fn hour(seed: u64, laws: EngineLaws, devices: Devices) -> Result<MachineHour, String> {
+    let mut hour = Hour::new(seed, laws, devices)?;
+    while hour.second < SECONDS {
+        hour.happens();
+        hour.passes();
+    }
+    hour.ends();
+    Ok(hour.out)
+}
+
+impl Hour {
+    fn new(seed: u64, laws: EngineLaws, devices: Devices) -> Result<Self, String> {
+        let spec = plant::NodeSpec {
+            step: Micros::new(10_000),
+            packages: plant::preset::xeon_2s()
+                .packages
+                .into_iter()
+                .map(|package| plant::PackageSpec { cores: 8, ..package })
+                .collect(),
+            ..plant::preset::xeon_2s()
+        };
+        let plant = Plant::new(&spec, seed).map_err(|error| format!("{error:?}"))?;
+        let meter = Meter::new(
+            Counter::endless(),
+            Watts::from_int(1_000),
+            Micros::new(50_000),
+            Micros::new(3_000_000),
+        )
+        .map_err(|error| error.to_string())?;
+        let limit = || Limit {
+            watts: MOST,
+            original: None,
+            locked: 0,
+            mute: 0,
+            meter,
+            baseline: Baseline::Nothing,
+            answer: None,
+        };
+        let mut hour = Self {
+            draw: Draw::new(seed, "machine"),
+            devices,
+            engine: engine(),
+            laws,
+            limits: (0..plant.packages()).map(|_| limit()).collect(),
+            policies: (0..plant.policies()).map(|_| Frequency { original: None, answer: None }).collect(),
+            plant,
+            desire: Desire::UNKNOWN,
+            second: 0,
+            late: 0,
+            excused: 0,
+            out: MachineHour { breaches: Vec::new(), left: Vec::new(), orders: (0, 0, 0), hash: 0 },
+        };
+        hour.list();
+        Ok(hour)
+    }
+
+    /// Lists the devices in a new engine; what the originals say is ours is adopted.
+    fn list(&mut self) {
+        let packages: Vec<Package> = (0..self.limits.len())
+            .map(|at| {
+                let facts = self.package_facts(at);
+                let is_ours = self.limits[at].original.is_some();
+                if is_ours { Package::adopted(facts) } else { Package::untouched(facts) }
+            })
+            .collect();
+        self.engine.list_packages(&packages);
+        let policies: Vec<Policy> = (0..self.policies.len())
+            .filter_map(|at| {
+                let (floor, most) = self.plant.frequency_range(at)?;
+                let scale = Scale::Frequency {
+                    floor: khz(floor),
+                    most: khz(most),
+                    step: KiloHertz::from_int(100_000),
+                };
+                let core = self.plant.cores_of(at)?.start;
+                let package = u16::try_from(self.plant.package_of(core)?).ok()?;
+                let place = Place { package, core: u32::try_from(core).ok()? };
+                Some(Policy::listed(scale, place, self.policy_facts(at)))
+            })
+            .collect();
+        self.engine.list_policies(&policies);
+    }
+
+    /// What happens in this second, if anything does: some twenty things in an hour.
+    fn happens(&mut self) {
+        let event = self.draw.below(6_000);
+        let until = self.second + self.draw.below(60);
+        let package = self.draw.index(self.limits.len());
+        match event {
+            0..8 => {
+                let watts = Watts::from_int(i32::try_from(80 + self.draw.below(150)).unwrap_or(80));
+                let cpu = Desired::Cap(CapIntent::of_watts(watts));
+                self.desire = Desire { cpu, gpu: Desired::Gone, grant: None };
+            }
+            8..10 => self.desire = Desire::GONE,
+            10..20 => {
+                // The plant refuses no load between idle and busy.
+                let _set = self.plant.set_load(Load::busy(self.draw.unit()));
+            }
+            20..25 => self.limits[package].locked = until,
+            25..28 => self.limits.iter_mut().for_each(|limit| limit.locked = until),
+            28..30 => self.limits[package].mute = until,
+            30..32 => self.late = self.draw.below(4),
+            32..34 => self.write_limit(package, MOST),
+            34..36 => {
+                let policy = self.draw.index(self.policies.len());
+                let most = self.plant.frequency_range(policy).map_or(0, |(_, most)| most);
+                let _written = self.plant.set_frequency(policy, most);
+            }
+            36..38 => {
+                self.engine = engine();
+                self.forget_answers();
+                self.list();
+                self.out.orders.2 += 1;
+            }
+            _ => return,
+        }
+        self.excused = until.max(self.second) + EXCUSED;
+    }
+
+    /// An answer to a program that is gone is heard by nobody.
+    fn forget_answers(&mut self) {
+        self.limits.iter_mut().for_each(|limit| limit.answer = None);
+        self.policies.iter_mut().for_each(|policy| policy.answer = None);
+    }
+
+    /// One second: a period, and steps until no answer is left that has come.
+    fn passes(&mut self) {
+        self.second += 1;
+        self.plant.advance(Micros::new(1_000_000));
+        let now = self.now();
+        let power = total((0..self.limits.len()).map(|at| self.measure(at, now)).collect::<Vec<_>>());
+        for round in 0..8 {
+            let occasion = if round == 0 { Occasion::Period } else { Occasion::News };
+            if !self.tell() && round > 0 {
+                break;
+            }
+            let facts =
+                EngineFacts { now, occasion, desire: self.desire, power, has_meter: true, renewal: None };
+            self.engine.step(&self.laws, &facts);
+            let orders: Vec<EngineOrder> = self.engine.orders().collect();
+            for order in orders {
+                self.obey(order);
+            }
+        }
+        self.judge();
+    }
+
+    fn now(&self) -> Stamp {
+        Stamp::new(Micros::new(self.second * 1_000_000))
+    }
+
+    fn measure(&mut self, at: usize, now: Stamp) -> Reading {
+        let energy = self.plant.energy(Domain::Package(at));
+        let limit = &mut self.limits[at];
+        let sample = energy.filter(|_| limit.mute < self.second).map(|energy| Sample { energy, at: now });
+        limit.meter.step(&mut limit.baseline, now, sample)
+    }
+
+    /// Tells the engine what is read, and the answers that have come; whether one has.
+    fn tell(&mut self) -> bool {
+        let mut any = false;
+        for at in 0..self.limits.len() {
+            let mut facts = self.package_facts(at);
+            if let Some((_, outcome)) = self.limits[at].answer.take_if(|(due, _)| *due <= self.second) {
+                facts.limit.outcome = outcome;
+                any = true;
+            }
+            self.engine.packages_mut()[at].facts = facts;
+        }
+        for at in 0..self.policies.len() {
+            let mut facts = self.policy_facts(at);
+            if let Some((_, outcome)) = self.policies[at].answer.take_if(|(due, _)| *due <= self.second) {
+                facts.outcome = outcome;
+                any = true;
+            }
+            self.engine.policies_mut()[at].facts = facts;
+        }
+        any
+    }
+
+    fn package_facts(&self, at: usize) -> PackageFacts {
+        let limit = &self.limits[at];
+        let most = to_watts(MOST);
+        let range = CapRange::new(Some(Watts::from_int(LEAST)), most, None);
+        let owners = limit.original.unwrap_or(limit.watts);
+        let in_force = to_watts(limit.watts).filter(|_| limit.mute < self.second);
+        let seen = match in_force {
+            Some(limit) => Seen::At { limit, read: self.now() },
+            None => Seen::Unread(ErrorKind::Io),
+        };
+        let limit = LimitFacts { outcome: LimitOutcome::Unknown, seen };
+        PackageFacts { range: range.below(to_watts(owners)), has_limit: true, limit, in_force, most: None }
+    }
+
+    fn policy_facts(&self, at: usize) -> PolicyFacts {
+        let original = self.policies[at].original;
+        PolicyFacts {
+            read: Some(self.now()),
+            limit: self.plant.frequency(at).map(khz).map(PolicyLimit::Frequency),
+            running: self.plant.effective_khz(at).and_then(whole).map(khz),
+            original: original.map(khz).map(PolicyLimit::Frequency),
+            touched: original.is_some(),
+            outcome: PolicyOutcome::Unknown,
+        }
+    }
+
+    fn obey(&mut self, EngineOrder { target, ticket, instruction }: EngineOrder) {
+        let words = format!("{} {target:?} {instruction:?}", self.second);
+        self.out.hash = fnv(self.out.hash, words.as_bytes());
+        let due = self.second + self.late;
+        match target {
+            TargetId::Package(at) => {
+                self.out.orders.0 += 1;
+                self.limits[at].answer = Some((due, self.obey_limit(at, ticket, instruction)));
+            }
+            TargetId::Policy(at) => {
+                self.out.orders.1 += 1;
+                self.policies[at].answer = Some((due, self.obey_policy(at, ticket, instruction)));
+            }
+            TargetId::Gpu(_) => {}
+        }
+    }
+
+    fn obey_limit(&mut self, at: usize, ticket: Ticket, instruction: Instruction) -> LimitOutcome {
+        let is_locked = self.limits[at].locked >= self.second;
+        match instruction {
+            Instruction::Power(watts) if !is_locked => {
+                let before = self.limits[at].watts;
+                self.limits[at].original.get_or_insert(before);
+                self.write_limit(at, from_watts(watts));
+                LimitOutcome::Set { ticket, read_back: Ok(watts) }
+            }
+            Instruction::Power(_) => LimitOutcome::Set { ticket, read_back: Err(ErrorKind::Locked) },
+            Instruction::Limit(_) | Instruction::Release if is_locked => {
+                LimitOutcome::Released { ticket, outcome: Err(ErrorKind::Locked) }
+            }
+            Instruction::Limit(_) | Instruction::Release => {
+                if let Some(original) = self.limits[at].original.take() {
+                    self.write_limit(at, original);
+                }
+                LimitOutcome::Released { ticket, outcome: Ok(()) }
+            }
+        }
+    }
+
+    fn write_limit(&mut self, at: usize, watts: f64) {
+        self.limits[at].watts = watts;
+        if self.devices == Devices::True {
+            let limit = Some(PowerLimit { watts, window_s: 1.0 });
+            // The limits that are written lie between the ends of the range.
+            let _set = self.plant.set_power_limit(at, Term::Long, limit);
+        }
+    }
+
+    fn obey_policy(&mut self, at: usize, ticket: Ticket, instruction: Instruction) -> PolicyOutcome {
+        let before = self.plant.frequency(at);
+        let policy = &mut self.policies[at];
+        match instruction {
+            Instruction::Limit(PolicyLimit::Frequency(limit)) => {
+                policy.original = policy.original.or(before);
+                let written = self.plant.set_frequency(at, limit.to_whole(Role::Limit));
+                let read_back = written.map(|limit| PolicyLimit::Frequency(khz(limit)));
+                PolicyOutcome::Set { ticket, read_back: read_back.map_err(|_| ErrorKind::Gone) }
+            }
+            Instruction::Limit(PolicyLimit::Throttle(_)) | Instruction::Power(_) | Instruction::Release => {
+                if let Some(original) = policy.original.take() {
+                    let _written = self.plant.set_frequency(at, original);
+                }
+                PolicyOutcome::Released { ticket, outcome: Ok(()) }
+            }
+        }
+    }
+
+    /// What is drawn in truth against the sum of the caps.
+    fn judge(&mut self) {
+        let drawn: f64 = (0..self.limits.len()).filter_map(|at| self.plant.watts(Domain::Package(at))).sum();
+        self.out.hash = fnv(self.out.hash, &drawn.to_bits().to_le_bytes());
+        let Desired::Cap(CapIntent { watts: Some(cap), .. }) = self.desire.cpu else { return };
+        let most = from_watts(cap).min(MOST) * 2.0;
+        if drawn > most * BAND && self.second > self.excused {
+            let above = whole(drawn - most).map_or(0, i64::from);
+            self.out.breaches.push((self.second, above));
+        }
+    }
+
+    /// All faults are over, and nothing is desired.
+    fn ends(&mut self) {
+        self.desire = Desire::GONE;
+        self.late = 0;
+        self.limits.iter_mut().for_each(|limit| (limit.locked, limit.mute) = (0, 0));
+        for _ in 0..TRUCE {
+            self.passes();
+        }
+        for (at, limit) in self.limits.iter().enumerate() {
+            if limit.original.is_some() {
+                self.out.left.push(format!("package {at} stands at {} W", limit.watts));
+            }
+        }
+        for at in (0..self.policies.len()).filter(|&at| self.policies[at].original.is_some()) {
+            self.out.left.push(format!("policy {at} stands at {:?} kHz", self.plant.frequency(at)));
+        }
+    }
+}
+
+fn engine() -> Box<MachineEngine> {
+    Box::new(Engine::start(Route::Host, Wiring::EachItsOwn, None, Stamp::new(Micros::ZERO)))
+}
+
+fn khz(khz: u32) -> KiloHertz {
+    KiloHertz::from_int(i32::try_from(khz).unwrap_or(i32::MAX))
+}
+
+/// A number as a count; nothing of one that is none.
+fn whole(number: f64) -> Option<u32> {
+    to_watts(number).and_then(|number| u32::try_from(number.to_bits() >> 32).ok())
+}
