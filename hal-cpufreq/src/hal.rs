@@ -12,8 +12,24 @@ use power_hal::{
 };
 use power_units::Role;
 
-/// One word: the limit that was in force, in kHz.
-const LAYOUT: u8 = 0;
+/// The limit that was in force and the highest that the driver had, in kHz. A limit that was the highest was none: under
+/// another driver it is that driver's highest.
+const LAYOUT: u8 = 1;
+/// As earlier versions saved it: the limit alone.
+const LIMIT_ALONE: u8 = 0;
+
+/// The limit of an original for a policy with this range. Above 32 bits the kernel would read another number, so a spoilt
+/// journal must not get through.
+fn limit_of(original: &Original, range: Option<(u32, u32)>) -> Option<u32> {
+    match (original.layout(), original.words()) {
+        (LIMIT_ALONE, &[limit]) => possible(limit),
+        (LAYOUT, &[limit, highest]) => {
+            let (limit, highest) = (possible(limit)?, possible(highest)?);
+            Some(range.map(|(_, now)| now).filter(|_| limit >= highest).unwrap_or(limit))
+        }
+        _ => None,
+    }
+}
 
 /// The frequency policies of a machine.
 #[derive(Debug)]
@@ -154,7 +170,9 @@ impl<C: Clock, O: Originals> PowerHal for Cpufreq<C, O> {
             return Err(CpufreqError::at(key, Fault::Lacking));
         }
         let limit = slot.read_limit().map_err(|error| CpufreqError::at(key, error.into()))?;
-        Original::new(LAYOUT, &[limit.into()]).ok_or_else(|| CpufreqError::at(key, Fault::Lacking))
+        let highest = slot.policy.range.map_or(limit, |(_, highest)| highest);
+        Original::new(LAYOUT, &[limit.into(), highest.into()])
+            .ok_or_else(|| CpufreqError::at(key, Fault::Lacking))
     }
 
     fn write(&mut self, domain: Handle, setting: Setting) -> Result<Setting, CpufreqError> {
@@ -173,14 +191,10 @@ impl<C: Clock, O: Originals> PowerHal for Cpufreq<C, O> {
         if control != Control::Frequency {
             return Err(CpufreqError::at(slot.key, Fault::Lacking));
         }
-        // Above 32 bits the kernel would read another number, so a spoilt journal must not get through.
-        let limit = match (original.layout(), original.words()) {
-            (LAYOUT, &[limit]) => possible(limit),
-            _ => None,
-        };
         let unfit = || Fault::Unfit { layout: original.layout(), word: original.words().first().copied() };
+        let limit = limit_of(original, slot.policy.range);
         let limit = limit.ok_or_else(|| CpufreqError::at(slot.key, unfit()))?;
-        slot.put(limit).map_err(|error| CpufreqError::at(slot.key, error.into()))
+        slot.put(limit).map(drop).map_err(|error| CpufreqError::at(slot.key, error.into()))
     }
 
     fn originals(&mut self) -> &mut O {
@@ -196,8 +210,9 @@ impl<C: Clock, O: Originals> PowerHal for Cpufreq<C, O> {
             return Ok(Released::Untouched);
         };
         self.restore(domain, Control::Frequency, &original).map_err(Failure::Hal)?;
-        let found = self.save(domain, Control::Frequency).map_err(Failure::Hal)?;
-        if found.words() > original.words() {
+        let slot = self.slot(domain).map_err(Failure::Hal)?;
+        let found = slot.read_limit().map_err(|error| Failure::Hal(CpufreqError::at(key, error.into())))?;
+        if limit_of(&original, slot.policy.range).is_none_or(|limit| found > limit) {
             return Err(Refusal::NotRestored.into());
         }
         self.originals.forget(&key, Control::Frequency).map_err(Refusal::NotForgotten)?;

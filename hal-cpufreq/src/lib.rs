@@ -17,6 +17,10 @@
 //!
 //! # What is read back
 //!
+//! The kernel answers a write before a worker has brought it into force, so what reads as before the write is read again
+//! for up to 200 ms: never is a limit reported that is not in force. Where another request keeps the limit lower, that
+//! wait passes once, and not again while the limit stays there.
+//!
 //! The lowest of all requests: ours, the thermal framework's, the platform's. Less than the wish is therefore normal,
 //! and the port calls it clamped. More than the wish means that somebody else wrote the same file, and is answered as it
 //! is. [`Cpufreq::standing`] tells the two apart later on. Nobody can read the request itself, so the saved original is

@@ -6,6 +6,15 @@ use crate::{Policy, Standing};
 use hal_files::{Access, Attribute, FileError};
 use power_hal::{ErrorKind, Key};
 use std::path::Path;
+use std::time::Duration;
+
+/// The first pause of a wait for a limit to come into force; each is twice as long as the one before.
+const PAUSE: Duration = Duration::from_micros(100);
+const PAUSE_MAX: Duration = Duration::from_millis(5);
+/// How long such a wait is at most. On Linux 6.12 with all processors busy a worker of the kernel took 58 ms in one of a hundred.
+const IN_FORCE_WITHIN: Duration = Duration::from_millis(200);
+/// A value that is neither the one before nor the one that was written may be on its way to the latter.
+const SETTLED_WITHIN: Duration = Duration::from_millis(2);
 
 /// An open policy.
 #[derive(Debug)]
@@ -21,6 +30,8 @@ pub(crate) struct Slot {
     current: Option<Attribute>,
     wrote: Option<Wrote>,
     seen: Option<u32>,
+    /// The limit that stayed after a wait for a higher one: another request holds it there, and is not waited for again.
+    held: Option<u32>,
 }
 
 impl Slot {
@@ -44,12 +55,13 @@ impl Slot {
             current: readable("scaling_cur_freq"),
             wrote: None,
             seen: None,
+            held: None,
         })
     }
 
     /// Goes on from where an earlier enumeration was with the same policy.
     pub(crate) fn goes_on(&mut self, before: &Self) {
-        (self.wrote, self.seen) = (before.wrote, before.seen);
+        (self.wrote, self.seen, self.held) = (before.wrote, before.seen, before.held);
     }
 
     pub(crate) fn standing(&self) -> Standing {
@@ -70,7 +82,7 @@ impl Slot {
         average.map(Ok).or_else(|| self.current.as_ref().map(read))
     }
 
-    /// Brings a frequency of the driver into force, and answers what was read back.
+    /// Brings a frequency of the driver into force, and answers what was read back when it was.
     pub(crate) fn write(&mut self, wish: u32) -> Result<u32, FileError> {
         let told = self.policy.table.at_or_below(wish);
         if let Some(wrote) = self.wrote.filter(|wrote| wrote.told == told)
@@ -78,22 +90,51 @@ impl Slot {
         {
             return Ok(wrote.found);
         }
-        self.put(told)?;
-        self.wrote = Some(Wrote { told, found: told });
-        let found = self.read_limit()?;
+        let found = self.put(told)?;
         self.wrote = Some(Wrote { told, found });
         Ok(found)
     }
 
-    /// Writes exactly this, as nothing that has to be kept up.
-    pub(crate) fn put(&mut self, khz: u32) -> Result<(), FileError> {
+    /// Writes exactly this, as nothing that has to be kept up, and answers what is in force then.
+    pub(crate) fn put(&mut self, khz: u32) -> Result<u32, FileError> {
         if let Some(refused) = &self.refused {
             return Err(refused.clone());
         }
+        let before = self.read_limit()?;
         self.limit.write_whole(khz.into())?;
+        // From here on it may be in force, whatever the read-back says.
         self.wrote = None;
-        Ok(())
+        self.come_into_force(before, khz)
     }
+
+    /// The write returns before a worker of the kernel has brought it into force, so a file that reads as before the write
+    /// does not say what will be. Waits, bounded, until it reads as written, or has changed and stays so.
+    fn come_into_force(&mut self, before: u32, told: u32) -> Result<u32, FileError> {
+        let mut found = self.read_limit()?;
+        // A lower request of somebody else keeps a limit where it is, and that was waited for once.
+        let known = |found: u32| told > found && self.held == Some(found);
+        if found == told || known(found) {
+            return Ok(found);
+        }
+        let (mut waited, mut end, mut pause) = (Duration::ZERO, IN_FORCE_WITHIN, PAUSE);
+        while waited < end && found != told {
+            rest(pause);
+            waited += pause;
+            pause = (pause * 2).min(PAUSE_MAX);
+            let now = self.read_limit()?;
+            if now != found && now != before {
+                end = waited + SETTLED_WITHIN;
+            }
+            found = now;
+        }
+        self.held = (found < told).then_some(found);
+        Ok(found)
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "no file tells when the kernel's worker has run")]
+fn rest(pause: Duration) {
+    std::thread::sleep(pause);
 }
 
 fn read(attribute: &Attribute) -> Result<u32, FileError> {

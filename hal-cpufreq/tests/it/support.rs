@@ -134,6 +134,8 @@ pub(crate) fn table_machine() -> Machine {
         base: None,
         turbo_off: false,
         averages: false,
+        late_reads: 0,
+        coming: None,
     };
     let cpus = (0..8).map(|cpu| Place { package: cpu / 4, die: 0, core: cpu % 4 }).collect();
     let parts =

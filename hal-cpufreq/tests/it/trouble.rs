@@ -38,6 +38,56 @@ fn a_read_back_below_the_wish_is_clamped_and_no_surprise() {
 }
 
 #[test]
+fn a_limit_that_comes_into_force_late_is_waited_for_and_one_that_does_not_is_never_reported() {
+    let Some(room) = Room::table() else { return };
+    let mut hal = open(&room.folder.0);
+    room.policy(0, |policy| policy.late_reads = 4);
+    for wish in [2_000_000, 1_600_000, 2_400_000] {
+        assert_eq!(apply(&mut hal, 0, wish).unwrap().outcome(), Outcome::Exact);
+        assert_eq!(in_force(&mut hal, 0), wish);
+    }
+    assert_eq!(release(&mut hal, 0), Ok(Released::Restored));
+    assert_eq!(in_force(&mut hal, 0), 3_200_000);
+    room.policy(0, |policy| policy.late_reads = u32::MAX);
+    let applied = apply(&mut hal, 0, 2_000_000).unwrap();
+    assert_eq!(applied.effective(), limit(3_200_000), "what is in force, and not what was asked");
+    assert!(applied.permits_more());
+}
+
+/// Somebody else's lower request keeps a limit where it was: that is waited for once.
+#[test]
+fn a_limit_that_another_request_holds_is_not_waited_for_again() {
+    let Some(room) = Room::table() else { return };
+    room.policy(0, |policy| policy.others_max = 1_600_000);
+    let mut hal = open(&room.folder.0);
+    for wish in [2_000_000, 2_400_000, 2_800_000] {
+        assert_eq!(apply(&mut hal, 0, wish).unwrap().effective(), limit(1_600_000));
+    }
+    let begun = std::time::Instant::now();
+    for wish in [2_000_000, 2_400_000, 2_800_000, 2_000_000, 2_400_000, 2_800_000] {
+        apply(&mut hal, 0, wish).unwrap();
+    }
+    assert!(begun.elapsed() < Duration::from_millis(190), "six waits would be 1.2 s");
+}
+
+/// The driver was switched: an original that was no limit is none under the new one either.
+#[test]
+fn an_original_that_was_the_highest_clock_is_the_highest_of_another_driver() {
+    let Some(room) = Room::table() else { return };
+    let mut hal = open(&room.folder.0);
+    apply(&mut hal, 0, 2_000_000).unwrap();
+    room.policy(0, |policy| {
+        policy.hardware = 1_200_000..=3_600_000;
+        policy.table.push(3_600_000);
+        policy.user_max = 3_600_000;
+    });
+    hal.describe().unwrap();
+    apply(&mut hal, 0, 2_000_000).unwrap();
+    assert_eq!(release(&mut hal, 0), Ok(Released::Restored));
+    assert_eq!(written(&room, 0), 3_600_000);
+}
+
+#[test]
 fn a_read_back_above_the_wish_is_answered_as_it_is() {
     let Some(room) = Room::table() else { return };
     let mut hal = open(&room.folder.0);

@@ -32,6 +32,11 @@ pub struct Policy {
     pub turbo_off: bool,
     /// The kernel has `cpuinfo_avg_freq`.
     pub averages: bool,
+    /// How many reads still see the limit before a write: a worker of the kernel brings it into force after the write has
+    /// returned.
+    pub late_reads: u32,
+    /// A written maximum that is not in force yet, and how many reads will still miss it.
+    pub coming: Option<(u32, u32)>,
 }
 
 impl Policy {
@@ -42,6 +47,18 @@ impl Policy {
     pub fn max_freq(&self) -> Result<u32, Errno> {
         self.active()?;
         Ok(self.effective_max())
+    }
+
+    /// A read of the limit passes; what was written comes into force after as many as the kernel is late.
+    pub fn pass_read(&mut self) {
+        self.coming = match self.coming {
+            Some((wanted, 0 | 1)) => {
+                self.user_max = wanted;
+                None
+            }
+            Some((wanted, left)) => Some((wanted, left - 1)),
+            None => None,
+        };
     }
 
     /// What `scaling_min_freq` reads: the user's, but never above the maximum.
@@ -59,7 +76,12 @@ impl Policy {
     /// `EINVAL` for what does not begin with a digit; `EBUSY` while all its processors are offline.
     pub fn write_max_freq(&mut self, text: &[u8]) -> Result<(), Errno> {
         self.active()?;
-        self.user_max = scan_u32(text)?;
+        let wanted = scan_u32(text)?;
+        if self.late_reads == 0 {
+            self.user_max = wanted;
+        } else {
+            self.coming = Some((wanted, self.late_reads));
+        }
         Ok(())
     }
 
@@ -84,6 +106,7 @@ impl Policy {
 
     /// The driver was loaded anew: limits are lost.
     pub fn reload(&mut self) {
+        self.coming = None;
         self.user_max = *self.hardware.end();
         self.user_min = *self.hardware.start();
     }
@@ -116,6 +139,8 @@ mod tests {
             base: Some(2_400_000),
             turbo_off: false,
             averages: false,
+            late_reads: 0,
+            coming: None,
         }
     }
 
@@ -183,5 +208,19 @@ mod tests {
         policy.others_max = u32::MAX;
         policy.reload();
         assert_eq!(policy.max_freq(), Ok(3_200_000));
+    }
+
+    #[test]
+    fn a_write_returns_before_it_is_in_force() {
+        let mut policy = Policy { late_reads: 2, ..policy() };
+        policy.write_max_freq(b"2000000").unwrap();
+        for expected in [3_200_000, 3_200_000, 2_000_000, 2_000_000] {
+            assert_eq!(policy.max_freq(), Ok(expected));
+            policy.pass_read();
+        }
+        policy.write_max_freq(b"1600000").unwrap();
+        policy.reload();
+        policy.pass_read();
+        assert_eq!(policy.max_freq(), Ok(3_200_000), "a driver that is gone brings nothing into force");
     }
 }

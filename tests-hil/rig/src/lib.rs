@@ -4,6 +4,8 @@
 pub mod cpufreq;
 pub mod faults;
 pub mod fuse;
+#[cfg(test)]
+mod golden;
 pub mod hsmp;
 pub mod hwmon;
 mod layout;

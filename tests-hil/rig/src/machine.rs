@@ -389,7 +389,7 @@ impl Machine {
     }
 
     fn package_zone(&self, cpu: usize) -> Result<usize, Errno> {
-        let place = self.cpus.get(cpu).ok_or(ENXIO)?;
+        let place = self.cpus.get(cpu).filter(|_| !self.offline.contains(&cpu)).ok_or(ENXIO)?;
         let found =
             self.zones.iter().position(|slot| slot.feeds == Feeds::Package(place.package) && slot.present);
         found.ok_or(ENXIO)
@@ -560,6 +560,12 @@ impl Shared {
             return msr::read(&slot.zone, machine.energy_uj(slot), offset, size);
         }
         let text = scripted.map_or_else(|| machine.text(attribute).map(String::into_bytes), Ok)?;
+        if let Attribute::MaxFreq(at) = *attribute
+            && let Some(policy) = machine.policies.get_mut(at).filter(|policy| policy.coming.is_some())
+        {
+            policy.pass_read();
+            machine.drive();
+        }
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(text.len());
         let end = start.saturating_add(size).min(text.len());
         Ok(text[start..end].to_vec())

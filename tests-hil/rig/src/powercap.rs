@@ -175,10 +175,11 @@ impl Zone {
         Some((self.power_limit_uw(at), self.time_window_us(at).max(1)))
     }
 
-    /// What happens when the last processor of the package goes away and comes back: limits stay, PL1 is disabled.
+    /// What happens when the last processor of the package goes away and comes back, or the driver is loaded anew: the
+    /// values stay, and the driver has switched both limits off.
     pub fn come_back(&mut self) {
-        if let Some(long_term) = self.constraints.first_mut() {
-            long_term.enabled = false;
+        for constraint in self.constraints.iter_mut().filter(|c| c.name != "peak_power") {
+            constraint.enabled = false;
         }
     }
 }
@@ -270,7 +271,7 @@ mod tests {
         assert_eq!(zone.write_enabled(b"1"), Ok(()));
         assert!(zone.constraints.iter().all(|c| c.enabled));
         zone.come_back();
-        assert!(!zone.enabled());
+        assert!(zone.constraints.iter().all(|c| !c.enabled), "the short-term limit goes with the other");
         assert_eq!(zone.power_limit_uw(0), 250_000_000);
     }
 

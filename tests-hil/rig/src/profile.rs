@@ -109,6 +109,8 @@ fn policies(plant: &Plant, cpus: &[Place], driver: &'static str, table: &[u32]) 
                 base: driver.starts_with("intel").then(|| max / 4 * 3),
                 turbo_off: false,
                 averages: false,
+                late_reads: 0,
+                coming: None,
             }
         })
         .collect()
