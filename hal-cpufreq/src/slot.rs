@@ -100,7 +100,7 @@ impl Slot {
         if let Some(refused) = &self.refused {
             return Err(refused.clone());
         }
-        let before = self.read_limit()?;
+        let before = self.seen;
         self.limit.write_whole(khz.into())?;
         // From here on it may be in force, whatever the read-back says.
         self.wrote = None;
@@ -109,7 +109,7 @@ impl Slot {
 
     /// The write returns before a worker of the kernel has brought it into force, so a file that reads as before the write
     /// does not say what will be. Waits, bounded, until it reads as written, or has changed and stays so.
-    fn come_into_force(&mut self, before: u32, told: u32) -> Result<u32, FileError> {
+    fn come_into_force(&mut self, before: Option<u32>, told: u32) -> Result<u32, FileError> {
         let mut found = self.read_limit()?;
         // A lower request of somebody else keeps a limit where it is, and that was waited for once.
         let known = |found: u32| told > found && self.held == Some(found);
@@ -122,7 +122,7 @@ impl Slot {
             waited += pause;
             pause = (pause * 2).min(PAUSE_MAX);
             let now = self.read_limit()?;
-            if now != found && now != before {
+            if now != found && Some(now) != before {
                 end = waited + SETTLED_WITHIN;
             }
             found = now;

@@ -17,6 +17,8 @@ pub enum RaplError {
     Register(MsrFault),
     /// The domain is not there any more, or the handle is of an earlier list.
     Gone,
+    /// A zone of the package that was written is away, with its cap; the others have their originals.
+    ZoneAway(Key, &'static str),
     /// The register's lock bit is set: it keeps its value until the next boot.
     LockBit(Key),
     /// A limit was written and reads back as nothing at all; the one before was written again.
@@ -27,6 +29,8 @@ pub enum RaplError {
     UnknownOriginal(Key),
     /// The limit in force reads as nothing at all, which cannot be: it is not saved as an original.
     ZeroInForce(Key),
+    /// The journal of originals did not take what was to be kept.
+    NotKept(Key, ErrorKind),
     /// The setting is not one for a power limit.
     NotAPowerLimit,
     /// Registers are not used while this owns the limits.
@@ -40,8 +44,9 @@ impl power_hal::Error for RaplError {
         match self {
             Self::File(error) => error.kind,
             Self::Register(fault) => fault.kind,
-            Self::Gone => ErrorKind::Gone,
+            Self::Gone | Self::ZoneAway(..) => ErrorKind::Gone,
             Self::LockBit(_) => ErrorKind::Locked,
+            Self::NotKept(_, kind) => *kind,
             Self::ReadBackZero(_) | Self::Twice(_) | Self::UnknownOriginal(_) | Self::ZeroInForce(_) => {
                 ErrorKind::BadData
             }
@@ -70,6 +75,13 @@ impl fmt::Display for RaplError {
             Self::Gone => {
                 f.write_str("the package is not there any more, or was listed anew; describe again")
             }
+            Self::ZoneAway(key, driver) => {
+                write!(
+                    f,
+                    "{key}: its zone of the driver {driver} is not there and has the cap when it comes back; load that \
+                     driver and restore again"
+                )
+            }
             Self::LockBit(key) => {
                 write!(f, "{key}: the firmware has locked the limit register until the next boot")
             }
@@ -89,6 +101,7 @@ impl fmt::Display for RaplError {
             Self::ZeroInForce(key) => {
                 write!(f, "{key}: the limit in force reads as 0 W, which cannot be; nothing is written")
             }
+            Self::NotKept(key, kind) => write!(f, "{key}: the journal of originals was not written: {kind}"),
             Self::NotAPowerLimit => f.write_str("a package has a power limit and nothing else to set"),
             Self::Owned(path) => {
                 write!(f, "registers are not used while {} owns the limits; use powercap", path.display())

@@ -9,6 +9,7 @@
 mod device;
 #[cfg(feature = "msru")]
 mod foreign;
+mod hand_over;
 mod packages;
 mod part;
 mod register;
@@ -16,6 +17,7 @@ mod register;
 pub use device::{Device, DeviceKind};
 #[cfg(feature = "msru")]
 pub use foreign::Msru;
+pub use hand_over::hand_over;
 
 use crate::aim::{self, FLOOR_UW};
 use crate::{RaplError, powercap, reading};

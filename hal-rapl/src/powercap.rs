@@ -93,6 +93,23 @@ pub(crate) fn package_zone(root: &Root) -> Result<Option<Arc<Path>>, RaplError> 
     find::any(root)
 }
 
+/// Limits of a package as its register says them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Said {
+    pub(crate) long_uw: u64,
+    pub(crate) window_us: u64,
+    pub(crate) short_uw: u64,
+    pub(crate) enabled: bool,
+}
+
+/// The original of a package with these limits; nothing where they cannot have been in force.
+pub(crate) fn original(said: Said) -> Option<Original> {
+    let Said { long_uw, window_us, short_uw, enabled } = said;
+    let state = zone::State { long_uw, window_us: Some(window_us), short_uw: Some(short_uw), enabled };
+    let saved = saved::Saved::of(zone::ControlType::Package, &state);
+    if saved.is_possible() { saved::pack(&[Some(saved), None]) } else { None }
+}
+
 impl<C, O> ErrorType for Powercap<C, O> {
     type Error = RaplError;
 }

@@ -92,9 +92,16 @@ pub(super) fn list(root: &Root) -> Result<Vec<Package>, RaplError> {
         let lead = leads.entry((package, die)).or_insert(cpu);
         *lead = cpu.min(*lead);
     }
-    let dies = part::of(root).limits_dies() && leads.keys().any(|(_, die)| *die > 0);
+    // Dies may be numbered over the whole machine (Linux 6.9 and later): several in one package are what counts.
+    let several = leads.keys().zip(leads.keys().skip(1)).any(|((package, _), (next, _))| package == next);
+    let dies = part::of(root).limits_dies() && several;
     if !dies {
-        leads = leads.into_iter().rev().map(|((package, _), cpu)| ((package, 0), cpu)).collect();
+        let mut packages = BTreeMap::new();
+        for ((package, _), cpu) in leads {
+            let lead = packages.entry((package, 0)).or_insert(cpu);
+            *lead = cpu.min(*lead);
+        }
+        leads = packages;
     }
     let none = Set { energy: 0, limit: None };
     Ok(leads

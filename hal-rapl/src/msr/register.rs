@@ -90,6 +90,12 @@ impl Units {
         u64::try_from(us).unwrap_or(u64::MAX)
     }
 
+    /// A window field as the kernel's driver says it: its unit is cut to whole microseconds first.
+    pub(super) fn window_by_the_kernel_us(self, field: u8) -> u64 {
+        let (y, f) = (field & 0x1f, u64::from(field >> 5));
+        ((4 + f) << y) * (1_000_000 >> self.time) / 4
+    }
+
     /// The window field for at most so many microseconds; the smallest one for less.
     pub(super) fn window_field(self, us: u64) -> u8 {
         let fits = (0..0x80).filter(|&field| self.window_us(field) <= us);
@@ -113,7 +119,7 @@ impl PowerLimit {
         self.0 & ENABLED != 0
     }
 
-    fn window(self) -> u8 {
+    pub(super) fn window(self) -> u8 {
         u8::try_from((self.0 >> 17) & 0x7f).unwrap_or(0)
     }
 

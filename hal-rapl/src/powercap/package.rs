@@ -146,6 +146,10 @@ impl Package {
         let refused = self.bring(&states, &targets)?;
         self.take_back_what_fell(&states, &targets)?;
         // A zone that is away has its cap when it comes back, so its original must not be forgotten.
+        let is_there = |kept: &&Saved| self.zones.iter().any(|zone| zone.control_type == kept.control_type);
+        if let Some(away) = originals.iter().flatten().find(|kept| !is_there(kept)) {
+            return Err(RaplError::ZoneAway(*self.domain.key(), away.control_type.driver()));
+        }
         if targets.iter().flatten().count() < originals.iter().flatten().count() {
             return Err(RaplError::Gone);
         }

@@ -28,6 +28,13 @@ impl ControlType {
         }
     }
 
+    pub(super) const fn driver(self) -> &'static str {
+        match self {
+            Self::Package => "intel-rapl",
+            Self::Mmio => "intel-rapl-mmio",
+        }
+    }
+
     pub(super) const fn word(self) -> u64 {
         match self {
             Self::Package => 0,
@@ -162,7 +169,11 @@ impl Zone {
     ) -> Result<Self, RaplError> {
         let energy = match Attribute::powercap(folder.join("energy_uj"), Access::Read) {
             Err(error) if error.kind == ErrorKind::Gone => None,
-            opened => Some(opened),
+            Err(error) => {
+                problems.push(error.clone().into());
+                Some(Err(error))
+            }
+            Ok(file) => Some(Ok(file)),
         };
         // A range that is missing or no number makes wraps unknown, and costs nothing else.
         let range_uj = number_or_zero(&folder, "max_energy_range_uj", problems);

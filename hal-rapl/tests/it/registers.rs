@@ -7,7 +7,7 @@ use hal_files::{Access, Root};
 use hal_rapl::msr::{Device, DeviceKind, MsrFault, MsrIo};
 use hal_rapl::{MsrRapl, RaplError};
 use power_hal::contract::Ledger;
-use power_hal::{Control, ErrorKind, Failure, Measured, Memory, Meter, PowerHal, Released};
+use power_hal::{Control, ErrorKind, Failure, Measured, Memory, Meter, Originals, PowerHal, Released};
 use power_units::{MicroJoules, Micros};
 use rig::faults::{Direction, Effect};
 use rig::machine::Attribute;
@@ -314,4 +314,48 @@ fn a_register_with_its_lock_bit_set_is_never_written() {
     assert_eq!(hal.originals().inner().len(), 0);
     drop(hal);
     assert_eq!(cells.0[&(0, POWER_LIMIT)], locked);
+}
+
+/// Linux 6.9 and later number dies over the machine.
+#[test]
+fn dies_that_are_numbered_over_the_machine_are_no_dies_of_their_own() {
+    let plain = Plain::empty();
+    topology(&plain, &[(0, 0), (0, 0), (1, 1), (1, 1)]);
+    let mut cells = Cells::default();
+    for cpu in 0..4_u16 {
+        cells.0.extend([((cpu, 0x606), 0xa_0e03), ((cpu, 0x610), 0x00dd_8960_00dd_87d0)]);
+    }
+    let hal = MsrRapl::open(Root::at(plain.path()), cells, Ticks::default(), Ledger::new(Memory::<4>::new()))
+        .unwrap();
+    let keys: Vec<_> =
+        hal.domains().as_slice().iter().map(|domain| domain.key().as_str().to_owned()).collect();
+    assert_eq!(keys, ["package-0", "package-1"]);
+}
+
+/// The driver finds a cap that registers set; what was in force before is handed over to it.
+#[test]
+fn originals_of_registers_are_powercaps_once_it_has_the_packages() {
+    let Some((bench, mut hal)) = open(|_| {}) else { return };
+    let key = *find(&hal, "package-0").1.key();
+    apply(&mut hal, "package-0", w(100)).unwrap();
+    let original = hal.originals().kept(&key, Control::Power).unwrap();
+    let mut from = Memory::<4>::new();
+    from.keep(&key, Control::Power, &original).unwrap();
+    let mut to = Memory::<4>::new();
+    let mut io = Device::new(bench.root(), DeviceKind::Msr, Access::Read);
+    let mut handed = |from: &mut Memory<4>, to: &mut Memory<4>| {
+        hal_rapl::msr::hand_over(&bench.root(), &mut io, from, to).unwrap()
+    };
+    assert_eq!(handed(&mut from, &mut to), 0, "while nobody else has the packages they stay");
+    bench.machine.lock().load_powercap(true);
+    assert_eq!(handed(&mut from, &mut to), 1);
+    assert_eq!((from.kept(&key, Control::Power), handed(&mut from, &mut to)), (None, 0));
+    let mut powercap = hal_rapl::Powercap::open(bench.root(), Ticks::default(), to).unwrap();
+    let handle = powercap.domains().find(&key).unwrap();
+    assert_eq!(powercap.release(handle).unwrap(), Released::Restored);
+    let restored = register(&bench, 0);
+    assert_eq!(
+        restored & 0x7fff_ffff_7fff_ffff & !(1 << 16 | 1 << 48),
+        original.words()[0] & !(1 << 16 | 1 << 48)
+    );
 }

@@ -5,7 +5,7 @@
 //! two of these leaves the old journal or the new one, never half of one.
 //!
 //! An entry is void after a reboot, because limits are the firmware's own again then, and the boot's id in the file
-//! tells. It names its backend: the same package has another original in registers than in files.
+//! tells. A kernel that was started by kexec finds the registers as they were, so power limits stay ours. It names its backend: the same package has another original in registers than in files.
 //!
 //! A journal that cannot be read is refused and left as it is. It holds what nobody else knows, so a person decides.
 
@@ -65,21 +65,25 @@ impl Journal {
     pub fn open(folder: &Path, boot: Boot) -> Result<Self, JournalError> {
         let path = folder.join(file::NAME);
         let found = file::read(&path)?;
-        let (held, void) = match found {
-            Some((before, held)) if before == boot => (held, 0),
-            Some((_, held)) => (Vec::new(), held.len()),
-            None => (Vec::new(), 0),
+        let (held, void, behind) = match found {
+            Some((before, held)) if before == boot => (held, 0, false),
+            Some((_, held)) => {
+                let (kept, void): (Vec<_>, Vec<_>) =
+                    held.into_iter().partition(|held| boot.keeps(&held.entry));
+                (kept, void.len(), true)
+            }
+            None => (Vec::new(), 0, false),
         };
-        Ok(Self::over(path, boot, held, void))
+        Ok(Self::over(path, boot, (held, behind), void))
     }
 
     /// A journal of which nothing is known, for somebody who only looks.
     pub(crate) fn unread(folder: &Path, boot: Boot) -> Self {
-        Self::over(folder.join(file::NAME), boot, Vec::new(), 0)
+        Self::over(folder.join(file::NAME), boot, (Vec::new(), false), 0)
     }
 
-    fn over(path: PathBuf, boot: Boot, held: Vec<Held>, void: usize) -> Self {
-        let book = Mutex::new(Book { held, behind: void > 0, let_go: 0, version: 0 });
+    fn over(path: PathBuf, boot: Boot, (held, behind): (Vec<Held>, bool), void: usize) -> Self {
+        let book = Mutex::new(Book { held, behind, let_go: 0, version: 0 });
         Self(Arc::new(Shelf { path, boot, void, book, pen: Mutex::new(()) }))
     }
 

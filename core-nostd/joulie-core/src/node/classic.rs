@@ -14,7 +14,8 @@
 //! Throttle, counters and cooldown move only when a command has come back as applied. The rails hold: there is no
 //! action from 0 % to 0 %. A new cap clears counters and cooldown, which belonged to the old one, and keeps the EMA,
 //! which is about power; a gap in the readings clears EMA and counters. A law that is blind for longer than
-//! [`BLIND_STEPS_HELD`](super::law::BLIND_STEPS_HELD) steps raises the throttle by one step per cooldown.
+//! [`BLIND_STEPS_HELD`](super::law::BLIND_STEPS_HELD) steps throttles everything at once, whatever the cooldown says: the
+//! cap holds whatever is drawn only at the lowest clock.
 
 use super::law::{
     Action, Actuator, Command, Counts, Decision, Facts, Hold, Landing, Law, Look, Reach, Sight,
@@ -159,7 +160,7 @@ impl Law for Classic {
             }
             Look::Dark => mode.hold(Hold::Blind, None),
             Look::Lost if pending => mode.hold(Hold::Pending, None),
-            Look::Lost => self.fail_safe(mode, facts.now),
+            Look::Lost => Self::fail_safe(mode, facts.now),
         }
     }
 }
@@ -198,18 +199,13 @@ impl Classic {
         mode.ask(action, next, now, Some(watts))
     }
 
-    /// Nobody knows what the node draws: one step less, at the pace of ordinary actions.
-    fn fail_safe(&self, mode: &mut Mode, now: Stamp) -> Decision {
+    /// Nobody knows what the node draws: the lowest clock, without steps on the way.
+    fn fail_safe(mode: &mut Mode, now: Stamp) -> Decision {
         mode.forget_readings();
-        if self.cooling(mode, now) {
-            return mode.hold(Hold::Cooldown, None);
-        }
-        let throttle = mode.throttle();
-        let next = throttle.raised(self.tuning.step);
-        if next == throttle {
+        if mode.throttle() == Throttle::ALL {
             return mode.hold(Hold::AtBound, None);
         }
-        mode.ask(Action::FailSafe, next, now, None)
+        mode.ask(Action::FailSafe, Throttle::ALL, now, None)
     }
 
     /// A clock that went backwards tells no span, and then nothing is held back.

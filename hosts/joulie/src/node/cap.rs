@@ -14,7 +14,7 @@ use crate::value::Span;
 use joulie_core::node::cap::Desired;
 use node_kit::{Access, Desire, DeviceReport, Report};
 use power_hal::Clock;
-use power_units::Micros;
+use power_units::{Micros, Role, Watts};
 
 /// A limit is read back within milliseconds, and one that is refused is tried again within seconds.
 const LIMITS_WITHIN: Micros = Micros::new(5_000_000);
@@ -167,8 +167,16 @@ fn hold_for(desk: &mut Desk, hold: Hold, caps: &Caps, span: Span, stand: bool) -
 fn watch(desk: &mut Desk, hold: &Hold, caps: &Caps, lasting: Option<Micros>, stand: bool) -> bool {
     let begun = hold.time.now();
     let mut stood = stand;
+    let mut looped = verdict::of(&hold.handle.report(), caps).iter().any(|one| one.by_loop);
     loop {
         let verdicts = verdict::of(&hold.handle.report(), caps);
+        let by_loop = verdicts.iter().any(|one| one.by_loop);
+        if looped && !by_loop && verdicts.iter().all(|one| one.stands == Stands::InForce) {
+            desk.out.line("the power limits of the packages hold the cap again, instead of the closed loop");
+        }
+        if verdicts.iter().all(|one| one.stands == Stands::InForce) {
+            looped = by_loop;
+        }
         let lost = verdicts.iter().find(|one| !matches!(one.stands, Stands::InForce | Stands::Waiting));
         match (stood, lost) {
             (true, Some(lost)) => desk.out.line(&lost.text),
@@ -231,8 +239,21 @@ fn back(report: &Report, restored: &Restored) -> Vec<String> {
     let devices = report.packages.iter().chain(&report.gpus).filter(|device| is_back(device.key));
     let mut lines: Vec<String> = devices
         .map(|device| {
-            let limit = device.limit.map_or("its original limit".to_owned(), words::watts);
-            format!("  {}: {limit} again", device.key.as_str())
+            let max = device.described.as_ref().and_then(|domain| domain.power()?.max());
+            let beyond = |limit: &Watts| max.is_some_and(|max| *limit > max.to_watts(Role::Limit));
+            let limit = match device.limit {
+                None => "its original limit again".to_owned(),
+                // What was switched off is so by its values: one switch is for both limits of a package, and writing it
+                // off would take the vendor's short-term limit away.
+                Some(limit) if beyond(&limit) => {
+                    format!(
+                        "no limit again; its limits stay switched on, at {} and above",
+                        words::watts(limit)
+                    )
+                }
+                Some(limit) => format!("{} again", words::watts(limit)),
+            };
+            format!("  {}: {limit}", device.key.as_str())
         })
         .collect();
     let policies = report.policies.iter().filter(|policy| is_back(policy.key)).count();

@@ -88,8 +88,9 @@ fn limit(device: &Device) -> String {
         Fact::Unknown(why) => format!(", whose is unknown ({why})"),
     };
     let beyond = |limit: &Watts| matches!(device.max, Fact::Is(max) if *limit > max);
-    // A zone that is not enabled reads as one that permits all that its register can say.
-    let note = |limit: &Watts| if beyond(limit) { " (above its range: limits nothing)" } else { "" };
+    // A zone that is switched off reads as one that permits all that its register can say, and so does one whose register
+    // the firmware has locked with its limit in force.
+    let note = |limit: &Watts| if beyond(limit) { " (switched off, or locked by the firmware)" } else { "" };
     device.limit.say(|limit| format!("{}{}{whose}", words::watts(*limit), note(limit)))
 }
 

@@ -18,8 +18,23 @@ const VERSION: u32 = 1;
 const SIZE_MAX: u64 = 4 << 20;
 
 /// The id of a boot of the machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Boot(String);
+#[derive(Clone, Debug)]
+pub struct Boot {
+    id: String,
+    /// Whether another kernel started this one, without the firmware: what registers hold has stayed.
+    by_kexec: bool,
+}
+
+impl PartialEq for Boot {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for Boot {}
+
+/// What the kernel says of the loader that started it, where that was another kernel: type 0xd, version 0.
+const KEXEC: &str = "208";
 
 impl Boot {
     /// The boot that the kernel says it is in.
@@ -29,14 +44,28 @@ impl Boot {
     pub fn of_the_kernel() -> Result<Self, JournalError> {
         let path = Path::new("/proc/sys/kernel/random/boot_id");
         let text = std::fs::read_to_string(path).map_err(|error| JournalError::at(path, error.into()))?;
-        Self::new(text.trim()).ok_or_else(|| JournalError::at(path, Why::NoBoot))
+        let boot = Self::new(text.trim()).ok_or_else(|| JournalError::at(path, Why::NoBoot))?;
+        // Where the kernel does not say, the firmware counts as having run: then nothing is put back that is not ours.
+        let loader = std::fs::read_to_string("/proc/sys/kernel/bootloader_type").unwrap_or_default();
+        Ok(if loader.trim() == KEXEC { boot.by_kexec() } else { boot })
     }
 
     /// A boot by its id, which is some visible text.
     #[must_use]
     pub fn new(id: &str) -> Option<Self> {
         let visible = !id.is_empty() && id.len() <= 64 && id.bytes().all(|byte| byte.is_ascii_graphic());
-        visible.then(|| Self(id.to_owned()))
+        visible.then(|| Self { id: id.to_owned(), by_kexec: false })
+    }
+
+    /// The same boot, started by another kernel.
+    #[must_use]
+    pub fn by_kexec(self) -> Self {
+        Self { by_kexec: true, ..self }
+    }
+
+    /// Whether what was in force in the boot before still is: kexec resets no hardware, and loses what a kernel held itself.
+    pub(super) fn keeps(&self, entry: &Entry) -> bool {
+        self.by_kexec && entry.control == Control::Power
     }
 }
 
@@ -225,7 +254,7 @@ pub(super) fn write(path: &Path, boot: &Boot, held: &[Held]) -> io::Result<()> {
     let document = Document {
         format: FORMAT.to_owned(),
         version: VERSION,
-        boot: boot.0.clone(),
+        boot: boot.id.clone(),
         originals: held.iter().map(Line::of).collect(),
     };
     let mut text = serde_json::to_vec_pretty(&document)?;

@@ -43,6 +43,19 @@ fn what_was_kept_is_there_after_a_restart_and_gone_after_a_reboot() {
 }
 
 #[test]
+fn a_kernel_that_another_one_started_finds_the_power_limits_as_they_were() {
+    let (folder, journal) = held();
+    let policy = (Key::policy(3), Control::Frequency, original(&[2_600_000]), None);
+    journal.of(BackendKind::Cpufreq).keep_all(&[policy]).unwrap();
+    let next = Journal::open(&folder.0, boot("b").by_kexec()).unwrap();
+    assert_eq!((next.len(), next.void()), (1, 1), "frequencies are the kernel's own");
+    assert!(next.holds(BackendKind::Powercap, &Key::package(0, None), POWER));
+    assert!(next.is_behind(), "the file is still of the boot before");
+    next.tidy();
+    assert_eq!(Journal::open(&folder.0, boot("b")).unwrap().len(), 1, "of this boot from now on");
+}
+
+#[test]
 fn a_person_can_read_what_was_in_force() {
     let (folder, journal) = held();
     let frequency = Some(Setting::Frequency(KiloHertz::from_int(2_600_000)));

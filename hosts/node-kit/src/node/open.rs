@@ -5,7 +5,11 @@ use crate::backend::Wanted;
 use crate::report::{Counts, Report};
 use crate::time::Deadline;
 use crate::worker::{Standing, Wakeup, Worker};
-use crate::{Access, BackendKind, Boot, Config, Desire, Journal, JournalError, Lock, LockError, Time};
+use crate::{
+    Access, BackendKind, Boot, Config, Desire, Journal, JournalError, Lock, LockError, Registers, Sources,
+    Time,
+};
+use hal_rapl::msr::{Device, DeviceKind};
 use joulie_core::node::backend::Route;
 use joulie_core::node::energy::{Gap, Reading};
 use joulie_core::node::engine::{Engine, Wiring};
@@ -69,9 +73,10 @@ impl Node {
         };
         if journal.void() > 0 {
             log::info!("{} originals of an earlier boot are void", journal.void());
-            if config.access == Access::Control {
-                journal.tidy();
-            }
+        }
+        if config.access == Access::Control {
+            journal.tidy();
+            hand_over(&config.sources, &journal);
         }
         let wakeup = Arc::new(Wakeup::default());
         let mut workers = Vec::new();
@@ -135,5 +140,30 @@ impl Node {
             }
             self.wakeup.wait(heard, until);
         }
+    }
+}
+
+/// Where powercap has come to packages whose limits were set by registers, it gets their originals: it would take the caps
+/// for the owner's own limits.
+fn hand_over(sources: &Sources, journal: &Journal) {
+    if !journal.entries().iter().any(|entry| entry.backend == BackendKind::Msr) {
+        return;
+    }
+    let kind = match sources.registers {
+        Registers::MsrSafe => DeviceKind::MsrSafe,
+        Registers::Msr | Registers::Off => DeviceKind::Msr,
+    };
+    let mut device = Device::new(sources.root.clone(), kind, hal_files::Access::Read);
+    let (mut from, mut to) = (journal.of(BackendKind::Msr), journal.of(BackendKind::Powercap));
+    match hal_rapl::msr::hand_over(&sources.root, &mut device, &mut from, &mut to) {
+        Ok(0) => {}
+        Ok(count) => {
+            log::info!("{count} packages that were capped by registers are powercap's now");
+            journal.tidy();
+        }
+        Err(error) => log::warn!(
+            "limits that were set by registers cannot be put back by powercap: {error}; load the msr driver and start \
+             again"
+        ),
     }
 }

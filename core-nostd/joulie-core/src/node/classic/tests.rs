@@ -275,20 +275,15 @@ fn a_step_without_a_reading_says_that_nothing_was_observed() {
 }
 
 #[test]
-fn blind_for_long_throttles_step_by_step_at_the_pace_of_the_cooldown() {
-    let mut node = Loop::new(DEFAULTS, 120, 80);
+fn blind_for_long_throttles_everything_at_once() {
+    let mut node = Loop::new(DEFAULTS, 120, 20);
+    // Not even an action of a moment ago holds it up.
+    node.watts(0, 300);
+    assert_eq!(node.watts(1, 300).action, Action::ThrottleUp);
     let actions: Vec<&str> =
-        (0..9).map(|tick| node.step(tick * 10, PowerReading::Missing).action.as_str()).collect();
+        (2..8).map(|tick| node.step(tick, PowerReading::Missing).action.as_str()).collect();
     let mut expected = ["hold(blind)"; BLIND_STEPS_HELD as usize].to_vec();
-    // From 80 to 90 to 100 %, and then there is nothing left.
-    expected.extend([
-        "fail-safe",
-        "hold(cooldown)",
-        "fail-safe",
-        "hold(cooldown)",
-        "hold(at-bound)",
-        "hold(at-bound)",
-    ]);
+    expected.extend(["fail-safe", "hold(at-bound)", "hold(at-bound)"]);
     assert_eq!(actions, expected);
     assert_eq!(node.after(), (100, 0, 0));
     // The first reading ends it.
