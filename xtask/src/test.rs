@@ -34,7 +34,8 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         None => failures.push("the build of the tests".to_owned()),
         Some(mut jobs) => {
             let doc = cargo(root, &["test", "--workspace", "--locked", "--doc", "--no-fail-fast"]);
-            jobs.extend([programs::Job::new("examples in documentation", doc), proofs(root)?]);
+            jobs.extend([programs::Job::new("examples in documentation", doc), again(root, &["proofs"])?]);
+            jobs.push(again(root, &["vm", "--short"])?);
             programs::run(jobs, |ended| {
                 println!("\n-- {}: {} s\n{}", ended.name, ended.took.as_secs(), ended.output.trim_end());
                 ended.output.lines().for_each(|line| count.add(line));
@@ -60,11 +61,11 @@ fn cargo(root: &Path, arguments: &[&str]) -> Command {
     cargo
 }
 
-/// The proofs, by this very program.
-fn proofs(root: &Path) -> Result<programs::Job> {
+/// Another command of this very program.
+fn again(root: &Path, words: &[&str]) -> Result<programs::Job> {
     let mut command = Command::new(std::env::current_exe().context("the path of this program")?);
-    command.current_dir(root).arg("proofs");
-    Ok(programs::Job::new("proofs", command))
+    command.current_dir(root).args(words);
+    Ok(programs::Job::new(&words.join(" "), command))
 }
 
 impl Count {

@@ -32,8 +32,9 @@ finish() {
         for file in /tmp/*.out; do [ -f "$file" ] && sed "s|^|OUT ${file##*/} |" "$file" | tail -40 >&3; done
         dmesg | grep -v 'unrecognized MSR' | tail -25 | sed 's/^/DMESG /' >&3
     fi
-    say "END $FAILED"
+    say "END $BOOT"
     sync
+    usleep 300000
     poweroff -f
     sleep 60
 }
@@ -77,4 +78,33 @@ settle() {
         left=$((left - 1)); [ $left -gt 0 ] || return 1
         usleep 200000
     done
+}
+
+# loop_under_lock: what the scenarios of the three kinds of frequency driver have in common.
+loop_under_lock() {
+    order set 0 $LIMIT 0x8043896000dd8668
+    order set 1 $LIMIT 0x8043896000dd8668
+    order demand 0 180000
+    order demand 1 180000
+    rapl
+    case $KIND in table) module frequency kind=table shared=2 ;; *) module frequency kind=$KIND ;; esac
+    policies=/sys/devices/system/cpu/cpufreq
+    limits() { cat $policies/policy*/scaling_max_freq | sort -u | tr '\n' ' '; }
+    order clear
+    joulie node cap --package 120W --law tracking --for 20s >/tmp/cap.out 2>&1 &
+    sum() { echo $(( $(power 0) + $(power 1) )); }
+    down() { [ "$(sum)" -le 252000 ]; }
+    check "the limits come down within 15 s" settle 15 down
+    sleep 3
+    all=0
+    for at in 1 2 3 4 5 6 7 8 9 10; do all=$(( all + $(sum) )); usleep 200000; done
+    within "240 W are held in the mean of two seconds" $(( all / 10 )) 150000 247000
+    check "limits are below the highest" [ "$(limits)" != "3200000 " ]
+    echo "request 0 1600000" >/proc/frequency
+    wait
+    equal "the locked registers are as they were" "$(register 0 $LIMIT) $(register 1 $LIMIT)" "0x8043896000dd8668 0x8043896000dd8668"
+    check "somebody else's request stands" [ "$(cat $policies/policy0/scaling_max_freq)" = 1600000 ]
+    echo "request 0 0" >/proc/frequency
+    sleep 1
+    equal "every policy has its own limit again" "$(limits)" "3200000 "
 }

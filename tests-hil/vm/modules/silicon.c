@@ -299,7 +299,7 @@ static u32 allowed(struct die *die, u64 limit)
 	return most;
 }
 
-static void step_die(unsigned int id, struct die *die)
+static void step_die(struct die *die, u32 passed_us)
 {
 	u32 wanted = max(die->demand_mw, FLOOR_MW) - FLOOR_MW, share = 0, cpus = 0, power, window;
 	u64 limit = die->cell[LIMIT].value, twin = die->cell[TWIN].value;
@@ -318,23 +318,28 @@ static void step_die(unsigned int id, struct die *die)
 		power = min(power, allowed(die, twin));
 	power = max(power, cpus ? FLOOR_MW : 0);
 	window = limit >> 15 & 1 ? window_ms(limit) : 1000;
-	die->average_mw += (s32)(power - die->average_mw) * TICK_MS / (s32)window;
+	die->average_mw += (s32)((s64)((s32)(power - die->average_mw)) * min(passed_us / 1000, window) / window);
 	/* Integer steps stop short of the goal. */
 	if (die->average_mw < power)
 		die->average_mw++;
 	die->power_mw = power;
-	die->energy_nj += (u64)power * TICK_MS * 1000;
-	die->dram_nj += 8000ULL * TICK_MS * 1000;
+	die->energy_nj += (u64)power * passed_us;
+	die->dram_nj += 8000ULL * passed_us;
 }
 
 static void tick(struct timer_list *unused)
 {
+	static u64 last_us;
+	u64 now_us = ktime_to_us(ktime_get());
+	/* A timer of a busy guest is late; energy is not. */
+	u32 passed_us = last_us ? min_t(u64, now_us - last_us, 10000000) : TICK_MS * 1000;
 	unsigned long flags;
 	unsigned int id;
 
+	last_us = now_us;
 	spin_lock_irqsave(&lock, flags);
 	for (id = 0; id < DIES; id++)
-		step_die(id, &chip->die[id]);
+		step_die(&chip->die[id], passed_us);
 	spin_unlock_irqrestore(&lock, flags);
 	mod_timer(&timer, jiffies + msecs_to_jiffies(TICK_MS));
 }

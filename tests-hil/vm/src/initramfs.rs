@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The programs under test.
-const PROGRAMS: [&str; 3] = ["joulie", "hil", "joulie-agent"];
+const PROGRAMS: [&str; 4] = ["joulie", "hil", "joulie-agent", "readback"];
 
 /// Files by their path in the guest.
 #[derive(Debug, Default)]
@@ -35,8 +35,7 @@ impl Initramfs {
             made.add(&format!("vm/scenarios/{name}"), &path)?;
         }
         made.add("bin/busybox", &first(&tools.root, &["bin/busybox", "usr/bin/busybox"])?)?;
-        let kexec = first(&tools.root, &["sbin/kexec", "usr/sbin/kexec"])?;
-        made.program("usr/sbin/kexec", &kexec)?;
+        made.add("usr/sbin/kexec", &built.join("kexec"))?;
         for name in PROGRAMS {
             made.stripped(&format!("usr/bin/{name}"), &programs.join(name))?;
         }
@@ -66,11 +65,6 @@ impl Initramfs {
         strip.with_context(|| format!("{} is not built", from.display()))?;
         self.add(name, &to)?;
         std::fs::remove_file(&to)?;
-        self.libraries(from)
-    }
-
-    fn program(&mut self, name: &str, from: &Path) -> Result<()> {
-        self.add(name, from)?;
         self.libraries(from)
     }
 

@@ -113,7 +113,7 @@ pub(crate) fn accelerator(
     }
     let machine = Machine { kernel, tools, initramfs, accelerator: Accelerator::Kvm, folder };
     let said = machine.run(&Scenario { limit_s: 15, ..probe.clone() });
-    if said.is_ok_and(|said| said.contains("END ")) { Accelerator::Kvm } else { Accelerator::Tcg }
+    if said.is_ok_and(|said| said.contains("END 1")) { Accelerator::Kvm } else { Accelerator::Tcg }
 }
 
 /// The folder of one call, for consoles, verdicts and disks.

@@ -16,7 +16,8 @@ const FILES: [(&str, &str); 6] = [
     ("frequency.c", include_str!("../modules/frequency.c")),
     ("twin.c", include_str!("../modules/twin.c")),
 ];
-const CARDS: (&str, &str) = ("cards.c", include_str!("../modules/cards.c"));
+const MORE: [(&str, &str); 2] =
+    [("cards.c", include_str!("../modules/cards.c")), ("kexec.c", include_str!("../modules/kexec.c"))];
 
 /// The kernel's own, compiled unchanged.
 const THEIRS: [&str; 3] =
@@ -25,11 +26,11 @@ const THEIRS: [&str; 3] =
 /// The folder with the built `.ko` files.
 pub(crate) fn build(cache: &Path, kernel: &Kernel) -> Result<PathBuf> {
     let mut hasher = DefaultHasher::new();
-    (FILES, CARDS).hash(&mut hasher);
+    (FILES, MORE).hash(&mut hasher);
     let folder =
         cache.join(format!("modules-{}_{}-{:016x}", kernel.release, kernel.version, hasher.finish()));
     cache::filled(&folder, |half| {
-        for (name, text) in FILES.iter().chain([&CARDS]) {
+        for (name, text) in FILES.iter().chain(&MORE) {
             std::fs::write(half.join(name), text)?;
         }
         for path in THEIRS {
@@ -52,7 +53,9 @@ pub(crate) fn build(cache: &Path, kernel: &Kernel) -> Result<PathBuf> {
         for name in modules(half)? {
             succeed(Command::new("strip").arg("--strip-debug").arg(half.join(name)))?;
         }
-        Ok(())
+        let mut gcc = Command::new("gcc");
+        gcc.current_dir(half).args(["-static", "-O1", "-o", "kexec", "kexec.c"]);
+        succeed(&mut gcc).context("building the guest's kexec").map(drop)
     })?;
     Ok(folder)
 }

@@ -93,7 +93,7 @@ impl Tools {
         let root = cache.join(format!("tools-{kind}-{busybox}"));
         cache::filled(&root, |half| {
             let debs = half.join("debs");
-            for name in ["busybox-static", "kexec-tools", "e2fsprogs"] {
+            for name in ["busybox-static", "e2fsprogs"] {
                 unpack(&download(&debs, name)?, half)?;
             }
             if installed.is_none() {
