@@ -14,7 +14,7 @@ fn run(name: &str) -> Option<Report> {
 }
 
 /// Profile, domains, controls set, controls that are locked.
-const EXPECTED: [(&str, u32, u32, u32); 9] = [
+const EXPECTED: [(&str, u32, u32, u32); 10] = [
     ("xeon-2s", 2, 2, 0),
     ("xeon-multi-die", 4, 4, 0),
     ("xeon-locked", 2, 0, 2),
@@ -24,6 +24,7 @@ const EXPECTED: [(&str, u32, u32, u32); 9] = [
     ("mi300x", 2, 0, 0),
     ("mi300x-smi", 2, 0, 0),
     ("gpu-2s8", 2, 2, 0),
+    ("max1550", 2, 2, 0),
 ];
 
 #[test]

@@ -151,7 +151,7 @@ fn hand_over(sources: &Sources, journal: &Journal) {
     }
     let kind = match sources.registers {
         Registers::MsrSafe => DeviceKind::MsrSafe,
-        Registers::Msr | Registers::Off => DeviceKind::Msr,
+        Registers::Msr | Registers::Msru | Registers::Off => DeviceKind::Msr,
     };
     let mut device = Device::new(sources.root.clone(), kind, hal_files::Access::Read);
     let (mut from, mut to) = (journal.of(BackendKind::Msr), journal.of(BackendKind::Powercap));
