@@ -56,6 +56,7 @@ fn a_limit_that_comes_into_force_late_is_waited_for_and_one_that_does_not_is_nev
 
 /// Somebody else's lower request keeps a limit where it was: that is waited for once.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "that nothing is waited for shows in the time")]
 fn a_limit_that_another_request_holds_is_not_waited_for_again() {
     let Some(room) = Room::table() else { return };
     room.policy(0, |policy| policy.others_max = 1_600_000);
