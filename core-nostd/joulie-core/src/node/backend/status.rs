@@ -4,6 +4,7 @@ use super::plan::{Need, Wish};
 use super::{BackendLaw, Curb, Facts, Mode, Package, Preference, Regulation};
 use crate::node::cap::{Backend, Blocked, CapResult, Report, Resolution, Target};
 use crate::node::lever::Lever;
+use power_hal::ErrorKind;
 
 /// The status of the CPU's control: `backend` and `result`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +98,9 @@ impl BackendLaw {
 fn throttled(mode: &Mode, packages: &[Package], curb: Curb, node_cap: Option<Target>) -> Status {
     let report = match (mode.throttle, curb) {
         (Lever::Held { target, .. }, Curb::Fixed(throttle)) if target == curb => Report::Throttled(throttle),
-        (Lever::Held { target, .. }, Curb::Loop) if target == curb => regulated(mode.regulation, node_cap),
+        (Lever::Held { target, .. }, Curb::Loop) if target == curb && !packages.iter().any(is_on_its_way) => {
+            regulated(mode.regulation, node_cap)
+        }
         (Lever::Refused { kind, .. }, _) => Report::Cap(CapResult::refused(kind)),
         (
             Lever::Held { .. }
@@ -115,6 +118,26 @@ fn throttled(mode: &Mode, packages: &[Package], curb: Curb, node_cap: Option<Tar
         Report::Pending | Report::NoIntent => in_force(mode, packages),
     };
     Status { backend, report }
+}
+
+/// So many orders for a limit may get lost before a closed loop counts in its place.
+const LOST_MAX: u32 = 8;
+
+/// Whether a limit under a grant has not landed yet and may land with the next order: an order that was lost says nothing
+/// of the device. What is in force meanwhile is the old limit, and others may not have the watts above the new one because
+/// little is drawn at the moment.
+fn is_on_its_way(package: &Package) -> bool {
+    let lost = match package.limiter.lever() {
+        Lever::Refused { kind: ErrorKind::Timeout | ErrorKind::Io, failures, .. } => failures,
+        Lever::Pending { failures, .. } => failures,
+        Lever::Refused { .. }
+        | Lever::Held { .. }
+        | Lever::Free
+        | Lever::Adopted
+        | Lever::Releasing { .. }
+        | Lever::Stuck { .. } => return false,
+    };
+    package.share().is_some() && lost < LOST_MAX
 }
 
 /// The closed loop's result. A reading is part of it: a loop that sees nothing holds nothing.

@@ -881,3 +881,20 @@ fn a_package_without_a_limit_is_held_to_its_grant_by_the_loop() {
     assert_eq!(node.frequencies().by, Some(Curb::Loop));
     assert_eq!(node.log.last().unwrap().1, Given::Throttle(ThrottleOrder::RunLoop { cap: w(240) }));
 }
+
+#[test]
+fn under_a_grant_orders_that_were_lost_do_not_make_the_loop_count_as_the_limit() {
+    // How many orders for the limit were given until a result is told.
+    let orders = |kind, share: Option<Watts>| {
+        let mut node = Node::new(&[package()]);
+        node.packages[0].grant((share, share));
+        node.registers[0].refuses = Some(kind);
+        let told = |node: &mut Node| matches!(node.step(watts(120)).status.report, Report::Cap(_));
+        assert!((0..10_000).any(|_| told(&mut node)), "{kind:?} {share:?}");
+        node.log.iter().filter(|(_, given)| matches!(given, Given::Limit(0, LimitOrder::Set(_)))).count()
+    };
+    let share = Some(w(120));
+    assert_eq!([ErrorKind::Timeout, ErrorKind::Io].map(|kind| orders(kind, share)), [8, 8]);
+    assert_eq!([ErrorKind::Timeout, ErrorKind::Io].map(|kind| orders(kind, None)), [1, 1], "without a grant");
+    assert_eq!(orders(ErrorKind::Locked, share), 1, "the device has said no");
+}
