@@ -134,7 +134,7 @@ const ALLOWED: &[Allowed] = &[
     Allowed { name: "judge", ours: &[], ours_in_tests: &[] },
     Allowed {
         name: "vm",
-        ours: &["power-units", "power-hal", "hal-files", "hal-cpufreq"],
+        ours: &["power-units", "power-hal", "hal-files", "hal-cpufreq", "joulie-api", "embedded-api"],
         ours_in_tests: &[],
     },
     Allowed {

@@ -1,5 +1,6 @@
 //! One run of a scenario: QEMU with two serial lines, the kernel's console and the guest's verdicts.
 
+use crate::api::Outside;
 use crate::packages::{Kernel, Tools, succeed};
 use crate::scenario::Scenario;
 use anyhow::{Context, Result};
@@ -31,21 +32,33 @@ pub(crate) struct Machine<'a> {
 impl Machine<'_> {
     /// Runs all boots of a scenario, and answers what the guest said.
     pub(crate) fn run(&self, scenario: &Scenario) -> Result<String> {
-        let base = self.folder.join(format!("{}-{}", scenario.name, self.kernel.series));
-        let disk = base.with_extension("disk");
+        let disk = self.file(scenario, "disk");
         if scenario.disk {
             self.make_disk(&disk)?;
         }
+        let api = if scenario.api { Some(Outside::start()?) } else { None };
         let mut said = String::new();
         for boot in 1..=scenario.boots {
-            let words = base.with_extension(format!("{boot}.said"));
-            self.boot(scenario, boot, &base.with_extension(format!("{boot}.console")), &words, &disk)?;
-            said.push_str(&String::from_utf8_lossy(&std::fs::read(&words)?));
+            let words = self.file(scenario, &format!("{boot}.said"));
+            let complaint = self.boot(scenario, boot, (&words, &disk, api.as_ref()))?;
+            said.push_str(&String::from_utf8_lossy(&std::fs::read(&words).unwrap_or_default()));
+            let serious = complaint.lines().filter(|line| !line.contains(": warning: "));
+            serious.for_each(|line| said.push_str(&format!("QEMU {line}\n")));
         }
         Ok(said)
     }
 
-    fn boot(&self, scenario: &Scenario, boot: u32, console: &Path, words: &Path, disk: &Path) -> Result<()> {
+    fn file(&self, scenario: &Scenario, what: &str) -> PathBuf {
+        self.folder.join(name(scenario, &self.kernel.series, what))
+    }
+
+    /// Boots once, and answers what QEMU itself complained of.
+    fn boot(
+        &self,
+        scenario: &Scenario,
+        boot: u32,
+        (words, disk, api): (&Path, &Path, Option<&Outside>),
+    ) -> Result<String> {
         let mut qemu = Command::new("timeout");
         qemu.arg(scenario.limit_s.to_string()).arg(&self.tools.qemu);
         self.firmware(&mut qemu);
@@ -59,20 +72,27 @@ impl Machine<'_> {
         qemu.args(["-m", "512", "-nographic", "-no-reboot", "-nodefaults", "-display", "none"]);
         qemu.arg("-kernel").arg(self.kernel.image()).arg("-initrd").arg(self.initramfs);
         let keep = if scenario.keep { KEEP } else { "" };
+        let address = api.map(|api| format!("vm.api={}", api.address())).unwrap_or_default();
         let line = format!(
-            "console=ttyS0 quiet panic=-1 cpufreq.default_governor=performance vm.scenario={} vm.boot={boot} {keep}",
+            "console=ttyS0 quiet panic=-1 cpufreq.default_governor=performance vm.scenario={} vm.boot={boot} {keep} {address}",
             scenario.name
         );
         qemu.args(["-append", &line]);
-        for path in [console, words] {
+        for path in [&self.file(scenario, &format!("{boot}.console")), words] {
             qemu.args(["-serial", &format!("file:{}", path.display())]);
         }
         if scenario.disk {
             qemu.args(["-drive", &format!("file={},if=virtio,format=raw,cache=writeback", disk.display())]);
         }
+        if let Some(api) = api {
+            let file = self.file(scenario, "kubeconfig");
+            std::fs::write(&file, api.kubeconfig())?;
+            qemu.args(["-drive", &format!("file={},if=virtio,format=raw,readonly=on", file.display())]);
+            qemu.args(["-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net,romfile="]);
+        }
         // That it ended too late shows in what the guest did not say.
-        qemu.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        qemu.status().context("starting QEMU").map(drop)
+        let ended = qemu.stdin(Stdio::null()).stdout(Stdio::null()).output().context("starting QEMU")?;
+        Ok(String::from_utf8_lossy(&ended.stderr).into_owned())
     }
 
     /// Where an unpacked QEMU finds its libraries and firmware.
@@ -100,6 +120,11 @@ impl Machine<'_> {
     }
 }
 
+/// A file of one scenario on one kernel: the other kernel runs the same scenario at the same time.
+fn name(scenario: &Scenario, series: &str, what: &str) -> String {
+    format!("{}-{series}.{what}", scenario.name)
+}
+
 /// KVM where it boots a guest: a device that opens may still be one that does not.
 pub(crate) fn accelerator(
     kernel: &Kernel,
@@ -121,4 +146,15 @@ pub(crate) fn folder(cache: &Path) -> Result<PathBuf> {
     let folder = cache.join("runs").join(std::process::id().to_string());
     std::fs::create_dir_all(&folder)?;
     Ok(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_kernels_never_share_a_file() {
+        let scenario = Scenario::parse("x", "# vm:\n").unwrap();
+        assert_ne!(name(&scenario, "6.1", "1.said"), name(&scenario, "6.12", "1.said"));
+    }
 }

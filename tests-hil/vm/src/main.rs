@@ -9,6 +9,7 @@
 //! it says `SKIP(reason)`; `--require vm` makes that a failure.
 #![expect(clippy::print_stdout, reason = "it talks to the person who started it")]
 
+mod api;
 mod args;
 mod cache;
 mod golden;

@@ -160,9 +160,14 @@ fn report(args: &Args, (ready, planned): (&[Ready], usize), done: &[Done], secon
         for bar in &one.verdict.bars {
             println!("{bar} (Linux {})", kernel.series);
         }
+        for figure in &one.verdict.figures {
+            println!("vm {} {figure}", kernel.series);
+        }
         failed += usize::from(!one.verdict.stands() || !differences.is_empty());
     }
     let word = |fits: bool| if fits { "PASS" } else { "FAIL" };
+    let passed = done.len() - failed;
+    println!("test result: {passed} passed; {failed} failed; 0 ignored");
     println!("BAR vm failed-scenarios {failed} 0 {}", word(failed == 0));
     println!("BAR vm scenarios-run {} {planned} {}", done.len(), word(done.len() == planned));
     let limit = if args.short { SHORT_S } else { WHOLE_S };

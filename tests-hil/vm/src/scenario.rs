@@ -1,7 +1,7 @@
 //! A scenario: a shell script of the guest, whose first line says which machine it wants.
 //!
 //! ```text
-//! # vm: amd smp=4,sockets=2,cores=2 keep disk boots=2 short limit=120
+//! # vm: amd smp=4,sockets=2,cores=2 keep disk api boots=2 short limit=120
 //! ```
 
 use anyhow::{Context, Result, bail};
@@ -18,6 +18,8 @@ pub(crate) struct Scenario {
     pub(crate) keep: bool,
     /// A disk that outlives the boots.
     pub(crate) disk: bool,
+    /// An API server outside, and a network card.
+    pub(crate) api: bool,
     pub(crate) boots: u32,
     /// Part of the short form.
     pub(crate) short: bool,
@@ -40,7 +42,7 @@ impl Scenario {
         Ok(found)
     }
 
-    fn parse(name: &str, text: &str) -> Result<Self> {
+    pub(crate) fn parse(name: &str, text: &str) -> Result<Self> {
         let line = text.lines().next().and_then(|line| line.strip_prefix("# vm:"));
         let line = line.context("the first line does not begin with `# vm:`")?;
         let mut scenario = Self {
@@ -49,6 +51,7 @@ impl Scenario {
             smp: "4,sockets=2,cores=2".to_owned(),
             keep: false,
             disk: false,
+            api: false,
             boots: 1,
             short: false,
             limit_s: 120,
@@ -58,6 +61,7 @@ impl Scenario {
                 None if word == "amd" => scenario.amd = true,
                 None if word == "keep" => scenario.keep = true,
                 None if word == "disk" => scenario.disk = true,
+                None if word == "api" => scenario.api = true,
                 None if word == "short" => scenario.short = true,
                 Some(("smp", topology)) => scenario.smp = topology.to_owned(),
                 Some(("boots", count)) => scenario.boots = count.parse()?,
@@ -75,8 +79,8 @@ mod tests {
 
     #[test]
     fn the_first_line_says_which_machine() {
-        let told = Scenario::parse("x", "# vm: amd smp=2 keep disk boots=3 short limit=9\n").unwrap();
-        assert_eq!((told.amd, told.keep, told.disk, told.short), (true, true, true, true));
+        let told = Scenario::parse("x", "# vm: amd smp=2 keep disk api boots=3 short limit=9\n").unwrap();
+        assert_eq!((told.amd, told.keep, told.disk, told.api, told.short), (true, true, true, true, true));
         assert_eq!((told.smp.as_str(), told.boots, told.limit_s), ("2", 3, 9));
         for bad in ["", "# a comment\n", "# vm: speed\n", "# vm: boots=x\n"] {
             assert!(Scenario::parse("x", bad).is_err(), "{bad:?}");

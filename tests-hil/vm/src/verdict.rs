@@ -11,6 +11,8 @@ pub(crate) struct Verdict {
     pub(crate) evidence: Vec<String>,
     /// Measured figures: `BAR vm NAME VALUE LIMIT PASS|FAIL`.
     pub(crate) bars: Vec<String>,
+    /// What was measured without a bar.
+    pub(crate) figures: Vec<String>,
     /// Lines of the table of what the kernel answers.
     pub(crate) golden: Vec<String>,
 }
@@ -32,6 +34,7 @@ impl Verdict {
                     }
                     verdict.bars.push(line.to_owned());
                 }
+                "FIGURE" => verdict.figures.push(rest.to_owned()),
                 "GOLDEN" => verdict.golden.push(rest.to_owned()),
                 "END" => drop(ends.insert(rest.to_owned())),
                 _ => verdict.evidence.push(line.to_owned()),

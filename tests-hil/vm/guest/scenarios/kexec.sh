@@ -1,10 +1,6 @@
 # vm: keep disk
 # kexec: another boot id, and the registers still hold the cap. What the journal holds is what was in force before it.
-for name in crc16 crc32c_generic mbcache jbd2 ext4 virtio virtio_ring virtio_pci_modern_dev virtio_pci_legacy_dev virtio_pci virtio_blk; do
-    [ -f /lib/modules/$name.ko ] && insmod /lib/modules/$name.ko 2>/dev/null
-done
-settle 5 [ -b /dev/vda ]
-check "the disk" mount -t ext4 /dev/vda /var/lib/joulie
+disk
 order demand 0 180000
 order demand 1 180000
 if ! grep -q vm.again /proc/cmdline; then

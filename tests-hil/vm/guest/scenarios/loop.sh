@@ -10,7 +10,7 @@ module frequency kind=any
 policies=/sys/devices/system/cpu/cpufreq
 limits() { cat $policies/policy*/scaling_max_freq | sort -u | tr '\n' ' '; }
 sum() { echo $(( $(power 0) + $(power 1) )); }
-joulie node cap --package 120W --law classic --for 45s >/tmp/cap.out 2>&1 &
+hold --package 120W --law classic --for 90s
 check "the loop holds the cap" settle 20 grep -q 'held for' /tmp/cap.out
 order demand 0 180000
 order demand 1 180000
@@ -31,7 +31,7 @@ capped() { [ "$(pl1 $(register 0 $LIMIT)) $(pl1_on $(register 0 $LIMIT))" = "960
 check "limits hold again within 12 s" settle 12 capped
 free() { [ "$(limits)" = "3200000 " ]; }
 check "and the clocks are free within 8 s" settle 8 free
-wait
+let_go
 check "that is said" grep -q 'instead of the closed loop' /tmp/cap.out
 equal "package 0 is as it was" "$(register 0 $LIMIT)" 0x0043896000dd8668
 equal "package 1 is as it was" "$(register 1 $LIMIT)" 0x0043896000dd8668

@@ -11,12 +11,12 @@ for at in $(seq 200); do
     echo $want >$file
     [ "$(cat $file)" = $want ] || stale=$((stale + 1))
 done
-say "BAR vm stale-reads-of-200-without-a-wait $stale 200 PASS"
+say "FIGURE stale reads of 200 without a wait: $stale"
 readback >/tmp/readback.out 2>&1
 read wrong late p50 p99 most </tmp/readback.out
 check "the program came to its end" [ -n "$most" ]
 say "BAR vm wrong-read-backs-of-1000 $wrong 0 $([ "$wrong" = 0 ] && echo PASS || echo FAIL)"
 equal "reports that are not what was asked" "$late" 0
 say "BAR vm write-p99-us $p99 200000 $([ "$p99" -le 200000 ] && echo PASS || echo FAIL)"
-say "NOTE median $p50 us, most $most us"
+say "FIGURE wait of a write: median $p50 us, most $most us"
 kill %1 %2 %3 %4 %5 %6 %7 %8 2>/dev/null

@@ -1,11 +1,7 @@
 # vm: disk boots=2
 # The journal is on a disk. A reboot gives the registers back to the firmware, so what it holds is void and nothing is
 # written.
-for name in crc16 crc32c_generic mbcache jbd2 ext4 virtio virtio_ring virtio_pci_modern_dev virtio_pci_legacy_dev virtio_pci virtio_blk; do
-    [ -f /lib/modules/$name.ko ] && insmod /lib/modules/$name.ko 2>/dev/null
-done
-settle 5 [ -b /dev/vda ]
-check "the disk" mount -t ext4 /dev/vda /var/lib/joulie
+disk
 order demand 0 180000
 rapl
 if [ "$BOOT" = 1 ]; then

@@ -10,13 +10,13 @@ module frequency kind=any
 policies=/sys/devices/system/cpu/cpufreq
 limits() { cat $policies/policy*/scaling_max_freq | sort -u | tr '\n' ' '; }
 lowered() { [ "$(cat $policies/policy0/scaling_max_freq)" -lt $1 ]; }
-joulie node cap --package 110W --law tracking --for 30s >/tmp/cap.out 2>&1 &
+hold --package 110W --law tracking --for 60s
 check "limits come down" settle 15 lowered 3200000
 unload frequency
 sleep 1
 module frequency kind=self highest=3600000
 check "and under the new driver" settle 15 lowered 3600000
-wait
+let_go
 equal "the new driver's highest clock" "$(limits)" "3600000 "
 # The same over the end of a command.
 joulie node cap --package 110W --law tracking >/tmp/stay.out 2>&1 &
