@@ -1,6 +1,7 @@
-//! The generated files: the definitions of the Kubernetes kinds in `hosts/deploy/crds`, and `docs/REFERENCE.md`.
+//! The generated files: the definitions of the Kubernetes kinds in `hosts/deploy/chart-crds`, `docs/REFERENCE.md`, and what
+//! the chart becomes for those without helm, in `hosts/deploy/kustomize`.
 //!
-//! A test of `joulie-api` and one of `joulie` make them and compare; told to, they write them first. So this command builds no
+//! A test of `joulie-api`, one of `joulie` and one of `install` make them and compare; told to, they write them first. So this command builds no
 //! Kubernetes libraries of its own, and `cargo xtask test` holds the files by running the tests.
 
 use anyhow::{Context, Result};
@@ -24,9 +25,9 @@ struct Maker {
     write: &'static str,
 }
 
-const MAKERS: [Maker; 2] = [
+const MAKERS: [Maker; 3] = [
     Maker {
-        files: "hosts/deploy/crds",
+        files: "hosts/deploy/chart-crds/files",
         package: ["--package", "joulie-api", "--test", "it"],
         test: "crds::the_definitions_that_are_checked_in_are_those_of_the_types",
         write: "JOULIE_WRITE_CRDS",
@@ -36,6 +37,12 @@ const MAKERS: [Maker; 2] = [
         package: ["--package", "joulie", "--bin", "joulie"],
         test: "reference::the_reference_is_what_the_programs_define",
         write: "JOULIE_WRITE_REFERENCE",
+    },
+    Maker {
+        files: "hosts/deploy/kustomize",
+        package: ["--package", "install", "--test", "it"],
+        test: "kustomize::the_folder_is_what_the_chart_becomes",
+        write: "JOULIE_WRITE_KUSTOMIZE",
     },
 ];
 

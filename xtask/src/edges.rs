@@ -131,6 +131,7 @@ const ALLOWED: &[Allowed] = &[
         ours: &["agent", "cluster", "extender", "host-kit", "judge", "operator", "rig", "simulator"],
         ours_in_tests: &[],
     },
+    Allowed { name: "install", ours: &["cluster"], ours_in_tests: &[] },
     Allowed { name: "judge", ours: &[], ours_in_tests: &[] },
     Allowed {
         name: "vm",

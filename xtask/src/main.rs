@@ -21,7 +21,7 @@ usage: cargo xtask COMMAND
   test --fuzz [--seconds N]
                     each fuzz target for N seconds (20): needs cargo-fuzz and the nightly compiler
   proofs            what the core promises, read off the linked machine code
-  codegen [--check] hosts/deploy/crds and docs/REFERENCE.md from the code, or whether they are what it says
+  codegen [--check] the definitions of the kinds, docs/REFERENCE.md and hosts/deploy/kustomize, or whether they are what they come from
   bench [NAME ...]  costs beside their bars, and the tables of the control laws
   vm [SCENARIO ...] [--kernel 6.1|6.12] [--require vm]
                     the kernel's own power code on simulated registers, with the shipped programs inside

@@ -60,7 +60,7 @@ pub const NAMESPACE: Setting<String> = Setting::with_default(
     "joulie-system",
     parse::object_name,
     "the name of a namespace",
-    "Where Joulie's Leases and Events are; it must exist, and the roles of hosts/deploy/rbac are for the default",
+    "Where Joulie's Leases and Events are; it must exist, and the roles are for the namespace of the installation",
 )
 .or_called(&["POD_NAMESPACE"]);
 

@@ -1,4 +1,4 @@
-//! The definitions of all kinds, as `hosts/deploy/crds` has them.
+//! The definitions of all kinds, as `hosts/deploy/chart-crds` has them.
 //!
 //! A field that may be missing is not a field that may be null: the API server drops a null where a schema does not
 //! allow one, which is what is wanted of the nulls that some agents write. So what the derive says of nulls is taken

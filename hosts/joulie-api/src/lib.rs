@@ -2,7 +2,7 @@
 //!
 //! - [`node_hardware`], [`node_power_profile`], [`node_power_grant`], [`telemetry_profile`], [`node_twin`], [`workload_profile`], [`gpu`]: the
 //!   seven kinds, each field of each generation that was ever written, and what they mean to the core;
-//! - [`crd`]: their definitions, from which `cargo xtask codegen` writes `hosts/deploy/crds`;
+//! - [`crd`]: their definitions, from which `cargo xtask codegen` writes `hosts/deploy/chart-crds`;
 //! - [`object`]: reading objects of which one may be malformed;
 //! - [`labels`], [`names`]: what is written on nodes and pods, and how objects are called;
 //! - [`extender`]: the messages between kube-scheduler and an extender;

@@ -58,7 +58,7 @@ impl Environment {
                 base.display()
             )));
         }
-        Ok(base.join("joulie").join("control-plane"))
+        Ok(base.join("joulie"))
     }
 }
 
@@ -73,7 +73,7 @@ impl Binaries {
     pub(crate) fn obtain(environment: &Environment, needed: &[Component]) -> Result<Self, ClusterError> {
         let folder = match &environment.kubebuilder_assets {
             Some(assets) => return Self::of_assets(environment, Path::new(assets), needed),
-            None => recipe::obtain(environment)?,
+            None => recipe::obtain(environment, &recipe::CONTROL_PLANE)?,
         };
         let programs = needed.iter().map(|&component| (component, folder.join(component.name()))).collect();
         Ok(Self { programs })
@@ -118,7 +118,18 @@ impl Binaries {
 /// # Errors
 /// As for [`crate::ControlPlane::start`].
 pub fn build(environment: &Environment) -> Result<PathBuf, ClusterError> {
-    recipe::obtain(environment)
+    recipe::obtain(environment, &recipe::CONTROL_PLANE)
+}
+
+/// A helm: the one on `PATH`, else one that is built.
+///
+/// # Errors
+/// [`ClusterError::Absent`] where there is none and no way to build one; whatever else went wrong with the build.
+pub fn helm(environment: &Environment) -> Result<PathBuf, ClusterError> {
+    match environment.find("helm") {
+        Some(helm) => Ok(helm),
+        None => Ok(recipe::obtain(environment, &recipe::HELM)?.join("helm")),
+    }
 }
 
 fn is_program(file: &Path) -> bool {

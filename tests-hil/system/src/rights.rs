@@ -1,5 +1,5 @@
-//! What an installation brings along: definitions, namespace, accounts, roles and the policy that keeps an agent to its own
-//! node, read from `hosts/deploy`, so that what is tested is what ships.
+//! What an installation brings along: definitions, namespace, accounts, roles, the policy that keeps an agent to its own node, and
+//! the settings of each program, read from what is rendered from the chart, so that what is tested is what ships.
 
 use crate::Trouble;
 use cluster::ControlPlane;
@@ -7,6 +7,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use kube::runtime::wait::{await_condition, conditions};
 use kube::{Api, Client};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -60,23 +61,25 @@ impl Account {
     }
 }
 
+/// Folders of `hosts/deploy`, in the order in which they are applied.
+const FOLDERS: [&str; 4] = ["chart-crds/files", "kustomize/base", "kustomize/pool", "kustomize/simulator"];
+/// Their pods need a kubelet; here the suites start the programs.
+const WORKLOADS: [&str; 3] = ["DaemonSet", "Deployment", "StatefulSet"];
+
 /// Installs all of it, folder by folder and file by file in the order of their names, as `kubectl apply -f` does, and
-/// returns when the definitions serve.
+/// returns when the definitions serve. What would make pods is taken by the server and not kept.
 ///
 /// # Errors
 /// When a file cannot be read, or the API refuses what is in it.
 pub async fn install(client: &Client) -> Result<(), Trouble> {
-    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hosts/deploy");
     let mut definitions = Vec::new();
-    let mut rest = Vec::new();
-    for folder in ["crds", "rbac", "optional", "admission"] {
-        for object in objects(&deploy.join(folder))? {
-            let is_definition = folder == "crds";
-            if is_definition { &mut definitions } else { &mut rest }.push(object);
+    for folder in FOLDERS {
+        for object in objects(folder)? {
+            apply(client, &object).await?;
+            if object.types.as_ref().is_some_and(|types| types.kind == "CustomResourceDefinition") {
+                definitions.push(object);
+            }
         }
-    }
-    for object in definitions.iter().chain(&rest) {
-        apply(client, object).await?;
     }
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     for definition in &definitions {
@@ -87,11 +90,34 @@ pub async fn install(client: &Client) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Every object of every file, in the order of the files' names.
-fn objects(folder: &Path) -> Result<Vec<DynamicObject>, Trouble> {
+/// The settings that the chart gives to the program of an account, without those that a kubelet fills in.
+///
+/// # Errors
+/// When a file cannot be read, or has no such program.
+pub fn settings(account: Account) -> Result<Vec<(String, String)>, Trouble> {
+    for folder in FOLDERS {
+        for object in objects(folder)? {
+            let pod = &object.data["spec"]["template"]["spec"];
+            if pod["serviceAccountName"] != account.name() {
+                continue;
+            }
+            let variables = pod["containers"][0]["env"].as_array().into_iter().flatten();
+            let text = |value: &Value| value.as_str().map(str::to_owned);
+            return Ok(variables
+                .filter_map(|one| Some((text(&one["name"])?, text(&one["value"])?)))
+                .collect());
+        }
+    }
+    Err(format!("no program has the account {}", account.name()).into())
+}
+
+/// Every object of every file of a folder, in the order of the files' names.
+fn objects(folder: &str) -> Result<Vec<DynamicObject>, Trouble> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hosts/deploy").join(folder);
     let told = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-    let listed = std::fs::read_dir(folder).map_err(|error| told(folder, &error))?;
+    let listed = std::fs::read_dir(&folder).map_err(|error| told(&folder, &error))?;
     let mut files = listed.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>, std::io::Error>>()?;
+    files.retain(|file| !file.ends_with("kustomization.yaml"));
     files.sort();
     let mut objects = Vec::new();
     for file in files {
@@ -111,6 +137,8 @@ async fn apply(client: &Client, object: &DynamicObject) -> Result<(), Trouble> {
         None => Api::all_with(client.clone(), &resource),
     };
     let name = object.metadata.name.as_deref().unwrap_or_default();
-    let applied = api.patch(name, &PatchParams::apply(FIELD_MANAGER), &Patch::Apply(object)).await;
+    let mut by = PatchParams::apply(FIELD_MANAGER);
+    by.dry_run = WORKLOADS.contains(&types.kind.as_str());
+    let applied = api.patch(name, &by, &Patch::Apply(object)).await;
     applied.map(drop).map_err(|error| format!("{} {name}: {error}", types.kind).into())
 }

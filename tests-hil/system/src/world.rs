@@ -172,7 +172,12 @@ impl World {
             Part::Extender => (&self.shipped.extender, Account::Extender),
         };
         let kubeconfig = self.kubeconfigs.get(&account).ok_or("an account without a token")?;
-        let program = Program::new(part.name(), path).variable("KUBECONFIG", kubeconfig.to_string_lossy());
+        let mut program =
+            Program::new(part.name(), path).variable("KUBECONFIG", kubeconfig.to_string_lossy());
+        // What the chart says of them, and over it what is of this machine.
+        for (name, value) in rights::settings(account)? {
+            program = program.variable(&name, value);
+        }
         let metrics = "127.0.0.1:0";
         let [simulator, extender] = self.ports;
         Ok(match part {
@@ -186,6 +191,7 @@ impl World {
             Part::Pool => program
                 .variable("AGENT_MODE", "pool")
                 .variable("POD_NAME", "joulie-agent-pool-0")
+                .variable("POOL_SHARDS", "1")
                 .variable("POOL_NODE_SELECTOR", "joulie.io/managed=true,joulie.io/simulated=true")
                 .variable("TELEMETRY_CPU_SOURCE", "http")
                 .variable("TELEMETRY_CPU_HTTP_ENDPOINT", format!("http://{simulator}/telemetry/{{node}}"))

@@ -75,7 +75,7 @@ async fn an_agent_that_loses_its_part_ends_and_leaves_the_limits_and_the_next_pr
 #[tokio::test(flavor = "multi_thread")]
 async fn the_account_of_the_pool_may_hold_the_lease_of_its_part_and_no_other() {
     let cluster = cluster(&[]).await;
-    let rights = Rights::of(&["rbac/agent.yaml", "optional/agent-pool.yaml"], "joulie-agent-pool");
+    let rights = Rights::of(&["base/agent-rbac.yaml", "pool/agent-pool.yaml"], "joulie-agent-pool");
     let (client, forbidden) = limited(cluster.api.client(), rights);
     let mut metrics = Metrics::of(&Build { component: "test", version: "0", revision: "0" });
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());

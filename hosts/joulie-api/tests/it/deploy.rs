@@ -1,4 +1,4 @@
-//! What a person applies as a whole, `hosts/deploy/rbac`, goes in at the first try and gives nobody more than Joulie needs.
+//! What a person applies as a whole, `hosts/deploy/kustomize/base`, goes in at the first try and gives nobody more than Joulie needs.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -8,9 +8,10 @@ use std::path::PathBuf;
 /// their names (it walks the folder as Go's `filepath.Walk` does), and in a file from its top to its end. It does not sort
 /// by kind, and the API server refuses what is in a namespace that is not there.
 fn objects() -> Vec<Value> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../deploy/rbac");
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../deploy/kustomize/base");
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| !file.ends_with("kustomization.yaml"));
     files.sort();
     let texts = files.iter().map(|file| std::fs::read_to_string(file).unwrap());
     let documents = texts.flat_map(|text| {

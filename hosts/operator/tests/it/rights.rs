@@ -71,12 +71,12 @@ pub(crate) struct Rights(Arc<Vec<(Option<String>, PolicyRule)>>);
 impl Rights {
     /// Those of the operator's account.
     pub(crate) fn shipped() -> Self {
-        Self::of(&["rbac/operator.yaml"], ACCOUNT)
+        Self::of(&["base/operator.yaml"], ACCOUNT)
     }
 
-    /// Those of an account, by these files of `hosts/deploy`.
+    /// Those of an account, by these files of `hosts/deploy/kustomize`.
     pub(crate) fn of(files: &[&str], account: &str) -> Self {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/kustomize");
         let mut documents: Vec<Value> = Vec::new();
         for file in files {
             let text = std::fs::read_to_string(folder.join(file)).unwrap();

@@ -36,7 +36,7 @@ fn machine(version: &str, download: &str, build: &str) -> Machine {
 
 impl Machine {
     fn obtain(&self) -> Result<PathBuf, ClusterError> {
-        Recipe { environment: &self.environment, say: |_| {} }.obtain()
+        Recipe { environment: &self.environment, module: &CONTROL_PLANE, say: |_| {} }.obtain()
     }
 
     fn builds(&self) -> usize {
@@ -48,14 +48,15 @@ impl Machine {
 fn who_comes_second_waits_and_takes_what_the_first_built() {
     let machine = machine("echo go version go1.26", ":", BUILDS);
     // What a builder that was killed left is in nobody's way.
-    let left = machine.folder.join("cache/joulie/control-plane").join(format!("{}.building", hash()));
+    let left =
+        machine.folder.join("cache/joulie/control-plane").join(format!("{}.building", CONTROL_PLANE.hash()));
     std::fs::create_dir_all(left.join("source")).unwrap();
     let folders: Vec<_> = std::thread::scope(|scope| {
         let builders: Vec<_> = (0..3).map(|_| scope.spawn(|| machine.obtain().unwrap())).collect();
         builders.into_iter().map(|builder| builder.join().unwrap()).collect()
     });
     assert_eq!(machine.builds(), 1);
-    assert!(folders.iter().all(|folder| folder == &folders[0]) && folders[0].ends_with(hash()));
+    assert!(folders.iter().all(|folder| folder == &folders[0]) && folders[0].ends_with(CONTROL_PLANE.hash()));
     for name in ["etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager"] {
         assert_eq!(std::fs::read_to_string(folders[0].join(name)).unwrap(), "program\n");
     }
@@ -63,7 +64,7 @@ fn who_comes_second_waits_and_takes_what_the_first_built() {
     machine.obtain().unwrap();
     assert_eq!(machine.builds(), 1);
     // Somebody tidied up.
-    std::fs::remove_file(folders[0].join(PROGRAM)).unwrap();
+    std::fs::remove_file(folders[0].join("control-plane")).unwrap();
     assert_eq!(std::fs::read_to_string(machine.obtain().unwrap().join("etcd")).unwrap(), "program\n");
 }
 
@@ -79,7 +80,7 @@ fn a_build_that_fails_is_told_with_the_version_and_what_to_do_and_leaves_nothing
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
-    assert_eq!(left, [format!("{}.lock", hash())]);
+    assert_eq!(left, [format!("{}.lock", CONTROL_PLANE.hash())]);
 }
 
 #[test]
@@ -113,7 +114,7 @@ fn without_go_or_a_place_to_keep_it_there_is_no_build() {
 
 #[test]
 fn the_hash_is_of_the_module_and_the_version_is_of_kubernetes() {
-    assert_eq!(hash().len(), 16);
+    assert_eq!(CONTROL_PLANE.hash().len(), 16);
     assert_eq!(release().split('.').count(), 3, "{}", release());
     assert!(link_flags().contains(&format!("gitVersion=v{}", release())));
 }

@@ -1,4 +1,4 @@
-//! What keeps an agent to its own node (`hosts/deploy/admission`), on a real server: the embedded one knows no policies.
+//! What keeps an agent to its own node (`hosts/deploy/kustomize/base/admission.yaml`), on a real server: the embedded one knows no policies.
 
 use crate::servers::{client, control_plane};
 use cluster::ControlPlane;
@@ -15,8 +15,8 @@ const OTHER: &str = "adm-other";
 
 /// Applies what ships, file by file.
 async fn install(admin: &Client) {
-    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hosts/deploy");
-    for file in ["rbac/00-namespace", "rbac/agent", "optional/agent-pool", "admission/agent"] {
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hosts/deploy/kustomize");
+    for file in ["base/00-namespace", "base/agent-rbac", "pool/agent-pool", "base/admission"] {
         let text = std::fs::read_to_string(deploy.join(file).with_extension("yaml")).unwrap();
         for document in text.split("\n---\n") {
             let object: DynamicObject = serde_saphyr::from_str(document).unwrap();

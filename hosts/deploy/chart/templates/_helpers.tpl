@@ -1,0 +1,161 @@
+{{- define "joulie.name" -}}
+{{ default "joulie" .Values.fullnameOverride | default "joulie" | trunc 40 | trimSuffix "-" }}
+{{- end }}
+
+{{/* The labels by which pods are chosen. Arguments: root, component. */}}
+{{- define "joulie.selector" -}}
+app.kubernetes.io/name: {{ include "joulie.name" .root }}-{{ .component }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end }}
+
+{{- define "joulie.labels" -}}
+{{ include "joulie.selector" . }}
+app.kubernetes.io/part-of: {{ default "joulie" .root.Values.nameOverride }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+{{- with .root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* name, namespace and labels. Arguments: root, component, name, and namespace unless it is the release's. */}}
+{{- define "joulie.metadata" -}}
+metadata:
+  name: {{ .name }}
+  {{- if not .clusterScoped }}
+  namespace: {{ default .root.Release.Namespace .namespace }}
+  {{- end }}
+  labels:
+    {{- include "joulie.labels" . | nindent 4 }}
+{{- end }}
+
+{{/* Arguments: root, image (a component's own). */}}
+{{- define "joulie.image" -}}
+{{- $image := merge (dict) (.image | default dict) .root.Values.image }}
+{{- range $field, $value := .root.Values.image }}
+{{- if not (get $image $field) }}{{ $_ := set $image $field $value }}{{ end }}
+{{- end }}
+{{- if $image.digest -}}
+image: {{ printf "%s@%s" $image.repository $image.digest | quote }}
+{{- else -}}
+image: {{ printf "%s:%s" $image.repository (default .root.Chart.AppVersion $image.tag) | quote }}
+{{- end }}
+imagePullPolicy: {{ $image.pullPolicy }}
+{{- end }}
+
+{{/* Settings as variables, sorted by name; one without a value is left out. Argument: a map. A number in a file of values is a float,
+which would be written with an exponent from a million on. */}}
+{{- define "joulie.env" -}}
+{{- $lines := list }}
+{{- range $name, $value := . }}
+{{- if not (or (kindIs "invalid" $value) (eq (toString $value) "")) }}
+{{- $text := toString $value }}
+{{- if and (kindIs "float64" $value) (eq (floor $value) $value) }}{{ $text = int64 $value | toString }}{{ end }}
+{{- $lines = append $lines (printf "- name: %s\n  value: %s" $name (quote $text)) }}
+{{- end }}
+{{- end }}
+{{- join "\n" $lines }}
+{{- end }}
+
+{{- define "joulie.fieldEnv" -}}
+- name: POD_NAME
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.name
+- name: POD_NAMESPACE
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.namespace
+{{- end }}
+
+{{/* The port at the end of an address such as :8080. */}}
+{{- define "joulie.port" -}}
+{{ splitList ":" (toString .) | last }}
+{{- end }}
+
+{{/* /livez fails when the program cannot mend itself; /readyz when its answers would be old. */}}
+{{- define "joulie.probes" -}}
+startupProbe:
+  httpGet: {path: /livez, port: metrics}
+  periodSeconds: 2
+  failureThreshold: 60
+livenessProbe:
+  httpGet: {path: /livez, port: metrics}
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 6
+readinessProbe:
+  httpGet: {path: /readyz, port: metrics}
+  periodSeconds: 5
+  timeoutSeconds: 3
+  failureThreshold: 2
+{{- end }}
+
+{{/* Of a container that needs nothing of the machine. Argument: what wins. */}}
+{{- define "joulie.plainSecurity" -}}
+securityContext:
+  {{- $ours := dict "runAsNonRoot" true "runAsUser" 65532 "runAsGroup" 65532 "readOnlyRootFilesystem" true "allowPrivilegeEscalation" false "capabilities" (dict "drop" (list "ALL")) "seccompProfile" (dict "type" "RuntimeDefault") }}
+  {{- toYaml (mergeOverwrite $ours (deepCopy (default dict .))) | nindent 2 }}
+{{- end }}
+
+{{/* Replicas on nodes and in zones of their own, where there are several. Arguments: root, component, affinity. */}}
+{{- define "joulie.spread" -}}
+affinity:
+  {{- if .affinity }}
+  {{- toYaml .affinity | nindent 2 }}
+  {{- else }}
+  podAntiAffinity:
+    preferredDuringSchedulingIgnoredDuringExecution:
+      - weight: 100
+        podAffinityTerm:
+          topologyKey: kubernetes.io/hostname
+          labelSelector:
+            matchLabels:
+              {{- include "joulie.selector" . | nindent 14 }}
+  {{- end }}
+topologySpreadConstraints:
+  - maxSkew: 1
+    topologyKey: topology.kubernetes.io/zone
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "joulie.selector" . | nindent 8 }}
+{{- end }}
+
+{{/* Arguments: root, component, name, kind (ClusterRole or Role), role, account, and namespace. */}}
+{{- define "joulie.binding" -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ if eq .scope "Cluster" }}ClusterRoleBinding{{ else }}RoleBinding{{ end }}
+{{ include "joulie.metadata" (merge (dict "clusterScoped" (eq .scope "Cluster")) .) }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: {{ if eq .scope "Cluster" }}ClusterRole{{ else }}Role{{ end }}
+  name: {{ .role }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ .account }}
+    namespace: {{ .root.Release.Namespace }}
+{{- end }}
+
+{{/* A headless Service of the metrics' port. Arguments: root, component, name, service. */}}
+{{- define "joulie.metricsService" -}}
+apiVersion: v1
+kind: Service
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "joulie.labels" . | nindent 4 }}
+  {{- with .service.annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+spec:
+  clusterIP: None
+  selector:
+    {{- include "joulie.selector" . | nindent 4 }}
+  ports:
+    - name: metrics
+      port: {{ .service.port }}
+      targetPort: metrics
+{{- end }}

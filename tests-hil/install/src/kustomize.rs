@@ -1,0 +1,90 @@
+//! `hosts/deploy/kustomize`: what the chart becomes with its own values, for `kubectl apply -k` and for whoever has no helm.
+
+use crate::{Helm, by_template, deploy};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// A folder of it.
+struct Part {
+    folder: &'static str,
+    /// With which values.
+    flags: &'static [&'static str],
+    /// Which templates go in; none means all.
+    templates: &'static [&'static str],
+    /// What its kustomization says first.
+    about: &'static str,
+    /// Folders that it has beside its own files.
+    beside: &'static [&'static str],
+}
+
+const PARTS: [Part; 5] = [
+    Part {
+        folder: "base",
+        flags: &["--set", "createNamespace=true"],
+        templates: &[],
+        about: "Agents, operator and extender in namespace joulie-system, without the kinds.",
+        beside: &[],
+    },
+    Part {
+        folder: "pool",
+        flags: &["--set", "agent.mode=pool"],
+        templates: &["agent-pool.yaml"],
+        about: "Agents that speak for many nodes over HTTP, beside the base.",
+        beside: &[],
+    },
+    Part {
+        folder: "performance-affinity",
+        flags: &["--set", "performanceAffinity.enabled=true"],
+        templates: &["performance-affinity.yaml"],
+        about: "Performance pods keep off eco nodes while the extender is away too. Kubernetes 1.36 or later.",
+        beside: &[],
+    },
+    Part {
+        folder: "simulator",
+        flags: &["--set", "simulator.enabled=true"],
+        templates: &["simulator.yaml"],
+        about: "For demonstrations and tests only: the simulator may create and delete pods in every namespace.",
+        beside: &[],
+    },
+    Part {
+        folder: "",
+        flags: &[],
+        templates: &["none"],
+        about: "All that a cluster needs: the kinds and the base.",
+        beside: &["../chart-crds/files", "base"],
+    },
+];
+
+const HEADER: &str = "# Rendered from hosts/deploy/chart by `cargo xtask codegen`; changes here are lost.\n";
+
+/// Where it is.
+#[must_use]
+pub fn folder() -> PathBuf {
+    deploy().join("kustomize")
+}
+
+/// Every file of it by its path below the folder.
+///
+/// # Errors
+/// When the chart cannot be rendered.
+pub fn files(helm: &Helm) -> Result<BTreeMap<PathBuf, String>, String> {
+    let mut files = BTreeMap::new();
+    for part in &PARTS {
+        let folder = PathBuf::from(part.folder);
+        let mut kustomization = format!(
+            "{HEADER}# {}\napiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n",
+            part.about
+        );
+        for beside in part.beside {
+            kustomization.push_str(&format!("  - {beside}\n"));
+        }
+        for (template, documents) in by_template(&helm.template("chart", part.flags)?) {
+            if part.templates.is_empty() || part.templates.contains(&template.as_str()) {
+                kustomization.push_str(&format!("  - {template}\n"));
+                files.insert(folder.join(template), format!("{HEADER}{}", documents.join("---\n")));
+            }
+        }
+        files.insert(folder.join("kustomization.yaml"), kustomization);
+    }
+    Ok(files)
+}

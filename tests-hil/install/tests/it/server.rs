@@ -1,0 +1,133 @@
+//! A real API server takes every object of every combination, read strictly, and its policies do what they say.
+
+use crate::values::{MATRIX, rendered};
+use cluster::{ControlPlane, Options, start_or_skip};
+use install::{Helm, NAMESPACE, kustomize, objects};
+use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
+use kube::api::{
+    ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams, ValidationDirective,
+};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+pub(crate) async fn namespace(client: &Client, name: &str) {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let namespace = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+    namespaces.create(&PostParams::default(), &namespace).await.unwrap();
+}
+
+async fn apply(client: &Client, object: &Value, dry_run: bool) -> Result<(), kube::Error> {
+    let object: DynamicObject = serde_json::from_value(object.clone()).unwrap();
+    let types = object.types.clone().unwrap();
+    let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(&types).unwrap());
+    let api: Api<DynamicObject> = match &object.metadata.namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
+    let mut by = PatchParams::apply("installation").force();
+    by.field_validation = Some(ValidationDirective::Strict);
+    by.dry_run = dry_run;
+    api.patch(object.metadata.name.as_deref().unwrap(), &by, &Patch::Apply(&object)).await.map(drop)
+}
+
+/// A control plane with the namespaces that installations are in.
+async fn server() -> Option<(ControlPlane, Client)> {
+    let control_plane = start_or_skip(&Options::api_only())?;
+    let client = control_plane.client().await.unwrap();
+    namespace(&client, NAMESPACE).await;
+    Some((control_plane, client))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_takes_every_object_of_every_combination() {
+    let Some(helm) = Helm::or_skip() else { return };
+    let Some((_control_plane, client)) = server().await else { return };
+    for (what, of) in MATRIX {
+        let (mut taken, mut unknown) = (0, Vec::new());
+        for object in rendered(&helm, of) {
+            // Kinds of another product, which this server does not have.
+            if object["apiVersion"] == "monitoring.coreos.com/v1" {
+                unknown.push(object["kind"].clone());
+                continue;
+            }
+            let outcome = apply(&client, &object, true).await;
+            assert!(outcome.is_ok(), "{what}: {outcome:?}: {object:#}");
+            taken += 1;
+        }
+        assert!(taken > 5 && unknown.len() <= 2, "{what}: {taken}, {unknown:?}");
+    }
+}
+
+/// Each affinity of a pod, and where the requirement must be afterwards.
+fn affinities() -> Vec<(Value, Vec<&'static str>)> {
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    let exists = json!({"key": "a", "operator": "Exists"});
+    let field = json!({"key": "metadata.name", "operator": "In", "values": ["n"]});
+    let eco = json!({"key": "joulie.io/power-profile", "operator": "NotIn", "values": ["eco"]});
+    let preferred = json!([{"weight": 1, "preference": {"matchExpressions": [exists]}}]);
+    let terms = |terms: Value| json!({"nodeAffinity": {required: {"nodeSelectorTerms": terms}}});
+    vec![
+        (Value::Null, vec!["0/0"]),
+        (json!({"podAntiAffinity": {}}), vec!["0/0"]),
+        (
+            json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}),
+            vec!["0/0"],
+        ),
+        (terms(json!([{"matchExpressions": [exists]}, {"matchFields": [field]}])), vec!["0/1", "1/0"]),
+        (terms(json!([{"matchExpressions": [eco]}])), vec!["0/0"]),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_performance_pod_keeps_off_eco_nodes_by_itself() {
+    let Some((_control_plane, client)) = server().await else { return };
+    let file = kustomize::folder().join("performance-affinity/performance-affinity.yaml");
+    for object in objects(&std::fs::read_to_string(file).unwrap()).unwrap() {
+        apply(&client, &object, false).await.unwrap();
+    }
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "default");
+    let account = serde_json::from_value(json!({"metadata": {"name": "default"}})).unwrap();
+    accounts.create(&PostParams::default(), &account).await.unwrap();
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
+    let admitted = async |class: &str, affinity: &Value| {
+        let mut pod = json!({"metadata": {"name": "p", "annotations": {"joulie.io/workload-class": class}},
+            "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        if affinity.is_object() {
+            pod["spec"]["affinity"] = affinity.clone();
+        }
+        let dry = PostParams { dry_run: true, ..PostParams::default() };
+        let made = pods.create(&dry, &serde_json::from_value(pod).unwrap()).await.unwrap();
+        serde_json::to_value(made).unwrap()["spec"]["affinity"].clone()
+    };
+    // A policy counts a moment after it was written.
+    let counts = async {
+        while admitted("performance", &Value::Null).await.is_null() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), counts).await.unwrap();
+    for (before, places) in affinities() {
+        let after = admitted("performance", &before).await;
+        let terms =
+            &after["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
+        assert_eq!(terms.as_array().unwrap().len(), places.len(), "{before}: {after}");
+        for place in places {
+            let (term, expression) = place.split_once('/').unwrap();
+            let (term, expression): (usize, usize) = (term.parse().unwrap(), expression.parse().unwrap());
+            let there = &terms[term]["matchExpressions"][expression];
+            let eco = json!({"key": "joulie.io/power-profile", "operator": "NotIn", "values": ["eco"]});
+            assert_eq!(there, &eco, "{before}: {after}");
+            assert!(terms[term]["matchExpressions"].get(expression + 1).is_none(), "{after}");
+        }
+        // Nothing of the person's own is lost.
+        for part in ["podAntiAffinity", "preferredDuringSchedulingIgnoredDuringExecution", "matchFields"] {
+            assert_eq!(
+                before.to_string().contains(part),
+                after.to_string().contains(part),
+                "{before}: {after}"
+            );
+        }
+        assert_eq!(admitted("standard", &before).await, before);
+    }
+}

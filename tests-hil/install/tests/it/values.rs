@@ -1,0 +1,231 @@
+//! What the charts' values may be, and what comes of them.
+
+use install::{Helm, by_template, deploy, objects};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// Combinations that people install, each with a number of objects that it has at least.
+pub(crate) const MATRIX: [(&str, &[&str]); 9] = [
+    ("as it comes", &[]),
+    ("everything", &["-f", "everything.yaml"]),
+    ("of upstream's chart", &["-f", "upstream.yaml"]),
+    ("only pools", &["--set", "agent.mode=pool"]),
+    ("only the extender", &["--set", "agent.mode=none,operator.enabled=false"]),
+    ("without the extender", &["--set", "schedulerExtender.enabled=false"]),
+    ("with NVIDIA's GPUs, by CDI", &["--set", "agent.nvidia.enabled=true,agent.nvidia.runtimeClassName="]),
+    ("privileged", &["--set", "agent.privileged=true,agent.env.MSR=msr"]),
+    (
+        "with a second scheduler",
+        &[
+            "--set",
+            "scheduler.enabled=true,scheduler.image.repository=kube-scheduler,scheduler.image.tag=v1.36.3",
+        ],
+    ),
+];
+
+/// The flags with the files of this folder at their paths.
+pub(crate) fn flags(flags: &[&str]) -> Vec<String> {
+    let values = format!("{}/tests/values", env!("CARGO_MANIFEST_DIR"));
+    let at =
+        |flag: &&str| if flag.ends_with(".yaml") { format!("{values}/{flag}") } else { (*flag).to_owned() };
+    flags.iter().map(at).collect()
+}
+
+pub(crate) fn rendered(helm: &Helm, of: &[&str]) -> Vec<Value> {
+    let flags = flags(of);
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    objects(&helm.template("chart", &flags).unwrap()).unwrap()
+}
+
+pub(crate) fn find<'a>(all: &'a [Value], kind: &str, name: &str) -> &'a Value {
+    let of = |one: &&Value| one["kind"] == kind && one["metadata"]["name"] == name;
+    all.iter().find(of).unwrap_or_else(|| panic!("{kind} {name}"))
+}
+
+fn variable<'a>(container: &'a Value, name: &str) -> &'a Value {
+    let of = |one: &&Value| one["name"] == name;
+    container["env"].as_array().unwrap().iter().find(of).map_or(&Value::Null, |one| &one["value"])
+}
+
+fn container<'a>(all: &'a [Value], kind: &str, name: &str) -> &'a Value {
+    &find(all, kind, name)["spec"]["template"]["spec"]["containers"][0]
+}
+
+#[test]
+fn both_charts_pass_the_lint_of_helm() {
+    let Some(helm) = Helm::or_skip() else { return };
+    for chart in ["chart", "chart-crds"] {
+        helm.run(&["lint", "--strict", deploy().join(chart).to_str().unwrap()]).unwrap();
+    }
+}
+
+#[test]
+fn every_combination_is_rendered_and_has_each_object_once() {
+    let Some(helm) = Helm::or_skip() else { return };
+    for (what, of) in MATRIX {
+        let mut names = BTreeSet::new();
+        for object in rendered(&helm, of) {
+            let about = &object["metadata"];
+            let name = format!("{} {} {}", object["kind"], about["namespace"], about["name"]);
+            assert!(names.insert(name.clone()), "{what}: {name} twice");
+            for container in object["spec"]["template"]["spec"]["containers"].as_array().into_iter().flatten()
+            {
+                let variables = container["env"].as_array().into_iter().flatten();
+                let variables: Vec<&Value> = variables.map(|one| &one["name"]).collect();
+                let once: BTreeSet<String> = variables.iter().map(ToString::to_string).collect();
+                assert_eq!(once.len(), variables.len(), "{what}: {name}: {variables:?}");
+                let security = &container["securityContext"];
+                assert_eq!(security["readOnlyRootFilesystem"], true, "{what}: {name}");
+                let privileged = security["privileged"] == true;
+                assert!(privileged || security["capabilities"]["drop"] == json!(["ALL"]), "{what}: {name}");
+                assert!(container["livenessProbe"].is_object(), "{what}: {name}");
+            }
+        }
+        assert!(names.len() > 5, "{what}: {names:?}");
+    }
+}
+
+/// Maps whose keys are a person's own.
+const FREE: [&str; 12] = [
+    "env",
+    "affinity",
+    "securityContext",
+    "resources",
+    "annotations",
+    "podAnnotations",
+    "podLabels",
+    "labels",
+    "commonLabels",
+    "nodeSelector",
+    "podNodeSelector",
+    "limits",
+];
+
+fn closed(values: &Value, path: &str, found: &mut Vec<String>) {
+    let Some(map) = values.as_object() else { return };
+    found.push(path.to_owned());
+    for (key, value) in map {
+        if !FREE.contains(&key.as_str()) {
+            closed(value, &format!("{path}{key}."), found);
+        }
+    }
+}
+
+#[test]
+fn a_word_that_is_no_value_is_refused_wherever_it_stands() {
+    let Some(helm) = Helm::or_skip() else { return };
+    let mut paths = Vec::new();
+    let values = std::fs::read_to_string(deploy().join("chart/values.yaml")).unwrap();
+    closed(&serde_saphyr::from_str(&values).unwrap(), "", &mut paths);
+    assert!(paths.len() > 25, "{paths:?}");
+    for path in paths {
+        let told = helm.template("chart", &["--set", &format!("{path}tpyo=1")]).unwrap_err();
+        assert!(told.contains("additional properties 'tpyo' not allowed"), "{path}: {told}");
+    }
+    let told = helm.template("chart-crds", &["--set", "tpyo=1"]).unwrap_err();
+    assert!(told.contains("'tpyo' not allowed"), "{told}");
+}
+
+#[test]
+fn a_value_that_cannot_work_is_refused() {
+    let Some(helm) = Helm::or_skip() else { return };
+    for (value, why) in [
+        ("agent.mode=pods", "value must be one of"),
+        ("agent.privileged=yes", "want boolean"),
+        ("operator.replicas=two", "want integer"),
+        ("image.digest=sha256:1", "does not match pattern"),
+        ("operator.env.budget=1", "does not match pattern"),
+        ("agent.mode=pool,agent.pool.shards=3", "agent.pool.shards must be"),
+        ("schedulerExtender.nodeName=a", "set schedulerExtender.replicas to 1"),
+        ("scheduler.enabled=true", "scheduler.image.repository and"),
+        ("networkPolicy.enabled=true", "networkPolicy.schedulerFrom must say"),
+    ] {
+        let told = helm.template("chart", &["--set", value]).unwrap_err();
+        assert!(told.contains(why), "{value}: {told}");
+    }
+}
+
+#[test]
+fn the_values_of_upstreams_chart_mean_here_what_they_mean_there() {
+    let Some(helm) = Helm::or_skip() else { return };
+    let all = rendered(&helm, &["-f", "upstream.yaml"]);
+    let pod = &find(&all, "DaemonSet", "joulie-agent")["spec"]["template"]["spec"];
+    assert_eq!(pod["hostNetwork"], true);
+    assert_eq!(pod["dnsPolicy"], "ClusterFirstWithHostNet");
+    assert_eq!(pod["nodeSelector"]["joulie.io/managed"], "true");
+    let agent = &pod["containers"][0];
+    assert_eq!(agent["image"], "upstream/joulie-agent:v0.1.1");
+    assert_eq!(agent["securityContext"]["privileged"], true);
+    assert_eq!(variable(agent, "RECONCILE_INTERVAL"), "20s");
+    let operator = container(&all, "Deployment", "joulie-operator");
+    assert_eq!(variable(operator, "ECO_CAP_WATTS"), "120");
+    assert_eq!(variable(operator, "NODE_SELECTOR"), "joulie.io/managed=true,tier=a");
+    // Said with an empty value, so not said.
+    assert_eq!(variable(operator, "PROMETHEUS_ADDRESS"), &Value::Null);
+    let extender = find(&all, "Deployment", "joulie-scheduler-extender");
+    assert_eq!(extender["spec"]["replicas"], 1);
+    assert_eq!(extender["spec"]["template"]["spec"]["nodeName"], "control-plane-0");
+    let service = find(&all, "Service", "joulie-scheduler-extender");
+    assert_eq!(service["spec"]["clusterIP"], "10.96.0.50");
+    let config = find(&all, "ConfigMap", "joulie-scheduler-config");
+    assert!(config["data"]["config.yaml"].as_str().unwrap().contains("http://10.96.0.50:9876\n"), "{config}");
+    for (name, port) in [("joulie-agent-metrics", 8080), ("joulie-operator-metrics", 8081)] {
+        let service = find(&all, "Service", name);
+        assert_eq!(service["spec"]["ports"][0]["port"], port);
+        assert_eq!(service["metadata"]["annotations"]["prometheus.io/scrape"], "true");
+    }
+}
+
+#[test]
+fn without_a_word_about_it_an_agent_is_not_privileged() {
+    let Some(helm) = Helm::or_skip() else { return };
+    let all = rendered(&helm, &[]);
+    let agent = container(&all, "DaemonSet", "joulie-agent");
+    let security = json!({"runAsUser": 0, "runAsGroup": 0, "readOnlyRootFilesystem": true, "allowPrivilegeEscalation": false,
+        "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"}});
+    assert_eq!(agent["securityContext"], security);
+    assert!(!agent["volumeMounts"].to_string().contains("/dev"), "{agent}");
+    for name in ["joulie-operator", "joulie-scheduler-extender"] {
+        assert_eq!(container(&all, "Deployment", name)["securityContext"]["runAsNonRoot"], true, "{name}");
+    }
+    let privileged = rendered(&helm, &["--set", "agent.privileged=true"]);
+    let agent = container(&privileged, "DaemonSet", "joulie-agent");
+    assert_eq!(agent["securityContext"]["privileged"], true);
+    assert!(agent["volumeMounts"].to_string().contains("/host/dev"), "{agent}");
+}
+
+fn definition(object: Value) -> CustomResourceDefinition {
+    serde_json::from_value(object).unwrap()
+}
+
+#[test]
+fn the_kinds_are_kept_and_anothers_is_left_out() {
+    let Some(helm) = Helm::or_skip() else { return };
+    let all = objects(&helm.template("chart-crds", &[]).unwrap()).unwrap();
+    assert_eq!(all.len(), 6);
+    for kind in &all {
+        assert_eq!(kind["metadata"]["annotations"]["helm.sh/resource-policy"], "keep");
+        assert_eq!(kind["spec"]["group"], "joulie.io");
+    }
+    assert_eq!(objects(&helm.template("chart-crds", &["--set", "gpu=true"]).unwrap()).unwrap().len(), 7);
+    let bare = objects(&helm.template("chart-crds", &["--set", "keep=false"]).unwrap()).unwrap();
+    for kind in &bare {
+        let file = format!("joulie.io_{}.yaml", kind["spec"]["names"]["plural"].as_str().unwrap());
+        let file = std::fs::read_to_string(deploy().join("chart-crds/files").join(file)).unwrap();
+        // By their types, because helm writes 100 for 100.0.
+        let [file, chart] = [serde_saphyr::from_str(&file).unwrap(), kind.clone()].map(definition);
+        assert_eq!(file, chart);
+    }
+}
+
+#[test]
+fn what_helm_says_of_origins_is_taken_out() {
+    let cut = by_template(
+        "---\n# Source: joulie/templates/a.yaml\nkind: A  \n\nb: 1\n---\n# Source: joulie/templates/a.yaml\n# none\n",
+    );
+    assert_eq!(
+        cut.into_iter().collect::<Vec<_>>(),
+        [("a.yaml".to_owned(), vec!["kind: A\nb: 1\n".to_owned()])]
+    );
+}
