@@ -35,6 +35,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         Some(mut jobs) => {
             let doc = cargo(root, &["test", "--workspace", "--locked", "--doc", "--no-fail-fast"]);
             jobs.extend([programs::Job::new("examples in documentation", doc), again(root, &["proofs"])?]);
+            jobs.push(again(root, &["vm", "--short"])?);
             programs::run(jobs, |ended| {
                 println!("\n-- {}: {} s\n{}", ended.name, ended.took.as_secs(), ended.output.trim_end());
                 ended.output.lines().for_each(|line| count.add(line));
