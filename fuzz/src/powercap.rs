@@ -1,6 +1,6 @@
 //! Property: whatever stands in the files of powercap, a value is what its file says or an error of that file; a cap
 //! that was taken is the one that its range and step give; what is refused has changed nothing; a release brings back
-//! what was there; `enabled` is never written 0, and no zone that is no package is ever written.
+//! what was there; a cap never switches a zone off, and no zone that is no package is ever written.
 
 use crate::port::{check_domains, check_file, check_names, clock, microwatts, sample};
 use crate::text::attribute;
@@ -193,7 +193,12 @@ fn set_and_release(hal: &mut Hal, tree: &Tree, script: &Script<'_>, handle: Hand
             let number = |files: &[Option<Vec<u8>>], at: usize| files[at].as_deref().and_then(attribute);
             let now = tree.settings();
             for (enabled, long) in ENABLED.into_iter().zip(LONG) {
-                if number(&before, enabled) == Some(1) {
+                if let Some(was @ (0 | 1)) = number(&before, enabled) {
+                    assert_eq!(
+                        number(&now, enabled),
+                        Some(was),
+                        "it is on where it was off, or off where it was on"
+                    );
                     assert_eq!(number(&now, long), number(&before, long), "the original is not back");
                 }
             }

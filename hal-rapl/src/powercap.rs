@@ -5,9 +5,13 @@
 //! any more, its package is gone until the next `describe`, which takes up again what came back.
 //!
 //! For a cap the long-term limit is the cap, over at most half a second; the short-term limit comes down to a fifth above
-//! it and never rises above its original; `enabled` is written 1 where it reads 0, last, and never 0, as that would switch
-//! off the vendor's short-term limit. On a machine with a twin both zones get the cap, since the lower one holds: a cap
-//! that one of them refuses is in force if the other took it. A release needs each zone that was written.
+//! it and never rises above its original; `enabled` is written 1 where it reads 0, last. It is written 0 only by a release,
+//! first, in a zone that was off before anybody capped it. On a machine with a twin both zones get the cap, since the lower
+//! one holds: a cap that one of them refuses is in force if the other took it. A release needs each zone that was written.
+//!
+//! `enabled` switches both limits and reads as the long-term one. So a short-term limit of 0 W that is off by itself cannot
+//! be off again after somebody switched its zone off meanwhile: it is put at the largest value, which limits nothing. And
+//! a short-term limit that is on by itself, in a zone that reads as off, cannot be told from one that is off.
 
 mod find;
 mod package;

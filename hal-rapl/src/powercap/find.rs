@@ -159,7 +159,7 @@ fn refuted(
         None => originals
             .kept(key, Control::Power)
             .and_then(|original| super::saved::unpack(&original))
-            .is_some_and(|saved| saved.iter().flatten().any(|saved| saved.limits() && above(saved.long_uw))),
+            .is_some_and(|saved| saved.iter().flatten().any(|saved| above(saved.long_uw))),
     };
     max_uw > 0 && (before || in_use.into_iter().any(above))
 }

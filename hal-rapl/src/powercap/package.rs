@@ -18,16 +18,22 @@ struct Target {
     /// None where it stays.
     short_uw: Option<u64>,
     window_us: u64,
-    enable: bool,
+    /// Whether the zone is to be on.
+    on: bool,
 }
 
 impl Target {
     /// As it is to be written over this state. Switching a zone on switches both of its limits on: a short-term limit of 0 W
     /// that is off would stop the machine then, so that it becomes the largest one first. It limits nothing, as one that is off.
     fn over(self, state: &State) -> Self {
-        let switches_on =
-            self.enable && !state.enabled && self.short_uw.is_none() && state.short_uw == Some(0);
+        let switches_on = self.on && !state.enabled && self.short_uw.is_none() && state.short_uw == Some(0);
         Self { short_uw: if switches_on { Some(CEILING_UW) } else { self.short_uw }, ..self }
+    }
+
+    /// Whether the zone is to be off and is not so yet, or not with these limits.
+    fn switches_off(&self, state: &State) -> bool {
+        let short_differs = state.short_uw.zip(self.short_uw).is_some_and(|(is, wanted)| is != wanted);
+        !self.on && (state.enabled || state.long_uw != self.long_uw || short_differs)
     }
 }
 
@@ -108,9 +114,9 @@ impl Package {
             let original = kept.copied().unwrap_or_else(|| Saved::of(zone.control_type, state));
             let target = Target {
                 long_uw: cap_uw,
-                short_uw: original.short_uw.map(|original| aim::short_term(cap_uw, original)),
+                short_uw: original.highest_short_uw().map(|highest| aim::short_term(cap_uw, highest)),
                 window_us: WINDOW_MAX_US,
-                enable: true,
+                on: true,
             };
             *slot = Some(target.over(state));
         }
@@ -134,11 +140,10 @@ impl Package {
             let kept = originals.iter().flatten().find(|kept| kept.control_type == zone.control_type);
             *slot = kept.zip(state.as_ref()).map(|(kept, state)| {
                 let target = Target {
-                    // A zone that is off again after one came and went needs no limit written to have none.
-                    long_uw: if kept.limits() || state.enabled { kept.long_uw } else { state.long_uw },
+                    long_uw: kept.long_uw,
                     short_uw: kept.short_uw,
                     window_us: if kept.window_us == 0 { WINDOW_MAX_US } else { kept.window_us },
-                    enable: kept.limits(),
+                    on: kept.enabled,
                 };
                 target.over(state)
             });
@@ -170,6 +175,12 @@ impl Package {
             }
         }
         let mut refused = [const { None }; ZONES_MAX];
+        for (at, (state, target)) in states.iter().zip(targets).enumerate() {
+            // First, as what an off zone is to say may be 0 W; whoever limits nothing afterwards may do so at once.
+            if state.as_ref().zip(target.as_ref()).is_some_and(|(state, target)| target.switches_off(state)) {
+                self.attempt(&mut refused, at, Limits::disable)?;
+            }
+        }
         for at in lower_first(&changes) {
             let new_uw = changes.get(at).map_or(0, |change| change.1);
             self.attempt(&mut refused, at / 2, |limits| {
@@ -181,7 +192,7 @@ impl Package {
             let (Some(state), Some(target)) = (state, target) else { continue };
             self.shorten(&mut refused, at, state, target)?;
             // Last, as enabling makes whatever the limits say hold at once.
-            if target.enable && !state.enabled {
+            if target.on && !state.enabled {
                 self.attempt(&mut refused, at, Limits::enable)?;
             }
         }

@@ -1,6 +1,5 @@
-//! The original of a package: four words for each of its zones. What is saved of a limit is what was in force, so that
-//! a state and the state after its release are the same words: a limit that is not enabled is no limit, which a release
-//! writes as the largest one, because switching a zone off again would take the vendor's short-term limit with it.
+//! The original of a package: four words for each of its zones. A zone that was off is saved with the values that it
+//! read, 0 W among them, and is off again after its release, before those values are written.
 //!
 //! What cannot have been in force is neither saved nor believed: a journal that was edited, or a file that answered
 //! nonsense for a moment, must not put a package at 0 W.
@@ -12,6 +11,9 @@ use power_hal::Original;
 /// Zone, long-term limit, its window, short-term limit; for each zone that has limits.
 const LAYOUT: u8 = 1;
 
+/// In the first word: the zone was off. Versions that do not know it leave such an original alone.
+const OFF: u64 = 1 << 8;
+
 /// A zone that has no short-term limit.
 const NONE: u64 = u64::MAX;
 
@@ -19,44 +21,45 @@ const NONE: u64 = u64::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Saved {
     pub(super) control_type: ControlType,
+    /// Whether the zone was on, and so its limits in force.
+    pub(super) enabled: bool,
     pub(super) long_uw: u64,
     /// Zero where it was no longer than a cap's window: such a window is never written.
     pub(super) window_us: u64,
-    /// None where there is none, or where it is not used (it reads 0): then it is never written either.
+    /// None where there is none, or where it reads 0 in a zone that is on: it is off by itself then, and is never written.
     pub(super) short_uw: Option<u64>,
 }
 
 impl Saved {
     pub(super) fn of(control_type: ControlType, state: &State) -> Self {
         let window_us = state.window_us.filter(|&window| window > WINDOW_MAX_US).unwrap_or(0);
-        let short_uw = match state.short_uw {
-            // Enabling a zone enables both of its limits; one of nothing would stop the machine then.
-            Some(0) => (!state.enabled).then_some(CEILING_UW),
-            short => short,
-        };
+        let State { enabled, long_uw, short_uw, .. } = *state;
         Self {
             control_type,
-            long_uw: if state.enabled { state.long_uw } else { CEILING_UW },
+            enabled,
+            long_uw,
             window_us,
-            short_uw,
+            short_uw: short_uw.filter(|&uw| uw > 0 || !enabled),
         }
     }
 
-    /// Whether it can have been in force on any package: a limit of more than nothing that a register holds, over a
-    /// window that one holds.
+    /// Whether a package can have been so: limits that a register holds, over a window that one holds, and in force only
+    /// what is more than nothing.
     pub(super) const fn is_possible(&self) -> bool {
+        let least = if self.enabled { 1 } else { 0 };
         let short = match self.short_uw {
-            Some(short) => 0 < short && short <= FIELD_MAX_UW,
+            Some(short) => least <= short && short <= FIELD_MAX_UW,
             None => true,
         };
         let window =
             self.window_us == 0 || WINDOW_MAX_US < self.window_us && self.window_us <= WINDOW_FIELD_MAX_US;
-        0 < self.long_uw && self.long_uw <= FIELD_MAX_UW && short && window
+        least <= self.long_uw && self.long_uw <= FIELD_MAX_UW && short && window
     }
 
-    /// Whether the long-term limit limited anything.
-    pub(super) const fn limits(&self) -> bool {
-        self.long_uw != CEILING_UW
+    /// The short-term limit that a cap may rise to. One of nothing that is off comes on with its zone, so that it has to be
+    /// one that limits nothing.
+    pub(super) fn highest_short_uw(&self) -> Option<u64> {
+        self.short_uw.map(|short| if short == 0 { CEILING_UW } else { short })
     }
 
     const fn words(&self) -> [u64; 4] {
@@ -64,7 +67,8 @@ impl Saved {
             Some(short) => short,
             None => NONE,
         };
-        [self.control_type.word(), self.long_uw, self.window_us, short]
+        let off = if self.enabled { 0 } else { OFF };
+        [self.control_type.word() | off, self.long_uw, self.window_us, short]
     }
 }
 
@@ -88,10 +92,12 @@ pub(super) fn unpack(original: &Original) -> Option<[Option<Saved>; 2]> {
         return None;
     }
     let mut saved = [None; 2];
-    for (slot, &[control_type, long_uw, window_us, short]) in saved.iter_mut().zip(zones) {
-        let control_type = ControlType::from_word(control_type)?;
+    for (slot, &[zone, long_uw, window_us, short]) in saved.iter_mut().zip(zones) {
+        let control_type = ControlType::from_word(zone & !OFF)?;
         let short_uw = (short != NONE).then_some(short);
-        *slot = Some(Saved { control_type, long_uw, window_us, short_uw }).filter(Saved::is_possible);
+        let enabled = zone & OFF == 0;
+        *slot =
+            Some(Saved { control_type, enabled, long_uw, window_us, short_uw }).filter(Saved::is_possible);
         slot.as_ref()?;
     }
     Some(saved)
@@ -113,6 +119,9 @@ mod tests {
             assert_eq!(unpack(&pack(&zones).unwrap()), Some(zones));
         }
         assert_eq!(pack(&[Some(package), None]).unwrap().words(), [0, 250_000_000, 27_983_872, 300_000_000]);
+        let off = Saved::of(ControlType::Mmio, &state(false, 250_000_000, 0));
+        assert_eq!(unpack(&pack(&[Some(package), Some(off)]).unwrap()), Some([Some(package), Some(off)]));
+        assert_eq!(pack(&[Some(off), None]).unwrap().words(), [0x101, 250_000_000, 27_983_872, 0]);
     }
 
     #[test]
@@ -135,6 +144,9 @@ mod tests {
         assert!(words(250_000_000, 27_983_872, 300_000_000).is_some());
         // TPMI has 18 bits of 1/8 W.
         assert!(words(32_767_875_000, 0, NONE).is_some());
+        let off = |long, short| unpack(&Original::new(LAYOUT, &[0x100, long, 0, short]).unwrap());
+        assert!(off(0, 0).is_some(), "nothing of it was in force");
+        assert_eq!((off(32_768_000_000, 0), off(0, 32_768_000_000)), (None, None));
         for (long, window, short) in [
             (0, 27_983_872, 300_000_000),
             (32_768_000_000, 0, NONE),
@@ -157,13 +169,16 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_is_not_enabled_is_saved_as_no_limit() {
+    fn a_zone_that_is_off_is_saved_as_it_reads() {
         let off = Saved::of(ControlType::Package, &state(false, 0, 0));
-        let released = Saved::of(ControlType::Package, &state(true, CEILING_UW, CEILING_UW));
-        assert_eq!(off, released, "0 W that is not enabled must not come back as 0 W that is");
-        assert!(!off.limits());
-        let off_with_short = Saved::of(ControlType::Package, &state(false, 0, 300_000_000));
-        assert_eq!(off_with_short.short_uw, Some(300_000_000));
+        assert_eq!((off.enabled, off.long_uw, off.short_uw), (false, 0, Some(0)));
+        assert!(off.is_possible(), "0 W that is off stops nothing");
+        assert_eq!(off.highest_short_uw(), Some(CEILING_UW), "and must not come into force with a cap");
+        let with_short = Saved::of(ControlType::Package, &state(false, 0, 300_000_000));
+        assert_eq!(
+            (with_short.short_uw, with_short.highest_short_uw()),
+            (Some(300_000_000), Some(300_000_000))
+        );
     }
 
     #[test]

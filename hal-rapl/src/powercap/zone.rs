@@ -2,7 +2,7 @@
 
 use crate::RaplError;
 use crate::aim::CEILING_UW;
-use hal_files::{Access, Attribute, FileError};
+use hal_files::{Access, Attribute, Deed, FileError};
 use power_hal::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -230,9 +230,23 @@ impl Limits {
         })
     }
 
-    /// Switches the limits on. There is no way to switch them off.
+    /// Switches the limits on.
     pub(super) fn enable(&self) -> Result<(), FileError> {
         self.enabled.as_ref().map_or(Ok(()), |enabled| enabled.write(1))
+    }
+
+    /// Switches the limits off, and makes sure of it: what is written next may be 0 W.
+    pub(super) fn disable(&self) -> Result<(), FileError> {
+        let failed = |path: Arc<Path>, kind| FileError { path, deed: Deed::Write, kind, errno: None };
+        let Some(enabled) = &self.enabled else {
+            let path = Arc::from(self.long.file.path().with_file_name("enabled"));
+            return Err(failed(path, ErrorKind::Gone));
+        };
+        enabled.write(0)?;
+        match enabled.read()? {
+            0 => Ok(()),
+            _ => Err(failed(Arc::clone(enabled.file.path()), ErrorKind::Locked)),
+        }
     }
 }
 

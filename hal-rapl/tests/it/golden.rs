@@ -6,6 +6,7 @@ use power_hal::{
     Released, Sample, Setting,
 };
 use power_units::{MicroJoules, MicroWatts, Micros};
+use rig::faults::{Direction, Effect};
 use rig::machine::Attribute;
 use rig::powercap::Lock;
 
@@ -157,11 +158,11 @@ fn a_window_that_is_short_already_is_left_alone() {
 
 /// `enabled` 1 switches both limits on, 0 both off. Fix list agent S17.
 #[test]
-fn enabled_is_written_1_where_it_reads_0_and_never_0() {
+fn a_cap_writes_enabled_1_where_it_reads_0_and_a_release_does_not_touch_one_that_was_on() {
     let Some((bench, mut hal)) = open("xeon-2s") else { return };
     effective(&mut hal, "package-1", w(100));
-    bench.zone("intel-rapl:0", |slot| slot.zone.come_back());
     effective(&mut hal, "package-0", w(100));
+    bench.zone("intel-rapl:0", |slot| slot.zone.come_back());
     effective(&mut hal, "package-0", w(110));
     let zero = find(&hal, "package-0").0;
     hal.release(zero).unwrap();
@@ -171,22 +172,67 @@ fn enabled_is_written_1_where_it_reads_0_and_never_0() {
     assert_eq!((text(switched[0]), &switched[0].on), ("1".into(), &Attribute::Enabled(0)));
 }
 
+/// Limits in W and the switches of both.
+fn both(bench: &Bench, id: &str) -> [(u64, bool); 2] {
+    let each = |slot: &mut rig::machine::Slot| {
+        [0, 1].map(|at| (slot.zone.power_limit_uw(at) / 1_000_000, slot.zone.constraints[at].enabled))
+    };
+    bench.zone(id, each)
+}
+
+/// What was off is off again, with its very values, and nothing of 0 W is in force on the way there.
 #[test]
-fn a_limit_that_was_off_is_no_limit_after_the_release() {
+fn a_zone_that_was_off_is_off_again_with_its_values() {
+    for (long, short) in [(0, 0), (250, 0), (0, 300), (200, 280)] {
+        let Some((bench, mut hal)) = open("xeon-2s") else { return };
+        bench.zone("intel-rapl:0", |slot| {
+            slot.zone.write_enabled(b"0").unwrap();
+            slot.zone.write_power_limit(0, format!("{long}000000").as_bytes()).unwrap();
+            slot.zone.write_power_limit(1, format!("{short}000000").as_bytes()).unwrap();
+        });
+        let before = bench.zone("intel-rapl:0", |slot| slot.zone.time_window_us(0));
+        // The second time after somebody switched it off meanwhile.
+        for by_somebody in [false, true] {
+            assert_eq!(effective(&mut hal, "package-0", w(100)), (100_000_000, true));
+            assert_eq!(both(&bench, "intel-rapl:0"), [(100, true), (120, true)]);
+            if by_somebody {
+                bench.zone("intel-rapl:0", |slot| slot.zone.come_back());
+            }
+            bench.writes();
+            let handle = find(&hal, "package-0").0;
+            assert_eq!(hal.release(handle).unwrap(), Released::Restored);
+            assert_eq!(both(&bench, "intel-rapl:0"), [(long, false), (short, false)]);
+            assert_eq!(bench.zone("intel-rapl:0", |slot| slot.zone.time_window_us(0)), before);
+            let writes = bench.writes();
+            assert_eq!(
+                (text(&writes[0]), &writes[0].on),
+                ("0".into(), &Attribute::Enabled(0)),
+                "it is off first"
+            );
+            let limit = sample(&mut hal, "package-0").unwrap().power_limit;
+            assert_eq!(limit, Ok(MicroWatts::new(CEILING_UW)));
+        }
+    }
+}
+
+/// The switch answers "ok" and stays: 0 W written then would come into force.
+#[test]
+fn what_a_zone_that_does_not_switch_off_was_is_not_written() {
     let Some((bench, mut hal)) = open("xeon-2s") else { return };
     bench.zone("intel-rapl:0", |slot| {
         slot.zone.write_enabled(b"0").unwrap();
-        slot.zone.write_power_limit(0, b"0").unwrap();
         slot.zone.write_power_limit(1, b"0").unwrap();
     });
-    assert_eq!(effective(&mut hal, "package-0", w(100)), (100_000_000, true));
-    let limits =
-        || bench.zone("intel-rapl:0", |slot| (slot.zone.power_limit_uw(0), slot.zone.power_limit_uw(1)));
-    assert_eq!(limits(), (100_000_000, 120_000_000), "0 W that comes into force would stop the machine");
+    effective(&mut hal, "package-0", w(100));
+    let answer = Effect::Answers(b"1\n".to_vec());
+    bench.fault(Attribute::Enabled(0), Direction::Read, answer, u32::MAX);
+    bench.writes();
     let handle = find(&hal, "package-0").0;
+    assert_eq!(kind(hal.release(handle)), ErrorKind::Locked);
+    assert_eq!(bench.writes().len(), 1, "the switch alone");
+    bench.machine.lock().faults().heal();
     assert_eq!(hal.release(handle).unwrap(), Released::Restored);
-    assert_eq!(limits(), (CEILING_UW, CEILING_UW));
-    assert_eq!(sample(&mut hal, "package-0").unwrap().power_limit, Ok(MicroWatts::new(CEILING_UW)));
+    assert_eq!(both(&bench, "intel-rapl:0"), [(250, false), (0, false)]);
 }
 
 /// PL2 is lowered to a fifth above the cap, and raised no higher than it was. Fix list agent S17.

@@ -31,8 +31,12 @@ struct Limits {
     enabled: bool,
     long_uw: u64,
     window_us: u64,
+    short_on: bool,
     short_uw: u64,
 }
+
+/// What the journal is to hold of a zone: whether it was on, its long-term limit, the window of that, its short-term limit.
+type Words = (bool, [Option<u64>; 3]);
 
 impl Limits {
     fn of(slot: &Slot) -> Self {
@@ -43,32 +47,32 @@ impl Limits {
             enabled: constraints.first().is_some_and(|long_term| long_term.enabled),
             long_uw: power("long_term"),
             window_us: at("long_term").map_or(0, |at| slot.zone.time_window_us(at)),
+            short_on: at("short_term").is_some_and(|at| constraints[at].enabled),
             short_uw: power("short_term"),
         }
     }
 
-    /// What the journal is to hold of it: a limit that is not enabled is no limit, a window that is no longer than a cap's
-    /// is never written, and neither is a short-term limit that is not used.
-    fn saved(self) -> [Option<u64>; 3] {
-        let long_uw = if self.enabled { self.long_uw } else { NO_LIMIT_UW };
+    /// What the journal is to hold of it: a window that is no longer than a cap's is never written, and neither is a
+    /// short-term limit of 0 W that is off by itself.
+    fn saved(self) -> Words {
         let window_us = if self.window_us > 1_000_000 { self.window_us } else { 0 };
-        let short_uw = match (self.short_uw, self.enabled) {
-            (0, true) => None,
-            (0, false) => Some(NO_LIMIT_UW),
-            (short, _) => Some(short),
-        };
-        [Some(long_uw), Some(window_us), short_uw]
+        let short_uw = (self.short_uw > 0 || !self.enabled).then_some(self.short_uw);
+        (self.enabled, [Some(self.long_uw), Some(window_us), short_uw])
     }
 
-    /// Whether what is now there is what was there before. A zone that was not enabled limited nothing; it is never
-    /// switched off again, so one that limits nothing is the same.
-    fn are_back(self, now: Self) -> bool {
-        if self.enabled {
-            return self == now;
-        }
-        let limits_nothing = !now.enabled || now.long_uw >= NO_LIMIT_UW;
-        limits_nothing && self.window_us == now.window_us && self.short_uw == now.short_uw
+    /// Whether what is now there is what was there before. The kernel has one switch for both limits: once somebody has
+    /// switched the zone off, a short-term limit of 0 W that was off by itself cannot be off while the other one is on, and
+    /// on at 0 W it would stop the machine. Then, and only then, it is to be the one that limits nothing.
+    fn are_back(self, now: Self, switched_off: bool) -> bool {
+        let by_itself = self.enabled && !self.short_on && self.short_uw == 0;
+        let stand_in = Self { short_on: true, short_uw: NO_LIMIT_UW, ..self };
+        self == now || by_itself && switched_off && now == stand_in
     }
+}
+
+/// Whether a limit of 0 W is in force.
+fn stops(slot: &Slot) -> bool {
+    slot.zone.constraints.iter().any(|limit| limit.enabled && limit.power_raw == 0)
 }
 
 /// What a scenario's truth is judged by.
@@ -76,6 +80,8 @@ pub(crate) struct Ledger {
     state: PathBuf,
     journal: Held,
     zones: Vec<Limits>,
+    /// Which zones somebody has switched off since they had their originals.
+    switched_off: Vec<bool>,
     policies: Vec<u32>,
     /// What may be the original as well.
     other_zones: Vec<Option<Limits>>,
@@ -105,6 +111,8 @@ struct Held {
 
 /// How `hal-rapl` saves a zone: whose it is, its long-term limit, the window of that, its short-term limit.
 const ZONE_WORDS: usize = 4;
+/// In the first word: the zone was off.
+const OFF: u64 = 1 << 8;
 /// A short-term limit that is not there.
 const NO_WORD: u64 = u64::MAX;
 
@@ -134,12 +142,12 @@ impl Held {
 
     /// What it holds of this zone: a package and its twin are one domain, and either may have been away when the
     /// original was saved.
-    fn zone(&self, slot: &Slot) -> Option<[Option<u64>; 3]> {
+    fn zone(&self, slot: &Slot) -> Option<Words> {
         let key = (BackendKind::Powercap.label(), slot.zone.name.clone());
         let whose = u64::from(slot.control_type != "intel-rapl");
         let zones = self.words.get(&key)?.as_chunks::<ZONE_WORDS>().0;
-        let [_, long, window, short] = *zones.iter().find(|words| words[0] == whose)?;
-        Some([long, window, short].map(|word| (word != NO_WORD).then_some(word)))
+        let [first, long, window, short] = *zones.iter().find(|words| words[0] & !OFF == whose)?;
+        Some((first & OFF == 0, [long, window, short].map(|word| (word != NO_WORD).then_some(word))))
     }
 
     fn policy(&self, first_cpu: usize) -> Option<u64> {
@@ -156,6 +164,7 @@ impl Ledger {
             state,
             journal: Held::default(),
             zones: machine.zones().iter().map(Limits::of).collect(),
+            switched_off: vec![false; machine.zones().len()],
             policies: policies.iter().map(|policy| policy.user_max).collect(),
             other_zones: vec![None; machine.zones().len()],
             other_policies: vec![None; policies.len()],
@@ -245,15 +254,20 @@ impl Ledger {
             Attribute::PowerLimit(at, constraint) => {
                 let name = zones[at].zone.constraints[constraint].name;
                 let value: u64 = text.parse().unwrap_or(0);
-                let fine = matches!(name, "long_term" | "short_term")
-                    && (value > 0 || self.zones[at].short_uw == 0 && name == "short_term");
+                let is_off = !zones[at].zone.constraints[constraint].enabled;
+                let fine = matches!(name, "long_term" | "short_term") && (value > 0 || is_off);
                 self.zone_written(at, zones, fine, &format!("{name} {text}"));
             }
             Attribute::TimeWindow(at, constraint) => {
                 let fine = zones[at].zone.constraints[constraint].name == "long_term";
                 self.zone_written(at, zones, fine, &format!("a window of constraint {constraint}: {text}"));
             }
-            Attribute::Enabled(at) => self.zone_written(at, zones, text == "1", &format!("enabled={text}")),
+            Attribute::Enabled(at) => {
+                let was_off =
+                    !self.zones[at].enabled || self.other_zones[at].is_some_and(|other| !other.enabled);
+                let fine = text == "1" && !stops(&zones[at]) || text == "0" && was_off;
+                self.zone_written(at, zones, fine, &format!("enabled={text}"));
+            }
             Attribute::MaxFreq(at) => self.policy_written(at, &text),
             Attribute::Text(_)
             | Attribute::Energy(_)
@@ -277,6 +291,11 @@ impl Ledger {
 
     fn zone_written(&mut self, at: usize, zones: &[Slot], fine: bool, what: &str) {
         let slot = &zones[at];
+        let (was, now) = (self.zones[at], Limits::of(slot));
+        if was != now && was.are_back(now, self.switched_off[at]) {
+            // A node that cannot write that it has let go finds this when it caps the zone again.
+            self.other_zones[at] = Some(now);
+        }
         let name = format!("{} ({})", slot.zone.id, slot.zone.name);
         if !is_package(slot) || !fine {
             self.accuse(format!("{what} was written to {name}"));
@@ -313,7 +332,8 @@ impl Ledger {
         self.settle_others(machine);
         for at in 0..self.zones.len() {
             let slot = &machine.zones()[at];
-            if self.journal.zone(slot).is_none() && !self.zones[at].are_back(Limits::of(slot)) {
+            let is_back = self.zones[at].are_back(Limits::of(slot), self.switched_off[at]);
+            if self.journal.zone(slot).is_none() && !is_back {
                 let (id, was, is) = (&slot.zone.id, self.zones[at], Limits::of(slot));
                 self.accuse(format!("the original of {id} is lost: it was {was:?} and is {is:?}"));
             }
@@ -331,9 +351,14 @@ impl Ledger {
         for (at, slot) in
             machine.zones().iter().enumerate().filter(|(_, slot)| self.journal.zone(slot).is_none())
         {
-            if let Some(other) = self.other_zones[at].take().filter(|other| other.are_back(Limits::of(slot)))
+            let (now, switched_off) = (Limits::of(slot), self.switched_off[at]);
+            if let Some(other) = self.other_zones[at].take().filter(|other| other.are_back(now, switched_off))
             {
                 self.zones[at] = other;
+            }
+            if self.zones[at].are_back(now, switched_off) {
+                // What stands in for a short-term limit is what the next one finds.
+                (self.zones[at], self.switched_off[at]) = (now, false);
             }
         }
         for (at, policy) in machine.policies().iter().enumerate() {
@@ -356,10 +381,13 @@ impl Ledger {
             let (before, now) = (zones[at], Limits::of(slot));
             // A locked zone takes no write: whatever it says is the firmware's.
             if self.journal.zone(slot).is_none() || slot.zone.lock != Lock::Open {
-                (self.zones[at], self.other_zones[at]) = (now, None);
-            } else if before != now && self.zones[at].are_back(before) {
+                (self.zones[at], self.other_zones[at], self.switched_off[at]) = (now, None, false);
+                continue;
+            }
+            if before != now && self.zones[at].are_back(before, self.switched_off[at]) {
                 self.other_zones[at] = Some(now);
             }
+            self.switched_off[at] |= before.enabled && !now.enabled;
         }
         for (at, policy) in machine.policies().iter().enumerate() {
             let (before, now) = (policies[at], policy.user_max);
@@ -392,9 +420,9 @@ impl Ledger {
         if held > 0 {
             self.accuse(format!("the journal still holds {held}: {:?}", self.journal.words));
         }
-        let kept: Vec<String> = (machine.zones().iter().zip(&self.zones))
-            .filter(|(slot, was)| !was.are_back(Limits::of(slot)))
-            .map(|(slot, was)| format!("{} was {was:?} and is {:?}", slot.zone.id, Limits::of(slot)))
+        let kept: Vec<String> = (machine.zones().iter().zip(&self.zones).zip(&self.switched_off))
+            .filter(|((slot, was), switched_off)| !was.are_back(Limits::of(slot), **switched_off))
+            .map(|((slot, was), _)| format!("{} was {was:?} and is {:?}", slot.zone.id, Limits::of(slot)))
             .chain(
                 (machine.policies().iter().zip(&self.policies))
                     .filter(|(now, was)| now.user_max != **was)
