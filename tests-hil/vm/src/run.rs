@@ -165,17 +165,42 @@ fn report(args: &Args, (ready, planned): (&[Ready], usize), done: &[Done], secon
         }
         failed += usize::from(!one.verdict.stands() || !differences.is_empty());
     }
-    let word = |fits: bool| if fits { "PASS" } else { "FAIL" };
     let passed = done.len() - failed;
     println!("test result: {passed} passed; {failed} failed; 0 ignored");
-    println!("BAR vm failed-scenarios {failed} 0 {}", word(failed == 0));
-    println!("BAR vm scenarios-run {} {planned} {}", done.len(), word(done.len() == planned));
     let limit = if args.short { SHORT_S } else { WHOLE_S };
-    println!("BAR vm seconds {seconds:.0} {limit:.0} {}", word(seconds <= limit));
-    Ok(if failed == 0 { Outcome::Passed } else { Outcome::Failed })
+    let bars = bars(failed, (done.len(), planned), (seconds, limit));
+    for (bar, is_kept) in &bars {
+        println!("BAR vm {bar} {}", if *is_kept { "PASS" } else { "FAIL" });
+    }
+    Ok(if bars.iter().all(|(_, is_kept)| *is_kept) { Outcome::Passed } else { Outcome::Failed })
+}
+
+/// What a run is held to, and whether it kept that: each that it did not keep fails the run.
+fn bars(failed: usize, (run, planned): (usize, usize), (seconds, limit): (f32, f32)) -> [(String, bool); 3] {
+    [
+        (format!("failed-scenarios {failed} 0"), failed == 0),
+        (format!("scenarios-run {run} {planned}"), run == planned),
+        (format!("seconds {seconds:.0} {limit:.0}"), seconds <= limit),
+    ]
 }
 
 #[expect(clippy::disallowed_methods, reason = "the time of a run is what a person wants to know")]
 fn now() -> Instant {
     Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scenario_that_failed_or_did_not_run_and_a_run_that_took_too_long_are_bars_that_are_missed() {
+        let kept =
+            |failed, run, seconds| bars(failed, (run, 48), (seconds, 720.0)).map(|(_, is_kept)| is_kept);
+        assert_eq!(kept(0, 48, 720.0), [true; 3]);
+        assert_eq!(kept(1, 48, 1.0), [false, true, true]);
+        assert_eq!(kept(0, 47, 1.0), [true, false, true]);
+        assert_eq!(kept(0, 48, 721.0), [true, true, false]);
+        assert_eq!(bars(0, (48, 48), (638.2, 720.0))[2].0, "seconds 638 720");
+    }
 }
