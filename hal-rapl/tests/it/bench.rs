@@ -152,6 +152,13 @@ impl Bench {
         zones.iter().any(|&at| machine.zones()[at].zone.lock != Lock::Open)
     }
 
+    fn short_is_off(&self, key: &Key) -> bool {
+        let zones = self.of_package(key);
+        let machine = self.machine.lock();
+        let is_off = |at: &usize| matches!(&machine.zones()[*at].zone.constraints[..], [long, short, ..] if long.enabled && !short.enabled);
+        zones.iter().any(is_off)
+    }
+
     fn any_locked(&self) -> bool {
         self.machine.lock().zones().iter().any(|slot| slot.zone.lock != Lock::Open)
     }
@@ -165,7 +172,12 @@ impl Bench {
             Trouble::Locked(key) => {
                 !self.locked(&key) && self.each(&key, |slot| slot.zone.lock = Lock::WindowIgnored)
             }
-            Trouble::Vanished(key) => self.each(&key, |slot| slot.present = false),
+            // A short-term limit that is off by itself cannot be off again after that; a test of its own looks at it.
+            Trouble::Vanished(key) if self.short_is_off(&key) => false,
+            Trouble::Vanished(key) => self.each(&key, |slot| {
+                slot.present = false;
+                slot.zone.leave();
+            }),
             Trouble::Moved(key, Setting::Power(limit)) => {
                 !self.locked(&key)
                     && self.each(&key, |slot| {
@@ -197,7 +209,7 @@ impl Bench {
             Trouble::Vanished(key) => {
                 self.each(&key, |slot| {
                     slot.present = true;
-                    slot.zone.come_back();
+                    slot.zone.arrive();
                 });
             }
             Trouble::Unreadable(_) => self.machine.lock().faults().heal(),

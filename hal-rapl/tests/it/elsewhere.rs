@@ -82,7 +82,7 @@ exec "$@""#;
 
     #[test]
     fn the_msru_crate_reaches_the_registers_of_the_rig() {
-        let Some(bench) = Bench::of("xeon-2s", |machine| machine.load_powercap(false)) else { return };
+        let Some(bench) = Bench::of("xeon-2s", |machine| machine.boot_without_powercap()) else { return };
         let by = ["unshare", "-m", "--propagation", "private", "sh", "-c", MOUNT, "sh"];
         let Some(output) = again(&bench, &by, "elsewhere::msru::inside_the_namespace") else { return };
         let said = String::from_utf8_lossy(&output.stderr);

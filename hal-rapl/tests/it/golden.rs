@@ -235,6 +235,40 @@ fn what_a_zone_that_does_not_switch_off_was_is_not_written() {
     assert_eq!(both(&bench, "intel-rapl:0"), [(250, false), (0, false)]);
 }
 
+/// As vendors leave it: the long-term limit on, and a short-term one of 0 W that is off.
+#[test]
+fn a_short_term_limit_of_0_w_that_is_off_by_itself_is_left_alone_and_never_in_force() {
+    let Some((bench, mut hal)) = open("xeon-2s-new") else { return };
+    effective(&mut hal, "package-0", w(100));
+    assert_eq!(both(&bench, "intel-rapl:0"), [(100, true), (0, false)]);
+    let release = |hal: &mut Files| {
+        let handle = find(hal, "package-0").0;
+        assert_eq!(hal.release(handle).unwrap(), Released::Restored);
+    };
+    release(&mut hal);
+    assert_eq!(both(&bench, "intel-rapl:0"), [(250, true), (0, false)]);
+    // Once its zone was switched off, it cannot be off while the other is on: it limits nothing then.
+    for while_capped in [true, false] {
+        effective(&mut hal, "package-1", w(100));
+        bench.zone("intel-rapl:2", |slot| slot.zone.come_back());
+        if while_capped {
+            assert_eq!(effective(&mut hal, "package-1", w(110)), (110_000_000, true));
+            assert_eq!(both(&bench, "intel-rapl:2"), [(110, true), (4_095, true)]);
+        }
+        let handle = find(&hal, "package-1").0;
+        assert_eq!(hal.release(handle).unwrap(), Released::Restored);
+        assert_eq!(both(&bench, "intel-rapl:2"), [(250, true), (4_095, true)]);
+        bench.zone("intel-rapl:2", |slot| {
+            slot.zone.constraints[1] = rig::powercap::Constraint {
+                power_raw: 0,
+                enabled: false,
+                clamps: false,
+                ..slot.zone.constraints[1].clone()
+            }
+        });
+    }
+}
+
 /// PL2 is lowered to a fifth above the cap, and raised no higher than it was. Fix list agent S17.
 #[test]
 fn the_short_term_limit_follows_the_cap() {
@@ -337,7 +371,7 @@ fn ids_are_hexadecimal_and_say_nothing_of_the_package() {
                     .zone
                     .id
                     .replace("intel-rapl:0", "intel-rapl:b")
-                    .replace("intel-rapl:1", "intel-rapl:a");
+                    .replace("intel-rapl:2", "intel-rapl:a");
                 slot.zone.id = id;
             }
         });

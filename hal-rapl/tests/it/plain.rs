@@ -63,9 +63,14 @@ const LONG: &str = "constraint_0_power_limit_uw";
 
 #[test]
 fn plain_folders_keep_the_contract() {
-    for (name, domains, controls) in
-        [("xeon-2s", 2, 2), ("xeon-multi-die", 4, 4), ("xeon-tpmi", 2, 2), ("epyc", 2, 0), ("client", 1, 1)]
-    {
+    for (name, domains, controls) in [
+        ("xeon-2s", 2, 2),
+        ("xeon-2s-new", 2, 2),
+        ("xeon-multi-die", 4, 4),
+        ("xeon-tpmi", 2, 2),
+        ("epyc", 2, 0),
+        ("client", 1, 1),
+    ] {
         for mode in [Mode::Full, Mode::Lowering, Mode::ReadOnly] {
             let plain = Plain::of(name);
             let clock = Ticks::default();
@@ -135,7 +140,7 @@ fn a_zone_reached_by_two_paths_is_counted_once() {
 #[test]
 fn a_second_zone_of_the_same_name_is_left_out_and_told() {
     let plain = Plain::of("xeon-2s");
-    plain.put("intel-rapl:2", "name", "package-1\n");
+    plain.put("intel-rapl:1", "name", "package-1\n");
     let hal = plain.open();
     assert_eq!(hal.domains().len(), 2);
     assert_eq!(hal.problems().len(), 1);
@@ -157,8 +162,8 @@ fn constraints_go_by_their_names() {
     assert_eq!(effective(&mut hal, "package-0", w(100)), (100_000_000, true));
     assert_eq!(plain.get("intel-rapl:0", "constraint_1_power_limit_uw"), "100000000");
     assert_eq!(plain.get("intel-rapl:0", LONG), "120000000");
-    plain.put("intel-rapl:1", "constraint_0_name", "peak_power\n");
-    plain.put("intel-rapl:1", "constraint_1_name", "short_term\n");
+    plain.put("intel-rapl:2", "constraint_0_name", "peak_power\n");
+    plain.put("intel-rapl:2", "constraint_1_name", "short_term\n");
     hal.describe().unwrap();
     assert!(find(&hal, "package-1").1.power().is_none(), "without a long-term limit there is none to set");
 }

@@ -20,7 +20,7 @@ const POWER_LIMIT: u32 = 0x610;
 
 fn open(change: impl FnOnce(&mut rig::machine::Machine)) -> Option<(Bench, Registers)> {
     let bench = Bench::of("xeon-2s", |machine| {
-        machine.load_powercap(false);
+        machine.boot_without_powercap();
         change(machine);
     })?;
     let hal = bench.registers().unwrap();
@@ -157,7 +157,7 @@ fn refusals_of_the_device_have_their_kinds() {
 
 #[test]
 fn writes_that_the_kernel_refuses_leave_the_package_readable() {
-    let Some(bench) = Bench::of("client", |machine| machine.load_powercap(false)) else { return };
+    let Some(bench) = Bench::of("client", |machine| machine.boot_without_powercap()) else { return };
     let mut hal = bench.registers().unwrap();
     assert_eq!(kind(apply(&mut hal, "package-0", w(20))), ErrorKind::PermissionDenied);
     assert_eq!(sample(&mut hal, "package-0").unwrap().power_limit, Ok(w(35)));

@@ -98,19 +98,20 @@ fn small(clock: Clock, locked: &[usize]) -> Result<Machine, SpecError> {
     let taken = plant.set_load(Load::busy(1.0));
     debug_assert!(taken.is_ok(), "a full load is a load");
     let mut zones = Vec::new();
-    for package in 0..2 {
+    // psys is registered with the first package.
+    for (package, number) in [(0, 0), (1, 2)] {
         let lock = if locked.contains(&package) { Lock::WindowIgnored } else { Lock::Open };
         let parent = zones.len();
         let limits = vec![limit("long_term", 250, 250), limit("short_term", 300, 500)];
         let whole =
-            Zone { lock, ..zone(format!("intel-rapl:{package}"), format!("package-{package}"), limits) };
+            Zone { lock, ..zone(format!("intel-rapl:{number}"), format!("package-{package}"), limits) };
         zones.push(slot(whole, Feeds::Package(package), None));
-        let off = Constraint { enabled: false, ..limit("long_term", 0, 41) };
-        let dram = zone(format!("intel-rapl:{package}:0"), "dram".into(), vec![off]);
+        let off = Constraint { enabled: false, clamps: false, ..limit("long_term", 0, 41) };
+        let dram = zone(format!("intel-rapl:{number}:0"), "dram".into(), vec![off]);
         zones.push(slot(dram, Feeds::Share(package, 12), Some(parent)));
     }
-    let off = Constraint { enabled: false, ..limit("long_term", 0, 0) };
-    zones.push(slot(zone("intel-rapl:2".into(), "psys".into(), vec![off]), Feeds::Platform, None));
+    let off = Constraint { enabled: false, clamps: false, ..limit("long_term", 0, 0) };
+    zones.push(slot(zone("intel-rapl:1".into(), "psys".into(), vec![off]), Feeds::Platform, None));
     let cpus =
         (0..2).flat_map(|package| (0..CORES).map(move |core| Place { package, die: 0, core })).collect();
     let policies = (0..plant.policies()).map(|at| policy(&plant, at)).collect();
@@ -141,7 +142,8 @@ fn policy(plant: &Plant, at: usize) -> Policy {
 /// Over 28 s, as vendors ship them.
 fn limit(name: &'static str, watts: u64, max_watts: u64) -> Constraint {
     let window_raw = if name == "long_term" { 0x6e } else { 0x01 };
-    Constraint { name, power_raw: watts * 8, window_raw, max_uw: max_watts * 1_000_000, enabled: true }
+    let max_uw = max_watts * 1_000_000;
+    Constraint { name, power_raw: watts * 8, window_raw, max_uw, enabled: true, clamps: true }
 }
 
 fn zone(id: String, name: String, constraints: Vec<Constraint>) -> Zone {
@@ -157,15 +159,20 @@ pub(crate) fn is_package(slot: &Slot) -> bool {
     slot.parent.is_none() && slot.zone.name.starts_with("package-")
 }
 
-/// What an administrator left: limits below what the vendor ships, one package in ten without any, policies that may
-/// not rise all the way.
+/// What an administrator or the firmware left: limits below what the vendor ships, one package in ten without any, one
+/// in five with a short-term limit of 0 W that is off, policies that may not rise all the way.
 fn set_up(zones: &mut [Slot], policies: &mut [Policy], draw: &mut Draw) {
     for slot in zones.iter_mut().filter(|slot| is_package(slot)) {
         let enabled = !draw.percent(10);
         for constraint in &mut slot.zone.constraints {
             let lower = u64::from(draw.within(0, 5)) * 10;
             constraint.power_raw -= constraint.power_raw * lower / 400;
-            constraint.enabled = enabled;
+            (constraint.enabled, constraint.clamps) = (enabled, enabled);
+        }
+        if draw.percent(20)
+            && let Some(short) = slot.zone.constraints.get_mut(1)
+        {
+            (short.power_raw, short.enabled, short.clamps) = (0, false, false);
         }
     }
     let step = 100_000;

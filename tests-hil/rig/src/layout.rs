@@ -2,7 +2,7 @@
 
 use crate::hwmon::{Device, IntelGpu};
 use crate::library::{NVML, ROCM};
-use crate::machine::{Attribute, HwmonSlot, Machine, PowerFile};
+use crate::machine::{Attribute, HwmonSlot, Machine, Place, PowerFile};
 use crate::nvidia::{self, CardFile};
 use crate::rocm::{self, is_gpu};
 use crate::tree::Tree;
@@ -111,12 +111,17 @@ fn cpufreq(machine: &Machine, tree: &mut Tree) {
 /// An offline processor has no topology, and is no sibling.
 fn topology(machine: &Machine, tree: &mut Tree) {
     let online = |cpu: &usize| !machine.offline.contains(cpu);
+    let dies = machine.dies();
+    let die_id = |place: &Place| {
+        let over_all = dies.iter().position(|&die| die == (place.package, place.die));
+        if machine.dies_over_the_machine { over_all.unwrap_or(place.die) } else { place.die }
+    };
     for (cpu, place) in machine.cpus.iter().enumerate().filter(|(cpu, _)| online(cpu)) {
         let folder = format!("{CPU}/cpu{cpu}/topology");
         let siblings = machine.cpus.iter().enumerate().filter(|(at, other)| *other == place && online(at));
         let list = siblings.map(|(at, _)| at.to_string()).collect::<Vec<_>>().join(",");
         tree.text(&format!("{folder}/physical_package_id"), format!("{}\n", place.package));
-        tree.text(&format!("{folder}/die_id"), format!("{}\n", place.die));
+        tree.text(&format!("{folder}/die_id"), format!("{}\n", die_id(place)));
         tree.text(&format!("{folder}/core_id"), format!("{}\n", place.core));
         tree.text(&format!("{folder}/thread_siblings_list"), format!("{list}\n"));
     }

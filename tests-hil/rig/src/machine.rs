@@ -174,6 +174,10 @@ pub struct Machine {
     pub(crate) msr: Option<Writes>,
     /// The processors that are offline.
     pub(crate) offline: BTreeSet<usize>,
+    /// The zones that went with the last processor of their package.
+    unplugged: BTreeSet<usize>,
+    /// Whether `die_id` counts over the machine, as it does since Linux 6.9.
+    pub(crate) dies_over_the_machine: bool,
     /// How often the cpufreq driver was loaded anew, each time with new files.
     cpufreq_loads: u64,
     /// The number that the first hwmon device got at probe time.
@@ -214,6 +218,8 @@ impl Machine {
             cpus,
             msr,
             offline: BTreeSet::new(),
+            unplugged: BTreeSet::new(),
+            dies_over_the_machine: false,
             cpufreq_loads: 0,
             hwmon_base: 0,
             powercap_loaded: true,
@@ -262,7 +268,8 @@ impl Machine {
         self.settle();
     }
 
-    /// Takes a processor offline or online, and its policy with the last one.
+    /// Takes a processor offline or online, its policy with that one's last processor, and the zones of its package with
+    /// the package's last one.
     pub fn set_online(&mut self, cpu: usize, online: bool) {
         if online {
             self.offline.remove(&cpu);
@@ -272,7 +279,41 @@ impl Machine {
         for policy in &mut self.policies {
             policy.inactive = policy.cpus.iter().all(|cpu| self.offline.contains(cpu));
         }
+        if let Some(place) = self.cpus.get(cpu).copied() {
+            self.plug(place);
+        }
         self.settle();
+    }
+
+    /// The packages, or dies, that have registers of their own, in the order of the plant's packages.
+    pub(crate) fn dies(&self) -> Vec<(usize, usize)> {
+        let dies: BTreeSet<_> = self.cpus.iter().map(|place| (place.package, place.die)).collect();
+        dies.into_iter().collect()
+    }
+
+    /// Lets the zones of a package follow its processors. What belongs to no package is the first one's.
+    fn plug(&mut self, Place { package, die, .. }: Place) {
+        let number = self.dies().iter().position(|&other| other == (package, die)).unwrap_or(0);
+        let mut cpus = self.cpus.iter().enumerate();
+        let is_up =
+            cpus.any(|(cpu, at)| (at.package, at.die) == (package, die) && !self.offline.contains(&cpu));
+        for (at, slot) in self.zones.iter_mut().enumerate() {
+            let home = match slot.feeds {
+                Feeds::Package(package) | Feeds::Share(package, _) => package,
+                Feeds::Platform => 0,
+            };
+            if home != number {
+                continue;
+            }
+            if is_up && self.unplugged.remove(&at) {
+                slot.present = true;
+                slot.zone.arrive();
+            } else if !is_up && slot.present {
+                slot.present = false;
+                slot.zone.leave();
+                self.unplugged.insert(at);
+            }
+        }
     }
 
     /// Loads the cpufreq driver anew: limits are lost, and whoever has a file open has nothing.
@@ -293,9 +334,19 @@ impl Machine {
         self.settle();
     }
 
-    /// Loads or unloads the powercap driver; without it the registers alone are left.
+    /// Loads or unloads the powercap driver; without it the registers alone are left, with the limits switched off.
     pub fn load_powercap(&mut self, loaded: bool) {
+        if loaded != self.powercap_loaded {
+            let meet = if loaded { Zone::arrive } else { Zone::leave };
+            self.zones.iter_mut().for_each(|slot| meet(&mut slot.zone));
+        }
         self.powercap_loaded = loaded;
+        self.settle();
+    }
+
+    /// Makes it a machine that was booted without the powercap driver: the registers are as the firmware set them.
+    pub fn boot_without_powercap(&mut self) {
+        self.powercap_loaded = false;
         self.settle();
     }
 

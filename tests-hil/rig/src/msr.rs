@@ -65,10 +65,12 @@ pub fn write(zone: &mut Zone, writes: Writes, offset: u64, data: &[u8]) -> Resul
     {
         constraint.power_raw = half & 0x7fff;
         constraint.enabled = half & 1 << 15 != 0;
+        constraint.clamps = half & 1 << 16 != 0;
         constraint.window_raw = half >> 17 & 0x7f;
     }
     if value & LOCK_BIT != 0 {
-        zone.lock = Lock::WindowIgnored;
+        // Whoever has the zone at the moment does not know of it.
+        zone.lock = if writes == Writes::PassLockSilent { Lock::LateIgnored } else { Lock::LateRefused };
     }
     Ok(())
 }
@@ -76,8 +78,8 @@ pub fn write(zone: &mut Zone, writes: Writes, offset: u64, data: &[u8]) -> Resul
 fn limit_register(zone: &Zone) -> u64 {
     let half = |at: usize| {
         zone.constraints.get(at).map_or(0, |c| {
-            let enabled = u64::from(c.enabled);
-            (c.power_raw & 0x7fff) | enabled << 15 | enabled << 16 | (c.window_raw & 0x7f) << 17
+            let (enabled, clamps) = (u64::from(c.enabled), u64::from(c.clamps));
+            (c.power_raw & 0x7fff) | enabled << 15 | clamps << 16 | (c.window_raw & 0x7f) << 17
         })
     };
     let lock = if zone.lock == Lock::Open { 0 } else { LOCK_BIT };
@@ -96,6 +98,7 @@ mod tests {
             window_raw: 0x6e,
             max_uw: 250_000_000,
             enabled: true,
+            clamps: true,
         };
         Zone {
             id: "intel-rapl:0".into(),
@@ -122,6 +125,19 @@ mod tests {
             Ok(())
         );
         assert_eq!(zone.power_limit_uw(0), 100_000_000);
+    }
+
+    /// The register of the ring's silicon, less its clamp bits: 205 W over 28 s, 300 W.
+    #[test]
+    fn clamp_bits_are_bits_of_their_own_until_the_switch_is_used() {
+        let mut zone = zone(Lock::Open);
+        let unclamped = 0x0042_8960_00dc_8668_u64;
+        assert_eq!(write(&mut zone, Writes::Pass, PACKAGE_LIMIT, &unclamped.to_le_bytes()), Ok(()));
+        assert_eq!(register(&zone, PACKAGE_LIMIT), Ok(unclamped));
+        zone.write_enabled(b"1").unwrap();
+        assert_eq!(register(&zone, PACKAGE_LIMIT), Ok(0x0043_8960_00dd_8668), "both limits clamp");
+        zone.come_back();
+        assert_eq!(register(&zone, PACKAGE_LIMIT), Ok(0x0042_0960_00dc_0668), "the values stay");
     }
 
     #[test]

@@ -69,6 +69,8 @@ pub struct Constraint {
     pub max_uw: u64,
     /// Whether the register's enable bit is set.
     pub enabled: bool,
+    /// Whether the register's clamp bit is set: the limit may go below what the operating system asks for.
+    pub clamps: bool,
 }
 
 /// What a kernel does about a register that the BIOS has locked.
@@ -80,6 +82,11 @@ pub enum Lock {
     WindowIgnored,
     /// Linux 6.5 and later: a window is refused as well.
     WindowRefused,
+    /// The lock came after the driver was loaded, and the register says nothing (Linux 6.1 says nothing for it either):
+    /// every write is answered "ok" and changes nothing.
+    LateIgnored,
+    /// As above on Linux 6.12, where the register faults: every write is refused, and `enabled` still reads as it is.
+    LateRefused,
 }
 
 /// A powercap zone.
@@ -112,11 +119,14 @@ impl Zone {
     /// `EINVAL` for what is not a number; `ENODATA` when locked.
     pub fn write_power_limit(&mut self, constraint: usize, text: &[u8]) -> Result<(), Errno> {
         let value = kstrtou64(text)?;
-        if self.lock != Lock::Open {
-            return Err(ENODATA);
+        match self.lock {
+            Lock::Open => {
+                self.constraints[constraint].power_raw = self.units.power_raw(value);
+                Ok(())
+            }
+            Lock::LateIgnored => Ok(()),
+            Lock::WindowIgnored | Lock::WindowRefused | Lock::LateRefused => Err(ENODATA),
         }
-        self.constraints[constraint].power_raw = self.units.power_raw(value);
-        Ok(())
     }
 
     /// Reads a window.
@@ -139,18 +149,19 @@ impl Zone {
                 self.constraints[constraint].window_raw = window_raw(value, self.units.time_us);
                 Ok(())
             }
-            Lock::WindowIgnored => Ok(()),
-            Lock::WindowRefused => Err(ENODATA),
+            Lock::WindowIgnored | Lock::LateIgnored => Ok(()),
+            Lock::WindowRefused | Lock::LateRefused => Err(ENODATA),
         }
     }
 
-    /// Reads `enabled`: a locked zone reads 0 although its limit is active.
+    /// Reads `enabled`: a zone whose lock the driver found when it was loaded reads 0 although its limit is active.
     #[must_use]
     pub fn enabled(&self) -> bool {
-        self.lock == Lock::Open && self.constraints.first().is_some_and(|long_term| long_term.enabled)
+        let known_as_locked = matches!(self.lock, Lock::WindowIgnored | Lock::WindowRefused);
+        !known_as_locked && self.constraints.first().is_some_and(|long_term| long_term.enabled)
     }
 
-    /// Writes `enabled`: one switch for PL1 and PL2, in both directions.
+    /// Writes `enabled`: one switch for PL1 and PL2 with their clamps, in both directions.
     ///
     /// # Errors
     /// `EINVAL` for what is not a switch; `ENOSYS` when locked.
@@ -159,13 +170,18 @@ impl Zone {
         if self.enabled_is_hollow {
             return Ok(());
         }
-        if self.lock != Lock::Open {
-            return Err(ENOSYS);
-        }
-        for constraint in self.constraints.iter_mut().filter(|c| c.name != "peak_power") {
-            constraint.enabled = on;
+        match self.lock {
+            Lock::Open => self.switch(on),
+            Lock::LateIgnored => {}
+            Lock::WindowIgnored | Lock::WindowRefused | Lock::LateRefused => return Err(ENOSYS),
         }
         Ok(())
+    }
+
+    fn switch(&mut self, on: bool) {
+        for constraint in self.constraints.iter_mut().filter(|c| c.name != "peak_power") {
+            (constraint.enabled, constraint.clamps) = (on, on);
+        }
     }
 
     /// The limit of that name that the hardware keeps to, in microwatts, and its window in microseconds.
@@ -175,12 +191,27 @@ impl Zone {
         Some((self.power_limit_uw(at), self.time_window_us(at).max(1)))
     }
 
-    /// What happens when the last processor of the package goes away and comes back, or the driver is loaded anew: the
-    /// values stay, and the driver has switched both limits off.
-    pub fn come_back(&mut self) {
-        for constraint in self.constraints.iter_mut().filter(|c| c.name != "peak_power") {
-            constraint.enabled = false;
+    /// The last processor of the package goes offline, or the driver is unloaded: it switches both limits off with their
+    /// clamps, which a locked register does not take. The values stay.
+    pub fn leave(&mut self) {
+        if self.lock == Lock::Open {
+            self.switch(false);
         }
+    }
+
+    /// The driver meets the zone, and finds its lock.
+    pub fn arrive(&mut self) {
+        self.lock = match self.lock {
+            Lock::LateIgnored => Lock::WindowIgnored,
+            Lock::LateRefused => Lock::WindowRefused,
+            known @ (Lock::Open | Lock::WindowIgnored | Lock::WindowRefused) => known,
+        };
+    }
+
+    /// It leaves, and is there again.
+    pub fn come_back(&mut self) {
+        self.leave();
+        self.arrive();
     }
 }
 
@@ -196,6 +227,7 @@ mod tests {
             window_raw: 0x6e,
             max_uw: max * 1_000_000,
             enabled: true,
+            clamps: true,
         };
         Zone {
             id: "intel-rapl:0".into(),
@@ -273,6 +305,22 @@ mod tests {
         zone.come_back();
         assert!(zone.constraints.iter().all(|c| !c.enabled), "the short-term limit goes with the other");
         assert_eq!(zone.power_limit_uw(0), 250_000_000);
+    }
+
+    #[test]
+    fn a_locked_register_keeps_its_limit_when_the_driver_leaves_and_the_next_one_finds_the_lock() {
+        for (lock, found) in [
+            (Lock::WindowIgnored, Lock::WindowIgnored),
+            (Lock::WindowRefused, Lock::WindowRefused),
+            (Lock::LateIgnored, Lock::WindowIgnored),
+            (Lock::LateRefused, Lock::WindowRefused),
+        ] {
+            let mut zone = Zone { lock, ..package() };
+            zone.come_back();
+            assert_eq!((zone.lock, zone.enabled()), (found, false), "{lock:?}");
+            assert_eq!(zone.in_force("long_term").map(|(uw, _)| uw), Some(250_000_000), "{lock:?}");
+            assert_eq!(zone.in_force("short_term").map(|(uw, _)| uw), Some(300_000_000), "{lock:?}");
+        }
     }
 
     #[test]

@@ -12,9 +12,18 @@ use plant::{Domain, Load, NodeSpec, Plant, SpecError, preset};
 pub type Build = fn(Clock) -> Result<Machine, SpecError>;
 
 /// Every profile by name, with what a person should know of it.
-pub const PROFILES: [(&str, &str, Build); 10] = [
+pub const PROFILES: [(&str, &str, Build); 11] = [
     ("xeon-2s", "two packages with dram and psys zones, intel_pstate, msr", xeon_2s),
-    ("xeon-multi-die", "two packages of two dies, a zone for each die", xeon_multi_die),
+    (
+        "xeon-2s-new",
+        "as xeon-2s, on Linux 6.9 or later, which numbers dies over the machine, and with a short-term limit of 0 W that is off",
+        xeon_2s_new,
+    ),
+    (
+        "xeon-multi-die",
+        "two packages of two dies, a zone for each die, numbered over the machine as since Linux 6.9",
+        xeon_multi_die,
+    ),
     ("xeon-locked", "as xeon-2s, but the BIOS has locked the package limits", xeon_locked),
     ("xeon-tpmi", "limits behind TPMI: 18-bit fields, a peak_power limit, no msr limits", xeon_tpmi),
     ("epyc", "energy counters without limits, HSMP sockets, acpi-cpufreq with a table", epyc),
@@ -44,7 +53,13 @@ pub fn find(name: &str) -> Option<Build> {
 }
 
 fn limit(name: &'static str, watts: u64, max_watts: u64, window_raw: u64) -> Constraint {
-    Constraint { name, power_raw: watts * 8, window_raw, max_uw: max_watts * 1_000_000, enabled: true }
+    let max_uw = max_watts * 1_000_000;
+    Constraint { name, power_raw: watts * 8, window_raw, max_uw, enabled: true, clamps: true }
+}
+
+/// Off, with its clamp.
+fn off(constraint: Constraint) -> Constraint {
+    Constraint { enabled: false, clamps: false, ..constraint }
 }
 
 /// 28 s and 2.44 ms, as vendors ship them.
@@ -60,8 +75,8 @@ fn slot(zone: Zone, feeds: Feeds, parent: Option<usize>) -> Slot {
 }
 
 /// A package as a Xeon shows it, and its dram below it.
-fn xeon_package(zones: &mut Vec<Slot>, package: usize) {
-    let id = format!("intel-rapl:{package:x}");
+fn xeon_package(zones: &mut Vec<Slot>, package: usize, number: usize) {
+    let id = format!("intel-rapl:{number:x}");
     let limits = vec![limit("long_term", 250, 250, LONG_WINDOW), limit("short_term", 300, 500, SHORT_WINDOW)];
     let parent = zones.len();
     let package_zone = zone(id.clone(), format!("package-{package}"), Units::XEON, limits);
@@ -70,13 +85,13 @@ fn xeon_package(zones: &mut Vec<Slot>, package: usize) {
         format!("{id}:0"),
         "dram".into(),
         Units { energy_nj: 15_300, ..Units::XEON },
-        vec![Constraint { enabled: false, ..limit("long_term", 0, 41, LONG_WINDOW) }],
+        vec![off(limit("long_term", 0, 41, LONG_WINDOW))],
     );
     zones.push(slot(dram, Feeds::Share(package, 12), Some(parent)));
 }
 
 fn psys(zones: &mut Vec<Slot>, number: usize) {
-    let limits = vec![Constraint { enabled: false, ..limit("long_term", 0, 0, LONG_WINDOW) }];
+    let limits = vec![off(limit("long_term", 0, 0, LONG_WINDOW))];
     zones.push(slot(
         zone(format!("intel-rapl:{number:x}"), "psys".into(), Units::XEON, limits),
         Feeds::Platform,
@@ -151,12 +166,24 @@ fn gpu_2s8(clock: Clock) -> Result<Machine, SpecError> {
 fn xeon(spec: &NodeSpec, clock: Clock) -> Result<Machine, SpecError> {
     let plant = busy(spec)?;
     let mut zones = Vec::new();
-    xeon_package(&mut zones, 0);
-    xeon_package(&mut zones, 1);
-    psys(&mut zones, 2);
+    // The driver registers what is not below a package with the first one.
+    xeon_package(&mut zones, 0, 0);
+    xeon_package(&mut zones, 1, 2);
+    psys(&mut zones, 1);
     let cpus = places(2, 32, 2);
     let policies = policies(&plant, &cpus, "intel_pstate", &[]);
     Ok(Machine::new(Parts { plant, zones, policies, hwmons: vec![], cpus, msr: Some(Writes::Pass) }, clock))
+}
+
+fn xeon_2s_new(clock: Clock) -> Result<Machine, SpecError> {
+    let mut machine = xeon_2s(clock)?;
+    machine.dies_over_the_machine = true;
+    machine.change(|zones, _, _| {
+        for slot in zones.iter_mut().filter(|slot| slot.zone.name.starts_with("package")) {
+            slot.zone.constraints[1] = off(limit("short_term", 0, 500, SHORT_WINDOW));
+        }
+    });
+    Ok(machine)
 }
 
 fn xeon_locked(clock: Clock) -> Result<Machine, SpecError> {
@@ -183,7 +210,7 @@ fn xeon_multi_die(clock: Clock) -> Result<Machine, SpecError> {
     for die in 0..4 {
         let limits =
             vec![limit("long_term", 125, 125, LONG_WINDOW), limit("short_term", 150, 250, SHORT_WINDOW)];
-        let name = format!("package-{}-die-{}", die / 2, die % 2);
+        let name = format!("package-{}-die-{die}", die / 2);
         zones.push(slot(
             zone(format!("intel-rapl:{die:x}"), name, Units::XEON, limits),
             Feeds::Package(die),
@@ -195,7 +222,10 @@ fn xeon_multi_die(clock: Clock) -> Result<Machine, SpecError> {
         .map(|at| Place { package: at.package / 2, die: at.package % 2, core: at.core })
         .collect();
     let policies = policies(&plant, &cpus, "intel_cpufreq", &[]);
-    Ok(Machine::new(Parts { plant, zones, policies, hwmons: vec![], cpus, msr: None }, clock))
+    let mut machine = Machine::new(Parts { plant, zones, policies, hwmons: vec![], cpus, msr: None }, clock);
+    machine.dies_over_the_machine = true;
+    machine.settle();
+    Ok(machine)
 }
 
 fn xeon_tpmi(clock: Clock) -> Result<Machine, SpecError> {
@@ -412,6 +442,91 @@ mod tests {
         machine.lock().set_online(95, true);
         assert_eq!(read(&machine, &format!("{cpu}/cpu31/topology/thread_siblings_list")), "31,95\n");
         assert_eq!(read(&machine, &format!("{cpu}/cpufreq/policy95/affected_cpus")), "95\n");
+    }
+
+    /// facts/kernel-in-the-loop.md: zones are registered as package-0, psys, package-1.
+    #[test]
+    fn psys_is_numbered_between_the_packages() {
+        for name in ["xeon-2s", "xeon-2s-new", "xeon-locked", "xeon-tpmi", "gpu-2s8", "max1550"] {
+            let machine = shared(name);
+            let class = "sys/devices/virtual/powercap/intel-rapl";
+            let names = [0, 1, 2].map(|at| read(&machine, &format!("{class}/intel-rapl:{at}/name")));
+            assert_eq!(names, ["package-0\n", "psys\n", "package-1\n"], "{name}");
+            assert_eq!(read(&machine, &format!("{class}/intel-rapl:2/intel-rapl:2:0/name")), "dram\n");
+        }
+    }
+
+    /// facts/kernel-in-the-loop.md: two packages of one die show two die ids since Linux 6.9, and the second package's
+    /// first die is the third of all.
+    #[test]
+    fn dies_are_numbered_over_the_machine_by_new_kernels() {
+        let cpu = "sys/devices/system/cpu";
+        let places = |name: &str, cpus: &[usize]| {
+            let machine = shared(name);
+            let of = |at: &usize| {
+                ["physical_package_id", "die_id"]
+                    .map(|file| read(&machine, &format!("{cpu}/cpu{at}/topology/{file}")))
+            };
+            cpus.iter().map(of).map(|ids| ids.concat()).collect::<Vec<_>>()
+        };
+        assert_eq!(places("xeon-2s", &[0, 32]), ["0\n0\n", "1\n0\n"]);
+        assert_eq!(places("xeon-2s-new", &[0, 32]), ["0\n0\n", "1\n1\n"]);
+        assert_eq!(places("xeon-multi-die", &[0, 16, 32, 48]), ["0\n0\n", "0\n1\n", "1\n2\n", "1\n3\n"]);
+        let machine = shared("xeon-multi-die");
+        let name = "sys/devices/virtual/powercap/intel-rapl/intel-rapl:2/name";
+        assert_eq!(read(&machine, name), "package-1-die-2\n");
+    }
+
+    /// facts/kernel-in-the-loop.md: the switch is one for both limits, and power sits at its floor.
+    #[test]
+    fn a_short_term_limit_of_0_w_that_is_off_stops_the_package_once_it_is_switched_on() {
+        let machine = shared("xeon-2s-new");
+        let watts = || {
+            machine.lock().advance(Duration::from_secs(20));
+            machine.lock().plant().watts(Domain::Package(0)).unwrap()
+        };
+        let free = watts();
+        assert!((free - 250.0).abs() < 5.0, "{free}");
+        let zone = "sys/devices/virtual/powercap/intel-rapl/intel-rapl:0";
+        assert_eq!(read(&machine, &format!("{zone}/constraint_1_power_limit_uw")), "0\n");
+        machine.write(&attribute(&machine, &format!("{zone}/enabled")), 0, b"1").unwrap();
+        let stopped = watts();
+        assert!(stopped < free / 2.0, "{stopped}");
+    }
+
+    /// The golden tables' `offline-limits` and `online-enabled`, and what facts/kernel-in-the-loop.md says of the driver.
+    #[test]
+    fn both_limits_are_off_after_the_driver_or_the_last_processor_was_away() {
+        let register = |machine: &Shared, cpu: usize| {
+            machine
+                .read(&Attribute::Msr(cpu), 0x610, 8)
+                .map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap()))
+        };
+        let (on, away) = (0x0003_8960_00dd_87d0, 0x0002_0960_00dc_07d0);
+        let machine = shared("xeon-2s");
+        assert_eq!(register(&machine, 32), Ok(on));
+        machine.lock().load_powercap(false);
+        assert_eq!((register(&machine, 0), register(&machine, 32)), (Ok(away), Ok(away)));
+        assert_eq!(machine.lock().plant().power_limit(1, plant::Term::Short), None);
+        machine.lock().load_powercap(true);
+        let zone = "sys/devices/virtual/powercap/intel-rapl/intel-rapl:2";
+        assert_eq!(read(&machine, &format!("{zone}/enabled")), "0\n");
+
+        let machine = shared("xeon-2s");
+        let second = (0..128).filter(|cpu| cpu % 64 / 32 == 1);
+        second.clone().for_each(|cpu| machine.lock().set_online(cpu, false));
+        assert!(
+            machine.lock().tree().get(zone).is_none()
+                && machine.lock().tree().get(&format!("{zone}/intel-rapl:2:0")).is_none()
+        );
+        assert_eq!((register(&machine, 0), register(&machine, 32)), (Ok(on), Err(libc::ENXIO)));
+        second.for_each(|cpu| machine.lock().set_online(cpu, true));
+        assert_eq!(read(&machine, &format!("{zone}/enabled")), "0\n");
+        assert_eq!((register(&machine, 0), register(&machine, 32)), (Ok(on), Ok(away)));
+
+        let machine = shared("xeon-2s");
+        machine.lock().boot_without_powercap();
+        assert_eq!(register(&machine, 0), Ok(on), "nobody has switched it off");
     }
 
     #[test]

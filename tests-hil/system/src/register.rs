@@ -4,9 +4,9 @@ use crate::Trouble;
 use std::path::{Path, PathBuf};
 
 /// The two packages' long-term limits.
-const ZONES: [&str; 2] = ["intel-rapl:0", "intel-rapl:1"];
+const ZONES: [&str; 2] = ["intel-rapl:0", "intel-rapl:2"];
 /// The zone of the whole node.
-const PLATFORM: &str = "intel-rapl:2";
+const PLATFORM: &str = "intel-rapl:1";
 const LIMIT: &str = "constraint_0_power_limit_uw";
 
 /// Where they are.

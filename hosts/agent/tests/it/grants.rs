@@ -262,8 +262,8 @@ async fn a_grant_of_a_host_is_in_force_before_the_api_answers_and_survives_all_b
     assert_eq!(agent.terminate().await.code(), Some(0));
     assert_eq!(room.limits(), [150, 150], "ON_EXIT=restore ends no grant");
     // As after a reboot: the limits are the firmware's own, nobody answers, and the grant is known.
-    for package in 0..2 {
-        let file = format!("sys/class/powercap/intel-rapl:{package}/constraint_0_power_limit_uw");
+    for zone in [0, 2] {
+        let file = format!("sys/class/powercap/intel-rapl:{zone}/constraint_0_power_limit_uw");
         std::fs::write(room.root().join(file), "250000000").unwrap();
     }
     let any = embedded_api::Matching::any;

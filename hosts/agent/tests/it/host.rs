@@ -48,8 +48,8 @@ async fn a_cap_goes_from_the_object_to_the_register_and_the_status_says_what_was
 async fn more_than_the_owner_allows_is_applied_as_far_as_it_goes_and_says_so() {
     let Some(room) = Room::profile("xeon-2s") else { return };
     let cluster = cluster().await;
-    for package in 0..2 {
-        let file = format!("sys/class/powercap/intel-rapl:{package}/constraint_0_power_limit_uw");
+    for zone in [0, 2] {
+        let file = format!("sys/class/powercap/intel-rapl:{zone}/constraint_0_power_limit_uw");
         std::fs::write(room.root().join(file), "150000000").unwrap();
     }
     let spec =

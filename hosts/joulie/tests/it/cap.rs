@@ -224,7 +224,7 @@ fn a_journal_that_cannot_be_read_stops_a_writer_and_not_a_reader() {
 
 #[test]
 fn registers_are_written_through_msru_by_whoever_asks_for_it() {
-    let Some(room) = Room::of("xeon-2s", |machine| machine.load_powercap(false)) else { return };
+    let Some(room) = Room::of("xeon-2s", |machine| machine.boot_without_powercap()) else { return };
     let limit = || {
         let mut limit = 0;
         room.machine.lock().change(|zones, _, _| limit = zones[0].zone.power_limit_uw(0));

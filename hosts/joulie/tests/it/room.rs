@@ -120,7 +120,11 @@ exec "$@""#;
 
     /// The long-term limit of a package, as the register holds it.
     pub(crate) fn limit(&self, package: usize) -> String {
-        self.file(&format!("sys/class/powercap/intel-rapl:{package}/constraint_0_power_limit_uw"))
+        let machine = self.machine.lock();
+        let mut packages = machine.zones().iter().filter(|slot| slot.zone.name.starts_with("package-"));
+        let zone = packages.nth(package).unwrap().zone.id.clone();
+        drop(machine);
+        self.file(&format!("sys/class/powercap/{zone}/constraint_0_power_limit_uw"))
     }
 }
 

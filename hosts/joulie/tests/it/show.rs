@@ -7,8 +7,9 @@ use std::process::Stdio;
 /// What each profile has, from `rig::profile`: its packages' backend, how many of them, and their limit in watts.
 #[test]
 fn every_profile_is_shown_with_what_it_has() {
-    let table: [(&str, usize, &str, f64, u64); 7] = [
+    let table: [(&str, usize, &str, f64, u64); 8] = [
         ("xeon-2s", 2, "powercap", 250.0, 128),
+        ("xeon-2s-new", 2, "powercap", 250.0, 128),
         ("xeon-multi-die", 4, "powercap", 125.0, 64),
         ("xeon-tpmi", 2, "powercap", 250.0, 128),
         ("epyc", 2, "amd-socket", 400.0, 384),

@@ -23,7 +23,7 @@ fn a_cap_is_in_the_register_within_its_period_and_its_original_comes_back() {
     let decision = node.report().cpu.unwrap();
     assert_eq!((decision.status.report, decision.mode), (applied(240), Backend::Rapl));
     assert_eq!(room.read("sys/class/powercap/intel-rapl:0/constraint_0_power_limit_uw"), "120000000");
-    assert_eq!(room.read("sys/class/powercap/intel-rapl:1/constraint_0_power_limit_uw"), "120000000");
+    assert_eq!(room.read("sys/class/powercap/intel-rapl:2/constraint_0_power_limit_uw"), "120000000");
     room.periods(&mut node, 5);
     assert!(room.drawn() <= 240.01, "{}", room.drawn());
     assert!(node.report().packages.iter().all(|package| package.ours));
@@ -60,6 +60,7 @@ fn a_percentage_is_one_of_each_package() {
 fn every_profile_holds_a_cap_by_the_backend_that_it_has() {
     for (profile, packages, backend) in [
         ("xeon-2s", 2, Backend::Rapl),
+        ("xeon-2s-new", 2, Backend::Rapl),
         ("xeon-multi-die", 4, Backend::Rapl),
         ("xeon-locked", 2, Backend::Dvfs),
         ("xeon-tpmi", 2, Backend::Rapl),

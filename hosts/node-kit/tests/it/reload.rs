@@ -4,19 +4,6 @@ use crate::room::{Room, watts};
 use joulie_core::node::cap::Backend;
 use node_kit::Desire;
 use power_units::Watts;
-use rig::machine::{Machine, Slot};
-
-fn is_package(slot: &&mut Slot) -> bool {
-    slot.zone.name.starts_with("package-")
-}
-
-/// The driver's module is loaded again, which leaves the limits and clears what enables them.
-fn load_again(machine: &mut Machine) {
-    machine.change(|zones, _, _| {
-        zones.iter_mut().filter(is_package).for_each(|slot| slot.zone.come_back());
-    });
-    machine.load_powercap(true);
-}
 
 #[test]
 fn a_driver_that_was_away_for_long_is_capped_again_within_two_periods() {
@@ -26,7 +13,7 @@ fn a_driver_that_was_away_for_long_is_capped_again_within_two_periods() {
     room.periods(&mut node, 3);
     room.machine.lock().load_powercap(false);
     room.periods(&mut node, 20);
-    load_again(&mut room.machine.lock());
+    room.machine.lock().load_powercap(true);
     room.periods(&mut node, 2);
     let machine = room.machine.lock();
     let packages = machine.zones().iter().filter(|slot| slot.zone.name.starts_with("package-"));

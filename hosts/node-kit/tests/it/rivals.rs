@@ -215,7 +215,7 @@ fn a_policy_that_was_offline_at_a_restart_gets_its_original_back() {
 #[test]
 fn a_policy_that_was_offline_when_a_share_was_set_is_limited_when_it_is_back() {
     let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
-    room.machine.lock().load_powercap(false);
+    room.machine.lock().boot_without_powercap();
     let last = room.machine.lock().policies().len() - 1;
     let mut node = room.open(room.config());
     room.periods(&mut node, 2);

@@ -266,6 +266,7 @@ impl Stage {
                 for (other, slot) in zones.iter_mut().enumerate() {
                     if other == at || slot.parent == Some(at) {
                         slot.present = there;
+                        if there { slot.zone.arrive() } else { slot.zone.leave() }
                     }
                 }
             });
@@ -278,7 +279,14 @@ impl Stage {
         self.meanwhile(6);
         let watts = self.world.draw.within(200, 300);
         self.world.change_late(|machine| {
-            machine.change(|zones, _, _| come_back(&mut zones[at], Some(watts)));
+            machine.change(|zones, _, _| {
+                // Firmware may have given it another limit.
+                if let (Lock::Open, Some(long)) =
+                    (zones[at].zone.lock, zones[at].zone.constraints.first_mut())
+                {
+                    long.power_raw = u64::from(watts) * 8;
+                }
+            });
             present(machine, true);
         });
         self.note(format!("zone {at} is back, disabled, with {watts} W"));
@@ -291,12 +299,7 @@ impl Stage {
         self.world.lose(Part::Meters, Loss::Away);
         self.world.lose(Part::Limits, Loss::Away);
         self.meanwhile(6);
-        self.world.change_late(|machine| {
-            machine.change(|zones, _, _| {
-                zones.iter_mut().filter(|slot| is_package(slot)).for_each(|slot| come_back(slot, None));
-            });
-            machine.load_powercap(true);
-        });
+        self.world.change_late(|machine| machine.load_powercap(true));
     }
 
     fn reload_cpufreq(&mut self) {
@@ -339,7 +342,15 @@ impl Stage {
             (open.map(|(at, _)| at).collect::<Vec<_>>(), machine.policies().len())
         };
         let power_raw = u64::from(self.world.draw.within(200, 400)) * 8;
-        if limits && !zones.is_empty() {
+        if limits && raises && !zones.is_empty() && self.world.draw.percent(30) {
+            let at = *self.world.draw.pick(&zones);
+            self.note(format!("zone {at}, switched off"));
+            self.world.change(|machine| {
+                machine.change(|zones, _, _| {
+                    let _it_is_open = zones[at].zone.write_enabled(b"0");
+                });
+            });
+        } else if limits && !zones.is_empty() {
             let at = *self.world.draw.pick(&zones);
             self.note(format!("zone {at}, raised: {raises}"));
             self.world.change(|machine| {
@@ -407,14 +418,5 @@ impl Stage {
         for at in 0..zones {
             let _taken = machine.write(&Attribute::PowerLimit(at, 0), 0, b"10000000");
         }
-    }
-}
-
-/// A zone that was away is disabled; firmware may have given it another limit.
-fn come_back(slot: &mut rig::machine::Slot, watts: Option<u32>) {
-    slot.zone.come_back();
-    if let (Some(watts), Lock::Open, Some(long)) = (watts, slot.zone.lock, slot.zone.constraints.first_mut())
-    {
-        long.power_raw = u64::from(watts) * 8;
     }
 }

@@ -165,7 +165,7 @@ fn a_limit_that_somebody_else_sets_meanwhile_is_told() {
 #[test]
 fn registers_are_written_only_where_they_are_required() {
     let Some(room) = Room::profile("xeon-2s") else { return };
-    room.machine.lock().load_powercap(false);
+    room.machine.lock().boot_without_powercap();
     let before = room.registers();
     let said = Said::of(&mut room.folder.hil(&["--require", "msr"]));
     said.is_fine();
