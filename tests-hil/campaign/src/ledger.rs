@@ -437,3 +437,30 @@ impl Ledger {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ON: Limits =
+        Limits { enabled: true, long_uw: 250, window_us: 27_983_872, short_on: true, short_uw: 300 };
+    const BY_ITSELF: Limits = Limits { short_on: false, short_uw: 0, ..ON };
+
+    #[test]
+    fn what_was_off_is_back_when_it_is_off_with_its_values() {
+        let off = Limits { enabled: false, short_on: false, ..ON };
+        assert!(off.are_back(off, true));
+        for other in [ON, Limits { long_uw: NO_LIMIT_UW, ..ON }, Limits { short_uw: NO_LIMIT_UW, ..off }] {
+            assert!(!off.are_back(other, true), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn only_where_the_kernel_leaves_no_other_way_does_something_stand_in_for_0_w() {
+        let stand_in = Limits { short_on: true, short_uw: NO_LIMIT_UW, ..BY_ITSELF };
+        assert!(BY_ITSELF.are_back(BY_ITSELF, true) && BY_ITSELF.are_back(stand_in, true));
+        assert!(!BY_ITSELF.are_back(stand_in, false), "nobody has switched it off");
+        assert!(!BY_ITSELF.are_back(Limits { short_uw: 0, ..stand_in }, true), "0 W in force");
+        assert!(!ON.are_back(Limits { short_uw: NO_LIMIT_UW, ..ON }, true), "a limit that was in force");
+    }
+}
