@@ -12,7 +12,6 @@ mod settled;
 mod sight;
 mod waits;
 
-pub(crate) use budget::Ticket;
 pub(crate) use jobs::Then;
 
 use crate::grants::Grants;
@@ -79,6 +78,11 @@ const STALE_MAX: Duration = Duration::from_secs(2);
 pub(crate) fn stamp(now: Mono) -> Stamp {
     let micros = now.since(Mono::START).as_micros();
     Stamp::new(Micros::new(u64::try_from(micros).unwrap_or(u64::MAX)))
+}
+
+/// The moment that the planner counts so.
+const fn moment(stamp: Stamp) -> Mono {
+    Mono::at(Duration::from_micros(stamp.since_start().get()))
 }
 
 impl Brain {
@@ -234,11 +238,12 @@ impl Brain {
         names.chain(self.waits.after(now)).filter_map(|node| self.site.find(node)).collect()
     }
 
-    /// When a node that is left alone is to be looked at again, or one that is away is given up; what was due at the pass at
-    /// `seen` had its turn.
+    /// When a node that is left alone is to be looked at again, one that is away is given up, or one that does not read back its
+    /// grant is not counted on any more; what was due at the pass at `seen` had its turn.
     pub(crate) fn next_try(&self, seen: Mono) -> Option<Mono> {
         let settling = self.settling.values().map(|settling| settling.until);
-        let budget = self.grants.untils().chain([self.raises_from]);
+        let again = self.round.again.map(moment);
+        let budget = self.grants.untils().chain([self.raises_from]).chain(again);
         let all = self.waits.untils().chain(settling).chain(self.absences.ends()).chain(budget);
         all.filter(|&until| until > seen).min()
     }

@@ -4,6 +4,9 @@
 //! Every grant names the object and the serial that it replaces, so that of several over one serial at most one lands. What
 //! was sent counts until a definite refusal, or until a higher serial is seen, which voids it; a timeout ends nothing.
 //!
+//! Each write has a [`Ticket`], which goes with it and comes back with its answer. Whoever takes an answer in gives the ticket
+//! up, so that no answer is booked twice, or to another write.
+//!
 //! Beside it stands when a node may be sent another: not while one is under way, not within five seconds of one that landed
 //! and does not show in the watch yet, and after a failure not before a wait that grows up to five seconds.
 
@@ -15,10 +18,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// One write to one node's grant. There is one of each, it is made by whoever keeps what was sent, and goes back there.
+#[derive(Debug)]
+#[must_use = "a write whose ticket is lost is under way for ever"]
+pub(crate) struct Ticket {
+    node: Arc<str>,
+    number: u64,
+}
+
 /// A grant of which it is not seen yet what became of it.
 #[derive(Clone, Debug)]
 struct Sent {
-    ticket: u64,
+    /// The number of its ticket.
+    number: u64,
     /// The object; none where it is to be made.
     over: Option<(String, u64)>,
     grant: Grant,
@@ -39,7 +51,7 @@ enum Stage {
 #[derive(Clone, Debug)]
 struct OfNode {
     sent: Vec<Sent>,
-    /// A deletion is under way.
+    /// A deletion is under way: the number of its ticket.
     deleting: Option<u64>,
     failures: u32,
     not_before: Mono,
@@ -118,34 +130,35 @@ impl Grants {
         })
     }
 
-    /// A grant is about to be sent over what is seen; its ticket.
-    pub(crate) fn send(&mut self, node: &Arc<str>, seen: Option<&GrantSeen>, grant: Grant) -> u64 {
+    fn ticket(&mut self, node: &Arc<str>) -> Ticket {
         self.tickets += 1;
+        Ticket { node: node.clone(), number: self.tickets }
+    }
+
+    /// A grant is about to be sent over what is seen.
+    pub(crate) fn send(&mut self, node: &Arc<str>, seen: Option<&GrantSeen>, grant: Grant) -> Ticket {
+        let ticket = self.ticket(node);
         let over = seen.map(|seen| (seen.uid.clone(), seen.serial));
-        let sent = Sent { ticket: self.tickets, over, grant, stage: Stage::UnderWay };
+        let sent = Sent { number: ticket.number, over, grant, stage: Stage::UnderWay };
         self.nodes.entry(node.clone()).or_default().sent.push(sent);
-        self.tickets
+        ticket
     }
 
-    /// A node's grant is about to be deleted; the ticket.
-    pub(crate) fn delete(&mut self, node: &Arc<str>) -> u64 {
-        self.tickets += 1;
-        self.nodes.entry(node.clone()).or_default().deleting = Some(self.tickets);
-        self.tickets
+    /// A node's grant is about to be deleted.
+    pub(crate) fn delete(&mut self, node: &Arc<str>) -> Ticket {
+        let ticket = self.ticket(node);
+        self.nodes.entry(node.clone()).or_default().deleting = Some(ticket.number);
+        ticket
     }
 
-    /// Takes in what became of what had this ticket. How long the node is left alone after a failure.
-    pub(crate) fn ended(
-        &mut self,
-        (node, ticket): (&str, u64),
-        failed: Option<&Trouble>,
-        now: Mono,
-    ) -> Option<Duration> {
-        let of = self.nodes.get_mut(node)?;
-        if of.deleting == Some(ticket) {
+    /// Takes in what became of a write. How long its node is left alone after a failure.
+    pub(crate) fn ended(&mut self, ticket: Ticket, failed: Option<&Trouble>, now: Mono) -> Option<Duration> {
+        let Ticket { node, number } = ticket;
+        let of = self.nodes.get_mut(&node)?;
+        if of.deleting == Some(number) {
             of.deleting = None;
         }
-        let at = of.sent.iter().position(|sent| sent.ticket == ticket);
+        let at = of.sent.iter().position(|sent| sent.number == number);
         let Some(trouble) = failed else {
             of.failures = 0;
             if let Some(sent) = at.and_then(|at| of.sent.get_mut(at)) {
@@ -213,10 +226,10 @@ mod tests {
         let first = grants.send(&node, Some(&now), grant(8, 500));
         assert!(!grants.is_free("a", at(1)), "one is under way");
         // No answer in time: it may still land.
-        grants.ended(("a", first), Some(&Trouble::Away("late".to_owned(), None)), at(1));
+        grants.ended(first, Some(&Trouble::Away("late".to_owned(), None)), at(1));
         assert!(grants.is_free("a", at(2)));
         let second = grants.send(&node, Some(&now), grant(8, 300));
-        grants.ended(("a", second), Some(&Trouble::Refused("no".to_owned())), at(2));
+        grants.ended(second, Some(&Trouble::Refused("no".to_owned())), at(2));
         assert_eq!(grants.sent("a"), [grant(8, 500)]);
         look(&mut grants, Some(&now));
         assert_eq!(grants.sent("a").len(), 1, "the same serial says nothing");
@@ -225,30 +238,34 @@ mod tests {
     }
 
     #[test]
-    fn an_outcome_is_that_of_its_ticket_whoever_leads_meanwhile() {
+    fn an_answer_is_that_of_its_own_write_however_late_and_in_whatever_order_it_comes() {
         let (mut grants, node) = (Grants::default(), Arc::from("a"));
         let now = seen("u", 7);
         let first = grants.send(&node, Some(&now), grant(8, 500));
-        grants.ended(("a", first), Some(&Trouble::Away("late".to_owned(), None)), at(1));
         let second = grants.send(&node, Some(&now), grant(8, 300));
-        // The first one's answer comes twice, and late.
-        grants.ended(("a", first), Some(&Trouble::NotLeading), at(2));
+        let third = grants.send(&node, Some(&now), grant(8, 400));
+        grants.ended(second, None, at(1));
+        grants.ended(third, Some(&Trouble::Refused("no".to_owned())), at(1));
+        assert_eq!(grants.sent("a"), [grant(8, 500), grant(8, 300)], "what landed counts until it is seen");
+        grants.ended(first, Some(&Trouble::NotLeading), at(2));
         assert_eq!(grants.sent("a"), [grant(8, 300)]);
-        grants.ended(("a", second), None, at(2));
-        assert_eq!(grants.sent("a"), [grant(8, 300)], "it counts until it is seen");
     }
 
     #[test]
     fn an_object_that_was_made_anew_voids_what_was_sent_over_the_old_one() {
         let (mut grants, node) = (Grants::default(), Arc::from("a"));
-        grants.send(&node, Some(&seen("u", 7)), grant(8, 500));
+        let late = grants.send(&node, Some(&seen("u", 7)), grant(8, 500));
         look(&mut grants, Some(&seen("v", 1)));
         assert_eq!(grants.sent("a"), []);
         // One that was to be made is void as soon as there is one, whoever made it.
-        grants.send(&node, None, grant(1, 400));
+        let made = grants.send(&node, None, grant(1, 400));
+        grants.ended(late, None, at(1));
+        assert_eq!(grants.sent("a"), [grant(1, 400)], "the old one's answer is not that of the new one");
         look(&mut grants, None);
         assert_eq!(grants.sent("a").len(), 1);
         look(&mut grants, Some(&seen("w", 1)));
+        assert_eq!(grants.sent("a"), []);
+        grants.ended(made, None, at(1));
         assert_eq!(grants.sent("a"), []);
     }
 
@@ -263,14 +280,14 @@ mod tests {
                 assert!(grants.is_free("a", now));
                 let ticket = grants.send(&node, None, grant(1, 1));
                 let refused = Trouble::Refused("no".to_owned());
-                let wait = grants.ended(("a", ticket), Some(&refused), now).unwrap();
+                let wait = grants.ended(ticket, Some(&refused), now).unwrap();
                 now = now.plus(wait);
                 wait.as_millis()
             })
             .collect();
         assert_eq!((waits[0], waits[1], waits[11]), (250, 500, 5000));
         let ticket = grants.send(&node, None, grant(1, 1));
-        grants.ended(("a", ticket), None, now);
+        grants.ended(ticket, None, now);
         let after = |seconds| now.plus(Duration::from_secs(seconds));
         assert!(
             !grants.is_free("a", after(4)) && grants.is_free("a", after(5)),
@@ -284,7 +301,7 @@ mod tests {
         let mut fail = |now| {
             grants.observe(|_| None, |_| true, now);
             let ticket = grants.send(&node, None, grant(1, 1));
-            grants.ended(("a", ticket), Some(&Trouble::Refused("no".to_owned())), now).unwrap().as_millis()
+            grants.ended(ticket, Some(&Trouble::Refused("no".to_owned())), now).unwrap().as_millis()
         };
         assert_eq!([at(1), at(2), at(8)].map(&mut fail), [250, 500, 250]);
     }

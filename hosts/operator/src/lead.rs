@@ -10,7 +10,8 @@
 //! A change is planned a moment after it came, so that what comes together is planned together; passes that follow one
 //! another keep a distance of some times what a pass takes, so that a storm of events costs a part of one processor.
 
-use crate::brain::{Brain, Then, Ticket, stamp};
+use crate::brain::{Brain, Then, stamp};
+use crate::grants::Ticket;
 use crate::lease;
 use crate::meters::http::{Poller, Read};
 use crate::settings::{PowerSource, Settings};
@@ -131,7 +132,7 @@ impl Lead {
             tokio::select! {
                 biased;
                 () = stop.requested() => return,
-                Some(outcome) = self.granted.recv() => self.grant_ended(&outcome),
+                Some(outcome) = self.granted.recv() => self.grant_ended(outcome),
                 Some(outcome) = self.outcomes.recv() => self.ended(outcome),
                 Some(read) = read(&mut self.poller) => self.heard(read),
                 alive = self.waiting.changed() => {
@@ -174,15 +175,11 @@ impl Lead {
         self.dirty.get_or_insert(now);
     }
 
-    fn grant_ended(&mut self, outcome: &Outcome<Ticket>) {
+    fn grant_ended(&mut self, outcome: Outcome<Ticket>) {
         let now = self.parts.clock.mono();
-        let mut ended = |outcome: &Outcome<Ticket>| {
-            let failed = outcome.failed.as_ref().map(|(_, trouble)| trouble);
-            self.brain.grant_ended(&outcome.node, outcome.then, failed, now);
-        };
-        ended(outcome);
+        self.brain.grant_ended(outcome, now);
         while let Ok(outcome) = self.granted.try_recv() {
-            ended(&outcome);
+            self.brain.grant_ended(outcome, now);
         }
         self.dirty.get_or_insert(now);
     }

@@ -28,7 +28,7 @@ use planner::node::{
 };
 use planner::places::Places;
 use planner::plan::Cluster;
-use power_units::{Micros, Stamp};
+use power_units::{Micros, Stamp, Watts};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use texts::Texts;
@@ -69,6 +69,8 @@ pub(crate) struct Site {
     /// What nodes of models that the catalogue does not know say of them together.
     peers: Peers,
     texts: Texts,
+    /// Nodes that are gone and of which something is left, as they were last.
+    departed: BTreeMap<Arc<str>, Departed>,
     /// Nodes have come or gone since somebody last asked.
     pub(crate) other_nodes: bool,
     /// What is there and cannot be read.
@@ -95,10 +97,20 @@ impl Default for Site {
             hardware_known: false,
             peers: Peers::default(),
             texts: Texts::default(),
+            departed: BTreeMap::new(),
             other_nodes: false,
             unread: Unreads::default(),
         }
     }
+}
+
+/// What was known of a node when its object went.
+#[derive(Clone, Debug)]
+struct Departed {
+    uid: String,
+    boot: String,
+    /// The most that it could draw.
+    most: Option<Watts>,
 }
 
 /// What a look at the rows found.
@@ -252,7 +264,10 @@ impl Site {
         let nodes_before = std::mem::take(&mut self.cluster.nodes);
         let mut old = observed_before.into_iter().zip(nodes_before).peekable();
         for node in nodes {
-            while old.next_if(|(known, _)| known.node.name < node.name).is_some() {}
+            while let Some((_, gone)) = old.next_if(|(known, _)| known.node.name < node.name) {
+                self.departs(gone);
+            }
+            self.departed.remove(&node.name);
             let before = old.next_if(|(known, _)| known.node.name == node.name);
             let observed = self.observe(node);
             let (observed, node) = match before {
@@ -269,8 +284,16 @@ impl Site {
             self.observed.push(observed);
             self.cluster.nodes.push(node);
         }
+        old.for_each(|(_, gone)| self.departs(gone));
         self.read_gone(by, changes);
         self.texts.forget_unused();
+    }
+
+    /// A node's object has gone. One that never said in which boot it is could not be told from one that has rebooted.
+    fn departs(&mut self, Node { name, uid, boot, machine, .. }: Node) {
+        if !boot.is_empty() {
+            self.departed.insert(name, Departed { uid, boot, most: machine.split.max() });
+        }
     }
 
     /// Looks for objects of nodes that are gone.
@@ -279,6 +302,7 @@ impl Site {
         let all = profiles.chain(self.twins.by_node().keys()).chain(self.grants.by_node().keys());
         let names: BTreeSet<&String> = all.filter(|node| self.find(node).is_none()).collect();
         let gone: Vec<Node> = names.into_iter().map(|name| self.gone(name, lens.source, catalog)).collect();
+        self.departed.retain(|name, _| gone.iter().any(|node| node.name == *name));
         changes.plan |= gone != self.cluster.gone;
         self.cluster.gone = gone;
     }
@@ -286,10 +310,14 @@ impl Site {
     /// What is left of a node that is gone.
     fn gone(&self, name: &str, source: DesiredSource, catalog: &Catalog) -> Node {
         let granted = self.granted(name);
-        Node {
+        let (uid, boot, most) = match self.departed.get(name) {
+            Some(Departed { uid, boot, most }) => (uid.clone(), boot.clone(), *most),
+            None => (String::new(), String::new(), None),
+        };
+        let mut node = Node {
             name: name.into(),
-            uid: String::new(),
-            boot: String::new(),
+            uid,
+            boot,
             selected: false,
             reserved: false,
             unschedulable: false,
@@ -302,7 +330,12 @@ impl Site {
             confirmation: Confirmation::Awaited,
             granted,
             power: Power::UNMETERED,
+        };
+        // Its machine had come up anew, and nobody has said since then what it holds.
+        if let Some(most) = most.filter(|_| node.receipt().is_none()) {
+            node.machine = Machine::lump_of(&node.granted, most, catalog);
         }
+        node
     }
 
     fn granted(&self, node: &str) -> Granted {

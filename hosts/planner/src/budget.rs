@@ -109,6 +109,9 @@ pub struct Round {
     pub lowered: Sum,
     /// What is given to nodes that were not given it before.
     pub raised: Sum,
+    /// When a round decides otherwise although nothing has changed: the next node that does not answer is not counted on
+    /// any more, and the others are to make room for it.
+    pub again: Option<Stamp>,
 }
 
 /// Why a grant is deleted.
@@ -179,7 +182,7 @@ pub fn round(
     let rows =
         stakes.iter().zip(0_u64..).zip(places).map(|((stake, key), group)| stake.row(key, group, limits));
     let mut rows = rows.collect::<Result<Vec<Row>, _>>()?;
-    hear(stakes, &mut rows, memory, (now, limits.answer_within));
+    let again = hear(stakes, &mut rows, memory, (now, limits.answer_within));
     let count = groups.groups.len();
     let (mut shares, mut targets) = (vec![Share::EMPTY; count], vec![Watts::ZERO; rows.len()]);
     let mut divide =
@@ -200,7 +203,8 @@ pub fn round(
     let (mut queue, mut moves) = (vec![Turn::EMPTY; rows.len()], vec![Move::Keep; rows.len()]);
     next_moves(law, tree, (&rows, &targets), (&mut standings, &mut queue), &mut moves)
         .map_err(|error| error.to_string())?;
-    let mut made = Round { ended: ended(stakes, memory, (now, limits.gone_hold)), ..Round::default() };
+    let ended = ended(stakes, memory, (now, limits.gone_hold));
+    let mut made = Round { ended, again, ..Round::default() };
     let all = stakes.iter().zip(&rows).zip(&targets).zip(moves.iter().zip(&impatient));
     for (((stake, row), &target), (&step, &impatient)) in all {
         // A short part of the way is no more worth a write than a short way.
@@ -240,17 +244,30 @@ fn ended(stakes: &[Stake<'_>], memory: &mut Memory, (now, hold): (Stamp, Micros)
     ended
 }
 
-/// A node that does not read back what it is granted is not counted on: it may have come up without its agent.
-fn hear(stakes: &[Stake<'_>], rows: &mut [Row], memory: &mut Memory, (now, within): (Stamp, Micros)) {
+/// A node that does not read back what it is granted is not counted on: it may have come up without its agent. When the next
+/// one is not any more.
+fn hear(
+    stakes: &[Stake<'_>],
+    rows: &mut [Row],
+    memory: &mut Memory,
+    (now, within): (Stamp, Micros),
+) -> Option<Stamp> {
     let before = std::mem::take(&mut memory.silent);
+    let mut again: Option<Stamp> = None;
     for (stake, row) in stakes.iter().zip(rows) {
         if row.account.is_proven() || stake.is_fixed() {
             continue;
         }
         let since = before.get(&stake.node.name).copied().unwrap_or(now);
         memory.silent.insert(stake.node.name.clone(), since);
-        row.reachable &= now.since(since).is_none_or(|silent| silent < within);
+        let is_counted_on = now.since(since).is_none_or(|silent| silent < within);
+        if is_counted_on && row.reachable {
+            let until = since + within;
+            again = Some(again.map_or(until, |first| first.min(until)));
+        }
+        row.reachable &= is_counted_on;
     }
+    again
 }
 
 /// The nodes that leave have what they have for a floor. The nodes as they were, if any leaves.

@@ -262,13 +262,14 @@ impl Node {
     }
 
     /// What the node read back of its grant, where it did so in the boot and for the Node object that are there now. A node
-    /// that does not say in which boot it is could have come up without any cap. Of one that is gone nobody else says
-    /// anything.
+    /// that does not say in which boot it is could have come up without any cap. Of one that is gone the boot and the
+    /// identifier are those that it had last; where nobody here ever saw them, nobody else says anything.
     #[must_use]
     pub fn receipt(&self) -> Option<Receipt> {
         let Signed { receipt, boot, node_uid } = self.granted.signed.as_ref()?;
         let is_of_now = *boot == self.boot && *node_uid == self.uid;
-        (!boot.is_empty() && (is_of_now || self.presence == Presence::Gone)).then_some(*receipt)
+        let was_never_seen = self.presence == Presence::Gone && self.boot.is_empty();
+        (!boot.is_empty() && (is_of_now || was_never_seen)).then_some(*receipt)
     }
 
     /// These caps as the agent holds them under the grant that stands.
@@ -315,8 +316,14 @@ impl Machine {
     /// Of a node of which nobody knows more than what it was granted and what its agent says of that: the machine runs on.
     #[must_use]
     pub fn lump(granted: &Granted, catalog: &Catalog) -> Self {
+        Self::lump_of(granted, Watts::ZERO, catalog)
+    }
+
+    /// The same of one that may draw so much whatever it was granted, because it has come up anew.
+    #[must_use]
+    pub fn lump_of(granted: &Granted, may_draw: Watts, catalog: &Catalog) -> Self {
         let unknown = Self::of(&HardwareFacts::default(), None, false, (false, false), catalog);
-        Self { split: Split::lump(granted.least(), granted.most()), ..unknown }
+        Self { split: Split::lump(granted.least(), granted.most().max(may_draw)), ..unknown }
     }
 }
 

@@ -2,9 +2,10 @@
 
 use super::Brain;
 use crate::budget::{self, Said};
+use crate::grants::Ticket;
 use crate::publish::{grant_document, grant_patch};
 use crate::reasons::{BUDGET_LOWERS, BUDGET_RAISES, GRANT_DROPPED, LIMIT_EXCEEDED, LIMIT_KEPT, LIMIT_SHORT};
-use crate::writes::{How, Job, Lane, Target, Trouble, Write};
+use crate::writes::{How, Job, Lane, Outcome, Target, Trouble, Write};
 use host_kit::clock::Mono;
 use host_kit::events::{EventReason, Note};
 use joulie_api::labels::PLAN_LEASE;
@@ -17,10 +18,6 @@ use power_units::{Micros, Watts};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// What a job of the budget is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ticket(pub(crate) u64);
 
 /// The third failure in a row waits so long.
 const TOLD_FROM: Duration = Duration::from_secs(1);
@@ -86,22 +83,18 @@ impl Brain {
     }
 
     /// Takes in what came of a grant.
-    pub(crate) fn grant_ended(
-        &mut self,
-        node: &str,
-        Ticket(ticket): Ticket,
-        failed: Option<&Trouble>,
-        now: Mono,
-    ) {
-        let wait = self.grants.ended((node, ticket), failed, now);
+    pub(crate) fn grant_ended(&mut self, outcome: Outcome<Ticket>, now: Mono) {
+        let Outcome { node, landed: _, failed, then: ticket } = outcome;
+        let failed = failed.as_ref().map(|(_, trouble)| trouble);
+        let wait = self.grants.ended(ticket, failed, now);
         self.count_write(Target::Grant, failed);
         if let (Some(trouble), Some(wait)) = (failed, wait) {
             let (why, millis) = (trouble.words(), wait.as_millis());
             // That somebody wrote between our look and our write is how it should be; that it happens each time is not.
             if *trouble == Trouble::NotLeading || wait < TOLD_FROM {
-                tracing::debug!(node, "a grant was not written: {why}; again in {millis}ms");
+                tracing::debug!(%node, "a grant was not written: {why}; again in {millis}ms");
             } else {
-                tracing::warn!(node, "a grant could not be written: {why}; again in {millis}ms");
+                tracing::warn!(%node, "a grant could not be written: {why}; again in {millis}ms");
             }
         }
     }
@@ -216,6 +209,6 @@ impl Brain {
     }
 }
 
-fn job(node: &Arc<str>, write: Write, ticket: u64) -> Job<Ticket> {
-    Job { node: node.clone(), lane: Lane::Power, writes: vec![write], then: Ticket(ticket) }
+fn job(node: &Arc<str>, write: Write, ticket: Ticket) -> Job<Ticket> {
+    Job { node: node.clone(), lane: Lane::Power, writes: vec![write], then: ticket }
 }

@@ -1,9 +1,9 @@
 //! One pass: what is observed is decided on, and jobs come out for the nodes whose objects differ from that.
 
-use super::budget::Ticket;
 use super::jobs::{Then, lane};
 use super::settled::Settled;
 use super::{Brain, stamp};
+use crate::grants::Ticket;
 use crate::publish::{Standing, status_of};
 use crate::site::Observed;
 use crate::stats::Shown;

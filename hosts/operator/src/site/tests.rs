@@ -143,6 +143,39 @@ fn a_floor_of_20_kw_costs_the_node_that_says_it_and_nobody_else() {
     );
 }
 
+#[test]
+fn a_node_that_had_rebooted_and_is_deleted_may_draw_all_that_it_can_until_its_agent_speaks() {
+    let (mut server, mut watches) = server();
+    let catalog = Catalog::embedded().unwrap();
+    let lens = lens(DesiredSource::Profile);
+    let node = |boot: &str| json!({"metadata": {"name": "n0", "uid": "u"}, "status": {"nodeInfo": {"bootID": boot}}});
+    let grant = |boot: &str, version: &str| {
+        json!({"metadata": {"name": "n0", "uid": "g", "resourceVersion": version},
+            "spec": {"nodeName": "n0", "serial": 3, "watts": 300, "ceiling": 300},
+            "status": {"serial": 3, "bootID": boot, "nodeUID": "u", "holds": 300, "floor": 200}})
+    };
+    // Two packages of 100 to 400 W.
+    let range = json!({"minWattsPerSocket": 100, "maxWattsPerSocket": 400});
+    let hardware = json!({"metadata": {"name": "n0"}, "spec": {"nodeName": "n0"}, "status": {"cpu":
+        {"rawModel": "AMD EPYC 9654 96-Core Processor", "sockets": 2, "capRange": range}}});
+    server.hardware.list([&hardware]);
+    server.nodes.list([&node("second")]);
+    server.grants.list([&grant("first", "1")]);
+    let mut site = Site::default();
+    site.refresh(&mut watches, &lens, &catalog);
+    server.nodes.list([]);
+    site.refresh(&mut watches, &lens, &catalog);
+    let is = |site: &Site| {
+        let gone = site.node("n0").unwrap();
+        (gone.presence, gone.receipt().map(|receipt| receipt.serial), gone.machine.split.max())
+    };
+    let watts = |watts| Some(power_units::Watts::from_int(watts));
+    assert_eq!(is(&site), (Presence::Gone, None, watts(800)));
+    server.grants.list([&grant("second", "2")]);
+    site.refresh(&mut watches, &lens, &catalog);
+    assert_eq!(is(&site), (Presence::Gone, Some(3), watts(300)), "it says what it holds");
+}
+
 proptest! {
     #[test]
     fn what_is_kept_from_look_to_look_is_what_would_be_read_anew(

@@ -223,6 +223,22 @@ fn a_node_that_does_not_read_its_grant_back_is_not_counted_on() {
 }
 
 #[test]
+fn a_round_says_when_the_next_node_that_is_silent_is_not_counted_on_any_more() {
+    let holds = |name| Claim { grant: grant(5, 432), receipt: receipt(5, 432), ..claim(name) };
+    let silent = |name| Claim { receipt: None, ..holds(name) };
+    let (limits, mut memory) = (limits(2000), Memory::default());
+    let mut again =
+        |claims: &[Claim], second| round_of(claims, &limits, &mut memory, (at(second), true)).1.again;
+    assert_eq!(again(&[holds("a"), holds("b")], 1), None, "everybody has said what it holds");
+    // An agent has 30 s.
+    assert_eq!(again(&[silent("a"), holds("b")], 2), Some(at(32)));
+    assert_eq!(again(&[silent("a"), silent("b")], 12), Some(at(32)), "the first of them");
+    assert_eq!(again(&[silent("a"), silent("b")], 32), Some(at(42)), "the first has had its time");
+    assert_eq!(again(&[silent("a"), silent("b")], 42), None);
+    assert_eq!(again(&[silent("a"), holds("b")], 43), None);
+}
+
+#[test]
 fn before_anything_may_be_raised_nothing_is_and_what_is_to_come_down_does() {
     let low = Claim { grant: grant(1, 250), receipt: receipt(1, 250), ..claim("a") };
     let high = Claim { grant: grant(1, 500), receipt: receipt(1, 500), ..claim("b") };

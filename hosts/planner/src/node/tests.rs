@@ -80,6 +80,22 @@ fn a_receipt_of_another_boot_or_another_node_is_none() {
 }
 
 #[test]
+fn a_receipt_of_another_boot_is_none_either_once_the_node_is_deleted() {
+    let receipt = Receipt { serial: 7, holds: Watts::from_int(290), floor: Watts::from_int(200) };
+    let last_seen = |boot: &str, uid: &str| {
+        let mut node = node("a", &HardwareFacts::default());
+        (node.boot, node.uid, node.presence) = (boot.to_owned(), uid.to_owned(), Presence::Gone);
+        let signed = Signed { receipt, boot: "b1".to_owned(), node_uid: "u1".to_owned() };
+        node.granted.signed = Some(signed);
+        node.receipt()
+    };
+    assert_eq!(last_seen("b1", "u1"), Some(receipt), "the machine runs on under its agent");
+    assert_eq!(last_seen("b2", "u1"), None, "it had rebooted");
+    assert_eq!(last_seen("b1", "u2"), None, "it was another machine under the same name");
+    assert_eq!(last_seen("", ""), Some(receipt), "nobody here saw it, so its agent's word stands");
+}
+
+#[test]
 fn the_next_grant_is_later_than_the_one_that_stands_and_than_the_one_that_was_followed() {
     let next = |stands: Option<u64>, followed: Option<u64>| {
         let none = Watts::ZERO;
