@@ -1,6 +1,6 @@
 //! The server behind the service: it takes a request apart and hands it to whoever answers it.
 
-use crate::bell::Bell;
+use crate::bell::Bells;
 use crate::failure::{Failure, Reason};
 use crate::faults::{Faults, Origin};
 use crate::kind::{Flavour, Kind, Registry};
@@ -28,8 +28,8 @@ pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 pub(crate) struct Api {
     store: Mutex<Store>,
     registry: RwLock<Registry>,
-    /// Rings with each new revision.
-    pub(crate) changed: Bell,
+    /// Ring with each new revision of an object of theirs.
+    pub(crate) changed: Bells,
     pub(crate) faults: Faults,
     clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     pub(crate) bookmark_every: Duration,
@@ -65,7 +65,7 @@ impl Api {
         let store = Store::new(options.event_horizon);
         let started = (options.clock)().as_second();
         Self {
-            changed: Bell::default(),
+            changed: Bells::default(),
             store: Mutex::new(store),
             registry: RwLock::new(crate::kind::registry()),
             faults: Faults::default(),
@@ -134,9 +134,9 @@ impl Api {
         })
     }
 
-    /// Tells the watches about a new revision.
-    pub(crate) fn announce(&self) {
-        self.changed.ring();
+    /// Tells the watches about a new revision of an object.
+    pub(crate) fn announce(&self, key: &Key) {
+        self.changed.ring(&key.resource);
     }
 
     /// The kind that a place is of.

@@ -3,9 +3,10 @@
 //! Who waits is woken in the order in which the waiting began. tokio's `watch` wakes in an order drawn by chance, and a
 //! server that many tasks of one thread stand on would then not do the same thing twice.
 
+use std::collections::BTreeMap;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 /// The end that grows. Clones are the same.
@@ -28,6 +29,35 @@ impl Bell {
     /// Somebody who has heard everything until now.
     pub(crate) fn listen(&self) -> Ear {
         Ear { bell: self.clone(), heard: self.0.rung.load(Ordering::SeqCst) }
+    }
+}
+
+/// A bell for each resource: who waits for leases is not woken for pods.
+#[derive(Debug, Default)]
+pub(crate) struct Bells(Mutex<BTreeMap<Arc<str>, Bell>>);
+
+impl Bells {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Bell>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something has happened to an object of this resource.
+    pub(crate) fn ring(&self, resource: &str) {
+        // Nobody waits for one that has none.
+        let bell = self.all().get(resource).cloned();
+        if let Some(bell) = bell {
+            bell.ring();
+        }
+    }
+
+    /// Something has happened to all of them.
+    pub(crate) fn ring_all(&self) {
+        self.all().values().for_each(Bell::ring);
+    }
+
+    /// Somebody who has heard everything of this resource until now.
+    pub(crate) fn listen(&self, resource: &Arc<str>) -> Ear {
+        self.all().entry(resource.clone()).or_default().listen()
     }
 }
 

@@ -120,7 +120,7 @@ impl Api {
             let marked = self.seal(store, kind, value);
             if !deletion.dry_run {
                 store.put(marked.clone());
-                self.announce();
+                self.announce(&marked.key);
             }
             return Ok(Some(marked));
         }
@@ -129,7 +129,7 @@ impl Api {
             let last = self.seal(store, kind, value);
             store.remove(last.clone());
             self.forget(kind, &last);
-            self.announce();
+            self.announce(&last.key);
         }
         Ok(None)
     }
@@ -168,7 +168,8 @@ impl Api {
             let found: Vec<_> = store.list(&scope, None).cloned().collect();
             for inner in found {
                 let last = self.seal(store, of, inner.parse());
-                store.remove(last);
+                store.remove(last.clone());
+                self.announce(&last.key);
             }
         }
         Ok(())

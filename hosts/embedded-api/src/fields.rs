@@ -127,25 +127,7 @@ fn walk<'a>(
     match (value, schema.map(|schema| &schema.merge)) {
         (Value::Object(fields), Some(Merge::Granular) | None) => {
             for (name, value) in fields {
-                // The most of many an object, and nobody's.
-                if name == "managedFields"
-                    && matches!(path.as_slice(), [Step::Field(meta)] if **meta == *"metadata")
-                {
-                    continue;
-                }
-                path.push(Step::Field(name.as_str().into()));
-                let hollow = value.is_null() || value.as_object().is_some_and(Map::is_empty);
-                let declared = schema.is_some_and(|schema| schema.properties.contains_key(name));
-                let schema = schema.and_then(|schema| schema.field(name));
-                if hollow {
-                    found.insert(path.clone(), Some(value));
-                } else {
-                    if !declared {
-                        found.insert(path.clone(), None);
-                    }
-                    walk(value, schema.map(|schema| &**schema), path, found);
-                }
-                path.pop();
+                walk_field((name, value), schema, path, found);
             }
         }
         (Value::Array(items), Some(Merge::Set)) => {
@@ -172,6 +154,39 @@ fn walk<'a>(
     }
 }
 
+/// The most of many an object, and nobody's.
+fn is_of_managers(name: &str, path: &Path) -> bool {
+    name == "managedFields" && matches!(path.as_slice(), [Step::Field(meta)] if **meta == *"metadata")
+}
+
+fn walk_field<'a>(
+    (name, value): (&str, &'a Value),
+    schema: Option<&Schema>,
+    path: &mut Path,
+    found: &mut BTreeMap<Path, Option<&'a Value>>,
+) {
+    if is_of_managers(name, path) {
+        return;
+    }
+    path.push(Step::Field(name.into()));
+    let declared = schema.is_some_and(|schema| schema.properties.contains_key(name));
+    let schema = schema.and_then(|schema| schema.field(name));
+    if is_bare(value) {
+        found.insert(path.clone(), Some(value));
+    } else {
+        if !declared {
+            found.insert(path.clone(), None);
+        }
+        walk(value, schema.map(|schema| &**schema), path, found);
+    }
+    path.pop();
+}
+
+/// Nothing is below it that could be owned instead.
+fn is_bare(value: &Value) -> bool {
+    value.is_null() || value.as_object().is_some_and(Map::is_empty)
+}
+
 /// The JSON of an item's keys; a key that is absent has its default.
 fn key_of(item: &Value, keys: &[String], schema: Option<&Schema>) -> String {
     let of = |key: &String| {
@@ -184,11 +199,65 @@ fn key_of(item: &Value, keys: &[String], schema: Option<&Schema>) -> String {
 
 /// What the second value has that the first has not or has otherwise, and what only the first has.
 pub(crate) fn difference(old: &Value, new: &Value, schema: &Schema) -> (FieldSet, FieldSet) {
-    let (old, new) = (leaves(old, schema), leaves(new, schema));
-    let changed = new.iter().filter(|(path, value)| old.get(*path) != Some(*value));
-    let changed = changed.map(|(path, _)| path.clone()).collect();
-    let removed = old.keys().filter(|path| !new.contains_key(*path)).cloned().collect();
-    (changed, removed)
+    let mut found = Difference::default();
+    match (old, new, &schema.merge) {
+        (Value::Object(old), Value::Object(new), Merge::Granular) => {
+            found.of_objects(old, new, Some(schema), &mut Path::new());
+        }
+        _ => found.of_leaves(&leaves(old, schema), &leaves(new, schema)),
+    }
+    (found.changed, found.removed)
+}
+
+#[derive(Default)]
+struct Difference {
+    changed: FieldSet,
+    removed: FieldSet,
+}
+
+impl Difference {
+    /// Of two objects field by field. What is equal has no difference and is not looked into: the most of every write.
+    fn of_objects(
+        &mut self,
+        old: &Map<String, Value>,
+        new: &Map<String, Value>,
+        schema: Option<&Schema>,
+        path: &mut Path,
+    ) {
+        let gone = old.keys().filter(|name| !new.contains_key(*name));
+        for name in gone.chain(new.keys()) {
+            let (before, after) = (old.get(name), new.get(name));
+            if before == after || is_of_managers(name, path) {
+                continue;
+            }
+            let of = schema.and_then(|schema| schema.field(name)).map(|schema| &**schema);
+            let is_granular = of.is_none_or(|schema| schema.merge == Merge::Granular);
+            match (before, after) {
+                (Some(Value::Object(before)), Some(Value::Object(after)))
+                    if is_granular && !before.is_empty() && !after.is_empty() =>
+                {
+                    path.push(Step::Field(name.as_str().into()));
+                    self.of_objects(before, after, of, path);
+                    path.pop();
+                }
+                (before, after) => {
+                    let [mut was, mut is] = [BTreeMap::new(), BTreeMap::new()];
+                    for (value, found) in [(before, &mut was), (after, &mut is)] {
+                        if let Some(value) = value {
+                            walk_field((name, value), schema, path, found);
+                        }
+                    }
+                    self.of_leaves(&was, &is);
+                }
+            }
+        }
+    }
+
+    fn of_leaves(&mut self, old: &BTreeMap<Path, Option<&Value>>, new: &BTreeMap<Path, Option<&Value>>) {
+        let changed = new.iter().filter(|(path, value)| old.get(*path) != Some(*value));
+        self.changed.extend(changed.map(|(path, _)| path.clone()));
+        self.removed.extend(old.keys().filter(|path| !new.contains_key(*path)).cloned());
+    }
 }
 
 /// Merges an applied configuration into the live value.
@@ -293,6 +362,46 @@ mod tests {
         assert!(shown.contains(&".status.conditions[type=\"Ready\"].status".to_owned()), "{shown:?}");
         for nonsense in [json!(null), json!(3), json!({"x": {}}), json!({"i:0": {}})] {
             assert!(from_json(&nonsense).is_empty(), "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn a_difference_is_that_of_all_leaves() {
+        let raw = json!({"type": "object", "properties": {"metadata": {"type": "object"}, "spec": {"type": "object", "properties": {
+            "cpu": {"type": "object", "properties": {"cap": {"type": "integer"}}},
+            "free": {"type": "object", "additionalProperties": {"type": "string"}},
+            "whole": {"type": "object", "x-kubernetes-map-type": "atomic", "properties": {"x": {"type": "integer"}}},
+            "tags": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+            "list": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+                "items": {"type": "object", "properties": {"k": {"type": "string"}, "v": {"type": "integer"}}}}}}}});
+        let schema = compile(&raw, &mut Definitions::new(BTreeMap::new(), false));
+        let spec = |spec: Value, managers: i32| json!({"metadata": {"name": "a", "managedFields": [managers]}, "spec": spec});
+        let all = [
+            json!(null),
+            spec(json!(null), 1),
+            spec(json!({}), 1),
+            spec(json!({"cpu": {}, "free": {"a": "1"}, "tags": ["x"]}), 1),
+            spec(
+                json!({"cpu": {"cap": 1}, "free": {"a": "2", "b": "1"}, "tags": ["x", "y"], "whole": {"x": 1}}),
+                2,
+            ),
+            spec(json!({"cpu": {"cap": 1}, "free": {}, "whole": {"x": 2}, "list": [{"k": "a", "v": 1}]}), 3),
+            spec(
+                json!({"cpu": 3, "free": null, "list": [{"k": "a", "v": 2}, {"k": "b"}], "unknown": {"deep": {"er": 1}}}),
+                3,
+            ),
+            spec(json!({"unknown": {"deep": {"er": 2, "est": []}}, "list": [], "tags": []}), 3),
+        ];
+        for (old, new) in all.iter().flat_map(|old| all.iter().map(move |new| (old, new))) {
+            // As it is defined: every leaf of the one beside every leaf of the other.
+            let (was, is) = (leaves(old, &schema), leaves(new, &schema));
+            let changed: FieldSet = is
+                .iter()
+                .filter(|(path, value)| was.get(*path) != Some(*value))
+                .map(|(path, _)| path.clone())
+                .collect();
+            let removed: FieldSet = was.keys().filter(|path| !is.contains_key(*path)).cloned().collect();
+            assert_eq!(difference(old, new, &schema), (changed, removed), "{old} {new}");
         }
     }
 

@@ -177,7 +177,7 @@ impl EmbeddedApi {
     /// Forgets the log of events: a watch or a page from before gets 410, as after a compaction of etcd.
     pub fn compact(&self) {
         self.0.store().compact();
-        self.0.announce();
+        self.0.changed.ring_all();
     }
 
     /// All objects as they are now, as a backup of etcd has them.
@@ -190,7 +190,7 @@ impl EmbeddedApi {
     /// as they are served now.
     pub fn restore(&self, snapshot: &Snapshot) {
         self.0.store().restore(snapshot.0.clone());
-        self.0.announce();
+        self.0.changed.ring_all();
     }
 
     /// The newest resource version. It stands still while nothing is written.

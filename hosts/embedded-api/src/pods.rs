@@ -46,8 +46,8 @@ impl Api {
             "lastTransitionTime": self.now_text()});
         set_condition(&mut pod, scheduled);
         let bound = self.seal(&store, kind, pod);
-        store.put(bound);
-        self.announce();
+        store.put(bound.clone());
+        self.announce(&bound.key);
         Ok(Reply::json(StatusCode::CREATED, &success(&json!({}))))
     }
 

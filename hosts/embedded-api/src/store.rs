@@ -95,13 +95,25 @@ pub(crate) struct Store {
     revision: u64,
     /// Events up to here have left the log.
     compacted: u64,
+    /// Up to here they were all taken out of it, whatever they were of.
+    emptied: u64,
+    /// Of each resource the last event that left the log as its oldest.
+    left: BTreeMap<Arc<str>, u64>,
     horizon: usize,
 }
 
 impl Store {
     /// Empty; the log holds `horizon` events.
     pub(crate) fn new(horizon: usize) -> Self {
-        Self { objects: BTreeMap::new(), log: VecDeque::new(), revision: 1, compacted: 0, horizon }
+        Self {
+            objects: BTreeMap::new(),
+            log: VecDeque::new(),
+            revision: 1,
+            compacted: 0,
+            emptied: 0,
+            left: BTreeMap::new(),
+            horizon,
+        }
     }
 
     pub(crate) fn revision(&self) -> u64 {
@@ -136,13 +148,14 @@ impl Store {
     fn forget_oldest(&mut self) {
         if let Some(gone) = self.log.pop_front() {
             self.compacted = gone.revision;
+            self.left.insert(gone.key().resource.clone(), gone.revision);
         }
     }
 
     /// Forgets the whole log, as etcd does on compaction.
     pub(crate) fn compact(&mut self) {
         self.log.clear();
-        self.compacted = self.revision;
+        (self.compacted, self.emptied) = (self.revision, self.revision);
     }
 
     /// All objects as they are, for [`Store::restore`].
@@ -189,14 +202,16 @@ impl Store {
         Ok(then.into_values().cloned().collect())
     }
 
-    /// Up to `most` events of a scope after a revision, and the revision up to which all were seen.
+    /// Up to `most` events of a scope after a revision, and the revision up to which all were seen. That the log has
+    /// forgotten what happened elsewhere is no loss.
     pub(crate) fn events_after(
         &self,
         cursor: u64,
         scope: &Scope,
         most: usize,
     ) -> Result<(Vec<Event>, u64), Compacted> {
-        if cursor < self.compacted {
+        let left = self.left.get(&scope.resource).copied().unwrap_or(0);
+        if cursor < left.max(self.emptied) {
             return Err(Compacted { oldest: self.compacted });
         }
         let first = self.log.partition_point(|event| event.revision <= cursor);

@@ -73,7 +73,7 @@ impl Api {
         }
         let timeout = query.number("timeoutSeconds")?.map_or(TIMEOUT, Duration::from_secs).min(TIMEOUT_MAX);
         let scope = scope_of(kind, place);
-        let changed = self.changed.listen();
+        let changed = self.changed.listen(&scope.resource);
         let (initial, cursor) = {
             let store = self.store();
             if asked > store.revision() {
@@ -145,7 +145,8 @@ impl Watch {
                 () = sleep_until(self.deadline) => {}
                 () = sleep_until(self.next_bookmark), if self.bookmarks => {
                     self.next_bookmark = Instant::now() + self.api.bookmark_every;
-                    return Some(self.bookmark(false));
+                    // What happened elsewhere wakes nobody here, and the bookmark is behind it.
+                    return self.piece().or_else(|| Some(self.bookmark(false)));
                 }
                 () = self.changed.rung() => {}
             }
@@ -173,7 +174,7 @@ impl Watch {
                     self.ended = true;
                     return Some(frame(b"ERROR", failure.json().to_string().as_bytes()));
                 }
-                // What happened elsewhere is told with that: the log may forget it.
+                // What happened elsewhere is behind us: the log may forget it.
                 Ok((events, upto)) if events.is_empty() => {
                     self.cursor = upto;
                     return None;

@@ -197,7 +197,7 @@ impl Api {
         if !write.dry_run {
             self.learn(kind, &object)?;
             store.put(object.clone());
-            self.announce();
+            self.announce(&object.key);
         }
         Ok(object)
     }
@@ -373,7 +373,7 @@ impl Api {
         } else {
             store.put(object.clone());
         }
-        self.announce();
+        self.announce(&object.key);
         Ok(object)
     }
 
