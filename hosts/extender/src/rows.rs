@@ -36,6 +36,7 @@ pub(crate) struct Said {
 
 impl Row for TwinRow {
     const KIND: &'static str = "nodetwins";
+    const OWNERS: bool = false;
 
     fn read(object: &Value) -> Result<Self, String> {
         let twin: NodeTwin = object::parse(object).map_err(|error| error.to_string())?;
@@ -88,6 +89,7 @@ pub(crate) struct HardwareRow {
 
 impl Row for HardwareRow {
     const KIND: &'static str = "nodehardwares";
+    const OWNERS: bool = false;
 
     fn read(object: &Value) -> Result<Self, String> {
         let read: NodeHardware = object::parse(object).map_err(|error| error.to_string())?;
@@ -109,6 +111,7 @@ impl EcoLabel {
 
 impl Row for EcoLabel {
     const KIND: &'static str = "nodes";
+    const OWNERS: bool = false;
 
     fn read(_: &Value) -> Result<Self, String> {
         Ok(Self)
@@ -124,6 +127,7 @@ pub(crate) struct LeaseRow {
 
 impl Row for LeaseRow {
     const KIND: &'static str = "leases";
+    const OWNERS: bool = false;
 
     fn read(object: &Value) -> Result<Self, String> {
         Ok(Self { renewed: object["spec"]["renewTime"].as_str().and_then(unix_time) })
@@ -157,6 +161,7 @@ pub(crate) enum Stage {
 
 impl Row for PodRow {
     const KIND: &'static str = "pods";
+    const OWNERS: bool = false;
 
     fn read(object: &Value) -> Result<Self, String> {
         let read = Pod::deserialize(object).map_err(|error| error.to_string())?;

@@ -136,6 +136,7 @@ impl Pod {
 
 impl Row for Pod {
     const KIND: &'static str = "pods";
+    const OWNERS: bool = false;
 
     fn read(object: &Value) -> Result<Self, String> {
         let (meta, spec, status) = (&object["metadata"], &object["spec"], &object["status"]);

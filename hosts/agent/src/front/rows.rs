@@ -41,6 +41,7 @@ pub(crate) struct NodeRow {
 
 impl Row for NodeRow {
     const KIND: &'static str = "Node";
+    const OWNERS: bool = false;
 
     fn read(object: &Value) -> Result<Self, String> {
         let labels = &object["metadata"]["labels"];
@@ -119,6 +120,7 @@ pub(crate) const CONTROL_OF_TWIN: &str = "controlStatus";
 
 impl Row for ProfileRow {
     const KIND: &'static str = "NodePowerProfile";
+    const OWNERS: bool = false;
 
     fn read(value: &Value) -> Result<Self, String> {
         let desired = object::parse::<NodePowerProfile>(&spec_alone(value)).map_err(|bad| bad.to_string());
@@ -129,6 +131,7 @@ impl Row for ProfileRow {
 
 impl Row for TwinRow {
     const KIND: &'static str = "NodeTwin";
+    const OWNERS: bool = false;
 
     fn read(value: &Value) -> Result<Self, String> {
         let desired = object::parse::<NodeTwin>(&spec_alone(value)).map_err(|bad| bad.to_string());
@@ -186,6 +189,7 @@ pub(crate) struct HardwareRow {
 
 impl Row for HardwareRow {
     const KIND: &'static str = "NodeHardware";
+    const OWNERS: bool = false;
 
     fn read(value: &Value) -> Result<Self, String> {
         Ok(Self {
@@ -212,6 +216,7 @@ pub(crate) struct GrantRow {
 
 impl Row for GrantRow {
     const KIND: &'static str = "NodePowerGrant";
+    const OWNERS: bool = false;
 
     fn read(value: &Value) -> Result<Self, String> {
         let object: NodePowerGrant = object::parse(&spec_alone(value)).map_err(|bad| bad.to_string())?;
@@ -238,6 +243,7 @@ pub(crate) struct LeaseRow {
 
 impl Row for LeaseRow {
     const KIND: &'static str = "Lease";
+    const OWNERS: bool = false;
 
     fn read(value: &Value) -> Result<Self, String> {
         Ok(Self { renewed: text(value, "/spec/renewTime").and_then(|time| time.parse().ok()) })

@@ -1,8 +1,8 @@
 //! One object as it arrives: its name, and its row or why it has none. Reading one never fails.
 
 use crate::events::cut;
-use serde::de::{Deserialize, Deserializer};
-use serde_json::Value;
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
 use std::fmt;
 use std::sync::Arc;
 
@@ -13,6 +13,9 @@ const WHY_MAX: usize = 1024;
 pub trait Row: Sized + Send + Sync + 'static {
     /// The kind, for logs and metrics.
     const KIND: &'static str;
+    /// Whether it looks at `metadata.managedFields`. They are the most of many objects, so where nobody looks they are not
+    /// even read, and the object has none.
+    const OWNERS: bool;
 
     /// Reads an object; why it is none, for the person on call.
     fn read(object: &Value) -> Result<Self, String>;
@@ -76,6 +79,128 @@ impl<R: Row> Object<R> {
 impl<'de, R: Row> Deserialize<'de> for Object<R> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // The whole object lives only here, one at a time.
-        Value::deserialize(deserializer).map(|value| Self::of(&value))
+        let part = if R::OWNERS { Part::Rest } else { Part::Object };
+        part.deserialize(deserializer).map(|value| Self::of(&value))
+    }
+}
+
+/// Where in an object without owners we are.
+#[derive(Clone, Copy)]
+enum Part {
+    Object,
+    Metadata,
+    /// Everything below is kept.
+    Rest,
+}
+
+impl<'de> DeserializeSeed<'de> for Part {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        match self {
+            Self::Object | Self::Metadata => deserializer.deserialize_any(self),
+            Self::Rest => Value::deserialize(deserializer),
+        }
+    }
+}
+
+impl<'de> Visitor<'de> for Part {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        let mut kept = Map::new();
+        while let Some(name) = fields.next_key::<String>()? {
+            let part = match (self, name.as_str()) {
+                (Self::Object, "metadata") => Self::Metadata,
+                (Self::Metadata, "managedFields") => {
+                    let _: IgnoredAny = fields.next_value()?;
+                    continue;
+                }
+                (Self::Object | Self::Metadata | Self::Rest, _) => Self::Rest,
+            };
+            kept.insert(name, fields.next_value_seed(part)?);
+        }
+        Ok(Value::Object(kept))
+    }
+
+    // What is no object is read as what it is, so that it is told as one that is malformed.
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut all = Vec::new();
+        while let Some(item) = items.next_element()? {
+            all.push(item);
+        }
+        Ok(Value::Array(all))
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// Keeps everything that it is shown.
+    struct Shown<const OWNERS: bool>(Value);
+
+    impl<const OWNED: bool> Row for Shown<OWNED> {
+        const KIND: &'static str = "things";
+        const OWNERS: bool = OWNED;
+
+        fn read(object: &Value) -> Result<Self, String> {
+            Ok(Self(object.clone()))
+        }
+    }
+
+    fn shown<const OWNERS: bool>(text: &Value) -> Option<Value> {
+        let object: Object<Shown<OWNERS>> = serde_json::from_str(&text.to_string()).unwrap();
+        object.row.ok().map(|row| row.0.clone())
+    }
+
+    #[test]
+    fn owners_are_read_where_a_row_looks_at_them_and_everything_else_always() {
+        let rest = json!({"apiVersion": "v1", "metadata": {"name": "a", "labels": {"managedFields": "mine"}},
+            "spec": {"managedFields": [1], "metadata": {"managedFields": {}}}, "status": [true, -1, 1.5, null]});
+        let mut whole = rest.clone();
+        whole["metadata"]["managedFields"] = json!([{"manager": "m", "fieldsV1": {"f:spec": {}}}]);
+        assert_eq!(shown::<true>(&whole), Some(whole.clone()));
+        assert_eq!(shown::<false>(&whole), Some(rest));
+    }
+
+    #[test]
+    fn what_is_no_object_is_malformed_and_no_bad_line() {
+        for other in
+            [json!(null), json!(3), json!(-3), json!(0.5), json!(true), json!("text"), json!([{"a": 1}])]
+        {
+            assert_eq!(shown::<false>(&other), None, "{other}");
+            assert_eq!(shown::<false>(&json!({"metadata": other})), None, "{other}");
+        }
     }
 }

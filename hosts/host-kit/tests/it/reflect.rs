@@ -20,6 +20,7 @@ struct Twin {
 
 impl Row for Twin {
     const KIND: &'static str = "nodetwins";
+    const OWNERS: bool = false;
 
     fn read(object: &Value) -> Result<Self, String> {
         let watts = &object["spec"]["watts"];

@@ -28,6 +28,7 @@ fn serial(value: &Value) -> Option<u64> {
 
 impl Row for GrantSeen {
     const KIND: &'static str = "NodePowerGrant";
+    const OWNERS: bool = false;
 
     fn read(object: &Value) -> Result<Self, String> {
         let spec = &object["spec"];

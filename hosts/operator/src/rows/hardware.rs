@@ -36,6 +36,7 @@ pub(crate) struct PowerSeen {
 
 impl Row for HardwareSeen {
     const KIND: &'static str = "NodeHardware";
+    const OWNERS: bool = false;
 
     fn read(object: &Value) -> Result<Self, String> {
         let node = text(&object["spec"]["nodeName"]).ok_or("spec.nodeName: expected the name of a node")?;

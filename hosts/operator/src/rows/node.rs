@@ -58,6 +58,7 @@ impl NodeSeen {
 
 impl Row for NodeSeen {
     const KIND: &'static str = "Node";
+    const OWNERS: bool = true;
 
     fn read(object: &Value) -> Result<Self, String> {
         let labels = object["metadata"]["labels"].as_object().into_iter().flatten();

@@ -58,6 +58,7 @@ impl PodSeen {
 
 impl Row for PodSeen {
     const KIND: &'static str = "Pod";
+    const OWNERS: bool = false;
 
     fn read(object: &Value) -> Result<Self, String> {
         let (meta, spec) = (&object["metadata"], &object["spec"]);

@@ -140,6 +140,7 @@ impl ControlSeen {
 
 impl Row for ProfileSeen {
     const KIND: &'static str = "NodePowerProfile";
+    const OWNERS: bool = true;
 
     fn read(object: &Value) -> Result<Self, String> {
         let spec =
@@ -153,6 +154,7 @@ impl Row for ProfileSeen {
 
 impl Row for TwinSeen {
     const KIND: &'static str = "NodeTwin";
+    const OWNERS: bool = true;
 
     fn read(object: &Value) -> Result<Self, String> {
         let spec = NodeTwinSpec::deserialize(&object["spec"]).map_err(|error| format!("spec: {error}"))?;

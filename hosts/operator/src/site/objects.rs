@@ -202,6 +202,7 @@ mod tests {
 
     impl Row for Some3 {
         const KIND: &'static str = "somethings";
+        const OWNERS: bool = false;
 
         fn read(object: &Value) -> Result<Self, String> {
             Ok(Self {

@@ -32,6 +32,7 @@ struct Seen {
 
 impl Row for Seen {
     const KIND: &'static str = "workload";
+    const OWNERS: bool = false;
 
     fn read(object: &Value) -> Result<Self, String> {
         let phase = object["status"]["phase"].as_str().unwrap_or("Pending");

@@ -10,6 +10,7 @@ struct Cap(u64);
 
 impl Row for Cap {
     const KIND: &'static str = "caps";
+    const OWNERS: bool = false;
 
     fn read(object: &Value) -> Result<Self, String> {
         object["spec"]["watts"]

@@ -96,6 +96,7 @@ fn watts(number: Option<Number>) -> Option<Watts> {
 
 impl Row for Machine {
     const KIND: &'static str = "Node";
+    const OWNERS: bool = false;
 
     fn read(object: &Value) -> Result<Self, String> {
         let label = |name: &str| object["metadata"]["labels"][name].as_str();
@@ -131,6 +132,7 @@ fn model(key: &str) -> String {
 
 impl Row for Profile {
     const KIND: &'static str = "NodePowerProfile";
+    const OWNERS: bool = false;
 
     fn read(object: &Value) -> Result<Self, String> {
         let profile: NodePowerProfile = parse(object).map_err(|bad| bad.to_string())?;
@@ -165,6 +167,7 @@ fn outcome(status: Option<ControlStatus>) -> Outcome {
 
 impl Row for Twin {
     const KIND: &'static str = "NodeTwin";
+    const OWNERS: bool = false;
 
     fn read(object: &Value) -> Result<Self, String> {
         let twin: NodeTwin = parse(object).map_err(|bad| bad.to_string())?;
@@ -195,6 +198,7 @@ fn telemetry(conditions: &[Condition]) -> Telemetry {
 
 impl Row for Hardware {
     const KIND: &'static str = "NodeHardware";
+    const OWNERS: bool = false;
 
     fn read(object: &Value) -> Result<Self, String> {
         let hardware: NodeHardware = parse(object).map_err(|bad| bad.to_string())?;
@@ -225,6 +229,7 @@ impl Row for Hardware {
 
 impl Row for Pod {
     const KIND: &'static str = "Pod";
+    const OWNERS: bool = false;
 
     fn read(object: &Value) -> Result<Self, String> {
         let class = object["metadata"]["annotations"][labels::pod::WORKLOAD_CLASS].as_str();
@@ -239,6 +244,7 @@ impl Row for Pod {
 
 impl Row for Lease {
     const KIND: &'static str = "Lease";
+    const OWNERS: bool = false;
 
     fn read(object: &Value) -> Result<Self, String> {
         Ok(Self {

@@ -57,6 +57,7 @@ struct Toleration {
 
 impl Row for NodeRow {
     const KIND: &'static str = "Node";
+    const OWNERS: bool = false;
 
     fn read(object: &Value) -> Result<Self, String> {
         let keeps_away =
@@ -73,6 +74,7 @@ impl Row for NodeRow {
 
 impl Row for PodRow {
     const KIND: &'static str = "Pod";
+    const OWNERS: bool = false;
 
     fn read(object: &Value) -> Result<Self, String> {
         let (meta, spec) = (&object["metadata"], &object["spec"]);
