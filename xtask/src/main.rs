@@ -6,6 +6,7 @@ mod codegen;
 mod duplicates;
 mod edges;
 mod fuzz;
+mod image;
 mod proofs;
 mod test;
 mod tidy;
@@ -25,6 +26,8 @@ usage: cargo xtask COMMAND
   bench [NAME ...]  costs beside their bars, and the tables of the control laws
   vm [SCENARIO ...] [--kernel 6.1|6.12] [--require vm]
                     the kernel's own power code on simulated registers, with the shipped programs inside
+  image [--programs DIR] [--out DIR] [--rootfs DIR] [--check]
+                    the container image as an OCI layout (target/image), without a container engine; --check runs the programs in it
   tidy              edges between crates, and what a machine can hold of the style";
 
 fn main() -> Result<()> {
@@ -39,6 +42,7 @@ fn main() -> Result<()> {
         ["codegen", "--check"] => codegen::run(root, codegen::Mode::Check),
         ["bench", names @ ..] => bench::run(names),
         ["vm", rest @ ..] => vm::run(root, rest),
+        ["image", rest @ ..] => image::run(root, rest),
         ["tidy"] => edges::check(root).and_then(|()| tidy::check(root)),
         _ => bail!("{USAGE}"),
     }

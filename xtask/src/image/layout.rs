@@ -1,0 +1,192 @@
+//! An OCI image layout: one layer, a configuration, a manifest, and an index. The list of what is in the image hangs on the
+//! manifest as an artifact of its own, where registries and scanners look for it.
+
+use super::root::{Entry, PATH, RootFs, USER};
+use anyhow::{Context, Result};
+use flate2::{Compression, GzBuilder};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
+const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
+const BILL: &str = "application/vnd.cyclonedx+json";
+const EMPTY: &str = "application/vnd.oci.empty.v1+json";
+
+/// What the image says of itself.
+pub(super) struct About<'a> {
+    pub(super) version: &'a str,
+    pub(super) revision: &'a str,
+    /// Seconds since 1970.
+    pub(super) made: u64,
+}
+
+impl About<'_> {
+    fn labels(&self) -> Value {
+        json!({
+            "org.opencontainers.image.title": "joulie",
+            "org.opencontainers.image.description": "Keeps a Kubernetes cluster inside its power limits",
+            "org.opencontainers.image.licenses": "Apache-2.0",
+            "org.opencontainers.image.version": self.version,
+            "org.opencontainers.image.revision": self.revision,
+            "org.opencontainers.image.created": self.created(),
+        })
+    }
+
+    fn created(&self) -> String {
+        date(self.made)
+    }
+}
+
+/// Writes the layout, and says the digest of the image's manifest.
+pub(super) fn write(folder: &Path, files: &RootFs, bill: &str, about: &About<'_>) -> Result<String> {
+    let layout = Layout::begin(folder)?;
+    let tar = archive(files, about.made)?;
+    let packed = packed(&tar)?;
+    let layer = layout.blob(LAYER, &packed)?;
+    let config = layout.json(
+        CONFIG,
+        &json!({
+            "created": about.created(),
+            "architecture": architecture(),
+            "os": "linux",
+            "config": {
+                "User": format!("{USER}:{USER}"),
+                "Env": [format!("PATH={PATH}")],
+                "Cmd": ["joulie", "--help"],
+                "WorkingDir": "/",
+                "Labels": about.labels(),
+            },
+            "rootfs": {"type": "layers", "diff_ids": [digest(&tar)]},
+            "history": [{"created": about.created(), "created_by": "cargo xtask image"}],
+        }),
+    )?;
+    let manifest = layout.json(
+        MANIFEST,
+        &json!({
+            "schemaVersion": 2, "mediaType": MANIFEST,
+            "config": config, "layers": [layer], "annotations": about.labels(),
+        }),
+    )?;
+    let referrer = layout.json(
+        MANIFEST,
+        &json!({
+            "schemaVersion": 2, "mediaType": MANIFEST, "artifactType": BILL,
+            "config": layout.blob(EMPTY, b"{}")?,
+            "layers": [layout.blob(BILL, bill.as_bytes())?],
+            "subject": manifest,
+        }),
+    )?;
+    let mut named = manifest.clone();
+    named["annotations"] = json!({"org.opencontainers.image.ref.name": about.version});
+    named["platform"] = json!({"architecture": architecture(), "os": "linux"});
+    let mut attached = referrer;
+    attached["artifactType"] = json!(BILL);
+    let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": [named, attached]});
+    layout.file("index.json", &serde_json::to_vec(&index)?)?;
+    Ok(manifest["digest"].as_str().unwrap_or_default().to_owned())
+}
+
+/// The files as a tar archive: sorted, of root, and as old as the commit.
+pub(super) fn archive(files: &RootFs, made: u64) -> Result<Vec<u8>> {
+    let mut archive = tar::Builder::new(Vec::new());
+    for (path, entry) in files.entries() {
+        let mut header = tar::Header::new_gnu();
+        header.set_mtime(made);
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_size(0);
+        match entry {
+            Entry::Folder { mode } => {
+                header.set_entry_type(tar::EntryType::Directory);
+                header.set_mode(*mode);
+                archive.append_data(&mut header, format!("{path}/"), std::io::empty())?;
+            }
+            Entry::File { mode, content } => {
+                header.set_entry_type(tar::EntryType::Regular);
+                header.set_mode(*mode);
+                header.set_size(u64::try_from(content.len())?);
+                archive.append_data(&mut header, path, content.as_slice())?;
+            }
+        }
+    }
+    Ok(archive.into_inner()?)
+}
+
+fn packed(tar: &[u8]) -> Result<Vec<u8>> {
+    // Without a name and a time in it.
+    let mut gzip = GzBuilder::new().write(Vec::new(), Compression::best());
+    gzip.write_all(tar)?;
+    Ok(gzip.finish()?)
+}
+
+struct Layout {
+    folder: PathBuf,
+}
+
+impl Layout {
+    /// What was in the folder of an earlier image goes.
+    fn begin(folder: &Path) -> Result<Self> {
+        let blobs = folder.join("blobs/sha256");
+        if folder.join("oci-layout").exists() {
+            std::fs::remove_dir_all(folder).with_context(|| format!("removing {}", folder.display()))?;
+        }
+        std::fs::create_dir_all(&blobs).with_context(|| format!("making {}", blobs.display()))?;
+        let layout = Self { folder: folder.to_owned() };
+        layout.file("oci-layout", br#"{"imageLayoutVersion":"1.0.0"}"#)?;
+        Ok(layout)
+    }
+
+    fn file(&self, name: &str, content: &[u8]) -> Result<()> {
+        let path = self.folder.join(name);
+        std::fs::write(&path, content).with_context(|| format!("writing {}", path.display()))
+    }
+
+    fn json(&self, media_type: &str, value: &Value) -> Result<Value> {
+        self.blob(media_type, &serde_json::to_vec(value)?)
+    }
+
+    /// Writes a blob, and says how others name it.
+    fn blob(&self, media_type: &str, content: &[u8]) -> Result<Value> {
+        let digest = digest(content);
+        let name = digest.trim_start_matches("sha256:");
+        self.file(&format!("blobs/sha256/{name}"), content)?;
+        Ok(json!({"mediaType": media_type, "digest": digest, "size": content.len()}))
+    }
+}
+
+/// `sha256:` and the digest.
+pub(super) fn digest(content: &[u8]) -> String {
+    let mut text = "sha256:".to_owned();
+    for byte in Sha256::digest(content) {
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}
+
+/// As OCI calls what this program was built for.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+/// Seconds since 1970 as RFC 3339.
+pub(super) fn date(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    // Howard Hinnant's days_from_civil, backwards: years begin in March, so that the leap day is the last.
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3_600, rest / 60 % 60, rest % 60)
+}

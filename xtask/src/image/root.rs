@@ -1,0 +1,178 @@
+//! The root file system of the image: what is in it, sorted by path.
+
+use super::layout::digest;
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where programs are looked for.
+pub(super) const PATH: &str = "/usr/bin";
+
+/// Who runs whatever needs no right of root: the number that the chart has, too.
+pub(super) const USER: u32 = 65_532;
+
+/// Where the list of what the image is made of lies.
+const BILL: &str = "usr/share/joulie/sbom.cdx.json";
+
+/// What libraries that are found on the node need beside those of our programs: libnvidia-ml the parts that the C library once
+/// had in files of their own, librocm_smi64 the C++ library.
+const FOR_DRIVERS: [&str; 4] = ["libdl.so.2", "libpthread.so.0", "librt.so.1", "libstdc++.so.6"];
+
+/// A file or a folder. Links are followed when a library is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    Folder { mode: u32 },
+    File { mode: u32, content: Vec<u8> },
+}
+
+/// Everything in the image, by its path without the leading `/`.
+#[derive(Debug, Default)]
+pub(super) struct RootFs {
+    entries: BTreeMap<String, Entry>,
+}
+
+impl RootFs {
+    /// The programs of a folder with what they need to run.
+    pub(super) fn of(folder: &Path, programs: &[&str]) -> Result<Self> {
+        let mut files = Self::default();
+        for program in programs {
+            let path = folder.join(program);
+            let content = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+            for library in libraries(&path)? {
+                files.library(&library)?;
+            }
+            files.file(&format!("usr/bin/{program}"), 0o755, content);
+        }
+        files.add_for_drivers()?;
+        files.file("etc/passwd", 0o644, accounts().into_bytes());
+        files.file("etc/group", 0o644, groups().into_bytes());
+        // Without it the C library asks the name server for the names in /etc/hosts first.
+        files.file("etc/nsswitch.conf", 0o644, b"hosts: files dns\n".to_vec());
+        files.entries.insert("tmp".to_owned(), Entry::Folder { mode: 0o1777 });
+        for folder in ["dev", "proc", "sys", "var/lib/joulie"] {
+            files.folders(folder);
+        }
+        Ok(files)
+    }
+
+    /// Puts the list of what the image is made of into it.
+    pub(super) fn add_bill(&mut self, bill: &str) {
+        self.file(BILL, 0o644, bill.as_bytes().to_vec());
+    }
+
+    /// The path and the digest of each library.
+    pub(super) fn libraries(&self) -> Vec<(String, String)> {
+        let files = self.entries().filter_map(|(path, entry)| match entry {
+            Entry::File { content, .. } if path.contains(".so.") => {
+                Some((path.to_owned(), digest(content).trim_start_matches("sha256:").to_owned()))
+            }
+            Entry::File { .. } | Entry::Folder { .. } => None,
+        });
+        files.collect()
+    }
+
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&str, &Entry)> {
+        self.entries.iter().map(|(path, entry)| (path.as_str(), entry))
+    }
+
+    /// A file, and the folders above it.
+    pub(super) fn file(&mut self, path: &str, mode: u32, content: Vec<u8>) {
+        if let Some((above, _)) = path.rsplit_once('/') {
+            self.folders(above);
+        }
+        self.entries.insert(path.to_owned(), Entry::File { mode, content });
+    }
+
+    fn folders(&mut self, path: &str) {
+        for (end, _) in path.match_indices('/').chain([(path.len(), "")]) {
+            let above = &path[..end];
+            self.entries.entry(above.to_owned()).or_insert(Entry::Folder { mode: 0o755 });
+        }
+    }
+
+    /// A library at the path at which the loader looks for it, links on the way followed.
+    fn library(&mut self, path: &Path) -> Result<()> {
+        let content = std::fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+        let path = path.to_str().and_then(|path| path.strip_prefix('/'));
+        self.file(path.context("a library has an absolute path")?, 0o755, content);
+        Ok(())
+    }
+
+    fn add_for_drivers(&mut self) -> Result<()> {
+        let libc = self.entries.keys().find(|path| path.ends_with("/libc.so.6"));
+        let libc = libc.context("the programs are linked with a C library that is not glibc")?;
+        let folder = Path::new("/").join(libc);
+        let folder = folder.parent().context("libc.so.6 lies in a folder")?.to_owned();
+        for name in FOR_DRIVERS {
+            let beside = [folder.join(name), Path::new("/usr").join(folder.strip_prefix("/")?).join(name)];
+            let Some(path) = beside.iter().find(|path| path.exists()) else {
+                bail!("{name} is not beside the C library in {}; drivers of GPUs need it", folder.display());
+            };
+            self.library(path)?;
+            for needed in libraries(path)? {
+                self.library(&needed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the folder, which must not hold anything yet.
+    pub(super) fn write(&self, folder: &Path) -> Result<()> {
+        std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+        if std::fs::read_dir(folder)?.next().is_some() {
+            bail!("{} is not empty; an image has nothing in it that is not ours", folder.display());
+        }
+        for (path, entry) in self.entries() {
+            let at = folder.join(path);
+            let wrote = match entry {
+                Entry::Folder { mode } => std::fs::create_dir_all(&at).and_then(|()| permit(&at, *mode)),
+                Entry::File { mode, content } => {
+                    std::fs::write(&at, content).and_then(|()| permit(&at, *mode))
+                }
+            };
+            wrote.with_context(|| format!("writing {}", at.display()))?;
+        }
+        Ok(())
+    }
+}
+
+fn permit(path: &Path, mode: u32) -> std::io::Result<()> {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
+}
+
+fn accounts() -> String {
+    format!("root:x:0:0:root:/:/nonexistent\njoulie:x:{USER}:{USER}:joulie:/nonexistent:/nonexistent\n")
+}
+
+fn groups() -> String {
+    format!("root:x:0:\njoulie:x:{USER}:\n")
+}
+
+/// What the loader of this system would load for a program.
+fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
+    let output = Command::new("ldd").arg(program).output().context("starting ldd")?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    if !output.status.success() {
+        bail!("ldd {}: {}{}", program.display(), said.trim(), String::from_utf8_lossy(&output.stderr).trim());
+    }
+    loaded(&said).with_context(|| format!("ldd {}", program.display()))
+}
+
+/// Reads `libc.so.6 => /lib/libc.so.6 (0x…)`, `/lib64/ld-linux-x86-64.so.2 (0x…)`, and `linux-vdso.so.1 (0x…)`, which is no
+/// file.
+pub(super) fn loaded(said: &str) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for line in said.lines().map(str::trim).filter(|line| !line.is_empty() && *line != "statically linked") {
+        let place = line.split_once("=>").map_or(line, |(_, place)| place).trim();
+        if place.starts_with("not found") {
+            bail!("a library is missing: {line}");
+        }
+        let path = place.split_whitespace().next().unwrap_or_default();
+        if path.starts_with('/') {
+            found.push(PathBuf::from(path));
+        }
+    }
+    Ok(found)
+}
