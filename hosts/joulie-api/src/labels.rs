@@ -6,6 +6,14 @@ pub const GROUP: &str = "joulie.io";
 /// The Lease that the leader renews after each complete pass.
 pub const PLAN_LEASE: &str = "joulie-plan";
 
+/// The Lease by which the operators know who leads.
+pub const LEADER_LEASE: &str = "joulie-operator";
+
+/// The annotation of the plan's Lease that asks for the release of nodes.
+pub const RELEASE: &str = "joulie.io/release";
+/// What it says: every node. Nothing else is asked for by it.
+pub const RELEASE_ALL: &str = "all";
+
 /// The text of a label or annotation that is set.
 pub const TRUE: &str = "true";
 /// The text of a label or annotation that is denied.

@@ -127,6 +127,13 @@ fn of_one(page: &mut Page, program: &Program, programs: &[Program]) {
         page.head(3, "Exit statuses of `joulie-agent restore`");
         statuses(page, &agent::RESTORE_STATUSES);
     }
+    if table.program == operator::settings::TABLE.program {
+        let command = &operator::UNINSTALL_TABLE;
+        page.head(3, &format!("`{}`", command.program));
+        page.say(&format!("It {}. It has these settings and no others:", command.about));
+        page.table(&SETTING_HEAD, command.settings.iter().map(|one| row_of(*one)).collect());
+        statuses(page, &operator::UNINSTALL_STATUSES);
+    }
 }
 
 const SETTING_HEAD: [&str; 4] = ["setting", "default", "accepted", "what it does"];

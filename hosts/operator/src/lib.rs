@@ -12,7 +12,8 @@
 //! - `meters`: what nodes draw, with source and age;
 //! - `brain`: one pass, synchronous; `publish`: what is written and when it is worth a write;
 //! - `grants`: what the budget has sent and not seen land yet;
-//! - `writes`: sending, and what came of it; `lead`: the loop; `lease`: the plan's sign of life.
+//! - `writes`: sending, and what came of it; `lead`: the loop; `lease`: the plan's sign of life;
+//! - `uninstall`: a command of its own, which asks the operators for the release of all nodes.
 //!
 //! Only a leader writes. Everything that it remembers between passes can be lost: a new leader goes on from what labels
 //! and objects say. It decides nothing by itself: policy, guard, twin and budget are `planner`'s and `joulie-core`'s.
@@ -31,7 +32,9 @@ pub mod settings;
 mod site;
 mod start;
 mod stats;
+mod uninstall;
 mod writes;
 
 pub use settings::Settings;
 pub use start::{BUILD, StartError, Started, described_metrics, start};
+pub use uninstall::{UNINSTALL_STATUSES, UNINSTALL_TABLE, release_all, uninstall};

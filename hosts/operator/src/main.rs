@@ -5,15 +5,13 @@ use operator::{BUILD, Settings, StartError, start};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    host_kit::program::run(
-        &TABLE,
-        &BUILD,
-        std::env::args_os().skip(1),
-        Settings::read,
-        async |settings, context, tasks| {
-            let started = start(settings, context, tasks).await?;
-            tracing::info!(metrics = %started.metrics, "the operator runs");
-            Ok::<(), StartError>(())
-        },
-    )
+    let mut arguments = std::env::args_os().skip(1).peekable();
+    if arguments.next_if(|first| first == "uninstall").is_some() {
+        return operator::uninstall(arguments);
+    }
+    host_kit::program::run(&TABLE, &BUILD, arguments, Settings::read, async |settings, context, tasks| {
+        let started = start(settings, context, tasks).await?;
+        tracing::info!(metrics = %started.metrics, "the operator runs");
+        Ok::<(), StartError>(())
+    })
 }

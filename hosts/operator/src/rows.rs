@@ -5,6 +5,7 @@ mod grant;
 mod hardware;
 mod node;
 mod owners;
+mod plan_lease;
 mod pod;
 mod state;
 
@@ -12,6 +13,7 @@ pub(crate) use grant::GrantSeen;
 pub(crate) use hardware::{HardwareSeen, PowerSeen};
 pub(crate) use node::NodeSeen;
 pub(crate) use owners::is_of_kubernetes;
+pub(crate) use plan_lease::PlanLeaseSeen;
 pub(crate) use pod::PodSeen;
 pub(crate) use state::{DeviceSeen, ProfileSeen, StateSeen, TwinSeen};
 

@@ -17,7 +17,7 @@ use crate::publish::Carrier;
 use crate::rows::{GrantSeen, HardwareSeen, NodeSeen, ProfileSeen, TwinSeen};
 use confirm::confirmation;
 use host_kit::reflect::News;
-use joulie_api::labels;
+use joulie_api::labels::{self, PLAN_LEASE};
 use kube::core::{Selector, SelectorExt};
 use objects::{Objects, Touched};
 use planner::catalog::Catalog;
@@ -75,6 +75,8 @@ pub(crate) struct Site {
     pub(crate) other_nodes: bool,
     /// What is there and cannot be read.
     pub(crate) unread: Unreads,
+    /// Every node is to be released.
+    releases_all: bool,
 }
 
 impl Default for Site {
@@ -100,6 +102,7 @@ impl Default for Site {
             departed: BTreeMap::new(),
             other_nodes: false,
             unread: Unreads::default(),
+            releases_all: false,
         }
     }
 }
@@ -158,8 +161,9 @@ impl Site {
             self.unread.grants = Unread::of(&watches.grants, |row| &row.node);
             changes.plan = true;
         }
+        let others_selected = self.is_to_be_released(watches);
         // What an agent confirms is something else once it is known which agents there are.
-        let anew = known != self.hardware_known || others_say;
+        let anew = known != self.hardware_known || others_say || others_selected;
         self.hardware_known = known;
         if anew || unread != self.unread {
             touched = Touched::All;
@@ -176,6 +180,21 @@ impl Site {
             }
         }
         changes
+    }
+
+    /// Looks whether all nodes are to be released. Whether that is something else than before.
+    fn is_to_be_released(&mut self, watches: &mut Watches) -> bool {
+        let asked = watches.plan.news(|news| news.rows.values().any(|held| held.row.releases_all));
+        let Some(asked) = asked.filter(|&asked| asked != self.releases_all) else { return false };
+        self.releases_all = asked;
+        if asked {
+            tracing::warn!("the Lease {PLAN_LEASE} asks for the release of all nodes: none is planned for");
+        } else {
+            tracing::info!(
+                "the Lease {PLAN_LEASE} asks for no release any more: nodes are planned for again"
+            );
+        }
+        true
     }
 
     /// Listens to what nodes say of their models. Whether any model is known by something else now, so that no node may
@@ -391,7 +410,7 @@ impl Site {
             name: was.map_or_else(|| node.name.clone(), |was| was.name.clone()),
             uid: node.stamp.uid.clone(),
             boot: node.boot.clone(),
-            selected: lens.selector.matches(&node.labels),
+            selected: !self.releases_all && lens.selector.matches(&node.labels),
             reserved: labels::is_true(node.label(&lens.reserved_key)),
             unschedulable: node.unschedulable,
             tainted: node.taints.iter().any(NodeSeen::is_uncapped),

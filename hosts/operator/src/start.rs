@@ -15,6 +15,7 @@ use host_kit::program::Context;
 use host_kit::reflect::{Reflections, Row, Rows, Source, reflect};
 use host_kit::server::{Debug, Drain, Guard, Limits, Port, Server, ServerMetrics};
 use host_kit::shutdown::{Stop, Tasks};
+use joulie_api::labels::{LEADER_LEASE, PLAN_LEASE};
 use kube::Client;
 use std::fmt;
 use std::net::SocketAddr;
@@ -97,7 +98,7 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let counted = Counted::register(metrics.registry());
     let Counted { stats, elections, reflections, posts, servers: server_metrics } = counted;
 
-    let watches = watch(&client, (&reflections, &clock), &stop, tasks);
+    let watches = watch((&client, &settings.namespace), (&reflections, &clock), &stop, tasks);
     let (recorder, posting) = events::record(
         &client,
         Events::of("joulie.io/operator", &identity),
@@ -109,7 +110,7 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let times = settings.election;
     let candidate = Candidate::new(&identity, times.lease, times.renew, times.retry)
         .map_err(|error| StartError::Settings(error.to_string()))?;
-    let lease = LeaseName { namespace: settings.namespace.clone(), name: "joulie-operator".to_owned() };
+    let lease = LeaseName { namespace: settings.namespace.clone(), name: LEADER_LEASE.to_owned() };
     let (leadership, election) = elect(&client, lease, candidate, (elections, clock.clone()), stop.clone());
     tasks.spawn("election", election);
 
@@ -166,20 +167,39 @@ fn health(
         .ready_until(stop.clone())
 }
 
-fn watch(client: &Client, parts: (&Reflections, &Arc<dyn Clock>), stop: &Stop, tasks: &mut Tasks) -> Watches {
+fn watch(
+    (client, namespace): (&Client, &str),
+    parts: (&Reflections, &Arc<dyn Clock>),
+    stop: &Stop,
+    tasks: &mut Tasks,
+) -> Watches {
     fn one<R: Row>(
         client: &Client,
         path: &str,
-        (reflections, clock): (&Reflections, &Arc<dyn Clock>),
+        parts: (&Reflections, &Arc<dyn Clock>),
         stop: &Stop,
         tasks: &mut Tasks,
     ) -> Rows<R> {
         let source = Source { path: path.to_owned(), labels: None, fields: None };
+        of(client, source, parts, stop, tasks)
+    }
+    fn of<R: Row>(
+        client: &Client,
+        source: Source,
+        (reflections, clock): (&Reflections, &Arc<dyn Clock>),
+        stop: &Stop,
+        tasks: &mut Tasks,
+    ) -> Rows<R> {
         let (rows, follow) = reflect(client, source, (reflections, clock.clone()), stop.clone());
         tasks.spawn(R::KIND, follow);
         rows
     }
     let joulie = "/apis/joulie.io/v1alpha1";
+    let plan = Source {
+        path: format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"),
+        labels: None,
+        fields: Some(format!("metadata.name={PLAN_LEASE}")),
+    };
     Watches {
         nodes: one(client, "/api/v1/nodes", parts, stop, tasks),
         pods: one(client, "/api/v1/pods", parts, stop, tasks),
@@ -187,5 +207,6 @@ fn watch(client: &Client, parts: (&Reflections, &Arc<dyn Clock>), stop: &Stop, t
         profiles: one(client, &format!("{joulie}/nodepowerprofiles"), parts, stop, tasks),
         twins: one(client, &format!("{joulie}/nodetwins"), parts, stop, tasks),
         grants: one(client, &format!("{joulie}/nodepowergrants"), parts, stop, tasks),
+        plan: of(client, plan, parts, stop, tasks),
     }
 }

@@ -300,8 +300,18 @@ async fn ask(client: &Client, request: http::Result<http::Request<Vec<u8>>>) -> 
 
 /// The request that applies a configuration.
 pub(crate) fn apply(path: &str, document: &Value, force: bool) -> http::Result<http::Request<Vec<u8>>> {
+    apply_as(MANAGER, path, document, force)
+}
+
+/// The request that applies a configuration of somebody's.
+pub(crate) fn apply_as(
+    manager: &str,
+    path: &str,
+    document: &Value,
+    force: bool,
+) -> http::Result<http::Request<Vec<u8>>> {
     let force = if force { "&force=true" } else { "" };
-    http::Request::patch(format!("{path}?fieldManager={MANAGER}{force}"))
+    http::Request::patch(format!("{path}?fieldManager={manager}{force}"))
         .header(http::header::CONTENT_TYPE, "application/apply-patch+yaml")
         .body(document.to_string().into_bytes())
 }

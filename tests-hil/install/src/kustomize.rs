@@ -17,10 +17,10 @@ struct Part {
     beside: &'static [&'static str],
 }
 
-const PARTS: [Part; 5] = [
+const PARTS: [Part; 6] = [
     Part {
         folder: "base",
-        flags: &["--set", "createNamespace=true"],
+        flags: &["--set", "createNamespace=true", "--set", "uninstall.enabled=false"],
         templates: &[],
         about: "Agents, operator and extender in namespace joulie-system, without the kinds.",
         beside: &[],
@@ -37,6 +37,13 @@ const PARTS: [Part; 5] = [
         flags: &["--set", "performanceAffinity.enabled=true"],
         templates: &["performance-affinity.yaml"],
         about: "Performance pods keep off eco nodes while the extender is away too. Kubernetes 1.36 or later.",
+        beside: &[],
+    },
+    Part {
+        folder: "uninstall",
+        flags: &[],
+        templates: &["uninstall.yaml"],
+        about: "A Job that releases every node and waits for it, to be applied before the base is taken away.",
         beside: &[],
     },
     Part {

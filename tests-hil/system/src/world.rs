@@ -235,6 +235,30 @@ impl World {
             .into())
     }
 
+    /// Runs the command of the operator's program that has every node released, with the operator's account, until it ends.
+    ///
+    /// # Errors
+    /// When it does not end, or not with success.
+    pub async fn uninstall(&self) -> Result<(), Trouble> {
+        let name = "uninstall";
+        let kubeconfig = self.kubeconfigs.get(&Account::Operator).ok_or("an account without a token")?;
+        let program = Program::new(name, &self.shipped.operator)
+            .argument(name)
+            .variable("KUBECONFIG", kubeconfig.to_string_lossy())
+            .variable("RELEASE_TIMEOUT", "50s");
+        self.control_plane.start_program(&program)?;
+        let mut ended = None;
+        let is_over = async || {
+            ended = self.control_plane.program_ended(name);
+            ended.is_some()
+        };
+        crate::until("the uninstall ends", PATIENCE, is_over).await?;
+        match ended {
+            Some(status) if status.success() => Ok(()),
+            _ => Err(self.control_plane.program_log(name).into()),
+        }
+    }
+
     /// Kills a part.
     pub fn kill(&self, part: Part) {
         self.control_plane.kill_program(part.name());

@@ -62,7 +62,8 @@ pub fn elect(
     let (elections, clock) = parts;
     let api = Api::namespaced(client.clone(), &lease.namespace);
     let mode = Mode::Standby { seen: None };
-    let driver = Driver { api, lease, candidate, office, elections, clock, mode, led_by: None };
+    let theirs = ObjectMeta::default();
+    let driver = Driver { api, lease, candidate, office, elections, clock, mode, led_by: None, theirs };
     (leadership, driver.run(stop))
 }
 
@@ -76,6 +77,8 @@ struct Driver {
     mode: Mode,
     /// Whom we last said to lead.
     led_by: Option<String>,
+    /// What others have put on the Lease, as it was last seen: a renewal replaces the whole object and leaves that there.
+    theirs: ObjectMeta,
 }
 
 impl Driver {
@@ -111,7 +114,10 @@ impl Driver {
             return None;
         }
         let found = match self.api.get_opt(&self.lease.name).await {
-            Ok(lease) => lease.map(found),
+            Ok(lease) => {
+                self.theirs = lease.as_ref().map(theirs).unwrap_or_default();
+                lease.map(found)
+            }
             Err(error) => {
                 self.trouble(&error.to_string());
                 return None;
@@ -140,6 +146,7 @@ impl Driver {
                 // An answer that came when the time of leading was over begins a new one, and both are said.
                 let over = self.candidate.look(&mut self.mode, self.clock.mono());
                 self.tell(over);
+                self.theirs = theirs(&lease);
                 let change = self.candidate.succeeded(&mut self.mode, sent, found(lease));
                 self.tell(change);
                 true
@@ -158,7 +165,7 @@ impl Driver {
                 name: Some(self.lease.name.clone()),
                 namespace: Some(self.lease.namespace.clone()),
                 resource_version: version,
-                ..ObjectMeta::default()
+                ..self.theirs.clone()
             },
             spec: Some(spec(record)),
         };
@@ -232,6 +239,17 @@ impl Driver {
             }
             Err(_) => tracing::warn!("lease {}: not released, it will run out: no answer", self.lease.name),
         }
+    }
+}
+
+fn theirs(lease: &Lease) -> ObjectMeta {
+    let ObjectMeta { labels, annotations, owner_references, finalizers, .. } = &lease.metadata;
+    ObjectMeta {
+        labels: labels.clone(),
+        annotations: annotations.clone(),
+        owner_references: owner_references.clone(),
+        finalizers: finalizers.clone(),
+        ..ObjectMeta::default()
     }
 }
 

@@ -155,6 +155,31 @@ async fn a_lease_that_somebody_else_takes_is_lost_at_once() {
 }
 
 #[tokio::test]
+async fn what_others_put_on_the_lease_stays_there() {
+    let fake = Fake::new();
+    let mut replica = Replica::start(&fake, "operator-a");
+    replica.leads(true).await;
+    let owner = json!({"apiVersion": "v1", "kind": "ServiceAccount", "name": "operator", "uid": "u"});
+    {
+        let mut state = fake.state();
+        let lease = state.lease.as_mut().unwrap();
+        lease["metadata"]["resourceVersion"] = "another".into();
+        lease["metadata"]["annotations"] = json!({"a": "b"});
+        lease["metadata"]["ownerReferences"] = json!([owner]);
+    }
+    let before = fake.asked("PUT");
+    within(async {
+        while fake.asked("PUT") < before + 3 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    let lease = fake.state().lease.clone().unwrap();
+    assert_eq!(lease["metadata"]["annotations"], json!({"a": "b"}));
+    assert_eq!(lease["metadata"]["ownerReferences"], json!([owner]));
+}
+
+#[tokio::test]
 async fn a_malformed_lease_is_no_lease_to_lead_by_and_no_end_of_the_election() {
     let (lines, _guard) = Lines::catch();
     let fake = Fake::new();

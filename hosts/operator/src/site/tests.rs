@@ -11,6 +11,7 @@ struct Server {
     profiles: ByHand<ProfileSeen>,
     twins: ByHand<TwinSeen>,
     grants: ByHand<GrantSeen>,
+    plan: ByHand<crate::rows::PlanLeaseSeen>,
 }
 
 fn server() -> (Server, Watches) {
@@ -20,6 +21,7 @@ fn server() -> (Server, Watches) {
     let (profiles, seen_profiles) = by_hand();
     let (twins, seen_twins) = by_hand();
     let (grants, seen_grants) = by_hand();
+    let (plan, seen_plan) = by_hand();
     let watches = Watches {
         nodes: seen_nodes,
         pods: seen_pods,
@@ -27,8 +29,9 @@ fn server() -> (Server, Watches) {
         profiles: seen_profiles,
         twins: seen_twins,
         grants: seen_grants,
+        plan: seen_plan,
     };
-    (Server { nodes, pods, hardware, profiles, twins, grants }, watches)
+    (Server { nodes, pods, hardware, profiles, twins, grants, plan }, watches)
 }
 
 /// An event: of which kind, whose name, of which node, and what is in it.
@@ -70,6 +73,15 @@ impl Server {
                     "spec": {"nodeName": node, "serial": serial, "watts": 100 + u32::from(what), "ceiling": 200},
                     "status": {"serial": version, "bootID": "b", "nodeUID": "u", "holds": 100}});
                 told(&mut self.grants, &object, what, 11);
+            }
+            6 => {
+                let mut object = json!({"metadata": meta("joulie-plan".to_owned())});
+                object["metadata"]["annotations"] = match what % 3 {
+                    0 => json!({"joulie.io/release": "all"}),
+                    1 => json!({"joulie.io/release": "none"}),
+                    _ => json!({}),
+                };
+                told(&mut self.plan, &object, what, 11);
             }
             _ => {
                 let mut object = json!({"metadata": meta(format!("s{name}")), "spec": {"nodeName": node,
@@ -179,7 +191,7 @@ fn a_node_that_had_rebooted_and_is_deleted_may_draw_all_that_it_can_until_its_ag
 proptest! {
     #[test]
     fn what_is_kept_from_look_to_look_is_what_would_be_read_anew(
-        looks in prop::collection::vec(prop::collection::vec((0_u8..6, 0_u8..9, 0_u8..9, 0_u8..12), 0..10), 1..16),
+        looks in prop::collection::vec(prop::collection::vec((0_u8..7, 0_u8..9, 0_u8..9, 0_u8..12), 0..10), 1..16),
         listed in 0_usize..4, by_twin in any::<bool>(),
     ) {
         let catalog = Catalog::embedded().unwrap();

@@ -1,6 +1,6 @@
 //! What is watched, and whether what the watches told can be planned by.
 
-use crate::rows::{GrantSeen, HardwareSeen, NodeSeen, PodSeen, ProfileSeen, TwinSeen};
+use crate::rows::{GrantSeen, HardwareSeen, NodeSeen, PlanLeaseSeen, PodSeen, ProfileSeen, TwinSeen};
 use host_kit::clock::Mono;
 use host_kit::reflect::Rows;
 use std::time::Duration;
@@ -20,6 +20,8 @@ pub(crate) struct Watches {
     pub(crate) twins: Rows<TwinSeen>,
     /// NodePowerGrants.
     pub(crate) grants: Rows<GrantSeen>,
+    /// The plan's Lease. No pass waits for it.
+    pub(crate) plan: Rows<PlanLeaseSeen>,
 }
 
 /// For how long a watch may say nothing before what it told is not planned by: the server gives a sign of life each
@@ -38,6 +40,7 @@ impl Watches {
             alive = self.profiles.changed() => alive,
             alive = self.twins.changed() => alive,
             alive = self.grants.changed() => alive,
+            alive = self.plan.changed() => alive,
         }
     }
 

@@ -25,4 +25,6 @@ mod scale;
 #[cfg(test)]
 mod steady;
 #[cfg(test)]
+mod uninstall;
+#[cfg(test)]
 mod unread;

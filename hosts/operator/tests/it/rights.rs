@@ -20,6 +20,8 @@ struct Asked {
     /// With its subresource, as roles write it.
     resource: String,
     name: String,
+    /// It is a list or a watch of this one name.
+    listed: bool,
 }
 
 impl Asked {
@@ -36,13 +38,21 @@ impl Asked {
         } else {
             asked.subresource(&below);
         }
+        // A list of the one object of a name is a right to that name.
+        if let Some(name) =
+            query.split('&').find_map(|part| part.strip_prefix("fieldSelector=metadata.name%3D"))
+            && asked.name.is_empty()
+        {
+            name.clone_into(&mut asked.name);
+            asked.listed = true;
+        }
         asked.verb = match *method {
             Method::POST => "create",
             Method::PUT => "update",
             Method::PATCH => "patch",
             Method::DELETE => "delete",
             _ if query.contains("watch=") => "watch",
-            _ if asked.name.is_empty() => "list",
+            _ if asked.name.is_empty() || asked.listed => "list",
             _ => "get",
         };
         asked
@@ -146,7 +156,7 @@ pub(crate) fn limited(client: Client, rights: Rights) -> (Client, Forbidden) {
 #[test]
 fn what_a_request_asks_for_is_read_from_its_path() {
     let asked = |method: Method, path: &str, query: &str| {
-        let Asked { verb, namespace, group, resource, name } = Asked::of(&method, path, query);
+        let Asked { verb, namespace, group, resource, name, listed: _ } = Asked::of(&method, path, query);
         format!("{verb} {namespace}|{group}|{resource}|{name}")
     };
     assert_eq!(asked(Method::GET, "/api/v1/nodes", "watch=true"), "watch ||nodes|");
@@ -154,6 +164,13 @@ fn what_a_request_asks_for_is_read_from_its_path() {
     assert_eq!(asked(Method::GET, "/api/v1/namespaces/a", ""), "get ||namespaces|a");
     let lease = "/apis/coordination.k8s.io/v1/namespaces/joulie-system/leases/joulie-plan";
     assert_eq!(asked(Method::PATCH, lease, ""), "patch joulie-system|coordination.k8s.io|leases|joulie-plan");
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/a/leases";
+    let query = "watch=true&fieldSelector=metadata.name%3Db";
+    assert_eq!(asked(Method::GET, leases, query), "watch a|coordination.k8s.io|leases|b");
+    assert_eq!(
+        asked(Method::GET, leases, "fieldSelector=metadata.name%3Db"),
+        "list a|coordination.k8s.io|leases|b"
+    );
     let status = "/apis/joulie.io/v1alpha1/nodetwins/a/status";
     assert_eq!(asked(Method::PATCH, status, "force=true"), "patch |joulie.io|nodetwins/status|a");
 }
@@ -167,6 +184,7 @@ fn a_right_in_one_namespace_is_none_in_another() {
         group: "coordination.k8s.io".to_owned(),
         resource: "leases".to_owned(),
         name: name.to_owned(),
+        listed: false,
     };
     assert!(rights.grant(&lease("joulie-system", "joulie-plan")));
     assert!(!rights.grant(&lease("default", "joulie-plan")));

@@ -8,6 +8,7 @@ mod one_node;
 mod outages;
 mod placement;
 mod support;
+mod uninstall;
 
 use futures::future::LocalBoxFuture;
 use std::path::Path;
@@ -53,6 +54,7 @@ const STORIES: &[Story] = &[
     ("a node that is deselected gets its originals back", |world| {
         Box::pin(one_node::a_deselected_node_is_restored(world))
     }),
+    ("an uninstall releases every node", |world| Box::pin(uninstall::every_node_is_released(world))),
 ];
 
 /// The first part that ends though nobody asked it to.

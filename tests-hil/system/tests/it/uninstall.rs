@@ -1,0 +1,34 @@
+//! What `helm uninstall` runs before it takes anything away.
+
+use crate::support::wait;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, ServiceAccount};
+use kube::Api;
+use kube::api::ListParams;
+use system::objects;
+use system::rights::NAMESPACE;
+use system::world::{SIMULATED, World};
+
+/// The command has the operator's own account. Afterwards no profile and no label of ours is left although everything still
+/// runs, and what was asked for goes with the account.
+pub(crate) async fn every_node_is_released(world: &World) {
+    let profiles = async || objects::list(&world.client, "NodePowerProfile").await.unwrap();
+    wait("the simulated nodes are planned for", async || profiles().await.len() >= SIMULATED).await;
+    world.uninstall().await.unwrap();
+
+    assert_eq!(profiles().await.len(), 0);
+    let nodes: Api<Node> = Api::all(world.client.clone());
+    for node in nodes.list(&ListParams::default()).await.unwrap().items {
+        let labels = node.metadata.labels.unwrap_or_default();
+        let ours =
+            ["joulie.io/power-profile", "joulie.io/draining"].iter().any(|key| labels.contains_key(*key));
+        assert!(!ours, "{:?}: {labels:?}", node.metadata.name);
+    }
+    let accounts: Api<ServiceAccount> = Api::namespaced(world.client.clone(), NAMESPACE);
+    let account = accounts.get("joulie-operator").await.unwrap().metadata.uid.unwrap();
+    let leases: Api<Lease> = Api::namespaced(world.client.clone(), NAMESPACE);
+    for name in ["joulie-plan", "joulie-operator"] {
+        let owners = leases.get(name).await.unwrap().metadata.owner_references.unwrap_or_default();
+        assert!(owners.iter().any(|owner| owner.uid == account), "{name}: {owners:?}");
+    }
+}
