@@ -3,16 +3,16 @@
 //! set; and the same facts give the same decision.
 
 use crate::feed::Feed;
+use joulie_core::node::actuation::ActuationLaw;
 use joulie_core::node::backend::{
-    BackendLaw, Facts, Mode, Package, PackageFacts, Preference, Regulation, Route, ThrottleOrder,
+    BackendLaw, BackendPreference, Facts, Mode, Package, PackageFacts, Regulation, Route, ThrottleOrder,
     ThrottleOutcome,
 };
 use joulie_core::node::backoff::Backoff;
-use joulie_core::node::cap::{CAP_LEAST, CapIntent, CapRange, Desired, Floor, Resolution};
+use joulie_core::node::cap::{CAP_LEAST, CapIntent, CapRange, DesiredCap, Floor, Resolution};
 use joulie_core::node::drift::DriftLaw;
-use joulie_core::node::gpu_cap::{Gpu, GpuFacts, GpuLaw, GpuLimits};
-use joulie_core::node::lever::LeverLaw;
-use joulie_core::node::limiter::{LimitFacts, LimitOrder, LimitOutcome, LimiterLaw, Seen};
+use joulie_core::node::gpu_cap::{CappedGpu, GpuFacts, GpuLaw, GpuLimits};
+use joulie_core::node::limiter::{LimitFacts, LimitOrder, LimitOutcome, LimitReading, LimiterLaw};
 use joulie_core::node::ticket::Ticket;
 use power_hal::ErrorKind;
 use power_units::{Micros, Percent, Stamp, Watts};
@@ -22,24 +22,24 @@ const STEPS_MAX: usize = 48;
 
 pub(crate) fn run(bytes: &[u8]) {
     let mut feed = Feed::new(bytes);
-    let Some((limits, lever)) = laws(&mut feed) else { return };
+    let Some((limits, actuation)) = laws(&mut feed) else { return };
     let Ok(floor) = Floor::new(if feed.is_set() { feed.watts() } else { Watts::ZERO }) else { return };
     if feed.is_set() {
         gpus(&GpuLaw { limits, floor }, &mut feed);
     } else {
         let settle = Micros::new(u64::from(feed.word()));
-        let preference = feed.pick(&[Preference::LimitFirst, Preference::ThrottleOnly]);
-        node(&BackendLaw { limits, throttle: lever, settle, floor, preference }, &mut feed);
+        let preference = feed.pick(&[BackendPreference::LimitFirst, BackendPreference::ThrottleOnly]);
+        node(&BackendLaw { limits, throttle: actuation, settle, floor, preference }, &mut feed);
     }
 }
 
-fn laws(feed: &mut Feed<'_>) -> Option<(LimiterLaw, LeverLaw)> {
+fn laws(feed: &mut Feed<'_>) -> Option<(LimiterLaw, ActuationLaw)> {
     let span = |feed: &mut Feed<'_>| Micros::new(u64::from(feed.half()) * 1_000);
     let (first, more) = (span(feed), span(feed));
     let backoff = Backoff::new(first, first + more).ok()?;
-    let lever = LeverLaw::new(span(feed), backoff).ok()?;
+    let actuation = ActuationLaw::new(span(feed), backoff).ok()?;
     let drift = DriftLaw::new(backoff, u32::from(feed.byte()), first + more + span(feed)).ok()?;
-    Some((LimiterLaw { lever, drift }, lever))
+    Some((LimiterLaw { actuation, drift }, actuation))
 }
 
 fn intent(feed: &mut Feed<'_>) -> CapIntent {
@@ -49,11 +49,11 @@ fn intent(feed: &mut Feed<'_>) -> CapIntent {
     CapIntent { watts, percent }
 }
 
-fn desired(feed: &mut Feed<'_>, before: Desired) -> Desired {
+fn desired(feed: &mut Feed<'_>, before: DesiredCap) -> DesiredCap {
     match feed.byte() & 7 {
-        0 => Desired::Unknown,
-        1 => Desired::Gone,
-        2 | 3 => Desired::Cap(intent(feed)),
+        0 => DesiredCap::Unknown,
+        1 => DesiredCap::Gone,
+        2 | 3 => DesiredCap::Cap(intent(feed)),
         _ => before,
     }
 }
@@ -85,11 +85,11 @@ fn limit(feed: &mut Feed<'_>, (order, ticket): (LimitOrder, Ticket), now: Stamp)
         (_, LimitOrder::Set(asked)) => LimitOutcome::Set { ticket, read_back: verdict(feed, asked) },
     };
     let seen = match kind >> 4 & 7 {
-        0 => Seen::Unknown,
-        1 => Seen::Off { read: now },
-        2 => Seen::Gone,
-        3 => Seen::Unread(feed.pick(&ErrorKind::ALL)),
-        _ => Seen::At { limit: feed.watts(), read: now },
+        0 => LimitReading::Unknown,
+        1 => LimitReading::Off { read: now },
+        2 => LimitReading::Gone,
+        3 => LimitReading::Unread(feed.pick(&ErrorKind::ALL)),
+        _ => LimitReading::At { limit: feed.watts(), read: now },
     };
     LimitFacts { outcome, seen }
 }
@@ -137,7 +137,7 @@ fn node(law: &BackendLaw, feed: &mut Feed<'_>) {
         })
         .collect();
     let mut targets = BTreeSet::new();
-    let (mut wanted, mut now) = (Desired::Unknown, Stamp::new(Micros::ZERO));
+    let (mut wanted, mut now) = (DesiredCap::Unknown, Stamp::new(Micros::ZERO));
     let mut order = (ThrottleOrder::Leave, Ticket::NONE);
     for _ in 0..STEPS_MAX {
         if feed.is_empty() {
@@ -150,7 +150,7 @@ fn node(law: &BackendLaw, feed: &mut Feed<'_>) {
             if feed.byte() == 0 {
                 package.facts.range = range(feed);
             }
-            if let Desired::Cap(intent) = wanted {
+            if let DesiredCap::Cap(intent) = wanted {
                 targets.extend(target(intent, package.facts.range, law.floor));
             }
         }
@@ -163,7 +163,7 @@ fn node(law: &BackendLaw, feed: &mut Feed<'_>) {
         assert!(twin == mode && others == packages, "the same facts, another memory");
         for package in &packages {
             check(package.order(), &targets, law.floor);
-            let refused = !package.facts.has_limit || law.preference == Preference::ThrottleOnly;
+            let refused = !package.facts.has_limit || law.preference == BackendPreference::ThrottleOnly;
             assert!(!(refused && matches!(package.order(), LimitOrder::Set(_))), "{package:?}");
         }
         if let ThrottleOrder::RunLoop { cap } = decision.throttle {
@@ -195,16 +195,16 @@ fn throttled(feed: &mut Feed<'_>, (order, ticket): (ThrottleOrder, Ticket)) -> T
 
 fn gpus(law: &GpuLaw, feed: &mut Feed<'_>) {
     let count = usize::from(feed.byte() % 4);
-    let mut gpus: Vec<Gpu> = (0..count)
+    let mut gpus: Vec<CappedGpu> = (0..count)
         .map(|_| {
             let mut maybe = || (feed.byte() & 3 != 0).then(|| feed.watts());
             let limits = GpuLimits::new(maybe(), maybe());
             let facts = GpuFacts { limits, ..GpuFacts::UNKNOWN };
-            if feed.byte() == 0 { Gpu::adopted(facts) } else { Gpu::untouched(facts) }
+            if feed.byte() == 0 { CappedGpu::adopted(facts) } else { CappedGpu::untouched(facts) }
         })
         .collect();
     let mut targets = BTreeSet::new();
-    let (mut wanted, mut now) = (Desired::Unknown, Stamp::new(Micros::ZERO));
+    let (mut wanted, mut now) = (DesiredCap::Unknown, Stamp::new(Micros::ZERO));
     for _ in 0..STEPS_MAX {
         if feed.is_empty() {
             break;
@@ -213,7 +213,7 @@ fn gpus(law: &GpuLaw, feed: &mut Feed<'_>) {
         wanted = desired(feed, wanted);
         for gpu in &mut gpus {
             gpu.facts.limit = limit(feed, (gpu.order(), gpu.limiter().ticket()), now);
-            if let (Desired::Cap(intent), GpuLimits::Range(range)) = (wanted, gpu.facts.limits) {
+            if let (DesiredCap::Cap(intent), GpuLimits::Range(range)) = (wanted, gpu.facts.limits) {
                 targets.extend(target(intent, range, law.floor));
             }
         }

@@ -5,10 +5,11 @@
 use crate::port::{check_domains, check_file, check_names, clock, sample};
 use crate::text::attribute;
 use crate::tree::{File, Script, Tree, file, setting, with};
-use hal_cpufreq::{Cpufreq, CpufreqError, Fault};
+use hal_cpufreq::{Cpufreq, CpufreqError, CpufreqFault};
 use hal_files::Root;
 use power_hal::{
-    Control, CpuSet, ErrorKind, Failure, Handle, Key, Memory, Originals, PowerHal, Released, Setting,
+    Control, CpuSet, ErrorKind, Handle, Key, Originals, OriginalsInMemory, PortError, PowerHal, Released,
+    Setting,
 };
 use power_units::{KiloHertz, Stamp};
 use std::cell::RefCell;
@@ -57,7 +58,7 @@ const CPUS: [usize; 4] = [0, 1, 12, 13];
 /// The switches of turbo, which is no text of a policy.
 const TURBO: [usize; 2] = [25, 26];
 
-type Hal = Cpufreq<fn() -> Stamp, Memory<8>>;
+type Hal = Cpufreq<fn() -> Stamp, OriginalsInMemory<8>>;
 
 thread_local! {
     static TREE: RefCell<Option<Tree>> = const { RefCell::new(None) };
@@ -77,7 +78,7 @@ fn look(tree: &mut Tree, bytes: &[u8]) {
     let script = Script::of(bytes, FILES.len(), 2_000_000);
     tree.stage(&script);
     let clock: fn() -> Stamp = clock;
-    let mut hal = match Cpufreq::open(Root::at(tree.root()), clock, Memory::new()) {
+    let mut hal = match Cpufreq::open(Root::at(tree.root()), clock, OriginalsInMemory::new()) {
         Ok(hal) => hal,
         Err(error) => return check(&error, tree.root()),
     };
@@ -98,7 +99,7 @@ fn look(tree: &mut Tree, bytes: &[u8]) {
 
 fn check(error: &CpufreqError, root: &Path) {
     check_names(error, root);
-    if let Fault::File(error) = &error.fault {
+    if let CpufreqFault::File(error) = &error.fault {
         check_file(error, root);
     }
 }
@@ -210,9 +211,9 @@ fn set_and_release(hal: &mut Hal, tree: &Tree, script: &Script<'_>, handle: Hand
     }
 }
 
-fn check_failure(error: &Failure<CpufreqError>, root: &Path) {
+fn check_failure(error: &PortError<CpufreqError>, root: &Path) {
     match error {
-        Failure::Hal(error) => check(error, root),
-        Failure::Refused(_) => {}
+        PortError::Hal(error) => check(error, root),
+        PortError::Refused(_) => {}
     }
 }

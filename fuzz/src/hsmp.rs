@@ -3,9 +3,9 @@
 
 use crate::feed::Feed;
 use crate::port::{check_domains, check_names, clock, sample};
-use hal_amd::{Amd, Ask, Hsmp, Mailbox, Message};
+use hal_amd::{Amd, Hsmp, HsmpCommand, HsmpMessage, Mailbox};
 use hal_files::Root;
-use power_hal::{Error, ErrorKind, Handle, Measured, Memory, PowerHal, Setting};
+use power_hal::{Error, ErrorKind, Handle, Measured, OriginalsInMemory, PowerHal, Setting};
 use power_units::{MicroWatts, Stamp};
 use std::cell::RefCell;
 use std::path::Path;
@@ -16,20 +16,20 @@ const NOWHERE: &str = "/nonexistent/joulie-fuzz";
 
 /// Firmware that answers what the input says: each answer is an error number or not, and eight words.
 #[derive(Clone, Debug)]
-struct Firmware<'a>(Rc<RefCell<(Feed<'a>, Vec<Message>)>>);
+struct Firmware<'a>(Rc<RefCell<(Feed<'a>, Vec<HsmpMessage>)>>);
 
 /// The numbers of the driver, the strange ones included.
 const ERRNOS: [i32; 10] = [110, 22, 19, 16, 1, 121, 5, 42, 0, i32::MIN];
 
 impl Mailbox for Firmware<'_> {
-    fn send(&self, message: &mut Message) -> Result<(), i32> {
+    fn send(&self, message: &mut HsmpMessage) -> Result<(), i32> {
         let mut state = self.0.borrow_mut();
         state.1.push(*message);
         let kind = state.0.byte();
         if kind & 0x80 != 0 {
             return Err(ERRNOS[usize::from(kind & 0x7f) % ERRNOS.len()]);
         }
-        let echoes = kind & 0x40 != 0 && message.id == Ask::SetLimit.id();
+        let echoes = kind & 0x40 != 0 && message.id == HsmpCommand::SetLimit.id();
         if !echoes {
             // Mostly milliwatts as sockets have them.
             message.words[0] = if kind & 1 == 0 { u32::from(state.0.half()) << 4 } else { state.0.word() };
@@ -44,7 +44,7 @@ pub(crate) fn run(bytes: &[u8]) {
     let firmware = Firmware(Rc::new(RefCell::new((feed, Vec::new()))));
     let clock: fn() -> Stamp = clock;
     let backend = Hsmp::over(Root::at(NOWHERE), firmware.clone());
-    let mut hal = match Amd::open(backend, clock, Memory::<8>::new()) {
+    let mut hal = match Amd::open(backend, clock, OriginalsInMemory::<8>::new()) {
         Ok(hal) => hal,
         Err(error) => return check_names(&error, Path::new(NOWHERE)),
     };
@@ -67,7 +67,7 @@ pub(crate) fn run(bytes: &[u8]) {
         firmware.0.borrow_mut().1.clear();
         let applied = hal.apply(handle, Setting::Power(wish));
         let sent = firmware.0.borrow().1.clone();
-        let limits = sent.iter().filter(|message| message.id == Ask::SetLimit.id());
+        let limits = sent.iter().filter(|message| message.id == HsmpCommand::SetLimit.id());
         for message in limits {
             let (limit, milliwatts) = (domain.power(), u64::from(message.words[0]));
             let inside = |power: &power_hal::Limit<MicroWatts>| {
@@ -87,9 +87,9 @@ pub(crate) fn run(bytes: &[u8]) {
     }
 }
 
-fn check_shape(message: &Message) {
+fn check_shape(message: &HsmpMessage) {
     let shape = (message.arguments, message.answers);
-    assert_eq!(shape, if message.id == Ask::SetLimit.id() { (1, 0) } else { (0, 1) }, "{message:?}");
+    assert_eq!(shape, if message.id == HsmpCommand::SetLimit.id() { (1, 0) } else { (0, 1) }, "{message:?}");
     assert!(message.socket < 8 && (4..=7).contains(&message.id), "{message:?}");
     assert!(message.words[1..].iter().all(|word| *word == 0), "{message:?}");
 }

@@ -5,10 +5,11 @@
 use crate::port::{check_domains, check_file, check_names, clock, microwatts, sample};
 use crate::text::attribute;
 use crate::tree::{File, Script, Tree, file, setting, with};
-use hal_amd::{Amd, AmdError, Devices, Hwmon};
+use hal_amd::{Amd, AmdError, DeviceSelection, Hwmon};
 use hal_files::Root;
 use power_hal::{
-    Control, ErrorKind, Failure, Handle, Key, Measured, Memory, Originals, PowerHal, Released, Setting,
+    Control, ErrorKind, Handle, Key, Measured, Originals, OriginalsInMemory, PortError, PowerHal, Released,
+    Setting,
 };
 use power_units::{MicroWatts, Stamp};
 use std::cell::RefCell;
@@ -45,7 +46,7 @@ const CAPS: [usize; 2] = [1, 9];
 /// More than any device has.
 const POSSIBLE_MAX_UW: u64 = 20_000_000_000;
 
-type Hal = Amd<Hwmon, fn() -> Stamp, Memory<8>>;
+type Hal = Amd<Hwmon, fn() -> Stamp, OriginalsInMemory<8>>;
 
 thread_local! {
     static TREE: RefCell<Option<Tree>> = const { RefCell::new(None) };
@@ -63,7 +64,11 @@ fn look(tree: &mut Tree, bytes: &[u8]) {
     let script = Script::of(bytes, FILES.len(), 400_000_000);
     tree.stage(&script);
     let clock: fn() -> Stamp = clock;
-    let mut hal = match Amd::open(Hwmon::new(Root::at(tree.root()), Devices::All), clock, Memory::new()) {
+    let mut hal = match Amd::open(
+        Hwmon::new(Root::at(tree.root()), DeviceSelection::All),
+        clock,
+        OriginalsInMemory::new(),
+    ) {
         Ok(hal) => hal,
         Err(error) => return check(&error, tree.root()),
     };
@@ -148,9 +153,9 @@ fn set_and_release(hal: &mut Hal, tree: &Tree, script: &Script<'_>, handle: Hand
     }
 }
 
-fn check_failure(error: &Failure<AmdError>, root: &Path) {
+fn check_failure(error: &PortError<AmdError>, root: &Path) {
     match error {
-        Failure::Hal(AmdError::Gone | AmdError::Lacking) | Failure::Refused(_) => {}
-        Failure::Hal(error) => check(error, root),
+        PortError::Hal(AmdError::Gone | AmdError::Lacking) | PortError::Refused(_) => {}
+        PortError::Hal(error) => check(error, root),
     }
 }

@@ -4,9 +4,11 @@
 
 use crate::feed::Feed;
 use joulie_core::node::classic::{self, Classic};
-use joulie_core::node::energy::{Baseline, Meter, Reading, Sample};
-use joulie_core::node::law::{Action, Command, Decision, Facts, FrequencyRange, Law, Outcome, PowerReading};
-use joulie_core::node::throttle::Throttle;
+use joulie_core::node::energy::{Baseline, CounterSample, EnergyMeter, MeterReading};
+use joulie_core::node::law::{
+    Command, CommandOutcome, Decision, Facts, FrequencyRange, Law, LawAction, PowerReading,
+};
+use joulie_core::node::throttle::ThrottlePercent;
 use joulie_core::node::tracking::{self, Tracking};
 use power_hal::Counter;
 use power_units::{KiloHertz, MicroJoules, Micros, Percent, Ratio, Stamp, Watts};
@@ -39,7 +41,7 @@ fn classic(feed: &mut Feed<'_>) {
             ema_alpha: ratio(feed),
             high_margin: feed.watts(),
             low_margin: feed.watts(),
-            step: Throttle::new(i64::from(feed.byte())).unwrap_or(Throttle::TEN),
+            step: ThrottlePercent::new(i64::from(feed.byte())).unwrap_or(ThrottlePercent::TEN),
             trip_count: u32::from(feed.byte()),
             cooldown: Micros::new(u64::from(feed.word())),
         }
@@ -49,15 +51,15 @@ fn classic(feed: &mut Feed<'_>) {
         let throttle = |command: Option<Command>| match command {
             Some(Command::Throttle(throttle)) => throttle,
             Some(Command::MeanFrequency(_)) => panic!("{decision:?}"),
-            None => Throttle::NONE,
+            None => ThrottlePercent::NONE,
         };
         if decision.command.is_some() {
             let (from, to) = (throttle(decision.in_effect), throttle(decision.command));
-            assert!(to <= Throttle::ALL && from != to);
-            let is_blind = decision.action == Action::FailSafe && to == Throttle::ALL;
+            assert!(to <= ThrottlePercent::ALL && from != to);
+            let is_blind = decision.action == LawAction::FailSafe && to == ThrottlePercent::ALL;
             let is_a_step = from.get().abs_diff(to.get()) <= tuning.step.get();
             assert!(is_a_step || is_blind, "{decision:?} in more than a step");
-            assert_eq!(to > from, decision.action != Action::ThrottleDown, "{decision:?}");
+            assert_eq!(to > from, decision.action != LawAction::ThrottleDown, "{decision:?}");
         }
     });
 }
@@ -85,7 +87,7 @@ fn tracking(feed: &mut Feed<'_>) {
             Some(Command::MeanFrequency(limit)) => limit.within(range.min(), range.max()),
             Some(Command::Throttle(_)) | None => range.max(),
         };
-        assert_eq!(to < from, decision.action != Action::ThrottleDown, "{decision:?} from {from}");
+        assert_eq!(to < from, decision.action != LawAction::ThrottleDown, "{decision:?} from {from}");
     });
 }
 
@@ -103,7 +105,7 @@ where
         }
         now = time(feed, now);
         let facts = facts(feed, now, flying);
-        if matches!(facts.outcome, Outcome::Applied { asked, .. } | Outcome::Refused { asked } if Some(asked) == flying)
+        if matches!(facts.outcome, CommandOutcome::Applied { asked, .. } | CommandOutcome::Refused { asked } if Some(asked) == flying)
         {
             flying = None;
         }
@@ -121,13 +123,13 @@ where
 }
 
 fn check_common(decision: &Decision, facts: &Facts, flying: Option<Command>) {
-    assert_eq!(decision.command.is_none(), matches!(decision.action, Action::Hold(_)), "{decision:?}");
+    assert_eq!(decision.command.is_none(), matches!(decision.action, LawAction::Hold(_)), "{decision:?}");
     if facts.cap.is_none_or(|cap| cap <= Watts::ZERO) || flying.is_some() {
         assert_eq!(decision.command, None, "{facts:?}, {flying:?} on its way");
     }
     match facts.power {
         PowerReading::Fresh { watts, .. } if watts > Watts::ZERO => {
-            assert_ne!(decision.action, Action::FailSafe, "{facts:?}");
+            assert_ne!(decision.action, LawAction::FailSafe, "{facts:?}");
         }
         PowerReading::Fresh { .. }
         | PowerReading::Missing
@@ -135,7 +137,7 @@ fn check_common(decision: &Decision, facts: &Facts, flying: Option<Command>) {
         | PowerReading::Impossible => {
             assert!(decision.observed.is_none(), "{facts:?}");
             assert!(
-                !matches!(decision.action, Action::ThrottleDown | Action::ThrottleUp),
+                !matches!(decision.action, LawAction::ThrottleDown | LawAction::ThrottleUp),
                 "blind: {decision:?}"
             );
         }
@@ -163,7 +165,7 @@ fn command(feed: &mut Feed<'_>) -> Command {
     if feed.is_set() {
         Command::MeanFrequency(frequency(feed))
     } else {
-        Command::Throttle(Throttle::new(i64::from(feed.byte() % 101)).unwrap_or(Throttle::NONE))
+        Command::Throttle(ThrottlePercent::new(i64::from(feed.byte() % 101)).unwrap_or(ThrottlePercent::NONE))
     }
 }
 
@@ -171,9 +173,11 @@ fn facts(feed: &mut Feed<'_>, now: Stamp, flying: Option<Command>) -> Facts {
     let kind = feed.byte();
     let asked = flying.filter(|_| kind & 1 == 0).unwrap_or_else(|| command(feed));
     let outcome = match kind >> 1 & 3 {
-        0 | 1 => Outcome::Applied { asked, in_effect: if kind & 8 == 0 { asked } else { command(feed) } },
-        2 => Outcome::Refused { asked },
-        _ => Outcome::Unknown,
+        0 | 1 => {
+            CommandOutcome::Applied { asked, in_effect: if kind & 8 == 0 { asked } else { command(feed) } }
+        }
+        2 => CommandOutcome::Refused { asked },
+        _ => CommandOutcome::Unknown,
     };
     let power = match kind >> 4 {
         0 => PowerReading::Missing,
@@ -202,7 +206,9 @@ fn meter(feed: &mut Feed<'_>) {
         _ => Counter::of_range(Some(MicroJoules::new(262_143_328_850))),
     };
     let (most, least) = (feed.watts(), Micros::new(u64::from(feed.half())));
-    let Ok(meter) = Meter::new(counter, most, least, Micros::new(u64::from(feed.word()))) else { return };
+    let Ok(meter) = EnergyMeter::new(counter, most, least, Micros::new(u64::from(feed.word()))) else {
+        return;
+    };
     let mut baseline = Baseline::Nothing;
     let (mut now, mut at) = (Stamp::new(Micros::ZERO), Stamp::new(Micros::ZERO));
     for _ in 0..STEPS_MAX {
@@ -213,13 +219,13 @@ fn meter(feed: &mut Feed<'_>) {
         at = if feed.is_set() { now } else { time(feed, at) };
         let energy =
             MicroJoules::new(if feed.is_set() { feed.long() } else { u64::from(feed.word()) * 1_000 });
-        let sample = (feed.byte() != 0).then_some(Sample { energy, at });
+        let sample = (feed.byte() != 0).then_some(CounterSample { energy, at });
         match meter.step(&mut baseline, now, sample) {
-            Reading::Fresh { watts, over } => {
+            MeterReading::Fresh { watts, over } => {
                 assert!(watts >= Watts::ZERO && watts <= most && over >= least && over > Micros::ZERO);
                 assert!(sample.is_some_and(|sample| counter.can_show(sample.energy)));
             }
-            Reading::Stale { .. } | Reading::Missing(_) | Reading::Impossible(_) => {}
+            MeterReading::Stale { .. } | MeterReading::Missing(_) | MeterReading::Impossible(_) => {}
         }
     }
 }

@@ -27,7 +27,7 @@ mod tree;
 
 /// Something that is fed with bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct Target {
+pub struct FuzzTarget {
     /// Its name: of the program for libFuzzer, and of the folders of its inputs.
     pub name: &'static str,
     /// Panics if the property does not hold of these bytes.
@@ -37,19 +37,19 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: &[Target] = &[
-    Target { name: "text", run: text::run, cases: 20_000 },
-    Target { name: "decimal", run: decimal::run, cases: 20_000 },
-    Target { name: "key", run: key::run, cases: 20_000 },
-    Target { name: "lists", run: lists::run, cases: 5_000 },
-    Target { name: "powercap", run: powercap::run, cases: 1_000 },
-    Target { name: "registers", run: registers::run, cases: 1_000 },
-    Target { name: "cpufreq", run: cpufreq::run, cases: 1_000 },
-    Target { name: "hwmon", run: hwmon::run, cases: 1_000 },
-    Target { name: "hsmp", run: hsmp::run, cases: 5_000 },
-    Target { name: "laws", run: laws::run, cases: 5_000 },
-    Target { name: "backend", run: backend::run, cases: 5_000 },
-    Target { name: "message", run: message::run, cases: 20_000 },
+pub const TARGETS: &[FuzzTarget] = &[
+    FuzzTarget { name: "text", run: text::run, cases: 20_000 },
+    FuzzTarget { name: "decimal", run: decimal::run, cases: 20_000 },
+    FuzzTarget { name: "key", run: key::run, cases: 20_000 },
+    FuzzTarget { name: "lists", run: lists::run, cases: 5_000 },
+    FuzzTarget { name: "powercap", run: powercap::run, cases: 1_000 },
+    FuzzTarget { name: "registers", run: registers::run, cases: 1_000 },
+    FuzzTarget { name: "cpufreq", run: cpufreq::run, cases: 1_000 },
+    FuzzTarget { name: "hwmon", run: hwmon::run, cases: 1_000 },
+    FuzzTarget { name: "hsmp", run: hsmp::run, cases: 5_000 },
+    FuzzTarget { name: "laws", run: laws::run, cases: 5_000 },
+    FuzzTarget { name: "backend", run: backend::run, cases: 5_000 },
+    FuzzTarget { name: "message", run: message::run, cases: 20_000 },
 ];
 
 /// Runs the target of this name.

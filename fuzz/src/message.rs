@@ -1,7 +1,7 @@
 //! Property: of any body the extender says what `serde_json` says, read member by member; and what it finds lies in the
 //! body, one behind the other.
 
-use extender::probe::{Found, Scanned, scan};
+use extender::probe::{Scanned, ScannedNode, scan};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -75,7 +75,7 @@ fn careful(body: &str) -> Result<Scanned, String> {
         return Err("a pod is an object".to_owned());
     }
     let names: Option<Vec<String>> = read(names.unwrap_or("null"))?;
-    let listed = names.unwrap_or_default().into_iter().map(|name| Found { name, raw: 0..0 }).collect();
+    let listed = names.unwrap_or_default().into_iter().map(|name| ScannedNode { name, raw: 0..0 }).collect();
     let Some(nodes) = read::<Members<'_>>(nodes.unwrap_or("null"))? else {
         return Ok(Scanned { pod, candidates: listed });
     };
@@ -86,7 +86,8 @@ fn careful(body: &str) -> Result<Scanned, String> {
         if !node.starts_with('{') && node != "null" {
             return Err("a node is an object".to_owned());
         }
-        candidates.push(Found { name: name(node).unwrap_or(UNKNOWN.to_owned()), raw: place(body, node) });
+        candidates
+            .push(ScannedNode { name: name(node).unwrap_or(UNKNOWN.to_owned()), raw: place(body, node) });
     }
     Ok(Scanned { pod, candidates })
 }

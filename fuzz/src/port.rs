@@ -67,7 +67,7 @@ pub(crate) fn check_names(error: &impl Display, root: &Path) {
 /// A text that nobody understood is bad data in this very file.
 pub(crate) fn check_file(error: &FileError, root: &Path) {
     assert!(error.path.starts_with(root), "{error}");
-    if error.deed == hal_files::Deed::Parse {
+    if error.deed == hal_files::FileOperation::Parse {
         assert_eq!(error.kind, ErrorKind::BadData);
     }
 }

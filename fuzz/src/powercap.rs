@@ -8,7 +8,8 @@ use crate::tree::{File, Script, Tree, file, setting, with};
 use hal_files::Root;
 use hal_rapl::{Powercap, RaplError};
 use power_hal::{
-    Control, Error, ErrorKind, Handle, Key, Measured, Memory, Originals, PowerHal, Released, Setting,
+    Control, Error, ErrorKind, Handle, Key, Measured, Originals, OriginalsInMemory, PowerHal, Released,
+    Setting,
 };
 use power_units::{MicroJoules, MicroWatts, Stamp};
 use std::cell::RefCell;
@@ -59,7 +60,7 @@ const PSYS: [usize; 3] = [20, 21, 22];
 const CEILING_UW: u64 = 4_095_875_000;
 const STEP_UW: u64 = 125_000;
 
-type Hal = Powercap<fn() -> Stamp, Memory<8>>;
+type Hal = Powercap<fn() -> Stamp, OriginalsInMemory<8>>;
 
 thread_local! {
     static TREE: RefCell<Option<Tree>> = const { RefCell::new(None) };
@@ -73,7 +74,7 @@ fn look(tree: &mut Tree, bytes: &[u8]) {
     let script = Script::of(bytes, FILES.len(), 100_000_000);
     tree.stage(&script);
     let clock: fn() -> Stamp = clock;
-    let mut hal = match Powercap::open(Root::at(tree.root()), clock, Memory::new()) {
+    let mut hal = match Powercap::open(Root::at(tree.root()), clock, OriginalsInMemory::new()) {
         Ok(hal) => hal,
         Err(error) => return check(&error, tree.root()),
     };
@@ -208,10 +209,10 @@ fn set_and_release(hal: &mut Hal, tree: &Tree, script: &Script<'_>, handle: Hand
 }
 
 /// What the port itself refuses needs no place: the caller has just named the domain.
-fn check_names_of_failure(error: &power_hal::Failure<RaplError>, root: &Path) {
+fn check_names_of_failure(error: &power_hal::PortError<RaplError>, root: &Path) {
     match error {
-        power_hal::Failure::Hal(RaplError::Gone) | power_hal::Failure::Refused(_) => {}
-        power_hal::Failure::Hal(error) => {
+        power_hal::PortError::Hal(RaplError::Gone) | power_hal::PortError::Refused(_) => {}
+        power_hal::PortError::Hal(error) => {
             assert_ne!(error.kind(), ErrorKind::NotSupported, "{error}");
             check(error, root);
         }

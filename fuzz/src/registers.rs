@@ -8,7 +8,9 @@ use crate::tree::{File, Script, Tree, file, with};
 use hal_files::{Access, Root, text};
 use hal_rapl::msr::{MsrFault, MsrIo};
 use hal_rapl::{MsrRapl, RaplError};
-use power_hal::{ErrorKind, Failure, Handle, Measured, Memory, Meter, PowerHal, Released, Setting};
+use power_hal::{
+    ErrorKind, Handle, Measured, Meter, OriginalsInMemory, PortError, PowerHal, Released, Setting,
+};
 use power_units::{MicroWatts, Stamp};
 use std::cell::RefCell;
 use std::path::Path;
@@ -131,7 +133,7 @@ impl Cells {
     }
 }
 
-type Hal = MsrRapl<Shared, fn() -> Stamp, Memory<4>>;
+type Hal = MsrRapl<Shared, fn() -> Stamp, OriginalsInMemory<4>>;
 
 thread_local! {
     static TREE: RefCell<Option<Tree>> = const { RefCell::new(None) };
@@ -158,7 +160,7 @@ fn look(tree: &mut Tree, bytes: &[u8]) {
     let script = Script::of(feed.rest(), FILES.len(), 0);
     tree.stage(&script);
     let clock: fn() -> Stamp = clock;
-    let hal = MsrRapl::open(Root::at(tree.root()), cells.clone(), clock, Memory::new());
+    let hal = MsrRapl::open(Root::at(tree.root()), cells.clone(), clock, OriginalsInMemory::new());
     let bad = |at: &usize| tree.read(*at).is_some_and(|text| !is_place(text));
     let mut hal = match hal {
         Ok(hal) => hal,
@@ -189,8 +191,8 @@ fn set_and_release(hal: &mut Hal, cells: &Shared, handle: Handle, wish: MicroWat
             let found = microwatts(applied.effective()).map(MicroWatts::new);
             assert!(found <= clamped && clamped.is_some(), "{found:?} is in force for {clamped:?}");
         }
-        Ok(_) | Err(Failure::Refused(_) | Failure::Hal(RaplError::Gone | RaplError::Register(_))) => {}
-        Err(Failure::Hal(error)) => check_names(error, root),
+        Ok(_) | Err(PortError::Refused(_) | PortError::Hal(RaplError::Gone | RaplError::Register(_))) => {}
+        Err(PortError::Hal(error)) => check_names(error, root),
     }
     let released = hal.release(handle);
     if matches!(released, Ok(Released::Restored | Released::Untouched)) {

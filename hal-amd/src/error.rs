@@ -1,7 +1,7 @@
 //! What a device fails with: which one, what was attempted, and one kind to branch on.
 
-use crate::hsmp::Ask;
-use crate::rocm::{Call, Status};
+use crate::hsmp::HsmpCommand;
+use crate::rocm::{Call, RsmiStatus};
 use hal_files::FileError;
 use hal_files::devices::DeviceError;
 use power_hal::{BadLimit, ErrorKind, Key, Surface};
@@ -22,11 +22,11 @@ pub enum AmdError {
     /// whose firmware does not let anybody set it.
     TakesNoCap(Key, FileError),
     /// The firmware of a socket, or the driver before it, refused a message with this error number.
-    Mailbox(Key, Ask, i32),
+    Mailbox(Key, HsmpCommand, i32),
     /// The firmware of a socket answered a message with a number that cannot be.
-    Answer(Key, Ask),
+    Answer(Key, HsmpCommand),
     /// The ROCm SMI library did not do what was asked, of this GPU where it is known.
-    Rocm(Option<Key>, Call, Status),
+    Rocm(Option<Key>, Call, RsmiStatus),
     /// The ROCm SMI library is there and cannot be loaded, or lacks a function; the loader's own words.
     Library(Box<str>),
     /// The ROCm SMI library answered with a number that cannot be.

@@ -1,7 +1,7 @@
 //! The boundary to what std does not have: the system call of `/dev/hsmp`, and the functions of `librocm_smi64`.
 
-use crate::hsmp::Message;
-use crate::rocm::Status;
+use crate::hsmp::HsmpMessage;
+use crate::rocm::RsmiStatus;
 use libloading::Library;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -13,7 +13,7 @@ use std::ptr;
 const HSMP_IOCTL_CMD: libc::Ioctl = 0xC02C_F800;
 
 /// Hands a message to the driver behind `file`, which writes the answer into it.
-pub(crate) fn hsmp_ioctl(file: &File, message: &mut Message) -> Result<(), io::Error> {
+pub(crate) fn hsmp_ioctl(file: &File, message: &mut HsmpMessage) -> Result<(), io::Error> {
     // SAFETY: the descriptor is open, as `file` is borrowed. The command's number tells the kernel to read and write
     // 44 bytes, which is the size of `Message` (asserted where it is declared), and `message` is borrowed exclusively
     // until the call returns. Every bit pattern of its integers is valid. std has no ioctl.
@@ -53,8 +53,8 @@ pub(crate) struct RocmSmi {
 const SENSOR: u32 = 0;
 
 /// What a call answered with success has written.
-fn outcome<T>(status: u32, value: T) -> Result<T, Status> {
-    if status == 0 { Ok(value) } else { Err(Status(status)) }
+fn outcome<T>(status: u32, value: T) -> Result<T, RsmiStatus> {
+    if status == 0 { Ok(value) } else { Err(RsmiStatus(status)) }
 }
 
 impl RocmSmi {
@@ -100,7 +100,7 @@ impl RocmSmi {
     }
 
     /// Starts it, which looks for the devices anew if nobody else has it started.
-    pub(crate) fn init(&self) -> Result<(), Status> {
+    pub(crate) fn init(&self) -> Result<(), RsmiStatus> {
         // SAFETY: the function of the loaded library by its signature; no flags.
         outcome(unsafe { (self.init)(0) }, ())
     }
@@ -112,14 +112,14 @@ impl RocmSmi {
         let _ended = unsafe { (self.shut_down)() };
     }
 
-    pub(crate) fn count(&self) -> Result<u32, Status> {
+    pub(crate) fn count(&self) -> Result<u32, RsmiStatus> {
         let mut count = 0;
         // SAFETY: by its signature; the pointer is to an integer of ours that lives through the call.
         let status = unsafe { (self.count)(&raw mut count) };
         outcome(status, count)
     }
 
-    pub(crate) fn pci_id(&self, gpu: u32) -> Result<u64, Status> {
+    pub(crate) fn pci_id(&self, gpu: u32) -> Result<u64, RsmiStatus> {
         let mut id = 0;
         // SAFETY: by its signature; the pointer is to an integer of ours that lives through the call. An index beyond
         // the devices is answered with a status.
@@ -127,7 +127,7 @@ impl RocmSmi {
         outcome(status, id)
     }
 
-    pub(crate) fn cap(&self, gpu: u32) -> Result<u64, Status> {
+    pub(crate) fn cap(&self, gpu: u32) -> Result<u64, RsmiStatus> {
         let mut cap = 0;
         // SAFETY: as for `pci_id`.
         let status = unsafe { (self.cap)(gpu, SENSOR, &raw mut cap) };
@@ -135,36 +135,36 @@ impl RocmSmi {
     }
 
     /// The smallest and the largest cap; the library gives the largest first.
-    pub(crate) fn cap_range(&self, gpu: u32) -> Result<(u64, u64), Status> {
+    pub(crate) fn cap_range(&self, gpu: u32) -> Result<(u64, u64), RsmiStatus> {
         let (mut max, mut min) = (0, 0);
         // SAFETY: as for `pci_id`, with two integers.
         let status = unsafe { (self.cap_range)(gpu, SENSOR, &raw mut max, &raw mut min) };
         outcome(status, (min, max))
     }
 
-    pub(crate) fn cap_default(&self, gpu: u32) -> Result<u64, Status> {
-        let get = self.cap_default.ok_or(Status::NOT_SUPPORTED)?;
+    pub(crate) fn cap_default(&self, gpu: u32) -> Result<u64, RsmiStatus> {
+        let get = self.cap_default.ok_or(RsmiStatus::NOT_SUPPORTED)?;
         let mut cap = 0;
         // SAFETY: as for `pci_id`.
         let status = unsafe { get(gpu, &raw mut cap) };
         outcome(status, cap)
     }
 
-    pub(crate) fn set_cap(&self, gpu: u32, microwatts: u64) -> Result<(), Status> {
+    pub(crate) fn set_cap(&self, gpu: u32, microwatts: u64) -> Result<(), RsmiStatus> {
         // SAFETY: by its signature; values only.
         outcome(unsafe { (self.set_cap)(gpu, SENSOR, microwatts) }, ())
     }
 
-    pub(crate) fn power(&self, gpu: u32) -> Result<u64, Status> {
-        let get = self.power.ok_or(Status::NOT_SUPPORTED)?;
+    pub(crate) fn power(&self, gpu: u32) -> Result<u64, RsmiStatus> {
+        let get = self.power.ok_or(RsmiStatus::NOT_SUPPORTED)?;
         let (mut power, mut kind) = (0, 0);
         // SAFETY: as for `pci_id`, with two integers of the pointers' own sizes.
         let status = unsafe { get(gpu, &raw mut power, &raw mut kind) };
         outcome(status, power)
     }
 
-    pub(crate) fn power_average(&self, gpu: u32) -> Result<u64, Status> {
-        let get = self.power_average.ok_or(Status::NOT_SUPPORTED)?;
+    pub(crate) fn power_average(&self, gpu: u32) -> Result<u64, RsmiStatus> {
+        let get = self.power_average.ok_or(RsmiStatus::NOT_SUPPORTED)?;
         let mut power = 0;
         // SAFETY: as for `pci_id`.
         let status = unsafe { get(gpu, SENSOR, &raw mut power) };

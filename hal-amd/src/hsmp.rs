@@ -8,11 +8,11 @@
 
 mod message;
 
-pub use message::{Ask, DevHsmp, Mailbox, Message};
+pub use message::{DevHsmp, HsmpCommand, HsmpMessage, Mailbox};
 
 use crate::hwmon::has_sockets;
 use crate::watts::{self, Told};
-use crate::{AmdError, Backend};
+use crate::{AmdError, DeviceBackend};
 use hal_files::{FileError, Root};
 use power_hal::{Domain, Error, ErrorKind, Key, Measured};
 use power_units::{MicroWatts, MilliWatts};
@@ -73,15 +73,15 @@ impl<M: Mailbox> Hsmp<M> {
         self.found.get(at).ok_or(AmdError::Gone)
     }
 
-    fn send(&self, key: Key, ask: Ask, mut message: Message) -> Result<u32, AmdError> {
+    fn send(&self, key: Key, ask: HsmpCommand, mut message: HsmpMessage) -> Result<u32, AmdError> {
         let mailbox = self.mailbox.as_ref().ok_or(AmdError::Gone)?;
         mailbox.send(&mut message).map_err(|errno| AmdError::Mailbox(key, ask, errno))?;
         let [word, ..] = message.words;
         Ok(word)
     }
 
-    fn ask(&self, number: u16, key: Key, ask: Ask) -> Result<MicroWatts, AmdError> {
-        let milliwatts = MilliWatts::new(self.send(key, ask, Message::ask(number, ask))?);
+    fn ask(&self, number: u16, key: Key, ask: HsmpCommand) -> Result<MicroWatts, AmdError> {
+        let milliwatts = MilliWatts::new(self.send(key, ask, HsmpMessage::ask(number, ask))?);
         let power = MicroWatts::new(u64::from(milliwatts.get()).saturating_mul(1_000));
         watts::possible(power).ok_or(AmdError::Answer(key, ask))
     }
@@ -89,7 +89,8 @@ impl<M: Mailbox> Hsmp<M> {
     /// A socket with what it has; nothing where there is none, or its firmware knows none of the messages.
     fn describe(&self, number: u16, complaints: &mut Vec<AmdError>) -> Option<(Domain, Socket)> {
         let (bare, key) = (Domain::socket(number), Key::socket(number));
-        let answers = [Ask::Power, Ask::Limit, Ask::LimitMax].map(|ask| self.ask(number, key, ask));
+        let answers = [HsmpCommand::Power, HsmpCommand::Limit, HsmpCommand::LimitMax]
+            .map(|ask| self.ask(number, key, ask));
         if answers.iter().any(|answer| answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Gone)) {
             return None;
         }
@@ -117,7 +118,7 @@ impl<M: Mailbox> Hsmp<M> {
     }
 }
 
-impl<M: Mailbox> Backend for Hsmp<M> {
+impl<M: Mailbox> DeviceBackend for Hsmp<M> {
     type Error = AmdError;
 
     fn look(
@@ -141,19 +142,20 @@ impl<M: Mailbox> Backend for Hsmp<M> {
 
     fn measured(&self, at: usize) -> Result<Measured, AmdError> {
         let socket = self.socket(at)?;
-        self.ask(socket.number, socket.key, Ask::Power).map(Measured::Power)
+        self.ask(socket.number, socket.key, HsmpCommand::Power).map(Measured::Power)
     }
 
     fn cap(&self, at: usize) -> Result<MicroWatts, AmdError> {
         let socket = self.socket(at)?;
-        let limit = self.ask(socket.number, socket.key, Ask::Limit)?;
-        watts::in_force(limit).ok_or(AmdError::Answer(socket.key, Ask::Limit))
+        let limit = self.ask(socket.number, socket.key, HsmpCommand::Limit)?;
+        watts::in_force(limit).ok_or(AmdError::Answer(socket.key, HsmpCommand::Limit))
     }
 
     fn set_cap(&self, at: usize, cap: MicroWatts) -> Result<(), AmdError> {
         let socket = self.socket(at)?;
         // A cap in the range is below 32 bits of milliwatts; one that is not would be no cap.
         let milliwatts = u32::try_from(cap.get() / 1_000).map_err(|_| AmdError::Unfit(socket.key))?;
-        self.send(socket.key, Ask::SetLimit, Message::set_limit(socket.number, milliwatts)).map(|_| ())
+        self.send(socket.key, HsmpCommand::SetLimit, HsmpMessage::set_limit(socket.number, milliwatts))
+            .map(|_| ())
     }
 }

@@ -15,7 +15,7 @@
 mod device;
 mod find;
 
-use crate::{AmdError, Backend};
+use crate::{AmdError, DeviceBackend};
 use device::Device;
 use hal_files::Root;
 use power_hal::{Domain, Key, Measured};
@@ -24,7 +24,7 @@ use std::collections::BTreeSet;
 
 /// Which of the devices. A GPU whose firmware hangs holds up whoever reads it, so a host may want them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Devices {
+pub enum DeviceSelection {
     /// GPUs of amdgpu.
     Gpus,
     /// EPYC sockets of `amd_hsmp_hwmon`.
@@ -33,7 +33,7 @@ pub enum Devices {
     All,
 }
 
-impl Devices {
+impl DeviceSelection {
     const fn has(self, driver: find::Driver) -> bool {
         matches!(
             (self, driver),
@@ -46,14 +46,14 @@ impl Devices {
 #[derive(Debug)]
 pub struct Hwmon {
     root: Root,
-    devices: Devices,
+    devices: DeviceSelection,
     found: Vec<Device>,
 }
 
 impl Hwmon {
     /// These devices of the machine below `root`. Nothing is opened yet.
     #[must_use]
-    pub const fn new(root: Root, devices: Devices) -> Self {
+    pub const fn new(root: Root, devices: DeviceSelection) -> Self {
         Self { root, devices, found: Vec::new() }
     }
 
@@ -76,7 +76,7 @@ fn has(root: &Root, driver: find::Driver) -> Result<bool, AmdError> {
     Ok(find::places(root, &mut Vec::new())?.iter().any(|place| place.driver == driver))
 }
 
-impl Backend for Hwmon {
+impl DeviceBackend for Hwmon {
     type Error = AmdError;
 
     fn look(

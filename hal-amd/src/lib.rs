@@ -1,6 +1,6 @@
 //! Power caps of AMD GPUs and EPYC sockets behind the power port.
 //!
-//! One HAL, [`Amd`], over a [`Backend`]; the backends differ only in how they reach the same numbers, the power that is
+//! One HAL, [`Amd`], over a [`DeviceBackend`]; the backends differ only in how they reach the same numbers, the power that is
 //! drawn and the cap:
 //!
 //! - [`Hwmon`]: `power1_cap` of the drivers amdgpu (a GPU) and `amd_hsmp_hwmon` (a socket). The first choice.
@@ -8,12 +8,12 @@
 //! - [`Rocm`]: the library `librocm_smi64`, loaded at run time, where the GPUs' hwmon cannot be reached.
 //!
 //! ```no_run
-//! use hal_amd::{Amd, Devices, Hwmon};
+//! use hal_amd::{Amd, DeviceSelection, Hwmon};
 //! use hal_files::Root;
-//! use power_hal::{Clock, Memory, PowerHal};
+//! use power_hal::{Clock, OriginalsInMemory, PowerHal};
 //!
 //! fn gpus(clock: impl Clock) -> Result<(), Box<dyn std::error::Error>> {
-//!     let mut hal = Amd::open(Hwmon::new(Root::machine(), Devices::Gpus), clock, Memory::<64>::new())?;
+//!     let mut hal = Amd::open(Hwmon::new(Root::machine(), DeviceSelection::Gpus), clock, OriginalsInMemory::<64>::new())?;
 //!     for (_, gpu) in hal.describe()?.iter() {
 //!         assert!(gpu.key().as_str().starts_with("gpu-"));
 //!     }
@@ -42,10 +42,10 @@ mod rocm;
 mod watts;
 
 pub use error::AmdError;
-pub use hal_files::devices::Backend;
-pub use hsmp::{Ask, DevHsmp, Hsmp, Mailbox, Message};
-pub use hwmon::{Devices, Hwmon};
-pub use rocm::{Call, Rocm, Status, Where};
+pub use hal_files::devices::DeviceBackend;
+pub use hsmp::{DevHsmp, Hsmp, HsmpCommand, HsmpMessage, Mailbox};
+pub use hwmon::{DeviceSelection, Hwmon};
+pub use rocm::{Call, Rocm, RsmiStatus, Where};
 
 /// The devices of a backend.
 pub type Amd<B, C, O> = hal_files::devices::CappedDevices<B, C, O>;

@@ -13,12 +13,12 @@
 
 mod status;
 
-pub use status::{Call, Status};
+pub use status::{Call, RsmiStatus};
 
 use crate::ffi::RocmSmi;
 use crate::hwmon::has_gpus;
 use crate::watts::{self, Told};
-use crate::{AmdError, Backend};
+use crate::{AmdError, DeviceBackend};
 use hal_files::hwmon::sleeps;
 use hal_files::{Access, Attribute, Root};
 use power_hal::{Domain, Error, ErrorKind, Key, Measured};
@@ -174,7 +174,7 @@ impl Rocm {
         if told.max == Some(MicroWatts::ZERO) {
             return None;
         }
-        let has = |answer: Result<u64, Status>| {
+        let has = |answer: Result<u64, RsmiStatus>| {
             answer.err().is_none_or(|status| status.kind() != ErrorKind::NotSupported)
         };
         if has(power(library, index)) {
@@ -193,7 +193,7 @@ impl Rocm {
 
 /// The range as the library says, or where it does not, as it was known.
 fn told(library: &RocmSmi, index: u32, key: Key, known: Told, complaints: &mut Vec<AmdError>) -> Told {
-    let mut one = |call, answer: Result<u64, Status>, known| {
+    let mut one = |call, answer: Result<u64, RsmiStatus>, known| {
         let answer = answer.map_err(|status| AmdError::Rocm(Some(key), call, status));
         let power = answer
             .and_then(|raw| watts::possible(MicroWatts::new(raw)).ok_or(AmdError::Impossible(key, call)));
@@ -215,14 +215,14 @@ fn told(library: &RocmSmi, index: u32, key: Key, known: Told, complaints: &mut V
 }
 
 /// Newer libraries have one function for a mean and an instant; older ones have the mean only.
-fn power(library: &RocmSmi, index: u32) -> Result<u64, Status> {
+fn power(library: &RocmSmi, index: u32) -> Result<u64, RsmiStatus> {
     match library.power(index) {
         Err(status) if status.kind() == ErrorKind::NotSupported => library.power_average(index),
         answer => answer,
     }
 }
 
-impl Backend for Rocm {
+impl DeviceBackend for Rocm {
     type Error = AmdError;
 
     fn look(
@@ -240,7 +240,7 @@ impl Backend for Rocm {
         let list = loaded.start_anew().and_then(|library| self.list(library, complaints));
         self.library = Some(loaded);
         self.found = match list {
-            Err(absent @ AmdError::Rocm(None, Call::Init, Status::INIT_ERROR)) => {
+            Err(absent @ AmdError::Rocm(None, Call::Init, RsmiStatus::INIT_ERROR)) => {
                 complaints.push(absent);
                 Vec::new()
             }

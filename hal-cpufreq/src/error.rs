@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// What went wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum CpufreqFault {
     /// A file of it.
     File(FileError),
     /// The range in its files is none: it can be read and not be limited.
@@ -40,24 +40,24 @@ pub struct CpufreqError {
     /// Its folder, where it has none yet.
     pub folder: Option<Arc<Path>>,
     /// What went wrong.
-    pub fault: Fault,
+    pub fault: CpufreqFault,
 }
 
 impl CpufreqError {
     pub(crate) const fn stale() -> Self {
-        Self { policy: None, folder: None, fault: Fault::Stale }
+        Self { policy: None, folder: None, fault: CpufreqFault::Stale }
     }
 
-    pub(crate) const fn at(policy: Key, fault: Fault) -> Self {
+    pub(crate) const fn at(policy: Key, fault: CpufreqFault) -> Self {
         Self { policy: Some(policy), folder: None, fault }
     }
 
-    pub(crate) fn of(folder: &Arc<Path>, fault: Fault) -> Self {
+    pub(crate) fn of(folder: &Arc<Path>, fault: CpufreqFault) -> Self {
         Self { policy: None, folder: Some(Arc::clone(folder)), fault }
     }
 }
 
-impl From<FileError> for Fault {
+impl From<FileError> for CpufreqFault {
     fn from(error: FileError) -> Self {
         Self::File(error)
     }
@@ -66,11 +66,14 @@ impl From<FileError> for Fault {
 impl power_hal::Error for CpufreqError {
     fn kind(&self) -> ErrorKind {
         match &self.fault {
-            Fault::File(error) => error.kind,
-            Fault::Range(_) | Fault::Cpus(_) | Fault::Shared | Fault::Unfit { .. } => ErrorKind::BadData,
-            Fault::Unplaced => ErrorKind::Busy,
-            Fault::Stale => ErrorKind::Gone,
-            Fault::Lacking => ErrorKind::NotSupported,
+            CpufreqFault::File(error) => error.kind,
+            CpufreqFault::Range(_)
+            | CpufreqFault::Cpus(_)
+            | CpufreqFault::Shared
+            | CpufreqFault::Unfit { .. } => ErrorKind::BadData,
+            CpufreqFault::Unplaced => ErrorKind::Busy,
+            CpufreqFault::Stale => ErrorKind::Gone,
+            CpufreqFault::Lacking => ErrorKind::NotSupported,
         }
     }
 }
@@ -84,18 +87,18 @@ impl fmt::Display for CpufreqError {
             write!(f, "{}: ", folder.display())?;
         }
         match &self.fault {
-            Fault::File(error) => fmt::Display::fmt(error, f),
-            Fault::Range(bad) => write!(f, "it cannot be limited: {bad}"),
-            Fault::Cpus(bad) => write!(f, "its CPUs cannot be told: {bad}"),
-            Fault::Shared => f.write_str("a CPU of it belongs to another policy already"),
-            Fault::Unplaced => {
+            CpufreqFault::File(error) => fmt::Display::fmt(error, f),
+            CpufreqFault::Range(bad) => write!(f, "it cannot be limited: {bad}"),
+            CpufreqFault::Cpus(bad) => write!(f, "its CPUs cannot be told: {bad}"),
+            CpufreqFault::Shared => f.write_str("a CPU of it belongs to another policy already"),
+            CpufreqFault::Unplaced => {
                 f.write_str("none of its CPUs was seen online yet, so its package is not known")
             }
-            Fault::Stale => {
+            CpufreqFault::Stale => {
                 f.write_str("the policies were listed anew since this handle was taken; describe again")
             }
-            Fault::Lacking => f.write_str("a policy has a frequency limit and nothing else"),
-            Fault::Unfit { layout, word } => {
+            CpufreqFault::Lacking => f.write_str("a policy has a frequency limit and nothing else"),
+            CpufreqFault::Unfit { layout, word } => {
                 write!(f, "the saved original is no frequency: layout {layout}, first word {word:?}")
             }
         }

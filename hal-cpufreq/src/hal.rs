@@ -4,11 +4,11 @@ use crate::policy::{khz, possible};
 use crate::slot::Slot;
 use crate::survey::Survey;
 use crate::topology::Topology;
-use crate::{CpufreqError, Fault, Policy, Standing};
+use crate::{CpufreqError, CpufreqFault, CpufreqPolicy, LimitStatus};
 use hal_files::{Access, Attribute, FileError, Root};
 use power_hal::{
-    Clock, Control, Domain, Domains, ErrorKind, ErrorType, Failure, Generation, Handle, Original, Originals,
-    PowerHal, Refusal, Released, Sample, Setting,
+    Clock, Control, Domain, Domains, ErrorKind, ErrorType, Generation, Handle, Original, Originals,
+    PortError, PowerHal, Refusal, Released, Sample, Setting,
 };
 use power_units::Role;
 
@@ -66,14 +66,14 @@ impl<C: Clock, O: Originals> Cpufreq<C, O> {
 
     /// What is known of a policy beyond what the port describes.
     #[must_use]
-    pub fn policy(&self, domain: Handle) -> Option<&Policy> {
+    pub fn policy(&self, domain: Handle) -> Option<&CpufreqPolicy> {
         self.domains().get(domain).and_then(|_| self.slots.get(domain.index())).map(|slot| &slot.policy)
     }
 
     /// What became of the last limit that was written to a policy, by what was last read of it. Nothing for a handle of
     /// an older enumeration.
     #[must_use]
-    pub fn standing(&self, domain: Handle) -> Option<Standing> {
+    pub fn standing(&self, domain: Handle) -> Option<LimitStatus> {
         self.domains().get(domain).and_then(|_| self.slots.get(domain.index())).map(Slot::standing)
     }
 
@@ -167,18 +167,18 @@ impl<C: Clock, O: Originals> PowerHal for Cpufreq<C, O> {
         let slot = self.slot(domain)?;
         let key = slot.key;
         if control != Control::Frequency {
-            return Err(CpufreqError::at(key, Fault::Lacking));
+            return Err(CpufreqError::at(key, CpufreqFault::Lacking));
         }
         let limit = slot.read_limit().map_err(|error| CpufreqError::at(key, error.into()))?;
         let highest = slot.policy.range.map_or(limit, |(_, highest)| highest);
         Original::new(LAYOUT, &[limit.into(), highest.into()])
-            .ok_or_else(|| CpufreqError::at(key, Fault::Lacking))
+            .ok_or_else(|| CpufreqError::at(key, CpufreqFault::Lacking))
     }
 
     fn write(&mut self, domain: Handle, setting: Setting) -> Result<Setting, CpufreqError> {
         let slot = self.slot(domain)?;
         let Setting::Frequency(wish) = setting else {
-            return Err(CpufreqError::at(slot.key, Fault::Lacking));
+            return Err(CpufreqError::at(slot.key, CpufreqFault::Lacking));
         };
         let found = slot.write(wish.to_whole(Role::Limit));
         found
@@ -189,9 +189,10 @@ impl<C: Clock, O: Originals> PowerHal for Cpufreq<C, O> {
     fn restore(&mut self, domain: Handle, control: Control, original: &Original) -> Result<(), CpufreqError> {
         let slot = self.slot(domain)?;
         if control != Control::Frequency {
-            return Err(CpufreqError::at(slot.key, Fault::Lacking));
+            return Err(CpufreqError::at(slot.key, CpufreqFault::Lacking));
         }
-        let unfit = || Fault::Unfit { layout: original.layout(), word: original.words().first().copied() };
+        let unfit =
+            || CpufreqFault::Unfit { layout: original.layout(), word: original.words().first().copied() };
         let limit = limit_of(original, slot.policy.range);
         let limit = limit.ok_or_else(|| CpufreqError::at(slot.key, unfit()))?;
         slot.put(limit).map(drop).map_err(|error| CpufreqError::at(slot.key, error.into()))
@@ -204,14 +205,14 @@ impl<C: Clock, O: Originals> PowerHal for Cpufreq<C, O> {
     /// As the port has it, but for what is in force being the lowest of several requests. The original is always
     /// written, as a limit that reads like it may be somebody else's, above which ours would stay behind; and a limit
     /// that reads lower afterwards is restored, as the rest is somebody else's.
-    fn release(&mut self, domain: Handle) -> Result<Released, Failure<CpufreqError>> {
+    fn release(&mut self, domain: Handle) -> Result<Released, PortError<CpufreqError>> {
         let key = *self.domains().get(domain).ok_or(Refusal::Stale)?.key();
         let Some(original) = self.originals.kept(&key, Control::Frequency) else {
             return Ok(Released::Untouched);
         };
-        self.restore(domain, Control::Frequency, &original).map_err(Failure::Hal)?;
-        let slot = self.slot(domain).map_err(Failure::Hal)?;
-        let found = slot.read_limit().map_err(|error| Failure::Hal(CpufreqError::at(key, error.into())))?;
+        self.restore(domain, Control::Frequency, &original).map_err(PortError::Hal)?;
+        let slot = self.slot(domain).map_err(PortError::Hal)?;
+        let found = slot.read_limit().map_err(|error| PortError::Hal(CpufreqError::at(key, error.into())))?;
         if limit_of(&original, slot.policy.range).is_none_or(|limit| found > limit) {
             return Err(Refusal::NotRestored.into());
         }

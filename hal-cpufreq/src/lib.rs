@@ -59,8 +59,8 @@ mod table;
 mod topology;
 
 pub use driver::Driver;
-pub use error::{CpufreqError, Fault};
+pub use error::{CpufreqError, CpufreqFault};
 pub use hal::Cpufreq;
-pub use policy::Policy;
-pub use standing::Standing;
-pub use table::Table;
+pub use policy::CpufreqPolicy;
+pub use standing::LimitStatus;
+pub use table::FrequencyTable;

@@ -1,7 +1,7 @@
 //! What a policy's files say of it that does not change while it is used.
 
 use crate::topology::absent;
-use crate::{Driver, Fault, Table};
+use crate::{CpufreqFault, Driver, FrequencyTable};
 use hal_files::{Access, Attribute, FileError};
 use power_hal::{BadLimit, CpuSet, Limit, Span};
 use power_units::KiloHertz;
@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 /// What is known of a policy beyond what the port describes, as of the last enumeration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Policy {
+pub struct CpufreqPolicy {
     pub(crate) driver: Driver,
-    pub(crate) table: Table,
+    pub(crate) table: FrequencyTable,
     pub(crate) range: Option<(u32, u32)>,
     pub(crate) base: Option<u32>,
     pub(crate) bios_limit: Option<u32>,
@@ -21,7 +21,7 @@ pub struct Policy {
     pub(crate) die: Option<u16>,
 }
 
-impl Policy {
+impl CpufreqPolicy {
     /// The driver behind it.
     #[must_use]
     pub const fn driver(&self) -> &Driver {
@@ -30,7 +30,7 @@ impl Policy {
 
     /// The frequencies that exist, where the driver has a table: what a law dithers between.
     #[must_use]
-    pub const fn table(&self) -> &Table {
+    pub const fn table(&self) -> &FrequencyTable {
         &self.table
     }
 
@@ -59,7 +59,7 @@ impl Policy {
     }
 
     /// Reads a policy's folder. What is not needed to limit it and cannot be understood becomes a complaint.
-    pub(crate) fn read(folder: &Path, complain: &mut impl FnMut(Fault)) -> Result<Self, Fault> {
+    pub(crate) fn read(folder: &Path, complain: &mut impl FnMut(CpufreqFault)) -> Result<Self, CpufreqFault> {
         let path = folder.join("related_cpus");
         let related = cpus(&path)?;
         if related == CpuSet::EMPTY {
@@ -93,7 +93,7 @@ impl Policy {
         });
         let table = table(folder).unwrap_or_else(|error| {
             complain(error.into());
-            Table::default()
+            FrequencyTable::default()
         });
         Ok(Self {
             driver: Driver::named(&driver),
@@ -133,20 +133,21 @@ fn frequency(path: &Path) -> Result<u32, FileError> {
 }
 
 /// The table and the boost frequencies above it, which the kernel lists apart.
-fn table(folder: &Path) -> Result<Table, FileError> {
+fn table(folder: &Path) -> Result<FrequencyTable, FileError> {
     let mut khz = Vec::new();
     for name in ["scaling_available_frequencies", "scaling_boost_frequencies"] {
         let path = folder.join(name);
         match attribute(&path).and_then(|file| file.read_list()) {
             Ok(text) => {
-                let part = Table::parse(&text).ok_or_else(|| FileError::bad_data(&Arc::from(path)))?;
+                let part =
+                    FrequencyTable::parse(&text).ok_or_else(|| FileError::bad_data(&Arc::from(path)))?;
                 khz.extend_from_slice(part.khz());
             }
             Err(error) if absent(&error) => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(Table::new(khz))
+    Ok(FrequencyTable::new(khz))
 }
 
 /// A frequency that a driver can mean: above zero, and within the 31 bits that the kernel keeps of it.

@@ -2,7 +2,7 @@
 
 use crate::policy::possible;
 use crate::standing::Wrote;
-use crate::{Policy, Standing};
+use crate::{CpufreqPolicy, LimitStatus};
 use hal_files::{Access, Attribute, FileError};
 use power_hal::{ErrorKind, Key};
 use std::path::Path;
@@ -22,7 +22,7 @@ pub(crate) struct Slot {
     pub(crate) key: Key,
     /// The folder's name. It is the kernel's, and only says which folder was which policy the last time.
     pub(crate) name: Box<str>,
-    pub(crate) policy: Policy,
+    pub(crate) policy: CpufreqPolicy,
     limit: Attribute,
     /// Why the limit cannot be written, if it was opened to be read only.
     refused: Option<FileError>,
@@ -35,7 +35,12 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    pub(crate) fn open(folder: &Path, name: &str, key: Key, policy: Policy) -> Result<Self, FileError> {
+    pub(crate) fn open(
+        folder: &Path,
+        name: &str,
+        key: Key,
+        policy: CpufreqPolicy,
+    ) -> Result<Self, FileError> {
         let path = folder.join("scaling_max_freq");
         let (limit, refused) = match Attribute::device(path.clone(), Access::ReadWrite) {
             Ok(limit) => (limit, None),
@@ -64,8 +69,8 @@ impl Slot {
         (self.wrote, self.seen, self.held) = (before.wrote, before.seen, before.held);
     }
 
-    pub(crate) fn standing(&self) -> Standing {
-        Standing::judge(self.wrote, self.seen)
+    pub(crate) fn standing(&self) -> LimitStatus {
+        LimitStatus::judge(self.wrote, self.seen)
     }
 
     /// The limit in force.

@@ -9,7 +9,7 @@
 ///     └──release──── Moved                  more than was written is in force: another writer, a reloaded driver
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum LimitStatus {
     /// This HAL has written nothing since it opened, or has released it.
     Untouched,
     /// What was written is in force.
@@ -31,7 +31,7 @@ pub(crate) struct Wrote {
     pub(crate) found: u32,
 }
 
-impl Standing {
+impl LimitStatus {
     pub(crate) fn judge(wrote: Option<Wrote>, seen: Option<u32>) -> Self {
         match (wrote, seen) {
             (None, Some(_) | None) => Self::Untouched,
@@ -52,20 +52,20 @@ mod tests {
         let exact = Some(Wrote { told: 20, found: 20 });
         let held = Some(Wrote { told: 20, found: 16 });
         for (wrote, seen, standing) in [
-            (None, None, Standing::Untouched),
-            (None, Some(32), Standing::Untouched),
-            (exact, None, Standing::Kept),
-            (exact, Some(20), Standing::Kept),
-            (exact, Some(19), Standing::Stricter),
-            (exact, Some(21), Standing::Moved),
-            (held, Some(16), Standing::Kept),
+            (None, None, LimitStatus::Untouched),
+            (None, Some(32), LimitStatus::Untouched),
+            (exact, None, LimitStatus::Kept),
+            (exact, Some(20), LimitStatus::Kept),
+            (exact, Some(19), LimitStatus::Stricter),
+            (exact, Some(21), LimitStatus::Moved),
+            (held, Some(16), LimitStatus::Kept),
             // The request that held it lower went away.
-            (held, Some(18), Standing::Kept),
-            (held, Some(20), Standing::Kept),
-            (held, Some(15), Standing::Stricter),
-            (held, Some(21), Standing::Moved),
+            (held, Some(18), LimitStatus::Kept),
+            (held, Some(20), LimitStatus::Kept),
+            (held, Some(15), LimitStatus::Stricter),
+            (held, Some(21), LimitStatus::Moved),
         ] {
-            assert_eq!(Standing::judge(wrote, seen), standing, "{wrote:?} {seen:?}");
+            assert_eq!(LimitStatus::judge(wrote, seen), standing, "{wrote:?} {seen:?}");
         }
     }
 }

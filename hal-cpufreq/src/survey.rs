@@ -1,9 +1,9 @@
 //! A look at all policies of the machine.
 
-use crate::policy::Policy;
+use crate::policy::CpufreqPolicy;
 use crate::slot::Slot;
 use crate::topology::{Topology, absent};
-use crate::{CpufreqError, Fault};
+use crate::{CpufreqError, CpufreqFault};
 use hal_files::{FileError, Root};
 use power_hal::{Covers, CpuSet, Domain, couple};
 use std::path::Path;
@@ -38,7 +38,7 @@ impl Survey {
         let mut taken = CpuSet::EMPTY;
         for (path, name, policy) in policies {
             if taken.meets(&policy.related) {
-                survey.complaints.push(CpufreqError::of(&path, Fault::Shared));
+                survey.complaints.push(CpufreqError::of(&path, CpufreqFault::Shared));
                 continue;
             }
             for cpu in policy.related.iter() {
@@ -62,23 +62,24 @@ impl Survey {
     }
 
     /// What a folder says, or said the last time; nothing where it is going away at this moment.
-    fn policy(&mut self, path: &Arc<Path>, name: &str, before: &[Slot]) -> Option<Policy> {
+    fn policy(&mut self, path: &Arc<Path>, name: &str, before: &[Slot]) -> Option<CpufreqPolicy> {
         let known = before.iter().find(|slot| *slot.name == *name).map(|slot| &slot.policy);
         let complaints = &mut self.complaints;
-        let read = Policy::read(path, &mut |fault| complaints.push(CpufreqError::of(path, fault)));
+        let read = CpufreqPolicy::read(path, &mut |fault| complaints.push(CpufreqError::of(path, fault)));
         match read {
             Ok(policy) => {
                 let range = policy.range.or(known.and_then(|known| known.range));
-                Some(Policy { range, ..policy })
+                Some(CpufreqPolicy { range, ..policy })
             }
-            Err(Fault::File(error)) if absent(&error) => None,
+            Err(CpufreqFault::File(error)) if absent(&error) => None,
             Err(fault) => {
-                let busy = matches!(&fault, Fault::File(error) if error.kind == power_hal::ErrorKind::Busy);
+                let busy =
+                    matches!(&fault, CpufreqFault::File(error) if error.kind == power_hal::ErrorKind::Busy);
                 if !busy || known.is_none() {
                     self.complaints.push(CpufreqError::of(path, fault));
                 }
-                let online = |known: &Policy| if busy { CpuSet::EMPTY } else { known.online };
-                known.map(|known| Policy { online: online(known), ..known.clone() })
+                let online = |known: &CpufreqPolicy| if busy { CpuSet::EMPTY } else { known.online };
+                known.map(|known| CpufreqPolicy { online: online(known), ..known.clone() })
             }
         }
     }
@@ -94,9 +95,9 @@ fn is_policy(name: &str) -> bool {
 fn place(
     root: &Root,
     topology: &mut Topology,
-    policy: Policy,
-    complain: &mut impl FnMut(Fault),
-) -> Result<(Policy, u16), Fault> {
+    policy: CpufreqPolicy,
+    complain: &mut impl FnMut(CpufreqFault),
+) -> Result<(CpufreqPolicy, u16), CpufreqFault> {
     let mut found = None;
     for cpu in policy.related.iter() {
         let place = topology.look(root, cpu).unwrap_or_else(|error| {
@@ -105,23 +106,23 @@ fn place(
         });
         found = found.or(place);
     }
-    let found = found.ok_or(Fault::Unplaced)?;
-    Ok((Policy { die: found.die, ..policy }, found.package))
+    let found = found.ok_or(CpufreqFault::Unplaced)?;
+    Ok((CpufreqPolicy { die: found.die, ..policy }, found.package))
 }
 
 fn open(
     path: &Path,
     name: &str,
-    policy: Policy,
+    policy: CpufreqPolicy,
     package: u16,
     complaints: &mut Vec<CpufreqError>,
-) -> Result<(Domain, Slot), Fault> {
-    let covers = Covers::new(package, policy.related).map_err(Fault::Cpus)?;
+) -> Result<(Domain, Slot), CpufreqFault> {
+    let covers = Covers::new(package, policy.related).map_err(CpufreqFault::Cpus)?;
     let mut domain = Domain::policy(covers);
     match policy.limit() {
         Some(Ok(limit)) => domain = domain.with_frequency(limit),
         // Described without a limit, so that nobody counts on it.
-        Some(Err(bad)) => complaints.push(CpufreqError::at(*domain.key(), Fault::Range(bad))),
+        Some(Err(bad)) => complaints.push(CpufreqError::at(*domain.key(), CpufreqFault::Range(bad))),
         None => {}
     }
     let slot = Slot::open(path, name, *domain.key(), policy)?;

@@ -2,9 +2,9 @@
 
 /// Ascending frequencies in kHz; empty for a driver that takes every value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Table(Box<[u32]>);
+pub struct FrequencyTable(Box<[u32]>);
 
-impl Table {
+impl FrequencyTable {
     /// A table of these frequencies, in any order.
     #[must_use]
     pub fn new(mut khz: Vec<u32>) -> Self {
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn a_wish_goes_down_to_the_table() {
         // facts/hardware.md 3.2: 1.2 to 3.2 GHz in steps of 400 MHz.
-        let table = Table::parse("1200000 1600000 2000000 2400000 2800000 3200000 ").unwrap();
+        let table = FrequencyTable::parse("1200000 1600000 2000000 2400000 2800000 3200000 ").unwrap();
         assert_eq!(table.step(), 400_000);
         for (wish, told) in [
             (2_000_000, 2_000_000),
@@ -74,11 +74,11 @@ mod tests {
 
     #[test]
     fn beyond_the_table_the_wish_stands() {
-        let table = Table::new(vec![3_400_000, 2_200_000, 1_500_000, 2_200_000]);
+        let table = FrequencyTable::new(vec![3_400_000, 2_200_000, 1_500_000, 2_200_000]);
         assert_eq!(table.khz(), [1_500_000, 2_200_000, 3_400_000]);
         assert_eq!(table.at_or_below(4_200_000), 4_200_000, "the boost above the table");
         assert_eq!(table.at_or_below(1_000_000), 1_000_000);
-        assert_eq!(Table::default().at_or_below(2_345_678), 2_345_678);
+        assert_eq!(FrequencyTable::default().at_or_below(2_345_678), 2_345_678);
     }
 
     #[test]
@@ -90,22 +90,22 @@ mod tests {
             (vec![1_000_000, 2_000_000, 4_000_000], 0),
             (vec![1_000_000, 2_000_000, 3_000_000], 1_000_000),
         ] {
-            assert_eq!(Table::new(khz.clone()).step(), step, "{khz:?}");
+            assert_eq!(FrequencyTable::new(khz.clone()).step(), step, "{khz:?}");
         }
     }
 
     #[test]
     fn a_text_that_is_no_table_is_none() {
         for text in ["1200000,1600000", "-1", "0 1", "1200000 x", "99999999999", "2147483648", "1.2"] {
-            assert_eq!(Table::parse(text), None, "{text}");
+            assert_eq!(FrequencyTable::parse(text), None, "{text}");
         }
-        assert_eq!(Table::parse("  "), Some(Table::default()));
+        assert_eq!(FrequencyTable::parse("  "), Some(FrequencyTable::default()));
     }
 
     proptest! {
         #[test]
         fn what_is_told_is_never_above_the_wish(khz in prop::collection::vec(1_u32..5_000_000, 0..12), wish in any::<u32>()) {
-            let table = Table::new(khz);
+            let table = FrequencyTable::new(khz);
             let told = table.at_or_below(wish);
             prop_assert!(told <= wish);
             prop_assert_eq!(table.at_or_below(told), told);

@@ -1,6 +1,6 @@
 //! One attribute, kept open.
 
-use crate::error::{Deed, FileError};
+use crate::error::{FileError, FileOperation};
 use crate::text;
 use power_hal::Surface;
 use std::fs::{File, OpenOptions};
@@ -79,7 +79,7 @@ impl Attribute {
         let path: Arc<Path> = Arc::from(path);
         if access == Access::ReadWrite && is_only_read() {
             let kind = power_hal::ErrorKind::PermissionDenied;
-            return Err(FileError { path, deed: Deed::Open, kind, errno: None });
+            return Err(FileError { path, deed: FileOperation::Open, kind, errno: None });
         }
         let opened = OpenOptions::new().read(true).write(access == Access::ReadWrite).open(&path);
         match opened {
@@ -87,7 +87,7 @@ impl Attribute {
                 let plain = file.metadata().is_ok_and(|stat| stat.is_file() && stat.len() < ATTRIBUTE_SIZE);
                 Ok(Self { file, path, surfaces, plain })
             }
-            Err(error) => Err(FileError::from_io(&path, Deed::Open, Surface::Device, &error)),
+            Err(error) => Err(FileError::from_io(&path, FileOperation::Open, Surface::Device, &error)),
         }
     }
 
@@ -102,7 +102,8 @@ impl Attribute {
     /// # Errors
     /// When it cannot be read, or is longer than any attribute.
     pub fn read<'a>(&self, buffer: &'a mut [u8; TEXT_MAX]) -> Result<&'a [u8], FileError> {
-        let length = self.file.read_at(buffer, 0).map_err(|error| self.failed(Deed::Read, &error))?;
+        let length =
+            self.file.read_at(buffer, 0).map_err(|error| self.failed(FileOperation::Read, &error))?;
         match buffer.get(..length) {
             Some(text) if length < TEXT_MAX => Ok(text),
             _ => Err(FileError::bad_data(&self.path)),
@@ -134,7 +135,8 @@ impl Attribute {
     /// When it cannot be read, or is not a line of printable text.
     pub fn read_list(&self) -> Result<String, FileError> {
         let mut buffer = vec![0; PAGE_MAX];
-        let length = self.file.read_at(&mut buffer, 0).map_err(|error| self.failed(Deed::Read, &error))?;
+        let length =
+            self.file.read_at(&mut buffer, 0).map_err(|error| self.failed(FileOperation::Read, &error))?;
         let text = buffer.get(..length).and_then(text::line);
         text.map(str::to_owned).ok_or_else(|| FileError::bad_data(&self.path))
     }
@@ -146,22 +148,23 @@ impl Attribute {
     pub fn write_whole(&self, value: u64) -> Result<(), FileError> {
         let mut buffer = [0; 20];
         let digits = text::decimal(value, &mut buffer);
-        let taken = self.file.write_at(digits, 0).map_err(|error| self.failed(Deed::Write, &error))?;
+        let taken =
+            self.file.write_at(digits, 0).map_err(|error| self.failed(FileOperation::Write, &error))?;
         if taken == digits.len() {
             let end = if self.plain { self.file.set_len(u64::try_from(taken).unwrap_or(0)) } else { Ok(()) };
-            return end.map_err(|error| self.failed(Deed::Write, &error));
+            return end.map_err(|error| self.failed(FileOperation::Write, &error));
         }
         // Half a number is another number: say so, and let the read-back show what is there.
         Err(FileError {
             path: Arc::clone(&self.path),
-            deed: Deed::Write,
+            deed: FileOperation::Write,
             kind: power_hal::ErrorKind::Io,
             errno: None,
         })
     }
 
-    fn failed(&self, deed: Deed, error: &std::io::Error) -> FileError {
-        let surface = if deed == Deed::Write { self.surfaces.write } else { self.surfaces.read };
+    fn failed(&self, deed: FileOperation, error: &std::io::Error) -> FileError {
+        let surface = if deed == FileOperation::Write { self.surfaces.write } else { self.surfaces.read };
         FileError::from_io(&self.path, deed, surface, error)
     }
 }
@@ -194,7 +197,7 @@ mod tests {
         {
             let path = file(name, content);
             let error = Attribute::device(path.clone(), Access::Read).unwrap().read_whole().unwrap_err();
-            assert_eq!((error.kind, error.deed), (ErrorKind::BadData, Deed::Parse), "{name}");
+            assert_eq!((error.kind, error.deed), (ErrorKind::BadData, FileOperation::Parse), "{name}");
             assert!(error.to_string().contains(&path.display().to_string()));
         }
     }
@@ -213,6 +216,6 @@ mod tests {
     #[test]
     fn a_missing_file_is_gone() {
         let error = Attribute::powercap(PathBuf::from("/nowhere/energy_uj"), Access::Read).unwrap_err();
-        assert_eq!((error.kind, error.deed, error.errno), (ErrorKind::Gone, Deed::Open, Some(2)));
+        assert_eq!((error.kind, error.deed, error.errno), (ErrorKind::Gone, FileOperation::Open, Some(2)));
     }
 }

@@ -1,11 +1,11 @@
 //! The power port over devices that each have one limit of their whole power, and a meter: GPUs and sockets.
 //!
-//! A HAL brings a [`Backend`], which knows how to reach the numbers; [`CappedDevices`] does the rest in the same way for all of
+//! A HAL brings a [`DeviceBackend`], which knows how to reach the numbers; [`CappedDevices`] does the rest in the same way for all of
 //! them.
 
 use power_hal::{
-    Clock, Control, Domain, Domains, Error, ErrorKind, ErrorType, Failure, Generation, Handle, Key, Measured,
-    Original, Originals, PowerHal, Refusal, Released, Sample, Setting,
+    Clock, Control, Domain, Domains, Error, ErrorKind, ErrorType, Generation, Handle, Key, Measured,
+    Original, Originals, PortError, PowerHal, Refusal, Released, Sample, Setting,
 };
 use power_units::MicroWatts;
 
@@ -38,7 +38,7 @@ pub trait DeviceError: Error {
 
 /// A way to devices that tell what they draw and take a cap. A device is named by its place in the list of the last look;
 /// a place beyond it is [`DeviceError::gone`].
-pub trait Backend {
+pub trait DeviceBackend {
     /// What a device fails with.
     type Error: DeviceError;
 
@@ -93,7 +93,7 @@ const LAYOUT: u8 = 0;
 
 /// The devices of a backend.
 #[derive(Debug)]
-pub struct CappedDevices<B: Backend, C, O> {
+pub struct CappedDevices<B: DeviceBackend, C, O> {
     backend: B,
     clock: C,
     originals: O,
@@ -102,7 +102,7 @@ pub struct CappedDevices<B: Backend, C, O> {
     complaints: Vec<B::Error>,
 }
 
-impl<B: Backend, C: Clock, O: Originals> CappedDevices<B, C, O> {
+impl<B: DeviceBackend, C: Clock, O: Originals> CappedDevices<B, C, O> {
     /// Opens the devices that the backend finds; where there are none, it has no domain, and that is no error.
     ///
     /// # Errors
@@ -143,7 +143,7 @@ fn word(original: &Original) -> Option<MicroWatts> {
     }
 }
 
-impl<B: Backend, C, O> ErrorType for CappedDevices<B, C, O> {
+impl<B: DeviceBackend, C, O> ErrorType for CappedDevices<B, C, O> {
     type Error = B::Error;
 }
 
@@ -153,7 +153,7 @@ fn failing(error: &impl Error) -> ErrorKind {
     if kind == ErrorKind::NotSupported { ErrorKind::Io } else { kind }
 }
 
-impl<B: Backend, C: Clock, O: Originals> PowerHal for CappedDevices<B, C, O> {
+impl<B: DeviceBackend, C: Clock, O: Originals> PowerHal for CappedDevices<B, C, O> {
     type Originals = O;
 
     fn domains(&self) -> Domains<'_> {
@@ -221,13 +221,13 @@ impl<B: Backend, C: Clock, O: Originals> PowerHal for CappedDevices<B, C, O> {
     /// As the port has it, but for what is in force being the strictest of several caps. The original is always
     /// written, as a cap that reads like it may be another one's, below which ours would stay behind; and a cap that
     /// reads lower afterwards is restored, as the rest is not ours.
-    fn release(&mut self, domain: Handle) -> Result<Released, Failure<B::Error>> {
+    fn release(&mut self, domain: Handle) -> Result<Released, PortError<B::Error>> {
         let key = *self.domains().get(domain).ok_or(Refusal::Stale)?.key();
         let Some(original) = self.originals.kept(&key, Control::Power) else {
             return Ok(Released::Untouched);
         };
-        self.restore(domain, Control::Power, &original).map_err(Failure::Hal)?;
-        let found = self.save(domain, Control::Power).map_err(Failure::Hal)?;
+        self.restore(domain, Control::Power, &original).map_err(PortError::Hal)?;
+        let found = self.save(domain, Control::Power).map_err(PortError::Hal)?;
         if found.words() > original.words() {
             return Err(Refusal::NotRestored.into());
         }

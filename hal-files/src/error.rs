@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// What was attempted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum FileOperation {
     /// Opening it.
     Open,
     /// Listing a folder.
@@ -27,7 +27,7 @@ pub struct FileError {
     /// Which file.
     pub path: Arc<Path>,
     /// What was attempted.
-    pub deed: Deed,
+    pub deed: FileOperation,
     /// What to branch on.
     pub kind: ErrorKind,
     /// The kernel's number, if it gave one.
@@ -37,7 +37,7 @@ pub struct FileError {
 impl FileError {
     /// A failure that the kernel reported, read as `surface` means it.
     #[must_use]
-    pub fn from_io(path: &Arc<Path>, deed: Deed, surface: Surface, error: &io::Error) -> Self {
+    pub fn from_io(path: &Arc<Path>, deed: FileOperation, surface: Surface, error: &io::Error) -> Self {
         let errno = error.raw_os_error();
         let kind = errno.map_or(ErrorKind::Io, |number| ErrorKind::from_errno(number, surface));
         Self { path: Arc::clone(path), deed, kind, errno }
@@ -46,7 +46,7 @@ impl FileError {
     /// A text that is not what it should be.
     #[must_use]
     pub fn bad_data(path: &Arc<Path>) -> Self {
-        Self { path: Arc::clone(path), deed: Deed::Parse, kind: ErrorKind::BadData, errno: None }
+        Self { path: Arc::clone(path), deed: FileOperation::Parse, kind: ErrorKind::BadData, errno: None }
     }
 }
 
@@ -59,11 +59,11 @@ impl power_hal::Error for FileError {
 impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let deed = match self.deed {
-            Deed::Open => "opening",
-            Deed::List => "listing",
-            Deed::Read => "reading",
-            Deed::Parse => "understanding",
-            Deed::Write => "writing",
+            FileOperation::Open => "opening",
+            FileOperation::List => "listing",
+            FileOperation::Read => "reading",
+            FileOperation::Parse => "understanding",
+            FileOperation::Write => "writing",
         };
         write!(f, "{deed} {}: {}", self.path.display(), self.kind)?;
         match self.errno {

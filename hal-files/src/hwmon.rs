@@ -1,6 +1,6 @@
 //! The devices of hwmon: a folder for each, numbered in the order of probing, and what all drivers have in common in it.
 
-use crate::{Access, Attribute, Deed, FileError, Root, TEXT_MAX, text};
+use crate::{Access, Attribute, FileError, FileOperation, Root, TEXT_MAX, text};
 use power_hal::{ErrorKind, Surface};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -34,7 +34,7 @@ pub fn name(folder: &Path) -> Result<String, FileError> {
 pub fn device(folder: &Path) -> Result<PathBuf, FileError> {
     let link = folder.join("device");
     std::fs::canonicalize(&link)
-        .map_err(|error| FileError::from_io(&Arc::from(link), Deed::Open, Surface::Device, &error))
+        .map_err(|error| FileError::from_io(&Arc::from(link), FileOperation::Open, Surface::Device, &error))
 }
 
 /// A file with one line.

@@ -14,5 +14,5 @@ mod root;
 pub mod text;
 
 pub use attribute::{Access, Attribute, TEXT_MAX, is_only_read, only_read};
-pub use error::{Deed, FileError};
+pub use error::{FileError, FileOperation};
 pub use root::Root;

@@ -1,6 +1,6 @@
 //! Where /sys and /dev are: on the machine itself, on a mounted copy of them, or in a test's folder.
 
-use crate::error::{Deed, FileError};
+use crate::error::{FileError, FileOperation};
 use power_hal::Surface;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,7 +34,8 @@ impl Root {
     /// When there is one and it cannot be listed.
     pub fn names(&self, folder: &Path) -> Result<Vec<String>, FileError> {
         let path: Arc<Path> = Arc::from(folder);
-        let failed = |error: &std::io::Error| FileError::from_io(&path, Deed::List, Surface::Device, error);
+        let failed =
+            |error: &std::io::Error| FileError::from_io(&path, FileOperation::List, Surface::Device, error);
         let listing = match std::fs::read_dir(folder) {
             Ok(listing) => listing,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -61,7 +62,7 @@ mod tests {
         let root = Root::at(env!("CARGO_MANIFEST_DIR"));
         assert_eq!(root.names(&root.join("nowhere")), Ok(vec![]));
         let error = root.names(&root.join("Cargo.toml")).unwrap_err();
-        assert_eq!((error.deed, error.errno), (Deed::List, Some(20)));
+        assert_eq!((error.deed, error.errno), (FileOperation::List, Some(20)));
         assert!(root.names(&root.join("src")).unwrap().contains(&"lib.rs".to_owned()));
     }
 }

@@ -4,7 +4,7 @@ use crate::IntelError;
 use crate::find::{Driver, Place};
 use hal_files::devices::{in_force, possible};
 use hal_files::hwmon::{self, Settable};
-use hal_files::{Attribute, Deed, FileError};
+use hal_files::{Attribute, FileError, FileOperation};
 use power_hal::{Counter, Domain, ErrorKind, Key, Limit, Measured, Span};
 use power_units::{MicroJoules, MicroWatts};
 use std::path::Path;
@@ -151,7 +151,7 @@ impl Device {
 
     fn write_cap(&self, cap: MicroWatts) -> Result<(), IntelError> {
         self.write(cap.get()).map_err(|error| {
-            let opened = error.deed != Deed::Open;
+            let opened = error.deed != FileOperation::Open;
             if opened && error.kind == ErrorKind::PermissionDenied {
                 IntelError::Refused(self.key, error)
             } else {

@@ -3,7 +3,7 @@
 use crate::device::Device;
 use crate::{IntelError, find};
 use hal_files::Root;
-use hal_files::devices::Backend;
+use hal_files::devices::DeviceBackend;
 use power_hal::{Domain, Key, Measured};
 use power_units::MicroWatts;
 use std::collections::BTreeSet;
@@ -27,7 +27,7 @@ impl IntelHwmon {
     }
 }
 
-impl Backend for IntelHwmon {
+impl DeviceBackend for IntelHwmon {
     type Error = IntelError;
 
     fn look(

@@ -6,7 +6,7 @@ use std::fmt;
 
 /// What went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum NvmlFault {
     /// The library answered so, by the numbers of nvml.h.
     Code(u32),
     /// The library has no such function: it is older than that.
@@ -29,7 +29,7 @@ pub enum Fault {
     OtherScope,
 }
 
-impl Fault {
+impl NvmlFault {
     pub(crate) const UNINITIALIZED: Self = Self::Code(1);
 
     /// Whether this is said of something that a card or a library does not have and will not have.
@@ -105,7 +105,7 @@ const fn words(code: u32) -> &'static str {
     }
 }
 
-impl From<NvmlError> for Fault {
+impl From<NvmlError> for NvmlFault {
     fn from(error: NvmlError) -> Self {
         if matches!(error, NvmlError::FailedToLoadSymbol(_)) {
             Self::Missing
@@ -117,7 +117,7 @@ impl From<NvmlError> for Fault {
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for NvmlFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Code(code) => write!(f, "{} (NVML {code})", words(*code)),
@@ -140,7 +140,7 @@ impl fmt::Display for Fault {
 
 /// What was attempted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum NvmlOperation {
     /// Initialising the library.
     Initialise,
     /// Counting or finding the GPUs.
@@ -163,7 +163,7 @@ pub enum Deed {
     Fact(&'static str),
 }
 
-impl fmt::Display for Deed {
+impl fmt::Display for NvmlOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Initialise => f.write_str("initialising NVML"),
@@ -188,21 +188,21 @@ pub struct NvidiaError {
     /// Its place in the driver's list, where its name is not known.
     pub index: Option<u32>,
     /// What was attempted.
-    pub deed: Deed,
+    pub deed: NvmlOperation,
     /// What went wrong.
-    pub fault: Fault,
+    pub fault: NvmlFault,
 }
 
 impl NvidiaError {
-    pub(crate) const fn all(deed: Deed, fault: Fault) -> Self {
+    pub(crate) const fn all(deed: NvmlOperation, fault: NvmlFault) -> Self {
         Self { gpu: None, index: None, deed, fault }
     }
 
-    pub(crate) const fn nth(index: u32, deed: Deed, fault: Fault) -> Self {
+    pub(crate) const fn nth(index: u32, deed: NvmlOperation, fault: NvmlFault) -> Self {
         Self { index: Some(index), ..Self::all(deed, fault) }
     }
 
-    pub(crate) const fn at(gpu: Key, deed: Deed, fault: Fault) -> Self {
+    pub(crate) const fn at(gpu: Key, deed: NvmlOperation, fault: NvmlFault) -> Self {
         Self { gpu: Some(gpu), ..Self::all(deed, fault) }
     }
 }
@@ -252,7 +252,7 @@ mod tests {
             (999, ErrorKind::Io),
             (u32::MAX, ErrorKind::Io),
         ] {
-            assert_eq!(Fault::Code(code).kind(), expected, "{code}");
+            assert_eq!(NvmlFault::Code(code).kind(), expected, "{code}");
         }
     }
 
@@ -260,15 +260,15 @@ mod tests {
     fn the_wrappers_errors_keep_their_number() {
         for code in (1..=28).chain([999, 4_000]) {
             let error = NvmlError::from(code);
-            assert_eq!(Fault::from(error), Fault::Code(code));
+            assert_eq!(NvmlFault::from(error), NvmlFault::Code(code));
         }
-        assert_eq!(Fault::from(NvmlError::FailedToLoadSymbol(String::new())), Fault::Missing);
+        assert_eq!(NvmlFault::from(NvmlError::FailedToLoadSymbol(String::new())), NvmlFault::Missing);
     }
 
     #[test]
     fn an_error_says_who_what_and_why() {
         let key = Key::gpu("GPU-8f1e5a30-0b1c-4d7e-9a55-0123456789ab").unwrap();
-        let error = NvidiaError::at(key, Deed::Set(450_000), Fault::Code(4));
+        let error = NvidiaError::at(key, NvmlOperation::Set(450_000), NvmlFault::Code(4));
         assert_eq!(
             error.to_string(),
             "gpu-8f1e5a30-0b1c-4d7e-9a55-0123456789ab: setting its power limit to 450000 mW: no permission (NVML 4)"

@@ -1,7 +1,7 @@
 //! What is true of the GPUs beyond power, for the GPU objects of a cluster. Reading it allocates; it is for
 //! enumeration, never for the hot path.
 
-use crate::error::{Deed, Fault, NvidiaError};
+use crate::error::{NvidiaError, NvmlFault, NvmlOperation};
 use crate::ffi::Session;
 use crate::islands::islands;
 use crate::survey::Slot;
@@ -11,18 +11,18 @@ use power_hal::Key;
 
 /// All GPUs of a machine. What could not be read is none, and a complaint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct NvidiaFacts {
     /// The driver's version.
     pub driver: Option<String>,
     /// Each GPU, in the order of the domains.
-    pub gpus: Vec<GpuFacts>,
+    pub gpus: Vec<NvidiaGpuFacts>,
     /// What could not be read, but for what a card does not have.
     pub complaints: Vec<NvidiaError>,
 }
 
 /// One physical GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GpuFacts {
+pub struct NvidiaGpuFacts {
     /// The key of its domain.
     pub key: Key,
     /// Its UUID as the driver and the kubelet's device plugin write it: `GPU-8f1e…`.
@@ -60,14 +60,16 @@ const LINKS_MAX: u32 = 18;
 /// A link to the CPU joins no two cards.
 const KIND_NPU: u32 = 1;
 
-impl Facts {
+impl NvidiaFacts {
     pub(crate) fn of(session: &Session, slots: &[Slot]) -> Self {
         let mut facts = Self::default();
         let driver = session.nvml().sys_driver_version();
         match driver {
             Ok(driver) => facts.driver = Some(driver),
             Err(error) => {
-                facts.complaints.push(NvidiaError::all(Deed::Fact("driver's version"), error.into()));
+                facts
+                    .complaints
+                    .push(NvidiaError::all(NvmlOperation::Fact("driver's version"), error.into()));
             }
         }
         let (mut addresses, mut links) = (Vec::new(), Vec::new());
@@ -97,21 +99,21 @@ struct Asked<'c> {
 
 impl Asked<'_> {
     /// The answer; what the card lacks is none, and any other failure is a complaint, too.
-    fn fact<T>(&mut self, what: &'static str, answer: Result<T, impl Into<Fault>>) -> Option<T> {
+    fn fact<T>(&mut self, what: &'static str, answer: Result<T, impl Into<NvmlFault>>) -> Option<T> {
         let fault = match answer {
             Ok(value) => return Some(value),
             Err(error) => error.into(),
         };
         if !fault.is_lack() {
-            self.complaints.push(NvidiaError::at(self.key, Deed::Fact(what), fault));
+            self.complaints.push(NvidiaError::at(self.key, NvmlOperation::Fact(what), fault));
         }
         None
     }
 
-    fn gpu(&mut self, device: &Device<'_>, address: Option<Key>, links: usize) -> GpuFacts {
+    fn gpu(&mut self, device: &Device<'_>, address: Option<Key>, links: usize) -> NvidiaGpuFacts {
         let bare = self.key.as_str().trim_start_matches("gpu-");
         let uuid = format!("GPU-{bare}");
-        GpuFacts {
+        NvidiaGpuFacts {
             key: self.key,
             uuid: self.fact("UUID", device.uuid()).unwrap_or(uuid),
             model: self.fact("model", device.name()),
@@ -128,10 +130,10 @@ impl Asked<'_> {
     }
 
     fn mig(&mut self, mode: Result<u32, NvmlError>) -> Option<Mig> {
-        match mode.map_err(Fault::from) {
+        match mode.map_err(NvmlFault::from) {
             Ok(0) => Some(Mig::Off),
             Ok(1) => Some(Mig::On),
-            Ok(_) => self.fact("MIG mode", Err(Fault::Unreadable)),
+            Ok(_) => self.fact("MIG mode", Err(NvmlFault::Unreadable)),
             Err(fault) if fault.is_lack() => Some(Mig::Unsupported),
             Err(fault) => self.fact("MIG mode", Err(fault)),
         }
@@ -143,18 +145,18 @@ fn remotes(session: &Session, slot: &Slot, device: &Device<'_>, asked: &mut Aske
     let mut remotes = Vec::new();
     for number in 0..LINKS_MAX {
         let link = device.link_wrapper_for(number);
-        match link.is_active().map_err(Fault::from) {
+        match link.is_active().map_err(NvmlFault::from) {
             Ok(true) => {}
             // A link that this card does not have is an invalid argument or not supported; others may be there.
-            Ok(false) | Err(Fault::Code(2 | 3)) => continue,
-            Err(Fault::Missing) => break,
+            Ok(false) | Err(NvmlFault::Code(2 | 3)) => continue,
+            Err(NvmlFault::Missing) => break,
             Err(fault) => {
                 asked.fact::<()>("NVLinks", Err(fault));
                 break;
             }
         }
         let kind = session.remote_kind(slot.card, number);
-        let joins = kind.is_ok_and(|kind| kind != KIND_NPU) || kind.is_err_and(Fault::is_lack);
+        let joins = kind.is_ok_and(|kind| kind != KIND_NPU) || kind.is_err_and(NvmlFault::is_lack);
         let remote = link.remote_pci_info().ok().filter(|_| joins);
         // An address of all ones stands for a device that the driver does not see.
         let remote = remote.filter(|pci| !pci.bus_id.to_ascii_lowercase().starts_with("ffffffff"));

@@ -6,7 +6,7 @@
 //! - Fields with a scope, and limits with a scope, are not wrapped; `Device::field_values_for` allocates two lists.
 //! - `NvLink::remote_device_type` of nvml-wrapper 0.13.0 drops the answer and always says that it is unknown.
 
-use crate::error::Fault;
+use crate::error::NvmlFault;
 use nvml_wrapper::struct_wrappers::device::FieldValueSample;
 use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings::{
@@ -76,9 +76,9 @@ impl Session {
     }
 
     /// Reads one field of a card or of its module, as a number without a sign.
-    pub(crate) fn field(&self, card: Card, scope: u8, field: u32) -> Result<u64, Fault> {
+    pub(crate) fn field(&self, card: Card, scope: u8, field: u32) -> Result<u64, NvmlFault> {
         let handle = self.handle(card)?;
-        let read = self.nvml.lib().nvmlDeviceGetFieldValues.as_ref().map_err(|_| Fault::Missing)?;
+        let read = self.nvml.lib().nvmlDeviceGetFieldValues.as_ref().map_err(|_| NvmlFault::Missing)?;
         let mut value = nvmlFieldValue_t {
             fieldId: field,
             scopeId: scope.into(),
@@ -96,10 +96,10 @@ impl Session {
     }
 
     /// Sets the power limit of the module that a card sits on.
-    pub(crate) fn set_module_limit(&self, card: Card, limit_mw: u32) -> Result<(), Fault> {
+    pub(crate) fn set_module_limit(&self, card: Card, limit_mw: u32) -> Result<(), NvmlFault> {
         let handle = self.handle(card)?;
         let set =
-            self.nvml.lib().nvmlDeviceSetPowerManagementLimit_v2.as_ref().map_err(|_| Fault::Missing)?;
+            self.nvml.lib().nvmlDeviceSetPowerManagementLimit_v2.as_ref().map_err(|_| NvmlFault::Missing)?;
         let mut value =
             nvmlPowerValue_v2_t { version: POWER_VALUE_V2, powerScope: SCOPE_MODULE, powerValueMw: limit_mw };
         // SAFETY: the handle is of this session, and the pointer leads to a value of the version that it says, which
@@ -108,44 +108,45 @@ impl Session {
     }
 
     /// What a link leads to, by the numbers of nvml.h.
-    pub(crate) fn remote_kind(&self, card: Card, link: u32) -> Result<u32, Fault> {
+    pub(crate) fn remote_kind(&self, card: Card, link: u32) -> Result<u32, NvmlFault> {
         let handle = self.handle(card)?;
-        let ask = self.nvml.lib().nvmlDeviceGetNvLinkRemoteDeviceType.as_ref().map_err(|_| Fault::Missing)?;
+        let ask =
+            self.nvml.lib().nvmlDeviceGetNvLinkRemoteDeviceType.as_ref().map_err(|_| NvmlFault::Missing)?;
         let mut kind: nvmlIntNvLinkDeviceType_t = 0;
         // SAFETY: the handle is of this session, and the pointer leads to a number that outlives the call.
         done(unsafe { ask(handle, link, &raw mut kind) })?;
         Ok(kind)
     }
 
-    fn handle(&self, card: Card) -> Result<nvmlDevice_t, Fault> {
-        if card.session == self.number { Ok(card.handle) } else { Err(Fault::UNINITIALIZED) }
+    fn handle(&self, card: Card) -> Result<nvmlDevice_t, NvmlFault> {
+        if card.session == self.number { Ok(card.handle) } else { Err(NvmlFault::UNINITIALIZED) }
     }
 }
 
-fn done(code: nvmlReturn_t) -> Result<(), Fault> {
-    if code == 0 { Ok(()) } else { Err(Fault::Code(code)) }
+fn done(code: nvmlReturn_t) -> Result<(), NvmlFault> {
+    if code == 0 { Ok(()) } else { Err(NvmlFault::Code(code)) }
 }
 
-fn whole(value: nvml_wrapper::enums::device::SampleValue) -> Result<u64, Fault> {
+fn whole(value: nvml_wrapper::enums::device::SampleValue) -> Result<u64, NvmlFault> {
     use nvml_wrapper::enums::device::SampleValue;
     match value {
         SampleValue::U32(value) => Ok(value.into()),
         SampleValue::U64(value) => Ok(value),
-        SampleValue::I64(value) => u64::try_from(value).map_err(|_| Fault::Unreadable),
-        SampleValue::F64(_) => Err(Fault::Unreadable),
+        SampleValue::I64(value) => u64::try_from(value).map_err(|_| NvmlFault::Unreadable),
+        SampleValue::F64(_) => Err(NvmlFault::Unreadable),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nvml_stub::{Card as Plate, Machine};
+    use nvml_stub::{StubGpu as Plate, StubMachine};
 
     /// To the vendor's library, a handle of an earlier session is a pointer to memory that was freed.
     #[test]
     fn a_card_of_another_session_reaches_no_library() {
         let folder = std::env::temp_dir().join(format!("hal-nvidia-ffi-{}", std::process::id()));
-        let machine = Machine::at(&folder);
+        let machine = StubMachine::at(&folder);
         let library = machine.library().unwrap();
         let uuid = "GPU-11111111-0b1c-4d7e-9a55-0123456789ab";
         let plate =
@@ -158,9 +159,9 @@ mod tests {
         assert!(second.card(&device).is_none());
         assert!(first.device(card).is_some() && second.device(card).is_none());
         assert_eq!(first.field(card, 0, 186), Ok(71_000));
-        assert_eq!(second.field(card, 0, 186), Err(Fault::UNINITIALIZED));
-        assert_eq!(second.set_module_limit(card, 300_000), Err(Fault::UNINITIALIZED));
-        assert_eq!(second.remote_kind(card, 0), Err(Fault::UNINITIALIZED));
+        assert_eq!(second.field(card, 0, 186), Err(NvmlFault::UNINITIALIZED));
+        assert_eq!(second.set_module_limit(card, 300_000), Err(NvmlFault::UNINITIALIZED));
+        assert_eq!(second.remote_kind(card, 0), Err(NvmlFault::UNINITIALIZED));
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -1,7 +1,7 @@
 //! One card's numbers in one scope: what it measures, what it is limited to. Nothing here allocates but the refusal of
 //! a function that the library does not have, which the survey meets and `sample` and `apply` do not.
 
-use crate::error::Fault;
+use crate::error::NvmlFault;
 use crate::ffi::{Card, SCOPE_MODULE, Session};
 use nvml_wrapper::Device;
 use power_hal::{Measured, Meter};
@@ -9,7 +9,7 @@ use power_units::{MicroJoules, MicroWatts};
 
 /// What a power limit is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum LimitScope {
     /// The GPU.
     Gpu,
     /// The module that the GPU sits on with its CPU (Grace Hopper, Grace Blackwell).
@@ -68,48 +68,50 @@ pub(crate) struct Gauge<'s> {
     session: &'s Session,
     device: Device<'s>,
     card: Card,
-    scope: Scope,
+    scope: LimitScope,
 }
 
 impl<'s> Gauge<'s> {
-    pub(crate) fn new(session: &'s Session, card: Card, scope: Scope) -> Result<Self, Fault> {
-        let device = session.device(card).ok_or(Fault::UNINITIALIZED)?;
+    pub(crate) fn new(session: &'s Session, card: Card, scope: LimitScope) -> Result<Self, NvmlFault> {
+        let device = session.device(card).ok_or(NvmlFault::UNINITIALIZED)?;
         Ok(Self { session, device, card, scope })
     }
 
     /// The limit that the card enforces: the lowest of what was asked of it and what was set out of band.
-    pub(crate) fn enforced(&self) -> Result<u32, Fault> {
+    pub(crate) fn enforced(&self) -> Result<u32, NvmlFault> {
         limit(match self.scope {
-            Scope::Gpu => u64::from(self.device.enforced_power_limit()?),
-            Scope::Module => self.field(field::ENFORCED)?,
+            LimitScope::Gpu => u64::from(self.device.enforced_power_limit()?),
+            LimitScope::Module => self.field(field::ENFORCED)?,
         })
     }
 
     /// The limit that was asked of it last, by anybody.
-    pub(crate) fn requested(&self) -> Result<u32, Fault> {
+    pub(crate) fn requested(&self) -> Result<u32, NvmlFault> {
         limit(match self.scope {
-            Scope::Gpu => u64::from(self.device.power_management_limit()?),
-            Scope::Module => self.field(field::REQUESTED)?,
+            LimitScope::Gpu => u64::from(self.device.power_management_limit()?),
+            LimitScope::Module => self.field(field::REQUESTED)?,
         })
     }
 
-    pub(crate) fn range(&self) -> Result<Range, Fault> {
+    pub(crate) fn range(&self) -> Result<Range, NvmlFault> {
         let (min, max, default) = match self.scope {
-            Scope::Gpu => {
+            LimitScope::Gpu => {
                 let range = self.device.power_management_limit_constraints()?;
                 let default = self.device.power_management_limit_default().map(u64::from);
-                (range.min_limit.into(), range.max_limit.into(), default.map_err(Fault::from))
+                (range.min_limit.into(), range.max_limit.into(), default.map_err(NvmlFault::from))
             }
-            Scope::Module => (self.field(field::MIN)?, self.field(field::MAX)?, self.field(field::DEFAULT)),
+            LimitScope::Module => {
+                (self.field(field::MIN)?, self.field(field::MAX)?, self.field(field::DEFAULT))
+            }
         };
         let default_mw = default.and_then(limit).ok();
         Ok(Range { min_mw: milliwatts(min)?, max_mw: limit(max)?, default_mw })
     }
 
-    pub(crate) fn set(&mut self, limit_mw: u32) -> Result<(), Fault> {
+    pub(crate) fn set(&mut self, limit_mw: u32) -> Result<(), NvmlFault> {
         match self.scope {
-            Scope::Gpu => Ok(self.device.set_power_management_limit(limit_mw)?),
-            Scope::Module => self.session.set_module_limit(self.card, limit_mw),
+            LimitScope::Gpu => Ok(self.device.set_power_management_limit(limit_mw)?),
+            LimitScope::Module => self.session.set_module_limit(self.card, limit_mw),
         }
     }
 
@@ -117,43 +119,43 @@ impl<'s> Gauge<'s> {
     pub(crate) fn settable(&self) -> bool {
         let lib = self.session.nvml().lib();
         match self.scope {
-            Scope::Gpu => lib.nvmlDeviceSetPowerManagementLimit.is_ok(),
-            Scope::Module => lib.nvmlDeviceSetPowerManagementLimit_v2.is_ok(),
+            LimitScope::Gpu => lib.nvmlDeviceSetPowerManagementLimit.is_ok(),
+            LimitScope::Module => lib.nvmlDeviceSetPowerManagementLimit_v2.is_ok(),
         }
     }
 
     /// The milliwatts of a source of power.
-    pub(crate) fn power(&self, source: Source) -> Result<u32, Fault> {
+    pub(crate) fn power(&self, source: Source) -> Result<u32, NvmlFault> {
         milliwatts(match (source, self.scope) {
             (Source::Average, _) => self.field(field::AVERAGE)?,
             (Source::Instant, _) => self.field(field::INSTANT)?,
-            (Source::Usage, Scope::Gpu) => u64::from(self.device.power_usage()?),
-            (Source::Usage, Scope::Module) | (Source::Energy, _) => return Err(Fault::Lacking),
+            (Source::Usage, LimitScope::Gpu) => u64::from(self.device.power_usage()?),
+            (Source::Usage, LimitScope::Module) | (Source::Energy, _) => return Err(NvmlFault::Lacking),
         })
     }
 
     /// The millijoules since the driver was loaded.
-    fn energy(&self) -> Result<u64, Fault> {
+    fn energy(&self) -> Result<u64, NvmlFault> {
         match self.scope {
-            Scope::Gpu => Ok(self.device.total_energy_consumption()?),
-            Scope::Module => self.field(field::ENERGY),
+            LimitScope::Gpu => Ok(self.device.total_energy_consumption()?),
+            LimitScope::Module => self.field(field::ENERGY),
         }
     }
 
-    pub(crate) fn measured(&self, source: Source) -> Result<Measured, Fault> {
+    pub(crate) fn measured(&self, source: Source) -> Result<Measured, NvmlFault> {
         if source.is_energy() {
             let energy = self.energy()?;
             // All ones is "not available"; and so many millijoules are no count either.
-            let energy_uj = energy.checked_mul(1_000).ok_or(Fault::Impossible(energy))?;
+            let energy_uj = energy.checked_mul(1_000).ok_or(NvmlFault::Impossible(energy))?;
             return Ok(Measured::Energy(MicroJoules::new(energy_uj)));
         }
         self.power(source).map(|power| Measured::Power(micro_watts(power)))
     }
 
-    fn field(&self, field: u32) -> Result<u64, Fault> {
+    fn field(&self, field: u32) -> Result<u64, NvmlFault> {
         let scope = match self.scope {
-            Scope::Gpu => 0,
-            Scope::Module => SCOPE_MODULE,
+            LimitScope::Gpu => 0,
+            LimitScope::Module => SCOPE_MODULE,
         };
         self.session.field(self.card, scope, field)
     }
@@ -171,11 +173,11 @@ pub(crate) const fn meter(source: Source) -> Meter {
     }
 }
 
-fn milliwatts(value: u64) -> Result<u32, Fault> {
-    u32::try_from(value).ok().filter(|_| value <= POSSIBLE_MW).ok_or(Fault::Impossible(value))
+fn milliwatts(value: u64) -> Result<u32, NvmlFault> {
+    u32::try_from(value).ok().filter(|_| value <= POSSIBLE_MW).ok_or(NvmlFault::Impossible(value))
 }
 
 /// A limit of nothing is none: no card enforces it.
-fn limit(value: u64) -> Result<u32, Fault> {
-    milliwatts(value).and_then(|limit| if limit == 0 { Err(Fault::Impossible(0)) } else { Ok(limit) })
+fn limit(value: u64) -> Result<u32, NvmlFault> {
+    milliwatts(value).and_then(|limit| if limit == 0 { Err(NvmlFault::Impossible(0)) } else { Ok(limit) })
 }

@@ -1,9 +1,9 @@
 //! The port over the GPUs.
 
-use crate::error::{Deed, Fault, NvidiaError};
-use crate::facts::Facts;
+use crate::error::{NvidiaError, NvmlFault, NvmlOperation};
+use crate::facts::NvidiaFacts;
 use crate::ffi::Session;
-use crate::gauge::{Gauge, Scope, Source, micro_watts};
+use crate::gauge::{Gauge, LimitScope, Source, micro_watts};
 use crate::library::{Absent, Library, Unopened};
 use crate::survey::{ReadBack, Slot, Survey};
 use power_hal::{
@@ -16,7 +16,7 @@ use power_units::{MicroWatts, Stamp};
 #[derive(Debug)]
 pub struct Nvidia<C, O> {
     library: Library,
-    scope: Scope,
+    scope: LimitScope,
     clock: C,
     originals: O,
     /// None while the library or the driver is absent.
@@ -32,7 +32,7 @@ pub struct Nvidia<C, O> {
 
 /// What a GPU draws, for people; a law takes the meter of the sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Draw {
+pub struct GpuDraw {
     /// At this instant.
     pub instant: Result<MicroWatts, ErrorKind>,
     /// As a mean over the last second; not on GA100 and before Ampere.
@@ -47,7 +47,7 @@ impl<C: Clock, O: Originals> Nvidia<C, O> {
     ///
     /// # Errors
     /// When there is a driver and it refuses, or its GPUs cannot be listed.
-    pub fn open(library: Library, scope: Scope, clock: C, originals: O) -> Result<Self, NvidiaError> {
+    pub fn open(library: Library, scope: LimitScope, clock: C, originals: O) -> Result<Self, NvidiaError> {
         let mut hal = Self {
             library,
             scope,
@@ -79,19 +79,21 @@ impl<C: Clock, O: Originals> Nvidia<C, O> {
 
     /// What is true of the GPUs beyond power.
     #[must_use]
-    pub fn facts(&self) -> Facts {
-        self.session.as_ref().map_or_else(Facts::default, |session| Facts::of(session, &self.slots))
+    pub fn facts(&self) -> NvidiaFacts {
+        self.session
+            .as_ref()
+            .map_or_else(NvidiaFacts::default, |session| NvidiaFacts::of(session, &self.slots))
     }
 
     /// What a GPU, or its module, draws.
     ///
     /// # Errors
     /// When the handle is of an older enumeration, or the session has ended.
-    pub fn draw(&mut self, domain: Handle) -> Result<Draw, NvidiaError> {
+    pub fn draw(&mut self, domain: Handle) -> Result<GpuDraw, NvidiaError> {
         let slot = self.slot(domain)?;
-        let drawn = self.gauge(&slot, self.scope, Deed::Meter).map(|gauge| {
+        let drawn = self.gauge(&slot, self.scope, NvmlOperation::Meter).map(|gauge| {
             let power = |source| gauge.power(source).map(micro_watts).map_err(|fault| kind(&slot, fault));
-            Draw {
+            GpuDraw {
                 instant: power(Source::Instant),
                 average: power(Source::Average),
                 usage: power(Source::Usage),
@@ -151,11 +153,11 @@ impl<C: Clock, O: Originals> Nvidia<C, O> {
 
     fn slot(&self, domain: Handle) -> Result<Slot, NvidiaError> {
         let listed = Self::domains(self).get(domain).and_then(|_| self.slots.get(domain.index()));
-        listed.copied().ok_or(NvidiaError::all(Deed::Find, Fault::Stale))
+        listed.copied().ok_or(NvidiaError::all(NvmlOperation::Find, NvmlFault::Stale))
     }
 
-    fn gauge(&self, slot: &Slot, scope: Scope, deed: Deed) -> Result<Gauge<'_>, NvidiaError> {
-        let session = self.session.as_ref().ok_or(Fault::UNINITIALIZED);
+    fn gauge(&self, slot: &Slot, scope: LimitScope, deed: NvmlOperation) -> Result<Gauge<'_>, NvidiaError> {
+        let session = self.session.as_ref().ok_or(NvmlFault::UNINITIALIZED);
         let gauge = session.and_then(|session| Gauge::new(session, slot.card, scope));
         gauge.map_err(|fault| NvidiaError::at(slot.key, deed, fault))
     }
@@ -169,22 +171,24 @@ impl<C: Clock, O: Originals> Nvidia<C, O> {
     }
 
     fn read_slot(&self, slot: &Slot, at: Stamp) -> Result<Sample, NvidiaError> {
-        let gauge = self.gauge(slot, self.scope, Deed::Meter)?;
+        let gauge = self.gauge(slot, self.scope, NvmlOperation::Meter)?;
         let mut sample = Sample::at(at);
         let meter = slot.source.map(|source| gauge.measured(source));
         if let Some(Err(fault)) = meter
             && fault.ends_session()
         {
-            return Err(NvidiaError::at(slot.key, Deed::Meter, fault));
+            return Err(NvidiaError::at(slot.key, NvmlOperation::Meter, fault));
         }
         let limit = slot.read_back.map(|by| in_force(&gauge, by));
         match (meter, limit) {
             (_, Some(Err(fault))) if fault.ends_session() => {
-                Err(NvidiaError::at(slot.key, Deed::Enforced, fault))
+                Err(NvidiaError::at(slot.key, NvmlOperation::Enforced, fault))
             }
             // Nothing of it can be read.
-            (Some(Err(fault)), None | Some(Err(_))) => Err(NvidiaError::at(slot.key, Deed::Meter, fault)),
-            (None, Some(Err(fault))) => Err(NvidiaError::at(slot.key, Deed::Enforced, fault)),
+            (Some(Err(fault)), None | Some(Err(_))) => {
+                Err(NvidiaError::at(slot.key, NvmlOperation::Meter, fault))
+            }
+            (None, Some(Err(fault))) => Err(NvidiaError::at(slot.key, NvmlOperation::Enforced, fault)),
             (meter, limit) => {
                 if let Some(meter) = meter {
                     sample.meter = meter.map_err(|fault| kind(slot, fault));
@@ -197,7 +201,13 @@ impl<C: Clock, O: Originals> Nvidia<C, O> {
         }
     }
 
-    fn set(&self, slot: &Slot, scope: Scope, limit_mw: u32, deed: Deed) -> Result<(), NvidiaError> {
+    fn set(
+        &self,
+        slot: &Slot,
+        scope: LimitScope,
+        limit_mw: u32,
+        deed: NvmlOperation,
+    ) -> Result<(), NvidiaError> {
         let mut gauge = self.gauge(slot, scope, deed)?;
         gauge.set(limit_mw).map_err(|fault| NvidiaError::at(slot.key, deed, fault))
     }
@@ -205,28 +215,28 @@ impl<C: Clock, O: Originals> Nvidia<C, O> {
     fn write_slot(&self, slot: &Slot, limit: MicroWatts) -> Result<Setting, NvidiaError> {
         let whole_mw = limit.get() / 1_000;
         let limit_mw = u32::try_from(whole_mw).unwrap_or(u32::MAX);
-        let deed = Deed::Set(limit_mw);
-        let failed = |deed: Deed, fault: Fault| NvidiaError::at(slot.key, deed, fault);
-        let by = slot.read_back.ok_or(failed(deed, Fault::Lacking))?;
+        let deed = NvmlOperation::Set(limit_mw);
+        let failed = |deed: NvmlOperation, fault: NvmlFault| NvidiaError::at(slot.key, deed, fault);
+        let by = slot.read_back.ok_or(failed(deed, NvmlFault::Lacking))?;
         let kept = self.originals.kept(&slot.key, Control::Power);
         if kept.is_some_and(|original| original.layout() != layout(self.scope)) {
-            return Err(failed(deed, Fault::OtherScope));
+            return Err(failed(deed, NvmlFault::OtherScope));
         }
         self.set(slot, self.scope, limit_mw, deed)?;
-        let gauge = self.gauge(slot, self.scope, Deed::Enforced)?;
-        let found = in_force(&gauge, by).map_err(|fault| failed(Deed::Enforced, fault))?;
+        let gauge = self.gauge(slot, self.scope, NvmlOperation::Enforced)?;
+        let found = in_force(&gauge, by).map_err(|fault| failed(NvmlOperation::Enforced, fault))?;
         Ok(Setting::Power(micro_watts(found)))
     }
 
     /// What was asked of the card; of the scope of the original that is kept, as that is what it is compared with.
     fn save_slot(&self, slot: &Slot) -> Result<Original, NvidiaError> {
-        let failed = |fault: Fault| NvidiaError::at(slot.key, Deed::Requested, fault);
+        let failed = |fault: NvmlFault| NvidiaError::at(slot.key, NvmlOperation::Requested, fault);
         let scope = match self.originals.kept(&slot.key, Control::Power) {
-            Some(original) => scope_of(&original).ok_or(failed(Fault::Unfit(original.layout())))?,
+            Some(original) => scope_of(&original).ok_or(failed(NvmlFault::Unfit(original.layout())))?,
             None => self.scope,
         };
-        let requested = self.gauge(slot, scope, Deed::Requested)?.requested().map_err(failed)?;
-        Original::new(layout(scope), &[requested.into()]).ok_or(failed(Fault::Lacking))
+        let requested = self.gauge(slot, scope, NvmlOperation::Requested)?.requested().map_err(failed)?;
+        Original::new(layout(scope), &[requested.into()]).ok_or(failed(NvmlFault::Lacking))
     }
 
     fn restore_slot(&self, slot: &Slot, original: &Original) -> Result<(), NvidiaError> {
@@ -234,33 +244,33 @@ impl<C: Clock, O: Originals> Nvidia<C, O> {
             &[limit] => u32::try_from(limit).ok().filter(|&limit| limit > 0),
             _ => None,
         };
-        let unfit = NvidiaError::at(slot.key, Deed::Restore, Fault::Unfit(original.layout()));
+        let unfit = NvidiaError::at(slot.key, NvmlOperation::Restore, NvmlFault::Unfit(original.layout()));
         let (scope, limit_mw) = scope_of(original).zip(limit).ok_or(unfit)?;
-        self.set(slot, scope, limit_mw, Deed::Restore)
+        self.set(slot, scope, limit_mw, NvmlOperation::Restore)
     }
 }
 
 /// The layout of an original: one word, the limit that was asked of the card or of its module, in milliwatts.
-const fn layout(scope: Scope) -> u8 {
+const fn layout(scope: LimitScope) -> u8 {
     match scope {
-        Scope::Gpu => 0,
-        Scope::Module => 1,
+        LimitScope::Gpu => 0,
+        LimitScope::Module => 1,
     }
 }
 
-fn scope_of(original: &Original) -> Option<Scope> {
-    [Scope::Gpu, Scope::Module].into_iter().find(|&scope| layout(scope) == original.layout())
+fn scope_of(original: &Original) -> Option<LimitScope> {
+    [LimitScope::Gpu, LimitScope::Module].into_iter().find(|&scope| layout(scope) == original.layout())
 }
 
-fn in_force(gauge: &Gauge<'_>, by: ReadBack) -> Result<u32, Fault> {
+fn in_force(gauge: &Gauge<'_>, by: ReadBack) -> Result<u32, NvmlFault> {
     match by {
         ReadBack::Enforced => gauge.enforced(),
         ReadBack::Requested => gauge.requested(),
     }
 }
 
-fn kind(slot: &Slot, fault: Fault) -> ErrorKind {
-    NvidiaError::at(slot.key, Deed::Meter, fault).kind()
+fn kind(slot: &Slot, fault: NvmlFault) -> ErrorKind {
+    NvidiaError::at(slot.key, NvmlOperation::Meter, fault).kind()
 }
 
 impl<C, O> ErrorType for Nvidia<C, O> {
@@ -290,7 +300,7 @@ impl<C: Clock, O: Originals> PowerHal for Nvidia<C, O> {
     fn save(&mut self, domain: Handle, control: Control) -> Result<Original, NvidiaError> {
         let slot = self.slot(domain)?;
         if control != Control::Power {
-            return Err(NvidiaError::at(slot.key, Deed::Requested, Fault::Lacking));
+            return Err(NvidiaError::at(slot.key, NvmlOperation::Requested, NvmlFault::Lacking));
         }
         let saved = self.save_slot(&slot);
         self.noted(saved)
@@ -299,7 +309,7 @@ impl<C: Clock, O: Originals> PowerHal for Nvidia<C, O> {
     fn write(&mut self, domain: Handle, setting: Setting) -> Result<Setting, NvidiaError> {
         let slot = self.slot(domain)?;
         let Setting::Power(limit) = setting else {
-            return Err(NvidiaError::at(slot.key, Deed::Set(0), Fault::Lacking));
+            return Err(NvidiaError::at(slot.key, NvmlOperation::Set(0), NvmlFault::Lacking));
         };
         let found = self.write_slot(&slot, limit);
         self.noted(found)
@@ -308,7 +318,7 @@ impl<C: Clock, O: Originals> PowerHal for Nvidia<C, O> {
     fn restore(&mut self, domain: Handle, control: Control, original: &Original) -> Result<(), NvidiaError> {
         let slot = self.slot(domain)?;
         if control != Control::Power {
-            return Err(NvidiaError::at(slot.key, Deed::Restore, Fault::Lacking));
+            return Err(NvidiaError::at(slot.key, NvmlOperation::Restore, NvmlFault::Lacking));
         }
         let restored = self.restore_slot(&slot, original);
         self.noted(restored)
@@ -322,12 +332,12 @@ impl<C: Clock, O: Originals> PowerHal for Nvidia<C, O> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use power_hal::Memory;
+    use power_hal::OriginalsInMemory;
 
     /// A host puts each backend on a thread of its own.
     #[test]
     fn it_can_be_given_to_another_thread() {
         const fn goes<T: Send>() {}
-        const { goes::<Nvidia<fn() -> Stamp, Memory<1>>>() };
+        const { goes::<Nvidia<fn() -> Stamp, OriginalsInMemory<1>>>() };
     }
 }

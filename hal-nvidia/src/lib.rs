@@ -24,7 +24,7 @@
 //! Without it the driver forgets a limit as soon as the last program that uses the GPU ends. While a session is open,
 //! this one is such a program, so the limit stays; it is lost when the agent ends and no job runs, and `sample` shows
 //! the default to the next agent. It is lost in the same way when a session has to begin anew.
-//! [`GpuFacts::persistence`] says whether that can happen; the report of `hil` shows it, and the agent does not. It is never
+//! [`NvidiaGpuFacts::persistence`] says whether that can happen; the report of `hil` shows it, and the agent does not. It is never
 //! switched on here: it is the administrator's, and costs idle power.
 //!
 //! # What is measured
@@ -35,7 +35,7 @@
 //!
 //! # Module scope
 //!
-//! On Grace Hopper and Grace Blackwell the CPU and the GPU of a module share a limit. [`Scope::Module`] makes that the
+//! On Grace Hopper and Grace Blackwell the CPU and the GPU of a module share a limit. [`LimitScope::Module`] makes that the
 //! limit, and the module's meter the meter, of each GPU's domain. A GPU that sits on no such module then has neither.
 //! Two GPUs of one module have the same limit: whoever sums up domains of this scope counts it twice.
 //!
@@ -55,8 +55,8 @@ mod islands;
 mod library;
 mod survey;
 
-pub use error::{Deed, Fault, NvidiaError};
-pub use facts::{Facts, GpuFacts, Mig};
-pub use gauge::Scope;
-pub use hal::{Draw, Nvidia};
+pub use error::{NvidiaError, NvmlFault, NvmlOperation};
+pub use facts::{Mig, NvidiaFacts, NvidiaGpuFacts};
+pub use gauge::LimitScope;
+pub use hal::{GpuDraw, Nvidia};
 pub use library::{Absent, Library};

@@ -1,6 +1,6 @@
 //! Loading and initialising the library at run time, and what it means when that does not work.
 
-use crate::error::{Deed, Fault, NvidiaError};
+use crate::error::{NvidiaError, NvmlFault, NvmlOperation};
 use crate::ffi::Session;
 use nvml_wrapper::Nvml;
 use nvml_wrapper::error::NvmlError;
@@ -51,14 +51,14 @@ impl Library {
         if let NvmlError::LibloadingError(error) = &error {
             return Unopened::Absent(Absent::Library { path: self.path.clone(), why: error.to_string() });
         }
-        let fault = Fault::from(error);
-        if fault == Fault::Missing {
+        let fault = NvmlFault::from(error);
+        if fault == NvmlFault::Missing {
             return Unopened::Absent(self.foreign());
         }
-        if let Fault::Code(code @ (9 | 12)) = fault {
+        if let NvmlFault::Code(code @ (9 | 12)) = fault {
             return Unopened::Absent(Absent::Driver { code });
         }
-        Unopened::Failed(NvidiaError::all(Deed::Initialise, fault))
+        Unopened::Failed(NvidiaError::all(NvmlOperation::Initialise, fault))
     }
 
     fn foreign(&self) -> Absent {
@@ -102,7 +102,7 @@ impl fmt::Display for Absent {
         match self {
             Self::Library { path, why } => write!(f, "{} could not be loaded: {why}", path.display()),
             Self::Foreign { path } => write!(f, "{} was loaded, and is not NVML", path.display()),
-            Self::Driver { code } => write!(f, "the driver does not answer: {}", Fault::Code(*code)),
+            Self::Driver { code } => write!(f, "the driver does not answer: {}", NvmlFault::Code(*code)),
             Self::Gpu => f.write_str("the driver is loaded and has no GPU"),
         }
     }

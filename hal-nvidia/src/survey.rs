@@ -1,8 +1,8 @@
 //! Finding the GPUs: who they are, and what each of them has.
 
-use crate::error::{Deed, Fault, NvidiaError};
+use crate::error::{NvidiaError, NvmlFault, NvmlOperation};
 use crate::ffi::{Card, Session};
-use crate::gauge::{Gauge, Scope, Source, meter, micro_watts};
+use crate::gauge::{Gauge, LimitScope, Source, meter, micro_watts};
 use nvml_wrapper::Device;
 use power_hal::{BadLimit, Domain, Key, Limit, Span};
 use power_units::MicroWatts;
@@ -39,15 +39,17 @@ pub(crate) struct Survey {
 
 impl Survey {
     /// `before` is the last list: a range that cannot be read for once stays what it was.
-    pub(crate) fn of(session: &Session, scope: Scope, before: &[Domain]) -> Result<Self, NvidiaError> {
-        let count =
-            session.nvml().device_count().map_err(|error| NvidiaError::all(Deed::Find, error.into()))?;
+    pub(crate) fn of(session: &Session, scope: LimitScope, before: &[Domain]) -> Result<Self, NvidiaError> {
+        let count = session
+            .nvml()
+            .device_count()
+            .map_err(|error| NvidiaError::all(NvmlOperation::Find, error.into()))?;
         let mut survey = Self::default();
         let mut found: Vec<(Domain, Slot)> = Vec::new();
         for index in 0..count {
             let (key, card) = match identify(session, index) {
                 Ok(known) => known,
-                Err(error) if matches!(error.fault, Fault::Code(1 | 9 | 18)) => return Err(error),
+                Err(error) if matches!(error.fault, NvmlFault::Code(1 | 9 | 18)) => return Err(error),
                 Err(error) => {
                     survey.complaints.push(error);
                     continue;
@@ -71,23 +73,24 @@ impl Survey {
 
 /// The physical GPU at an index, which is the parent of a MIG instance, and its key.
 fn identify(session: &Session, index: u32) -> Result<(Key, Card), NvidiaError> {
-    let failed = |deed: Deed, fault: Fault| NvidiaError::nth(index, deed, fault);
-    let device = session.nvml().device_by_index(index).map_err(|error| failed(Deed::Find, error.into()))?;
-    let device = physical(device).map_err(|fault| failed(Deed::Find, fault))?;
-    let uuid = device.uuid().map_err(|error| failed(Deed::Name, error.into()))?;
+    let failed = |deed: NvmlOperation, fault: NvmlFault| NvidiaError::nth(index, deed, fault);
+    let device =
+        session.nvml().device_by_index(index).map_err(|error| failed(NvmlOperation::Find, error.into()))?;
+    let device = physical(device).map_err(|fault| failed(NvmlOperation::Find, fault))?;
+    let uuid = device.uuid().map_err(|error| failed(NvmlOperation::Name, error.into()))?;
     let key = uuid.strip_prefix("GPU-").and_then(|_| Key::gpu(&uuid).ok());
-    let key = key.ok_or_else(|| failed(Deed::Name, Fault::Nameless))?;
-    let card = session.card(&device).ok_or_else(|| failed(Deed::Find, Fault::UNINITIALIZED))?;
+    let key = key.ok_or_else(|| failed(NvmlOperation::Name, NvmlFault::Nameless))?;
+    let card = session.card(&device).ok_or_else(|| failed(NvmlOperation::Find, NvmlFault::UNINITIALIZED))?;
     Ok((key, card))
 }
 
 /// Power is limited and measured for a whole card, never for a MIG instance of it.
-fn physical(device: Device<'_>) -> Result<Device<'_>, Fault> {
+fn physical(device: Device<'_>) -> Result<Device<'_>, NvmlFault> {
     match device.mig_is_mig_device_handle() {
         Ok(true) => Ok(device.mig_parent_device()?),
         Ok(false) => Ok(device),
         Err(error) => {
-            let fault = Fault::from(error);
+            let fault = NvmlFault::from(error);
             // A card or a library that does not know of MIG has no instances.
             if fault.is_lack() { Ok(device) } else { Err(fault) }
         }
@@ -99,14 +102,15 @@ fn describe(
     session: &Session,
     card: Card,
     key: Key,
-    scope: Scope,
+    scope: LimitScope,
     known: Option<&Domain>,
     complaints: &mut Vec<NvidiaError>,
 ) -> Result<(Domain, Slot), NvidiaError> {
-    let gauge = Gauge::new(session, card, scope).map_err(|fault| NvidiaError::at(key, Deed::Find, fault))?;
+    let gauge =
+        Gauge::new(session, card, scope).map_err(|fault| NvidiaError::at(key, NvmlOperation::Find, fault))?;
     let mut domain = Domain::gpu(key.as_str().trim_start_matches("gpu-"))
-        .map_err(|_| NvidiaError::at(key, Deed::Name, Fault::Nameless))?;
-    let source = source(&gauge).map_err(|fault| NvidiaError::at(key, Deed::Meter, fault))?;
+        .map_err(|_| NvidiaError::at(key, NvmlOperation::Name, NvmlFault::Nameless))?;
+    let source = source(&gauge).map_err(|fault| NvidiaError::at(key, NvmlOperation::Meter, fault))?;
     if let Some(source) = source {
         domain = match meter(source) {
             power_hal::Meter::Energy(counter) => domain.with_counter(counter),
@@ -119,9 +123,9 @@ fn describe(
             domain = domain.with_power(limit);
             read_back = Some(by);
         }
-        Err(fault) if fault.ends_session() => return Err(NvidiaError::at(key, Deed::Range, fault)),
+        Err(fault) if fault.ends_session() => return Err(NvidiaError::at(key, NvmlOperation::Range, fault)),
         Err(fault) => {
-            complaints.push(NvidiaError::at(key, Deed::Range, fault));
+            complaints.push(NvidiaError::at(key, NvmlOperation::Range, fault));
             if let Some(limit) = known.and_then(Domain::power).filter(|_| !fault.is_lack()) {
                 domain = domain.with_power(*limit);
                 read_back = Some(ReadBack::Enforced);
@@ -132,7 +136,7 @@ fn describe(
 }
 
 /// The first source that the card does not lack. One that fails today is not one that it lacks.
-fn source(gauge: &Gauge<'_>) -> Result<Option<Source>, Fault> {
+fn source(gauge: &Gauge<'_>) -> Result<Option<Source>, NvmlFault> {
     for source in Source::ALL {
         match gauge.measured(source) {
             Err(fault) if fault.ends_session() => return Err(fault),
@@ -144,19 +148,19 @@ fn source(gauge: &Gauge<'_>) -> Result<Option<Source>, Fault> {
 }
 
 /// The limit of a card that has one, that says what was asked of it, and that can be told another.
-fn limited(gauge: &Gauge<'_>) -> Result<(Limit<MicroWatts>, ReadBack), Fault> {
+fn limited(gauge: &Gauge<'_>) -> Result<(Limit<MicroWatts>, ReadBack), NvmlFault> {
     if !gauge.settable() {
-        return Err(Fault::Missing);
+        return Err(NvmlFault::Missing);
     }
     let range = gauge.range()?;
     let (min, max) = (micro_watts(range.min_mw), micro_watts(range.max_mw));
     // Both ends come in one answer, so an answer that cannot be says nothing of either.
     if min > max || max < WRITABLE.floor || max > WRITABLE.ceiling {
-        return Err(Fault::Range(BadLimit::Crossed));
+        return Err(NvmlFault::Range(BadLimit::Crossed));
     }
     let limit = Limit::new(WRITABLE, STEP)
         .and_then(|limit| limit.known(Some(min), Some(max)))
-        .map_err(Fault::Range)?
+        .map_err(NvmlFault::Range)?
         .with_default(range.default_mw.map(micro_watts));
     gauge.requested()?;
     match gauge.enforced() {

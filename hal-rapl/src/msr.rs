@@ -14,7 +14,7 @@ mod packages;
 mod part;
 mod register;
 
-pub use device::{Device, DeviceKind};
+pub use device::{DeviceKind, MsrDevices};
 #[cfg(feature = "msru")]
 pub use foreign::Msru;
 pub use hand_over::hand_over;

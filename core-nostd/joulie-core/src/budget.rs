@@ -32,14 +32,14 @@ mod queue;
 pub mod standing;
 pub mod tree;
 
-pub use account::{Account, Grant, Receipt};
-pub use admit::{Admission, Demand, Wish, admit, demands};
-pub use allocate::{Allocation, Share, Verdict, allocate};
-pub use moves::{Law, LawError, Move, Summary, Why, next_moves};
-pub use node::{Node, Priority, Range, RangeError};
+pub use account::{Grant, GrantAccount, GrantReceipt};
+pub use admit::{Admission, GroupDemand, Wish, admit, demands};
+pub use allocate::{Allocation, GroupShare, GroupVerdict, allocate};
+pub use moves::{LawError, Move, MoveTuning, Summary, Why, next_moves};
+pub use node::{BudgetNode, Priority, Range, RangeError};
 pub use queue::Turn;
-pub use standing::{Overrun, Standing};
-pub use tree::{Group, GroupError, Tree, TreeError};
+pub use standing::{GroupState, Overrun};
+pub use tree::{BudgetTree, Group, GroupError, TreeError};
 
 /// Why nothing could be computed at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,9 +8,10 @@
 //! - [`energy`]: what may be believed of energy counters;
 //! - [`engine`]: the control loop over all of these, facts in and orders out;
 //! - [`lease`]: what happens when nobody renews the desired state;
-//! - [`lever`], [`limiter`], [`drift`], [`backoff`]: what a thing that is ordered, confirmed and held goes through;
+//! - [`actuation`], [`limiter`], [`drift`], [`backoff`]: what a thing that is ordered, confirmed and held goes through;
 //! - [`ticket`]: which order an outcome is about.
 
+pub mod actuation;
 pub mod backend;
 pub mod backoff;
 pub mod cap;
@@ -22,7 +23,6 @@ pub mod gpu_cap;
 pub mod grant;
 pub mod law;
 pub mod lease;
-pub mod lever;
 pub mod limiter;
 pub mod throttle;
 pub mod ticket;

@@ -1,21 +1,21 @@
 //! power-hal: the verbs on the mock, the contract, and what every HAL calls.
 
-use power_hal::contract::{self, Breach, Ledger, Mode, Opaque, Report};
-use power_hal::mock::{Ground, Mock, MockError};
+use power_hal::contract::{self, ContractBreach, ContractMode, ContractReport, Opaque, RefusableOriginals};
+use power_hal::mock::{Mock, MockError, MockMachine};
 use power_hal::{
-    Applied, BadCpus, Counter, CpuSet, Domain, ErrorKind, Failure, Handle, Key, KeyError, Memory, PowerHal,
-    Reading, Released, Setting, Surface, Untold, couple, lower_first,
+    Applied, BadCpus, Counter, CpuSet, Domain, ErrorKind, Handle, Key, KeyError, OriginalsInMemory,
+    PortError, PowerHal, Reading, Released, Setting, Surface, Untold, couple, lower_first,
 };
 use power_units::{MicroJoules, MicroWatts};
 
-type Hal<'g> = Mock<'g, Memory<4>, 2>;
+type Hal<'g> = Mock<'g, OriginalsInMemory<4>, 2>;
 
 roots! {
-    fn hal_apply(hal: &mut Hal<'_>, domain: Handle, setting: Setting) -> Result<Applied, Failure<MockError>> {
+    fn hal_apply(hal: &mut Hal<'_>, domain: Handle, setting: Setting) -> Result<Applied, PortError<MockError>> {
         hal.apply(domain, setting)
     }
 
-    fn hal_release(hal: &mut Hal<'_>, domain: Handle) -> Result<Released, Failure<MockError>> {
+    fn hal_release(hal: &mut Hal<'_>, domain: Handle) -> Result<Released, PortError<MockError>> {
         hal.release(domain)
     }
 
@@ -24,12 +24,12 @@ roots! {
         hal.describe().is_ok()
     }
 
-    fn hal_contract(hal: &mut Mock<'_, Ledger<Memory<4>>, 2>, mode: Mode) -> Result<Report, Breach> {
+    fn hal_contract(hal: &mut Mock<'_, RefusableOriginals<OriginalsInMemory<4>>, 2>, mode: ContractMode) -> Result<ContractReport, ContractBreach> {
         contract::check(hal, &mut Opaque, mode)
     }
 
-    fn hal_open(ground: &Ground<2>) -> Hal<'_> {
-        Mock::open(ground, Memory::new())
+    fn hal_open(machine: &MockMachine<2>) -> Hal<'_> {
+        Mock::open(machine, OriginalsInMemory::new())
     }
 
     fn hal_keys(text: &str, package: u16) -> (Result<Key, KeyError>, Result<Domain, KeyError>, Key) {

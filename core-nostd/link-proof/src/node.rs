@@ -1,18 +1,19 @@
 //! joulie-core, node: what the agent runs in every tick.
 
 use joulie_core::node::backend::{self, BackendLaw};
-use joulie_core::node::cap::{self, CapIntent, CapRange, Desired, Floor, Resolution};
+use joulie_core::node::cap::{self, CapIntent, CapRange, DesiredCap, Floor, Resolution};
 use joulie_core::node::classic::{self, Classic};
-use joulie_core::node::energy::{self, Baseline, Meter, Reading, Sample};
-use joulie_core::node::gpu_cap::{Gpu, GpuDecision, GpuLaw, GpuLimits};
+use joulie_core::node::energy::{self, Baseline, CounterSample, EnergyMeter, MeterReading};
 use joulie_core::node::engine::{
-    EngineEvents, EngineFacts, EngineLaws, EngineOrder, LeaseTerms, MachineEngine, Policy, PoolEngine, Wiring,
+    EngineEvents, EngineFacts, EngineLaws, EngineOrder, FrequencyPolicy, LeaseTerms, MachineEngine,
+    PoolEngine, Wiring,
 };
+use joulie_core::node::gpu_cap::{CappedGpu, GpuDecision, GpuLaw, GpuLimits};
 use joulie_core::node::grant::Holder;
 use joulie_core::node::law::{Command, Decision, Facts, Law};
-use joulie_core::node::lease::{Jitter, Lease, LeaseDecision, LeaseFacts, LeaseLaw};
+use joulie_core::node::lease::{LeaseDecision, LeaseFacts, LeaseJitter, LeaseLaw, LeaseMemory};
 use joulie_core::node::throttle::dither::Grid;
-use joulie_core::node::throttle::{Order, Place, Seat, Throttle};
+use joulie_core::node::throttle::{PolicyLocation, PolicySequence, Seat, ThrottlePercent};
 use joulie_core::node::tracking::{self, Tracking};
 use power_units::{KiloHertz, Micros, Percent, Stamp, Watts};
 
@@ -33,16 +34,16 @@ roots! {
         (Classic::new(tuned).ok().map(|law| law.start(found)), Tracking::new(tuned_too).ok().map(|law| law.start(found)))
     }
 
-    fn throttle_order<'a>(places: &[Place], seats: &'a mut [Seat]) -> Option<Order<'a>> {
-        Order::new(places, seats)
+    fn throttle_order<'a>(places: &[PolicyLocation], seats: &'a mut [Seat]) -> Option<PolicySequence<'a>> {
+        PolicySequence::new(places, seats)
     }
 
-    fn throttle_policies(order: &Order<'_>, throttle: Throttle, out: &mut [bool]) -> bool {
+    fn throttle_policies(order: &PolicySequence<'_>, throttle: ThrottlePercent, out: &mut [bool]) -> bool {
         out.iter_mut().zip(order.throttled(throttle)).for_each(|(slot, on)| *slot = on);
         out.is_empty()
     }
 
-    fn throttle_spread(order: &Order<'_>, target: KiloHertz, grid: &Grid, out: &mut [KiloHertz]) -> bool {
+    fn throttle_spread(order: &PolicySequence<'_>, target: KiloHertz, grid: &Grid, out: &mut [KiloHertz]) -> bool {
         out.iter_mut().zip(order.spread(target, grid)).for_each(|(slot, limit)| *slot = limit);
         out.is_empty()
     }
@@ -52,11 +53,11 @@ roots! {
         mode: &mut backend::Mode,
         packages: &mut [backend::Package],
         facts: &backend::Facts,
-    ) -> backend::Decision {
+    ) -> backend::BackendDecision {
         law.step(mode, packages, facts)
     }
 
-    fn step_gpus(law: &GpuLaw, gpus: &mut [Gpu], now: Stamp, desired: Desired) -> GpuDecision {
+    fn step_gpus(law: &GpuLaw, gpus: &mut [CappedGpu], now: Stamp, desired: DesiredCap) -> GpuDecision {
         law.step(gpus, now, desired)
     }
 
@@ -74,7 +75,7 @@ roots! {
     }
 
     fn engine_lists(
-        engine: &mut MachineEngine, packages: &[backend::Package], gpus: &[Gpu], policies: &[Policy],
+        engine: &mut MachineEngine, packages: &[backend::Package], gpus: &[CappedGpu], policies: &[FrequencyPolicy],
     ) -> u32 {
         engine.list_packages(packages);
         engine.list_gpus(gpus);
@@ -86,19 +87,19 @@ roots! {
         PoolEngine::start(backend::Route::Remote, Wiring::OneForAll, lease, now)
     }
 
-    fn grant_holder(range: CapRange, floor: Floor, desired: Desired, in_force: Option<Watts>) -> Holder {
+    fn grant_holder(range: CapRange, floor: Floor, desired: DesiredCap, in_force: Option<Watts>) -> Holder {
         Holder::capped(range, floor, desired, in_force)
     }
 
-    fn step_lease(law: &LeaseLaw, lease: &mut Lease, facts: &LeaseFacts) -> LeaseDecision {
+    fn step_lease(law: &LeaseLaw, lease: &mut LeaseMemory, facts: &LeaseFacts) -> LeaseDecision {
         law.step(lease, facts)
     }
 
-    fn tick_energy(meter: &Meter, baseline: &mut Baseline, now: Stamp, sample: Option<Sample>) -> Reading {
+    fn tick_energy(meter: &EnergyMeter, baseline: &mut Baseline, now: Stamp, sample: Option<CounterSample>) -> MeterReading {
         meter.step(baseline, now, sample)
     }
 
-    fn tick_energy_total(packages: &[Reading]) -> Reading {
+    fn tick_energy_total(packages: &[MeterReading]) -> MeterReading {
         energy::total(packages.iter().copied())
     }
 
@@ -106,8 +107,8 @@ roots! {
         intent.resolve(range, floor)
     }
 
-    fn percent_path(percent: Percent) -> Throttle {
-        Throttle::leaving(percent)
+    fn percent_path(percent: Percent) -> ThrottlePercent {
+        ThrottlePercent::leaving(percent)
     }
 
     fn gpu_limits(limits: GpuLimits, intent: CapIntent, floor: Floor) -> bool {
@@ -115,6 +116,6 @@ roots! {
     }
 
     fn lease_jitter(hash: u64, span: Micros) -> Micros {
-        Jitter::of_identity(hash).of(span)
+        LeaseJitter::of_identity(hash).of(span)
     }
 }

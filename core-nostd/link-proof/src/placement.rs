@@ -1,17 +1,17 @@
 //! joulie-core, placement: what the extender runs for every request and every snapshot.
 
 use joulie_core::placement::assumed::{
-    AssumedRule, AssumedWatts, NodeKey, PodUid, Seen, Sighting, Slot, Swept,
+    AssumedRule, AssumedSlot, AssumedWatts, NodeKey, PodUid, Sighting, SightingOutcome, Swept,
 };
 use joulie_core::placement::class::{Classified, SchedulableClass, WorkloadClass};
-use joulie_core::placement::cluster::Cluster;
-use joulie_core::placement::demand::{Ask, Container, Demand, DemandSum, GpuVendor};
-use joulie_core::placement::estimate::{Coefficients, Estimate, Hardware, HardwareTerms};
+use joulie_core::placement::cluster::ClusterAggregates;
+use joulie_core::placement::demand::{Container, DemandSum, GpuVendor, PodDemand, ResourceRequest};
+use joulie_core::placement::estimate::{Coefficients, HardwareRecord, HardwareTerms, PodEstimate};
 use joulie_core::placement::filter::{FilterTerms, PowerFit, Rejection};
 use joulie_core::placement::freshness::{Evidence, Freshness, FreshnessRule, Now, PlanLease, UnixTime};
 use joulie_core::placement::score::{
-    Breakdown, Candidate, NodeFacts, NodeTerms, Outcome, PodTerms, Points, Scoring, SettingError, Twin,
-    score_all,
+    Breakdown, NodeCandidate, NodeFacts, NodeTerms, PodTerms, Points, ScoreSummary, Scoring, SettingError,
+    TwinStatus, score_all,
 };
 use power_units::{Micros, Stamp, Watts};
 
@@ -20,40 +20,40 @@ roots! {
         (WorkloadClass::read(pod), SchedulableClass::read(node), GpuVendor::read(gpu))
     }
 
-    fn demand_sum(sum: &mut DemandSum, container: &Container, cpu: Ask, memory: Ask, class: WorkloadClass) -> Demand {
+    fn demand_sum(sum: &mut DemandSum, container: &Container, cpu: ResourceRequest, memory: ResourceRequest, class: WorkloadClass) -> PodDemand {
         sum.add(container);
         sum.pod_level(cpu, memory);
         sum.overhead(cpu.amount(), memory.amount());
         sum.total(class)
     }
 
-    fn pod_terms(demand: &Demand, coefficients: &Coefficients) -> PodTerms {
+    fn pod_terms(demand: &PodDemand, coefficients: &Coefficients) -> PodTerms {
         PodTerms::of(demand, coefficients)
     }
 
-    fn node_terms(node: &NodeFacts<'_>, cluster: &Cluster, scoring: &Scoring) -> NodeTerms {
+    fn node_terms(node: &NodeFacts<'_>, cluster: &ClusterAggregates, scoring: &Scoring) -> NodeTerms {
         NodeTerms::of(node, cluster, scoring)
     }
 
-    fn cluster_sums(twins: &[(Freshness, &Twin)]) -> Cluster {
-        Cluster::of(twins.iter().copied())
+    fn cluster_sums(twins: &[(Freshness, &TwinStatus)]) -> ClusterAggregates {
+        ClusterAggregates::of(twins.iter().copied())
     }
 
-    fn hardware_terms(hardware: Option<&Hardware>, coefficients: &Coefficients) -> HardwareTerms {
+    fn hardware_terms(hardware: Option<&HardwareRecord>, coefficients: &Coefficients) -> HardwareTerms {
         HardwareTerms::of(hardware, coefficients)
     }
 
-    fn estimate(hardware: &HardwareTerms, pod: &PodTerms) -> Estimate {
+    fn estimate(hardware: &HardwareTerms, pod: &PodTerms) -> PodEstimate {
         pod.on(hardware)
     }
 
-    fn score_request(scoring: &Scoring, class: WorkloadClass, candidates: &[Candidate<'_>], out: &mut [Points]) -> Outcome {
+    fn score_request(scoring: &Scoring, class: WorkloadClass, candidates: &[NodeCandidate<'_>], out: &mut [Points]) -> ScoreSummary {
         score_all(scoring, class, candidates.iter().copied(), out)
     }
 
     fn score_explained(
         node: &NodeFacts<'_>,
-        cluster: &Cluster,
+        cluster: &ClusterAggregates,
         scoring: &Scoring,
         pod: &PodTerms,
         assumed: Watts,
@@ -76,18 +76,18 @@ roots! {
         rule.judge(evidence, *lease, now)
     }
 
-    fn assumed_seen(all: &mut AssumedWatts<&mut [Slot]>, seen: &Sighting, now: UnixTime, sampled: Option<UnixTime>) -> Seen {
+    fn assumed_seen(all: &mut AssumedWatts<&mut [AssumedSlot]>, seen: &Sighting, now: UnixTime, sampled: Option<UnixTime>) -> SightingOutcome {
         all.see(seen, now, sampled)
     }
 
-    fn assumed_gone(all: &mut AssumedWatts<&mut [Slot]>, pod: PodUid, node: NodeKey, now: UnixTime) -> usize {
+    fn assumed_gone(all: &mut AssumedWatts<&mut [AssumedSlot]>, pod: PodUid, node: NodeKey, now: UnixTime) -> usize {
         all.gone(pod, now);
         all.unbound(pod, node);
         all.node_gone(node);
         all.len()
     }
 
-    fn assumed_sums(all: &mut AssumedWatts<&mut [Slot]>, now: UnixTime, node: NodeKey, out: &mut [Watts]) -> (Swept, Watts) {
+    fn assumed_sums(all: &mut AssumedWatts<&mut [AssumedSlot]>, now: UnixTime, node: NodeKey, out: &mut [Watts]) -> (Swept, Watts) {
         let swept = all.sweep(now, |_| None);
         all.sum_into(out);
         (swept, all.of_node(node))

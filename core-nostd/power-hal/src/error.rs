@@ -161,20 +161,20 @@ impl core::error::Error for Refusal {}
 
 /// What `apply` and `release` fail with: the port's refusal, or the HAL's own error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure<E> {
+pub enum PortError<E> {
     /// The port refused; the hardware was not written to.
     Refused(Refusal),
     /// The hardware was asked, and this is what it said.
     Hal(E),
 }
 
-impl<E> From<Refusal> for Failure<E> {
+impl<E> From<Refusal> for PortError<E> {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)
     }
 }
 
-impl<E: Error> Error for Failure<E> {
+impl<E: Error> Error for PortError<E> {
     fn kind(&self) -> ErrorKind {
         match self {
             Self::Refused(refusal) => refusal.kind(),
@@ -183,7 +183,7 @@ impl<E: Error> Error for Failure<E> {
     }
 }
 
-impl<E: fmt::Display> fmt::Display for Failure<E> {
+impl<E: fmt::Display> fmt::Display for PortError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(refusal) => fmt::Display::fmt(refusal, f),
@@ -192,7 +192,7 @@ impl<E: fmt::Display> fmt::Display for Failure<E> {
     }
 }
 
-impl<E: fmt::Debug + fmt::Display> core::error::Error for Failure<E> {}
+impl<E: fmt::Debug + fmt::Display> core::error::Error for PortError<E> {}
 
 #[cfg(test)]
 mod tests {
@@ -218,15 +218,15 @@ mod tests {
             (Refusal::NotRestored, ErrorKind::Busy),
             (Refusal::Mismatched, ErrorKind::BadData),
         ] {
-            assert_eq!(Failure::<ErrorKind>::from(refusal).kind(), kind);
+            assert_eq!(PortError::<ErrorKind>::from(refusal).kind(), kind);
         }
-        assert_eq!(Failure::Hal(ErrorKind::Timeout).kind(), ErrorKind::Timeout);
+        assert_eq!(PortError::Hal(ErrorKind::Timeout).kind(), ErrorKind::Timeout);
     }
 
     #[test]
     fn a_failure_reads_like_its_cause() {
-        let failure = Failure::<ErrorKind>::Refused(Refusal::NotKept(ErrorKind::Io));
+        let failure = PortError::<ErrorKind>::Refused(Refusal::NotKept(ErrorKind::Io));
         assert!(failure.to_string().ends_with("could not be saved: the access to the hardware failed"));
-        assert_eq!(Failure::Hal(ErrorKind::Locked).to_string(), ErrorKind::Locked.to_string());
+        assert_eq!(PortError::Hal(ErrorKind::Locked).to_string(), ErrorKind::Locked.to_string());
     }
 }

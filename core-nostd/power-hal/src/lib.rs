@@ -8,16 +8,16 @@
 //! - `release` puts the original back.
 //!
 //! ```
-//! use power_hal::mock::{Ground, Mock, Plot};
-//! use power_hal::{Domain, Limit, Memory, Outcome, PowerHal, Reading, Released, Setting, Span};
+//! use power_hal::mock::{Mock, MockDevice, MockMachine};
+//! use power_hal::{ApplyOutcome, Domain, Limit, OriginalsInMemory, PowerHal, Reading, Released, Setting, Span};
 //! use power_units::MicroWatts;
 //!
 //! // A package that takes 1 W to 4 kW by its register, 75 W to 270 W by what the hardware says, in steps of 1/8 W.
 //! let w = |watts: u64| MicroWatts::new(watts * 1_000_000);
 //! let limit = Limit::new(Span { floor: w(1), ceiling: w(4_000) }, MicroWatts::new(125_000))?
 //!     .known(Some(w(75)), Some(w(270)))?;
-//! let ground = Ground::new([Plot::new(Domain::package(0, None).with_power(limit))]);
-//! let mut hal = Mock::open(&ground, Memory::<4>::new());
+//! let machine = MockMachine::new([MockDevice::new(Domain::package(0, None).with_power(limit))]);
+//! let mut hal = Mock::open(&machine, OriginalsInMemory::<4>::new());
 //!
 //! let (package, domain) = hal.describe()?.iter().next().unwrap();
 //! assert_eq!(domain.key().as_str(), "package-0");
@@ -26,9 +26,9 @@
 //! let applied = hal.apply(package, Setting::Power(w(5_000)))?;
 //! assert_eq!(
 //!     applied.outcome(),
-//!     Outcome::Clamped { requested: Setting::Power(w(5_000)), effective: Setting::Power(w(270)) }
+//!     ApplyOutcome::Clamped { requested: Setting::Power(w(5_000)), effective: Setting::Power(w(270)) }
 //! );
-//! assert_eq!(hal.apply(package, Setting::Power(w(120)))?.outcome(), Outcome::Exact);
+//! assert_eq!(hal.apply(package, Setting::Power(w(120)))?.outcome(), ApplyOutcome::Exact);
 //!
 //! let mut readings = [Reading::new(package)];
 //! hal.sample(&mut readings);
@@ -85,11 +85,11 @@ mod setting;
 pub use cpus::{BadCpus, Covers, CpuSet, couple};
 pub use domain::{Domain, Domains, Generation, Handle};
 pub use errno::Surface;
-pub use error::{Error, ErrorKind, ErrorType, Failure, Refusal};
+pub use error::{Error, ErrorKind, ErrorType, PortError, Refusal};
 pub use key::{DomainKind, Key, KeyError};
-pub use limit::{BadLimit, Limit, Quantity, Span, Throttle, lower_first};
+pub use limit::{BadLimit, Limit, LimitQuantity, Span, Throttle, lower_first};
 pub use meter::{Counter, Measured, Meter, Untold};
-pub use originals::{Memory, Original, Originals};
+pub use originals::{Original, Originals, OriginalsInMemory};
 pub use port::PowerHal;
 pub use sample::{Clock, Reading, Sample};
-pub use setting::{Applied, Control, Outcome, Released, Setting};
+pub use setting::{Applied, ApplyOutcome, Control, Released, Setting};

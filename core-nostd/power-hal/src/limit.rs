@@ -12,7 +12,7 @@ mod sealed {
 }
 
 /// A quantity that can be limited.
-pub trait Quantity: sealed::Sealed + Copy + Ord + fmt::Debug {
+pub trait LimitQuantity: sealed::Sealed + Copy + Ord + fmt::Debug {
     /// Nothing of it, which is never a limit.
     const ZERO: Self;
     /// The smallest limit above zero that a device can be told.
@@ -27,7 +27,7 @@ pub trait Quantity: sealed::Sealed + Copy + Ord + fmt::Debug {
     fn above(self, other: Self) -> Self;
 }
 
-impl Quantity for MicroWatts {
+impl LimitQuantity for MicroWatts {
     const ZERO: Self = Self::ZERO;
     const UNIT: Self = Self::new(1);
 
@@ -40,7 +40,7 @@ impl Quantity for MicroWatts {
     }
 }
 
-impl Quantity for KiloHertz {
+impl LimitQuantity for KiloHertz {
     const ZERO: Self = Self::ZERO;
     const UNIT: Self = Self::from_int(1);
 
@@ -92,7 +92,7 @@ impl fmt::Display for BadLimit {
 
 impl core::error::Error for BadLimit {}
 
-impl<Q: Quantity> Limit<Q> {
+impl<Q: LimitQuantity> Limit<Q> {
     /// A limit of which only the register is known. The device rounds what it is told down to a multiple of `step`;
     /// zero stands for a device that takes every value, and for steps that are not even.
     ///

@@ -94,11 +94,11 @@ impl<T: Originals + ?Sized> Originals for &mut T {
 
 /// Up to `N` originals in memory: for tests, and for a caller that releases before it ends. They do not survive it.
 #[derive(Clone, Debug, Default)]
-pub struct Memory<const N: usize> {
+pub struct OriginalsInMemory<const N: usize> {
     held: Vec<(Key, Control, Original), N>,
 }
 
-impl<const N: usize> Memory<N> {
+impl<const N: usize> OriginalsInMemory<N> {
     /// Nothing is held.
     #[must_use]
     pub const fn new() -> Self {
@@ -122,7 +122,7 @@ fn is_of(held: &(Key, Control, Original), domain: &Key, control: Control) -> boo
     held.0 == *domain && held.1 == control
 }
 
-impl<const N: usize> Originals for Memory<N> {
+impl<const N: usize> Originals for OriginalsInMemory<N> {
     fn keep(&mut self, domain: &Key, control: Control, original: &Original) -> Result<(), ErrorKind> {
         if self.kept(domain, control).is_some() {
             return Ok(());
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn the_first_original_stays_until_it_is_let_go() {
-        let mut memory = Memory::<2>::new();
+        let mut memory = OriginalsInMemory::<2>::new();
         let (a, b) = (Key::package(0, None), Key::package(1, None));
         let original = |word| Original::new(1, &[word]).unwrap();
         assert_eq!(memory.keep(&a, Control::Power, &original(250)), Ok(()));
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_full_memory_refuses_instead_of_dropping_one() {
-        let mut memory = Memory::<1>::new();
+        let mut memory = OriginalsInMemory::<1>::new();
         let original = Original::new(0, &[]).unwrap();
         assert_eq!(memory.keep(&Key::socket(0), Control::Power, &original), Ok(()));
         assert_eq!(memory.keep(&Key::socket(1), Control::Power, &original), Err(ErrorKind::Io));

@@ -1,8 +1,8 @@
 //! The port itself.
 
 use crate::{
-    Applied, Control, Domain, Domains, Error, ErrorKind, ErrorType, Failure, Handle, Key, Original,
-    Originals, Reading, Refusal, Released, Sample, Setting,
+    Applied, Control, Domain, Domains, Error, ErrorKind, ErrorType, Handle, Key, Original, Originals,
+    PortError, Reading, Refusal, Released, Sample, Setting,
 };
 
 /// Power hardware: four verbs over domains.
@@ -14,16 +14,16 @@ use crate::{
 /// A HAL in full, of one socket whose firmware takes milliwatts and clips them itself:
 ///
 /// ```
-/// use power_hal::{Control, Domain, Domains, ErrorKind, ErrorType, Generation, Handle, Limit, Memory, Original};
-/// use power_hal::{Outcome, PowerHal, Sample, Setting, Span};
+/// use power_hal::{Control, Domain, Domains, ErrorKind, ErrorType, Generation, Handle, Limit, Original};
+/// use power_hal::{ApplyOutcome, OriginalsInMemory, PowerHal, Sample, Setting, Span};
 /// use power_units::{MicroWatts, Micros, Stamp};
 ///
-/// struct Socket { domain: [Domain; 1], firmware_mw: u64, journal: Memory<1> }
+/// struct Socket { domain: [Domain; 1], firmware_mw: u64, journal: OriginalsInMemory<1> }
 ///
 /// impl ErrorType for Socket { type Error = ErrorKind; }
 ///
 /// impl PowerHal for Socket {
-///     type Originals = Memory<1>;
+///     type Originals = OriginalsInMemory<1>;
 ///     fn domains(&self) -> Domains<'_> { Domains::new(Generation::FIRST, &self.domain) }
 ///     fn enumerate(&mut self) -> Result<(), ErrorKind> { Ok(()) }
 ///     fn read(&mut self, _: Handle) -> Result<Sample, ErrorKind> {
@@ -42,16 +42,16 @@ use crate::{
 ///         self.firmware_mw = *original.words().first().ok_or(ErrorKind::BadData)?;
 ///         Ok(())
 ///     }
-///     fn originals(&mut self) -> &mut Memory<1> { &mut self.journal }
+///     fn originals(&mut self) -> &mut OriginalsInMemory<1> { &mut self.journal }
 /// }
 ///
 /// let w = |watts: u64| MicroWatts::new(watts * 1_000_000);
 /// let limit = Limit::new(Span { floor: w(1), ceiling: w(4_294) }, MicroWatts::new(1_000))?;
 /// let domain = [Domain::socket(0).with_power(limit.known(None, Some(w(240)))?)];
-/// let mut hal = Socket { domain, firmware_mw: 240_000, journal: Memory::new() };
+/// let mut hal = Socket { domain, firmware_mw: 240_000, journal: OriginalsInMemory::new() };
 /// let socket = hal.describe()?.iter().next().unwrap().0;
 /// let (requested, effective) = (Setting::Power(w(300)), Setting::Power(w(225)));
-/// assert_eq!(hal.apply(socket, requested)?.outcome(), Outcome::Clamped { requested, effective });
+/// assert_eq!(hal.apply(socket, requested)?.outcome(), ApplyOutcome::Clamped { requested, effective });
 /// assert!(hal.apply(socket, Setting::Power(w(0))).is_err());
 /// hal.release(socket)?;
 /// assert_eq!(hal.firmware_mw, 240_000);
@@ -152,7 +152,7 @@ pub trait PowerHal: ErrorType {
     ///
     /// # Errors
     /// When the port refuses (the hardware is untouched then), or the hardware does.
-    fn apply(&mut self, domain: Handle, setting: Setting) -> Result<Applied, Failure<Self::Error>> {
+    fn apply(&mut self, domain: Handle, setting: Setting) -> Result<Applied, PortError<Self::Error>> {
         let described = *Self::domains(self).get(domain).ok_or(Refusal::Stale)?;
         let admitted = described.admit(setting)?;
         let touch = first_touch(self, domain, &described, setting.control())?;
@@ -163,7 +163,7 @@ pub trait PowerHal: ErrorType {
             Ok(_) => Err(Refusal::Mismatched.into()),
             Err(error) => {
                 take_back(self, domain, described.key(), touch);
-                Err(Failure::Hal(error))
+                Err(PortError::Hal(error))
             }
         }
     }
@@ -174,7 +174,7 @@ pub trait PowerHal: ErrorType {
     /// # Errors
     /// When an original could not be put back; it is still saved, so that the call can be repeated. What else can be
     /// put back has been.
-    fn release(&mut self, domain: Handle) -> Result<Released, Failure<Self::Error>> {
+    fn release(&mut self, domain: Handle) -> Result<Released, PortError<Self::Error>> {
         let key = *Self::domains(self).get(domain).ok_or(Refusal::Stale)?.key();
         let mut released = Released::Untouched;
         let mut failure = None;
@@ -200,11 +200,11 @@ fn first_touch<H: PowerHal + ?Sized>(
     domain: Handle,
     described: &Domain,
     control: Control,
-) -> Result<Touch, Failure<H::Error>> {
+) -> Result<Touch, PortError<H::Error>> {
     if hal.originals().kept(described.key(), control).is_some() {
         return Ok(Touch { control, saved: None });
     }
-    let original = hal.save(domain, control).map_err(Failure::Hal)?;
+    let original = hal.save(domain, control).map_err(PortError::Hal)?;
     hal.originals().keep(described.key(), control, &original).map_err(Refusal::NotKept)?;
     Ok(Touch { control, saved: Some(original) })
 }
@@ -225,11 +225,11 @@ fn put_back<H: PowerHal + ?Sized>(
     domain: Handle,
     key: &Key,
     control: Control,
-) -> Result<Released, Failure<H::Error>> {
+) -> Result<Released, PortError<H::Error>> {
     let Some(original) = hal.originals().kept(key, control) else { return Ok(Released::Untouched) };
-    if hal.save(domain, control).map_err(Failure::Hal)? != original {
-        hal.restore(domain, control, &original).map_err(Failure::Hal)?;
-        if hal.save(domain, control).map_err(Failure::Hal)? != original {
+    if hal.save(domain, control).map_err(PortError::Hal)? != original {
+        hal.restore(domain, control, &original).map_err(PortError::Hal)?;
+        if hal.save(domain, control).map_err(PortError::Hal)? != original {
             return Err(Refusal::NotRestored.into());
         }
     }
@@ -276,11 +276,11 @@ impl<T: PowerHal + ?Sized> PowerHal for &mut T {
         (**self).sample(readings);
     }
 
-    fn apply(&mut self, domain: Handle, setting: Setting) -> Result<Applied, Failure<Self::Error>> {
+    fn apply(&mut self, domain: Handle, setting: Setting) -> Result<Applied, PortError<Self::Error>> {
         (**self).apply(domain, setting)
     }
 
-    fn release(&mut self, domain: Handle) -> Result<Released, Failure<Self::Error>> {
+    fn release(&mut self, domain: Handle) -> Result<Released, PortError<Self::Error>> {
         (**self).release(domain)
     }
 }

@@ -79,7 +79,7 @@ pub struct Applied {
 
 /// Whether one got what one asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ApplyOutcome {
     /// What was asked is in force, but for the step in which the device takes it.
     Exact,
     /// Something else is in force: the range ends before, or another limit is stricter.
@@ -112,11 +112,11 @@ impl Applied {
 
     /// Whether one got what one asked for.
     #[must_use]
-    pub const fn outcome(&self) -> Outcome {
+    pub const fn outcome(&self) -> ApplyOutcome {
         if self.exact {
-            Outcome::Exact
+            ApplyOutcome::Exact
         } else {
-            Outcome::Clamped { requested: self.requested, effective: self.effective }
+            ApplyOutcome::Clamped { requested: self.requested, effective: self.effective }
         }
     }
 
@@ -151,10 +151,10 @@ mod tests {
         let limit = Limit::new(Span { floor: w(75), ceiling: w(270) }, MicroWatts::new(125_000)).unwrap();
         let domain = Domain::package(0, None).with_power(limit);
         let applied = |asked, found| Applied::new(&domain, Setting::Power(asked), Setting::Power(found));
-        assert_eq!(applied(MicroWatts::new(100_123_456), w(100)).outcome(), Outcome::Exact);
+        assert_eq!(applied(MicroWatts::new(100_123_456), w(100)).outcome(), ApplyOutcome::Exact);
         let low = applied(w(20), w(75));
         let (requested, effective) = (Setting::Power(w(20)), Setting::Power(w(75)));
-        assert_eq!(low.outcome(), Outcome::Clamped { requested, effective });
+        assert_eq!(low.outcome(), ApplyOutcome::Clamped { requested, effective });
         assert!(low.permits_more() && !applied(w(300), w(270)).permits_more());
     }
 

@@ -7,7 +7,7 @@
     reason = "all of it is tests, which say what they are at"
 )]
 
-use fuzz::{TARGETS, Target};
+use fuzz::{FuzzTarget, TARGETS};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use std::fs;
@@ -17,7 +17,7 @@ fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn target(name: &str) -> Target {
+fn target(name: &str) -> FuzzTarget {
     *TARGETS.iter().find(|target| target.name == name).unwrap()
 }
 

@@ -1,7 +1,7 @@
 //! The mailbox of a socket's firmware: which messages, how they are laid out, and what carries them.
 
 use crate::ffi;
-use hal_files::{Deed, FileError};
+use hal_files::{FileError, FileOperation};
 use power_hal::{ErrorKind, Surface};
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// A message that is used here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum HsmpCommand {
     /// The power that the socket draws, in mW.
     Power,
     /// To set its power limit, in mW. Above its maximum the firmware clips.
@@ -22,7 +22,7 @@ pub enum Ask {
     LimitMax,
 }
 
-impl Ask {
+impl HsmpCommand {
     /// The number of the message.
     #[must_use]
     pub const fn id(self) -> u32 {
@@ -35,7 +35,7 @@ impl Ask {
     }
 }
 
-impl fmt::Display for Ask {
+impl fmt::Display for HsmpCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Power => "asking for the power",
@@ -49,7 +49,7 @@ impl fmt::Display for Ask {
 /// `struct hsmp_message` of the kernel.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Message {
+pub struct HsmpMessage {
     /// Which message.
     pub id: u32,
     /// How many arguments it comes with; the driver refuses any other number than the message's own.
@@ -63,12 +63,12 @@ pub struct Message {
 }
 
 // What the kernel copies in and out: 44 bytes, the socket at 40.
-const _: () = assert!(size_of::<Message>() == 44 && std::mem::offset_of!(Message, socket) == 40);
+const _: () = assert!(size_of::<HsmpMessage>() == 44 && std::mem::offset_of!(HsmpMessage, socket) == 40);
 
-impl Message {
+impl HsmpMessage {
     /// A message that asks.
     #[must_use]
-    pub fn ask(socket: u16, ask: Ask) -> Self {
+    pub fn ask(socket: u16, ask: HsmpCommand) -> Self {
         Self { id: ask.id(), answers: 1, socket, ..Self::default() }
     }
 
@@ -76,7 +76,7 @@ impl Message {
     #[must_use]
     pub fn set_limit(socket: u16, milliwatts: u32) -> Self {
         let words = [milliwatts, 0, 0, 0, 0, 0, 0, 0];
-        Self { id: Ask::SetLimit.id(), arguments: 1, words, socket, ..Self::default() }
+        Self { id: HsmpCommand::SetLimit.id(), arguments: 1, words, socket, ..Self::default() }
     }
 }
 
@@ -87,7 +87,7 @@ pub trait Mailbox {
     /// # Errors
     /// The kernel's error number: ENODEV without such a socket, ENOMSG for a message that the firmware does not know,
     /// ETIMEDOUT when it does not answer, EINVAL for arguments that it does not take, EBUSY while it is busy.
-    fn send(&self, message: &mut Message) -> Result<(), i32>;
+    fn send(&self, message: &mut HsmpMessage) -> Result<(), i32>;
 }
 
 /// `/dev/hsmp`, kept open.
@@ -119,7 +119,9 @@ impl DevHsmp {
                 outcome => outcome.map(Self::over),
             }
         };
-        opened.map_err(|error| FileError::from_io(&Arc::from(path), Deed::Open, Surface::Device, &error))
+        opened.map_err(|error| {
+            FileError::from_io(&Arc::from(path), FileOperation::Open, Surface::Device, &error)
+        })
     }
 
     /// The device behind a file that was opened to ask and to set.
@@ -130,9 +132,9 @@ impl DevHsmp {
 }
 
 impl Mailbox for DevHsmp {
-    fn send(&self, message: &mut Message) -> Result<(), i32> {
+    fn send(&self, message: &mut HsmpMessage) -> Result<(), i32> {
         // The driver would say EINVAL or, since a later version, EPERM; the first is not what is wrong.
-        if !self.may_set && message.id == Ask::SetLimit.id() {
+        if !self.may_set && message.id == HsmpCommand::SetLimit.id() {
             return Err(libc::EACCES);
         }
         let mut errno = libc::EINTR;

@@ -4,7 +4,7 @@ use super::find::{Driver, Place};
 use crate::AmdError;
 use crate::watts::{self, Told};
 use hal_files::hwmon::{self, Settable};
-use hal_files::{Attribute, Deed, FileError};
+use hal_files::{Attribute, FileError, FileOperation};
 use power_hal::{Domain, ErrorKind, Key};
 use power_units::MicroWatts;
 
@@ -146,8 +146,9 @@ impl Device {
     }
 
     fn fault(&self, error: FileError) -> AmdError {
-        let in_reset =
-            self.driver == Driver::Amdgpu && error.errno == Some(libc::EPERM) && error.deed != Deed::Open;
+        let in_reset = self.driver == Driver::Amdgpu
+            && error.errno == Some(libc::EPERM)
+            && error.deed != FileOperation::Open;
         if in_reset { AmdError::InReset(self.key, error) } else { AmdError::File(Some(self.key), error) }
     }
 }

@@ -41,9 +41,9 @@ impl fmt::Display for Call {
 
 /// `rsmi_status_t`, other than success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Status(pub u32);
+pub struct RsmiStatus(pub u32);
 
-impl Status {
+impl RsmiStatus {
     /// A function that the library does not have.
     pub(crate) const NOT_SUPPORTED: Self = Self(2);
     /// What a start answers on a machine without a GPU driver.
@@ -69,7 +69,7 @@ impl Status {
     }
 }
 
-impl fmt::Display for Status {
+impl fmt::Display for RsmiStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} (status {})", self.kind(), self.0)
     }

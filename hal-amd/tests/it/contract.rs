@@ -1,13 +1,15 @@
 //! The port's contract, on a plain tree and on virtual machines.
 
-use crate::support::{Drivers, Folder, Hal, Journal, Room, Ticks, gpu};
-use hal_amd::{Amd, Backend, Devices, Hwmon};
+use crate::support::{Drivers, Folder, Hal, Journal, TestMachine, Ticks, gpu};
+use hal_amd::{Amd, DeviceBackend, DeviceSelection, Hwmon};
 use hal_files::Root;
-use power_hal::contract::{Ledger, Mode, Report, Rule, Trouble, World, check};
-use power_hal::{Control, Key, Memory, PowerHal, Setting};
+use power_hal::contract::{
+    ContractMode, ContractReport, ContractWorld, DomainFault, RefusableOriginals, Rule, check,
+};
+use power_hal::{Control, Key, OriginalsInMemory, PowerHal, Setting};
 use power_units::{MicroWatts, Micros};
 use rig::faults::{Direction, Effect, Fault};
-use rig::machine::{Attribute, PowerFile};
+use rig::machine::{PowerFile, VirtualAttribute};
 use std::time::Duration;
 
 /// A journal and a clock, and a way to open a backend anew.
@@ -16,7 +18,7 @@ pub(crate) struct Bench<F> {
     pub(crate) backend: F,
 }
 
-impl<B: Backend, F: Fn() -> B> Bench<F> {
+impl<B: DeviceBackend, F: Fn() -> B> Bench<F> {
     pub(crate) const fn of(ticks: Ticks, backend: F) -> Self {
         Self { ticks, backend }
     }
@@ -33,7 +35,7 @@ struct Plain<'a, F> {
 
 const PLAIN_CAP: &str = "sys/devices/pci0000:00/0000:0c:00.0/hwmon/hwmon4/power1_cap";
 
-impl<F: Fn() -> Hwmon> World<Hal<Hwmon>> for Plain<'_, F> {
+impl<F: Fn() -> Hwmon> ContractWorld<Hal<Hwmon>> for Plain<'_, F> {
     fn in_force(&mut self, _: &Key, control: Control) -> Option<Setting> {
         let cap = self.folder.get(PLAIN_CAP).trim().parse().unwrap();
         (control == Control::Power).then(|| Setting::Power(MicroWatts::new(cap)))
@@ -44,8 +46,8 @@ impl<F: Fn() -> Hwmon> World<Hal<Hwmon>> for Plain<'_, F> {
         true
     }
 
-    fn cause(&mut self, trouble: Trouble) -> bool {
-        let Trouble::Moved(_, Setting::Power(to)) = trouble else { return false };
+    fn cause(&mut self, trouble: DomainFault) -> bool {
+        let DomainFault::Moved(_, Setting::Power(to)) = trouble else { return false };
         self.folder.put(PLAIN_CAP, format!("{}\n", to.get()));
         true
     }
@@ -60,11 +62,11 @@ impl<F: Fn() -> Hwmon> World<Hal<Hwmon>> for Plain<'_, F> {
 fn the_contract_holds_on_a_plain_tree() {
     let folder = Folder::new();
     folder.gpu(4, "0000:0c:00.0");
-    let backend = || Hwmon::new(Root::at(&folder.0), Devices::All);
+    let backend = || Hwmon::new(Root::at(&folder.0), DeviceSelection::All);
     let mut world = Plain { folder: &folder, bench: Bench::of(Ticks::default(), backend) };
-    let mut hal = world.bench.open(Ledger::new(Memory::new()));
+    let mut hal = world.bench.open(RefusableOriginals::new(OriginalsInMemory::new()));
     // A plain file is longer than what is written over it, so the digits must be as many.
-    let report = check(&mut hal, &mut world, Mode::Full).unwrap_or_else(|breach| panic!("{breach}"));
+    let report = check(&mut hal, &mut world, ContractMode::Full).unwrap_or_else(|breach| panic!("{breach}"));
     assert_eq!((report.domains, report.controls, report.blocked, report.blind), (1, 1, 0, 0));
     assert_eq!(
         report.unseen().collect::<Vec<_>>(),
@@ -81,7 +83,7 @@ fn the_contract_holds_on_a_plain_tree() {
 
 /// A virtual machine with its devices by key.
 pub(crate) struct Virtual<'a, F> {
-    room: &'a Room,
+    room: &'a TestMachine,
     bench: Bench<F>,
     base: usize,
     /// Whether the devices are seen through the ROCm SMI library, which tells a lost one only when it is started anew.
@@ -89,16 +91,16 @@ pub(crate) struct Virtual<'a, F> {
 }
 
 impl<'a, F> Virtual<'a, F> {
-    const fn new(room: &'a Room, bench: Bench<F>) -> Self {
+    const fn new(room: &'a TestMachine, bench: Bench<F>) -> Self {
         Self { room, bench, base: 0, rocm: false }
     }
 
-    pub(crate) const fn through_rocm(room: &'a Room, bench: Bench<F>) -> Self {
+    pub(crate) const fn through_rocm(room: &'a TestMachine, bench: Bench<F>) -> Self {
         Self { room, bench, base: 0, rocm: true }
     }
 }
 
-impl<B: Backend, F: Fn() -> B> World<Hal<B>> for Virtual<'_, F> {
+impl<B: DeviceBackend, F: Fn() -> B> ContractWorld<Hal<B>> for Virtual<'_, F> {
     fn in_force(&mut self, domain: &Key, control: Control) -> Option<Setting> {
         (control == Control::Power).then(|| Setting::Power(MicroWatts::new(self.room.cap(domain))))
     }
@@ -109,31 +111,33 @@ impl<B: Backend, F: Fn() -> B> World<Hal<B>> for Virtual<'_, F> {
         true
     }
 
-    fn cause(&mut self, trouble: Trouble) -> bool {
+    fn cause(&mut self, trouble: DomainFault) -> bool {
         match trouble {
             // No firmware locks a cap, and a device has no other limit that could move.
-            Trouble::Locked(_) | Trouble::Moved(_, Setting::Frequency(_) | Setting::Throttle(_)) => false,
-            Trouble::Unreadable(domain) => {
+            DomainFault::Locked(_) | DomainFault::Moved(_, Setting::Frequency(_) | Setting::Throttle(_)) => {
+                false
+            }
+            DomainFault::Unreadable(domain) => {
                 let at = self.room.device(&domain, |at, _| at);
                 let messages = [rig::hsmp::GET_POWER, rig::hsmp::GET_LIMIT];
-                let files = [Attribute::Cap(at), Attribute::Power(at, PowerFile::Average)];
-                for on in files.into_iter().chain(messages.map(|id| Attribute::HsmpMessage(at, id))) {
+                let files = [VirtualAttribute::Cap(at), VirtualAttribute::Power(at, PowerFile::Average)];
+                for on in files.into_iter().chain(messages.map(|id| VirtualAttribute::HsmpMessage(at, id))) {
                     let effect = Effect::Fails(libc::EIO);
                     let fault = Fault { on, direction: Direction::Read, effect, times: u32::MAX };
                     self.room.machine.lock().faults().add(fault);
                 }
                 true
             }
-            Trouble::Vanished(_) if self.rocm => false,
-            Trouble::Vanished(domain) => {
+            DomainFault::Vanished(_) if self.rocm => false,
+            DomainFault::Vanished(domain) => {
                 self.room.device(&domain, |_, slot| slot.present = false);
                 true
             }
-            Trouble::Moved(domain, Setting::Power(to)) => {
+            DomainFault::Moved(domain, Setting::Power(to)) => {
                 self.room.device(&domain, |_, slot| slot.hwmon.cap_uw = to.get());
                 true
             }
-            Trouble::Renumbered => {
+            DomainFault::Renumbered => {
                 self.base += 3;
                 self.room.machine.lock().renumber_hwmons(self.base);
                 self.room.machine.lock().renumber_rocm();
@@ -142,11 +146,11 @@ impl<B: Backend, F: Fn() -> B> World<Hal<B>> for Virtual<'_, F> {
         }
     }
 
-    fn heal(&mut self, trouble: Trouble) {
+    fn heal(&mut self, trouble: DomainFault) {
         match trouble {
-            Trouble::Unreadable(_) => self.room.machine.lock().faults().heal(),
-            Trouble::Vanished(domain) => self.room.device(&domain, |_, slot| slot.present = true),
-            Trouble::Locked(_) | Trouble::Moved(..) | Trouble::Renumbered => {}
+            DomainFault::Unreadable(_) => self.room.machine.lock().faults().heal(),
+            DomainFault::Vanished(domain) => self.room.device(&domain, |_, slot| slot.present = true),
+            DomainFault::Locked(_) | DomainFault::Moved(..) | DomainFault::Renumbered => {}
         }
     }
 
@@ -156,18 +160,18 @@ impl<B: Backend, F: Fn() -> B> World<Hal<B>> for Virtual<'_, F> {
     }
 }
 
-pub(crate) fn run<B: Backend>(room: &Room, backend: impl Fn() -> B) -> Report {
+pub(crate) fn run<B: DeviceBackend>(room: &TestMachine, backend: impl Fn() -> B) -> ContractReport {
     run_with(backend, |bench| Virtual::new(room, bench))
 }
 
-pub(crate) fn run_with<'r, B: Backend, F: Fn() -> B>(
+pub(crate) fn run_with<'r, B: DeviceBackend, F: Fn() -> B>(
     backend: F,
     world: impl FnOnce(Bench<F>) -> Virtual<'r, F>,
-) -> Report {
+) -> ContractReport {
     let mut world = world(Bench::of(Ticks::default(), backend));
-    let mut hal = world.bench.open(Ledger::new(Memory::new()));
+    let mut hal = world.bench.open(RefusableOriginals::new(OriginalsInMemory::new()));
     assert!(hal.complaints().is_empty());
-    check(&mut hal, &mut world, Mode::Full).unwrap_or_else(|breach| panic!("{breach}"))
+    check(&mut hal, &mut world, ContractMode::Full).unwrap_or_else(|breach| panic!("{breach}"))
 }
 
 /// Nobody sees the instants between two caps, and no firmware locks one.
@@ -175,16 +179,18 @@ pub(crate) const UNSEEN: [Rule; 2] = [Rule::Ordered, Rule::LockedSaid];
 
 #[test]
 fn the_contract_holds_for_the_sockets_of_an_epyc() {
-    let Some(room) = Room::profile("epyc") else { return };
-    let report = run(&room, || Hwmon::new(Root::at(&room.folder.0), Devices::All));
+    let Some(room) = TestMachine::profile("epyc") else { return };
+    let report = run(&room, || Hwmon::new(Root::at(&room.folder.0), DeviceSelection::All));
     assert_eq!((report.domains, report.controls, report.blocked, report.blind), (2, 2, 0, 0));
     assert_eq!(report.unseen().collect::<Vec<_>>(), UNSEEN);
 }
 
 #[test]
 fn the_contract_holds_for_a_gpu_and_the_sockets_of_its_host() {
-    let Some(room) = Room::profile("mi300x") else { return };
-    for (devices, domains) in [(Devices::All, 3), (Devices::Sockets, 2), (Devices::Gpus, 1)] {
+    let Some(room) = TestMachine::profile("mi300x") else { return };
+    for (devices, domains) in
+        [(DeviceSelection::All, 3), (DeviceSelection::Sockets, 2), (DeviceSelection::Gpus, 1)]
+    {
         let report = run(&room, || Hwmon::new(Root::at(&room.folder.0), devices));
         assert_eq!((report.domains, report.controls, report.blocked, report.blind), (domains, domains, 0, 0));
         let alone = if domains == 1 { vec![Rule::BatchSurvives] } else { vec![] };
@@ -195,8 +201,8 @@ fn the_contract_holds_for_a_gpu_and_the_sockets_of_its_host() {
 
 #[test]
 fn the_contract_holds_with_a_nearly_empty_range_and_under_a_cap_out_of_band() {
-    let Some(room) = Room::profile("mi300x") else { return };
-    let backend = || Hwmon::new(Root::at(&room.folder.0), Devices::Gpus);
+    let Some(room) = TestMachine::profile("mi300x") else { return };
+    let backend = || Hwmon::new(Root::at(&room.folder.0), DeviceSelection::Gpus);
     let key = gpu("0000:0c:00.0");
     room.device(&key, |_, slot| {
         (slot.hwmon.min_uw, slot.hwmon.max_uw, slot.hwmon.cap_uw) = (749_000_000, 750_000_000, 750_000_000);

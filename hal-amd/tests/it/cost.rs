@@ -1,7 +1,7 @@
 //! What the hot path costs.
 
 use crate::support::{Drivers, Folder, open, w};
-use power_hal::{Outcome, PowerHal, Reading, Setting};
+use power_hal::{ApplyOutcome, PowerHal, Reading, Setting};
 
 #[test]
 fn a_sample_and_a_cap_of_eight_gpus_allocate_nothing_not_even_when_they_fail() {
@@ -20,7 +20,7 @@ fn a_sample_and_a_cap_of_eight_gpus_allocate_nothing_not_even_when_they_fail() {
             hal.sample(&mut batch);
             for reading in &batch[..7] {
                 let applied = hal.apply(reading.domain, Setting::Power(w(watts))).unwrap();
-                assert_eq!(applied.outcome(), Outcome::Exact);
+                assert_eq!(applied.outcome(), ApplyOutcome::Exact);
             }
             assert!(hal.apply(batch[7].domain, Setting::Power(w(watts))).is_err());
         }

@@ -1,36 +1,36 @@
 //! The rows of behaviour that the drivers show, each on virtual hardware that answers as they do.
 
-use crate::support::{Room, apply, effective, keys, mi300x, release, sample, w};
-use power_hal::{Error, ErrorKind, Key, Outcome, PowerHal, Released, Setting};
+use crate::support::{TestMachine, apply, effective, keys, mi300x, release, sample, w};
+use power_hal::{ApplyOutcome, Error, ErrorKind, Key, PowerHal, Released, Setting};
 use power_units::MicroWatts;
 use rig::faults::{Direction, Effect, Fault};
 use rig::hwmon;
-use rig::machine::{Attribute, PowerFile};
+use rig::machine::{PowerFile, VirtualAttribute};
 
 /// hwmon: W truncation.
 #[test]
 fn a_gpu_truncates_a_cap_to_whole_watts_and_that_is_what_was_asked() {
-    let Some(room) = Room::profile("mi300x") else { return };
+    let Some(room) = TestMachine::profile("mi300x") else { return };
     let mut hal = room.open();
     let applied = apply(&mut hal, &mi300x(), MicroWatts::new(400_999_999)).unwrap();
-    assert_eq!((applied.outcome(), applied.effective()), (Outcome::Exact, Setting::Power(w(400))));
+    assert_eq!((applied.outcome(), applied.effective()), (ApplyOutcome::Exact, Setting::Power(w(400))));
     assert_eq!(room.cap(&mi300x()), 400_000_000);
     // A socket takes milliwatts.
     let applied = apply(&mut hal, &Key::socket(1), MicroWatts::new(200_123_999)).unwrap();
     assert_eq!(applied.effective(), Setting::Power(MicroWatts::new(200_123_000)));
-    assert_eq!(applied.outcome(), Outcome::Exact);
+    assert_eq!(applied.outcome(), ApplyOutcome::Exact);
 }
 
 /// hwmon: EINVAL out of [min,max].
 #[test]
 fn a_wish_out_of_the_range_is_clamped_before_the_driver_could_refuse_it() {
-    let Some(room) = Room::profile("mi300x") else { return };
+    let Some(room) = TestMachine::profile("mi300x") else { return };
     let mut hal = room.open();
     for (wish, cap) in [(w(751), w(750)), (w(349), w(350)), (MicroWatts::new(1), w(350))] {
         assert_eq!(effective(&mut hal, &mi300x(), wish), cap, "{wish:?}");
     }
     let low = apply(&mut hal, &mi300x(), w(100)).unwrap();
-    assert!(low.permits_more() && low.outcome() != Outcome::Exact);
+    assert!(low.permits_more() && low.outcome() != ApplyOutcome::Exact);
     assert_eq!(apply(&mut hal, &mi300x(), MicroWatts::ZERO), Err(ErrorKind::OutOfRange));
     // The range became smaller since it was listed: the driver refuses, and nothing changes.
     room.device(&mi300x(), |_, slot| slot.hwmon.max_uw = 600_000_000);
@@ -41,7 +41,7 @@ fn a_wish_out_of_the_range_is_clamped_before_the_driver_could_refuse_it() {
 /// hwmon: ERANGE >4294967295.
 #[test]
 fn what_32_bits_do_not_hold_is_never_written() {
-    let Some(room) = Room::profile("mi300x") else { return };
+    let Some(room) = TestMachine::profile("mi300x") else { return };
     room.device(&mi300x(), |_, slot| slot.hwmon.max_uw = 5_000_000_000);
     let mut hal = room.open();
     for wish in [w(4_295), w(5_000), MicroWatts::MAX] {
@@ -52,17 +52,17 @@ fn what_32_bits_do_not_hold_is_never_written() {
 /// hwmon: empty line.
 #[test]
 fn an_empty_line_is_bad_data_of_that_value_only() {
-    let Some(room) = Room::profile("mi300x") else { return };
+    let Some(room) = TestMachine::profile("mi300x") else { return };
     let mut hal = room.open();
     let at = room.device(&mi300x(), |at, _| at);
     let silent = |on| {
         let effect = Effect::Answers(b"\n".to_vec());
         room.machine.lock().faults().add(Fault { on, direction: Direction::Read, effect, times: 1 });
     };
-    silent(Attribute::Power(at, PowerFile::Average));
+    silent(VirtualAttribute::Power(at, PowerFile::Average));
     let sampled = sample(&mut hal, &mi300x()).unwrap();
     assert_eq!((sampled.meter, sampled.power_limit), (Err(ErrorKind::BadData), Ok(w(750))));
-    silent(Attribute::Cap(at));
+    silent(VirtualAttribute::Cap(at));
     let sampled = sample(&mut hal, &mi300x()).unwrap();
     assert!(sampled.meter.is_ok());
     assert_eq!(sampled.power_limit, Err(ErrorKind::BadData));
@@ -80,7 +80,7 @@ fn an_empty_line_is_bad_data_of_that_value_only() {
 
 #[test]
 fn a_gpu_that_never_answered_is_listed_with_what_is_known_and_completed_later() {
-    let Some(room) = Room::profile("mi300x") else { return };
+    let Some(room) = TestMachine::profile("mi300x") else { return };
     room.device(&mi300x(), |_, slot| slot.hwmon.silent = true);
     let mut hal = room.open();
     let max = |hal: &crate::support::Hal<_>| {
@@ -96,7 +96,7 @@ fn a_gpu_that_never_answered_is_listed_with_what_is_known_and_completed_later() 
 /// hwmon: EPERM in reset.
 #[test]
 fn a_gpu_in_reset_is_busy_and_takes_the_cap_afterwards() {
-    let Some(room) = Room::profile("mi300x") else { return };
+    let Some(room) = TestMachine::profile("mi300x") else { return };
     let mut hal = room.open();
     room.device(&mi300x(), |_, slot| slot.hwmon.in_reset = true);
     let handle = crate::support::find(&hal, &mi300x());
@@ -115,8 +115,8 @@ fn a_gpu_in_reset_is_busy_and_takes_the_cap_afterwards() {
 /// hwmon: VF EINVAL.
 #[test]
 fn a_gpu_of_a_virtual_machine_says_that_it_takes_no_cap() {
-    let Some(room) = Room::profile("mi300x") else { return };
-    room.device(&mi300x(), |_, slot| slot.hwmon.device = hwmon::Device::VirtualFunction);
+    let Some(room) = TestMachine::profile("mi300x") else { return };
+    room.device(&mi300x(), |_, slot| slot.hwmon.device = hwmon::HwmonChip::VirtualFunction);
     let mut hal = room.open();
     assert_eq!(apply(&mut hal, &mi300x(), w(400)), Err(ErrorKind::NotSupported));
     assert_eq!(release(&mut hal, &mi300x()), Ok(Released::Untouched));
@@ -126,7 +126,7 @@ fn a_gpu_of_a_virtual_machine_says_that_it_takes_no_cap() {
 /// hwmon: cap_max 0 on secondary die.
 #[test]
 fn the_secondary_die_of_a_module_is_no_domain() {
-    let Some(room) = Room::profile("mi300x") else { return };
+    let Some(room) = TestMachine::profile("mi300x") else { return };
     assert!(room.folder.0.join("sys/devices/pci0000:00/0000:0d:00.0/hwmon").is_dir());
     let hal = room.open();
     assert_eq!(keys(&hal), ["gpu-0000:0c:00.0", "socket-0", "socket-1"]);
@@ -136,7 +136,7 @@ fn the_secondary_die_of_a_module_is_no_domain() {
 /// hwmon: hwmonN renumbering.
 #[test]
 fn a_key_stays_with_its_hardware_when_hwmon_is_numbered_anew() {
-    let Some(room) = Room::profile("mi300x") else { return };
+    let Some(room) = TestMachine::profile("mi300x") else { return };
     let mut hal = room.open();
     assert_eq!(effective(&mut hal, &mi300x(), w(400)), w(400));
     let old = crate::support::find(&hal, &mi300x());
@@ -153,7 +153,7 @@ fn a_key_stays_with_its_hardware_when_hwmon_is_numbered_anew() {
 /// HSMP: clip to max. The firmware clips by itself; the port has clamped before.
 #[test]
 fn a_socket_is_clipped_at_its_maximum() {
-    let Some(room) = Room::profile("epyc") else { return };
+    let Some(room) = TestMachine::profile("epyc") else { return };
     let mut hal = room.open();
     assert_eq!(effective(&mut hal, &Key::socket(0), w(500)), w(400));
     // Its maximum has fallen since it was listed.
@@ -163,14 +163,14 @@ fn a_socket_is_clipped_at_its_maximum() {
 
 #[test]
 fn a_stricter_cap_out_of_band_is_reported_as_clamped_and_does_not_stand_in_the_way_of_a_release() {
-    let Some(room) = Room::profile("epyc") else { return };
+    let Some(room) = TestMachine::profile("epyc") else { return };
     let (mut hal, key) = (room.open(), Key::socket(0));
     assert_eq!(effective(&mut hal, &key, w(350)), w(350));
     room.device(&key, |_, slot| slot.hwmon.out_of_band_uw = Some(300_000_000));
     assert_eq!(sample(&mut hal, &key).unwrap().power_limit, Ok(w(300)));
     let (requested, in_force) = (Setting::Power(w(350)), Setting::Power(w(300)));
     let applied = apply(&mut hal, &key, w(350)).unwrap();
-    assert_eq!(applied.outcome(), Outcome::Clamped { requested, effective: in_force });
+    assert_eq!(applied.outcome(), ApplyOutcome::Clamped { requested, effective: in_force });
     assert!(!applied.permits_more());
     assert_eq!(release(&mut hal, &key), Ok(Released::Restored));
     room.device(&key, |_, slot| slot.hwmon.out_of_band_uw = None);
@@ -179,13 +179,13 @@ fn a_stricter_cap_out_of_band_is_reported_as_clamped_and_does_not_stand_in_the_w
 
 #[test]
 fn a_cap_that_stays_above_its_original_is_not_released() {
-    let Some(room) = Room::profile("mi300x") else { return };
+    let Some(room) = TestMachine::profile("mi300x") else { return };
     room.device(&mi300x(), |_, slot| slot.hwmon.cap_uw = 500_000_000);
     let mut hal = room.open();
     assert_eq!(effective(&mut hal, &mi300x(), w(600)), w(600));
     let at = room.device(&mi300x(), |at, _| at);
     let effect = Effect::Answers(b"600000000\n".to_vec());
-    let fault = Fault { on: Attribute::Cap(at), direction: Direction::Read, effect, times: 1 };
+    let fault = Fault { on: VirtualAttribute::Cap(at), direction: Direction::Read, effect, times: 1 };
     room.machine.lock().faults().add(fault);
     assert_eq!(release(&mut hal, &mi300x()), Err(ErrorKind::Busy));
     assert_eq!(release(&mut hal, &mi300x()), Ok(Released::Restored));
@@ -194,7 +194,7 @@ fn a_cap_that_stays_above_its_original_is_not_released() {
 
 #[test]
 fn sampling_does_not_wake_a_gpu_and_setting_its_cap_does() {
-    let Some(room) = Room::profile("mi300x") else { return };
+    let Some(room) = TestMachine::profile("mi300x") else { return };
     let mut hal = room.open();
     let asleep = || room.device(&mi300x(), |_, slot| slot.hwmon.asleep);
     room.device(&mi300x(), |_, slot| slot.hwmon.asleep = true);
@@ -217,11 +217,11 @@ fn sampling_does_not_wake_a_gpu_and_setting_its_cap_does() {
 
 #[test]
 fn a_burst_of_errors_passes_and_a_lost_device_is_gone_until_it_is_back() {
-    let Some(room) = Room::profile("mi300x") else { return };
+    let Some(room) = TestMachine::profile("mi300x") else { return };
     let mut hal = room.open();
     let at = room.device(&mi300x(), |at, _| at);
     for errno in [libc::EIO, libc::ETIMEDOUT] {
-        for on in [Attribute::Cap(at), Attribute::Power(at, PowerFile::Average)] {
+        for on in [VirtualAttribute::Cap(at), VirtualAttribute::Power(at, PowerFile::Average)] {
             let fault = Fault { on, direction: Direction::Read, effect: Effect::Fails(errno), times: 2 };
             room.machine.lock().faults().add(fault);
         }

@@ -2,14 +2,16 @@
 //! on a virtual `/dev/hsmp`.
 
 use crate::contract::{UNSEEN, run};
-use crate::support::{Drivers, Folder, Hal, Room, apply, effective, find, keys, over, release, sample, w};
-use hal_amd::{Ask, Backend, DevHsmp, Hsmp, Mailbox, Message};
+use crate::support::{
+    Drivers, Folder, Hal, TestMachine, apply, effective, find, keys, over, release, sample, w,
+};
+use hal_amd::{DevHsmp, DeviceBackend, Hsmp, HsmpCommand, HsmpMessage, Mailbox};
 use hal_files::Root;
 use power_hal::contract::Rule;
-use power_hal::{Error, ErrorKind, Key, Measured, Outcome, PowerHal, Released, Setting};
+use power_hal::{ApplyOutcome, Error, ErrorKind, Key, Measured, PowerHal, Released, Setting};
 use power_units::MicroWatts;
 use rig::faults::{Direction, Effect, Fault};
-use rig::machine::Attribute;
+use rig::machine::VirtualAttribute;
 use std::cell::RefCell;
 use std::fs::OpenOptions;
 use std::rc::Rc;
@@ -21,8 +23,8 @@ struct Scripted(Rc<RefCell<Firmware>>);
 struct Firmware {
     limit: [u32; 2],
     max: u32,
-    failing: Vec<(Ask, i32)>,
-    sent: Vec<Message>,
+    failing: Vec<(HsmpCommand, i32)>,
+    sent: Vec<HsmpMessage>,
 }
 
 impl Default for Firmware {
@@ -32,7 +34,7 @@ impl Default for Firmware {
 }
 
 impl Mailbox for Scripted {
-    fn send(&self, message: &mut Message) -> Result<(), i32> {
+    fn send(&self, message: &mut HsmpMessage) -> Result<(), i32> {
         let mut firmware = self.0.borrow_mut();
         firmware.sent.push(*message);
         let at = usize::from(message.socket);
@@ -69,7 +71,7 @@ fn a_socket_is_measured_and_limited_in_milliwatts() {
     assert_eq!(sampled.meter, Ok(Measured::Power(MicroWatts::new(123_456_000))));
     assert_eq!(sampled.power_limit, Ok(w(400)));
     let applied = apply(&mut hal, &Key::socket(1), MicroWatts::new(250_000_999)).unwrap();
-    assert_eq!((applied.outcome(), applied.effective()), (Outcome::Exact, Setting::Power(w(250))));
+    assert_eq!((applied.outcome(), applied.effective()), (ApplyOutcome::Exact, Setting::Power(w(250))));
     assert_eq!(mailbox.0.borrow().limit, [400_000, 250_000], "the other socket is untouched");
     assert_eq!(release(&mut hal, &Key::socket(1)), Ok(Released::Restored));
     assert_eq!(mailbox.0.borrow().limit, [400_000; 2]);
@@ -100,7 +102,7 @@ fn every_error_number_of_the_driver_is_a_kind_and_is_told_with_the_message() {
         (libc::ENOMSG, ErrorKind::NotSupported),
     ] {
         let (mailbox, mut hal, _folder) = scripted();
-        mailbox.0.borrow_mut().failing = vec![(Ask::SetLimit, errno)];
+        mailbox.0.borrow_mut().failing = vec![(HsmpCommand::SetLimit, errno)];
         let handle = find(&hal, &Key::socket(0));
         let failure = hal.apply(handle, Setting::Power(w(300))).unwrap_err();
         assert_eq!(failure.kind(), kind, "{errno}");
@@ -115,7 +117,7 @@ fn every_error_number_of_the_driver_is_a_kind_and_is_told_with_the_message() {
 
 #[test]
 fn a_message_that_the_firmware_does_not_know_is_something_that_the_socket_does_not_have() {
-    let shape = |failing: &[(Ask, i32)]| {
+    let shape = |failing: &[(HsmpCommand, i32)]| {
         let (mailbox, mut hal, _folder) = scripted();
         mailbox.0.borrow_mut().failing = failing.to_vec();
         hal.describe().unwrap();
@@ -123,13 +125,13 @@ fn a_message_that_the_firmware_does_not_know_is_something_that_the_socket_does_n
         first.map(|domain| (domain.meter().is_some(), domain.power().map(|power| power.max())))
     };
     let unknown = libc::ENOMSG;
-    assert_eq!(shape(&[(Ask::Limit, unknown)]), Some((true, None)));
-    assert_eq!(shape(&[(Ask::Power, unknown)]), Some((false, Some(Some(w(400))))));
-    assert_eq!(shape(&[(Ask::Power, unknown), (Ask::Limit, unknown)]), None);
+    assert_eq!(shape(&[(HsmpCommand::Limit, unknown)]), Some((true, None)));
+    assert_eq!(shape(&[(HsmpCommand::Power, unknown)]), Some((false, Some(Some(w(400))))));
+    assert_eq!(shape(&[(HsmpCommand::Power, unknown), (HsmpCommand::Limit, unknown)]), None);
     // A time-out is no answer, and what was known stays known.
     let late = libc::ETIMEDOUT;
     assert_eq!(
-        shape(&[(Ask::Power, late), (Ask::Limit, late), (Ask::LimitMax, late)]),
+        shape(&[(HsmpCommand::Power, late), (HsmpCommand::Limit, late), (HsmpCommand::LimitMax, late)]),
         Some((true, Some(Some(w(400)))))
     );
 }
@@ -137,10 +139,10 @@ fn a_message_that_the_firmware_does_not_know_is_something_that_the_socket_does_n
 #[test]
 fn one_message_without_an_answer_leaves_the_other_value() {
     let (mailbox, mut hal, _folder) = scripted();
-    mailbox.0.borrow_mut().failing = vec![(Ask::Power, libc::ETIMEDOUT)];
+    mailbox.0.borrow_mut().failing = vec![(HsmpCommand::Power, libc::ETIMEDOUT)];
     let sampled = sample(&mut hal, &Key::socket(0)).unwrap();
     assert_eq!((sampled.meter, sampled.power_limit), (Err(ErrorKind::Timeout), Ok(w(400))));
-    mailbox.0.borrow_mut().failing.push((Ask::Limit, libc::ETIMEDOUT));
+    mailbox.0.borrow_mut().failing.push((HsmpCommand::Limit, libc::ETIMEDOUT));
     assert_eq!(sample(&mut hal, &Key::socket(0)), Err(ErrorKind::Timeout));
 }
 
@@ -201,13 +203,13 @@ fn a_sample_and_a_limit_allocate_nothing() {
 }
 
 /// A machine whose driver does not know hwmon yet.
-fn old() -> Option<Room> {
-    let room = Room::profile("epyc")?;
+fn old() -> Option<TestMachine> {
+    let room = TestMachine::profile("epyc")?;
     room.machine.lock().age_hsmp_driver();
     Some(room)
 }
 
-fn real(room: &Room) -> Hal<Hsmp<DevHsmp>> {
+fn real(room: &TestMachine) -> Hal<Hsmp<DevHsmp>> {
     over(Hsmp::new(Root::at(&room.folder.0)))
 }
 
@@ -223,7 +225,7 @@ fn the_contract_holds_through_the_device() {
 
 #[test]
 fn a_driver_that_knows_hwmon_leaves_the_device_unused() {
-    let Some(room) = Room::profile("epyc") else { return };
+    let Some(room) = TestMachine::profile("epyc") else { return };
     assert!(room.folder.0.join("dev/hsmp").exists());
     assert_eq!(keys(&real(&room)), [""; 0]);
     assert_eq!(keys(&room.open()), ["socket-0", "socket-1"]);
@@ -237,15 +239,19 @@ fn the_firmware_clips_at_a_maximum_that_has_fallen() {
     room.device(&Key::socket(0), |_, slot| slot.hwmon.max_uw = 300_000_000);
     let applied = apply(&mut hal, &Key::socket(0), w(350)).unwrap();
     let (requested, in_force) = (Setting::Power(w(350)), Setting::Power(w(300)));
-    assert_eq!(applied.outcome(), Outcome::Clamped { requested, effective: in_force });
+    assert_eq!(applied.outcome(), ApplyOutcome::Clamped { requested, effective: in_force });
     assert_eq!(effective(&mut hal, &Key::socket(0), w(500)), w(300));
 }
 
-fn strike(room: &Room, ask: Ask, errno: i32) {
-    let direction = if ask == Ask::SetLimit { Direction::Write } else { Direction::Read };
+fn strike(room: &TestMachine, ask: HsmpCommand, errno: i32) {
+    let direction = if ask == HsmpCommand::SetLimit { Direction::Write } else { Direction::Read };
     let at = room.device(&Key::socket(0), |at, _| at);
-    let fault =
-        Fault { on: Attribute::HsmpMessage(at, ask.id()), direction, effect: Effect::Fails(errno), times: 1 };
+    let fault = Fault {
+        on: VirtualAttribute::HsmpMessage(at, ask.id()),
+        direction,
+        effect: Effect::Fails(errno),
+        times: 1,
+    };
     room.machine.lock().faults().add(fault);
 }
 
@@ -254,10 +260,10 @@ fn strike(room: &Room, ask: Ask, errno: i32) {
 fn a_mailbox_that_does_not_answer_is_a_time_out_of_that_value() {
     let Some(room) = old() else { return };
     let mut hal = real(&room);
-    strike(&room, Ask::Power, libc::ETIMEDOUT);
+    strike(&room, HsmpCommand::Power, libc::ETIMEDOUT);
     let sampled = sample(&mut hal, &Key::socket(0)).unwrap();
     assert_eq!((sampled.meter, sampled.power_limit), (Err(ErrorKind::Timeout), Ok(w(400))));
-    strike(&room, Ask::SetLimit, libc::ETIMEDOUT);
+    strike(&room, HsmpCommand::SetLimit, libc::ETIMEDOUT);
     assert_eq!(apply(&mut hal, &Key::socket(0), w(300)), Err(ErrorKind::Timeout));
     assert_eq!(effective(&mut hal, &Key::socket(0), w(300)), w(300));
 }
@@ -266,7 +272,7 @@ fn a_mailbox_that_does_not_answer_is_a_time_out_of_that_value() {
 #[test]
 fn firmware_without_a_message_is_a_socket_without_that() {
     let Some(room) = old() else { return };
-    strike(&room, Ask::Limit, libc::ENOMSG);
+    strike(&room, HsmpCommand::Limit, libc::ENOMSG);
     let mut hal = real(&room);
     let has: Vec<bool> = hal.domains().iter().map(|(_, domain)| domain.power().is_some()).collect();
     assert_eq!(has, [false, true]);
@@ -279,13 +285,13 @@ fn a_device_that_was_opened_for_one_direction_refuses_the_other() {
     let Some(room) = old() else { return };
     let path = room.folder.0.join("dev/hsmp");
     let to_set = DevHsmp::over(OpenOptions::new().write(true).open(&path).unwrap());
-    assert_eq!(to_set.send(&mut Message::ask(0, Ask::Limit)), Err(libc::EINVAL));
-    assert_eq!(to_set.send(&mut Message::set_limit(0, 300_000)), Ok(()));
+    assert_eq!(to_set.send(&mut HsmpMessage::ask(0, HsmpCommand::Limit)), Err(libc::EINVAL));
+    assert_eq!(to_set.send(&mut HsmpMessage::set_limit(0, 300_000)), Ok(()));
     let to_ask = DevHsmp::over(OpenOptions::new().read(true).open(&path).unwrap());
-    assert_eq!(to_ask.send(&mut Message::set_limit(0, 200_000)), Err(libc::EINVAL));
-    let mut message = Message::ask(0, Ask::Limit);
+    assert_eq!(to_ask.send(&mut HsmpMessage::set_limit(0, 200_000)), Err(libc::EINVAL));
+    let mut message = HsmpMessage::ask(0, HsmpCommand::Limit);
     assert_eq!((to_ask.send(&mut message), message.words[0]), (Ok(()), 300_000));
-    assert_eq!(to_ask.send(&mut Message::ask(2, Ask::Limit)), Err(libc::ENODEV));
+    assert_eq!(to_ask.send(&mut HsmpMessage::ask(2, HsmpCommand::Limit)), Err(libc::ENODEV));
 }
 
 #[test]
@@ -296,8 +302,12 @@ fn a_device_that_may_only_be_read_says_that_it_is_not_permitted_to_set() {
         println!("SKIP(no {READ_ONLY})");
         return;
     };
-    assert_eq!(device.send(&mut Message::set_limit(0, 300_000)), Err(libc::EACCES));
-    assert_eq!(device.send(&mut Message::ask(0, Ask::Limit)), Err(libc::ENOTTY), "asking reaches the driver");
+    assert_eq!(device.send(&mut HsmpMessage::set_limit(0, 300_000)), Err(libc::EACCES));
+    assert_eq!(
+        device.send(&mut HsmpMessage::ask(0, HsmpCommand::Limit)),
+        Err(libc::ENOTTY),
+        "asking reaches the driver"
+    );
 }
 
 #[test]

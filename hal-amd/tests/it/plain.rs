@@ -1,9 +1,9 @@
 //! What folders can say, in files that a test writes.
 
 use crate::support::{Drivers, Folder, GPU, apply, effective, gpu, keys, open, release, sample, w};
-use hal_amd::{Amd, AmdError, Devices, Hwmon};
+use hal_amd::{Amd, AmdError, DeviceSelection, Hwmon};
 use hal_files::Root;
-use power_hal::{Control, Error, ErrorKind, Key, Measured, Memory, Original, Originals, PowerHal};
+use power_hal::{Control, Error, ErrorKind, Key, Measured, Original, Originals, OriginalsInMemory, PowerHal};
 use power_units::{MicroWatts, Micros, Stamp};
 
 const DEVICE: &str = "sys/devices/pci0000:00/0000:0c:00.0";
@@ -89,13 +89,14 @@ fn a_host_may_have_gpus_and_sockets_apart() {
     folder.hwmon(7, "platform/amd_hsmp", "amd_hsmp_hwmon", SOCKET);
     let only = |devices| {
         let now = || Stamp::new(Micros::ZERO);
-        let hal = Amd::open(Hwmon::new(Root::at(&folder.0), devices), now, Memory::<1>::new()).unwrap();
+        let hal =
+            Amd::open(Hwmon::new(Root::at(&folder.0), devices), now, OriginalsInMemory::<1>::new()).unwrap();
         let keys: Vec<String> = hal.domains().iter().map(|(_, domain)| domain.key().to_string()).collect();
         keys
     };
-    assert_eq!(only(Devices::Gpus), ["gpu-0000:0c:00.0"]);
-    assert_eq!(only(Devices::Sockets), ["socket-0"]);
-    assert_eq!(only(Devices::All), ["gpu-0000:0c:00.0", "socket-0"]);
+    assert_eq!(only(DeviceSelection::Gpus), ["gpu-0000:0c:00.0"]);
+    assert_eq!(only(DeviceSelection::Sockets), ["socket-0"]);
+    assert_eq!(only(DeviceSelection::All), ["gpu-0000:0c:00.0", "socket-0"]);
 }
 
 #[test]

@@ -6,8 +6,10 @@ use crate::support::{
 };
 use hal_amd::{AmdError, Rocm, Where};
 use hal_files::Root;
-use power_hal::contract::{Ledger, Mode, Rule, Trouble, World, check};
-use power_hal::{Control, Error, ErrorKind, Key, Measured, Memory, Outcome, PowerHal, Released, Setting};
+use power_hal::contract::{ContractMode, ContractWorld, DomainFault, RefusableOriginals, Rule, check};
+use power_hal::{
+    ApplyOutcome, Control, Error, ErrorKind, Key, Measured, OriginalsInMemory, PowerHal, Released, Setting,
+};
 use power_units::{MicroWatts, Micros};
 use std::path::PathBuf;
 
@@ -98,7 +100,7 @@ struct Behind<'a, F> {
     bench: Bench<F>,
 }
 
-impl<F: Fn() -> Rocm> World<Hal<Rocm>> for Behind<'_, F> {
+impl<F: Fn() -> Rocm> ContractWorld<Hal<Rocm>> for Behind<'_, F> {
     fn in_force(&mut self, domain: &Key, control: Control) -> Option<Setting> {
         let index = self.machine.index(domain).filter(|_| control == Control::Power)?;
         Some(Setting::Power(MicroWatts::new(self.machine.cap(index))))
@@ -109,19 +111,19 @@ impl<F: Fn() -> Rocm> World<Hal<Rocm>> for Behind<'_, F> {
         true
     }
 
-    fn cause(&mut self, trouble: Trouble) -> bool {
+    fn cause(&mut self, trouble: DomainFault) -> bool {
         match trouble {
-            Trouble::Unreadable(domain) => {
+            DomainFault::Unreadable(domain) => {
                 let index = self.machine.index(&domain).unwrap();
                 self.machine.fail(index, "power_get", Some(3));
                 self.machine.fail(index, "power_cap_get", Some(3));
                 true
             }
-            Trouble::Moved(domain, Setting::Power(to)) => {
+            DomainFault::Moved(domain, Setting::Power(to)) => {
                 self.machine.put(self.machine.index(&domain).unwrap(), "cap", to.get());
                 true
             }
-            Trouble::Renumbered => {
+            DomainFault::Renumbered => {
                 let gpus = self.machine.folder.0.join("gpus");
                 for (from, to) in [("0", "spare"), ("1", "0"), ("spare", "1")] {
                     std::fs::rename(gpus.join(from), gpus.join(to)).unwrap();
@@ -129,12 +131,12 @@ impl<F: Fn() -> Rocm> World<Hal<Rocm>> for Behind<'_, F> {
                 true
             }
             // The library tells a lost GPU only when it is started anew, and knows no lock.
-            Trouble::Vanished(_) | Trouble::Locked(_) | Trouble::Moved(..) => false,
+            DomainFault::Vanished(_) | DomainFault::Locked(_) | DomainFault::Moved(..) => false,
         }
     }
 
-    fn heal(&mut self, trouble: Trouble) {
-        if let Trouble::Unreadable(domain) = trouble {
+    fn heal(&mut self, trouble: DomainFault) {
+        if let DomainFault::Unreadable(domain) = trouble {
             let index = self.machine.index(&domain).unwrap();
             self.machine.fail(index, "power_get", None);
             self.machine.fail(index, "power_cap_get", None);
@@ -151,9 +153,9 @@ impl<F: Fn() -> Rocm> World<Hal<Rocm>> for Behind<'_, F> {
 fn the_contract_holds_through_the_library() {
     let machine = Machine::two();
     let mut world = Behind { machine: &machine, bench: Bench::of(Ticks::default(), || machine.backend()) };
-    let mut hal = world.bench.open(Ledger::new(Memory::new()));
+    let mut hal = world.bench.open(RefusableOriginals::new(OriginalsInMemory::new()));
     assert_eq!(hal.complaints(), []);
-    let report = check(&mut hal, &mut world, Mode::Full).unwrap_or_else(|breach| panic!("{breach}"));
+    let report = check(&mut hal, &mut world, ContractMode::Full).unwrap_or_else(|breach| panic!("{breach}"));
     assert_eq!((report.domains, report.controls, report.blocked, report.blind), (2, 2, 0, 0));
     assert_eq!(report.unseen().collect::<Vec<_>>(), [Rule::Ordered, Rule::LockedSaid, Rule::GoneSaid]);
 }
@@ -170,7 +172,7 @@ fn a_gpu_is_known_by_its_address_and_its_range_is_not_turned_round() {
     assert_eq!(sampled.power_limit, Ok(w(750)));
     // Index 1, as the library lists it.
     let applied = apply(&mut hal, &first(), MicroWatts::new(400_999_999)).unwrap();
-    assert_eq!((applied.outcome(), applied.effective()), (Outcome::Exact, Setting::Power(w(400))));
+    assert_eq!((applied.outcome(), applied.effective()), (ApplyOutcome::Exact, Setting::Power(w(400))));
     assert_eq!((machine.cap(0), machine.cap(1)), (750_000_000, 400_000_000));
     assert_eq!(release(&mut hal, &first()), Ok(Released::Restored));
     assert_eq!(machine.cap(1), 750_000_000);
@@ -338,24 +340,24 @@ fn a_library_that_cannot_be_started_is_an_error_and_its_gpus_are_gone_until_it_c
 mod on_the_rig {
     use super::*;
     use crate::contract::{Virtual, run_with};
-    use crate::support::Room;
+    use crate::support::TestMachine;
     use ::rig::faults::Fault;
     use ::rig::library::ROCM;
-    use plant::Domain;
+    use plant::PlantDomain;
     use std::time::Duration;
 
     /// The second whole GPU, which is the third device of the library and of hwmon: two sockets come before them there.
     const SECOND: &str = "0000:0e:00.0";
     const SECOND_SLOT: usize = 4;
 
-    fn backend(room: &Room) -> Rocm {
+    fn backend(room: &TestMachine) -> Rocm {
         let root = &room.folder.0;
         Rocm::new(Root::at(root), Where::At(root.join("lib").join(ROCM)))
     }
 
     #[test]
     fn the_contract_holds_through_the_library_of_the_rig() {
-        let Some(room) = Room::profile("mi300x-smi") else { return };
+        let Some(room) = TestMachine::profile("mi300x-smi") else { return };
         let report = run_with(|| backend(&room), |bench| Virtual::through_rocm(&room, bench));
         assert_eq!((report.domains, report.controls, report.blocked, report.blind), (2, 2, 0, 0));
         assert_eq!(report.unseen().collect::<Vec<_>>(), [Rule::Ordered, Rule::LockedSaid, Rule::GoneSaid]);
@@ -364,7 +366,7 @@ mod on_the_rig {
     /// The limiter of the plant's GPU has a time constant of 0.1 s: from 750 W it is within 2 % of 400 W after a second.
     #[test]
     fn power_falls_below_a_cap_that_is_written_and_the_other_gpu_goes_on() {
-        let Some(room) = Room::profile("mi300x-smi") else { return };
+        let Some(room) = TestMachine::profile("mi300x-smi") else { return };
         let mut hal = over(backend(&room));
         assert_eq!(keys(&hal), ["gpu-0000:0c:00.0", "gpu-0000:0e:00.0"]);
         assert_eq!(hal.complaints(), []);
@@ -378,13 +380,13 @@ mod on_the_rig {
         room.machine.lock().advance(Duration::from_secs(1));
         assert!(power(&mut hal, &gpu(SECOND)) < w(408));
         assert_eq!(power(&mut hal, &first()), w(750));
-        let truth = room.machine.lock().plant().watts(Domain::Gpu(1)).unwrap();
+        let truth = room.machine.lock().plant().watts(PlantDomain::Gpu(1)).unwrap();
         assert!(truth < 408.0, "{truth}");
     }
 
     #[test]
     fn a_call_fails_as_often_as_it_is_told_to_and_a_start_too() {
-        let Some(room) = Room::profile("mi300x-smi") else { return };
+        let Some(room) = TestMachine::profile("mi300x-smi") else { return };
         let mut hal = over(backend(&room));
         let fault = |fault: Fault| room.machine.lock().faults().add(fault);
         fault(Fault::rocm(Some(SECOND_SLOT), "power_cap_set", 4, 2));
@@ -400,7 +402,7 @@ mod on_the_rig {
 
     #[test]
     fn gpus_keep_their_names_when_the_library_lists_them_in_another_order() {
-        let Some(room) = Room::profile("mi300x-smi") else { return };
+        let Some(room) = TestMachine::profile("mi300x-smi") else { return };
         let mut hal = over(backend(&room));
         let place = || (0..3).map(|at| room.folder.get(&format!("rocm/gpus/{at}/pci"))).collect::<Vec<_>>();
         let mut before = place();
@@ -414,7 +416,7 @@ mod on_the_rig {
 
     #[test]
     fn what_the_driver_below_refuses_is_told_and_changes_nothing() {
-        let Some(room) = Room::profile("mi300x-smi") else { return };
+        let Some(room) = TestMachine::profile("mi300x-smi") else { return };
         let mut hal = over(backend(&room));
         // In reset the driver answers EPERM, of which the library makes a missing feature.
         room.device(&first(), |_, slot| slot.hwmon.in_reset = true);

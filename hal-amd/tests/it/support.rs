@@ -1,27 +1,27 @@
 //! Folders, virtual machines and the HAL on them.
 
-use hal_amd::{Amd, Backend, Devices, Hwmon};
+use hal_amd::{Amd, DeviceBackend, DeviceSelection, Hwmon};
 use hal_files::Root;
-use power_hal::contract::Ledger;
+use power_hal::contract::RefusableOriginals;
 use power_hal::{
-    Applied, Error, ErrorKind, Handle, Key, Memory, PowerHal, Reading, Released, Sample, Setting,
+    Applied, Error, ErrorKind, Handle, Key, OriginalsInMemory, PowerHal, Reading, Released, Sample, Setting,
 };
 use power_units::MicroWatts;
-use rig::hwmon::Device;
+use rig::hwmon::HwmonChip;
 use rig::machine::HwmonSlot;
-pub(crate) use rig::room::{Folder, Ticks};
+pub(crate) use rig::test_machine::{Folder, Ticks};
 use std::ops::Deref;
 use std::path::Path;
 
-pub(crate) type Journal = Ledger<Memory<16>>;
+pub(crate) type Journal = RefusableOriginals<OriginalsInMemory<16>>;
 pub(crate) type Hal<B> = Amd<B, Ticks, Journal>;
 
 pub(crate) fn open(folder: &Path) -> Hal<Hwmon> {
-    over(Hwmon::new(Root::at(folder), Devices::All))
+    over(Hwmon::new(Root::at(folder), DeviceSelection::All))
 }
 
-pub(crate) fn over<B: Backend>(backend: B) -> Hal<B> {
-    Amd::open(backend, Ticks::default(), Ledger::new(Memory::new())).unwrap()
+pub(crate) fn over<B: DeviceBackend>(backend: B) -> Hal<B> {
+    Amd::open(backend, Ticks::default(), RefusableOriginals::new(OriginalsInMemory::new())).unwrap()
 }
 
 /// Trees of plain files in the shape of the drivers'.
@@ -57,19 +57,19 @@ pub(crate) const GPU: &[(&str, &str)] = &[
 ];
 
 /// A virtual machine, mounted.
-pub(crate) struct Room(rig::room::Room);
+pub(crate) struct TestMachine(rig::test_machine::TestMachine);
 
-impl Deref for Room {
-    type Target = rig::room::Room;
+impl Deref for TestMachine {
+    type Target = rig::test_machine::TestMachine;
 
-    fn deref(&self) -> &rig::room::Room {
+    fn deref(&self) -> &rig::test_machine::TestMachine {
         &self.0
     }
 }
 
-impl Room {
+impl TestMachine {
     pub(crate) fn profile(name: &str) -> Option<Self> {
-        rig::room::Room::profile(name).map(Self)
+        rig::test_machine::TestMachine::profile(name).map(Self)
     }
 
     pub(crate) fn open(&self) -> Hal<Hwmon> {
@@ -94,7 +94,7 @@ impl Room {
 
 fn key_of(slot: &HwmonSlot) -> Option<Key> {
     let name = slot.device_path.rsplit('/').next().unwrap();
-    if slot.hwmon.device == Device::Hsmp {
+    if slot.hwmon.device == HwmonChip::Hsmp {
         name.strip_prefix("amd_hsmp.").and_then(|number| number.parse().ok()).map(Key::socket)
     } else {
         Key::gpu(name).ok()
@@ -114,34 +114,38 @@ pub(crate) fn mi300x() -> Key {
     gpu("0000:0c:00.0")
 }
 
-pub(crate) fn keys<B: Backend>(hal: &Hal<B>) -> Vec<String> {
+pub(crate) fn keys<B: DeviceBackend>(hal: &Hal<B>) -> Vec<String> {
     hal.domains().iter().map(|(_, domain)| domain.key().to_string()).collect()
 }
 
-pub(crate) fn find<B: Backend>(hal: &Hal<B>, key: &Key) -> Handle {
+pub(crate) fn find<B: DeviceBackend>(hal: &Hal<B>, key: &Key) -> Handle {
     hal.domains().find(key).unwrap()
 }
 
-pub(crate) fn sample<B: Backend>(hal: &mut Hal<B>, key: &Key) -> Result<Sample, ErrorKind> {
+pub(crate) fn sample<B: DeviceBackend>(hal: &mut Hal<B>, key: &Key) -> Result<Sample, ErrorKind> {
     let mut batch = [Reading::new(find(hal, key))];
     hal.sample(&mut batch);
     batch[0].outcome
 }
 
-pub(crate) fn apply<B: Backend>(hal: &mut Hal<B>, key: &Key, cap: MicroWatts) -> Result<Applied, ErrorKind> {
+pub(crate) fn apply<B: DeviceBackend>(
+    hal: &mut Hal<B>,
+    key: &Key,
+    cap: MicroWatts,
+) -> Result<Applied, ErrorKind> {
     let handle = find(hal, key);
     hal.apply(handle, Setting::Power(cap)).map_err(|failure| failure.kind())
 }
 
 /// The cap that is in force after a wish.
-pub(crate) fn effective<B: Backend>(hal: &mut Hal<B>, key: &Key, cap: MicroWatts) -> MicroWatts {
+pub(crate) fn effective<B: DeviceBackend>(hal: &mut Hal<B>, key: &Key, cap: MicroWatts) -> MicroWatts {
     match apply(hal, key, cap).unwrap().effective() {
         Setting::Power(cap) => cap,
         other @ (Setting::Frequency(_) | Setting::Throttle(_)) => panic!("{other:?}"),
     }
 }
 
-pub(crate) fn release<B: Backend>(hal: &mut Hal<B>, key: &Key) -> Result<Released, ErrorKind> {
+pub(crate) fn release<B: DeviceBackend>(hal: &mut Hal<B>, key: &Key) -> Result<Released, ErrorKind> {
     let handle = find(hal, key);
     hal.release(handle).map_err(|failure| failure.kind())
 }

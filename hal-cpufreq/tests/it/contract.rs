@@ -1,14 +1,16 @@
 //! The port's contract, on a plain tree and on every virtual machine.
 
-use crate::support::{Folder, Hal, Room, Ticks, table_machine};
+use crate::support::{Folder, Hal, TestMachine, Ticks, table_machine};
 use hal_cpufreq::Cpufreq;
 use hal_files::Root;
-use power_hal::contract::{Ledger, Mode, Report, Rule, Trouble, World, check};
-use power_hal::{Control, Key, Memory, PowerHal, Setting};
+use power_hal::contract::{
+    ContractMode, ContractReport, ContractWorld, DomainFault, RefusableOriginals, Rule, check,
+};
+use power_hal::{Control, Key, OriginalsInMemory, PowerHal, Setting};
 use power_units::{KiloHertz, Micros, Role};
-use rig::cpufreq::Policy;
+use rig::cpufreq::VirtualPolicy;
 use rig::faults::{Direction, Effect, Fault};
-use rig::machine::{Attribute, Clock};
+use rig::machine::{RigTime, VirtualAttribute};
 use std::path::Path;
 
 fn again(folder: &Path, ticks: &Ticks, hal: &mut Hal) {
@@ -31,7 +33,7 @@ impl Plain<'_> {
     }
 }
 
-impl World<Hal> for Plain<'_> {
+impl ContractWorld<Hal> for Plain<'_> {
     fn in_force(&mut self, domain: &Key, control: Control) -> Option<Setting> {
         let text = self.folder.get(&Self::path(domain));
         (control == Control::Frequency).then(|| frequency(text.trim().parse().unwrap()))
@@ -42,8 +44,8 @@ impl World<Hal> for Plain<'_> {
         true
     }
 
-    fn cause(&mut self, trouble: Trouble) -> bool {
-        let Trouble::Moved(domain, Setting::Frequency(to)) = trouble else { return false };
+    fn cause(&mut self, trouble: DomainFault) -> bool {
+        let DomainFault::Moved(domain, Setting::Frequency(to)) = trouble else { return false };
         self.folder.put(&Self::path(&domain), format!("{}\n", to.to_whole(Role::Limit)));
         true
     }
@@ -58,10 +60,10 @@ impl World<Hal> for Plain<'_> {
 fn the_contract_holds_on_a_plain_tree() {
     let folder = Folder::two_cores();
     let mut world = Plain { folder: &folder, ticks: Ticks::default() };
-    let journal = Ledger::new(Memory::new());
+    let journal = RefusableOriginals::new(OriginalsInMemory::new());
     let mut hal = Cpufreq::open(Root::at(&folder.0), world.ticks.clone(), journal).unwrap();
     // A plain file is longer than what is written over it, so the digits must be as many.
-    let report = check(&mut hal, &mut world, Mode::Full).unwrap();
+    let report = check(&mut hal, &mut world, ContractMode::Full).unwrap();
     assert_eq!((report.domains, report.controls, report.blocked, report.blind), (4, 4, 0, 0));
     assert_eq!(
         report.unseen().collect::<Vec<_>>(),
@@ -82,12 +84,12 @@ fn lowest(domain: &Key) -> usize {
 
 /// A virtual machine with its policies by key.
 struct Virtual<'a> {
-    room: &'a Room,
+    room: &'a TestMachine,
     ticks: Ticks,
 }
 
 impl Virtual<'_> {
-    fn change<R>(&self, domain: &Key, by: impl FnOnce(usize, &mut Policy) -> R) -> R {
+    fn change<R>(&self, domain: &Key, by: impl FnOnce(usize, &mut VirtualPolicy) -> R) -> R {
         let cpu = lowest(domain);
         let mut result = None;
         self.room.machine.lock().change(|_, policies, _| {
@@ -109,7 +111,7 @@ impl Virtual<'_> {
     }
 }
 
-impl World<Hal> for Virtual<'_> {
+impl ContractWorld<Hal> for Virtual<'_> {
     fn in_force(&mut self, domain: &Key, control: Control) -> Option<Setting> {
         let machine = self.room.machine.lock();
         let policy =
@@ -122,36 +124,40 @@ impl World<Hal> for Virtual<'_> {
         true
     }
 
-    fn cause(&mut self, trouble: Trouble) -> bool {
+    fn cause(&mut self, trouble: DomainFault) -> bool {
         match trouble {
             // No firmware locks a frequency limit, and a policy has no other limit that could move.
-            Trouble::Locked(_) | Trouble::Moved(_, Setting::Power(_) | Setting::Throttle(_)) => false,
-            Trouble::Unreadable(domain) => {
+            DomainFault::Locked(_) | DomainFault::Moved(_, Setting::Power(_) | Setting::Throttle(_)) => false,
+            DomainFault::Unreadable(domain) => {
                 let at = self.change(&domain, |at, _| at);
-                for on in [Attribute::MaxFreq(at), Attribute::CurFreq(at), Attribute::AvgFreq(at)] {
+                for on in [
+                    VirtualAttribute::MaxFreq(at),
+                    VirtualAttribute::CurFreq(at),
+                    VirtualAttribute::AvgFreq(at),
+                ] {
                     let effect = Effect::Fails(libc::EIO);
                     let fault = Fault { on, direction: Direction::Read, effect, times: u32::MAX };
                     self.room.machine.lock().faults().add(fault);
                 }
                 true
             }
-            Trouble::Vanished(domain) => {
+            DomainFault::Vanished(domain) => {
                 self.change(&domain, |_, policy| policy.present = false);
                 true
             }
-            Trouble::Moved(domain, Setting::Frequency(to)) => {
+            DomainFault::Moved(domain, Setting::Frequency(to)) => {
                 self.change(&domain, |_, policy| policy.user_max = to.to_whole(Role::Limit));
                 true
             }
-            Trouble::Renumbered => self.renumber(),
+            DomainFault::Renumbered => self.renumber(),
         }
     }
 
-    fn heal(&mut self, trouble: Trouble) {
+    fn heal(&mut self, trouble: DomainFault) {
         match trouble {
-            Trouble::Unreadable(_) => self.room.machine.lock().faults().heal(),
-            Trouble::Vanished(domain) => self.change(&domain, |_, policy| policy.present = true),
-            Trouble::Locked(_) | Trouble::Moved(..) | Trouble::Renumbered => {}
+            DomainFault::Unreadable(_) => self.room.machine.lock().faults().heal(),
+            DomainFault::Vanished(domain) => self.change(&domain, |_, policy| policy.present = true),
+            DomainFault::Locked(_) | DomainFault::Moved(..) | DomainFault::Renumbered => {}
         }
     }
 
@@ -161,12 +167,12 @@ impl World<Hal> for Virtual<'_> {
     }
 }
 
-fn run(room: &Room) -> Report {
+fn run(room: &TestMachine) -> ContractReport {
     let mut world = Virtual { room, ticks: Ticks::default() };
-    let journal = Ledger::new(Memory::new());
+    let journal = RefusableOriginals::new(OriginalsInMemory::new());
     let mut hal = Cpufreq::open(Root::at(&room.folder.0), world.ticks.clone(), journal).unwrap();
     assert_eq!(hal.complaints(), []);
-    check(&mut hal, &mut world, Mode::Full).unwrap_or_else(|breach| panic!("{breach}"))
+    check(&mut hal, &mut world, ContractMode::Full).unwrap_or_else(|breach| panic!("{breach}"))
 }
 
 /// How many policies of a profile take part: a run looks at each of them from each of the others.
@@ -175,7 +181,7 @@ const SHOWN: usize = 6;
 #[test]
 fn the_contract_holds_on_every_virtual_machine() {
     for (name, _, build) in rig::profile::PROFILES {
-        let mut machine = build(Clock::Manual).unwrap();
+        let mut machine = build(RigTime::Manual).unwrap();
         machine.change(|_, policies, _| {
             // Some of each package, and threads of one core.
             let half = policies.len() / 2;
@@ -183,7 +189,7 @@ fn the_contract_holds_on_every_virtual_machine() {
                 policy.present = at < SHOWN / 2 || (half..half + SHOWN / 2).contains(&at);
             }
         });
-        let Some(room) = Room::new(machine) else { return };
+        let Some(room) = TestMachine::new(machine) else { return };
         let report = run(&room);
         assert_eq!((report.domains, report.controls), (6, 6), "{name}");
         assert_eq!((report.blocked, report.blind, report.in_use), (0, 0, 0), "{name}");
@@ -197,7 +203,7 @@ fn the_contract_holds_on_every_virtual_machine() {
 
 #[test]
 fn the_contract_holds_on_policies_of_several_cpus_with_a_table_also_when_they_are_renumbered() {
-    let Some(room) = Room::new(table_machine()) else { return };
+    let Some(room) = TestMachine::new(table_machine()) else { return };
     let report = run(&room);
     assert_eq!((report.domains, report.controls, report.blocked, report.blind), (2, 2, 0, 0));
     assert_eq!(report.unseen().collect::<Vec<_>>(), [Rule::Ordered, Rule::LockedSaid]);
@@ -205,7 +211,7 @@ fn the_contract_holds_on_policies_of_several_cpus_with_a_table_also_when_they_ar
 
 #[test]
 fn the_contract_holds_while_somebody_else_asks_for_less() {
-    let Some(room) = Room::new(table_machine()) else { return };
+    let Some(room) = TestMachine::new(table_machine()) else { return };
     room.policy(0, |policy| policy.others_max = 2_500_000);
     let report = run(&room);
     assert_eq!((report.domains, report.controls), (2, 2));

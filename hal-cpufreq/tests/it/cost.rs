@@ -1,7 +1,7 @@
 //! What the hot path costs, in allocations and system calls.
 
-use crate::support::{Folder, Room, khz, limit, open};
-use power_hal::{Outcome, PowerHal, Reading};
+use crate::support::{Folder, TestMachine, khz, limit, open};
+use power_hal::{ApplyOutcome, PowerHal, Reading};
 
 const POLICIES: u16 = 256;
 
@@ -25,7 +25,7 @@ fn a_sample_and_a_setting_of_256_policies_allocate_nothing() {
         for khz in [2_000_000, 2_100_000, 2_000_000] {
             hal.sample(&mut batch);
             for reading in &batch {
-                assert_eq!(hal.apply(reading.domain, limit(khz)).unwrap().outcome(), Outcome::Exact);
+                assert_eq!(hal.apply(reading.domain, limit(khz)).unwrap().outcome(), ApplyOutcome::Exact);
             }
         }
         for reading in &batch {
@@ -77,7 +77,7 @@ fn a_value_is_one_read_and_a_limit_that_stands_is_not_written_again() {
 
 #[test]
 fn policies_by_the_hundred_are_opened_on_virtual_hardware() {
-    let Some(room) = Room::profile("epyc") else { return };
+    let Some(room) = TestMachine::profile("epyc") else { return };
     let mut hal = open(&room.folder.0);
     assert_eq!((hal.domains().len(), hal.complaints()), (384, &[][..]));
     let mut batch: Vec<Reading> = hal.domains().iter().map(|(handle, _)| Reading::new(handle)).collect();

@@ -1,7 +1,7 @@
 //! The rows of facts/hardware.md section 11 for cpufreq, each as a test that names it.
 
-use crate::support::{Room, apply, find, in_force, khz, limit, open, release, sample};
-use power_hal::{ErrorKind, Outcome, PowerHal, Released, Setting};
+use crate::support::{TestMachine, apply, find, in_force, khz, limit, open, release, sample};
+use power_hal::{ApplyOutcome, ErrorKind, PowerHal, Released, Setting};
 use power_units::KiloHertz;
 use proptest::prelude::*;
 use std::cell::RefCell;
@@ -9,19 +9,19 @@ use std::cell::RefCell;
 const MAX: &str = "cpufreq/policy0/scaling_max_freq";
 const MIN: &str = "cpufreq/policy0/scaling_min_freq";
 
-fn shown(room: &Room, file: &str) -> String {
+fn shown(room: &TestMachine, file: &str) -> String {
     std::fs::read_to_string(room.path(file)).unwrap().trim().to_owned()
 }
 
 #[test]
 fn floor_to_table() {
-    let Some(room) = Room::table() else { return };
+    let Some(room) = TestMachine::table() else { return };
     let mut hal = open(&room.folder.0);
     let domain = *hal.domains().get(find(&hal, 0)).unwrap();
     assert_eq!(domain.frequency().unwrap().step(), khz(400_000));
     for (wish, found) in [(2_000_000, 2_000_000), (2_100_000, 2_000_000), (1_900_000, 1_600_000)] {
         let applied = apply(&mut hal, 0, wish).unwrap();
-        assert_eq!((applied.effective(), applied.outcome()), (limit(found), Outcome::Exact));
+        assert_eq!((applied.effective(), applied.outcome()), (limit(found), ApplyOutcome::Exact));
         // What was written is an entry of the table, on kernels that round and on those that do not.
         assert_eq!(room.policy(0, |policy| policy.user_max), found.unsigned_abs());
         assert_eq!(shown(&room, MAX), found.to_string());
@@ -33,7 +33,7 @@ fn floor_to_table() {
 
 #[test]
 fn clamp_both_ends_silently() {
-    let Some(room) = Room::table() else { return };
+    let Some(room) = TestMachine::table() else { return };
     for (text, found) in [("100", "1200000"), ("0", "1200000"), ("999999999", "3200000")] {
         std::fs::write(room.path(MAX), text).unwrap();
         assert_eq!(shown(&room, MAX), found, "what the kernel does with {text}");
@@ -42,7 +42,7 @@ fn clamp_both_ends_silently() {
     for (wish, end) in [(100, 1_200_000), (1, 1_200_000), (999_999_999, 3_200_000), (i32::MAX, 3_200_000)] {
         let applied = apply(&mut hal, 0, wish).unwrap();
         let (requested, effective) = (limit(wish), limit(end));
-        assert_eq!(applied.outcome(), Outcome::Clamped { requested, effective });
+        assert_eq!(applied.outcome(), ApplyOutcome::Clamped { requested, effective });
         assert_eq!(
             room.policy(0, |policy| policy.user_max),
             end.unsigned_abs(),
@@ -56,7 +56,7 @@ fn clamp_both_ends_silently() {
 
 #[test]
 fn trailing_garbage_hex_and_33_bits_are_never_written() {
-    let Some(room) = Room::table() else { return };
+    let Some(room) = TestMachine::table() else { return };
     for (text, found) in [("2400000xyz", "2400000"), ("0x1", "1200000"), ("4294967296", "1200000")] {
         std::fs::write(room.path(MAX), "3200000").unwrap();
         std::fs::write(room.path(MAX), text).unwrap();
@@ -91,7 +91,7 @@ fn trailing_garbage_hex_and_33_bits_are_never_written() {
 
 #[test]
 fn ebusy_on_an_inactive_policy_which_stays_described_and_limit_survives_offline_online() {
-    let Some(room) = Room::table() else { return };
+    let Some(room) = TestMachine::table() else { return };
     let mut hal = open(&room.folder.0);
     apply(&mut hal, 0, 2_000_000).unwrap();
     let (handle, before) = (find(&hal, 0), hal.domains().as_slice().to_vec());
@@ -124,7 +124,7 @@ fn ebusy_on_an_inactive_policy_which_stays_described_and_limit_survives_offline_
 
 #[test]
 fn lost_on_driver_reload() {
-    let Some(room) = Room::table() else { return };
+    let Some(room) = TestMachine::table() else { return };
     room.policy(0, |policy| policy.user_max = 2_800_000);
     let mut hal = open(&room.folder.0);
     apply(&mut hal, 0, 2_000_000).unwrap();
@@ -135,7 +135,7 @@ fn lost_on_driver_reload() {
     hal.describe().unwrap();
     assert_eq!(find(&hal, 0), handle, "the same list has the same handles");
     assert_eq!(in_force(&mut hal, 0), 3_200_000, "the loss can be seen");
-    assert_eq!(hal.standing(handle), Some(hal_cpufreq::Standing::Moved));
+    assert_eq!(hal.standing(handle), Some(hal_cpufreq::LimitStatus::Moved));
     assert_eq!(apply(&mut hal, 0, 2_000_000).unwrap().effective(), limit(2_000_000));
     assert_eq!(release(&mut hal, 0), Ok(Released::Restored));
     assert_eq!(in_force(&mut hal, 0), 2_800_000);
@@ -143,7 +143,7 @@ fn lost_on_driver_reload() {
 
 #[test]
 fn max_below_min_lowers_displayed_min_and_recovers_without_a_write_to_it() {
-    let Some(room) = Room::table() else { return };
+    let Some(room) = TestMachine::table() else { return };
     room.policy(0, |policy| policy.user_min = 2_400_000);
     let mut hal = open(&room.folder.0);
     apply(&mut hal, 0, 1_600_000).unwrap();
@@ -156,7 +156,7 @@ fn max_below_min_lowers_displayed_min_and_recovers_without_a_write_to_it() {
 /// Fix list agent S9: 8 CPUs in 2 policies are 10 folders by two paths, and low throttles then reached no policy.
 #[test]
 fn symlinked_cpu_cpufreq_is_no_policy_of_its_own() {
-    let Some(room) = Room::table() else { return };
+    let Some(room) = TestMachine::table() else { return };
     assert!(room.path("cpu3/cpufreq/scaling_max_freq").exists());
     let hal = open(&room.folder.0);
     let keys: Vec<String> = hal.domains().as_slice().iter().map(|domain| domain.key().to_string()).collect();

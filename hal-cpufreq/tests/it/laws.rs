@@ -1,14 +1,14 @@
 //! What the laws need of the HAL, with a plant behind: one frequency on all policies with a dither, and a share of
 //! whole policies.
 
-use crate::support::{Hal, Room, khz, limit, open};
+use crate::support::{Hal, TestMachine, khz, limit, open};
 use plant::Load;
-use power_hal::{Handle, Outcome, PowerHal, Reading};
+use power_hal::{ApplyOutcome, Handle, PowerHal, Reading};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// What the machine draws once limits have settled.
-fn watts(room: &Room) -> f64 {
+fn watts(room: &TestMachine) -> f64 {
     let mut machine = room.machine.lock();
     machine.advance(Duration::from_secs(2));
     machine.plant().node_watts()
@@ -25,12 +25,12 @@ fn groups(hal: &Hal) -> Vec<Vec<Handle>> {
 
 fn set(hal: &mut Hal, handles: impl IntoIterator<Item = Handle>, khz: i32) {
     for handle in handles {
-        assert_eq!(hal.apply(handle, limit(khz)).unwrap().outcome(), Outcome::Exact);
+        assert_eq!(hal.apply(handle, limit(khz)).unwrap().outcome(), ApplyOutcome::Exact);
     }
 }
 
-fn loaded() -> Option<(Room, Hal)> {
-    let room = Room::profile("xeon-2s")?;
+fn loaded() -> Option<(TestMachine, Hal)> {
+    let room = TestMachine::profile("xeon-2s")?;
     room.machine.lock().plant().set_load(Load::busy(1.0)).unwrap();
     let hal = open(&room.folder.0);
     Some((room, hal))

@@ -1,8 +1,8 @@
 //! Plain folders: what no kernel writes, and what other machines have.
 
 use crate::support::{Folder, apply, find, in_force, khz, open, release, sample};
-use hal_cpufreq::Fault;
-use power_hal::{Error, ErrorKind, Outcome, PowerHal};
+use hal_cpufreq::CpufreqFault;
+use power_hal::{ApplyOutcome, Error, ErrorKind, PowerHal};
 use proptest::prelude::*;
 use std::ffi::OsStr;
 use std::process::Command;
@@ -71,7 +71,7 @@ fn bad_text_in_any_file_is_bad_data_with_its_path_and_harms_no_other_policy() {
             let shown = String::from_utf8_lossy(&bad[..bad.len().min(30)]).into_owned();
             let complaint = &hal.complaints()[0];
             assert_eq!(complaint.kind(), ErrorKind::BadData, "{file}: {shown:?}");
-            let shared = complaint.fault == Fault::Shared;
+            let shared = complaint.fault == CpufreqFault::Shared;
             assert!(shared || complaint.to_string().contains(&format!("policy2/{file}")), "{complaint}");
             assert_eq!(hal.domains().len(), if listed { 4 } else { 3 }, "{file}: {shown:?}");
             if file.starts_with("cpuinfo") {
@@ -82,7 +82,7 @@ fn bad_text_in_any_file_is_bad_data_with_its_path_and_harms_no_other_policy() {
                 assert_eq!(sample.frequency_limit, Err(ErrorKind::NotSupported));
                 assert_eq!(sample.frequency, Ok(khz(2_900_000)));
             }
-            assert_eq!(apply(&mut hal, 1, 2_000_000).unwrap().outcome(), Outcome::Exact);
+            assert_eq!(apply(&mut hal, 1, 2_000_000).unwrap().outcome(), ApplyOutcome::Exact);
             assert_eq!(release(&mut hal, 1), Ok(power_hal::Released::Restored));
         }
     }
@@ -118,7 +118,7 @@ fn a_file_that_turns_bad_is_bad_data_in_its_own_value_only() {
     folder.put("cpufreq/policy3/cpuinfo_max_freq", "junk\n");
     hal.describe().unwrap();
     assert_eq!((find(&hal, 2), hal.complaints().len()), (handle, 2));
-    assert_eq!(apply(&mut hal, 3, 2_000_000).unwrap().outcome(), Outcome::Exact);
+    assert_eq!(apply(&mut hal, 3, 2_000_000).unwrap().outcome(), ApplyOutcome::Exact);
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_cpu_is_in_one_policy_only() {
     let hal = open(&folder.0);
     assert_eq!(hal.domains().len(), 4);
     let [complaint] = hal.complaints() else { panic!("{:?}", hal.complaints()) };
-    assert_eq!(complaint.fault, Fault::Shared);
+    assert_eq!(complaint.fault, CpufreqFault::Shared);
     assert!(complaint.to_string().contains("policy"), "{complaint}");
     let folder = Folder::two_cores();
     folder.put("cpufreq/policy2/related_cpus", "0\n");
@@ -161,7 +161,7 @@ fn a_range_with_nothing_in_it_is_no_limit() {
     let folder = Folder::two_cores();
     folder.put("cpufreq/policy1/cpuinfo_min_freq", "3300000\n");
     let mut hal = open(&folder.0);
-    assert!(matches!(hal.complaints()[0].fault, Fault::Range(_)));
+    assert!(matches!(hal.complaints()[0].fault, CpufreqFault::Range(_)));
     assert_eq!(apply(&mut hal, 1, 2_000_000), Err(ErrorKind::NotSupported));
 }
 
@@ -209,7 +209,7 @@ fn every_policy_has_its_own_range_package_and_group() {
         ]
     );
     // A limit of 1 GHz is one on all of them, and 500 MHz on those that can; nobody's floor is 1.5 GHz.
-    assert_eq!(apply(&mut hal, 0, 1_000_000).unwrap().outcome(), Outcome::Exact);
+    assert_eq!(apply(&mut hal, 0, 1_000_000).unwrap().outcome(), ApplyOutcome::Exact);
     assert!(apply(&mut hal, 0, 500_000).unwrap().permits_more());
 }
 

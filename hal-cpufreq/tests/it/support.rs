@@ -3,31 +3,32 @@
 use hal_cpufreq::Cpufreq;
 use hal_files::Root;
 use plant::{Load, Plant, PolicyLayout, preset};
-use power_hal::contract::Ledger;
-use power_hal::{Applied, Handle, Key, Memory, PowerHal, Reading, Sample, Setting};
+use power_hal::contract::RefusableOriginals;
+use power_hal::{Applied, Handle, Key, OriginalsInMemory, PowerHal, Reading, Sample, Setting};
 use power_hal::{Error, ErrorKind};
 use power_units::{KiloHertz, Role};
-use rig::cpufreq::Policy;
-use rig::machine::{self, Machine, Parts, Place};
-use rig::room;
-pub(crate) use rig::room::Ticks;
+use rig::cpufreq::VirtualPolicy;
+use rig::machine::{self, CpuLocation, MachineParts, RigMachine};
+use rig::test_machine;
+pub(crate) use rig::test_machine::Ticks;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 const CPU: &str = "sys/devices/system/cpu";
 
-pub(crate) type Hal = Cpufreq<Ticks, Ledger<Memory<256>>>;
+pub(crate) type Hal = Cpufreq<Ticks, RefusableOriginals<OriginalsInMemory<256>>>;
 
 pub(crate) fn open(folder: &Path) -> Hal {
-    Cpufreq::open(Root::at(folder), Ticks::default(), Ledger::new(Memory::new())).unwrap()
+    Cpufreq::open(Root::at(folder), Ticks::default(), RefusableOriginals::new(OriginalsInMemory::new()))
+        .unwrap()
 }
 
 /// A folder that goes away with the test; its files are named from the processors' folder on.
-pub(crate) struct Folder(pub(crate) PathBuf, room::Folder);
+pub(crate) struct Folder(pub(crate) PathBuf, test_machine::Folder);
 
 impl Folder {
     pub(crate) fn new() -> Self {
-        let folder = room::Folder::new();
+        let folder = test_machine::Folder::new();
         Self(folder.0.clone(), folder)
     }
 
@@ -77,23 +78,23 @@ impl Folder {
 }
 
 /// A virtual machine, mounted.
-pub(crate) struct Room(room::Room);
+pub(crate) struct TestMachine(test_machine::TestMachine);
 
-impl Deref for Room {
-    type Target = room::Room;
+impl Deref for TestMachine {
+    type Target = test_machine::TestMachine;
 
-    fn deref(&self) -> &room::Room {
+    fn deref(&self) -> &test_machine::TestMachine {
         &self.0
     }
 }
 
-impl Room {
-    pub(crate) fn new(machine: Machine) -> Option<Self> {
-        room::Room::new(machine).map(Self)
+impl TestMachine {
+    pub(crate) fn new(machine: RigMachine) -> Option<Self> {
+        test_machine::TestMachine::new(machine).map(Self)
     }
 
     pub(crate) fn profile(name: &str) -> Option<Self> {
-        room::Room::profile(name).map(Self)
+        test_machine::TestMachine::profile(name).map(Self)
     }
 
     /// Two packages of four CPUs, a policy for each package, with the table that the facts were measured on.
@@ -102,7 +103,7 @@ impl Room {
     }
 
     /// Changes or looks at a policy behind the driver's back.
-    pub(crate) fn policy<R>(&self, at: usize, by: impl FnOnce(&mut Policy) -> R) -> R {
+    pub(crate) fn policy<R>(&self, at: usize, by: impl FnOnce(&mut VirtualPolicy) -> R) -> R {
         let mut result = None;
         self.machine.lock().change(|_, policies, _| result = Some(by(&mut policies[at])));
         result.unwrap()
@@ -113,7 +114,7 @@ impl Room {
     }
 }
 
-pub(crate) fn table_machine() -> Machine {
+pub(crate) fn table_machine() -> RigMachine {
     let mut spec = preset::xeon_2s();
     spec.layout = PolicyLayout::PerPackage;
     for package in &mut spec.packages {
@@ -121,7 +122,7 @@ pub(crate) fn table_machine() -> Machine {
     }
     let mut plant = Plant::new(&spec, 1).unwrap();
     plant.set_load(Load::busy(1.0)).unwrap();
-    let policy = |package: usize| Policy {
+    let policy = |package: usize| VirtualPolicy {
         cpus: (package * 4..package * 4 + 4).collect(),
         driver: "acpi-cpufreq",
         table: (3..=8).map(|step| step * 400_000).collect(),
@@ -137,10 +138,16 @@ pub(crate) fn table_machine() -> Machine {
         late_reads: 0,
         coming: None,
     };
-    let cpus = (0..8).map(|cpu| Place { package: cpu / 4, die: 0, core: cpu % 4 }).collect();
-    let parts =
-        Parts { plant, zones: vec![], policies: vec![policy(0), policy(1)], hwmons: vec![], cpus, msr: None };
-    Machine::new(parts, machine::Clock::Manual)
+    let cpus = (0..8).map(|cpu| CpuLocation { package: cpu / 4, die: 0, core: cpu % 4 }).collect();
+    let parts = MachineParts {
+        plant,
+        zones: vec![],
+        policies: vec![policy(0), policy(1)],
+        hwmons: vec![],
+        cpus,
+        msr: None,
+    };
+    RigMachine::new(parts, machine::RigTime::Manual)
 }
 
 pub(crate) fn khz(khz: i32) -> KiloHertz {

@@ -1,19 +1,21 @@
 //! What befalls policies: other writers, hot spots, drivers, hot-plug, and files that fail.
 
-use crate::support::{Hal, Room, apply, find, in_force, khz, limit, open, release, sample};
-use hal_cpufreq::{Driver, Standing};
-use power_hal::contract::Ledger;
-use power_hal::{Control, ErrorKind, Memory, Originals, Outcome, PowerHal, Reading, Released};
+use crate::support::{Hal, TestMachine, apply, find, in_force, khz, limit, open, release, sample};
+use hal_cpufreq::{Driver, LimitStatus};
+use power_hal::contract::RefusableOriginals;
+use power_hal::{
+    ApplyOutcome, Control, ErrorKind, Originals, OriginalsInMemory, PowerHal, Reading, Released,
+};
 use rig::faults::{Direction, Effect, Fault};
-use rig::machine::Attribute;
+use rig::machine::VirtualAttribute;
 use std::time::Duration;
 
-fn fails(room: &Room, on: Attribute, direction: Direction, errno: i32, times: u32) {
+fn fails(room: &TestMachine, on: VirtualAttribute, direction: Direction, errno: i32, times: u32) {
     let fault = Fault { on, direction, effect: Effect::Fails(errno), times };
     room.machine.lock().faults().add(fault);
 }
 
-fn written(room: &Room, at: usize) -> u32 {
+fn written(room: &TestMachine, at: usize) -> u32 {
     room.machine.lock().policies()[at].user_max
 }
 
@@ -23,27 +25,27 @@ fn holds_original(hal: &mut Hal, cpu: u16) -> bool {
 
 #[test]
 fn a_read_back_below_the_wish_is_clamped_and_no_surprise() {
-    let Some(room) = Room::table() else { return };
+    let Some(room) = TestMachine::table() else { return };
     room.policy(0, |policy| policy.others_max = 1_700_000);
     let mut hal = open(&room.folder.0);
     let applied = apply(&mut hal, 0, 2_400_000).unwrap();
     let (requested, effective) = (limit(2_400_000), limit(1_600_000));
-    assert_eq!(applied.outcome(), Outcome::Clamped { requested, effective });
+    assert_eq!(applied.outcome(), ApplyOutcome::Clamped { requested, effective });
     assert!(!applied.permits_more());
     assert_eq!(written(&room, 0), 2_400_000, "our request stands behind the stricter one");
     // When that goes, what comes into force is ours and needs no write.
     room.policy(0, |policy| policy.others_max = u32::MAX);
     assert_eq!(in_force(&mut hal, 0), 2_400_000);
-    assert_eq!(hal.standing(find(&hal, 0)), Some(Standing::Kept));
+    assert_eq!(hal.standing(find(&hal, 0)), Some(LimitStatus::Kept));
 }
 
 #[test]
 fn a_limit_that_comes_into_force_late_is_waited_for_and_one_that_does_not_is_never_reported() {
-    let Some(room) = Room::table() else { return };
+    let Some(room) = TestMachine::table() else { return };
     let mut hal = open(&room.folder.0);
     room.policy(0, |policy| policy.late_reads = 4);
     for wish in [2_000_000, 1_600_000, 2_400_000] {
-        assert_eq!(apply(&mut hal, 0, wish).unwrap().outcome(), Outcome::Exact);
+        assert_eq!(apply(&mut hal, 0, wish).unwrap().outcome(), ApplyOutcome::Exact);
         assert_eq!(i64::from(in_force(&mut hal, 0)), i64::from(wish));
     }
     assert_eq!(release(&mut hal, 0), Ok(Released::Restored));
@@ -58,7 +60,7 @@ fn a_limit_that_comes_into_force_late_is_waited_for_and_one_that_does_not_is_nev
 #[test]
 #[expect(clippy::disallowed_methods, reason = "that nothing is waited for shows in the time")]
 fn a_limit_that_another_request_holds_is_not_waited_for_again() {
-    let Some(room) = Room::table() else { return };
+    let Some(room) = TestMachine::table() else { return };
     room.policy(0, |policy| policy.others_max = 1_600_000);
     let mut hal = open(&room.folder.0);
     for wish in [2_000_000, 2_400_000, 2_800_000] {
@@ -74,7 +76,7 @@ fn a_limit_that_another_request_holds_is_not_waited_for_again() {
 /// The driver was switched: an original that was no limit is none under the new one either.
 #[test]
 fn an_original_that_was_the_highest_clock_is_the_highest_of_another_driver() {
-    let Some(room) = Room::table() else { return };
+    let Some(room) = TestMachine::table() else { return };
     let mut hal = open(&room.folder.0);
     apply(&mut hal, 0, 2_000_000).unwrap();
     room.policy(0, |policy| {
@@ -90,30 +92,30 @@ fn an_original_that_was_the_highest_clock_is_the_highest_of_another_driver() {
 
 #[test]
 fn a_read_back_above_the_wish_is_answered_as_it_is() {
-    let Some(room) = Room::table() else { return };
+    let Some(room) = TestMachine::table() else { return };
     let mut hal = open(&room.folder.0);
     // Another writer comes between the write and the read-back.
     let effect = Effect::Answers(b"2800000\n".to_vec());
     // As long as a limit is waited for.
-    let fault = Fault { on: Attribute::MaxFreq(0), direction: Direction::Read, effect, times: 1000 };
+    let fault = Fault { on: VirtualAttribute::MaxFreq(0), direction: Direction::Read, effect, times: 1000 };
     let handle = find(&hal, 0);
     assert!(sample(&mut hal, handle).is_ok());
     room.machine.lock().faults().add(fault);
     let applied = apply(&mut hal, 0, 2_000_000).unwrap();
     assert_eq!(applied.effective(), limit(2_800_000));
     assert!(applied.permits_more());
-    assert_eq!(hal.standing(handle), Some(Standing::Moved));
+    assert_eq!(hal.standing(handle), Some(LimitStatus::Moved));
 }
 
 #[test]
 fn another_writer_is_seen_whichever_way_it_moves_the_limit() {
-    let Some(room) = Room::table() else { return };
+    let Some(room) = TestMachine::table() else { return };
     let mut hal = open(&room.folder.0);
     let handle = find(&hal, 0);
-    assert_eq!(hal.standing(handle), Some(Standing::Untouched));
+    assert_eq!(hal.standing(handle), Some(LimitStatus::Untouched));
     apply(&mut hal, 0, 2_000_000).unwrap();
     for (theirs, standing) in
-        [(2_800_000, Standing::Moved), (1_200_000, Standing::Stricter), (2_000_000, Standing::Kept)]
+        [(2_800_000, LimitStatus::Moved), (1_200_000, LimitStatus::Stricter), (2_000_000, LimitStatus::Kept)]
     {
         room.policy(0, |policy| policy.user_max = theirs);
         assert_eq!(in_force(&mut hal, 0), theirs);
@@ -121,27 +123,27 @@ fn another_writer_is_seen_whichever_way_it_moves_the_limit() {
     }
     // The same wish again is written again, as it is not in force any more.
     room.policy(0, |policy| policy.user_max = 2_800_000);
-    assert_eq!(apply(&mut hal, 0, 2_000_000).unwrap().outcome(), Outcome::Exact);
+    assert_eq!(apply(&mut hal, 0, 2_000_000).unwrap().outcome(), ApplyOutcome::Exact);
     assert_eq!(written(&room, 0), 2_000_000);
     release(&mut hal, 0).unwrap();
-    assert_eq!(hal.standing(handle), Some(Standing::Untouched));
+    assert_eq!(hal.standing(handle), Some(LimitStatus::Untouched));
 }
 
 /// What reads as wanted is not always ours: the limit would rise above the wish as soon as the machine cools.
 #[test]
 fn a_limit_that_somebody_else_holds_at_the_wish_is_written_all_the_same() {
-    let Some(room) = Room::table() else { return };
+    let Some(room) = TestMachine::table() else { return };
     room.policy(0, |policy| policy.others_max = 2_000_000);
     let mut hal = open(&room.folder.0);
     assert_eq!(in_force(&mut hal, 0), 2_000_000);
-    assert_eq!(apply(&mut hal, 0, 2_000_000).unwrap().outcome(), Outcome::Exact);
+    assert_eq!(apply(&mut hal, 0, 2_000_000).unwrap().outcome(), ApplyOutcome::Exact);
     room.policy(0, |policy| policy.others_max = u32::MAX);
     assert_eq!(in_force(&mut hal, 0), 2_000_000);
 }
 
 #[test]
 fn releasing_a_hot_machine_leaves_nothing_of_ours_behind() {
-    let Some(room) = Room::table() else { return };
+    let Some(room) = TestMachine::table() else { return };
     room.policy(0, |policy| policy.user_max = 2_800_000);
     let mut hal = open(&room.folder.0);
     apply(&mut hal, 0, 1_600_000).unwrap();
@@ -156,7 +158,7 @@ fn releasing_a_hot_machine_leaves_nothing_of_ours_behind() {
 /// Ours stands at 2.4 GHz behind a hot spot's 2 GHz, which is also what was saved.
 #[test]
 fn an_original_that_reads_as_if_it_were_in_force_is_written_back() {
-    let Some(room) = Room::table() else { return };
+    let Some(room) = TestMachine::table() else { return };
     room.policy(0, |policy| policy.user_max = 2_000_000);
     let mut hal = open(&room.folder.0);
     apply(&mut hal, 0, 2_400_000).unwrap();
@@ -168,12 +170,12 @@ fn an_original_that_reads_as_if_it_were_in_force_is_written_back() {
 
 #[test]
 fn a_release_that_another_writer_undoes_is_said_and_can_be_repeated() {
-    let Some(room) = Room::table() else { return };
+    let Some(room) = TestMachine::table() else { return };
     room.policy(0, |policy| policy.user_max = 2_400_000);
     let mut hal = open(&room.folder.0);
     apply(&mut hal, 0, 2_000_000).unwrap();
     let effect = Effect::Answers(b"3200000\n".to_vec());
-    let fault = Fault { on: Attribute::MaxFreq(0), direction: Direction::Read, effect, times: 1000 };
+    let fault = Fault { on: VirtualAttribute::MaxFreq(0), direction: Direction::Read, effect, times: 1000 };
     room.machine.lock().faults().add(fault);
     assert_eq!(release(&mut hal, 0), Err(ErrorKind::Busy));
     assert!(holds_original(&mut hal, 0));
@@ -184,7 +186,7 @@ fn a_release_that_another_writer_undoes_is_said_and_can_be_repeated() {
 /// Fix list agent S10: to put `cpuinfo_max_freq` there would destroy what an administrator had set.
 #[test]
 fn the_administrators_limit_comes_back_and_not_the_hardwares() {
-    let Some(room) = Room::table() else { return };
+    let Some(room) = TestMachine::table() else { return };
     room.policy(1, |policy| policy.user_max = 2_400_000);
     let mut hal = open(&room.folder.0);
     for wish in [2_000_000, 1_200_000, 3_200_000] {
@@ -199,7 +201,7 @@ fn the_administrators_limit_comes_back_and_not_the_hardwares() {
 /// Fix list agent S14: a write that failed changes nothing here either, so that nobody counts on it.
 #[test]
 fn a_refused_write_leaves_no_trace() {
-    let Some(room) = Room::table() else { return };
+    let Some(room) = TestMachine::table() else { return };
     let mut hal = open(&room.folder.0);
     let handle = find(&hal, 0);
     for (errno, kind) in [
@@ -211,39 +213,39 @@ fn a_refused_write_leaves_no_trace() {
         (libc::EAGAIN, ErrorKind::Busy),
         (libc::EINVAL, ErrorKind::OutOfRange),
     ] {
-        fails(&room, Attribute::MaxFreq(0), Direction::Write, errno, 1);
+        fails(&room, VirtualAttribute::MaxFreq(0), Direction::Write, errno, 1);
         assert_eq!(apply(&mut hal, 0, 2_000_000), Err(kind), "{errno}");
         assert!(!holds_original(&mut hal, 0), "nothing was written, so nothing is to be put back");
-        assert_eq!(hal.standing(handle), Some(Standing::Untouched));
+        assert_eq!(hal.standing(handle), Some(LimitStatus::Untouched));
         assert_eq!(in_force(&mut hal, 0), 3_200_000);
     }
     apply(&mut hal, 0, 2_000_000).unwrap();
-    fails(&room, Attribute::MaxFreq(0), Direction::Write, libc::EACCES, 1);
+    fails(&room, VirtualAttribute::MaxFreq(0), Direction::Write, libc::EACCES, 1);
     assert_eq!(apply(&mut hal, 0, 1_600_000), Err(ErrorKind::PermissionDenied));
-    assert_eq!((in_force(&mut hal, 0), hal.standing(handle)), (2_000_000, Some(Standing::Kept)));
+    assert_eq!((in_force(&mut hal, 0), hal.standing(handle)), (2_000_000, Some(LimitStatus::Kept)));
     assert!(holds_original(&mut hal, 0));
 }
 
 #[test]
 fn a_write_that_cannot_be_read_back_is_an_error_and_is_released_all_the_same() {
-    let Some(room) = Room::table() else { return };
+    let Some(room) = TestMachine::table() else { return };
     let mut hal = open(&room.folder.0);
     apply(&mut hal, 0, 2_800_000).unwrap();
-    fails(&room, Attribute::MaxFreq(0), Direction::Read, libc::EIO, 1);
+    fails(&room, VirtualAttribute::MaxFreq(0), Direction::Read, libc::EIO, 1);
     assert_eq!(apply(&mut hal, 0, 2_000_000), Err(ErrorKind::Io));
     assert_eq!(written(&room, 0), 2_000_000);
     // It is not believed to be in force before it was seen to be.
-    assert_eq!(apply(&mut hal, 0, 2_000_000).unwrap().outcome(), Outcome::Exact);
+    assert_eq!(apply(&mut hal, 0, 2_000_000).unwrap().outcome(), ApplyOutcome::Exact);
     assert_eq!(release(&mut hal, 0), Ok(Released::Restored));
     assert_eq!(written(&room, 0), 3_200_000);
 }
 
 #[test]
 fn a_burst_of_errors_hides_one_value_of_one_policy_while_it_lasts() {
-    let Some(room) = Room::table() else { return };
+    let Some(room) = TestMachine::table() else { return };
     let mut hal = open(&room.folder.0);
     let (first, second) = (find(&hal, 0), find(&hal, 4));
-    fails(&room, Attribute::MaxFreq(0), Direction::Read, libc::EIO, 3);
+    fails(&room, VirtualAttribute::MaxFreq(0), Direction::Read, libc::EIO, 3);
     for _ in 0..3 {
         let mut batch = [Reading::new(first), Reading::new(second)];
         hal.sample(&mut batch);
@@ -257,10 +259,10 @@ fn a_burst_of_errors_hides_one_value_of_one_policy_while_it_lasts() {
 
 #[test]
 fn a_slow_file_is_late_and_right() {
-    let Some(room) = Room::table() else { return };
+    let Some(room) = TestMachine::table() else { return };
     let mut hal = open(&room.folder.0);
     let effect = Effect::Takes(Duration::from_millis(30));
-    let fault = Fault { on: Attribute::MaxFreq(0), direction: Direction::Read, effect, times: 1 };
+    let fault = Fault { on: VirtualAttribute::MaxFreq(0), direction: Direction::Read, effect, times: 1 };
     room.machine.lock().faults().add(fault);
     assert_eq!(in_force(&mut hal, 0), 3_200_000);
     assert_eq!(in_force(&mut hal, 4), 3_200_000);
@@ -268,7 +270,7 @@ fn a_slow_file_is_late_and_right() {
 
 #[test]
 fn what_the_kernel_averages_goes_first_and_an_idle_cpu_is_asked_otherwise() {
-    let Some(room) = Room::profile("xeon-tpmi") else { return };
+    let Some(room) = TestMachine::profile("xeon-tpmi") else { return };
     let mut hal = open(&room.folder.0);
     let handle = find(&hal, 0);
     let answers = |on, text: &str| {
@@ -276,11 +278,11 @@ fn what_the_kernel_averages_goes_first_and_an_idle_cpu_is_asked_otherwise() {
         let fault = Fault { on, direction: Direction::Read, effect, times: 1 };
         room.machine.lock().faults().add(fault);
     };
-    answers(Attribute::AvgFreq(0), "2345678\n");
+    answers(VirtualAttribute::AvgFreq(0), "2345678\n");
     assert_eq!(sample(&mut hal, handle).unwrap().frequency, Ok(khz(2_345_678)));
     for errno in [libc::EAGAIN, libc::EINVAL, libc::ENODATA] {
-        fails(&room, Attribute::AvgFreq(0), Direction::Read, errno, 1);
-        answers(Attribute::CurFreq(0), "1111111\n");
+        fails(&room, VirtualAttribute::AvgFreq(0), Direction::Read, errno, 1);
+        answers(VirtualAttribute::CurFreq(0), "1111111\n");
         assert_eq!(sample(&mut hal, handle).unwrap().frequency, Ok(khz(1_111_111)), "{errno}");
     }
 }
@@ -294,13 +296,13 @@ fn every_driver_of_the_profiles_is_known_and_an_unknown_one_works() {
         ("mi300x", Driver::AmdPstateEpp),
     ];
     for (name, driver) in expected {
-        let Some(room) = Room::profile(name) else { return };
+        let Some(room) = TestMachine::profile(name) else { return };
         let hal = open(&room.folder.0);
         assert_eq!(hal.complaints(), []);
         let handle = find(&hal, 0);
         assert_eq!(hal.policy(handle).unwrap().driver(), &driver, "{name}");
     }
-    let Some(room) = Room::table() else { return };
+    let Some(room) = TestMachine::table() else { return };
     let mut hal = open(&room.folder.0);
     for (name, driver) in
         [("amd-pstate", Driver::AmdPstate), ("cppc_cpufreq", Driver::Unknown("cppc_cpufreq".into()))]
@@ -319,7 +321,7 @@ fn every_driver_of_the_profiles_is_known_and_an_unknown_one_works() {
 /// Fix list agent C11: a list that is fixed at start misses what comes and goes.
 #[test]
 fn a_policy_that_comes_or_goes_is_noticed_and_old_handles_reach_nothing() {
-    let Some(room) = Room::table() else { return };
+    let Some(room) = TestMachine::table() else { return };
     room.policy(0, |policy| policy.present = false);
     let mut hal = open(&room.folder.0);
     assert_eq!(hal.domains().len(), 1);
@@ -335,7 +337,7 @@ fn a_policy_that_comes_or_goes_is_noticed_and_old_handles_reach_nothing() {
 
 #[test]
 fn a_policy_that_was_never_seen_online_is_a_complaint_until_it_is() {
-    let Some(room) = Room::table() else { return };
+    let Some(room) = TestMachine::table() else { return };
     (4..8).for_each(|cpu| room.machine.lock().set_online(cpu, false));
     let mut hal = open(&room.folder.0);
     assert_eq!(hal.domains().len(), 1);
@@ -351,7 +353,7 @@ fn a_policy_that_was_never_seen_online_is_a_complaint_until_it_is() {
 /// A sibling that is offline runs nothing; when it is back the core is as it was, and in between no handle breaks.
 #[test]
 fn siblings_stay_one_group_while_one_of_them_is_offline() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     let mut hal = open(&room.folder.0);
     let group = |hal: &Hal, cpu| hal.domains().get(find(hal, cpu)).unwrap().covers().unwrap().group();
     let before = hal.domains().as_slice().to_vec();
@@ -367,7 +369,7 @@ fn siblings_stay_one_group_while_one_of_them_is_offline() {
 
 #[test]
 fn without_turbo_limits_above_the_base_read_as_the_base_and_come_back() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     let mut hal = open(&room.folder.0);
     assert_eq!(hal.turbo(), Ok(Some(true)));
     let handle = find(&hal, 3);
@@ -375,7 +377,7 @@ fn without_turbo_limits_above_the_base_read_as_the_base_and_come_back() {
     apply(&mut hal, 3, 2_800_000).unwrap();
     std::fs::write(room.path("intel_pstate/no_turbo"), "1").unwrap();
     assert_eq!((hal.turbo(), in_force(&mut hal, 3)), (Ok(Some(false)), 2_400_000));
-    assert_eq!(hal.standing(handle), Some(Standing::Stricter));
+    assert_eq!(hal.standing(handle), Some(LimitStatus::Stricter));
     let applied = apply(&mut hal, 3, 2_600_000).unwrap();
     assert_eq!((applied.effective(), applied.permits_more()), (limit(2_400_000), false));
     std::fs::write(room.path("intel_pstate/no_turbo"), "0").unwrap();
@@ -384,14 +386,14 @@ fn without_turbo_limits_above_the_base_read_as_the_base_and_come_back() {
 
 #[test]
 fn an_original_that_no_kernel_would_take_is_never_written() {
-    let Some(room) = Room::table() else { return };
+    let Some(room) = TestMachine::table() else { return };
     for words in [&[4_294_967_296_u64][..], &[0], &[2_147_483_648], &[], &[1, 2]] {
-        let mut journal = Memory::new();
+        let mut journal = OriginalsInMemory::new();
         let spoilt = power_hal::Original::new(0, words).unwrap();
         journal.keep(&power_hal::Key::policy(0), Control::Frequency, &spoilt).unwrap();
         let root = hal_files::Root::at(&room.folder.0);
         let mut hal: Hal =
-            hal_cpufreq::Cpufreq::open(root, Default::default(), Ledger::new(journal)).unwrap();
+            hal_cpufreq::Cpufreq::open(root, Default::default(), RefusableOriginals::new(journal)).unwrap();
         assert_eq!(release(&mut hal, 0), Err(ErrorKind::BadData), "{words:?}");
         assert_eq!(written(&room, 0), 3_200_000);
     }

@@ -1,12 +1,12 @@
 //! The port's contract, on a plain tree and on a virtual machine.
 
-use crate::support::{FOLDER, Folder, Hal, Journal, Room, Ticks, card, device, one, open_with};
-use power_hal::contract::{Ledger, Mode, Rule, Trouble, World, check};
-use power_hal::{Control, Key, Memory, PowerHal, Setting};
+use crate::support::{FOLDER, Folder, Hal, Journal, TestMachine, Ticks, card, device, one, open_with};
+use power_hal::contract::{ContractMode, ContractWorld, DomainFault, RefusableOriginals, Rule, check};
+use power_hal::{Control, Key, OriginalsInMemory, PowerHal, Setting};
 use power_units::{MicroWatts, Micros};
 use rig::faults::{Direction, Effect, Fault};
 use rig::hwmon;
-use rig::machine::{Attribute, PowerFile};
+use rig::machine::{PowerFile, VirtualAttribute};
 use std::time::Duration;
 
 struct Plain<'a> {
@@ -14,7 +14,7 @@ struct Plain<'a> {
     ticks: Ticks,
 }
 
-impl World<Hal> for Plain<'_> {
+impl ContractWorld<Hal> for Plain<'_> {
     fn in_force(&mut self, _: &Key, control: Control) -> Option<Setting> {
         let cap = self.folder.get(&format!("{FOLDER}/power1_max")).trim().parse().unwrap();
         (control == Control::Power).then(|| Setting::Power(MicroWatts::new(cap)))
@@ -25,8 +25,8 @@ impl World<Hal> for Plain<'_> {
         true
     }
 
-    fn cause(&mut self, trouble: Trouble) -> bool {
-        let Trouble::Moved(_, Setting::Power(to)) = trouble else { return false };
+    fn cause(&mut self, trouble: DomainFault) -> bool {
+        let DomainFault::Moved(_, Setting::Power(to)) = trouble else { return false };
         self.folder.put(&format!("{FOLDER}/power1_max"), format!("{}\n", to.get()));
         true
     }
@@ -41,8 +41,9 @@ impl World<Hal> for Plain<'_> {
 fn the_contract_holds_on_a_plain_tree() {
     let (folder, _) = one();
     let mut world = Plain { folder: &folder, ticks: Ticks::default() };
-    let mut hal = open_with(&folder.0, world.ticks.clone(), Ledger::new(Memory::new()));
-    let report = check(&mut hal, &mut world, Mode::Full).unwrap_or_else(|breach| panic!("{breach}"));
+    let mut hal =
+        open_with(&folder.0, world.ticks.clone(), RefusableOriginals::new(OriginalsInMemory::new()));
+    let report = check(&mut hal, &mut world, ContractMode::Full).unwrap_or_else(|breach| panic!("{breach}"));
     assert_eq!((report.domains, report.controls, report.blocked, report.blind), (1, 1, 0, 0));
     let unseen = [
         Rule::BatchSurvives,
@@ -59,12 +60,12 @@ fn the_contract_holds_on_a_plain_tree() {
 
 /// A virtual machine with its GPUs by key.
 struct Virtual<'a> {
-    room: &'a Room,
+    room: &'a TestMachine,
     ticks: Ticks,
     base: usize,
 }
 
-impl World<Hal> for Virtual<'_> {
+impl ContractWorld<Hal> for Virtual<'_> {
     fn in_force(&mut self, domain: &Key, control: Control) -> Option<Setting> {
         let cap = device(self.room, domain, |_, slot| slot.hwmon.cap_in_force_uw());
         (control == Control::Power).then(|| Setting::Power(MicroWatts::new(cap)))
@@ -76,35 +77,35 @@ impl World<Hal> for Virtual<'_> {
         true
     }
 
-    fn cause(&mut self, trouble: Trouble) -> bool {
+    fn cause(&mut self, trouble: DomainFault) -> bool {
         match trouble {
-            Trouble::Moved(_, Setting::Frequency(_) | Setting::Throttle(_)) => false,
+            DomainFault::Moved(_, Setting::Frequency(_) | Setting::Throttle(_)) => false,
             // A mailbox whose firmware refuses; the file itself stays writable.
-            Trouble::Locked(domain) => {
-                let on = Attribute::Cap(device(self.room, &domain, |at, _| at));
+            DomainFault::Locked(domain) => {
+                let on = VirtualAttribute::Cap(device(self.room, &domain, |at, _| at));
                 let effect = Effect::Fails(libc::EACCES);
                 let fault = Fault { on, direction: Direction::Write, effect, times: u32::MAX };
                 self.room.machine.lock().faults().add(fault);
                 true
             }
-            Trouble::Unreadable(domain) => {
+            DomainFault::Unreadable(domain) => {
                 let at = device(self.room, &domain, |at, _| at);
-                for on in [Attribute::Cap(at), Attribute::Power(at, PowerFile::Energy)] {
+                for on in [VirtualAttribute::Cap(at), VirtualAttribute::Power(at, PowerFile::Energy)] {
                     let effect = Effect::Fails(libc::EIO);
                     let fault = Fault { on, direction: Direction::Read, effect, times: u32::MAX };
                     self.room.machine.lock().faults().add(fault);
                 }
                 true
             }
-            Trouble::Vanished(domain) => {
+            DomainFault::Vanished(domain) => {
                 device(self.room, &domain, |_, slot| slot.present = false);
                 true
             }
-            Trouble::Moved(domain, Setting::Power(to)) => {
+            DomainFault::Moved(domain, Setting::Power(to)) => {
                 device(self.room, &domain, |_, slot| slot.hwmon.cap_uw = to.get());
                 true
             }
-            Trouble::Renumbered => {
+            DomainFault::Renumbered => {
                 self.base += 3;
                 self.room.machine.lock().renumber_hwmons(self.base);
                 true
@@ -112,11 +113,11 @@ impl World<Hal> for Virtual<'_> {
         }
     }
 
-    fn heal(&mut self, trouble: Trouble) {
+    fn heal(&mut self, trouble: DomainFault) {
         match trouble {
-            Trouble::Unreadable(_) | Trouble::Locked(_) => self.room.machine.lock().faults().heal(),
-            Trouble::Vanished(domain) => device(self.room, &domain, |_, slot| slot.present = true),
-            Trouble::Moved(..) | Trouble::Renumbered => {}
+            DomainFault::Unreadable(_) | DomainFault::Locked(_) => self.room.machine.lock().faults().heal(),
+            DomainFault::Vanished(domain) => device(self.room, &domain, |_, slot| slot.present = true),
+            DomainFault::Moved(..) | DomainFault::Renumbered => {}
         }
     }
 
@@ -126,26 +127,26 @@ impl World<Hal> for Virtual<'_> {
     }
 }
 
-fn run(room: &Room) -> Vec<Rule> {
+fn run(room: &TestMachine) -> Vec<Rule> {
     let mut world = Virtual { room, ticks: Ticks::default(), base: 0 };
-    let journal: Journal = Ledger::new(Memory::new());
+    let journal: Journal = RefusableOriginals::new(OriginalsInMemory::new());
     let mut hal = open_with(&room.folder.0, world.ticks.clone(), journal);
     assert_eq!(hal.complaints(), []);
-    let report = check(&mut hal, &mut world, Mode::Full).unwrap_or_else(|breach| panic!("{breach}"));
+    let report = check(&mut hal, &mut world, ContractMode::Full).unwrap_or_else(|breach| panic!("{breach}"));
     assert_eq!((report.domains, report.controls, report.blocked, report.blind), (3, 3, 0, 0));
     report.unseen().collect()
 }
 
 #[test]
 fn the_contract_holds_for_cards_packages_and_mailboxes() {
-    let Some(room) = Room::profile("max1550") else { return };
+    let Some(room) = TestMachine::profile("max1550") else { return };
     // Nobody sees the instants between two limits.
     assert_eq!(run(&room), [Rule::Ordered]);
 }
 
 #[test]
 fn the_contract_holds_where_a_limit_is_switched_off() {
-    let Some(room) = Room::profile("max1550") else { return };
+    let Some(room) = TestMachine::profile("max1550") else { return };
     device(&room, &card(), |_, slot| slot.hwmon.cap_uw = hwmon::OFF_UW);
     assert_eq!(run(&room), [Rule::Ordered]);
 }

@@ -1,27 +1,29 @@
 //! The rows of behaviour that the drivers show, each on virtual hardware that answers as they do.
 
 use crate::support::{
-    Hal, Room, apply, card, device, effective, find, keys, mailbox, most, open, open_with, package, release,
-    sample, w,
+    Hal, TestMachine, apply, card, device, effective, find, keys, mailbox, most, open, open_with, package,
+    release, sample, w,
 };
-use power_hal::contract::Ledger;
-use power_hal::{Error, ErrorKind, Key, Memory, Outcome, PowerHal, Released, Setting};
+use power_hal::contract::RefusableOriginals;
+use power_hal::{ApplyOutcome, Error, ErrorKind, Key, OriginalsInMemory, PowerHal, Released, Setting};
 use power_units::MicroWatts;
 use rig::faults::{Direction, Effect, Fault};
 use rig::hwmon::{self, IntelGpu, Switch};
-use rig::machine::{Attribute, PowerFile};
+use rig::machine::{PowerFile, VirtualAttribute};
 use std::path::Path;
 
-fn intel(room: &Room, key: &Key, change: impl FnOnce(&mut IntelGpu)) {
+fn intel(room: &TestMachine, key: &Key, change: impl FnOnce(&mut IntelGpu)) {
     device(room, key, |_, slot| match &mut slot.hwmon.device {
-        hwmon::Device::Intel(intel) => change(intel),
-        other @ (hwmon::Device::Amdgpu { .. } | hwmon::Device::VirtualFunction | hwmon::Device::Hsmp) => {
+        hwmon::HwmonChip::Intel(intel) => change(intel),
+        other @ (hwmon::HwmonChip::Amdgpu { .. }
+        | hwmon::HwmonChip::VirtualFunction
+        | hwmon::HwmonChip::Hsmp) => {
             panic!("{other:?}")
         }
     });
 }
 
-fn cap(room: &Room, key: &Key) -> u64 {
+fn cap(room: &TestMachine, key: &Key) -> u64 {
     device(room, key, |_, slot| slot.hwmon.cap_in_force_uw())
 }
 
@@ -32,7 +34,7 @@ fn again(root: &Path, hal: &mut Hal) -> Hal {
 
 #[test]
 fn the_three_kinds_of_cards_are_found_metered_and_capped() {
-    let Some(room) = Room::profile("max1550") else { return };
+    let Some(room) = TestMachine::profile("max1550") else { return };
     let mut hal = open(&room.folder.0);
     assert_eq!(keys(&hal), ["gpu-0000:4d:00.0", "gpu-0000:4e:00.0", "gpu-0000:4f:00.0"]);
     for key in [card(), package(), mailbox()] {
@@ -41,7 +43,7 @@ fn the_three_kinds_of_cards_are_found_metered_and_capped() {
         assert_eq!(sampled.power_limit, Ok(w(600)));
         // The register's steps are 1/8 W, and the driver rounds to the nearest: 400.99 W would become 401 W.
         let applied = apply(&mut hal, &key, MicroWatts::new(400_990_000)).unwrap();
-        assert_eq!((applied.outcome(), applied.effective()), (Outcome::Exact, Setting::Power(w(400))));
+        assert_eq!((applied.outcome(), applied.effective()), (ApplyOutcome::Exact, Setting::Power(w(400))));
         assert_eq!(cap(&room, &key), 400_000_000);
         assert_eq!(release(&mut hal, &key), Ok(Released::Restored));
         assert_eq!(cap(&room, &key), 600_000_000);
@@ -50,7 +52,7 @@ fn the_three_kinds_of_cards_are_found_metered_and_capped() {
 
 #[test]
 fn what_the_card_clamps_is_said() {
-    let Some(room) = Room::profile("max1550") else { return };
+    let Some(room) = TestMachine::profile("max1550") else { return };
     device(&room, &card(), |_, slot| slot.hwmon.min_uw = 100_000_000);
     let mut hal = open(&room.folder.0);
     let low = apply(&mut hal, &card(), w(50)).unwrap();
@@ -62,7 +64,7 @@ fn what_the_card_clamps_is_said() {
 
 #[test]
 fn a_limit_in_force_above_the_rated_one_is_in_the_range_and_restored() {
-    let Some(room) = Room::profile("max1550") else { return };
+    let Some(room) = TestMachine::profile("max1550") else { return };
     device(&room, &card(), |_, slot| slot.hwmon.cap_uw = 650_125_000);
     let mut hal = open(&room.folder.0);
     assert_eq!(most(&hal, &card()), Some(MicroWatts::new(650_125_000)));
@@ -73,7 +75,7 @@ fn a_limit_in_force_above_the_rated_one_is_in_the_range_and_restored() {
 
 #[test]
 fn a_cap_behind_a_mailbox_is_never_taken_for_the_maximum() {
-    let Some(room) = Room::profile("max1550") else { return };
+    let Some(room) = TestMachine::profile("max1550") else { return };
     let mut hal = open(&room.folder.0);
     assert_eq!(effective(&mut hal, &mailbox(), w(300)), w(300));
     hal.describe().unwrap();
@@ -88,7 +90,7 @@ fn a_cap_behind_a_mailbox_is_never_taken_for_the_maximum() {
 
 #[test]
 fn a_locked_register_is_read_back_and_not_believed() {
-    let Some(room) = Room::profile("max1550") else { return };
+    let Some(room) = TestMachine::profile("max1550") else { return };
     intel(&room, &card(), |intel| intel.locked = true);
     let mut hal = open(&room.folder.0);
     let applied = apply(&mut hal, &card(), w(400)).unwrap();
@@ -98,7 +100,7 @@ fn a_locked_register_is_read_back_and_not_believed() {
 
 #[test]
 fn a_firmware_that_refuses_is_locked_and_a_busy_one_is_busy() {
-    let Some(room) = Room::profile("max1550") else { return };
+    let Some(room) = TestMachine::profile("max1550") else { return };
     let mut hal = open(&room.folder.0);
     let at = device(&room, &mailbox(), |at, _| at);
     for (errno, kind) in [
@@ -108,7 +110,7 @@ fn a_firmware_that_refuses_is_locked_and_a_busy_one_is_busy() {
         (libc::ETIMEDOUT, ErrorKind::Timeout),
         (libc::EIO, ErrorKind::Io),
     ] {
-        let on = Attribute::Cap(at);
+        let on = VirtualAttribute::Cap(at);
         let fault = Fault { on, direction: Direction::Write, effect: Effect::Fails(errno), times: 1 };
         room.machine.lock().faults().add(fault);
         assert_eq!(apply(&mut hal, &mailbox(), w(400)), Err(kind), "errno {errno}");
@@ -121,7 +123,7 @@ fn a_firmware_that_refuses_is_locked_and_a_busy_one_is_busy() {
 fn a_limit_that_cannot_be_switched_off_again_is_left_at_its_largest_and_said() {
     // Of i915 the hardware refuses; xe would hold the card at 0 W, and is not told to.
     for (key, switch) in [(card(), Switch::Refused(libc::ENODEV)), (package(), Switch::Nothing)] {
-        let Some(room) = Room::profile("max1550") else { return };
+        let Some(room) = TestMachine::profile("max1550") else { return };
         device(&room, &key, |_, slot| slot.hwmon.cap_uw = hwmon::OFF_UW);
         intel(&room, &key, |intel| intel.switch = switch);
         let mut hal = open(&room.folder.0);
@@ -141,10 +143,10 @@ fn a_limit_that_cannot_be_switched_off_again_is_left_at_its_largest_and_said() {
 
 #[test]
 fn a_lost_gpu_is_gone_until_it_is_back() {
-    let Some(room) = Room::profile("max1550") else { return };
+    let Some(room) = TestMachine::profile("max1550") else { return };
     let mut hal = open(&room.folder.0);
     let at = device(&room, &package(), |at, _| at);
-    for on in [Attribute::Cap(at), Attribute::Power(at, PowerFile::Energy)] {
+    for on in [VirtualAttribute::Cap(at), VirtualAttribute::Power(at, PowerFile::Energy)] {
         let effect = Effect::Fails(libc::ENODEV);
         room.machine.lock().faults().add(Fault { on, direction: Direction::Read, effect, times: 1 });
     }
@@ -162,8 +164,12 @@ fn a_lost_gpu_is_gone_until_it_is_back() {
 
 #[test]
 fn the_counter_moves_with_what_the_plant_draws() {
-    let Some(room) = Room::profile("max1550") else { return };
-    let mut hal = open_with(&room.folder.0, crate::support::Ticks::default(), Ledger::new(Memory::new()));
+    let Some(room) = TestMachine::profile("max1550") else { return };
+    let mut hal = open_with(
+        &room.folder.0,
+        crate::support::Ticks::default(),
+        RefusableOriginals::new(OriginalsInMemory::new()),
+    );
     let energy = |hal: &mut Hal| match sample(hal, &card()).unwrap().meter {
         Ok(power_hal::Measured::Energy(energy)) => energy.get(),
         other => panic!("{other:?}"),

@@ -2,20 +2,20 @@
 
 use hal_files::Root;
 use hal_intel::{Intel, IntelHwmon};
-use power_hal::contract::Ledger;
+use power_hal::contract::RefusableOriginals;
 use power_hal::{
-    Applied, Error, ErrorKind, Handle, Key, Memory, PowerHal, Reading, Released, Sample, Setting,
+    Applied, Error, ErrorKind, Handle, Key, OriginalsInMemory, PowerHal, Reading, Released, Sample, Setting,
 };
 use power_units::MicroWatts;
 use rig::machine::HwmonSlot;
-pub(crate) use rig::room::{Folder, Room, Ticks};
+pub(crate) use rig::test_machine::{Folder, TestMachine, Ticks};
 use std::path::Path;
 
-pub(crate) type Journal = Ledger<Memory<16>>;
+pub(crate) type Journal = RefusableOriginals<OriginalsInMemory<16>>;
 pub(crate) type Hal = Intel<Ticks, Journal>;
 
 pub(crate) fn open(folder: &Path) -> Hal {
-    open_with(folder, Ticks::default(), Ledger::new(Memory::new()))
+    open_with(folder, Ticks::default(), RefusableOriginals::new(OriginalsInMemory::new()))
 }
 
 pub(crate) fn open_with(folder: &Path, ticks: Ticks, journal: Journal) -> Hal {
@@ -56,7 +56,7 @@ pub(crate) fn with(driver: &str, files: &[(&str, &str)]) -> Folder {
 }
 
 /// Changes or looks at a GPU of a virtual machine behind the driver's back.
-pub(crate) fn device<R>(room: &Room, key: &Key, by: impl FnOnce(usize, &mut HwmonSlot) -> R) -> R {
+pub(crate) fn device<R>(room: &TestMachine, key: &Key, by: impl FnOnce(usize, &mut HwmonSlot) -> R) -> R {
     let mut result = None;
     room.machine.lock().change(|_, _, hwmons| {
         let is_it = |slot: &HwmonSlot| Key::gpu(slot.device_path.rsplit('/').next().unwrap()) == Ok(*key);

@@ -1,15 +1,17 @@
 //! The port's contract, on virtual GPUs of several sorts.
 
 use crate::support::{Bench, Hal, THIRD};
-use hal_nvidia::{Library, Nvidia, Scope};
-use power_hal::contract::{Ledger, Mode, Report, Rule, Trouble, World, check};
-use power_hal::{Control, Key, Memory, PowerHal, Setting};
+use hal_nvidia::{Library, LimitScope, Nvidia};
+use power_hal::contract::{
+    ContractMode, ContractReport, ContractWorld, DomainFault, RefusableOriginals, Rule, check,
+};
+use power_hal::{Control, Key, OriginalsInMemory, PowerHal, Setting};
 use power_units::{MicroWatts, Micros};
 
 /// The files behind the GPUs, which the HAL under test does not read itself.
 struct Files<'b> {
     bench: &'b Bench,
-    scope: Scope,
+    scope: LimitScope,
 }
 
 impl Files<'_> {
@@ -17,8 +19,8 @@ impl Files<'_> {
     fn folder(&self, domain: &Key) -> String {
         let name = self.bench.name(domain).unwrap();
         match self.scope {
-            Scope::Gpu => format!("gpus/{name}"),
-            Scope::Module => format!("gpus/{name}/module"),
+            LimitScope::Gpu => format!("gpus/{name}"),
+            LimitScope::Module => format!("gpus/{name}/module"),
         }
     }
 
@@ -27,7 +29,7 @@ impl Files<'_> {
     }
 }
 
-impl World<Hal> for Files<'_> {
+impl ContractWorld<Hal> for Files<'_> {
     fn in_force(&mut self, domain: &Key, control: Control) -> Option<Setting> {
         let folder = self.folder(domain);
         let number = |file: &str| self.bench.get(&format!("{folder}/{file}"))?.parse::<u64>().ok();
@@ -51,18 +53,18 @@ impl World<Hal> for Files<'_> {
         true
     }
 
-    fn cause(&mut self, trouble: Trouble) -> bool {
+    fn cause(&mut self, trouble: DomainFault) -> bool {
         match trouble {
             // NVML has no lock: whoever may not set a limit is told that he may not.
-            Trouble::Locked(_) => return false,
-            Trouble::Unreadable(domain) => self.bench.put(&self.errors(&domain), "* 999").unwrap(),
-            Trouble::Vanished(domain) => self.bench.put(&self.errors(&domain), "* 15").unwrap(),
-            Trouble::Moved(domain, Setting::Power(to)) => {
+            DomainFault::Locked(_) => return false,
+            DomainFault::Unreadable(domain) => self.bench.put(&self.errors(&domain), "* 999").unwrap(),
+            DomainFault::Vanished(domain) => self.bench.put(&self.errors(&domain), "* 15").unwrap(),
+            DomainFault::Moved(domain, Setting::Power(to)) => {
                 let file = format!("{}/limit_mw", self.folder(&domain));
                 self.bench.put(&file, &(to.get() / 1_000).to_string()).unwrap();
             }
-            Trouble::Moved(_, Setting::Frequency(_) | Setting::Throttle(_)) => return false,
-            Trouble::Renumbered => {
+            DomainFault::Moved(_, Setting::Frequency(_) | Setting::Throttle(_)) => return false,
+            DomainFault::Renumbered => {
                 let turned: Vec<String> = self.bench.names().into_iter().rev().collect();
                 self.bench.put("order", &turned.join("\n")).unwrap();
                 // Numbers change with a reload; here it leaves the limits, as persistenced may have put them back.
@@ -72,13 +74,13 @@ impl World<Hal> for Files<'_> {
         true
     }
 
-    fn heal(&mut self, trouble: Trouble) {
+    fn heal(&mut self, trouble: DomainFault) {
         match trouble {
-            Trouble::Unreadable(domain) | Trouble::Vanished(domain) => {
+            DomainFault::Unreadable(domain) | DomainFault::Vanished(domain) => {
                 self.bench.remove(&self.errors(&domain));
             }
-            Trouble::Renumbered => self.bench.remove("order"),
-            Trouble::Locked(_) | Trouble::Moved(..) => {}
+            DomainFault::Renumbered => self.bench.remove("order"),
+            DomainFault::Locked(_) | DomainFault::Moved(..) => {}
         }
     }
 
@@ -92,8 +94,8 @@ impl World<Hal> for Files<'_> {
     }
 }
 
-fn run(bench: &Bench, scope: Scope, mode: Mode) -> Report {
-    let mut hal = bench.open_with(scope, Ledger::new(Memory::new())).unwrap();
+fn run(bench: &Bench, scope: LimitScope, mode: ContractMode) -> ContractReport {
+    let mut hal = bench.open_with(scope, RefusableOriginals::new(OriginalsInMemory::new())).unwrap();
     let before: Vec<_> =
         bench.names().iter().map(|name| bench.get(&format!("gpus/{name}/limit_mw"))).collect();
     let report =
@@ -104,13 +106,13 @@ fn run(bench: &Bench, scope: Scope, mode: Mode) -> Report {
     report
 }
 
-fn unseen(report: &Report) -> Vec<Rule> {
+fn unseen(report: &ContractReport) -> Vec<Rule> {
     report.unseen().collect()
 }
 
 #[test]
 fn the_contract_holds_on_three_cards() {
-    let report = run(&Bench::three(), Scope::Gpu, Mode::Full);
+    let report = run(&Bench::three(), LimitScope::Gpu, ContractMode::Full);
     assert_eq!((report.domains, report.controls, report.blocked, report.blind), (3, 3, 0, 0));
     // The library changes one limit in one call, and has no lock.
     assert_eq!(unseen(&report), [Rule::Ordered, Rule::LockedSaid]);
@@ -121,14 +123,14 @@ fn the_contract_holds_where_a_stricter_limit_is_set_out_of_band() {
     let bench = Bench::three();
     bench.put("gpus/a/oob_mw", "400000").unwrap();
     bench.put("gpus/c/oob_mw", "100000").unwrap();
-    let report = run(&bench, Scope::Gpu, Mode::Full);
+    let report = run(&bench, LimitScope::Gpu, ContractMode::Full);
     assert_eq!((report.domains, report.controls, report.blocked, report.blind), (3, 3, 0, 0));
 }
 
 #[test]
 fn the_contract_holds_on_the_limit_of_a_module() {
     let bench = Bench::module();
-    let report = run(&bench, Scope::Module, Mode::Full);
+    let report = run(&bench, LimitScope::Module, ContractMode::Full);
     assert_eq!((report.domains, report.controls), (1, 1));
     assert_eq!(unseen(&report), [Rule::BatchSurvives, Rule::Ordered, Rule::LockedSaid]);
     assert_eq!(bench.get("gpus/a/log"), None, "the limit of the card itself was never set");
@@ -139,7 +141,7 @@ fn the_contract_holds_without_a_counter_and_on_a_card_that_cannot_be_limited() {
     let bench = Bench::three();
     bench.remove("gpus/a/energy_mj");
     bench.remove("gpus/b/min_mw");
-    let report = run(&bench, Scope::Gpu, Mode::Full);
+    let report = run(&bench, LimitScope::Gpu, ContractMode::Full);
     assert_eq!((report.domains, report.controls), (3, 2));
 }
 
@@ -149,19 +151,19 @@ fn the_contract_holds_where_nobody_may_set_a_limit() {
     for name in bench.names() {
         bench.put(&format!("gpus/{name}/errors"), "nvmlDeviceSetPowerManagementLimit 4").unwrap();
     }
-    let report = run(&bench, Scope::Gpu, Mode::Lowering);
+    let report = run(&bench, LimitScope::Gpu, ContractMode::Lowering);
     assert_eq!((report.domains, report.controls, report.blocked), (3, 0, 3));
 }
 
 #[test]
 fn the_modes_for_real_machines_raise_nothing_and_write_nothing() {
     let bench = Bench::three();
-    let report = run(&bench, Scope::Gpu, Mode::ReadOnly);
+    let report = run(&bench, LimitScope::Gpu, ContractMode::ReadOnly);
     assert_eq!((report.domains, report.controls), (3, 0));
     for name in bench.names() {
         assert_eq!(bench.get(&format!("gpus/{name}/log")), None);
     }
-    let report = run(&bench, Scope::Gpu, Mode::Lowering);
+    let report = run(&bench, LimitScope::Gpu, ContractMode::Lowering);
     assert_eq!((report.domains, report.controls), (3, 3));
     for name in bench.names() {
         let log = bench.get(&format!("gpus/{name}/log")).unwrap();
@@ -176,5 +178,5 @@ fn the_modes_for_real_machines_raise_nothing_and_write_nothing() {
 fn the_contract_holds_where_the_library_is_absent() {
     let bench = Bench::empty();
     bench.remove("libnvidia-ml.so.1");
-    assert_eq!(run(&bench, Scope::Gpu, Mode::Full).domains, 0);
+    assert_eq!(run(&bench, LimitScope::Gpu, ContractMode::Full).domains, 0);
 }

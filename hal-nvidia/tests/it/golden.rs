@@ -1,11 +1,11 @@
 //! The golden behaviours of NVML (facts of the hardware, section 11), each under the name of its row, through the HAL.
 
 use crate::support::{Bench, FIRST, Hal, SECOND, THIRD, find, key, keys, w};
-use hal_nvidia::{Absent, Deed, Fault, Library, Nvidia, Scope};
-use power_hal::contract::Ledger;
+use hal_nvidia::{Absent, Library, LimitScope, Nvidia, NvmlFault, NvmlOperation};
+use power_hal::contract::RefusableOriginals;
 use power_hal::{
-    Control, Error, ErrorKind, Failure, Handle, Measured, Memory, Outcome, PowerHal, Reading, Released,
-    Sample, Setting,
+    ApplyOutcome, Control, Error, ErrorKind, Handle, Measured, OriginalsInMemory, PortError, PowerHal,
+    Reading, Released, Sample, Setting,
 };
 use power_units::{MicroJoules, MicroWatts};
 
@@ -19,13 +19,13 @@ fn limit(hal: &mut Hal, domain: Handle) -> MicroWatts {
     sample(hal, domain).unwrap().power_limit.unwrap()
 }
 
-fn apply(hal: &mut Hal, domain: Handle, watts: u64) -> Result<Outcome, ErrorKind> {
+fn apply(hal: &mut Hal, domain: Handle, watts: u64) -> Result<ApplyOutcome, ErrorKind> {
     let applied = hal.apply(domain, Setting::Power(w(watts)));
     applied.map(|applied| applied.outcome()).map_err(|failure| failure.kind())
 }
 
-fn clamped(requested: u64, effective: u64) -> Outcome {
-    Outcome::Clamped { requested: Setting::Power(w(requested)), effective: Setting::Power(w(effective)) }
+fn clamped(requested: u64, effective: u64) -> ApplyOutcome {
+    ApplyOutcome::Clamped { requested: Setting::Power(w(requested)), effective: Setting::Power(w(effective)) }
 }
 
 /// Row: InvalidArg out of range.
@@ -56,15 +56,17 @@ fn no_permission_is_said_and_changes_and_keeps_nothing() {
     bench.put("gpus/b/errors", "nvmlDeviceSetPowerManagementLimit 4").unwrap();
     let mut hal = bench.open();
     let first = find(&hal, &FIRST);
-    let Err(Failure::Hal(error)) = hal.apply(first, Setting::Power(w(450))) else { panic!("it was applied") };
+    let Err(PortError::Hal(error)) = hal.apply(first, Setting::Power(w(450))) else {
+        panic!("it was applied")
+    };
     assert_eq!(error.kind(), ErrorKind::PermissionDenied);
-    assert_eq!((error.deed, error.fault), (Deed::Set(450_000), Fault::Code(4)));
+    assert_eq!((error.deed, error.fault), (NvmlOperation::Set(450_000), NvmlFault::Code(4)));
     assert_eq!(limit(&mut hal, first), w(700));
     assert!(hal.originals().inner().is_empty());
     assert_eq!(hal.release(first), Ok(Released::Untouched));
     // And the card beside it is none the worse.
     let second = find(&hal, &SECOND);
-    assert_eq!(apply(&mut hal, second, 450), Ok(Outcome::Exact));
+    assert_eq!(apply(&mut hal, second, 450), Ok(ApplyOutcome::Exact));
 }
 
 /// Row: NotSupported.
@@ -84,7 +86,7 @@ fn not_supported_is_what_a_card_does_not_have_and_never_zero() {
     assert_eq!(apply(&mut hal, first, 450), Err(ErrorKind::NotSupported));
     assert_eq!(bench.get("gpus/b/log"), None);
     let complaint = hal.complaints()[0];
-    assert_eq!((complaint.gpu, complaint.deed), (Some(key(&FIRST)), Deed::Range));
+    assert_eq!((complaint.gpu, complaint.deed), (Some(key(&FIRST)), NvmlOperation::Range));
 }
 
 /// Row: GpuLost.
@@ -93,13 +95,13 @@ fn gpu_lost_is_gone_until_it_is_back() {
     let bench = Bench::two();
     let mut hal = bench.open();
     let (first, second) = (find(&hal, &FIRST), find(&hal, &SECOND));
-    assert_eq!(apply(&mut hal, first, 450), Ok(Outcome::Exact));
+    assert_eq!(apply(&mut hal, first, 450), Ok(ApplyOutcome::Exact));
     bench.put("gpus/b/errors", "* 15").unwrap();
     assert_eq!(sample(&mut hal, first), Err(ErrorKind::Gone));
     assert_eq!(apply(&mut hal, first, 300), Err(ErrorKind::Gone));
     assert_eq!(limit(&mut hal, second), w(700));
     assert_eq!(keys(&hal.describe().unwrap()), [key(&SECOND)]);
-    assert_eq!(hal.complaints()[0].fault, Fault::Code(15));
+    assert_eq!(hal.complaints()[0].fault, NvmlFault::Code(15));
     assert!(hal.originals().inner().len() == 1 && hal.absent().is_none());
     bench.remove("gpus/b/errors");
     assert_eq!(keys(&hal.describe().unwrap()), [key(&FIRST), key(&SECOND)]);
@@ -139,7 +141,7 @@ fn a_missing_symbol_is_not_supported_and_allocates_nothing_on_the_hot_path() {
     assert_eq!(counted.count_total, 0);
     let read = batch[0].outcome.unwrap();
     assert_eq!((read.meter, read.power_limit), (Ok(Measured::Power(w(70))), Ok(w(700))));
-    assert_eq!(apply(&mut hal, first, 450), Ok(Outcome::Exact));
+    assert_eq!(apply(&mut hal, first, 450), Ok(ApplyOutcome::Exact));
 }
 
 /// Row: missing symbol, of the function that sets a limit.
@@ -150,7 +152,7 @@ fn a_library_that_cannot_set_a_limit_has_none() {
     let mut hal = bench.open();
     let first = find(&hal, &FIRST);
     assert_eq!(apply(&mut hal, first, 450), Err(ErrorKind::NotSupported));
-    assert_eq!(hal.complaints()[0].fault, Fault::Missing);
+    assert_eq!(hal.complaints()[0].fault, NvmlFault::Missing);
 }
 
 /// Row: missing symbol, of fields: what the older function says is left.
@@ -190,7 +192,7 @@ fn enforced_below_limit_is_clamped_and_the_limit_that_was_asked_for_is_the_origi
     assert_eq!(limit(&mut hal, first), w(350));
     assert_eq!(apply(&mut hal, first, 500), Ok(clamped(500, 350)));
     assert_eq!(bench.number("gpus/b/limit_mw"), 500_000);
-    assert_eq!(apply(&mut hal, first, 300), Ok(Outcome::Exact));
+    assert_eq!(apply(&mut hal, first, 300), Ok(ApplyOutcome::Exact));
     let original = hal.originals().inner().clone();
     assert_eq!(
         power_hal::Originals::kept(&original, &key(&FIRST), Control::Power).unwrap().words(),
@@ -208,7 +210,7 @@ fn a_driver_reload_is_gone_then_the_default_is_seen_and_set_again() {
     bench.put("gpus/c/limit_mw", "300000").unwrap();
     let mut hal = bench.open();
     let third = find(&hal, &THIRD);
-    assert_eq!(apply(&mut hal, third, 295), Ok(Outcome::Exact));
+    assert_eq!(apply(&mut hal, third, 295), Ok(ApplyOutcome::Exact));
     bench.reload_driver().unwrap();
     // The driver numbers its cards anew while it is at it.
     bench.put("order", "c\nb\na").unwrap();
@@ -224,7 +226,7 @@ fn a_driver_reload_is_gone_then_the_default_is_seen_and_set_again() {
         "the default, which a host sees and raises"
     );
     assert_eq!(sample(&mut hal, third).unwrap().meter, Ok(Measured::Energy(MicroJoules::ZERO)));
-    assert_eq!(apply(&mut hal, third, 295), Ok(Outcome::Exact));
+    assert_eq!(apply(&mut hal, third, 295), Ok(ApplyOutcome::Exact));
     assert_eq!(bench.get("gpus/c/log").unwrap(), "295000\n295000");
     assert_eq!(bench.get("gpus/a/log"), None);
     // What was in force before the first touch, not the default that the reload left.
@@ -237,7 +239,7 @@ fn a_driver_that_is_unloaded_is_absent_until_it_is_loaded() {
     let bench = Bench::two();
     let mut hal = bench.open();
     let first = find(&hal, &FIRST);
-    assert_eq!(apply(&mut hal, first, 450), Ok(Outcome::Exact));
+    assert_eq!(apply(&mut hal, first, 450), Ok(ApplyOutcome::Exact));
     bench.end_sessions().unwrap();
     bench.put("errors", "nvmlInit_v2 9").unwrap();
     assert_eq!(sample(&mut hal, first), Err(ErrorKind::Gone));
@@ -260,7 +262,7 @@ fn a_session_that_cannot_begin_anew_leaves_the_last_list_and_reaches_nothing() {
     bench.end_sessions().unwrap();
     bench.put("errors", "nvmlInit_v2 18").unwrap();
     let error = hal.describe().unwrap_err();
-    assert_eq!((error.deed, error.fault), (Deed::Initialise, Fault::Code(18)));
+    assert_eq!((error.deed, error.fault), (NvmlOperation::Initialise, NvmlFault::Code(18)));
     assert_eq!(Hal::domains(&hal).len(), 2);
     assert_eq!(sample(&mut hal, first), Err(ErrorKind::Gone));
     assert_eq!(apply(&mut hal, first, 450), Err(ErrorKind::Gone));
@@ -287,7 +289,7 @@ fn a_limit_is_written_in_whole_milliwatts_rounded_down() {
     let mut hal = bench.open();
     let first = find(&hal, &FIRST);
     let applied = hal.apply(first, Setting::Power(MicroWatts::new(450_000_999))).unwrap();
-    assert_eq!(applied.outcome(), Outcome::Exact);
+    assert_eq!(applied.outcome(), ApplyOutcome::Exact);
     assert_eq!(applied.effective(), Setting::Power(w(450)));
     assert_eq!(bench.get("gpus/b/log").unwrap(), "450000");
 }
@@ -297,7 +299,7 @@ fn a_limit_is_written_in_whole_milliwatts_rounded_down() {
 fn each_card_has_a_range_of_its_own() {
     let bench = Bench::three();
     let mut hal = bench.open();
-    for (card, outcome) in [(FIRST, Outcome::Exact), (THIRD, clamped(250, 294))] {
+    for (card, outcome) in [(FIRST, ApplyOutcome::Exact), (THIRD, clamped(250, 294))] {
         let domain = find(&hal, &card);
         assert_eq!(apply(&mut hal, domain, 250), Ok(outcome));
     }
@@ -326,48 +328,53 @@ fn neither_sample_nor_apply_allocates() {
 #[test]
 fn the_limit_of_a_module_is_set_by_its_scope_and_restored_by_it() {
     let bench = Bench::module();
-    let mut hal = bench.opened(Scope::Module).unwrap();
+    let mut hal = bench.opened(LimitScope::Module).unwrap();
     let domain = find(&hal, &FIRST);
     assert_eq!(limit(&mut hal, domain), w(1_000));
     assert_eq!(sample(&mut hal, domain).unwrap().meter, Ok(Measured::Power(w(150))));
-    assert_eq!(apply(&mut hal, domain, 600), Ok(Outcome::Exact));
+    assert_eq!(apply(&mut hal, domain, 600), Ok(ApplyOutcome::Exact));
     assert_eq!((bench.number("gpus/a/module/limit_mw"), bench.number("gpus/a/limit_mw")), (600_000, 700_000));
     // The next agent limits the card itself: it finds the original of the module, and takes it for what it is.
     let journal = hal.originals().clone();
     drop(hal);
-    let mut hal = bench.open_with(Scope::Gpu, journal).unwrap();
+    let mut hal = bench.open_with(LimitScope::Gpu, journal).unwrap();
     let domain = find(&hal, &FIRST);
-    let Err(Failure::Hal(error)) = hal.apply(domain, Setting::Power(w(450))) else {
+    let Err(PortError::Hal(error)) = hal.apply(domain, Setting::Power(w(450))) else {
         panic!("it was applied")
     };
-    assert_eq!((error.kind(), error.fault), (ErrorKind::Busy, Fault::OtherScope));
+    assert_eq!((error.kind(), error.fault), (ErrorKind::Busy, NvmlFault::OtherScope));
     assert_eq!(hal.release(domain), Ok(Released::Restored));
     assert_eq!(
         (bench.number("gpus/a/module/limit_mw"), bench.number("gpus/a/limit_mw")),
         (1_000_000, 700_000)
     );
-    assert_eq!(apply(&mut hal, domain, 450), Ok(Outcome::Exact));
+    assert_eq!(apply(&mut hal, domain, 450), Ok(ApplyOutcome::Exact));
 }
 
 #[test]
 fn a_card_without_a_module_has_no_limit_of_that_scope() {
     let bench = Bench::two();
-    let mut hal = bench.opened(Scope::Module).unwrap();
+    let mut hal = bench.opened(LimitScope::Module).unwrap();
     let domain = find(&hal, &FIRST);
     assert_eq!(apply(&mut hal, domain, 450), Err(ErrorKind::NotSupported));
     let bench = Bench::module();
     bench.library_without(&["nvmlDeviceSetPowerManagementLimit_v2"]).unwrap();
-    let mut hal = bench.opened(Scope::Module).unwrap();
+    let mut hal = bench.opened(LimitScope::Module).unwrap();
     let domain = find(&hal, &FIRST);
     assert_eq!(apply(&mut hal, domain, 450), Err(ErrorKind::NotSupported));
-    assert_eq!(hal.complaints()[0].fault, Fault::Missing);
+    assert_eq!(hal.complaints()[0].fault, NvmlFault::Missing);
 }
 
 #[test]
 fn a_missing_library_is_absent_and_says_why() {
     let library = Library::at(crate::support::nowhere());
-    let hal: Hal =
-        Nvidia::open(library, Scope::Gpu, Bench::empty().ticks.clone(), Ledger::new(Memory::new())).unwrap();
+    let hal: Hal = Nvidia::open(
+        library,
+        LimitScope::Gpu,
+        Bench::empty().ticks.clone(),
+        RefusableOriginals::new(OriginalsInMemory::new()),
+    )
+    .unwrap();
     assert!(Hal::domains(&hal).is_empty());
     let why = hal.absent().unwrap().to_string();
     assert!(why.starts_with("/nowhere/libnvidia-ml.so.1 could not be loaded: "), "{why}");

@@ -4,33 +4,33 @@ mod faults;
 
 use crate::support::w;
 use ::rig::library::NVML;
-use ::rig::nvidia::Card;
-use ::rig::room::{Room, Ticks};
-use hal_nvidia::{Library, Nvidia, Scope};
+use ::rig::nvidia::NvidiaGpu;
+use ::rig::test_machine::{TestMachine, Ticks};
+use hal_nvidia::{Library, LimitScope, Nvidia};
 use nvml_stub::code;
 use nvml_wrapper::Nvml;
 use nvml_wrapper::enum_wrappers::device::TemperatureSensor;
-use plant::{Domain, Load};
-use power_hal::contract::{Ledger, Mode, Rule, Trouble, World, check};
+use plant::{Load, PlantDomain};
+use power_hal::contract::{ContractMode, ContractWorld, DomainFault, RefusableOriginals, Rule, check};
 use power_hal::{
-    Control, Error, ErrorKind, Handle, Key, Measured, Memory, PowerHal, Reading, Sample, Setting,
+    Control, Error, ErrorKind, Handle, Key, Measured, OriginalsInMemory, PowerHal, Reading, Sample, Setting,
 };
 use power_units::{MicroWatts, Micros};
 use std::path::PathBuf;
 use std::process::Command;
 
-type Journal = Ledger<Memory<8>>;
+type Journal = RefusableOriginals<OriginalsInMemory<8>>;
 type Hal = Nvidia<Ticks, Journal>;
 
 /// A machine with eight GPUs, and the clock of the HAL on it.
 struct Bench {
-    room: Room,
+    room: TestMachine,
     ticks: Ticks,
 }
 
 impl Bench {
     fn new() -> Option<Self> {
-        Some(Self { room: Room::profile("gpu-2s8")?, ticks: Ticks::default() })
+        Some(Self { room: TestMachine::profile("gpu-2s8")?, ticks: Ticks::default() })
     }
 
     fn library(&self) -> PathBuf {
@@ -38,11 +38,11 @@ impl Bench {
     }
 
     fn open(&self) -> Hal {
-        self.open_with(Ledger::new(Memory::new()))
+        self.open_with(RefusableOriginals::new(OriginalsInMemory::new()))
     }
 
     fn open_with(&self, journal: Journal) -> Hal {
-        Nvidia::open(Library::at(self.library()), Scope::Gpu, self.ticks.clone(), journal).unwrap()
+        Nvidia::open(Library::at(self.library()), LimitScope::Gpu, self.ticks.clone(), journal).unwrap()
     }
 
     fn pass(&self, milliseconds: u64) {
@@ -58,7 +58,7 @@ impl Bench {
         (0..8).find(|&at| self.key(at) == *key).unwrap()
     }
 
-    fn card<R>(&self, at: usize, by: impl FnOnce(&mut Card) -> R) -> R {
+    fn card<R>(&self, at: usize, by: impl FnOnce(&mut NvidiaGpu) -> R) -> R {
         let mut result = None;
         self.room.machine.lock().change_nvidia(at, |card| result = Some(by(card)));
         result.unwrap()
@@ -66,7 +66,7 @@ impl Bench {
 
     /// What the plant truly draws.
     fn watts(&self, at: usize) -> f64 {
-        self.room.machine.lock().plant().watts(Domain::Gpu(at)).unwrap()
+        self.room.machine.lock().plant().watts(PlantDomain::Gpu(at)).unwrap()
     }
 }
 
@@ -94,7 +94,7 @@ fn set(hal: &mut Hal, key: &Key, limit: MicroWatts) -> Result<Setting, ErrorKind
         .map_err(|failure| failure.kind())
 }
 
-impl World<Hal> for Bench {
+impl ContractWorld<Hal> for Bench {
     fn in_force(&mut self, domain: &Key, control: Control) -> Option<Setting> {
         let enforced_mw = self.card(self.at(domain), |card| card.enforced_mw());
         (control == Control::Power).then(|| Setting::Power(MicroWatts::new(u64::from(enforced_mw) * 1_000)))
@@ -105,31 +105,31 @@ impl World<Hal> for Bench {
         true
     }
 
-    fn cause(&mut self, trouble: Trouble) -> bool {
+    fn cause(&mut self, trouble: DomainFault) -> bool {
         match trouble {
             // NVML has no lock: whoever may not set a limit is told that he may not.
-            Trouble::Locked(_) | Trouble::Moved(_, Setting::Frequency(_) | Setting::Throttle(_)) => {
+            DomainFault::Locked(_) | DomainFault::Moved(_, Setting::Frequency(_) | Setting::Throttle(_)) => {
                 return false;
             }
-            Trouble::Unreadable(domain) => {
+            DomainFault::Unreadable(domain) => {
                 self.card(self.at(&domain), |card| card.answers = Some(code::UNKNOWN));
             }
-            Trouble::Vanished(domain) => self.card(self.at(&domain), |card| card.present = false),
-            Trouble::Moved(domain, Setting::Power(to)) => {
+            DomainFault::Vanished(domain) => self.card(self.at(&domain), |card| card.present = false),
+            DomainFault::Moved(domain, Setting::Power(to)) => {
                 let limit_mw = u32::try_from(to.get() / 1_000).unwrap();
                 self.card(self.at(&domain), |card| card.limit_mw = limit_mw);
             }
-            Trouble::Renumbered => self.room.machine.lock().renumber_nvidia(),
+            DomainFault::Renumbered => self.room.machine.lock().renumber_nvidia(),
         }
         true
     }
 
-    fn heal(&mut self, trouble: Trouble) {
+    fn heal(&mut self, trouble: DomainFault) {
         match trouble {
-            Trouble::Unreadable(domain) => self.card(self.at(&domain), |card| card.answers = None),
-            Trouble::Vanished(domain) => self.card(self.at(&domain), |card| card.present = true),
-            Trouble::Renumbered => self.room.machine.lock().renumber_nvidia(),
-            Trouble::Locked(_) | Trouble::Moved(..) => {}
+            DomainFault::Unreadable(domain) => self.card(self.at(&domain), |card| card.answers = None),
+            DomainFault::Vanished(domain) => self.card(self.at(&domain), |card| card.present = true),
+            DomainFault::Renumbered => self.room.machine.lock().renumber_nvidia(),
+            DomainFault::Locked(_) | DomainFault::Moved(..) => {}
         }
     }
 
@@ -137,7 +137,7 @@ impl World<Hal> for Bench {
         let journal = hal.originals().clone();
         // The old session ends with the process, before the next one begins.
         let nowhere = Library::at("/nowhere/libnvidia-ml.so.1");
-        *hal = Nvidia::open(nowhere, Scope::Gpu, self.ticks.clone(), journal.clone()).unwrap();
+        *hal = Nvidia::open(nowhere, LimitScope::Gpu, self.ticks.clone(), journal.clone()).unwrap();
         *hal = self.open_with(journal);
         true
     }
@@ -148,7 +148,7 @@ fn the_contract_holds_on_eight_cards_with_a_plant_behind() {
     let Some(mut bench) = Bench::new() else { return };
     let mut hal = bench.open();
     assert_eq!((hal.absent(), hal.complaints()), (None, &[][..]));
-    let report = check(&mut hal, &mut bench, Mode::Full).unwrap_or_else(|breach| panic!("{breach}"));
+    let report = check(&mut hal, &mut bench, ContractMode::Full).unwrap_or_else(|breach| panic!("{breach}"));
     assert_eq!((report.domains, report.controls, report.blocked, report.blind), (8, 8, 0, 0));
     // The library changes one limit in one call, and has no lock.
     assert_eq!(report.unseen().collect::<Vec<_>>(), [Rule::Ordered, Rule::LockedSaid]);
@@ -256,9 +256,10 @@ fn another_process_sees_the_gpus_by_the_root_or_by_the_environment() {
 fn the_other_process() {
     #[expect(clippy::disallowed_methods, reason = "the test above speaks to this one through it")]
     let Some(library) = std::env::var_os(CHILD) else { return };
-    let journal: Journal = Ledger::new(Memory::new());
+    let journal: Journal = RefusableOriginals::new(OriginalsInMemory::new());
     let mut hal =
-        Nvidia::open(Library::at(PathBuf::from(library)), Scope::Gpu, Ticks::default(), journal).unwrap();
+        Nvidia::open(Library::at(PathBuf::from(library)), LimitScope::Gpu, Ticks::default(), journal)
+            .unwrap();
     let keys = crate::support::keys(&hal.domains());
     let limits = keys.iter().map(|key| sample(&mut hal, key).unwrap().power_limit.unwrap());
     let lowest = limits.min().unwrap();

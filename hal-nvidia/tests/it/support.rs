@@ -1,9 +1,9 @@
 //! A machine of virtual GPUs, each test with a library and a folder of its own, and the HAL on it.
 
-use hal_nvidia::{Library, Nvidia, NvidiaError, Scope};
-use nvml_stub::{Card, Machine};
-use power_hal::contract::Ledger;
-use power_hal::{Clock, Domains, Handle, Key, Memory, PowerHal};
+use hal_nvidia::{Library, LimitScope, Nvidia, NvidiaError};
+use nvml_stub::{StubGpu, StubMachine};
+use power_hal::contract::RefusableOriginals;
+use power_hal::{Clock, Domains, Handle, Key, OriginalsInMemory, PowerHal};
 use power_units::{MicroWatts, Micros, Stamp};
 use std::cell::Cell;
 use std::ops::Deref;
@@ -12,17 +12,17 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// In the order of the keys. The driver's order is that of their names, which is another one.
-pub(crate) const FIRST: Card = Card {
+pub(crate) const FIRST: StubGpu = StubGpu {
     uuid: "GPU-11111111-0b1c-4d7e-9a55-0123456789ab",
     pci: "00000000:19:00.0",
     min_mw: 200_000,
     max_mw: 700_000,
     default_mw: 700_000,
 };
-pub(crate) const SECOND: Card =
-    Card { uuid: "GPU-22222222-0b1c-4d7e-9a55-0123456789ab", pci: "00000000:C1:00.0", ..FIRST };
+pub(crate) const SECOND: StubGpu =
+    StubGpu { uuid: "GPU-22222222-0b1c-4d7e-9a55-0123456789ab", pci: "00000000:C1:00.0", ..FIRST };
 /// A card with hardly a range.
-pub(crate) const THIRD: Card = Card {
+pub(crate) const THIRD: StubGpu = StubGpu {
     uuid: "GPU-33333333-0b1c-4d7e-9a55-0123456789ab",
     pci: "00000000:DA:00.0",
     min_mw: 294_000,
@@ -30,7 +30,7 @@ pub(crate) const THIRD: Card = Card {
     default_mw: 325_500,
 };
 
-pub(crate) type Hal = Nvidia<Ticks, Ledger<Memory<8>>>;
+pub(crate) type Hal = Nvidia<Ticks, RefusableOriginals<OriginalsInMemory<8>>>;
 
 /// A clock that a test moves.
 #[derive(Clone, Debug, Default)]
@@ -71,14 +71,14 @@ impl Drop for Folder {
 /// Virtual GPUs.
 pub(crate) struct Bench {
     _folder: Folder,
-    machine: Machine,
+    machine: StubMachine,
     pub(crate) ticks: Ticks,
 }
 
 impl Deref for Bench {
-    type Target = Machine;
+    type Target = StubMachine;
 
-    fn deref(&self) -> &Machine {
+    fn deref(&self) -> &StubMachine {
         &self.machine
     }
 }
@@ -87,7 +87,7 @@ impl Bench {
     /// No card, and the library.
     pub(crate) fn empty() -> Self {
         let folder = Folder::new();
-        let machine = Machine::at(&folder.0);
+        let machine = StubMachine::at(&folder.0);
         machine.library().unwrap();
         machine.put("driver", "570.86.16").unwrap();
         Self { _folder: folder, machine, ticks: Ticks::default() }
@@ -129,14 +129,18 @@ impl Bench {
     }
 
     pub(crate) fn open(&self) -> Hal {
-        self.opened(Scope::Gpu).unwrap()
+        self.opened(LimitScope::Gpu).unwrap()
     }
 
-    pub(crate) fn opened(&self, scope: Scope) -> Result<Hal, NvidiaError> {
-        self.open_with(scope, Ledger::new(Memory::new()))
+    pub(crate) fn opened(&self, scope: LimitScope) -> Result<Hal, NvidiaError> {
+        self.open_with(scope, RefusableOriginals::new(OriginalsInMemory::new()))
     }
 
-    pub(crate) fn open_with(&self, scope: Scope, journal: Ledger<Memory<8>>) -> Result<Hal, NvidiaError> {
+    pub(crate) fn open_with(
+        &self,
+        scope: LimitScope,
+        journal: RefusableOriginals<OriginalsInMemory<8>>,
+    ) -> Result<Hal, NvidiaError> {
         Nvidia::open(Library::at(self.path()), scope, self.ticks.clone(), journal)
     }
 
@@ -154,11 +158,11 @@ impl Bench {
     }
 }
 
-pub(crate) fn key(card: &Card) -> Key {
+pub(crate) fn key(card: &StubGpu) -> Key {
     Key::gpu(card.uuid).unwrap()
 }
 
-pub(crate) fn find(hal: &Hal, card: &Card) -> Handle {
+pub(crate) fn find(hal: &Hal, card: &StubGpu) -> Handle {
     Hal::domains(hal).find(&key(card)).unwrap()
 }
 

@@ -1,7 +1,7 @@
 //! Who is listed, what is told of it, and what becomes of answers that cannot be.
 
 use crate::support::{Bench, FIRST, Hal, SECOND, THIRD, find, key, keys, w};
-use hal_nvidia::{Fault, Mig};
+use hal_nvidia::{Mig, NvmlFault};
 use power_hal::{Error, ErrorKind, Measured, Meter, PowerHal, Reading, Setting};
 use power_units::MicroJoules;
 
@@ -57,7 +57,7 @@ fn a_card_without_a_uuid_is_left_out_and_complained_of() {
     assert_eq!(keys(&Hal::domains(&hal)), [key(&FIRST)]);
     let complaints: Vec<_> =
         hal.complaints().iter().map(|error| (error.index, error.fault, error.kind())).collect();
-    let nameless = |index| (Some(index), Fault::Nameless, ErrorKind::BadData);
+    let nameless = |index| (Some(index), NvmlFault::Nameless, ErrorKind::BadData);
     assert_eq!(complaints, [nameless(0), nameless(2)]);
     assert_eq!(
         hal.complaints()[0].to_string(),
@@ -94,7 +94,7 @@ fn a_card_that_waits_for_a_reset_is_left_out() {
         assert_eq!(keys(&Hal::domains(&hal)), [key(&SECOND)], "{function}");
         assert_eq!(
             (hal.complaints()[0].gpu, hal.complaints()[0].fault),
-            (Some(key(&FIRST)), Fault::Code(16))
+            (Some(key(&FIRST)), NvmlFault::Code(16))
         );
     }
 }
@@ -106,7 +106,7 @@ fn a_range_that_cannot_be_read_for_once_stays_what_it_was() {
     let first = find(&hal, &FIRST);
     bench.put("gpus/b/errors", "nvmlDeviceGetPowerManagementLimitConstraints 999").unwrap();
     hal.describe().unwrap();
-    assert_eq!(hal.complaints()[0].fault, Fault::Code(999));
+    assert_eq!(hal.complaints()[0].fault, NvmlFault::Code(999));
     assert!(hal.apply(first, Setting::Power(w(450))).is_ok());
 }
 

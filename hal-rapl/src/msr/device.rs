@@ -19,14 +19,14 @@ pub enum DeviceKind {
 
 /// The register devices below a root. Each processor's stays open after its first use.
 #[derive(Debug)]
-pub struct Device {
+pub struct MsrDevices {
     root: Root,
     kind: DeviceKind,
     access: Access,
     open: BTreeMap<u16, File>,
 }
 
-impl Device {
+impl MsrDevices {
     /// The devices below a root; none is opened before it is used.
     #[must_use]
     pub const fn new(root: Root, kind: DeviceKind, access: Access) -> Self {
@@ -71,7 +71,7 @@ pub(super) fn fault(cpu: u16, register: u32, access: Access, error: &io::Error) 
     MsrFault { cpu, register, access, kind, errno }
 }
 
-impl MsrIo for Device {
+impl MsrIo for MsrDevices {
     fn read(&mut self, cpu: u16, register: u32) -> Result<u64, MsrFault> {
         let mut bytes = [0; 8];
         let read = self.file(cpu).and_then(|file| file.read_exact_at(&mut bytes, register.into()));

@@ -4,7 +4,7 @@ use super::package::{Package, ZONES_MAX};
 use super::zone::{ControlType, Zone, package_of_name};
 use crate::RaplError;
 use crate::aim::{CEILING_UW, FLOOR_UW, STEP_UW};
-use hal_files::{Access, Attribute, Deed, FileError, Root};
+use hal_files::{Access, Attribute, FileError, FileOperation, Root};
 use power_hal::{Control, Counter, Domain, ErrorKind, Key, Limit, Originals, Span, Surface};
 use power_units::{MicroJoules, MicroWatts};
 use std::collections::BTreeMap;
@@ -103,7 +103,9 @@ fn named(root: &Root, id: &str, folders: &mut Vec<Arc<Path>>) -> Result<Option<N
     let folder: Arc<Path> = match link.canonicalize() {
         Ok(folder) => Arc::from(folder),
         Err(error) => {
-            return Err(FileError::from_io(&Arc::from(link), Deed::Open, Surface::Device, &error).into());
+            return Err(
+                FileError::from_io(&Arc::from(link), FileOperation::Open, Surface::Device, &error).into()
+            );
         }
     };
     let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or("");

@@ -2,7 +2,7 @@
 
 use crate::RaplError;
 use crate::aim::CEILING_UW;
-use hal_files::{Access, Attribute, Deed, FileError};
+use hal_files::{Access, Attribute, FileError, FileOperation};
 use power_hal::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -237,7 +237,8 @@ impl Limits {
 
     /// Switches the limits off, and makes sure of it: what is written next may be 0 W.
     pub(super) fn disable(&self) -> Result<(), FileError> {
-        let failed = |path: Arc<Path>, kind| FileError { path, deed: Deed::Write, kind, errno: None };
+        let failed =
+            |path: Arc<Path>, kind| FileError { path, deed: FileOperation::Write, kind, errno: None };
         let Some(enabled) = &self.enabled else {
             let path = Arc::from(self.long.file.path().with_file_name("enabled"));
             return Err(failed(path, ErrorKind::Gone));

@@ -2,26 +2,26 @@
 
 use hal_files::Root;
 use hal_rapl::{MsrRapl, Powercap, RaplError};
-use power_hal::contract::{Instants, Ledger, Limits, Trouble, World};
-use power_hal::{Control, Key, Memory, PowerHal, Setting};
+use power_hal::contract::{ContractWorld, DomainFault, DomainLimits, Instants, RefusableOriginals};
+use power_hal::{Control, Key, OriginalsInMemory, PowerHal, Setting};
 use power_units::{MicroWatts, Micros};
 use rig::faults::{Direction, Effect, Fault};
-use rig::machine::{self, Attribute, Slot};
-use rig::powercap::Lock;
-pub(crate) use rig::room::{Folder, Room, Ticks};
+use rig::machine::{self, VirtualAttribute, ZoneSlot};
+use rig::powercap::RegisterLock;
+pub(crate) use rig::test_machine::{Folder, TestMachine, Ticks};
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 
-pub(crate) type Journal = Ledger<Memory<8>>;
+pub(crate) type Journal = RefusableOriginals<OriginalsInMemory<8>>;
 pub(crate) type Files = Powercap<Ticks, Journal>;
 
 /// A write that a file took.
 #[derive(Clone, Debug)]
 pub(crate) struct Write {
-    pub(crate) on: Attribute,
+    pub(crate) on: VirtualAttribute,
     pub(crate) data: Vec<u8>,
-    limits: BTreeMap<String, Limits>,
+    limits: BTreeMap<String, DomainLimits>,
 }
 
 /// What a limit that is off limits to.
@@ -29,17 +29,17 @@ pub(crate) const CEILING_UW: u64 = 4_095_875_000;
 
 /// A machine of the rig.
 pub(crate) struct Bench {
-    room: Room,
+    room: TestMachine,
     pub(crate) ticks: Ticks,
     writes: Arc<Mutex<Vec<Write>>>,
     /// Per package: its limits at the last look, and how many writes there had been.
-    seen: BTreeMap<String, (Limits, usize)>,
+    seen: BTreeMap<String, (DomainLimits, usize)>,
 }
 
 impl Deref for Bench {
-    type Target = Room;
+    type Target = TestMachine;
 
-    fn deref(&self) -> &Room {
+    fn deref(&self) -> &TestMachine {
         &self.room
     }
 }
@@ -51,8 +51,8 @@ impl Bench {
     }
 
     /// As above, changed before it is mounted.
-    pub(crate) fn of(name: &str, change: impl FnOnce(&mut machine::Machine)) -> Option<Self> {
-        let mut machine = Room::machine_of(name);
+    pub(crate) fn of(name: &str, change: impl FnOnce(&mut machine::RigMachine)) -> Option<Self> {
+        let mut machine = TestMachine::machine_of(name);
         change(&mut machine);
         let writes: Arc<Mutex<Vec<Write>>> = Arc::default();
         let log = Arc::clone(&writes);
@@ -61,7 +61,7 @@ impl Bench {
             let write = Write { on: on.clone(), data: data.to_vec(), limits: limits_of(zones) };
             log.lock().unwrap().push(write);
         });
-        Some(Self { room: Room::new(machine)?, ticks: Ticks::default(), writes, seen })
+        Some(Self { room: TestMachine::new(machine)?, ticks: Ticks::default(), writes, seen })
     }
 
     pub(crate) fn root(&self) -> Root {
@@ -69,7 +69,7 @@ impl Bench {
     }
 
     pub(crate) fn open(&self) -> Files {
-        self.files_with(Ledger::new(Memory::new()))
+        self.files_with(RefusableOriginals::new(OriginalsInMemory::new()))
     }
 
     fn files_with(&self, journal: Journal) -> Files {
@@ -77,11 +77,11 @@ impl Bench {
     }
 
     pub(crate) fn registers(&self) -> Result<Registers, RaplError> {
-        self.registers_with(Ledger::new(Memory::new()))
+        self.registers_with(RefusableOriginals::new(OriginalsInMemory::new()))
     }
 
     fn registers_with(&self, journal: Journal) -> Result<Registers, RaplError> {
-        let io = hal_rapl::msr::Device::new(
+        let io = hal_rapl::msr::MsrDevices::new(
             self.root(),
             hal_rapl::msr::DeviceKind::Msr,
             hal_files::Access::ReadWrite,
@@ -98,7 +98,7 @@ impl Bench {
         std::mem::take(&mut *self.writes.lock().unwrap())
     }
 
-    pub(crate) fn zone<T>(&self, id: &str, change: impl FnOnce(&mut Slot) -> T) -> T {
+    pub(crate) fn zone<T>(&self, id: &str, change: impl FnOnce(&mut ZoneSlot) -> T) -> T {
         let mut answer = None;
         self.machine.lock().change(|zones, _, _| {
             answer = zones.iter_mut().find(|slot| slot.zone.id == id).map(change);
@@ -106,7 +106,7 @@ impl Bench {
         answer.unwrap()
     }
 
-    pub(crate) fn fault(&self, on: Attribute, direction: Direction, effect: Effect, times: u32) {
+    pub(crate) fn fault(&self, on: VirtualAttribute, direction: Direction, effect: Effect, times: u32) {
         self.machine.lock().faults().add(Fault { on, direction, effect, times });
     }
 
@@ -121,15 +121,18 @@ impl Bench {
     }
 
     /// The files of a package that can be read, by whichever HAL.
-    fn readable(&self, key: &Key) -> Vec<Attribute> {
+    fn readable(&self, key: &Key) -> Vec<VirtualAttribute> {
         let mut files = Vec::new();
         for at in self.of_package(key) {
-            files.extend([Attribute::Energy(at), Attribute::Enabled(at)]);
-            files.extend((0..3).flat_map(|c| [Attribute::PowerLimit(at, c), Attribute::TimeWindow(at, c)]));
+            files.extend([VirtualAttribute::Energy(at), VirtualAttribute::Enabled(at)]);
+            files
+                .extend((0..3).flat_map(|c| {
+                    [VirtualAttribute::PowerLimit(at, c), VirtualAttribute::TimeWindow(at, c)]
+                }));
         }
         // Rig packages are numbered as their keys are, and the processors' first threads come in their order.
         let package: usize = key.as_str().trim_start_matches("package-").parse().unwrap_or(0);
-        files.extend((0..128).filter(|cpu| cpu % 64 / 32 == package).map(Attribute::Msr));
+        files.extend((0..128).filter(|cpu| cpu % 64 / 32 == package).map(VirtualAttribute::Msr));
         files
     }
 
@@ -149,7 +152,7 @@ impl Bench {
     fn locked(&self, key: &Key) -> bool {
         let zones = self.of_package(key);
         let machine = self.machine.lock();
-        zones.iter().any(|&at| machine.zones()[at].zone.lock != Lock::Open)
+        zones.iter().any(|&at| machine.zones()[at].zone.lock != RegisterLock::Open)
     }
 
     fn short_is_off(&self, key: &Key) -> bool {
@@ -160,64 +163,64 @@ impl Bench {
     }
 
     fn any_locked(&self) -> bool {
-        self.machine.lock().zones().iter().any(|slot| slot.zone.lock != Lock::Open)
+        self.machine.lock().zones().iter().any(|slot| slot.zone.lock != RegisterLock::Open)
     }
 
     pub(crate) fn renumber(&self) {
         self.machine.lock().change(|zones, _, _| renumber(zones));
     }
 
-    fn cause_trouble(&mut self, trouble: Trouble) -> bool {
+    fn cause_trouble(&mut self, trouble: DomainFault) -> bool {
         match trouble {
-            Trouble::Locked(key) => {
-                !self.locked(&key) && self.each(&key, |slot| slot.zone.lock = Lock::WindowIgnored)
+            DomainFault::Locked(key) => {
+                !self.locked(&key) && self.each(&key, |slot| slot.zone.lock = RegisterLock::WindowIgnored)
             }
             // A short-term limit that is off by itself cannot be off again after that; a test of its own looks at it.
-            Trouble::Vanished(key) if self.short_is_off(&key) => false,
-            Trouble::Vanished(key) => self.each(&key, |slot| {
+            DomainFault::Vanished(key) if self.short_is_off(&key) => false,
+            DomainFault::Vanished(key) => self.each(&key, |slot| {
                 slot.present = false;
                 slot.zone.leave();
             }),
-            Trouble::Moved(key, Setting::Power(limit)) => {
+            DomainFault::Moved(key, Setting::Power(limit)) => {
                 !self.locked(&key)
                     && self.each(&key, |slot| {
                         let text = limit.get().to_string();
                         slot.zone.write_power_limit(0, text.as_bytes()).unwrap();
                     })
             }
-            Trouble::Moved(..) => false,
-            Trouble::Unreadable(key) => {
+            DomainFault::Moved(..) => false,
+            DomainFault::Unreadable(key) => {
                 for on in self.readable(&key) {
                     self.fault(on, Direction::Read, Effect::Fails(libc::EIO), u32::MAX);
                 }
                 true
             }
             // The contract shows which hardware a key reaches by setting it, which a locked machine refuses.
-            Trouble::Renumbered if self.any_locked() => false,
-            Trouble::Renumbered => {
+            DomainFault::Renumbered if self.any_locked() => false,
+            DomainFault::Renumbered => {
                 self.renumber();
                 true
             }
         }
     }
 
-    fn heal_trouble(&mut self, trouble: Trouble) {
+    fn heal_trouble(&mut self, trouble: DomainFault) {
         match trouble {
-            Trouble::Locked(key) => {
-                self.each(&key, |slot| slot.zone.lock = Lock::Open);
+            DomainFault::Locked(key) => {
+                self.each(&key, |slot| slot.zone.lock = RegisterLock::Open);
             }
-            Trouble::Vanished(key) => {
+            DomainFault::Vanished(key) => {
                 self.each(&key, |slot| {
                     slot.present = true;
                     slot.zone.arrive();
                 });
             }
-            Trouble::Unreadable(_) => self.machine.lock().faults().heal(),
-            Trouble::Moved(..) | Trouble::Renumbered => {}
+            DomainFault::Unreadable(_) => self.machine.lock().faults().heal(),
+            DomainFault::Moved(..) | DomainFault::Renumbered => {}
         }
     }
 
-    fn each(&self, key: &Key, change: impl Fn(&mut Slot)) -> bool {
+    fn each(&self, key: &Key, change: impl Fn(&mut ZoneSlot)) -> bool {
         let at = self.of_package(key);
         self.machine.lock().change(|zones, _, _| at.iter().for_each(|&at| change(&mut zones[at])));
         !at.is_empty()
@@ -242,8 +245,8 @@ impl Bench {
 }
 
 /// The kernel gives its numbers in another order: packages that had 0 and 1 have 1 and 0.
-fn renumber(zones: &mut [Slot]) {
-    let top = |slot: &Slot| slot.parent.is_none() && slot.control_type == "intel-rapl";
+fn renumber(zones: &mut [ZoneSlot]) {
+    let top = |slot: &ZoneSlot| slot.parent.is_none() && slot.control_type == "intel-rapl";
     let ids: Vec<String> = zones.iter().filter(|slot| top(slot)).map(|slot| slot.zone.id.clone()).collect();
     let turned = ids.iter().cycle().skip(1);
     for (slot, id) in zones.iter_mut().filter(|slot| top(slot)).zip(turned) {
@@ -258,10 +261,11 @@ fn renumber(zones: &mut [Slot]) {
 }
 
 /// Long-term and short-term limit of each package, then those of its twin.
-fn limits_of(zones: &[Slot]) -> BTreeMap<String, Limits> {
+fn limits_of(zones: &[ZoneSlot]) -> BTreeMap<String, DomainLimits> {
     let mut all = BTreeMap::new();
     for slot in zones.iter().filter(|slot| slot.zone.name.starts_with("package")) {
-        let limits = all.entry(slot.zone.name.clone()).or_insert(Limits { each: [MicroWatts::ZERO; 4] });
+        let limits =
+            all.entry(slot.zone.name.clone()).or_insert(DomainLimits { each: [MicroWatts::ZERO; 4] });
         let first = if slot.control_type == "intel-rapl" { 0 } else { 2 };
         for (at, constraint) in slot.zone.constraints.iter().take(2).enumerate() {
             let uw = if constraint.enabled { slot.zone.power_limit_uw(at) } else { CEILING_UW };
@@ -271,11 +275,11 @@ fn limits_of(zones: &[Slot]) -> BTreeMap<String, Limits> {
     all
 }
 
-pub(crate) type Registers = MsrRapl<hal_rapl::msr::Device, Ticks, Journal>;
+pub(crate) type Registers = MsrRapl<hal_rapl::msr::MsrDevices, Ticks, Journal>;
 
 macro_rules! world {
     ($hal:ty, $renumbers:literal, $open:ident) => {
-        impl World<$hal> for Bench {
+        impl ContractWorld<$hal> for Bench {
             fn in_force(&mut self, domain: &Key, control: Control) -> Option<Setting> {
                 self.truth(domain, control)
             }
@@ -289,11 +293,11 @@ macro_rules! world {
                 true
             }
 
-            fn cause(&mut self, trouble: Trouble) -> bool {
-                (trouble != Trouble::Renumbered || $renumbers) && self.cause_trouble(trouble)
+            fn cause(&mut self, trouble: DomainFault) -> bool {
+                (trouble != DomainFault::Renumbered || $renumbers) && self.cause_trouble(trouble)
             }
 
-            fn heal(&mut self, trouble: Trouble) {
+            fn heal(&mut self, trouble: DomainFault) {
                 self.heal_trouble(trouble);
             }
 

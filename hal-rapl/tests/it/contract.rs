@@ -1,13 +1,13 @@
 //! The contract of the port, on every profile of the rig.
 
 use crate::bench::Bench;
-use power_hal::contract::{Mode, Report, Rule, check};
+use power_hal::contract::{ContractMode, ContractReport, Rule, check};
 use rig::profile::PROFILES;
 
-fn run(name: &str) -> Option<Report> {
+fn run(name: &str) -> Option<ContractReport> {
     let mut bench = Bench::mounted(name)?;
     let mut hal = bench.open();
-    match check(&mut hal, &mut bench, Mode::Full) {
+    match check(&mut hal, &mut bench, ContractMode::Full) {
         Ok(report) => Some(report),
         Err(breach) => panic!("{name}: {breach}"),
     }
@@ -62,7 +62,7 @@ fn every_profile_keeps_the_contract() {
 fn registers_keep_the_contract() {
     let Some(mut bench) = Bench::of("xeon-2s", |machine| machine.boot_without_powercap()) else { return };
     let mut hal = bench.registers().unwrap();
-    let report = check(&mut hal, &mut bench, Mode::Full).unwrap_or_else(|breach| panic!("{breach}"));
+    let report = check(&mut hal, &mut bench, ContractMode::Full).unwrap_or_else(|breach| panic!("{breach}"));
     assert_eq!((report.domains, report.controls, report.blocked, report.blind), (2, 2, 0, 0));
     for rule in
         [Rule::Restored, Rule::Ordered, Rule::LockedSaid, Rule::GoneSaid, Rule::BatchSurvives, Rule::Clamped]

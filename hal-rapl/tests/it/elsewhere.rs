@@ -5,8 +5,8 @@ use crate::bench::{Bench, Ticks};
 use crate::golden::{apply, kind, sample, w};
 use hal_files::Root;
 use hal_rapl::Powercap;
-use power_hal::contract::Ledger;
-use power_hal::{ErrorKind, Memory, PowerHal};
+use power_hal::contract::RefusableOriginals;
+use power_hal::{ErrorKind, OriginalsInMemory, PowerHal};
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -56,8 +56,12 @@ fn without_privileges_the_counter_is_denied_and_the_limit_is_readable() {
 #[test]
 fn inside_without_privileges() {
     let Some(folder) = handed_over() else { return };
-    let mut hal =
-        Powercap::open(Root::at(folder), Ticks::default(), Ledger::new(Memory::<2>::new())).unwrap();
+    let mut hal = Powercap::open(
+        Root::at(folder),
+        Ticks::default(),
+        RefusableOriginals::new(OriginalsInMemory::<2>::new()),
+    )
+    .unwrap();
     assert_eq!(hal.domains().len(), 2);
     let said = sample(&mut hal, "package-0").unwrap();
     assert_eq!((said.meter, said.power_limit), (Err(ErrorKind::PermissionDenied), Ok(w(250))));
@@ -67,7 +71,10 @@ fn inside_without_privileges() {
 
 #[cfg(feature = "msru")]
 mod msru {
-    use super::{Bench, Ledger, Memory, PowerHal, Root, Ticks, again, handed_over, passed, sample, w};
+    use super::{
+        Bench, OriginalsInMemory, PowerHal, RefusableOriginals, Root, Ticks, again, handed_over, passed,
+        sample, w,
+    };
     use crate::golden::{effective, find};
     use hal_rapl::MsrRapl;
     use hal_rapl::msr::{MsrIo, Msru};
@@ -102,7 +109,7 @@ exec "$@""#;
         assert_eq!(registers.read(0, 0x606), Ok(0xa_0e03));
         assert_eq!(registers.read(0, 0x123).unwrap_err().kind, ErrorKind::Io);
         assert_eq!(registers.read(9_999, 0x606).unwrap_err().kind, ErrorKind::Gone);
-        let journal = Ledger::new(Memory::<2>::new());
+        let journal = RefusableOriginals::new(OriginalsInMemory::<2>::new());
         let mut hal = MsrRapl::open(Root::at(folder), registers, Ticks::default(), journal).unwrap();
         assert_eq!(hal.domains().len(), 2);
         assert_eq!(sample(&mut hal, "package-1").unwrap().power_limit, Ok(w(250)));

@@ -2,13 +2,13 @@
 
 use crate::bench::{Bench, CEILING_UW, Files, Write};
 use power_hal::{
-    Applied, Control, Domain, ErrorKind, Failure, Handle, Measured, Meter, Outcome, PowerHal, Reading,
+    Applied, ApplyOutcome, Control, Domain, ErrorKind, Handle, Measured, Meter, PortError, PowerHal, Reading,
     Released, Sample, Setting,
 };
 use power_units::{MicroJoules, MicroWatts, Micros};
 use rig::faults::{Direction, Effect};
-use rig::machine::Attribute;
-use rig::powercap::Lock;
+use rig::machine::VirtualAttribute;
+use rig::powercap::RegisterLock;
 
 pub(crate) fn w(watts: u64) -> MicroWatts {
     MicroWatts::new(watts * 1_000_000)
@@ -29,7 +29,7 @@ pub(crate) fn apply<H: PowerHal>(
     hal: &mut H,
     key: &str,
     cap: MicroWatts,
-) -> Result<Applied, Failure<H::Error>> {
+) -> Result<Applied, PortError<H::Error>> {
     let handle = find(hal, key).0;
     hal.apply(handle, Setting::Power(cap))
 }
@@ -37,7 +37,7 @@ pub(crate) fn apply<H: PowerHal>(
 pub(crate) fn effective<H: PowerHal>(hal: &mut H, key: &str, cap: MicroWatts) -> (u64, bool) {
     let applied = apply(hal, key, cap).unwrap_or_else(|_| panic!("{cap} on {key}"));
     let Setting::Power(limit) = applied.effective() else { panic!("{applied:?}") };
-    (limit.get(), applied.outcome() == Outcome::Exact)
+    (limit.get(), applied.outcome() == ApplyOutcome::Exact)
 }
 
 pub(crate) fn kind<T: std::fmt::Debug, E: power_hal::Error>(answer: Result<T, E>) -> ErrorKind {
@@ -99,7 +99,7 @@ fn what_is_written_is_digits() {
 
 #[test]
 fn locked_limits_are_said_to_be_locked_on_kernels_of_any_age() {
-    for lock in [Lock::WindowIgnored, Lock::WindowRefused] {
+    for lock in [RegisterLock::WindowIgnored, RegisterLock::WindowRefused] {
         let Some((bench, mut hal)) = open("xeon-2s") else { return };
         bench.zone("intel-rapl:0", |slot| slot.zone.lock = lock);
         assert_eq!(kind(apply(&mut hal, "package-0", w(100))), ErrorKind::Locked, "ENODATA");
@@ -127,7 +127,7 @@ fn locked_enabled_reads_0_while_the_limit_of_250_w_holds() {
     assert_eq!(limit(&mut hal), Ok(w(250)));
     hal.describe().unwrap();
     assert_eq!(limit(&mut hal), Ok(w(250)), "what was learnt outlives an enumeration");
-    assert!(bench.writes().iter().all(|write| matches!(write.on, Attribute::TimeWindow(..))));
+    assert!(bench.writes().iter().all(|write| matches!(write.on, VirtualAttribute::TimeWindow(..))));
 }
 
 /// 5e5 → 512 units of 976 µs, and 28e6 → 27983872 afterwards.
@@ -152,7 +152,7 @@ fn a_window_that_is_short_already_is_left_alone() {
     let Some((bench, mut hal)) = open("xeon-2s") else { return };
     bench.zone("intel-rapl:0", |slot| slot.zone.write_time_window(0, b"900").unwrap());
     effective(&mut hal, "package-0", w(100));
-    assert!(!bench.writes().iter().any(|write| matches!(write.on, Attribute::TimeWindow(..))));
+    assert!(!bench.writes().iter().any(|write| matches!(write.on, VirtualAttribute::TimeWindow(..))));
     assert_eq!(bench.zone("intel-rapl:0", |slot| slot.zone.time_window_us(0)), 976);
 }
 
@@ -167,14 +167,15 @@ fn a_cap_writes_enabled_1_where_it_reads_0_and_a_release_does_not_touch_one_that
     let zero = find(&hal, "package-0").0;
     hal.release(zero).unwrap();
     let writes = bench.writes();
-    let switched: Vec<_> = writes.iter().filter(|write| matches!(write.on, Attribute::Enabled(_))).collect();
+    let switched: Vec<_> =
+        writes.iter().filter(|write| matches!(write.on, VirtualAttribute::Enabled(_))).collect();
     assert_eq!(switched.len(), 1);
-    assert_eq!((text(switched[0]), &switched[0].on), ("1".into(), &Attribute::Enabled(0)));
+    assert_eq!((text(switched[0]), &switched[0].on), ("1".into(), &VirtualAttribute::Enabled(0)));
 }
 
 /// Limits in W and the switches of both.
 fn both(bench: &Bench, id: &str) -> [(u64, bool); 2] {
-    let each = |slot: &mut rig::machine::Slot| {
+    let each = |slot: &mut rig::machine::ZoneSlot| {
         [0, 1].map(|at| (slot.zone.power_limit_uw(at) / 1_000_000, slot.zone.constraints[at].enabled))
     };
     bench.zone(id, each)
@@ -206,7 +207,7 @@ fn a_zone_that_was_off_is_off_again_with_its_values() {
             let writes = bench.writes();
             assert_eq!(
                 (text(&writes[0]), &writes[0].on),
-                ("0".into(), &Attribute::Enabled(0)),
+                ("0".into(), &VirtualAttribute::Enabled(0)),
                 "it is off first"
             );
             let limit = sample(&mut hal, "package-0").unwrap().power_limit;
@@ -225,7 +226,7 @@ fn what_a_zone_that_does_not_switch_off_was_is_not_written() {
     });
     effective(&mut hal, "package-0", w(100));
     let answer = Effect::Answers(b"1\n".to_vec());
-    bench.fault(Attribute::Enabled(0), Direction::Read, answer, u32::MAX);
+    bench.fault(VirtualAttribute::Enabled(0), Direction::Read, answer, u32::MAX);
     bench.writes();
     let handle = find(&hal, "package-0").0;
     assert_eq!(kind(hal.release(handle)), ErrorKind::Locked);
@@ -352,7 +353,8 @@ fn psys_at_the_top_level_and_zones_below_are_no_domains_and_never_written() {
         let written = bench.writes();
         assert!(!written.is_empty());
         for write in written {
-            let (Attribute::PowerLimit(at, constraint) | Attribute::TimeWindow(at, constraint)) = write.on
+            let (VirtualAttribute::PowerLimit(at, constraint) | VirtualAttribute::TimeWindow(at, constraint)) =
+                write.on
             else {
                 panic!("{write:?}")
             };

@@ -1,14 +1,14 @@
 //! The HAL on a plain folder: what a rig that needs FUSE shows, as ordinary files and links. No error numbers and no
 //! rounding, but everything that is about finding and reading, and it runs everywhere.
 
-use crate::bench::{Folder, Journal, Room, Ticks};
+use crate::bench::{Folder, Journal, TestMachine, Ticks};
 use crate::golden::{apply, effective, find, kind, sample, w};
 use hal_files::Root;
 use hal_rapl::Powercap;
-use power_hal::contract::{Ledger, Mode, Rule, Twin, check};
-use power_hal::{ErrorKind, Key, Memory, PowerHal};
+use power_hal::contract::{ContractMode, RefusableOriginals, Rule, SecondHal, check};
+use power_hal::{ErrorKind, Key, OriginalsInMemory, PowerHal};
 use rig::machine::Shared;
-use rig::tree::Entry;
+use rig::tree::TreeEntry;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
@@ -22,15 +22,15 @@ impl Plain {
 
     pub(crate) fn of(name: &str) -> Self {
         let plain = Self::empty();
-        let machine = Shared::new(Room::machine_of(name));
+        let machine = Shared::new(TestMachine::machine_of(name));
         let tree = machine.lock().tree().clone();
         for (path, entry) in tree.iter().filter(|(path, _)| path.contains("powercap")) {
             let at = plain.path().join(path);
             std::fs::create_dir_all(at.parent().unwrap()).unwrap();
             match entry {
-                Entry::Folder => std::fs::create_dir_all(&at).unwrap(),
-                Entry::Link(target) => symlink(target, &at).unwrap(),
-                Entry::File(_, attribute) => {
+                TreeEntry::Folder => std::fs::create_dir_all(&at).unwrap(),
+                TreeEntry::Link(target) => symlink(target, &at).unwrap(),
+                TreeEntry::File(_, attribute) => {
                     std::fs::write(&at, machine.read(attribute, 0, 4096).unwrap()).unwrap();
                 }
             }
@@ -55,7 +55,12 @@ impl Plain {
     }
 
     pub(crate) fn open(&self) -> Powercap<Ticks, Journal> {
-        Powercap::open(Root::at(self.path()), Ticks::default(), Ledger::new(Memory::new())).unwrap()
+        Powercap::open(
+            Root::at(self.path()),
+            Ticks::default(),
+            RefusableOriginals::new(OriginalsInMemory::new()),
+        )
+        .unwrap()
     }
 }
 
@@ -71,16 +76,16 @@ fn plain_folders_keep_the_contract() {
         ("epyc", 2, 0),
         ("client", 1, 1),
     ] {
-        for mode in [Mode::Full, Mode::Lowering, Mode::ReadOnly] {
+        for mode in [ContractMode::Full, ContractMode::Lowering, ContractMode::ReadOnly] {
             let plain = Plain::of(name);
             let clock = Ticks::default();
-            let journal = Ledger::new(Memory::<8>::new());
+            let journal = RefusableOriginals::new(OriginalsInMemory::<8>::new());
             let mut hal = Powercap::open(Root::at(plain.path()), clock.clone(), journal).unwrap();
             // As on a real machine: a second HAL looks.
-            let mut world = Twin::new(plain.open(), |span| clock.advance(span));
+            let mut world = SecondHal::new(plain.open(), |span| clock.advance(span));
             let report =
                 check(&mut hal, &mut world, mode).unwrap_or_else(|breach| panic!("{name}: {breach}"));
-            let set = if mode == Mode::ReadOnly { 0 } else { controls };
+            let set = if mode == ContractMode::ReadOnly { 0 } else { controls };
             assert_eq!((report.domains, report.controls), (domains, set), "{name} {mode:?}");
             assert_eq!(report.looks(Rule::Restored) > 0, set > 0, "{name} {mode:?}");
         }

@@ -4,21 +4,23 @@ use crate::bench::{Bench, Registers, Ticks};
 use crate::golden::{apply, effective, find, kind, sample, w};
 use crate::plain::Plain;
 use hal_files::{Access, Root};
-use hal_rapl::msr::{Device, DeviceKind, MsrFault, MsrIo};
+use hal_rapl::msr::{DeviceKind, MsrDevices, MsrFault, MsrIo};
 use hal_rapl::{MsrRapl, RaplError};
-use power_hal::contract::Ledger;
-use power_hal::{Control, ErrorKind, Failure, Measured, Memory, Meter, Originals, PowerHal, Released};
+use power_hal::contract::RefusableOriginals;
+use power_hal::{
+    Control, ErrorKind, Measured, Meter, Originals, OriginalsInMemory, PortError, PowerHal, Released,
+};
 use power_units::{MicroJoules, Micros};
 use rig::faults::{Direction, Effect};
-use rig::machine::Attribute;
-use rig::powercap::Lock;
+use rig::machine::VirtualAttribute;
+use rig::powercap::RegisterLock;
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 
 const POWER_UNIT: u32 = 0x606;
 const POWER_LIMIT: u32 = 0x610;
 
-fn open(change: impl FnOnce(&mut rig::machine::Machine)) -> Option<(Bench, Registers)> {
+fn open(change: impl FnOnce(&mut rig::machine::RigMachine)) -> Option<(Bench, Registers)> {
     let bench = Bench::of("xeon-2s", |machine| {
         machine.boot_without_powercap();
         change(machine);
@@ -28,7 +30,7 @@ fn open(change: impl FnOnce(&mut rig::machine::Machine)) -> Option<(Bench, Regis
 }
 
 fn register(bench: &Bench, cpu: u16) -> u64 {
-    Device::new(bench.root(), DeviceKind::Msr, Access::Read).read(cpu, POWER_LIMIT).unwrap()
+    MsrDevices::new(bench.root(), DeviceKind::Msr, Access::Read).read(cpu, POWER_LIMIT).unwrap()
 }
 
 #[test]
@@ -55,9 +57,14 @@ fn parts_with_tpmi_or_units_of_their_own_are_refused() {
     let refused = |make: &dyn Fn(&Plain)| {
         let plain = Plain::empty();
         make(&plain);
-        let io = Device::new(Root::at(plain.path()), DeviceKind::Msr, Access::Read);
-        MsrRapl::open(Root::at(plain.path()), io, Ticks::default(), Ledger::new(Memory::<1>::new()))
-            .map(|_| ())
+        let io = MsrDevices::new(Root::at(plain.path()), DeviceKind::Msr, Access::Read);
+        MsrRapl::open(
+            Root::at(plain.path()),
+            io,
+            Ticks::default(),
+            RefusableOriginals::new(OriginalsInMemory::<1>::new()),
+        )
+        .map(|_| ())
     };
     let put = |plain: &Plain, path: &str, text: &str| {
         let path = plain.path().join(path);
@@ -126,28 +133,28 @@ fn the_counter_is_the_packages_energy_and_wraps_at_32_bits() {
 #[test]
 fn refusals_of_the_device_have_their_kinds() {
     let Some((bench, mut hal)) =
-        open(|machine| machine.change(|zones, _, _| zones[0].zone.lock = Lock::WindowIgnored))
+        open(|machine| machine.change(|zones, _, _| zones[0].zone.lock = RegisterLock::WindowIgnored))
     else {
         return;
     };
     let error = apply(&mut hal, "package-0", w(100)).unwrap_err();
-    assert!(matches!(error, Failure::Hal(RaplError::LockBit(_))), "{error}");
+    assert!(matches!(error, PortError::Hal(RaplError::LockBit(_))), "{error}");
     assert_eq!(kind(Err::<(), _>(error)), ErrorKind::Locked);
     assert_eq!(sample(&mut hal, "package-0").unwrap().power_limit, Ok(w(250)), "a lock bit hides nothing");
-    bench.zone("intel-rapl:0", |slot| slot.zone.lock = Lock::Open);
+    bench.zone("intel-rapl:0", |slot| slot.zone.lock = RegisterLock::Open);
 
-    let mut device = Device::new(bench.root(), DeviceKind::Msr, Access::ReadWrite);
+    let mut device = MsrDevices::new(bench.root(), DeviceKind::Msr, Access::ReadWrite);
     let kinds = |answer: Result<u64, MsrFault>| answer.map_err(|fault| (fault.kind, fault.errno));
     assert_eq!(kinds(device.read(0, 0x123)), Err((ErrorKind::Io, Some(libc::EIO))), "no such register");
     assert_eq!(kinds(device.read(0, POWER_UNIT)), Ok(0xa_0e03));
     assert_eq!(kinds(device.read(999, POWER_UNIT)), Err((ErrorKind::Gone, Some(libc::ENOENT))));
-    bench.fault(Attribute::Msr(0), Direction::Write, Effect::Fails(libc::EPERM), 1);
+    bench.fault(VirtualAttribute::Msr(0), Direction::Write, Effect::Fails(libc::EPERM), 1);
     assert_eq!(
         kind(apply(&mut hal, "package-0", w(100))),
         ErrorKind::PermissionDenied,
         "lockdown, allow_writes=off"
     );
-    bench.fault(Attribute::Msr(0), Direction::Write, Effect::Fails(libc::EIO), 1);
+    bench.fault(VirtualAttribute::Msr(0), Direction::Write, Effect::Fails(libc::EIO), 1);
     assert_eq!(kind(apply(&mut hal, "package-0", w(100))), ErrorKind::Io);
     assert_eq!(hal.originals().inner().len(), 0, "nothing was touched");
     bench.zone("intel-rapl:0", |slot| slot.present = false);
@@ -166,7 +173,7 @@ fn writes_that_the_kernel_refuses_leave_the_package_readable() {
 #[test]
 fn a_register_that_fails_in_a_listing_leaves_the_last_list_standing() {
     let Some((bench, mut hal)) = open(|_| {}) else { return };
-    bench.fault(Attribute::Msr(0), Direction::Read, Effect::Fails(libc::EIO), 2);
+    bench.fault(VirtualAttribute::Msr(0), Direction::Read, Effect::Fails(libc::EIO), 2);
     assert_eq!(kind(hal.describe().map(|_| ())), ErrorKind::Io);
     assert_eq!(hal.domains().len(), 2);
     assert!(hal.describe().is_ok());
@@ -175,8 +182,14 @@ fn a_register_that_fails_in_a_listing_leaves_the_last_list_standing() {
 #[test]
 fn a_monitor_opens_to_read_and_never_writes() {
     let Some((bench, _)) = open(|_| {}) else { return };
-    let io = Device::new(bench.root(), DeviceKind::Msr, Access::Read);
-    let mut hal = MsrRapl::open(bench.root(), io, Ticks::default(), Ledger::new(Memory::<2>::new())).unwrap();
+    let io = MsrDevices::new(bench.root(), DeviceKind::Msr, Access::Read);
+    let mut hal = MsrRapl::open(
+        bench.root(),
+        io,
+        Ticks::default(),
+        RefusableOriginals::new(OriginalsInMemory::<2>::new()),
+    )
+    .unwrap();
     assert!(sample(&mut hal, "package-0").is_ok());
     assert_eq!(kind(apply(&mut hal, "package-0", w(100))), ErrorKind::PermissionDenied);
     assert!(bench.writes().is_empty());
@@ -190,10 +203,10 @@ fn msr_safe_is_another_file_of_the_same_registers() {
     let file = std::fs::File::create(folder.join("msr_safe")).unwrap();
     file.write_all_at(&0xa_0e03_u64.to_le_bytes(), POWER_UNIT.into()).unwrap();
     let root = || Root::at(plain.path());
-    assert_eq!(Device::new(root(), DeviceKind::MsrSafe, Access::Read).read(3, POWER_UNIT), Ok(0xa_0e03));
-    let other = Device::new(root(), DeviceKind::Msr, Access::Read).read(3, POWER_UNIT);
+    assert_eq!(MsrDevices::new(root(), DeviceKind::MsrSafe, Access::Read).read(3, POWER_UNIT), Ok(0xa_0e03));
+    let other = MsrDevices::new(root(), DeviceKind::Msr, Access::Read).read(3, POWER_UNIT);
     assert_eq!(other.unwrap_err().kind, ErrorKind::Gone);
-    let short = Device::new(root(), DeviceKind::MsrSafe, Access::Read).read(3, POWER_UNIT + 1);
+    let short = MsrDevices::new(root(), DeviceKind::MsrSafe, Access::Read).read(3, POWER_UNIT + 1);
     assert_eq!(short.unwrap_err().kind, ErrorKind::BadData, "half a register is none");
 }
 
@@ -230,7 +243,9 @@ fn amd_counts_in_registers_and_limits_nothing() {
     topology(&plain, &[(0, 0), (0, 0)]);
     let cells = Cells(BTreeMap::from([((0, 0xc001_0299), 0xa_1003), ((0, 0xc001_029b), 0x1_0000)]));
     let root = Root::at(plain.path());
-    let mut hal = MsrRapl::open(root, cells, Ticks::default(), Ledger::new(Memory::<2>::new())).unwrap();
+    let mut hal =
+        MsrRapl::open(root, cells, Ticks::default(), RefusableOriginals::new(OriginalsInMemory::<2>::new()))
+            .unwrap();
     assert!(!find(&hal, "package-0").1.has(Control::Power));
     // 2¹⁶ units of 2⁻¹⁶ J.
     let expected = Measured::Energy(MicroJoules::new(1_000_000));
@@ -252,7 +267,9 @@ fn dies_with_registers_of_their_own_are_domains_of_their_own() {
         ]);
     }
     let root = Root::at(plain.path());
-    let mut hal = MsrRapl::open(root, cells, Ticks::default(), Ledger::new(Memory::<4>::new())).unwrap();
+    let mut hal =
+        MsrRapl::open(root, cells, Ticks::default(), RefusableOriginals::new(OriginalsInMemory::<4>::new()))
+            .unwrap();
     let keys: Vec<_> =
         hal.domains().as_slice().iter().map(|domain| domain.key().as_str().to_owned()).collect();
     assert_eq!(keys, ["package-0-die-0", "package-0-die-1", "package-1-die-0", "package-1-die-1"]);
@@ -278,7 +295,12 @@ fn a_processor_in_a_place_that_is_no_number_is_bad_data_and_one_in_an_unknown_pl
         std::fs::write(&path, text).unwrap();
         let cells = Cells(BTreeMap::from([((0, 0x606), 0xa_0e03), ((1, 0x606), 0xa_0e03)]));
         let root = Root::at(plain.path());
-        let opened = MsrRapl::open(root, cells, Ticks::default(), Ledger::new(Memory::<2>::new()));
+        let opened = MsrRapl::open(
+            root,
+            cells,
+            Ticks::default(),
+            RefusableOriginals::new(OriginalsInMemory::<2>::new()),
+        );
         match opened {
             Ok(hal) => assert_eq!(Ok(hal.domains().len()), expected, "{file} {text:?}"),
             Err(error) => {
@@ -296,7 +318,9 @@ fn a_hypervisor_that_answers_zero_has_no_registers() {
     let cells =
         Cells(BTreeMap::from([((0, 0x606), 0), ((0, 0xc001_0299), 0), ((0, 0x610), 0), ((0, 0x611), 0)]));
     let root = Root::at(plain.path());
-    let hal = MsrRapl::open(root, cells, Ticks::default(), Ledger::new(Memory::<2>::new())).unwrap();
+    let hal =
+        MsrRapl::open(root, cells, Ticks::default(), RefusableOriginals::new(OriginalsInMemory::<2>::new()))
+            .unwrap();
     assert!(hal.domains().is_empty());
 }
 
@@ -308,7 +332,7 @@ fn a_register_with_its_lock_bit_set_is_never_written() {
     let mut cells =
         Cells(BTreeMap::from([((0, 0x606), 0xa_0e03), ((0, POWER_LIMIT), locked), ((0, 0x611), 1)]));
     let root = Root::at(plain.path());
-    let journal = Ledger::new(Memory::<2>::new());
+    let journal = RefusableOriginals::new(OriginalsInMemory::<2>::new());
     let mut hal = MsrRapl::open(root, &mut cells, Ticks::default(), journal).unwrap();
     assert_eq!(kind(apply(&mut hal, "package-0", w(100))), ErrorKind::Locked);
     assert_eq!(hal.originals().inner().len(), 0);
@@ -325,8 +349,13 @@ fn dies_that_are_numbered_over_the_machine_are_no_dies_of_their_own() {
     for cpu in 0..4_u16 {
         cells.0.extend([((cpu, 0x606), 0xa_0e03), ((cpu, 0x610), 0x00dd_8960_00dd_87d0)]);
     }
-    let hal = MsrRapl::open(Root::at(plain.path()), cells, Ticks::default(), Ledger::new(Memory::<4>::new()))
-        .unwrap();
+    let hal = MsrRapl::open(
+        Root::at(plain.path()),
+        cells,
+        Ticks::default(),
+        RefusableOriginals::new(OriginalsInMemory::<4>::new()),
+    )
+    .unwrap();
     let keys: Vec<_> =
         hal.domains().as_slice().iter().map(|domain| domain.key().as_str().to_owned()).collect();
     assert_eq!(keys, ["package-0", "package-1"]);
@@ -339,11 +368,11 @@ fn originals_of_registers_are_powercaps_once_it_has_the_packages() {
     let key = *find(&hal, "package-0").1.key();
     apply(&mut hal, "package-0", w(100)).unwrap();
     let original = hal.originals().kept(&key, Control::Power).unwrap();
-    let mut from = Memory::<4>::new();
+    let mut from = OriginalsInMemory::<4>::new();
     from.keep(&key, Control::Power, &original).unwrap();
-    let mut to = Memory::<4>::new();
-    let mut io = Device::new(bench.root(), DeviceKind::Msr, Access::Read);
-    let mut handed = |from: &mut Memory<4>, to: &mut Memory<4>| {
+    let mut to = OriginalsInMemory::<4>::new();
+    let mut io = MsrDevices::new(bench.root(), DeviceKind::Msr, Access::Read);
+    let mut handed = |from: &mut OriginalsInMemory<4>, to: &mut OriginalsInMemory<4>| {
         hal_rapl::msr::hand_over(&bench.root(), &mut io, from, to).unwrap()
     };
     assert_eq!(handed(&mut from, &mut to), 0, "while nobody else has the packages they stay");

@@ -3,14 +3,14 @@
 use crate::bench::{Bench, CEILING_UW, Files};
 use crate::golden::{apply, effective, find, kind, sample, w};
 use hal_rapl::RaplError;
-use power_hal::{Control, ErrorKind, Failure, Original, Originals, Outcome, PowerHal, Released};
+use power_hal::{ApplyOutcome, Control, ErrorKind, Original, Originals, PortError, PowerHal, Released};
 use rig::faults::{Direction, Effect};
-use rig::machine::Attribute;
-use rig::powercap::Lock;
+use rig::machine::VirtualAttribute;
+use rig::powercap::RegisterLock;
 use std::time::Duration;
 
-const PL1: Attribute = Attribute::PowerLimit(0, 0);
-const PL2: Attribute = Attribute::PowerLimit(0, 1);
+const PL1: VirtualAttribute = VirtualAttribute::PowerLimit(0, 0);
+const PL2: VirtualAttribute = VirtualAttribute::PowerLimit(0, 1);
 
 fn open(name: &str) -> Option<(Bench, Files)> {
     let bench = Bench::mounted(name)?;
@@ -18,18 +18,18 @@ fn open(name: &str) -> Option<(Bench, Files)> {
     Some((bench, hal))
 }
 
-fn answers(bench: &Bench, on: &Attribute, text: &str, times: u32) {
+fn answers(bench: &Bench, on: &VirtualAttribute, text: &str, times: u32) {
     bench.fault(on.clone(), Direction::Read, Effect::Answers(text.into()), times);
 }
 
-fn fails(bench: &Bench, on: &Attribute, direction: Direction, errno: i32, times: u32) {
+fn fails(bench: &Bench, on: &VirtualAttribute, direction: Direction, errno: i32, times: u32) {
     bench.fault(on.clone(), direction, Effect::Fails(errno), times);
 }
 
 #[test]
 fn a_counter_that_may_not_be_read_leaves_the_limit_readable() {
     let Some((bench, mut hal)) = open("xeon-2s") else { return };
-    fails(&bench, &Attribute::Energy(0), Direction::Read, libc::EACCES, 1);
+    fails(&bench, &VirtualAttribute::Energy(0), Direction::Read, libc::EACCES, 1);
     let said = sample(&mut hal, "package-0").unwrap();
     assert_eq!((said.meter, said.power_limit), (Err(ErrorKind::PermissionDenied), Ok(w(250))));
 }
@@ -37,7 +37,7 @@ fn a_counter_that_may_not_be_read_leaves_the_limit_readable() {
 #[test]
 fn a_burst_of_eio_costs_the_values_it_hits_and_passes() {
     let Some((bench, mut hal)) = open("xeon-2s") else { return };
-    fails(&bench, &Attribute::Energy(0), Direction::Read, libc::EIO, 2);
+    fails(&bench, &VirtualAttribute::Energy(0), Direction::Read, libc::EIO, 2);
     fails(&bench, &PL1, Direction::Read, libc::EIO, 1);
     assert_eq!(sample(&mut hal, "package-0"), Err(ErrorKind::Io));
     assert_eq!(sample(&mut hal, "package-0").unwrap().meter, Err(ErrorKind::Io));
@@ -57,7 +57,10 @@ fn a_silent_lock_is_seen_in_the_read_back() {
     let Some((bench, mut hal)) = open("xeon-2s") else { return };
     answers(&bench, &PL1, "250000000\n", u32::MAX);
     let applied = apply(&mut hal, "package-0", w(100)).unwrap();
-    assert!(matches!(applied.outcome(), Outcome::Clamped { .. }) && applied.permits_more(), "{applied:?}");
+    assert!(
+        matches!(applied.outcome(), ApplyOutcome::Clamped { .. }) && applied.permits_more(),
+        "{applied:?}"
+    );
     assert_eq!(applied.effective(), power_hal::Setting::Power(w(250)));
 }
 
@@ -68,7 +71,7 @@ fn a_limit_that_reads_back_as_nothing_is_taken_back() {
     answers(&bench, &PL1, "250000000\n", 2);
     answers(&bench, &PL1, "0\n", 1);
     let error = apply(&mut hal, "package-0", w(100)).unwrap_err();
-    assert!(matches!(error, Failure::Hal(RaplError::ReadBackZero(_))), "{error}");
+    assert!(matches!(error, PortError::Hal(RaplError::ReadBackZero(_))), "{error}");
     let long: Vec<_> =
         bench.writes().into_iter().filter(|write| write.on == PL1).map(|write| write.data).collect();
     assert_eq!(long, [b"100000000", b"250000000"]);
@@ -80,7 +83,7 @@ fn what_reads_as_nothing_when_the_original_is_saved_costs_no_original() {
     let Some((bench, mut hal)) = open("xeon-2s") else { return };
     answers(&bench, &PL1, "0\n", 1);
     assert_eq!(kind(apply(&mut hal, "package-0", w(100))), ErrorKind::BadData, "0 W is not in force");
-    answers(&bench, &Attribute::TimeWindow(0, 0), "0\n", 1);
+    answers(&bench, &VirtualAttribute::TimeWindow(0, 0), "0\n", 1);
     assert_eq!(kind(apply(&mut hal, "package-0", w(100))), ErrorKind::BadData, "no window is that short");
     assert!(bench.writes().is_empty() && hal.originals().inner().is_empty());
 
@@ -106,7 +109,7 @@ fn an_original_that_does_not_fit_leaves_the_cap() {
         hal.originals().forget(&key, Control::Power).unwrap();
         hal.originals().keep(&key, Control::Power, &spoilt(long)).unwrap();
         let refused = hal.release(handle).unwrap_err();
-        assert!(matches!(refused, Failure::Hal(RaplError::UnknownOriginal(_))), "{long}: {refused}");
+        assert!(matches!(refused, PortError::Hal(RaplError::UnknownOriginal(_))), "{long}: {refused}");
         assert_eq!(bench.zone("intel-rapl:0", |slot| slot.zone.power_limit_uw(0)), 100_000_000, "{long}");
     }
 }
@@ -130,7 +133,7 @@ fn a_cap_that_fails_half_way_keeps_its_original() {
 #[test]
 fn a_window_that_is_refused_does_not_cost_the_cap_and_is_told() {
     let Some((bench, mut hal)) = open("xeon-2s") else { return };
-    fails(&bench, &Attribute::TimeWindow(0, 0), Direction::Write, libc::EINVAL, 1);
+    fails(&bench, &VirtualAttribute::TimeWindow(0, 0), Direction::Write, libc::EINVAL, 1);
     assert_eq!(effective(&mut hal, "package-0", w(100)), (100_000_000, true));
     let told: Vec<_> = hal.long_windows().map(|key| key.as_str().to_owned()).collect();
     assert_eq!(told, ["package-0"]);
@@ -145,7 +148,7 @@ fn a_window_that_cannot_be_written_just_now_is_no_cap_yet() {
         [(libc::EBUSY, ErrorKind::Busy), (libc::ETIMEDOUT, ErrorKind::Timeout), (libc::EIO, ErrorKind::Io)]
     {
         let Some((bench, mut hal)) = open("xeon-2s") else { return };
-        fails(&bench, &Attribute::TimeWindow(0, 0), Direction::Write, errno, 1);
+        fails(&bench, &VirtualAttribute::TimeWindow(0, 0), Direction::Write, errno, 1);
         assert_eq!(kind(apply(&mut hal, "package-0", w(100))), expected);
         assert_eq!(hal.long_windows().count(), 0);
         assert_eq!(effective(&mut hal, "package-0", w(100)), (100_000_000, true));
@@ -200,12 +203,12 @@ fn a_twin_that_is_away_loses_no_original_and_one_that_came_late_has_none() {
 #[test]
 fn one_zone_of_two_is_enough_for_a_cap() {
     let Some((bench, mut hal)) = open("client") else { return };
-    bench.zone("intel-rapl-mmio:0", |slot| slot.zone.lock = Lock::WindowRefused);
+    bench.zone("intel-rapl-mmio:0", |slot| slot.zone.lock = RegisterLock::WindowRefused);
     assert_eq!(effective(&mut hal, "package-0", w(20)), (20_000_000, true));
     assert_eq!(effective(&mut hal, "package-0", w(50)), (35_000_000, false), "the locked one holds at 35 W");
     let handle = find(&hal, "package-0").0;
     assert_eq!(hal.release(handle).unwrap(), Released::Restored);
-    bench.zone("intel-rapl:0", |slot| slot.zone.lock = Lock::WindowRefused);
+    bench.zone("intel-rapl:0", |slot| slot.zone.lock = RegisterLock::WindowRefused);
     assert_eq!(kind(apply(&mut hal, "package-0", w(20))), ErrorKind::Locked, "none of two is not");
 }
 
@@ -231,7 +234,7 @@ fn a_package_that_went_and_came_back_unseen_is_gone_until_it_is_listed_anew() {
 fn a_locked_package_is_known_by_its_name_after_a_renumbering() {
     let Some((bench, mut hal)) = open("xeon-locked") else { return };
     bench.zone("intel-rapl:0", |slot| {
-        slot.zone.lock = Lock::Open;
+        slot.zone.lock = RegisterLock::Open;
         slot.zone.write_power_limit(0, b"200000000").unwrap();
     });
     bench.renumber();
@@ -262,9 +265,9 @@ fn the_zone_that_falls_is_written_before_the_one_that_rises() {
     bench.zone("intel-rapl:0", |slot| slot.zone.write_power_limit(0, b"12000000").unwrap());
     effective(&mut hal, "package-0", w(20));
     let writes = bench.writes();
-    let long = writes
-        .iter()
-        .filter_map(|write| if let Attribute::PowerLimit(zone, 0) = write.on { Some(zone) } else { None });
+    let long = writes.iter().filter_map(|write| {
+        if let VirtualAttribute::PowerLimit(zone, 0) = write.on { Some(zone) } else { None }
+    });
     let order: Vec<usize> = long.collect();
     let twin = bench.machine.lock().zones().iter().position(|slot| slot.control_type == "intel-rapl-mmio");
     assert_eq!(order, [twin.unwrap(), 0]);
@@ -287,7 +290,7 @@ fn a_lock_that_is_gone_is_forgotten() {
     let Some((bench, mut hal)) = open("xeon-locked") else { return };
     assert_eq!(kind(apply(&mut hal, "package-0", w(100))), ErrorKind::Locked);
     let limit = |hal: &mut Files| sample(hal, "package-0").unwrap().power_limit.unwrap();
-    bench.zone("intel-rapl:0", |slot| slot.zone.lock = Lock::Open);
+    bench.zone("intel-rapl:0", |slot| slot.zone.lock = RegisterLock::Open);
     assert_eq!(limit(&mut hal), w(250));
     bench.zone("intel-rapl:0", |slot| slot.zone.write_enabled(b"0").unwrap());
     assert_eq!(limit(&mut hal).get(), CEILING_UW, "now it is off, and not locked");

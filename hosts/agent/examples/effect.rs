@@ -2,10 +2,10 @@
 //! read back; and what the agent costs meanwhile. The agent is a process of its own on the rig, its API is in this one.
 #![expect(clippy::print_stdout, reason = "a table for a person")]
 
-use embedded_api::{EmbeddedApi, Options};
+use embedded_api::{ApiOptions, EmbeddedApi};
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use plant::Load;
-use rig::machine::{Clock, Shared};
+use rig::machine::{RigTime, Shared};
 use serde_json::json;
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -45,10 +45,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let folder = std::env::temp_dir().join(format!("agent-effect-{}", std::process::id()));
     std::fs::create_dir_all(folder.join("root"))?;
     let build = rig::profile::find("xeon-2s").ok_or("no such profile")?;
-    let machine = Shared::new(build(Clock::Real(1.0))?);
+    let machine = Shared::new(build(RigTime::Real(1.0))?);
     machine.lock().plant().set_load(Load::busy(1.0))?;
     let mounted = rig::fuse::mount(machine.clone(), &folder.join("root"))?;
-    let api = EmbeddedApi::new(&Options::with(joulie_api::crd::all()))?;
+    let api = EmbeddedApi::new(&ApiOptions::with(joulie_api::crd::all()))?;
     let serving = api.serve(([127, 0, 0, 1], 0).into(), None, None).await?;
     serving.write_kubeconfig(&folder.join("kubeconfig"))?;
     let node = json!({"apiVersion": "v1", "kind": "Node",

@@ -4,9 +4,9 @@
 //! another one is known to hold the Lease. It does not wait for the Lease itself: a pool keeps its nodes to their grants
 //! while the API server is away, and whoever cannot renew goes on until somebody else is seen to hold it.
 
-use host_kit::clock::{Clock, Mono};
+use host_kit::clock::{HostClock, Mono};
 use host_kit::config::parse::show_duration;
-use host_kit::health::{Heartbeat, Verdict};
+use host_kit::health::{CheckResult, Heartbeat};
 use host_kit::leader::{Candidate, CandidateError, Leadership};
 use host_kit::shutdown::Stop;
 use std::sync::Arc;
@@ -30,24 +30,26 @@ pub(crate) fn candidate(identity: &str) -> Result<Candidate, CandidateError> {
 pub(crate) struct Claim {
     lease: String,
     leadership: Leadership,
-    clock: Arc<dyn Clock>,
+    clock: Arc<dyn HostClock>,
     works: Arc<AtomicBool>,
 }
 
 impl Claim {
-    pub(crate) fn new(lease: String, leadership: Leadership, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(lease: String, leadership: Leadership, clock: Arc<dyn HostClock>) -> Self {
         Self { lease, leadership, clock, works: Arc::default() }
     }
 
     /// Ready is whoever works for the part.
-    pub(crate) fn check(&self) -> impl Fn(Mono) -> Verdict + Send + Sync + 'static {
+    pub(crate) fn check(&self) -> impl Fn(Mono) -> CheckResult + Send + Sync + 'static {
         let (lease, leadership, works) = (self.lease.clone(), self.leadership.clone(), self.works.clone());
         move |_| match leadership.rival() {
-            Some(rival) => Verdict::Fail(format!(
+            Some(rival) => CheckResult::Fail(format!(
                 "{rival} holds the Lease {lease} and works for this part; this agent waits"
             )),
-            None if works.load(Ordering::Relaxed) => Verdict::Pass,
-            None => Verdict::Fail(format!("whether another agent holds the Lease {lease} is not known yet")),
+            None if works.load(Ordering::Relaxed) => CheckResult::Pass,
+            None => {
+                CheckResult::Fail(format!("whether another agent holds the Lease {lease} is not known yet"))
+            }
         }
     }
 

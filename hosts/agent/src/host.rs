@@ -16,14 +16,14 @@ pub(crate) mod restore;
 mod view;
 
 use crate::machine::{Control, View};
-use crate::settings::{DvfsLaw, Lease, LeaseExpiry, Machine, Settings};
-use host_kit::clock::Clock;
+use crate::settings::{DvfsLaw, LeaseExpiry, LeaseSettings, MachineSettings, Settings};
+use host_kit::clock::HostClock;
 use host_kit::health::Heartbeat;
-use joulie_core::node::lease::{Jitter, LeaseLaw, OnExpiry};
+use joulie_core::node::lease::{LeaseJitter, LeaseLaw, OnExpiry};
 use joulie_core::placement::freshness::UnixTime;
 use node_kit::{
-    Access, Boot, Config, ConfigError, Desire, Handle, LeaseTerms, LockError, LoopLaw, Node, OpenError,
-    Parts, Sources, Time,
+    Boot, Config, ConfigError, Desire, HardwareSources, LeaseTerms, LockError, LoopLaw, NodeAccess,
+    NodeHandle, NodeParts, OpenError, OpenNode, Time,
 };
 use power_units::Micros;
 use std::hash::{DefaultHasher, Hasher};
@@ -41,7 +41,7 @@ pub(crate) struct Host {
 
 /// What both ends see.
 struct Shared {
-    handle: Option<Handle>,
+    handle: Option<NodeHandle>,
     desire: Desire,
     standing: Standing,
     /// How the loop is to end, once it was asked to.
@@ -76,7 +76,7 @@ struct Runner {
     found: identity::Identity,
     views: watch::Sender<Option<View>>,
     beat: Heartbeat,
-    clock: Arc<dyn Clock>,
+    clock: Arc<dyn HostClock>,
 }
 
 /// Between two tries to open the machine: the process before this one may take a while to end.
@@ -97,8 +97,8 @@ pub(crate) struct Started {
 pub(crate) fn start(
     settings: &Settings,
     node: &str,
-    machine: &Machine,
-    clock: Arc<dyn Clock>,
+    machine: &MachineSettings,
+    clock: Arc<dyn HostClock>,
 ) -> Result<Started, StartError> {
     let config = config(settings, node, machine).map_err(StartError::Config)?;
     if let Some(missing) = machine.root.as_deref().and_then(identity::missing) {
@@ -148,14 +148,14 @@ impl std::fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-pub(crate) fn sources(machine: &Machine) -> Sources {
-    let mut sources = machine.root.as_deref().map_or_else(Sources::machine, Sources::below);
+pub(crate) fn sources(machine: &MachineSettings) -> HardwareSources {
+    let mut sources = machine.root.as_deref().map_or_else(HardwareSources::machine, HardwareSources::below);
     sources.registers = machine.registers;
     sources.with_libraries(machine.nvml.clone(), machine.rocm.clone())
 }
 
-fn config(settings: &Settings, node: &str, machine: &Machine) -> Result<Config, ConfigError> {
-    let access = if settings.simulate_only { Access::Look } else { Access::Control };
+fn config(settings: &Settings, node: &str, machine: &MachineSettings) -> Result<Config, ConfigError> {
+    let access = if settings.simulate_only { NodeAccess::Look } else { NodeAccess::Control };
     let mut config =
         Config::standard(sources(machine), machine.state.clone(), access, micros(settings.period))?;
     config.cpu.floor = settings.floors.cpu;
@@ -166,17 +166,17 @@ fn config(settings: &Settings, node: &str, machine: &Machine) -> Result<Config, 
     };
     config.frequency_floor = settings.dvfs.floor;
     config.lease = lease(&settings.lease, node);
-    config.grants = Parts { cpu: machine.cpu, gpu: machine.gpu };
+    config.grants = NodeParts { cpu: machine.cpu, gpu: machine.gpu };
     Ok(config)
 }
 
 /// The lease also where its end changes nothing, so that it can be seen.
-pub(crate) fn lease(lease: &Lease, node: &str) -> Option<LeaseTerms> {
+pub(crate) fn lease(lease: &LeaseSettings, node: &str) -> Option<LeaseTerms> {
     let term = micros(lease.term);
     let on_expiry = match lease.expiry {
         LeaseExpiry::Hold => OnExpiry::Hold,
         // A rack that relaxes within one more term does not rise at one instant.
-        LeaseExpiry::Relax => OnExpiry::Relax { delay: Jitter::of_identity(hash(node)).of(term) },
+        LeaseExpiry::Relax => OnExpiry::Relax { delay: LeaseJitter::of_identity(hash(node)).of(term) },
         LeaseExpiry::Safe => OnExpiry::Safe,
     };
     let law = LeaseLaw::new(term, on_expiry).ok()?;
@@ -243,7 +243,7 @@ impl Runner {
     }
 
     /// Opens the machine, as soon as it can be; nothing once the end was asked for.
-    fn open(&self) -> Option<Node> {
+    fn open(&self) -> Option<OpenNode> {
         let mut said: Option<String> = None;
         loop {
             self.beat.beat(self.clock.mono());
@@ -270,7 +270,7 @@ impl Runner {
         }
     }
 
-    fn control(&self, node: &mut Node) {
+    fn control(&self, node: &mut OpenNode) {
         node.wait_for_backends(BACKENDS_OPEN_WITHIN);
         {
             let mut shared = lock(&self.shared);
@@ -296,7 +296,7 @@ impl Runner {
         });
     }
 
-    fn end(&self, node: &mut Node) {
+    fn end(&self, node: &mut OpenNode) {
         let (ending, grant) = {
             let shared = lock(&self.shared);
             (shared.ending.unwrap_or(Ending::Keep), shared.desire.grant)
@@ -326,10 +326,10 @@ impl Runner {
 }
 
 /// Opens the machine in the boot that it says it is in.
-fn open_node(boot: Option<&str>, config: &Config) -> Result<Node, OpenError> {
+fn open_node(boot: Option<&str>, config: &Config) -> Result<OpenNode, OpenError> {
     match boot.and_then(Boot::new) {
-        Some(boot) => Node::open_in(config.clone(), Time::real(), boot),
-        None => Node::open(config.clone(), Time::real()),
+        Some(boot) => OpenNode::open_in(config.clone(), Time::real(), boot),
+        None => OpenNode::open(config.clone(), Time::real()),
     }
 }
 

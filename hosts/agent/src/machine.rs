@@ -8,7 +8,7 @@
 //! A [`View`] is all that the front may know of a machine, and it says which [`Desire`] it is about: the outcome of one
 //! wish is never taken for that of the next. The front decides nothing about hardware; a machine never hears of objects.
 
-use joulie_core::node::cap::{Backend, CapRange, Report};
+use joulie_core::node::cap::{Backend, CapRange, CapReport};
 use joulie_core::node::law;
 use joulie_core::placement::freshness::UnixTime;
 use node_kit::Desire;
@@ -52,7 +52,7 @@ pub(crate) struct Part {
     /// Who brings a cap about here.
     pub(crate) means: Means,
     /// What came of the desired state.
-    pub(crate) report: Report,
+    pub(crate) report: CapReport,
     /// Each package or GPU.
     pub(crate) devices: Vec<Device>,
     /// What all of them draw together.

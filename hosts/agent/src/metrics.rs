@@ -18,7 +18,7 @@ use host_kit::metrics::MetricsRegistry;
 use labels::{
     Move, Node, NodeBackend, NodeCpu, NodeMode, NodeMove, NodePolicy, NodeZone, Object, WhichObject, Write,
 };
-use node_kit::{BackendKind, Grant, HalTarget};
+use node_kit::{BackendKind, HalTarget, NodeGrant};
 use power_units::Watts;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -107,9 +107,9 @@ impl Metrics {
         let label = Node { node: node.to_owned() };
         if let Some(verdict) = &outcome.verdict {
             let level = match verdict.why.status() {
-                joulie_api::condition::Status::True => 1,
-                joulie_api::condition::Status::False => 0,
-                joulie_api::condition::Status::Unknown => -1,
+                joulie_api::condition::ConditionStatus::True => 1,
+                joulie_api::condition::ConditionStatus::False => 0,
+                joulie_api::condition::ConditionStatus::Unknown => -1,
             };
             self.enforced.get_or_create(&label).set(level);
             let policy = self.with(node, |known| known.policy.clone());
@@ -188,7 +188,7 @@ impl Metrics {
     pub(crate) fn grants(
         &self,
         node: &str,
-        grant: Option<(Grant, Duration)>,
+        grant: Option<(NodeGrant, Duration)>,
         receipt: Option<&Receipt>,
         unkept: &Unkept,
     ) {

@@ -19,18 +19,20 @@ use crate::front::rows::NodeRow;
 use crate::front::watches::Confirmed;
 use crate::host;
 use crate::machine::{Control, View};
-use crate::settings::{DvfsLaw, Floors, OnExit, Preference, Routing, Settings, Shards, Target};
-use host_kit::clock::Clock;
+use crate::settings::{
+    AgentTarget, ControlPreference, DvfsLaw, Floors, NodeRouting, OnExit, Settings, Shards,
+};
+use host_kit::clock::HostClock;
 use host_kit::config::Wrong;
 use host_kit::health::Heartbeat;
 use host_kit::shutdown::Stop;
 use joulie_api::labels::node;
-use joulie_core::node::backend::{BackendLaw, Preference as Order};
-use joulie_core::node::cap::Report;
-use joulie_core::node::engine::{EngineLaws, LoopLaw, Parts};
+use joulie_core::node::backend::{BackendLaw, BackendPreference as Order};
+use joulie_core::node::cap::CapReport;
+use joulie_core::node::engine::{EngineLaws, LoopLaw, NodeParts};
 use joulie_core::node::gpu_cap::GpuLaw;
 use kube::core::SelectorExt;
-use node_kit::{Access, Config, Desire, Sources};
+use node_kit::{Config, Desire, HardwareSources, NodeAccess};
 use planner::catalog::Catalog;
 use remote::{Common, Hints, Remote};
 use std::collections::BTreeMap;
@@ -76,7 +78,7 @@ pub enum PoolError {
     /// An endpoint that is none.
     Endpoint(Wrong),
     /// Nobody is there to be believed.
-    Tls(tls::TlsError),
+    Tls(tls::PoolTlsError),
     /// The period.
     Period(node_kit::ConfigError),
 }
@@ -95,10 +97,10 @@ impl Pool {
     /// A pool of the nodes of these parts.
     pub(crate) fn new(
         settings: &Settings,
-        (routing, shards, concurrency): (&Routing, Shards, usize),
+        (routing, shards, concurrency): (&NodeRouting, Shards, usize),
         (shared, catalog, carrier): (Arc<Shared>, Catalog, Option<Arc<dyn Carrier>>),
         confirmed: Confirmed,
-        clock: Arc<dyn Clock>,
+        clock: Arc<dyn HostClock>,
     ) -> Result<Self, PoolError> {
         let mut has_tls = false;
         for template in [&routing.source, &routing.cpu, &routing.gpu].into_iter().flatten() {
@@ -273,16 +275,18 @@ impl Member {
 }
 
 fn view_is_free(view: &View) -> bool {
-    view.desire == Desire::GONE && view.cpu.report == Report::NoIntent && view.gpu.report == Report::NoIntent
+    view.desire == Desire::GONE
+        && view.cpu.report == CapReport::NoIntent
+        && view.gpu.report == CapReport::NoIntent
 }
 
 /// The laws of node-kit with its tuning; what is different is how the devices are reached.
-fn laws(settings: &Settings, routing: &Routing) -> Result<EngineLaws, node_kit::ConfigError> {
+fn laws(settings: &Settings, routing: &NodeRouting) -> Result<EngineLaws, node_kit::ConfigError> {
     let period = host::micros(settings.period);
-    let config = Config::standard(Sources::machine(), PathBuf::new(), Access::Look, period)?;
+    let config = Config::standard(HardwareSources::machine(), PathBuf::new(), NodeAccess::Look, period)?;
     let preference = match routing.preference {
-        Preference::LimitFirst => Order::LimitFirst,
-        Preference::ThrottleOnly => Order::ThrottleOnly,
+        ControlPreference::LimitFirst => Order::LimitFirst,
+        ControlPreference::ThrottleOnly => Order::ThrottleOnly,
     };
     let Floors { cpu, gpu } = settings.floors;
     Ok(EngineLaws {
@@ -293,8 +297,8 @@ fn laws(settings: &Settings, routing: &Routing) -> Result<EngineLaws, node_kit::
             DvfsLaw::Tracking => Config::tracking(),
         },
         // What no endpoint can cap counts with all that it draws.
-        grants: Parts { cpu: routing.cpu.is_some(), gpu: routing.gpu.is_some() },
-        access: if settings.simulate_only { Access::Look } else { Access::Control },
+        grants: NodeParts { cpu: routing.cpu.is_some(), gpu: routing.gpu.is_some() },
+        access: if settings.simulate_only { NodeAccess::Look } else { NodeAccess::Control },
     })
 }
 
@@ -320,7 +324,7 @@ fn kept_nodes(settings: &Settings) -> Vec<String> {
         }
         Vec::new()
     });
-    if let Target::Remote { node, .. } = &settings.target {
+    if let AgentTarget::Remote { node, .. } = &settings.target {
         nodes.retain(|kept| kept == node);
     }
     nodes

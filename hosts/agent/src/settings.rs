@@ -9,7 +9,7 @@ mod tuning;
 
 pub use pool::Shards;
 pub use table::TABLE;
-pub use telemetry::{Endpoint, Preference, Routing};
+pub use telemetry::{ControlPreference, NodeEndpoint, NodeRouting};
 
 use host_kit::config::{Listen, Refusals, Values};
 use host_kit::program;
@@ -23,7 +23,7 @@ use std::time::Duration;
 
 /// For which nodes the agent works, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum AgentMode {
     /// For the node that it runs on.
     Daemonset,
     /// For many nodes, over HTTP.
@@ -89,7 +89,7 @@ const _: () = assert!(
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// For which nodes it works.
-    pub target: Target,
+    pub target: AgentTarget,
     /// How often machines are read.
     pub period: Duration,
     /// Whether hardware is only looked at.
@@ -103,7 +103,7 @@ pub struct Settings {
     /// What happens to the limits at the end.
     pub on_exit: OnExit,
     /// What happens when nobody confirms the desired state.
-    pub lease: Lease,
+    pub lease: LeaseSettings,
     /// Below what nothing is ever capped.
     pub floors: Floors,
     /// The tuning of the closed loop.
@@ -120,25 +120,25 @@ pub struct Settings {
 
 /// For which nodes the agent works.
 #[derive(Clone, Debug)]
-pub enum Target {
+pub enum AgentTarget {
     /// For one, by its own hardware.
     Host {
         /// Its name.
         node: String,
         /// Its hardware.
-        machine: Machine,
+        machine: MachineSettings,
     },
     /// For one, over HTTP.
     Remote {
         /// Its name.
         node: String,
         /// Where.
-        routing: Routing,
+        routing: NodeRouting,
     },
     /// For many, over HTTP.
     Pool {
         /// Where.
-        routing: Routing,
+        routing: NodeRouting,
         /// Which part of them.
         shards: Shards,
         /// The pod's name, if it is known.
@@ -150,13 +150,13 @@ pub enum Target {
 
 /// The host's own hardware.
 #[derive(Clone, Debug)]
-pub struct Machine {
+pub struct MachineSettings {
     /// Where it is; none: this machine.
     pub root: Option<PathBuf>,
     /// Where the originals are remembered.
     pub state: PathBuf,
     /// Whether registers may be used.
-    pub registers: node_kit::Registers,
+    pub registers: node_kit::RegisterAccess,
     /// NVIDIA's library.
     pub nvml: Option<PathBuf>,
     /// AMD's library.
@@ -178,7 +178,7 @@ pub struct Floors {
 
 /// The lease on the desired state.
 #[derive(Clone, Copy, Debug)]
-pub struct Lease {
+pub struct LeaseSettings {
     /// What happens at its end.
     pub expiry: LeaseExpiry,
     /// Who renews it.
@@ -243,9 +243,9 @@ impl Settings {
     #[must_use]
     pub fn kept_grant(&self, node: &str) -> Option<PathBuf> {
         match &self.target {
-            Target::Host { machine, .. } => Some(node_kit::Kept::file(&machine.state)),
+            AgentTarget::Host { machine, .. } => Some(node_kit::Kept::file(&machine.state)),
             // The name of a Node is one of a file, too.
-            Target::Remote { .. } | Target::Pool { .. } => {
+            AgentTarget::Remote { .. } | AgentTarget::Pool { .. } => {
                 let folder = self.kept_grants()?;
                 (!node.contains('/')).then(|| folder.join(format!("{node}.json")))
             }
@@ -259,15 +259,15 @@ impl Settings {
     }
 }
 
-fn target(values: &Values) -> Result<Target, Refusals> {
+fn target(values: &Values) -> Result<AgentTarget, Refusals> {
     match values.get(&own::MODE)? {
-        Mode::Pool => Ok(Target::Pool {
+        AgentMode::Pool => Ok(AgentTarget::Pool {
             routing: telemetry::remote(values)?,
             shards: pool::read(values)?,
             pod: values.get(&pool::POD_NAME)?,
             concurrency: values.get(&pool::CONCURRENCY)?,
         }),
-        Mode::Daemonset => {
+        AgentMode::Daemonset => {
             let node = values.get(&own::NODE_NAME)?.ok_or_else(|| {
                 values.conflict(
                     &[own::NODE_NAME.name(), own::MODE.name()],
@@ -276,16 +276,16 @@ fn target(values: &Values) -> Result<Target, Refusals> {
             })?;
             match telemetry::host(values)? {
                 telemetry::Host::Own { cpu, gpu } => {
-                    Ok(Target::Host { node, machine: Machine { cpu, gpu, ..machine(values)? } })
+                    Ok(AgentTarget::Host { node, machine: MachineSettings { cpu, gpu, ..machine(values)? } })
                 }
-                telemetry::Host::Remote(routing) => Ok(Target::Remote { node, routing }),
+                telemetry::Host::Remote(routing) => Ok(AgentTarget::Remote { node, routing }),
             }
         }
     }
 }
 
 /// The host's own hardware, as `restore` needs it too.
-pub fn machine(values: &Values) -> Result<Machine, Refusals> {
+pub fn machine(values: &Values) -> Result<MachineSettings, Refusals> {
     let root = values.get(&own::HOST_ROOT)?.filter(|root| root != std::path::Path::new("/"));
     let state = values.get(&own::STATE_DIR)?.unwrap_or_else(|| match &root {
         None => PathBuf::from("/var/lib/joulie"),
@@ -295,7 +295,7 @@ pub fn machine(values: &Values) -> Result<Machine, Refusals> {
             PathBuf::from(beside)
         }
     });
-    Ok(Machine {
+    Ok(MachineSettings {
         root,
         state,
         registers: values.get(&own::REGISTERS)?,
@@ -306,7 +306,7 @@ pub fn machine(values: &Values) -> Result<Machine, Refusals> {
     })
 }
 
-fn lease(values: &Values) -> Result<Lease, Refusals> {
+fn lease(values: &Values) -> Result<LeaseSettings, Refusals> {
     let expiry = values.get(&own::LEASE_EXPIRY)?;
     let (cpu, gpu) = (values.get(&own::SAFE_CPU_CAP_PCT)?, values.get(&own::SAFE_GPU_CAP_PCT)?);
     if expiry == LeaseExpiry::Safe && cpu.is_none() && gpu.is_none() {
@@ -322,7 +322,7 @@ fn lease(values: &Values) -> Result<Lease, Refusals> {
             "where nothing changes the API server gives a sign of life each minute or so; use 2m or more",
         ));
     }
-    Ok(Lease {
+    Ok(LeaseSettings {
         expiry,
         source,
         term,

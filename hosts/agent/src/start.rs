@@ -13,15 +13,15 @@ use crate::host::{self, Ending, Host, Standing};
 use crate::machine::{Control, View};
 use crate::metrics::Metrics;
 use crate::pool::{Carrier, Pool, PoolError};
-use crate::settings::{LeaseExpiry, Machine, OnExit, Routing, Settings, Shards, Target};
-use host_kit::clock::Clock;
-use host_kit::health::{Health, Verdict};
+use crate::settings::{AgentTarget, LeaseExpiry, MachineSettings, NodeRouting, OnExit, Settings, Shards};
+use host_kit::clock::HostClock;
+use host_kit::health::{CheckResult, Health};
 use host_kit::leader::{self, CandidateError, Elections, LeaseName, elect};
-use host_kit::metrics::{Build, MetricDescription, Metrics as Page, MetricsRegistry};
+use host_kit::metrics::{BuildInfo, MetricDescription, MetricsBuilder as Page, MetricsRegistry};
 use host_kit::ops::Ops;
 use host_kit::program::Context;
 use host_kit::reflect::{Reflections, Row};
-use host_kit::server::{Debug, Drain, Guard, LimitError, Limits, Port, Server, ServerMetrics};
+use host_kit::server::{Debug, Drain, Guard, HttpServer, LimitError, Port, ServerLimits, ServerMetrics};
 use host_kit::shutdown::{self, Stop, Tasks, Trigger};
 use k8s_openapi::api::core::v1::Node;
 use kube::core::{Selector, SelectorExt};
@@ -34,7 +34,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 /// What this program says of itself.
-pub const BUILD: Build = Build::of("agent", env!("CARGO_PKG_VERSION"));
+pub const BUILD: BuildInfo = BuildInfo::of("agent", env!("CARGO_PKG_VERSION"));
 
 /// What was begun.
 #[derive(Clone, Copy, Debug)]
@@ -128,7 +128,7 @@ async fn begin(
     let shared = Arc::new(shared(&settings, &context, metrics)?);
     let health = Health::new(context.clock.clone()).ready_until(context.stop.clone());
     let health = match &settings.target {
-        Target::Host { node, machine } => {
+        AgentTarget::Host { node, machine } => {
             let began = host::start(&settings, node, machine, context.clock.clone());
             let began = began.map_err(StartError::Machine)?;
             let watches = watches::begin(&settings, Some(node), &context, &reflections, tasks);
@@ -139,7 +139,7 @@ async fn begin(
             own_node(&settings, node, began, watches, (&context, &shared), tasks);
             health
         }
-        Target::Remote { node, routing } => {
+        AgentTarget::Remote { node, routing } => {
             let parts = (routing, Shards::WHOLE, 8);
             let of = (Some(node.as_str()), parts);
             let begun = over_http(&settings, of, (&context, &shared, carrier), &reflections, tasks)?;
@@ -147,7 +147,7 @@ async fn begin(
             tasks.spawn("pool", begun.pool.run(begun.watched, context.stop.clone()));
             health
         }
-        Target::Pool { routing, shards, concurrency, pod } => {
+        AgentTarget::Pool { routing, shards, concurrency, pod } => {
             let of = (None, (routing, *shards, *concurrency));
             let begun = over_http(&settings, of, (&context, &shared, carrier), &reflections, tasks)?;
             let elections = Elections::register(page.registry());
@@ -158,12 +158,12 @@ async fn begin(
             health
         }
     };
-    let limits = Limits::new(64 * 1024, 64).map_err(StartError::Limits)?;
+    let limits = ServerLimits::new(64 * 1024, 64).map_err(StartError::Limits)?;
     let debug =
         Debug::new(Guard::new(settings.debug_token.clone()), context.shown.clone(), context.logs.clone());
     let ops = Ops::new(page.page(), health, debug);
     let parts = (&servers, context.clock.clone());
-    let server = Server::bind(settings.metrics, Port::Metrics, ops, limits, None, parts);
+    let server = HttpServer::bind(settings.metrics, Port::Metrics, ops, limits, None, parts);
     let server = server.await.map_err(StartError::Listen)?;
     let metrics = server.address().map_err(StartError::Listen)?;
     tracing::info!("metrics and health are served on {metrics}");
@@ -195,7 +195,7 @@ impl OverHttp {
 /// Nodes over HTTP: one, or all.
 fn over_http(
     settings: &Settings,
-    (node, parts): (Option<&str>, (&Routing, Shards, usize)),
+    (node, parts): (Option<&str>, (&NodeRouting, Shards, usize)),
     (context, shared, carrier): (&Context, &Arc<Shared>, Option<Arc<dyn Carrier>>),
     reflections: &Reflections,
     tasks: &mut Tasks,
@@ -246,8 +246,8 @@ fn loop_most(period: Duration) -> Duration {
 
 fn shared(settings: &Settings, context: &Context, metrics: Metrics) -> Result<Shared, StartError> {
     let (cpu, gpu) = match &settings.target {
-        Target::Host { machine: Machine { cpu, gpu, .. }, .. } => (*cpu, *gpu),
-        Target::Remote { routing, .. } | Target::Pool { routing, .. } => {
+        AgentTarget::Host { machine: MachineSettings { cpu, gpu, .. }, .. } => (*cpu, *gpu),
+        AgentTarget::Remote { routing, .. } | AgentTarget::Pool { routing, .. } => {
             (routing.cpu.is_some(), routing.gpu.is_some())
         }
     };
@@ -270,11 +270,11 @@ fn shared(settings: &Settings, context: &Context, metrics: Metrics) -> Result<Sh
     })
 }
 
-fn machine_check(host: Host) -> impl Fn(host_kit::clock::Mono) -> Verdict + Send + Sync + 'static {
+fn machine_check(host: Host) -> impl Fn(host_kit::clock::Mono) -> CheckResult + Send + Sync + 'static {
     move |_| match host.standing() {
-        Standing::Running => Verdict::Pass,
-        Standing::Waiting(why) => Verdict::Fail(why),
-        Standing::Ended => Verdict::Fail("the control loop has ended".to_owned()),
+        Standing::Running => CheckResult::Pass,
+        Standing::Waiting(why) => CheckResult::Fail(why),
+        Standing::Ended => CheckResult::Fail("the control loop has ended".to_owned()),
     }
 }
 
@@ -338,7 +338,7 @@ async fn route(mut watched: Watched, node: String, sender: watch::Sender<Inputs>
 const RENEW_EVERY: Duration = Duration::from_secs(2);
 
 /// Tells the machine that the desired state is still confirmed.
-async fn renew(confirmed: Confirmed, control: Arc<dyn Control>, clock: Arc<dyn Clock>, stop: Stop) {
+async fn renew(confirmed: Confirmed, control: Arc<dyn Control>, clock: Arc<dyn HostClock>, stop: Stop) {
     while !stop.requested_within(RENEW_EVERY).await {
         if let Some(mark) = confirmed.mark(clock.mono()) {
             control.renewed(mark);

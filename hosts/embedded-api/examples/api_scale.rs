@@ -3,7 +3,7 @@
 //! Everything runs in this process: the memory is that of the server until the watches open, the times include the
 //! client's copy of the answers but no decoding of objects.
 
-use embedded_api::{EmbeddedApi, Options};
+use embedded_api::{ApiOptions, EmbeddedApi};
 use futures::StreamExt;
 use http_body_util::BodyExt;
 use kube::Client;
@@ -23,7 +23,7 @@ const ROUNDS: usize = 7;
 
 #[tokio::main]
 async fn main() -> Result<(), Any> {
-    let api = EmbeddedApi::new(&Options::with(vec![
+    let api = EmbeddedApi::new(&ApiOptions::with(vec![
         kind("nodetwins", "NodeTwin")?,
         kind("nodehardwares", "NodeHardware")?,
     ]))?;

@@ -1,7 +1,7 @@
 //! Serves the API for a look at it with kubectl:
 //! `cargo run -p embedded-api --example serve -- 127.0.0.1:8001 /tmp/kubeconfig crds/*.json`.
 
-use embedded_api::{EmbeddedApi, Options};
+use embedded_api::{ApiOptions, EmbeddedApi};
 use std::error::Error;
 use std::io::Write;
 use std::path::Path;
@@ -14,7 +14,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let kubeconfig = words.next().ok_or(usage)?;
     let definitions = words.map(|path| Ok(serde_json::from_slice(&std::fs::read(path)?)?));
     let definitions = definitions.collect::<Result<_, Box<dyn Error>>>()?;
-    let serving = EmbeddedApi::new(&Options::with(definitions))?.serve(address, None, None).await?;
+    let serving = EmbeddedApi::new(&ApiOptions::with(definitions))?.serve(address, None, None).await?;
     serving.write_kubeconfig(Path::new(&kubeconfig))?;
     writeln!(std::io::stdout(), "export KUBECONFIG={kubeconfig}   # {}", serving.address())?;
     tokio::signal::ctrl_c().await?;

@@ -1,12 +1,12 @@
 //! The server behind the service: it takes a request apart and hands it to whoever answers it.
 
-use crate::bell::Bells;
 use crate::failure::{Failure, Reason};
-use crate::faults::{Faults, Origin};
+use crate::faults::{ApiFaults, Origin};
 use crate::kind::{Flavour, Kind, Registry};
 use crate::request::{Form, Place, Request, Route, Verb, route};
 use crate::store::{Key, Object, Store};
-use crate::{Options, discovery, openapi, shown};
+use crate::wakeup::Wakeups;
+use crate::{ApiOptions, discovery, openapi, shown};
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
@@ -29,8 +29,8 @@ pub(crate) struct Api {
     store: Mutex<Store>,
     registry: RwLock<Registry>,
     /// Ring with each new revision of an object of theirs.
-    pub(crate) changed: Bells,
-    pub(crate) faults: Faults,
+    pub(crate) changed: Wakeups,
+    pub(crate) faults: ApiFaults,
     clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     pub(crate) bookmark_every: Duration,
     uids: AtomicU64,
@@ -61,14 +61,14 @@ impl Reply {
 }
 
 impl Api {
-    pub(crate) fn new(options: &Options) -> Self {
+    pub(crate) fn new(options: &ApiOptions) -> Self {
         let store = Store::new(options.event_horizon);
         let started = (options.clock)().as_second();
         Self {
-            changed: Bells::default(),
+            changed: Wakeups::default(),
             store: Mutex::new(store),
             registry: RwLock::new(crate::kind::registry()),
-            faults: Faults::default(),
+            faults: ApiFaults::default(),
             clock: options.clock.clone(),
             bookmark_every: options.bookmark_every,
             uids: AtomicU64::new(1),
@@ -136,7 +136,7 @@ impl Api {
 
     /// Tells the watches about a new revision of an object.
     pub(crate) fn announce(&self, key: &Key) {
-        self.changed.ring(&key.resource);
+        self.changed.notify(&key.resource);
     }
 
     /// The kind that a place is of.

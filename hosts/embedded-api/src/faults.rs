@@ -1,8 +1,8 @@
 //! Faults on demand: what a network, a busy API server and its restarts do to a client.
 
-use crate::bell::{Bell, Ear};
 use crate::failure::{Failure, Reason};
 use crate::request::Verb;
+use crate::wakeup::{Waiter, Wakeup};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -49,7 +49,7 @@ impl Matching {
 
 /// What a request meets instead of its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum InjectedResponse {
     /// 429 with `Retry-After`.
     TooManyRequests {
         /// Seconds.
@@ -107,18 +107,18 @@ pub(crate) enum Flow {
 
 /// The handle on the faults of a server. Cloning it gives another handle on the same.
 #[derive(Debug, Clone, Default)]
-pub struct Faults(Arc<Shared>);
+pub struct ApiFaults(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
-    changed: Bell,
+    changed: Wakeup,
 }
 
 #[derive(Debug, Default)]
 struct State {
     latency: Duration,
-    planned: Vec<(Matching, Answer, usize)>,
+    planned: Vec<(Matching, InjectedResponse, usize)>,
     partitions: BTreeMap<String, Loss>,
     stalled: Vec<Matching>,
     /// The open watches and whether they were ended.
@@ -132,14 +132,14 @@ impl State {
     }
 }
 
-impl Faults {
+impl ApiFaults {
     /// Every request takes so much longer.
     pub fn latency(&self, latency: Duration) {
         self.change(|state| state.latency = latency);
     }
 
     /// The next `times` requests that match get `answer`.
-    pub fn fail(&self, matching: Matching, answer: Answer, times: usize) {
+    pub fn fail(&self, matching: Matching, answer: InjectedResponse, times: usize) {
         self.change(|state| state.planned.push((matching, answer, times)));
     }
 
@@ -152,7 +152,7 @@ impl Faults {
         });
     }
 
-    /// Watches that match, open or to come, say nothing until [`Faults::heal`].
+    /// Watches that match, open or to come, say nothing until [`ApiFaults::heal`].
     pub fn stall_watches(&self, matching: Matching) {
         self.change(|state| state.stalled.push(matching));
     }
@@ -193,12 +193,12 @@ impl Faults {
 
     fn change(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.state());
-        self.0.changed.ring();
+        self.0.changed.notify();
     }
 
     /// Told whenever the faults change.
-    pub(crate) fn changes(&self) -> Ear {
-        self.0.changed.listen()
+    pub(crate) fn changes(&self) -> Waiter {
+        self.0.changed.subscribe()
     }
 
     /// What a request meets before it is looked at.
@@ -214,7 +214,7 @@ impl Faults {
                 None => break,
                 Some(Loss::Refused) => return Err(io::ErrorKind::ConnectionRefused.into()),
                 Some(Loss::Silent) => {
-                    changes.rung().await;
+                    changes.notified().await;
                     if self.state().loss(origin).is_none() {
                         return Err(io::ErrorKind::ConnectionReset.into());
                     }
@@ -223,16 +223,16 @@ impl Faults {
         }
         let Some(answer) = self.take(origin) else { return Ok(None) };
         Ok(Some(match answer {
-            Answer::ConnectionLost => return Err(io::ErrorKind::ConnectionReset.into()),
-            Answer::AnswerLost => Injected::Lost,
-            Answer::TooManyRequests { retry_after } => {
+            InjectedResponse::ConnectionLost => return Err(io::ErrorKind::ConnectionReset.into()),
+            InjectedResponse::AnswerLost => Injected::Lost,
+            InjectedResponse::TooManyRequests { retry_after } => {
                 let message = "too many requests, please try again later";
                 Injected::Answer(Failure::new(Reason::TooManyRequests, message).retry_after(retry_after))
             }
-            Answer::InternalError => {
+            InjectedResponse::InternalError => {
                 Injected::Answer(Failure::new(Reason::InternalError, "Internal error occurred: injected"))
             }
-            Answer::Conflict => Injected::Answer(Failure::new(
+            InjectedResponse::Conflict => Injected::Answer(Failure::new(
                 Reason::Conflict,
                 "Operation cannot be fulfilled: the object has been modified; please apply your changes to the \
                  latest version and try again",
@@ -241,7 +241,7 @@ impl Faults {
     }
 
     /// The next planned answer for a request.
-    fn take(&self, origin: &Origin) -> Option<Answer> {
+    fn take(&self, origin: &Origin) -> Option<InjectedResponse> {
         // Discovery, health and schemas are no requests for objects.
         origin.verb?;
         let mut state = self.state();
@@ -264,7 +264,7 @@ impl Faults {
 /// An open watch; dropping it closes it.
 #[derive(Debug)]
 pub(crate) struct OpenWatch {
-    faults: Faults,
+    faults: ApiFaults,
     id: u64,
 }
 

@@ -27,7 +27,6 @@
 #![forbid(unsafe_code)]
 
 mod api;
-mod bell;
 mod delete;
 mod discovery;
 mod failure;
@@ -48,10 +47,11 @@ mod serve;
 mod shown;
 mod store;
 mod table;
+mod wakeup;
 mod watch;
 mod write;
 
-pub use faults::{Answer, Faults, Loss, Matching};
+pub use faults::{ApiFaults, InjectedResponse, Loss, Matching};
 pub use request::Verb;
 pub use serve::{Serving, Tls, Token};
 
@@ -73,7 +73,7 @@ const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-no
 
 /// How a server is set up.
 #[derive(Clone)]
-pub struct Options {
+pub struct ApiOptions {
     /// The custom kinds to serve.
     pub definitions: Vec<CustomResourceDefinition>,
     /// How many events the log holds. A watch that falls further behind gets 410.
@@ -84,7 +84,7 @@ pub struct Options {
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
 }
 
-impl Options {
+impl ApiOptions {
     /// These definitions, a log of 100,000 events, a bookmark a minute, and the clock of the machine.
     pub fn with(definitions: Vec<CustomResourceDefinition>) -> Self {
         Self {
@@ -123,7 +123,7 @@ pub struct EmbeddedApi(Arc<Api>);
 
 impl EmbeddedApi {
     /// A server with nothing in it but the namespaces that every cluster has and the given definitions.
-    pub fn new(options: &Options) -> Result<Self, BadDefinition> {
+    pub fn new(options: &ApiOptions) -> Result<Self, BadDefinition> {
         let api = Self(Arc::new(Api::new(options)));
         let seed = |kind: (&str, &str, &str), name: &str, body: serde_json::Value| {
             let bad = |why: String| BadDefinition { name: name.to_owned(), why };
@@ -170,14 +170,14 @@ impl EmbeddedApi {
     }
 
     /// The faults of this server.
-    pub fn faults(&self) -> Faults {
+    pub fn faults(&self) -> ApiFaults {
         self.0.faults.clone()
     }
 
     /// Forgets the log of events: a watch or a page from before gets 410, as after a compaction of etcd.
     pub fn compact(&self) {
         self.0.store().compact();
-        self.0.changed.ring_all();
+        self.0.changed.notify_all();
     }
 
     /// All objects as they are now, as a backup of etcd has them.
@@ -190,7 +190,7 @@ impl EmbeddedApi {
     /// as they are served now.
     pub fn restore(&self, snapshot: &Snapshot) {
         self.0.store().restore(snapshot.0.clone());
-        self.0.changed.ring_all();
+        self.0.changed.notify_all();
     }
 
     /// The newest resource version. It stands still while nothing is written.

@@ -4,7 +4,6 @@
 //! has fallen behind what the log holds.
 
 use crate::api::{Api, Reply};
-use crate::bell::Ear;
 use crate::failure::Failure;
 use crate::faults::{Flow, OpenWatch, Origin};
 use crate::kind::Kind;
@@ -12,6 +11,7 @@ use crate::read::{scope_of, too_large};
 use crate::request::{Form, Place, Query, Request};
 use crate::selector::Selection;
 use crate::store::{After, Event, Object, Scope};
+use crate::wakeup::Waiter;
 use crate::{shown, table};
 use bytes::Bytes;
 use futures::StreamExt;
@@ -47,8 +47,8 @@ struct Watch {
     ended: bool,
     /// A table tells its columns once.
     columns_told: bool,
-    changed: Ear,
-    faults: Ear,
+    changed: Waiter,
+    faults: Waiter,
     open: OpenWatch,
 }
 
@@ -73,7 +73,7 @@ impl Api {
         }
         let timeout = query.number("timeoutSeconds")?.map_or(TIMEOUT, Duration::from_secs).min(TIMEOUT_MAX);
         let scope = scope_of(kind, place);
-        let changed = self.changed.listen(&scope.resource);
+        let changed = self.changed.subscribe(&scope.resource);
         let (initial, cursor) = {
             let store = self.store();
             if asked > store.revision() {
@@ -126,7 +126,7 @@ impl Watch {
                 Flow::Stalled => {
                     tokio::select! {
                         biased;
-                        () = self.faults.rung() => {}
+                        () = self.faults.notified() => {}
                         () = sleep_until(self.deadline) => {}
                     }
                     continue;
@@ -134,21 +134,21 @@ impl Watch {
                 Flow::Flows => {}
             }
             // What changes from here on wakes the wait below.
-            self.changed.hear();
+            self.changed.catch_up();
             if let Some(piece) = self.piece() {
                 return Some(piece);
             }
             // In this order: what changes all the time, and not for this watch, holds up neither bookmark nor end.
             tokio::select! {
                 biased;
-                () = self.faults.rung() => {}
+                () = self.faults.notified() => {}
                 () = sleep_until(self.deadline) => {}
                 () = sleep_until(self.next_bookmark), if self.bookmarks => {
                     self.next_bookmark = Instant::now() + self.api.bookmark_every;
                     // What happened elsewhere wakes nobody here, and the bookmark is behind it.
                     return self.piece().or_else(|| Some(self.bookmark(false)));
                 }
-                () = self.changed.rung() => {}
+                () = self.changed.notified() => {}
             }
         }
     }

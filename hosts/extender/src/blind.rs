@@ -2,23 +2,23 @@
 //!
 //! `cargo test -p extender blind -- --nocapture` prints the table of docs/adr/0014.
 
+use crate::assumed_ledger::{AssumedLedger, Round, Scales};
 use crate::burst;
 use crate::decide;
 use crate::expected::Expected;
 use crate::index::{Index, Registry};
-use crate::ledger::{Ledger, Round, Scales};
-use crate::probe::Answer;
+use crate::probe::ProbeResponse;
 use crate::rows::PodRow;
-use crate::settings::Placement;
+use crate::settings::PlacementSettings;
 use crate::snapshot::{Fleet, Node, Rules, Snapshot, View, places};
 use bytes::Bytes;
 use host_kit::clock::Mono;
-use host_kit::reflect::{Event, Row};
+use host_kit::reflect::{ReflectEvent, Row};
 use joulie_core::placement::assumed::AssumedRule;
 use joulie_core::placement::class::SchedulableClass;
-use joulie_core::placement::estimate::{Coefficients, Hardware};
+use joulie_core::placement::estimate::{Coefficients, HardwareRecord};
 use joulie_core::placement::freshness::{Evidence, FreshnessRule, Now, PlanLease, UnixTime};
-use joulie_core::placement::score::{PowerMeasurement, Twin, UnknownScore};
+use joulie_core::placement::score::{TwinPower, TwinStatus, UnknownScore};
 use power_units::{Micros, Percent, Stamp, Watts};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -36,10 +36,10 @@ const NOW: i64 = 1_700_000_000_000_000;
 struct Site {
     blind: usize,
     load: usize,
-    placement: Placement,
+    placement: PlacementSettings,
     registry: Registry,
     snapshot: Snapshot,
-    ledger: Ledger,
+    ledger: AssumedLedger,
     bound: Vec<usize>,
 }
 
@@ -58,19 +58,19 @@ impl Site {
         let now = Now { wall: UnixTime::from_micros(NOW), own: Stamp::new(Micros::ZERO) };
         let mut nodes = places(&registry);
         for (node, place) in nodes.iter_mut().enumerate() {
-            let power = PowerMeasurement {
+            let power = TwinPower {
                 measured: Some(Watts::from_int(10 * i32::try_from(load).unwrap())),
                 capped: Some(Watts::from_int(1000)),
                 trend: None,
             };
-            let twin = Twin {
+            let twin = TwinStatus {
                 headroom: Some(Percent::from_int(i32::try_from(100 - load).unwrap())),
                 cooling: Some(Percent::from_int(20)),
                 power: Some(power),
-                ..Twin::silent(SchedulableClass::Performance)
+                ..TwinStatus::silent(SchedulableClass::Performance)
             };
             let cores = Some(u32::try_from(CORES).unwrap());
-            let hardware = Some(Hardware { cpu_max: Some(Watts::from_int(500)), cores, gpus: None });
+            let hardware = Some(HardwareRecord { cpu_max: Some(Watts::from_int(500)), cores, gpus: None });
             let evidence = Evidence::Dated((node >= blind).then_some(now.wall));
             *place = Node { twin: Some(twin), hardware, evidence, ..Node::unknown(&name(node)) };
         }
@@ -91,7 +91,7 @@ impl Site {
             placement,
             registry,
             snapshot: Snapshot { fleet, assumed, ..Snapshot::nothing() },
-            ledger: Ledger::new(rule, 4096, Coefficients::REFERENCE),
+            ledger: AssumedLedger::new(rule, 4096, Coefficients::REFERENCE),
             bound: vec![0; NODES],
         }
     }
@@ -116,7 +116,7 @@ impl Site {
         let expected = expected.load();
         let view = View { snapshot: &self.snapshot, expected: &expected, now: Mono::START };
         let (reply, _) = decide::prioritize(&view, &self.placement, &body).unwrap();
-        let answer: Value = serde_json::from_slice(&Answer::of(reply).whole()).unwrap();
+        let answer: Value = serde_json::from_slice(&ProbeResponse::of(reply).whole()).unwrap();
         let total = |node: usize| {
             let used = self.load * CORES / 100 + ASKED * (self.bound[node] + 1);
             let spare = CORES.checked_sub(used)? * 100 / CORES;
@@ -129,7 +129,7 @@ impl Site {
         let row = Arc::new(PodRow::read(&pod).unwrap());
         let now = UnixTime::from_micros(NOW);
         let scales = Scales { registry: &self.registry, fleet: &self.snapshot.fleet, now };
-        self.ledger.follow(Event::Seen { uid: String::new(), row }, scales, &mut Round::default());
+        self.ledger.follow(ReflectEvent::Seen { uid: String::new(), row }, scales, &mut Round::default());
         self.snapshot.assumed = self.ledger.sums(NODES);
     }
 }

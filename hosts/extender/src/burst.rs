@@ -2,22 +2,22 @@
 //!
 //! `cargo test -p extender burst -- --nocapture` prints the table of docs/adr/0011.
 
+use crate::assumed_ledger::{AssumedLedger, Round, Scales};
 use crate::decide;
 use crate::expected::{Expected, Forgotten};
 use crate::index::{Index, Registry};
-use crate::ledger::{Ledger, Round, Scales};
 use crate::rows::PodRow;
-use crate::settings::Placement;
+use crate::settings::PlacementSettings;
 use crate::snapshot::{Fleet, Node, Rules, Snapshot, View, places};
 use bytes::Bytes;
 use host_kit::clock::Mono;
-use host_kit::reflect::{Event, Row};
+use host_kit::reflect::{ReflectEvent, Row};
 use joulie_core::placement::assumed::AssumedRule;
 use joulie_core::placement::class::SchedulableClass;
-use joulie_core::placement::estimate::{Coefficients, Hardware};
+use joulie_core::placement::estimate::{Coefficients, HardwareRecord};
 use joulie_core::placement::filter::PowerFit;
 use joulie_core::placement::freshness::{Evidence, FreshnessRule, Now, PlanLease, UnixTime};
-use joulie_core::placement::score::{Formula, PowerMeasurement, ScoreMax, Scoring, Twin, UnknownScore};
+use joulie_core::placement::score::{Formula, ScoreMax, Scoring, TwinPower, TwinStatus, UnknownScore};
 use power_units::{Micros, Percent, Stamp, Watts};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -48,14 +48,14 @@ struct World {
     cores: Vec<u32>,
     registry: Registry,
     snapshot: Snapshot,
-    ledger: Ledger,
+    ledger: AssumedLedger,
     expected: Expected,
     /// Pods of each node, as kube-scheduler knows them at once.
     bound: Vec<usize>,
     dice: u64,
 }
 
-pub(crate) fn placement() -> Placement {
+pub(crate) fn placement() -> PlacementSettings {
     let scoring = Scoring {
         formula: Formula::Headroom,
         facility_metrics: false,
@@ -63,7 +63,7 @@ pub(crate) fn placement() -> Placement {
         max: ScoreMax::Hundred,
         coefficients: Coefficients::REFERENCE,
     };
-    Placement { scoring, power_fit: PowerFit::Score }
+    PlacementSettings { scoring, power_fit: PowerFit::Score }
 }
 
 fn pod(number: usize) -> Value {
@@ -86,15 +86,19 @@ impl World {
         let now = Now { wall: UnixTime::from_micros(NOW), own: Stamp::new(Micros::ZERO) };
         for (node, (place, &(_, number, kind))) in nodes.iter_mut().zip(&all).enumerate() {
             let measured = kind.drawn + 5 * i32::try_from(number % 8).unwrap();
-            let power = PowerMeasurement {
+            let power = TwinPower {
                 measured: Some(Watts::from_int(measured)),
                 capped: Some(Watts::from_int(kind.cap)),
                 trend: None,
             };
             let cooling = Some(Percent::ZERO);
-            let twin = Twin { cooling, power: Some(power), ..Twin::silent(SchedulableClass::Performance) };
+            let twin = TwinStatus {
+                cooling,
+                power: Some(power),
+                ..TwinStatus::silent(SchedulableClass::Performance)
+            };
             let cpu_max = Some(Watts::from_int(kind.watts));
-            let hardware = Some(Hardware { cpu_max, cores: Some(kind.cores), gpus: None });
+            let hardware = Some(HardwareRecord { cpu_max, cores: Some(kind.cores), gpus: None });
             let evidence = Evidence::Dated(Some(now.wall));
             *place = Node { twin: Some(twin), hardware, evidence, ..Node::unknown(&name(node)) };
         }
@@ -113,7 +117,7 @@ impl World {
             cores: all.iter().map(|(_, _, kind)| kind.cores).collect(),
             bound: vec![0; all.len()],
             snapshot: Snapshot { fleet, assumed: vec![Watts::ZERO; all.len()].into(), ..Snapshot::nothing() },
-            ledger: Ledger::new(rule, 4096, Coefficients::REFERENCE),
+            ledger: AssumedLedger::new(rule, 4096, Coefficients::REFERENCE),
             expected: Expected::new(expected),
             registry,
             dice: seed | 1,
@@ -149,7 +153,7 @@ impl World {
         let (reply, outcome) = decide::prioritize(&view, &placement(), &body).unwrap();
         let offered = outcome.offer.map(|offer| self.expected.offer(offer, now));
         assert_eq!(offered.unwrap_or_default(), Forgotten::default());
-        let answer: Value = serde_json::from_slice(&crate::probe::Answer::of(reply).whole()).unwrap();
+        let answer: Value = serde_json::from_slice(&crate::probe::ProbeResponse::of(reply).whole()).unwrap();
         let total = |node: usize| {
             let used = 400 * self.bound[node] / usize::try_from(self.cores[node]).unwrap();
             // Its processors are all asked for: it would not have been a candidate.
@@ -172,7 +176,7 @@ impl World {
         let now = UnixTime::from_micros(NOW);
         let scales = Scales { registry: &self.registry, fleet: &self.snapshot.fleet, now };
         let mut round = Round::default();
-        self.ledger.follow(Event::Seen { uid: String::new(), row }, scales, &mut round);
+        self.ledger.follow(ReflectEvent::Seen { uid: String::new(), row }, scales, &mut round);
         self.snapshot.assumed = self.ledger.sums(self.bound.len());
         self.snapshot.queue = self.ledger.queue();
         self.expected.tell(|pod, node| self.snapshot.adds(pod, node));

@@ -9,13 +9,13 @@ use crate::expected::Offer;
 use crate::index::{AT_ONCE, Index, Numbers};
 use crate::reply::Reply;
 use crate::scan::{Candidates, Item, Malformed, Message, Span, text};
-use crate::settings::Placement;
+use crate::settings::PlacementSettings;
 use crate::snapshot::{Admission, Snapshot, View};
 use bytes::Bytes;
-use joulie_api::extender::Brief;
+use joulie_api::extender::PodSummary;
 use joulie_core::placement::assumed::{NodeKey, PodUid};
 use joulie_core::placement::class::WorkloadClass;
-use joulie_core::placement::demand::{Demand, MilliCores};
+use joulie_core::placement::demand::{MilliCores, PodDemand};
 use joulie_core::placement::score::PodTerms;
 use power_units::Watts;
 
@@ -43,7 +43,7 @@ pub(crate) struct Outcome {
 /// Answers filter.
 pub(crate) fn filter(
     view: &View<'_>,
-    placement: &Placement,
+    placement: &PlacementSettings,
     body: &Bytes,
 ) -> Result<(Reply, Outcome), Malformed> {
     let message = Message::read(body)?;
@@ -54,7 +54,7 @@ pub(crate) fn filter(
 /// Answers prioritize.
 pub(crate) fn prioritize(
     view: &View<'_>,
-    placement: &Placement,
+    placement: &PlacementSettings,
     body: &Bytes,
 ) -> Result<(Reply, Outcome), Malformed> {
     let message = Message::read(body)?;
@@ -65,16 +65,16 @@ pub(crate) fn prioritize(
 /// The pod of a request; none asks for nothing and is standard.
 pub(crate) fn asked(
     message: &Message<'_>,
-    placement: &Placement,
+    placement: &PlacementSettings,
 ) -> Result<(Option<PodUid>, Asked), Malformed> {
     let coefficients = &placement.scoring.coefficients;
     let Some(pod) = message.pod else {
         let class = WorkloadClass::Standard;
-        let demand = Demand { class, cpu: MilliCores::new(0), memory_bytes: 0, gpus: None };
+        let demand = PodDemand { class, cpu: MilliCores::new(0), memory_bytes: 0, gpus: None };
         let terms = PodTerms::of(&demand, coefficients);
         return Ok((None, Asked { class, recognised: true, terms }));
     };
-    let Brief { uid, class, demand } = Brief::read(pod).map_err(Malformed::new)?;
+    let PodSummary { uid, class, demand } = PodSummary::read(pod).map_err(Malformed::new)?;
     let terms = PodTerms::of(&demand, coefficients);
     Ok((uid, Asked { class: class.class, recognised: class.recognised, terms }))
 }

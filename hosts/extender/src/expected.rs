@@ -121,7 +121,7 @@ impl Forgotten {
 
 /// What became of expectations whose pods were seen bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Settled {
+pub(crate) struct BoundCounts {
     /// To the node that was expected.
     pub(crate) met: u64,
     /// To another one.
@@ -179,8 +179,8 @@ impl Expected {
     }
 
     /// These pods were seen bound to these nodes, and count there.
-    pub(crate) fn settle(&self, bound: &BTreeMap<PodUid, Option<NodeKey>>) -> Settled {
-        let mut settled = Settled::default();
+    pub(crate) fn settle(&self, bound: &BTreeMap<PodUid, Option<NodeKey>>) -> BoundCounts {
+        let mut settled = BoundCounts::default();
         for Expectation { offer, .. } in self.keep(|one| !bound.contains_key(&one.offer.pod)) {
             if bound.get(&offer.pod) == Some(&Some(offer.node)) {
                 settled.met += 1;
@@ -282,8 +282,8 @@ mod tests {
         let place = |node| Some(NodeKey(node));
         let bound =
             [(PodUid(1), place(7)), (PodUid(2), place(8)), (PodUid(9), place(7)), (PodUid(4), None)].into();
-        assert_eq!(expected.settle(&bound), Settled { met: 1, elsewhere: 2 });
-        assert_eq!(expected.settle(&bound), Settled::default());
+        assert_eq!(expected.settle(&bound), BoundCounts { met: 1, elsewhere: 2 });
+        assert_eq!(expected.settle(&bound), BoundCounts::default());
         assert_eq!(standing(&expected, None, 1), [(3, 7)]);
         expected.nodes_gone(&[NodeKey(7)]);
         assert_eq!(standing(&expected, None, 1), []);
@@ -325,7 +325,7 @@ mod tests {
         );
         // A pod of which is heard when it is bound already.
         let bound = [(PodUid(3), Some(NodeKey(7)))].into();
-        assert_eq!(expected.settle(&bound), Settled { met: 1, elsewhere: 0 });
+        assert_eq!(expected.settle(&bound), BoundCounts { met: 1, elsewhere: 0 });
         assert_eq!(expected.sweep(at(5_000)), Forgotten { known: 2, unknown: 0 });
     }
 

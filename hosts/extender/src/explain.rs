@@ -5,12 +5,12 @@
 
 use crate::decide::{self, Asked, candidates};
 use crate::scan::{Malformed, Message, text};
-use crate::settings::Placement;
+use crate::settings::PlacementSettings;
 use crate::snapshot::{Node, View};
-use joulie_core::placement::estimate::Setting;
+use joulie_core::placement::estimate::CoefficientSetting;
 use joulie_core::placement::filter::PowerFit;
 use joulie_core::placement::freshness::Freshness;
-use joulie_core::placement::score::{Breakdown, Budget, Known, Placement as Why};
+use joulie_core::placement::score::{Breakdown, ExplainedTerms as Why, HeadroomSource, Known};
 use power_units::Watts;
 use serde_json::{Map, Value, json};
 use std::fmt::Display;
@@ -26,7 +26,7 @@ fn maybe(value: Option<impl Display>) -> Value {
 }
 
 /// What holds for all nodes.
-fn head(view: &View<'_>, placement: &Placement) -> Map<String, Value> {
+fn head(view: &View<'_>, placement: &PlacementSettings) -> Map<String, Value> {
     let snapshot = view.snapshot;
     let coefficients = &placement.scoring.coefficients;
     let cluster = snapshot.fleet.cluster.as_ref();
@@ -34,9 +34,9 @@ fn head(view: &View<'_>, placement: &Placement) -> Map<String, Value> {
     head.insert(
         "coefficients".to_owned(),
         json!({
-            "cpuUtilCoeff": number(coefficients.get(Setting::Cpu)),
-            "gpuUtilCoeffStandard": number(coefficients.get(Setting::GpuStandard)),
-            "gpuUtilCoeffPerformance": number(coefficients.get(Setting::GpuPerformance)),
+            "cpuUtilCoeff": number(coefficients.get(CoefficientSetting::Cpu)),
+            "gpuUtilCoeffStandard": number(coefficients.get(CoefficientSetting::GpuStandard)),
+            "gpuUtilCoeffPerformance": number(coefficients.get(CoefficientSetting::GpuPerformance)),
         }),
     );
     head.insert(
@@ -63,7 +63,7 @@ fn head(view: &View<'_>, placement: &Placement) -> Map<String, Value> {
 }
 
 /// Every node, in the order of their names.
-pub(crate) fn nodes(view: &View<'_>, placement: &Placement) -> Value {
+pub(crate) fn nodes(view: &View<'_>, placement: &PlacementSettings) -> Value {
     let mut known: Vec<(usize, &Node)> = view.snapshot.fleet.known().collect();
     known.sort_by(|(_, a), (_, b)| a.name.cmp(&b.name));
     let (mut page, unseen) = (head(view, placement), view.unseen(None));
@@ -75,7 +75,12 @@ pub(crate) fn nodes(view: &View<'_>, placement: &Placement) -> Value {
     Value::Object(page)
 }
 
-fn entry(view: &View<'_>, placement: &Placement, (place, unseen): (usize, Watts), node: &Node) -> Value {
+fn entry(
+    view: &View<'_>,
+    placement: &PlacementSettings,
+    (place, unseen): (usize, Watts),
+    node: &Node,
+) -> Value {
     let snapshot = view.snapshot;
     let power = node.twin.and_then(|twin| twin.power);
     let gpus = node.hardware.and_then(|hardware| hardware.gpus);
@@ -122,7 +127,11 @@ fn because(freshness: Freshness) -> Option<String> {
 }
 
 /// What would become of a request.
-pub(crate) fn request(view: &View<'_>, placement: &Placement, body: &[u8]) -> Result<Value, Malformed> {
+pub(crate) fn request(
+    view: &View<'_>,
+    placement: &PlacementSettings,
+    body: &[u8],
+) -> Result<Value, Malformed> {
     let message = Message::read(body)?;
     let (pod, asked) = decide::asked(&message, placement)?;
     let (snapshot, unseen) = (view.snapshot, view.unseen(pod));
@@ -152,7 +161,7 @@ pub(crate) fn request(view: &View<'_>, placement: &Placement, body: &[u8]) -> Re
 
 fn explained(
     view: &View<'_>,
-    placement: &Placement,
+    placement: &PlacementSettings,
     (place, unseen): (usize, Watts),
     asked: &Asked,
 ) -> Option<Value> {
@@ -174,10 +183,10 @@ fn explained(
 
 fn terms(known: &Known) -> Value {
     let budget = match known.budget {
-        Budget::Capped { measured, projected, capped } => json!({
+        HeadroomSource::Capped { measured, projected, capped } => json!({
             "measuredPowerW": number(measured), "projectedPowerW": number(projected), "cappedPowerW": number(capped),
         }),
-        Budget::Predicted { added, against } => {
+        HeadroomSource::Predicted { added, against } => {
             json!({"addedPowerW": number(added), "against": format!("{against:?}")})
         }
     };

@@ -79,14 +79,14 @@ impl Registry {
 /// Finds numbers by names, without a change from then on.
 ///
 /// Two small tables and no texts: of some thousand nodes both stay close to the processor, which the texts would not. So
-/// a name is known by its *print*, one of 2⁶⁴. Two of 5,000 nodes have the same print in one of 10¹² clusters, and a name that
+/// a name is known by its *fingerprint*, one of 2⁶⁴. Two of 5,000 nodes have the same fingerprint in one of 10¹² clusters, and a name that
 /// is not known is taken for one that is in one of 10¹⁹ look-ups. Who names nodes is trusted.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     /// A power of two, at most half full; where nobody is, `NOBODY`.
     slots: Box<[u32]>,
     /// By number.
-    prints: Box<[u64]>,
+    fingerprints: Box<[u64]>,
 }
 
 const NOBODY: u32 = u32::MAX;
@@ -98,10 +98,10 @@ impl Index {
     pub(crate) fn of(registry: &Registry) -> Self {
         let wanted = registry.numbers.len().saturating_mul(2).max(2).next_power_of_two();
         let mut slots = vec![NOBODY; wanted].into_boxed_slice();
-        let mut prints = vec![0; registry.names.len()].into_boxed_slice();
-        for ((name, kept), number) in registry.names.iter().zip(&mut prints).zip(0..) {
+        let mut fingerprints = vec![0; registry.names.len()].into_boxed_slice();
+        for ((name, kept), number) in registry.names.iter().zip(&mut fingerprints).zip(0..) {
             let Some(name) = name else { continue };
-            *kept = print(name.as_bytes());
+            *kept = fingerprint(name.as_bytes());
             let mut at = place(*kept, wanted);
             while slots.get(at).is_some_and(|&there| there != NOBODY) {
                 at = (at + 1) & (wanted - 1);
@@ -110,37 +110,37 @@ impl Index {
                 *slot = number;
             }
         }
-        Self { slots, prints }
+        Self { slots, fingerprints }
     }
 
     /// The number of a node, as a place in a list.
     pub(crate) fn find(&self, name: &[u8]) -> Option<usize> {
-        known(self.find_print(print(name)))
+        known(self.find_fingerprint(fingerprint(name)))
     }
 
-    /// The numbers of so many nodes, or of as many as there are. First all prints and then all numbers: to find a number is to
+    /// The numbers of so many nodes, or of as many as there are. First all fingerprints and then all numbers: to find a number is to
     /// wait for memory, and with nothing between them the processor waits for many at once.
     #[inline]
     pub(crate) fn find_all<'n>(&self, names: impl Iterator<Item = &'n [u8]>) -> Numbers {
-        let (mut prints, mut count) = ([0; AT_ONCE], 0);
-        for (to, name) in prints.iter_mut().zip(names) {
-            *to = print(name);
+        let (mut fingerprints, mut count) = ([0; AT_ONCE], 0);
+        for (to, name) in fingerprints.iter_mut().zip(names) {
+            *to = fingerprint(name);
             count += 1;
         }
         let mut numbers = Numbers([NOBODY; AT_ONCE]);
-        for (number, print) in numbers.0.iter_mut().zip(prints).take(count) {
-            *number = self.find_print(print);
+        for (number, fingerprint) in numbers.0.iter_mut().zip(fingerprints).take(count) {
+            *number = self.find_fingerprint(fingerprint);
         }
         numbers
     }
 
     #[inline]
-    fn find_print(&self, print: u64) -> u32 {
-        let mut at = place(print, self.slots.len());
+    fn find_fingerprint(&self, fingerprint: u64) -> u32 {
+        let mut at = place(fingerprint, self.slots.len());
         while let Some(&number) = self.slots.get(at) {
-            // Nobody has no print.
-            match usize::try_from(number).ok().and_then(|number| self.prints.get(number)) {
-                Some(&known) if known == print => return number,
+            // Nobody has no fingerprint.
+            match usize::try_from(number).ok().and_then(|number| self.fingerprints.get(number)) {
+                Some(&known) if known == fingerprint => return number,
                 Some(_) => at = (at + 1) & (self.slots.len() - 1),
                 None => break,
             }
@@ -174,13 +174,13 @@ fn known(number: u32) -> Option<usize> {
     if number == NOBODY { None } else { usize::try_from(number).ok() }
 }
 
-fn place(print: u64, slots: usize) -> usize {
-    usize::try_from(print & u64::from(u32::MAX)).unwrap_or(0) & slots.wrapping_sub(1)
+fn place(fingerprint: u64, slots: usize) -> usize {
+    usize::try_from(fingerprint & u64::from(u32::MAX)).unwrap_or(0) & slots.wrapping_sub(1)
 }
 
 /// Sixteen bytes at a time, multiplied to twice their width; the last sixteen may overlap those before.
 #[inline]
-fn print(bytes: &[u8]) -> u64 {
+fn fingerprint(bytes: &[u8]) -> u64 {
     let length = u64::try_from(bytes.len()).unwrap_or(0);
     let mut state = (KEYS[2] ^ length.wrapping_mul(KEYS[0]), KEYS[1]);
     let last = match bytes.last_chunk::<16>() {
@@ -208,7 +208,7 @@ fn print(bytes: &[u8]) -> u64 {
 
 /// A number that is as good as drawn, and always the same for a node and a pod.
 pub(crate) fn draw(name: &[u8], pod: PodUid) -> u64 {
-    let (low, high) = mixed(&pod.0.to_le_bytes(), (print(name), KEYS[2]));
+    let (low, high) = mixed(&pod.0.to_le_bytes(), (fingerprint(name), KEYS[2]));
     low ^ high
 }
 

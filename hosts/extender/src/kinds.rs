@@ -1,7 +1,7 @@
 //! Kinds of hardware. What a pod would add to a node is the same on all nodes of a kind, and thousands of nodes are of a
 //! few kinds.
 
-use joulie_core::placement::estimate::{Coefficients, Hardware, HardwareTerms};
+use joulie_core::placement::estimate::{Coefficients, HardwareRecord, HardwareTerms};
 use joulie_core::placement::score::PodTerms;
 use power_units::Watts;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ pub(crate) struct Kinds {
 impl Kinds {
     /// Of these nodes, by number; hardware that is not known is a kind too.
     pub(crate) fn of<'h>(
-        nodes: impl Iterator<Item = Option<&'h Hardware>>,
+        nodes: impl Iterator<Item = Option<&'h HardwareRecord>>,
         coefficients: &Coefficients,
     ) -> Self {
         let mut all = Vec::new();
@@ -77,11 +77,11 @@ impl Weighed<'_> {
 mod tests {
     use super::*;
     use joulie_core::placement::class::WorkloadClass;
-    use joulie_core::placement::demand::{Demand, MilliCores};
+    use joulie_core::placement::demand::{MilliCores, PodDemand};
 
     #[test]
     fn every_node_is_weighed_by_its_own_hardware_however_many_kinds_there_are() {
-        let demand = Demand {
+        let demand = PodDemand {
             class: WorkloadClass::Standard,
             cpu: MilliCores::new(1_000),
             memory_bytes: 0,
@@ -89,10 +89,10 @@ mod tests {
         };
         let pod = PodTerms::of(&demand, &Coefficients::REFERENCE);
         for kinds in [1, 3, 32, 33, 200] {
-            let hardware: Vec<Option<Hardware>> = (0..400_u32)
+            let hardware: Vec<Option<HardwareRecord>> = (0..400_u32)
                 .map(|number| {
                     let cores = Some(1 + number % kinds);
-                    (number % 7 != 0).then_some(Hardware {
+                    (number % 7 != 0).then_some(HardwareRecord {
                         cpu_max: Some(Watts::from_int(720)),
                         cores,
                         gpus: None,

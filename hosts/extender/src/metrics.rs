@@ -9,13 +9,13 @@ mod nodes;
 
 pub(crate) use nodes::ALL as OF_NODES;
 
+use crate::assumed_ledger::Round;
 use crate::decide::{Asked, Outcome};
-use crate::expected::{Forgotten, Settled};
-use crate::keeper::Shown;
-use crate::ledger::Round;
-use crate::settings::Placement;
+use crate::expected::{BoundCounts, Forgotten};
+use crate::settings::PlacementSettings;
+use crate::snapshot_builder::Shown;
 use arc_swap::ArcSwapOption;
-use host_kit::clock::Clock;
+use host_kit::clock::HostClock;
 use host_kit::metrics::MetricsRegistry;
 use host_kit::{closed_label, label_set};
 use joulie_core::placement::assumed::Swept;
@@ -206,9 +206,9 @@ impl Metrics {
         &self,
         registry: &mut MetricsRegistry,
         shown: Shown,
-        placement: Placement,
+        placement: PlacementSettings,
         node_series: bool,
-        clock: Arc<dyn Clock>,
+        clock: Arc<dyn HostClock>,
     ) {
         let scrape = nodes::Scrape { metrics: self.clone(), shown, placement, node_series, clock };
         registry.register_collector(Box::new(scrape), &nodes::ALL);
@@ -243,7 +243,7 @@ impl Metrics {
     }
 
     /// Pods were seen bound.
-    pub(crate) fn settled(&self, settled: Settled) {
+    pub(crate) fn settled(&self, settled: BoundCounts) {
         self.ended(Fate::Met, settled.met);
         self.ended(Fate::Elsewhere, settled.elsewhere);
     }

@@ -5,15 +5,15 @@ use crate::expected::Expected;
 use crate::index::{Index, Registry};
 use crate::reply::Reply;
 use crate::scan::{Candidates, Malformed, Message, text};
-use crate::settings::Placement;
+use crate::settings::PlacementSettings;
 use crate::snapshot::{Fleet, Node, Rules, Snapshot, View, places};
 use bytes::Bytes;
 use host_kit::clock::Mono;
 use hyper::body::Body;
 use joulie_api::labels;
-use joulie_core::placement::estimate::Hardware;
+use joulie_core::placement::estimate::HardwareRecord;
 use joulie_core::placement::freshness::{Evidence, FreshnessRule, Now, PlanLease, UnixTime};
-use joulie_core::placement::score::Twin;
+use joulie_core::placement::score::TwinStatus;
 use power_units::{Micros, Stamp, Watts};
 use std::ops::Range;
 use std::pin::Pin;
@@ -23,7 +23,7 @@ use std::time::Duration;
 
 /// A candidate as the scanner found it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct ScannedNode {
     /// Its name; empty where it has none.
     pub name: String,
     /// Where it is in the body.
@@ -36,7 +36,7 @@ pub struct Scanned {
     /// The text of the pod.
     pub pod: Option<String>,
     /// The candidates.
-    pub candidates: Vec<Found>,
+    pub candidates: Vec<ScannedNode>,
 }
 
 /// Scans a body.
@@ -45,7 +45,7 @@ pub struct Scanned {
 /// When the body is no request.
 pub fn scan(body: &[u8]) -> Result<Scanned, String> {
     let message = Message::read(body).map_err(|why| why.to_string())?;
-    let candidates = decide::candidates(&message.candidates).map(|candidate| Found {
+    let candidates = decide::candidates(&message.candidates).map(|candidate| ScannedNode {
         name: text(message.body, candidate.name, candidate.escaped).into_owned(),
         raw: candidate.raw.range(),
     });
@@ -69,13 +69,13 @@ pub fn count(body: &[u8]) -> Result<usize, String> {
 pub struct Picture {
     snapshot: Snapshot,
     expected: Expected,
-    placement: Placement,
+    placement: PlacementSettings,
 }
 
 impl Picture {
     /// Of nodes whose twins are fresh.
     #[must_use]
-    pub fn of(nodes: &[(String, Twin, Hardware)], placement: Placement) -> Self {
+    pub fn of(nodes: &[(String, TwinStatus, HardwareRecord)], placement: PlacementSettings) -> Self {
         let mut registry = Registry::default();
         for (name, _, _) in nodes {
             registry.number(name);
@@ -114,7 +114,7 @@ impl Picture {
     ///
     /// # Errors
     /// When the body is no request; why.
-    pub fn filter(&self, body: &Bytes) -> Result<Answer, String> {
+    pub fn filter(&self, body: &Bytes) -> Result<ProbeResponse, String> {
         self.decide(decide::filter, body)
     }
 
@@ -122,30 +122,30 @@ impl Picture {
     ///
     /// # Errors
     /// When the body is no request; why.
-    pub fn prioritize(&self, body: &Bytes) -> Result<Answer, String> {
+    pub fn prioritize(&self, body: &Bytes) -> Result<ProbeResponse, String> {
         self.decide(decide::prioritize, body)
     }
 
-    fn decide(&self, decide: Decide, body: &Bytes) -> Result<Answer, String> {
+    fn decide(&self, decide: Decide, body: &Bytes) -> Result<ProbeResponse, String> {
         let expected = self.expected.load();
         let view = View { snapshot: &self.snapshot, expected: &expected, now: Mono::START };
         let (reply, outcome) = decide(&view, &self.placement, body).map_err(|why| why.to_string())?;
         if let Some(offer) = outcome.offer {
             self.expected.offer(offer, Mono::START);
         }
-        Ok(Answer(reply))
+        Ok(ProbeResponse(reply))
     }
 }
 
-type Decide = fn(&View<'_>, &Placement, &Bytes) -> Result<(Reply, Outcome), Malformed>;
+type Decide = fn(&View<'_>, &PlacementSettings, &Bytes) -> Result<(Reply, Outcome), Malformed>;
 
 /// No time passes here.
 const EXPECTED: Duration = Duration::from_secs(1);
 
 /// An answer in pieces.
-pub struct Answer(Reply);
+pub struct ProbeResponse(Reply);
 
-impl Answer {
+impl ProbeResponse {
     /// These pieces.
     #[cfg(test)]
     pub(crate) fn of(reply: Reply) -> Self {

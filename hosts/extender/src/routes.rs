@@ -3,14 +3,14 @@
 use crate::decide::{self, Outcome};
 use crate::expected::Expected;
 use crate::explain;
-use crate::keeper::Shown;
 use crate::metrics::{Metrics, Refusal, Verb};
 use crate::reply::Reply;
 use crate::scan::Malformed;
-use crate::settings::Placement;
+use crate::settings::PlacementSettings;
 use crate::snapshot::View;
+use crate::snapshot_builder::Shown;
 use bytes::Bytes;
-use host_kit::clock::Clock;
+use host_kit::clock::HostClock;
 use host_kit::health::Health;
 use host_kit::ops::Ops;
 use host_kit::server::{Guard, Routes};
@@ -24,9 +24,9 @@ use std::sync::Arc;
 pub(crate) struct Desk {
     pub(crate) shown: Shown,
     pub(crate) expected: Expected,
-    pub(crate) placement: Placement,
+    pub(crate) placement: PlacementSettings,
     pub(crate) metrics: Metrics,
-    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn HostClock>,
     pub(crate) guard: Guard,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Inside {
     pub(crate) ops: Ops,
 }
 
-type Decide = fn(&View<'_>, &Placement, &Bytes) -> Result<(Reply, Outcome), Malformed>;
+type Decide = fn(&View<'_>, &PlacementSettings, &Bytes) -> Result<(Reply, Outcome), Malformed>;
 
 impl Routes for Work {
     type Body = Reply;

@@ -2,15 +2,15 @@
 
 use host_kit::reflect::Row;
 use jiff::Timestamp;
-use joulie_api::extender::pod::{self, Pod};
+use joulie_api::extender::pod::{self, ExtenderPod};
 use joulie_api::node_hardware::NodeHardware;
 use joulie_api::node_twin::{NodeTwin, NodeTwinStatus};
 use joulie_api::object;
 use joulie_core::placement::assumed::PodUid;
-use joulie_core::placement::demand::Demand;
-use joulie_core::placement::estimate::Hardware;
-use joulie_core::placement::freshness::{Evidence, Telemetry, UnixTime};
-use joulie_core::placement::score::{PowerMeasurement, Twin};
+use joulie_core::placement::demand::PodDemand;
+use joulie_core::placement::estimate::HardwareRecord;
+use joulie_core::placement::freshness::{Evidence, TelemetryFreshness, UnixTime};
+use joulie_core::placement::score::{TwinPower, TwinStatus};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ pub(crate) struct TwinRow {
 /// What a twin's status says.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Said {
-    pub(crate) twin: Twin,
+    pub(crate) twin: TwinStatus,
     pub(crate) evidence: Evidence,
     /// When the node's power was last sampled, or else when the status was written: a twin that nobody measures for
     /// shows a pod once it was written again.
@@ -48,14 +48,14 @@ impl Row for TwinRow {
 fn said(status: &NodeTwinStatus) -> Result<Said, String> {
     let power = status.power_measurement.as_ref();
     let written = status.last_updated.as_deref().and_then(unix_time);
-    let mut twin = Twin::try_from(status).map_err(|error| error.to_string())?;
+    let mut twin = TwinStatus::try_from(status).map_err(|error| error.to_string())?;
     let evidence = match status.evidence() {
         // A meter that is silent takes the measurement away, and not the twin: the prediction is left, without a trend.
-        Evidence::Leased(Telemetry::Stale | Telemetry::Unsaid) => {
-            twin.power = twin.power.map(|power| PowerMeasurement { measured: None, trend: None, ..power });
-            Evidence::Leased(Telemetry::Fresh)
+        Evidence::Leased(TelemetryFreshness::Stale | TelemetryFreshness::Unsaid) => {
+            twin.power = twin.power.map(|power| TwinPower { measured: None, trend: None, ..power });
+            Evidence::Leased(TelemetryFreshness::Fresh)
         }
-        evidence @ Evidence::Leased(Telemetry::Fresh) => evidence,
+        evidence @ Evidence::Leased(TelemetryFreshness::Fresh) => evidence,
         evidence @ (Evidence::NoTwin | Evidence::Dated(_)) => {
             twin.pue = twin.pue.filter(|_| !is_guessed(status));
             evidence
@@ -84,7 +84,7 @@ fn is_guessed(status: &NodeTwinStatus) -> bool {
 pub(crate) struct HardwareRow {
     pub(crate) node: String,
     /// Nothing where nothing was discovered yet.
-    pub(crate) hardware: Option<Hardware>,
+    pub(crate) hardware: Option<HardwareRecord>,
 }
 
 impl Row for HardwareRow {
@@ -93,7 +93,7 @@ impl Row for HardwareRow {
 
     fn read(object: &Value) -> Result<Self, String> {
         let read: NodeHardware = object::parse(object).map_err(|error| error.to_string())?;
-        let hardware = read.status.as_ref().map(Hardware::try_from).transpose();
+        let hardware = read.status.as_ref().map(HardwareRecord::try_from).transpose();
         Ok(Self { node: read.spec.node_name, hardware: hardware.map_err(|error| error.to_string())? })
     }
 }
@@ -142,7 +142,7 @@ pub(crate) struct PodRow {
     pub(crate) node: String,
     /// Whether its gates keep it from being scheduled.
     pub(crate) is_gated: bool,
-    pub(crate) demand: Demand,
+    pub(crate) demand: PodDemand,
     /// When it was bound, as far as it says.
     pub(crate) bound: Option<UnixTime>,
     pub(crate) stage: Stage,
@@ -164,7 +164,7 @@ impl Row for PodRow {
     const OWNERS: bool = false;
 
     fn read(object: &Value) -> Result<Self, String> {
-        let read = Pod::deserialize(object).map_err(|error| error.to_string())?;
+        let read = ExtenderPod::deserialize(object).map_err(|error| error.to_string())?;
         let [_, _, uid] = read.identity();
         let uid = uid.ok_or("it has no metadata.uid")?;
         let status = &object["status"];

@@ -1,7 +1,7 @@
 //! What an operator may choose, and what of it is accepted.
 
 use host_kit::config::parse;
-use host_kit::config::{Listen, Refusals, Retired, Setting, Table, Values, Wrong};
+use host_kit::config::{ConfigSetting, Listen, Refusals, Retired, SettingsTable, Values, Wrong};
 use host_kit::program;
 use joulie_api::labels;
 use joulie_core::placement::assumed::AssumedRule;
@@ -14,7 +14,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
-const EXTENDER_ADDR: Setting<Listen> = Setting::with_default(
+const EXTENDER_ADDR: ConfigSetting<Listen> = ConfigSetting::with_default(
     "EXTENDER_ADDR",
     ":9876",
     parse::listen,
@@ -22,7 +22,7 @@ const EXTENDER_ADDR: Setting<Listen> = Setting::with_default(
     "Where kube-scheduler asks: POST /filter and POST /prioritize",
 );
 
-const METRICS_ADDR: Setting<Listen> = Setting::with_default(
+const METRICS_ADDR: ConfigSetting<Listen> = ConfigSetting::with_default(
     "METRICS_ADDR",
     ":9877",
     parse::listen,
@@ -30,7 +30,7 @@ const METRICS_ADDR: Setting<Listen> = Setting::with_default(
     "Where /metrics, /livez, /readyz and /debug are",
 );
 
-const TWIN_STALENESS_THRESHOLD: Setting<Duration> = Setting::with_default(
+const TWIN_STALENESS_THRESHOLD: ConfigSetting<Duration> = ConfigSetting::with_default(
     "TWIN_STALENESS_THRESHOLD",
     "5m",
     |text| parse::duration(text, Duration::from_secs(1)..=Duration::from_secs(24 * 3600)),
@@ -38,23 +38,23 @@ const TWIN_STALENESS_THRESHOLD: Setting<Duration> = Setting::with_default(
     "A NodeTwin that is older is not believed: the node counts as unknown",
 );
 
-const MARGINAL_CPU: Setting<String> = coefficient(
+const MARGINAL_CPU: ConfigSetting<String> = coefficient(
     "MARGINAL_CPU_UTIL_COEFF",
     "0.7",
     "Which part of the cores that it asks for a pod is taken to use",
 );
-const MARGINAL_GPU: Setting<String> =
+const MARGINAL_GPU: ConfigSetting<String> =
     coefficient("MARGINAL_GPU_UTIL_COEFF_STANDARD", "0.65", "The same of the GPUs of standard pods");
-const MARGINAL_GPU_PERFORMANCE: Setting<String> =
+const MARGINAL_GPU_PERFORMANCE: ConfigSetting<String> =
     coefficient("MARGINAL_GPU_UTIL_COEFF_PERFORMANCE", "0.85", "The same of the GPUs of performance pods");
 
-const fn coefficient(name: &'static str, default: &'static str, help: &'static str) -> Setting<String> {
+const fn coefficient(name: &'static str, default: &'static str, help: &'static str) -> ConfigSetting<String> {
     // Which of the three it is does not matter to what is accepted.
-    Setting::with_default(
+    ConfigSetting::with_default(
         name,
         default,
         |text| {
-            let accepted = Coefficients::REFERENCE.with(estimate::Setting::Cpu, text);
+            let accepted = Coefficients::REFERENCE.with(estimate::CoefficientSetting::Cpu, text);
             accepted
                 .map(|_| text.trim().to_owned())
                 .map_err(|_| Wrong("it is not a number above 0 and at most 2".to_owned()))
@@ -64,7 +64,7 @@ const fn coefficient(name: &'static str, default: &'static str, help: &'static s
     )
 }
 
-const ENABLE_FACILITY_METRICS: Setting<bool> = Setting::with_default(
+const ENABLE_FACILITY_METRICS: ConfigSetting<bool> = ConfigSetting::with_default(
     "ENABLE_FACILITY_METRICS",
     "false",
     parse::boolean,
@@ -72,7 +72,7 @@ const ENABLE_FACILITY_METRICS: Setting<bool> = Setting::with_default(
     "Whether NodeTwin.status.estimatedPUE multiplies a pod's watts; one that rests on cooling stress alone, as upstream's operator writes it, counts as 1.0",
 );
 
-const POWER_PROFILE_LABEL: Setting<String> = Setting::with_default(
+const POWER_PROFILE_LABEL: ConfigSetting<String> = ConfigSetting::with_default(
     "POWER_PROFILE_LABEL",
     labels::node::POWER_PROFILE,
     parse::label_key,
@@ -80,7 +80,7 @@ const POWER_PROFILE_LABEL: Setting<String> = Setting::with_default(
     "The label of nodes that says eco where no twin speaks; as the operator has it",
 );
 
-const SCORING_FORMULA: Setting<Formula> = Setting::with_default(
+const SCORING_FORMULA: ConfigSetting<Formula> = ConfigSetting::with_default(
     "SCORING_FORMULA",
     "headroom",
     |text| match text.trim() {
@@ -91,7 +91,7 @@ const SCORING_FORMULA: Setting<Formula> = Setting::with_default(
     "headroom: 0.7 headroom, 0.15 cooling and the trend; facility: 0.4 headroom, 0.3 cooling, 0.3 power supply (0.55 and 0.45 where no power supply stress is known)",
 );
 
-const EXTENDER_SCORE_MAX: Setting<ScoreMax> = Setting::with_default(
+const EXTENDER_SCORE_MAX: ConfigSetting<ScoreMax> = ConfigSetting::with_default(
     "EXTENDER_SCORE_MAX",
     "100",
     |text| ScoreMax::read(text).map_err(wrong),
@@ -99,7 +99,7 @@ const EXTENDER_SCORE_MAX: Setting<ScoreMax> = Setting::with_default(
     "The best score; kube-scheduler multiplies what it is told by ten times the extender's weight",
 );
 
-const UNKNOWN_SCORE: Setting<UnknownScore> = Setting::with_default(
+const UNKNOWN_SCORE: ConfigSetting<UnknownScore> = ConfigSetting::with_default(
     "UNKNOWN_SCORE",
     "cautious",
     |text| UnknownScore::read(text).map_err(wrong),
@@ -107,7 +107,7 @@ const UNKNOWN_SCORE: Setting<UnknownScore> = Setting::with_default(
     "What an unknown node scores: cautious is 50 and at most what the lowest known candidate does, neutral is 50",
 );
 
-const POWER_FIT: Setting<PowerFit> = Setting::with_default(
+const POWER_FIT: ConfigSetting<PowerFit> = ConfigSetting::with_default(
     "POWER_FIT",
     "score",
     |text| PowerFit::read(text).map_err(wrong),
@@ -115,7 +115,7 @@ const POWER_FIT: Setting<PowerFit> = Setting::with_default(
     "Whether a pod that would take a node over its cap, assumed watts included, is scored lower (score) or the node refused (filter)",
 );
 
-const ASSUMED_SETTLE: Setting<Duration> = Setting::with_default(
+const ASSUMED_SETTLE: ConfigSetting<Duration> = ConfigSetting::with_default(
     "ASSUMED_SETTLE",
     "30s",
     |text| parse::duration(text, Duration::ZERO..=Duration::from_secs(3600)),
@@ -123,7 +123,7 @@ const ASSUMED_SETTLE: Setting<Duration> = Setting::with_default(
     "A pod's assumed watts count until the node's power was sampled so long after its start",
 );
 
-const ASSUMED_MAX_AGE: Setting<Duration> = Setting::with_default(
+const ASSUMED_MAX_AGE: ConfigSetting<Duration> = ConfigSetting::with_default(
     "ASSUMED_MAX_AGE",
     "10m",
     |text| parse::duration(text, Duration::from_secs(1)..=Duration::from_secs(24 * 3600)),
@@ -131,7 +131,7 @@ const ASSUMED_MAX_AGE: Setting<Duration> = Setting::with_default(
     "A pod that was bound and does not run counts so long",
 );
 
-const ASSUMED_PODS_MAX: Setting<usize> = Setting::with_default(
+const ASSUMED_PODS_MAX: ConfigSetting<usize> = ConfigSetting::with_default(
     "ASSUMED_PODS_MAX",
     "16384",
     |text| parse::whole(text, 16..=1_000_000),
@@ -139,7 +139,7 @@ const ASSUMED_PODS_MAX: Setting<usize> = Setting::with_default(
     "How many pods that no sample shows yet are kept; beyond it the longest bound are dropped, and that is counted",
 );
 
-const EXPECTED_MAX_AGE: Setting<Duration> = Setting::with_default(
+const EXPECTED_MAX_AGE: ConfigSetting<Duration> = ConfigSetting::with_default(
     "EXPECTED_MAX_AGE",
     "5s",
     |text| parse::duration(text, Duration::ZERO..=Duration::from_secs(60)),
@@ -147,7 +147,7 @@ const EXPECTED_MAX_AGE: Setting<Duration> = Setting::with_default(
     "A pod that was scored counts so long on the node that scored best, until its binding is seen",
 );
 
-const EXTENDER_BODY_MAX: Setting<usize> = Setting::with_default(
+const EXTENDER_BODY_MAX: ConfigSetting<usize> = ConfigSetting::with_default(
     "EXTENDER_BODY_MAX",
     "134217728",
     |text| parse::whole(text, 1 << 16..=1 << 30),
@@ -155,7 +155,7 @@ const EXTENDER_BODY_MAX: Setting<usize> = Setting::with_default(
     "The largest request; whole Node objects of 5,000 nodes are some 45 to 90 MB. All requests in flight may have twice as many",
 );
 
-const EXTENDER_CONNECTIONS_MAX: Setting<usize> = Setting::with_default(
+const EXTENDER_CONNECTIONS_MAX: ConfigSetting<usize> = ConfigSetting::with_default(
     "EXTENDER_CONNECTIONS_MAX",
     "64",
     |text| parse::whole(text, 1..=10_000),
@@ -163,7 +163,7 @@ const EXTENDER_CONNECTIONS_MAX: Setting<usize> = Setting::with_default(
     "How many connections may be open; each may hold one request, and one address a quarter of them",
 );
 
-const NODE_SERIES: Setting<bool> = Setting::with_default(
+const NODE_SERIES: ConfigSetting<bool> = ConfigSetting::with_default(
     "NODE_SERIES",
     "true",
     parse::boolean,
@@ -171,7 +171,7 @@ const NODE_SERIES: Setting<bool> = Setting::with_default(
     "Whether /metrics has the scores of every node; four series each",
 );
 
-const DRAIN_LINGER: Setting<Duration> = Setting::with_default(
+const DRAIN_LINGER: ConfigSetting<Duration> = ConfigSetting::with_default(
     "DRAIN_LINGER",
     "3s",
     |text| parse::duration(text, Duration::ZERO..=Duration::from_secs(120)),
@@ -180,7 +180,7 @@ const DRAIN_LINGER: Setting<Duration> = Setting::with_default(
 );
 
 /// All that the extender reads.
-pub static TABLE: Table = Table {
+pub static TABLE: SettingsTable = SettingsTable {
     program: "joulie-extender",
     about: "filters and scores nodes for kube-scheduler by their power",
     settings: &[
@@ -238,7 +238,7 @@ pub struct Settings {
     /// Who may see /debug from elsewhere.
     pub debug_token: Option<String>,
     /// How a request is decided.
-    pub placement: Placement,
+    pub placement: PlacementSettings,
     /// The key of the label that says eco.
     pub profile_key: Arc<str>,
     /// When a twin is believed.
@@ -265,7 +265,7 @@ pub struct Settings {
 
 /// How a request is decided.
 #[derive(Clone, Copy, Debug)]
-pub struct Placement {
+pub struct PlacementSettings {
     /// Formula, range, coefficients.
     pub scoring: Scoring,
     /// Whether a node is refused that a pod would take over its cap.
@@ -303,12 +303,12 @@ impl Settings {
     }
 }
 
-fn placement(values: &Values) -> Result<Placement, Refusals> {
+fn placement(values: &Values) -> Result<PlacementSettings, Refusals> {
     let mut coefficients = Coefficients::REFERENCE;
     for (setting, text) in [
-        (estimate::Setting::Cpu, values.get(&MARGINAL_CPU)?),
-        (estimate::Setting::GpuStandard, values.get(&MARGINAL_GPU)?),
-        (estimate::Setting::GpuPerformance, values.get(&MARGINAL_GPU_PERFORMANCE)?),
+        (estimate::CoefficientSetting::Cpu, values.get(&MARGINAL_CPU)?),
+        (estimate::CoefficientSetting::GpuStandard, values.get(&MARGINAL_GPU)?),
+        (estimate::CoefficientSetting::GpuPerformance, values.get(&MARGINAL_GPU_PERFORMANCE)?),
     ] {
         coefficients = coefficients
             .with(setting, &text)
@@ -321,7 +321,7 @@ fn placement(values: &Values) -> Result<Placement, Refusals> {
         max: values.get(&EXTENDER_SCORE_MAX)?,
         coefficients,
     };
-    Ok(Placement { scoring, power_fit: values.get(&POWER_FIT)? })
+    Ok(PlacementSettings { scoring, power_fit: values.get(&POWER_FIT)? })
 }
 
 pub(crate) fn micros(duration: Duration) -> Micros {

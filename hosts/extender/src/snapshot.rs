@@ -8,11 +8,11 @@ use crate::queue::Queue;
 use host_kit::clock::Mono;
 use joulie_core::placement::assumed::{NodeKey, PodUid};
 use joulie_core::placement::class::WorkloadClass;
-use joulie_core::placement::cluster::Cluster;
-use joulie_core::placement::estimate::Hardware;
+use joulie_core::placement::cluster::ClusterAggregates;
+use joulie_core::placement::estimate::HardwareRecord;
 use joulie_core::placement::filter::{FilterTerms, Rejection};
 use joulie_core::placement::freshness::{Evidence, Freshness, FreshnessRule, Now, PlanLease, UnixTime};
-use joulie_core::placement::score::{NodeFacts, NodeTerms, Scoring, Twin};
+use joulie_core::placement::score::{NodeFacts, NodeTerms, Scoring, TwinStatus};
 use power_units::Watts;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ pub(crate) struct Fleet {
     pub(crate) profile_key: Arc<str>,
     /// For people.
     pub(crate) nodes: Box<[Node]>,
-    pub(crate) cluster: Option<Cluster>,
+    pub(crate) cluster: Option<ClusterAggregates>,
 }
 
 /// What performance pods meet on a node, whatever they draw; standard pods pass.
@@ -101,12 +101,12 @@ impl Admission {
 pub(crate) struct Node {
     /// Empty for a number that nobody has.
     pub(crate) name: Arc<str>,
-    pub(crate) twin: Option<Twin>,
+    pub(crate) twin: Option<TwinStatus>,
     pub(crate) evidence: Evidence,
     pub(crate) sampled: Option<UnixTime>,
     pub(crate) tdp: Option<f64>,
     pub(crate) freshness: Freshness,
-    pub(crate) hardware: Option<Hardware>,
+    pub(crate) hardware: Option<HardwareRecord>,
     pub(crate) eco_label: bool,
 }
 
@@ -146,7 +146,7 @@ impl Fleet {
             node.freshness = rules.freshness.judge(node.evidence, rules.lease, rules.now);
         }
         let judged = nodes.iter().filter_map(|node| Some((node.freshness, node.twin.as_ref()?)));
-        let cluster = Cluster::of(judged);
+        let cluster = ClusterAggregates::of(judged);
         let hardware = nodes.iter().map(|node| node.hardware.as_ref());
         let kinds = Kinds::of(hardware, &rules.scoring.coefficients);
         let terms = nodes.iter().map(|node| NodeTerms::of(&node.facts(), &cluster, rules.scoring)).collect();

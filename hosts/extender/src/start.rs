@@ -1,21 +1,21 @@
 //! Puts the parts together and sets them going.
 
 use crate::expected::Expected;
-use crate::keeper::{Keeper, Shown, Watched};
 use crate::metrics::{Metrics, OF_NODES};
-use crate::roster::Roster;
+use crate::node_store::NodeStore;
 use crate::routes::{Desk, Inside, Work};
 use crate::rows::EcoLabel;
 use crate::settings::Settings;
 use crate::snapshot::Snapshot;
+use crate::snapshot_builder::{Shown, SnapshotBuilder, Watched};
 use arc_swap::ArcSwap;
-use host_kit::clock::{Clock, Mono};
-use host_kit::health::{Health, Verdict};
-use host_kit::metrics::{self, Build, MetricDescription, MetricsRegistry};
+use host_kit::clock::{HostClock, Mono};
+use host_kit::health::{CheckResult, Health};
+use host_kit::metrics::{self, BuildInfo, MetricDescription, MetricsRegistry};
 use host_kit::ops::Ops;
 use host_kit::program::Context;
-use host_kit::reflect::{self, Feed, Reflections, Row, Rows, Source, reflect};
-use host_kit::server::{Debug, Drain, Guard, LimitError, Limits, Port, Server, ServerMetrics};
+use host_kit::reflect::{self, Feed, Reflections, Row, Rows, WatchSource, reflect};
+use host_kit::server::{Debug, Drain, Guard, HttpServer, LimitError, Port, ServerLimits, ServerMetrics};
 use host_kit::shutdown::{Apart, Stop, Tasks};
 use joulie_api::labels;
 use std::fmt;
@@ -24,7 +24,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// What runs here.
-pub const BUILD: Build = Build::of("extender", env!("CARGO_PKG_VERSION"));
+pub const BUILD: BuildInfo = BuildInfo::of("extender", env!("CARGO_PKG_VERSION"));
 
 /// Where it listens.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +85,7 @@ impl Counted {
 /// All metrics of this program, for the reference.
 #[must_use]
 pub fn described_metrics() -> Vec<MetricDescription> {
-    metrics::Metrics::descriptions(|registry| {
+    metrics::MetricsBuilder::descriptions(|registry| {
         drop(Counted::register(registry));
         registry.describe(&OF_NODES);
     })
@@ -109,7 +109,7 @@ pub async fn start_on(
     tasks: &mut Tasks,
 ) -> Result<Started, StartError> {
     let Context { client, clock, stop, logs, shown: config } = context;
-    let mut registry = metrics::Metrics::of(&BUILD);
+    let mut registry = metrics::MetricsBuilder::of(&BUILD);
     let Counted { reflections, servers: server_metrics, own } = Counted::register(registry.registry());
     let shown: Shown = Arc::new(ArcSwap::from_pointee(Snapshot::nothing()));
     let expected = Expected::new(settings.expected_max);
@@ -123,8 +123,8 @@ pub async fn start_on(
     let watched = watcher.watch(&settings.namespace, &settings.profile_key);
     let health = || {
         Health::new(clock.clone())
-            .ready("nodetwins", watched.roster.twins.check(settings.staleness))
-            .ready("nodehardwares", watched.roster.hardware.check(settings.staleness))
+            .ready("nodetwins", watched.node_store.twins.check(settings.staleness))
+            .ready("nodehardwares", watched.node_store.hardware.check(settings.staleness))
             .ready("snapshot", has_picture(shown.clone()))
             .ready_until(stop.clone())
     };
@@ -141,22 +141,28 @@ pub async fn start_on(
     let debug = Debug::new(guard, config, logs);
     let inside = Inside { desk, ops: Ops::new(registry.page(), health(), debug) };
 
-    let limits = |connections| Limits::new(settings.body_max, connections).map_err(StartError::Limits);
+    let limits = |connections| ServerLimits::new(settings.body_max, connections).map_err(StartError::Limits);
     let drain = Drain::new(settings.linger, settings.shutdown.saturating_sub(settings.linger));
     let parts = || (&server_metrics, clock.clone());
     let work =
-        Server::bind(settings.work, Port::Work, work, limits(settings.connections_max)?, None, parts());
+        HttpServer::bind(settings.work, Port::Work, work, limits(settings.connections_max)?, None, parts());
     let work = work.await.map_err(StartError::Bind)?;
-    let inside =
-        Server::bind(settings.metrics, Port::Metrics, inside, limits(INSIDE_CONNECTIONS_MAX)?, None, parts());
+    let inside = HttpServer::bind(
+        settings.metrics,
+        Port::Metrics,
+        inside,
+        limits(INSIDE_CONNECTIONS_MAX)?,
+        None,
+        parts(),
+    );
     let inside = inside.await.map_err(StartError::Bind)?;
     let started = Started {
         work: work.address().map_err(StartError::Bind)?,
         metrics: inside.address().map_err(StartError::Bind)?,
     };
     tracing::info!(work = %started.work, metrics = %started.metrics, "the extender listens");
-    let keeper = Keeper::new(watched, (shown, expected), &settings, own, clock);
-    tasks.spawn_on(&apart, "keeper", keeper.run(stop.clone()));
+    let builder = SnapshotBuilder::new(watched, (shown, expected), &settings, own, clock);
+    tasks.spawn_on(&apart, "snapshot", builder.run(stop.clone()));
     let until = stop.clone();
     tasks.spawn("work", async move {
         work.run(until, drain).await;
@@ -168,10 +174,10 @@ pub async fn start_on(
 }
 
 /// Rows are one thing, the picture that is made of them a moment later is another.
-fn has_picture(shown: Shown) -> impl Fn(Mono) -> Verdict + Send + Sync + 'static {
+fn has_picture(shown: Shown) -> impl Fn(Mono) -> CheckResult + Send + Sync + 'static {
     move |_| match shown.load().fleet.synced {
-        true => Verdict::Pass,
-        false => Verdict::Fail("there is no picture of the nodes yet".to_owned()),
+        true => CheckResult::Pass,
+        false => CheckResult::Fail("there is no picture of the nodes yet".to_owned()),
     }
 }
 
@@ -179,7 +185,7 @@ fn has_picture(shown: Shown) -> impl Fn(Mono) -> Verdict + Send + Sync + 'static
 struct Watcher<'t> {
     client: kube::Client,
     reflections: Reflections,
-    clock: Arc<dyn Clock>,
+    clock: Arc<dyn HostClock>,
     stop: Stop,
     tasks: &'t mut Tasks,
     apart: Apart,
@@ -187,22 +193,25 @@ struct Watcher<'t> {
 
 impl Watcher<'_> {
     fn watch(&mut self, namespace: &str, profile_key: &str) -> Watched {
-        let plain = |path: &str| Source { path: path.to_owned(), labels: None, fields: None };
+        let plain = |path: &str| WatchSource { path: path.to_owned(), labels: None, fields: None };
         let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
-        let eco = Source { labels: Some(EcoLabel::selector(profile_key)), ..plain("/api/v1/nodes") };
+        let eco = WatchSource { labels: Some(EcoLabel::selector(profile_key)), ..plain("/api/v1/nodes") };
         Watched {
-            roster: Roster::new(
+            node_store: NodeStore::new(
                 self.follow("nodetwins", plain("/apis/joulie.io/v1alpha1/nodetwins")),
                 self.follow("nodehardwares", plain("/apis/joulie.io/v1alpha1/nodehardwares")),
                 self.follow("nodes", eco),
             ),
             lease: self.follow(
                 "leases",
-                Source { fields: Some(format!("metadata.name={}", labels::PLAN_LEASE)), ..plain(&leases) },
+                WatchSource {
+                    fields: Some(format!("metadata.name={}", labels::PLAN_LEASE)),
+                    ..plain(&leases)
+                },
             ),
             pods: self.feed(
                 "pods",
-                Source {
+                WatchSource {
                     fields: Some("status.phase!=Succeeded,status.phase!=Failed".to_owned()),
                     ..plain("/api/v1/pods")
                 },
@@ -210,14 +219,14 @@ impl Watcher<'_> {
         }
     }
 
-    fn feed<R: Row>(&mut self, name: &'static str, source: Source) -> Feed<R> {
+    fn feed<R: Row>(&mut self, name: &'static str, source: WatchSource) -> Feed<R> {
         let parts = (&self.reflections, self.clock.clone());
         let (feed, follow) = reflect::follow(&self.client, source, parts, self.stop.clone());
         self.tasks.spawn_on(&self.apart, name, follow);
         feed
     }
 
-    fn follow<R: Row>(&mut self, name: &'static str, source: Source) -> Rows<R> {
+    fn follow<R: Row>(&mut self, name: &'static str, source: WatchSource) -> Rows<R> {
         let parts = (&self.reflections, self.clock.clone());
         let (rows, follow) = reflect(&self.client, source, parts, self.stop.clone());
         self.tasks.spawn_on(&self.apart, name, follow);

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What tells the time.
-pub trait Clock: Send + Sync + 'static {
+pub trait HostClock: Send + Sync + 'static {
     /// Time since this clock was made; never goes back.
     fn mono(&self) -> Mono;
     /// What people call the time; may jump.
@@ -72,7 +72,7 @@ impl SystemClock {
     }
 }
 
-impl Clock for SystemClock {
+impl HostClock for SystemClock {
     fn mono(&self) -> Mono {
         Mono(self.start.elapsed())
     }
@@ -107,7 +107,7 @@ impl ManualClock {
     }
 }
 
-impl Clock for ManualClock {
+impl HostClock for ManualClock {
     fn mono(&self) -> Mono {
         self.hands.lock().unwrap_or_else(PoisonError::into_inner).0
     }
@@ -120,11 +120,11 @@ impl Clock for ManualClock {
 /// When somebody else's sign of life was last seen to change, by our own clock: what is written in it is only
 /// compared with what was written before, so that no two machines' clocks are ever compared.
 #[derive(Clone, Debug)]
-pub struct Receipt {
+pub struct ObservedRenewal {
     last: Option<(String, Mono)>,
 }
 
-impl Receipt {
+impl ObservedRenewal {
     /// Nothing has been heard.
     pub const NOTHING: Self = Self { last: None };
 
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn the_same_sign_again_is_no_sign_of_life() {
-        let mut receipt = Receipt::NOTHING;
+        let mut receipt = ObservedRenewal::NOTHING;
         let at = |s| Mono::at(Duration::from_secs(s));
         assert_eq!(receipt.age(at(1)), None);
         receipt.hear("12:00", at(1));

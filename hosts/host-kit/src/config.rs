@@ -1,12 +1,12 @@
 //! Settings into validated types: from flags, then the environment, then a file, then the default of the table.
 //!
-//! Each program has one [`Table`] of [`Setting`]s. [`load`] looks at everything before it refuses, so that one start
+//! Each program has one [`SettingsTable`] of [`ConfigSetting`]s. [`load`] looks at everything before it refuses, so that one start
 //! shows every mistake; whatever it returns has been parsed. What it must never do: let a typo, an unknown name or
 //! a malformed value mean a default.
 //!
 //! A setting has one name in all three places: `RECONCILE_INTERVAL` in the environment and in the file,
 //! `--reconcile-interval` as a flag. An empty value means that it is not set. The file holds `NAME=VALUE` lines (see
-//! [`Sources`]): the environment's names and rules, so there is no second vocabulary to learn and no parser to trust.
+//! [`SettingSources`]): the environment's names and rules, so there is no second vocabulary to learn and no parser to trust.
 
 mod listen;
 mod nearest;
@@ -17,8 +17,8 @@ mod sources;
 mod url;
 
 pub use listen::Listen;
-pub use setting::{AnySetting, Setting, SettingDefault, Wrong};
-pub use sources::{FILE_VARIABLE, Invocation, Origin, Sources};
+pub use setting::{AnySetting, ConfigSetting, SettingDefault, Wrong};
+pub use sources::{FILE_VARIABLE, Invocation, Origin, SettingSources};
 pub use url::{Url, UrlTemplate};
 
 use setting::Parsed;
@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// All that one program can be told.
-pub struct Table {
+pub struct SettingsTable {
     /// The program, for its help and its log.
     pub program: &'static str,
     /// What it does, in a line.
@@ -66,7 +66,7 @@ struct Held {
 }
 
 /// Reads every setting of the table, or says everything that is wrong.
-pub fn load(table: &Table, sources: &Sources) -> Result<Values, Refusals> {
+pub fn load(table: &SettingsTable, sources: &SettingSources) -> Result<Values, Refusals> {
     let mut refused = sources.refused().to_vec();
     let mut warnings = Vec::new();
     refuse_unknown(table, sources, &mut refused, &mut warnings);
@@ -84,7 +84,7 @@ pub fn load(table: &Table, sources: &Sources) -> Result<Values, Refusals> {
     }
 }
 
-fn hold(setting: &dyn AnySetting, sources: &Sources) -> Result<Held, Refused> {
+fn hold(setting: &dyn AnySetting, sources: &SettingSources) -> Result<Held, Refused> {
     let Some(given) = sources.given(setting)? else {
         let Parsed { value, shown } = setting.unset().map_err(|what_to_do| Refused {
             name: setting.name().to_owned(),
@@ -115,7 +115,12 @@ fn refusal(setting: &dyn AnySetting, given: &Given, why: &str) -> Refused {
     }
 }
 
-fn refuse_unknown(table: &Table, sources: &Sources, refused: &mut Vec<Refused>, warnings: &mut Vec<String>) {
+fn refuse_unknown(
+    table: &SettingsTable,
+    sources: &SettingSources,
+    refused: &mut Vec<Refused>,
+    warnings: &mut Vec<String>,
+) {
     for given in sources.all() {
         if given.names_the_file() || table.settings.iter().any(|setting| setting.is_called(&given.name)) {
             continue;
@@ -149,12 +154,12 @@ impl Retired {
 
 /// Others write the environment as well. Kubernetes puts `JOULIE_OPERATOR_PORT=tcp://…` there for every Service of
 /// the namespace; refusing those would stop a program because a Service was created.
-fn belongs_to_us(table: &Table, given: &Given, near: Option<&str>) -> bool {
+fn belongs_to_us(table: &SettingsTable, given: &Given, near: Option<&str>) -> bool {
     let of_a_family = table.families.iter().any(|family| given.name.starts_with(family));
     !given.is_service_link() && (near.is_some() || of_a_family)
 }
 
-fn unknown(table: &Table, given: &Given, near: Option<&str>) -> Refused {
+fn unknown(table: &SettingsTable, given: &Given, near: Option<&str>) -> Refused {
     let known = near.map_or_else(
         || format!("`{} --help` lists what there is", table.program),
         |name| format!("did you mean {}?", given.origin.spell(name)),
@@ -169,7 +174,7 @@ fn unknown(table: &Table, given: &Given, near: Option<&str>) -> Refused {
 
 impl Values {
     /// The value of a setting of the table that was loaded.
-    pub fn get<T: Clone + Send + Sync + 'static>(&self, setting: &Setting<T>) -> Result<T, Refusals> {
+    pub fn get<T: Clone + Send + Sync + 'static>(&self, setting: &ConfigSetting<T>) -> Result<T, Refusals> {
         let held = self.held.get(setting.name());
         held.and_then(|held| held.value.downcast_ref::<T>()).cloned().ok_or_else(|| {
             Refusals(vec![Refused {
@@ -220,7 +225,7 @@ impl Values {
     }
 }
 
-impl Table {
+impl SettingsTable {
     /// What `--help` prints.
     pub fn help(&self) -> String {
         let mut text = format!(

@@ -3,7 +3,7 @@
 //! Live says whether a restart would help; ready says whether to send work here. A check that an outage elsewhere
 //! makes fail belongs to ready only: restarting every agent because the API server is away would help nobody.
 
-use crate::clock::{Clock, Mono};
+use crate::clock::{HostClock, Mono};
 use crate::config::parse::show_duration;
 use crate::shutdown::Stop;
 use http::{Method, Response, StatusCode};
@@ -16,18 +16,18 @@ use std::time::Duration;
 
 /// What a check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum CheckResult {
     /// All is well.
     Pass,
     /// It is not; why, for the person on call.
     Fail(String),
 }
 
-type Check = Box<dyn Fn(Mono) -> Verdict + Send + Sync>;
+type Check = Box<dyn Fn(Mono) -> CheckResult + Send + Sync>;
 
 /// The checks of one program.
 pub struct Health {
-    clock: Arc<dyn Clock>,
+    clock: Arc<dyn HostClock>,
     live: Group,
     ready: Group,
 }
@@ -41,10 +41,10 @@ struct Group {
 
 impl Health {
     /// No checks but that somebody answers.
-    pub fn new(clock: Arc<dyn Clock>) -> Self {
+    pub fn new(clock: Arc<dyn HostClock>) -> Self {
         let group = |name| Group {
             name,
-            checks: vec![("ping", Box::new(|_| Verdict::Pass) as Check)],
+            checks: vec![("ping", Box::new(|_| CheckResult::Pass) as Check)],
             failing: Mutex::new(BTreeSet::new()),
         };
         Self { clock, live: group("livez"), ready: group("readyz") }
@@ -55,7 +55,7 @@ impl Health {
     pub fn live(
         mut self,
         name: &'static str,
-        check: impl Fn(Mono) -> Verdict + Send + Sync + 'static,
+        check: impl Fn(Mono) -> CheckResult + Send + Sync + 'static,
     ) -> Self {
         self.live.checks.push((name, Box::new(check)));
         self
@@ -66,7 +66,7 @@ impl Health {
     pub fn ready(
         mut self,
         name: &'static str,
-        check: impl Fn(Mono) -> Verdict + Send + Sync + 'static,
+        check: impl Fn(Mono) -> CheckResult + Send + Sync + 'static,
     ) -> Self {
         self.ready.checks.push((name, Box::new(check)));
         self
@@ -76,8 +76,8 @@ impl Health {
     #[must_use]
     pub fn ready_until(self, stop: Stop) -> Self {
         self.ready("shutdown", move |_| match stop.is_requested() {
-            true => Verdict::Fail("the program is shutting down".to_owned()),
-            false => Verdict::Pass,
+            true => CheckResult::Fail("the program is shutting down".to_owned()),
+            false => CheckResult::Pass,
         })
     }
 
@@ -126,8 +126,8 @@ impl Group {
             let verdict = check(now);
             self.note(name, &verdict);
             match verdict {
-                Verdict::Pass => lines.push_str(&format!("[+]{name} ok\n")),
-                Verdict::Fail(why) => {
+                CheckResult::Pass => lines.push_str(&format!("[+]{name} ok\n")),
+                CheckResult::Fail(why) => {
                     failed = true;
                     lines.push_str(&format!("[-]{name} failed: {why}\n"));
                 }
@@ -145,17 +145,17 @@ impl Group {
         }
     }
 
-    fn note(&self, name: &'static str, verdict: &Verdict) {
+    fn note(&self, name: &'static str, verdict: &CheckResult) {
         let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
         match verdict {
-            Verdict::Pass if failing.remove(name) => {
+            CheckResult::Pass if failing.remove(name) => {
                 tracing::info!("{}: check {name} passes again", self.name)
             }
-            Verdict::Pass => {}
-            Verdict::Fail(why) if failing.insert(name) => {
+            CheckResult::Pass => {}
+            CheckResult::Fail(why) if failing.insert(name) => {
                 tracing::warn!("{}: check {name} fails: {why}", self.name);
             }
-            Verdict::Fail(_) => {}
+            CheckResult::Fail(_) => {}
         }
     }
 }
@@ -182,14 +182,14 @@ impl Heartbeat {
         &self,
         what: &'static str,
         most: Duration,
-    ) -> impl Fn(Mono) -> Verdict + Send + Sync + 'static {
+    ) -> impl Fn(Mono) -> CheckResult + Send + Sync + 'static {
         let last = self.last_ms.clone();
         move |now| {
             let age = now.since(Mono::from_millis(last.load(Ordering::Relaxed)));
             if age <= most {
-                return Verdict::Pass;
+                return CheckResult::Pass;
             }
-            Verdict::Fail(format!(
+            CheckResult::Fail(format!(
                 "{what} has not come round for {}, which is more than {}",
                 show_duration(age),
                 show_duration(most)
@@ -211,8 +211,8 @@ mod tests {
         let health = Health::new(Arc::new(clock.clone()))
             .live("loop", beat.check("the control loop", Duration::from_secs(60)))
             .ready("caches", |now| match now.since(Mono::START) < Duration::from_secs(10) {
-                true => Verdict::Fail("nodes are not synced".to_owned()),
-                false => Verdict::Pass,
+                true => CheckResult::Fail("nodes are not synced".to_owned()),
+                false => CheckResult::Pass,
             });
         (clock, health)
     }

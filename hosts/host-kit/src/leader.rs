@@ -18,7 +18,7 @@ mod driver;
 
 pub use driver::{Elections, LeaseName, elect};
 
-use crate::clock::{Clock, Mono};
+use crate::clock::{HostClock, Mono};
 use crate::config::parse::show_duration;
 use crate::events::cut;
 use jiff::Timestamp;
@@ -88,7 +88,7 @@ pub struct Record {
 
 /// A Lease on the server, at one version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct ObservedLease {
     /// What it says.
     pub record: Record,
     /// Which version of the object says so.
@@ -97,18 +97,18 @@ pub struct Found {
 
 /// What a candidate remembers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum LeadershipState {
     /// Does not lead; and when it first saw the lease as it is.
     Standby {
         /// As it was seen last.
-        seen: Option<(Found, Mono)>,
+        seen: Option<(ObservedLease, Mono)>,
     },
     /// Leads, by the renewal that was sent last and succeeded.
     Leading {
         /// When that was sent.
         sent: Mono,
         /// What it left on the server.
-        held: Found,
+        held: ObservedLease,
     },
 }
 
@@ -130,7 +130,7 @@ pub enum Attempt {
 
 /// What changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum LeadershipChange {
     /// Nothing.
     Same,
     /// We lead from now on.
@@ -172,17 +172,17 @@ impl Candidate {
     /// What to do, given the lease as it was just read (`None`: there is none).
     pub fn attempt(
         &self,
-        mode: &mut Mode,
-        found: Option<Found>,
+        mode: &mut LeadershipState,
+        found: Option<ObservedLease>,
         now: Mono,
         wall: Timestamp,
-    ) -> (Attempt, Change) {
+    ) -> (Attempt, LeadershipChange) {
         let Some(found) = found else { return self.missing(mode, now, wall) };
         let ours = found.record.holder.as_deref() == Some(self.identity.as_str());
         if ours {
             let acquired = found.record.acquired.unwrap_or(wall);
             let renewal = self.claim(acquired, wall, found.record.transitions);
-            return (Attempt::Replace(renewal, found.version), Change::Same);
+            return (Attempt::Replace(renewal, found.version), LeadershipChange::Same);
         }
         let (version, transitions) = (found.version.clone(), found.record.transitions);
         let why = format!("{} holds the lease", found.record.holder.as_deref().unwrap_or("nobody"));
@@ -195,19 +195,19 @@ impl Candidate {
 
     /// There is no Lease. The one that was seen before is respected for as long as if it were there, and its number of
     /// transitions goes on.
-    fn missing(&self, mode: &mut Mode, now: Mono, wall: Timestamp) -> (Attempt, Change) {
+    fn missing(&self, mode: &mut LeadershipState, now: Mono, wall: Timestamp) -> (Attempt, LeadershipChange) {
         let change = self.stand_down(mode, None, now, "the lease is gone");
         let transitions = match mode {
-            Mode::Standby { seen: Some((last, _)) } => last.record.transitions.saturating_add(1),
-            Mode::Standby { seen: None } | Mode::Leading { .. } => 0,
+            LeadershipState::Standby { seen: Some((last, _)) } => last.record.transitions.saturating_add(1),
+            LeadershipState::Standby { seen: None } | LeadershipState::Leading { .. } => 0,
         };
         let create = || Attempt::Create(self.claim(wall, wall, transitions));
         (self.respected(mode, now).unwrap_or_else(create), change)
     }
 
     /// Respect for the Lease that was seen last, while it is somebody else's and its time is not over.
-    fn respected(&self, mode: &Mode, now: Mono) -> Option<Attempt> {
-        let Mode::Standby { seen: Some((last, since)) } = mode else { return None };
+    fn respected(&self, mode: &LeadershipState, now: Mono) -> Option<Attempt> {
+        let LeadershipState::Standby { seen: Some((last, since)) } = mode else { return None };
         let holder = last.record.holder.as_ref().filter(|holder| !holder.is_empty());
         let holder = holder.filter(|holder| **holder != self.identity)?;
         let at_least = last.record.lease.unwrap_or(self.lease).checked_sub(now.since(*since));
@@ -216,10 +216,10 @@ impl Candidate {
     }
 
     /// A leader's renewal of what it left on the server; `None` for a standby, which must read first.
-    pub fn renewal(&self, mode: &Mode, wall: Timestamp) -> Option<(Record, String)> {
+    pub fn renewal(&self, mode: &LeadershipState, wall: Timestamp) -> Option<(Record, String)> {
         match mode {
-            Mode::Standby { .. } => None,
-            Mode::Leading { held, .. } => {
+            LeadershipState::Standby { .. } => None,
+            LeadershipState::Leading { held, .. } => {
                 let acquired = held.record.acquired.unwrap_or(wall);
                 Some((self.claim(acquired, wall, held.record.transitions), held.version.clone()))
             }
@@ -227,36 +227,36 @@ impl Candidate {
     }
 
     /// A claim that was sent at `sent` is on the server as `held`.
-    pub fn succeeded(&self, mode: &mut Mode, sent: Mono, held: Found) -> Change {
-        let led = matches!(mode, Mode::Leading { .. });
-        *mode = Mode::Leading { sent, held };
-        if led { Change::Same } else { Change::Won }
+    pub fn succeeded(&self, mode: &mut LeadershipState, sent: Mono, held: ObservedLease) -> LeadershipChange {
+        let led = matches!(mode, LeadershipState::Leading { .. });
+        *mode = LeadershipState::Leading { sent, held };
+        if led { LeadershipChange::Same } else { LeadershipChange::Won }
     }
 
     /// Looks at the clock after an attempt that did not succeed.
-    pub fn look(&self, mode: &mut Mode, now: Mono) -> Change {
+    pub fn look(&self, mode: &mut LeadershipState, now: Mono) -> LeadershipChange {
         match mode {
-            Mode::Leading { sent, .. } if now.since(*sent) >= self.renew => {
+            LeadershipState::Leading { sent, .. } if now.since(*sent) >= self.renew => {
                 let why = format!("it could not be renewed for {}", show_duration(self.renew));
                 self.stand_down(mode, None, now, &why)
             }
-            Mode::Leading { .. } | Mode::Standby { .. } => Change::Same,
+            LeadershipState::Leading { .. } | LeadershipState::Standby { .. } => LeadershipChange::Same,
         }
     }
 
     /// Until when a mode leads.
-    pub fn leads_until(&self, mode: &Mode) -> Option<Mono> {
+    pub fn leads_until(&self, mode: &LeadershipState) -> Option<Mono> {
         match mode {
-            Mode::Standby { .. } => None,
-            Mode::Leading { sent, .. } => Some(sent.plus(self.renew)),
+            LeadershipState::Standby { .. } => None,
+            LeadershipState::Leading { sent, .. } => Some(sent.plus(self.renew)),
         }
     }
 
     /// What a leader leaves when it goes: a lease that is nobody's. As client-go writes it.
-    pub fn release(&self, mode: &mut Mode, wall: Timestamp) -> Option<(Record, String)> {
-        match std::mem::replace(mode, Mode::Standby { seen: None }) {
-            Mode::Standby { .. } => None,
-            Mode::Leading { held, .. } => {
+    pub fn release(&self, mode: &mut LeadershipState, wall: Timestamp) -> Option<(Record, String)> {
+        match std::mem::replace(mode, LeadershipState::Standby { seen: None }) {
+            LeadershipState::Standby { .. } => None,
+            LeadershipState::Leading { held, .. } => {
                 let free = Record {
                     holder: None,
                     lease: Some(Duration::from_secs(1)),
@@ -280,18 +280,26 @@ impl Candidate {
     }
 
     /// Goes to, or stays in, standby, and notes a lease that has changed. What says the same again is no sign of life.
-    fn stand_down(&self, mode: &mut Mode, found: Option<Found>, now: Mono, why: &str) -> Change {
-        let before = std::mem::replace(mode, Mode::Standby { seen: None });
+    fn stand_down(
+        &self,
+        mode: &mut LeadershipState,
+        found: Option<ObservedLease>,
+        now: Mono,
+        why: &str,
+    ) -> LeadershipChange {
+        let before = std::mem::replace(mode, LeadershipState::Standby { seen: None });
         let (change, seen) = match before {
-            Mode::Leading { held, .. } => (Change::Lost(why.to_owned()), Some((held, now))),
-            Mode::Standby { seen } => (Change::Same, seen),
+            LeadershipState::Leading { held, .. } => {
+                (LeadershipChange::Lost(why.to_owned()), Some((held, now)))
+            }
+            LeadershipState::Standby { seen } => (LeadershipChange::Same, seen),
         };
         let seen = match (found, seen) {
             (None, seen) => seen,
             (Some(found), Some((old, since))) if old.record == found.record => Some((found, since)),
             (Some(found), _) => Some((found, now)),
         };
-        *mode = Mode::Standby { seen };
+        *mode = LeadershipState::Standby { seen };
         change
     }
 }
@@ -373,13 +381,13 @@ impl Office {
     }
 
     /// Shows what `mode` says.
-    fn show(&self, candidate: &Candidate, mode: &Mode, clock: &dyn Clock) {
+    fn show(&self, candidate: &Candidate, mode: &LeadershipState, clock: &dyn HostClock) {
         let (leads, before) = match (candidate.leads_until(mode), mode) {
-            (Some(until), Mode::Leading { held, .. }) => {
+            (Some(until), LeadershipState::Leading { held, .. }) => {
                 self.transitions.store(held.record.transitions, Ordering::Release);
                 (true, self.until_ms.swap(until.as_millis(), Ordering::AcqRel))
             }
-            (_, Mode::Standby { .. } | Mode::Leading { .. }) => {
+            (_, LeadershipState::Standby { .. } | LeadershipState::Leading { .. }) => {
                 (false, self.until_ms.swap(0, Ordering::AcqRel))
             }
         };

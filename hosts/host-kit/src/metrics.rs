@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 /// What every program says about itself.
 #[derive(Clone, Debug)]
-pub struct Build {
+pub struct BuildInfo {
     /// The program: agent, operator, extender.
     pub component: &'static str,
     /// Its version.
@@ -36,7 +36,7 @@ pub const REVISION: &str = match option_env!("HOST_KIT_REVISION") {
     None => "unknown",
 };
 
-impl Build {
+impl BuildInfo {
     /// A program of this workspace, by its name and `env!("CARGO_PKG_VERSION")`.
     #[must_use]
     pub const fn of(component: &'static str, version: &'static str) -> Self {
@@ -57,7 +57,7 @@ const BUILD_INFO: MetricDescription = MetricDescription {
 };
 
 /// The metrics of one program while they are being registered.
-pub struct Metrics {
+pub struct MetricsBuilder {
     registry: MetricsRegistry,
 }
 
@@ -65,9 +65,9 @@ pub struct Metrics {
 #[derive(Clone)]
 pub struct Page(Arc<MetricsRegistry>);
 
-impl Metrics {
+impl MetricsBuilder {
     /// Has `joulie_build_info` and the process's own figures already.
-    pub fn of(build: &Build) -> Self {
+    pub fn of(build: &BuildInfo) -> Self {
         let mut registry = MetricsRegistry::default();
         let values = [build.component, build.version, build.revision];
         let labels = BUILD_LABELS.iter().zip(values).map(|(label, value)| (label.name, value));
@@ -85,7 +85,7 @@ impl Metrics {
 
     /// All metrics of a program that registers its own in this way: what the reference lists.
     pub fn descriptions(register: impl FnOnce(&mut MetricsRegistry)) -> Vec<MetricDescription> {
-        let mut metrics = Self::of(&Build::of("", ""));
+        let mut metrics = Self::of(&BuildInfo::of("", ""));
         register(metrics.registry());
         metrics.registry.descriptions().to_vec()
     }
@@ -240,7 +240,8 @@ mod tests {
 
     #[test]
     fn the_page_has_the_build_the_process_and_what_was_registered() {
-        let mut metrics = Metrics::of(&Build { component: "agent", version: "1.2.3", revision: "abc" });
+        let mut metrics =
+            MetricsBuilder::of(&BuildInfo { component: "agent", version: "1.2.3", revision: "abc" });
         let requests = Family::<Labels, Counter>::default();
         metrics.registry().register("joulie_requests", "Requests", requests.clone());
         for verb in Verb::ALL {
@@ -260,7 +261,7 @@ mod tests {
 
     #[test]
     fn what_is_registered_is_described_before_it_has_a_series() {
-        let mut metrics = Metrics::of(&Build::of("test", "0"));
+        let mut metrics = MetricsBuilder::of(&BuildInfo::of("test", "0"));
         let before = metrics.registry().descriptions().len();
         metrics.registry().register("joulie_requests", "Requests", Family::<Labels, Counter>::default());
         let [described] = metrics.registry().descriptions()[before..] else { panic!("one was registered") };

@@ -64,12 +64,12 @@ fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
 mod tests {
     use super::*;
     use crate::clock::SystemClock;
-    use crate::metrics::{Build, Metrics};
+    use crate::metrics::{BuildInfo, MetricsBuilder};
     use crate::server::Guard;
     use std::sync::Arc;
 
     async fn status(method: &str, path: &str) -> u16 {
-        let page = Metrics::of(&Build { component: "test", version: "0", revision: "0" }).page();
+        let page = MetricsBuilder::of(&BuildInfo { component: "test", version: "0", revision: "0" }).page();
         let health = Health::new(Arc::new(SystemClock::new()));
         let debug = Debug::new(Guard::new(None), "A=1 (flag)\n".to_owned(), None);
         let request = Request::builder().method(method).uri(path).body(Bytes::new()).unwrap();

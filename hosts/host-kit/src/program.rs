@@ -3,11 +3,11 @@
 //!
 //! The work itself is a library function that takes a [`Context`], so that several programs can also run in one process.
 
-use crate::clock::{Clock, SystemClock};
-use crate::config::{self, Invocation, Refusals, Setting, Table, Values, Wrong, parse};
+use crate::clock::{HostClock, SystemClock};
+use crate::config::{self, ConfigSetting, Invocation, Refusals, SettingsTable, Values, Wrong, parse};
 use crate::connect;
 use crate::log::{self, Format, Levels, Logs};
-use crate::metrics::Build;
+use crate::metrics::BuildInfo;
 use crate::shutdown::status::{EndStatus, FAILED, REFUSED};
 use crate::shutdown::{self, Stop, Tasks};
 use kube::Client;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The kubeconfig. In a pod there is none, and the pod's service account counts.
-pub const KUBECONFIG: Setting<Option<PathBuf>> = Setting::optional(
+pub const KUBECONFIG: ConfigSetting<Option<PathBuf>> = ConfigSetting::optional(
     "KUBECONFIG",
     |text| parse::path(text).map(Some),
     "the path of a file",
@@ -28,7 +28,7 @@ pub const KUBECONFIG: Setting<Option<PathBuf>> = Setting::optional(
 );
 
 /// What is logged.
-pub const LOG_LEVEL: Setting<Levels> = Setting::with_default(
+pub const LOG_LEVEL: ConfigSetting<Levels> = ConfigSetting::with_default(
     "LOG_LEVEL",
     "info",
     |text| text.parse::<Levels>().map_err(|wrong| Wrong(wrong.to_string())),
@@ -37,7 +37,7 @@ pub const LOG_LEVEL: Setting<Levels> = Setting::with_default(
 );
 
 /// How log lines look.
-pub const LOG_FORMAT: Setting<Format> = Setting::with_default(
+pub const LOG_FORMAT: ConfigSetting<Format> = ConfigSetting::with_default(
     "LOG_FORMAT",
     "text",
     |text| parse::one_of(text, &[("text", Format::Text), ("json", Format::Json)]),
@@ -46,7 +46,7 @@ pub const LOG_FORMAT: Setting<Format> = Setting::with_default(
 );
 
 /// Who else than this machine may see the pages under /debug.
-pub const DEBUG_TOKEN: Setting<Option<String>> = Setting::optional(
+pub const DEBUG_TOKEN: ConfigSetting<Option<String>> = ConfigSetting::optional(
     "DEBUG_TOKEN",
     |text| parse::text(text).map(Some),
     "a text without spaces around it",
@@ -55,7 +55,7 @@ pub const DEBUG_TOKEN: Setting<Option<String>> = Setting::optional(
 .secret();
 
 /// The namespace of Leases and Events.
-pub const NAMESPACE: Setting<String> = Setting::with_default(
+pub const NAMESPACE: ConfigSetting<String> = ConfigSetting::with_default(
     "JOULIE_NAMESPACE",
     "joulie-system",
     parse::object_name,
@@ -65,7 +65,7 @@ pub const NAMESPACE: Setting<String> = Setting::with_default(
 .or_called(&["POD_NAMESPACE"]);
 
 /// After whom the process is named in Leases and Events.
-pub const POD_NAME: Setting<Option<String>> = Setting::optional(
+pub const POD_NAME: ConfigSetting<Option<String>> = ConfigSetting::optional(
     "POD_NAME",
     |text| parse::object_name(text).map(Some),
     "the name of a pod",
@@ -73,7 +73,7 @@ pub const POD_NAME: Setting<Option<String>> = Setting::optional(
 );
 
 /// How long the tasks have to end once they were asked to.
-pub const SHUTDOWN_TIMEOUT: Setting<Duration> = Setting::with_default(
+pub const SHUTDOWN_TIMEOUT: ConfigSetting<Duration> = ConfigSetting::with_default(
     "SHUTDOWN_TIMEOUT",
     "20s",
     |text| parse::duration(text, Duration::from_millis(100)..=Duration::from_secs(600)),
@@ -87,7 +87,7 @@ pub struct Context {
     /// The API server.
     pub client: Client,
     /// Time.
-    pub clock: Arc<dyn Clock>,
+    pub clock: Arc<dyn HostClock>,
     /// When to end.
     pub stop: Stop,
     /// The switch of the logs, where this program owns them.
@@ -102,8 +102,8 @@ pub struct Context {
 /// The table must hold [`KUBECONFIG`], [`LOG_LEVEL`], [`LOG_FORMAT`] and [`SHUTDOWN_TIMEOUT`]. `read` makes the
 /// program's own settings of the values; `start` begins its tasks and returns.
 pub fn run<S, E: Into<Box<dyn Error>>>(
-    table: &Table,
-    build: &Build,
+    table: &SettingsTable,
+    build: &BuildInfo,
     arguments: impl IntoIterator<Item = OsString>,
     read: impl FnOnce(&Values) -> Result<S, Refusals>,
     start: impl AsyncFnOnce(S, Context, &mut Tasks) -> Result<(), E>,

@@ -18,18 +18,18 @@ mod patience;
 mod table;
 
 pub use by_hand::{ByHand, by_hand};
-pub use driver::{Reflections, Source, follow, reflect, reflect_within};
-pub use feed::{Event, Feed};
-pub use news::{Change, News};
-pub use object::{Key, Row};
+pub use driver::{Reflections, WatchSource, follow, reflect, reflect_within};
+pub use feed::{Feed, ReflectEvent};
+pub use news::{RowChange, RowChanges};
+pub use object::{ObjectKey, Row};
 pub use patience::HEARD_WITHIN;
-pub use table::{Held, Rows};
+pub use table::{CachedRow, Rows};
 
-use crate::clock::Clock;
+use crate::clock::HostClock;
 use std::time::Duration;
 
 /// `base` and up to a fifth more, so that many do not knock at once.
-pub(crate) fn jittered(base: Duration, clock: &dyn Clock) -> Duration {
+pub(crate) fn jittered(base: Duration, clock: &dyn HostClock) -> Duration {
     let random = clock.chance() % 1000;
     base.saturating_add(base / 5000 * u32::try_from(random).unwrap_or(0))
 }

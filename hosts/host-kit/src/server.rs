@@ -1,12 +1,13 @@
 //! An HTTP server that a hostile or slow client cannot wear out and that ends without dropping work.
 //!
-//! A program hands in [`Routes`]; the server reads each request whole, within the [`Limits`], and answers what it
+//! A program hands in [`Routes`]; the server reads each request whole, within the [`ServerLimits`], and answers what it
 //! refuses itself, with a counter and a line in the log that names the client. A handler that panics answers 500 and
 //! the server lives on (where panics unwind; a build that aborts on panic is restarted instead).
 //!
 //! Words: a request's *head* is its first line and headers; a connection is *idle* between two requests; to *drain*
 //! is to answer what has begun and to accept nothing new.
 
+mod body_memory;
 mod certificate;
 mod clocked;
 mod connection;
@@ -15,19 +16,19 @@ mod limits;
 mod meter;
 mod places;
 mod request;
-mod room;
 mod tls;
 
 pub use certificate::CertificateError;
 pub use debug::{Debug, Guard};
-pub use limits::{Drain, LimitError, Limits, Times};
-pub use meter::{Port, Reason, ServerMetrics};
-pub use tls::{Certificates, TlsError, TlsFiles};
+pub use limits::{Drain, LimitError, ServerLimits, Times};
+pub use meter::{Port, RejectReason, ServerMetrics};
+pub use tls::{Certificates, ServerTlsError, TlsFiles};
 
-use crate::clock::Clock;
+use crate::clock::HostClock;
 use crate::config::Listen;
 use crate::log::Repeats;
 use crate::shutdown::{self, Stop};
+use body_memory::BodyMemory;
 use clocked::Progress;
 use connection::Connection;
 use http::request::Parts;
@@ -35,7 +36,6 @@ use http::{Request, Response};
 use hyper::body::{Body, Bytes};
 use meter::Meter;
 use places::{Place, Places};
-use room::Room;
 use std::error::Error;
 use std::future::Future;
 use std::io;
@@ -65,7 +65,7 @@ pub trait Routes: Send + Sync + 'static {
 }
 
 /// A server that has its port and does not serve yet.
-pub struct Server<R> {
+pub struct HttpServer<R> {
     listener: TcpListener,
     shared: Arc<Shared<R>>,
     tls: Option<Certificates>,
@@ -74,12 +74,12 @@ pub struct Server<R> {
 /// What the connections of one server share.
 struct Shared<R> {
     routes: R,
-    limits: Limits,
-    room: Room,
+    limits: ServerLimits,
+    room: BodyMemory,
     /// What [`Progress`] counts.
     turns: Arc<AtomicU64>,
     meter: Meter,
-    clock: Arc<dyn Clock>,
+    clock: Arc<dyn HostClock>,
     repeats: Mutex<Repeats>,
 }
 
@@ -88,7 +88,7 @@ const REPEAT_WINDOW: Duration = Duration::from_secs(60);
 
 impl<R> Shared<R> {
     /// Counts a refusal and says it, unless the same was said a moment ago about the same client.
-    fn refuse(&self, reason: Reason, peer: SocketAddr, what: &str) {
+    fn refuse(&self, reason: RejectReason, peer: SocketAddr, what: &str) {
         self.meter.refused(reason);
         // By address and not by port: a client that tries again comes from another port.
         let key = format!("{} {}", reason.word(), peer.ip());
@@ -118,15 +118,15 @@ impl<R> Shared<R> {
     }
 }
 
-impl<R: Routes> Server<R> {
+impl<R: Routes> HttpServer<R> {
     /// Takes the port. `port` says which of a program's servers this is; `tls` makes it speak TLS.
     pub async fn bind(
         listen: Listen,
         port: Port,
         routes: R,
-        limits: Limits,
+        limits: ServerLimits,
         tls: Option<Certificates>,
-        parts: (&ServerMetrics, Arc<dyn Clock>),
+        parts: (&ServerMetrics, Arc<dyn HostClock>),
     ) -> io::Result<Self> {
         let listener = bind(listen).await.map_err(|error| {
             io::Error::new(error.kind(), format!("cannot listen on {listen} ({}): {error}", port.word()))
@@ -134,7 +134,7 @@ impl<R: Routes> Server<R> {
         let (metrics, clock) = parts;
         let meter = metrics.of(port);
         let repeats = Mutex::new(Repeats::every(REPEAT_WINDOW));
-        let (room, turns) = (Room::new(limits.bodies_max()), Arc::default());
+        let (room, turns) = (BodyMemory::new(limits.bodies_max()), Arc::default());
         Ok(Self {
             listener,
             shared: Arc::new(Shared { routes, limits, room, turns, meter, clock, repeats }),
@@ -209,17 +209,17 @@ fn admit<R: Routes>(
             let what = format!(
                 "a connection of {other} that waited for its client gave way to a new one of {peer}: {most} may be open, {own} of one address"
             );
-            shared.refuse(Reason::GaveWay, SocketAddr::new(other, 0), &what);
+            shared.refuse(RejectReason::GaveWay, SocketAddr::new(other, 0), &what);
         }
         Place::Full => {
             let what = format!("all {most} connections are in use; a new one was closed unanswered");
-            return shared.refuse(Reason::TooManyConnections, connection.peer, &what);
+            return shared.refuse(RejectReason::TooManyConnections, connection.peer, &what);
         }
         Place::PeerFull => {
             let what = format!(
                 "all {own} connections that one address may have are in use; a new one was closed unanswered"
             );
-            return shared.refuse(Reason::TooManyOfPeer, connection.peer, &what);
+            return shared.refuse(RejectReason::TooManyOfPeer, connection.peer, &what);
         }
     }
     let progress = connection.progress.clone();

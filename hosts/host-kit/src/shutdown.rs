@@ -67,7 +67,7 @@ impl Stop {
 
 /// A signal that ends programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signal {
+pub enum ShutdownSignal {
     /// What the kubelet sends.
     Terminate,
     /// What a person at a terminal sends.
@@ -75,15 +75,15 @@ pub enum Signal {
 }
 
 /// Begins to listen for SIGTERM and SIGINT.
-pub fn signals() -> io::Result<mpsc::Receiver<Signal>> {
+pub fn signals() -> io::Result<mpsc::Receiver<ShutdownSignal>> {
     let mut terminate = tokio::signal::unix::signal(SignalKind::terminate())?;
     let mut interrupt = tokio::signal::unix::signal(SignalKind::interrupt())?;
     let (sender, receiver) = mpsc::channel(4);
     tokio::spawn(async move {
         loop {
             let signal = tokio::select! {
-                _ = terminate.recv() => Signal::Terminate,
-                _ = interrupt.recv() => Signal::Interrupt,
+                _ = terminate.recv() => ShutdownSignal::Terminate,
+                _ = interrupt.recv() => ShutdownSignal::Interrupt,
             };
             if sender.send(signal).await.is_err() {
                 return;
@@ -99,7 +99,7 @@ pub enum Ending {
     /// Asked, and every task ended in time.
     Clean,
     /// A second signal came.
-    Forced(Signal),
+    Forced(ShutdownSignal),
     /// These tasks had not ended at the deadline.
     Unfinished(Vec<&'static str>),
     /// This task ended by itself, or broke.
@@ -112,8 +112,8 @@ impl Ending {
         let status = match self {
             Self::Clean => status::CLEAN,
             Self::Unfinished(_) | Self::Failed(_) => status::FAILED,
-            Self::Forced(Signal::Interrupt) => status::INTERRUPTED,
-            Self::Forced(Signal::Terminate) => status::TERMINATED,
+            Self::Forced(ShutdownSignal::Interrupt) => status::INTERRUPTED,
+            Self::Forced(ShutdownSignal::Terminate) => status::TERMINATED,
         };
         status.code
     }
@@ -168,7 +168,7 @@ impl Tasks {
     pub async fn run(
         mut self,
         trigger: Trigger,
-        mut signals: mpsc::Receiver<Signal>,
+        mut signals: mpsc::Receiver<ShutdownSignal>,
         deadline: Duration,
     ) -> Ending {
         let asked = Stop(trigger.0.subscribe());
@@ -228,7 +228,7 @@ mod tests {
     const SOON: Duration = Duration::from_millis(20);
     const LATE: Duration = Duration::from_secs(60);
 
-    async fn end(tasks: Tasks, trigger: Trigger, said: &[Signal], deadline: Duration) -> Ending {
+    async fn end(tasks: Tasks, trigger: Trigger, said: &[ShutdownSignal], deadline: Duration) -> Ending {
         let (sender, receiver) = mpsc::channel(4);
         for signal in said {
             sender.send(*signal).await.unwrap();
@@ -244,7 +244,7 @@ mod tests {
             let stop = stop.clone();
             tasks.spawn(name, async move { stop.requested().await });
         }
-        assert_eq!(end(tasks, trigger, &[Signal::Terminate], LATE).await, Ending::Clean);
+        assert_eq!(end(tasks, trigger, &[ShutdownSignal::Terminate], LATE).await, Ending::Clean);
     }
 
     #[tokio::test]
@@ -264,8 +264,8 @@ mod tests {
         let (trigger, _stop) = pair();
         let mut tasks = Tasks::new();
         tasks.spawn("stubborn", std::future::pending());
-        let ending = end(tasks, trigger, &[Signal::Terminate, Signal::Interrupt], LATE).await;
-        assert_eq!((ending.code(), ending), (130, Ending::Forced(Signal::Interrupt)));
+        let ending = end(tasks, trigger, &[ShutdownSignal::Terminate, ShutdownSignal::Interrupt], LATE).await;
+        assert_eq!((ending.code(), ending), (130, Ending::Forced(ShutdownSignal::Interrupt)));
     }
 
     #[tokio::test]
@@ -275,7 +275,7 @@ mod tests {
         tasks.spawn("quick", async move { stop.requested().await });
         tasks.spawn("stubborn", std::future::pending());
         assert_eq!(
-            end(tasks, trigger, &[Signal::Terminate], SOON).await,
+            end(tasks, trigger, &[ShutdownSignal::Terminate], SOON).await,
             Ending::Unfinished(vec!["stubborn"])
         );
     }
@@ -311,7 +311,7 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(names.recv().await.unwrap().as_deref(), Some("apart"));
         }
-        assert_eq!(end(tasks, trigger, &[Signal::Terminate], LATE).await, Ending::Clean);
+        assert_eq!(end(tasks, trigger, &[ShutdownSignal::Terminate], LATE).await, Ending::Clean);
 
         for panics in [true, false] {
             let ((trigger, _stop), mut tasks) = (pair(), Tasks::new());

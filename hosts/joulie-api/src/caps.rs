@@ -9,7 +9,7 @@ use power_units::{Percent, Watts};
 
 vocabulary! {
     /// The two supplies that a node can be.
-    pub enum Profile {
+    pub enum ProfileName {
         /// Full power.
         Performance = "performance",
         /// Capped.
@@ -61,7 +61,7 @@ part! {
 
 part! {
     /// The policy behind a desired state.
-    pub struct Policy {
+    pub struct PolicyRef {
         /// Its name.
         name: String,
     }
@@ -94,11 +94,11 @@ impl GpuCaps {
 
 /// What a desired state asks, whichever kind carries it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Desired {
+pub struct DesiredSpec {
     /// The node.
     pub node: String,
     /// Its profile.
-    pub profile: Profile,
+    pub profile: ProfileName,
     /// The cap of each package.
     pub cpu: CapIntent,
     /// The cap of each GPU.
@@ -112,14 +112,14 @@ pub struct Desired {
 /// The parts of a spec that carry a desired state.
 pub(crate) struct Parts<'a> {
     pub(crate) node: &'a str,
-    pub(crate) profile: &'a Word<Profile>,
+    pub(crate) profile: &'a Word<ProfileName>,
     pub(crate) cpu: Option<&'a CpuCaps>,
     pub(crate) gpu: Option<&'a GpuCaps>,
-    pub(crate) policy: Option<&'a Policy>,
+    pub(crate) policy: Option<&'a PolicyRef>,
     pub(crate) draining: Option<bool>,
 }
 
-impl TryFrom<Parts<'_>> for Desired {
+impl TryFrom<Parts<'_>> for DesiredSpec {
     type Error = FieldError;
 
     fn try_from(parts: Parts<'_>) -> Result<Self, FieldError> {
@@ -173,15 +173,15 @@ mod tests {
     use crate::node_twin::NodeTwinSpec;
     use serde_json::{Value, json};
 
-    fn desired(spec: Value) -> Result<Desired, String> {
+    fn desired(spec: Value) -> Result<DesiredSpec, String> {
         let profile: NodePowerProfileSpec = serde_json::from_value(spec.clone()).unwrap();
         let twin: NodeTwinSpec = serde_json::from_value(spec).unwrap();
-        let (profile, twin) = (Desired::try_from(&profile), Desired::try_from(&twin));
+        let (profile, twin) = (DesiredSpec::try_from(&profile), DesiredSpec::try_from(&twin));
         assert_eq!(profile, twin, "both kinds carry the same desired state");
         profile.map_err(|error| error.to_string())
     }
 
-    fn with(field: Value) -> Result<Desired, String> {
+    fn with(field: Value) -> Result<DesiredSpec, String> {
         let mut spec = json!({"nodeName": "a", "profile": "eco"});
         spec.as_object_mut().unwrap().extend(field.as_object().unwrap().clone());
         desired(spec)

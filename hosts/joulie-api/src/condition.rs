@@ -30,7 +30,7 @@ vocabulary! {
 
 vocabulary! {
     /// Whether a condition holds.
-    pub enum Status {
+    pub enum ConditionStatus {
         /// It does.
         True = "True",
         /// It does not.
@@ -46,7 +46,7 @@ pub struct ConditionReason {
     /// Of which condition.
     pub about: ConditionType,
     /// Whether the condition holds then.
-    pub status: Status,
+    pub status: ConditionStatus,
     /// The word.
     pub word: &'static str,
     /// What it means, and what a person does.
@@ -62,7 +62,7 @@ pub struct Condition {
     #[schemars(length(min = 1, max = 316))]
     pub type_: String,
     /// Whether it holds.
-    pub status: Word<Status>,
+    pub status: Word<ConditionStatus>,
     /// The generation of the spec that was looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<Whole>,
@@ -84,7 +84,7 @@ impl Condition {
     #[must_use]
     pub fn new(
         about: ConditionType,
-        status: Status,
+        status: ConditionStatus,
         reason: &str,
         message: impl Into<String>,
         generation: Option<i64>,
@@ -120,9 +120,9 @@ pub fn set(conditions: &mut Vec<Condition>, mut new: Condition) -> bool {
 
 /// How a condition stands; nothing where there is none.
 #[must_use]
-pub fn find(conditions: &[Condition], about: ConditionType) -> Option<Status> {
+pub fn find(conditions: &[Condition], about: ConditionType) -> Option<ConditionStatus> {
     let found = conditions.iter().find(|condition| condition.type_ == about.as_str())?;
-    Some(found.status.known().unwrap_or(Status::Unknown))
+    Some(found.status.known().unwrap_or(ConditionStatus::Unknown))
 }
 
 /// A time as objects carry it: UTC, whole seconds.
@@ -139,27 +139,28 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn fresh(status: Status, second: i64) -> Condition {
+    fn fresh(status: ConditionStatus, second: i64) -> Condition {
         Condition::new(ConditionType::TelemetryFresh, status, "Sampled", "", Some(3), at(second))
     }
 
     #[test]
     fn the_time_of_transition_moves_only_with_the_status() {
         let mut conditions = Vec::new();
-        assert!(set(&mut conditions, fresh(Status::True, 0)));
-        assert!(!set(&mut conditions, fresh(Status::True, 60)));
+        assert!(set(&mut conditions, fresh(ConditionStatus::True, 0)));
+        assert!(!set(&mut conditions, fresh(ConditionStatus::True, 60)));
         assert_eq!(conditions[0].last_transition_time.as_deref(), Some("1970-01-01T00:00:00Z"));
-        assert!(set(&mut conditions, fresh(Status::False, 90)));
+        assert!(set(&mut conditions, fresh(ConditionStatus::False, 90)));
         assert_eq!(conditions[0].last_transition_time.as_deref(), Some("1970-01-01T00:01:30Z"));
         assert_eq!(conditions.len(), 1);
-        assert_eq!(find(&conditions, ConditionType::TelemetryFresh), Some(Status::False));
+        assert_eq!(find(&conditions, ConditionType::TelemetryFresh), Some(ConditionStatus::False));
         assert_eq!(find(&conditions, ConditionType::Overridden), None);
     }
 
     #[test]
     fn a_message_that_is_too_long_does_not_cost_the_status() {
         let long = "\u{df}".repeat(MESSAGE_MAX);
-        let condition = Condition::new(ConditionType::CapEnforced, Status::False, "R", long, None, at(0));
+        let condition =
+            Condition::new(ConditionType::CapEnforced, ConditionStatus::False, "R", long, None, at(0));
         let cut = condition.message.unwrap();
         assert_eq!((cut.len(), cut.chars().count()), (32_768, 16_384));
     }
@@ -168,6 +169,6 @@ mod tests {
     fn a_status_that_nobody_knows_is_unknown() {
         let json = r#"{"type":"TelemetryFresh","status":"true"}"#;
         let condition: Condition = serde_json::from_str(json).unwrap();
-        assert_eq!(find(&[condition], ConditionType::TelemetryFresh), Some(Status::Unknown));
+        assert_eq!(find(&[condition], ConditionType::TelemetryFresh), Some(ConditionStatus::Unknown));
     }
 }

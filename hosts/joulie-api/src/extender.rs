@@ -5,18 +5,18 @@
 //! the caller meant. Names are borrowed from the body and Node objects stay the bytes that they are.
 
 pub mod bind;
-pub mod brief;
 mod fields;
 pub mod members;
 mod name;
 pub mod pod;
 pub mod preempt;
 pub mod reply;
+pub mod summary;
 
-pub use brief::Brief;
 pub use name::Name;
-pub use pod::Pod;
+pub use pod::ExtenderPod;
 pub use reply::Keys;
+pub use summary::PodSummary;
 
 use std::fmt;
 

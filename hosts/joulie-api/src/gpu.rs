@@ -4,7 +4,7 @@
 use crate::condition::Condition;
 use crate::macros::part;
 use crate::number::Whole;
-use joulie_core::placement::gpu::{Island, Phase, Vram};
+use joulie_core::placement::gpu::{GpuPhase, Island, Vram};
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
@@ -85,7 +85,7 @@ part! {
         phase: String,
         /// Every pod that has some of the card's memory.
         #[schemars(length(max = 256))]
-        allocations: Vec<Allocation>,
+        allocations: Vec<GpuAllocation>,
         /// The generation of the spec that this status speaks of.
         observed_generation: Whole,
         /// How the card stands.
@@ -96,7 +96,7 @@ part! {
 
 part! {
     /// One pod's part of a card.
-    pub struct Allocation {
+    pub struct GpuAllocation {
         /// The pod's namespace.
         #[schemars(length(max = 253))]
         pod_namespace: String,
@@ -116,7 +116,7 @@ part! {
 
 /// What placement may believe of a card. Whatever is not certain is unknown, and then the card takes no pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Card<'a> {
+pub struct GpuRecord<'a> {
     /// The node that it is in.
     pub node: &'a str,
     /// What the driver calls it.
@@ -128,25 +128,26 @@ pub struct Card<'a> {
     /// With which cards it is joined.
     pub island: Option<Island>,
     /// Whether it can take a pod.
-    pub phase: Phase,
+    pub phase: GpuPhase,
 }
 
 impl Gpu {
     /// What placement may believe of the card.
     #[must_use]
-    pub fn card(&self) -> Card<'_> {
+    pub fn card(&self) -> GpuRecord<'_> {
         let spec = &self.spec;
         let status = self.status.as_ref();
         let allocated = status.and_then(|status| status.allocated_vram_mb).map(Whole::get);
-        let phase = status.and_then(|status| status.phase.as_deref()).map_or(Phase::Unknown, Phase::read);
+        let phase =
+            status.and_then(|status| status.phase.as_deref()).map_or(GpuPhase::Unknown, GpuPhase::read);
 
-        Card {
+        GpuRecord {
             node: &spec.node_name,
             uuid: non_empty(&spec.uuid),
             model: non_empty(&spec.model),
             vram: Vram::read(spec.total_vram_mb.map(Whole::get), allocated),
             island: spec.island.and_then(|island| u16::try_from(island.get()).ok()).map(Island),
-            phase: if spec.sliced == Some(true) { Phase::Unknown } else { phase },
+            phase: if spec.sliced == Some(true) { GpuPhase::Unknown } else { phase },
         }
     }
 }
@@ -173,7 +174,7 @@ mod tests {
         let card = gpu.card();
         assert_eq!((card.node, card.uuid, card.model), ("n", Some("GPU-1"), Some("A100")));
         assert_eq!(card.vram.unwrap().free_mb(), Some(10960));
-        assert_eq!((card.phase, card.island), (Phase::Available, None));
+        assert_eq!((card.phase, card.island), (GpuPhase::Available, None));
     }
 
     #[test]
@@ -181,12 +182,12 @@ mod tests {
         let full = json!({"nodeName": "n", "model": "A100", "totalVRAMmb": 40960});
         let free = json!({"allocatedVRAMmb": 0, "phase": "Available"});
         let unwritten = gpu(full.clone(), Value::Null);
-        assert_eq!((unwritten.card().phase, unwritten.card().vram), (Phase::Unknown, None));
-        assert_eq!(gpu(full.clone(), json!({"phase": "Reserved"})).card().phase, Phase::Unknown);
+        assert_eq!((unwritten.card().phase, unwritten.card().vram), (GpuPhase::Unknown, None));
+        assert_eq!(gpu(full.clone(), json!({"phase": "Reserved"})).card().phase, GpuPhase::Unknown);
         assert_eq!(gpu(json!({"nodeName": "n", "model": ""}), free.clone()).card().model, None);
         let mut sliced = full.clone();
         sliced["sliced"] = json!(true);
-        assert_eq!(gpu(sliced, free.clone()).card().phase, Phase::Unknown);
+        assert_eq!(gpu(sliced, free.clone()).card().phase, GpuPhase::Unknown);
         let mut odd = full;
         odd["island"] = json!(-1);
         assert_eq!(gpu(odd, free).card().island, None);

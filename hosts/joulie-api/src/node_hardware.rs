@@ -7,7 +7,7 @@ use crate::number::{Number, Whole};
 use crate::word::Word;
 use joulie_core::node::cap::CapRange;
 use joulie_core::placement::demand::GpuVendor;
-use joulie_core::placement::estimate::{Hardware, NodeGpus};
+use joulie_core::placement::estimate::{HardwareRecord, NodeGpus};
 use kube::CustomResource;
 use power_units::{Role, Watts};
 use serde::{Deserialize, Serialize};
@@ -45,7 +45,7 @@ part! {
         /// The processors.
         cpu: CpuStatus,
         /// The GPUs.
-        gpu: GpuStatus,
+        gpu: NodeGpuStatus,
         /// The memory.
         memory: MemoryStatus,
         /// The network.
@@ -155,7 +155,7 @@ part! {
 
 part! {
     /// A node's GPUs, all of one model.
-    pub struct GpuStatus {
+    pub struct NodeGpuStatus {
         /// There are some; false is a denial, missing is not.
         present: bool,
         /// The model as the driver names it.
@@ -327,7 +327,7 @@ impl CpuStatus {
     }
 }
 
-impl GpuStatus {
+impl NodeGpuStatus {
     /// The highest power limit of one GPU, in the form of any generation.
     fn max_watts(&self, role: Role) -> Result<Option<Watts>, FieldError> {
         let max = self.cap_range_per_gpu.as_ref().and_then(|range| range.max_watts);
@@ -345,12 +345,12 @@ impl GpuStatus {
     }
 }
 
-impl TryFrom<&NodeHardwareStatus> for Hardware {
+impl TryFrom<&NodeHardwareStatus> for HardwareRecord {
     type Error = FieldError;
 
     /// What the estimate of a pod's watts needs to know. Watts are what a device may draw, so they round up.
     fn try_from(status: &NodeHardwareStatus) -> Result<Self, FieldError> {
-        let gpus = status.gpu.as_ref().map_or(Ok(None), GpuStatus::for_estimate)?;
+        let gpus = status.gpu.as_ref().map_or(Ok(None), NodeGpuStatus::for_estimate)?;
         let Some(cpu) = &status.cpu else { return Ok(Self { gpus, ..Self::EMPTY }) };
         let sockets = count("status.cpu.sockets", cpu.sockets)?;
         let cpu_max = cpu.max_watts(Role::Demand)?.map(|max| Self::packages(max, sockets));
@@ -367,8 +367,8 @@ mod tests {
         serde_json::from_value(json).unwrap()
     }
 
-    fn hardware(json: Value) -> Hardware {
-        Hardware::try_from(&status(json)).unwrap()
+    fn hardware(json: Value) -> HardwareRecord {
+        HardwareRecord::try_from(&status(json)).unwrap()
     }
 
     fn watts(text: &str) -> Option<Watts> {
@@ -406,8 +406,11 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_not_zero() {
-        assert_eq!(hardware(json!({})), Hardware::EMPTY);
-        assert_eq!(hardware(json!({"cpu": {"sockets": 0, "totalCores": 0}, "gpu": null})), Hardware::EMPTY);
+        assert_eq!(hardware(json!({})), HardwareRecord::EMPTY);
+        assert_eq!(
+            hardware(json!({"cpu": {"sockets": 0, "totalCores": 0}, "gpu": null})),
+            HardwareRecord::EMPTY
+        );
         assert_eq!(status(json!({})).cpu_range(), Ok(CapRange::UNKNOWN));
         // A denial, an unknown number, and a number without a word.
         let gpus = |gpu: Value| hardware(json!({"gpu": gpu})).gpus.map(|gpus| gpus.count);
@@ -425,7 +428,7 @@ mod tests {
             (json!({"gpu": {"count": -2}}), "status.gpu.count"),
             (json!({"cpu": {"capMaxWatts": 1e30}}), "status.cpu.capRange.maxWattsPerSocket"),
         ] {
-            assert_eq!(Hardware::try_from(&status(json)).unwrap_err().field(), field);
+            assert_eq!(HardwareRecord::try_from(&status(json)).unwrap_err().field(), field);
         }
     }
 }

@@ -1,10 +1,10 @@
 //! NodePowerProfile: the desired profile and caps of one node, written by the operator or by a person.
 
-use crate::caps::{CpuCaps, Desired, GpuCaps, Parts, Policy, Profile};
+use crate::caps::{CpuCaps, DesiredSpec, GpuCaps, Parts, PolicyRef, ProfileName};
 use crate::condition::Condition;
 use crate::field::FieldError;
 use crate::macros::part;
-use crate::node_twin::ControlStatuses;
+use crate::node_twin::TwinControlStatuses;
 use crate::number::Whole;
 use crate::word::Word;
 use kube::CustomResource;
@@ -59,7 +59,7 @@ pub struct NodePowerProfileSpec {
     #[x_kube(validation = kube::core::Rule::new("self == oldSelf").message("nodeName is immutable: an object stays with its node"))]
     pub node_name: String,
     /// Full power or capped.
-    pub profile: Word<Profile>,
+    pub profile: Word<ProfileName>,
     /// What is asked of the processors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<CpuCaps>,
@@ -68,7 +68,7 @@ pub struct NodePowerProfileSpec {
     pub gpu: Option<GpuCaps>,
     /// The policy that decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub policy: Option<Policy>,
+    pub policy: Option<PolicyRef>,
 }
 
 part! {
@@ -77,14 +77,14 @@ part! {
         /// The generation of the spec that this status speaks of.
         observed_generation: Whole,
         /// What came of it on the node, written by the agent.
-        control: ControlStatuses,
+        control: TwinControlStatuses,
         /// How it stands, among them Overridden and CapEnforced.
         #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
         conditions: Vec<Condition>,
     }
 }
 
-impl TryFrom<&NodePowerProfileSpec> for Desired {
+impl TryFrom<&NodePowerProfileSpec> for DesiredSpec {
     type Error = FieldError;
 
     fn try_from(spec: &NodePowerProfileSpec) -> Result<Self, FieldError> {

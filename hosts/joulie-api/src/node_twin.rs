@@ -1,6 +1,6 @@
 //! NodeTwin: a node's digital twin. Its spec mirrors the desired state, its status is what the extender scores by.
 
-use crate::caps::{CpuCaps, Desired, GpuCaps, Parts, Policy, Profile};
+use crate::caps::{CpuCaps, DesiredSpec, GpuCaps, Parts, PolicyRef, ProfileName};
 use crate::condition::Condition;
 use crate::field::FieldError;
 use crate::macros::{part, vocabulary};
@@ -57,7 +57,7 @@ pub struct NodeTwinSpec {
     #[x_kube(validation = kube::core::Rule::new("self == oldSelf").message("nodeName is immutable: an object stays with its node"))]
     pub node_name: String,
     /// Full power or capped.
-    pub profile: Word<Profile>,
+    pub profile: Word<ProfileName>,
     /// What is asked of the processors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<CpuCaps>,
@@ -66,7 +66,7 @@ pub struct NodeTwinSpec {
     pub gpu: Option<GpuCaps>,
     /// The policy that decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub policy: Option<Policy>,
+    pub policy: Option<PolicyRef>,
     /// What placement is to know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduling: Option<Scheduling>,
@@ -155,7 +155,7 @@ part! {
         #[serde(rename = "estimatedPUE")]
         estimated_pue: Number,
         /// What came of the desired state, written by the agent.
-        control_status: ControlStatuses,
+        control_status: TwinControlStatuses,
         /// Pods that would better run elsewhere.
         reschedule_recommendations: Vec<RescheduleRecommendation>,
         /// How the node's GPUs would better be divided.
@@ -219,7 +219,7 @@ part! {
 
 part! {
     /// What came of the desired state.
-    pub struct ControlStatuses {
+    pub struct TwinControlStatuses {
         /// On the processors.
         cpu: ControlStatus,
         /// On the GPUs.
@@ -251,7 +251,7 @@ part! {
     /// A pod that would better run elsewhere.
     pub struct RescheduleRecommendation {
         /// Which.
-        workload_ref: WorkloadRef,
+        workload_ref: TwinWorkloadRef,
         /// Why.
         reason: String,
     }
@@ -259,7 +259,7 @@ part! {
 
 part! {
     /// A workload.
-    pub struct WorkloadRef {
+    pub struct TwinWorkloadRef {
         /// Its kind.
         kind: String,
         /// Its namespace.
@@ -302,7 +302,7 @@ part! {
     }
 }
 
-impl TryFrom<&NodeTwinSpec> for Desired {
+impl TryFrom<&NodeTwinSpec> for DesiredSpec {
     type Error = FieldError;
 
     fn try_from(spec: &NodeTwinSpec) -> Result<Self, FieldError> {

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 mod routing;
 
-pub use routing::{Audience, Control, Endpoint, Readings, Routing};
+pub use routing::{Audience, ControlRoute, HttpEndpoint, Readings, TelemetryRouting};
 
 vocabulary! {
     /// Whom a profile is for.
@@ -107,10 +107,10 @@ vocabulary! {
 #[serde(rename_all = "camelCase")]
 pub struct TelemetryProfileSpec {
     /// Whom it is for.
-    pub target: Target,
+    pub target: ProfileTarget,
     /// Where readings come from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sources: Option<Sources>,
+    pub sources: Option<TelemetrySources>,
     /// Through what devices are controlled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controls: Option<Controls>,
@@ -122,7 +122,7 @@ pub struct TelemetryProfileSpec {
 #[x_kube(validation = kube::core::Rule::new("self.scope != 'node' || (has(self.nodeName) && self.nodeName != '')")
     .message("scope node needs a nodeName: without one the profile is for nobody")
     .field_path(".nodeName"))]
-pub struct Target {
+pub struct ProfileTarget {
     /// One node, or every node that has no profile of its own.
     pub scope: Word<TargetScope>,
     /// The node.
@@ -133,15 +133,15 @@ pub struct Target {
 
 part! {
     /// Where readings come from.
-    pub struct Sources {
+    pub struct TelemetrySources {
         /// Those of the processors.
-        cpu: Source,
+        cpu: TelemetrySource,
         /// Those of the GPUs.
-        gpu: Source,
+        gpu: TelemetrySource,
         /// Temperatures.
-        thermal: Source,
+        thermal: TelemetrySource,
         /// What surrounds the node.
-        context: Source,
+        context: TelemetrySource,
     }
 }
 
@@ -153,7 +153,7 @@ part! {
     #[x_kube(validation = kube::core::Rule::new("!has(self.type) || self.type != 'prometheus' || (has(self.prometheus) && has(self.prometheus.endpoint) && has(self.prometheus.query))")
         .message("a source of type prometheus needs prometheus.endpoint and prometheus.query")
         .field_path(".prometheus"))]
-    pub struct Source {
+    pub struct TelemetrySource {
         /// What it is.
         #[serde(rename = "type")]
         type_: Word<SourceType>,
@@ -253,7 +253,7 @@ part! {
     /// What came of it.
     pub struct TelemetryProfileStatus {
         /// What came of the desired state.
-        control: ControlStatuses,
+        control: ControlOutcomes,
         /// The last readings; never written by Joulie's agents.
         #[schemars(schema_with = "crate::crd::any_object")]
         snapshot: Map<String, Value>,
@@ -267,7 +267,7 @@ part! {
 
 part! {
     /// What came of the desired state.
-    pub struct ControlStatuses {
+    pub struct ControlOutcomes {
         /// On the processors.
         cpu: ControlOutcome,
         /// On the GPUs.

@@ -115,23 +115,23 @@ impl<V: Vocabulary> JsonSchema for Word<V> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::caps::Profile;
+    use crate::caps::ProfileName;
 
     #[test]
     fn a_word_outside_the_list_is_kept_and_named_when_it_is_needed() {
-        let read: Word<Profile> = serde_json::from_str("\"turbo\"").unwrap();
+        let read: Word<ProfileName> = serde_json::from_str("\"turbo\"").unwrap();
         assert_eq!(serde_json::to_string(&read).unwrap(), "\"turbo\"");
         assert_eq!(read.known(), None);
         assert_eq!(
             read.expect("spec.profile").unwrap_err().to_string(),
             "spec.profile: expected performance or eco, found turbo"
         );
-        let read: Word<Profile> = serde_json::from_str("\"eco\"").unwrap();
-        assert_eq!(read, Profile::Eco.into());
+        let read: Word<ProfileName> = serde_json::from_str("\"eco\"").unwrap();
+        assert_eq!(read, ProfileName::Eco.into());
     }
 
     #[test]
     fn a_number_is_no_word() {
-        assert!(serde_json::from_str::<Word<Profile>>("3").is_err());
+        assert!(serde_json::from_str::<Word<ProfileName>>("3").is_err());
     }
 }

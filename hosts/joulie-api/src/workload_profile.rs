@@ -62,7 +62,7 @@ pub struct WorkloadRef {
 
 vocabulary! {
     /// How much a workload's speed matters.
-    pub enum Class {
+    pub enum WorkloadProfileClass {
         /// It must not run on eco or draining nodes.
         Performance = "performance",
         /// It runs anywhere.
@@ -159,7 +159,7 @@ part! {
     /// How much a workload's speed matters.
     pub struct Criticality {
         /// Its class.
-        class: Word<Class>,
+        class: Word<WorkloadProfileClass>,
     }
 }
 
@@ -199,7 +199,7 @@ part! {
     }
 }
 
-impl From<WorkloadClass> for Class {
+impl From<WorkloadClass> for WorkloadProfileClass {
     fn from(class: WorkloadClass) -> Self {
         match class {
             WorkloadClass::Performance => Self::Performance,
@@ -216,8 +216,8 @@ impl TryFrom<&WorkloadProfileStatus> for WorkloadClass {
         let class = status.criticality.as_ref().and_then(|criticality| criticality.class.as_ref());
         let Some(class) = class else { return Ok(Self::Standard) };
         Ok(match class.expect("status.criticality.class")? {
-            Class::Performance => Self::Performance,
-            Class::Standard | Class::BestEffort => Self::Standard,
+            WorkloadProfileClass::Performance => Self::Performance,
+            WorkloadProfileClass::Standard | WorkloadProfileClass::BestEffort => Self::Standard,
         })
     }
 }

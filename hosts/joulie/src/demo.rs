@@ -7,11 +7,12 @@
 //!                                   └─ filter, prioritize ─ HTTP ┘                            └▶ tally ─▶ table
 //! ```
 //!
-//! The four hosts are those that ship. What is only here: the scheduler's stand-in, the demo's times (`cast`), and what
+//! The four hosts are those that ship. What is only here: the scheduler's stand-in, the demo's times (`cluster`), and what
 //! `--chaos` does. The view says what anybody could read from the API and over HTTP; nothing is told behind their backs.
 
-mod cast;
 mod chaos;
+mod cluster;
+mod events;
 mod home;
 mod host;
 mod observe;
@@ -20,8 +21,7 @@ mod probe;
 mod scheduler;
 mod show;
 mod state;
-mod story;
-mod tally;
+mod summary;
 mod terminal;
 mod view;
 mod web;
@@ -29,10 +29,11 @@ mod web;
 use crate::args::Demo;
 use crate::node::Ending;
 use crate::out::Out;
-use cast::{Cast, Stage};
 use chaos::{Act, Chaos};
+use cluster::{DemoCluster, DemoContext};
+use events::{Line, Tone};
 use home::Home;
-use host_kit::clock::{Clock, SystemClock};
+use host_kit::clock::{HostClock, SystemClock};
 use host_kit::log::{Format, Levels};
 use host_kit::shutdown::{self, Tasks};
 use observe::Observer;
@@ -41,7 +42,6 @@ use state::Placement;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
-use story::{Line, Tone};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 /// The Lease of the operators' election.
@@ -98,37 +98,37 @@ fn logs(path: &std::path::Path) -> Result<(), String> {
 async fn perform(args: &Demo, home: &Home) -> Result<(), Failure> {
     let mut signals =
         shutdown::signals().map_err(|error| failed(format!("signals cannot be taken: {error}")))?;
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let clock: Arc<dyn HostClock> = Arc::new(SystemClock::new());
     let began = clock.mono();
     let lasting = args.lasting.map(|span| Duration::from_micros(span.micros().get()));
     let show = Show::begin(Out::new(), args, lasting, home.kubeconfig());
     let mut show = show.map_err(|why| (Ending::Usage, why))?;
-    let stage = Stage::new(clock.clone(), began, args.budget.watts(), args.seed).map_err(failed)?;
-    let serving = Cast::serve(&stage, home).await.map_err(failed)?;
+    let stage = DemoContext::new(clock.clone(), began, args.budget.watts(), args.seed).map_err(failed)?;
+    let serving = DemoCluster::serve(&stage, home).await.map_err(failed)?;
     show.first();
-    let starting = Cast::start(stage, serving);
-    let cast = tokio::select! {
-        cast = starting => cast.map_err(failed)?,
+    let starting = DemoCluster::start(stage, serving);
+    let cluster = tokio::select! {
+        cluster = starting => cluster.map_err(failed)?,
         Some(_) = signals.recv() => return Ok(()),
     };
     let (trigger, stop) = shutdown::pair();
     let mut tasks = Tasks::new();
     let (placed, placements) = mpsc::unbounded_channel();
-    let observer = cast.watch(placed, (&mut tasks, &stop)).map_err(failed)?;
+    let observer = cluster.watch(placed, (&mut tasks, &stop)).map_err(failed)?;
     let chaos = args.chaos.then(|| Chaos::over(lasting.unwrap_or(ROUND)));
-    let mut run = Run { cast, observer, placements, chaos, show };
+    let mut run = Run { cluster, observer, placements, chaos, show };
     let ended = tokio::select! {
         ended = run.on(lasting) => ended,
         Some(_) = signals.recv() => Ok(()),
     };
-    let Run { cast, show, .. } = run;
+    let Run { cluster, show, .. } = run;
     // The table comes at once; the parts end behind it. A second signal does not wait for them.
     let said = show.end();
     let (_nobody, no_signals) = mpsc::channel(1);
     let ending = async {
         let asked = async {
             trigger.request("the demo ends");
-            cast.stop().await;
+            cluster.stop().await;
         };
         tokio::join!(tasks.run(trigger.clone(), no_signals, END_WITHIN), asked)
     };
@@ -141,7 +141,7 @@ async fn perform(args: &Demo, home: &Home) -> Result<(), Failure> {
 
 /// The demo while it runs.
 struct Run {
-    cast: Cast,
+    cluster: DemoCluster,
     observer: Observer,
     placements: UnboundedReceiver<Placement>,
     chaos: Option<Chaos>,
@@ -161,7 +161,7 @@ impl Run {
                 self.do_it(&act, state.at).await;
             }
             self.show.go_on(&state, &placed);
-            if let Some(why) = self.cast.failure() {
+            if let Some(why) = self.cluster.failure() {
                 return Err(why);
             }
             if lasting.is_some_and(|lasting| state.at >= lasting) || !self.show.is_seen() {
@@ -173,7 +173,7 @@ impl Run {
     /// An act of chaos that fails is told: what should break and does not is news as well.
     async fn do_it(&mut self, act: &Act, at: Duration) {
         self.show.tell(Line { at, tone: Tone::Chaos, text: act.told() });
-        if let Err(why) = self.cast.act(act).await {
+        if let Err(why) = self.cluster.act(act).await {
             let text = format!("chaos: that could not be done: {}", state::clean(&why));
             self.show.tell(Line { at, tone: Tone::Bad, text });
         }

@@ -17,7 +17,7 @@ use crate::out::Out;
 use crate::signals::Interrupts;
 use host_kit::shutdown::status::EndStatus;
 use log::LevelFilter;
-use node_kit::{Access, Config, LockError, Node, OpenError, Sources, Time};
+use node_kit::{Config, HardwareSources, LockError, NodeAccess, OpenError, OpenNode, Time};
 use power_units::Micros;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -100,7 +100,7 @@ struct Desk {
 
 /// Where a node is, and how it is to be opened.
 struct Site {
-    sources: Sources,
+    sources: HardwareSources,
     /// Which machine that is, in words.
     name: String,
     state: PathBuf,
@@ -164,12 +164,12 @@ impl Site {
     fn of(place: &Place) -> Result<Self, Refusal> {
         let Place { root, state, nvml, rocm, registers, law, period, verbose: _ } = place;
         let root = root.as_deref().map(real).transpose()?.filter(|root| root != Path::new("/"));
-        let mut sources = root.as_deref().map_or_else(Sources::machine, Sources::below);
+        let mut sources = root.as_deref().map_or_else(HardwareSources::machine, HardwareSources::below);
         sources.registers = match registers {
-            Registers::Off => node_kit::Registers::Off,
-            Registers::Msr => node_kit::Registers::Msr,
-            Registers::MsrSafe => node_kit::Registers::MsrSafe,
-            Registers::Msru => node_kit::Registers::Msru,
+            Registers::Off => node_kit::RegisterAccess::Off,
+            Registers::Msr => node_kit::RegisterAccess::Msr,
+            Registers::MsrSafe => node_kit::RegisterAccess::MsrSafe,
+            Registers::Msru => node_kit::RegisterAccess::Msru,
         };
         let sources = sources.with_libraries(nvml.clone(), rocm.clone());
         let state = match (state, &root) {
@@ -182,7 +182,7 @@ impl Site {
         Ok(Self { sources, name, state, law: *law, period: period.micros(), time: Time::real() })
     }
 
-    fn open(&self, access: Access, interrupts: &Interrupts) -> Result<Node, Refusal> {
+    fn open(&self, access: NodeAccess, interrupts: &Interrupts) -> Result<OpenNode, Refusal> {
         let config = Config::standard(self.sources.clone(), self.state.clone(), access, self.period);
         let mut config = config.map_err(|error| Refusal::new(Ending::Usage, error.to_string()))?;
         if self.law == Law::Tracking {
@@ -190,7 +190,7 @@ impl Site {
         }
         let mut tries = 1;
         loop {
-            match Node::open(config.clone(), self.time.clone()) {
+            match OpenNode::open(config.clone(), self.time.clone()) {
                 Ok(mut node) => {
                     // A backend that is late is shown as such.
                     let _all = node.wait_for_backends(BACKENDS_OPEN_WITHIN);

@@ -4,7 +4,7 @@
 mod flags;
 mod markdown;
 
-use host_kit::config::{AnySetting, FILE_VARIABLE, SettingDefault, Table};
+use host_kit::config::{AnySetting, FILE_VARIABLE, SettingDefault, SettingsTable};
 use host_kit::metrics::MetricDescription;
 use host_kit::shutdown::status::{EndStatus, OF_PROGRAMS};
 use joulie_api::condition::{ConditionReason, ConditionType};
@@ -18,7 +18,7 @@ const WRITE: &str = "JOULIE_WRITE_REFERENCE";
 
 /// A program and all that it can be told and tells.
 struct Program {
-    table: &'static Table,
+    table: &'static SettingsTable,
     metrics: Vec<MetricDescription>,
 }
 

@@ -9,9 +9,9 @@ mod rows;
 
 pub use facts::{HalFacts, HalTarget};
 
-use crate::driver::{Device, Driver, Trouble};
-use crate::journal::Share;
-use crate::{Access, Registers, Sources, Time};
+use crate::driver::{Device, Driver, DriverError};
+use crate::journal::JournalShare;
+use crate::{HardwareSources, NodeAccess, RegisterAccess, Time};
 use power_hal::{ErrorType, Originals, PowerHal};
 use std::fmt::Display;
 
@@ -28,8 +28,8 @@ pub trait HalRow {
     /// # Errors
     /// As the HAL says.
     fn open<O: Originals + Send + 'static>(
-        sources: &Sources,
-        access: Access,
+        sources: &HardwareSources,
+        access: NodeAccess,
         time: Time,
         originals: O,
     ) -> Result<Self::Hal<O>, <Self::Hal<O> as ErrorType>::Error>;
@@ -38,7 +38,7 @@ pub trait HalRow {
     fn complaints<O: Originals + Send + 'static>(hal: &Self::Hal<O>) -> Vec<String>;
 
     /// What was looked for, where it has no domains.
-    fn absent<O: Originals + Send + 'static>(sources: &Sources, hal: &Self::Hal<O>) -> String;
+    fn absent<O: Originals + Send + 'static>(sources: &HardwareSources, hal: &Self::Hal<O>) -> String;
 }
 
 /// What is done with a row, whichever it is.
@@ -117,21 +117,21 @@ impl BackendKind {
     }
 
     /// Whether a node opens it: one that is opt-in only where its sources say so.
-    pub(crate) fn is_wanted(self, sources: &Sources) -> bool {
-        self.facts().opt_in.is_none() || sources.registers != Registers::Off
+    pub(crate) fn is_wanted(self, sources: &HardwareSources) -> bool {
+        self.facts().opt_in.is_none() || sources.registers != RegisterAccess::Off
     }
 }
 
 /// A backend that is to be opened.
 pub(crate) struct Wanted {
     pub(crate) kind: BackendKind,
-    pub(crate) sources: Sources,
-    pub(crate) access: Access,
+    pub(crate) sources: HardwareSources,
+    pub(crate) access: NodeAccess,
 }
 
 impl Wanted {
     /// Opens it. Absent hardware is a device without domains.
-    pub(crate) fn open(&self, time: &Time, share: Share) -> Result<Box<dyn Device>, Trouble> {
+    pub(crate) fn open(&self, time: &Time, share: JournalShare) -> Result<Box<dyn Device>, DriverError> {
         self.kind.visit(Opening { wanted: self, time: time.clone(), share })
     }
 }
@@ -139,16 +139,16 @@ impl Wanted {
 struct Opening<'a> {
     wanted: &'a Wanted,
     time: Time,
-    share: Share,
+    share: JournalShare,
 }
 
 impl Visit for Opening<'_> {
-    type Out = Result<Box<dyn Device>, Trouble>;
+    type Out = Result<Box<dyn Device>, DriverError>;
 
     fn row<R: HalRow>(self, _: BackendKind) -> Self::Out {
         let Wanted { sources, access, .. } = self.wanted;
-        let hal = R::open(sources, *access, self.time, self.share.clone()).map_err(Trouble::of)?;
-        Ok(Box::new(Driver::new(hal, self.share, R::complaints::<Share>)))
+        let hal = R::open(sources, *access, self.time, self.share.clone()).map_err(DriverError::of)?;
+        Ok(Box::new(Driver::new(hal, self.share, R::complaints::<JournalShare>)))
     }
 }
 

@@ -8,10 +8,10 @@ use crate::worker::{Order, Outcome, Worker, setting_of};
 use crate::{BackendKind, Journal};
 use joulie_core::node::backend::PackageFacts;
 use joulie_core::node::cap::CapRange;
-use joulie_core::node::energy::{Baseline, Gap, Meter as EnergyMeter, Oddity, Reading, Sample};
+use joulie_core::node::energy::{Baseline, CounterSample, EnergyMeter, Gap, MeterReading, Oddity};
 use joulie_core::node::engine::{EngineOrder, Instruction};
 use joulie_core::node::gpu_cap::{GpuFacts, GpuLimits};
-use joulie_core::node::limiter::{LimitFacts, LimitOutcome, Seen};
+use joulie_core::node::limiter::{LimitFacts, LimitOutcome, LimitReading};
 use power_hal::{Control, Counter, Domain, DomainKind, ErrorKind, Key, Measured, Meter, Setting};
 use power_units::{MicroJoules, Micros, Role, Stamp, Watts};
 use std::collections::BTreeSet;
@@ -40,11 +40,11 @@ pub(crate) struct CapTarget {
     pub(crate) meter: Option<Place>,
     gauge: Gauge,
     /// What it draws, as of the last period.
-    pub(crate) power: Reading,
+    pub(crate) power: MeterReading,
     /// What its counter showed in the last period.
     pub(crate) energy: Option<MicroJoules>,
     /// The last power that could be told, and when.
-    last_fresh: Option<(Stamp, Reading)>,
+    last_fresh: Option<(Stamp, MeterReading)>,
     pub(crate) in_force: Option<Watts>,
 }
 
@@ -131,7 +131,7 @@ impl CapTarget {
             described: Some(*domain),
             meter: meter.map(|(place, _)| place),
             gauge,
-            power: Reading::Missing(Gap::NoMeter),
+            power: MeterReading::Missing(Gap::NoMeter),
             energy: None,
             last_fresh: None,
             in_force: None,
@@ -147,7 +147,7 @@ impl CapTarget {
             described: None,
             meter: None,
             gauge: Gauge::None,
-            power: Reading::Missing(Gap::NoMeter),
+            power: MeterReading::Missing(Gap::NoMeter),
             energy: None,
             last_fresh: None,
             in_force: None,
@@ -260,23 +260,23 @@ impl CapTarget {
             Some(Ok(_) | Err(_)) | None => None,
         };
         self.power = match (&mut self.gauge, found) {
-            (Gauge::None, _) => Reading::Missing(Gap::NoMeter),
+            (Gauge::None, _) => MeterReading::Missing(Gap::NoMeter),
             (Gauge::Counter { .. } | Gauge::Power { .. }, None | Some(Err(_))) => {
-                Reading::Missing(Gap::Unread)
+                MeterReading::Missing(Gap::Unread)
             }
             (Gauge::Counter { meter, baseline }, Some(Ok(sample))) => match sample.meter {
                 Ok(Measured::Energy(energy)) => {
-                    meter.step(baseline, now, Some(Sample { energy, at: sample.at }))
+                    meter.step(baseline, now, Some(CounterSample { energy, at: sample.at }))
                 }
-                Ok(Measured::Power(_)) | Err(_) => Reading::Missing(Gap::Unread),
+                Ok(Measured::Power(_)) | Err(_) => MeterReading::Missing(Gap::Unread),
             },
             (Gauge::Power { stale_after }, Some(Ok(sample))) => match (sample.meter, now.since(sample.at)) {
-                (Ok(Measured::Power(_)), None) => Reading::Impossible(Oddity::FromTheFuture),
-                (Ok(Measured::Power(_)), Some(age)) if age > *stale_after => Reading::Stale { age },
+                (Ok(Measured::Power(_)), None) => MeterReading::Impossible(Oddity::FromTheFuture),
+                (Ok(Measured::Power(_)), Some(age)) if age > *stale_after => MeterReading::Stale { age },
                 (Ok(Measured::Power(power)), Some(_)) => {
-                    Reading::Fresh { watts: power.to_watts(Role::Demand), over: Micros::ZERO }
+                    MeterReading::Fresh { watts: power.to_watts(Role::Demand), over: Micros::ZERO }
                 }
-                (Ok(Measured::Energy(_)) | Err(_), _) => Reading::Missing(Gap::Unread),
+                (Ok(Measured::Energy(_)) | Err(_), _) => MeterReading::Missing(Gap::Unread),
             },
         };
         self.bridge(now);
@@ -286,14 +286,14 @@ impl CapTarget {
     /// still holds.
     fn bridge(&mut self, now: Stamp) {
         match self.power {
-            Reading::Fresh { .. } => self.last_fresh = Some((now, self.power)),
-            Reading::Missing(Gap::TooSoon) => {
-                let recent = |(at, _): &(Stamp, Reading)| {
+            MeterReading::Fresh { .. } => self.last_fresh = Some((now, self.power)),
+            MeterReading::Missing(Gap::TooSoon) => {
+                let recent = |(at, _): &(Stamp, MeterReading)| {
                     now.since(*at).is_some_and(|age| age < Micros::new(1_000_000))
                 };
                 self.power = self.last_fresh.filter(recent).map_or(self.power, |(_, power)| power);
             }
-            Reading::Stale { .. } | Reading::Missing(_) | Reading::Impossible(_) => {}
+            MeterReading::Stale { .. } | MeterReading::Missing(_) | MeterReading::Impossible(_) => {}
         }
     }
 
@@ -301,7 +301,7 @@ impl CapTarget {
     pub(crate) fn limit_facts(&mut self, workers: &mut [Worker]) -> LimitFacts {
         let Some(place) = self.limit else {
             self.in_force = None;
-            let seen = if self.has_limit { Seen::Gone } else { Seen::Unknown };
+            let seen = if self.has_limit { LimitReading::Gone } else { LimitReading::Unknown };
             return LimitFacts { outcome: LimitOutcome::Unknown, seen };
         };
         let view = &mut workers[place.worker].view;
@@ -309,9 +309,11 @@ impl CapTarget {
         let reading = &view.readings[place.domain];
         self.in_force = setting_of(reading, Control::Power).and_then(watts_of);
         let seen = match (self.in_force, reading) {
-            (Some(limit), Ok(sample)) => Seen::At { limit, read: sample.at },
-            (None, Ok(sample)) => Seen::Unread(sample.power_limit.err().unwrap_or(ErrorKind::BadData)),
-            (_, Err(kind)) => Seen::Unread(*kind),
+            (Some(limit), Ok(sample)) => LimitReading::At { limit, read: sample.at },
+            (None, Ok(sample)) => {
+                LimitReading::Unread(sample.power_limit.err().unwrap_or(ErrorKind::BadData))
+            }
+            (_, Err(kind)) => LimitReading::Unread(*kind),
         };
         LimitFacts { outcome: outcome.map_or(LimitOutcome::Unknown, told), seen }
     }

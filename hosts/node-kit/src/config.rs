@@ -2,15 +2,15 @@
 
 use hal_amd::Where;
 use hal_files::Root;
-use hal_nvidia::Scope;
-use joulie_core::node::backend::{BackendLaw, Preference};
+use hal_nvidia::LimitScope;
+use joulie_core::node::actuation::ActuationLaw;
+use joulie_core::node::backend::{BackendLaw, BackendPreference};
 use joulie_core::node::backoff::Backoff;
 use joulie_core::node::cap::Floor;
 use joulie_core::node::classic::{self, Classic};
 use joulie_core::node::drift::DriftLaw;
-use joulie_core::node::engine::{Access, EngineLaws, LeaseTerms, LoopLaw, Parts};
+use joulie_core::node::engine::{EngineLaws, LeaseTerms, LoopLaw, NodeAccess, NodeParts};
 use joulie_core::node::gpu_cap::GpuLaw;
-use joulie_core::node::lever::LeverLaw;
 use joulie_core::node::limiter::LimiterLaw;
 use joulie_core::node::tracking::{self, Tracking};
 use power_units::{KiloHertz, Micros};
@@ -19,22 +19,22 @@ use std::path::{Path, PathBuf};
 
 /// Where the hardware is.
 #[derive(Clone, Debug)]
-pub struct Sources {
+pub struct HardwareSources {
     /// The folder that holds `sys`, `dev` and `proc`.
     pub root: Root,
     /// Whether model-specific registers may be used where powercap does not have the limits.
-    pub registers: Registers,
+    pub registers: RegisterAccess,
     /// The file of NVML; none lets the loader find it.
     pub nvml: Option<PathBuf>,
     /// Whose limit an NVIDIA GPU's is on a module with a CPU.
-    pub scope: Scope,
+    pub scope: LimitScope,
     /// Where the ROCm SMI library is.
     pub rocm: Where,
 }
 
 /// Whether model-specific registers may be used. Writing to them taints the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Registers {
+pub enum RegisterAccess {
     /// Never.
     Off,
     /// By the kernel's driver.
@@ -50,11 +50,11 @@ pub enum Registers {
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where the hardware is.
-    pub sources: Sources,
+    pub sources: HardwareSources,
     /// The folder of the journal and the lock.
     pub state: PathBuf,
     /// Whether it may be written to.
-    pub access: Access,
+    pub access: NodeAccess,
     /// How often the hardware is read and the closed loop steps.
     pub period: Micros,
     /// How the backends of the packages take turns.
@@ -71,7 +71,7 @@ pub struct Config {
     /// The lease; none lets caps hold for ever.
     pub lease: Option<LeaseTerms>,
     /// Which parts a grant may cap; what is left alone counts with all that it draws.
-    pub grants: Parts,
+    pub grants: NodeParts,
 }
 
 /// Which part of the configuration cannot be used.
@@ -96,13 +96,13 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-impl Sources {
+impl HardwareSources {
     /// This machine.
     #[must_use]
     pub fn machine() -> Self {
         let root = Root::machine();
-        let (scope, rocm) = (Scope::Gpu, Where::Installed);
-        Self { root, registers: Registers::Off, nvml: None, scope, rocm }
+        let (scope, rocm) = (LimitScope::Gpu, Where::Installed);
+        Self { root, registers: RegisterAccess::Off, nvml: None, scope, rocm }
     }
 
     /// A machine whose `sys` and `dev` are below a folder, as virtual hardware has them; its GPU libraries are in `lib`
@@ -112,9 +112,9 @@ impl Sources {
         let lib = folder.join("lib");
         Self {
             root: Root::at(folder),
-            registers: Registers::Off,
+            registers: RegisterAccess::Off,
             nvml: Some(lib.join("libnvidia-ml.so.1")),
-            scope: Scope::Gpu,
+            scope: LimitScope::Gpu,
             rocm: Where::At(lib.join("librocm_smi64.so")),
         }
     }
@@ -136,34 +136,34 @@ impl Config {
     /// # Errors
     /// When the period is not one, or the registers cannot be reached so.
     pub fn standard(
-        sources: Sources,
+        sources: HardwareSources,
         state: PathBuf,
-        access: Access,
+        access: NodeAccess,
         period: Micros,
     ) -> Result<Self, ConfigError> {
         if period < Micros::new(100_000) || period > seconds(60) {
             return Err(ConfigError::Period);
         }
-        if sources.registers == Registers::Msru && sources.root != Root::machine() {
+        if sources.registers == RegisterAccess::Msru && sources.root != Root::machine() {
             return Err(ConfigError::Registers);
         }
         let backoff = valid(Backoff::new(seconds(1), seconds(60)));
         // A driver that has not answered for two periods will not answer in this one.
         let patience = (period + period).max(seconds(2));
-        let lever = valid(LeverLaw::new(patience, backoff));
+        let actuation = valid(ActuationLaw::new(patience, backoff));
         let drift = valid(DriftLaw::new(backoff, 5, seconds(600)));
-        let limits = LimiterLaw { lever, drift };
+        let limits = LimiterLaw { actuation, drift };
         let cpu = BackendLaw {
             limits,
-            throttle: lever,
+            throttle: actuation,
             settle: seconds(2),
             floor: Floor::NONE,
-            preference: Preference::LimitFirst,
+            preference: BackendPreference::LimitFirst,
         };
         let gpu = GpuLaw { limits, floor: Floor::NONE };
         let law = LoopLaw::Classic(valid(Classic::new(classic::DEFAULTS)));
         let frequency_floor = None;
-        let (retry, lease, grants) = (backoff, None, Parts::ALL);
+        let (retry, lease, grants) = (backoff, None, NodeParts::ALL);
         Ok(Self { sources, state, access, period, cpu, gpu, law, frequency_floor, retry, lease, grants })
     }
 
@@ -190,19 +190,24 @@ mod tests {
 
     #[test]
     fn libraries_of_gpus_are_looked_for_where_they_are_named() {
-        let below = || Sources::below(Path::new("/host"));
+        let below = || HardwareSources::below(Path::new("/host"));
         let inside = below().with_libraries(None, None);
         assert_eq!(inside.rocm, Where::At("/host/lib/librocm_smi64.so".into()));
         assert_eq!(inside.nvml.as_deref(), Some(Path::new("/host/lib/libnvidia-ml.so.1")));
         let named = below().with_libraries(Some("/n".into()), Some("/r".into()));
         assert_eq!((named.nvml, named.rocm), (Some("/n".into()), Where::At("/r".into())));
-        assert_eq!(Sources::machine().with_libraries(None, None).rocm, Where::Installed);
+        assert_eq!(HardwareSources::machine().with_libraries(None, None).rocm, Where::Installed);
     }
 
     #[test]
     fn the_standard_tuning_is_valid_for_every_period() {
         let config = |period| {
-            Config::standard(Sources::machine(), PathBuf::from("/x"), Access::Look, Micros::new(period))
+            Config::standard(
+                HardwareSources::machine(),
+                PathBuf::from("/x"),
+                NodeAccess::Look,
+                Micros::new(period),
+            )
         };
         for period in [100_000, 500_000, 1_000_000, 60_000_000] {
             assert!(config(period).is_ok());
@@ -216,11 +221,11 @@ mod tests {
     #[test]
     fn msru_is_never_given_the_hardware_of_another_root() {
         let config = |sources| {
-            let sources = Sources { registers: Registers::Msru, ..sources };
-            Config::standard(sources, PathBuf::from("/x"), Access::Control, Micros::new(1_000_000))
+            let sources = HardwareSources { registers: RegisterAccess::Msru, ..sources };
+            Config::standard(sources, PathBuf::from("/x"), NodeAccess::Control, Micros::new(1_000_000))
                 .map(|_| ())
         };
-        assert_eq!(config(Sources::machine()), Ok(()));
-        assert_eq!(config(Sources::below(Path::new("/rig"))), Err(ConfigError::Registers));
+        assert_eq!(config(HardwareSources::machine()), Ok(()));
+        assert_eq!(config(HardwareSources::below(Path::new("/rig"))), Err(ConfigError::Registers));
     }
 }

@@ -1,6 +1,6 @@
 //! A HAL as its thread sees it: the port's verbs without its types, so that one kind of thread serves every backend.
 
-use crate::journal::Share;
+use crate::journal::JournalShare;
 use power_hal::{
     Applied, Control, Domains, Error, ErrorKind, Handle, Originals, PowerHal, Reading, Released, Setting,
 };
@@ -8,20 +8,20 @@ use std::fmt::{self, Display};
 
 /// What went wrong: a kind to branch on, and a sentence for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
+pub struct DriverError {
     /// To branch on.
     pub kind: ErrorKind,
     /// For a person.
     pub text: String,
 }
 
-impl Trouble {
+impl DriverError {
     pub(crate) fn of<E: Error + Display>(error: E) -> Self {
         Self { kind: error.kind(), text: error.to_string() }
     }
 }
 
-impl Display for Trouble {
+impl Display for DriverError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
@@ -30,15 +30,15 @@ impl Display for Trouble {
 /// A backend that is open.
 pub(crate) trait Device: Send {
     /// Lists the hardware anew.
-    fn look(&mut self) -> Result<(), Trouble>;
+    fn look(&mut self) -> Result<(), DriverError>;
     fn domains(&self) -> Domains<'_>;
     /// Reads a batch, without allocating.
     fn sample(&mut self, readings: &mut [Reading]);
     /// Saves the originals of controls that are about to be touched for the first time, with what was seen in force,
     /// in one write of the journal. What cannot be read or saved here is refused when it is set.
     fn keep(&mut self, touched: &[(Handle, Control, Option<Setting>)]);
-    fn apply(&mut self, domain: Handle, setting: Setting) -> Result<Applied, Trouble>;
-    fn release(&mut self, domain: Handle) -> Result<Released, Trouble>;
+    fn apply(&mut self, domain: Handle, setting: Setting) -> Result<Applied, DriverError>;
+    fn release(&mut self, domain: Handle) -> Result<Released, DriverError>;
     /// Writes down which originals are back.
     fn tidy(&self);
     /// What the last look could not make sense of.
@@ -48,14 +48,14 @@ pub(crate) trait Device: Send {
 /// A HAL behind [`Device`].
 pub(crate) struct Driver<H> {
     hal: H,
-    share: Share,
+    share: JournalShare,
     complaints: fn(&H) -> Vec<String>,
     /// The controls whose originals were kept before anything was written to them.
     fresh: Vec<(Handle, Control)>,
 }
 
 impl<H> Driver<H> {
-    pub(crate) fn new(hal: H, share: Share, complaints: fn(&H) -> Vec<String>) -> Self {
+    pub(crate) fn new(hal: H, share: JournalShare, complaints: fn(&H) -> Vec<String>) -> Self {
         Self { hal, share, complaints, fresh: Vec::new() }
     }
 }
@@ -80,8 +80,8 @@ impl<H: PowerHal + Send> Device for Driver<H>
 where
     H::Error: Display,
 {
-    fn look(&mut self) -> Result<(), Trouble> {
-        self.hal.describe().map(|_| ()).map_err(Trouble::of)
+    fn look(&mut self) -> Result<(), DriverError> {
+        self.hal.describe().map(|_| ()).map_err(DriverError::of)
     }
 
     fn domains(&self) -> Domains<'_> {
@@ -108,16 +108,16 @@ where
         let _each_by_itself = self.share.keep_all(&originals);
     }
 
-    fn apply(&mut self, domain: Handle, setting: Setting) -> Result<Applied, Trouble> {
+    fn apply(&mut self, domain: Handle, setting: Setting) -> Result<Applied, DriverError> {
         let control = setting.control();
         self.hal.apply(domain, setting).map_err(|error| {
             self.take_back(domain, control);
-            Trouble::of(error)
+            DriverError::of(error)
         })
     }
 
-    fn release(&mut self, domain: Handle) -> Result<Released, Trouble> {
-        self.hal.release(domain).map_err(Trouble::of)
+    fn release(&mut self, domain: Handle) -> Result<Released, DriverError> {
+        self.hal.release(domain).map_err(DriverError::of)
     }
 
     fn tidy(&self) {

@@ -5,7 +5,7 @@
 //! The file is replaced as the journal is: a process that is killed leaves the old grant or the new one, never half of
 //! one. A file that cannot be read is refused and left as it is: nobody knows how little it allowed.
 
-use joulie_core::node::engine::Grant;
+use joulie_core::node::engine::NodeGrant;
 use power_units::{Role, Watts};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -20,7 +20,7 @@ pub struct Kept {
     /// The uid of the object.
     pub uid: String,
     /// What it says.
-    pub grant: Grant,
+    pub grant: NodeGrant,
 }
 
 /// Why a kept grant cannot be used.
@@ -158,7 +158,7 @@ fn parse(text: &[u8]) -> Result<Kept, Why> {
     }
     let Document { uid, serial, watts, .. } = serde_json::from_slice(text).map_err(Why::Text)?;
     match Watts::parse(&watts, Role::Limit) {
-        Ok(number) if number >= Watts::ZERO => Ok(Kept { uid, grant: Grant { serial, watts: number } }),
+        Ok(number) if number >= Watts::ZERO => Ok(Kept { uid, grant: NodeGrant { serial, watts: number } }),
         Ok(_) | Err(_) => Err(Why::Watts(watts)),
     }
 }
@@ -170,7 +170,7 @@ mod tests {
 
     fn kept(serial: u64, watts: &str) -> Kept {
         let watts = Watts::parse(watts, Role::Limit).unwrap();
-        Kept { uid: "u-1".to_owned(), grant: Grant { serial, watts } }
+        Kept { uid: "u-1".to_owned(), grant: NodeGrant { serial, watts } }
     }
 
     #[test]

@@ -28,13 +28,13 @@ struct Shelf {
     boot: Boot,
     void: usize,
     /// Held for moments only, so that a disk that hangs holds up who writes and nobody who looks.
-    book: Mutex<Book>,
+    book: Mutex<JournalState>,
     /// Held while the file is written.
     pen: Mutex<()>,
 }
 
 #[derive(Debug)]
-struct Book {
+struct JournalState {
     held: Vec<Held>,
     /// Whether the file does not have what is held.
     behind: bool,
@@ -46,7 +46,7 @@ struct Book {
 
 /// An original that the journal holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct JournalEntry {
     /// By which backend.
     pub backend: BackendKind,
     /// On which domain.
@@ -83,7 +83,7 @@ impl Journal {
     }
 
     fn over(path: PathBuf, boot: Boot, (held, behind): (Vec<Held>, bool), void: usize) -> Self {
-        let book = Mutex::new(Book { held, behind, let_go: 0, version: 0 });
+        let book = Mutex::new(JournalState { held, behind, let_go: 0, version: 0 });
         Self(Arc::new(Shelf { path, boot, void, book, pen: Mutex::new(()) }))
     }
 
@@ -101,7 +101,7 @@ impl Journal {
 
     /// What is held.
     #[must_use]
-    pub fn entries(&self) -> Vec<Entry> {
+    pub fn entries(&self) -> Vec<JournalEntry> {
         self.lock().held.iter().map(|held| held.entry).collect()
     }
 
@@ -136,8 +136,8 @@ impl Journal {
 
     /// The share of a backend, for a HAL to be opened with.
     #[must_use]
-    pub fn of(&self, backend: BackendKind) -> Share {
-        Share { journal: self.clone(), backend }
+    pub fn of(&self, backend: BackendKind) -> JournalShare {
+        JournalShare { journal: self.clone(), backend }
     }
 
     /// Writes what was let go, if anything was.
@@ -172,19 +172,19 @@ impl Journal {
         self.0.pen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Book> {
+    fn lock(&self) -> MutexGuard<'_, JournalState> {
         // Whoever panicked with the lock had either changed nothing or all: each change is one assignment.
         self.0.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Book {
+impl JournalState {
     fn find(&self, backend: BackendKind, domain: &Key, control: Control) -> Option<&Held> {
         self.held.iter().find(|held| held.entry.is_of(backend, domain, control))
     }
 }
 
-impl Entry {
+impl JournalEntry {
     fn is_of(&self, backend: BackendKind, domain: &Key, control: Control) -> bool {
         self.backend == backend && self.domain == *domain && self.control == control
     }
@@ -195,12 +195,12 @@ impl Entry {
 /// What is let go is written by [`tidy`](Self::tidy), once for as many as came back: until then the file holds
 /// originals that are in force, which is harmless.
 #[derive(Clone, Debug)]
-pub struct Share {
+pub struct JournalShare {
     journal: Journal,
     backend: BackendKind,
 }
 
-impl Share {
+impl JournalShare {
     /// Saves many originals by one write of the file.
     pub(crate) fn keep_all(
         &self,
@@ -212,7 +212,7 @@ impl Share {
         for &(domain, control, original, was) in originals {
             let is_it = |held: &Held| held.entry.is_of(self.backend, &domain, control);
             if journal.lock().find(self.backend, &domain, control).is_none() && !new.iter().any(is_it) {
-                let entry = Entry { backend: self.backend, domain, control, was };
+                let entry = JournalEntry { backend: self.backend, domain, control, was };
                 new.push(Held { entry, original });
             }
         }
@@ -225,7 +225,7 @@ impl Share {
     }
 }
 
-impl Originals for Share {
+impl Originals for JournalShare {
     fn keep(&mut self, domain: &Key, control: Control, original: &Original) -> Result<(), ErrorKind> {
         self.keep_all(&[(*domain, control, *original, None)])
     }

@@ -11,14 +11,14 @@
 //!                                    journal of originals
 //! ```
 //!
-//! - [`Node`] opens the hardware and drives the engine of the core with it;
+//! - [`OpenNode`] opens the hardware and drives the engine of the core with it;
 //! - [`Journal`] remembers on disk what was in force before the first write;
 //! - [`Kept`] is the grant that stands, on disk;
-//! - [`Lock`] makes this process the node's only writer;
-//! - [`Report`] is what the node knows of itself, and nothing that it hopes.
+//! - [`NodeLock`] makes this process the node's only writer;
+//! - [`NodeReport`] is what the node knows of itself, and nothing that it hopes.
 //!
 //! Caps survive the process: nothing here puts an original back because it ends. Originals come back when the desired
-//! state is gone, or when somebody asks for it ([`Node::restore`]).
+//! state is gone, or when somebody asks for it ([`OpenNode::restore`]).
 //!
 //! It knows no Kubernetes, no HTTP and no asynchronous runtime: a driver call blocks, and one that never returns must
 //! cost one thread and nothing else.
@@ -40,13 +40,13 @@ mod time;
 mod worker;
 
 pub use backend::{BackendKind, HalFacts, HalRow, HalTarget, Visit};
-pub use config::{Config, ConfigError, Registers, Sources};
-pub use driver::Trouble;
+pub use config::{Config, ConfigError, HardwareSources, RegisterAccess};
+pub use driver::DriverError;
 pub use grant::{Kept, KeptError};
-pub use joulie_core::node::engine::{Access, Desire, Grant, LeaseTerms, LoopLaw, Parts};
-pub use journal::{Boot, Entry, Journal, JournalError, Share};
-pub use lock::{Lock, LockError};
-pub use node::{Handle, Left, Node, OpenError};
-pub use report::{BackendReport, Counts, DeviceReport, PolicyReport, Report};
+pub use joulie_core::node::engine::{Desire, LeaseTerms, LoopLaw, NodeAccess, NodeGrant, NodeParts};
+pub use journal::{Boot, Journal, JournalEntry, JournalError, JournalShare};
+pub use lock::{LockError, NodeLock};
+pub use node::{Left, NodeHandle, OpenError, OpenNode};
+pub use report::{BackendReport, DeviceReport, NodeCounters, NodeReport, PolicyReport};
 pub use time::Time;
-pub use worker::Standing;
+pub use worker::BackendState;

@@ -12,7 +12,7 @@ const NAME: &str = "writer.lock";
 
 /// The right to write to this node's hardware.
 #[derive(Debug)]
-pub struct Lock {
+pub struct NodeLock {
     file: File,
     before: Option<String>,
 }
@@ -51,7 +51,7 @@ impl fmt::Display for LockError {
 
 impl std::error::Error for LockError {}
 
-impl Lock {
+impl NodeLock {
     /// Takes the lock of a state folder.
     ///
     /// # Errors
@@ -88,7 +88,7 @@ impl Lock {
     }
 }
 
-impl Lock {
+impl NodeLock {
     /// Who holds the lock of a state folder, if anybody does. Looking takes it for an instant, so that whoever wants to
     /// take it just then tries again.
     ///
@@ -134,14 +134,14 @@ mod tests {
     #[test]
     fn there_is_one_writer_and_the_next_one_is_told_who() {
         let folder = Folder::new();
-        let lock = Lock::take(&folder.0).unwrap();
-        let refused = Lock::take(&folder.0).unwrap_err().to_string();
+        let lock = NodeLock::take(&folder.0).unwrap();
+        let refused = NodeLock::take(&folder.0).unwrap_err().to_string();
         assert!(refused.contains(&format!("(process {})", std::process::id())), "{refused}");
-        let seen = Lock::holder(&folder.0).unwrap().unwrap();
+        let seen = NodeLock::holder(&folder.0).unwrap().unwrap();
         assert!(seen.contains(&format!("(process {})", std::process::id())), "{seen}");
         drop(lock);
-        assert_eq!(Lock::holder(&folder.0).unwrap(), None);
-        assert!(Lock::take(&folder.0).is_ok());
+        assert_eq!(NodeLock::holder(&folder.0).unwrap(), None);
+        assert!(NodeLock::take(&folder.0).is_ok());
     }
 
     #[test]
@@ -152,7 +152,7 @@ mod tests {
             "somebody-with-a-name-that-is-longer-than-ours-by-far (process 7)\n",
         )
         .unwrap();
-        let lock = Lock::take(&folder.0).unwrap();
+        let lock = NodeLock::take(&folder.0).unwrap();
         let before = lock.last_holder();
         assert_eq!(before, Some("somebody-with-a-name-that-is-longer-than-ours-by-far (process 7)"));
         assert_eq!(std::fs::read_to_string(folder.0.join(NAME)).unwrap(), format!("{}\n", me()));
@@ -161,20 +161,20 @@ mod tests {
     #[test]
     fn a_second_hold_keeps_the_lock() {
         let folder = Folder::new();
-        let lock = Lock::take(&folder.0).unwrap();
+        let lock = NodeLock::take(&folder.0).unwrap();
         assert_eq!(lock.last_holder(), None);
         let second = lock.share().unwrap();
         drop(lock);
-        assert!(Lock::take(&folder.0).is_err());
+        assert!(NodeLock::take(&folder.0).is_err());
         drop(second);
-        assert!(Lock::take(&folder.0).is_ok());
+        assert!(NodeLock::take(&folder.0).is_ok());
     }
 
     #[test]
     fn a_folder_that_cannot_be_made_is_named() {
         let folder = Folder::new();
         std::fs::write(folder.0.join("file"), "").unwrap();
-        let refused = Lock::take(&folder.0.join("file/state")).unwrap_err().to_string();
+        let refused = NodeLock::take(&folder.0.join("file/state")).unwrap_err().to_string();
         assert!(refused.contains("file/state/writer.lock"), "{refused}");
     }
 }

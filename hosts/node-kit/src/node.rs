@@ -11,34 +11,34 @@ mod publish;
 mod restore;
 mod stock;
 
-pub use handle::Handle;
+pub use handle::NodeHandle;
 pub use open::OpenError;
 pub use restore::Left;
 
 use crate::cap_target::CapTarget;
 use crate::policy_target::PolicyTarget;
-use crate::report::{Counts, Report};
+use crate::report::{NodeCounters, NodeReport};
 use crate::time::Deadline;
 use crate::worker::{Wakeup, Worker, lock};
-use crate::{Config, Desire, Journal, Lock, Time};
+use crate::{Config, Desire, Journal, NodeLock, Time};
 use handle::Inbox;
-use joulie_core::node::energy::{self, Reading};
+use joulie_core::node::energy::{self, MeterReading};
 use joulie_core::node::engine::{EngineFacts, EngineLaws, EngineOrder, MachineEngine, Occasion, TargetId};
-use joulie_core::node::lease::{Event, Phase};
+use joulie_core::node::lease::{LeaseEvent, LeasePhase};
 use power_hal::Clock;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// A node that is open.
 #[derive(Debug)]
-pub struct Node {
+pub struct OpenNode {
     config: Config,
     time: Time,
     journal: Journal,
-    _lock: Option<Lock>,
+    _lock: Option<NodeLock>,
     wakeup: Arc<Wakeup>,
     inbox: Arc<Mutex<Inbox>>,
-    published: Arc<Mutex<Report>>,
+    published: Arc<Mutex<NodeReport>>,
     workers: Vec<Worker>,
     /// The sum of the workers' epochs that the targets below were made of.
     epochs: u64,
@@ -50,17 +50,17 @@ pub struct Node {
     policies: Vec<PolicyTarget>,
     /// The journal's version as the engine knows it.
     journal_seen: u64,
-    lease_event: Option<Event>,
+    lease_event: Option<LeaseEvent>,
     desire: Desire,
     ticket: u64,
-    power: Reading,
-    counts: Counts,
-    report: Report,
+    power: MeterReading,
+    counts: NodeCounters,
+    report: NodeReport,
     /// Working memory for the orders of a step.
     orders: Vec<EngineOrder>,
 }
 
-impl Node {
+impl OpenNode {
     /// Runs the control loop until the handle says stop. Caps stay as they are.
     pub fn run(&mut self) {
         self.run_telling(|_| {});
@@ -68,7 +68,7 @@ impl Node {
 
     /// As [`run`](Self::run), and tells what is known of the node after each step, in this thread: whoever listens is
     /// a part of the loop, so it must be quick and must not wait.
-    pub fn run_telling(&mut self, mut told: impl FnMut(&Report)) {
+    pub fn run_telling(&mut self, mut told: impl FnMut(&NodeReport)) {
         let period = self.time.lasting(self.config.period);
         let mut due = Deadline::after(Duration::ZERO);
         loop {
@@ -102,7 +102,7 @@ impl Node {
             target.measure(&self.workers, now);
         }
         self.power = energy::total(self.packages.iter().map(|target| target.power));
-        self.counts.blind += u64::from(!matches!(self.power, Reading::Fresh { .. }));
+        self.counts.blind += u64::from(!matches!(self.power, MeterReading::Fresh { .. }));
         self.step(Occasion::Period);
     }
 
@@ -133,7 +133,7 @@ impl Node {
 
     /// What is known of the node.
     #[must_use]
-    pub const fn report(&self) -> &Report {
+    pub const fn report(&self) -> &NodeReport {
         &self.report
     }
 
@@ -218,9 +218,9 @@ impl Node {
         self.journal_seen = version;
     }
 
-    fn say_lease(&mut self, event: Event) {
+    fn say_lease(&mut self, event: LeaseEvent) {
         log::warn!("the lease of the desired state: {event:?}");
-        if self.engine.lease() == Some(Phase::Relaxed) && self.desire.grant.is_some() {
+        if self.engine.lease() == Some(LeasePhase::Relaxed) && self.desire.grant.is_some() {
             log::error!("a grant stands, so that no originals come back at the end of the lease; caps hold");
         }
         self.lease_event = Some(event);
@@ -256,7 +256,7 @@ impl Node {
 /// How long a node that is closed waits for its backends: a call that hangs must not keep the process.
 const CLOSING: Duration = Duration::from_secs(1);
 
-impl Drop for Node {
+impl Drop for OpenNode {
     fn drop(&mut self) {
         for worker in &self.workers {
             worker.stop();

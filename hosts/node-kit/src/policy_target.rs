@@ -4,7 +4,7 @@ use crate::cap_target::Place;
 use crate::worker::{Order, Outcome, Worker, setting_of};
 use crate::{BackendKind, Journal};
 use joulie_core::node::engine::{
-    EngineOrder, Instruction, Policy, PolicyFacts, PolicyLimit, PolicyOutcome, Scale,
+    EngineOrder, FrequencyPolicy, FrequencyPolicyFacts, Instruction, PolicyLimit, PolicyOutcome, Scale,
 };
 use joulie_core::node::throttle;
 use power_hal::{Control, DomainKind, ErrorKind, Key, Setting};
@@ -22,9 +22,9 @@ pub(crate) struct PolicyTarget {
 /// below `floor`.
 pub(crate) fn policy_targets(
     workers: &[Worker],
-    (targets, known): (&[PolicyTarget], &[Policy]),
+    (targets, known): (&[PolicyTarget], &[FrequencyPolicy]),
     (journal, floor): (&Journal, Option<KiloHertz>),
-) -> (Vec<PolicyTarget>, Vec<Policy>) {
+) -> (Vec<PolicyTarget>, Vec<FrequencyPolicy>) {
     let mut found = (Vec::new(), Vec::new());
     for (worker, from) in workers.iter().enumerate() {
         for (domain, described) in from.view.domains.iter().enumerate() {
@@ -35,15 +35,16 @@ pub(crate) fn policy_targets(
             };
             let place = Place { worker, domain };
             let target = PolicyTarget { key: *described.key(), backend: from.kind, place };
-            let core = throttle::Place { package: covers.package(), core: u32::from(covers.group()) };
+            let core =
+                throttle::PolicyLocation { package: covers.package(), core: u32::from(covers.group()) };
             let scale = Scale::Frequency {
                 floor: floor.map_or(limit.lower(), |floor| floor.within(limit.lower(), limit.upper())),
                 most: limit.upper(),
                 step: limit.step(),
             };
-            let mut facts = PolicyFacts::UNKNOWN;
+            let mut facts = FrequencyPolicyFacts::UNKNOWN;
             target.tell_original(&mut facts, journal);
-            let policy = Policy::listed(scale, core, facts);
+            let policy = FrequencyPolicy::listed(scale, core, facts);
             let before = targets.iter().zip(known).find(|(before, _)| before.key == target.key);
             found.1.push(before.map_or(policy, |(_, before)| policy.after(before)));
             found.0.push(target);
@@ -54,7 +55,7 @@ pub(crate) fn policy_targets(
 
 impl PolicyTarget {
     /// Tells what was read, and what became of its order.
-    pub(crate) fn tell(&self, facts: &mut PolicyFacts, workers: &mut [Worker]) {
+    pub(crate) fn tell(&self, facts: &mut FrequencyPolicyFacts, workers: &mut [Worker]) {
         let view = &mut workers[self.place.worker].view;
         if let Some(outcome) = view.outcomes[self.place.domain].take() {
             facts.outcome = told(outcome);
@@ -66,7 +67,7 @@ impl PolicyTarget {
     }
 
     /// Tells what the journal holds of it.
-    pub(crate) fn tell_original(&self, facts: &mut PolicyFacts, journal: &Journal) {
+    pub(crate) fn tell_original(&self, facts: &mut FrequencyPolicyFacts, journal: &Journal) {
         facts.touched = journal.holds(self.backend, &self.key, Control::Frequency);
         facts.original = journal.was(self.backend, &self.key, Control::Frequency).and_then(limit_of);
     }

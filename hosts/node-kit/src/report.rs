@@ -1,19 +1,19 @@
 //! What a node knows of itself, for status objects, metrics, and people.
 
-use crate::{BackendKind, Desire, Standing, Trouble};
-use joulie_core::node::backend::Decision;
-use joulie_core::node::energy::Reading;
+use crate::{BackendKind, BackendState, Desire, DriverError};
+use joulie_core::node::backend::BackendDecision;
+use joulie_core::node::energy::MeterReading;
 use joulie_core::node::engine::Beyond;
 use joulie_core::node::gpu_cap::GpuDecision;
 use joulie_core::node::law;
-use joulie_core::node::lease::{Event, Phase};
+use joulie_core::node::lease::{LeaseEvent, LeasePhase};
 use power_hal::{Domain, Key};
 use power_units::{KiloHertz, MicroJoules, Stamp, Watts};
 use std::sync::Arc;
 
 /// A node as of its last step.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct NodeReport {
     /// When that was; none before the first one.
     pub at: Option<Stamp>,
     /// What was desired in that step, so that nobody takes the outcome of one wish for that of the next.
@@ -25,9 +25,9 @@ pub struct Report {
     /// The frequency policies.
     pub policies: Vec<PolicyReport>,
     /// What all packages draw together.
-    pub power: Option<Reading>,
+    pub power: Option<MeterReading>,
     /// What came of the packages' desired state.
-    pub cpu: Option<Decision>,
+    pub cpu: Option<BackendDecision>,
     /// What came of the GPUs' desired state.
     pub gpu: Option<GpuDecision>,
     /// What the closed loop last decided, while it runs.
@@ -37,16 +37,16 @@ pub struct Report {
     /// The backends.
     pub backends: Vec<BackendReport>,
     /// How the lease stands, and what last happened to it.
-    pub lease: Option<(Phase, Option<Event>)>,
+    pub lease: Option<(LeasePhase, Option<LeaseEvent>)>,
     /// How many originals the journal holds.
     pub originals: usize,
     /// Whether the journal has yet to be told that originals are back.
     pub journal_behind: bool,
     /// What was counted since the start.
-    pub counts: Counts,
+    pub counts: NodeCounters,
 }
 
-impl Report {
+impl NodeReport {
     /// Takes over another report into the memory that this one has.
     pub(crate) fn copy(&mut self, other: &Self) {
         let Self { at, packages, gpus, policies, power, cpu, gpu, law, backends, .. } = self;
@@ -71,7 +71,7 @@ pub struct DeviceReport {
     /// What it has, as its backend describes it.
     pub described: Option<Domain>,
     /// What it draws.
-    pub power: Reading,
+    pub power: MeterReading,
     /// What its energy counter showed, where it has one that could be read.
     pub energy: Option<MicroJoules>,
     /// The limit in force, whoever set it.
@@ -107,7 +107,7 @@ pub struct BackendReport {
     /// Which one.
     pub kind: BackendKind,
     /// How it stands.
-    pub standing: Standing,
+    pub standing: BackendState,
     /// How many domains it lists.
     pub domains: usize,
     /// Since when a call has not returned, if it is longer than a period.
@@ -115,14 +115,14 @@ pub struct BackendReport {
     /// What it could not make sense of.
     pub complaints: Arc<[String]>,
     /// What it last failed at.
-    pub last_trouble: Option<Trouble>,
+    pub last_trouble: Option<DriverError>,
     /// How often it failed.
     pub troubles: u64,
 }
 
 /// What was counted since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct NodeCounters {
     /// Periods.
     pub periods: u64,
     /// Orders to the hardware.

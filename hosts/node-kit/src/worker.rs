@@ -20,7 +20,7 @@ mod wakeup;
 pub(crate) use wakeup::Wakeup;
 
 use self::thread::{STACK, Thread};
-use crate::driver::{Device, Trouble};
+use crate::driver::{Device, DriverError};
 use crate::{BackendKind, Time};
 use joulie_core::node::backoff::Backoff;
 use joulie_core::node::ticket::Ticket;
@@ -46,13 +46,13 @@ pub(crate) enum Outcome {
 
 /// How a backend stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum BackendState {
     /// It is being opened for the first time.
     Opening,
     /// It answers.
     Ready,
     /// It could not be opened; it is tried again.
-    Failed(Trouble),
+    Failed(DriverError),
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -70,7 +70,7 @@ struct Letters {
     answered: u64,
     orders: Vec<Option<(Ticket, Order)>>,
     some_order: bool,
-    standing: Standing,
+    standing: BackendState,
     /// Since when the thread is inside the driver.
     inside: Option<Stamp>,
     epoch: u64,
@@ -79,7 +79,7 @@ struct Letters {
     outcomes: Vec<Option<Outcome>>,
     complaints: Arc<[String]>,
     troubles: u64,
-    last_trouble: Option<Trouble>,
+    last_trouble: Option<DriverError>,
 }
 
 #[derive(Debug)]
@@ -100,7 +100,7 @@ pub(crate) struct Worker {
 /// A copy of what a backend last said.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
-    pub(crate) standing: Standing,
+    pub(crate) standing: BackendState,
     pub(crate) inside: Option<Stamp>,
     pub(crate) answered: u64,
     pub(crate) epoch: u64,
@@ -109,11 +109,11 @@ pub(crate) struct View {
     pub(crate) outcomes: Vec<Option<Outcome>>,
     pub(crate) complaints: Arc<[String]>,
     pub(crate) troubles: u64,
-    pub(crate) last_trouble: Option<Trouble>,
+    pub(crate) last_trouble: Option<DriverError>,
 }
 
 /// How a backend is opened, again and again until it is.
-pub(crate) type Opener = Box<dyn FnMut() -> Result<Box<dyn Device>, Trouble> + Send>;
+pub(crate) type Opener = Box<dyn FnMut() -> Result<Box<dyn Device>, DriverError> + Send>;
 
 impl Worker {
     /// Starts the thread of a backend.
@@ -132,7 +132,7 @@ impl Worker {
             answered: 0,
             orders: Vec::new(),
             some_order: false,
-            standing: Standing::Opening,
+            standing: BackendState::Opening,
             inside: None,
             epoch: 0,
             domains: none.clone(),
@@ -143,7 +143,7 @@ impl Worker {
             last_trouble: None,
         };
         let view = View {
-            standing: Standing::Opening,
+            standing: BackendState::Opening,
             inside: None,
             answered: 0,
             epoch: 0,

@@ -1,12 +1,12 @@
 //! What is said of the limits that the budget keeps; the keeping is `planner::budget`'s.
 
 use crate::reasons::{BUDGET_EXCEEDED, BUDGET_SHORT, HARDWARE_UNKNOWN, KEPT, LOAD_UNKNOWN};
-use joulie_api::condition::{ConditionReason, Status};
+use joulie_api::condition::{ConditionReason, ConditionStatus};
 use planner::budget::GroupStanding;
 use std::borrow::Cow;
 
 /// Whether the limits above a node are kept, and why, for its condition.
-pub(crate) type Said = (Status, &'static str, Cow<'static, str>);
+pub(crate) type Said = (ConditionStatus, &'static str, Cow<'static, str>);
 
 fn said(reason: ConditionReason, why: impl Into<Cow<'static, str>>) -> Said {
     (reason.status, reason.word, why.into())

@@ -10,15 +10,15 @@
 //! A change is planned a moment after it came, so that what comes together is planned together; passes that follow one
 //! another keep a distance of some times what a pass takes, so that a storm of events costs a part of one processor.
 
-use crate::brain::{Brain, Then, stamp};
 use crate::grants::Ticket;
 use crate::lease;
 use crate::meters::http::{Poller, Read};
+use crate::reconciler::{Reconciler, Then, stamp};
 use crate::settings::{PowerSource, Settings};
 use crate::site::Watches;
 use crate::stats::Stats;
 use crate::writes::{Outcome, Trouble, Writers};
-use host_kit::clock::{Clock, Mono};
+use host_kit::clock::{HostClock, Mono};
 use host_kit::health::Heartbeat;
 use host_kit::leader::{Leadership, Term};
 use host_kit::shutdown::Stop;
@@ -45,7 +45,7 @@ pub(crate) struct Parts {
     /// The API server.
     pub(crate) client: Client,
     /// Time.
-    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn HostClock>,
     /// The watches.
     pub(crate) watches: Watches,
     /// Whether this process leads.
@@ -67,7 +67,7 @@ pub(crate) struct Lead {
     parts: Parts,
     /// The same watches again, to wait for: waiting for a change makes it a known one.
     waiting: Watches,
-    brain: Brain,
+    reconciler: Reconciler,
     writers: Writers<(u64, Then)>,
     outcomes: mpsc::UnboundedReceiver<Outcome<(u64, Then)>>,
     /// Grants have writers of their own: nothing else holds up what is to come down.
@@ -90,7 +90,7 @@ pub(crate) struct Lead {
 
 impl Lead {
     /// Nothing has been done yet.
-    pub(crate) fn new(parts: Parts, brain: Brain) -> Self {
+    pub(crate) fn new(parts: Parts, reconciler: Reconciler) -> Self {
         let settings = &parts.settings;
         let leads = (&parts.leadership, &parts.clock);
         let (writers, outcomes) =
@@ -103,7 +103,7 @@ impl Lead {
         };
         let now = parts.clock.mono();
         Self {
-            brain,
+            reconciler,
             writers,
             outcomes,
             granters,
@@ -159,7 +159,7 @@ impl Lead {
     fn look(&mut self) {
         let now = self.parts.clock.mono();
         self.stirred = None;
-        let changes = self.brain.look(&mut self.parts.watches, now, self.parts.clock.wall());
+        let changes = self.reconciler.look(&mut self.parts.watches, now, self.parts.clock.wall());
         if !changes.is_empty() {
             self.dirty.get_or_insert(now);
         }
@@ -167,28 +167,29 @@ impl Lead {
 
     fn ended(&mut self, outcome: Outcome<(u64, Then)>) {
         let now = self.parts.clock.mono();
-        self.brain.ended(outcome, now);
+        self.reconciler.ended(outcome, now);
         // Several jobs mostly end together.
         while let Ok(outcome) = self.outcomes.try_recv() {
-            self.brain.ended(outcome, now);
+            self.reconciler.ended(outcome, now);
         }
         self.dirty.get_or_insert(now);
     }
 
     fn grant_ended(&mut self, outcome: Outcome<Ticket>) {
         let now = self.parts.clock.mono();
-        self.brain.grant_ended(outcome, now);
+        self.reconciler.grant_ended(outcome, now);
         while let Ok(outcome) = self.granted.try_recv() {
-            self.brain.grant_ended(outcome, now);
+            self.reconciler.grant_ended(outcome, now);
         }
         self.dirty.get_or_insert(now);
     }
 
     fn heard(&mut self, read: Read) {
         let now = stamp(self.parts.clock.mono());
-        let report =
-            read.watts.and_then(|watts| planner::power::Sample::new(planner::power::Meter::Http, watts, now));
-        self.brain.meters().record(&read.node, now, report);
+        let report = read
+            .watts
+            .and_then(|watts| planner::power::PowerSample::new(planner::power::PowerMeter::Http, watts, now));
+        self.reconciler.meters().record(&read.node, now, report);
         self.dirty.get_or_insert(self.parts.clock.mono());
     }
 
@@ -199,10 +200,10 @@ impl Lead {
             return;
         }
         self.term = term;
-        self.brain.begin_term(now);
+        self.reconciler.begin_term(now);
         (self.since, self.renewed, self.last_pass) = (now, None, None);
         if let Some(poller) = &self.poller {
-            poller.follow(if term.is_some() { self.brain.planned() } else { Vec::new() });
+            poller.follow(if term.is_some() { self.reconciler.planned() } else { Vec::new() });
         }
         if term.is_some() {
             self.look();
@@ -224,7 +225,7 @@ impl Lead {
     }
 
     fn next_try(&self) -> Option<Mono> {
-        self.brain.next_try(self.last_pass.map_or(self.since, |(_, at)| at))
+        self.reconciler.next_try(self.last_pass.map_or(self.since, |(_, at)| at))
     }
 
     /// Whether a pass is due although no row has changed.
@@ -286,7 +287,7 @@ impl Lead {
         }
         self.dirty = None;
         // Not before the look: what was heard in it would lie in the future.
-        let passed = self.brain.pass(self.parts.clock.mono(), self.parts.clock.wall());
+        let passed = self.reconciler.pass(self.parts.clock.mono(), self.parts.clock.wall());
         let took = self.parts.clock.mono().since(now);
         self.parts.stats.passed(took);
         tracing::debug!(jobs = passed.jobs.len(), "pass {} took {}us", passed.number, took.as_micros());
@@ -294,7 +295,7 @@ impl Lead {
             self.generation += 1;
         }
         if let Some(poller) = &self.poller {
-            poller.follow(self.brain.planned());
+            poller.follow(self.reconciler.planned());
         }
         for job in passed.grants {
             self.granters.send(job, term);
@@ -312,7 +313,7 @@ impl Lead {
         let (Some(_), Some((pass, _))) = (self.term, self.last_pass) else { return };
         let due =
             self.renewed.is_none_or(|(of, at)| of < pass && now.since(at) >= self.parts.settings.renew_plan);
-        if !due || self.blind.is_some() || !self.brain.is_complete(pass) {
+        if !due || self.blind.is_some() || !self.reconciler.is_complete(pass) {
             return;
         }
         let Parts { client, settings, identity, clock, .. } = &self.parts;

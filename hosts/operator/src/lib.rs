@@ -10,7 +10,7 @@
 //! - [`settings`]: what it can be told;
 //! - `rows`: what is kept of an object; `site`: rows put together node by node;
 //! - `meters`: what nodes draw, with source and age;
-//! - `brain`: one pass, synchronous; `publish`: what is written and when it is worth a write;
+//! - `reconciler`: one pass, synchronous; `publish`: what is written and when it is worth a write;
 //! - `grants`: what the budget has sent and not seen land yet;
 //! - `writes`: sending, and what came of it; `lead`: the loop; `lease`: the plan's sign of life;
 //! - `uninstall`: a command of its own, which asks the operators for the release of all nodes.
@@ -19,7 +19,6 @@
 //! and objects say. It decides nothing by itself: policy, guard, twin and budget are `planner`'s and `joulie-core`'s.
 #![forbid(unsafe_code)]
 
-mod brain;
 mod budget;
 mod grants;
 mod lead;
@@ -27,6 +26,7 @@ mod lease;
 mod meters;
 mod publish;
 pub mod reasons;
+mod reconciler;
 mod rows;
 pub mod settings;
 mod site;
@@ -37,4 +37,4 @@ mod writes;
 
 pub use settings::Settings;
 pub use start::{BUILD, StartError, Started, described_metrics, start};
-pub use uninstall::{UNINSTALL_STATUSES, UNINSTALL_TABLE, release_all, uninstall};
+pub use uninstall::{Tell, UNINSTALL_STATUSES, UNINSTALL_TABLE, release_all, uninstall};

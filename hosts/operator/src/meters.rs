@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use planner::names::Beside;
 use planner::node::Power;
 use planner::power::history::{History, HistoryLaw, WINDOW};
-use planner::power::{Absent, Meter, Reading, Report, Sample};
+use planner::power::{MeterResult, NoMeasurement, NodeReading, PowerMeter, PowerSample};
 use power_units::{Stamp, Watts};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) struct Meters {
     law: HistoryLaw,
     hold: Duration,
     /// What stands for a meter that has said nothing yet.
-    silent: Absent,
+    silent: NoMeasurement,
     by_agents: bool,
     /// The nodes of whose meters anything was ever heard, a failure included.
     heard: BTreeMap<Arc<str>, Heard>,
@@ -49,10 +49,10 @@ impl Meters {
     pub(crate) fn new(source: &PowerSource, hold: Duration) -> Result<Self, String> {
         let law = HistoryLaw::new(WINDOW, micros(hold)).map_err(|error| error.to_string())?;
         let silent = match source {
-            PowerSource::Static => Absent::NotConfigured,
-            PowerSource::Agent => Absent::AgentNoData,
-            PowerSource::Http(None, _) => Absent::HttpNoEndpoint,
-            PowerSource::Http(Some(_), _) => Absent::HttpError,
+            PowerSource::Static => NoMeasurement::NotConfigured,
+            PowerSource::Agent => NoMeasurement::AgentNoData,
+            PowerSource::Http(None, _) => NoMeasurement::HttpNoEndpoint,
+            PowerSource::Http(Some(_), _) => NoMeasurement::HttpError,
         };
         let by_agents = *source == PowerSource::Agent;
         Ok(Self { law, hold, silent, by_agents, heard: BTreeMap::new() })
@@ -78,7 +78,7 @@ impl Meters {
     }
 
     /// Takes in the outcome of one attempt to read a node's power.
-    pub(crate) fn record(&mut self, node: &str, now: Stamp, report: Report) {
+    pub(crate) fn record(&mut self, node: &str, now: Stamp, report: MeterResult) {
         if let Some(heard) = self.heard.get_mut(node) {
             return heard.history.record(&self.law, now, report);
         }
@@ -103,9 +103,9 @@ impl Meters {
                 awaited: false,
             },
             None => Power {
-                reading: Reading::Absent(self.silent),
+                reading: NodeReading::Absent(self.silent),
                 trend: None,
-                awaited: !matches!(self.silent, Absent::NotConfigured | Absent::HttpNoEndpoint),
+                awaited: !matches!(self.silent, NoMeasurement::NotConfigured | NoMeasurement::HttpNoEndpoint),
             },
         }
     }
@@ -132,7 +132,9 @@ impl Heard {
         let (at, watts) = says;
         self.said = Some((at.map(str::to_owned), watts));
         let watts = watts.filter(|_| !at.is_some_and(is_old));
-        let report = watts.ok_or(Absent::AgentNoData).and_then(|watts| Sample::new(Meter::Agent, watts, now));
+        let report = watts
+            .ok_or(NoMeasurement::AgentNoData)
+            .and_then(|watts| PowerSample::new(PowerMeter::Agent, watts, now));
         self.history.record(law, now, report);
     }
 }

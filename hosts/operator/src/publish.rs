@@ -16,8 +16,8 @@ use joulie_api::labels::{self, manager};
 use joulie_api::number::Number;
 use joulie_core::budget::Grant;
 use joulie_core::node::cap::CapIntent;
-use planner::intent::Cap;
-use planner::node::{Desired, Node};
+use planner::intent::DeviceCap;
+use planner::node::{DesiredState, Node};
 use planner::profile::Profile;
 use serde_json::{Map, Value, json};
 
@@ -45,7 +45,7 @@ pub(crate) fn state_document(
     carrier: Carrier,
     name: &str,
     node: &str,
-    desired: &Desired,
+    desired: &DesiredState,
     there: Option<&StateSeen>,
 ) -> Value {
     let theirs = there.map(|state| state.carried.theirs);
@@ -114,7 +114,7 @@ pub(crate) fn grant_patch(seen: &GrantSeen, grant: Grant, released: bool) -> Val
 /// The API version of Joulie's kinds.
 pub(crate) const API_VERSION: &str = "joulie.io/v1alpha1";
 
-fn intent(cap: Cap) -> CapIntent {
+fn intent(cap: DeviceCap) -> CapIntent {
     CapIntent { watts: cap.watts, percent: cap.percent }
 }
 

@@ -2,7 +2,7 @@
 //! programs write and the reference lists.
 
 use host_kit::events::{EventReason, Severity};
-use joulie_api::condition::{ConditionReason, ConditionType, Status};
+use joulie_api::condition::{ConditionReason, ConditionStatus, ConditionType};
 
 macro_rules! reasons {
     ($($list:ident: [$type:ty; $count:literal] = { $($name:ident: $reason:expr;)+ })+) => {$(
@@ -15,7 +15,7 @@ macro_rules! reasons {
 
 const fn of(
     about: ConditionType,
-    status: Status,
+    status: ConditionStatus,
     word: &'static str,
     meaning: &'static str,
 ) -> ConditionReason {
@@ -36,27 +36,27 @@ use Severity::{Normal, Warning};
 
 reasons! {
     CONDITION_REASONS: [ConditionReason; 12] = {
-        SAMPLED: of(TelemetryFresh, Status::True, "Sampled", "the power is measured");
-        NO_METER: of(TelemetryFresh, Status::True, "NoMeter",
+        SAMPLED: of(TelemetryFresh, ConditionStatus::True, "Sampled", "the power is measured");
+        NO_METER: of(TelemetryFresh, ConditionStatus::True, "NoMeter",
             "no meter is configured: the power is estimated, and that is all that was asked for");
-        METER_SILENT: of(TelemetryFresh, Status::False, "MeterSilent",
+        METER_SILENT: of(TelemetryFresh, ConditionStatus::False, "MeterSilent",
             "no sample for POWER_HOLD, or the last attempt failed: the node is not raised to full power; look at its agent");
-        NOT_HEARD_YET: of(TelemetryFresh, Status::Unknown, "NotHeardYet",
+        NOT_HEARD_YET: of(TelemetryFresh, ConditionStatus::Unknown, "NotHeardYet",
             "nothing was heard of the meter since the operator began: the agent has not started, or has not measured yet");
-        KEPT: of(WithinBudget, Status::True, "Kept", "every limit above the node is kept");
-        BUDGET_SHORT: of(WithinBudget, Status::False, "BudgetShort",
+        KEPT: of(WithinBudget, ConditionStatus::True, "Kept", "every limit above the node is kept");
+        BUDGET_SHORT: of(WithinBudget, ConditionStatus::False, "BudgetShort",
             "a limit cannot be kept even at the lowest caps: raise the limit, or take load or nodes away");
-        LOAD_UNKNOWN: of(WithinBudget, Status::False, "LoadUnknown",
+        LOAD_UNKNOWN: of(WithinBudget, ConditionStatus::False, "LoadUnknown",
             "nobody can say what a group draws, and nothing in it is raised: look for nodes with HardwareUnknown");
-        BUDGET_EXCEEDED: of(WithinBudget, Status::False, "BudgetExceeded",
+        BUDGET_EXCEEDED: of(WithinBudget, ConditionStatus::False, "BudgetExceeded",
             "more was counted than a limit allows for half a minute; the Event BudgetExceeded names the nodes");
-        HARDWARE_UNKNOWN: of(WithinBudget, Status::Unknown, "HardwareUnknown",
+        HARDWARE_UNKNOWN: of(WithinBudget, ConditionStatus::Unknown, "HardwareUnknown",
             "nobody knows what the node can draw, so it has no grant: start its agent, or label it");
-        MALFORMED: of(Unreadable, Status::True, "Malformed",
+        MALFORMED: of(Unreadable, ConditionStatus::True, "Malformed",
             "an object of the node cannot be read, and the message names it: mend or delete the object");
-        NOT_BELIEVED: of(HardwareImplausible, Status::True, "NotBelieved",
+        NOT_BELIEVED: of(HardwareImplausible, ConditionStatus::True, "NotBelieved",
             "the node says of its hardware what its model cannot be; the message has each figure and what counts instead");
-        OWNED_BY_OTHERS: of(Overridden, Status::True, "OwnedByOthers",
+        OWNED_BY_OTHERS: of(Overridden, ConditionStatus::True, "OwnedByOthers",
             "somebody else owns a field that the operator would write: what they say stands; remove the field to hand it back");
     }
     EVENT_REASONS: [EventReason; 9] = {

@@ -4,18 +4,18 @@ mod table;
 
 pub use table::TABLE;
 
-use crate::site::Lens;
-use host_kit::config::{Listen, Refusals, Setting, UrlTemplate, Values};
+use crate::site::Selectors;
+use host_kit::config::{ConfigSetting, Listen, Refusals, UrlTemplate, Values};
 use host_kit::leader::Candidate;
 use host_kit::program;
-use planner::budget::Limits;
+use planner::budget::BudgetLimits;
 use planner::catalog::Catalog;
 use planner::guard::GuardMode;
 use planner::hardware::PowerRange;
 use planner::intent::{CapSettings, GpuNodeCpus, Intents, UserRanges};
-use planner::node::DesiredSource;
+use planner::node::DesiredKind;
 use planner::plan::{self, DrainingLabel};
-use planner::policy::{FamilyFloor, Policy, PolicyType, QueueAware, RuleSwap, StaticPartition};
+use planner::policy::{FamilyFloor, PlacementPolicy, PolicyType, QueueAware, RuleSwap, StaticPartition};
 use planner::profile::PerProfile;
 use planner::twin::TwinLaw;
 use power_units::{Micros, Percent, Ratio, Role, Watts};
@@ -35,7 +35,7 @@ pub struct Settings {
     /// The pod, after which the process is named.
     pub(crate) pod_name: Option<String>,
     /// How objects are looked at.
-    pub(crate) lens: Lens,
+    pub(crate) selectors: Selectors,
     /// How it is decided.
     pub(crate) plan: plan::Settings,
     /// The known models.
@@ -118,7 +118,7 @@ impl Settings {
             debug_token: values.get(&program::DEBUG_TOKEN)?,
             namespace: values.get(&program::NAMESPACE)?,
             pod_name: values.get(&program::POD_NAME)?,
-            lens: lens(values)?,
+            selectors: selectors(values)?,
             plan,
             catalog,
             policy_unknown,
@@ -140,8 +140,8 @@ pub(crate) fn micros(duration: Duration) -> Micros {
     Micros::new(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
 }
 
-fn lens(values: &Values) -> Result<Lens, Refusals> {
-    Ok(Lens {
+fn selectors(values: &Values) -> Result<Selectors, Refusals> {
+    Ok(Selectors {
         selector: values.get(&table::NODE_SELECTOR)?,
         reserved_key: values.get(&table::RESERVED_LABEL_KEY)?,
         profile_key: values.get(&table::POWER_PROFILE_LABEL)?,
@@ -151,14 +151,14 @@ fn lens(values: &Values) -> Result<Lens, Refusals> {
     })
 }
 
-fn policy(values: &Values) -> Result<(Policy, bool), Refusals> {
+fn policy(values: &Values) -> Result<(PlacementPolicy, bool), Refusals> {
     let (kind, known) = PolicyType::read(&values.get(&table::POLICY_TYPE)?);
     let interval = micros(values.get(&table::RECONCILE_INTERVAL)?);
     let refuse = |names: &[&str], why: &dyn std::fmt::Display| values.conflict(names, &why.to_string());
     let policy = match kind {
         PolicyType::StaticPartition => {
             let fraction = values.get(&table::STATIC_HP_FRAC)?;
-            Policy::StaticPartition(
+            PlacementPolicy::StaticPartition(
                 StaticPartition::new(fraction).map_err(|why| refuse(&["STATIC_HP_FRAC"], &why))?,
             )
         }
@@ -170,15 +170,15 @@ fn policy(values: &Values) -> Result<(Policy, bool), Refusals> {
                 values.get(&table::QUEUE_HP_MAX)?,
                 values.get(&table::QUEUE_PERF_PER_HP_NODE)?,
             );
-            Policy::QueueAware(policy.map_err(|why| refuse(&names, &why))?)
+            PlacementPolicy::QueueAware(policy.map_err(|why| refuse(&names, &why))?)
         }
-        PolicyType::RuleSwap => Policy::RuleSwap(RuleSwap::new(interval)),
+        PolicyType::RuleSwap => PlacementPolicy::RuleSwap(RuleSwap::new(interval)),
     };
     Ok((policy, !known))
 }
 
 fn intents(values: &Values, catalog: &Catalog) -> Result<Intents, Refusals> {
-    let both = |performance: &Setting<Percent>, eco: &Setting<Percent>| {
+    let both = |performance: &ConfigSetting<Percent>, eco: &ConfigSetting<Percent>| {
         Ok::<_, Refusals>(PerProfile { performance: values.get(performance)?, eco: values.get(eco)? })
     };
     let gpu_node_cpus =
@@ -237,8 +237,8 @@ fn power(values: &Values) -> Result<PowerSource, Refusals> {
     })
 }
 
-fn limits(values: &Values) -> Result<Limits, Refusals> {
-    let limits = Limits {
+fn limits(values: &Values) -> Result<BudgetLimits, Refusals> {
+    let limits = BudgetLimits {
         site: values.get(&table::BUDGET_SITE_WATTS)?,
         site_base: values.get(&table::BUDGET_SITE_BASE_WATTS)?,
         racks: values.get(&table::BUDGET_RACK_WATTS)?,
@@ -279,8 +279,8 @@ pub(crate) const FLOORS: [(&str, FamilyFloor); 3] =
 pub(crate) const MARKS: [(&str, DrainingLabel); 2] =
     [("always", DrainingLabel::Always), ("while-draining", DrainingLabel::OnlyWhileDraining)];
 /// Which kind carries the desired state, by its word.
-pub(crate) const SOURCES: [(&str, DesiredSource); 2] =
-    [("profile", DesiredSource::Profile), ("twin", DesiredSource::Twin)];
+pub(crate) const SOURCES: [(&str, DesiredKind); 2] =
+    [("profile", DesiredKind::Profile), ("twin", DesiredKind::Twin)];
 
 #[cfg(test)]
 mod tests;

@@ -2,10 +2,10 @@
 //! is not read again.
 
 mod confirm;
+mod interner;
 mod objects;
 mod observed;
 mod pods;
-mod texts;
 mod unread;
 mod watches;
 
@@ -16,7 +16,8 @@ pub(crate) use watches::{SILENCE_MAX, Watches};
 use crate::publish::Carrier;
 use crate::rows::{GrantSeen, HardwareSeen, NodeSeen, ProfileSeen, TwinSeen};
 use confirm::confirmation;
-use host_kit::reflect::News;
+use host_kit::reflect::RowChanges;
+use interner::Interner;
 use joulie_api::labels::{self, PLAN_LEASE};
 use kube::core::{Selector, SelectorExt};
 use objects::{Objects, Touched};
@@ -24,18 +25,18 @@ use planner::catalog::Catalog;
 use planner::density::Family;
 use planner::inventory::{self, HardwareFacts, Implausible, LabelFacts, Peers};
 use planner::node::{
-    Confirmation, DesiredSource, Granted, Label, Labels, Machine, Node, Power, Presence, Published, Sight,
+    Confirmation, DesiredKind, Granted, Label, Labels, MachineFacts, Node, Power, Presence, Published,
+    Visibility,
 };
 use planner::places::Places;
-use planner::plan::Cluster;
+use planner::plan::ClusterState;
 use power_units::{Micros, Stamp, Watts};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use texts::Texts;
 
 /// How nodes and pods are looked at.
 #[derive(Clone, Debug)]
-pub(crate) struct Lens {
+pub(crate) struct Selectors {
     /// Which nodes are ours.
     pub(crate) selector: Selector,
     /// The label that keeps a node out.
@@ -47,14 +48,14 @@ pub(crate) struct Lens {
     /// The labels that may name a GPU product.
     pub(crate) gpu_product_keys: Vec<String>,
     /// Which kind carries the desired state.
-    pub(crate) source: DesiredSource,
+    pub(crate) source: DesiredKind,
 }
 
 /// The cluster.
 #[derive(Debug)]
 pub(crate) struct Site {
     /// Every node, in the order of names, what is left of those that are gone, and the pods.
-    pub(crate) cluster: Cluster,
+    pub(crate) cluster: ClusterState,
     /// The objects of each node, in the same order.
     pub(crate) observed: Vec<Arc<Observed>>,
     places: Places,
@@ -68,7 +69,7 @@ pub(crate) struct Site {
     hardware_known: bool,
     /// What nodes of models that the catalogue does not know say of them together.
     peers: Peers,
-    texts: Texts,
+    interner: Interner,
     /// Nodes that are gone and of which something is left, as they were last.
     departed: BTreeMap<Arc<str>, Departed>,
     /// Nodes have come or gone since somebody last asked.
@@ -82,7 +83,7 @@ pub(crate) struct Site {
 impl Default for Site {
     fn default() -> Self {
         Self {
-            cluster: Cluster {
+            cluster: ClusterState {
                 nodes: Vec::new(),
                 gone: Vec::new(),
                 pods: None,
@@ -98,7 +99,7 @@ impl Default for Site {
             hardware: Objects::default(),
             hardware_known: false,
             peers: Peers::default(),
-            texts: Texts::default(),
+            interner: Interner::default(),
             departed: BTreeMap::new(),
             other_nodes: false,
             unread: Unreads::default(),
@@ -135,10 +136,15 @@ impl Changes {
 
 impl Site {
     /// Takes in what has changed.
-    pub(crate) fn refresh(&mut self, watches: &mut Watches, lens: &Lens, catalog: &Catalog) -> Changes {
+    pub(crate) fn refresh(
+        &mut self,
+        watches: &mut Watches,
+        selectors: &Selectors,
+        catalog: &Catalog,
+    ) -> Changes {
         // Asked before the news, so that whoever is known is in them.
         let known = watches.hardware.is_synced();
-        let pods = pods::read(&mut self.cluster.pods, &mut watches.pods, lens);
+        let pods = pods::read(&mut self.cluster.pods, &mut watches.pods, selectors);
         let mut changes = Changes { plan: pods, nodes: Vec::new() };
         let unread = self.unread.clone();
         let mut touched = Touched::NOTHING;
@@ -172,11 +178,11 @@ impl Site {
         let nodes = watches.nodes.news(|news| same_nodes(&news)).unwrap_or_else(|| Some(BTreeMap::new()));
         match (touched, nodes) {
             (Touched::Few(touched), Some(nodes)) => {
-                self.read_few(&touched, &nodes, (lens, catalog), &mut changes);
+                self.read_few(&touched, &nodes, (selectors, catalog), &mut changes);
             }
             (Touched::Few(_) | Touched::All, _) => {
                 let nodes = watches.nodes.with(|rows| rows.values().map(|held| held.row.clone()).collect());
-                self.read_all(nodes, anew, (lens, catalog), &mut changes);
+                self.read_all(nodes, anew, (selectors, catalog), &mut changes);
             }
         }
         changes
@@ -223,7 +229,7 @@ impl Site {
         &mut self,
         touched: &BTreeSet<String>,
         nodes: &BTreeMap<Arc<str>, Arc<NodeSeen>>,
-        by: (&Lens, &Catalog),
+        by: (&Selectors, &Catalog),
         changes: &mut Changes,
     ) {
         let names: BTreeSet<&str> =
@@ -269,7 +275,7 @@ impl Site {
         &mut self,
         nodes: Vec<Arc<NodeSeen>>,
         anew: bool,
-        by: (&Lens, &Catalog),
+        by: (&Selectors, &Catalog),
         changes: &mut Changes,
     ) {
         let others = nodes.len() != self.observed.len()
@@ -305,29 +311,30 @@ impl Site {
         }
         old.for_each(|(_, gone)| self.departs(gone));
         self.read_gone(by, changes);
-        self.texts.forget_unused();
+        self.interner.forget_unused();
     }
 
     /// A node's object has gone. One that never said in which boot it is could not be told from one that has rebooted.
     fn departs(&mut self, Node { name, uid, boot, machine, .. }: Node) {
         if !boot.is_empty() {
-            self.departed.insert(name, Departed { uid, boot, most: machine.split.max() });
+            self.departed.insert(name, Departed { uid, boot, most: machine.power_model.max() });
         }
     }
 
     /// Looks for objects of nodes that are gone.
-    fn read_gone(&mut self, (lens, catalog): (&Lens, &Catalog), changes: &mut Changes) {
+    fn read_gone(&mut self, (selectors, catalog): (&Selectors, &Catalog), changes: &mut Changes) {
         let profiles = self.profiles.by_node().keys();
         let all = profiles.chain(self.twins.by_node().keys()).chain(self.grants.by_node().keys());
         let names: BTreeSet<&String> = all.filter(|node| self.find(node).is_none()).collect();
-        let gone: Vec<Node> = names.into_iter().map(|name| self.gone(name, lens.source, catalog)).collect();
+        let gone: Vec<Node> =
+            names.into_iter().map(|name| self.gone(name, selectors.source, catalog)).collect();
         self.departed.retain(|name, _| gone.iter().any(|node| node.name == *name));
         changes.plan |= gone != self.cluster.gone;
         self.cluster.gone = gone;
     }
 
     /// What is left of a node that is gone.
-    fn gone(&self, name: &str, source: DesiredSource, catalog: &Catalog) -> Node {
+    fn gone(&self, name: &str, source: DesiredKind, catalog: &Catalog) -> Node {
         let granted = self.granted(name);
         let (uid, boot, most) = match self.departed.get(name) {
             Some(Departed { uid, boot, most }) => (uid.clone(), boot.clone(), *most),
@@ -342,9 +349,9 @@ impl Site {
             unschedulable: false,
             tainted: false,
             presence: Presence::Gone,
-            sight: Sight::Clear,
+            visibility: Visibility::Clear,
             labels: Labels::default(),
-            machine: Machine::lump(&granted, catalog),
+            machine: MachineFacts::lump(&granted, catalog),
             published: self.published(name, source),
             confirmation: Confirmation::Awaited,
             granted,
@@ -352,7 +359,7 @@ impl Site {
         };
         // Its machine had come up anew, and nobody has said since then what it holds.
         if let Some(most) = most.filter(|_| node.receipt().is_none()) {
-            node.machine = Machine::lump_of(&node.granted, most, catalog);
+            node.machine = MachineFacts::lump_of(&node.granted, most, catalog);
         }
         node
     }
@@ -363,7 +370,7 @@ impl Site {
         Granted { unread, ..seen.map(|seen| seen.granted.clone()).unwrap_or_default() }
     }
 
-    fn published(&self, node: &str, source: DesiredSource) -> Published {
+    fn published(&self, node: &str, source: DesiredKind) -> Published {
         Published {
             source,
             profile: self.profiles.get(node).map(|profile| profile.state.carried.clone()),
@@ -378,26 +385,26 @@ impl Site {
         &mut self,
         observed: &Observed,
         was: Option<&Node>,
-        (lens, catalog): (&Lens, &Catalog),
+        (selectors, catalog): (&Selectors, &Catalog),
     ) -> Node {
         let Observed { node, hardware, profile: _, twin: _, grant: _, unreadable } = observed;
-        let published = self.published(&node.name, lens.source);
-        let machine = self.machine(observed, was.map(|was| &was.machine), &published, (lens, catalog));
+        let published = self.published(&node.name, selectors.source);
+        let machine = self.machine(observed, was.map(|was| &was.machine), &published, (selectors, catalog));
         let sent = was.map(|was| was.granted.sent.clone()).unwrap_or_default();
         let granted = Granted { sent, ..self.granted(&node.name) };
-        let texts = &mut self.texts;
-        let mut text = |key: &str| node.label(key).map(|text| texts.share(text));
+        let interner = &mut self.interner;
+        let mut text = |key: &str| node.label(key).map(|text| interner.share(text));
         let mut label = |key: &str| Label { text: text(key), theirs: node.owner_of(key).is_some() };
         let labels = Labels {
-            profile: label(&lens.profile_key),
+            profile: label(&selectors.profile_key),
             draining: label(labels::node::DRAINING),
             rack: text(labels::node::RACK).filter(|rack| !rack.is_empty()),
             zone: text(labels::node::COOLING_ZONE).filter(|zone| !zone.is_empty()),
         };
-        let state = observed.state(lens.source);
+        let state = observed.state(selectors.source);
         let grant = granted.grant.filter(|_| !granted.released);
         // What the budget leaves of what is asked; the agent can hold no more than that.
-        let most = grant.map(|grant| machine.split.under_grant(&published.caps(), grant.watts));
+        let most = grant.map(|grant| machine.power_model.under_grant(&published.caps(), grant.watts));
         let hardware_known = self.hardware_known && unreadable.hardware.is_none();
         let confirmation =
             confirmation(state, hardware.as_deref(), (&machine.resolved.hardware, most), hardware_known);
@@ -410,12 +417,12 @@ impl Site {
             name: was.map_or_else(|| node.name.clone(), |was| was.name.clone()),
             uid: node.stamp.uid.clone(),
             boot: node.boot.clone(),
-            selected: !self.releases_all && lens.selector.matches(&node.labels),
-            reserved: labels::is_true(node.label(&lens.reserved_key)),
+            selected: !self.releases_all && selectors.selector.matches(&node.labels),
+            reserved: labels::is_true(node.label(&selectors.reserved_key)),
             unschedulable: node.unschedulable,
             tainted: node.taints.iter().any(NodeSeen::is_uncapped),
             presence,
-            sight: was.map_or(Sight::Clear, |was| was.sight),
+            visibility: was.map_or(Visibility::Clear, |was| was.visibility),
             labels,
             machine,
             published,
@@ -429,13 +436,13 @@ impl Site {
     fn machine(
         &mut self,
         Observed { node, hardware, .. }: &Observed,
-        was: Option<&Machine>,
+        was: Option<&MachineFacts>,
         published: &Published,
-        (lens, catalog): (&Lens, &Catalog),
-    ) -> Machine {
+        (selectors, catalog): (&Selectors, &Catalog),
+    ) -> MachineFacts {
         let facts = HardwareFacts {
             reported: hardware.as_ref().map(|hardware| hardware.reported.clone()),
-            labels: LabelFacts::read(|key| node.label(key), &lens.gpu_product_keys),
+            labels: LabelFacts::read(|key| node.label(key), &selectors.gpu_product_keys),
             capacity_cpus: node.capacity_cpus,
             allocatable_gpus: node.allocatable_gpus,
         };
@@ -443,14 +450,14 @@ impl Site {
         let can_cap = hardware.as_ref().map_or((false, false), |hardware| {
             (hardware.cpu_control != Some(false), hardware.gpu_control != Some(false))
         });
-        let mut machine = Machine::of(&facts, was, published.caps().gpu.is_some(), can_cap, catalog);
-        let Machine { resolved, family, .. } = &mut machine;
-        self.texts.share_all([&mut resolved.hardware.cpu.model]);
+        let mut machine = MachineFacts::of(&facts, was, published.caps().gpu.is_some(), can_cap, catalog);
+        let MachineFacts { resolved, family, .. } = &mut machine;
+        self.interner.share_all([&mut resolved.hardware.cpu.model]);
         if let Some(gpu) = &mut resolved.hardware.gpu {
-            self.texts.share_all([&mut gpu.model]);
+            self.interner.share_all([&mut gpu.model]);
         }
         *family = Family::of(&resolved.hardware);
-        Machine {
+        MachineFacts {
             has_no_meter: hardware.as_ref().is_some_and(|hardware| hardware.metered == Some(false)),
             implausible: said(&implausible),
             ..machine
@@ -495,7 +502,7 @@ fn said(implausible: &[Implausible]) -> Option<Arc<str>> {
 }
 
 /// The nodes that have changed, where none has come or gone.
-fn same_nodes(news: &News<'_, NodeSeen>) -> Option<BTreeMap<Arc<str>, Arc<NodeSeen>>> {
+fn same_nodes(news: &RowChanges<'_, NodeSeen>) -> Option<BTreeMap<Arc<str>, Arc<NodeSeen>>> {
     let mut nodes = BTreeMap::new();
     for change in news.changes.as_ref()? {
         let now = change.now.filter(|_| change.before.is_some())?;

@@ -1,19 +1,19 @@
 //! Putting the operator together: ports, watches, election, loop.
 
-use crate::brain::Brain;
 use crate::lead::{Lead, Parts};
+use crate::reconciler::Reconciler;
 use crate::settings::Settings;
 use crate::site::{SILENCE_MAX, Watches};
 use crate::stats::Stats;
-use host_kit::clock::Clock;
+use host_kit::clock::HostClock;
 use host_kit::events::{self, Events, Posts};
-use host_kit::health::{Health, Heartbeat, Verdict};
+use host_kit::health::{CheckResult, Health, Heartbeat};
 use host_kit::leader::{self, Candidate, Elections, LeaseName, elect};
-use host_kit::metrics::{Build, MetricDescription, Metrics, MetricsRegistry};
+use host_kit::metrics::{BuildInfo, MetricDescription, MetricsBuilder, MetricsRegistry};
 use host_kit::ops::Ops;
 use host_kit::program::Context;
-use host_kit::reflect::{Reflections, Row, Rows, Source, reflect};
-use host_kit::server::{Debug, Drain, Guard, Limits, Port, Server, ServerMetrics};
+use host_kit::reflect::{Reflections, Row, Rows, WatchSource, reflect};
+use host_kit::server::{Debug, Drain, Guard, HttpServer, Port, ServerLimits, ServerMetrics};
 use host_kit::shutdown::{Stop, Tasks};
 use joulie_api::labels::{LEADER_LEASE, PLAN_LEASE};
 use kube::Client;
@@ -51,7 +51,7 @@ impl fmt::Display for StartError {
 impl std::error::Error for StartError {}
 
 /// The program, for metrics and `--version`.
-pub const BUILD: Build = Build::of("operator", env!("CARGO_PKG_VERSION"));
+pub const BUILD: BuildInfo = BuildInfo::of("operator", env!("CARGO_PKG_VERSION"));
 
 /// The loop comes round at least once a reconcile interval; a lock-up shows after this much more.
 const PULSE: Duration = Duration::from_secs(120);
@@ -83,7 +83,7 @@ impl Counted {
 /// All metrics of this program, for the reference.
 #[must_use]
 pub fn described_metrics() -> Vec<MetricDescription> {
-    Metrics::descriptions(|registry| drop(Counted::register(registry)))
+    MetricsBuilder::descriptions(|registry| drop(Counted::register(registry)))
 }
 
 /// Starts the operator's tasks.
@@ -94,7 +94,7 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
         tracing::warn!("POLICY_TYPE is a policy that nobody knows; static_partition is used");
     }
     let identity = leader::identity("joulie-operator", settings.pod_name.as_deref(), clock.chance());
-    let mut metrics = Metrics::of(&BUILD);
+    let mut metrics = MetricsBuilder::of(&BUILD);
     let counted = Counted::register(metrics.registry());
     let Counted { stats, elections, reflections, posts, servers: server_metrics } = counted;
 
@@ -126,33 +126,40 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
         move |_| {
             // A replica that stands by is ready: it is warm, and it takes over at once.
             if planned.load(Ordering::Relaxed) || !leads() {
-                Verdict::Pass
+                CheckResult::Pass
             } else {
-                Verdict::Fail("this process leads and has made no pass yet".to_owned())
+                CheckResult::Fail("this process leads and has made no pass yet".to_owned())
             }
         }
     });
     let debug = Debug::new(Guard::new(settings.debug_token.clone()), shown, logs);
     let ops = Ops::new(metrics.page(), health, debug);
-    let limits = Limits::new(64 * 1024, 64).map_err(|error| StartError::Settings(error.to_string()))?;
-    let server =
-        Server::bind(settings.metrics, Port::Metrics, ops, limits, None, (&server_metrics, clock.clone()))
-            .await
-            .map_err(StartError::Listen)?;
+    let limits = ServerLimits::new(64 * 1024, 64).map_err(|error| StartError::Settings(error.to_string()))?;
+    let server = HttpServer::bind(
+        settings.metrics,
+        Port::Metrics,
+        ops,
+        limits,
+        None,
+        (&server_metrics, clock.clone()),
+    )
+    .await
+    .map_err(StartError::Listen)?;
     let address = server.address().map_err(StartError::Listen)?;
     let serving = stop.clone();
     tasks.spawn("metrics", async move {
         server.run(serving, Drain::new(Duration::ZERO, DRAIN)).await;
     });
 
-    let brain = Brain::new(settings.clone(), stats.clone(), recorder).map_err(StartError::Settings)?;
+    let reconciler =
+        Reconciler::new(settings.clone(), stats.clone(), recorder).map_err(StartError::Settings)?;
     let parts = Parts { client, clock, watches, leadership, identity, settings, stats, heartbeat, planned };
-    tasks.spawn("plan", Lead::new(parts, brain).run(stop));
+    tasks.spawn("plan", Lead::new(parts, reconciler).run(stop));
     Ok(Started { metrics: address })
 }
 
 fn health(
-    clock: &Arc<dyn Clock>,
+    clock: &Arc<dyn HostClock>,
     watches: &Watches,
     heartbeat: &Heartbeat,
     settings: &Settings,
@@ -169,24 +176,24 @@ fn health(
 
 fn watch(
     (client, namespace): (&Client, &str),
-    parts: (&Reflections, &Arc<dyn Clock>),
+    parts: (&Reflections, &Arc<dyn HostClock>),
     stop: &Stop,
     tasks: &mut Tasks,
 ) -> Watches {
     fn one<R: Row>(
         client: &Client,
         path: &str,
-        parts: (&Reflections, &Arc<dyn Clock>),
+        parts: (&Reflections, &Arc<dyn HostClock>),
         stop: &Stop,
         tasks: &mut Tasks,
     ) -> Rows<R> {
-        let source = Source { path: path.to_owned(), labels: None, fields: None };
+        let source = WatchSource { path: path.to_owned(), labels: None, fields: None };
         of(client, source, parts, stop, tasks)
     }
     fn of<R: Row>(
         client: &Client,
-        source: Source,
-        (reflections, clock): (&Reflections, &Arc<dyn Clock>),
+        source: WatchSource,
+        (reflections, clock): (&Reflections, &Arc<dyn HostClock>),
         stop: &Stop,
         tasks: &mut Tasks,
     ) -> Rows<R> {
@@ -195,7 +202,7 @@ fn watch(
         rows
     }
     let joulie = "/apis/joulie.io/v1alpha1";
-    let plan = Source {
+    let plan = WatchSource {
         path: format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"),
         labels: None,
         fields: Some(format!("metadata.name={PLAN_LEASE}")),

@@ -6,9 +6,9 @@
 //! for ends with the installation and does not meet the next one.
 
 use crate::writes::apply_as;
-use host_kit::clock::{Clock, Mono, SystemClock};
+use host_kit::clock::{HostClock, Mono, SystemClock};
 use host_kit::config::parse::duration;
-use host_kit::config::{self, Invocation, Setting, Table, Values};
+use host_kit::config::{self, ConfigSetting, Invocation, SettingsTable, Values};
 use host_kit::connect::{chain, connect};
 use host_kit::program;
 use host_kit::shutdown::status::EndStatus;
@@ -27,7 +27,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// How long the nodes have.
-const RELEASE_TIMEOUT: Setting<Duration> = Setting::with_default(
+const RELEASE_TIMEOUT: ConfigSetting<Duration> = ConfigSetting::with_default(
     "RELEASE_TIMEOUT",
     "10m",
     |text| duration(text, Duration::from_secs(1)..=Duration::from_secs(86_400)),
@@ -36,7 +36,7 @@ const RELEASE_TIMEOUT: Setting<Duration> = Setting::with_default(
 );
 
 /// All that the command can be told.
-pub const UNINSTALL_TABLE: Table = Table {
+pub const UNINSTALL_TABLE: SettingsTable = SettingsTable {
     program: "joulie-operator uninstall",
     about: "asks the operators for the release of all nodes and waits for it",
     settings: &[&program::KUBECONFIG, &program::NAMESPACE, &RELEASE_TIMEOUT],
@@ -109,7 +109,7 @@ pub async fn release_all(
     client: &Client,
     namespace: &str,
     within: Duration,
-    (clock, tell): (&dyn Clock, Tell<'_>),
+    (clock, tell): (&dyn HostClock, Tell<'_>),
 ) -> Result<(), String> {
     let until = clock.mono().plus(within);
     let mut progress = Progress::default();
@@ -280,7 +280,7 @@ where
 }
 
 /// That nobody renews the plan's Lease, where that is so: then nobody releases anything.
-async fn age(client: &Client, namespace: &str, clock: &dyn Clock) -> Option<String> {
+async fn age(client: &Client, namespace: &str, clock: &dyn HostClock) -> Option<String> {
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{PLAN_LEASE}");
     let request = http::Request::get(path).body(Vec::new()).ok()?;
     let lease = tokio::time::timeout(REQUEST, client.request::<Value>(request)).await.ok()?.ok()?;

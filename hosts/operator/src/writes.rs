@@ -10,7 +10,7 @@ pub(crate) use queue::Lane;
 
 use self::queue::Queue;
 use crate::publish::MANAGER;
-use host_kit::clock::Clock;
+use host_kit::clock::HostClock;
 use host_kit::leader::{Leadership, Term};
 use kube::Client;
 use serde_json::{Value, json};
@@ -188,7 +188,7 @@ impl<Then: Send + 'static> Writers<Then> {
     /// At most `most` jobs at once; what becomes of them arrives at the receiver.
     pub(crate) fn new(
         client: &Client,
-        (leadership, clock): (&Leadership, &Arc<dyn Clock>),
+        (leadership, clock): (&Leadership, &Arc<dyn HostClock>),
         timeout: Duration,
         most: usize,
     ) -> (Self, mpsc::UnboundedReceiver<Outcome<Then>>) {

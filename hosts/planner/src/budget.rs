@@ -6,33 +6,34 @@
 //! ```
 //!
 //! Nothing is remembered of what was ordered: a grant that did not land is a difference in the next round. What a round does
-//! remember, [`Memory`], are timers, and losing them costs nothing but time.
+//! remember, [`BudgetMemory`], are timers, and losing them costs nothing but time.
 //!
 //! A node's grant is for its packages and GPUs together; what it draws beside them is added when limits are looked at. Which
 //! caps the policy wants decides how much of what there is falls to a node, and is the most that it is granted.
 
 mod groups;
-mod split;
+mod hysteresis;
+mod node_power_model;
 mod stake;
-mod steady;
 
 pub use groups::{GroupStanding, SITE};
-pub use split::Split;
-pub use stake::{Ask, Stake};
+pub use node_power_model::NodePowerModel;
+pub use stake::{DesiredGrant, Stake};
 
 use crate::node::{Node, Presence};
 use groups::Groups;
+use hysteresis::Band;
 use joulie_core::budget::{
-    Group, Law, Move, Node as Row, Range, Share, Standing, Turn, Verdict, allocate, next_moves,
+    BudgetNode as Row, Group, GroupShare, GroupState, GroupVerdict, Move, MoveTuning, Range, Turn, allocate,
+    next_moves,
 };
 use power_units::{Micros, Ratio, Stamp, Watts};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use steady::Band;
 
 /// The limits to keep to, in watts. Without one nothing of the budget acts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct BudgetLimits {
     /// Of the site.
     pub site: Option<Watts>,
     /// What draws power in the site and is in no rack that is named, and is controlled by nobody.
@@ -57,7 +58,7 @@ pub struct Limits {
     pub gone_hold: Micros,
 }
 
-impl Limits {
+impl BudgetLimits {
     /// No limit: nothing of the budget acts.
     #[must_use]
     pub const fn none() -> Self {
@@ -85,7 +86,7 @@ impl Limits {
 
 /// What is remembered from round to round: since when. A new leader begins anew.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
+pub struct BudgetMemory {
     /// Since when nodes would have more if that were worth a write.
     waits: BTreeMap<Arc<str>, Stamp>,
     /// Since when nodes have not read back what they are granted.
@@ -100,7 +101,7 @@ pub struct Memory {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Round {
     /// What is to stand in the grants of nodes, where it is not what stands.
-    pub asks: Vec<Ask>,
+    pub asks: Vec<DesiredGrant>,
     /// Grants that are to be deleted, and why.
     pub ended: Vec<(Arc<str>, Ended)>,
     /// How the groups stand, the site first, then the racks in the order of their names.
@@ -139,11 +140,11 @@ impl Default for Sum {
 }
 
 impl Round {
-    fn count(&mut self, stake: &Stake<'_>, ask: &Ask) {
+    fn count(&mut self, stake: &Stake<'_>, ask: &DesiredGrant) {
         if !stake.node.granted.sent.is_empty() {
             return;
         }
-        let stands = stake.grant().map(|grant| grant.watts).or(stake.node.machine.split.max());
+        let stands = stake.grant().map(|grant| grant.watts).or(stake.node.machine.power_model.max());
         let stands = stands.unwrap_or(ask.watts);
         let sum = if ask.watts < stands { &mut self.lowered } else { &mut self.raised };
         *sum = Sum { watts: sum.watts + (stands - ask.watts).abs(), nodes: sum.nodes + 1 };
@@ -171,11 +172,11 @@ impl Round {
 /// When the limits make no sense, which would be a defect; nothing may be written then.
 pub fn round(
     stakes: &[Stake<'_>],
-    limits: &Limits,
-    memory: &mut Memory,
+    limits: &BudgetLimits,
+    memory: &mut BudgetMemory,
     (now, raises): (Stamp, bool),
 ) -> Result<Round, String> {
-    let law = Law::new(limits.dead_band).map_err(|error| error.to_string())?;
+    let law = MoveTuning::new(limits.dead_band).map_err(|error| error.to_string())?;
     let groups = Groups::of(limits, stakes)?;
     let places = groups.places(stakes);
     let tree = groups.tree()?;
@@ -184,7 +185,7 @@ pub fn round(
     let mut rows = rows.collect::<Result<Vec<Row>, _>>()?;
     let again = hear(stakes, &mut rows, memory, (now, limits.answer_within));
     let count = groups.groups.len();
-    let (mut shares, mut targets) = (vec![Share::EMPTY; count], vec![Watts::ZERO; rows.len()]);
+    let (mut shares, mut targets) = (vec![GroupShare::EMPTY; count], vec![Watts::ZERO; rows.len()]);
     let mut divide =
         |rows: &[Row]| allocate(tree, rows, &mut shares, &mut targets).map_err(|error| error.to_string());
     // Who leaves is not to pay for those that stay, as long as they can keep the limits without it.
@@ -197,9 +198,9 @@ pub fn round(
     }
     let impatient = impatient(stakes, &rows, &targets, memory, (now, limits.raise_dwell));
     let band = Band(limits.raise_band);
-    steady::hold(band, &groups.groups, &rows, &impatient, &mut targets);
+    hysteresis::hold(band, &groups.groups, &rows, &impatient, &mut targets);
     let_go(stakes, &groups.groups, &rows, &mut targets);
-    let mut standings = vec![Standing::EMPTY; count];
+    let mut standings = vec![GroupState::EMPTY; count];
     let (mut queue, mut moves) = (vec![Turn::EMPTY; rows.len()], vec![Move::Keep; rows.len()]);
     next_moves(law, tree, (&rows, &targets), (&mut standings, &mut queue), &mut moves)
         .map_err(|error| error.to_string())?;
@@ -224,7 +225,11 @@ pub fn round(
 }
 
 /// The grants that are to go: of nodes that are released and know it, and of nodes that are gone.
-fn ended(stakes: &[Stake<'_>], memory: &mut Memory, (now, hold): (Stamp, Micros)) -> Vec<(Arc<str>, Ended)> {
+fn ended(
+    stakes: &[Stake<'_>],
+    memory: &mut BudgetMemory,
+    (now, hold): (Stamp, Micros),
+) -> Vec<(Arc<str>, Ended)> {
     let before = std::mem::take(&mut memory.gone);
     let mut ended = Vec::new();
     for Stake { node, leaves, .. } in stakes {
@@ -249,7 +254,7 @@ fn ended(stakes: &[Stake<'_>], memory: &mut Memory, (now, hold): (Stamp, Micros)
 fn hear(
     stakes: &[Stake<'_>],
     rows: &mut [Row],
-    memory: &mut Memory,
+    memory: &mut BudgetMemory,
     (now, within): (Stamp, Micros),
 ) -> Option<Stamp> {
     let before = std::mem::take(&mut memory.silent);
@@ -289,7 +294,7 @@ fn let_go(stakes: &[Stake<'_>], groups: &[Group], rows: &[Row], targets: &mut [W
     if stakes.iter().all(|stake| !stake.leaves) {
         return;
     }
-    let mut loads = steady::loads(groups, rows, targets);
+    let mut loads = hysteresis::loads(groups, rows, targets);
     for ((stake, row), target) in stakes.iter().zip(rows).zip(targets) {
         let Some(max) = row.range.max().filter(|_| stake.leaves && row.reachable) else { continue };
         let path = || std::iter::successors(Some(row.group), |&at| groups.get(at).and_then(Group::parent));
@@ -313,7 +318,7 @@ fn impatient(
     stakes: &[Stake<'_>],
     rows: &[Row],
     targets: &[Watts],
-    memory: &mut Memory,
+    memory: &mut BudgetMemory,
     (now, dwell): (Stamp, Micros),
 ) -> Vec<bool> {
     let before = std::mem::take(&mut memory.waits);
@@ -333,10 +338,10 @@ fn impatient(
 }
 
 /// Whether a group's limit can be kept, as an allocation says.
-fn short(verdict: Verdict) -> Option<Watts> {
+fn short(verdict: GroupVerdict) -> Option<Watts> {
     match verdict {
-        Verdict::Short { by } => Some(by),
-        Verdict::Kept { .. } | Verdict::Unknown => None,
+        GroupVerdict::Short { by } => Some(by),
+        GroupVerdict::Kept { .. } | GroupVerdict::Unknown => None,
     }
 }
 

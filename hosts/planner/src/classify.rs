@@ -20,9 +20,9 @@ pub struct WorkloadProfile {
     /// Whether it may be restarted elsewhere.
     pub reschedulable: bool,
     /// Its use of processors.
-    pub cpu: Verdict,
+    pub cpu: DeviceUsage,
     /// Its use of graphics processors.
-    pub gpu: Verdict,
+    pub gpu: DeviceUsage,
     /// How much data backs this.
     pub confidence: Confidence,
     /// Which rules led here, in the words of the rules.
@@ -31,7 +31,7 @@ pub struct WorkloadProfile {
 
 /// What a workload does with one kind of device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct DeviceUsage {
     /// How hard it works it.
     pub intensity: Intensity,
     /// What bounds it there.
@@ -202,7 +202,8 @@ impl WorkloadProfile {
     /// One line for people.
     #[must_use]
     pub fn summary(&self) -> String {
-        let device = |verdict: Verdict| format!("{}/{}", verdict.intensity.as_str(), verdict.bound.as_str());
+        let device =
+            |verdict: DeviceUsage| format!("{}/{}", verdict.intensity.as_str(), verdict.bound.as_str());
         let gpu = match self.gpu.intensity {
             Intensity::None => String::new(),
             Intensity::Low | Intensity::Medium | Intensity::High => format!(" gpu={}", device(self.gpu)),

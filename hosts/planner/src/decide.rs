@@ -8,16 +8,16 @@ use crate::facility::Facility;
 use crate::guard::StateName;
 use crate::names::Beside;
 use crate::node::{Node, Presence};
-use crate::plan::{self, Cluster, Memory, NodeDecision, Plan, Settings};
+use crate::plan::{self, ClusterState, NodeDecision, Plan, PlanMemory, Settings};
 use crate::profile::Profile;
-use crate::twin::{self, NodeFacts, SiteFacts, Twin};
+use crate::twin::{self, SiteFacts, Twin, TwinFacts};
 use joulie_core::budget::Priority;
 use power_units::Watts;
 use std::collections::BTreeMap;
 
 /// What is decided, in columns beside the nodes.
 #[derive(Clone, Debug)]
-pub struct Decision {
+pub struct ClusterDecision {
     /// What policy and guard decide.
     pub plan: Plan,
     /// The twins of the planned nodes, in the order of the plan.
@@ -28,7 +28,7 @@ pub struct Decision {
 
 /// Decides for the cluster.
 #[must_use]
-pub fn decide(cluster: &Cluster, settings: &Settings, memory: &mut Memory) -> Decision {
+pub fn decide(cluster: &ClusterState, settings: &Settings, memory: &mut PlanMemory) -> ClusterDecision {
     let plan = plan::plan(cluster, settings, memory);
     let twins = twins(cluster, settings, &plan);
     let budget = if settings.budget.any() || all(cluster).any(is_granted) {
@@ -38,10 +38,10 @@ pub fn decide(cluster: &Cluster, settings: &Settings, memory: &mut Memory) -> De
     } else {
         Ok(Round::default())
     };
-    Decision { plan, twins, budget }
+    ClusterDecision { plan, twins, budget }
 }
 
-fn all(cluster: &Cluster) -> impl Iterator<Item = &Node> {
+fn all(cluster: &ClusterState) -> impl Iterator<Item = &Node> {
     cluster.nodes.iter().chain(&cluster.gone)
 }
 
@@ -50,7 +50,7 @@ const fn is_granted(node: &Node) -> bool {
 }
 
 /// The twins of the planned nodes, in the order of the plan.
-fn twins(cluster: &Cluster, settings: &Settings, plan: &Plan) -> Vec<Twin> {
+fn twins(cluster: &ClusterState, settings: &Settings, plan: &Plan) -> Vec<Twin> {
     let facility = Facility::default();
     // What pods ask of each node, where pods are known.
     let names = cluster.nodes.iter().map(|node| &*node.name);
@@ -60,19 +60,19 @@ fn twins(cluster: &Cluster, settings: &Settings, plan: &Plan) -> Vec<Twin> {
         let asked = asked.as_ref().map(|asked| asked.at(decision.place).unwrap_or_default());
         Some(facts(node, decision, asked))
     };
-    let facts: Vec<NodeFacts<'_>> = plan.nodes.iter().filter_map(facts).collect();
+    let facts: Vec<TwinFacts<'_>> = plan.nodes.iter().filter_map(facts).collect();
     let facility = facility.at(cluster.now, settings.hold);
     let site = SiteFacts { facility, unmanaged: &BTreeMap::new() };
     twin::twins(&settings.twin, &facts, &site)
 }
 
 /// What a node's twin follows from.
-fn facts<'a>(node: &'a Node, decision: &NodeDecision, asked: Option<Asked>) -> NodeFacts<'a> {
+fn facts<'a>(node: &'a Node, decision: &NodeDecision, asked: Option<Asked>) -> TwinFacts<'a> {
     // The caps that stand; those of the plan where none stand yet.
     let stands = node.published.obeyed().map(|there| there.desired.caps);
     let planned = || decision.desired.as_ref().map(|desired| desired.caps);
     let caps = node.under_grant(stands.or_else(planned).unwrap_or_default());
-    NodeFacts {
+    TwinFacts {
         hardware: &node.machine.resolved.hardware,
         class: decision.guard.state.class(),
         cpu_cap: caps.cpu.into(),
@@ -87,7 +87,7 @@ fn facts<'a>(node: &'a Node, decision: &NodeDecision, asked: Option<Asked>) -> N
 
 /// Every node with a stake in the budget: those that are planned first, in the order of the plan, because of nodes that are
 /// alike the first is raised first.
-fn stakes<'a>(cluster: &'a Cluster, settings: &Settings, plan: &Plan) -> Vec<Stake<'a>> {
+fn stakes<'a>(cluster: &'a ClusterState, settings: &Settings, plan: &Plan) -> Vec<Stake<'a>> {
     let has_limits = settings.budget.any();
     let mut stakes = Vec::with_capacity(cluster.nodes.len());
     let mut planned = vec![false; cluster.nodes.len()];
@@ -136,10 +136,10 @@ fn stakes<'a>(cluster: &'a Cluster, settings: &Settings, plan: &Plan) -> Vec<Sta
 /// The most that the policy and persons let a node draw.
 fn wanted(node: &Node, decision: &NodeDecision) -> Option<Watts> {
     let desired = decision.desired.as_ref()?;
-    let split = &node.machine.split;
+    let power_model = &node.machine.power_model;
     match node.published.obeyed() {
-        Some(there) if there.persons || there.theirs.any() => split.watts(&desired.over(there).caps),
-        Some(_) | None => split.watts(&desired.caps),
+        Some(there) if there.persons || there.theirs.any() => power_model.watts(&desired.over(there).caps),
+        Some(_) | None => power_model.watts(&desired.caps),
     }
 }
 

@@ -13,7 +13,7 @@
 
 mod counts;
 
-pub use counts::{Asked, Counted, Demand, PodCounts};
+pub use counts::{Asked, Counted, PodCounts, ProfileDemand};
 
 use crate::profile::Profile;
 use joulie_core::placement::class::WorkloadClass;
@@ -30,18 +30,18 @@ pub struct PodRow {
     /// The node that it is bound to, if it is.
     pub node: Option<String>,
     /// How far it is.
-    pub phase: Phase,
+    pub phase: PodPhase,
     /// It has a deletion timestamp.
     pub terminating: bool,
     /// What it asks of the power profiles.
-    pub asks: Asks,
+    pub asks: PodConstraints,
     /// What it asks of its node.
     pub asked: Asked,
 }
 
 /// A pod's phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
+pub enum PodPhase {
     /// Waiting for a node, or for its images on one.
     Pending,
     /// Running.
@@ -54,7 +54,7 @@ pub enum Phase {
     Unknown,
 }
 
-impl Phase {
+impl PodPhase {
     /// Reads `status.phase`.
     #[must_use]
     pub fn read(text: &str) -> Self {
@@ -73,8 +73,8 @@ impl PodRow {
     #[must_use]
     pub const fn is_active(&self) -> bool {
         match self.phase {
-            Phase::Pending | Phase::Running | Phase::Unknown => !self.terminating,
-            Phase::Succeeded | Phase::Failed => false,
+            PodPhase::Pending | PodPhase::Running | PodPhase::Unknown => !self.terminating,
+            PodPhase::Succeeded | PodPhase::Failed => false,
         }
     }
 
@@ -95,18 +95,18 @@ impl PodRow {
 
 /// What a pod asks for: the annotation's text, and its required constraints on the power-profile label alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Asks {
+pub struct PodConstraints {
     /// The text of the annotation `joulie.io/workload-class`.
     pub workload_class: Option<String>,
     /// The value that `nodeSelector` demands of the label.
     pub node_selector: Option<String>,
     /// The terms of the required node affinity, of which one must hold; nothing when there is no required affinity.
-    pub affinity: Option<Vec<Term>>,
+    pub affinity: Option<Vec<AffinityTerm>>,
 }
 
 /// The expressions on the power-profile label in one term: all must hold. A term without any holds for both profiles.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Term {
+pub struct AffinityTerm {
     /// The expressions.
     pub expressions: Vec<Expression>,
 }
@@ -162,7 +162,7 @@ pub struct RawTerm<'a> {
     pub has_fields: bool,
 }
 
-impl Asks {
+impl PodConstraints {
     /// Keeps what concerns the label `key`: the annotation, the selector's value and the expressions on that key.
     /// A term with neither expressions nor fields matches no node at all and is dropped, as Kubernetes defines.
     #[must_use]
@@ -174,7 +174,7 @@ impl Asks {
     ) -> Self {
         let node_selector = node_selector.into_iter().find(|&(of, _)| of == key);
         let matches_something = |term: &RawTerm<'_>| term.has_fields || !term.expressions.is_empty();
-        let on_key = |term: RawTerm<'_>| Term {
+        let on_key = |term: RawTerm<'_>| AffinityTerm {
             expressions: term
                 .expressions
                 .into_iter()
@@ -191,22 +191,22 @@ impl Asks {
 
     /// Which class the pod is of.
     #[must_use]
-    pub fn class(&self) -> Class {
+    pub fn class(&self) -> DemandClass {
         if WorkloadClass::read(self.workload_class.as_deref()).class == WorkloadClass::Performance {
-            return Class::PerformanceOnly;
+            return DemandClass::PerformanceOnly;
         }
         let selector = self.node_selector.as_deref().map(str::trim);
         match (self.allows(Profile::Performance, selector), self.allows(Profile::Eco, selector)) {
-            (true, true) => Class::General,
-            (true, false) => Class::PerformanceOnly,
-            (false, true) => Class::EcoOnly,
+            (true, true) => DemandClass::General,
+            (true, false) => DemandClass::PerformanceOnly,
+            (false, true) => DemandClass::EcoOnly,
             // Contradictory. One that names performance, or excludes eco, in so many words is still taken by its word.
             (false, false)
                 if selector == Some(Profile::Performance.as_str()) || self.names_eco_as_excluded() =>
             {
-                Class::PerformanceOnly
+                DemandClass::PerformanceOnly
             }
-            (false, false) => Class::General,
+            (false, false) => DemandClass::General,
         }
     }
 
@@ -246,7 +246,7 @@ impl Expression {
 
 /// What a pod demands of the power profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Class {
+pub enum DemandClass {
     /// It can run on performance nodes only.
     PerformanceOnly,
     /// It can run on eco nodes only.

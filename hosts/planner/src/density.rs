@@ -8,7 +8,7 @@
 //! any other counts in proportion. It depends on the node alone, so it does not move when another node comes or goes.
 
 use crate::catalog::{self, CpuModel, GpuModel};
-use crate::hardware::{Cpu, Hardware};
+use crate::hardware::{Cpu, ResolvedHardware};
 use crate::inventory::Resolved;
 use power_units::{KiloHertz, Ratio, Role};
 use std::cmp::Ordering;
@@ -37,7 +37,7 @@ impl Density {
     /// highest power limit that it reports.
     #[must_use]
     pub fn of(resolved: &Resolved) -> Self {
-        let Hardware { cpu, gpu } = &resolved.hardware;
+        let ResolvedHardware { cpu, gpu } = &resolved.hardware;
         let cpu_figure = resolved.cpu.as_deref().map_or(Ratio::ZERO, cpu_figure);
         let gpus = gpu.as_ref().map_or(Ratio::ZERO, |gpus| {
             let by_power = || gpus.max.map_or(Ratio::ZERO, |max| Ratio::from_bits(max.or_zero().to_bits()));
@@ -112,7 +112,7 @@ enum Device {
 impl Family {
     /// The family of a node.
     #[must_use]
-    pub fn of(hardware: &Hardware) -> Self {
+    pub fn of(hardware: &ResolvedHardware) -> Self {
         let named = |model: &Option<Arc<str>>, unknown: &str| model.clone().unwrap_or_else(|| unknown.into());
         match &hardware.gpu {
             Some(gpus) => Self { device: Device::Gpu, model: named(&gpus.model, "unknown-gpu") },

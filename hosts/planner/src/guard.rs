@@ -25,13 +25,13 @@
 //! A node that is not seen clearly is never raised: while performance is planned for it, it is treated as one that is
 //! planned as eco. One that has the caps of performance keeps them, for taking them away would be no better founded.
 
-use crate::node::Sight;
+use crate::node::Visibility;
 use crate::profile::Profile;
 use joulie_core::placement::class::SchedulableClass;
 
 /// Where a node is between its profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum TransitionState {
     /// Full power, and performance pods are welcome.
     ActivePerformance,
     /// Planned as eco while performance pods still run there.
@@ -90,7 +90,7 @@ impl StateName {
     }
 }
 
-impl State {
+impl TransitionState {
     /// The state that a node's label and draining mark tell of; `caps` are those that its desired state carries. Under
     /// the hard guard an eco label without the caps of eco is a downgrade that was begun: its pods were not counted yet.
     #[must_use]
@@ -154,18 +154,18 @@ pub struct GuardFacts {
     /// The profile on the node's label.
     pub label: Option<Profile>,
     /// How well the node is seen.
-    pub sight: Sight,
+    pub visibility: Visibility,
 }
 
 /// What the guard decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuardDecision {
     /// The state from here on.
-    pub state: State,
+    pub state: TransitionState,
     /// What is to be published, unless nothing is known well enough to publish anything.
     pub publish: Option<Publication>,
     /// Why the plan is not carried out yet, if it is not.
-    pub held: Option<Held>,
+    pub held: Option<HoldReason>,
     /// The change of state, where both states are known ones.
     pub applied: Option<(StateName, StateName)>,
     /// The change that begins to be deferred.
@@ -187,7 +187,7 @@ pub struct Publication {
 
 /// Why a plan is not carried out yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Held {
+pub enum HoldReason {
     /// The pods are not known, so that none can be excluded.
     PodsUnknown,
     /// Performance pods still run on the node, or could still be on their way.
@@ -203,12 +203,12 @@ pub enum Held {
 }
 
 /// Whether full power would be more than the node has.
-const fn is_raise(state: State) -> bool {
+const fn is_raise(state: TransitionState) -> bool {
     match state {
-        State::ActivePerformance | State::Unknown { caps: CapsOf::PERFORMANCE } => false,
-        State::DrainingPerformance { .. }
-        | State::ActiveEco
-        | State::Unknown { caps: CapsOf::ECO | CapsOf::Published } => true,
+        TransitionState::ActivePerformance | TransitionState::Unknown { caps: CapsOf::PERFORMANCE } => false,
+        TransitionState::DrainingPerformance { .. }
+        | TransitionState::ActiveEco
+        | TransitionState::Unknown { caps: CapsOf::ECO | CapsOf::Published } => true,
     }
 }
 
@@ -216,9 +216,9 @@ const fn is_raise(state: State) -> bool {
 #[must_use]
 pub const fn unreadable() -> GuardDecision {
     GuardDecision {
-        state: State::Unknown { caps: CapsOf::Published },
+        state: TransitionState::Unknown { caps: CapsOf::Published },
         publish: None,
-        held: Some(Held::Unreadable),
+        held: Some(HoldReason::Unreadable),
         applied: None,
         deferred: None,
     }
@@ -226,43 +226,47 @@ pub const fn unreadable() -> GuardDecision {
 
 /// Moves a node on.
 #[must_use]
-pub fn step(state: State, mode: GuardMode, facts: &GuardFacts) -> GuardDecision {
-    let may_rise = match facts.sight {
-        Sight::Clear => true,
-        Sight::Blind => false,
-        Sight::Unreadable => return unreadable(),
+pub fn step(state: TransitionState, mode: GuardMode, facts: &GuardFacts) -> GuardDecision {
+    let may_rise = match facts.visibility {
+        Visibility::Clear => true,
+        Visibility::Blind => false,
+        Visibility::Unreadable => return unreadable(),
     };
     if may_rise || facts.planned == Profile::Eco || !is_raise(state) {
         return follow(state, mode, facts);
     }
     let capped = follow(state, mode, &GuardFacts { planned: Profile::Eco, ..*facts });
-    GuardDecision { held: capped.held.or(Some(Held::Blind)), ..capped }
+    GuardDecision { held: capped.held.or(Some(HoldReason::Blind)), ..capped }
 }
 
 /// Moves a node on towards what is planned.
-fn follow(state: State, mode: GuardMode, facts: &GuardFacts) -> GuardDecision {
+fn follow(state: TransitionState, mode: GuardMode, facts: &GuardFacts) -> GuardDecision {
     let next = match (state, facts.planned) {
-        (State::ActivePerformance, Profile::Performance) => State::ActivePerformance,
+        (TransitionState::ActivePerformance, Profile::Performance) => TransitionState::ActivePerformance,
         (
-            State::DrainingPerformance { .. } | State::ActiveEco | State::Unknown { .. },
+            TransitionState::DrainingPerformance { .. }
+            | TransitionState::ActiveEco
+            | TransitionState::Unknown { .. },
             Profile::Performance,
         ) => {
             if facts.performance_caps_in_force {
-                State::ActivePerformance
+                TransitionState::ActivePerformance
             } else {
                 state
             }
         }
         (
-            State::ActivePerformance
-            | State::DrainingPerformance { .. }
-            | State::ActiveEco
-            | State::Unknown { .. },
+            TransitionState::ActivePerformance
+            | TransitionState::DrainingPerformance { .. }
+            | TransitionState::ActiveEco
+            | TransitionState::Unknown { .. },
             Profile::Eco,
         ) => match facts.blocking {
             None => state,
-            Some(0) if may_cap(state, mode, facts.label) => State::ActiveEco,
-            Some(blocking) => State::DrainingPerformance { blocking, caps: draining_caps(state, mode) },
+            Some(0) if may_cap(state, mode, facts.label) => TransitionState::ActiveEco,
+            Some(blocking) => {
+                TransitionState::DrainingPerformance { blocking, caps: draining_caps(state, mode) }
+            }
         },
     };
     let (from, to) = (state.name(), next.name());
@@ -279,57 +283,67 @@ fn follow(state: State, mode: GuardMode, facts: &GuardFacts) -> GuardDecision {
 }
 
 /// Whether a node without performance pods may have the caps of eco now.
-fn may_cap(state: State, mode: GuardMode, label: Option<Profile>) -> bool {
+fn may_cap(state: TransitionState, mode: GuardMode, label: Option<Profile>) -> bool {
     match (mode, state) {
-        (GuardMode::Soft, _) | (GuardMode::Hard, State::ActiveEco) => true,
+        (GuardMode::Soft, _) | (GuardMode::Hard, TransitionState::ActiveEco) => true,
         (
             GuardMode::Hard,
-            State::ActivePerformance | State::DrainingPerformance { .. } | State::Unknown { .. },
+            TransitionState::ActivePerformance
+            | TransitionState::DrainingPerformance { .. }
+            | TransitionState::Unknown { .. },
         ) => label == Some(Profile::Eco),
     }
 }
 
 /// Whose caps a node keeps while it drains.
-fn draining_caps(state: State, mode: GuardMode) -> CapsOf {
+fn draining_caps(state: TransitionState, mode: GuardMode) -> CapsOf {
     match (mode, state) {
-        (GuardMode::Soft, _) | (GuardMode::Hard, State::ActiveEco) => CapsOf::ECO,
-        (GuardMode::Hard, State::DrainingPerformance { caps, .. } | State::Unknown { caps }) => caps,
-        (GuardMode::Hard, State::ActivePerformance) => CapsOf::PERFORMANCE,
+        (GuardMode::Soft, _) | (GuardMode::Hard, TransitionState::ActiveEco) => CapsOf::ECO,
+        (
+            GuardMode::Hard,
+            TransitionState::DrainingPerformance { caps, .. } | TransitionState::Unknown { caps },
+        ) => caps,
+        (GuardMode::Hard, TransitionState::ActivePerformance) => CapsOf::PERFORMANCE,
     }
 }
 
-fn publication(state: State, planned: Profile) -> Option<Publication> {
+fn publication(state: TransitionState, planned: Profile) -> Option<Publication> {
     let (label, draining, caps) = match state {
-        State::ActivePerformance => (Some(Profile::Performance), false, CapsOf::PERFORMANCE),
-        State::DrainingPerformance { caps, .. } => (Some(Profile::Eco), true, caps),
-        State::ActiveEco => (Some(Profile::Eco), false, CapsOf::ECO),
-        State::Unknown { caps } => (None, false, caps),
+        TransitionState::ActivePerformance => (Some(Profile::Performance), false, CapsOf::PERFORMANCE),
+        TransitionState::DrainingPerformance { caps, .. } => (Some(Profile::Eco), true, caps),
+        TransitionState::ActiveEco => (Some(Profile::Eco), false, CapsOf::ECO),
+        TransitionState::Unknown { caps } => (None, false, caps),
     };
     match (planned, state) {
         // Caps first, then the label: what is not performance yet keeps its label and its mark.
         (Profile::Performance, _) => {
             Some(Publication { profile: Profile::Performance, caps: CapsOf::PERFORMANCE, label, draining })
         }
-        (Profile::Eco, State::ActivePerformance) => {
+        (Profile::Eco, TransitionState::ActivePerformance) => {
             Some(Publication { profile: Profile::Performance, caps, label, draining })
         }
-        (Profile::Eco, State::DrainingPerformance { .. } | State::ActiveEco) => {
+        (Profile::Eco, TransitionState::DrainingPerformance { .. } | TransitionState::ActiveEco) => {
             Some(Publication { profile: Profile::Eco, caps, label, draining })
         }
-        (Profile::Eco, State::Unknown { .. }) => None,
+        (Profile::Eco, TransitionState::Unknown { .. }) => None,
     }
 }
 
-fn held(state: State, facts: &GuardFacts) -> Option<Held> {
+fn held(state: TransitionState, facts: &GuardFacts) -> Option<HoldReason> {
     match (facts.planned, state) {
-        (Profile::Performance, State::ActivePerformance) => None,
+        (Profile::Performance, TransitionState::ActivePerformance) => None,
         (
             Profile::Performance,
-            State::DrainingPerformance { .. } | State::ActiveEco | State::Unknown { .. },
-        ) => Some(Held::CapsUnconfirmed),
-        (Profile::Eco, _) if facts.blocking.is_none() => Some(Held::PodsUnknown),
-        (Profile::Eco, State::DrainingPerformance { .. }) => Some(Held::Draining),
-        (Profile::Eco, State::ActivePerformance | State::ActiveEco | State::Unknown { .. }) => None,
+            TransitionState::DrainingPerformance { .. }
+            | TransitionState::ActiveEco
+            | TransitionState::Unknown { .. },
+        ) => Some(HoldReason::CapsUnconfirmed),
+        (Profile::Eco, _) if facts.blocking.is_none() => Some(HoldReason::PodsUnknown),
+        (Profile::Eco, TransitionState::DrainingPerformance { .. }) => Some(HoldReason::Draining),
+        (
+            Profile::Eco,
+            TransitionState::ActivePerformance | TransitionState::ActiveEco | TransitionState::Unknown { .. },
+        ) => None,
     }
 }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 /// A node's hardware as the planner sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hardware {
+pub struct ResolvedHardware {
     /// The processors.
     pub cpu: Cpu,
     /// The graphics processors, if there are any.
-    pub gpu: Option<Gpus>,
+    pub gpu: Option<GpuInventory>,
 }
 
 /// A node's processors.
@@ -29,7 +29,7 @@ pub struct Cpu {
 
 /// A node's graphics processors, all of one model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gpus {
+pub struct GpuInventory {
     /// The catalogue's name of the model, else the raw one.
     pub model: Option<Arc<str>>,
     /// How many, at least one.

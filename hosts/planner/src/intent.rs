@@ -17,23 +17,23 @@ use std::fmt;
 
 /// The caps of one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Caps {
+pub struct NodeCaps {
     /// For every package; nothing leaves the CPUs alone.
-    pub cpu: Option<Cap>,
+    pub cpu: Option<DeviceCap>,
     /// For every GPU; nothing leaves the GPUs alone.
-    pub gpu: Option<Cap>,
+    pub gpu: Option<DeviceCap>,
 }
 
 /// A cap on one device, as the objects carry it. Watts win over the percentage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Cap {
+pub struct DeviceCap {
     /// The part of the device's highest limit.
     pub percent: Option<Percent>,
     /// The limit itself.
     pub watts: Option<Watts>,
 }
 
-impl Cap {
+impl DeviceCap {
     /// The device's highest limit: no cap, said aloud.
     pub const LIFTED: Self = Self { percent: Some(Percent::HUNDRED), watts: None };
 
@@ -64,11 +64,11 @@ fn close(a: Option<i64>, b: Option<i64>) -> bool {
     }
 }
 
-impl Caps {
+impl NodeCaps {
     /// Whether they cap the same, apart from a difference that is worth no write.
     #[must_use]
     pub fn same_as(&self, other: &Self) -> bool {
-        let same = |a: Option<Cap>, b: Option<Cap>| match (a, b) {
+        let same = |a: Option<DeviceCap>, b: Option<DeviceCap>| match (a, b) {
             (Some(a), Some(b)) => a.same_as(b),
             (None, None) => true,
             (Some(_), None) | (None, Some(_)) => false,
@@ -80,7 +80,7 @@ impl Caps {
     /// agent leaves alone what the desired state no longer names.
     #[must_use]
     pub fn after(self, published: &Self) -> Self {
-        let lift = |cap: Option<Cap>, was: Option<Cap>| cap.or(was.map(|_| Cap::LIFTED));
+        let lift = |cap: Option<DeviceCap>, was: Option<DeviceCap>| cap.or(was.map(|_| DeviceCap::LIFTED));
         Self { cpu: lift(self.cpu, published.cpu), gpu: lift(self.gpu, published.gpu) }
     }
 
@@ -88,7 +88,7 @@ impl Caps {
     /// any cap than none. What cannot be told stays as it is.
     #[must_use]
     pub fn lowered_to(self, other: &Self) -> Self {
-        let lower = |cap: Option<Cap>, other: Option<Cap>| match (cap, other) {
+        let lower = |cap: Option<DeviceCap>, other: Option<DeviceCap>| match (cap, other) {
             (Some(cap), Some(other)) => Some(if other.is_below(cap) { other } else { cap }),
             (cap, other) => cap.or(other),
         };
@@ -98,7 +98,7 @@ impl Caps {
     /// They name no device below its highest limit.
     #[must_use]
     pub fn are_lifted(&self) -> bool {
-        let lifted = |cap: Option<Cap>| cap.is_none_or(|cap| cap.same_as(Cap::LIFTED));
+        let lifted = |cap: Option<DeviceCap>| cap.is_none_or(|cap| cap.same_as(DeviceCap::LIFTED));
         lifted(self.cpu) && lifted(self.gpu)
     }
 }
@@ -171,26 +171,26 @@ impl Intents {
 
     /// The caps of a node in a profile.
     #[must_use]
-    pub fn caps(&self, node: &Resolved, profile: Profile) -> Caps {
-        Caps { cpu: self.cpu(node, profile), gpu: self.gpu(node, profile) }
+    pub fn caps(&self, node: &Resolved, profile: Profile) -> NodeCaps {
+        NodeCaps { cpu: self.cpu(node, profile), gpu: self.gpu(node, profile) }
     }
 
-    fn cpu(&self, node: &Resolved, profile: Profile) -> Option<Cap> {
+    fn cpu(&self, node: &Resolved, profile: Profile) -> Option<DeviceCap> {
         let settings = &self.settings;
         if node.hardware.gpu.is_some() && settings.gpu_node_cpus == GpuNodeCpus::Leave {
             return None;
         }
         if !settings.cpu_absolute {
-            return Some(Cap { percent: Some(settings.cpu_percent.of(profile)), watts: None });
+            return Some(DeviceCap { percent: Some(settings.cpu_percent.of(profile)), watts: None });
         }
         let target = settings.cpu_watts.of(profile);
         let range = user_range(&self.ranges.cpus, node.hardware.cpu.model.as_deref())
             .or(node.discovered_cpu)
             .or_else(|| node.cpu.as_deref().map(catalogue_cpu_range));
-        Some(Cap { percent: None, watts: Some(range.map_or(target, |range| clamp(target, range))) })
+        Some(DeviceCap { percent: None, watts: Some(range.map_or(target, |range| clamp(target, range))) })
     }
 
-    fn gpu(&self, node: &Resolved, profile: Profile) -> Option<Cap> {
+    fn gpu(&self, node: &Resolved, profile: Profile) -> Option<DeviceCap> {
         let gpus = node.hardware.gpu.as_ref()?;
         let percent =
             Some(self.settings.gpu_percent.of(profile)).filter(|&percent| percent > Percent::ZERO)?;
@@ -198,7 +198,7 @@ impl Intents {
             .or(node.discovered_gpu)
             .or_else(|| node.gpu.as_deref().map(catalogue_gpu_range));
         let watts = range.filter(|_| self.settings.gpu_absolute).map(|range| gpu_watts(percent, range));
-        Some(Cap { percent: Some(percent), watts })
+        Some(DeviceCap { percent: Some(percent), watts })
     }
 }
 

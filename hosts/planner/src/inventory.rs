@@ -14,7 +14,7 @@ pub use claims::{Implausible, believed};
 pub use peers::Peers;
 
 use crate::catalog::{Catalog, CpuModel, GpuModel};
-use crate::hardware::{Cpu, Gpus, Hardware, PowerRange};
+use crate::hardware::{Cpu, GpuInventory, PowerRange, ResolvedHardware};
 use power_units::Watts;
 use std::sync::Arc;
 
@@ -112,7 +112,7 @@ pub fn allocatable_gpus<'a>(resources: impl IntoIterator<Item = (&'a str, u64)>)
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
     /// The merged view; a figure that the node did not say itself is the catalogue's.
-    pub hardware: Hardware,
+    pub hardware: ResolvedHardware,
     /// What the catalogue knows of the CPU model.
     pub cpu: Option<Arc<CpuModel>>,
     /// What the catalogue knows of the GPU model.
@@ -128,7 +128,7 @@ pub struct Resolved {
 #[must_use]
 pub fn resolve(
     facts: &HardwareFacts,
-    remembered: Option<&Gpus>,
+    remembered: Option<&GpuInventory>,
     gpu_cap: bool,
     catalog: &Catalog,
 ) -> Resolved {
@@ -148,7 +148,7 @@ pub fn resolve(
         gpu.or_else(|| gpu_model.as_deref().and_then(|model| catalog.gpu(model))).filter(|_| count.is_some());
     let cpu_range = discovered_cpu.or_else(|| cpu.map(|cpu| design_range(cpu)));
     let gpu_range = discovered_gpu.or_else(|| gpu.map(|gpu| PowerRange { min: gpu.min, max: gpu.max }));
-    let hardware = Hardware {
+    let hardware = ResolvedHardware {
         cpu: Cpu {
             model: cpu_model,
             sockets: within(reported.sockets, SOCKETS_MAX).or(within(facts.labels.sockets, SOCKETS_MAX)),
@@ -157,7 +157,7 @@ pub fn resolve(
             min_per_socket: cpu_range.and_then(|range| range.min),
             max_per_socket: cpu_range.map(|range| range.max),
         },
-        gpu: count.map(|count| Gpus {
+        gpu: count.map(|count| GpuInventory {
             model: gpu_model,
             count,
             min: gpu_range.and_then(|range| range.min),
@@ -197,7 +197,7 @@ fn count_gpus(
     facts: &HardwareFacts,
     reported: &Reported,
     has_range: bool,
-    remembered: Option<&Gpus>,
+    remembered: Option<&GpuInventory>,
     gpu_cap: bool,
 ) -> Option<u32> {
     let counted = within(reported.gpu_count, GPUS_MAX)

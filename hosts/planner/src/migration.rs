@@ -10,7 +10,7 @@
 pub mod eviction;
 
 use crate::classify::Hints;
-use crate::demand::Class;
+use crate::demand::DemandClass;
 use crate::power::Grounds;
 use crate::twin::Twin;
 use joulie_core::placement::class::{SchedulableClass, WorkloadClass};
@@ -51,16 +51,16 @@ impl MigrationLaw {
 
     /// Why pods should leave a node. Of two stresses the larger is named, cooling where they are equal.
     #[must_use]
-    pub fn reason(&self, node: &Node<'_>) -> Option<Reason> {
+    pub fn reason(&self, node: &NodeConditions<'_>) -> Option<MigrationReason> {
         let exceeds = |stress: Option<Stress>| {
             let stress = stress.filter(|stress| stress.grounds != Grounds::WorstCase)?;
             (stress.percent > self.threshold).then_some(stress.percent)
         };
         match (exceeds(node.cooling), exceeds(node.psu)) {
-            (Some(cooling), Some(psu)) if psu > cooling => Some(Reason::PsuStress(psu)),
-            (Some(cooling), _) => Some(Reason::CoolingStress(cooling)),
-            (None, Some(psu)) => Some(Reason::PsuStress(psu)),
-            (None, None) => (node.class == SchedulableClass::Draining).then_some(Reason::Draining),
+            (Some(cooling), Some(psu)) if psu > cooling => Some(MigrationReason::PsuStress(psu)),
+            (Some(cooling), _) => Some(MigrationReason::CoolingStress(cooling)),
+            (None, Some(psu)) => Some(MigrationReason::PsuStress(psu)),
+            (None, None) => (node.class == SchedulableClass::Draining).then_some(MigrationReason::Draining),
         }
     }
 }
@@ -76,7 +76,7 @@ pub struct Stress {
 
 /// A node as its twin shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Node<'a> {
+pub struct NodeConditions<'a> {
     /// Its name.
     pub name: &'a str,
     /// What it offers.
@@ -87,7 +87,7 @@ pub struct Node<'a> {
     pub psu: Option<Stress>,
 }
 
-impl<'a> Node<'a> {
+impl<'a> NodeConditions<'a> {
     /// The node that `twin` is the twin of.
     #[must_use]
     pub fn of(name: &'a str, twin: &Twin) -> Self {
@@ -102,7 +102,7 @@ impl<'a> Node<'a> {
 
 /// A pod that runs on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pod<'a> {
+pub struct RunningPod<'a> {
     /// Its namespace.
     pub namespace: &'a str,
     /// Its name.
@@ -112,7 +112,7 @@ pub struct Pod<'a> {
     /// What it says of itself.
     pub hints: Hints,
     /// What its scheduling constraints and its annotation ask of the power profiles.
-    pub demand: Class,
+    pub demand: DemandClass,
 }
 
 /// Why a pod may not be asked to leave, whatever the state of its node.
@@ -126,13 +126,13 @@ pub enum Stays {
     UnclearClass,
 }
 
-impl Pod<'_> {
+impl RunningPod<'_> {
     /// Whether it may be asked to leave.
     ///
     /// # Errors
     /// Why not.
     pub fn may_leave(&self) -> Result<(), Stays> {
-        if self.demand == Class::PerformanceOnly {
+        if self.demand == DemandClass::PerformanceOnly {
             return Err(Stays::PerformanceClass);
         }
         match self.hints.class.class {
@@ -146,7 +146,7 @@ impl Pod<'_> {
 
 /// Why a pod should leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum MigrationReason {
     /// The node's cooling is stressed.
     CoolingStress(Percent),
     /// The rack's power is.
@@ -155,7 +155,7 @@ pub enum Reason {
     Draining,
 }
 
-impl Reason {
+impl MigrationReason {
     /// The word in objects and labels.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -175,7 +175,7 @@ pub struct Recommendation {
     /// The pod's name.
     pub name: String,
     /// Why it should leave.
-    pub reason: Reason,
+    pub reason: MigrationReason,
 }
 
 /// The recommendations of every node, in the order of the pods' names. A node without any has an empty list, which is
@@ -183,8 +183,8 @@ pub struct Recommendation {
 #[must_use]
 pub fn recommend(
     law: &MigrationLaw,
-    nodes: &[Node<'_>],
-    pods: &[Pod<'_>],
+    nodes: &[NodeConditions<'_>],
+    pods: &[RunningPod<'_>],
 ) -> BTreeMap<String, Vec<Recommendation>> {
     let reasons: BTreeMap<_, _> = nodes.iter().map(|node| (node.name, law.reason(node))).collect();
     let mut all: BTreeMap<_, _> = nodes.iter().map(|node| (node.name.to_owned(), Vec::new())).collect();

@@ -1,17 +1,17 @@
 //! One node, as everything that decides sees it: policy, guard, budget, twin and what is written in the end. Whoever watches
 //! the objects fills it once, where an object has changed; what is decided stands beside it, in columns of its own.
 
-use crate::budget::Split;
+use crate::budget::NodePowerModel;
 use crate::catalog::Catalog;
 use crate::demand::Asked;
 use crate::density::{Density, Family};
-use crate::hardware::Hardware;
-use crate::intent::Caps;
+use crate::hardware::ResolvedHardware;
+use crate::intent::NodeCaps;
 use crate::inventory::{self, HardwareFacts, Resolved};
-use crate::power::estimate::Load;
-use crate::power::{Absent, Reading};
+use crate::power::estimate::NodeLoad;
+use crate::power::{NoMeasurement, NodeReading};
 use crate::profile::Profile;
-use joulie_core::budget::{Grant, Receipt};
+use joulie_core::budget::{Grant, GrantReceipt};
 use power_units::{Watts, WattsPerMinute};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -36,11 +36,11 @@ pub struct Node {
     /// Whether it can supply anything now.
     pub presence: Presence,
     /// How well it is seen.
-    pub sight: Sight,
+    pub visibility: Visibility,
     /// What it is labelled with.
     pub labels: Labels,
     /// What it is made of.
-    pub machine: Machine,
+    pub machine: MachineFacts,
     /// Its desired state as it is published.
     pub published: Published,
     /// What its agent says about the caps that are published, as they stand.
@@ -67,7 +67,7 @@ pub enum Presence {
 
 /// How well a node is seen. Unknown is never good news: a node that is not seen clearly is never raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Sight {
+pub enum Visibility {
     /// Its meter says what it draws, or it has none that could fail; and everything that is said of it can be read.
     Clear,
     /// Its meter is silent, or something that is said of it cannot be read. It may be capped, and it may keep what it has.
@@ -113,7 +113,7 @@ pub struct Labels {
 
 /// What a node is made of, as far as its agent, its labels, its resources and the catalogue tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Machine {
+pub struct MachineFacts {
     /// Its devices.
     pub resolved: Resolved,
     /// What it holds of compute.
@@ -121,7 +121,7 @@ pub struct Machine {
     /// What it is exchangeable with.
     pub family: Family,
     /// What its watts are made of.
-    pub split: Split,
+    pub power_model: NodePowerModel,
     /// Logical processors that it offers to pods.
     pub processors: Option<u32>,
     /// An agent has reported from it.
@@ -134,7 +134,7 @@ pub struct Machine {
 
 /// Which kind carries the desired state that agents obey.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DesiredSource {
+pub enum DesiredKind {
     /// NodePowerProfile, with a mirror of it in the NodeTwin.
     #[default]
     Profile,
@@ -144,11 +144,11 @@ pub enum DesiredSource {
 
 /// A desired state: what is decided, and what an object says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Desired {
+pub struct DesiredState {
     /// The profile.
     pub profile: Profile,
     /// The caps.
-    pub caps: Caps,
+    pub caps: NodeCaps,
     /// It drains.
     pub draining: bool,
     /// The policy that decided, if one did.
@@ -174,7 +174,7 @@ pub struct Theirs {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Carried {
     /// What it says.
-    pub desired: Desired,
+    pub desired: DesiredState,
     /// Which parts are somebody else's.
     pub theirs: Theirs,
     /// A person wrote all of it: nothing in it is ours to change or to take back.
@@ -185,7 +185,7 @@ pub struct Carried {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Published {
     /// Which of both its agent obeys.
-    pub source: DesiredSource,
+    pub source: DesiredKind,
     /// Its NodePowerProfile.
     pub profile: Option<Carried>,
     /// Its NodeTwin.
@@ -218,7 +218,7 @@ pub struct Granted {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signed {
     /// What it read back.
-    pub receipt: Receipt,
+    pub receipt: GrantReceipt,
     /// Its boot.
     pub boot: String,
     /// The identifier of its Node object.
@@ -229,7 +229,7 @@ pub struct Signed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Power {
     /// What the node draws.
-    pub reading: Reading,
+    pub reading: NodeReading,
     /// Where that is going.
     pub trend: Option<WattsPerMinute>,
     /// A meter is to say what the node draws and nothing was ever heard of it, not even that it fails.
@@ -239,7 +239,7 @@ pub struct Power {
 impl Power {
     /// Nobody asked for a meter.
     pub const UNMETERED: Self =
-        Self { reading: Reading::Absent(Absent::NotConfigured), trend: None, awaited: false };
+        Self { reading: NodeReading::Absent(NoMeasurement::NotConfigured), trend: None, awaited: false };
 }
 
 impl Node {
@@ -265,7 +265,7 @@ impl Node {
     /// that does not say in which boot it is could have come up without any cap. Of one that is gone the boot and the
     /// identifier are those that it had last; where nobody here ever saw them, nobody else says anything.
     #[must_use]
-    pub fn receipt(&self) -> Option<Receipt> {
+    pub fn receipt(&self) -> Option<GrantReceipt> {
         let Signed { receipt, boot, node_uid } = self.granted.signed.as_ref()?;
         let is_of_now = *boot == self.boot && *node_uid == self.uid;
         let was_never_seen = self.presence == Presence::Gone && self.boot.is_empty();
@@ -274,21 +274,21 @@ impl Node {
 
     /// These caps as the agent holds them under the grant that stands.
     #[must_use]
-    pub fn under_grant(&self, caps: Caps) -> Caps {
+    pub fn under_grant(&self, caps: NodeCaps) -> NodeCaps {
         let grant = self.granted.grant.filter(|_| !self.granted.released);
-        grant.map_or(caps, |grant| self.machine.split.under_grant(&caps, grant.watts))
+        grant.map_or(caps, |grant| self.machine.power_model.under_grant(&caps, grant.watts))
     }
 
     /// How busy it is while pods ask for so much of it.
     #[must_use]
-    pub fn load(&self, asked: Asked) -> Option<Load> {
-        let Hardware { cpu, gpu } = &self.machine.resolved.hardware;
+    pub fn load(&self, asked: Asked) -> Option<NodeLoad> {
+        let ResolvedHardware { cpu, gpu } = &self.machine.resolved.hardware;
         let processors = self.machine.processors.or(cpu.total_cores);
-        Load::asked(asked, processors, gpu.as_ref().map_or(0, |gpus| gpus.count))
+        NodeLoad::asked(asked, processors, gpu.as_ref().map_or(0, |gpus| gpus.count))
     }
 }
 
-impl Machine {
+impl MachineFacts {
     /// Of a node of which this is said. `was` is what it was before, and `gpu_cap` tells that a cap for a GPU is published;
     /// its agent can cap the packages, the GPUs, or both, as far as it says.
     #[must_use]
@@ -304,7 +304,7 @@ impl Machine {
         Self {
             density: Density::of(&resolved),
             family: Family::of(&resolved.hardware),
-            split: Split::of(&resolved.hardware, can_cap),
+            power_model: NodePowerModel::of(&resolved.hardware, can_cap),
             resolved,
             processors: facts.capacity_cpus,
             has_agent: facts.reported.is_some(),
@@ -323,11 +323,11 @@ impl Machine {
     #[must_use]
     pub fn lump_of(granted: &Granted, may_draw: Watts, catalog: &Catalog) -> Self {
         let unknown = Self::of(&HardwareFacts::default(), None, false, (false, false), catalog);
-        Self { split: Split::lump(granted.least(), granted.most().max(may_draw)), ..unknown }
+        Self { power_model: NodePowerModel::lump(granted.least(), granted.most().max(may_draw)), ..unknown }
     }
 }
 
-impl Desired {
+impl DesiredState {
     /// What will stand in an object of which parts are somebody else's.
     #[must_use]
     pub fn over(&self, there: &Carried) -> Self {
@@ -339,7 +339,7 @@ impl Desired {
         }
         Self {
             profile: keeps(profile).profile,
-            caps: Caps { cpu: keeps(cpu).caps.cpu, gpu: keeps(gpu).caps.gpu },
+            caps: NodeCaps { cpu: keeps(cpu).caps.cpu, gpu: keeps(gpu).caps.gpu },
             draining: keeps(scheduling).draining,
             policy: keeps(policy).policy.clone(),
         }
@@ -369,15 +369,15 @@ impl Published {
     #[must_use]
     pub const fn obeyed(&self) -> Option<&Carried> {
         match self.source {
-            DesiredSource::Profile => self.profile.as_ref(),
-            DesiredSource::Twin => self.twin.as_ref(),
+            DesiredKind::Profile => self.profile.as_ref(),
+            DesiredKind::Twin => self.twin.as_ref(),
         }
     }
 
     /// The caps that stand; none where nothing is published.
     #[must_use]
-    pub fn caps(&self) -> Caps {
-        self.obeyed().map_or_else(Caps::default, |there| there.desired.caps)
+    pub fn caps(&self) -> NodeCaps {
+        self.obeyed().map_or_else(NodeCaps::default, |there| there.desired.caps)
     }
 
     /// Its twin says that it drains.
@@ -387,11 +387,11 @@ impl Published {
     }
 
     /// Which objects are to be written so that this stands, as far as it is ours to say; nothing where it stands.
-    pub(crate) fn differs(&self, desired: &Desired, stands_in: bool) -> Option<Publish> {
+    pub(crate) fn differs(&self, desired: &DesiredState, stands_in: bool) -> Option<Publish> {
         let obeyed = self.obeyed();
         let stands = obeyed.map_or_else(|| desired.clone(), |there| desired.over(there));
         let is_there = |there: &Carried| there.persons || stands.is_in(&there.desired, false, stands_in);
-        let profile = self.source == DesiredSource::Profile && !obeyed.is_some_and(is_there);
+        let profile = self.source == DesiredKind::Profile && !obeyed.is_some_and(is_there);
         let mirrors = |there: &Carried| stands.over(there).is_in(&there.desired, true, stands_in);
         let twin = !self.twin_unread && !self.twin.as_ref().is_some_and(mirrors);
         (profile || twin).then_some(Publish { desired: stands, profile, twin })
@@ -402,7 +402,7 @@ impl Published {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publish {
     /// What is to stand there.
-    pub desired: Desired,
+    pub desired: DesiredState,
     /// To the NodePowerProfile.
     pub profile: bool,
     /// To the NodeTwin.

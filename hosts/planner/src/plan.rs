@@ -9,25 +9,25 @@
 //! as after an outage of the API server, must not make the others change their profiles.
 //!
 //! The same facts give the same plan whatever their order, and a cluster that already is as planned has no [`diff`].
-//! Nothing here is remembered between passes but the [`Memory`], which the caller commits node by node, once what differs
+//! Nothing here is remembered between passes but the [`PlanMemory`], which the caller commits node by node, once what differs
 //! was written: what failed is still a difference, and is counted when it succeeds.
 
 mod memory;
 mod objects;
 mod release;
 
-pub use memory::{Memory, NodeMemory};
-pub use objects::{Change, DrainingLabel, LabelsSay, Objects, StateSays, desired, diff};
+pub use memory::{NodeMemory, PlanMemory};
+pub use objects::{DrainingLabel, LabelsSay, ObjectChange, Objects, StateSays, desired, diff};
 pub use release::{Release, ReleaseReason};
 
-use crate::budget::Limits;
-use crate::demand::{Demand, PodCounts};
+use crate::budget::BudgetLimits;
+use crate::demand::{PodCounts, ProfileDemand};
 use crate::density::Family;
-use crate::guard::{self, CapsOf, GuardDecision, GuardFacts, GuardMode, Held, State};
-use crate::intent::{Caps, Intents};
+use crate::guard::{self, CapsOf, GuardDecision, GuardFacts, GuardMode, HoldReason, TransitionState};
+use crate::intent::{Intents, NodeCaps};
 use crate::names::Beside;
-use crate::node::{Confirmation, Desired, Node, Presence, Sight};
-use crate::policy::{Choice, Fallback, FamilyFloor, Policy, PolicyFacts};
+use crate::node::{Confirmation, DesiredState, Node, Presence, Visibility};
+use crate::policy::{Choice, Fallback, FamilyFloor, PlacementPolicy, PlacementPolicyFacts};
 use crate::profile::{PerProfile, Profile};
 use crate::twin::TwinLaw;
 use crate::twin::cooling::MeasuredPower;
@@ -39,7 +39,7 @@ use std::sync::Arc;
 
 /// The cluster at one moment.
 #[derive(Clone, Debug)]
-pub struct Cluster {
+pub struct ClusterState {
     /// Every node, eligible or not, each once.
     pub nodes: Vec<Node>,
     /// What is left of nodes that are gone: their objects.
@@ -58,7 +58,7 @@ pub struct Cluster {
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// How many nodes run at full power, and which.
-    pub policy: Policy,
+    pub policy: PlacementPolicy,
     /// Whether each hardware family keeps performance supply.
     pub floor: FamilyFloor,
     /// How strictly downgrades are guarded.
@@ -73,7 +73,7 @@ pub struct Settings {
     /// How long a release waits for an agent to confirm that the caps are lifted.
     pub release_patience: Micros,
     /// The limits to keep to.
-    pub budget: Limits,
+    pub budget: BudgetLimits,
     /// Under limits a node is tainted until it is known to keep to its grant.
     pub taint_uncapped: bool,
     /// What the twins are computed by.
@@ -90,7 +90,7 @@ pub struct Plan {
     /// Why that is not the configured one, if it is not.
     pub fallback: Option<Fallback>,
     /// The demand in managed scope, unless the pods are not known.
-    pub demand: Option<Demand>,
+    pub demand: Option<ProfileDemand>,
     /// Every planned node, densest first; those that cannot be raised after all others.
     pub nodes: Vec<NodeDecision>,
     /// Eligible nodes that are not ready and keep their place. They are left as they are.
@@ -115,14 +115,14 @@ pub struct NodeDecision {
     /// What the guard made of that: the state, why it waits, the transitions to count when this is committed.
     pub guard: GuardDecision,
     /// The desired state, unless too little is known to publish one.
-    pub desired: Option<Desired>,
+    pub desired: Option<DesiredState>,
     /// What to remember of the node when all of that is written; nothing where just that is remembered.
     pub remember: Option<NodeMemory>,
 }
 
 /// Plans the cluster.
 #[must_use]
-pub fn plan(cluster: &Cluster, settings: &Settings, memory: &Memory) -> Plan {
+pub fn plan(cluster: &ClusterState, settings: &Settings, memory: &PlanMemory) -> Plan {
     let mut nodes: Vec<(usize, &Node)> = cluster.nodes.iter().enumerate().collect();
     // Mostly they are in this order already.
     nodes.sort_by(|(_, one), (_, other)| one.name.cmp(&other.name));
@@ -135,8 +135,8 @@ pub fn plan(cluster: &Cluster, settings: &Settings, memory: &Memory) -> Plan {
     // The names ascend already, and the sort is stable.
     order.sort_by_cached_key(|seat| (seat.is_passed_over(), Reverse(seat.node.machine.density.order)));
     let families = number_families(&order);
-    let pressure = demand.map(|demand: Demand| demand.performance_only);
-    let facts = PolicyFacts { families: &families, pressure, wall_clock: cluster.wall_clock };
+    let pressure = demand.map(|demand: ProfileDemand| demand.performance_only);
+    let facts = PlacementPolicyFacts { families: &families, pressure, wall_clock: cluster.wall_clock };
     let Choice { profiles, name, fallback } = settings.policy.choose(settings.floor, &facts);
 
     let pass = Pass { settings, remembered, blocking, now: cluster.now, policy: name };
@@ -163,9 +163,9 @@ fn names<'a>(nodes: &[(usize, &'a Node)]) -> impl ExactSizeIterator<Item = &'a s
 
 /// The demand of the pods that wait for a node or have one of these, and the performance pods on each of these. A pod
 /// that waits is demand wherever it will go; one that runs elsewhere is served already.
-fn demand_of(pods: &PodCounts, eligible: &[(usize, &Node)]) -> (Demand, Vec<u32>) {
+fn demand_of(pods: &PodCounts, eligible: &[(usize, &Node)]) -> (ProfileDemand, Vec<u32>) {
     let here = Beside::new(names(eligible), pods.bound());
-    let demand = here.each().flatten().fold(pods.waiting(), Demand::plus);
+    let demand = here.each().flatten().fold(pods.waiting(), ProfileDemand::plus);
     (demand, here.each().map(|pods| pods.map_or(0, |pods| pods.performance_only)).collect())
 }
 
@@ -188,16 +188,18 @@ impl Seat<'_> {
     /// what the policy wants is there all the same.
     fn is_passed_over(&self) -> bool {
         let has_it = match self.remembered {
-            Some(node) => node.state == State::ActivePerformance,
+            Some(node) => node.state == TransitionState::ActivePerformance,
             None => self.node.labelled() == Some(Profile::Performance),
         };
         let told = self.node.published.obeyed().map(|there| there.desired.profile);
-        match self.node.sight {
-            Sight::Unreadable => true,
+        match self.node.visibility {
+            Visibility::Unreadable => true,
             // One that was about to be raised goes on with that when it is back.
-            Sight::Clear | Sight::Blind if !self.is_ready() => !has_it && told != Some(Profile::Performance),
-            Sight::Clear => false,
-            Sight::Blind => !has_it,
+            Visibility::Clear | Visibility::Blind if !self.is_ready() => {
+                !has_it && told != Some(Profile::Performance)
+            }
+            Visibility::Clear => false,
+            Visibility::Blind => !has_it,
         }
     }
 }
@@ -255,20 +257,21 @@ impl Pass<'_> {
 
         let state = remembered.map_or_else(|| observe(node, &caps, self.settings.guard), |node| node.state);
         let since = remembered.and_then(|node| node.performance_since).unwrap_or(self.now);
-        let dwells = planned == Profile::Eco && state == State::ActivePerformance && self.dwells(since);
+        let dwells =
+            planned == Profile::Eco && state == TransitionState::ActivePerformance && self.dwells(since);
         let facts = GuardFacts {
             planned: if dwells { Profile::Performance } else { planned },
             blocking,
             performance_caps_in_force: in_force(node.confirmation, &caps.performance, &was),
             label: node.labelled(),
-            sight: node.sight,
+            visibility: node.visibility,
         };
         let mut guard = guard::step(state, self.settings.guard, &facts);
         if dwells && guard.held.is_none() {
-            guard.held = Some(Held::Dwell);
+            guard.held = Some(HoldReason::Dwell);
         }
 
-        let desired = guard.publish.map(|publish| Desired {
+        let desired = guard.publish.map(|publish| DesiredState {
             profile: publish.profile,
             caps: match publish.caps {
                 CapsOf::Profile(profile) => caps.of(profile),
@@ -277,7 +280,7 @@ impl Pass<'_> {
             draining: publish.draining,
             policy: Some(self.policy.into()),
         });
-        let performance_since = (guard.state == State::ActivePerformance).then_some(since);
+        let performance_since = (guard.state == TransitionState::ActivePerformance).then_some(since);
         NodeDecision {
             node: node.name.clone(),
             place,
@@ -285,10 +288,10 @@ impl Pass<'_> {
             blocking,
             guard,
             desired,
-            remember: match (node.sight, remembered) {
+            remember: match (node.visibility, remembered) {
                 // What cannot be read now may say again what it said.
-                (Sight::Unreadable, Some(_)) => None,
-                (Sight::Unreadable, None) | (Sight::Clear | Sight::Blind, _) => {
+                (Visibility::Unreadable, Some(_)) => None,
+                (Visibility::Unreadable, None) | (Visibility::Clear | Visibility::Blind, _) => {
                     let now = Planned { state: guard.state, performance_since };
                     (remembered != Some(&now)).then_some(NodeMemory::Planned(now))
                 }
@@ -304,17 +307,17 @@ impl Pass<'_> {
 
 /// The state of a node that no earlier pass remembers. A performance label over the caps of eco is not taken at its word:
 /// the node is eco until it is seen to have more.
-fn observe(node: &Node, caps: &PerProfile<Caps>, mode: GuardMode) -> State {
+fn observe(node: &Node, caps: &PerProfile<NodeCaps>, mode: GuardMode) -> TransitionState {
     let draining = node.is_marked() || node.published.drains();
     let whose = whose(node, caps);
-    let state = State::observed(node.labelled(), draining, whose, mode);
+    let state = TransitionState::observed(node.labelled(), draining, whose, mode);
     let is_capped = whose == CapsOf::Profile(Profile::Eco) && node.confirmation != Confirmation::Unenforced;
-    if state == State::ActivePerformance && is_capped { State::ActiveEco } else { state }
+    if state == TransitionState::ActivePerformance && is_capped { TransitionState::ActiveEco } else { state }
 }
 
 /// Whose caps are published. A node without a desired state was never capped by us; where the caps of both profiles are
 /// the same, they are those of the label.
-fn whose(node: &Node, caps: &PerProfile<Caps>) -> CapsOf {
+fn whose(node: &Node, caps: &PerProfile<NodeCaps>) -> CapsOf {
     let labelled = node.labelled().unwrap_or(Profile::Performance);
     let other = match labelled {
         Profile::Performance => Profile::Eco,
@@ -328,12 +331,12 @@ fn whose(node: &Node, caps: &PerProfile<Caps>) -> CapsOf {
 
 /// Whether the node really has the caps of performance: its agent read back those and no far lower ones, or nobody can
 /// have capped it, or there is nothing to cap and nothing was.
-fn in_force(confirmation: Confirmation, performance: &Caps, was: &Caps) -> bool {
+fn in_force(confirmation: Confirmation, performance: &NodeCaps, was: &NodeCaps) -> bool {
     match confirmation {
         Confirmation::Unenforced => true,
         Confirmation::InForce => was.same_as(performance),
         Confirmation::Short => false,
-        Confirmation::Awaited => *performance == Caps::default() && *was == Caps::default(),
+        Confirmation::Awaited => *performance == NodeCaps::default() && *was == NodeCaps::default(),
     }
 }
 

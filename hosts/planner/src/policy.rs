@@ -19,7 +19,7 @@ use std::fmt;
 
 /// The cluster's policy with its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
+pub enum PlacementPolicy {
     /// A fixed split.
     StaticPartition(StaticPartition),
     /// A split that follows the queue pressure.
@@ -69,7 +69,7 @@ pub enum FamilyFloor {
 
 /// What a policy may know.
 #[derive(Clone, Copy, Debug)]
-pub struct PolicyFacts<'a> {
+pub struct PlacementPolicyFacts<'a> {
     /// The family of every eligible node, as a number of its own, densest node first.
     pub families: &'a [u32],
     /// P, the queue pressure, unless the pods are not known.
@@ -96,10 +96,10 @@ pub enum Fallback {
     PressureUnknown,
 }
 
-impl Policy {
+impl PlacementPolicy {
     /// Assigns a profile to every node.
     #[must_use]
-    pub fn choose(&self, floor: FamilyFloor, facts: &PolicyFacts<'_>) -> Choice {
+    pub fn choose(&self, floor: FamilyFloor, facts: &PlacementPolicyFacts<'_>) -> Choice {
         let nodes = count_of(facts.families.len());
         let split = |count| select(facts.families, count, floor);
         let (profiles, name, fallback) = match (self, facts.pressure) {

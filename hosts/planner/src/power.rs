@@ -5,18 +5,18 @@
 //! its caps allow. A node of which not even the ratings are known has an *unknown* draw, and unknown is not "best".
 //!
 //! The tiers are those of the scheduler page: "actual node power draw (from Kepler, utilization model, or static
-//! estimate)". Nothing here polls; a host hands in one [`Report`] for every attempt to read, failures included.
+//! estimate)". Nothing here polls; a host hands in one [`MeterResult`] for every attempt to read, failures included.
 
 pub mod estimate;
 pub mod history;
 mod trend;
 
-use self::estimate::{Basis, Estimate};
+use self::estimate::{Basis, DrawEstimate};
 use power_units::{Micros, Stamp, Watts};
 
 /// What measured a node's power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Meter {
+pub enum PowerMeter {
     /// Kepler's energy counters, as a rate.
     Kepler,
     /// A query to Prometheus that yields watts.
@@ -27,22 +27,22 @@ pub enum Meter {
     Agent,
 }
 
-impl Meter {
+impl PowerMeter {
     /// How it reads when this meter gives nothing that is recent enough.
     #[must_use]
-    pub const fn silent(self) -> Absent {
+    pub const fn silent(self) -> NoMeasurement {
         match self {
-            Self::Kepler => Absent::KeplerNoData,
-            Self::Prometheus => Absent::PrometheusNoData,
-            Self::Http => Absent::HttpError,
-            Self::Agent => Absent::AgentNoData,
+            Self::Kepler => NoMeasurement::KeplerNoData,
+            Self::Prometheus => NoMeasurement::PrometheusNoData,
+            Self::Http => NoMeasurement::HttpError,
+            Self::Agent => NoMeasurement::AgentNoData,
         }
     }
 }
 
 /// Why there is no measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Absent {
+pub enum NoMeasurement {
     /// No meter is configured (`static`).
     NotConfigured,
     /// HTTP is configured without an endpoint.
@@ -59,70 +59,70 @@ pub enum Absent {
 
 /// `status.powerMeasurement.source`: a closed set of texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
+pub enum MeasurementSource {
     /// A meter.
-    Meter(Meter),
+    Meter(PowerMeter),
     /// The utilisation model.
     Utilization,
     /// The estimate from the caps alone.
     Static,
     /// A meter is configured and gives nothing.
-    Failing(Absent),
+    Failing(NoMeasurement),
 }
 
-impl Source {
+impl MeasurementSource {
     /// The text in the twin's status.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Meter(Meter::Kepler) => "kepler",
-            Self::Meter(Meter::Prometheus) => "prometheus",
-            Self::Meter(Meter::Http) => "http",
-            Self::Meter(Meter::Agent) => "agent",
+            Self::Meter(PowerMeter::Kepler) => "kepler",
+            Self::Meter(PowerMeter::Prometheus) => "prometheus",
+            Self::Meter(PowerMeter::Http) => "http",
+            Self::Meter(PowerMeter::Agent) => "agent",
             Self::Utilization => "utilization",
-            Self::Static | Self::Failing(Absent::NotConfigured) => "static",
-            Self::Failing(Absent::HttpNoEndpoint) => "http-no-endpoint",
-            Self::Failing(Absent::HttpError) => "http-error",
-            Self::Failing(Absent::PrometheusNoData) => "prometheus-no-data",
-            Self::Failing(Absent::KeplerNoData) => "kepler-no-data",
-            Self::Failing(Absent::AgentNoData) => "agent-no-data",
+            Self::Static | Self::Failing(NoMeasurement::NotConfigured) => "static",
+            Self::Failing(NoMeasurement::HttpNoEndpoint) => "http-no-endpoint",
+            Self::Failing(NoMeasurement::HttpError) => "http-error",
+            Self::Failing(NoMeasurement::PrometheusNoData) => "prometheus-no-data",
+            Self::Failing(NoMeasurement::KeplerNoData) => "kepler-no-data",
+            Self::Failing(NoMeasurement::AgentNoData) => "agent-no-data",
         }
     }
 }
 
 /// One good measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sample {
-    meter: Meter,
+pub struct PowerSample {
+    meter: PowerMeter,
     watts: Watts,
     at: Stamp,
 }
 
-impl Sample {
+impl PowerSample {
     /// A measurement, if it can be one: no node draws less than nothing, and a Prometheus answer of 0 is what a query
     /// without matching data gives.
     ///
     /// # Errors
     /// The absence that such a number stands for.
-    pub fn new(meter: Meter, watts: Watts, at: Stamp) -> Result<Self, Absent> {
+    pub fn new(meter: PowerMeter, watts: Watts, at: Stamp) -> Result<Self, NoMeasurement> {
         let possible = match meter {
-            Meter::Prometheus => watts > Watts::ZERO,
-            Meter::Kepler | Meter::Http | Meter::Agent => watts >= Watts::ZERO,
+            PowerMeter::Prometheus => watts > Watts::ZERO,
+            PowerMeter::Kepler | PowerMeter::Http | PowerMeter::Agent => watts >= Watts::ZERO,
         };
         if possible { Ok(Self { meter, watts, at }) } else { Err(meter.silent()) }
     }
 }
 
 /// The outcome of one attempt to read a node's power.
-pub type Report = Result<Sample, Absent>;
+pub type MeterResult = Result<PowerSample, NoMeasurement>;
 
 /// What the meters say of a node at this moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reading {
+pub enum NodeReading {
     /// A sample from the latest attempt.
     Measured {
         /// By what.
-        meter: Meter,
+        meter: PowerMeter,
         /// How much.
         watts: Watts,
         /// How long ago.
@@ -131,40 +131,40 @@ pub enum Reading {
     /// The latest attempt failed; this is the last good sample, not yet too old.
     Held {
         /// By what.
-        meter: Meter,
+        meter: PowerMeter,
         /// How much.
         watts: Watts,
         /// How long ago.
         age: Micros,
         /// What failed since.
-        failing: Absent,
+        failing: NoMeasurement,
     },
     /// No sample that is recent enough.
-    Absent(Absent),
+    Absent(NoMeasurement),
 }
 
-impl Reading {
+impl NodeReading {
     /// The draw that the planner goes by: what was measured, else the estimate, else nothing.
     #[must_use]
-    pub fn or_estimate(self, estimate: Option<Estimate>) -> Draw {
+    pub fn or_estimate(self, estimate: Option<DrawEstimate>) -> NodeDraw {
         match (self, estimate) {
-            (Self::Measured { meter, watts, age }, _) => Draw::Measured { meter, watts, age },
-            (Self::Held { meter, watts, age, failing }, _) => Draw::Held { meter, watts, age, failing },
-            (Self::Absent(failing), Some(Estimate { basis, watts })) => {
-                Draw::Estimated { basis, watts, failing }
+            (Self::Measured { meter, watts, age }, _) => NodeDraw::Measured { meter, watts, age },
+            (Self::Held { meter, watts, age, failing }, _) => NodeDraw::Held { meter, watts, age, failing },
+            (Self::Absent(failing), Some(DrawEstimate { basis, watts })) => {
+                NodeDraw::Estimated { basis, watts, failing }
             }
-            (Self::Absent(failing), None) => Draw::Unknown { failing },
+            (Self::Absent(failing), None) => NodeDraw::Unknown { failing },
         }
     }
 }
 
 /// A node's power draw, as its twin carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Draw {
+pub enum NodeDraw {
     /// Measured at the latest attempt.
     Measured {
         /// By what.
-        meter: Meter,
+        meter: PowerMeter,
         /// How much.
         watts: Watts,
         /// How long ago.
@@ -173,13 +173,13 @@ pub enum Draw {
     /// Measured a while ago; attempts since have failed.
     Held {
         /// By what.
-        meter: Meter,
+        meter: PowerMeter,
         /// How much.
         watts: Watts,
         /// How long ago.
         age: Micros,
         /// What failed since.
-        failing: Absent,
+        failing: NoMeasurement,
     },
     /// Estimated.
     Estimated {
@@ -188,16 +188,16 @@ pub enum Draw {
         /// How much.
         watts: Watts,
         /// Why there is no measurement.
-        failing: Absent,
+        failing: NoMeasurement,
     },
     /// Neither measured nor to be estimated.
     Unknown {
         /// Why there is no measurement.
-        failing: Absent,
+        failing: NoMeasurement,
     },
 }
 
-impl Draw {
+impl NodeDraw {
     /// How much, if it is known.
     #[must_use]
     pub const fn watts(self) -> Option<Watts> {
@@ -219,17 +219,19 @@ impl Draw {
     }
 
     /// What the twin's status names as the source. A meter that is configured and fails is named as such, whatever
-    /// number stands in for it, so that an alert on the text still finds it; [`Draw::basis`] names what stands in.
+    /// number stands in for it, so that an alert on the text still finds it; [`NodeDraw::basis`] names what stands in.
     #[must_use]
-    pub const fn source(self) -> Source {
+    pub const fn source(self) -> MeasurementSource {
         match self {
-            Self::Measured { meter, .. } | Self::Held { meter, .. } => Source::Meter(meter),
-            Self::Estimated { basis, failing: Absent::NotConfigured, .. } => match basis {
-                Basis::Utilization => Source::Utilization,
-                Basis::Static => Source::Static,
+            Self::Measured { meter, .. } | Self::Held { meter, .. } => MeasurementSource::Meter(meter),
+            Self::Estimated { basis, failing: NoMeasurement::NotConfigured, .. } => match basis {
+                Basis::Utilization => MeasurementSource::Utilization,
+                Basis::Static => MeasurementSource::Static,
             },
-            Self::Unknown { failing: Absent::NotConfigured } => Source::Static,
-            Self::Estimated { failing, .. } | Self::Unknown { failing } => Source::Failing(failing),
+            Self::Unknown { failing: NoMeasurement::NotConfigured } => MeasurementSource::Static,
+            Self::Estimated { failing, .. } | Self::Unknown { failing } => {
+                MeasurementSource::Failing(failing)
+            }
         }
     }
 
@@ -274,21 +276,21 @@ mod tests {
 
     #[test]
     fn every_source_has_the_text_of_the_contract() {
-        let meters = [Meter::Kepler, Meter::Prometheus, Meter::Http, Meter::Agent];
+        let meters = [PowerMeter::Kepler, PowerMeter::Prometheus, PowerMeter::Http, PowerMeter::Agent];
         let absences = [
-            Absent::NotConfigured,
-            Absent::HttpNoEndpoint,
-            Absent::HttpError,
-            Absent::PrometheusNoData,
-            Absent::KeplerNoData,
-            Absent::AgentNoData,
+            NoMeasurement::NotConfigured,
+            NoMeasurement::HttpNoEndpoint,
+            NoMeasurement::HttpError,
+            NoMeasurement::PrometheusNoData,
+            NoMeasurement::KeplerNoData,
+            NoMeasurement::AgentNoData,
         ];
         let texts: Vec<_> = meters
-            .map(Source::Meter)
+            .map(MeasurementSource::Meter)
             .into_iter()
-            .chain([Source::Utilization, Source::Static])
-            .chain(absences.map(Source::Failing))
-            .map(Source::as_str)
+            .chain([MeasurementSource::Utilization, MeasurementSource::Static])
+            .chain(absences.map(MeasurementSource::Failing))
+            .map(MeasurementSource::as_str)
             .collect();
         let expected = [
             "kepler",
@@ -310,26 +312,29 @@ mod tests {
     #[test]
     fn a_number_that_no_node_can_draw_is_no_sample() {
         // Fix list operator B7, B26: table 10.3 gives "prometheus-no-data" for an answer of 0.
-        for meter in [Meter::Kepler, Meter::Prometheus, Meter::Http, Meter::Agent] {
+        for meter in [PowerMeter::Kepler, PowerMeter::Prometheus, PowerMeter::Http, PowerMeter::Agent] {
             for watts in [Watts::MIN, Watts::from_int(-1), Watts::from_bits(-1)] {
-                assert_eq!(Sample::new(meter, watts, AT), Err(meter.silent()));
+                assert_eq!(PowerSample::new(meter, watts, AT), Err(meter.silent()));
             }
         }
-        assert_eq!(Sample::new(Meter::Prometheus, Watts::ZERO, AT), Err(Absent::PrometheusNoData));
-        assert!(Sample::new(Meter::Http, Watts::ZERO, AT).is_ok());
-        assert!(Sample::new(Meter::Agent, Watts::MAX, AT).is_ok());
+        assert_eq!(
+            PowerSample::new(PowerMeter::Prometheus, Watts::ZERO, AT),
+            Err(NoMeasurement::PrometheusNoData)
+        );
+        assert!(PowerSample::new(PowerMeter::Http, Watts::ZERO, AT).is_ok());
+        assert!(PowerSample::new(PowerMeter::Agent, Watts::MAX, AT).is_ok());
     }
 
     #[test]
     fn without_a_measurement_the_estimate_stands_in_and_says_so() {
-        let of_caps = Estimate { basis: Basis::Static, watts: Watts::from_int(432) };
-        let of_load = Estimate { basis: Basis::Utilization, watts: Watts::from_int(200) };
-        let source = |reading: Reading, estimate| {
+        let of_caps = DrawEstimate { basis: Basis::Static, watts: Watts::from_int(432) };
+        let of_load = DrawEstimate { basis: Basis::Utilization, watts: Watts::from_int(200) };
+        let source = |reading: NodeReading, estimate| {
             let draw = reading.or_estimate(estimate);
             (draw.source().as_str(), draw.watts(), draw.grounds())
         };
-        let none = Reading::Absent(Absent::NotConfigured);
-        let failed = Reading::Absent(Absent::HttpError);
+        let none = NodeReading::Absent(NoMeasurement::NotConfigured);
+        let failed = NodeReading::Absent(NoMeasurement::HttpError);
         let (w432, w200) = (Some(Watts::from_int(432)), Some(Watts::from_int(200)));
         assert_eq!(source(none, Some(of_caps)), ("static", w432, Some(Grounds::WorstCase)));
         assert_eq!(source(none, Some(of_load)), ("utilization", w200, Some(Grounds::Modelled)));
@@ -337,7 +342,8 @@ mod tests {
         assert_eq!(source(failed, Some(of_load)), ("http-error", w200, Some(Grounds::Modelled)));
         assert_eq!(source(failed, None), ("http-error", None, None));
         assert_eq!(failed.or_estimate(Some(of_load)).basis(), Some(Basis::Utilization));
-        let measured = Reading::Measured { meter: Meter::Agent, watts: Watts::ZERO, age: Micros::new(5) };
+        let measured =
+            NodeReading::Measured { meter: PowerMeter::Agent, watts: Watts::ZERO, age: Micros::new(5) };
         assert_eq!(source(measured, Some(of_caps)), ("agent", Some(Watts::ZERO), Some(Grounds::Measured)));
         assert_eq!(measured.or_estimate(None).age(), Some(Micros::new(5)));
     }

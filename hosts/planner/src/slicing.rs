@@ -7,12 +7,12 @@ mod mig;
 
 use self::mig::Slice;
 use crate::classify::{Confidence, Intensity, WorkloadProfile};
-use crate::hardware::Gpus;
+use crate::hardware::GpuInventory;
 use power_units::Percent;
 
 /// The workloads with graphics processors on a node, by intensity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GpuDemand {
+pub struct GpuIntensities {
     /// Of low intensity.
     pub low: u32,
     /// Of medium intensity.
@@ -21,7 +21,7 @@ pub struct GpuDemand {
     pub high: u32,
 }
 
-impl GpuDemand {
+impl GpuIntensities {
     /// Counts the profiles that enough data backs; those without graphics processors do not count.
     #[must_use]
     pub fn of<'a>(profiles: impl IntoIterator<Item = &'a WorkloadProfile>, least: Confidence) -> Self {
@@ -44,7 +44,7 @@ impl GpuDemand {
 
 /// How to slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum SlicingMethod {
     /// In hardware.
     Mig,
     /// By turns.
@@ -53,7 +53,7 @@ pub enum Mode {
     None,
 }
 
-impl Mode {
+impl SlicingMethod {
     /// The text in the twin's status.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -69,7 +69,7 @@ impl Mode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
     /// How to slice.
-    pub mode: Mode,
+    pub mode: SlicingMethod,
     /// The MIG profile, empty without MIG.
     pub slice: &'static str,
     /// Slices of one graphics processor.
@@ -87,14 +87,18 @@ pub struct Advice {
 /// What the workloads of a node suggest. Nothing for a node without graphics processors, for one that says that it
 /// cannot slice them, and for one that says nothing and is not of a make that always can.
 #[must_use]
-pub fn advise(gpus: &Gpus, slicing_supported: Option<bool>, demand: GpuDemand) -> Option<Advice> {
+pub fn advise(
+    gpus: &GpuInventory,
+    slicing_supported: Option<bool>,
+    demand: GpuIntensities,
+) -> Option<Advice> {
     let model = gpus.model.as_deref().unwrap_or_default();
     let can_slice = slicing_supported.unwrap_or_else(|| mig::is_nvidia(model));
     if gpus.count == 0 || !can_slice {
         return None;
     }
     let workloads = demand.total();
-    let GpuDemand { low, medium, high } = demand;
+    let GpuIntensities { low, medium, high } = demand;
     let plan = if workloads == 0 {
         Plan { gain: 10, ..BY_TURNS }
     } else if low > medium && low > high {
@@ -120,32 +124,32 @@ pub fn advise(gpus: &Gpus, slicing_supported: Option<bool>, demand: GpuDemand) -
 }
 
 struct Plan {
-    mode: Mode,
+    mode: SlicingMethod,
     slice: &'static str,
     per_gpu: u32,
     gain: i32,
 }
 
-const BY_TURNS: Plan = Plan { mode: Mode::TimeSlicing, slice: "", per_gpu: 4, gain: 10 };
-const WHOLE: Plan = Plan { mode: Mode::None, slice: "", per_gpu: 1, gain: 0 };
+const BY_TURNS: Plan = Plan { mode: SlicingMethod::TimeSlicing, slice: "", per_gpu: 4, gain: 10 };
+const WHOLE: Plan = Plan { mode: SlicingMethod::None, slice: "", per_gpu: 1, gain: 0 };
 
 impl Plan {
     const fn mig(slice: Slice, gain: i32) -> Self {
-        Self { mode: Mode::Mig, slice: slice.name, per_gpu: slice.per_gpu, gain }
+        Self { mode: SlicingMethod::Mig, slice: slice.name, per_gpu: slice.per_gpu, gain }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::classify::{Hints, metrics::Metrics, rules::classify};
+    use crate::classify::{Hints, metrics::WorkloadMetrics, rules::classify};
 
-    fn gpus(model: &str, count: u32) -> Gpus {
-        Gpus { model: Some(model.into()), count, min: None, max: None }
+    fn gpus(model: &str, count: u32) -> GpuInventory {
+        GpuInventory { model: Some(model.into()), count, min: None, max: None }
     }
 
-    fn demand(low: u32, medium: u32, high: u32) -> GpuDemand {
-        GpuDemand { low, medium, high }
+    fn demand(low: u32, medium: u32, high: u32) -> GpuIntensities {
+        GpuIntensities { low, medium, high }
     }
 
     fn h100(count: u32, (low, medium, high): (u32, u32, u32)) -> Advice {
@@ -170,7 +174,7 @@ mod tests {
     #[test]
     fn c15_totals_and_confidence() {
         assert_eq!(h100(8, (2, 1, 0)).total, 56);
-        assert_eq!((h100(4, (0, 1, 2)).total, h100(4, (0, 1, 2)).mode), (4, Mode::None));
+        assert_eq!((h100(4, (0, 1, 2)).total, h100(4, (0, 1, 2)).mode), (4, SlicingMethod::None));
         assert_eq!(h100(u32::MAX, (1, 0, 0)).total, u32::MAX);
         let confidence = |low| h100(1, (low, 0, 0)).confidence;
         assert_eq!(confidence(0), Confidence::tenths(3));
@@ -187,7 +191,7 @@ mod tests {
             assert_eq!(advise(&gpus(model, 8), None, demand(9, 0, 0)), None, "{model}");
             for counts in [demand(9, 0, 0), demand(0, 9, 0), demand(0, 0, 9), demand(0, 0, 0)] {
                 let advice = advise(&gpus(model, 8), Some(true), counts).unwrap();
-                assert_ne!(advice.mode, Mode::Mig, "{model}");
+                assert_ne!(advice.mode, SlicingMethod::Mig, "{model}");
                 assert_eq!(advice.slice, "", "{model}");
             }
         }
@@ -196,8 +200,11 @@ mod tests {
     #[test]
     fn a_model_without_mig_takes_turns_with_small_work_and_stays_whole_for_larger() {
         let l40s = |counts| advise(&gpus("NVIDIA-L40S", 2), None, counts).unwrap();
-        assert_eq!((l40s(demand(3, 0, 0)).mode, l40s(demand(3, 0, 0)).total), (Mode::TimeSlicing, 8));
-        assert_eq!((l40s(demand(0, 3, 0)).mode, l40s(demand(0, 3, 0)).total), (Mode::None, 2));
+        assert_eq!(
+            (l40s(demand(3, 0, 0)).mode, l40s(demand(3, 0, 0)).total),
+            (SlicingMethod::TimeSlicing, 8)
+        );
+        assert_eq!((l40s(demand(0, 3, 0)).mode, l40s(demand(0, 3, 0)).total), (SlicingMethod::None, 2));
     }
 
     #[test]
@@ -207,24 +214,27 @@ mod tests {
         assert!(advise(&gpus("NVIDIA_H100_SXM", 1), None, counts).is_some());
         assert_eq!(advise(&gpus("NVIDIA_H100_SXM", 1), Some(false), counts), None);
         assert_eq!(advise(&gpus("NVIDIA_H100_SXM", 0), Some(true), counts), None);
-        let unnamed = Gpus { model: None, ..gpus("", 1) };
+        let unnamed = GpuInventory { model: None, ..gpus("", 1) };
         assert_eq!(advise(&unnamed, None, counts), None);
-        assert_eq!(advise(&unnamed, Some(true), counts).map(|advice| advice.mode), Some(Mode::TimeSlicing));
+        assert_eq!(
+            advise(&unnamed, Some(true), counts).map(|advice| advice.mode),
+            Some(SlicingMethod::TimeSlicing)
+        );
     }
 
     #[test]
     fn only_backed_profiles_with_graphics_processors_count() {
         // Fix list operator B-C1: the least confidence was configured and never asked for.
         let profile = |cpu, gpu| {
-            let metrics = Metrics {
+            let metrics = WorkloadMetrics {
                 cpu: Some(Percent::from_int(cpu)),
                 gpu: Some(Percent::from_int(gpu)),
-                ..Metrics::default()
+                ..WorkloadMetrics::default()
             };
             classify(&Hints::read(None, None), Some(&metrics))
         };
         let profiles = [profile(10, 10), profile(10, 50), profile(10, 90), profile(10, 0), profile(0, 90)];
-        assert_eq!(GpuDemand::of(&profiles, Confidence::tenths(5)), demand(1, 1, 1));
-        assert_eq!(GpuDemand::of(&profiles, Confidence::tenths(0)), demand(1, 1, 2));
+        assert_eq!(GpuIntensities::of(&profiles, Confidence::tenths(5)), demand(1, 1, 1));
+        assert_eq!(GpuIntensities::of(&profiles, Confidence::tenths(0)), demand(1, 1, 2));
     }
 }

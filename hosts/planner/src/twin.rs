@@ -13,11 +13,11 @@ pub mod ratings;
 
 use self::cooling::{CoolingFacts, CoolingModel, CoolingStress};
 use self::psu::{PsuLimits, PsuStress, Racks};
-use self::ratings::{Budget, Cap, Ratings};
+use self::ratings::{CapValue, CappedRating, Ratings};
 use crate::facility::View;
-use crate::hardware::Hardware;
-use crate::power::estimate::{Load, Rated, UtilizationModel};
-use crate::power::{Draw, Reading};
+use crate::hardware::ResolvedHardware;
+use crate::power::estimate::{NodeLoad, Rated, UtilizationModel};
+use crate::power::{NodeDraw, NodeReading};
 use joulie_core::placement::class::SchedulableClass;
 use power_units::{Percent, Ratio, Watts, WattsPerMinute};
 use std::collections::BTreeMap;
@@ -44,21 +44,21 @@ impl TwinLaw<cooling::MeasuredPower> {
 
 /// What is known of one node.
 #[derive(Clone, Copy, Debug)]
-pub struct NodeFacts<'a> {
+pub struct TwinFacts<'a> {
     /// Its hardware, as [`crate::inventory::resolve`] merges it.
-    pub hardware: &'a Hardware,
+    pub hardware: &'a ResolvedHardware,
     /// What it offers to pods, as the guard says: not what it is to offer once its caps are confirmed.
     pub class: SchedulableClass,
     /// The cap of its processors.
-    pub cpu_cap: Cap,
+    pub cpu_cap: CapValue,
     /// The cap of its graphics processors.
-    pub gpu_cap: Cap,
+    pub gpu_cap: CapValue,
     /// What its meter says.
-    pub reading: Reading,
+    pub reading: NodeReading,
     /// Where its power is going.
     pub trend: Option<WattsPerMinute>,
     /// How busy it is, for want of a meter.
-    pub load: Option<Load>,
+    pub load: Option<NodeLoad>,
     /// Its rack, as its label says.
     pub rack: Option<&'a str>,
     /// Its cooling zone, as its label says.
@@ -86,17 +86,17 @@ pub struct CapState {
 
 /// `status.powerMeasurement`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PowerMeasurement {
+pub struct NodePower {
     /// What the node draws, and who says so.
-    pub draw: Draw,
+    pub draw: NodeDraw,
     /// Where that is going.
     pub trend: Option<WattsPerMinute>,
     /// What the processors are rated at, and what their cap leaves.
-    pub cpu: Option<Budget>,
+    pub cpu: Option<CappedRating>,
     /// What the graphics processors are rated at (nothing where there are none), and what their cap leaves.
-    pub gpu: Option<Budget>,
+    pub gpu: Option<CappedRating>,
     /// Both.
-    pub node: Option<Budget>,
+    pub node: Option<CappedRating>,
     /// The measured power is many times the rating: a counter of joules that is read as watts looks like this.
     pub suspect: bool,
 }
@@ -109,7 +109,7 @@ pub struct Twin {
     /// The caps in effect.
     pub caps: CapState,
     /// Its power.
-    pub power: PowerMeasurement,
+    pub power: NodePower,
     /// How much of the capped power is left; negative above it.
     pub headroom: Option<Percent>,
     /// How much of the cooling is in use.
@@ -124,7 +124,7 @@ pub struct Twin {
 }
 
 /// The twins of all nodes, in the order of the nodes. A twin depends on the others of its rack, never on the order.
-pub fn twins<M: CoolingModel>(law: &TwinLaw<M>, nodes: &[NodeFacts<'_>], site: &SiteFacts<'_>) -> Vec<Twin> {
+pub fn twins<M: CoolingModel>(law: &TwinLaw<M>, nodes: &[TwinFacts<'_>], site: &SiteFacts<'_>) -> Vec<Twin> {
     let ratings = nodes.iter().map(|node| Ratings::of(node.hardware));
     let powers: Vec<_> =
         nodes.iter().zip(ratings).map(|(node, of)| (of, power_of(&law.utilization, node, of))).collect();
@@ -134,7 +134,7 @@ pub fn twins<M: CoolingModel>(law: &TwinLaw<M>, nodes: &[NodeFacts<'_>], site: &
     twins.map(|(at, (node, power))| twin_of(law, node, power, site, racks.stress(at))).collect()
 }
 
-fn power_of(utilization: &UtilizationModel, node: &NodeFacts<'_>, ratings: Ratings) -> PowerMeasurement {
+fn power_of(utilization: &UtilizationModel, node: &TwinFacts<'_>, ratings: Ratings) -> NodePower {
     let cpu = ratings.cpu.map(|device| device.under(node.cpu_cap));
     let gpu = ratings.gpu.map(|device| device.under(node.gpu_cap));
     let sum = cpu.zip(gpu).and_then(|(cpu, gpu)| cpu.checked_add(gpu));
@@ -145,19 +145,23 @@ fn power_of(utilization: &UtilizationModel, node: &NodeFacts<'_>, ratings: Ratin
     });
     let draw = node.reading.or_estimate(rated.map(|rated| utilization.estimate(rated, node.load)));
     let suspect = match (draw, sum) {
-        (Draw::Measured { watts, .. } | Draw::Held { watts, .. }, Some(sum)) => {
+        (NodeDraw::Measured { watts, .. } | NodeDraw::Held { watts, .. }, Some(sum)) => {
             watts > sum.rating.times(SUSPECT_TIMES)
         }
-        (Draw::Measured { .. } | Draw::Held { .. } | Draw::Estimated { .. } | Draw::Unknown { .. }, _) => {
-            false
-        }
+        (
+            NodeDraw::Measured { .. }
+            | NodeDraw::Held { .. }
+            | NodeDraw::Estimated { .. }
+            | NodeDraw::Unknown { .. },
+            _,
+        ) => false,
     };
     // A slope belongs to the meter that showed it, and says nothing of an estimate.
     let trend = match draw {
-        Draw::Measured { .. } | Draw::Held { .. } => node.trend,
-        Draw::Estimated { .. } | Draw::Unknown { .. } => None,
+        NodeDraw::Measured { .. } | NodeDraw::Held { .. } => node.trend,
+        NodeDraw::Estimated { .. } | NodeDraw::Unknown { .. } => None,
     };
-    PowerMeasurement { draw, trend, cpu, gpu, node: sum, suspect }
+    NodePower { draw, trend, cpu, gpu, node: sum, suspect }
 }
 
 /// A node's memory, fans and losses at most double what its processors draw, and a rating that was guessed from the
@@ -166,8 +170,8 @@ const SUSPECT_TIMES: u32 = 10;
 
 fn twin_of<M: CoolingModel>(
     law: &TwinLaw<M>,
-    node: &NodeFacts<'_>,
-    (ratings, power): (Ratings, PowerMeasurement),
+    node: &TwinFacts<'_>,
+    (ratings, power): (Ratings, NodePower),
     site: &SiteFacts<'_>,
     psu: Option<PsuStress>,
 ) -> Twin {

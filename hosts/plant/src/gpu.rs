@@ -4,15 +4,15 @@ use crate::curve::speed;
 use crate::limiter::{Drawn, Limiter, PowerLimit};
 use crate::load::Load;
 use crate::meter::Meter;
-use crate::package::{Throttle, utilisation};
-use crate::spec::GpuSpec;
+use crate::package::{ThrottleReasons, utilisation};
+use crate::spec::PlantGpuSpec;
 use crate::thermal::Heat;
 use crate::units::real;
 use crate::work::Work;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Gpu {
-    spec: GpuSpec,
+    spec: PlantGpuSpec,
     step_us: u64,
     load: Load,
     factor: f64,
@@ -24,7 +24,7 @@ pub(crate) struct Gpu {
     throttled_steps: u64,
 }
 
-impl GpuSpec {
+impl PlantGpuSpec {
     /// The dynamic power at a clock.
     pub(crate) fn dynamic(&self, load: Load, utilisation: f64, clock: f64) -> f64 {
         let range = self.full_watts - self.idle_watts;
@@ -33,7 +33,7 @@ impl GpuSpec {
 }
 
 impl Gpu {
-    pub(crate) fn new(spec: &GpuSpec, step_us: u64, ambient_c: f64) -> Self {
+    pub(crate) fn new(spec: &PlantGpuSpec, step_us: u64, ambient_c: f64) -> Self {
         let step_s = real(step_us) / 1e6;
         let heat = Heat::new(spec.thermal, step_s, ambient_c, spec.idle_watts);
         let idle = spec.idle_watts * heat.leakage();
@@ -108,10 +108,10 @@ impl Gpu {
         self.utilisation() * speed(self.clock(), self.load.memory)
     }
 
-    pub(crate) fn throttle(&self) -> Throttle {
+    pub(crate) fn throttle(&self) -> ThrottleReasons {
         let thermal = self.heat.ceiling(self.spec.floor);
         let busy = self.utilisation() > 0.0;
-        Throttle {
+        ThrottleReasons {
             power: busy && self.limiter.ceiling() < thermal,
             thermal: busy && thermal < 1.0,
             turbo: false,

@@ -48,14 +48,15 @@ mod work;
 
 pub use curve::{Curve, Exponent, speed};
 pub use limiter::PowerLimit;
-pub use load::{Jitter, Load, Profile};
-pub use package::Throttle;
-pub use plant::{Domain, InputError, Plant, Term};
+pub use load::{Load, LoadJitter, LoadProfile};
+pub use package::ThrottleReasons;
+pub use plant::{InputError, Plant, PlantDomain, PowerLimitTerm};
 pub use random::Random;
 pub use sensor::{EnergyCounter, Noise, PowerSensor, SensorError, wrapped};
 pub use spec::{
-    ActuatorSpec, Governor, GpuSpec, LicenceSpec, NodeSpec, PackageSpec, PolicyLayout, SpecError, TurboSpec,
+    ActuatorSpec, Governor, LicenceSpec, NodeSpec, PackageSpec, PlantGpuSpec, PolicyLayout, SpecError,
+    TurboSpec,
 };
-pub use steady::{BestUniform, Held, Steady, SteadyNode};
+pub use steady::{BestUniform, PackageSetpoint, Steady, SteadyNode};
 pub use thermal::ThermalSpec;
 pub use units::{from_watts, to_watts};

@@ -51,7 +51,7 @@ impl Load {
 
 /// How the utilisation of all cores, or of all GPUs, goes over time: a factor on what each of them has.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Profile {
+pub enum LoadProfile {
     /// Always the same.
     Constant(f64),
     /// The factor 1 until the first of these times, then what each says.
@@ -69,7 +69,7 @@ pub enum Profile {
     },
 }
 
-impl Profile {
+impl LoadProfile {
     /// Whether every factor is in its range and the times are in order.
     pub(crate) fn check(&self) -> Result<(), InputError> {
         self.fault().map_or(Ok(()), |why| Err(InputError::Refused(why)))
@@ -119,7 +119,7 @@ impl Profile {
 
 /// Restlessness of the load: every `every`, the factor is drawn anew around the profile's.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Jitter {
+pub struct LoadJitter {
     /// The deviation, as a part of the factor, 0 to 1.
     pub deviation: f64,
     /// How long a drawn factor holds.
@@ -129,8 +129,8 @@ pub struct Jitter {
 /// A profile being played.
 #[derive(Clone, Debug)]
 pub(crate) struct Player {
-    profile: Profile,
-    jitter: Option<Jitter>,
+    profile: LoadProfile,
+    jitter: Option<LoadJitter>,
     random: Random,
     factor: f64,
     wobble: f64,
@@ -141,7 +141,7 @@ pub(crate) struct Player {
 impl Player {
     pub(crate) fn new(random: Random) -> Self {
         Self {
-            profile: Profile::Constant(1.0),
+            profile: LoadProfile::Constant(1.0),
             jitter: None,
             random,
             factor: 1.0,
@@ -151,13 +151,13 @@ impl Player {
         }
     }
 
-    pub(crate) fn play(&mut self, profile: Profile) {
+    pub(crate) fn play(&mut self, profile: LoadProfile) {
         self.profile = profile;
         self.profile_changes_us = 0;
     }
 
     /// The jitter begins, or ends, with the next step.
-    pub(crate) fn shake(&mut self, jitter: Option<Jitter>) {
+    pub(crate) fn shake(&mut self, jitter: Option<LoadJitter>) {
         self.jitter = jitter;
         self.wobble = 1.0;
         self.wobble_changes_us = if jitter.is_some() { 0 } else { u64::MAX };
@@ -195,17 +195,17 @@ mod tests {
 
     #[test]
     fn steps_hold_from_their_time_until_the_next() {
-        let profile = Profile::Steps(vec![(seconds(300), 0.6), (seconds(600), 1.0)]);
+        let profile = LoadProfile::Steps(vec![(seconds(300), 0.6), (seconds(600), 1.0)]);
         assert_eq!(profile.fault(), None);
         assert_eq!(profile.at(299_999_999), (1.0, 300_000_000));
         assert_eq!(profile.at(300_000_000), (0.6, 600_000_000));
         assert_eq!(profile.at(600_000_000), (1.0, u64::MAX));
-        assert_eq!(Profile::Steps(Vec::new()).at(5), (1.0, u64::MAX));
+        assert_eq!(LoadProfile::Steps(Vec::new()).at(5), (1.0, u64::MAX));
     }
 
     #[test]
     fn a_square_wave_begins_high_and_repeats() {
-        let profile = Profile::Square { high: 1.0, low: 0.25, high_for: seconds(2), low_for: seconds(3) };
+        let profile = LoadProfile::Square { high: 1.0, low: 0.25, high_for: seconds(2), low_for: seconds(3) };
         assert_eq!(profile.at(0), (1.0, 2_000_000));
         assert_eq!(profile.at(1_999_999), (1.0, 2_000_000));
         assert_eq!(profile.at(2_000_000), (0.25, 5_000_000));
@@ -215,11 +215,11 @@ mod tests {
 
     #[test]
     fn profiles_and_loads_that_mean_nothing_are_refused() {
-        let square = |high, low_for| Profile::Square { high, low: 0.0, high_for: seconds(1), low_for };
-        assert!(Profile::Constant(-0.1).fault().is_some());
-        assert!(Profile::Constant(f64::NAN).fault().is_some());
-        assert!(Profile::Steps(vec![(seconds(2), 1.0), (seconds(2), 0.5)]).fault().is_some());
-        assert!(Profile::Steps(vec![(seconds(2), 1.5)]).fault().is_some());
+        let square = |high, low_for| LoadProfile::Square { high, low: 0.0, high_for: seconds(1), low_for };
+        assert!(LoadProfile::Constant(-0.1).fault().is_some());
+        assert!(LoadProfile::Constant(f64::NAN).fault().is_some());
+        assert!(LoadProfile::Steps(vec![(seconds(2), 1.0), (seconds(2), 0.5)]).fault().is_some());
+        assert!(LoadProfile::Steps(vec![(seconds(2), 1.5)]).fault().is_some());
         assert!(square(1.0, Micros::ZERO).fault().is_some());
         assert!(square(f64::INFINITY, seconds(1)).fault().is_some());
         assert!(square(1.0, seconds(1)).fault().is_none());
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn jitter_is_drawn_once_per_interval_and_ends() {
         let mut player = Player::new(Random::stream(1, 2));
-        player.shake(Some(Jitter { deviation: 0.1, every: Micros::new(100_000) }));
+        player.shake(Some(LoadJitter { deviation: 0.1, every: Micros::new(100_000) }));
         let first = player.factor(0);
         assert_ne!(first, 1.0);
         assert_eq!(player.factor(99_999), first);

@@ -10,7 +10,7 @@ use crate::work::Work;
 
 /// Why a domain runs slower than it was asked to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Throttle {
+pub struct ThrottleReasons {
     /// The power limiter holds it.
     pub power: bool,
     /// It is too hot.
@@ -271,10 +271,10 @@ impl Package {
         self.sums.speed
     }
 
-    pub(crate) fn throttle(&self) -> Throttle {
+    pub(crate) fn throttle(&self) -> ThrottleReasons {
         let wanted = self.sums.wanted;
         let hard = self.hard_ceiling();
-        Throttle {
+        ThrottleReasons {
             power: self.limiter.ceiling() < wanted.min(hard),
             thermal: self.heat.ceiling(self.floor) < wanted,
             turbo: self.turbo < wanted,

@@ -39,7 +39,7 @@ pub struct Plant {
 
 /// A part of the node that draws power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Domain {
+pub enum PlantDomain {
     /// All of it.
     Node,
     /// A package.
@@ -50,7 +50,7 @@ pub enum Domain {
 
 /// Which of a package's power limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Term {
+pub enum PowerLimitTerm {
     /// PL1: holds for the mean over its window.
     Long,
     /// PL2: holds for every instant.

@@ -2,7 +2,7 @@
 
 use crate::curve::{Curve, Exponent};
 use crate::spec::{
-    ActuatorSpec, Governor, GpuSpec, LicenceSpec, NodeSpec, PackageSpec, PolicyLayout, TurboSpec,
+    ActuatorSpec, Governor, LicenceSpec, NodeSpec, PackageSpec, PlantGpuSpec, PolicyLayout, TurboSpec,
 };
 use crate::thermal::ThermalSpec;
 use power_units::Micros;
@@ -134,8 +134,8 @@ fn slow() -> ActuatorSpec {
 /// A 700-watt GPU of the SXM kind: 100 W idle, caps from 200 W to 700 W. Half of the dynamic power costs a quarter of
 /// the speed.
 #[must_use]
-pub fn h100_sxm() -> GpuSpec {
-    GpuSpec {
+pub fn h100_sxm() -> PlantGpuSpec {
+    PlantGpuSpec {
         idle_watts: 100.0,
         full_watts: 700.0,
         cap_min: 200.0,
@@ -158,8 +158,8 @@ pub fn h100_sxm() -> GpuSpec {
 /// A 600-watt GPU of Intel's OAM kind, with caps from 100 W: the curve, the idle power and the times are those of
 /// [`h100_sxm`].
 #[must_use]
-pub fn max_1550() -> GpuSpec {
-    GpuSpec {
+pub fn max_1550() -> PlantGpuSpec {
+    PlantGpuSpec {
         full_watts: 600.0,
         cap_min: 100.0,
         cap_max: 600.0,
@@ -172,6 +172,6 @@ pub fn max_1550() -> GpuSpec {
 /// A 750-watt GPU of the OAM kind, with caps from 350 W: the curve, the idle power and the times are those of
 /// [`h100_sxm`].
 #[must_use]
-pub fn mi300x() -> GpuSpec {
-    GpuSpec { full_watts: 750.0, cap_min: 350.0, cap_max: 750.0, cap_default: 750.0, ..h100_sxm() }
+pub fn mi300x() -> PlantGpuSpec {
+    PlantGpuSpec { full_watts: 750.0, cap_min: 350.0, cap_max: 750.0, cap_default: 750.0, ..h100_sxm() }
 }

@@ -3,7 +3,7 @@
 //! A sensor sits outside of the plant and only looks at it, so that one more sensor changes nothing. Every sensor has
 //! its own stream of noise. Its readings depend on when it is read, as a real one's do.
 
-use crate::plant::{Domain, Plant};
+use crate::plant::{Plant, PlantDomain};
 use crate::random::Random;
 use crate::units::{real, whole};
 use power_units::{MicroJoules, Micros};
@@ -52,7 +52,7 @@ const FIRST_SOURCE: u64 = 16;
 /// A sensor that shows power.
 #[derive(Clone, Debug)]
 pub struct PowerSensor {
-    domain: Domain,
+    domain: PlantDomain,
     window: Micros,
     noise: Noise,
     random: Random,
@@ -67,7 +67,7 @@ impl PowerSensor {
     /// # Errors
     /// When the window is not a multiple of 10 ms up to 1.2 s, or the noise is out of its range.
     pub fn new(
-        domain: Domain,
+        domain: PlantDomain,
         window: Micros,
         noise: Noise,
         seed: u64,
@@ -119,7 +119,7 @@ impl PowerSensor {
 /// 100 ms. It does not wrap: see [`wrapped`].
 #[derive(Clone, Debug)]
 pub struct EnergyCounter {
-    domain: Domain,
+    domain: PlantDomain,
     every: Micros,
     noise: Noise,
     random: Random,
@@ -135,7 +135,7 @@ impl EnergyCounter {
     /// # Errors
     /// When the interval is neither 1 ms nor a multiple of 10 ms up to 1.2 s, or the noise is out of its range.
     pub fn new(
-        domain: Domain,
+        domain: PlantDomain,
         every: Micros,
         noise: Noise,
         seed: u64,

@@ -22,7 +22,7 @@ pub struct NodeSpec {
     /// How a written frequency limit takes effect.
     pub actuator: ActuatorSpec,
     /// The graphics processors.
-    pub gpus: Vec<GpuSpec>,
+    pub gpus: Vec<PlantGpuSpec>,
 }
 
 /// How cores are grouped into frequency policies.
@@ -113,7 +113,7 @@ pub struct LicenceSpec {
 
 /// A graphics processor.
 #[derive(Clone, Debug, PartialEq)]
-pub struct GpuSpec {
+pub struct PlantGpuSpec {
     /// What it draws with no load at the reference temperature, W.
     pub idle_watts: f64,
     /// What it draws under full load at the highest clock, W.
@@ -226,7 +226,7 @@ impl PackageSpec {
     }
 }
 
-impl GpuSpec {
+impl PlantGpuSpec {
     fn check(&self, check: &Check) -> Result<(), SpecError> {
         check.that((0.0..=1e5).contains(&self.idle_watts), "idle_watts", "lie between 0 and 100000 W")?;
         let full = (self.idle_watts..=1e5).contains(&self.full_watts);

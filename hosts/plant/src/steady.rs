@@ -6,7 +6,7 @@
 use crate::curve::speed;
 use crate::load::Load;
 use crate::plant::{InputError, check_ambient, check_watts};
-use crate::spec::{GpuSpec, NodeSpec, PackageSpec, SpecError};
+use crate::spec::{NodeSpec, PackageSpec, PlantGpuSpec, SpecError};
 use crate::thermal::ThermalSpec;
 use crate::units::real;
 
@@ -65,7 +65,7 @@ impl ThermalSpec {
 
 /// What a package is held at.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Held {
+pub struct PackageSetpoint {
     /// The load on every core.
     pub load: Load,
     /// The frequency limit of every policy, brought into its range, kHz.
@@ -96,7 +96,7 @@ impl SteadyNode {
     ///
     /// # Errors
     /// When there is no such package, or what it is held at is out of range.
-    pub fn package(&self, package: usize, held: Held) -> Result<Steady, InputError> {
+    pub fn package(&self, package: usize, held: PackageSetpoint) -> Result<Steady, InputError> {
         let package = self.spec.packages.get(package).ok_or(InputError::Absent)?;
         held.load.check()?;
         check_watts(held.power_limit.unwrap_or(0.0))?;
@@ -169,7 +169,7 @@ impl PackageSpec {
     }
 }
 
-impl GpuSpec {
+impl PlantGpuSpec {
     fn steady(&self, load: Load, cap: f64, ambient_c: f64) -> Steady {
         let cap = cap.clamp(self.cap_min, self.cap_max);
         let state = |clock: f64| {

@@ -4,15 +4,15 @@
 //! the start of the pods take, and the memory and processor time of the process before and after. It judges nothing.
 #![expect(clippy::print_stdout, reason = "the figures are what it is for")]
 
-use embedded_api::{EmbeddedApi, Options};
-use host_kit::clock::{Clock, SystemClock};
+use embedded_api::{ApiOptions, EmbeddedApi};
+use host_kit::clock::{HostClock, SystemClock};
 use host_kit::program::Context;
 use host_kit::shutdown::{self, Tasks};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{ListParams, PostParams};
 use serde_json::json;
-use simulator::fleet::{Fleet, Kind};
+use simulator::fleet::{Fleet, NodeKind};
 use simulator::{Settings, start};
 use std::error::Error;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let nodes: u32 = arguments.next().ok_or("say how many nodes")?.parse()?;
     let speed: f64 = arguments.next().map_or(Ok(1.0), |text| text.parse())?;
-    let api = EmbeddedApi::new(&Options::with(Vec::new()))?;
+    let api = EmbeddedApi::new(&ApiOptions::with(Vec::new()))?;
     let clock = Arc::new(SystemClock::new());
     let (_trigger, stop) = shutdown::pair();
     let shown = String::new();
@@ -73,7 +73,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 /// The demo's proportions: a half, a third and a sixth.
 fn fleet(nodes: u32) -> Result<Fleet, Box<dyn Error>> {
     let (xeon, epyc) = (nodes.div_ceil(2), nodes / 3);
-    let of = |name: &str| Kind::built_in(name).ok_or("a kind is missing");
+    let of = |name: &str| NodeKind::built_in(name).ok_or("a kind is missing");
     let kinds = vec![(of("xeon")?, xeon), (of("epyc")?, epyc), (of("gpu")?, nodes - xeon - epyc)];
     Ok(Fleet { kinds, racks: 3, prefix: "sim".to_owned() })
 }

@@ -4,8 +4,8 @@
 //! of the right types is 400; everything else is 200 and says in `result` what became of it, an unknown action
 //! included. `capWatts` is the limit of **each package**, `capWattsPerGpu` that of each GPU.
 
-use crate::faults::{Control, Faults};
-use crate::machine::Machine;
+use crate::faults::{ControlFault, NodeFaults};
+use crate::machine::SimulatedMachine;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -29,7 +29,7 @@ struct Asked {
 
 host_kit::closed_label! {
     /// What can be asked.
-    pub enum Action {
+    pub enum ControlAction {
         /// A limit on each package.
         Power = "rapl.set_power_cap_watts",
         /// A throttle.
@@ -43,7 +43,7 @@ host_kit::closed_label! {
 
 host_kit::closed_label! {
     /// What became of it.
-    pub enum Outcome {
+    pub enum ControlEffect {
         /// It is in force.
         Applied = "applied",
         /// The machine has nothing to apply it to.
@@ -59,7 +59,7 @@ pub struct Last {
     /// What was asked, as it was written.
     pub action: String,
     /// What became of it.
-    pub outcome: Outcome,
+    pub outcome: ControlEffect,
     /// When, by the wall clock.
     pub at: Timestamp,
     /// The limit of each package that was asked for last, brought into the range, W.
@@ -76,7 +76,7 @@ impl Last {
     pub fn nothing(at: Timestamp) -> Self {
         Self {
             action: String::new(),
-            outcome: Outcome::Applied,
+            outcome: ControlEffect::Applied,
             at,
             target_watts: None,
             target_throttle_pct: None,
@@ -89,9 +89,9 @@ impl Last {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Done {
     /// Which action.
-    pub action: Action,
+    pub action: ControlAction,
     /// What became of it.
-    pub outcome: Outcome,
+    pub outcome: ControlEffect,
     /// For people.
     pub message: String,
 }
@@ -99,7 +99,7 @@ pub struct Done {
 /// The answer.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Answer<'a> {
+pub struct ControlResponse<'a> {
     ok: bool,
     result: &'static str,
     node: &'a str,
@@ -130,26 +130,28 @@ struct State<'a> {
 /// # Errors
 /// When the body is no JSON object of the right types: for a 400.
 pub fn act(
-    machine: &mut Machine,
+    machine: &mut SimulatedMachine,
     last: &mut Last,
-    faults: &Faults,
+    faults: &NodeFaults,
     body: &[u8],
     now: Timestamp,
 ) -> Result<Done, String> {
     let asked = read(body)?;
     let done = match faults.control {
-        Control::Ok => apply(machine, last, &asked),
-        Control::Ignored => {
-            Done { action: action(&asked.action), outcome: Outcome::Applied, message: "applied".to_owned() }
-        }
-        Control::Blocked => Done {
+        ControlFault::Ok => apply(machine, last, &asked),
+        ControlFault::Ignored => Done {
             action: action(&asked.action),
-            outcome: Outcome::Blocked,
+            outcome: ControlEffect::Applied,
+            message: "applied".to_owned(),
+        },
+        ControlFault::Blocked => Done {
+            action: action(&asked.action),
+            outcome: ControlEffect::Blocked,
             message: "the node's controls are locked".to_owned(),
         },
-        Control::Error => Done {
+        ControlFault::Error => Done {
             action: action(&asked.action),
-            outcome: Outcome::Error,
+            outcome: ControlEffect::Error,
             message: "the node's controls are broken".to_owned(),
         },
     };
@@ -171,47 +173,47 @@ fn read(body: &[u8]) -> Result<Asked, String> {
     }
 }
 
-fn action(text: &str) -> Action {
+fn action(text: &str) -> ControlAction {
     match text {
-        SET_POWER => Action::Power,
-        SET_THROTTLE => Action::Throttle,
-        SET_GPU_POWER => Action::GpuPower,
-        _ => Action::Unknown,
+        SET_POWER => ControlAction::Power,
+        SET_THROTTLE => ControlAction::Throttle,
+        SET_GPU_POWER => ControlAction::GpuPower,
+        _ => ControlAction::Unknown,
     }
 }
 
-fn apply(machine: &mut Machine, last: &mut Last, asked: &Asked) -> Done {
+fn apply(machine: &mut SimulatedMachine, last: &mut Last, asked: &Asked) -> Done {
     let action = action(&asked.action);
     let (outcome, message) = match action {
         // Upstream takes a limit of nothing for no change, and says that it did.
-        Action::Power if asked.cap_watts <= 0.0 => {
-            (Outcome::Applied, "a limit of 0 W or less changes nothing".to_owned())
+        ControlAction::Power if asked.cap_watts <= 0.0 => {
+            (ControlEffect::Applied, "a limit of 0 W or less changes nothing".to_owned())
         }
-        Action::Power => {
+        ControlAction::Power => {
             let set = machine.set_package_cap(asked.cap_watts);
             last.target_watts = Some(set);
-            (Outcome::Applied, told("each package is limited to", set, asked.cap_watts))
+            (ControlEffect::Applied, told("each package is limited to", set, asked.cap_watts))
         }
-        Action::Throttle => {
+        ControlAction::Throttle => {
             let set = machine.set_throttle(asked.throttle_pct);
             last.target_throttle_pct = Some(set);
-            (Outcome::Applied, format!("{set} % are taken off the highest clock"))
+            (ControlEffect::Applied, format!("{set} % are taken off the highest clock"))
         }
-        Action::GpuPower if machine.board_cap().is_none() => {
-            (Outcome::Blocked, "the node has no GPU".to_owned())
+        ControlAction::GpuPower if machine.board_cap().is_none() => {
+            (ControlEffect::Blocked, "the node has no GPU".to_owned())
         }
-        Action::GpuPower if asked.cap_watts_per_gpu <= 0.0 => {
-            (Outcome::Error, "capWattsPerGpu must be above 0".to_owned())
+        ControlAction::GpuPower if asked.cap_watts_per_gpu <= 0.0 => {
+            (ControlEffect::Error, "capWattsPerGpu must be above 0".to_owned())
         }
-        Action::GpuPower => {
+        ControlAction::GpuPower => {
             let set = machine.set_board_cap(asked.cap_watts_per_gpu);
             last.target_gpu_watts = set;
             let set = set.unwrap_or(asked.cap_watts_per_gpu);
-            (Outcome::Applied, told("each GPU is limited to", set, asked.cap_watts_per_gpu))
+            (ControlEffect::Applied, told("each GPU is limited to", set, asked.cap_watts_per_gpu))
         }
-        Action::Unknown => {
+        ControlAction::Unknown => {
             let known = format!("accepted: {SET_POWER}, {SET_THROTTLE}, {SET_GPU_POWER}");
-            (Outcome::Error, format!("unknown action; {known}"))
+            (ControlEffect::Error, format!("unknown action; {known}"))
         }
     };
     Done { action, outcome, message }
@@ -226,11 +228,16 @@ fn told(what: &str, set: f64, asked: f64) -> String {
 }
 
 /// The answer to what was done.
-pub fn answer<'a>(machine: &mut Machine, last: &'a Last, done: &'a Done, node: &'a str) -> Answer<'a> {
+pub fn answer<'a>(
+    machine: &mut SimulatedMachine,
+    last: &'a Last,
+    done: &'a Done,
+    node: &'a str,
+) -> ControlResponse<'a> {
     let reading = machine.read();
     let gpu = machine.board_cap().unwrap_or(0.0);
-    Answer {
-        ok: done.outcome == Outcome::Applied,
+    ControlResponse {
+        ok: done.outcome == ControlEffect::Applied,
         result: done.outcome.word(),
         node,
         message: &done.message,

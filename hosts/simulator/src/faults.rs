@@ -8,7 +8,7 @@ use std::time::Duration;
 /// What is wrong with a node's telemetry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Telemetry {
+pub enum TelemetryFault {
     /// Nothing.
     #[default]
     Ok,
@@ -25,7 +25,7 @@ pub enum Telemetry {
 /// What is wrong with a node's controls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Control {
+pub enum ControlFault {
     /// Nothing.
     #[default]
     Ok,
@@ -40,11 +40,11 @@ pub enum Control {
 /// Everything that is wrong with a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct Faults {
+pub struct NodeFaults {
     /// Of its telemetry.
-    pub telemetry: Telemetry,
+    pub telemetry: TelemetryFault,
     /// Of its controls.
-    pub control: Control,
+    pub control: ControlFault,
     /// How long every answer takes, ms.
     pub slow_ms: u32,
     /// Nobody reaches it: no answers, no heartbeats, no news of its pods. It runs on.
@@ -54,7 +54,7 @@ pub struct Faults {
 /// An answer that never comes is one that comes after this.
 pub const SLOW_MAX_MS: u32 = 600_000;
 
-impl Faults {
+impl NodeFaults {
     /// Reads what is to be wrong from now on; what is not mentioned is well.
     ///
     /// # Errors
@@ -87,9 +87,10 @@ mod tests {
 
     #[test]
     fn what_is_not_mentioned_is_well() {
-        assert_eq!(Faults::from_json(b"{}"), Ok(Faults::default()));
-        let broken = Faults::from_json(br#"{"telemetry":"garbage","slowMs":1500}"#).unwrap();
-        let wanted = Faults { telemetry: Telemetry::Garbage, slow_ms: 1_500, ..Faults::default() };
+        assert_eq!(NodeFaults::from_json(b"{}"), Ok(NodeFaults::default()));
+        let broken = NodeFaults::from_json(br#"{"telemetry":"garbage","slowMs":1500}"#).unwrap();
+        let wanted =
+            NodeFaults { telemetry: TelemetryFault::Garbage, slow_ms: 1_500, ..NodeFaults::default() };
         assert_eq!(broken, wanted);
         assert_eq!(broken.delay(), Duration::from_millis(1_500));
     }
@@ -97,9 +98,11 @@ mod tests {
     #[test]
     fn a_fault_that_nobody_knows_is_refused_with_what_is_accepted() {
         for body in ["", "null", "[]", r#"{"telemetry":"bad"}"#, r#"{"typo":1}"#, r#"{"slowMs":-1}"#] {
-            let why = Faults::from_json(body.as_bytes()).unwrap_err();
+            let why = NodeFaults::from_json(body.as_bytes()).unwrap_err();
             assert!(why.contains("accepted: "), "{body:?}: {why}");
         }
-        assert!(Faults::from_json(br#"{"slowMs":600001}"#).unwrap_err().starts_with("slowMs is 600001; "));
+        assert!(
+            NodeFaults::from_json(br#"{"slowMs":600001}"#).unwrap_err().starts_with("slowMs is 600001; ")
+        );
     }
 }

@@ -6,9 +6,9 @@
 mod file;
 mod kind;
 
-pub use kind::{GpuKind, Kind};
+pub use kind::{GpuKind, NodeKind};
 
-use crate::hardware::{self, Hardware, Vendor};
+use crate::hardware::{self, SimulatedHardware, Vendor};
 use joulie_api::labels::{TRUE, node};
 use planner::catalog::Catalog;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +31,7 @@ const PODS: &str = "110";
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fleet {
     /// The kinds with their numbers.
-    pub kinds: Vec<(Kind, u32)>,
+    pub kinds: Vec<(NodeKind, u32)>,
     /// How many racks the nodes are spread over, one after the other.
     pub racks: u32,
     /// What the names of the nodes begin with.
@@ -48,7 +48,7 @@ pub struct Member {
     /// Its capacity, all of it allocatable.
     pub capacity: BTreeMap<String, String>,
     /// What it is made of.
-    pub hardware: Hardware,
+    pub hardware: SimulatedHardware,
 }
 
 /// A fleet that cannot be.
@@ -78,7 +78,7 @@ impl Fleet {
             let Some((name, count)) = part.split_once(':') else {
                 return refuse(format!("{part:?} is not KIND:COUNT"));
             };
-            let Some(kind) = Kind::built_in(name.trim()) else {
+            let Some(kind) = NodeKind::built_in(name.trim()) else {
                 let known = kind::BUILT_IN.join(", ");
                 return refuse(format!("there is no kind {name:?} built in; accepted: {known}"));
             };
@@ -134,7 +134,7 @@ impl Fleet {
     }
 }
 
-fn member(name: String, rack: u32, kind: &Kind, hardware: Hardware) -> Member {
+fn member(name: String, rack: u32, kind: &NodeKind, hardware: SimulatedHardware) -> Member {
     let labels = labels(&name, rack, kind, &hardware);
     let mut capacity: BTreeMap<String, String> = [
         ("cpu", hardware.cpus().to_string()),
@@ -151,7 +151,7 @@ fn member(name: String, rack: u32, kind: &Kind, hardware: Hardware) -> Member {
     Member { name, labels, capacity, hardware }
 }
 
-fn labels(name: &str, rack: u32, kind: &Kind, hardware: &Hardware) -> BTreeMap<String, String> {
+fn labels(name: &str, rack: u32, kind: &NodeKind, hardware: &SimulatedHardware) -> BTreeMap<String, String> {
     let mut labels: BTreeMap<String, String> = [
         ("kubernetes.io/hostname", name.to_owned()),
         ("kubernetes.io/os", "linux".to_owned()),

@@ -4,16 +4,16 @@
 //! beside each number. The highest clock of a plant is what all cores hold together, so that a pod on a node without
 //! limits runs at speed 1.
 
-use crate::fleet::{FleetError, Kind, refuse};
+use crate::fleet::{FleetError, NodeKind, refuse};
 use planner::catalog::{Catalog, CpuModel, GpuModel};
 use plant::{
-    ActuatorSpec, Curve, Exponent, Governor, GpuSpec, NodeSpec, PackageSpec, PolicyLayout, ThermalSpec,
+    ActuatorSpec, Curve, Exponent, Governor, NodeSpec, PackageSpec, PlantGpuSpec, PolicyLayout, ThermalSpec,
 };
 use power_units::{KiloHertz, Micros, Role};
 
 /// What a node is made of.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Hardware {
+pub struct SimulatedHardware {
     /// The catalogue's name of the processor.
     pub cpu_model: String,
     /// Packages.
@@ -25,14 +25,14 @@ pub struct Hardware {
     /// The lowest and the highest power limit of a package, W. The highest is in force at the start.
     pub package_cap: (f64, f64),
     /// The graphics processors.
-    pub gpus: Option<Gpus>,
+    pub gpus: Option<SimulatedGpus>,
     /// The physics.
     pub plant: NodeSpec,
 }
 
 /// The graphics processors of a node.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Gpus {
+pub struct SimulatedGpus {
     /// The catalogue's name.
     pub model: String,
     /// Who made them.
@@ -79,7 +79,7 @@ impl Vendor {
     }
 }
 
-impl Hardware {
+impl SimulatedHardware {
     /// Physical cores of the node.
     #[must_use]
     pub const fn cores(&self) -> u32 {
@@ -117,7 +117,7 @@ const GPU_IDLE: [(&str, f64); 5] = [
     ("AMD_RADEON_PRO_W7900", 25.0),
 ];
 
-pub(crate) fn of(kind: &Kind, catalog: &Catalog) -> Result<Hardware, FleetError> {
+pub(crate) fn of(kind: &NodeKind, catalog: &Catalog) -> Result<SimulatedHardware, FleetError> {
     let Some(cpu) = catalog.cpu(&kind.cpu_model) else {
         return refuse(format!(
             "kind {}: the catalogue has no processor {:?}; an example is AMD_EPYC_9654",
@@ -145,7 +145,7 @@ pub(crate) fn of(kind: &Kind, catalog: &Catalog) -> Result<Hardware, FleetError>
         let board = board(model);
         let cap = (board.cap_min, board.cap_max);
         boards = vec![board; usize::try_from(asked.count).unwrap_or(0)];
-        gpus = Some(Gpus { model: model.key.clone(), vendor, count: asked.count, cap });
+        gpus = Some(SimulatedGpus { model: model.key.clone(), vendor, count: asked.count, cap });
     }
     let plant = NodeSpec {
         step: Micros::new(10_000),
@@ -156,7 +156,7 @@ pub(crate) fn of(kind: &Kind, catalog: &Catalog) -> Result<Hardware, FleetError>
         actuator: ActuatorSpec { dead_time: Micros::ZERO, lag_s: 0.1 },
         gpus: boards,
     };
-    Ok(Hardware {
+    Ok(SimulatedHardware {
         cpu_model: cpu.key.clone(),
         sockets: kind.sockets,
         cores_per_socket: cores,
@@ -195,12 +195,12 @@ fn package(cpu: &CpuModel, cores: u32) -> PackageSpec {
     }
 }
 
-fn board(model: &GpuModel) -> GpuSpec {
+fn board(model: &GpuModel) -> PlantGpuSpec {
     let like = plant::preset::h100_sxm();
     let full = plant::from_watts(model.max);
     let idle = GPU_IDLE.iter().find(|(key, _)| *key == model.key).map_or(GPU_IDLE_WATTS, |(_, watts)| *watts);
     let idle = idle.min(full / 2.0);
-    GpuSpec {
+    PlantGpuSpec {
         idle_watts: idle,
         full_watts: full,
         cap_min: model.min.map_or(full / 2.0, plant::from_watts),

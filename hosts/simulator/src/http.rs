@@ -15,10 +15,10 @@
 mod state;
 
 use crate::control;
-use crate::faults::{Control, Faults, Telemetry as Broken};
+use crate::faults::{ControlFault, NodeFaults, TelemetryFault as Broken};
 use crate::metrics::SimMetrics;
-use crate::telemetry::Telemetry;
-use crate::world::{Node, World};
+use crate::telemetry::TelemetryResponse;
+use crate::world::{SimulatedNode, SimulatedWorld};
 use bytes::Bytes;
 use host_kit::ops::Ops;
 use host_kit::server::Routes;
@@ -33,7 +33,7 @@ type Answer = Response<Full<Bytes>>;
 
 /// What the port answers.
 pub(crate) struct Port {
-    world: Arc<World>,
+    world: Arc<SimulatedWorld>,
     metrics: SimMetrics,
     ops: Ops,
 }
@@ -70,7 +70,7 @@ impl Path {
 }
 
 impl Port {
-    pub(crate) fn new(world: Arc<World>, metrics: SimMetrics, ops: Ops) -> Self {
+    pub(crate) fn new(world: Arc<SimulatedWorld>, metrics: SimMetrics, ops: Ops) -> Self {
         Self { world, metrics, ops }
     }
 
@@ -108,7 +108,7 @@ impl Port {
         }
     }
 
-    fn telemetry(&self, node: &Node) -> Answer {
+    fn telemetry(&self, node: &SimulatedNode) -> Answer {
         let now = self.world.clock().wall();
         let mut state = self.world.at(node);
         match state.faults.telemetry {
@@ -125,12 +125,12 @@ impl Port {
             Broken::Ok => {}
         }
         let state = &mut *state;
-        let fresh = Telemetry::of(&mut state.machine, &state.last, now);
+        let fresh = TelemetryResponse::of(&mut state.machine, &state.last, now);
         state.shown = Some(fresh.clone());
         json(StatusCode::OK, &fresh)
     }
 
-    fn control(&self, node: &Node, body: &[u8]) -> Answer {
+    fn control(&self, node: &SimulatedNode, body: &[u8]) -> Answer {
         let now = self.world.clock().wall();
         let mut state = self.world.at(node);
         let state = &mut *state;
@@ -139,18 +139,18 @@ impl Port {
             Err(why) => return told(StatusCode::BAD_REQUEST, &why),
         };
         self.metrics.controlled(done.action, done.outcome);
-        let broken = state.faults.control == Control::Error;
+        let broken = state.faults.control == ControlFault::Error;
         let status = if broken { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::OK };
         json(status, &control::answer(&mut state.machine, &state.last, &done, &node.member.name))
     }
 
-    fn faults(&self, node: &Node, verb: &Method, body: &[u8]) -> Answer {
+    fn faults(&self, node: &SimulatedNode, verb: &Method, body: &[u8]) -> Answer {
         let set = match *verb {
-            Method::POST => match Faults::from_json(body) {
+            Method::POST => match NodeFaults::from_json(body) {
                 Ok(faults) => Some(faults),
                 Err(why) => return told(StatusCode::BAD_REQUEST, &why),
             },
-            Method::DELETE => Some(Faults::default()),
+            Method::DELETE => Some(NodeFaults::default()),
             _ => None,
         };
         let mut state = self.world.at(node);

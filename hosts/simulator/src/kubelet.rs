@@ -13,10 +13,10 @@ mod write;
 
 use crate::machine::PodId;
 use crate::metrics::SimMetrics;
-use crate::pods::{Next, Pod};
-use crate::world::World;
+use crate::pods::{BoundPod, Next};
+use crate::world::SimulatedWorld;
 use host_kit::clock::Mono;
-use host_kit::reflect::{Key, Rows};
+use host_kit::reflect::{ObjectKey, Rows};
 use host_kit::shutdown::Stop;
 use kube::Client;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,8 +39,8 @@ const IDLE: Duration = Duration::from_millis(500);
 /// The kubelets.
 pub(crate) struct Kubelet {
     client: Client,
-    world: Arc<World>,
-    rows: Rows<Pod>,
+    world: Arc<SimulatedWorld>,
+    rows: Rows<BoundPod>,
     metrics: SimMetrics,
     /// How often progress is written down; never where there is none.
     checkpoint: Option<Duration>,
@@ -62,16 +62,16 @@ struct Written {
 
 /// Something to be written.
 struct Due {
-    key: Key,
-    pod: Arc<Pod>,
+    key: ObjectKey,
+    pod: Arc<BoundPod>,
     next: Next,
 }
 
 impl Kubelet {
     pub(crate) fn new(
         client: Client,
-        world: Arc<World>,
-        rows: Rows<Pod>,
+        world: Arc<SimulatedWorld>,
+        rows: Rows<BoundPod>,
         metrics: SimMetrics,
         checkpoint: Option<Duration>,
     ) -> Self {

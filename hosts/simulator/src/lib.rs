@@ -33,21 +33,21 @@ pub mod work;
 pub mod workload;
 pub mod world;
 
-pub use fleet::{Fleet, Kind};
+pub use fleet::{Fleet, NodeKind};
 pub use settings::{Settings, TABLE, Workload};
 
 use crate::http::Port as Routes;
 use crate::kubelet::Kubelet;
 use crate::metrics::SimMetrics;
-use crate::pods::Pod;
-use crate::world::World;
+use crate::pods::BoundPod;
+use crate::world::SimulatedWorld;
 use futures::FutureExt;
 use host_kit::health::Health;
-use host_kit::metrics::{Build, MetricDescription, Metrics, MetricsRegistry};
+use host_kit::metrics::{BuildInfo, MetricDescription, MetricsBuilder, MetricsRegistry};
 use host_kit::ops::Ops;
 use host_kit::program::Context;
-use host_kit::reflect::{Reflections, Source, reflect};
-use host_kit::server::{Debug, Drain, Guard, Limits, Port, Server, ServerMetrics};
+use host_kit::reflect::{Reflections, WatchSource, reflect};
+use host_kit::server::{Debug, Drain, Guard, HttpServer, Port, ServerLimits, ServerMetrics};
 use host_kit::shutdown::{Stop, Tasks};
 use std::fmt;
 use std::net::SocketAddr;
@@ -74,7 +74,7 @@ pub struct Started {
     /// Where metrics and health are served: on the same port.
     pub metrics: SocketAddr,
     /// The machines, for whoever runs them in its own process.
-    pub world: Arc<World>,
+    pub world: Arc<SimulatedWorld>,
 }
 
 /// Why it could not be started.
@@ -104,7 +104,7 @@ impl fmt::Display for StartError {
 impl std::error::Error for StartError {}
 
 /// What this program says of itself.
-pub const BUILD: Build = Build::of("simulator", env!("CARGO_PKG_VERSION"));
+pub const BUILD: BuildInfo = BuildInfo::of("simulator", env!("CARGO_PKG_VERSION"));
 
 /// What its parts count.
 struct Counted {
@@ -126,7 +126,7 @@ impl Counted {
 /// All metrics of this program, for the reference.
 #[must_use]
 pub fn described_metrics() -> Vec<MetricDescription> {
-    Metrics::descriptions(|registry| drop(Counted::register(registry)))
+    MetricsBuilder::descriptions(|registry| drop(Counted::register(registry)))
 }
 
 /// Starts the machines and their port, registers their nodes, and takes up the pods that are bound to them.
@@ -137,23 +137,26 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let Settings { fleet, listen, speed, seed, heartbeat, checkpoint, workload, debug_token } = settings;
     let Context { client, clock, stop, logs, shown } = context;
     let members = fleet.members().map_err(StartError::Fleet)?;
-    let world = World::new(members, seed, speed, clock.clone()).map_err(StartError::Machine)?;
+    let world = SimulatedWorld::new(members, seed, speed, clock.clone()).map_err(StartError::Machine)?;
     let world = Arc::new(world);
 
-    let mut metrics = Metrics::of(&BUILD);
+    let mut metrics = MetricsBuilder::of(&BUILD);
     let Counted { reflections, servers, figures } = Counted::register(metrics.registry());
 
     // Every pod that is bound somewhere: those of other nodes are let go of as they arrive.
-    let source =
-        Source { path: "/api/v1/pods".to_owned(), labels: None, fields: Some("spec.nodeName!=".to_owned()) };
-    let (rows, follow) = reflect::<Pod>(&client, source, (&reflections, clock.clone()), stop.clone());
+    let source = WatchSource {
+        path: "/api/v1/pods".to_owned(),
+        labels: None,
+        fields: Some("spec.nodeName!=".to_owned()),
+    };
+    let (rows, follow) = reflect::<BoundPod>(&client, source, (&reflections, clock.clone()), stop.clone());
     let health = Health::new(clock.clone()).ready("pods", rows.check(SILENCE_MAX)).ready_until(stop.clone());
 
     let ops = Ops::new(metrics.page(), health, Debug::new(Guard::new(debug_token), shown, logs));
-    let limits = Limits::new(BODY_MAX, CONNECTIONS_MAX);
+    let limits = ServerLimits::new(BODY_MAX, CONNECTIONS_MAX);
     let limits = limits.map_err(|error| StartError::Port(std::io::Error::other(error)))?;
     let routes = Routes::new(world.clone(), figures.clone(), ops);
-    let server = Server::bind(listen, Port::Work, routes, limits, None, (&servers, clock.clone()));
+    let server = HttpServer::bind(listen, Port::Work, routes, limits, None, (&servers, clock.clone()));
     let server = server.await.map_err(StartError::Port)?;
     let work = server.address().map_err(StartError::Port)?;
     let drain = Drain::new(Duration::ZERO, DRAIN);
@@ -180,7 +183,7 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
 }
 
 /// Steps the machines, and tells when a pod has finished.
-async fn run(world: Arc<World>, figures: SimMetrics, finished: Arc<Notify>, stop: Stop) {
+async fn run(world: Arc<SimulatedWorld>, figures: SimMetrics, finished: Arc<Notify>, stop: Stop) {
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     for tick in 0_u32.. {

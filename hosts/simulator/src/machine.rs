@@ -10,12 +10,12 @@ mod pods;
 mod view;
 
 pub use pods::{PodId, Running};
-pub use view::Reading;
+pub use view::TelemetryReading;
 
 use crate::fleet::Member;
-use crate::hardware::Hardware;
+use crate::hardware::SimulatedHardware;
 use crate::work::Work;
-use plant::{Domain, Noise, Plant, PowerLimit, PowerSensor, SensorError, SpecError, Term};
+use plant::{Noise, Plant, PlantDomain, PowerLimit, PowerLimitTerm, PowerSensor, SensorError, SpecError};
 use power_units::Micros;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,10 +30,10 @@ const LIMIT_WINDOW_S: f64 = 1.0;
 
 /// A machine under load.
 #[derive(Clone, Debug)]
-pub struct Machine {
+pub struct SimulatedMachine {
     name: String,
     boot: String,
-    hardware: Hardware,
+    hardware: SimulatedHardware,
     plant: Plant,
     cpu_sensors: Vec<PowerSensor>,
     gpu_sensors: Vec<PowerSensor>,
@@ -65,7 +65,7 @@ impl fmt::Display for MachineError {
 
 impl std::error::Error for MachineError {}
 
-impl Machine {
+impl SimulatedMachine {
     /// An idle machine with the highest limits that it has.
     ///
     /// # Errors
@@ -78,10 +78,11 @@ impl Machine {
             PowerSensor::new(domain, window, Noise::NONE, seed, number).map_err(MachineError::Sensor)
         };
         let packages = plant.packages();
-        let cpu_sensors =
-            (0..packages).map(|at| sensor(Domain::Package(at), CPU_WINDOW, at)).collect::<Result<_, _>>()?;
+        let cpu_sensors = (0..packages)
+            .map(|at| sensor(PlantDomain::Package(at), CPU_WINDOW, at))
+            .collect::<Result<_, _>>()?;
         let gpu_sensors = (0..plant.gpus())
-            .map(|at| sensor(Domain::Gpu(at), GPU_WINDOW, packages + at))
+            .map(|at| sensor(PlantDomain::Gpu(at), GPU_WINDOW, packages + at))
             .collect::<Result<_, _>>()?;
         let boards = vec![None; plant.gpus()];
         let limit_watts = hardware.package_cap.1;
@@ -123,7 +124,7 @@ impl Machine {
 
     /// What it is made of.
     #[must_use]
-    pub const fn hardware(&self) -> &Hardware {
+    pub const fn hardware(&self) -> &SimulatedHardware {
         &self.hardware
     }
 
@@ -156,7 +157,7 @@ impl Machine {
         let long = PowerLimit { watts, window_s: LIMIT_WINDOW_S };
         let short = PowerLimit { watts, window_s: 0.0 };
         for package in 0..self.plant.packages() {
-            for (term, limit) in [(Term::Long, long), (Term::Short, short)] {
+            for (term, limit) in [(PowerLimitTerm::Long, long), (PowerLimitTerm::Short, short)] {
                 let set = self.plant.set_power_limit(package, term, Some(limit));
                 debug_assert!(set.is_ok(), "the range was checked with the plant");
             }

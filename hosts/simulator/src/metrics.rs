@@ -1,7 +1,7 @@
 //! What the simulator counts, in upstream's names (facts/simulator.md section 3.10) where there is one.
 
-use crate::control::{Action, Outcome};
-use crate::machine::Reading;
+use crate::control::{ControlAction, ControlEffect};
+use crate::machine::TelemetryReading;
 use crate::pods::Next;
 use host_kit::metrics::MetricsRegistry;
 use host_kit::{closed_label, label_set};
@@ -32,8 +32,8 @@ closed_label! {
 
 label_set! {
     struct ByAction {
-        action: Action,
-        result: Outcome,
+        action: ControlAction,
+        result: ControlEffect,
     }
 
     struct ByStep {
@@ -90,7 +90,7 @@ impl SimMetrics {
         all
     }
 
-    pub(crate) fn controlled(&self, action: Action, result: Outcome) {
+    pub(crate) fn controlled(&self, action: ControlAction, result: ControlEffect) {
         self.controls.get_or_create(&ByAction { action, result }).inc();
     }
 
@@ -111,7 +111,7 @@ impl SimMetrics {
         self.write_failures.inc();
     }
 
-    pub(crate) fn show(&self, node: &str, cap: f64, throttle: u8, reading: &Reading) {
+    pub(crate) fn show(&self, node: &str, cap: f64, throttle: u8, reading: &TelemetryReading) {
         let node = ByNode { node: node.to_owned() };
         self.cap.get_or_create(&node).set(cap);
         self.throttle.get_or_create(&node).set(f64::from(throttle));

@@ -3,7 +3,7 @@
 //! It never takes anything off a node that somebody else put there: labels, annotations and taints of a node that is
 //! there already stay.
 
-use crate::world::{self, World};
+use crate::world::{self, SimulatedWorld};
 use futures::StreamExt;
 use host_kit::shutdown::Stop;
 use jiff::Timestamp;
@@ -31,7 +31,7 @@ const WRITES_MAX: usize = 16;
 ///
 /// # Errors
 /// What the API server said to the first that it refused.
-pub async fn register(client: &Client, world: &World) -> Result<(), kube::Error> {
+pub async fn register(client: &Client, world: &SimulatedWorld) -> Result<(), kube::Error> {
     let now = world.clock().wall();
     let all = futures::stream::iter(world.nodes().values())
         .map(|node| register_one(client, node, now))
@@ -42,7 +42,7 @@ pub async fn register(client: &Client, world: &World) -> Result<(), kube::Error>
 }
 
 /// The heartbeat comes first and the status before the taints: the node controller looks at each of them.
-async fn register_one(client: &Client, of: &world::Node, now: Timestamp) -> Result<(), kube::Error> {
+async fn register_one(client: &Client, of: &world::SimulatedNode, now: Timestamp) -> Result<(), kube::Error> {
     let member = &of.member;
     beat_one(client, &member.name, now).await?;
     let nodes: Api<Node> = Api::all(client.clone());
@@ -74,7 +74,7 @@ async fn register_one(client: &Client, of: &world::Node, now: Timestamp) -> Resu
 
 /// Sends heartbeats until asked to stop. One that fails is made up for by the next; if none reaches the API server the
 /// node is silent, and that is what shows. A node that somebody has deleted stays deleted.
-pub async fn beat(client: Client, world: Arc<World>, every: Duration, stop: Stop) {
+pub async fn beat(client: Client, world: Arc<SimulatedWorld>, every: Duration, stop: Stop) {
     let mut status_at = world.clock().mono();
     // The control plane calls nodes dead that could not say otherwise, and only they themselves can say so again.
     let mut missed = false;
@@ -102,7 +102,12 @@ pub async fn beat(client: Client, world: Arc<World>, every: Duration, stop: Stop
     }
 }
 
-async fn one_beat(client: &Client, of: &world::Node, whole: bool, now: Timestamp) -> Result<(), kube::Error> {
+async fn one_beat(
+    client: &Client,
+    of: &world::SimulatedNode,
+    whole: bool,
+    now: Timestamp,
+) -> Result<(), kube::Error> {
     let member = &of.member;
     beat_one(client, &member.name, now).await?;
     if whole {
@@ -135,7 +140,7 @@ fn by() -> PatchParams {
     PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
 }
 
-fn status(of: &world::Node, now: Timestamp) -> Value {
+fn status(of: &world::SimulatedNode, now: Timestamp) -> Value {
     let member = &of.member;
     let condition = |kind: &str, status: &str, reason: &str| {
         json!({

@@ -10,7 +10,7 @@ mod asks;
 mod status;
 
 pub(crate) use asks::quantities;
-pub use asks::{Asks, Lack};
+pub use asks::{Lack, PodRequests};
 pub use status::{failed, finished, progress, running};
 
 use crate::machine::PodId;
@@ -25,7 +25,7 @@ pub const PROGRESS: &str = "sim.joulie.io/Progress";
 
 /// A pod that is bound.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Pod {
+pub struct BoundPod {
     /// Which.
     pub id: PodId,
     /// Where it is bound to.
@@ -33,13 +33,13 @@ pub struct Pod {
     /// When it was created, RFC 3339: older ones are admitted first.
     pub created: String,
     /// Where it stands.
-    pub phase: Phase,
+    pub phase: BoundPodPhase,
     /// Its deletion was asked for, with so many seconds of grace left.
     pub deleting: Option<u64>,
     /// What it does, or why that cannot be said.
     pub work: Result<Work, String>,
     /// What it takes of its node.
-    pub asks: Asks,
+    pub asks: PodRequests,
     /// Name and image of each container.
     pub containers: Vec<(String, String)>,
     /// Name and image of each container that runs before those.
@@ -52,7 +52,7 @@ pub struct Pod {
 
 /// Where a pod stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum BoundPodPhase {
     /// Not begun.
     Pending,
     /// Running.
@@ -93,17 +93,17 @@ impl Next {
     }
 }
 
-impl Pod {
+impl BoundPod {
     /// Whether it takes a part of its node: from its admission until it is over.
     #[must_use]
     pub fn holds(&self) -> bool {
-        self.phase == Phase::Running
+        self.phase == BoundPodPhase::Running
     }
 
     /// Whether it does work: one that is being deleted has stopped.
     #[must_use]
     pub fn works(&self) -> bool {
-        self.phase == Phase::Running && self.deleting.is_none()
+        self.phase == BoundPodPhase::Running && self.deleting.is_none()
     }
 
     /// What comes next for a pod that runs or is over; `finished` is what the machine says, `checkpoint` how much is
@@ -112,12 +112,12 @@ impl Pod {
     pub fn next(&self, finished: bool, checkpoint: Option<f64>) -> Next {
         match (self.deleting, self.phase) {
             // Without grace it is gone, but for finalizers that somebody else takes off.
-            (Some(0), _) | (None, Phase::Pending | Phase::Final) => Next::Wait,
+            (Some(0), _) | (None, BoundPodPhase::Pending | BoundPodPhase::Final) => Next::Wait,
             (Some(_), _) => Next::Remove,
-            (None, Phase::Running) if finished => {
+            (None, BoundPodPhase::Running) if finished => {
                 Next::Finish(self.work.as_ref().map_or(0, |work| work.exit_code))
             }
-            (None, Phase::Running) => checkpoint.map_or(Next::Wait, Next::Checkpoint),
+            (None, BoundPodPhase::Running) => checkpoint.map_or(Next::Wait, Next::Checkpoint),
         }
     }
 
@@ -134,7 +134,7 @@ impl Pod {
     }
 }
 
-impl Row for Pod {
+impl Row for BoundPod {
     const KIND: &'static str = "pods";
     const OWNERS: bool = false;
 
@@ -146,7 +146,7 @@ impl Row for Pod {
         let deleting = meta["deletionTimestamp"]
             .as_str()
             .map(|_| meta["deletionGracePeriodSeconds"].as_u64().unwrap_or(30));
-        let asks = Asks::of(spec)?;
+        let asks = PodRequests::of(spec)?;
         let (annotations, performance) = notes(&meta["annotations"]);
         let work = Work::read(&annotations, asks.cpus(), asks.gpus(), performance);
         Ok(Self {
@@ -165,11 +165,11 @@ impl Row for Pod {
     }
 }
 
-fn phase(phase: &Value) -> Phase {
+fn phase(phase: &Value) -> BoundPodPhase {
     match phase.as_str() {
-        None | Some("" | "Pending") => Phase::Pending,
-        Some("Running") => Phase::Running,
-        Some(_) => Phase::Final,
+        None | Some("" | "Pending") => BoundPodPhase::Pending,
+        Some("Running") => BoundPodPhase::Running,
+        Some(_) => BoundPodPhase::Final,
     }
 }
 

@@ -2,12 +2,12 @@
 
 use crate::fleet::Fleet;
 use crate::workload::Mix;
-use host_kit::config::{Listen, Refusals, Retired, Setting, Table, Values, Wrong, parse};
+use host_kit::config::{ConfigSetting, Listen, Refusals, Retired, SettingsTable, Values, Wrong, parse};
 use host_kit::program::{DEBUG_TOKEN, KUBECONFIG, LOG_FORMAT, LOG_LEVEL, SHUTDOWN_TIMEOUT};
 use std::path::PathBuf;
 use std::time::Duration;
 
-const FLEET: Setting<Fleet> = Setting::with_default(
+const FLEET: ConfigSetting<Fleet> = ConfigSetting::with_default(
     "SIM_FLEET",
     "xeon:6,epyc:4,gpu:2",
     |text| Fleet::parse(text).map_err(|error| Wrong(error.to_string())),
@@ -15,14 +15,14 @@ const FLEET: Setting<Fleet> = Setting::with_default(
     "Which nodes there are",
 );
 
-const FLEET_FILE: Setting<Option<PathBuf>> = Setting::optional(
+const FLEET_FILE: ConfigSetting<Option<PathBuf>> = ConfigSetting::optional(
     "SIM_FLEET_FILE",
     |text| parse::path(text).map(Some),
     "the path of a file",
     "Which nodes there are, as JSON with kinds of one's own; then SIM_FLEET does not count",
 );
 
-const RACKS: Setting<u32> = Setting::with_default(
+const RACKS: ConfigSetting<u32> = ConfigSetting::with_default(
     "SIM_RACKS",
     "3",
     |text| parse::whole(text, 1..=1_000),
@@ -30,7 +30,7 @@ const RACKS: Setting<u32> = Setting::with_default(
     "Over how many racks the nodes of SIM_FLEET are spread (label joulie.io/rack)",
 );
 
-const ADDR: Setting<Listen> = Setting::with_default(
+const ADDR: ConfigSetting<Listen> = ConfigSetting::with_default(
     "SIM_ADDR",
     ":18080",
     parse::listen,
@@ -38,7 +38,7 @@ const ADDR: Setting<Listen> = Setting::with_default(
     "Where telemetry, controls, faults, metrics and health are served",
 );
 
-const SPEED: Setting<f64> = Setting::with_default(
+const SPEED: ConfigSetting<f64> = ConfigSetting::with_default(
     "SIM_SPEED",
     "1",
     |text| parse::real(text, 0.01..=1_000.0),
@@ -46,7 +46,7 @@ const SPEED: Setting<f64> = Setting::with_default(
     "Simulated seconds in a second",
 );
 
-const SEED: Setting<u64> = Setting::with_default(
+const SEED: ConfigSetting<u64> = ConfigSetting::with_default(
     "SIM_SEED",
     "1",
     |text| parse::whole(text, 0..=u64::MAX),
@@ -54,7 +54,7 @@ const SEED: Setting<u64> = Setting::with_default(
     "What chance begins with; the same seed gives the same machines and workload",
 );
 
-const HEARTBEAT: Setting<Duration> = Setting::with_default(
+const HEARTBEAT: ConfigSetting<Duration> = ConfigSetting::with_default(
     "SIM_HEARTBEAT",
     "10s",
     |text| parse::duration(text, Duration::from_millis(100)..=Duration::from_secs(30)),
@@ -62,7 +62,7 @@ const HEARTBEAT: Setting<Duration> = Setting::with_default(
     "How often each node renews its Lease; the control plane calls a node dead after 40s",
 );
 
-const CHECKPOINT: Setting<Duration> = Setting::with_default(
+const CHECKPOINT: ConfigSetting<Duration> = ConfigSetting::with_default(
     "SIM_CHECKPOINT",
     "1m",
     |text| parse::duration(text, Duration::ZERO..=Duration::from_secs(86_400)),
@@ -70,7 +70,7 @@ const CHECKPOINT: Setting<Duration> = Setting::with_default(
     "How often a running pod's progress is written into its status, for a restart after a crash",
 );
 
-const WORKLOAD: Setting<Option<Mix>> = Setting::with_default(
+const WORKLOAD: ConfigSetting<Option<Mix>> = ConfigSetting::with_default(
     "SIM_WORKLOAD",
     "none",
     |text| Mix::parse(text).map_err(Wrong),
@@ -78,7 +78,7 @@ const WORKLOAD: Setting<Option<Mix>> = Setting::with_default(
     "A workload that comes and goes: how far apart pods are created, and how long they run, on average",
 );
 
-const WORKLOAD_NAMESPACE: Setting<String> = Setting::with_default(
+const WORKLOAD_NAMESPACE: ConfigSetting<String> = ConfigSetting::with_default(
     "SIM_WORKLOAD_NAMESPACE",
     "default",
     parse::object_name,
@@ -86,7 +86,7 @@ const WORKLOAD_NAMESPACE: Setting<String> = Setting::with_default(
     "Where the pods of SIM_WORKLOAD are created",
 );
 
-const WORKLOAD_PENDING_MAX: Setting<u32> = Setting::with_default(
+const WORKLOAD_PENDING_MAX: ConfigSetting<u32> = ConfigSetting::with_default(
     "SIM_WORKLOAD_PENDING_MAX",
     "20",
     |text| parse::whole(text, 1..=10_000),
@@ -95,7 +95,7 @@ const WORKLOAD_PENDING_MAX: Setting<u32> = Setting::with_default(
 );
 
 /// Everything.
-pub const TABLE: Table = Table {
+pub const TABLE: SettingsTable = SettingsTable {
     program: "joulie-simulator",
     about: "Simulated nodes: plants behind an HTTP contract, and pods that load them.",
     settings: &[

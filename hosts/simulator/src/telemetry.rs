@@ -5,14 +5,14 @@
 //! the power of the whole node, and which boot it is in.
 
 use crate::control::Last;
-use crate::machine::{Machine, Reading};
+use crate::machine::{SimulatedMachine, TelemetryReading};
 use jiff::Timestamp;
 use serde::Serialize;
 
 /// The answer.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Telemetry {
+pub struct TelemetryResponse {
     node: String,
     #[serde(rename = "bootID")]
     boot: String,
@@ -103,9 +103,9 @@ struct ByClass {
     standard: usize,
 }
 
-impl Telemetry {
+impl TelemetryResponse {
     /// Of a machine as it is now.
-    pub fn of(machine: &mut Machine, last: &Last, now: Timestamp) -> Self {
+    pub fn of(machine: &mut SimulatedMachine, last: &Last, now: Timestamp) -> Self {
         let reading = machine.read();
         Self {
             node: machine.name().to_owned(),
@@ -145,7 +145,7 @@ fn parts(of: &[(f64, f64)], cap_watts: f64) -> Vec<Part> {
 }
 
 impl Cpu {
-    fn of(machine: &Machine, last: &Last, reading: &Reading) -> Self {
+    fn of(machine: &SimulatedMachine, last: &Last, reading: &TelemetryReading) -> Self {
         let cap = machine.package_cap();
         let hardware = machine.hardware();
         Self {
@@ -173,7 +173,7 @@ impl Cpu {
 }
 
 impl Gpu {
-    fn of(machine: &Machine, last: &Last, reading: &Reading) -> Self {
+    fn of(machine: &SimulatedMachine, last: &Last, reading: &TelemetryReading) -> Self {
         let cap = machine.board_cap().unwrap_or(0.0);
         let gpus = machine.hardware().gpus.as_ref();
         let range = gpus.map_or((0.0, 0.0), |gpus| gpus.cap);

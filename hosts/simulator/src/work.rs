@@ -46,7 +46,7 @@ const FEED: f64 = 0.45;
 
 /// What a load is bound by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Class {
+pub enum LoadBottleneck {
     /// By the clock.
     Compute,
     /// By memory.
@@ -57,7 +57,7 @@ pub enum Class {
     Mixed,
 }
 
-impl Class {
+impl LoadBottleneck {
     /// Every class.
     pub const ALL: [Self; 4] = [Self::Compute, Self::Memory, Self::Io, Self::Mixed];
 
@@ -120,9 +120,9 @@ pub struct Work {
     /// The pod must run at full power.
     pub performance: bool,
     /// What its processors are busy with.
-    pub cpu_class: Class,
+    pub cpu_class: LoadBottleneck,
     /// What its GPUs are busy with.
-    pub gpu_class: Class,
+    pub gpu_class: LoadBottleneck,
     /// The part of the time that its processors are busy.
     pub cpu_utilisation: f64,
     /// The part of the time that its GPUs are busy.
@@ -167,9 +167,9 @@ impl Work {
         performance: bool,
     ) -> Result<Self, BadWork> {
         let notes = Notes(annotations);
-        let usual = if performance { Class::Compute } else { Class::Mixed };
-        let cpu_class = notes.read(CPU_CLASS, Class::read)?.unwrap_or(usual);
-        let gpu_class = notes.read(GPU_CLASS, Class::read)?.unwrap_or(Class::Mixed);
+        let usual = if performance { LoadBottleneck::Compute } else { LoadBottleneck::Mixed };
+        let cpu_class = notes.read(CPU_CLASS, LoadBottleneck::read)?.unwrap_or(usual);
+        let gpu_class = notes.read(GPU_CLASS, LoadBottleneck::read)?.unwrap_or(LoadBottleneck::Mixed);
         let percent = |text: &str| number(text, 0.0, 100.0).map(|percent| percent / 100.0);
         let part = |text: &str| number(text, 0.0, 1.0);
         Ok(Self {

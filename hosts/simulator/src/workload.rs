@@ -8,7 +8,7 @@ mod driver;
 pub(crate) use driver::drive;
 
 use crate::hardware::Vendor;
-use crate::work::{CPU_CLASS, CPU_UTIL, Class, DURATION, GPU_CLASS, GPU_UTIL};
+use crate::work::{CPU_CLASS, CPU_UTIL, DURATION, GPU_CLASS, GPU_UTIL, LoadBottleneck};
 use host_kit::config::parse;
 use joulie_api::labels::pod::WORKLOAD_CLASS;
 use plant::Random;
@@ -64,7 +64,7 @@ struct Family {
     gpus: &'static [u32],
     cpu_util: (f64, f64),
     gpu_util: (f64, f64),
-    class: Class,
+    class: LoadBottleneck,
     /// How many of them must run at full power.
     performance: f64,
     /// How much longer than the average they run.
@@ -79,7 +79,7 @@ const FAMILIES: [Family; 5] = [
         gpus: &[],
         cpu_util: (30.0, 80.0),
         gpu_util: (0.0, 0.0),
-        class: Class::Mixed,
+        class: LoadBottleneck::Mixed,
         performance: 0.0,
         longer: 0.5,
     },
@@ -90,7 +90,7 @@ const FAMILIES: [Family; 5] = [
         gpus: &[],
         cpu_util: (40.0, 90.0),
         gpu_util: (0.0, 0.0),
-        class: Class::Memory,
+        class: LoadBottleneck::Memory,
         performance: 0.3,
         longer: 1.0,
     },
@@ -101,7 +101,7 @@ const FAMILIES: [Family; 5] = [
         gpus: &[1, 2, 4, 8],
         cpu_util: (30.0, 60.0),
         gpu_util: (60.0, 95.0),
-        class: Class::Compute,
+        class: LoadBottleneck::Compute,
         performance: 1.0,
         longer: 2.0,
     },
@@ -112,7 +112,7 @@ const FAMILIES: [Family; 5] = [
         gpus: &[1, 2],
         cpu_util: (30.0, 60.0),
         gpu_util: (30.0, 70.0),
-        class: Class::Mixed,
+        class: LoadBottleneck::Mixed,
         performance: 0.0,
         longer: 0.7,
     },
@@ -123,7 +123,7 @@ const FAMILIES: [Family; 5] = [
         gpus: &[],
         cpu_util: (50.0, 95.0),
         gpu_util: (0.0, 0.0),
-        class: Class::Compute,
+        class: LoadBottleneck::Compute,
         performance: 1.0,
         longer: 1.5,
     },

@@ -4,48 +4,48 @@
 //! its own, so that a thousand of them that are stepped hold up nobody who asks one.
 
 use crate::control::Last;
-use crate::faults::Faults;
+use crate::faults::NodeFaults;
 use crate::fleet::Member;
-use crate::machine::{Machine, MachineError};
+use crate::machine::{MachineError, SimulatedMachine};
 use crate::pods::quantities;
-use crate::telemetry::Telemetry;
-use host_kit::clock::{Clock, Mono};
+use crate::telemetry::TelemetryResponse;
+use host_kit::clock::{HostClock, Mono};
 use power_units::Micros;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The machines.
-pub struct World {
-    nodes: BTreeMap<String, Node>,
-    clock: Arc<dyn Clock>,
+pub struct SimulatedWorld {
+    nodes: BTreeMap<String, SimulatedNode>,
+    clock: Arc<dyn HostClock>,
     since: Mono,
     speed: f64,
 }
 
 /// A machine and what stands around it.
-pub struct Node {
+pub struct SimulatedNode {
     /// As it is registered.
     pub member: Member,
     /// The boot that it is in. With a new process every machine is as after a reboot, its limits too.
     pub(crate) boot: String,
     /// What there is of every resource, in billionths.
     pub(crate) room: BTreeMap<String, i128>,
-    state: Mutex<State>,
+    state: Mutex<SimulatedState>,
 }
 
 /// What changes about a node.
-pub struct State {
+pub struct SimulatedState {
     /// The machine.
-    pub machine: Machine,
+    pub machine: SimulatedMachine,
     /// The last thing that was asked of it.
     pub last: Last,
     /// What is broken.
-    pub faults: Faults,
+    pub faults: NodeFaults,
     /// What its telemetry showed when it got stuck.
-    pub shown: Option<Telemetry>,
+    pub shown: Option<TelemetryResponse>,
 }
 
-impl World {
+impl SimulatedWorld {
     /// The machines of a fleet, all idle; their time begins now. `speed` is simulated seconds in a second.
     ///
     /// # Errors
@@ -54,36 +54,41 @@ impl World {
         members: Vec<Member>,
         seed: u64,
         speed: f64,
-        clock: Arc<dyn Clock>,
+        clock: Arc<dyn HostClock>,
     ) -> Result<Self, MachineError> {
         let now = clock.wall();
         let mut nodes = BTreeMap::new();
         for (number, member) in (0_u64..).zip(members) {
             let boot = format!("sim-{:x}-{number}", now.as_nanosecond());
-            let machine = Machine::new(&member, seed.wrapping_add(number))?.booted(&boot);
-            let state = State { machine, last: Last::nothing(now), faults: Faults::default(), shown: None };
+            let machine = SimulatedMachine::new(&member, seed.wrapping_add(number))?.booted(&boot);
+            let state = SimulatedState {
+                machine,
+                last: Last::nothing(now),
+                faults: NodeFaults::default(),
+                shown: None,
+            };
             // The fleet wrote these quantities itself.
             let room = quantities(&serde_json::json!(member.capacity)).unwrap_or_default();
-            nodes.insert(member.name.clone(), Node { member, boot, room, state: Mutex::new(state) });
+            nodes.insert(member.name.clone(), SimulatedNode { member, boot, room, state: Mutex::new(state) });
         }
         Ok(Self { nodes, since: clock.mono(), clock, speed })
     }
 
     /// A node by its name.
     #[must_use]
-    pub fn node(&self, name: &str) -> Option<&Node> {
+    pub fn node(&self, name: &str) -> Option<&SimulatedNode> {
         self.nodes.get(name)
     }
 
     /// All nodes, by name.
     #[must_use]
-    pub const fn nodes(&self) -> &BTreeMap<String, Node> {
+    pub const fn nodes(&self) -> &BTreeMap<String, SimulatedNode> {
         &self.nodes
     }
 
     /// The clock that it runs by.
     #[must_use]
-    pub fn clock(&self) -> &Arc<dyn Clock> {
+    pub fn clock(&self) -> &Arc<dyn HostClock> {
         &self.clock
     }
 
@@ -101,7 +106,7 @@ impl World {
     }
 
     /// A node's state, brought up to now.
-    pub fn at<'a>(&self, node: &'a Node) -> MutexGuard<'a, State> {
+    pub fn at<'a>(&self, node: &'a SimulatedNode) -> MutexGuard<'a, SimulatedState> {
         let mut state = node.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.machine.advance(self.now());
         state

@@ -4,13 +4,13 @@
 use crate::random::Draw;
 use plant::{Load, NodeSpec, Plant, SpecError, preset};
 use power_units::Micros;
-use rig::cpufreq::Policy;
-use rig::machine::{Clock, Feeds, Machine, Parts, Place, Slot};
-use rig::powercap::{Constraint, Lock, Units, Zone};
+use rig::cpufreq::VirtualPolicy;
+use rig::machine::{CpuLocation, Feeds, MachineParts, RigMachine, RigTime, ZoneSlot};
+use rig::powercap::{Constraint, RegisterLock, Units, Zone};
 
 /// A machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum MachineKind {
     /// Two packages of four cores whose power limits work.
     Limits,
     /// As `Limits`, but the BIOS has locked them: the closed loop holds the cap.
@@ -27,7 +27,7 @@ pub enum Kind {
     MultiDie,
 }
 
-impl Kind {
+impl MachineKind {
     /// Every kind.
     pub const ALL: [Self; 7] =
         [Self::Limits, Self::Locked, Self::Half, Self::Client, Self::Xeon, Self::XeonLocked, Self::MultiDie];
@@ -66,7 +66,7 @@ impl Kind {
 
     /// The machine as somebody has set it up before any node came: limits, windows and frequencies of its own, and a
     /// counter that is about to wrap on some.
-    pub(crate) fn build(self, clock: Clock, draw: &mut Draw) -> Result<Machine, SpecError> {
+    pub(crate) fn build(self, clock: RigTime, draw: &mut Draw) -> Result<RigMachine, SpecError> {
         let mut machine = match self {
             Self::Limits => small(clock, &[])?,
             Self::Locked => small(clock, &[0, 1])?,
@@ -82,7 +82,7 @@ impl Kind {
     }
 }
 
-fn profile(name: &str, clock: Clock) -> Result<Machine, SpecError> {
+fn profile(name: &str, clock: RigTime) -> Result<RigMachine, SpecError> {
     let known = rig::profile::find(name);
     debug_assert!(known.is_some(), "{name} is a profile");
     known.map_or_else(|| small(clock, &[]), |build| build(clock))
@@ -90,7 +90,7 @@ fn profile(name: &str, clock: Clock) -> Result<Machine, SpecError> {
 
 const CORES: usize = 4;
 
-fn small(clock: Clock, locked: &[usize]) -> Result<Machine, SpecError> {
+fn small(clock: RigTime, locked: &[usize]) -> Result<RigMachine, SpecError> {
     let xeon = preset::xeon_2s();
     let packages = xeon.packages.iter().map(|package| plant::PackageSpec { cores: CORES, ..package.clone() });
     let spec = NodeSpec { packages: packages.collect(), ..xeon };
@@ -100,7 +100,7 @@ fn small(clock: Clock, locked: &[usize]) -> Result<Machine, SpecError> {
     let mut zones = Vec::new();
     // psys is registered with the first package.
     for (package, number) in [(0, 0), (1, 2)] {
-        let lock = if locked.contains(&package) { Lock::WindowIgnored } else { Lock::Open };
+        let lock = if locked.contains(&package) { RegisterLock::WindowIgnored } else { RegisterLock::Open };
         let parent = zones.len();
         let limits = vec![limit("long_term", 250, 250), limit("short_term", 300, 500)];
         let whole =
@@ -112,15 +112,16 @@ fn small(clock: Clock, locked: &[usize]) -> Result<Machine, SpecError> {
     }
     let off = Constraint { enabled: false, clamps: false, ..limit("long_term", 0, 0) };
     zones.push(slot(zone("intel-rapl:1".into(), "psys".into(), vec![off]), Feeds::Platform, None));
-    let cpus =
-        (0..2).flat_map(|package| (0..CORES).map(move |core| Place { package, die: 0, core })).collect();
+    let cpus = (0..2)
+        .flat_map(|package| (0..CORES).map(move |core| CpuLocation { package, die: 0, core }))
+        .collect();
     let policies = (0..plant.policies()).map(|at| policy(&plant, at)).collect();
-    Ok(Machine::new(Parts { plant, zones, policies, hwmons: vec![], cpus, msr: None }, clock))
+    Ok(RigMachine::new(MachineParts { plant, zones, policies, hwmons: vec![], cpus, msr: None }, clock))
 }
 
-fn policy(plant: &Plant, at: usize) -> Policy {
+fn policy(plant: &Plant, at: usize) -> VirtualPolicy {
     let (min, max) = plant.frequency_range(at).unwrap_or((0, 0));
-    Policy {
+    VirtualPolicy {
         cpus: vec![at],
         driver: "intel_cpufreq",
         table: Vec::new(),
@@ -147,21 +148,21 @@ fn limit(name: &'static str, watts: u64, max_watts: u64) -> Constraint {
 }
 
 fn zone(id: String, name: String, constraints: Vec<Constraint>) -> Zone {
-    Zone { id, name, units: Units::XEON, constraints, lock: Lock::Open, enabled_is_hollow: false }
+    Zone { id, name, units: Units::XEON, constraints, lock: RegisterLock::Open, enabled_is_hollow: false }
 }
 
-fn slot(zone: Zone, feeds: Feeds, parent: Option<usize>) -> Slot {
-    Slot { zone, feeds, control_type: "intel-rapl", parent, present: true }
+fn slot(zone: Zone, feeds: Feeds, parent: Option<usize>) -> ZoneSlot {
+    ZoneSlot { zone, feeds, control_type: "intel-rapl", parent, present: true }
 }
 
 /// Whether a zone is that of a package, whoever drives it.
-pub(crate) fn is_package(slot: &Slot) -> bool {
+pub(crate) fn is_package(slot: &ZoneSlot) -> bool {
     slot.parent.is_none() && slot.zone.name.starts_with("package-")
 }
 
 /// What an administrator or the firmware left: limits below what the vendor ships, one package in ten without any, one
 /// in five with a short-term limit of 0 W that is off, policies that may not rise all the way.
-fn set_up(zones: &mut [Slot], policies: &mut [Policy], draw: &mut Draw) {
+fn set_up(zones: &mut [ZoneSlot], policies: &mut [VirtualPolicy], draw: &mut Draw) {
     for slot in zones.iter_mut().filter(|slot| is_package(slot)) {
         let enabled = !draw.percent(10);
         for constraint in &mut slot.zone.constraints {

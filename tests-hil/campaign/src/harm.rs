@@ -2,7 +2,7 @@
 //!
 //! What hardware limits hold is not excused by anything here: the caller looks at the limits in force first.
 
-use crate::power::Excuse;
+use crate::power::CapExcuse;
 
 /// A part of the machine that can be out of reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,17 +125,17 @@ impl Harms {
     }
 
     /// Why the machine could not keep a cap now, as far as it is up to what can be reached.
-    pub(crate) fn excuse(&self, of: &Situation) -> Option<Excuse> {
+    pub(crate) fn excuse(&self, of: &Situation) -> Option<CapExcuse> {
         let within = |lost: Lost, time: u64| of.now.saturating_sub(lost.at.max(of.told_at)) < time;
         if self.journal.lost.is_some() && !of.all_held {
-            return Some(Excuse::NoJournal);
+            return Some(CapExcuse::NoJournal);
         }
         if self.rival.lost.is_some() {
-            return Some(Excuse::Rival);
+            return Some(CapExcuse::Rival);
         }
         let limits_lost = !of.has_limits || self.limits.lost.is_some();
         if limits_lost && self.policies.lost.is_some() {
-            return Some(Excuse::NoActuator);
+            return Some(CapExcuse::NoActuator);
         }
         let take_over = if of.has_limits { TAKE_OVER_US } else { 0 };
         if limits_lost
@@ -143,15 +143,15 @@ impl Harms {
             // Which packages there are, and that they have a meter, a new process learns from the meter.
             && (within(lost, take_over + BLIND_US) || of.started_at > lost.at)
         {
-            return Some(Excuse::Blind);
+            return Some(CapExcuse::Blind);
         }
         if self.limits.lost.is_some_and(|lost| within(lost, TAKE_OVER_US)) {
-            return Some(Excuse::TakingOver);
+            return Some(CapExcuse::TakingOver);
         }
         let fresh = [self.journal, self.rival, self.limits, self.policies, self.meters]
             .iter()
             .any(|reach| of.now < reach.fresh_until);
-        fresh.then_some(Excuse::Recovering)
+        fresh.then_some(CapExcuse::Recovering)
     }
 }
 
@@ -170,12 +170,12 @@ mod tests {
     fn a_blind_node_is_excused_until_it_is_at_its_safe_frequency() {
         let mut harms = Harms::default();
         harms.lose(Part::Meters, Loss::Silent, 1_000_000);
-        assert_eq!(harms.excuse(&at(3_499)), Some(Excuse::Blind));
+        assert_eq!(harms.excuse(&at(3_499)), Some(CapExcuse::Blind));
         assert_eq!(harms.excuse(&at(3_500)), None, "for as long as it is blind it is safe");
         let restarted = Situation { started_at: 5_000_000, ..at(60_000) };
-        assert_eq!(harms.excuse(&restarted), Some(Excuse::Blind));
+        assert_eq!(harms.excuse(&restarted), Some(CapExcuse::Blind));
         harms.heal(60_000_000);
-        assert_eq!(harms.excuse(&at(60_999)), Some(Excuse::Recovering));
+        assert_eq!(harms.excuse(&at(60_999)), Some(CapExcuse::Recovering));
         assert_eq!(harms.excuse(&at(61_000)), None);
     }
 
@@ -184,7 +184,7 @@ mod tests {
         let limits = |ms| Situation { has_limits: true, ..at(ms) };
         let mut harms = Harms::default();
         harms.lose(Part::Limits, Loss::Silent, 0);
-        assert_eq!(harms.excuse(&limits(2_499)), Some(Excuse::TakingOver));
+        assert_eq!(harms.excuse(&limits(2_499)), Some(CapExcuse::TakingOver));
         assert_eq!(harms.excuse(&limits(2_500)), None);
         harms.heal(10_000_000);
         assert_eq!(harms.excuse(&limits(10_500)), None, "the loop holds until the limits do");
@@ -195,6 +195,6 @@ mod tests {
         let mut harms = Harms::default();
         harms.lose(Part::Journal, Loss::Silent, 0);
         assert_eq!(harms.excuse(&at(1)), None);
-        assert_eq!(harms.excuse(&Situation { all_held: false, ..at(1) }), Some(Excuse::NoJournal));
+        assert_eq!(harms.excuse(&Situation { all_held: false, ..at(1) }), Some(CapExcuse::NoJournal));
     }
 }

@@ -16,8 +16,8 @@ use crate::node::BOOT;
 use crate::process::Killer;
 use node_kit::{BackendKind, Boot, Journal};
 use power_hal::{Control, Key, Originals};
-use rig::machine::{Attribute, Machine, Slot};
-use rig::powercap::Lock;
+use rig::machine::{RigMachine, VirtualAttribute, ZoneSlot};
+use rig::powercap::RegisterLock;
 use std::collections::{BTreeMap, VecDeque};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ struct Limits {
 type Words = (bool, [Option<u64>; 3]);
 
 impl Limits {
-    fn of(slot: &Slot) -> Self {
+    fn of(slot: &ZoneSlot) -> Self {
         let constraints = &slot.zone.constraints;
         let at = |name: &str| constraints.iter().position(|constraint| constraint.name == name);
         let power = |name| at(name).map_or(0, |at| slot.zone.power_limit_uw(at));
@@ -71,12 +71,12 @@ impl Limits {
 }
 
 /// Whether a limit of 0 W is in force.
-fn stops(slot: &Slot) -> bool {
+fn stops(slot: &ZoneSlot) -> bool {
     slot.zone.constraints.iter().any(|limit| limit.enabled && limit.power_raw == 0)
 }
 
 /// What a scenario's truth is judged by.
-pub(crate) struct Ledger {
+pub(crate) struct ControlLedger {
     state: PathBuf,
     journal: Held,
     zones: Vec<Limits>,
@@ -142,7 +142,7 @@ impl Held {
 
     /// What it holds of this zone: a package and its twin are one domain, and either may have been away when the
     /// original was saved.
-    fn zone(&self, slot: &Slot) -> Option<Words> {
+    fn zone(&self, slot: &ZoneSlot) -> Option<Words> {
         let key = (BackendKind::Powercap.label(), slot.zone.name.clone());
         let whose = u64::from(slot.control_type != "intel-rapl");
         let zones = self.words.get(&key)?.as_chunks::<ZONE_WORDS>().0;
@@ -157,8 +157,8 @@ impl Held {
     }
 }
 
-impl Ledger {
-    pub(crate) fn of(machine: &Machine, state: PathBuf) -> Self {
+impl ControlLedger {
+    pub(crate) fn of(machine: &RigMachine, state: PathBuf) -> Self {
         let policies = machine.policies();
         Self {
             state,
@@ -205,7 +205,7 @@ impl Ledger {
     }
 
     /// Whether what the journal holds is what was there before the node came.
-    fn compare(&mut self, zones: &[Slot]) {
+    fn compare(&mut self, zones: &[ZoneSlot]) {
         for (at, slot) in zones.iter().enumerate() {
             let held = self.journal.zone(slot);
             if let Some(other) = self.other_zones[at].take_if(|other| held == Some(other.saved())) {
@@ -213,7 +213,7 @@ impl Ledger {
             }
             let was = self.zones[at];
             if let Some(held) = self.journal.zone(slot)
-                && slot.zone.lock == Lock::Open
+                && slot.zone.lock == RegisterLock::Open
                 && held != was.saved()
             {
                 let id = &slot.zone.id;
@@ -243,7 +243,7 @@ impl Ledger {
     }
 
     /// Takes note of a write that a file took.
-    pub(crate) fn written(&mut self, on: &Attribute, data: &[u8], zones: &[Slot]) {
+    pub(crate) fn written(&mut self, on: &VirtualAttribute, data: &[u8], zones: &[ZoneSlot]) {
         self.writes += 1;
         if self.look() {
             self.compare(zones);
@@ -251,45 +251,45 @@ impl Ledger {
         let text = String::from_utf8_lossy(data).trim().to_owned();
         self.remember(format!("{on:?} ← {text}, write {}, {} held", self.writes, self.journal.words.len()));
         match *on {
-            Attribute::PowerLimit(at, constraint) => {
+            VirtualAttribute::PowerLimit(at, constraint) => {
                 let name = zones[at].zone.constraints[constraint].name;
                 let value: u64 = text.parse().unwrap_or(0);
                 let is_off = !zones[at].zone.constraints[constraint].enabled;
                 let fine = matches!(name, "long_term" | "short_term") && (value > 0 || is_off);
                 self.zone_written(at, zones, fine, &format!("{name} {text}"));
             }
-            Attribute::TimeWindow(at, constraint) => {
+            VirtualAttribute::TimeWindow(at, constraint) => {
                 let fine = zones[at].zone.constraints[constraint].name == "long_term";
                 self.zone_written(at, zones, fine, &format!("a window of constraint {constraint}: {text}"));
             }
-            Attribute::Enabled(at) => {
+            VirtualAttribute::Enabled(at) => {
                 let was_off =
                     !self.zones[at].enabled || self.other_zones[at].is_some_and(|other| !other.enabled);
                 let fine = text == "1" && !stops(&zones[at]) || text == "0" && was_off;
                 self.zone_written(at, zones, fine, &format!("enabled={text}"));
             }
-            Attribute::MaxFreq(at) => self.policy_written(at, &text),
-            Attribute::Text(_)
-            | Attribute::Energy(_)
-            | Attribute::MinFreq(_)
-            | Attribute::CurFreq(_)
-            | Attribute::AvgFreq(_)
-            | Attribute::PolicyText(..)
-            | Attribute::NoTurbo
-            | Attribute::Msr(_)
-            | Attribute::Cap(_)
-            | Attribute::Power(..)
-            | Attribute::RuntimeStatus(_)
-            | Attribute::Hsmp
-            | Attribute::HsmpMessage(..)
-            | Attribute::Nvml(..)
-            | Attribute::NvmlCall(..)
-            | Attribute::RocmCall(..) => self.accuse(format!("{text:?} was written to {on:?}")),
+            VirtualAttribute::MaxFreq(at) => self.policy_written(at, &text),
+            VirtualAttribute::Text(_)
+            | VirtualAttribute::Energy(_)
+            | VirtualAttribute::MinFreq(_)
+            | VirtualAttribute::CurFreq(_)
+            | VirtualAttribute::AvgFreq(_)
+            | VirtualAttribute::PolicyText(..)
+            | VirtualAttribute::NoTurbo
+            | VirtualAttribute::Msr(_)
+            | VirtualAttribute::Cap(_)
+            | VirtualAttribute::Power(..)
+            | VirtualAttribute::RuntimeStatus(_)
+            | VirtualAttribute::Hsmp
+            | VirtualAttribute::HsmpMessage(..)
+            | VirtualAttribute::Nvml(..)
+            | VirtualAttribute::NvmlCall(..)
+            | VirtualAttribute::RocmCall(..) => self.accuse(format!("{text:?} was written to {on:?}")),
         }
         self.count_down();
     }
 
-    fn zone_written(&mut self, at: usize, zones: &[Slot], fine: bool, what: &str) {
+    fn zone_written(&mut self, at: usize, zones: &[ZoneSlot], fine: bool, what: &str) {
         let slot = &zones[at];
         let (was, now) = (self.zones[at], Limits::of(slot));
         if was != now && was.are_back(now, self.switched_off[at]) {
@@ -325,7 +325,7 @@ impl Ledger {
     }
 
     /// Whatever differs from its original must be in the journal.
-    pub(crate) fn audit(&mut self, machine: &Machine) {
+    pub(crate) fn audit(&mut self, machine: &RigMachine) {
         self.look();
         self.compare(machine.zones());
         self.audits += 1;
@@ -347,7 +347,7 @@ impl Ledger {
     }
 
     /// What the journal does not hold any more and is at what may be its original as well has that as its original.
-    fn settle_others(&mut self, machine: &Machine) {
+    fn settle_others(&mut self, machine: &RigMachine) {
         for (at, slot) in
             machine.zones().iter().enumerate().filter(|(_, slot)| self.journal.zone(slot).is_none())
         {
@@ -371,7 +371,7 @@ impl Ledger {
     }
 
     /// Lets somebody else change the machine: of what is not touched that is the original then.
-    pub(crate) fn change(&mut self, machine: &mut Machine, by: impl FnOnce(&mut Machine)) {
+    pub(crate) fn change(&mut self, machine: &mut RigMachine, by: impl FnOnce(&mut RigMachine)) {
         self.audit(machine);
         let zones: Vec<Limits> = machine.zones().iter().map(Limits::of).collect();
         let policies: Vec<u32> = machine.policies().iter().map(|policy| policy.user_max).collect();
@@ -380,7 +380,7 @@ impl Ledger {
         for (at, slot) in machine.zones().iter().enumerate() {
             let (before, now) = (zones[at], Limits::of(slot));
             // A locked zone takes no write: whatever it says is the firmware's.
-            if self.journal.zone(slot).is_none() || slot.zone.lock != Lock::Open {
+            if self.journal.zone(slot).is_none() || slot.zone.lock != RegisterLock::Open {
                 (self.zones[at], self.other_zones[at], self.switched_off[at]) = (now, None, false);
                 continue;
             }
@@ -400,9 +400,10 @@ impl Ledger {
     }
 
     /// Whether the journal's file holds the original of every limit, and of every policy.
-    pub(crate) fn holds_all(&mut self, machine: &Machine) -> (bool, bool) {
+    pub(crate) fn holds_all(&mut self, machine: &RigMachine) -> (bool, bool) {
         self.look();
-        let mut open = machine.zones().iter().filter(|slot| is_package(slot) && slot.zone.lock == Lock::Open);
+        let mut open =
+            machine.zones().iter().filter(|slot| is_package(slot) && slot.zone.lock == RegisterLock::Open);
         let limits = open.all(|slot| self.journal.zone(slot).is_some());
         (limits, self.first_cpus.iter().all(|&cpu| self.journal.policy(cpu).is_some()))
     }
@@ -414,7 +415,7 @@ impl Ledger {
     }
 
     /// After a release everything is as it was, and nothing is remembered.
-    pub(crate) fn everything_is_back(&mut self, machine: &Machine) {
+    pub(crate) fn everything_is_back(&mut self, machine: &RigMachine) {
         let held = self.held();
         self.settle_others(machine);
         if held > 0 {

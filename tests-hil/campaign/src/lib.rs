@@ -17,11 +17,11 @@
 //!   after every point; nothing is written outside of package zones and frequency policies; when nothing is desired any
 //!   more everything is as it was;
 //! - the power: not above the cap and a twentieth for longer than two seconds that the machine could have
-//!   kept it, where [`Excuse`] says what it could not;
+//!   kept it, where [`CapExcuse`] says what it could not;
 //! - a backend that hangs stops nobody else.
 //!
 //! Two paces. In *lockstep* time passes only when the scenario says so, in the plant and in the node alike, so that a
-//! busy machine changes nothing of what is judged. *Free* scenarios let [`node_kit::Node::run`] and the plant run, many
+//! busy machine changes nothing of what is judged. *Free* scenarios let [`node_kit::OpenNode::run`] and the plant run, many
 //! times as fast as the clock; there the power is not judged, as a machine that is late is late in real time only.
 #![forbid(unsafe_code)]
 
@@ -38,9 +38,9 @@ mod scenario;
 mod tally;
 mod world;
 
-pub use bench::Kind;
+pub use bench::MachineKind;
 pub use node::serve;
 pub use point::PointKind;
-pub use power::Excuse;
-pub use scenario::{Failure, Plan, Sabotage, run, scenario};
+pub use power::CapExcuse;
+pub use scenario::{CampaignPlan, FailedScenario, Sabotage, run, scenario};
 pub use tally::Tally;

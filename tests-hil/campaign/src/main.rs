@@ -1,6 +1,6 @@
 //! Runs a campaign and prints what it has seen. Needs root and FUSE.
 
-use campaign::{Kind, Plan, Sabotage, Tally};
+use campaign::{CampaignPlan, MachineKind, Sabotage, Tally};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -30,16 +30,28 @@ fn say(line: &str) {
 }
 
 /// The small machines are drawn most: a point on them takes a tenth of the time.
-fn kinds() -> Vec<Kind> {
-    let mut kinds = [Kind::Limits, Kind::Locked, Kind::Half].repeat(6);
-    kinds.extend([Kind::Client, Kind::Client, Kind::Xeon, Kind::XeonLocked, Kind::MultiDie]);
+fn kinds() -> Vec<MachineKind> {
+    let mut kinds = [MachineKind::Limits, MachineKind::Locked, MachineKind::Half].repeat(6);
+    kinds.extend([
+        MachineKind::Client,
+        MachineKind::Client,
+        MachineKind::Xeon,
+        MachineKind::XeonLocked,
+        MachineKind::MultiDie,
+    ]);
     kinds
 }
 
-fn plan(arguments: &[String]) -> Result<(Plan, bool), String> {
+fn plan(arguments: &[String]) -> Result<(CampaignPlan, bool), String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let mut plan =
-        Plan { program, seed: 1, points: 1000, kinds: kinds(), free_percent: 15, sabotage: Sabotage::None };
+    let mut plan = CampaignPlan {
+        program,
+        seed: 1,
+        points: 1000,
+        kinds: kinds(),
+        free_percent: 15,
+        sabotage: Sabotage::None,
+    };
     let mut one = false;
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
@@ -52,7 +64,7 @@ fn plan(arguments: &[String]) -> Result<(Plan, bool), String> {
             "--scenario" => (plan.seed, one) = (number()?, true),
             "--free" => plan.free_percent = usize::try_from(number()?).unwrap_or(100),
             "--kind" => {
-                let kind = Kind::ALL.into_iter().find(|kind| kind.label() == value);
+                let kind = MachineKind::ALL.into_iter().find(|kind| kind.label() == value);
                 plan.kinds = vec![kind.ok_or_else(|| format!("there is no machine {value:?}"))?];
             }
             _ => return Err(format!("{word:?} is not known\n{USAGE}")),
@@ -61,7 +73,7 @@ fn plan(arguments: &[String]) -> Result<(Plan, bool), String> {
     Ok((plan, one))
 }
 
-fn hold(plan: &Plan, one: bool) -> Result<bool, String> {
+fn hold(plan: &CampaignPlan, one: bool) -> Result<bool, String> {
     say(&format!("seed {}, {} points", plan.seed, plan.points));
     let progress = |seed: u64, tally: &Tally| say(&format!("scenario {seed}, {} points", tally.all_points()));
     let (tally, failures) = if one {

@@ -4,8 +4,8 @@
 //! ms for what hangs), `status`, `restore`, `stop`. Each is answered by a line.
 
 use hal_amd::Where;
-use joulie_core::node::cap::{CapIntent, Desired};
-use node_kit::{Access, Boot, Config, Desire, Handle, Node, Report, Sources, Time};
+use joulie_core::node::cap::{CapIntent, DesiredCap};
+use node_kit::{Boot, Config, Desire, HardwareSources, NodeAccess, NodeHandle, NodeReport, OpenNode, Time};
 use power_units::{KiloHertz, Micros, Role, Watts};
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
@@ -57,15 +57,16 @@ fn say(line: &str) {
     let _said = writeln!(std::io::stdout(), "{line}");
 }
 
-fn open(root: &Path, state: PathBuf, time: &Time) -> Result<Node, String> {
+fn open(root: &Path, state: PathBuf, time: &Time) -> Result<OpenNode, String> {
     // The GPU libraries are none: there is no GPU here, and those of this machine are nobody's business.
     let none = state.join("no-library");
-    let sources = Sources { nvml: Some(none.clone()), rocm: Where::At(none), ..Sources::below(root) };
+    let sources =
+        HardwareSources { nvml: Some(none.clone()), rocm: Where::At(none), ..HardwareSources::below(root) };
     let config =
-        Config::standard(sources, state, Access::Control, PERIOD).map_err(|error| error.to_string())?;
+        Config::standard(sources, state, NodeAccess::Control, PERIOD).map_err(|error| error.to_string())?;
     let config = Config { law: Config::tracking(), ..config };
     let boot = Boot::new(BOOT).ok_or("the boot's id is one")?;
-    Node::open_in(config, time.clone(), boot).map_err(|error| error.to_string())
+    OpenNode::open_in(config, time.clone(), boot).map_err(|error| error.to_string())
 }
 
 /// A wait of more than so many ms says that no file hangs.
@@ -74,7 +75,7 @@ const PATIENT: u64 = 50;
 /// A backend that lists all its hardware anew takes real time, and this clock stands still for it: simulated minutes
 /// must not go by meanwhile.
 #[expect(clippy::disallowed_methods, reason = "real time is what is waited for")]
-fn wait_for_the_late(node: &mut Node) {
+fn wait_for_the_late(node: &mut OpenNode) {
     for _ in 0..2_000 {
         if node.report().backends.iter().all(|backend| backend.stuck_since.is_none()) {
             return;
@@ -84,7 +85,7 @@ fn wait_for_the_late(node: &mut Node) {
     }
 }
 
-fn run_in_lockstep(node: &mut Node, time: &Time) {
+fn run_in_lockstep(node: &mut OpenNode, time: &Time) {
     let handle = node.handle();
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         let words: Vec<&str> = line.split(' ').collect();
@@ -106,7 +107,7 @@ fn run_in_lockstep(node: &mut Node, time: &Time) {
     }
 }
 
-fn run_free(mut node: Node) {
+fn run_free(mut node: OpenNode) {
     let handle = node.handle();
     let runner = std::thread::spawn(move || {
         node.run();
@@ -128,18 +129,18 @@ fn run_free(mut node: Node) {
     }
 }
 
-fn restore(node: &mut Node) -> String {
+fn restore(node: &mut OpenNode) -> String {
     match node.restore(Duration::from_secs(20)) {
         Ok(()) => "restored".to_owned(),
         Err(left) => format!("left {:?}", left.entries),
     }
 }
 
-fn wish(handle: &Handle, words: &[&str], status: impl Fn() -> String) -> String {
+fn wish(handle: &NodeHandle, words: &[&str], status: impl Fn() -> String) -> String {
     let desire = match words {
         ["cap", watts] => match watts.parse() {
             Ok(watts) => {
-                let cap = Desired::Cap(CapIntent::of_watts(Watts::from_int(watts)));
+                let cap = DesiredCap::Cap(CapIntent::of_watts(Watts::from_int(watts)));
                 Desire { cpu: cap, ..Desire::UNKNOWN }
             }
             Err(_) => return "what?".to_owned(),
@@ -155,7 +156,7 @@ fn wish(handle: &Handle, words: &[&str], status: impl Fn() -> String) -> String 
 
 /// `ok ORIGINALS PERIODS STUCK …`: how many originals it holds, how many periods it has had, which backends hang, and
 /// what a person may want to know.
-fn status(report: &Report) -> String {
+fn status(report: &NodeReport) -> String {
     let stuck = report.backends.iter().filter(|backend| backend.stuck_since.is_some());
     let labels: Vec<&str> = stuck.map(|backend| backend.kind.label()).collect();
     let stuck = if labels.is_empty() { "-".to_owned() } else { labels.join(",") };

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// adds to it makes the bar weaker. While the packages' own limits in force add up to no more than the cap, only
 /// [`BelowTheFloor`](Self::BelowTheFloor) excuses anything, whatever else is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Excuse {
+pub enum CapExcuse {
     /// The machine draws more than the cap at the lowest clock of every core whose policy can be written.
     BelowTheFloor,
     /// There is no node, and since it was there the load, the cap or the hardware has become another.
@@ -37,7 +37,7 @@ pub(crate) struct Span {
     pub(crate) watts: f64,
     /// What all packages together may draw.
     pub(crate) cap: Option<f64>,
-    pub(crate) excuse: Option<Excuse>,
+    pub(crate) excuse: Option<CapExcuse>,
 }
 
 /// The limits of the bar.
@@ -56,9 +56,9 @@ pub(crate) struct Power {
     /// Of which the cap was less than what the machine would have drawn without one.
     pub(crate) above_us: u64,
     pub(crate) uncapped_us: u64,
-    pub(crate) excused_us: BTreeMap<Excuse, u64>,
+    pub(crate) excused_us: BTreeMap<CapExcuse, u64>,
     /// Excused time in which the power was above all the same.
-    pub(crate) excused_above_us: BTreeMap<Excuse, u64>,
+    pub(crate) excused_above_us: BTreeMap<CapExcuse, u64>,
     pub(crate) violation: Option<String>,
     is_above: bool,
 }
@@ -108,7 +108,7 @@ impl Power {
 mod tests {
     use super::*;
 
-    fn span(watts: f64, excuse: Option<Excuse>) -> Span {
+    fn span(watts: f64, excuse: Option<CapExcuse>) -> Span {
         Span { micros: 500_000, watts, cap: Some(100.0), excuse }
     }
 
@@ -134,17 +134,17 @@ mod tests {
     fn an_excuse_ends_a_run_and_is_counted() {
         let mut power = Power::default();
         for at in 0..20 {
-            power.note(span(200.0, (at % 4 == 3).then_some(Excuse::Blind)));
+            power.note(span(200.0, (at % 4 == 3).then_some(CapExcuse::Blind)));
         }
         assert_eq!(power.violation, None);
-        assert_eq!(power.excused_above_us[&Excuse::Blind], 2_500_000);
+        assert_eq!(power.excused_above_us[&CapExcuse::Blind], 2_500_000);
         assert_eq!(power.longest_us, 1_500_000);
     }
 
     #[test]
     fn what_is_excused_is_above_all_the_same() {
         let mut power = Power::default();
-        power.note(span(200.0, Some(Excuse::NoReadingYet)));
+        power.note(span(200.0, Some(CapExcuse::NoReadingYet)));
         assert!(power.is_above(), "a node that is killed now did not keep the cap");
         power.note(span(105.0, None));
         assert!(!power.is_above());

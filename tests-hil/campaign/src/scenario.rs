@@ -2,7 +2,7 @@
 
 mod strike;
 
-use crate::Kind;
+use crate::MachineKind;
 use crate::node::PERIOD;
 use crate::point::PointKind;
 use crate::process::{self, unfinished_journal};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// What a campaign is to do.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct CampaignPlan {
     /// The program whose `node` command runs a node.
     pub program: PathBuf,
     /// Where the draws begin.
@@ -22,7 +22,7 @@ pub struct Plan {
     /// How many points at least.
     pub points: u64,
     /// The machines to draw from; those that are drawn more often are there more often.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<MachineKind>,
     /// How many scenarios of a hundred run free.
     pub free_percent: usize,
     /// What is spoiled on purpose, to see that it is noticed.
@@ -44,11 +44,11 @@ pub enum Sabotage {
 
 /// A scenario in which something did not hold.
 #[derive(Clone, Debug)]
-pub struct Failure {
+pub struct FailedScenario {
     /// Its seed: `campaign --scenario SEED` runs it again.
     pub seed: u64,
     /// Its machine.
-    pub kind: Kind,
+    pub kind: MachineKind,
     /// Whether it ran free.
     pub free: bool,
     /// What did not hold.
@@ -64,10 +64,10 @@ pub struct Failure {
 /// # Errors
 /// When virtual hardware cannot be mounted; the text says so.
 pub fn run(
-    plan: &Plan,
+    plan: &CampaignPlan,
     enough: usize,
     mut each: impl FnMut(u64, &Tally),
-) -> Result<(Tally, Vec<Failure>), String> {
+) -> Result<(Tally, Vec<FailedScenario>), String> {
     let (mut tally, mut failures) = (Tally::default(), Vec::new());
     let mut seed = plan.seed;
     while tally.all_points() < plan.points && failures.len() < enough {
@@ -84,7 +84,7 @@ pub fn run(
 ///
 /// # Errors
 /// As [`run`].
-pub fn scenario(plan: &Plan, seed: u64) -> Result<(Tally, Option<Failure>), String> {
+pub fn scenario(plan: &CampaignPlan, seed: u64) -> Result<(Tally, Option<FailedScenario>), String> {
     let mut draw = Draw::new(seed);
     let kind = *draw.pick(&plan.kinds);
     let free = draw.percent(plan.free_percent);
@@ -94,7 +94,7 @@ pub fn scenario(plan: &Plan, seed: u64) -> Result<(Tally, Option<Failure>), Stri
     stage.play(points);
     let (tally, wrong, recent) = stage.world.close();
     let log = stage.log;
-    let failure = (!wrong.is_empty()).then_some(Failure { seed, kind, free, wrong, log, recent });
+    let failure = (!wrong.is_empty()).then_some(FailedScenario { seed, kind, free, wrong, log, recent });
     Ok((tally, failure))
 }
 

@@ -1,6 +1,6 @@
 //! What a campaign has seen, added up and as a table.
 
-use crate::{Excuse, Kind, PointKind};
+use crate::{CapExcuse, MachineKind, PointKind};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -8,7 +8,7 @@ use std::fmt;
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// Scenarios by machine; those that ran free are counted again in `free`.
-    pub scenarios: BTreeMap<Kind, u64>,
+    pub scenarios: BTreeMap<MachineKind, u64>,
     /// Scenarios in which node and plant ran by the clock.
     pub free: u64,
     /// Points by kind.
@@ -36,7 +36,7 @@ pub struct Tally {
     /// Time without a cap.
     pub uncapped_us: u64,
     /// Time that was excused, by its reason, and of it the time above.
-    pub excused_us: BTreeMap<Excuse, (u64, u64)>,
+    pub excused_us: BTreeMap<CapExcuse, (u64, u64)>,
     /// The longest time above, µs.
     pub longest_us: u64,
     /// The most above the cap while it was judged, as a part of the cap.

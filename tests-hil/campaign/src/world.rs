@@ -1,18 +1,18 @@
 //! A machine, its node, and the time that passes for both.
 
-use crate::bench::Kind;
+use crate::bench::MachineKind;
 use crate::harm::{Harms, Loss, Part, Situation};
-use crate::ledger::Ledger;
+use crate::ledger::ControlLedger;
 use crate::node::{PERIOD, SPEED};
-use crate::power::{Excuse, Power, Span};
+use crate::power::{CapExcuse, Power, Span};
 use crate::process::{self, Process, Silence};
 use crate::random::Draw;
 use crate::said::Said;
 use crate::tally::Tally;
-use plant::{Domain, Load, Plant, Term};
+use plant::{Load, Plant, PlantDomain, PowerLimitTerm};
 use rig::faults::Gate;
 use rig::fuse::Mounted;
-use rig::machine::{Clock, Machine, Shared};
+use rig::machine::{RigMachine, RigTime, Shared};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,14 +44,14 @@ enum Life {
 }
 
 pub(crate) struct World {
-    pub(crate) kind: Kind,
+    pub(crate) kind: MachineKind,
     pub(crate) free: bool,
     pub(crate) draw: Draw,
     pub(crate) machine: Shared,
     mounted: Option<Mounted>,
     folder: PathBuf,
     program: PathBuf,
-    ledger: Arc<Mutex<Ledger>>,
+    ledger: Arc<Mutex<ControlLedger>>,
     life: Life,
     pub(crate) wish: Wish,
     pub(crate) now_us: u64,
@@ -89,15 +89,15 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl World {
-    pub(crate) fn new(kind: Kind, free: bool, mut draw: Draw, program: &Path) -> Result<Self, String> {
+    pub(crate) fn new(kind: MachineKind, free: bool, mut draw: Draw, program: &Path) -> Result<Self, String> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("campaign-{}-{number}", std::process::id()));
         let root = folder.join("root");
         std::fs::create_dir_all(&root).map_err(|error| format!("{}: {error}", root.display()))?;
-        let clock = if free { Clock::Real(f64::from(SPEED)) } else { Clock::Manual };
+        let clock = if free { RigTime::Real(f64::from(SPEED)) } else { RigTime::Manual };
         let mut machine = kind.build(clock, &mut draw).map_err(|error| error.to_string())?;
-        let ledger = Arc::new(Mutex::new(Ledger::of(&machine, folder.join("state"))));
+        let ledger = Arc::new(Mutex::new(ControlLedger::of(&machine, folder.join("state"))));
         let book = ledger.clone();
         machine.watch(move |on, data, zones| lock(&book).written(on, data, zones));
         let machine = Shared::new(machine);
@@ -138,7 +138,7 @@ impl World {
         Ok(world)
     }
 
-    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+    pub(crate) fn ledger(&self) -> MutexGuard<'_, ControlLedger> {
         lock(&self.ledger)
     }
 
@@ -175,7 +175,10 @@ impl World {
         let mut machine = self.machine.lock();
         let plant = machine.plant();
         let packages = 0..plant.packages();
-        packages.filter_map(|at| plant.energy(Domain::Package(at))).map(power_units::MicroJoules::get).sum()
+        packages
+            .filter_map(|at| plant.energy(PlantDomain::Package(at)))
+            .map(power_units::MicroJoules::get)
+            .sum()
     }
 
     fn cap(&self) -> Option<f64> {
@@ -197,7 +200,7 @@ impl World {
             let _in_range = plant.set_frequency(at, khz);
         }
         plant.advance(power_units::Micros::new(500_000));
-        self.floor = (0..plant.packages()).filter_map(|at| plant.watts(Domain::Package(at))).sum();
+        self.floor = (0..plant.packages()).filter_map(|at| plant.watts(PlantDomain::Package(at))).sum();
     }
 
     /// Whether the packages' own limits that are in force keep the cap, over windows of a second at most: then nobody
@@ -205,23 +208,23 @@ impl World {
     fn limits_hold(&self, cap: f64) -> bool {
         let mut machine = self.machine.lock();
         let plant = machine.plant();
-        let limits = (0..plant.packages()).map(|at| plant.power_limit(at, Term::Long));
+        let limits = (0..plant.packages()).map(|at| plant.power_limit(at, PowerLimitTerm::Long));
         let watts = |limit: Option<plant::PowerLimit>| limit.filter(|l| l.window_s <= 1.0).map(|l| l.watts);
         limits.map(watts).sum::<Option<f64>>().is_some_and(|all| all <= cap)
     }
 
     /// Why the machine could not keep the cap now. It is the whole definition of what could have been honoured.
-    fn excuse(&self, cap: f64) -> Option<Excuse> {
+    fn excuse(&self, cap: f64) -> Option<CapExcuse> {
         if cap < self.floor {
-            return Some(Excuse::BelowTheFloor);
+            return Some(CapExcuse::BelowTheFloor);
         }
         if self.limits_hold(cap) {
             return None;
         }
         let started_at = match &self.life {
-            Life::Down | Life::Up { told: false, .. } if !self.settled => return Some(Excuse::NoNode),
+            Life::Down | Life::Up { told: false, .. } if !self.settled => return Some(CapExcuse::NoNode),
             // What is told it acts on at once; power is known in the first period after that and acted on at its end.
-            Life::Up { told: true, periods: 0, .. } if !self.settled => return Some(Excuse::NoReadingYet),
+            Life::Up { told: true, periods: 0, .. } if !self.settled => return Some(CapExcuse::NoReadingYet),
             Life::Up { started_at, .. } => *started_at,
             Life::Down => 0,
         };
@@ -393,7 +396,7 @@ impl World {
 
     /// Lets somebody else change the machine. In a free scenario only where there is no node: what somebody does
     /// between a node's look at an original and its write, or its release and its note of it, is nobody's original.
-    pub(crate) fn change(&mut self, by: impl FnOnce(&mut Machine)) -> bool {
+    pub(crate) fn change(&mut self, by: impl FnOnce(&mut RigMachine)) -> bool {
         if self.free && self.is_up() {
             return false;
         }
@@ -402,7 +405,7 @@ impl World {
     }
 
     /// The end of a change that has begun: it cannot be left out. What was not touched until now is as it is now.
-    pub(crate) fn change_late(&mut self, by: impl FnOnce(&mut Machine)) {
+    pub(crate) fn change_late(&mut self, by: impl FnOnce(&mut RigMachine)) {
         let mut machine = self.machine.lock();
         lock(&self.ledger).change(&mut machine, by);
         drop(machine);

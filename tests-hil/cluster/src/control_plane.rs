@@ -12,7 +12,7 @@ use crate::folder::{self, Folder};
 use crate::kubeconfig::{self, Login};
 use crate::pki;
 use crate::ports::Ports;
-use crate::processes::{Keeper, Start, Who, log_file};
+use crate::processes::{ProcessKeeper, Start, Who, log_file};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
@@ -29,7 +29,7 @@ const ATTEMPTS_MAX: u32 = 3;
 
 /// What to bring up. etcd and the API server always are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct ControlPlaneOptions {
     /// Where binaries are looked for.
     pub environment: Environment,
     /// Where everything is kept. It must not exist yet, and is removed at the end; `None` takes a temporary folder.
@@ -44,7 +44,7 @@ pub struct Options {
     pub deadline: Duration,
 }
 
-impl Options {
+impl ControlPlaneOptions {
     /// All four components, as they come.
     #[must_use]
     pub fn whole() -> Self {
@@ -76,7 +76,7 @@ pub struct ControlPlane {
     // One start or stop at a time.
     changing: Mutex<()>,
     // The processes end before their folder.
-    pub(crate) keeper: Keeper,
+    pub(crate) keeper: ProcessKeeper,
     pub(crate) folder: Folder,
 }
 
@@ -86,7 +86,7 @@ impl ControlPlane {
     /// # Errors
     /// [`ClusterError::Absent`] where there are no binaries and no way to build them; whatever else went wrong, with the last
     /// lines of the component's log.
-    pub fn start(options: &Options) -> Result<Self, ClusterError> {
+    pub fn start(options: &ControlPlaneOptions) -> Result<Self, ClusterError> {
         let mut needed = vec![Component::Etcd, Component::ApiServer];
         if options.controller_manager {
             needed.push(Component::ControllerManager);
@@ -98,7 +98,11 @@ impl ControlPlane {
         with_free_ports(Ports::pick, |ports| Self::bring_up(options, binaries.clone(), ports))
     }
 
-    fn bring_up(options: &Options, binaries: Binaries, ports: Ports) -> Result<Self, ClusterError> {
+    fn bring_up(
+        options: &ControlPlaneOptions,
+        binaries: Binaries,
+        ports: Ports,
+    ) -> Result<Self, ClusterError> {
         let folder = match &options.folder {
             Some(path) => Folder::at(path)?,
             None => Folder::temporary()?,
@@ -117,7 +121,7 @@ impl ControlPlane {
             ports,
             admin,
             changing: Mutex::new(()),
-            keeper: Keeper::start(folder.path())?,
+            keeper: ProcessKeeper::start(folder.path())?,
             folder,
         };
         // The API server waits for its etcd by itself.

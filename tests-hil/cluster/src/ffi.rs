@@ -25,7 +25,7 @@ pub(crate) fn die_with_this_thread(command: &mut Command) {
 
 /// What a program of a suite can be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signal {
+pub enum ProcessSignal {
     /// SIGTERM: end in order.
     Terminate,
     /// SIGSTOP: stand still, as a machine that is out of memory does.
@@ -34,11 +34,11 @@ pub enum Signal {
     Continue,
 }
 
-pub(crate) fn send(process: u32, signal: Signal) -> std::io::Result<()> {
+pub(crate) fn send(process: u32, signal: ProcessSignal) -> std::io::Result<()> {
     let number = match signal {
-        Signal::Terminate => libc::SIGTERM,
-        Signal::Stop => libc::SIGSTOP,
-        Signal::Continue => libc::SIGCONT,
+        ProcessSignal::Terminate => libc::SIGTERM,
+        ProcessSignal::Stop => libc::SIGSTOP,
+        ProcessSignal::Continue => libc::SIGCONT,
     };
     let process = libc::pid_t::try_from(process).map_err(std::io::Error::other)?;
     // SAFETY: kill takes plain numbers and touches no memory of ours.

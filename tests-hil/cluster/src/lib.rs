@@ -27,8 +27,8 @@ mod recipe;
 mod suite;
 
 pub use component::{Component, Extender, NodeForm, Scheduler};
-pub use control_plane::{ControlPlane, Options};
+pub use control_plane::{ControlPlane, ControlPlaneOptions};
 pub use error::ClusterError;
-pub use ffi::Signal;
+pub use ffi::ProcessSignal;
 pub use program::Program;
 pub use suite::start_or_skip;

@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-pub use pod::Outcome;
+pub use pod::PodEnding;
 
 /// The annotation that ends a running pod: `Succeeded` or `Failed`.
 pub const FINISH: &str = "life.joulie.io/finish";
@@ -43,7 +43,7 @@ const WRITES_MAX: usize = 16;
 
 /// A node to be.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Machine {
+pub struct FakeNode {
     /// Of the node.
     pub name: String,
     /// Beside the host name's, which every node has.
@@ -58,7 +58,7 @@ pub struct Machine {
     pub images: Vec<String>,
 }
 
-impl Machine {
+impl FakeNode {
     /// 32 processors, 128 GiB, 110 pods.
     #[must_use]
     pub fn named(name: &str) -> Self {
@@ -112,7 +112,7 @@ impl Life {
     ///
     /// # Errors
     /// When a node cannot be registered.
-    pub async fn start(client: Client, machines: Vec<Machine>) -> Result<Self, ClusterError> {
+    pub async fn start(client: Client, machines: Vec<FakeNode>) -> Result<Self, ClusterError> {
         register(&client, &machines).await?;
         let names: BTreeSet<String> = machines.iter().map(|machine| machine.name.clone()).collect();
         let beats = tokio::spawn(beat(client.clone(), machines));
@@ -124,7 +124,7 @@ impl Life {
     ///
     /// # Errors
     /// When there is no such pod.
-    pub async fn finish(&self, namespace: &str, name: &str, outcome: Outcome) -> Result<(), ClusterError> {
+    pub async fn finish(&self, namespace: &str, name: &str, outcome: PodEnding) -> Result<(), ClusterError> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let patch = json!({"metadata": {"annotations": {FINISH: outcome.phase()}}});
         let written = pods.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await;
@@ -138,7 +138,7 @@ impl Life {
 ///
 /// # Errors
 /// When a node cannot be registered.
-pub async fn register(client: &Client, machines: &[Machine]) -> Result<(), ClusterError> {
+pub async fn register(client: &Client, machines: &[FakeNode]) -> Result<(), ClusterError> {
     let registered = futures::stream::iter(machines)
         .map(|machine| node::register(client, machine))
         .buffer_unordered(WRITES_MAX)
@@ -159,7 +159,7 @@ impl Drop for Life {
 ///
 /// The node controller calls a node dead that could not say otherwise, and only the node itself says so again: after a beat
 /// that failed, the next one comes with the status.
-async fn beat(client: Client, machines: Vec<Machine>) {
+async fn beat(client: Client, machines: Vec<FakeNode>) {
     let mut beats = tokio::time::interval(HEARTBEAT);
     let mut missed = false;
     loop {

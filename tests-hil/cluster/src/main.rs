@@ -3,8 +3,8 @@
 
 use clap::{Parser, Subcommand};
 use cluster::assets::{self, Environment};
-use cluster::life::{Life, Machine};
-use cluster::{ControlPlane, Options};
+use cluster::life::{FakeNode, Life};
+use cluster::{ControlPlane, ControlPlaneOptions};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
@@ -40,8 +40,9 @@ fn main() -> ExitCode {
             .map(|folder| println!("{}", folder.display()))
             .map_err(Into::into),
         Command::Up { folder, nodes, api_only } => {
-            let options = if api_only { Options::api_only() } else { Options::whole() };
-            up(&Options { folder, ..options }, nodes)
+            let options =
+                if api_only { ControlPlaneOptions::api_only() } else { ControlPlaneOptions::whole() };
+            up(&ControlPlaneOptions { folder, ..options }, nodes)
         }
     };
     match outcome {
@@ -54,12 +55,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn up(options: &Options, nodes: u32) -> Result<(), Box<dyn std::error::Error>> {
+fn up(options: &ControlPlaneOptions, nodes: u32) -> Result<(), Box<dyn std::error::Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let begun = tokio::time::Instant::now();
         let control_plane = ControlPlane::start(options)?;
-        let life = Life::start(control_plane.client().await?, Machine::many("node", nodes)).await?;
+        let life = Life::start(control_plane.client().await?, FakeNode::many("node", nodes)).await?;
         // Until here a signal simply ends the process, and the watchdog takes down what there is.
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;

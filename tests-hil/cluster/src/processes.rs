@@ -11,7 +11,7 @@
 
 use crate::component::Component;
 use crate::error::ClusterError;
-use crate::ffi::{self, Signal};
+use crate::ffi::{self, ProcessSignal};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
@@ -45,7 +45,7 @@ done
 type Job = Box<dyn FnOnce(&mut Children) + Send>;
 
 /// The thread that owns the children. Dropping it takes them and the folder down.
-pub(crate) struct Keeper {
+pub(crate) struct ProcessKeeper {
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -83,7 +83,7 @@ pub(crate) struct Start {
     pub(crate) environment: BTreeMap<String, String>,
 }
 
-impl Keeper {
+impl ProcessKeeper {
     pub(crate) fn start(folder: &Path) -> Result<Self, ClusterError> {
         let watchdog = start_watchdog(folder)?;
         let children = Children { folder: folder.to_owned(), watchdog, running: BTreeMap::new() };
@@ -106,7 +106,7 @@ impl Keeper {
     }
 
     /// Sends a signal to a process that runs.
-    pub(crate) fn signal(&self, who: Who, signal: Signal) -> Result<(), ClusterError> {
+    pub(crate) fn signal(&self, who: Who, signal: ProcessSignal) -> Result<(), ClusterError> {
         self.call(move |children| match children.running.get(&who) {
             // A child that has ended and was not waited for keeps its id, so nobody else can be hit.
             Some(child) => {
@@ -150,7 +150,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for ProcessKeeper {
     fn drop(&mut self) {
         drop(self.jobs.take());
         if let Some(thread) = self.thread.take() {

@@ -3,7 +3,7 @@
 
 use crate::control_plane::{ControlPlane, PROBE_EVERY};
 use crate::error::ClusterError;
-use crate::ffi::Signal;
+use crate::ffi::ProcessSignal;
 use crate::folder;
 use crate::processes::{Start, Who, log_file};
 use std::collections::BTreeMap;
@@ -77,7 +77,7 @@ impl ControlPlane {
     ///
     /// # Errors
     /// When it was never started, or was killed.
-    pub fn signal_program(&self, name: &str, signal: Signal) -> Result<(), ClusterError> {
+    pub fn signal_program(&self, name: &str, signal: ProcessSignal) -> Result<(), ClusterError> {
         self.keeper.signal(Who::Program(name.to_owned()), signal)
     }
 
@@ -86,7 +86,7 @@ impl ControlPlane {
     /// # Errors
     /// When it has not within the time, with the last lines of its log; it is then left running.
     pub async fn end_program(&self, name: &str, within: Duration) -> Result<ExitStatus, ClusterError> {
-        self.signal_program(name, Signal::Terminate)?;
+        self.signal_program(name, ProcessSignal::Terminate)?;
         let ending = async {
             loop {
                 if let Some(status) = self.program_ended(name) {

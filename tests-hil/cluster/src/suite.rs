@@ -1,6 +1,6 @@
 //! How a suite says that it cannot look.
 
-use crate::control_plane::{ControlPlane, Options};
+use crate::control_plane::{ControlPlane, ControlPlaneOptions};
 use crate::error::ClusterError;
 use std::io::Write;
 use std::sync::Once;
@@ -11,7 +11,7 @@ use std::sync::Once;
 /// # Panics
 /// With the whole error when a control plane was possible and did not come up.
 #[must_use]
-pub fn start_or_skip(options: &Options) -> Option<ControlPlane> {
+pub fn start_or_skip(options: &ControlPlaneOptions) -> Option<ControlPlane> {
     static SAID: Once = Once::new();
     match ControlPlane::start(options) {
         Ok(control_plane) => Some(control_plane),

@@ -6,10 +6,10 @@
 #![expect(clippy::print_stdout, reason = "it prints what it measures")]
 
 use conformance::definitions;
-use embedded_api::{EmbeddedApi, Options};
+use embedded_api::{ApiOptions, EmbeddedApi};
 use host_kit::clock::SystemClock;
-use host_kit::metrics::{Build, Metrics};
-use host_kit::reflect::{Reflections, Row, Rows, Source, reflect};
+use host_kit::metrics::{BuildInfo, MetricsBuilder};
+use host_kit::reflect::{Reflections, Row, Rows, WatchSource, reflect};
 use host_kit::shutdown;
 use joulie_api::node_hardware::NodeHardware;
 use joulie_api::node_twin::NodeTwin;
@@ -36,7 +36,7 @@ fn main() {
 
 /// The server, and the host as a process of its own.
 async fn serve() {
-    let api = EmbeddedApi::new(&Options::with(definitions())).unwrap();
+    let api = EmbeddedApi::new(&ApiOptions::with(definitions())).unwrap();
     let client = api.client_as("joulie-agent");
     for number in 0..NODES {
         make(&client, "nodes", &node(number)).await;
@@ -85,6 +85,7 @@ fn texts(value: &Value, wanted: impl Fn(&str) -> bool) -> BTreeMap<String, Strin
 
 impl Row for Node {
     const KIND: &'static str = "nodes";
+    const OWNERS: bool = false;
 
     fn read(object: &Value) -> Result<Self, String> {
         Ok(Self {
@@ -101,6 +102,7 @@ struct Twin(NodeTwin);
 
 impl Row for Twin {
     const KIND: &'static str = "nodetwins";
+    const OWNERS: bool = false;
 
     fn read(object: &Value) -> Result<Self, String> {
         let mut twin: NodeTwin = parse(object).map_err(|bad| bad.to_string())?;
@@ -115,6 +117,7 @@ struct Hardware(NodeHardware);
 
 impl Row for Hardware {
     const KIND: &'static str = "nodehardwares";
+    const OWNERS: bool = false;
 
     fn read(object: &Value) -> Result<Self, String> {
         let mut hardware: NodeHardware = parse(object).map_err(|bad| bad.to_string())?;
@@ -126,7 +129,7 @@ impl Row for Hardware {
 /// The host: one kind after the other, each told with what it added.
 async fn hold(server: &str) {
     let client = Client::try_from(Config::new(server.parse().unwrap())).unwrap();
-    let mut metrics = Metrics::of(&Build { component: "rows", version: "0", revision: "0" });
+    let mut metrics = MetricsBuilder::of(&BuildInfo { component: "rows", version: "0", revision: "0" });
     let reflections = Reflections::register(metrics.registry());
     client.apiserver_version().await.unwrap();
     let before = memory("VmRSS:");
@@ -150,7 +153,7 @@ async fn follow<R: Row>(
     reflections: &Reflections,
     path: &str,
 ) -> (Rows<R>, shutdown::Trigger) {
-    let source = Source { path: path.to_owned(), labels: None, fields: None };
+    let source = WatchSource { path: path.to_owned(), labels: None, fields: None };
     let (trigger, stop) = shutdown::pair();
     let (mut rows, following) =
         reflect::<R>(client, source, (reflections, Arc::new(SystemClock::new())), stop);

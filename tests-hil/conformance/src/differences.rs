@@ -2,7 +2,7 @@
 
 /// Which server a suite runs against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ServerKind {
     /// The one in memory.
     Embedded,
     /// etcd and kube-apiserver.
@@ -15,7 +15,7 @@ pub struct Difference {
     /// The name of the case.
     pub case: &'static str,
     /// Who differs.
-    pub server: Kind,
+    pub server: ServerKind,
     /// Part of what the case says when it fails: another failure is not excused.
     pub says: &'static str,
     /// Why that is right, or bearable.
@@ -25,7 +25,7 @@ pub struct Difference {
 /// All of them. A line whose case passes fails the suite: it is to be taken out.
 pub const DIFFERENCES: &[Difference] = &[Difference {
     case: "joulie::rules_refuse_in_their_words",
-    server: Kind::Embedded,
+    server: ServerKind::Embedded,
     says: "17 of 17 are taken",
     why: "it evaluates no CEL: an object that only a rule refuses is taken",
 }];

@@ -1,6 +1,6 @@
 //! What the server has forgotten: 410, and the way back.
 
-use crate::{Server, clear, probe, probes, status, version};
+use crate::{TestServer, clear, probe, probes, status, version};
 use futures::TryStreamExt;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use serde_json::json;
@@ -19,7 +19,7 @@ async fn first(api: &Api<DynamicObject>, name: &str, from: &str) -> WatchEvent<D
     event.expect("the watch is silent").unwrap().expect("the watch ended")
 }
 
-pub(crate) async fn a_compacted_watch_is_told(on: Server) {
+pub(crate) async fn a_compacted_watch_is_told(on: TestServer) {
     let api = probes(&on.client);
     clear(&api, "forgotten").await;
     let made = api.create(&PostParams::default(), &probe("forgotten", json!({}))).await.unwrap();
@@ -43,7 +43,7 @@ pub(crate) async fn a_compacted_watch_is_told(on: Server) {
     clear(&api, "forgotten").await;
 }
 
-pub(crate) async fn a_compacted_page_is_told(on: Server) {
+pub(crate) async fn a_compacted_page_is_told(on: TestServer) {
     let api = probes(&on.client);
     for name in ["page-a", "page-b"] {
         clear(&api, name).await;

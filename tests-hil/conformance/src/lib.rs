@@ -1,7 +1,7 @@
 //! What any Kubernetes API server does, as far as the hosts rely on it: one suite, run against the embedded API and
 //! against the real one.
 //!
-//! A [`Case`] takes a [`Server`] and panics when it behaves otherwise. It makes what it needs under names of its own, so
+//! A [`Case`] takes a [`TestServer`] and panics when it behaves otherwise. It makes what it needs under names of its own, so
 //! that it can run again and beside others on a shared cluster, which must serve [`definitions`]. No case knows which
 //! server it meets; where the two must differ, a line of [`DIFFERENCES`] says why.
 #![forbid(unsafe_code)]
@@ -36,12 +36,12 @@ use kube::{Client, Error};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-pub use differences::{DIFFERENCES, Difference, Kind};
-pub use run::{Outcome, run};
+pub use differences::{DIFFERENCES, Difference, ServerKind};
+pub use run::{ConformanceReport, run};
 
 /// A server under test.
 #[derive(Clone)]
-pub struct Server {
+pub struct TestServer {
     /// It must not retry on its own (`Config::default_retry`): a refused eviction is to be seen.
     pub client: Client,
     /// Makes the server forget all events up to now.
@@ -52,7 +52,7 @@ pub struct Server {
 pub type Compact = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// A case, boxed so that all of them make a list.
-pub type Case = fn(Server) -> BoxFuture<'static, ()>;
+pub type Case = fn(TestServer) -> BoxFuture<'static, ()>;
 
 /// All cases by name.
 pub const CASES: &[(&str, Case)] = &[

@@ -1,12 +1,12 @@
 //! Runs the suite and judges it by the list of differences.
 
-use crate::{CASES, Case, DIFFERENCES, Difference, Kind, Server};
+use crate::{CASES, Case, DIFFERENCES, Difference, ServerKind, TestServer};
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// What a run came to.
 #[derive(Clone, Debug, Default)]
-pub struct Outcome {
+pub struct ConformanceReport {
     /// What is wrong: a case that fails, or a listed difference that is none any more.
     pub wrong: Vec<String>,
     /// The differences that showed.
@@ -15,7 +15,7 @@ pub struct Outcome {
     pub took: Vec<(&'static str, Duration)>,
 }
 
-impl Outcome {
+impl ConformanceReport {
     /// Fails with all that is wrong.
     ///
     /// # Panics
@@ -28,8 +28,8 @@ impl Outcome {
 }
 
 /// Runs all cases one after the other, each with a server as `server` hands it out.
-pub async fn run(kind: Kind, server: impl AsyncFn() -> Server) -> Outcome {
-    let mut outcome = Outcome::default();
+pub async fn run(kind: ServerKind, server: impl AsyncFn() -> TestServer) -> ConformanceReport {
+    let mut outcome = ConformanceReport::default();
     for &(name, case) in CASES {
         let begin = Instant::now();
         let failure = fails(case, server().await).await;
@@ -41,12 +41,12 @@ pub async fn run(kind: Kind, server: impl AsyncFn() -> Server) -> Outcome {
 }
 
 /// What a case says when it panics.
-async fn fails(case: Case, server: Server) -> Option<String> {
+async fn fails(case: Case, server: TestServer) -> Option<String> {
     let panic = tokio::spawn(case(server)).await.err()?;
     Some(panic.to_string())
 }
 
-fn judge(name: &str, allowed: Option<&Difference>, failure: Option<String>, outcome: &mut Outcome) {
+fn judge(name: &str, allowed: Option<&Difference>, failure: Option<String>, outcome: &mut ConformanceReport) {
     match (allowed, failure) {
         (None, None) => {}
         (None, Some(said)) => outcome.wrong.push(format!("{name}: {said}")),
@@ -66,14 +66,15 @@ mod tests {
     use super::*;
 
     fn judged(allowed: Option<&Difference>, failure: Option<&str>) -> (usize, usize) {
-        let mut outcome = Outcome::default();
+        let mut outcome = ConformanceReport::default();
         judge("a::case", allowed, failure.map(str::to_owned), &mut outcome);
         (outcome.wrong.len(), outcome.differs.len())
     }
 
     #[test]
     fn only_a_listed_failure_in_its_own_words_is_let_through() {
-        let line = Difference { case: "a::case", server: Kind::Embedded, says: "no rules", why: "none" };
+        let line =
+            Difference { case: "a::case", server: ServerKind::Embedded, says: "no rules", why: "none" };
         assert_eq!(judged(None, None), (0, 0));
         assert_eq!(judged(None, Some("no rules")), (1, 0));
         assert_eq!(judged(Some(&line), Some("it has no rules")), (0, 1));

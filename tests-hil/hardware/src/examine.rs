@@ -1,11 +1,11 @@
 //! The contract on each way to power hardware, a line for each rule.
 
 use crate::args::Args;
-use crate::kits::{Book, Deed, Kit};
+use crate::kits::{HalVisitor, JournalAccess, Kit};
 use crate::verdict::Verdict;
 use crate::witness::Witness;
 use node_kit::{BackendKind, Journal};
-use power_hal::contract::{Ledger, Mode, Report, Rule, check};
+use power_hal::contract::{ContractMode, ContractReport, RefusableOriginals, Rule, check};
 use power_hal::{Error, ErrorKind, PowerHal};
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -64,12 +64,12 @@ impl<'a> Examine<'a> {
         }
     }
 
-    fn contract<H>(&mut self, kit: &Kit<'_, H>, mut hal: H, mode: Mode)
+    fn contract<H>(&mut self, kit: &Kit<'_, H>, mut hal: H, mode: ContractMode)
     where
-        H: PowerHal<Originals = Ledger<Book>, Error: Display>,
+        H: PowerHal<Originals = RefusableOriginals<JournalAccess>, Error: Display>,
     {
         let label = kit.kind.label();
-        let twin = match (kit.open)(Book::Closed) {
+        let twin = match (kit.open)(JournalAccess::Closed) {
             Ok(twin) => twin,
             Err(error) => return self.verdict.fail(&format!("{label}: opening it a second time: {error}")),
         };
@@ -84,14 +84,14 @@ impl<'a> Examine<'a> {
         }
     }
 
-    fn rules(&mut self, label: &str, report: &Report, mode: Mode) {
+    fn rules(&mut self, label: &str, report: &ContractReport, mode: ContractMode) {
         for rule in Rule::ALL {
             match report.looks(rule) {
                 0 => self.verdict.skip(&format!("{label} {rule:?}: {}", why_unseen(rule, mode))),
                 looks => self.verdict.pass(&format!("{label} {rule:?}: {rule} [looks: {looks}]")),
             }
         }
-        let Report { domains, controls, blocked, in_use, blind, .. } = report;
+        let ContractReport { domains, controls, blocked, in_use, blind, .. } = report;
         self.verdict.tell(&format!(
             "     {label}: {domains} domains; {controls} controls set and put back, {blocked} that nobody may set, \
              {in_use} in use, {blind} unreadable"
@@ -99,14 +99,14 @@ impl<'a> Examine<'a> {
     }
 }
 
-impl Deed for Examine<'_> {
+impl HalVisitor for Examine<'_> {
     fn on<H>(&mut self, kit: &Kit<'_, H>)
     where
-        H: PowerHal<Originals = Ledger<Book>, Error: Display>,
+        H: PowerHal<Originals = RefusableOriginals<JournalAccess>, Error: Display>,
     {
         let (book, mode) = match &self.journal {
-            None => (Book::Closed, Mode::ReadOnly),
-            Some(journal) => (Book::Of(journal.of(kit.kind)), Mode::Lowering),
+            None => (JournalAccess::Closed, ContractMode::ReadOnly),
+            Some(journal) => (JournalAccess::Of(journal.of(kit.kind)), ContractMode::Lowering),
         };
         (self.alive)();
         let hal = match (kit.open)(book) {
@@ -148,7 +148,7 @@ fn ways(hardware: &str) -> usize {
 }
 
 /// Why nothing was seen of a rule.
-fn why_unseen(rule: Rule, mode: Mode) -> &'static str {
+fn why_unseen(rule: Rule, mode: ContractMode) -> &'static str {
     match rule {
         Rule::BatchSurvives
         | Rule::SampleSeesOthers
@@ -157,7 +157,7 @@ fn why_unseen(rule: Rule, mode: Mode) -> &'static str {
         | Rule::KeyFollowsHardware => "its trouble is not brought about on a real machine",
         Rule::ZeroRefused => "a wish of nothing is not put to a real machine",
         Rule::Ordered => "nobody sees the instants between two writes",
-        Rule::LockedSaid if mode != Mode::ReadOnly => "nothing is locked",
+        Rule::LockedSaid if mode != ContractMode::ReadOnly => "nothing is locked",
         Rule::LockedSaid
         | Rule::LackingRefused
         | Rule::UntouchedRelease
@@ -172,7 +172,7 @@ fn why_unseen(rule: Rule, mode: Mode) -> &'static str {
         | Rule::Restored
         | Rule::ReleasedTwice
         | Rule::RestartRestores => {
-            if mode == Mode::ReadOnly {
+            if mode == ContractMode::ReadOnly {
                 "nothing is set without --write"
             } else {
                 "no control could be set"

@@ -6,7 +6,7 @@ use crate::limits::Limits;
 use crate::verdict::Verdict;
 use crate::witness::pause;
 use crate::worker::{as_role, journal};
-use node_kit::{BackendKind, Lock};
+use node_kit::{BackendKind, NodeLock};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -25,7 +25,7 @@ const DIES: u32 = 50;
 
 /// Runs it.
 pub(crate) fn run(args: &Args, verdict: &mut Verdict) {
-    let lock = match Lock::take(&args.state) {
+    let lock = match NodeLock::take(&args.state) {
         Ok(lock) => lock,
         Err(error) => return verdict.fail(&format!("guardian: {error}")),
     };
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args, verdict: &mut Verdict) {
 
 /// Holds that the journal is empty. What a run that was killed has left in it is put back; what an agent has in it is
 /// the agent's.
-fn clear(args: &Args, lock: &Lock, verdict: &mut Verdict) -> Result<(), String> {
+fn clear(args: &Args, lock: &NodeLock, verdict: &mut Verdict) -> Result<(), String> {
     let held = journal(args).map_err(|error| error.to_string())?.len();
     let mark = Mark::of(args);
     let last = lock.last_holder().unwrap_or("nobody");
@@ -86,7 +86,7 @@ fn announce(args: &Args, verdict: &mut Verdict) {
 }
 
 /// Puts back what is in the journal, if anything is.
-fn restore(args: &Args, lock: &Lock, verdict: &mut Verdict) {
+fn restore(args: &Args, lock: &NodeLock, verdict: &mut Verdict) {
     match journal(args) {
         Ok(journal) if journal.is_empty() => return Mark::of(args).remove(),
         Ok(journal) => {
@@ -108,7 +108,7 @@ struct Watched {
 }
 
 impl Watched {
-    fn start(args: &Args, role: Role, lock: &Lock) -> io::Result<Self> {
+    fn start(args: &Args, role: Role, lock: &NodeLock) -> io::Result<Self> {
         let (ours, its) = UnixStream::pair()?;
         ours.set_read_timeout(Some(args.patience()))?;
         let held: File = lock.share()?;

@@ -2,21 +2,21 @@
 
 use crate::args::Args;
 use hal_files::Root;
-use node_kit::{Access, BackendKind, HalRow, Share, Sources, Time, Visit};
-use power_hal::contract::Ledger;
+use node_kit::{BackendKind, HalRow, HardwareSources, JournalShare, NodeAccess, Time, Visit};
+use power_hal::contract::RefusableOriginals;
 use power_hal::{Control, ErrorKind, Key, Original, Originals, PowerHal};
 use std::fmt::Display;
 
 /// The journal that a HAL is opened with.
 #[derive(Clone, Debug)]
-pub(crate) enum Book {
+pub(crate) enum JournalAccess {
     /// It takes nothing, so that the port writes nothing.
     Closed,
     /// The node's.
-    Of(Share),
+    Of(JournalShare),
 }
 
-impl Originals for Book {
+impl Originals for JournalAccess {
     fn keep(&mut self, domain: &Key, control: Control, original: &Original) -> Result<(), ErrorKind> {
         match self {
             Self::Closed => Err(ErrorKind::PermissionDenied),
@@ -44,7 +44,7 @@ pub(crate) struct Kit<'a, H: PowerHal> {
     /// Which one.
     pub(crate) kind: BackendKind,
     /// Opens it.
-    pub(crate) open: &'a dyn Fn(Book) -> Result<H, H::Error>,
+    pub(crate) open: &'a dyn Fn(JournalAccess) -> Result<H, H::Error>,
     /// What it could not make sense of.
     pub(crate) said: fn(&H) -> Vec<String>,
     /// What was looked for and not found.
@@ -52,18 +52,18 @@ pub(crate) struct Kit<'a, H: PowerHal> {
 }
 
 /// What is done with each way.
-pub(crate) trait Deed {
+pub(crate) trait HalVisitor {
     /// Does it with one.
     fn on<H>(&mut self, kit: &Kit<'_, H>)
     where
-        H: PowerHal<Originals = Ledger<Book>, Error: Display>;
+        H: PowerHal<Originals = RefusableOriginals<JournalAccess>, Error: Display>;
 
     /// Leaves one alone, for a reason.
     fn leave(&mut self, _kind: BackendKind, _why: &str) {}
 }
 
 /// Does it with each way.
-pub(crate) fn each(args: &Args, deed: &mut impl Deed) {
+pub(crate) fn each(args: &Args, deed: &mut impl HalVisitor) {
     for kind in BackendKind::ALL {
         let facts = kind.facts();
         match facts.opt_in {
@@ -76,33 +76,33 @@ pub(crate) fn each(args: &Args, deed: &mut impl Deed) {
 }
 
 /// Where the hardware is.
-pub(crate) fn sources(args: &Args) -> Sources {
-    let sources = args.root.as_deref().map_or_else(Sources::machine, Sources::below);
+pub(crate) fn sources(args: &Args) -> HardwareSources {
+    let sources = args.root.as_deref().map_or_else(HardwareSources::machine, HardwareSources::below);
     let nvml = args.nvml.clone().or(sources.nvml);
-    Sources { nvml, ..sources }
+    HardwareSources { nvml, ..sources }
 }
 
 /// Does it with one way.
-pub(crate) fn one(args: &Args, kind: BackendKind, deed: &mut impl Deed) {
+pub(crate) fn one(args: &Args, kind: BackendKind, deed: &mut impl HalVisitor) {
     kind.visit(Doing { sources: &sources(args), deed });
 }
 
 struct Doing<'a, D> {
-    sources: &'a Sources,
+    sources: &'a HardwareSources,
     deed: &'a mut D,
 }
 
-impl<D: Deed> Visit for Doing<'_, D> {
+impl<D: HalVisitor> Visit for Doing<'_, D> {
     type Out = ();
 
     fn row<R: HalRow>(self, kind: BackendKind) {
         let Self { sources, deed } = self;
-        let open = |book: Book| {
+        let open = |book: JournalAccess| {
             let access = match book {
-                Book::Closed => Access::Look,
-                Book::Of(_) => Access::Control,
+                JournalAccess::Closed => NodeAccess::Look,
+                JournalAccess::Of(_) => NodeAccess::Control,
             };
-            R::open(sources, access, Time::real(), Ledger::new(book))
+            R::open(sources, access, Time::real(), RefusableOriginals::new(book))
         };
         let absent = |hal: &_| R::absent(sources, hal);
         deed.on(&Kit { kind, open: &open, said: R::complaints, absent: &absent });

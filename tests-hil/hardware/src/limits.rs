@@ -1,10 +1,10 @@
 //! Every limit of the machine as it stands, to be compared with how it stands later.
 
 use crate::args::Args;
-use crate::kits::{self, Book, Deed, Kit};
+use crate::kits::{self, HalVisitor, JournalAccess, Kit};
 use crate::verdict::Verdict;
 use node_kit::BackendKind;
-use power_hal::contract::Ledger;
+use power_hal::contract::RefusableOriginals;
 use power_hal::{Control, Error, ErrorKind, Key, Original, PowerHal};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -54,13 +54,13 @@ fn shown(limit: Option<&Result<Original, ErrorKind>>) -> String {
     }
 }
 
-impl Deed for Limits {
+impl HalVisitor for Limits {
     fn on<H>(&mut self, kit: &Kit<'_, H>)
     where
-        H: PowerHal<Originals = Ledger<Book>, Error: Display>,
+        H: PowerHal<Originals = RefusableOriginals<JournalAccess>, Error: Display>,
     {
         // What cannot be opened has no limit, and the run itself says so.
-        let Ok(mut hal) = (kit.open)(Book::Closed) else { return };
+        let Ok(mut hal) = (kit.open)(JournalAccess::Closed) else { return };
         let list: Vec<_> = hal.domains().iter().map(|(handle, domain)| (handle, *domain)).collect();
         for (handle, domain) in list {
             for control in Control::ALL.into_iter().filter(|&control| domain.has(control)) {

@@ -2,13 +2,13 @@
 
 use crate::args::Args;
 use crate::guardian::Mark;
-use crate::kits::{self, Book, Deed, Kit};
+use crate::kits::{self, HalVisitor, JournalAccess, Kit};
 use crate::verdict::Verdict;
 use crate::witness::pause;
 use crate::worker::journal;
-use node_kit::{Entry, Journal};
+use node_kit::{Journal, JournalEntry};
 use power_hal::PowerHal;
-use power_hal::contract::Ledger;
+use power_hal::contract::RefusableOriginals;
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::io::Write;
@@ -68,13 +68,13 @@ struct Restore<'a> {
     verdict: &'a mut Verdict,
 }
 
-impl Deed for Restore<'_> {
+impl HalVisitor for Restore<'_> {
     fn on<H>(&mut self, kit: &Kit<'_, H>)
     where
-        H: PowerHal<Originals = Ledger<Book>, Error: Display>,
+        H: PowerHal<Originals = RefusableOriginals<JournalAccess>, Error: Display>,
     {
         let share = self.journal.of(kit.kind);
-        let mut hal = match (kit.open)(Book::Of(share.clone())) {
+        let mut hal = match (kit.open)(JournalAccess::Of(share.clone())) {
             Ok(hal) => hal,
             Err(error) => return self.verdict.tell(&format!("     restore: {error}")),
         };
@@ -92,6 +92,6 @@ impl Deed for Restore<'_> {
     }
 }
 
-fn shown(entry: &Entry) -> String {
+fn shown(entry: &JournalEntry) -> String {
     format!("{} of {} by {}", entry.control.label(), entry.domain, entry.backend.label())
 }

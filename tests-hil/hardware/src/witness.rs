@@ -1,7 +1,7 @@
 //! The world of a real machine: a second HAL that sees what is in force, time that passes by itself, and a restart.
 
-use crate::kits::Book;
-use power_hal::contract::{Ledger, Twin, World};
+use crate::kits::JournalAccess;
+use power_hal::contract::{ContractWorld, RefusableOriginals, SecondHal};
 use power_hal::{Control, Key, PowerHal, Setting};
 use power_units::Micros;
 use std::time::Duration;
@@ -11,8 +11,8 @@ type Wait = fn(Micros);
 
 /// The world.
 pub(crate) struct Witness<'a, H: PowerHal> {
-    twin: Twin<H, Wait>,
-    open: &'a dyn Fn(Book) -> Result<H, H::Error>,
+    twin: SecondHal<H, Wait>,
+    open: &'a dyn Fn(JournalAccess) -> Result<H, H::Error>,
     alive: &'a mut dyn FnMut(),
     restarts: u32,
 }
@@ -24,11 +24,11 @@ impl<'a, H: PowerHal> Witness<'a, H> {
     /// Sees through `hal`; `alive` is called as long as something goes on.
     pub(crate) fn new(
         hal: H,
-        open: &'a dyn Fn(Book) -> Result<H, H::Error>,
+        open: &'a dyn Fn(JournalAccess) -> Result<H, H::Error>,
         alive: &'a mut dyn FnMut(),
     ) -> Self {
         Self {
-            twin: Twin::new(hal, |span| pause(Duration::from_micros(span.get()))),
+            twin: SecondHal::new(hal, |span| pause(Duration::from_micros(span.get()))),
             open,
             alive,
             restarts: 0,
@@ -36,15 +36,15 @@ impl<'a, H: PowerHal> Witness<'a, H> {
     }
 }
 
-impl<H: PowerHal<Originals = Ledger<Book>>> World<H> for Witness<'_, H> {
+impl<H: PowerHal<Originals = RefusableOriginals<JournalAccess>>> ContractWorld<H> for Witness<'_, H> {
     fn in_force(&mut self, domain: &Key, control: Control) -> Option<Setting> {
         (self.alive)();
-        World::<H>::in_force(&mut self.twin, domain, control)
+        ContractWorld::<H>::in_force(&mut self.twin, domain, control)
     }
 
     fn advance(&mut self, span: Micros) -> bool {
         (self.alive)();
-        World::<H>::advance(&mut self.twin, span)
+        ContractWorld::<H>::advance(&mut self.twin, span)
     }
 
     fn restart(&mut self, hal: &mut H) -> bool {

@@ -50,7 +50,7 @@ impl Excuse {
 
 /// What part of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
+pub enum MachinePart {
     /// All packages.
     Cpu,
     /// All GPUs.
@@ -129,7 +129,7 @@ pub struct Judge {
     restored: Duration,
     /// Until when a node cannot have followed a cut, because nobody could tell it.
     untold: BTreeMap<String, Duration>,
-    parts: BTreeMap<(String, Part), Held>,
+    parts: BTreeMap<(String, MachinePart), Held>,
     excused: BTreeMap<Excuse, Excess>,
     unexcused: Excess,
     /// When an excess without an excuse began, each with its most watts.
@@ -171,12 +171,12 @@ impl Judge {
     }
 
     /// A part of a machine, what is in force of it, and the least that it can be limited to.
-    pub fn part(&mut self, node: &str, part: Part, watts: f64, least: f64) {
+    pub fn part(&mut self, node: &str, part: MachinePart, watts: f64, least: f64) {
         self.parts.insert((node.to_owned(), part), Held::new(watts, least));
     }
 
     /// What is in force of a part from now on. Call [`Judge::advance`] first.
-    pub fn holds(&mut self, node: &str, part: Part, watts: f64) {
+    pub fn holds(&mut self, node: &str, part: MachinePart, watts: f64) {
         let held = self.parts.entry((node.to_owned(), part));
         held.or_insert(Held::new(watts, 0.0)).watts = watts;
     }
@@ -189,13 +189,13 @@ impl Judge {
 
     /// What is in force of a part.
     #[must_use]
-    pub fn held(&self, node: &str, part: Part) -> f64 {
+    pub fn held(&self, node: &str, part: MachinePart) -> f64 {
         self.parts.get(&(node.to_owned(), part)).map_or(0.0, |held| held.watts)
     }
 
     /// An excuse begins: until `until` at most the part counts with no more than `watts`. One that lasts already keeps its
     /// watts.
-    pub fn excuse(&mut self, (node, part): (&str, Part), excuse: Excuse, watts: f64, until: Duration) {
+    pub fn excuse(&mut self, (node, part): (&str, MachinePart), excuse: Excuse, watts: f64, until: Duration) {
         if let Some(held) = self.parts.get_mut(&(node.to_owned(), part)) {
             let counted = held.excuses.entry(excuse).or_insert(Counted { watts, until });
             counted.until = counted.until.max(until);
@@ -204,7 +204,7 @@ impl Judge {
 
     /// A machine has booted: as long as its first receipt is not there, and until `due`, the part counts with no more than
     /// `watts`; afterwards with what it holds, which is excused as far as all others at their least cannot make up for it.
-    pub fn booted(&mut self, (node, part): (&str, Part), watts: f64, due: Duration) {
+    pub fn booted(&mut self, (node, part): (&str, MachinePart), watts: f64, due: Duration) {
         self.end((node, part), Excuse::Reboot);
         self.excuse((node, part), Excuse::Reboot, watts, Duration::MAX);
         if let Some(held) = self.parts.get_mut(&(node.to_owned(), part)) {
@@ -213,7 +213,7 @@ impl Judge {
     }
 
     /// An excuse is over.
-    pub fn end(&mut self, (node, part): (&str, Part), excuse: Excuse) {
+    pub fn end(&mut self, (node, part): (&str, MachinePart), excuse: Excuse) {
         if let Some(held) = self.parts.get_mut(&(node.to_owned(), part)) {
             held.excuses.remove(&excuse);
         }
@@ -294,7 +294,7 @@ impl Judge {
 
     /// The least that all limits can come to while some nodes cannot be told, or have booted without a receipt.
     fn kept_at_best(&self, excuses: &[Excuse]) -> f64 {
-        let best = |((node, _), held): (&(String, Part), &Held)| {
+        let best = |((node, _), held): (&(String, MachinePart), &Held)| {
             let counted = held.counted(excuses, self.at);
             let is_fixed = self.untold.contains_key(node) || held.is_overdue(self.at);
             if is_fixed { counted } else { counted.min(held.least) }
@@ -337,8 +337,8 @@ mod tests {
 
     fn two(budget: f64) -> Judge {
         let mut judge = Judge::new(budget);
-        judge.part("a", Part::Cpu, 300.0, 200.0);
-        judge.part("b", Part::Gpu, 600.0, 100.0);
+        judge.part("a", MachinePart::Cpu, 300.0, 200.0);
+        judge.part("b", MachinePart::Gpu, 600.0, 100.0);
         judge
     }
 
@@ -346,11 +346,11 @@ mod tests {
     fn an_excess_without_an_excuse_counts_from_its_first_to_its_last_second() {
         let mut judge = two(900.0);
         judge.advance(at(10));
-        judge.holds("a", Part::Cpu, 400.0);
+        judge.holds("a", MachinePart::Cpu, 400.0);
         judge.advance(at(13));
-        judge.holds("a", Part::Cpu, 450.0);
+        judge.holds("a", MachinePart::Cpu, 450.0);
         judge.advance(at(15));
-        judge.holds("a", Part::Cpu, 300.0);
+        judge.holds("a", MachinePart::Cpu, 300.0);
         judge.advance(at(20));
         let (unexcused, _, breaches) = judge.verdict();
         // 100 W for 3 s and 150 W for 2 s.
@@ -361,14 +361,14 @@ mod tests {
     #[test]
     fn an_excuse_takes_what_its_part_adds_and_no_more() {
         let mut judge = two(900.0);
-        judge.excuse(("a", Part::Cpu), Excuse::Reboot, 300.0, at(100));
-        judge.holds("a", Part::Cpu, 400.0);
-        judge.holds("b", Part::Gpu, 650.0);
+        judge.excuse(("a", MachinePart::Cpu), Excuse::Reboot, 300.0, at(100));
+        judge.holds("a", MachinePart::Cpu, 400.0);
+        judge.holds("b", MachinePart::Gpu, 650.0);
         judge.advance(at(10));
         let (unexcused, excused, _) = judge.verdict();
         assert_eq!(excused[&Excuse::Reboot].watt_seconds, 1000.0);
         assert_eq!(unexcused.watt_seconds, 500.0);
-        judge.end(("a", Part::Cpu), Excuse::Reboot);
+        judge.end(("a", MachinePart::Cpu), Excuse::Reboot);
         judge.advance(at(11));
         assert_eq!(judge.verdict().0.watt_seconds, 650.0);
     }
@@ -394,7 +394,7 @@ mod tests {
         judge.advance(at(40));
         // From the deadline on: b has 600 W, a could have 200 W and has 300 W.
         assert_eq!(judge.verdict().0.watt_seconds, 1000.0);
-        judge.holds("a", Part::Cpu, 200.0);
+        judge.holds("a", MachinePart::Cpu, 200.0);
         judge.advance(at(60));
         assert_eq!(judge.verdict().0.watt_seconds, 1000.0 + 3000.0);
     }
@@ -415,7 +415,7 @@ mod tests {
     fn a_node_that_nobody_can_tell_excuses_no_raise_of_another() {
         let mut judge = two(900.0);
         judge.untold("b", at(50));
-        judge.holds("a", Part::Cpu, 400.0);
+        judge.holds("a", MachinePart::Cpu, 400.0);
         judge.advance(at(1));
         assert_eq!(judge.verdict().0.watt_seconds, 100.0);
     }
@@ -423,18 +423,18 @@ mod tests {
     #[test]
     fn room_is_made_for_a_machine_that_has_booted_and_says_nothing() {
         let mut judge = two(700.0);
-        judge.holds("a", Part::Cpu, 0.0);
+        judge.holds("a", MachinePart::Cpu, 0.0);
         judge.advance(at(10));
-        judge.holds("a", Part::Cpu, 400.0);
-        judge.booted(("a", Part::Cpu), 50.0, at(40));
+        judge.holds("a", MachinePart::Cpu, 400.0);
+        judge.booted(("a", MachinePart::Cpu), 50.0, at(40));
         judge.advance(at(40));
         // While nobody need have made room it counts 50 W.
         assert_eq!(judge.verdict().0.watt_seconds, 0.0);
         judge.advance(at(41));
         // b has 600 W, and could have 300 W.
         assert_eq!(judge.verdict().0.watt_seconds, 300.0);
-        judge.end(("a", Part::Cpu), Excuse::Reboot);
-        judge.holds("b", Part::Gpu, 300.0);
+        judge.end(("a", MachinePart::Cpu), Excuse::Reboot);
+        judge.holds("b", MachinePart::Gpu, 300.0);
         judge.advance(at(50));
         assert_eq!(judge.verdict().0.watt_seconds, 300.0, "room was made");
     }
@@ -442,12 +442,12 @@ mod tests {
     #[test]
     fn what_nobody_can_make_up_for_is_excused_until_the_receipt_is_there() {
         let mut judge = two(400.0);
-        judge.booted(("a", Part::Cpu), 50.0, at(0));
-        judge.holds("a", Part::Cpu, 400.0);
-        judge.holds("b", Part::Gpu, 100.0);
+        judge.booted(("a", MachinePart::Cpu), 50.0, at(0));
+        judge.holds("a", MachinePart::Cpu, 400.0);
+        judge.holds("b", MachinePart::Gpu, 100.0);
         judge.advance(at(10));
         assert_eq!(judge.verdict().0.watt_seconds, 0.0, "b is as low as it can be");
-        judge.end(("a", Part::Cpu), Excuse::Reboot);
+        judge.end(("a", MachinePart::Cpu), Excuse::Reboot);
         judge.advance(at(11));
         assert_eq!(judge.verdict().0.watt_seconds, 100.0);
     }
@@ -455,7 +455,7 @@ mod tests {
     #[test]
     fn no_room_is_due_for_a_booted_machine_while_nobody_can_be_sure_who_leads() {
         let mut judge = two(700.0);
-        judge.booted(("a", Part::Cpu), 50.0, at(10));
+        judge.booted(("a", MachinePart::Cpu), 50.0, at(10));
         judge.put_off(None);
         judge.advance(at(30));
         assert_eq!(judge.verdict().0.watt_seconds, 0.0);

@@ -4,7 +4,7 @@ use crate::code::{
     ARGUMENT_VERSION_MISMATCH, GPU_IS_LOST, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, UNINITIALIZED,
     UNKNOWN,
 };
-use crate::machine::Machine;
+use crate::machine::StubMachine;
 use std::sync::{Mutex, PoisonError};
 
 /// From `nvmlInit_v2` to the last `nvmlShutdown`.
@@ -28,7 +28,7 @@ fn session<T>(act: impl FnOnce(&mut Session) -> T) -> T {
     act(&mut SESSION.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-pub(crate) fn init(machine: &Machine) -> Result<(), u32> {
+pub(crate) fn init(machine: &StubMachine) -> Result<(), u32> {
     if let Some(error) = machine.error("", "nvmlInit_v2") {
         return Err(error);
     }
@@ -52,7 +52,7 @@ pub(crate) fn shutdown() -> Result<(), u32> {
 }
 
 /// Whether the library is initialised, on the driver that is loaded now, and not made to fail.
-pub(crate) fn alive(machine: &Machine, function: &str) -> Result<(), u32> {
+pub(crate) fn alive(machine: &StubMachine, function: &str) -> Result<(), u32> {
     let up = session(|session| session.holders > 0 && session.epoch == machine.get("epoch"));
     if !up {
         return Err(UNINITIALIZED);
@@ -73,13 +73,13 @@ fn handle(name: &str) -> usize {
 }
 
 /// The folder of the card of a handle, unless it is made to fail.
-pub(crate) fn card(machine: &Machine, handle: usize, function: &str) -> Result<String, u32> {
+pub(crate) fn card(machine: &StubMachine, handle: usize, function: &str) -> Result<String, u32> {
     alive(machine, function)?;
     reach(machine, handle, function)
 }
 
 /// As [`card`], for a library that is known to be alive.
-fn reach(machine: &Machine, handle: usize, function: &str) -> Result<String, u32> {
+fn reach(machine: &StubMachine, handle: usize, function: &str) -> Result<String, u32> {
     let name = session(|session| {
         let at = handle.checked_sub(session.number * NAMES_MAX)?;
         session.names.get(at).cloned()
@@ -99,12 +99,12 @@ fn reach(machine: &Machine, handle: usize, function: &str) -> Result<String, u32
     error.map_or(Ok(folder), Err)
 }
 
-pub(crate) fn count(machine: &Machine) -> Result<u32, u32> {
+pub(crate) fn count(machine: &StubMachine) -> Result<u32, u32> {
     alive(machine, "nvmlDeviceGetCount_v2")?;
     u32::try_from(machine.names().len()).map_err(|_| UNKNOWN)
 }
 
-pub(crate) fn by_index(machine: &Machine, index: u32) -> Result<usize, u32> {
+pub(crate) fn by_index(machine: &StubMachine, index: u32) -> Result<usize, u32> {
     let function = "nvmlDeviceGetHandleByIndex_v2";
     alive(machine, function)?;
     let index = usize::try_from(index).map_err(|_| INVALID_ARGUMENT)?;
@@ -113,7 +113,7 @@ pub(crate) fn by_index(machine: &Machine, index: u32) -> Result<usize, u32> {
     reach(machine, found, function).map(|_| found)
 }
 
-pub(crate) fn by_uuid(machine: &Machine, uuid: &str) -> Result<usize, u32> {
+pub(crate) fn by_uuid(machine: &StubMachine, uuid: &str) -> Result<usize, u32> {
     let function = "nvmlDeviceGetHandleByUUID";
     alive(machine, function)?;
     let names = machine.names();
@@ -122,18 +122,18 @@ pub(crate) fn by_uuid(machine: &Machine, uuid: &str) -> Result<usize, u32> {
     reach(machine, found, function).map(|_| found)
 }
 
-pub(crate) fn parent(machine: &Machine, folder: &str) -> Result<usize, u32> {
+pub(crate) fn parent(machine: &StubMachine, folder: &str) -> Result<usize, u32> {
     machine.get(&format!("{folder}/parent")).map(|name| handle(&name)).ok_or(NOT_FOUND)
 }
 
 /// What the card holds itself to.
-pub(crate) fn enforced(machine: &Machine, folder: &str) -> Result<u32, u32> {
+pub(crate) fn enforced(machine: &StubMachine, folder: &str) -> Result<u32, u32> {
     let limit: u32 = machine.number(&format!("{folder}/limit_mw"))?;
     Ok(machine.number(&format!("{folder}/oob_mw")).map_or(limit, |oob: u32| oob.min(limit)))
 }
 
 /// Sets a limit of the card, or of the module when the folder is that of the module.
-pub(crate) fn set_limit(machine: &Machine, folder: &str, milliwatts: u32) -> Result<(), u32> {
+pub(crate) fn set_limit(machine: &StubMachine, folder: &str, milliwatts: u32) -> Result<(), u32> {
     if machine.served() {
         return machine.hand_over(&format!("{folder}/limit_mw"), milliwatts);
     }
@@ -148,7 +148,7 @@ pub(crate) fn set_limit(machine: &Machine, folder: &str, milliwatts: u32) -> Res
 }
 
 /// The folder of a power scope: 0 the card, 1 the module that it sits on.
-pub(crate) fn scope(machine: &Machine, folder: String, scope: u32) -> Result<String, u32> {
+pub(crate) fn scope(machine: &StubMachine, folder: String, scope: u32) -> Result<String, u32> {
     let module = format!("{folder}/module");
     match scope {
         0 => Ok(folder),
@@ -158,7 +158,7 @@ pub(crate) fn scope(machine: &Machine, folder: String, scope: u32) -> Result<Str
 }
 
 /// A field: its value, and whether it has 64 bits.
-pub(crate) fn field(machine: &Machine, folder: &str, field: u32) -> Result<(u64, bool), u32> {
+pub(crate) fn field(machine: &StubMachine, folder: &str, field: u32) -> Result<(u64, bool), u32> {
     let milliwatts = |file: &str| machine.number(&format!("{folder}/{file}_mw")).map(|value| (value, false));
     match field {
         83 | 191 => machine.number(&format!("{folder}/energy_mj")).map(|value| (value, true)),
@@ -180,7 +180,7 @@ pub(crate) struct Link {
     pub(crate) kind: u32,
 }
 
-pub(crate) fn link(machine: &Machine, folder: &str, link: u32) -> Result<Link, u32> {
+pub(crate) fn link(machine: &StubMachine, folder: &str, link: u32) -> Result<Link, u32> {
     let links = machine.get(&format!("{folder}/nvlink")).ok_or(NOT_SUPPORTED)?;
     let found = links.lines().find_map(|line| {
         let mut words = line.split_whitespace();

@@ -5,7 +5,7 @@
 
 use crate::answers::{self, card};
 use crate::code::{INSUFFICIENT_SIZE, INVALID_ARGUMENT, SUCCESS, UNKNOWN};
-use crate::machine::Machine;
+use crate::machine::StubMachine;
 use crate::shape::{
     FieldValue, MEMORY_V2, Memory, PCI_TEXT, POWER_VALUE_V2, PciInfo, PowerValue, Utilization,
 };
@@ -19,13 +19,13 @@ use std::sync::OnceLock;
 type Handle = usize;
 
 /// The folder to answer from.
-fn machine() -> Machine {
+fn machine() -> StubMachine {
     #[expect(
         clippy::disallowed_methods,
         reason = "the library has no host that could parse its configuration"
     )]
     let told = std::env::var_os("JOULIE_NVML_STUB");
-    Machine::at(told.map_or_else(own_folder, PathBuf::from))
+    StubMachine::at(told.map_or_else(own_folder, PathBuf::from))
 }
 
 /// The folder `nvml` beside this library, else the one in which the library itself lies.
@@ -169,7 +169,7 @@ macro_rules! numbers {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $function(handle: Handle, out: *mut $type) -> c_uint {
             let machine = machine();
-            let answer: fn(&Machine, &str) -> Result<$type, u32> = $answer;
+            let answer: fn(&StubMachine, &str) -> Result<$type, u32> = $answer;
             let answer = card(&machine, handle, stringify!($function))
                 .and_then(|folder| answer(&machine, &folder));
             // SAFETY: the caller keeps the promise at the head of this file.

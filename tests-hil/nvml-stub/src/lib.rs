@@ -2,8 +2,8 @@
 //! a person drives it by writing files, and sees what was set by reading them.
 //!
 //! Where the folder is, is said by the environment variable `JOULIE_NVML_STUB`; without it, it is the folder in which
-//! the library itself lies. A test copies the library into a folder of its own ([`Machine::library`]) and shares
-//! nothing with the tests beside it. What is in the folder is described at [`Machine`].
+//! the library itself lies. A test copies the library into a folder of its own ([`StubMachine::library`]) and shares
+//! nothing with the tests beside it. What is in the folder is described at [`StubMachine`].
 //!
 //! It answers as the manual of NVML 12 and the vendor's library do: a limit out of range is refused and not clamped, a
 //! file that is missing is a feature that the card does not have, what a card enforces is the lower of the limit that
@@ -22,7 +22,7 @@ mod exports;
 mod machine;
 mod shape;
 
-pub use machine::{Card, Machine, built};
+pub use machine::{StubGpu, StubMachine, built};
 
 /// Answers of the library, by their numbers in `nvml.h`.
 pub mod code {

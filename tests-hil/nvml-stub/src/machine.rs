@@ -30,13 +30,13 @@ use std::str::FromStr;
 ///
 /// A file that is missing is a feature that the card does not have.
 #[derive(Clone, Debug)]
-pub struct Machine {
+pub struct StubMachine {
     root: PathBuf,
 }
 
 /// A card with a power limit and an energy counter, for a test to begin with.
 #[derive(Clone, Copy, Debug)]
-pub struct Card {
+pub struct StubGpu {
     /// What the driver calls it.
     pub uuid: &'static str,
     /// Where it sits.
@@ -49,7 +49,7 @@ pub struct Card {
     pub default_mw: u32,
 }
 
-impl Machine {
+impl StubMachine {
     /// The machine in this folder.
     #[must_use]
     pub fn at(root: impl Into<PathBuf>) -> Self {
@@ -73,7 +73,7 @@ impl Machine {
         Ok(own)
     }
 
-    /// As [`Machine::library`], of an older version that lacks some functions: their names are spoilt in the copy.
+    /// As [`StubMachine::library`], of an older version that lacks some functions: their names are spoilt in the copy.
     ///
     /// # Errors
     /// As there, and when there is no such function to begin with.
@@ -99,7 +99,7 @@ impl Machine {
     ///
     /// # Errors
     /// When the folder cannot be written.
-    pub fn add(&self, name: &str, card: &Card) -> io::Result<()> {
+    pub fn add(&self, name: &str, card: &StubGpu) -> io::Result<()> {
         let file = |file: &str| format!("gpus/{name}/{file}");
         self.put(&file("uuid"), card.uuid)?;
         self.put(&file("pci"), card.pci)?;

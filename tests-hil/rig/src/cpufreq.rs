@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 /// A cpufreq policy.
 #[derive(Clone, Debug)]
-pub struct Policy {
+pub struct VirtualPolicy {
     /// The processors it governs, hot-unplugged ones included.
     pub cpus: Vec<usize>,
     /// `scaling_driver`.
@@ -39,7 +39,7 @@ pub struct Policy {
     pub coming: Option<(u32, u32)>,
 }
 
-impl Policy {
+impl VirtualPolicy {
     /// What `scaling_max_freq` reads: the aggregate of all requests, resolved.
     ///
     /// # Errors
@@ -125,8 +125,8 @@ mod tests {
     use super::*;
     use libc::EINVAL;
 
-    fn policy() -> Policy {
-        Policy {
+    fn policy() -> VirtualPolicy {
+        VirtualPolicy {
             cpus: vec![0, 4],
             driver: "acpi-cpufreq",
             table: vec![1_200_000, 1_600_000, 2_000_000, 2_400_000, 2_800_000, 3_200_000],
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_write_returns_before_it_is_in_force() {
-        let mut policy = Policy { late_reads: 2, ..policy() };
+        let mut policy = VirtualPolicy { late_reads: 2, ..policy() };
         policy.write_max_freq(b"2000000").unwrap();
         for expected in [3_200_000, 3_200_000, 2_000_000, 2_000_000] {
             assert_eq!(policy.max_freq(), Ok(expected));

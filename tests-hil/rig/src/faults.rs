@@ -1,6 +1,6 @@
 //! What is scripted to go wrong: errors that a file answers with for a while, and files that are slow to answer.
 
-use crate::machine::Attribute;
+use crate::machine::VirtualAttribute;
 use crate::number::Errno;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -66,7 +66,7 @@ pub enum Effect {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The file.
-    pub on: Attribute,
+    pub on: VirtualAttribute,
     /// Reads or writes of it.
     pub direction: Direction,
     /// What happens.
@@ -91,7 +91,7 @@ impl Faults {
     }
 
     /// What happens to an operation now; each call uses a fault up once.
-    pub(crate) fn strike(&mut self, on: &Attribute, direction: Direction) -> Option<Effect> {
+    pub(crate) fn strike(&mut self, on: &VirtualAttribute, direction: Direction) -> Option<Effect> {
         let fault = self
             .0
             .iter_mut()
@@ -112,15 +112,15 @@ mod tests {
         let mut faults = Faults::default();
         let effect = Effect::Fails(libc::EIO);
         faults.add(Fault {
-            on: Attribute::Energy(0),
+            on: VirtualAttribute::Energy(0),
             direction: Direction::Read,
             effect: effect.clone(),
             times: 2,
         });
-        assert_eq!(faults.strike(&Attribute::Energy(1), Direction::Read), None);
-        assert_eq!(faults.strike(&Attribute::Energy(0), Direction::Write), None);
-        assert_eq!(faults.strike(&Attribute::Energy(0), Direction::Read), Some(effect.clone()));
-        assert_eq!(faults.strike(&Attribute::Energy(0), Direction::Read), Some(effect));
-        assert_eq!(faults.strike(&Attribute::Energy(0), Direction::Read), None);
+        assert_eq!(faults.strike(&VirtualAttribute::Energy(1), Direction::Read), None);
+        assert_eq!(faults.strike(&VirtualAttribute::Energy(0), Direction::Write), None);
+        assert_eq!(faults.strike(&VirtualAttribute::Energy(0), Direction::Read), Some(effect.clone()));
+        assert_eq!(faults.strike(&VirtualAttribute::Energy(0), Direction::Read), Some(effect));
+        assert_eq!(faults.strike(&VirtualAttribute::Energy(0), Direction::Read), None);
     }
 }

@@ -3,8 +3,8 @@
 
 use crate::hsmp;
 use crate::library::{self, Libraries};
-use crate::machine::{Attribute, Shared};
-use crate::tree::Entry;
+use crate::machine::{Shared, VirtualAttribute};
+use crate::tree::TreeEntry;
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, IoctlFlags,
     LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEntry, ReplyIoctl, ReplyOpen,
@@ -101,7 +101,7 @@ impl Files {
         self.names().by_inode.get(&u64::from(inode)).cloned().ok_or(Errno::ENOENT)
     }
 
-    fn entry(&self, inode: INodeNo) -> Result<(String, Entry), Errno> {
+    fn entry(&self, inode: INodeNo) -> Result<(String, TreeEntry), Errno> {
         let (path, edition) = self.path(inode)?;
         let machine = self.machine.lock();
         let current = machine.edition(&path) == edition;
@@ -109,9 +109,9 @@ impl Files {
         Ok((path, entry))
     }
 
-    fn attribute(&self, inode: INodeNo) -> Result<Attribute, Errno> {
+    fn attribute(&self, inode: INodeNo) -> Result<VirtualAttribute, Errno> {
         match self.entry(inode)? {
-            (_, Entry::File(_, attribute)) => Ok(attribute),
+            (_, TreeEntry::File(_, attribute)) => Ok(attribute),
             _ => Err(Errno::EISDIR),
         }
     }
@@ -139,19 +139,19 @@ impl Files {
     }
 }
 
-fn kind(entry: &Entry) -> FileType {
+fn kind(entry: &TreeEntry) -> FileType {
     match entry {
-        Entry::Folder => FileType::Directory,
-        Entry::Link(_) => FileType::Symlink,
-        Entry::File(..) => FileType::RegularFile,
+        TreeEntry::Folder => FileType::Directory,
+        TreeEntry::Link(_) => FileType::Symlink,
+        TreeEntry::File(..) => FileType::RegularFile,
     }
 }
 
-fn stat(inode: u64, entry: &Entry) -> FileAttr {
+fn stat(inode: u64, entry: &TreeEntry) -> FileAttr {
     let perm = match entry {
-        Entry::Folder => 0o755,
-        Entry::Link(_) => 0o777,
-        Entry::File(mode, _) => *mode,
+        TreeEntry::Folder => 0o755,
+        TreeEntry::Link(_) => 0o777,
+        TreeEntry::File(mode, _) => *mode,
     };
     FileAttr {
         ino: INodeNo(inode),
@@ -215,7 +215,7 @@ impl Filesystem for Files {
 
     fn readlink(&self, _: &Request, inode: INodeNo, reply: ReplyData) {
         match self.entry(inode) {
-            Ok((_, Entry::Link(target))) => reply.data(target.as_bytes()),
+            Ok((_, TreeEntry::Link(target))) => reply.data(target.as_bytes()),
             Ok(_) => reply.error(Errno::EINVAL),
             Err(error) => reply.error(error),
         }
@@ -284,7 +284,7 @@ impl Filesystem for Files {
         reply: ReplyIoctl,
     ) {
         let answer = match self.attribute(inode) {
-            Ok(Attribute::Hsmp) => hsmp::ioctl(&self.machine, u64::from(handle), command, data),
+            Ok(VirtualAttribute::Hsmp) => hsmp::ioctl(&self.machine, u64::from(handle), command, data),
             Ok(_) => Err(libc::ENOTTY),
             Err(error) => return reply.error(error),
         };

@@ -1,9 +1,9 @@
 //! What the kernel itself answered, by the tables that the ring in a virtual machine writes (`cargo xtask vm golden`): the
 //! rig must answer the same.
 
-use crate::cpufreq::Policy;
+use crate::cpufreq::VirtualPolicy;
 use crate::number::Errno;
-use crate::powercap::{Constraint, Lock, Units, Zone};
+use crate::powercap::{Constraint, RegisterLock, Units, Zone};
 use libc::{EINVAL, ENODATA, ENOSYS};
 
 const TABLES: [(&str, &str); 2] =
@@ -34,7 +34,7 @@ fn lines(table: &'static str) -> impl Iterator<Item = Line> {
     })
 }
 
-fn zone(lock: Lock) -> Zone {
+fn zone(lock: RegisterLock) -> Zone {
     let limit = |name, watts: u64| Constraint {
         name,
         power_raw: watts * 8,
@@ -53,8 +53,8 @@ fn zone(lock: Lock) -> Zone {
     }
 }
 
-fn policy() -> Policy {
-    Policy {
+fn policy() -> VirtualPolicy {
+    VirtualPolicy {
         cpus: vec![0, 1],
         driver: "acpi-cpufreq",
         table: vec![1_200_000, 1_600_000, 2_000_000, 2_400_000, 2_800_000, 3_200_000],
@@ -85,11 +85,13 @@ fn answer(zone: &mut Zone, file: &str, written: &[u8]) -> (Result<(), Errno>, u6
 #[test]
 fn zones_and_policies_answer_what_the_kernel_answered() {
     for (series, table) in TABLES {
-        let mut open = zone(Lock::Open);
-        let mut locked = zone(if series == "6.1" { Lock::WindowIgnored } else { Lock::WindowRefused });
+        let mut open = zone(RegisterLock::Open);
+        let mut locked =
+            zone(if series == "6.1" { RegisterLock::WindowIgnored } else { RegisterLock::WindowRefused });
         // On a machine whose locked register says nothing, and on one where it faults, which 6.1 does not pass on.
-        let mut late = zone(Lock::LateIgnored);
-        let mut late_and_faulting = zone(if series == "6.1" { Lock::LateIgnored } else { Lock::LateRefused });
+        let mut late = zone(RegisterLock::LateIgnored);
+        let mut late_and_faulting =
+            zone(if series == "6.1" { RegisterLock::LateIgnored } else { RegisterLock::LateRefused });
         let mut looked = 0;
         for Line { label, written, answer: expected, read } in lines(table) {
             let said = format!("{series}: {label} {}", String::from_utf8_lossy(&written));
@@ -119,11 +121,11 @@ fn zones_and_policies_answer_what_the_kernel_answered() {
                         assert_eq!(policy.max_freq().map(u64::from), Ok(number()), "{said}");
                     }
                     "inactive-policy" => {
-                        let policy = Policy { inactive: true, ..policy() };
+                        let policy = VirtualPolicy { inactive: true, ..policy() };
                         assert_eq!(policy.max_freq().map(drop), expected);
                     }
                     "offline-limits" | "online-enabled" => {
-                        let mut zone = zone(Lock::Open);
+                        let mut zone = zone(RegisterLock::Open);
                         zone.come_back();
                         let on = |at: usize| u8::from(zone.constraints[at].enabled);
                         let all = format!("{}{}", on(0), on(1));

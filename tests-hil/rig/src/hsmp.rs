@@ -3,8 +3,8 @@
 //! Of the messages it knows those about a socket's power. Sockets are the machine's hwmon devices of that driver, in
 //! order; the firmware behind both is the same.
 
-use crate::hwmon::Device;
-use crate::machine::{Machine, Shared};
+use crate::hwmon::HwmonChip;
+use crate::machine::{RigMachine, Shared};
 use crate::number::Errno;
 use libc::{EINVAL, ENODEV, ENOMSG, ENOTTY};
 
@@ -25,7 +25,7 @@ const MESSAGES: u32 = 0x27;
 
 /// For what `/dev/hsmp` was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum HsmpOpenMode {
     /// To ask only.
     Read,
     /// To set only.
@@ -36,7 +36,7 @@ pub enum Access {
 
 /// `struct hsmp_message`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Message {
+pub struct HsmpRequest {
     /// Which message.
     pub id: u32,
     /// How many arguments it comes with.
@@ -49,7 +49,7 @@ pub struct Message {
     pub socket: u16,
 }
 
-impl Message {
+impl HsmpRequest {
     fn parse(data: &[u8]) -> Option<Self> {
         let data: &[u8; SIZE] = data.try_into().ok()?;
         let half = |at: usize| u16::from_ne_bytes([data[at], data[at + 1]]);
@@ -81,23 +81,27 @@ pub(crate) fn ioctl(machine: &Shared, mode: u64, command: u32, data: &[u8]) -> R
     if command != COMMAND {
         return Err(ENOTTY);
     }
-    let mut message = Message::parse(data).ok_or(EINVAL)?;
+    let mut message = HsmpRequest::parse(data).ok_or(EINVAL)?;
     let access = match mode {
-        0 => Access::Read,
-        1 => Access::Write,
-        _ => Access::Both,
+        0 => HsmpOpenMode::Read,
+        1 => HsmpOpenMode::Write,
+        _ => HsmpOpenMode::Both,
     };
     machine.message(&mut message, access)?;
     Ok(message.bytes())
 }
 
 /// What the driver checks before it asks the firmware. Gives the place of the socket among the hwmon devices.
-pub(crate) fn admit(machine: &Machine, message: &Message, access: Access) -> Result<usize, Errno> {
+pub(crate) fn admit(
+    machine: &RigMachine,
+    message: &HsmpRequest,
+    access: HsmpOpenMode,
+) -> Result<usize, Errno> {
     if message.id == 0 || message.id >= MESSAGES {
         return Err(ENOMSG);
     }
     let sets = message.id == SET_LIMIT;
-    if (sets && access == Access::Read) || (!sets && access == Access::Write) {
+    if (sets && access == HsmpOpenMode::Read) || (!sets && access == HsmpOpenMode::Write) {
         return Err(EINVAL);
     }
     let shape = match message.id {
@@ -108,13 +112,14 @@ pub(crate) fn admit(machine: &Machine, message: &Message, access: Access) -> Res
     if (message.arguments, message.answers) != shape {
         return Err(EINVAL);
     }
-    let mut sockets = (0..machine.hwmons.len()).filter(|&at| machine.hwmons[at].hwmon.device == Device::Hsmp);
+    let mut sockets =
+        (0..machine.hwmons.len()).filter(|&at| machine.hwmons[at].hwmon.device == HwmonChip::Hsmp);
     let at = sockets.nth(message.socket.into()).ok_or(ENODEV)?;
     machine.hwmon(at).map(|_| at)
 }
 
 /// What the firmware does.
-pub(crate) fn carry_out(machine: &mut Machine, at: usize, message: &mut Message) -> Result<(), Errno> {
+pub(crate) fn carry_out(machine: &mut RigMachine, at: usize, message: &mut HsmpRequest) -> Result<(), Errno> {
     let milliwatts = |microwatts: u64| u32::try_from(microwatts / 1000).unwrap_or(u32::MAX);
     let slot = machine.hwmon(at)?;
     message.words[0] = match message.id {
@@ -134,30 +139,30 @@ pub(crate) fn carry_out(machine: &mut Machine, at: usize, message: &mut Message)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::Clock;
+    use crate::machine::RigTime;
     use crate::profile;
 
-    fn get(id: u32, socket: u16) -> Message {
-        Message { id, answers: 1, socket, ..Message::default() }
+    fn get(id: u32, socket: u16) -> HsmpRequest {
+        HsmpRequest { id, answers: 1, socket, ..HsmpRequest::default() }
     }
 
-    fn set(milliwatts: u32) -> Message {
-        Message {
+    fn set(milliwatts: u32) -> HsmpRequest {
+        HsmpRequest {
             id: SET_LIMIT,
             arguments: 1,
             words: [milliwatts, 0, 0, 0, 0, 0, 0, 0],
-            ..Message::default()
+            ..HsmpRequest::default()
         }
     }
 
     fn epyc() -> Shared {
-        Shared::new(profile::find("epyc").unwrap()(Clock::Manual).unwrap())
+        Shared::new(profile::find("epyc").unwrap()(RigTime::Manual).unwrap())
     }
 
     /// Sends a message as the system call does.
-    fn send(machine: &Shared, mode: u64, message: Message) -> Result<u32, Errno> {
+    fn send(machine: &Shared, mode: u64, message: HsmpRequest) -> Result<u32, Errno> {
         let answer = ioctl(machine, mode, COMMAND, &message.bytes())?;
-        Ok(Message::parse(&answer).unwrap().words[0])
+        Ok(HsmpRequest::parse(&answer).unwrap().words[0])
     }
 
     #[test]
@@ -179,7 +184,7 @@ mod tests {
             (0, set(100_000), EINVAL),
             (2, get(GET_LIMIT, 2), ENODEV),
             (2, get(0x27, 0), ENOMSG),
-            (2, Message { answers: 2, ..get(GET_LIMIT, 0) }, EINVAL),
+            (2, HsmpRequest { answers: 2, ..get(GET_LIMIT, 0) }, EINVAL),
         ] {
             assert_eq!(send(&machine, mode, message), Err(errno), "{message:?}");
         }

@@ -10,7 +10,7 @@ const STEP_UW: u64 = 125_000;
 
 /// What answers behind `power1_cap`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Device {
+pub enum HwmonChip {
     /// A GPU's firmware: whole watts within its range.
     Amdgpu {
         /// Whether the kernel refuses what is below the minimum (6.7 and later); before, it reports 0 and looks away.
@@ -53,9 +53,9 @@ pub enum Switch {
 
 /// One hwmon device.
 #[derive(Clone, Debug)]
-pub struct Hwmon {
+pub struct HwmonDevice {
     /// What answers.
-    pub device: Device,
+    pub device: HwmonChip,
     /// The cap in force, in microwatts.
     pub cap_uw: u64,
     /// `power1_cap_min`; an HSMP socket shows none.
@@ -74,7 +74,7 @@ pub struct Hwmon {
     pub asleep: bool,
 }
 
-impl Hwmon {
+impl HwmonDevice {
     /// What the file of the limit reads.
     #[must_use]
     pub fn cap(&self) -> String {
@@ -85,12 +85,13 @@ impl Hwmon {
     /// What `powerN_rated_max` reads.
     #[must_use]
     pub fn rated(&self) -> String {
-        let follows = matches!(self.device, Device::Intel(IntelGpu { mailbox: true, .. })) && !self.is_off();
+        let follows =
+            matches!(self.device, HwmonChip::Intel(IntelGpu { mailbox: true, .. })) && !self.is_off();
         self.number(if follows { self.cap_uw } else { self.default_uw })
     }
 
     fn is_off(&self) -> bool {
-        matches!(self.device, Device::Intel(_)) && self.cap_uw == OFF_UW
+        matches!(self.device, HwmonChip::Intel(_)) && self.cap_uw == OFF_UW
     }
 
     /// The most constraining of the limits that were set.
@@ -98,7 +99,7 @@ impl Hwmon {
     pub fn cap_in_force_uw(&self) -> u64 {
         // Whatever the register of an Intel GPU holds, the driver shows what the card does, where the card says both ends.
         let says = self.min_uw > 0 && self.max_uw > 0;
-        let clamps = matches!(self.device, Device::Intel(_)) && says && !self.is_off();
+        let clamps = matches!(self.device, HwmonChip::Intel(_)) && says && !self.is_off();
         let cap_uw = if clamps { self.cap_uw.clamp(self.min_uw, self.max_uw) } else { self.cap_uw };
         self.out_of_band_uw.map_or(cap_uw, |other| other.min(cap_uw))
     }
@@ -117,18 +118,18 @@ impl Hwmon {
         if self.in_reset {
             return Err(EPERM);
         }
-        if let Device::Intel(intel) = self.device {
+        if let HwmonChip::Intel(intel) = self.device {
             return self.write_intel(intel, kstrtou64(text)?);
         }
         let value = u64::from(kstrtou32(text)?);
         match self.device {
-            Device::Intel(_) => Err(EINVAL),
-            Device::VirtualFunction => Err(EINVAL),
-            Device::Hsmp => {
+            HwmonChip::Intel(_) => Err(EINVAL),
+            HwmonChip::VirtualFunction => Err(EINVAL),
+            HwmonChip::Hsmp => {
                 self.cap_uw = (value / 1000 * 1000).min(self.max_uw);
                 Ok(())
             }
-            Device::Amdgpu { checks_min } => self.write_gpu(value / 1_000_000 * 1_000_000, checks_min),
+            HwmonChip::Amdgpu { checks_min } => self.write_gpu(value / 1_000_000 * 1_000_000, checks_min),
         }
     }
 
@@ -166,9 +167,9 @@ mod tests {
     use super::*;
     use libc::ERANGE;
 
-    fn mi300x() -> Hwmon {
-        Hwmon {
-            device: Device::Amdgpu { checks_min: true },
+    fn mi300x() -> HwmonDevice {
+        HwmonDevice {
+            device: HwmonChip::Amdgpu { checks_min: true },
             cap_uw: 750_000_000,
             min_uw: 350_000_000,
             max_uw: 750_000_000,
@@ -194,14 +195,14 @@ mod tests {
 
     #[test]
     fn reset_virtual_silent_and_secondary_devices_each_answer_differently() {
-        assert_eq!(Hwmon { in_reset: true, ..mi300x() }.write_cap(b"400000000"), Err(EPERM));
+        assert_eq!(HwmonDevice { in_reset: true, ..mi300x() }.write_cap(b"400000000"), Err(EPERM));
         assert_eq!(
-            Hwmon { device: Device::VirtualFunction, ..mi300x() }.write_cap(b"400000000"),
+            HwmonDevice { device: HwmonChip::VirtualFunction, ..mi300x() }.write_cap(b"400000000"),
             Err(EINVAL)
         );
-        assert_eq!(Hwmon { silent: true, ..mi300x() }.cap(), "\n");
+        assert_eq!(HwmonDevice { silent: true, ..mi300x() }.cap(), "\n");
         assert_eq!(
-            Hwmon { min_uw: 0, max_uw: 0, cap_uw: 0, ..mi300x() }.write_cap(b"400000000"),
+            HwmonDevice { min_uw: 0, max_uw: 0, cap_uw: 0, ..mi300x() }.write_cap(b"400000000"),
             Err(EINVAL)
         );
     }
@@ -209,8 +210,8 @@ mod tests {
     #[test]
     fn a_gpu_of_intel_takes_any_number_shows_what_the_card_does_and_switches_off_as_its_driver_can() {
         let intel = IntelGpu { limit: 1, energy: 1, mailbox: false, switch: Switch::Off, locked: false };
-        let of = |intel| Hwmon {
-            device: Device::Intel(intel),
+        let of = |intel| HwmonDevice {
+            device: HwmonChip::Intel(intel),
             cap_uw: 600_000_000,
             min_uw: 100_000_000,
             max_uw: 600_000_000,
@@ -241,7 +242,8 @@ mod tests {
 
     #[test]
     fn a_socket_clips_at_its_maximum_and_the_most_constraining_limit_wins() {
-        let mut socket = Hwmon { device: Device::Hsmp, max_uw: 400_000_000, cap_uw: 400_000_000, ..mi300x() };
+        let mut socket =
+            HwmonDevice { device: HwmonChip::Hsmp, max_uw: 400_000_000, cap_uw: 400_000_000, ..mi300x() };
         assert_eq!(socket.write_cap(b"500000000"), Ok(()));
         assert_eq!(socket.cap(), "400000000\n");
         socket.out_of_band_uw = Some(300_000_000);

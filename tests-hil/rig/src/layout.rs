@@ -1,11 +1,11 @@
 //! Which files a machine shows: the layout of sysfs and /dev/cpu, as the drivers lay it out.
 
-use crate::hwmon::{Device, IntelGpu};
+use crate::hwmon::{HwmonChip, IntelGpu};
 use crate::library::{NVML, ROCM};
-use crate::machine::{Attribute, HwmonSlot, Machine, Place, PowerFile};
+use crate::machine::{CpuLocation, HwmonSlot, PowerFile, RigMachine, VirtualAttribute};
 use crate::nvidia::{self, CardFile};
 use crate::rocm::{self, is_gpu};
-use crate::tree::Tree;
+use crate::tree::FileTree;
 
 /// Where powercap keeps its zones; the class folder holds links only, flat.
 const POWERCAP: &str = "sys/devices/virtual/powercap";
@@ -18,8 +18,8 @@ const WRITE: u16 = 0o644;
 
 /// Every file of a machine as it stands now.
 #[must_use]
-pub(crate) fn files(machine: &Machine) -> Tree {
-    let mut tree = Tree::new();
+pub(crate) fn files(machine: &RigMachine) -> FileTree {
+    let mut tree = FileTree::new();
     tree.folder("dev/cpu");
     powercap(machine, &mut tree);
     cpufreq(machine, &mut tree);
@@ -31,7 +31,7 @@ pub(crate) fn files(machine: &Machine) -> Tree {
     tree
 }
 
-fn powercap(machine: &Machine, tree: &mut Tree) {
+fn powercap(machine: &RigMachine, tree: &mut FileTree) {
     if !machine.powercap_loaded {
         return;
     }
@@ -55,27 +55,31 @@ fn powercap(machine: &Machine, tree: &mut Tree) {
             &format!("{folder}/max_energy_range_uj"),
             format!("{}\n", slot.zone.units.energy_range_uj()),
         );
-        tree.file(&format!("{folder}/energy_uj"), ROOT_ONLY, Attribute::Energy(at));
-        tree.file(&format!("{folder}/enabled"), WRITE, Attribute::Enabled(at));
+        tree.file(&format!("{folder}/energy_uj"), ROOT_ONLY, VirtualAttribute::Energy(at));
+        tree.file(&format!("{folder}/enabled"), WRITE, VirtualAttribute::Enabled(at));
         tree.link(&format!("{folder}/subsystem"), "../../../../../class/powercap");
         for (number, constraint) in slot.zone.constraints.iter().enumerate() {
             let file = |what: &str| format!("{folder}/constraint_{number}_{what}");
             tree.text(&file("name"), format!("{}\n", constraint.name));
             tree.text(&file("max_power_uw"), format!("{}\n", constraint.max_uw));
-            tree.file(&file("power_limit_uw"), WRITE, Attribute::PowerLimit(at, number));
-            tree.file(&file("time_window_us"), WRITE, Attribute::TimeWindow(at, number));
+            tree.file(&file("power_limit_uw"), WRITE, VirtualAttribute::PowerLimit(at, number));
+            tree.file(&file("time_window_us"), WRITE, VirtualAttribute::TimeWindow(at, number));
         }
     }
 }
 
-fn cpufreq(machine: &Machine, tree: &mut Tree) {
+fn cpufreq(machine: &RigMachine, tree: &mut FileTree) {
     for (at, policy) in machine.policies.iter().enumerate().filter(|(_, policy)| policy.present) {
         let first = policy.cpus.first().copied().unwrap_or(0);
         let folder = format!("{CPU}/cpufreq/policy{first}");
         let list =
             |cpus: &mut dyn Iterator<Item = &usize>| cpus.map(usize::to_string).collect::<Vec<_>>().join(" ");
         let mut text = |name: &str, value: String| {
-            tree.file(&format!("{folder}/{name}"), READ, Attribute::PolicyText(at, format!("{value}\n")));
+            tree.file(
+                &format!("{folder}/{name}"),
+                READ,
+                VirtualAttribute::PolicyText(at, format!("{value}\n")),
+            );
         };
         text("related_cpus", list(&mut policy.cpus.iter()));
         text("affected_cpus", list(&mut policy.cpus.iter().filter(|cpu| !machine.offline.contains(cpu))));
@@ -93,26 +97,26 @@ fn cpufreq(machine: &Machine, tree: &mut Tree) {
             text("bios_limit", policy.hardware.end().to_string());
         }
         if policy.averages {
-            tree.file(&format!("{folder}/cpuinfo_avg_freq"), READ, Attribute::AvgFreq(at));
+            tree.file(&format!("{folder}/cpuinfo_avg_freq"), READ, VirtualAttribute::AvgFreq(at));
         }
-        tree.file(&format!("{folder}/scaling_max_freq"), WRITE, Attribute::MaxFreq(at));
-        tree.file(&format!("{folder}/scaling_min_freq"), WRITE, Attribute::MinFreq(at));
-        tree.file(&format!("{folder}/scaling_cur_freq"), READ, Attribute::CurFreq(at));
+        tree.file(&format!("{folder}/scaling_max_freq"), WRITE, VirtualAttribute::MaxFreq(at));
+        tree.file(&format!("{folder}/scaling_min_freq"), WRITE, VirtualAttribute::MinFreq(at));
+        tree.file(&format!("{folder}/scaling_cur_freq"), READ, VirtualAttribute::CurFreq(at));
         for cpu in &policy.cpus {
             tree.link(&format!("{CPU}/cpu{cpu}/cpufreq"), format!("../cpufreq/policy{first}"));
         }
     }
     if machine.policies.iter().any(|policy| policy.present && policy.driver.starts_with("intel")) {
-        tree.file(&format!("{CPU}/intel_pstate/no_turbo"), WRITE, Attribute::NoTurbo);
+        tree.file(&format!("{CPU}/intel_pstate/no_turbo"), WRITE, VirtualAttribute::NoTurbo);
     }
     topology(machine, tree);
 }
 
 /// An offline processor has no topology, and is no sibling.
-fn topology(machine: &Machine, tree: &mut Tree) {
+fn topology(machine: &RigMachine, tree: &mut FileTree) {
     let online = |cpu: &usize| !machine.offline.contains(cpu);
     let dies = machine.dies();
-    let die_id = |place: &Place| {
+    let die_id = |place: &CpuLocation| {
         let over_all = dies.iter().position(|&die| die == (place.package, place.die));
         if machine.dies_over_the_machine { over_all.unwrap_or(place.die) } else { place.die }
     };
@@ -146,10 +150,10 @@ fn ranges(numbers: impl Iterator<Item = usize>) -> String {
     runs.iter().map(text).collect::<Vec<_>>().join(",")
 }
 
-fn hwmon(machine: &Machine, tree: &mut Tree) {
+fn hwmon(machine: &RigMachine, tree: &mut FileTree) {
     tree.folder("sys/class/hwmon");
-    if machine.hwmons.iter().any(|slot| slot.hwmon.device == Device::Hsmp) {
-        tree.file("dev/hsmp", WRITE, Attribute::Hsmp);
+    if machine.hwmons.iter().any(|slot| slot.hwmon.device == HwmonChip::Hsmp) {
+        tree.file("dev/hsmp", WRITE, VirtualAttribute::Hsmp);
     }
     let registered = |slot: &HwmonSlot| {
         slot.present && if is_gpu(slot) { machine.gpus_in_hwmon } else { machine.hsmp_in_hwmon }
@@ -161,43 +165,51 @@ fn hwmon(machine: &Machine, tree: &mut Tree) {
         tree.link(&format!("sys/class/hwmon/hwmon{number}"), format!("../../../{folder}"));
         tree.link(&format!("{folder}/device"), "../..");
         tree.text(&format!("{folder}/name"), format!("{}\n", slot.name));
-        if let Device::Intel(intel) = slot.hwmon.device {
+        if let HwmonChip::Intel(intel) = slot.hwmon.device {
             intel_gpu(at, intel, &folder, tree);
             continue;
         }
         tree.text(&format!("{folder}/power1_label"), "PPT\n");
-        tree.file(&format!("{folder}/power1_cap"), WRITE, Attribute::Cap(at));
+        tree.file(&format!("{folder}/power1_cap"), WRITE, VirtualAttribute::Cap(at));
         let reading = if slot.name == "amdgpu" { "power1_average" } else { "power1_input" };
-        tree.file(&format!("{folder}/{reading}"), READ, Attribute::Power(at, PowerFile::Average));
-        tree.file(&format!("{folder}/power1_cap_max"), READ, Attribute::Power(at, PowerFile::Max));
+        tree.file(&format!("{folder}/{reading}"), READ, VirtualAttribute::Power(at, PowerFile::Average));
+        tree.file(&format!("{folder}/power1_cap_max"), READ, VirtualAttribute::Power(at, PowerFile::Max));
         if slot.name == "amdgpu" {
-            tree.file(&format!("{folder}/power1_cap_min"), READ, Attribute::Power(at, PowerFile::Min));
+            tree.file(&format!("{folder}/power1_cap_min"), READ, VirtualAttribute::Power(at, PowerFile::Min));
             tree.file(
                 &format!("{folder}/power1_cap_default"),
                 READ,
-                Attribute::Power(at, PowerFile::Default),
+                VirtualAttribute::Power(at, PowerFile::Default),
             );
         }
     }
 }
 
 /// What the drivers i915 and xe show of a GPU: the limit and the counter of its card or of its package.
-fn intel_gpu(at: usize, intel: IntelGpu, folder: &str, tree: &mut Tree) {
+fn intel_gpu(at: usize, intel: IntelGpu, folder: &str, tree: &mut FileTree) {
     let IntelGpu { limit, energy, .. } = intel;
     let label = |channel| if channel == 1 { "card\n" } else { "pkg\n" };
     tree.text(&format!("{folder}/power{limit}_label"), label(limit));
     tree.text(&format!("{folder}/energy{energy}_label"), label(energy));
-    tree.file(&format!("{folder}/power{limit}_max"), WRITE, Attribute::Cap(at));
-    tree.file(&format!("{folder}/power{limit}_rated_max"), READ, Attribute::Power(at, PowerFile::Rated));
+    tree.file(&format!("{folder}/power{limit}_max"), WRITE, VirtualAttribute::Cap(at));
+    tree.file(
+        &format!("{folder}/power{limit}_rated_max"),
+        READ,
+        VirtualAttribute::Power(at, PowerFile::Rated),
+    );
     tree.text(&format!("{folder}/power{limit}_max_interval"), "28000\n");
-    tree.file(&format!("{folder}/energy{energy}_input"), READ, Attribute::Power(at, PowerFile::Energy));
+    tree.file(
+        &format!("{folder}/energy{energy}_input"),
+        READ,
+        VirtualAttribute::Power(at, PowerFile::Energy),
+    );
 }
 
 /// The GPUs on their bus, whatever else is seen of them.
-fn bus(machine: &Machine, tree: &mut Tree) {
+fn bus(machine: &RigMachine, tree: &mut FileTree) {
     for (at, slot) in machine.hwmons.iter().enumerate().filter(|(_, slot)| slot.present && is_gpu(slot)) {
         let path = &slot.device_path;
-        tree.file(&format!("{path}/power/runtime_status"), READ, Attribute::RuntimeStatus(at));
+        tree.file(&format!("{path}/power/runtime_status"), READ, VirtualAttribute::RuntimeStatus(at));
         if let Some((_, address)) = path.rsplit_once('/') {
             tree.link(&format!("sys/bus/pci/devices/{address}"), format!("../../../../{path}"));
         }
@@ -205,7 +217,7 @@ fn bus(machine: &Machine, tree: &mut Tree) {
 }
 
 /// What `nvml-stub` reads, and a link to it.
-fn nvidia(machine: &Machine, tree: &mut Tree) {
+fn nvidia(machine: &RigMachine, tree: &mut FileTree) {
     if machine.nvidia.cards.is_empty() {
         return;
     }
@@ -215,7 +227,7 @@ fn nvidia(machine: &Machine, tree: &mut Tree) {
     tree.text("nvml/epoch", format!("{}\n", machine.nvidia.epoch));
     tree.text("nvml/order", machine.nvidia_order());
     for function in nvml_stub::OF_THE_MACHINE {
-        tree.file(&format!("nvml/calls/{function}"), READ, Attribute::NvmlCall(None, function));
+        tree.file(&format!("nvml/calls/{function}"), READ, VirtualAttribute::NvmlCall(None, function));
     }
     for (at, card) in machine.nvidia.cards.iter().enumerate().filter(|(_, card)| card.present) {
         let file = |name: &str| format!("nvml/gpus/{}/{name}", nvidia::folder(at));
@@ -245,23 +257,27 @@ fn nvidia(machine: &Machine, tree: &mut Tree) {
             ("celsius", READ, CardFile::Celsius),
             ("busy_percent", READ, CardFile::Busy),
         ] {
-            tree.file(&file(name), mode, Attribute::Nvml(at, number));
+            tree.file(&file(name), mode, VirtualAttribute::Nvml(at, number));
         }
         for function in nvml_stub::OF_A_CARD {
-            tree.file(&file(&format!("calls/{function}")), READ, Attribute::NvmlCall(Some(at), function));
+            tree.file(
+                &file(&format!("calls/{function}")),
+                READ,
+                VirtualAttribute::NvmlCall(Some(at), function),
+            );
         }
     }
 }
 
 /// What `rocm-stub` reads, and a link to it.
-fn rocm(machine: &Machine, tree: &mut Tree) {
+fn rocm(machine: &RigMachine, tree: &mut FileTree) {
     let order = machine.rocm_order();
     if order.is_empty() {
         return;
     }
     library(machine, tree, ROCM, "rocm");
     tree.text("rocm/served", "");
-    tree.file("rocm/gpus/fail_init", READ, Attribute::RocmCall(None, "init"));
+    tree.file("rocm/gpus/fail_init", READ, VirtualAttribute::RocmCall(None, "init"));
     for (index, at) in order.into_iter().enumerate() {
         let slot = &machine.hwmons[at];
         let file = |name: &str| format!("rocm/gpus/{index}/{name}");
@@ -269,37 +285,37 @@ fn rocm(machine: &Machine, tree: &mut Tree) {
             tree.text(&file("pci"), format!("{id}\n"));
         }
         for function in rocm_stub::FUNCTIONS {
-            let call = Attribute::RocmCall(Some(at), function);
+            let call = VirtualAttribute::RocmCall(Some(at), function);
             tree.file(&file(&format!("fail_{function}")), READ, call);
         }
         if !slot.present {
             continue;
         }
-        tree.file(&file("cap"), WRITE, Attribute::Cap(at));
+        tree.file(&file("cap"), WRITE, VirtualAttribute::Cap(at));
         for (name, number) in [
             ("cap_min", PowerFile::Min),
             ("cap_max", PowerFile::Max),
             ("cap_default", PowerFile::Default),
             ("power", PowerFile::Average),
         ] {
-            tree.file(&file(name), READ, Attribute::Power(at, number));
+            tree.file(&file(name), READ, VirtualAttribute::Power(at, number));
         }
     }
 }
 
 /// A library, which finds its folder as one beside it.
-fn library(machine: &Machine, tree: &mut Tree, name: &str, folder: &str) {
+fn library(machine: &RigMachine, tree: &mut FileTree, name: &str, folder: &str) {
     if let Some(copies) = &machine.libraries {
         tree.link(&format!("lib/{name}"), copies.join(name).display().to_string());
         tree.link(&format!("lib/{folder}"), format!("../{folder}"));
     }
 }
 
-fn registers(machine: &Machine, tree: &mut Tree) {
+fn registers(machine: &RigMachine, tree: &mut FileTree) {
     if machine.msr.is_none() {
         return;
     }
     for cpu in 0..machine.cpus.len() {
-        tree.file(&format!("dev/cpu/{cpu}/msr"), 0o600, Attribute::Msr(cpu));
+        tree.file(&format!("dev/cpu/{cpu}/msr"), 0o600, VirtualAttribute::Msr(cpu));
     }
 }

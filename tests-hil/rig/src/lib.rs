@@ -17,5 +17,5 @@ pub mod nvidia;
 pub mod powercap;
 pub mod profile;
 pub mod rocm;
-pub mod room;
+pub mod test_machine;
 pub mod tree;

@@ -1,16 +1,16 @@
 //! A virtual machine room: zones, policies and hwmon devices with a plant behind them, a clock, and scripted faults.
 
-use crate::cpufreq::Policy;
+use crate::cpufreq::VirtualPolicy;
 use crate::faults::{Direction, Effect, Faults};
 use crate::hsmp;
-use crate::hwmon::Hwmon;
+use crate::hwmon::HwmonDevice;
 use crate::msr::{self, Writes};
 use crate::number::{Errno, strtobool};
 use crate::nvidia::{self, CardFile};
 use crate::powercap::Zone;
-use crate::tree::Tree;
+use crate::tree::FileTree;
 use libc::{EACCES, EINVAL, ENODEV, ENXIO};
-use plant::{Domain, Plant, PowerLimit, Term};
+use plant::{Plant, PlantDomain, PowerLimit, PowerLimitTerm};
 use power_units::Micros;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ const WINDOW_MAX_S: f64 = 1000.0;
 
 /// What a virtual file stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Attribute {
+pub enum VirtualAttribute {
     /// A text that never changes.
     Text(String),
     /// A zone's `energy_uj`.
@@ -97,7 +97,7 @@ pub enum Feeds {
 
 /// A zone and where it stands.
 #[derive(Clone, Debug)]
-pub struct Slot {
+pub struct ZoneSlot {
     /// The registers.
     pub zone: Zone,
     /// What it measures.
@@ -112,7 +112,7 @@ pub struct Slot {
 
 /// Where a logical processor sits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct CpuLocation {
     /// Its package.
     pub package: usize,
     /// Its die in the package.
@@ -125,20 +125,20 @@ pub struct Place {
 #[derive(Clone, Debug)]
 pub struct HwmonSlot {
     /// The attributes.
-    pub hwmon: Hwmon,
+    pub hwmon: HwmonDevice,
     /// The driver's name, `amdgpu`.
     pub name: &'static str,
     /// The device's folder, `sys/devices/pci0000:00/0000:03:00.0`.
     pub device_path: String,
     /// What it measures and caps.
-    pub feeds: Domain,
+    pub feeds: PlantDomain,
     /// False while its driver is unbound from it.
     pub present: bool,
 }
 
 /// Where the machine's time comes from.
 #[derive(Clone, Copy, Debug)]
-pub enum Clock {
+pub enum RigTime {
     /// Real time, so many times as fast.
     Real(f64),
     /// Time that a test moves.
@@ -146,31 +146,31 @@ pub enum Clock {
 }
 
 /// The parts that a machine is built of.
-pub struct Parts {
+pub struct MachineParts {
     /// The physics.
     pub plant: Plant,
     /// Its zones.
-    pub zones: Vec<Slot>,
+    pub zones: Vec<ZoneSlot>,
     /// Its frequency policies, in the order of the plant's.
-    pub policies: Vec<Policy>,
+    pub policies: Vec<VirtualPolicy>,
     /// Its hwmon devices.
     pub hwmons: Vec<HwmonSlot>,
     /// Its logical processors.
-    pub cpus: Vec<Place>,
+    pub cpus: Vec<CpuLocation>,
     /// Whether and how registers can be written; none without an msr driver.
     pub msr: Option<Writes>,
 }
 
 /// Who is told of every write that a file took: the file, what was written, and the zones as they are then.
-type Watcher = Box<dyn FnMut(&Attribute, &[u8], &[Slot]) + Send>;
+type Watcher = Box<dyn FnMut(&VirtualAttribute, &[u8], &[ZoneSlot]) + Send>;
 
 /// The machine.
-pub struct Machine {
+pub struct RigMachine {
     pub(crate) plant: Plant,
-    pub(crate) zones: Vec<Slot>,
-    pub(crate) policies: Vec<Policy>,
+    pub(crate) zones: Vec<ZoneSlot>,
+    pub(crate) policies: Vec<VirtualPolicy>,
     pub(crate) hwmons: Vec<HwmonSlot>,
-    pub(crate) cpus: Vec<Place>,
+    pub(crate) cpus: Vec<CpuLocation>,
     pub(crate) msr: Option<Writes>,
     /// The processors that are offline.
     pub(crate) offline: BTreeSet<usize>,
@@ -195,21 +195,21 @@ pub struct Machine {
     /// Where the copies of the stub libraries are, while the machine is mounted.
     pub(crate) libraries: Option<PathBuf>,
     faults: Faults,
-    tree: Tree,
-    clock: Clock,
+    tree: FileTree,
+    clock: RigTime,
     started: Instant,
     advanced: Duration,
 }
 
-impl Machine {
+impl RigMachine {
     /// A machine of these parts, on this clock.
     #[must_use]
     #[expect(
         clippy::disallowed_methods,
         reason = "virtual hardware has a clock of its own, as real hardware has"
     )]
-    pub fn new(parts: Parts, clock: Clock) -> Self {
-        let Parts { plant, zones, policies, hwmons, cpus, msr } = parts;
+    pub fn new(parts: MachineParts, clock: RigTime) -> Self {
+        let MachineParts { plant, zones, policies, hwmons, cpus, msr } = parts;
         let mut machine = Self {
             plant,
             zones,
@@ -230,7 +230,7 @@ impl Machine {
             nvidia: nvidia::Driver::default(),
             libraries: None,
             faults: Faults::default(),
-            tree: Tree::new(),
+            tree: FileTree::new(),
             clock,
             started: Instant::now(),
             advanced: Duration::ZERO,
@@ -241,7 +241,7 @@ impl Machine {
 
     /// The files as they stand now.
     #[must_use]
-    pub fn tree(&self) -> &Tree {
+    pub fn tree(&self) -> &FileTree {
         &self.tree
     }
 
@@ -257,13 +257,16 @@ impl Machine {
 
     /// The frequency policies as they are.
     #[must_use]
-    pub fn policies(&self) -> &[Policy] {
+    pub fn policies(&self) -> &[VirtualPolicy] {
         &self.policies
     }
 
     /// Changes the hardware behind the driver's back (a BIOS, another writer, hot-plug), and lets files and physics
     /// follow.
-    pub fn change(&mut self, by: impl FnOnce(&mut Vec<Slot>, &mut Vec<Policy>, &mut Vec<HwmonSlot>)) {
+    pub fn change(
+        &mut self,
+        by: impl FnOnce(&mut Vec<ZoneSlot>, &mut Vec<VirtualPolicy>, &mut Vec<HwmonSlot>),
+    ) {
         by(&mut self.zones, &mut self.policies, &mut self.hwmons);
         self.settle();
     }
@@ -292,7 +295,7 @@ impl Machine {
     }
 
     /// Lets the zones of a package follow its processors. What belongs to no package is the first one's.
-    fn plug(&mut self, Place { package, die, .. }: Place) {
+    fn plug(&mut self, CpuLocation { package, die, .. }: CpuLocation) {
         let number = self.dies().iter().position(|&other| other == (package, die)).unwrap_or(0);
         let mut cpus = self.cpus.iter().enumerate();
         let is_up =
@@ -318,7 +321,7 @@ impl Machine {
 
     /// Loads the cpufreq driver anew: limits are lost, and whoever has a file open has nothing.
     pub fn reload_cpufreq(&mut self) {
-        self.policies.iter_mut().for_each(Policy::reload);
+        self.policies.iter_mut().for_each(VirtualPolicy::reload);
         self.cpufreq_loads += 1;
         self.settle();
     }
@@ -351,13 +354,13 @@ impl Machine {
     }
 
     /// Tells `watcher` of every write that a file takes from now on.
-    pub fn watch(&mut self, watcher: impl FnMut(&Attribute, &[u8], &[Slot]) + Send + 'static) {
+    pub fn watch(&mut self, watcher: impl FnMut(&VirtualAttribute, &[u8], &[ZoneSlot]) + Send + 'static) {
         self.watcher = Some(Box::new(watcher));
     }
 
     /// The zones as they are.
     #[must_use]
-    pub fn zones(&self) -> &[Slot] {
+    pub fn zones(&self) -> &[ZoneSlot] {
         &self.zones
     }
 
@@ -378,7 +381,7 @@ impl Machine {
     }
 
     fn catch_up(&mut self) {
-        if let Clock::Real(speed) = self.clock {
+        if let RigTime::Real(speed) = self.clock {
             let due = self.started.elapsed().mul_f64(speed);
             self.advance(due.saturating_sub(self.advanced));
             self.advanced = due;
@@ -394,7 +397,7 @@ impl Machine {
     /// Sets on the plant what the registers say. Of several limits on one package the lowest holds.
     fn drive(&mut self) {
         for package in 0..self.plant.packages() {
-            for (term, name) in [(Term::Long, "long_term"), (Term::Short, "short_term")] {
+            for (term, name) in [(PowerLimitTerm::Long, "long_term"), (PowerLimitTerm::Short, "short_term")] {
                 let limits =
                     self.zones.iter().filter(|slot| slot.feeds == Feeds::Package(package) && slot.present);
                 let held = limits.flat_map(|slot| slot.zone.in_force(name));
@@ -411,7 +414,7 @@ impl Machine {
             let _kept_below_its_floor = self.plant.set_frequency(at, policy.effective_max());
         }
         for slot in &self.hwmons {
-            if let Domain::Gpu(gpu) = slot.feeds {
+            if let PlantDomain::Gpu(gpu) = slot.feeds {
                 let watts = Duration::from_micros(slot.hwmon.cap_in_force_uw()).as_secs_f64();
                 let _brought_into_range = self.plant.set_gpu_cap(gpu, watts);
             }
@@ -426,16 +429,16 @@ impl Machine {
     fn socket_cap(&self, package: usize) -> Option<(u64, u64)> {
         const WINDOW_US: u64 = 10_000;
         let socket =
-            self.hwmons.iter().find(|slot| slot.feeds == Domain::Package(package) && slot.present)?;
+            self.hwmons.iter().find(|slot| slot.feeds == PlantDomain::Package(package) && slot.present)?;
         Some((socket.hwmon.cap_in_force_uw(), WINDOW_US))
     }
 
-    fn energy_uj(&self, slot: &Slot) -> u64 {
+    fn energy_uj(&self, slot: &ZoneSlot) -> u64 {
         let drawn = |domain| self.plant.energy(domain).map_or(0, power_units::MicroJoules::get);
         slot.zone.units.energy_uj(match slot.feeds {
-            Feeds::Package(package) => drawn(Domain::Package(package)),
-            Feeds::Platform => drawn(Domain::Node),
-            Feeds::Share(package, hundredths) => drawn(Domain::Package(package)) / 100 * hundredths,
+            Feeds::Package(package) => drawn(PlantDomain::Package(package)),
+            Feeds::Platform => drawn(PlantDomain::Node),
+            Feeds::Share(package, hundredths) => drawn(PlantDomain::Package(package)) / 100 * hundredths,
         })
     }
 
@@ -446,33 +449,39 @@ impl Machine {
         found.ok_or(ENXIO)
     }
 
-    fn text(&self, attribute: &Attribute) -> Result<String, Errno> {
+    fn text(&self, attribute: &VirtualAttribute) -> Result<String, Errno> {
         let zone = |at: usize| self.zones.get(at).filter(|slot| slot.present).ok_or(ENODEV);
         let policy = |at: usize| self.policies.get(at).filter(|policy| policy.present).ok_or(ENODEV);
         let line = |value: u64| format!("{value}\n");
         match attribute {
-            Attribute::Text(text) => Ok(text.clone()),
-            Attribute::Energy(at) => Ok(line(self.energy_uj(zone(*at)?))),
-            Attribute::Enabled(at) => Ok(line(zone(*at)?.zone.enabled().into())),
-            Attribute::PowerLimit(at, constraint) => Ok(line(zone(*at)?.zone.power_limit_uw(*constraint))),
-            Attribute::TimeWindow(at, constraint) => Ok(line(zone(*at)?.zone.time_window_us(*constraint))),
-            Attribute::MaxFreq(at) => Ok(line(policy(*at)?.max_freq()?.into())),
-            Attribute::MinFreq(at) => Ok(line(policy(*at)?.min_freq()?.into())),
-            Attribute::PolicyText(at, text) => policy(*at)?.active().map(|()| text.clone()),
-            Attribute::NoTurbo => Ok(line(self.policies.iter().any(|policy| policy.turbo_off).into())),
-            Attribute::CurFreq(at) | Attribute::AvgFreq(at) => {
+            VirtualAttribute::Text(text) => Ok(text.clone()),
+            VirtualAttribute::Energy(at) => Ok(line(self.energy_uj(zone(*at)?))),
+            VirtualAttribute::Enabled(at) => Ok(line(zone(*at)?.zone.enabled().into())),
+            VirtualAttribute::PowerLimit(at, constraint) => {
+                Ok(line(zone(*at)?.zone.power_limit_uw(*constraint)))
+            }
+            VirtualAttribute::TimeWindow(at, constraint) => {
+                Ok(line(zone(*at)?.zone.time_window_us(*constraint)))
+            }
+            VirtualAttribute::MaxFreq(at) => Ok(line(policy(*at)?.max_freq()?.into())),
+            VirtualAttribute::MinFreq(at) => Ok(line(policy(*at)?.min_freq()?.into())),
+            VirtualAttribute::PolicyText(at, text) => policy(*at)?.active().map(|()| text.clone()),
+            VirtualAttribute::NoTurbo => Ok(line(self.policies.iter().any(|policy| policy.turbo_off).into())),
+            VirtualAttribute::CurFreq(at) | VirtualAttribute::AvgFreq(at) => {
                 policy(*at)?.active()?;
                 Ok(format!("{:.0}\n", self.plant.effective_khz(*at).unwrap_or(0.0)))
             }
-            Attribute::Cap(at) => Ok(self.hwmon(*at)?.hwmon.cap()),
-            Attribute::RuntimeStatus(at) => {
+            VirtualAttribute::Cap(at) => Ok(self.hwmon(*at)?.hwmon.cap()),
+            VirtualAttribute::RuntimeStatus(at) => {
                 Ok(if self.hwmon(*at)?.hwmon.asleep { "suspended\n" } else { "active\n" }.to_owned())
             }
-            Attribute::Power(at, file) => self.power_file(*at, *file),
-            Attribute::Nvml(at, file) => self.card_text(*at, *file),
-            Attribute::NvmlCall(card, _) => Ok(line(self.nvml_code(*card).into())),
-            Attribute::RocmCall(..) => Ok(line(0)),
-            Attribute::Msr(_) | Attribute::Hsmp | Attribute::HsmpMessage(..) => Err(EINVAL),
+            VirtualAttribute::Power(at, file) => self.power_file(*at, *file),
+            VirtualAttribute::Nvml(at, file) => self.card_text(*at, *file),
+            VirtualAttribute::NvmlCall(card, _) => Ok(line(self.nvml_code(*card).into())),
+            VirtualAttribute::RocmCall(..) => Ok(line(0)),
+            VirtualAttribute::Msr(_) | VirtualAttribute::Hsmp | VirtualAttribute::HsmpMessage(..) => {
+                Err(EINVAL)
+            }
         }
     }
 
@@ -481,8 +490,8 @@ impl Machine {
     }
 
     /// To read or write a number of a device wakes it.
-    fn wake(&mut self, attribute: &Attribute) {
-        if let Attribute::Cap(at) | Attribute::Power(at, _) = attribute
+    fn wake(&mut self, attribute: &VirtualAttribute) {
+        if let VirtualAttribute::Cap(at) | VirtualAttribute::Power(at, _) = attribute
             && let Some(slot) = self.hwmons.get_mut(*at)
         {
             slot.hwmon.asleep = false;
@@ -509,71 +518,71 @@ impl Machine {
         }))
     }
 
-    fn store(&mut self, attribute: &Attribute, offset: u64, data: &[u8]) -> Result<(), Errno> {
-        let zone = |zones: &mut Vec<Slot>, at: usize| -> Result<usize, Errno> {
+    fn store(&mut self, attribute: &VirtualAttribute, offset: u64, data: &[u8]) -> Result<(), Errno> {
+        let zone = |zones: &mut Vec<ZoneSlot>, at: usize| -> Result<usize, Errno> {
             zones.get(at).filter(|slot| slot.present).map(|_| at).ok_or(ENODEV)
         };
         match *attribute {
-            Attribute::Enabled(at) => {
+            VirtualAttribute::Enabled(at) => {
                 let at = zone(&mut self.zones, at)?;
                 self.zones[at].zone.write_enabled(data)
             }
-            Attribute::PowerLimit(at, constraint) => {
+            VirtualAttribute::PowerLimit(at, constraint) => {
                 let at = zone(&mut self.zones, at)?;
                 self.zones[at].zone.write_power_limit(constraint, data)
             }
-            Attribute::TimeWindow(at, constraint) => {
+            VirtualAttribute::TimeWindow(at, constraint) => {
                 let at = zone(&mut self.zones, at)?;
                 self.zones[at].zone.write_time_window(constraint, data)
             }
-            Attribute::MaxFreq(at) => self.policy_mut(at)?.write_max_freq(data),
-            Attribute::MinFreq(at) => self.policy_mut(at)?.write_min_freq(data),
-            Attribute::NoTurbo => {
+            VirtualAttribute::MaxFreq(at) => self.policy_mut(at)?.write_max_freq(data),
+            VirtualAttribute::MinFreq(at) => self.policy_mut(at)?.write_min_freq(data),
+            VirtualAttribute::NoTurbo => {
                 let off = strtobool(data)?;
                 self.policies.iter_mut().for_each(|policy| policy.turbo_off = off);
                 Ok(())
             }
-            Attribute::Cap(at) => {
+            VirtualAttribute::Cap(at) => {
                 self.hwmon(at)?;
                 self.hwmons.get_mut(at).ok_or(ENODEV)?.hwmon.write_cap(data)
             }
-            Attribute::Msr(cpu) => {
+            VirtualAttribute::Msr(cpu) => {
                 let at = self.package_zone(cpu)?;
                 msr::write(&mut self.zones[at].zone, self.msr.ok_or(ENXIO)?, offset, data)
             }
-            Attribute::Nvml(at, CardFile::Limit) => self.store_limit(at, data),
-            Attribute::Text(_)
-            | Attribute::Nvml(..)
-            | Attribute::NvmlCall(..)
-            | Attribute::RocmCall(..)
-            | Attribute::PolicyText(..)
-            | Attribute::Energy(_)
-            | Attribute::CurFreq(_)
-            | Attribute::AvgFreq(_)
-            | Attribute::Power(..)
-            | Attribute::RuntimeStatus(_) => Err(EACCES),
-            Attribute::Hsmp | Attribute::HsmpMessage(..) => Err(EINVAL),
+            VirtualAttribute::Nvml(at, CardFile::Limit) => self.store_limit(at, data),
+            VirtualAttribute::Text(_)
+            | VirtualAttribute::Nvml(..)
+            | VirtualAttribute::NvmlCall(..)
+            | VirtualAttribute::RocmCall(..)
+            | VirtualAttribute::PolicyText(..)
+            | VirtualAttribute::Energy(_)
+            | VirtualAttribute::CurFreq(_)
+            | VirtualAttribute::AvgFreq(_)
+            | VirtualAttribute::Power(..)
+            | VirtualAttribute::RuntimeStatus(_) => Err(EACCES),
+            VirtualAttribute::Hsmp | VirtualAttribute::HsmpMessage(..) => Err(EINVAL),
         }
     }
 
-    fn policy_mut(&mut self, at: usize) -> Result<&mut Policy, Errno> {
+    fn policy_mut(&mut self, at: usize) -> Result<&mut VirtualPolicy, Errno> {
         self.policies.get_mut(at).filter(|policy| policy.present).ok_or(ENODEV)
     }
 }
 
 /// A machine that several threads use.
 #[derive(Clone)]
-pub struct Shared(Arc<Mutex<Machine>>);
+pub struct Shared(Arc<Mutex<RigMachine>>);
 
 impl Shared {
     /// Shares a machine.
     #[must_use]
-    pub fn new(machine: Machine) -> Self {
+    pub fn new(machine: RigMachine) -> Self {
         Self(Arc::new(Mutex::new(machine)))
     }
 
     /// The machine, brought to the present.
-    pub fn lock(&self) -> MutexGuard<'_, Machine> {
+    pub fn lock(&self) -> MutexGuard<'_, RigMachine> {
         let mut machine = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         machine.catch_up();
         machine
@@ -581,7 +590,7 @@ impl Shared {
 
     /// Lets a fault strike. A slow file is slow without holding the machine: the others go on.
     #[expect(clippy::disallowed_methods, reason = "slowness is what is scripted here")]
-    fn strike(&self, attribute: &Attribute, direction: Direction) -> Result<Option<Vec<u8>>, Errno> {
+    fn strike(&self, attribute: &VirtualAttribute, direction: Direction) -> Result<Option<Vec<u8>>, Errno> {
         let effect = self.lock().faults.strike(attribute, direction);
         match effect {
             None => Ok(None),
@@ -602,16 +611,16 @@ impl Shared {
     ///
     /// # Errors
     /// As the driver answers.
-    pub fn read(&self, attribute: &Attribute, offset: u64, size: usize) -> Result<Vec<u8>, Errno> {
+    pub fn read(&self, attribute: &VirtualAttribute, offset: u64, size: usize) -> Result<Vec<u8>, Errno> {
         let scripted = self.strike(attribute, Direction::Read)?;
         let mut machine = self.lock();
         machine.wake(attribute);
-        if let Attribute::Msr(cpu) = *attribute {
+        if let VirtualAttribute::Msr(cpu) = *attribute {
             let slot = &machine.zones[machine.package_zone(cpu)?];
             return msr::read(&slot.zone, machine.energy_uj(slot), offset, size);
         }
         let text = scripted.map_or_else(|| machine.text(attribute).map(String::into_bytes), Ok)?;
-        if let Attribute::MaxFreq(at) = *attribute
+        if let VirtualAttribute::MaxFreq(at) = *attribute
             && let Some(policy) = machine.policies.get_mut(at).filter(|policy| policy.coming.is_some())
         {
             policy.pass_read();
@@ -626,13 +635,13 @@ impl Shared {
     ///
     /// # Errors
     /// As the driver answers.
-    pub fn write(&self, attribute: &Attribute, offset: u64, data: &[u8]) -> Result<(), Errno> {
+    pub fn write(&self, attribute: &VirtualAttribute, offset: u64, data: &[u8]) -> Result<(), Errno> {
         self.strike(attribute, Direction::Write)?;
         let mut machine = self.lock();
         machine.wake(attribute);
         machine.store(attribute, offset, data)?;
         machine.drive();
-        let Machine { watcher, zones, .. } = &mut *machine;
+        let RigMachine { watcher, zones, .. } = &mut *machine;
         if let Some(watcher) = watcher {
             watcher(attribute, data, zones);
         }
@@ -643,10 +652,10 @@ impl Shared {
     ///
     /// # Errors
     /// As the driver answers.
-    pub fn message(&self, message: &mut hsmp::Message, access: hsmp::Access) -> Result<(), Errno> {
+    pub fn message(&self, message: &mut hsmp::HsmpRequest, access: hsmp::HsmpOpenMode) -> Result<(), Errno> {
         let socket = hsmp::admit(&self.lock(), message, access)?;
         let direction = if message.id == hsmp::SET_LIMIT { Direction::Write } else { Direction::Read };
-        self.strike(&Attribute::HsmpMessage(socket, message.id), direction)?;
+        self.strike(&VirtualAttribute::HsmpMessage(socket, message.id), direction)?;
         let mut machine = self.lock();
         hsmp::carry_out(&mut machine, socket, message)?;
         machine.drive();

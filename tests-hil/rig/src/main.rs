@@ -2,7 +2,7 @@
 #![expect(clippy::print_stdout, reason = "it talks to the person who started it")]
 
 use rig::library::{NVML, ROCM};
-use rig::machine::{Clock, Shared};
+use rig::machine::{RigTime, Shared};
 use rig::{fuse, profile};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -32,9 +32,9 @@ fn usage() -> ExitCode {
     ExitCode::from(2)
 }
 
-fn serve(build: profile::Build, on: &Path) -> Result<(), Box<dyn std::error::Error>> {
+fn serve(build: profile::MachineBuilder, on: &Path) -> Result<(), Box<dyn std::error::Error>> {
     prepare(on)?;
-    let machine = Shared::new(build(Clock::Real(1.0))?);
+    let machine = Shared::new(build(RigTime::Real(1.0))?);
     let _mounted = fuse::mount(machine, on)?;
     explain(on);
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;

@@ -1,7 +1,7 @@
 //! Model-specific registers, as /dev/cpu/N/msr shows them: eight bytes at an offset that is the register's number.
 
 use crate::number::Errno;
-use crate::powercap::{Lock, Zone};
+use crate::powercap::{RegisterLock, Zone};
 use libc::{EINVAL, EIO, EPERM};
 
 /// RAPL_POWER_UNIT, PKG_POWER_LIMIT, PKG_ENERGY_STATUS and PKG_POWER_INFO.
@@ -56,7 +56,7 @@ pub fn write(zone: &mut Zone, writes: Writes, offset: u64, data: &[u8]) -> Resul
         return Err(EIO);
     }
     match (zone.lock, writes) {
-        (Lock::Open, _) => {}
+        (RegisterLock::Open, _) => {}
         (_, Writes::PassLockSilent) => return Ok(()),
         _ => return Err(EIO),
     }
@@ -70,7 +70,11 @@ pub fn write(zone: &mut Zone, writes: Writes, offset: u64, data: &[u8]) -> Resul
     }
     if value & LOCK_BIT != 0 {
         // Whoever has the zone at the moment does not know of it.
-        zone.lock = if writes == Writes::PassLockSilent { Lock::LateIgnored } else { Lock::LateRefused };
+        zone.lock = if writes == Writes::PassLockSilent {
+            RegisterLock::LateIgnored
+        } else {
+            RegisterLock::LateRefused
+        };
     }
     Ok(())
 }
@@ -82,7 +86,7 @@ fn limit_register(zone: &Zone) -> u64 {
             (c.power_raw & 0x7fff) | enabled << 15 | clamps << 16 | (c.window_raw & 0x7f) << 17
         })
     };
-    let lock = if zone.lock == Lock::Open { 0 } else { LOCK_BIT };
+    let lock = if zone.lock == RegisterLock::Open { 0 } else { LOCK_BIT };
     half(0) | half(1) << 32 | lock
 }
 
@@ -91,7 +95,7 @@ mod tests {
     use super::*;
     use crate::powercap::{Constraint, Units};
 
-    fn zone(lock: Lock) -> Zone {
+    fn zone(lock: RegisterLock) -> Zone {
         let limit = |name, watts: u64| Constraint {
             name,
             power_raw: watts * 8,
@@ -116,7 +120,7 @@ mod tests {
 
     #[test]
     fn the_limit_register_and_the_zone_are_one() {
-        let mut zone = zone(Lock::Open);
+        let mut zone = zone(RegisterLock::Open);
         assert_eq!(register(&zone, POWER_UNIT), Ok(0xa0e03));
         // 250 W is 0x7d0, 300 W is 0x960; enabled, clamped, 0x6e is 28 s.
         assert_eq!(register(&zone, PACKAGE_LIMIT), Ok(0x00dd_8960_00dd_87d0));
@@ -130,7 +134,7 @@ mod tests {
     /// The register of the ring's silicon, less its clamp bits: 205 W over 28 s, 300 W.
     #[test]
     fn clamp_bits_are_bits_of_their_own_until_the_switch_is_used() {
-        let mut zone = zone(Lock::Open);
+        let mut zone = zone(RegisterLock::Open);
         let unclamped = 0x0042_8960_00dc_8668_u64;
         assert_eq!(write(&mut zone, Writes::Pass, PACKAGE_LIMIT, &unclamped.to_le_bytes()), Ok(()));
         assert_eq!(register(&zone, PACKAGE_LIMIT), Ok(unclamped));
@@ -142,12 +146,12 @@ mod tests {
 
     #[test]
     fn what_the_device_refuses() {
-        let mut open = zone(Lock::Open);
+        let mut open = zone(RegisterLock::Open);
         assert_eq!(read(&open, 0, POWER_UNIT, 4), Err(EINVAL));
         assert_eq!(register(&open, 0x123), Err(EIO));
         assert_eq!(write(&mut open, Writes::Pass, PACKAGE_LIMIT, &[0; 4]), Err(EINVAL));
         assert_eq!(write(&mut open, Writes::Refused, PACKAGE_LIMIT, &[0; 8]), Err(EPERM));
-        let mut locked = zone(Lock::WindowIgnored);
+        let mut locked = zone(RegisterLock::WindowIgnored);
         assert_eq!(write(&mut locked, Writes::Pass, PACKAGE_LIMIT, &[0; 8]), Err(EIO));
         assert_eq!(write(&mut locked, Writes::PassLockSilent, PACKAGE_LIMIT, &[0; 8]), Ok(()));
         assert_eq!(locked.power_limit_uw(0), 250_000_000);

@@ -6,15 +6,15 @@
 //! clients hold. The counter of energy moves ten times a second, and `nvmlDeviceGetPowerUsage` is the mean of the last
 //! second, as since Ampere.
 //!
-//! A call of the library is a place for faults ([`Attribute::NvmlCall`]): [`Fault::nvml`] lets it fail so many times,
+//! A call of the library is a place for faults ([`VirtualAttribute::NvmlCall`]): [`Fault::nvml`] lets it fail so many times,
 //! and [`Effect::Takes`](crate::faults::Effect::Takes) lets it hang.
 
 use crate::faults::{Direction, Effect, Fault};
-use crate::machine::{Attribute, Machine};
+use crate::machine::{RigMachine, VirtualAttribute};
 use crate::number::{Errno, kstrtou32};
 use libc::{EINVAL, EIO, ENODEV, EPERM};
 use nvml_stub::code;
-use plant::{Domain, EnergyCounter, Noise, PowerSensor};
+use plant::{EnergyCounter, Noise, PlantDomain, PowerSensor};
 use power_units::Micros;
 
 /// How often a card brings its counter of energy up to date.
@@ -24,7 +24,7 @@ const AVERAGED_OVER: Micros = Micros::new(1_000_000);
 
 /// One card.
 #[derive(Clone, Debug)]
-pub struct Card {
+pub struct NvidiaGpu {
     /// What the driver calls it.
     pub uuid: String,
     /// Where it sits.
@@ -59,7 +59,7 @@ pub struct Card {
     counted_from_uj: u64,
 }
 
-impl Card {
+impl NvidiaGpu {
     /// An H100 of the SXM kind, so many of which are in a machine.
     #[must_use]
     pub fn h100(number: usize) -> Self {
@@ -115,7 +115,7 @@ pub enum CardFile {
 /// The driver and its cards.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Driver {
-    pub(crate) cards: Vec<Card>,
+    pub(crate) cards: Vec<NvidiaGpu>,
     /// The cards by their index.
     pub(crate) order: Vec<usize>,
     pub(crate) unloaded: bool,
@@ -128,22 +128,22 @@ pub(crate) fn folder(at: usize) -> String {
     format!("card{at}")
 }
 
-impl Machine {
+impl RigMachine {
     /// Puts NVIDIA cards into the machine, and loads their driver.
-    pub fn install_nvidia(&mut self, cards: Vec<Card>) {
+    pub fn install_nvidia(&mut self, cards: Vec<NvidiaGpu>) {
         self.nvidia = Driver { order: (0..cards.len()).collect(), cards, ..Driver::default() };
         self.settle();
     }
 
     /// The NVIDIA cards as they are.
     #[must_use]
-    pub fn nvidia(&self) -> &[Card] {
+    pub fn nvidia(&self) -> &[NvidiaGpu] {
         &self.nvidia.cards
     }
 
     /// Changes a card behind the driver's back (a management controller, another writer, a fall off the bus), and lets
     /// files and physics follow. A card that is not there is not changed.
-    pub fn change_nvidia(&mut self, at: usize, by: impl FnOnce(&mut Card)) {
+    pub fn change_nvidia(&mut self, at: usize, by: impl FnOnce(&mut NvidiaGpu)) {
         self.nvidia.cards.get_mut(at).map(by);
         self.settle();
     }
@@ -188,14 +188,14 @@ impl Machine {
     /// What the plant's GPU has drawn, as the card last counted it.
     fn counted_uj(&self, at: usize) -> u64 {
         let Some(card) = self.nvidia.cards.get(at) else { return 0 };
-        let counter = EnergyCounter::new(Domain::Gpu(card.feeds), ENERGY_EVERY, Noise::NONE, 0, 0);
+        let counter = EnergyCounter::new(PlantDomain::Gpu(card.feeds), ENERGY_EVERY, Noise::NONE, 0, 0);
         counter.ok().and_then(|mut counter| counter.read(&self.plant)).map_or(0, |energy| energy.get())
     }
 
     /// What a card's file says.
     pub(crate) fn card_text(&self, at: usize, file: CardFile) -> Result<String, Errno> {
         let card = self.nvidia.cards.get(at).filter(|card| card.present).ok_or(ENODEV)?;
-        let gpu = Domain::Gpu(card.feeds);
+        let gpu = PlantDomain::Gpu(card.feeds);
         let line = |value: f64| format!("{value:.0}\n");
         Ok(match file {
             CardFile::Limit => format!("{}\n", card.limit_mw),
@@ -243,7 +243,7 @@ impl Fault {
     #[must_use]
     pub fn nvml(card: Option<usize>, function: &'static str, code: u32, times: u32) -> Self {
         let effect = Effect::Answers(format!("{code}\n").into_bytes());
-        Self { on: Attribute::NvmlCall(card, function), direction: Direction::Read, effect, times }
+        Self { on: VirtualAttribute::NvmlCall(card, function), direction: Direction::Read, effect, times }
     }
 }
 
@@ -251,13 +251,13 @@ impl Fault {
 mod tests {
     use super::*;
     use crate::machine::Shared;
-    use crate::room::Room;
+    use crate::test_machine::TestMachine;
     use libc::ERANGE;
 
     #[test]
     fn a_limit_out_of_range_is_refused_and_not_clamped() {
-        let machine = Shared::new(Room::machine_of("gpu-2s8"));
-        let limit = Attribute::Nvml(0, CardFile::Limit);
+        let machine = Shared::new(TestMachine::machine_of("gpu-2s8"));
+        let limit = VirtualAttribute::Nvml(0, CardFile::Limit);
         for (text, errno) in [("199999", EINVAL), ("700001", EINVAL), ("-1", EINVAL), ("4294967296", ERANGE)]
         {
             assert_eq!(machine.write(&limit, 0, text.as_bytes()), Err(errno), "{text}");
@@ -265,6 +265,6 @@ mod tests {
         assert_eq!(machine.lock().nvidia()[0].limit_mw, 700_000);
         assert_eq!(machine.write(&limit, 0, b"200000\n"), Ok(()));
         assert_eq!(machine.lock().plant().gpu_cap(0), Some(200.0));
-        assert_eq!(machine.write(&Attribute::Nvml(0, CardFile::Energy), 0, b"1"), Err(libc::EACCES));
+        assert_eq!(machine.write(&VirtualAttribute::Nvml(0, CardFile::Energy), 0, b"1"), Err(libc::EACCES));
     }
 }

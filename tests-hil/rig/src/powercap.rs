@@ -75,7 +75,7 @@ pub struct Constraint {
 
 /// What a kernel does about a register that the BIOS has locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lock {
+pub enum RegisterLock {
     /// It is not locked.
     Open,
     /// Linux 6.1: a window is accepted and ignored.
@@ -101,7 +101,7 @@ pub struct Zone {
     /// Its limits in register order; none on AMD.
     pub constraints: Vec<Constraint>,
     /// Whether the BIOS has locked its limits.
-    pub lock: Lock,
+    pub lock: RegisterLock,
     /// True where the driver registers `enabled` without a limit behind it (AMD): a write succeeds and does nothing.
     pub enabled_is_hollow: bool,
 }
@@ -120,12 +120,14 @@ impl Zone {
     pub fn write_power_limit(&mut self, constraint: usize, text: &[u8]) -> Result<(), Errno> {
         let value = kstrtou64(text)?;
         match self.lock {
-            Lock::Open => {
+            RegisterLock::Open => {
                 self.constraints[constraint].power_raw = self.units.power_raw(value);
                 Ok(())
             }
-            Lock::LateIgnored => Ok(()),
-            Lock::WindowIgnored | Lock::WindowRefused | Lock::LateRefused => Err(ENODATA),
+            RegisterLock::LateIgnored => Ok(()),
+            RegisterLock::WindowIgnored | RegisterLock::WindowRefused | RegisterLock::LateRefused => {
+                Err(ENODATA)
+            }
         }
     }
 
@@ -145,19 +147,19 @@ impl Zone {
     pub fn write_time_window(&mut self, constraint: usize, text: &[u8]) -> Result<(), Errno> {
         let value = kstrtou64(text)?;
         match self.lock {
-            Lock::Open => {
+            RegisterLock::Open => {
                 self.constraints[constraint].window_raw = window_raw(value, self.units.time_us);
                 Ok(())
             }
-            Lock::WindowIgnored | Lock::LateIgnored => Ok(()),
-            Lock::WindowRefused | Lock::LateRefused => Err(ENODATA),
+            RegisterLock::WindowIgnored | RegisterLock::LateIgnored => Ok(()),
+            RegisterLock::WindowRefused | RegisterLock::LateRefused => Err(ENODATA),
         }
     }
 
     /// Reads `enabled`: a zone whose lock the driver found when it was loaded reads 0 although its limit is active.
     #[must_use]
     pub fn enabled(&self) -> bool {
-        let known_as_locked = matches!(self.lock, Lock::WindowIgnored | Lock::WindowRefused);
+        let known_as_locked = matches!(self.lock, RegisterLock::WindowIgnored | RegisterLock::WindowRefused);
         !known_as_locked && self.constraints.first().is_some_and(|long_term| long_term.enabled)
     }
 
@@ -171,9 +173,11 @@ impl Zone {
             return Ok(());
         }
         match self.lock {
-            Lock::Open => self.switch(on),
-            Lock::LateIgnored => {}
-            Lock::WindowIgnored | Lock::WindowRefused | Lock::LateRefused => return Err(ENOSYS),
+            RegisterLock::Open => self.switch(on),
+            RegisterLock::LateIgnored => {}
+            RegisterLock::WindowIgnored | RegisterLock::WindowRefused | RegisterLock::LateRefused => {
+                return Err(ENOSYS);
+            }
         }
         Ok(())
     }
@@ -194,7 +198,7 @@ impl Zone {
     /// The last processor of the package goes offline, or the driver is unloaded: it switches both limits off with their
     /// clamps, which a locked register does not take. The values stay.
     pub fn leave(&mut self) {
-        if self.lock == Lock::Open {
+        if self.lock == RegisterLock::Open {
             self.switch(false);
         }
     }
@@ -202,9 +206,9 @@ impl Zone {
     /// The driver meets the zone, and finds its lock.
     pub fn arrive(&mut self) {
         self.lock = match self.lock {
-            Lock::LateIgnored => Lock::WindowIgnored,
-            Lock::LateRefused => Lock::WindowRefused,
-            known @ (Lock::Open | Lock::WindowIgnored | Lock::WindowRefused) => known,
+            RegisterLock::LateIgnored => RegisterLock::WindowIgnored,
+            RegisterLock::LateRefused => RegisterLock::WindowRefused,
+            known @ (RegisterLock::Open | RegisterLock::WindowIgnored | RegisterLock::WindowRefused) => known,
         };
     }
 
@@ -234,7 +238,7 @@ mod tests {
             name: "package-0".into(),
             units: Units::XEON,
             constraints: vec![limit("long_term", 250, 250), limit("short_term", 300, 500)],
-            lock: Lock::Open,
+            lock: RegisterLock::Open,
             enabled_is_hollow: false,
         }
     }
@@ -284,14 +288,14 @@ mod tests {
 
     #[test]
     fn a_locked_zone_refuses_each_file_in_its_own_way() {
-        let mut zone = Zone { lock: Lock::WindowIgnored, ..package() };
+        let mut zone = Zone { lock: RegisterLock::WindowIgnored, ..package() };
         assert_eq!(zone.write_power_limit(0, b"100000000"), Err(ENODATA));
         assert_eq!(zone.write_enabled(b"1"), Err(ENOSYS));
         assert_eq!(zone.write_time_window(0, b"1000000"), Ok(()));
         assert_eq!(zone.time_window_us(0), window_us(0x6e, 976));
         assert!(!zone.enabled());
         assert_eq!(zone.power_limit_uw(0), 250_000_000);
-        zone.lock = Lock::WindowRefused;
+        zone.lock = RegisterLock::WindowRefused;
         assert_eq!(zone.write_time_window(0, b"1000000"), Err(ENODATA));
     }
 
@@ -310,10 +314,10 @@ mod tests {
     #[test]
     fn a_locked_register_keeps_its_limit_when_the_driver_leaves_and_the_next_one_finds_the_lock() {
         for (lock, found) in [
-            (Lock::WindowIgnored, Lock::WindowIgnored),
-            (Lock::WindowRefused, Lock::WindowRefused),
-            (Lock::LateIgnored, Lock::WindowIgnored),
-            (Lock::LateRefused, Lock::WindowRefused),
+            (RegisterLock::WindowIgnored, RegisterLock::WindowIgnored),
+            (RegisterLock::WindowRefused, RegisterLock::WindowRefused),
+            (RegisterLock::LateIgnored, RegisterLock::WindowIgnored),
+            (RegisterLock::LateRefused, RegisterLock::WindowRefused),
         ] {
             let mut zone = Zone { lock, ..package() };
             zone.come_back();

@@ -1,18 +1,18 @@
 //! Machines to begin with, each with what makes its kind difficult.
 
-use crate::cpufreq::Policy;
-use crate::hwmon::{Device, Hwmon, IntelGpu, Switch};
-use crate::machine::{Clock, Feeds, HwmonSlot, Machine, Parts, Place, Slot};
+use crate::cpufreq::VirtualPolicy;
+use crate::hwmon::{HwmonChip, HwmonDevice, IntelGpu, Switch};
+use crate::machine::{CpuLocation, Feeds, HwmonSlot, MachineParts, RigMachine, RigTime, ZoneSlot};
 use crate::msr::Writes;
-use crate::nvidia::Card;
-use crate::powercap::{Constraint, Lock, Units, Zone};
-use plant::{Domain, Load, NodeSpec, Plant, SpecError, preset};
+use crate::nvidia::NvidiaGpu;
+use crate::powercap::{Constraint, RegisterLock, Units, Zone};
+use plant::{Load, NodeSpec, Plant, PlantDomain, SpecError, preset};
 
 /// Builds a machine on a clock.
-pub type Build = fn(Clock) -> Result<Machine, SpecError>;
+pub type MachineBuilder = fn(RigTime) -> Result<RigMachine, SpecError>;
 
 /// Every profile by name, with what a person should know of it.
-pub const PROFILES: [(&str, &str, Build); 11] = [
+pub const PROFILES: [(&str, &str, MachineBuilder); 11] = [
     ("xeon-2s", "two packages with dram and psys zones, intel_pstate, msr", xeon_2s),
     (
         "xeon-2s-new",
@@ -48,7 +48,7 @@ pub const PROFILES: [(&str, &str, Build); 11] = [
 
 /// The profile of that name.
 #[must_use]
-pub fn find(name: &str) -> Option<Build> {
+pub fn find(name: &str) -> Option<MachineBuilder> {
     PROFILES.iter().find(|(known, ..)| *known == name).map(|(.., build)| *build)
 }
 
@@ -67,15 +67,15 @@ const LONG_WINDOW: u64 = 0x6e;
 const SHORT_WINDOW: u64 = 0x01;
 
 fn zone(id: String, name: String, units: Units, constraints: Vec<Constraint>) -> Zone {
-    Zone { id, name, units, constraints, lock: Lock::Open, enabled_is_hollow: false }
+    Zone { id, name, units, constraints, lock: RegisterLock::Open, enabled_is_hollow: false }
 }
 
-fn slot(zone: Zone, feeds: Feeds, parent: Option<usize>) -> Slot {
-    Slot { zone, feeds, control_type: "intel-rapl", parent, present: true }
+fn slot(zone: Zone, feeds: Feeds, parent: Option<usize>) -> ZoneSlot {
+    ZoneSlot { zone, feeds, control_type: "intel-rapl", parent, present: true }
 }
 
 /// A package as a Xeon shows it, and its dram below it.
-fn xeon_package(zones: &mut Vec<Slot>, package: usize, number: usize) {
+fn xeon_package(zones: &mut Vec<ZoneSlot>, package: usize, number: usize) {
     let id = format!("intel-rapl:{number:x}");
     let limits = vec![limit("long_term", 250, 250, LONG_WINDOW), limit("short_term", 300, 500, SHORT_WINDOW)];
     let parent = zones.len();
@@ -90,7 +90,7 @@ fn xeon_package(zones: &mut Vec<Slot>, package: usize, number: usize) {
     zones.push(slot(dram, Feeds::Share(package, 12), Some(parent)));
 }
 
-fn psys(zones: &mut Vec<Slot>, number: usize) {
+fn psys(zones: &mut Vec<ZoneSlot>, number: usize) {
     let limits = vec![off(limit("long_term", 0, 0, LONG_WINDOW))];
     zones.push(slot(
         zone(format!("intel-rapl:{number:x}"), "psys".into(), Units::XEON, limits),
@@ -99,18 +99,18 @@ fn psys(zones: &mut Vec<Slot>, number: usize) {
     ));
 }
 
-fn places(packages: usize, cores: usize, threads: usize) -> Vec<Place> {
+fn places(packages: usize, cores: usize, threads: usize) -> Vec<CpuLocation> {
     let per_thread =
-        (0..packages).flat_map(|package| (0..cores).map(move |core| Place { package, die: 0, core }));
+        (0..packages).flat_map(|package| (0..cores).map(move |core| CpuLocation { package, die: 0, core }));
     (0..threads).flat_map(|_| per_thread.clone()).collect()
 }
 
 /// A policy for each of the plant's, over the processors of its cores.
-fn policies(plant: &Plant, cpus: &[Place], driver: &'static str, table: &[u32]) -> Vec<Policy> {
+fn policies(plant: &Plant, cpus: &[CpuLocation], driver: &'static str, table: &[u32]) -> Vec<VirtualPolicy> {
     (0..plant.policies())
         .map(|at| {
             let (min, max) = plant.frequency_range(at).unwrap_or((0, 0));
-            Policy {
+            VirtualPolicy {
                 cpus: processors(plant, cpus, at),
                 driver,
                 table: table.to_vec(),
@@ -133,7 +133,7 @@ fn policies(plant: &Plant, cpus: &[Place], driver: &'static str, table: &[u32]) 
 
 /// Linux numbers the first thread of every core before the second ones. Where a policy is a thread's, its number is the
 /// thread's; where it is a core's or a package's, all threads of its cores are in it.
-fn processors(plant: &Plant, cpus: &[Place], policy: usize) -> Vec<usize> {
+fn processors(plant: &Plant, cpus: &[CpuLocation], policy: usize) -> Vec<usize> {
     if plant.policies() == cpus.len() {
         return vec![policy];
     }
@@ -152,18 +152,18 @@ fn busy(spec: &NodeSpec) -> Result<Plant, SpecError> {
     Ok(plant)
 }
 
-fn xeon_2s(clock: Clock) -> Result<Machine, SpecError> {
+fn xeon_2s(clock: RigTime) -> Result<RigMachine, SpecError> {
     xeon(&preset::xeon_2s_per_thread(), clock)
 }
 
-fn gpu_2s8(clock: Clock) -> Result<Machine, SpecError> {
+fn gpu_2s8(clock: RigTime) -> Result<RigMachine, SpecError> {
     let spec = NodeSpec { gpus: vec![preset::h100_sxm(); 8], ..preset::xeon_2s_per_thread() };
     let mut machine = xeon(&spec, clock)?;
-    machine.install_nvidia((0..8).map(Card::h100).collect());
+    machine.install_nvidia((0..8).map(NvidiaGpu::h100).collect());
     Ok(machine)
 }
 
-fn xeon(spec: &NodeSpec, clock: Clock) -> Result<Machine, SpecError> {
+fn xeon(spec: &NodeSpec, clock: RigTime) -> Result<RigMachine, SpecError> {
     let plant = busy(spec)?;
     let mut zones = Vec::new();
     // The driver registers what is not below a package with the first one.
@@ -172,10 +172,13 @@ fn xeon(spec: &NodeSpec, clock: Clock) -> Result<Machine, SpecError> {
     psys(&mut zones, 1);
     let cpus = places(2, 32, 2);
     let policies = policies(&plant, &cpus, "intel_pstate", &[]);
-    Ok(Machine::new(Parts { plant, zones, policies, hwmons: vec![], cpus, msr: Some(Writes::Pass) }, clock))
+    Ok(RigMachine::new(
+        MachineParts { plant, zones, policies, hwmons: vec![], cpus, msr: Some(Writes::Pass) },
+        clock,
+    ))
 }
 
-fn xeon_2s_new(clock: Clock) -> Result<Machine, SpecError> {
+fn xeon_2s_new(clock: RigTime) -> Result<RigMachine, SpecError> {
     let mut machine = xeon_2s(clock)?;
     machine.dies_over_the_machine = true;
     machine.change(|zones, _, _| {
@@ -186,17 +189,17 @@ fn xeon_2s_new(clock: Clock) -> Result<Machine, SpecError> {
     Ok(machine)
 }
 
-fn xeon_locked(clock: Clock) -> Result<Machine, SpecError> {
+fn xeon_locked(clock: RigTime) -> Result<RigMachine, SpecError> {
     let mut machine = xeon_2s(clock)?;
     machine.change(|zones, _, _| {
         for slot in zones.iter_mut().filter(|slot| slot.zone.name.starts_with("package")) {
-            slot.zone.lock = Lock::WindowIgnored;
+            slot.zone.lock = RegisterLock::WindowIgnored;
         }
     });
     Ok(machine)
 }
 
-fn xeon_multi_die(clock: Clock) -> Result<Machine, SpecError> {
+fn xeon_multi_die(clock: RigTime) -> Result<RigMachine, SpecError> {
     let mut spec = preset::xeon_2s();
     // Four dies of 16 cores; the plant knows no dies, so each is a package of its own to it.
     for package in &mut spec.packages {
@@ -217,18 +220,19 @@ fn xeon_multi_die(clock: Clock) -> Result<Machine, SpecError> {
             None,
         ));
     }
-    let cpus: Vec<Place> = places(4, 16, 1)
+    let cpus: Vec<CpuLocation> = places(4, 16, 1)
         .iter()
-        .map(|at| Place { package: at.package / 2, die: at.package % 2, core: at.core })
+        .map(|at| CpuLocation { package: at.package / 2, die: at.package % 2, core: at.core })
         .collect();
     let policies = policies(&plant, &cpus, "intel_cpufreq", &[]);
-    let mut machine = Machine::new(Parts { plant, zones, policies, hwmons: vec![], cpus, msr: None }, clock);
+    let mut machine =
+        RigMachine::new(MachineParts { plant, zones, policies, hwmons: vec![], cpus, msr: None }, clock);
     machine.dies_over_the_machine = true;
     machine.settle();
     Ok(machine)
 }
 
-fn xeon_tpmi(clock: Clock) -> Result<Machine, SpecError> {
+fn xeon_tpmi(clock: RigTime) -> Result<RigMachine, SpecError> {
     let mut machine = xeon_2s(clock)?;
     machine.change(|zones, policies, _| {
         for slot in zones.iter_mut().filter(|slot| slot.zone.name.starts_with("package")) {
@@ -242,12 +246,12 @@ fn xeon_tpmi(clock: Clock) -> Result<Machine, SpecError> {
     Ok(machine)
 }
 
-fn epyc(clock: Clock) -> Result<Machine, SpecError> {
+fn epyc(clock: RigTime) -> Result<RigMachine, SpecError> {
     epyc_with(0, clock)
 }
 
 /// With so many GPUs in the plant.
-fn epyc_with(gpus: usize, clock: Clock) -> Result<Machine, SpecError> {
+fn epyc_with(gpus: usize, clock: RigTime) -> Result<RigMachine, SpecError> {
     let plant = busy(&NodeSpec { gpus: vec![preset::mi300x(); gpus], ..preset::epyc_2s() })?;
     let mut zones = Vec::new();
     for package in 0..2 {
@@ -266,13 +270,13 @@ fn epyc_with(gpus: usize, clock: Clock) -> Result<Machine, SpecError> {
     let table = [min, (min + max) / 2, max];
     let policies = policies(&plant, &cpus, "acpi-cpufreq", &table);
     let hwmons = (0..2).map(|socket| hsmp_socket(socket, 400)).collect();
-    Ok(Machine::new(Parts { plant, zones, policies, hwmons, cpus, msr: None }, clock))
+    Ok(RigMachine::new(MachineParts { plant, zones, policies, hwmons, cpus, msr: None }, clock))
 }
 
 fn hsmp_socket(socket: usize, max_watts: u64) -> HwmonSlot {
     let max_uw = max_watts * 1_000_000;
-    let hwmon = Hwmon {
-        device: Device::Hsmp,
+    let hwmon = HwmonDevice {
+        device: HwmonChip::Hsmp,
         cap_uw: max_uw,
         min_uw: 0,
         max_uw,
@@ -283,10 +287,16 @@ fn hsmp_socket(socket: usize, max_watts: u64) -> HwmonSlot {
         asleep: false,
     };
     let device_path = format!("sys/devices/platform/amd_hsmp.{socket}");
-    HwmonSlot { hwmon, name: "amd_hsmp_hwmon", device_path, feeds: Domain::Package(socket), present: true }
+    HwmonSlot {
+        hwmon,
+        name: "amd_hsmp_hwmon",
+        device_path,
+        feeds: PlantDomain::Package(socket),
+        present: true,
+    }
 }
 
-fn client(clock: Clock) -> Result<Machine, SpecError> {
+fn client(clock: RigTime) -> Result<RigMachine, SpecError> {
     let plant = busy(&preset::client())?;
     let limits = || vec![limit("long_term", 35, 28, LONG_WINDOW), limit("short_term", 60, 0, SHORT_WINDOW)];
     let mut zones = vec![slot(
@@ -300,20 +310,20 @@ fn client(clock: Clock) -> Result<Machine, SpecError> {
     }
     psys(&mut zones, 1);
     let twin = zone("intel-rapl-mmio:0".into(), "package-0".into(), Units::XEON, limits());
-    zones.push(Slot { control_type: "intel-rapl-mmio", ..slot(twin, Feeds::Package(0), None) });
+    zones.push(ZoneSlot { control_type: "intel-rapl-mmio", ..slot(twin, Feeds::Package(0), None) });
     let cpus = places(1, plant.cores(), 2);
     let policies = policies(&plant, &cpus, "intel_pstate", &[]);
-    Ok(Machine::new(
-        Parts { plant, zones, policies, hwmons: vec![], cpus, msr: Some(Writes::Refused) },
+    Ok(RigMachine::new(
+        MachineParts { plant, zones, policies, hwmons: vec![], cpus, msr: Some(Writes::Refused) },
         clock,
     ))
 }
 
-fn mi300x(clock: Clock) -> Result<Machine, SpecError> {
+fn mi300x(clock: RigTime) -> Result<RigMachine, SpecError> {
     mi300x_with(1, clock)
 }
 
-fn mi300x_smi(clock: Clock) -> Result<Machine, SpecError> {
+fn mi300x_smi(clock: RigTime) -> Result<RigMachine, SpecError> {
     let mut machine = mi300x_with(2, clock)?;
     machine.mask_gpu_hwmon();
     Ok(machine)
@@ -321,11 +331,11 @@ fn mi300x_smi(clock: Clock) -> Result<Machine, SpecError> {
 
 /// So many whole GPUs, the first of them with a secondary die, which the plant does not know: its module's first die
 /// measures and caps all of it.
-fn mi300x_with(whole: usize, clock: Clock) -> Result<Machine, SpecError> {
+fn mi300x_with(whole: usize, clock: RigTime) -> Result<RigMachine, SpecError> {
     let mut machine = epyc_with(whole, clock)?;
     let gpu = |at: usize, feeds: usize, (min, max): (u64, u64)| HwmonSlot {
-        hwmon: Hwmon {
-            device: Device::Amdgpu { checks_min: true },
+        hwmon: HwmonDevice {
+            device: HwmonChip::Amdgpu { checks_min: true },
             cap_uw: max * 1_000_000,
             min_uw: min * 1_000_000,
             max_uw: max * 1_000_000,
@@ -337,7 +347,7 @@ fn mi300x_with(whole: usize, clock: Clock) -> Result<Machine, SpecError> {
         },
         name: "amdgpu",
         device_path: format!("sys/devices/pci0000:00/0000:{:02x}:00.0", 0x0c + at),
-        feeds: Domain::Gpu(feeds),
+        feeds: PlantDomain::Gpu(feeds),
         present: true,
     };
     machine.change(|_, policies, hwmons| {
@@ -351,13 +361,13 @@ fn mi300x_with(whole: usize, clock: Clock) -> Result<Machine, SpecError> {
     Ok(machine)
 }
 
-fn max1550(clock: Clock) -> Result<Machine, SpecError> {
+fn max1550(clock: RigTime) -> Result<RigMachine, SpecError> {
     let spec = NodeSpec { gpus: vec![preset::max_1550(); 3], ..preset::xeon_2s_per_thread() };
     let mut machine = xeon(&spec, clock)?;
     let card = IntelGpu { limit: 1, energy: 1, mailbox: false, switch: Switch::Off, locked: false };
     let gpu = |at: usize, name: &'static str, intel: IntelGpu| HwmonSlot {
-        hwmon: Hwmon {
-            device: Device::Intel(intel),
+        hwmon: HwmonDevice {
+            device: HwmonChip::Intel(intel),
             cap_uw: 600_000_000,
             // Data-centre cards do not say it.
             min_uw: 0,
@@ -370,7 +380,7 @@ fn max1550(clock: Clock) -> Result<Machine, SpecError> {
         },
         name,
         device_path: format!("sys/devices/pci0000:00/0000:{:02x}:00.0", 0x4d + at),
-        feeds: Domain::Gpu(at),
+        feeds: PlantDomain::Gpu(at),
         present: true,
     };
     machine.change(|_, _, hwmons| {
@@ -385,16 +395,16 @@ fn max1550(clock: Clock) -> Result<Machine, SpecError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::{Attribute, Shared};
+    use crate::machine::{Shared, VirtualAttribute};
     use std::time::Duration;
 
     fn shared(name: &str) -> Shared {
-        Shared::new(find(name).unwrap()(Clock::Manual).unwrap())
+        Shared::new(find(name).unwrap()(RigTime::Manual).unwrap())
     }
 
-    fn attribute(machine: &Shared, path: &str) -> Attribute {
+    fn attribute(machine: &Shared, path: &str) -> VirtualAttribute {
         match machine.lock().tree().get(path) {
-            Some(crate::tree::Entry::File(_, attribute)) => attribute.clone(),
+            Some(crate::tree::TreeEntry::File(_, attribute)) => attribute.clone(),
             other => panic!("{path}: {other:?}"),
         }
     }
@@ -407,7 +417,7 @@ mod tests {
     #[test]
     fn every_profile_shows_zones_policies_and_links_that_lead_somewhere() {
         for (name, _, build) in PROFILES {
-            let machine = build(Clock::Manual).unwrap();
+            let machine = build(RigTime::Manual).unwrap();
             let names: Vec<_> =
                 machine.tree().children("sys/class/powercap").map(|(name, _)| name.to_owned()).collect();
             assert!(names.contains(&"intel-rapl:0".to_owned()), "{name}: {names:?}");
@@ -421,7 +431,7 @@ mod tests {
     #[test]
     fn every_policy_of_a_profile_has_processors_of_its_own() {
         for (name, _, build) in PROFILES {
-            let machine = build(Clock::Manual).unwrap();
+            let machine = build(RigTime::Manual).unwrap();
             let mut all: Vec<usize> =
                 machine.policies.iter().flat_map(|policy| policy.cpus.clone()).collect();
             all.sort_unstable();
@@ -483,7 +493,7 @@ mod tests {
         let machine = shared("xeon-2s-new");
         let watts = || {
             machine.lock().advance(Duration::from_secs(20));
-            machine.lock().plant().watts(Domain::Package(0)).unwrap()
+            machine.lock().plant().watts(PlantDomain::Package(0)).unwrap()
         };
         let free = watts();
         assert!((free - 250.0).abs() < 5.0, "{free}");
@@ -499,7 +509,7 @@ mod tests {
     fn both_limits_are_off_after_the_driver_or_the_last_processor_was_away() {
         let register = |machine: &Shared, cpu: usize| {
             machine
-                .read(&Attribute::Msr(cpu), 0x610, 8)
+                .read(&VirtualAttribute::Msr(cpu), 0x610, 8)
                 .map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap()))
         };
         let (on, away) = (0x0003_8960_00dd_87d0, 0x0002_0960_00dc_07d0);
@@ -507,7 +517,7 @@ mod tests {
         assert_eq!(register(&machine, 32), Ok(on));
         machine.lock().load_powercap(false);
         assert_eq!((register(&machine, 0), register(&machine, 32)), (Ok(away), Ok(away)));
-        assert_eq!(machine.lock().plant().power_limit(1, plant::Term::Short), None);
+        assert_eq!(machine.lock().plant().power_limit(1, plant::PowerLimitTerm::Short), None);
         machine.lock().load_powercap(true);
         let zone = "sys/devices/virtual/powercap/intel-rapl/intel-rapl:2";
         assert_eq!(read(&machine, &format!("{zone}/enabled")), "0\n");
@@ -546,14 +556,14 @@ mod tests {
         let machine = shared("xeon-2s");
         let package = "sys/devices/virtual/powercap/intel-rapl/intel-rapl:0";
         machine.lock().advance(Duration::from_secs(2));
-        let before = machine.lock().plant().watts(Domain::Package(0)).unwrap();
+        let before = machine.lock().plant().watts(PlantDomain::Package(0)).unwrap();
         assert!((before - 250.0).abs() < 5.0, "{before}");
         let window = attribute(&machine, &format!("{package}/constraint_0_time_window_us"));
         machine.write(&window, 0, b"1000000").unwrap();
         let limit = attribute(&machine, &format!("{package}/constraint_0_power_limit_uw"));
         machine.write(&limit, 0, b"120000000").unwrap();
         machine.lock().advance(Duration::from_secs(20));
-        let after = machine.lock().plant().watts(Domain::Package(0)).unwrap();
+        let after = machine.lock().plant().watts(PlantDomain::Package(0)).unwrap();
         assert!((after - 120.0).abs() < 2.0, "{after}");
         let start: u64 = read(&machine, &format!("{package}/energy_uj")).trim().parse().unwrap();
         machine.lock().advance(Duration::from_secs(1));
@@ -564,7 +574,7 @@ mod tests {
     #[test]
     fn a_zone_that_vanishes_comes_back_disabled() {
         let machine = shared("xeon-2s");
-        let energy = Attribute::Energy(0);
+        let energy = VirtualAttribute::Energy(0);
         machine.lock().change(|zones, _, _| zones[0].present = false);
         assert_eq!(machine.read(&energy, 0, 64), Err(libc::ENODEV));
         assert!(machine.lock().tree().get("sys/class/powercap/intel-rapl:0").is_none());
@@ -581,7 +591,7 @@ mod tests {
         let twin =
             "sys/devices/virtual/powercap/intel-rapl-mmio/intel-rapl-mmio:0/constraint_0_power_limit_uw";
         machine.write(&attribute(&machine, twin), 0, b"15000000").unwrap();
-        let held = machine.lock().plant().power_limit(0, plant::Term::Long).unwrap();
+        let held = machine.lock().plant().power_limit(0, plant::PowerLimitTerm::Long).unwrap();
         assert!((held.watts - 15.0).abs() < 1e-9);
     }
 }

@@ -4,20 +4,20 @@
 //!
 //! An index stays the device's own while the device is away, as it does in a library that is not started anew.
 //!
-//! A call of the library is a place for faults ([`Attribute::RocmCall`]), as those of NVIDIA's are.
+//! A call of the library is a place for faults ([`VirtualAttribute::RocmCall`]), as those of NVIDIA's are.
 
 use crate::faults::{Direction, Effect, Fault};
-use crate::hwmon::Device;
-use crate::machine::{Attribute, HwmonSlot, Machine};
+use crate::hwmon::HwmonChip;
+use crate::machine::{HwmonSlot, RigMachine, VirtualAttribute};
 
 /// Whether a device is a GPU.
 pub(crate) fn is_gpu(slot: &HwmonSlot) -> bool {
-    slot.hwmon.device != Device::Hsmp
+    slot.hwmon.device != HwmonChip::Hsmp
 }
 
 /// Whether it is one of AMD, which the library shows.
 fn is_amd(slot: &HwmonSlot) -> bool {
-    matches!(slot.hwmon.device, Device::Amdgpu { .. } | Device::VirtualFunction)
+    matches!(slot.hwmon.device, HwmonChip::Amdgpu { .. } | HwmonChip::VirtualFunction)
 }
 
 /// Where a device sits, as the library encodes it: the domain in the upper half, then bus, device and function.
@@ -28,7 +28,7 @@ pub(crate) fn pci_id(device_path: &str) -> Option<u64> {
     Some(domain << 32 | bus << 8 | device << 3 | function)
 }
 
-impl Machine {
+impl RigMachine {
     /// The places of the GPUs among the hwmon devices, by the library's index.
     pub(crate) fn rocm_order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.hwmons.len()).filter(|&at| is_amd(&self.hwmons[at])).collect();
@@ -57,7 +57,7 @@ impl Fault {
     #[must_use]
     pub fn rocm(slot: Option<usize>, function: &'static str, status: u32, times: u32) -> Self {
         let effect = Effect::Answers(format!("{status}\n").into_bytes());
-        Self { on: Attribute::RocmCall(slot, function), direction: Direction::Read, effect, times }
+        Self { on: VirtualAttribute::RocmCall(slot, function), direction: Direction::Read, effect, times }
     }
 }
 

@@ -1,67 +1,67 @@
 //! The shape of a virtual /sys and /dev: folders, links and files by path. What a file says is the machine's business.
 
-use crate::machine::Attribute;
+use crate::machine::VirtualAttribute;
 use std::collections::BTreeMap;
 
 /// What stands at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Entry {
+pub enum TreeEntry {
     /// A folder.
     Folder,
     /// A symbolic link, relative as sysfs has them.
     Link(String),
     /// A file with the permission bits that the driver gives it.
-    File(u16, Attribute),
+    File(u16, VirtualAttribute),
 }
 
 /// Every path that exists, without a leading slash; the root is the empty path.
 #[derive(Clone, Debug, Default)]
-pub struct Tree {
-    entries: BTreeMap<String, Entry>,
+pub struct FileTree {
+    entries: BTreeMap<String, TreeEntry>,
 }
 
-impl Tree {
+impl FileTree {
     /// An empty tree: the root.
     #[must_use]
     pub fn new() -> Self {
-        Self { entries: BTreeMap::from([(String::new(), Entry::Folder)]) }
+        Self { entries: BTreeMap::from([(String::new(), TreeEntry::Folder)]) }
     }
 
     /// Adds a file, and the folders that lead to it.
-    pub fn file(&mut self, path: &str, mode: u16, attribute: Attribute) {
-        self.put(path, Entry::File(mode, attribute));
+    pub fn file(&mut self, path: &str, mode: u16, attribute: VirtualAttribute) {
+        self.put(path, TreeEntry::File(mode, attribute));
     }
 
     /// Adds a file that never changes.
     pub fn text(&mut self, path: &str, text: impl Into<String>) {
-        self.put(path, Entry::File(0o444, Attribute::Text(text.into())));
+        self.put(path, TreeEntry::File(0o444, VirtualAttribute::Text(text.into())));
     }
 
     /// Adds a symbolic link, and the folders that lead to it.
     pub fn link(&mut self, path: &str, target: impl Into<String>) {
-        self.put(path, Entry::Link(target.into()));
+        self.put(path, TreeEntry::Link(target.into()));
     }
 
     /// Adds a folder, and the folders that lead to it.
     pub fn folder(&mut self, path: &str) {
-        self.put(path, Entry::Folder);
+        self.put(path, TreeEntry::Folder);
     }
 
-    fn put(&mut self, path: &str, entry: Entry) {
+    fn put(&mut self, path: &str, entry: TreeEntry) {
         for (at, _) in path.match_indices('/') {
-            self.entries.entry(path[..at].to_owned()).or_insert(Entry::Folder);
+            self.entries.entry(path[..at].to_owned()).or_insert(TreeEntry::Folder);
         }
         self.entries.insert(path.to_owned(), entry);
     }
 
     /// What stands at a path.
     #[must_use]
-    pub fn get(&self, path: &str) -> Option<&Entry> {
+    pub fn get(&self, path: &str) -> Option<&TreeEntry> {
         self.entries.get(path)
     }
 
     /// The names in a folder with what they are, in order.
-    pub fn children<'a>(&'a self, folder: &'a str) -> impl Iterator<Item = (&'a str, &'a Entry)> {
+    pub fn children<'a>(&'a self, folder: &'a str) -> impl Iterator<Item = (&'a str, &'a TreeEntry)> {
         let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
         let length = prefix.len();
         self.entries
@@ -72,7 +72,7 @@ impl Tree {
     }
 
     /// Every path with what it is.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Entry)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &TreeEntry)> {
         self.entries.iter().map(|(path, entry)| (path.as_str(), entry))
     }
 }
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn folders_appear_with_what_is_in_them() {
-        let mut tree = Tree::new();
+        let mut tree = FileTree::new();
         tree.text("sys/class/a", "1\n");
         tree.text("sys/class-b", "2\n");
         tree.link("sys/class/l", "../class-b");
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(names(""), ["sys"]);
         assert_eq!(names("sys"), ["class", "class-b"]);
         assert_eq!(names("sys/class"), ["a", "l"]);
-        assert_eq!(tree.get("sys/class"), Some(&Entry::Folder));
+        assert_eq!(tree.get("sys/class"), Some(&TreeEntry::Folder));
         assert_eq!(tree.get("sys/none"), None);
     }
 }

@@ -9,14 +9,14 @@ mod contender;
 mod rate;
 mod twins;
 
-use crate::{Trouble, field, rights};
-use cluster::{ControlPlane, Options};
+use crate::{SystemError, field, rights};
+use cluster::{ControlPlane, ControlPlaneOptions};
 use contender::Contender;
 use std::path::PathBuf;
 
 /// Where the programs are.
 #[derive(Clone, Debug)]
-pub struct Programs {
+pub struct BenchPrograms {
     /// Repeats what it was asked.
     pub echo: PathBuf,
     /// `joulie-extender`.
@@ -46,10 +46,10 @@ pub const SIZES: [Size; 2] = [
 ///
 /// # Errors
 /// When there is no control plane, or it refuses something.
-pub async fn run(programs: &Programs, sizes: &[Size]) -> Result<(), Trouble> {
+pub async fn run(programs: &BenchPrograms, sizes: &[Size]) -> Result<(), SystemError> {
     for &size in sizes {
         // One for each size: nodes are made, and never unmade.
-        let options = Options { controller_manager: false, ..Options::whole() };
+        let options = ControlPlaneOptions { controller_manager: false, ..ControlPlaneOptions::whole() };
         let control_plane = ControlPlane::start(&options)?;
         let client = control_plane.client().await?;
         rights::install(&client).await?;

@@ -16,9 +16,9 @@ mod seen;
 mod site;
 mod truth;
 
-pub use site::Programs;
+pub use site::ChaosPrograms;
 
-use crate::Trouble;
+use crate::SystemError;
 use bars::Bar;
 use draw::Draw;
 use k8s_openapi::api::core::v1::Node;
@@ -35,7 +35,7 @@ use truth::Truth;
 
 /// What happens, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
+pub enum ChaosPhase {
     /// Leader, agent and extender are killed every eight seconds.
     Kills,
     /// The same, while watts are given from some nodes to others all the time.
@@ -48,7 +48,7 @@ pub enum Phase {
     Cut,
 }
 
-impl Phase {
+impl ChaosPhase {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Kills, Self::Swaps, Self::Outage, Self::Reboot, Self::Cut];
 
@@ -71,7 +71,7 @@ impl Phase {
 
 /// How much of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct ChaosPlan {
     /// How many machines there are.
     pub nodes: u32,
     /// For how long programs are killed.
@@ -79,14 +79,14 @@ pub struct Plan {
     /// For how long the API server is away.
     pub outage: Duration,
     /// What happens.
-    pub phases: Vec<Phase>,
+    pub phases: Vec<ChaosPhase>,
     /// What is killed when, and in which order everything comes up.
     pub seed: u64,
     /// The times of the election, where others than the shipped ones are wanted: lease, renewal, retry.
     pub election: Option<[String; 3]>,
 }
 
-impl Plan {
+impl ChaosPlan {
     /// As the issue asks for it.
     #[must_use]
     pub fn whole() -> Self {
@@ -94,7 +94,7 @@ impl Plan {
             nodes: 50,
             kills: Duration::from_secs(180),
             outage: Duration::from_secs(120),
-            phases: Phase::ALL.to_vec(),
+            phases: ChaosPhase::ALL.to_vec(),
             seed: 1,
             election: None,
         }
@@ -127,12 +127,16 @@ const LIMIT_PART: f64 = 0.9;
 ///
 /// # Errors
 /// When the control plane fails, or the system does not come to rest after what was done to it.
-pub async fn run(programs: &Programs, plan: &Plan, keep: &Path) -> Result<bool, Trouble> {
+pub async fn run(programs: &ChaosPrograms, plan: &ChaosPlan, keep: &Path) -> Result<bool, SystemError> {
     let Some(site) = Site::start(programs, plan.fleet(), plan.election.clone()).await? else {
         return Ok(true);
     };
     let machines = site.machines().await?;
-    let parts = || machines.values().flat_map(|shape| [(shape, judge::Part::Cpu), (shape, judge::Part::Gpu)]);
+    let parts = || {
+        machines
+            .values()
+            .flat_map(|shape| [(shape, judge::MachinePart::Cpu), (shape, judge::MachinePart::Gpu)])
+    };
     let most: f64 = parts().map(|(shape, part)| shape.most(part)).sum();
     let least: f64 = parts().map(|(shape, part)| shape.least(part)).sum();
     let limit = whole_watts(most * LIMIT_PART);
@@ -186,7 +190,7 @@ struct Run {
     seen: Arc<Seen>,
     draw: Draw,
     limit: u32,
-    plan: Plan,
+    plan: ChaosPlan,
     bars: Vec<Bar>,
     /// The most of the limit that was in no use when everything had come to rest.
     unused_pct: f64,
@@ -197,7 +201,7 @@ struct Run {
 }
 
 impl Run {
-    async fn all(&mut self) -> Result<(), Trouble> {
+    async fn all(&mut self) -> Result<(), SystemError> {
         self.begin().await?;
         let field = pods::load(&self.site.client, STEADY_WITHIN).await?;
         self.quiet("the start", QUIET_AT_START).await?;
@@ -208,11 +212,11 @@ impl Run {
         for phase in self.plan.phases.clone() {
             println!("\n{} ...", phase.word());
             let outcome = match phase {
-                Phase::Kills => self.kills().await,
-                Phase::Swaps => self.swaps().await,
-                Phase::Outage => self.outage().await,
-                Phase::Reboot => self.reboot().await,
-                Phase::Cut => self.cut().await,
+                ChaosPhase::Kills => self.kills().await,
+                ChaosPhase::Swaps => self.swaps().await,
+                ChaosPhase::Outage => self.outage().await,
+                ChaosPhase::Reboot => self.reboot().await,
+                ChaosPhase::Cut => self.cut().await,
             };
             println!("  {churn}");
             outcome?;
@@ -223,7 +227,7 @@ impl Run {
     }
 
     /// Everything is started, and every machine loaded.
-    async fn begin(&mut self) -> Result<(), Trouble> {
+    async fn begin(&mut self) -> Result<(), SystemError> {
         self.site.open_gate(&self.truth)?;
         self.booted().await?;
         tokio::spawn(attend(Arc::clone(&self.truth), Arc::clone(&self.seen)));
@@ -243,7 +247,7 @@ impl Run {
     }
 
     /// Reads in which boot each machine is.
-    async fn booted(&self) -> Result<(), Trouble> {
+    async fn booted(&self) -> Result<(), SystemError> {
         let told = self.site.telemetry().await?;
         let boot = |told: &serde_json::Value| told["bootID"].as_str().unwrap_or_default().to_owned();
         self.seen.booted(told.iter().map(|(name, told)| (name.clone(), boot(told))).collect());
@@ -256,11 +260,11 @@ impl Run {
     }
 
     /// Waits until somebody leads and has planned anew, every grant is read back, and none changes any more.
-    async fn steady(&self, after: &str) -> Result<(), Trouble> {
+    async fn steady(&self, after: &str) -> Result<(), SystemError> {
         self.quiet(after, QUIET).await
     }
 
-    async fn quiet(&self, after: &str, quiet: Duration) -> Result<(), Trouble> {
+    async fn quiet(&self, after: &str, quiet: Duration) -> Result<(), SystemError> {
         let begun = Instant::now();
         let mut why = String::new();
         let outcome = crate::until("", STEADY_WITHIN, async || {
@@ -311,7 +315,7 @@ impl Run {
 
     /// What is looked at when everything has come to rest: the record against the machines, ends that nobody asked for, and
     /// how much of the limit is in use.
-    async fn rest(&mut self) -> Result<(), Trouble> {
+    async fn rest(&mut self) -> Result<(), SystemError> {
         if let Some(ended) = self.site.ended() {
             return Err(ended.into());
         }
@@ -371,13 +375,13 @@ impl Run {
             );
         }
         let has = |phase| self.plan.phases.contains(&phase);
-        if has(Phase::Kills) || has(Phase::Swaps) {
+        if has(ChaosPhase::Kills) || has(ChaosPhase::Swaps) {
             // That nobody was killed shows nothing.
             let longest = self.takeovers_s.iter().copied().reduce(f64::max).unwrap_or(f64::INFINITY);
             println!("{} leaders were killed", self.takeovers_s.len());
             self.bars.push(Bar::new("chaos_takeover_s_max", longest, phases::TAKEOVER_S));
         }
-        if has(Phase::Kills) || has(Phase::Outage) {
+        if has(ChaosPhase::Kills) || has(ChaosPhase::Outage) {
             let lowered = u32::try_from(self.lowered).unwrap_or(u32::MAX);
             self.bars.push(Bar::new("chaos_new_leader_lowers", f64::from(lowered), 0.0));
         }
@@ -428,7 +432,7 @@ mod tests {
 
     #[test]
     fn a_fleet_has_every_kind_and_no_more_nodes_than_asked_for() {
-        let fleet = |nodes| Plan { nodes, ..Plan::whole() }.fleet();
+        let fleet = |nodes| ChaosPlan { nodes, ..ChaosPlan::whole() }.fleet();
         assert_eq!(fleet(50), "xeon:20,epyc:20,gpu:10");
         assert_eq!(fleet(6), "xeon:3,epyc:2,gpu:1");
         assert_eq!(fleet(1), "xeon:1");

@@ -1,7 +1,7 @@
 //! Nodes and pods by the thousand, and who went where.
 
-use crate::Trouble;
-use cluster::life::{self, Machine};
+use crate::SystemError;
+use cluster::life::{self, FakeNode};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
 use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams, WatchEvent, WatchParams};
@@ -53,7 +53,7 @@ impl Field {
     ///
     /// # Errors
     /// When the API refuses.
-    pub async fn new(client: &Client, namespace: &str) -> Result<Self, Trouble> {
+    pub async fn new(client: &Client, namespace: &str) -> Result<Self, SystemError> {
         let meta = |name: &str| ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
         let made = Namespace { metadata: meta(namespace), ..Namespace::default() };
         once(Api::all(client.clone()).create(&PostParams::default(), &made).await)?;
@@ -67,7 +67,7 @@ impl Field {
     ///
     /// # Errors
     /// When the API refuses one.
-    pub async fn make(&self, pod: &Value, count: u32) -> Result<(), Trouble> {
+    pub async fn make(&self, pod: &Value, count: u32) -> Result<(), SystemError> {
         let pods = &self.pods();
         let prefix = pod["metadata"]["name"].as_str().unwrap_or("pod");
         let one = |number: u32| async move {
@@ -75,7 +75,7 @@ impl Field {
             made["metadata"]["name"] = json!(format!("{prefix}-{number}"));
             let made: Pod = serde_json::from_value(made)?;
             pods.create(&PostParams::default(), &made).await?;
-            Ok::<(), Trouble>(())
+            Ok::<(), SystemError>(())
         };
         futures::stream::iter(0..count).map(one).buffer_unordered(WRITES_MAX).try_collect().await
     }
@@ -89,8 +89,8 @@ impl Field {
         &self,
         count: u32,
         within: Duration,
-        begin: impl AsyncFnOnce() -> Result<(), Trouble>,
-    ) -> Result<Placed, Trouble> {
+        begin: impl AsyncFnOnce() -> Result<(), SystemError>,
+    ) -> Result<Placed, SystemError> {
         let seen: Arc<Mutex<Seen>> = Arc::default();
         // In a task of its own, so that nothing is late because `begin` keeps this one: a watch that nobody reads is
         // closed.
@@ -119,7 +119,7 @@ impl Field {
     ///
     /// # Errors
     /// When the API refuses.
-    pub async fn clear(&self) -> Result<(), Trouble> {
+    pub async fn clear(&self) -> Result<(), SystemError> {
         let pods = self.pods();
         loop {
             let left = pods.list_metadata(&ListParams::default()).await?.items;
@@ -148,8 +148,8 @@ impl Field {
 ///
 /// # Errors
 /// When the API refuses one.
-pub async fn nodes(client: &Client, count: u32) -> Result<(), Trouble> {
-    let with_images = |machine: Machine| {
+pub async fn nodes(client: &Client, count: u32) -> Result<(), SystemError> {
+    let with_images = |machine: FakeNode| {
         let machine = machine.has("cpu", "64");
         (0..IMAGES).fold(machine.label("joulie.io/managed", "true"), |machine, number| {
             machine.image(&format!(
@@ -158,7 +158,7 @@ pub async fn nodes(client: &Client, count: u32) -> Result<(), Trouble> {
             ))
         })
     };
-    let machines: Vec<_> = Machine::many("node", count).into_iter().map(with_images).collect();
+    let machines: Vec<_> = FakeNode::many("node", count).into_iter().map(with_images).collect();
     Ok(life::register(client, &machines).await?)
 }
 
@@ -187,7 +187,7 @@ struct Seen {
 }
 
 /// Follows the pods until so many are bound. A watch that ends is begun anew, and what it missed is made up for.
-async fn follow(pods: Api<Pod>, seen: Arc<Mutex<Seen>>, count: usize) -> Result<(), Trouble> {
+async fn follow(pods: Api<Pod>, seen: Arc<Mutex<Seen>>, count: usize) -> Result<(), SystemError> {
     let note = |pod: Pod| {
         let (Some(name), Some(node)) = (pod.metadata.name, pod.spec.and_then(|spec| spec.node_name)) else {
             return false;

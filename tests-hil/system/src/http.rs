@@ -1,6 +1,6 @@
 //! Questions to the programs' own ports.
 
-use crate::Trouble;
+use crate::SystemError;
 use kube::{Client, Config};
 use serde_json::Value;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ pub struct Http(Client);
 ///
 /// # Errors
 /// Never, as an address makes a URL.
-pub fn at(address: SocketAddr) -> Result<Http, Trouble> {
+pub fn at(address: SocketAddr) -> Result<Http, SystemError> {
     let mut config = Config::new(format!("http://{address}").parse()?);
     config.default_retry = false;
     Ok(Http(Client::try_from(config)?))
@@ -24,7 +24,7 @@ impl Http {
     ///
     /// # Errors
     /// When nobody answers, or with no JSON.
-    pub async fn get(&self, path: &str) -> Result<Value, Trouble> {
+    pub async fn get(&self, path: &str) -> Result<Value, SystemError> {
         Ok(self.0.request(http::Request::get(path).body(Vec::new())?).await?)
     }
 
@@ -32,7 +32,7 @@ impl Http {
     ///
     /// # Errors
     /// When nobody answers, without success, or with no JSON.
-    pub async fn post(&self, path: &str, body: Vec<u8>) -> Result<Value, Trouble> {
+    pub async fn post(&self, path: &str, body: Vec<u8>) -> Result<Value, SystemError> {
         let request = http::Request::post(path).header("content-type", "application/json").body(body)?;
         Ok(self.0.request(request).await?)
     }

@@ -29,7 +29,7 @@ use std::io::Write;
 use std::time::Duration;
 
 /// Whatever went wrong in a suite or bench is told to a person, and nobody branches on it.
-pub type Trouble = Box<dyn std::error::Error + Send + Sync>;
+pub type SystemError = Box<dyn std::error::Error + Send + Sync>;
 
 /// How often something is looked at that somebody waits for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -42,7 +42,7 @@ pub async fn until(
     what: &str,
     within: Duration,
     mut is_so: impl AsyncFnMut() -> bool,
-) -> Result<(), Trouble> {
+) -> Result<(), SystemError> {
     let waiting = async {
         while !is_so().await {
             tokio::time::sleep(LOOK_EVERY).await;

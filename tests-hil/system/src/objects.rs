@@ -1,6 +1,6 @@
 //! Joulie's objects as kubectl shows them.
 
-use crate::Trouble;
+use crate::SystemError;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ fn api(client: &Client, kind: &str) -> Api<DynamicObject> {
 ///
 /// # Errors
 /// When the API does not answer.
-pub async fn get(client: &Client, kind: &str, name: &str) -> Result<Value, Trouble> {
+pub async fn get(client: &Client, kind: &str, name: &str) -> Result<Value, SystemError> {
     Ok(match api(client, kind).get_opt(name).await? {
         Some(object) => serde_json::to_value(object)?,
         None => Value::Null,
@@ -31,7 +31,7 @@ pub async fn get(client: &Client, kind: &str, name: &str) -> Result<Value, Troub
 ///
 /// # Errors
 /// When the API does not answer.
-pub async fn list(client: &Client, kind: &str) -> Result<Vec<Value>, Trouble> {
+pub async fn list(client: &Client, kind: &str) -> Result<Vec<Value>, SystemError> {
     let listed = api(client, kind).list(&ListParams::default()).await?;
     Ok(listed.items.into_iter().map(serde_json::to_value).collect::<Result<_, _>>()?)
 }
@@ -40,7 +40,7 @@ pub async fn list(client: &Client, kind: &str) -> Result<Vec<Value>, Trouble> {
 ///
 /// # Errors
 /// When the API refuses.
-pub async fn want(client: &Client, node: &str, watts: u32) -> Result<i64, Trouble> {
+pub async fn want(client: &Client, node: &str, watts: u32) -> Result<i64, SystemError> {
     let object = json!({
         "apiVersion": "joulie.io/v1alpha1",
         "kind": "NodePowerProfile",
@@ -56,7 +56,7 @@ pub async fn want(client: &Client, node: &str, watts: u32) -> Result<i64, Troubl
 ///
 /// # Errors
 /// When the API refuses.
-pub async fn release(client: &Client, node: &str) -> Result<(), Trouble> {
+pub async fn release(client: &Client, node: &str) -> Result<(), SystemError> {
     Ok(api(client, "NodePowerProfile").delete(node, &DeleteParams::default()).await.map(drop)?)
 }
 

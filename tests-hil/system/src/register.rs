@@ -1,6 +1,6 @@
 //! The power limits of the node on virtual hardware: as its files show them, and every write that they ever took.
 
-use crate::Trouble;
+use crate::SystemError;
 use std::path::{Path, PathBuf};
 
 /// The two packages' long-term limits.
@@ -11,12 +11,12 @@ const LIMIT: &str = "constraint_0_power_limit_uw";
 
 /// Where they are.
 #[derive(Clone, Debug)]
-pub struct Registers {
+pub struct RegisterFiles {
     powercap: PathBuf,
     writes: PathBuf,
 }
 
-impl Registers {
+impl RegisterFiles {
     pub(crate) fn new(hardware: &Path, writes: &Path) -> Self {
         Self { powercap: hardware.join("sys/class/powercap"), writes: writes.to_owned() }
     }
@@ -31,7 +31,7 @@ impl Registers {
     ///
     /// # Errors
     /// When a file cannot be read.
-    pub fn limits_uw(&self) -> Result<[u64; 2], Trouble> {
+    pub fn limits_uw(&self) -> Result<[u64; 2], SystemError> {
         Ok([self.number(ZONES[0], LIMIT)?, self.number(ZONES[1], LIMIT)?])
     }
 
@@ -39,7 +39,7 @@ impl Registers {
     ///
     /// # Errors
     /// When a file cannot be read.
-    pub fn energy_uj(&self) -> Result<u64, Trouble> {
+    pub fn energy_uj(&self) -> Result<u64, SystemError> {
         self.number(PLATFORM, "energy_uj")
     }
 
@@ -47,7 +47,7 @@ impl Registers {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn energy_range_uj(&self) -> Result<u64, Trouble> {
+    pub fn energy_range_uj(&self) -> Result<u64, SystemError> {
         self.number(PLATFORM, "max_energy_range_uj")
     }
 
@@ -80,7 +80,7 @@ impl Registers {
         writes
     }
 
-    fn number(&self, zone: &str, file: &str) -> Result<u64, Trouble> {
+    fn number(&self, zone: &str, file: &str) -> Result<u64, SystemError> {
         let path = self.powercap.join(zone).join(file);
         let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(text.trim().parse()?)

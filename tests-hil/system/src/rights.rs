@@ -1,7 +1,7 @@
 //! What an installation brings along: definitions, namespace, accounts, roles, the policy that keeps an agent to its own node, and
 //! the settings of each program, read from what is rendered from the chart, so that what is tested is what ships.
 
-use crate::Trouble;
+use crate::SystemError;
 use cluster::ControlPlane;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// The programs that have an account, each named after itself with `joulie-` in front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Account {
+pub enum ProgramAccount {
     /// `joulie-agent`, on a node.
     Agent,
     /// The same program, for many nodes.
@@ -31,7 +31,7 @@ pub const NAMESPACE: &str = "joulie-system";
 const FIELD_MANAGER: &str = "installation";
 const PATIENCE: Duration = Duration::from_secs(60);
 
-impl Account {
+impl ProgramAccount {
     /// Of the ServiceAccount.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -48,7 +48,7 @@ impl Account {
     ///
     /// # Errors
     /// When the API issues none.
-    pub async fn kubeconfig(self, control_plane: &ControlPlane) -> Result<PathBuf, Trouble> {
+    pub async fn kubeconfig(self, control_plane: &ControlPlane) -> Result<PathBuf, SystemError> {
         Ok(control_plane.service_account_kubeconfig(NAMESPACE, self.name()).await?)
     }
 
@@ -56,7 +56,11 @@ impl Account {
     ///
     /// # Errors
     /// When the API issues none.
-    pub async fn kubeconfig_on(self, control_plane: &ControlPlane, node: &str) -> Result<PathBuf, Trouble> {
+    pub async fn kubeconfig_on(
+        self,
+        control_plane: &ControlPlane,
+        node: &str,
+    ) -> Result<PathBuf, SystemError> {
         Ok(control_plane.pod_kubeconfig(NAMESPACE, self.name(), node).await?)
     }
 }
@@ -71,7 +75,7 @@ const WORKLOADS: [&str; 3] = ["DaemonSet", "Deployment", "StatefulSet"];
 ///
 /// # Errors
 /// When a file cannot be read, or the API refuses what is in it.
-pub async fn install(client: &Client) -> Result<(), Trouble> {
+pub async fn install(client: &Client) -> Result<(), SystemError> {
     let mut definitions = Vec::new();
     for folder in FOLDERS {
         for object in objects(folder)? {
@@ -94,7 +98,7 @@ pub async fn install(client: &Client) -> Result<(), Trouble> {
 ///
 /// # Errors
 /// When a file cannot be read, or has no such program.
-pub fn settings(account: Account) -> Result<Vec<(String, String)>, Trouble> {
+pub fn settings(account: ProgramAccount) -> Result<Vec<(String, String)>, SystemError> {
     for folder in FOLDERS {
         for object in objects(folder)? {
             let pod = &object.data["spec"]["template"]["spec"];
@@ -112,7 +116,7 @@ pub fn settings(account: Account) -> Result<Vec<(String, String)>, Trouble> {
 }
 
 /// Every object of every file of a folder, in the order of the files' names.
-fn objects(folder: &str) -> Result<Vec<DynamicObject>, Trouble> {
+fn objects(folder: &str) -> Result<Vec<DynamicObject>, SystemError> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hosts/deploy").join(folder);
     let told = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let listed = std::fs::read_dir(&folder).map_err(|error| told(&folder, &error))?;
@@ -129,7 +133,7 @@ fn objects(folder: &str) -> Result<Vec<DynamicObject>, Trouble> {
     Ok(objects)
 }
 
-async fn apply(client: &Client, object: &DynamicObject) -> Result<(), Trouble> {
+async fn apply(client: &Client, object: &DynamicObject) -> Result<(), SystemError> {
     let types = object.types.clone().ok_or("an object without a kind")?;
     let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(&types)?);
     let api: Api<DynamicObject> = match &object.metadata.namespace {

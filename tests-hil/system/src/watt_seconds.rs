@@ -4,8 +4,8 @@
 //! Drawn is what whole nodes draw. Between two looks only the mean is known; looks come some five times in a second, and
 //! what a limit averages over is a second.
 
-use crate::Trouble;
-use crate::world::World;
+use crate::SystemError;
+use crate::world::TestSystem;
 use futures::{StreamExt, TryStreamExt};
 use serde_json::Value;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub struct Stretch {
 }
 
 /// Looks again and again.
-pub struct Meter {
+pub struct EnergySampler {
     names: Vec<String>,
     range_uj: u64,
     last: Option<Look>,
@@ -39,12 +39,12 @@ struct Look {
     limits: f64,
 }
 
-impl Meter {
+impl EnergySampler {
     /// Of all nodes of a world.
     ///
     /// # Errors
     /// When the simulator does not say which nodes it has.
-    pub async fn new(world: &World) -> Result<Self, Trouble> {
+    pub async fn new(world: &TestSystem) -> Result<Self, SystemError> {
         let listed = world.simulator.get("/nodes").await?;
         let names = listed["nodes"].as_array().into_iter().flatten();
         let names = names.filter_map(|name| name.as_str().map(str::to_owned)).collect();
@@ -55,13 +55,13 @@ impl Meter {
     ///
     /// # Errors
     /// When a node does not answer.
-    pub async fn look(&mut self, world: &World) -> Result<Option<Stretch>, Trouble> {
+    pub async fn look(&mut self, world: &TestSystem) -> Result<Option<Stretch>, SystemError> {
         let states = futures::stream::iter(self.names.clone())
             .map(|name| async move { world.simulator.get(&format!("/state/{name}")).await })
             .buffered(8)
             .try_collect::<Vec<_>>()
             .await?;
-        let simulated = states.iter().map(joules).collect::<Result<Vec<_>, Trouble>>()?;
+        let simulated = states.iter().map(joules).collect::<Result<Vec<_>, SystemError>>()?;
         let rig = world.registers.limits_uw()?.map(|limit| limit as f64 / 1e6);
         let limits = rig.iter().sum::<f64>() + states.iter().map(limits).sum::<f64>();
         let now = Look { at: Instant::now(), rig_uj: world.registers.energy_uj()?, simulated, limits };
@@ -87,7 +87,7 @@ impl Meter {
     }
 }
 
-fn joules(state: &Value) -> Result<(f64, f64), Trouble> {
+fn joules(state: &Value) -> Result<(f64, f64), SystemError> {
     let state = &state["state"];
     let read = |field: &str| state[field].as_f64().ok_or_else(|| format!("no {field} in {state}"));
     Ok((read("simulatedSeconds")?, read("joules")?))

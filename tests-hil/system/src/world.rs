@@ -2,11 +2,11 @@
 //! and the shipped programs with their own tokens.
 
 use crate::http::{self, Http};
-use crate::register::Registers;
-use crate::rights::{self, Account};
-use crate::{Trouble, ports};
-use cluster::life::{Life, Machine};
-use cluster::{ControlPlane, Extender, NodeForm, Options, Program, Scheduler, start_or_skip};
+use crate::register::RegisterFiles;
+use crate::rights::{self, ProgramAccount};
+use crate::{SystemError, ports};
+use cluster::life::{FakeNode, Life};
+use cluster::{ControlPlane, ControlPlaneOptions, Extender, NodeForm, Program, Scheduler, start_or_skip};
 use kube::Client;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -41,7 +41,7 @@ pub struct Shipped {
 
 /// Which of the processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
+pub enum SystemProcess {
     /// Serves the virtual hardware.
     Rig,
     /// The agent of the node on it.
@@ -58,7 +58,7 @@ pub enum Part {
     Extender,
 }
 
-impl Part {
+impl SystemProcess {
     /// All, in the order in which their logs are shown.
     pub const ALL: [Self; 7] = [
         Self::Rig,
@@ -86,13 +86,13 @@ impl Part {
 }
 
 /// All of it. Dropping it ends every process; one that a test leaves behind by its failure is shown by its log.
-pub struct World {
+pub struct TestSystem {
     /// The control plane, with everything in its folder.
     pub control_plane: ControlPlane,
     /// Of somebody who may do everything.
     pub client: Client,
     /// The power limits of the node on virtual hardware.
-    pub registers: Registers,
+    pub registers: RegisterFiles,
     /// The simulator's port.
     pub simulator: Http,
     /// The extender's port for work.
@@ -100,38 +100,45 @@ pub struct World {
     /// Where logs are kept when a test fails.
     keep: PathBuf,
     /// One for each account, written once: a program may be reading it while the next one is started.
-    kubeconfigs: BTreeMap<Account, PathBuf>,
+    kubeconfigs: BTreeMap<ProgramAccount, PathBuf>,
     shipped: Shipped,
     ports: [SocketAddr; 2],
     _life: Life,
 }
 
-impl World {
+impl TestSystem {
     /// A control plane with Joulie's kinds and accounts, the virtual hardware, and its node. No program of Joulie runs
     /// yet. `None` where that is not possible; why has then been said.
     ///
     /// # Errors
     /// When it is possible and fails.
-    pub async fn start(shipped: Shipped, keep: &Path) -> Result<Option<Self>, Trouble> {
+    pub async fn start(shipped: Shipped, keep: &Path) -> Result<Option<Self>, SystemError> {
         if let Err(why) = ports::fuse() {
             crate::skip(&why);
             return Ok(None);
         }
-        let Some(control_plane) = start_or_skip(&Options::whole()) else { return Ok(None) };
+        let Some(control_plane) = start_or_skip(&ControlPlaneOptions::whole()) else { return Ok(None) };
         let client = control_plane.client().await?;
         rights::install(&client).await?;
         let on = control_plane.folder().join("hardware");
-        let rig =
-            Program::new(Part::Rig.name(), &shipped.rig).argument(PROFILE).argument(on.to_string_lossy());
+        let rig = Program::new(SystemProcess::Rig.name(), &shipped.rig)
+            .argument(PROFILE)
+            .argument(on.to_string_lossy());
         control_plane.start_program(&rig)?;
-        let registers = Registers::new(&on, &control_plane.program_log_file(Part::Rig.name()));
+        let registers = RegisterFiles::new(&on, &control_plane.program_log_file(SystemProcess::Rig.name()));
         crate::until("the virtual hardware is mounted", PATIENCE, async || registers.are_there()).await?;
-        let machine = Machine::named(RIG).label("joulie.io/managed", "true").has("cpu", "128");
+        let machine = FakeNode::named(RIG).label("joulie.io/managed", "true").has("cpu", "128");
         let life = Life::start(client.clone(), vec![machine]).await?;
         let mut kubeconfigs = BTreeMap::new();
         // The policy asks an agent for a token that names its node.
-        kubeconfigs.insert(Account::Agent, Account::Agent.kubeconfig_on(&control_plane, RIG).await?);
-        for account in [Account::Pool, Account::Operator, Account::Extender, Account::Simulator] {
+        kubeconfigs
+            .insert(ProgramAccount::Agent, ProgramAccount::Agent.kubeconfig_on(&control_plane, RIG).await?);
+        for account in [
+            ProgramAccount::Pool,
+            ProgramAccount::Operator,
+            ProgramAccount::Extender,
+            ProgramAccount::Simulator,
+        ] {
             kubeconfigs.insert(account, account.kubeconfig(&control_plane).await?);
         }
         let ports = [ports::free()?, ports::free()?];
@@ -153,7 +160,7 @@ impl World {
     ///
     /// # Errors
     /// When the process cannot be started.
-    pub fn run(&self, part: Part, variables: &[(&str, &str)]) -> Result<(), Trouble> {
+    pub fn run(&self, part: SystemProcess, variables: &[(&str, &str)]) -> Result<(), SystemError> {
         let mut program = self.program(part)?;
         for (name, value) in variables {
             program = program.variable(name, *value);
@@ -161,15 +168,17 @@ impl World {
         Ok(self.control_plane.start_program(&program)?)
     }
 
-    fn program(&self, part: Part) -> Result<Program, Trouble> {
+    fn program(&self, part: SystemProcess) -> Result<Program, SystemError> {
         let folder = self.control_plane.folder();
         let (path, account) = match part {
-            Part::Rig => return Err("the virtual hardware is started once".into()),
-            Part::Agent => (&self.shipped.agent, Account::Agent),
-            Part::Pool => (&self.shipped.agent, Account::Pool),
-            Part::Simulator => (&self.shipped.simulator, Account::Simulator),
-            Part::OperatorA | Part::OperatorB => (&self.shipped.operator, Account::Operator),
-            Part::Extender => (&self.shipped.extender, Account::Extender),
+            SystemProcess::Rig => return Err("the virtual hardware is started once".into()),
+            SystemProcess::Agent => (&self.shipped.agent, ProgramAccount::Agent),
+            SystemProcess::Pool => (&self.shipped.agent, ProgramAccount::Pool),
+            SystemProcess::Simulator => (&self.shipped.simulator, ProgramAccount::Simulator),
+            SystemProcess::OperatorA | SystemProcess::OperatorB => {
+                (&self.shipped.operator, ProgramAccount::Operator)
+            }
+            SystemProcess::Extender => (&self.shipped.extender, ProgramAccount::Extender),
         };
         let kubeconfig = self.kubeconfigs.get(&account).ok_or("an account without a token")?;
         let mut program =
@@ -181,14 +190,14 @@ impl World {
         let metrics = "127.0.0.1:0";
         let [simulator, extender] = self.ports;
         Ok(match part {
-            Part::Rig => program,
-            Part::Agent => program
+            SystemProcess::Rig => program,
+            SystemProcess::Agent => program
                 .variable("AGENT_MODE", "daemonset")
                 .variable("NODE_NAME", RIG)
                 .variable("HOST_ROOT", folder.join("hardware").to_string_lossy())
                 .variable("STATE_DIR", folder.join("state").to_string_lossy())
                 .variable("METRICS_ADDR", metrics),
-            Part::Pool => program
+            SystemProcess::Pool => program
                 .variable("AGENT_MODE", "pool")
                 .variable("POD_NAME", "joulie-agent-pool-0")
                 .variable("POOL_SHARDS", "1")
@@ -206,16 +215,16 @@ impl World {
                     format!("http://{simulator}/control/{{node}}"),
                 )
                 .variable("METRICS_ADDR", metrics),
-            Part::Simulator => {
+            SystemProcess::Simulator => {
                 program.variable("SIM_FLEET", FLEET).variable("SIM_ADDR", simulator.to_string())
             }
             // Short times, so that a failover takes seconds.
-            Part::OperatorA | Part::OperatorB => program
+            SystemProcess::OperatorA | SystemProcess::OperatorB => program
                 .variable("LEADER_LEASE_DURATION", "3s")
                 .variable("LEADER_RENEW_DEADLINE", "2s")
                 .variable("LEADER_RETRY_PERIOD", "500ms")
                 .variable("METRICS_ADDR", metrics),
-            Part::Extender => program
+            SystemProcess::Extender => program
                 .variable("EXTENDER_ADDR", extender.to_string())
                 .variable("METRICS_ADDR", metrics)
                 .variable("DRAIN_LINGER", "0s"),
@@ -226,7 +235,7 @@ impl World {
     ///
     /// # Errors
     /// When it does not end, or not with success.
-    pub async fn end(&self, part: Part) -> Result<(), Trouble> {
+    pub async fn end(&self, part: SystemProcess) -> Result<(), SystemError> {
         let status = self.control_plane.end_program(part.name(), PATIENCE).await?;
         if status.success() {
             return Ok(());
@@ -239,9 +248,10 @@ impl World {
     ///
     /// # Errors
     /// When it does not end, or not with success.
-    pub async fn uninstall(&self) -> Result<(), Trouble> {
+    pub async fn uninstall(&self) -> Result<(), SystemError> {
         let name = "uninstall";
-        let kubeconfig = self.kubeconfigs.get(&Account::Operator).ok_or("an account without a token")?;
+        let kubeconfig =
+            self.kubeconfigs.get(&ProgramAccount::Operator).ok_or("an account without a token")?;
         let program = Program::new(name, &self.shipped.operator)
             .argument(name)
             .variable("KUBECONFIG", kubeconfig.to_string_lossy())
@@ -260,7 +270,7 @@ impl World {
     }
 
     /// Kills a part.
-    pub fn kill(&self, part: Part) {
+    pub fn kill(&self, part: SystemProcess) {
         self.control_plane.kill_program(part.name());
     }
 
@@ -268,7 +278,7 @@ impl World {
     ///
     /// # Errors
     /// Never, as the address is a plain one.
-    pub fn scheduler(&self) -> Result<Scheduler, Trouble> {
+    pub fn scheduler(&self) -> Result<Scheduler, SystemError> {
         let [_, extender] = self.ports;
         Ok(Scheduler::with(Extender::new(&format!("http://{extender}"), NodeForm::Names)?))
     }
@@ -276,7 +286,7 @@ impl World {
     /// A part that has failed, with the last lines of its log. What was killed or asked to end has not.
     #[must_use]
     pub fn ended(&self) -> Option<String> {
-        Part::ALL.into_iter().find_map(|part| {
+        SystemProcess::ALL.into_iter().find_map(|part| {
             let status = self.control_plane.program_ended(part.name()).filter(|status| !status.success())?;
             Some(format!(
                 "{} ended with {status}:\n{}",
@@ -287,7 +297,7 @@ impl World {
     }
 }
 
-impl Drop for World {
+impl Drop for TestSystem {
     /// The folder goes with the control plane, so whoever looks for the reason of a failure gets copies of the logs.
     fn drop(&mut self) {
         if !std::thread::panicking() {
@@ -296,7 +306,7 @@ impl Drop for World {
         // A log that cannot be copied was shown by its last lines.
         let _ = std::fs::create_dir_all(&self.keep);
         let mut shown = format!("\nthe logs are kept in {}\n", self.keep.display());
-        for part in Part::ALL {
+        for part in SystemProcess::ALL {
             let _ = std::fs::copy(
                 self.control_plane.program_log_file(part.name()),
                 self.keep.join(format!("{}.log", part.name())),

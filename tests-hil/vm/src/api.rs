@@ -2,7 +2,7 @@
 //! it by a network card, and loses it when the link is down.
 
 use anyhow::{Context, Result, anyhow};
-use embedded_api::{EmbeddedApi, Options, Serving, Tls};
+use embedded_api::{ApiOptions, EmbeddedApi, Serving, Tls};
 use tokio::runtime::Runtime;
 
 /// A server that runs as long as this lives.
@@ -24,7 +24,8 @@ impl Outside {
     /// Serves Joulie's kinds on free ports, without objects.
     pub(crate) fn start() -> Result<Self> {
         let runtime = Runtime::new().context("starting the threads of the API server")?;
-        let api = EmbeddedApi::new(&Options::with(joulie_api::crd::all())).context("Joulie's own kinds")?;
+        let api =
+            EmbeddedApi::new(&ApiOptions::with(joulie_api::crd::all())).context("Joulie's own kinds")?;
         let tls = Tls::loopback().map_err(|why| anyhow!("making a certificate: {why}"))?;
         let serve = |tls| runtime.block_on(api.serve(([127, 0, 0, 1], 0).into(), tls, None));
         let secure = serve(Some(tls)).context("serving the API with TLS")?;

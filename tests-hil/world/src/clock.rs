@@ -1,7 +1,7 @@
 //! The clock of one process: it follows the virtual time of the runtime, and its chance comes from the seed.
 
 use crate::draw::Draw;
-use host_kit::clock::{Clock, Mono};
+use host_kit::clock::{HostClock, Mono};
 use jiff::{SignedDuration, Timestamp};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -31,7 +31,7 @@ impl Virtual {
     }
 }
 
-impl Clock for Virtual {
+impl HostClock for Virtual {
     fn mono(&self) -> Mono {
         Mono::at(self.began.elapsed())
     }

@@ -24,6 +24,7 @@ mod clock;
 mod cluster;
 mod disk;
 mod draw;
+mod log_capture;
 pub mod machine;
 mod network;
 mod process;
@@ -31,7 +32,6 @@ mod run;
 mod scene;
 pub mod script;
 mod story;
-mod told;
 
 pub use judge::{Breach, Excess, Excuse};
 
@@ -39,4 +39,4 @@ pub use judge::{Breach, Excess, Excuse};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-pub use run::{Outcome, Plan, run};
+pub use run::{WorldPlan, WorldReport, run};

@@ -8,22 +8,22 @@
 
 use crate::draw::{Draw, fnv};
 use joulie_core::node::backend::{Package, PackageFacts, Route};
-use joulie_core::node::cap::{CapIntent, CapRange, Desired};
-use joulie_core::node::energy::{Baseline, Meter, Reading, Sample, total};
+use joulie_core::node::cap::{CapIntent, CapRange, DesiredCap};
+use joulie_core::node::energy::{Baseline, CounterSample, EnergyMeter, MeterReading, total};
 use joulie_core::node::engine::{
-    Desire, Engine, EngineFacts, EngineLaws, EngineOrder, Instruction, MachineEngine, Occasion, Policy,
-    PolicyFacts, PolicyLimit, PolicyOutcome, Scale, TargetId, Wiring,
+    Desire, Engine, EngineFacts, EngineLaws, EngineOrder, FrequencyPolicy, FrequencyPolicyFacts, Instruction,
+    MachineEngine, Occasion, PolicyLimit, PolicyOutcome, Scale, TargetId, Wiring,
 };
-use joulie_core::node::limiter::{LimitFacts, LimitOutcome, Seen};
-use joulie_core::node::throttle::Place;
+use joulie_core::node::limiter::{LimitFacts, LimitOutcome, LimitReading};
+use joulie_core::node::throttle::PolicyLocation;
 use joulie_core::node::ticket::Ticket;
-use plant::{Domain, Load, Plant, PowerLimit, Term, from_watts, to_watts};
+use plant::{Load, Plant, PlantDomain, PowerLimit, PowerLimitTerm, from_watts, to_watts};
 use power_hal::{Counter, ErrorKind};
 use power_units::{KiloHertz, Micros, Role, Stamp, Watts};
 
 /// How the devices behave besides their faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Devices {
+pub enum DeviceBehaviour {
     /// What they say is so.
     True,
     /// They say that a limit is in force, and it is not: the judge must see it.
@@ -50,7 +50,7 @@ struct Limit {
     /// Until when firmware refuses writes, and until when nobody can read it.
     locked: u64,
     mute: u64,
-    meter: Meter,
+    meter: EnergyMeter,
     baseline: Baseline,
     answer: Option<(u64, LimitOutcome)>,
 }
@@ -64,7 +64,7 @@ struct Frequency {
 struct Hour {
     draw: Draw,
     plant: Plant,
-    devices: Devices,
+    devices: DeviceBehaviour,
     engine: Box<MachineEngine>,
     laws: EngineLaws,
     limits: Vec<Limit>,
@@ -92,7 +92,7 @@ const TRUCE: u64 = 200;
 ///
 /// # Errors
 /// When the plant cannot be built.
-pub fn hour(seed: u64, laws: EngineLaws, devices: Devices) -> Result<MachineHour, String> {
+pub fn hour(seed: u64, laws: EngineLaws, devices: DeviceBehaviour) -> Result<MachineHour, String> {
     let mut hour = Hour::new(seed, laws, devices)?;
     while hour.second < SECONDS {
         hour.happens();
@@ -103,7 +103,7 @@ pub fn hour(seed: u64, laws: EngineLaws, devices: Devices) -> Result<MachineHour
 }
 
 impl Hour {
-    fn new(seed: u64, laws: EngineLaws, devices: Devices) -> Result<Self, String> {
+    fn new(seed: u64, laws: EngineLaws, devices: DeviceBehaviour) -> Result<Self, String> {
         let spec = plant::NodeSpec {
             step: Micros::new(10_000),
             packages: plant::preset::xeon_2s()
@@ -114,7 +114,7 @@ impl Hour {
             ..plant::preset::xeon_2s()
         };
         let plant = Plant::new(&spec, seed).map_err(|error| format!("{error:?}"))?;
-        let meter = Meter::new(
+        let meter = EnergyMeter::new(
             Counter::endless(),
             Watts::from_int(1_000),
             Micros::new(50_000),
@@ -158,7 +158,7 @@ impl Hour {
             })
             .collect();
         self.engine.list_packages(&packages);
-        let policies: Vec<Policy> = (0..self.policies.len())
+        let policies: Vec<FrequencyPolicy> = (0..self.policies.len())
             .filter_map(|at| {
                 let (floor, most) = self.plant.frequency_range(at)?;
                 let scale = Scale::Frequency {
@@ -168,8 +168,8 @@ impl Hour {
                 };
                 let core = self.plant.cores_of(at)?.start;
                 let package = u16::try_from(self.plant.package_of(core)?).ok()?;
-                let place = Place { package, core: u32::try_from(core).ok()? };
-                Some(Policy::listed(scale, place, self.policy_facts(at)))
+                let place = PolicyLocation { package, core: u32::try_from(core).ok()? };
+                Some(FrequencyPolicy::listed(scale, place, self.policy_facts(at)))
             })
             .collect();
         self.engine.list_policies(&policies);
@@ -183,8 +183,8 @@ impl Hour {
         match event {
             0..8 => {
                 let watts = Watts::from_int(i32::try_from(80 + self.draw.below(150)).unwrap_or(80));
-                let cpu = Desired::Cap(CapIntent::of_watts(watts));
-                self.desire = Desire { cpu, gpu: Desired::Gone, grant: None };
+                let cpu = DesiredCap::Cap(CapIntent::of_watts(watts));
+                self.desire = Desire { cpu, gpu: DesiredCap::Gone, grant: None };
             }
             8..10 => self.desire = Desire::GONE,
             10..20 => {
@@ -244,10 +244,11 @@ impl Hour {
         Stamp::new(Micros::new(self.second * 1_000_000))
     }
 
-    fn measure(&mut self, at: usize, now: Stamp) -> Reading {
-        let energy = self.plant.energy(Domain::Package(at));
+    fn measure(&mut self, at: usize, now: Stamp) -> MeterReading {
+        let energy = self.plant.energy(PlantDomain::Package(at));
         let limit = &mut self.limits[at];
-        let sample = energy.filter(|_| limit.mute < self.second).map(|energy| Sample { energy, at: now });
+        let sample =
+            energy.filter(|_| limit.mute < self.second).map(|energy| CounterSample { energy, at: now });
         limit.meter.step(&mut limit.baseline, now, sample)
     }
 
@@ -280,16 +281,16 @@ impl Hour {
         let owners = limit.original.unwrap_or(limit.watts);
         let in_force = to_watts(limit.watts).filter(|_| limit.mute < self.second);
         let seen = match in_force {
-            Some(limit) => Seen::At { limit, read: self.now() },
-            None => Seen::Unread(ErrorKind::Io),
+            Some(limit) => LimitReading::At { limit, read: self.now() },
+            None => LimitReading::Unread(ErrorKind::Io),
         };
         let limit = LimitFacts { outcome: LimitOutcome::Unknown, seen };
         PackageFacts { range: range.below(to_watts(owners)), has_limit: true, limit, in_force, most: None }
     }
 
-    fn policy_facts(&self, at: usize) -> PolicyFacts {
+    fn policy_facts(&self, at: usize) -> FrequencyPolicyFacts {
         let original = self.policies[at].original;
-        PolicyFacts {
+        FrequencyPolicyFacts {
             read: Some(self.now()),
             limit: self.plant.frequency(at).map(khz).map(PolicyLimit::Frequency),
             running: self.plant.effective_khz(at).and_then(whole).map(khz),
@@ -340,10 +341,10 @@ impl Hour {
 
     fn write_limit(&mut self, at: usize, watts: f64) {
         self.limits[at].watts = watts;
-        if self.devices == Devices::True {
+        if self.devices == DeviceBehaviour::True {
             let limit = Some(PowerLimit { watts, window_s: 1.0 });
             // The limits that are written lie between the ends of the range.
-            let _set = self.plant.set_power_limit(at, Term::Long, limit);
+            let _set = self.plant.set_power_limit(at, PowerLimitTerm::Long, limit);
         }
     }
 
@@ -368,9 +369,10 @@ impl Hour {
 
     /// What is drawn in truth against the sum of the caps.
     fn judge(&mut self) {
-        let drawn: f64 = (0..self.limits.len()).filter_map(|at| self.plant.watts(Domain::Package(at))).sum();
+        let drawn: f64 =
+            (0..self.limits.len()).filter_map(|at| self.plant.watts(PlantDomain::Package(at))).sum();
         self.out.hash = fnv(self.out.hash, &drawn.to_bits().to_le_bytes());
-        let Desired::Cap(CapIntent { watts: Some(cap), .. }) = self.desire.cpu else { return };
+        let DesiredCap::Cap(CapIntent { watts: Some(cap), .. }) = self.desire.cpu else { return };
         let most = from_watts(cap).min(MOST) * 2.0;
         if drawn > most * BAND && self.second > self.excused {
             let above = whole(drawn - most).map_or(0, i64::from);

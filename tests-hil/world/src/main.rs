@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
-use world::script::Kind;
-use world::{Excess, Excuse, Outcome, Plan, run};
+use world::script::EventKind;
+use world::{Excess, Excuse, WorldPlan, WorldReport, run};
 
 /// Hours of the whole system in virtual time, judged by the limits in force of its machines.
 #[derive(Debug, Parser)]
@@ -40,21 +40,21 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let named = |words: &[String], kind: Kind| words.iter().any(|word| word == kind.word());
-    let kinds: Vec<Kind> = Kind::ALL
+    let named = |words: &[String], kind: EventKind| words.iter().any(|word| word == kind.word());
+    let kinds: Vec<EventKind> = EventKind::ALL
         .into_iter()
         .filter(|kind| arguments.only.is_empty() || named(&arguments.only, *kind))
         .filter(|kind| !named(&arguments.without, *kind))
         .collect();
     let hour = Duration::from_secs(arguments.minutes * 60);
     if let Some(seed) = arguments.seed {
-        let outcome = run(&Plan { whole: arguments.whole, hour, ..Plan::with(seed, &kinds) });
+        let outcome = run(&WorldPlan { whole: arguments.whole, hour, ..WorldPlan::with(seed, &kinds) });
         say(&format!("{}{}", outcome.story(), line(&outcome)));
         return code(outcome.is_good());
     }
     let mut total = Total::default();
     for seed in arguments.first..arguments.first + arguments.seeds {
-        let outcome = run(&Plan { hour, ..Plan::with(seed, &kinds) });
+        let outcome = run(&WorldPlan { hour, ..WorldPlan::with(seed, &kinds) });
         say(&line(&outcome));
         total.add(&outcome);
     }
@@ -71,8 +71,8 @@ fn code(good: bool) -> ExitCode {
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn line(outcome: &Outcome) -> String {
-    let Outcome { seed, unexcused, breaches, failures, used, hash, .. } = outcome;
+fn line(outcome: &WorldReport) -> String {
+    let WorldReport { seed, unexcused, breaches, failures, used, hash, .. } = outcome;
     let verdict = if outcome.is_good() { "ok " } else { "BAD" };
     let first = breaches.first().map_or(String::new(), |breach| {
         format!(
@@ -101,7 +101,7 @@ struct Total {
 }
 
 impl Total {
-    fn add(&mut self, outcome: &Outcome) {
+    fn add(&mut self, outcome: &WorldReport) {
         if !outcome.is_good() {
             self.bad.push(outcome.seed);
         }

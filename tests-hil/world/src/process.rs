@@ -7,7 +7,7 @@ use crate::draw::Draw;
 use crate::network::{Alive, Line, Road, client};
 use crate::scene::Scene;
 use embedded_api::EmbeddedApi;
-use host_kit::config::{Invocation, Table, Values, load};
+use host_kit::config::{Invocation, SettingsTable, Values, load};
 use host_kit::program::Context;
 use host_kit::shutdown::{self, Apart, Tasks, Trigger};
 use std::ffi::OsString;
@@ -154,7 +154,7 @@ fn of_agent(node: &str, disk: &Disk) -> Vec<(&'static str, String)> {
     .collect()
 }
 
-fn values(table: &Table, variables: &[(&'static str, String)]) -> Result<Values, String> {
+fn values(table: &SettingsTable, variables: &[(&'static str, String)]) -> Result<Values, String> {
     // Nobody connects to these ports; they are bound because the programs bind them.
     let all = [("METRICS_ADDR", "127.0.0.1:0"), ("JOULIE_NAMESPACE", NAMESPACE)];
     let own = variables.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));

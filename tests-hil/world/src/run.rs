@@ -4,12 +4,12 @@ use crate::budget::{CUT_DEADLINE, RESTORE_DEADLINE};
 use crate::clock::wall;
 use crate::cluster::Cluster;
 use crate::disk::Disk;
+use crate::log_capture::LogCapture;
 use crate::network::{Line, Weather};
 use crate::process::{NAMESPACE, Process, Start, Who};
 use crate::scene::{Scene, boot_id};
-use crate::script::{Act, Kind, Script};
-use crate::told::Told;
-use embedded_api::{EmbeddedApi, Matching, Options, Snapshot};
+use crate::script::{Act, EventKind, Script};
+use embedded_api::{ApiOptions, EmbeddedApi, Matching, Snapshot};
 use judge::{Breach, Excess, Excuse};
 use serde_json::{Value, json};
 use simulator::fleet::{Fleet, Member};
@@ -20,13 +20,13 @@ use tokio::time::Instant;
 
 /// What is to be played.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct WorldPlan {
     /// What chance begins with.
     pub seed: u64,
     /// How long it lasts.
     pub hour: Duration,
     /// What happens.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<EventKind>,
     /// Which nodes there are, as the simulator writes it.
     pub fleet: &'static str,
     /// As what part of the limit the operators are told it; with more than 1 they cannot keep it.
@@ -35,27 +35,34 @@ pub struct Plan {
     pub whole: bool,
 }
 
-impl Plan {
+impl WorldPlan {
     /// What is played every day.
-    pub const EVERYDAY: &[Kind] = &Kind::ALL;
+    pub const EVERYDAY: &[EventKind] = &EventKind::ALL;
 
     /// An hour of two operators, six agents on their machines and an extender, with everything that happens.
     #[must_use]
     pub fn full(seed: u64) -> Self {
         let hour = Duration::from_secs(3600);
-        Self { seed, hour, kinds: Kind::ALL.to_vec(), fleet: "xeon:2,epyc:2,gpu:2", told: 1.0, whole: false }
+        Self {
+            seed,
+            hour,
+            kinds: EventKind::ALL.to_vec(),
+            fleet: "xeon:2,epyc:2,gpu:2",
+            told: 1.0,
+            whole: false,
+        }
     }
 
     /// The same hour with these kinds only.
     #[must_use]
-    pub fn with(seed: u64, kinds: &[Kind]) -> Self {
+    pub fn with(seed: u64, kinds: &[EventKind]) -> Self {
         Self { kinds: kinds.to_vec(), ..Self::full(seed) }
     }
 }
 
 /// What came of it.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct WorldReport {
     /// Of which seed.
     pub seed: u64,
     /// The excess that nothing excuses.
@@ -75,7 +82,7 @@ pub struct Outcome {
     story: String,
 }
 
-impl Outcome {
+impl WorldReport {
     /// Nothing was above the budget without an excuse, nothing broke, and the budget is used.
     #[must_use]
     pub fn is_good(&self) -> bool {
@@ -94,13 +101,13 @@ impl Outcome {
 /// # Panics
 /// When the system has no room for a runtime, or the fleet is none.
 #[must_use]
-pub fn run(plan: &Plan) -> Outcome {
+pub fn run(plan: &WorldPlan) -> WorldReport {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     let runtime = runtime.expect("a runtime of one thread");
     let outcome = runtime.block_on(async {
         let mut world = World::new(plan).expect("a fleet that can be");
         // What the programs say is told with the story.
-        let _told = tracing::subscriber::set_default(Told::subscriber(&world.scene));
+        let _told = tracing::subscriber::set_default(LogCapture::subscriber(&world.scene));
         world.play(plan).await;
         world.outcome(plan)
     });
@@ -138,7 +145,7 @@ struct World {
 }
 
 impl World {
-    fn new(plan: &Plan) -> Result<Self, String> {
+    fn new(plan: &WorldPlan) -> Result<Self, String> {
         let mut members =
             Fleet::parse(plan.fleet).and_then(|fleet| fleet.members()).map_err(|error| error.to_string())?;
         members.sort_by(|one, other| one.name.cmp(&other.name));
@@ -146,9 +153,9 @@ impl World {
         let scene = Scene::new(&members, plan.seed, site_watts).map_err(|error| error.to_string())?;
         let scene = Arc::new(scene);
         let hour = scene.hour();
-        let options = Options {
+        let options = ApiOptions {
             clock: Arc::new(move || wall(hour.elapsed())),
-            ..Options::with(joulie_api::crd::all())
+            ..ApiOptions::with(joulie_api::crd::all())
         };
         let api = EmbeddedApi::new(&options).map_err(|error| error.to_string())?;
         let agents = members.iter().map(|member| Who::Agent(member.name.clone()));
@@ -183,7 +190,7 @@ impl World {
         })
     }
 
-    async fn play(&mut self, plan: &Plan) {
+    async fn play(&mut self, plan: &WorldPlan) {
         let made = self.cluster.namespace(NAMESPACE).await;
         self.note(made);
         for member in self.members.clone() {
@@ -495,7 +502,7 @@ impl World {
         }
     }
 
-    fn outcome(&mut self, plan: &Plan) -> Outcome {
+    fn outcome(&mut self, plan: &WorldPlan) -> WorldReport {
         let in_force = self.scene.look();
         let (site_watts, failures) = (self.site_watts, std::mem::take(&mut self.failures));
         self.scene.read(|judge, story, counts| {
@@ -505,7 +512,7 @@ impl World {
                 breaches.first().filter(|_| !plan.whole).map_or((Duration::ZERO, plan.hour), |breach| {
                     (breach.from.saturating_sub(before), breach.to.min(breach.from + before))
                 });
-            Outcome {
+            WorldReport {
                 seed: plan.seed,
                 unexcused,
                 breaches,

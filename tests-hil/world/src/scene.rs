@@ -6,14 +6,14 @@ use crate::clock::wall;
 use crate::story::{Story, Weight};
 use bytes::Bytes;
 use http::StatusCode;
-use judge::{Excuse, Judge, Part};
+use judge::{Excuse, Judge, MachinePart};
 use power_units::Micros;
 use serde_json::Value;
 use simulator::control::{self, Last};
-use simulator::faults::{Control, Faults};
+use simulator::faults::{ControlFault, NodeFaults};
 use simulator::fleet::Member;
-use simulator::machine::{Machine, MachineError};
-use simulator::telemetry::Telemetry;
+use simulator::machine::{MachineError, SimulatedMachine};
+use simulator::telemetry::TelemetryResponse;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -35,9 +35,9 @@ struct State {
 /// A machine as its agent and the world see it.
 struct Plant {
     member: Member,
-    machine: Machine,
+    machine: SimulatedMachine,
     last: Last,
-    faults: Faults,
+    faults: NodeFaults,
     is_up: bool,
     /// Another machine is to boot under the name: no room was kept for it.
     is_new: bool,
@@ -45,10 +45,10 @@ struct Plant {
 }
 
 impl Plant {
-    fn in_force(&self, part: Part) -> f64 {
+    fn in_force(&self, part: MachinePart) -> f64 {
         match part {
-            Part::Cpu => f64::from(self.member.hardware.sockets) * self.machine.package_cap(),
-            Part::Gpu => self.boards() * self.machine.board_cap().unwrap_or(0.0),
+            MachinePart::Cpu => f64::from(self.member.hardware.sockets) * self.machine.package_cap(),
+            MachinePart::Gpu => self.boards() * self.machine.board_cap().unwrap_or(0.0),
         }
     }
 
@@ -57,17 +57,17 @@ impl Plant {
     }
 
     /// What a body asks for, of a whole part, as far as the machine takes it.
-    fn asked(&self, body: &[u8]) -> Option<(Part, f64)> {
+    fn asked(&self, body: &[u8]) -> Option<(MachinePart, f64)> {
         let body: Value = serde_json::from_slice(body).ok()?;
         match body["action"].as_str()? {
             control::SET_POWER => {
                 let (low, high) = self.member.hardware.package_cap;
                 let each = body["capWatts"].as_f64()?.clamp(low, high);
-                Some((Part::Cpu, each * f64::from(self.member.hardware.sockets)))
+                Some((MachinePart::Cpu, each * f64::from(self.member.hardware.sockets)))
             }
             control::SET_GPU_POWER => {
                 let (low, high) = self.member.hardware.gpus.as_ref()?.cap;
-                Some((Part::Gpu, body["capWattsPerGpu"].as_f64()?.clamp(low, high) * self.boards()))
+                Some((MachinePart::Gpu, body["capWattsPerGpu"].as_f64()?.clamp(low, high) * self.boards()))
             }
             _ => None,
         }
@@ -82,7 +82,7 @@ impl Scene {
     pub(crate) fn new(members: &[Member], seed: u64, budget: f64) -> Result<Self, MachineError> {
         let (mut machines, mut judge) = (BTreeMap::new(), Judge::new(budget));
         for (number, member) in (0_u64..).zip(members) {
-            let machine = Machine::new(member, seed.wrapping_add(number))?;
+            let machine = SimulatedMachine::new(member, seed.wrapping_add(number))?;
             let last = Last::nothing(wall(Duration::ZERO));
             let member = member.clone();
             let name = member.name.clone();
@@ -90,12 +90,12 @@ impl Scene {
                 member,
                 machine,
                 last,
-                faults: Faults::default(),
+                faults: NodeFaults::default(),
                 is_up: true,
                 is_new: false,
                 boots: 1,
             };
-            for part in [Part::Cpu, Part::Gpu] {
+            for part in [MachinePart::Cpu, MachinePart::Gpu] {
                 // The system has not begun yet: every machine has just booted.
                 let low = least(&plant, part);
                 judge.part(&name, part, plant.in_force(part), low);
@@ -182,7 +182,7 @@ impl Scene {
         let (mut state, now) = self.judged();
         let plant = state.machines.get_mut(node).filter(|plant| plant.is_up)?;
         plant.machine.advance(micros(now));
-        let telemetry = Telemetry::of(&mut plant.machine, &plant.last, wall(now));
+        let telemetry = TelemetryResponse::of(&mut plant.machine, &plant.last, wall(now));
         serde_json::to_vec(&telemetry).ok().map(Bytes::from)
     }
 
@@ -201,7 +201,8 @@ impl Scene {
         if let Some((part, asked)) = asked {
             let (before, after) = (judge.held(node, part), plant.in_force(part));
             judge.holds(node, part, after);
-            let landed = if plant.faults.control == Control::Ok { Landed::InForce } else { Landed::Refused };
+            let landed =
+                if plant.faults.control == ControlFault::Ok { Landed::InForce } else { Landed::Refused };
             match landed {
                 Landed::InForce => {
                     judge.end((node, part), Excuse::Refusal);
@@ -222,8 +223,8 @@ impl Scene {
             story.tell(now, Weight::Told, line);
         }
         let status = match plant.faults.control {
-            Control::Error => StatusCode::INTERNAL_SERVER_ERROR,
-            Control::Ok | Control::Ignored | Control::Blocked => StatusCode::OK,
+            ControlFault::Error => StatusCode::INTERNAL_SERVER_ERROR,
+            ControlFault::Ok | ControlFault::Ignored | ControlFault::Blocked => StatusCode::OK,
         };
         let answer = control::answer(&mut plant.machine, &plant.last, &done, node);
         serde_json::to_vec(&answer).ok().map(|bytes| (status, Bytes::from(bytes)))
@@ -235,7 +236,7 @@ impl Scene {
         let State { machines, judge, story, .. } = &mut *state;
         let Some(plant) = machines.get_mut(node) else { return };
         plant.is_up = false;
-        for part in [Part::Cpu, Part::Gpu] {
+        for part in [MachinePart::Cpu, MachinePart::Gpu] {
             judge.holds(node, part, 0.0);
         }
         story.tell(now, Weight::Told, format!("** {node} goes down; all {:.0} W", judge.in_force()));
@@ -269,7 +270,7 @@ impl Scene {
         plant.machine.set_throttle(0);
         plant.last = Last::nothing(wall(now));
         let is_new = std::mem::take(&mut plant.is_new);
-        for part in [Part::Cpu, Part::Gpu] {
+        for part in [MachinePart::Cpu, MachinePart::Gpu] {
             judge.holds(node, part, plant.in_force(part));
             let low = if is_new { 0.0 } else { least(plant, part) };
             judge.booted((node, part), low, now + REBOOT_DEADLINE);
@@ -289,7 +290,7 @@ impl Scene {
         plant.machine.set_board_cap(f64::INFINITY);
         // Telemetry shows what is commanded, and this is commanded by somebody else.
         plant.last = Last::nothing(wall(now));
-        for part in [Part::Cpu, Part::Gpu] {
+        for part in [MachinePart::Cpu, MachinePart::Gpu] {
             let before = judge.held(node, part);
             judge.holds(node, part, plant.in_force(part));
             judge.excuse((node, part), Excuse::Rival, before, now + RIVAL_AT_MOST);
@@ -302,7 +303,7 @@ impl Scene {
     }
 
     /// The controls of a machine refuse, or are well again.
-    pub(crate) fn controls(&self, node: &str, control: Control) {
+    pub(crate) fn controls(&self, node: &str, control: ControlFault) {
         let (mut state, now) = self.judged();
         if let Some(plant) = state.machines.get_mut(node) {
             plant.faults.control = control;
@@ -312,10 +313,10 @@ impl Scene {
 }
 
 /// The least that a part can be limited to.
-fn least(plant: &Plant, part: Part) -> f64 {
+fn least(plant: &Plant, part: MachinePart) -> f64 {
     match part {
-        Part::Cpu => plant.member.hardware.package_cap.0 * f64::from(plant.member.hardware.sockets),
-        Part::Gpu => {
+        MachinePart::Cpu => plant.member.hardware.package_cap.0 * f64::from(plant.member.hardware.sockets),
+        MachinePart::Gpu => {
             plant.member.hardware.gpus.as_ref().map_or(0.0, |gpus| gpus.cap.0 * f64::from(gpus.count))
         }
     }

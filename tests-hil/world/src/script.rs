@@ -3,13 +3,13 @@
 use crate::draw::Draw;
 use crate::network::Weather;
 use crate::process::Who;
-use simulator::faults::Control;
+use simulator::faults::ControlFault;
 use simulator::fleet::Member;
 use std::time::Duration;
 
 /// A kind of what happens. A plan without a kind has everything else of its seed at the same moments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum EventKind {
     /// Pods come and go.
     Pods,
     /// The site's limit is cut and raised.
@@ -46,7 +46,7 @@ pub enum Kind {
     Absences,
 }
 
-impl Kind {
+impl EventKind {
     /// Everything.
     pub const ALL: [Self; 17] = [
         Self::Pods,
@@ -106,7 +106,7 @@ pub(crate) enum Act {
     /// The node controller has not heard of the node.
     Silent(String),
     Up(String),
-    Controls(String, Control),
+    Controls(String, ControlFault),
     Rival(String),
     Pod {
         name: String,
@@ -151,7 +151,12 @@ const BEGIN: u64 = 120_000;
 const REST: Duration = Duration::from_secs(240);
 
 impl Script {
-    pub(crate) fn of(seed: u64, hour: Duration, members: &[Member], kinds: &[Kind]) -> Vec<(Duration, Act)> {
+    pub(crate) fn of(
+        seed: u64,
+        hour: Duration,
+        members: &[Member],
+        kinds: &[EventKind],
+    ) -> Vec<(Duration, Act)> {
         let nodes = members.iter().map(|member| member.name.clone()).collect();
         let mut script = Self { acts: Vec::new(), hour, nodes };
         for kind in kinds {
@@ -163,74 +168,76 @@ impl Script {
         script.acts
     }
 
-    fn draw(&mut self, kind: Kind, draw: &mut Draw) {
+    fn draw(&mut self, kind: EventKind, draw: &mut Draw) {
         match kind {
-            Kind::Pods => self.pods(draw),
-            Kind::Budgets => self.every(draw, 420, |script, at, draw| {
+            EventKind::Pods => self.pods(draw),
+            EventKind::Budgets => self.every(draw, 420, |script, at, draw| {
                 script.acts.push((at, Act::Budget(0.3 + 0.6 * draw.unit())));
             }),
-            Kind::Weather => self.every(draw, 200, |script, at, draw| {
+            EventKind::Weather => self.every(draw, 200, |script, at, draw| {
                 let (who, until) = (script.who(draw), at + draw.millis(5_000, 90_000));
                 script.acts.push((at, Act::Weather(who.clone(), weather(draw))));
                 script.acts.push((until, Act::Weather(who, Weather::default())));
             }),
-            Kind::Cuts => self.every(draw, 500, |script, at, draw| {
+            EventKind::Cuts => self.every(draw, 500, |script, at, draw| {
                 let (who, until) = (script.who(draw), at + draw.millis(2_000, 120_000));
                 let cut = Weather { is_cut: true, ..Weather::default() };
                 script.acts.push((at, Act::Weather(who.clone(), cut)));
                 script.acts.push((until, Act::Weather(who, Weather::default())));
             }),
-            Kind::Roads => self.every(draw, 250, |script, at, draw| {
+            EventKind::Roads => self.every(draw, 250, |script, at, draw| {
                 let (node, until) = (script.node(draw), at + draw.millis(5_000, 60_000));
                 script.acts.push((at, Act::Road(node.clone(), weather(draw))));
                 script.acts.push((until, Act::Road(node, Weather::default())));
             }),
-            Kind::Kills => self.every(draw, 150, |script, at, draw| {
+            EventKind::Kills => self.every(draw, 150, |script, at, draw| {
                 let who = script.who(draw);
                 script.acts.push((at, Act::Kill(who.clone())));
                 script.acts.push((at + draw.millis(200, 15_000), Act::Start(who)));
             }),
-            Kind::Reboots => self.every(draw, 900, |script, at, draw| script.reboot(at, draw, (500, 8_000))),
-            Kind::Refusals => self.every(draw, 900, |script, at, draw| {
-                let controls = [Control::Blocked, Control::Error, Control::Ignored];
+            EventKind::Reboots => {
+                self.every(draw, 900, |script, at, draw| script.reboot(at, draw, (500, 8_000)))
+            }
+            EventKind::Refusals => self.every(draw, 900, |script, at, draw| {
+                let controls = [ControlFault::Blocked, ControlFault::Error, ControlFault::Ignored];
                 let (node, control) = (script.node(draw), controls[draw.index(controls.len())]);
                 script.acts.push((at, Act::Controls(node.clone(), control)));
-                script.acts.push((at + draw.millis(10_000, 120_000), Act::Controls(node, Control::Ok)));
+                script.acts.push((at + draw.millis(10_000, 120_000), Act::Controls(node, ControlFault::Ok)));
             }),
-            Kind::Rivals => self.every(draw, 900, |script, at, draw| {
+            EventKind::Rivals => self.every(draw, 900, |script, at, draw| {
                 let node = script.node(draw);
                 script.acts.push((at, Act::Rival(node)));
             }),
-            Kind::Persons => self.every(draw, 700, |script, at, draw| {
+            EventKind::Persons => self.every(draw, 700, |script, at, draw| {
                 let node = script.node(draw);
                 let cap = 0.6 + 0.4 * draw.unit();
                 script.acts.push((at, Act::Cap(node.clone(), Some(cap))));
                 script.acts.push((at + draw.millis(20_000, 240_000), Act::Cap(node, None)));
             }),
-            Kind::Releases => self.every(draw, 700, |script, at, draw| script.release(at, draw)),
-            Kind::Deletions => self.every(draw, 900, |script, at, draw| {
+            EventKind::Releases => self.every(draw, 700, |script, at, draw| script.release(at, draw)),
+            EventKind::Deletions => self.every(draw, 900, |script, at, draw| {
                 let plurals = ["nodepowerprofiles", "nodehardwares", "nodetwins"];
                 let (plural, node) = (plurals[draw.index(plurals.len())], script.node(draw));
                 script.acts.push((at, Act::Forget { plural, node }));
             }),
-            Kind::Nodes => self.every(draw, 900, |script, at, draw| {
+            EventKind::Nodes => self.every(draw, 900, |script, at, draw| {
                 let node = script.node(draw);
                 script.acts.push((at, Act::Unregister(node.clone())));
                 script.acts.push((at + draw.millis(1_000, 300_000), Act::Register(node)));
             }),
-            Kind::Machines => {
+            EventKind::Machines => {
                 self.every(draw, 1_200, |script, at, draw| script.replace(at, draw, (5_000, 20_000)))
             }
-            Kind::Rights => self.every(draw, 900, |script, at, draw| {
+            EventKind::Rights => self.every(draw, 900, |script, at, draw| {
                 script.acts.push((at, Act::Rights(false)));
                 script.acts.push((at + draw.millis(0, 5_000), Act::Budget(0.2 + 0.6 * draw.unit())));
                 script.acts.push((at + draw.millis(10_000, 90_000), Act::Rights(true)));
             }),
-            Kind::Restores => self.every(draw, 900, |script, at, draw| {
+            EventKind::Restores => self.every(draw, 900, |script, at, draw| {
                 script.acts.push((at, Act::Keep));
                 script.acts.push((at + draw.millis(5_000, 240_000), Act::Restore));
             }),
-            Kind::Absences => self.every(draw, 1_200, |script, at, draw| match draw.permille(500) {
+            EventKind::Absences => self.every(draw, 1_200, |script, at, draw| match draw.permille(500) {
                 true => script.reboot(at, draw, (60_000, 240_000)),
                 false => script.replace(at, draw, (60_000, 240_000)),
             }),

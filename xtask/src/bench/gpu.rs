@@ -2,10 +2,10 @@
 
 use crate::bench::{Row, measure};
 use joulie_core::budget::{
-    Account, Grant, Group, Law, Move, Node, Priority, Range, Receipt, Share, Standing, Tree, Turn, allocate,
-    next_moves,
+    BudgetNode, BudgetTree, Grant, GrantAccount, GrantReceipt, Group, GroupShare, GroupState, Move,
+    MoveTuning, Priority, Range, Turn, allocate, next_moves,
 };
-use joulie_core::placement::gpu::{Ask, Gpu, Island, Model, Phase, Vram, fit};
+use joulie_core::placement::gpu::{GpuPhase, GpuRequest, Island, Model, PhysicalGpu, Vram, fit};
 use power_units::Watts;
 
 const NODES: u32 = 5_000;
@@ -18,16 +18,16 @@ pub(crate) fn rows() -> Vec<Row> {
 }
 
 /// 5,000 nodes of 8 cards: two islands of four on every other node, one of eight on the rest, filled unevenly.
-fn cluster() -> Vec<[Gpu; 8]> {
+fn cluster() -> Vec<[PhysicalGpu; 8]> {
     let card = |node: u32, card: u32| {
         let number = node * 8 + card;
         let allocated = i64::from(number.wrapping_mul(2_654_435_761) % 5) * 8_000;
-        Gpu {
+        PhysicalGpu {
             key: u64::from(number.wrapping_mul(2_654_435_761)),
             model: Some(Model(u32::from(node % 10 == 9))),
             vram: Vram::read(Some(40_000), Some(allocated)),
             island: Some(Island(if node.is_multiple_of(2) { u16::from(card > 3) } else { 0 })),
-            phase: Phase::Available,
+            phase: GpuPhase::Available,
         }
     };
     (0..NODES).map(|node| std::array::from_fn(|at| card(node, u32::try_from(at).unwrap_or(0)))).collect()
@@ -36,7 +36,9 @@ fn cluster() -> Vec<[Gpu; 8]> {
 fn gpu_rows() -> Vec<Row> {
     let nodes = cluster();
     let row = |what: &str, vram, count| {
-        let Ok(ask) = Ask::new(Some(Model(0)), vram, count) else { unreachable!("the asks are sound") };
+        let Ok(ask) = GpuRequest::new(Some(Model(0)), vram, count) else {
+            unreachable!("the asks are sound")
+        };
         measure(what, None, (NODES, 1), || {
             nodes.iter().filter_map(|cards| fit(ask, cards).ok()).fold(0_u64, |sum, fit| sum ^ fit.cards)
         })
@@ -51,10 +53,10 @@ fn gpu_rows() -> Vec<Row> {
 
 struct Site {
     groups: Vec<Group>,
-    nodes: Vec<Node>,
-    shares: Vec<Share>,
+    nodes: Vec<BudgetNode>,
+    shares: Vec<GroupShare>,
     targets: Vec<Watts>,
-    standings: Vec<Standing>,
+    standings: Vec<GroupState>,
     queue: Vec<Turn>,
     moves: Vec<Move>,
 }
@@ -72,12 +74,12 @@ fn site(limit: i32, held: i32) -> Site {
     let Ok(range) = Range::new(watts(800), Some(watts(10_000))) else { unreachable!("the range is sound") };
     let node = |index: u32| {
         let grant = Grant { serial: 1, watts: watts(held), ceiling: watts(held) };
-        let account = Account::observed(
+        let account = GrantAccount::observed(
             Some(grant),
-            Some(Receipt { serial: 1, holds: watts(held), floor: Watts::ZERO }),
+            Some(GrantReceipt { serial: 1, holds: watts(held), floor: Watts::ZERO }),
         );
         let performance = index.is_multiple_of(3);
-        Node {
+        BudgetNode {
             key: u64::from(index.wrapping_mul(2_654_435_761)),
             group: 11 + usize::try_from(index % 250).unwrap_or(0),
             priority: if performance { Priority::Performance } else { Priority::Eco },
@@ -87,10 +89,10 @@ fn site(limit: i32, held: i32) -> Site {
             account,
         }
     };
-    let nodes: Vec<Node> = (0..NODES).map(node).collect();
+    let nodes: Vec<BudgetNode> = (0..NODES).map(node).collect();
     Site {
-        shares: vec![Share::EMPTY; groups.len()],
-        standings: vec![Standing::EMPTY; groups.len()],
+        shares: vec![GroupShare::EMPTY; groups.len()],
+        standings: vec![GroupState::EMPTY; groups.len()],
         targets: vec![Watts::ZERO; nodes.len()],
         queue: vec![Turn::EMPTY; nodes.len()],
         moves: vec![Move::Keep; nodes.len()],
@@ -102,10 +104,10 @@ fn site(limit: i32, held: i32) -> Site {
 fn budget_rows() -> Vec<Row> {
     let row = |what: &str, limit, held| {
         let mut site = site(limit, held);
-        let Ok(law) = Law::new(Watts::from_int(5)) else { unreachable!("the dead-band is sound") };
+        let Ok(law) = MoveTuning::new(Watts::from_int(5)) else { unreachable!("the dead-band is sound") };
         measure(what, None, (NODES, 1), move || {
             let Site { groups, nodes, shares, targets, standings, queue, moves } = &mut site;
-            let tree = Tree::new(groups).ok()?;
+            let tree = BudgetTree::new(groups).ok()?;
             let allocation = allocate(tree, nodes, shares, targets).ok()?;
             let summary = next_moves(law, tree, (nodes, targets), (standings, queue), moves).ok()?;
             Some((allocation.curtailed, summary.raised))

@@ -7,11 +7,11 @@
 use super::{Row, measure, print};
 use anyhow::{Context, Result, bail};
 use hal_files::Root;
-use hal_nvidia::{Library, Nvidia, Scope};
+use hal_nvidia::{Library, LimitScope, Nvidia};
 use hal_rapl::Powercap;
-use node_kit::{Access, Boot, Config, Desire, Node, Sources, Time};
-use nvml_stub::{Card, Machine};
-use power_hal::{Memory, PowerHal, Reading};
+use node_kit::{Boot, Config, Desire, HardwareSources, NodeAccess, OpenNode, Time};
+use nvml_stub::{StubGpu, StubMachine};
+use power_hal::{OriginalsInMemory, PowerHal, Reading};
 use power_units::Micros;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -69,13 +69,13 @@ impl Place {
                 std::fs::write(zone.join(file), format!("{text}\n"))?;
             }
         }
-        let gpus = Machine::at(place.0.join("gpus"));
+        let gpus = StubMachine::at(place.0.join("gpus"));
         gpus.library()?;
         gpus.put("driver", "570.86.16")?;
         for gpu in 0..GPUS {
             let uuid: &'static str = format!("GPU-{gpu}1111111-0b1c-4d7e-9a55-0123456789ab").leak();
             let pci: &'static str = format!("00000000:{gpu}1:00.0").leak();
-            let card = Card { uuid, pci, min_mw: 200_000, max_mw: 700_000, default_mw: 700_000 };
+            let card = StubGpu { uuid, pci, min_mw: 200_000, max_mw: 700_000, default_mw: 700_000 };
             gpus.add(&format!("gpu{gpu}"), &card)?;
         }
         Ok(place)
@@ -101,14 +101,14 @@ fn rows(place: &Place) -> Result<Vec<Row>> {
     rows.push(measure("bare pread of an energy counter", None, (1, 1_000), || {
         file.read_at(&mut buffer, 0).unwrap_or(0)
     }));
-    let mut rapl = Powercap::open(Root::at(&place.0), Time::real(), Memory::<4>::new())?;
+    let mut rapl = Powercap::open(Root::at(&place.0), Time::real(), OriginalsInMemory::<4>::new())?;
     let mut batch: Vec<Reading> = rapl.domains().iter().map(|(handle, _)| Reading::new(handle)).collect();
     if batch.len() != SOCKETS {
         bail!("powercap lists {} packages instead of {SOCKETS}", batch.len());
     }
     rows.push(measure("powercap, a package of a batch of 2", None, (2, 200), || rapl.sample(&mut batch)));
     let library = Library::at(library(&place.0));
-    let mut nvidia = Nvidia::open(library, Scope::Gpu, Time::real(), Memory::<8>::new())?;
+    let mut nvidia = Nvidia::open(library, LimitScope::Gpu, Time::real(), OriginalsInMemory::<8>::new())?;
     let mut batch: Vec<Reading> = nvidia.domains().iter().map(|(handle, _)| Reading::new(handle)).collect();
     if batch.len() != GPUS {
         bail!("the library lists {} GPUs instead of {GPUS}: {:?}", batch.len(), nvidia.absent());
@@ -119,11 +119,11 @@ fn rows(place: &Place) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn open(place: &Path, time: Time) -> Result<Node> {
-    let sources = Sources { nvml: Some(library(place)), ..Sources::below(place) };
-    let config = Config::standard(sources, place.join("state"), Access::Control, PERIOD)?;
+fn open(place: &Path, time: Time) -> Result<OpenNode> {
+    let sources = HardwareSources { nvml: Some(library(place)), ..HardwareSources::below(place) };
+    let config = Config::standard(sources, place.join("state"), NodeAccess::Control, PERIOD)?;
     let boot = Boot::new("bench").context("a boot has a name")?;
-    let mut node = Node::open_in(config, time, boot)?;
+    let mut node = OpenNode::open_in(config, time, boot)?;
     if !node.wait_for_backends(Duration::from_secs(30)) {
         bail!("a backend does not open");
     }

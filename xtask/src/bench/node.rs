@@ -2,19 +2,19 @@
 
 use super::{Row, measure};
 use joulie_core::node::backend::{Package, PackageFacts, Route};
-use joulie_core::node::cap::{CapIntent, CapRange, Desired};
+use joulie_core::node::cap::{CapIntent, CapRange, DesiredCap};
 use joulie_core::node::classic::{self, Classic};
-use joulie_core::node::energy::Reading;
+use joulie_core::node::energy::MeterReading;
 use joulie_core::node::engine::{
-    Desire, Engine, EngineFacts, EngineLaws, Grant, Instruction, LoopLaw, Occasion, Parts, Policy,
-    PolicyFacts, PolicyLimit, PolicyOutcome, Scale, TargetId, Wiring,
+    Desire, Engine, EngineFacts, EngineLaws, FrequencyPolicy, FrequencyPolicyFacts, Instruction, LoopLaw,
+    NodeGrant, NodeParts, Occasion, PolicyLimit, PolicyOutcome, Scale, TargetId, Wiring,
 };
-use joulie_core::node::gpu_cap::{Gpu, GpuFacts, GpuLimits};
-use joulie_core::node::law::{Decision, Facts, FrequencyRange, Law, Outcome, PowerReading};
-use joulie_core::node::limiter::{LimitFacts, LimitOutcome, Seen};
-use joulie_core::node::throttle::Place;
+use joulie_core::node::gpu_cap::{CappedGpu, GpuFacts, GpuLimits};
+use joulie_core::node::law::{CommandOutcome, Decision, Facts, FrequencyRange, Law, PowerReading};
+use joulie_core::node::limiter::{LimitFacts, LimitOutcome, LimitReading};
+use joulie_core::node::throttle::PolicyLocation;
 use joulie_core::node::tracking::{self, Tracking};
-use node_kit::{Access, Config, Sources};
+use node_kit::{Config, HardwareSources, NodeAccess};
 use power_units::{KiloHertz, Micros, Stamp, Watts};
 use std::path::PathBuf;
 
@@ -51,9 +51,15 @@ pub(crate) fn rows() -> Vec<Row> {
 /// have no limits, the closed loop runs.
 fn engine(what: &str, dvfs: LoopLaw, limits: bool) -> Option<Row> {
     let period = Micros::new(500_000);
-    let config = Config::standard(Sources::machine(), PathBuf::new(), Access::Control, period).ok()?;
-    let laws =
-        EngineLaws { cpu: config.cpu, gpu: config.gpu, dvfs, grants: Parts::ALL, access: Access::Control };
+    let config =
+        Config::standard(HardwareSources::machine(), PathBuf::new(), NodeAccess::Control, period).ok()?;
+    let laws = EngineLaws {
+        cpu: config.cpu,
+        gpu: config.gpu,
+        dvfs,
+        grants: NodeParts::ALL,
+        access: NodeAccess::Control,
+    };
     let range = CapRange::new(Some(Watts::from_int(50)), Some(Watts::from_int(250)), None);
     let package = PackageFacts { range, has_limit: limits, ..PackageFacts::UNKNOWN };
     let board = GpuLimits::new(Some(Watts::from_int(100)), Some(Watts::from_int(400)));
@@ -61,15 +67,16 @@ fn engine(what: &str, dvfs: LoopLaw, limits: bool) -> Option<Row> {
     let mut engine =
         Engine::<2, 8, 64>::start(Route::Host, Wiring::EachItsOwn, None, Stamp::new(Micros::ZERO));
     engine.list_packages(&[Package::untouched(package); 2]);
-    engine.list_gpus(&[Gpu::untouched(board); 8]);
+    engine.list_gpus(&[CappedGpu::untouched(board); 8]);
     let (floor, most) = (KiloHertz::from_int(800_000), KiloHertz::from_int(3_200_000));
     let scale = Scale::Frequency { floor, most, step: KiloHertz::from_int(100_000) };
-    let place = |core: u32| Place { package: u16::try_from(core / 32).unwrap_or(0), core };
-    let policies: Vec<Policy> =
-        (0..64).map(|core| Policy::listed(scale, place(core), PolicyFacts::UNKNOWN)).collect();
+    let place = |core: u32| PolicyLocation { package: u16::try_from(core / 32).unwrap_or(0), core };
+    let policies: Vec<FrequencyPolicy> = (0..64)
+        .map(|core| FrequencyPolicy::listed(scale, place(core), FrequencyPolicyFacts::UNKNOWN))
+        .collect();
     engine.list_policies(&policies);
-    let cap = |watts| Desired::Cap(CapIntent::of_watts(Watts::from_int(watts)));
-    let grant = Some(Grant { serial: 1, watts: Watts::from_int(2_500) });
+    let cap = |watts| DesiredCap::Cap(CapIntent::of_watts(Watts::from_int(watts)));
+    let grant = Some(NodeGrant { serial: 1, watts: Watts::from_int(2_500) });
     let desire = Desire { cpu: cap(150), gpu: cap(300), grant };
     let mut now = Stamp::new(Micros::ZERO);
     let mut limited = [most; 64];
@@ -81,20 +88,21 @@ fn engine(what: &str, dvfs: LoopLaw, limits: bool) -> Option<Row> {
             for (package, limit) in engine.packages_mut().iter_mut().zip(capped) {
                 package.facts.in_force = Some(limit);
                 package.facts.limit =
-                    LimitFacts { seen: Seen::At { limit, read: now }, ..package.facts.limit };
+                    LimitFacts { seen: LimitReading::At { limit, read: now }, ..package.facts.limit };
             }
             for (gpu, limit) in engine.gpus_mut().iter_mut().zip(&capped[2..]) {
                 gpu.facts.in_force = Some(*limit);
                 gpu.facts.limit =
-                    LimitFacts { seen: Seen::At { limit: *limit, read: now }, ..gpu.facts.limit };
+                    LimitFacts { seen: LimitReading::At { limit: *limit, read: now }, ..gpu.facts.limit };
             }
             for (policy, limit) in engine.policies_mut().iter_mut().zip(limited) {
                 let limit = Some(PolicyLimit::Frequency(limit));
                 let outcome = policy.facts.outcome;
-                policy.facts = PolicyFacts { read: Some(now), limit, outcome, ..PolicyFacts::UNKNOWN };
+                policy.facts =
+                    FrequencyPolicyFacts { read: Some(now), limit, outcome, ..FrequencyPolicyFacts::UNKNOWN };
                 policy.facts.running = Some(KiloHertz::from_int(2_400_000));
             }
-            let power = Reading::Fresh { watts: Watts::from_int(moving(tick)), over: period };
+            let power = MeterReading::Fresh { watts: Watts::from_int(moving(tick)), over: period };
             let facts = EngineFacts {
                 now,
                 occasion: Occasion::Period,
@@ -156,7 +164,7 @@ fn ticks<L: Law>(what: &str, law: &L, watts: fn(u32) -> i32) -> Row {
         power: PowerReading::Missing,
         effective: Some(KiloHertz::from_int(2_400_000)),
         range: FrequencyRange::new(KiloHertz::from_int(800_000), KiloHertz::from_int(3_200_000)),
-        outcome: Outcome::Unknown,
+        outcome: CommandOutcome::Unknown,
     };
     measure(what, Some(BAR), (TICKS, 2_000), || {
         let mut last: Option<Decision> = None;
@@ -166,8 +174,8 @@ fn ticks<L: Law>(what: &str, law: &L, watts: fn(u32) -> i32) -> Row {
                 PowerReading::Fresh { watts: Watts::from_int(watts(tick)), over: Micros::new(500_000) };
             let decision = law.step(&mut mode, &facts);
             facts.outcome = match decision.command {
-                Some(asked) => Outcome::Applied { asked, in_effect: asked },
-                None => Outcome::Unknown,
+                Some(asked) => CommandOutcome::Applied { asked, in_effect: asked },
+                None => CommandOutcome::Unknown,
             };
             last = Some(decision);
         }

@@ -1,15 +1,15 @@
 //! What it costs to filter, estimate and score a request of 5,000 nodes, and to compile the snapshot for it.
 
 use crate::bench::{Row, measure};
-use joulie_core::placement::assumed::{AssumedRule, AssumedWatts, NodeKey, PodUid, Sighting, Slot};
+use joulie_core::placement::assumed::{AssumedRule, AssumedSlot, AssumedWatts, NodeKey, PodUid, Sighting};
 use joulie_core::placement::class::{SchedulableClass, WorkloadClass};
-use joulie_core::placement::cluster::Cluster;
-use joulie_core::placement::demand::{Demand, GpuDemand, GpuVendor, MilliCores};
-use joulie_core::placement::estimate::{Coefficients, Hardware, HardwareTerms, NodeGpus};
+use joulie_core::placement::cluster::ClusterAggregates;
+use joulie_core::placement::demand::{GpuDemand, GpuVendor, MilliCores, PodDemand};
+use joulie_core::placement::estimate::{Coefficients, HardwareRecord, HardwareTerms, NodeGpus};
 use joulie_core::placement::filter::FilterTerms;
 use joulie_core::placement::freshness::{Freshness, UnixTime};
 use joulie_core::placement::score::{
-    Candidate, Formula, NodeFacts, NodeTerms, PodTerms, Points, PowerMeasurement, ScoreMax, Scoring, Twin,
+    Formula, NodeCandidate, NodeFacts, NodeTerms, PodTerms, Points, ScoreMax, Scoring, TwinPower, TwinStatus,
     UnknownScore, score_all,
 };
 use power_units::{Micros, Percent, Ratio, Watts, WattsPerMinute};
@@ -27,8 +27,8 @@ const SCORING: Scoring = Scoring {
 };
 
 struct Fleet {
-    nodes: Vec<(Twin, Hardware)>,
-    cluster: Cluster,
+    nodes: Vec<(TwinStatus, HardwareRecord)>,
+    cluster: ClusterAggregates,
     hardware: Vec<HardwareTerms>,
     terms: Vec<NodeTerms>,
     filters: Vec<FilterTerms>,
@@ -36,19 +36,19 @@ struct Fleet {
 }
 
 /// Nodes that differ in all that counts, so that no branch is always taken.
-fn node(n: u16) -> (Twin, Hardware) {
+fn node(n: u16) -> (TwinStatus, HardwareRecord) {
     let vary = |step: u16, range: u16| i32::from(n.wrapping_mul(step) % range);
     let class = match n % 4 {
         0 => SchedulableClass::Performance,
         1 | 2 => SchedulableClass::Eco,
         _ => SchedulableClass::Draining,
     };
-    let power = PowerMeasurement {
+    let power = TwinPower {
         measured: Some(Watts::from_int(200 + vary(37, 3000))),
         capped: (!n.is_multiple_of(10)).then_some(Watts::from_int(600 + vary(53, 5000))),
         trend: Some(WattsPerMinute::from_int(vary(7, 100) - 50)),
     };
-    let twin = Twin {
+    let twin = TwinStatus {
         class,
         headroom: Some(Percent::from_int(vary(11, 100))),
         cooling: Some(Percent::from_int(vary(13, 100))),
@@ -59,16 +59,16 @@ fn node(n: u16) -> (Twin, Hardware) {
     let vendor = [Some(GpuVendor::Nvidia), Some(GpuVendor::Amd), None][usize::from(n % 3)];
     let max = (!n.is_multiple_of(5)).then_some(Watts::from_int(700));
     let gpus = n.is_multiple_of(2).then_some(NodeGpus { count: Some(8), max, vendor });
-    (twin, Hardware { cpu_max: Some(Watts::from_int(720)), cores: Some(96), gpus })
+    (twin, HardwareRecord { cpu_max: Some(Watts::from_int(720)), cores: Some(96), gpus })
 }
 
-fn facts((twin, hardware): &(Twin, Hardware)) -> NodeFacts<'_> {
+fn facts((twin, hardware): &(TwinStatus, HardwareRecord)) -> NodeFacts<'_> {
     NodeFacts { freshness: FRESH, twin: Some(twin), hardware: Some(hardware) }
 }
 
 fn fleet() -> Fleet {
     let nodes: Vec<_> = (0..NODES).map(node).collect();
-    let cluster = Cluster::of(nodes.iter().map(|(twin, _)| (FRESH, twin)));
+    let cluster = ClusterAggregates::of(nodes.iter().map(|(twin, _)| (FRESH, twin)));
     let terms = nodes.iter().map(|node| NodeTerms::of(&facts(node), &cluster, &SCORING)).collect();
     let hardware = nodes.iter().map(|(_, one)| HardwareTerms::of(Some(one), &SCORING.coefficients)).collect();
     let filters = nodes.iter().map(|node| FilterTerms::of(&facts(node), false)).collect();
@@ -78,7 +78,7 @@ fn fleet() -> Fleet {
 
 fn pod(class: WorkloadClass, gpus: u32) -> PodTerms {
     let gpus = (gpus > 0).then_some(GpuDemand { count: gpus, vendor: GpuVendor::Nvidia });
-    let demand = Demand { class, cpu: MilliCores::new(8_000), memory_bytes: 10 << 30, gpus };
+    let demand = PodDemand { class, cpu: MilliCores::new(8_000), memory_bytes: 10 << 30, gpus };
     PodTerms::of(&demand, &SCORING.coefficients)
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn rows() -> Vec<Row> {
                 let nodes = fleet.terms.iter().zip(&fleet.hardware).zip(&fleet.assumed);
                 let candidates = nodes.map(|((terms, hardware), &assumed)| {
                     let added = pod.on(hardware).total();
-                    Candidate { terms: Some(terms), added, assumed }
+                    NodeCandidate { terms: Some(terms), added, assumed }
                 });
                 score_all(&SCORING, pod.class(), candidates, black_box(&mut points))
             },
@@ -114,7 +114,7 @@ pub(crate) fn rows() -> Vec<Row> {
         fleet.filters.iter().filter(|terms| terms.admits(class).is_ok()).count()
     }));
     rows.push(measure("aggregates of a snapshot, a node", None, (items, BATCH), || {
-        Cluster::of(black_box(&fleet.nodes).iter().map(|(twin, _)| (FRESH, twin)))
+        ClusterAggregates::of(black_box(&fleet.nodes).iter().map(|(twin, _)| (FRESH, twin)))
     }));
     let mut terms = fleet.terms.clone();
     rows.push(measure("terms of a snapshot, a node", None, (items, BATCH), || {
@@ -133,7 +133,7 @@ fn assumed_rows() -> [Row; 3] {
     let now = UnixTime::from_micros(1_700_000_000_000_000);
     let rule = AssumedRule::new(Micros::new(30_000_000), Micros::MINUTE)
         .expect("a minute is longer than half of one");
-    let mut slots = vec![Slot::EMPTY; usize::from(PODS)];
+    let mut slots = vec![AssumedSlot::EMPTY; usize::from(PODS)];
     let mut assumed = AssumedWatts::new(rule, slots.as_mut_slice());
     let sighting = |n: u64| Sighting {
         // Spread as random UIDs are.

@@ -1,18 +1,21 @@
 //! The operator's plan for 5,000 nodes and 50,000 pods: the first pass, when everything is written, and the steady one.
 
 use super::{Row, measure};
-use planner::budget::Limits;
+use planner::budget::BudgetLimits;
 use planner::catalog::Catalog;
-use planner::decide::{Decision, decide};
-use planner::demand::{Asked, Asks, Expression, Operator, Phase, PodCounts, PodRow, Term};
+use planner::decide::{ClusterDecision, decide};
+use planner::demand::{
+    AffinityTerm, Asked, Expression, Operator, PodConstraints, PodCounts, PodPhase, PodRow,
+};
 use planner::guard::GuardMode;
 use planner::intent::{CapSettings, GpuNodeCpus, Intents, UserRanges};
 use planner::inventory::{HardwareFacts, LabelFacts, Reported};
 use planner::node::{
-    Carried, Confirmation, Granted, Labels, Machine, Node, Power, Presence, Published, Sight, Theirs,
+    Carried, Confirmation, Granted, Labels, MachineFacts, Node, Power, Presence, Published, Theirs,
+    Visibility,
 };
-use planner::plan::{Change, Cluster, DrainingLabel, Memory, Settings, desired, diff};
-use planner::policy::{FamilyFloor, Policy, QueueAware};
+use planner::plan::{ClusterState, DrainingLabel, ObjectChange, PlanMemory, Settings, desired, diff};
+use planner::policy::{FamilyFloor, PlacementPolicy, QueueAware};
 use planner::profile::PerProfile;
 use planner::twin::TwinLaw;
 use power_units::{Micros, Percent, Ratio, Stamp, Watts};
@@ -27,7 +30,7 @@ const BAR_NANOS: f64 = 20e6;
 pub(crate) fn rows() -> Vec<Row> {
     let settings = settings();
     let mut cluster = cluster();
-    let mut memory = Memory::default();
+    let mut memory = PlanMemory::default();
     let once = (1, 1);
     let first = measure("decide, 5,000 nodes, 50,000 pods, first pass", Some(BAR_NANOS), once, || {
         pass(&cluster, &settings, &mut memory.clone())
@@ -46,7 +49,11 @@ pub(crate) fn rows() -> Vec<Row> {
 }
 
 /// What is decided, and what differs from it, planned node by planned node.
-fn pass(cluster: &Cluster, settings: &Settings, memory: &mut Memory) -> (Decision, Vec<Vec<Change>>) {
+fn pass(
+    cluster: &ClusterState,
+    settings: &Settings,
+    memory: &mut PlanMemory,
+) -> (ClusterDecision, Vec<Vec<ObjectChange>>) {
     let decided = decide(cluster, settings, memory);
     let changes = decided.plan.nodes.iter().map(|decision| {
         let node = cluster.nodes.get(decision.place).expect("it is the place of a node");
@@ -64,25 +71,30 @@ fn ignored() -> BTreeSet<String> {
     BTreeSet::from(["kube-system".to_owned()])
 }
 
-fn carry_out(cluster: &mut Cluster, memory: &mut Memory, decided: &Decision, changes: Vec<Vec<Change>>) {
+fn carry_out(
+    cluster: &mut ClusterState,
+    memory: &mut PlanMemory,
+    decided: &ClusterDecision,
+    changes: Vec<Vec<ObjectChange>>,
+) {
     for (decision, changes) in decided.plan.nodes.iter().zip(changes) {
         let Some(node) = cluster.nodes.get_mut(decision.place) else { continue };
         node.confirmation = Confirmation::InForce;
         for change in changes {
             match change {
-                Change::Labels { profile, draining } => {
+                ObjectChange::Labels { profile, draining } => {
                     if let Some(profile) = profile {
                         node.labels.profile.text = Some(profile.as_str().into());
                     }
                     node.labels.draining.text = draining.map(|draining| draining.to_string().into());
                 }
-                Change::State(publish) => {
+                ObjectChange::State(publish) => {
                     let there =
                         Carried { desired: publish.desired, theirs: Theirs::default(), persons: false };
                     node.published =
                         Published { profile: Some(there.clone()), twin: Some(there), ..Published::default() };
                 }
-                Change::Taint(_) | Change::NoLabels | Change::NoState => {}
+                ObjectChange::Taint(_) | ObjectChange::NoLabels | ObjectChange::NoState => {}
             }
         }
         memory.commit(decision);
@@ -101,14 +113,14 @@ fn settings() -> Settings {
     };
     let base = Ratio::from_bits(Ratio::ONE.to_bits() / 5 * 3);
     Settings {
-        policy: Policy::QueueAware(QueueAware::new(base, 1, 1_000_000, 10).expect("in range")),
+        policy: PlacementPolicy::QueueAware(QueueAware::new(base, 1, 1_000_000, 10).expect("in range")),
         floor: FamilyFloor::Raise,
         guard: GuardMode::Soft,
         draining_label: DrainingLabel::Always,
         intents: Intents::new(caps, UserRanges::default()).expect("in range"),
         dwell: None,
         release_patience: Micros::new(120_000_000),
-        budget: Limits::none(),
+        budget: BudgetLimits::none(),
         taint_uncapped: false,
         twin: TwinLaw::STANDARD,
         hold: Micros::MINUTE,
@@ -123,9 +135,9 @@ const CPUS: [&str; 4] = [
 ];
 const GPUS: [&str; 4] = ["", "NVIDIA-H100-80GB-HBM3", "NVIDIA L40S", "NVIDIA H200"];
 
-fn cluster() -> Cluster {
+fn cluster() -> ClusterState {
     let catalog = Catalog::embedded().expect("valid");
-    Cluster {
+    ClusterState {
         nodes: (0..NODES).map(|at| node(at, &catalog)).collect(),
         gone: Vec::new(),
         pods: Some(PodCounts::of(&pods(), &ignored())),
@@ -168,9 +180,9 @@ fn node(at: usize, catalog: &Catalog) -> Node {
         unschedulable: false,
         tainted: false,
         presence: Presence::Ready,
-        sight: Sight::Clear,
+        visibility: Visibility::Clear,
         labels: Labels::default(),
-        machine: Machine::of(&facts, None, false, (true, true), catalog),
+        machine: MachineFacts::of(&facts, None, false, (true, true), catalog),
         published: Published::default(),
         confirmation: Confirmation::Awaited,
         granted: Granted::default(),
@@ -180,19 +192,21 @@ fn node(at: usize, catalog: &Catalog) -> Node {
 
 /// Of ten pods two want performance by annotation and one by affinity; one is in a namespace that is ignored.
 fn pod(at: usize) -> PodRow {
-    let not_eco = || Term {
+    let not_eco = || AffinityTerm {
         expressions: vec![Expression { operator: Operator::NotIn, values: vec!["eco".to_owned()] }],
     };
     let asks = match at % 10 {
-        0 | 1 => Asks { workload_class: Some("performance".to_owned()), ..Asks::default() },
-        2 => Asks { affinity: Some(vec![not_eco()]), ..Asks::default() },
-        3 => Asks { workload_class: Some("standard".to_owned()), ..Asks::default() },
-        _ => Asks::default(),
+        0 | 1 => {
+            PodConstraints { workload_class: Some("performance".to_owned()), ..PodConstraints::default() }
+        }
+        2 => PodConstraints { affinity: Some(vec![not_eco()]), ..PodConstraints::default() },
+        3 => PodConstraints { workload_class: Some("standard".to_owned()), ..PodConstraints::default() },
+        _ => PodConstraints::default(),
     };
     PodRow {
         namespace: if at % 10 == 9 { "kube-system" } else { "default" }.to_owned(),
         node: (!at.is_multiple_of(50)).then(|| name(at * 31 % NODES)),
-        phase: if at.is_multiple_of(50) { Phase::Pending } else { Phase::Running },
+        phase: if at.is_multiple_of(50) { PodPhase::Pending } else { PodPhase::Running },
         terminating: at.is_multiple_of(97),
         asks,
         asked: Asked { cpu_milli: 500, gpus: 0 },

@@ -3,17 +3,17 @@
 use super::{Row, measure};
 use joulie_core::placement::class::SchedulableClass;
 use planner::classify::Hints;
-use planner::demand::Class;
+use planner::demand::DemandClass;
 use planner::facility::{Facility, Observation};
-use planner::hardware::{Cpu, Gpus, Hardware};
-use planner::migration::{MigrationLaw, Node, Pod, THRESHOLD, recommend};
-use planner::power::estimate::{IDLE_CPU, IDLE_GPU, Load, UtilizationModel};
+use planner::hardware::{Cpu, GpuInventory, ResolvedHardware};
+use planner::migration::{MigrationLaw, NodeConditions, RunningPod, THRESHOLD, recommend};
+use planner::power::estimate::{IDLE_CPU, IDLE_GPU, NodeLoad, UtilizationModel};
 use planner::power::history::{HOLD, Histories, HistoryLaw, WINDOW};
-use planner::power::{Absent, Meter, Reading, Report, Sample};
+use planner::power::{MeterResult, NoMeasurement, NodeReading, PowerMeter, PowerSample};
 use planner::twin::cooling::MeasuredPower;
 use planner::twin::psu::{PsuLimits, RACK_LIMIT};
-use planner::twin::ratings::Cap;
-use planner::twin::{NodeFacts, SiteFacts, Twin, TwinLaw, twins};
+use planner::twin::ratings::CapValue;
+use planner::twin::{SiteFacts, Twin, TwinFacts, TwinLaw, twins};
 use power_units::{Celsius, Micros, Percent, Ratio, Stamp, Watts};
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ fn law() -> TwinLaw<MeasuredPower> {
 }
 
 struct Fleet {
-    hardware: [Hardware; 2],
+    hardware: [ResolvedHardware; 2],
     racks: Vec<String>,
     facility: Facility,
 }
@@ -60,7 +60,7 @@ impl Fleet {
             max_per_socket: Some(Watts::from_int(360)),
             ..Cpu::default()
         };
-        let gpu = Gpus { model: None, count: 8, min: None, max: Some(Watts::from_int(700)) };
+        let gpu = GpuInventory { model: None, count: 8, min: None, max: Some(Watts::from_int(700)) };
         let mut facility = Facility::default();
         for observation in [
             Observation::Ambient(Celsius::from_int(27)),
@@ -70,29 +70,36 @@ impl Fleet {
             facility.record(NOW, NOW, observation).expect("a sensor may say so");
         }
         Self {
-            hardware: [Hardware { cpu: cpu.clone(), gpu: None }, Hardware { cpu, gpu: Some(gpu) }],
+            hardware: [
+                ResolvedHardware { cpu: cpu.clone(), gpu: None },
+                ResolvedHardware { cpu, gpu: Some(gpu) },
+            ],
             racks: (0..RACKS).map(|rack| format!("rack-{rack:04}")).collect(),
             facility,
         }
     }
 
-    fn nodes(&self) -> Vec<NodeFacts<'_>> {
+    fn nodes(&self) -> Vec<TwinFacts<'_>> {
         let watts = |node: u32| Watts::from_int(i32::try_from(100 + node % 500).unwrap_or(100));
-        let eco = Cap::Percent(Percent::from_int(60));
+        let eco = CapValue::Percent(Percent::from_int(60));
         (0..NODES)
             .zip(self.racks.iter().cycle())
             .zip(self.hardware.iter().cycle())
-            .map(|((node, rack), hardware)| NodeFacts {
+            .map(|((node, rack), hardware)| TwinFacts {
                 hardware,
                 class: if node % 4 < 2 { SchedulableClass::Eco } else { SchedulableClass::Performance },
-                cpu_cap: if node % 4 < 2 { eco } else { Cap::Open },
-                gpu_cap: if node % 4 < 2 { Cap::Each(Watts::from_int(420)) } else { Cap::Open },
+                cpu_cap: if node % 4 < 2 { eco } else { CapValue::Open },
+                gpu_cap: if node % 4 < 2 { CapValue::Each(Watts::from_int(420)) } else { CapValue::Open },
                 reading: match node % 10 {
-                    0 => Reading::Absent(Absent::HttpError),
-                    _ => Reading::Measured { meter: Meter::Agent, watts: watts(node), age: Micros::ZERO },
+                    0 => NodeReading::Absent(NoMeasurement::HttpError),
+                    _ => NodeReading::Measured {
+                        meter: PowerMeter::Agent,
+                        watts: watts(node),
+                        age: Micros::ZERO,
+                    },
                 },
                 trend: None,
-                load: Some(Load { cpu: Ratio::from_bits(1 << 31), gpu: Ratio::from_bits(1 << 30) }),
+                load: Some(NodeLoad { cpu: Ratio::from_bits(1 << 31), gpu: Ratio::from_bits(1 << 30) }),
                 rack: Some(rack),
                 zone: None,
             })
@@ -111,7 +118,7 @@ fn of_samples(what: &str, period: u64) -> Row {
         for (index, name) in (0_i32..).zip(&names) {
             let watts =
                 Watts::from_int(300 + (index * 7 + i32::try_from(second % 97).unwrap_or(0) * 13) % 400);
-            let report: Report = Sample::new(Meter::Agent, watts, now);
+            let report: MeterResult = PowerSample::new(PowerMeter::Agent, watts, now);
             histories.record(&law, name, now, report);
         }
     };
@@ -128,9 +135,9 @@ fn of_recommendations() -> Row {
     let site = SiteFacts { facility: fleet.facility.at(NOW, HOLD), unmanaged: &unmanaged };
     let all: Vec<Twin> = twins(&law, &fleet.nodes(), &site);
     let names: Vec<_> = (0..NODES).map(|node| format!("node-{node:05}")).collect();
-    let nodes: Vec<_> = names.iter().zip(&all).map(|(name, twin)| Node::of(name, twin)).collect();
+    let nodes: Vec<_> = names.iter().zip(&all).map(|(name, twin)| NodeConditions::of(name, twin)).collect();
     let hints = Hints::read(None, Some("true"));
-    let pod = |name, node| Pod { namespace: "apps", name, node, hints, demand: Class::General };
+    let pod = |name, node| RunningPod { namespace: "apps", name, node, hints, demand: DemandClass::General };
     let pods: Vec<_> = names.iter().flat_map(|node| ["a", "b", "c"].map(|name| pod(name, node))).collect();
     let migration = MigrationLaw::new(THRESHOLD).expect("the default threshold is one");
     measure("recommendations of a node with three pods", None, (NODES, 4), || {

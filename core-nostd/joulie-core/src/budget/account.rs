@@ -32,7 +32,7 @@ pub struct Grant {
 
 /// What a node says of the limits that it read back, in the boot and on the machine that run now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Receipt {
+pub struct GrantReceipt {
     /// The last grant that is in force.
     pub serial: u64,
     /// The most that its devices draw by what was read back.
@@ -64,8 +64,8 @@ struct Held {
 impl Heard {
     /// Of a receipt beside the serial that stands. It is told no watts of the grant, so that a receipt of as many watts cannot
     /// be taken for one of this grant.
-    const fn of(stands: u64, receipt: Receipt) -> Self {
-        let Receipt { serial, holds, floor } = receipt;
+    const fn of(stands: u64, receipt: GrantReceipt) -> Self {
+        let GrantReceipt { serial, holds, floor } = receipt;
         let held = Held { holds, floor };
         if serial < stands {
             Self::Earlier(held)
@@ -79,13 +79,13 @@ impl Heard {
 
 /// What is observed of a node's grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Account {
+pub struct GrantAccount {
     grant: Option<Grant>,
     heard: Heard,
     unresolved: Option<Unresolved>,
 }
 
-impl Default for Account {
+impl Default for GrantAccount {
     fn default() -> Self {
         Self::NONE
     }
@@ -100,14 +100,14 @@ struct Unresolved {
     strayed: bool,
 }
 
-impl Account {
+impl GrantAccount {
     /// A node without a grant.
     pub const NONE: Self = Self { grant: None, heard: Heard::Nothing, unresolved: None };
 
     /// The grant that stands, and the receipt where it fits the node's boot and machine. A receipt without a grant, or of
     /// less than nothing, is none.
     #[must_use]
-    pub fn observed(grant: Option<Grant>, receipt: Option<Receipt>) -> Self {
+    pub fn observed(grant: Option<Grant>, receipt: Option<GrantReceipt>) -> Self {
         let receipt = receipt.filter(|receipt| receipt.holds >= Watts::ZERO);
         let heard = grant.zip(receipt).map_or(Heard::Nothing, |(grant, said)| Heard::of(grant.serial, said));
         Self { grant, heard, unresolved: None }
@@ -203,7 +203,7 @@ impl Account {
 }
 
 #[cfg(test)]
-impl Account {
+impl GrantAccount {
     /// The next grant has landed.
     pub(super) fn granted(self, watts: Watts) -> Self {
         let serial = self.grant.map_or(1, |grant| grant.serial + 1);

@@ -4,8 +4,8 @@
 //! let have it. Nodes of a later priority count as giving way down to their floors; nodes of the same and of earlier
 //! priorities keep what is desired for them. What was admitted is booked, so that the next question knows of it.
 
-use super::node::{Node, Priority};
-use super::tree::{Tree, gather};
+use super::node::{BudgetNode, Priority};
+use super::tree::{BudgetTree, gather};
 use super::{BudgetError, of_length, plus};
 use power_units::Watts;
 
@@ -48,7 +48,7 @@ pub enum Admission {
 
 /// What the nodes below a group count, want, and need at least. Working memory for one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Demand {
+pub struct GroupDemand {
     load: Option<Watts>,
     base: Option<Watts>,
     /// By priority.
@@ -56,7 +56,7 @@ pub struct Demand {
     least: [Option<Watts>; 3],
 }
 
-impl Demand {
+impl GroupDemand {
     /// Before the first use.
     pub const EMPTY: Self =
         Self { load: None, base: None, wanted: [Some(Watts::ZERO); 3], least: [Some(Watts::ZERO); 3] };
@@ -93,7 +93,7 @@ impl Demand {
     }
 
     /// What one node adds. One that does not answer neither gives way nor takes more.
-    fn of(node: &Node) -> Self {
+    fn of(node: &BudgetNode) -> Self {
         let count = node.count();
         let (wanted, least) =
             if node.reachable { (Some(node.wanted()), Some(node.lowest())) } else { (count, count) };
@@ -111,14 +111,18 @@ impl Demand {
 ///
 /// # Errors
 /// When the slice has the wrong length or a node's group does not exist.
-pub fn demands(tree: Tree<'_>, nodes: &[Node], demands: &mut [Demand]) -> Result<(), BudgetError> {
+pub fn demands(
+    tree: BudgetTree<'_>,
+    nodes: &[BudgetNode],
+    demands: &mut [GroupDemand],
+) -> Result<(), BudgetError> {
     of_length("demands", demands, tree.groups().len())?;
     for (demand, group) in demands.iter_mut().zip(tree.groups()) {
-        *demand = Demand { load: group.base(), base: group.base(), ..Demand::EMPTY };
+        *demand = GroupDemand { load: group.base(), base: group.base(), ..GroupDemand::EMPTY };
     }
     for node in nodes {
         let demand = demands.get_mut(node.group).ok_or(BudgetError::NoSuchGroup { node: node.key })?;
-        demand.add(Demand::of(node));
+        demand.add(GroupDemand::of(node));
     }
     gather(tree, demands, |parent, child| parent.add(child));
     Ok(())
@@ -126,9 +130,9 @@ pub fn demands(tree: Tree<'_>, nodes: &[Node], demands: &mut [Demand]) -> Result
 
 /// Whether `node` can become what is wished, and books it if so. Only a wish for more than the node has can be
 /// refused: a downgrade always helps.
-pub fn admit(tree: Tree<'_>, demands: &mut [Demand], node: &Node, wish: Wish) -> Admission {
+pub fn admit(tree: BudgetTree<'_>, demands: &mut [GroupDemand], node: &BudgetNode, wish: Wish) -> Admission {
     let Wish { priority, desired } = wish;
-    let becomes = Node { priority, desired, ..*node };
+    let becomes = BudgetNode { priority, desired, ..*node };
     let answer = if priority >= node.priority && becomes.wanted() <= node.wanted() {
         Admission::Now
     } else if !node.reachable {
@@ -144,16 +148,21 @@ pub fn admit(tree: Tree<'_>, demands: &mut [Demand], node: &Node, wish: Wish) ->
 }
 
 /// What the node counts from now on: an order for more counts at once, one for less not before its receipt.
-fn with_order(node: &Node, becomes: &Node) -> Demand {
-    let mut demand = Demand::of(becomes);
+fn with_order(node: &BudgetNode, becomes: &BudgetNode) -> GroupDemand {
+    let mut demand = GroupDemand::of(becomes);
     if node.reachable {
         demand.load = node.count().map(|count| count.max(becomes.wanted()));
     }
     demand
 }
 
-fn judge(tree: Tree<'_>, demands: &[Demand], node: &Node, becomes: &Node) -> Admission {
-    let (before, after) = (Demand::of(node), with_order(node, becomes));
+fn judge(
+    tree: BudgetTree<'_>,
+    demands: &[GroupDemand],
+    node: &BudgetNode,
+    becomes: &BudgetNode,
+) -> Admission {
+    let (before, after) = (GroupDemand::of(node), with_order(node, becomes));
     let (mut never, mut later) = (None, None);
     for group in tree.path(node.group) {
         let (Some(demand), Some(limit)) = (demands.get(group), tree.groups().get(group).map(|g| g.limit()))
@@ -185,8 +194,8 @@ fn most(so_far: Option<(usize, Watts)>, group: usize, excess: Watts) -> Option<(
     }
 }
 
-fn book(tree: Tree<'_>, demands: &mut [Demand], node: &Node, becomes: &Node) {
-    let (before, after) = (Demand::of(node), with_order(node, becomes));
+fn book(tree: BudgetTree<'_>, demands: &mut [GroupDemand], node: &BudgetNode, becomes: &BudgetNode) {
+    let (before, after) = (GroupDemand::of(node), with_order(node, becomes));
     for group in tree.path(node.group) {
         if let Some(demand) = demands.get_mut(group) {
             demand.take(before);

@@ -18,14 +18,14 @@
 //! still binds: a group below that knows its own sum keeps its own limit, and where the known part alone is above a
 //! limit it is brought down as if the unknown were nothing, which is the least that must be done.
 
-use super::node::{Node, Priority};
-use super::tree::{Tree, gather, spread};
+use super::node::{BudgetNode, Priority};
+use super::tree::{BudgetTree, gather, spread};
 use super::{BudgetError, of_length, plus};
 use power_units::{Amount, Role, Watts};
 
 /// Whether a group's limit can be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum GroupVerdict {
     /// It can; after the allocation this much is left.
     Kept {
         /// What nobody below this limit wants, or may have because of another limit.
@@ -43,7 +43,7 @@ pub enum Verdict {
 
 /// Working memory for one group, and afterwards what the group got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share {
+pub struct GroupShare {
     /// What draws power whatever is decided: base loads, floors, and nodes that do not answer, as far as is known.
     fixed: Watts,
     /// Whether that is all, and every sum did fit.
@@ -63,7 +63,7 @@ pub struct Share {
     floors_only: bool,
 }
 
-impl Share {
+impl GroupShare {
     /// Before the first use.
     pub const EMPTY: Self = Self {
         fixed: Watts::ZERO,
@@ -78,13 +78,13 @@ impl Share {
 
     /// Whether the group's limit can be kept.
     #[must_use]
-    pub fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> GroupVerdict {
         if !self.known {
-            Verdict::Unknown
+            GroupVerdict::Unknown
         } else if self.room < Watts::ZERO {
-            Verdict::Short { by: -self.room }
+            GroupVerdict::Short { by: -self.room }
         } else {
-            Verdict::Kept { spare: self.room }
+            GroupVerdict::Kept { spare: self.room }
         }
     }
 
@@ -123,9 +123,9 @@ pub struct Allocation {
 /// # Errors
 /// When a slice has the wrong length or a node's group does not exist; the targets are then worth nothing.
 pub fn allocate(
-    tree: Tree<'_>,
-    nodes: &[Node],
-    shares: &mut [Share],
+    tree: BudgetTree<'_>,
+    nodes: &[BudgetNode],
+    shares: &mut [GroupShare],
     targets: &mut [Watts],
 ) -> Result<Allocation, BudgetError> {
     of_length("shares", shares, tree.groups().len())?;
@@ -143,13 +143,13 @@ pub fn allocate(
 }
 
 /// What a node draws at least: its floor if it can be told to go there, else what it counts.
-fn least(node: &Node) -> Option<Watts> {
+fn least(node: &BudgetNode) -> Option<Watts> {
     if node.reachable { Some(node.lowest()) } else { node.count() }
 }
 
 /// What a node is brought to when nothing limits it: what the policy wants, and where nothing is raised no more than
 /// it counts. Of a node that could draw anything, the cap that it was told stands for that.
-fn aim(node: &Node, held: bool) -> Watts {
+fn aim(node: &BudgetNode, held: bool) -> Watts {
     match node.count().or(node.account.asked()).filter(|_| held) {
         Some(count) => node.wanted().min(count).max(node.lowest()),
         None => node.wanted(),
@@ -157,18 +157,18 @@ fn aim(node: &Node, held: bool) -> Watts {
 }
 
 /// What a reachable node can use above its floor.
-fn span(node: &Node, held: bool) -> Watts {
+fn span(node: &BudgetNode, held: bool) -> Watts {
     if node.reachable { aim(node, held) - node.lowest() } else { Watts::ZERO }
 }
 
 fn give_floors(
-    tree: Tree<'_>,
-    nodes: &[Node],
-    shares: &mut [Share],
+    tree: BudgetTree<'_>,
+    nodes: &[BudgetNode],
+    shares: &mut [GroupShare],
     targets: &mut [Watts],
 ) -> Result<(), BudgetError> {
     for (share, group) in shares.iter_mut().zip(tree.groups()) {
-        *share = Share { known: true, ..Share::EMPTY };
+        *share = GroupShare { known: true, ..GroupShare::EMPTY };
         share.fix(group.base());
     }
     for (node, target) in nodes.iter().zip(targets) {
@@ -191,7 +191,7 @@ fn give_floors(
 }
 
 /// From the leaves up: what the nodes of a priority could use, within what every group has left.
-fn ask(tree: Tree<'_>, nodes: &[Node], shares: &mut [Share], priority: Priority) {
+fn ask(tree: BudgetTree<'_>, nodes: &[BudgetNode], shares: &mut [GroupShare], priority: Priority) {
     for share in shares.iter_mut() {
         share.wanted = Some(Watts::ZERO);
     }
@@ -203,7 +203,7 @@ fn ask(tree: Tree<'_>, nodes: &[Node], shares: &mut [Share], priority: Priority)
     gather_usable(tree, shares);
 }
 
-fn gather_usable(tree: Tree<'_>, shares: &mut [Share]) {
+fn gather_usable(tree: BudgetTree<'_>, shares: &mut [GroupShare]) {
     gather(tree, shares, |parent, child| parent.wanted = plus(parent.wanted, Some(usable(&child))));
     for share in shares.iter_mut() {
         share.usable = usable(share);
@@ -211,12 +211,12 @@ fn gather_usable(tree: Tree<'_>, shares: &mut [Share]) {
 }
 
 /// What a group can make use of. A sum that does not fit is unknown, and then nothing is given.
-fn usable(share: &Share) -> Watts {
+fn usable(share: &GroupShare) -> Watts {
     share.wanted.map_or(Watts::ZERO, |wanted| wanted.min(share.room.or_zero()))
 }
 
 /// From the roots down: what every group gets of what it could use.
-fn divide(tree: Tree<'_>, shares: &mut [Share]) {
+fn divide(tree: BudgetTree<'_>, shares: &mut [GroupShare]) {
     spread(tree, shares, |share, parent| {
         share.given = parent.map_or(share.usable, |parent| parent.part_of(share.usable));
         share.room -= share.given;
@@ -226,7 +226,7 @@ fn divide(tree: Tree<'_>, shares: &mut [Share]) {
     });
 }
 
-fn give(nodes: &[Node], shares: &[Share], targets: &mut [Watts], priority: Priority) {
+fn give(nodes: &[BudgetNode], shares: &[GroupShare], targets: &mut [Watts], priority: Priority) {
     for (node, target) in nodes.iter().zip(targets).filter(|(node, _)| node.priority == priority) {
         if let Some(share) = shares.get(node.group) {
             *target += share.part_of(span(node, share.held));
@@ -235,18 +235,18 @@ fn give(nodes: &[Node], shares: &[Share], targets: &mut [Watts], priority: Prior
 }
 
 /// What is asked of a node that does not answer, for when it does: never more than it counts already.
-fn held(node: &Node, shares: &[Share]) -> Watts {
+fn held(node: &BudgetNode, shares: &[GroupShare]) -> Watts {
     let floors_only = shares.get(node.group).is_none_or(|share| share.floors_only);
     if floors_only { node.lowest() } else { aim(node, true) }
 }
 
-fn sum_up(nodes: &[Node], shares: &[Share], targets: &[Watts]) -> Allocation {
+fn sum_up(nodes: &[BudgetNode], shares: &[GroupShare], targets: &[Watts]) -> Allocation {
     let mut sum = Allocation { short: 0, shortest: None, unknown: 0, curtailed: 0 };
     for (group, share) in shares.iter().enumerate() {
         match share.verdict() {
-            Verdict::Kept { .. } => {}
-            Verdict::Unknown => sum.unknown = sum.unknown.saturating_add(1),
-            Verdict::Short { by } => {
+            GroupVerdict::Kept { .. } => {}
+            GroupVerdict::Unknown => sum.unknown = sum.unknown.saturating_add(1),
+            GroupVerdict::Short { by } => {
                 sum.short = sum.short.saturating_add(1);
                 if sum.shortest.is_none_or(|(_, most)| by > most) {
                     sum.shortest = Some((group, by));

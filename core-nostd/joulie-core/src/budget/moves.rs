@@ -11,17 +11,17 @@
 //!
 //! A change below the dead-band is not worth an order, unless somebody waits for the watts.
 
-use super::node::Node;
+use super::node::BudgetNode;
 use super::queue::{Turn, sort};
-use super::standing::{Overrun, Standing, foresee, survey};
-use super::tree::Tree;
+use super::standing::{GroupState, Overrun, foresee, survey};
+use super::tree::BudgetTree;
 use super::{BudgetError, of_length};
 use core::fmt;
 use power_units::Watts;
 
 /// The tuning of the moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Law {
+pub struct MoveTuning {
     dead_band: Watts,
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for LawError {
 
 impl core::error::Error for LawError {}
 
-impl Law {
+impl MoveTuning {
     /// Moves of `dead_band` and more; with zero, of every difference.
     ///
     /// # Errors
@@ -104,10 +104,10 @@ pub struct Summary {
 /// # Errors
 /// When a slice has the wrong length or a node's group does not exist; nothing may be written then.
 pub fn next_moves(
-    law: Law,
-    tree: Tree<'_>,
-    (nodes, targets): (&[Node], &[Watts]),
-    (standings, queue): (&mut [Standing], &mut [Turn]),
+    law: MoveTuning,
+    tree: BudgetTree<'_>,
+    (nodes, targets): (&[BudgetNode], &[Watts]),
+    (standings, queue): (&mut [GroupState], &mut [Turn]),
     moves: &mut [Move],
 ) -> Result<Summary, BudgetError> {
     of_length("targets", targets, nodes.len())?;
@@ -133,10 +133,10 @@ pub fn next_moves(
 
 /// Decides about all nodes that are not raised, and queues the others.
 fn lower(
-    law: Law,
-    nodes: &[Node],
+    law: MoveTuning,
+    nodes: &[BudgetNode],
     targets: &[Watts],
-    standings: &[Standing],
+    standings: &[GroupState],
     (queue, moves): (&mut [Turn], &mut [Move]),
 ) -> usize {
     let mut queued = 0_usize;
@@ -171,7 +171,7 @@ enum Direction {
     Again(Watts),
 }
 
-fn direction(law: Law, node: &Node, target: Watts, tight: bool) -> Direction {
+fn direction(law: MoveTuning, node: &BudgetNode, target: Watts, tight: bool) -> Direction {
     let Some(asked) = node.account.asked() else {
         // No order stands. One that is no more than what the node may draw anyway can do no harm.
         return match node.count() {
@@ -195,7 +195,7 @@ fn direction(law: Law, node: &Node, target: Watts, tight: bool) -> Direction {
 
 /// Who waits while another grant may still land is told again what stands: with a higher serial the other one is void, and
 /// what it would have allowed is room again, perhaps for this very node.
-fn or_again(node: &Node, step: Move) -> Move {
+fn or_again(node: &BudgetNode, step: Move) -> Move {
     match (step, node.account.asked()) {
         (Move::Wait(_), Some(asked)) if node.account.has_strayed() => Move::Lower(asked),
         (step, _) => step,
@@ -203,7 +203,13 @@ fn or_again(node: &Node, step: Move) -> Move {
 }
 
 /// Raises a node as far as there is room above it, and takes the room.
-fn raise(law: Law, tree: Tree<'_>, node: &Node, target: Watts, standings: &mut [Standing]) -> Move {
+fn raise(
+    law: MoveTuning,
+    tree: BudgetTree<'_>,
+    node: &BudgetNode,
+    target: Watts,
+    standings: &mut [GroupState],
+) -> Move {
     let (nearest, room) = match least_room(tree, node, standings) {
         Ok(found) => found,
         Err(group) => return Move::Wait(Why::Unknown { group }),
@@ -225,10 +231,14 @@ fn raise(law: Law, tree: Tree<'_>, node: &Node, target: Watts, standings: &mut [
 }
 
 /// The least room on the way up and where it is; or the first group of which nobody can say.
-fn least_room(tree: Tree<'_>, node: &Node, standings: &[Standing]) -> Result<(usize, Watts), usize> {
+fn least_room(
+    tree: BudgetTree<'_>,
+    node: &BudgetNode,
+    standings: &[GroupState],
+) -> Result<(usize, Watts), usize> {
     let mut least = (node.group, Watts::MAX);
     for group in tree.path(node.group) {
-        let room = standings.get(group).and_then(Standing::room).ok_or(group)?;
+        let room = standings.get(group).and_then(GroupState::room).ok_or(group)?;
         if room < least.1 {
             least = (group, room);
         }
@@ -236,14 +246,14 @@ fn least_room(tree: Tree<'_>, node: &Node, standings: &[Standing]) -> Result<(us
     Ok(least)
 }
 
-pub(super) fn is_awaited(node: &Node, step: &Move) -> bool {
+pub(super) fn is_awaited(node: &BudgetNode, step: &Move) -> bool {
     match step {
         Move::Lower(_) | Move::Raise(_) => true,
         Move::Keep | Move::Await | Move::Wait(_) => node.account.is_awaited(),
     }
 }
 
-fn sum_up(nodes: &[Node], moves: &[Move], standings: &[Standing]) -> Summary {
+fn sum_up(nodes: &[BudgetNode], moves: &[Move], standings: &[GroupState]) -> Summary {
     let mut sum = Summary { lowered: 0, raised: 0, waiting: 0, awaited: 0, over: 0, worst: None, unknown: 0 };
     for (node, step) in nodes.iter().zip(moves) {
         match step {

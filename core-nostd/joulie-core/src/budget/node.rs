@@ -1,7 +1,7 @@
 //! A node as the budget sees it. All watts are of the whole node: who caps packages and GPUs adds what the rest of
 //! the node draws.
 
-use super::account::Account;
+use super::account::GrantAccount;
 use core::fmt;
 use power_units::Watts;
 
@@ -92,7 +92,7 @@ impl Range {
 
 /// A node and what is observed of its grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Node {
+pub struct BudgetNode {
     /// Names the node and no other; decides where all else is equal.
     pub key: u64,
     /// The index of its group in the tree.
@@ -106,10 +106,10 @@ pub struct Node {
     /// Whether it answers. One that does not counts as what is known of it and is never raised.
     pub reachable: bool,
     /// What is observed of its grant.
-    pub account: Account,
+    pub account: GrantAccount,
 }
 
-impl Node {
+impl BudgetNode {
     /// The most that it may draw as far as anybody can know; nothing when nobody can say.
     #[must_use]
     pub fn count(&self) -> Option<Watts> {

@@ -42,7 +42,7 @@ struct Device {
     /// Every grant that ever stood in the object, the last one as it stands.
     object: Vec<Grant>,
     /// The status of the object, and in which boot it was written.
-    status: Option<(Receipt, u64)>,
+    status: Option<(GrantReceipt, u64)>,
     /// Writes under way: any of them may still land.
     under_way: Vec<Sent>,
     boot: u64,
@@ -55,7 +55,7 @@ struct Device {
     /// The lowest cap that the device really takes, which may be above the floor that the operator knows.
     holds_at_least: Watts,
     /// What the operator's watch has shown of the object.
-    seen: (Option<Grant>, Option<(Receipt, u64)>),
+    seen: (Option<Grant>, Option<(GrantReceipt, u64)>),
     /// What the operator has sent and has no answer to.
     unresolved: Vec<Sent>,
 }
@@ -76,10 +76,10 @@ impl Device {
         self.unresolved.retain(|sent| serial <= sent.over);
     }
 
-    fn account(&self) -> Account {
+    fn account(&self) -> GrantAccount {
         let receipt = self.seen.1.filter(|(_, boot)| *boot == self.boot).map(|(receipt, _)| receipt);
         let sent: Vec<Grant> = self.unresolved.iter().map(|sent| sent.grant).collect();
-        Account::observed(self.seen.0, receipt).after_sending(&sent)
+        GrantAccount::observed(self.seen.0, receipt).after_sending(&sent)
     }
 
     fn take(&mut self, grant: Grant, less: Watts) {
@@ -95,7 +95,7 @@ impl Device {
 struct World {
     dice: Dice,
     groups: Vec<Group>,
-    nodes: Vec<Node>,
+    nodes: Vec<BudgetNode>,
     devices: Vec<Device>,
 }
 
@@ -114,14 +114,14 @@ impl World {
         let floor = self.dice.watts(50, 250);
         let max = floor + self.dice.watts(0, 500);
         let refuses = if self.dice.one_in(5) { self.dice.watts(0, 40) } else { Watts::ZERO };
-        self.nodes.push(Node {
+        self.nodes.push(BudgetNode {
             key,
             group: self.dice.pick(self.groups.len()),
             priority: Priority::ALL[self.dice.pick(3)],
             range: Range::new(floor, Some(max)).unwrap(),
             desired: self.dice.watts(0, 800),
             reachable: true,
-            account: Account::NONE,
+            account: GrantAccount::NONE,
         });
         self.devices.push(Device {
             object: Vec::new(),
@@ -174,14 +174,14 @@ impl World {
 
     fn plan(&mut self) -> (Allocation, Vec<Watts>, Vec<Move>) {
         self.loads();
-        let tree = Tree::new(&self.groups).unwrap();
+        let tree = BudgetTree::new(&self.groups).unwrap();
         let mut targets = vec![Watts::ZERO; self.nodes.len()];
-        let mut shares = vec![Share::EMPTY; self.groups.len()];
+        let mut shares = vec![GroupShare::EMPTY; self.groups.len()];
         let allocation = allocate(tree, &self.nodes, &mut shares, &mut targets).unwrap();
         let mut moves = vec![Move::Keep; self.nodes.len()];
-        let mut standings = vec![Standing::EMPTY; self.groups.len()];
+        let mut standings = vec![GroupState::EMPTY; self.groups.len()];
         let mut queue = vec![Turn::EMPTY; self.nodes.len()];
-        let law = Law::new(Watts::ZERO).unwrap();
+        let law = MoveTuning::new(Watts::ZERO).unwrap();
         next_moves(law, tree, (&self.nodes, &targets), (&mut standings, &mut queue), &mut moves).unwrap();
         (allocation, targets, moves)
     }
@@ -252,7 +252,8 @@ impl World {
     fn report(&mut self, at: usize) {
         let device = &mut self.devices[at];
         if let Some((grant, holds)) = device.taken.zip(device.in_force) {
-            device.status = Some((Receipt { serial: grant.serial, holds, floor: device.floor }, device.boot));
+            device.status =
+                Some((GrantReceipt { serial: grant.serial, holds, floor: device.floor }, device.boot));
         }
     }
 

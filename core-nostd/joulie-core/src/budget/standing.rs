@@ -1,14 +1,14 @@
 //! How every group stands: what it counts now, what it will count when the receipts have come, and what is exceeded.
 
 use super::moves::{Move, is_awaited};
-use super::node::Node;
-use super::tree::{Group, Tree, gather, spread};
+use super::node::BudgetNode;
+use super::tree::{BudgetTree, Group, gather, spread};
 use super::{BudgetError, plus};
 use power_units::Watts;
 
 /// Working memory for one group, and afterwards how the group stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct GroupState {
     limit: Watts,
     /// What it counts before this round's orders.
     load: Option<Watts>,
@@ -37,7 +37,7 @@ pub struct Overrun {
     pub unreachable: usize,
 }
 
-impl Standing {
+impl GroupState {
     /// Before the first use.
     pub const EMPTY: Self = Self {
         limit: Watts::ZERO,
@@ -79,13 +79,13 @@ impl Standing {
 
 /// What every group draws now, and what it would draw if all were raised before any is lowered.
 pub(super) fn survey(
-    tree: Tree<'_>,
-    nodes: &[Node],
+    tree: BudgetTree<'_>,
+    nodes: &[BudgetNode],
     targets: &[Watts],
-    standings: &mut [Standing],
+    standings: &mut [GroupState],
 ) -> Result<(), BudgetError> {
     for (standing, group) in standings.iter_mut().zip(tree.groups()) {
-        *standing = Standing::of(group);
+        *standing = GroupState::of(group);
     }
     for (node, &target) in nodes.iter().zip(targets) {
         let standing = standings.get_mut(node.group).ok_or(BudgetError::NoSuchGroup { node: node.key })?;
@@ -106,7 +106,12 @@ pub(super) fn survey(
 }
 
 /// What will be when the receipts have come.
-pub(super) fn foresee(tree: Tree<'_>, nodes: &[Node], moves: &[Move], standings: &mut [Standing]) {
+pub(super) fn foresee(
+    tree: BudgetTree<'_>,
+    nodes: &[BudgetNode],
+    moves: &[Move],
+    standings: &mut [GroupState],
+) {
     for (node, step) in nodes.iter().zip(moves) {
         let Some(standing) = standings.get_mut(node.group) else { continue };
         let settled = match step {

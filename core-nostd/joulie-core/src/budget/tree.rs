@@ -94,11 +94,11 @@ impl core::error::Error for TreeError {}
 
 /// Groups of which every one comes after its parent. There may be several roots.
 #[derive(Clone, Copy, Debug)]
-pub struct Tree<'a> {
+pub struct BudgetTree<'a> {
     groups: &'a [Group],
 }
 
-impl<'a> Tree<'a> {
+impl<'a> BudgetTree<'a> {
     /// The tree that the parents' indices describe.
     ///
     /// # Errors
@@ -141,7 +141,7 @@ impl Iterator for Path<'_> {
 }
 
 /// Hands every group's entry to its parent's, from the leaves to the roots: `join(parent, child)`.
-pub(super) fn gather<T: Copy>(tree: Tree<'_>, entries: &mut [T], mut join: impl FnMut(&mut T, T)) {
+pub(super) fn gather<T: Copy>(tree: BudgetTree<'_>, entries: &mut [T], mut join: impl FnMut(&mut T, T)) {
     for (group, facts) in tree.groups.iter().enumerate().rev() {
         let Some(parent) = facts.parent else { continue };
         let Some(child) = entries.get(group).copied() else { continue };
@@ -152,7 +152,11 @@ pub(super) fn gather<T: Copy>(tree: Tree<'_>, entries: &mut [T], mut join: impl 
 }
 
 /// Hands every group its parent's entry, from the roots to the leaves: `join(child, parent)`.
-pub(super) fn spread<T: Copy>(tree: Tree<'_>, entries: &mut [T], mut join: impl FnMut(&mut T, Option<T>)) {
+pub(super) fn spread<T: Copy>(
+    tree: BudgetTree<'_>,
+    entries: &mut [T],
+    mut join: impl FnMut(&mut T, Option<T>),
+) {
     for (group, facts) in tree.groups.iter().enumerate() {
         let above = facts.parent.and_then(|parent| entries.get(parent).copied());
         if let Some(child) = entries.get_mut(group) {
@@ -175,7 +179,7 @@ mod tests {
     fn every_cycle_and_every_parent_that_is_not_there_is_refused() {
         let refused = |parents: &[Option<usize>]| {
             let groups: Vec<Group> = parents.iter().map(|&parent| group(parent)).collect();
-            Tree::new(&groups).err()
+            BudgetTree::new(&groups).err()
         };
         assert_eq!(refused(&[None, Some(0), Some(1), Some(0), None]), None);
         assert_eq!(refused(&[]), None);
@@ -190,7 +194,7 @@ mod tests {
     #[test]
     fn the_way_up_names_every_group_once_and_ends_at_the_root() {
         let groups = [group(None), group(Some(0)), group(Some(1)), group(Some(0))];
-        let tree = Tree::new(&groups).unwrap();
+        let tree = BudgetTree::new(&groups).unwrap();
         assert_eq!(tree.path(2).collect::<Vec<_>>(), [2, 1, 0]);
         assert_eq!(tree.path(0).collect::<Vec<_>>(), [0]);
     }

@@ -15,7 +15,7 @@
 //!  desired state gone: limits and throttle are released, from every state
 //! ```
 //!
-//! The boxes of the diagram are no states that anybody stores. The only state machines here are the [`Lever`] of each
+//! The boxes of the diagram are no states that anybody stores. The only state machines here are the [`Actuation`] of each
 //! package's limit and the one of the throttle, each with its own diagram; the diagram above is what the pure rule over
 //! them makes of their states. So the node cannot be in a state that its parts are not in.
 //!
@@ -35,15 +35,15 @@ mod regulation;
 mod status;
 
 pub use regulation::Regulation;
-pub use status::Status;
+pub use status::CpuControlStatus;
 
 use plan::{Need, Wish};
 
-use super::cap::{Backend, CapRange, Desired, Floor, Resolution, Target};
-use super::lever::{Lever, LeverLaw, News, Order};
+use super::actuation::{Actuation, ActuationLaw, ActuationOrder, ActuationOutcome};
+use super::cap::{Backend, CapRange, DesiredCap, Floor, Resolution, ResolvedCap};
 use super::limiter::{LimitFacts, LimitOrder, LimitOutcome, Limiter, LimiterLaw};
 use super::ticket::Ticket;
-use crate::node::throttle::Throttle;
+use crate::node::throttle::ThrottlePercent;
 use power_hal::ErrorKind;
 use power_units::{Micros, Stamp, Watts};
 
@@ -53,19 +53,19 @@ pub struct BackendLaw {
     /// How a power limit is set, watched and retried.
     pub limits: LimiterLaw,
     /// How the throttle is set and retried.
-    pub throttle: LeverLaw,
+    pub throttle: ActuationLaw,
     /// For how long every power limit must be in force before the throttle is lifted: a limit only holds the mean over
     /// its own window.
     pub settle: Micros,
     /// The least that a cap may be on this node.
     pub floor: Floor,
     /// Which backends may be used.
-    pub preference: Preference,
+    pub preference: BackendPreference,
 }
 
 /// Which backends may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Preference {
+pub enum BackendPreference {
     /// Power limits where they work, else the throttle.
     LimitFirst,
     /// Only the throttle.
@@ -85,7 +85,7 @@ pub enum Route {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mode {
     route: Route,
-    throttle: Lever<Curb>,
+    throttle: Actuation<Throttling>,
     /// That of the last order for the throttle.
     ticket: Ticket,
     regulation: Regulation,
@@ -127,7 +127,7 @@ pub struct Facts {
     /// The time of this step.
     pub now: Stamp,
     /// What is desired.
-    pub desired: Desired,
+    pub desired: DesiredCap,
     /// What became of the throttle; none where the node has no throttle.
     pub throttle: Option<ThrottleOutcome>,
     /// Whether the power of the packages can be measured here at all.
@@ -166,16 +166,16 @@ pub enum ThrottleOutcome {
 
 /// How the node is throttled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Curb {
+pub enum Throttling {
     /// By the closed loop, which compares with the node's cap.
     Loop,
     /// By this much.
-    Fixed(Throttle),
+    Fixed(ThrottlePercent),
 }
 
 /// What is to be done; the orders for the packages lie in the packages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decision {
+pub struct BackendDecision {
     /// Where all these orders go.
     pub route: Route,
     /// What is to be done with the throttle.
@@ -185,7 +185,7 @@ pub struct Decision {
     /// What holds the node now, whatever is being changed: the label of `joulie_backend_mode`.
     pub mode: Backend,
     /// What came of the desired state.
-    pub status: Status,
+    pub status: CpuControlStatus,
     /// What all packages together may draw, where it is resolved.
     pub node_cap: Option<Watts>,
     /// On how many packages somebody else was seen to have moved the limit.
@@ -203,7 +203,7 @@ pub enum ThrottleOrder {
         cap: Watts,
     },
     /// Throttle by this much.
-    Set(Throttle),
+    Set(ThrottlePercent),
     /// Put the original frequencies back.
     Release,
 }
@@ -213,34 +213,35 @@ impl Mode {
     /// force from before a restart, as the journal knows.
     #[must_use]
     pub const fn start(route: Route, throttled: bool) -> Self {
-        let throttle = if throttled { Lever::Adopted } else { Lever::Free };
+        let throttle = if throttled { Actuation::Adopted } else { Actuation::Free };
         Self { route, throttle, ticket: Ticket::NONE, regulation: Regulation::Keeping, cap: None }
     }
 
     /// How the throttle stands.
     #[must_use]
-    pub const fn throttle(&self) -> Lever<Curb> {
+    pub const fn throttle(&self) -> Actuation<Throttling> {
         self.throttle
     }
 
     const fn holds_something(&self) -> bool {
-        matches!(self.throttle, Lever::Held { .. })
+        matches!(self.throttle, Actuation::Held { .. })
     }
 
     /// Whether the throttle that the node needs is known to hold it.
     fn holds_for(&self, need: Need) -> bool {
-        let curb = match need {
-            Need::Throttle(curb) => curb,
+        let throttling = match need {
+            Need::Throttle(throttling) => throttling,
             Need::AsIs | Need::Nothing | Need::Blocked(_) => return false,
         };
-        let sees = match (curb, self.regulation) {
-            (Curb::Loop, Regulation::Blind(_)) => false,
-            (Curb::Loop, Regulation::Keeping | Regulation::AtBound { .. }) | (Curb::Fixed(_), _) => true,
+        let sees = match (throttling, self.regulation) {
+            (Throttling::Loop, Regulation::Blind(_)) => false,
+            (Throttling::Loop, Regulation::Keeping | Regulation::AtBound { .. })
+            | (Throttling::Fixed(_), _) => true,
         };
-        sees && self.throttle.held_since(curb).is_some()
+        sees && self.throttle.held_since(throttling).is_some()
     }
 
-    fn learn(&mut self, law: &LeverLaw, now: Stamp, outcome: ThrottleOutcome) {
+    fn learn(&mut self, law: &ActuationLaw, now: Stamp, outcome: ThrottleOutcome) {
         if let ThrottleOutcome::Loop { ticket, outcome: Ok(regulation) } = outcome
             && ticket == self.ticket
         {
@@ -250,32 +251,34 @@ impl Mode {
     }
 
     /// What an outcome says of the last order: nothing, where it is another one's.
-    fn news(&self, outcome: ThrottleOutcome) -> News<Curb> {
+    fn news(&self, outcome: ThrottleOutcome) -> ActuationOutcome<Throttling> {
         let (ticket, done) = match outcome {
-            ThrottleOutcome::Unknown => return News::None,
+            ThrottleOutcome::Unknown => return ActuationOutcome::None,
             ThrottleOutcome::Fixed { ticket, outcome } => (ticket, outcome),
             ThrottleOutcome::Loop { ticket, outcome } => (ticket, outcome.map(|_| ())),
             ThrottleOutcome::Released { ticket, outcome } if ticket == self.ticket => {
-                return News::Released(outcome);
+                return ActuationOutcome::Released(outcome);
             }
-            ThrottleOutcome::Released { .. } => return News::None,
+            ThrottleOutcome::Released { .. } => return ActuationOutcome::None,
         };
         match self.throttle.target() {
-            Some(curb) if ticket == self.ticket => News::Set(done.map(|()| curb)),
-            Some(_) | None => News::None,
+            Some(throttling) if ticket == self.ticket => ActuationOutcome::Set(done.map(|()| throttling)),
+            Some(_) | None => ActuationOutcome::None,
         }
     }
 
     /// What to tell the throttle. A running loop takes a step each time, also while its last order is being retried:
     /// it has a memory of its own for that.
-    fn throttle_order(&self, order: Order<Curb>) -> ThrottleOrder {
+    fn throttle_order(&self, order: ActuationOrder<Throttling>) -> ThrottleOrder {
         match (order, self.throttle.target(), self.cap) {
-            (Order::Release, _, _) => ThrottleOrder::Release,
-            (Order::Set(Curb::Fixed(throttle)), _, _) => ThrottleOrder::Set(throttle),
-            (Order::Set(Curb::Loop) | Order::Leave, Some(Curb::Loop), Some(cap)) => {
-                ThrottleOrder::RunLoop { cap }
-            }
-            (Order::Set(Curb::Loop) | Order::Leave, _, _) => ThrottleOrder::Leave,
+            (ActuationOrder::Release, _, _) => ThrottleOrder::Release,
+            (ActuationOrder::Set(Throttling::Fixed(throttle)), _, _) => ThrottleOrder::Set(throttle),
+            (
+                ActuationOrder::Set(Throttling::Loop) | ActuationOrder::Leave,
+                Some(Throttling::Loop),
+                Some(cap),
+            ) => ThrottleOrder::RunLoop { cap },
+            (ActuationOrder::Set(Throttling::Loop) | ActuationOrder::Leave, _, _) => ThrottleOrder::Leave,
         }
     }
 }
@@ -352,7 +355,7 @@ impl Package {
 
     /// Takes in what is desired of it. Apart, so that its copies are not on the stack of all that follows in a step.
     #[inline(never)]
-    fn wish_for(&mut self, desired: Desired, floor: Floor) {
+    fn wish_for(&mut self, desired: DesiredCap, floor: Floor) {
         let PackageFacts { range, ref limit, most, .. } = self.facts;
         let wish = Wish::of(desired.under(most, self.limiter.found(limit.seen)));
         self.wish = wish.on((range, most), floor);
@@ -361,7 +364,7 @@ impl Package {
 
 impl BackendLaw {
     /// One step: takes in the facts of the node and of every package that is known, and decides.
-    pub fn step(&self, mode: &mut Mode, packages: &mut [Package], facts: &Facts) -> Decision {
+    pub fn step(&self, mode: &mut Mode, packages: &mut [Package], facts: &Facts) -> BackendDecision {
         mode.learn(&self.throttle, facts.now, facts.throttle.unwrap_or(ThrottleOutcome::Unknown));
         for package in packages.iter_mut() {
             package.wish_for(facts.desired, self.floor);
@@ -378,13 +381,13 @@ impl BackendLaw {
         let need = self.need(wish, packages, facts);
         let node_cap = plan::node_cap(packages, facts.beyond);
         let throttle = self.step_throttle(mode, need, node_cap, facts);
-        Decision {
+        BackendDecision {
             route: mode.route,
             throttle,
             ticket: mode.ticket,
             mode: status::in_force(mode, packages),
             status: self.status(mode, packages, need, node_cap, facts),
-            node_cap: node_cap.map(Target::effective),
+            node_cap: node_cap.map(ResolvedCap::effective),
             moved,
         }
     }
@@ -393,17 +396,17 @@ impl BackendLaw {
         &self,
         mode: &mut Mode,
         need: Need,
-        node_cap: Option<Target>,
+        node_cap: Option<ResolvedCap>,
         facts: &Facts,
     ) -> ThrottleOrder {
-        mode.cap = node_cap.map(Target::effective).or(mode.cap);
+        mode.cap = node_cap.map(ResolvedCap::effective).or(mode.cap);
         let want = need.want(facts.throttle.is_some());
         let (throttle, order) = mode.throttle.pursue(facts.now, want, self.throttle.longest_wait());
         if throttle.target() != mode.throttle.target() {
             mode.regulation = Regulation::Keeping;
         }
         mode.throttle = throttle;
-        if order != Order::Leave {
+        if order != ActuationOrder::Leave {
             mode.ticket = mode.ticket.next();
         }
         mode.throttle_order(order)

@@ -12,9 +12,9 @@
 
 mod result;
 
-pub use result::{Backend, Blocked, CapResult, Report};
+pub use result::{Backend, Blocked, CapReport, CapResult};
 
-use super::lever::Want;
+use super::actuation::Want;
 use core::fmt;
 use power_hal::ErrorKind;
 use power_units::{Amount, Percent, Role, Watts};
@@ -30,7 +30,7 @@ pub struct CapIntent {
 
 /// The desired state of a node's packages, or of its GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Desired {
+pub enum DesiredCap {
     /// Not known (yet): everything stays as it was found.
     Unknown,
     /// Known to be gone: the originals come back. An intent that asks nothing is the same.
@@ -54,7 +54,7 @@ pub struct Floor(Watts);
 
 /// A cap that was resolved: what was asked, and what is to be in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct ResolvedCap {
     requested: Watts,
     effective: Watts,
     /// The owner's own limit is what is to be in force, and no cap may be as low: nothing is written.
@@ -65,7 +65,7 @@ pub struct Target {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolution {
     /// It is a limit in watts.
-    Watts(Target),
+    Watts(ResolvedCap),
     /// It is a part of a maximum that nobody knows.
     Percent(Percent),
     /// It is nothing that can be done.
@@ -207,7 +207,7 @@ impl CapIntent {
         };
         let lowest = floor.0.max(range.min.unwrap_or(CAP_LEAST)).max(CAP_LEAST);
         if let Some(owners) = range.owners.filter(|&owners| owners < lowest) {
-            return Resolution::Watts(Target { requested, effective: owners, as_found: true });
+            return Resolution::Watts(ResolvedCap { requested, effective: owners, as_found: true });
         }
         if range.max.is_some_and(|max| max < floor.0) {
             return Resolution::Blocked(Blocked::FloorAboveMax);
@@ -215,7 +215,7 @@ impl CapIntent {
         let most = range.max.unwrap_or(Watts::MAX).min(range.owners.unwrap_or(Watts::MAX));
         let most = range.stands.map_or(most, |stands| most.min(stands.max(lowest)));
         let effective = requested.within(lowest, most);
-        Resolution::Watts(Target { requested, effective, as_found: false })
+        Resolution::Watts(ResolvedCap { requested, effective, as_found: false })
     }
 
     /// The same where the device may have no more than `most` by a grant. What has no number of watts, a percentage of a
@@ -231,7 +231,7 @@ impl CapIntent {
     }
 }
 
-impl Desired {
+impl DesiredCap {
     /// What this asks of a device that may have no more than `most` by a grant, and whose limit in force is `found`: a
     /// grant holds also where the policy asks nothing or is not known, and then nothing is raised.
     pub(crate) fn under(self, most: Option<Watts>, found: Option<Watts>) -> Self {
@@ -249,7 +249,7 @@ impl Desired {
     }
 }
 
-impl Target {
+impl ResolvedCap {
     /// The most that a device with this range draws, where it is known.
     pub(crate) fn most_of(range: CapRange) -> Option<Self> {
         range.max.map(|most| Self { requested: most, effective: most, as_found: false })

@@ -18,9 +18,9 @@
 //! cap holds whatever is drawn only at the lowest clock.
 
 use super::law::{
-    Action, Actuator, Command, Counts, Decision, Facts, Hold, Landing, Law, Look, Reach, Sight,
+    Actuator, Command, Decision, Facts, Hold, Landing, Law, LawAction, Look, Reach, TripCounts, Visibility,
 };
-use super::throttle::Throttle;
+use super::throttle::ThrottlePercent;
 use core::fmt;
 use power_units::{Micros, Ratio, Role, Stamp, Watts};
 
@@ -34,7 +34,7 @@ pub struct Tuning {
     /// `DVFS_LOW_MARGIN_W`: how far below the cap the EMA must fall before throttling is eased; not negative.
     pub low_margin: Watts,
     /// `DVFS_STEP_PCT`: by how much the throttle changes at once, above 0.
-    pub step: Throttle,
+    pub step: ThrottlePercent,
     /// `DVFS_TRIP_COUNT`: after how many steps in a row beyond a threshold to act, at least 1.
     pub trip_count: u32,
     /// `DVFS_COOLDOWN`: the shortest time between two actions.
@@ -47,7 +47,7 @@ pub const DEFAULTS: Tuning = Tuning {
     ema_alpha: Ratio::from_bits(1_288_490_189),
     high_margin: Watts::from_int(10),
     low_margin: Watts::from_int(15),
-    step: Throttle::TEN,
+    step: ThrottlePercent::TEN,
     trip_count: 2,
     cooldown: Micros::new(20_000_000),
 };
@@ -103,7 +103,7 @@ impl Classic {
         if tuning.low_margin < Watts::ZERO {
             return Err(TuningError::LowMargin);
         }
-        if tuning.step == Throttle::NONE {
+        if tuning.step == ThrottlePercent::NONE {
             return Err(TuningError::Step);
         }
         if tuning.trip_count == 0 {
@@ -116,11 +116,11 @@ impl Classic {
 /// What the law remembers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mode {
-    sight: Sight,
+    visibility: Visibility,
     actuator: Actuator,
     cap: Option<Watts>,
     ema: Option<Watts>,
-    counts: Counts,
+    counts: TripCounts,
     last_action: Option<Stamp>,
 }
 
@@ -129,11 +129,11 @@ impl Law for Classic {
 
     fn start(&self, found: Option<Command>) -> Mode {
         Mode {
-            sight: Sight::START,
+            visibility: Visibility::START,
             actuator: Actuator::new(found),
             cap: None,
             ema: None,
-            counts: Counts::ZERO,
+            counts: TripCounts::ZERO,
             last_action: None,
         }
     }
@@ -146,11 +146,11 @@ impl Law for Classic {
             return mode.hold(Hold::NoCap, None);
         };
         mode.notice_cap(cap);
-        match mode.sight.look(facts.power) {
+        match mode.visibility.look(facts.power) {
             Look::Fresh { watts, after_gap, .. } => {
                 if after_gap {
                     mode.ema = None;
-                    mode.counts = Counts::ZERO;
+                    mode.counts = TripCounts::ZERO;
                 }
                 mode.ema = Some(self.smooth(mode.ema, watts));
                 if pending {
@@ -179,17 +179,17 @@ impl Classic {
         }
         let ema = mode.ema.unwrap_or(watts);
         mode.counts = if ema > cap + self.tuning.high_margin {
-            Counts { above: mode.counts.above.saturating_add(1), below: 0 }
+            TripCounts { above: mode.counts.above.saturating_add(1), below: 0 }
         } else if ema < cap - self.tuning.low_margin {
-            Counts { above: 0, below: mode.counts.below.saturating_add(1) }
+            TripCounts { above: 0, below: mode.counts.below.saturating_add(1) }
         } else {
-            Counts::ZERO
+            TripCounts::ZERO
         };
         let throttle = mode.throttle();
         let (action, next) = if mode.counts.above >= self.tuning.trip_count {
-            (Action::ThrottleUp, throttle.raised(self.tuning.step))
+            (LawAction::ThrottleUp, throttle.raised(self.tuning.step))
         } else if mode.counts.below >= self.tuning.trip_count {
-            (Action::ThrottleDown, throttle.lowered(self.tuning.step))
+            (LawAction::ThrottleDown, throttle.lowered(self.tuning.step))
         } else {
             return mode.hold(Hold::Steady, Some(watts));
         };
@@ -202,10 +202,10 @@ impl Classic {
     /// Nobody knows what the node draws: the lowest clock, without steps on the way.
     fn fail_safe(mode: &mut Mode, now: Stamp) -> Decision {
         mode.forget_readings();
-        if mode.throttle() == Throttle::ALL {
+        if mode.throttle() == ThrottlePercent::ALL {
             return mode.hold(Hold::AtBound, None);
         }
-        mode.ask(Action::FailSafe, Throttle::ALL, now, None)
+        mode.ask(LawAction::FailSafe, ThrottlePercent::ALL, now, None)
     }
 
     /// A clock that went backwards tells no span, and then nothing is held back.
@@ -219,7 +219,7 @@ impl Mode {
     fn settle(&mut self, facts: &Facts) -> Landing {
         let landing = self.actuator.settle(facts.outcome);
         if let Landing::Applied { at } = landing {
-            self.counts = Counts::ZERO;
+            self.counts = TripCounts::ZERO;
             self.last_action = Some(at);
         }
         landing
@@ -228,37 +228,43 @@ impl Mode {
     fn notice_cap(&mut self, cap: Watts) {
         if self.cap != Some(cap) {
             self.cap = Some(cap);
-            self.counts = Counts::ZERO;
+            self.counts = TripCounts::ZERO;
             self.last_action = None;
         }
     }
 
     fn forget_readings(&mut self) {
         self.ema = None;
-        self.counts = Counts::ZERO;
+        self.counts = TripCounts::ZERO;
     }
 
     /// Nothing that this law commanded is in effect until it has commanded something.
-    fn throttle(&self) -> Throttle {
+    fn throttle(&self) -> ThrottlePercent {
         match self.actuator.in_effect() {
             Some(Command::Throttle(throttle)) => throttle,
-            Some(Command::MeanFrequency(_)) | None => Throttle::NONE,
+            Some(Command::MeanFrequency(_)) | None => ThrottlePercent::NONE,
         }
     }
 
-    fn ask(&mut self, action: Action, next: Throttle, now: Stamp, observed: Option<Watts>) -> Decision {
+    fn ask(
+        &mut self,
+        action: LawAction,
+        next: ThrottlePercent,
+        now: Stamp,
+        observed: Option<Watts>,
+    ) -> Decision {
         let command = Command::Throttle(next);
         self.actuator.ask(command, now);
         self.decision(action, Some(command), observed)
     }
 
     fn hold(&self, why: Hold, observed: Option<Watts>) -> Decision {
-        self.decision(Action::Hold(why), None, observed)
+        self.decision(LawAction::Hold(why), None, observed)
     }
 
-    fn decision(&self, action: Action, command: Option<Command>, observed: Option<Watts>) -> Decision {
+    fn decision(&self, action: LawAction, command: Option<Command>, observed: Option<Watts>) -> Decision {
         let reach = match (self.cap, self.ema, observed) {
-            (Some(cap), Some(ema), Some(_)) if self.throttle() == Throttle::ALL && ema > cap => {
+            (Some(cap), Some(ema), Some(_)) if self.throttle() == ThrottlePercent::ALL && ema > cap => {
                 Reach::NotAchievable
             }
             (Some(_), Some(_), Some(_)) => Reach::Achievable,

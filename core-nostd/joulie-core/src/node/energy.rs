@@ -1,6 +1,6 @@
 //! Power from energy counters: what a package drew between two samples of its counter.
 //!
-//! A [`Meter`] knows one counter, a [`Baseline`] remembers its last sample, and a [`Reading`] says what may be
+//! A [`EnergyMeter`] knows one counter, a [`Baseline`] remembers its last sample, and a [`MeterReading`] says what may be
 //! believed. Missing, stale and impossible are three different facts, and none of them is a number: a counter that
 //! cannot be told must never pass for an idle package. The [`total`] of a node exists only when every package that is
 //! known contributes; a partial sum is not the total.
@@ -20,7 +20,7 @@ use power_units::{MicroJoules, Micros, NonZeroMicros, Stamp, Watts};
 
 /// One energy counter, and what its package can draw. Immutable; the memory is the [`Baseline`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Meter {
+pub struct EnergyMeter {
     counter: Counter,
     power_max: Watts,
     span_min: Micros,
@@ -29,7 +29,7 @@ pub struct Meter {
 
 /// What a counter showed, and when that counter was read: every meter has a time of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sample {
+pub struct CounterSample {
     /// The counter's value.
     pub energy: MicroJoules,
     /// When it was read, on the clock that `now` is from.
@@ -42,12 +42,12 @@ pub enum Baseline {
     /// No sample yet, or none that may be used.
     Nothing,
     /// The last sample.
-    At(Sample),
+    At(CounterSample),
 }
 
 /// What a meter tells about now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reading {
+pub enum MeterReading {
     /// A value to act on.
     Fresh {
         /// The mean power since the sample before.
@@ -119,7 +119,7 @@ impl fmt::Display for MeterError {
 impl core::error::Error for MeterError {}
 
 /// Why two values give no reading.
-impl From<Untold> for Reading {
+impl From<Untold> for MeterReading {
     fn from(why: Untold) -> Self {
         match why {
             Untold::AboveRange => Self::Impossible(Oddity::AboveRange),
@@ -129,7 +129,7 @@ impl From<Untold> for Reading {
     }
 }
 
-impl Meter {
+impl EnergyMeter {
     /// A meter of a package that never draws more than `power_max`. Samples closer together than `span_min` wait for
     /// the next one (the hardware updates about once a millisecond), and a sample older than `stale_after` is stale.
     ///
@@ -152,51 +152,55 @@ impl Meter {
 
     /// What the meter tells at `now`, given the newest sample that was delivered.
     #[must_use]
-    pub fn step(&self, baseline: &mut Baseline, now: Stamp, sample: Option<Sample>) -> Reading {
-        let Some(sample) = sample else { return Reading::Missing(Gap::Unread) };
-        let Some(age) = now.since(sample.at) else { return Reading::Impossible(Oddity::FromTheFuture) };
+    pub fn step(&self, baseline: &mut Baseline, now: Stamp, sample: Option<CounterSample>) -> MeterReading {
+        let Some(sample) = sample else { return MeterReading::Missing(Gap::Unread) };
+        let Some(age) = now.since(sample.at) else { return MeterReading::Impossible(Oddity::FromTheFuture) };
         if age > self.stale_after {
-            return Reading::Stale { age };
+            return MeterReading::Stale { age };
         }
         if !self.counter.can_show(sample.energy) {
-            return Reading::Impossible(Oddity::AboveRange);
+            return MeterReading::Impossible(Oddity::AboveRange);
         }
         let last = match *baseline {
             Baseline::Nothing => {
                 *baseline = Baseline::At(sample);
-                return Reading::Missing(Gap::FirstSample);
+                return MeterReading::Missing(Gap::FirstSample);
             }
             Baseline::At(last) => last,
         };
         let Some(elapsed) = sample.at.since(last.at) else {
             *baseline = Baseline::At(sample);
-            return Reading::Impossible(Oddity::ClockBackwards);
+            return MeterReading::Impossible(Oddity::ClockBackwards);
         };
         let Some(span) = elapsed.non_zero() else {
             let repeated = sample.energy == last.energy;
-            return if repeated { Reading::Stale { age } } else { Reading::Impossible(Oddity::TwoAtOnce) };
+            return if repeated {
+                MeterReading::Stale { age }
+            } else {
+                MeterReading::Impossible(Oddity::TwoAtOnce)
+            };
         };
         if elapsed < self.span_min {
-            return Reading::Missing(Gap::TooSoon);
+            return MeterReading::Missing(Gap::TooSoon);
         }
         // A package that runs draws more than a quantum in that time: a counter that stands still is not one of 0 W, and
         // with the other packages it would make a total that is too low. What is drawn meanwhile counts when it moves on.
         if sample.energy == last.energy {
-            return Reading::Stale { age: elapsed };
+            return MeterReading::Stale { age: elapsed };
         }
         *baseline = Baseline::At(sample);
         self.power(last, sample, span)
     }
 
-    fn power(&self, last: Sample, sample: Sample, span: NonZeroMicros) -> Reading {
+    fn power(&self, last: CounterSample, sample: CounterSample, span: NonZeroMicros) -> MeterReading {
         if !self.counter.tells(self.power_max.during(Micros::new(span.get()))) {
-            return Reading::Missing(Gap::WrapsUnknowable);
+            return MeterReading::Missing(Gap::WrapsUnknowable);
         }
         match self.counter.between(last.energy, sample.energy) {
             Err(untold) => untold.into(),
             Ok(energy) => match energy.over(span) {
-                drawn if drawn > self.power_max => Reading::Impossible(Oddity::AboveMaximum),
-                watts => Reading::Fresh { watts, over: Micros::new(span.get()) },
+                drawn if drawn > self.power_max => MeterReading::Impossible(Oddity::AboveMaximum),
+                watts => MeterReading::Fresh { watts, over: Micros::new(span.get()) },
             },
         }
     }
@@ -204,13 +208,13 @@ impl Meter {
 
 /// What all packages draw together. It is only a number when every one of them is; else it is the worst of what they
 /// are, impossible before missing before stale, whatever their order. A sum that the unit cannot hold is impossible.
-pub fn total(packages: impl IntoIterator<Item = Reading>) -> Reading {
-    let told = packages.into_iter().reduce(Reading::and).unwrap_or(Reading::Missing(Gap::NoMeter));
-    let overflowed = matches!(told, Reading::Fresh { watts, .. } if watts == Watts::MAX);
-    if overflowed { Reading::Impossible(Oddity::AboveMaximum) } else { told }
+pub fn total(packages: impl IntoIterator<Item = MeterReading>) -> MeterReading {
+    let told = packages.into_iter().reduce(MeterReading::and).unwrap_or(MeterReading::Missing(Gap::NoMeter));
+    let overflowed = matches!(told, MeterReading::Fresh { watts, .. } if watts == Watts::MAX);
+    if overflowed { MeterReading::Impossible(Oddity::AboveMaximum) } else { told }
 }
 
-impl Reading {
+impl MeterReading {
     fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Fresh { watts: a, over: of_a }, Self::Fresh { watts: b, over: of_b }) => {

@@ -26,19 +26,19 @@ mod share;
 
 pub use dvfs::{DvfsController, LoopLaw};
 pub use facts::{
-    Access, Beyond, Desire, EngineEvents, EngineFacts, EngineLaws, EngineOrder, Grant, Instruction,
-    LeaseTerms, Occasion, Parts, TargetId, Wiring,
+    Beyond, Desire, EngineEvents, EngineFacts, EngineLaws, EngineOrder, Instruction, LeaseTerms, NodeAccess,
+    NodeGrant, NodeParts, Occasion, TargetId, Wiring,
 };
-pub use policy::{Policy, PolicyFacts, PolicyLimit, PolicyOrder, PolicyOutcome, Scale};
+pub use policy::{FrequencyPolicy, FrequencyPolicyFacts, PolicyLimit, PolicyOrder, PolicyOutcome, Scale};
 
-use super::backend::{self, Decision, Mode, Package, Route, ThrottleOrder};
-use super::cap::Desired;
-use super::energy::Reading;
-use super::gpu_cap::{Gpu, GpuDecision, GpuLimits};
+use super::actuation::Actuation;
+use super::backend::{self, BackendDecision, Mode, Package, Route, ThrottleOrder};
+use super::cap::DesiredCap;
+use super::energy::MeterReading;
+use super::gpu_cap::{CappedGpu, GpuDecision, GpuLimits};
 use super::law;
-use super::lease::{Caps, Lease, LeaseDecision, LeaseFacts, Phase};
-use super::lever::Lever;
-use super::limiter::{Limiter, Seen};
+use super::lease::{CapsSource, LeaseDecision, LeaseFacts, LeaseMemory, LeasePhase};
+use super::limiter::{LimitReading, Limiter};
 use heapless::Vec;
 use power_units::{Stamp, Watts};
 
@@ -48,12 +48,12 @@ pub struct Engine<const P: usize, const G: usize, const D: usize> {
     wiring: Wiring,
     route: Route,
     packages: Vec<Package, P>,
-    gpus: Vec<Gpu, G>,
+    gpus: Vec<CappedGpu, G>,
     beyond: Beyond,
     dvfs: DvfsController<D>,
     mode: Mode,
-    lease: Option<(LeaseTerms, Lease)>,
-    cpu: Option<Decision>,
+    lease: Option<(LeaseTerms, LeaseMemory)>,
+    cpu: Option<BackendDecision>,
     gpu: Option<GpuDecision>,
     moved: u64,
 }
@@ -71,7 +71,7 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
     #[must_use]
     pub const fn start(route: Route, wiring: Wiring, lease: Option<LeaseTerms>, now: Stamp) -> Self {
         let lease = match lease {
-            Some(terms) => Some((terms, Lease::start(now))),
+            Some(terms) => Some((terms, LeaseMemory::start(now))),
             None => None,
         };
         Self {
@@ -103,7 +103,7 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
     }
 
     /// The GPUs that there are now, as [`list_packages`](Self::list_packages).
-    pub fn list_gpus(&mut self, gpus: &[Gpu]) {
+    pub fn list_gpus(&mut self, gpus: &[CappedGpu]) {
         self.gpus.clear();
         (self.beyond.gpus, self.beyond.gpu_watts) = (0, Watts::ZERO);
         for gpu in gpus {
@@ -120,7 +120,7 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
 
     /// The frequency policies that there are now. An order that was on its way to them is lost. Where the first ones are
     /// found as ours, from before a restart, their throttle is adopted.
-    pub fn list_policies(&mut self, policies: &[Policy]) {
+    pub fn list_policies(&mut self, policies: &[FrequencyPolicy]) {
         let existed = self.dvfs.exists();
         self.beyond.policies = self.dvfs.list(policies);
         if !existed && policies.iter().any(|policy| policy.facts.touched) {
@@ -134,12 +134,12 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
     }
 
     /// The GPUs, with their facts to be written before a step.
-    pub fn gpus_mut(&mut self) -> &mut [Gpu] {
+    pub fn gpus_mut(&mut self) -> &mut [CappedGpu] {
         &mut self.gpus
     }
 
     /// The policies, with their facts to be written before a step.
-    pub fn policies_mut(&mut self) -> &mut [Policy] {
+    pub fn policies_mut(&mut self) -> &mut [FrequencyPolicy] {
         self.dvfs.policies_mut()
     }
 
@@ -151,13 +151,13 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
 
     /// The GPUs.
     #[must_use]
-    pub fn gpus(&self) -> &[Gpu] {
+    pub fn gpus(&self) -> &[CappedGpu] {
         &self.gpus
     }
 
     /// The policies.
     #[must_use]
-    pub fn policies(&self) -> &[Policy] {
+    pub fn policies(&self) -> &[FrequencyPolicy] {
         self.dvfs.policies()
     }
 
@@ -169,7 +169,7 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
 
     /// What came of the packages' desired state in the last step.
     #[must_use]
-    pub const fn cpu(&self) -> Option<&Decision> {
+    pub const fn cpu(&self) -> Option<&BackendDecision> {
         self.cpu.as_ref()
     }
 
@@ -193,7 +193,7 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
 
     /// How the lease stands.
     #[must_use]
-    pub fn lease(&self) -> Option<Phase> {
+    pub fn lease(&self) -> Option<LeasePhase> {
         self.lease.map(|(_, lease)| lease.phase())
     }
 
@@ -210,7 +210,7 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
         let packages = self.packages.iter().map(|package| (package.facts.limit.seen, package.limiter()));
         let gpus = self.gpus.iter().map(|gpu| (gpu.facts.limit.seen, gpu.limiter()));
         self.dvfs.is_busy()
-            || packages.chain(gpus).any(|(seen, limiter)| seen != Seen::Gone && waits(limiter))
+            || packages.chain(gpus).any(|(seen, limiter)| seen != LimitReading::Gone && waits(limiter))
     }
 
     /// One step: takes in the facts, and decides. The orders lie in the devices until the next step.
@@ -231,10 +231,10 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
         let decision = laws.cpu.step(&mut self.mode, &mut self.packages, &node);
         let gpu = laws.gpu.step(&mut self.gpus, facts.now, desired.gpu);
         self.packages.iter_mut().for_each(Package::note);
-        self.gpus.iter_mut().for_each(Gpu::note);
+        self.gpus.iter_mut().for_each(CappedGpu::note);
         let raised = self.throttle(laws, facts, &decision);
-        let known = desired.cpu != Desired::Unknown || desired.grant.is_some();
-        if facts.occasion == Occasion::Period && known && self.mode.throttle() == Lever::Free {
+        let known = desired.cpu != DesiredCap::Unknown || desired.grant.is_some();
+        if facts.occasion == Occasion::Period && known && self.mode.throttle() == Actuation::Free {
             self.dvfs.free_the_rest();
         }
         let moved = match self.wiring {
@@ -273,13 +273,13 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
 
     /// What is desired under the lease. A node that is only looked at desires nothing that anybody knows. While a grant
     /// stands an end of the lease brings no originals back: the budget counts on what is in force.
-    fn desired(&self, access: Access, desire: Desire, caps: Option<Caps>) -> Desire {
+    fn desired(&self, access: NodeAccess, desire: Desire, caps: Option<CapsSource>) -> Desire {
         let leased = caps.zip(self.lease.as_ref().map(|(terms, _)| terms));
         match (access, leased) {
-            (Access::Look, _) => Desire::UNKNOWN,
-            (Access::Control, None) => desire,
-            (Access::Control, Some((Caps::Originals, _))) if desire.grant.is_some() => desire,
-            (Access::Control, Some((caps, terms))) => Desire {
+            (NodeAccess::Look, _) => Desire::UNKNOWN,
+            (NodeAccess::Control, None) => desire,
+            (NodeAccess::Control, Some((CapsSource::Originals, _))) if desire.grant.is_some() => desire,
+            (NodeAccess::Control, Some((caps, terms))) => Desire {
                 cpu: caps.desired(desire.cpu, terms.safe_cpu),
                 gpu: caps.desired(desire.gpu, terms.safe_gpu),
                 grant: desire.grant,
@@ -289,7 +289,7 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
 
     /// Passes the order about the throttle to the controller of the policies. How many policies somebody else was seen to
     /// have raised, the first time.
-    fn throttle(&mut self, laws: &EngineLaws, facts: &EngineFacts, decision: &Decision) -> u32 {
+    fn throttle(&mut self, laws: &EngineLaws, facts: &EngineFacts, decision: &BackendDecision) -> u32 {
         let raised = match facts.occasion {
             Occasion::Period => self.dvfs.answer_others(),
             Occasion::News => 0,
@@ -298,7 +298,7 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
             ThrottleOrder::Leave => {}
             ThrottleOrder::RunLoop { cap } => {
                 // Limits that were refused just now hold nothing: a loop that sees begins at once, not a period later.
-                let begins = !self.dvfs.is_running() && matches!(facts.power, Reading::Fresh { .. });
+                let begins = !self.dvfs.is_running() && matches!(facts.power, MeterReading::Fresh { .. });
                 if facts.occasion == Occasion::Period || begins {
                     self.dvfs.step(&laws.dvfs, facts, (cap, decision.ticket));
                 }
@@ -311,11 +311,13 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
 }
 
 fn waits(limiter: &Limiter) -> bool {
-    match limiter.lever() {
-        Lever::Pending { .. } | Lever::Releasing { .. } => true,
-        Lever::Free | Lever::Adopted | Lever::Held { .. } | Lever::Refused { .. } | Lever::Stuck { .. } => {
-            false
-        }
+    match limiter.actuation() {
+        Actuation::Pending { .. } | Actuation::Releasing { .. } => true,
+        Actuation::Free
+        | Actuation::Adopted
+        | Actuation::Held { .. }
+        | Actuation::Refused { .. }
+        | Actuation::Stuck { .. } => false,
     }
 }
 

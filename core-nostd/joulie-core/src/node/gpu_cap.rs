@@ -8,8 +8,10 @@
 //! One GPU that refuses does not undo the others: putting their originals back would raise their power. Each keeps
 //! what it took, the one that refused is tried again, and the node's verdict is the worst of them.
 
-use super::cap::{Blocked, CapIntent, CapRange, CapResult, Desired, Floor, Report, Resolution, Target};
-use super::lever::{Lever, Want};
+use super::actuation::{Actuation, Want};
+use super::cap::{
+    Blocked, CapIntent, CapRange, CapReport, CapResult, DesiredCap, Floor, Resolution, ResolvedCap,
+};
 use super::limiter::{LimitFacts, LimitOrder, LimitOutcome, Limiter, LimiterLaw};
 use power_units::{Stamp, Watts};
 
@@ -24,7 +26,7 @@ pub struct GpuLaw {
 
 /// One GPU: what is known of it, what it remembers, and what is to be done with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gpu {
+pub struct CappedGpu {
     /// What may be known about it in this step.
     pub facts: GpuFacts,
     limiter: Limiter,
@@ -63,7 +65,7 @@ pub enum GpuLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuDecision {
     /// What came of the desired state, all GPUs together.
-    pub report: Report,
+    pub report: CapReport,
     /// On how many GPUs somebody else was seen to have moved the limit.
     pub moved: u32,
 }
@@ -99,7 +101,7 @@ impl GpuLimits {
 
     /// What an intent means on a GPU with these limits; nothing where it is no target.
     #[must_use]
-    pub fn resolve(self, intent: CapIntent, floor: Floor) -> Option<Result<Target, Blocked>> {
+    pub fn resolve(self, intent: CapIntent, floor: Floor) -> Option<Result<ResolvedCap, Blocked>> {
         self.resolve_under(intent, floor, None)
     }
 
@@ -109,7 +111,7 @@ impl GpuLimits {
         intent: CapIntent,
         floor: Floor,
         most: Option<Watts>,
-    ) -> Option<Result<Target, Blocked>> {
+    ) -> Option<Result<ResolvedCap, Blocked>> {
         let range = match self {
             Self::NotATarget | Self::NoLimit => return None,
             Self::Range(range) => range,
@@ -132,7 +134,7 @@ impl GpuFacts {
     };
 }
 
-impl Gpu {
+impl CappedGpu {
     /// A GPU whose limit nobody of us has touched.
     #[must_use]
     pub const fn untouched(facts: GpuFacts) -> Self {
@@ -199,7 +201,7 @@ impl Gpu {
 
 impl GpuLaw {
     /// One step over every GPU that is known.
-    pub fn step(&self, gpus: &mut [Gpu], now: Stamp, desired: Desired) -> GpuDecision {
+    pub fn step(&self, gpus: &mut [CappedGpu], now: Stamp, desired: DesiredCap) -> GpuDecision {
         let mut moved = 0_u32;
         for gpu in gpus.iter_mut() {
             let want = self.want(gpu, desired);
@@ -211,15 +213,15 @@ impl GpuLaw {
     }
 
     /// What is desired of one GPU, under its grant.
-    fn desired(gpu: &Gpu, desired: Desired) -> Desired {
+    fn desired(gpu: &CappedGpu, desired: DesiredCap) -> DesiredCap {
         desired.under(gpu.facts.most, gpu.limiter.found(gpu.facts.limit.seen))
     }
 
-    fn want(&self, gpu: &Gpu, desired: Desired) -> Want<Target> {
+    fn want(&self, gpu: &CappedGpu, desired: DesiredCap) -> Want<ResolvedCap> {
         match Self::desired(gpu, desired) {
-            Desired::Unknown => Want::Keep,
-            Desired::Gone | Desired::Cap(CapIntent::NONE) => Want::Release,
-            Desired::Cap(intent) => {
+            DesiredCap::Unknown => Want::Keep,
+            DesiredCap::Gone | DesiredCap::Cap(CapIntent::NONE) => Want::Release,
+            DesiredCap::Cap(intent) => {
                 match gpu.facts.limits.resolve_under(intent, self.floor, gpu.facts.most) {
                     Some(Ok(target)) => target.want(),
                     Some(Err(_)) | None => Want::Keep,
@@ -228,45 +230,45 @@ impl GpuLaw {
         }
     }
 
-    fn report(&self, gpus: &[Gpu], desired: Desired) -> Report {
+    fn report(&self, gpus: &[CappedGpu], desired: DesiredCap) -> CapReport {
         let granted = gpus.iter().any(|gpu| gpu.facts.most.is_some());
         match desired {
-            Desired::Unknown if !granted => return Report::Pending,
-            Desired::Gone | Desired::Cap(CapIntent::NONE) if !granted => return released(gpus),
-            Desired::Unknown | Desired::Gone | Desired::Cap(_) => {}
+            DesiredCap::Unknown if !granted => return CapReport::Pending,
+            DesiredCap::Gone | DesiredCap::Cap(CapIntent::NONE) if !granted => return released(gpus),
+            DesiredCap::Unknown | DesiredCap::Gone | DesiredCap::Cap(_) => {}
         }
         let mut verdict = None;
         for gpu in gpus {
             let intent = match Self::desired(gpu, desired) {
-                Desired::Cap(intent) => intent,
-                Desired::Unknown | Desired::Gone => continue,
+                DesiredCap::Cap(intent) => intent,
+                DesiredCap::Unknown | DesiredCap::Gone => continue,
             };
             let result = match gpu.facts.limits.resolve_under(intent, self.floor, gpu.facts.most) {
                 None => continue,
                 Some(Err(reason)) => CapResult::Blocked(reason),
                 Some(Ok(target)) => match gpu.limiter.result(target) {
-                    None => return Report::Pending,
+                    None => return CapReport::Pending,
                     Some(result) => result,
                 },
             };
             verdict = CapResult::of_all(verdict.into_iter().chain([result]));
         }
-        Report::Cap(verdict.unwrap_or(CapResult::Blocked(Blocked::NoGpus)))
+        CapReport::Cap(verdict.unwrap_or(CapResult::Blocked(Blocked::NoGpus)))
     }
 }
 
 /// Nothing is desired: whether every limit of ours is gone.
-fn released(gpus: &[Gpu]) -> Report {
-    let mut report = Report::NoIntent;
+fn released(gpus: &[CappedGpu]) -> CapReport {
+    let mut report = CapReport::NoIntent;
     for gpu in gpus {
-        match gpu.limiter.lever() {
-            Lever::Free => {}
-            Lever::Stuck { kind, .. } => return Report::Cap(CapResult::Failed(kind)),
-            Lever::Adopted
-            | Lever::Pending { .. }
-            | Lever::Held { .. }
-            | Lever::Refused { .. }
-            | Lever::Releasing { .. } => report = Report::Pending,
+        match gpu.limiter.actuation() {
+            Actuation::Free => {}
+            Actuation::Stuck { kind, .. } => return CapReport::Cap(CapResult::Failed(kind)),
+            Actuation::Adopted
+            | Actuation::Pending { .. }
+            | Actuation::Held { .. }
+            | Actuation::Refused { .. }
+            | Actuation::Releasing { .. } => report = CapReport::Pending,
         }
     }
     report

@@ -15,7 +15,7 @@
 //!   A reads back 100   B is told 300
 //! ```
 
-use super::cap::{CAP_LEAST, CapIntent, CapRange, Desired, Floor, Resolution};
+use super::cap::{CAP_LEAST, CapIntent, CapRange, DesiredCap, Floor, Resolution};
 use power_units::{Amount, Percent, Watts};
 
 /// Devices that have one limit, and what they may have by a grant.
@@ -70,7 +70,7 @@ impl Holder {
     /// A device that can be capped within this range, of which so much is desired. Where it takes no cap, because its
     /// owner's limit or its maximum is below the least that one may be, it is one that nobody can cap.
     #[must_use]
-    pub fn capped(range: CapRange, floor: Floor, desired: Desired, in_force: Option<Watts>) -> Self {
+    pub fn capped(range: CapRange, floor: Floor, desired: DesiredCap, in_force: Option<Watts>) -> Self {
         let resolve = |intent: CapIntent| match intent.resolve(range, floor) {
             Resolution::Watts(target) => Some(target),
             Resolution::Percent(_) | Resolution::Blocked(_) => None,
@@ -84,9 +84,9 @@ impl Holder {
             .map(|target| target.effective())
             .or(range.owners());
         let want = match desired {
-            Desired::Cap(intent) => resolve(intent).map(|target| target.effective()),
+            DesiredCap::Cap(intent) => resolve(intent).map(|target| target.effective()),
             // What is found is no wish: while limits come down it would change from step to step.
-            Desired::Unknown | Desired::Gone => None,
+            DesiredCap::Unknown | DesiredCap::Gone => None,
         };
         let (want, max) = (want.or(most), range.max());
         Self { count: 1, capped: true, floor: least, want, max, in_force, ..Self::NONE }

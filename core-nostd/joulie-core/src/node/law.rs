@@ -2,20 +2,20 @@
 //!
 //! The loop of each tick is *sense → [`Facts`] → [`Law::step`] → [`Decision`] → act → report*. A law does no I/O and
 //! reads no clock. It never assumes that a command was carried out: what it decided stays pending in its `Mode` until
-//! the facts bring the [`Outcome`], and only then does its state advance.
+//! the facts bring the [`CommandOutcome`], and only then does its state advance.
 //!
 //! Words: a *command* is what is to be written; it is *in effect* once it was read back; a *reading* is *fresh*,
 //! *missing*, *stale* or *impossible*, and the last three are blindness of different causes: the law holds for
 //! [`BLIND_STEPS_HELD`] steps and then moves towards the safe side, one decision at a time.
 
 mod flight;
-mod sight;
+mod visibility;
 
 pub(crate) use flight::{Actuator, Landing};
-pub(crate) use sight::{Look, Sight};
+pub(crate) use visibility::{Look, Visibility};
 
-use crate::node::energy::Reading;
-use crate::node::throttle::Throttle;
+use crate::node::energy::MeterReading;
+use crate::node::throttle::ThrottlePercent;
 use power_units::{KiloHertz, Micros, Stamp, Watts};
 
 /// A control law. `Self` is validated tuning and never changes; all memory is in the `Mode`.
@@ -46,7 +46,7 @@ pub struct Facts {
     /// Within which bounds the frequency can be limited, where it can.
     pub range: Option<FrequencyRange>,
     /// What became of the last command.
-    pub outcome: Outcome,
+    pub outcome: CommandOutcome,
 }
 
 impl Facts {
@@ -75,13 +75,13 @@ pub enum PowerReading {
     Impossible,
 }
 
-impl From<Reading> for PowerReading {
-    fn from(reading: Reading) -> Self {
+impl From<MeterReading> for PowerReading {
+    fn from(reading: MeterReading) -> Self {
         match reading {
-            Reading::Fresh { watts, over } => Self::Fresh { watts, over },
-            Reading::Missing(_) => Self::Missing,
-            Reading::Stale { .. } => Self::Stale,
-            Reading::Impossible(_) => Self::Impossible,
+            MeterReading::Fresh { watts, over } => Self::Fresh { watts, over },
+            MeterReading::Missing(_) => Self::Missing,
+            MeterReading::Stale { .. } => Self::Stale,
+            MeterReading::Impossible(_) => Self::Impossible,
         }
     }
 }
@@ -90,14 +90,14 @@ impl From<Reading> for PowerReading {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Limit this part of the frequency policies to their lowest frequency and leave the others free.
-    Throttle(Throttle),
+    Throttle(ThrottlePercent),
     /// Limit all frequency policies so that their limits have this mean.
     MeanFrequency(KiloHertz),
 }
 
 /// What became of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CommandOutcome {
     /// Nobody knows yet, or nothing was commanded.
     Unknown,
     /// It was written.
@@ -145,7 +145,7 @@ impl FrequencyRange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// What this step does.
-    pub action: Action,
+    pub action: LawAction,
     /// What is to be written; none leaves everything as it is.
     pub command: Option<Command>,
     /// What was in effect when this was decided, as last read back.
@@ -155,14 +155,14 @@ pub struct Decision {
     /// The smoothed power; none until there was a reading.
     pub smoothed: Option<Watts>,
     /// How long the smoothed power was beyond a threshold, in a law that counts.
-    pub counts: Option<Counts>,
+    pub counts: Option<TripCounts>,
     /// Whether the cap can be kept.
     pub reach: Reach,
 }
 
 /// What a step does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum LawAction {
     /// Less power: a higher throttle, a lower frequency.
     ThrottleUp,
     /// More power: a lower throttle, a higher frequency.
@@ -194,7 +194,7 @@ pub enum Hold {
     NoRange,
 }
 
-impl Action {
+impl LawAction {
     /// The words of logs, metrics and status.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -216,14 +216,14 @@ impl Action {
 
 /// For how many steps in a row the smoothed power was beyond a threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counts {
+pub struct TripCounts {
     /// Above the upper one.
     pub above: u32,
     /// Below the lower one.
     pub below: u32,
 }
 
-impl Counts {
+impl TripCounts {
     /// No step in a row yet.
     pub const ZERO: Self = Self { above: 0, below: 0 };
 }

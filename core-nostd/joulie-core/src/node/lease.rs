@@ -5,7 +5,7 @@
 //! one is a renewal at the moment it was received. How old a renewal is, a node judges by its own monotonic clock, and
 //! never by the times that others write. When renewals stop (the API is away, the planner is dead) caps **hold**,
 //! unless the node's own configuration chose to **relax** to the originals, each node a little later than the other, or
-//! to go to the **safe** profile. No choice is silent: the step in which it happens carries an [`Event`].
+//! to go to the **safe** profile. No choice is silent: the step in which it happens carries an [`LeaseEvent`].
 //!
 //! ```text
 //! Started ──newer time──▶ Renewed ──newer time──▶ Renewed
@@ -19,7 +19,7 @@
 //! A restart starts in `Started`: caps are adopted as they are found, and the lease runs from the start, because
 //! nobody knows when it was last renewed. The first time that is read is no renewal: it may have lain there for hours.
 
-use super::cap::{CapIntent, Desired};
+use super::cap::{CapIntent, DesiredCap};
 use crate::placement::freshness::UnixTime;
 use core::fmt;
 use power_units::{Micros, Ratio, Stamp};
@@ -38,7 +38,7 @@ pub enum OnExpiry {
     Hold,
     /// The originals come back, each node `delay` after its lease ended, so that a rack does not rise at one instant.
     Relax {
-        /// This node's part of the spread; see [`Jitter`].
+        /// This node's part of the spread; see [`LeaseJitter`].
         delay: Micros,
     },
     /// The safe profile of the node's configuration takes their place.
@@ -47,18 +47,18 @@ pub enum OnExpiry {
 
 /// A fraction of the way from 0 to 1 that differs from node to node and never for one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Jitter(Ratio);
+pub struct LeaseJitter(Ratio);
 
 /// What the lease remembers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lease {
-    phase: Phase,
+pub struct LeaseMemory {
+    phase: LeasePhase,
     times: Times,
 }
 
 /// How the lease stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum LeasePhase {
     /// Since the process started no renewal was seen.
     Started {
         /// When it started.
@@ -105,14 +105,14 @@ pub struct LeaseFacts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseDecision {
     /// Whose caps are to be in force.
-    pub caps: Caps,
+    pub caps: CapsSource,
     /// What changed in this step, for the log, the counter and the condition.
-    pub event: Option<Event>,
+    pub event: Option<LeaseEvent>,
 }
 
 /// Whose caps are to be in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Caps {
+pub enum CapsSource {
     /// Those of the desired state. With nobody to change it they hold; a person who changes it by hand while the
     /// planner is away is still obeyed.
     Desired,
@@ -124,7 +124,7 @@ pub enum Caps {
 
 /// A change that must be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum LeaseEvent {
     /// Nobody renewed the lease for its term; what follows is the configured choice.
     Expired,
     /// This node's turn has come to go back to its originals.
@@ -157,7 +157,7 @@ impl fmt::Display for LeaseError {
 
 impl core::error::Error for LeaseError {}
 
-impl Jitter {
+impl LeaseJitter {
     /// This fraction.
     ///
     /// # Errors
@@ -193,10 +193,10 @@ impl LeaseLaw {
 
     /// Takes in what was received, and says whose caps are to be in force.
     #[must_use]
-    pub fn step(&self, lease: &mut Lease, facts: &LeaseFacts) -> LeaseDecision {
+    pub fn step(&self, lease: &mut LeaseMemory, facts: &LeaseFacts) -> LeaseDecision {
         let renewed = facts.renewal.is_some_and(|renewal| lease.times.hears(renewal));
         let (phase, event) = if renewed {
-            (Phase::Renewed { at: facts.now }, lease.phase.event_of_renewal())
+            (LeasePhase::Renewed { at: facts.now }, lease.phase.event_of_renewal())
         } else {
             self.age(lease.phase, facts.now)
         };
@@ -204,83 +204,85 @@ impl LeaseLaw {
         LeaseDecision { caps: phase.caps(), event }
     }
 
-    fn age(&self, phase: Phase, now: Stamp) -> (Phase, Option<Event>) {
+    fn age(&self, phase: LeasePhase, now: Stamp) -> (LeasePhase, Option<LeaseEvent>) {
         match phase {
-            Phase::Started { since } => match now.since(since) {
-                None => (Phase::Started { since: now }, Some(Event::ClockBackwards)),
-                Some(age) if age > self.term => (self.expired(now), Some(Event::Expired)),
+            LeasePhase::Started { since } => match now.since(since) {
+                None => (LeasePhase::Started { since: now }, Some(LeaseEvent::ClockBackwards)),
+                Some(age) if age > self.term => (self.expired(now), Some(LeaseEvent::Expired)),
                 Some(_) => (phase, None),
             },
-            Phase::Renewed { at } => match now.since(at) {
-                None => (Phase::Renewed { at: now }, Some(Event::ClockBackwards)),
-                Some(age) if age > self.term => (self.expired(now), Some(Event::Expired)),
+            LeasePhase::Renewed { at } => match now.since(at) {
+                None => (LeasePhase::Renewed { at: now }, Some(LeaseEvent::ClockBackwards)),
+                Some(age) if age > self.term => (self.expired(now), Some(LeaseEvent::Expired)),
                 Some(_) => (phase, None),
             },
-            Phase::Waiting { since } => match (self.on_expiry, now.since(since)) {
-                (OnExpiry::Hold | OnExpiry::Safe, _) => (self.expired(now), Some(Event::ChosenAnew)),
+            LeasePhase::Waiting { since } => match (self.on_expiry, now.since(since)) {
+                (OnExpiry::Hold | OnExpiry::Safe, _) => (self.expired(now), Some(LeaseEvent::ChosenAnew)),
                 (OnExpiry::Relax { .. }, None) => {
-                    (Phase::Waiting { since: now }, Some(Event::ClockBackwards))
+                    (LeasePhase::Waiting { since: now }, Some(LeaseEvent::ClockBackwards))
                 }
                 (OnExpiry::Relax { delay }, Some(age)) if age < delay => (phase, None),
-                (OnExpiry::Relax { .. }, Some(_)) => (Phase::Relaxed, Some(Event::Relaxed)),
+                (OnExpiry::Relax { .. }, Some(_)) => (LeasePhase::Relaxed, Some(LeaseEvent::Relaxed)),
             },
-            Phase::Holding | Phase::Relaxed | Phase::Safe => (phase, None),
+            LeasePhase::Holding | LeasePhase::Relaxed | LeasePhase::Safe => (phase, None),
         }
     }
 
-    fn expired(&self, now: Stamp) -> Phase {
+    fn expired(&self, now: Stamp) -> LeasePhase {
         match self.on_expiry {
-            OnExpiry::Hold => Phase::Holding,
-            OnExpiry::Relax { .. } => Phase::Waiting { since: now },
-            OnExpiry::Safe => Phase::Safe,
+            OnExpiry::Hold => LeasePhase::Holding,
+            OnExpiry::Relax { .. } => LeasePhase::Waiting { since: now },
+            OnExpiry::Safe => LeasePhase::Safe,
         }
     }
 }
 
-impl Lease {
+impl LeaseMemory {
     /// A lease as a process finds it that starts at `now`, after a restart too.
     #[must_use]
     pub const fn start(now: Stamp) -> Self {
-        Self { phase: Phase::Started { since: now }, times: Times::None }
+        Self { phase: LeasePhase::Started { since: now }, times: Times::None }
     }
 
     /// How it stands.
     #[must_use]
-    pub const fn phase(&self) -> Phase {
+    pub const fn phase(&self) -> LeasePhase {
         self.phase
     }
 }
 
-impl Caps {
+impl CapsSource {
     /// What is desired under this lease. The safe profile takes the place of a cap, known or not; a node whose desired
     /// state is known to be gone is nobody's to cap, so it gets its originals whoever renews the lease.
     #[must_use]
-    pub const fn desired(self, desired: Desired, safe_profile: CapIntent) -> Desired {
+    pub const fn desired(self, desired: DesiredCap, safe_profile: CapIntent) -> DesiredCap {
         match (self, desired) {
-            (Self::Desired, _) | (Self::SafeProfile, Desired::Gone | Desired::Cap(CapIntent::NONE)) => {
+            (Self::Desired, _) | (Self::SafeProfile, DesiredCap::Gone | DesiredCap::Cap(CapIntent::NONE)) => {
                 desired
             }
-            (Self::Originals, _) => Desired::Gone,
-            (Self::SafeProfile, Desired::Unknown | Desired::Cap(_)) => Desired::Cap(safe_profile),
+            (Self::Originals, _) => DesiredCap::Gone,
+            (Self::SafeProfile, DesiredCap::Unknown | DesiredCap::Cap(_)) => DesiredCap::Cap(safe_profile),
         }
     }
 }
 
-impl Phase {
-    const fn caps(self) -> Caps {
+impl LeasePhase {
+    const fn caps(self) -> CapsSource {
         match self {
             Self::Started { .. } | Self::Renewed { .. } | Self::Holding | Self::Waiting { .. } => {
-                Caps::Desired
+                CapsSource::Desired
             }
-            Self::Relaxed => Caps::Originals,
-            Self::Safe => Caps::SafeProfile,
+            Self::Relaxed => CapsSource::Originals,
+            Self::Safe => CapsSource::SafeProfile,
         }
     }
 
-    const fn event_of_renewal(self) -> Option<Event> {
+    const fn event_of_renewal(self) -> Option<LeaseEvent> {
         match self {
             Self::Started { .. } | Self::Renewed { .. } => None,
-            Self::Holding | Self::Waiting { .. } | Self::Relaxed | Self::Safe => Some(Event::RenewedAgain),
+            Self::Holding | Self::Waiting { .. } | Self::Relaxed | Self::Safe => {
+                Some(LeaseEvent::RenewedAgain)
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The power limit of one package or one GPU: set, read back, watched, and put back.
 //!
-//! A [`Limiter`] joins the [`Lever`] of a limit with the [`Drift`] that tells whether somebody else moves it. What is
+//! A [`Limiter`] joins the [`Actuation`] of a limit with the [`Drift`] that tells whether somebody else moves it. What is
 //! read back decides: a limit that reads above what was written is not in force, and one below is, as clamped, unless
 //! it undercuts the floor that the node's own configuration sets: that is never accepted, neither when it is read back
 //! nor when it is seen later.
@@ -11,9 +11,9 @@
 
 mod view;
 
-use super::cap::{CapResult, Floor, Target};
+use super::actuation::{Actuation, ActuationLaw, ActuationOrder, ActuationOutcome, InForce, Want};
+use super::cap::{CapResult, Floor, ResolvedCap};
 use super::drift::{Drift, DriftLaw};
-use super::lever::{Lever, LeverLaw, News, Order, Standing, Want};
 use super::ticket::Ticket;
 use power_hal::ErrorKind;
 use power_units::{Micros, Stamp, Watts};
@@ -23,7 +23,7 @@ use view::{Glance, Patience, View};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimiterLaw {
     /// How long to wait for an answer and between two tries.
-    pub lever: LeverLaw,
+    pub actuation: ActuationLaw,
     /// How to answer somebody else who moves a limit.
     pub drift: DriftLaw,
 }
@@ -31,7 +31,7 @@ pub struct LimiterLaw {
 /// What one limit remembers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limiter {
-    lever: Lever<Target>,
+    actuation: Actuation<ResolvedCap>,
     /// That of the last order.
     ticket: Ticket,
     drift: Drift,
@@ -44,7 +44,7 @@ pub struct LimitFacts {
     /// What became of an order; each outcome is told once.
     pub outcome: LimitOutcome,
     /// The limit that is in force now.
-    pub seen: Seen,
+    pub seen: LimitReading,
 }
 
 /// What became of an order.
@@ -70,7 +70,7 @@ pub enum LimitOutcome {
 
 /// A limit as it is read between orders, and when: a sample may arrive late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum LimitReading {
     /// Nobody looked at it.
     Unknown,
     /// It was looked at, and this is why it could not be read.
@@ -111,38 +111,38 @@ pub(crate) struct LimitStep {
 }
 
 /// Whether what is seen is what was left there.
-enum Sight {
+enum LimitComparison {
     AsLeft,
-    Accepted(Target),
+    Accepted(ResolvedCap),
     Contested,
 }
 
 impl LimitFacts {
     /// Nothing is known.
-    pub const UNKNOWN: Self = Self { outcome: LimitOutcome::Unknown, seen: Seen::Unknown };
+    pub const UNKNOWN: Self = Self { outcome: LimitOutcome::Unknown, seen: LimitReading::Unknown };
 }
 
 impl LimiterLaw {
     pub(crate) fn longest_wait(&self) -> Micros {
-        self.drift.truce().max(self.lever.longest_wait())
+        self.drift.truce().max(self.actuation.longest_wait())
     }
 }
 
 impl Limiter {
     /// A limit that nobody of us has touched.
-    pub const UNTOUCHED: Self = Self::at(Lever::Free);
+    pub const UNTOUCHED: Self = Self::at(Actuation::Free);
 
     /// A limit that the journal says is ours, from before a restart.
-    pub const ADOPTED: Self = Self::at(Lever::Adopted);
+    pub const ADOPTED: Self = Self::at(Actuation::Adopted);
 
-    pub(crate) const fn at(lever: Lever<Target>) -> Self {
-        Self { lever, ticket: Ticket::NONE, drift: Drift::Calm, view: View::Unwatched }
+    pub(crate) const fn at(actuation: Actuation<ResolvedCap>) -> Self {
+        Self { actuation, ticket: Ticket::NONE, drift: Drift::Calm, view: View::Unwatched }
     }
 
     /// How the limit stands.
     #[must_use]
-    pub const fn lever(&self) -> Lever<Target> {
-        self.lever
+    pub const fn actuation(&self) -> Actuation<ResolvedCap> {
+        self.actuation
     }
 
     /// The ticket of the last order: what became of another one says nothing.
@@ -159,16 +159,17 @@ impl Limiter {
 
     /// The limit that is in force as far as anybody knows: as it is seen, else as it was read back, else as it is on its
     /// way.
-    pub(crate) fn found(&self, seen: Seen) -> Option<Watts> {
-        let standing = match self.lever.standing() {
-            Standing::At(as_is) => Some(as_is),
-            Standing::Nothing | Standing::Unknown => self.lever.target(),
+    pub(crate) fn found(&self, seen: LimitReading) -> Option<Watts> {
+        let standing = match self.actuation.standing() {
+            InForce::At(as_is) => Some(as_is),
+            InForce::Nothing | InForce::Unknown => self.actuation.target(),
         };
         match seen {
-            Seen::At { limit, .. } => Some(limit),
-            Seen::Unknown | Seen::Unread(_) | Seen::Gone | Seen::Off { .. } => {
-                standing.map(Target::effective)
-            }
+            LimitReading::At { limit, .. } => Some(limit),
+            LimitReading::Unknown
+            | LimitReading::Unread(_)
+            | LimitReading::Gone
+            | LimitReading::Off { .. } => standing.map(ResolvedCap::effective),
         }
     }
 
@@ -178,119 +179,125 @@ impl Limiter {
         law: &LimiterLaw,
         now: Stamp,
         facts: LimitFacts,
-        want: Want<Target>,
+        want: Want<ResolvedCap>,
         floor: Floor,
     ) -> LimitStep {
-        self.lever = law.lever.learn(self.lever, now, self.news(facts.outcome, floor));
+        self.actuation = law.actuation.learn(self.actuation, now, self.news(facts.outcome, floor));
         self.drift = self.drift.quiet(law.drift, now);
         self.look(law, now, facts.seen);
-        let moved = match self.sight(now, facts.seen, floor) {
-            Sight::AsLeft => false,
-            Sight::Accepted(as_is) => {
-                self.lever = law.lever.learn(self.lever, now, News::Changed(as_is));
+        let moved = match self.compare(now, facts.seen, floor) {
+            LimitComparison::AsLeft => false,
+            LimitComparison::Accepted(as_is) => {
+                self.actuation = law.actuation.learn(self.actuation, now, ActuationOutcome::Changed(as_is));
                 true
             }
-            Sight::Contested => {
+            LimitComparison::Contested => {
                 let (drift, back) = self.drift.moved(law.drift, now);
                 self.drift = drift;
                 let kind = ErrorKind::Busy;
-                let lost = News::Lost { kind, again_at: back.at, failures: back.failures };
-                self.lever = law.lever.learn(self.lever, now, lost);
+                let lost = ActuationOutcome::Lost { kind, again_at: back.at, failures: back.failures };
+                self.actuation = law.actuation.learn(self.actuation, now, lost);
                 true
             }
         };
-        let (lever, order) = self.lever.pursue(now, want, law.longest_wait());
-        self.lever = lever;
-        if order != Order::Leave {
+        let (actuation, order) = self.actuation.pursue(now, want, law.longest_wait());
+        self.actuation = actuation;
+        if order != ActuationOrder::Leave {
             self.ticket = self.ticket.next();
         }
         let order = match (order, facts.seen) {
-            (Order::Leave, _) => LimitOrder::Leave,
+            (ActuationOrder::Leave, _) => LimitOrder::Leave,
             // To what is not there nothing can be ordered, and its answer need not be waited for.
-            (Order::Set(_), Seen::Gone) => self.fail(law, now, News::Set(Err(ErrorKind::Gone))),
-            (Order::Release, Seen::Gone) => self.fail(law, now, News::Released(Err(ErrorKind::Gone))),
-            (Order::Set(target), _) => LimitOrder::Set(target.effective()),
-            (Order::Release, _) => LimitOrder::Release,
+            (ActuationOrder::Set(_), LimitReading::Gone) => {
+                self.fail(law, now, ActuationOutcome::Set(Err(ErrorKind::Gone)))
+            }
+            (ActuationOrder::Release, LimitReading::Gone) => {
+                self.fail(law, now, ActuationOutcome::Released(Err(ErrorKind::Gone)))
+            }
+            (ActuationOrder::Set(target), _) => LimitOrder::Set(target.effective()),
+            (ActuationOrder::Release, _) => LimitOrder::Release,
         };
         LimitStep { order, moved }
     }
 
-    fn fail(&mut self, law: &LimiterLaw, now: Stamp, news: News<Target>) -> LimitOrder {
-        self.lever = law.lever.learn(self.lever, now, news);
+    fn fail(&mut self, law: &LimiterLaw, now: Stamp, news: ActuationOutcome<ResolvedCap>) -> LimitOrder {
+        self.actuation = law.actuation.learn(self.actuation, now, news);
         LimitOrder::Leave
     }
 
     /// Whether the limit can still be seen.
-    fn look(&mut self, law: &LimiterLaw, now: Stamp, seen: Seen) {
-        let confirmed = match self.lever {
-            Lever::Held { since, .. } => Some(since),
-            Lever::Free
-            | Lever::Adopted
-            | Lever::Pending { .. }
-            | Lever::Refused { .. }
-            | Lever::Releasing { .. }
-            | Lever::Stuck { .. } => None,
+    fn look(&mut self, law: &LimiterLaw, now: Stamp, seen: LimitReading) {
+        let confirmed = match self.actuation {
+            Actuation::Held { since, .. } => Some(since),
+            Actuation::Free
+            | Actuation::Adopted
+            | Actuation::Pending { .. }
+            | Actuation::Refused { .. }
+            | Actuation::Releasing { .. }
+            | Actuation::Stuck { .. } => None,
         };
-        let patience = Patience { first: law.lever.patience(), longest: law.longest_wait() };
+        let patience = Patience { first: law.actuation.patience(), longest: law.longest_wait() };
         let (view, glance) = self.view.look(patience, now, seen, confirmed);
         self.view = view;
         let news = match glance {
             Glance::Nothing => return,
-            Glance::Lost(kind) => News::Lost { kind, again_at: now, failures: 1 },
-            Glance::Back => News::Back,
+            Glance::Lost(kind) => ActuationOutcome::Lost { kind, again_at: now, failures: 1 },
+            Glance::Back => ActuationOutcome::Back,
         };
-        self.lever = law.lever.learn(self.lever, now, news);
+        self.actuation = law.actuation.learn(self.actuation, now, news);
     }
 
-    fn news(&self, outcome: LimitOutcome, floor: Floor) -> News<Target> {
-        match (outcome, self.lever.target()) {
+    fn news(&self, outcome: LimitOutcome, floor: Floor) -> ActuationOutcome<ResolvedCap> {
+        match (outcome, self.actuation.target()) {
             (LimitOutcome::Set { ticket, read_back }, Some(target)) if ticket == self.ticket => {
-                News::Set(read_back.and_then(|found| target.read_back(found, floor)))
+                ActuationOutcome::Set(read_back.and_then(|found| target.read_back(found, floor)))
             }
             (LimitOutcome::Released { ticket, outcome }, _) if ticket == self.ticket => {
-                News::Released(outcome)
+                ActuationOutcome::Released(outcome)
             }
             (LimitOutcome::Unknown | LimitOutcome::Set { .. } | LimitOutcome::Released { .. }, _) => {
-                News::None
+                ActuationOutcome::None
             }
         }
     }
 
     /// What was read before the last order was confirmed tells of the limit before it, however late it arrives. Where the
     /// clock went back behind the confirmation, nothing can be told apart by time and what is seen counts.
-    fn sight(&self, now: Stamp, seen: Seen, floor: Floor) -> Sight {
-        let Lever::Held { target, as_is, since } = self.lever else { return Sight::AsLeft };
+    fn compare(&self, now: Stamp, seen: LimitReading, floor: Floor) -> LimitComparison {
+        let Actuation::Held { target, as_is, since } = self.actuation else { return LimitComparison::AsLeft };
         let (found, read) = match seen {
-            Seen::Unknown | Seen::Unread(_) | Seen::Gone => return Sight::AsLeft,
-            Seen::Off { read } => (None, read),
-            Seen::At { limit, read } => (Some(limit), read),
+            LimitReading::Unknown | LimitReading::Unread(_) | LimitReading::Gone => {
+                return LimitComparison::AsLeft;
+            }
+            LimitReading::Off { read } => (None, read),
+            LimitReading::At { limit, read } => (Some(limit), read),
         };
         if read <= since && since <= now {
-            return Sight::AsLeft;
+            return LimitComparison::AsLeft;
         }
         match found {
-            None => Sight::Contested,
-            Some(found) if found == as_is.effective() => Sight::AsLeft,
+            None => LimitComparison::Contested,
+            Some(found) if found == as_is.effective() => LimitComparison::AsLeft,
             Some(found)
                 if found <= Watts::ZERO || found > target.effective() || floor.is_undercut_by(found) =>
             {
-                Sight::Contested
+                LimitComparison::Contested
             }
-            Some(found) => Sight::Accepted(target.standing_at(found)),
+            Some(found) => LimitComparison::Accepted(target.standing_at(found)),
         }
     }
 
     /// What came of `target`; nothing while that is not known.
-    pub(crate) fn result(&self, target: Target) -> Option<CapResult> {
-        match self.lever {
-            Lever::Free if target.is_as_found() => Some(target.result(target)),
-            Lever::Held { target: held, as_is, .. } if held == target => Some(target.result(as_is)),
-            Lever::Refused { kind, .. } | Lever::Stuck { kind, .. } => Some(CapResult::refused(kind)),
-            Lever::Held { .. }
-            | Lever::Free
-            | Lever::Adopted
-            | Lever::Pending { .. }
-            | Lever::Releasing { .. } => None,
+    pub(crate) fn result(&self, target: ResolvedCap) -> Option<CapResult> {
+        match self.actuation {
+            Actuation::Free if target.is_as_found() => Some(target.result(target)),
+            Actuation::Held { target: held, as_is, .. } if held == target => Some(target.result(as_is)),
+            Actuation::Refused { kind, .. } | Actuation::Stuck { kind, .. } => Some(CapResult::refused(kind)),
+            Actuation::Held { .. }
+            | Actuation::Free
+            | Actuation::Adopted
+            | Actuation::Pending { .. }
+            | Actuation::Releasing { .. } => None,
         }
     }
 }

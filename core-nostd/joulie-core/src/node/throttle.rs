@@ -1,7 +1,7 @@
 //! From a throttle percentage, or a mean frequency, to the limit of each frequency policy.
 //!
 //! The unit is the whole policy, listed once, and policies of one physical core go together: the core runs at the
-//! higher request of its SMT siblings, so that a limit on one of them alone does nothing. An [`Order`] ranks the
+//! higher request of its SMT siblings, so that a limit on one of them alone does nothing. An [`PolicySequence`] ranks the
 //! cores once, when the policies are enumerated: in turn over the packages in proportion to their size, so that no
 //! socket takes all the pain, and from the highest core of each package down, because system work lives on the low
 //! ones. Whatever is limited is a prefix of that order. A higher percentage therefore limits the same policies and
@@ -13,9 +13,9 @@ use power_units::Percent;
 
 /// A throttle percentage: the part of the policies that is limited, 0 to 100.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Throttle(u8);
+pub struct ThrottlePercent(u8);
 
-impl Throttle {
+impl ThrottlePercent {
     /// Nothing is limited.
     pub const NONE: Self = Self(0);
     /// A tenth of the policies.
@@ -61,7 +61,7 @@ impl Throttle {
 
 /// Where a frequency policy's CPUs are. A policy of several cores names the lowest of them: it is its own group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct PolicyLocation {
     /// The package (socket).
     pub package: u16,
     /// The physical core in the package.
@@ -88,16 +88,16 @@ impl Seat {
 
 /// The order in which policies are limited.
 #[derive(Clone, Copy, Debug)]
-pub struct Order<'a> {
+pub struct PolicySequence<'a> {
     seats: &'a [Seat],
     policies: u64,
 }
 
-impl<'a> Order<'a> {
+impl<'a> PolicySequence<'a> {
     /// Ranks the policies at `places`, with one of `seats` for each; nothing when there are not as many. Its time
     /// grows with the square of their number, so it is made when the policies are enumerated and not in a tick.
     #[must_use]
-    pub fn new(places: &[Place], seats: &'a mut [Seat]) -> Option<Self> {
+    pub fn new(places: &[PolicyLocation], seats: &'a mut [Seat]) -> Option<Self> {
         if places.len() != seats.len() {
             return None;
         }
@@ -119,14 +119,14 @@ impl<'a> Order<'a> {
 
     /// For each policy, in the order of the places, whether it is limited at this throttle. The part is rounded up to
     /// whole cores: every percentage above zero limits something.
-    pub fn throttled(&self, throttle: Throttle) -> impl Iterator<Item = bool> + use<'a> {
+    pub fn throttled(&self, throttle: ThrottlePercent) -> impl Iterator<Item = bool> + use<'a> {
         let parts = self.policies.saturating_mul(u64::from(throttle.0));
         let limited = parts.div_ceil(100);
         self.seats.iter().map(move |seat| seat.before < limited)
     }
 }
 
-fn take_seats(places: &[Place], seats: &mut [Seat]) {
+fn take_seats(places: &[PolicyLocation], seats: &mut [Seat]) {
     for (place, seat) in places.iter().zip(seats.iter_mut()) {
         *seat = Seat { leader: first_like(place, places), ..Seat::EMPTY };
     }
@@ -143,17 +143,20 @@ fn take_seats(places: &[Place], seats: &mut [Seat]) {
 }
 
 /// Where the first policy of this core stands.
-fn first_like(place: &Place, places: &[Place]) -> usize {
+fn first_like(place: &PolicyLocation, places: &[PolicyLocation]) -> usize {
     (0..places.len()).zip(places).find(|(_, other)| *other == place).map_or(0, |(at, _)| at)
 }
 
 /// The first policy of every core.
-fn leaders<'s>(places: &'s [Place], seats: &'s [Seat]) -> impl Iterator<Item = (&'s Seat, &'s Place)> {
+fn leaders<'s>(
+    places: &'s [PolicyLocation],
+    seats: &'s [Seat],
+) -> impl Iterator<Item = (&'s Seat, &'s PolicyLocation)> {
     let pairs = (0..places.len()).zip(seats.iter().zip(places));
     pairs.filter(|(at, (seat, _))| seat.leader == *at).map(|(_, pair)| pair)
 }
 
-fn count_before(places: &[Place], seats: &[Seat], at: usize) -> u64 {
+fn count_before(places: &[PolicyLocation], seats: &[Seat], at: usize) -> u64 {
     let (Some(mine), Some(my_place)) = (seats.get(at), places.get(at)) else { return 0 };
     let earlier = seats.iter().zip(places).filter(|(seat, place)| {
         let (theirs, ours) = (midpoint(seat, mine), midpoint(mine, seat));

@@ -22,7 +22,7 @@
 //! A period of 0.5 to 1 s is what it is tuned for. What it remembers:
 //!
 //! ```text
-//!   Sight:    Unseen, Seeing, Dim, Blind (law/sight.rs)
+//!   Sight:    Unseen, Seeing, Dim, Blind (law/visibility.rs)
 //!   Actuator: Landed, InFlight           (law/flight.rs)
 //!   Trend:    the readings since the last move      Past: the frequencies of the last steps
 //!   Model:    the elasticity, and the point that the next measurement of it starts from
@@ -36,8 +36,8 @@ mod tuning;
 pub use tuning::{DEFAULTS, Tuning, TuningError};
 
 use super::law::{
-    Action, Actuator, Command, Decision, Facts, FrequencyRange, Hold, Landing, Law, Look, Outcome, Reach,
-    Sight,
+    Actuator, Command, CommandOutcome, Decision, Facts, FrequencyRange, Hold, Landing, Law, LawAction, Look,
+    Reach, Visibility,
 };
 use model::{Exponent, Model, Point};
 use past::Past;
@@ -83,7 +83,7 @@ impl Tracking {
 /// What the law remembers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mode {
-    sight: Sight,
+    visibility: Visibility,
     actuator: Actuator,
     trend: Trend,
     past: Past,
@@ -109,7 +109,7 @@ struct Seen {
 #[derive(Clone, Copy)]
 enum Plan {
     Hold(Hold),
-    Move { action: Action, to: KiloHertz },
+    Move { action: LawAction, to: KiloHertz },
 }
 
 impl Law for Tracking {
@@ -117,7 +117,7 @@ impl Law for Tracking {
 
     fn start(&self, found: Option<Command>) -> Mode {
         Mode {
-            sight: Sight::START,
+            visibility: Visibility::START,
             actuator: Actuator::new(found),
             trend: Trend::START,
             past: Past::START,
@@ -137,7 +137,7 @@ impl Law for Tracking {
                 Plan::Hold(Hold::NoCap)
             }
             (Some(_), None) => Plan::Hold(Hold::NoRange),
-            (Some(cap), Some(range)) => match mode.sight.look(facts.power) {
+            (Some(cap), Some(range)) => match mode.visibility.look(facts.power) {
                 Look::Fresh { watts, over, after_gap } => {
                     observed = Some(watts);
                     if after_gap {
@@ -230,7 +230,7 @@ impl Tracking {
         if mode.limit(range) <= to {
             Plan::Hold(Hold::AtBound)
         } else {
-            Plan::Move { action: Action::FailSafe, to }
+            Plan::Move { action: LawAction::FailSafe, to }
         }
     }
 }
@@ -243,7 +243,7 @@ impl Seen {
         if (to - self.limit).abs() < part(self.limit, MOVE_SHIFT) {
             return Plan::Hold(if to == min || to == max { Hold::AtBound } else { Hold::Steady });
         }
-        let action = if to < self.limit { Action::ThrottleUp } else { Action::ThrottleDown };
+        let action = if to < self.limit { LawAction::ThrottleUp } else { LawAction::ThrottleDown };
         Plan::Move { action, to }
     }
 }
@@ -305,13 +305,13 @@ impl Mode {
         landing
     }
 
-    fn is_where_asked(outcome: Outcome) -> bool {
+    fn is_where_asked(outcome: CommandOutcome) -> bool {
         match outcome {
-            Outcome::Applied {
+            CommandOutcome::Applied {
                 asked: Command::MeanFrequency(asked),
                 in_effect: Command::MeanFrequency(found),
             } => (asked - found).abs() <= part(asked, TRANSIT_SHIFT),
-            Outcome::Applied { .. } | Outcome::Refused { .. } | Outcome::Unknown => true,
+            CommandOutcome::Applied { .. } | CommandOutcome::Refused { .. } | CommandOutcome::Unknown => true,
         }
     }
 
@@ -356,7 +356,7 @@ impl Mode {
     fn put(&mut self, plan: Plan, facts: &Facts, observed: Option<Watts>) -> Decision {
         let in_effect = self.actuator.in_effect();
         let (action, command) = match plan {
-            Plan::Hold(why) => (Action::Hold(why), None),
+            Plan::Hold(why) => (LawAction::Hold(why), None),
             Plan::Move { action, to } => {
                 let command = Command::MeanFrequency(to);
                 self.actuator.ask(command, facts.now);

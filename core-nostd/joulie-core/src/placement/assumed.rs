@@ -17,7 +17,7 @@
 //! expired does not count again, because its own times say so. Nothing here depends on the order in which different
 //! pods are seen, except who is dropped when the storage is full, and that is told.
 //!
-//! The storage is the caller's: a slice of [`Slot`]s, kept sorted by UID.
+//! The storage is the caller's: a slice of [`AssumedSlot`]s, kept sorted by UID.
 
 use core::fmt;
 use power_units::{Micros, Watts};
@@ -162,9 +162,9 @@ impl Entry {
 
 /// Storage for one pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot(Option<Entry>);
+pub struct AssumedSlot(Option<Entry>);
 
-impl Slot {
+impl AssumedSlot {
     /// An empty one.
     pub const EMPTY: Self = Self(None);
 }
@@ -172,7 +172,7 @@ impl Slot {
 /// What became of a sighting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Seen {
+pub enum SightingOutcome {
     /// The pod counts now.
     Counted,
     /// The pod counted already.
@@ -203,29 +203,29 @@ pub struct AssumedWatts<S> {
     filled: usize,
 }
 
-impl<S: AsRef<[Slot]> + AsMut<[Slot]>> AssumedWatts<S> {
+impl<S: AsRef<[AssumedSlot]> + AsMut<[AssumedSlot]>> AssumedWatts<S> {
     /// Nothing is assumed yet.
     pub fn new(rule: AssumedRule, mut slots: S) -> Self {
-        slots.as_mut().fill(Slot::EMPTY);
+        slots.as_mut().fill(AssumedSlot::EMPTY);
         Self { rule, slots, filled: 0 }
     }
 
     /// A pod was seen bound to a node, by our own bind or by the watch; `sampled` is when the node's power was last
     /// sampled.
-    pub fn see(&mut self, seen: &Sighting, now: UnixTime, sampled: Option<UnixTime>) -> Seen {
+    pub fn see(&mut self, seen: &Sighting, now: UnixTime, sampled: Option<UnixTime>) -> SightingOutcome {
         let fresh = Entry::of(seen, now);
         let known = self.find(seen.pod);
         let entry = known.map_or(fresh, |known| known.merged(fresh));
         if !entry.counts() {
-            return Seen::Ignored;
+            return SightingOutcome::Ignored;
         }
         if self.rule.over(&entry, now, sampled).is_some() {
             self.take_out(seen.pod);
-            return Seen::Ignored;
+            return SightingOutcome::Ignored;
         }
         if known.is_some() {
             self.replace(entry);
-            return Seen::Known;
+            return SightingOutcome::Known;
         }
         self.insert(entry)
     }
@@ -333,24 +333,26 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> AssumedWatts<S> {
     fn replace(&mut self, entry: Entry) {
         let place = self.place(entry.pod);
         if let Some(slot) = self.slots.as_mut().get_mut(place) {
-            *slot = Slot(Some(entry));
+            *slot = AssumedSlot(Some(entry));
         }
     }
 
-    fn insert(&mut self, entry: Entry) -> Seen {
-        let mut seen = Seen::Counted;
+    fn insert(&mut self, entry: Entry) -> SightingOutcome {
+        let mut seen = SightingOutcome::Counted;
         if self.filled >= self.slots.as_ref().len() {
-            let Some(first) = self.entries().copied().min_by_key(Entry::rank) else { return Seen::Full };
+            let Some(first) = self.entries().copied().min_by_key(Entry::rank) else {
+                return SightingOutcome::Full;
+            };
             if first.rank() > entry.rank() {
-                return Seen::Full;
+                return SightingOutcome::Full;
             }
             self.take_out(first.pod);
             if first.counts() {
-                seen = Seen::Displaced(first.pod);
+                seen = SightingOutcome::Displaced(first.pod);
             }
         }
         let place = self.place(entry.pod);
-        let mut carried = Slot(Some(entry));
+        let mut carried = AssumedSlot(Some(entry));
         for slot in self.slots.as_mut().iter_mut().take(self.filled.saturating_add(1)).skip(place) {
             core::mem::swap(slot, &mut carried);
         }
@@ -364,7 +366,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> AssumedWatts<S> {
             return;
         }
         let place = self.place(pod);
-        let mut carried = Slot::EMPTY;
+        let mut carried = AssumedSlot::EMPTY;
         let behind = self.slots.as_mut().get_mut(place..self.filled).unwrap_or_default();
         for slot in behind.iter_mut().rev() {
             core::mem::swap(slot, &mut carried);
@@ -387,7 +389,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> AssumedWatts<S> {
             kept = kept.saturating_add(1);
         }
         for slot in slots.iter_mut().take(self.filled).skip(kept) {
-            *slot = Slot::EMPTY;
+            *slot = AssumedSlot::EMPTY;
         }
         self.filled = kept;
     }

@@ -6,7 +6,7 @@
 
 use super::class::SchedulableClass;
 use super::freshness::Freshness;
-use super::score::Twin;
+use super::score::TwinStatus;
 use power_units::{Micros, Percent, WattsPerMinute};
 
 /// Beyond this sum of all trends, up or down, the cluster is in a burst.
@@ -14,7 +14,7 @@ pub const BURST: WattsPerMinute = WattsPerMinute::from_int(500);
 
 /// The aggregates over all fresh nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cluster {
+pub struct ClusterAggregates {
     /// `perfPressure`: the average congestion, 100 − headroom, of the performance nodes, from 0 to 100; 0 where there
     /// are none. Nothing when the sum does not fit.
     pub pressure: Option<Percent>,
@@ -26,10 +26,10 @@ pub struct Cluster {
     pub holds_for: Option<Micros>,
 }
 
-impl Cluster {
+impl ClusterAggregates {
     /// Adds up. Twins that are not fresh do not count.
     #[must_use]
-    pub fn of<'a>(twins: impl IntoIterator<Item = (Freshness, &'a Twin)>) -> Self {
+    pub fn of<'a>(twins: impl IntoIterator<Item = (Freshness, &'a TwinStatus)>) -> Self {
         let mut sums = Sums::default();
         for (freshness, twin) in twins {
             if let Freshness::Fresh { left } = freshness {
@@ -74,7 +74,7 @@ struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, twin: &Twin, left: Micros) {
+    fn add(&mut self, twin: &TwinStatus, left: Micros) {
         self.fresh = self.fresh.saturating_add(1);
         self.holds_for = Some(self.holds_for.map_or(left, |other| other.min(left)));
         if twin.class == SchedulableClass::Performance {
@@ -103,23 +103,23 @@ mod tests {
     use super::*;
     use crate::placement::dice::Dice;
     use crate::placement::freshness::Staleness;
-    use crate::placement::score::PowerMeasurement;
+    use crate::placement::score::TwinPower;
     use std::vec::Vec;
 
     const FRESH: Freshness = Freshness::Fresh { left: Micros::MINUTE };
 
-    fn twin(class: SchedulableClass, headroom: i32) -> Twin {
-        Twin { headroom: Some(Percent::from_int(headroom)), ..Twin::silent(class) }
+    fn twin(class: SchedulableClass, headroom: i32) -> TwinStatus {
+        TwinStatus { headroom: Some(Percent::from_int(headroom)), ..TwinStatus::silent(class) }
     }
 
-    fn trending(trend: i32) -> Twin {
+    fn trending(trend: i32) -> TwinStatus {
         let trend = Some(WattsPerMinute::from_int(trend));
-        let power = Some(PowerMeasurement { measured: None, capped: None, trend });
-        Twin { power, ..Twin::silent(SchedulableClass::Eco) }
+        let power = Some(TwinPower { measured: None, capped: None, trend });
+        TwinStatus { power, ..TwinStatus::silent(SchedulableClass::Eco) }
     }
 
-    fn of(twins: &[Twin]) -> Cluster {
-        Cluster::of(twins.iter().map(|twin| (FRESH, twin)))
+    fn of(twins: &[TwinStatus]) -> ClusterAggregates {
+        ClusterAggregates::of(twins.iter().map(|twin| (FRESH, twin)))
     }
 
     #[test]
@@ -142,15 +142,15 @@ mod tests {
             of(&[twin(Performance, -400), twin(Performance, 160)]).pressure,
             Some(Percent::from_int(50))
         );
-        assert_eq!(of(&[Twin::silent(Performance)]).pressure, Some(Percent::HUNDRED));
+        assert_eq!(of(&[TwinStatus::silent(Performance)]).pressure, Some(Percent::HUNDRED));
     }
 
     #[test]
     fn what_is_not_fresh_does_not_count() {
-        let busy = Twin { power: trending(900).power, ..twin(SchedulableClass::Performance, 0) };
+        let busy = TwinStatus { power: trending(900).power, ..twin(SchedulableClass::Performance, 0) };
         let calm = twin(SchedulableClass::Performance, 90);
         for stale in [Freshness::Absent, Freshness::Stale(Staleness::NoTimestamp)] {
-            let cluster = Cluster::of([(stale, &busy), (FRESH, &calm)]);
+            let cluster = ClusterAggregates::of([(stale, &busy), (FRESH, &calm)]);
             assert_eq!(cluster.pressure, Some(Percent::from_int(10)));
             assert_eq!((cluster.trend, cluster.fresh), (Some(WattsPerMinute::ZERO), 1));
         }
@@ -168,7 +168,7 @@ mod tests {
             (&[900, -900], false),
             (&[], false),
         ] {
-            let nodes: Vec<Twin> = trends.iter().map(|&trend| trending(trend)).collect();
+            let nodes: Vec<TwinStatus> = trends.iter().map(|&trend| trending(trend)).collect();
             assert_eq!(of(&nodes).is_burst(), burst, "{trends:?}");
         }
     }
@@ -182,7 +182,7 @@ mod tests {
         for nodes in [[up, up, down, down], [up, down, up, down], [down, up, down, up]] {
             assert_eq!(of(&nodes).trend, Some(WattsPerMinute::from_int(-2)));
         }
-        let unknown = Cluster { pressure: None, ..cluster };
+        let unknown = ClusterAggregates { pressure: None, ..cluster };
         assert_eq!(unknown.pressure_or_worst(), Percent::HUNDRED);
     }
 
@@ -190,7 +190,7 @@ mod tests {
     fn the_aggregates_hold_until_the_first_twin_is_stale() {
         let nodes = [trending(1), trending(2)];
         let left = |minutes: u64| Freshness::Fresh { left: Micros::new(minutes) };
-        let cluster = Cluster::of([(left(9), &nodes[0]), (left(5), &nodes[1])]);
+        let cluster = ClusterAggregates::of([(left(9), &nodes[0]), (left(5), &nodes[1])]);
         assert_eq!(cluster.holds_for, Some(Micros::new(5)));
         assert_eq!(of(&[]).holds_for, None);
     }
@@ -199,7 +199,7 @@ mod tests {
     fn every_order_of_the_nodes_gives_the_same_bits() {
         // Fix list extender B8.
         let mut dice = Dice::new(2);
-        let mut nodes: Vec<Twin> = (0..200).map(|_| dice.twin()).collect();
+        let mut nodes: Vec<TwinStatus> = (0..200).map(|_| dice.twin()).collect();
         let first = of(&nodes);
         for _ in 0..500 {
             dice.shuffle(&mut nodes);

@@ -92,7 +92,7 @@ pub struct GpuDemand {
 
 /// What a pod asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Demand {
+pub struct PodDemand {
     /// Its class.
     pub class: WorkloadClass,
     /// Cores; never none.
@@ -103,7 +103,7 @@ pub struct Demand {
     pub gpus: Option<GpuDemand>,
 }
 
-impl Demand {
+impl PodDemand {
     /// A pod that asks for nothing still runs: what it is taken to use.
     #[must_use]
     pub const fn least_cpu(class: WorkloadClass) -> MilliCores {
@@ -116,14 +116,14 @@ impl Demand {
 
 /// What a container says of one resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ask {
+pub struct ResourceRequest {
     /// `resources.requests`
     pub request: Option<u64>,
     /// `resources.limits`
     pub limit: Option<u64>,
 }
 
-impl Ask {
+impl ResourceRequest {
     /// A request of zero asks for nothing, and so does not hide the limit.
     #[must_use]
     pub fn amount(self) -> u64 {
@@ -149,17 +149,17 @@ pub struct Container {
     /// When it runs.
     pub runs: Runs,
     /// Thousandths of a core.
-    pub cpu_milli: Ask,
+    pub cpu_milli: ResourceRequest,
     /// Bytes of memory.
-    pub memory_bytes: Ask,
+    pub memory_bytes: ResourceRequest,
     /// Whole GPUs ([`GpuResource::Whole`]), in the order of [`GpuVendor::ALL`].
-    pub gpus: [Ask; 3],
+    pub gpus: [ResourceRequest; 3],
 }
 
 impl Container {
     /// A container has GPUs of one vendor: the first that its requests name, else the first of its limits.
     fn gpus(&self) -> Option<GpuDemand> {
-        let first = |of: fn(&Ask) -> Option<u64>| {
+        let first = |of: fn(&ResourceRequest) -> Option<u64>| {
             let named = GpuVendor::ALL.into_iter().zip(&self.gpus);
             let mut counted = named.filter_map(|(vendor, ask)| of(ask).map(|count| (vendor, count)));
             counted.find(|&(_, count)| count > 0)
@@ -199,7 +199,7 @@ impl DemandSum {
     }
 
     /// `spec.resources` of the pod itself, which speaks instead of its containers where it says something.
-    pub fn pod_level(&mut self, cpu_milli: Ask, memory_bytes: Ask) {
+    pub fn pod_level(&mut self, cpu_milli: ResourceRequest, memory_bytes: ResourceRequest) {
         self.pod_cpu_milli = cpu_milli.amount();
         self.pod_memory_bytes = memory_bytes.amount();
     }
@@ -212,10 +212,10 @@ impl DemandSum {
 
     /// The whole pod.
     #[must_use]
-    pub fn total(&self, class: WorkloadClass) -> Demand {
+    pub fn total(&self, class: WorkloadClass) -> PodDemand {
         let or = |pod: u64, containers: u64| if pod > 0 { pod } else { containers };
         let cpu = match or(self.pod_cpu_milli, self.cpu_milli) {
-            0 => u64::from(Demand::least_cpu(class).0),
+            0 => u64::from(PodDemand::least_cpu(class).0),
             asked => asked,
         };
         let cpu = cpu.saturating_add(self.overhead_milli);
@@ -223,7 +223,7 @@ impl DemandSum {
         let count = self.gpus_running.max(self.gpus_at_start);
         let gpus = self.vendor.map(|vendor| GpuDemand { count, vendor }).filter(|gpus| gpus.count > 0);
         let cpu = MilliCores(u32::try_from(cpu).unwrap_or(u32::MAX));
-        Demand { class, cpu, memory_bytes: memory, gpus }
+        PodDemand { class, cpu, memory_bytes: memory, gpus }
     }
 }
 
@@ -231,19 +231,24 @@ impl DemandSum {
 pub(crate) mod tests {
     use super::*;
 
-    pub(crate) fn asks(request: u64) -> Ask {
-        Ask { request: Some(request), limit: None }
+    pub(crate) fn asks(request: u64) -> ResourceRequest {
+        ResourceRequest { request: Some(request), limit: None }
     }
 
-    pub(crate) fn limited(limit: u64) -> Ask {
-        Ask { request: None, limit: Some(limit) }
+    pub(crate) fn limited(limit: u64) -> ResourceRequest {
+        ResourceRequest { request: None, limit: Some(limit) }
     }
 
-    pub(crate) fn container(runs: Runs, cpu_milli: Ask) -> Container {
-        Container { runs, cpu_milli, memory_bytes: Ask::default(), gpus: [Ask::default(); 3] }
+    pub(crate) fn container(runs: Runs, cpu_milli: ResourceRequest) -> Container {
+        Container {
+            runs,
+            cpu_milli,
+            memory_bytes: ResourceRequest::default(),
+            gpus: [ResourceRequest::default(); 3],
+        }
     }
 
-    pub(crate) fn pod(class: WorkloadClass, containers: &[Container]) -> Demand {
+    pub(crate) fn pod(class: WorkloadClass, containers: &[Container]) -> PodDemand {
         let mut sum = DemandSum::default();
         for container in containers {
             sum.add(container);
@@ -258,15 +263,15 @@ pub(crate) mod tests {
     #[test]
     fn a_request_speaks_before_a_limit_and_containers_add_up() {
         // The powerest table: req 2/lim 4 → 2; lim 4 → 4; 500m → 0.5; 1+2 → 3; number 4 → 4.
-        let both = Ask { request: Some(2000), limit: Some(4000) };
-        let zero = Ask { request: Some(0), limit: Some(4000) };
+        let both = ResourceRequest { request: Some(2000), limit: Some(4000) };
+        let zero = ResourceRequest { request: Some(0), limit: Some(4000) };
         let main = |ask| container(Runs::Main, ask);
         assert_eq!(cpu(&[main(both)]), 2000);
         assert_eq!(cpu(&[main(limited(4000))]), 4000);
         assert_eq!(cpu(&[main(zero)]), 4000);
         assert_eq!(cpu(&[main(asks(500))]), 500);
         assert_eq!(cpu(&[main(asks(1000)), main(asks(2000))]), 3000);
-        assert_eq!(cpu(&[main(asks(1000)), main(Ask::default())]), 1000);
+        assert_eq!(cpu(&[main(asks(1000)), main(ResourceRequest::default())]), 1000);
     }
 
     #[test]
@@ -279,11 +284,11 @@ pub(crate) mod tests {
 
     #[test]
     fn gpus_are_found_in_requests_and_limits_of_every_vendor() {
-        let with = |gpus| Container { gpus, ..container(Runs::Main, Ask::default()) };
-        let none = Ask::default();
+        let with = |gpus| Container { gpus, ..container(Runs::Main, ResourceRequest::default()) };
+        let none = ResourceRequest::default();
         let gpus = |containers: &[Container]| pod(WorkloadClass::Standard, containers).gpus;
         let of = |count, vendor| Some(GpuDemand { count, vendor });
-        let nvidia = Ask { request: Some(2), limit: Some(2) };
+        let nvidia = ResourceRequest { request: Some(2), limit: Some(2) };
         assert_eq!(gpus(&[with([nvidia, none, none])]), of(2, GpuVendor::Nvidia));
         assert_eq!(gpus(&[with([none, limited(1), none])]), of(1, GpuVendor::Amd));
         assert_eq!(gpus(&[with([none, none, limited(1)])]), of(1, GpuVendor::Intel));
@@ -297,7 +302,7 @@ pub(crate) mod tests {
     fn what_starts_and_ends_before_the_pod_runs_holds_gpus_but_draws_no_cores() {
         // Fix list extender B22.
         let with = |runs, cpu, count| Container {
-            gpus: [asks(count), Ask::default(), Ask::default()],
+            gpus: [asks(count), ResourceRequest::default(), ResourceRequest::default()],
             ..container(runs, asks(cpu))
         };
         let demand = pod(WorkloadClass::Standard, &[with(Runs::Init, 64_000, 4), with(Runs::Main, 4000, 1)]);
@@ -310,7 +315,7 @@ pub(crate) mod tests {
     fn a_sidecar_runs_beside_everything_that_comes_after_it() {
         // Fix list extender B22.
         let with = |runs, cpu, count| Container {
-            gpus: [asks(count), Ask::default(), Ask::default()],
+            gpus: [asks(count), ResourceRequest::default(), ResourceRequest::default()],
             ..container(runs, asks(cpu))
         };
         let demand = pod(

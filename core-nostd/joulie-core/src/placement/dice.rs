@@ -1,9 +1,9 @@
 //! Random but repeatable nodes and pods for tests.
 
 use super::class::{SchedulableClass, WorkloadClass};
-use super::demand::{Demand, GpuDemand, GpuVendor, MilliCores};
-use super::estimate::{Hardware, NodeGpus};
-use super::score::{PowerMeasurement, Twin};
+use super::demand::{GpuDemand, GpuVendor, MilliCores, PodDemand};
+use super::estimate::{HardwareRecord, NodeGpus};
+use super::score::{TwinPower, TwinStatus};
 use power_units::{Percent, Ratio, Watts, WattsPerMinute};
 
 pub(crate) struct Dice(u64);
@@ -47,7 +47,7 @@ impl Dice {
         Watts::from_bits(self.bits(from, to))
     }
 
-    pub(crate) fn hardware(&mut self) -> Hardware {
+    pub(crate) fn hardware(&mut self) -> HardwareRecord {
         let gpus = NodeGpus {
             count: Some(self.below(17) as u32).filter(|_| self.below(8) > 0),
             max: Some(self.watts(-10, 1500)).filter(|_| self.below(8) > 0),
@@ -55,16 +55,16 @@ impl Dice {
         };
         let cpu_max = self.watts(-10, 3000);
         let cores = self.below(512) as u32;
-        Hardware { cpu_max: self.maybe(cpu_max), cores: self.maybe(cores), gpus: self.maybe(gpus) }
+        HardwareRecord { cpu_max: self.maybe(cpu_max), cores: self.maybe(cores), gpus: self.maybe(gpus) }
     }
 
     pub(crate) fn class(&mut self) -> WorkloadClass {
         if self.below(2) == 0 { WorkloadClass::Standard } else { WorkloadClass::Performance }
     }
 
-    pub(crate) fn demand(&mut self) -> Demand {
+    pub(crate) fn demand(&mut self) -> PodDemand {
         let gpus = GpuDemand { count: self.below(12) as u32, vendor: self.vendor() };
-        Demand {
+        PodDemand {
             class: self.class(),
             cpu: MilliCores::new(self.below(600_000) as u32),
             memory_bytes: self.below(64 << 30),
@@ -72,9 +72,9 @@ impl Dice {
         }
     }
 
-    pub(crate) fn twin(&mut self) -> Twin {
+    pub(crate) fn twin(&mut self) -> TwinStatus {
         use SchedulableClass::{Draining, Eco, Performance, Unknown};
-        let power = PowerMeasurement {
+        let power = TwinPower {
             measured: Some(self.watts(-10, 15_000)).filter(|_| self.below(16) > 0),
             capped: Some(self.watts(-10, 15_000)).filter(|_| self.below(16) > 0),
             trend: Some(WattsPerMinute::from_bits(self.bits(-400, 400))).filter(|_| self.below(16) > 0),
@@ -85,7 +85,7 @@ impl Dice {
         };
         let (headroom, cooling, psu) = (percent(-50, 150), percent(-20, 120), percent(-20, 120));
         let pue = Ratio::from_bits(self.bits(0, 3));
-        Twin {
+        TwinStatus {
             class: [Performance, Eco, Draining, Unknown][self.below(4) as usize],
             headroom,
             cooling,

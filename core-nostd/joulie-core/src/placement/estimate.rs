@@ -13,17 +13,17 @@
 //! multiplications and no division. The watts of a pod are demand, so every step rounds up: the result is never below the
 //! exact formula, and less than 10⁻⁶ W above it.
 
-use super::demand::{Demand, GpuVendor};
+use super::demand::{GpuVendor, PodDemand};
 use super::wide::scaled;
 use power_units::{Role, Watts};
 
 mod coefficients;
 
-pub use coefficients::{CoefficientError, Coefficients, Setting};
+pub use coefficients::{CoefficientError, CoefficientSetting, Coefficients};
 
 /// What a node's `NodeHardware` record says. Zero watts or less say nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hardware {
+pub struct HardwareRecord {
     /// The most that all packages together draw.
     pub cpu_max: Option<Watts>,
     /// Cores over all packages.
@@ -32,7 +32,7 @@ pub struct Hardware {
     pub gpus: Option<NodeGpus>,
 }
 
-impl Hardware {
+impl HardwareRecord {
     /// A record that says nothing: one core, as far as anybody knows.
     pub const EMPTY: Self = Self { cpu_max: None, cores: None, gpus: None };
 
@@ -75,14 +75,14 @@ const fn gpu_watts_fallback(vendor: GpuVendor) -> Watts {
 
 /// The watts that a pod adds to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Estimate {
+pub struct PodEstimate {
     /// By its cores, memory included.
     pub cpu: Watts,
     /// By its GPUs.
     pub gpu: Watts,
 }
 
-impl Estimate {
+impl PodEstimate {
     /// Nothing, as on a node whose hardware nobody knows.
     pub const NONE: Self = Self { cpu: Watts::ZERO, gpu: Watts::ZERO };
 
@@ -114,7 +114,7 @@ impl HardwareTerms {
 
     /// Compiles a record.
     #[must_use]
-    pub fn of(hardware: Option<&Hardware>, coefficients: &Coefficients) -> Self {
+    pub fn of(hardware: Option<&HardwareRecord>, coefficients: &Coefficients) -> Self {
         let Some(hardware) = hardware else { return Self::UNKNOWN };
         let known_cores = hardware.cores.unwrap_or(0);
         let cores_milli = known_cores.max(1).saturating_mul(1000);
@@ -132,8 +132,8 @@ impl HardwareTerms {
     /// What the pod adds.
     #[must_use]
     #[inline]
-    pub fn estimate(&self, pod: &DemandTerms) -> Estimate {
-        Estimate { cpu: self.cpu_of(pod), gpu: self.gpu_of(pod) }
+    pub fn estimate(&self, pod: &DemandTerms) -> PodEstimate {
+        PodEstimate { cpu: self.cpu_of(pod), gpu: self.gpu_of(pod) }
     }
 
     #[inline]
@@ -177,7 +177,7 @@ pub struct DemandTerms {
 impl DemandTerms {
     /// Compiles a pod.
     #[must_use]
-    pub fn of(demand: &Demand, coefficients: &Coefficients) -> Self {
+    pub fn of(demand: &PodDemand, coefficients: &Coefficients) -> Self {
         let gpus = demand.gpus;
         Self {
             cpu_milli: demand.cpu.get(),

@@ -11,7 +11,7 @@
 //! prediction leaves. A node that cannot be judged passes, or a dead operator would stop all scheduling.
 
 use super::class::{SchedulableClass, WorkloadClass};
-use super::score::{NodeFacts, SettingError, Twin};
+use super::score::{NodeFacts, SettingError, TwinStatus};
 use core::fmt;
 use power_units::Watts;
 
@@ -37,7 +37,7 @@ impl FilterTerms {
             SchedulableClass::Performance => node.freshness.is_fresh(),
             SchedulableClass::Unknown => false,
         });
-        Self { class, eco_label, room: node.fresh_twin().and_then(Twin::room) }
+        Self { class, eco_label, room: node.fresh_twin().and_then(TwinStatus::room) }
     }
 
     /// Whether a pod of this class may run here.
@@ -160,7 +160,7 @@ impl fmt::Display for Rejection {
 mod tests {
     use super::*;
     use crate::placement::freshness::{Freshness, Staleness};
-    use crate::placement::score::PowerMeasurement;
+    use crate::placement::score::TwinPower;
     use power_units::{Micros, Percent};
     use std::string::ToString;
 
@@ -168,7 +168,7 @@ mod tests {
     const STALE: Freshness = Freshness::Stale(Staleness::NoTimestamp);
 
     fn terms(freshness: Freshness, class: Option<SchedulableClass>, eco_label: bool) -> FilterTerms {
-        let twin = class.map(Twin::silent);
+        let twin = class.map(TwinStatus::silent);
         FilterTerms::of(&NodeFacts { freshness, twin: twin.as_ref(), hardware: None }, eco_label)
     }
 
@@ -222,8 +222,8 @@ mod tests {
 
     fn drawing(freshness: Freshness, measured: Option<i32>, capped: Option<i32>) -> FilterTerms {
         let (measured, capped) = (measured.map(Watts::from_int), capped.map(Watts::from_int));
-        let power = Some(PowerMeasurement { measured, capped, trend: None });
-        let twin = Twin { power, ..Twin::silent(SchedulableClass::Performance) };
+        let power = Some(TwinPower { measured, capped, trend: None });
+        let twin = TwinStatus { power, ..TwinStatus::silent(SchedulableClass::Performance) };
         FilterTerms::of(&NodeFacts { freshness, twin: Some(&twin), hardware: None }, false)
     }
 
@@ -241,10 +241,13 @@ mod tests {
     fn a_node_whose_telemetry_is_dead_is_judged_by_its_predicted_headroom() {
         // Fix list extender B21: a quarter of 600 W.
         let blind = |freshness, capped, headroom: Option<i32>| {
-            let power =
-                PowerMeasurement { measured: None, capped: Some(Watts::from_int(capped)), trend: None };
+            let power = TwinPower { measured: None, capped: Some(Watts::from_int(capped)), trend: None };
             let headroom = headroom.map(Percent::from_int);
-            let twin = Twin { power: Some(power), headroom, ..Twin::silent(SchedulableClass::Performance) };
+            let twin = TwinStatus {
+                power: Some(power),
+                headroom,
+                ..TwinStatus::silent(SchedulableClass::Performance)
+            };
             FilterTerms::of(&NodeFacts { freshness, twin: Some(&twin), hardware: None }, false)
         };
         assert_eq!(blind(FRESH, 600, Some(25)).over(Watts::from_int(150)), Watts::ZERO);

@@ -44,12 +44,12 @@ pub enum Evidence {
     /// It names no Lease; when its status was last updated, if it says so in a way that can be read.
     Dated(Option<UnixTime>),
     /// It names the plan's Lease.
-    Leased(Telemetry),
+    Leased(TelemetryFreshness),
 }
 
 /// What a twin that names the Lease says of its telemetry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Telemetry {
+pub enum TelemetryFreshness {
     /// The condition holds.
     Fresh,
     /// The condition does not hold.
@@ -175,8 +175,10 @@ impl FreshnessRule {
             Evidence::NoTwin => Freshness::Absent,
             Evidence::Dated(None) => Freshness::Stale(Staleness::NoTimestamp),
             Evidence::Dated(Some(updated)) => self.by_wall(updated, now, Staleness::Old),
-            Evidence::Leased(Telemetry::Stale | Telemetry::Unsaid) => Freshness::Stale(Staleness::Telemetry),
-            Evidence::Leased(Telemetry::Fresh) => self.by_lease(lease, now),
+            Evidence::Leased(TelemetryFreshness::Stale | TelemetryFreshness::Unsaid) => {
+                Freshness::Stale(Staleness::Telemetry)
+            }
+            Evidence::Leased(TelemetryFreshness::Fresh) => self.by_lease(lease, now),
         }
     }
 
@@ -272,19 +274,22 @@ mod tests {
         let received = Stamp::new(Micros::new(3500 * SECOND));
         let renewed = PlanLease::Renewed { renewal: ago(0), received };
         let judge = |telemetry, lease| rule().judge(Evidence::Leased(telemetry), lease, now());
-        assert_eq!(judge(Telemetry::Fresh, renewed), Freshness::Fresh { left: Micros::new(200 * SECOND) });
-        for telemetry in [Telemetry::Stale, Telemetry::Unsaid] {
+        assert_eq!(
+            judge(TelemetryFreshness::Fresh, renewed),
+            Freshness::Fresh { left: Micros::new(200 * SECOND) }
+        );
+        for telemetry in [TelemetryFreshness::Stale, TelemetryFreshness::Unsaid] {
             assert_eq!(judge(telemetry, renewed), Freshness::Stale(Staleness::Telemetry));
         }
-        assert_eq!(judge(Telemetry::Fresh, PlanLease::Unseen), Freshness::Stale(Staleness::NoLease));
+        assert_eq!(judge(TelemetryFreshness::Fresh, PlanLease::Unseen), Freshness::Stale(Staleness::NoLease));
         let dead = PlanLease::Renewed { renewal: ago(0), received: Stamp::new(Micros::ZERO) };
         let age = Micros::new(3600 * SECOND);
-        assert_eq!(judge(Telemetry::Fresh, dead), Freshness::Stale(Staleness::LeaseOld(age)));
+        assert_eq!(judge(TelemetryFreshness::Fresh, dead), Freshness::Stale(Staleness::LeaseOld(age)));
     }
 
     #[test]
     fn a_lease_that_was_only_sighted_is_judged_by_the_time_in_it() {
-        let judge = |lease| rule().judge(Evidence::Leased(Telemetry::Fresh), lease, now());
+        let judge = |lease| rule().judge(Evidence::Leased(TelemetryFreshness::Fresh), lease, now());
         assert!(judge(PlanLease::Sighted(ago(1_000_000))).is_fresh());
         assert!(!judge(PlanLease::Sighted(ago(301_000_000))).is_fresh());
         assert!(!judge(PlanLease::Sighted(ago(-61_000_000))).is_fresh());
@@ -308,7 +313,7 @@ mod tests {
         let judge = |seconds: u64| {
             let received = Stamp::new(Micros::new(seconds * SECOND));
             let lease = PlanLease::Renewed { renewal: ago(0), received };
-            rule().judge(Evidence::Leased(Telemetry::Fresh), lease, now())
+            rule().judge(Evidence::Leased(TelemetryFreshness::Fresh), lease, now())
         };
         assert_eq!(judge(3601), Freshness::Fresh { left: FIVE_MINUTES });
         assert_eq!(judge(7200), Freshness::Stale(Staleness::Future(Micros::new(3600 * SECOND))));

@@ -1,7 +1,7 @@
 //! GPU pods: whether a node's cards can take a pod, which of them, and how well.
 //!
 //! A row is one physical card, as one `GPU` object describes it; a slice of a card (MIG) is never a row, and a card
-//! that is cut into slices takes no pod of this kind: it is handed in as [`Phase::Unknown`]. Whatever is not known
+//! that is cut into slices takes no pod of this kind: it is handed in as [`GpuPhase::Unknown`]. Whatever is not known
 //! for certain is no fit (fail closed): an unknown phase, VRAM that was not reported or cannot be true, two rows of
 //! one card.
 //!
@@ -23,7 +23,7 @@
 mod ask;
 mod choose;
 
-pub use ask::{Ask, AskError};
+pub use ask::{AskError, GpuRequest};
 pub use choose::{CARDS_MAX, choose};
 
 use core::num::NonZeroU32;
@@ -38,7 +38,7 @@ pub struct Island(pub u16);
 
 /// The text of `GPU.status.phase`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Phase {
+pub enum GpuPhase {
     /// Can take a pod.
     Available,
     /// A pod has it.
@@ -47,7 +47,7 @@ pub enum Phase {
     Unknown,
 }
 
-impl Phase {
+impl GpuPhase {
     /// Reads the object's text; what we do not know is unknown.
     #[must_use]
     pub fn read(text: &str) -> Self {
@@ -90,7 +90,7 @@ impl Vram {
 
 /// One physical card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Gpu {
+pub struct PhysicalGpu {
     /// Names the card and no other (its UUID, interned); decides where all else is equal.
     pub key: u64,
     /// What it is, if that is known.
@@ -100,11 +100,11 @@ pub struct Gpu {
     /// With which cards NVLink joins it.
     pub island: Option<Island>,
     /// Whether it can take a pod.
-    pub phase: Phase,
+    pub phase: GpuPhase,
 }
 
 // 40,000 cards are held in memory, in the snapshot and in its successor.
-const _: () = assert!(size_of::<Gpu>() <= 32);
+const _: () = assert!(size_of::<PhysicalGpu>() <= 32);
 
 /// The cards for a pod on one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,7 +168,7 @@ impl Reject {
 ///
 /// # Errors
 /// Why it cannot.
-pub fn fit(ask: Ask, cards: &[Gpu]) -> Result<Fit, Reject> {
+pub fn fit(ask: GpuRequest, cards: &[PhysicalGpu]) -> Result<Fit, Reject> {
     let eligible = eligible(ask, cards)?;
     let chosen = choose(ask, cards, eligible);
     let score = packing(cards).saturating_add(quality(ask, cards, chosen));
@@ -178,12 +178,12 @@ pub fn fit(ask: Ask, cards: &[Gpu]) -> Result<Fit, Reject> {
 const SCORE_MAX: u8 = 100;
 
 /// The cards of a slice with their bits.
-fn numbered(cards: &[Gpu]) -> impl Iterator<Item = (u64, &Gpu)> {
+fn numbered(cards: &[PhysicalGpu]) -> impl Iterator<Item = (u64, &PhysicalGpu)> {
     (0_u32..64).map(|at| 1_u64.wrapping_shl(at)).zip(cards)
 }
 
 /// The cards that can take the pod, if they are enough.
-fn eligible(ask: Ask, cards: &[Gpu]) -> Result<u64, Reject> {
+fn eligible(ask: GpuRequest, cards: &[PhysicalGpu]) -> Result<u64, Reject> {
     if cards.is_empty() {
         return Err(Reject::NoCards);
     }
@@ -201,7 +201,7 @@ fn eligible(ask: Ask, cards: &[Gpu]) -> Result<u64, Reject> {
         of_model = of_model.saturating_add(1);
         let known_model = ask.model().is_none() || card.model.is_some();
         let Some(vram) =
-            card.vram.filter(|_| known_model && card.phase != Phase::Unknown && doubled & bit == 0)
+            card.vram.filter(|_| known_model && card.phase != GpuPhase::Unknown && doubled & bit == 0)
         else {
             continue;
         };
@@ -211,7 +211,7 @@ fn eligible(ask: Ask, cards: &[Gpu]) -> Result<u64, Reject> {
             continue;
         }
         large = large.saturating_add(1);
-        if card.phase != Phase::Available {
+        if card.phase != GpuPhase::Available {
             continue;
         }
         available = available.saturating_add(1);
@@ -232,7 +232,7 @@ fn eligible(ask: Ask, cards: &[Gpu]) -> Result<u64, Reject> {
 }
 
 /// The cards of which there is more than one row: nobody can say which of the rows is true.
-fn doubled(cards: &[Gpu]) -> u64 {
+fn doubled(cards: &[PhysicalGpu]) -> u64 {
     let mut doubled = 0;
     for (at, (bit, card)) in numbered(cards).enumerate() {
         for (other_bit, other) in numbered(cards).take(at) {
@@ -245,7 +245,7 @@ fn doubled(cards: &[Gpu]) -> u64 {
 }
 
 /// The tens of the score: the allocated part of the node's known VRAM.
-fn packing(cards: &[Gpu]) -> u64 {
+fn packing(cards: &[PhysicalGpu]) -> u64 {
     let (mut total, mut allocated) = (0_u64, 0_u64);
     for vram in cards.iter().filter_map(|card| card.vram) {
         total = total.saturating_add(u64::from(vram.total_mb()));
@@ -255,7 +255,7 @@ fn packing(cards: &[Gpu]) -> u64 {
 }
 
 /// The units of the score: how good the chosen cards are.
-fn quality(ask: Ask, cards: &[Gpu], chosen: u64) -> u64 {
+fn quality(ask: GpuRequest, cards: &[PhysicalGpu], chosen: u64) -> u64 {
     let (mut asked, mut free) = (0_u64, 0_u64);
     let mut count = 0_u64;
     for vram in numbered(cards).filter(|(bit, _)| chosen & bit != 0).filter_map(|(_, card)| card.vram) {
@@ -271,7 +271,7 @@ fn quality(ask: Ask, cards: &[Gpu], chosen: u64) -> u64 {
 }
 
 /// How many islands the chosen cards are spread over; a card that NVLink joins to no other is one of its own.
-fn islands(cards: &[Gpu], chosen: u64) -> u64 {
+fn islands(cards: &[PhysicalGpu], chosen: u64) -> u64 {
     let mut islands = 0_u64;
     for (at, (bit, card)) in numbered(cards).enumerate() {
         let seen =

@@ -30,9 +30,9 @@
 //! a node costs a few multiplications. Before the cut the result lies within 10⁻⁶ of the exact formula.
 
 use super::class::{SchedulableClass, WorkloadClass};
-use super::cluster::Cluster;
-use super::demand::Demand;
-use super::estimate::{Coefficients, DemandTerms, Estimate, Hardware, HardwareTerms};
+use super::cluster::ClusterAggregates;
+use super::demand::PodDemand;
+use super::estimate::{Coefficients, DemandTerms, HardwareRecord, HardwareTerms, PodEstimate};
 use super::freshness::Freshness;
 use power_units::{Percent, Ratio, Watts, WattsPerMinute};
 use terms::{ScoreTerms, Terms};
@@ -44,12 +44,12 @@ mod terms;
 
 pub use budget::Against;
 pub(crate) use budget::Drawn;
-pub use explain::{Breakdown, Budget, Known, Placement};
+pub use explain::{Breakdown, ExplainedTerms, HeadroomSource, Known};
 pub use settings::{Formula, ScoreMax, Scoring, SettingError, UnknownScore};
 
 /// What `NodeTwin.status` says of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Twin {
+pub struct TwinStatus {
     /// `schedulableClass`
     pub class: SchedulableClass,
     /// `predictedPowerHeadroomScore`
@@ -61,10 +61,10 @@ pub struct Twin {
     /// `estimatedPUE`
     pub pue: Option<Ratio>,
     /// `powerMeasurement`
-    pub power: Option<PowerMeasurement>,
+    pub power: Option<TwinPower>,
 }
 
-impl Twin {
+impl TwinStatus {
     /// A twin that says nothing but its class.
     #[must_use]
     pub const fn silent(class: SchedulableClass) -> Self {
@@ -79,7 +79,7 @@ impl Twin {
 
 /// `NodeTwin.status.powerMeasurement`. What could not be measured is missing, never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PowerMeasurement {
+pub struct TwinPower {
     /// `measuredNodePowerW`
     pub measured: Option<Watts>,
     /// `nodeCappedPowerW`; zero or less is no cap.
@@ -94,13 +94,13 @@ pub struct NodeFacts<'a> {
     /// Whether its twin is believed.
     pub freshness: Freshness,
     /// Its twin, if it has one.
-    pub twin: Option<&'a Twin>,
+    pub twin: Option<&'a TwinStatus>,
     /// Its hardware record, if it has one.
-    pub hardware: Option<&'a Hardware>,
+    pub hardware: Option<&'a HardwareRecord>,
 }
 
 impl NodeFacts<'_> {
-    pub(crate) fn fresh_twin(&self) -> Option<&Twin> {
+    pub(crate) fn fresh_twin(&self) -> Option<&TwinStatus> {
         self.twin.filter(|_| self.freshness.is_fresh())
     }
 }
@@ -115,7 +115,7 @@ pub struct PodTerms {
 impl PodTerms {
     /// Compiles a pod.
     #[must_use]
-    pub fn of(demand: &Demand, coefficients: &Coefficients) -> Self {
+    pub fn of(demand: &PodDemand, coefficients: &Coefficients) -> Self {
         Self { class: demand.class, demand: DemandTerms::of(demand, coefficients) }
     }
 
@@ -128,7 +128,7 @@ impl PodTerms {
     /// The watts that it would add to a node with this hardware. They are the same on all such nodes.
     #[must_use]
     #[inline]
-    pub fn on(&self, hardware: &HardwareTerms) -> Estimate {
+    pub fn on(&self, hardware: &HardwareTerms) -> PodEstimate {
         hardware.estimate(&self.demand)
     }
 }
@@ -143,7 +143,7 @@ impl NodeTerms {
 
     /// Compiles a node.
     #[must_use]
-    pub fn of(node: &NodeFacts<'_>, cluster: &Cluster, scoring: &Scoring) -> Self {
+    pub fn of(node: &NodeFacts<'_>, cluster: &ClusterAggregates, scoring: &Scoring) -> Self {
         Self(node.fresh_twin().map(|twin| Terms::of(twin, node.hardware, cluster, scoring).compile()))
     }
 
@@ -177,7 +177,7 @@ impl Score {
 
 /// One node of a request.
 #[derive(Clone, Copy, Debug)]
-pub struct Candidate<'a> {
+pub struct NodeCandidate<'a> {
     /// Its terms, or nothing for a node that the snapshot does not hold.
     pub terms: Option<&'a NodeTerms>,
     /// The watts that the pod would add to it, see [`PodTerms::on`].
@@ -207,7 +207,7 @@ impl Points {
 
 /// How a request went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct ScoreSummary {
     /// How many candidates were known.
     pub known: u32,
     /// How many were not.
@@ -223,10 +223,10 @@ const NEUTRAL: u8 = 50;
 pub fn score_all<'a>(
     scoring: &Scoring,
     class: WorkloadClass,
-    candidates: impl IntoIterator<Item = Candidate<'a>>,
+    candidates: impl IntoIterator<Item = NodeCandidate<'a>>,
     out: &mut [Points],
-) -> Outcome {
-    let mut outcome = Outcome::default();
+) -> ScoreSummary {
+    let mut outcome = ScoreSummary::default();
     let mut filled = 0_usize;
     for (candidate, slot) in candidates.into_iter().zip(out.iter_mut()) {
         let score = candidate.terms.and_then(|terms| terms.score(class, candidate.added, candidate.assumed));

@@ -1,8 +1,8 @@
 //! Rules about the list of domains and about reading them; nothing here writes.
 
-use super::rule::{Breach, Rule};
+use super::rule::{ContractBreach, Rule};
 use super::session::{Session, Target, mix};
-use super::world::{Ledger, World};
+use super::world::{ContractWorld, RefusableOriginals};
 use crate::{Domain, Error, ErrorKind, Measured, Meter, Originals, PowerHal, Sample};
 use power_units::{MicroWatts, Micros, Role};
 
@@ -15,33 +15,33 @@ const SPAN: Micros = Micros::new(100_000);
 /// Counters move in jumps about once per millisecond, so over a short span they show up to one jump more.
 const UPDATE: Micros = Micros::new(1_000);
 
-pub(super) fn check_list<J, H, W>(s: &mut Session<'_, H, W>) -> Result<(), Breach>
+pub(super) fn check_list<J, H, W>(s: &mut Session<'_, H, W>) -> Result<(), ContractBreach>
 where
     J: Originals,
-    H: PowerHal<Originals = Ledger<J>>,
-    W: World<H>,
+    H: PowerHal<Originals = RefusableOriginals<J>>,
+    W: ContractWorld<H>,
 {
     describe(s)?;
     s.report.domains = u32::try_from(s.count()).unwrap_or(u32::MAX);
     for at in 0..s.count() {
         let Some(target) = s.nth(at) else { continue };
         let unique = s.hal.domains().find(target.key()) == Some(target.handle);
-        s.hold(Breach::at(Rule::KeysUnique, target.key()), unique)?;
+        s.hold(ContractBreach::at(Rule::KeysUnique, target.key()), unique)?;
     }
     let (before, generation) = (digest(s.hal.domains().as_slice()), s.hal.domains().generation());
     describe(s)?;
     let same = digest(s.hal.domains().as_slice()) == before && s.hal.domains().generation() == generation;
-    s.hold(Breach::of(Rule::DescribeStable), same)
+    s.hold(ContractBreach::of(Rule::DescribeStable), same)
 }
 
-pub(super) fn describe<J, H, W>(s: &mut Session<'_, H, W>) -> Result<(), Breach>
+pub(super) fn describe<J, H, W>(s: &mut Session<'_, H, W>) -> Result<(), ContractBreach>
 where
     J: Originals,
-    H: PowerHal<Originals = Ledger<J>>,
-    W: World<H>,
+    H: PowerHal<Originals = RefusableOriginals<J>>,
+    W: ContractWorld<H>,
 {
     let error = s.hal.describe().err().map(|error| error.kind());
-    s.hold(Breach::of(Rule::Describes).error(error), error.is_none())
+    s.hold(ContractBreach::of(Rule::Describes).error(error), error.is_none())
 }
 
 /// A digest of who is listed in which order, and of the ends of their ranges.
@@ -58,25 +58,25 @@ fn digest(list: &[Domain]) -> u64 {
     })
 }
 
-pub(super) fn check_sample<J, H, W>(s: &mut Session<'_, H, W>, target: &Target) -> Result<(), Breach>
+pub(super) fn check_sample<J, H, W>(s: &mut Session<'_, H, W>, target: &Target) -> Result<(), ContractBreach>
 where
     J: Originals,
-    H: PowerHal<Originals = Ledger<J>>,
-    W: World<H>,
+    H: PowerHal<Originals = RefusableOriginals<J>>,
+    W: ContractWorld<H>,
 {
     let mut before: Option<Sample> = None;
     // Only a meter is worth waiting for; a machine has hundreds of policies without one.
     let rounds = if target.domain.meter().is_some() { 6 } else { 2 };
     for _ in 0..rounds {
         let Ok(sample) = s.sample(target.handle) else { continue };
-        s.hold(Breach::at(Rule::SampleComplete, target.key()), is_complete(&target.domain, &sample))?;
-        s.hold(Breach::at(Rule::MeterForward, target.key()), is_possible(&target.domain, &sample))?;
+        s.hold(ContractBreach::at(Rule::SampleComplete, target.key()), is_complete(&target.domain, &sample))?;
+        s.hold(ContractBreach::at(Rule::MeterForward, target.key()), is_possible(&target.domain, &sample))?;
         if let Some(before) = before {
             let elapsed = sample.at.since(before.at);
-            s.hold(Breach::at(Rule::SampleStamped, target.key()), elapsed.is_some())?;
+            s.hold(ContractBreach::at(Rule::SampleStamped, target.key()), elapsed.is_some())?;
             if elapsed.is_some_and(|span| span > Micros::ZERO) {
                 let forward = is_forward(&target.domain, &before, &sample);
-                s.hold(Breach::at(Rule::MeterForward, target.key()), forward)?;
+                s.hold(ContractBreach::at(Rule::MeterForward, target.key()), forward)?;
             }
         }
         before = Some(sample);
@@ -85,7 +85,7 @@ where
             && let Ok(later) = s.sample(target.handle)
         {
             let moved = later.at > sample.at;
-            s.hold(Breach::at(Rule::SampleStamped, target.key()), moved)?;
+            s.hold(ContractBreach::at(Rule::SampleStamped, target.key()), moved)?;
         }
     }
     Ok(())

@@ -64,7 +64,7 @@ impl fmt::Display for Rule {
 
 /// A rule that a HAL broke, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Breach {
+pub struct ContractBreach {
     /// Which rule.
     pub rule: Rule,
     /// At which domain; none where it is about the list as a whole.
@@ -77,7 +77,7 @@ pub struct Breach {
     pub error: Option<ErrorKind>,
 }
 
-impl Breach {
+impl ContractBreach {
     pub(super) const fn of(rule: Rule) -> Self {
         Self { rule, domain: None, asked: None, found: None, error: None }
     }
@@ -104,7 +104,7 @@ impl Breach {
     }
 }
 
-impl fmt::Display for Breach {
+impl fmt::Display for ContractBreach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "broken: {:?}", self.rule)?;
         if let Some(domain) = &self.domain {
@@ -123,11 +123,11 @@ impl fmt::Display for Breach {
     }
 }
 
-impl core::error::Error for Breach {}
+impl core::error::Error for ContractBreach {}
 
-/// What a run without a breach has looked at. A run that could look at nothing is no proof: ask [`Report::unseen`].
+/// What a run without a breach has looked at. A run that could look at nothing is no proof: ask [`ContractReport::unseen`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct ContractReport {
     /// How many domains were described.
     pub domains: u32,
     /// How many controls were set and released.
@@ -142,7 +142,7 @@ pub struct Report {
     looks: [u32; COUNT],
 }
 
-impl Report {
+impl ContractReport {
     pub(super) const EMPTY: Self =
         Self { domains: 0, controls: 0, blocked: 0, in_use: 0, blind: 0, looks: [0; COUNT] };
 

@@ -1,8 +1,8 @@
 //! A run in progress: the HAL, the world, and what was looked at so far.
 
-use super::Mode;
-use super::rule::{Breach, Report, Rule};
-use super::world::{Ledger, World, setting_of};
+use super::ContractMode;
+use super::rule::{ContractBreach, ContractReport, Rule};
+use super::world::{ContractWorld, RefusableOriginals, setting_of};
 use crate::{
     Applied, Control, Domain, Error, ErrorKind, Handle, Key, Originals, PowerHal, Reading, Released,
 };
@@ -11,8 +11,8 @@ use crate::{Sample, Setting};
 pub(super) struct Session<'a, H, W> {
     pub(super) hal: &'a mut H,
     pub(super) world: &'a mut W,
-    pub(super) mode: Mode,
-    pub(super) report: Report,
+    pub(super) mode: ContractMode,
+    pub(super) report: ContractReport,
 }
 
 /// A domain under test.
@@ -28,9 +28,9 @@ impl Target {
     }
 }
 
-impl<J: Originals, H: PowerHal<Originals = Ledger<J>>, W: World<H>> Session<'_, H, W> {
+impl<J: Originals, H: PowerHal<Originals = RefusableOriginals<J>>, W: ContractWorld<H>> Session<'_, H, W> {
     /// Notes that a rule was looked at, and ends the run unless it was kept.
-    pub(super) fn hold(&mut self, breach: Breach, kept: bool) -> Result<(), Breach> {
+    pub(super) fn hold(&mut self, breach: ContractBreach, kept: bool) -> Result<(), ContractBreach> {
         self.report.look(breach.rule);
         breach.unless(kept)
     }
@@ -98,9 +98,9 @@ impl<J: Originals, H: PowerHal<Originals = Ledger<J>>, W: World<H>> Session<'_, 
     }
 
     /// Holds the order of the limits' changes since the last look, where the world sees instants.
-    pub(super) fn hold_order(&mut self, target: &Target) -> Result<(), Breach> {
+    pub(super) fn hold_order(&mut self, target: &Target) -> Result<(), ContractBreach> {
         match self.world.instants(target.key()) {
-            Some(instants) => self.hold(Breach::at(Rule::Ordered, target.key()), instants.ordered()),
+            Some(instants) => self.hold(ContractBreach::at(Rule::Ordered, target.key()), instants.ordered()),
             None => Ok(()),
         }
     }

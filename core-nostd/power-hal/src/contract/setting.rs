@@ -1,11 +1,11 @@
 //! Rules about setting a control and giving it back.
 
-use super::Mode;
-use super::rule::{Breach, Rule};
+use super::ContractMode;
+use super::rule::{ContractBreach, Rule};
 use super::session::{Session, Target};
 use super::wishes::{Wishes, nonsense, setting, wishes};
-use super::world::{Ledger, World};
-use crate::{Control, ErrorKind, Original, Originals, Outcome, PowerHal, Released, Setting};
+use super::world::{ContractWorld, RefusableOriginals};
+use crate::{ApplyOutcome, Control, ErrorKind, Original, Originals, PowerHal, Released, Setting};
 
 /// A control as it was before anything was done to it.
 #[derive(Clone, Copy)]
@@ -21,8 +21,8 @@ impl Start {
     pub(super) fn of<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, control: Control) -> Option<Self>
     where
         J: Originals,
-        H: PowerHal<Originals = Ledger<J>>,
-        W: World<H>,
+        H: PowerHal<Originals = RefusableOriginals<J>>,
+        W: ContractWorld<H>,
     {
         if s.hal.originals().kept(target.key(), control).is_some() {
             s.report.in_use = s.report.in_use.saturating_add(1);
@@ -42,11 +42,11 @@ impl Start {
     }
 }
 
-pub(super) fn check<J, H, W>(s: &mut Session<'_, H, W>, target: &Target) -> Result<(), Breach>
+pub(super) fn check<J, H, W>(s: &mut Session<'_, H, W>, target: &Target) -> Result<(), ContractBreach>
 where
     J: Originals,
-    H: PowerHal<Originals = Ledger<J>>,
-    W: World<H>,
+    H: PowerHal<Originals = RefusableOriginals<J>>,
+    W: ContractWorld<H>,
 {
     lacking(s, target)?;
     for control in Control::ALL.into_iter().filter(|&control| target.domain.has(control)) {
@@ -65,14 +65,14 @@ where
         }
         let others_now = s.others(target.key());
         s.hold(
-            Breach::at(Rule::OthersUntouched, target.key()).asked(start.wishes.inside),
+            ContractBreach::at(Rule::OthersUntouched, target.key()).asked(start.wishes.inside),
             others == others_now,
         )?;
         repeated(s, target, &start)?;
         ends(s, target, &start)?;
         restored(s, target, &start)?;
         let others_now = s.others(target.key());
-        s.hold(Breach::at(Rule::OthersUntouched, target.key()), others == others_now)?;
+        s.hold(ContractBreach::at(Rule::OthersUntouched, target.key()), others == others_now)?;
         s.report.controls = s.report.controls.saturating_add(1);
         restarted(s, target, &start)?;
     }
@@ -80,41 +80,45 @@ where
 }
 
 /// What the domain does not have.
-fn lacking<J, H, W>(s: &mut Session<'_, H, W>, target: &Target) -> Result<(), Breach>
+fn lacking<J, H, W>(s: &mut Session<'_, H, W>, target: &Target) -> Result<(), ContractBreach>
 where
     J: Originals,
-    H: PowerHal<Originals = Ledger<J>>,
-    W: World<H>,
+    H: PowerHal<Originals = RefusableOriginals<J>>,
+    W: ContractWorld<H>,
 {
     let state = s.others(target.key()).wrapping_add(s.state(target));
     for control in Control::ALL.into_iter().filter(|&control| !target.domain.has(control)) {
         let wish = setting(control, 100);
         let refused = s.apply(target, wish).err();
-        let breach = Breach::at(Rule::LackingRefused, target.key()).asked(wish).error(refused);
+        let breach = ContractBreach::at(Rule::LackingRefused, target.key()).asked(wish).error(refused);
         s.hold(breach, refused == Some(ErrorKind::NotSupported))?;
     }
     let unchanged = s.others(target.key()).wrapping_add(s.state(target)) == state;
-    s.hold(Breach::at(Rule::LackingRefused, target.key()), unchanged)
+    s.hold(ContractBreach::at(Rule::LackingRefused, target.key()), unchanged)
 }
 
-fn untouched<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<(), Breach>
+fn untouched<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<(), ContractBreach>
 where
     J: Originals,
-    H: PowerHal<Originals = Ledger<J>>,
-    W: World<H>,
+    H: PowerHal<Originals = RefusableOriginals<J>>,
+    W: ContractWorld<H>,
 {
     let released = s.release(target);
     let found = s.in_force(target, start.control);
-    let breach = Breach::at(Rule::UntouchedRelease, target.key()).found(found).error(released.err());
+    let breach = ContractBreach::at(Rule::UntouchedRelease, target.key()).found(found).error(released.err());
     s.hold(breach, released.is_ok() && found == Some(start.before))?;
     s.hold_order(target)
 }
 
-fn saved_first<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<(), Breach>
+fn saved_first<J, H, W>(
+    s: &mut Session<'_, H, W>,
+    target: &Target,
+    start: &Start,
+) -> Result<(), ContractBreach>
 where
     J: Originals,
-    H: PowerHal<Originals = Ledger<J>>,
-    W: World<H>,
+    H: PowerHal<Originals = RefusableOriginals<J>>,
+    W: ContractWorld<H>,
 {
     let wish = start.wishes.low;
     s.hal.originals().refuse(true);
@@ -123,17 +127,20 @@ where
     let found = s.in_force(target, start.control);
     let at_no_instant = s.world.instants(target.key()).is_none_or(|seen| seen.ordered() && seen.is_still());
     let kept = applied.is_err() && found == Some(start.before) && at_no_instant;
-    s.hold(Breach::at(Rule::SavedFirst, target.key()).asked(wish).found(found).error(applied.err()), kept)
+    s.hold(
+        ContractBreach::at(Rule::SavedFirst, target.key()).asked(wish).found(found).error(applied.err()),
+        kept,
+    )
 }
 
-fn refused<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<(), Breach>
+fn refused<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<(), ContractBreach>
 where
     J: Originals,
-    H: PowerHal<Originals = Ledger<J>>,
-    W: World<H>,
+    H: PowerHal<Originals = RefusableOriginals<J>>,
+    W: ContractWorld<H>,
 {
     // Against a real machine a wish of nothing is not worth the risk that somebody grants it.
-    if s.mode != Mode::Full {
+    if s.mode != ContractMode::Full {
         return Ok(());
     }
     for wish in nonsense(start.control) {
@@ -141,35 +148,37 @@ where
         let found = s.in_force(target, start.control);
         let kept = s.hal.originals().kept(target.key(), start.control).is_none();
         let unchanged = found == Some(start.before) && kept;
-        let breach = Breach::at(Rule::ZeroRefused, target.key()).asked(wish).found(found).error(refused);
+        let breach =
+            ContractBreach::at(Rule::ZeroRefused, target.key()).asked(wish).found(found).error(refused);
         s.hold(breach, unchanged && refused == Some(ErrorKind::OutOfRange))?;
     }
     Ok(())
 }
 
 /// The first touch. False where the machine does not let anybody set this; that has to be said, and change nothing.
-fn first<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<bool, Breach>
+fn first<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<bool, ContractBreach>
 where
     J: Originals,
-    H: PowerHal<Originals = Ledger<J>>,
-    W: World<H>,
+    H: PowerHal<Originals = RefusableOriginals<J>>,
+    W: ContractWorld<H>,
 {
     match asked(s, target, start.control, start.wishes.inside)? {
         Ok(_) => {
             let kept = s.hal.originals().kept(target.key(), start.control) == Some(start.original);
-            s.hold(Breach::at(Rule::SavedOnce, target.key()).asked(start.wishes.inside), kept)?;
+            s.hold(ContractBreach::at(Rule::SavedOnce, target.key()).asked(start.wishes.inside), kept)?;
             Ok(true)
         }
         Err(ErrorKind::Locked | ErrorKind::PermissionDenied | ErrorKind::Busy) => {
             let found = s.in_force(target, start.control);
-            let breach = Breach::at(Rule::LockedSaid, target.key()).asked(start.wishes.inside).found(found);
+            let breach =
+                ContractBreach::at(Rule::LockedSaid, target.key()).asked(start.wishes.inside).found(found);
             s.hold(breach, found == Some(start.before))?;
             restored(s, target, start)?;
             Ok(false)
         }
         Err(error) => {
             let breach =
-                Breach::at(Rule::Applies, target.key()).asked(start.wishes.inside).error(Some(error));
+                ContractBreach::at(Rule::Applies, target.key()).asked(start.wishes.inside).error(Some(error));
             s.hold(breach, false).map(|()| false)
         }
     }
@@ -181,22 +190,22 @@ pub(super) fn asked<J, H, W>(
     target: &Target,
     control: Control,
     wish: Setting,
-) -> Result<Result<Setting, ErrorKind>, Breach>
+) -> Result<Result<Setting, ErrorKind>, ContractBreach>
 where
     J: Originals,
-    H: PowerHal<Originals = Ledger<J>>,
-    W: World<H>,
+    H: PowerHal<Originals = RefusableOriginals<J>>,
+    W: ContractWorld<H>,
 {
     let applied = match s.apply(target, wish) {
         Ok(applied) => applied,
         Err(error) => return Ok(Err(error)),
     };
-    s.hold(Breach::at(Rule::Applies, target.key()).asked(wish), true)?;
+    s.hold(ContractBreach::at(Rule::Applies, target.key()).asked(wish), true)?;
     let found = s.in_force(target, control);
-    let breach = |rule| Breach::at(rule, target.key()).asked(wish).found(found);
+    let breach = |rule| ContractBreach::at(rule, target.key()).asked(wish).found(found);
     s.hold(breach(Rule::ReadBack), found == Some(applied.effective()))?;
     let exact = target.domain.grants(wish, applied.effective());
-    let honest = applied.requested() == wish && (applied.outcome() == Outcome::Exact) == exact;
+    let honest = applied.requested() == wish && (applied.outcome() == ApplyOutcome::Exact) == exact;
     s.hold(breach(Rule::Reported), honest)?;
     let admitted = target.domain.admit(wish);
     let bounded =
@@ -213,38 +222,39 @@ fn granted<J, H, W>(
     target: &Target,
     start: &Start,
     wish: Setting,
-) -> Result<Setting, Breach>
+) -> Result<Setting, ContractBreach>
 where
     J: Originals,
-    H: PowerHal<Originals = Ledger<J>>,
-    W: World<H>,
+    H: PowerHal<Originals = RefusableOriginals<J>>,
+    W: ContractWorld<H>,
 {
     let found = asked(s, target, start.control, wish)?
-        .map_err(|error| Breach::at(Rule::Applies, target.key()).asked(wish).error(Some(error)))?;
+        .map_err(|error| ContractBreach::at(Rule::Applies, target.key()).asked(wish).error(Some(error)))?;
     let kept = s.hal.originals().kept(target.key(), start.control) == Some(start.original);
-    s.hold(Breach::at(Rule::SavedOnce, target.key()).asked(wish), kept)?;
+    s.hold(ContractBreach::at(Rule::SavedOnce, target.key()).asked(wish), kept)?;
     Ok(found)
 }
 
-fn repeated<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<(), Breach>
+fn repeated<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<(), ContractBreach>
 where
     J: Originals,
-    H: PowerHal<Originals = Ledger<J>>,
-    W: World<H>,
+    H: PowerHal<Originals = RefusableOriginals<J>>,
+    W: ContractWorld<H>,
 {
     let once = s.in_force(target, start.control);
     let twice = granted(s, target, start, start.wishes.inside)?;
-    let breach = Breach::at(Rule::Repeatable, target.key()).asked(start.wishes.inside).found(Some(twice));
+    let breach =
+        ContractBreach::at(Rule::Repeatable, target.key()).asked(start.wishes.inside).found(Some(twice));
     s.hold(breach, once == Some(twice))
 }
 
 /// The ends of the range; then what lies beyond them has to be the same as the ends, on a device that would take it
 /// and on one that would wrap it.
-fn ends<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<(), Breach>
+fn ends<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<(), ContractBreach>
 where
     J: Originals,
-    H: PowerHal<Originals = Ledger<J>>,
-    W: World<H>,
+    H: PowerHal<Originals = RefusableOriginals<J>>,
+    W: ContractWorld<H>,
 {
     granted(s, target, start, start.wishes.low)?;
     let Some(beyond) = start.wishes.beyond else { return Ok(()) };
@@ -254,7 +264,7 @@ where
         let at_the_end = granted(s, target, start, end)?;
         granted(s, target, start, start.wishes.inside)?;
         let found = granted(s, target, start, past)?;
-        let breach = Breach::at(Rule::Clamped, target.key()).asked(past).found(Some(found));
+        let breach = ContractBreach::at(Rule::Clamped, target.key()).asked(past).found(Some(found));
         s.hold(breach, found == at_the_end)?;
     }
     granted(s, target, start, start.wishes.low).map(|_| ())
@@ -265,11 +275,11 @@ pub(super) fn restored<J, H, W>(
     s: &mut Session<'_, H, W>,
     target: &Target,
     start: &Start,
-) -> Result<(), Breach>
+) -> Result<(), ContractBreach>
 where
     J: Originals,
-    H: PowerHal<Originals = Ledger<J>>,
-    W: World<H>,
+    H: PowerHal<Originals = RefusableOriginals<J>>,
+    W: ContractWorld<H>,
 {
     let released = s.release(target);
     as_before(s, target, start, Rule::Restored, released.err())?;
@@ -277,7 +287,7 @@ where
     let again = s.release(target);
     let said = again == Ok(Released::Untouched);
     as_before(s, target, start, Rule::ReleasedTwice, again.err())?;
-    s.hold(Breach::at(Rule::ReleasedTwice, target.key()).error(again.err()), said)
+    s.hold(ContractBreach::at(Rule::ReleasedTwice, target.key()).error(again.err()), said)
 }
 
 pub(super) fn as_before<J, H, W>(
@@ -286,26 +296,26 @@ pub(super) fn as_before<J, H, W>(
     start: &Start,
     rule: Rule,
     error: Option<ErrorKind>,
-) -> Result<(), Breach>
+) -> Result<(), ContractBreach>
 where
     J: Originals,
-    H: PowerHal<Originals = Ledger<J>>,
-    W: World<H>,
+    H: PowerHal<Originals = RefusableOriginals<J>>,
+    W: ContractWorld<H>,
 {
     let found = s.in_force(target, start.control);
     let saved = s.hal.save(target.handle, start.control).ok();
     let forgotten = s.hal.originals().kept(target.key(), start.control).is_none();
     let same = found == Some(start.before) && saved == Some(start.original);
-    let breach = Breach::at(rule, target.key()).asked(start.before).found(found).error(error);
+    let breach = ContractBreach::at(rule, target.key()).asked(start.before).found(found).error(error);
     s.hold(breach, error.is_none() && same && forgotten)
 }
 
 /// A crash while a limit is in place: the next HAL finds the limit and the journal, and goes on from there.
-fn restarted<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<(), Breach>
+fn restarted<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<(), ContractBreach>
 where
     J: Originals,
-    H: PowerHal<Originals = Ledger<J>>,
-    W: World<H>,
+    H: PowerHal<Originals = RefusableOriginals<J>>,
+    W: ContractWorld<H>,
 {
     for applies_again in [false, true] {
         let granted = granted(s, target, start, start.wishes.inside)?;
@@ -313,16 +323,16 @@ where
             return restored(s, target, start);
         }
         let found = s.find(target.key());
-        s.hold(Breach::at(Rule::RestartRestores, target.key()), found.is_some())?;
+        s.hold(ContractBreach::at(Rule::RestartRestores, target.key()), found.is_some())?;
         let Some(target) = found else { continue };
         let in_place = s.in_force(&target, start.control);
-        let breach = Breach::at(Rule::RestartRestores, target.key()).asked(granted).found(in_place);
+        let breach = ContractBreach::at(Rule::RestartRestores, target.key()).asked(granted).found(in_place);
         s.hold(breach, in_place == Some(granted))?;
         if applies_again {
             let applied = s.apply(&target, start.wishes.low);
             let kept = s.hal.originals().kept(target.key(), start.control) == Some(start.original);
             s.hold(
-                Breach::at(Rule::RestartRestores, target.key()).error(applied.err()),
+                ContractBreach::at(Rule::RestartRestores, target.key()).error(applied.err()),
                 applied.is_ok() && kept,
             )?;
         }

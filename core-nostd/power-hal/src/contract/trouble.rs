@@ -2,17 +2,17 @@
 //! needs a world that can bring it about.
 
 use super::listing::describe;
-use super::rule::{Breach, Rule};
+use super::rule::{ContractBreach, Rule};
 use super::session::{Session, Target, state_of};
 use super::setting::{Start, as_before, restored};
-use super::world::{Ledger, Trouble, World, setting_of};
+use super::world::{ContractWorld, DomainFault, RefusableOriginals, setting_of};
 use crate::{Control, ErrorKind, Originals, PowerHal, Reading};
 
-pub(super) fn check<J, H, W>(s: &mut Session<'_, H, W>, target: &Target) -> Result<(), Breach>
+pub(super) fn check<J, H, W>(s: &mut Session<'_, H, W>, target: &Target) -> Result<(), ContractBreach>
 where
     J: Originals,
-    H: PowerHal<Originals = Ledger<J>>,
-    W: World<H>,
+    H: PowerHal<Originals = RefusableOriginals<J>>,
+    W: ContractWorld<H>,
 {
     unreadable(s, target)?;
     for control in Control::ALL.into_iter().filter(|&control| target.domain.has(control)) {
@@ -26,13 +26,13 @@ where
     Ok(())
 }
 
-fn unreadable<J, H, W>(s: &mut Session<'_, H, W>, target: &Target) -> Result<(), Breach>
+fn unreadable<J, H, W>(s: &mut Session<'_, H, W>, target: &Target) -> Result<(), ContractBreach>
 where
     J: Originals,
-    H: PowerHal<Originals = Ledger<J>>,
-    W: World<H>,
+    H: PowerHal<Originals = RefusableOriginals<J>>,
+    W: ContractWorld<H>,
 {
-    let trouble = Trouble::Unreadable(*target.key());
+    let trouble = DomainFault::Unreadable(*target.key());
     if s.count() < 2 {
         return Ok(());
     }
@@ -40,7 +40,10 @@ where
     if s.world.cause(trouble) {
         let during = readable(s, target);
         s.world.heal(trouble);
-        s.hold(Breach::at(Rule::BatchSurvives, target.key()), before.1 && !during.1 && before.0 == during.0)?;
+        s.hold(
+            ContractBreach::at(Rule::BatchSurvives, target.key()),
+            before.1 && !during.1 && before.0 == during.0,
+        )?;
     }
     Ok(())
 }
@@ -50,8 +53,8 @@ where
 fn readable<J, H, W>(s: &mut Session<'_, H, W>, target: &Target) -> (usize, bool)
 where
     J: Originals,
-    H: PowerHal<Originals = Ledger<J>>,
-    W: World<H>,
+    H: PowerHal<Originals = RefusableOriginals<J>>,
+    W: ContractWorld<H>,
 {
     let (mut others, mut itself) = (0_usize, true);
     let mut at = 0_usize;
@@ -76,19 +79,20 @@ where
 }
 
 /// Somebody else moves a limit that we have set: the sample shows it, and a release still leads to the original.
-fn moved<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<(), Breach>
+fn moved<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<(), ContractBreach>
 where
     J: Originals,
-    H: PowerHal<Originals = Ledger<J>>,
-    W: World<H>,
+    H: PowerHal<Originals = RefusableOriginals<J>>,
+    W: ContractWorld<H>,
 {
     if s.apply(target, start.wishes.inside).is_err() {
         return Ok(());
     }
-    if s.world.cause(Trouble::Moved(*target.key(), start.wishes.low)) {
+    if s.world.cause(DomainFault::Moved(*target.key(), start.wishes.low)) {
         let truth = s.world.in_force(target.key(), start.control);
         let said = s.sample(target.handle).ok().and_then(|sample| setting_of(&sample, start.control));
-        let breach = Breach::at(Rule::SampleSeesOthers, target.key()).asked(start.wishes.low).found(said);
+        let breach =
+            ContractBreach::at(Rule::SampleSeesOthers, target.key()).asked(start.wishes.low).found(said);
         s.hold(breach, truth.is_none() || truth == said)?;
     }
     // The order in which somebody else writes is not the HAL's.
@@ -96,13 +100,13 @@ where
     restored(s, target, start)
 }
 
-fn locked<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<(), Breach>
+fn locked<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<(), ContractBreach>
 where
     J: Originals,
-    H: PowerHal<Originals = Ledger<J>>,
-    W: World<H>,
+    H: PowerHal<Originals = RefusableOriginals<J>>,
+    W: ContractWorld<H>,
 {
-    let trouble = Trouble::Locked(*target.key());
+    let trouble = DomainFault::Locked(*target.key());
     if !s.world.cause(trouble) {
         return Ok(());
     }
@@ -112,23 +116,25 @@ where
     let readable = s.sample(target.handle).is_ok();
     let released = s.release(target);
     let said = refused == Some(ErrorKind::Locked) && found == Some(start.before) && readable;
-    let held =
-        s.hold(Breach::at(Rule::LockedSaid, target.key()).asked(wish).found(found).error(refused), said);
+    let held = s.hold(
+        ContractBreach::at(Rule::LockedSaid, target.key()).asked(wish).found(found).error(refused),
+        said,
+    );
     s.world.heal(trouble);
     held?;
     as_before(s, target, start, Rule::LockedSaid, released.err())
 }
 
 /// The domain goes away while a limit of ours is in place, and comes back.
-fn vanished<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<(), Breach>
+fn vanished<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<(), ContractBreach>
 where
     J: Originals,
-    H: PowerHal<Originals = Ledger<J>>,
-    W: World<H>,
+    H: PowerHal<Originals = RefusableOriginals<J>>,
+    W: ContractWorld<H>,
 {
     let key = *target.key();
-    let trouble = Trouble::Vanished(key);
-    let breach = |error| Breach::at(Rule::GoneSaid, &key).error(error);
+    let trouble = DomainFault::Vanished(key);
+    let breach = |error| ContractBreach::at(Rule::GoneSaid, &key).error(error);
     if s.apply(target, start.wishes.inside).is_err() {
         return Ok(());
     }
@@ -161,43 +167,43 @@ fn all_gone<J, H, W>(
     target: &Target,
     start: &Start,
     rule: Rule,
-) -> Result<(), Breach>
+) -> Result<(), ContractBreach>
 where
     J: Originals,
-    H: PowerHal<Originals = Ledger<J>>,
-    W: World<H>,
+    H: PowerHal<Originals = RefusableOriginals<J>>,
+    W: ContractWorld<H>,
 {
     let others = s.others(target.key());
     let sampled = s.sample(target.handle).err();
     let applied = s.apply(target, start.wishes.low).err();
     let released = s.release(target).err();
     for error in [sampled, applied, released] {
-        let breach = Breach::at(rule, target.key()).asked(start.wishes.low).error(error);
+        let breach = ContractBreach::at(rule, target.key()).asked(start.wishes.low).error(error);
         s.hold(breach, error == Some(ErrorKind::Gone))?;
     }
     let unchanged = s.others(target.key()) == others;
-    s.hold(Breach::at(rule, target.key()).asked(start.wishes.low), unchanged)
+    s.hold(ContractBreach::at(rule, target.key()).asked(start.wishes.low), unchanged)
 }
 
 /// All devices get other numbers: what a key says of itself must still be what is in force on that hardware, and a
 /// handle from before must reach the hardware that it named, or nothing.
-pub(super) fn check_renumbered<J, H, W>(s: &mut Session<'_, H, W>) -> Result<(), Breach>
+pub(super) fn check_renumbered<J, H, W>(s: &mut Session<'_, H, W>) -> Result<(), ContractBreach>
 where
     J: Originals,
-    H: PowerHal<Originals = Ledger<J>>,
-    W: World<H>,
+    H: PowerHal<Originals = RefusableOriginals<J>>,
+    W: ContractWorld<H>,
 {
     let Some(first) = s.nth(0) else { return Ok(()) };
     let before = said_by_all(s);
-    if !s.world.cause(Trouble::Renumbered) {
+    if !s.world.cause(DomainFault::Renumbered) {
         return Ok(());
     }
     describe(s)?;
     let after = said_by_all(s);
-    s.hold(Breach::of(Rule::KeyFollowsHardware), before == after)?;
+    s.hold(ContractBreach::of(Rule::KeyFollowsHardware), before == after)?;
     let reached = s.hal.domains().get(first.handle).map(|domain| *domain.key());
     let same_or_none = reached.is_none_or(|key| key == *first.key());
-    s.hold(Breach::at(Rule::StaleRefused, first.key()), same_or_none)?;
+    s.hold(ContractBreach::at(Rule::StaleRefused, first.key()), same_or_none)?;
     for at in 0..s.count() {
         let Some(target) = s.nth(at) else { continue };
         agrees(s, &target)?;
@@ -206,29 +212,30 @@ where
             let applied = s.apply(&target, start.wishes.low);
             let truth = s.world.in_force(target.key(), control);
             let reached = truth.is_none() || applied.is_ok_and(|applied| truth == Some(applied.effective()));
-            let breach =
-                Breach::at(Rule::KeyFollowsHardware, target.key()).asked(start.wishes.low).found(truth);
+            let breach = ContractBreach::at(Rule::KeyFollowsHardware, target.key())
+                .asked(start.wishes.low)
+                .found(truth);
             let held = s.hold(breach.error(applied.err()), reached);
             let released = s.release(&target);
             held?;
             as_before(s, &target, &start, Rule::KeyFollowsHardware, released.err())?;
         }
     }
-    s.world.heal(Trouble::Renumbered);
+    s.world.heal(DomainFault::Renumbered);
     describe(s)
 }
 
 /// Whether what the HAL's sample says of a domain is what the world says of it.
-fn agrees<J, H, W>(s: &mut Session<'_, H, W>, target: &Target) -> Result<(), Breach>
+fn agrees<J, H, W>(s: &mut Session<'_, H, W>, target: &Target) -> Result<(), ContractBreach>
 where
     J: Originals,
-    H: PowerHal<Originals = Ledger<J>>,
-    W: World<H>,
+    H: PowerHal<Originals = RefusableOriginals<J>>,
+    W: ContractWorld<H>,
 {
     let Ok(sample) = s.sample(target.handle) else { return Ok(()) };
     for control in Control::ALL {
         let (said, truth) = (setting_of(&sample, control), s.world.in_force(target.key(), control));
-        let breach = Breach::at(Rule::KeyFollowsHardware, target.key()).found(said);
+        let breach = ContractBreach::at(Rule::KeyFollowsHardware, target.key()).found(said);
         s.hold(breach, truth.is_none() || said == truth)?;
     }
     Ok(())
@@ -238,8 +245,8 @@ where
 fn said_by_all<J, H, W>(s: &mut Session<'_, H, W>) -> u64
 where
     J: Originals,
-    H: PowerHal<Originals = Ledger<J>>,
-    W: World<H>,
+    H: PowerHal<Originals = RefusableOriginals<J>>,
+    W: ContractWorld<H>,
 {
     let mut digest = 0_u64;
     for at in 0..s.count() {

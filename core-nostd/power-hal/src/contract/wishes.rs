@@ -1,6 +1,6 @@
 //! What is asked of a control: values inside its range, at its ends, and beyond them.
 
-use super::Mode;
+use super::ContractMode;
 use crate::{Control, Domain, Setting};
 use power_units::{KiloHertz, MicroWatts, Percent, Role};
 
@@ -24,10 +24,10 @@ pub(super) struct Beyond {
 }
 
 /// The wishes for a control of a domain that has `before` in force; none where the range leaves no room to lower it.
-pub(super) fn wishes(domain: &Domain, before: Setting, mode: Mode) -> Option<Wishes> {
+pub(super) fn wishes(domain: &Domain, before: Setting, mode: ContractMode) -> Option<Wishes> {
     let control = before.control();
     let (lower, upper) = ends(domain, control)?;
-    let full = mode == Mode::Full;
+    let full = mode == ContractMode::Full;
     let setting = |raw| setting(control, raw);
     let (strict, lenient) = if control == Control::Throttle { (upper, lower) } else { (lower, upper) };
     // Where nothing may be raised, the range ends at what is in force.

@@ -6,7 +6,7 @@ use crate::{Control, ErrorKind, Key, Original, Originals, PowerHal, Reading, Sam
 use power_units::{MicroWatts, Micros};
 
 /// The world behind a HAL of type `H`.
-pub trait World<H> {
+pub trait ContractWorld<H> {
     /// The setting that is in force, seen by another way than the HAL under test. Where the answer is none, the HAL's
     /// own sample has to serve.
     fn in_force(&mut self, _domain: &Key, _control: Control) -> Option<Setting> {
@@ -24,12 +24,12 @@ pub trait World<H> {
     }
 
     /// Brings about a trouble.
-    fn cause(&mut self, _trouble: Trouble) -> bool {
+    fn cause(&mut self, _trouble: DomainFault) -> bool {
         false
     }
 
     /// Ends a trouble that was brought about.
-    fn heal(&mut self, _trouble: Trouble) {}
+    fn heal(&mut self, _trouble: DomainFault) {}
 
     /// Ends the HAL as a crash would, and opens another one on the same hardware with the same journal.
     fn restart(&mut self, _hal: &mut H) -> bool {
@@ -39,7 +39,7 @@ pub trait World<H> {
 
 /// What can befall a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum DomainFault {
     /// The firmware locks its limits: a write fails, or is taken without effect. A HAL says `Locked` in both cases.
     Locked(Key),
     /// It cannot be read.
@@ -56,23 +56,23 @@ pub enum Trouble {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opaque;
 
-impl<H> World<H> for Opaque {}
+impl<H> ContractWorld<H> for Opaque {}
 
 /// Real hardware, seen through a second HAL of the same kind, and a way to wait.
 #[derive(Debug)]
-pub struct Twin<T, F> {
+pub struct SecondHal<T, F> {
     hal: T,
     wait: F,
 }
 
-impl<T: PowerHal, F: FnMut(Micros)> Twin<T, F> {
+impl<T: PowerHal, F: FnMut(Micros)> SecondHal<T, F> {
     /// A second HAL on the same hardware, and what waits for so long.
     pub const fn new(hal: T, wait: F) -> Self {
         Self { hal, wait }
     }
 }
 
-impl<H, T: PowerHal, F: FnMut(Micros)> World<H> for Twin<T, F> {
+impl<H, T: PowerHal, F: FnMut(Micros)> ContractWorld<H> for SecondHal<T, F> {
     fn in_force(&mut self, domain: &Key, control: Control) -> Option<Setting> {
         let handle = self.hal.domains().find(domain)?;
         let mut reading = [Reading::new(handle)];
@@ -98,12 +98,12 @@ pub(super) fn setting_of(sample: &Sample, control: Control) -> Option<Setting> {
 
 /// The power limits of one domain at one instant, each in its own place: long-term, short-term, and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct DomainLimits {
     /// A place that the domain does not have is zero throughout.
     pub each: [MicroWatts; 4],
 }
 
-impl Limits {
+impl DomainLimits {
     /// Whether none of them is above its counterpart.
     #[must_use]
     pub fn below(&self, other: &Self) -> bool {
@@ -114,26 +114,26 @@ impl Limits {
 /// The instants of one domain, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instants {
-    first: Limits,
-    later: [Option<Limits>; 16],
+    first: DomainLimits,
+    later: [Option<DomainLimits>; 16],
 }
 
 impl Instants {
     /// Beginning with these limits.
     #[must_use]
-    pub const fn new(first: Limits) -> Self {
+    pub const fn new(first: DomainLimits) -> Self {
         Self { first, later: [None; 16] }
     }
 
     /// Adds an instant; one too many is false, and the record is no longer whole.
-    pub fn push(&mut self, limits: Limits) -> bool {
+    pub fn push(&mut self, limits: DomainLimits) -> bool {
         let free = self.later.iter_mut().find(|slot| slot.is_none());
         free.map(|slot| *slot = Some(limits)).is_some()
     }
 
     /// The last of them.
     #[must_use]
-    pub fn last(&self) -> Limits {
+    pub fn last(&self) -> DomainLimits {
         self.later.iter().flatten().last().copied().unwrap_or(self.first)
     }
 
@@ -153,12 +153,12 @@ impl Instants {
 
 /// A journal around a journal, which the contract can make refuse.
 #[derive(Clone, Debug)]
-pub struct Ledger<J> {
+pub struct RefusableOriginals<J> {
     inner: J,
     refusing: bool,
 }
 
-impl<J: Originals> Ledger<J> {
+impl<J: Originals> RefusableOriginals<J> {
     /// Around this journal, which does the work.
     #[must_use]
     pub const fn new(inner: J) -> Self {
@@ -176,7 +176,7 @@ impl<J: Originals> Ledger<J> {
     }
 }
 
-impl<J: Originals> Originals for Ledger<J> {
+impl<J: Originals> Originals for RefusableOriginals<J> {
     fn keep(&mut self, domain: &Key, control: Control, original: &Original) -> Result<(), ErrorKind> {
         if self.refusing { Err(ErrorKind::Io) } else { self.inner.keep(domain, control, original) }
     }

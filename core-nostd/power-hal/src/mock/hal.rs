@@ -1,7 +1,7 @@
 //! The HAL on the hardware that is not there.
 
-use super::ground::{Ground, Plot};
-use crate::contract::{Instants, Ledger, Trouble, World};
+use super::machine::{MockDevice, MockMachine};
+use crate::contract::{ContractWorld, DomainFault, Instants, RefusableOriginals};
 use crate::{
     Control, Domain, Domains, Error, ErrorKind, ErrorType, Generation, Handle, Key, Original, Originals,
 };
@@ -39,66 +39,67 @@ impl Error for MockError {
 /// A HAL of up to `N` domains that saves originals in `O`.
 #[derive(Debug)]
 pub struct Mock<'g, O, const N: usize> {
-    ground: &'g Ground<N>,
+    machine: &'g MockMachine<N>,
     originals: O,
     generation: Generation,
-    /// Where each domain that is listed stands in the ground.
+    /// Where each domain that is listed stands in the machine.
     places: Vec<usize, N>,
     list: Vec<Domain, N>,
 }
 
 impl<'g, O: Originals, const N: usize> Mock<'g, O, N> {
-    /// Opens the devices of a ground.
+    /// Opens the devices of a machine.
     #[must_use]
-    pub fn open(ground: &'g Ground<N>, originals: O) -> Self {
+    pub fn open(machine: &'g MockMachine<N>, originals: O) -> Self {
         let mut mock =
-            Self { ground, originals, generation: Generation::FIRST, places: Vec::new(), list: Vec::new() };
+            Self { machine, originals, generation: Generation::FIRST, places: Vec::new(), list: Vec::new() };
         mock.list_anew();
         mock
     }
 
-    /// The ground that it stands on.
+    /// The machine that it stands on.
     #[must_use]
-    pub const fn ground(&self) -> &'g Ground<N> {
-        self.ground
+    pub const fn machine(&self) -> &'g MockMachine<N> {
+        self.machine
     }
 
     fn list_anew(&mut self) {
         self.places.clear();
         self.list.clear();
-        for (at, domain) in self.ground.shown() {
+        for (at, domain) in self.machine.shown() {
             // There is as much room as there are devices.
             let _listed = self.places.push(at).is_ok() && self.list.push(domain).is_ok();
         }
     }
 
-    fn place(&self, domain: Handle) -> Result<(usize, Plot), MockError> {
+    fn place(&self, domain: Handle) -> Result<(usize, MockDevice), MockError> {
         let listed = self.domains().get(domain).and_then(|_| self.places.get(domain.index()).copied());
-        let plot = listed.and_then(|at| self.ground.plot(at).map(|plot| (at, plot)));
-        plot.ok_or(MockError { domain: None, kind: ErrorKind::Gone })
+        let device = listed.and_then(|at| self.machine.device(at).map(|device| (at, device)));
+        device.ok_or(MockError { domain: None, kind: ErrorKind::Gone })
     }
 
-    fn readable(&self, domain: Handle) -> Result<(usize, Plot), MockError> {
-        let (at, plot) = self.place(domain)?;
-        plot.readable().map_err(|kind| MockError { domain: Some(*plot.domain().key()), kind })?;
-        Ok((at, plot))
+    fn readable(&self, domain: Handle) -> Result<(usize, MockDevice), MockError> {
+        let (at, device) = self.place(domain)?;
+        device.readable().map_err(|kind| MockError { domain: Some(*device.domain().key()), kind })?;
+        Ok((at, device))
     }
 
-    fn writable(&self, domain: Handle) -> Result<(usize, Plot), MockError> {
-        let (at, plot) = self.place(domain)?;
-        plot.writable().map_err(|kind| MockError { domain: Some(*plot.domain().key()), kind })?;
-        Ok((at, plot))
+    fn writable(&self, domain: Handle) -> Result<(usize, MockDevice), MockError> {
+        let (at, device) = self.place(domain)?;
+        device.writable().map_err(|kind| MockError { domain: Some(*device.domain().key()), kind })?;
+        Ok((at, device))
     }
 
     /// Writes both power limits, so that no instant is above both the old and the new ones.
-    fn set_power(&self, at: usize, old: &Plot, long: MicroWatts, short: MicroWatts) {
+    fn set_power(&self, at: usize, old: &MockDevice, long: MicroWatts, short: MicroWatts) {
         let long_now = match old.own(Control::Power) {
             Some(Setting::Power(long)) => long,
             Some(Setting::Frequency(_) | Setting::Throttle(_)) | None => MicroWatts::ZERO,
         };
         for which in lower_first(&[(long_now, long), (old.short_term(), short)]) {
-            self.ground
-                .change_at(at, |plot| if which == 0 { plot.set_long(long) } else { plot.set_short(short) });
+            self.machine.change_at(at, |device| {
+                if which == 0 { device.set_long(long) } else { device.set_short(short) }
+            });
         }
     }
 }
@@ -124,12 +125,12 @@ impl<O: Originals, const N: usize> PowerHal for Mock<'_, O, N> {
     }
 
     fn read(&mut self, domain: Handle) -> Result<Sample, MockError> {
-        let (_, plot) = self.readable(domain)?;
-        let mut sample = Sample::at(self.ground.now());
-        if let Some(measured) = plot.measured() {
+        let (_, device) = self.readable(domain)?;
+        let mut sample = Sample::at(self.machine.now());
+        if let Some(measured) = device.measured() {
             sample.meter = Ok(measured);
         }
-        for setting in Control::ALL.into_iter().filter_map(|control| plot.in_force(control)) {
+        for setting in Control::ALL.into_iter().filter_map(|control| device.in_force(control)) {
             match setting {
                 Setting::Power(limit) => sample.power_limit = Ok(limit),
                 Setting::Frequency(limit) => {
@@ -143,49 +144,52 @@ impl<O: Originals, const N: usize> PowerHal for Mock<'_, O, N> {
     }
 
     fn save(&mut self, domain: Handle, control: Control) -> Result<Original, MockError> {
-        let (_, plot) = self.readable(domain)?;
-        let words = match plot.own(control) {
-            Some(Setting::Power(long)) => [long.get(), plot.short_term().get()],
+        let (_, device) = self.readable(domain)?;
+        let words = match device.own(control) {
+            Some(Setting::Power(long)) => [long.get(), device.short_term().get()],
             Some(Setting::Frequency(limit)) => [limit.to_bits().cast_unsigned(), 0],
             Some(Setting::Throttle(throttle)) => [throttle.to_bits().cast_unsigned(), 0],
             None => {
-                return Err(MockError { domain: Some(*plot.domain().key()), kind: ErrorKind::NotSupported });
+                return Err(MockError {
+                    domain: Some(*device.domain().key()),
+                    kind: ErrorKind::NotSupported,
+                });
             }
         };
-        let too_many = MockError { domain: Some(*plot.domain().key()), kind: ErrorKind::BadData };
+        let too_many = MockError { domain: Some(*device.domain().key()), kind: ErrorKind::BadData };
         Original::new(LAYOUT, &words).ok_or(too_many)
     }
 
     fn write(&mut self, domain: Handle, setting: Setting) -> Result<Setting, MockError> {
-        let (at, plot) = self.writable(domain)?;
+        let (at, device) = self.writable(domain)?;
         match setting {
             // The short-term limit stands a quarter above the long-term one, as far as the register goes.
             Setting::Power(long) => {
-                let ceiling = plot.domain().power().map_or(long, |limit| limit.upper());
+                let ceiling = device.domain().power().map_or(long, |limit| limit.upper());
                 let short = long + MicroWatts::new(long.get() >> 2);
-                self.set_power(at, &plot, long, short.min(ceiling.max(long)));
+                self.set_power(at, &device, long, short.min(ceiling.max(long)));
             }
-            Setting::Frequency(limit) => self.ground.change_at(at, |plot| plot.set_frequency(limit)),
-            Setting::Throttle(throttle) => self.ground.change_at(at, |plot| plot.set_throttle(throttle)),
+            Setting::Frequency(limit) => self.machine.change_at(at, |device| device.set_frequency(limit)),
+            Setting::Throttle(throttle) => self.machine.change_at(at, |device| device.set_throttle(throttle)),
         }
         let (_, now) = self.readable(domain)?;
         now.in_force(setting.control()).ok_or(MockError { domain: None, kind: ErrorKind::Gone })
     }
 
     fn restore(&mut self, domain: Handle, control: Control, original: &Original) -> Result<(), MockError> {
-        let (at, plot) = self.writable(domain)?;
+        let (at, device) = self.writable(domain)?;
         let &[first, second] = original.words() else {
-            return Err(MockError { domain: Some(*plot.domain().key()), kind: ErrorKind::BadData });
+            return Err(MockError { domain: Some(*device.domain().key()), kind: ErrorKind::BadData });
         };
         match control {
-            Control::Power => self.set_power(at, &plot, MicroWatts::new(first), MicroWatts::new(second)),
+            Control::Power => self.set_power(at, &device, MicroWatts::new(first), MicroWatts::new(second)),
             Control::Frequency => {
                 let limit = KiloHertz::from_bits(first.cast_signed());
-                self.ground.change_at(at, |plot| plot.set_frequency(limit));
+                self.machine.change_at(at, |device| device.set_frequency(limit));
             }
             Control::Throttle => {
                 let throttle = Percent::from_bits(first.cast_signed());
-                self.ground.change_at(at, |plot| plot.set_throttle(throttle));
+                self.machine.change_at(at, |device| device.set_throttle(throttle));
             }
         }
         Ok(())
@@ -199,30 +203,32 @@ impl<O: Originals, const N: usize> PowerHal for Mock<'_, O, N> {
 /// The long-term and the short-term limit, or one value and a zero.
 const LAYOUT: u8 = 0;
 
-/// The ground is the mock's world.
-impl<'g, J: Originals + Clone, const N: usize> World<Mock<'g, Ledger<J>, N>> for &'g Ground<N> {
+/// The machine is the mock's world.
+impl<'g, J: Originals + Clone, const N: usize> ContractWorld<Mock<'g, RefusableOriginals<J>, N>>
+    for &'g MockMachine<N>
+{
     fn in_force(&mut self, domain: &Key, control: Control) -> Option<Setting> {
-        Ground::in_force(self, domain, control)
+        MockMachine::in_force(self, domain, control)
     }
 
     fn instants(&mut self, domain: &Key) -> Option<Instants> {
-        Ground::instants(self, domain)
+        MockMachine::instants(self, domain)
     }
 
     fn advance(&mut self, span: Micros) -> bool {
-        Ground::advance(self, span);
+        MockMachine::advance(self, span);
         true
     }
 
-    fn cause(&mut self, trouble: Trouble) -> bool {
-        Ground::cause(self, trouble)
+    fn cause(&mut self, trouble: DomainFault) -> bool {
+        MockMachine::cause(self, trouble)
     }
 
-    fn heal(&mut self, trouble: Trouble) {
-        Ground::heal(self, trouble);
+    fn heal(&mut self, trouble: DomainFault) {
+        MockMachine::heal(self, trouble);
     }
 
-    fn restart(&mut self, hal: &mut Mock<'g, Ledger<J>, N>) -> bool {
+    fn restart(&mut self, hal: &mut Mock<'g, RefusableOriginals<J>, N>) -> bool {
         let journal = hal.originals.clone();
         *hal = Mock::open(self, journal);
         true

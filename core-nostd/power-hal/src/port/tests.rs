@@ -1,7 +1,7 @@
 use super::*;
-use crate::contract::Trouble;
-use crate::mock::{Ground, Mock, MockError, Plot};
-use crate::{Limit, Memory, Outcome, Span, Throttle};
+use crate::contract::DomainFault;
+use crate::mock::{Mock, MockDevice, MockError, MockMachine};
+use crate::{ApplyOutcome, Limit, OriginalsInMemory, Span, Throttle};
 use core::convert::Infallible;
 use power_units::{KiloHertz, MicroWatts, Percent};
 
@@ -14,8 +14,8 @@ fn package(number: u16) -> Domain {
     Domain::package(number, None).with_power(limit.known(Some(w(75)), Some(w(270))).unwrap())
 }
 
-fn two() -> Ground<2> {
-    Ground::new([Plot::new(package(0)).limited(w(250), w(270)), Plot::new(package(1))])
+fn two() -> MockMachine<2> {
+    MockMachine::new([MockDevice::new(package(0)).limited(w(250), w(270)), MockDevice::new(package(1))])
 }
 
 fn handle<const N: usize, O: Originals>(hal: &Mock<'_, O, N>, number: u16) -> Handle {
@@ -24,14 +24,14 @@ fn handle<const N: usize, O: Originals>(hal: &Mock<'_, O, N>, number: u16) -> Ha
 
 const POWER: Control = Control::Power;
 
-fn long_term(ground: &Ground<2>, number: u16) -> Option<Setting> {
-    ground.in_force(&Key::package(number, None), POWER)
+fn long_term(machine: &MockMachine<2>, number: u16) -> Option<Setting> {
+    machine.in_force(&Key::package(number, None), POWER)
 }
 
 /// A journal that fails where it is told to.
 #[derive(Debug, Default)]
 struct Faulty {
-    memory: Memory<4>,
+    memory: OriginalsInMemory<4>,
     keeps: bool,
     forgets: bool,
 }
@@ -50,58 +50,58 @@ impl Originals for Faulty {
 
 #[test]
 fn nothing_is_written_when_the_journal_refuses() {
-    let ground = two();
-    let mut hal = Mock::open(&ground, Faulty::default());
+    let machine = two();
+    let mut hal = Mock::open(&machine, Faulty::default());
     let package = handle(&hal, 0);
     let refused = hal.apply(package, Setting::Power(w(100)));
-    assert_eq!(refused, Err(Failure::Refused(Refusal::NotKept(ErrorKind::Io))));
-    assert!(ground.instants(&Key::package(0, None)).unwrap().is_still());
+    assert_eq!(refused, Err(PortError::Refused(Refusal::NotKept(ErrorKind::Io))));
+    assert!(machine.instants(&Key::package(0, None)).unwrap().is_still());
 }
 
 #[test]
 fn what_the_port_refuses_does_not_reach_the_journal_either() {
-    let ground = two();
-    let mut hal = Mock::open(&ground, Faulty::default());
+    let machine = two();
+    let mut hal = Mock::open(&machine, Faulty::default());
     let package = handle(&hal, 0);
     for (wish, refusal) in [
         (Setting::Power(MicroWatts::ZERO), Refusal::NotPositive),
         (Setting::Frequency(KiloHertz::from_int(2_000_000)), Refusal::Lacking),
         (Setting::Throttle(Percent::from_int(10)), Refusal::Lacking),
     ] {
-        assert_eq!(hal.apply(package, wish), Err(Failure::Refused(refusal)));
+        assert_eq!(hal.apply(package, wish), Err(PortError::Refused(refusal)));
     }
 }
 
 /// Fix list agent S5, S6: originals outlive the process, and what was capped before is released to them.
 #[test]
 fn a_hal_that_opens_on_a_capped_machine_releases_to_the_journals_original() {
-    let ground = two();
-    let mut first = Mock::open(&ground, Memory::<4>::new());
+    let machine = two();
+    let mut first = Mock::open(&machine, OriginalsInMemory::<4>::new());
     let package = handle(&first, 0);
     first.apply(package, Setting::Power(w(100))).unwrap();
     let journal = first.originals().clone();
 
-    let mut second = Mock::open(&ground, journal.clone());
+    let mut second = Mock::open(&machine, journal.clone());
     let package = handle(&second, 0);
-    assert_eq!(long_term(&ground, 0), Some(Setting::Power(w(100))), "opening changes nothing");
+    assert_eq!(long_term(&machine, 0), Some(Setting::Power(w(100))), "opening changes nothing");
     second.apply(package, Setting::Power(w(120))).unwrap();
     assert_eq!(second.release(package), Ok(Released::Restored));
-    assert_eq!(long_term(&ground, 0), Some(Setting::Power(w(250))));
+    assert_eq!(long_term(&machine, 0), Some(Setting::Power(w(250))));
 
-    let mut third = Mock::open(&ground, journal);
+    let mut third = Mock::open(&machine, journal);
     assert_eq!(third.release(package), Ok(Released::Restored), "an entry that was left over is harmless");
-    assert_eq!(long_term(&ground, 0), Some(Setting::Power(w(250))));
+    assert_eq!(long_term(&machine, 0), Some(Setting::Power(w(250))));
 }
 
 #[test]
 fn a_journal_that_cannot_let_go_is_said_and_the_original_is_in_force() {
-    let ground = two();
-    let mut hal = Mock::open(&ground, Faulty { keeps: true, ..Faulty::default() });
+    let machine = two();
+    let mut hal = Mock::open(&machine, Faulty { keeps: true, ..Faulty::default() });
     let package = handle(&hal, 0);
     hal.apply(package, Setting::Power(w(100))).unwrap();
     let released = hal.release(package);
-    assert_eq!(released, Err(Failure::Refused(Refusal::NotForgotten(ErrorKind::PermissionDenied))));
-    assert_eq!(long_term(&ground, 0), Some(Setting::Power(w(250))));
+    assert_eq!(released, Err(PortError::Refused(Refusal::NotForgotten(ErrorKind::PermissionDenied))));
+    assert_eq!(long_term(&machine, 0), Some(Setting::Power(w(250))));
     hal.originals().forgets = true;
     assert_eq!(hal.release(package), Ok(Released::Restored));
     assert_eq!(hal.release(package), Ok(Released::Untouched));
@@ -109,36 +109,36 @@ fn a_journal_that_cannot_let_go_is_said_and_the_original_is_in_force() {
 
 #[test]
 fn a_first_write_that_fails_and_changes_nothing_leaves_nothing_to_release() {
-    let ground = two();
+    let machine = two();
     let key = Key::package(0, None);
-    let mut hal = Mock::open(&ground, Memory::<4>::new());
+    let mut hal = Mock::open(&machine, OriginalsInMemory::<4>::new());
     let package = handle(&hal, 0);
-    ground.cause(Trouble::Locked(key));
+    machine.cause(DomainFault::Locked(key));
     let refused = hal.apply(package, Setting::Power(w(100)));
-    assert_eq!(refused, Err(Failure::Hal(MockError { domain: Some(key), kind: ErrorKind::Locked })));
+    assert_eq!(refused, Err(PortError::Hal(MockError { domain: Some(key), kind: ErrorKind::Locked })));
     assert_eq!(hal.release(package), Ok(Released::Untouched));
 }
 
 #[test]
 fn a_later_write_that_fails_keeps_the_original() {
-    let ground = two();
+    let machine = two();
     let key = Key::package(0, None);
-    let mut hal = Mock::open(&ground, Memory::<4>::new());
+    let mut hal = Mock::open(&machine, OriginalsInMemory::<4>::new());
     let package = handle(&hal, 0);
     hal.apply(package, Setting::Power(w(100))).unwrap();
-    ground.cause(Trouble::Locked(key));
+    machine.cause(DomainFault::Locked(key));
     assert!(hal.apply(package, Setting::Power(w(90))).is_err());
     assert_eq!(hal.release(package).map_err(|failure| failure.kind()), Err(ErrorKind::Locked));
     assert!(hal.originals().kept(&key, POWER).is_some());
-    ground.heal(Trouble::Locked(key));
+    machine.heal(DomainFault::Locked(key));
     assert_eq!(hal.release(package), Ok(Released::Restored));
-    assert_eq!(long_term(&ground, 0), Some(Setting::Power(w(250))));
+    assert_eq!(long_term(&machine, 0), Some(Setting::Power(w(250))));
 }
 
 /// A HAL whose writes do half of their work.
 struct Half<'g> {
-    hal: Mock<'g, Memory<4>, 2>,
-    ground: &'g Ground<2>,
+    hal: Mock<'g, OriginalsInMemory<4>, 2>,
+    machine: &'g MockMachine<2>,
     answers: Result<Setting, ErrorKind>,
 }
 
@@ -147,7 +147,7 @@ impl ErrorType for Half<'_> {
 }
 
 impl PowerHal for Half<'_> {
-    type Originals = Memory<4>;
+    type Originals = OriginalsInMemory<4>;
 
     fn domains(&self) -> Domains<'_> {
         self.hal.domains()
@@ -163,7 +163,7 @@ impl PowerHal for Half<'_> {
     }
     fn write(&mut self, domain: Handle, setting: Setting) -> Result<Setting, MockError> {
         let key = *self.domains().get(domain).unwrap().key();
-        self.ground.cause(Trouble::Moved(key, setting));
+        self.machine.cause(DomainFault::Moved(key, setting));
         self.answers.map_err(|kind| MockError { domain: Some(key), kind })
     }
     fn restore(&mut self, domain: Handle, control: Control, original: &Original) -> Result<(), MockError> {
@@ -173,42 +173,42 @@ impl PowerHal for Half<'_> {
             Err(_) => self.hal.restore(domain, control, original),
         }
     }
-    fn originals(&mut self) -> &mut Memory<4> {
+    fn originals(&mut self) -> &mut OriginalsInMemory<4> {
         self.hal.originals()
     }
 }
 
 #[test]
 fn a_first_write_that_fails_half_way_is_released_to_the_original() {
-    let ground = two();
-    let hal = Mock::open(&ground, Memory::new());
+    let machine = two();
+    let hal = Mock::open(&machine, OriginalsInMemory::new());
     let package = handle(&hal, 0);
-    let mut hal = Half { hal, ground: &ground, answers: Err(ErrorKind::Io) };
+    let mut hal = Half { hal, machine: &machine, answers: Err(ErrorKind::Io) };
     assert!(hal.apply(package, Setting::Power(w(100))).is_err());
-    assert_eq!(long_term(&ground, 0), Some(Setting::Power(w(100))));
+    assert_eq!(long_term(&machine, 0), Some(Setting::Power(w(100))));
     assert_eq!(hal.release(package), Ok(Released::Restored));
-    assert_eq!(long_term(&ground, 0), Some(Setting::Power(w(250))));
+    assert_eq!(long_term(&machine, 0), Some(Setting::Power(w(250))));
 }
 
 #[test]
 fn a_restore_without_effect_is_said_and_the_original_is_not_lost() {
-    let ground = two();
-    let hal = Mock::open(&ground, Memory::new());
+    let machine = two();
+    let hal = Mock::open(&machine, OriginalsInMemory::new());
     let package = handle(&hal, 0);
-    let mut hal = Half { hal, ground: &ground, answers: Ok(Setting::Power(w(100))) };
+    let mut hal = Half { hal, machine: &machine, answers: Ok(Setting::Power(w(100))) };
     hal.apply(package, Setting::Power(w(100))).unwrap();
-    assert_eq!(hal.release(package), Err(Failure::Refused(Refusal::NotRestored)));
+    assert_eq!(hal.release(package), Err(PortError::Refused(Refusal::NotRestored)));
     assert!(hal.originals().kept(&Key::package(0, None), POWER).is_some());
 }
 
 #[test]
 fn an_answer_for_another_control_is_bad_data() {
-    let ground = two();
-    let hal = Mock::open(&ground, Memory::new());
+    let machine = two();
+    let hal = Mock::open(&machine, OriginalsInMemory::new());
     let package = handle(&hal, 0);
-    let mut hal = Half { hal, ground: &ground, answers: Ok(Setting::Throttle(Percent::ZERO)) };
+    let mut hal = Half { hal, machine: &machine, answers: Ok(Setting::Throttle(Percent::ZERO)) };
     let applied = hal.apply(package, Setting::Power(w(100)));
-    assert_eq!(applied, Err(Failure::Refused(Refusal::Mismatched)));
+    assert_eq!(applied, Err(PortError::Refused(Refusal::Mismatched)));
     assert!(hal.originals().kept(&Key::package(0, None), POWER).is_some(), "something was written");
 }
 
@@ -217,34 +217,35 @@ fn a_control_that_cannot_be_put_back_does_not_keep_the_others_from_it() {
     let khz = KiloHertz::from_int;
     let frequency = Limit::new(Span { floor: khz(200_000), ceiling: khz(2_000_000) }, khz(0)).unwrap();
     let throttle = Throttle::new(Percent::HUNDRED, Percent::ZERO).unwrap();
-    let ground = Ground::new([Plot::new(package(0).with_frequency(frequency).with_throttle(throttle))]);
+    let machine =
+        MockMachine::new([MockDevice::new(package(0).with_frequency(frequency).with_throttle(throttle))]);
     let key = Key::package(0, None);
-    let mut hal = Mock::open(&ground, Memory::<4>::new());
+    let mut hal = Mock::open(&machine, OriginalsInMemory::<4>::new());
     // An original that an unknown version of the HAL has left.
     hal.originals().keep(&key, POWER, &Original::new(9, &[1, 2, 3]).unwrap()).unwrap();
     let package = hal.domains().find(&key).unwrap();
     hal.apply(package, Setting::Frequency(khz(1_000_000))).unwrap();
     hal.apply(package, Setting::Throttle(Percent::from_int(30))).unwrap();
     assert_eq!(hal.release(package).map_err(|failure| failure.kind()), Err(ErrorKind::BadData));
-    assert_eq!(ground.in_force(&key, Control::Frequency), Some(Setting::Frequency(khz(2_000_000))));
-    assert_eq!(ground.in_force(&key, Control::Throttle), Some(Setting::Throttle(Percent::ZERO)));
+    assert_eq!(machine.in_force(&key, Control::Frequency), Some(Setting::Frequency(khz(2_000_000))));
+    assert_eq!(machine.in_force(&key, Control::Throttle), Some(Setting::Throttle(Percent::ZERO)));
     assert!(hal.originals().kept(&key, POWER).is_some());
 }
 
 #[test]
 fn a_batch_answers_for_every_domain_whatever_befalls_one() {
-    let ground = two();
-    let mut hal = Mock::open(&ground, Memory::<4>::new());
+    let machine = two();
+    let mut hal = Mock::open(&machine, OriginalsInMemory::<4>::new());
     let (first, second) = (handle(&hal, 0), handle(&hal, 1));
     let mut readings = [first, second, first].map(Reading::new);
     assert!(
         readings.iter().all(|reading| reading.outcome == Err(ErrorKind::Timeout)),
         "nothing has answered yet"
     );
-    ground.cause(Trouble::Unreadable(Key::package(0, None)));
+    machine.cause(DomainFault::Unreadable(Key::package(0, None)));
     hal.sample(&mut readings);
     assert_eq!(readings.map(|r| r.outcome.err()), [Some(ErrorKind::Io), None, Some(ErrorKind::Io)]);
-    ground.heal(Trouble::Unreadable(Key::package(0, None)));
+    machine.heal(DomainFault::Unreadable(Key::package(0, None)));
     hal.sample(&mut readings);
     assert!(readings.iter().all(|reading| reading.outcome.is_ok()));
     hal.sample(&mut []);
@@ -252,11 +253,11 @@ fn a_batch_answers_for_every_domain_whatever_befalls_one() {
 
 #[test]
 fn an_old_value_is_never_left_in_a_reading() {
-    let ground = two();
-    let mut hal = Mock::open(&ground, Memory::<4>::new());
+    let machine = two();
+    let mut hal = Mock::open(&machine, OriginalsInMemory::<4>::new());
     let mut readings = [Reading::new(handle(&hal, 0))];
     hal.sample(&mut readings);
-    ground.cause(Trouble::Vanished(Key::package(0, None)));
+    machine.cause(DomainFault::Vanished(Key::package(0, None)));
     hal.sample(&mut readings);
     assert_eq!(readings[0].outcome, Err(ErrorKind::Gone));
     hal.describe().unwrap();
@@ -266,34 +267,37 @@ fn an_old_value_is_never_left_in_a_reading() {
 
 #[test]
 fn a_handle_from_before_an_enumeration_is_gone_and_touches_nothing() {
-    let ground = two();
-    let mut hal = Mock::open(&ground, Memory::<4>::new());
+    let machine = two();
+    let mut hal = Mock::open(&machine, OriginalsInMemory::<4>::new());
     let stale = handle(&hal, 0);
-    ground.cause(Trouble::Renumbered);
+    machine.cause(DomainFault::Renumbered);
     hal.describe().unwrap();
-    assert_eq!(hal.apply(stale, Setting::Power(w(100))), Err(Failure::Refused(Refusal::Stale)));
-    assert_eq!(hal.release(stale), Err(Failure::Refused(Refusal::Stale)));
+    assert_eq!(hal.apply(stale, Setting::Power(w(100))), Err(PortError::Refused(Refusal::Stale)));
+    assert_eq!(hal.release(stale), Err(PortError::Refused(Refusal::Stale)));
     for number in [0, 1] {
-        assert!(ground.instants(&Key::package(number, None)).unwrap().is_still());
+        assert!(machine.instants(&Key::package(number, None)).unwrap().is_still());
     }
     let fresh = handle(&hal, 0);
     assert!(hal.apply(fresh, Setting::Power(w(100))).is_ok());
-    assert_eq!(long_term(&ground, 0), Some(Setting::Power(w(100))));
+    assert_eq!(long_term(&machine, 0), Some(Setting::Power(w(100))));
 }
 
 #[test]
 fn a_stricter_limit_of_somebody_elses_is_reported_as_clamped() {
     let bmc = Setting::Power(w(140));
-    let ground = Ground::new([Plot::new(package(0)).held_at(bmc), Plot::new(package(1))]);
-    let mut hal = Mock::open(&ground, Memory::<4>::new());
+    let machine = MockMachine::new([MockDevice::new(package(0)).held_at(bmc), MockDevice::new(package(1))]);
+    let mut hal = Mock::open(&machine, OriginalsInMemory::<4>::new());
     let applied = hal.apply(handle(&hal, 0), Setting::Power(w(200))).unwrap();
-    assert_eq!(applied.outcome(), Outcome::Clamped { requested: Setting::Power(w(200)), effective: bmc });
-    assert_eq!(hal.apply(handle(&hal, 0), Setting::Power(w(120))).unwrap().outcome(), Outcome::Exact);
+    assert_eq!(
+        applied.outcome(),
+        ApplyOutcome::Clamped { requested: Setting::Power(w(200)), effective: bmc }
+    );
+    assert_eq!(hal.apply(handle(&hal, 0), Setting::Power(w(120))).unwrap().outcome(), ApplyOutcome::Exact);
 }
 
 #[test]
 fn a_borrowed_hal_is_a_hal() {
-    fn cap<H: PowerHal>(mut hal: H) -> Outcome {
+    fn cap<H: PowerHal>(mut hal: H) -> ApplyOutcome {
         let domain = hal.describe().unwrap_or_else(|_| unreachable!()).iter().next().unwrap().0;
         let outcome = hal.apply(domain, Setting::Power(w(100))).unwrap_or_else(|_| unreachable!()).outcome();
         let mut readings = [Reading::new(domain)];
@@ -302,21 +306,21 @@ fn a_borrowed_hal_is_a_hal() {
         assert!(hal.release(domain).is_ok());
         outcome
     }
-    let ground = two();
-    let mut hal = Mock::open(&ground, Memory::<4>::new());
-    assert_eq!(cap(&mut hal), Outcome::Exact);
-    assert_eq!(cap(&mut &mut hal), Outcome::Exact);
+    let machine = two();
+    let mut hal = Mock::open(&machine, OriginalsInMemory::<4>::new());
+    assert_eq!(cap(&mut hal), ApplyOutcome::Exact);
+    assert_eq!(cap(&mut &mut hal), ApplyOutcome::Exact);
 }
 
 /// A HAL of absent hardware.
-struct Absent(Memory<0>);
+struct Absent(OriginalsInMemory<0>);
 
 impl ErrorType for Absent {
     type Error = Infallible;
 }
 
 impl PowerHal for Absent {
-    type Originals = Memory<0>;
+    type Originals = OriginalsInMemory<0>;
 
     fn domains(&self) -> Domains<'_> {
         Domains::new(crate::Generation::FIRST, &[])
@@ -336,16 +340,16 @@ impl PowerHal for Absent {
     fn restore(&mut self, _: Handle, _: Control, _: &Original) -> Result<(), Infallible> {
         unreachable!("no domain is listed")
     }
-    fn originals(&mut self) -> &mut Memory<0> {
+    fn originals(&mut self) -> &mut OriginalsInMemory<0> {
         &mut self.0
     }
 }
 
 #[test]
 fn what_is_not_listed_never_reaches_a_hal() {
-    let ground = two();
-    let foreign = handle(&Mock::open(&ground, Memory::<4>::new()), 1);
-    let mut absent = Absent(Memory::new());
+    let machine = two();
+    let foreign = handle(&Mock::open(&machine, OriginalsInMemory::<4>::new()), 1);
+    let mut absent = Absent(OriginalsInMemory::new());
     assert!(absent.describe().unwrap().is_empty());
     let applied = absent.apply(foreign, Setting::Power(w(100)));
     assert_eq!(applied.map_err(|failure| failure.kind()), Err(ErrorKind::Gone));
@@ -366,9 +370,9 @@ mod laws {
             long in 0_u64..300_000_000, short in 0_u64..300_000_000,
         ) {
             let (long, short) = (long - long % 125_000, short - short % 125_000);
-            let plot = Plot::new(package(0)).limited(MicroWatts::new(long), MicroWatts::new(short));
-            let ground = Ground::new([plot, Plot::new(package(1))]);
-            let mut hal = Mock::open(&ground, Memory::<4>::new());
+            let device = MockDevice::new(package(0)).limited(MicroWatts::new(long), MicroWatts::new(short));
+            let machine = MockMachine::new([device, MockDevice::new(package(1))]);
+            let mut hal = Mock::open(&machine, OriginalsInMemory::<4>::new());
             let target = handle(&hal, 0);
             let before = hal.save(target, POWER).unwrap();
             for (huge, wish) in wishes {
@@ -376,17 +380,17 @@ mod laws {
                 match hal.apply(target, Setting::Power(wish)) {
                     Err(failure) => prop_assert_eq!((failure.kind(), wish), (ErrorKind::OutOfRange, MicroWatts::ZERO)),
                     Ok(applied) => {
-                        prop_assert_eq!(Some(applied.effective()), long_term(&ground, 0));
+                        prop_assert_eq!(Some(applied.effective()), long_term(&machine, 0));
                         let Setting::Power(found) = applied.effective() else { unreachable!() };
                         prop_assert!(w(75) <= found && found <= w(270));
                         prop_assert!(found <= wish || applied.permits_more());
                     }
                 }
-                prop_assert!(ground.instants(&Key::package(0, None)).unwrap().ordered());
+                prop_assert!(machine.instants(&Key::package(0, None)).unwrap().ordered());
             }
             prop_assert!(hal.release(target).is_ok());
             prop_assert_eq!(hal.save(target, POWER).unwrap(), before);
-            prop_assert_eq!(long_term(&ground, 1), Some(Setting::Power(w(270))));
+            prop_assert_eq!(long_term(&machine, 1), Some(Setting::Power(w(270))));
             prop_assert!(hal.originals().is_empty());
         }
     }

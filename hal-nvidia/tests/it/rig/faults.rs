@@ -3,7 +3,7 @@
 use super::{Bench, energy_uj, sample, set};
 use crate::support::w;
 use ::rig::faults::{Direction, Effect, Fault};
-use ::rig::machine::Attribute;
+use ::rig::machine::VirtualAttribute;
 use ::rig::nvidia::CardFile;
 use hal_nvidia::Absent;
 use nvml_stub::code;
@@ -104,7 +104,7 @@ fn a_call_that_hangs_is_waited_for_and_answers_then() {
     let mut hal = bench.open();
     let key = bench.key(0);
     let effect = Effect::Takes(Duration::from_millis(300));
-    let on = Attribute::NvmlCall(Some(0), "nvmlDeviceGetTotalEnergyConsumption");
+    let on = VirtualAttribute::NvmlCall(Some(0), "nvmlDeviceGetTotalEnergyConsumption");
     bench.fault(Fault { on, direction: Direction::Read, effect, times: 1 });
     let (begun, _) = (Instant::now(), sample(&mut hal, &bench.key(1)).unwrap());
     let unhindered = begun.elapsed();
@@ -118,7 +118,7 @@ fn a_number_that_the_firmware_does_not_give_leaves_the_others() {
     let Some(bench) = Bench::new() else { return };
     let mut hal = bench.open();
     let key = bench.key(4);
-    let on = Attribute::Nvml(4, CardFile::Energy);
+    let on = VirtualAttribute::Nvml(4, CardFile::Energy);
     bench.fault(Fault { on, direction: Direction::Read, effect: Effect::Fails(libc::EIO), times: 1 });
     let sampled = sample(&mut hal, &key).unwrap();
     assert_eq!((sampled.meter, sampled.power_limit), (Err(ErrorKind::Io), Ok(w(700))));

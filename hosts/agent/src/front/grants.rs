@@ -12,7 +12,7 @@
 
 use super::inputs::Inputs;
 use super::rows::GrantRow;
-use node_kit::{Desire, Grant, Kept};
+use node_kit::{Desire, Kept, NodeGrant};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl Stands {
     }
 
     /// The grant that is to be kept to.
-    pub(crate) fn grant(&self) -> Option<Grant> {
+    pub(crate) fn grant(&self) -> Option<NodeGrant> {
         self.kept().map(|kept| kept.grant)
     }
 
@@ -177,11 +177,11 @@ pub(crate) async fn keep(node: String, path: Option<PathBuf>, mut stands: watch:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use joulie_core::node::cap::Desired;
+    use joulie_core::node::cap::DesiredCap;
     use power_units::Watts;
 
     fn row(uid: &str, serial: u64, watts: i32, released: bool) -> (String, Arc<GrantRow>) {
-        let grant = Grant { serial, watts: Watts::from_int(watts) };
+        let grant = NodeGrant { serial, watts: Watts::from_int(watts) };
         let (node, uid) = ("node-a".to_owned(), uid.to_owned());
         (format!("of-{uid}"), Arc::new(GrantRow { node, uid, grant, released, seen: Arc::default() }))
     }
@@ -240,6 +240,6 @@ mod tests {
         assert_eq!(stands.over(Desire::GONE), Desire::UNKNOWN, "the policy's release is not obeyed");
         let stands = follow(&inputs(&[row("a", 1, 300, false)]), &stands);
         assert_eq!(serial(&stands), Some((1, Watts::from_int(300))));
-        assert_eq!(stands.over(Desire::GONE).cpu, Desired::Gone);
+        assert_eq!(stands.over(Desire::GONE).cpu, DesiredCap::Gone);
     }
 }

@@ -1,8 +1,8 @@
 //! Everything that the watches say of one node, at one moment.
 
 use super::rows::{GoalRow, GrantRow, HardwareRow, NodeRow, ProfileRow, TwinRow};
-use host_kit::reflect::{Held, Key, Rows};
-use joulie_api::caps::Desired;
+use host_kit::reflect::{CachedRow, ObjectKey, Rows};
+use joulie_api::caps::DesiredSpec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -42,7 +42,7 @@ impl GoalOf {
         }
     }
 
-    pub(crate) fn desired(&self) -> Result<&Desired, &String> {
+    pub(crate) fn desired(&self) -> Result<&DesiredSpec, &String> {
         self.row().desired.as_ref()
     }
 
@@ -73,7 +73,7 @@ pub(crate) struct Watched {
 pub(crate) struct ByNode {
     synced: bool,
     hardware_known: bool,
-    nodes: BTreeMap<Key, Held<NodeRow>>,
+    nodes: BTreeMap<ObjectKey, CachedRow<NodeRow>>,
     goals: BTreeMap<String, Vec<(String, GoalOf)>>,
     twins: BTreeMap<String, Vec<(String, Arc<TwinRow>)>>,
     hardware: BTreeMap<String, Vec<(String, Arc<HardwareRow>)>>,
@@ -183,7 +183,7 @@ impl ByNode {
         Inputs {
             synced: self.synced,
             hardware_known: self.hardware_known,
-            node: self.nodes.get(&Key::cluster(node)).map(|held| held.row.clone()),
+            node: self.nodes.get(&ObjectKey::cluster(node)).map(|held| held.row.clone()),
             goals: self.goals.get(node).cloned().unwrap_or_default(),
             twins: self.twins.get(node).cloned().unwrap_or_default(),
             hardware: self.hardware.get(node).cloned().unwrap_or_default(),

@@ -19,7 +19,7 @@ use super::rows::NodeRow;
 use super::wanted::{Unknown, Wanted, wanted};
 use crate::machine::{Control, Found, LeaseState, View};
 use crate::metrics::Metrics;
-use host_kit::clock::{Clock, Mono};
+use host_kit::clock::{HostClock, Mono};
 use joulie_api::condition::rfc3339;
 use joulie_api::number::Number;
 use kube::core::Selector;
@@ -33,7 +33,7 @@ use tokio::sync::watch;
 
 /// What the fronts of all nodes share.
 pub(crate) struct Shared {
-    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn HostClock>,
     pub(crate) selector: Selector,
     pub(crate) terms: Terms,
     pub(crate) pace: Pace,

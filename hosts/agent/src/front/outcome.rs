@@ -13,7 +13,7 @@ use super::proof::{Measured, Proof};
 use super::wanted::{Goal, Nothing, Unknown, Wanted};
 use crate::machine::{LeaseState, Means, Part, View};
 use host_kit::clock::Mono;
-use joulie_core::node::cap::{CapIntent, CapResult, Report};
+use joulie_core::node::cap::{CapIntent, CapReport, CapResult};
 use node_kit::Desire;
 use power_units::Watts;
 use std::time::Duration;
@@ -118,13 +118,13 @@ impl Outcomes {
         ];
         let mut whys = Vec::new();
         for (kind, intent, part, said, proof) in parts {
-            let granted = view.desire.grant.is_some() && part.report != Report::NoIntent;
+            let granted = view.desire.grant.is_some() && part.report != CapReport::NoIntent;
             if intent == CapIntent::NONE && !granted {
                 proof.forget();
                 let why = match part.report {
-                    Report::NoIntent => Why::NoCap,
-                    Report::Cap(CapResult::Failed(_)) => Why::Failed,
-                    Report::Pending | Report::Cap(_) | Report::Throttled(_) => Why::Pending,
+                    CapReport::NoIntent => Why::NoCap,
+                    CapReport::Cap(CapResult::Failed(_)) => Why::Failed,
+                    CapReport::Pending | CapReport::Cap(_) | CapReport::Throttled(_) => Why::Pending,
                 };
                 whys.push((kind, why));
                 continue;
@@ -156,19 +156,19 @@ fn earned(part: &Part, said: Option<&Said>, proof: &mut Proof, (now, patience): 
     };
     match (said, part.report) {
         (Some(said), _) if said.result == "blocked" => Why::Blocked,
-        (None, _) | (_, Report::Pending | Report::NoIntent) => Why::Pending,
-        (Some(_), Report::Throttled(_)) => Why::Unmeasured,
-        (Some(_), Report::Cap(CapResult::Applied { effective })) => {
+        (None, _) | (_, CapReport::Pending | CapReport::NoIntent) => Why::Pending,
+        (Some(_), CapReport::Throttled(_)) => Why::Unmeasured,
+        (Some(_), CapReport::Cap(CapResult::Applied { effective })) => {
             measured(proof, effective).unwrap_or(Why::Enforced)
         }
-        (Some(_), Report::Cap(CapResult::Clamped { requested, effective })) if effective > requested => {
+        (Some(_), CapReport::Cap(CapResult::Clamped { requested, effective })) if effective > requested => {
             Why::ClampedAbove
         }
-        (Some(_), Report::Cap(CapResult::Clamped { effective, .. })) => {
+        (Some(_), CapReport::Cap(CapResult::Clamped { effective, .. })) => {
             measured(proof, effective).unwrap_or(Why::Clamped)
         }
-        (Some(_), Report::Cap(CapResult::Blocked(_))) => Why::Blocked,
-        (Some(_), Report::Cap(CapResult::Failed(_))) => Why::Failed,
+        (Some(_), CapReport::Cap(CapResult::Blocked(_))) => Why::Blocked,
+        (Some(_), CapReport::Cap(CapResult::Failed(_))) => Why::Failed,
     }
 }
 
@@ -244,9 +244,9 @@ fn released(view: &View, nothing: &Nothing) -> Outcome {
     let grant = view.desire.grant;
     let kept = |part: &Part, kind| said(kind, CapIntent::NONE, part, true, None);
     let said = |part: &Part, kind| match part.report {
-        Report::Pending => None,
-        Report::Cap(_) | Report::Throttled(_) if grant.is_some() => kept(part, kind),
-        Report::NoIntent => Some(Said {
+        CapReport::Pending => None,
+        CapReport::Cap(_) | CapReport::Throttled(_) if grant.is_some() => kept(part, kind),
+        CapReport::NoIntent => Some(Said {
             backend: Means::None,
             result: "none",
             message: no_intent(kind, part.devices.len()).to_owned(),
@@ -254,7 +254,7 @@ fn released(view: &View, nothing: &Nothing) -> Outcome {
             requested: None,
             cap: None,
         }),
-        Report::Cap(_) | Report::Throttled(_) => Some(Said {
+        CapReport::Cap(_) | CapReport::Throttled(_) => Some(Said {
             backend: part.means,
             result: "error",
             message: format!(
@@ -284,7 +284,7 @@ fn released(view: &View, nothing: &Nothing) -> Outcome {
 }
 
 fn free(view: &View) -> bool {
-    view.cpu.report == Report::NoIntent && view.gpu.report == Report::NoIntent
+    view.cpu.report == CapReport::NoIntent && view.gpu.report == CapReport::NoIntent
 }
 
 fn simulated(goal: &Goal) -> Outcome {

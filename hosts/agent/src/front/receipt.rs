@@ -11,7 +11,7 @@ use super::outcome::Terms;
 use super::proof::{Measured, Proof};
 use crate::machine::{Device, Drawn, Means, Part, View};
 use host_kit::clock::Mono;
-use joulie_core::node::cap::{CapResult, Report};
+use joulie_core::node::cap::{CapReport, CapResult};
 use power_units::Watts;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -157,7 +157,7 @@ impl Receipts {
         if part.means == Means::Dvfs {
             return self.count_loop(kind, part, when);
         }
-        let settled = !matches!(part.report, Report::Pending | Report::NoIntent);
+        let settled = !matches!(part.report, CapReport::Pending | CapReport::NoIntent);
         let each_metered = part.devices.iter().all(|device| matches!(device.drawn, Drawn::Is(_)));
         let limits = Watts::checked_sum(part.devices.iter().filter_map(ceiling));
         let together = match limits {
@@ -226,12 +226,14 @@ impl Receipts {
         let most = all.try_fold(Watts::ZERO, |sum, one| sum.checked_add(one?));
         let fails = Count { held: true, shown: true, holds: most };
         let measured = match part.report {
-            Report::Cap(CapResult::Applied { effective }) => self.look(kind, effective, part.drawn, when),
-            Report::Cap(_) | Report::Throttled(_) => Measured::Unknown,
-            Report::Pending | Report::NoIntent => return Count { held: false, shown: false, holds: most },
+            CapReport::Cap(CapResult::Applied { effective }) => self.look(kind, effective, part.drawn, when),
+            CapReport::Cap(_) | CapReport::Throttled(_) => Measured::Unknown,
+            CapReport::Pending | CapReport::NoIntent => {
+                return Count { held: false, shown: false, holds: most };
+            }
         };
         match (measured, part.report) {
-            (Measured::Within, Report::Cap(CapResult::Applied { effective })) => {
+            (Measured::Within, CapReport::Cap(CapResult::Applied { effective })) => {
                 for device in &part.devices {
                     self.refused.remove(&device.key);
                 }

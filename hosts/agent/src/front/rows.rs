@@ -5,7 +5,7 @@
 
 use crate::counts::Refused;
 use host_kit::reflect::Row;
-use joulie_api::caps::Desired;
+use joulie_api::caps::DesiredSpec;
 use joulie_api::condition::ConditionType;
 use joulie_api::labels::node;
 use joulie_api::node_power_grant::{NodePowerGrant, NodePowerGrantSpec};
@@ -14,7 +14,7 @@ use joulie_api::node_twin::NodeTwin;
 use joulie_api::object;
 use joulie_api::quantity::Quantity;
 use joulie_api::word::Vocabulary;
-use node_kit::Grant;
+use node_kit::NodeGrant;
 use planner::inventory::{GPUS_MAX, PROCESSORS_MAX, SOCKETS_MAX};
 use power_units::{Role, Watts};
 use serde_json::{Map, Value, json};
@@ -92,7 +92,7 @@ pub(crate) struct GoalRow {
     pub(crate) uid: String,
     pub(crate) generation: Option<i64>,
     /// The desired state, or why it cannot be read.
-    pub(crate) desired: Result<Desired, String>,
+    pub(crate) desired: Result<DesiredSpec, String>,
     /// What an agent published there.
     pub(crate) seen: Arc<Seen>,
 }
@@ -124,7 +124,8 @@ impl Row for ProfileRow {
 
     fn read(value: &Value) -> Result<Self, String> {
         let desired = object::parse::<NodePowerProfile>(&spec_alone(value)).map_err(|bad| bad.to_string());
-        let desired = desired.and_then(|it| Desired::try_from(&it.spec).map_err(|error| error.to_string()));
+        let desired =
+            desired.and_then(|it| DesiredSpec::try_from(&it.spec).map_err(|error| error.to_string()));
         goal(value, desired, CONTROL_OF_PROFILE).map(Self)
     }
 }
@@ -135,7 +136,8 @@ impl Row for TwinRow {
 
     fn read(value: &Value) -> Result<Self, String> {
         let desired = object::parse::<NodeTwin>(&spec_alone(value)).map_err(|bad| bad.to_string());
-        let desired = desired.and_then(|it| Desired::try_from(&it.spec).map_err(|error| error.to_string()));
+        let desired =
+            desired.and_then(|it| DesiredSpec::try_from(&it.spec).map_err(|error| error.to_string()));
         goal(value, desired, CONTROL_OF_TWIN).map(Self)
     }
 }
@@ -150,7 +152,7 @@ fn spec_alone(value: &Value) -> Value {
         .unwrap_or_default()
 }
 
-fn goal(value: &Value, desired: Result<Desired, String>, control: &str) -> Result<GoalRow, String> {
+fn goal(value: &Value, desired: Result<DesiredSpec, String>, control: &str) -> Result<GoalRow, String> {
     Ok(GoalRow {
         node: text(value, "/spec/nodeName")
             .filter(|node| !node.is_empty())
@@ -207,7 +209,7 @@ impl Row for HardwareRow {
 pub(crate) struct GrantRow {
     pub(crate) node: String,
     pub(crate) uid: String,
-    pub(crate) grant: Grant,
+    pub(crate) grant: NodeGrant,
     /// Whether it lets the node go.
     pub(crate) released: bool,
     /// Its whole status, which is the agent's.
@@ -228,7 +230,7 @@ impl Row for GrantRow {
         Ok(Self {
             node: Some(node_name).filter(|node| !node.is_empty()).ok_or("it has no spec.nodeName")?,
             uid: text(value, "/metadata/uid").unwrap_or_default(),
-            grant: Grant { serial, watts },
+            grant: NodeGrant { serial, watts },
             released: released == Some(true),
             seen: Arc::new(Seen { version: version(value), status: value["status"].clone() }),
         })

@@ -12,7 +12,7 @@
 //! it does for the operator, and the others are named.
 
 use super::inputs::Inputs;
-use joulie_core::node::cap::{CapIntent, Desired};
+use joulie_core::node::cap::{CapIntent, DesiredCap};
 use kube::core::{Selector, SelectorExt};
 use node_kit::Desire;
 
@@ -80,12 +80,12 @@ impl Wanted {
             Self::Unknown(_) => Desire::UNKNOWN,
             Self::Nothing(_) => Desire::GONE,
             Self::Goal(goal) => {
-                Desire { cpu: Desired::Cap(goal.cpu), gpu: Desired::Cap(goal.gpu), grant: None }
+                Desire { cpu: DesiredCap::Cap(goal.cpu), gpu: DesiredCap::Cap(goal.gpu), grant: None }
             }
         };
         Desire {
-            cpu: if cpu { all.cpu } else { Desired::Unknown },
-            gpu: if gpu { all.gpu } else { Desired::Unknown },
+            cpu: if cpu { all.cpu } else { DesiredCap::Unknown },
+            gpu: if gpu { all.gpu } else { DesiredCap::Unknown },
             grant: None,
         }
     }

@@ -4,9 +4,9 @@ use super::inputs::Watched;
 use super::rows::{GrantRow, HardwareRow, LeaseRow, NodeRow, ProfileRow, TwinRow};
 use crate::settings::{DesiredSource, LeaseSource, Settings};
 use host_kit::clock::Mono;
-use host_kit::health::Verdict;
+use host_kit::health::CheckResult;
 use host_kit::program::Context;
-use host_kit::reflect::{HEARD_WITHIN, Reflections, Row, Rows, Source, reflect_within};
+use host_kit::reflect::{HEARD_WITHIN, Reflections, Row, Rows, WatchSource, reflect_within};
 use host_kit::shutdown::{Stop, Tasks};
 use joulie_api::labels;
 use joulie_core::placement::freshness::UnixTime;
@@ -47,12 +47,12 @@ pub(crate) fn begin(
 ) -> Watches {
     let mut begin = Begin { context, reflections, tasks };
     let of = |field: &str| node.map(|node| format!("{field}={node}"));
-    let joulie = |plural: &str| Source {
+    let joulie = |plural: &str| WatchSource {
         path: format!("/apis/{}/v1alpha1/{plural}", labels::GROUP),
         labels: None,
         fields: of("spec.nodeName"),
     };
-    let nodes = Source { path: "/api/v1/nodes".to_owned(), labels: None, fields: of("metadata.name") };
+    let nodes = WatchSource { path: "/api/v1/nodes".to_owned(), labels: None, fields: of("metadata.name") };
     let nodes = begin.rows::<NodeRow>("nodes", nodes);
     let twins = begin.rows::<TwinRow>("nodetwins", joulie("nodetwins"));
     let hardware = begin.rows::<HardwareRow>("nodehardwares", joulie("nodehardwares"));
@@ -69,7 +69,7 @@ pub(crate) fn begin(
         (LeaseSource::Watch, Some(profiles)) => Confirmed::Profiles(profiles.clone()),
         (LeaseSource::Watch, None) => Confirmed::Twins(twins.clone()),
         (LeaseSource::Plan, _) => {
-            let source = Source {
+            let source = WatchSource {
                 path: format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", settings.namespace),
                 labels: None,
                 fields: Some(format!("metadata.name={}", labels::PLAN_LEASE)),
@@ -119,12 +119,12 @@ struct Begin<'a> {
 }
 
 impl Begin<'_> {
-    fn rows<R: Row>(&mut self, name: &'static str, source: Source) -> Rows<R> {
+    fn rows<R: Row>(&mut self, name: &'static str, source: WatchSource) -> Rows<R> {
         self.rows_within(name, source, HEARD_WITHIN)
     }
 
     /// A server that answers is heard within this time: before a lease of that term ends.
-    fn rows_within<R: Row>(&mut self, name: &'static str, source: Source, within: Duration) -> Rows<R> {
+    fn rows_within<R: Row>(&mut self, name: &'static str, source: WatchSource, within: Duration) -> Rows<R> {
         let Context { client, clock, stop, .. } = self.context;
         let parts = (self.reflections, clock.clone());
         let (rows, follow) = reflect_within(client, (source, within), parts, stop.clone());
@@ -153,15 +153,15 @@ impl Confirmed {
 
 impl Watched {
     /// A check for `/readyz`.
-    pub(crate) fn check(&self) -> impl Fn(Mono) -> Verdict + Send + Sync + 'static {
+    pub(crate) fn check(&self) -> impl Fn(Mono) -> CheckResult + Send + Sync + 'static {
         let nodes = self.nodes.check(SILENCE_MOST);
         let twins = self.twins.check(SILENCE_MOST);
         let profiles = self.profiles.as_ref().map(|profiles| profiles.check(SILENCE_MOST));
         move |now| {
             let goals = profiles.as_ref().map_or_else(|| twins(now), |profiles| profiles(now));
             match nodes(now) {
-                Verdict::Pass => goals,
-                failed @ Verdict::Fail(_) => failed,
+                CheckResult::Pass => goals,
+                failed @ CheckResult::Fail(_) => failed,
             }
         }
     }
@@ -170,9 +170,9 @@ impl Watched {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use embedded_api::{EmbeddedApi, Options};
-    use host_kit::clock::{Clock, ManualClock};
-    use host_kit::metrics::Metrics;
+    use embedded_api::{ApiOptions, EmbeddedApi};
+    use host_kit::clock::{HostClock, ManualClock};
+    use host_kit::metrics::MetricsBuilder;
     use host_kit::reflect::reflect;
     use jiff::Timestamp;
     use std::sync::Arc;
@@ -180,18 +180,18 @@ mod tests {
     #[tokio::test]
     async fn a_list_that_is_empty_confirms_that_nothing_is_desired() {
         // Agent table, row 29: after ten minutes in which nobody read anything.
-        let api = EmbeddedApi::new(&Options::with(joulie_api::crd::all())).unwrap();
+        let api = EmbeddedApi::new(&ApiOptions::with(joulie_api::crd::all())).unwrap();
         let clock = ManualClock::at(Timestamp::UNIX_EPOCH);
         clock.advance(Duration::from_secs(600));
-        let source = Source {
+        let source = WatchSource {
             path: format!("/apis/{}/v1alpha1/nodepowerprofiles", labels::GROUP),
             labels: None,
             fields: None,
         };
-        let mut page = Metrics::of(&crate::BUILD);
+        let mut page = MetricsBuilder::of(&crate::BUILD);
         let reflections = Reflections::register(page.registry());
         let (trigger, stop) = host_kit::shutdown::pair();
-        let parts = (&reflections, Arc::new(clock.clone()) as Arc<dyn Clock>);
+        let parts = (&reflections, Arc::new(clock.clone()) as Arc<dyn HostClock>);
         let (mut rows, follow) = reflect::<ProfileRow>(&api.client(), source, parts, stop);
         let confirmed = Confirmed::Profiles(rows.clone());
         assert_eq!(confirmed.mark(clock.mono()), None, "nobody has read anything");

@@ -5,7 +5,7 @@
 use crate::settings;
 use host_kit::config::{self, Invocation};
 use host_kit::shutdown::status::EndStatus;
-use node_kit::{Access, Config, Entry, Kept, LockError, Node, OpenError};
+use node_kit::{Config, JournalEntry, Kept, LockError, NodeAccess, OpenError, OpenNode};
 use power_units::Micros;
 use std::ffi::OsString;
 use std::io::Write;
@@ -56,7 +56,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let config = Config::standard(
         super::sources(&machine),
         machine.state.clone(),
-        Access::Control,
+        NodeAccess::Control,
         Micros::new(1_000_000),
     );
     let config = match config {
@@ -99,7 +99,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 /// Opens the machine, and waits for the lock for a while.
-fn open(boot: Option<&str>, config: &Config) -> Result<Node, OpenError> {
+fn open(boot: Option<&str>, config: &Config) -> Result<OpenNode, OpenError> {
     let (_nobody, silence) = mpsc::channel::<()>();
     let mut waited = Duration::ZERO;
     loop {
@@ -118,7 +118,7 @@ fn open(boot: Option<&str>, config: &Config) -> Result<Node, OpenError> {
 }
 
 /// An original, in words.
-pub(crate) fn describe(entry: &Entry) -> String {
+pub(crate) fn describe(entry: &JournalEntry) -> String {
     let was = entry.was.map_or("an original of several values".to_owned(), |was| format!("{was:?}"));
     format!("{} ({}): {was}", entry.domain.as_str(), entry.backend.label())
 }

@@ -2,11 +2,11 @@
 
 use super::identity::Identity;
 use crate::machine::{Details, Device, Drawn, Found, FoundGpus, LeaseState, MIXED, Means, Part, View};
-use joulie_core::node::cap::{CapRange, Report as CapReport};
-use joulie_core::node::energy::{Gap, Reading};
-use joulie_core::node::law::{Action, Command};
-use joulie_core::node::lease::Phase;
-use node_kit::{BackendReport, DeviceReport, HalFacts, HalTarget, Report, Standing};
+use joulie_core::node::cap::{CapRange, CapReport};
+use joulie_core::node::energy::{Gap, MeterReading};
+use joulie_core::node::law::{Command, LawAction};
+use joulie_core::node::lease::LeasePhase;
+use node_kit::{BackendReport, BackendState, DeviceReport, HalFacts, HalTarget, NodeReport};
 use power_units::{KiloHertz, Role, Watts};
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(super) struct Memory {
 
 impl Memory {
     /// What the front may know.
-    pub(super) fn view(&mut self, report: &Report, identity: &Identity) -> View {
+    pub(super) fn view(&mut self, report: &NodeReport, identity: &Identity) -> View {
         let found = found(report, identity);
         if *self.found != found {
             self.found = Arc::new(found);
@@ -34,7 +34,7 @@ impl Memory {
             source: class(&report.packages),
             found: self.found.clone(),
             lease: report.lease.map_or(LeaseState::Desired, |(phase, _)| {
-                let relaxes_not = report.desire.grant.is_some() && phase == Phase::Relaxed;
+                let relaxes_not = report.desire.grant.is_some() && phase == LeasePhase::Relaxed;
                 if relaxes_not { LeaseState::Held } else { lease(phase) }
             }),
             boot: identity.boot.clone(),
@@ -43,19 +43,19 @@ impl Memory {
     }
 
     /// A decision of the closed loop stays in the report until the next one, so it counts once a period.
-    fn count(&mut self, report: &Report) {
+    fn count(&mut self, report: &NodeReport) {
         if self.period == report.counts.periods {
             return;
         }
         self.period = report.counts.periods;
         match report.law.map(|law| law.action) {
-            Some(Action::ThrottleUp | Action::FailSafe) => self.actions.0 += 1,
-            Some(Action::ThrottleDown) => self.actions.1 += 1,
-            Some(Action::Hold(_)) | None => {}
+            Some(LawAction::ThrottleUp | LawAction::FailSafe) => self.actions.0 += 1,
+            Some(LawAction::ThrottleDown) => self.actions.1 += 1,
+            Some(LawAction::Hold(_)) | None => {}
         }
     }
 
-    fn details(&self, report: &Report) -> Details {
+    fn details(&self, report: &NodeReport) -> Details {
         let throttle =
             match (report.law.and_then(|law| law.in_effect), report.cpu.map(|cpu| cpu.status.report)) {
                 (Some(Command::Throttle(throttle)), _) | (_, Some(CapReport::Throttled(throttle))) => {
@@ -98,19 +98,19 @@ fn is_of_interest(backend: &BackendReport) -> bool {
 }
 
 fn is_ready(backend: &BackendReport) -> bool {
-    backend.standing == Standing::Ready && backend.stuck_since.is_none()
+    backend.standing == BackendState::Ready && backend.stuck_since.is_none()
 }
 
-const fn lease(phase: Phase) -> LeaseState {
+const fn lease(phase: LeasePhase) -> LeaseState {
     match phase {
-        Phase::Started { .. } | Phase::Renewed { .. } => LeaseState::Desired,
-        Phase::Holding | Phase::Waiting { .. } => LeaseState::Held,
-        Phase::Relaxed => LeaseState::Relaxed,
-        Phase::Safe => LeaseState::Safe,
+        LeasePhase::Started { .. } | LeasePhase::Renewed { .. } => LeaseState::Desired,
+        LeasePhase::Holding | LeasePhase::Waiting { .. } => LeaseState::Held,
+        LeasePhase::Relaxed => LeaseState::Relaxed,
+        LeasePhase::Safe => LeaseState::Safe,
     }
 }
 
-fn cpu(report: &Report) -> Part {
+fn cpu(report: &NodeReport) -> Part {
     let status = report.cpu.map(|cpu| cpu.status);
     Part {
         means: Means::of_packages(status.map(|status| status.backend), class(&report.packages)),
@@ -121,7 +121,7 @@ fn cpu(report: &Report) -> Part {
     }
 }
 
-fn gpu(report: &Report) -> Part {
+fn gpu(report: &NodeReport) -> Part {
     Part {
         means: if report.gpus.is_empty() { Means::None } else { Means::Limits(class(&report.gpus)) },
         report: report.gpu.map_or(CapReport::Pending, |gpu| gpu.report),
@@ -164,29 +164,29 @@ fn range(device: &DeviceReport) -> CapRange {
     CapRange::new(min, max, None)
 }
 
-const fn drawn(reading: Reading) -> Drawn {
+const fn drawn(reading: MeterReading) -> Drawn {
     match reading {
-        Reading::Fresh { watts, .. } => Drawn::Is(watts),
-        Reading::Missing(Gap::NoMeter) => Drawn::Unmetered,
-        Reading::Stale { .. } | Reading::Missing(_) | Reading::Impossible(_) => Drawn::Unknown,
+        MeterReading::Fresh { watts, .. } => Drawn::Is(watts),
+        MeterReading::Missing(Gap::NoMeter) => Drawn::Unmetered,
+        MeterReading::Stale { .. } | MeterReading::Missing(_) | MeterReading::Impossible(_) => Drawn::Unknown,
     }
 }
 
 /// The last failure of these backends, in words for a person.
-fn trouble(report: &Report, of: impl Fn(HalTarget) -> bool) -> Option<String> {
+fn trouble(report: &NodeReport, of: impl Fn(HalTarget) -> bool) -> Option<String> {
     let ours = report.backends.iter().filter(|backend| of(backend.kind.facts().caps));
     let texts: Vec<String> = ours
         .filter_map(|backend| match (&backend.standing, &backend.last_trouble) {
-            (Standing::Failed(trouble), _) | (_, Some(trouble)) => Some(trouble.to_string()),
-            (Standing::Opening | Standing::Ready, None) => None,
+            (BackendState::Failed(trouble), _) | (_, Some(trouble)) => Some(trouble.to_string()),
+            (BackendState::Opening | BackendState::Ready, None) => None,
         })
         .collect();
     if texts.is_empty() { None } else { Some(texts.join("; ")) }
 }
 
-fn found(report: &Report, identity: &Identity) -> Found {
+fn found(report: &NodeReport, identity: &Identity) -> Found {
     let limited = report.packages.iter().any(has_limit);
-    let metered = |device: &DeviceReport| !matches!(device.power, Reading::Missing(Gap::NoMeter));
+    let metered = |device: &DeviceReport| !matches!(device.power, MeterReading::Missing(Gap::NoMeter));
     let packages = report
         .packages
         .iter()
@@ -226,23 +226,23 @@ fn largest(all: impl Iterator<Item = Option<Watts>>) -> Option<Watts> {
     all.collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
-fn frequencies(report: &Report) -> Option<(KiloHertz, KiloHertz)> {
+fn frequencies(report: &NodeReport) -> Option<(KiloHertz, KiloHertz)> {
     let min = report.policies.iter().map(|policy| policy.min).min()?;
     let max = report.policies.iter().map(|policy| policy.max).max()?;
     Some((min, max))
 }
 
 /// Nothing where the drivers of GPUs have not answered yet; a node without GPUs has none of them.
-fn gpus(report: &Report, identity: &Identity) -> Option<FoundGpus> {
+fn gpus(report: &NodeReport, identity: &Identity) -> Option<FoundGpus> {
     let opening = |backend: &BackendReport| {
-        backend.kind.facts().caps == HalTarget::Gpu && backend.standing == Standing::Opening
+        backend.kind.facts().caps == HalTarget::Gpu && backend.standing == BackendState::Opening
     };
     if report.gpus.is_empty() && report.backends.iter().any(opening) {
         return None;
     }
     let vendor = common_fact(&report.gpus, |facts| facts.vendor);
     let default = |gpu: &DeviceReport| gpu.described.as_ref()?.power()?.default();
-    let metered = |gpu: &DeviceReport| !matches!(gpu.power, Reading::Missing(Gap::NoMeter));
+    let metered = |gpu: &DeviceReport| !matches!(gpu.power, MeterReading::Missing(Gap::NoMeter));
     let current = |gpu: &DeviceReport| gpu.limit.filter(|_| !gpu.ours);
     Some(FoundGpus {
         vendor,
@@ -278,7 +278,7 @@ mod tests {
             key: *bare.key(),
             backend: Some(kind),
             described: Some(bare.with_power_meter().with_power(limit)),
-            power: Reading::Missing(Gap::Unread),
+            power: MeterReading::Missing(Gap::Unread),
             energy: None,
             limit: max.and_then(|max| i32::try_from(max).ok()).map(Watts::from_int),
             owners: None,
@@ -288,7 +288,7 @@ mod tests {
     }
 
     fn found(gpus: Vec<DeviceReport>) -> (FoundGpus, Means) {
-        let report = Report { gpus, ..Report::default() };
+        let report = NodeReport { gpus, ..NodeReport::default() };
         let identity = Identity { gpu_model: Some("NVIDIA H100".to_owned()), ..Identity::default() };
         (super::gpus(&report, &identity).unwrap(), super::gpu(&report).means)
     }

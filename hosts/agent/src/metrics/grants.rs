@@ -8,7 +8,7 @@ use super::{Level, as_f64, level};
 use crate::front::grants::Ignored;
 use crate::front::receipt::{Receipt, Unkept};
 use host_kit::metrics::MetricsRegistry;
-use node_kit::Grant;
+use node_kit::NodeGrant;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -45,7 +45,7 @@ impl Grants {
     pub(super) fn tell(
         &self,
         node: &str,
-        grant: Option<(Grant, Duration)>,
+        grant: Option<(NodeGrant, Duration)>,
         receipt: Option<&Receipt>,
         unkept: &Unkept,
     ) {

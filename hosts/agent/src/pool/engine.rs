@@ -12,15 +12,15 @@ use super::wire::{Action, Said, Telemetry};
 use crate::machine::Drawn;
 use joulie_core::node::backend::{Package, PackageFacts, Route, ThrottleOrder};
 use joulie_core::node::cap::CapRange;
-use joulie_core::node::energy::{Gap, Oddity, Reading};
+use joulie_core::node::energy::{Gap, MeterReading, Oddity};
 use joulie_core::node::engine::{
-    Desire, EngineFacts, EngineLaws, EngineOrder, Instruction, LeaseTerms, Occasion, Policy, PolicyFacts,
-    PolicyLimit, PolicyOutcome, PoolEngine, Scale, TargetId, Wiring,
+    Desire, EngineFacts, EngineLaws, EngineOrder, FrequencyPolicy, FrequencyPolicyFacts, Instruction,
+    LeaseTerms, Occasion, PolicyLimit, PolicyOutcome, PoolEngine, Scale, TargetId, Wiring,
 };
-use joulie_core::node::gpu_cap::{Gpu, GpuFacts, GpuLimits};
-use joulie_core::node::lease::Event;
-use joulie_core::node::limiter::{LimitFacts, LimitOutcome, Seen};
-use joulie_core::node::throttle::{Place, Throttle};
+use joulie_core::node::gpu_cap::{CappedGpu, GpuFacts, GpuLimits};
+use joulie_core::node::lease::LeaseEvent;
+use joulie_core::node::limiter::{LimitFacts, LimitOutcome, LimitReading};
+use joulie_core::node::throttle::{PolicyLocation, ThrottlePercent};
 use joulie_core::node::ticket::Ticket;
 use joulie_core::placement::freshness::UnixTime;
 use land::original;
@@ -73,18 +73,18 @@ pub(super) struct NodeEngine {
     gpu_news: LimitOutcome,
     throttle_news: PolicyOutcome,
     /// The limits as they were last read, and when.
-    seen: Seen,
-    gpu_seen: Seen,
+    seen: LimitReading,
+    gpu_seen: LimitReading,
     /// What is known of a limit that was taken, and whether telemetry tells limits at all.
     word: Word,
     gpu_word: Word,
     tells: bool,
     gpu_tells: bool,
-    power: Reading,
+    power: MeterReading,
     /// The limits that were read back last.
     back: [Option<Watts>; 2],
     /// The throttle in force, as far as it is known.
-    pub(super) throttle: Option<Throttle>,
+    pub(super) throttle: Option<ThrottlePercent>,
 }
 
 impl NodeEngine {
@@ -102,7 +102,7 @@ impl NodeEngine {
                 // Nobody can say, so it is put back once when nothing is desired.
                 (_, _) => true,
             };
-        let throttle = found.and_then(|found| found.throttle).and_then(Throttle::new);
+        let throttle = found.and_then(|found| found.throttle).and_then(ThrottlePercent::new);
         let (cap, gpu_cap) = (found.and_then(|it| it.cap), found.and_then(|it| it.gpu_cap));
         let mut node = Self {
             engine: Box::new(PoolEngine::start(Route::Remote, Wiring::OneForAll, lease, started)),
@@ -113,13 +113,13 @@ impl NodeEngine {
             cap_news: LimitOutcome::Unknown,
             gpu_news: LimitOutcome::Unknown,
             throttle_news: PolicyOutcome::Unknown,
-            seen: Seen::Unknown,
-            gpu_seen: Seen::Unknown,
+            seen: LimitReading::Unknown,
+            gpu_seen: LimitReading::Unknown,
             word: Word::Known,
             gpu_word: Word::Known,
             tells: false,
             gpu_tells: false,
-            power: Reading::Missing(Gap::Unread),
+            power: MeterReading::Missing(Gap::Unread),
             back: [None, None],
             throttle,
         };
@@ -127,9 +127,13 @@ impl NodeEngine {
         let capped = below(cap, shape.range);
         node.list_packages(if capped { Package::adopted(package) } else { Package::untouched(package) });
         let capped = below(gpu_cap, shape.gpu_range);
-        node.list_gpus(if capped { Gpu::adopted(gpu) } else { Gpu::untouched(gpu) });
+        node.list_gpus(if capped { CappedGpu::adopted(gpu) } else { CappedGpu::untouched(gpu) });
         if reach.cpu {
-            let policy = Policy::listed(Scale::Share, Place { package: 0, core: 0 }, node.policy_facts());
+            let policy = FrequencyPolicy::listed(
+                Scale::Share,
+                PolicyLocation { package: 0, core: 0 },
+                node.policy_facts(),
+            );
             node.engine.list_policies(&[policy]);
         }
         node
@@ -145,7 +149,7 @@ impl NodeEngine {
         }
         if shape.gpus > 0 && before.gpus != shape.gpus {
             let known = self.engine.gpus().first().copied();
-            self.list_gpus(known.unwrap_or_else(|| Gpu::adopted(self.gpu_facts())));
+            self.list_gpus(known.unwrap_or_else(|| CappedGpu::adopted(self.gpu_facts())));
         }
     }
 
@@ -155,7 +159,7 @@ impl NodeEngine {
         self.engine.list_packages(&vec![package; count]);
     }
 
-    fn list_gpus(&mut self, mut gpu: Gpu) {
+    fn list_gpus(&mut self, mut gpu: CappedGpu) {
         gpu.facts = self.gpu_facts();
         let count = usize::try_from(self.shape.gpus).unwrap_or(0);
         self.engine.list_gpus(&vec![gpu; count]);
@@ -170,9 +174,9 @@ impl NodeEngine {
     /// was asked for and did not come, because then no limit is known to be in force any more.
     pub(super) fn sense(&mut self, told: Result<Option<&Telemetry>, ErrorKind>, now: Stamp) {
         let at = |limit: fn(&Telemetry) -> Option<Watts>| match told.map(|it| it.and_then(limit)) {
-            Ok(Some(limit)) => Seen::At { limit, read: now },
-            Ok(None) => Seen::Unknown,
-            Err(kind) => Seen::Unread(kind),
+            Ok(Some(limit)) => LimitReading::At { limit, read: now },
+            Ok(None) => LimitReading::Unknown,
+            Err(kind) => LimitReading::Unread(kind),
         };
         (self.seen, self.gpu_seen) = (at(|it| it.cap), at(|it| it.gpu_cap));
         let telemetry = told.ok().flatten();
@@ -180,9 +184,9 @@ impl NodeEngine {
         *back = telemetry.and_then(|it| it.cap).or(*back);
         *gpu_back = telemetry.and_then(|it| it.gpu_cap).or(*gpu_back);
         self.power = match telemetry.map(|it| it.cpu) {
-            Some(Said::Watts(watts)) => Reading::Fresh { watts, over: Micros::ZERO },
-            Some(Said::Impossible) => Reading::Impossible(Oddity::AboveRange),
-            Some(Said::Nothing) | None => Reading::Missing(Gap::Unread),
+            Some(Said::Watts(watts)) => MeterReading::Fresh { watts, over: Micros::ZERO },
+            Some(Said::Impossible) => MeterReading::Impossible(Oddity::AboveRange),
+            Some(Said::Nothing) | None => MeterReading::Missing(Gap::Unread),
         };
         self.judge(told, now);
     }
@@ -225,7 +229,7 @@ impl NodeEngine {
 
     /// Whether a throttle of ours is known to be in force.
     fn is_throttled(&self) -> bool {
-        self.throttle.is_some_and(|throttle| throttle != Throttle::NONE)
+        self.throttle.is_some_and(|throttle| throttle != ThrottlePercent::NONE)
     }
 
     /// One step of the engine: what is to be posted, what lowers before what lets go, and what happened to the lease.
@@ -234,7 +238,7 @@ impl NodeEngine {
         laws: &EngineLaws,
         Turn { now, occasion, renewal }: Turn,
         desire: Desire,
-    ) -> (Vec<Order>, Option<Event>) {
+    ) -> (Vec<Order>, Option<LeaseEvent>) {
         self.tell();
         let (power, has_meter) = (self.power, self.reach.meter);
         let events =
@@ -278,12 +282,12 @@ impl NodeEngine {
     }
 
     /// What was not throttled by anybody is what it goes back to. A throttle that nobody tells may be one of ours.
-    fn policy_facts(&self) -> PolicyFacts {
-        PolicyFacts {
+    fn policy_facts(&self) -> FrequencyPolicyFacts {
+        FrequencyPolicyFacts {
             limit: self.throttle.map(PolicyLimit::Throttle),
-            original: Some(PolicyLimit::Throttle(Throttle::NONE)),
-            touched: self.throttle != Some(Throttle::NONE),
-            ..PolicyFacts::UNKNOWN
+            original: Some(PolicyLimit::Throttle(ThrottlePercent::NONE)),
+            touched: self.throttle != Some(ThrottlePercent::NONE),
+            ..FrequencyPolicyFacts::UNKNOWN
         }
     }
 
@@ -311,7 +315,7 @@ impl NodeEngine {
             (TargetId::Policy(_), Instruction::Limit(PolicyLimit::Throttle(throttle))) => {
                 Action::Throttle { percent: throttle.get(), cap: self.cap_of_throttle() }
             }
-            (TargetId::Policy(_), _) => Action::Throttle { percent: Throttle::NONE.get(), cap: None },
+            (TargetId::Policy(_), _) => Action::Throttle { percent: ThrottlePercent::NONE.get(), cap: None },
         };
         Some(Order { ticket, action, release })
     }
@@ -320,7 +324,7 @@ impl NodeEngine {
     fn cap_of_throttle(&self) -> Option<Watts> {
         match (self.engine.cpu()?.throttle, self.power) {
             (ThrottleOrder::RunLoop { cap }, _) => Some(cap),
-            (ThrottleOrder::Set(throttle), Reading::Fresh { watts, .. }) => {
+            (ThrottleOrder::Set(throttle), MeterReading::Fresh { watts, .. }) => {
                 let kept = Percent::HUNDRED - throttle.to_percent();
                 Some(watts.scale(kept.to_ratio(Role::Nearest), Role::Nearest))
             }

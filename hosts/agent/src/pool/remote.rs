@@ -9,16 +9,16 @@
 //! never less than once in five seconds: one that answers again is measured and capped from then on. A new desired state
 //! is tried at once all the same.
 
-mod made;
-mod told;
+mod shape;
+mod view;
 
 use super::engine::{NodeEngine, Order, Reach, Turn};
 use super::http::{Http, Standing, Trouble};
 use super::wire::{Action, Telemetry};
 use crate::counts::Refused;
 use crate::machine::{Control, Found, View};
-use crate::settings::Routing;
-use host_kit::clock::Clock;
+use crate::settings::NodeRouting;
+use host_kit::clock::HostClock;
 use host_kit::log::Repeats;
 use joulie_api::condition::rfc3339;
 use joulie_core::node::engine::{Beyond, EngineLaws, LeaseTerms, Occasion};
@@ -32,11 +32,11 @@ use tokio::sync::watch;
 
 /// What all nodes share.
 pub(crate) struct Common {
-    pub(super) routing: Routing,
+    pub(super) routing: NodeRouting,
     pub(super) http: Http,
     pub(super) laws: EngineLaws,
     pub(super) period: Duration,
-    pub(super) clock: Arc<dyn Clock>,
+    pub(super) clock: Arc<dyn HostClock>,
     pub(super) catalog: Catalog,
 }
 
@@ -315,7 +315,7 @@ impl Task {
     }
 
     fn reach(&self) -> Reach {
-        let Routing { source, cpu, gpu, .. } = &self.common.routing;
+        let NodeRouting { source, cpu, gpu, .. } = &self.common.routing;
         Reach { meter: source.is_some(), cpu: cpu.is_some(), gpu: gpu.is_some() }
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// Why there is nobody to believe.
 #[derive(Debug)]
-pub enum TlsError {
+pub enum PoolTlsError {
     /// The file of the authorities.
     File {
         /// Which.
@@ -25,7 +25,7 @@ pub enum TlsError {
     Library(rustls::Error),
 }
 
-impl fmt::Display for TlsError {
+impl fmt::Display for PoolTlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { file, why } => write!(f, "TELEMETRY_HTTP_CA_FILE={}: {why}", file.display()),
@@ -39,26 +39,26 @@ impl fmt::Display for TlsError {
     }
 }
 
-impl std::error::Error for TlsError {}
+impl std::error::Error for PoolTlsError {}
 
 /// The client's part of TLS. The authorities of the system are not looked for where no endpoint has TLS.
-pub(super) fn client(is_used: bool, authorities: Option<&Path>) -> Result<ClientConfig, TlsError> {
+pub(super) fn client(is_used: bool, authorities: Option<&Path>) -> Result<ClientConfig, PoolTlsError> {
     use hyper_rustls::ConfigBuilderExt;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let builder = builder.map_err(TlsError::Library)?;
+    let builder = builder.map_err(PoolTlsError::Library)?;
     let builder = match authorities {
         Some(file) => builder.with_root_certificates(read(file)?),
         None if is_used => {
-            builder.with_native_roots().map_err(|error| TlsError::System(error.to_string()))?
+            builder.with_native_roots().map_err(|error| PoolTlsError::System(error.to_string()))?
         }
         None => builder.with_root_certificates(RootCertStore::empty()),
     };
     Ok(builder.with_no_client_auth())
 }
 
-fn read(file: &Path) -> Result<RootCertStore, TlsError> {
-    let wrong = |why: String| TlsError::File { file: file.to_owned(), why };
+fn read(file: &Path) -> Result<RootCertStore, PoolTlsError> {
+    let wrong = |why: String| PoolTlsError::File { file: file.to_owned(), why };
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(file).map_err(|error| wrong(error.to_string()))? {
         let certificate = certificate.map_err(|error| wrong(error.to_string()))?;

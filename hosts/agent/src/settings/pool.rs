@@ -1,27 +1,27 @@
 //! Which part of the nodes a replica of the pool works for.
 
-use host_kit::config::{Refusals, Setting, Values, parse};
+use host_kit::config::{ConfigSetting, Refusals, Values, parse};
 
-pub(super) const SHARDS: Setting<u32> = Setting::with_default(
+pub(super) const SHARDS: ConfigSetting<u32> = ConfigSetting::with_default(
     "POOL_SHARDS",
     "1",
     |text| parse::whole(text, 1..=10_000),
     "a whole number from 1",
     "How many replicas share the nodes; it must be the number of replicas",
 );
-pub(super) const SHARD_ID: Setting<Option<u32>> = Setting::optional(
+pub(super) const SHARD_ID: ConfigSetting<Option<u32>> = ConfigSetting::optional(
     "POOL_SHARD_ID",
     |text| parse::whole(text, 0..=9_999).map(Some),
     "a whole number below POOL_SHARDS",
     "Which part this replica works for; without it the ordinal at the end of POD_NAME",
 );
-pub(super) const POD_NAME: Setting<Option<String>> = Setting::optional(
+pub(super) const POD_NAME: ConfigSetting<Option<String>> = ConfigSetting::optional(
     "POD_NAME",
     |text| parse::text(text).map(Some),
     "the name of a pod of a StatefulSet",
     "The pod's name, for its ordinal and as its name in the Lease of its part; set it from metadata.name",
 );
-pub(super) const CONCURRENCY: Setting<usize> = Setting::with_default(
+pub(super) const CONCURRENCY: ConfigSetting<usize> = ConfigSetting::with_default(
     "POOL_CONCURRENCY",
     "64",
     |text| parse::whole(text, 1..=4096),

@@ -1,11 +1,11 @@
 //! The list of all settings, in the order in which `--help` shows them.
 
 use super::{own, pool, telemetry, tuning};
-use host_kit::config::{Retired, Table};
+use host_kit::config::{Retired, SettingsTable};
 use host_kit::program;
 
 /// All that the agent reads.
-pub static TABLE: Table = Table {
+pub static TABLE: SettingsTable = SettingsTable {
     program: "joulie-agent",
     about: "caps CPUs and GPUs as the desired state says, and reports what really happened; `joulie-agent restore` puts \
             the originals back and ends",

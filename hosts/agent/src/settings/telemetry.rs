@@ -4,7 +4,7 @@
 //! included. Here a word means what it says, half an answer is refused, and so is one half of a node over HTTP and the
 //! other on the host: that would be two machines under one name.
 
-use host_kit::config::{Refusals, Setting, UrlTemplate, Values, parse};
+use host_kit::config::{ConfigSetting, Refusals, UrlTemplate, Values, parse};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(super) enum Through {
 
 /// Which control of the processors is tried first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Preference {
+pub enum ControlPreference {
     /// The power limit, then the throttle.
     LimitFirst,
     /// The throttle alone.
@@ -39,60 +39,60 @@ fn endpoint(text: &str) -> Result<Option<UrlTemplate>, host_kit::config::Wrong> 
 const ACCEPTS: &str = "none, host or http";
 const TEMPLATE: &str = "an http or https URL, with {node} where the name of the node goes";
 
-pub(super) const CPU_SOURCE: Setting<Option<Through>> = Setting::optional(
+pub(super) const CPU_SOURCE: ConfigSetting<Option<Through>> = ConfigSetting::optional(
     "TELEMETRY_CPU_SOURCE",
     through,
     ACCEPTS,
     "Where the power of the node comes from; without it the host. A node is the host's or over HTTP as a whole",
 );
-pub(super) const CPU_SOURCE_ENDPOINT: Setting<Option<UrlTemplate>> = Setting::optional(
+pub(super) const CPU_SOURCE_ENDPOINT: ConfigSetting<Option<UrlTemplate>> = ConfigSetting::optional(
     "TELEMETRY_CPU_HTTP_ENDPOINT",
     endpoint,
     TEMPLATE,
     "Where the telemetry of a node is read",
 );
-pub(super) const CPU_CONTROL: Setting<Option<Through>> = Setting::optional(
+pub(super) const CPU_CONTROL: ConfigSetting<Option<Through>> = ConfigSetting::optional(
     "TELEMETRY_CPU_CONTROL",
     through,
     ACCEPTS,
     "Through what the processors are controlled; none leaves them alone",
 );
-pub(super) const CPU_CONTROL_ENDPOINT: Setting<Option<UrlTemplate>> = Setting::optional(
+pub(super) const CPU_CONTROL_ENDPOINT: ConfigSetting<Option<UrlTemplate>> = ConfigSetting::optional(
     "TELEMETRY_CPU_CONTROL_HTTP_ENDPOINT",
     endpoint,
     TEMPLATE,
     "Where the controls of a node's processors are posted",
 );
-pub(super) const CPU_CONTROL_MODE: Setting<Preference> = Setting::with_default(
+pub(super) const CPU_CONTROL_MODE: ConfigSetting<ControlPreference> = ConfigSetting::with_default(
     "TELEMETRY_CPU_CONTROL_MODE",
     "auto",
     |text| {
-        let (limit, throttle) = (Preference::LimitFirst, Preference::ThrottleOnly);
+        let (limit, throttle) = (ControlPreference::LimitFirst, ControlPreference::ThrottleOnly);
         parse::one_of(text, &[("auto", limit), ("rapl", limit), ("dvfs", throttle)])
     },
     "auto, rapl or dvfs",
     "Whether the power limit is tried before the throttle, over HTTP",
 );
-pub(super) const GPU_CONTROL: Setting<Option<Through>> = Setting::optional(
+pub(super) const GPU_CONTROL: ConfigSetting<Option<Through>> = ConfigSetting::optional(
     "TELEMETRY_GPU_CONTROL",
     through,
     ACCEPTS,
     "Through what the GPUs are controlled; none leaves them alone",
 );
-pub(super) const GPU_CONTROL_ENDPOINT: Setting<Option<UrlTemplate>> = Setting::optional(
+pub(super) const GPU_CONTROL_ENDPOINT: ConfigSetting<Option<UrlTemplate>> = ConfigSetting::optional(
     "TELEMETRY_GPU_CONTROL_HTTP_ENDPOINT",
     endpoint,
     TEMPLATE,
     "Where the controls of a node's GPUs are posted",
 );
-pub(super) const GPU_CONTROL_MODE: Setting<()> = Setting::with_default(
+pub(super) const GPU_CONTROL_MODE: ConfigSetting<()> = ConfigSetting::with_default(
     "TELEMETRY_GPU_CONTROL_MODE",
     "powercap",
     |text| parse::one_of(text, &[("auto", ()), ("powercap", ())]),
     "auto or powercap",
     "GPUs are controlled by their power limit; there is no other way yet",
 );
-pub(super) const TIMEOUT_SECONDS: Setting<u32> = Setting::with_default(
+pub(super) const TIMEOUT_SECONDS: ConfigSetting<u32> = ConfigSetting::with_default(
     "TELEMETRY_HTTP_TIMEOUT_SECONDS",
     "2",
     |text| parse::whole(text, 1..=300),
@@ -100,7 +100,7 @@ pub(super) const TIMEOUT_SECONDS: Setting<u32> = Setting::with_default(
     "How many seconds an answer over HTTP may take",
 );
 
-pub(super) const AUTHORITIES: Setting<Option<PathBuf>> = Setting::optional(
+pub(super) const AUTHORITIES: ConfigSetting<Option<PathBuf>> = ConfigSetting::optional(
     "TELEMETRY_HTTP_CA_FILE",
     |text| parse::path(text).map(Some),
     "the path of a file of certificates (PEM)",
@@ -109,15 +109,15 @@ pub(super) const AUTHORITIES: Setting<Option<PathBuf>> = Setting::optional(
 
 /// A node's endpoints.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Routing {
+pub struct NodeRouting {
     /// Where its telemetry is read.
-    pub source: Option<Endpoint>,
+    pub source: Option<NodeEndpoint>,
     /// Where its processors are controlled.
-    pub cpu: Option<Endpoint>,
+    pub cpu: Option<NodeEndpoint>,
     /// What is tried first there.
-    pub preference: Preference,
+    pub preference: ControlPreference,
     /// Where its GPUs are controlled.
-    pub gpu: Option<Endpoint>,
+    pub gpu: Option<NodeEndpoint>,
     /// How long an answer may take.
     pub timeout: Duration,
     /// Who signs the certificates of endpoints with TLS; none: whom the system knows.
@@ -125,14 +125,14 @@ pub struct Routing {
 }
 
 /// An endpoint of many nodes.
-pub type Endpoint = UrlTemplate;
+pub type NodeEndpoint = UrlTemplate;
 
 /// How the host of mode daemonset is reached.
 pub(super) enum Host {
     /// By its own hardware, of which these parts are controlled.
     Own { cpu: bool, gpu: bool },
     /// Over HTTP.
-    Remote(Routing),
+    Remote(NodeRouting),
 }
 
 struct Part {
@@ -143,8 +143,8 @@ struct Part {
 impl Part {
     fn of(
         values: &Values,
-        word: &Setting<Option<Through>>,
-        endpoint: &Setting<Option<UrlTemplate>>,
+        word: &ConfigSetting<Option<Through>>,
+        endpoint: &ConfigSetting<Option<UrlTemplate>>,
     ) -> Result<Self, Refusals> {
         let part = Self {
             word: (word.name(), values.get(word)?),
@@ -177,16 +177,23 @@ fn parts(values: &Values) -> Result<[Part; 3], Refusals> {
     ])
 }
 
-fn routing(values: &Values, [source, cpu, gpu]: [Part; 3]) -> Result<Routing, Refusals> {
+fn routing(values: &Values, [source, cpu, gpu]: [Part; 3]) -> Result<NodeRouting, Refusals> {
     values.get(&GPU_CONTROL_MODE)?;
     let timeout = Duration::from_secs(u64::from(values.get(&TIMEOUT_SECONDS)?));
     let preference = values.get(&CPU_CONTROL_MODE)?;
     let authorities = values.get(&AUTHORITIES)?;
-    Ok(Routing { source: source.http(), cpu: cpu.http(), preference, gpu: gpu.http(), timeout, authorities })
+    Ok(NodeRouting {
+        source: source.http(),
+        cpu: cpu.http(),
+        preference,
+        gpu: gpu.http(),
+        timeout,
+        authorities,
+    })
 }
 
 /// The endpoints of the pool's nodes, which have no other hardware here.
-pub(super) fn remote(values: &Values) -> Result<Routing, Refusals> {
+pub(super) fn remote(values: &Values) -> Result<NodeRouting, Refusals> {
     let parts = parts(values)?;
     for part in &parts {
         if part.is(Through::Host) {

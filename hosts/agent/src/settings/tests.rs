@@ -1,8 +1,8 @@
 use super::*;
-use host_kit::config::{self, Invocation, Sources};
+use host_kit::config::{self, Invocation, SettingSources};
 use std::ffi::OsString;
 
-fn sources(settings: &[(&str, &str)]) -> Sources {
+fn sources(settings: &[(&str, &str)]) -> SettingSources {
     let settings = settings.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
     match Invocation::read(Vec::<OsString>::new(), settings) {
         Invocation::Run(sources) => sources,
@@ -25,14 +25,14 @@ fn refused(settings: &[(&str, &str)], about: &str) {
 #[test]
 fn the_defaults_are_those_of_the_documentation() {
     let settings = read(&[NODE]).unwrap();
-    let Target::Host { node, machine } = &settings.target else { panic!("{:?}", settings.target) };
+    let AgentTarget::Host { node, machine } = &settings.target else { panic!("{:?}", settings.target) };
     assert_eq!((node.as_str(), machine.cpu, machine.gpu), ("node-a", true, true));
     assert_eq!(machine.state, PathBuf::from("/var/lib/joulie"));
     assert_eq!(settings.period, Duration::from_secs(1));
     assert_eq!((settings.desired, settings.on_exit), (DesiredSource::Profile, OnExit::Keep));
     assert_eq!((settings.lease.expiry, settings.lease.term), (LeaseExpiry::Hold, Duration::from_secs(300)));
     let below = read(&[NODE, ("HOST_ROOT", "/host")]).unwrap();
-    let Target::Host { machine, .. } = below.target else { panic!() };
+    let AgentTarget::Host { machine, .. } = below.target else { panic!() };
     assert_eq!(machine.state, PathBuf::from("/host.joulie"));
 }
 
@@ -71,7 +71,7 @@ fn a_word_of_telemetry_means_what_it_says() {
     }
     refused(&[NODE, ("TELEMETRY_CPU_CONTROL", "http")], "TELEMETRY_CPU_CONTROL=http needs");
     let none = read(&[NODE, ("TELEMETRY_CPU_CONTROL", "none")]).unwrap();
-    let Target::Host { machine, .. } = none.target else { panic!() };
+    let AgentTarget::Host { machine, .. } = none.target else { panic!() };
     assert_eq!((machine.cpu, machine.gpu), (false, true));
     refused(&[NODE, ("TELEMETRY_CPU_SOURCE", "none")], "cannot be turned off");
 }
@@ -90,15 +90,18 @@ fn endpoints_are_kept_as_they_are_written() {
     // Agent table, rows 6, 10 and 14.
     let mut all = vec![NODE];
     all.extend(HTTP);
-    let Target::Remote { routing, .. } = read(&all).unwrap().target else { panic!() };
+    let AgentTarget::Remote { routing, .. } = read(&all).unwrap().target else { panic!() };
     assert_eq!(routing.source.unwrap().to_string(), "http://sim/telemetry/{node}");
     assert_eq!(routing.cpu.unwrap().to_string(), "http://sim/control/{node}");
-    assert_eq!((routing.preference, routing.timeout), (Preference::ThrottleOnly, Duration::from_secs(5)));
+    assert_eq!(
+        (routing.preference, routing.timeout),
+        (ControlPreference::ThrottleOnly, Duration::from_secs(5))
+    );
     assert_eq!(routing.gpu, None);
     all.push(("TELEMETRY_GPU_CONTROL", "host"));
     refused(&all, "not half and half");
     // Agent table, row 7: an endpoint that nothing asks for changes nothing.
-    assert!(matches!(read(&[NODE, HTTP[1]]).unwrap().target, Target::Host { .. }));
+    assert!(matches!(read(&[NODE, HTTP[1]]).unwrap().target, AgentTarget::Host { .. }));
 }
 
 #[test]
@@ -107,7 +110,7 @@ fn a_pool_is_never_the_host_of_its_agent() {
     let mut all = vec![("AGENT_MODE", "pool")];
     refused(&all, "set at least one to http");
     all.extend(HTTP);
-    let Target::Pool { routing, .. } = read(&all).unwrap().target else { panic!() };
+    let AgentTarget::Pool { routing, .. } = read(&all).unwrap().target else { panic!() };
     assert!(routing.cpu.is_some());
     all.push(("TELEMETRY_GPU_CONTROL", "host"));
     refused(&all, "the host of the agent is none of the nodes");
@@ -122,8 +125,8 @@ fn a_part_that_does_not_exist_is_refused() {
         read(&all)
     };
     let own = |more: &[(&'static str, &'static str)]| match with(more).unwrap().target {
-        Target::Pool { shards, .. } => shards,
-        Target::Host { .. } | Target::Remote { .. } => panic!(),
+        AgentTarget::Pool { shards, .. } => shards,
+        AgentTarget::Host { .. } | AgentTarget::Remote { .. } => panic!(),
     };
     assert_eq!(own(&[("POOL_SHARDS", "4"), ("POD_NAME", "joulie-agent-pool-3")]), Shards::new(4, 3).unwrap());
     assert_eq!(

@@ -1,64 +1,64 @@
 //! The tuning of the DVFS fallback.
 
 use super::{Dvfs, DvfsLaw};
-use host_kit::config::{Refusals, Setting, Values, Wrong, parse};
+use host_kit::config::{ConfigSetting, Refusals, Values, Wrong, parse};
 use joulie_core::node::classic::{Classic, Tuning};
-use joulie_core::node::throttle::Throttle;
+use joulie_core::node::throttle::ThrottlePercent;
 use power_units::{KiloHertz, Micros, Ratio, Role, Watts};
 use std::time::Duration;
 
-pub(super) const LAW: Setting<DvfsLaw> = Setting::with_default(
+pub(super) const LAW: ConfigSetting<DvfsLaw> = ConfigSetting::with_default(
     "DVFS_LAW",
     "classic",
     |text| parse::one_of(text, &[("classic", DvfsLaw::Classic), ("tracking", DvfsLaw::Tracking)]),
     "classic or tracking",
     "The law of the fallback: classic has the tuning below; tracking models the machine and is faster",
 );
-pub(super) const EMA_ALPHA: Setting<Ratio> = Setting::with_default(
+pub(super) const EMA_ALPHA: ConfigSetting<Ratio> = ConfigSetting::with_default(
     "DVFS_EMA_ALPHA",
     "0.30",
     |text| Ratio::parse(text.trim(), Role::Nearest).map_err(|error| Wrong(error.to_string())),
     "a number above 0, up to 1",
     "The weight of a new reading against the mean of those before",
 );
-pub(super) const HIGH_MARGIN: Setting<Watts> = Setting::with_default(
+pub(super) const HIGH_MARGIN: ConfigSetting<Watts> = ConfigSetting::with_default(
     "DVFS_HIGH_MARGIN_W",
     "10",
     |text| parse::watts(text, Role::Nearest, Watts::ZERO..=Watts::from_int(100_000)),
     "watts from 0",
     "So far above the cap the loop throttles more",
 );
-pub(super) const LOW_MARGIN: Setting<Watts> = Setting::with_default(
+pub(super) const LOW_MARGIN: ConfigSetting<Watts> = ConfigSetting::with_default(
     "DVFS_LOW_MARGIN_W",
     "15",
     |text| parse::watts(text, Role::Nearest, Watts::ZERO..=Watts::from_int(100_000)),
     "watts from 0",
     "So far below the cap the loop throttles less",
 );
-pub(super) const STEP: Setting<Throttle> = Setting::with_default(
+pub(super) const STEP: ConfigSetting<ThrottlePercent> = ConfigSetting::with_default(
     "DVFS_STEP_PCT",
     "10",
     |text| {
         let percent = parse::whole::<i64>(text, 1..=100)?;
-        Throttle::new(percent).ok_or_else(|| Wrong("it is not between 1 and 100".to_owned()))
+        ThrottlePercent::new(percent).ok_or_else(|| Wrong("it is not between 1 and 100".to_owned()))
     },
     "a whole number from 1 to 100",
     "By how much one step throttles, in percent of the frequency policies",
 );
-pub(super) const MIN_FREQ: Setting<Option<KiloHertz>> = Setting::optional(
+pub(super) const MIN_FREQ: ConfigSetting<Option<KiloHertz>> = ConfigSetting::optional(
     "DVFS_MIN_FREQ_KHZ",
     |text| parse::whole::<i32>(text, 100_000..=20_000_000).map(|khz| Some(KiloHertz::from_int(khz))),
     "a whole number of kHz from 100000 to 20000000",
     "A throttled policy is limited to this, brought into its own range; without it to the lowest that it takes",
 );
-pub(super) const COOLDOWN: Setting<Duration> = Setting::with_default(
+pub(super) const COOLDOWN: ConfigSetting<Duration> = ConfigSetting::with_default(
     "DVFS_COOLDOWN",
     "20s",
     |text| parse::duration(text, Duration::ZERO..=Duration::from_secs(3600)),
     "a duration up to 1h",
     "After a step the loop waits for so long",
 );
-pub(super) const TRIP_COUNT: Setting<u32> = Setting::with_default(
+pub(super) const TRIP_COUNT: ConfigSetting<u32> = ConfigSetting::with_default(
     "DVFS_TRIP_COUNT",
     "2",
     |text| parse::whole(text, 1..=1000),

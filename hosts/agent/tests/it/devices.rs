@@ -1,6 +1,6 @@
 //! GPUs and EPYC sockets of the agent's own node, from the object to the device and back.
 
-use crate::room::{Agent, Cluster, Room, enforced, is_enforced};
+use crate::test_machine::{Agent, Cluster, TestMachine, enforced, is_enforced};
 use serde_json::{Value, json};
 
 async fn cluster() -> Cluster {
@@ -26,12 +26,12 @@ fn held(watts: i64) -> impl Fn(&Value) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn gpus_are_capped_by_the_profile_through_a_crash_and_get_their_own_limits_back() {
-    let Some(room) = Room::profile("gpu-2s8") else { return };
+    let Some(room) = TestMachine::profile("gpu-2s8") else { return };
     let cluster = cluster().await;
     // 60 % of 700 W.
     gpu_cap(&cluster, json!({"capPctOfMax": 60})).await;
     let agent = Agent::start(&room.settings(&cluster));
-    room.until(Room::gpus, &[420; 8]).await;
+    room.until(TestMachine::gpus, &[420; 8]).await;
     let enforced_at = |watts| move |it: &Value| held(watts)(it) && enforced(it) == ("True", "Enforced");
     let profile = cluster.until("NodePowerProfile", "node-a", enforced_at(420)).await;
     let control = &profile["status"]["control"];
@@ -50,7 +50,7 @@ async fn gpus_are_capped_by_the_profile_through_a_crash_and_get_their_own_limits
     // 100 W are less than a card takes: both are told, and it is no success.
     gpu_cap(&cluster, json!({"capWattsPerGpu": 100})).await;
     let next = Agent::start(&room.settings(&cluster));
-    room.until(Room::gpus, &[200; 8]).await;
+    room.until(TestMachine::gpus, &[200; 8]).await;
     let clamped = |it: &Value| held(200)(it) && enforced(it) == ("False", "Clamped");
     let profile = cluster.until("NodePowerProfile", "node-a", clamped).await;
     assert_eq!(profile["status"]["control"]["gpu"]["requestedWatts"], 100);
@@ -59,16 +59,16 @@ async fn gpus_are_capped_by_the_profile_through_a_crash_and_get_their_own_limits
     // The cap that was adopted is not taken for the original.
     cluster.delete("NodePowerProfile", "node-a").await;
     let _last = Agent::start(&room.settings(&cluster));
-    room.until(Room::gpus, &[700; 8]).await;
+    room.until(TestMachine::gpus, &[700; 8]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn gpus_whose_driver_goes_away_are_told_to_be_gone_and_capped_again_when_it_is_back() {
-    let Some(room) = Room::profile("gpu-2s8") else { return };
+    let Some(room) = TestMachine::profile("gpu-2s8") else { return };
     let cluster = cluster().await;
     gpu_cap(&cluster, json!({"capWattsPerGpu": 300})).await;
     let _agent = Agent::start(&room.settings(&cluster));
-    room.until(Room::gpus, &[300; 8]).await;
+    room.until(TestMachine::gpus, &[300; 8]).await;
     cluster.until("NodePowerProfile", "node-a", |it| enforced(it) == ("True", "Enforced")).await;
     room.machine.lock().load_nvidia(false);
     let lost =
@@ -76,18 +76,18 @@ async fn gpus_whose_driver_goes_away_are_told_to_be_gone_and_capped_again_when_i
     cluster.until("NodePowerProfile", "node-a", lost).await;
     // The driver forgets limits when it is loaded again.
     room.machine.lock().load_nvidia(true);
-    room.until(Room::gpus, &[300; 8]).await;
+    room.until(TestMachine::gpus, &[300; 8]).await;
     cluster.until("NodePowerProfile", "node-a", |it| enforced(it) == ("True", "Enforced")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_gets_its_gpus_back_by_the_command_restore() {
-    let Some(room) = Room::profile("gpu-2s8") else { return };
+    let Some(room) = TestMachine::profile("gpu-2s8") else { return };
     let cluster = cluster().await;
     gpu_cap(&cluster, json!({"capWattsPerGpu": 300})).await;
     let settings = room.settings(&cluster);
     let agent = Agent::start(&settings);
-    room.until(Room::gpus, &[300; 8]).await;
+    room.until(TestMachine::gpus, &[300; 8]).await;
     assert_eq!(agent.terminate().await.code(), Some(0));
     let own: Vec<_> =
         settings.into_iter().filter(|(name, _)| ["HOST_ROOT", "STATE_DIR"].contains(name)).collect();
@@ -99,12 +99,12 @@ async fn a_node_gets_its_gpus_back_by_the_command_restore() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sockets_are_capped_through_a_rollout_and_get_their_own_limits_back() {
-    let Some(room) = Room::profile("epyc") else { return };
+    let Some(room) = TestMachine::profile("epyc") else { return };
     let cluster = cluster().await;
     let before = room.sockets();
     cluster.profile("node-a", "node-a", 200).await;
     let agent = Agent::start(&room.settings(&cluster));
-    room.until(Room::sockets, &[200; 2]).await;
+    room.until(TestMachine::sockets, &[200; 2]).await;
     let profile = cluster.until("NodePowerProfile", "node-a", is_enforced).await;
     let cpu = &profile["status"]["control"]["cpu"];
     assert_eq!((cpu["result"].as_str(), cpu["capWatts"].as_i64()), (Some("applied"), Some(200)));
@@ -118,12 +118,12 @@ async fn sockets_are_capped_through_a_rollout_and_get_their_own_limits_back() {
     next.until_page("/readyz?verbose", "[+]machine ok").await;
     assert_eq!(room.sockets(), [200; 2], "it adopts what it finds");
     cluster.delete("NodePowerProfile", "node-a").await;
-    room.until(Room::sockets, &before).await;
+    room.until(TestMachine::sockets, &before).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sockets_whose_driver_goes_away_are_not_told_to_be_capped_and_are_again_when_it_is_back() {
-    let Some(room) = Room::profile("epyc") else { return };
+    let Some(room) = TestMachine::profile("epyc") else { return };
     let cluster = cluster().await;
     cluster.profile("node-a", "node-a", 200).await;
     let _agent = Agent::start(&room.settings(&cluster));
@@ -142,18 +142,18 @@ async fn sockets_whose_driver_goes_away_are_not_told_to_be_capped_and_are_again_
     };
     cluster.until("NodePowerProfile", "node-a", gone).await;
     present(true);
-    room.until(Room::sockets, &[200; 2]).await;
+    room.until(TestMachine::sockets, &[200; 2]).await;
     let back = |it: &Value| is_enforced(it) && it["status"]["control"]["cpu"]["capWatts"] == 200;
     cluster.until("NodePowerProfile", "node-a", back).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn gpus_of_intel_are_told_as_such_capped_and_get_their_own_limits_back() {
-    let Some(room) = Room::profile("max1550") else { return };
+    let Some(room) = TestMachine::profile("max1550") else { return };
     let cluster = cluster().await;
     gpu_cap(&cluster, json!({"capWattsPerGpu": 400})).await;
     let _agent = Agent::start(&room.settings(&cluster));
-    room.until(Room::sockets, &[400; 3]).await;
+    room.until(TestMachine::sockets, &[400; 3]).await;
     let profile = cluster.until("NodePowerProfile", "node-a", held(400)).await;
     let gpu = &profile["status"]["control"]["gpu"];
     assert_eq!((gpu["backend"].as_str(), gpu["result"].as_str()), (Some("host-intel"), Some("applied")));
@@ -163,5 +163,5 @@ async fn gpus_of_intel_are_told_as_such_capped_and_get_their_own_limits_back() {
     assert_eq!((found["vendor"].as_str(), found["controlAvailable"].as_bool()), (Some("intel"), Some(true)));
     assert_eq!(found["capRangePerGpu"]["maxWatts"], 600);
     cluster.delete("NodePowerProfile", "node-a").await;
-    room.until(Room::sockets, &[600; 3]).await;
+    room.until(TestMachine::sockets, &[600; 3]).await;
 }

@@ -1,7 +1,7 @@
 //! Grants: what the packages and GPUs of a node may be allowed together, whatever else is desired of it.
 
 use crate::nodes::{Node, Nodes, cluster, pool};
-use crate::room::{Agent, Cluster, Folder, Room};
+use crate::test_machine::{Agent, Cluster, Folder, TestMachine};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -159,7 +159,11 @@ async fn a_pool_that_starts_without_the_api_or_without_the_node_object_holds_wha
     let is_held = |node: &Node| 2.0 * node.cap + 4.0 * node.gpu_cap <= 1550.0;
     cluster.delete("Node", "sim-1").await;
     booted();
-    cluster.api.faults().fail(embedded_api::Matching::any(), embedded_api::Answer::ConnectionLost, 1_000_000);
+    cluster.api.faults().fail(
+        embedded_api::Matching::any(),
+        embedded_api::InjectedResponse::ConnectionLost,
+        1_000_000,
+    );
     let agent = Agent::start(&settings);
     nodes.until("sim-1", is_held).await;
     agent.kill();
@@ -239,7 +243,7 @@ async fn host() -> Cluster {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_of_a_host_is_in_force_before_the_api_answers_and_survives_all_but_a_release() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     let cluster = host().await;
     let before = room.limits();
     let spec =
@@ -267,7 +271,7 @@ async fn a_grant_of_a_host_is_in_force_before_the_api_answers_and_survives_all_b
         std::fs::write(room.root().join(file), "250000000").unwrap();
     }
     let any = embedded_api::Matching::any;
-    cluster.api.faults().fail(any(), embedded_api::Answer::ConnectionLost, 1_000_000);
+    cluster.api.faults().fail(any(), embedded_api::InjectedResponse::ConnectionLost, 1_000_000);
     let agent = Agent::start(&settings);
     room.until_limits(&[150, 150]).await;
     cluster.api.faults().heal();
@@ -281,7 +285,7 @@ async fn a_grant_of_a_host_is_in_force_before_the_api_answers_and_survives_all_b
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_that_cannot_be_read_holds_what_is_found_and_restore_ends_it() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     let cluster = host().await;
     let before = room.limits();
     cluster.grant("node-a", 1, 300).await;
@@ -306,7 +310,7 @@ async fn a_grant_that_cannot_be_read_holds_what_is_found_and_restore_ends_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_dies_of_a_package_have_its_grant_once() {
     // Each die was capped with the watts of its package, and counted once.
-    let Some(room) = Room::profile("xeon-multi-die") else { return };
+    let Some(room) = TestMachine::profile("xeon-multi-die") else { return };
     let cluster = host().await;
     cluster.grant("node-a", 1, 400).await;
     let _agent = Agent::start(&room.settings(&cluster));

@@ -1,6 +1,6 @@
 //! Mode daemonset: one node, by its own (virtual) hardware.
 
-use crate::room::{Agent, Cluster, Room, enforced, is_enforced};
+use crate::test_machine::{Agent, Cluster, TestMachine, enforced, is_enforced};
 use serde_json::json;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ async fn cluster() -> Cluster {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cap_goes_from_the_object_to_the_register_and_the_status_says_what_was_read_back() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     let cluster = cluster().await;
     // Fix list agent K4: the object is found by its nodeName, and its status goes to the object that was followed.
     cluster.profile("by-hand", "node-a", 120).await;
@@ -46,7 +46,7 @@ async fn a_cap_goes_from_the_object_to_the_register_and_the_status_says_what_was
 
 #[tokio::test(flavor = "multi_thread")]
 async fn more_than_the_owner_allows_is_applied_as_far_as_it_goes_and_says_so() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     let cluster = cluster().await;
     for zone in [0, 2] {
         let file = format!("sys/class/powercap/intel-rapl:{zone}/constraint_0_power_limit_uw");
@@ -70,7 +70,7 @@ async fn more_than_the_owner_allows_is_applied_as_far_as_it_goes_and_says_so() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rollout_never_lets_the_cap_go_and_a_release_brings_the_original_back() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     let cluster = cluster().await;
     let before = room.limits();
     cluster.profile("node-a", "node-a", 120).await;
@@ -102,14 +102,14 @@ async fn a_rollout_never_lets_the_cap_go_and_a_release_brings_the_original_back(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn caps_hold_while_the_api_is_away_and_a_change_is_followed_when_it_is_back() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     let cluster = cluster().await;
     cluster.profile("node-a", "node-a", 120).await;
     let agent = Agent::start(&room.settings(&cluster));
     cluster.until("NodePowerProfile", "node-a", is_enforced).await;
     let faults = cluster.api.faults();
     let any = embedded_api::Matching::any;
-    faults.fail(any(), embedded_api::Answer::ConnectionLost, 1_000_000);
+    faults.fail(any(), embedded_api::InjectedResponse::ConnectionLost, 1_000_000);
     faults.drop_watches(&any());
     // Fix list agent S7 K8: somebody else moves the limit while the API is away; the loop answers all the same.
     let path = room.root().join("sys/class/powercap/intel-rapl:0/constraint_0_power_limit_uw");
@@ -123,7 +123,7 @@ async fn caps_hold_while_the_api_is_away_and_a_change_is_followed_when_it_is_bac
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_malformed_object_keeps_the_last_good_one_in_force_and_says_so() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     let cluster = cluster().await;
     cluster.profile("node-a", "node-a", 120).await;
     let agent = Agent::start(&room.settings(&cluster));
@@ -149,7 +149,7 @@ async fn a_malformed_object_keeps_the_last_good_one_in_force_and_says_so() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_is_not_managed_any_more_gets_its_originals_back() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     let cluster = cluster().await;
     let before = room.limits();
     cluster.profile("node-a", "node-a", 120).await;
@@ -173,7 +173,7 @@ async fn a_node_that_is_not_managed_any_more_gets_its_originals_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_command_restore_waits_for_the_writer_and_puts_the_originals_back() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     let cluster = cluster().await;
     let before = room.limits();
     cluster.profile("node-a", "node-a", 120).await;
@@ -199,7 +199,7 @@ async fn the_command_restore_waits_for_the_writer_and_puts_the_originals_back() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_end_restores_where_it_is_told_to() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     let cluster = cluster().await;
     let before = room.limits();
     cluster.profile("node-a", "node-a", 120).await;
@@ -214,7 +214,7 @@ async fn the_end_restores_where_it_is_told_to() {
 #[tokio::test(flavor = "multi_thread")]
 async fn simulate_only_says_what_it_would_do_and_does_nothing() {
     // Agent table, row 28.
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     let cluster = cluster().await;
     let before = room.limits();
     cluster.profile("node-a", "node-a", 120).await;
@@ -232,7 +232,7 @@ async fn simulate_only_says_what_it_would_do_and_does_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_twin_carries_the_desired_state_where_it_is_told_to_and_the_outcome_always() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     let cluster = cluster().await;
     // Agent table, rows 25 and 26.
     let spec = json!({"nodeName": "node-a", "profile": "eco", "cpu": {"packagePowerCapWatts": 120}});
@@ -255,7 +255,7 @@ async fn the_twin_carries_the_desired_state_where_it_is_told_to_and_the_outcome_
 #[tokio::test(flavor = "multi_thread")]
 async fn a_steady_node_writes_nothing() {
     // Fix list agent K7.
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     let cluster = cluster().await;
     cluster.profile("node-a", "node-a", 120).await;
     let agent = Agent::start(&room.settings(&cluster));

@@ -1,7 +1,7 @@
 //! What becomes of caps when nobody confirms the desired state any more.
 
 use crate::nodes::{Node, Nodes, cluster, pool};
-use crate::room::{Agent, Cluster, Room, enforced};
+use crate::test_machine::{Agent, Cluster, TestMachine, enforced};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -138,7 +138,7 @@ async fn a_plan_that_nobody_renews_is_relaxed_where_that_is_chosen() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plan_that_nobody_renews_gives_way_on_the_nodes_own_hardware_too() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     let cluster = Cluster::new().await;
     cluster.node("node-a", json!({"joulie.io/managed": "true"})).await;
     twin_of(&cluster, "node-a", 150).await;

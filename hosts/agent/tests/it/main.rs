@@ -16,8 +16,8 @@ mod pool;
 #[path = "../../../operator/tests/it/rights.rs"]
 mod rights;
 #[cfg(test)]
-mod room;
-#[cfg(test)]
 mod shard;
 #[cfg(test)]
 mod status;
+#[cfg(test)]
+mod test_machine;

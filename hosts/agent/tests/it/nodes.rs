@@ -1,6 +1,6 @@
 //! Nodes over HTTP, each of them a server of a few lines, and an agent in mode pool for them.
 
-use crate::room::{Cluster, settings};
+use crate::test_machine::{Cluster, settings};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -1,7 +1,7 @@
 //! Mode pool: many nodes over HTTP.
 
 use crate::nodes::{Node, Nodes, cluster, pool, pool_by};
-use crate::room::{Agent, Folder, enforced, is_enforced};
+use crate::test_machine::{Agent, Folder, enforced, is_enforced};
 use serde_json::{Value, json};
 use std::time::Duration;
 

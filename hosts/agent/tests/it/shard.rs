@@ -2,11 +2,11 @@
 
 use crate::nodes::{Node, Nodes, cluster, pool};
 use crate::rights::{Rights, limited};
-use crate::room::{Agent, Cluster, is_enforced};
+use crate::test_machine::{Agent, Cluster, is_enforced};
 use agent::settings::Shards;
-use host_kit::clock::{Clock, SystemClock};
+use host_kit::clock::{HostClock, SystemClock};
 use host_kit::leader::{Candidate, Elections, LeaseName, elect};
-use host_kit::metrics::{Build, Metrics};
+use host_kit::metrics::{BuildInfo, MetricsBuilder};
 use host_kit::shutdown;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
@@ -77,8 +77,8 @@ async fn the_account_of_the_pool_may_hold_the_lease_of_its_part_and_no_other() {
     let cluster = cluster(&[]).await;
     let rights = Rights::of(&["base/agent-rbac.yaml", "pool/agent-pool.yaml"], "joulie-agent-pool");
     let (client, forbidden) = limited(cluster.api.client(), rights);
-    let mut metrics = Metrics::of(&Build { component: "test", version: "0", revision: "0" });
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let mut metrics = MetricsBuilder::of(&BuildInfo { component: "test", version: "0", revision: "0" });
+    let clock: Arc<dyn HostClock> = Arc::new(SystemClock::new());
     let seconds = Duration::from_secs;
     for (name, may) in [(Shards::WHOLE.lease_name(), true), ("joulie-operator".to_owned(), false)] {
         let candidate = Candidate::new("pool-a", seconds(10), seconds(7), seconds(2)).unwrap();

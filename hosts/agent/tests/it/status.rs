@@ -1,7 +1,7 @@
 //! The statuses of ours: written once, and there as long as what they say is true.
 
 use crate::nodes::{Node, Nodes, cluster, pool};
-use crate::room::{Agent, Cluster, is_enforced};
+use crate::test_machine::{Agent, Cluster, is_enforced};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 

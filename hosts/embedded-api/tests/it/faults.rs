@@ -2,7 +2,7 @@
 
 use crate::{server, soon, until};
 use conformance::{probe, probes};
-use embedded_api::{Answer, EmbeddedApi, Loss, Matching, Verb};
+use embedded_api::{EmbeddedApi, InjectedResponse, Loss, Matching, Verb};
 use futures::{StreamExt, TryStreamExt};
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::runtime::{WatchStreamExt, reflector, watcher};
@@ -29,10 +29,10 @@ async fn planned_answers_meet_what_matches_so_many_times() {
     let api = made(&server).await;
     let faults = server.faults();
     let gets = Matching::any().verb(Verb::Get).resource("probes").client("maker");
-    faults.fail(gets.clone(), Answer::TooManyRequests { retry_after: 7 }, 2);
-    faults.fail(gets.clone(), Answer::InternalError, 1);
-    faults.fail(gets.clone(), Answer::Conflict, 1);
-    faults.fail(gets, Answer::ConnectionLost, 1);
+    faults.fail(gets.clone(), InjectedResponse::TooManyRequests { retry_after: 7 }, 2);
+    faults.fail(gets.clone(), InjectedResponse::InternalError, 1);
+    faults.fail(gets.clone(), InjectedResponse::Conflict, 1);
+    faults.fail(gets, InjectedResponse::ConnectionLost, 1);
     api.list(&Default::default()).await.unwrap();
     probes(&server.client_as("other")).get("p").await.unwrap();
     let mut met = Vec::new();
@@ -55,7 +55,7 @@ async fn planned_answers_meet_what_matches_so_many_times() {
 async fn a_lost_answer_is_a_deed_done() {
     let server = server();
     let api = probes(&server.client());
-    server.faults().fail(Matching::any().verb(Verb::Create), Answer::AnswerLost, 1);
+    server.faults().fail(Matching::any().verb(Verb::Create), InjectedResponse::AnswerLost, 1);
     let lost = api.create(&PostParams::default(), &probe("p", json!({}))).await;
     assert!(matches!(lost, Err(Error::Service(_))), "{lost:?}");
     api.get("p").await.unwrap();

@@ -2,7 +2,7 @@
 
 use crate::{server, soon, until};
 use conformance::{definition, probe, probes};
-use embedded_api::{EmbeddedApi, Matching, Options, Verb};
+use embedded_api::{ApiOptions, EmbeddedApi, Matching, Verb};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
@@ -66,7 +66,7 @@ async fn what_is_restored_is_as_it_was_and_who_watches_is_told_to_look_again() {
 
 #[tokio::test]
 async fn a_log_of_few_events_forgets_the_first() {
-    let options = Options { event_horizon: 3, ..Options::with(vec![definition()]) };
+    let options = ApiOptions { event_horizon: 3, ..ApiOptions::with(vec![definition()]) };
     let server = EmbeddedApi::new(&options).unwrap();
     let api = probes(&server.client());
     make(&api, "a").await;
@@ -106,7 +106,7 @@ async fn a_revision_to_come_is_refused() {
 
 #[tokio::test]
 async fn what_happens_elsewhere_does_not_expire_an_idle_watch() {
-    let options = Options { event_horizon: 5, ..Options::with(vec![definition()]) };
+    let options = ApiOptions { event_horizon: 5, ..ApiOptions::with(vec![definition()]) };
     let server = EmbeddedApi::new(&options).unwrap();
     let nodes: Api<Node> = Api::all(server.client());
     let node: Node = serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap();
@@ -128,7 +128,8 @@ async fn what_happens_elsewhere_does_not_expire_an_idle_watch() {
 
 #[tokio::test]
 async fn an_idle_watch_gets_bookmarks_that_move_on() {
-    let options = Options { bookmark_every: Duration::from_millis(20), ..Options::with(vec![definition()]) };
+    let options =
+        ApiOptions { bookmark_every: Duration::from_millis(20), ..ApiOptions::with(vec![definition()]) };
     let server = EmbeddedApi::new(&options).unwrap();
     let api = probes(&server.client());
     let mut events =

@@ -1,7 +1,7 @@
 //! What a client in this process sees.
 
 use crate::server;
-use embedded_api::{EmbeddedApi, Options};
+use embedded_api::{ApiOptions, EmbeddedApi};
 use kube::discovery::Discovery;
 
 #[tokio::test]
@@ -28,7 +28,7 @@ async fn a_definition_that_cannot_be_served_is_told_by_name() {
     let with = |change: fn(&mut serde_json::Value)| {
         let mut definition = serde_json::to_value(conformance::definition()).unwrap();
         change(&mut definition);
-        EmbeddedApi::new(&Options::with(vec![serde_json::from_value(definition).unwrap()]))
+        EmbeddedApi::new(&ApiOptions::with(vec![serde_json::from_value(definition).unwrap()]))
             .err()
             .unwrap()
             .to_string()

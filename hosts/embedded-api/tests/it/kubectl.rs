@@ -1,7 +1,7 @@
 //! kubectl, where there is one: what a person types, and what it must say.
 
 use conformance::{definition, definitions};
-use embedded_api::{EmbeddedApi, Options};
+use embedded_api::{ApiOptions, EmbeddedApi};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -87,7 +87,7 @@ async fn kubectl_works_on_it() {
         println!("SKIP(no kubectl on this machine)");
         return;
     }
-    let api = EmbeddedApi::new(&Options::with(definitions())).unwrap();
+    let api = EmbeddedApi::new(&ApiOptions::with(definitions())).unwrap();
     let serving = api.serve("127.0.0.1:0".parse().unwrap(), None, None).await.unwrap();
     let kubectl = home(Path::new(env!("CARGO_TARGET_TMPDIR")));
     serving.write_kubeconfig(&kubectl.home.join("kubeconfig")).unwrap();

@@ -13,13 +13,13 @@ mod in_process;
 mod kubectl;
 mod served;
 
-use embedded_api::{EmbeddedApi, Options};
+use embedded_api::{ApiOptions, EmbeddedApi};
 use futures::Future;
 use std::time::Duration;
 
 /// A server that knows the kind of the cases.
 fn server() -> EmbeddedApi {
-    EmbeddedApi::new(&Options::with(vec![conformance::definition()])).unwrap()
+    EmbeddedApi::new(&ApiOptions::with(vec![conformance::definition()])).unwrap()
 }
 
 /// Long enough for a busy machine: a wait that does not end is told.

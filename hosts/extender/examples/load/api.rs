@@ -2,7 +2,7 @@
 //! the extender, nor they for it.
 
 use super::{Any, Program, bodies};
-use embedded_api::{EmbeddedApi, Options};
+use embedded_api::{ApiOptions, EmbeddedApi};
 use http::Request;
 use kube::{Client, Config};
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ impl Api {
 /// The process itself: says where it listens once it has its nodes, and changes twins from the first order on.
 pub(crate) async fn serve(nodes: &str) -> Result<(), Any> {
     let nodes = nodes.parse()?;
-    let api = EmbeddedApi::new(&Options::with(joulie_api::crd::all()))?;
+    let api = EmbeddedApi::new(&ApiOptions::with(joulie_api::crd::all()))?;
     fill(&api.client(), nodes).await?;
     let serving = api.serve("127.0.0.1:0".parse()?, None, None).await?;
     writeln!(std::io::stdout(), "{}", serving.address())?;

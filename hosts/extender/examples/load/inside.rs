@@ -3,11 +3,11 @@
 use super::{Any, SIZES, bodies, tell};
 use bytes::Bytes;
 use extender::probe::{self, Picture};
-use extender::settings::Placement;
+use extender::settings::PlacementSettings;
 use joulie_core::placement::class::SchedulableClass;
-use joulie_core::placement::estimate::{Coefficients, Hardware};
+use joulie_core::placement::estimate::{Coefficients, HardwareRecord};
 use joulie_core::placement::filter::PowerFit;
-use joulie_core::placement::score::{Formula, PowerMeasurement, ScoreMax, Scoring, Twin, UnknownScore};
+use joulie_core::placement::score::{Formula, ScoreMax, Scoring, TwinPower, TwinStatus, UnknownScore};
 use power_units::{Percent, Watts, WattsPerMinute};
 use std::fmt::Display;
 use std::hint::black_box;
@@ -126,16 +126,17 @@ fn picture(count: usize, power_fit: PowerFit) -> Picture {
             let vary = |range: usize| i32::try_from(number * 37 % range).unwrap_or(0);
             let class =
                 if bodies::is_eco(number) { SchedulableClass::Eco } else { SchedulableClass::Performance };
-            let power = PowerMeasurement {
+            let power = TwinPower {
                 measured: Some(Watts::from_int(200 + vary(500))),
                 capped: Some(Watts::from_int(900)),
                 trend: Some(WattsPerMinute::from_int(vary(100) - 50)),
             };
             let (headroom, cooling) = (Some(Percent::from_int(vary(100))), Some(Percent::from_int(vary(90))));
-            let twin = Twin { headroom, cooling, power: Some(power), ..Twin::silent(class) };
-            let hardware = Hardware { cpu_max: Some(Watts::from_int(720)), cores: Some(96), gpus: None };
+            let twin = TwinStatus { headroom, cooling, power: Some(power), ..TwinStatus::silent(class) };
+            let hardware =
+                HardwareRecord { cpu_max: Some(Watts::from_int(720)), cores: Some(96), gpus: None };
             (bodies::name(number), twin, hardware)
         })
         .collect();
-    Picture::of(&nodes, Placement { scoring, power_fit })
+    Picture::of(&nodes, PlacementSettings { scoring, power_fit })
 }

@@ -3,9 +3,9 @@
 use super::api::{Api, EVENTS_PER_SECOND};
 use super::{Any, Program, SIZES, bodies, tell};
 use bytes::Bytes;
-use host_kit::clock::{Clock, SystemClock};
-use host_kit::metrics::{Build, Metrics};
-use host_kit::server::{Drain, Limits, Port, Routes, Server, ServerMetrics};
+use host_kit::clock::{HostClock, SystemClock};
+use host_kit::metrics::{BuildInfo, MetricsBuilder};
+use host_kit::server::{Drain, HttpServer, Port, Routes, ServerLimits, ServerMetrics};
 use host_kit::shutdown;
 use http::{Request, Response};
 use http_body_util::Full;
@@ -219,12 +219,12 @@ fn rest_of(answer: &[u8]) -> std::io::Result<Option<usize>> {
 
 /// Serves the echo until the process is ended.
 pub(crate) async fn serve_echo(at: &str) -> Result<(), Any> {
-    let mut metrics = Metrics::of(&Build { component: "echo", version: "0", revision: "0" });
+    let mut metrics = MetricsBuilder::of(&BuildInfo { component: "echo", version: "0", revision: "0" });
     let servers = ServerMetrics::register(metrics.registry());
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let limits = Limits::new(1 << 28, 64)?;
+    let clock: Arc<dyn HostClock> = Arc::new(SystemClock::new());
+    let limits = ServerLimits::new(1 << 28, 64)?;
     let at = at.parse().map_err(|_| "an address")?;
-    let server = Server::bind(at, Port::Work, Echo, limits, None, (&servers, clock)).await?;
+    let server = HttpServer::bind(at, Port::Work, Echo, limits, None, (&servers, clock)).await?;
     let (_held, stop) = shutdown::pair();
     server.run(stop, Drain::new(Duration::ZERO, Duration::ZERO)).await;
     Ok(())

@@ -9,7 +9,7 @@ use crate::index::{AT_ONCE, Numbers};
 use crate::kinds::Weighed;
 use crate::reply::Reply;
 use crate::scan::{Message, has_label};
-use crate::settings::Placement;
+use crate::settings::PlacementSettings;
 use crate::snapshot::{Admission, Snapshot};
 use bytes::Bytes;
 use joulie_core::placement::assumed::PodUid;
@@ -19,7 +19,7 @@ use power_units::Watts;
 
 pub(super) fn answer(
     snapshot: &Snapshot,
-    placement: &Placement,
+    placement: &PlacementSettings,
     body: &Bytes,
     message: &Message<'_>,
     (pod, asked): (Option<PodUid>, &Asked),

@@ -9,7 +9,7 @@ use crate::index;
 use crate::kinds::Weighed;
 use crate::reply::Reply;
 use crate::scan::{Candidates, Message};
-use crate::settings::Placement;
+use crate::settings::PlacementSettings;
 use crate::snapshot::{Snapshot, View};
 use bytes::Bytes;
 use joulie_core::placement::assumed::PodUid;
@@ -18,7 +18,7 @@ use power_units::Watts;
 
 pub(super) fn answer(
     view: &View<'_>,
-    placement: &Placement,
+    placement: &PlacementSettings,
     message: &Message<'_>,
     (pod, asked): (Option<PodUid>, &Asked),
 ) -> (Reply, Outcome) {
@@ -52,7 +52,7 @@ pub(crate) struct Scored {
 
 pub(crate) fn scored(
     view: &View<'_>,
-    placement: &Placement,
+    placement: &PlacementSettings,
     message: &Message<'_>,
     (pod, asked): (Option<PodUid>, &Asked),
 ) -> Scored {
@@ -104,12 +104,12 @@ fn looked_up<'s>(
     snapshot: &'s Snapshot,
     (unseen, weighed): (&[Watts], &Weighed<'_>),
     number: Option<usize>,
-) -> score::Candidate<'s> {
+) -> score::NodeCandidate<'s> {
     let Some(number) = number else {
-        return score::Candidate { terms: None, added: Watts::ZERO, assumed: Watts::ZERO };
+        return score::NodeCandidate { terms: None, added: Watts::ZERO, assumed: Watts::ZERO };
     };
     let assumed = unseen.get(number).copied().unwrap_or(Watts::ZERO);
-    score::Candidate { terms: snapshot.fleet.terms.get(number), added: weighed.on(number), assumed }
+    score::NodeCandidate { terms: snapshot.fleet.terms.get(number), added: weighed.on(number), assumed }
 }
 
 /// How long all names are together.

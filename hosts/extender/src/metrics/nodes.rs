@@ -3,12 +3,12 @@
 use super::latency::Reading;
 use super::{ByClass, ClassLabel, Metrics};
 use crate::decide::Asked;
-use crate::keeper::Shown;
-use crate::settings::Placement;
+use crate::settings::PlacementSettings;
 use crate::snapshot::Snapshot;
-use host_kit::clock::Clock;
+use crate::snapshot_builder::Shown;
+use host_kit::clock::HostClock;
 use host_kit::metrics::{LabelSet, LabelValue, MetricDescription, MetricKind, MetricLabel};
-use joulie_core::placement::score::{Breakdown, Placement as Why};
+use joulie_core::placement::score::{Breakdown, ExplainedTerms as Why};
 use power_units::Percent;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
@@ -68,9 +68,9 @@ pub(crate) const ALL: [MetricDescription; 10] =
 pub(super) struct Scrape {
     pub(super) metrics: Metrics,
     pub(super) shown: Shown,
-    pub(super) placement: Placement,
+    pub(super) placement: PlacementSettings,
     pub(super) node_series: bool,
-    pub(super) clock: Arc<dyn Clock>,
+    pub(super) clock: Arc<dyn HostClock>,
 }
 
 impl fmt::Debug for Scrape {

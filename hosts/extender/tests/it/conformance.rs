@@ -195,7 +195,7 @@ async fn a_pod_s_marginal_watts_are_those_that_were_observed() {
 #[tokio::test]
 async fn before_anything_is_known_nobody_is_told_that_all_is_well() {
     // Fix list extender B24, B28: a cluster without the kinds is no cluster where every node passes.
-    let api = embedded_api::EmbeddedApi::new(&embedded_api::Options::with(Vec::new())).unwrap();
+    let api = embedded_api::EmbeddedApi::new(&embedded_api::ApiOptions::with(Vec::new())).unwrap();
     let world = World::unready(api, &[]).await;
     let body = json!({"Pod": pod("performance", "1"), "NodeNames": ["a"]}).to_string();
     for path in ["/filter", "/prioritize"] {

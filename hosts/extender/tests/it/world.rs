@@ -1,6 +1,6 @@
 //! An API server in memory, an extender that watches it, and a caller.
 
-use embedded_api::{EmbeddedApi, Options};
+use embedded_api::{ApiOptions, EmbeddedApi};
 use extender::Started;
 use extender::settings::{Settings, TABLE};
 use host_kit::clock::SystemClock;
@@ -30,7 +30,7 @@ pub(crate) struct World {
 }
 
 pub(crate) fn api() -> EmbeddedApi {
-    EmbeddedApi::new(&Options::with(joulie_api::crd::all())).unwrap()
+    EmbeddedApi::new(&ApiOptions::with(joulie_api::crd::all())).unwrap()
 }
 
 impl World {

@@ -14,7 +14,7 @@ impl fmt::Display for Wrong {
 }
 
 /// A setting of type `T`.
-pub struct Setting<T: 'static> {
+pub struct ConfigSetting<T: 'static> {
     name: &'static str,
     aliases: &'static [&'static str],
     parse: fn(&str) -> Result<T, Wrong>,
@@ -33,7 +33,7 @@ enum Unset<T> {
     Absent(fn() -> T),
 }
 
-impl<T> Setting<T> {
+impl<T> ConfigSetting<T> {
     /// A setting that must be given; `otherwise` says what to do about it, as in "set it from spec.nodeName".
     pub const fn required(
         name: &'static str,
@@ -76,7 +76,7 @@ impl<T> Setting<T> {
     }
 }
 
-impl<T> Setting<Option<T>> {
+impl<T> ConfigSetting<Option<T>> {
     /// A setting that may be left out.
     pub const fn optional(
         name: &'static str,
@@ -105,7 +105,7 @@ pub enum SettingDefault {
     None,
 }
 
-/// A setting of any type, for a table. [`Setting`] is the only one there is.
+/// A setting of any type, for a table. [`ConfigSetting`] is the only one there is.
 pub trait AnySetting: Sync {
     /// The name in the environment and the file.
     fn name(&self) -> &'static str;
@@ -146,7 +146,7 @@ pub trait AnySetting: Sync {
     }
 }
 
-impl<T: Clone + Send + Sync + 'static> AnySetting for Setting<T> {
+impl<T: Clone + Send + Sync + 'static> AnySetting for ConfigSetting<T> {
     fn name(&self) -> &'static str {
         self.name
     }

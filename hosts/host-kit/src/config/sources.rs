@@ -66,7 +66,7 @@ pub(super) struct Given {
 /// What the command line asks for.
 pub enum Invocation {
     /// To run.
-    Run(Sources),
+    Run(SettingSources),
     /// To explain itself.
     Help,
     /// To say what it is.
@@ -75,7 +75,7 @@ pub enum Invocation {
 
 /// Everything that was written, and what could not be read at all.
 #[derive(Debug)]
-pub struct Sources {
+pub struct SettingSources {
     /// The strongest first.
     given: Vec<Given>,
     refused: Vec<Refused>,
@@ -87,7 +87,7 @@ impl Invocation {
         arguments: impl IntoIterator<Item = OsString>,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Self {
-        let mut sources = Sources { given: Vec::new(), refused: Vec::new() };
+        let mut sources = SettingSources { given: Vec::new(), refused: Vec::new() };
         let mut arguments = arguments.into_iter();
         while let Some(argument) = arguments.next() {
             let text = argument.to_string_lossy();
@@ -103,7 +103,7 @@ impl Invocation {
     }
 }
 
-impl Sources {
+impl SettingSources {
     fn refuse(&mut self, name: String, origin: Origin, why: &str) {
         self.refused.push(Refused { name, value: None, origin, why: why.to_owned() });
     }

@@ -5,31 +5,36 @@ use std::time::Duration;
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
 
-static INTERVAL: Setting<Duration> = Setting::with_default(
+static INTERVAL: ConfigSetting<Duration> = ConfigSetting::with_default(
     "RECONCILE_INTERVAL",
     "20s",
     |text| parse::duration(text, SECOND..=DAY),
     "a duration from 1s to 24h, such as 20s or 1m30s",
     "Between two passes.",
 );
-static NODE: Setting<String> = Setting::required(
+static NODE: ConfigSetting<String> = ConfigSetting::required(
     "NODE_NAME",
     "set it from spec.nodeName of the pod",
     parse::object_name,
     "the name of a node",
     "The node that this agent is on.",
 );
-static TOKEN: Setting<Option<String>> =
-    Setting::optional("DEBUG_TOKEN", |text| parse::text(text).map(Some), "any text", "Opens /debug.")
+static TOKEN: ConfigSetting<Option<String>> =
+    ConfigSetting::optional("DEBUG_TOKEN", |text| parse::text(text).map(Some), "any text", "Opens /debug.")
         .secret();
-static SIMULATE: Setting<bool> =
-    Setting::with_default("SIMULATE_ONLY", "false", parse::boolean, "true or false", "Writes nothing.")
+static SIMULATE: ConfigSetting<bool> =
+    ConfigSetting::with_default("SIMULATE_ONLY", "false", parse::boolean, "true or false", "Writes nothing.")
         .or_called(&["DRY_RUN"]);
-static SHARDS: Setting<u32> =
-    Setting::with_default("POOL_SHARDS", "1", |text| parse::whole(text, 1..=1024), "1 to 1024", "Shards.");
-static UNLISTED: Setting<bool> = Setting::with_default("UNLISTED", "no", parse::boolean, "", "");
+static SHARDS: ConfigSetting<u32> = ConfigSetting::with_default(
+    "POOL_SHARDS",
+    "1",
+    |text| parse::whole(text, 1..=1024),
+    "1 to 1024",
+    "Shards.",
+);
+static UNLISTED: ConfigSetting<bool> = ConfigSetting::with_default("UNLISTED", "no", parse::boolean, "", "");
 
-static TABLE: Table = Table {
+static TABLE: SettingsTable = SettingsTable {
     program: "agent",
     about: "caps a node",
     settings: &[&INTERVAL, &NODE, &TOKEN, &SIMULATE, &SHARDS],
@@ -41,7 +46,7 @@ static TABLE: Table = Table {
     families: &["JOULIE_", "POOL_"],
 };
 
-fn sources(flags: &[&str], environment: &[(&str, &str)]) -> Sources {
+fn sources(flags: &[&str], environment: &[(&str, &str)]) -> SettingSources {
     let environment = environment.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
     match Invocation::read(flags.iter().map(OsString::from), environment) {
         Invocation::Run(sources) => sources,

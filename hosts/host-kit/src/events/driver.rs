@@ -1,7 +1,7 @@
 //! The recorder's hands: a short queue and one task that posts.
 
 use super::{Events, Note, Post};
-use crate::clock::Clock;
+use crate::clock::HostClock;
 use crate::log::Repeats;
 use crate::metrics::MetricsRegistry;
 use crate::shutdown::Stop;
@@ -56,7 +56,7 @@ impl Recorder {
 pub fn record(
     client: &Client,
     mut events: Events,
-    parts: (&Posts, Arc<dyn Clock>),
+    parts: (&Posts, Arc<dyn HostClock>),
     stop: Stop,
 ) -> (Recorder, impl Future<Output = ()> + Send + 'static) {
     let (queue, mut notes) = mpsc::channel(QUEUE);
@@ -99,7 +99,7 @@ struct Poster {
 
 impl Poster {
     /// Returns the namespace and name of an Event that is not on the server though it should be.
-    async fn post(&mut self, post: Post, clock: &dyn Clock) -> Option<(String, String)> {
+    async fn post(&mut self, post: Post, clock: &dyn HostClock) -> Option<(String, String)> {
         let api = |namespace: &str| Api::<Event>::namespaced(self.client.clone(), namespace);
         let (namespace, name, creates, sent) = match post {
             Post::Later => return None,

@@ -1,7 +1,9 @@
 //! The election's hands: reads and writes the Lease, waits, and says what happened.
 
-use super::{Attempt, Candidate, Change, Found, Leadership, Mode, Office, Record};
-use crate::clock::Clock;
+use super::{
+    Attempt, Candidate, Leadership, LeadershipChange, LeadershipState, ObservedLease, Office, Record,
+};
+use crate::clock::HostClock;
 use crate::config::parse::show_duration;
 use crate::metrics::MetricsRegistry;
 use crate::shutdown::Stop;
@@ -55,13 +57,13 @@ pub fn elect(
     client: &Client,
     lease: LeaseName,
     candidate: Candidate,
-    parts: (Elections, Arc<dyn Clock>),
+    parts: (Elections, Arc<dyn HostClock>),
     stop: Stop,
 ) -> (Leadership, impl Future<Output = ()> + Send + 'static) {
     let (office, leadership) = Office::open();
     let (elections, clock) = parts;
     let api = Api::namespaced(client.clone(), &lease.namespace);
-    let mode = Mode::Standby { seen: None };
+    let mode = LeadershipState::Standby { seen: None };
     let theirs = ObjectMeta::default();
     let driver = Driver { api, lease, candidate, office, elections, clock, mode, led_by: None, theirs };
     (leadership, driver.run(stop))
@@ -73,8 +75,8 @@ struct Driver {
     candidate: Candidate,
     office: Office,
     elections: Elections,
-    clock: Arc<dyn Clock>,
-    mode: Mode,
+    clock: Arc<dyn HostClock>,
+    mode: LeadershipState,
     /// Whom we last said to lead.
     led_by: Option<String>,
     /// What others have put on the Lease, as it was last seen: a renewal replaces the whole object and leaves that there.
@@ -203,18 +205,18 @@ impl Driver {
         }
     }
 
-    fn tell(&mut self, change: Change) {
+    fn tell(&mut self, change: LeadershipChange) {
         self.office.show(&self.candidate, &self.mode, &*self.clock);
         match change {
-            Change::Same => {}
-            Change::Won => {
+            LeadershipChange::Same => {}
+            LeadershipChange::Won => {
                 self.office.respect(None);
                 self.led_by = None;
                 self.elections.won.inc();
                 self.elections.leading.set(1);
                 tracing::info!("lease {}: {} leads from now on", self.lease.name, self.candidate.identity);
             }
-            Change::Lost(why) => {
+            LeadershipChange::Lost(why) => {
                 self.elections.lost.inc();
                 self.elections.leading.set(0);
                 tracing::error!(
@@ -253,10 +255,10 @@ fn theirs(lease: &Lease) -> ObjectMeta {
     }
 }
 
-fn found(lease: Lease) -> Found {
+fn found(lease: Lease) -> ObservedLease {
     let spec = lease.spec.unwrap_or_default();
     let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-    Found {
+    ObservedLease {
         record: Record {
             holder: spec.holder_identity.filter(|holder| !holder.is_empty()),
             lease: seconds.filter(|seconds| *seconds > 0).map(Duration::from_secs),

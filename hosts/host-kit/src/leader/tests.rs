@@ -29,7 +29,7 @@ fn candidate(name: &str) -> Candidate {
 }
 
 /// A lease of `holder`'s, renewed at `renewed` by its own clock.
-fn lease(holder: &str, renewed: i64, version: &str) -> Found {
+fn lease(holder: &str, renewed: i64, version: &str) -> ObservedLease {
     let record = Record {
         holder: Some(holder.to_owned()),
         lease: Some(15 * SECOND),
@@ -37,11 +37,11 @@ fn lease(holder: &str, renewed: i64, version: &str) -> Found {
         renewed: Some(wall(renewed)),
         transitions: 3,
     };
-    Found { record, version: version.to_owned() }
+    ObservedLease { record, version: version.to_owned() }
 }
 
-fn standby() -> Mode {
-    Mode::Standby { seen: None }
+fn standby() -> LeadershipState {
+    LeadershipState::Standby { seen: None }
 }
 
 #[test]
@@ -49,7 +49,10 @@ fn a_lease_that_does_not_exist_is_created() {
     let mut mode = standby();
     let (attempt, change) = candidate("a").attempt(&mut mode, None, at(0), wall(0));
     let Attempt::Create(record) = attempt else { panic!("{attempt:?}") };
-    assert_eq!((record.holder.as_deref(), record.transitions, change), (Some("a"), 0, Change::Same));
+    assert_eq!(
+        (record.holder.as_deref(), record.transitions, change),
+        (Some("a"), 0, LeadershipChange::Same)
+    );
 }
 
 #[test]
@@ -101,15 +104,18 @@ fn a_lease_without_its_duration_is_respected_for_ours() {
 #[test]
 fn a_leader_stops_before_anybody_else_may_begin() {
     let (mut mode, us) = (standby(), candidate("a"));
-    assert_eq!(us.succeeded(&mut mode, at(100), lease("a", 0, "v1")), Change::Won);
-    assert_eq!(us.succeeded(&mut mode, at(102), lease("a", 2, "v2")), Change::Same);
+    assert_eq!(us.succeeded(&mut mode, at(100), lease("a", 0, "v1")), LeadershipChange::Won);
+    assert_eq!(us.succeeded(&mut mode, at(102), lease("a", 2, "v2")), LeadershipChange::Same);
     assert_eq!(
         us.leads_until(&mode),
         Some(at(112)),
         "from when it was sent and not from when it was answered"
     );
-    assert_eq!(us.look(&mut mode, Mono::from_millis(111_999)), Change::Same);
-    assert_eq!(us.look(&mut mode, at(112)), Change::Lost("it could not be renewed for 10s".to_owned()));
+    assert_eq!(us.look(&mut mode, Mono::from_millis(111_999)), LeadershipChange::Same);
+    assert_eq!(
+        us.look(&mut mode, at(112)),
+        LeadershipChange::Lost("it could not be renewed for 10s".to_owned())
+    );
     // A standby that saw the renewal the moment it was sent waits until 117.
     let mut other = standby();
     candidate("b").attempt(&mut other, Some(lease("a", 2, "v2")), at(102), wall(0));
@@ -122,11 +128,11 @@ fn a_leader_that_finds_somebody_else_on_the_lease_stops_at_once() {
     let (mut mode, us) = (standby(), candidate("a"));
     us.succeeded(&mut mode, at(0), lease("a", 0, "v1"));
     let (attempt, change) = us.attempt(&mut mode, Some(lease("b", 0, "v2")), at(1), wall(0));
-    assert_eq!(change, Change::Lost("b holds the lease".to_owned()));
+    assert_eq!(change, LeadershipChange::Lost("b holds the lease".to_owned()));
     assert_eq!(attempt, Attempt::Respect { holder: "b".to_owned(), at_least: 15 * SECOND });
     us.succeeded(&mut mode, at(0), lease("a", 0, "v1"));
     let (_, change) = us.attempt(&mut mode, None, at(1), wall(0));
-    assert_eq!(change, Change::Lost("the lease is gone".to_owned()));
+    assert_eq!(change, LeadershipChange::Lost("the lease is gone".to_owned()));
 }
 
 #[test]
@@ -135,7 +141,7 @@ fn a_write_whose_answer_was_lost_is_found_to_be_ours() {
     us.succeeded(&mut mode, at(0), lease("a", 0, "v1"));
     let (attempt, change) = us.attempt(&mut mode, Some(lease("a", 2, "v2")), at(4), wall(4));
     let Attempt::Replace(record, version) = attempt else { panic!("{attempt:?}") };
-    assert_eq!((record.transitions, version.as_str(), change), (3, "v2", Change::Same));
+    assert_eq!((record.transitions, version.as_str(), change), (3, "v2", LeadershipChange::Same));
     assert_eq!((record.acquired, record.renewed), (Some(wall(0)), Some(wall(4))));
 }
 
@@ -164,14 +170,14 @@ fn two_candidates_never_lead_at_once_whatever_is_delayed_or_lost() {
                 && let Some((record, version)) = a.renewal(&of_a, wall(i64::try_from(second).unwrap()))
                 && version == server.version
             {
-                server = Found { record, version: second.to_string() };
+                server = ObservedLease { record, version: second.to_string() };
                 a.succeeded(&mut of_a, at(second), server.clone());
             }
             a.look(&mut of_a, at(second));
             if let (Attempt::Replace(record, _), _) =
                 b.attempt(&mut of_b, Some(server.clone()), at(second), wall(0))
             {
-                server = Found { record, version: format!("b{second}") };
+                server = ObservedLease { record, version: format!("b{second}") };
                 b.succeeded(&mut of_b, at(second), server.clone());
             }
             let leads = |law: &Candidate, mode| law.leads_until(mode).is_some_and(|until| at(second) < until);

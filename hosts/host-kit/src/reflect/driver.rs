@@ -12,11 +12,11 @@
 //! 1.34 on have it without being told.
 
 use super::feed::{Feed, feed};
-use super::object::{Key, Object, Row};
+use super::object::{Object, ObjectKey, Row};
 use super::patience::Patience;
 use super::table::{Keep, Rows, Skipped, rows};
 use super::{Backoff, jittered};
-use crate::clock::Clock;
+use crate::clock::HostClock;
 use crate::config::parse::show_duration;
 use crate::label_set;
 use crate::log::Repeats;
@@ -46,7 +46,7 @@ const REPEAT_WINDOW: Duration = Duration::from_secs(300);
 
 /// What to watch.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct WatchSource {
     /// The collection, as in `/apis/joulie.io/v1alpha1/nodetwins` or `/api/v1/nodes`.
     pub path: String,
     /// Only objects with these labels.
@@ -109,8 +109,8 @@ impl Reflections {
 /// Follows what `source` names until asked to stop. The rows outlive the future, as they were.
 pub fn reflect<R: Row>(
     client: &Client,
-    source: Source,
-    parts: (&Reflections, Arc<dyn Clock>),
+    source: WatchSource,
+    parts: (&Reflections, Arc<dyn HostClock>),
     stop: Stop,
 ) -> (Rows<R>, impl Future<Output = ()> + Send + 'static) {
     let (writer, rows) = rows();
@@ -121,8 +121,8 @@ pub fn reflect<R: Row>(
 /// [`HEARD_WITHIN`](super::HEARD_WITHIN) costs more requests.
 pub fn reflect_within<R: Row>(
     client: &Client,
-    (source, within): (Source, Duration),
-    parts: (&Reflections, Arc<dyn Clock>),
+    (source, within): (WatchSource, Duration),
+    parts: (&Reflections, Arc<dyn HostClock>),
     stop: Stop,
 ) -> (Rows<R>, impl Future<Output = ()> + Send + 'static) {
     let (writer, rows) = rows();
@@ -132,8 +132,8 @@ pub fn reflect_within<R: Row>(
 /// Follows what `source` names and keeps nothing of it: each event goes to whoever reads the feed.
 pub fn follow<R: Row>(
     client: &Client,
-    source: Source,
-    parts: (&Reflections, Arc<dyn Clock>),
+    source: WatchSource,
+    parts: (&Reflections, Arc<dyn HostClock>),
     stop: Stop,
 ) -> (Feed<R>, impl Future<Output = ()> + Send + 'static) {
     let (feeder, feed) = feed();
@@ -142,9 +142,9 @@ pub fn follow<R: Row>(
 
 fn drive<R: Row, K: Keep<R> + 'static>(
     client: &Client,
-    (source, patience): (Source, Patience),
+    (source, patience): (WatchSource, Patience),
     keep: K,
-    (reflections, clock): (&Reflections, Arc<dyn Clock>),
+    (reflections, clock): (&Reflections, Arc<dyn HostClock>),
     stop: Stop,
 ) -> impl Future<Output = ()> + Send + use<R, K> + 'static {
     let kind = ByKind { kind: R::KIND };
@@ -235,13 +235,13 @@ fn forgives(trouble: &Trouble, lasted: Duration) -> bool {
 
 struct Driver<R: Row, K> {
     client: Client,
-    source: Source,
+    source: WatchSource,
     patience: Patience,
     keep: K,
     of: PhantomData<fn() -> R>,
     reflections: Reflections,
     kind: ByKind,
-    clock: Arc<dyn Clock>,
+    clock: Arc<dyn HostClock>,
     repeats: Repeats,
 }
 
@@ -357,7 +357,7 @@ impl<R: Row, K: Keep<R>> Driver<R, K> {
                 Ok(Ok(None)) => return Ok(()),
                 Ok(Ok(Some(event))) => event,
                 Ok(Err(error)) if is_one_bad_line(&error) => {
-                    let key = Key::cluster("(a line of the watch)");
+                    let key = ObjectKey::cluster("(a line of the watch)");
                     self.note(Some(Skipped { key, why: error.to_string(), kept: false }));
                     continue;
                 }

@@ -1,7 +1,7 @@
 //! Events instead of rows, for a kind of which there are too many to keep: pods.
 //!
 //! Whoever reads the feed keeps what it needs. When it is slow, the watch waits: the feed holds a bounded number of
-//! events and loses none. A list comes between [`Event::Begin`] and [`Event::Whole`]; what is known and was not in it is gone.
+//! events and loses none. A list comes between [`ReflectEvent::Begin`] and [`ReflectEvent::Whole`]; what is known and was not in it is gone.
 
 use super::object::{Object, Row};
 use super::table::{Keep, Skipped};
@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event<R> {
+pub enum ReflectEvent<R> {
     /// A list begins.
     Begin,
     /// An object that is there, listed or changed.
@@ -35,18 +35,18 @@ pub enum Event<R> {
 /// The events of one kind, in the order in which they came.
 #[derive(Debug)]
 pub struct Feed<R> {
-    events: mpsc::Receiver<Event<R>>,
+    events: mpsc::Receiver<ReflectEvent<R>>,
     synced: Arc<AtomicBool>,
 }
 
 impl<R> Feed<R> {
     /// The next event; nothing once nobody writes any more.
-    pub async fn next(&mut self) -> Option<Event<R>> {
+    pub async fn next(&mut self) -> Option<ReflectEvent<R>> {
         self.events.recv().await
     }
 
     /// The next event, if it is there already.
-    pub fn ready(&mut self) -> Option<Event<R>> {
+    pub fn ready(&mut self) -> Option<ReflectEvent<R>> {
         self.events.try_recv().ok()
     }
 
@@ -67,13 +67,13 @@ pub(super) fn feed<R>() -> (Feeder<R>, Feed<R>) {
 
 /// The end of a feed that writes.
 pub(super) struct Feeder<R> {
-    sender: mpsc::Sender<Event<R>>,
+    sender: mpsc::Sender<ReflectEvent<R>>,
     synced: Arc<AtomicBool>,
 }
 
 impl<R: Row> Feeder<R> {
     /// A reader that is gone wants to know nothing.
-    async fn tell(&self, event: Event<R>) {
+    async fn tell(&self, event: ReflectEvent<R>) {
         let _nobody_reads = self.sender.send(event).await;
     }
 
@@ -81,7 +81,7 @@ impl<R: Row> Feeder<R> {
         let Object { key, uid, version: _, row } = object;
         match row {
             Ok(row) => {
-                self.tell(Event::Seen { uid, row }).await;
+                self.tell(ReflectEvent::Seen { uid, row }).await;
                 None
             }
             Err(why) => Some(Skipped { key, why, kept: false }),
@@ -91,7 +91,7 @@ impl<R: Row> Feeder<R> {
 
 impl<R: Row> Keep<R> for Feeder<R> {
     fn begin(&mut self) -> impl Future<Output = ()> + Send {
-        self.tell(Event::Begin)
+        self.tell(ReflectEvent::Begin)
     }
 
     fn listed(&mut self, object: Object<R>, _: Mono) -> impl Future<Output = Option<Skipped>> + Send {
@@ -99,7 +99,7 @@ impl<R: Row> Keep<R> for Feeder<R> {
     }
 
     async fn done(&mut self, _: Mono) {
-        self.tell(Event::Whole).await;
+        self.tell(ReflectEvent::Whole).await;
         self.synced.store(true, Ordering::Release);
     }
 
@@ -108,7 +108,7 @@ impl<R: Row> Keep<R> for Feeder<R> {
     }
 
     fn deleted(&mut self, object: Object<R>, _: Mono) -> impl Future<Output = ()> + Send {
-        self.tell(Event::Gone { uid: object.uid })
+        self.tell(ReflectEvent::Gone { uid: object.uid })
     }
 
     fn heard(&mut self, _: Mono) {}

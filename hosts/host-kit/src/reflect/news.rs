@@ -3,8 +3,8 @@
 //! The last changes are kept with what was there before them. Whoever has seen all but some of these is told of the
 //! objects that they are about; whoever comes later, or after a list, reads everything.
 
-use super::object::Key;
-use super::table::Held;
+use super::object::ObjectKey;
+use super::table::CachedRow;
 use std::collections::{BTreeMap, VecDeque};
 
 /// How many changes are kept: more than come between two looks, unless so much changes that reading all is cheaper.
@@ -12,28 +12,28 @@ const CHANGES_MAX: usize = 256;
 
 /// What has changed.
 #[derive(Debug)]
-pub struct News<'a, R> {
+pub struct RowChanges<'a, R> {
     /// All rows as they are now.
-    pub rows: &'a BTreeMap<Key, Held<R>>,
+    pub rows: &'a BTreeMap<ObjectKey, CachedRow<R>>,
     /// The objects that have changed, each once, in the order of their keys; nothing where that may be all of them.
-    pub changes: Option<Vec<Change<'a, R>>>,
+    pub changes: Option<Vec<RowChange<'a, R>>>,
 }
 
 /// What has changed of one object.
 #[derive(Debug)]
-pub struct Change<'a, R> {
+pub struct RowChange<'a, R> {
     /// Which.
-    pub key: &'a Key,
+    pub key: &'a ObjectKey,
     /// Its row when the reader last looked.
-    pub before: Option<&'a Held<R>>,
+    pub before: Option<&'a CachedRow<R>>,
     /// Its row now.
-    pub now: Option<&'a Held<R>>,
+    pub now: Option<&'a CachedRow<R>>,
 }
 
 /// The last changes.
 #[derive(Debug)]
 pub(super) struct Log<R> {
-    changes: VecDeque<(Key, Option<Held<R>>)>,
+    changes: VecDeque<(ObjectKey, Option<CachedRow<R>>)>,
     /// How many there ever were.
     end: u64,
 }
@@ -48,7 +48,7 @@ impl<R> Log<R> {
     }
 
     /// An object has changed, whose row was this.
-    pub(super) fn note(&mut self, key: Key, before: Option<Held<R>>) {
+    pub(super) fn note(&mut self, key: ObjectKey, before: Option<CachedRow<R>>) {
         if self.changes.len() == CHANGES_MAX {
             self.changes.pop_front();
         }
@@ -63,15 +63,19 @@ impl<R> Log<R> {
     }
 
     /// What has changed after the first `seen` changes, while the rows are now these.
-    pub(super) fn since<'a>(&'a self, seen: u64, rows: &'a BTreeMap<Key, Held<R>>) -> News<'a, R> {
+    pub(super) fn since<'a>(
+        &'a self,
+        seen: u64,
+        rows: &'a BTreeMap<ObjectKey, CachedRow<R>>,
+    ) -> RowChanges<'a, R> {
         let missed = usize::try_from(self.end - seen).unwrap_or(usize::MAX);
         let changes = self.changes.len().checked_sub(missed).map(|known| {
             let mut first = BTreeMap::new();
             for (key, before) in self.changes.iter().skip(known) {
                 first.entry(key).or_insert(before.as_ref());
             }
-            first.into_iter().map(|(key, before)| Change { key, before, now: rows.get(key) }).collect()
+            first.into_iter().map(|(key, before)| RowChange { key, before, now: rows.get(key) }).collect()
         });
-        News { rows, changes }
+        RowChanges { rows, changes }
     }
 }

@@ -23,21 +23,21 @@ pub trait Row: Sized + Send + Sync + 'static {
 
 /// Which object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key {
+pub struct ObjectKey {
     /// Its namespace; empty for one that is the whole cluster's.
     pub namespace: String,
     /// Its name.
     pub name: String,
 }
 
-impl Key {
+impl ObjectKey {
     /// An object of the whole cluster's.
     pub fn cluster(name: &str) -> Self {
         Self { namespace: String::new(), name: name.to_owned() }
     }
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for ObjectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.namespace.as_str() {
             "" => f.write_str(&self.name),
@@ -50,7 +50,7 @@ impl fmt::Display for Key {
 #[derive(Debug)]
 pub(super) struct Object<R> {
     /// Empty where it has no name, which only a broken server sends.
-    pub(super) key: Key,
+    pub(super) key: ObjectKey,
     pub(super) uid: String,
     pub(super) version: String,
     pub(super) row: Result<Arc<R>, String>,
@@ -66,7 +66,7 @@ impl<R> Clone for Object<R> {
 impl<R: Row> Object<R> {
     pub(super) fn of(value: &Value) -> Self {
         let field = |name: &str| value["metadata"][name].as_str().unwrap_or_default().to_owned();
-        let key = Key { namespace: field("namespace"), name: field("name") };
+        let key = ObjectKey { namespace: field("namespace"), name: field("name") };
         let row = if key.name.is_empty() {
             Err("it has no metadata.name".to_owned())
         } else {

@@ -1,10 +1,10 @@
 //! The rows of one kind, and how they follow what arrives. No I/O, no clock.
 
-use super::news::{Log, News};
-use super::object::{Key, Object, Row};
+use super::news::{Log, RowChanges};
+use super::object::{Object, ObjectKey, Row};
 use crate::clock::Mono;
 use crate::config::parse::show_duration;
-use crate::health::Verdict;
+use crate::health::CheckResult;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 /// A row and whether its object has become unreadable since.
 #[derive(Debug)]
-pub struct Held<R> {
+pub struct CachedRow<R> {
     /// As it was last read.
     pub row: Arc<R>,
     /// Since when the object that is there now cannot be read; `None` where this is what is there.
@@ -21,7 +21,7 @@ pub struct Held<R> {
     uid: String,
 }
 
-impl<R> Clone for Held<R> {
+impl<R> Clone for CachedRow<R> {
     fn clone(&self) -> Self {
         Self { row: self.row.clone(), stale_since: self.stale_since, uid: self.uid.clone() }
     }
@@ -42,12 +42,12 @@ impl<R> Clone for Rows<R> {
 }
 
 /// Rows, and objects that have none.
-type Listing<R> = (BTreeMap<Key, Held<R>>, BTreeMap<Key, String>);
+type Listing<R> = (BTreeMap<ObjectKey, CachedRow<R>>, BTreeMap<ObjectKey, String>);
 
 #[derive(Debug)]
 struct Table<R> {
-    rows: BTreeMap<Key, Held<R>>,
-    malformed: BTreeMap<Key, String>,
+    rows: BTreeMap<ObjectKey, CachedRow<R>>,
+    malformed: BTreeMap<ObjectKey, String>,
     /// What a list that has begun has brought so far.
     listing: Option<Listing<R>>,
     log: Log<R>,
@@ -58,7 +58,7 @@ struct Table<R> {
 /// An object that was skipped.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Skipped {
-    pub(super) key: Key,
+    pub(super) key: ObjectKey,
     pub(super) why: String,
     /// Whether an older row of it stays.
     pub(super) kept: bool,
@@ -176,17 +176,17 @@ impl<R: Row> Keep<R> for Writer<R> {
 /// A good row replaces whatever was there. A bad one leaves the old row of the *same* object and marks it; the old row
 /// of another object of that name says nothing about this one.
 fn put<R>(
-    rows: &mut BTreeMap<Key, Held<R>>,
-    malformed: &mut BTreeMap<Key, String>,
+    rows: &mut BTreeMap<ObjectKey, CachedRow<R>>,
+    malformed: &mut BTreeMap<ObjectKey, String>,
     object: Object<R>,
-    before: Option<Held<R>>,
+    before: Option<CachedRow<R>>,
     now: Mono,
 ) -> Option<Skipped> {
     let Object { key, uid, version: _, row } = object;
     let why = match row {
         Ok(row) => {
             malformed.remove(&key);
-            rows.insert(key, Held { row, stale_since: None, uid });
+            rows.insert(key, CachedRow { row, stale_since: None, uid });
             return None;
         }
         Err(why) => why,
@@ -196,7 +196,7 @@ fn put<R>(
     match kept {
         Some(old) => {
             let stale_since = Some(old.stale_since.unwrap_or(now));
-            rows.insert(key.clone(), Held { stale_since, ..old });
+            rows.insert(key.clone(), CachedRow { stale_since, ..old });
         }
         None => drop(rows.remove(&key)),
     }
@@ -210,37 +210,37 @@ impl<R: Row> Rows<R> {
     }
 
     /// One row.
-    pub fn get(&self, key: &Key) -> Option<Held<R>> {
+    pub fn get(&self, key: &ObjectKey) -> Option<CachedRow<R>> {
         self.read(|table| table.rows.get(key).cloned())
     }
 
     /// All rows as they are now; later changes do not show in what is returned.
-    pub fn all(&self) -> BTreeMap<Key, Held<R>> {
+    pub fn all(&self) -> BTreeMap<ObjectKey, CachedRow<R>> {
         self.read(|table| table.rows.clone())
     }
 
     /// Looks at the rows in place, without a copy. Writers wait meanwhile.
-    pub fn with<T>(&self, look: impl FnOnce(&BTreeMap<Key, Held<R>>) -> T) -> T {
+    pub fn with<T>(&self, look: impl FnOnce(&BTreeMap<ObjectKey, CachedRow<R>>) -> T) -> T {
         self.read(|table| look(&table.rows))
     }
 
     /// Looks at what has changed since this was last asked of the same clone, at first at everything; nothing where
     /// nothing has changed. Writers wait meanwhile.
-    pub fn news<T>(&mut self, look: impl FnOnce(News<'_, R>) -> T) -> Option<T> {
+    pub fn news<T>(&mut self, look: impl FnOnce(RowChanges<'_, R>) -> T) -> Option<T> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let seen = std::mem::replace(&mut self.seen, table.log.end());
         (seen != table.log.end()).then(|| look(table.log.since(seen, &table.rows)))
     }
 
     /// Looks at all rows in place; what [`Rows::news`] tells of next is what changes after this. Writers wait meanwhile.
-    pub fn catch_up<T>(&mut self, look: impl FnOnce(&BTreeMap<Key, Held<R>>) -> T) -> T {
+    pub fn catch_up<T>(&mut self, look: impl FnOnce(&BTreeMap<ObjectKey, CachedRow<R>>) -> T) -> T {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         self.seen = table.log.end();
         look(&table.rows)
     }
 
     /// The objects that are there and cannot be read, and why.
-    pub fn malformed(&self) -> BTreeMap<Key, String> {
+    pub fn malformed(&self) -> BTreeMap<ObjectKey, String> {
         self.read(|table| table.malformed.clone())
     }
 
@@ -262,16 +262,16 @@ impl<R: Row> Rows<R> {
 
     /// A check for `/readyz`: synced, and not silent for longer than `most`. Of a server that answers something is heard
     /// within [`HEARD_WITHIN`](super::HEARD_WITHIN), also where nothing changes.
-    pub fn check(&self, most: Duration) -> impl Fn(Mono) -> Verdict + Send + Sync + 'static {
+    pub fn check(&self, most: Duration) -> impl Fn(Mono) -> CheckResult + Send + Sync + 'static {
         let rows = self.clone();
         move |now| match (rows.is_synced(), rows.silence(now)) {
-            (false, _) => Verdict::Fail(format!("{} are not synced yet", R::KIND)),
-            (true, Some(silence)) if silence > most => Verdict::Fail(format!(
+            (false, _) => CheckResult::Fail(format!("{} are not synced yet", R::KIND)),
+            (true, Some(silence)) if silence > most => CheckResult::Fail(format!(
                 "the API server has said nothing of {} for {}",
                 R::KIND,
                 show_duration(silence)
             )),
-            (true, _) => Verdict::Pass,
+            (true, _) => CheckResult::Pass,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! One connection from its first byte to its last.
 
 use super::clocked::{Clocked, Phase, Progress, SlowReader};
-use super::{Certificates, Reason, Routes, Shared, Stream, request, tls};
+use super::{Certificates, RejectReason, Routes, Shared, Stream, request, tls};
 use crate::config::parse::show_duration;
 use crate::shutdown::Stop;
 use hyper::server::conn::http1;
@@ -73,7 +73,7 @@ async fn talk<R: Routes, S: Stream>(
     };
     if progress.was_silent() {
         // Probes and balancers look whether a port is open: that is counted, and not worth a line.
-        shared.meter.refused(Reason::Silent);
+        shared.meter.refused(RejectReason::Silent);
     }
     if let Err(error) = result {
         explain(shared, peer, &progress, &error);
@@ -90,7 +90,7 @@ fn explain<R>(shared: &Shared<R>, peer: SocketAddr, progress: &Progress, error: 
             peer.ip(),
             show_duration(shared.limits.times().write)
         );
-        return shared.refuse(Reason::AnswerSlow, peer, &what);
+        return shared.refuse(RejectReason::AnswerSlow, peer, &what);
     }
     let timed_out = io.is_some_and(|io| io.kind() == std::io::ErrorKind::TimedOut);
     match (timed_out, progress.phase()) {
@@ -101,12 +101,12 @@ fn explain<R>(shared: &Shared<R>, peer: SocketAddr, progress: &Progress, error: 
                 progress.head_bytes(),
                 show_duration(shared.limits.times().head)
             );
-            shared.refuse(Reason::HeadSlow, peer, &what);
+            shared.refuse(RejectReason::HeadSlow, peer, &what);
         }
         (true, Phase::Idle | Phase::Busy) => tracing::debug!(%peer, "an idle connection was closed"),
         (false, Phase::Idle | Phase::Head | Phase::Busy) if error.is_parse() => {
             let what = format!("{} sent what is not HTTP ({error}); is that port meant?", peer.ip());
-            shared.refuse(Reason::NotHttp, peer, &what);
+            shared.refuse(RejectReason::NotHttp, peer, &what);
         }
         // A client that hangs up is none of our trouble.
         (false, Phase::Idle | Phase::Head | Phase::Busy) => {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// What one server grants. Every time is between 1 ms and an hour, every number at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ServerLimits {
     body_max: usize,
     bodies_max: usize,
     connections_max: usize,
@@ -14,7 +14,7 @@ pub struct Limits {
     times: Times,
 }
 
-impl Limits {
+impl ServerLimits {
     /// The limits that fit a scheduler's calls and a scrape: bodies up to `body_max` bytes and twice as many of all bodies in
     /// flight, at most `connections_max` connections of which one address has a quarter, and times that a healthy client on
     /// a bad day keeps.
@@ -179,12 +179,12 @@ mod tests {
 
     #[test]
     fn limits_that_grant_nothing_are_refused() {
-        assert_eq!(Limits::new(0, 1).unwrap_err().to_string(), "body_max is 0; accepted: at least 1");
-        assert_eq!(Limits::new(1, 0).unwrap_err(), LimitError::Nothing { name: "connections_max" });
-        assert!(Limits::new(1, 1).unwrap().with_peer_max(0).is_err());
-        assert!(Limits::new(1, 1).unwrap().with_bodies_max(0).is_err());
-        let times = Times { head: Duration::ZERO, ..*Limits::new(1, 1).unwrap().times() };
-        let said = Limits::new(1, 1).unwrap().with_times(times).unwrap_err().to_string();
+        assert_eq!(ServerLimits::new(0, 1).unwrap_err().to_string(), "body_max is 0; accepted: at least 1");
+        assert_eq!(ServerLimits::new(1, 0).unwrap_err(), LimitError::Nothing { name: "connections_max" });
+        assert!(ServerLimits::new(1, 1).unwrap().with_peer_max(0).is_err());
+        assert!(ServerLimits::new(1, 1).unwrap().with_bodies_max(0).is_err());
+        let times = Times { head: Duration::ZERO, ..*ServerLimits::new(1, 1).unwrap().times() };
+        let said = ServerLimits::new(1, 1).unwrap().with_times(times).unwrap_err().to_string();
         assert_eq!(said, "the time for head is 0s; accepted: from 1ms to 1h");
     }
 }

@@ -18,7 +18,7 @@ closed_label! {
 
 closed_label! {
     /// Why a client was turned away.
-    pub enum Reason {
+    pub enum RejectReason {
         /// Its body is over the limit.
         BodyTooLarge = "body_too_large",
         /// Its body did not come in time.
@@ -86,7 +86,7 @@ label_set! {
 
     struct ByReason {
         port: Port,
-        reason: Reason,
+        reason: RejectReason,
     }
 
     struct ByClass {
@@ -147,7 +147,7 @@ impl ServerMetrics {
         for code in Class::ALL {
             drop(self.answers.get_or_create(&ByClass { port, code: *code }));
         }
-        for reason in Reason::ALL {
+        for reason in RejectReason::ALL {
             drop(self.refused.get_or_create(&ByReason { port, reason: *reason }));
         }
         Meter { port, all: self.clone() }
@@ -185,7 +185,7 @@ impl Meter {
         self.all.answers.get_or_create(&ByClass { port: self.port, code }).inc();
     }
 
-    pub(super) fn refused(&self, reason: Reason) {
+    pub(super) fn refused(&self, reason: RejectReason) {
         self.all.refused.get_or_create(&ByReason { port: self.port, reason }).inc();
     }
 

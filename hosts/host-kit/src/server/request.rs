@@ -1,7 +1,7 @@
 //! One request: its body read within the limits, its handler called, its answer counted.
 
 use super::clocked::{Phase, Progress};
-use super::{Reason, Routes, Shared, Times};
+use super::{RejectReason, Routes, Shared, Times};
 use crate::config::parse::show_duration;
 use futures::FutureExt;
 use http::{HeaderValue, Request, Response, StatusCode, header};
@@ -118,7 +118,7 @@ async fn read<R: Routes>(
             show_duration(patience),
             shared.limits.bodies_max()
         );
-        shared.refuse(Reason::BodiesFull, peer, &what);
+        shared.refuse(RejectReason::BodiesFull, peer, &what);
         return Err(last(
             StatusCode::SERVICE_UNAVAILABLE,
             "too many large bodies are in flight; try again\n",
@@ -128,11 +128,11 @@ async fn read<R: Routes>(
         Ok(Ok(true)) => Ok(Request::from_parts(head, room.keep(came.bytes))),
         Ok(Ok(false)) => {
             let what = format!("the body of {what} is over the limit of {most} bytes; it was answered 413");
-            shared.refuse(Reason::BodyTooLarge, peer, &what);
+            shared.refuse(RejectReason::BodyTooLarge, peer, &what);
             Err(last(StatusCode::PAYLOAD_TOO_LARGE, "the body is over the limit of this server\n"))
         }
         Ok(Err(error)) => {
-            shared.refuse(Reason::BodyBroken, peer, &format!("the body of {what} broke off: {error}"));
+            shared.refuse(RejectReason::BodyBroken, peer, &format!("the body of {what} broke off: {error}"));
             Err(last(StatusCode::BAD_REQUEST, "the body broke off\n"))
         }
         Err(_) => {
@@ -141,7 +141,7 @@ async fn read<R: Routes>(
                 show_duration(time),
                 came.total
             );
-            shared.refuse(Reason::BodySlow, peer, &what);
+            shared.refuse(RejectReason::BodySlow, peer, &what);
             Err(last(StatusCode::REQUEST_TIMEOUT, "the body did not come in time\n"))
         }
     }

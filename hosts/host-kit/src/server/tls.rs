@@ -5,11 +5,11 @@
 //! resumed, since a resumed session would not show its client's certificate again, and that one may have expired.
 
 use super::certificate::{self, Validity};
-use super::meter::{Reason, Reload};
+use super::meter::{RejectReason, Reload};
 use super::{CertificateError, ServerMetrics};
-use crate::clock::Clock;
+use crate::clock::HostClock;
 use crate::config::parse::show_duration;
-use crate::health::Verdict;
+use crate::health::CheckResult;
 use crate::metrics::MetricsRegistry;
 use crate::shutdown::Stop;
 use arc_swap::ArcSwap;
@@ -50,7 +50,7 @@ pub struct Certificates {
     /// What was looked at last: the same bad files are complained about once.
     seen: Arc<Mutex<Seen>>,
     metrics: ServerMetrics,
-    clock: Arc<dyn Clock>,
+    clock: Arc<dyn HostClock>,
 }
 
 struct Loaded {
@@ -60,7 +60,7 @@ struct Loaded {
 
 /// Why certificates cannot be used.
 #[derive(Debug)]
-pub enum TlsError {
+pub enum ServerTlsError {
     /// A file cannot be read.
     Read {
         /// Which.
@@ -98,7 +98,7 @@ pub enum TlsError {
     },
 }
 
-impl fmt::Display for TlsError {
+impl fmt::Display for ServerTlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Read { file, error } => write!(f, "{} cannot be read: {error}", file.display()),
@@ -114,31 +114,31 @@ impl fmt::Display for TlsError {
     }
 }
 
-impl std::error::Error for TlsError {}
+impl std::error::Error for ServerTlsError {}
 
 /// A client that was turned away.
 pub(super) struct Refusal {
-    pub(super) reason: Reason,
+    pub(super) reason: RejectReason,
     pub(super) what: String,
 }
 
 /// The files as they were read last, and why they were refused.
 struct Seen {
-    texts: Texts,
+    texts: PemFiles,
     refused: Option<String>,
 }
 
 #[derive(PartialEq)]
-struct Texts {
+struct PemFiles {
     certificate: Vec<u8>,
     key: Vec<u8>,
     client_ca: Option<Vec<u8>>,
 }
 
-impl Texts {
-    fn read(files: &TlsFiles) -> Result<Self, TlsError> {
+impl PemFiles {
+    fn read(files: &TlsFiles) -> Result<Self, ServerTlsError> {
         let one = |file: &Path| {
-            std::fs::read(file).map_err(|error| TlsError::Read { file: file.to_owned(), error })
+            std::fs::read(file).map_err(|error| ServerTlsError::Read { file: file.to_owned(), error })
         };
         Ok(Self {
             certificate: one(&files.certificate)?,
@@ -149,16 +149,16 @@ impl Texts {
 }
 
 impl Loaded {
-    fn build(files: &TlsFiles, texts: &Texts, now: Timestamp) -> Result<Self, TlsError> {
-        let content = |file: &Path, why: &dyn fmt::Display| TlsError::Content {
+    fn build(files: &TlsFiles, texts: &PemFiles, now: Timestamp) -> Result<Self, ServerTlsError> {
+        let content = |file: &Path, why: &dyn fmt::Display| ServerTlsError::Content {
             file: file.to_owned(),
             why: why.to_string(),
         };
         let chain = certificates(&files.certificate, &texts.certificate)?;
         let validity = certificate::validity(&chain[0])
-            .map_err(|error| TlsError::Certificate { file: files.certificate.clone(), error })?;
+            .map_err(|error| ServerTlsError::Certificate { file: files.certificate.clone(), error })?;
         if validity.not_after <= now {
-            return Err(TlsError::Expired { file: files.certificate.clone(), at: validity.not_after });
+            return Err(ServerTlsError::Expired { file: files.certificate.clone(), at: validity.not_after });
         }
         let key = PrivateKeyDer::from_pem_slice(&texts.key).map_err(|error| content(&files.key, &error))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -187,8 +187,8 @@ impl Loaded {
 }
 
 /// At least one certificate.
-fn certificates(file: &Path, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let wrong = |why: String| TlsError::Content { file: file.to_owned(), why };
+fn certificates(file: &Path, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, ServerTlsError> {
+    let wrong = |why: String| ServerTlsError::Content { file: file.to_owned(), why };
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
     match chain {
         Ok(chain) if chain.is_empty() => Err(wrong("it holds no certificate in PEM".to_owned())),
@@ -203,9 +203,9 @@ impl Certificates {
         files: TlsFiles,
         metrics: &ServerMetrics,
         registry: &mut MetricsRegistry,
-        clock: Arc<dyn Clock>,
-    ) -> Result<Self, TlsError> {
-        let texts = Texts::read(&files)?;
+        clock: Arc<dyn HostClock>,
+    ) -> Result<Self, ServerTlsError> {
+        let texts = PemFiles::read(&files)?;
         let loaded = Loaded::build(&files, &texts, clock.wall())?;
         metrics.register_certificate(registry);
         metrics.certificate_ends(loaded.validity.not_after);
@@ -230,14 +230,14 @@ impl Certificates {
     }
 
     /// Fails where the certificate in use has expired: no client will talk to this server.
-    pub fn check(&self) -> impl Fn(crate::clock::Mono) -> Verdict + Send + Sync + 'static {
+    pub fn check(&self) -> impl Fn(crate::clock::Mono) -> CheckResult + Send + Sync + 'static {
         let certificates = self.clone();
         move |_| {
             let at = certificates.not_after();
             if certificates.clock.wall() < at {
-                return Verdict::Pass;
+                return CheckResult::Pass;
             }
-            Verdict::Fail(format!(
+            CheckResult::Fail(format!(
                 "the TLS certificate {} expired at {at}",
                 certificates.files.certificate.display()
             ))
@@ -261,7 +261,7 @@ impl Certificates {
 
     /// Reads the files again and takes what is new and good.
     pub fn look(&self) {
-        let texts = match Texts::read(&self.files) {
+        let texts = match PemFiles::read(&self.files) {
             Ok(texts) => texts,
             // While a mounted Secret is being swapped a file may be gone for a moment.
             Err(error) => return tracing::debug!("TLS files: {error}; the certificate in use stays"),
@@ -275,7 +275,7 @@ impl Certificates {
         // the clock's to say, and that may have been wrong.
         let now = self.clock.wall();
         let built = Loaded::build(&self.files, &texts, now).and_then(|new| self.begun(new, now));
-        let refused = built.as_ref().err().map(TlsError::to_string);
+        let refused = built.as_ref().err().map(ServerTlsError::to_string);
         let said = same && seen.refused == refused;
         *seen = Seen { texts, refused };
         drop(seen);
@@ -302,12 +302,12 @@ impl Certificates {
     }
 
     /// A certificate that begins later is not taken while the one in use is good: clients would refuse it.
-    fn begun(&self, new: Loaded, now: Timestamp) -> Result<Loaded, TlsError> {
+    fn begun(&self, new: Loaded, now: Timestamp) -> Result<Loaded, ServerTlsError> {
         let at = new.validity.not_before;
         if at <= now || self.not_after() <= now {
             return Ok(new);
         }
-        Err(TlsError::TooEarly { file: self.files.certificate.clone(), at })
+        Err(ServerTlsError::TooEarly { file: self.files.certificate.clone(), at })
     }
 
     /// Whether there was something to warn of.
@@ -341,7 +341,7 @@ impl Certificates {
             Ok(Ok(stream)) => Ok(stream),
             Ok(Err(error)) => Err(self.explain(&peer, &error)),
             Err(_) => Err(Refusal {
-                reason: Reason::HandshakeSlow,
+                reason: RejectReason::HandshakeSlow,
                 what: format!("{peer} did not finish the TLS handshake in {}", show_duration(within)),
             }),
         }
@@ -351,24 +351,24 @@ impl Certificates {
     fn explain(&self, peer: &str, error: &io::Error) -> Refusal {
         let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) else {
             let what = format!("{peer} gave up in the middle of the TLS handshake: {error}");
-            return Refusal { reason: Reason::HandshakeBroken, what };
+            return Refusal { reason: RejectReason::HandshakeBroken, what };
         };
         let reason = reason(tls);
         let ca = self.files.client_ca.as_deref().unwrap_or(Path::new("")).display().to_string();
-        let what = if reason == Reason::NoClientCertificate {
+        let what = if reason == RejectReason::NoClientCertificate {
             format!("{peer} presented no certificate and was turned away; give it one that is signed by {ca}")
-        } else if reason == Reason::ClientCertificateExpired {
+        } else if reason == RejectReason::ClientCertificateExpired {
             format!("the certificate of {peer} has expired and it was turned away; renew it ({tls})")
-        } else if reason == Reason::ClientCertificateUnknownIssuer {
+        } else if reason == RejectReason::ClientCertificateUnknownIssuer {
             format!("the certificate of {peer} is not signed by {ca} and it was turned away")
-        } else if reason == Reason::ClientCertificateBad {
+        } else if reason == RejectReason::ClientCertificateBad {
             format!("the certificate of {peer} is not good and it was turned away: {tls}")
-        } else if reason == Reason::OurCertificateRefused {
+        } else if reason == RejectReason::OurCertificateRefused {
             let (file, at) = (self.files.certificate.display(), self.not_after());
             format!(
                 "{peer} refuses our certificate {file}, which is good until {at}: {tls}; does it trust our CA and the name?"
             )
-        } else if reason == Reason::NotTls {
+        } else if reason == RejectReason::NotTls {
             format!("{peer} does not speak TLS: {tls}; does it use http:// for an https:// port?")
         } else {
             format!("the TLS handshake of {peer} failed: {tls}")
@@ -377,19 +377,19 @@ impl Certificates {
     }
 }
 
-fn reason(error: &rustls::Error) -> Reason {
+fn reason(error: &rustls::Error) -> RejectReason {
     if matches!(error, rustls::Error::NoCertificatesPresented) {
-        return Reason::NoClientCertificate;
+        return RejectReason::NoClientCertificate;
     }
     if let rustls::Error::InvalidCertificate(bad) = error {
         if matches!(bad, Bad::Expired | Bad::ExpiredContext { .. }) {
-            return Reason::ClientCertificateExpired;
+            return RejectReason::ClientCertificateExpired;
         }
         // A bad signature is what an issuer of the right name with another key leaves.
         if matches!(bad, Bad::UnknownIssuer | Bad::BadSignature) {
-            return Reason::ClientCertificateUnknownIssuer;
+            return RejectReason::ClientCertificateUnknownIssuer;
         }
-        return Reason::ClientCertificateBad;
+        return RejectReason::ClientCertificateBad;
     }
     if let rustls::Error::AlertReceived(alert) = error {
         let of_a_certificate = [
@@ -401,13 +401,13 @@ fn reason(error: &rustls::Error) -> Reason {
             AlertDescription::UnsupportedCertificate,
         ];
         return if of_a_certificate.contains(alert) {
-            Reason::OurCertificateRefused
+            RejectReason::OurCertificateRefused
         } else {
-            Reason::HandshakeBroken
+            RejectReason::HandshakeBroken
         };
     }
     if matches!(error, rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)) {
-        return Reason::NotTls;
+        return RejectReason::NotTls;
     }
-    Reason::HandshakeBroken
+    RejectReason::HandshakeBroken
 }

@@ -5,7 +5,7 @@ use super::lines::Lines;
 use super::wire::within;
 use host_kit::clock::ManualClock;
 use host_kit::events::{Events, Note, Posts, Recorder, Severity, record};
-use host_kit::metrics::{Build, Metrics, Page};
+use host_kit::metrics::{BuildInfo, MetricsBuilder, Page};
 use host_kit::shutdown::{self, Trigger};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -34,7 +34,7 @@ struct Posting {
 
 fn start() -> Posting {
     let (fake, clock) = (Fake::new(), ManualClock::at(Timestamp::UNIX_EPOCH));
-    let mut metrics = Metrics::of(&Build { component: "test", version: "0", revision: "0" });
+    let mut metrics = MetricsBuilder::of(&BuildInfo { component: "test", version: "0", revision: "0" });
     let posts = Posts::register(metrics.registry());
     let (trigger, stop) = shutdown::pair();
     let events = Events::of("joulie.io/test", "test-0");

@@ -4,9 +4,9 @@ use super::fake::{Fake, Health};
 use super::lines::Lines;
 use super::reflect::Virtual;
 use super::wire::within;
-use host_kit::clock::{Clock, ManualClock, SystemClock};
+use host_kit::clock::{HostClock, ManualClock, SystemClock};
 use host_kit::leader::{Candidate, Elections, Leadership, LeaseName, Term, elect};
-use host_kit::metrics::{Build, Metrics, Page};
+use host_kit::metrics::{BuildInfo, MetricsBuilder, Page};
 use host_kit::shutdown::{self, Trigger};
 use jiff::Timestamp;
 use serde_json::json;
@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 struct Replica {
     leadership: Leadership,
     trigger: Trigger,
-    clock: Arc<dyn Clock>,
+    clock: Arc<dyn HostClock>,
     page: Page,
     ended: JoinHandle<()>,
 }
@@ -28,13 +28,13 @@ impl Replica {
         Self::start_by(Arc::new(SystemClock::new()), fake, name)
     }
 
-    fn start_by(clock: Arc<dyn Clock>, fake: &Fake, name: &str) -> Self {
+    fn start_by(clock: Arc<dyn HostClock>, fake: &Fake, name: &str) -> Self {
         Self::start_with([2000, 1000, 100], clock, fake, name)
     }
 
     /// Lease, renewal and retry in milliseconds.
-    fn start_with(times: [u64; 3], clock: Arc<dyn Clock>, fake: &Fake, name: &str) -> Self {
-        let mut metrics = Metrics::of(&Build { component: "test", version: "0", revision: "0" });
+    fn start_with(times: [u64; 3], clock: Arc<dyn HostClock>, fake: &Fake, name: &str) -> Self {
+        let mut metrics = MetricsBuilder::of(&BuildInfo { component: "test", version: "0", revision: "0" });
         let elections = Elections::register(metrics.registry());
         let times = times.map(Duration::from_millis);
         let candidate = Candidate::new(name, times[0], times[1], times[2]).unwrap();

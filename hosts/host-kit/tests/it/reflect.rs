@@ -3,10 +3,11 @@
 use super::fake::{Answer, Fake};
 use super::lines::Lines;
 use super::wire::{LONG, within};
-use host_kit::clock::{Clock, Mono, SystemClock};
-use host_kit::metrics::{Build, Metrics, Page};
+use host_kit::clock::{HostClock, Mono, SystemClock};
+use host_kit::metrics::{BuildInfo, MetricsBuilder, Page};
 use host_kit::reflect::{
-    Event, Feed, HEARD_WITHIN, Key, Reflections, Row, Rows, Source, follow, reflect, reflect_within,
+    Feed, HEARD_WITHIN, ObjectKey, ReflectEvent, Reflections, Row, Rows, WatchSource, follow, reflect,
+    reflect_within,
 };
 use host_kit::shutdown::{self, Trigger};
 use serde_json::{Value, json};
@@ -35,10 +36,11 @@ struct Watcher {
 }
 
 fn start(fake: &Fake) -> Watcher {
-    let mut metrics = Metrics::of(&Build { component: "test", version: "0", revision: "0" });
+    let mut metrics = MetricsBuilder::of(&BuildInfo { component: "test", version: "0", revision: "0" });
     let reflections = Reflections::register(metrics.registry());
     let (trigger, stop) = shutdown::pair();
-    let source = Source { path: "/apis/joulie.io/v1alpha1/nodetwins".to_owned(), labels: None, fields: None };
+    let source =
+        WatchSource { path: "/apis/joulie.io/v1alpha1/nodetwins".to_owned(), labels: None, fields: None };
     let (rows, follow) = reflect(&fake.client(), source, (&reflections, Arc::new(SystemClock::new())), stop);
     tokio::spawn(follow);
     Watcher { rows, page: metrics.page(), _trigger: trigger }
@@ -104,12 +106,12 @@ async fn malformed_objects_are_counted_named_and_skipped_and_the_watch_goes_on()
     }
     watcher.shows(&[("a", 100), ("c", 300)]).await;
     lines.wait_for(&["nodetwins a is malformed: spec.watts is {\"deep\":[1,2]}; its last good row stays, marked as stale"]).await;
-    assert!(watcher.rows.get(&Key::cluster("a")).unwrap().stale_since.is_some());
-    assert!(watcher.rows.malformed().contains_key(&Key::cluster("b")));
+    assert!(watcher.rows.get(&ObjectKey::cluster("a")).unwrap().stale_since.is_some());
+    assert!(watcher.rows.malformed().contains_key(&ObjectKey::cluster("b")));
     watch.send(event("MODIFIED", &twin("a", "7", 110))).unwrap();
     watch.send(event("DELETED", &twin("c", "8", "gone, and malformed"))).unwrap();
     watcher.shows(&[("a", 110)]).await;
-    assert!(watcher.rows.get(&Key::cluster("a")).unwrap().stale_since.is_none());
+    assert!(watcher.rows.get(&ObjectKey::cluster("a")).unwrap().stale_since.is_none());
     assert_eq!(watcher.count("malformed_total"), 7.0);
     assert_eq!(
         (fake.asked("watch=true"), watcher.count("failures_total")),
@@ -123,10 +125,10 @@ async fn malformed_objects_are_counted_named_and_skipped_and_the_watch_goes_on()
 async fn next(feed: &mut Feed<Twin>) -> String {
     let event = tokio::time::timeout(LONG, feed.next()).await.unwrap().unwrap();
     match event {
-        Event::Begin => "begin".to_owned(),
-        Event::Seen { uid, row } => format!("{uid}: {}", row.watts),
-        Event::Gone { uid } => format!("{uid}: gone"),
-        Event::Whole => "whole".to_owned(),
+        ReflectEvent::Begin => "begin".to_owned(),
+        ReflectEvent::Seen { uid, row } => format!("{uid}: {}", row.watts),
+        ReflectEvent::Gone { uid } => format!("{uid}: gone"),
+        ReflectEvent::Whole => "whole".to_owned(),
     }
 }
 
@@ -137,10 +139,11 @@ async fn a_feed_tells_what_happened_in_order_and_keeps_nothing() {
         .lists
         .push_back(list("3", &[twin("a", "1", 100), twin("b", "2", "lots"), twin("c", "3", 300)]));
     let watch = fake.watch();
-    let mut metrics = Metrics::of(&Build { component: "test", version: "0", revision: "0" });
+    let mut metrics = MetricsBuilder::of(&BuildInfo { component: "test", version: "0", revision: "0" });
     let reflections = Reflections::register(metrics.registry());
     let (_trigger, stop) = shutdown::pair();
-    let source = Source { path: "/apis/joulie.io/v1alpha1/nodetwins".to_owned(), labels: None, fields: None };
+    let source =
+        WatchSource { path: "/apis/joulie.io/v1alpha1/nodetwins".to_owned(), labels: None, fields: None };
     let (mut feed, run) = follow(&fake.client(), source, (&reflections, Arc::new(SystemClock::new())), stop);
     tokio::spawn(run);
     for expected in ["begin", "uid of a: 100", "uid of c: 300", "whole"] {
@@ -291,10 +294,11 @@ async fn a_role_that_may_list_and_not_watch_is_named_counted_and_lists_ever_more
         fake.state().watches.push_back(Answer::Told(403, why));
     }
     let clock = Arc::new(Virtual(tokio::time::Instant::now()));
-    let mut metrics = Metrics::of(&Build { component: "test", version: "0", revision: "0" });
+    let mut metrics = MetricsBuilder::of(&BuildInfo { component: "test", version: "0", revision: "0" });
     let reflections = Reflections::register(metrics.registry());
     let (trigger, stop) = shutdown::pair();
-    let source = Source { path: "/apis/joulie.io/v1alpha1/nodetwins".to_owned(), labels: None, fields: None };
+    let source =
+        WatchSource { path: "/apis/joulie.io/v1alpha1/nodetwins".to_owned(), labels: None, fields: None };
     let (rows, follow) = reflect::<Twin>(&fake.client(), source, (&reflections, clock.clone()), stop);
     let follow = tokio::spawn(follow);
     tokio::time::sleep(Duration::from_secs(600)).await;
@@ -316,7 +320,7 @@ async fn a_role_that_may_list_and_not_watch_is_named_counted_and_lists_ever_more
 /// The runtime's own time, which a test lets run ahead.
 pub(crate) struct Virtual(pub(crate) tokio::time::Instant);
 
-impl Clock for Virtual {
+impl HostClock for Virtual {
     fn mono(&self) -> Mono {
         Mono::at(self.0.elapsed())
     }
@@ -338,12 +342,12 @@ async fn a_server_that_answers_is_heard_in_time_though_its_watches_fall_silent_a
             fake.state().watches.push_back(Answer::Never);
         }
         let clock = Arc::new(Virtual(tokio::time::Instant::now()));
-        let mut metrics = Metrics::of(&Build { component: "test", version: "0", revision: "0" });
+        let mut metrics = MetricsBuilder::of(&BuildInfo { component: "test", version: "0", revision: "0" });
         let reflections = Reflections::register(metrics.registry());
         let (trigger, stop) = shutdown::pair();
         let path = "/apis/joulie.io/v1alpha1/nodetwins".to_owned();
-        let source = Source { path, labels: None, fields: None };
-        let parts = (&reflections, clock.clone() as Arc<dyn Clock>);
+        let source = WatchSource { path, labels: None, fields: None };
+        let parts = (&reflections, clock.clone() as Arc<dyn HostClock>);
         let (rows, follow) = reflect_within::<Twin>(&fake.client(), (source, within), parts, stop);
         let follow = tokio::spawn(follow);
         let (page, mut longest) = (metrics.page(), Duration::ZERO);

@@ -252,15 +252,15 @@ async fn a_request_that_never_ends_is_cut_off_at_the_deadline_and_counted() {
 #[tokio::test]
 async fn a_port_that_is_taken_is_said_with_its_address() {
     use host_kit::clock::SystemClock;
-    use host_kit::metrics::{Build, Metrics};
-    use host_kit::server::{Port, Server, ServerMetrics};
+    use host_kit::metrics::{BuildInfo, MetricsBuilder};
+    use host_kit::server::{HttpServer, Port, ServerMetrics};
     let server = plain().await;
-    let mut metrics = Metrics::of(&Build { component: "test", version: "0", revision: "0" });
+    let mut metrics = MetricsBuilder::of(&BuildInfo { component: "test", version: "0", revision: "0" });
     let servers = ServerMetrics::register(metrics.registry());
     let routes = super::wire::Handlers { gate: server.gate.clone() };
     let listen = server.address.to_string().parse().unwrap();
     let parts = (&servers, std::sync::Arc::new(SystemClock::new()) as _);
-    let refused = Server::bind(listen, Port::Metrics, routes, limits(times()), None, parts).await;
+    let refused = HttpServer::bind(listen, Port::Metrics, routes, limits(times()), None, parts).await;
     let said = refused.err().unwrap().to_string();
     assert!(said.starts_with(&format!("cannot listen on {} (metrics): ", server.address)), "{said}");
 }

@@ -3,10 +3,10 @@
 use super::files::Folder;
 use super::lines::Lines;
 use super::wire::{Running, ask, at_once, closed, limits, post, serve_with, times, within};
-use host_kit::clock::{Clock, ManualClock, SystemClock};
-use host_kit::health::Verdict;
-use host_kit::metrics::{Build, Metrics};
-use host_kit::server::{Certificates, ServerMetrics, Times, TlsError, TlsFiles};
+use host_kit::clock::{HostClock, ManualClock, SystemClock};
+use host_kit::health::CheckResult;
+use host_kit::metrics::{BuildInfo, MetricsBuilder};
+use host_kit::server::{Certificates, ServerMetrics, ServerTlsError, Times, TlsFiles};
 use host_kit::shutdown;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use rustls::pki_types::pem::PemObject;
@@ -82,8 +82,8 @@ impl House {
     }
 }
 
-async fn serve(files: TlsFiles, limits_times: Times, clock: Arc<dyn Clock>) -> (Running, Certificates) {
-    let mut metrics = Metrics::of(&Build { component: "test", version: "0", revision: "0" });
+async fn serve(files: TlsFiles, limits_times: Times, clock: Arc<dyn HostClock>) -> (Running, Certificates) {
+    let mut metrics = MetricsBuilder::of(&BuildInfo { component: "test", version: "0", revision: "0" });
     let servers = ServerMetrics::register(metrics.registry());
     let certificates = Certificates::load(files, &servers, metrics.registry(), clock).unwrap();
     let tls = Some(certificates.clone());
@@ -105,7 +105,7 @@ async fn speaks(server: &Running, config: ClientConfig) -> bool {
     within(tokio::io::AsyncReadExt::read(&mut stream, &mut one)).await.is_ok_and(|count| count == 1)
 }
 
-fn system() -> Arc<dyn Clock> {
+fn system() -> Arc<dyn HostClock> {
     Arc::new(SystemClock::new())
 }
 
@@ -169,12 +169,12 @@ async fn our_own_certificate_that_expires_is_warned_of_and_then_makes_us_unready
     assert_eq!(lines.with(&["expires in"]), [""; 0], "twelve days are enough");
     clock.advance(Duration::from_secs(6 * 86_400));
     lines.wait_for(&["WARN", "tls.crt expires in 144h, at 2021-01-01T00:00:00Z"]).await;
-    assert_eq!(check(clock.mono()), Verdict::Pass);
+    assert_eq!(check(clock.mono()), CheckResult::Pass);
     clock.advance(Duration::from_secs(6 * 86_400));
     lines
         .wait_for(&["ERROR", "tls.crt expired at 2021-01-01T00:00:00Z: clients refuse this server; renew it"])
         .await;
-    let Verdict::Fail(why) = check(clock.mono()) else { panic!("it has expired at {end}") };
+    let CheckResult::Fail(why) = check(clock.mono()) else { panic!("it has expired at {end}") };
     assert!(why.contains("tls.crt expired at 2021-01-01T00:00:00Z"), "{why}");
     assert_eq!(lines.with(&["expires in"]).len(), 1, "once a day and not once a round");
 
@@ -331,15 +331,15 @@ async fn a_drain_does_not_wait_for_somebody_who_has_not_even_said_hello() {
 fn a_server_does_not_start_with_certificates_that_cannot_be_used() {
     let house = House::new();
     let load = || {
-        let mut metrics = Metrics::of(&Build { component: "test", version: "0", revision: "0" });
+        let mut metrics = MetricsBuilder::of(&BuildInfo { component: "test", version: "0", revision: "0" });
         let servers = ServerMetrics::register(metrics.registry());
         Certificates::load(house.files(true), &servers, metrics.registry(), system()).map(|_| ())
     };
-    assert!(matches!(load(), Err(TlsError::Read { .. })));
+    assert!(matches!(load(), Err(ServerTlsError::Read { .. })));
     house.install(&issue(&house.servers_ca, 2020, 2021));
-    assert!(matches!(load(), Err(TlsError::Expired { .. })));
+    assert!(matches!(load(), Err(ServerTlsError::Expired { .. })));
     house.install(&(String::new(), String::new()));
-    assert!(matches!(load(), Err(TlsError::Content { .. })));
+    assert!(matches!(load(), Err(ServerTlsError::Content { .. })));
     house.install(&issue(&house.servers_ca, 2020, 2090));
     assert!(load().is_ok());
 }

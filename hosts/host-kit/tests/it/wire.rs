@@ -1,9 +1,9 @@
 //! A server under test, and clients that speak to it byte by byte.
 
 use bytes::Bytes;
-use host_kit::clock::{Clock, SystemClock};
-use host_kit::metrics::{Build, Metrics, Page};
-use host_kit::server::{Certificates, Drain, Limits, Port, Routes, Server, ServerMetrics, Times};
+use host_kit::clock::{HostClock, SystemClock};
+use host_kit::metrics::{BuildInfo, MetricsBuilder, Page};
+use host_kit::server::{Certificates, Drain, HttpServer, Port, Routes, ServerLimits, ServerMetrics, Times};
 use host_kit::shutdown::{self, Trigger};
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
@@ -65,29 +65,29 @@ pub(crate) fn times() -> Times {
     Times { handshake: LONG, first_byte: LONG, head: LONG, room: LONG, body: LONG, idle: LONG, write: LONG }
 }
 
-pub(crate) fn limits(times: Times) -> Limits {
+pub(crate) fn limits(times: Times) -> ServerLimits {
     // All clients are on this machine: one address may have all places.
-    Limits::new(1000, 4).unwrap().with_peer_max(5).unwrap().with_times(times).unwrap()
+    ServerLimits::new(1000, 4).unwrap().with_peer_max(5).unwrap().with_times(times).unwrap()
 }
 
-pub(crate) async fn serve(limits: Limits, drain: Drain) -> Running {
-    let mut metrics = Metrics::of(&Build { component: "test", version: "0", revision: "0" });
+pub(crate) async fn serve(limits: ServerLimits, drain: Drain) -> Running {
+    let mut metrics = MetricsBuilder::of(&BuildInfo { component: "test", version: "0", revision: "0" });
     let servers = ServerMetrics::register(metrics.registry());
     serve_with(limits, drain, metrics, &servers, None).await
 }
 
 pub(crate) async fn serve_with(
-    limits: Limits,
+    limits: ServerLimits,
     drain: Drain,
-    metrics: Metrics,
+    metrics: MetricsBuilder,
     servers: &ServerMetrics,
     tls: Option<Certificates>,
 ) -> Running {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let clock: Arc<dyn HostClock> = Arc::new(SystemClock::new());
     let gate = Arc::new(Semaphore::new(0));
     let routes = Handlers { gate: gate.clone() };
     let listen = "localhost:0".parse().unwrap();
-    let server = Server::bind(listen, Port::Work, routes, limits, tls, (servers, clock)).await.unwrap();
+    let server = HttpServer::bind(listen, Port::Work, routes, limits, tls, (servers, clock)).await.unwrap();
     let address = server.address().unwrap();
     let (trigger, stop) = shutdown::pair();
     Running { address, gate, page: metrics.page(), trigger, ended: tokio::spawn(server.run(stop, drain)) }

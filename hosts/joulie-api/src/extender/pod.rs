@@ -8,7 +8,9 @@ use crate::labels;
 use crate::quantity::Quantity;
 use joulie_core::placement::assumed::PodUid;
 use joulie_core::placement::class::{Classified, WorkloadClass};
-use joulie_core::placement::demand::{Ask, Container, Demand, DemandSum, GpuResource, GpuVendor, Runs};
+use joulie_core::placement::demand::{
+    Container, DemandSum, GpuResource, GpuVendor, PodDemand, ResourceRequest, Runs,
+};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -16,7 +18,7 @@ use serde_json::{Map, Value};
 /// A pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Pod {
+pub struct ExtenderPod {
     metadata: Option<Metadata>,
     spec: Option<Spec>,
 }
@@ -63,7 +65,7 @@ pub struct GpuWish<'a> {
     pub vram_mb: Option<i64>,
 }
 
-impl Pod {
+impl ExtenderPod {
     /// Reads a pod.
     ///
     /// # Errors
@@ -135,7 +137,7 @@ impl Pod {
     ///
     /// # Errors
     /// When a quantity is none.
-    pub fn demand(&self) -> Result<Demand, FieldError> {
+    pub fn demand(&self) -> Result<PodDemand, FieldError> {
         let mut sum = DemandSum::default();
         if let Some(spec) = &self.spec {
             let init = spec.init_containers.iter().flatten().enumerate();
@@ -174,8 +176,8 @@ impl ContainerSpec {
 
 impl Resources {
     fn read(&self, field: &str, runs: Runs) -> Result<Container, FieldError> {
-        let ask = |name, unit: fn(Quantity) -> u64| -> Result<Ask, FieldError> {
-            Ok(Ask {
+        let ask = |name, unit: fn(Quantity) -> u64| -> Result<ResourceRequest, FieldError> {
+            Ok(ResourceRequest {
                 request: amount(&format!("{field}.resources.requests"), self.requests.as_ref(), name)?
                     .map(unit),
                 limit: amount(&format!("{field}.resources.limits"), self.limits.as_ref(), name)?.map(unit),
@@ -185,7 +187,7 @@ impl Resources {
             runs,
             cpu_milli: ask("cpu", milli)?,
             memory_bytes: ask("memory", whole)?,
-            gpus: [Ask::default(); 3],
+            gpus: [ResourceRequest::default(); 3],
         };
         for (vendor, gpus) in GpuVendor::ALL.into_iter().zip(&mut container.gpus) {
             gpus.request = gpus_of(vendor, &format!("{field}.resources.requests"), self.requests.as_ref())?;
@@ -261,16 +263,16 @@ mod tests {
     use joulie_core::placement::demand::GpuDemand;
     use serde_json::json;
 
-    fn pod(json: &Value) -> Pod {
+    fn pod(json: &Value) -> ExtenderPod {
         let text = json.to_string();
-        Pod::read(serde_json::from_str(&text).unwrap()).unwrap()
+        ExtenderPod::read(serde_json::from_str(&text).unwrap()).unwrap()
     }
 
-    fn demand(spec: &Value) -> Result<Demand, String> {
+    fn demand(spec: &Value) -> Result<PodDemand, String> {
         pod(&json!({"spec": spec})).demand().map_err(|error| error.to_string())
     }
 
-    fn one(resources: &Value) -> Demand {
+    fn one(resources: &Value) -> PodDemand {
         demand(&json!({"containers": [{"resources": resources}]})).unwrap()
     }
 
@@ -370,7 +372,7 @@ mod tests {
             assert_eq!((pod.gpu_wish().unwrap(), pod.node()), (None, None));
         }
         let not = serde_json::from_str::<&RawValue>("\"pod\"").unwrap();
-        assert!(Pod::read(not).unwrap_err().to_string().contains("expected a pod"));
+        assert!(ExtenderPod::read(not).unwrap_err().to_string().contains("expected a pod"));
     }
 
     #[test]

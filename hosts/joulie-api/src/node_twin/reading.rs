@@ -4,16 +4,16 @@
 //! trend beside it is made of such zeros. Both are unknown here.
 
 use super::{NodeTwinStatus, PowerMeasurement};
-use crate::condition::{ConditionType, Status, find};
+use crate::condition::{ConditionStatus, ConditionType, find};
 use crate::field::{FieldError, quantity};
 use crate::labels::PLAN_LEASE;
 use jiff::Timestamp;
 use joulie_core::placement::class::SchedulableClass;
-use joulie_core::placement::freshness::{Evidence, Telemetry, UnixTime};
+use joulie_core::placement::freshness::{Evidence, TelemetryFreshness, UnixTime};
 use joulie_core::placement::score;
 use power_units::{Percent, Ratio, Role, Watts, WattsPerMinute};
 
-impl TryFrom<&NodeTwinStatus> for score::Twin {
+impl TryFrom<&NodeTwinStatus> for score::TwinStatus {
     type Error = FieldError;
 
     /// Room rounds down; stress, draw and the facility's share round up.
@@ -37,7 +37,7 @@ impl TryFrom<&NodeTwinStatus> for score::Twin {
     }
 }
 
-impl TryFrom<&PowerMeasurement> for score::PowerMeasurement {
+impl TryFrom<&PowerMeasurement> for score::TwinPower {
     type Error = FieldError;
 
     fn try_from(power: &PowerMeasurement) -> Result<Self, FieldError> {
@@ -71,9 +71,9 @@ impl NodeTwinStatus {
         if self.plan_lease.as_deref() == Some(PLAN_LEASE) {
             let conditions = self.conditions.as_deref().unwrap_or_default();
             return Evidence::Leased(match find(conditions, ConditionType::TelemetryFresh) {
-                Some(Status::True) => Telemetry::Fresh,
-                Some(Status::False | Status::Unknown) => Telemetry::Stale,
-                None => Telemetry::Unsaid,
+                Some(ConditionStatus::True) => TelemetryFreshness::Fresh,
+                Some(ConditionStatus::False | ConditionStatus::Unknown) => TelemetryFreshness::Stale,
+                None => TelemetryFreshness::Unsaid,
             });
         }
         Evidence::Dated(self.last_updated.as_deref().and_then(unix_time))
@@ -96,15 +96,15 @@ fn unix_time(text: &str) -> Option<UnixTime> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use joulie_core::placement::score::Twin;
+    use joulie_core::placement::score::TwinStatus;
     use serde_json::{Value, json};
 
     fn status(json: Value) -> NodeTwinStatus {
         serde_json::from_value(json).unwrap()
     }
 
-    fn twin(json: Value) -> Twin {
-        Twin::try_from(&status(json)).unwrap()
+    fn twin(json: Value) -> TwinStatus {
+        TwinStatus::try_from(&status(json)).unwrap()
     }
 
     #[test]
@@ -138,14 +138,14 @@ mod tests {
 
     #[test]
     fn a_twin_that_says_nothing_is_silent() {
-        assert_eq!(twin(json!({})), Twin::silent(SchedulableClass::Unknown));
+        assert_eq!(twin(json!({})), TwinStatus::silent(SchedulableClass::Unknown));
         assert_eq!(twin(json!({"schedulableClass": "best-effort"})).class, SchedulableClass::Unknown);
         assert_eq!(twin(json!({"schedulableClass": null, "predictedPsuStressScore": null})).psu, None);
     }
 
     #[test]
     fn a_number_that_does_not_fit_names_its_field() {
-        let error = Twin::try_from(&status(json!({"estimatedPUE": 1e12}))).unwrap_err();
+        let error = TwinStatus::try_from(&status(json!({"estimatedPUE": 1e12}))).unwrap_err();
         assert_eq!(error.field(), "status.estimatedPUE");
     }
 
@@ -156,11 +156,11 @@ mod tests {
                    "conditions": [{"type": "TelemetryFresh", "status": status}]})
         };
         for (json, evidence) in [
-            (leased("True"), Evidence::Leased(Telemetry::Fresh)),
-            (leased("False"), Evidence::Leased(Telemetry::Stale)),
-            (leased("Unknown"), Evidence::Leased(Telemetry::Stale)),
-            (leased("yes"), Evidence::Leased(Telemetry::Stale)),
-            (json!({"planLease": "joulie-plan"}), Evidence::Leased(Telemetry::Unsaid)),
+            (leased("True"), Evidence::Leased(TelemetryFreshness::Fresh)),
+            (leased("False"), Evidence::Leased(TelemetryFreshness::Stale)),
+            (leased("Unknown"), Evidence::Leased(TelemetryFreshness::Stale)),
+            (leased("yes"), Evidence::Leased(TelemetryFreshness::Stale)),
+            (json!({"planLease": "joulie-plan"}), Evidence::Leased(TelemetryFreshness::Unsaid)),
             (
                 json!({"lastUpdated": "1970-01-01T00:00:02Z"}),
                 Evidence::Dated(Some(UnixTime::from_micros(2_000_000))),

@@ -2,7 +2,10 @@
 //!
 //! What the profile does not say is left to the agent's own configuration; what it says in half is an error.
 
-use super::{ControlType, CpuMode, GpuMode, Source, SourceType, Target, TargetScope, TelemetryProfileSpec};
+use super::{
+    ControlType, CpuMode, GpuMode, ProfileTarget, SourceType, TargetScope, TelemetryProfileSpec,
+    TelemetrySource,
+};
 use crate::caps::node_name;
 use crate::field::FieldError;
 use crate::number::Whole;
@@ -10,7 +13,7 @@ use crate::word::{Vocabulary, Word};
 
 /// A profile that was understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Routing {
+pub struct TelemetryRouting {
     /// For whom it is.
     pub audience: Audience,
     /// Where the readings of the processors come from.
@@ -22,9 +25,9 @@ pub struct Routing {
     /// Where what surrounds the node comes from.
     pub context_source: Option<Readings>,
     /// Through what the processors are controlled.
-    pub cpu_control: Option<Control<CpuMode>>,
+    pub cpu_control: Option<ControlRoute<CpuMode>>,
     /// Through what the GPUs are controlled.
-    pub gpu_control: Option<Control<GpuMode>>,
+    pub gpu_control: Option<ControlRoute<GpuMode>>,
 }
 
 /// For whom a profile is.
@@ -44,7 +47,7 @@ pub enum Readings {
     /// The node's own hardware.
     Host,
     /// An HTTP endpoint.
-    Http(Endpoint),
+    Http(HttpEndpoint),
     /// A Prometheus server.
     Prometheus {
         /// Its URL.
@@ -56,7 +59,7 @@ pub enum Readings {
 
 /// Through what a device is controlled.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Control<Mode> {
+pub enum ControlRoute<Mode> {
     /// Nothing.
     None,
     /// The node's own hardware.
@@ -64,7 +67,7 @@ pub enum Control<Mode> {
     /// An HTTP endpoint.
     Http {
         /// Where it is.
-        endpoint: Endpoint,
+        endpoint: HttpEndpoint,
         /// What it is told, if the profile says it.
         mode: Option<Mode>,
     },
@@ -72,14 +75,14 @@ pub enum Control<Mode> {
 
 /// An HTTP endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoint {
+pub struct HttpEndpoint {
     /// Its URL; `{node}` stands for the name of the node.
     pub url: String,
     /// How long an answer may take, if the profile says it.
     pub timeout_seconds: Option<u16>,
 }
 
-impl TryFrom<&TelemetryProfileSpec> for Routing {
+impl TryFrom<&TelemetryProfileSpec> for TelemetryRouting {
     type Error = FieldError;
 
     fn try_from(spec: &TelemetryProfileSpec) -> Result<Self, FieldError> {
@@ -109,7 +112,7 @@ impl TryFrom<&TelemetryProfileSpec> for Routing {
     }
 }
 
-fn audience(target: &Target) -> Result<Audience, FieldError> {
+fn audience(target: &ProfileTarget) -> Result<Audience, FieldError> {
     Ok(match target.scope.expect("spec.target.scope")? {
         TargetScope::Cluster => Audience::Cluster,
         TargetScope::Node => {
@@ -119,7 +122,7 @@ fn audience(target: &Target) -> Result<Audience, FieldError> {
     })
 }
 
-fn readings(field: &str, source: Option<&Source>) -> Result<Option<Readings>, FieldError> {
+fn readings(field: &str, source: Option<&TelemetrySource>) -> Result<Option<Readings>, FieldError> {
     let Some((source, word)) = source.and_then(|source| source.type_.as_ref().map(|word| (source, word)))
     else {
         return Ok(None);
@@ -147,19 +150,19 @@ fn control<Mode: Vocabulary>(
     field: &str,
     word: Option<&Word<ControlType>>,
     (url, timeout, mode): Http<Mode>,
-) -> Result<Option<Control<Mode>>, FieldError> {
+) -> Result<Option<ControlRoute<Mode>>, FieldError> {
     let Some(word) = word else { return Ok(None) };
     Ok(Some(match word.expect(&format!("{field}.type"))? {
-        ControlType::None => Control::None,
-        ControlType::Host => Control::Host,
-        ControlType::Http => Control::Http {
+        ControlType::None => ControlRoute::None,
+        ControlType::Host => ControlRoute::Host,
+        ControlType::Http => ControlRoute::Http {
             endpoint: endpoint(&format!("{field}.http"), url, timeout)?,
             mode: mode.map(|mode| mode.expect(&format!("{field}.http.mode"))).transpose()?,
         },
     }))
 }
 
-fn endpoint(field: &str, url: Option<String>, timeout: Option<Whole>) -> Result<Endpoint, FieldError> {
+fn endpoint(field: &str, url: Option<String>, timeout: Option<Whole>) -> Result<HttpEndpoint, FieldError> {
     let timeout_seconds = match timeout {
         None => None,
         Some(seconds) => {
@@ -169,7 +172,7 @@ fn endpoint(field: &str, url: Option<String>, timeout: Option<Whole>) -> Result<
             Some(fits.ok_or_else(error)?)
         }
     };
-    Ok(Endpoint { url: said(&format!("{field}.endpoint"), url, "a URL")?, timeout_seconds })
+    Ok(HttpEndpoint { url: said(&format!("{field}.endpoint"), url, "a URL")?, timeout_seconds })
 }
 
 fn said(field: &str, text: Option<String>, expected: &str) -> Result<String, FieldError> {
@@ -181,15 +184,16 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn routing(spec: Value) -> Result<Routing, String> {
+    fn routing(spec: Value) -> Result<TelemetryRouting, String> {
         let spec: TelemetryProfileSpec = serde_json::from_value(spec).unwrap();
-        Routing::try_from(&spec).map_err(|error| error.to_string())
+        TelemetryRouting::try_from(&spec).map_err(|error| error.to_string())
     }
 
     #[test]
     fn a_whole_profile_is_understood() {
         // Agent table, rows 6 and 10.
-        let endpoint = |timeout_seconds| Endpoint { url: "http://sim/{node}".to_owned(), timeout_seconds };
+        let endpoint =
+            |timeout_seconds| HttpEndpoint { url: "http://sim/{node}".to_owned(), timeout_seconds };
         let read = routing(json!({
             "target": {"scope": "node", "nodeName": "a"},
             "sources": {
@@ -204,7 +208,7 @@ mod tests {
         }));
         assert_eq!(
             read.unwrap(),
-            Routing {
+            TelemetryRouting {
                 audience: Audience::Node("a".to_owned()),
                 cpu_source: Some(Readings::Http(endpoint(Some(5)))),
                 gpu_source: Some(Readings::None),
@@ -213,8 +217,8 @@ mod tests {
                     endpoint: "http://p".to_owned(),
                     query: "up".to_owned()
                 }),
-                cpu_control: Some(Control::Http { endpoint: endpoint(None), mode: Some(CpuMode::Dvfs) }),
-                gpu_control: Some(Control::Host),
+                cpu_control: Some(ControlRoute::Http { endpoint: endpoint(None), mode: Some(CpuMode::Dvfs) }),
+                gpu_control: Some(ControlRoute::Host),
             }
         );
     }

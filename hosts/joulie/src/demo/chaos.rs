@@ -1,4 +1,4 @@
-//! What `--chaos` does to the system, when, and to which node. This file only decides; `cast` acts.
+//! What `--chaos` does to the system, when, and to which node. This file only decides; `cluster` acts.
 
 use super::state::{Offer, State};
 use std::time::Duration;

@@ -5,10 +5,10 @@ mod rows;
 
 pub(super) use rows::{Hardware, Lease, Machine, Pod, Profile, Twin};
 
+use super::events::standing;
 use super::state::{Device, Node, Offer, Placement, Plan, Pods, State, Telemetry};
-use super::story::standing;
-use host_kit::clock::{Clock, Mono, Receipt};
-use host_kit::reflect::{Key, Rows};
+use host_kit::clock::{HostClock, Mono, ObservedRenewal};
+use host_kit::reflect::{ObjectKey, Rows};
 use joulie_api::labels;
 use joulie_core::node::cap::CapIntent;
 use power_units::{Celsius, Role, Watts};
@@ -50,11 +50,11 @@ pub(super) struct Watched {
 pub(super) struct Observer {
     watched: Watched,
     probed: Arc<Mutex<Probed>>,
-    clock: Arc<dyn Clock>,
+    clock: Arc<dyn HostClock>,
     began: Mono,
     budget: Option<Watts>,
-    plan: Receipt,
-    readings: BTreeMap<String, Receipt>,
+    plan: ObservedRenewal,
+    readings: BTreeMap<String, ObservedRenewal>,
     eco_since: BTreeMap<String, Duration>,
     bindings: Bindings,
     misplaced: u32,
@@ -85,7 +85,7 @@ impl Observer {
     pub(super) fn new(
         watched: Watched,
         probed: Arc<Mutex<Probed>>,
-        (clock, began): (Arc<dyn Clock>, Mono),
+        (clock, began): (Arc<dyn HostClock>, Mono),
         budget: Option<Watts>,
     ) -> Self {
         Self {
@@ -94,7 +94,7 @@ impl Observer {
             clock,
             began,
             budget,
-            plan: Receipt::NOTHING,
+            plan: ObservedRenewal::NOTHING,
             readings: BTreeMap::new(),
             eco_since: BTreeMap::new(),
             bindings: Bindings::default(),
@@ -136,7 +136,7 @@ impl Observer {
         let hardware = by_node(&self.watched.hardware, |row| &row.node);
         let probed = self.probed.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut nodes = BTreeMap::new();
-        for (Key { name, .. }, held) in self.watched.machines.all() {
+        for (ObjectKey { name, .. }, held) in self.watched.machines.all() {
             let (profile, twin) = (profiles.get(&name).map(|row| &**row), twins.get(&name).map(|row| &**row));
             let hardware = hardware.get(&name).map(|row| &**row);
             let mut node = assemble(&held.row, profile, twin, hardware);
@@ -151,7 +151,7 @@ impl Observer {
     /// What a node draws, while its agent says so.
     fn power(&mut self, name: &str, hardware: Option<&Hardware>, now: Mono) -> Option<Watts> {
         let hardware = hardware?;
-        let receipt = self.readings.entry(name.to_owned()).or_insert(Receipt::NOTHING);
+        let receipt = self.readings.entry(name.to_owned()).or_insert(ObservedRenewal::NOTHING);
         receipt.hear(hardware.sampled_at.as_deref()?, now);
         hardware.power.filter(|_| receipt.age(now).is_some_and(|age| age <= READING_STALE))
     }

@@ -1,8 +1,8 @@
 //! The demo where nobody looks at a terminal: a line for each event and each placement, and one with the whole each few
 //! seconds. No I/O and no clock.
 
+use super::events::{Line, Tone, seconds};
 use super::state::{Offer, Placement, State};
-use super::story::{Line, Tone, seconds};
 use power_units::Watts;
 use std::time::Duration;
 

@@ -22,8 +22,8 @@ pub(super) use book::{Fit, NodeRow, PodRow};
 
 use super::state::Placement;
 use choice::choose;
-use host_kit::clock::{Clock, Mono};
-use host_kit::reflect::{Key, Rows};
+use host_kit::clock::{HostClock, Mono};
+use host_kit::reflect::{ObjectKey, Rows};
 use host_kit::shutdown::Stop;
 use joulie_api::condition::rfc3339;
 use queue::Queue;
@@ -45,7 +45,7 @@ pub(super) struct Scheduler {
     pub(super) extender: Extender,
     pub(super) nodes: Rows<NodeRow>,
     pub(super) pods: Rows<PodRow>,
-    pub(super) clock: Arc<dyn Clock>,
+    pub(super) clock: Arc<dyn HostClock>,
     /// When the demo began, by that clock.
     pub(super) began: Mono,
     pub(super) placed: UnboundedSender<Placement>,
@@ -78,10 +78,10 @@ impl Scheduler {
     }
 
     /// Tries each pod whose turn it is, the oldest first.
-    async fn round(&self, queue: &mut Queue, assumed: &mut BTreeMap<Key, Arc<PodRow>>) {
+    async fn round(&self, queue: &mut Queue, assumed: &mut BTreeMap<ObjectKey, Arc<PodRow>>) {
         let pods = self.pods.all();
         assumed.retain(|key, _| pods.get(key).is_some_and(|held| held.row.node.is_none()));
-        let waiting: Vec<(Key, Arc<PodRow>)> = pods
+        let waiting: Vec<(ObjectKey, Arc<PodRow>)> = pods
             .iter()
             .filter(|(key, held)| held.row.is_ours_to_place() && !assumed.contains_key(*key))
             .map(|(key, held)| (key.clone(), held.row.clone()))
@@ -116,7 +116,7 @@ impl Scheduler {
     async fn place(
         &self,
         pod: &PodRow,
-        assumed: &BTreeMap<Key, Arc<PodRow>>,
+        assumed: &BTreeMap<ObjectKey, Arc<PodRow>>,
     ) -> Result<(String, String), Unplaced> {
         let nodes = self.nodes.all();
         let mut fit = Fit::of(nodes.iter().map(|(key, held)| (key.name.as_str(), &*held.row)));

@@ -1,11 +1,11 @@
 //! What is shown, on a terminal or as lines, and the table at the end.
 
+use super::events::{EventLog, Line, Tone};
 use super::plain::Plain;
 use super::state::{Placement, State};
-use super::story::{Line, Story, Tone};
-use super::tally::Tally;
+use super::summary::RunSummary;
 use super::terminal::{self, Screen};
-use super::view::{self, Fixed, Glyphs, Size, Strip, Style};
+use super::view::{self, Fixed, Glyphs, Size, Sparkline, Style};
 use crate::args::Demo;
 use crate::out::Out;
 use std::fs::File;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// A point of the strip of power for each of these: 80 columns are 20 seconds of the past, and more where it is wide.
 const POINT: Duration = Duration::from_millis(500);
-/// So many lines of the story are remembered for the view.
+/// So many lines of the events are remembered for the view.
 const LINES: usize = 200;
 
 /// The demo's output.
@@ -23,13 +23,13 @@ pub(super) struct Show {
     out: Out,
     face: Face,
     fixed: Fixed,
-    story: Story,
+    events: EventLog,
     lines: Vec<Line>,
     untold: Vec<Line>,
-    power: Strip,
+    power: Sparkline,
     /// When the strip of power gets its next point.
     point: Duration,
-    tally: Tally,
+    summary: RunSummary,
     picture: Option<Picture>,
 }
 
@@ -78,12 +78,12 @@ impl Show {
             out,
             face,
             fixed,
-            story: Story::default(),
+            events: EventLog::default(),
             lines: Vec::new(),
             untold: Vec::new(),
-            power: Strip::default(),
+            power: Sparkline::default(),
             point: Duration::ZERO,
-            tally: Tally::default(),
+            summary: RunSummary::default(),
             picture,
         })
     }
@@ -109,13 +109,13 @@ impl Show {
     /// Shows a state, and what has happened up to it.
     pub(super) fn go_on(&mut self, state: &State, placed: &[Placement]) {
         let mut told = std::mem::take(&mut self.untold);
-        told.extend(self.story.go_on(state));
+        told.extend(self.events.go_on(state));
         for line in &told {
             if matches!(line.tone, Tone::Warn | Tone::Bad) {
-                self.tally.trouble();
+                self.summary.trouble();
             }
         }
-        self.tally.take(state, placed);
+        self.summary.take(state, placed);
         if state.at >= self.point {
             self.point = state.at + POINT;
             self.power.push(state.power());
@@ -148,14 +148,14 @@ impl Show {
 
     /// Leaves the terminal as it was and tells the whole run. An error where the output was lost on the way.
     pub(super) fn end(self) -> Result<(), String> {
-        let Self { mut out, face, tally, picture, fixed, lines, power, .. } = self;
+        let Self { mut out, face, summary, picture, fixed, lines, power, .. } = self;
         drop(face);
         let drawn = picture.map_or(Ok(()), |Picture { mut file, last }| {
             let rows = view::rows(&last, &fixed, &lines, &power, (PICTURE, Glyphs::Unicode));
             file.write_all(view::svg(&rows, PICTURE.columns).as_bytes())
         });
         out.line("");
-        for line in tally.table() {
+        for line in summary.table() {
             out.line(line);
         }
         match out.failure() {

@@ -1,4 +1,4 @@
-//! What is known of the demo's cluster at one moment: facts, gathered by `observe`, told by `story`, counted by `tally`
+//! What is known of the demo's cluster at one moment: facts, gathered by `observe`, told by `events`, counted by `summary`
 //! and drawn by `view`. Nothing here does I/O or reads a clock.
 //!
 //! What is not known is `None` and is shown as such: a number that nobody has is never 0.

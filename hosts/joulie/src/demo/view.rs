@@ -7,14 +7,14 @@ mod header;
 mod nodes;
 mod paint;
 mod picture;
-mod strip;
+mod sparkline;
 
 pub(crate) use paint::{Glyphs, Ink, Paint, Row};
 pub(crate) use picture::svg;
-pub(crate) use strip::Strip;
+pub(crate) use sparkline::Sparkline;
 
+use super::events::{Line, Tone, seconds};
 use super::state::{Placement, State};
-use super::story::{Line, Tone, seconds};
 use std::time::Duration;
 
 /// The terminal's size.
@@ -48,7 +48,7 @@ pub(crate) fn frame(
     state: &State,
     fixed: &Fixed,
     told: &[Line],
-    power: &Strip,
+    power: &Sparkline,
     (size, style): (Size, Style),
 ) -> Vec<String> {
     let size = Size { columns: size.columns.max(COLUMNS_LEAST), rows: size.rows.max(1) };
@@ -61,7 +61,7 @@ pub(crate) fn rows(
     state: &State,
     fixed: &Fixed,
     told: &[Line],
-    power: &Strip,
+    power: &Sparkline,
     (size, glyphs): (Size, Glyphs),
 ) -> Vec<Row> {
     let mut rows = header::header(state, fixed, power, size, glyphs);

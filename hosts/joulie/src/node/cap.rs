@@ -11,8 +11,8 @@ use super::verdict::{self, Stands, Verdict};
 use super::{Desk, Ending, Refusal, words};
 use crate::args::{CapArgs, Caps};
 use crate::value::Span;
-use joulie_core::node::cap::Desired;
-use node_kit::{Access, Desire, DeviceReport, Report};
+use joulie_core::node::cap::DesiredCap;
+use node_kit::{Desire, DeviceReport, NodeAccess, NodeReport};
 use power_hal::Clock;
 use power_units::{Micros, Role, Watts};
 
@@ -23,7 +23,7 @@ const LOOP_WITHIN: Micros = Micros::new(60_000_000);
 
 pub(super) fn cap(desk: &mut Desk, args: &CapArgs) -> Result<Ending, Refusal> {
     let CapArgs { caps, lasting } = *args;
-    let hold = Hold::begin(desk, Access::Control)?;
+    let hold = Hold::begin(desk, NodeAccess::Control)?;
     hold.handle.desire(desire(&caps));
     let Some(verdicts) = settle(desk, &hold, &caps) else {
         desk.out.line("interrupted before the caps were in force");
@@ -58,7 +58,7 @@ impl Ending {
 
 fn desire(caps: &Caps) -> Desire {
     let part =
-        |cap: Option<crate::value::Cap>| cap.map_or(Desired::Unknown, |cap| Desired::Cap(cap.intent()));
+        |cap: Option<crate::value::Cap>| cap.map_or(DesiredCap::Unknown, |cap| DesiredCap::Cap(cap.intent()));
     Desire { cpu: part(caps.package), gpu: part(caps.gpu), grant: None }
 }
 
@@ -94,7 +94,7 @@ fn settle(desk: &mut Desk, hold: &Hold, caps: &Caps) -> Option<Vec<Verdict>> {
 }
 
 /// Why the frequencies have to do what a power limit would.
-fn why_loop(report: &Report) -> Vec<String> {
+fn why_loop(report: &NodeReport) -> Vec<String> {
     let limited = report
         .packages
         .iter()
@@ -112,7 +112,7 @@ fn why_loop(report: &Report) -> Vec<String> {
 }
 
 /// The verdicts, and below them what was read back of each device. What a loop holds has no limit to be read back.
-fn say(desk: &mut Desk, report: &Report, caps: &Caps, verdicts: &[Verdict]) {
+fn say(desk: &mut Desk, report: &NodeReport, caps: &Caps, verdicts: &[Verdict]) {
     for one in verdicts {
         desk.out.line(&one.text);
     }
@@ -231,7 +231,7 @@ pub(super) fn finish(desk: &mut Desk, hold: Hold, restored: &Restored) -> Ending
     Ending::NotDone
 }
 
-fn back(report: &Report, restored: &Restored) -> Vec<String> {
+fn back(report: &NodeReport, restored: &Restored) -> Vec<String> {
     let is_back = |key| {
         restored.before.iter().any(|entry| entry.domain == key)
             && !restored.left.iter().any(|entry| entry.domain == key)

@@ -2,8 +2,10 @@
 
 use super::words::standing;
 use super::{Desk, Ending, Refusal};
-use joulie_core::node::cap::Desired;
-use node_kit::{Access, Desire, Entry, Handle, Journal, Node, Report, Standing, Time};
+use joulie_core::node::cap::DesiredCap;
+use node_kit::{
+    BackendState, Desire, Journal, JournalEntry, NodeAccess, NodeHandle, NodeReport, OpenNode, Time,
+};
 use power_hal::{Clock, DomainKind};
 use power_units::{Micros, Stamp};
 use std::thread::JoinHandle;
@@ -17,10 +19,10 @@ const RESTORED_WITHIN: Micros = Micros::new(10_000_000);
 /// A control loop that runs.
 #[derive(Debug)]
 pub(super) struct Hold {
-    pub(super) handle: Handle,
+    pub(super) handle: NodeHandle,
     pub(super) journal: Journal,
     pub(super) time: Time,
-    thread: JoinHandle<Node>,
+    thread: JoinHandle<OpenNode>,
 }
 
 /// Of which devices limits are to be put back.
@@ -34,9 +36,9 @@ pub(super) struct Which {
 #[derive(Debug)]
 pub(super) struct Restored {
     /// What the journal held before.
-    pub(super) before: Vec<Entry>,
+    pub(super) before: Vec<JournalEntry>,
     /// What it still holds of that.
-    pub(super) left: Vec<Entry>,
+    pub(super) left: Vec<JournalEntry>,
     /// Originals are back, but the journal could not be told.
     pub(super) behind: bool,
     /// A signal came meanwhile.
@@ -46,26 +48,26 @@ pub(super) struct Restored {
 impl Which {
     pub(super) const ALL: Self = Self { cpu: true, gpu: true };
 
-    fn has(self, entry: &Entry) -> bool {
+    fn has(self, entry: &JournalEntry) -> bool {
         match entry.domain.kind() {
             DomainKind::Package | DomainKind::Socket | DomainKind::Policy => self.cpu,
             DomainKind::Gpu => self.gpu,
         }
     }
 
-    fn of(self, journal: &Journal) -> Vec<Entry> {
+    fn of(self, journal: &Journal) -> Vec<JournalEntry> {
         journal.entries().into_iter().filter(|entry| self.has(entry)).collect()
     }
 
     fn gone(self) -> Desire {
-        let part = |gone| if gone { Desired::Gone } else { Desired::Unknown };
+        let part = |gone| if gone { DesiredCap::Gone } else { DesiredCap::Unknown };
         Desire { cpu: part(self.cpu), gpu: part(self.gpu), grant: None }
     }
 }
 
 impl Hold {
     /// Opens the node as its writer or as somebody who looks, and lets its loop run.
-    pub(super) fn begin(desk: &Desk, access: Access) -> Result<Self, Refusal> {
+    pub(super) fn begin(desk: &Desk, access: NodeAccess) -> Result<Self, Refusal> {
         let mut node = desk.site.open(access, &desk.interrupts)?;
         let (handle, journal) = (node.handle(), node.journal().clone());
         let run = move || {
@@ -84,7 +86,7 @@ impl Hold {
     }
 
     /// Waits until the report is of a period that began after this call: what is read back then is true now.
-    pub(super) fn fresh_report(&self, desk: &Desk) -> Report {
+    pub(super) fn fresh_report(&self, desk: &Desk) -> NodeReport {
         let begun = self.handle.report().counts.periods;
         let until = self.time.now() + desk.site.period + desk.site.period + Micros::new(1_000_000);
         loop {
@@ -122,7 +124,7 @@ impl Hold {
     }
 
     /// Ends the loop. Limits stay as they are. Nothing where the loop has failed.
-    pub(super) fn end(self) -> Option<Node> {
+    pub(super) fn end(self) -> Option<OpenNode> {
         self.handle.stop();
         self.thread.join().ok()
     }
@@ -134,7 +136,7 @@ impl Restored {
     }
 
     /// What is left, and why.
-    pub(super) fn left_lines(&self, report: &Report) -> Vec<String> {
+    pub(super) fn left_lines(&self, report: &NodeReport) -> Vec<String> {
         let mut lines: Vec<String> = self
             .left
             .iter()
@@ -142,9 +144,9 @@ impl Restored {
                 let backend = report.backends.iter().find(|backend| backend.kind == entry.backend);
                 let why = match backend.map(|backend| (&backend.standing, &backend.last_trouble, backend)) {
                     None => "its backend is not in use; see --registers".to_owned(),
-                    Some((Standing::Ready, Some(trouble), _)) => trouble.to_string(),
-                    Some((Standing::Ready, None, _)) => "its hardware is not there".to_owned(),
-                    Some((Standing::Opening | Standing::Failed(_), _, backend)) => standing(backend),
+                    Some((BackendState::Ready, Some(trouble), _)) => trouble.to_string(),
+                    Some((BackendState::Ready, None, _)) => "its hardware is not there".to_owned(),
+                    Some((BackendState::Opening | BackendState::Failed(_), _, backend)) => standing(backend),
                 };
                 format!("  {} ({}): {why}", entry.domain, entry.backend.label())
             })

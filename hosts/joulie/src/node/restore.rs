@@ -2,10 +2,10 @@
 
 use super::hold::{Hold, Which};
 use super::{Desk, Ending, Refusal, cap, show};
-use node_kit::Access;
+use node_kit::NodeAccess;
 
 pub(super) fn restore(desk: &mut Desk) -> Result<Ending, Refusal> {
-    let hold = Hold::begin(desk, Access::Control)?;
+    let hold = Hold::begin(desk, NodeAccess::Control)?;
     if hold.journal.void() > 0 {
         desk.out.line(show::void(hold.journal.void()).trim_start());
     }

@@ -6,7 +6,7 @@ mod document;
 use super::view::{Device, Policies, View};
 use super::words::{self, Fact, frequency, seconds, table};
 use super::{Desk, Ending, Refusal};
-use node_kit::{Access, BackendKind, Entry};
+use node_kit::{BackendKind, JournalEntry, NodeAccess};
 use power_hal::{DomainKind, Setting};
 use power_units::Watts;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use std::time::Duration;
 const BETWEEN_SAMPLES: Duration = Duration::from_secs(1);
 
 pub(super) fn show(desk: &mut Desk, json: bool) -> Result<Ending, Refusal> {
-    let mut node = desk.site.open(Access::Look, &desk.interrupts)?;
+    let mut node = desk.site.open(NodeAccess::Look, &desk.interrupts)?;
     node.period();
     if desk.interrupts.within(BETWEEN_SAMPLES) {
         return Ok(Ending::Interrupted);
@@ -155,7 +155,7 @@ pub(super) fn void(count: usize) -> String {
 }
 
 /// The originals, one a line; frequency policies are counted, as there are hundreds of them.
-pub(super) fn entries(all: &[Entry]) -> Vec<String> {
+pub(super) fn entries(all: &[JournalEntry]) -> Vec<String> {
     let mut lines = Vec::new();
     let mut policies: BTreeMap<String, usize> = BTreeMap::new();
     for entry in all {

@@ -2,9 +2,9 @@
 
 use super::words;
 use crate::args::Caps;
-use joulie_core::node::cap::{Backend, CapResult, Report as Outcome};
-use joulie_core::node::energy::Reading;
-use node_kit::Report;
+use joulie_core::node::cap::{Backend, CapReport as Outcome, CapResult};
+use joulie_core::node::energy::MeterReading;
+use node_kit::NodeReport;
 use power_units::{Percent, Ratio, Role, Watts};
 
 /// What can be said of one kind of device.
@@ -35,7 +35,7 @@ pub(super) enum Stands {
 const LOOP_TOLERANCE: Percent = Percent::from_int(103);
 
 /// The verdicts on what was asked, packages first.
-pub(super) fn of(report: &Report, caps: &Caps) -> Vec<Verdict> {
+pub(super) fn of(report: &NodeReport, caps: &Caps) -> Vec<Verdict> {
     let packages = caps.package.map(|_| of_packages(report));
     let gpus = caps.gpu.map(|_| of_gpus(report));
     packages.into_iter().chain(gpus).collect()
@@ -45,7 +45,7 @@ fn verdict(stands: Stands, text: impl Into<String>) -> Verdict {
     Verdict { stands, by_loop: false, text: text.into() }
 }
 
-fn of_packages(report: &Report) -> Verdict {
+fn of_packages(report: &NodeReport) -> Verdict {
     let Some(decision) = report.cpu else {
         return verdict(Stands::Waiting, "packages: nothing is known yet");
     };
@@ -67,7 +67,7 @@ fn of_packages(report: &Report) -> Verdict {
     }
 }
 
-fn of_gpus(report: &Report) -> Verdict {
+fn of_gpus(report: &NodeReport) -> Verdict {
     report.gpu.map_or_else(
         || verdict(Stands::Waiting, "gpus: nothing is known yet"),
         |decision| of_limits("gpus", decision.report, report.gpus.len()),
@@ -100,18 +100,18 @@ fn of_limits(what: &str, outcome: Outcome, count: usize) -> Verdict {
 }
 
 /// The loop's own word is not enough: what it holds is what is measured.
-fn of_loop(report: &Report, cap: Option<Watts>) -> Verdict {
+fn of_loop(report: &NodeReport, cap: Option<Watts>) -> Verdict {
     let Some(cap) = cap else { return verdict(Stands::Waiting, "packages: the closed loop has no cap yet") };
     let most = cap.scale(LOOP_TOLERANCE.to_ratio(Role::Nearest), Role::Limit);
     debug_assert!(LOOP_TOLERANCE.to_ratio(Role::Nearest) > Ratio::ONE, "a tolerance above the cap");
     let how = format!("the closed loop over {} frequency policies", report.policies.len());
     let cap = words::watts(cap);
     match report.power {
-        Some(Reading::Fresh { watts, .. }) if watts <= most => verdict(
+        Some(MeterReading::Fresh { watts, .. }) if watts <= most => verdict(
             Stands::InForce,
             format!("packages: held by {how}: {} are drawn of {cap} together", words::watts(watts)),
         ),
-        Some(Reading::Fresh { watts, .. }) => verdict(
+        Some(MeterReading::Fresh { watts, .. }) => verdict(
             Stands::Above,
             format!("packages: {how} is not there yet: {} are drawn of {cap} together", words::watts(watts)),
         ),

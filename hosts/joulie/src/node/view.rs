@@ -3,8 +3,10 @@
 
 use super::Site;
 use super::words::{Fact, power, standing};
-use joulie_core::node::energy::{Gap, Reading};
-use node_kit::{BackendReport, Boot, DeviceReport, Entry, Journal, Lock, Report, Standing};
+use joulie_core::node::energy::{Gap, MeterReading};
+use node_kit::{
+    BackendReport, BackendState, Boot, DeviceReport, Journal, JournalEntry, NodeLock, NodeReport,
+};
 use power_units::{KiloHertz, Micros, Role, Watts};
 
 /// A node as it was seen.
@@ -59,13 +61,13 @@ pub(super) struct Backend {
 /// What the journal holds.
 #[derive(Debug)]
 pub(super) struct Originals {
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<JournalEntry>,
     /// How many entries of an earlier boot there are; firmware has its own limits again after a reboot.
     pub(super) void: usize,
 }
 
 impl View {
-    pub(super) fn of(site: &Site, report: &Report) -> Self {
+    pub(super) fn of(site: &Site, report: &NodeReport) -> Self {
         let journal = originals(site);
         let device = |device| Device::of(device, &report.backends, journal.is_ok());
         Self {
@@ -74,9 +76,9 @@ impl View {
             gpus: report.gpus.iter().map(device).collect(),
             policies: Policies::of(report),
             fallback: fallback(report),
-            power: power(report.power.unwrap_or(Reading::Missing(Gap::FirstSample))),
+            power: power(report.power.unwrap_or(MeterReading::Missing(Gap::FirstSample))),
             backends: report.backends.iter().map(Backend::of).collect(),
-            writer: Lock::holder(&site.state).map_err(|error| error.to_string()),
+            writer: NodeLock::holder(&site.state).map_err(|error| error.to_string()),
             journal,
         }
     }
@@ -89,8 +91,8 @@ fn originals(site: &Site) -> Result<Originals, String> {
 }
 
 /// Why a closed loop over the frequencies cannot hold a cap, if it cannot.
-fn fallback(report: &Report) -> Result<(), &'static str> {
-    let unmetered = |device: &DeviceReport| matches!(device.power, Reading::Missing(Gap::NoMeter));
+fn fallback(report: &NodeReport) -> Result<(), &'static str> {
+    let unmetered = |device: &DeviceReport| matches!(device.power, MeterReading::Missing(Gap::NoMeter));
     if report.policies.is_empty() {
         Err("there is no frequency policy that could be limited")
     } else if report.packages.is_empty() || report.packages.iter().any(unmetered) {
@@ -143,15 +145,15 @@ impl Device {
 /// Why nothing is known that a backend should have read.
 pub(super) fn unread(from: Option<&BackendReport>) -> String {
     match from.map(|backend| (&backend.standing, &backend.last_trouble)) {
-        Some((Standing::Failed(trouble), _) | (_, Some(trouble))) => trouble.to_string(),
-        Some((Standing::Opening, None)) => "its backend does not answer yet".to_owned(),
-        Some((Standing::Ready, None)) => "it could not be read".to_owned(),
+        Some((BackendState::Failed(trouble), _) | (_, Some(trouble))) => trouble.to_string(),
+        Some((BackendState::Opening, None)) => "its backend does not answer yet".to_owned(),
+        Some((BackendState::Ready, None)) => "it could not be read".to_owned(),
         None => "its backend is not there".to_owned(),
     }
 }
 
 impl Policies {
-    fn of(report: &Report) -> Self {
+    fn of(report: &NodeReport) -> Self {
         let span = |all: Vec<KiloHertz>| Some((all.iter().min().copied()?, all.iter().max().copied()?));
         let ends = report.policies.iter().flat_map(|policy| [policy.min, policy.max]).collect();
         let limits: Option<Vec<KiloHertz>> = report.policies.iter().map(|policy| policy.limit).collect();

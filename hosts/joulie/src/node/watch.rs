@@ -4,8 +4,8 @@ use super::hold::{Hold, TICK};
 use super::words::{self, Fact};
 use super::{Desk, Ending, Refusal};
 use crate::value::Span;
-use joulie_core::node::energy::{Gap, Reading};
-use node_kit::{Access, DeviceReport, Lock, Report};
+use joulie_core::node::energy::{Gap, MeterReading};
+use node_kit::{DeviceReport, NodeAccess, NodeLock, NodeReport};
 use power_hal::Clock;
 use power_units::{Micros, Ratio, Role, Watts};
 use std::collections::VecDeque;
@@ -29,7 +29,7 @@ struct Row {
 }
 
 pub(super) fn watch(desk: &mut Desk, lasting: Option<Span>) -> Result<Ending, Refusal> {
-    let hold = Hold::begin(desk, Access::Look)?;
+    let hold = Hold::begin(desk, NodeAccess::Look)?;
     let (begun, mut rows, mut drawn) = (hold.time.now(), Vec::new(), 0);
     // A counter tells nothing before its second sample, which comes a period after the first.
     let mut due = begun + desk.site.period + SECOND_SAMPLE;
@@ -62,7 +62,7 @@ pub(super) fn watch(desk: &mut Desk, lasting: Option<Span>) -> Result<Ending, Re
 }
 
 fn writer(desk: &Desk) -> String {
-    match Lock::holder(&desk.site.state) {
+    match NodeLock::holder(&desk.site.state) {
         Ok(Some(holder)) => format!("writer: {holder}"),
         Ok(None) => "writer: nobody".to_owned(),
         Err(error) => format!("writer: unknown ({error})"),
@@ -70,7 +70,7 @@ fn writer(desk: &Desk) -> String {
 }
 
 /// Takes the newest values in. A device that comes gets a row; one that goes has unknown values.
-fn follow(rows: &mut Vec<Row>, report: &Report) {
+fn follow(rows: &mut Vec<Row>, report: &NodeReport) {
     let mut seen = Vec::new();
     for device in report.packages.iter().chain(&report.gpus) {
         let name = device.key.as_str().to_owned();
@@ -80,7 +80,7 @@ fn follow(rows: &mut Vec<Row>, report: &Report) {
     if report.packages.len() != 1 {
         let limits = report.packages.iter().map(|device| device.limit).collect::<Option<Vec<_>>>();
         let limit = limits.filter(|all| !all.is_empty()).and_then(Watts::checked_sum);
-        let power = report.power.unwrap_or(Reading::Missing(Gap::FirstSample));
+        let power = report.power.unwrap_or(MeterReading::Missing(Gap::FirstSample));
         push(rows, "all packages", power, limit, "");
         seen.push("all packages".to_owned());
     }
@@ -94,7 +94,7 @@ const fn whose(device: &DeviceReport) -> &'static str {
     if device.ours { ", ours" } else { "" }
 }
 
-fn push(rows: &mut Vec<Row>, name: &str, power: Reading, limit: Option<Watts>, whose: &str) {
+fn push(rows: &mut Vec<Row>, name: &str, power: MeterReading, limit: Option<Watts>, whose: &str) {
     let at = rows.iter().position(|row| row.name == name).unwrap_or_else(|| {
         rows.push(Row { name: name.to_owned(), values: VecDeque::new(), limit, text: String::new() });
         rows.len() - 1
@@ -181,9 +181,10 @@ mod tests {
     #[test]
     fn a_value_that_is_not_known_is_no_bar() {
         let mut rows = Vec::new();
-        for power in
-            [Reading::Missing(Gap::Unread), Reading::Fresh { watts: Watts::from_int(9), over: REFRESH }]
-        {
+        for power in [
+            MeterReading::Missing(Gap::Unread),
+            MeterReading::Fresh { watts: Watts::from_int(9), over: REFRESH },
+        ] {
             push(&mut rows, "package-0", power, None, "");
         }
         assert_eq!(rows[0].bars(), "?█");

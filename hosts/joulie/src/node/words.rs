@@ -1,7 +1,7 @@
 //! Quantities and facts in the words of the output.
 
-use joulie_core::node::energy::{Gap, Oddity, Reading};
-use node_kit::{BackendReport, Standing};
+use joulie_core::node::energy::{Gap, MeterReading, Oddity};
+use node_kit::{BackendReport, BackendState};
 use power_hal::ErrorKind;
 use power_units::{KiloHertz, Micros, Role, Watts};
 
@@ -43,13 +43,13 @@ pub(super) fn seconds(span: Micros) -> String {
 }
 
 /// What a meter tells, in two parts: the watts and over how long they are the mean.
-pub(super) fn power(reading: Reading) -> Fact<(Watts, Micros)> {
+pub(super) fn power(reading: MeterReading) -> Fact<(Watts, Micros)> {
     match reading {
-        Reading::Fresh { watts, over } => Fact::Is((watts, over)),
-        Reading::Missing(Gap::NoMeter) => Fact::Unknown("nothing here measures it".to_owned()),
-        Reading::Stale { age } => Fact::Unknown(format!("the last reading is {} old", seconds(age))),
-        Reading::Missing(gap) => Fact::Unknown(gap_in_words(gap).to_owned()),
-        Reading::Impossible(oddity) => Fact::Unknown(oddity_in_words(oddity).to_owned()),
+        MeterReading::Fresh { watts, over } => Fact::Is((watts, over)),
+        MeterReading::Missing(Gap::NoMeter) => Fact::Unknown("nothing here measures it".to_owned()),
+        MeterReading::Stale { age } => Fact::Unknown(format!("the last reading is {} old", seconds(age))),
+        MeterReading::Missing(gap) => Fact::Unknown(gap_in_words(gap).to_owned()),
+        MeterReading::Impossible(oddity) => Fact::Unknown(oddity_in_words(oddity).to_owned()),
     }
 }
 
@@ -77,14 +77,14 @@ const fn oddity_in_words(oddity: Oddity) -> &'static str {
 /// How a backend stands.
 pub(super) fn standing(backend: &BackendReport) -> String {
     match &backend.standing {
-        Standing::Opening => "does not answer yet".to_owned(),
-        Standing::Failed(trouble) if trouble.kind == ErrorKind::PermissionDenied => {
+        BackendState::Opening => "does not answer yet".to_owned(),
+        BackendState::Failed(trouble) if trouble.kind == ErrorKind::PermissionDenied => {
             format!("failed: {trouble}; it needs {}", backend.kind.facts().access)
         }
-        Standing::Failed(trouble) => format!("failed: {trouble}"),
-        Standing::Ready if backend.stuck_since.is_some() => "stuck in a call to its driver".to_owned(),
-        Standing::Ready if backend.domains == 0 => "absent".to_owned(),
-        Standing::Ready => match backend.domains {
+        BackendState::Failed(trouble) => format!("failed: {trouble}"),
+        BackendState::Ready if backend.stuck_since.is_some() => "stuck in a call to its driver".to_owned(),
+        BackendState::Ready if backend.domains == 0 => "absent".to_owned(),
+        BackendState::Ready => match backend.domains {
             1 => "ready, 1 domain".to_owned(),
             many => format!("ready, {many} domains"),
         },
@@ -108,7 +108,7 @@ pub(super) fn table(rows: &[Vec<String>]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use node_kit::{BackendKind, Trouble};
+    use node_kit::{BackendKind, DriverError};
 
     #[test]
     fn quantities_have_their_units() {
@@ -122,14 +122,14 @@ mod tests {
     #[test]
     fn what_is_unknown_says_why_and_is_never_a_number() {
         let all = [
-            Reading::Stale { age: Micros::new(3_000_000) },
-            Reading::Missing(Gap::NoMeter),
-            Reading::Missing(Gap::Unread),
-            Reading::Missing(Gap::FirstSample),
-            Reading::Missing(Gap::TooSoon),
-            Reading::Missing(Gap::WrapsUnknowable),
-            Reading::Impossible(Oddity::AboveMaximum),
-            Reading::Impossible(Oddity::RanBackwards),
+            MeterReading::Stale { age: Micros::new(3_000_000) },
+            MeterReading::Missing(Gap::NoMeter),
+            MeterReading::Missing(Gap::Unread),
+            MeterReading::Missing(Gap::FirstSample),
+            MeterReading::Missing(Gap::TooSoon),
+            MeterReading::Missing(Gap::WrapsUnknowable),
+            MeterReading::Impossible(Oddity::AboveMaximum),
+            MeterReading::Impossible(Oddity::RanBackwards),
         ];
         for reading in all {
             let said = power(reading).say(|_| "a number".to_owned());
@@ -140,10 +140,10 @@ mod tests {
     #[test]
     fn a_backend_that_is_not_permitted_says_what_it_needs() {
         let failed = |kind| {
-            let trouble = Trouble { kind, text: "opening /dev/hsmp".to_owned() };
+            let trouble = DriverError { kind, text: "opening /dev/hsmp".to_owned() };
             standing(&BackendReport {
                 kind: BackendKind::Hsmp,
-                standing: Standing::Failed(trouble),
+                standing: BackendState::Failed(trouble),
                 domains: 0,
                 stuck_since: None,
                 complaints: Vec::new().into(),

@@ -1,16 +1,16 @@
 //! `joulie node cap` and `restore`, from the command line to the register and back.
 
-use crate::room::{Room, wait};
+use crate::test_machine::{TestMachine, wait};
 use rig::faults::{Effect, Fault};
-use rig::machine::Attribute;
+use rig::machine::VirtualAttribute;
 
 const FULL: &str = "250000000\n";
 const CAPPED: &str = "120000000\n";
 
 /// Package 0 takes no limit any more.
-fn refuse_writes(room: &Room) {
+fn refuse_writes(room: &TestMachine) {
     room.machine.lock().faults().add(Fault {
-        on: Attribute::PowerLimit(0, 0),
+        on: VirtualAttribute::PowerLimit(0, 0),
         direction: rig::faults::Direction::Write,
         effect: Effect::Fails(libc::EIO),
         times: u32::MAX,
@@ -19,7 +19,7 @@ fn refuse_writes(room: &Room) {
 
 #[test]
 fn a_cap_stays_after_the_command_and_restore_puts_it_back() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     let said = room.run(&["cap", "--package", "120W"]).ended(0);
     assert!(said.contains("in force, 240 W for 2 together"), "{said}");
     assert!(said.contains("limit read back: 120 W"), "{said}");
@@ -38,7 +38,7 @@ fn a_cap_stays_after_the_command_and_restore_puts_it_back() {
 
 #[test]
 fn a_percentage_is_one_of_each_package() {
-    let Some(room) = Room::profile("xeon-multi-die") else { return };
+    let Some(room) = TestMachine::profile("xeon-multi-die") else { return };
     let said = room.run(&["cap", "--package", "80%"]).ended(0);
     assert!(said.contains("in force, 400 W for 4 together"), "{said}");
     // 80 % of 125 W.
@@ -47,7 +47,7 @@ fn a_percentage_is_one_of_each_package() {
 
 #[test]
 fn a_cap_above_the_range_is_clamped_and_both_values_are_said() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     let said = room.run(&["cap", "--package", "1kW"]).ended(0);
     assert!(said.contains("clamped, 2000 W were asked for 2 together and 500 W are in force"), "{said}");
     assert_eq!(room.limit(0), FULL);
@@ -55,7 +55,7 @@ fn a_cap_above_the_range_is_clamped_and_both_values_are_said() {
 
 #[test]
 fn a_cap_below_the_range_permits_more_than_was_asked_and_that_is_no_success() {
-    let Some(room) = Room::profile("mi300x") else { return };
+    let Some(room) = TestMachine::profile("mi300x") else { return };
     let said = room.run(&["cap", "--gpu", "1W"]).ended(1);
     // The least that this GPU takes is 350 W.
     assert!(said.contains("clamped, 1 W were asked for 1 together and 350 W are in force"), "{said}");
@@ -64,7 +64,7 @@ fn a_cap_below_the_range_permits_more_than_was_asked_and_that_is_no_success() {
 
 #[test]
 fn what_is_held_for_a_time_is_put_back_after_it() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     let mut running = room.start(&["cap", "--package", "120W", "--for", "2s"], "held for 2s");
     assert_eq!(room.limit(0), CAPPED);
     assert_eq!(running.end(), Some(0), "{}", running.said());
@@ -74,7 +74,7 @@ fn what_is_held_for_a_time_is_put_back_after_it() {
 
 #[test]
 fn a_signal_ends_the_time_early_and_puts_back() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     for signal in ["INT", "TERM", "HUP"] {
         let mut running = room.start(&["cap", "--package", "120W", "--for", "10m"], "held for 10m");
         assert_eq!(room.limit(1), CAPPED);
@@ -86,7 +86,7 @@ fn a_signal_ends_the_time_early_and_puts_back() {
 
 #[test]
 fn a_second_signal_ends_at_once_and_says_that_the_caps_stay() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     let mut running = room.start(&["cap", "--package", "120W", "--for", "10m"], "held for 10m");
     refuse_writes(&room);
     running.signal("INT");
@@ -98,7 +98,7 @@ fn a_second_signal_ends_at_once_and_says_that_the_caps_stay() {
 
 #[test]
 fn what_cannot_be_put_back_is_listed_with_its_reason_and_stays_in_the_journal() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     room.run(&["cap", "--package", "120W"]).ended(0);
     refuse_writes(&room);
     let said = room.run(&["restore"]).ended(1);
@@ -117,7 +117,7 @@ fn what_cannot_be_put_back_is_listed_with_its_reason_and_stays_in_the_journal() 
 
 #[test]
 fn while_it_is_held_a_cap_that_somebody_moved_is_put_in_force_again() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     let _running = room.start(&["cap", "--package", "120W", "--for", "10m"], "held for 10m");
     room.machine.lock().change(|zones, _, _| zones[0].zone.constraints[0].power_raw = 240 * 8);
     assert_eq!(room.limit(0), "240000000\n");
@@ -126,7 +126,7 @@ fn while_it_is_held_a_cap_that_somebody_moved_is_put_in_force_again() {
 
 #[test]
 fn a_kill_leaves_the_cap_and_restore_puts_it_back() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     let mut running = room.start(&["cap", "--package", "120W", "--for", "10m"], "held for 10m");
     running.signal("KILL");
     assert_eq!(running.end(), None);
@@ -138,7 +138,7 @@ fn a_kill_leaves_the_cap_and_restore_puts_it_back() {
 
 #[test]
 fn there_is_one_writer_and_the_second_is_told_who() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     let mut running = room.start(&["cap", "--package", "120W", "--for", "10m"], "held for 10m");
     for words in [&["cap", "--package", "200W"][..], &["restore"]] {
         let second = room.run(words);
@@ -155,7 +155,7 @@ fn there_is_one_writer_and_the_second_is_told_who() {
 
 #[test]
 fn a_locked_machine_is_held_by_frequencies_as_long_as_the_command_runs() {
-    let Some(room) = Room::profile("xeon-locked") else { return };
+    let Some(room) = TestMachine::profile("xeon-locked") else { return };
     let words = ["cap", "--package", "120W", "--law", "tracking"];
     let mut running = room.start(&words, "this command stays");
     let said = running.said();
@@ -174,7 +174,7 @@ fn a_locked_machine_is_held_by_frequencies_as_long_as_the_command_runs() {
 
 #[test]
 fn what_cannot_be_held_is_said_and_nothing_stays() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     let said = room.run(&["cap", "--gpu", "300W", "--for", "10m"]).ended(1);
     assert!(said.contains("gpus: not in force, blocked"), "{said}");
     assert_eq!(room.limit(0), FULL);
@@ -182,7 +182,7 @@ fn what_cannot_be_held_is_said_and_nothing_stays() {
 
 #[test]
 fn gpus_are_capped_and_packages_are_left_alone() {
-    let Some(room) = Room::profile("mi300x") else { return };
+    let Some(room) = TestMachine::profile("mi300x") else { return };
     let said = room.run(&["cap", "--gpu", "400W"]).ended(0);
     assert!(said.contains("limit read back: 400 W"), "{said}");
     let shown: serde_json::Value = serde_json::from_str(&room.run(&["show", "--json"]).ended(0)).unwrap();
@@ -193,7 +193,7 @@ fn gpus_are_capped_and_packages_are_left_alone() {
 
 #[test]
 fn originals_of_an_earlier_boot_are_void_and_that_is_said() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     room.run(&["cap", "--package", "120W"]).ended(0);
     let path = room.state().join("originals.json");
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
@@ -210,7 +210,7 @@ fn originals_of_an_earlier_boot_are_void_and_that_is_said() {
 
 #[test]
 fn a_journal_that_cannot_be_read_stops_a_writer_and_not_a_reader() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     std::fs::create_dir_all(room.state()).unwrap();
     std::fs::write(room.state().join("originals.json"), "half a jour").unwrap();
     let refused = room.run(&["cap", "--package", "120W"]);
@@ -224,7 +224,7 @@ fn a_journal_that_cannot_be_read_stops_a_writer_and_not_a_reader() {
 
 #[test]
 fn registers_are_written_through_msru_by_whoever_asks_for_it() {
-    let Some(room) = Room::of("xeon-2s", |machine| machine.boot_without_powercap()) else { return };
+    let Some(room) = TestMachine::of("xeon-2s", |machine| machine.boot_without_powercap()) else { return };
     let limit = || {
         let mut limit = 0;
         room.machine.lock().change(|zones, _, _| limit = zones[0].zone.power_limit_uw(0));
@@ -246,7 +246,7 @@ fn registers_are_written_through_msru_by_whoever_asks_for_it() {
 
 #[test]
 fn gpus_of_intel_are_shown_capped_and_restored() {
-    let Some(room) = Room::profile("max1550") else { return };
+    let Some(room) = TestMachine::profile("max1550") else { return };
     let caps = || {
         let machine = room.machine.lock();
         machine.caps_in_force_uw().map(|cap| cap / 1_000_000).collect::<Vec<_>>()

@@ -1,6 +1,6 @@
 //! The command line: what is refused says what is accepted, and nothing is touched.
 
-use crate::room::{bare, folder};
+use crate::test_machine::{bare, folder};
 
 #[test]
 fn a_value_that_means_nothing_is_refused_with_what_is_accepted() {

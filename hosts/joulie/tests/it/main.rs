@@ -7,6 +7,6 @@ mod demo;
 #[cfg(test)]
 mod line;
 #[cfg(test)]
-mod room;
-#[cfg(test)]
 mod show;
+#[cfg(test)]
+mod test_machine;

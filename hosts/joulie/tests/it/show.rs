@@ -1,6 +1,6 @@
 //! `joulie node show` and `watch` on every kind of machine.
 
-use crate::room::Room;
+use crate::test_machine::TestMachine;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
@@ -18,7 +18,7 @@ fn every_profile_is_shown_with_what_it_has() {
         ("max1550", 2, "powercap", 250.0, 128),
     ];
     for (profile, packages, backend, limit, policies) in table {
-        let Some(room) = Room::profile(profile) else { return };
+        let Some(room) = TestMachine::profile(profile) else { return };
         let text = room.run(&["show", "--json"]).ended(0);
         let shown: serde_json::Value = serde_json::from_str(&text).unwrap();
         let listed = shown["packages"].as_array().unwrap();
@@ -38,7 +38,7 @@ fn every_profile_is_shown_with_what_it_has() {
 
 #[test]
 fn a_module_of_two_dies_is_one_gpu() {
-    let Some(room) = Room::profile("mi300x") else { return };
+    let Some(room) = TestMachine::profile("mi300x") else { return };
     let text = room.run(&["show", "--json"]).ended(0);
     let shown: serde_json::Value = serde_json::from_str(&text).unwrap();
     let gpus = shown["gpus"].as_array().unwrap();
@@ -49,7 +49,7 @@ fn a_module_of_two_dies_is_one_gpu() {
 
 #[test]
 fn the_document_has_the_fields_that_are_documented() {
-    let Some(room) = Room::profile("client") else { return };
+    let Some(room) = TestMachine::profile("client") else { return };
     let text = room.run(&["show", "--json"]).ended(0);
     let shown: serde_json::Value = serde_json::from_str(&text).unwrap();
     let names = |value: &serde_json::Value| {
@@ -80,7 +80,7 @@ fn the_document_has_the_fields_that_are_documented() {
 
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     for words in [&["show"][..], &["show", "--json"], &["watch", "--for", "20s"]] {
         let mut child = room.command(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut first = String::new();
@@ -94,7 +94,7 @@ fn a_reader_that_goes_away_is_no_error() {
 
 #[test]
 fn a_watch_says_the_power_and_the_limit_of_every_package() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     let text = room.run(&["watch", "--for", "3s"]).ended(0);
     let last = text.lines().last().unwrap();
     for part in ["package-0 ", "package-1 ", "of 250 W", "all packages ", "of 500 W"] {

@@ -1,10 +1,10 @@
 //! The rows of the table: each HAL's facts, and how it is opened.
 
 use super::{HalFacts, HalRow, HalTarget};
-use crate::{Access, Registers, Sources, Time};
-use hal_amd::{Amd, AmdError, Devices, Hwmon, Where};
+use crate::{HardwareSources, NodeAccess, RegisterAccess, Time};
+use hal_amd::{Amd, AmdError, DeviceSelection, Hwmon, Where};
 use hal_nvidia::{Library, NvidiaError};
-use hal_rapl::msr::{Device, DeviceKind, MsrIo, Msru};
+use hal_rapl::msr::{DeviceKind, MsrDevices, MsrIo, Msru};
 use hal_rapl::{MsrRapl, RaplError};
 use power_hal::Originals;
 use std::fmt::Display;
@@ -14,7 +14,7 @@ fn texts<T: Display>(all: &[T]) -> Vec<String> {
 }
 
 /// A path below the root, for a person.
-fn shown(sources: &Sources, path: &str) -> String {
+fn shown(sources: &HardwareSources, path: &str) -> String {
     sources.root.join(path).display().to_string()
 }
 
@@ -36,8 +36,8 @@ impl HalRow for Powercap {
     type Hal<O: Originals + Send + 'static> = hal_rapl::Powercap<Time, O>;
 
     fn open<O: Originals + Send + 'static>(
-        sources: &Sources,
-        _: Access,
+        sources: &HardwareSources,
+        _: NodeAccess,
         time: Time,
         originals: O,
     ) -> Result<Self::Hal<O>, RaplError> {
@@ -48,7 +48,7 @@ impl HalRow for Powercap {
         texts(hal.problems())
     }
 
-    fn absent<O: Originals + Send + 'static>(sources: &Sources, _: &Self::Hal<O>) -> String {
+    fn absent<O: Originals + Send + 'static>(sources: &HardwareSources, _: &Self::Hal<O>) -> String {
         let class = sources.root.join("sys/class/powercap");
         let none = format!("no package zone in {}", class.display());
         let empty = std::fs::read_dir(class).is_ok_and(|mut folder| folder.next().is_none());
@@ -77,22 +77,24 @@ impl HalRow for Msr {
     type Hal<O: Originals + Send + 'static> = MsrRapl<Box<dyn MsrIo + Send>, Time, O>;
 
     fn open<O: Originals + Send + 'static>(
-        sources: &Sources,
-        access: Access,
+        sources: &HardwareSources,
+        access: NodeAccess,
         time: Time,
         originals: O,
     ) -> Result<Self::Hal<O>, RaplError> {
-        let device = |kind, access| Box::new(Device::new(sources.root.clone(), kind, access));
+        let device = |kind, access| Box::new(MsrDevices::new(sources.root.clone(), kind, access));
         let io: Box<dyn MsrIo + Send> = match (sources.registers, access) {
-            (Registers::Msru, Access::Control) => Box::new(Msru::new()),
-            (Registers::MsrSafe, Access::Control) => {
+            (RegisterAccess::Msru, NodeAccess::Control) => Box::new(Msru::new()),
+            (RegisterAccess::MsrSafe, NodeAccess::Control) => {
                 device(DeviceKind::MsrSafe, hal_files::Access::ReadWrite)
             }
-            (Registers::MsrSafe, Access::Look) => device(DeviceKind::MsrSafe, hal_files::Access::Read),
-            (Registers::Msr | Registers::Off, Access::Control) => {
+            (RegisterAccess::MsrSafe, NodeAccess::Look) => {
+                device(DeviceKind::MsrSafe, hal_files::Access::Read)
+            }
+            (RegisterAccess::Msr | RegisterAccess::Off, NodeAccess::Control) => {
                 device(DeviceKind::Msr, hal_files::Access::ReadWrite)
             }
-            (Registers::Msr | Registers::Off | Registers::Msru, Access::Look) => {
+            (RegisterAccess::Msr | RegisterAccess::Off | RegisterAccess::Msru, NodeAccess::Look) => {
                 device(DeviceKind::Msr, hal_files::Access::Read)
             }
         };
@@ -103,7 +105,7 @@ impl HalRow for Msr {
         Vec::new()
     }
 
-    fn absent<O: Originals + Send + 'static>(sources: &Sources, _: &Self::Hal<O>) -> String {
+    fn absent<O: Originals + Send + 'static>(sources: &HardwareSources, _: &Self::Hal<O>) -> String {
         format!("no register of a package answers in {}", shown(sources, "dev/cpu/*/msr"))
     }
 }
@@ -126,8 +128,8 @@ impl HalRow for Cpufreq {
     type Hal<O: Originals + Send + 'static> = hal_cpufreq::Cpufreq<Time, O>;
 
     fn open<O: Originals + Send + 'static>(
-        sources: &Sources,
-        _: Access,
+        sources: &HardwareSources,
+        _: NodeAccess,
         time: Time,
         originals: O,
     ) -> Result<Self::Hal<O>, hal_cpufreq::CpufreqError> {
@@ -138,7 +140,7 @@ impl HalRow for Cpufreq {
         texts(hal.complaints())
     }
 
-    fn absent<O: Originals + Send + 'static>(sources: &Sources, _: &Self::Hal<O>) -> String {
+    fn absent<O: Originals + Send + 'static>(sources: &HardwareSources, _: &Self::Hal<O>) -> String {
         format!("no policy in {}", shown(sources, "sys/devices/system/cpu/cpufreq"))
     }
 }
@@ -161,8 +163,8 @@ impl HalRow for Nvidia {
     type Hal<O: Originals + Send + 'static> = hal_nvidia::Nvidia<Time, O>;
 
     fn open<O: Originals + Send + 'static>(
-        sources: &Sources,
-        _: Access,
+        sources: &HardwareSources,
+        _: NodeAccess,
         time: Time,
         originals: O,
     ) -> Result<Self::Hal<O>, NvidiaError> {
@@ -175,12 +177,12 @@ impl HalRow for Nvidia {
         said
     }
 
-    fn absent<O: Originals + Send + 'static>(_: &Sources, hal: &Self::Hal<O>) -> String {
+    fn absent<O: Originals + Send + 'static>(_: &HardwareSources, hal: &Self::Hal<O>) -> String {
         hal.absent().map_or_else(|| "no GPU is listed".to_owned(), ToString::to_string)
     }
 }
 
-impl Sources {
+impl HardwareSources {
     /// NVIDIA's library.
     #[must_use]
     pub fn nvml_library(&self) -> Library {
@@ -206,19 +208,19 @@ impl HalRow for AmdSocket {
     type Hal<O: Originals + Send + 'static> = Amd<Hwmon, Time, O>;
 
     fn open<O: Originals + Send + 'static>(
-        sources: &Sources,
-        _: Access,
+        sources: &HardwareSources,
+        _: NodeAccess,
         time: Time,
         originals: O,
     ) -> Result<Self::Hal<O>, AmdError> {
-        Amd::open(Hwmon::new(sources.root.clone(), Devices::Sockets), time, originals)
+        Amd::open(Hwmon::new(sources.root.clone(), DeviceSelection::Sockets), time, originals)
     }
 
     fn complaints<O: Originals + Send + 'static>(hal: &Self::Hal<O>) -> Vec<String> {
         texts(hal.complaints())
     }
 
-    fn absent<O: Originals + Send + 'static>(sources: &Sources, _: &Self::Hal<O>) -> String {
+    fn absent<O: Originals + Send + 'static>(sources: &HardwareSources, _: &Self::Hal<O>) -> String {
         format!("no amd_hsmp_hwmon in {}", shown(sources, "sys/class/hwmon"))
     }
 }
@@ -241,8 +243,8 @@ impl HalRow for Hsmp {
     type Hal<O: Originals + Send + 'static> = Amd<hal_amd::Hsmp<hal_amd::DevHsmp>, Time, O>;
 
     fn open<O: Originals + Send + 'static>(
-        sources: &Sources,
-        _: Access,
+        sources: &HardwareSources,
+        _: NodeAccess,
         time: Time,
         originals: O,
     ) -> Result<Self::Hal<O>, AmdError> {
@@ -253,7 +255,7 @@ impl HalRow for Hsmp {
         texts(hal.complaints())
     }
 
-    fn absent<O: Originals + Send + 'static>(sources: &Sources, _: &Self::Hal<O>) -> String {
+    fn absent<O: Originals + Send + 'static>(sources: &HardwareSources, _: &Self::Hal<O>) -> String {
         format!("no {}, or its sockets are in hwmon", shown(sources, "dev/hsmp"))
     }
 }
@@ -276,19 +278,19 @@ impl HalRow for AmdGpu {
     type Hal<O: Originals + Send + 'static> = Amd<Hwmon, Time, O>;
 
     fn open<O: Originals + Send + 'static>(
-        sources: &Sources,
-        _: Access,
+        sources: &HardwareSources,
+        _: NodeAccess,
         time: Time,
         originals: O,
     ) -> Result<Self::Hal<O>, AmdError> {
-        Amd::open(Hwmon::new(sources.root.clone(), Devices::Gpus), time, originals)
+        Amd::open(Hwmon::new(sources.root.clone(), DeviceSelection::Gpus), time, originals)
     }
 
     fn complaints<O: Originals + Send + 'static>(hal: &Self::Hal<O>) -> Vec<String> {
         texts(hal.complaints())
     }
 
-    fn absent<O: Originals + Send + 'static>(sources: &Sources, _: &Self::Hal<O>) -> String {
+    fn absent<O: Originals + Send + 'static>(sources: &HardwareSources, _: &Self::Hal<O>) -> String {
         format!("no amdgpu with power1_cap in {}", shown(sources, "sys/class/hwmon"))
     }
 }
@@ -311,8 +313,8 @@ impl HalRow for Rocm {
     type Hal<O: Originals + Send + 'static> = Amd<hal_amd::Rocm, Time, O>;
 
     fn open<O: Originals + Send + 'static>(
-        sources: &Sources,
-        _: Access,
+        sources: &HardwareSources,
+        _: NodeAccess,
         time: Time,
         originals: O,
     ) -> Result<Self::Hal<O>, AmdError> {
@@ -323,7 +325,7 @@ impl HalRow for Rocm {
         texts(hal.complaints())
     }
 
-    fn absent<O: Originals + Send + 'static>(sources: &Sources, _: &Self::Hal<O>) -> String {
+    fn absent<O: Originals + Send + 'static>(sources: &HardwareSources, _: &Self::Hal<O>) -> String {
         match &sources.rocm {
             Where::Installed => "no GPU of an installed librocm_smi64, or its GPUs are in hwmon".to_owned(),
             Where::At(file) => format!("no GPU of {}, or its GPUs are in hwmon", file.display()),
@@ -349,8 +351,8 @@ impl HalRow for Intel {
     type Hal<O: Originals + Send + 'static> = hal_intel::Intel<Time, O>;
 
     fn open<O: Originals + Send + 'static>(
-        sources: &Sources,
-        _: Access,
+        sources: &HardwareSources,
+        _: NodeAccess,
         time: Time,
         originals: O,
     ) -> Result<Self::Hal<O>, hal_intel::IntelError> {
@@ -361,7 +363,7 @@ impl HalRow for Intel {
         texts(hal.complaints())
     }
 
-    fn absent<O: Originals + Send + 'static>(sources: &Sources, _: &Self::Hal<O>) -> String {
+    fn absent<O: Originals + Send + 'static>(sources: &HardwareSources, _: &Self::Hal<O>) -> String {
         format!("no i915 or xe with powerN_max in {}", shown(sources, "sys/class/hwmon"))
     }
 }

@@ -1,6 +1,6 @@
 //! The journal's file: its format, and how it is replaced.
 
-use super::Entry;
+use super::JournalEntry;
 use crate::BackendKind;
 use power_hal::{Control, Key, Original, Setting};
 use power_units::{KiloHertz, MicroWatts, Percent, Role};
@@ -64,7 +64,7 @@ impl Boot {
     }
 
     /// Whether what was in force in the boot before still is: kexec resets no hardware, and loses what a kernel held itself.
-    pub(super) fn keeps(&self, entry: &Entry) -> bool {
+    pub(super) fn keeps(&self, entry: &JournalEntry) -> bool {
         self.by_kexec && entry.control == Control::Power
     }
 }
@@ -134,7 +134,7 @@ impl std::error::Error for JournalError {}
 
 #[derive(Clone, Debug)]
 pub(super) struct Held {
-    pub(super) entry: Entry,
+    pub(super) entry: JournalEntry,
     pub(super) original: Original,
 }
 
@@ -206,7 +206,7 @@ fn parse(text: &[u8]) -> Result<(Boot, Vec<Held>), Why> {
 
 impl Line {
     fn of(held: &Held) -> Self {
-        let Entry { backend, domain, control, was } = held.entry;
+        let JournalEntry { backend, domain, control, was } = held.entry;
         Self {
             backend: backend.label().to_owned(),
             domain: domain.as_str().to_owned(),
@@ -227,7 +227,7 @@ impl Line {
             None => None,
             Some(text) => Some(hear(&text).filter(|was| was.control() == control).ok_or(("was", text))?),
         };
-        Ok(Held { entry: Entry { backend, domain, control, was }, original })
+        Ok(Held { entry: JournalEntry { backend, domain, control, was }, original })
     }
 }
 

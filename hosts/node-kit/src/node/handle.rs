@@ -1,7 +1,7 @@
 //! How a host speaks to a node that runs in another thread.
 
-use super::{Node, lock};
-use crate::Report;
+use super::{OpenNode, lock};
+use crate::NodeReport;
 use crate::worker::Wakeup;
 use joulie_core::node::engine::Desire;
 use joulie_core::placement::freshness::UnixTime;
@@ -23,21 +23,25 @@ impl Inbox {
 
 /// A host's end of a node. Clones are the same end.
 #[derive(Clone, Debug)]
-pub struct Handle {
+pub struct NodeHandle {
     inbox: Arc<Mutex<Inbox>>,
-    published: Arc<Mutex<Report>>,
+    published: Arc<Mutex<NodeReport>>,
     wakeup: Arc<Wakeup>,
 }
 
-impl Node {
+impl OpenNode {
     /// A host's end of this node.
     #[must_use]
-    pub fn handle(&self) -> Handle {
-        Handle { inbox: self.inbox.clone(), published: self.published.clone(), wakeup: self.wakeup.clone() }
+    pub fn handle(&self) -> NodeHandle {
+        NodeHandle {
+            inbox: self.inbox.clone(),
+            published: self.published.clone(),
+            wakeup: self.wakeup.clone(),
+        }
     }
 }
 
-impl Handle {
+impl NodeHandle {
     /// Says what is desired. A change begins a control period at once.
     pub fn desire(&self, desire: Desire) {
         let mut inbox = lock(&self.inbox);
@@ -56,11 +60,11 @@ impl Handle {
 
     /// What is known of the node.
     #[must_use]
-    pub fn report(&self) -> Report {
+    pub fn report(&self) -> NodeReport {
         lock(&self.published).clone()
     }
 
-    /// Ends [`Node::run`]. Caps stay as they are.
+    /// Ends [`OpenNode::run`]. Caps stay as they are.
     pub fn stop(&self) {
         lock(&self.inbox).stop = true;
         self.wakeup.notify();

@@ -1,17 +1,17 @@
 //! Opening a node: the lock first, then the journal, then the backends, each in a thread of its own.
 
-use super::{Inbox, Node};
+use super::{Inbox, OpenNode};
 use crate::backend::Wanted;
-use crate::report::{Counts, Report};
+use crate::report::{NodeCounters, NodeReport};
 use crate::time::Deadline;
-use crate::worker::{Standing, Wakeup, Worker};
+use crate::worker::{BackendState, Wakeup, Worker};
 use crate::{
-    Access, BackendKind, Boot, Config, Desire, Journal, JournalError, Lock, LockError, Registers, Sources,
-    Time,
+    BackendKind, Boot, Config, Desire, HardwareSources, Journal, JournalError, LockError, NodeAccess,
+    NodeLock, RegisterAccess, Time,
 };
-use hal_rapl::msr::{Device, DeviceKind};
+use hal_rapl::msr::{DeviceKind, MsrDevices};
 use joulie_core::node::backend::Route;
-use joulie_core::node::energy::{Gap, Reading};
+use joulie_core::node::energy::{Gap, MeterReading};
 use joulie_core::node::engine::{Engine, Wiring};
 use power_hal::Clock;
 use std::fmt;
@@ -41,7 +41,7 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-impl Node {
+impl OpenNode {
     /// Opens the hardware of this node. Backends open in their own threads; [`wait_for_backends`] says when they have.
     /// Caps that the journal knows are adopted as they are found.
     ///
@@ -60,13 +60,13 @@ impl Node {
     /// As `open`.
     pub fn open_in(config: Config, time: Time, boot: Boot) -> Result<Self, OpenError> {
         let lock = match config.access {
-            Access::Look => None,
-            Access::Control => Some(Lock::take(&config.state).map_err(OpenError::Lock)?),
+            NodeAccess::Look => None,
+            NodeAccess::Control => Some(NodeLock::take(&config.state).map_err(OpenError::Lock)?),
         };
         let journal = match (Journal::open(&config.state, boot.clone()), config.access) {
             (Ok(journal), _) => journal,
-            (Err(error), Access::Control) => return Err(OpenError::Journal(error)),
-            (Err(error), Access::Look) => {
+            (Err(error), NodeAccess::Control) => return Err(OpenError::Journal(error)),
+            (Err(error), NodeAccess::Look) => {
                 log::warn!("whose limits these are is not known: {error}");
                 Journal::unread(&config.state, boot)
             }
@@ -74,7 +74,7 @@ impl Node {
         if journal.void() > 0 {
             log::info!("{} originals of an earlier boot are void", journal.void());
         }
-        if config.access == Access::Control {
+        if config.access == NodeAccess::Control {
             journal.tidy();
             hand_over(&config.sources, &journal);
         }
@@ -87,7 +87,7 @@ impl Node {
             let wanted = Wanted { kind, sources: config.sources.clone(), access: config.access };
             let (clock, share) = (time.clone(), journal.of(kind));
             // A thread that hangs in its driver when the node is closed may still write, so it holds the lock until then.
-            let hold = lock.as_ref().map(Lock::share).transpose().map_err(OpenError::Thread)?;
+            let hold = lock.as_ref().map(NodeLock::share).transpose().map_err(OpenError::Thread)?;
             let opener = Box::new(move || {
                 let _held_with_this = &hold;
                 wanted.open(&clock, share.clone())
@@ -120,9 +120,9 @@ impl Node {
             lease_event: None,
             desire: Desire::UNKNOWN,
             ticket: 0,
-            power: Reading::Missing(Gap::NoMeter),
-            counts: Counts::default(),
-            report: Report::default(),
+            power: MeterReading::Missing(Gap::NoMeter),
+            counts: NodeCounters::default(),
+            report: NodeReport::default(),
             orders: Vec::new(),
             config,
         })
@@ -134,7 +134,7 @@ impl Node {
         loop {
             let heard = self.wakeup.count();
             self.collect();
-            let opening = self.workers.iter().any(|worker| worker.view.standing == Standing::Opening);
+            let opening = self.workers.iter().any(|worker| worker.view.standing == BackendState::Opening);
             if !opening || until.is_over() {
                 return !opening;
             }
@@ -145,15 +145,15 @@ impl Node {
 
 /// Where powercap has come to packages whose limits were set by registers, it gets their originals: it would take the caps
 /// for the owner's own limits.
-fn hand_over(sources: &Sources, journal: &Journal) {
+fn hand_over(sources: &HardwareSources, journal: &Journal) {
     if !journal.entries().iter().any(|entry| entry.backend == BackendKind::Msr) {
         return;
     }
     let kind = match sources.registers {
-        Registers::MsrSafe => DeviceKind::MsrSafe,
-        Registers::Msr | Registers::Msru | Registers::Off => DeviceKind::Msr,
+        RegisterAccess::MsrSafe => DeviceKind::MsrSafe,
+        RegisterAccess::Msr | RegisterAccess::Msru | RegisterAccess::Off => DeviceKind::Msr,
     };
-    let mut device = Device::new(sources.root.clone(), kind, hal_files::Access::Read);
+    let mut device = MsrDevices::new(sources.root.clone(), kind, hal_files::Access::Read);
     let (mut from, mut to) = (journal.of(BackendKind::Msr), journal.of(BackendKind::Powercap));
     match hal_rapl::msr::hand_over(&sources.root, &mut device, &mut from, &mut to) {
         Ok(0) => {}

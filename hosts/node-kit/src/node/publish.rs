@@ -1,15 +1,15 @@
 //! What the node says of itself after each step.
 
-use super::Node;
+use super::OpenNode;
 use crate::Journal;
 use crate::cap_target::CapTarget;
 use crate::report::{BackendReport, DeviceReport, PolicyReport};
 use crate::worker::{Worker, lock};
 use joulie_core::node::backend::Package;
-use joulie_core::node::gpu_cap::Gpu;
+use joulie_core::node::gpu_cap::CappedGpu;
 use power_units::{Stamp, Watts};
 
-impl Node {
+impl OpenNode {
     pub(super) fn publish(&mut self, now: Stamp) {
         let report = &mut self.report;
         report.at = Some(now);
@@ -27,7 +27,7 @@ impl Node {
         let shares = self.engine.packages().iter().map(Package::share).chain(std::iter::repeat(None));
         let packages = self.packages.iter().zip(shares);
         refill(&mut report.packages, packages.map(|(target, share)| device(target, share, &self.journal)));
-        let shares = self.engine.gpus().iter().map(Gpu::share).chain(std::iter::repeat(None));
+        let shares = self.engine.gpus().iter().map(CappedGpu::share).chain(std::iter::repeat(None));
         let gpus = self.gpus.iter().zip(shares);
         refill(&mut report.gpus, gpus.map(|(target, share)| device(target, share, &self.journal)));
         let policies = self.policies.iter().zip(self.engine.policies());

@@ -1,18 +1,18 @@
 //! Putting every original back.
 
-use super::Node;
+use super::OpenNode;
 use crate::time::Deadline;
-use crate::{Desire, Entry};
+use crate::{Desire, JournalEntry};
 use std::time::Duration;
 
 /// What could not be put back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
     /// What the journal still holds.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<JournalEntry>,
 }
 
-impl Node {
+impl OpenNode {
     /// Puts every original back that the journal holds, and says what is left after so long: hardware that is gone, or
     /// that refuses. What is left stays in the journal, and this can be called again.
     ///

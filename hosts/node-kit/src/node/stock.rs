@@ -1,15 +1,15 @@
 //! What hardware there is: the targets that the engine decides on, made anew when a backend lists something else.
 
-use super::Node;
+use super::OpenNode;
 use crate::cap_target::{CapTarget, cap_targets};
 use crate::policy_target::policy_targets;
+use joulie_core::node::actuation::Actuation;
 use joulie_core::node::backend::Package;
 use joulie_core::node::engine::Beyond;
-use joulie_core::node::gpu_cap::Gpu;
-use joulie_core::node::lever::Lever;
+use joulie_core::node::gpu_cap::CappedGpu;
 use joulie_core::node::limiter::LimitFacts;
 
-impl Node {
+impl OpenNode {
     /// Makes the targets of what the backends list now; what was known of the same hardware goes on.
     pub(super) fn take_stock(&mut self) {
         let (packages, gpus) = cap_targets(&self.workers, self.config.period);
@@ -25,10 +25,14 @@ impl Node {
         self.packages = targets;
         self.engine.list_packages(&laws);
         let known = (std::mem::take(&mut self.gpus), self.engine.gpus());
-        let (targets, laws) = merge(gpus, known, |target, before: Option<&Gpu>| {
-            let ordered = before.and_then(Gpu::ordered);
+        let (targets, laws) = merge(gpus, known, |target, before: Option<&CappedGpu>| {
+            let ordered = before.and_then(CappedGpu::ordered);
             let facts = target.gpu_facts(LimitFacts::UNKNOWN, journal, ordered);
-            let new = if target.is_touched(journal) { Gpu::adopted(facts) } else { Gpu::untouched(facts) };
+            let new = if target.is_touched(journal) {
+                CappedGpu::adopted(facts)
+            } else {
+                CappedGpu::untouched(facts)
+            };
             before.map_or(new, |before| new.after(before))
         });
         self.gpus = targets;
@@ -64,13 +68,13 @@ trait Memory: Copy {
 
 impl Memory for Package {
     fn is_free(&self) -> bool {
-        self.limiter().lever() == Lever::Free
+        self.limiter().actuation() == Actuation::Free
     }
 }
 
-impl Memory for Gpu {
+impl Memory for CappedGpu {
     fn is_free(&self) -> bool {
-        self.limiter().lever() == Lever::Free
+        self.limiter().actuation() == Actuation::Free
     }
 }
 

@@ -1,7 +1,7 @@
 //! The thread of a backend: it opens the device, carries out orders, and lists the hardware anew.
 
-use super::{Mailbox, Opener, Order, Outcome, Standing, Wakeup, lock, setting_of};
-use crate::driver::{Device, Trouble};
+use super::{BackendState, Mailbox, Opener, Order, Outcome, Wakeup, lock, setting_of};
+use crate::driver::{Device, DriverError};
 use crate::time::Deadline;
 use crate::{BackendKind, Time};
 use joulie_core::node::backoff::Backoff;
@@ -111,7 +111,7 @@ impl Thread {
                 Err(trouble) => {
                     log::warn!("cannot open backend {}: {trouble}", self.kind.label());
                     let mut letters = lock(&self.mailbox.letters);
-                    letters.standing = Standing::Failed(trouble);
+                    letters.standing = BackendState::Failed(trouble);
                     letters.inside = None;
                 }
             }
@@ -216,7 +216,7 @@ impl Thread {
         outcome
     }
 
-    fn note(&self, bench: &mut Bench, at: usize, deed: &str, trouble: Trouble) -> ErrorKind {
+    fn note(&self, bench: &mut Bench, at: usize, deed: &str, trouble: DriverError) -> ErrorKind {
         let kind = trouble.kind;
         // The same trouble at every retry is one line, not a thousand.
         if bench.troubled[at].replace(kind) != Some(kind) {
@@ -293,7 +293,7 @@ impl Thread {
             log::info!("{}: {complaint}", self.kind.label());
         }
         let mut letters = lock(&self.mailbox.letters);
-        letters.standing = Standing::Ready;
+        letters.standing = BackendState::Ready;
         letters.inside = None;
         letters.epoch += 1;
         letters.orders = vec![None; list.len()];

@@ -1,9 +1,9 @@
 //! Caps from the wish to the register and back, on every kind of machine.
 
-use crate::room::{Room, limits, watts};
-use joulie_core::node::cap::{Backend, Blocked, CapIntent, CapResult, Desired, Report as CapReport};
-use joulie_core::node::energy::Reading;
-use node_kit::{Access, BackendKind, Config, Desire};
+use crate::test_machine::{TestMachine, limits, watts};
+use joulie_core::node::cap::{Backend, Blocked, CapIntent, CapReport, CapResult, DesiredCap};
+use joulie_core::node::energy::MeterReading;
+use node_kit::{BackendKind, Config, Desire, NodeAccess};
 use power_units::{Percent, Watts};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn applied(watts: i32) -> CapReport {
 
 #[test]
 fn a_cap_is_in_the_register_within_its_period_and_its_original_comes_back() {
-    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-2s").map(TestMachine::busy) else { return };
     let mut node = room.open(room.config());
     room.periods(&mut node, 2);
     let before = limits(&room);
@@ -35,10 +35,12 @@ fn a_cap_is_in_the_register_within_its_period_and_its_original_comes_back() {
 
 #[test]
 fn what_the_packages_draw_is_what_the_plant_says() {
-    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-2s").map(TestMachine::busy) else { return };
     let mut node = room.open(room.config());
     room.periods(&mut node, 3);
-    let Some(Reading::Fresh { watts, .. }) = node.report().power else { panic!("{:?}", node.report().power) };
+    let Some(MeterReading::Fresh { watts, .. }) = node.report().power else {
+        panic!("{:?}", node.report().power)
+    };
     let measured = watts.to_bits() as f64 / 2_f64.powi(32);
     // A look at this clock takes a microsecond, and a few hundred lie between two readings.
     assert!((measured - room.drawn()).abs() < 0.5, "{measured} {}", room.drawn());
@@ -46,11 +48,11 @@ fn what_the_packages_draw_is_what_the_plant_says() {
 
 #[test]
 fn a_percentage_is_one_of_each_package() {
-    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-2s").map(TestMachine::busy) else { return };
     let mut node = room.open(room.config());
     room.periods(&mut node, 1);
     // 60 % of the 250 W that the file max_power_uw says.
-    let half = Desired::Cap(CapIntent::of_percent(Percent::from_int(60)));
+    let half = DesiredCap::Cap(CapIntent::of_percent(Percent::from_int(60)));
     node.handle().desire(Desire { cpu: half, ..Desire::UNKNOWN });
     room.periods(&mut node, 1);
     assert_eq!(node.report().cpu.unwrap().status.report, applied(300));
@@ -67,7 +69,7 @@ fn every_profile_holds_a_cap_by_the_backend_that_it_has() {
         ("epyc", 2, Backend::Rapl),
         ("client", 1, Backend::Rapl),
     ] {
-        let Some(room) = Room::profile(profile).map(Room::busy) else { return };
+        let Some(room) = TestMachine::profile(profile).map(TestMachine::busy) else { return };
         let mut node = room.open(room.tracking());
         room.periods(&mut node, 2);
         assert_eq!(node.report().packages.len(), packages, "{profile}");
@@ -91,20 +93,20 @@ fn every_profile_holds_a_cap_by_the_backend_that_it_has() {
 
 #[test]
 fn a_socket_takes_its_limit_from_one_backend_and_its_meter_from_another() {
-    let Some(room) = Room::profile("epyc").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("epyc").map(TestMachine::busy) else { return };
     let mut node = room.open(room.config());
     room.periods(&mut node, 2);
     for package in &node.report().packages {
         assert_eq!(package.backend, Some(BackendKind::AmdSocket));
-        assert!(matches!(package.power, Reading::Fresh { .. }), "{package:?}");
+        assert!(matches!(package.power, MeterReading::Fresh { .. }), "{package:?}");
     }
 }
 
 #[test]
 fn who_only_looks_neither_locks_nor_writes() {
-    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
-    let mut node = room.open(Config { access: Access::Look, ..room.config() });
-    let mut other = room.open(Config { access: Access::Look, ..room.config() });
+    let Some(room) = TestMachine::profile("xeon-2s").map(TestMachine::busy) else { return };
+    let mut node = room.open(Config { access: NodeAccess::Look, ..room.config() });
+    let mut other = room.open(Config { access: NodeAccess::Look, ..room.config() });
     let before = limits(&room);
     for node in [&mut node, &mut other] {
         node.handle().desire(watts(100));
@@ -117,7 +119,7 @@ fn who_only_looks_neither_locks_nor_writes() {
 
 #[test]
 fn what_cannot_be_a_cap_is_refused_and_nothing_is_written() {
-    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-2s").map(TestMachine::busy) else { return };
     let mut node = room.open(room.config());
     let before = limits(&room);
     for bad in [0, -5, i32::MIN] {
@@ -137,7 +139,7 @@ fn what_cannot_be_a_cap_is_refused_and_nothing_is_written() {
 
 #[test]
 fn restoring_puts_back_everything_whoever_set_it() {
-    let Some(room) = Room::profile("xeon-locked").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
     let free = limits(&room);
     let mut node = room.open(room.tracking());
     node.handle().desire(watts(120));
@@ -154,7 +156,7 @@ fn restoring_puts_back_everything_whoever_set_it() {
 /// An administrator has set 150 W. A cap of 200 W takes nothing away from that, and gives nothing.
 #[test]
 fn a_cap_above_what_an_administrator_has_set_raises_nothing() {
-    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-2s").map(TestMachine::busy) else { return };
     let long = "sys/class/powercap/intel-rapl:0/constraint_0_power_limit_uw";
     room.write(long, "150000000");
     let free = limits(&room);

@@ -1,11 +1,11 @@
 //! What a period costs.
 
-use crate::room::{PERIOD, Room, watts};
+use crate::test_machine::{PERIOD, TestMachine, watts};
 
 /// Sample, decide, write nothing: the loop's own part. What its threads allocate is counted where they are.
 #[test]
 fn a_steady_period_allocates_nothing() {
-    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-2s").map(TestMachine::busy) else { return };
     let mut node = room.open(room.config());
     node.handle().desire(watts(120));
     room.periods(&mut node, 5);

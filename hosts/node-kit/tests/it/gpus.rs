@@ -1,20 +1,20 @@
 //! GPUs behind a library.
 
-use crate::room::Room;
-use joulie_core::node::cap::{CapIntent, CapResult, Desired, Report as CapReport};
-use node_kit::{Config, Desire, Sources};
-use nvml_stub::{Card, Machine};
+use crate::test_machine::TestMachine;
+use joulie_core::node::cap::{CapIntent, CapReport, CapResult, DesiredCap};
+use node_kit::{Config, Desire, HardwareSources};
+use nvml_stub::{StubGpu, StubMachine};
 use power_units::{Percent, Watts};
 
-const CARDS: [Card; 2] = [
-    Card {
+const CARDS: [StubGpu; 2] = [
+    StubGpu {
         uuid: "GPU-11111111-0b1c-4d7e-9a55-0123456789ab",
         pci: "00000000:19:00.0",
         min_mw: 200_000,
         max_mw: 700_000,
         default_mw: 700_000,
     },
-    Card {
+    StubGpu {
         uuid: "GPU-22222222-0b1c-4d7e-9a55-0123456789ab",
         pci: "00000000:C1:00.0",
         min_mw: 100_000,
@@ -25,20 +25,20 @@ const CARDS: [Card; 2] = [
 
 #[test]
 fn each_gpu_is_capped_by_its_own_range_and_gets_its_own_limit_back() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     let folder = room.beside("gpus");
-    let gpus = Machine::at(&folder);
+    let gpus = StubMachine::at(&folder);
     let library = gpus.library().unwrap();
     gpus.put("driver", "570.86.16").unwrap();
     for (name, card) in ["a", "b"].into_iter().zip(&CARDS) {
         gpus.add(name, card).unwrap();
     }
     let config = room.config();
-    let sources = Sources { nvml: Some(library), ..config.sources.clone() };
+    let sources = HardwareSources { nvml: Some(library), ..config.sources.clone() };
     let mut node = room.open(Config { sources, ..config });
     room.periods(&mut node, 2);
     assert_eq!(node.report().gpus.len(), 2);
-    let cap = |intent| Desire { gpu: Desired::Cap(intent), ..Desire::UNKNOWN };
+    let cap = |intent| Desire { gpu: DesiredCap::Cap(intent), ..Desire::UNKNOWN };
     // 60 % of 700 W and of 400 W.
     node.handle().desire(cap(CapIntent::of_percent(Percent::from_int(60))));
     room.periods(&mut node, 1);
@@ -52,7 +52,7 @@ fn each_gpu_is_capped_by_its_own_range_and_gets_its_own_limit_back() {
     let (requested, effective) = (Watts::from_int(1_000), Watts::from_int(900));
     let clamped = CapReport::Cap(CapResult::Clamped { requested, effective });
     assert_eq!(node.report().gpu.unwrap().report, clamped);
-    node.handle().desire(Desire { gpu: Desired::Gone, ..Desire::UNKNOWN });
+    node.handle().desire(Desire { gpu: DesiredCap::Gone, ..Desire::UNKNOWN });
     room.periods(&mut node, 2);
     let limits: Vec<_> = node.report().gpus.iter().map(|gpu| gpu.limit).collect();
     assert_eq!(limits, [Some(Watts::from_int(700)), Some(Watts::from_int(400))]);

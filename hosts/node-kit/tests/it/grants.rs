@@ -1,10 +1,10 @@
 //! Grants: what packages and GPUs may be allowed together.
 
-use crate::room::{Room, watts};
-use joulie_core::node::cap::{CapIntent, CapResult, Desired, Report as CapReport};
-use joulie_core::node::lease::{LeaseLaw, OnExpiry, Phase};
-use node_kit::{Config, Desire, Grant, LeaseTerms, Node, Parts, Sources};
-use nvml_stub::{Card, Machine};
+use crate::test_machine::{TestMachine, watts};
+use joulie_core::node::cap::{CapIntent, CapReport, CapResult, DesiredCap};
+use joulie_core::node::lease::{LeaseLaw, LeasePhase, OnExpiry};
+use node_kit::{Config, Desire, HardwareSources, LeaseTerms, NodeGrant, NodeParts, OpenNode};
+use nvml_stub::{StubGpu, StubMachine};
 use power_units::{Micros, Percent, Watts};
 use std::time::Duration;
 
@@ -13,29 +13,29 @@ fn w(count: i32) -> Watts {
 }
 
 fn granted(serial: u64, watts: i32, desire: Desire) -> Desire {
-    Desire { grant: Some(Grant { serial, watts: w(watts) }), ..desire }
+    Desire { grant: Some(NodeGrant { serial, watts: w(watts) }), ..desire }
 }
 
 /// The limits in force: of the packages, and of the GPUs.
-fn limits(node: &Node) -> (Vec<Watts>, Vec<Watts>) {
+fn limits(node: &OpenNode) -> (Vec<Watts>, Vec<Watts>) {
     let all = |devices: &[node_kit::DeviceReport]| devices.iter().map(|it| it.limit.unwrap()).collect();
     (all(&node.report().packages), all(&node.report().gpus))
 }
 
-fn sum(node: &Node) -> Watts {
+fn sum(node: &OpenNode) -> Watts {
     let (packages, gpus) = limits(node);
     packages.into_iter().chain(gpus).fold(w(0), |sum, one| sum + one)
 }
 
-const CARDS: [Card; 2] = [
-    Card {
+const CARDS: [StubGpu; 2] = [
+    StubGpu {
         uuid: "GPU-11111111-0b1c-4d7e-9a55-0123456789ab",
         pci: "00000000:19:00.0",
         min_mw: 200_000,
         max_mw: 700_000,
         default_mw: 700_000,
     },
-    Card {
+    StubGpu {
         uuid: "GPU-22222222-0b1c-4d7e-9a55-0123456789ab",
         pci: "00000000:C1:00.0",
         min_mw: 100_000,
@@ -44,21 +44,21 @@ const CARDS: [Card; 2] = [
     },
 ];
 
-fn with_gpus(room: &Room) -> Config {
-    let gpus = Machine::at(room.beside("gpus"));
+fn with_gpus(room: &TestMachine) -> Config {
+    let gpus = StubMachine::at(room.beside("gpus"));
     let library = gpus.library().unwrap();
     gpus.put("driver", "570.86.16").unwrap();
     for (name, card) in ["a", "b"].into_iter().zip(&CARDS) {
         gpus.add(name, card).unwrap();
     }
     let config = room.config();
-    let sources = Sources { nvml: Some(library), ..config.sources.clone() };
+    let sources = HardwareSources { nvml: Some(library), ..config.sources.clone() };
     Config { sources, ..config }
 }
 
 #[test]
 fn unlike_gpus_and_packages_share_a_grant_and_are_never_above_it_while_the_shares_turn_round() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     let mut node = room.open(with_gpus(&room));
     room.periods(&mut node, 2);
     let before = limits(&node);
@@ -70,8 +70,8 @@ fn unlike_gpus_and_packages_share_a_grant_and_are_never_above_it_while_the_share
     assert_eq!(shares.collect::<Vec<_>>(), [limits(&node).0, limits(&node).1].concat());
     assert!(matches!(node.report().gpu.unwrap().report, CapReport::Cap(CapResult::Applied { .. })));
     let low = |cpu: i32, gpu: i32| Desire {
-        cpu: Desired::Cap(CapIntent::of_percent(Percent::from_int(cpu))),
-        gpu: Desired::Cap(CapIntent::of_percent(Percent::from_int(gpu))),
+        cpu: DesiredCap::Cap(CapIntent::of_percent(Percent::from_int(cpu))),
+        gpu: DesiredCap::Cap(CapIntent::of_percent(Percent::from_int(gpu))),
         grant: None,
     };
     for (cpu, gpu) in [(100, 40), (40, 100), (100, 40)] {
@@ -101,7 +101,7 @@ fn unlike_gpus_and_packages_share_a_grant_and_are_never_above_it_while_the_share
 
 #[test]
 fn a_grant_lowers_what_is_not_known_and_raises_nothing() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     let mut node = room.open(room.config());
     node.handle().desire(watts(120));
     room.periods(&mut node, 2);
@@ -118,21 +118,21 @@ fn a_grant_lowers_what_is_not_known_and_raises_nothing() {
 
 #[test]
 fn the_end_of_a_lease_brings_no_originals_back_while_a_grant_stands() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     let term = Micros::new(10_000_000);
     let law = LeaseLaw::new(term, OnExpiry::Relax { delay: Micros::ZERO }).unwrap();
     let (safe_cpu, safe_gpu) = (CapIntent::NONE, CapIntent::NONE);
     let mut node = room.open(Config { lease: Some(LeaseTerms { law, safe_cpu, safe_gpu }), ..room.config() });
     node.handle().desire(granted(1, 400, watts(120)));
     room.periods(&mut node, 15);
-    assert_eq!(node.report().lease.unwrap().0, Phase::Relaxed);
+    assert_eq!(node.report().lease.unwrap().0, LeasePhase::Relaxed);
     assert_eq!(limits(&node).0, [w(120), w(120)], "those of the policy under the grant hold");
 }
 
 #[test]
 fn what_the_configuration_leaves_alone_counts_with_all_that_it_draws() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
-    let config = Config { grants: Parts { cpu: false, gpu: true }, ..with_gpus(&room) };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
+    let config = Config { grants: NodeParts { cpu: false, gpu: true }, ..with_gpus(&room) };
     let mut node = room.open(config);
     room.periods(&mut node, 2);
     let before = limits(&node).0;
@@ -145,7 +145,7 @@ fn what_the_configuration_leaves_alone_counts_with_all_that_it_draws() {
 
 #[test]
 fn packages_without_a_limit_are_held_by_the_closed_loop() {
-    let Some(room) = Room::profile("xeon-locked").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
     let mut node = room.open(room.tracking());
     room.periods(&mut node, 2);
     let free = room.packages_draw();

@@ -1,13 +1,13 @@
 //! The laws of the DVFS fallback through real files: the golden trace of `classic`, the targets of `tracking`.
 
-use crate::room::{Room, watts};
-use joulie_core::node::cap::{CapResult, Report as CapReport};
+use crate::test_machine::{TestMachine, watts};
+use joulie_core::node::cap::{CapReport, CapResult};
 use joulie_core::node::classic::{Classic, DEFAULTS, Tuning};
-use joulie_core::node::law::{Action, Reach};
+use joulie_core::node::law::{LawAction, Reach};
 use node_kit::{Config, LoopLaw};
 use plant::{Load, SteadyNode, preset};
 use power_units::Micros;
-use rig::machine::Attribute;
+use rig::machine::VirtualAttribute;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -60,7 +60,7 @@ fn throttled(root: &Path) -> usize {
 /// The golden trace of facts/agent.md section 10: power, smoothed power, and the throttle after the step.
 #[test]
 fn classic_takes_its_golden_trace_through_real_files() {
-    let room = Room::folder();
+    let room = TestMachine::folder();
     let root = room.root();
     lay_out(&root);
     let law = Classic::new(Tuning { cooldown: Micros::ZERO, ..DEFAULTS }).unwrap();
@@ -108,21 +108,21 @@ const LOOKS: u32 = 10;
 
 /// A locked machine under a law, and what it draws, a look every 50 ms.
 struct Trial {
-    room: Room,
-    node: node_kit::Node,
+    room: TestMachine,
+    node: node_kit::OpenNode,
     drawn: Vec<f64>,
     writes: Arc<AtomicU64>,
 }
 
 impl Trial {
     fn new() -> Option<Self> {
-        let room = Room::profile("xeon-locked").map(Room::busy)?;
+        let room = TestMachine::profile("xeon-locked").map(TestMachine::busy)?;
         let period = Micros::new(500_000);
         let node = room.open(Config { period, ..room.tracking() });
         let writes = Arc::new(AtomicU64::new(0));
         let counted = writes.clone();
         room.machine.lock().watch(move |on, _, _| {
-            counted.fetch_add(u64::from(matches!(on, Attribute::MaxFreq(_))), Ordering::Relaxed);
+            counted.fetch_add(u64::from(matches!(on, VirtualAttribute::MaxFreq(_))), Ordering::Relaxed);
         });
         Some(Self { room, node, drawn: Vec::new(), writes })
     }
@@ -211,7 +211,7 @@ fn tracking_is_safe_on_load_steps_and_without_a_sensor() {
         let above = longest_above(trial.run(20), 315.0);
         assert!(above <= 2.0, "{above} s above cap + 5 % after a load of {busy}");
     }
-    let sensors = |on| [Attribute::Energy(on)];
+    let sensors = |on| [VirtualAttribute::Energy(on)];
     let zones = trial.room.machine.lock().zones().len();
     for on in (0..zones).flat_map(sensors) {
         let effect = rig::faults::Effect::Fails(5);
@@ -231,7 +231,7 @@ fn tracking_is_safe_on_load_steps_and_without_a_sensor() {
     trial.run(10);
     let law = trial.node.report().law.unwrap();
     assert_eq!(law.reach, Reach::NotAchievable, "{law:?}");
-    assert!(!matches!(law.action, Action::FailSafe));
+    assert!(!matches!(law.action, LawAction::FailSafe));
     let status = trial.node.report().cpu.unwrap().status.report;
     assert!(matches!(status, CapReport::Cap(CapResult::Clamped { .. })), "{status:?}");
 }
@@ -240,7 +240,7 @@ fn tracking_is_safe_on_load_steps_and_without_a_sensor() {
 /// another period: after a restart that would be half a second at full power.
 #[test]
 fn a_loop_begins_in_the_period_in_which_the_limits_are_refused() {
-    let Some(room) = Room::profile("xeon-locked").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
     let mut node = room.open(room.tracking());
     room.periods(&mut node, 2);
     let free = room.packages_draw();
@@ -255,12 +255,12 @@ fn a_loop_begins_in_the_period_in_which_the_limits_are_refused() {
 /// A policy that takes no order stays at full speed, and the others make room for it.
 #[test]
 fn what_a_policy_refuses_the_others_make_up_for() {
-    let Some(room) = Room::profile("xeon-locked").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
     let mut node = room.open(room.tracking());
     let refusing = 4;
     for at in 0..refusing {
         room.machine.lock().faults().add(rig::faults::Fault {
-            on: rig::machine::Attribute::MaxFreq(at),
+            on: rig::machine::VirtualAttribute::MaxFreq(at),
             direction: rig::faults::Direction::Write,
             effect: rig::faults::Effect::Fails(libc_busy()),
             times: u32::MAX,

@@ -18,6 +18,6 @@ mod restarts;
 #[cfg(test)]
 mod rivals;
 #[cfg(test)]
-mod room;
+mod test_machine;
 #[cfg(test)]
 mod trouble;

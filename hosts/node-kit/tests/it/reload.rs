@@ -1,13 +1,13 @@
 //! Drivers that go and come back.
 
-use crate::room::{Room, watts};
+use crate::test_machine::{TestMachine, watts};
 use joulie_core::node::cap::Backend;
 use node_kit::Desire;
 use power_units::Watts;
 
 #[test]
 fn a_driver_that_was_away_for_long_is_capped_again_within_two_periods() {
-    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-2s").map(TestMachine::busy) else { return };
     let mut node = room.open(room.config());
     node.handle().desire(watts(120));
     room.periods(&mut node, 3);
@@ -23,7 +23,7 @@ fn a_driver_that_was_away_for_long_is_capped_again_within_two_periods() {
 
 #[test]
 fn a_new_cap_that_no_limit_takes_while_the_meters_are_away_is_held_at_the_lowest_clock() {
-    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-2s").map(TestMachine::busy) else { return };
     let mut node = room.open(room.tracking());
     node.handle().desire(watts(120));
     room.periods(&mut node, 3);
@@ -38,7 +38,7 @@ fn a_new_cap_that_no_limit_takes_while_the_meters_are_away_is_held_at_the_lowest
 
 #[test]
 fn a_policy_that_was_offline_at_the_release_gets_its_original_when_it_is_back() {
-    let Some(room) = Room::profile("xeon-locked").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
     let mut node = room.open(room.tracking());
     node.handle().desire(watts(120));
     room.periods(&mut node, 5);
@@ -59,11 +59,11 @@ fn a_policy_that_was_offline_at_the_release_gets_its_original_when_it_is_back() 
 /// twice its cap.
 #[test]
 fn a_socket_whose_limit_goes_away_is_still_one_package() {
-    let Some(room) = Room::profile("epyc").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("epyc").map(TestMachine::busy) else { return };
     let mut node = room.open(room.tracking());
     node.handle().desire(watts(120));
     room.periods(&mut node, 3);
-    let cap = |node: &node_kit::Node| node.report().cpu.unwrap().node_cap;
+    let cap = |node: &node_kit::OpenNode| node.report().cpu.unwrap().node_cap;
     assert_eq!((node.report().packages.len(), cap(&node)), (2, Some(Watts::from_int(240))));
     for present in [false, true] {
         room.machine.lock().change(|_, _, sockets| {
@@ -86,7 +86,7 @@ fn a_socket_whose_limit_goes_away_is_still_one_package() {
 /// limit again when that is back.
 #[test]
 fn a_node_whose_limits_go_away_is_held_by_its_frequencies_until_they_are_back() {
-    let Some(room) = Room::profile("epyc").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("epyc").map(TestMachine::busy) else { return };
     let mut node = room.open(room.tracking());
     node.handle().desire(watts(120));
     room.periods(&mut node, 5);
@@ -104,7 +104,7 @@ fn a_node_whose_limits_go_away_is_held_by_its_frequencies_until_they_are_back() 
         worst = worst.max(room.packages_draw());
     }
     assert!(worst <= 252.0, "{worst} W at a cap of 240 W");
-    let mode = |node: &node_kit::Node| node.report().cpu.unwrap().mode;
+    let mode = |node: &node_kit::OpenNode| node.report().cpu.unwrap().mode;
     assert_eq!(mode(&node), Backend::Dvfs);
     assert!(node.report().packages.iter().all(|package| package.limit.is_none()), "nobody knows it any more");
     present(true);

@@ -1,12 +1,12 @@
 //! What a node tells of itself, and the floor that its configuration sets.
 
-use crate::room::{Room, watts};
+use crate::test_machine::{TestMachine, watts};
 use node_kit::{Config, Desire};
 use power_units::{KiloHertz, Micros};
 
 #[test]
 fn a_report_names_the_wish_that_its_outcome_is_of() {
-    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-2s").map(TestMachine::busy) else { return };
     let mut node = room.open(room.config());
     room.periods(&mut node, 1);
     node.handle().desire(watts(120));
@@ -18,7 +18,7 @@ fn a_report_names_the_wish_that_its_outcome_is_of() {
 
 #[test]
 fn a_report_shows_what_the_counter_shows() {
-    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-2s").map(TestMachine::busy) else { return };
     let mut node = room.open(room.config());
     room.periods(&mut node, 2);
     assert_eq!(node.report().packages.len(), 2);
@@ -39,7 +39,7 @@ fn a_report_shows_what_the_counter_shows() {
 
 #[test]
 fn whoever_listens_is_told_after_each_step_and_the_last_word_is_stop() {
-    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-2s").map(TestMachine::busy) else { return };
     let mut node = room.open(Config { period: Micros::new(100_000), ..room.config() });
     let handle = node.handle();
     handle.desire(watts(120));
@@ -57,7 +57,7 @@ fn whoever_listens_is_told_after_each_step_and_the_last_word_is_stop() {
 
 #[test]
 fn no_throttle_goes_below_the_floor_of_the_configuration() {
-    let Some(room) = Room::profile("xeon-locked").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
     let floor = 1_600_000;
     let frequency_floor = Some(KiloHertz::from_int(floor));
     let mut node = room.open(Config { frequency_floor, ..room.tracking() });

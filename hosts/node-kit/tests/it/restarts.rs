@@ -1,14 +1,14 @@
 //! What survives the process: caps, and the originals that they took the place of.
 
-use crate::room::{Room, limits, watts};
-use node_kit::{Boot, Desire, Node, OpenError};
+use crate::test_machine::{TestMachine, limits, watts};
+use node_kit::{Boot, Desire, OpenError, OpenNode};
 use rig::faults::{Direction, Effect, Fault};
-use rig::machine::Attribute;
+use rig::machine::VirtualAttribute;
 use std::time::Duration;
 
 #[test]
 fn a_cap_survives_a_restart_and_is_adopted() {
-    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-2s").map(TestMachine::busy) else { return };
     let free = limits(&room);
     let mut node = room.open(room.config());
     node.handle().desire(watts(120));
@@ -29,7 +29,7 @@ fn a_cap_survives_a_restart_and_is_adopted() {
 
 #[test]
 fn a_throttle_survives_a_restart_and_the_loop_goes_on_from_it() {
-    let Some(room) = Room::profile("xeon-locked").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
     let free = limits(&room);
     let mut node = room.open(room.tracking());
     node.handle().desire(watts(120));
@@ -51,7 +51,7 @@ fn a_throttle_survives_a_restart_and_the_loop_goes_on_from_it() {
 /// An administrator's limit below what the hardware can do is where a throttle ends, also after a restart.
 #[test]
 fn a_loop_never_raises_a_policy_above_what_its_administrator_set() {
-    let Some(room) = Room::profile("xeon-locked").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
     room.machine.lock().change(|_, policies, _| {
         for policy in policies.iter_mut() {
             policy.user_max = 2_000_000;
@@ -69,7 +69,7 @@ fn a_loop_never_raises_a_policy_above_what_its_administrator_set() {
 /// What nobody could read before the first order is no licence to rise to what the hardware can do.
 #[test]
 fn a_limit_that_cannot_be_read_at_first_is_not_taken_for_none() {
-    let Some(room) = Room::profile("xeon-locked").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
     room.machine.lock().change(|_, policies, _| {
         for policy in policies.iter_mut() {
             policy.user_max = 2_000_000;
@@ -78,7 +78,7 @@ fn a_limit_that_cannot_be_read_at_first_is_not_taken_for_none() {
     let count = room.machine.lock().policies().len();
     let mut node = room.open(room.tracking());
     for at in 0..count {
-        let (on, direction) = (Attribute::MaxFreq(at), Direction::Read);
+        let (on, direction) = (VirtualAttribute::MaxFreq(at), Direction::Read);
         room.machine.lock().faults().add(Fault { on, direction, effect: Effect::Fails(5), times: 4 });
     }
     node.handle().desire(watts(1_000));
@@ -91,13 +91,13 @@ fn a_limit_that_cannot_be_read_at_first_is_not_taken_for_none() {
 
 #[test]
 fn after_a_reboot_what_is_found_is_the_original() {
-    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-2s").map(TestMachine::busy) else { return };
     let mut node = room.open(room.config());
     node.handle().desire(watts(120));
     room.periods(&mut node, 2);
     drop(node);
     let firmware = limits(&room);
-    let mut node = Node::open_in(room.config(), room.time.clone(), Boot::new("boot-2").unwrap()).unwrap();
+    let mut node = OpenNode::open_in(room.config(), room.time.clone(), Boot::new("boot-2").unwrap()).unwrap();
     assert_eq!((node.journal().len(), node.journal().void()), (0, 2));
     assert!(!node.journal().is_behind());
     assert!(!room.journal().contains("package-0"), "the file does not hold what is void");
@@ -111,7 +111,7 @@ fn after_a_reboot_what_is_found_is_the_original() {
 /// A limit that the firmware refuses is as it was, and nobody's to put back.
 #[test]
 fn what_was_refused_leaves_no_original_behind() {
-    let Some(room) = Room::profile("xeon-locked").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
     let mut node = room.open(room.tracking());
     node.handle().desire(watts(120));
     room.periods(&mut node, 5);
@@ -122,9 +122,9 @@ fn what_was_refused_leaves_no_original_behind() {
 
 #[test]
 fn there_is_one_writer() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     let node = room.open(room.config());
-    let second = Node::open_in(room.config(), room.time.clone(), Boot::new("boot-1").unwrap());
+    let second = OpenNode::open_in(room.config(), room.time.clone(), Boot::new("boot-1").unwrap());
     assert!(matches!(second, Err(OpenError::Lock(_))));
     drop(node);
     room.open(room.config());
@@ -132,11 +132,11 @@ fn there_is_one_writer() {
 
 #[test]
 fn without_its_journal_nothing_is_written() {
-    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-2s").map(TestMachine::busy) else { return };
     let free = limits(&room);
     std::fs::create_dir_all(room.state()).unwrap();
     std::fs::write(room.state().join("originals.json"), "junk").unwrap();
-    let refused = Node::open_in(room.config(), room.time.clone(), Boot::new("boot-1").unwrap());
+    let refused = OpenNode::open_in(room.config(), room.time.clone(), Boot::new("boot-1").unwrap());
     assert!(matches!(refused, Err(OpenError::Journal(_))));
     std::fs::remove_file(room.state().join("originals.json")).unwrap();
     // One that cannot be written: a folder stands where its file would be.

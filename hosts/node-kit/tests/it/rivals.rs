@@ -1,16 +1,16 @@
 //! What may be taken for something else: a backend that is late, an old reading, a refused write, a thread that hangs.
 
-use crate::room::{Room, limits, watts};
-use joulie_core::node::cap::{CapIntent, Desired};
-use node_kit::{Boot, Config, Desire, Node, OpenError};
+use crate::test_machine::{TestMachine, limits, watts};
+use joulie_core::node::cap::{CapIntent, DesiredCap};
+use node_kit::{Boot, Config, Desire, OpenError, OpenNode};
 use power_units::{KiloHertz, Micros, Percent};
 use rig::faults::{Direction, Effect, Fault};
-use rig::machine::Attribute;
+use rig::machine::VirtualAttribute;
 use std::time::Duration;
 
 #[test]
 fn a_cap_is_adopted_whichever_backend_lists_first() {
-    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-2s").map(TestMachine::busy) else { return };
     let free = limits(&room);
     let mut node = room.open(room.config());
     node.handle().desire(watts(120));
@@ -18,13 +18,13 @@ fn a_cap_is_adopted_whichever_backend_lists_first() {
     drop(node);
     assert_ne!(limits(&room), free);
     room.machine.lock().faults().add(Fault {
-        on: Attribute::Energy(0),
+        on: VirtualAttribute::Energy(0),
         direction: Direction::Read,
         effect: Effect::Takes(Duration::from_secs(2)),
         times: 1,
     });
     room.machine.lock().faults().add(Fault {
-        on: Attribute::PowerLimit(0, 0),
+        on: VirtualAttribute::PowerLimit(0, 0),
         direction: Direction::Read,
         effect: Effect::Takes(Duration::from_secs(2)),
         times: 1,
@@ -36,7 +36,7 @@ fn a_cap_is_adopted_whichever_backend_lists_first() {
 
 #[test]
 fn changes_of_the_wish_put_no_later_period_off() {
-    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-2s").map(TestMachine::busy) else { return };
     let config = Config { period: Micros::new(200_000), ..room.config() };
     let mut node = room.open(config);
     let handle = node.handle();
@@ -59,7 +59,7 @@ fn changes_of_the_wish_put_no_later_period_off() {
 
 #[test]
 fn a_disk_that_hangs_holds_up_no_period() {
-    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-2s").map(TestMachine::busy) else { return };
     let mut node = room.open(room.config());
     room.periods(&mut node, 1);
     let fifo = room.state().join("originals.json.new");
@@ -88,11 +88,11 @@ fn a_disk_that_hangs_holds_up_no_period() {
 
 #[test]
 fn a_closed_node_holds_its_lock_while_a_thread_of_it_is_in_a_driver() {
-    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-2s").map(TestMachine::busy) else { return };
     let mut node = room.open(room.config());
     room.periods(&mut node, 1);
     room.machine.lock().faults().add(Fault {
-        on: Attribute::MaxFreq(0),
+        on: VirtualAttribute::MaxFreq(0),
         direction: Direction::Read,
         effect: Effect::Takes(Duration::from_secs(5)),
         times: 1,
@@ -100,7 +100,7 @@ fn a_closed_node_holds_its_lock_while_a_thread_of_it_is_in_a_driver() {
     room.pass(Duration::from_secs(1));
     node.period();
     drop(node);
-    let second = Node::open_in(room.config(), room.time.clone(), Boot::new("boot-1").unwrap());
+    let second = OpenNode::open_in(room.config(), room.time.clone(), Boot::new("boot-1").unwrap());
     let got = matches!(second, Err(OpenError::Lock(_)));
     drop(second);
     for _ in 0..100 {
@@ -111,7 +111,7 @@ fn a_closed_node_holds_its_lock_while_a_thread_of_it_is_in_a_driver() {
 
 #[test]
 fn a_release_is_complete_when_the_file_says_so_too() {
-    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-2s").map(TestMachine::busy) else { return };
     let mut node = room.open(room.config());
     node.handle().desire(watts(120));
     room.periods(&mut node, 2);
@@ -123,7 +123,7 @@ fn a_release_is_complete_when_the_file_says_so_too() {
 
 #[test]
 fn a_reading_from_before_an_order_is_no_other_writer() {
-    let Some(room) = Room::profile("xeon-locked").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
     let mut node = room.open(room.tracking());
     room.periods(&mut node, 2);
     node.handle().desire(watts(120));
@@ -131,7 +131,7 @@ fn a_reading_from_before_an_order_is_no_other_writer() {
     node.period();
     // The reading that follows the orders hangs, so the one before them stands for a while.
     let count = room.machine.lock().policies().len();
-    for on in [Attribute::AvgFreq(count - 1), Attribute::CurFreq(count - 1)] {
+    for on in [VirtualAttribute::AvgFreq(count - 1), VirtualAttribute::CurFreq(count - 1)] {
         room.machine.lock().faults().add(Fault {
             on,
             direction: Direction::Read,
@@ -155,11 +155,11 @@ fn a_reading_from_before_an_order_is_no_other_writer() {
 
 #[test]
 fn a_refused_write_is_no_other_writer() {
-    let Some(room) = Room::profile("xeon-locked").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
     let count = room.machine.lock().policies().len();
     for at in 0..count {
         room.machine.lock().faults().add(Fault {
-            on: Attribute::MaxFreq(at),
+            on: VirtualAttribute::MaxFreq(at),
             direction: Direction::Write,
             effect: Effect::Fails(13),
             times: 1000,
@@ -173,7 +173,7 @@ fn a_refused_write_is_no_other_writer() {
 
 #[test]
 fn a_loop_goes_on_after_a_restart_with_a_policy_offline() {
-    let Some(room) = Room::profile("xeon-locked").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
     let mut node = room.open(room.tracking());
     node.handle().desire(watts(120));
     room.periods(&mut node, 10);
@@ -191,7 +191,7 @@ fn a_loop_goes_on_after_a_restart_with_a_policy_offline() {
 
 #[test]
 fn a_policy_that_was_offline_at_a_restart_gets_its_original_back() {
-    let Some(room) = Room::profile("xeon-locked").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
     let free = limits(&room);
     let mut node = room.open(room.tracking());
     node.handle().desire(watts(120));
@@ -214,13 +214,13 @@ fn a_policy_that_was_offline_at_a_restart_gets_its_original_back() {
 /// A fixed share is what a node without a meter is held by.
 #[test]
 fn a_policy_that_was_offline_when_a_share_was_set_is_limited_when_it_is_back() {
-    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-2s").map(TestMachine::busy) else { return };
     room.machine.lock().boot_without_powercap();
     let last = room.machine.lock().policies().len() - 1;
     let mut node = room.open(room.config());
     room.periods(&mut node, 2);
     room.machine.lock().set_online(last, false);
-    let all = Desired::Cap(CapIntent::of_percent(Percent::from_int(1)));
+    let all = DesiredCap::Cap(CapIntent::of_percent(Percent::from_int(1)));
     node.handle().desire(Desire { cpu: all, ..Desire::UNKNOWN });
     room.periods(&mut node, 4);
     room.machine.lock().set_online(last, true);
@@ -233,7 +233,7 @@ fn a_policy_that_was_offline_when_a_share_was_set_is_limited_when_it_is_back() {
 /// While the journal cannot be written nothing is touched, and what an administrator sets meanwhile is the original.
 #[test]
 fn what_is_lowered_before_the_first_write_is_what_a_loop_may_rise_to() {
-    let Some(room) = Room::profile("xeon-locked").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
     let mut node = room.open(room.tracking());
     room.periods(&mut node, 2);
     std::fs::create_dir(room.state().join("originals.json.new")).unwrap();

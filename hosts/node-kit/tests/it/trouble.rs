@@ -1,20 +1,20 @@
 //! Hardware that misbehaves: it hangs, goes away, is moved by others.
 
-use crate::room::{Room, limits, watts};
+use crate::test_machine::{TestMachine, limits, watts};
 use joulie_core::node::cap::Backend;
 use node_kit::Desire;
 use rig::faults::{Direction, Effect, Fault};
-use rig::machine::Attribute;
+use rig::machine::VirtualAttribute;
 use std::time::Duration;
 
 /// A backend that hangs for what the others see as minutes.
 #[test]
 fn a_backend_that_hangs_stops_nothing_else() {
-    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-2s").map(TestMachine::busy) else { return };
     let mut node = room.open(room.config());
     room.periods(&mut node, 2);
     room.machine.lock().faults().add(Fault {
-        on: Attribute::MaxFreq(0),
+        on: VirtualAttribute::MaxFreq(0),
         direction: Direction::Read,
         effect: Effect::Takes(Duration::from_secs(4)),
         times: 1,
@@ -47,7 +47,7 @@ fn a_backend_that_hangs_stops_nothing_else() {
 
 #[test]
 fn a_zone_that_went_away_and_came_back_with_other_limits_is_capped_again() {
-    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-2s").map(TestMachine::busy) else { return };
     let free = limits(&room);
     let mut node = room.open(room.config());
     node.handle().desire(watts(120));
@@ -66,7 +66,7 @@ fn a_zone_that_went_away_and_came_back_with_other_limits_is_capped_again() {
 
 #[test]
 fn somebody_else_who_raises_a_limit_is_counted_and_overruled() {
-    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-2s").map(TestMachine::busy) else { return };
     let mut node = room.open(room.config());
     node.handle().desire(watts(120));
     room.periods(&mut node, 2);
@@ -79,7 +79,7 @@ fn somebody_else_who_raises_a_limit_is_counted_and_overruled() {
 /// Fix list agent S11 speaks of frequencies that somebody else sets: they are put back, and counted.
 #[test]
 fn somebody_else_who_raises_a_frequency_is_counted_and_overruled() {
-    let Some(room) = Room::profile("xeon-locked").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
     let mut node = room.open(room.tracking());
     node.handle().desire(watts(120));
     room.periods(&mut node, 8);
@@ -98,11 +98,13 @@ fn somebody_else_who_raises_a_frequency_is_counted_and_overruled() {
 
 #[test]
 fn a_burst_of_errors_is_got_over() {
-    let Some(room) = Room::profile("xeon-2s").map(Room::busy) else { return };
+    let Some(room) = TestMachine::profile("xeon-2s").map(TestMachine::busy) else { return };
     let mut node = room.open(room.config());
     room.periods(&mut node, 2);
     for direction in [Direction::Read, Direction::Write] {
-        for on in [Attribute::Energy(0), Attribute::PowerLimit(0, 0), Attribute::MaxFreq(3)] {
+        for on in
+            [VirtualAttribute::Energy(0), VirtualAttribute::PowerLimit(0, 0), VirtualAttribute::MaxFreq(3)]
+        {
             let effect = Effect::Fails(5);
             room.machine.lock().faults().add(Fault { on, direction, effect, times: 3 });
         }

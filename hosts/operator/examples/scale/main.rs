@@ -9,7 +9,7 @@ mod cluster;
 mod program;
 
 use cluster::{JOULIE, NODES_PER_RACK, PODS_PER_NODE, fill, name, running, states, twins_with_status};
-use embedded_api::{EmbeddedApi, Options};
+use embedded_api::{ApiOptions, EmbeddedApi};
 use futures::{Stream, StreamExt};
 use kube::Client;
 use program::Program;
@@ -51,7 +51,7 @@ async fn measure(
     settings: &[(&str, &str)],
     (quiet, steady): (Duration, Duration),
 ) -> Result<(), Any> {
-    let api = EmbeddedApi::new(&Options::with(joulie_api::crd::all()))?;
+    let api = EmbeddedApi::new(&ApiOptions::with(joulie_api::crd::all()))?;
     let client = api.client_as("scale");
     fill(&client, nodes).await?;
     let serving = api.serve("127.0.0.1:0".parse()?, None, None).await?;

@@ -9,7 +9,7 @@ use http_body_util::{BodyExt, Empty, Limited};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use planner::power::Absent;
+use planner::power::NoMeasurement;
 use power_units::{Role, Watts};
 use serde_json::Value;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(crate) struct Read {
     /// Of which node.
     pub(crate) node: Arc<str>,
     /// What it draws, or why that is not known.
-    pub(crate) watts: Result<Watts, Absent>,
+    pub(crate) watts: Result<Watts, NoMeasurement>,
 }
 
 /// Asks.
@@ -106,11 +106,14 @@ async fn ask_all(
     }
 }
 
-async fn ask(client: &Http, endpoint: Option<&UrlTemplate>, node: &str) -> Result<Watts, Absent> {
-    let url = endpoint.ok_or(Absent::HttpNoEndpoint)?.for_node(node).map_err(|_| Absent::HttpError)?;
+async fn ask(client: &Http, endpoint: Option<&UrlTemplate>, node: &str) -> Result<Watts, NoMeasurement> {
+    let url = endpoint
+        .ok_or(NoMeasurement::HttpNoEndpoint)?
+        .for_node(node)
+        .map_err(|_| NoMeasurement::HttpError)?;
     match tokio::time::timeout(ANSWER_TIME, exchange(client, &url)).await {
-        Ok(Some(body)) => draw(&body).ok_or(Absent::HttpError),
-        Ok(None) | Err(_) => Err(Absent::HttpError),
+        Ok(Some(body)) => draw(&body).ok_or(NoMeasurement::HttpError),
+        Ok(None) | Err(_) => Err(NoMeasurement::HttpError),
     }
 }
 

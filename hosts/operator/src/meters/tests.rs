@@ -43,7 +43,7 @@ fn a_meter_of_which_nothing_was_heard_yet_is_no_failing_one_and_a_failing_one_wa
     assert!(awaits(&meters), "the agent has not measured yet");
     meters.listen(&[member(json!({"cpuWatts": -1}))], at(2), wall());
     assert!(!awaits(&meters));
-    assert_eq!(metering(&meters, at(2)).reading, Reading::Absent(Absent::AgentNoData));
+    assert_eq!(metering(&meters, at(2)).reading, NodeReading::Absent(NoMeasurement::AgentNoData));
     // Who asked for no meter waits for none.
     assert!(!awaits(&Meters::new(&PowerSource::Static, HOLD).unwrap()));
     let http = |endpoint| Meters::new(&PowerSource::Http(endpoint, HOLD), HOLD).unwrap();
@@ -51,7 +51,7 @@ fn a_meter_of_which_nothing_was_heard_yet_is_no_failing_one_and_a_failing_one_wa
     let endpoint = host_kit::config::parse::url_template("http://{node}:9000/power").unwrap();
     let mut asked = http(Some(endpoint));
     assert!(awaits(&asked), "nobody has asked it yet");
-    asked.record("a", at(1), Err(Absent::HttpError));
+    asked.record("a", at(1), Err(NoMeasurement::HttpError));
     assert!(!awaits(&asked));
 }
 
@@ -62,7 +62,7 @@ fn what_is_found_at_the_first_look_is_as_old_as_it_says() {
         meters.listen(&[member(json!({"cpuWatts": 200, "sampledAt": sampled}))], at(1), wall());
         meters
     };
-    let speaks = |meters: &Meters, now| matches!(metering(meters, now).reading, Reading::Measured { .. });
+    let speaks = |meters: &Meters, now| matches!(metering(meters, now).reading, NodeReading::Measured { .. });
     assert!(speaks(&of("2026-05-01T11:59:01Z"), at(1)));
     let mut old = of("2026-05-01T11:58:59Z");
     assert!(!speaks(&old, at(1)), "an agent that died before we began does not look alive");

@@ -6,15 +6,15 @@ use crate::reasons::{
 };
 use crate::rows::TwinSeen;
 use jiff::{SignedDuration, Timestamp};
-use joulie_api::condition::{self, Condition, ConditionType, Status};
+use joulie_api::condition::{self, Condition, ConditionStatus, ConditionType};
 use joulie_api::labels::PLAN_LEASE;
 use joulie_api::node_twin::{EffectiveCapState, NodeTwinStatus, PowerMeasurement, PowerSource};
 use joulie_api::number::Number;
 use joulie_api::word::{Vocabulary, Word};
 use planner::power::estimate::Basis;
-use planner::power::{Absent, Draw, Source};
+use planner::power::{MeasurementSource, NoMeasurement, NodeDraw};
 use planner::twin::Twin;
-use planner::twin::ratings::Budget;
+use planner::twin::ratings::CappedRating;
 use power_units::{Role, Watts};
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,28 +48,29 @@ fn tenths(bits: i64, role: Role) -> Option<Number> {
     format!("{sign}{}.{}", size / 10, size % 10).parse().ok().and_then(Number::new)
 }
 
-fn capped(budget: Option<Budget>) -> Option<Number> {
+fn capped(budget: Option<CappedRating>) -> Option<Number> {
     budget.and_then(|budget| tenths(budget.capped.to_bits(), Role::Limit))
 }
 
-fn rated(budget: Option<Budget>) -> Option<Number> {
+fn rated(budget: Option<CappedRating>) -> Option<Number> {
     budget.and_then(|budget| tenths(budget.rating.to_bits(), Role::Demand))
 }
 
 /// The watts that are published. Where a meter was asked for and is silent there are none: an estimate in their place
 /// would be read as measured. The scores rest on it all the same, and whoever lacks the watts goes by these (seed 000:
 /// "if power measurement data is unavailable, the extender falls back to the twin-computed predictedPowerHeadroomScore").
-fn published(draw: Draw) -> Option<Watts> {
+fn published(draw: NodeDraw) -> Option<Watts> {
     match draw.source() {
-        Source::Meter(_) | Source::Utilization | Source::Static | Source::Failing(Absent::NotConfigured) => {
-            draw.watts()
-        }
-        Source::Failing(
-            Absent::HttpNoEndpoint
-            | Absent::HttpError
-            | Absent::PrometheusNoData
-            | Absent::KeplerNoData
-            | Absent::AgentNoData,
+        MeasurementSource::Meter(_)
+        | MeasurementSource::Utilization
+        | MeasurementSource::Static
+        | MeasurementSource::Failing(NoMeasurement::NotConfigured) => draw.watts(),
+        MeasurementSource::Failing(
+            NoMeasurement::HttpNoEndpoint
+            | NoMeasurement::HttpError
+            | NoMeasurement::PrometheusNoData
+            | NoMeasurement::KeplerNoData
+            | NoMeasurement::AgentNoData,
         ) => None,
     }
 }
@@ -132,7 +133,7 @@ pub(crate) fn conditions_of(
 ) -> Vec<Condition> {
     let mut conditions: Vec<Condition> = Vec::new();
     let there = before.and_then(|twin| twin.status.conditions.as_deref()).unwrap_or_default();
-    let mut say = |about: ConditionType, holds: Status, reason: &str, message: &str| {
+    let mut say = |about: ConditionType, holds: ConditionStatus, reason: &str, message: &str| {
         conditions.extend(there.iter().find(|known| known.type_ == about.as_str()).cloned());
         condition::set(&mut conditions, Condition::new(about, holds, reason, message, None, now));
     };
@@ -155,21 +156,23 @@ pub(crate) fn conditions_of(
 
 /// Whether a draw may be believed, and what stands in where nothing measures it. An estimate in place of a meter that
 /// nobody configured is all that was asked for.
-fn telemetry(draw: Draw, awaited: bool) -> (Status, &'static str, String) {
+fn telemetry(draw: NodeDraw, awaited: bool) -> (ConditionStatus, &'static str, String) {
     let (reason, why) = if awaited {
         (NOT_HEARD_YET, "no sample of the meter has come yet")
     } else {
         match draw.source() {
-            Source::Meter(_) => return (SAMPLED.status, SAMPLED.word, SAMPLED.meaning.to_owned()),
-            Source::Utilization | Source::Static | Source::Failing(Absent::NotConfigured) => {
+            MeasurementSource::Meter(_) => return (SAMPLED.status, SAMPLED.word, SAMPLED.meaning.to_owned()),
+            MeasurementSource::Utilization
+            | MeasurementSource::Static
+            | MeasurementSource::Failing(NoMeasurement::NotConfigured) => {
                 (NO_METER, "no meter is configured")
             }
-            Source::Failing(
-                Absent::HttpNoEndpoint
-                | Absent::HttpError
-                | Absent::PrometheusNoData
-                | Absent::KeplerNoData
-                | Absent::AgentNoData,
+            MeasurementSource::Failing(
+                NoMeasurement::HttpNoEndpoint
+                | NoMeasurement::HttpError
+                | NoMeasurement::PrometheusNoData
+                | NoMeasurement::KeplerNoData
+                | NoMeasurement::AgentNoData,
             ) => (METER_SILENT, "the meter says nothing"),
         }
     };
@@ -229,16 +232,16 @@ mod tests {
     #[test]
     fn a_silent_meter_has_no_watts_and_says_what_stands_in() {
         let watts = Watts::from_int(200);
-        let (failing, basis) = (Absent::AgentNoData, Basis::Utilization);
-        let silent = Draw::Estimated { basis, watts, failing };
+        let (failing, basis) = (NoMeasurement::AgentNoData, Basis::Utilization);
+        let silent = NodeDraw::Estimated { basis, watts, failing };
         assert_eq!(published(silent), None);
         let (fresh, reason, why) = telemetry(silent, false);
-        assert_eq!((fresh, reason), (Status::False, "MeterSilent"));
+        assert_eq!((fresh, reason), (ConditionStatus::False, "MeterSilent"));
         assert_eq!(why, "the meter says nothing: the power is estimated from what pods ask for");
-        let none = Draw::Estimated { basis: Basis::Static, watts, failing: Absent::NotConfigured };
+        let none = NodeDraw::Estimated { basis: Basis::Static, watts, failing: NoMeasurement::NotConfigured };
         assert_eq!(published(none), Some(watts));
         let (fresh, _, why) = telemetry(none, false);
-        assert_eq!(fresh, Status::True);
+        assert_eq!(fresh, ConditionStatus::True);
         assert_eq!(why, "no meter is configured: the power is taken for the most that the caps allow");
     }
 }

@@ -1,18 +1,18 @@
 use super::*;
 use crate::rows::ProfileSeen;
 use host_kit::reflect::Row;
-use planner::intent::Caps;
+use planner::intent::NodeCaps;
 use planner::node::Label;
 use power_units::{Percent, Watts};
 
-fn percent(value: i32) -> Option<Cap> {
-    Some(Cap { percent: Some(Percent::from_int(value)), watts: None })
+fn percent(value: i32) -> Option<DeviceCap> {
+    Some(DeviceCap { percent: Some(Percent::from_int(value)), watts: None })
 }
 
-fn wanted() -> Desired {
-    Desired {
+fn wanted() -> DesiredState {
+    DesiredState {
         profile: Profile::Eco,
-        caps: Caps { cpu: percent(60), gpu: None },
+        caps: NodeCaps { cpu: percent(60), gpu: None },
         draining: false,
         policy: Some("static-partition-v1".into()),
     }
@@ -37,7 +37,7 @@ fn a_cap_that_a_person_set_stands_and_is_left_out_of_what_is_applied() {
         ],
     );
     let stands = wanted().over(&there.carried);
-    assert_eq!(stands.caps.cpu, Some(Cap { percent: None, watts: Some(Watts::from_int(200)) }));
+    assert_eq!(stands.caps.cpu, Some(DeviceCap { percent: None, watts: Some(Watts::from_int(200)) }));
     let document = state_document(Carrier::Profile, "a", "a", &stands, Some(&there));
     assert_eq!(
         document["spec"],
@@ -56,14 +56,19 @@ fn an_object_that_a_person_made_is_theirs_as_a_whole() {
     let stands = wanted().over(&there.carried);
     assert_eq!(
         (stands.profile, stands.caps, stands.policy.as_deref()),
-        (Profile::Performance, Caps::default(), None)
+        (Profile::Performance, NodeCaps::default(), None)
     );
 }
 
 #[test]
 fn an_empty_cap_is_no_field_and_a_mirror_says_whether_it_drains() {
-    let document =
-        state_document(Carrier::Twin, "a", "n.1", &Desired { caps: Caps::default(), ..wanted() }, None);
+    let document = state_document(
+        Carrier::Twin,
+        "a",
+        "n.1",
+        &DesiredState { caps: NodeCaps::default(), ..wanted() },
+        None,
+    );
     assert_eq!(
         document["spec"],
         json!({"nodeName": "n.1", "profile": "eco", "policy": {"name": "static-partition-v1"}, "scheduling": {"draining": false}})

@@ -2,7 +2,7 @@
 
 use super::{Stamp, name, text, watts};
 use host_kit::reflect::Row;
-use joulie_core::budget::{Grant, Receipt};
+use joulie_core::budget::{Grant, GrantReceipt};
 use planner::node::{Granted, Signed};
 use power_units::{Role, Watts};
 use serde_json::Value;
@@ -61,7 +61,7 @@ fn signed(status: &Value) -> Option<Signed> {
     let holds = watts(&status["holds"], Role::Demand).filter(|&holds| holds >= Watts::ZERO)?;
     let floor = watts(&status["floor"], Role::Demand).unwrap_or(Watts::ZERO);
     Some(Signed {
-        receipt: Receipt { serial: serial(&status["serial"])?, holds, floor },
+        receipt: GrantReceipt { serial: serial(&status["serial"])?, holds, floor },
         boot: text(&status["bootID"])?,
         node_uid: text(&status["nodeUID"])?,
     })
@@ -82,7 +82,7 @@ mod tests {
     fn what_an_agent_signs_is_read() {
         let said =
             read(json!({"serial": 7, "bootID": "b1", "nodeUID": "u1", "holds": 290, "floor": 200})).granted;
-        let receipt = Receipt { serial: 7, holds: Watts::from_int(290), floor: Watts::from_int(200) };
+        let receipt = GrantReceipt { serial: 7, holds: Watts::from_int(290), floor: Watts::from_int(200) };
         let signed = Signed { receipt, boot: "b1".to_owned(), node_uid: "u1".to_owned() };
         assert_eq!(said.signed, Some(signed));
         assert!(said.is_read_back());

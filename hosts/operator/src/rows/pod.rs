@@ -2,10 +2,10 @@
 //! else, so that what the key of the row tells is not kept a second time.
 
 use host_kit::reflect::Row;
-use joulie_api::extender::pod::Pod;
+use joulie_api::extender::pod::ExtenderPod;
 use joulie_api::labels;
 use joulie_core::placement::demand::DemandSum;
-use planner::demand::{Asked, Asks, Operator, Phase, PodRow, RawTerm};
+use planner::demand::{Asked, Operator, PodConstraints, PodPhase, PodRow, RawTerm};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PodSeen {
     node: Option<String>,
-    phase: Phase,
+    phase: PodPhase,
     terminating: bool,
     class: Option<String>,
     selector: Vec<(String, String)>,
@@ -50,7 +50,7 @@ impl PodSeen {
             node: self.node.clone(),
             phase: self.phase,
             terminating: self.terminating,
-            asks: Asks::trim(key, self.class.as_deref(), selector, affinity),
+            asks: PodConstraints::trim(key, self.class.as_deref(), selector, affinity),
             asked: self.asked,
         }
     }
@@ -67,7 +67,7 @@ impl Row for PodSeen {
         let pair = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
         Ok(Self {
             node: super::text(&spec["nodeName"]),
-            phase: Phase::read(object["status"]["phase"].as_str().unwrap_or_default()),
+            phase: PodPhase::read(object["status"]["phase"].as_str().unwrap_or_default()),
             terminating: !meta["deletionTimestamp"].is_null(),
             class: meta["annotations"][labels::pod::WORKLOAD_CLASS].as_str().map(str::to_owned),
             selector: selector.filter_map(pair).collect(),
@@ -80,7 +80,7 @@ impl Row for PodSeen {
 /// What it asks of its node, as the extender weighs it: a pod that says nothing of its processors counts with what its
 /// class is taken for, and so does one whose quantities nobody can read.
 fn asked(object: &Value) -> Asked {
-    let pod = Pod::deserialize(object).unwrap_or_default();
+    let pod = ExtenderPod::deserialize(object).unwrap_or_default();
     let demand = pod.demand().unwrap_or_else(|_| DemandSum::default().total(pod.class().class));
     let gpus = demand.gpus.map_or(0, |gpus| gpus.count);
     Asked { cpu_milli: u64::from(demand.cpu.get()), gpus: u64::from(gpus) }
@@ -102,10 +102,10 @@ fn term(term: &Value) -> TermSeen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use planner::demand::{Class, POWER_PROFILE_LABEL};
+    use planner::demand::{DemandClass, POWER_PROFILE_LABEL};
     use serde_json::json;
 
-    fn class(spec: Value, annotations: Value) -> Class {
+    fn class(spec: Value, annotations: Value) -> DemandClass {
         let pod =
             json!({"metadata": {"name": "p", "namespace": "x", "annotations": annotations}, "spec": spec});
         PodSeen::read(&pod).unwrap().row("x", POWER_PROFILE_LABEL).asks.class()
@@ -119,21 +119,24 @@ mod tests {
     #[test]
     fn c6_pods_are_classified_from_what_the_api_server_says_of_them() {
         // Table C6, the rows that are about reading; the whole table is the planner's.
-        assert_eq!(class(json!({}), json!(null)), Class::General);
+        assert_eq!(class(json!({}), json!(null)), DemandClass::General);
         assert_eq!(
             class(json!({"nodeSelector": {POWER_PROFILE_LABEL: "performance"}}), json!({})),
-            Class::PerformanceOnly
+            DemandClass::PerformanceOnly
         );
-        assert_eq!(class(json!({"nodeSelector": {POWER_PROFILE_LABEL: "eco"}}), json!({})), Class::EcoOnly);
-        assert_eq!(class(affinity("In", &["performance"]), json!({})), Class::PerformanceOnly);
-        assert_eq!(class(affinity("In", &["eco", "performance"]), json!({})), Class::General);
-        assert_eq!(class(affinity("NotIn", &["eco"]), json!({})), Class::PerformanceOnly);
+        assert_eq!(
+            class(json!({"nodeSelector": {POWER_PROFILE_LABEL: "eco"}}), json!({})),
+            DemandClass::EcoOnly
+        );
+        assert_eq!(class(affinity("In", &["performance"]), json!({})), DemandClass::PerformanceOnly);
+        assert_eq!(class(affinity("In", &["eco", "performance"]), json!({})), DemandClass::General);
+        assert_eq!(class(affinity("NotIn", &["eco"]), json!({})), DemandClass::PerformanceOnly);
         let annotated = json!({"joulie.io/workload-class": " performance "});
         assert_eq!(
             class(json!({"nodeSelector": {POWER_PROFILE_LABEL: "eco"}}), annotated),
-            Class::PerformanceOnly
+            DemandClass::PerformanceOnly
         );
-        assert_eq!(class(json!({}), json!({"joulie.io/workload-class": 3})), Class::General);
+        assert_eq!(class(json!({}), json!({"joulie.io/workload-class": 3})), DemandClass::General);
     }
 
     #[test]

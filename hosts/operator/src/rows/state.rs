@@ -8,8 +8,8 @@ use joulie_api::condition::Condition;
 use joulie_api::node_power_profile::NodePowerProfileSpec;
 use joulie_api::node_twin::{NodeTwinSpec, NodeTwinStatus};
 use joulie_core::node::cap::CapIntent;
-use planner::intent::{Cap, Caps};
-use planner::node::{Carried, Desired, DesiredSource};
+use planner::intent::{DeviceCap, NodeCaps};
+use planner::node::{Carried, DesiredKind, DesiredState};
 use planner::profile::Profile;
 use power_units::{Role, Watts};
 use serde::Deserialize;
@@ -40,16 +40,16 @@ pub(crate) struct StateSeen {
 }
 
 impl StateSeen {
-    fn of(object: &Value, desired: caps::Desired, control: &Value) -> Self {
-        let caps::Desired { node, profile, cpu, gpu, policy, draining } = desired;
+    fn of(object: &Value, desired: caps::DesiredSpec, control: &Value) -> Self {
+        let caps::DesiredSpec { node, profile, cpu, gpu, policy, draining } = desired;
         let Owners { ours, former, theirs, who } = of_state(object);
         let carried = Carried {
-            desired: Desired {
+            desired: DesiredState {
                 profile: match profile {
-                    caps::Profile::Performance => Profile::Performance,
-                    caps::Profile::Eco => Profile::Eco,
+                    caps::ProfileName::Performance => Profile::Performance,
+                    caps::ProfileName::Eco => Profile::Eco,
                 },
-                caps: Caps { cpu: cap(cpu), gpu: cap(gpu) },
+                caps: NodeCaps { cpu: cap(cpu), gpu: cap(gpu) },
                 draining,
                 policy: policy.map(Cow::Owned),
             },
@@ -70,10 +70,10 @@ impl StateSeen {
     }
 
     /// The kind, where the desired state comes from there.
-    pub(crate) const fn kind(&self, source: DesiredSource) -> &'static str {
+    pub(crate) const fn kind(&self, source: DesiredKind) -> &'static str {
         match source {
-            DesiredSource::Profile => "NodePowerProfile",
-            DesiredSource::Twin => "NodeTwin",
+            DesiredKind::Profile => "NodePowerProfile",
+            DesiredKind::Twin => "NodeTwin",
         }
     }
 }
@@ -145,7 +145,7 @@ impl Row for ProfileSeen {
     fn read(object: &Value) -> Result<Self, String> {
         let spec =
             NodePowerProfileSpec::deserialize(&object["spec"]).map_err(|error| format!("spec: {error}"))?;
-        let desired = caps::Desired::try_from(&spec).map_err(|error| error.to_string())?;
+        let desired = caps::DesiredSpec::try_from(&spec).map_err(|error| error.to_string())?;
         let status = &object["status"];
         let conditions = Vec::deserialize(&status["conditions"]).unwrap_or_default();
         Ok(Self { state: StateSeen::of(object, desired, &status["control"]), conditions })
@@ -158,7 +158,7 @@ impl Row for TwinSeen {
 
     fn read(object: &Value) -> Result<Self, String> {
         let spec = NodeTwinSpec::deserialize(&object["spec"]).map_err(|error| format!("spec: {error}"))?;
-        let desired = caps::Desired::try_from(&spec).map_err(|error| error.to_string())?;
+        let desired = caps::DesiredSpec::try_from(&spec).map_err(|error| error.to_string())?;
         // A status that cannot be read is one that is written anew.
         let status = NodeTwinStatus::deserialize(&object["status"]).unwrap_or_default();
         Ok(Self {
@@ -168,8 +168,8 @@ impl Row for TwinSeen {
     }
 }
 
-fn cap(intent: CapIntent) -> Option<Cap> {
-    (intent != CapIntent::NONE).then_some(Cap { percent: intent.percent, watts: intent.watts })
+fn cap(intent: CapIntent) -> Option<DeviceCap> {
+    (intent != CapIntent::NONE).then_some(DeviceCap { percent: intent.percent, watts: intent.watts })
 }
 
 #[cfg(test)]

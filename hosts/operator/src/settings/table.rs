@@ -3,11 +3,11 @@
 use super::{FLOORS, GUARDS, MARKS, SOURCES, fraction, namespaces};
 use crate::rows::is_of_kubernetes;
 use host_kit::config::parse::{self, boolean, duration, one_of, percent, watts, whole};
-use host_kit::config::{Listen, Retired, Setting, Table, UrlTemplate, Wrong};
+use host_kit::config::{ConfigSetting, Listen, Retired, SettingsTable, UrlTemplate, Wrong};
 use host_kit::program;
 use kube::core::Selector;
 use planner::guard::GuardMode;
-use planner::node::DesiredSource;
+use planner::node::DesiredKind;
 use planner::plan::DrainingLabel;
 use planner::policy::FamilyFloor;
 use power_units::{Micros, Percent, Ratio, Role, Watts};
@@ -82,10 +82,10 @@ pub(super) enum Source {
 
 macro_rules! settings {
     ($($setting:ident: $type:ty = $how:ident($($part:expr),+ $(,)?);)*) => {
-        $(pub(super) const $setting: Setting<$type> = Setting::$how($($part),+);)*
+        $(pub(super) const $setting: ConfigSetting<$type> = ConfigSetting::$how($($part),+);)*
 
         /// All that the operator can be told.
-        pub const TABLE: Table = Table {
+        pub const TABLE: SettingsTable = SettingsTable {
             program: "joulie-operator",
             about: "plans which nodes run at full power and which capped, and keeps their digital twins",
             settings: &[
@@ -157,7 +157,7 @@ settings! {
     GPU_PRODUCT_LABEL_KEYS: Vec<String> = with_default(
         "GPU_PRODUCT_LABEL_KEYS", "joulie.io/gpu.product,nvidia.com/gpu.product,amd.com/gpu.product,amd.com/gpu.family",
         parse::list, "keys of labels between commas", "Where a node's GPU product may be named, in this order");
-    DESIRED_SOURCE: DesiredSource = with_default(
+    DESIRED_SOURCE: DesiredKind = with_default(
         "DESIRED_SOURCE", "profile", |text| one_of(text, &SOURCES), "profile or twin",
         "Which kind the agents obey: NodePowerProfile, or NodeTwin as those of v0.1 do");
     POLICY_TYPE: String = with_default(

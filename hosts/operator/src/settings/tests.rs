@@ -18,9 +18,9 @@ fn read(pairs: &[(&str, &str)]) -> Result<Settings, String> {
 #[test]
 fn a_cluster_that_is_told_nothing_is_planned_as_the_specification_says() {
     let settings = read(&[]).unwrap();
-    assert!(matches!(settings.plan.policy, Policy::StaticPartition(_)));
+    assert!(matches!(settings.plan.policy, PlacementPolicy::StaticPartition(_)));
     assert_eq!((settings.plan.floor, settings.plan.guard), (FamilyFloor::Raise, GuardMode::Soft));
-    assert_eq!(settings.lens.source, DesiredSource::Profile);
+    assert_eq!(settings.selectors.source, DesiredKind::Profile);
     assert!(!settings.plan.budget.any() && !settings.policy_unknown);
     assert_eq!(settings.power, PowerSource::Agent);
 }
@@ -64,8 +64,11 @@ fn limits_are_read_by_rack() {
 #[test]
 fn an_unknown_policy_is_the_default_with_a_warning() {
     let settings = read(&[("POLICY_TYPE", "magic")]).unwrap();
-    assert!(settings.policy_unknown && matches!(settings.plan.policy, Policy::StaticPartition(_)));
-    assert!(matches!(read(&[("POLICY_TYPE", "rule_swap_v1")]).unwrap().plan.policy, Policy::RuleSwap(_)));
+    assert!(settings.policy_unknown && matches!(settings.plan.policy, PlacementPolicy::StaticPartition(_)));
+    assert!(matches!(
+        read(&[("POLICY_TYPE", "rule_swap_v1")]).unwrap().plan.policy,
+        PlacementPolicy::RuleSwap(_)
+    ));
 }
 
 #[test]

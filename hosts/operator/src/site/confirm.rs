@@ -2,8 +2,8 @@
 
 use crate::rows::{DeviceSeen, HardwareSeen, StateSeen};
 use joulie_core::node::cap::{CapIntent, CapRange, Floor, Resolution};
-use planner::hardware::Hardware;
-use planner::intent::{Cap, Caps};
+use planner::hardware::ResolvedHardware;
+use planner::intent::{DeviceCap, NodeCaps};
 use planner::node::Confirmation;
 use power_units::{Amount, Percent, Role, Watts};
 
@@ -16,7 +16,7 @@ const ENOUGH: Percent = Percent::from_int(90);
 pub(crate) fn confirmation(
     state: Option<&StateSeen>,
     hardware: Option<&HardwareSeen>,
-    (resolved, most): (&Hardware, Option<Caps>),
+    (resolved, most): (&ResolvedHardware, Option<NodeCaps>),
     hardware_known: bool,
 ) -> Confirmation {
     let can = |control: Option<bool>| match hardware {
@@ -51,7 +51,10 @@ pub(crate) fn confirmation(
 }
 
 /// What is asked of each device, as far as the hardware goes; nothing for a part of a maximum that nobody knows.
-fn asked(Cap { percent, watts }: Cap, (most, granted): (Option<Watts>, Option<Cap>)) -> Option<Watts> {
+fn asked(
+    DeviceCap { percent, watts }: DeviceCap,
+    (most, granted): (Option<Watts>, Option<DeviceCap>),
+) -> Option<Watts> {
     let granted = granted.and_then(|cap| cap.watts).unwrap_or(Watts::MAX);
     match (CapIntent { watts, percent }).resolve(CapRange::new(None, most, None), Floor::NONE) {
         Resolution::Watts(target) => Some(target.effective().min(granted)),
@@ -195,7 +198,7 @@ mod tests {
             told(part(60), json!({}), Some(json!({"cpu": {"controlAvailable": false}}))),
             Confirmation::Unenforced
         );
-        let nothing = Hardware::default();
+        let nothing = ResolvedHardware::default();
         assert_eq!(confirmation(None, None, (&nothing, None), true), Confirmation::Unenforced);
         assert_eq!(confirmation(None, None, (&nothing, None), false), Confirmation::Awaited);
     }

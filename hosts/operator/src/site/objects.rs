@@ -1,7 +1,7 @@
 //! The objects of one kind by their nodes, kept from look to look: of thousands mostly one has changed.
 
 use crate::rows::{GrantSeen, HardwareSeen, ProfileSeen, TwinSeen};
-use host_kit::reflect::{Change, Held, Key, News};
+use host_kit::reflect::{CachedRow, ObjectKey, RowChange, RowChanges};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -129,7 +129,7 @@ impl<R: OfNode> Objects<R> {
     }
 
     /// Takes in what has changed.
-    pub(super) fn take(&mut self, news: &News<'_, R>) -> Touched {
+    pub(super) fn take(&mut self, news: &RowChanges<'_, R>) -> Touched {
         match news.changes.as_ref().and_then(|changes| self.replacements(changes)) {
             Some(others) => {
                 let nodes = others.iter().map(|now| now.node().to_owned()).collect();
@@ -148,7 +148,7 @@ impl<R: OfNode> Objects<R> {
     }
 
     /// The objects that have changed, if each stands for the node that it stood for.
-    fn replacements<'a>(&self, changes: &[Change<'a, R>]) -> Option<Vec<&'a Arc<R>>> {
+    fn replacements<'a>(&self, changes: &[RowChange<'a, R>]) -> Option<Vec<&'a Arc<R>>> {
         let mut others = Vec::new();
         for change in changes {
             match (change.before, change.now) {
@@ -166,7 +166,7 @@ impl<R: OfNode> Objects<R> {
         Some(others)
     }
 
-    fn put_together(&mut self, rows: &BTreeMap<Key, Held<R>>) {
+    fn put_together(&mut self, rows: &BTreeMap<ObjectKey, CachedRow<R>>) {
         self.by_node.clear();
         for row in rows.values().filter(|held| R::LASTS || held.stale_since.is_none()).map(|held| &held.row) {
             match self.by_node.get_mut(row.node()) {
@@ -181,7 +181,7 @@ impl<R: OfNode> Objects<R> {
 }
 
 /// Of whom a row tells, whose it is, and whether it is from before the object became unreadable.
-fn tells<R: OfNode>(held: &Held<R>) -> (&str, bool, bool) {
+fn tells<R: OfNode>(held: &CachedRow<R>) -> (&str, bool, bool) {
     (held.row.node(), held.row.is_ours(), held.stale_since.is_some())
 }
 

@@ -2,7 +2,7 @@
 
 use super::Unreadable;
 use crate::rows::{GrantSeen, HardwareSeen, NodeSeen, ProfileSeen, StateSeen, TwinSeen};
-use planner::node::DesiredSource;
+use planner::node::DesiredKind;
 use std::sync::Arc;
 
 /// The objects of one node.
@@ -24,18 +24,18 @@ pub(crate) struct Observed {
 
 impl Observed {
     /// The object that its agent obeys.
-    pub(crate) fn state(&self, source: DesiredSource) -> Option<&StateSeen> {
+    pub(crate) fn state(&self, source: DesiredKind) -> Option<&StateSeen> {
         match source {
-            DesiredSource::Profile => self.profile.as_deref().map(|profile| &profile.state),
-            DesiredSource::Twin => self.twin.as_deref().map(|twin| &twin.state),
+            DesiredKind::Profile => self.profile.as_deref().map(|profile| &profile.state),
+            DesiredKind::Twin => self.twin.as_deref().map(|twin| &twin.state),
         }
     }
 
     /// Whether the object that its agent obeys is there and cannot be read.
-    pub(crate) const fn is_state_unread(&self, source: DesiredSource) -> bool {
+    pub(crate) const fn is_state_unread(&self, source: DesiredKind) -> bool {
         match source {
-            DesiredSource::Profile => self.unreadable.profile.is_some(),
-            DesiredSource::Twin => self.unreadable.twin.is_some(),
+            DesiredKind::Profile => self.unreadable.profile.is_some(),
+            DesiredKind::Twin => self.unreadable.twin.is_some(),
         }
     }
 

@@ -105,8 +105,8 @@ fn told<R: Row>(to: &mut ByHand<R>, object: &Value, what: u8, gone: u8) {
     if what == gone { to.delete(object) } else { to.apply(object) }
 }
 
-fn lens(source: DesiredSource) -> Lens {
-    Lens {
+fn selectors(source: DesiredKind) -> Selectors {
+    Selectors {
         selector: Selector::default(),
         reserved_key: "reserved".to_owned(),
         profile_key: "profile".to_owned(),
@@ -121,7 +121,7 @@ pub(crate) fn of_one_node(node: &Value) -> Site {
     let (mut server, mut watches) = server();
     server.nodes.list([node]);
     let mut site = Site::default();
-    site.refresh(&mut watches, &lens(DesiredSource::Profile), &Catalog::embedded().unwrap());
+    site.refresh(&mut watches, &selectors(DesiredKind::Profile), &Catalog::embedded().unwrap());
     site
 }
 
@@ -138,7 +138,7 @@ fn a_floor_of_20_kw_costs_the_node_that_says_it_and_nobody_else() {
     });
     server.hardware.list(hardware.iter());
     let mut site = Site::default();
-    site.refresh(&mut watches, &lens(DesiredSource::Profile), &catalog);
+    site.refresh(&mut watches, &selectors(DesiredKind::Profile), &catalog);
     let of = |node: &str| {
         let machine = &site.node(node).unwrap().machine;
         (machine.resolved.hardware.cpu.min_per_socket, machine.implausible.as_deref())
@@ -159,7 +159,7 @@ fn a_floor_of_20_kw_costs_the_node_that_says_it_and_nobody_else() {
 fn a_node_that_had_rebooted_and_is_deleted_may_draw_all_that_it_can_until_its_agent_speaks() {
     let (mut server, mut watches) = server();
     let catalog = Catalog::embedded().unwrap();
-    let lens = lens(DesiredSource::Profile);
+    let selectors = selectors(DesiredKind::Profile);
     let node = |boot: &str| json!({"metadata": {"name": "n0", "uid": "u"}, "status": {"nodeInfo": {"bootID": boot}}});
     let grant = |boot: &str, version: &str| {
         json!({"metadata": {"name": "n0", "uid": "g", "resourceVersion": version},
@@ -174,9 +174,9 @@ fn a_node_that_had_rebooted_and_is_deleted_may_draw_all_that_it_can_until_its_ag
     server.nodes.list([&node("second")]);
     server.grants.list([&grant("first", "1")]);
     let mut site = Site::default();
-    site.refresh(&mut watches, &lens, &catalog);
+    site.refresh(&mut watches, &selectors, &catalog);
     server.nodes.list([]);
-    site.refresh(&mut watches, &lens, &catalog);
+    site.refresh(&mut watches, &selectors, &catalog);
     let is = |site: &Site| {
         let gone = site.node("n0").unwrap();
         (gone.presence, gone.receipt().map(|receipt| receipt.serial), gone.machine.split.max())
@@ -184,7 +184,7 @@ fn a_node_that_had_rebooted_and_is_deleted_may_draw_all_that_it_can_until_its_ag
     let watts = |watts| Some(power_units::Watts::from_int(watts));
     assert_eq!(is(&site), (Presence::Gone, None, watts(800)));
     server.grants.list([&grant("second", "2")]);
-    site.refresh(&mut watches, &lens, &catalog);
+    site.refresh(&mut watches, &selectors, &catalog);
     assert_eq!(is(&site), (Presence::Gone, Some(3), watts(300)), "it says what it holds");
 }
 
@@ -195,7 +195,7 @@ proptest! {
         listed in 0_usize..4, by_twin in any::<bool>(),
     ) {
         let catalog = Catalog::embedded().unwrap();
-        let lens = lens(if by_twin { DesiredSource::Twin } else { DesiredSource::Profile });
+        let selectors = selectors(if by_twin { DesiredKind::Twin } else { DesiredKind::Profile });
         let (mut server, mut watches) = server();
         let anew = watches.clone();
         let mut site = Site::default();
@@ -209,9 +209,9 @@ proptest! {
                 server.pods.list([]);
             }
             let before = (site.cluster.clone(), site.observed.clone());
-            let changes = site.refresh(&mut watches, &lens, &catalog);
+            let changes = site.refresh(&mut watches, &selectors, &catalog);
             let mut fresh = Site::default();
-            fresh.refresh(&mut anew.clone(), &lens, &catalog);
+            fresh.refresh(&mut anew.clone(), &selectors, &catalog);
             prop_assert_eq!(format!("{:?}", site.observed), format!("{:?}", fresh.observed));
             prop_assert_eq!(&site.cluster.nodes, &fresh.cluster.nodes);
             prop_assert_eq!(&site.cluster.gone, &fresh.cluster.gone);

@@ -1,5 +1,5 @@
 use super::*;
-use embedded_api::{EmbeddedApi, Options};
+use embedded_api::{ApiOptions, EmbeddedApi};
 
 const PATH: &str = "/apis/joulie.io/v1alpha1/nodepowerprofiles/a";
 
@@ -10,7 +10,7 @@ struct Rig {
 
 impl Rig {
     async fn new() -> Self {
-        let api = EmbeddedApi::new(&Options::with(joulie_api::crd::all())).unwrap();
+        let api = EmbeddedApi::new(&ApiOptions::with(joulie_api::crd::all())).unwrap();
         Self { client: api.client_as("test"), _api: api }
     }
 

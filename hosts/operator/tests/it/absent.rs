@@ -1,7 +1,7 @@
 //! Nodes that are not Ready: they keep their places for a while, and so the others keep theirs.
 
 use super::rig::{Cluster, JOULIE, LEASES};
-use host_kit::clock::{Clock, SystemClock};
+use host_kit::clock::{HostClock, SystemClock};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Never above the limit, whatever agents do: the test plays them, late, and one of them not at all.
 
 use super::rig::{Cluster, JOULIE};
-use embedded_api::{Answer, Matching, Verb};
+use embedded_api::{InjectedResponse, Matching, Verb};
 use serde_json::json;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -285,7 +285,11 @@ async fn a_start_is_no_limit_that_cannot_be_kept() {
         cluster.hardware(&name(at), 300.0).await;
     }
     // At 60 % of 720 W six nodes draw 2592 W; but before the pods are known no node may be lowered, and they draw 4320 W.
-    cluster.api.faults().fail(Matching::any().resource("pods").verb(Verb::List), Answer::InternalError, 2);
+    cluster.api.faults().fail(
+        Matching::any().resource("pods").verb(Verb::List),
+        InjectedResponse::InternalError,
+        2,
+    );
     let operator = cluster.operator(&[("STATIC_HP_FRAC", "0"), ("BUDGET_RACK_WATTS", "r1=3000")]).await;
     let agents = cluster.agents();
     cluster.until("all is confirmed", async || confirmed(&cluster).await).await;

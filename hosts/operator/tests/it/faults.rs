@@ -1,7 +1,7 @@
 //! One node's trouble is no other node's.
 
 use super::rig::{Cluster, JOULIE};
-use embedded_api::{Answer, Matching, Verb};
+use embedded_api::{InjectedResponse, Matching, Verb};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,11 +17,15 @@ async fn a_node_whose_writes_are_refused_holds_up_no_other() {
         cluster.node(&format!("n{at:02}")).await;
     }
     let faults = cluster.api.faults();
-    faults.fail(Matching::any().resource("nodepowerprofiles").verb(Verb::Patch), Answer::InternalError, 5);
-    faults.fail(Matching::any().resource("nodetwins").verb(Verb::Patch), Answer::Conflict, 5);
+    faults.fail(
+        Matching::any().resource("nodepowerprofiles").verb(Verb::Patch),
+        InjectedResponse::InternalError,
+        5,
+    );
+    faults.fail(Matching::any().resource("nodetwins").verb(Verb::Patch), InjectedResponse::Conflict, 5);
     faults.fail(
         Matching::any().resource("nodes").verb(Verb::Patch),
-        Answer::TooManyRequests { retry_after: 1 },
+        InjectedResponse::TooManyRequests { retry_after: 1 },
         5,
     );
     let operator = cluster.operator(&[("WRITERS", "4")]).await;
@@ -69,7 +73,11 @@ async fn while_pods_cannot_be_listed_no_node_is_taken_for_empty() {
     cluster.labelled("b", json!({"joulie.io/power-profile": "performance"})).await;
     cluster.pod("busy", Some("b"), "performance").await;
     let faults = cluster.api.faults();
-    faults.fail(Matching::any().resource("pods").verb(Verb::List), Answer::InternalError, 1_000_000);
+    faults.fail(
+        Matching::any().resource("pods").verb(Verb::List),
+        InjectedResponse::InternalError,
+        1_000_000,
+    );
     let operator = cluster.operator(&[("STATIC_HP_FRAC", "0.5")]).await;
     cluster.until("a is planned", async || cluster.label("a").await.is_some()).await;
     tokio::time::sleep(Duration::from_millis(200)).await;

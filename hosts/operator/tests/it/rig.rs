@@ -1,8 +1,8 @@
 //! A cluster for a test: an API server in memory, nodes, agents that do as they are told, and operators.
 
 use super::rights::{Forbidden, Rights, limited};
-use embedded_api::{EmbeddedApi, Options};
-use host_kit::clock::{Clock, SystemClock};
+use embedded_api::{ApiOptions, EmbeddedApi};
+use host_kit::clock::{HostClock, SystemClock};
 use host_kit::config::{Invocation, load};
 use host_kit::program::Context;
 use host_kit::shutdown::{self, Tasks, Trigger};
@@ -50,7 +50,7 @@ impl Cluster {
     async fn with(definitions: Vec<CustomResourceDefinition>) -> Self {
         // What the operator says is shown with a test that fails; the first test of the process turns it on.
         let _ = host_kit::log::start(host_kit::log::Format::Text, &"warn,operator=debug".parse().unwrap());
-        let api = EmbeddedApi::new(&Options::with(definitions)).unwrap();
+        let api = EmbeddedApi::new(&ApiOptions::with(definitions)).unwrap();
         let cluster = Self { client: api.client_as("test"), api };
         cluster.create("/api/v1/namespaces", &json!({"metadata": {"name": "joulie-system"}})).await;
         cluster
@@ -271,7 +271,7 @@ pub(crate) struct Operator {
     trigger: Trigger,
     ended: JoinHandle<shutdown::Ending>,
     forbidden: Forbidden,
-    _signals: mpsc::Sender<shutdown::Signal>,
+    _signals: mpsc::Sender<shutdown::ShutdownSignal>,
 }
 
 pub(crate) fn settings(variables: &[(&str, &str)]) -> Settings {

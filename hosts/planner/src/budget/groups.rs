@@ -1,7 +1,7 @@
 //! The groups that have a limit, and how each stands after a round.
 
-use super::{Limits, Memory, Stake, short};
-use joulie_core::budget::{Group, GroupError, Node as Row, Share, Standing, Tree};
+use super::{BudgetLimits, BudgetMemory, Stake, short};
+use joulie_core::budget::{BudgetNode as Row, BudgetTree, Group, GroupError, GroupShare, GroupState};
 use power_units::{Micros, Stamp, Watts};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -49,7 +49,7 @@ const NAMED: usize = 3;
 
 impl Groups {
     /// The site, and each rack of these claimants that has a limit.
-    pub(super) fn of(limits: &Limits, stakes: &[Stake<'_>]) -> Result<Self, String> {
+    pub(super) fn of(limits: &BudgetLimits, stakes: &[Stake<'_>]) -> Result<Self, String> {
         // Neighbours are often of one rack, and share its name.
         let mut racks: Vec<&Arc<str>> = stakes.iter().filter_map(Stake::rack).collect();
         racks.dedup_by(|one, other| Arc::ptr_eq(one, other));
@@ -57,7 +57,7 @@ impl Groups {
     }
 
     pub(super) fn of_racks<'a>(
-        limits: &'a Limits,
+        limits: &'a BudgetLimits,
         racks: impl Iterator<Item = &'a str>,
     ) -> Result<Self, String> {
         let wrong = |error: GroupError| error.to_string();
@@ -97,16 +97,16 @@ impl Groups {
         found.map_or(0, |at| at + 1)
     }
 
-    pub(super) fn tree(&self) -> Result<Tree<'_>, String> {
-        Tree::new(&self.groups).map_err(|error| error.to_string())
+    pub(super) fn tree(&self) -> Result<BudgetTree<'_>, String> {
+        BudgetTree::new(&self.groups).map_err(|error| error.to_string())
     }
 
     /// How the groups stand; what is exceeded for less than `grace` is not told yet.
     pub(super) fn standings(
         &self,
-        (shares, standings): (&[Share], &[Standing]),
+        (shares, standings): (&[GroupShare], &[GroupState]),
         (stakes, rows): (&[Stake<'_>], &[Row]),
-        memory: &mut Memory,
+        memory: &mut BudgetMemory,
         (now, grace): (Stamp, Micros),
     ) -> Vec<GroupStanding> {
         let before = std::mem::take(&mut memory.over);

@@ -1,9 +1,9 @@
 //! Nodes as a test of the budget names them.
 
-use super::{Ask, Limits, Memory, Round, Split, Stake, round};
+use super::{BudgetLimits, BudgetMemory, DesiredGrant, NodePowerModel, Round, Stake, round};
 use crate::inventory::HardwareFacts;
 use crate::node::{Node, Presence, Signed, rig};
-use joulie_core::budget::{Grant, Priority, Receipt};
+use joulie_core::budget::{Grant, GrantReceipt, Priority};
 use power_units::{Stamp, Watts};
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use std::sync::Arc;
 pub(super) struct Claim {
     pub(super) node: Arc<str>,
     pub(super) priority: Priority,
-    pub(super) split: Split,
+    pub(super) power_model: NodePowerModel,
     pub(super) wanted: Option<Watts>,
     pub(super) leaves: bool,
     pub(super) grant: Option<Grant>,
     pub(super) released: bool,
-    pub(super) receipt: Option<Receipt>,
+    pub(super) receipt: Option<GrantReceipt>,
     pub(super) sent: Vec<Grant>,
     /// Its Node object is gone.
     pub(super) gone: bool,
@@ -27,7 +27,7 @@ impl Claim {
     fn node(&self) -> Node {
         let mut node = rig::node(&self.node, &HardwareFacts::default());
         node.presence = Presence::Ready;
-        node.machine.split = self.split;
+        node.machine.power_model = self.power_model;
         let signed = |receipt| Signed { receipt, boot: node.boot.clone(), node_uid: node.uid.clone() };
         node.granted.signed = self.receipt.map(signed);
         if self.gone {
@@ -44,10 +44,10 @@ impl Claim {
 /// A round of these, and what is asked of each.
 pub(super) fn round_of(
     claims: &[Claim],
-    limits: &Limits,
-    memory: &mut Memory,
+    limits: &BudgetLimits,
+    memory: &mut BudgetMemory,
     when: (Stamp, bool),
-) -> (Vec<Option<Ask>>, Round) {
+) -> (Vec<Option<DesiredGrant>>, Round) {
     let nodes: Vec<Node> = claims.iter().map(Claim::node).collect();
     let stakes: Vec<Stake<'_>> = claims
         .iter()

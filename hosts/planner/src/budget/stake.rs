@@ -1,8 +1,8 @@
 //! What the budget is told of one node beside what is observed, and what is to stand in its grant.
 
-use super::Limits;
+use super::BudgetLimits;
 use crate::node::{Node, Presence};
-use joulie_core::budget::{Account, Grant, Move, Node as Row, Priority, Range, Receipt};
+use joulie_core::budget::{BudgetNode as Row, Grant, GrantAccount, GrantReceipt, Move, Priority, Range};
 use power_units::Watts;
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub struct Stake<'a> {
 
 /// What is to stand in a node's grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct DesiredGrant {
     /// The node.
     pub node: Arc<str>,
     /// The most that the packages and GPUs may be allowed together.
@@ -44,8 +44,8 @@ fn whole(watts: Watts) -> Watts {
 impl<'a> Stake<'a> {
     /// Whether nothing can be asked of it.
     pub(super) fn is_fixed(&self) -> bool {
-        let split = &self.node.machine.split;
-        self.aside || !split.is_known() || !split.is_cappable()
+        let power_model = &self.node.machine.power_model;
+        self.aside || !power_model.is_known() || !power_model.is_cappable()
     }
 
     /// Its rack, as its label says.
@@ -59,19 +59,19 @@ impl<'a> Stake<'a> {
     }
 
     /// What is observed of its grant, with what the node draws beside packages and GPUs.
-    fn account(&self, rest: Watts) -> Account {
+    fn account(&self, rest: Watts) -> GrantAccount {
         let plus = |watts: Watts| watts + rest;
         let grant = |grant: &Grant| Grant {
             serial: grant.serial,
             watts: plus(grant.watts),
             ceiling: plus(grant.ceiling),
         };
-        let receipt = self.node.receipt().map(|receipt| Receipt {
+        let receipt = self.node.receipt().map(|receipt| GrantReceipt {
             serial: receipt.serial,
             holds: plus(receipt.holds),
             floor: if receipt.floor > Watts::ZERO { plus(receipt.floor) } else { Watts::ZERO },
         });
-        let account = Account::observed(self.grant().as_ref().map(grant), receipt);
+        let account = GrantAccount::observed(self.grant().as_ref().map(grant), receipt);
         if self.node.granted.sent.is_empty() {
             return account;
         }
@@ -80,14 +80,15 @@ impl<'a> Stake<'a> {
     }
 
     /// The node as the core's budget sees it, which cannot see [`Node`]: the one place where its row is made.
-    pub(super) fn row(&self, key: u64, group: usize, limits: &Limits) -> Result<Row, String> {
+    pub(super) fn row(&self, key: u64, group: usize, limits: &BudgetLimits) -> Result<Row, String> {
         let rest = limits.node_rest;
-        let split = &self.node.machine.split;
+        let power_model = &self.node.machine.power_model;
         let account = self.account(rest);
-        let max = split.max().map(|max| max + rest).or(limits.unknown_node);
+        let max = power_model.max().map(|max| max + rest).or(limits.unknown_node);
         // A node of which it is not known what it can draw may draw what it was told at least.
-        let max = if split.is_known() { max } else { max.map(|max| account.asked().unwrap_or(max).max(max)) };
-        let floor = split.floor() + rest;
+        let max =
+            if power_model.is_known() { max } else { max.map(|max| account.asked().unwrap_or(max).max(max)) };
+        let floor = power_model.floor() + rest;
         // What nobody here may change counts as it stands, and is no room for anybody.
         let floor = match (self.is_fixed(), account.asked(), max) {
             (true, Some(stands), _) => stands.max(floor),
@@ -110,15 +111,21 @@ impl<'a> Stake<'a> {
     }
 
     /// What is to stand in its grant after this move; nothing where what stands is to stay.
-    pub(super) fn ask(&self, step: Move, (row, target): (&Row, Watts), limits: &Limits) -> Option<Ask> {
+    pub(super) fn ask(
+        &self,
+        step: Move,
+        (row, target): (&Row, Watts),
+        limits: &BudgetLimits,
+    ) -> Option<DesiredGrant> {
         if self.is_fixed() {
             return None;
         }
-        let max = self.node.machine.split.max()?;
+        let max = self.node.machine.power_model.max()?;
         let (stands, sent) = (self.grant().map(|grant| grant.watts), &self.node.granted.sent);
         let released = self.node.granted.released;
-        let ask =
-            |watts, ceiling, released| Some(Ask { node: self.node.name.clone(), watts, ceiling, released });
+        let ask = |watts, ceiling, released| {
+            Some(DesiredGrant { node: self.node.name.clone(), watts, ceiling, released })
+        };
         if self.leaves {
             let is_free = released || (stands.is_none() && sent.is_empty());
             if is_free {

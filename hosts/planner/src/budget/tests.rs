@@ -1,8 +1,8 @@
 use super::rig::{Claim, round_of};
 use super::*;
-use crate::hardware::{Cpu, Gpus, Hardware};
-use crate::intent::{Cap, Caps};
-use joulie_core::budget::{Grant, Priority, Receipt};
+use crate::hardware::{Cpu, GpuInventory, ResolvedHardware};
+use crate::intent::{DeviceCap, NodeCaps};
+use joulie_core::budget::{Grant, GrantReceipt, Priority};
 use power_units::Percent;
 
 fn w(watts: i32) -> Watts {
@@ -10,20 +10,20 @@ fn w(watts: i32) -> Watts {
 }
 
 /// Two packages from 100 W on.
-fn node(max: Option<i32>) -> Hardware {
+fn node(max: Option<i32>) -> ResolvedHardware {
     let cpu =
         Cpu { sockets: Some(2), min_per_socket: Some(w(100)), max_per_socket: max.map(w), ..Cpu::default() };
-    Hardware { cpu, gpu: None }
+    ResolvedHardware { cpu, gpu: None }
 }
 
-fn percent(value: i32) -> Caps {
-    Caps { cpu: Some(Cap { percent: Some(Percent::from_int(value)), watts: None }), gpu: None }
+fn percent(value: i32) -> NodeCaps {
+    NodeCaps { cpu: Some(DeviceCap { percent: Some(Percent::from_int(value)), watts: None }), gpu: None }
 }
 
 const BOTH: (bool, bool) = (true, true);
 
-fn limits(site: i32) -> Limits {
-    Limits {
+fn limits(site: i32) -> BudgetLimits {
+    BudgetLimits {
         site: Some(w(site)),
         site_base: Watts::ZERO,
         racks: BTreeMap::new(),
@@ -42,18 +42,18 @@ fn grant(serial: u64, watts: i32) -> Option<Grant> {
     Some(Grant { serial, watts: w(watts), ceiling: w(watts) })
 }
 
-fn receipt(serial: u64, holds: i32) -> Option<Receipt> {
-    Some(Receipt { serial, holds: w(holds), floor: Watts::ZERO })
+fn receipt(serial: u64, holds: i32) -> Option<GrantReceipt> {
+    Some(GrantReceipt { serial, holds: w(holds), floor: Watts::ZERO })
 }
 
 /// Two packages of 100 to 360 W that the policy caps at 60 %: about 432 W.
 fn claim(name: &str) -> Claim {
-    let split = Split::of(&node(Some(360)), BOTH);
+    let power_model = NodePowerModel::of(&node(Some(360)), BOTH);
     Claim {
         node: name.into(),
         priority: Priority::Eco,
         wanted: Some(w(432)),
-        split,
+        power_model,
         leaves: false,
         grant: None,
         released: false,
@@ -70,17 +70,17 @@ fn at(second: u64) -> Stamp {
 /// What is asked of each: the watts, the ceiling, and whether it is released.
 type Asked = Vec<Option<(Watts, Watts, bool)>>;
 
-fn plain(asks: Vec<Option<Ask>>) -> Asked {
-    let plain = |ask: Ask| (ask.watts, ask.ceiling, ask.released);
+fn plain(asks: Vec<Option<DesiredGrant>>) -> Asked {
+    let plain = |ask: DesiredGrant| (ask.watts, ask.ceiling, ask.released);
     asks.into_iter().map(|ask| ask.map(plain)).collect()
 }
 
-fn asks_of(claims: &[Claim], limits: &Limits, memory: &mut Memory, when: (Stamp, bool)) -> Asked {
+fn asks_of(claims: &[Claim], limits: &BudgetLimits, memory: &mut BudgetMemory, when: (Stamp, bool)) -> Asked {
     plain(round_of(claims, limits, memory, when).0)
 }
 
-fn asked(claims: &[Claim], limits: &Limits) -> Asked {
-    asks_of(claims, limits, &mut Memory::default(), (at(1), true))
+fn asked(claims: &[Claim], limits: &BudgetLimits) -> Asked {
+    asks_of(claims, limits, &mut BudgetMemory::default(), (at(1), true))
 }
 
 fn ask(watts: i32, ceiling: i32) -> Option<(Watts, Watts, bool)> {
@@ -89,17 +89,17 @@ fn ask(watts: i32, ceiling: i32) -> Option<(Watts, Watts, bool)> {
 
 #[test]
 fn a_node_is_its_devices() {
-    let split = Split::of(&node(Some(360)), BOTH);
+    let power_model = NodePowerModel::of(&node(Some(360)), BOTH);
     // 2 × 360 W × 50 % = 360 W.
-    assert_eq!(split.watts(&percent(50)), Some(w(360)));
-    assert_eq!((split.floor(), split.max()), (w(200), Some(w(720))));
+    assert_eq!(power_model.watts(&percent(50)), Some(w(360)));
+    assert_eq!((power_model.floor(), power_model.max()), (w(200), Some(w(720))));
     // Nobody can say what a node of unknown devices draws, nor what one of so many packages does.
-    assert_eq!(Split::of(&node(None), BOTH).max(), None);
+    assert_eq!(NodePowerModel::of(&node(None), BOTH).max(), None);
     let mut uncounted = node(Some(360));
     uncounted.cpu.sockets = None;
-    let uncounted = Split::of(&uncounted, BOTH);
+    let uncounted = NodePowerModel::of(&uncounted, BOTH);
     assert_eq!((uncounted.is_known(), uncounted.watts(&percent(60))), (false, None));
-    assert!(!Split::of(&node(Some(360)), (false, false)).is_cappable());
+    assert!(!NodePowerModel::of(&node(Some(360)), (false, false)).is_cappable());
 }
 
 #[test]
@@ -107,19 +107,19 @@ fn a_device_that_names_no_lowest_limit_is_asked_for_no_less_than_it_draws_idle()
     let mut hardware = node(Some(360));
     hardware.cpu.min_per_socket = None;
     // A fifth of 360 W: 72 W a package.
-    assert_eq!(Split::of(&hardware, BOTH).floor(), w(144));
+    assert_eq!(NodePowerModel::of(&hardware, BOTH).floor(), w(144));
 }
 
 #[test]
 fn what_an_agent_makes_of_a_grant_is_on_the_way_from_the_lowest_to_what_is_desired() {
-    let gpu = Gpus { model: None, count: 2, min: Some(w(100)), max: Some(w(300)) };
-    let split = Split::of(&Hardware { gpu: Some(gpu), ..node(Some(360)) }, BOTH);
-    let each = |caps: Caps| (caps.cpu.and_then(|cap| cap.watts), caps.gpu.and_then(|cap| cap.watts));
+    let gpu = GpuInventory { model: None, count: 2, min: Some(w(100)), max: Some(w(300)) };
+    let power_model = NodePowerModel::of(&ResolvedHardware { gpu: Some(gpu), ..node(Some(360)) }, BOTH);
+    let each = |caps: NodeCaps| (caps.cpu.and_then(|cap| cap.watts), caps.gpu.and_then(|cap| cap.watts));
     // Floors 2 × 100 + 2 × 100 = 400 W; up to 2 × 360 + 2 × 300 = 1320 W: half of the way of 920 W is 460 W.
-    let half = split.under_grant(&Caps::default(), w(860));
+    let half = power_model.under_grant(&NodeCaps::default(), w(860));
     assert_eq!(each(half), (Some(w(230)), Some(w(200))));
-    assert_eq!(split.under_grant(&percent(60), w(2000)), percent(60), "what is desired fits");
-    assert_eq!(each(split.under_grant(&percent(60), w(10))), (Some(w(100)), Some(w(100))));
+    assert_eq!(power_model.under_grant(&percent(60), w(2000)), percent(60), "what is desired fits");
+    assert_eq!(each(power_model.under_grant(&percent(60), w(10))), (Some(w(100)), Some(w(100))));
 }
 
 #[test]
@@ -130,9 +130,9 @@ fn a_node_whose_object_is_gone_is_lowered_as_far_as_its_agent_can_and_never_rais
         Claim {
             gone: true,
             wanted: None,
-            split: Split::lump(w(least), w(granted)),
+            power_model: NodePowerModel::lump(w(least), w(granted)),
             grant: grant(3, granted),
-            receipt: Some(Receipt { serial: 3, holds: w(granted), floor }),
+            receipt: Some(GrantReceipt { serial: 3, holds: w(granted), floor }),
             ..claim("b")
         }
     };
@@ -159,7 +159,7 @@ fn a_first_grant_is_written_whatever_the_node_draws_and_counts_when_it_is_read_b
 fn a_grant_that_did_not_land_is_asked_for_again_in_every_round() {
     // 4.1 of the first install: the limit is cut, and no write lands for 40 s.
     let holds = |name| Claim { grant: grant(7, 432), receipt: receipt(7, 432), ..claim(name) };
-    let (mut memory, limits) = (Memory::default(), limits(700));
+    let (mut memory, limits) = (BudgetMemory::default(), limits(700));
     for second in 1..=40 {
         let asks = asks_of(&[holds("a"), holds("b")], &limits, &mut memory, (at(second), true));
         assert_eq!(asks, [ask(350, 432), ask(350, 432)], "second {second}");
@@ -214,7 +214,7 @@ fn a_node_that_does_not_read_its_grant_back_is_not_counted_on() {
     // It has come up again, and nobody says in which boot its grant was put in force.
     let silent = Claim { grant: grant(3, 432), ..claim("a") };
     let other = Claim { grant: grant(5, 432), receipt: receipt(5, 432), ..claim("b") };
-    let (limits, mut memory) = (limits(1000), Memory::default());
+    let (limits, mut memory) = (limits(1000), BudgetMemory::default());
     let claims = [silent, other];
     let mut other = |second| asks_of(&claims, &limits, &mut memory, (at(second), true))[1];
     assert_eq!((other(1), other(30)), (None, None), "its agent may still come");
@@ -226,7 +226,7 @@ fn a_node_that_does_not_read_its_grant_back_is_not_counted_on() {
 fn a_round_says_when_the_next_node_that_is_silent_is_not_counted_on_any_more() {
     let holds = |name| Claim { grant: grant(5, 432), receipt: receipt(5, 432), ..claim(name) };
     let silent = |name| Claim { receipt: None, ..holds(name) };
-    let (limits, mut memory) = (limits(2000), Memory::default());
+    let (limits, mut memory) = (limits(2000), BudgetMemory::default());
     let mut again =
         |claims: &[Claim], second| round_of(claims, &limits, &mut memory, (at(second), true)).1.again;
     assert_eq!(again(&[holds("a"), holds("b")], 1), None, "everybody has said what it holds");
@@ -242,29 +242,33 @@ fn a_round_says_when_the_next_node_that_is_silent_is_not_counted_on_any_more() {
 fn before_anything_may_be_raised_nothing_is_and_what_is_to_come_down_does() {
     let low = Claim { grant: grant(1, 250), receipt: receipt(1, 250), ..claim("a") };
     let high = Claim { grant: grant(1, 500), receipt: receipt(1, 500), ..claim("b") };
-    let asks = asks_of(&[low, high], &limits(1000), &mut Memory::default(), (at(1), false));
+    let asks = asks_of(&[low, high], &limits(1000), &mut BudgetMemory::default(), (at(1), false));
     assert_eq!(asks, [None, ask(432, 500)]);
 }
 
 #[test]
 fn what_a_node_draws_beside_its_devices_counts_in_the_limit_and_is_no_part_of_its_grant() {
-    let limits = Limits { node_rest: w(50), ..limits(400) };
+    let limits = BudgetLimits { node_rest: w(50), ..limits(400) };
     // 400 − 50 = 350 W for the packages.
     assert_eq!(asked(&[claim("a")], &limits), [ask(350, 350)]);
-    let unknown = Claim { split: Split::of(&Hardware::default(), BOTH), wanted: None, ..claim("a") };
+    let unknown = Claim {
+        power_model: NodePowerModel::of(&ResolvedHardware::default(), BOTH),
+        wanted: None,
+        ..claim("a")
+    };
     let stands = |limits| {
         let (asks, round) =
-            round_of(std::slice::from_ref(&unknown), limits, &mut Memory::default(), (at(1), true));
+            round_of(std::slice::from_ref(&unknown), limits, &mut BudgetMemory::default(), (at(1), true));
         (asks[0].clone(), round.standings[0].load)
     };
     assert_eq!(stands(&limits), (None, None));
-    let assumed = Limits { unknown_node: Some(w(900)), ..limits.clone() };
+    let assumed = BudgetLimits { unknown_node: Some(w(900)), ..limits.clone() };
     assert_eq!(stands(&assumed), (None, Some(w(900))));
 }
 
 #[test]
 fn racks_are_groups_where_they_have_a_limit() {
-    let limits = Limits {
+    let limits = BudgetLimits {
         racks: [("r1", 400), ("*", 500)].map(|(rack, watts)| (rack.to_owned(), w(watts))).into(),
         rack_base: [("r1".to_owned(), w(40))].into(),
         ..limits(1000)
@@ -280,7 +284,7 @@ fn racks_are_groups_where_they_have_a_limit() {
 fn a_group_above_its_limit_for_longer_than_a_read_back_takes_is_told_of_with_who_holds_it() {
     // Two packages of 360 W of which nothing was ever read back may draw 720 W.
     let claim = Claim { grant: grant(1, 432), ..claim("a") };
-    let (limits, mut memory) = (limits(500), Memory::default());
+    let (limits, mut memory) = (limits(500), BudgetMemory::default());
     let mut stands = |second: u64| {
         let (_, round) = round_of(std::slice::from_ref(&claim), &limits, &mut memory, (at(second), true));
         let site = round.standings.first().unwrap().clone();

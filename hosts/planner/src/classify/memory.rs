@@ -6,9 +6,9 @@
 //! as it is, and the next attempt does not wait; each further interval without metrics takes one piece of evidence
 //! from the confidence, until only the hints are left.
 
-use super::metrics::Metrics;
+use super::metrics::WorkloadMetrics;
 use super::rules::classify;
-use super::{Confidence, Hints, Verdict, WorkloadProfile};
+use super::{Confidence, DeviceUsage, Hints, WorkloadProfile};
 use power_units::{Micros, Percent, Stamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -72,15 +72,15 @@ struct Known {
 
 /// The workloads and what is known of them.
 #[derive(Clone, Debug)]
-pub struct Memory<K>(BTreeMap<K, Known>);
+pub struct WorkloadMemory<K>(BTreeMap<K, Known>);
 
-impl<K> Default for Memory<K> {
+impl<K> Default for WorkloadMemory<K> {
     fn default() -> Self {
         Self(BTreeMap::new())
     }
 }
 
-impl<K: Ord + Clone> Memory<K> {
+impl<K: Ord + Clone> WorkloadMemory<K> {
     /// Whether it is time to look at a workload again: when it is new, when its metrics are as old as the interval,
     /// and at once when the last attempt found none.
     #[must_use]
@@ -96,7 +96,7 @@ impl<K: Ord + Clone> Memory<K> {
         key: &K,
         now: Stamp,
         hints: &Hints,
-        metrics: Option<&Metrics>,
+        metrics: Option<&WorkloadMetrics>,
     ) -> &WorkloadProfile {
         let metrics = metrics.filter(|metrics| !metrics.is_empty());
         let before = self.0.remove(key);
@@ -120,7 +120,13 @@ impl<K: Ord + Clone> Memory<K> {
     }
 }
 
-fn renewed(law: &MemoryLaw, before: Option<&Known>, now: Stamp, hints: &Hints, metrics: &Metrics) -> Known {
+fn renewed(
+    law: &MemoryLaw,
+    before: Option<&Known>,
+    now: Stamp,
+    hints: &Hints,
+    metrics: &WorkloadMetrics,
+) -> Known {
     let mut profile = classify(hints, Some(metrics));
     if let Some(before) = before.filter(|before| before.backed.is_some()) {
         steady(law, &before.profile, &mut profile, hints, metrics);
@@ -136,12 +142,12 @@ fn steady(
     before: &WorkloadProfile,
     profile: &mut WorkloadProfile,
     hints: &Hints,
-    metrics: &Metrics,
+    metrics: &WorkloadMetrics,
 ) {
-    let same = |a: Verdict, b: Verdict| {
+    let same = |a: DeviceUsage, b: DeviceUsage| {
         (a.intensity, a.bound, a.sensitivity) == (b.intensity, b.bound, b.sensitivity)
     };
-    let held = |old: Verdict, new: Verdict| Verdict { utilization: new.utilization, ..old };
+    let held = |old: DeviceUsage, new: DeviceUsage| DeviceUsage { utilization: new.utilization, ..old };
     let (cpu_moved, gpu_moved) = (!same(before.cpu, profile.cpu), !same(before.gpu, profile.gpu));
     if !cpu_moved && !gpu_moved {
         return;
@@ -203,8 +209,12 @@ mod tests {
         Stamp::new(Micros::new(minutes * MINUTE))
     }
 
-    fn metrics(cpu: i32, gpu: i32) -> Metrics {
-        Metrics { cpu: Some(Percent::from_int(cpu)), gpu: Some(Percent::from_int(gpu)), ..Metrics::default() }
+    fn metrics(cpu: i32, gpu: i32) -> WorkloadMetrics {
+        WorkloadMetrics {
+            cpu: Some(Percent::from_int(cpu)),
+            gpu: Some(Percent::from_int(gpu)),
+            ..WorkloadMetrics::default()
+        }
     }
 
     fn standard() -> Hints {
@@ -212,15 +222,15 @@ mod tests {
     }
 
     struct Run {
-        memory: Memory<&'static str>,
+        memory: WorkloadMemory<&'static str>,
     }
 
     impl Run {
         fn new() -> Self {
-            Self { memory: Memory::default() }
+            Self { memory: WorkloadMemory::default() }
         }
 
-        fn step(&mut self, minutes: u64, metrics: Option<Metrics>) -> WorkloadProfile {
+        fn step(&mut self, minutes: u64, metrics: Option<WorkloadMetrics>) -> WorkloadProfile {
             self.memory.step(&law(), &"job", at(minutes), &standard(), metrics.as_ref()).clone()
         }
 
@@ -251,10 +261,10 @@ mod tests {
         let mut run = Run::new();
         let before = run.step(0, Some(metrics(80, 0)));
         assert_eq!(run.step(15, None), before);
-        assert_eq!(run.step(29, Some(Metrics::default())), before);
+        assert_eq!(run.step(29, Some(WorkloadMetrics::default())), before);
         // Also one that little backs: the use of the processors is not known.
         let mut thin = Run::new();
-        let gpu_only = Metrics { gpu: Some(Percent::from_int(80)), ..Metrics::default() };
+        let gpu_only = WorkloadMetrics { gpu: Some(Percent::from_int(80)), ..WorkloadMetrics::default() };
         let before = thin.step(0, Some(gpu_only));
         assert_eq!(before.confidence, Confidence::tenths(3));
         assert_eq!(thin.step(15, None), before);
@@ -263,8 +273,8 @@ mod tests {
     #[test]
     fn confidence_fades_with_every_interval_without_metrics_until_hints_are_left() {
         let hints = Hints::read(Some("performance"), None);
-        let mut memory = Memory::default();
-        let confidence = |memory: &mut Memory<u8>, minutes, metrics: Option<&Metrics>| {
+        let mut memory = WorkloadMemory::default();
+        let confidence = |memory: &mut WorkloadMemory<u8>, minutes, metrics: Option<&WorkloadMetrics>| {
             let profile = memory.step(&law(), &1, at(minutes), &hints, metrics);
             (profile.confidence, profile.cpu.intensity)
         };
@@ -310,8 +320,8 @@ mod tests {
 
     #[test]
     fn what_the_pod_says_of_itself_counts_at_once() {
-        let mut memory = Memory::default();
-        let class = |memory: &mut Memory<u8>, text, minutes| {
+        let mut memory = WorkloadMemory::default();
+        let class = |memory: &mut WorkloadMemory<u8>, text, minutes| {
             let hints = Hints::read(Some(text), None);
             memory.step(&law(), &1, at(minutes), &hints, None).class
         };
@@ -322,7 +332,7 @@ mod tests {
 
     #[test]
     fn workloads_that_are_gone_are_forgotten() {
-        let mut memory = Memory::default();
+        let mut memory = WorkloadMemory::default();
         for key in 0..5 {
             memory.step(&law(), &key, at(0), &standard(), None);
         }

@@ -5,7 +5,7 @@ use power_units::{MicroJoules, NonZeroMicros, Percent, Ratio, Role, Watts};
 
 /// What one workload does, as the rules read it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Metrics {
+pub struct WorkloadMetrics {
     /// Use of the processors.
     pub cpu: Option<Percent>,
     /// Use of the graphics processors.
@@ -53,7 +53,7 @@ fn share(part: MicroJoules, whole: [MicroJoules; 3]) -> Option<Ratio> {
     i64::try_from(bits).ok().map(Ratio::from_bits)
 }
 
-impl Metrics {
+impl WorkloadMetrics {
     /// Whether nothing at all is known.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -147,11 +147,11 @@ impl Signals {
     /// The signals as shares. Cores are compared with the request, and without one with the limit or the node;
     /// memory with the limit, and without one with the node.
     #[must_use]
-    pub fn to_metrics(&self) -> Metrics {
+    pub fn to_metrics(&self) -> WorkloadMetrics {
         let cores = [self.cores_requested, self.cores_limit, self.cores_of_node];
         let base = cores.into_iter().flatten().find(|&cores| cores > Ratio::ZERO);
         let cpu = self.cores_used.zip(base).and_then(|(used, base)| used.ratio_to(base, Role::Demand));
-        Metrics {
+        WorkloadMetrics {
             cpu: cpu.map(|share| bounded(share.to_percent())),
             gpu: self.gpu_utilization.map(bounded).or_else(|| self.gpu_by_energy()),
             memory: self.memory(),
@@ -266,30 +266,32 @@ mod tests {
 
     #[test]
     fn the_mean_over_pods_leaves_out_what_is_not_known() {
-        let pod = |cpu, gpu| Metrics { cpu, gpu, memory: None, energy: None };
-        let mean = Metrics::mean(&[pod(percent(20), None), pod(percent(60), percent(90)), pod(None, None)]);
+        let pod = |cpu, gpu| WorkloadMetrics { cpu, gpu, memory: None, energy: None };
+        let mean =
+            WorkloadMetrics::mean(&[pod(percent(20), None), pod(percent(60), percent(90)), pod(None, None)]);
         assert_eq!(mean, pod(percent(40), percent(90)));
-        assert!(Metrics::mean(&[]).is_empty());
-        let with = |package| Metrics { energy: Some(energy(package, 1, 0)), ..Metrics::default() };
-        assert_eq!(Metrics::mean(&[with(2), with(3)]).energy, Some(energy(5, 2, 0)));
+        assert!(WorkloadMetrics::mean(&[]).is_empty());
+        let with =
+            |package| WorkloadMetrics { energy: Some(energy(package, 1, 0)), ..WorkloadMetrics::default() };
+        assert_eq!(WorkloadMetrics::mean(&[with(2), with(3)]).energy, Some(energy(5, 2, 0)));
     }
 
     #[test]
     fn simulated_pods_say_what_they_do() {
-        let read = Metrics::of_annotations(Some("85"), Some("0"), Some(" 20.5 ")).unwrap();
+        let read = WorkloadMetrics::of_annotations(Some("85"), Some("0"), Some(" 20.5 ")).unwrap();
         assert_eq!((read.cpu, read.gpu), (percent(85), percent(0)));
         assert_eq!(read.memory, Percent::parse("20.5", Role::Nearest).ok());
-        assert_eq!(Metrics::of_annotations(None, None, None), None);
-        assert_eq!(Metrics::of_annotations(Some("NaN"), Some("busy"), Some("")), None);
+        assert_eq!(WorkloadMetrics::of_annotations(None, None, None), None);
+        assert_eq!(WorkloadMetrics::of_annotations(Some("NaN"), Some("busy"), Some("")), None);
         assert_eq!(
-            Metrics::of_annotations(Some("1e3"), Some("-4"), None).map(|m| (m.cpu, m.gpu)),
+            WorkloadMetrics::of_annotations(Some("1e3"), Some("-4"), None).map(|m| (m.cpu, m.gpu)),
             Some((percent(100), percent(0)))
         );
     }
 
     #[test]
     fn noise_stays_between_0_and_100() {
-        let metrics = Metrics { cpu: percent(90), gpu: percent(5), memory: None, energy: None };
+        let metrics = WorkloadMetrics { cpu: percent(90), gpu: percent(5), memory: None, energy: None };
         let moved = metrics.moved(Percent::from_int(18), Percent::from_int(-18), Percent::MAX);
         assert_eq!((moved.cpu, moved.gpu, moved.memory), (percent(100), percent(0), None));
     }

@@ -15,9 +15,9 @@
 //! graphics processor, of one that waits just as of one that computes; so the override to compute asks for a CPU
 //! intensity above low besides.
 
-use super::metrics::{Energy, Metrics};
+use super::metrics::{Energy, WorkloadMetrics};
 use super::{
-    Bound, CPU_GRADES, Confidence, GPU_GRADES, Grades, Hints, Intensity, Sensitivity, Verdict,
+    Bound, CPU_GRADES, Confidence, DeviceUsage, GPU_GRADES, Grades, Hints, Intensity, Sensitivity,
     WorkloadProfile,
 };
 use joulie_core::placement::class::WorkloadClass;
@@ -26,7 +26,7 @@ use std::fmt::Write as _;
 
 /// What the hints and the metrics make of a workload; without metrics the hints alone.
 #[must_use]
-pub fn classify(hints: &Hints, metrics: Option<&Metrics>) -> WorkloadProfile {
+pub fn classify(hints: &Hints, metrics: Option<&WorkloadMetrics>) -> WorkloadProfile {
     let Some(metrics) = metrics.filter(|metrics| !metrics.is_empty()) else {
         return by_hints(hints);
     };
@@ -44,7 +44,7 @@ pub fn classify(hints: &Hints, metrics: Option<&Metrics>) -> WorkloadProfile {
 }
 
 fn by_hints(hints: &Hints) -> WorkloadProfile {
-    let cpu = Verdict {
+    let cpu = DeviceUsage {
         intensity: Intensity::Medium,
         bound: Bound::Mixed,
         sensitivity: Sensitivity::Medium,
@@ -60,7 +60,7 @@ fn by_hints(hints: &Hints) -> WorkloadProfile {
     }
 }
 
-const UNUSED: Verdict = Verdict {
+const UNUSED: DeviceUsage = DeviceUsage {
     intensity: Intensity::None,
     bound: Bound::None,
     sensitivity: Sensitivity::None,
@@ -70,7 +70,7 @@ const UNUSED: Verdict = Verdict {
 /// What class the metrics suggest for a workload that names none. Simulated workloads are classified so where the
 /// configuration asks for it; a class that is named always stands, standard too.
 #[must_use]
-pub fn derive_class(hints: &Hints, metrics: &Metrics) -> WorkloadClass {
+pub fn derive_class(hints: &Hints, metrics: &WorkloadMetrics) -> WorkloadClass {
     if hints.explicit {
         return hints.class.class;
     }
@@ -104,18 +104,18 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(metrics: &Metrics) -> Self {
+    fn of(metrics: &WorkloadMetrics) -> Self {
         let seen = |signal: Option<Percent>| signal.unwrap_or(Percent::ZERO);
         Self { cpu: seen(metrics.cpu), gpu: seen(metrics.gpu), memory: seen(metrics.memory) }
     }
 }
 
-fn is_gpu_dominant(metrics: &Metrics) -> bool {
+fn is_gpu_dominant(metrics: &WorkloadMetrics) -> bool {
     let Seen { cpu, gpu, .. } = Seen::of(metrics);
     gpu > percent(40) && gpu > cpu
 }
 
-fn cpu_verdict(metrics: &Metrics, reason: &mut Reason) -> Verdict {
+fn cpu_verdict(metrics: &WorkloadMetrics, reason: &mut Reason) -> DeviceUsage {
     let intensity = match metrics.cpu {
         Some(cpu) => graded(cpu, &CPU_GRADES),
         None => Intensity::Medium,
@@ -126,11 +126,11 @@ fn cpu_verdict(metrics: &Metrics, reason: &mut Reason) -> Verdict {
         None => reason.add(format_args!("cpu-intensity={} (cpu unknown)", intensity.as_str())),
     }
     reason.add(format_args!("cpu-bound={} (cap-sensitivity={})", bound.as_str(), sensitivity.as_str()));
-    let verdict = Verdict { intensity, bound, sensitivity, utilization: metrics.cpu };
+    let verdict = DeviceUsage { intensity, bound, sensitivity, utilization: metrics.cpu };
     metrics.energy.map_or(verdict, |energy| by_energy(verdict, energy, reason))
 }
 
-fn cpu_bound(metrics: &Metrics) -> (Bound, Sensitivity) {
+fn cpu_bound(metrics: &WorkloadMetrics) -> (Bound, Sensitivity) {
     let Seen { cpu, memory, .. } = Seen::of(metrics);
     if is_gpu_dominant(metrics) {
         (Bound::Mixed, Sensitivity::Low)
@@ -147,7 +147,7 @@ fn cpu_bound(metrics: &Metrics) -> (Bound, Sensitivity) {
 }
 
 /// What Kepler's joules say against the utilisation.
-fn by_energy(verdict: Verdict, energy: Energy, reason: &mut Reason) -> Verdict {
+fn by_energy(verdict: DeviceUsage, energy: Energy, reason: &mut Reason) -> DeviceUsage {
     let exceeds = |share: Option<Ratio>, percent: i32| {
         share.is_some_and(|share| share > Percent::from_int(percent).to_ratio(Role::Nearest))
     };
@@ -157,16 +157,16 @@ fn by_energy(verdict: Verdict, energy: Energy, reason: &mut Reason) -> Verdict {
             return verdict;
         }
         reason.add(format_args!("kepler override: cpu-bound=compute (package energy)"));
-        return Verdict { bound: Bound::Compute, sensitivity: Sensitivity::High, ..verdict };
+        return DeviceUsage { bound: Bound::Compute, sensitivity: Sensitivity::High, ..verdict };
     }
     if exceeds(energy.memory_share(), 40) && verdict.bound != Bound::Memory {
         reason.add(format_args!("kepler override: cpu-bound=memory (DRAM energy)"));
-        return Verdict { bound: Bound::Memory, sensitivity: Sensitivity::Low, ..verdict };
+        return DeviceUsage { bound: Bound::Memory, sensitivity: Sensitivity::Low, ..verdict };
     }
     verdict
 }
 
-fn gpu_verdict(metrics: &Metrics, reason: &mut Reason) -> Verdict {
+fn gpu_verdict(metrics: &WorkloadMetrics, reason: &mut Reason) -> DeviceUsage {
     let Seen { gpu, memory, .. } = Seen::of(metrics);
     let draws = metrics.energy.is_some_and(|energy| energy.gpu.get() > 0);
     if gpu <= Percent::ZERO && !draws {
@@ -187,7 +187,7 @@ fn gpu_verdict(metrics: &Metrics, reason: &mut Reason) -> Verdict {
     };
     reason.add(format_args!("gpu-intensity={} (gpu={gpu:.1}%)", intensity.as_str()));
     reason.add(format_args!("gpu-bound={} (cap-sensitivity={})", bound.as_str(), sensitivity.as_str()));
-    Verdict { intensity, bound, sensitivity, utilization: metrics.gpu }
+    DeviceUsage { intensity, bound, sensitivity, utilization: metrics.gpu }
 }
 
 fn graded(value: Percent, grades: &Grades) -> Intensity {
@@ -200,7 +200,7 @@ fn graded(value: Percent, grades: &Grades) -> Intensity {
     }
 }
 
-fn confidence(hints: &Hints, metrics: &Metrics) -> Confidence {
+fn confidence(hints: &Hints, metrics: &WorkloadMetrics) -> Confidence {
     let says_more = hints.class.class == WorkloadClass::Performance || !hints.class.recognised;
     let works = metrics.cpu.is_some_and(|cpu| cpu > Percent::ZERO);
     let measured = metrics.energy.is_some_and(Energy::is_some);

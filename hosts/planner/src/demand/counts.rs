@@ -1,13 +1,13 @@
 //! How many pods of which class there are, by the nodes that they are bound to: all that a plan asks of tens of thousands
 //! of pods. A pod is counted and taken back alone, so that whoever keeps the counts need not look at the others.
 
-use super::{Class, PodRow};
+use super::{DemandClass, PodRow};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The demand of the active pods in managed scope.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Demand {
+pub struct ProfileDemand {
     /// P, the queue pressure: pods that need performance supply, running or waiting for it.
     pub performance_only: u32,
     /// Pods that need eco supply.
@@ -18,7 +18,7 @@ pub struct Demand {
     pub unrecognised: u32,
 }
 
-impl Demand {
+impl ProfileDemand {
     /// Both together.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
@@ -72,7 +72,7 @@ pub struct Counted<'a> {
     /// The node that it is bound to, if it is.
     pub node: Option<&'a str>,
     /// Its class; nothing outside managed scope.
-    pub class: Option<Class>,
+    pub class: Option<DemandClass>,
     /// Its annotation is a text that is no class.
     pub unrecognised: bool,
     /// What it asks of its node.
@@ -80,12 +80,12 @@ pub struct Counted<'a> {
 }
 
 impl Counted<'_> {
-    fn demand(&self) -> Demand {
+    fn demand(&self) -> ProfileDemand {
         let of = |class| u32::from(self.class == Some(class));
-        Demand {
-            performance_only: of(Class::PerformanceOnly),
-            eco_only: of(Class::EcoOnly),
-            general: of(Class::General),
+        ProfileDemand {
+            performance_only: of(DemandClass::PerformanceOnly),
+            eco_only: of(DemandClass::EcoOnly),
+            general: of(DemandClass::General),
             unrecognised: u32::from(self.unrecognised),
         }
     }
@@ -94,14 +94,14 @@ impl Counted<'_> {
 /// The pods that count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodCounts {
-    waiting: Demand,
+    waiting: ProfileDemand,
     bound: BTreeMap<Arc<str>, Bound>,
 }
 
 /// The pods of one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Bound {
-    demand: Demand,
+    demand: ProfileDemand,
     asked: Asked,
 }
 
@@ -139,7 +139,7 @@ impl PodCounts {
         if let Some(Bound { demand, asked }) = self.bound.get_mut(node) {
             *demand = demand.less(pod.demand());
             *asked = asked.less(pod.asked);
-            if (*demand, *asked) == (Demand::default(), Asked::default()) {
+            if (*demand, *asked) == (ProfileDemand::default(), Asked::default()) {
                 self.bound.remove(node);
             }
         }
@@ -147,12 +147,12 @@ impl PodCounts {
 
     /// The demand of the pods that no node has yet.
     #[must_use]
-    pub const fn waiting(&self) -> Demand {
+    pub const fn waiting(&self) -> ProfileDemand {
         self.waiting
     }
 
     /// The demand of the pods on each node that has any, by the nodes' names.
-    pub fn bound(&self) -> impl Iterator<Item = (&str, Demand)> {
+    pub fn bound(&self) -> impl Iterator<Item = (&str, ProfileDemand)> {
         self.bound.iter().map(|(node, bound)| (&**node, bound.demand))
     }
 

@@ -1,5 +1,5 @@
 use super::*;
-use Class::{EcoOnly, General, PerformanceOnly};
+use DemandClass::{EcoOnly, General, PerformanceOnly};
 use Operator::{DoesNotExist, Exists, Gt, In, Lt, NotIn};
 use proptest::prelude::*;
 
@@ -8,28 +8,28 @@ fn expression(operator: Operator, values: &[&str]) -> Expression {
 }
 
 /// Terms, of which one must hold, each a list of expressions, which must all hold.
-fn affinity(terms: &[&[(Operator, &[&str])]]) -> Asks {
-    let term = |term: &&[(Operator, &[&str])]| Term {
+fn affinity(terms: &[&[(Operator, &[&str])]]) -> PodConstraints {
+    let term = |term: &&[(Operator, &[&str])]| AffinityTerm {
         expressions: term.iter().map(|&(operator, values)| expression(operator, values)).collect(),
     };
-    Asks { affinity: Some(terms.iter().map(term).collect()), ..Asks::default() }
+    PodConstraints { affinity: Some(terms.iter().map(term).collect()), ..PodConstraints::default() }
 }
 
-fn selector(value: &str) -> Asks {
-    Asks { node_selector: Some(value.to_owned()), ..Asks::default() }
+fn selector(value: &str) -> PodConstraints {
+    PodConstraints { node_selector: Some(value.to_owned()), ..PodConstraints::default() }
 }
 
-fn annotation(text: &str) -> Asks {
-    Asks { workload_class: Some(text.to_owned()), ..Asks::default() }
+fn annotation(text: &str) -> PodConstraints {
+    PodConstraints { workload_class: Some(text.to_owned()), ..PodConstraints::default() }
 }
 
 /// A running pod; on no node when that is blank.
-fn pod(node: &str, asks: Asks) -> PodRow {
+fn pod(node: &str, asks: PodConstraints) -> PodRow {
     let node = Some(node.to_owned()).filter(|node| !node.is_empty());
     PodRow {
         namespace: "default".to_owned(),
         node,
-        phase: Phase::Running,
+        phase: PodPhase::Running,
         terminating: false,
         asks,
         asked: Asked { cpu_milli: 250, gpus: 1 },
@@ -41,7 +41,7 @@ fn every_row_of_the_classification_table_holds() {
     // Table C6.
     let both: &[&str] = &["eco", "performance"];
     for (asks, class) in [
-        (Asks::default(), General),
+        (PodConstraints::default(), General),
         (selector("performance"), PerformanceOnly),
         (selector("eco"), EcoOnly),
         (selector("ultra"), General),
@@ -57,7 +57,10 @@ fn every_row_of_the_classification_table_holds() {
         (affinity(&[&[(Exists, &[])]]), General),
         (affinity(&[&[(In, &[])]]), General),
         (
-            Asks { node_selector: Some("performance".to_owned()), ..affinity(&[&[(In, &["eco"])]]) },
+            PodConstraints {
+                node_selector: Some("performance".to_owned()),
+                ..affinity(&[&[(In, &["eco"])]])
+            },
             PerformanceOnly,
         ),
         (affinity(&[&[(In, &[" eco "])]]), EcoOnly),
@@ -67,9 +70,15 @@ fn every_row_of_the_classification_table_holds() {
         (annotation("standard"), General),
         (annotation("eco"), General),
         (annotation("best-effort"), General),
-        (Asks { node_selector: Some("eco".to_owned()), ..annotation("performance") }, PerformanceOnly),
+        (
+            PodConstraints { node_selector: Some("eco".to_owned()), ..annotation("performance") },
+            PerformanceOnly,
+        ),
         // "performance-only: pod excludes eco in required scheduling constraints": an annotation does not lift them.
-        (Asks { node_selector: Some("performance".to_owned()), ..annotation("standard") }, PerformanceOnly),
+        (
+            PodConstraints { node_selector: Some("performance".to_owned()), ..annotation("standard") },
+            PerformanceOnly,
+        ),
     ] {
         assert_eq!(asks.class(), class, "{asks:?}");
     }
@@ -102,10 +111,10 @@ fn a_slip_of_the_pen_in_the_annotation_is_still_performance_and_nonsense_is_coun
     assert_eq!(annotation("Performance").class(), PerformanceOnly);
     assert!(!annotation("Performance").is_unrecognised());
     assert!(annotation("best-effort").is_unrecognised());
-    assert!(!Asks::default().is_unrecognised());
+    assert!(!PodConstraints::default().is_unrecognised());
     let pods =
         [annotation("best-effort"), annotation("Performance"), selector("eco")].map(|asks| pod("", asks));
-    let expected = Demand { performance_only: 1, eco_only: 1, general: 1, unrecognised: 1 };
+    let expected = ProfileDemand { performance_only: 1, eco_only: 1, general: 1, unrecognised: 1 };
     assert_eq!(PodCounts::of(&pods, &BTreeSet::new()).waiting(), expected);
 }
 
@@ -159,13 +168,13 @@ fn the_label_key_is_the_clusters_choice() {
             expressions: vec![("acme.io/power", In, performance()), ("zone", In, vec!["a".to_owned()])],
             has_fields: false,
         };
-        Asks::trim(key, None, [("zone", "a")], Some(vec![of_key]))
+        PodConstraints::trim(key, None, [("zone", "a")], Some(vec![of_key]))
     };
     assert_eq!(trim("acme.io/power").class(), PerformanceOnly);
     assert_eq!(trim(POWER_PROFILE_LABEL).class(), General);
-    let by_selector = |key| Asks::trim(key, None, [("zone", "a"), ("acme.io/power", "eco")], None);
+    let by_selector = |key| PodConstraints::trim(key, None, [("zone", "a"), ("acme.io/power", "eco")], None);
     assert_eq!(by_selector("acme.io/power").class(), EcoOnly);
-    assert_eq!(by_selector(POWER_PROFILE_LABEL), Asks::default());
+    assert_eq!(by_selector(POWER_PROFILE_LABEL), PodConstraints::default());
 }
 
 #[test]
@@ -175,7 +184,7 @@ fn an_empty_term_matches_no_node_but_one_with_fields_may() {
         expressions: vec![(POWER_PROFILE_LABEL, In, vec!["performance".to_owned()])],
         has_fields: false,
     };
-    let class = |terms| Asks::trim(POWER_PROFILE_LABEL, None, [], Some(terms)).class();
+    let class = |terms| PodConstraints::trim(POWER_PROFILE_LABEL, None, [], Some(terms)).class();
     assert_eq!(class(vec![on_performance.clone(), RawTerm::default()]), PerformanceOnly);
     assert_eq!(class(vec![on_performance, RawTerm { expressions: vec![], has_fields: true }]), General);
 }
@@ -184,13 +193,13 @@ fn an_empty_term_matches_no_node_but_one_with_fields_may() {
 fn pods_that_are_done_or_leaving_are_not_active() {
     // Table C6, counting; a pending pod is demand (Fix list operator B8).
     let active = |phase: &str, terminating| {
-        let phase = Phase::read(phase);
+        let phase = PodPhase::read(phase);
         PodRow {
             namespace: String::new(),
             node: None,
             phase,
             terminating,
-            asks: Asks::default(),
+            asks: PodConstraints::default(),
             asked: Asked::default(),
         }
         .is_active()
@@ -233,7 +242,7 @@ proptest! {
         let pods: Vec<(PodRow, bool)> = pods
             .into_iter()
             .map(|(node, class, goes)| {
-                let asks = [annotation("performance"), selector("eco"), annotation("sloppy"), Asks::default()];
+                let asks = [annotation("performance"), selector("eco"), annotation("sloppy"), PodConstraints::default()];
                 (pod(["", "a", "b", "c"][node], asks[class].clone()), goes)
             })
             .collect();

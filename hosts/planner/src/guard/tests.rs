@@ -1,29 +1,35 @@
 use super::*;
 use Profile::{Eco, Performance};
-use State::{ActiveEco, ActivePerformance, DrainingPerformance};
+use TransitionState::{ActiveEco, ActivePerformance, DrainingPerformance};
 
 const LOW: CapsOf = CapsOf::ECO;
 const FULL: CapsOf = CapsOf::PERFORMANCE;
-const UNKNOWN: State = State::Unknown { caps: FULL };
+const UNKNOWN: TransitionState = TransitionState::Unknown { caps: FULL };
 
 fn facts(planned: Profile, blocking: Option<u32>) -> GuardFacts {
-    GuardFacts { planned, blocking, performance_caps_in_force: true, label: None, sight: Sight::Clear }
+    GuardFacts {
+        planned,
+        blocking,
+        performance_caps_in_force: true,
+        label: None,
+        visibility: Visibility::Clear,
+    }
 }
 
-fn soft(state: State, facts: GuardFacts) -> GuardDecision {
+fn soft(state: TransitionState, facts: GuardFacts) -> GuardDecision {
     step(state, GuardMode::Soft, &facts)
 }
 
-fn hard(state: State, facts: GuardFacts) -> GuardDecision {
+fn hard(state: TransitionState, facts: GuardFacts) -> GuardDecision {
     step(state, GuardMode::Hard, &facts)
 }
 
-const fn draining(blocking: u32, caps: CapsOf) -> State {
+const fn draining(blocking: u32, caps: CapsOf) -> TransitionState {
     DrainingPerformance { blocking, caps }
 }
 
 /// Every state, with the data that can matter.
-const STATES: [State; 9] = [
+const STATES: [TransitionState; 9] = [
     ActivePerformance,
     draining(0, FULL),
     draining(3, FULL),
@@ -31,15 +37,15 @@ const STATES: [State; 9] = [
     draining(3, CapsOf::Published),
     ActiveEco,
     UNKNOWN,
-    State::Unknown { caps: LOW },
-    State::Unknown { caps: CapsOf::Published },
+    TransitionState::Unknown { caps: LOW },
+    TransitionState::Unknown { caps: CapsOf::Published },
 ];
 
 #[test]
 fn label_and_mark_tell_the_state() {
     // Table C7.
     let observed = |profile: &str, mark| {
-        State::observed(Profile::read(profile), mark, LOW, GuardMode::Soft).name().as_str()
+        TransitionState::observed(Profile::read(profile), mark, LOW, GuardMode::Soft).name().as_str()
     };
     assert_eq!(observed("performance", false), "ActivePerformance");
     assert_eq!(observed("eco", false), "ActiveEco");
@@ -53,11 +59,11 @@ fn label_and_mark_tell_the_state() {
 fn the_hard_guard_takes_an_eco_label_without_its_caps_for_a_drain() {
     // Fix list operator B9.
     for caps in [FULL, CapsOf::Published] {
-        assert_eq!(State::observed(Some(Eco), false, caps, GuardMode::Hard), draining(0, caps));
-        assert_eq!(State::observed(Some(Eco), false, caps, GuardMode::Soft), ActiveEco);
+        assert_eq!(TransitionState::observed(Some(Eco), false, caps, GuardMode::Hard), draining(0, caps));
+        assert_eq!(TransitionState::observed(Some(Eco), false, caps, GuardMode::Soft), ActiveEco);
     }
     for mode in [GuardMode::Soft, GuardMode::Hard] {
-        assert_eq!(State::observed(Some(Eco), false, LOW, mode), ActiveEco);
+        assert_eq!(TransitionState::observed(Some(Eco), false, LOW, mode), ActiveEco);
     }
 }
 
@@ -77,7 +83,7 @@ fn every_row_of_the_guard_table_holds() {
             assert_eq!(blocked.publish.map(|p| (p.profile, p.draining)), Some((Eco, true)), "{state:?}");
             assert_eq!(
                 (blocked.state, blocked.held),
-                (draining(pods, LOW), Some(Held::Draining)),
+                (draining(pods, LOW), Some(HoldReason::Draining)),
                 "{state:?}"
             );
             // Applying it again changes nothing.
@@ -109,7 +115,7 @@ fn without_pods_the_previous_state_is_kept() {
             let decision = step(state, mode, &facts(Eco, None));
             assert_eq!(
                 (decision.state, decision.held),
-                (state, Some(Held::PodsUnknown)),
+                (state, Some(HoldReason::PodsUnknown)),
                 "{mode:?} {state:?}"
             );
             assert_eq!((decision.applied, decision.deferred), (None, None));
@@ -148,7 +154,7 @@ fn the_hard_guard_waits_for_its_own_label_before_it_caps() {
     let performance = GuardFacts { label: Some(Performance), ..facts(Eco, Some(0)) };
     for state in [ActivePerformance, UNKNOWN] {
         let first = hard(state, performance);
-        assert_eq!((first.state, first.held), (draining(0, FULL), Some(Held::Draining)), "{state:?}");
+        assert_eq!((first.state, first.held), (draining(0, FULL), Some(HoldReason::Draining)), "{state:?}");
         assert_eq!(first.deferred, None, "no pod defers it");
         assert_eq!(hard(first.state, performance).state, draining(0, FULL));
         assert_eq!(hard(first.state, GuardFacts { label: Some(Eco), ..performance }).state, ActiveEco);
@@ -162,7 +168,7 @@ fn the_hard_guard_never_lifts_the_caps_of_eco() {
     // Fix list operator B9: nor does a label that says nothing.
     for caps in [LOW, FULL, CapsOf::Published] {
         for pods in [0, 2] {
-            let blind = hard(State::Unknown { caps }, facts(Eco, Some(pods)));
+            let blind = hard(TransitionState::Unknown { caps }, facts(Eco, Some(pods)));
             assert_eq!(blind.state, draining(pods, caps));
         }
     }
@@ -176,7 +182,7 @@ fn an_upgrade_keeps_label_and_mark_until_the_caps_are_confirmed() {
         [(ActiveEco, Some(Eco), false), (draining(1, LOW), Some(Eco), true), (UNKNOWN, None, false)]
     {
         let decision = soft(state, waiting);
-        assert_eq!((decision.state, decision.held), (state, Some(Held::CapsUnconfirmed)));
+        assert_eq!((decision.state, decision.held), (state, Some(HoldReason::CapsUnconfirmed)));
         let expected = Publication { profile: Performance, caps: FULL, label, draining: mark };
         assert_eq!(decision.publish, Some(expected), "{state:?}");
         let confirmed = GuardFacts { performance_caps_in_force: true, ..waiting };
@@ -220,7 +226,7 @@ fn no_order_of_facts_offers_performance_under_the_caps_of_eco() {
                                 blocking,
                                 performance_caps_in_force,
                                 label,
-                                sight: Sight::Clear,
+                                visibility: Visibility::Clear,
                             };
                             let decision = step(state, mode, &facts);
                             let Some(publish) = decision.publish else {
@@ -232,7 +238,7 @@ fn no_order_of_facts_offers_performance_under_the_caps_of_eco() {
                                 assert!(performance_caps_in_force || state == ActivePerformance, "{facts:?}");
                             }
                             if mode == GuardMode::Hard && publish.caps != FULL && state != ActiveEco {
-                                let had_them = matches!(state, DrainingPerformance { caps, .. } | State::Unknown { caps } if caps != FULL);
+                                let had_them = matches!(state, DrainingPerformance { caps, .. } | TransitionState::Unknown { caps } if caps != FULL);
                                 assert!(had_them || blocking == Some(0) && label == Some(Eco), "{facts:?}");
                             }
                         }
@@ -253,13 +259,17 @@ fn a_node_that_is_not_seen_clearly_is_never_raised() {
                     let facts = GuardFacts {
                         performance_caps_in_force,
                         label: Some(Eco),
-                        sight: Sight::Blind,
+                        visibility: Visibility::Blind,
                         ..facts(Performance, blocking)
                     };
                     let decision = step(state, mode, &facts);
-                    let had_full_power = matches!(state, ActivePerformance | State::Unknown { caps: FULL });
+                    let had_full_power =
+                        matches!(state, ActivePerformance | TransitionState::Unknown { caps: FULL });
                     if had_full_power {
-                        assert_eq!(decision, step(state, mode, &GuardFacts { sight: Sight::Clear, ..facts }));
+                        assert_eq!(
+                            decision,
+                            step(state, mode, &GuardFacts { visibility: Visibility::Clear, ..facts })
+                        );
                         continue;
                     }
                     let what = format!("{mode:?} {state:?} {blocking:?}: {decision:?}");
@@ -280,8 +290,9 @@ fn a_node_that_is_not_seen_clearly_is_never_raised() {
 fn nothing_is_told_to_a_node_whose_desired_state_cannot_be_read() {
     for state in STATES {
         for planned in [Eco, Performance] {
-            let decision = soft(state, GuardFacts { sight: Sight::Unreadable, ..facts(planned, Some(0)) });
-            assert_eq!((decision.publish, decision.held), (None, Some(Held::Unreadable)));
+            let decision =
+                soft(state, GuardFacts { visibility: Visibility::Unreadable, ..facts(planned, Some(0)) });
+            assert_eq!((decision.publish, decision.held), (None, Some(HoldReason::Unreadable)));
             assert_eq!(decision.state.name(), StateName::Unknown);
         }
     }

@@ -46,7 +46,7 @@ fn caps_within(
     (cpus, gpus): (&[Range], &[Range]),
     facts: &HardwareFacts,
     profile: Profile,
-) -> Caps {
+) -> NodeCaps {
     let catalog = Catalog::embedded().unwrap();
     let ranges =
         |of: &[Range]| of.iter().map(|&(model, min, max)| (model.to_owned(), range(min, max))).collect();
@@ -58,12 +58,12 @@ fn range(min: i32, max: i32) -> PowerRange {
     PowerRange { min: Some(watts(min)).filter(|&min| min > Watts::ZERO), max: watts(max) }
 }
 
-fn caps(settings: CapSettings, facts: &HardwareFacts, profile: Profile) -> Caps {
+fn caps(settings: CapSettings, facts: &HardwareFacts, profile: Profile) -> NodeCaps {
     caps_within(settings, (&[], &[]), facts, profile)
 }
 
-const fn cap(percent: Option<Percent>, watts: Option<Watts>) -> Option<Cap> {
-    Some(Cap { percent, watts })
+const fn cap(percent: Option<Percent>, watts: Option<Watts>) -> Option<DeviceCap> {
+    Some(DeviceCap { percent, watts })
 }
 
 #[test]
@@ -173,26 +173,28 @@ fn a_gpu_node_gets_no_cpu_cap_unless_the_cluster_asks_for_one() {
 
 #[test]
 fn a_device_that_is_no_longer_capped_is_lifted_and_not_forgotten() {
-    let watts_on_cpu = Caps { cpu: cap(None, Some(watts(120))), gpu: None };
-    let gpu_only = Caps { cpu: None, gpu: cap(Some(percent(60)), None) };
+    let watts_on_cpu = NodeCaps { cpu: cap(None, Some(watts(120))), gpu: None };
+    let gpu_only = NodeCaps { cpu: None, gpu: cap(Some(percent(60)), None) };
     let after = gpu_only.after(&watts_on_cpu);
-    assert_eq!((after.cpu, after.gpu), (Some(Cap::LIFTED), gpu_only.gpu));
+    assert_eq!((after.cpu, after.gpu), (Some(DeviceCap::LIFTED), gpu_only.gpu));
     assert_eq!(gpu_only.after(&after), after, "and stays lifted");
-    assert_eq!(gpu_only.after(&Caps::default()), gpu_only);
-    assert!(Caps::default().are_lifted() && Caps { cpu: Some(Cap::LIFTED), gpu: None }.are_lifted());
+    assert_eq!(gpu_only.after(&NodeCaps::default()), gpu_only);
+    assert!(
+        NodeCaps::default().are_lifted() && NodeCaps { cpu: Some(DeviceCap::LIFTED), gpu: None }.are_lifted()
+    );
     assert!(!after.are_lifted() && !watts_on_cpu.are_lifted());
-    let watts_beside = Caps { cpu: cap(Some(percent(100)), Some(watts(120))), gpu: None };
+    let watts_beside = NodeCaps { cpu: cap(Some(percent(100)), Some(watts(120))), gpu: None };
     assert!(!watts_beside.are_lifted(), "watts win over percent");
 }
 
 #[test]
 fn a_difference_of_a_hundredth_is_worth_no_write() {
     let cpu =
-        |text: &str| Caps { cpu: cap(None, Some(Watts::parse(text, Role::Nearest).unwrap())), gpu: None };
+        |text: &str| NodeCaps { cpu: cap(None, Some(Watts::parse(text, Role::Nearest).unwrap())), gpu: None };
     assert!(cpu("198").same_as(&cpu("198.009")));
     assert!(!cpu("198").same_as(&cpu("198.02")));
-    assert!(!cpu("198").same_as(&Caps::default()));
-    assert!(!cpu("198").same_as(&Caps { cpu: cap(Some(percent(55)), None), gpu: None }));
+    assert!(!cpu("198").same_as(&NodeCaps::default()));
+    assert!(!cpu("198").same_as(&NodeCaps { cpu: cap(Some(percent(55)), None), gpu: None }));
 }
 
 #[test]
@@ -256,9 +258,9 @@ proptest! {
 
 #[test]
 fn caps_are_lowered_only_where_it_is_certain_that_the_other_is_lower() {
-    let percent = |value| Some(Cap { percent: Some(Percent::from_int(value)), watts: None });
-    let watts = |value| Some(Cap { percent: None, watts: Some(Watts::from_int(value)) });
-    let of = |cpu, other| Caps { cpu, gpu: None }.lowered_to(&Caps { cpu: other, gpu: None }).cpu;
+    let percent = |value| Some(DeviceCap { percent: Some(Percent::from_int(value)), watts: None });
+    let watts = |value| Some(DeviceCap { percent: None, watts: Some(Watts::from_int(value)) });
+    let of = |cpu, other| NodeCaps { cpu, gpu: None }.lowered_to(&NodeCaps { cpu: other, gpu: None }).cpu;
     assert_eq!(of(percent(100), percent(60)), percent(60));
     assert_eq!(of(percent(60), percent(100)), percent(60));
     assert_eq!(of(watts(200), watts(150)), watts(150));

@@ -8,7 +8,7 @@ fn watts(watts: i32) -> Watts {
     Watts::from_int(watts)
 }
 
-fn resolved(facts: &HardwareFacts) -> Hardware {
+fn resolved(facts: &HardwareFacts) -> ResolvedHardware {
     resolve(facts, None, false, &Catalog::embedded().unwrap()).hardware
 }
 
@@ -41,7 +41,8 @@ fn a_partial_report_does_not_block_what_the_labels_say() {
             max_per_socket: Some(watts(400)),
         }
     );
-    let gpus = Gpus { model: text("NVIDIA_L40S"), count: 4, min: Some(watts(200)), max: Some(watts(350)) };
+    let gpus =
+        GpuInventory { model: text("NVIDIA_L40S"), count: 4, min: Some(watts(200)), max: Some(watts(350)) };
     assert_eq!(hardware.gpu, Some(gpus));
 }
 
@@ -139,7 +140,7 @@ fn a_device_plugin_that_restarts_does_not_change_the_node() {
     assert_eq!(resolve(&denied, Some(&gpus), false, &catalog).hardware.gpu, None);
     // Nor does it while nobody remembers the node: a GPU cap that is published was written for a GPU.
     let taken_over = resolve(&during, None, true, &catalog).hardware.gpu;
-    assert_eq!(taken_over, Some(Gpus { model: None, count: 1, min: None, max: None }));
+    assert_eq!(taken_over, Some(GpuInventory { model: None, count: 1, min: None, max: None }));
     assert_eq!(resolve(&denied, None, true, &catalog).hardware.gpu, None);
     // A product label alone is no GPU.
     assert_eq!(

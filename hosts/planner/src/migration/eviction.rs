@@ -20,12 +20,12 @@
 //! disruption budget holds does not keep the others on the node.
 
 mod law;
-mod room;
+mod requested_resources;
 
 pub use self::law::{EvictionLaw, Tuning, TuningError};
-pub use self::room::Room;
+pub use self::requested_resources::RequestedResources;
 
-use super::{Node, Pod, Reason, Stays};
+use super::{MigrationReason, NodeConditions, RunningPod, Stays};
 use joulie_core::placement::class::SchedulableClass;
 use power_units::{Micros, Stamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,13 +48,13 @@ pub enum Owner<'a> {
 
 /// A pod that might be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Candidate<'a> {
+pub struct EvictionCandidate<'a> {
     /// The pod.
-    pub pod: Pod<'a>,
+    pub pod: RunningPod<'a>,
     /// Who brings it back.
     pub owner: Owner<'a>,
     /// What it needs elsewhere.
-    pub needs: Room,
+    pub needs: RequestedResources,
     /// It is being deleted already.
     pub leaving: bool,
 }
@@ -63,16 +63,16 @@ pub struct Candidate<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site<'a> {
     /// The node.
-    pub node: Node<'a>,
+    pub node: NodeConditions<'a>,
     /// It is ready, and takes new pods.
     pub open: bool,
     /// What is free on it.
-    pub free: Room,
+    pub free: RequestedResources,
 }
 
 /// What became of an eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum EvictionOutcome {
     /// The pod is on its way.
     Evicted,
     /// The API refused, as for a disruption budget, or could not be asked.
@@ -89,14 +89,14 @@ pub struct Facts<'a> {
     /// All nodes.
     pub sites: &'a [Site<'a>],
     /// All pods that run.
-    pub candidates: &'a [Candidate<'a>],
+    pub candidates: &'a [EvictionCandidate<'a>],
     /// What became of earlier decisions, by owner.
-    pub outcomes: &'a [(&'a str, Outcome)],
+    pub outcomes: &'a [(&'a str, EvictionOutcome)],
 }
 
 /// What is to happen with one pod of a stressed node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decision {
+pub struct EvictionDecision {
     /// Its node.
     pub node: String,
     /// Its namespace.
@@ -104,12 +104,12 @@ pub struct Decision {
     /// Its name.
     pub name: String,
     /// What is to happen.
-    pub verdict: Verdict,
+    pub verdict: EvictionVerdict,
 }
 
 /// What is to happen with a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum EvictionVerdict {
     /// Annotate the owner, then evict; take the annotation back if the eviction is denied.
     Evict {
         /// Whom to annotate.
@@ -117,7 +117,7 @@ pub enum Verdict {
         /// What its node offered: `joulie.io/last-eviction-from-class`.
         from_class: SchedulableClass,
         /// Why: `joulie.io/last-eviction-reason`.
-        reason: Reason,
+        reason: MigrationReason,
         /// Only say so.
         dry_run: bool,
     },
@@ -226,8 +226,8 @@ impl Evictor {
         &mut self,
         law: &EvictionLaw,
         facts: &Facts<'_>,
-        may_run: impl Fn(&Candidate<'_>, &Site<'_>) -> bool,
-    ) -> Vec<Decision> {
+        may_run: impl Fn(&EvictionCandidate<'_>, &Site<'_>) -> bool,
+    ) -> Vec<EvictionDecision> {
         self.settle(law, facts);
         let sites: BTreeMap<_, _> = facts.sites.iter().map(|site| (site.node.name, site)).collect();
         let mut free: BTreeMap<_, _> = sites.values().map(|site| (site.node.name, site.free)).collect();
@@ -256,11 +256,11 @@ impl Evictor {
                 }
                 Ok(self.evict(law, facts.now, site, owner, reason))
             });
-            decisions.push(Decision {
+            decisions.push(EvictionDecision {
                 node: site.node.name.to_owned(),
                 namespace: candidate.pod.namespace.to_owned(),
                 name: candidate.pod.name.to_owned(),
-                verdict: verdict.unwrap_or_else(Verdict::Skip),
+                verdict: verdict.unwrap_or_else(EvictionVerdict::Skip),
             });
         }
         decisions
@@ -272,8 +272,8 @@ impl Evictor {
         law: &EvictionLaw,
         now: Stamp,
         site: &Site<'_>,
-        candidate: &Candidate<'a>,
-    ) -> Result<(&'a str, Reason), Skip> {
+        candidate: &EvictionCandidate<'a>,
+    ) -> Result<(&'a str, MigrationReason), Skip> {
         candidate.pod.may_leave()?;
         if candidate.leaving {
             return Err(Skip::AlreadyLeaving);
@@ -308,13 +308,13 @@ impl Evictor {
         now: Stamp,
         site: &Site<'_>,
         owner: &str,
-        reason: Reason,
-    ) -> Verdict {
+        reason: MigrationReason,
+    ) -> EvictionVerdict {
         let dry_run = law.tuning.dry_run;
         let asked = if dry_run { Asked::CoolingDown { since: now } } else { Asked::Pending { since: now } };
         self.owners.insert(owner.to_owned(), asked);
         self.recent.push(Spent { at: now, node: site.node.name.to_owned(), owner: owner.to_owned() });
-        Verdict::Evict { owner: owner.to_owned(), from_class: site.node.class, reason, dry_run }
+        EvictionVerdict::Evict { owner: owner.to_owned(), from_class: site.node.class, reason, dry_run }
     }
 
     /// Takes in what has become of earlier decisions and of the nodes, and forgets what is over.
@@ -342,22 +342,25 @@ impl Evictor {
         }
     }
 
-    fn conclude(&mut self, now: Stamp, owner: &str, outcome: Outcome) {
+    fn conclude(&mut self, now: Stamp, owner: &str, outcome: EvictionOutcome) {
         let Some(asked) = self.owners.get_mut(owner) else { return };
         match (*asked, outcome) {
-            (Asked::Pending { since } | Asked::Denied { since }, Outcome::Evicted) => {
+            (Asked::Pending { since } | Asked::Denied { since }, EvictionOutcome::Evicted) => {
                 *asked = Asked::CoolingDown { since };
             }
-            (Asked::Pending { since }, Outcome::Denied) => {
+            (Asked::Pending { since }, EvictionOutcome::Denied) => {
                 *asked = Asked::Denied { since: now };
                 self.recent.retain(|spent| spent.owner != owner || spent.at != since);
             }
             // The pod has left the node, by whoever's hand: its place in the budgets stays taken.
-            (Asked::Pending { .. }, Outcome::Gone) => {
+            (Asked::Pending { .. }, EvictionOutcome::Gone) => {
                 self.owners.remove(owner);
             }
-            (Asked::Denied { .. }, Outcome::Denied | Outcome::Gone)
-            | (Asked::CoolingDown { .. }, Outcome::Evicted | Outcome::Denied | Outcome::Gone) => {}
+            (Asked::Denied { .. }, EvictionOutcome::Denied | EvictionOutcome::Gone)
+            | (
+                Asked::CoolingDown { .. },
+                EvictionOutcome::Evicted | EvictionOutcome::Denied | EvictionOutcome::Gone,
+            ) => {}
         }
     }
 }

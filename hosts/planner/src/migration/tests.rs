@@ -9,36 +9,46 @@ pub(super) fn stress(percent: i32) -> Option<Stress> {
     Some(Stress { percent: Percent::from_int(percent), grounds: Grounds::Measured })
 }
 
-pub(super) fn node(name: &str, cooling: i32, psu: i32) -> Node<'_> {
-    Node { name, class: SchedulableClass::Performance, cooling: stress(cooling), psu: stress(psu) }
+pub(super) fn node(name: &str, cooling: i32, psu: i32) -> NodeConditions<'_> {
+    NodeConditions { name, class: SchedulableClass::Performance, cooling: stress(cooling), psu: stress(psu) }
 }
 
-pub(super) fn pod<'a>(name: &'a str, node: &'a str) -> Pod<'a> {
-    Pod { namespace: "apps", name, node, hints: Hints::read(None, Some("true")), demand: Class::General }
+pub(super) fn pod<'a>(name: &'a str, node: &'a str) -> RunningPod<'a> {
+    RunningPod {
+        namespace: "apps",
+        name,
+        node,
+        hints: Hints::read(None, Some("true")),
+        demand: DemandClass::General,
+    }
 }
 
-fn names(law: &MigrationLaw, node: Node<'_>, pods: &[Pod<'_>]) -> Vec<(String, &'static str)> {
+fn names(
+    law: &MigrationLaw,
+    node: NodeConditions<'_>,
+    pods: &[RunningPod<'_>],
+) -> Vec<(String, &'static str)> {
     let all = recommend(law, &[node], pods);
     all.get(node.name).unwrap().iter().map(|entry| (entry.name.clone(), entry.reason.as_str())).collect()
 }
 
-fn count(node: Node<'_>, pods: &[Pod<'_>]) -> usize {
+fn count(node: NodeConditions<'_>, pods: &[RunningPod<'_>]) -> usize {
     names(&law(), node, pods).len()
 }
 
 #[test]
 fn c15_only_a_stressed_or_draining_node_lets_pods_go() {
-    let fixed = Pod { hints: Hints::read(None, None), ..pod("fixed", "n") };
+    let fixed = RunningPod { hints: Hints::read(None, None), ..pod("fixed", "n") };
     let pods = [pod("free", "n"), fixed];
     assert_eq!(count(node("n", 30, 20), &pods), 0);
     assert_eq!(count(node("n", 80, 75), &pods), 1);
-    let draining = Node { class: SchedulableClass::Draining, ..node("n", 10, 10) };
+    let draining = NodeConditions { class: SchedulableClass::Draining, ..node("n", 10, 10) };
     assert_eq!(names(&law(), draining, &pods), [("free".to_owned(), "draining")]);
 }
 
 #[test]
 fn c15_the_threshold_itself_is_not_exceeded() {
-    let psu = |percent: Percent| Node {
+    let psu = |percent: Percent| NodeConditions {
         psu: Some(Stress { percent, grounds: Grounds::Measured }),
         ..node("n", 10, 0)
     };
@@ -53,8 +63,10 @@ fn c15_the_threshold_itself_is_not_exceeded() {
 #[test]
 fn performance_pods_are_never_asked_to_leave() {
     // Fix list operator B-R2: also not from a draining node, and not where the word is misspelt.
-    let of = |class| Pod { hints: Hints::read(Some(class), Some("true")), ..pod("p", "n") };
-    for stressed in [node("n", 99, 99), Node { class: SchedulableClass::Draining, ..node("n", 1, 1) }] {
+    let of = |class| RunningPod { hints: Hints::read(Some(class), Some("true")), ..pod("p", "n") };
+    for stressed in
+        [node("n", 99, 99), NodeConditions { class: SchedulableClass::Draining, ..node("n", 1, 1) }]
+    {
         for class in ["performance", "Performance ", "perfomance", "best-effort"] {
             assert_eq!(count(stressed, &[of(class)]), 0, "{class}");
         }
@@ -62,7 +74,7 @@ fn performance_pods_are_never_asked_to_leave() {
     }
     assert_eq!(of("performance").may_leave(), Err(Stays::PerformanceClass));
     assert_eq!(of("perf").may_leave(), Err(Stays::UnclearClass));
-    let silent = Pod { hints: Hints::read(None, Some("yes")), ..pod("p", "n") };
+    let silent = RunningPod { hints: Hints::read(None, Some("yes")), ..pod("p", "n") };
     assert_eq!(silent.may_leave(), Err(Stays::NotReschedulable));
 }
 
@@ -71,10 +83,10 @@ fn a_pod_whose_constraints_exclude_eco_is_of_the_performance_class_too() {
     // The guard holds a node for it, so it is no pod to be moved, whatever its annotations say.
     for class in [None, Some("standard")] {
         let hints = Hints::read(class, Some("true"));
-        let of = |demand| Pod { hints, demand, ..pod("p", "n") };
-        assert_eq!(of(Class::PerformanceOnly).may_leave(), Err(Stays::PerformanceClass));
-        assert_eq!(count(node("n", 99, 99), &[of(Class::PerformanceOnly)]), 0);
-        assert_eq!(count(node("n", 99, 99), &[of(Class::EcoOnly), of(Class::General)]), 2);
+        let of = |demand| RunningPod { hints, demand, ..pod("p", "n") };
+        assert_eq!(of(DemandClass::PerformanceOnly).may_leave(), Err(Stays::PerformanceClass));
+        assert_eq!(count(node("n", 99, 99), &[of(DemandClass::PerformanceOnly)]), 0);
+        assert_eq!(count(node("n", 99, 99), &[of(DemandClass::EcoOnly), of(DemandClass::General)]), 2);
     }
 }
 
@@ -82,15 +94,15 @@ fn a_pod_whose_constraints_exclude_eco_is_of_the_performance_class_too() {
 fn a_recommendation_names_the_pod_and_the_larger_stress() {
     // Fix list operator B-R1.
     let reason = |cooling, psu| law().reason(&node("n", cooling, psu));
-    assert_eq!(reason(80, 75), Some(Reason::CoolingStress(Percent::from_int(80))));
-    assert_eq!(reason(75, 80), Some(Reason::PsuStress(Percent::from_int(80))));
-    assert_eq!(reason(80, 80), Some(Reason::CoolingStress(Percent::from_int(80))));
-    assert_eq!(reason(60, 71), Some(Reason::PsuStress(Percent::from_int(71))));
+    assert_eq!(reason(80, 75), Some(MigrationReason::CoolingStress(Percent::from_int(80))));
+    assert_eq!(reason(75, 80), Some(MigrationReason::PsuStress(Percent::from_int(80))));
+    assert_eq!(reason(80, 80), Some(MigrationReason::CoolingStress(Percent::from_int(80))));
+    assert_eq!(reason(60, 71), Some(MigrationReason::PsuStress(Percent::from_int(71))));
     let all = recommend(&law(), &[node("n", 80, 0)], &[pod("web-7", "n")]);
     let expected = Recommendation {
         namespace: "apps".to_owned(),
         name: "web-7".to_owned(),
-        reason: Reason::CoolingStress(Percent::from_int(80)),
+        reason: MigrationReason::CoolingStress(Percent::from_int(80)),
     };
     assert_eq!(all.get("n"), Some(&vec![expected]));
 }
@@ -105,14 +117,14 @@ fn a_node_that_has_cooled_down_has_an_empty_list_and_not_none() {
 #[test]
 fn a_stress_that_nobody_saw_is_no_reason_to_move() {
     // A node without a meter counts as drawing all that its caps allow: 100 % of its cooling, and nobody measured it.
-    let by = |grounds| Node {
+    let by = |grounds| NodeConditions {
         cooling: Some(Stress { percent: Percent::HUNDRED, grounds }),
         psu: None,
         ..node("n", 0, 0)
     };
     assert_eq!(count(by(Grounds::WorstCase), &[pod("p", "n")]), 0);
     assert_eq!(count(by(Grounds::Modelled), &[pod("p", "n")]), 1);
-    let blind = Node { cooling: None, psu: None, ..node("n", 0, 0) };
+    let blind = NodeConditions { cooling: None, psu: None, ..node("n", 0, 0) };
     assert_eq!(count(blind, &[pod("p", "n")]), 0);
 }
 
@@ -134,7 +146,7 @@ proptest! {
         const NODES: [&str; 4] = ["a", "b", "c", "d"];
         let nodes: Vec<_> = NODES.iter().zip(&stresses).map(|(name, &(c, p))| node(name, c, p)).collect();
         let names: Vec<_> = (0..homes.len()).map(|i| format!("p{i}")).collect();
-        let pods: Vec<_> = homes.iter().zip(&names).map(|(&(home, free), name)| Pod {
+        let pods: Vec<_> = homes.iter().zip(&names).map(|(&(home, free), name)| RunningPod {
             hints: Hints::read(None, free.then_some("true")),
             ..pod(name, NODES[home])
         }).collect();

@@ -1,11 +1,12 @@
 //! Nodes for tests.
 
 use super::{
-    Carried, Confirmation, Granted, Labels, Machine, Node, Power, Presence, Published, Sight, Theirs,
+    Carried, Confirmation, Granted, Labels, MachineFacts, Node, Power, Presence, Published, Theirs,
+    Visibility,
 };
 use crate::catalog::Catalog;
 use crate::inventory::HardwareFacts;
-use crate::node::Desired;
+use crate::node::DesiredState;
 use crate::profile::Profile;
 
 /// An eligible node of which this is said.
@@ -19,7 +20,7 @@ pub(crate) fn node(name: &str, facts: &HardwareFacts) -> Node {
         unschedulable: false,
         tainted: false,
         presence: Presence::Ready,
-        sight: Sight::Clear,
+        visibility: Visibility::Clear,
         labels: Labels::default(),
         machine: machine(facts),
         published: Published::default(),
@@ -30,16 +31,16 @@ pub(crate) fn node(name: &str, facts: &HardwareFacts) -> Node {
 }
 
 /// Of which all devices can be capped.
-pub(crate) fn machine(facts: &HardwareFacts) -> Machine {
-    Machine::of(facts, None, false, (true, true), &Catalog::embedded().unwrap())
+pub(crate) fn machine(facts: &HardwareFacts) -> MachineFacts {
+    MachineFacts::of(facts, None, false, (true, true), &Catalog::embedded().unwrap())
 }
 
 /// A desired state of ours.
-pub(crate) fn carried(desired: Desired) -> Carried {
+pub(crate) fn carried(desired: DesiredState) -> Carried {
     Carried { desired, theirs: Theirs::default(), persons: false }
 }
 
 /// A desired state that no policy decided.
-pub(crate) fn state(profile: Profile, caps: crate::intent::Caps) -> Desired {
-    Desired { profile, caps, draining: false, policy: None }
+pub(crate) fn state(profile: Profile, caps: crate::intent::NodeCaps) -> DesiredState {
+    DesiredState { profile, caps, draining: false, policy: None }
 }

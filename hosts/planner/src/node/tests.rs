@@ -1,26 +1,26 @@
 use super::rig::{carried, node, state};
 use super::*;
-use crate::intent::Cap;
+use crate::intent::DeviceCap;
 use power_units::Percent;
 
-fn cpu(watts: i32) -> Option<Cap> {
-    Some(Cap { percent: None, watts: Some(Watts::from_int(watts)) })
+fn cpu(watts: i32) -> Option<DeviceCap> {
+    Some(DeviceCap { percent: None, watts: Some(Watts::from_int(watts)) })
 }
 
-fn percent(value: i32) -> Option<Cap> {
-    Some(Cap { percent: Some(Percent::from_int(value)), watts: None })
+fn percent(value: i32) -> Option<DeviceCap> {
+    Some(DeviceCap { percent: Some(Percent::from_int(value)), watts: None })
 }
 
-fn wanted() -> Desired {
+fn wanted() -> DesiredState {
     let policy = Some("static-partition-v1".into());
-    Desired { policy, ..state(Profile::Eco, Caps { cpu: percent(60), gpu: None }) }
+    DesiredState { policy, ..state(Profile::Eco, NodeCaps { cpu: percent(60), gpu: None }) }
 }
 
 #[test]
 fn a_cap_that_a_person_set_stands_and_is_worth_no_write() {
-    let persons = Caps { cpu: cpu(200), gpu: None };
+    let persons = NodeCaps { cpu: cpu(200), gpu: None };
     let theirs = Theirs { cpu: true, ..Theirs::default() };
-    let there = Carried { theirs, ..carried(Desired { caps: persons, ..wanted() }) };
+    let there = Carried { theirs, ..carried(DesiredState { caps: persons, ..wanted() }) };
     assert_eq!(wanted().over(&there).caps.cpu, cpu(200));
     let published = Published {
         profile: Some(there.clone()),
@@ -32,27 +32,30 @@ fn a_cap_that_a_person_set_stands_and_is_worth_no_write() {
 
 #[test]
 fn an_object_that_a_person_made_is_theirs_as_a_whole() {
-    let there = Carried { persons: true, ..carried(state(Profile::Performance, Caps::default())) };
+    let there = Carried { persons: true, ..carried(state(Profile::Performance, NodeCaps::default())) };
     let stands = wanted().over(&there);
-    assert_eq!((stands.profile, stands.caps, stands.policy), (Profile::Performance, Caps::default(), None));
+    assert_eq!(
+        (stands.profile, stands.caps, stands.policy),
+        (Profile::Performance, NodeCaps::default(), None)
+    );
 }
 
 #[test]
 fn each_part_of_a_desired_state_is_its_owners() {
     // Field by field: what one owns says nothing of the others.
-    let caps = Caps { cpu: cpu(200), gpu: cpu(300) };
-    let there = Desired { draining: true, policy: None, ..state(Profile::Performance, caps) };
+    let caps = NodeCaps { cpu: cpu(200), gpu: cpu(300) };
+    let there = DesiredState { draining: true, policy: None, ..state(Profile::Performance, caps) };
     let over = |theirs| wanted().over(&Carried { theirs, ..carried(there.clone()) });
     let nothing = Theirs::default();
     assert_eq!(over(nothing), wanted());
     let of_profile = over(Theirs { profile: true, ..nothing });
-    assert_eq!(of_profile, Desired { profile: Profile::Performance, ..wanted() });
+    assert_eq!(of_profile, DesiredState { profile: Profile::Performance, ..wanted() });
     let of_cpu = over(Theirs { cpu: true, ..nothing });
-    assert_eq!(of_cpu, Desired { caps: Caps { cpu: cpu(200), gpu: None }, ..wanted() });
+    assert_eq!(of_cpu, DesiredState { caps: NodeCaps { cpu: cpu(200), gpu: None }, ..wanted() });
     let of_gpu = over(Theirs { gpu: true, ..nothing });
-    assert_eq!(of_gpu, Desired { caps: Caps { gpu: cpu(300), ..wanted().caps }, ..wanted() });
-    assert_eq!(over(Theirs { policy: true, ..nothing }), Desired { policy: None, ..wanted() });
-    assert_eq!(over(Theirs { scheduling: true, ..nothing }), Desired { draining: true, ..wanted() });
+    assert_eq!(of_gpu, DesiredState { caps: NodeCaps { gpu: cpu(300), ..wanted().caps }, ..wanted() });
+    assert_eq!(over(Theirs { policy: true, ..nothing }), DesiredState { policy: None, ..wanted() });
+    assert_eq!(over(Theirs { scheduling: true, ..nothing }), DesiredState { draining: true, ..wanted() });
 }
 
 #[test]
@@ -65,7 +68,7 @@ fn a_mirror_that_cannot_be_read_is_not_written_over() {
 
 #[test]
 fn a_receipt_of_another_boot_or_another_node_is_none() {
-    let receipt = Receipt { serial: 7, holds: Watts::from_int(290), floor: Watts::from_int(200) };
+    let receipt = GrantReceipt { serial: 7, holds: Watts::from_int(290), floor: Watts::from_int(200) };
     let signed = |boot: &str, uid: &str| {
         let mut node = node("a", &HardwareFacts::default());
         (node.boot, node.uid) = (boot.to_owned(), uid.to_owned());
@@ -81,7 +84,7 @@ fn a_receipt_of_another_boot_or_another_node_is_none() {
 
 #[test]
 fn a_receipt_of_another_boot_is_none_either_once_the_node_is_deleted() {
-    let receipt = Receipt { serial: 7, holds: Watts::from_int(290), floor: Watts::from_int(200) };
+    let receipt = GrantReceipt { serial: 7, holds: Watts::from_int(290), floor: Watts::from_int(200) };
     let last_seen = |boot: &str, uid: &str| {
         let mut node = node("a", &HardwareFacts::default());
         (node.boot, node.uid, node.presence) = (boot.to_owned(), uid.to_owned(), Presence::Gone);
@@ -100,7 +103,7 @@ fn the_next_grant_is_later_than_the_one_that_stands_and_than_the_one_that_was_fo
     let next = |stands: Option<u64>, followed: Option<u64>| {
         let none = Watts::ZERO;
         let grant = stands.map(|serial| Grant { serial, watts: none, ceiling: none });
-        let receipt = |serial| Receipt { serial, holds: none, floor: none };
+        let receipt = |serial| GrantReceipt { serial, holds: none, floor: none };
         let signed = |serial| Signed { receipt: receipt(serial), boot: "b".into(), node_uid: "u".into() };
         Granted { grant, signed: followed.map(signed), ..Granted::default() }.next_serial()
     };

@@ -5,16 +5,16 @@
 
 use super::{NodeDecision, Release};
 use crate::budget;
-use crate::guard::State;
+use crate::guard::TransitionState;
 use power_units::Stamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What is remembered: the guard's and the budget's timers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
+pub struct PlanMemory {
     nodes: BTreeMap<Arc<str>, NodeMemory>,
-    pub(crate) budget: budget::Memory,
+    pub(crate) budget: budget::BudgetMemory,
 }
 
 /// What is remembered of a node.
@@ -33,7 +33,7 @@ pub enum NodeMemory {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
     /// Where it was between its profiles.
-    pub(super) state: State,
+    pub(super) state: TransitionState,
     /// Since when it is a performance node, or was first seen as one.
     pub(super) performance_since: Option<Stamp>,
 }
@@ -47,7 +47,7 @@ impl NodeMemory {
     }
 }
 
-impl Memory {
+impl PlanMemory {
     /// Remembers a planned node of which all that differed was written.
     pub fn commit(&mut self, node: &NodeDecision) {
         if let Some(remember) = &node.remember {

@@ -4,7 +4,7 @@
 //! it confirmed, then the label. What already is as it should be is not written, and what somebody else owns never is.
 
 use super::{NodeDecision, Settings};
-use crate::node::{Desired, Node, Publish};
+use crate::node::{DesiredState, Node, Publish};
 use crate::profile::Profile;
 
 /// What the objects of a node should say. What is nothing here is left as it stands.
@@ -38,16 +38,16 @@ pub enum LabelsSay {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StateSays {
     /// This.
-    This(Desired),
+    This(DesiredState),
     /// This, in as many of them as there are.
-    Lifted(Desired),
+    Lifted(DesiredState),
     /// Nothing: they are deleted.
     Nothing,
 }
 
 /// A difference between what the objects of a node should say and what they say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum ObjectChange {
     /// The taint comes, or goes.
     Taint(bool),
     /// Other labels.
@@ -102,7 +102,7 @@ pub fn desired(node: &Node, decision: Option<&NodeDecision>, settings: &Settings
 /// grant. For one whose agent has nothing to cap with there is nothing to wait for.
 fn is_to_be_tainted(node: &Node, settings: &Settings) -> bool {
     let machine = &node.machine;
-    let may_be_capped = !machine.has_agent || machine.split.is_cappable();
+    let may_be_capped = !machine.has_agent || machine.power_model.is_cappable();
     let under_limits = settings.taint_uncapped && settings.budget.any();
     under_limits && node.is_eligible() && may_be_capped && node.receipt().is_none()
 }
@@ -110,9 +110,9 @@ fn is_to_be_tainted(node: &Node, settings: &Settings) -> bool {
 /// What differs, in the order in which it is to be written. While another policy stands in for the configured one its name
 /// alone is worth no write.
 #[must_use]
-pub fn diff(objects: &Objects, node: &Node, stands_in: bool) -> Vec<Change> {
+pub fn diff(objects: &Objects, node: &Node, stands_in: bool) -> Vec<ObjectChange> {
     let Objects { taint, labels, state } = objects;
-    let taint = taint.filter(|&taint| taint != node.tainted).map(Change::Taint);
+    let taint = taint.filter(|&taint| taint != node.tainted).map(ObjectChange::Taint);
     let labels_first = match labels {
         Some(LabelsSay::These { profile, .. }) => *profile == Some(Profile::Eco),
         Some(LabelsSay::Nothing) | None => true,
@@ -124,10 +124,11 @@ pub fn diff(objects: &Objects, node: &Node, stands_in: bool) -> Vec<Change> {
     taint.into_iter().chain(in_order.into_iter().flatten()).collect()
 }
 
-fn of_labels(labels: LabelsSay, node: &Node) -> Option<Change> {
+fn of_labels(labels: LabelsSay, node: &Node) -> Option<ObjectChange> {
     let LabelsSay::These { profile, draining, drains } = labels else {
         let labels = &node.labels;
-        return (labels.profile.text.is_some() || labels.draining.text.is_some()).then_some(Change::NoLabels);
+        return (labels.profile.text.is_some() || labels.draining.text.is_some())
+            .then_some(ObjectChange::NoLabels);
     };
     let of_profile = profile.is_some() && profile != node.labelled() && !node.labels.profile.theirs;
     // Before a node has a profile nothing else is said on it either, but a mark that is wrong is taken back.
@@ -137,18 +138,18 @@ fn of_labels(labels: LabelsSay, node: &Node) -> Option<Change> {
         node.is_marked() != drains
     };
     let differs = of_profile || (of_mark && !node.labels.draining.theirs);
-    differs.then_some(Change::Labels { profile, draining })
+    differs.then_some(ObjectChange::Labels { profile, draining })
 }
 
-fn of_state(state: &StateSays, node: &Node, stands_in: bool) -> Option<Change> {
+fn of_state(state: &StateSays, node: &Node, stands_in: bool) -> Option<ObjectChange> {
     match state {
-        StateSays::This(desired) => node.published.differs(desired, stands_in).map(Change::State),
+        StateSays::This(desired) => node.published.differs(desired, stands_in).map(ObjectChange::State),
         StateSays::Lifted(desired) => {
             let publish = node.published.differs(desired, true)?;
             let publish = Publish { twin: publish.twin && node.published.twin.is_some(), ..publish };
-            (publish.profile || publish.twin).then_some(Change::State(publish))
+            (publish.profile || publish.twin).then_some(ObjectChange::State(publish))
         }
-        StateSays::Nothing => Some(Change::NoState),
+        StateSays::Nothing => Some(ObjectChange::NoState),
     }
 }
 

@@ -6,8 +6,8 @@
 //! somebody else holds in the desired state, is waited for only so long. What a person wrote is never taken back.
 
 use super::{LabelsSay, NodeMemory, Objects, Pass, StateSays};
-use crate::intent::Caps;
-use crate::node::{Carried, Confirmation, Desired, Node, Presence, Published};
+use crate::intent::NodeCaps;
+use crate::node::{Carried, Confirmation, DesiredState, Node, Presence, Published};
 use crate::profile::Profile;
 use power_units::Stamp;
 use std::collections::BTreeMap;
@@ -101,9 +101,9 @@ fn steps(pass: &Pass<'_>, node: &Node) -> (Objects, Option<NodeMemory>) {
     let waiting = Some(NodeMemory::Releasing { since });
     let caps = node.published.caps();
     if !caps.are_lifted() {
-        let lifted = Desired {
+        let lifted = DesiredState {
             profile: Profile::Performance,
-            caps: Caps::default().after(&caps),
+            caps: NodeCaps::default().after(&caps),
             draining: false,
             policy: Some(pass.policy.into()),
         };

@@ -1,7 +1,7 @@
 use super::*;
-use crate::demand::{Asks, Phase, PodRow};
+use crate::demand::{PodConstraints, PodPhase, PodRow};
 use crate::guard::StateName;
-use crate::intent::{Cap, CapSettings, GpuNodeCpus, UserRanges};
+use crate::intent::{CapSettings, DeviceCap, GpuNodeCpus, UserRanges};
 use crate::inventory::{HardwareFacts, LabelFacts};
 use crate::policy::{QueueAware, RuleSwap, StaticPartition};
 use crate::profile::PerProfile;
@@ -10,13 +10,13 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 
 mod rig;
-use crate::budget::{Limits, Split};
+use crate::budget::{BudgetLimits, NodePowerModel};
 use crate::node::rig::{carried, state};
 use crate::node::{Carried, Published, Signed};
-use joulie_core::budget::Receipt;
+use joulie_core::budget::GrantReceipt;
 use rig::*;
 
-const GONE: [Change; 2] = [Change::NoLabels, Change::NoState];
+const GONE: [ObjectChange; 2] = [ObjectChange::NoLabels, ObjectChange::NoState];
 
 #[test]
 fn the_densest_nodes_of_every_family_get_full_power() {
@@ -44,7 +44,7 @@ fn a_cluster_that_is_as_planned_gives_no_actions() {
         assert!(plan.releases.is_empty());
     }
     // Whoever takes over without a memory finds nothing to do either.
-    cluster.memory = Memory::default();
+    cluster.memory = PlanMemory::default();
     let plan = cluster.pass(&settings(static_partition("0.5")));
     assert!(plan.is_quiet(), "{plan:?}");
 }
@@ -55,8 +55,11 @@ fn a_downgrade_writes_the_label_then_the_cap() {
     cluster.settle(&settings(static_partition("1")));
     let plan = cluster.pass(&settings(static_partition("0.5")));
     let changes = plan.changes("b");
-    assert_eq!(changes.first(), Some(&Change::Labels { profile: Some(Profile::Eco), draining: Some(false) }));
-    assert!(matches!(changes.get(1), Some(Change::State(write)) if write.desired.caps == cpu_caps(60)));
+    assert_eq!(
+        changes.first(),
+        Some(&ObjectChange::Labels { profile: Some(Profile::Eco), draining: Some(false) })
+    );
+    assert!(matches!(changes.get(1), Some(ObjectChange::State(write)) if write.desired.caps == cpu_caps(60)));
     assert_eq!(changes.len(), 2);
 }
 
@@ -68,13 +71,15 @@ fn an_upgrade_writes_the_cap_sees_it_confirmed_then_the_label() {
     let up = settings(static_partition("1"));
     cluster.agents = Confirmation::Awaited;
     let first = cluster.pass(&up);
-    assert!(matches!(first.changes("b"), [Change::State(write)] if write.desired.caps == cpu_caps(100)));
-    assert_eq!(node(&first, "b").guard.held, Some(Held::CapsUnconfirmed));
+    assert!(
+        matches!(first.changes("b"), [ObjectChange::State(write)] if write.desired.caps == cpu_caps(100))
+    );
+    assert_eq!(node(&first, "b").guard.held, Some(HoldReason::CapsUnconfirmed));
     assert!(cluster.pass(&up).changes("b").is_empty(), "it waits and writes nothing");
     assert_eq!(cluster.label("b"), Some("eco"));
     cluster.confirm();
     let last = cluster.pass(&up);
-    let labels = [Change::Labels { profile: Some(Profile::Performance), draining: Some(false) }];
+    let labels = [ObjectChange::Labels { profile: Some(Profile::Performance), draining: Some(false) }];
     assert_eq!(last.changes("b"), labels);
     assert_eq!(cluster.label("b"), Some("performance"));
 }
@@ -85,8 +90,8 @@ fn a_confirmation_of_other_caps_confirms_nothing() {
     let mut cluster = Rig::of(&[("a", "", 0), ("b", "", 0)]);
     cluster.settle(&settings(static_partition("0.5")));
     let plan = cluster.pass(&settings(static_partition("1")));
-    assert_eq!(node(&plan, "b").guard.state, State::ActiveEco);
-    assert!(!plan.changes("b").iter().any(|change| matches!(change, Change::Labels { .. })));
+    assert_eq!(node(&plan, "b").guard.state, TransitionState::ActiveEco);
+    assert!(!plan.changes("b").iter().any(|change| matches!(change, ObjectChange::Labels { .. })));
 }
 
 #[test]
@@ -97,7 +102,7 @@ fn a_node_whose_owner_allows_far_less_is_not_offered_as_a_performance_node() {
     cluster.agents = Confirmation::Short;
     cluster.pass(&up);
     let plan = cluster.pass(&up);
-    assert_eq!(node(&plan, "b").guard.held, Some(Held::CapsUnconfirmed));
+    assert_eq!(node(&plan, "b").guard.held, Some(HoldReason::CapsUnconfirmed));
     assert!(plan.changes("b").is_empty(), "the caps of performance stand, and nothing more is written");
     assert_eq!(cluster.label("b"), Some("eco"));
 }
@@ -108,7 +113,7 @@ fn bare_nodes_without_agents_are_labelled_at_once() {
     let mut cluster = Rig::of(&[("a", "", 0), ("b", "", 0)]);
     cluster.agents = Confirmation::Unenforced;
     cluster.nodes.iter_mut().for_each(|row| row.confirmation = Confirmation::Unenforced);
-    let mut swap = settings(Policy::RuleSwap(RuleSwap::new(Micros::MINUTE)));
+    let mut swap = settings(PlacementPolicy::RuleSwap(RuleSwap::new(Micros::MINUTE)));
     swap.draining_label = DrainingLabel::OnlyWhileDraining;
     cluster.pass(&swap);
     assert_eq!((cluster.label("a"), cluster.label("b")), (Some("eco"), Some("performance")));
@@ -125,7 +130,7 @@ fn bare_nodes_without_agents_are_labelled_at_once() {
 fn a_node_with_performance_pods_drains_and_then_is_eco() {
     let mut cluster = Rig::of(&[("a", "", 0), ("b", "", 0)]);
     cluster.settle(&settings(static_partition("1")));
-    cluster.add_pods("b", Phase::Running, "performance", 2);
+    cluster.add_pods("b", PodPhase::Running, "performance", 2);
     let half = settings(static_partition("0.5"));
     let plan = cluster.pass(&half);
     let b = node(&plan, "b");
@@ -148,7 +153,7 @@ fn the_draining_label_is_always_there_or_only_while_a_node_drains() {
         let with = |fraction| Settings { draining_label: mark, ..settings(static_partition(fraction)) };
         cluster.settle(&with("1"));
         assert_eq!((cluster.draining("a"), cluster.draining("b")), (at_rest, at_rest));
-        cluster.add_pods("b", Phase::Running, "performance", 1);
+        cluster.add_pods("b", PodPhase::Running, "performance", 1);
         cluster.settle(&with("0.5"));
         assert_eq!((cluster.draining("a"), cluster.draining("b")), (at_rest, Some("true")));
         cluster.pods.as_mut().unwrap().clear();
@@ -169,7 +174,7 @@ fn what_somebody_else_owns_is_no_difference() {
     let differs =
         |node: &Node, drains| diff(&Objects { labels: Some(eco(drains)), ..Objects::default() }, node, false);
     let mut node = row("a", "", 0);
-    let labels = |draining| [Change::Labels { profile: Some(Profile::Eco), draining: Some(draining) }];
+    let labels = |draining| [ObjectChange::Labels { profile: Some(Profile::Eco), draining: Some(draining) }];
     assert_eq!(differs(&node, false), labels(false));
     (node.labels.profile.text, node.labels.draining.text) = (Some("eco".into()), Some("false".into()));
     assert_eq!(differs(&node, false), []);
@@ -184,29 +189,29 @@ fn what_somebody_else_owns_is_no_difference() {
 #[test]
 fn a_node_that_nobody_is_known_to_cap_is_tainted_where_that_is_asked() {
     let limited = |taint_uncapped| Settings {
-        budget: Limits { site: Some(Watts::from_int(1000)), ..Limits::none() },
+        budget: BudgetLimits { site: Some(Watts::from_int(1000)), ..BudgetLimits::none() },
         taint_uncapped,
         ..settings(static_partition("1"))
     };
     let told = |node: &Node, settings: &Settings| diff(&desired(node, None, settings), node, false);
     let mut node = row("a", "", 0);
-    assert_eq!(told(&node, &limited(true)), [Change::Taint(true)]);
+    assert_eq!(told(&node, &limited(true)), [ObjectChange::Taint(true)]);
     assert_eq!(told(&node, &limited(false)), []);
     assert_eq!(told(&node, &Settings { taint_uncapped: true, ..settings(static_partition("1")) }), []);
     node.tainted = true;
     assert_eq!(told(&node, &limited(true)), []);
-    assert_eq!(told(&node, &limited(false)), [Change::Taint(false)], "it goes with the setting");
+    assert_eq!(told(&node, &limited(false)), [ObjectChange::Taint(false)], "it goes with the setting");
     // It has read its grant back in this boot.
-    let receipt = Receipt { serial: 1, holds: Watts::from_int(500), floor: Watts::ZERO };
+    let receipt = GrantReceipt { serial: 1, holds: Watts::from_int(500), floor: Watts::ZERO };
     let (boot, node_uid) = (node.boot.clone(), node.uid.clone());
     node.granted.signed = Some(Signed { receipt, boot, node_uid });
-    assert_eq!(told(&node, &limited(true)), [Change::Taint(false)]);
+    assert_eq!(told(&node, &limited(true)), [ObjectChange::Taint(false)]);
     node.tainted = false;
     node.boot = "another".to_owned();
-    assert_eq!(told(&node, &limited(true)), [Change::Taint(true)], "it has rebooted");
+    assert_eq!(told(&node, &limited(true)), [ObjectChange::Taint(true)], "it has rebooted");
     node.machine.has_agent = true;
-    assert_eq!(told(&node, &limited(true)), [Change::Taint(true)]);
-    node.machine.split = Split::of(&node.machine.resolved.hardware, (false, false));
+    assert_eq!(told(&node, &limited(true)), [ObjectChange::Taint(true)]);
+    node.machine.power_model = NodePowerModel::of(&node.machine.resolved.hardware, (false, false));
     assert_eq!(told(&node, &limited(true)), [], "its agent has nothing to cap with");
     node.selected = false;
     assert_eq!(told(&node, &limited(true)), []);
@@ -217,7 +222,7 @@ fn the_hard_guard_holds_the_caps_until_the_pods_are_gone() {
     // Fix list operator B9.
     let mut cluster = Rig::of(&[("a", "", 0), ("b", "", 0)]);
     cluster.settle(&hard(static_partition("1")));
-    cluster.add_pods("b", Phase::Running, "performance", 1);
+    cluster.add_pods("b", PodPhase::Running, "performance", 1);
     let half = hard(static_partition("0.5"));
     for _ in 0..3 {
         cluster.pass(&half);
@@ -225,7 +230,7 @@ fn the_hard_guard_holds_the_caps_until_the_pods_are_gone() {
         assert_eq!(cluster.caps("b"), cpu_caps(100));
     }
     // A leader that starts anew finds the same in the objects.
-    cluster.memory = Memory::default();
+    cluster.memory = PlanMemory::default();
     cluster.pass(&half);
     assert_eq!(cluster.caps("b"), cpu_caps(100));
     cluster.pods.as_mut().unwrap().clear();
@@ -238,9 +243,9 @@ fn other_settings_do_not_lower_the_caps_of_a_node_that_drains() {
     // Fix list operator B9. Performance was 100 % when the drain began, and is 90 % for the leader that takes over.
     let mut cluster = Rig::of(&[("a", "", 0), ("b", "", 0)]);
     cluster.settle(&hard(static_partition("1")));
-    cluster.add_pods("b", Phase::Running, "performance", 1);
+    cluster.add_pods("b", PodPhase::Running, "performance", 1);
     cluster.pass(&hard(static_partition("0.5")));
-    cluster.memory = Memory::default();
+    cluster.memory = PlanMemory::default();
     let mut half = hard(static_partition("0.5"));
     half.intents = cpu_intents(90, 60);
     for _ in 0..3 {
@@ -262,7 +267,7 @@ fn an_eco_label_alone_does_not_cap_a_node_that_runs_performance_pods() {
         if let Some(caps) = published {
             cluster.publish("b", ours(Profile::Performance, caps));
         }
-        cluster.add_pods("b", Phase::Running, "performance", 1);
+        cluster.add_pods("b", PodPhase::Running, "performance", 1);
         let half = hard(static_partition("0.5"));
         for _ in 0..3 {
             let plan = cluster.pass(&half);
@@ -285,7 +290,7 @@ fn a_performance_label_over_the_caps_of_eco_is_not_taken_at_its_word() {
     let all = settings(static_partition("1"));
     let mut unenforced = cluster.clone();
     let plan = cluster.pass(&all);
-    assert_eq!(node(&plan, "a").guard.held, Some(Held::CapsUnconfirmed));
+    assert_eq!(node(&plan, "a").guard.held, Some(HoldReason::CapsUnconfirmed));
     assert_eq!((cluster.label("a"), cluster.caps("a")), (Some("eco"), cpu_caps(100)));
     cluster.confirm();
     cluster.pass(&all);
@@ -293,7 +298,7 @@ fn a_performance_label_over_the_caps_of_eco_is_not_taken_at_its_word() {
     // Where nobody can have capped anything the label is right.
     unenforced.row("a").confirmation = Confirmation::Unenforced;
     let plan = unenforced.pass(&all);
-    assert_eq!(node(&plan, "a").guard.state, State::ActivePerformance);
+    assert_eq!(node(&plan, "a").guard.state, TransitionState::ActivePerformance);
 }
 
 #[test]
@@ -303,7 +308,7 @@ fn a_label_that_says_nothing_does_not_lift_the_caps_of_a_busy_node() {
         let mut cluster = Rig::of(&[("a", "", 0), ("b", "", 0)]);
         cluster.put_label("b", "garbage");
         cluster.publish("b", ours(Profile::Eco, cpu_caps(percent)));
-        cluster.add_pods("b", Phase::Running, "performance", 1);
+        cluster.add_pods("b", PodPhase::Running, "performance", 1);
         let half = hard(static_partition("0.5"));
         for _ in 0..3 {
             cluster.pass(&half);
@@ -316,16 +321,16 @@ fn a_label_that_says_nothing_does_not_lift_the_caps_of_a_busy_node() {
 fn the_guard_counts_the_pods_of_the_node_that_are_not_done() {
     // Table C6, node count test, and Fix list operator B8: a pending pod that is bound blocks, an unbound one does not.
     let mut cluster = Rig::of(&[("a", "", 0)]);
-    cluster.add_pods("a", Phase::Running, "performance", 1);
-    cluster.add_pods("a", Phase::Running, "standard", 1);
-    cluster.add_pods("a", Phase::Succeeded, "performance", 1);
-    cluster.add_pods("elsewhere", Phase::Running, "performance", 1);
-    cluster.add_pods("", Phase::Pending, "performance", 1);
+    cluster.add_pods("a", PodPhase::Running, "performance", 1);
+    cluster.add_pods("a", PodPhase::Running, "standard", 1);
+    cluster.add_pods("a", PodPhase::Succeeded, "performance", 1);
+    cluster.add_pods("elsewhere", PodPhase::Running, "performance", 1);
+    cluster.add_pods("", PodPhase::Pending, "performance", 1);
     let mut eco = cluster.pods.clone().unwrap();
-    eco[0].asks = Asks { node_selector: Some("eco".to_owned()), ..Asks::default() };
+    eco[0].asks = PodConstraints { node_selector: Some("eco".to_owned()), ..PodConstraints::default() };
     let none = settings(static_partition("0"));
     assert_eq!(node(&cluster.pass(&none), "a").blocking, Some(1));
-    cluster.add_pods("a", Phase::Pending, "performance", 1);
+    cluster.add_pods("a", PodPhase::Pending, "performance", 1);
     assert_eq!(node(&cluster.pass(&none), "a").blocking, Some(2));
     cluster.pods = Some(eco);
     assert_eq!(node(&cluster.pass(&none), "a").blocking, Some(0));
@@ -336,11 +341,11 @@ fn waiting_pods_raise_the_pressure_and_pods_elsewhere_do_not() {
     // Fix list operator B8.
     let mut cluster = Rig::of(&[("a", "", 0), ("b", "", 0), ("c", "", 0), ("d", "", 0)]);
     cluster.nodes[3].selected = false;
-    cluster.add_pods("", Phase::Pending, "performance", 15);
-    cluster.add_pods("a", Phase::Running, "Performance", 6);
-    cluster.add_pods("d", Phase::Running, "performance", 100);
-    cluster.add_pods("gone", Phase::Running, "performance", 100);
-    cluster.add_pods("a", Phase::Failed, "performance", 100);
+    cluster.add_pods("", PodPhase::Pending, "performance", 15);
+    cluster.add_pods("a", PodPhase::Running, "Performance", 6);
+    cluster.add_pods("d", PodPhase::Running, "performance", 100);
+    cluster.add_pods("gone", PodPhase::Running, "performance", 100);
+    cluster.add_pods("a", PodPhase::Failed, "performance", 100);
     let queue = settings(queue_aware("0", 0, 100, 10));
     let plan = cluster.pass(&queue);
     assert_eq!(plan.demand.unwrap().performance_only, 21);
@@ -348,7 +353,7 @@ fn waiting_pods_raise_the_pressure_and_pods_elsewhere_do_not() {
     // Pods in an ignored namespace are neither pressure nor a reason to wait.
     cluster.ignored = BTreeSet::from(["default".to_owned()]);
     let plan = cluster.pass(&queue);
-    assert_eq!(plan.demand, Some(Demand::default()));
+    assert_eq!(plan.demand, Some(ProfileDemand::default()));
     assert!(plan.nodes.iter().all(|node| node.blocking == Some(0)));
 }
 
@@ -356,7 +361,7 @@ fn waiting_pods_raise_the_pressure_and_pods_elsewhere_do_not() {
 fn without_pods_nothing_is_downgraded_and_the_base_stands_in() {
     // Fix list operator B13; table C3, pod LIST error.
     let mut cluster = Rig::of(&[("a", "", 0), ("b", "", 0), ("c", "", 0)]);
-    cluster.add_pods("", Phase::Pending, "performance", 30);
+    cluster.add_pods("", PodPhase::Pending, "performance", 30);
     let queue = settings(queue_aware("0.34", 0, 100, 10));
     cluster.settle(&queue);
     assert_eq!(cluster.label("c"), Some("performance"));
@@ -364,7 +369,7 @@ fn without_pods_nothing_is_downgraded_and_the_base_stands_in() {
     let plan = cluster.pass(&queue);
     assert_eq!((plan.policy, plan.fallback), ("static-partition-v1", Some(Fallback::PressureUnknown)));
     assert_eq!(planned(&plan, Profile::Performance), ["a"]);
-    assert_eq!(node(&plan, "c").guard.held, Some(Held::PodsUnknown));
+    assert_eq!(node(&plan, "c").guard.held, Some(HoldReason::PodsUnknown));
     assert!(plan.is_quiet(), "not even the policy's name is written");
     assert_eq!(cluster.label("c"), Some("performance"));
     // An upgrade needs no pods.
@@ -410,11 +415,13 @@ fn nodes_that_are_away_keep_their_places_and_the_others_theirs() {
     let performance = ["performance", "eco", "eco", "eco", "performance", "performance"];
     assert_eq!(labels(&settled), performance, "of two families the first, and the densest");
     for first in 0..names.len() {
-        for (sight, memory) in [(Sight::Clear, settled.memory.clone()), (Sight::Blind, Memory::default())] {
+        for (visibility, memory) in
+            [(Visibility::Clear, settled.memory.clone()), (Visibility::Blind, PlanMemory::default())]
+        {
             let mut cluster = settled.clone();
             cluster.memory = memory;
             for row in &mut cluster.nodes {
-                (row.presence, row.sight) = (Presence::Away, sight);
+                (row.presence, row.visibility) = (Presence::Away, visibility);
             }
             for back in 0..=names.len() {
                 let plan = cluster.pass(&half);
@@ -454,7 +461,7 @@ fn a_raise_that_was_under_way_when_all_went_is_not_given_to_another() {
         "it is not confirmed yet"
     );
     cluster.nodes.iter_mut().for_each(|row| row.presence = Presence::Away);
-    for memory in [cluster.memory.clone(), Memory::default()] {
+    for memory in [cluster.memory.clone(), PlanMemory::default()] {
         let mut cluster = Rig { memory, ..cluster.clone() };
         for name in ["c", "d", "a", "b"] {
             cluster.row(name).presence = Presence::Ready;
@@ -507,8 +514,8 @@ fn a_node_that_is_not_eligible_any_more_is_lifted_then_unlabelled_then_forgotten
         let plan = cluster.pass(&settings);
         let [release] = plan.releases.as_slice() else { panic!("{plan:?}") };
         assert_eq!((&*release.node, release.reason), ("c", reason));
-        let lifted = Caps { cpu: Some(Cap::LIFTED), gpu: None };
-        assert!(matches!(plan.changes("c"), [Change::State(write)] if write.desired.caps == lifted));
+        let lifted = NodeCaps { cpu: Some(DeviceCap::LIFTED), gpu: None };
+        assert!(matches!(plan.changes("c"), [ObjectChange::State(write)] if write.desired.caps == lifted));
         assert!(cluster.pass(&settings).changes("c").is_empty(), "it waits for the agent");
         assert_eq!(cluster.label("c"), Some("eco"), "and keeps its label until then");
         cluster.agents = Confirmation::InForce;
@@ -558,7 +565,7 @@ fn a_release_does_not_wait_for_ever_for_caps_that_somebody_else_holds() {
     };
     hold(&mut cluster);
     for _ in 0..3 {
-        assert!(matches!(cluster.pass(&settings).changes("b"), [Change::State(_)]));
+        assert!(matches!(cluster.pass(&settings).changes("b"), [ObjectChange::State(_)]));
         hold(&mut cluster);
     }
     cluster.seconds += 120;
@@ -573,18 +580,18 @@ fn a_deleted_node_leaves_no_object_behind() {
     let settings = settings(static_partition("0.5"));
     cluster.settle(&settings);
     cluster.delete("b");
-    cluster.memory = Memory::default();
+    cluster.memory = PlanMemory::default();
     let plan = cluster.pass(&settings);
     let [release] = plan.releases.as_slice() else { panic!("{plan:?}") };
     assert_eq!((&*release.node, release.reason), ("b", ReleaseReason::Deleted));
-    assert_eq!(plan.changes("b"), [Change::NoState]);
+    assert_eq!(plan.changes("b"), [ObjectChange::NoState]);
     assert!(cluster.pass(&settings).releases.is_empty());
     // Of both objects one could not be deleted.
     cluster.settle(&settings);
     cluster.delete("a");
-    cluster.memory = Memory::default();
+    cluster.memory = PlanMemory::default();
     cluster.gone[0].published.profile = None;
-    assert_eq!(cluster.pass(&settings).changes("a"), [Change::NoState]);
+    assert_eq!(cluster.pass(&settings).changes("a"), [ObjectChange::NoState]);
 }
 
 #[test]
@@ -612,10 +619,10 @@ fn a_node_that_comes_back_while_it_is_released_is_planned_again() {
 fn caps_that_an_earlier_owner_left_on_a_gpu_nodes_cpus_are_lifted() {
     // Fix list operator B1: 120 W on the packages of a GPU node.
     let mut cluster = Rig::of(&[("a", "NVIDIA_L40S", 4)]);
-    let cap = Cap { percent: None, watts: Some(Watts::from_int(120)) };
-    cluster.publish("a", ours(Profile::Eco, Caps { cpu: Some(cap), gpu: None }));
+    let cap = DeviceCap { percent: None, watts: Some(Watts::from_int(120)) };
+    cluster.publish("a", ours(Profile::Eco, NodeCaps { cpu: Some(cap), gpu: None }));
     cluster.settle(&settings(static_partition("1")));
-    assert_eq!(cluster.caps("a").cpu, Some(Cap::LIFTED));
+    assert_eq!(cluster.caps("a").cpu, Some(DeviceCap::LIFTED));
     assert_eq!(cluster.label("a"), Some("performance"));
 }
 
@@ -625,19 +632,22 @@ fn a_performance_node_dwells_when_the_cluster_asks_for_it() {
     let mut cluster = Rig::of(&[("a", "", 0), ("b", "", 0), ("c", "", 0)]);
     let dwelling =
         Settings { dwell: Some(Micros::new(300_000_000)), ..settings(queue_aware("0", 0, 100, 10)) };
-    cluster.add_pods("", Phase::Pending, "performance", 30);
+    cluster.add_pods("", PodPhase::Pending, "performance", 30);
     cluster.settle(&dwelling);
     let risen = cluster.seconds;
     cluster.pods.as_mut().unwrap().clear();
     cluster.seconds = risen + 299;
     let plan = cluster.pass(&dwelling);
-    assert_eq!((node(&plan, "c").planned, node(&plan, "c").guard.held), (Profile::Eco, Some(Held::Dwell)));
+    assert_eq!(
+        (node(&plan, "c").planned, node(&plan, "c").guard.held),
+        (Profile::Eco, Some(HoldReason::Dwell))
+    );
     assert!(plan.changes("c").is_empty());
     cluster.seconds = risen + 301;
     cluster.pass(&dwelling);
     assert_eq!(cluster.label("c"), Some("eco"));
     // Pressure raises it again at once.
-    cluster.add_pods("", Phase::Pending, "performance", 30);
+    cluster.add_pods("", PodPhase::Pending, "performance", 30);
     cluster.settle(&dwelling);
     assert_eq!(cluster.label("c"), Some("performance"));
 }
@@ -651,17 +661,17 @@ fn a_node_whose_meter_is_silent_is_passed_over_and_the_next_is_raised() {
     cluster.settle(&queue);
     cluster.row("a").reserved = false;
     cluster.put_label("a", "eco");
-    cluster.row("a").sight = Sight::Blind;
-    cluster.add_pods("", Phase::Pending, "performance", 20);
+    cluster.row("a").visibility = Visibility::Blind;
+    cluster.add_pods("", PodPhase::Pending, "performance", 20);
     cluster.settle(&queue);
     let labels = ["a", "b", "c"].map(|name| cluster.label(name));
     assert_eq!(labels, [Some("eco"), Some("performance"), Some("performance")]);
     // Once it is seen again it is the densest as before.
-    cluster.row("a").sight = Sight::Clear;
+    cluster.row("a").visibility = Visibility::Clear;
     cluster.settle(&queue);
     assert_eq!(cluster.label("a"), Some("performance"));
     // A performance node that goes blind keeps what it has.
-    cluster.row("a").sight = Sight::Blind;
+    cluster.row("a").visibility = Visibility::Blind;
     cluster.settle(&queue);
     assert_eq!(cluster.label("a"), Some("performance"));
 }
@@ -671,12 +681,12 @@ fn a_blind_node_is_not_raised_even_where_no_other_is_left() {
     let mut cluster = Rig::of(&[("a", "", 0)]);
     cluster.put_label("a", "eco");
     cluster.publish("a", ours(Profile::Eco, cpu_caps(60)));
-    cluster.row("a").sight = Sight::Blind;
+    cluster.row("a").visibility = Visibility::Blind;
     cluster.settle(&settings(static_partition("1")));
     let plan = cluster.pass(&settings(static_partition("1")));
     assert_eq!(
         (node(&plan, "a").planned, node(&plan, "a").guard.held),
-        (Profile::Performance, Some(Held::Blind))
+        (Profile::Performance, Some(HoldReason::Blind))
     );
     assert_eq!((cluster.label("a"), cluster.caps("a")), (Some("eco"), cpu_caps(60)));
 }
@@ -685,7 +695,7 @@ fn a_blind_node_is_not_raised_even_where_no_other_is_left() {
 fn nothing_is_written_for_a_node_whose_desired_state_cannot_be_read() {
     let mut cluster = Rig::of(&[("a", "", 0), ("b", "", 0)]);
     cluster.settle(&settings(static_partition("0.5")));
-    cluster.row("b").sight = Sight::Unreadable;
+    cluster.row("b").visibility = Visibility::Unreadable;
     // Its object is there, and what it says is not.
     cluster.row("b").published = Published::default();
     let plan = cluster.pass(&settings(static_partition("1")));
@@ -732,13 +742,13 @@ fn strange_cluster() -> impl Strategy<Value = Rig> {
                 row.labels.profile.text = labels[label].map(Into::into);
                 row.labels.draining.text = flags[4].then(|| "true".into());
                 row.confirmation = if flags[3] { Confirmation::InForce } else { Confirmation::Awaited };
-                row.sight = match (flags[4], flags[0]) {
-                    (false, _) => Sight::Clear,
-                    (true, true) => Sight::Blind,
-                    (true, false) => Sight::Unreadable,
+                row.visibility = match (flags[4], flags[0]) {
+                    (false, _) => Visibility::Clear,
+                    (true, true) => Visibility::Blind,
+                    (true, false) => Visibility::Unreadable,
                 };
                 if published > 1 {
-                    let desired = Desired { draining: flags[1], ..state(Profile::Eco, cpu_caps(60)) };
+                    let desired = DesiredState { draining: flags[1], ..state(Profile::Eco, cpu_caps(60)) };
                     let there = Carried { persons: !flags[0], ..carried(desired.clone()) };
                     row.published = Published {
                         profile: Some(there),
@@ -752,7 +762,13 @@ fn strange_cluster() -> impl Strategy<Value = Rig> {
                 }
                 cluster.nodes.push(row);
             }
-            let phases = [Phase::Pending, Phase::Running, Phase::Succeeded, Phase::Failed, Phase::Unknown];
+            let phases = [
+                PodPhase::Pending,
+                PodPhase::Running,
+                PodPhase::Succeeded,
+                PodPhase::Failed,
+                PodPhase::Unknown,
+            ];
             let classes = ["performance", "standard", "eco", "Performance ", ""];
             for (node, phase, terminating, class) in pods {
                 let mut pod = pod_row(&format!("n{node}"), phases[phase], classes[class]);
@@ -792,8 +808,8 @@ proptest! {
                 swap(pods, at, turn);
             }
         }
-        let expected = placeless(plan(&cluster.cluster(), &settings, &Memory::default()));
-        prop_assert_eq!(placeless(plan(&shuffled.cluster(), &settings, &Memory::default())), expected);
+        let expected = placeless(plan(&cluster.cluster(), &settings, &PlanMemory::default()));
+        prop_assert_eq!(placeless(plan(&shuffled.cluster(), &settings, &PlanMemory::default())), expected);
     }
 
     #[test]

@@ -17,17 +17,17 @@ fn floored(nodes: u32, count: u32) -> usize {
     performance(&select(&vec![0; nodes as usize], count, FamilyFloor::Raise)).len()
 }
 
-fn choose(policy: Policy, families: &[u32], pressure: Option<u32>) -> Choice {
-    let facts = PolicyFacts { families, pressure, wall_clock: Micros::ZERO };
+fn choose(policy: PlacementPolicy, families: &[u32], pressure: Option<u32>) -> Choice {
+    let facts = PlacementPolicyFacts { families, pressure, wall_clock: Micros::ZERO };
     policy.choose(FamilyFloor::Raise, &facts)
 }
 
-fn static_partition(fraction: &str) -> Policy {
-    Policy::StaticPartition(StaticPartition::new(ratio(fraction)).unwrap())
+fn static_partition(fraction: &str) -> PlacementPolicy {
+    PlacementPolicy::StaticPartition(StaticPartition::new(ratio(fraction)).unwrap())
 }
 
-fn queue_aware(base: &str, min: i64, max: i64, pods_per_node: i64) -> Policy {
-    Policy::QueueAware(QueueAware::new(ratio(base), min, max, pods_per_node).unwrap())
+fn queue_aware(base: &str, min: i64, max: i64, pods_per_node: i64) -> PlacementPolicy {
+    PlacementPolicy::QueueAware(QueueAware::new(ratio(base), min, max, pods_per_node).unwrap())
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn every_row_of_the_rule_swap_table_holds() {
         assert_eq!(performance(&profiles), expected, "{nodes} nodes, {interval_ms} ms, t = {seconds} s");
     }
     // Fix list operator B25: an interval of zero is no hot loop and no division by zero.
-    let choice = choose(Policy::RuleSwap(RuleSwap::new(Micros::ZERO)), &[0, 0], None);
+    let choice = choose(PlacementPolicy::RuleSwap(RuleSwap::new(Micros::ZERO)), &[0, 0], None);
     assert_eq!((choice.name, choice.fallback), ("rule-swap-v1", None));
 }
 

@@ -20,7 +20,7 @@ pub enum Basis {
 
 /// An estimated draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Estimate {
+pub struct DrawEstimate {
     /// From what.
     pub basis: Basis,
     /// How much.
@@ -66,13 +66,13 @@ impl UtilizationModel {
 
     /// What a node draws under `load`, or what its caps allow when nothing is known of its load.
     #[must_use]
-    pub fn estimate(&self, rated: Rated, load: Option<Load>) -> Estimate {
+    pub fn estimate(&self, rated: Rated, load: Option<NodeLoad>) -> DrawEstimate {
         let Some(load) = load else {
-            return Estimate { basis: Basis::Static, watts: rated.capped.or_zero() };
+            return DrawEstimate { basis: Basis::Static, watts: rated.capped.or_zero() };
         };
         let cpu = line(rated.cpu, self.idle_cpu, load.cpu);
         let gpu = line(rated.gpu, self.idle_gpu, load.gpu);
-        Estimate { basis: Basis::Utilization, watts: (cpu + gpu).min(rated.capped).or_zero() }
+        DrawEstimate { basis: Basis::Utilization, watts: (cpu + gpu).min(rated.capped).or_zero() }
     }
 }
 
@@ -96,7 +96,7 @@ fn line(rating: Watts, idle: Ratio, load: Ratio) -> Watts {
 
 /// How busy a node is: 1 is all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Load {
+pub struct NodeLoad {
     /// Its processors.
     pub cpu: Ratio,
     /// Its graphics processors.
@@ -105,7 +105,7 @@ pub struct Load {
 
 /// What one workload takes of a node, and how hard it is known to work it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share {
+pub struct WorkloadShare {
     /// Its part of the node's processors, if it said how much of them it needs.
     pub cpu: Option<Ratio>,
     /// Its part of the node's graphics processors; nobody has any of those without asking.
@@ -116,9 +116,9 @@ pub struct Share {
     pub gpu_intensity: Option<Intensity>,
 }
 
-impl Load {
+impl NodeLoad {
     /// The load of a node with so many logical processors and GPUs whose pods ask for this; unknown where nobody knows
-    /// how many processors there are. Who asks for a processor is taken to use it, as [`Load::of`] takes it of a workload
+    /// how many processors there are. Who asks for a processor is taken to use it, as [`NodeLoad::of`] takes it of a workload
     /// that nobody has classified.
     #[must_use]
     pub fn asked(asked: Asked, processors: Option<u32>, gpus: u32) -> Option<Self> {
@@ -134,7 +134,7 @@ impl Load {
     /// end of its class, and one that nobody has classified counts in full. One that did not say what it needs may take
     /// anything: with it the load is unknown, and so it is with a part that is negative.
     #[must_use]
-    pub fn of(workloads: impl IntoIterator<Item = Share>) -> Option<Self> {
+    pub fn of(workloads: impl IntoIterator<Item = WorkloadShare>) -> Option<Self> {
         let mut load = Self { cpu: Ratio::ZERO, gpu: Ratio::ZERO };
         for share in workloads {
             let cpu = share.cpu.filter(|&cpu| cpu >= Ratio::ZERO)?;
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn idle_half_and_full_lie_on_the_line_and_under_the_cap() {
-        let load = |cpu, gpu| Some(Load { cpu: percent(cpu), gpu: percent(gpu) });
+        let load = |cpu, gpu| Some(NodeLoad { cpu: percent(cpu), gpu: percent(gpu) });
         let watts = |rated, load| model().estimate(rated, load).watts;
         // 700·0.20 + 5600·0.15 = 140 + 840
         assert!(near(watts(rated(700, 5_600, 6_300), load(0, 0)), 980));
@@ -198,18 +198,18 @@ mod tests {
     fn without_a_load_the_node_counts_with_all_that_its_caps_allow() {
         // Fix list operator B7: the default source is not 0 W.
         let estimate = model().estimate(rated(720, 3_200, 2_352), None);
-        assert_eq!(estimate, Estimate { basis: Basis::Static, watts: Watts::from_int(2_352) });
+        assert_eq!(estimate, DrawEstimate { basis: Basis::Static, watts: Watts::from_int(2_352) });
     }
 
     #[test]
     fn a_hard_worker_counts_more_than_an_idle_one() {
-        let share = |cpu, gpu, cpu_intensity, gpu_intensity| Share {
+        let share = |cpu, gpu, cpu_intensity, gpu_intensity| WorkloadShare {
             cpu: Some(percent(cpu)),
             gpu: percent(gpu),
             cpu_intensity,
             gpu_intensity,
         };
-        let load = Load::of([
+        let load = NodeLoad::of([
             share(50, 50, Some(Intensity::Low), Some(Intensity::High)),
             share(20, 25, Some(Intensity::Medium), Some(Intensity::Low)),
             share(10, 0, None, Some(Intensity::None)),
@@ -218,31 +218,33 @@ mod tests {
         // cpu 50·0.30 + 20·0.75 + 10 = 40 %, gpu 50 + 25·0.25 = 56.25 %
         assert_eq!(load.cpu.to_percent().round(), 40);
         assert_eq!(load.gpu.to_percent().round(), 56);
-        assert_eq!(Load::of([]), Some(Load { cpu: Ratio::ZERO, gpu: Ratio::ZERO }));
+        assert_eq!(NodeLoad::of([]), Some(NodeLoad { cpu: Ratio::ZERO, gpu: Ratio::ZERO }));
     }
 
     #[test]
     fn a_pod_that_did_not_say_what_it_needs_is_no_idle_pod() {
         // Fix list operator B-C1: a pod without requests has been counted with 0.
-        let share = |cpu, gpu| Share { cpu, gpu, cpu_intensity: Some(Intensity::Low), gpu_intensity: None };
+        let share =
+            |cpu, gpu| WorkloadShare { cpu, gpu, cpu_intensity: Some(Intensity::Low), gpu_intensity: None };
         let known = share(Some(percent(10)), Ratio::ZERO);
         for unknown in [
             share(None, Ratio::ZERO),
             share(Some(percent(-1)), Ratio::ZERO),
             share(Some(Ratio::ZERO), percent(-1)),
         ] {
-            let load = Load::of([known, unknown]);
+            let load = NodeLoad::of([known, unknown]);
             assert_eq!(load, None);
             let estimate = model().estimate(rated(720, 3_200, 2_352), load);
-            assert_eq!(estimate, Estimate { basis: Basis::Static, watts: Watts::from_int(2_352) });
+            assert_eq!(estimate, DrawEstimate { basis: Basis::Static, watts: Watts::from_int(2_352) });
         }
-        assert!(Load::of([known, share(Some(Ratio::ZERO), Ratio::ZERO)]).is_some());
+        assert!(NodeLoad::of([known, share(Some(Ratio::ZERO), Ratio::ZERO)]).is_some());
     }
 
     #[test]
     fn what_pods_ask_for_is_a_part_of_what_there_is() {
-        let load = |cpu_milli, gpus, processors, all| Load::asked(Asked { cpu_milli, gpus }, processors, all);
-        let is = |cpu, gpu| Some(Load { cpu: percent(cpu), gpu: percent(gpu) });
+        let load =
+            |cpu_milli, gpus, processors, all| NodeLoad::asked(Asked { cpu_milli, gpus }, processors, all);
+        let is = |cpu, gpu| Some(NodeLoad { cpu: percent(cpu), gpu: percent(gpu) });
         assert_eq!(load(96_000, 2, Some(192), 8), is(50, 25));
         assert_eq!(load(0, 0, Some(192), 0), is(0, 0));
         assert_eq!(load(900_000, 9, Some(192), 8), is(100, 100));
@@ -268,7 +270,7 @@ mod tests {
             (low, more) in (0_i64..(2 << 32), 0_i64..(2 << 32)),
         ) {
             let rated = rated(cpu, gpu, capped);
-            let at = |bits| model().estimate(rated, Some(Load { cpu: Ratio::from_bits(bits), gpu: Ratio::from_bits(bits) })).watts;
+            let at = |bits| model().estimate(rated, Some(NodeLoad { cpu: Ratio::from_bits(bits), gpu: Ratio::from_bits(bits) })).watts;
             prop_assert!(at(low) <= at(low + more));
             prop_assert!(at(low) <= rated.capped && at(low) >= Watts::ZERO);
         }

@@ -4,7 +4,7 @@
 //! because the step between two meters is not a trend. Memory is bounded, whatever the rate of the samples.
 
 use super::trend::{POINTS_MAX, Point, slope};
-use super::{Absent, Reading, Report, Sample};
+use super::{MeterResult, NoMeasurement, NodeReading, PowerSample};
 use power_units::{Micros, Stamp, WattsPerMinute};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -63,14 +63,14 @@ impl HistoryLaw {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
     points: Vec<Point>,
-    last: Option<Sample>,
-    failing: Option<Absent>,
+    last: Option<PowerSample>,
+    failing: Option<NoMeasurement>,
     trend: Option<WattsPerMinute>,
 }
 
 impl History {
     /// Takes in the outcome of one attempt to read. Every attempt is handed in, so that time passes here too.
-    pub fn record(&mut self, law: &HistoryLaw, now: Stamp, report: Report) {
+    pub fn record(&mut self, law: &HistoryLaw, now: Stamp, report: MeterResult) {
         self.forget(law, now);
         match report {
             Ok(sample) => self.accept(law, now, sample),
@@ -81,14 +81,14 @@ impl History {
 
     /// What the meter says at `now`.
     #[must_use]
-    pub fn reading(&self, law: &HistoryLaw, now: Stamp) -> Reading {
-        let Some(Sample { meter, watts, at }) = self.last else {
-            return Reading::Absent(self.failing.unwrap_or(Absent::NotConfigured));
+    pub fn reading(&self, law: &HistoryLaw, now: Stamp) -> NodeReading {
+        let Some(PowerSample { meter, watts, at }) = self.last else {
+            return NodeReading::Absent(self.failing.unwrap_or(NoMeasurement::NotConfigured));
         };
         match (now.since(at), self.failing) {
-            (Some(age), None) if age <= law.hold => Reading::Measured { meter, watts, age },
-            (Some(age), Some(failing)) if age <= law.hold => Reading::Held { meter, watts, age, failing },
-            (_, failing) => Reading::Absent(failing.unwrap_or(meter.silent())),
+            (Some(age), None) if age <= law.hold => NodeReading::Measured { meter, watts, age },
+            (Some(age), Some(failing)) if age <= law.hold => NodeReading::Held { meter, watts, age, failing },
+            (_, failing) => NodeReading::Absent(failing.unwrap_or(meter.silent())),
         }
     }
 
@@ -109,9 +109,9 @@ impl History {
         }
     }
 
-    fn accept(&mut self, law: &HistoryLaw, now: Stamp, sample: Sample) {
+    fn accept(&mut self, law: &HistoryLaw, now: Stamp, sample: PowerSample) {
         // A sample cannot be younger than the moment it is here; its clock runs ahead of ours.
-        let sample = Sample { at: sample.at.min(now), ..sample };
+        let sample = PowerSample { at: sample.at.min(now), ..sample };
         if self.last.is_some_and(|last| last.meter != sample.meter) {
             self.points.clear();
             self.last = None;
@@ -165,7 +165,7 @@ pub struct Histories(BTreeMap<String, History>);
 
 impl Histories {
     /// Takes in the outcome of one attempt to read a node's power.
-    pub fn record(&mut self, law: &HistoryLaw, node: &str, now: Stamp, report: Report) {
+    pub fn record(&mut self, law: &HistoryLaw, node: &str, now: Stamp, report: MeterResult) {
         if let Some(history) = self.0.get_mut(node) {
             history.record(law, now, report);
             return;
@@ -175,10 +175,10 @@ impl Histories {
 
     /// What the meter of a node says at `now`, and its trend.
     #[must_use]
-    pub fn reading(&self, law: &HistoryLaw, node: &str, now: Stamp) -> (Reading, Option<WattsPerMinute>) {
+    pub fn reading(&self, law: &HistoryLaw, node: &str, now: Stamp) -> (NodeReading, Option<WattsPerMinute>) {
         match self.0.get(node) {
             Some(history) => (history.reading(law, now), history.trend(law, now)),
-            None => (Reading::Absent(Absent::NotConfigured), None),
+            None => (NodeReading::Absent(NoMeasurement::NotConfigured), None),
         }
     }
 

@@ -3,7 +3,7 @@
 //! [`MeasuredPower`] is the default: the drawn power against the uncapped rating, with the capacity derated by the
 //! room's temperature. [`Linear`] needs no meter: it takes the power that the caps allow against a reference.
 
-use crate::power::{Draw, Grounds};
+use crate::power::{Grounds, NodeDraw};
 use crate::share::percent_of;
 use power_units::{Celsius, Kelvins, Percent, Ratio, Role, Watts};
 use std::fmt;
@@ -12,7 +12,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoolingFacts {
     /// What it draws.
-    pub draw: Draw,
+    pub draw: NodeDraw,
     /// What it is rated at, uncapped; positive.
     pub rating: Watts,
     /// What its caps leave of that.
@@ -133,13 +133,13 @@ impl CoolingModel for Cooling {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::power::estimate::{Basis, Estimate};
-    use crate::power::{Absent, Meter, Reading};
+    use crate::power::estimate::{Basis, DrawEstimate};
+    use crate::power::{NoMeasurement, NodeReading, PowerMeter};
     use power_units::Micros;
     use proptest::prelude::*;
 
     fn facts(drawn: Watts, rating: i32, capped: i32, ambient: Option<Celsius>) -> CoolingFacts {
-        let draw = Draw::Measured { meter: Meter::Agent, watts: drawn, age: Micros::ZERO };
+        let draw = NodeDraw::Measured { meter: PowerMeter::Agent, watts: drawn, age: Micros::ZERO };
         CoolingFacts { draw, rating: Watts::from_int(rating), capped: Watts::from_int(capped), ambient }
     }
 
@@ -178,9 +178,9 @@ mod tests {
         assert_eq!(grounds(Some(Celsius::from_int(20))), Grounds::Measured);
         assert_eq!(grounds(None), Grounds::Modelled);
         // A worst case stays one, whatever the room.
-        let estimate = Estimate { basis: Basis::Static, watts: Watts::from_int(350) };
+        let estimate = DrawEstimate { basis: Basis::Static, watts: Watts::from_int(350) };
         let blind = CoolingFacts {
-            draw: Reading::Absent(Absent::HttpError).or_estimate(Some(estimate)),
+            draw: NodeReading::Absent(NoMeasurement::HttpError).or_estimate(Some(estimate)),
             ..facts(Watts::ZERO, 700, 700, None)
         };
         assert_eq!(MeasuredPower.stress(&blind).unwrap().grounds, Grounds::WorstCase);
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn the_measured_model_knows_nothing_of_an_unknown_draw() {
         let blind = CoolingFacts {
-            draw: Draw::Unknown { failing: Absent::HttpError },
+            draw: NodeDraw::Unknown { failing: NoMeasurement::HttpError },
             ..facts(Watts::ZERO, 700, 700, None)
         };
         assert_eq!(MeasuredPower.stress(&blind), None);

@@ -1,6 +1,6 @@
 //! Hardware density: cores and graphics processors against a node of 192 cores and 8 of them.
 
-use crate::hardware::Hardware;
+use crate::hardware::ResolvedHardware;
 use crate::share::percent_of_count;
 use power_units::Percent;
 
@@ -9,7 +9,7 @@ const GPUS: u32 = 8;
 
 /// The mean of both where there are graphics processors, else that of the cores, 0 to 100; nothing where the cores
 /// are not known.
-pub(super) fn of(hardware: &Hardware) -> Option<Percent> {
+pub(super) fn of(hardware: &ResolvedHardware) -> Option<Percent> {
     let cpu = percent_of_count(hardware.cpu.total_cores?, CORES)?;
     let mean = match hardware.gpu.as_ref() {
         Some(gpus) => Percent::from_bits((cpu + percent_of_count(gpus.count, GPUS)?).to_bits() / 2),
@@ -21,12 +21,12 @@ pub(super) fn of(hardware: &Hardware) -> Option<Percent> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hardware::{Cpu, Gpus};
+    use crate::hardware::{Cpu, GpuInventory};
 
     fn density(cores: Option<u32>, gpus: Option<u32>) -> Option<Percent> {
         let cpu = Cpu { total_cores: cores, ..Cpu::default() };
-        let gpu = gpus.map(|count| Gpus { model: None, count, min: None, max: None });
-        of(&Hardware { cpu, gpu })
+        let gpu = gpus.map(|count| GpuInventory { model: None, count, min: None, max: None });
+        of(&ResolvedHardware { cpu, gpu })
     }
 
     #[test]

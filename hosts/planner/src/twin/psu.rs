@@ -7,7 +7,7 @@
 
 use super::SiteFacts;
 use crate::names::is_same;
-use crate::power::{Draw, Grounds};
+use crate::power::{Grounds, NodeDraw};
 use crate::share::percent_of;
 use power_units::{Percent, Role, Watts};
 use std::collections::BTreeMap;
@@ -66,7 +66,7 @@ impl PsuLimits {
 
 /// Whose power was compared with a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum PsuScope {
     /// The node's rack.
     Rack,
     /// The whole cluster, for want of the rack's.
@@ -81,13 +81,13 @@ pub struct PsuStress {
     /// How much.
     pub percent: Percent,
     /// Of what.
-    pub scope: Scope,
+    pub scope: PsuScope,
     /// What that rests on.
     pub grounds: Grounds,
 }
 
 const NO_RACK: PsuStress =
-    PsuStress { percent: Percent::ZERO, scope: Scope::Nothing, grounds: Grounds::Modelled };
+    PsuStress { percent: Percent::ZERO, scope: PsuScope::Nothing, grounds: Grounds::Modelled };
 
 /// How much of every rack's power is in use, and which node is in which rack.
 #[derive(Clone, Debug)]
@@ -104,7 +104,7 @@ struct RackLoad {
 }
 
 impl RackLoad {
-    fn stress(self, limit: Watts, scope: Scope) -> Option<PsuStress> {
+    fn stress(self, limit: Watts, scope: PsuScope) -> Option<PsuStress> {
         let percent = percent_of(self.watts, limit, Role::Demand)?.within(Percent::ZERO, Percent::HUNDRED);
         Some(PsuStress { percent, scope, grounds: self.grounds })
     }
@@ -113,7 +113,7 @@ impl RackLoad {
 impl Racks {
     pub(super) fn new<'a>(
         limits: &PsuLimits,
-        nodes: impl ExactSizeIterator<Item = (Option<&'a str>, Draw)>,
+        nodes: impl ExactSizeIterator<Item = (Option<&'a str>, NodeDraw)>,
         site: &SiteFacts<'a>,
     ) -> Self {
         let (mut places, mut racks) = (BTreeMap::new(), Vec::new());
@@ -139,11 +139,11 @@ impl Racks {
         let stress = racks.into_iter().map(|(rack, sum)| {
             let measured = site.facility.rack_power(rack).map(|measured| measured.value);
             let load = measured.map(|watts| RackLoad { watts, grounds: Grounds::Measured }).or(sum);
-            load.filter(|load| load.watts > Watts::ZERO)?.stress(limits.of(rack), Scope::Rack)
+            load.filter(|load| load.watts > Watts::ZERO)?.stress(limits.of(rack), PsuScope::Rack)
         });
         let cluster = site.facility.it_power().and_then(|drawn| {
             let load = RackLoad { watts: drawn.value, grounds: Grounds::Measured };
-            load.stress(limits.default, Scope::Cluster)
+            load.stress(limits.default, PsuScope::Cluster)
         });
         Self { of_node, stress: stress.collect(), cluster }
     }
@@ -168,7 +168,7 @@ fn base_of(rack: &str, site: &SiteFacts<'_>) -> Option<RackLoad> {
 }
 
 /// A sum is worth no more than the weakest of its parts, and nothing when a part is unknown or the sum does not fit.
-fn add(sum: RackLoad, draw: Draw) -> Option<RackLoad> {
+fn add(sum: RackLoad, draw: NodeDraw) -> Option<RackLoad> {
     let (watts, grounds) = draw.watts().zip(draw.grounds())?;
     Some(RackLoad { watts: sum.watts.checked_add(watts)?, grounds: sum.grounds.max(grounds) })
 }

@@ -5,7 +5,7 @@
 //! on a guess. A range of nothing or less is a range that nobody knows. Whatever is guessed is guessed low: a rating
 //! that is too small makes a node look fuller than it is, and never emptier.
 
-use crate::hardware::{Cpu, Hardware};
+use crate::hardware::{Cpu, ResolvedHardware};
 use crate::intent;
 use crate::share::percent_of;
 use power_units::{Percent, Role, Watts};
@@ -19,7 +19,7 @@ fn known(range: Option<Watts>) -> Option<Watts> {
 
 /// A cap as it was planned or confirmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cap {
+pub enum CapValue {
     /// None.
     Open,
     /// A part of the highest limit. Nothing or less is no cap, as in the status of every generation.
@@ -28,29 +28,29 @@ pub enum Cap {
     Each(Watts),
 }
 
-impl From<Option<intent::Cap>> for Cap {
+impl From<Option<intent::DeviceCap>> for CapValue {
     /// A cap as the objects carry it: watts win over the percentage, and without either there is none.
-    fn from(cap: Option<intent::Cap>) -> Self {
+    fn from(cap: Option<intent::DeviceCap>) -> Self {
         match cap {
-            Some(intent::Cap { watts: Some(watts), .. }) => Self::Each(watts),
-            Some(intent::Cap { percent: Some(percent), watts: None }) => Self::Percent(percent),
-            Some(intent::Cap { percent: None, watts: None }) | None => Self::Open,
+            Some(intent::DeviceCap { watts: Some(watts), .. }) => Self::Each(watts),
+            Some(intent::DeviceCap { percent: Some(percent), watts: None }) => Self::Percent(percent),
+            Some(intent::DeviceCap { percent: None, watts: None }) | None => Self::Open,
         }
     }
 }
 
-impl Cap {
+impl CapValue {
     /// The cap as a part of the rating, at most all of it; unknown for a cap in watts on an unknown rating.
     #[must_use]
-    pub fn percent(self, devices: Option<Devices>) -> Option<Percent> {
+    pub fn percent(self, devices: Option<RatedDevices>) -> Option<Percent> {
         match self {
             Self::Open => Some(Percent::HUNDRED),
             Self::Percent(percent) if percent <= Percent::ZERO => Some(Percent::HUNDRED),
             Self::Percent(percent) => Some(percent.min(Percent::HUNDRED)),
             Self::Each(watts) if watts <= Watts::ZERO => Some(Percent::HUNDRED),
             Self::Each(watts) => match devices {
-                Some(Devices { count: 0, .. }) => Some(Percent::HUNDRED),
-                Some(Devices { each, .. }) => {
+                Some(RatedDevices { count: 0, .. }) => Some(Percent::HUNDRED),
+                Some(RatedDevices { each, .. }) => {
                     percent_of(watts, each, Role::Limit).map(|percent| percent.min(Percent::HUNDRED))
                 }
                 None => None,
@@ -61,26 +61,26 @@ impl Cap {
 
 /// Devices of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Devices {
+pub struct RatedDevices {
     each: Watts,
     count: u32,
 }
 
-impl Devices {
+impl RatedDevices {
     /// What they are rated at together, and what is left of it under a cap.
     #[must_use]
-    pub fn under(self, cap: Cap) -> Budget {
+    pub fn under(self, cap: CapValue) -> CappedRating {
         let rating = self.each.times(self.count);
         let capped = match cap {
-            Cap::Open => rating,
-            Cap::Percent(percent) if percent <= Percent::ZERO => rating,
-            Cap::Percent(percent) => {
+            CapValue::Open => rating,
+            CapValue::Percent(percent) if percent <= Percent::ZERO => rating,
+            CapValue::Percent(percent) => {
                 rating.scale(percent.to_ratio(Role::Limit), Role::Limit).max(SMALLEST).min(rating)
             }
-            Cap::Each(watts) if watts <= Watts::ZERO => rating,
-            Cap::Each(watts) => watts.min(self.each).times(self.count),
+            CapValue::Each(watts) if watts <= Watts::ZERO => rating,
+            CapValue::Each(watts) => watts.min(self.each).times(self.count),
         };
-        Budget { rating, capped }
+        CappedRating { rating, capped }
     }
 }
 
@@ -90,14 +90,14 @@ const SMALLEST: Watts = Watts::from_bits(1);
 
 /// A rating and what the cap leaves of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
+pub struct CappedRating {
     /// Uncapped.
     pub rating: Watts,
     /// Capped.
     pub capped: Watts,
 }
 
-impl Budget {
+impl CappedRating {
     /// Both budgets together, if that can be told.
     #[must_use]
     pub fn checked_add(self, other: Self) -> Option<Self> {
@@ -112,29 +112,29 @@ impl Budget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ratings {
     /// The packages.
-    pub cpu: Option<Devices>,
+    pub cpu: Option<RatedDevices>,
     /// The graphics processors; none at all are a known number of them.
-    pub gpu: Option<Devices>,
+    pub gpu: Option<RatedDevices>,
 }
 
 impl Ratings {
     /// Of a node, as far as anything tells them.
     #[must_use]
-    pub fn of(hardware: &Hardware) -> Self {
+    pub fn of(hardware: &ResolvedHardware) -> Self {
         let cpu = packages(&hardware.cpu);
         let gpu = match hardware.gpu.as_ref() {
-            None => Some(Devices { each: Watts::ZERO, count: 0 }),
-            Some(gpus) => known(gpus.max).map(|each| Devices { each, count: gpus.count }),
+            None => Some(RatedDevices { each: Watts::ZERO, count: 0 }),
+            Some(gpus) => known(gpus.max).map(|each| RatedDevices { each, count: gpus.count }),
         };
         Self { cpu, gpu }
     }
 }
 
-fn packages(cpu: &Cpu) -> Option<Devices> {
+fn packages(cpu: &Cpu) -> Option<RatedDevices> {
     // A node without a package does not run; of how many there are one is the least.
     let count = cpu.sockets.filter(|&sockets| sockets > 0).unwrap_or(1);
     let each = known(cpu.max_per_socket).or_else(|| by_cores(cpu.total_cores, count))?;
-    Some(Devices { each, count })
+    Some(RatedDevices { each, count })
 }
 
 fn by_cores(cores: Option<u32>, sockets: u32) -> Option<Watts> {
@@ -146,7 +146,7 @@ fn by_cores(cores: Option<u32>, sockets: u32) -> Option<Watts> {
 mod tests {
     use super::*;
     use crate::catalog::Catalog;
-    use crate::hardware::Gpus;
+    use crate::hardware::GpuInventory;
     use crate::inventory::{HardwareFacts, Reported, resolve};
     use proptest::prelude::*;
 
@@ -155,29 +155,29 @@ mod tests {
     }
 
     /// What the twin is given of a node that reports this.
-    fn hardware(reported: Reported) -> Hardware {
+    fn hardware(reported: Reported) -> ResolvedHardware {
         let facts = HardwareFacts { reported: Some(reported), ..HardwareFacts::default() };
         resolve(&facts, None, false, &Catalog::embedded().unwrap()).hardware
     }
 
-    fn cpu(model: &str, sockets: Option<u32>, cores: Option<u32>, max: Option<i32>) -> Hardware {
+    fn cpu(model: &str, sockets: Option<u32>, cores: Option<u32>, max: Option<i32>) -> ResolvedHardware {
         let (cpu_raw_model, cpu_max) = (Some(model.into()), max.map(watts));
         hardware(Reported { cpu_raw_model, sockets, total_cores: cores, cpu_max, ..Reported::default() })
     }
 
-    fn gpus(model: &str, max: Option<i32>) -> Hardware {
+    fn gpus(model: &str, max: Option<i32>) -> ResolvedHardware {
         let (gpu_raw_model, gpu_max) = (Some(model.into()), max.map(watts));
         hardware(Reported { gpu_raw_model, gpu_count: Some(8), gpu_max, ..Reported::default() })
     }
 
     const EPYC: &str = "AMD EPYC 9654 96-Core Processor";
 
-    fn rating(hardware: &Hardware) -> Option<Watts> {
-        Ratings::of(hardware).cpu.map(|devices| devices.under(Cap::Open).rating)
+    fn rating(hardware: &ResolvedHardware) -> Option<Watts> {
+        Ratings::of(hardware).cpu.map(|devices| devices.under(CapValue::Open).rating)
     }
 
-    fn gpu_rating(hardware: &Hardware) -> Option<Watts> {
-        Ratings::of(hardware).gpu.map(|devices| devices.under(Cap::Open).rating)
+    fn gpu_rating(hardware: &ResolvedHardware) -> Option<Watts> {
+        Ratings::of(hardware).gpu.map(|devices| devices.under(CapValue::Open).rating)
     }
 
     #[test]
@@ -221,8 +221,11 @@ mod tests {
         for max in [0, -5, i32::MIN] {
             assert_eq!(rating(&cpu(EPYC, Some(2), Some(192), Some(max))), Some(watts(800)));
             let unknown = Cpu { sockets: Some(2), max_per_socket: Some(watts(max)), ..Cpu::default() };
-            let gpu = Some(Gpus { model: None, count: 8, min: None, max: Some(watts(max)) });
-            assert_eq!(Ratings::of(&Hardware { cpu: unknown, gpu }), Ratings { cpu: None, gpu: None });
+            let gpu = Some(GpuInventory { model: None, count: 8, min: None, max: Some(watts(max)) });
+            assert_eq!(
+                Ratings::of(&ResolvedHardware { cpu: unknown, gpu }),
+                Ratings { cpu: None, gpu: None }
+            );
         }
     }
 
@@ -244,25 +247,25 @@ mod tests {
     #[test]
     fn a_cap_of_the_objects_is_the_twins_with_watts_before_the_percentage() {
         let (percent, watts) = (Some(Percent::from_int(60)), Some(watts(216)));
-        let of = |percent, watts| Cap::from(Some(intent::Cap { percent, watts }));
-        assert_eq!(of(percent, watts), Cap::Each(Watts::from_int(216)));
-        assert_eq!(of(None, watts), Cap::Each(Watts::from_int(216)));
-        assert_eq!(of(percent, None), Cap::Percent(Percent::from_int(60)));
-        assert_eq!((of(None, None), Cap::from(None)), (Cap::Open, Cap::Open));
-        assert_eq!(Cap::from(Some(intent::Cap::LIFTED)).percent(None), Some(Percent::HUNDRED));
+        let of = |percent, watts| CapValue::from(Some(intent::DeviceCap { percent, watts }));
+        assert_eq!(of(percent, watts), CapValue::Each(Watts::from_int(216)));
+        assert_eq!(of(None, watts), CapValue::Each(Watts::from_int(216)));
+        assert_eq!(of(percent, None), CapValue::Percent(Percent::from_int(60)));
+        assert_eq!((of(None, None), CapValue::from(None)), (CapValue::Open, CapValue::Open));
+        assert_eq!(CapValue::from(Some(intent::DeviceCap::LIFTED)).percent(None), Some(Percent::HUNDRED));
     }
 
     #[test]
     fn a_cap_in_watts_is_a_part_of_the_rating_too() {
         // Fix list operator B29: 2 × 360 W at 216 W each are 60 %.
-        let devices = Devices { each: watts(360), count: 2 };
-        let cap = Cap::Each(watts(216));
+        let devices = RatedDevices { each: watts(360), count: 2 };
+        let cap = CapValue::Each(watts(216));
         assert_eq!(cap.percent(Some(devices)), Some(Percent::from_int(60)));
-        assert_eq!(devices.under(cap), Budget { rating: watts(720), capped: watts(432) });
+        assert_eq!(devices.under(cap), CappedRating { rating: watts(720), capped: watts(432) });
         // A cap above the rating leaves all of it, a cap on nothing leaves nothing to cap.
-        assert_eq!(Cap::Each(watts(5_000)).percent(Some(devices)), Some(Percent::HUNDRED));
-        assert_eq!(devices.under(Cap::Each(watts(5_000))).capped, watts(720));
-        let none = Devices { each: Watts::ZERO, count: 0 };
+        assert_eq!(CapValue::Each(watts(5_000)).percent(Some(devices)), Some(Percent::HUNDRED));
+        assert_eq!(devices.under(CapValue::Each(watts(5_000))).capped, watts(720));
+        let none = RatedDevices { each: Watts::ZERO, count: 0 };
         assert_eq!(cap.percent(Some(none)), Some(Percent::HUNDRED));
         assert_eq!(none.under(cap).capped, Watts::ZERO);
         assert_eq!(cap.percent(None), None);
@@ -271,15 +274,15 @@ mod tests {
     #[test]
     fn a_cap_of_nothing_or_less_is_no_cap_and_more_than_all_is_all() {
         // Table C10: pct 0 or negative → 100.
-        let devices = Devices { each: watts(360), count: 2 };
+        let devices = RatedDevices { each: watts(360), count: 2 };
         for cap in [
-            Cap::Open,
-            Cap::Percent(Percent::ZERO),
-            Cap::Percent(Percent::from_int(-3)),
-            Cap::Percent(Percent::from_int(250)),
-            Cap::Percent(Percent::MAX),
-            Cap::Each(Watts::ZERO),
-            Cap::Each(Watts::MIN),
+            CapValue::Open,
+            CapValue::Percent(Percent::ZERO),
+            CapValue::Percent(Percent::from_int(-3)),
+            CapValue::Percent(Percent::from_int(250)),
+            CapValue::Percent(Percent::MAX),
+            CapValue::Each(Watts::ZERO),
+            CapValue::Each(Watts::MIN),
         ] {
             assert_eq!(cap.percent(Some(devices)), Some(Percent::HUNDRED), "{cap:?}");
             assert_eq!(devices.under(cap).capped, watts(720), "{cap:?}");
@@ -288,8 +291,8 @@ mod tests {
 
     #[test]
     fn the_smallest_cap_still_leaves_something_to_exceed() {
-        let devices = Devices { each: watts(1), count: 1 };
-        assert_eq!(devices.under(Cap::Percent(Percent::from_bits(1))).capped, Watts::from_bits(1));
+        let devices = RatedDevices { each: watts(1), count: 1 };
+        assert_eq!(devices.under(CapValue::Percent(Percent::from_bits(1))).capped, Watts::from_bits(1));
     }
 
     proptest! {
@@ -298,11 +301,11 @@ mod tests {
             (each, count) in (1_i32..2_000, 0_u32..64),
             (low, more) in (1_i64..(100 << 32), 0_i64..(100 << 32)),
         ) {
-            let devices = Devices { each: watts(each), count };
-            let percent = |bits| devices.under(Cap::Percent(Percent::from_bits(bits)));
+            let devices = RatedDevices { each: watts(each), count };
+            let percent = |bits| devices.under(CapValue::Percent(Percent::from_bits(bits)));
             prop_assert!(percent(low).capped <= percent(low + more).capped);
             prop_assert!(percent(low).capped <= percent(low).rating);
-            let of_each = |bits| devices.under(Cap::Each(Watts::from_bits(bits)));
+            let of_each = |bits| devices.under(CapValue::Each(Watts::from_bits(bits)));
             prop_assert!(of_each(low).capped <= of_each(low + more).capped);
         }
     }

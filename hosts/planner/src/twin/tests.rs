@@ -1,12 +1,12 @@
 //! The conformance rows of the twin, with values computed by hand from the formulas beside them.
 
 use super::cooling::{Linear, MeasuredPower, REFERENCE};
-use super::psu::{RACK_LIMIT, Scope};
+use super::psu::{PsuScope, RACK_LIMIT};
 use super::*;
 use crate::facility::{Facility, Observation};
-use crate::hardware::{Cpu, Gpus};
+use crate::hardware::{Cpu, GpuInventory};
 use crate::power::estimate::Basis;
-use crate::power::{Absent, Grounds, Meter};
+use crate::power::{Grounds, NoMeasurement, PowerMeter};
 use crate::profile::Profile;
 use power_units::{Celsius, Micros, Ratio, Role, Stamp};
 
@@ -21,22 +21,22 @@ pub(super) fn law() -> TwinLaw<MeasuredPower> {
     TwinLaw { cooling: MeasuredPower, psu: PsuLimits::STANDARD, utilization: UtilizationModel::STANDARD }
 }
 
-pub(super) fn hardware((sockets, each): (u32, i32), gpus: Option<(u32, i32)>) -> Hardware {
+pub(super) fn hardware((sockets, each): (u32, i32), gpus: Option<(u32, i32)>) -> ResolvedHardware {
     let cpu = Cpu { sockets: Some(sockets), max_per_socket: Some(w(each)), ..Cpu::default() };
-    let gpu = gpus.map(|(count, max)| Gpus { model: None, count, min: None, max: Some(w(max)) });
-    Hardware { cpu, gpu }
+    let gpu = gpus.map(|(count, max)| GpuInventory { model: None, count, min: None, max: Some(w(max)) });
+    ResolvedHardware { cpu, gpu }
 }
 
-pub(super) fn measured(watts: i32) -> Reading {
-    Reading::Measured { meter: Meter::Http, watts: w(watts), age: Micros::ZERO }
+pub(super) fn measured(watts: i32) -> NodeReading {
+    NodeReading::Measured { meter: PowerMeter::Http, watts: w(watts), age: Micros::ZERO }
 }
 
-pub(super) fn node(hardware: &Hardware) -> NodeFacts<'_> {
-    NodeFacts {
+pub(super) fn node(hardware: &ResolvedHardware) -> TwinFacts<'_> {
+    TwinFacts {
         hardware,
         class: SchedulableClass::Performance,
-        cpu_cap: Cap::Open,
-        gpu_cap: Cap::Open,
+        cpu_cap: CapValue::Open,
+        gpu_cap: CapValue::Open,
         reading: measured(0),
         trend: None,
         load: None,
@@ -45,8 +45,8 @@ pub(super) fn node(hardware: &Hardware) -> NodeFacts<'_> {
     }
 }
 
-fn caps(cpu: i32, gpu: i32) -> (Cap, Cap) {
-    (Cap::Percent(Percent::from_int(cpu)), Cap::Percent(Percent::from_int(gpu)))
+fn caps(cpu: i32, gpu: i32) -> (CapValue, CapValue) {
+    (CapValue::Percent(Percent::from_int(cpu)), CapValue::Percent(Percent::from_int(gpu)))
 }
 
 fn facility(observations: &[Observation<'_>]) -> Facility {
@@ -64,7 +64,7 @@ fn degrees(text: &str) -> Observation<'static> {
 /// The twins of nodes in a building that says `observations`.
 fn site_twins<M: CoolingModel>(
     law: &TwinLaw<M>,
-    nodes: &[NodeFacts<'_>],
+    nodes: &[TwinFacts<'_>],
     says: &[Observation<'_>],
 ) -> Vec<Twin> {
     let facility = facility(says);
@@ -72,7 +72,7 @@ fn site_twins<M: CoolingModel>(
     twins(law, nodes, &SiteFacts { facility: facility.at(NOW, HOLD), unmanaged: &unmanaged })
 }
 
-fn twin(facts: NodeFacts<'_>, says: &[Observation<'_>]) -> Twin {
+fn twin(facts: TwinFacts<'_>, says: &[Observation<'_>]) -> Twin {
     site_twins(&law(), &[facts], says).pop().unwrap()
 }
 
@@ -99,21 +99,25 @@ fn psu(twin: &Twin) -> Option<Percent> {
 }
 
 /// 2 × 360 W and 8 × 400 W: 3920 W.
-fn big() -> Hardware {
+fn big() -> ResolvedHardware {
     let mut hardware = hardware((2, 360), Some((8, 400)));
     hardware.cpu.total_cores = Some(192);
     hardware
 }
 
 /// The big node at 1960 W and two caps.
-fn big_at(hardware: &Hardware, watts: i32, (cpu_cap, gpu_cap): (Cap, Cap)) -> NodeFacts<'_> {
-    NodeFacts { reading: measured(watts), cpu_cap, gpu_cap, ..node(hardware) }
+fn big_at(
+    hardware: &ResolvedHardware,
+    watts: i32,
+    (cpu_cap, gpu_cap): (CapValue, CapValue),
+) -> TwinFacts<'_> {
+    TwinFacts { reading: measured(watts), cpu_cap, gpu_cap, ..node(hardware) }
 }
 
 #[test]
 fn c10_an_eco_node_that_is_measured_at_0_w() {
     let big = big();
-    let twin = twin(NodeFacts { class: SchedulableClass::Eco, ..big_at(&big, 0, caps(60, 60)) }, &[]);
+    let twin = twin(TwinFacts { class: SchedulableClass::Eco, ..big_at(&big, 0, caps(60, 60)) }, &[]);
     assert_eq!(twin.class, SchedulableClass::Eco);
     let sixty = Some(Percent::from_int(60));
     assert_eq!(twin.caps, CapState { cpu: sixty, gpu: sixty });
@@ -127,11 +131,12 @@ fn c10_an_eco_node_that_is_measured_at_0_w() {
 
 #[test]
 fn c10_the_class_is_what_the_guard_says_and_not_what_is_planned() {
-    use crate::guard::{CapsOf, GuardMode, State};
+    use crate::guard::{CapsOf, GuardMode, TransitionState};
     let big = big();
     let class = |profile, draining, caps| {
-        let class = State::observed(profile, draining, CapsOf::Profile(caps), GuardMode::Soft).class();
-        twin(NodeFacts { class, ..node(&big) }, &[]).class
+        let class =
+            TransitionState::observed(profile, draining, CapsOf::Profile(caps), GuardMode::Soft).class();
+        twin(TwinFacts { class, ..node(&big) }, &[]).class
     };
     let (performance, eco) = (Profile::Performance, Profile::Eco);
     assert_eq!(class(Some(performance), true, performance), SchedulableClass::Draining);
@@ -146,7 +151,7 @@ fn c10_the_class_is_what_the_guard_says_and_not_what_is_planned() {
 fn an_estimate_has_no_trend() {
     let big = big();
     let trend = Some(WattsPerMinute::from_int(-600));
-    let facts = NodeFacts { trend, reading: Reading::Absent(Absent::HttpError), ..node(&big) };
+    let facts = TwinFacts { trend, reading: NodeReading::Absent(NoMeasurement::HttpError), ..node(&big) };
     assert_eq!(twin(facts, &[]).power.trend, None);
 }
 
@@ -166,7 +171,7 @@ fn c10_a_node_whose_hardware_is_zero_is_unknown_and_not_best() {
     // The row's values (density 0, headroom 100, cooling 0) are what the formulas give for zeroes: `headroom::of`
     // and `density::of` have them in their own tests. A twin has them only for a node that is known to have nothing;
     // fix lists operator B7 and B28: a missing rating has been read as 0 W, and 0 W as the best node of the cluster.
-    let nothing = Hardware::default();
+    let nothing = ResolvedHardware::default();
     let blank = twin(node(&nothing), &[]);
     assert_eq!((blank.headroom, blank.cooling, blank.density, blank.pue), (None, None, None, None));
     let mut zero = hardware((0, 0), None);
@@ -186,10 +191,10 @@ fn c10_a_cluster_beyond_all_limits_is_fully_stressed() {
 fn c10_a_node_with_two_different_caps_and_a_trend() {
     let hardware = hardware((2, 350), Some((8, 700)));
     let trend = Some(WattsPerMinute::from_int(-120));
-    let twin = twin(NodeFacts { trend, ..big_at(&hardware, 1_500, caps(60, 40)) }, &[]);
+    let twin = twin(TwinFacts { trend, ..big_at(&hardware, 1_500, caps(60, 40)) }, &[]);
     let power = twin.power;
-    let watts = |budget: Option<Budget>| {
-        let Budget { rating, capped } = budget.unwrap();
+    let watts = |budget: Option<CappedRating>| {
+        let CappedRating { rating, capped } = budget.unwrap();
         (rating, (capped + Watts::from_bits(1 << 16)).to_bits() >> 32)
     };
     assert_eq!(watts(power.cpu), (w(700), 420));
@@ -226,12 +231,12 @@ fn c10_the_room_decides_how_much_of_the_rating_can_be_cooled() {
 #[test]
 fn c10_a_racks_own_power_counts_before_the_clusters() {
     let hardware = big();
-    let facts = NodeFacts { rack: Some("r1"), ..node(&hardware) };
+    let facts = TwinFacts { rack: Some("r1"), ..node(&hardware) };
     let both = [Observation::ItPower(w(40_000)), Observation::RackPower("r1", w(10_000))];
     let of_rack = twin(facts, &both).psu.unwrap();
-    assert_eq!((of_rack.percent, of_rack.scope), (Percent::from_int(20), Scope::Rack));
+    assert_eq!((of_rack.percent, of_rack.scope), (Percent::from_int(20), PsuScope::Rack));
     let of_cluster = twin(facts, &both[..1]).psu.unwrap();
-    assert_eq!((of_cluster.percent, of_cluster.scope), (Percent::from_int(80), Scope::Cluster));
+    assert_eq!((of_cluster.percent, of_cluster.scope), (Percent::from_int(80), PsuScope::Cluster));
     close(psu(&twin(facts, &[Observation::ItPower(w(30_000))])), "60");
 }
 
@@ -248,7 +253,7 @@ fn c10_the_whole_row_of_a_node_of_3920_w() {
     let big = big();
     let rack = |watts| Observation::RackPower("r1", w(watts));
     let row = |watts, percents, says: &[Observation<'_>]| {
-        twin(NodeFacts { rack: Some("r1"), ..big_at(&big, watts, percents) }, says)
+        twin(TwinFacts { rack: Some("r1"), ..big_at(&big, watts, percents) }, says)
     };
     let half = row(1_960, caps(100, 100), &[degrees("20")]);
     close(half.headroom, "50");
@@ -297,19 +302,19 @@ fn a_node_without_a_measurement_never_looks_empty() {
     // Fix list operator B7.
     let big = big();
     let blind = |absent, load| {
-        let facts = NodeFacts { reading: Reading::Absent(absent), load, ..big_at(&big, 0, caps(60, 60)) };
+        let facts = TwinFacts { reading: NodeReading::Absent(absent), load, ..big_at(&big, 0, caps(60, 60)) };
         twin(facts, &[])
     };
-    let of_caps = blind(Absent::NotConfigured, None);
+    let of_caps = blind(NoMeasurement::NotConfigured, None);
     assert_eq!(of_caps.power.draw.source().as_str(), "static");
     close(of_caps.headroom, "0");
     close(cooling(&of_caps), "60");
     assert_eq!(of_caps.cooling.unwrap().grounds, Grounds::WorstCase);
-    let failing = blind(Absent::PrometheusNoData, None);
+    let failing = blind(NoMeasurement::PrometheusNoData, None);
     assert_eq!(failing.power.draw.source().as_str(), "prometheus-no-data");
     close(failing.headroom, "0");
     // Idle: 720·0.20 + 3200·0.15 = 624 W of 2352 W, and of 3920 W.
-    let idle = blind(Absent::NotConfigured, Some(Load { cpu: Ratio::ZERO, gpu: Ratio::ZERO }));
+    let idle = blind(NoMeasurement::NotConfigured, Some(NodeLoad { cpu: Ratio::ZERO, gpu: Ratio::ZERO }));
     assert_eq!(idle.power.draw.basis(), Some(Basis::Utilization));
     assert_eq!(idle.power.draw.source().as_str(), "utilization");
     close(idle.headroom, "73.469388");
@@ -319,8 +324,8 @@ fn a_node_without_a_measurement_never_looks_empty() {
 #[test]
 fn a_node_without_ratings_has_a_measured_power_and_no_scores() {
     let mut half = hardware((2, 360), Some((8, 400)));
-    half.gpu = half.gpu.map(|gpus| Gpus { max: None, ..gpus });
-    let twin = twin(NodeFacts { reading: measured(500), ..node(&half) }, &[]);
+    half.gpu = half.gpu.map(|gpus| GpuInventory { max: None, ..gpus });
+    let twin = twin(TwinFacts { reading: measured(500), ..node(&half) }, &[]);
     assert_eq!(twin.power.draw.watts(), Some(w(500)));
     assert_eq!((twin.headroom, twin.cooling, twin.power.node), (None, None, None));
     assert_eq!(twin.power.cpu.map(|budget| budget.rating), Some(w(720)));
@@ -330,7 +335,7 @@ fn a_node_without_ratings_has_a_measured_power_and_no_scores() {
 fn caps_in_watts_reach_the_budget() {
     // Fix list operator B29: eco at 216 W a package and 240 W a graphics processor is 60 %.
     let big = big();
-    let twin = twin(big_at(&big, 1_960, (Cap::Each(w(216)), Cap::Each(w(240)))), &[]);
+    let twin = twin(big_at(&big, 1_960, (CapValue::Each(w(216)), CapValue::Each(w(240)))), &[]);
     let sixty = Some(Percent::from_int(60));
     assert_eq!(twin.caps, CapState { cpu: sixty, gpu: sixty });
     assert_eq!(twin.power.node.unwrap().capped, w(2_352));
@@ -341,8 +346,8 @@ fn caps_in_watts_reach_the_budget() {
 fn a_rack_is_the_sum_of_its_nodes_and_of_what_nobody_manages() {
     // Fix list operator B23.
     let big = big();
-    let in_rack = |rack, watts| NodeFacts { rack: Some(rack), ..big_at(&big, watts, caps(100, 100)) };
-    let blind = NodeFacts { reading: Reading::Absent(Absent::HttpError), ..in_rack("b", 0) };
+    let in_rack = |rack, watts| TwinFacts { rack: Some(rack), ..big_at(&big, watts, caps(100, 100)) };
+    let blind = TwinFacts { reading: NodeReading::Absent(NoMeasurement::HttpError), ..in_rack("b", 0) };
     let unmanaged = BTreeMap::from([("a".to_owned(), Some(w(5_000)))]);
     let facility = Facility::default();
     let site = SiteFacts { facility: facility.at(NOW, HOLD), unmanaged: &unmanaged };
@@ -358,7 +363,7 @@ fn a_rack_is_the_sum_of_its_nodes_and_of_what_nobody_manages() {
 #[test]
 fn a_rack_with_machines_of_which_nobody_knows_the_power_falls_back_to_the_cluster() {
     let big = big();
-    let facts = NodeFacts { rack: Some("a"), ..big_at(&big, 2_000, caps(100, 100)) };
+    let facts = TwinFacts { rack: Some("a"), ..big_at(&big, 2_000, caps(100, 100)) };
     let stress = |base: Option<Watts>, says: &[Observation<'_>]| {
         let (facility, unmanaged) = (facility(says), BTreeMap::from([("a".to_owned(), base)]));
         twins(&law(), &[facts], &SiteFacts { facility: facility.at(NOW, HOLD), unmanaged: &unmanaged })[0].psu
@@ -367,24 +372,28 @@ fn a_rack_with_machines_of_which_nobody_knows_the_power_falls_back_to_the_cluste
     for unknown in [None, Some(w(-9)), Some(Watts::MIN)] {
         assert_eq!(stress(unknown, &[]), None, "{unknown:?}");
         let stress = stress(unknown, &[cluster]).unwrap();
-        assert_eq!((stress.percent, stress.scope), (Percent::from_int(90), Scope::Cluster), "{unknown:?}");
+        assert_eq!((stress.percent, stress.scope), (Percent::from_int(90), PsuScope::Cluster), "{unknown:?}");
     }
     // 0 W is an answer, and what the facility measures at the rack has everything in it.
     let none = stress(Some(Watts::ZERO), &[cluster]).unwrap();
-    assert_eq!((none.percent, none.scope), (Percent::from_int(4), Scope::Rack));
+    assert_eq!((none.percent, none.scope), (Percent::from_int(4), PsuScope::Rack));
     let whole = stress(None, &[cluster, Observation::RackPower("a", w(5_000))]).unwrap();
-    assert_eq!((whole.percent, whole.scope), (Percent::from_int(10), Scope::Rack));
+    assert_eq!((whole.percent, whole.scope), (Percent::from_int(10), PsuScope::Rack));
 }
 
 #[test]
 fn a_rack_with_an_unknown_part_falls_back_to_the_cluster() {
-    let (big, nothing) = (big(), Hardware::default());
-    let lost = NodeFacts { reading: Reading::Absent(Absent::HttpError), rack: Some("a"), ..node(&nothing) };
-    let known = NodeFacts { rack: Some("a"), ..big_at(&big, 2_000, caps(100, 100)) };
+    let (big, nothing) = (big(), ResolvedHardware::default());
+    let lost = TwinFacts {
+        reading: NodeReading::Absent(NoMeasurement::HttpError),
+        rack: Some("a"),
+        ..node(&nothing)
+    };
+    let known = TwinFacts { rack: Some("a"), ..big_at(&big, 2_000, caps(100, 100)) };
     let with_cluster = site_twins(&law(), &[lost, known], &[Observation::ItPower(w(45_000))]);
     for twin in &with_cluster {
         let stress = twin.psu.unwrap();
-        assert_eq!((stress.percent, stress.scope), (Percent::from_int(90), Scope::Cluster));
+        assert_eq!((stress.percent, stress.scope), (Percent::from_int(90), PsuScope::Cluster));
     }
     assert_eq!(site_twins(&law(), &[lost, known], &[])[1].psu, None);
 }
@@ -394,7 +403,7 @@ fn every_rack_can_have_its_own_limit() {
     let limits = PsuLimits::new(RACK_LIMIT, BTreeMap::from([("small".to_owned(), w(8_000))])).unwrap();
     let law = TwinLaw { psu: limits, ..law() };
     let big = big();
-    let facts = NodeFacts { rack: Some("small"), ..big_at(&big, 2_000, caps(100, 100)) };
+    let facts = TwinFacts { rack: Some("small"), ..big_at(&big, 2_000, caps(100, 100)) };
     close(psu(&site_twins(&law, &[facts], &[])[0]), "25");
     for bad in [0, -1] {
         assert!(PsuLimits::new(w(bad), BTreeMap::new()).is_err());
@@ -417,10 +426,14 @@ fn a_pue_is_what_the_facility_measures_and_is_never_guessed() {
 
 #[test]
 fn a_node_in_no_rack_has_no_racks_stress_and_one_in_an_unknown_rack_an_unknown_one() {
-    let (big, nothing) = (big(), Hardware::default());
+    let (big, nothing) = (big(), ResolvedHardware::default());
     let free = twin(node(&big), &[]).psu.unwrap();
-    assert_eq!((free.percent, free.scope), (Percent::ZERO, Scope::Nothing));
-    let lost = NodeFacts { reading: Reading::Absent(Absent::HttpError), rack: Some("a"), ..node(&nothing) };
+    assert_eq!((free.percent, free.scope), (Percent::ZERO, PsuScope::Nothing));
+    let lost = TwinFacts {
+        reading: NodeReading::Absent(NoMeasurement::HttpError),
+        rack: Some("a"),
+        ..node(&nothing)
+    };
     assert_eq!(twin(lost, &[]).psu, None);
 }
 
@@ -429,7 +442,7 @@ fn every_zone_has_its_own_climate() {
     // Fix list operator B23.
     let big = big();
     let says = [degrees("20"), Observation::ZoneAmbient("hot", Celsius::from_int(45))];
-    let stress = |zone| cooling(&twin(NodeFacts { zone, ..big_at(&big, 980, caps(100, 100)) }, &says));
+    let stress = |zone| cooling(&twin(TwinFacts { zone, ..big_at(&big, 980, caps(100, 100)) }, &says));
     close(stress(Some("hot")), "50");
     close(stress(Some("other")), "25");
     close(stress(None), "25");

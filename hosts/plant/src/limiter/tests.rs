@@ -1,8 +1,8 @@
 //! The limiter in the place where it works: in a package under load.
 
 use super::*;
-use crate::load::{Load, Profile};
-use crate::plant::{Domain, Plant, Term};
+use crate::load::{Load, LoadProfile};
+use crate::plant::{Plant, PlantDomain, PowerLimitTerm};
 use crate::preset;
 use crate::spec::PackageSpec;
 use power_units::Micros;
@@ -22,14 +22,14 @@ fn bench() -> Plant {
 }
 
 fn watts(plant: &Plant) -> f64 {
-    plant.watts(Domain::Package(0)).unwrap()
+    plant.watts(PlantDomain::Package(0)).unwrap()
 }
 
 /// The mean power of the first package over a span from now, W.
 fn mean(plant: &mut Plant, span: Micros) -> f64 {
-    let before = plant.energy(Domain::Package(0)).unwrap();
+    let before = plant.energy(PlantDomain::Package(0)).unwrap();
     plant.advance(span);
-    let energy = plant.energy(Domain::Package(0)).unwrap() - before;
+    let energy = plant.energy(PlantDomain::Package(0)).unwrap() - before;
     energy.get() as f64 / span.get() as f64
 }
 
@@ -39,12 +39,12 @@ fn a_limit_is_held_within_a_tenth_of_a_percent() {
         for window_s in [0.001, 0.1, 1.0, 10.0] {
             let mut plant = bench();
             plant.set_load(Load::busy(1.0)).unwrap();
-            plant.set_power_limit(0, Term::Long, limit(watts, window_s)).unwrap();
+            plant.set_power_limit(0, PowerLimitTerm::Long, limit(watts, window_s)).unwrap();
             // The longest window is filled up first.
             plant.advance(millis(120_000));
             let held = mean(&mut plant, millis(1_000));
             assert!((held - watts).abs() <= 1e-3 * watts, "{held} W for {watts} W over {window_s} s");
-            assert!(plant.throttle(Domain::Package(0)).unwrap().power);
+            assert!(plant.throttle(PlantDomain::Package(0)).unwrap().power);
         }
     }
 }
@@ -54,11 +54,11 @@ fn a_limit_above_what_is_drawn_and_no_limit_change_nothing() {
     for setting in [limit(251.0, 1.0), limit(1e5, 0.0), None] {
         let mut plant = bench();
         plant.set_load(Load::busy(1.0)).unwrap();
-        plant.set_power_limit(0, Term::Long, setting).unwrap();
-        plant.set_power_limit(0, Term::Short, setting).unwrap();
+        plant.set_power_limit(0, PowerLimitTerm::Long, setting).unwrap();
+        plant.set_power_limit(0, PowerLimitTerm::Short, setting).unwrap();
         plant.advance(millis(5_000));
         assert_eq!(watts(&plant), 250.0);
-        assert_eq!(plant.throttled_for(Domain::Package(0)), Some(Micros::ZERO));
+        assert_eq!(plant.throttled_for(PlantDomain::Package(0)), Some(Micros::ZERO));
     }
 }
 
@@ -67,7 +67,7 @@ fn a_lowered_limit_is_reached_in_tenths_of_a_second_without_going_far_below() {
     let mut plant = bench();
     plant.set_load(Load::busy(1.0)).unwrap();
     plant.advance(millis(2_000));
-    plant.set_power_limit(0, Term::Long, limit(150.0, 1.0)).unwrap();
+    plant.set_power_limit(0, PowerLimitTerm::Long, limit(150.0, 1.0)).unwrap();
     plant.advance(millis(10));
     assert!(watts(&plant) > 220.0, "no silicon is that fast");
     plant.advance(millis(290));
@@ -83,8 +83,8 @@ fn a_lowered_limit_is_reached_in_tenths_of_a_second_without_going_far_below() {
 #[test]
 fn the_short_term_limit_may_be_used_until_the_window_is_full() {
     let mut plant = bench();
-    plant.set_power_limit(0, Term::Long, limit(125.0, 28.0)).unwrap();
-    plant.set_power_limit(0, Term::Short, limit(200.0, 0.002)).unwrap();
+    plant.set_power_limit(0, PowerLimitTerm::Long, limit(125.0, 28.0)).unwrap();
+    plant.set_power_limit(0, PowerLimitTerm::Short, limit(200.0, 0.002)).unwrap();
     plant.advance(millis(1_000));
     plant.set_load(Load::busy(1.0)).unwrap();
     plant.advance(millis(1_000));
@@ -103,7 +103,7 @@ fn the_short_term_limit_may_be_used_until_the_window_is_full() {
 #[test]
 fn without_a_short_term_limit_the_window_is_filled_with_all_that_can_be_drawn() {
     let mut plant = bench();
-    plant.set_power_limit(0, Term::Long, limit(125.0, 28.0)).unwrap();
+    plant.set_power_limit(0, PowerLimitTerm::Long, limit(125.0, 28.0)).unwrap();
     plant.set_load(Load::busy(1.0)).unwrap();
     // 28 s · ln((250 − 60)/(250 − 125)) = 11.724 s.
     plant.advance(millis(11_200));
@@ -116,17 +116,17 @@ fn without_a_short_term_limit_the_window_is_filled_with_all_that_can_be_drawn() 
 fn a_short_term_limit_holds_alone_and_below_a_long_term_limit() {
     let mut plant = bench();
     plant.set_load(Load::busy(1.0)).unwrap();
-    plant.set_power_limit(0, Term::Short, limit(140.0, 0.002)).unwrap();
+    plant.set_power_limit(0, PowerLimitTerm::Short, limit(140.0, 0.002)).unwrap();
     plant.advance(millis(2_000));
     assert!((watts(&plant) - 140.0).abs() < 0.05);
-    plant.set_power_limit(0, Term::Long, limit(180.0, 1.0)).unwrap();
+    plant.set_power_limit(0, PowerLimitTerm::Long, limit(180.0, 1.0)).unwrap();
     plant.advance(millis(5_000));
     assert!((watts(&plant) - 140.0).abs() < 0.05);
-    plant.set_power_limit(0, Term::Short, None).unwrap();
+    plant.set_power_limit(0, PowerLimitTerm::Short, None).unwrap();
     plant.advance(millis(5_000));
     assert!((watts(&plant) - 180.0).abs() < 0.1);
-    assert_eq!(plant.power_limit(0, Term::Short), None);
-    assert_eq!(plant.power_limit(0, Term::Long), limit(180.0, 1.0));
+    assert_eq!(plant.power_limit(0, PowerLimitTerm::Short), None);
+    assert_eq!(plant.power_limit(0, PowerLimitTerm::Long), limit(180.0, 1.0));
 }
 
 #[test]
@@ -134,13 +134,13 @@ fn a_limit_below_the_lowest_clock_is_not_reached() {
     let mut plant = bench();
     plant.set_load(Load::busy(1.0)).unwrap();
     for watts_limit in [0.0, 30.0, 65.0] {
-        plant.set_power_limit(0, Term::Long, limit(watts_limit, 1.0)).unwrap();
+        plant.set_power_limit(0, PowerLimitTerm::Long, limit(watts_limit, 1.0)).unwrap();
         plant.advance(millis(5_000));
         // 60 W + 190 W · 0.25^2.5.
         assert!((watts(&plant) - 65.937_5).abs() < 1e-6);
         assert_eq!(plant.core_khz(0), Some(800_000.0));
     }
-    plant.set_power_limit(0, Term::Long, None).unwrap();
+    plant.set_power_limit(0, PowerLimitTerm::Long, None).unwrap();
     plant.advance(millis(5_000));
     assert_eq!(watts(&plant), 250.0);
 }
@@ -153,7 +153,7 @@ fn the_limiter_brings_the_fastest_cores_down_first() {
         plant.set_frequency(core, 1_600_000).unwrap();
     }
     // 60 + 95·0.176777 + 95 = 171.79 W without a limit; at 160 W only the fast half gives way.
-    plant.set_power_limit(0, Term::Long, limit(160.0, 1.0)).unwrap();
+    plant.set_power_limit(0, PowerLimitTerm::Long, limit(160.0, 1.0)).unwrap();
     plant.advance(millis(5_000));
     assert_eq!(plant.core_khz(0), Some(1_600_000.0));
     assert!(plant.core_khz(16).unwrap() < 3_200_000.0);
@@ -165,9 +165,9 @@ fn the_limiter_brings_the_fastest_cores_down_first() {
 fn the_limiter_holds_its_average_through_a_square_wave() {
     let mut plant = bench();
     plant.set_load(Load::busy(1.0)).unwrap();
-    let wave = Profile::Square { high: 1.0, low: 0.1, high_for: millis(700), low_for: millis(500) };
+    let wave = LoadProfile::Square { high: 1.0, low: 0.1, high_for: millis(700), low_for: millis(500) };
     plant.set_profile(wave).unwrap();
-    plant.set_power_limit(0, Term::Long, limit(130.0, 1.0)).unwrap();
+    plant.set_power_limit(0, PowerLimitTerm::Long, limit(130.0, 1.0)).unwrap();
     plant.advance(millis(10_000));
     for _ in 0..12_000 {
         plant.advance(millis(1));
@@ -177,14 +177,14 @@ fn the_limiter_holds_its_average_through_a_square_wave() {
     let mean = mean(&mut plant, millis(12_000));
     assert!(mean > 105.0 && mean <= 131.0, "{mean}");
     // Of each period of 1.2 s only the high part was held, and 0.1 s more while the ceiling went up.
-    let held = plant.throttled_for(Domain::Package(0)).unwrap().get();
+    let held = plant.throttled_for(PlantDomain::Package(0)).unwrap().get();
     assert!(held > 5_000_000 && held < plant.now().get() * 2 / 3, "{held}");
 }
 
 #[test]
 fn load_out_of_idle_overshoots_for_the_limiters_lag_only() {
     let mut plant = bench();
-    plant.set_power_limit(0, Term::Long, limit(120.0, 0.1)).unwrap();
+    plant.set_power_limit(0, PowerLimitTerm::Long, limit(120.0, 0.1)).unwrap();
     plant.advance(millis(3_000));
     plant.set_load(Load::busy(1.0)).unwrap();
     let mut joules_above = 0.0;
@@ -220,7 +220,7 @@ proptest! {
         let floor = watts(&plant);
         plant.set_all_frequencies(u32::MAX);
         let wanted = floor + part * (free - floor);
-        plant.set_power_limit(0, Term::Long, limit(wanted, window_s)).unwrap();
+        plant.set_power_limit(0, PowerLimitTerm::Long, limit(wanted, window_s)).unwrap();
         plant.advance(millis(120_000));
         let held = mean(&mut plant, millis(1_000));
         prop_assert!((held - wanted).abs() <= 1e-3 * wanted, "{held} W for {wanted} W on {name}");

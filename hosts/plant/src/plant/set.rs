@@ -1,8 +1,8 @@
 //! What is set on a node from outside: limits, loads, weather and faults. It takes effect with the next inner step.
 
-use super::{InputError, Plant, Term, check_ambient, check_watts, present, refuse};
+use super::{InputError, Plant, PowerLimitTerm, check_ambient, check_watts, present, refuse};
 use crate::limiter::PowerLimit;
-use crate::load::{Jitter, Load, Profile};
+use crate::load::{Load, LoadJitter, LoadProfile};
 
 impl Plant {
     /// Writes a policy's frequency limit, brought into its range as a driver does; returns what was written.
@@ -41,7 +41,7 @@ impl Plant {
     pub fn set_power_limit(
         &mut self,
         package: usize,
-        term: Term,
+        term: PowerLimitTerm,
         limit: Option<PowerLimit>,
     ) -> Result<(), InputError> {
         present(package, self.packages.len())?;
@@ -52,8 +52,8 @@ impl Plant {
         self.still = false;
         let limiter = self.packages[package].limiter_mut();
         match term {
-            Term::Long => limiter.set_long(limit),
-            Term::Short => limiter.set_short(limit),
+            PowerLimitTerm::Long => limiter.set_long(limit),
+            PowerLimitTerm::Short => limiter.set_short(limit),
         }
         Ok(())
     }
@@ -106,7 +106,7 @@ impl Plant {
     ///
     /// # Errors
     /// When a factor is out of its range or the times are out of order.
-    pub fn set_profile(&mut self, profile: Profile) -> Result<(), InputError> {
+    pub fn set_profile(&mut self, profile: LoadProfile) -> Result<(), InputError> {
         profile.check()?;
         self.still = false;
         self.cpu_load.play(profile);
@@ -117,7 +117,7 @@ impl Plant {
     ///
     /// # Errors
     /// When a factor is out of its range or the times are out of order.
-    pub fn set_gpu_profile(&mut self, profile: Profile) -> Result<(), InputError> {
+    pub fn set_gpu_profile(&mut self, profile: LoadProfile) -> Result<(), InputError> {
         profile.check()?;
         self.still = false;
         self.gpu_load.play(profile);
@@ -128,8 +128,8 @@ impl Plant {
     ///
     /// # Errors
     /// When the deviation is not between 0 and 1 or nothing lasts.
-    pub fn set_jitter(&mut self, jitter: Option<Jitter>) -> Result<(), InputError> {
-        if let Some(Jitter { deviation, every }) = jitter {
+    pub fn set_jitter(&mut self, jitter: Option<LoadJitter>) -> Result<(), InputError> {
+        if let Some(LoadJitter { deviation, every }) = jitter {
             refuse(!(0.0..=1.0).contains(&deviation), "a deviation must lie between 0 and 1")?;
             refuse(every.get() == 0, "a drawn factor must last")?;
         }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::curve::{Curve, Exponent};
 use crate::limiter::PowerLimit;
-use crate::load::{Jitter, Load, Profile};
+use crate::load::{Load, LoadJitter, LoadProfile};
 use crate::preset;
 use crate::spec::{ActuatorSpec, Governor, LicenceSpec, NodeSpec, PackageSpec, PolicyLayout, TurboSpec};
 use crate::thermal::ThermalSpec;
@@ -50,14 +50,16 @@ fn busy_node(seed: u64) -> Plant {
     plant.set_gpu_load(0, Load::busy(0.75)).unwrap();
     plant.set_gpu_load(1, Load::busy(1.0)).unwrap();
     plant.set_gpu_cap(1, 350.0).unwrap();
-    plant.set_power_limit(0, Term::Long, Some(PowerLimit { watts: 35.0, window_s: 0.5 })).unwrap();
-    plant.set_power_limit(0, Term::Short, Some(PowerLimit { watts: 60.0, window_s: 0.002 })).unwrap();
+    plant.set_power_limit(0, PowerLimitTerm::Long, Some(PowerLimit { watts: 35.0, window_s: 0.5 })).unwrap();
+    plant
+        .set_power_limit(0, PowerLimitTerm::Short, Some(PowerLimit { watts: 60.0, window_s: 0.002 }))
+        .unwrap();
     plant.set_frequency(9, 2_000_000).unwrap();
     plant.set_frequency(25, 2_000_000).unwrap();
-    let wave = Profile::Square { high: 1.0, low: 0.5, high_for: millis(333), low_for: millis(777) };
+    let wave = LoadProfile::Square { high: 1.0, low: 0.5, high_for: millis(333), low_for: millis(777) };
     plant.set_profile(wave).unwrap();
-    plant.set_gpu_profile(Profile::Steps(vec![(millis(500), 0.5), (millis(1_500), 1.0)])).unwrap();
-    plant.set_jitter(Some(Jitter { deviation: 0.1, every: millis(100) })).unwrap();
+    plant.set_gpu_profile(LoadProfile::Steps(vec![(millis(500), 0.5), (millis(1_500), 1.0)])).unwrap();
+    plant.set_jitter(Some(LoadJitter { deviation: 0.1, every: millis(100) })).unwrap();
     plant
 }
 
@@ -108,11 +110,11 @@ fn a_limit_above_the_turbo_does_not_bind() {
     // (2.6/3.2)^2.5 = 0.5950568.
     near(all.node_watts(), 120.0 + 380.0 * 0.595_056_8);
     near(all.effective_khz(0).unwrap(), 2_600_000.0);
-    assert!(all.throttle(Domain::Package(0)).unwrap().turbo);
+    assert!(all.throttle(PlantDomain::Package(0)).unwrap().turbo);
     assert_eq!(loaded(turbo, Load::busy(1.0), 2_800_000).node_watts(), all.node_watts());
     let below = loaded(turbo, Load::busy(1.0), 2_400_000);
     near(below.node_watts(), 120.0 + 380.0 * 0.487_139_3);
-    assert_eq!(below.throttle(Domain::Package(0)), Some(Default::default()));
+    assert_eq!(below.throttle(PlantDomain::Package(0)), Some(Default::default()));
 }
 
 #[test]
@@ -125,7 +127,7 @@ fn turbo_depends_on_how_many_cores_are_busy() {
     }
     plant.advance(SECOND);
     assert_eq!(plant.core_khz(0), Some(3_200_000.0));
-    near(plant.watts(Domain::Package(0)).unwrap(), 60.0 + 190.0 * 4.0 / 32.0);
+    near(plant.watts(PlantDomain::Package(0)).unwrap(), 60.0 + 190.0 * 4.0 / 32.0);
     // 18 are half of the way from 4 to 32: 2.9 GHz.
     for core in 4..18 {
         plant.set_core_load(core, Load::busy(0.01)).unwrap();
@@ -169,11 +171,11 @@ fn vector_code_runs_slower_and_hotter_for_its_part_of_the_time() {
     near(half.node_watts(), 120.0 + 380.0 * 0.840_997_5);
     near(half.effective_khz(0).unwrap(), 2_800_000.0);
     near(half.cpu_speed(), 64.0 * 0.875);
-    assert!(half.throttle(Domain::Package(1)).unwrap().licence);
+    assert!(half.throttle(PlantDomain::Package(1)).unwrap().licence);
     // At and below the licence's clock only the power per cycle is left.
     let low = loaded(licence, Load { vector: 1.0, ..Load::busy(1.0) }, 1_600_000);
     near(low.node_watts(), 120.0 + 380.0 * 1.4 * 0.176_776_7);
-    assert!(!low.throttle(Domain::Package(1)).unwrap().licence);
+    assert!(!low.throttle(PlantDomain::Package(1)).unwrap().licence);
     // Without a licence limit nobody minds.
     let none = loaded(|_| (), Load { vector: 1.0, ..Load::busy(1.0) }, 3_200_000);
     near(none.node_watts(), 500.0);
@@ -190,27 +192,27 @@ fn leakage_and_heat_settle_where_they_feed_each_other() {
     plant.set_load(Load::busy(1.0)).unwrap();
     plant.advance(seconds(300));
     // T = (24 + 0.2·250 − 0.048·60) / (1 − 0.048) = 74.70588 °C; P = (T − 24)/0.2 = 253.5294 W.
-    near(plant.celsius(Domain::Package(0)).unwrap(), 74.705_88);
+    near(plant.celsius(PlantDomain::Package(0)).unwrap(), 74.705_88);
     near(plant.node_watts(), 507.058_8);
     plant.set_ambient(34.0).unwrap();
     plant.advance(seconds(300));
     // (34 + 50 − 2.88) / 0.952 = 85.21008 °C.
-    near(plant.celsius(Domain::Package(0)).unwrap(), 85.210_08);
-    near(plant.watts(Domain::Package(0)).unwrap(), 256.050_4);
+    near(plant.celsius(PlantDomain::Package(0)).unwrap(), 85.210_08);
+    near(plant.watts(PlantDomain::Package(0)).unwrap(), 256.050_4);
 }
 
 #[test]
 fn temperature_follows_power_with_its_time_constant() {
     let mut plant = node(&preset::xeon_2s());
-    assert_eq!(plant.celsius(Domain::Package(0)), Some(36.0));
+    assert_eq!(plant.celsius(PlantDomain::Package(0)), Some(36.0));
     plant.set_load(Load::busy(1.0)).unwrap();
     plant.advance(seconds(15));
     // 36 + (74 − 36)·(1 − 1/e) = 60.02 after one time constant.
-    let celsius = plant.celsius(Domain::Package(0)).unwrap();
+    let celsius = plant.celsius(PlantDomain::Package(0)).unwrap();
     assert!((celsius - 60.02).abs() < 0.01, "{celsius}");
     plant.advance(seconds(600));
-    assert_eq!(plant.celsius(Domain::Package(0)), Some(74.0));
-    assert_eq!(plant.celsius(Domain::Node), None);
+    assert_eq!(plant.celsius(PlantDomain::Package(0)), Some(74.0));
+    assert_eq!(plant.celsius(PlantDomain::Node), None);
 }
 
 #[test]
@@ -222,14 +224,14 @@ fn a_package_that_is_too_hot_slows_down_to_where_it_can_stay() {
     let mut plant = node(&spec);
     plant.set_load(Load::busy(1.0)).unwrap();
     plant.advance(seconds(400));
-    let celsius = plant.celsius(Domain::Package(0)).unwrap();
+    let celsius = plant.celsius(PlantDomain::Package(0)).unwrap();
     let clock = plant.core_khz(0).unwrap() / 3_200_000.0;
     assert!(celsius > 55.0 && celsius < 65.0, "{celsius}");
     // On the line from the full clock at the trip point to a quarter of it at the critical one.
     near(clock, 1.0 - (celsius - 55.0) / 10.0 * 0.75);
-    let throttle = plant.throttle(Domain::Package(0)).unwrap();
+    let throttle = plant.throttle(PlantDomain::Package(0)).unwrap();
     assert!(throttle.thermal && !throttle.power);
-    assert_eq!(plant.throttle(Domain::Package(1)), Some(Default::default()));
+    assert_eq!(plant.throttle(PlantDomain::Package(1)), Some(Default::default()));
     assert_eq!(plant.core_khz(32), Some(3_200_000.0));
 }
 
@@ -275,8 +277,8 @@ fn policies_cover_the_cores_that_the_layout_says() {
     plant.set_load(Load::busy(1.0)).unwrap();
     plant.set_frequency(1, 1_600_000).unwrap();
     plant.advance(SECOND);
-    near(plant.watts(Domain::Package(0)).unwrap(), 250.0);
-    near(plant.watts(Domain::Package(1)).unwrap(), 60.0 + 190.0 * 0.176_776_7);
+    near(plant.watts(PlantDomain::Package(0)).unwrap(), 250.0);
+    near(plant.watts(PlantDomain::Package(1)).unwrap(), 60.0 + 190.0 * 0.176_776_7);
 }
 
 #[test]
@@ -347,20 +349,20 @@ fn inputs_that_mean_nothing_are_refused_and_change_nothing() {
         assert!(refused(plant.set_load(Load::busy(bad))));
         assert!(refused(plant.set_core_load(0, Load { intensity: bad, ..Load::IDLE })));
         assert!(refused(plant.set_gpu_load(0, Load::busy(bad))));
-        assert!(refused(plant.set_power_limit(0, Term::Long, limit(bad, 1.0))));
-        assert!(refused(plant.set_power_limit(0, Term::Long, limit(1.0, bad))));
+        assert!(refused(plant.set_power_limit(0, PowerLimitTerm::Long, limit(bad, 1.0))));
+        assert!(refused(plant.set_power_limit(0, PowerLimitTerm::Long, limit(1.0, bad))));
         assert!(refused(plant.set_gpu_cap(0, bad).map(|_| ())));
-        assert!(refused(plant.set_profile(Profile::Constant(bad))));
-        assert!(refused(plant.set_gpu_profile(Profile::Constant(bad))));
-        assert!(refused(plant.set_jitter(Some(Jitter { deviation: bad, every: SECOND }))));
+        assert!(refused(plant.set_profile(LoadProfile::Constant(bad))));
+        assert!(refused(plant.set_gpu_profile(LoadProfile::Constant(bad))));
+        assert!(refused(plant.set_jitter(Some(LoadJitter { deviation: bad, every: SECOND }))));
     }
-    assert!(plant.set_jitter(Some(Jitter { deviation: 0.1, every: Micros::ZERO })).is_err());
+    assert!(plant.set_jitter(Some(LoadJitter { deviation: 0.1, every: Micros::ZERO })).is_err());
     assert!(plant.set_ambient(f64::NAN).is_err());
     assert!(plant.set_ambient(101.0).is_err());
     assert_eq!(plant.set_frequency(64, 1), Err(InputError::Absent));
     assert_eq!(plant.stick_policy(64, true), Err(InputError::Absent));
     assert_eq!(plant.set_core_load(64, Load::IDLE), Err(InputError::Absent));
-    assert_eq!(plant.set_power_limit(2, Term::Long, None), Err(InputError::Absent));
+    assert_eq!(plant.set_power_limit(2, PowerLimitTerm::Long, None), Err(InputError::Absent));
     assert_eq!(plant.set_gpu_cap(1, 300.0), Err(InputError::Absent));
     assert_eq!(plant.set_gpu_load(1, Load::IDLE), Err(InputError::Absent));
     assert_eq!(state(plant), before);
@@ -369,7 +371,7 @@ fn inputs_that_mean_nothing_are_refused_and_change_nothing() {
 #[test]
 fn what_a_node_does_not_have_is_nothing() {
     let plant = node(&preset::xeon_2s());
-    for domain in [Domain::Package(2), Domain::Gpu(0)] {
+    for domain in [PlantDomain::Package(2), PlantDomain::Gpu(0)] {
         assert_eq!(plant.watts(domain), None);
         assert_eq!(plant.energy(domain), None);
         assert_eq!(plant.celsius(domain), None);
@@ -381,7 +383,7 @@ fn what_a_node_does_not_have_is_nothing() {
     assert_eq!(plant.effective_khz(64), None);
     assert_eq!(plant.core_khz(64), None);
     assert_eq!(plant.gpu_cap(0), None);
-    assert_eq!(plant.power_limit(0, Term::Long), None);
+    assert_eq!(plant.power_limit(0, PowerLimitTerm::Long), None);
 }
 
 #[test]
@@ -404,13 +406,13 @@ fn energy_is_power_over_time_and_the_node_is_the_sum_of_its_parts() {
         joules += plant.node_watts() * 1e-3;
     }
     let energy = |domain| plant.energy(domain).unwrap().get();
-    let node = energy(Domain::Node);
+    let node = energy(PlantDomain::Node);
     assert!((node as f64 / 1e6 - joules).abs() < 1e-3, "{node} µJ is not {joules} J");
-    let packages = energy(Domain::Package(0)) + energy(Domain::Package(1));
-    let gpus = energy(Domain::Gpu(0)) + energy(Domain::Gpu(1));
+    let packages = energy(PlantDomain::Package(0)) + energy(PlantDomain::Package(1));
+    let gpus = energy(PlantDomain::Gpu(0)) + energy(PlantDomain::Gpu(1));
     // 4 W outside of packages and GPUs for 3 s.
     assert_eq!(node, packages + gpus + 12_000_000);
-    let parts = [Domain::Package(0), Domain::Package(1), Domain::Gpu(0), Domain::Gpu(1)];
+    let parts = [PlantDomain::Package(0), PlantDomain::Package(1), PlantDomain::Gpu(0), PlantDomain::Gpu(1)];
     let sum: f64 = parts.iter().map(|&part| plant.watts(part).unwrap()).sum();
     near(plant.node_watts(), sum + 4.0);
 }
@@ -423,7 +425,7 @@ fn work_is_speed_over_time() {
     plant.advance(seconds(3));
     // Half of the time busy, at 1/(0.5/0.5 + 0.5) of the speed, on 64 cores for 3 s.
     near(plant.cpu_work(), 64.0);
-    near(plant.work(Domain::Package(1)).unwrap(), 32.0);
+    near(plant.work(PlantDomain::Package(1)).unwrap(), 32.0);
     near(plant.cpu_speed(), 64.0 / 3.0);
 }
 
@@ -439,8 +441,10 @@ fn a_quiet_span_in_one_stroke_is_the_span_step_by_step() {
         plant.set_load(Load::busy(0.9)).unwrap();
         plant.set_gpu_load(0, Load::busy(1.0)).unwrap();
         plant.set_gpu_cap(0, 420.0).unwrap();
-        plant.set_power_limit(0, Term::Long, Some(PowerLimit { watts: 180.0, window_s: 1.0 })).unwrap();
-        plant.set_profile(Profile::Steps(vec![(seconds(600), 0.5)])).unwrap();
+        plant
+            .set_power_limit(0, PowerLimitTerm::Long, Some(PowerLimit { watts: 180.0, window_s: 1.0 }))
+            .unwrap();
+        plant.set_profile(LoadProfile::Steps(vec![(seconds(600), 0.5)])).unwrap();
         plant
     };
     let (mut stroke, mut steps) = (build(), build());
@@ -470,7 +474,7 @@ fn a_run_is_the_same_on_every_machine() {
     // Recorded once: not what is right but what must not depend on the processor or the compiler.
     let mut plant = busy_node(42);
     plant.advance(seconds(30));
-    let energy = plant.energy(Domain::Node).unwrap().get();
+    let energy = plant.energy(PlantDomain::Node).unwrap().get();
     let bits = (energy, plant.node_watts().to_bits(), plant.cpu_work().to_bits());
     assert_eq!(bits, (28_481_631_354, 4_651_918_431_962_968_852, 4_640_598_433_530_132_348));
 }
@@ -482,20 +486,20 @@ fn a_cap_on_a_gpu_holds_within_tenths_of_a_second_and_costs_less_speed_than_powe
         plant.set_gpu_load(gpu, Load::busy(1.0)).unwrap();
     }
     plant.advance(SECOND);
-    near(plant.watts(Domain::Gpu(7)).unwrap(), 700.0);
-    near(plant.speed(Domain::Gpu(7)).unwrap(), 1.0);
+    near(plant.watts(PlantDomain::Gpu(7)).unwrap(), 700.0);
+    near(plant.speed(PlantDomain::Gpu(7)).unwrap(), 1.0);
     assert_eq!(plant.set_gpu_cap(7, 400.0), Ok(400.0));
     plant.advance(millis(50));
-    assert!(plant.watts(Domain::Gpu(7)).unwrap() > 450.0, "no silicon is that fast");
+    assert!(plant.watts(PlantDomain::Gpu(7)).unwrap() > 450.0, "no silicon is that fast");
     plant.advance(millis(450));
-    assert!(plant.watts(Domain::Gpu(7)).unwrap() < 408.0, "2 % after half a second");
+    assert!(plant.watts(PlantDomain::Gpu(7)).unwrap() < 408.0, "2 % after half a second");
     // Half of the dynamic power: 0.5^(1/2.375) = 0.74688 of the clock and of the speed.
     plant.advance(seconds(2));
-    near(plant.watts(Domain::Gpu(7)).unwrap(), 400.0);
-    assert!((plant.speed(Domain::Gpu(7)).unwrap() - 0.746_88).abs() < 1e-5);
-    assert!(plant.throttle(Domain::Gpu(7)).unwrap().power);
-    near(plant.watts(Domain::Gpu(6)).unwrap(), 700.0);
-    assert!(!plant.throttle(Domain::Gpu(6)).unwrap().power);
+    near(plant.watts(PlantDomain::Gpu(7)).unwrap(), 400.0);
+    assert!((plant.speed(PlantDomain::Gpu(7)).unwrap() - 0.746_88).abs() < 1e-5);
+    assert!(plant.throttle(PlantDomain::Gpu(7)).unwrap().power);
+    near(plant.watts(PlantDomain::Gpu(6)).unwrap(), 700.0);
+    assert!(!plant.throttle(PlantDomain::Gpu(6)).unwrap().power);
 }
 
 #[test]
@@ -511,7 +515,7 @@ fn a_gpu_cap_keeps_to_its_range_and_the_clock_to_its_floor() {
     plant.advance(seconds(3));
     assert_eq!(plant.gpu_clock(0), Some(0.8));
     // 100 + 600·0.8^2.375.
-    near(plant.watts(Domain::Gpu(0)).unwrap(), 100.0 + 600.0 * 0.8_f64.powf(2.375));
+    near(plant.watts(PlantDomain::Gpu(0)).unwrap(), 100.0 + 600.0 * 0.8_f64.powf(2.375));
 }
 
 #[test]
@@ -519,8 +523,8 @@ fn an_idle_gpu_is_not_throttled() {
     let mut plant = node(&NodeSpec { gpus: vec![preset::h100_sxm()], ..preset::xeon_2s() });
     plant.set_gpu_cap(0, 200.0).unwrap();
     plant.advance(SECOND);
-    assert_eq!(plant.throttle(Domain::Gpu(0)), Some(Default::default()));
-    assert_eq!(plant.throttled_for(Domain::Gpu(0)), Some(Micros::ZERO));
+    assert_eq!(plant.throttle(PlantDomain::Gpu(0)), Some(Default::default()));
+    assert_eq!(plant.throttled_for(PlantDomain::Gpu(0)), Some(Micros::ZERO));
 }
 
 #[test]
@@ -530,10 +534,10 @@ fn heat_slows_a_gpu_down_too() {
     let mut plant = node(&NodeSpec { gpus: vec![gpu], ..preset::xeon_2s() });
     plant.set_gpu_load(0, Load::busy(1.0)).unwrap();
     plant.advance(seconds(60));
-    let celsius = plant.celsius(Domain::Gpu(0)).unwrap();
+    let celsius = plant.celsius(PlantDomain::Gpu(0)).unwrap();
     assert!(celsius > 50.0 && celsius < 60.0);
-    assert!(plant.throttle(Domain::Gpu(0)).unwrap().thermal);
-    assert!(plant.watts(Domain::Gpu(0)).unwrap() < 600.0);
+    assert!(plant.throttle(PlantDomain::Gpu(0)).unwrap().thermal);
+    assert!(plant.watts(PlantDomain::Gpu(0)).unwrap() < 600.0);
 }
 
 #[test]
@@ -542,11 +546,11 @@ fn a_span_of_nothing_changes_nothing_and_a_part_of_a_step_is_kept() {
     plant.advance(Micros::ZERO);
     assert_eq!(plant.now(), Micros::ZERO);
     plant.advance(Micros::new(600));
-    assert_eq!((plant.now(), plant.energy(Domain::Node)), (Micros::new(600), Some(MicroJoules::ZERO)));
+    assert_eq!((plant.now(), plant.energy(PlantDomain::Node)), (Micros::new(600), Some(MicroJoules::ZERO)));
     plant.advance(Micros::new(600));
     assert_eq!(plant.now(), Micros::new(1_200));
     // One whole step of 1 ms at 120 W.
-    assert_eq!(plant.energy(Domain::Node), Some(MicroJoules::new(120_000)));
+    assert_eq!(plant.energy(PlantDomain::Node), Some(MicroJoules::new(120_000)));
 }
 
 #[test]
@@ -558,7 +562,7 @@ fn the_end_of_time_is_no_end_of_the_plant() {
     plant.set_load(Load::busy(1.0)).unwrap();
     plant.advance(seconds(1));
     assert_eq!(plant.now(), Micros::MAX);
-    assert_eq!(plant.energy(Domain::Node), Some(MicroJoules::MAX));
+    assert_eq!(plant.energy(PlantDomain::Node), Some(MicroJoules::MAX));
 }
 
 #[test]
@@ -576,14 +580,16 @@ fn the_dual_socket_preset_meets_the_ends_of_its_published_curve() {
 #[test]
 fn a_client_boosts_out_of_idle_and_ends_at_its_long_term_limit() {
     let mut plant = node(&preset::client());
-    plant.set_power_limit(0, Term::Long, Some(PowerLimit { watts: 28.0, window_s: 28.0 })).unwrap();
-    plant.set_power_limit(0, Term::Short, Some(PowerLimit { watts: 60.0, window_s: 0.002 })).unwrap();
+    plant.set_power_limit(0, PowerLimitTerm::Long, Some(PowerLimit { watts: 28.0, window_s: 28.0 })).unwrap();
+    plant
+        .set_power_limit(0, PowerLimitTerm::Short, Some(PowerLimit { watts: 60.0, window_s: 0.002 }))
+        .unwrap();
     plant.advance(seconds(60));
     plant.set_load(Load::busy(1.0)).unwrap();
     plant.advance(seconds(5));
-    assert!((plant.watts(Domain::Package(0)).unwrap() - 60.0).abs() < 0.5);
+    assert!((plant.watts(PlantDomain::Package(0)).unwrap() - 60.0).abs() < 0.5);
     plant.advance(seconds(120));
-    assert!((plant.watts(Domain::Package(0)).unwrap() - 28.0).abs() < 0.05);
+    assert!((plant.watts(PlantDomain::Package(0)).unwrap() - 28.0).abs() < 0.05);
     assert!(plant.core_khz(0).unwrap() < 4_200_000.0);
 }
 

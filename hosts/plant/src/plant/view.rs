@@ -2,11 +2,11 @@
 //!
 //! A question about a part that the node does not have is answered with nothing.
 
-use super::{Domain, Plant, Term, present};
+use super::{Plant, PlantDomain, PowerLimitTerm, present};
 use crate::gpu::Gpu;
 use crate::limiter::PowerLimit;
 use crate::meter::{GRID_US, Meter, REACH_US};
-use crate::package::{Package, Throttle};
+use crate::package::{Package, ThrottleReasons};
 use crate::units::real;
 use power_units::{MicroJoules, Micros};
 use std::ops::Range;
@@ -91,11 +91,11 @@ impl Plant {
 
     /// One of a package's power limits; nothing where it is not enabled or there is no such package.
     #[must_use]
-    pub fn power_limit(&self, package: usize, term: Term) -> Option<PowerLimit> {
+    pub fn power_limit(&self, package: usize, term: PowerLimitTerm) -> Option<PowerLimit> {
         let limiter = self.packages.get(package)?.limiter();
         match term {
-            Term::Long => limiter.long(),
-            Term::Short => limiter.short(),
+            PowerLimitTerm::Long => limiter.long(),
+            PowerLimitTerm::Short => limiter.short(),
         }
     }
 
@@ -131,7 +131,7 @@ impl Plant {
 
     /// The power drawn in the last step, W.
     #[must_use]
-    pub fn watts(&self, domain: Domain) -> Option<f64> {
+    pub fn watts(&self, domain: PlantDomain) -> Option<f64> {
         self.meters(domain).map(|meters| meters.map(Meter::watts).sum())
     }
 
@@ -143,13 +143,13 @@ impl Plant {
 
     /// The energy drawn since the start. It does not wrap: see [`wrapped`](crate::wrapped).
     #[must_use]
-    pub fn energy(&self, domain: Domain) -> Option<MicroJoules> {
+    pub fn energy(&self, domain: PlantDomain) -> Option<MicroJoules> {
         self.meters(domain).map(|meters| meters.map(Meter::energy).fold(MicroJoules::ZERO, |a, b| a + b))
     }
 
     /// The energy drawn by the last point of the past's grid (10 ms) that is at least `ago` back, with that point's
     /// time; nothing beyond its reach or before the start.
-    pub(crate) fn energy_before(&self, domain: Domain, ago: Micros) -> Option<(Micros, MicroJoules)> {
+    pub(crate) fn energy_before(&self, domain: PlantDomain, ago: Micros) -> Option<(Micros, MicroJoules)> {
         let at = self.stepped_us().checked_sub(ago.get())?;
         let at = at - at % GRID_US;
         if self.stepped_us() - at > REACH_US {
@@ -161,22 +161,22 @@ impl Plant {
 
     /// The temperature of a package or a GPU, °C; a node as a whole has none.
     #[must_use]
-    pub fn celsius(&self, domain: Domain) -> Option<f64> {
+    pub fn celsius(&self, domain: PlantDomain) -> Option<f64> {
         match domain {
-            Domain::Node => None,
-            Domain::Package(package) => Some(self.packages.get(package)?.celsius()),
-            Domain::Gpu(gpu) => Some(self.gpus.get(gpu)?.celsius()),
+            PlantDomain::Node => None,
+            PlantDomain::Package(package) => Some(self.packages.get(package)?.celsius()),
+            PlantDomain::Gpu(gpu) => Some(self.gpus.get(gpu)?.celsius()),
         }
     }
 
     /// The work done since the start: seconds of one core, or of one GPU, fully busy at its highest clock. Cores and
     /// GPUs do not add up, so a node as a whole has none.
     #[must_use]
-    pub fn work(&self, domain: Domain) -> Option<f64> {
+    pub fn work(&self, domain: PlantDomain) -> Option<f64> {
         match domain {
-            Domain::Node => None,
-            Domain::Package(package) => Some(self.packages.get(package)?.work().done()),
-            Domain::Gpu(gpu) => Some(self.gpus.get(gpu)?.work().done()),
+            PlantDomain::Node => None,
+            PlantDomain::Package(package) => Some(self.packages.get(package)?.work().done()),
+            PlantDomain::Gpu(gpu) => Some(self.gpus.get(gpu)?.work().done()),
         }
     }
 
@@ -188,11 +188,11 @@ impl Plant {
 
     /// The speed in the last step, in work per second.
     #[must_use]
-    pub fn speed(&self, domain: Domain) -> Option<f64> {
+    pub fn speed(&self, domain: PlantDomain) -> Option<f64> {
         match domain {
-            Domain::Node => None,
-            Domain::Package(package) => Some(self.packages.get(package)?.speed()),
-            Domain::Gpu(gpu) => Some(self.gpus.get(gpu)?.speed()),
+            PlantDomain::Node => None,
+            PlantDomain::Package(package) => Some(self.packages.get(package)?.speed()),
+            PlantDomain::Gpu(gpu) => Some(self.gpus.get(gpu)?.speed()),
         }
     }
 
@@ -204,21 +204,21 @@ impl Plant {
 
     /// Why a package or a GPU runs slower than it was asked to.
     #[must_use]
-    pub fn throttle(&self, domain: Domain) -> Option<Throttle> {
+    pub fn throttle(&self, domain: PlantDomain) -> Option<ThrottleReasons> {
         match domain {
-            Domain::Node => None,
-            Domain::Package(package) => Some(self.packages.get(package)?.throttle()),
-            Domain::Gpu(gpu) => Some(self.gpus.get(gpu)?.throttle()),
+            PlantDomain::Node => None,
+            PlantDomain::Package(package) => Some(self.packages.get(package)?.throttle()),
+            PlantDomain::Gpu(gpu) => Some(self.gpus.get(gpu)?.throttle()),
         }
     }
 
     /// For how long a package or a GPU has been held by its power limiter.
     #[must_use]
-    pub fn throttled_for(&self, domain: Domain) -> Option<Micros> {
+    pub fn throttled_for(&self, domain: PlantDomain) -> Option<Micros> {
         let micros = match domain {
-            Domain::Node => return None,
-            Domain::Package(package) => self.packages.get(package)?.throttled_us(),
-            Domain::Gpu(gpu) => self.gpus.get(gpu)?.throttled_us(),
+            PlantDomain::Node => return None,
+            PlantDomain::Package(package) => self.packages.get(package)?.throttled_us(),
+            PlantDomain::Gpu(gpu) => self.gpus.get(gpu)?.throttled_us(),
         };
         Some(Micros::new(micros))
     }
@@ -229,15 +229,15 @@ impl Plant {
     }
 
     /// The meters that make up a domain; nothing where there is no such domain.
-    fn meters(&self, domain: Domain) -> Option<impl Iterator<Item = &Meter>> {
+    fn meters(&self, domain: PlantDomain) -> Option<impl Iterator<Item = &Meter>> {
         let count = 1 + self.packages.len() + self.gpus.len();
         let range = match domain {
-            Domain::Node => 0..count,
-            Domain::Package(package) => {
+            PlantDomain::Node => 0..count,
+            PlantDomain::Package(package) => {
                 present(package, self.packages.len()).ok()?;
                 1 + package..2 + package
             }
-            Domain::Gpu(gpu) => {
+            PlantDomain::Gpu(gpu) => {
                 present(gpu, self.gpus.len()).ok()?;
                 let first = 1 + self.packages.len() + gpu;
                 first..first + 1

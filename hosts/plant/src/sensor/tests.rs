@@ -1,12 +1,12 @@
 use super::*;
-use crate::load::{Jitter, Load, Profile};
+use crate::load::{Load, LoadJitter, LoadProfile};
 use crate::preset;
 
 fn millis(n: u64) -> Micros {
     Micros::new(n * 1_000)
 }
 
-const NODE: Domain = Domain::Node;
+const NODE: PlantDomain = PlantDomain::Node;
 
 fn bench() -> Plant {
     let mut plant = Plant::new(&preset::xeon_2s(), 1).unwrap();
@@ -30,7 +30,7 @@ fn an_instant_sensor_shows_what_is_drawn() {
 #[test]
 fn an_averaging_sensor_is_half_way_after_half_its_window() {
     let mut plant = bench();
-    plant.set_profile(Profile::Steps(vec![(Micros::ZERO, 0.0), (millis(5_000), 1.0)])).unwrap();
+    plant.set_profile(LoadProfile::Steps(vec![(Micros::ZERO, 0.0), (millis(5_000), 1.0)])).unwrap();
     plant.advance(millis(5_000));
     let mut sensor = power(millis(1_000), Noise::NONE, 0);
     let mut shown = vec![sensor.read(&plant).unwrap()];
@@ -45,7 +45,7 @@ fn an_averaging_sensor_is_half_way_after_half_its_window() {
 #[test]
 fn a_window_that_has_not_passed_yet_goes_over_what_there_is() {
     let mut plant = bench();
-    plant.set_profile(Profile::Steps(vec![(millis(100), 0.0)])).unwrap();
+    plant.set_profile(LoadProfile::Steps(vec![(millis(100), 0.0)])).unwrap();
     plant.advance(millis(200));
     assert_eq!(power(millis(1_000), Noise::NONE, 0).read(&plant), Some(310.0));
 }
@@ -107,7 +107,7 @@ fn a_stuck_sensor_shows_its_last_reading() {
 fn one_more_sensor_changes_nothing_for_the_others_or_the_plant() {
     let run = |extra: bool| {
         let mut plant = bench();
-        plant.set_jitter(Some(Jitter { deviation: 0.05, every: millis(50) })).unwrap();
+        plant.set_jitter(Some(LoadJitter { deviation: 0.05, every: millis(50) })).unwrap();
         let noise = Noise { deviation: 0.02, dropped: 0.1 };
         let mut first = power(millis(100), noise, 0);
         let mut second = power(millis(100), noise, 1);
@@ -130,7 +130,7 @@ fn a_gpus_counter_stands_still_between_its_updates() {
     spec.gpus.push(preset::h100_sxm());
     let mut plant = Plant::new(&spec, 1).unwrap();
     plant.set_gpu_load(0, Load::busy(0.5)).unwrap();
-    let mut counter = EnergyCounter::new(Domain::Gpu(0), millis(100), Noise::NONE, 1, 0).unwrap();
+    let mut counter = EnergyCounter::new(PlantDomain::Gpu(0), millis(100), Noise::NONE, 1, 0).unwrap();
     let mut shown = Vec::new();
     for _ in 0..9 {
         plant.advance(millis(50));
@@ -192,9 +192,9 @@ fn a_register_wraps_at_its_modulus() {
 #[test]
 fn a_sensor_of_nothing_and_a_sensor_that_cannot_be_are_refused() {
     let plant = bench();
-    let mut none = PowerSensor::new(Domain::Gpu(0), millis(1_000), Noise::NONE, 1, 0).unwrap();
+    let mut none = PowerSensor::new(PlantDomain::Gpu(0), millis(1_000), Noise::NONE, 1, 0).unwrap();
     assert_eq!(none.read(&plant), None);
-    let mut none = EnergyCounter::new(Domain::Package(2), millis(1), Noise::NONE, 1, 0).unwrap();
+    let mut none = EnergyCounter::new(PlantDomain::Package(2), millis(1), Noise::NONE, 1, 0).unwrap();
     assert_eq!(none.read(&plant), None);
 
     let sensor = |window, noise| PowerSensor::new(NODE, window, noise, 1, 0).is_err();

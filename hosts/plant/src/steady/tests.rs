@@ -1,12 +1,12 @@
 use super::*;
 use crate::limiter::PowerLimit;
-use crate::plant::{Domain, Plant, Term};
+use crate::plant::{Plant, PlantDomain, PowerLimitTerm};
 use crate::preset;
 use power_units::Micros;
 use proptest::prelude::*;
 
-fn held(load: Load, limit_khz: u32, power_limit: Option<f64>) -> Held {
-    Held { load, limit_khz, power_limit, ambient_c: 24.0 }
+fn held(load: Load, limit_khz: u32, power_limit: Option<f64>) -> PackageSetpoint {
+    PackageSetpoint { load, limit_khz, power_limit, ambient_c: 24.0 }
 }
 
 /// A family with one small package, so that a run to rest is quick.
@@ -56,7 +56,7 @@ fn what_cannot_be_is_refused() {
     for bad in [f64::NAN, -1.0, f64::INFINITY] {
         assert!(node.package(0, held(Load::busy(bad), 1, None)).is_err());
         assert!(node.package(0, held(load, 1, Some(bad))).is_err());
-        assert!(node.package(0, Held { ambient_c: bad * 200.0, ..held(load, 1, None) }).is_err());
+        assert!(node.package(0, PackageSetpoint { ambient_c: bad * 200.0, ..held(load, 1, None) }).is_err());
         assert!(node.best_uniform(Load::busy(bad), 300.0).is_err());
         assert!(node.best_uniform(load, bad).is_err());
     }
@@ -85,13 +85,13 @@ proptest! {
         plant.set_load(load).unwrap();
         plant.set_all_frequencies(khz);
         let power_limit = limit.map(|watts| PowerLimit { watts, window_s: 1.0 });
-        plant.set_power_limit(0, Term::Long, power_limit).unwrap();
+        plant.set_power_limit(0, PowerLimitTerm::Long, power_limit).unwrap();
         plant.advance(Micros::new(400_000_000));
-        let watts = plant.watts(Domain::Package(0)).unwrap();
+        let watts = plant.watts(PlantDomain::Package(0)).unwrap();
         prop_assert!(near(watts, steady.watts), "{name}: {watts} W, said to be {steady:?}");
         prop_assert!(near(plant.cpu_speed(), steady.speed), "{name}: {}, {steady:?}", plant.cpu_speed());
         prop_assert!(near(plant.core_khz(0).unwrap(), steady.clock * 3_200_000.0), "{name}");
-        prop_assert!(near(plant.celsius(Domain::Package(0)).unwrap(), steady.celsius), "{name}");
+        prop_assert!(near(plant.celsius(PlantDomain::Package(0)).unwrap(), steady.celsius), "{name}");
     }
 
     #[test]
@@ -115,9 +115,9 @@ proptest! {
         plant.set_gpu_load(0, load).unwrap();
         plant.set_gpu_cap(0, cap).unwrap();
         plant.advance(Micros::new(300_000_000));
-        prop_assert!(near(plant.watts(Domain::Gpu(0)).unwrap(), steady.watts), "{steady:?}");
-        prop_assert!(near(plant.speed(Domain::Gpu(0)).unwrap(), steady.speed), "{steady:?}");
-        prop_assert!(near(plant.celsius(Domain::Gpu(0)).unwrap(), steady.celsius), "{steady:?}");
+        prop_assert!(near(plant.watts(PlantDomain::Gpu(0)).unwrap(), steady.watts), "{steady:?}");
+        prop_assert!(near(plant.speed(PlantDomain::Gpu(0)).unwrap(), steady.speed), "{steady:?}");
+        prop_assert!(near(plant.celsius(PlantDomain::Gpu(0)).unwrap(), steady.celsius), "{steady:?}");
     }
 }
 

@@ -2,16 +2,16 @@ use super::*;
 use crate::fleet::Fleet;
 use serde_json::json;
 
-fn machine(fleet: &str) -> Machine {
+fn machine(fleet: &str) -> SimulatedMachine {
     let members = Fleet::parse(fleet).unwrap().members().unwrap();
-    Machine::new(&members[0], 1).unwrap()
+    SimulatedMachine::new(&members[0], 1).unwrap()
 }
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
-fn ask(machine: &mut Machine, body: &Value) -> (&'static str, Value) {
+fn ask(machine: &mut SimulatedMachine, body: &Value) -> (&'static str, Value) {
     let mut last = Last::nothing(NOW);
-    let done = act(machine, &mut last, &Faults::default(), body.to_string().as_bytes(), NOW).unwrap();
+    let done = act(machine, &mut last, &NodeFaults::default(), body.to_string().as_bytes(), NOW).unwrap();
     let answer = serde_json::to_value(answer(machine, &last, &done, "n")).unwrap();
     (done.outcome.word(), answer)
 }
@@ -106,25 +106,27 @@ fn a_body_that_is_no_object_of_the_right_types_changes_nothing() {
         "\u{0}",
         &deep,
     ] {
-        let refused = act(&mut machine, &mut last, &Faults::default(), body.as_bytes(), NOW);
+        let refused = act(&mut machine, &mut last, &NodeFaults::default(), body.as_bytes(), NOW);
         assert!(refused.is_err(), "{body:.60}");
     }
-    assert!(act(&mut machine, &mut last, &Faults::default(), &[0xff, 0xfe], NOW).is_err());
+    assert!(act(&mut machine, &mut last, &NodeFaults::default(), &[0xff, 0xfe], NOW).is_err());
     assert_eq!(last, Last::nothing(NOW));
     assert_eq!((machine.package_cap(), machine.board_cap()), (300.0, Some(700.0)));
 }
 
 #[test]
 fn broken_controls_never_reach_the_machine() {
-    for (control, result) in
-        [(Control::Ignored, "applied"), (Control::Blocked, "blocked"), (Control::Error, "error")]
-    {
+    for (control, result) in [
+        (ControlFault::Ignored, "applied"),
+        (ControlFault::Blocked, "blocked"),
+        (ControlFault::Error, "error"),
+    ] {
         let mut machine = machine("xeon:1");
         let mut last = Last::nothing(NOW);
         let body = json!({"action": SET_POWER, "capWatts": 200.0}).to_string();
-        let faults = Faults { control, ..Faults::default() };
+        let faults = NodeFaults { control, ..NodeFaults::default() };
         let done = act(&mut machine, &mut last, &faults, body.as_bytes(), NOW).unwrap();
-        assert_eq!((done.action, done.outcome.word()), (Action::Power, result));
+        assert_eq!((done.action, done.outcome.word()), (ControlAction::Power, result));
         assert_eq!(machine.package_cap(), 270.0);
     }
 }

@@ -1,6 +1,6 @@
 //! A fleet as a file: JSON, read once at the start. A field that nobody knows is an error, because it is a typo.
 
-use super::{Fleet, FleetError, GpuKind, Kind};
+use super::{Fleet, FleetError, GpuKind, NodeKind};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -69,7 +69,7 @@ impl Fleet {
         let file: File = serde_json::from_str(text).map_err(|error| FleetError(error.to_string()))?;
         let kinds = file.kinds.into_iter().map(|kind| (kind.count, kind)).map(|(count, kind)| {
             let gpus = kind.gpus.map(|FileGpus { model, count }| GpuKind { model, count });
-            let kind = Kind {
+            let kind = NodeKind {
                 name: kind.name,
                 cpu_model: kind.cpu_model,
                 sockets: kind.sockets,

@@ -8,7 +8,7 @@ pub(super) const BUILT_IN: [&str; 4] = ["xeon", "epyc", "gpu", "amd-gpu"];
 
 /// A kind of node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kind {
+pub struct NodeKind {
     /// A part of the names of its nodes.
     pub name: String,
     /// A processor of the catalogue.
@@ -36,7 +36,7 @@ pub struct GpuKind {
     pub count: u32,
 }
 
-impl Kind {
+impl NodeKind {
     /// A kind that is built in, by its name.
     #[must_use]
     pub fn built_in(name: &str) -> Option<Self> {

@@ -81,6 +81,6 @@ fn a_file_with_a_typo_or_an_impossible_kind_is_refused() {
 fn every_kind_that_is_built_in_is_a_machine() {
     for kind in kind::BUILT_IN {
         let members = Fleet::parse(&format!("{kind}:1")).unwrap().members().unwrap();
-        assert!(crate::machine::Machine::new(&members[0], 1).is_ok(), "{kind}");
+        assert!(crate::machine::SimulatedMachine::new(&members[0], 1).is_ok(), "{kind}");
     }
 }

@@ -1,12 +1,12 @@
 //! `GET /state/{node}`: the truth about a node, for people and tests, whatever its telemetry shows.
 
-use crate::telemetry::Telemetry;
-use crate::world::State;
+use crate::telemetry::TelemetryResponse;
+use crate::world::SimulatedState;
 use serde_json::{Value, json};
 
 /// Everything about a node.
-pub(super) fn of(state: &mut State) -> Value {
-    let truth = Telemetry::of(&mut state.machine, &state.last, state.last.at);
+pub(super) fn of(state: &mut SimulatedState) -> Value {
+    let truth = TelemetryResponse::of(&mut state.machine, &state.last, state.last.at);
     let machine = &state.machine;
     let pods: Vec<Value> = machine
         .pods()

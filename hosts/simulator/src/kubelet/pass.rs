@@ -1,15 +1,15 @@
 //! One pass: the machines are brought in line with the pods, and what is to be written is found.
 
 use super::{Due, Kubelet};
-use crate::machine::{Machine, PodId, Running};
-use crate::pods::{Next, Phase, Pod};
+use crate::machine::{PodId, Running, SimulatedMachine};
+use crate::pods::{BoundPod, BoundPodPhase, Next};
 use host_kit::clock::Mono;
-use host_kit::reflect::{Held, Key};
+use host_kit::reflect::{CachedRow, ObjectKey};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Pods by the node that they are bound to.
-type ByNode = BTreeMap<String, Vec<(Key, Arc<Pod>)>>;
+type ByNode = BTreeMap<String, Vec<(ObjectKey, Arc<BoundPod>)>>;
 
 impl Kubelet {
     /// Looks at every pod.
@@ -35,7 +35,7 @@ impl Kubelet {
             settle(&mut state.machine, pods);
             let mut used = used(&state.machine, pods);
             for (key, pod) in pods {
-                let next = if pod.phase == Phase::Pending && pod.deleting.is_none() {
+                let next = if pod.phase == BoundPodPhase::Pending && pod.deleting.is_none() {
                     begin(&mut state.machine, pod, &node.room, &mut used)
                 } else {
                     let running = state.machine.pods().get(&pod.id);
@@ -60,7 +60,7 @@ impl Kubelet {
     fn by_node(&self) -> ByNode {
         self.rows.with(|rows| {
             let mut by_node = ByNode::new();
-            for (key, Held { row, .. }) in rows {
+            for (key, CachedRow { row, .. }) in rows {
                 if self.world.node(&row.node).is_some() {
                     by_node.entry(row.node.clone()).or_default().push((key.clone(), row.clone()));
                 }
@@ -74,7 +74,7 @@ impl Kubelet {
     }
 
     /// What is to be noted of a pod's progress now.
-    fn note(&mut self, pod: &Pod, done: f64, now: Mono) -> Option<f64> {
+    fn note(&mut self, pod: &BoundPod, done: f64, now: Mono) -> Option<f64> {
         let every = self.checkpoint?;
         let noted = *self.noted.entry(pod.id.clone()).or_insert(now);
         let moved = done - pod.done > 1e-6;
@@ -103,8 +103,9 @@ impl Kubelet {
 }
 
 /// Takes up what runs, and ends what does not. A pod that was begun here stays although its object does not say so yet.
-fn settle(machine: &mut Machine, pods: &[(Key, Arc<Pod>)]) {
-    let keeps = |pod: &Pod| pod.works() || (pod.phase == Phase::Pending && pod.deleting.is_none());
+fn settle(machine: &mut SimulatedMachine, pods: &[(ObjectKey, Arc<BoundPod>)]) {
+    let keeps =
+        |pod: &BoundPod| pod.works() || (pod.phase == BoundPodPhase::Pending && pod.deleting.is_none());
     let wanted: BTreeSet<&PodId> =
         pods.iter().filter(|(_, pod)| keeps(pod)).map(|(_, pod)| &pod.id).collect();
     let over: Vec<PodId> = machine.pods().keys().filter(|id| !wanted.contains(id)).cloned().collect();
@@ -119,10 +120,10 @@ fn settle(machine: &mut Machine, pods: &[(Key, Arc<Pod>)]) {
 }
 
 /// What the pods take that run or were begun here. Only asked for where one waits to be admitted.
-fn used(machine: &Machine, pods: &[(Key, Arc<Pod>)]) -> BTreeMap<String, i128> {
+fn used(machine: &SimulatedMachine, pods: &[(ObjectKey, Arc<BoundPod>)]) -> BTreeMap<String, i128> {
     let mut used = BTreeMap::new();
-    let begun = |pod: &Pod| machine.pods().contains_key(&pod.id);
-    if pods.iter().all(|(_, pod)| pod.phase != Phase::Pending || begun(pod)) {
+    let begun = |pod: &BoundPod| machine.pods().contains_key(&pod.id);
+    if pods.iter().all(|(_, pod)| pod.phase != BoundPodPhase::Pending || begun(pod)) {
         return used;
     }
     for (_, pod) in pods.iter().filter(|(_, pod)| pod.holds() || begun(pod)) {
@@ -133,8 +134,8 @@ fn used(machine: &Machine, pods: &[(Key, Arc<Pod>)]) -> BTreeMap<String, i128> {
 
 /// Admits a pod, and begins it on its machine before anybody is told.
 fn begin(
-    machine: &mut Machine,
-    pod: &Pod,
+    machine: &mut SimulatedMachine,
+    pod: &BoundPod,
     room: &BTreeMap<String, i128>,
     used: &mut BTreeMap<String, i128>,
 ) -> Next {

@@ -1,8 +1,8 @@
 //! The writes about one pod.
 
 use crate::nodes::FIELD_MANAGER;
-use crate::pods::{Next, Pod, failed, finished, progress, running};
-use host_kit::reflect::Key;
+use crate::pods::{BoundPod, Next, failed, finished, progress, running};
+use host_kit::reflect::ObjectKey;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod as Object;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
@@ -12,8 +12,8 @@ use serde_json::json;
 /// Writes what comes next for a pod. The UID refuses it when another pod has taken the name.
 pub(super) async fn write(
     client: &Client,
-    key: &Key,
-    pod: &Pod,
+    key: &ObjectKey,
+    pod: &BoundPod,
     next: &Next,
     now: Timestamp,
 ) -> Result<(), kube::Error> {

@@ -1,6 +1,6 @@
 //! The pods of a machine: what they make of its clocks, and what load they are to it.
 
-use super::Machine;
+use super::SimulatedMachine;
 use crate::work::Work;
 use plant::Load;
 use std::fmt;
@@ -55,7 +55,7 @@ impl Running {
     }
 }
 
-impl Machine {
+impl SimulatedMachine {
     /// Counts every pod's progress; those that have finished no longer load the machine.
     pub(super) fn work(&mut self, now_us: u64) {
         if self.pods.is_empty() {

@@ -3,9 +3,9 @@ use crate::fleet::Fleet;
 use crate::work;
 use serde_json::json;
 
-fn machine(fleet: &str) -> Machine {
+fn machine(fleet: &str) -> SimulatedMachine {
     let members = Fleet::parse(fleet).unwrap().members().unwrap();
-    Machine::new(&members[0], 1).unwrap()
+    SimulatedMachine::new(&members[0], 1).unwrap()
 }
 
 /// A pod that keeps what it has fully busy with work that follows the clock.

@@ -1,12 +1,12 @@
 //! What can be seen of a machine, for telemetry, metrics and tests.
 
-use super::{Machine, Running};
-use crate::work::Class;
-use plant::Domain;
+use super::{Running, SimulatedMachine};
+use crate::work::LoadBottleneck;
+use plant::PlantDomain;
 
 /// What the telemetry of a machine is made of. Watts are of all packages, or of all GPUs, unless a name says otherwise.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reading {
+pub struct TelemetryReading {
     /// All packages, mean over the telemetry's window.
     pub cpu_watts: f64,
     /// All packages, now.
@@ -32,9 +32,9 @@ pub struct Reading {
     /// The mean of how much GPU pods wait for their processors, weighted by their GPUs.
     pub feed: f64,
     /// What most of the busy processors are bound by.
-    pub cpu_class: Class,
+    pub cpu_class: LoadBottleneck,
     /// What most of the busy GPUs are bound by.
-    pub gpu_class: Class,
+    pub gpu_class: LoadBottleneck,
     /// The clock of the processors while busy, as a part of the highest.
     pub cpu_clock: f64,
     /// The clock of the GPUs while busy, as a part of the highest; the mean of all.
@@ -49,7 +49,7 @@ pub struct Reading {
     pub performance_pods: usize,
 }
 
-impl Machine {
+impl SimulatedMachine {
     /// The limit on each package, W.
     #[must_use]
     pub const fn package_cap(&self) -> f64 {
@@ -71,7 +71,7 @@ impl Machine {
     /// The energy of the whole node since the start, J.
     #[must_use]
     pub fn joules(&self) -> f64 {
-        self.plant.energy(Domain::Node).map_or(0.0, |energy| energy.get() as f64 / 1e6)
+        self.plant.energy(PlantDomain::Node).map_or(0.0, |energy| energy.get() as f64 / 1e6)
     }
 
     /// The clock of the processors while busy, as a part of the highest; the mean of all packages.
@@ -87,15 +87,15 @@ impl Machine {
 
     /// Reads everything.
     #[must_use]
-    pub fn read(&mut self) -> Reading {
+    pub fn read(&mut self) -> TelemetryReading {
         let plant = &self.plant;
         let cpu_watts = self.cpu_sensors.iter_mut().filter_map(|sensor| sensor.read(plant)).sum();
         let gpu_watts = self.gpu_sensors.iter_mut().filter_map(|sensor| sensor.read(plant)).sum();
         let part = |domain| (plant.watts(domain).unwrap_or(0.0), plant.celsius(domain).unwrap_or(0.0));
-        let packages: Vec<_> = (0..plant.packages()).map(|at| part(Domain::Package(at))).collect();
-        let boards: Vec<_> = (0..plant.gpus()).map(|at| part(Domain::Gpu(at))).collect();
+        let packages: Vec<_> = (0..plant.packages()).map(|at| part(PlantDomain::Package(at))).collect();
+        let boards: Vec<_> = (0..plant.gpus()).map(|at| part(PlantDomain::Gpu(at))).collect();
         let hot = (0..packages.len())
-            .any(|at| plant.throttle(Domain::Package(at)).is_some_and(|throttle| throttle.thermal));
+            .any(|at| plant.throttle(PlantDomain::Package(at)).is_some_and(|throttle| throttle.thermal));
         let cpu_clock = self.cpu_clock();
         let clocks: Vec<f64> = (0..boards.len()).filter_map(|at| plant.gpu_clock(at)).collect();
         let busy: Vec<f64> = (0..boards.len()).filter_map(|at| plant.gpu_utilisation(at)).collect();
@@ -108,7 +108,7 @@ impl Machine {
             .packages
             .first()
             .map_or(1.0, |package| f64::from(package.min_khz) / f64::from(package.max_khz));
-        Reading {
+        TelemetryReading {
             cpu_watts,
             cpu_watts_now: packages.iter().map(|(watts, _)| watts).sum(),
             gpu_watts,
@@ -161,11 +161,15 @@ fn weighted(pods: &[&Running], weight: impl Fn(&Running) -> f64, value: impl Fn(
 }
 
 /// The class of at least three fifths of the weight, else none in particular (facts/simulator.md section 3.6).
-fn dominant(pods: &[&Running], weight: impl Fn(&Running) -> f64, class: impl Fn(&Running) -> Class) -> Class {
+fn dominant(
+    pods: &[&Running],
+    weight: impl Fn(&Running) -> f64,
+    class: impl Fn(&Running) -> LoadBottleneck,
+) -> LoadBottleneck {
     let total: f64 = pods.iter().map(|pod| weight(pod)).sum();
-    let of = |wanted: Class| -> f64 {
+    let of = |wanted: LoadBottleneck| -> f64 {
         pods.iter().filter(|pod| class(pod) == wanted).map(|pod| weight(pod)).sum()
     };
-    let leads = |wanted: &Class| total > 0.0 && of(*wanted) >= 0.6 * total;
-    Class::ALL.into_iter().find(leads).unwrap_or(Class::Mixed)
+    let leads = |wanted: &LoadBottleneck| total > 0.0 && of(*wanted) >= 0.6 * total;
+    LoadBottleneck::ALL.into_iter().find(leads).unwrap_or(LoadBottleneck::Mixed)
 }

@@ -10,7 +10,7 @@ const NANOS: i128 = 1_000_000_000;
 
 /// What a pod takes, in billionths, by resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Asks(pub(crate) BTreeMap<String, i128>);
+pub struct PodRequests(pub(crate) BTreeMap<String, i128>);
 
 /// What a node has too little of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl fmt::Display for Lack {
     }
 }
 
-impl Asks {
+impl PodRequests {
     /// Of a pod's specification: its containers together, or the largest of the initial ones, and the overhead. A
     /// resource that is only limited is asked for as much as its limit.
     ///

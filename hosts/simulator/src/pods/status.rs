@@ -1,12 +1,12 @@
 //! What a kubelet writes into a pod's status.
 
-use super::{PROGRESS, Pod};
+use super::{BoundPod, PROGRESS};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 /// Its containers run.
 #[must_use]
-pub fn running(pod: &Pod, now: Timestamp) -> Value {
+pub fn running(pod: &BoundPod, now: Timestamp) -> Value {
     let address = address(&pod.id.0);
     let since = |state: &str| -> Value { json!({state: {"startedAt": now}}) };
     json!({
@@ -27,7 +27,7 @@ pub fn running(pod: &Pod, now: Timestamp) -> Value {
 
 /// Its containers have ended with this code.
 #[must_use]
-pub fn finished(pod: &Pod, code: u8, now: Timestamp) -> Value {
+pub fn finished(pod: &BoundPod, code: u8, now: Timestamp) -> Value {
     let (phase, reason) = if code == 0 { ("Succeeded", "PodCompleted") } else { ("Failed", "PodFailed") };
     let started = pod.started.clone().unwrap_or_else(|| now.to_string());
     let mut conditions =
@@ -68,7 +68,7 @@ fn ended(code: u8, started: &str, now: Timestamp) -> Value {
     json!({"terminated": {"exitCode": code, "reason": reason, "startedAt": started, "finishedAt": now}})
 }
 
-fn containers(pod: &Pod, of: &[(String, String)], ready: bool, state: &Value) -> Vec<Value> {
+fn containers(pod: &BoundPod, of: &[(String, String)], ready: bool, state: &Value) -> Vec<Value> {
     let started = state.get("running").is_some();
     let one = |(name, image): &(String, String)| {
         json!({

@@ -21,10 +21,10 @@ fn object() -> Value {
     })
 }
 
-fn pod(change: impl FnOnce(&mut Value)) -> Pod {
+fn pod(change: impl FnOnce(&mut Value)) -> BoundPod {
     let mut object = object();
     change(&mut object);
-    Pod::read(&object).unwrap()
+    BoundPod::read(&object).unwrap()
 }
 
 const GIB: i128 = (1 << 30) * 1_000_000_000;
@@ -51,10 +51,10 @@ fn a_pod_without_an_id_or_a_node_or_with_a_quantity_that_is_none_is_no_row() {
     ] {
         let mut object = object();
         *object.pointer_mut(path).unwrap() = value;
-        assert!(Pod::read(&object).is_err(), "{path}");
+        assert!(BoundPod::read(&object).is_err(), "{path}");
     }
     for hostile in [json!(null), json!([]), json!("pod"), json!({"metadata": 1, "spec": [], "status": "x"})] {
-        assert!(Pod::read(&hostile).is_err(), "{hostile}");
+        assert!(BoundPod::read(&hostile).is_err(), "{hostile}");
     }
 }
 

@@ -7,10 +7,13 @@ fn notes(of: &[(&str, &str)]) -> BTreeMap<String, String> {
 #[test]
 fn a_pod_that_says_nothing_is_busy_as_its_class_usually_is() {
     let standard = Work::read(&notes(&[]), 4.0, 0, false).unwrap();
-    assert_eq!((standard.cpu_class, standard.cpu_utilisation, standard.memory), (Class::Mixed, 0.65, 0.45));
+    assert_eq!(
+        (standard.cpu_class, standard.cpu_utilisation, standard.memory),
+        (LoadBottleneck::Mixed, 0.65, 0.45)
+    );
     assert_eq!((standard.io, standard.duration, standard.exit_code), (0.10, None, 0));
     let performance = Work::read(&notes(&[]), 0.0, 2, true).unwrap();
-    assert_eq!((performance.cpu_class, performance.cpu_utilisation), (Class::Compute, 0.95));
+    assert_eq!((performance.cpu_class, performance.cpu_utilisation), (LoadBottleneck::Compute, 0.95));
     assert_eq!((performance.cpus, performance.gpu_utilisation, performance.feed), (0.1, 0.80, 0.45));
 }
 

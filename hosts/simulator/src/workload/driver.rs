@@ -3,8 +3,8 @@
 use super::{Generator, PART_OF};
 use crate::settings::Workload;
 use futures::FutureExt;
-use host_kit::clock::Clock;
-use host_kit::reflect::{Key, Reflections, Row, Rows, Source, reflect};
+use host_kit::clock::HostClock;
+use host_kit::reflect::{ObjectKey, Reflections, Row, Rows, WatchSource, reflect};
 use host_kit::shutdown::Stop;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{DeleteParams, PostParams};
@@ -48,10 +48,10 @@ pub(crate) async fn drive(
     client: Client,
     workload: Workload,
     (seed, speed): (u64, f64),
-    parts: (&Reflections, Arc<dyn Clock>),
+    parts: (&Reflections, Arc<dyn HostClock>),
     stop: Stop,
 ) {
-    let source = Source {
+    let source = WatchSource {
         path: format!("/api/v1/namespaces/{}/pods", workload.namespace),
         labels: Some(format!("{}={}", PART_OF.0, PART_OF.1)),
         fields: None,
@@ -102,9 +102,9 @@ fn waiting(rows: &Rows<Seen>) -> usize {
 }
 
 /// The oldest finished pods beyond those that stay.
-fn finished(rows: &Rows<Seen>) -> Vec<Key> {
+fn finished(rows: &Rows<Seen>) -> Vec<ObjectKey> {
     rows.with(|rows| {
-        let mut over: Vec<(&str, &Key)> = rows
+        let mut over: Vec<(&str, &ObjectKey)> = rows
             .iter()
             .filter(|(_, held)| held.row.over)
             .map(|(key, held)| (held.row.created.as_str(), key))

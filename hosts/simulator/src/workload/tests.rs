@@ -1,5 +1,5 @@
 use super::*;
-use crate::pods::Pod;
+use crate::pods::BoundPod;
 use host_kit::reflect::Row;
 
 fn mix(gpus: Option<Vendor>) -> Mix {
@@ -7,10 +7,10 @@ fn mix(gpus: Option<Vendor>) -> Mix {
 }
 
 /// The pod as it is when it has been created and bound.
-fn bound(mut job: Job) -> Pod {
+fn bound(mut job: Job) -> BoundPod {
     job.pod["metadata"]["uid"] = json!("u");
     job.pod["spec"]["nodeName"] = json!("n");
-    Pod::read(&job.pod).unwrap()
+    BoundPod::read(&job.pod).unwrap()
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A simulator on an API server in memory, with a clock of its own.
 
-use embedded_api::{EmbeddedApi, Options};
+use embedded_api::{ApiOptions, EmbeddedApi};
 use host_kit::clock::ManualClock;
 use host_kit::program::Context;
 use host_kit::shutdown::{self, Tasks, Trigger};
@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::{Value, json};
-use simulator::world::World;
+use simulator::world::SimulatedWorld;
 use simulator::{Fleet, Settings};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(crate) struct Lab {
 /// A simulator that runs in it.
 pub(crate) struct Simulator {
     pub(crate) address: SocketAddr,
-    pub(crate) world: Arc<World>,
+    pub(crate) world: Arc<SimulatedWorld>,
     trigger: Trigger,
     ended: JoinHandle<()>,
 }
@@ -48,7 +48,7 @@ pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool)
 
 impl Lab {
     pub(crate) fn new() -> Self {
-        let api = EmbeddedApi::new(&Options::with(Vec::new())).unwrap();
+        let api = EmbeddedApi::new(&ApiOptions::with(Vec::new())).unwrap();
         let client = api.client();
         Self { api, client, clock: ManualClock::at("2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap()) }
     }

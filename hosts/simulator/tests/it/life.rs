@@ -1,7 +1,7 @@
 //! Nodes and pods, as the API server sees them.
 
 use super::lab::{Lab, eventually};
-use embedded_api::{Answer, Matching, Verb};
+use embedded_api::{InjectedResponse, Matching, Verb};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
@@ -262,7 +262,11 @@ async fn pods_of_a_node_that_is_gone_are_let_go_when_it_is_back() {
 async fn an_api_server_that_fails_loses_no_pod() {
     let lab = Lab::new();
     let simulator = lab.start("epyc:2").await;
-    lab.api.faults().fail(Matching::any().resource("pods").verb(Verb::Patch), Answer::InternalError, 25);
+    lab.api.faults().fail(
+        Matching::any().resource("pods").verb(Verb::Patch),
+        InjectedResponse::InternalError,
+        25,
+    );
     for number in 0..20 {
         let node = format!("sim-epyc-{}", number % 2);
         lab.pod(&format!("p{number}"), &node, &json!({"sim.joulie.io/duration": "5s"}), &json!({})).await;
@@ -287,7 +291,11 @@ async fn an_api_server_that_fails_loses_no_pod() {
 async fn a_burst_on_one_node_is_admitted_once_each_and_works_while_the_writes_wait() {
     let lab = Lab::new();
     let simulator = lab.start("epyc:1").await;
-    lab.api.faults().fail(Matching::any().resource("pods").verb(Verb::Patch), Answer::InternalError, 10_000);
+    lab.api.faults().fail(
+        Matching::any().resource("pods").verb(Verb::Patch),
+        InjectedResponse::InternalError,
+        10_000,
+    );
     // Far more than are written at once; there is room for 96 of them, and 110 pods.
     let notes = json!({"sim.joulie.io/duration": "1h"});
     for number in 0..100 {

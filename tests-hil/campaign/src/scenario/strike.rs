@@ -9,8 +9,8 @@ use crate::said::Said;
 use crate::world::Wish;
 use plant::Load;
 use rig::faults::{Direction, Effect, Fault, Gate};
-use rig::machine::{Attribute, Machine};
-use rig::powercap::Lock;
+use rig::machine::{RigMachine, VirtualAttribute};
+use rig::powercap::RegisterLock;
 use std::time::Duration;
 
 /// EIO, EINVAL, EBUSY, EPERM, ENODATA, ENODEV, EAGAIN, by their numbers on Linux.
@@ -63,7 +63,7 @@ impl Stage {
     }
 
     /// The files of a part of the machine, of which some go wrong together. A part that goes on without them is nothing.
-    fn files(&mut self) -> (Part, Vec<Attribute>) {
+    fn files(&mut self) -> (Part, Vec<VirtualAttribute>) {
         let machine = self.world.machine.clone();
         let machine = machine.lock();
         let packages = machine.zones().iter().enumerate().filter(|(_, slot)| is_package(slot));
@@ -76,16 +76,16 @@ impl Stage {
         let mut files = Vec::new();
         match self.world.draw.below(4) {
             0 => {
-                files.extend(struck.iter().map(|&(at, _)| Attribute::Energy(at)));
+                files.extend(struck.iter().map(|&(at, _)| VirtualAttribute::Energy(at)));
                 (Part::Meters, files)
             }
             1 => {
                 for (at, limits) in struck.into_iter().filter(|&(_, limits)| limits > 0) {
                     let limit = self.world.draw.below(limits);
                     files.push(match self.world.draw.below(4) {
-                        0 => Attribute::Enabled(at),
-                        1 => Attribute::TimeWindow(at, 0),
-                        _ => Attribute::PowerLimit(at, limit),
+                        0 => VirtualAttribute::Enabled(at),
+                        1 => VirtualAttribute::TimeWindow(at, 0),
+                        _ => VirtualAttribute::PowerLimit(at, limit),
                     });
                 }
                 (Part::Limits, files)
@@ -95,19 +95,30 @@ impl Stage {
                 let first = self.world.draw.below(policies);
                 let current = self.world.draw.percent(30);
                 for at in (first..first + count).map(|at| at % policies) {
-                    files.push(if current { Attribute::CurFreq(at) } else { Attribute::MaxFreq(at) });
+                    files.push(if current {
+                        VirtualAttribute::CurFreq(at)
+                    } else {
+                        VirtualAttribute::MaxFreq(at)
+                    });
                 }
                 (if current || count < policies { Part::Nothing } else { Part::Policies }, files)
             }
         }
     }
 
-    fn fault(&mut self, part: Part, files: &[Attribute], direction: Direction, effect: &Effect, times: u32) {
+    fn fault(
+        &mut self,
+        part: Part,
+        files: &[VirtualAttribute],
+        direction: Direction,
+        effect: &Effect,
+        times: u32,
+    ) {
         let how = if matches!(effect, Effect::Fails(ENODEV)) { Loss::Away } else { Loss::Silent };
         self.note(format!("{direction:?} {:?} × {times} of {:?}…", effect, files.first()));
         self.world.lose(part, how);
         let policies = self.world.machine.lock().policies().len();
-        self.world.stick((0..policies).filter(|at| files.contains(&Attribute::MaxFreq(*at))));
+        self.world.stick((0..policies).filter(|at| files.contains(&VirtualAttribute::MaxFreq(*at))));
         let mut machine = self.world.machine.lock();
         for on in files {
             machine.faults().add(Fault { on: on.clone(), direction, effect: effect.clone(), times });
@@ -132,7 +143,8 @@ impl Stage {
         let (part, files) = self.files();
         let bytes = *self.world.draw.pick(&NONSENSE);
         // A switch that says that it is off, or a short-term limit that says that it is not used, is believed, and rightly.
-        let may_be_zero = matches!(files.first(), Some(Attribute::Enabled(_) | Attribute::PowerLimit(_, 1)));
+        let may_be_zero =
+            matches!(files.first(), Some(VirtualAttribute::Enabled(_) | VirtualAttribute::PowerLimit(_, 1)));
         let bytes = if may_be_zero && bytes == b"0\n" { b"2 0\n" } else { bytes };
         let times = self.world.draw.within(1, 40);
         self.fault(part, &files, Direction::Read, &Effect::Answers(bytes.to_vec()), times);
@@ -166,7 +178,8 @@ impl Stage {
         self.fault(part, files, Direction::Read, &Effect::Hangs(gate.clone()), 1);
         self.world.gates.push(gate);
         // One thread serves all of powercap, and one all of cpufreq.
-        let of_policies = matches!(files.first(), Some(Attribute::CurFreq(_) | Attribute::MaxFreq(_)));
+        let of_policies =
+            matches!(files.first(), Some(VirtualAttribute::CurFreq(_) | VirtualAttribute::MaxFreq(_)));
         if of_policies {
             self.world.lose(Part::Policies, Loss::Silent);
         } else {
@@ -198,7 +211,7 @@ impl Stage {
         }
         let machine = self.world.machine.clone();
         let machine = machine.lock();
-        let open = |slot: &&rig::machine::Slot| is_package(slot) && slot.zone.lock == Lock::Open;
+        let open = |slot: &&rig::machine::ZoneSlot| is_package(slot) && slot.zone.lock == RegisterLock::Open;
         let mut above = Vec::new();
         let mut seen = false;
         for slot in machine.zones().iter().filter(open) {
@@ -235,8 +248,9 @@ impl Stage {
         }
         let machine = self.world.machine.clone();
         let machine = machine.lock();
-        let fast =
-            |policy: &&rig::cpufreq::Policy| !policy.inactive && policy.user_max > *policy.hardware.start();
+        let fast = |policy: &&rig::cpufreq::VirtualPolicy| {
+            !policy.inactive && policy.user_max > *policy.hardware.start()
+        };
         let count = machine.policies().iter().filter(fast).count();
         drop(machine);
         if count > 0 {
@@ -261,7 +275,7 @@ impl Stage {
             zones.filter(|(_, slot)| is_package(slot)).map(|(at, _)| at).collect()
         };
         let at = *self.world.draw.pick(&packages);
-        let present = |machine: &mut Machine, there: bool| {
+        let present = |machine: &mut RigMachine, there: bool| {
             machine.change(|zones, _, _| {
                 for (other, slot) in zones.iter_mut().enumerate() {
                     if other == at || slot.parent == Some(at) {
@@ -281,7 +295,7 @@ impl Stage {
         self.world.change_late(|machine| {
             machine.change(|zones, _, _| {
                 // Firmware may have given it another limit.
-                if let (Lock::Open, Some(long)) =
+                if let (RegisterLock::Open, Some(long)) =
                     (zones[at].zone.lock, zones[at].zone.constraints.first_mut())
                 {
                     long.power_raw = u64::from(watts) * 8;
@@ -304,7 +318,7 @@ impl Stage {
 
     fn reload_cpufreq(&mut self) {
         self.world.lose(Part::Policies, Loss::Away);
-        self.world.change(Machine::reload_cpufreq);
+        self.world.change(RigMachine::reload_cpufreq);
     }
 
     fn hotplug(&mut self) {
@@ -338,7 +352,7 @@ impl Stage {
         let (zones, policies) = {
             let machine = machine.lock();
             let open = machine.zones().iter().enumerate();
-            let open = open.filter(|(_, slot)| is_package(slot) && slot.zone.lock == Lock::Open);
+            let open = open.filter(|(_, slot)| is_package(slot) && slot.zone.lock == RegisterLock::Open);
             (open.map(|(at, _)| at).collect::<Vec<_>>(), machine.policies().len())
         };
         let power_raw = u64::from(self.world.draw.within(200, 400)) * 8;
@@ -416,7 +430,7 @@ impl Stage {
         let machine = self.world.machine.clone();
         let zones = machine.lock().zones().len();
         for at in 0..zones {
-            let _taken = machine.write(&Attribute::PowerLimit(at, 0), 0, b"10000000");
+            let _taken = machine.write(&VirtualAttribute::PowerLimit(at, 0), 0, b"10000000");
         }
     }
 }

@@ -1,15 +1,15 @@
 //! Three hundred points a day, and proof that each check can fail.
 
-use campaign::{Kind, Plan, Sabotage};
+use campaign::{CampaignPlan, MachineKind, Sabotage};
 use std::path::PathBuf;
 
-fn plan(points: u64, kinds: &[Kind], sabotage: Sabotage) -> Plan {
+fn plan(points: u64, kinds: &[MachineKind], sabotage: Sabotage) -> CampaignPlan {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_campaign"));
-    Plan { program, seed: 20_000, points, kinds: kinds.to_vec(), free_percent: 15, sabotage }
+    CampaignPlan { program, seed: 20_000, points, kinds: kinds.to_vec(), free_percent: 15, sabotage }
 }
 
 /// Nothing where virtual hardware cannot be mounted, and a word about it.
-fn run(plan: &Plan, enough: usize) -> Option<(campaign::Tally, Vec<campaign::Failure>)> {
+fn run(plan: &CampaignPlan, enough: usize) -> Option<(campaign::Tally, Vec<campaign::FailedScenario>)> {
     match campaign::run(plan, enough, |_, _| ()) {
         Ok(seen) => Some(seen),
         Err(skip) => {
@@ -19,7 +19,8 @@ fn run(plan: &Plan, enough: usize) -> Option<(campaign::Tally, Vec<campaign::Fai
     }
 }
 
-const SMALL: [Kind; 4] = [Kind::Limits, Kind::Locked, Kind::Half, Kind::Client];
+const SMALL: [MachineKind; 4] =
+    [MachineKind::Limits, MachineKind::Locked, MachineKind::Half, MachineKind::Client];
 
 #[test]
 fn whatever_goes_wrong_originals_are_kept_and_caps_hold() {

@@ -1,6 +1,6 @@
 //! What a kubelet writes about its node: the object, its status, and the Lease that is its heartbeat.
 
-use super::{FIELD_MANAGER, Machine};
+use super::{FIELD_MANAGER, FakeNode};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
@@ -18,7 +18,7 @@ const LEASE_SECONDS: i32 = 40;
 const IMAGE_BYTES: u64 = 100_000_000;
 
 /// The heartbeat comes first and the status before the taints: the node controller looks at each of them.
-pub(super) async fn register(client: &Client, machine: &Machine) -> Result<(), kube::Error> {
+pub(super) async fn register(client: &Client, machine: &FakeNode) -> Result<(), kube::Error> {
     heartbeat(client, &machine.name).await?;
     let nodes: Api<Node> = Api::all(client.clone());
     match nodes.create(&PostParams::default(), &node(machine)).await {
@@ -35,7 +35,7 @@ pub(super) async fn register(client: &Client, machine: &Machine) -> Result<(), k
 }
 
 /// Says again that it is in order. The node controller then takes its own taints off.
-pub(super) async fn ready(client: &Client, machine: &Machine) -> Result<(), kube::Error> {
+pub(super) async fn ready(client: &Client, machine: &FakeNode) -> Result<(), kube::Error> {
     let nodes: Api<Node> = Api::all(client.clone());
     let by = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     nodes.patch_status(&machine.name, &by, &Patch::Merge(status(machine))).await.map(drop)
@@ -56,7 +56,7 @@ pub(super) async fn heartbeat(client: &Client, name: &str) -> Result<(), kube::E
     Ok(())
 }
 
-fn node(machine: &Machine) -> Node {
+fn node(machine: &FakeNode) -> Node {
     let mut labels = machine.labels.clone();
     for (name, value) in [
         ("kubernetes.io/hostname", machine.name.as_str()),
@@ -76,7 +76,7 @@ fn node(machine: &Machine) -> Node {
     }
 }
 
-fn status(machine: &Machine) -> Value {
+fn status(machine: &FakeNode) -> Value {
     let now = Time(Timestamp::now());
     let condition = |kind: &str, status: &str, reason: &str| {
         json!({

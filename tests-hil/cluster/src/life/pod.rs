@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 
 /// How a pod ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum PodEnding {
     /// Every container with exit code 0.
     Succeeded,
     /// Every container with exit code 1.
     Failed,
 }
 
-impl Outcome {
+impl PodEnding {
     /// As the pod's phase says it.
     #[must_use]
     pub const fn phase(self) -> &'static str {
@@ -44,7 +44,7 @@ pub(super) enum Next {
     /// Its containers start.
     Run,
     /// Its containers end.
-    Finish(Outcome),
+    Finish(PodEnding),
     /// Its status gets this message.
     Say(String),
     /// Its containers have stopped, so the object may go.
@@ -70,7 +70,7 @@ pub(super) fn next(pod: &Pod) -> Next {
 }
 
 fn finish(asked: &str, said: Option<&str>) -> Next {
-    if let Some(outcome) = Outcome::of_phase(asked) {
+    if let Some(outcome) = PodEnding::of_phase(asked) {
         return Next::Finish(outcome);
     }
     let message = format!("{FINISH} is {asked:?}; Succeeded and Failed are accepted");
@@ -115,18 +115,18 @@ fn running(pod: &Pod, number: u32) -> Value {
             condition("ContainersReady", true, "", &now),
             condition("Ready", true, "", &now),
         ],
-        "initContainerStatuses": containers(pod, true, |_| ended(Outcome::Succeeded, &now, &now)),
+        "initContainerStatuses": containers(pod, true, |_| ended(PodEnding::Succeeded, &now, &now)),
         "containerStatuses": containers(pod, false, |_| json!({"running": {"startedAt": now}})),
     })
 }
 
-fn finished(pod: &Pod, outcome: Outcome) -> Value {
+fn finished(pod: &Pod, outcome: PodEnding) -> Value {
     let now = Time(Timestamp::now());
     let started =
         pod.status.as_ref().and_then(|status| status.start_time.clone()).unwrap_or_else(|| now.clone());
     let reason = match outcome {
-        Outcome::Succeeded => "PodCompleted",
-        Outcome::Failed => "PodFailed",
+        PodEnding::Succeeded => "PodCompleted",
+        PodEnding::Failed => "PodFailed",
     };
     json!({
         "phase": outcome.phase(),
@@ -143,10 +143,10 @@ fn condition(kind: &str, is_so: bool, reason: &str, since: &Time) -> Value {
     json!({"type": kind, "status": status, "reason": reason, "lastTransitionTime": since})
 }
 
-fn ended(outcome: Outcome, started: &Time, now: &Time) -> Value {
+fn ended(outcome: PodEnding, started: &Time, now: &Time) -> Value {
     let (code, reason) = match outcome {
-        Outcome::Succeeded => (0, "Completed"),
-        Outcome::Failed => (1, "Error"),
+        PodEnding::Succeeded => (0, "Completed"),
+        PodEnding::Failed => (1, "Error"),
     };
     json!({"terminated": {"exitCode": code, "reason": reason, "startedAt": started, "finishedAt": now}})
 }

@@ -2,7 +2,7 @@
 
 use crate::support::{alone, pod, shared};
 use cluster::assets::{self, Environment};
-use cluster::{ClusterError, Component, ControlPlane, Options, start_or_skip};
+use cluster::{ClusterError, Component, ControlPlane, ControlPlaneOptions, start_or_skip};
 use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{ListParams, PostParams};
@@ -83,7 +83,7 @@ async fn list_pods(client: &Client, namespace: &str) -> Result<usize, u16> {
 #[tokio::test]
 async fn a_component_that_refuses_its_flags_is_told_with_its_own_words() {
     let _alone = alone().await;
-    let mut options = Options::api_only();
+    let mut options = ControlPlaneOptions::api_only();
     options.flags.push((Component::ApiServer, "--no-such-flag".to_owned()));
     let Some(told) = refusal(&options) else { return };
     assert!(told.contains("kube-apiserver ended") && told.contains("unknown flag: --no-such-flag"), "{told}");
@@ -93,7 +93,7 @@ async fn a_component_that_refuses_its_flags_is_told_with_its_own_words() {
 async fn a_port_that_is_taken_is_seen_as_one() {
     let _alone = alone().await;
     let somebody = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut options = Options::api_only();
+    let mut options = ControlPlaneOptions::api_only();
     options
         .flags
         .push((Component::ApiServer, format!("--secure-port={}", somebody.local_addr().unwrap().port())));
@@ -105,12 +105,13 @@ async fn a_port_that_is_taken_is_seen_as_one() {
 #[tokio::test]
 async fn a_component_that_does_not_come_up_in_time_is_told_with_its_log() {
     let _alone = alone().await;
-    let options = Options { deadline: Duration::from_millis(1), ..Options::api_only() };
+    let options =
+        ControlPlaneOptions { deadline: Duration::from_millis(1), ..ControlPlaneOptions::api_only() };
     let Some(told) = refusal(&options) else { return };
     assert!(told.contains("etcd was not ready after 0 s"), "{told}");
 }
 
-fn refusal(options: &Options) -> Option<String> {
+fn refusal(options: &ControlPlaneOptions) -> Option<String> {
     match ControlPlane::start(options) {
         Ok(_) => panic!("it came up"),
         Err(ClusterError::Absent(_)) => start_or_skip(options).map(|_| String::new()),
@@ -124,7 +125,7 @@ async fn assets_without_a_scheduler_bring_up_an_api_and_refuse_a_whole_control_p
     let own = Environment::of_this_process();
     let built = match assets::build(&own) {
         Ok(built) => built,
-        Err(ClusterError::Absent(_)) => return drop(start_or_skip(&Options::api_only())),
+        Err(ClusterError::Absent(_)) => return drop(start_or_skip(&ControlPlaneOptions::api_only())),
         Err(error) => panic!("{error}"),
     };
     let folder = std::env::temp_dir().join(format!("joulie-assets-{}", std::process::id()));
@@ -138,8 +139,11 @@ async fn assets_without_a_scheduler_bring_up_an_api_and_refuse_a_whole_control_p
         cache_home: None,
         home: None,
     };
-    let api = ControlPlane::start(&Options { environment: environment.clone(), ..Options::api_only() });
-    let whole = ControlPlane::start(&Options { environment, ..Options::whole() });
+    let api = ControlPlane::start(&ControlPlaneOptions {
+        environment: environment.clone(),
+        ..ControlPlaneOptions::api_only()
+    });
+    let whole = ControlPlane::start(&ControlPlaneOptions { environment, ..ControlPlaneOptions::whole() });
     std::fs::remove_dir_all(&folder).unwrap();
 
     let api = api.unwrap();

@@ -2,7 +2,7 @@
 
 use crate::support::{alone, processes_of, signal, until};
 use cluster::assets::{self, Environment};
-use cluster::{ClusterError, Component, ControlPlane, Options, start_or_skip};
+use cluster::{ClusterError, Component, ControlPlane, ControlPlaneOptions, start_or_skip};
 use std::io::{BufRead, BufReader, Lines};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -25,7 +25,7 @@ impl Drop for Owned {
 /// As a person starts it; `None` where that is impossible, which the library has then said.
 fn up() -> Option<Owned> {
     if let Err(ClusterError::Absent(_)) = assets::build(&Environment::of_this_process()) {
-        return start_or_skip(&Options::api_only()).and(None);
+        return start_or_skip(&ControlPlaneOptions::api_only()).and(None);
     }
     let mut up = Command::new(env!("CARGO_BIN_EXE_cluster"));
     up.args(["up", "--api-only", "--nodes", "1"]).stdout(Stdio::piped());
@@ -84,7 +84,7 @@ async fn an_owner_that_is_asked_to_end_takes_it_down_and_succeeds() {
 async fn a_handle_that_is_dropped_takes_it_down_before_it_returns() {
     let _alone = alone().await;
     let named = std::env::temp_dir().join(format!("joulie-named-{}", std::process::id()));
-    let options = Options { folder: Some(named.clone()), ..Options::api_only() };
+    let options = ControlPlaneOptions { folder: Some(named.clone()), ..ControlPlaneOptions::api_only() };
     let Some(cluster) = start_or_skip(&options) else { return };
     assert_eq!(cluster.folder(), named);
     assert!(cluster.pid(Component::Etcd).is_some() && cluster.pid(Component::Scheduler).is_none());

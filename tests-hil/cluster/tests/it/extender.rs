@@ -1,8 +1,8 @@
 //! A scheduler that is told about an extender asks it, in the form that it is told.
 
 use crate::support::{alone, pod, until};
-use cluster::life::{Life, Machine};
-use cluster::{Component, Extender, NodeForm, Options, Scheduler, start_or_skip};
+use cluster::life::{FakeNode, Life};
+use cluster::{Component, ControlPlaneOptions, Extender, NodeForm, Scheduler, start_or_skip};
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::Api;
 use kube::api::PostParams;
@@ -59,10 +59,11 @@ fn answer(stream: &TcpStream, preferred: &str, heard: &Mutex<Vec<(String, Value)
 #[tokio::test]
 async fn an_extender_is_asked_in_both_forms_and_decides() {
     let _alone = alone().await;
-    let options = Options { scheduler: Some(Scheduler::plain()), ..Options::api_only() };
+    let options =
+        ControlPlaneOptions { scheduler: Some(Scheduler::plain()), ..ControlPlaneOptions::api_only() };
     let Some(cluster) = start_or_skip(&options) else { return };
     let client = cluster.client().await.unwrap();
-    let _life = Life::start(client.clone(), Machine::many("node", 3)).await.unwrap();
+    let _life = Life::start(client.clone(), FakeNode::many("node", 3)).await.unwrap();
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "default");
     let account = serde_json::from_value(json!({"metadata": {"name": "default"}})).unwrap();
     accounts.create(&PostParams::default(), &account).await.unwrap();

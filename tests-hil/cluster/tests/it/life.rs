@@ -1,7 +1,7 @@
 //! Nodes without machines, among a real scheduler and real controllers.
 
 use crate::support::{PATIENCE, pod, shared, until};
-use cluster::life::{FINISH, Life, Machine, Outcome};
+use cluster::life::{FINISH, FakeNode, Life, PodEnding};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, PostParams};
@@ -17,7 +17,7 @@ async fn phase(pods: &Api<Pod>, name: &str, phase: &'static str) -> Pod {
     waited.unwrap_or_else(|_| panic!("{name} is not {phase}")).unwrap().unwrap()
 }
 
-async fn on_nodes(namespace: &str, machines: Vec<Machine>) -> Option<(Client, Life, Api<Pod>)> {
+async fn on_nodes(namespace: &str, machines: Vec<FakeNode>) -> Option<(Client, Life, Api<Pod>)> {
     let cluster = shared().await?;
     cluster.namespace(namespace).await.unwrap();
     let client = cluster.client().await.unwrap();
@@ -28,7 +28,8 @@ async fn on_nodes(namespace: &str, machines: Vec<Machine>) -> Option<(Client, Li
 
 #[tokio::test]
 async fn the_scheduler_binds_a_pod_that_runs_and_then_succeeds_on_request() {
-    let machines = vec![Machine::named("scheduled-small").has("cpu", "1"), Machine::named("scheduled-large")];
+    let machines =
+        vec![FakeNode::named("scheduled-small").has("cpu", "1"), FakeNode::named("scheduled-large")];
     let machines = machines.into_iter().map(|machine| machine.label("suite", "scheduled")).collect();
     let Some((_, life, pods)) = on_nodes("scheduled", machines).await else { return };
     let wish = json!({
@@ -45,7 +46,7 @@ async fn the_scheduler_binds_a_pod_that_runs_and_then_succeeds_on_request() {
         assert!(conditions.iter().any(|c| c.type_ == kind && c.status == "True"), "{kind}: {conditions:?}");
     }
 
-    life.finish("scheduled", "job", Outcome::Succeeded).await.unwrap();
+    life.finish("scheduled", "job", PodEnding::Succeeded).await.unwrap();
     let ended = phase(&pods, "job", "Succeeded").await.status.unwrap();
     let state = ended.container_statuses.unwrap()[0].state.clone().unwrap();
     assert_eq!(state.terminated.unwrap().exit_code, 0);
@@ -53,7 +54,7 @@ async fn the_scheduler_binds_a_pod_that_runs_and_then_succeeds_on_request() {
 
 #[tokio::test]
 async fn a_pod_that_is_to_fail_fails_and_a_wrong_wish_is_answered_in_its_status() {
-    let machines = vec![Machine::named("ending").label("suite", "ending")];
+    let machines = vec![FakeNode::named("ending").label("suite", "ending")];
     let Some((_, _life, pods)) = on_nodes("ending", machines).await else { return };
     for (name, wish) in [("failing", "Failed"), ("wrong", "Finished")] {
         let mut wishing = pod(name, json!({"nodeSelector": {"suite": "ending"}}));
@@ -71,7 +72,7 @@ async fn a_pod_that_is_to_fail_fails_and_a_wrong_wish_is_answered_in_its_status(
 
 #[tokio::test]
 async fn a_pod_deleted_with_grace_goes_and_one_of_a_foreign_node_stays() {
-    let machines = vec![Machine::named("deleting").label("suite", "deleting")];
+    let machines = vec![FakeNode::named("deleting").label("suite", "deleting")];
     let Some((client, _life, pods)) = on_nodes("deleting", machines).await else { return };
     // A node that nobody lives for: its pod must be left alone, though it is bound.
     let foreign = serde_json::from_value(json!({"metadata": {"name": "foreign"}})).unwrap();
@@ -94,7 +95,7 @@ async fn a_pod_deleted_with_grace_goes_and_one_of_a_foreign_node_stays() {
 
 #[tokio::test]
 async fn a_node_is_ready_untainted_and_sends_heartbeats() {
-    let machines = vec![Machine::named("beating").label("suite", "beating").has("example.com/gpu", "8")];
+    let machines = vec![FakeNode::named("beating").label("suite", "beating").has("example.com/gpu", "8")];
     let Some((client, _life, _)) = on_nodes("beating", machines).await else { return };
     let nodes: Api<Node> = Api::all(client.clone());
     until("the node controller finds it in order", || async {

@@ -1,8 +1,8 @@
 //! The API server goes and comes back, and etcd forgets.
 
 use crate::support::{alone, pod, until};
-use cluster::life::{Life, Machine};
-use cluster::{Component, Options, start_or_skip};
+use cluster::life::{FakeNode, Life};
+use cluster::{Component, ControlPlaneOptions, start_or_skip};
 use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
 use kube::api::{ListParams, PostParams, WatchEvent, WatchParams};
@@ -12,12 +12,12 @@ use serde_json::json;
 #[tokio::test]
 async fn an_old_watch_is_told_of_a_compaction_and_life_goes_on_after_an_outage() {
     let _alone = alone().await;
-    let mut options = Options::api_only();
+    let mut options = ControlPlaneOptions::api_only();
     // Its cache has a memory of events of its own, which a compaction does not reach.
     options.flags.push((Component::ApiServer, "--watch-cache=false".to_owned()));
     let Some(cluster) = start_or_skip(&options) else { return };
     let client = cluster.client().await.unwrap();
-    let _life = Life::start(client.clone(), vec![Machine::named("patient")]).await.unwrap();
+    let _life = Life::start(client.clone(), vec![FakeNode::named("patient")]).await.unwrap();
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
     let before = maps.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
     for name in ["a", "b"] {

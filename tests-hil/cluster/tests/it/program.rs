@@ -1,7 +1,7 @@
 //! Programs of a suite beside the control plane: their variables, logs, signals and ends.
 
 use crate::support::{shared, until};
-use cluster::{Program, Signal};
+use cluster::{ProcessSignal, Program};
 use std::path::Path;
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ async fn a_program_has_its_own_variables_and_ends_as_it_likes_when_it_is_asked()
     until("its line", || async { cluster.program_log("polite").ends_with("asked\nagain") }).await;
     cluster.kill_program("polite");
     assert_eq!((cluster.program_pid("polite"), cluster.program_ended("polite")), (None, None));
-    let told = cluster.signal_program("polite", Signal::Terminate).unwrap_err().to_string();
+    let told = cluster.signal_program("polite", ProcessSignal::Terminate).unwrap_err().to_string();
     assert!(told.contains("polite was not started"), "{told}");
 }
 

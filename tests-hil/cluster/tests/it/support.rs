@@ -1,6 +1,6 @@
 //! One control plane for all tests that leave it as it is, and one at a time for those that do not.
 
-use cluster::{ControlPlane, Options, start_or_skip};
+use cluster::{ControlPlane, ControlPlaneOptions, start_or_skip};
 use k8s_openapi::api::core::v1::Pod;
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +15,7 @@ pub(crate) async fn shared() -> Option<&'static ControlPlane> {
     static SHARED: OnceCell<Option<ControlPlane>> = OnceCell::const_new();
     let start = || async {
         let _alone = alone().await;
-        start_or_skip(&Options::whole())
+        start_or_skip(&ControlPlaneOptions::whole())
     };
     SHARED.get_or_init(start).await.as_ref()
 }

@@ -2,7 +2,7 @@
 
 use crate::report;
 use crate::servers::{client_of, embedded, embedded_api};
-use conformance::{Kind, run};
+use conformance::{ServerKind, run};
 use embedded_api::{Tls, Token};
 use rustls::pki_types::PrivateKeyDer;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ async fn every_case_holds_in_process_and_once_more() {
     let api = embedded_api();
     for _ in 0..2 {
         let on = async || embedded(&api, api.client_as("conformance"));
-        report("embedded, in process", &run(Kind::Embedded, on).await);
+        report("embedded, in process", &run(ServerKind::Embedded, on).await);
     }
 }
 
@@ -33,6 +33,6 @@ async fn every_case_holds_over_http_with_tls_and_a_token() {
     let api = embedded_api();
     let serving = api.serve("127.0.0.1:0".parse().unwrap(), Some(tls()), Token::new("s3cret")).await.unwrap();
     let client = client_of(&serving, "kubeconfig-tls").await;
-    report("embedded, over HTTP", &run(Kind::Embedded, async || embedded(&api, client.clone())).await);
+    report("embedded, over HTTP", &run(ServerKind::Embedded, async || embedded(&api, client.clone())).await);
     serving.stop().await;
 }

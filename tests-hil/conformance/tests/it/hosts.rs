@@ -2,10 +2,10 @@
 
 use crate::servers::{client, control_plane, embedded_api};
 use conformance::{probe, probes};
-use host_kit::clock::{Clock, SystemClock};
+use host_kit::clock::{HostClock, SystemClock};
 use host_kit::leader::{Candidate, Elections, Leadership, LeaseName, Term, elect};
-use host_kit::metrics::{Build, Metrics, Page};
-use host_kit::reflect::{Key, Reflections, Row, Rows, Source, reflect};
+use host_kit::metrics::{BuildInfo, MetricsBuilder, Page};
+use host_kit::reflect::{ObjectKey, Reflections, Row, Rows, WatchSource, reflect};
 use host_kit::shutdown::{self, Trigger};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -17,20 +17,20 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(60);
 const LEASE: &str = "conf-operator";
 
-fn metrics() -> Metrics {
-    Metrics::of(&Build { component: "test", version: "0", revision: "0" })
+fn metrics() -> MetricsBuilder {
+    MetricsBuilder::of(&BuildInfo { component: "test", version: "0", revision: "0" })
 }
 
 struct Replica {
     leadership: Leadership,
-    clock: Arc<dyn Clock>,
+    clock: Arc<dyn HostClock>,
     trigger: Trigger,
 }
 
 impl Replica {
     fn start(client: &Client, name: &str) -> Self {
         let elections = Elections::register(metrics().registry());
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let clock: Arc<dyn HostClock> = Arc::new(SystemClock::new());
         // The lease is long, so that a busy machine loses none by the clock.
         let times = [30_000, 20_000, 200].map(Duration::from_millis);
         let candidate = Candidate::new(name, times[0], times[1], times[2]).unwrap();
@@ -82,6 +82,7 @@ struct Limit(u64);
 
 impl Row for Limit {
     const KIND: &'static str = "probes";
+    const OWNERS: bool = false;
 
     fn read(object: &Value) -> Result<Self, String> {
         let limit = &object["spec"]["limit"];
@@ -94,7 +95,8 @@ async fn shows(rows: &mut Rows<Limit>, wanted: &[(&str, u64)], malformed: &[&str
     let seen = |rows: &Rows<Limit>| -> Vec<(String, u64)> {
         rows.with(|rows| rows.iter().map(|(key, held)| (key.to_string(), held.row.0)).collect())
     };
-    let named = |rows: &Rows<Limit>| -> Vec<String> { rows.malformed().keys().map(Key::to_string).collect() };
+    let named =
+        |rows: &Rows<Limit>| -> Vec<String> { rows.malformed().keys().map(ObjectKey::to_string).collect() };
     let wanted: Vec<_> = wanted.iter().map(|(name, limit)| ((*name).to_owned(), *limit)).collect();
     while !rows.is_synced() || seen(rows) != wanted || named(rows) != malformed {
         let changed = tokio::time::timeout(PATIENCE, rows.changed()).await;
@@ -125,7 +127,7 @@ async fn malformed_is_named_and_skipped(client: &Client) {
     let mut metrics = metrics();
     let reflections = Reflections::register(metrics.registry());
     let (_trigger, stop) = shutdown::pair();
-    let source = Source {
+    let source = WatchSource {
         path: "/apis/conformance.joulie.io/v1/probes".to_owned(),
         labels: Some("conf=reflect".to_owned()),
         fields: None,
@@ -145,7 +147,10 @@ async fn malformed_is_named_and_skipped(client: &Client) {
     shows(&mut rows, &[("limit-a", 10), ("limit-b", 20)], &[]).await;
     change("limit-a", json!("most")).await;
     shows(&mut rows, &[("limit-a", 10), ("limit-b", 20)], &["limit-a"]).await;
-    assert!(rows.get(&Key::cluster("limit-a")).unwrap().stale_since.is_some(), "its last good row stays");
+    assert!(
+        rows.get(&ObjectKey::cluster("limit-a")).unwrap().stale_since.is_some(),
+        "its last good row stays"
+    );
     for name in ["limit-a", "limit-b"] {
         api.delete(name, &DeleteParams::default()).await.unwrap();
     }

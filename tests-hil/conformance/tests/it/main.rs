@@ -12,11 +12,11 @@ mod hosts;
 mod real;
 mod servers;
 
-use conformance::Outcome;
+use conformance::ConformanceReport;
 use std::time::Duration;
 
 /// Prints what differs and how long it took, and fails with what is wrong.
-fn report(server: &str, outcome: &Outcome) {
+fn report(server: &str, outcome: &ConformanceReport) {
     let whole: Duration = outcome.took.iter().map(|(_, took)| *took).sum();
     println!("{server}: {} cases in {whole:.1?}", outcome.took.len());
     for line in &outcome.differs {

@@ -2,10 +2,10 @@
 
 use crate::report;
 use crate::servers::{control_plane, real};
-use conformance::{Kind, run};
+use conformance::{ServerKind, run};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_case_holds_on_a_real_server() {
     let Some(control_plane) = control_plane().await else { return };
-    report("real", &run(Kind::Real, async || real(control_plane).await).await);
+    report("real", &run(ServerKind::Real, async || real(control_plane).await).await);
 }

@@ -1,7 +1,7 @@
 //! The servers under test.
 
-use cluster::{Component, ControlPlane, Options, start_or_skip};
-use conformance::{Server, definitions};
+use cluster::{Component, ControlPlane, ControlPlaneOptions, start_or_skip};
+use conformance::{TestServer, definitions};
 use embedded_api::{EmbeddedApi, Serving};
 use futures::FutureExt;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -16,17 +16,17 @@ use tokio::sync::OnceCell;
 
 /// The embedded server with every definition.
 pub(crate) fn embedded_api() -> EmbeddedApi {
-    EmbeddedApi::new(&embedded_api::Options::with(definitions())).unwrap()
+    EmbeddedApi::new(&embedded_api::ApiOptions::with(definitions())).unwrap()
 }
 
 /// With this client.
-pub(crate) fn embedded(api: &EmbeddedApi, client: Client) -> Server {
+pub(crate) fn embedded(api: &EmbeddedApi, client: Client) -> TestServer {
     let api = api.clone();
     let compact = move || {
         api.compact();
         futures::future::ready(()).boxed()
     };
-    Server { client, compact: Arc::new(compact) }
+    TestServer { client, compact: Arc::new(compact) }
 }
 
 /// A client by a kubeconfig that sees every refusal instead of waiting for it.
@@ -53,7 +53,7 @@ pub(crate) async fn control_plane() -> Option<&'static ControlPlane> {
 /// A watch of what was compacted away is told so only by a server that keeps no cache of its own.
 async fn start() -> Option<ControlPlane> {
     // Its controllers make the accounts that pods need and count what budgets allow.
-    let mut options = Options { controller_manager: true, ..Options::api_only() };
+    let mut options = ControlPlaneOptions { controller_manager: true, ..ControlPlaneOptions::api_only() };
     options.flags.push((Component::ApiServer, "--watch-cache=false".to_owned()));
     let control_plane = start_or_skip(&options)?;
     prepare(&client(control_plane.kubeconfig()).await).await;
@@ -74,12 +74,12 @@ async fn prepare(client: &Client) {
 }
 
 /// It, with a client of the runtime that asks.
-pub(crate) async fn real(control_plane: &'static ControlPlane) -> Server {
+pub(crate) async fn real(control_plane: &'static ControlPlane) -> TestServer {
     let compact = move || {
         async move {
             control_plane.compact().await.unwrap();
         }
         .boxed()
     };
-    Server { client: client(control_plane.kubeconfig()).await, compact: Arc::new(compact) }
+    TestServer { client: client(control_plane.kubeconfig()).await, compact: Arc::new(compact) }
 }

@@ -4,27 +4,29 @@ use crate::args::Args;
 use crate::kits;
 use crate::verdict::Verdict;
 use crate::witness::pause;
-use hal_nvidia::{GpuFacts, Nvidia, NvidiaError, Scope};
+use hal_nvidia::{LimitScope, Nvidia, NvidiaError, NvidiaGpuFacts};
 use node_kit::Time;
-use power_hal::{Clock, Control, Domain, Error, ErrorKind, Handle, Measured, Memory, PowerHal, Reading};
+use power_hal::{
+    Clock, Control, Domain, Error, ErrorKind, Handle, Measured, OriginalsInMemory, PowerHal, Reading,
+};
 use power_units::{MicroWatts, Stamp};
 use std::time::Duration;
 
-type Hal = Nvidia<Time, Memory<0>>;
+type Hal = Nvidia<Time, OriginalsInMemory<0>>;
 
 /// So long a counter is watched.
 const WATCHED: Duration = Duration::from_secs(2);
 /// So often the cost of reading is measured.
 const ROUNDS: usize = 200;
 
-fn open(args: &Args, scope: Scope) -> Result<Hal, NvidiaError> {
+fn open(args: &Args, scope: LimitScope) -> Result<Hal, NvidiaError> {
     let sources = kits::sources(args);
-    Nvidia::open(sources.nvml_library(), scope, Time::real(), Memory::new())
+    Nvidia::open(sources.nvml_library(), scope, Time::real(), OriginalsInMemory::new())
 }
 
 /// Tells it.
 pub(super) fn tell(args: &Args, verdict: &mut Verdict) {
-    let mut hal = match open(args, Scope::Gpu) {
+    let mut hal = match open(args, LimitScope::Gpu) {
         Ok(hal) => hal,
         Err(error) => return verdict.tell(&format!("  nvidia        {error}")),
     };
@@ -48,7 +50,7 @@ pub(super) fn tell(args: &Args, verdict: &mut Verdict) {
     module(args, verdict);
 }
 
-fn card(gpu: &GpuFacts, verdict: &mut Verdict) {
+fn card(gpu: &NvidiaGpuFacts, verdict: &mut Verdict) {
     fn known<T: ToString>(fact: Option<&T>) -> String {
         fact.map_or_else(|| "unknown".to_owned(), ToString::to_string)
     }
@@ -169,7 +171,7 @@ fn cost(hal: &mut Hal, verdict: &mut Verdict) {
 }
 
 fn module(args: &Args, verdict: &mut Verdict) {
-    let hal = match open(args, Scope::Module) {
+    let hal = match open(args, LimitScope::Module) {
         Ok(hal) => hal,
         Err(error) => return verdict.fail(&format!("nvidia: the module's scope: {error}")),
     };

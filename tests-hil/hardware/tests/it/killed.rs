@@ -1,8 +1,8 @@
 //! Runs that end in the middle of writing: whoever is left puts back what was in force.
 
-use crate::room::{PATIENCE, Room, Said, children, kill, signal, until};
+use crate::test_machine::{PATIENCE, Said, TestMachine, children, kill, signal, until};
 use rig::faults::{Direction, Effect, Fault};
-use rig::machine::Attribute;
+use rig::machine::VirtualAttribute;
 use std::io::Read;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,8 +10,8 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 /// A run that has lowered a limit, and what was in force before.
-fn in_the_middle(words: &[&str], takes: Duration) -> Option<(Room, Child, u32, String)> {
-    let room = Room::profile("xeon-2s")?;
+fn in_the_middle(words: &[&str], takes: Duration) -> Option<(TestMachine, Child, u32, String)> {
+    let room = TestMachine::profile("xeon-2s")?;
     let before = room.registers();
     slow(&room, takes, 40);
     let hil = room.folder.hil(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -21,9 +21,9 @@ fn in_the_middle(words: &[&str], takes: Duration) -> Option<(Room, Child, u32, S
 }
 
 /// Makes writes of the first package's limits slow.
-fn slow(room: &Room, takes: Duration, times: u32) {
+fn slow(room: &TestMachine, takes: Duration, times: u32) {
     for which in 0..2 {
-        let on = Attribute::PowerLimit(0, which);
+        let on = VirtualAttribute::PowerLimit(0, which);
         let effect = Effect::Takes(takes);
         room.machine.lock().faults().add(Fault { on, direction: Direction::Write, effect, times });
     }
@@ -52,7 +52,7 @@ fn when_the_worker_is_killed_the_guardian_puts_everything_back() {
 fn it_does_not_matter_at_which_write_the_worker_is_killed() {
     for (profile, moments) in [("xeon-2s", [2, 7, 20, 40]), ("mi300x", [1, 6, 30, 50])] {
         for moment in moments {
-            let Some(room) = Room::profile(profile) else { return };
+            let Some(room) = TestMachine::profile(profile) else { return };
             let before = room.registers();
             let (stand, reached) = mpsc::channel();
             let (go_on, may_go_on) = mpsc::channel::<()>();
@@ -82,14 +82,15 @@ fn it_does_not_matter_at_which_write_the_worker_is_killed() {
 
 #[test]
 fn when_the_guardian_is_killed_the_worker_stops_and_puts_everything_back_and_keeps_the_lock_until_then() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     let before = room.registers();
     let (stand, reached) = mpsc::channel();
     let (go_on, may_go_on) = mpsc::channel::<()>();
     let elsewhere = Arc::new(AtomicUsize::new(0));
     let (mut writes, counted) = (0, elsewhere.clone());
     room.machine.lock().watch(move |attribute, _, _| {
-        let on_the_first = matches!(attribute, Attribute::PowerLimit(0, _) | Attribute::TimeWindow(0, _));
+        let on_the_first =
+            matches!(attribute, VirtualAttribute::PowerLimit(0, _) | VirtualAttribute::TimeWindow(0, _));
         counted.fetch_add(usize::from(!on_the_first), Ordering::SeqCst);
         writes += 1;
         if writes == 2 {
@@ -101,7 +102,7 @@ fn when_the_guardian_is_killed_the_worker_stops_and_puts_everything_back_and_kee
     reached.recv_timeout(PATIENCE).unwrap();
     hil.kill().unwrap();
     hil.wait().unwrap();
-    let held = node_kit::Lock::take(&room.folder.state()).map(|_| ()).unwrap_err().to_string();
+    let held = node_kit::NodeLock::take(&room.folder.state()).map(|_| ()).unwrap_err().to_string();
     assert!(held.contains("being written by hil"), "{held}");
     assert!(room.journal() > 0);
     go_on.send(()).unwrap();
@@ -113,7 +114,7 @@ fn when_the_guardian_is_killed_the_worker_stops_and_puts_everything_back_and_kee
     );
     assert_eq!((room.registers(), room.journal()), (before, 0));
     assert_eq!(elsewhere.load(Ordering::SeqCst), 0, "it went on with other domains");
-    until("the lock is free", || node_kit::Lock::take(&room.folder.state()).is_ok());
+    until("the lock is free", || node_kit::NodeLock::take(&room.folder.state()).is_ok());
 }
 
 #[test]
@@ -139,9 +140,9 @@ fn when_both_are_killed_the_next_run_puts_everything_back_first() {
 
 #[test]
 fn a_worker_that_hangs_is_killed_and_nothing_is_put_back_before_it_is_out_of_the_driver() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     let before = room.registers();
-    let on = Attribute::PowerLimit(0, 1);
+    let on = VirtualAttribute::PowerLimit(0, 1);
     let hang = |seconds, times| {
         let effect = Effect::Takes(Duration::from_secs(seconds));
         room.machine.lock().faults().add(Fault {

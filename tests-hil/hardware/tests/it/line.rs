@@ -1,6 +1,6 @@
 //! The command line and machines without hardware.
 
-use crate::room::{Folder, Said};
+use crate::test_machine::{Folder, Said};
 use node_kit::BackendKind;
 
 #[test]

@@ -5,6 +5,6 @@ mod killed;
 #[cfg(test)]
 mod line;
 #[cfg(test)]
-mod room;
-#[cfg(test)]
 mod runs;
+#[cfg(test)]
+mod test_machine;

@@ -1,8 +1,8 @@
 //! Runs that nobody disturbs, on every virtual machine.
 
-use crate::room::{Folder, Room, Said};
+use crate::test_machine::{Folder, Said, TestMachine};
 use rig::faults::{Direction, Effect, Fault};
-use rig::machine::Attribute;
+use rig::machine::VirtualAttribute;
 use rig::profile::PROFILES;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -38,7 +38,7 @@ fn open_files(process: u32, root: &str, seen: &mut BTreeMap<String, bool>) {
 }
 
 /// Runs to its end, and looks at what is open below the root meanwhile.
-fn watched(room: &Room) -> (Said, BTreeMap<String, bool>) {
+fn watched(room: &TestMachine) -> (Said, BTreeMap<String, bool>) {
     let mut hil = room.folder.hil(&[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let root = room.folder.0.join("root").display().to_string();
     let mut seen = BTreeMap::new();
@@ -50,7 +50,7 @@ fn watched(room: &Room) -> (Said, BTreeMap<String, bool>) {
 
 #[test]
 fn the_mailbox_of_sockets_is_opened_to_ask_only_unless_it_is_to_be_written() {
-    let Some(room) = Room::profile("epyc") else { return };
+    let Some(room) = TestMachine::profile("epyc") else { return };
     room.machine.lock().age_hsmp_driver();
     let before = room.registers();
     let (said, seen) = watched(&room);
@@ -67,7 +67,7 @@ fn the_mailbox_of_sockets_is_opened_to_ask_only_unless_it_is_to_be_written() {
 #[test]
 fn a_run_that_reads_opens_nothing_to_be_written_and_passes_on_every_machine() {
     for (name, ..) in PROFILES {
-        let Some(room) = Room::profile(name) else { return };
+        let Some(room) = TestMachine::profile(name) else { return };
         let writes = Arc::new(AtomicUsize::new(0));
         let counted = writes.clone();
         room.machine.lock().watch(move |_, _, _| {
@@ -92,8 +92,8 @@ fn a_run_that_reads_opens_nothing_to_be_written_and_passes_on_every_machine() {
 #[test]
 fn a_run_that_writes_raises_nothing_and_leaves_every_machine_as_it_was() {
     for (name, ..) in PROFILES {
-        let Some(room) = Room::profile(name) else { return };
-        let written: Arc<Mutex<Vec<(Attribute, u64)>>> = Arc::default();
+        let Some(room) = TestMachine::profile(name) else { return };
+        let written: Arc<Mutex<Vec<(VirtualAttribute, u64)>>> = Arc::default();
         let noted = written.clone();
         room.machine.lock().watch(move |attribute, data, _| {
             let number = std::str::from_utf8(data).ok().and_then(|text| text.trim().parse().ok());
@@ -133,22 +133,23 @@ fn a_run_that_writes_raises_nothing_and_leaves_every_machine_as_it_was() {
 }
 
 /// The limits of power and frequency as they are.
-fn in_force(room: &Room) -> Vec<(Attribute, u64)> {
+fn in_force(room: &TestMachine) -> Vec<(VirtualAttribute, u64)> {
     let machine = room.machine.lock();
     let zones = machine.zones().iter().enumerate().flat_map(|(at, slot)| {
         let constraints = 0..slot.zone.constraints.len();
-        constraints.map(move |which| (Attribute::PowerLimit(at, which), slot.zone.power_limit_uw(which)))
+        constraints
+            .map(move |which| (VirtualAttribute::PowerLimit(at, which), slot.zone.power_limit_uw(which)))
     });
     let policies = machine.policies().iter().enumerate();
-    let policies = policies.map(|(at, policy)| (Attribute::MaxFreq(at), u64::from(policy.user_max)));
+    let policies = policies.map(|(at, policy)| (VirtualAttribute::MaxFreq(at), u64::from(policy.user_max)));
     zones.chain(policies).collect()
 }
 
 #[test]
 fn a_limit_that_somebody_else_sets_meanwhile_is_told() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     let effect = Effect::Takes(Duration::from_millis(100));
-    let slow = Fault { on: Attribute::MaxFreq(0), direction: Direction::Read, effect, times: 100 };
+    let slow = Fault { on: VirtualAttribute::MaxFreq(0), direction: Direction::Read, effect, times: 100 };
     room.machine.lock().faults().add(slow);
     let mut hil = room.folder.hil(&[]).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(hil.stdout.take().unwrap()).lines().map(Result::unwrap);
@@ -164,7 +165,7 @@ fn a_limit_that_somebody_else_sets_meanwhile_is_told() {
 
 #[test]
 fn registers_are_written_only_where_they_are_required() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     room.machine.lock().boot_without_powercap();
     let before = room.registers();
     let said = Said::of(&mut room.folder.hil(&["--require", "msr"]));
@@ -178,7 +179,7 @@ fn registers_are_written_only_where_they_are_required() {
 
 #[test]
 fn registers_that_powercap_owns_are_no_hardware_to_require() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
     let said = Said::of(&mut room.folder.hil(&["--require", "msr"]));
     assert_eq!(said.code, Some(1));
     assert!(said.has("FAIL msr: msr is required: "), "{}", said.text);
@@ -186,8 +187,8 @@ fn registers_that_powercap_owns_are_no_hardware_to_require() {
 
 #[test]
 fn a_node_that_an_agent_has_capped_is_left_alone() {
-    let Some(room) = Room::profile("xeon-2s") else { return };
-    let lock = node_kit::Lock::take(&room.folder.state()).unwrap();
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
+    let lock = node_kit::NodeLock::take(&room.folder.state()).unwrap();
     let said = Said::of(&mut room.folder.hil(&["--write"]));
     assert_eq!(said.code, Some(1));
     assert!(said.text.contains(&format!("(process {})", std::process::id())), "{}", said.text);
@@ -214,10 +215,10 @@ fn the_cards_of_a_library_are_told_and_keep_the_contract() {
     let folder = Folder::new();
     let at = folder.0.join("gpus");
     std::fs::create_dir_all(&at).unwrap();
-    let machine = nvml_stub::Machine::at(&at);
+    let machine = nvml_stub::StubMachine::at(&at);
     machine.library().unwrap();
     machine.put("driver", "570.86.16").unwrap();
-    let card = nvml_stub::Card {
+    let card = nvml_stub::StubGpu {
         uuid: "GPU-11111111-0b1c-4d7e-9a55-0123456789ab",
         pci: "00000000:19:00.0",
         min_mw: 200_000,

@@ -1,7 +1,7 @@
 //! helm installs, upgrades and uninstalls on a real control plane, whose controllers make the pods.
 
 use crate::server::namespace;
-use cluster::{Options, start_or_skip};
+use cluster::{ControlPlaneOptions, start_or_skip};
 use install::{Helm, NAMESPACE, deploy};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -32,7 +32,7 @@ async fn ours(client: &Client) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_is_installed_upgraded_and_taken_away_and_the_kinds_stay() {
     let Some(helm) = Helm::or_skip() else { return };
-    let Some(control_plane) = start_or_skip(&Options::whole()) else { return };
+    let Some(control_plane) = start_or_skip(&ControlPlaneOptions::whole()) else { return };
     let client = control_plane.client().await.unwrap();
     namespace(&client, NAMESPACE).await;
     let kubeconfig = control_plane.kubeconfig().to_string_lossy().into_owned();

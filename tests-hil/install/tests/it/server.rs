@@ -1,7 +1,7 @@
 //! A real API server takes every object of every combination, read strictly, and its policies do what they say.
 
 use crate::values::{MATRIX, rendered};
-use cluster::{ControlPlane, Options, start_or_skip};
+use cluster::{ControlPlane, ControlPlaneOptions, start_or_skip};
 use install::{Helm, NAMESPACE, kustomize, objects};
 use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
 use kube::api::{
@@ -33,7 +33,7 @@ async fn apply(client: &Client, object: &Value, dry_run: bool) -> Result<(), kub
 
 /// A control plane with the namespaces that installations are in.
 async fn server() -> Option<(ControlPlane, Client)> {
-    let control_plane = start_or_skip(&Options::api_only())?;
+    let control_plane = start_or_skip(&ControlPlaneOptions::api_only())?;
     let client = control_plane.client().await.unwrap();
     namespace(&client, NAMESPACE).await;
     Some((control_plane, client))

@@ -2,9 +2,9 @@
 //! `POWER_FIT=filter`.
 
 use super::contender::Contender;
-use super::{Programs, Size, twins};
+use super::{BenchPrograms, Size, twins};
 use crate::field::{self, Field, Placed};
-use crate::{Trouble, until};
+use crate::{SystemError, until};
 use cluster::{Component, ControlPlane, NodeForm, Scheduler};
 use serde_json::json;
 use std::net::SocketAddr;
@@ -28,9 +28,9 @@ struct Outcome {
 /// The three bursts, one after the other, and the table.
 pub(super) async fn run(
     control_plane: &ControlPlane,
-    programs: &Programs,
+    programs: &BenchPrograms,
     size: Size,
-) -> Result<(), Trouble> {
+) -> Result<(), SystemError> {
     let field = Field::new(&control_plane.client().await?, "burst").await?;
     let ours = Contender::Ours(NodeForm::Names);
     let mut outcomes = Vec::new();
@@ -65,7 +65,7 @@ fn pod() -> serde_json::Value {
 }
 
 /// What the extender assumes when it has seen so many pods bound; what it assumes then, if it never does.
-async fn assumed(at: SocketAddr, count: u32) -> Result<f64, Trouble> {
+async fn assumed(at: SocketAddr, count: u32) -> Result<f64, SystemError> {
     let http = crate::http::at(at)?;
     let mut page = serde_json::Value::Null;
     let seen = async || match http.get("/debug/scoring").await {

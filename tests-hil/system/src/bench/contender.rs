@@ -1,9 +1,9 @@
 //! Who is asked, and in which form.
 
-use super::Programs;
+use super::BenchPrograms;
 use crate::echo::Scores;
-use crate::rights::Account;
-use crate::{Trouble, ports, until};
+use crate::rights::ProgramAccount;
+use crate::{SystemError, ports, until};
 use cluster::{ControlPlane, Extender, NodeForm, Program, Scheduler};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -48,9 +48,9 @@ impl Contender {
     pub(super) async fn start(
         self,
         control_plane: &ControlPlane,
-        programs: &Programs,
+        programs: &BenchPrograms,
         variables: &[(&str, &str)],
-    ) -> Result<Asked, Trouble> {
+    ) -> Result<Asked, SystemError> {
         control_plane.kill_program(PROGRAM);
         let Some(form) = self.form() else {
             return Ok(Asked { scheduler: all_nodes(Scheduler::plain()), at: None });
@@ -76,9 +76,9 @@ impl Contender {
     async fn program(
         self,
         control_plane: &ControlPlane,
-        programs: &Programs,
+        programs: &BenchPrograms,
         at: SocketAddr,
-    ) -> Result<Program, Trouble> {
+    ) -> Result<Program, SystemError> {
         Ok(match self {
             Self::Nobody | Self::Echo(..) => {
                 let echo = Program::new(PROGRAM, &programs.echo).argument("echo").argument(at.to_string());
@@ -86,7 +86,7 @@ impl Contender {
                 if is_empty { echo.argument("--empty") } else { echo }
             }
             Self::Ours(_) => {
-                let kubeconfig = Account::Extender.kubeconfig(control_plane).await?;
+                let kubeconfig = ProgramAccount::Extender.kubeconfig(control_plane).await?;
                 Program::new(PROGRAM, &programs.extender)
                     .variable("KUBECONFIG", kubeconfig.to_string_lossy())
                     .variable("EXTENDER_ADDR", at.to_string())
@@ -111,6 +111,6 @@ fn all_nodes(scheduler: Scheduler) -> Scheduler {
 }
 
 /// Whether ours has read everything.
-async fn synced(at: SocketAddr) -> Result<bool, Trouble> {
+async fn synced(at: SocketAddr) -> Result<bool, SystemError> {
     Ok(crate::http::at(at)?.get("/debug/scoring").await?["synced"] == true)
 }

@@ -1,8 +1,8 @@
 //! Pods per second: a number of pods is there, kube-scheduler is started, and the time runs from the first binding to
 //! the last.
 
-use super::{Contender, Programs, Size};
-use crate::Trouble;
+use super::{BenchPrograms, Contender, Size};
+use crate::SystemError;
 use crate::echo::Scores;
 use crate::field::{self, Field, Placed};
 use cluster::{Component, ControlPlane, NodeForm};
@@ -22,9 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// Lets the contenders take turns, and prints what came of it.
 pub(super) async fn run(
     control_plane: &ControlPlane,
-    programs: &Programs,
+    programs: &BenchPrograms,
     size: Size,
-) -> Result<(), Trouble> {
+) -> Result<(), SystemError> {
     let field = Field::new(&control_plane.client().await?, "rate").await?;
     let mut turns: Vec<Vec<Placed>> = CONTENDERS.iter().map(|_| Vec::new()).collect();
     for _ in 0..size.rounds {
@@ -40,10 +40,10 @@ pub(super) async fn run(
 
 async fn turn(
     control_plane: &ControlPlane,
-    programs: &Programs,
+    programs: &BenchPrograms,
     field: &Field,
     (contender, size): (Contender, Size),
-) -> Result<Placed, Trouble> {
+) -> Result<Placed, SystemError> {
     control_plane.stop(Component::Scheduler);
     field.clear().await?;
     let count = pods(contender, size);

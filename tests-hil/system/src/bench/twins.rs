@@ -4,7 +4,7 @@
 //! Every fourth node is an eco node. The room below the cap differs from node to node, so that scores differ, and a pod
 //! of 8 of the 64 processors (43.75 W by the estimate of facts/extender.md section 6) fits 1 to 7 times.
 
-use crate::Trouble;
+use crate::SystemError;
 use futures::{StreamExt, TryStreamExt};
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
@@ -25,7 +25,7 @@ pub(super) fn measured_watts(number: u32) -> u32 {
 }
 
 /// Describes so many nodes, as [`crate::field::nodes`] names them.
-pub(super) async fn describe(client: &Client, count: u32) -> Result<(), Trouble> {
+pub(super) async fn describe(client: &Client, count: u32) -> Result<(), SystemError> {
     let one = |number: u32| async move {
         write(client, "NodeHardware", number, json!({}), hardware()).await?;
         let profile = if is_eco(number) { "eco" } else { "performance" };
@@ -34,7 +34,13 @@ pub(super) async fn describe(client: &Client, count: u32) -> Result<(), Trouble>
     futures::stream::iter(0..count).map(one).buffer_unordered(WRITES_MAX).try_collect().await
 }
 
-async fn write(client: &Client, kind: &str, number: u32, spec: Value, status: Value) -> Result<(), Trouble> {
+async fn write(
+    client: &Client,
+    kind: &str,
+    number: u32,
+    spec: Value,
+    status: Value,
+) -> Result<(), SystemError> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("joulie.io", "v1alpha1", kind));
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
     let name = format!("node-{number}");

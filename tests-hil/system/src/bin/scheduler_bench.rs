@@ -2,8 +2,8 @@
 #![expect(clippy::print_stdout, reason = "it talks to the person who started it")]
 
 use std::process::ExitCode;
-use system::Trouble;
-use system::bench::{self, Programs, SIZES, Size};
+use system::SystemError;
+use system::bench::{self, BenchPrograms, SIZES, Size};
 use system::echo::{self, Scores};
 
 const USAGE: &str =
@@ -19,7 +19,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn answer() -> Result<(), Trouble> {
+fn answer() -> Result<(), SystemError> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
@@ -27,8 +27,10 @@ fn answer() -> Result<(), Trouble> {
         ["echo", at, "--empty"] => serve(at, Scores::Empty),
         ["--burst"] => run(&[Size { rounds: 0, ..SIZES[0] }]),
         ["--nodes", numbers @ ..] => {
-            let numbers =
-                numbers.iter().map(|number| Ok(number.parse()?)).collect::<Result<Vec<u32>, Trouble>>()?;
+            let numbers = numbers
+                .iter()
+                .map(|number| Ok(number.parse()?))
+                .collect::<Result<Vec<u32>, SystemError>>()?;
             measure(&numbers)
         }
         [] => measure(&SIZES.map(|size| size.nodes)),
@@ -36,12 +38,12 @@ fn answer() -> Result<(), Trouble> {
     }
 }
 
-fn serve(at: &str, scores: Scores) -> Result<(), Trouble> {
+fn serve(at: &str, scores: Scores) -> Result<(), SystemError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async { Ok(echo::serve(tokio::net::TcpListener::bind(at).await?, scores).await?) })
 }
 
-fn measure(nodes: &[u32]) -> Result<(), Trouble> {
+fn measure(nodes: &[u32]) -> Result<(), SystemError> {
     let known: Vec<_> = SIZES.into_iter().filter(|size| nodes.contains(&size.nodes)).collect();
     if known.len() < nodes.len() {
         return Err(format!("{USAGE}; N is one of {:?}", SIZES.map(|size| size.nodes)).into());
@@ -49,7 +51,7 @@ fn measure(nodes: &[u32]) -> Result<(), Trouble> {
     run(&known)
 }
 
-fn run(sizes: &[Size]) -> Result<(), Trouble> {
+fn run(sizes: &[Size]) -> Result<(), SystemError> {
     let this = std::env::current_exe()?;
     let extender = this.with_file_name("system-extender");
     if !extender.exists() {
@@ -57,7 +59,7 @@ fn run(sizes: &[Size]) -> Result<(), Trouble> {
             format!("{} is not built; `cargo xtask bench scheduler` builds it", extender.display()).into()
         );
     }
-    let programs = Programs { echo: this, extender };
+    let programs = BenchPrograms { echo: this, extender };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(bench::run(&programs, sizes))
 }

@@ -4,8 +4,8 @@
 
 use std::process::ExitCode;
 use std::time::Duration;
-use system::Trouble;
-use system::chaos::{self, Phase, Plan, Programs};
+use system::SystemError;
+use system::chaos::{self, ChaosPhase, ChaosPlan, ChaosPrograms};
 
 const USAGE: &str = "usage: system-chaos [--nodes N] [--kills SECONDS] [--outage SECONDS] \
                      [--only kills,swaps,outage,reboot,cut] [--seed N] [--election LEASE,RENEWAL,RETRY]";
@@ -21,11 +21,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn answer() -> Result<bool, Trouble> {
+fn answer() -> Result<bool, SystemError> {
     let plan = plan(std::env::args().skip(1))?;
     let this = std::env::current_exe()?;
     let beside = |name: &str| this.with_file_name(name);
-    let programs = Programs {
+    let programs = ChaosPrograms {
         agent: beside("system-agent"),
         operator: beside("system-operator"),
         extender: beside("system-extender"),
@@ -42,8 +42,8 @@ fn answer() -> Result<bool, Trouble> {
     runtime.block_on(chaos::run(&programs, &plan, &beside("chaos-logs")))
 }
 
-fn plan(mut words: impl Iterator<Item = String>) -> Result<Plan, Trouble> {
-    let mut plan = Plan::whole();
+fn plan(mut words: impl Iterator<Item = String>) -> Result<ChaosPlan, SystemError> {
+    let mut plan = ChaosPlan::whole();
     while let Some(word) = words.next() {
         let value = words.next().ok_or(USAGE)?;
         match word.as_str() {
@@ -52,7 +52,7 @@ fn plan(mut words: impl Iterator<Item = String>) -> Result<Plan, Trouble> {
             "--outage" => plan.outage = Duration::from_secs(value.parse()?),
             "--seed" => plan.seed = value.parse()?,
             "--only" => {
-                let phases = value.split(',').map(Phase::of).collect::<Option<Vec<_>>>();
+                let phases = value.split(',').map(ChaosPhase::of).collect::<Option<Vec<_>>>();
                 plan.phases = phases.ok_or(USAGE)?;
             }
             "--election" => {

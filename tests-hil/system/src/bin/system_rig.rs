@@ -2,12 +2,12 @@
 //! mount that he serves himself: `system-rig PROFILE FOLDER`. Every write to a power limit is a line on standard output.
 #![expect(clippy::print_stdout, reason = "what it prints is its log")]
 
-use rig::machine::{Attribute, Clock, Shared};
+use rig::machine::{RigTime, Shared, VirtualAttribute};
 use rig::{fuse, profile};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
-use system::Trouble;
+use system::SystemError;
 use tokio::signal::unix::{SignalKind, signal};
 
 fn main() -> ExitCode {
@@ -25,11 +25,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn serve(name: &str, on: &Path) -> Result<(), Trouble> {
+fn serve(name: &str, on: &Path) -> Result<(), SystemError> {
     let build = profile::find(name).ok_or_else(|| format!("the rig has no profile {name}"))?;
-    let mut machine = build(Clock::Real(1.0))?;
+    let mut machine = build(RigTime::Real(1.0))?;
     machine.watch(|attribute, text, zones| {
-        if let Attribute::PowerLimit(zone, constraint) = *attribute {
+        if let VirtualAttribute::PowerLimit(zone, constraint) = *attribute {
             let id = zones.get(zone).map_or("?", |slot| slot.zone.id.as_str());
             let text = String::from_utf8_lossy(text);
             // A log that is full is seen by the test that misses its lines.

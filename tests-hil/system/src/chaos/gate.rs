@@ -3,7 +3,7 @@
 //! was lowered before it.
 
 use super::truth::{Each, Truth};
-use crate::Trouble;
+use crate::SystemError;
 use crate::http::Http;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
@@ -68,7 +68,7 @@ impl Gate {
         Ok(response)
     }
 
-    async fn pass(&self, path: &str, body: Vec<u8>) -> Result<Value, Trouble> {
+    async fn pass(&self, path: &str, body: Vec<u8>) -> Result<Value, SystemError> {
         let node = path.strip_prefix("/control/").ok_or("only controls pass here")?;
         let turn = self.turns.get(node).ok_or("nobody knows this machine")?;
         let _turn = turn.lock().await;

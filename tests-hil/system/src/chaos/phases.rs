@@ -4,7 +4,7 @@ use super::bars::Bar;
 use super::seen::{Takeover, takeover};
 use super::site::Part;
 use super::{Run, STEADY_WITHIN, whole_watts};
-use crate::Trouble;
+use crate::SystemError;
 use cluster::Component;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -42,7 +42,7 @@ enum Victim {
 }
 
 impl Run {
-    pub(super) async fn kills(&mut self) -> Result<(), Trouble> {
+    pub(super) async fn kills(&mut self) -> Result<(), SystemError> {
         let (begun, above) = (Instant::now(), self.above());
         let leaders = self.killed(1).await?;
         let settled = self.steady("the kills").await;
@@ -54,7 +54,7 @@ impl Run {
 
     /// The same while the operator lowers and raises all the time. A new leader raises nothing for twenty seconds, so this
     /// one lives longer.
-    pub(super) async fn swaps(&mut self) -> Result<(), Trouble> {
+    pub(super) async fn swaps(&mut self) -> Result<(), SystemError> {
         let above = self.above();
         self.site.swaps(true);
         self.rolled_out().await?;
@@ -70,7 +70,7 @@ impl Run {
     }
 
     /// Waits until there is a leader that has planned since then.
-    async fn acts(&self, since: Instant) -> Result<(), Trouble> {
+    async fn acts(&self, since: Instant) -> Result<(), SystemError> {
         crate::until("a leader that plans", STEADY_WITHIN, async || {
             self.seen.has_planned_since(since) && self.site.leader().await.is_some()
         })
@@ -78,7 +78,7 @@ impl Run {
     }
 
     /// Both operators are started anew, one after the other, with what they are to be told from now on.
-    async fn rolled_out(&self) -> Result<(), Trouble> {
+    async fn rolled_out(&self) -> Result<(), SystemError> {
         for part in Part::OPERATORS {
             self.site.end(part).await?;
             self.site.run(part)?;
@@ -88,7 +88,7 @@ impl Run {
     }
 
     /// Kills for as long as is planned, a leader in each so many rounds: the leaders, and when they were killed.
-    async fn killed(&mut self, leader_rounds: u64) -> Result<Vec<(String, Instant)>, Trouble> {
+    async fn killed(&mut self, leader_rounds: u64) -> Result<Vec<(String, Instant)>, SystemError> {
         let (begun, falls) = (Instant::now(), self.truth.falls());
         let mut leaders = Vec::new();
         for (at, victim) in self.due(leader_rounds) {
@@ -159,7 +159,7 @@ impl Run {
         }
     }
 
-    pub(super) async fn outage(&mut self) -> Result<(), Trouble> {
+    pub(super) async fn outage(&mut self) -> Result<(), SystemError> {
         let (begun, above) = (Instant::now(), self.above());
         self.truth.note("the API server is stopped");
         tokio::task::block_in_place(|| self.site.control_plane.stop(Component::ApiServer));
@@ -177,7 +177,7 @@ impl Run {
         }
     }
 
-    pub(super) async fn reboot(&mut self) -> Result<(), Trouble> {
+    pub(super) async fn reboot(&mut self) -> Result<(), SystemError> {
         let above = self.above();
         for part in Part::ALL {
             self.site.kill(part);
@@ -207,7 +207,7 @@ impl Run {
     }
 
     /// Waits until the machines draw most of what they may, as a cut at less than full load shows nothing: how much.
-    async fn loaded(&self) -> Result<f64, Trouble> {
+    async fn loaded(&self) -> Result<f64, SystemError> {
         let mut drawn = 0.0;
         let outcome = crate::until("", STEADY_WITHIN, async || {
             let told = self.site.telemetry().await.unwrap_or_default();
@@ -221,7 +221,7 @@ impl Run {
         }
     }
 
-    pub(super) async fn cut(&mut self) -> Result<(), Trouble> {
+    pub(super) async fn cut(&mut self) -> Result<(), SystemError> {
         let above = self.above();
         let before = self.limit;
         self.limit = whole_watts(f64::from(before) * CUT_TO);

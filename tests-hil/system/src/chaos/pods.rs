@@ -2,7 +2,7 @@
 //! kube-scheduler with the extender.
 
 use super::draw::Draw;
-use crate::Trouble;
+use crate::SystemError;
 use crate::field::{self, Field};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, ListParams, PostParams};
@@ -47,7 +47,7 @@ impl std::fmt::Display for Churn {
 }
 
 /// Loads every machine, and waits until these pods run.
-pub(super) async fn load(client: &Client, within: Duration) -> Result<Field, Trouble> {
+pub(super) async fn load(client: &Client, within: Duration) -> Result<Field, SystemError> {
     let field = Field::new(client, NAMESPACE).await?;
     let nodes: Api<Node> = Api::all(client.clone());
     let listed = nodes.list(&ListParams::default()).await?;

@@ -1,7 +1,7 @@
 //! What the API shows of grants and leaders while it answers: every grant by a watch, both Leases several times a second.
 
 use super::truth::Truth;
-use crate::Trouble;
+use crate::SystemError;
 use crate::rights::NAMESPACE;
 use futures::TryStreamExt;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -162,7 +162,7 @@ impl Seen {
         }
     }
 
-    async fn watch_grants(&self, grants: &Api<DynamicObject>) -> Result<(), Trouble> {
+    async fn watch_grants(&self, grants: &Api<DynamicObject>) -> Result<(), SystemError> {
         let listed = grants.list(&ListParams::default()).await?;
         for object in &listed.items {
             self.note(&serde_json::to_value(object)?);

@@ -4,9 +4,9 @@
 use super::gate::Gate;
 use super::truth::{Each, Shape, Truth};
 use crate::http::{self, Http};
-use crate::rights::{self, Account};
-use crate::{Trouble, ports};
-use cluster::{ControlPlane, Extender, NodeForm, Options, Program, Scheduler, start_or_skip};
+use crate::rights::{self, ProgramAccount};
+use crate::{SystemError, ports};
+use cluster::{ControlPlane, ControlPlaneOptions, Extender, NodeForm, Program, Scheduler, start_or_skip};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client};
 use serde_json::Value;
@@ -26,7 +26,7 @@ const SWAPS_EVERY: &str = "10s";
 
 /// Where the programs are.
 #[derive(Clone, Debug)]
-pub struct Programs {
+pub struct ChaosPrograms {
     /// `joulie-agent`.
     pub agent: PathBuf,
     /// `joulie-operator`.
@@ -62,12 +62,12 @@ impl Part {
         }
     }
 
-    const fn account(self) -> Account {
+    const fn account(self) -> ProgramAccount {
         match self {
-            Self::Simulator => Account::Simulator,
-            Self::Agent => Account::Pool,
-            Self::OperatorA | Self::OperatorB => Account::Operator,
-            Self::Extender => Account::Extender,
+            Self::Simulator => ProgramAccount::Simulator,
+            Self::Agent => ProgramAccount::Pool,
+            Self::OperatorA | Self::OperatorB => ProgramAccount::Operator,
+            Self::Extender => ProgramAccount::Extender,
         }
     }
 }
@@ -86,9 +86,9 @@ pub(super) struct Site {
     pub(super) simulator: Http,
     /// Bound before the agent starts, and served once the machines are known.
     gate: Mutex<Option<TcpListener>>,
-    programs: Programs,
+    programs: ChaosPrograms,
     addresses: Addresses,
-    kubeconfigs: BTreeMap<Account, PathBuf>,
+    kubeconfigs: BTreeMap<ProgramAccount, PathBuf>,
     fleet: String,
     /// The times of the election, where others than the shipped ones are wanted: lease, renewal, retry.
     election: Option<[String; 3]>,
@@ -103,15 +103,20 @@ impl Site {
     /// A control plane with Joulie's kinds and accounts, and no program of it. `None` where that is not possible; why has
     /// then been said.
     pub(super) async fn start(
-        programs: &Programs,
+        programs: &ChaosPrograms,
         fleet: String,
         election: Option<[String; 3]>,
-    ) -> Result<Option<Self>, Trouble> {
-        let Some(control_plane) = start_or_skip(&Options::whole()) else { return Ok(None) };
+    ) -> Result<Option<Self>, SystemError> {
+        let Some(control_plane) = start_or_skip(&ControlPlaneOptions::whole()) else { return Ok(None) };
         let client = control_plane.client().await?;
         rights::install(&client).await?;
         let mut kubeconfigs = BTreeMap::new();
-        for account in [Account::Pool, Account::Operator, Account::Extender, Account::Simulator] {
+        for account in [
+            ProgramAccount::Pool,
+            ProgramAccount::Operator,
+            ProgramAccount::Extender,
+            ProgramAccount::Simulator,
+        ] {
             kubeconfigs.insert(account, account.kubeconfig(&control_plane).await?);
         }
         let gate = TcpListener::bind("127.0.0.1:0").await?;
@@ -134,7 +139,7 @@ impl Site {
     }
 
     /// Starts the machines, and waits until they answer: what each of them is.
-    pub(super) async fn machines(&self) -> Result<BTreeMap<String, Shape>, Trouble> {
+    pub(super) async fn machines(&self) -> Result<BTreeMap<String, Shape>, SystemError> {
         self.run(Part::Simulator)?;
         crate::until("the machines answer", PATIENCE, async || self.simulator.get("/nodes").await.is_ok())
             .await?;
@@ -143,7 +148,7 @@ impl Site {
     }
 
     /// Serves the agent's way to the machines.
-    pub(super) fn open_gate(&self, truth: &Arc<Truth>) -> Result<(), Trouble> {
+    pub(super) fn open_gate(&self, truth: &Arc<Truth>) -> Result<(), SystemError> {
         let listener = self.gate.lock().unwrap_or_else(PoisonError::into_inner).take();
         let listener = listener.ok_or("the gate is open already")?;
         tokio::spawn(Arc::new(Gate::new(Arc::clone(truth), self.simulator.clone())).serve(listener));
@@ -151,7 +156,7 @@ impl Site {
     }
 
     /// What each machine says of itself.
-    pub(super) async fn telemetry(&self) -> Result<BTreeMap<String, Value>, Trouble> {
+    pub(super) async fn telemetry(&self) -> Result<BTreeMap<String, Value>, SystemError> {
         let listed = self.simulator.get("/nodes").await?;
         let mut told = BTreeMap::new();
         for name in listed["nodes"].as_array().into_iter().flatten().filter_map(Value::as_str) {
@@ -162,7 +167,7 @@ impl Site {
     }
 
     /// The limits in force as each machine says them.
-    pub(super) async fn limits(&self) -> Result<BTreeMap<String, Each>, Trouble> {
+    pub(super) async fn limits(&self) -> Result<BTreeMap<String, Each>, SystemError> {
         let told = self.telemetry().await?;
         let each = |told: &Value| Each {
             package: told["cpu"]["capWatts"].as_f64().unwrap_or_default(),
@@ -183,7 +188,7 @@ impl Site {
     }
 
     /// Starts a part, in the place of the one that runs.
-    pub(super) fn run(&self, part: Part) -> Result<(), Trouble> {
+    pub(super) fn run(&self, part: Part) -> Result<(), SystemError> {
         let log = self.log(part).len();
         self.logged.lock().unwrap_or_else(PoisonError::into_inner).insert(part, log);
         Ok(self.control_plane.start_program(&self.program(part)?)?)
@@ -195,12 +200,12 @@ impl Site {
     }
 
     /// Asks a part to end, as a rollout does, and waits until it has.
-    pub(super) async fn end(&self, part: Part) -> Result<(), Trouble> {
+    pub(super) async fn end(&self, part: Part) -> Result<(), SystemError> {
         let status = self.control_plane.end_program(part.name(), PATIENCE).await?;
         if status.success() { Ok(()) } else { Err(format!("{} ended with {status}", part.name()).into()) }
     }
 
-    fn program(&self, part: Part) -> Result<Program, Trouble> {
+    fn program(&self, part: Part) -> Result<Program, SystemError> {
         let Addresses { simulator, extender, gate } = &self.addresses;
         let path = match part {
             Part::Simulator => &self.programs.simulator,
@@ -257,7 +262,7 @@ impl Site {
     }
 
     /// Lets kube-scheduler ask the extender.
-    pub(super) fn schedule(&self) -> Result<(), Trouble> {
+    pub(super) fn schedule(&self) -> Result<(), SystemError> {
         let extender = Extender::new(&format!("http://{}", self.addresses.extender), NodeForm::Names)?;
         let scheduler = Scheduler::with(extender);
         Ok(tokio::task::block_in_place(|| self.control_plane.start_scheduler(&scheduler))?)
@@ -291,7 +296,7 @@ impl Site {
     }
 
     /// Copies the logs there, since the folder of the control plane goes with it.
-    pub(super) fn keep_logs(&self, folder: &Path) -> Result<(), Trouble> {
+    pub(super) fn keep_logs(&self, folder: &Path) -> Result<(), SystemError> {
         std::fs::create_dir_all(folder)?;
         for part in Part::ALL {
             let to = folder.join(format!("{}.log", part.name()));

@@ -4,7 +4,7 @@
 //! instant: no sample is missed, and no sum is made of numbers of different times. A machine that boots has its highest
 //! limits. What the gate has written down is compared with the machines themselves after each phase.
 
-use judge::{Breach, Excess, Excuse, Judge, Part};
+use judge::{Breach, Excess, Excuse, Judge, MachinePart};
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -41,18 +41,18 @@ impl Shape {
     }
 
     /// The least that a part can be limited to.
-    pub(super) const fn least(&self, part: Part) -> f64 {
+    pub(super) const fn least(&self, part: MachinePart) -> f64 {
         match part {
-            Part::Cpu => self.packages * self.package.0,
-            Part::Gpu => self.gpus * self.gpu.0,
+            MachinePart::Cpu => self.packages * self.package.0,
+            MachinePart::Gpu => self.gpus * self.gpu.0,
         }
     }
 
     /// The most that a part can be limited to.
-    pub(super) const fn most(&self, part: Part) -> f64 {
+    pub(super) const fn most(&self, part: MachinePart) -> f64 {
         match part {
-            Part::Cpu => self.packages * self.package.1,
-            Part::Gpu => self.gpus * self.gpu.1,
+            MachinePart::Cpu => self.packages * self.package.1,
+            MachinePart::Gpu => self.gpus * self.gpu.1,
         }
     }
 }
@@ -132,7 +132,8 @@ impl Truth {
         if state.boot != boot {
             return;
         }
-        for (part, watts) in [(Part::Cpu, shape.packages * each.package), (Part::Gpu, shape.gpus * each.gpu)]
+        for (part, watts) in
+            [(MachinePart::Cpu, shape.packages * each.package), (MachinePart::Gpu, shape.gpus * each.gpu)]
         {
             let before = state.judge.held(node, part);
             state.judge.holds(node, part, watts);
@@ -149,7 +150,7 @@ impl Truth {
         let (mut state, now) = self.judged();
         state.boot += 1;
         for node in state.machines.clone().into_keys() {
-            for part in [Part::Cpu, Part::Gpu] {
+            for part in [MachinePart::Cpu, MachinePart::Gpu] {
                 state.judge.holds(&node, part, 0.0);
             }
         }
@@ -160,7 +161,7 @@ impl Truth {
     pub(super) fn booted(&self) {
         let (mut state, now) = self.judged();
         for (node, shape) in state.machines.clone() {
-            for part in [Part::Cpu, Part::Gpu] {
+            for part in [MachinePart::Cpu, MachinePart::Gpu] {
                 state.judge.holds(&node, part, shape.most(part));
                 state.judge.excuse((&node, part), Excuse::Reboot, shape.least(part), now + REBOOT_AT_MOST);
             }
@@ -172,7 +173,7 @@ impl Truth {
     /// The first receipt of a machine in this boot is there.
     pub(super) fn receipt(&self, node: &str) {
         let (mut state, _) = self.judged();
-        for part in [Part::Cpu, Part::Gpu] {
+        for part in [MachinePart::Cpu, MachinePart::Gpu] {
             state.judge.end((node, part), Excuse::Reboot);
         }
     }
@@ -206,7 +207,9 @@ impl Truth {
     /// What is in force of each machine.
     pub(super) fn held(&self) -> BTreeMap<String, f64> {
         let (state, _) = self.judged();
-        let held = |node: &String| state.judge.held(node, Part::Cpu) + state.judge.held(node, Part::Gpu);
+        let held = |node: &String| {
+            state.judge.held(node, MachinePart::Cpu) + state.judge.held(node, MachinePart::Gpu)
+        };
         state.machines.keys().map(|node| (node.clone(), held(node))).collect()
     }
 
@@ -215,7 +218,10 @@ impl Truth {
         let (state, _) = self.judged();
         state.machines.iter().find_map(|(node, shape)| {
             let each = states.get(node)?;
-            let parts = [(Part::Cpu, shape.packages * each.package), (Part::Gpu, shape.gpus * each.gpu)];
+            let parts = [
+                (MachinePart::Cpu, shape.packages * each.package),
+                (MachinePart::Gpu, shape.gpus * each.gpu),
+            ];
             parts.into_iter().find_map(|(part, is)| {
                 let held = state.judge.held(node, part);
                 ((held - is).abs() > 0.5)

@@ -13,8 +13,8 @@ use kube::api::ListParams;
 use serde_json::{Value, json};
 use std::time::Duration;
 use system::field::{self, Field};
-use system::watt_seconds::{Meter, Stretch};
-use system::world::{PATIENCE, Part, RIG, SIMULATED, World};
+use system::watt_seconds::{EnergySampler, Stretch};
+use system::world::{PATIENCE, RIG, SIMULATED, SystemProcess, TestSystem};
 use tokio::time::Instant;
 
 /// How often is looked.
@@ -24,7 +24,7 @@ const SETTLES: Duration = Duration::from_secs(2);
 /// What is watched after the limits were lowered, with the kills in it.
 const WATCHED: Duration = Duration::from_secs(20);
 
-pub(crate) async fn a_cut_budget_is_kept(world: &World) {
+pub(crate) async fn a_cut_budget_is_kept(world: &TestSystem) {
     load_everything(world).await;
     let rest = rest_watts(world).await;
     operators(world, &[]).await;
@@ -39,7 +39,7 @@ pub(crate) async fn a_cut_budget_is_kept(world: &World) {
     ));
     let old = full.ceil();
     budgeted(world, old, rest).await;
-    let mut meter = Meter::new(world).await.unwrap();
+    let mut meter = EnergySampler::new(world).await.unwrap();
     until_limited(world, &mut meter, old - rest * nodes).await;
 
     let new = (old * 0.8).floor();
@@ -70,7 +70,7 @@ pub(crate) async fn a_cut_budget_is_kept(world: &World) {
 }
 
 /// A pod on every simulated node that takes all of it; the node on virtual hardware is at full load anyway.
-async fn load_everything(world: &World) {
+async fn load_everything(world: &TestSystem) {
     let field = Field::new(&world.client, NAMESPACE).await.unwrap();
     field.clear().await.unwrap();
     let nodes: Api<Node> = Api::all(world.client.clone());
@@ -99,7 +99,7 @@ async fn load_everything(world: &World) {
 }
 
 /// The most that any node draws beside its packages and GPUs.
-pub(crate) async fn rest_watts(world: &World) -> f64 {
+pub(crate) async fn rest_watts(world: &TestSystem) -> f64 {
     let listed = world.simulator.get("/nodes").await.unwrap();
     // The virtual hardware's: what its preset draws beside the packages.
     let mut most: f64 = RIG_REST_WATTS;
@@ -116,26 +116,26 @@ pub(crate) async fn rest_watts(world: &World) -> f64 {
 const RIG_REST_WATTS: f64 = 0.0;
 
 /// Both operators with the same variables, one after the other, as a rollout does it.
-pub(crate) async fn operators(world: &World, variables: &[(&str, &str)]) {
+pub(crate) async fn operators(world: &TestSystem, variables: &[(&str, &str)]) {
     let mut all = vec![("STATIC_HP_FRAC", "1"), ("BUDGET_DEAD_BAND_WATTS", "1")];
     all.extend_from_slice(variables);
-    for part in [Part::OperatorA, Part::OperatorB] {
+    for part in [SystemProcess::OperatorA, SystemProcess::OperatorB] {
         world.kill(part);
     }
-    for part in [Part::OperatorA, Part::OperatorB] {
+    for part in [SystemProcess::OperatorA, SystemProcess::OperatorB] {
         world.run(part, &all).unwrap();
     }
     wait("a leader", async || leader(world).await.is_some()).await;
 }
 
-pub(crate) async fn budgeted(world: &World, watts: f64, rest: f64) {
+pub(crate) async fn budgeted(world: &TestSystem, watts: f64, rest: f64) {
     let (watts, rest) = (format!("{watts:.0}"), format!("{rest:.0}"));
     operators(world, &[("BUDGET_SITE_WATTS", &watts), ("BUDGET_NODE_REST_WATTS", &rest)]).await;
 }
 
 /// What everything draws when nothing changes any more.
-async fn settled_watts(world: &World, within_percent: f64) -> f64 {
-    let mut meter = Meter::new(world).await.unwrap();
+async fn settled_watts(world: &TestSystem, within_percent: f64) -> f64 {
+    let mut meter = EnergySampler::new(world).await.unwrap();
     meter.look(world).await.unwrap();
     let mut before = 0.0;
     let begun = Instant::now();
@@ -151,7 +151,7 @@ async fn settled_watts(world: &World, within_percent: f64) -> f64 {
 }
 
 /// Waits until all limits together are at most this, and says when it was so.
-pub(crate) async fn until_limited(world: &World, meter: &mut Meter, watts: f64) -> Instant {
+pub(crate) async fn until_limited(world: &TestSystem, meter: &mut EnergySampler, watts: f64) -> Instant {
     let mut seen = f64::INFINITY;
     let outcome = system::until("the limits", PATIENCE, async || {
         if let Some(stretch) = meter.look(world).await.unwrap() {
@@ -165,10 +165,10 @@ pub(crate) async fn until_limited(world: &World, meter: &mut Meter, watts: f64) 
 }
 
 /// Looks for a while; the agents are restarted and the leader is killed meanwhile.
-async fn watched(world: &World, meter: &mut Meter) -> Vec<Stretch> {
+async fn watched(world: &TestSystem, meter: &mut EnergySampler) -> Vec<Stretch> {
     let begun = Instant::now();
     let mut stretches = Vec::new();
-    let mut kills = [Part::Agent, Part::Pool, leader(world).await.unwrap()].into_iter();
+    let mut kills = [SystemProcess::Agent, SystemProcess::Pool, leader(world).await.unwrap()].into_iter();
     while begun.elapsed() < WATCHED {
         tokio::time::sleep(EVERY).await;
         stretches.extend(meter.look(world).await.unwrap());
@@ -176,7 +176,7 @@ async fn watched(world: &World, meter: &mut Meter) -> Vec<Stretch> {
         if let Some(part) = due.then(|| kills.next()).flatten() {
             system::tell(&format!("  {} is killed", part.name()));
             world.kill(part);
-            if matches!(part, Part::Agent | Part::Pool) {
+            if matches!(part, SystemProcess::Agent | SystemProcess::Pool) {
                 world.run(part, &[]).unwrap();
             }
         }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 use system::field::{self, Field};
-use system::world::World;
+use system::world::TestSystem;
 
 /// Pods of the burst, of eight processors each, and how many of them are performance pods.
 const BURST: u32 = 200;
@@ -87,7 +87,7 @@ impl fmt::Display for Outcome {
 ///
 /// An answer counts once the extender's watch has told of its pod. On a busy machine that watch may be broken for half a second,
 /// and what is placed meanwhile is not counted until it is back. So a burst that is not spread is made again, twice at most.
-pub(crate) async fn a_burst_spreads(world: &World) {
+pub(crate) async fn a_burst_spreads(world: &TestSystem) {
     let mut judgement = Ok(());
     for _ in 0..TRIES {
         judgement = spread(&burst(world).await);
@@ -99,7 +99,7 @@ pub(crate) async fn a_burst_spreads(world: &World) {
     judgement.unwrap();
 }
 
-async fn burst(world: &World) -> Vec<Outcome> {
+async fn burst(world: &TestSystem) -> Vec<Outcome> {
     let field = Field::new(&world.client, NAMESPACE).await.unwrap();
     field.clear().await.unwrap();
     wait("no pod is assumed on a simulated node", async || {

@@ -9,14 +9,14 @@ use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch,
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use std::time::Duration;
-use system::watt_seconds::Meter;
-use system::world::{SIMULATED, World};
+use system::watt_seconds::EnergySampler;
+use system::world::{SIMULATED, TestSystem};
 use tokio::time::Instant;
 
 const EVERY: Duration = Duration::from_millis(200);
 
 /// What packages and GPUs may be allowed together under a limit that is nine tenths of what they are allowed now.
-async fn tightened(world: &World, meter: &mut Meter) -> (f64, f64, f64) {
+async fn tightened(world: &TestSystem, meter: &mut EnergySampler) -> (f64, f64, f64) {
     let rest = rest_watts(world).await;
     let nodes = f64::from(u32::try_from(SIMULATED).unwrap() + 1);
     let now = limits(world, meter).await;
@@ -24,13 +24,13 @@ async fn tightened(world: &World, meter: &mut Meter) -> (f64, f64, f64) {
     (limit, rest, limit - rest * nodes)
 }
 
-async fn limits(world: &World, meter: &mut Meter) -> f64 {
+async fn limits(world: &TestSystem, meter: &mut EnergySampler) -> f64 {
     meter.look(world).await.unwrap();
     meter.look(world).await.unwrap().unwrap().limits
 }
 
 /// The most that the limits were together while this lasted.
-async fn most(world: &World, meter: &mut Meter, lasts: Duration) -> f64 {
+async fn most(world: &TestSystem, meter: &mut EnergySampler, lasts: Duration) -> f64 {
     let (begun, mut most) = (Instant::now(), 0.0_f64);
     while begun.elapsed() < lasts {
         tokio::time::sleep(EVERY).await;
@@ -40,7 +40,7 @@ async fn most(world: &World, meter: &mut Meter, lasts: Duration) -> f64 {
 }
 
 /// Gives the operator the right to change grants, or takes it.
-async fn may_patch(world: &World, may: bool) {
+async fn may_patch(world: &TestSystem, may: bool) {
     let roles: Api<ClusterRole> = Api::all(world.client.clone());
     let mut role = roles.get("joulie-operator").await.unwrap();
     for rule in role.rules.iter_mut().flatten() {
@@ -55,8 +55,8 @@ async fn may_patch(world: &World, may: bool) {
     roles.patch(&name, &PatchParams::default(), &Patch::Merge(rules)).await.unwrap();
 }
 
-pub(crate) async fn a_refused_grant_is_sent_again(world: &World) {
-    let mut meter = Meter::new(world).await.unwrap();
+pub(crate) async fn a_refused_grant_is_sent_again(world: &TestSystem) {
+    let mut meter = EnergySampler::new(world).await.unwrap();
     let before = limits(world, &mut meter).await;
     let (limit, rest, devices) = tightened(world, &mut meter).await;
     may_patch(world, false).await;
@@ -73,8 +73,8 @@ pub(crate) async fn a_refused_grant_is_sent_again(world: &World) {
     ));
 }
 
-pub(crate) async fn nodes_that_leave_a_full_budget_take_nothing_from_it(world: &World) {
-    let mut meter = Meter::new(world).await.unwrap();
+pub(crate) async fn nodes_that_leave_a_full_budget_take_nothing_from_it(world: &TestSystem) {
+    let mut meter = EnergySampler::new(world).await.unwrap();
     let (limit, rest, devices) = tightened(world, &mut meter).await;
     budgeted(world, limit, rest).await;
     until_limited(world, &mut meter, devices).await;
@@ -98,8 +98,8 @@ pub(crate) async fn nodes_that_leave_a_full_budget_take_nothing_from_it(world: &
     assert!(back <= devices + 1.0, "limits of {back} W when they are back");
 }
 
-pub(crate) async fn a_persons_cap_is_handed_back(world: &World) {
-    let mut meter = Meter::new(world).await.unwrap();
+pub(crate) async fn a_persons_cap_is_handed_back(world: &TestSystem) {
+    let mut meter = EnergySampler::new(world).await.unwrap();
     let allowed = limits(world, &mut meter).await;
     let kind = GroupVersionKind::gvk("joulie.io", "v1alpha1", "NodePowerProfile");
     let profiles: Api<DynamicObject> = Api::all_with(world.client.clone(), &ApiResource::from_gvk(&kind));
@@ -123,7 +123,7 @@ pub(crate) async fn a_persons_cap_is_handed_back(world: &World) {
     wait("the policy's cap is back", async || gpu().await["capPctOfMax"].is_number()).await;
 }
 
-pub(crate) async fn limits_that_are_taken_away_release_every_node(world: &World) {
+pub(crate) async fn limits_that_are_taken_away_release_every_node(world: &TestSystem) {
     let kind = GroupVersionKind::gvk("joulie.io", "v1alpha1", "NodePowerGrant");
     let mut resource = ApiResource::from_gvk(&kind);
     resource.plural = "nodepowergrants".to_owned();

@@ -13,10 +13,10 @@ mod uninstall;
 use futures::future::LocalBoxFuture;
 use std::path::Path;
 use std::time::Duration;
-use system::world::{Shipped, World};
+use system::world::{Shipped, TestSystem};
 use tokio::time::Instant;
 
-type Story = (&'static str, for<'a> fn(&'a World) -> LocalBoxFuture<'a, ()>);
+type Story = (&'static str, for<'a> fn(&'a TestSystem) -> LocalBoxFuture<'a, ()>);
 
 /// In this order.
 const STORIES: &[Story] = &[
@@ -58,7 +58,7 @@ const STORIES: &[Story] = &[
 ];
 
 /// The first part that ends though nobody asked it to.
-async fn an_end(world: &World) -> String {
+async fn an_end(world: &TestSystem) -> String {
     loop {
         tokio::time::sleep(Duration::from_millis(500)).await;
         if let Some(ended) = world.ended() {
@@ -78,7 +78,7 @@ async fn the_shipped_programs_keep_the_limits_whatever_happens_to_them() {
     };
     let keep = Path::new(env!("CARGO_TARGET_TMPDIR")).join("system-logs");
     let begun = Instant::now();
-    let Some(world) = World::start(shipped, &keep).await.unwrap() else { return };
+    let Some(world) = TestSystem::start(shipped, &keep).await.unwrap() else { return };
     system::tell(&format!("up after {:.1?}", begun.elapsed()));
     for (name, story) in STORIES {
         let begun = Instant::now();

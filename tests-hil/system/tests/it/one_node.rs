@@ -7,7 +7,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use std::time::Duration;
 use system::objects;
-use system::world::{PATIENCE, Part, RIG, World};
+use system::world::{PATIENCE, RIG, SystemProcess, TestSystem};
 use tokio::time::Instant;
 
 /// How often the wish is changed where the time that a change takes is looked at.
@@ -15,8 +15,8 @@ const CHANGES: u32 = 200;
 /// What the stories about restarts begin with.
 const SETTLED_WATTS: u32 = 110;
 
-pub(crate) async fn a_wish_becomes_limits(world: &World) {
-    world.run(Part::Agent, &[]).unwrap();
+pub(crate) async fn a_wish_becomes_limits(world: &TestSystem) {
+    world.run(SystemProcess::Agent, &[]).unwrap();
     wait("the hardware is described", async || {
         let hardware = objects::get(&world.client, "NodeHardware", RIG).await.unwrap();
         hardware["spec"]["nodeName"] == RIG && hardware["status"]["cpu"]["sockets"] == 2
@@ -36,7 +36,7 @@ pub(crate) async fn a_wish_becomes_limits(world: &World) {
 }
 
 /// The time is told and not judged: the machine is shared. The bar is 1 s for 99 of 100.
-pub(crate) async fn changes_reach_the_hardware(world: &World) {
+pub(crate) async fn changes_reach_the_hardware(world: &TestSystem) {
     let mut took = Vec::new();
     for change in 0..CHANGES {
         let watts = 100 + change % 50;
@@ -56,20 +56,20 @@ pub(crate) async fn changes_reach_the_hardware(world: &World) {
     reported(world, generation, SETTLED_WATTS).await;
 }
 
-pub(crate) async fn a_rollout_keeps_the_cap(world: &World) {
-    the_cap_stays_while(world, async || world.end(Part::Agent).await.unwrap()).await;
+pub(crate) async fn a_rollout_keeps_the_cap(world: &TestSystem) {
+    the_cap_stays_while(world, async || world.end(SystemProcess::Agent).await.unwrap()).await;
 }
 
-pub(crate) async fn a_killed_agent_leaves_the_cap(world: &World) {
-    the_cap_stays_while(world, async || world.kill(Part::Agent)).await;
+pub(crate) async fn a_killed_agent_leaves_the_cap(world: &TestSystem) {
+    the_cap_stays_while(world, async || world.kill(SystemProcess::Agent)).await;
 }
 
 /// The agent goes and another comes: in between, before and after no limit is above the cap, and the new agent obeys.
-async fn the_cap_stays_while(world: &World, goes: impl AsyncFnOnce()) {
+async fn the_cap_stays_while(world: &TestSystem, goes: impl AsyncFnOnce()) {
     let (mark, sampler) = (world.registers.mark(), Sampler::start(&world.registers));
     goes().await;
     assert_eq!(world.registers.limits_uw().unwrap(), [uw(SETTLED_WATTS); 2]);
-    world.run(Part::Agent, &[]).unwrap();
+    world.run(SystemProcess::Agent, &[]).unwrap();
     // A lower wish shows that the new one is at work, and keeps the highest limit the one from before.
     let generation = objects::want(&world.client, RIG, SETTLED_WATTS - 5).await.unwrap();
     limited(world, SETTLED_WATTS - 5).await;
@@ -83,12 +83,12 @@ async fn the_cap_stays_while(world: &World, goes: impl AsyncFnOnce()) {
     limited(world, SETTLED_WATTS).await;
 }
 
-pub(crate) async fn a_release_restores(world: &World) {
+pub(crate) async fn a_release_restores(world: &TestSystem) {
     objects::release(&world.client, RIG).await.unwrap();
     wait("the originals", async || world.registers.limits_uw().unwrap() == ORIGINALS).await;
 }
 
-pub(crate) async fn a_deselected_node_is_restored(world: &World) {
+pub(crate) async fn a_deselected_node_is_restored(world: &TestSystem) {
     objects::want(&world.client, RIG, SETTLED_WATTS).await.unwrap();
     limited(world, SETTLED_WATTS).await;
     let nodes: Api<Node> = Api::all(world.client.clone());

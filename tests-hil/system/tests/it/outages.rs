@@ -11,29 +11,29 @@ use std::time::Duration;
 use system::field::{self, Field};
 use system::objects;
 use system::rights::NAMESPACE as JOULIE;
-use system::world::{Part, RIG, World};
+use system::world::{RIG, SystemProcess, TestSystem};
 use tokio::time::Instant;
 
 /// Longer than the lease of the election, than the node controller's patience, and than any watch lives without a word.
 const API_AWAY: Duration = Duration::from_secs(60);
 
 /// The replica that holds the Lease. Holders have names of chance, which each says in its log when it begins to lead.
-pub(crate) async fn leader(world: &World) -> Option<Part> {
+pub(crate) async fn leader(world: &TestSystem) -> Option<SystemProcess> {
     let leases: Api<Lease> = Api::namespaced(world.client.clone(), JOULIE);
     let holder = leases.get_opt("joulie-operator").await.ok()??.spec?.holder_identity?;
-    [Part::OperatorA, Part::OperatorB].into_iter().find(|part| {
+    [SystemProcess::OperatorA, SystemProcess::OperatorB].into_iter().find(|part| {
         let log = std::fs::read_to_string(world.control_plane.program_log_file(part.name()));
         log.is_ok_and(|log| log.contains(&format!("{holder} leads from now on")))
     })
 }
 
-async fn plan_renewed(world: &World) -> Option<String> {
+async fn plan_renewed(world: &TestSystem) -> Option<String> {
     let leases: Api<Lease> = Api::namespaced(world.client.clone(), JOULIE);
     Some(leases.get_opt("joulie-plan").await.ok()??.spec?.renew_time?.0.to_string())
 }
 
 /// What is asked of every node, without what changes by itself.
-async fn wishes(world: &World) -> BTreeMap<String, Value> {
+async fn wishes(world: &TestSystem) -> BTreeMap<String, Value> {
     let objects = objects::list(&world.client, "NodePowerProfile").await.unwrap();
     objects
         .into_iter()
@@ -42,7 +42,7 @@ async fn wishes(world: &World) -> BTreeMap<String, Value> {
 }
 
 /// Another replica leads and renews the plan, and nothing that was asked of a node has changed.
-pub(crate) async fn fails_over(world: &World, from: Part, goes: impl AsyncFnOnce()) {
+pub(crate) async fn fails_over(world: &TestSystem, from: SystemProcess, goes: impl AsyncFnOnce()) {
     let (asked, labels) = (wishes(world).await, profiles(world).await);
     goes().await;
     wait("another leader", async || leader(world).await.is_some_and(|now| now != from)).await;
@@ -53,7 +53,7 @@ pub(crate) async fn fails_over(world: &World, from: Part, goes: impl AsyncFnOnce
     world.run(from, &[]).unwrap();
 }
 
-async fn current_leader(world: &World) -> Part {
+async fn current_leader(world: &TestSystem) -> SystemProcess {
     let mut found = None;
     wait("a leader", async || {
         found = leader(world).await;
@@ -63,7 +63,7 @@ async fn current_leader(world: &World) -> Part {
     found.unwrap()
 }
 
-pub(crate) async fn a_killed_leader_is_replaced(world: &World) {
+pub(crate) async fn a_killed_leader_is_replaced(world: &TestSystem) {
     let (leads, limits) = (current_leader(world).await, world.registers.limits_uw().unwrap());
     let sampler = Sampler::start(&world.registers);
     fails_over(world, leads, async || world.kill(leads)).await;
@@ -71,14 +71,14 @@ pub(crate) async fn a_killed_leader_is_replaced(world: &World) {
     assert_eq!([most; 2], limits);
 }
 
-pub(crate) async fn a_leader_hands_over(world: &World) {
+pub(crate) async fn a_leader_hands_over(world: &TestSystem) {
     let leads = current_leader(world).await;
     fails_over(world, leads, async || world.end(leads).await.unwrap()).await;
 }
 
-pub(crate) async fn pods_wait_for_the_extender(world: &World) {
+pub(crate) async fn pods_wait_for_the_extender(world: &TestSystem) {
     let field = Field::new(&world.client, NAMESPACE).await.unwrap();
-    world.kill(Part::Extender);
+    world.kill(SystemProcess::Extender);
     field.make(&field::pod("waiting"), 5).await.unwrap();
     tokio::time::sleep(Duration::from_secs(2)).await;
     let listed = field.pods().list(&kube::api::ListParams::default()).await.unwrap();
@@ -86,11 +86,11 @@ pub(crate) async fn pods_wait_for_the_extender(world: &World) {
         listed.items.iter().all(|pod| pod.spec.as_ref().unwrap().node_name.is_none()),
         "placed by nobody"
     );
-    world.run(Part::Extender, &[]).unwrap();
+    world.run(SystemProcess::Extender, &[]).unwrap();
     all_run(&field.pods(), "waiting", 5).await;
 }
 
-pub(crate) async fn the_api_server_is_away(world: &World) {
+pub(crate) async fn the_api_server_is_away(world: &TestSystem) {
     let (asked, limits) = (wishes(world).await, world.registers.limits_uw().unwrap());
     let simulated = caps(world).await;
     let sampler = Sampler::start(&world.registers);
@@ -120,7 +120,7 @@ pub(crate) async fn the_api_server_is_away(world: &World) {
 }
 
 /// Of each simulated machine, as it is in force there.
-async fn caps(world: &World) -> BTreeMap<String, (Value, Value)> {
+async fn caps(world: &TestSystem) -> BTreeMap<String, (Value, Value)> {
     let mut caps = BTreeMap::new();
     let listed = world.simulator.get("/nodes").await.unwrap();
     for name in listed["nodes"].as_array().unwrap() {

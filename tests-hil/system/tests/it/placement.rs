@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use system::field::{self, Field};
 use system::objects;
-use system::world::{PATIENCE, Part, RIG, SIMULATED, World};
+use system::world::{PATIENCE, RIG, SIMULATED, SystemProcess, TestSystem};
 
 /// Where the stories' pods are.
 pub(crate) const NAMESPACE: &str = "stories";
 const PROFILE: &str = "joulie.io/power-profile";
 pub(crate) const CLASS: &str = "joulie.io/workload-class";
 
-pub(crate) async fn all_nodes_are_planned(world: &World) {
-    for part in [Part::Simulator, Part::Pool, Part::OperatorA] {
+pub(crate) async fn all_nodes_are_planned(world: &TestSystem) {
+    for part in [SystemProcess::Simulator, SystemProcess::Pool, SystemProcess::OperatorA] {
         world.run(part, &[]).unwrap();
     }
-    world.run(Part::OperatorB, &[]).unwrap();
+    world.run(SystemProcess::OperatorB, &[]).unwrap();
     wait("every node has its profile's label", async || profiles(world).await.len() == SIMULATED + 1).await;
     let profiles = profiles(world).await;
     assert!(profiles.values().any(|profile| profile == "eco"), "{profiles:?}");
@@ -30,7 +30,7 @@ pub(crate) async fn all_nodes_are_planned(world: &World) {
 }
 
 /// Each twin shows its node's profile, headroom and what the agent says of its caps.
-async fn every_twin_tells(world: &World) {
+async fn every_twin_tells(world: &TestSystem) {
     let tells = |twin: &Value, profiles: &BTreeMap<String, String>| {
         let node = twin["spec"]["nodeName"].as_str().unwrap_or_default();
         let (spec, status) = (&twin["spec"], &twin["status"]);
@@ -58,7 +58,7 @@ async fn every_twin_tells(world: &World) {
 }
 
 /// Every node's agent says that it does what is asked now.
-pub(crate) async fn all_enforced(world: &World) {
+pub(crate) async fn all_enforced(world: &TestSystem) {
     let mut missing = Vec::new();
     let outcome = system::until("every profile is enforced", PATIENCE, async || {
         let objects = objects::list(&world.client, "NodePowerProfile").await.unwrap();
@@ -80,7 +80,7 @@ fn is_enforced(profile: &Value) -> bool {
 }
 
 /// On the machines themselves, whatever anybody reports.
-async fn caps_are_what_the_profiles_say(world: &World) {
+async fn caps_are_what_the_profiles_say(world: &TestSystem) {
     for (node, profile) in profiles(world).await {
         let wish = objects::get(&world.client, "NodePowerProfile", &node).await.unwrap();
         let Some(percent) = wish["spec"]["cpu"]["packagePowerCapPctOfMax"].as_f64() else { continue };
@@ -100,7 +100,7 @@ async fn caps_are_what_the_profiles_say(world: &World) {
 }
 
 /// The profile of each node that has one, by its label.
-pub(crate) async fn profiles(world: &World) -> BTreeMap<String, String> {
+pub(crate) async fn profiles(world: &TestSystem) -> BTreeMap<String, String> {
     let nodes: Api<Node> = Api::all(world.client.clone());
     let listed = nodes.list(&ListParams::default()).await.unwrap();
     let profile = |node: Node| {
@@ -110,8 +110,8 @@ pub(crate) async fn profiles(world: &World) -> BTreeMap<String, String> {
     listed.into_iter().filter_map(profile).collect()
 }
 
-pub(crate) async fn classes_go_where_they_belong(world: &World) {
-    world.run(Part::Extender, &[]).unwrap();
+pub(crate) async fn classes_go_where_they_belong(world: &TestSystem) {
+    world.run(SystemProcess::Extender, &[]).unwrap();
     wait("the extender is ready", async || world.extender.answers("/readyz").await).await;
     let scheduler = world.scheduler().unwrap();
     tokio::task::block_in_place(|| world.control_plane.start_scheduler(&scheduler)).unwrap();
@@ -141,7 +141,7 @@ pub(crate) async fn classes_go_where_they_belong(world: &World) {
 }
 
 /// What the extender thinks of each node before any pod is there, for the reader of a failure.
-async fn tell_scores(world: &World) {
+async fn tell_scores(world: &TestSystem) {
     let page = world.extender.get("/debug/scoring").await.unwrap();
     for node in page["nodes"].as_array().unwrap() {
         system::tell(&format!(

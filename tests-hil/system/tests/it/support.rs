@@ -4,8 +4,8 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use system::register::Registers;
-use system::world::{PATIENCE, RIG, World};
+use system::register::RegisterFiles;
+use system::world::{PATIENCE, RIG, TestSystem};
 use system::{objects, until};
 use tokio::task::JoinHandle;
 
@@ -22,7 +22,7 @@ pub(crate) fn uw(watts: u32) -> u64 {
 }
 
 /// Both packages are limited to this.
-pub(crate) async fn limited(world: &World, watts: u32) {
+pub(crate) async fn limited(world: &TestSystem, watts: u32) {
     wait(&format!("both packages at {watts} W"), async || {
         world.registers.limits_uw().unwrap() == [uw(watts); 2]
     })
@@ -30,7 +30,7 @@ pub(crate) async fn limited(world: &World, watts: u32) {
 }
 
 /// The node's profile says that this generation of it is enforced, with this cap on each package.
-pub(crate) async fn reported(world: &World, generation: i64, watts: u32) -> Value {
+pub(crate) async fn reported(world: &TestSystem, generation: i64, watts: u32) -> Value {
     let mut seen = Value::Null;
     let is_so = async || {
         seen = objects::get(&world.client, "NodePowerProfile", RIG).await.unwrap();
@@ -51,7 +51,7 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    pub(crate) fn start(registers: &Registers) -> Self {
+    pub(crate) fn start(registers: &RegisterFiles) -> Self {
         let (registers, over) = (registers.clone(), Arc::new(AtomicBool::new(false)));
         let ended = Arc::clone(&over);
         let task = tokio::spawn(async move {

@@ -7,11 +7,11 @@ use kube::Api;
 use kube::api::ListParams;
 use system::objects;
 use system::rights::NAMESPACE;
-use system::world::{SIMULATED, World};
+use system::world::{SIMULATED, TestSystem};
 
 /// The command has the operator's own account. Afterwards no profile and no label of ours is left although everything still
 /// runs, and what was asked for goes with the account.
-pub(crate) async fn every_node_is_released(world: &World) {
+pub(crate) async fn every_node_is_released(world: &TestSystem) {
     let profiles = async || objects::list(&world.client, "NodePowerProfile").await.unwrap();
     wait("the simulated nodes are planned for", async || profiles().await.len() >= SIMULATED).await;
     world.uninstall().await.unwrap();

@@ -8,7 +8,7 @@
 use anyhow::{Context, Result, anyhow, bail};
 use hal_cpufreq::Cpufreq;
 use hal_files::Root;
-use power_hal::{Memory, PowerHal, Setting};
+use power_hal::{OriginalsInMemory, PowerHal, Setting};
 use power_units::{KiloHertz, Micros, Stamp};
 use std::time::{Duration, Instant};
 
@@ -19,8 +19,8 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 fn main() -> Result<()> {
     let clock = || Stamp::new(Micros::ZERO);
-    let mut hal =
-        Cpufreq::open(Root::machine(), clock, Memory::<64>::new()).context("opening the policies")?;
+    let mut hal = Cpufreq::open(Root::machine(), clock, OriginalsInMemory::<64>::new())
+        .context("opening the policies")?;
     let policies: Vec<_> = hal.domains().iter().map(|(handle, _)| handle).collect();
     if policies.is_empty() {
         bail!("there is no frequency policy");

@@ -1,11 +1,11 @@
 //! That the world bites: where the operators are told more than the limit, it is red.
 
-use world::script::Kind;
-use world::{Plan, run};
+use world::script::EventKind;
+use world::{WorldPlan, run};
 
 #[test]
 fn operators_that_are_told_too_much_are_found_out() {
-    let outcome = run(&Plan { told: 1.1, ..Plan::with(1, &[Kind::Pods, Kind::Budgets]) });
+    let outcome = run(&WorldPlan { told: 1.1, ..WorldPlan::with(1, &[EventKind::Pods, EventKind::Budgets]) });
     let breach =
         outcome.breaches.first().expect("the limits in force are a tenth above what the site may draw");
     assert!(breach.watts > 500.0, "{breach:?}");

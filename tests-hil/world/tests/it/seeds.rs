@@ -1,7 +1,7 @@
 //! A few hours a day; `WORLD_SEED=n` plays one of them and tells its story, `WORLD_SEEDS=n` plays so many.
 
 use crate::number;
-use world::{Outcome, Plan, run};
+use world::{WorldPlan, WorldReport, run};
 
 /// Six hours take some ten seconds.
 const EVERYDAY: u64 = 6;
@@ -15,7 +15,8 @@ fn no_limit_is_above_the_budget_without_an_excuse() {
         (None, Some(last)) => (1..=last).collect(),
         (None, None) => (1..=EVERYDAY).chain([LATE]).collect(),
     };
-    let played: Vec<Outcome> = seeds.into_iter().map(|seed| run(&Plan::with(seed, Plan::EVERYDAY))).collect();
+    let played: Vec<WorldReport> =
+        seeds.into_iter().map(|seed| run(&WorldPlan::with(seed, WorldPlan::EVERYDAY))).collect();
     for outcome in played.iter().filter(|outcome| !outcome.is_good()) {
         println!("{}\nseed {}: {:?} {:?}", outcome.story(), outcome.seed, outcome.breaches, outcome.failures);
     }

@@ -3,11 +3,11 @@
 use super::scene::{BEFORE_S, Scene, Sensor, micros};
 use anyhow::{Context, Result};
 use joulie_core::node::law::{
-    Action, Command, Decision, Facts, FrequencyRange, Hold, Law, Outcome, PowerReading, Reach,
+    Command, CommandOutcome, Decision, Facts, FrequencyRange, Hold, Law, LawAction, PowerReading, Reach,
 };
 use joulie_core::node::throttle::dither::Grid;
-use joulie_core::node::throttle::{Order, Place, Seat};
-use plant::{Domain, EnergyCounter, Plant, PowerSensor, Profile, to_watts};
+use joulie_core::node::throttle::{PolicyLocation, PolicySequence, Seat};
+use plant::{EnergyCounter, LoadProfile, Plant, PlantDomain, PowerSensor, to_watts};
 use power_units::{KiloHertz, MicroJoules, Micros, Role, Stamp};
 
 /// What happened, on a grid of [`GRID_S`] from the step of the cap on.
@@ -40,7 +40,7 @@ struct Machine {
     sensor: Sensor,
     read: Option<(Micros, MicroJoules)>,
     seats: Vec<Seat>,
-    places: Vec<Place>,
+    places: Vec<PolicyLocation>,
     range: FrequencyRange,
 }
 
@@ -50,7 +50,7 @@ pub(super) fn run<L: Law>(law: &L, period: f64, scene: &Scene) -> Result<Record>
     machine.plant.advance(micros(BEFORE_S));
     machine.sense();
     let mut mode = law.start(None);
-    let mut outcome = Outcome::Unknown;
+    let mut outcome = CommandOutcome::Unknown;
     let every = cells(period).max(1);
     let cells = cells(scene.lasts);
     let mut record = Record {
@@ -81,9 +81,9 @@ pub(super) fn run<L: Law>(law: &L, period: f64, scene: &Scene) -> Result<Record>
                 Some(asked) => {
                     let (in_effect, writes) = machine.act(asked)?;
                     record.writes[cell] = writes;
-                    Outcome::Applied { asked, in_effect }
+                    CommandOutcome::Applied { asked, in_effect }
                 }
-                None => Outcome::Unknown,
+                None => CommandOutcome::Unknown,
             };
         }
         let (energy, work) = (machine.energy()?, machine.plant.cpu_work());
@@ -133,12 +133,13 @@ impl Machine {
         for policy in 0..scene.stuck {
             plant.stick_policy(policy, true)?;
         }
-        let places: Vec<Place> = (0..plant.policies()).filter_map(|policy| place(&plant, policy)).collect();
+        let places: Vec<PolicyLocation> =
+            (0..plant.policies()).filter_map(|policy| place(&plant, policy)).collect();
         let (min, max) = plant.frequency_range(0).context("a machine without policies")?;
         let khz = |khz| i32::try_from(khz).map(KiloHertz::from_int);
         Ok(Self {
-            counter: EnergyCounter::new(Domain::Node, Micros::new(1_000), scene.noise, scene.seed, 0)?,
-            gauge: PowerSensor::new(Domain::Node, Micros::new(1_000_000), scene.noise, scene.seed, 1)?,
+            counter: EnergyCounter::new(PlantDomain::Node, Micros::new(1_000), scene.noise, scene.seed, 0)?,
+            gauge: PowerSensor::new(PlantDomain::Node, Micros::new(1_000_000), scene.noise, scene.seed, 1)?,
             sensor: scene.sensor,
             read: None,
             seats: vec![Seat::EMPTY; places.len()],
@@ -149,7 +150,7 @@ impl Machine {
     }
 
     fn energy(&self) -> Result<MicroJoules> {
-        self.plant.energy(Domain::Node).context("a node has a meter")
+        self.plant.energy(PlantDomain::Node).context("a node has a meter")
     }
 
     fn sense(&mut self) -> PowerReading {
@@ -178,7 +179,7 @@ impl Machine {
 
     /// The reading of the step at which the cap changes: the machine has run as it is for long.
     fn settled(&mut self) -> PowerReading {
-        match self.plant.watts(Domain::Node).and_then(to_watts) {
+        match self.plant.watts(PlantDomain::Node).and_then(to_watts) {
             Some(watts) => PowerReading::Fresh { watts, over: Micros::ZERO },
             None => PowerReading::Missing,
         }
@@ -186,7 +187,7 @@ impl Machine {
 
     /// Writes what is commanded and reads it back; says how many policies it had to write.
     fn act(&mut self, command: Command) -> Result<(Command, u32)> {
-        let order = Order::new(&self.places, &mut self.seats).context("a seat for each policy")?;
+        let order = PolicySequence::new(&self.places, &mut self.seats).context("a seat for each policy")?;
         let limits: Vec<u32> = match command {
             Command::Throttle(throttle) => {
                 let (low, high) = (THROTTLED_KHZ, self.range.max().to_whole(Role::Limit));
@@ -217,10 +218,10 @@ impl Machine {
     }
 }
 
-fn place(plant: &Plant, policy: usize) -> Option<Place> {
+fn place(plant: &Plant, policy: usize) -> Option<PolicyLocation> {
     let core = plant.cores_of(policy)?.start;
     let package = u16::try_from(plant.package_of(core)?).ok()?;
-    Some(Place { package, core: u32::try_from(core).ok()? })
+    Some(PolicyLocation { package, core: u32::try_from(core).ok()? })
 }
 
 /// A frequency for good: what a law is compared with.
@@ -236,10 +237,10 @@ impl Law for Fixed {
     fn step(&self, set: &mut bool, facts: &Facts) -> Decision {
         let command = (!*set).then_some(Command::MeanFrequency(self.0));
         *set = true;
-        let (action, reach) = (Action::Hold(Hold::Steady), Reach::Achievable);
+        let (action, reach) = (LawAction::Hold(Hold::Steady), Reach::Achievable);
         let in_effect = match facts.outcome {
-            Outcome::Applied { in_effect, .. } => Some(in_effect),
-            Outcome::Unknown | Outcome::Refused { .. } => None,
+            CommandOutcome::Applied { in_effect, .. } => Some(in_effect),
+            CommandOutcome::Unknown | CommandOutcome::Refused { .. } => None,
         };
         Decision { action, command, in_effect, observed: None, smoothed: None, counts: None, reach }
     }
@@ -257,13 +258,13 @@ pub(super) fn best_static(scene: &Scene) -> Result<(Fixed, f64)> {
     while high - low > 2_000 {
         let middle = low.midpoint(high);
         let mut plant = Machine::new(scene)?.plant;
-        plant.set_profile(Profile::Constant(factor))?;
+        plant.set_profile(LoadProfile::Constant(factor))?;
         plant.set_jitter(None)?;
         for policy in 0..plant.policies() {
             plant.set_frequency(policy, middle)?;
         }
         plant.advance(micros(BEFORE_S));
-        if plant.watts(Domain::Node).is_some_and(|watts| watts <= cap) {
+        if plant.watts(PlantDomain::Node).is_some_and(|watts| watts <= cap) {
             (low, speed) = (middle, Some(plant.cpu_speed()));
         } else {
             high = middle;

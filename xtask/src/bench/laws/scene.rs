@@ -1,7 +1,7 @@
 //! On what the laws are tried: machines, sensors and events.
 
 use anyhow::{Context, Result};
-use plant::{Jitter, Load, NodeSpec, Noise, Profile, preset};
+use plant::{Load, LoadJitter, LoadProfile, NodeSpec, Noise, preset};
 use power_units::Micros;
 
 /// How the law gets to see the power.
@@ -27,7 +27,7 @@ pub(super) struct Scene {
     /// How the load changes.
     pub(super) steps: Vec<(f64, f64)>,
     /// How restless it is.
-    pub(super) jitter: Option<Jitter>,
+    pub(super) jitter: Option<LoadJitter>,
     /// The sensor.
     pub(super) sensor: Sensor,
     /// How it errs.
@@ -136,7 +136,7 @@ pub(super) fn all() -> Result<Vec<Scene>> {
         Scene { name: "one policy of 64 stuck", stuck: 1, ..nominal() },
         Scene {
             name: "restless load (2 % each second)",
-            jitter: Some(Jitter { deviation: 0.02, every: second }),
+            jitter: Some(LoadJitter { deviation: 0.02, every: second }),
             load: Load::busy(0.9),
             ..nominal()
         },
@@ -171,9 +171,9 @@ impl Scene {
     }
 
     /// The load over time, from the machine's start.
-    pub(super) fn profile(&self) -> Profile {
+    pub(super) fn profile(&self) -> LoadProfile {
         let from_start = |(at, factor): &(f64, f64)| (micros(at + BEFORE_S), *factor);
-        Profile::Steps(self.steps.iter().map(from_start).collect())
+        LoadProfile::Steps(self.steps.iter().map(from_start).collect())
     }
 
     /// When something changed: the caps and the load.

@@ -6,7 +6,7 @@ fn range() -> Range {
     Range::new(w(100), Some(w(600))).unwrap()
 }
 
-fn count(account: Account) -> i32 {
+fn count(account: GrantAccount) -> i32 {
     let count = account.count(range()).unwrap();
     (0..=600).find(|&watts| w(watts) == count).unwrap()
 }
@@ -15,12 +15,12 @@ fn grant(serial: u64, watts: i32, ceiling: i32) -> Option<Grant> {
     Some(Grant { serial, watts: w(watts), ceiling: w(ceiling) })
 }
 
-fn receipt(serial: u64, holds: i32) -> Option<Receipt> {
-    Some(Receipt { serial, holds: w(holds), floor: Watts::ZERO })
+fn receipt(serial: u64, holds: i32) -> Option<GrantReceipt> {
+    Some(GrantReceipt { serial, holds: w(holds), floor: Watts::ZERO })
 }
 
-fn of(grant: Option<Grant>, receipt: Option<Receipt>) -> i32 {
-    count(Account::observed(grant, receipt))
+fn of(grant: Option<Grant>, receipt: Option<GrantReceipt>) -> i32 {
+    count(GrantAccount::observed(grant, receipt))
 }
 
 #[test]
@@ -46,15 +46,15 @@ fn the_table_of_what_a_node_counts() {
 #[test]
 fn an_unknown_largest_draw_is_unknown_and_not_the_grant() {
     let open = Range::new(w(100), None).unwrap();
-    let told = Account::observed(grant(1, 200, 200), None);
+    let told = GrantAccount::observed(grant(1, 200, 200), None);
     assert_eq!((told.count(open), told.asked()), (None, Some(w(200))));
-    let heard = Account::observed(grant(1, 200, 200), receipt(1, 200));
+    let heard = GrantAccount::observed(grant(1, 200, 200), receipt(1, 200));
     assert_eq!(heard.count(open), Some(w(200)));
 }
 
 #[test]
 fn the_ceiling_covers_what_the_node_may_still_hold() {
-    let next = |grant, receipt, watts: i32| Account::observed(grant, receipt).ceiling_of(w(watts));
+    let next = |grant, receipt, watts: i32| GrantAccount::observed(grant, receipt).ceiling_of(w(watts));
     assert_eq!(next(None, None, 300), w(300));
     // The last one was read back: it stands until the next one is.
     assert_eq!(next(grant(7, 200, 450), receipt(7, 200), 150), w(200));
@@ -63,14 +63,14 @@ fn the_ceiling_covers_what_the_node_may_still_hold() {
     assert_eq!(next(grant(7, 200, 450), receipt(6, 450), 150), w(450));
     assert_eq!(next(grant(7, 200, 450), None, 500), w(500));
     // 300 → 500 → 300 within a period: the old 300 does not confirm the new one.
-    let back = Account::NONE.granted(w(300)).heard(w(300)).granted(w(500)).granted(w(300));
+    let back = GrantAccount::NONE.granted(w(300)).heard(w(300)).granted(w(500)).granted(w(300));
     assert_eq!((count(back), back.is_proven()), (500, false));
     assert_eq!((count(back.heard(w(300))), back.heard(w(300)).is_proven()), (300, true));
 }
 
 #[test]
 fn what_was_sent_without_an_answer_counts_until_a_higher_serial_is_seen() {
-    let held = Account::observed(grant(7, 200, 200), receipt(7, 200));
+    let held = GrantAccount::observed(grant(7, 200, 200), receipt(7, 200));
     assert_eq!((held.is_awaited(), held.has_strayed()), (false, false));
     let sent = |watts, ceiling| [Grant { serial: 8, watts: w(watts), ceiling: w(ceiling) }];
     let more = held.after_sending(&sent(350, 350));
@@ -83,23 +83,23 @@ fn what_was_sent_without_an_answer_counts_until_a_higher_serial_is_seen() {
     assert!(!held.after_sending(&sent(200, 200)).has_strayed());
     // Sent before the receipt of 7 came, when 450 W could still be in force: with it that ceiling would land.
     assert_eq!(count(held.after_sending(&sent(150, 450))), 450);
-    assert_eq!(count(Account::observed(grant(7, 200, 200), None).after_sending(&sent(300, 300))), 600);
+    assert_eq!(count(GrantAccount::observed(grant(7, 200, 200), None).after_sending(&sent(300, 300))), 600);
     assert_eq!(held.after_sending(&[]), held);
 }
 
 #[test]
 fn what_the_devices_refuse_is_seen_as_long_as_they_do() {
-    let refuses = Account::observed(grant(3, 200, 200), receipt(3, 240));
+    let refuses = GrantAccount::observed(grant(3, 200, 200), receipt(3, 240));
     assert_eq!(refuses.refused_below(), Some(w(240)));
     assert!(refuses.is_as_low_as(w(220)) && !refuses.is_as_low_as(w(190)) && !refuses.is_as_low_as(w(250)));
-    let fits = Account::observed(grant(3, 200, 200), receipt(3, 190));
+    let fits = GrantAccount::observed(grant(3, 200, 200), receipt(3, 190));
     assert_eq!(fits.refused_below(), Some(Watts::ZERO));
     assert_eq!(
-        Account::observed(grant(4, 150, 200), receipt(3, 240)).refused_below(),
+        GrantAccount::observed(grant(4, 150, 200), receipt(3, 240)).refused_below(),
         Some(Watts::ZERO),
         "not asked yet"
     );
     // The node's own word lasts although nothing lower is asked now.
-    let floor = Some(Receipt { serial: 3, holds: w(300), floor: w(240) });
-    assert_eq!(Account::observed(grant(3, 300, 300), floor).refused_below(), Some(w(240)));
+    let floor = Some(GrantReceipt { serial: 3, holds: w(300), floor: w(240) });
+    assert_eq!(GrantAccount::observed(grant(3, 300, 300), floor).refused_below(), Some(w(240)));
 }

@@ -5,9 +5,9 @@ use super::*;
 use Priority::{Eco, Performance};
 use proptest::prelude::*;
 
-fn ask(groups: &[Group], nodes: &[Node], index: usize, wish: Wish) -> Admission {
-    let tree = Tree::new(groups).unwrap();
-    let mut sums = vec![Demand::EMPTY; groups.len()];
+fn ask(groups: &[Group], nodes: &[BudgetNode], index: usize, wish: Wish) -> Admission {
+    let tree = BudgetTree::new(groups).unwrap();
+    let mut sums = vec![GroupDemand::EMPTY; groups.len()];
     demands(tree, nodes, &mut sums).unwrap();
     admit(tree, &mut sums, &nodes[index], wish)
 }
@@ -44,9 +44,9 @@ fn a_downgrade_is_admitted_even_where_nothing_fits() {
 #[test]
 fn what_was_admitted_is_known_to_the_next_question() {
     let groups = [group(None, 1000, 0)];
-    let nodes: Vec<Node> = (0..3).map(|key| node(key, 0, Eco, 200, holding(200))).collect();
-    let tree = Tree::new(&groups).unwrap();
-    let mut sums = [Demand::EMPTY];
+    let nodes: Vec<BudgetNode> = (0..3).map(|key| node(key, 0, Eco, 200, holding(200))).collect();
+    let tree = BudgetTree::new(&groups).unwrap();
+    let mut sums = [GroupDemand::EMPTY];
     demands(tree, &nodes, &mut sums).unwrap();
     assert_eq!(admit(tree, &mut sums, &nodes[0], FULL), Admission::Now);
     // 600 + 600 + 100 is too much; what was refused is not booked.
@@ -65,8 +65,8 @@ proptest! {
         for node in &mut nodes {
             node.priority = Eco;
         }
-        let tree = Tree::new(&groups).unwrap();
-        let mut sums = vec![Demand::EMPTY; groups.len()];
+        let tree = BudgetTree::new(&groups).unwrap();
+        let mut sums = vec![GroupDemand::EMPTY; groups.len()];
         demands(tree, &nodes, &mut sums).unwrap();
         let mut admitted = Vec::new();
         for index in 0..nodes.len() {
@@ -86,7 +86,7 @@ proptest! {
             prop_assert_eq!(planned.targets[index], nodes[index].wanted());
         }
         // And the sums are what they would be had they been taken anew.
-        let mut anew = vec![Demand::EMPTY; groups.len()];
+        let mut anew = vec![GroupDemand::EMPTY; groups.len()];
         demands(tree, &nodes, &mut anew).unwrap();
         let all_known = nodes.iter().all(|node| node.count().is_some_and(|count| count >= node.wanted()));
         if all_known {

@@ -21,7 +21,7 @@ fn performance_is_served_first_and_each_priority_shares_alike() {
     // Base 100 + floors 400: of 950 W, 450 are left. Performance uses 300 + 150, so nothing remains for eco.
     let planned = plan(&[group(None, 950, 100)], &nodes);
     assert_eq!(planned.targets, [w(400), w(250), w(100), w(100)]);
-    assert_eq!(planned.verdicts, [Verdict::Kept { spare: Watts::ZERO }]);
+    assert_eq!(planned.verdicts, [GroupVerdict::Kept { spare: Watts::ZERO }]);
     assert_eq!(planned.allocation, Allocation { short: 0, shortest: None, unknown: 0, curtailed: 2 });
     // 225 left: half of each way. 600 left: performance 450, and 150 of the 225 that eco can use: two thirds.
     assert_eq!(plan(&[group(None, 725, 100)], &nodes).targets, [w(250), w(175), w(100), w(100)]);
@@ -64,7 +64,7 @@ fn floors_are_kept_and_what_is_short_is_named() {
     let groups = [group(None, 2000, 0), group(Some(0), 150, 30), group(Some(0), 600, 0)];
     let planned = plan(&groups, &nodes);
     assert_eq!(planned.targets, [w(100), w(100), w(600)]);
-    assert_eq!(planned.verdicts[1], Verdict::Short { by: w(80) });
+    assert_eq!(planned.verdicts[1], GroupVerdict::Short { by: w(80) });
     assert_eq!(
         planned.allocation,
         Allocation { short: 1, shortest: Some((1, w(80))), unknown: 0, curtailed: 2 }
@@ -89,7 +89,10 @@ fn an_unknown_base_load_is_not_nothing_and_moves_nobody() {
     let planned = plan(&groups(9000, 5000), &nodes);
     // Nobody is raised, nobody is driven to the floor, and who is to come down comes down.
     assert_eq!(planned.targets, [w(300), w(300), w(200)]);
-    assert_eq!(planned.verdicts, [Verdict::Unknown, Verdict::Unknown, Verdict::Kept { spare: w(4500) }]);
+    assert_eq!(
+        planned.verdicts,
+        [GroupVerdict::Unknown, GroupVerdict::Unknown, GroupVerdict::Kept { spare: w(4500) }]
+    );
     assert_eq!((planned.allocation.unknown, planned.allocation.curtailed), (2, 2));
     let moved = round(&groups(9000, 5000), &nodes);
     assert_eq!(moved.moves, [Move::Keep, Move::Keep, Move::Lower(w(200))]);
@@ -97,26 +100,29 @@ fn an_unknown_base_load_is_not_nothing_and_moves_nobody() {
     assert_eq!(plan(&groups(9000, 380), &nodes).targets, [w(300), w(280), w(100)]);
     // What is known is already too much for the site: 640 − 300 for 200 + 200, then nothing for eco.
     assert_eq!(plan(&groups(640, 5000), &nodes).targets, [w(270), w(270), w(100)]);
-    assert_eq!(plan(&groups(200, 5000), &nodes).verdicts[0], Verdict::Unknown);
+    assert_eq!(plan(&groups(200, 5000), &nodes).verdicts[0], GroupVerdict::Unknown);
     assert_eq!(plan(&groups(200, 5000), &nodes).targets, [w(100); 3]);
     // A node of an unknown largest draw that was told a cap once is told no more.
-    let told = Account::NONE.granted(w(350));
-    nodes[0] = Node { range: Range::new(w(100), None).unwrap(), ..node(1, 1, Performance, 600, told) };
+    let told = GrantAccount::NONE.granted(w(350));
+    nodes[0] = BudgetNode { range: Range::new(w(100), None).unwrap(), ..node(1, 1, Performance, 600, told) };
     assert_eq!(plan(&groups(9000, 5000), &nodes).targets, [w(350), w(300), w(200)]);
 }
 
 #[test]
 fn an_unreachable_node_of_an_unknown_largest_draw_moves_nobody() {
     let mut nodes = [
-        node(1, 1, Performance, 600, Account::NONE),
+        node(1, 1, Performance, 600, GrantAccount::NONE),
         node(2, 1, Performance, 600, holding(300)),
         node(3, 2, Eco, 200, holding(400)),
     ];
-    nodes[0] = Node { range: Range::new(w(100), None).unwrap(), reachable: false, ..nodes[0] };
+    nodes[0] = BudgetNode { range: Range::new(w(100), None).unwrap(), reachable: false, ..nodes[0] };
     let groups = [group(None, 9000, 0), group(Some(0), 5000, 0), group(Some(0), 5000, 0)];
     let planned = plan(&groups, &nodes);
     assert_eq!(planned.targets[1..], [w(300), w(200)]);
-    assert_eq!(planned.verdicts, [Verdict::Unknown, Verdict::Unknown, Verdict::Kept { spare: w(4800) }]);
+    assert_eq!(
+        planned.verdicts,
+        [GroupVerdict::Unknown, GroupVerdict::Unknown, GroupVerdict::Kept { spare: w(4800) }]
+    );
 }
 
 #[test]
@@ -124,7 +130,7 @@ fn a_node_that_does_not_answer_is_taken_from_the_others_room() {
     let mut nodes = [
         node(1, 0, Eco, 200, holding(500)),
         node(2, 0, Performance, 600, holding(300)),
-        node(3, 0, Performance, 600, Account::NONE),
+        node(3, 0, Performance, 600, GrantAccount::NONE),
     ];
     let groups = [group(None, 1300, 0)];
     // 1300 − 300 of floors = 1000 = 500 + 500: everything performance wants, nothing above the floor for eco.
@@ -143,27 +149,27 @@ fn a_node_that_does_not_answer_is_taken_from_the_others_room() {
         [w(100); 3],
         "where the limit cannot be kept, whoever may hear is asked for the least"
     );
-    assert_eq!(planned.verdicts, [Verdict::Short { by: w(100) }]);
+    assert_eq!(planned.verdicts, [GroupVerdict::Short { by: w(100) }]);
 }
 
 #[test]
 fn what_the_devices_refuse_is_their_floor() {
-    let account = Account::NONE.granted(w(100)).heard(w(180));
+    let account = GrantAccount::NONE.granted(w(100)).heard(w(180));
     let nodes = [node(1, 0, Eco, 100, account), node(2, 0, Performance, 600, holding(100))];
     assert_eq!(plan(&[group(None, 500, 0)], &nodes).targets, [w(180), w(320)]);
 }
 
 #[test]
 fn sums_that_do_not_fit_are_unknown_and_leave_floors() {
-    let huge = |key| Node {
+    let huge = |key| BudgetNode {
         range: Range::new(w(10), Some(Watts::MAX)).unwrap(),
         desired: Watts::MAX,
-        ..node(key, 0, Performance, 0, Account::NONE)
+        ..node(key, 0, Performance, 0, GrantAccount::NONE)
     };
     let groups = [Group::new(None, Watts::MAX, Some(Watts::ZERO)).unwrap()];
     assert_eq!(plan(&groups, &[huge(1)]).targets, [Watts::MAX]);
     let planned = plan(&groups, &[huge(1), huge(2)]);
-    assert_eq!((planned.targets, planned.verdicts), (vec![w(10), w(10)], vec![Verdict::Unknown]));
+    assert_eq!((planned.targets, planned.verdicts), (vec![w(10), w(10)], vec![GroupVerdict::Unknown]));
     let moved = step(0, &groups, &[huge(1), huge(2)], &[Watts::MAX, Watts::MAX]);
     assert_eq!((moved.summary.unknown, moved.summary.raised, moved.standings[0].load()), (1, 0, None));
 }
@@ -192,11 +198,11 @@ pub(super) fn any_groups() -> impl Strategy<Value = Vec<Group>> {
     })
 }
 
-pub(super) fn any_node(groups: usize) -> impl Strategy<Value = Node> {
+pub(super) fn any_node(groups: usize) -> impl Strategy<Value = BudgetNode> {
     let account = (0_u8..6, any_watts(), any_watts()).prop_map(|(kind, one, other)| {
-        let granted = Account::NONE.granted(one);
+        let granted = GrantAccount::NONE.granted(one);
         match kind {
-            0 => Account::NONE,
+            0 => GrantAccount::NONE,
             1 => granted,
             2 => granted.heard(one),
             3 => granted.heard(one).granted(other),
@@ -213,7 +219,7 @@ pub(super) fn any_node(groups: usize) -> impl Strategy<Value = Node> {
     });
     let desired = prop_oneof![4 => any_watts(), 1 => any::<i64>().prop_map(Watts::from_bits)];
     (0..groups, 0_usize..3, range, desired, 0_u8..6, account).prop_map(
-        |(group, priority, range, desired, up, account)| Node {
+        |(group, priority, range, desired, up, account)| BudgetNode {
             key: 0,
             group,
             priority: Priority::ALL[priority],
@@ -226,7 +232,7 @@ pub(super) fn any_node(groups: usize) -> impl Strategy<Value = Node> {
 }
 
 /// A tree, nodes with keys, and the same nodes in another order.
-pub(super) fn any_site() -> impl Strategy<Value = (Vec<Group>, Vec<Node>, Vec<Node>)> {
+pub(super) fn any_site() -> impl Strategy<Value = (Vec<Group>, Vec<BudgetNode>, Vec<BudgetNode>)> {
     any_groups()
         .prop_flat_map(|groups| {
             let nodes = prop::collection::vec(any_node(groups.len()), 0..10);
@@ -243,8 +249,8 @@ pub(super) fn any_site() -> impl Strategy<Value = (Vec<Group>, Vec<Node>, Vec<No
 /// What hangs below each group, in exact arithmetic; nothing when some of it is unknown.
 pub(super) fn below(
     groups: &[Group],
-    nodes: &[Node],
-    watts: impl Fn(usize, &Node) -> Option<Watts>,
+    nodes: &[BudgetNode],
+    watts: impl Fn(usize, &BudgetNode) -> Option<Watts>,
 ) -> Vec<Option<i128>> {
     let bits = |watts: Option<Watts>| watts.map(|watts| i128::from(watts.to_bits()));
     let mut sums: Vec<_> = groups.iter().map(|group| bits(group.base())).collect();
@@ -264,7 +270,7 @@ pub(super) fn path(groups: &[Group], from: usize) -> Vec<usize> {
 }
 
 /// Which groups, or groups above them, cannot say what they draw at least.
-fn held(groups: &[Group], nodes: &[Node]) -> Vec<bool> {
+fn held(groups: &[Group], nodes: &[BudgetNode]) -> Vec<bool> {
     let least =
         below(groups, nodes, |_, node| if node.reachable { Some(node.lowest()) } else { node.count() });
     let unknown = |group: usize| least[group].is_none_or(|sum| sum > i128::from(i64::MAX));
@@ -288,14 +294,14 @@ proptest! {
         for (group, facts) in groups.iter().enumerate() {
             let limit = i128::from(facts.limit().to_bits());
             match planned.verdicts[group] {
-                Verdict::Kept { spare } => {
+                GroupVerdict::Kept { spare } => {
                     prop_assert!(loads[group].unwrap() + i128::from(spare.to_bits()) <= limit);
                 }
-                Verdict::Short { by } => {
+                GroupVerdict::Short { by } => {
                     prop_assert_eq!(least[group].unwrap() - limit, i128::from(by.to_bits()));
                     prop_assert_eq!(loads[group], least[group]);
                 }
-                Verdict::Unknown => {
+                GroupVerdict::Unknown => {
                     let huge = i128::from(i64::MAX);
                     let wants = below(&groups, &nodes, |_, node| Some(if node.reachable { node.wanted() } else { Watts::ZERO }));
                     prop_assert!(least[group].is_none_or(|least| least > huge) || wants[group].is_none_or(|wants| wants > huge));
@@ -322,7 +328,7 @@ proptest! {
                 node.desired = node.desired.min(has);
             }
             if !node.reachable && node.count().is_none() {
-                (node.range, node.account) = (Range::new(Watts::ZERO, Some(Watts::ZERO)).unwrap(), Account::NONE);
+                (node.range, node.account) = (Range::new(Watts::ZERO, Some(Watts::ZERO)).unwrap(), GrantAccount::NONE);
             }
         }
         let without = plan(&nothing, &nodes);
@@ -344,8 +350,8 @@ proptest! {
             }
             let binding = path(&groups, node.group).into_iter().any(|group| {
                 let used_up = match planned.verdicts[group] {
-                    Verdict::Kept { spare } => spare < a_trace,
-                    Verdict::Short { .. } | Verdict::Unknown => true,
+                    GroupVerdict::Kept { spare } => spare < a_trace,
+                    GroupVerdict::Short { .. } | GroupVerdict::Unknown => true,
                 };
                 let later_at_floor = nodes.iter().enumerate().all(|(other, facts)| {
                     !facts.reachable
@@ -361,7 +367,7 @@ proptest! {
 
     #[test]
     fn the_order_of_the_nodes_does_not_matter((groups, nodes, shuffled) in any_site()) {
-        let by_key = |nodes: &[Node]| {
+        let by_key = |nodes: &[BudgetNode]| {
             let planned = plan(&groups, nodes);
             let moved = step(3, &groups, nodes, &planned.targets);
             let mut rows: Vec<_> = nodes.iter().map(|node| node.key).zip(planned.targets).zip(moved.moves).collect();

@@ -6,7 +6,7 @@ use Priority::{Eco, Performance};
 use proptest::prelude::*;
 
 /// What the moves say lands as grants.
-fn obey(nodes: &mut [Node], moves: &[Move]) {
+fn obey(nodes: &mut [BudgetNode], moves: &[Move]) {
     for (node, step) in nodes.iter_mut().zip(moves) {
         if let Move::Lower(cap) | Move::Raise(cap) = step {
             node.account = node.account.granted(*cap);
@@ -15,7 +15,7 @@ fn obey(nodes: &mut [Node], moves: &[Move]) {
 }
 
 /// The node reads back its grant as it was given.
-fn confirm(node: &mut Node) {
+fn confirm(node: &mut BudgetNode) {
     node.account = node.account.heard(node.account.asked().unwrap());
 }
 
@@ -43,8 +43,8 @@ fn two_nodes_change_places_by_lowering_awaiting_and_then_raising() {
 fn a_node_that_has_followed_a_later_grant_than_stands_is_told_again_what_stands() {
     let groups = [group(None, 800, 0)];
     let grant = Grant { serial: 4, watts: w(300), ceiling: w(300) };
-    let receipt = Receipt { serial: 9, holds: w(500), floor: Watts::ZERO };
-    let account = Account::observed(Some(grant), Some(receipt));
+    let receipt = GrantReceipt { serial: 9, holds: w(500), floor: Watts::ZERO };
+    let account = GrantAccount::observed(Some(grant), Some(receipt));
     let nodes = [node(1, 0, Eco, 300, account)];
     assert_eq!(round(&groups, &nodes).moves, [Move::Lower(w(300))]);
 }
@@ -119,7 +119,7 @@ fn where_anything_is_unknown_nothing_is_raised_and_lowering_goes_on() {
     assert_eq!(moved.moves, [Move::Lower(w(200)), Move::Wait(Why::Unknown { group: 0 })]);
     // A node of which nobody knows what it draws at most makes its groups unknown until its cap is read back.
     let open = Range::new(w(100), None).unwrap();
-    let mut nodes = [node(1, 0, Performance, 600, holding(300)), node(2, 0, Eco, 300, Account::NONE)];
+    let mut nodes = [node(1, 0, Performance, 600, holding(300)), node(2, 0, Eco, 300, GrantAccount::NONE)];
     nodes[1].range = open;
     let groups = [group(None, 1000, 0)];
     let moved = round(&groups, &nodes);
@@ -145,7 +145,8 @@ fn a_node_that_does_not_answer_is_told_to_go_down_once_and_never_up() {
 
 #[test]
 fn a_base_load_that_flickers_gives_no_orders_unless_somebody_waits_for_the_watts() {
-    let mut nodes: Vec<Node> = (0..4).map(|key| node(key, 0, Performance, 600, Account::NONE)).collect();
+    let mut nodes: Vec<BudgetNode> =
+        (0..4).map(|key| node(key, 0, Performance, 600, GrantAccount::NONE)).collect();
     let planned = plan(&[group(None, 1000, 100)], &nodes);
     for (node, &target) in nodes.iter_mut().zip(&planned.targets) {
         node.account = node.account.granted(target);
@@ -165,7 +166,7 @@ fn a_base_load_that_flickers_gives_no_orders_unless_somebody_waits_for_the_watts
 #[test]
 fn devices_that_do_not_go_lower_are_asked_once() {
     let groups = [group(None, 1000, 0)];
-    let mut nodes = [node(1, 0, Eco, 100, Account::NONE), node(2, 0, Performance, 600, holding(300))];
+    let mut nodes = [node(1, 0, Eco, 100, GrantAccount::NONE), node(2, 0, Performance, 600, holding(300))];
     let moved = round(&groups, &nodes);
     assert_eq!(moved.moves[0], Move::Lower(w(100)));
     obey(&mut nodes, &moved.moves);

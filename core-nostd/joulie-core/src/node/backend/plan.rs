@@ -1,9 +1,9 @@
-//! What the node needs: from the desired state and the levers to what each of them is to do. Pure rules, no memory.
+//! What the node needs: from the desired state and the actuations to what each of them is to do. Pure rules, no memory.
 
-use super::{BackendLaw, Curb, Facts, Package, Preference};
-use crate::node::cap::{Blocked, CapIntent, CapRange, Desired, Floor, Resolution, Target};
-use crate::node::lever::{Lever, Want};
-use crate::node::throttle::Throttle;
+use super::{BackendLaw, BackendPreference, Facts, Package, Throttling};
+use crate::node::actuation::{Actuation, Want};
+use crate::node::cap::{Blocked, CapIntent, CapRange, DesiredCap, Floor, Resolution, ResolvedCap};
+use crate::node::throttle::ThrottlePercent;
 use power_units::{Percent, Watts};
 
 /// What is desired: of the node as an intent, of one package as what that means on it.
@@ -25,17 +25,17 @@ pub(super) enum Need {
     /// Nothing more: every limit has been in force for long enough, or nothing is desired.
     Nothing,
     /// A throttle.
-    Throttle(Curb),
+    Throttle(Throttling),
     /// Something that the node cannot do.
     Blocked(Blocked),
 }
 
 impl Wish<CapIntent> {
-    pub(super) const fn of(desired: Desired) -> Self {
+    pub(super) const fn of(desired: DesiredCap) -> Self {
         match desired {
-            Desired::Unknown => Self::Keep,
-            Desired::Gone | Desired::Cap(CapIntent::NONE) => Self::Nothing,
-            Desired::Cap(intent) => Self::Cap(intent),
+            DesiredCap::Unknown => Self::Keep,
+            DesiredCap::Gone | DesiredCap::Cap(CapIntent::NONE) => Self::Nothing,
+            DesiredCap::Cap(intent) => Self::Cap(intent),
         }
     }
 
@@ -67,7 +67,7 @@ impl Wish<CapIntent> {
 
 impl BackendLaw {
     /// What is wanted of the limit of one package, on a node that the throttle does or does not hold.
-    pub(super) fn want_of_limit(&self, package: &Package, throttled: bool) -> Want<Target> {
+    pub(super) fn want_of_limit(&self, package: &Package, throttled: bool) -> Want<ResolvedCap> {
         let resolution = match package.wish {
             Wish::Keep => return Want::Keep,
             Wish::Nothing => return Want::Release,
@@ -77,7 +77,7 @@ impl BackendLaw {
             (_, Resolution::Blocked(_)) => Want::Keep,
             _ if !package.facts.has_limit => Want::Keep,
             (_, Resolution::Watts(target)) if target.is_as_found() => target.want(),
-            (Preference::LimitFirst, Resolution::Watts(target)) => target.want(),
+            (BackendPreference::LimitFirst, Resolution::Watts(target)) => target.want(),
             // A limit that is not to be used any more, of an earlier cap, goes when the throttle holds the node.
             (_, Resolution::Watts(_) | Resolution::Percent(_)) if throttled => Want::Release,
             (_, Resolution::Watts(_) | Resolution::Percent(_)) => Want::Keep,
@@ -96,7 +96,7 @@ impl BackendLaw {
             };
         }
         let in_watts = match (wish.percent(), facts.has_meter, facts.throttle) {
-            (_, true, _) | (None, false, None) => Need::Throttle(Curb::Loop),
+            (_, true, _) | (None, false, None) => Need::Throttle(Throttling::Loop),
             (Some(percent), false, _) => Need::fixed(percent),
             (None, false, Some(_)) => Need::Blocked(Blocked::NoMeter),
         };
@@ -113,23 +113,23 @@ impl BackendLaw {
             Wish::Cap(Resolution::Percent(percent)) => return Need::fixed(percent),
             Wish::Cap(Resolution::Watts(target)) => target,
         };
-        let lever = package.limiter.lever();
+        let actuation = package.limiter.actuation();
         if target.is_as_found() {
-            return if lever == Lever::Free { Need::Nothing } else { Need::AsIs };
+            return if actuation == Actuation::Free { Need::Nothing } else { Need::AsIs };
         }
-        let limited = package.facts.has_limit && self.preference == Preference::LimitFirst;
-        if !limited || lever.lacks() {
+        let limited = package.facts.has_limit && self.preference == BackendPreference::LimitFirst;
+        if !limited || actuation.lacks() {
             return in_watts;
         }
         let settled = |since| facts.now.since(since).is_some_and(|held| held >= self.settle);
-        if lever.held_since(target).is_some_and(settled) { Need::Nothing } else { Need::AsIs }
+        if actuation.held_since(target).is_some_and(settled) { Need::Nothing } else { Need::AsIs }
     }
 }
 
 /// What all packages together are to be held to, where it is known of every one and any is to be held. A package that
 /// takes no cap counts with the most that it draws, so that the others are held to theirs; so does what is `beyond` them.
-pub(super) fn node_cap(packages: &[Package], beyond: Watts) -> Option<Target> {
-    let mut sum: Option<Target> = None;
+pub(super) fn node_cap(packages: &[Package], beyond: Watts) -> Option<ResolvedCap> {
+    let mut sum: Option<ResolvedCap> = None;
     let mut holds = false;
     for package in packages {
         let target = match package.wish {
@@ -137,7 +137,7 @@ pub(super) fn node_cap(packages: &[Package], beyond: Watts) -> Option<Target> {
                 holds = true;
                 target
             }
-            Wish::Cap(Resolution::Blocked(_)) => Target::most_of(package.facts.range)?,
+            Wish::Cap(Resolution::Blocked(_)) => ResolvedCap::most_of(package.facts.range)?,
             Wish::Keep | Wish::Nothing | Wish::Cap(Resolution::Percent(_)) => return None,
         };
         sum = Some(sum.map_or(target, |sum| sum.and(target)));
@@ -147,15 +147,15 @@ pub(super) fn node_cap(packages: &[Package], beyond: Watts) -> Option<Target> {
 
 impl Need {
     fn fixed(percent: Percent) -> Self {
-        Self::Throttle(Curb::Fixed(Throttle::leaving(percent)))
+        Self::Throttle(Throttling::Fixed(ThrottlePercent::leaving(percent)))
     }
 
     /// What this means for the throttle, where there is one.
-    pub(super) const fn want(self, has_throttle: bool) -> Want<Curb> {
+    pub(super) const fn want(self, has_throttle: bool) -> Want<Throttling> {
         match self {
             Self::AsIs | Self::Blocked(_) => Want::Keep,
             Self::Nothing => Want::Release,
-            Self::Throttle(curb) if has_throttle => Want::Set(curb),
+            Self::Throttle(throttling) if has_throttle => Want::Set(throttling),
             Self::Throttle(_) => Want::Keep,
         }
     }
@@ -164,10 +164,10 @@ impl Need {
     /// loop, then what cannot be done: what one package cannot do leaves no other without a limiter.
     fn and(self, other: Self) -> Self {
         match (self, other) {
-            (fixed @ Self::Throttle(Curb::Fixed(_)), _) | (_, fixed @ Self::Throttle(Curb::Fixed(_))) => {
-                fixed
-            }
-            (running @ Self::Throttle(Curb::Loop), _) | (_, running @ Self::Throttle(Curb::Loop)) => running,
+            (fixed @ Self::Throttle(Throttling::Fixed(_)), _)
+            | (_, fixed @ Self::Throttle(Throttling::Fixed(_))) => fixed,
+            (running @ Self::Throttle(Throttling::Loop), _)
+            | (_, running @ Self::Throttle(Throttling::Loop)) => running,
             (Self::Blocked(a), Self::Blocked(b)) => Self::Blocked(if a > b { a } else { b }),
             (blocked @ Self::Blocked(_), _) | (_, blocked @ Self::Blocked(_)) => blocked,
             (Self::AsIs, _) | (_, Self::AsIs) => Self::AsIs,

@@ -38,12 +38,12 @@ impl Regulation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::law::{Action, Hold};
+    use crate::node::law::{Hold, LawAction};
     use power_units::Micros;
 
     fn decision(observed: Option<i32>, reach: Reach) -> Decision {
         Decision {
-            action: Action::Hold(Hold::Steady),
+            action: LawAction::Hold(Hold::Steady),
             command: None,
             in_effect: None,
             observed: observed.map(Watts::from_int),

@@ -5,7 +5,7 @@ use super::*;
 use crate::node::backoff::Backoff;
 use crate::node::cap::CapIntent;
 use crate::node::drift::DriftLaw;
-use crate::node::limiter::{LimitOutcome, Seen};
+use crate::node::limiter::{LimitOutcome, LimitReading};
 use power_units::Percent;
 use std::collections::VecDeque;
 use std::vec::Vec;
@@ -23,24 +23,24 @@ pub(super) fn w(watts: i32) -> Watts {
     Watts::from_int(watts)
 }
 
-pub(super) fn watts(watts: i32) -> Desired {
-    Desired::Cap(CapIntent::of_watts(w(watts)))
+pub(super) fn watts(watts: i32) -> DesiredCap {
+    DesiredCap::Cap(CapIntent::of_watts(w(watts)))
 }
 
-pub(super) fn percent(percent: i32) -> Desired {
-    Desired::Cap(CapIntent::of_percent(Percent::from_int(percent)))
+pub(super) fn percent(percent: i32) -> DesiredCap {
+    DesiredCap::Cap(CapIntent::of_percent(Percent::from_int(percent)))
 }
 
 pub(super) fn law() -> BackendLaw {
     let backoff = Backoff::new(Micros::new(4 * TICK), Micros::new(16 * TICK)).unwrap();
-    let lever = LeverLaw::new(Micros::new(PATIENCE * TICK), backoff).unwrap();
+    let actuation = ActuationLaw::new(Micros::new(PATIENCE * TICK), backoff).unwrap();
     let drift = DriftLaw::new(backoff, 3, Micros::new(100 * TICK)).unwrap();
     BackendLaw {
-        limits: LimiterLaw { lever, drift },
-        throttle: lever,
+        limits: LimiterLaw { actuation, drift },
+        throttle: actuation,
         settle: Micros::new(SETTLE * TICK),
         floor: Floor::NONE,
-        preference: Preference::LimitFirst,
+        preference: BackendPreference::LimitFirst,
     }
 }
 
@@ -52,14 +52,14 @@ pub(super) struct Register {
     /// How many ticks an order waits before it is carried out.
     pub(super) delay: u64,
     /// What is seen of it where that is not what it holds.
-    pub(super) hidden: Option<Seen>,
+    pub(super) hidden: Option<LimitReading>,
     orders: VecDeque<(u64, Ticket, LimitOrder)>,
 }
 
 /// The frequencies of the node.
 #[derive(Debug)]
 pub(super) struct Throttled {
-    pub(super) by: Option<Curb>,
+    pub(super) by: Option<Throttling>,
     pub(super) refuses: Option<ErrorKind>,
     pub(super) blind: Option<ErrorKind>,
     pub(super) drawn_at_bound: Option<Watts>,
@@ -126,7 +126,7 @@ impl Node {
     }
 
     /// One tick: what is due is carried out, the machine is told, and what it orders is noted.
-    pub(super) fn step(&mut self, desired: Desired) -> Decision {
+    pub(super) fn step(&mut self, desired: DesiredCap) -> BackendDecision {
         self.tick += 1;
         for (package, register) in self.packages.iter_mut().zip(&mut self.registers) {
             package.facts.limit = register.carry_out(self.tick);
@@ -152,7 +152,7 @@ impl Node {
         decision
     }
 
-    pub(super) fn steps(&mut self, count: u64, desired: Desired) -> Decision {
+    pub(super) fn steps(&mut self, count: u64, desired: DesiredCap) -> BackendDecision {
         let mut decision = self.step(desired);
         for _ in 1..count {
             decision = self.step(desired);
@@ -192,7 +192,7 @@ impl Register {
                 LimitOutcome::Released { ticket, outcome: self.refuses.map_or(Ok(()), Err) }
             }
         };
-        let seen = Seen::At { limit: self.limit.unwrap_or(w(250)), read: at(tick) };
+        let seen = LimitReading::At { limit: self.limit.unwrap_or(w(250)), read: at(tick) };
         LimitFacts { outcome, seen: self.hidden.unwrap_or(seen) }
     }
 }
@@ -207,7 +207,7 @@ impl Throttled {
                     (Some(kind), _) => Err(kind),
                     (None, Some(kind)) => Ok(Regulation::Blind(kind)),
                     (None, None) => {
-                        self.by = Some(Curb::Loop);
+                        self.by = Some(Throttling::Loop);
                         Ok(self
                             .drawn_at_bound
                             .map_or(Regulation::Keeping, |drawn| Regulation::AtBound { drawn }))
@@ -217,7 +217,7 @@ impl Throttled {
             }
             Some((_, ticket, ThrottleOrder::Set(asked))) => {
                 if self.refuses.is_none() {
-                    self.by = Some(Curb::Fixed(asked));
+                    self.by = Some(Throttling::Fixed(asked));
                 }
                 ThrottleOutcome::Fixed { ticket, outcome: self.refuses.map_or(Ok(()), Err) }
             }

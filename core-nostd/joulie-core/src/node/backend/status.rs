@@ -1,25 +1,25 @@
 //! What came of the desired state, in words that claim no more than was read back.
 
 use super::plan::{Need, Wish};
-use super::{BackendLaw, Curb, Facts, Mode, Package, Preference, Regulation};
-use crate::node::cap::{Backend, Blocked, CapResult, Report, Resolution, Target};
-use crate::node::lever::Lever;
+use super::{BackendLaw, BackendPreference, Facts, Mode, Package, Regulation, Throttling};
+use crate::node::actuation::Actuation;
+use crate::node::cap::{Backend, Blocked, CapReport, CapResult, Resolution, ResolvedCap};
 use power_hal::ErrorKind;
 
 /// The status of the CPU's control: `backend` and `result`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Status {
+pub struct CpuControlStatus {
     /// Who brought the result about.
     pub backend: Backend,
     /// The result.
-    pub report: Report,
+    pub report: CapReport,
 }
 
 /// What holds the node now. A throttle that stands is what holds it, also while limits take over; limits hold it when
 /// every package has one.
 pub(super) fn in_force(mode: &Mode, packages: &[Package]) -> Backend {
     let limited = |package: &Package| {
-        package.facts.has_limit && (package.limiter.lever().stands() || is_as_found(package.wish))
+        package.facts.has_limit && (package.limiter.actuation().stands() || is_as_found(package.wish))
     };
     if mode.throttle.stands() {
         Backend::Dvfs
@@ -55,11 +55,11 @@ impl BackendLaw {
         mode: &Mode,
         packages: &[Package],
         need: Need,
-        node_cap: Option<Target>,
+        node_cap: Option<ResolvedCap>,
         facts: &Facts,
-    ) -> Status {
-        let cap = |backend, result| Status { backend, report: Report::Cap(result) };
-        let pending = Status { backend: in_force(mode, packages), report: Report::Pending };
+    ) -> CpuControlStatus {
+        let cap = |backend, result| CpuControlStatus { backend, report: CapReport::Cap(result) };
+        let pending = CpuControlStatus { backend: in_force(mode, packages), report: CapReport::Pending };
         let need = match (need, blocked(packages)) {
             (Need::Throttle(_), Some(reason)) => Need::Blocked(reason),
             (Need::AsIs | Need::Nothing | Need::Blocked(_) | Need::Throttle(_), _) => need,
@@ -68,8 +68,8 @@ impl BackendLaw {
             (Wish::Keep, _) => pending,
             (Wish::Nothing, _) => released(mode, packages),
             (Wish::Cap(_), Need::Blocked(reason)) => cap(Backend::None, CapResult::Blocked(reason)),
-            (Wish::Cap(_), Need::Throttle(curb)) if facts.throttle.is_some() => {
-                throttled(mode, packages, curb, node_cap)
+            (Wish::Cap(_), Need::Throttle(throttling)) if facts.throttle.is_some() => {
+                throttled(mode, packages, throttling, node_cap)
             }
             (Wish::Cap(_), Need::Throttle(_)) if packages.is_empty() => {
                 cap(Backend::None, CapResult::Blocked(Blocked::NoBackend))
@@ -83,7 +83,7 @@ impl BackendLaw {
 
     /// What came of the limit of one package; nothing while it is on its way.
     fn result(&self, package: &Package) -> Option<CapResult> {
-        let limited = package.facts.has_limit && self.preference == Preference::LimitFirst;
+        let limited = package.facts.has_limit && self.preference == BackendPreference::LimitFirst;
         match package.wish {
             Wish::Keep | Wish::Nothing => None,
             Wish::Cap(Resolution::Watts(target)) if limited => package.limiter.result(target),
@@ -95,29 +95,38 @@ impl BackendLaw {
     }
 }
 
-fn throttled(mode: &Mode, packages: &[Package], curb: Curb, node_cap: Option<Target>) -> Status {
-    let report = match (mode.throttle, curb) {
-        (Lever::Held { target, .. }, Curb::Fixed(throttle)) if target == curb => Report::Throttled(throttle),
-        (Lever::Held { target, .. }, Curb::Loop) if target == curb && !packages.iter().any(is_on_its_way) => {
+fn throttled(
+    mode: &Mode,
+    packages: &[Package],
+    throttling: Throttling,
+    node_cap: Option<ResolvedCap>,
+) -> CpuControlStatus {
+    let report = match (mode.throttle, throttling) {
+        (Actuation::Held { target, .. }, Throttling::Fixed(throttle)) if target == throttling => {
+            CapReport::Throttled(throttle)
+        }
+        (Actuation::Held { target, .. }, Throttling::Loop)
+            if target == throttling && !packages.iter().any(is_on_its_way) =>
+        {
             regulated(mode.regulation, node_cap)
         }
-        (Lever::Refused { kind, .. }, _) => Report::Cap(CapResult::refused(kind)),
+        (Actuation::Refused { kind, .. }, _) => CapReport::Cap(CapResult::refused(kind)),
         (
-            Lever::Held { .. }
-            | Lever::Free
-            | Lever::Adopted
-            | Lever::Pending { .. }
-            | Lever::Releasing { .. }
-            | Lever::Stuck { .. },
+            Actuation::Held { .. }
+            | Actuation::Free
+            | Actuation::Adopted
+            | Actuation::Pending { .. }
+            | Actuation::Releasing { .. }
+            | Actuation::Stuck { .. },
             _,
-        ) => Report::Pending,
+        ) => CapReport::Pending,
     };
     let backend = match report {
-        Report::Cap(CapResult::Blocked(_)) => Backend::None,
-        Report::Cap(_) | Report::Throttled(_) => Backend::Dvfs,
-        Report::Pending | Report::NoIntent => in_force(mode, packages),
+        CapReport::Cap(CapResult::Blocked(_)) => Backend::None,
+        CapReport::Cap(_) | CapReport::Throttled(_) => Backend::Dvfs,
+        CapReport::Pending | CapReport::NoIntent => in_force(mode, packages),
     };
-    Status { backend, report }
+    CpuControlStatus { backend, report }
 }
 
 /// So many orders for a limit may get lost before a closed loop counts in its place.
@@ -127,27 +136,27 @@ const LOST_MAX: u32 = 8;
 /// of the device. What is in force meanwhile is the old limit, and others may not have the watts above the new one because
 /// little is drawn at the moment.
 fn is_on_its_way(package: &Package) -> bool {
-    let lost = match package.limiter.lever() {
-        Lever::Refused { kind: ErrorKind::Timeout | ErrorKind::Io, failures, .. } => failures,
-        Lever::Pending { failures, .. } => failures,
-        Lever::Refused { .. }
-        | Lever::Held { .. }
-        | Lever::Free
-        | Lever::Adopted
-        | Lever::Releasing { .. }
-        | Lever::Stuck { .. } => return false,
+    let lost = match package.limiter.actuation() {
+        Actuation::Refused { kind: ErrorKind::Timeout | ErrorKind::Io, failures, .. } => failures,
+        Actuation::Pending { failures, .. } => failures,
+        Actuation::Refused { .. }
+        | Actuation::Held { .. }
+        | Actuation::Free
+        | Actuation::Adopted
+        | Actuation::Releasing { .. }
+        | Actuation::Stuck { .. } => return false,
     };
     package.share().is_some() && lost < LOST_MAX
 }
 
 /// The closed loop's result. A reading is part of it: a loop that sees nothing holds nothing.
-fn regulated(regulation: Regulation, node_cap: Option<Target>) -> Report {
+fn regulated(regulation: Regulation, node_cap: Option<ResolvedCap>) -> CapReport {
     match (regulation, node_cap) {
-        (Regulation::Blind(kind), _) => Report::Cap(CapResult::Failed(kind)),
-        (_, None) => Report::Pending,
-        (Regulation::Keeping, Some(cap)) => Report::Cap(cap.result(cap)),
+        (Regulation::Blind(kind), _) => CapReport::Cap(CapResult::Failed(kind)),
+        (_, None) => CapReport::Pending,
+        (Regulation::Keeping, Some(cap)) => CapReport::Cap(cap.result(cap)),
         (Regulation::AtBound { drawn }, Some(cap)) => {
-            Report::Cap(CapResult::Clamped { requested: cap.requested(), effective: drawn })
+            CapReport::Cap(CapResult::Clamped { requested: cap.requested(), effective: drawn })
         }
     }
 }
@@ -168,18 +177,18 @@ const fn backend_of(result: CapResult) -> Backend {
 }
 
 /// Nothing is desired: whether everything of ours is gone.
-fn released(mode: &Mode, packages: &[Package]) -> Status {
-    let stuck = |backend, kind| Status { backend, report: Report::Cap(CapResult::Failed(kind)) };
-    if let Lever::Stuck { kind, .. } = mode.throttle {
+fn released(mode: &Mode, packages: &[Package]) -> CpuControlStatus {
+    let stuck = |backend, kind| CpuControlStatus { backend, report: CapReport::Cap(CapResult::Failed(kind)) };
+    if let Actuation::Stuck { kind, .. } = mode.throttle {
         return stuck(Backend::Dvfs, kind);
     }
-    let mut free = mode.throttle == Lever::Free;
+    let mut free = mode.throttle == Actuation::Free;
     for package in packages {
-        if let Lever::Stuck { kind, .. } = package.limiter.lever() {
+        if let Actuation::Stuck { kind, .. } = package.limiter.actuation() {
             return stuck(Backend::Rapl, kind);
         }
-        free &= package.limiter.lever() == Lever::Free;
+        free &= package.limiter.actuation() == Actuation::Free;
     }
-    let report = if free { Report::NoIntent } else { Report::Pending };
-    Status { backend: in_force(mode, packages), report }
+    let report = if free { CapReport::NoIntent } else { CapReport::Pending };
+    CpuControlStatus { backend: in_force(mode, packages), report }
 }

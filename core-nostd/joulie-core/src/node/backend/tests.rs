@@ -1,31 +1,31 @@
 use super::rig::*;
 use super::*;
-use crate::node::cap::{Blocked, CAP_LEAST, CapIntent, CapResult, Report, Resolution};
-use crate::node::lever::Standing;
-use crate::node::limiter::{LimitOutcome, Seen};
+use crate::node::actuation::InForce;
+use crate::node::cap::{Blocked, CAP_LEAST, CapIntent, CapReport, CapResult, Resolution};
+use crate::node::limiter::{LimitOutcome, LimitReading};
 use power_units::Percent;
 use proptest::prelude::*;
 use std::vec;
 use std::vec::Vec;
 
-fn status(backend: Backend, report: Report) -> Status {
-    Status { backend, report }
+fn status(backend: Backend, report: CapReport) -> CpuControlStatus {
+    CpuControlStatus { backend, report }
 }
 
-fn applied(effective: i32) -> Report {
-    Report::Cap(CapResult::Applied { effective: w(effective) })
+fn applied(effective: i32) -> CapReport {
+    CapReport::Cap(CapResult::Applied { effective: w(effective) })
 }
 
-fn failed(kind: ErrorKind) -> Report {
-    Report::Cap(CapResult::Failed(kind))
+fn failed(kind: ErrorKind) -> CapReport {
+    CapReport::Cap(CapResult::Failed(kind))
 }
 
-fn blocked(reason: Blocked) -> Report {
-    Report::Cap(CapResult::Blocked(reason))
+fn blocked(reason: Blocked) -> CapReport {
+    CapReport::Cap(CapResult::Blocked(reason))
 }
 
-fn forty() -> Throttle {
-    Throttle::new(40).unwrap()
+fn forty() -> ThrottlePercent {
+    ThrottlePercent::new(40).unwrap()
 }
 
 fn throttled_by_40() -> ThrottleOrder {
@@ -37,7 +37,7 @@ fn limits_come_first_and_caps_are_per_package() {
     // Fix list agent S4: 100 W each, 200 W the node.
     let mut node = Node::new(&[package(), package()]);
     let first = node.step(watts(100));
-    assert_eq!(first.status, status(Backend::None, Report::Pending), "ordered is not applied");
+    assert_eq!(first.status, status(Backend::None, CapReport::Pending), "ordered is not applied");
     assert_eq!(first.mode, Backend::None);
     let second = node.step(watts(100));
     assert_eq!(second.status, status(Backend::Rapl, applied(200)));
@@ -59,7 +59,7 @@ fn what_the_package_cannot_do_is_clamped_and_said() {
     // Fix list agent S16.
     let mut node = Node::new(&[package(), package()]);
     let clamped = CapResult::Clamped { requested: w(10_000), effective: w(540) };
-    assert_eq!(node.steps(2, watts(5_000)).status, status(Backend::Rapl, Report::Cap(clamped)));
+    assert_eq!(node.steps(2, watts(5_000)).status, status(Backend::Rapl, CapReport::Cap(clamped)));
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_locked_package_brings_the_closed_loop_with_the_nodes_total() {
     node.registers[1].refuses = Some(ErrorKind::Locked);
     let refused = node.steps(2, watts(100));
     assert_eq!(refused.throttle, ThrottleOrder::RunLoop { cap: w(200) });
-    assert_eq!(refused.status.report, Report::Pending);
+    assert_eq!(refused.status.report, CapReport::Pending);
     let held = node.step(watts(100));
     assert_eq!(held.status, status(Backend::Dvfs, applied(200)));
     assert_eq!(held.mode, Backend::Dvfs);
@@ -148,14 +148,17 @@ fn a_percentage_of_an_unknown_maximum_is_throttled_and_seen() {
     let mut node = Node::new(&[silent(false)]);
     let first = node.step(percent(60));
     assert_eq!((first.throttle, first.mode), (throttled_by_40(), Backend::None));
-    assert_eq!(first.status.report, Report::Pending);
-    let throttled = Report::Throttled(forty());
+    assert_eq!(first.status.report, CapReport::Pending);
+    let throttled = CapReport::Throttled(forty());
     assert_eq!(node.step(percent(60)).status, status(Backend::Dvfs, throttled));
     assert_eq!(node.steps(20, percent(60)).mode, Backend::Dvfs);
     assert_eq!(node.log.len(), 1, "Fix list agent C16: a steady throttle is not written again");
     let full = node.step(percent(100));
-    assert_eq!(full.throttle, ThrottleOrder::Set(Throttle::NONE));
-    assert_eq!(node.step(percent(100)).status, status(Backend::Dvfs, Report::Throttled(Throttle::NONE)));
+    assert_eq!(full.throttle, ThrottleOrder::Set(ThrottlePercent::NONE));
+    assert_eq!(
+        node.step(percent(100)).status,
+        status(Backend::Dvfs, CapReport::Throttled(ThrottlePercent::NONE))
+    );
     assert_eq!(throttled.word(), Some("applied"));
 }
 
@@ -166,7 +169,7 @@ fn a_package_that_knows_its_maximum_is_limited_beside_one_that_does_not() {
     assert_eq!(first.throttle, throttled_by_40());
     let limits: Vec<_> = node.packages.iter().map(Package::order).collect();
     assert_eq!(limits, [LimitOrder::Set(w(162)), LimitOrder::Leave]);
-    let throttled = Report::Throttled(forty());
+    let throttled = CapReport::Throttled(forty());
     assert_eq!(node.steps(9, percent(60)).status, status(Backend::Dvfs, throttled));
     assert_eq!(node.registers[0].limit, Some(w(162)));
 }
@@ -217,9 +220,9 @@ fn an_owners_limit_below_the_floor_holds_the_cap_and_nothing_is_written() {
     node.law.floor = Floor::new(w(100)).unwrap();
     let decision = node.steps(6, watts(220));
     let held = CapResult::Clamped { requested: w(440), effective: w(160) };
-    assert_eq!(decision.status, status(Backend::Rapl, Report::Cap(held)));
+    assert_eq!(decision.status, status(Backend::Rapl, CapReport::Cap(held)));
     assert_eq!(node.log, [], "nothing is ordered");
-    assert_eq!(node.step(Desired::Gone).status.report, Report::NoIntent);
+    assert_eq!(node.step(DesiredCap::Gone).status.report, CapReport::NoIntent);
 }
 
 #[test]
@@ -268,7 +271,7 @@ fn watts_without_a_limit_need_a_meter() {
     node.has_meter = false;
     assert_eq!(node.step(watts(100)).status, status(Backend::None, blocked(Blocked::NoMeter)));
     let both = CapIntent { watts: Some(w(100)), percent: Some(Percent::from_int(60)) };
-    assert_eq!(node.step(Desired::Cap(both)).throttle, throttled_by_40(), "a percentage beside them does");
+    assert_eq!(node.step(DesiredCap::Cap(both)).throttle, throttled_by_40(), "a percentage beside them does");
     node.throttle = None;
     let none = node.step(watts(100)).status;
     assert_eq!(none, status(Backend::None, blocked(Blocked::NoBackend)), "a meter would not help");
@@ -295,7 +298,7 @@ fn a_loop_at_its_bound_says_what_the_node_still_draws() {
     let mut node = Node::new(&[silent(false)]);
     node.frequencies().drawn_at_bound = Some(w(130));
     let clamped = CapResult::Clamped { requested: w(100), effective: w(130) };
-    assert_eq!(node.steps(3, watts(100)).status, status(Backend::Dvfs, Report::Cap(clamped)));
+    assert_eq!(node.steps(3, watts(100)).status, status(Backend::Dvfs, CapReport::Cap(clamped)));
 }
 
 #[test]
@@ -305,7 +308,7 @@ fn a_throttle_that_is_refused_goes_no_other_way() {
         let mut node = Node::new(&[silent(false)]);
         node.mode = Mode::start(route, false);
         node.frequencies().refuses = Some(ErrorKind::Io);
-        for desired in [percent(60), watts(100), Desired::Gone] {
+        for desired in [percent(60), watts(100), DesiredCap::Gone] {
             for _ in 0..40 {
                 assert_eq!(node.step(desired).route, route);
             }
@@ -335,7 +338,7 @@ fn a_limit_of_an_earlier_cap_goes_when_the_throttle_holds_and_not_before() {
 fn throttle_only_lets_limits_go_once_the_loop_sees_and_holds() {
     let mut node = Node::new(&[package()]);
     node.steps(3, watts(100));
-    node.law.preference = Preference::ThrottleOnly;
+    node.law.preference = BackendPreference::ThrottleOnly;
     node.frequencies().blind = Some(ErrorKind::Gone);
     node.steps(20, watts(100));
     assert_eq!(node.registers[0].limit, Some(w(100)), "a blind loop is no reason to let go");
@@ -352,9 +355,9 @@ fn a_restart_adopts_what_it_finds_until_the_desired_state_is_known() {
     node.mode = Mode::start(Route::Host, true);
     node.packages = vec![Package::adopted(package())];
     node.registers[0].limit = Some(w(90));
-    node.frequencies().by = Some(Curb::Fixed(Throttle::new(30).unwrap()));
-    let waiting = node.steps(10, Desired::Unknown);
-    assert_eq!((waiting.mode, waiting.status.report, node.log.len()), (Backend::Dvfs, Report::Pending, 0));
+    node.frequencies().by = Some(Throttling::Fixed(ThrottlePercent::new(30).unwrap()));
+    let waiting = node.steps(10, DesiredCap::Unknown);
+    assert_eq!((waiting.mode, waiting.status.report, node.log.len()), (Backend::Dvfs, CapReport::Pending, 0));
     assert_eq!(waiting.status.report.word(), None, "what was reported before stands");
     let decision = node.steps(8, watts(100));
     assert_eq!((decision.mode, decision.status), (Backend::Rapl, status(Backend::Rapl, applied(100))));
@@ -365,29 +368,29 @@ fn a_restart_adopts_what_it_finds_until_the_desired_state_is_known() {
 fn a_throttle_from_before_a_restart_runs_on_as_the_loop_where_limits_fail() {
     let mut node = Node::new(&[package()]);
     node.mode = Mode::start(Route::Host, true);
-    node.frequencies().by = Some(Curb::Fixed(Throttle::new(30).unwrap()));
+    node.frequencies().by = Some(Throttling::Fixed(ThrottlePercent::new(30).unwrap()));
     node.registers[0].refuses = Some(ErrorKind::PermissionDenied);
     for _ in 0..40 {
         node.step(watts(100));
         assert!(node.is_held());
     }
-    assert_eq!(node.frequencies().by, Some(Curb::Loop));
+    assert_eq!(node.frequencies().by, Some(Throttling::Loop));
 }
 
 #[test]
 fn everything_goes_back_when_nothing_is_desired() {
     // Fix list agent S6, C15.
-    for gone in [Desired::Gone, Desired::Cap(CapIntent::NONE)] {
+    for gone in [DesiredCap::Gone, DesiredCap::Cap(CapIntent::NONE)] {
         let mut node = Node::new(&[package(), package()]);
         node.registers[1].refuses = Some(ErrorKind::Locked);
         node.steps(5, watts(100));
         node.registers[1].refuses = None;
-        assert_eq!(node.step(gone).status.report, Report::Pending);
+        assert_eq!(node.step(gone).status.report, CapReport::Pending);
         let decision = node.steps(3, gone);
-        assert_eq!(decision.status, status(Backend::None, Report::NoIntent));
+        assert_eq!(decision.status, status(Backend::None, CapReport::NoIntent));
         assert_eq!(decision.mode, Backend::None);
         assert!(!node.is_held() && node.registers.iter().all(|register| register.limit.is_none()));
-        assert_eq!(Report::NoIntent.word(), Some("none"));
+        assert_eq!(CapReport::NoIntent.word(), Some("none"));
     }
 }
 
@@ -396,14 +399,14 @@ fn an_original_that_cannot_be_put_back_is_an_error_and_tried_again() {
     let mut node = Node::new(&[package()]);
     node.steps(3, watts(100));
     node.registers[0].refuses = Some(ErrorKind::Io);
-    assert_eq!(node.steps(2, Desired::Gone).status, status(Backend::Rapl, failed(ErrorKind::Io)));
+    assert_eq!(node.steps(2, DesiredCap::Gone).status, status(Backend::Rapl, failed(ErrorKind::Io)));
     node.registers[0].refuses = None;
-    assert_eq!(node.steps(8, Desired::Gone).status.report, Report::NoIntent);
+    assert_eq!(node.steps(8, DesiredCap::Gone).status.report, CapReport::NoIntent);
 
     let mut node = Node::new(&[silent(false)]);
     node.steps(3, percent(60));
     node.frequencies().refuses = Some(ErrorKind::Busy);
-    assert_eq!(node.steps(2, Desired::Gone).status, status(Backend::Dvfs, failed(ErrorKind::Busy)));
+    assert_eq!(node.steps(2, DesiredCap::Gone).status, status(Backend::Dvfs, failed(ErrorKind::Busy)));
 }
 
 #[test]
@@ -418,7 +421,7 @@ fn a_limit_that_somebody_keeps_raising_ends_in_the_closed_loop() {
             throttled_at = Some(node.tick);
         }
         // Somebody raises it again as soon as it is held.
-        if matches!(node.packages[0].limiter().lever(), Lever::Held { .. }) {
+        if matches!(node.packages[0].limiter().actuation(), Actuation::Held { .. }) {
             node.registers[0].limit = Some(w(250));
         }
     }
@@ -444,7 +447,7 @@ fn a_moved_limit_that_is_put_back_at_once_brings_no_throttle() {
 fn a_limit_that_is_gone_is_held_by_the_loop_at_once_and_by_itself_when_it_is_back() {
     let mut node = Node::new(&[package(), package()]);
     node.steps(5, watts(100));
-    node.registers[1].hidden = Some(Seen::Gone);
+    node.registers[1].hidden = Some(LimitReading::Gone);
     node.registers[1].limit = None;
     assert_eq!(node.step(watts(100)).throttle, ThrottleOrder::RunLoop { cap: w(200) });
     let gone = node.steps(40, watts(100));
@@ -468,7 +471,9 @@ fn a_limit_that_cannot_be_read_is_held_by_the_loop_after_the_patience() {
     let mut node = Node::new(&[package()]);
     node.steps(5, watts(100));
     // What a driver that hangs said last stays where it is.
-    for hidden in [Seen::Unread(ErrorKind::Io), Seen::At { limit: w(100), read: at(node.tick) }] {
+    for hidden in
+        [LimitReading::Unread(ErrorKind::Io), LimitReading::At { limit: w(100), read: at(node.tick) }]
+    {
         let mut node = Node { packages: node.packages.clone(), ..Node::new(&[package()]) };
         (node.tick, node.registers[0].hidden, node.registers[0].delay) = (5, Some(hidden), 1_000);
         for _ in 0..PATIENCE {
@@ -484,7 +489,7 @@ fn without_any_throttle_a_limit_that_is_gone_is_not_called_applied() {
     let mut node = Node::new(&[package()]);
     node.throttle = None;
     node.steps(5, watts(100));
-    node.registers[0].hidden = Some(Seen::Gone);
+    node.registers[0].hidden = Some(LimitReading::Gone);
     let decision = node.step(watts(100));
     assert_eq!(
         (decision.mode, decision.status),
@@ -496,48 +501,48 @@ fn without_any_throttle_a_limit_that_is_gone_is_not_called_applied() {
 fn an_original_whose_device_was_away_goes_back_as_soon_as_it_is_there() {
     let mut node = Node::new(&[package()]);
     node.steps(5, watts(100));
-    node.registers[0].hidden = Some(Seen::Gone);
-    assert_eq!(node.steps(40, Desired::Gone).status, status(Backend::Rapl, failed(ErrorKind::Gone)));
+    node.registers[0].hidden = Some(LimitReading::Gone);
+    assert_eq!(node.steps(40, DesiredCap::Gone).status, status(Backend::Rapl, failed(ErrorKind::Gone)));
     node.registers[0].hidden = None;
-    assert_eq!(node.steps(2, Desired::Gone).status.report, Report::NoIntent);
+    assert_eq!(node.steps(2, DesiredCap::Gone).status.report, CapReport::NoIntent);
     assert_eq!(node.registers[0].limit, None);
 }
 
-/// One of each state of a lever, at tick 100; held ones are settled, or not yet.
-fn levers<T: Copy>(target: T, other: T) -> Vec<Lever<T>> {
+/// One of each state of an actuation, at tick 100; held ones are settled, or not yet.
+fn actuations<T: Copy>(target: T, other: T) -> Vec<Actuation<T>> {
     let (kind, retry_at, since) = (ErrorKind::Locked, at(105), at(99));
     vec![
-        Lever::Free,
-        Lever::Adopted,
-        Lever::Pending { target, since, failures: 0, standing: Standing::At(other) },
-        Lever::Pending { target, since, failures: 2, standing: Standing::Nothing },
-        Lever::Held { target, as_is: target, since: at(90) },
-        Lever::Held { target, as_is: target, since },
-        Lever::Held { target: other, as_is: other, since: at(90) },
-        Lever::Refused { target, kind, retry_at, failures: 2, standing: Standing::At(other) },
-        Lever::Releasing { since, failures: 0 },
-        Lever::Stuck { kind, retry_at, failures: 1 },
+        Actuation::Free,
+        Actuation::Adopted,
+        Actuation::Pending { target, since, failures: 0, standing: InForce::At(other) },
+        Actuation::Pending { target, since, failures: 2, standing: InForce::Nothing },
+        Actuation::Held { target, as_is: target, since: at(90) },
+        Actuation::Held { target, as_is: target, since },
+        Actuation::Held { target: other, as_is: other, since: at(90) },
+        Actuation::Refused { target, kind, retry_at, failures: 2, standing: InForce::At(other) },
+        Actuation::Releasing { since, failures: 0 },
+        Actuation::Stuck { kind, retry_at, failures: 1 },
     ]
 }
 
 /// Steps once from every state of two packages and the throttle.
 fn from_every_state(
-    desired: Desired,
+    desired: DesiredCap,
     facts: PackageFacts,
-    check: impl Fn(&Mode, &[Package; 2], &Mode, &Decision, [LimitOrder; 2]),
+    check: impl Fn(&Mode, &[Package; 2], &Mode, &BackendDecision, [LimitOrder; 2]),
 ) {
     let resolve = |watts| {
         let resolution = CapIntent::of_watts(w(watts)).resolve(facts.range, Floor::NONE);
         let Resolution::Watts(target) = resolution else { panic!("{resolution:?}") };
         target
     };
-    let limits = levers(resolve(100), resolve(120));
-    for curb in [Curb::Loop, Curb::Fixed(forty())] {
-        for throttle in levers(curb, Curb::Fixed(Throttle::new(7).unwrap())) {
+    let limits = actuations(resolve(100), resolve(120));
+    for throttling in [Throttling::Loop, Throttling::Fixed(forty())] {
+        for throttle in actuations(throttling, Throttling::Fixed(ThrottlePercent::new(7).unwrap())) {
             for first in &limits {
                 for second in &limits {
-                    let package = |lever: &Lever<_>| Package {
-                        limiter: Limiter::at(*lever),
+                    let package = |actuation: &Actuation<_>| Package {
+                        limiter: Limiter::at(*actuation),
                         ..Package::untouched(facts)
                     };
                     let mut packages = [package(first), package(second)];
@@ -556,21 +561,21 @@ fn from_every_state(
 }
 
 fn is_settled(package: &Package) -> bool {
-    matches!(package.limiter.lever(), Lever::Held { target, since, .. }
+    matches!(package.limiter.actuation(), Actuation::Held { target, since, .. }
         if target.effective() == w(100) && since == at(90))
 }
 
 #[test]
 fn from_every_state_a_throttle_is_let_go_only_under_settled_limits() {
     from_every_state(watts(100), package(), |mode, packages, after, decision, limits| {
-        let context = (mode.throttle, packages[0].limiter.lever(), packages[1].limiter.lever());
+        let context = (mode.throttle, packages[0].limiter.actuation(), packages[1].limiter.actuation());
         let settled = packages.iter().all(is_settled);
-        let lacking = packages.iter().any(|package| package.limiter.lever().lacks());
+        let lacking = packages.iter().any(|package| package.limiter.actuation().lacks());
         if decision.throttle == ThrottleOrder::Release {
             assert!(settled, "{context:?}");
         }
-        if settled && mode.throttle.stands() && !matches!(mode.throttle, Lever::Pending { .. }) {
-            let let_go = matches!(after.throttle, Lever::Releasing { .. } | Lever::Stuck { .. });
+        if settled && mode.throttle.stands() && !matches!(mode.throttle, Actuation::Pending { .. }) {
+            let let_go = matches!(after.throttle, Actuation::Releasing { .. } | Actuation::Stuck { .. });
             assert!(let_go, "{context:?} became {:?}", after.throttle);
         }
         if lacking {
@@ -583,11 +588,10 @@ fn from_every_state_a_throttle_is_let_go_only_under_settled_limits() {
         );
         for (package, order) in packages.iter().zip(limits) {
             let free = matches!(
-                package.limiter.lever(),
-                Lever::Free | Lever::Adopted | Lever::Releasing { .. } | Lever::Stuck { .. }
+                package.limiter.actuation(),
+                Actuation::Free | Actuation::Adopted | Actuation::Releasing { .. } | Actuation::Stuck { .. }
             );
-            let other =
-                matches!(package.limiter.lever(), Lever::Held { target, .. } if target.effective() == w(120));
+            let other = matches!(package.limiter.actuation(), Actuation::Held { target, .. } if target.effective() == w(120));
             let expected = if free || other { LimitOrder::Set(w(100)) } else { LimitOrder::Leave };
             assert_eq!(order, expected, "{context:?}");
         }
@@ -597,14 +601,15 @@ fn from_every_state_a_throttle_is_let_go_only_under_settled_limits() {
 #[test]
 fn from_every_state_a_limit_is_let_go_only_under_a_throttle_that_holds() {
     from_every_state(percent(60), silent(true), |mode, packages, after, decision, limits| {
-        let context = (mode.throttle, packages[0].limiter.lever(), packages[1].limiter.lever());
-        let wanted = Curb::Fixed(forty());
-        let holds = matches!(mode.throttle, Lever::Held { target, .. } if target == wanted);
+        let context = (mode.throttle, packages[0].limiter.actuation(), packages[1].limiter.actuation());
+        let wanted = Throttling::Fixed(forty());
+        let holds = matches!(mode.throttle, Actuation::Held { target, .. } if target == wanted);
         assert_ne!(decision.throttle, ThrottleOrder::Release, "{context:?}");
         assert!(after.throttle.target().is_some(), "{context:?}");
         for (package, order) in packages.iter().zip(limits) {
-            let lever = package.limiter.lever();
-            let ours = matches!(lever, Lever::Adopted | Lever::Held { .. } | Lever::Refused { .. });
+            let actuation = package.limiter.actuation();
+            let ours =
+                matches!(actuation, Actuation::Adopted | Actuation::Held { .. } | Actuation::Refused { .. });
             let expected = if holds && ours { LimitOrder::Release } else { LimitOrder::Leave };
             assert_eq!(order, expected, "{context:?}");
         }
@@ -613,10 +618,10 @@ fn from_every_state_a_limit_is_let_go_only_under_a_throttle_that_holds() {
 
 #[test]
 fn from_every_state_nothing_is_done_while_nobody_knows_what_is_desired() {
-    from_every_state(Desired::Unknown, package(), |mode, packages, after, decision, limits| {
-        let context = (mode.throttle, packages[0].limiter.lever(), packages[1].limiter.lever());
+    from_every_state(DesiredCap::Unknown, package(), |mode, packages, after, decision, limits| {
+        let context = (mode.throttle, packages[0].limiter.actuation(), packages[1].limiter.actuation());
         assert_eq!((limits, mode.throttle), ([LimitOrder::Leave; 2], after.throttle), "{context:?}");
-        let runs = mode.throttle.target() == Some(Curb::Loop);
+        let runs = mode.throttle.target() == Some(Throttling::Loop);
         let expected = if runs { ThrottleOrder::RunLoop { cap: w(200) } } else { ThrottleOrder::Leave };
         assert_eq!(decision.throttle, expected, "{context:?}");
     });
@@ -624,10 +629,11 @@ fn from_every_state_nothing_is_done_while_nobody_knows_what_is_desired() {
 
 #[test]
 fn from_every_state_everything_is_on_its_way_back_when_nothing_is_desired() {
-    from_every_state(Desired::Gone, package(), |mode, packages, after, _, limits| {
-        let context = (mode.throttle, packages[0].limiter.lever(), packages[1].limiter.lever());
-        let returning = matches!(after.throttle, Lever::Free | Lever::Releasing { .. } | Lever::Stuck { .. });
-        assert!(returning || matches!(mode.throttle, Lever::Pending { .. }), "{context:?}");
+    from_every_state(DesiredCap::Gone, package(), |mode, packages, after, _, limits| {
+        let context = (mode.throttle, packages[0].limiter.actuation(), packages[1].limiter.actuation());
+        let returning =
+            matches!(after.throttle, Actuation::Free | Actuation::Releasing { .. } | Actuation::Stuck { .. });
+        assert!(returning || matches!(mode.throttle, Actuation::Pending { .. }), "{context:?}");
         for order in limits {
             assert!(matches!(order, LimitOrder::Leave | LimitOrder::Release), "{context:?}");
         }
@@ -636,19 +642,21 @@ fn from_every_state_everything_is_on_its_way_back_when_nothing_is_desired() {
 
 #[test]
 fn from_every_state_the_words_claim_no_more_than_stands() {
-    for (desired, facts) in [(watts(100), package()), (percent(60), silent(true)), (Desired::Gone, package())]
+    for (desired, facts) in
+        [(watts(100), package()), (percent(60), silent(true)), (DesiredCap::Gone, package())]
     {
         from_every_state(desired, facts, |_, _, after, decision, _| {
             let throttled = after.throttle.stands();
             assert_eq!(decision.mode == Backend::Dvfs, throttled);
             match decision.status.report {
-                Report::Cap(CapResult::Blocked(_)) => assert_eq!(decision.status.backend, Backend::None),
-                Report::Cap(CapResult::Applied { .. } | CapResult::Clamped { .. }) | Report::Throttled(_) => {
+                CapReport::Cap(CapResult::Blocked(_)) => assert_eq!(decision.status.backend, Backend::None),
+                CapReport::Cap(CapResult::Applied { .. } | CapResult::Clamped { .. })
+                | CapReport::Throttled(_) => {
                     assert_ne!(decision.status.backend, Backend::None);
                     assert_ne!(decision.mode, Backend::None);
                 }
-                Report::NoIntent => assert_eq!(decision.mode, Backend::None),
-                Report::Pending | Report::Cap(CapResult::Failed(_)) => {}
+                CapReport::NoIntent => assert_eq!(decision.mode, Backend::None),
+                CapReport::Pending | CapReport::Cap(CapResult::Failed(_)) => {}
             }
         });
     }
@@ -662,7 +670,7 @@ enum Fault {
     Meter(Option<ErrorKind>),
     SlowPackage(usize, u64),
     SlowThrottle(u64),
-    Desired(Desired),
+    Desired(DesiredCap),
 }
 
 fn any_kind() -> impl Strategy<Value = Option<ErrorKind>> {
@@ -678,13 +686,13 @@ fn any_fault() -> impl Strategy<Value = Fault> {
         (0_u64..8).prop_map(Fault::SlowThrottle),
         (1_i32..400).prop_map(|cap| Fault::Desired(watts(cap))),
         (1_i32..=100).prop_map(|part| Fault::Desired(percent(part))),
-        Just(Fault::Desired(Desired::Unknown)),
+        Just(Fault::Desired(DesiredCap::Unknown)),
         Just(Fault::Desired(watts(0))),
     ]
 }
 
 impl Node {
-    fn suffer(&mut self, fault: &Fault, desired: &mut Desired) {
+    fn suffer(&mut self, fault: &Fault, desired: &mut DesiredCap) {
         match *fault {
             Fault::Package(package, kind) => self.registers[package].refuses = kind,
             Fault::Throttle(kind) => self.frequencies().refuses = kind,
@@ -708,7 +716,7 @@ proptest! {
         let facts = if silent_packages { silent(true) } else { package() };
         let mut node = Node::new(&[facts, facts]);
         if throttle_only {
-            node.law.preference = Preference::ThrottleOnly;
+            node.law.preference = BackendPreference::ThrottleOnly;
         }
         let mut desired = watts(100);
         let mut was_held = false;
@@ -756,13 +764,13 @@ proptest! {
                     LimitOrder::Leave | LimitOrder::Release => LimitOutcome::Unknown,
                 };
                 let read = Stamp::new(Micros::new(now.wrapping_add(seen.unsigned_abs() % 3)));
-                let seen = Seen::At { limit: Watts::from_bits(seen), read };
+                let seen = LimitReading::At { limit: Watts::from_bits(seen), read };
                 package.facts.limit = LimitFacts { outcome, seen };
             }
             let intent = CapIntent::of_watts(Watts::from_bits(desired.wrapping_mul(i as i64)));
             let facts = Facts {
                 now: Stamp::new(Micros::new(now)),
-                desired: Desired::Cap(intent),
+                desired: DesiredCap::Cap(intent),
                 throttle: Some(ThrottleOutcome::Unknown),
                 has_meter: true,
                 beyond: w(0),
@@ -786,7 +794,7 @@ fn a_late_answer_to_an_earlier_throttle_confirms_no_later_one_of_the_same_share(
     node.frequencies().delay = 1_000;
     let first = node.step(percent(60)).ticket;
     node.steps(PATIENCE + 1, percent(60));
-    assert_eq!(node.step(percent(80)).throttle, ThrottleOrder::Set(Throttle::new(20).unwrap()));
+    assert_eq!(node.step(percent(80)).throttle, ThrottleOrder::Set(ThrottlePercent::new(20).unwrap()));
     node.steps(PATIENCE + 1, percent(80));
     let third = node.step(percent(60));
     assert_eq!(third.throttle, throttled_by_40());
@@ -801,8 +809,8 @@ fn a_late_answer_to_an_earlier_throttle_confirms_no_later_one_of_the_same_share(
         };
         node.law.step(&mut node.mode, &mut node.packages, &facts).status.report
     };
-    assert_eq!(learn(first), Report::Pending, "confirmed by the first");
-    assert_eq!(learn(third.ticket), Report::Throttled(forty()));
+    assert_eq!(learn(first), CapReport::Pending, "confirmed by the first");
+    assert_eq!(learn(third.ticket), CapReport::Throttled(forty()));
 }
 
 #[test]
@@ -817,7 +825,7 @@ fn what_a_loop_of_before_says_is_not_of_the_loop_that_runs() {
         Facts { now: at(node.tick), desired: watts(100), throttle: outcome, has_meter: true, beyond: w(0) };
     node.law.step(&mut node.mode, &mut node.packages, &facts);
     assert_eq!(node.mode.regulation, Regulation::Keeping);
-    assert!(matches!(node.mode.throttle(), Lever::Pending { .. }), "{:?}", node.mode);
+    assert!(matches!(node.mode.throttle(), Actuation::Pending { .. }), "{:?}", node.mode);
 }
 
 fn granted(most: i32) -> PackageFacts {
@@ -830,18 +838,18 @@ fn a_grant_holds_whatever_is_desired_and_the_policy_where_that_is_less() {
         (percent(100), 150),
         (watts(120), 120),
         (watts(0), 150),
-        (Desired::Gone, 150),
-        (Desired::Cap(CapIntent::NONE), 150),
-        (Desired::Unknown, 150),
+        (DesiredCap::Gone, 150),
+        (DesiredCap::Cap(CapIntent::NONE), 150),
+        (DesiredCap::Unknown, 150),
     ] {
         let mut node = Node::new(&[granted(150); 2]);
         let decision = node.steps(3, desired);
         assert_eq!([node.registers[0].limit, node.registers[1].limit], [Some(w(cap)); 2], "{desired:?}");
         assert_eq!(decision.node_cap, Some(w(2 * cap)));
-        assert!(matches!(decision.status.report, Report::Cap(_)), "{desired:?}: {:?}", decision.status);
+        assert!(matches!(decision.status.report, CapReport::Cap(_)), "{desired:?}: {:?}", decision.status);
     }
     let mut node = Node::new(&[granted(10)]);
-    node.steps(3, Desired::Gone);
+    node.steps(3, DesiredCap::Gone);
     assert_eq!(node.registers[0].limit, Some(w(50)), "never below what the device takes");
     let mut node = Node::new(&[PackageFacts { most: Some(w(150)), ..silent(true) }]);
     node.steps(3, percent(60));
@@ -852,33 +860,33 @@ fn a_grant_holds_whatever_is_desired_and_the_policy_where_that_is_less() {
 fn under_a_grant_an_unknown_desire_raises_nothing() {
     let mut node = Node::new(&[granted(150)]);
     node.registers[0].limit = Some(w(100));
-    node.steps(4, Desired::Unknown);
+    node.steps(4, DesiredCap::Unknown);
     assert_eq!(node.registers[0].limit, Some(w(100)), "as found, which is less");
     node.packages[0].facts.most = Some(w(80));
-    node.steps(4, Desired::Unknown);
+    node.steps(4, DesiredCap::Unknown);
     assert_eq!(node.registers[0].limit, Some(w(80)));
     node.packages[0].facts.most = Some(w(200));
-    node.registers[0].hidden = Some(Seen::Unread(ErrorKind::Timeout));
-    node.steps(2, Desired::Unknown);
+    node.registers[0].hidden = Some(LimitReading::Unread(ErrorKind::Timeout));
+    node.steps(2, DesiredCap::Unknown);
     assert_eq!(node.registers[0].limit, Some(w(80)), "nor while nobody sees it");
 }
 
 #[test]
 fn only_without_a_grant_the_originals_come_back() {
     let mut node = Node::new(&[granted(150)]);
-    node.steps(5, Desired::Gone);
+    node.steps(5, DesiredCap::Gone);
     assert!(node.is_held());
     node.packages[0].facts.most = None;
-    let decision = node.steps(3, Desired::Gone);
-    assert_eq!((node.registers[0].limit, decision.status.report), (None, Report::NoIntent));
+    let decision = node.steps(3, DesiredCap::Gone);
+    assert_eq!((node.registers[0].limit, decision.status.report), (None, CapReport::NoIntent));
 }
 
 #[test]
 fn a_package_without_a_limit_is_held_to_its_grant_by_the_loop() {
     let bare = PackageFacts { has_limit: false, ..granted(120) };
     let mut node = Node::new(&[bare; 2]);
-    node.steps(3, Desired::Gone);
-    assert_eq!(node.frequencies().by, Some(Curb::Loop));
+    node.steps(3, DesiredCap::Gone);
+    assert_eq!(node.frequencies().by, Some(Throttling::Loop));
     assert_eq!(node.log.last().unwrap().1, Given::Throttle(ThrottleOrder::RunLoop { cap: w(240) }));
 }
 
@@ -889,7 +897,7 @@ fn under_a_grant_orders_that_were_lost_do_not_make_the_loop_count_as_the_limit()
         let mut node = Node::new(&[package()]);
         node.packages[0].grant((share, share));
         node.registers[0].refuses = Some(kind);
-        let told = |node: &mut Node| matches!(node.step(watts(120)).status.report, Report::Cap(_));
+        let told = |node: &mut Node| matches!(node.step(watts(120)).status.report, CapReport::Cap(_));
         assert!((0..10_000).any(|_| told(&mut node)), "{kind:?} {share:?}");
         node.log.iter().filter(|(_, given)| matches!(given, Given::Limit(0, LimitOrder::Set(_)))).count()
     };

@@ -1,6 +1,6 @@
 //! What came of a cap, in the words that status and metrics use.
 
-use crate::node::throttle::Throttle;
+use crate::node::throttle::ThrottlePercent;
 use core::fmt;
 use power_hal::ErrorKind;
 use power_units::Watts;
@@ -122,7 +122,7 @@ impl CapResult {
 
 /// The result, if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Report {
+pub enum CapReport {
     /// Nothing is desired, and nothing of ours is in force.
     NoIntent,
     /// Orders are on their way; what was reported before stands.
@@ -130,10 +130,10 @@ pub enum Report {
     /// The cap, in watts.
     Cap(CapResult),
     /// The percent path: throttled by this much.
-    Throttled(Throttle),
+    Throttled(ThrottlePercent),
 }
 
-impl Report {
+impl CapReport {
     /// The result in a status object; none while what was reported before stands.
     #[must_use]
     pub const fn word(self) -> Option<&'static str> {

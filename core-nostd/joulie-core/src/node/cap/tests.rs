@@ -1,5 +1,5 @@
 use super::*;
-use crate::node::throttle::Throttle;
+use crate::node::throttle::ThrottlePercent;
 use power_units::Role;
 use proptest::prelude::*;
 use std::string::ToString;
@@ -17,7 +17,7 @@ fn range(min: i32, max: i32) -> CapRange {
 }
 
 fn target(requested: &str, effective: &str) -> Resolution {
-    Resolution::Watts(Target { requested: w(requested), effective: w(effective), as_found: false })
+    Resolution::Watts(ResolvedCap { requested: w(requested), effective: w(effective), as_found: false })
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn an_owners_limit_below_what_a_cap_may_be_holds_as_it_was_found() {
         CapIntent::of_watts(w(asked)).resolve(range, Floor::new(w(floor)).unwrap())
     };
     let found = |requested: &str, effective: &str| {
-        Resolution::Watts(Target { requested: w(requested), effective: w(effective), as_found: true })
+        Resolution::Watts(ResolvedCap { requested: w(requested), effective: w(effective), as_found: true })
     };
     assert_eq!(on("220", "80", "100"), found("220", "80"));
     assert_eq!(on("80", "80", "100"), found("80", "80"));
@@ -181,7 +181,7 @@ fn caps_are_per_package() {
 #[test]
 fn what_is_read_back_decides() {
     // Fix list agent S17: neither a write without an error nor a write with one says what is in force.
-    let asked = Target { requested: w("100.123456"), effective: w("100.123456"), as_found: false };
+    let asked = ResolvedCap { requested: w("100.123456"), effective: w("100.123456"), as_found: false };
     let stands = |found: &str| asked.read_back(w(found), Floor::NONE).map(|as_is| asked.result(as_is));
     assert_eq!(stands("100"), Ok(CapResult::Applied { effective: w("100") }));
     assert_eq!(stands("100.123456"), Ok(CapResult::Applied { effective: w("100.123456") }));
@@ -193,8 +193,8 @@ fn what_is_read_back_decides() {
 
 #[test]
 fn what_is_read_back_below_the_nodes_own_floor_does_not_stand() {
-    let asked = Target { requested: w("100"), effective: w("100"), as_found: false };
-    let stands = |found: &str, floor| asked.read_back(w(found), Floor(w(floor))).map(Target::effective);
+    let asked = ResolvedCap { requested: w("100"), effective: w("100"), as_found: false };
+    let stands = |found: &str, floor| asked.read_back(w(found), Floor(w(floor))).map(ResolvedCap::effective);
     assert_eq!(stands("75", "75"), Ok(w("75")));
     assert_eq!(stands("74.99", "75.9"), Ok(w("74.99")), "a device that takes whole watts");
     assert_eq!(stands("74", "75"), Err(ErrorKind::Busy));
@@ -204,9 +204,9 @@ fn what_is_read_back_below_the_nodes_own_floor_does_not_stand() {
 
 #[test]
 fn a_change_by_resolution_is_said_however_small() {
-    let lifted = Target { requested: w("99.5"), effective: w("100"), as_found: false };
+    let lifted = ResolvedCap { requested: w("99.5"), effective: w("100"), as_found: false };
     assert_eq!(lifted.result(lifted), CapResult::Clamped { requested: w("99.5"), effective: w("100") });
-    let lowered = Target { requested: w("270.5"), effective: w("270"), as_found: false };
+    let lowered = ResolvedCap { requested: w("270.5"), effective: w("270"), as_found: false };
     assert_eq!(lowered.result(lowered), CapResult::Clamped { requested: w("270.5"), effective: w("270") });
 }
 
@@ -317,12 +317,12 @@ proptest! {
     #[test]
     fn less_speed_is_more_throttle(a in any::<i64>(), b in any::<i64>()) {
         let (less, more) = (Percent::from_bits(a.min(b)), Percent::from_bits(a.max(b)));
-        prop_assert!(Throttle::leaving(less) >= Throttle::leaving(more));
+        prop_assert!(ThrottlePercent::leaving(less) >= ThrottlePercent::leaving(more));
     }
 
     #[test]
     fn nothing_is_read_back_as_more_than_was_written(asked in 1_i64..(1 << 50), found in any::<i64>(), floor in any_floor()) {
-        let target = Target { requested: Watts::from_bits(asked), effective: Watts::from_bits(asked), as_found: false };
+        let target = ResolvedCap { requested: Watts::from_bits(asked), effective: Watts::from_bits(asked), as_found: false };
         if let Ok(as_is) = target.read_back(Watts::from_bits(found), floor) {
             prop_assert!(!floor.is_undercut_by(as_is.effective()));
             prop_assert!(as_is.effective() <= target.effective() && as_is.effective() > Watts::ZERO);

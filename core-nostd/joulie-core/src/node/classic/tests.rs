@@ -1,5 +1,5 @@
 use super::*;
-use crate::node::law::{BLIND_STEPS_HELD, Outcome, PowerReading};
+use crate::node::law::{BLIND_STEPS_HELD, CommandOutcome, PowerReading};
 use power_units::{KiloHertz, Role};
 use proptest::prelude::*;
 use std::string::ToString;
@@ -11,7 +11,7 @@ const AT_ONCE: Tuning = Tuning {
     ema_alpha: Ratio::ONE,
     high_margin: Watts::ZERO,
     low_margin: Watts::ZERO,
-    step: Throttle::TEN,
+    step: ThrottlePercent::TEN,
     trip_count: 1,
     cooldown: Micros::ZERO,
 };
@@ -20,17 +20,17 @@ fn seconds(seconds: u64) -> Stamp {
     Stamp::new(Micros::new(seconds * 1_000_000))
 }
 
-fn pct(percent: u8) -> Throttle {
-    Throttle::new(i64::from(percent)).unwrap()
+fn pct(percent: u8) -> ThrottlePercent {
+    ThrottlePercent::new(i64::from(percent)).unwrap()
 }
 
 fn fresh(watts: i32) -> PowerReading {
     PowerReading::Fresh { watts: Watts::from_int(watts), over: Micros::ZERO }
 }
 
-fn applied(throttle: Throttle) -> Outcome {
+fn applied(throttle: ThrottlePercent) -> CommandOutcome {
     let asked = Command::Throttle(throttle);
-    Outcome::Applied { asked, in_effect: asked }
+    CommandOutcome::Applied { asked, in_effect: asked }
 }
 
 /// A loop with a machine that does at once what it is told, unless it is told otherwise.
@@ -51,7 +51,7 @@ impl Loop {
             power: PowerReading::Missing,
             effective: None,
             range: None,
-            outcome: Outcome::Unknown,
+            outcome: CommandOutcome::Unknown,
         };
         Self { law, mode, facts }
     }
@@ -60,8 +60,8 @@ impl Loop {
         self.facts = Facts { now: seconds(at), power, ..self.facts };
         let decision = self.law.step(&mut self.mode, &self.facts);
         self.facts.outcome = match decision.command {
-            Some(asked) => Outcome::Applied { asked, in_effect: asked },
-            None => Outcome::Unknown,
+            Some(asked) => CommandOutcome::Applied { asked, in_effect: asked },
+            None => CommandOutcome::Unknown,
         };
         decision
     }
@@ -82,8 +82,8 @@ impl Loop {
 /// nothing to do, so here it is a hold (Fix list agent C8), and the counter stands at its trip.
 #[test]
 fn the_golden_trace() {
-    use Action::{ThrottleDown as Down, ThrottleUp as Up};
-    const HOLD: Action = Action::Hold(Hold::Steady);
+    use LawAction::{ThrottleDown as Down, ThrottleUp as Up};
+    const HOLD: LawAction = LawAction::Hold(Hold::Steady);
     let rows = [
         (200, 200.00, (0, 1, 0), HOLD),
         (200, 200.00, (10, 0, 0), Up),
@@ -102,7 +102,7 @@ fn the_golden_trace() {
         (80, 85.47, (10, 0, 1), HOLD),
         (80, 83.83, (0, 0, 0), Down),
         (80, 82.68, (0, 0, 1), HOLD),
-        (80, 81.87, (0, 0, 2), Action::Hold(Hold::AtBound)),
+        (80, 81.87, (0, 0, 2), LawAction::Hold(Hold::AtBound)),
     ];
     let mut node = Loop::new(NO_COOLDOWN, 120, 0);
     for (row, (power, ema, after, action)) in (1_u64..).zip(rows) {
@@ -123,7 +123,7 @@ fn the_average_lags_and_goes_on_throttling_below_the_cap() {
     let mut throttled_below = Vec::new();
     for (row, power) in (1..).zip([200, 200, 200, 100, 100, 100, 100]) {
         let decision = node.watts(row * 20, power);
-        if power < 120 && decision.action == Action::ThrottleUp {
+        if power < 120 && decision.action == LawAction::ThrottleUp {
             throttled_below.push((row, decision.command));
         }
     }
@@ -161,17 +161,17 @@ fn counters_are_frozen_in_cooldown_and_start_again_after_an_action() {
     let mut frozen = Loop::new(DEFAULTS, 120, 0);
     frozen.watts(0, 300);
     frozen.watts(10, 300);
-    assert_eq!(frozen.watts(15, 50).counts, Some(Counts::ZERO));
+    assert_eq!(frozen.watts(15, 50).counts, Some(TripCounts::ZERO));
 }
 
 #[test]
 fn a_power_on_a_threshold_is_not_beyond_it() {
     let tuning = Tuning { high_margin: Watts::from_int(10), low_margin: Watts::from_int(15), ..AT_ONCE };
     for (power, action) in [
-        (130, Action::Hold(Hold::Steady)),
-        (131, Action::ThrottleUp),
-        (105, Action::Hold(Hold::Steady)),
-        (104, Action::ThrottleDown),
+        (130, LawAction::Hold(Hold::Steady)),
+        (131, LawAction::ThrottleUp),
+        (105, LawAction::Hold(Hold::Steady)),
+        (104, LawAction::ThrottleDown),
     ] {
         assert_eq!(Loop::new(tuning, 120, 50).watts(0, power).action, action, "{power} W");
     }
@@ -185,15 +185,15 @@ fn the_rails_are_not_acted_on() {
     for tick in 0..50 {
         assert_eq!(idle.watts(tick, 30).command, None);
         let held = hot.watts(tick, 500);
-        assert_eq!((held.action, held.command), (Action::Hold(Hold::AtBound), None));
+        assert_eq!((held.action, held.command), (LawAction::Hold(Hold::AtBound), None));
         assert_eq!(held.reach, Reach::NotAchievable);
     }
     // The rail is left as soon as there is a reason.
-    assert_eq!(idle.watts(60, 500).action, Action::ThrottleUp);
-    assert_eq!(hot.watts(60, 30).action, Action::ThrottleDown);
+    assert_eq!(idle.watts(60, 500).action, LawAction::ThrottleUp);
+    assert_eq!(hot.watts(60, 30).action, LawAction::ThrottleDown);
     // The last step to a rail is cut.
     let mut near = Loop::new(AT_ONCE, 120, 95);
-    assert_eq!(near.watts(0, 500).command, Some(Command::Throttle(Throttle::ALL)));
+    assert_eq!(near.watts(0, 500).command, Some(Command::Throttle(ThrottlePercent::ALL)));
 }
 
 /// Fix list agent S14.
@@ -202,9 +202,9 @@ fn a_refused_command_changes_nothing_and_is_asked_again_at_once() {
     let mut node = Loop::new(Tuning { trip_count: 2, cooldown: DEFAULTS.cooldown, ..AT_ONCE }, 120, 10);
     node.watts(0, 300);
     let asked = node.watts(1, 300).command.unwrap();
-    node.facts.outcome = Outcome::Refused { asked };
+    node.facts.outcome = CommandOutcome::Refused { asked };
     let again = node.watts(2, 300);
-    assert_eq!((again.action, again.command), (Action::ThrottleUp, Some(asked)));
+    assert_eq!((again.action, again.command), (LawAction::ThrottleUp, Some(asked)));
     assert_eq!(again.in_effect, Some(Command::Throttle(pct(10))));
 }
 
@@ -214,13 +214,13 @@ fn nothing_advances_while_a_command_is_on_its_way() {
     let mut node = Loop::new(AT_ONCE, 120, 10);
     let asked = node.watts(0, 300).command.unwrap();
     for tick in 1..4 {
-        node.facts.outcome = Outcome::Unknown;
+        node.facts.outcome = CommandOutcome::Unknown;
         let held = node.watts(tick, 300);
-        assert_eq!((held.action, held.command), (Action::Hold(Hold::Pending), None));
+        assert_eq!((held.action, held.command), (LawAction::Hold(Hold::Pending), None));
         assert_eq!(held.in_effect, Some(Command::Throttle(pct(10))));
-        assert_eq!(held.counts, Some(Counts { above: 1, below: 0 }));
+        assert_eq!(held.counts, Some(TripCounts { above: 1, below: 0 }));
     }
-    node.facts.outcome = Outcome::Applied { asked, in_effect: asked };
+    node.facts.outcome = CommandOutcome::Applied { asked, in_effect: asked };
     assert_eq!(node.watts(4, 110).in_effect, Some(asked));
 }
 
@@ -228,7 +228,7 @@ fn nothing_advances_while_a_command_is_on_its_way() {
 fn what_was_read_back_is_the_throttle() {
     let mut node = Loop::new(AT_ONCE, 120, 0);
     let asked = node.watts(0, 300).command.unwrap();
-    node.facts.outcome = Outcome::Applied { asked, in_effect: Command::Throttle(pct(25)) };
+    node.facts.outcome = CommandOutcome::Applied { asked, in_effect: Command::Throttle(pct(25)) };
     assert_eq!(node.watts(1, 300).command, Some(Command::Throttle(pct(35))));
 }
 
@@ -237,16 +237,16 @@ fn what_was_read_back_is_the_throttle() {
 fn a_new_cap_is_met_without_waiting_for_the_old_ones_cooldown() {
     let mut node = Loop::new(DEFAULTS, 200, 0);
     node.watts(0, 300);
-    assert_eq!(node.watts(1, 300).action, Action::ThrottleUp);
-    assert_eq!(node.watts(2, 300).action, Action::Hold(Hold::Cooldown));
+    assert_eq!(node.watts(1, 300).action, LawAction::ThrottleUp);
+    assert_eq!(node.watts(2, 300).action, LawAction::Hold(Hold::Cooldown));
     node.facts.cap = Some(Watts::from_int(120));
     let first = node.watts(3, 300);
     assert_eq!(
         (first.action, first.counts),
-        (Action::Hold(Hold::Steady), Some(Counts { above: 1, below: 0 }))
+        (LawAction::Hold(Hold::Steady), Some(TripCounts { above: 1, below: 0 }))
     );
     assert_eq!(first.smoothed, Some(Watts::from_int(300)), "the EMA is about power, not about the cap");
-    assert_eq!(node.watts(4, 300).action, Action::ThrottleUp);
+    assert_eq!(node.watts(4, 300).action, LawAction::ThrottleUp);
 }
 
 /// Fix list agent C6.
@@ -269,7 +269,7 @@ fn a_step_without_a_reading_says_that_nothing_was_observed() {
     {
         let mut node = Loop::new(DEFAULTS, 120, 0);
         let decision = node.step(0, missing);
-        assert_eq!((decision.action, decision.command), (Action::Hold(Hold::Blind), None));
+        assert_eq!((decision.action, decision.command), (LawAction::Hold(Hold::Blind), None));
         assert_eq!((decision.observed, decision.smoothed, decision.reach), (None, None, Reach::Unknown));
     }
 }
@@ -279,7 +279,7 @@ fn blind_for_long_throttles_everything_at_once() {
     let mut node = Loop::new(DEFAULTS, 120, 20);
     // Not even an action of a moment ago holds it up.
     node.watts(0, 300);
-    assert_eq!(node.watts(1, 300).action, Action::ThrottleUp);
+    assert_eq!(node.watts(1, 300).action, LawAction::ThrottleUp);
     let actions: Vec<&str> =
         (2..8).map(|tick| node.step(tick, PowerReading::Missing).action.as_str()).collect();
     let mut expected = ["hold(blind)"; BLIND_STEPS_HELD as usize].to_vec();
@@ -287,8 +287,8 @@ fn blind_for_long_throttles_everything_at_once() {
     assert_eq!(actions, expected);
     assert_eq!(node.after(), (100, 0, 0));
     // The first reading ends it.
-    assert_eq!(node.watts(100, 20).action, Action::Hold(Hold::Steady));
-    assert_eq!(node.watts(110, 20).action, Action::ThrottleDown);
+    assert_eq!(node.watts(100, 20).action, LawAction::Hold(Hold::Steady));
+    assert_eq!(node.watts(110, 20).action, LawAction::ThrottleDown);
 }
 
 #[test]
@@ -298,10 +298,10 @@ fn without_a_cap_nothing_is_done_and_what_was_counted_is_forgotten() {
         node.watts(0, 300);
         node.facts.cap = nothing;
         let held = node.watts(1, 300);
-        assert_eq!((held.action, held.command), (Action::Hold(Hold::NoCap), None));
-        assert_eq!((held.smoothed, held.counts, held.reach), (None, Some(Counts::ZERO), Reach::Unknown));
+        assert_eq!((held.action, held.command), (LawAction::Hold(Hold::NoCap), None));
+        assert_eq!((held.smoothed, held.counts, held.reach), (None, Some(TripCounts::ZERO), Reach::Unknown));
         node.facts.cap = Some(Watts::from_int(120));
-        assert_eq!(node.watts(2, 300).action, Action::Hold(Hold::Steady));
+        assert_eq!(node.watts(2, 300).action, LawAction::Hold(Hold::Steady));
     }
 }
 
@@ -312,7 +312,7 @@ fn a_restart_goes_on_from_the_throttle_that_it_finds() {
     assert_eq!(node.watts(0, 80).command, Some(Command::Throttle(pct(30))));
     let law = Classic::new(AT_ONCE).unwrap();
     for other in [None, Some(Command::MeanFrequency(KiloHertz::from_int(2_000_000)))] {
-        assert_eq!(law.start(other).throttle(), Throttle::NONE);
+        assert_eq!(law.start(other).throttle(), ThrottlePercent::NONE);
     }
 }
 
@@ -327,7 +327,7 @@ fn tunables_outside_their_bounds_are_refused_with_what_is_accepted() {
         (Tuning { ema_alpha: above_one, ..DEFAULTS }, TuningError::EmaAlpha),
         (Tuning { high_margin: Watts::from_bits(-1), ..DEFAULTS }, TuningError::HighMargin),
         (Tuning { low_margin: Watts::MIN, ..DEFAULTS }, TuningError::LowMargin),
-        (Tuning { step: Throttle::NONE, ..DEFAULTS }, TuningError::Step),
+        (Tuning { step: ThrottlePercent::NONE, ..DEFAULTS }, TuningError::Step),
         (Tuning { trip_count: 0, ..DEFAULTS }, TuningError::TripCount),
     ] {
         assert_eq!(Classic::new(tuning), Err(error));
@@ -356,10 +356,10 @@ fn readings() -> impl Strategy<Value = PowerReading> {
     .prop_union(Just(PowerReading::Missing).boxed())
 }
 
-fn outcomes() -> impl Strategy<Value = Outcome> {
+fn outcomes() -> impl Strategy<Value = CommandOutcome> {
     (0_u8..=100, 0_u8..4).prop_map(|(percent, kind)| match kind {
-        0 => Outcome::Unknown,
-        1 => Outcome::Refused { asked: Command::Throttle(pct(percent)) },
+        0 => CommandOutcome::Unknown,
+        1 => CommandOutcome::Refused { asked: Command::Throttle(pct(percent)) },
         _ => applied(pct(percent)),
     })
 }
@@ -404,12 +404,12 @@ proptest! {
                 let Some(Command::Throttle(current)) = decision.in_effect else { panic!("a throttle is in effect") };
                 prop_assert!(next != current);
                 let small = next.get().abs_diff(current.get()) <= 10;
-                prop_assert!(small || decision.action == Action::FailSafe && next == Throttle::ALL);
+                prop_assert!(small || decision.action == LawAction::FailSafe && next == ThrottlePercent::ALL);
                 let mut pending = before;
                 prop_assert!(pending.settle(&node.facts) != Landing::Pending);
                 node.facts.outcome = applied(next);
             }
-            prop_assert_eq!(decision.command.is_none(), matches!(decision.action, Action::Hold(_)));
+            prop_assert_eq!(decision.command.is_none(), matches!(decision.action, LawAction::Hold(_)));
         }
     }
 

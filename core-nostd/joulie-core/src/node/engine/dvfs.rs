@@ -5,11 +5,11 @@
 //! it draws nothing, its limit is in force again when a CPU comes back, and it does not make the others fail.
 
 use super::facts::EngineFacts;
-use super::policy::{Due, Policy};
+use super::policy::{Due, FrequencyPolicy};
 use crate::node::backend::{Regulation, ThrottleOutcome};
-use crate::node::law::{self, Action, Command, FrequencyRange, Law, PowerReading};
+use crate::node::law::{self, Command, FrequencyRange, Law, LawAction, PowerReading};
 use crate::node::throttle::dither::Grid;
-use crate::node::throttle::{self, Place, Seat, Throttle};
+use crate::node::throttle::{self, PolicyLocation, Seat, ThrottlePercent};
 use crate::node::ticket::Ticket;
 use crate::node::{classic, tracking};
 use classic::Classic;
@@ -21,15 +21,15 @@ use tracking::Tracking;
 /// All frequency policies of a node that have a limit; there is room for `D`.
 #[derive(Clone, Debug)]
 pub struct DvfsController<const D: usize> {
-    policies: Vec<Policy, D>,
+    policies: Vec<FrequencyPolicy, D>,
     seats: Vec<Seat, D>,
     /// What is on its way, and the ticket of the backend order for it.
     flight: Option<(Ticket, Flight)>,
     running: Option<Running>,
     /// The fixed share that was last ordered, and its ticket, until something else was.
-    fixed: Option<(Ticket, Throttle)>,
+    fixed: Option<(Ticket, ThrottlePercent)>,
     /// What became of the law's last command, told once.
-    landed: law::Outcome,
+    landed: law::CommandOutcome,
     /// What became of the throttle, told once.
     news: ThrottleOutcome,
     /// The law's last decision, for people.
@@ -78,7 +78,7 @@ impl<const D: usize> DvfsController<D> {
             flight: None,
             running: None,
             fixed: None,
-            landed: law::Outcome::Unknown,
+            landed: law::CommandOutcome::Unknown,
             news: ThrottleOutcome::Unknown,
             decision: None,
             actions: (0, 0),
@@ -88,9 +88,9 @@ impl<const D: usize> DvfsController<D> {
     }
 
     /// The same law goes on with another list of policies; an order that was on its way is lost. How many do not fit.
-    pub(super) fn list(&mut self, policies: &[Policy]) -> u32 {
+    pub(super) fn list(&mut self, policies: &[FrequencyPolicy]) -> u32 {
         self.policies.clear();
-        let mut places: Vec<Place, D> = Vec::new();
+        let mut places: Vec<PolicyLocation, D> = Vec::new();
         let mut beyond = 0_u32;
         for policy in policies {
             // There is as much room for places as for policies.
@@ -103,7 +103,7 @@ impl<const D: usize> DvfsController<D> {
             let _there_is_room = self.seats.push(Seat::EMPTY);
         }
         // There is a seat for each place, so it does rank.
-        let _ranked = throttle::Order::new(&places, &mut self.seats);
+        let _ranked = throttle::PolicySequence::new(&places, &mut self.seats);
         self.contested = 0;
         if let Some(flight) = self.flight.take() {
             self.land(flight, Err(ErrorKind::Gone));
@@ -111,11 +111,11 @@ impl<const D: usize> DvfsController<D> {
         beyond
     }
 
-    pub(super) fn policies(&self) -> &[Policy] {
+    pub(super) fn policies(&self) -> &[FrequencyPolicy] {
         &self.policies
     }
 
-    pub(super) fn policies_mut(&mut self) -> &mut [Policy] {
+    pub(super) fn policies_mut(&mut self) -> &mut [FrequencyPolicy] {
         &mut self.policies
     }
 
@@ -146,7 +146,7 @@ impl<const D: usize> DvfsController<D> {
     }
 
     pub(super) fn forget_orders(&mut self) {
-        self.policies.iter_mut().for_each(Policy::forget_order);
+        self.policies.iter_mut().for_each(FrequencyPolicy::forget_order);
     }
 
     /// Takes in what came back, and says what became of the throttle, once.
@@ -184,14 +184,14 @@ impl<const D: usize> DvfsController<D> {
     }
 
     /// What a law is told of its command. Of a mean frequency it is told what stands, also where some policies refused.
-    fn landing(&self, asked: Command, outcome: Result<(), ErrorKind>) -> law::Outcome {
+    fn landing(&self, asked: Command, outcome: Result<(), ErrorKind>) -> law::CommandOutcome {
         match (asked, outcome) {
             (Command::MeanFrequency(_), _) => match self.mean_in_force() {
-                Some(mean) => law::Outcome::Applied { asked, in_effect: Command::MeanFrequency(mean) },
-                None => law::Outcome::Refused { asked },
+                Some(mean) => law::CommandOutcome::Applied { asked, in_effect: Command::MeanFrequency(mean) },
+                None => law::CommandOutcome::Refused { asked },
             },
-            (Command::Throttle(_), Ok(())) => law::Outcome::Applied { asked, in_effect: asked },
-            (Command::Throttle(_), Err(_)) => law::Outcome::Refused { asked },
+            (Command::Throttle(_), Ok(())) => law::CommandOutcome::Applied { asked, in_effect: asked },
+            (Command::Throttle(_), Err(_)) => law::CommandOutcome::Refused { asked },
         }
     }
 
@@ -217,7 +217,7 @@ impl<const D: usize> DvfsController<D> {
             // Between two runs of a loop the originals are back, and an administrator may have set other limits.
             self.policies.iter_mut().for_each(|policy| policy.ceiling = None);
         }
-        self.policies.iter_mut().for_each(Policy::find_ceiling);
+        self.policies.iter_mut().for_each(FrequencyPolicy::find_ceiling);
         let power = PowerReading::from(node.power);
         let facts = law::Facts {
             now: node.now,
@@ -225,13 +225,13 @@ impl<const D: usize> DvfsController<D> {
             power,
             effective: mean(self.policies.iter().filter_map(|policy| policy.facts.running)),
             range: self.range(),
-            outcome: core::mem::replace(&mut self.landed, law::Outcome::Unknown),
+            outcome: core::mem::replace(&mut self.landed, law::CommandOutcome::Unknown),
         };
         let decision = self.decide(law, &facts);
         match decision.action {
-            Action::ThrottleUp | Action::FailSafe => self.actions.0 = self.actions.0.saturating_add(1),
-            Action::ThrottleDown => self.actions.1 = self.actions.1.saturating_add(1),
-            Action::Hold(_) => {}
+            LawAction::ThrottleUp | LawAction::FailSafe => self.actions.0 = self.actions.0.saturating_add(1),
+            LawAction::ThrottleDown => self.actions.1 = self.actions.1.saturating_add(1),
+            LawAction::Hold(_) => {}
         }
         let regulation = Regulation::of(power, &decision);
         self.decision = Some(decision);
@@ -271,7 +271,7 @@ impl<const D: usize> DvfsController<D> {
     }
 
     /// Throttles by a fixed share; the closed loop ends.
-    pub(super) fn set(&mut self, fixed: (Ticket, Throttle)) {
+    pub(super) fn set(&mut self, fixed: (Ticket, ThrottlePercent)) {
         self.running = None;
         self.decision = None;
         self.fixed = Some(fixed);
@@ -285,7 +285,7 @@ impl<const D: usize> DvfsController<D> {
         self.running = None;
         self.fixed = None;
         self.decision = None;
-        self.policies.iter_mut().for_each(Policy::free);
+        self.policies.iter_mut().for_each(FrequencyPolicy::free);
         self.flight = Some((ticket, Flight::Release));
     }
 
@@ -302,8 +302,8 @@ impl<const D: usize> DvfsController<D> {
         }
     }
 
-    fn limit_share(&mut self, throttle: Throttle) {
-        let order = throttle::Order::of_seats(&self.seats);
+    fn limit_share(&mut self, throttle: ThrottlePercent) {
+        let order = throttle::PolicySequence::of_seats(&self.seats);
         for (policy, limited) in self.policies.iter_mut().zip(order.throttled(throttle)) {
             policy.throttle(throttle, limited);
         }
@@ -313,7 +313,7 @@ impl<const D: usize> DvfsController<D> {
         let grid = self.range().and_then(|range| Grid::new(range, self.step_size()));
         let Some(grid) = grid else { return };
         let rest = self.mean_of_the_rest(mean);
-        let order = throttle::Order::of_seats(&self.seats);
+        let order = throttle::PolicySequence::of_seats(&self.seats);
         for (policy, limit) in self.policies.iter_mut().zip(order.spread(rest, &grid)) {
             let floor = policy.floor();
             policy.limit(limit.within(floor, policy.ceiling.unwrap_or(floor)));
@@ -329,7 +329,7 @@ impl<const D: usize> DvfsController<D> {
             left = left.saturating_add(i128::from(mean.to_bits()));
             count = count.saturating_add(1);
         });
-        for found in stuck.filter_map(Policy::stands_at) {
+        for found in stuck.filter_map(FrequencyPolicy::stands_at) {
             left = left.saturating_sub(i128::from(found.to_bits()));
             count = count.saturating_sub(1);
         }
@@ -364,8 +364,8 @@ impl<const D: usize> DvfsController<D> {
 
     /// Limits again what a fixed share should hold and does not: somebody else raised it, its processors were offline
     /// then, or it was not listed. For a while at once, and then now and then.
-    fn hold_share(&mut self, fixed: (Ticket, Throttle)) {
-        let order = throttle::Order::of_seats(&self.seats);
+    fn hold_share(&mut self, fixed: (Ticket, ThrottlePercent)) {
+        let order = throttle::PolicySequence::of_seats(&self.seats);
         let limited = self.policies.iter().zip(order.throttled(fixed.1));
         let mut slipped = 0_u32;
         for (policy, limited) in limited {
@@ -391,42 +391,45 @@ impl<const D: usize> DvfsController<D> {
             LoopLaw::Classic(law) => Running::Classic(law.start(Some(Command::Throttle(self.found_share())))),
             LoopLaw::Tracking(law) => {
                 let is_known = self.policies.iter().all(|policy| policy.in_force().is_some());
-                let found = mean(self.policies.iter().filter_map(Policy::in_force)).filter(|_| is_known);
+                let found =
+                    mean(self.policies.iter().filter_map(FrequencyPolicy::in_force)).filter(|_| is_known);
                 Running::Tracking(law.start(found.map(Command::MeanFrequency)))
             }
         }
     }
 
     /// The largest throttle that limits no more policies than are found at their lowest frequency.
-    fn found_share(&self) -> Throttle {
+    fn found_share(&self) -> ThrottlePercent {
         if let [only] = self.policies.as_slice()
             && let Some(throttle) = only.share()
         {
             return throttle;
         }
-        let at_floor = |policy: &&Policy| policy.in_force().is_some_and(|limit| limit <= policy.floor());
+        let at_floor =
+            |policy: &&FrequencyPolicy| policy.in_force().is_some_and(|limit| limit <= policy.floor());
         let found = count(self.policies.iter().filter(at_floor));
-        let order = throttle::Order::of_seats(&self.seats);
-        let shares = (0..=100).rev().filter_map(Throttle::new);
-        let fits = |share: &Throttle| count(order.throttled(*share).filter(|limited| *limited)) <= found;
-        shares.into_iter().find(fits).unwrap_or(Throttle::NONE)
+        let order = throttle::PolicySequence::of_seats(&self.seats);
+        let shares = (0..=100).rev().filter_map(ThrottlePercent::new);
+        let fits =
+            |share: &ThrottlePercent| count(order.throttled(*share).filter(|limited| *limited)) <= found;
+        shares.into_iter().find(fits).unwrap_or(ThrottlePercent::NONE)
     }
 
     fn range(&self) -> Option<FrequencyRange> {
-        let min = self.policies.iter().map(Policy::floor).min()?;
+        let min = self.policies.iter().map(FrequencyPolicy::floor).min()?;
         let max = self.policies.iter().filter_map(|policy| policy.ceiling).max().unwrap_or(min);
         FrequencyRange::new(min, max)
     }
 
     fn step_size(&self) -> KiloHertz {
-        let coarsest = self.policies.iter().map(Policy::step).max();
+        let coarsest = self.policies.iter().map(FrequencyPolicy::step).max();
         coarsest.unwrap_or(KiloHertz::ZERO).max(KiloHertz::from_int(1))
     }
 }
 
 /// What a law that is not there decides.
 const NOTHING: law::Decision = law::Decision {
-    action: Action::Hold(law::Hold::NoRange),
+    action: LawAction::Hold(law::Hold::NoRange),
     command: None,
     in_effect: None,
     observed: None,

@@ -1,12 +1,12 @@
 //! What an engine is told, and what it says: the words between it and its carrier.
 
 use super::dvfs::LoopLaw;
-use super::policy::{Policy, PolicyLimit, PolicyOrder};
+use super::policy::{FrequencyPolicy, PolicyLimit, PolicyOrder};
 use crate::node::backend::BackendLaw;
-use crate::node::cap::{CapIntent, Desired};
-use crate::node::energy::Reading;
+use crate::node::cap::{CapIntent, DesiredCap};
+use crate::node::energy::MeterReading;
 use crate::node::gpu_cap::GpuLaw;
-use crate::node::lease::{Event, LeaseLaw};
+use crate::node::lease::{LeaseEvent, LeaseLaw};
 use crate::node::limiter::LimitOrder;
 use crate::node::ticket::Ticket;
 use crate::placement::freshness::UnixTime;
@@ -22,14 +22,14 @@ pub struct EngineLaws {
     /// The closed loop of the DVFS fallback.
     pub dvfs: LoopLaw,
     /// Which parts a grant may cap; what is left alone counts with all that it draws.
-    pub grants: Parts,
+    pub grants: NodeParts,
     /// Whether the node may be written to.
-    pub access: Access,
+    pub access: NodeAccess,
 }
 
 /// Whether the node may be written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum NodeAccess {
     /// It is only looked at: no lock is taken, and nothing is ordered.
     Look,
     /// It is controlled: this process is its only writer.
@@ -38,14 +38,14 @@ pub enum Access {
 
 /// The parts of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parts {
+pub struct NodeParts {
     /// The packages.
     pub cpu: bool,
     /// The GPUs.
     pub gpu: bool,
 }
 
-impl Parts {
+impl NodeParts {
     /// Both.
     pub const ALL: Self = Self { cpu: true, gpu: true };
 }
@@ -73,7 +73,7 @@ pub struct LeaseTerms {
 
 /// The most that a node may be allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grant {
+pub struct NodeGrant {
     /// Which grant this is.
     pub serial: u64,
     /// The most that all packages and GPUs may be allowed together.
@@ -84,11 +84,11 @@ pub struct Grant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Desire {
     /// Of each package.
-    pub cpu: Desired,
+    pub cpu: DesiredCap,
     /// Of each GPU.
-    pub gpu: Desired,
+    pub gpu: DesiredCap,
     /// The most that all of them may be allowed together, whatever is desired of each; none where nobody grants.
-    pub grant: Option<Grant>,
+    pub grant: Option<NodeGrant>,
 }
 
 impl Default for Desire {
@@ -99,9 +99,9 @@ impl Default for Desire {
 
 impl Desire {
     /// Nobody knows (yet): everything stays as it was found.
-    pub const UNKNOWN: Self = Self { cpu: Desired::Unknown, gpu: Desired::Unknown, grant: None };
+    pub const UNKNOWN: Self = Self { cpu: DesiredCap::Unknown, gpu: DesiredCap::Unknown, grant: None };
     /// It is known that nothing is desired, and nobody grants: the originals come back.
-    pub const GONE: Self = Self { cpu: Desired::Gone, gpu: Desired::Gone, grant: None };
+    pub const GONE: Self = Self { cpu: DesiredCap::Gone, gpu: DesiredCap::Gone, grant: None };
 }
 
 /// What a step is taken for.
@@ -123,7 +123,7 @@ pub struct EngineFacts {
     /// What is desired.
     pub desire: Desire,
     /// What all packages draw together.
-    pub power: Reading,
+    pub power: MeterReading,
     /// Whether the power of the packages can be measured here at all.
     pub has_meter: bool,
     /// When the lease says that it was last renewed, where it could be read since the last step.
@@ -134,7 +134,7 @@ pub struct EngineFacts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineEvents {
     /// What happened to the lease.
-    pub lease: Option<Event>,
+    pub lease: Option<LeaseEvent>,
     /// On how many policies somebody else has begun to raise the frequency limit.
     pub raised: u32,
 }
@@ -203,7 +203,7 @@ impl EngineOrder {
         Some(Self { target, ticket, instruction })
     }
 
-    pub(super) fn of_policy(at: usize, policy: &Policy) -> Option<Self> {
+    pub(super) fn of_policy(at: usize, policy: &FrequencyPolicy) -> Option<Self> {
         let instruction = match policy.order()? {
             PolicyOrder::Set(limit) => Instruction::Limit(limit),
             PolicyOrder::Release => Instruction::Release,

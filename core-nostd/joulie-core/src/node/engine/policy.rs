@@ -1,17 +1,17 @@
 //! One frequency policy: what it may rise to, what was ordered, and what became of it.
 
-use crate::node::throttle::{Place, Throttle};
+use crate::node::throttle::{PolicyLocation, ThrottlePercent};
 use crate::node::ticket::Ticket;
 use power_hal::ErrorKind;
 use power_units::{KiloHertz, Stamp};
 
 /// One policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy {
+pub struct FrequencyPolicy {
     /// What may be known about it in this step.
-    pub facts: PolicyFacts,
+    pub facts: FrequencyPolicyFacts,
     scale: Scale,
-    pub(super) place: Place,
+    pub(super) place: PolicyLocation,
     /// What it may rise to: what was in force before the first write; none while nobody knows.
     pub(super) ceiling: Option<KiloHertz>,
     /// What was last ordered and not released since.
@@ -56,12 +56,12 @@ pub enum PolicyLimit {
     /// A frequency.
     Frequency(KiloHertz),
     /// A throttle.
-    Throttle(Throttle),
+    Throttle(ThrottlePercent),
 }
 
 /// What may be known about a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PolicyFacts {
+pub struct FrequencyPolicyFacts {
     /// When it was read; none when it could not be.
     pub read: Option<Stamp>,
     /// The limit that is in force, whoever set it.
@@ -114,7 +114,7 @@ pub(super) enum Due {
     Done(Result<Option<KiloHertz>, ErrorKind>),
 }
 
-impl PolicyFacts {
+impl FrequencyPolicyFacts {
     /// Nothing is known.
     pub const UNKNOWN: Self = Self {
         read: None,
@@ -139,10 +139,10 @@ impl PolicyLimit {
     }
 }
 
-impl Policy {
+impl FrequencyPolicy {
     /// A policy that was not known before.
     #[must_use]
-    pub const fn listed(scale: Scale, place: Place, facts: PolicyFacts) -> Self {
+    pub const fn listed(scale: Scale, place: PolicyLocation, facts: FrequencyPolicyFacts) -> Self {
         Self {
             facts,
             scale,
@@ -222,10 +222,10 @@ impl Policy {
     }
 
     /// The throttle in force of a share; none of a frequency.
-    pub(super) fn share(&self) -> Option<Throttle> {
+    pub(super) fn share(&self) -> Option<ThrottlePercent> {
         match (self.scale, self.facts.limit) {
             (Scale::Share, Some(PolicyLimit::Throttle(throttle))) => Some(throttle),
-            (Scale::Share, Some(PolicyLimit::Frequency(_)) | None) => Some(Throttle::NONE),
+            (Scale::Share, Some(PolicyLimit::Frequency(_)) | None) => Some(ThrottlePercent::NONE),
             (Scale::Frequency { .. }, _) => None,
         }
     }
@@ -274,7 +274,7 @@ impl Policy {
     }
 
     /// Throttles it by this much, of which `limited` says what that means for one policy of many.
-    pub(super) fn throttle(&mut self, throttle: Throttle, limited: bool) {
+    pub(super) fn throttle(&mut self, throttle: ThrottlePercent, limited: bool) {
         match self.scale {
             Scale::Share => self.limit(PolicyLimit::Throttle(throttle).frequency()),
             Scale::Frequency { floor, .. } if limited => self.limit(floor),
@@ -331,9 +331,9 @@ impl Policy {
 }
 
 /// The least throttle that keeps a share at or below this nominal frequency.
-fn throttle_for(limit: KiloHertz) -> Throttle {
+fn throttle_for(limit: KiloHertz) -> ThrottlePercent {
     let below = (SHARE_MOST - limit.within(SHARE_FLOOR, SHARE_MOST)).to_bits();
     let step = SHARE_STEP.to_bits();
     let percent = below.saturating_add(step).saturating_sub(1).checked_div(step).unwrap_or(0);
-    Throttle::new(percent).unwrap_or(Throttle::ALL)
+    ThrottlePercent::new(percent).unwrap_or(ThrottlePercent::ALL)
 }

@@ -7,9 +7,9 @@
 use super::facts::{Desire, EngineLaws, Wiring};
 use super::{Beyond, Engine};
 use crate::node::backend::Package;
-use crate::node::cap::{Backend, CapResult, Report};
-use crate::node::energy::Reading;
-use crate::node::gpu_cap::{Gpu, GpuLimits};
+use crate::node::cap::{Backend, CapReport, CapResult};
+use crate::node::energy::MeterReading;
+use crate::node::gpu_cap::{CappedGpu, GpuLimits};
 use crate::node::grant::{Division, Holder};
 use power_units::{Amount, Role, Watts};
 
@@ -25,7 +25,12 @@ struct Sharing<'a> {
 
 impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
     /// Says of each device what it may have, and tells the laws what it may have now.
-    pub(super) fn share(&mut self, laws: &EngineLaws, desire: Desire, (throttles, power): (bool, Reading)) {
+    pub(super) fn share(
+        &mut self,
+        laws: &EngineLaws,
+        desire: Desire,
+        (throttles, power): (bool, MeterReading),
+    ) {
         let Some(grant) = desire.grant else {
             self.packages.iter_mut().for_each(|package| package.grant((None, None)));
             self.gpus.iter_mut().for_each(|gpu| gpu.grant((None, None)));
@@ -68,13 +73,14 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
     }
 
     /// The part of a package in the cap that the closed loop holds, as of the last step.
-    fn looped(&self, power: Reading) -> Option<Watts> {
+    fn looped(&self, power: MeterReading) -> Option<Watts> {
         let status = self.cpu.as_ref()?.status;
-        let (Backend::Dvfs, Report::Cap(CapResult::Applied { effective })) = (status.backend, status.report)
+        let (Backend::Dvfs, CapReport::Cap(CapResult::Applied { effective })) =
+            (status.backend, status.report)
         else {
             return None;
         };
-        let within = matches!(power, Reading::Fresh { watts, .. } if watts <= effective);
+        let within = matches!(power, MeterReading::Fresh { watts, .. } if watts <= effective);
         let count = u64::from(count(&self.packages));
         effective.part(1, count, Role::Demand).filter(|_| within)
     }
@@ -91,7 +97,7 @@ impl Sharing<'_> {
         Holder { ordered: package.ordered().filter(|_| self.looped.is_none()), ..holder }
     }
 
-    fn gpu(&self, gpu: &Gpu) -> Holder {
+    fn gpu(&self, gpu: &CappedGpu) -> Holder {
         let facts = &gpu.facts;
         match facts.limits {
             GpuLimits::Range(range) if self.laws.grants.gpu => {

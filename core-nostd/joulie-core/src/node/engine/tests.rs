@@ -1,15 +1,15 @@
 use super::*;
-use crate::node::backend::{BackendLaw, PackageFacts, Preference};
+use crate::node::actuation::ActuationLaw;
+use crate::node::backend::{BackendLaw, BackendPreference, PackageFacts};
 use crate::node::backoff::Backoff;
-use crate::node::cap::{CapIntent, CapRange, CapResult, Floor, Report};
+use crate::node::cap::{CapIntent, CapRange, CapReport, CapResult, Floor};
 use crate::node::classic::{self, Classic};
 use crate::node::drift::DriftLaw;
 use crate::node::energy::Gap;
 use crate::node::gpu_cap::{GpuFacts, GpuLaw};
 use crate::node::lease::{LeaseLaw, OnExpiry};
-use crate::node::lever::LeverLaw;
 use crate::node::limiter::{LimitFacts, LimitOutcome, LimiterLaw};
-use crate::node::throttle::{Place, Throttle};
+use crate::node::throttle::{PolicyLocation, ThrottlePercent};
 use crate::node::tracking::{self, Tracking};
 use power_hal::ErrorKind;
 use power_units::{KiloHertz, Micros};
@@ -30,17 +30,17 @@ fn mhz(count: i32) -> KiloHertz {
 
 fn laws(dvfs: LoopLaw) -> EngineLaws {
     let backoff = Backoff::new(seconds(1), seconds(60)).unwrap();
-    let lever = LeverLaw::new(seconds(2), backoff).unwrap();
-    let limits = LimiterLaw { lever, drift: DriftLaw::new(backoff, 5, seconds(600)).unwrap() };
+    let actuation = ActuationLaw::new(seconds(2), backoff).unwrap();
+    let limits = LimiterLaw { actuation, drift: DriftLaw::new(backoff, 5, seconds(600)).unwrap() };
     let cpu = BackendLaw {
         limits,
-        throttle: lever,
+        throttle: actuation,
         settle: seconds(2),
         floor: Floor::NONE,
-        preference: Preference::LimitFirst,
+        preference: BackendPreference::LimitFirst,
     };
     let gpu = GpuLaw { limits, floor: Floor::NONE };
-    EngineLaws { cpu, gpu, dvfs, grants: Parts::ALL, access: Access::Control }
+    EngineLaws { cpu, gpu, dvfs, grants: NodeParts::ALL, access: NodeAccess::Control }
 }
 
 /// Acts on the first reading beyond the cap itself.
@@ -60,37 +60,37 @@ fn tracking() -> LoopLaw {
     LoopLaw::Tracking(Tracking::new(tracking::DEFAULTS).unwrap())
 }
 
-fn cap(watts: i32) -> Desired {
-    Desired::Cap(CapIntent::of_watts(w(watts)))
+fn cap(watts: i32) -> DesiredCap {
+    DesiredCap::Cap(CapIntent::of_watts(w(watts)))
 }
 
-const NOBODY: Desire = Desire { cpu: Desired::Gone, gpu: Desired::Gone, grant: None };
+const NOBODY: Desire = Desire { cpu: DesiredCap::Gone, gpu: DesiredCap::Gone, grant: None };
 
 /// A node whose devices obey at once, unless they are told to refuse.
 struct Bench<const P: usize, const G: usize, const D: usize> {
     engine: Box<Engine<P, G, D>>,
     laws: EngineLaws,
     now: u64,
-    power: Reading,
+    power: MeterReading,
     refuses: bool,
-    throttle: Throttle,
+    throttle: ThrottlePercent,
     limits: List<KiloHertz>,
 }
 
 impl<const P: usize, const G: usize, const D: usize> Bench<P, G, D> {
     fn new(wiring: Wiring, dvfs: LoopLaw) -> Self {
         let engine = Box::new(Engine::start(Route::Host, wiring, None, at(0)));
-        let power = Reading::Fresh { watts: w(200), over: seconds(1) };
-        let throttle = Throttle::NONE;
+        let power = MeterReading::Fresh { watts: w(200), over: seconds(1) };
+        let throttle = ThrottlePercent::NONE;
         Self { engine, laws: laws(dvfs), now: 0, power, refuses: false, throttle, limits: List::new() }
     }
 
     fn with_policies(mut self, count: u16) -> Self {
         let scale = Scale::Frequency { floor: mhz(800), most: mhz(3_000), step: mhz(100) };
-        let policies: List<Policy> = (0..count)
+        let policies: List<FrequencyPolicy> = (0..count)
             .map(|core| {
-                let place = Place { package: 0, core: u32::from(core) };
-                Policy::listed(scale, place, PolicyFacts::UNKNOWN)
+                let place = PolicyLocation { package: 0, core: u32::from(core) };
+                FrequencyPolicy::listed(scale, place, FrequencyPolicyFacts::UNKNOWN)
             })
             .collect();
         self.limits = policies.iter().map(|_| mhz(3_000)).collect();
@@ -170,9 +170,9 @@ fn package(min: i32, max: i32) -> Package {
     Package::untouched(PackageFacts { range, has_limit: true, ..PackageFacts::UNKNOWN })
 }
 
-fn gpu(min: i32, max: i32) -> Gpu {
+fn gpu(min: i32, max: i32) -> CappedGpu {
     let limits = GpuLimits::new(Some(w(min)), Some(w(max)));
-    Gpu::untouched(GpuFacts { limits, ..GpuFacts::UNKNOWN })
+    CappedGpu::untouched(GpuFacts { limits, ..GpuFacts::UNKNOWN })
 }
 
 type Small = Bench<2, 2, 8>;
@@ -199,11 +199,11 @@ fn a_cap_is_ordered_of_each_package_and_each_gpu_and_its_outcome_is_matched_by_t
     node.engine.packages_mut()[0].facts.limit.outcome = strange;
     assert!(node.engine.is_busy());
     node.round(desire, Occasion::News);
-    assert_eq!(node.engine.cpu().unwrap().status.report, Report::Pending);
+    assert_eq!(node.engine.cpu().unwrap().status.report, CapReport::Pending);
     let told = LimitOutcome::Set { ticket: orders[0].ticket, read_back: Ok(w(120)) };
     node.engine.packages_mut()[0].facts.limit.outcome = told;
     node.round(desire, Occasion::News);
-    let applied = Report::Cap(CapResult::Applied { effective: w(240) });
+    let applied = CapReport::Cap(CapResult::Applied { effective: w(240) });
     assert_eq!(node.engine.cpu().unwrap().status.report, applied);
     assert!(!node.engine.is_busy());
     assert_eq!(node.engine.packages()[0].ordered(), Some(w(120)));
@@ -215,7 +215,7 @@ fn limits_that_are_refused_begin_the_loop_at_once_and_it_spreads_a_mean_over_the
         let mut node = Small::new(Wiring::EachItsOwn, dvfs).with_policies(8);
         node.engine.list_packages(&[package(50, 300); 2]);
         node.refuses = true;
-        node.power = Reading::Fresh { watts: w(power), over: seconds(1) };
+        node.power = MeterReading::Fresh { watts: w(power), over: seconds(1) };
         let desire = Desire { cpu: cap(150), ..Desire::UNKNOWN };
         let ordered = node.period(desire);
         let limited = ordered.iter().any(|order| matches!(order.instruction, Instruction::Limit(_)));
@@ -240,15 +240,15 @@ fn a_share_takes_the_throttle_of_either_law() {
         let mut node = Bench::<1, 1, 1>::new(Wiring::OneForAll, dvfs);
         let facts = PackageFacts { has_limit: false, ..package(50, 300).facts };
         node.engine.list_packages(&[Package::untouched(facts)]);
-        let place = Place { package: 0, core: 0 };
-        let full = Some(PolicyLimit::Throttle(Throttle::NONE));
-        let facts = PolicyFacts { limit: full, original: full, ..PolicyFacts::UNKNOWN };
-        node.engine.list_policies(&[Policy::listed(Scale::Share, place, facts)]);
+        let place = PolicyLocation { package: 0, core: 0 };
+        let full = Some(PolicyLimit::Throttle(ThrottlePercent::NONE));
+        let facts = FrequencyPolicyFacts { limit: full, original: full, ..FrequencyPolicyFacts::UNKNOWN };
+        node.engine.list_policies(&[FrequencyPolicy::listed(Scale::Share, place, facts)]);
         let mut throttles = List::new();
         for _ in 0..40 {
             // Half of the power goes with all of the throttle.
             let drawn = 400 - 2 * i32::from(node.throttle.get());
-            node.power = Reading::Fresh { watts: w(drawn), over: seconds(1) };
+            node.power = MeterReading::Fresh { watts: w(drawn), over: seconds(1) };
             node.engine.policies_mut()[0].facts.limit = Some(PolicyLimit::Throttle(node.throttle));
             node.period(Desire { cpu: cap(300), ..Desire::UNKNOWN });
             throttles.push(node.throttle.get());
@@ -262,7 +262,7 @@ fn a_share_takes_the_throttle_of_either_law() {
                 assert_eq!(order.instruction, Instruction::Release);
             }
         }
-        assert_eq!(node.engine.cpu().unwrap().status.report, Report::NoIntent);
+        assert_eq!(node.engine.cpu().unwrap().status.report, CapReport::NoIntent);
     }
 }
 
@@ -274,7 +274,7 @@ fn what_does_not_fit_is_counted_and_takes_its_maximum_from_the_grant() {
     let beyond = node.engine.beyond();
     assert_eq!((beyond.packages, beyond.package_watts), (1, w(200)));
     assert_eq!((beyond.gpus, beyond.gpu_watts), (2, w(800)));
-    let grant = Some(Grant { serial: 1, watts: w(1_600) });
+    let grant = Some(NodeGrant { serial: 1, watts: w(1_600) });
     node.period(Desire { grant, ..Desire::UNKNOWN });
     let packages = node.engine.packages().iter().map(|package| package.share().unwrap());
     let gpus = node.engine.gpus().iter().map(|gpu| gpu.share().unwrap());
@@ -290,7 +290,7 @@ fn one_limit_for_all_is_one_order_and_one_share() {
     let mut node = Small::new(Wiring::OneForAll, eager());
     node.engine.list_packages(&[package(50, 200); 2]);
     node.engine.list_gpus(&[gpu(100, 400); 2]);
-    let grant = Some(Grant { serial: 1, watts: w(711) });
+    let grant = Some(NodeGrant { serial: 1, watts: w(711) });
     let orders = node.round(Desire { cpu: cap(150), gpu: cap(300), grant }, Occasion::Period);
     let targets: List<_> = orders.iter().map(|order| order.target).collect();
     assert_eq!(targets, [TargetId::Package(0), TargetId::Gpu(0)]);
@@ -305,7 +305,7 @@ fn a_policy_that_another_writer_raised_makes_the_loop_start_anew() {
     let mut node = Small::new(Wiring::EachItsOwn, tracking()).with_policies(4);
     let facts = PackageFacts { has_limit: false, ..package(50, 300).facts };
     node.engine.list_packages(&[Package::untouched(facts)]);
-    node.power = Reading::Fresh { watts: w(300), over: seconds(1) };
+    node.power = MeterReading::Fresh { watts: w(300), over: seconds(1) };
     let desire = Desire { cpu: cap(150), ..Desire::UNKNOWN };
     for _ in 0..4 {
         node.period(desire);
@@ -323,14 +323,14 @@ fn a_policy_that_another_writer_raised_makes_the_loop_start_anew() {
 fn an_order_that_nobody_answers_times_out_and_is_given_again() {
     let mut node = Small::new(Wiring::EachItsOwn, eager()).with_policies(2);
     let desire =
-        Desire { cpu: Desired::Cap(CapIntent::of_percent(power_units::Percent::from_int(60))), ..NOBODY };
+        Desire { cpu: DesiredCap::Cap(CapIntent::of_percent(power_units::Percent::from_int(60))), ..NOBODY };
     let mut given = 0;
     for second in 1..12 {
         let facts = EngineFacts {
             now: at(second),
             occasion: Occasion::Period,
             desire,
-            power: Reading::Missing(Gap::Unread),
+            power: MeterReading::Missing(Gap::Unread),
             has_meter: false,
             renewal: None,
         };
@@ -350,7 +350,7 @@ fn a_list_that_changes_keeps_what_was_known_and_loses_the_order_on_its_way() {
     assert_eq!(node.engine.packages()[0], known[0]);
     let policies = node.engine.policies().to_vec();
     let scale = Scale::Frequency { floor: mhz(800), most: mhz(3_000), step: mhz(100) };
-    let again = Policy::listed(scale, policies[0].place, PolicyFacts::UNKNOWN);
+    let again = FrequencyPolicy::listed(scale, policies[0].place, FrequencyPolicyFacts::UNKNOWN);
     node.engine.list_policies(&[again.after(&policies[0])]);
     assert_eq!(node.engine.policies().len(), 1);
     assert_eq!(node.engine.beyond(), Beyond::NOTHING);
@@ -364,7 +364,7 @@ fn a_node_that_is_only_looked_at_is_ordered_nothing_whatever_its_lease_says() {
         safe_gpu: CapIntent::of_watts(w(150)),
     };
     let mut ordered = [0; 2];
-    for (access, count) in [Access::Look, Access::Control].into_iter().zip(&mut ordered) {
+    for (access, count) in [NodeAccess::Look, NodeAccess::Control].into_iter().zip(&mut ordered) {
         let mut engine = Engine::<1, 1, 1>::start(Route::Host, Wiring::EachItsOwn, Some(terms), at(0));
         engine.list_packages(&[package(50, 200)]);
         engine.list_gpus(&[gpu(100, 400)]);
@@ -374,7 +374,7 @@ fn a_node_that_is_only_looked_at_is_ordered_nothing_whatever_its_lease_says() {
                 now: at(second),
                 occasion: Occasion::Period,
                 desire: Desire::UNKNOWN,
-                power: Reading::Missing(Gap::Unread),
+                power: MeterReading::Missing(Gap::Unread),
                 has_meter: true,
                 renewal: None,
             };
@@ -382,7 +382,7 @@ fn a_node_that_is_only_looked_at_is_ordered_nothing_whatever_its_lease_says() {
             assert_eq!(events.lease.is_some(), second == 6, "at {second}");
             *count += engine.orders().count();
         }
-        assert_eq!(engine.lease(), Some(Phase::Safe));
+        assert_eq!(engine.lease(), Some(LeasePhase::Safe));
     }
     assert_eq!(ordered[0], 0);
     assert!(ordered[1] >= 2, "the safe profile: {ordered:?}");
@@ -395,11 +395,11 @@ fn a_limit_that_was_seen_is_what_a_grant_counts() {
     for package in node.engine.packages_mut() {
         package.facts.in_force = Some(w(200));
         package.facts.limit =
-            LimitFacts { seen: Seen::At { limit: w(200), read: at(1) }, ..LimitFacts::UNKNOWN };
+            LimitFacts { seen: LimitReading::At { limit: w(200), read: at(1) }, ..LimitFacts::UNKNOWN };
     }
     node.engine.packages_mut()[1].facts.in_force = None;
-    let grant = Some(Grant { serial: 1, watts: w(400) });
-    let orders = node.round(Desire { cpu: cap(250), gpu: Desired::Gone, grant }, Occasion::Period);
+    let grant = Some(NodeGrant { serial: 1, watts: w(400) });
+    let orders = node.round(Desire { cpu: cap(250), gpu: DesiredCap::Gone, grant }, Occasion::Period);
     for order in &orders {
         assert!(matches!(order.instruction, Instruction::Power(watts) if watts <= w(200)), "{orders:?}");
     }

@@ -1,7 +1,7 @@
+use super::super::actuation::ActuationLaw;
 use super::super::backoff::Backoff;
 use super::super::drift::DriftLaw;
-use super::super::lever::LeverLaw;
-use super::super::limiter::{LimitOutcome, Seen};
+use super::super::limiter::{LimitOutcome, LimitReading};
 use super::*;
 use power_hal::ErrorKind;
 use power_units::{Micros, Percent};
@@ -83,7 +83,7 @@ fn a_die_without_a_maximum_is_no_target() {
 #[test]
 fn the_nodes_own_floor_holds_for_gpus_too() {
     let floor = Floor::new(w(300)).unwrap();
-    let on = |limits: GpuLimits| limits.resolve(percent(50), floor).unwrap().map(Target::effective);
+    let on = |limits: GpuLimits| limits.resolve(percent(50), floor).unwrap().map(ResolvedCap::effective);
     assert_eq!(on(limits(200, 350)), Ok(w(300)));
     assert_eq!(on(limits(100, 250)), Err(Blocked::FloorAboveMax));
 }
@@ -91,100 +91,100 @@ fn the_nodes_own_floor_holds_for_gpus_too() {
 fn law() -> GpuLaw {
     let backoff = Backoff::new(Micros::new(10), Micros::new(40)).unwrap();
     let limits = LimiterLaw {
-        lever: LeverLaw::new(Micros::new(5), backoff).unwrap(),
+        actuation: ActuationLaw::new(Micros::new(5), backoff).unwrap(),
         drift: DriftLaw::new(backoff, 3, Micros::new(1_000)).unwrap(),
     };
     GpuLaw { limits, floor: Floor::NONE }
 }
 
-fn gpu(limits: GpuLimits) -> Gpu {
-    Gpu::untouched(GpuFacts { limits, ..GpuFacts::UNKNOWN })
+fn gpu(limits: GpuLimits) -> CappedGpu {
+    CappedGpu::untouched(GpuFacts { limits, ..GpuFacts::UNKNOWN })
 }
 
 /// Answers the last order of a GPU: its limit is read back as it was set, or it refuses.
-fn answer(gpu: &mut Gpu, refuses: Option<ErrorKind>) {
+fn answer(gpu: &mut CappedGpu, refuses: Option<ErrorKind>) {
     let ticket = gpu.limiter().ticket();
     let outcome = match gpu.order() {
         LimitOrder::Leave => LimitOutcome::Unknown,
         LimitOrder::Set(asked) => LimitOutcome::Set { ticket, read_back: refuses.map_or(Ok(asked), Err) },
         LimitOrder::Release => LimitOutcome::Released { ticket, outcome: refuses.map_or(Ok(()), Err) },
     };
-    gpu.facts.limit = LimitFacts { outcome, seen: Seen::Unknown };
+    gpu.facts.limit = LimitFacts { outcome, seen: LimitReading::Unknown };
 }
 
 #[test]
 fn a_node_of_unlike_gpus_gets_unlike_caps_and_one_verdict() {
     let mut gpus = [gpu(limits(200, 350)), gpu(limits(350, 700)), gpu(limits(0, 0))];
-    let desired = Desired::Cap(percent(60));
-    assert_eq!(law().step(&mut gpus, at(1), desired), GpuDecision { report: Report::Pending, moved: 0 });
-    let orders: Vec<_> = gpus.iter().map(Gpu::order).collect();
+    let desired = DesiredCap::Cap(percent(60));
+    assert_eq!(law().step(&mut gpus, at(1), desired), GpuDecision { report: CapReport::Pending, moved: 0 });
+    let orders: Vec<_> = gpus.iter().map(CappedGpu::order).collect();
     assert_eq!(orders, [LimitOrder::Set(w(210)), LimitOrder::Set(w(420)), LimitOrder::Leave]);
     gpus.iter_mut().for_each(|gpu| answer(gpu, None));
     let decision = law().step(&mut gpus, at(2), desired);
-    assert_eq!(decision.report, Report::Cap(CapResult::Applied { effective: w(630) }));
+    assert_eq!(decision.report, CapReport::Cap(CapResult::Applied { effective: w(630) }));
 }
 
 #[test]
 fn a_gpu_that_refuses_undoes_no_other_and_is_tried_again() {
     // Fix list agent S18.
     let mut gpus = [gpu(limits(200, 350)), gpu(limits(200, 350))];
-    let desired = Desired::Cap(percent(60));
+    let desired = DesiredCap::Cap(percent(60));
     law().step(&mut gpus, at(1), desired);
     answer(&mut gpus[0], None);
     answer(&mut gpus[1], Some(ErrorKind::PermissionDenied));
     let decision = law().step(&mut gpus, at(2), desired);
-    assert_eq!(decision.report, Report::Cap(CapResult::Failed(ErrorKind::PermissionDenied)));
+    assert_eq!(decision.report, CapReport::Cap(CapResult::Failed(ErrorKind::PermissionDenied)));
     assert_eq!([gpus[0].order(), gpus[1].order()], [LimitOrder::Leave; 2]);
     gpus.iter_mut().for_each(|gpu| answer(gpu, None));
     law().step(&mut gpus, at(12), desired);
     assert_eq!([gpus[0].order(), gpus[1].order()], [LimitOrder::Leave, LimitOrder::Set(w(210))]);
     gpus.iter_mut().for_each(|gpu| answer(gpu, None));
     let decision = law().step(&mut gpus, at(13), desired);
-    assert_eq!(decision.report, Report::Cap(CapResult::Applied { effective: w(420) }));
+    assert_eq!(decision.report, CapReport::Cap(CapResult::Applied { effective: w(420) }));
 }
 
 #[test]
 fn one_gpu_that_cannot_resolve_blocks_the_verdict_and_not_the_others() {
     let mut gpus = [gpu(limits(200, 350)), gpu(GpuLimits::new(None, None))];
-    law().step(&mut gpus, at(1), Desired::Cap(percent(60)));
+    law().step(&mut gpus, at(1), DesiredCap::Cap(percent(60)));
     assert_eq!([gpus[0].order(), gpus[1].order()], [LimitOrder::Set(w(210)), LimitOrder::Leave]);
     gpus.iter_mut().for_each(|gpu| answer(gpu, None));
-    let decision = law().step(&mut gpus, at(2), Desired::Cap(percent(60)));
-    assert_eq!(decision.report, Report::Cap(CapResult::Blocked(Blocked::NoRange)));
+    let decision = law().step(&mut gpus, at(2), DesiredCap::Cap(percent(60)));
+    assert_eq!(decision.report, CapReport::Cap(CapResult::Blocked(Blocked::NoRange)));
 }
 
 #[test]
 fn a_node_without_gpus_is_blocked_when_a_cap_is_asked_and_silent_when_not() {
     let mut gpus = [gpu(limits(0, 0))];
-    let blocked = Report::Cap(CapResult::Blocked(Blocked::NoGpus));
-    assert_eq!(law().step(&mut [], at(1), Desired::Cap(percent(60))).report, blocked);
-    assert_eq!(law().step(&mut gpus, at(1), Desired::Cap(percent(60))).report, blocked);
-    for nothing in [Desired::Gone, Desired::Cap(CapIntent::NONE)] {
-        assert_eq!(law().step(&mut [], at(1), nothing).report, Report::NoIntent);
+    let blocked = CapReport::Cap(CapResult::Blocked(Blocked::NoGpus));
+    assert_eq!(law().step(&mut [], at(1), DesiredCap::Cap(percent(60))).report, blocked);
+    assert_eq!(law().step(&mut gpus, at(1), DesiredCap::Cap(percent(60))).report, blocked);
+    for nothing in [DesiredCap::Gone, DesiredCap::Cap(CapIntent::NONE)] {
+        assert_eq!(law().step(&mut [], at(1), nothing).report, CapReport::NoIntent);
     }
 }
 
 #[test]
 fn a_restart_keeps_what_it_finds_until_it_knows_what_is_desired() {
     let facts = GpuFacts { limits: limits(200, 350), ..GpuFacts::UNKNOWN };
-    let mut gpus = [Gpu::adopted(facts)];
-    assert_eq!(law().step(&mut gpus, at(1), Desired::Unknown).report, Report::Pending);
+    let mut gpus = [CappedGpu::adopted(facts)];
+    assert_eq!(law().step(&mut gpus, at(1), DesiredCap::Unknown).report, CapReport::Pending);
     assert_eq!(gpus[0].order(), LimitOrder::Leave);
     // Fix list agent S6: and puts the original back when nothing is.
-    assert_eq!(law().step(&mut gpus, at(2), Desired::Gone).report, Report::Pending);
+    assert_eq!(law().step(&mut gpus, at(2), DesiredCap::Gone).report, CapReport::Pending);
     assert_eq!(gpus[0].order(), LimitOrder::Release);
     answer(&mut gpus[0], Some(ErrorKind::Gone));
-    let report = law().step(&mut gpus, at(3), Desired::Gone).report;
+    let report = law().step(&mut gpus, at(3), DesiredCap::Gone).report;
     assert_eq!(
         report,
-        Report::Cap(CapResult::Failed(ErrorKind::Gone)),
+        CapReport::Cap(CapResult::Failed(ErrorKind::Gone)),
         "an original that is not back is said"
     );
     answer(&mut gpus[0], None);
-    law().step(&mut gpus, at(13), Desired::Gone);
+    law().step(&mut gpus, at(13), DesiredCap::Gone);
     assert_eq!(gpus[0].order(), LimitOrder::Release);
     answer(&mut gpus[0], None);
-    assert_eq!(law().step(&mut gpus, at(14), Desired::Gone).report, Report::NoIntent);
+    assert_eq!(law().step(&mut gpus, at(14), DesiredCap::Gone).report, CapReport::NoIntent);
 }
 
 #[test]
@@ -195,21 +195,21 @@ fn a_grant_holds_every_gpu_whatever_is_desired() {
         gpu
     };
     for (desired, orders) in [
-        (Desired::Cap(percent(100)), [250, 200]),
-        (Desired::Cap(CapIntent::of_watts(w(210))), [210, 200]),
-        (Desired::Gone, [250, 200]),
-        (Desired::Cap(CapIntent::NONE), [250, 200]),
-        (Desired::Unknown, [250, 200]),
+        (DesiredCap::Cap(percent(100)), [250, 200]),
+        (DesiredCap::Cap(CapIntent::of_watts(w(210))), [210, 200]),
+        (DesiredCap::Gone, [250, 200]),
+        (DesiredCap::Cap(CapIntent::NONE), [250, 200]),
+        (DesiredCap::Unknown, [250, 200]),
     ] {
         let mut gpus = [granted(250), granted(100)];
-        assert_eq!(law().step(&mut gpus, at(1), desired).report, Report::Pending);
-        let ordered: Vec<_> = gpus.iter().map(Gpu::order).collect();
+        assert_eq!(law().step(&mut gpus, at(1), desired).report, CapReport::Pending);
+        let ordered: Vec<_> = gpus.iter().map(CappedGpu::order).collect();
         assert_eq!(ordered, orders.map(|order| LimitOrder::Set(w(order))), "{desired:?}");
         gpus.iter_mut().for_each(|gpu| answer(gpu, None));
-        assert!(matches!(law().step(&mut gpus, at(2), desired).report, Report::Cap(_)), "{desired:?}");
+        assert!(matches!(law().step(&mut gpus, at(2), desired).report, CapReport::Cap(_)), "{desired:?}");
     }
     let mut blind = gpu(GpuLimits::new(None, None));
     blind.facts.most = Some(w(250));
-    law().step(core::slice::from_mut(&mut blind), at(1), Desired::Cap(percent(60)));
+    law().step(core::slice::from_mut(&mut blind), at(1), DesiredCap::Cap(percent(60)));
     assert_eq!(blind.order(), LimitOrder::Set(w(250)), "a percentage of nobody knows what");
 }

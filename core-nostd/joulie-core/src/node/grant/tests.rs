@@ -105,11 +105,11 @@ fn what_is_free_is_given_once() {
 #[test]
 fn a_device_wants_what_the_policy_asks_of_it_and_what_takes_no_cap_counts_as_it_is() {
     let range = CapRange::new(Some(w(100)), Some(w(400)), None);
-    let half = Desired::Cap(CapIntent::of_percent(Percent::from_int(50)));
+    let half = DesiredCap::Cap(CapIntent::of_percent(Percent::from_int(50)));
     let of = |range, floor, desired| Holder::capped(range, floor, desired, Some(w(300)));
     let is = |holder: Holder| (holder.capped, holder.floor, holder.want);
     assert_eq!(is(of(range, Floor::NONE, half)), (true, w(100), Some(w(200))));
-    for nothing in [Desired::Unknown, Desired::Gone, Desired::Cap(CapIntent::NONE)] {
+    for nothing in [DesiredCap::Unknown, DesiredCap::Gone, DesiredCap::Cap(CapIntent::NONE)] {
         assert_eq!(is(of(range, Floor::NONE, nothing)), (true, w(100), Some(w(400))));
         assert_eq!(is(of(range.below(Some(w(350))), Floor::NONE, nothing)).2, Some(w(350)), "its owner's");
         assert_eq!(is(of(CapRange::UNKNOWN, Floor::NONE, nothing)), (true, w(1), None));
@@ -171,7 +171,7 @@ fn step(watts: Watts, devices: &mut [Device]) {
     }
     for (device, holder) in devices.iter_mut().zip(holders) {
         device.holder = holder;
-        // As the levers do: one order at a time, and none that is in force already.
+        // As the actuations do: one order at a time, and none that is in force already.
         if device.order.is_none() && (holder.in_force, holder.ordered) != (Some(holder.may), Some(holder.may))
         {
             device.order = Some(holder.may);

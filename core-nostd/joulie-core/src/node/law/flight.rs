@@ -10,7 +10,7 @@
 //!
 //! An outcome that is not about the command in flight (late, twice, out of order) changes nothing.
 
-use super::{Command, Outcome};
+use super::{Command, CommandOutcome};
 use power_units::Stamp;
 
 /// What is in effect, and what is on its way there.
@@ -52,22 +52,24 @@ impl Actuator {
         self.flight = Flight::InFlight { asked, at };
     }
 
-    pub(crate) fn settle(&mut self, outcome: Outcome) -> Landing {
+    pub(crate) fn settle(&mut self, outcome: CommandOutcome) -> Landing {
         match (self.flight, outcome) {
             (Flight::Landed, _) => Landing::Idle,
-            (Flight::InFlight { asked, at }, Outcome::Applied { asked: done, in_effect })
+            (Flight::InFlight { asked, at }, CommandOutcome::Applied { asked: done, in_effect })
                 if done == asked =>
             {
                 *self = Self { in_effect: Some(in_effect), flight: Flight::Landed };
                 Landing::Applied { at }
             }
-            (Flight::InFlight { asked, .. }, Outcome::Refused { asked: refused }) if refused == asked => {
+            (Flight::InFlight { asked, .. }, CommandOutcome::Refused { asked: refused })
+                if refused == asked =>
+            {
                 self.flight = Flight::Landed;
                 Landing::Refused
             }
             (
                 Flight::InFlight { .. },
-                Outcome::Unknown | Outcome::Applied { .. } | Outcome::Refused { .. },
+                CommandOutcome::Unknown | CommandOutcome::Applied { .. } | CommandOutcome::Refused { .. },
             ) => Landing::Pending,
         }
     }
@@ -91,7 +93,11 @@ mod tests {
     #[test]
     fn every_flight_meets_every_outcome() {
         let about = |asked| {
-            [Outcome::Unknown, Outcome::Applied { asked, in_effect: asked }, Outcome::Refused { asked }]
+            [
+                CommandOutcome::Unknown,
+                CommandOutcome::Applied { asked, in_effect: asked },
+                CommandOutcome::Refused { asked },
+            ]
         };
         let mut seen = std::vec::Vec::new();
         for outcome in about(ASKED).into_iter().chain(about(OTHER)) {
@@ -107,14 +113,14 @@ mod tests {
     #[test]
     fn what_was_read_back_is_in_effect_and_not_what_was_asked() {
         let mut actuator = in_flight();
-        actuator.settle(Outcome::Applied { asked: ASKED, in_effect: OTHER });
+        actuator.settle(CommandOutcome::Applied { asked: ASKED, in_effect: OTHER });
         assert_eq!(actuator.in_effect(), Some(OTHER));
     }
 
     #[test]
     fn an_outcome_that_comes_twice_counts_once() {
         let mut actuator = in_flight();
-        let outcome = Outcome::Applied { asked: ASKED, in_effect: ASKED };
+        let outcome = CommandOutcome::Applied { asked: ASKED, in_effect: ASKED };
         assert_eq!(actuator.settle(outcome), Landing::Applied { at: AT });
         assert_eq!(actuator.settle(outcome), Landing::Idle);
     }

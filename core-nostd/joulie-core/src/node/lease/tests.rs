@@ -20,8 +20,8 @@ fn unix(micros: i64) -> UnixTime {
 }
 
 /// Steps through pairs of our time and the Lease's time of renewal, and returns the caps and the event of each.
-fn run(law: LeaseLaw, steps: &[(u64, Option<i64>)]) -> Vec<(Caps, Option<Event>)> {
-    let mut lease = Lease::start(at(0));
+fn run(law: LeaseLaw, steps: &[(u64, Option<i64>)]) -> Vec<(CapsSource, Option<LeaseEvent>)> {
+    let mut lease = LeaseMemory::start(at(0));
     steps
         .iter()
         .map(|&(now, renewal)| {
@@ -39,11 +39,11 @@ fn caps_hold_when_nobody_renews_and_it_is_said_once() {
     assert_eq!(
         run(law(OnExpiry::Hold), &steps),
         [
-            (Caps::Desired, None),
-            (Caps::Desired, None),
-            (Caps::Desired, None),
-            (Caps::Desired, Some(Event::Expired)),
-            (Caps::Desired, None),
+            (CapsSource::Desired, None),
+            (CapsSource::Desired, None),
+            (CapsSource::Desired, None),
+            (CapsSource::Desired, Some(LeaseEvent::Expired)),
+            (CapsSource::Desired, None),
         ]
     );
 }
@@ -62,9 +62,13 @@ fn a_leader_that_renews_an_unchanged_plan_keeps_the_lease() {
         run(law(CHOICES[1]), &steps)
     };
     let by_time = told(|_, renewed| renewed);
-    assert!(by_time.iter().all(|step| *step == (Caps::Desired, None)), "{by_time:?}");
+    assert!(by_time.iter().all(|step| *step == (CapsSource::Desired, None)), "{by_time:?}");
     let by_generation = told(|generation, _| generation);
-    assert_eq!(by_generation.last(), Some(&(Caps::Originals, None)), "what does not change renews nothing");
+    assert_eq!(
+        by_generation.last(),
+        Some(&(CapsSource::Originals, None)),
+        "what does not change renews nothing"
+    );
 }
 
 #[test]
@@ -74,12 +78,12 @@ fn relaxing_waits_for_this_nodes_turn_and_is_said_twice() {
     assert_eq!(
         run(law(CHOICES[1]), &steps),
         [
-            (Caps::Desired, None),
-            (Caps::Desired, None),
-            (Caps::Desired, Some(Event::Expired)),
-            (Caps::Desired, None),
-            (Caps::Originals, Some(Event::Relaxed)),
-            (Caps::Originals, None),
+            (CapsSource::Desired, None),
+            (CapsSource::Desired, None),
+            (CapsSource::Desired, Some(LeaseEvent::Expired)),
+            (CapsSource::Desired, None),
+            (CapsSource::Originals, Some(LeaseEvent::Relaxed)),
+            (CapsSource::Originals, None),
         ]
     );
 }
@@ -88,7 +92,7 @@ fn relaxing_waits_for_this_nodes_turn_and_is_said_twice() {
 fn the_safe_profile_is_a_choice_too() {
     assert_eq!(
         run(law(OnExpiry::Safe), &[(91, None), (92, None)]),
-        [(Caps::SafeProfile, Some(Event::Expired)), (Caps::SafeProfile, None)]
+        [(CapsSource::SafeProfile, Some(LeaseEvent::Expired)), (CapsSource::SafeProfile, None)]
     );
 }
 
@@ -98,7 +102,11 @@ fn a_restart_runs_the_lease_from_its_start_and_the_first_time_that_is_read_is_no
     let steps = [(80, Some(7)), (90, Some(7)), (91, Some(7))];
     assert_eq!(
         run(law(OnExpiry::Hold), &steps),
-        [(Caps::Desired, None), (Caps::Desired, None), (Caps::Desired, Some(Event::Expired))]
+        [
+            (CapsSource::Desired, None),
+            (CapsSource::Desired, None),
+            (CapsSource::Desired, Some(LeaseEvent::Expired))
+        ]
     );
 }
 
@@ -108,10 +116,10 @@ fn a_renewal_twice_is_one_and_a_late_one_renews() {
     assert_eq!(
         run(law(OnExpiry::Hold), &steps)[2..],
         [
-            (Caps::Desired, None),
-            (Caps::Desired, Some(Event::Expired)),
-            (Caps::Desired, Some(Event::RenewedAgain)),
-            (Caps::Desired, None),
+            (CapsSource::Desired, None),
+            (CapsSource::Desired, Some(LeaseEvent::Expired)),
+            (CapsSource::Desired, Some(LeaseEvent::RenewedAgain)),
+            (CapsSource::Desired, None),
         ]
     );
 }
@@ -121,8 +129,8 @@ fn a_server_that_lags_behind_keeps_no_lease_alive() {
     // Old and new by turns from 10 on, as two API servers answer by turns: the last renewal is that at 10.
     let steps: Vec<_> = (0..12).map(|i| (i * 10, Some(if i % 2 == 1 { 9 } else { 5 }))).collect();
     let told = run(law(OnExpiry::Hold), &steps);
-    assert!(told[..11].iter().all(|step| *step == (Caps::Desired, None)), "{told:?}");
-    assert_eq!(told[11], (Caps::Desired, Some(Event::Expired)));
+    assert!(told[..11].iter().all(|step| *step == (CapsSource::Desired, None)), "{told:?}");
+    assert_eq!(told[11], (CapsSource::Desired, Some(LeaseEvent::Expired)));
 }
 
 #[test]
@@ -137,7 +145,7 @@ fn a_writers_clock_that_was_set_back_renews_once_it_advances() {
         (150, None),
     ];
     let told = run(law(OnExpiry::Hold), &steps);
-    assert!(told.iter().all(|step| *step == (Caps::Desired, None)), "{told:?}");
+    assert!(told.iter().all(|step| *step == (CapsSource::Desired, None)), "{told:?}");
 }
 
 #[test]
@@ -146,33 +154,35 @@ fn a_clock_that_goes_backwards_is_said_and_ends_no_lease() {
     assert_eq!(
         run(law(CHOICES[1]), &steps)[2..],
         [
-            (Caps::Desired, Some(Event::ClockBackwards)),
-            (Caps::Desired, None),
-            (Caps::Desired, Some(Event::Expired)),
-            (Caps::Desired, Some(Event::ClockBackwards)),
-            (Caps::Originals, Some(Event::Relaxed)),
+            (CapsSource::Desired, Some(LeaseEvent::ClockBackwards)),
+            (CapsSource::Desired, None),
+            (CapsSource::Desired, Some(LeaseEvent::Expired)),
+            (CapsSource::Desired, Some(LeaseEvent::ClockBackwards)),
+            (CapsSource::Originals, Some(LeaseEvent::Relaxed)),
         ]
     );
 }
 
 #[test]
 fn a_node_that_waits_to_relax_does_not_when_the_configuration_no_longer_says_so() {
-    for (choice, phase, caps) in
-        [(OnExpiry::Hold, Phase::Holding, Caps::Desired), (OnExpiry::Safe, Phase::Safe, Caps::SafeProfile)]
-    {
+    for (choice, phase, caps) in [
+        (OnExpiry::Hold, LeasePhase::Holding, CapsSource::Desired),
+        (OnExpiry::Safe, LeasePhase::Safe, CapsSource::SafeProfile),
+    ] {
         // Before its turn, after it, and with a clock that went back.
         for now in [100, 100 + DELAY, 5] {
-            let mut lease = Lease { phase: Phase::Waiting { since: at(100) }, times: Times::Newest(unix(5)) };
+            let mut lease =
+                LeaseMemory { phase: LeasePhase::Waiting { since: at(100) }, times: Times::Newest(unix(5)) };
             let decision = law(choice).step(&mut lease, &LeaseFacts { now: at(now), renewal: None });
             assert_eq!((lease.phase(), decision.caps), (phase, caps), "{choice:?} at {now}");
-            assert_eq!(decision.event, Some(Event::ChosenAnew));
+            assert_eq!(decision.event, Some(LeaseEvent::ChosenAnew));
         }
     }
 }
 
 #[test]
 fn every_phase_meets_every_event() {
-    use Phase::{Holding, Relaxed, Renewed, Safe, Started, Waiting};
+    use LeasePhase::{Holding, Relaxed, Renewed, Safe, Started, Waiting};
     let (then, now) = (at(1_000), at(1_050));
     let phases =
         [Started { since: then }, Renewed { at: then }, Holding, Waiting { since: then }, Relaxed, Safe];
@@ -187,22 +197,24 @@ fn every_phase_meets_every_event() {
         };
         for (i, phase) in phases.into_iter().enumerate() {
             for (what, &now) in times.iter().enumerate() {
-                let mut lease = Lease { phase, times: Times::Newest(unix(5)) };
+                let mut lease = LeaseMemory { phase, times: Times::Newest(unix(5)) };
                 let renewal = (what == 4).then_some(unix(6));
                 let event = law(choice).step(&mut lease, &LeaseFacts { now, renewal }).event;
                 let turn = now >= at(1_000 + DELAY);
                 let expected = match (what, phase) {
                     (4, Started { .. } | Renewed { .. }) => (Renewed { at: now }, None),
-                    (4, _) => (Renewed { at: now }, Some(Event::RenewedAgain)),
+                    (4, _) => (Renewed { at: now }, Some(LeaseEvent::RenewedAgain)),
                     (_, Holding | Relaxed | Safe) => (phase, None),
-                    (_, Waiting { .. }) if choice == OnExpiry::Hold => (Holding, Some(Event::ChosenAnew)),
-                    (_, Waiting { .. }) if choice == OnExpiry::Safe => (Safe, Some(Event::ChosenAnew)),
-                    (3, Started { .. }) => (Started { since: now }, Some(Event::ClockBackwards)),
-                    (3, Renewed { .. }) => (Renewed { at: now }, Some(Event::ClockBackwards)),
-                    (3, Waiting { .. }) => (Waiting { since: now }, Some(Event::ClockBackwards)),
-                    (2, Started { .. } | Renewed { .. }) => (ended, Some(Event::Expired)),
+                    (_, Waiting { .. }) if choice == OnExpiry::Hold => {
+                        (Holding, Some(LeaseEvent::ChosenAnew))
+                    }
+                    (_, Waiting { .. }) if choice == OnExpiry::Safe => (Safe, Some(LeaseEvent::ChosenAnew)),
+                    (3, Started { .. }) => (Started { since: now }, Some(LeaseEvent::ClockBackwards)),
+                    (3, Renewed { .. }) => (Renewed { at: now }, Some(LeaseEvent::ClockBackwards)),
+                    (3, Waiting { .. }) => (Waiting { since: now }, Some(LeaseEvent::ClockBackwards)),
+                    (2, Started { .. } | Renewed { .. }) => (ended, Some(LeaseEvent::Expired)),
                     (_, Started { .. } | Renewed { .. }) => (phase, None),
-                    (_, Waiting { .. }) if turn => (Relaxed, Some(Event::Relaxed)),
+                    (_, Waiting { .. }) if turn => (Relaxed, Some(LeaseEvent::Relaxed)),
                     (_, Waiting { .. }) => (phase, None),
                 };
                 assert_eq!(
@@ -219,38 +231,38 @@ fn every_phase_meets_every_event() {
 #[test]
 fn a_lease_that_would_end_at_once_is_refused() {
     assert_eq!(LeaseLaw::new(Micros::ZERO, OnExpiry::Hold), Err(LeaseError::Term));
-    assert_eq!(Jitter::new(Ratio::from_bits(-1)), Err(LeaseError::Jitter));
-    assert_eq!(Jitter::new(Ratio::from_bits((1 << 32) + 1)), Err(LeaseError::Jitter));
+    assert_eq!(LeaseJitter::new(Ratio::from_bits(-1)), Err(LeaseError::Jitter));
+    assert_eq!(LeaseJitter::new(Ratio::from_bits((1 << 32) + 1)), Err(LeaseError::Jitter));
 }
 
 #[test]
 fn the_lease_says_what_is_desired() {
-    let cap = |watts| Desired::Cap(CapIntent::of_watts(power_units::Watts::from_int(watts)));
+    let cap = |watts| DesiredCap::Cap(CapIntent::of_watts(power_units::Watts::from_int(watts)));
     let safe = CapIntent::of_watts(power_units::Watts::from_int(80));
-    for desired in [Desired::Unknown, Desired::Gone, cap(120)] {
-        assert_eq!(Caps::Desired.desired(desired, safe), desired);
-        assert_eq!(Caps::Originals.desired(desired, safe), Desired::Gone);
+    for desired in [DesiredCap::Unknown, DesiredCap::Gone, cap(120)] {
+        assert_eq!(CapsSource::Desired.desired(desired, safe), desired);
+        assert_eq!(CapsSource::Originals.desired(desired, safe), DesiredCap::Gone);
     }
-    for desired in [Desired::Unknown, cap(120)] {
-        assert_eq!(Caps::SafeProfile.desired(desired, safe), cap(80));
+    for desired in [DesiredCap::Unknown, cap(120)] {
+        assert_eq!(CapsSource::SafeProfile.desired(desired, safe), cap(80));
     }
 }
 
 #[test]
 fn the_safe_profile_caps_no_node_that_is_known_to_have_no_cap() {
     let safe = CapIntent::of_watts(power_units::Watts::from_int(80));
-    for gone in [Desired::Gone, Desired::Cap(CapIntent::NONE)] {
-        assert_eq!(Caps::SafeProfile.desired(gone, safe), gone);
+    for gone in [DesiredCap::Gone, DesiredCap::Cap(CapIntent::NONE)] {
+        assert_eq!(CapsSource::SafeProfile.desired(gone, safe), gone);
     }
 }
 
 #[test]
 fn jitter_spreads_over_the_whole_span() {
     let span = Micros::new(600_000_000);
-    assert_eq!(Jitter::of_identity(0).of(span), Micros::ZERO);
-    assert_eq!(Jitter::of_identity(1 << 63).of(span), Micros::new(300_000_000));
-    assert_eq!(Jitter::new(Ratio::ONE).unwrap().of(Micros::MAX), Micros::MAX);
-    let most = Jitter::of_identity(u64::MAX).of(span);
+    assert_eq!(LeaseJitter::of_identity(0).of(span), Micros::ZERO);
+    assert_eq!(LeaseJitter::of_identity(1 << 63).of(span), Micros::new(300_000_000));
+    assert_eq!(LeaseJitter::new(Ratio::ONE).unwrap().of(Micros::MAX), Micros::MAX);
+    let most = LeaseJitter::of_identity(u64::MAX).of(span);
     assert!(most < span && most > Micros::new(599_999_000), "{most:?}");
 }
 
@@ -261,8 +273,8 @@ proptest! {
         steps in proptest::collection::vec((any::<u64>(), proptest::option::of(-3_i64..3)), 1..40),
     ) {
         let law = law(CHOICES[choice]);
-        let mut lease = Lease::start(at(0));
-        let ended = |lease: &Lease| !matches!(lease.phase(), Phase::Started { .. } | Phase::Renewed { .. });
+        let mut lease = LeaseMemory::start(at(0));
+        let ended = |lease: &LeaseMemory| !matches!(lease.phase(), LeasePhase::Started { .. } | LeasePhase::Renewed { .. });
         for (now, renewal) in steps {
             let before = lease;
             let facts = LeaseFacts { now: at(now % 1_000), renewal: renewal.map(unix) };
@@ -279,7 +291,7 @@ proptest! {
         // The first time is a baseline, so the second must come within the term of the start.
         prop_assume!(steps.get(1).is_none_or(|second| second.0 <= TERM));
         for step in run(law(CHOICES[2]), &steps) {
-            prop_assert_eq!(step, (Caps::Desired, None));
+            prop_assert_eq!(step, (CapsSource::Desired, None));
         }
     }
 }

@@ -1,6 +1,6 @@
+use super::super::actuation::InForce;
 use super::super::backoff::Backoff;
 use super::super::cap::{CapIntent, CapRange, Resolution};
-use super::super::lever::Standing;
 use super::*;
 use std::vec::Vec;
 
@@ -15,7 +15,7 @@ fn w(watts: i32) -> Watts {
 fn law() -> LimiterLaw {
     let backoff = Backoff::new(Micros::new(10), Micros::new(40)).unwrap();
     LimiterLaw {
-        lever: LeverLaw::new(Micros::new(5), backoff).unwrap(),
+        actuation: ActuationLaw::new(Micros::new(5), backoff).unwrap(),
         drift: DriftLaw::new(backoff, 3, Micros::new(1_000)).unwrap(),
     }
 }
@@ -24,7 +24,7 @@ fn floor() -> Floor {
     Floor::new(w(60)).unwrap()
 }
 
-fn target(watts: i32) -> Target {
+fn target(watts: i32) -> ResolvedCap {
     let Resolution::Watts(target) = CapIntent::of_watts(w(watts)).resolve(CapRange::UNKNOWN, floor()) else {
         panic!("{watts} W resolve to watts")
     };
@@ -35,16 +35,16 @@ fn target(watts: i32) -> Target {
 fn set(limiter: &Limiter, found: i32) -> LimitFacts {
     LimitFacts {
         outcome: LimitOutcome::Set { ticket: limiter.ticket(), read_back: Ok(w(found)) },
-        seen: Seen::Unknown,
+        seen: LimitReading::Unknown,
     }
 }
 
-fn seen(seen: Seen) -> LimitFacts {
+fn seen(seen: LimitReading) -> LimitFacts {
     LimitFacts { outcome: LimitOutcome::Unknown, seen }
 }
 
-fn found(watts: i32, read: u64) -> Seen {
-    Seen::At { limit: w(watts), read: at(read) }
+fn found(watts: i32, read: u64) -> LimitReading {
+    LimitReading::At { limit: w(watts), read: at(read) }
 }
 
 /// A limiter that holds 200 W since 10, asked at 1.
@@ -82,7 +82,7 @@ fn below_the_nodes_own_floor_a_limit_is_refused_when_read_back_as_when_seen_late
         applied.step(&law(), at(2), set(&applied, found), Want::Set(target(200)), floor());
         let mut watched = held();
         watched.step(&law(), at(20), seen(self::found(found, 20)), Want::Set(target(200)), floor());
-        let stands = |limiter: Limiter| matches!(limiter.lever(), Lever::Held { .. });
+        let stands = |limiter: Limiter| matches!(limiter.actuation(), Actuation::Held { .. });
         assert_eq!((stands(applied), stands(watched)), (accepted, accepted), "{found} W");
         if !accepted {
             assert_eq!(applied.result(target(200)), Some(CapResult::Failed(ErrorKind::Busy)));
@@ -104,10 +104,10 @@ fn a_late_answer_to_an_earlier_order_confirms_no_later_one_of_the_same_watts() {
     assert_eq!(order(7, LimitFacts::UNKNOWN, 500).0, LimitOrder::Set(w(500)));
     assert_eq!(order(13, LimitFacts::UNKNOWN, 300).0, LimitOrder::Set(w(300)));
     let (_, after) = order(14, set(&first, 300), 300);
-    assert!(matches!(after.lever(), Lever::Pending { .. }), "confirmed by the first: {after:?}");
+    assert!(matches!(after.actuation(), Actuation::Pending { .. }), "confirmed by the first: {after:?}");
     let refused = LimitOutcome::Set { ticket: first.ticket(), read_back: Err(ErrorKind::Io) };
-    let (_, after) = order(15, LimitFacts { outcome: refused, seen: Seen::Unknown }, 300);
-    assert!(matches!(after.lever(), Lever::Pending { .. }), "refused by the first: {after:?}");
+    let (_, after) = order(15, LimitFacts { outcome: refused, seen: LimitReading::Unknown }, 300);
+    assert!(matches!(after.actuation(), Actuation::Pending { .. }), "refused by the first: {after:?}");
     let (_, after) = order(16, set(&after, 300), 300);
     assert_eq!(after.result(target(300)), Some(CapResult::Applied { effective: w(300) }));
 }
@@ -122,13 +122,13 @@ fn a_late_answer_to_an_earlier_release_brings_back_no_original() {
     let first = order(20, LimitFacts::UNKNOWN, Want::Release);
     order(21, LimitFacts::UNKNOWN, Want::Set(target(200)));
     let again = order(30, LimitFacts::UNKNOWN, Want::Release);
-    assert!(matches!(again.lever(), Lever::Releasing { .. }), "{again:?}");
+    assert!(matches!(again.actuation(), Actuation::Releasing { .. }), "{again:?}");
     let back = |limiter: Limiter| {
         let outcome = LimitOutcome::Released { ticket: limiter.ticket(), outcome: Ok(()) };
-        LimitFacts { outcome, seen: Seen::Unknown }
+        LimitFacts { outcome, seen: LimitReading::Unknown }
     };
-    assert_eq!(order(31, back(first), Want::Release).lever(), again.lever());
-    assert_eq!(order(32, back(again), Want::Release).lever(), Lever::Free);
+    assert_eq!(order(31, back(first), Want::Release).actuation(), again.actuation());
+    assert_eq!(order(32, back(again), Want::Release).actuation(), Actuation::Free);
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_limit_that_somebody_raises_is_put_back_and_not_forever() {
     for _ in 0..400 {
         // Whoever it is raises the limit at once after every order.
         now += 5;
-        let outcome = if matches!(limiter.lever(), Lever::Pending { .. }) {
+        let outcome = if matches!(limiter.actuation(), Actuation::Pending { .. }) {
             set(&limiter, 200)
         } else {
             seen(found(250, now))
@@ -159,7 +159,7 @@ fn a_limit_that_somebody_raises_is_put_back_and_not_forever() {
 fn a_new_cap_is_ordered_at_once_during_a_truce_and_the_truce_goes_on() {
     let mut limiter = held();
     for now in [20, 21, 40, 80, 81, 120, 160, 161, 190] {
-        let is_pending = matches!(limiter.lever(), Lever::Pending { .. });
+        let is_pending = matches!(limiter.actuation(), Actuation::Pending { .. });
         let facts = if is_pending { set(&limiter, 200) } else { seen(found(250, now)) };
         limiter.step(&law(), at(now), facts, Want::Set(target(200)), floor());
     }
@@ -178,12 +178,12 @@ fn a_new_cap_is_ordered_at_once_during_a_truce_and_the_truce_goes_on() {
 
 #[test]
 fn a_limit_that_was_switched_off_or_pushed_below_the_floor_is_put_back() {
-    for gone in [Seen::Off { read: at(20) }, found(0, 20), found(59, 20), found(201, 20)] {
+    for gone in [LimitReading::Off { read: at(20) }, found(0, 20), found(59, 20), found(201, 20)] {
         let mut limiter = held();
         let step = limiter.step(&law(), at(20), seen(gone), Want::Set(target(200)), floor());
         assert_eq!(step, LimitStep { order: LimitOrder::Set(w(200)), moved: true }, "{gone:?}");
-        assert!(!limiter.lever().lacks(), "the first time is no reason to throttle");
-        assert_eq!(limiter.lever().standing(), Standing::Nothing);
+        assert!(!limiter.actuation().lacks(), "the first time is no reason to throttle");
+        assert_eq!(limiter.actuation().standing(), InForce::Nothing);
     }
 }
 
@@ -197,7 +197,7 @@ fn a_limit_that_somebody_lowers_is_obeyed_and_said() {
     let clamped = |effective| Some(CapResult::Clamped { requested: w(200), effective: w(effective) });
     assert_eq!(step(found(120, 20)), (LimitOrder::Leave, true, clamped(120)));
     assert_eq!(step(found(120, 20)), (LimitOrder::Leave, false, clamped(120)), "counted once");
-    assert_eq!(step(Seen::Unknown), (LimitOrder::Leave, false, clamped(120)));
+    assert_eq!(step(LimitReading::Unknown), (LimitOrder::Leave, false, clamped(120)));
     let applied = Some(CapResult::Applied { effective: w(200) });
     assert_eq!(step(found(200, 20)), (LimitOrder::Leave, true, applied), "given back");
 }
@@ -210,8 +210,8 @@ fn what_was_read_before_the_limit_was_confirmed_is_no_drift_however_late_it_arri
         {
             let mut limiter = Limiter::UNTOUCHED;
             limiter.step(&law(), at(1), LimitFacts::UNKNOWN, Want::Set(target(200)), floor());
-            let sample = if off { Seen::Off { read: at(read) } } else { found(limit, read) };
-            let beside = if now == 2 { sample } else { Seen::Unknown };
+            let sample = if off { LimitReading::Off { read: at(read) } } else { found(limit, read) };
+            let beside = if now == 2 { sample } else { LimitReading::Unknown };
             let facts = LimitFacts { seen: beside, ..set(&limiter, 200) };
             let mut step = limiter.step(&law(), at(2), facts, Want::Set(target(200)), floor());
             if now > 2 {
@@ -240,10 +240,10 @@ fn the_original_comes_back_when_nothing_is_wanted() {
         assert_eq!(step.order, LimitOrder::Release);
         let back = LimitFacts {
             outcome: LimitOutcome::Released { ticket: limiter.ticket(), outcome: Ok(()) },
-            seen: Seen::Unknown,
+            seen: LimitReading::Unknown,
         };
         let step = limiter.step(&law(), at(21), back, Want::Release, floor());
-        assert_eq!((step.order, limiter.lever()), (LimitOrder::Leave, Lever::Free));
+        assert_eq!((step.order, limiter.actuation()), (LimitOrder::Leave, Actuation::Free));
     }
     let mut untouched = Limiter::UNTOUCHED;
     let step = untouched.step(&law(), at(20), LimitFacts::UNKNOWN, Want::Release, floor());

@@ -11,9 +11,9 @@
 //! lost again after the patience, and set again to be confirmed. Each time in a row the patience is twice as long, up to
 //! the longest wait: the first reading brings the first patience back.
 //!
-//! It keeps nothing of *what* was seen: that is for [`Drift`](super::Drift) and the lever.
+//! It keeps nothing of *what* was seen: that is for [`Drift`](super::Drift) and the actuation.
 
-use super::Seen;
+use super::LimitReading;
 use power_hal::ErrorKind;
 use power_units::{Micros, Stamp};
 
@@ -69,14 +69,14 @@ impl View {
         self,
         patience: Patience,
         now: Stamp,
-        seen: Seen,
+        seen: LimitReading,
         confirmed: Option<Stamp>,
     ) -> (Self, Glance) {
         let (read, kind) = match seen {
-            Seen::Unknown => return (self, Glance::Nothing),
-            Seen::Gone => return (self.lost(), Glance::Lost(ErrorKind::Gone)),
-            Seen::Unread(kind) => (None, kind),
-            Seen::Off { read } | Seen::At { read, .. } => (Some(read), ErrorKind::Timeout),
+            LimitReading::Unknown => return (self, Glance::Nothing),
+            LimitReading::Gone => return (self.lost(), Glance::Lost(ErrorKind::Gone)),
+            LimitReading::Unread(kind) => (None, kind),
+            LimitReading::Off { read } | LimitReading::At { read, .. } => (Some(read), ErrorKind::Timeout),
         };
         let last = match self {
             Self::Clear { at, .. } => Some(at).max(read),
@@ -126,8 +126,8 @@ mod tests {
         Stamp::new(Micros::new(micros))
     }
 
-    fn read(micros: u64) -> Seen {
-        Seen::At { limit: Watts::from_int(100), read: at(micros) }
+    fn read(micros: u64) -> LimitReading {
+        LimitReading::At { limit: Watts::from_int(100), read: at(micros) }
     }
 
     #[test]
@@ -139,18 +139,18 @@ mod tests {
         let gone = (LOST, Glance::Lost(ErrorKind::Gone));
         let seen_at = |micros| View::Clear { at: at(micros), silences: 0 };
         let clear = |micros, glance| (seen_at(micros), glance);
-        let unread = Seen::Unread(ErrorKind::Io);
+        let unread = LimitReading::Unread(ErrorKind::Io);
         // At 1000: what is seen, what was confirmed when, and what becomes of the views.
         for (seen, confirmed, unwatched, seen_lately, seen_long_ago, was_lost) in [
             (
-                Seen::Unknown,
+                LimitReading::Unknown,
                 None,
                 (View::Unwatched, Nothing),
                 clear(950, Nothing),
                 clear(949, Nothing),
                 (LOST, Nothing),
             ),
-            (Seen::Gone, Some(999), gone, gone, gone, gone),
+            (LimitReading::Gone, Some(999), gone, gone, gone, gone),
             (unread, None, clear(1_000, Nothing), clear(950, Nothing), lost, lost),
             (
                 unread,
@@ -170,7 +170,7 @@ mod tests {
                 clear(1_000, Back),
             ),
             (
-                Seen::Off { read: at(990) },
+                LimitReading::Off { read: at(990) },
                 None,
                 clear(990, Nothing),
                 clear(990, Nothing),
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_limit_that_only_orders_confirm_is_lost_less_and_less_often_until_it_is_read() {
-        let unread = Seen::Unread(ErrorKind::Timeout);
+        let unread = LimitReading::Unread(ErrorKind::Timeout);
         let (mut view, mut confirmed, mut lost) = (View::Unwatched, None, std::vec::Vec::new());
         for micros in 1_000..3_000 {
             let (next, glance) = view.look(PATIENCE, at(micros), unread, confirmed);

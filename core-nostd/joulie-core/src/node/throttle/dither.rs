@@ -4,7 +4,7 @@
 //! percent of the power, and going back and forth between two steps is a limit cycle. Instead, some of the policies
 //! stand one step higher than the others, so that the *mean* is what was asked for, and nothing moves.
 
-use super::Order;
+use super::PolicySequence;
 use crate::node::law::FrequencyRange;
 use power_units::KiloHertz;
 
@@ -38,7 +38,7 @@ impl Grid {
     }
 }
 
-impl<'a> Order<'a> {
+impl<'a> PolicySequence<'a> {
     /// For each policy, in the order of the places, the limit that makes `target` the mean. The mean is never above
     /// the target, and below it by less than one core's share of a step. The target is brought into the range first.
     pub fn spread(&self, target: KiloHertz, grid: &Grid) -> impl Iterator<Item = KiloHertz> + use<'a> {

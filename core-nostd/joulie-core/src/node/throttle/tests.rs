@@ -8,15 +8,16 @@ use std::vec::Vec;
 
 /// The places of a machine whose CPUs are numbered as Linux does: first one thread of each core, package by package,
 /// then the siblings.
-fn machine(packages: u16, cores: u32, threads: u32) -> Vec<Place> {
-    let one_thread = (0..packages).flat_map(|package| (0..cores).map(move |core| Place { package, core }));
+fn machine(packages: u16, cores: u32, threads: u32) -> Vec<PolicyLocation> {
+    let one_thread =
+        (0..packages).flat_map(|package| (0..cores).map(move |core| PolicyLocation { package, core }));
     (0..threads).flat_map(|_| one_thread.clone()).collect()
 }
 
-fn throttled(places: &[Place], percent: i64) -> Vec<bool> {
+fn throttled(places: &[PolicyLocation], percent: i64) -> Vec<bool> {
     let mut seats = vec![Seat::EMPTY; places.len()];
-    let order = Order::new(places, &mut seats).unwrap();
-    order.throttled(Throttle::new(percent).unwrap()).collect()
+    let order = PolicySequence::new(places, &mut seats).unwrap();
+    order.throttled(ThrottlePercent::new(percent).unwrap()).collect()
 }
 
 fn count(limited: &[bool]) -> usize {
@@ -28,9 +29,9 @@ fn a_percentage_outside_0_to_100_is_none() {
     for (percent, accepted) in
         [(0, true), (42, true), (100, true), (-1, false), (101, false), (i64::MAX, false)]
     {
-        assert_eq!(Throttle::new(percent).map(Throttle::get).is_some(), accepted, "{percent}");
+        assert_eq!(ThrottlePercent::new(percent).map(ThrottlePercent::get).is_some(), accepted, "{percent}");
     }
-    assert_eq!(Throttle::new(42).unwrap().get(), 42);
+    assert_eq!(ThrottlePercent::new(42).unwrap().get(), 42);
 }
 
 /// The table of facts section 7.4.
@@ -47,7 +48,7 @@ fn what_a_profile_does_not_grant_is_throttled() {
         ("-5", 100),
     ] {
         assert_eq!(
-            Throttle::leaving(Percent::parse(granted, Role::Limit).unwrap()).get(),
+            ThrottlePercent::leaving(Percent::parse(granted, Role::Limit).unwrap()).get(),
             throttle,
             "{granted}"
         );
@@ -73,7 +74,7 @@ fn the_part_of_the_cores_is_rounded_up() {
 /// Fix list agent S9: 8 CPUs in 2 policies.
 #[test]
 fn a_low_percentage_on_two_policies_limits_one_of_them() {
-    let places = [Place { package: 0, core: 0 }, Place { package: 0, core: 4 }];
+    let places = [PolicyLocation { package: 0, core: 0 }, PolicyLocation { package: 0, core: 4 }];
     let counts: Vec<usize> = (0..=10).map(|tenth| count(&throttled(&places, tenth * 10))).collect();
     assert_eq!(counts, [0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2]);
 }
@@ -96,7 +97,7 @@ fn siblings_go_together_and_the_packages_in_turn_from_their_highest_cores() {
 #[test]
 fn packages_of_different_size_give_in_proportion() {
     let mut places = machine(1, 12, 1);
-    places.extend((0..4).map(|core| Place { package: 1, core }));
+    places.extend((0..4).map(|core| PolicyLocation { package: 1, core }));
     for percent in 0..=100 {
         let limited = throttled(&places, percent);
         let (large, small) = limited.split_at(12);
@@ -109,7 +110,7 @@ fn packages_of_different_size_give_in_proportion() {
 
 #[test]
 fn as_many_seats_as_policies_are_needed_and_no_policies_are_no_trouble() {
-    assert!(Order::new(&machine(1, 2, 1), &mut [Seat::EMPTY]).is_none());
+    assert!(PolicySequence::new(&machine(1, 2, 1), &mut [Seat::EMPTY]).is_none());
     assert_eq!(throttled(&[], 100), Vec::<bool>::new());
 }
 
@@ -118,9 +119,9 @@ fn grid(min: i32, max: i32, step: i32) -> Grid {
     Grid::new(range, KiloHertz::from_int(step)).unwrap()
 }
 
-fn spread(places: &[Place], target: i32, grid: &Grid) -> Vec<i64> {
+fn spread(places: &[PolicyLocation], target: i32, grid: &Grid) -> Vec<i64> {
     let mut seats = vec![Seat::EMPTY; places.len()];
-    let order = Order::new(places, &mut seats).unwrap();
+    let order = PolicySequence::new(places, &mut seats).unwrap();
     order.spread(KiloHertz::from_int(target), grid).map(|f| i64::from(f.to_whole(Role::Nearest))).collect()
 }
 
@@ -163,13 +164,13 @@ fn the_lowest_frequency_is_the_processors_own() {
     }
 }
 
-fn places() -> impl Strategy<Value = Vec<Place>> {
+fn places() -> impl Strategy<Value = Vec<PolicyLocation>> {
     prop::collection::vec((0_u16..3, 0_u32..12), 1..48)
-        .prop_map(|all| all.into_iter().map(|(package, core)| Place { package, core }).collect())
+        .prop_map(|all| all.into_iter().map(|(package, core)| PolicyLocation { package, core }).collect())
 }
 
 /// The largest number of policies that share a core.
-fn largest_group(places: &[Place]) -> usize {
+fn largest_group(places: &[PolicyLocation]) -> usize {
     places.iter().map(|a| places.iter().filter(|b| a == *b).count()).max().unwrap()
 }
 
@@ -208,7 +209,7 @@ proptest! {
         (listed, shuffled) in places().prop_flat_map(|all| (Just(all.clone()), Just(all).prop_shuffle())),
         p in 0_i64..=100,
     ) {
-        let by_place = |places: &[Place]| {
+        let by_place = |places: &[PolicyLocation]| {
             let mut all: Vec<_> = places.iter().map(|p| (p.package, p.core)).zip(throttled(places, p)).collect();
             all.sort_unstable();
             all

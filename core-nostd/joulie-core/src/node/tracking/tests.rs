@@ -1,6 +1,6 @@
 use super::*;
-use crate::node::law::{Outcome, PowerReading};
-use crate::node::throttle::Throttle;
+use crate::node::law::{CommandOutcome, PowerReading};
+use crate::node::throttle::ThrottlePercent;
 use proptest::prelude::*;
 use std::string::ToString;
 use std::vec::Vec;
@@ -48,7 +48,7 @@ impl Node {
             power: PowerReading::Missing,
             effective: None,
             range: FrequencyRange::new(khz(FLOOR), khz(CEILING)),
-            outcome: Outcome::Unknown,
+            outcome: CommandOutcome::Unknown,
         };
         let mode = law.start(None);
         Self {
@@ -81,9 +81,9 @@ impl Node {
         self.facts.outcome = match decision.command {
             Some(asked) => {
                 self.limit = ghz(Some(asked)) * 1e6;
-                Outcome::Applied { asked, in_effect: asked }
+                CommandOutcome::Applied { asked, in_effect: asked }
             }
-            None => Outcome::Unknown,
+            None => CommandOutcome::Unknown,
         };
         decision
     }
@@ -107,7 +107,7 @@ fn the_first_step_takes_the_root_of_the_missing_power() {
     let decision = node.see();
     // 3.2 GHz · (298.5 / 500)^(8/16).
     assert!((ghz(decision.command) - 3.2 * (298.5_f64 / 500.0).sqrt()).abs() < 1e-4);
-    assert_eq!((decision.action, decision.observed), (Action::ThrottleUp, Some(watts(500.0))));
+    assert_eq!((decision.action, decision.observed), (LawAction::ThrottleUp, Some(watts(500.0))));
 }
 
 /// Facts hardware 8.4, targets 1, 3 and 4, on machines whose elasticity the law does not know.
@@ -170,7 +170,7 @@ fn a_machine_far_below_its_cap_is_freed() {
     node.limit = 1.0e6;
     node.settle();
     assert_eq!(node.limit, CEILING);
-    assert_eq!(node.see().action, Action::Hold(Hold::AtBound));
+    assert_eq!(node.see().action, LawAction::Hold(Hold::AtBound));
 }
 
 /// Facts hardware 8.4, target 6.
@@ -182,11 +182,11 @@ fn a_cap_below_the_floor_is_reported_and_not_collected() {
     for _ in 0..10_000 {
         let decision = node.see();
         assert_eq!((decision.command, decision.reach), (None, Reach::NotAchievable));
-        assert_eq!(decision.action, Action::Hold(Hold::AtBound));
+        assert_eq!(decision.action, LawAction::Hold(Hold::AtBound));
     }
     node.facts.cap = Some(watts(300.0));
     let decision = node.see();
-    assert_eq!((decision.action, decision.reach), (Action::ThrottleDown, Reach::Achievable));
+    assert_eq!((decision.action, decision.reach), (LawAction::ThrottleDown, Reach::Achievable));
     node.settle();
     assert!(node.power() > 295.0);
 }
@@ -221,13 +221,13 @@ fn a_command_that_has_not_come_back_is_waited_for_and_a_refused_one_asked_again(
     let mut node = Node::new(300.0);
     let asked = node.see().command.unwrap();
     node.limit = CEILING;
-    node.facts.outcome = Outcome::Unknown;
+    node.facts.outcome = CommandOutcome::Unknown;
     let held = node.see();
-    assert_eq!((held.action, held.command), (Action::Hold(Hold::Pending), None));
+    assert_eq!((held.action, held.command), (LawAction::Hold(Hold::Pending), None));
     assert_eq!(held.in_effect, None);
-    node.facts.outcome = Outcome::Refused { asked };
+    node.facts.outcome = CommandOutcome::Refused { asked };
     let again = node.see();
-    assert_eq!((again.action, again.in_effect), (Action::ThrottleUp, None));
+    assert_eq!((again.action, again.in_effect), (LawAction::ThrottleUp, None));
     assert!((ghz(again.command) - ghz(Some(asked))).abs() < 1e-6);
 }
 
@@ -237,11 +237,11 @@ fn what_was_read_back_is_where_the_next_step_starts() {
     let asked = node.see().command.unwrap();
     // The hardware made 2 GHz of it.
     let in_effect = Command::MeanFrequency(khz(2.0e6));
-    node.facts.outcome = Outcome::Applied { asked, in_effect };
+    node.facts.outcome = CommandOutcome::Applied { asked, in_effect };
     node.limit = 2.0e6;
     let decision = node.see();
     assert_eq!(decision.in_effect, Some(in_effect));
-    assert_eq!(decision.action, Action::ThrottleDown);
+    assert_eq!(decision.action, LawAction::ThrottleDown);
     assert!((2.0..2.0 * 1.126).contains(&ghz(decision.command)));
 }
 
@@ -303,7 +303,8 @@ fn a_move_that_ends_elsewhere_makes_no_noise() {
         let asked = node.step(power).command;
         node.limit = 2.85e6;
         if let Some(asked) = asked {
-            node.facts.outcome = Outcome::Applied { asked, in_effect: Command::MeanFrequency(khz(2.85e6)) };
+            node.facts.outcome =
+                CommandOutcome::Applied { asked, in_effect: Command::MeanFrequency(khz(2.85e6)) };
         }
         noises.push(node.mode.trend.noise());
     }
@@ -317,7 +318,7 @@ fn a_reading_that_begins_a_moment_before_the_move_is_one_from_after_it() {
         node.see();
         // Less than expected, so that a reading from after the move is answered, and one from before it is not.
         let decision = node.step(PowerReading::Fresh { watts: watts(200.0), over: Micros::new(over) });
-        assert_eq!(decision.action == Action::Hold(Hold::Settling), waits, "{over}: {decision:?}");
+        assert_eq!(decision.action == LawAction::Hold(Hold::Settling), waits, "{over}: {decision:?}");
     }
 }
 
@@ -325,12 +326,12 @@ fn a_reading_that_begins_a_moment_before_the_move_is_one_from_after_it() {
 fn without_a_cap_or_a_range_nothing_is_done() {
     let mut node = Node::new(300.0);
     node.facts.cap = Some(Watts::ZERO);
-    assert_eq!(node.see().action, Action::Hold(Hold::NoCap));
+    assert_eq!(node.see().action, LawAction::Hold(Hold::NoCap));
     node.facts.cap = None;
-    assert_eq!(node.see().action, Action::Hold(Hold::NoCap));
+    assert_eq!(node.see().action, LawAction::Hold(Hold::NoCap));
     node.facts.cap = Some(watts(300.0));
     node.facts.range = None;
-    assert_eq!(node.see().action, Action::Hold(Hold::NoRange));
+    assert_eq!(node.see().action, LawAction::Hold(Hold::NoRange));
     assert_eq!(FrequencyRange::new(khz(2e6), khz(1e6)), None);
     assert_eq!(FrequencyRange::new(KiloHertz::ZERO, khz(1e6)), None);
 }
@@ -338,7 +339,7 @@ fn without_a_cap_or_a_range_nothing_is_done() {
 #[test]
 fn a_throttle_that_another_law_left_is_no_frequency() {
     let mut node = Node::new(300.0);
-    node.mode = node.law.start(Some(Command::Throttle(Throttle::TEN)));
+    node.mode = node.law.start(Some(Command::Throttle(ThrottlePercent::TEN)));
     assert!((ghz(node.see().command) - 3.2 * (298.5_f64 / 500.0).sqrt()).abs() < 1e-4);
 }
 
@@ -411,16 +412,16 @@ proptest! {
                 node.facts.cap = Some(Watts::from_bits(other));
             }
             let decision = node.law.step(&mut node.mode, &node.facts);
-            node.facts.outcome = Outcome::Unknown;
+            node.facts.outcome = CommandOutcome::Unknown;
             if let Some(asked) = decision.command {
                 let f = ghz(Some(asked)) * 1e6;
                 prop_assert!((FLOOR - 1.0..=CEILING + 1.0).contains(&f), "{f}");
                 prop_assert!(decision.in_effect != Some(asked));
                 if kind & 16 == 0 {
-                    node.facts.outcome = Outcome::Applied { asked, in_effect: asked };
+                    node.facts.outcome = CommandOutcome::Applied { asked, in_effect: asked };
                 }
             }
-            prop_assert_eq!(decision.command.is_none(), matches!(decision.action, Action::Hold(_)));
+            prop_assert_eq!(decision.command.is_none(), matches!(decision.action, LawAction::Hold(_)));
         }
     }
 

@@ -3,14 +3,14 @@
 use super::*;
 use crate::placement::class::SchedulableClass;
 use crate::placement::class::WorkloadClass;
-use crate::placement::cluster::Cluster;
+use crate::placement::cluster::ClusterAggregates;
 use crate::placement::demand::Runs;
 use crate::placement::demand::tests::{asks, container, pod};
 use crate::placement::dice::Dice;
-use crate::placement::estimate::{Coefficients, Hardware, HardwareTerms};
+use crate::placement::estimate::{Coefficients, HardwareRecord, HardwareTerms};
 use crate::placement::freshness::Freshness;
 use crate::placement::score::{
-    Formula, NodeFacts, NodeTerms, PodTerms, PowerMeasurement, ScoreMax, Scoring, Twin, UnknownScore,
+    Formula, NodeFacts, NodeTerms, PodTerms, ScoreMax, Scoring, TwinPower, TwinStatus, UnknownScore,
 };
 use power_units::Percent;
 use proptest::prelude::*;
@@ -28,8 +28,8 @@ fn at(seconds: i64) -> UnixTime {
     UnixTime::from_micros(1_700_000_000_000_000 + seconds * 1_000_000)
 }
 
-fn storage(slots: usize) -> AssumedWatts<Vec<Slot>> {
-    AssumedWatts::new(rule(), std::vec![Slot::EMPTY; slots])
+fn storage(slots: usize) -> AssumedWatts<Vec<AssumedSlot>> {
+    AssumedWatts::new(rule(), std::vec![AssumedSlot::EMPTY; slots])
 }
 
 fn seen(pod: u128, node: u32, bound: i64, running: Option<i64>) -> Sighting {
@@ -42,16 +42,16 @@ fn seen(pod: u128, node: u32, bound: i64, running: Option<i64>) -> Sighting {
     }
 }
 
-fn watts(assumed: &AssumedWatts<Vec<Slot>>, node: u32) -> i64 {
+fn watts(assumed: &AssumedWatts<Vec<AssumedSlot>>, node: u32) -> i64 {
     assumed.of_node(NodeKey(node)).to_bits() >> 32
 }
 
 #[test]
 fn a_pod_counts_from_its_binding_until_a_sample_shows_it() {
     let mut assumed = storage(4);
-    assert_eq!(assumed.see(&seen(1, 7, 0, None), at(0), Some(at(0))), Seen::Counted);
+    assert_eq!(assumed.see(&seen(1, 7, 0, None), at(0), Some(at(0))), SightingOutcome::Counted);
     assert_eq!(watts(&assumed, 7), 50);
-    assert_eq!(assumed.see(&seen(1, 7, 0, Some(10)), at(10), Some(at(0))), Seen::Known);
+    assert_eq!(assumed.see(&seen(1, 7, 0, Some(10)), at(10), Some(at(0))), SightingOutcome::Known);
     // A sample no later than start and settle time shows nothing yet, however long ago that was.
     for sample in [None, Some(at(5)), Some(at(40))] {
         assert_eq!(assumed.sweep(at(5000), |_| sample), Swept::default());
@@ -72,7 +72,7 @@ fn whether_a_pod_counts_can_be_asked_before_it_is_kept() {
         (seen(1, 7, 0, Some(10)), 5000, None, true),
     ] {
         assert_eq!(rule.stands(&pod, at(now), sampled.map(at)), stands, "{pod:?} {now}");
-        let kept = storage(1).see(&pod, at(now), sampled.map(at)) == Seen::Counted;
+        let kept = storage(1).see(&pod, at(now), sampled.map(at)) == SightingOutcome::Counted;
         assert_eq!(kept, stands);
     }
 }
@@ -81,23 +81,23 @@ fn whether_a_pod_counts_can_be_asked_before_it_is_kept() {
 fn what_was_expired_does_not_count_again() {
     let mut assumed = storage(4);
     // A list after a restart: a pod that has long run, on a node that is sampled, and one that has long not run.
-    assert_eq!(assumed.see(&seen(1, 7, 0, Some(10)), at(5000), Some(at(4990))), Seen::Ignored);
-    assert_eq!(assumed.see(&seen(2, 7, 0, None), at(5000), Some(at(4990))), Seen::Ignored);
+    assert_eq!(assumed.see(&seen(1, 7, 0, Some(10)), at(5000), Some(at(4990))), SightingOutcome::Ignored);
+    assert_eq!(assumed.see(&seen(2, 7, 0, None), at(5000), Some(at(4990))), SightingOutcome::Ignored);
     assert!(assumed.is_empty());
     // A pod that runs on a node that nobody samples counts.
-    assert_eq!(assumed.see(&seen(1, 7, 0, Some(10)), at(5000), None), Seen::Counted);
-    assert_eq!(assumed.see(&seen(1, 7, 0, Some(10)), at(5000), Some(at(4990))), Seen::Ignored);
+    assert_eq!(assumed.see(&seen(1, 7, 0, Some(10)), at(5000), None), SightingOutcome::Counted);
+    assert_eq!(assumed.see(&seen(1, 7, 0, Some(10)), at(5000), Some(at(4990))), SightingOutcome::Ignored);
     assert!(assumed.is_empty());
 }
 
 #[test]
 fn a_pod_that_never_runs_is_forgotten_after_the_maximum_age_however_often_it_is_seen() {
     let mut assumed = storage(4);
-    assert_eq!(assumed.see(&seen(1, 7, 0, None), at(0), None), Seen::Counted);
-    assert_eq!(assumed.see(&seen(1, 7, 0, None), at(599), None), Seen::Known);
+    assert_eq!(assumed.see(&seen(1, 7, 0, None), at(0), None), SightingOutcome::Counted);
+    assert_eq!(assumed.see(&seen(1, 7, 0, None), at(599), None), SightingOutcome::Known);
     assert_eq!(assumed.sweep(at(600), |_| None), Swept::default());
     assert_eq!(assumed.sweep(at(601), |_| None), Swept { shown: 0, never_ran: 1 });
-    assert_eq!(assumed.see(&seen(1, 7, 0, None), at(602), None), Seen::Ignored);
+    assert_eq!(assumed.see(&seen(1, 7, 0, None), at(602), None), SightingOutcome::Ignored);
     assert_eq!(watts(&assumed, 7), 0);
 }
 
@@ -106,7 +106,7 @@ fn the_word_that_a_pod_runs_is_not_taken_back_by_an_older_one() {
     let mut assumed = storage(4);
     let _ = assumed.see(&seen(1, 7, 0, Some(10)), at(11), None);
     // The bind call's answer, seconds apart on another clock, arrives after the watch.
-    assert_eq!(assumed.see(&seen(1, 7, 3, None), at(12), None), Seen::Known);
+    assert_eq!(assumed.see(&seen(1, 7, 3, None), at(12), None), SightingOutcome::Known);
     assert_eq!(assumed.sweep(at(50), |_| Some(at(45))).shown, 1);
 }
 
@@ -116,11 +116,11 @@ fn a_pod_that_is_gone_stays_gone() {
     let _ = assumed.see(&seen(1, 7, 0, None), at(0), None);
     assumed.gone(PodUid(1), at(1));
     assert_eq!(watts(&assumed, 7), 0);
-    assert_eq!(assumed.see(&seen(1, 7, 0, Some(1)), at(2), None), Seen::Ignored);
+    assert_eq!(assumed.see(&seen(1, 7, 0, Some(1)), at(2), None), SightingOutcome::Ignored);
     // Gone before its binding was heard of.
     assumed.gone(PodUid(2), at(1));
     assumed.gone(PodUid(2), at(2));
-    assert_eq!(assumed.see(&seen(2, 7, 0, None), at(2), None), Seen::Ignored);
+    assert_eq!(assumed.see(&seen(2, 7, 0, None), at(2), None), SightingOutcome::Ignored);
     assert!(assumed.is_empty());
     // After a minute nobody speaks of it any more.
     assert_eq!(assumed.sweep(at(62), |_| None), Swept::default());
@@ -143,7 +143,7 @@ fn a_pod_that_is_bound_again_counts_on_the_later_node_only() {
     assert_eq!(watts(&assumed, 7), 50);
     assumed.unbound(PodUid(1), NodeKey(7));
     assert_eq!(watts(&assumed, 7), 0);
-    assert_eq!(assumed.see(&seen(1, 8, 1, None), at(1), None), Seen::Counted);
+    assert_eq!(assumed.see(&seen(1, 8, 1, None), at(1), None), SightingOutcome::Counted);
     // A bind that reports failure after the pod was seen to run did not fail.
     let _ = assumed.see(&seen(1, 8, 1, Some(2)), at(2), None);
     assumed.unbound(PodUid(1), NodeKey(8));
@@ -179,18 +179,18 @@ fn times_from_the_future_are_times_of_now() {
 fn full_storage_drops_what_is_gone_then_what_was_bound_first_and_says_so() {
     let mut assumed = storage(3);
     for (pod, bound) in [(5, 10), (1, 20), (3, 30)] {
-        assert_eq!(assumed.see(&seen(pod, 7, bound, None), at(40), None), Seen::Counted);
+        assert_eq!(assumed.see(&seen(pod, 7, bound, None), at(40), None), SightingOutcome::Counted);
     }
-    assert_eq!(assumed.see(&seen(9, 7, 5, None), at(40), None), Seen::Full);
-    assert_eq!(assumed.see(&seen(4, 7, 25, None), at(40), None), Seen::Displaced(PodUid(5)));
-    assert_eq!(assumed.see(&seen(4, 7, 25, None), at(40), None), Seen::Known);
+    assert_eq!(assumed.see(&seen(9, 7, 5, None), at(40), None), SightingOutcome::Full);
+    assert_eq!(assumed.see(&seen(4, 7, 25, None), at(40), None), SightingOutcome::Displaced(PodUid(5)));
+    assert_eq!(assumed.see(&seen(4, 7, 25, None), at(40), None), SightingOutcome::Known);
     assumed.gone(PodUid(3), at(41));
     // Word of a stranger's end is not worth a pod that counts.
-    assert_eq!(assumed.see(&seen(2, 7, 35, None), at(42), None), Seen::Counted);
+    assert_eq!(assumed.see(&seen(2, 7, 35, None), at(42), None), SightingOutcome::Counted);
     assumed.gone(PodUid(99), at(43));
     assert_eq!((assumed.len(), watts(&assumed, 7)), (3, 150));
     let mut none = storage(0);
-    assert_eq!(none.see(&seen(1, 7, 0, None), at(0), None), Seen::Full);
+    assert_eq!(none.see(&seen(1, 7, 0, None), at(0), None), SightingOutcome::Full);
     none.gone(PodUid(1), at(0));
     assert_eq!(none.of_node(NodeKey(7)), Watts::ZERO);
 }
@@ -319,7 +319,7 @@ proptest! {
                 sightings.push(seen(pod, node, bound, running));
             }
         }
-        let mut first: Option<Vec<Slot>> = None;
+        let mut first: Option<Vec<AssumedSlot>> = None;
         for _ in 0..6 {
             let mut assumed = storage(slots);
             for sighting in &sightings {
@@ -341,20 +341,17 @@ fn burst(nodes: usize, pods: usize, cap: i32, score: impl Fn(&NodeTerms, Watts, 
         max: ScoreMax::Hundred,
         coefficients: Coefficients::REFERENCE,
     };
-    let power = PowerMeasurement {
-        measured: Some(Watts::from_int(100)),
-        capped: Some(Watts::from_int(cap)),
-        trend: None,
-    };
-    let twin = Twin {
+    let power =
+        TwinPower { measured: Some(Watts::from_int(100)), capped: Some(Watts::from_int(cap)), trend: None };
+    let twin = TwinStatus {
         cooling: Some(Percent::from_int(20)),
         power: Some(power),
-        ..Twin::silent(SchedulableClass::Eco)
+        ..TwinStatus::silent(SchedulableClass::Eco)
     };
-    let hardware = Hardware { cpu_max: Some(Watts::from_int(720)), cores: Some(96), gpus: None };
+    let hardware = HardwareRecord { cpu_max: Some(Watts::from_int(720)), cores: Some(96), gpus: None };
     let freshness = Freshness::Fresh { left: Micros::MINUTE };
     let facts = NodeFacts { freshness, twin: Some(&twin), hardware: Some(&hardware) };
-    let terms = NodeTerms::of(&facts, &Cluster::of([(freshness, &twin)]), &scoring);
+    let terms = NodeTerms::of(&facts, &ClusterAggregates::of([(freshness, &twin)]), &scoring);
     let pod = PodTerms::of(
         &pod(WorkloadClass::Standard, &[container(Runs::Main, asks(8000))]),
         &Coefficients::REFERENCE,
@@ -370,7 +367,7 @@ fn burst(nodes: usize, pods: usize, cap: i32, score: impl Fn(&NodeTerms, Watts, 
         let node = points.iter().position(|points| points == best).unwrap();
         placed[node] += 1;
         let sighting = Sighting { watts, ..seen(uid as u128, node as u32, 0, None) };
-        assert_eq!(assumed.see(&sighting, at(0), None), Seen::Counted);
+        assert_eq!(assumed.see(&sighting, at(0), None), SightingOutcome::Counted);
     }
     placed
 }

@@ -35,9 +35,9 @@ impl Coefficients {
     /// When one of them is not above 0, or above 2. The error names its variable.
     pub fn new(cpu: Ratio, gpu_standard: Ratio, gpu_performance: Ratio) -> Result<Self, CoefficientError> {
         Ok(Self {
-            cpu_nano: Setting::Cpu.nano(cpu)?,
-            gpu_standard_nano: Setting::GpuStandard.nano(gpu_standard)?,
-            gpu_performance_nano: Setting::GpuPerformance.nano(gpu_performance)?,
+            cpu_nano: CoefficientSetting::Cpu.nano(cpu)?,
+            gpu_standard_nano: CoefficientSetting::GpuStandard.nano(gpu_standard)?,
+            gpu_performance_nano: CoefficientSetting::GpuPerformance.nano(gpu_performance)?,
         })
     }
 
@@ -45,23 +45,23 @@ impl Coefficients {
     ///
     /// # Errors
     /// When the text is not a number, or not one that is accepted. The error names the variable.
-    pub fn with(self, setting: Setting, text: &str) -> Result<Self, CoefficientError> {
+    pub fn with(self, setting: CoefficientSetting, text: &str) -> Result<Self, CoefficientError> {
         let not_a_number = |cause| CoefficientError::NotANumber { setting, cause };
         let nano = setting.nano(Ratio::parse(text.trim(), Role::Nearest).map_err(not_a_number)?)?;
         Ok(match setting {
-            Setting::Cpu => Self { cpu_nano: nano, ..self },
-            Setting::GpuStandard => Self { gpu_standard_nano: nano, ..self },
-            Setting::GpuPerformance => Self { gpu_performance_nano: nano, ..self },
+            CoefficientSetting::Cpu => Self { cpu_nano: nano, ..self },
+            CoefficientSetting::GpuStandard => Self { gpu_standard_nano: nano, ..self },
+            CoefficientSetting::GpuPerformance => Self { gpu_performance_nano: nano, ..self },
         })
     }
 
     /// One coefficient, for people to see.
     #[must_use]
-    pub fn get(&self, setting: Setting) -> Ratio {
+    pub fn get(&self, setting: CoefficientSetting) -> Ratio {
         let nano = match setting {
-            Setting::Cpu => self.cpu_nano,
-            Setting::GpuStandard => self.gpu_standard_nano,
-            Setting::GpuPerformance => self.gpu_performance_nano,
+            CoefficientSetting::Cpu => self.cpu_nano,
+            CoefficientSetting::GpuStandard => self.gpu_standard_nano,
+            CoefficientSetting::GpuPerformance => self.gpu_performance_nano,
         };
         let bits = quotient(u128::from(nano).wrapping_shl(32), NANO, Role::Nearest);
         Ratio::from_bits(i64::try_from(bits).unwrap_or(i64::MAX))
@@ -92,7 +92,7 @@ impl Coefficients {
 
 /// A coefficient that an environment variable sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Setting {
+pub enum CoefficientSetting {
     /// For cores.
     Cpu,
     /// For GPUs of standard pods.
@@ -101,7 +101,7 @@ pub enum Setting {
     GpuPerformance,
 }
 
-impl Setting {
+impl CoefficientSetting {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Cpu, Self::GpuStandard, Self::GpuPerformance];
 
@@ -132,14 +132,14 @@ pub enum CoefficientError {
     /// The variable's text is not a number.
     NotANumber {
         /// Whose text.
-        setting: Setting,
+        setting: CoefficientSetting,
         /// What is wrong with it.
         cause: DecimalError,
     },
     /// The number is not one that a coefficient can be.
     OutOfRange {
         /// Whose number.
-        setting: Setting,
+        setting: CoefficientSetting,
         /// The number.
         value: Ratio,
     },
@@ -171,13 +171,13 @@ mod tests {
     #[test]
     fn nonsense_in_a_variable_is_refused_by_name() {
         // Fix list extender B10.
-        for setting in Setting::ALL {
+        for setting in CoefficientSetting::ALL {
             for text in ["NaN", "inf", "", "0,7", "-0.1", "0", "2.1", "70", "1e400", "1e-10"] {
                 let error = Coefficients::REFERENCE.with(setting, text).unwrap_err();
                 assert!(error.to_string().starts_with(setting.variable()), "{text}: {error}");
             }
         }
-        let error = Coefficients::REFERENCE.with(Setting::Cpu, "70").unwrap_err().to_string();
+        let error = Coefficients::REFERENCE.with(CoefficientSetting::Cpu, "70").unwrap_err().to_string();
         assert_eq!(error, "MARGINAL_CPU_UTIL_COEFF: expected a number above 0 and at most 2, found 70");
     }
 
@@ -186,14 +186,17 @@ mod tests {
         for (text, nano) in
             [("0.7", 700_000_000), ("2", 2_000_000_000), ("1e-9", 1), ("0.123456789", 123_456_789)]
         {
-            let tuned = Coefficients::REFERENCE.with(Setting::Cpu, text).unwrap();
+            let tuned = Coefficients::REFERENCE.with(CoefficientSetting::Cpu, text).unwrap();
             assert_eq!(tuned.cpu_nano, nano, "{text}");
             assert_eq!(tuned.gpu_standard_nano, 650_000_000);
         }
         let ratio = |text| Ratio::parse(text, Role::Nearest).unwrap();
         let built = Coefficients::new(ratio("0.7"), ratio("0.65"), ratio("0.85"));
         assert_eq!(built, Ok(Coefficients::REFERENCE));
-        assert_eq!(format!("{:.3}", Coefficients::REFERENCE.get(Setting::GpuPerformance)), "0.850");
+        assert_eq!(
+            format!("{:.3}", Coefficients::REFERENCE.get(CoefficientSetting::GpuPerformance)),
+            "0.850"
+        );
         let refused = Coefficients::new(ratio("0.7"), Ratio::ZERO, ratio("0.85"));
         assert!(refused.unwrap_err().to_string().contains("MARGINAL_GPU_UTIL_COEFF_STANDARD"));
     }

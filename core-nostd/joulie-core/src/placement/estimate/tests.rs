@@ -4,27 +4,27 @@
 use super::*;
 use crate::placement::class::WorkloadClass::{self, Performance, Standard};
 use crate::placement::demand::tests::{asks, container, limited, pod};
-use crate::placement::demand::{Ask, Container, GpuDemand, MilliCores, Runs};
+use crate::placement::demand::{Container, GpuDemand, MilliCores, ResourceRequest, Runs};
 use power_units::{Ratio, Role};
 use proptest::prelude::*;
 
 const REFERENCE: Coefficients = Coefficients::REFERENCE;
 
 /// 96 cores, 2 × 360 W, 8 × 700 W GPUs whose vendor the record does not name.
-fn node_h() -> Hardware {
-    Hardware {
-        cpu_max: Some(Hardware::packages(Watts::from_int(360), Some(2))),
+fn node_h() -> HardwareRecord {
+    HardwareRecord {
+        cpu_max: Some(HardwareRecord::packages(Watts::from_int(360), Some(2))),
         cores: Some(96),
         gpus: Some(NodeGpus { count: Some(8), max: Some(Watts::from_int(700)), vendor: None }),
     }
 }
 
-fn demand(class: WorkloadClass, cpu_milli: u32, gpus: Option<(u32, GpuVendor)>) -> Demand {
+fn demand(class: WorkloadClass, cpu_milli: u32, gpus: Option<(u32, GpuVendor)>) -> PodDemand {
     let gpus = gpus.map(|(count, vendor)| GpuDemand { count, vendor });
-    Demand { class, cpu: MilliCores::new(cpu_milli), memory_bytes: 0, gpus }
+    PodDemand { class, cpu: MilliCores::new(cpu_milli), memory_bytes: 0, gpus }
 }
 
-fn estimate(hardware: &Hardware, demand: &Demand) -> Estimate {
+fn estimate(hardware: &HardwareRecord, demand: &PodDemand) -> PodEstimate {
     HardwareTerms::of(Some(hardware), &REFERENCE).estimate(&DemandTerms::of(demand, &REFERENCE))
 }
 
@@ -32,7 +32,7 @@ fn as_f64(watts: Watts) -> f64 {
     watts.to_bits() as f64 / (1_u64 << 32) as f64
 }
 
-fn total(hardware: &Hardware, demand: &Demand) -> f64 {
+fn total(hardware: &HardwareRecord, demand: &PodDemand) -> f64 {
     as_f64(estimate(hardware, demand).total())
 }
 
@@ -53,19 +53,19 @@ fn the_reference_s_observed_estimates_hold() {
     use GpuVendor::{Amd, Intel, Nvidia};
     let main = |ask| container(Runs::Main, ask);
     let cores = |cores: u64| main(asks(cores * 1000));
-    let with_gpu = |container: Container, at: usize, ask: Ask| {
+    let with_gpu = |container: Container, at: usize, ask: ResourceRequest| {
         let mut gpus = container.gpus;
         gpus[at] = ask;
         Container { gpus, ..container }
     };
     let with_memory =
         |container: Container, gib: u64| Container { memory_bytes: asks(gib << 30), ..container };
-    let both = Ask { request: Some(2000), limit: Some(4000) };
-    let zero = Ask { request: Some(0), limit: Some(4000) };
+    let both = ResourceRequest { request: Some(2000), limit: Some(4000) };
+    let zero = ResourceRequest { request: Some(0), limit: Some(4000) };
     let rows: &[(&str, WorkloadClass, &[Container], f64)] = &[
         // 504 W · 0.25/96 and 504 W · 0.5/96.
-        ("nothing, standard", Standard, &[main(Ask::default())], 1.3125),
-        ("nothing, performance", Performance, &[main(Ask::default())], 2.625),
+        ("nothing, standard", Standard, &[main(ResourceRequest::default())], 1.3125),
+        ("nothing, performance", Performance, &[main(ResourceRequest::default())], 2.625),
         ("cpu 8", Standard, &[cores(8)], 42.0),
         ("req 2 lim 4", Standard, &[main(both)], 10.5),
         ("lim 4 only", Standard, &[main(limited(4000))], 21.0),
@@ -89,8 +89,8 @@ fn the_reference_s_observed_estimates_hold() {
             "init gpus 2 and 3, main none",
             Standard,
             &[
-                with_gpu(container(Runs::Init, Ask::default()), 0, asks(2)),
-                with_gpu(container(Runs::Init, Ask::default()), 0, asks(3)),
+                with_gpu(container(Runs::Init, ResourceRequest::default()), 0, asks(2)),
+                with_gpu(container(Runs::Init, ResourceRequest::default()), 0, asks(3)),
                 cores(4),
             ],
             1386.0,
@@ -100,14 +100,14 @@ fn the_reference_s_observed_estimates_hold() {
         let watts = total(&node_h(), &pod(*class, containers));
         assert!((watts - expected).abs() < 1e-6, "{what}: {watts} is not {expected}");
     }
-    let cpu_only = Hardware { gpus: None, ..node_h() };
+    let cpu_only = HardwareRecord { gpus: None, ..node_h() };
     assert_watts(total(&cpu_only, &demand(Standard, 4000, Some((1, Nvidia)))), 21.0);
-    let no_watts = |cores| Hardware { cores: Some(cores), ..Hardware::EMPTY };
+    let no_watts = |cores| HardwareRecord { cores: Some(cores), ..HardwareRecord::EMPTY };
     assert_watts(total(&no_watts(32), &demand(Standard, 4000, None)), 13.125);
     assert_watts(total(&no_watts(100), &demand(Standard, 10_000, None)), 24.5);
     // 150 W · 0.7 · 2/32 = 6.5625 W of cores, and 0.65 · 350, 400, 350 W of a GPU.
     let gpus = Some(NodeGpus { count: Some(8), max: None, vendor: None });
-    let no_gpu_watts = Hardware { gpus, ..no_watts(32) };
+    let no_gpu_watts = HardwareRecord { gpus, ..no_watts(32) };
     for (vendor, expected) in [(Nvidia, 234.0625), (Amd, 266.5625), (Intel, 234.0625)] {
         assert_watts(total(&no_gpu_watts, &demand(Standard, 2000, Some((1, vendor)))), expected);
     }
@@ -117,7 +117,7 @@ fn the_reference_s_observed_estimates_hold() {
 fn the_powerest_table_holds() {
     let no_record = HardwareTerms::of(None, &REFERENCE);
     let eight = demand(Standard, 8000, Some((2, GpuVendor::Nvidia)));
-    assert_eq!(no_record.estimate(&DemandTerms::of(&eight, &REFERENCE)), Estimate::NONE);
+    assert_eq!(no_record.estimate(&DemandTerms::of(&eight, &REFERENCE)), PodEstimate::NONE);
     let cpu = estimate(&node_h(), &demand(Standard, 8000, None));
     assert_just_above(cpu.cpu, 42);
     assert_eq!(cpu.gpu, Watts::ZERO);
@@ -125,23 +125,23 @@ fn the_powerest_table_holds() {
     let of = |class| estimate(&node_h(), &demand(class, 8000, Some((2, GpuVendor::Nvidia)))).gpu;
     assert!(of(Performance) > of(Standard));
     let small = Some(NodeGpus { count: Some(2), max: Some(Watts::from_int(350)), vendor: None });
-    let small = estimate(&Hardware { gpus: small, ..node_h() }, &eight).gpu;
+    let small = estimate(&HardwareRecord { gpus: small, ..node_h() }, &eight).gpu;
     assert_just_above(small, 455);
-    let gib = |gib: u64| estimate(&node_h(), &Demand { memory_bytes: gib << 30, ..eight }).cpu;
+    let gib = |gib: u64| estimate(&node_h(), &PodDemand { memory_bytes: gib << 30, ..eight }).cpu;
     assert!(gib(128) > gib(1));
-    assert_eq!(estimate(&Hardware { gpus: None, ..node_h() }, &eight).gpu, Watts::ZERO);
+    assert_eq!(estimate(&HardwareRecord { gpus: None, ..node_h() }, &eight).gpu, Watts::ZERO);
 }
 
 #[test]
 fn a_record_that_says_nothing_is_one_core_and_no_record_is_no_watts() {
     // 150 W · 0.7 for any pod of a core or more, half of it for half a core.
-    assert_watts(total(&Hardware::EMPTY, &demand(Standard, 1000, None)), 105.0);
-    assert_watts(total(&Hardware::EMPTY, &demand(Standard, 64_000, None)), 105.0);
-    assert_watts(total(&Hardware::EMPTY, &demand(Standard, 500, None)), 52.5);
-    let said_badly = Hardware { cpu_max: Some(Watts::MIN), cores: Some(0), gpus: None };
+    assert_watts(total(&HardwareRecord::EMPTY, &demand(Standard, 1000, None)), 105.0);
+    assert_watts(total(&HardwareRecord::EMPTY, &demand(Standard, 64_000, None)), 105.0);
+    assert_watts(total(&HardwareRecord::EMPTY, &demand(Standard, 500, None)), 52.5);
+    let said_badly = HardwareRecord { cpu_max: Some(Watts::MIN), cores: Some(0), gpus: None };
     assert_watts(total(&said_badly, &demand(Standard, 1000, None)), 105.0);
-    assert_eq!(Hardware::packages(Watts::from_int(360), Some(0)), Watts::from_int(360));
-    assert_eq!(Hardware::packages(Watts::from_int(360), None), Watts::from_int(360));
+    assert_eq!(HardwareRecord::packages(Watts::from_int(360), Some(0)), Watts::from_int(360));
+    assert_eq!(HardwareRecord::packages(Watts::from_int(360), None), Watts::from_int(360));
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn a_pod_cannot_drive_more_gpus_than_the_node_has() {
     }
     // A record that only says that there are GPUs bounds nothing.
     let some = Some(NodeGpus { count: None, max: Some(Watts::from_int(700)), vendor: None });
-    let node = Hardware { gpus: some, ..node_h() };
+    let node = HardwareRecord { gpus: some, ..node_h() };
     assert_watts(as_f64(estimate(&node, &demand(Standard, 1000, Some((20, GpuVendor::Nvidia)))).gpu), 9100.0);
 }
 
@@ -163,8 +163,11 @@ fn another_vendor_s_gpus_are_no_gpus() {
     for node_vendor in GpuVendor::ALL {
         let gpus = node_h().gpus.map(|gpus| NodeGpus { vendor: Some(node_vendor), ..gpus });
         for pod_vendor in GpuVendor::ALL {
-            let gpu =
-                estimate(&Hardware { gpus, ..node_h() }, &demand(Standard, 1000, Some((1, pod_vendor)))).gpu;
+            let gpu = estimate(
+                &HardwareRecord { gpus, ..node_h() },
+                &demand(Standard, 1000, Some((1, pod_vendor))),
+            )
+            .gpu;
             let expected = if node_vendor == pod_vendor { 455 } else { 0 };
             assert_just_above(gpu, expected);
         }
@@ -174,15 +177,15 @@ fn another_vendor_s_gpus_are_no_gpus() {
 #[test]
 fn extremes_saturate() {
     let gpus = Some(NodeGpus { count: None, max: Some(Watts::MAX), vendor: None });
-    let huge = Hardware { cpu_max: Some(Watts::MAX), cores: Some(1), gpus };
+    let huge = HardwareRecord { cpu_max: Some(Watts::MAX), cores: Some(1), gpus };
     let two = Ratio::from_int(2);
     let coefficients = Coefficients::new(two, two, two).unwrap();
     let pod =
-        Demand { memory_bytes: u64::MAX, ..demand(Standard, u32::MAX, Some((u32::MAX, GpuVendor::Amd))) };
+        PodDemand { memory_bytes: u64::MAX, ..demand(Standard, u32::MAX, Some((u32::MAX, GpuVendor::Amd))) };
     let terms = HardwareTerms::of(Some(&huge), &coefficients);
     let estimate = terms.estimate(&DemandTerms::of(&pod, &coefficients));
     assert_eq!((estimate.cpu, estimate.gpu, estimate.total()), (Watts::MAX, Watts::MAX, Watts::MAX));
-    let wide = Hardware { cores: Some(u32::MAX), ..huge };
+    let wide = HardwareRecord { cores: Some(u32::MAX), ..huge };
     let one_milli = demand(Standard, 1, None);
     let little =
         HardwareTerms::of(Some(&wide), &REFERENCE).estimate(&DemandTerms::of(&one_milli, &REFERENCE));
@@ -197,8 +200,8 @@ fn a_node_s_terms_fit_half_a_cache_line() {
 
 /// The formula as it is written on the page.
 pub(crate) fn model(
-    hardware: &Hardware,
-    demand: &Demand,
+    hardware: &HardwareRecord,
+    demand: &PodDemand,
     [cpu, gpu_standard, gpu_performance]: [f64; 3],
 ) -> f64 {
     let positive = |watts: Option<Watts>| watts.map(as_f64).filter(|&watts| watts > 0.0);
@@ -245,10 +248,12 @@ fn no_rounding_hides_watts() {
         let (max, cores) = (dice.below(3000) as i32 + 1, dice.below(500) as u32 + 1);
         let each = dice.below(1500) as i32 + 1;
         let gpus = Some(NodeGpus { count: Some(16), max: Some(Watts::from_int(each)), vendor: None });
-        let node = Hardware { cpu_max: Some(Watts::from_int(max)), cores: Some(cores), gpus };
+        let node = HardwareRecord { cpu_max: Some(Watts::from_int(max)), cores: Some(cores), gpus };
         let (milli, count, gib) = (dice.below(500_000) as u32, dice.below(17) as u32, dice.below(40));
-        let ask =
-            Demand { memory_bytes: gib << 30, ..demand(Standard, milli, Some((count, GpuVendor::Nvidia))) };
+        let ask = PodDemand {
+            memory_bytes: gib << 30,
+            ..demand(Standard, milli, Some((count, GpuVendor::Nvidia)))
+        };
         let estimate = estimate(&node, &ask);
         // 0.7 · max · milli / (1000 · cores) · (1 + gib / 100), and 0.65 · each · count, over a common denominator.
         let cpu = 7 * i128::from(max) * i128::from(milli.min(cores * 1000)) * i128::from(100 + gib.min(30));
@@ -266,10 +271,10 @@ proptest! {
         milli in 0_u32..300_000, more in 0_u32..300_000, gib in 0_u64..100, gpus in 0_u32..10,
         cores in 0_u32..300, watts in -100_i32..2000,
     ) {
-        let node = Hardware { cores: Some(cores), cpu_max: Some(Watts::from_int(watts)), ..node_h() };
+        let node = HardwareRecord { cores: Some(cores), cpu_max: Some(Watts::from_int(watts)), ..node_h() };
         let ask = |milli, gib: u64, gpus| {
             let gpus = Some((gpus, GpuVendor::Nvidia));
-            estimate(&node, &Demand { memory_bytes: gib << 30, ..demand(Standard, milli, gpus) })
+            estimate(&node, &PodDemand { memory_bytes: gib << 30, ..demand(Standard, milli, gpus) })
         };
         let less = ask(milli, gib, gpus);
         prop_assert!(ask(milli.saturating_add(more), gib, gpus).cpu >= less.cpu);

@@ -6,7 +6,7 @@ use core::num::NonZeroU32;
 
 /// What a pod asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Ask {
+pub struct GpuRequest {
     model: Option<Model>,
     vram_mb: Option<NonZeroU32>,
     count: NonZeroU32,
@@ -32,7 +32,7 @@ impl fmt::Display for AskError {
 
 impl core::error::Error for AskError {}
 
-impl Ask {
+impl GpuRequest {
     /// `count` cards, of any model or of one, with so much VRAM free on each of them or nothing allocated at all.
     ///
     /// # Errors

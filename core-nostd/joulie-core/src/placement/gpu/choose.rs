@@ -1,6 +1,6 @@
 //! Which of the cards that can take a pod are taken.
 
-use super::{Ask, Gpu, numbered};
+use super::{GpuRequest, PhysicalGpu, numbered};
 
 /// The most cards of one node that are judged.
 pub const CARDS_MAX: usize = 64;
@@ -22,23 +22,23 @@ pub const CARDS_MAX: usize = 64;
 /// A card that NVLink joins to no other is an island of its own. The order of the slice does not matter. When fewer
 /// cards are eligible than asked for, none is chosen.
 #[must_use]
-pub fn choose(ask: Ask, cards: &[Gpu], eligible: u64) -> u64 {
+pub fn choose(ask: GpuRequest, cards: &[PhysicalGpu], eligible: u64) -> u64 {
     if ask.count() == 1 { choose_one(cards, eligible) } else { choose_several(ask.count(), cards, eligible) }
 }
 
-fn choose_one(cards: &[Gpu], eligible: u64) -> u64 {
+fn choose_one(cards: &[PhysicalGpu], eligible: u64) -> u64 {
     let ranked = numbered(cards).filter(|(bit, _)| eligible & bit != 0);
     ranked
         .min_by_key(|(_, card)| (free_mb(card), companions(card, cards, eligible), card.key))
         .map_or(0, |(bit, _)| bit)
 }
 
-fn free_mb(card: &Gpu) -> u32 {
+fn free_mb(card: &PhysicalGpu) -> u32 {
     card.vram.and_then(|vram| vram.free_mb()).unwrap_or(0)
 }
 
 /// How many eligible cards its island has, itself included.
-fn companions(card: &Gpu, cards: &[Gpu], eligible: u64) -> u32 {
+fn companions(card: &PhysicalGpu, cards: &[PhysicalGpu], eligible: u64) -> u32 {
     let Some(island) = card.island else { return 1 };
     let joined = numbered(cards).filter(|(bit, other)| eligible & bit != 0 && other.island == Some(island));
     joined.fold(0, |sum, _| sum.saturating_add(1))
@@ -77,7 +77,7 @@ struct Deck {
 }
 
 impl Deck {
-    fn sorted(cards: &[Gpu], eligible: u64) -> Self {
+    fn sorted(cards: &[PhysicalGpu], eligible: u64) -> Self {
         let mut deck = Self { cards: [(u32::MAX, u32::MAX, u32::MAX, 0); CARDS_MAX], len: 0 };
         for (bit, card) in numbered(cards).filter(|(bit, _)| eligible & bit != 0) {
             let before = numbered(cards).filter(|(b, other)| eligible & b != 0 && other.key < card.key);
@@ -107,7 +107,7 @@ impl Deck {
 
 /// The best sets of every size from the islands seen so far, one island after the other; from an island the best few
 /// are its first few.
-fn choose_several(count: u32, cards: &[Gpu], eligible: u64) -> u64 {
+fn choose_several(count: u32, cards: &[PhysicalGpu], eligible: u64) -> u64 {
     let Some(count) = usize::try_from(count).ok().filter(|&count| count <= CARDS_MAX) else { return 0 };
     let deck = Deck::sorted(cards, eligible);
     let mut best: [Option<Cost>; CARDS_MAX + 1] = [None; CARDS_MAX + 1];

@@ -9,24 +9,24 @@ use std::vec::Vec;
 const A100: Model = Model(1);
 const T4: Model = Model(2);
 
-fn card(key: u64, total: i64, allocated: i64) -> Gpu {
+fn card(key: u64, total: i64, allocated: i64) -> PhysicalGpu {
     let vram = Vram::read(Some(total), Some(allocated));
-    Gpu { key, model: Some(A100), vram, island: None, phase: Phase::Available }
+    PhysicalGpu { key, model: Some(A100), vram, island: None, phase: GpuPhase::Available }
 }
 
-fn on(island: u16, card: Gpu) -> Gpu {
-    Gpu { island: Some(Island(island)), ..card }
+fn on(island: u16, card: PhysicalGpu) -> PhysicalGpu {
+    PhysicalGpu { island: Some(Island(island)), ..card }
 }
 
-fn ask(vram_mb: i64, count: i64) -> Ask {
-    Ask::new(Some(A100), Some(vram_mb), count).unwrap()
+fn ask(vram_mb: i64, count: i64) -> GpuRequest {
+    GpuRequest::new(Some(A100), Some(vram_mb), count).unwrap()
 }
 
-fn whole(count: i64) -> Ask {
-    Ask::new(Some(A100), None, count).unwrap()
+fn whole(count: i64) -> GpuRequest {
+    GpuRequest::new(Some(A100), None, count).unwrap()
 }
 
-fn chosen(ask: Ask, cards: &[Gpu]) -> BTreeSet<u64> {
+fn chosen(ask: GpuRequest, cards: &[PhysicalGpu]) -> BTreeSet<u64> {
     let fit = fit(ask, cards).unwrap();
     numbered(cards).filter(|(bit, _)| fit.cards & bit != 0).map(|(_, card)| card.key).collect()
 }
@@ -59,7 +59,7 @@ fn a_pod_that_names_no_amount_takes_whole_cards_and_the_smallest() {
 
 #[test]
 fn one_island_that_is_just_large_enough_leaves_the_larger_one_whole() {
-    let mut cards: Vec<Gpu> = (0..4).map(|key| on(0, card(key, 40_000, 0))).collect();
+    let mut cards: Vec<PhysicalGpu> = (0..4).map(|key| on(0, card(key, 40_000, 0))).collect();
     cards.extend((4..6).map(|key| on(1, card(key, 40_000, 0))));
     cards.extend((6..8).map(|key| card(key, 40_000, 10_000)));
     assert_eq!(chosen(ask(30_000, 2), &cards), BTreeSet::from([4, 5]));
@@ -77,21 +77,21 @@ fn one_island_that_is_just_large_enough_leaves_the_larger_one_whole() {
 fn what_is_not_known_for_certain_is_no_fit() {
     let good = card(1, 40_000, 0);
     let unknown = [
-        Gpu { phase: Phase::Unknown, ..good },
-        Gpu { vram: None, ..good },
-        Gpu { model: None, ..good },
+        PhysicalGpu { phase: GpuPhase::Unknown, ..good },
+        PhysicalGpu { vram: None, ..good },
+        PhysicalGpu { model: None, ..good },
         card(1, 40_000, 40_001),
     ];
     for bad in unknown {
         assert_eq!(fit(ask(1, 1), &[bad]), Err(Reject::Unknown { have: 0 }), "{bad:?}");
         // A bad card beside a good one takes nothing away from it.
-        assert_eq!(chosen(ask(1, 1), &[Gpu { key: 0, ..bad }, good]), BTreeSet::from([1]));
+        assert_eq!(chosen(ask(1, 1), &[PhysicalGpu { key: 0, ..bad }, good]), BTreeSet::from([1]));
     }
     // Two rows of one card: which of them is true?
     assert_eq!(fit(ask(1, 1), &[good, good]), Err(Reject::Unknown { have: 0 }));
     assert_eq!(chosen(ask(1, 1), &[good, card(2, 40_000, 0), card(1, 40_000, 39_000)]), BTreeSet::from([2]));
     // A pod that takes any model takes a card of an unknown one.
-    assert!(fit(Ask::new(None, Some(1), 1).unwrap(), &[Gpu { model: None, ..good }]).is_ok());
+    assert!(fit(GpuRequest::new(None, Some(1), 1).unwrap(), &[PhysicalGpu { model: None, ..good }]).is_ok());
 }
 
 #[test]
@@ -110,24 +110,27 @@ fn memory_that_cannot_be_is_unknown() {
     assert_eq!(Vram::read(Some(10), Some(11)).unwrap().free_mb(), None);
     assert_eq!(Vram::read(Some(10), Some(10)).unwrap().free_mb(), Some(0));
     for text in ["available", "", "Free", "Available "] {
-        assert_eq!(Phase::read(text), Phase::Unknown, "{text:?}");
+        assert_eq!(GpuPhase::read(text), GpuPhase::Unknown, "{text:?}");
     }
-    assert_eq!((Phase::read("Available"), Phase::read("Allocated")), (Phase::Available, Phase::Allocated));
+    assert_eq!(
+        (GpuPhase::read("Available"), GpuPhase::read("Allocated")),
+        (GpuPhase::Available, GpuPhase::Allocated)
+    );
 }
 
 #[test]
 fn an_ask_that_makes_no_sense_is_refused() {
-    assert_eq!(Ask::new(None, None, 0), Err(AskError::Count(0)));
-    assert_eq!(Ask::new(None, None, -8), Err(AskError::Count(-8)));
-    assert_eq!(Ask::new(None, Some(0), 1), Err(AskError::Vram(0)));
-    assert_eq!(Ask::new(None, Some(-30_000), 1), Err(AskError::Vram(-30_000)));
-    assert_eq!(Ask::new(None, Some(i64::MAX), 1), Err(AskError::Vram(i64::MAX)));
+    assert_eq!(GpuRequest::new(None, None, 0), Err(AskError::Count(0)));
+    assert_eq!(GpuRequest::new(None, None, -8), Err(AskError::Count(-8)));
+    assert_eq!(GpuRequest::new(None, Some(0), 1), Err(AskError::Vram(0)));
+    assert_eq!(GpuRequest::new(None, Some(-30_000), 1), Err(AskError::Vram(-30_000)));
+    assert_eq!(GpuRequest::new(None, Some(i64::MAX), 1), Err(AskError::Vram(i64::MAX)));
 }
 
 #[test]
 fn a_rejection_names_the_first_test_that_too_few_pass_and_whether_preemption_may_help() {
-    let busy = |key| Gpu { phase: Phase::Allocated, ..card(key, 40_000, 0) };
-    let t4 = |key| Gpu { model: Some(T4), ..card(key, 16_000, 0) };
+    let busy = |key| PhysicalGpu { phase: GpuPhase::Allocated, ..card(key, 40_000, 0) };
+    let t4 = |key| PhysicalGpu { model: Some(T4), ..card(key, 16_000, 0) };
     for (cards, ask, reject, preemptible) in [
         (vec![], ask(1, 1), Reject::NoCards, false),
         ((0..65).map(|key| card(key, 40_000, 0)).collect(), ask(1, 1), Reject::TooManyCards, false),
@@ -158,14 +161,16 @@ fn the_tens_of_the_score_are_the_tenths_of_vram_that_are_allocated() {
 
 #[test]
 fn the_units_of_the_score_are_how_good_the_cards_are() {
-    let units = |ask, cards: &[Gpu]| fit(ask, cards).unwrap().score % 10;
+    let units = |ask, cards: &[PhysicalGpu]| fit(ask, cards).unwrap().score % 10;
     // 9 × 30,000 ÷ 40,000 = 6.75; a whole card leaves nothing over.
     assert_eq!(units(ask(30_000, 1), &[card(1, 40_000, 0)]), 6);
     assert_eq!(units(whole(1), &[card(1, 40_000, 0)]), 9);
     // Four cards: 4 × 30 ÷ 40 = 3, plus 5 within one island, 5 × 2 ÷ 3 = 3.3 across two, 0 where nothing is joined.
-    let spread = |islands: [Option<u16>; 4]| -> Vec<Gpu> {
-        let place =
-            |(key, island): (u64, Option<u16>)| Gpu { island: island.map(Island), ..card(key, 40_000, 0) };
+    let spread = |islands: [Option<u16>; 4]| -> Vec<PhysicalGpu> {
+        let place = |(key, island): (u64, Option<u16>)| PhysicalGpu {
+            island: island.map(Island),
+            ..card(key, 40_000, 0)
+        };
         (0..).zip(islands).map(place).collect()
     };
     assert_eq!(units(ask(30_000, 4), &spread([Some(0); 4])), 8);
@@ -175,21 +180,21 @@ fn the_units_of_the_score_are_how_good_the_cards_are() {
 
 #[test]
 fn sixty_four_cards_are_judged() {
-    let cards: Vec<Gpu> =
+    let cards: Vec<PhysicalGpu> =
         (0..64).map(|key| on(u16::try_from(key / 16).unwrap(), card(key, 40_000, 0))).collect();
     assert_eq!(fit(ask(1, 64), &cards).unwrap().cards, u64::MAX);
     assert_eq!(fit(ask(1, 16), &cards).unwrap().cards, 0xffff);
     assert_eq!(fit(ask(1, 17), &cards).unwrap().cards, 0x1_ffff);
-    let loose: Vec<Gpu> = (0..64).map(|key| card(100 - key, 40_000, 0)).collect();
+    let loose: Vec<PhysicalGpu> = (0..64).map(|key| card(100 - key, 40_000, 0)).collect();
     assert_eq!(fit(ask(1, 63), &loose).unwrap().cards, u64::MAX - 1);
 }
 
 /// A set's cost as the page says it, in the words of the page.
-fn cost(ask: Ask, cards: &[Gpu], fitting: u64, set: u64) -> (usize, usize, u64, Vec<u64>) {
-    let of = |mask: u64| -> Vec<&Gpu> {
+fn cost(ask: GpuRequest, cards: &[PhysicalGpu], fitting: u64, set: u64) -> (usize, usize, u64, Vec<u64>) {
+    let of = |mask: u64| -> Vec<&PhysicalGpu> {
         numbered(cards).filter(|(bit, _)| mask & bit != 0).map(|(_, card)| card).collect()
     };
-    let home = |card: &Gpu| card.island.map_or((1, card.key), |island| (0, u64::from(island.0)));
+    let home = |card: &PhysicalGpu| card.island.map_or((1, card.key), |island| (0, u64::from(island.0)));
     let homes: BTreeSet<_> = of(set).into_iter().map(home).collect();
     let opened = of(fitting).into_iter().filter(|card| homes.contains(&home(card))).count();
     let free: u64 = of(set).into_iter().map(|card| u64::from(card.vram.unwrap().free_mb().unwrap())).sum();
@@ -202,26 +207,25 @@ fn cost(ask: Ask, cards: &[Gpu], fitting: u64, set: u64) -> (usize, usize, u64, 
     }
 }
 
-fn takes(ask: Ask, cards: &[Gpu], at: usize) -> bool {
+fn takes(ask: GpuRequest, cards: &[PhysicalGpu], at: usize) -> bool {
     let card = cards[at];
     let single = cards.iter().filter(|other| other.key == card.key).count() == 1;
     let of_model = ask.model().is_none() || card.model == ask.model();
     let room = card.vram.is_some_and(|vram| {
         i64::from(vram.total_mb()) - i64::from(vram.allocated_mb) >= i64::from(ask.need_mb(vram))
     });
-    single && of_model && room && card.phase == Phase::Available
+    single && of_model && room && card.phase == GpuPhase::Available
 }
 
-fn any_card() -> impl Strategy<Value = Gpu> {
+fn any_card() -> impl Strategy<Value = PhysicalGpu> {
     let vram = prop_oneof![
         8 => (1_i64..4, 0_i64..5).prop_map(|(total, used)| Vram::read(Some(total * 2_000), Some(used * 1_000))),
         1 => Just(None),
     ];
-    let phase =
-        prop_oneof![6 => Just(Phase::Available), 1 => Just(Phase::Allocated), 1 => Just(Phase::Unknown)];
+    let phase = prop_oneof![6 => Just(GpuPhase::Available), 1 => Just(GpuPhase::Allocated), 1 => Just(GpuPhase::Unknown)];
     let model = prop_oneof![6 => Just(Some(A100)), 1 => Just(Some(T4)), 1 => Just(None)];
     let island = prop_oneof![1 => Just(None), 3 => (0_u16..4).prop_map(|n| Some(Island(n)))];
-    (0_u64..40, model, vram, island, phase).prop_map(|(key, model, vram, island, phase)| Gpu {
+    (0_u64..40, model, vram, island, phase).prop_map(|(key, model, vram, island, phase)| PhysicalGpu {
         key,
         model,
         vram,
@@ -230,9 +234,9 @@ fn any_card() -> impl Strategy<Value = Gpu> {
     })
 }
 
-fn any_ask() -> impl Strategy<Value = Ask> {
+fn any_ask() -> impl Strategy<Value = GpuRequest> {
     (prop::bool::ANY, prop::option::of(1_i64..6_000), 1_i64..6)
-        .prop_map(|(named, vram, count)| Ask::new(named.then_some(A100), vram, count).unwrap())
+        .prop_map(|(named, vram, count)| GpuRequest::new(named.then_some(A100), vram, count).unwrap())
 }
 
 proptest! {
@@ -260,7 +264,7 @@ proptest! {
             .prop_flat_map(|cards| (Just(cards.clone()), Just(cards).prop_shuffle())),
         ask in any_ask(),
     ) {
-        let keys = |cards: &[Gpu]| fit(ask, cards).map(|fit| {
+        let keys = |cards: &[PhysicalGpu]| fit(ask, cards).map(|fit| {
             let keys: BTreeSet<u64> =
                 numbered(cards).filter(|(bit, _)| fit.cards & bit != 0).map(|(_, card)| card.key).collect();
             (keys, fit.score)
@@ -274,14 +278,14 @@ proptest! {
         need in 1_i64..=i64::from(u32::MAX),
         count in 1_i64..=i64::from(u32::MAX),
     ) {
-        let cards: Vec<Gpu> = raw.iter().map(|&(key, total, allocated, island)| Gpu {
+        let cards: Vec<PhysicalGpu> = raw.iter().map(|&(key, total, allocated, island)| PhysicalGpu {
             key,
             model: None,
             vram: Vram::read(Some(i64::from(total)), Some(i64::from(allocated))),
             island: island.map(Island),
-            phase: Phase::Available,
+            phase: GpuPhase::Available,
         }).collect();
-        for ask in [Ask::new(None, Some(need), count), Ask::new(None, None, count % 70 + 1)].into_iter().flatten() {
+        for ask in [GpuRequest::new(None, Some(need), count), GpuRequest::new(None, None, count % 70 + 1)].into_iter().flatten() {
             if let Ok(fit) = fit(ask, &cards) {
                 prop_assert_eq!(fit.cards.count_ones(), ask.count());
             }

@@ -9,8 +9,8 @@
 //! - without a cap, a pod is weighed against all that the hardware draws at most, its CPUs and its GPUs;
 //! - with neither, or without a powerMeasurement, the prediction stands as it is.
 
-use super::Twin;
-use crate::placement::estimate::Hardware;
+use super::TwinStatus;
+use crate::placement::estimate::HardwareRecord;
 use power_units::{Percent, Role, Watts};
 
 /// A measurement and its cap, which is above zero.
@@ -33,11 +33,11 @@ pub enum Against {
 
 impl Against {
     /// Without a measurement.
-    pub(crate) fn of(twin: &Twin, hardware: Option<&Hardware>) -> Self {
+    pub(crate) fn of(twin: &TwinStatus, hardware: Option<&HardwareRecord>) -> Self {
         if twin.power.is_none() {
             return Self::Nothing;
         }
-        match (twin.cap(), hardware.and_then(Hardware::most)) {
+        match (twin.cap(), hardware.and_then(HardwareRecord::most)) {
             (Some(capped), _) => Self::Cap(capped),
             (None, Some(most)) => Self::Hardware(most),
             (None, None) => Self::Nothing,
@@ -45,7 +45,7 @@ impl Against {
     }
 }
 
-impl Twin {
+impl TwinStatus {
     /// The cap, if there is one.
     fn cap(&self) -> Option<Watts> {
         self.power?.capped.filter(|&capped| capped > Watts::ZERO)

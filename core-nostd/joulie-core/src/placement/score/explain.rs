@@ -3,8 +3,8 @@
 use super::terms::{Basis, Terms};
 use super::{Against, NodeFacts, PodTerms, Score, Scoring};
 use crate::placement::class::WorkloadClass;
-use crate::placement::cluster::Cluster;
-use crate::placement::estimate::{Estimate, HardwareTerms};
+use crate::placement::cluster::ClusterAggregates;
+use crate::placement::estimate::{HardwareTerms, PodEstimate};
 use crate::placement::freshness::Freshness;
 use power_units::{Percent, Ratio, Watts};
 
@@ -12,16 +12,16 @@ use power_units::{Percent, Ratio, Watts};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Breakdown {
     /// The pod's marginal power on this node.
-    pub estimate: Estimate,
+    pub estimate: PodEstimate,
     /// Watts of pods that no sample shows yet.
     pub assumed: Watts,
     /// By the formula, or for want of a fresh twin.
-    pub placement: Placement,
+    pub placement: ExplainedTerms,
 }
 
 /// The terms, if there are any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placement {
+pub enum ExplainedTerms {
     /// By the formula.
     Known(Known),
     /// For want of a fresh twin.
@@ -30,7 +30,7 @@ pub enum Placement {
 
 /// What the node's headroom was taken from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Budget {
+pub enum HeadroomSource {
     /// The cap: projectedPower against cappedPower.
     Capped {
         /// What is drawn now.
@@ -53,7 +53,7 @@ pub enum Budget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
     /// What the headroom was taken from.
-    pub budget: Budget,
+    pub budget: HeadroomSource,
     /// PUE as it weighed the pod's watts: 1 where it did not.
     pub pue: Ratio,
     /// headroomScore
@@ -79,7 +79,7 @@ impl Breakdown {
     #[must_use]
     pub fn of(
         node: &NodeFacts<'_>,
-        cluster: &Cluster,
+        cluster: &ClusterAggregates,
         scoring: &Scoring,
         pod: &PodTerms,
         assumed: Watts,
@@ -89,9 +89,9 @@ impl Breakdown {
         let placement = match node.fresh_twin() {
             Some(twin) => {
                 let terms = Terms::of(twin, node.hardware, cluster, scoring);
-                Placement::Known(known(&terms, pod.class(), estimate.total(), assumed))
+                ExplainedTerms::Known(known(&terms, pod.class(), estimate.total(), assumed))
             }
-            None => Placement::Unknown(node.freshness),
+            None => ExplainedTerms::Unknown(node.freshness),
         };
         Self { estimate, assumed, placement }
     }
@@ -107,12 +107,12 @@ fn known(terms: &Terms, class: WorkloadClass, marginal: Watts, assumed: Watts) -
     };
     Known {
         budget: match terms.basis {
-            Basis::Measured(drawn) => Budget::Capped {
+            Basis::Measured(drawn) => HeadroomSource::Capped {
                 measured: drawn.measured,
                 projected: drawn.measured + added,
                 capped: drawn.capped,
             },
-            Basis::Predicted(against) => Budget::Predicted { added, against },
+            Basis::Predicted(against) => HeadroomSource::Predicted { added, against },
         },
         pue: terms.pue.ratio(),
         headroom_score: terms.headroom_score(headroom),

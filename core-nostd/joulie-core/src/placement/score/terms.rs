@@ -1,10 +1,10 @@
 //! The terms of the score, in twentieths of a point: all weights (0.7, 0.15, 0.3, 0.4) are whole numbers of them, so a
 //! score that is a whole number on paper is one here.
 
-use super::{Against, Drawn, Formula, Scoring, Twin};
+use super::{Against, Drawn, Formula, Scoring, TwinStatus};
 use crate::placement::class::{SchedulableClass, WorkloadClass};
-use crate::placement::cluster::Cluster;
-use crate::placement::estimate::Hardware;
+use crate::placement::cluster::ClusterAggregates;
+use crate::placement::estimate::HardwareRecord;
 use crate::placement::wide::{quotient, scaled};
 use core::num::NonZeroU64;
 use power_units::{Percent, Ratio, Role, Watts};
@@ -117,7 +117,12 @@ pub(crate) enum Basis {
 }
 
 impl Terms {
-    pub(crate) fn of(twin: &Twin, hardware: Option<&Hardware>, cluster: &Cluster, scoring: &Scoring) -> Self {
+    pub(crate) fn of(
+        twin: &TwinStatus,
+        hardware: Option<&HardwareRecord>,
+        cluster: &ClusterAggregates,
+        scoring: &Scoring,
+    ) -> Self {
         let weights = scoring.formula.weights(twin.psu.is_some());
         let basis = match twin.against_cap() {
             Some(drawn) => Basis::Measured(drawn),
@@ -254,7 +259,7 @@ fn spare(stress: Option<Percent>) -> Percent {
 }
 
 /// −clamp(powerTrend / trendScale, −25, 25)
-fn trend(weight: u32, twin: &Twin, cluster: &Cluster) -> Twentieths {
+fn trend(weight: u32, twin: &TwinStatus, cluster: &ClusterAggregates) -> Twentieths {
     let scale = i128::from(cluster.trend_scale());
     let trend = twin.power.and_then(|power| power.trend).map_or(0, |trend| trend.to_bits());
     let most = i128::from(Percent::from_int(TREND_POINTS_MAX).to_bits()).wrapping_shl(8);
@@ -265,7 +270,7 @@ fn trend(weight: u32, twin: &Twin, cluster: &Cluster) -> Twentieths {
 }
 
 /// Profile bonus and pressure relief.
-fn for_standard_pods(class: SchedulableClass, cluster: &Cluster) -> (Twentieths, Twentieths) {
+fn for_standard_pods(class: SchedulableClass, cluster: &ClusterAggregates) -> (Twentieths, Twentieths) {
     match class {
         SchedulableClass::Eco => (Twentieths::of_points(BONUS_POINTS), Twentieths::ZERO),
         SchedulableClass::Performance => {

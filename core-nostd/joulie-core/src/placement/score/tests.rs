@@ -23,27 +23,27 @@ const SEEDS: Scoring = Scoring {
 const FRESH: Freshness = Freshness::Fresh { left: Micros::MINUTE };
 const STALE: Freshness = Freshness::Stale(Staleness::NoTimestamp);
 
-fn cluster(pressure: i32, trend: i32) -> Cluster {
+fn cluster(pressure: i32, trend: i32) -> ClusterAggregates {
     let (pressure, trend) = (Some(Percent::from_int(pressure)), Some(WattsPerMinute::from_int(trend)));
-    Cluster { pressure, trend, fresh: 1, holds_for: None }
+    ClusterAggregates { pressure, trend, fresh: 1, holds_for: None }
 }
 
-fn calm() -> Cluster {
+fn calm() -> ClusterAggregates {
     cluster(0, 0)
 }
 
-fn twin(class: SchedulableClass, headroom: i32, cooling: i32) -> Twin {
+fn twin(class: SchedulableClass, headroom: i32, cooling: i32) -> TwinStatus {
     let percent = |percent| Some(Percent::from_int(percent));
-    Twin { headroom: percent(headroom), cooling: percent(cooling), ..Twin::silent(class) }
+    TwinStatus { headroom: percent(headroom), cooling: percent(cooling), ..TwinStatus::silent(class) }
 }
 
-fn measured(twin: Twin, measured: i32, capped: i32, trend: i32) -> Twin {
-    let power = PowerMeasurement {
+fn measured(twin: TwinStatus, measured: i32, capped: i32, trend: i32) -> TwinStatus {
+    let power = TwinPower {
         measured: Some(Watts::from_int(measured)),
         capped: Some(Watts::from_int(capped)),
         trend: Some(WattsPerMinute::from_int(trend)),
     };
-    Twin { power: Some(power), ..twin }
+    TwinStatus { power: Some(power), ..twin }
 }
 
 fn nothing(class: WorkloadClass) -> PodTerms {
@@ -54,7 +54,12 @@ fn standard() -> PodTerms {
     nothing(WorkloadClass::Standard)
 }
 
-fn score_with(twin: &Twin, hardware: Option<&Hardware>, cluster: &Cluster, pod: &PodTerms) -> Score {
+fn score_with(
+    twin: &TwinStatus,
+    hardware: Option<&HardwareRecord>,
+    cluster: &ClusterAggregates,
+    pod: &PodTerms,
+) -> Score {
     let facts = NodeFacts { freshness: FRESH, twin: Some(twin), hardware };
     score_of(&facts, cluster, &SEEDS, pod, Watts::ZERO).unwrap()
 }
@@ -62,7 +67,7 @@ fn score_with(twin: &Twin, hardware: Option<&Hardware>, cluster: &Cluster, pod: 
 /// The score of a pod on a node, by its terms and the watts that it adds there.
 fn score_of(
     facts: &NodeFacts<'_>,
-    cluster: &Cluster,
+    cluster: &ClusterAggregates,
     scoring: &Scoring,
     pod: &PodTerms,
     assumed: Watts,
@@ -72,11 +77,11 @@ fn score_of(
 }
 
 /// A node on which a pod that asks for nothing is scored.
-fn candidate(terms: Option<&NodeTerms>) -> Candidate<'_> {
-    Candidate { terms, added: Watts::ZERO, assumed: Watts::ZERO }
+fn candidate(terms: Option<&NodeTerms>) -> NodeCandidate<'_> {
+    NodeCandidate { terms, added: Watts::ZERO, assumed: Watts::ZERO }
 }
 
-fn whole(twin: &Twin) -> u8 {
+fn whole(twin: &TwinStatus) -> u8 {
     score_with(twin, None, &calm(), &standard()).whole()
 }
 
@@ -90,8 +95,8 @@ fn assert_points(actual: f64, expected: f64) {
 }
 
 /// A node and a pod that adds 50 W to it: 0.7 · 500 W · 10/70 cores.
-fn fifty_watts() -> (Hardware, PodTerms) {
-    let hardware = Hardware { cpu_max: Some(Watts::from_int(500)), cores: Some(70), gpus: None };
+fn fifty_watts() -> (HardwareRecord, PodTerms) {
+    let hardware = HardwareRecord { cpu_max: Some(Watts::from_int(500)), cores: Some(70), gpus: None };
     let demand = pod(WorkloadClass::Performance, &[container(Runs::Main, asks(10_000))]);
     (hardware, PodTerms::of(&demand, &Coefficients::REFERENCE))
 }
@@ -106,7 +111,10 @@ fn the_worked_example_of_the_page() {
     assert_eq!(score.whole(), 41);
     // On an eco node a standard pod of the same watts gets ten more.
     let standard = PodTerms { class: WorkloadClass::Standard, ..pod };
-    assert_eq!(score_with(&Twin { class: Eco, ..node }, Some(&hardware), &calm(), &standard).whole(), 51);
+    assert_eq!(
+        score_with(&TwinStatus { class: Eco, ..node }, Some(&hardware), &calm(), &standard).whole(),
+        51
+    );
 }
 
 #[test]
@@ -115,7 +123,7 @@ fn the_ideal_nodes_of_the_page() {
     assert_eq!(whole(&measured(twin(Eco, 0, 0), 0, 432, 0)), 95);
     assert_eq!(whole(&twin(Performance, 100, 0)), 85);
     // With a record of 96 cores and 720 W the pod's own watts count: 8 cores are 42 W of 720, nothing is 1.3125 W.
-    let hardware = Hardware { cpu_max: Some(Watts::from_int(720)), cores: Some(96), gpus: None };
+    let hardware = HardwareRecord { cpu_max: Some(Watts::from_int(720)), cores: Some(96), gpus: None };
     let eight = pod(WorkloadClass::Standard, &[container(Runs::Main, asks(8000))]);
     let eight = PodTerms::of(&eight, &Coefficients::REFERENCE);
     let ideal = measured(twin(Eco, 100, 0), 0, 720, 0);
@@ -147,7 +155,8 @@ fn the_reference_s_table_of_scores() {
 
 #[test]
 fn a_demand_lowers_the_score_and_a_larger_node_suffers_less_from_it() {
-    let hardware = |watts, gpus| Hardware { cpu_max: Some(Watts::from_int(watts)), cores: Some(96), gpus };
+    let hardware =
+        |watts, gpus| HardwareRecord { cpu_max: Some(Watts::from_int(watts)), cores: Some(96), gpus };
     let gpus =
         |count, max| Some(NodeGpus { count: Some(count), max: Some(Watts::from_int(max)), vendor: None });
     let node = measured(twin(Performance, 50, 20), 200, 1000, 0);
@@ -155,7 +164,7 @@ fn a_demand_lowers_the_score_and_a_larger_node_suffers_less_from_it() {
     let eight = PodTerms::of(&eight, &Coefficients::REFERENCE);
     let plain = hardware(720, None);
     assert!(score_with(&node, Some(&plain), &calm(), &eight) < score_with(&node, None, &calm(), &eight));
-    let gpu_pod = Demand {
+    let gpu_pod = PodDemand {
         gpus: Some(GpuDemand { count: 1, vendor: GpuVendor::Nvidia }),
         ..pod(WorkloadClass::Standard, &[container(Runs::Main, asks(4000))])
     };
@@ -168,9 +177,9 @@ fn a_demand_lowers_the_score_and_a_larger_node_suffers_less_from_it() {
 }
 
 /// Measured by nobody, with or without a cap.
-fn blind(twin: Twin, capped: Option<i32>) -> Twin {
-    let power = PowerMeasurement { measured: None, capped: capped.map(Watts::from_int), trend: None };
-    Twin { power: Some(power), ..twin }
+fn blind(twin: TwinStatus, capped: Option<i32>) -> TwinStatus {
+    let power = TwinPower { measured: None, capped: capped.map(Watts::from_int), trend: None };
+    TwinStatus { power: Some(power), ..twin }
 }
 
 #[test]
@@ -178,7 +187,7 @@ fn a_node_whose_telemetry_is_dead_is_not_the_best_for_every_pod() {
     // Fix list extender B21.
     let (hardware, pod) = fifty_watts();
     let node = blind(twin(Performance, 70, 0), None);
-    let at = |node: &Twin, hardware: Option<&Hardware>, assumed: i32| {
+    let at = |node: &TwinStatus, hardware: Option<&HardwareRecord>, assumed: i32| {
         let facts = NodeFacts { freshness: FRESH, twin: Some(node), hardware };
         points(score_of(&facts, &calm(), &SEEDS, &pod, Watts::from_int(assumed)).unwrap())
     };
@@ -191,18 +200,18 @@ fn a_node_whose_telemetry_is_dead_is_not_the_best_for_every_pod() {
     assert_points(at(&node, Some(&hardware), 0), 64.0 - 7.0);
     let watts = |watts| Some(Watts::from_int(watts));
     let gpus = |count, max| Some(NodeGpus { count, max, vendor: None });
-    let with_gpus = |count, max| Hardware { gpus: gpus(count, max), ..hardware };
+    let with_gpus = |count, max| HardwareRecord { gpus: gpus(count, max), ..hardware };
     assert_points(at(&node, Some(&with_gpus(Some(2), watts(250))), 0), 64.0 - 3.5);
     // GPUs that a record does not describe are no budget.
     for unsaid in [with_gpus(None, watts(250)), with_gpus(Some(2), None), with_gpus(Some(2), watts(-250))] {
         assert_points(at(&node, Some(&unsaid), 0), 64.0 - 7.0);
     }
     // A measurement without a cap is no measurement against a cap.
-    let uncapped = PowerMeasurement { measured: watts(9), capped: None, trend: None };
-    assert_points(at(&Twin { power: Some(uncapped), ..node }, Some(&hardware), 0), 64.0 - 7.0);
+    let uncapped = TwinPower { measured: watts(9), capped: None, trend: None };
+    assert_points(at(&TwinStatus { power: Some(uncapped), ..node }, Some(&hardware), 0), 64.0 - 7.0);
     // Neither a cap nor watts of the hardware, or no powerMeasurement: the prediction as it is.
     assert_points(at(&twin(Performance, 70, 0), Some(&hardware), 30), 64.0);
-    assert_points(at(&node, Some(&Hardware { cpu_max: None, ..hardware }), 30), 64.0);
+    assert_points(at(&node, Some(&HardwareRecord { cpu_max: None, ..hardware }), 30), 64.0);
     assert_points(at(&node, None, 30), 64.0);
 }
 
@@ -212,7 +221,7 @@ fn a_blind_node_that_gets_pods_falls_behind_one_that_is_seen() {
     // that the blind node has more.
     let (hardware, pod) = fifty_watts();
     let (dark, seen) = (blind(twin(Unknown, 100, 0), Some(600)), measured(twin(Unknown, 0, 0), 297, 600, 0));
-    let score = |node: &Twin, assumed: i32| {
+    let score = |node: &TwinStatus, assumed: i32| {
         let facts = NodeFacts { freshness: FRESH, twin: Some(node), hardware: Some(&hardware) };
         score_of(&facts, &calm(), &SEEDS, &pod, Watts::from_int(assumed)).unwrap()
     };
@@ -226,18 +235,21 @@ fn without_a_pod_s_watts_the_prediction_stands_exactly() {
     let mut dice = Dice::new(6);
     for _ in 0..10_000 {
         let node = dice.twin();
-        let power = node.power.map(|power| PowerMeasurement { measured: None, ..power });
-        let fallback = Twin { power: power.map(|power| PowerMeasurement { capped: None, ..power }), ..node };
-        let of = |node: &Twin| score_with(node, None, &calm(), &standard());
-        assert_eq!(of(&Twin { power, ..node }), of(&fallback));
+        let power = node.power.map(|power| TwinPower { measured: None, ..power });
+        let fallback = TwinStatus { power: power.map(|power| TwinPower { capped: None, ..power }), ..node };
+        let of = |node: &TwinStatus| score_with(node, None, &calm(), &standard());
+        assert_eq!(of(&TwinStatus { power, ..node }), of(&fallback));
     }
     // The reference's rows: no hardware, head 80, cool 10, 4 cores.
     let four = pod(WorkloadClass::Standard, &[container(Runs::Main, asks(4000))]);
     let four = PodTerms::of(&four, &Coefficients::REFERENCE);
     assert_eq!(score_with(&twin(Performance, 80, 10), None, &calm(), &four).whole(), 69);
     // And no measurement, head 70, cool 20: 270 W of 32 cores, and 720 W of 96 cores with 8 GPUs of 700 W.
-    let hardware =
-        |watts, cores, gpus| Hardware { cpu_max: Some(Watts::from_int(watts)), cores: Some(cores), gpus };
+    let hardware = |watts, cores, gpus| HardwareRecord {
+        cpu_max: Some(Watts::from_int(watts)),
+        cores: Some(cores),
+        gpus,
+    };
     let gpus = Some(NodeGpus { count: Some(8), max: Some(Watts::from_int(700)), vendor: None });
     for hardware in [hardware(270, 32, None), hardware(720, 96, gpus)] {
         let score = score_with(&twin(Performance, 70, 20), Some(&hardware), &calm(), &four);
@@ -249,14 +261,14 @@ fn without_a_pod_s_watts_the_prediction_stands_exactly() {
 fn a_cap_that_is_none_leaves_the_predicted_headroom() {
     let node = twin(Performance, 70, 20);
     let power =
-        |measured, capped| Twin { power: Some(PowerMeasurement { measured, capped, trend: None }), ..node };
+        |measured, capped| TwinStatus { power: Some(TwinPower { measured, capped, trend: None }), ..node };
     let watts = |watts| Some(Watts::from_int(watts));
     for (drawn, cap) in [(watts(5), None), (watts(5), watts(0)), (watts(5), watts(-9)), (None, watts(600))] {
         assert_eq!(whole(&power(drawn, cap)), 61, "{drawn:?} {cap:?}");
     }
     // The trend counts all the same: 60 W/min over 6.
     let trend = Some(WattsPerMinute::from_int(60));
-    let trending = Twin { power: Some(PowerMeasurement { measured: None, capped: None, trend }), ..node };
+    let trending = TwinStatus { power: Some(TwinPower { measured: None, capped: None, trend }), ..node };
     assert_eq!(whole(&trending), 51);
 }
 
@@ -288,9 +300,9 @@ fn what_lies_outside_its_range_is_brought_into_it() {
 #[test]
 fn what_a_twin_does_not_say_is_taken_for_the_worse() {
     // Fix list extender B1: missing is not zero. No headroom, full cooling stress.
-    assert_eq!(whole(&Twin::silent(Unknown)), 0);
+    assert_eq!(whole(&TwinStatus::silent(Unknown)), 0);
     let facility = Scoring { formula: Formula::Facility, ..SEEDS };
-    let silent = Twin::silent(Unknown);
+    let silent = TwinStatus::silent(Unknown);
     let facts = NodeFacts { freshness: FRESH, twin: Some(&silent), hardware: None };
     assert_eq!(score_of(&facts, &calm(), &facility, &standard(), Watts::ZERO).unwrap().whole(), 0);
 }
@@ -300,8 +312,8 @@ fn a_trend_that_is_missing_is_neither_bonus_nor_penalty() {
     let at = |trend: Option<i32>| {
         let trend = trend.map(WattsPerMinute::from_int);
         let (measured, capped) = (Some(Watts::from_int(500)), Some(Watts::from_int(1000)));
-        let power = Some(PowerMeasurement { measured, capped, trend });
-        points(score_with(&Twin { power, ..twin(Unknown, 0, 0) }, None, &calm(), &standard()))
+        let power = Some(TwinPower { measured, capped, trend });
+        points(score_with(&TwinStatus { power, ..twin(Unknown, 0, 0) }, None, &calm(), &standard()))
     };
     // 0.7 · 50 + 15, and ±60 W/min over 6.
     assert_points(at(None), 50.0);
@@ -350,7 +362,7 @@ fn pue_multiplies_the_pod_s_watts_where_facility_metrics_are_enabled() {
     let (hardware, pod) = fifty_watts();
     let with = |pue: Option<&str>, facility_metrics| {
         let pue = pue.map(|text| Ratio::parse(text, Role::Nearest).unwrap());
-        let node = Twin { pue, ..measured(twin(Performance, 99, 20), 300, 600, 0) };
+        let node = TwinStatus { pue, ..measured(twin(Performance, 99, 20), 300, 600, 0) };
         let facts = NodeFacts { freshness: FRESH, twin: Some(&node), hardware: Some(&hardware) };
         let scoring = Scoring { facility_metrics, ..SEEDS };
         score_of(&facts, &calm(), &scoring, &pod, Watts::ZERO).unwrap()
@@ -381,8 +393,8 @@ fn watts_assumed_for_pods_on_their_way_count_as_measured() {
 #[test]
 fn the_facility_formula_weighs_forty_thirty_thirty() {
     let facility = Scoring { formula: Formula::Facility, ..SEEDS };
-    let of = |headroom, cooling, psu, class, cluster: Cluster| {
-        let node = Twin { psu: Some(Percent::from_int(psu)), ..twin(class, headroom, cooling) };
+    let of = |headroom, cooling, psu, class, cluster: ClusterAggregates| {
+        let node = TwinStatus { psu: Some(Percent::from_int(psu)), ..twin(class, headroom, cooling) };
         let facts = NodeFacts { freshness: FRESH, twin: Some(&node), hardware: None };
         score_of(&facts, &cluster, &facility, &standard(), Watts::ZERO).unwrap().whole()
     };
@@ -392,7 +404,7 @@ fn the_facility_formula_weighs_forty_thirty_thirty() {
     assert_eq!(of(0, 80, 100, Unknown, calm()), 6);
     assert_eq!(of(50, 30, 30, Eco, calm()), 72);
     assert_eq!(of(50, 30, 30, Performance, cluster(100, 0)), 32);
-    let trending = measured(Twin { psu: Some(Percent::ZERO), ..twin(Unknown, 0, 0) }, 0, 100, 900);
+    let trending = measured(TwinStatus { psu: Some(Percent::ZERO), ..twin(Unknown, 0, 0) }, 0, 100, 900);
     let facts = NodeFacts { freshness: FRESH, twin: Some(&trending), hardware: None };
     assert_eq!(score_of(&facts, &calm(), &facility, &standard(), Watts::ZERO).unwrap().whole(), 100);
 }
@@ -401,7 +413,7 @@ fn the_facility_formula_weighs_forty_thirty_thirty() {
 fn a_node_without_a_rack_is_neither_under_full_power_supply_stress_nor_under_none() {
     let facility = Scoring { formula: Formula::Facility, ..SEEDS };
     let of = |headroom, cooling, psu: Option<i32>| {
-        let node = Twin { psu: psu.map(Percent::from_int), ..twin(Unknown, headroom, cooling) };
+        let node = TwinStatus { psu: psu.map(Percent::from_int), ..twin(Unknown, headroom, cooling) };
         let facts = NodeFacts { freshness: FRESH, twin: Some(&node), hardware: None };
         score_of(&facts, &calm(), &facility, &standard(), Watts::ZERO).unwrap().whole()
     };
@@ -411,7 +423,7 @@ fn a_node_without_a_rack_is_neither_under_full_power_supply_stress_nor_under_non
     assert_eq!((of(50, 30, None), of(100, 0, None), of(0, 100, None)), (59, 100, 0));
 }
 
-fn all(scoring: &Scoring, nodes: &[(Freshness, Option<Twin>)]) -> (Vec<u8>, Outcome) {
+fn all(scoring: &Scoring, nodes: &[(Freshness, Option<TwinStatus>)]) -> (Vec<u8>, ScoreSummary) {
     let terms: Vec<NodeTerms> = nodes
         .iter()
         .map(|(freshness, twin)| {
@@ -440,7 +452,7 @@ fn a_stale_or_missing_twin_scores_fifty() {
     // 0.7 · 90 + 0.15 · 95 = 77.25.
     let (points, outcome) = all(&SEEDS, &nodes);
     assert_eq!(points, [77, 50, 50, 50]);
-    assert_eq!(outcome, Outcome { known: 1, unknown: 3, lowest: Some(77) });
+    assert_eq!(outcome, ScoreSummary { known: 1, unknown: 3, lowest: Some(77) });
     let mut out = [Points::Known(9)];
     let unheard_of = candidate(None);
     score_all(&SEEDS, WorkloadClass::Standard, [unheard_of], &mut out);
@@ -480,9 +492,8 @@ fn extremes_neither_panic_nor_leave_the_range() {
     for (measured, capped) in watts.iter().flat_map(|&a| watts.iter().map(move |&b| (a, b))) {
         for (headroom, cooling) in percents.iter().flat_map(|&a| percents.iter().map(move |&b| (a, b))) {
             for (trend, cores) in trends.iter().flat_map(|&a| cores.iter().map(move |&b| (a, b))) {
-                let power =
-                    PowerMeasurement { measured: Some(measured), capped: Some(capped), trend: Some(trend) };
-                let node = Twin {
+                let power = TwinPower { measured: Some(measured), capped: Some(capped), trend: Some(trend) };
+                let node = TwinStatus {
                     class: Performance,
                     headroom: Some(headroom),
                     cooling: Some(cooling),
@@ -491,9 +502,9 @@ fn extremes_neither_panic_nor_leave_the_range() {
                     power: Some(power),
                 };
                 let gpus = Some(NodeGpus { count: Some(cores), max: Some(capped), vendor: None });
-                let hardware = Hardware { cpu_max: Some(measured), cores: Some(cores), gpus };
+                let hardware = HardwareRecord { cpu_max: Some(measured), cores: Some(cores), gpus };
                 let facts = NodeFacts { freshness: FRESH, twin: Some(&node), hardware: Some(&hardware) };
-                let demand = Demand {
+                let demand = PodDemand {
                     class: WorkloadClass::Standard,
                     cpu: MilliCores::new(u32::MAX),
                     memory_bytes: u64::MAX,
@@ -530,8 +541,8 @@ fn a_fraction_is_cut_and_no_number_is_not_a_number() {
 #[test]
 fn a_score_that_is_a_whole_number_on_paper_is_that_number() {
     // 462 W of cap and 46.2 W of pod, which has no end in binary: 90 · 0.7 + 15 = 78.
-    let hardware = Hardware { cpu_max: Some(Watts::from_int(720)), cores: Some(96), gpus: None };
-    let demand = Demand {
+    let hardware = HardwareRecord { cpu_max: Some(Watts::from_int(720)), cores: Some(96), gpus: None };
+    let demand = PodDemand {
         memory_bytes: 10 << 30,
         ..pod(WorkloadClass::Performance, &[container(Runs::Main, asks(8000))])
     };
@@ -565,11 +576,11 @@ fn the_fast_path_equals_its_breakdown() {
         let breakdown = Breakdown::of(&facts, &cluster, &scoring, &pod, assumed);
         assert_eq!(breakdown.estimate, pod.on(&HardwareTerms::of(facts.hardware, &scoring.coefficients)));
         match breakdown.placement {
-            Placement::Unknown(why) => {
+            ExplainedTerms::Unknown(why) => {
                 assert_eq!(why, STALE);
                 assert_eq!(score, None);
             }
-            Placement::Known(known) => {
+            ExplainedTerms::Known(known) => {
                 assert_eq!(Some(known.score), score);
                 let sum =
                     known.headroom + known.cooling + known.psu + known.trend + known.profile + known.relief;
@@ -586,14 +597,14 @@ fn the_breakdown_names_the_terms_of_the_page() {
     let node = measured(twin(Performance, 99, 20), 270, 600, 0);
     let facts = NodeFacts { freshness: FRESH, twin: Some(&node), hardware: Some(&hardware) };
     let breakdown = Breakdown::of(&facts, &cluster(70, 0), &SEEDS, &pod, Watts::from_int(30));
-    let Placement::Known(known) = breakdown.placement else { panic!("a fresh twin is known") };
+    let ExplainedTerms::Known(known) = breakdown.placement else { panic!("a fresh twin is known") };
     // Demand rounds up.
     let fifty = breakdown.estimate.total();
     assert!(fifty >= Watts::from_int(50) && fifty <= Watts::from_int(50) + Watts::from_bits(4), "{fifty}");
     let watts = Watts::from_int;
     assert_eq!(
         known.budget,
-        Budget::Capped { measured: watts(270), projected: watts(300) + fifty, capped: watts(600) }
+        HeadroomSource::Capped { measured: watts(270), projected: watts(300) + fifty, capped: watts(600) }
     );
     assert_eq!((known.pue, known.cooling), (Ratio::ONE, Percent::from_int(12)));
     assert_eq!((known.profile, known.relief), (Percent::ZERO, Percent::ZERO));
@@ -602,17 +613,17 @@ fn the_breakdown_names_the_terms_of_the_page() {
     assert_points(known.headroom_score.to_bits() as f64 / (1_u64 << 32) as f64, 125.0 / 3.0);
     let standard = PodTerms { class: WorkloadClass::Standard, ..pod };
     let breakdown = Breakdown::of(&facts, &cluster(70, 0), &SEEDS, &standard, Watts::ZERO);
-    let Placement::Known(known) = breakdown.placement else { panic!("a fresh twin is known") };
+    let ExplainedTerms::Known(known) = breakdown.placement else { panic!("a fresh twin is known") };
     assert_eq!(known.relief, Percent::from_int(-21));
     // Fix list extender B21, B27: what the pod is weighed against is said.
-    let explained = |node: &Twin, hardware: Option<&Hardware>| {
+    let explained = |node: &TwinStatus, hardware: Option<&HardwareRecord>| {
         let facts = NodeFacts { freshness: FRESH, twin: Some(node), hardware };
         match Breakdown::of(&facts, &calm(), &SEEDS, &pod, watts(30)).placement {
-            Placement::Known(known) => (known.budget, known.score.whole()),
-            Placement::Unknown(_) => panic!("a fresh twin is known"),
+            ExplainedTerms::Known(known) => (known.budget, known.score.whole()),
+            ExplainedTerms::Unknown(_) => panic!("a fresh twin is known"),
         }
     };
-    let predicted = |added, against| Budget::Predicted { added, against };
+    let predicted = |added, against| HeadroomSource::Predicted { added, against };
     let dark = blind(twin(Unknown, 70, 0), Some(800));
     assert_eq!(
         explained(&dark, Some(&hardware)),
@@ -631,11 +642,11 @@ fn every_order_of_the_nodes_gives_every_node_the_same_points() {
     // Fix list extender B8.
     let mut dice = Dice::new(5);
     let scoring = Scoring { unknown: UnknownScore::Cautious, ..SEEDS };
-    let mut nodes: Vec<(usize, Freshness, Twin)> =
+    let mut nodes: Vec<(usize, Freshness, TwinStatus)> =
         (0..60).map(|at| (at, if dice.below(4) == 0 { STALE } else { FRESH }, dice.twin())).collect();
     let mut first: Option<Vec<(usize, u8)>> = None;
     for _ in 0..200 {
-        let cluster = Cluster::of(nodes.iter().map(|(_, freshness, twin)| (*freshness, twin)));
+        let cluster = ClusterAggregates::of(nodes.iter().map(|(_, freshness, twin)| (*freshness, twin)));
         let terms: Vec<NodeTerms> = nodes
             .iter()
             .map(|(_, freshness, twin)| {
@@ -663,22 +674,22 @@ proptest! {
         let mut dice = Dice::new(seed);
         let (node, hardware, demand) = (dice.twin(), dice.hardware(), dice.demand());
         let assumed = dice.watts(0, 1000);
-        let of = |node: &Twin, demand: &Demand, assumed| {
+        let of = |node: &TwinStatus, demand: &PodDemand, assumed| {
             let facts = NodeFacts { freshness: FRESH, twin: Some(node), hardware: Some(&hardware) };
             score_of(&facts, &calm(), &SEEDS, &PodTerms::of(demand, &SEEDS.coefficients), assumed).unwrap()
         };
         let score = of(&node, &demand, assumed);
         prop_assert!(of(&node, &demand, assumed + Watts::from_bits(more)) <= score);
-        let larger = Demand { cpu: MilliCores::new(demand.cpu.get().saturating_add(milli)), ..demand };
+        let larger = PodDemand { cpu: MilliCores::new(demand.cpu.get().saturating_add(milli)), ..demand };
         prop_assert!(of(&node, &larger, assumed) <= score);
-        let busier = node.power.map(|power| PowerMeasurement {
+        let busier = node.power.map(|power| TwinPower {
             measured: power.measured.map(|measured| measured + Watts::from_bits(more)),
             ..power
         });
-        let busier = Twin { power: busier, ..node };
+        let busier = TwinStatus { power: busier, ..node };
         prop_assert!(of(&busier, &demand, assumed) <= score);
         let hotter = node.cooling.map(|cooling| cooling + Percent::from_bits(more));
-        let hotter = Twin { cooling: hotter, ..node };
+        let hotter = TwinStatus { cooling: hotter, ..node };
         prop_assert!(of(&hotter, &demand, assumed) <= score);
     }
 
@@ -688,8 +699,8 @@ proptest! {
         let (node, hardware, demand) = (dice.twin(), dice.hardware(), dice.demand());
         let measured = dice.watts(-10, 5000);
         let of = |capped| {
-            let power = PowerMeasurement { measured: Some(measured), capped: Some(Watts::from_bits(capped)), trend: None };
-            let node = Twin { power: Some(power), ..node };
+            let power = TwinPower { measured: Some(measured), capped: Some(Watts::from_bits(capped)), trend: None };
+            let node = TwinStatus { power: Some(power), ..node };
             let facts = NodeFacts { freshness: FRESH, twin: Some(&node), hardware: Some(&hardware) };
             score_of(&facts, &calm(), &SEEDS, &PodTerms::of(&demand, &SEEDS.coefficients), Watts::ZERO).unwrap()
         };
@@ -701,7 +712,7 @@ proptest! {
     #[test]
     fn a_cautious_unknown_never_beats_any_known(seed in any::<u64>()) {
         let mut dice = Dice::new(seed);
-        let nodes: Vec<(Freshness, Option<Twin>)> = (0..dice.below(12))
+        let nodes: Vec<(Freshness, Option<TwinStatus>)> = (0..dice.below(12))
             .map(|_| (if dice.below(2) == 0 { FRESH } else { STALE }, Some(dice.twin())))
             .collect();
         let (points, outcome) = all(&Scoring { unknown: UnknownScore::Cautious, ..SEEDS }, &nodes);

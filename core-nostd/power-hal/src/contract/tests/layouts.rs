@@ -1,8 +1,10 @@
-use crate::contract::{Ledger, Mode, Opaque, Report, Rule, Trouble, Twin, check};
-use crate::mock::{Ground, Mock, Plot};
+use crate::contract::{
+    ContractMode, ContractReport, DomainFault, Opaque, RefusableOriginals, Rule, SecondHal, check,
+};
+use crate::mock::{Mock, MockDevice, MockMachine};
 use crate::{
-    Control, Counter, Covers, CpuSet, Domain, Key, Limit, Memory, Originals, PowerHal, Setting, Span,
-    Throttle,
+    Control, Counter, Covers, CpuSet, Domain, Key, Limit, Originals, OriginalsInMemory, PowerHal, Setting,
+    Span, Throttle,
 };
 use crate::{ErrorKind, Original};
 use power_units::{KiloHertz, MicroJoules, MicroWatts, Micros, Percent};
@@ -32,10 +34,10 @@ pub(super) fn package(number: u16) -> Domain {
     Domain::package(number, None).with_counter(counter()).with_power(limit)
 }
 
-pub(super) fn policy(cpu: u16) -> Plot {
+pub(super) fn policy(cpu: u16) -> MockDevice {
     let limit = Limit::new(Span { floor: khz(1_200_000), ceiling: khz(3_200_000) }, khz(0)).unwrap();
     let covers = Covers::new(0, CpuSet::parse(&std::format!("{cpu}")).unwrap()).unwrap();
-    Plot::new(Domain::policy(covers).with_frequency(limit))
+    MockDevice::new(Domain::policy(covers).with_frequency(limit))
 }
 
 fn gpu(address: &str, min: u64, max: u64) -> Domain {
@@ -44,35 +46,35 @@ fn gpu(address: &str, min: u64, max: u64) -> Domain {
     Domain::gpu(address).unwrap().with_power_meter().with_power(limit)
 }
 
-fn passes<const N: usize>(plots: [Plot; N]) -> Report {
-    let ground = Ground::new(plots);
-    let mut hal = Mock::open(&ground, Ledger::new(Memory::<32>::new()));
-    let before: Vec<_> = states(&ground, &plots);
-    let report = check(&mut hal, &mut &ground, Mode::Full).unwrap();
-    assert_eq!(states(&ground, &plots), before, "a run leaves everything as it found it");
+fn passes<const N: usize>(devices: [MockDevice; N]) -> ContractReport {
+    let machine = MockMachine::new(devices);
+    let mut hal = Mock::open(&machine, RefusableOriginals::new(OriginalsInMemory::<32>::new()));
+    let before: Vec<_> = states(&machine, &devices);
+    let report = check(&mut hal, &mut &machine, ContractMode::Full).unwrap();
+    assert_eq!(states(&machine, &devices), before, "a run leaves everything as it found it");
     assert!(hal.originals().inner().is_empty());
     report
 }
 
-fn states<const N: usize>(ground: &Ground<N>, plots: &[Plot]) -> Vec<Option<Setting>> {
-    let keys = plots.iter().map(|plot| *plot.domain().key());
-    keys.flat_map(|key| Control::ALL.map(|control| ground.in_force(&key, control))).collect()
+fn states<const N: usize>(machine: &MockMachine<N>, devices: &[MockDevice]) -> Vec<Option<Setting>> {
+    let keys = devices.iter().map(|device| *device.domain().key());
+    keys.flat_map(|key| Control::ALL.map(|control| machine.in_force(&key, control))).collect()
 }
 
 #[test]
 fn a_machine_of_every_kind_keeps_every_rule() {
     let throttle = Throttle::new(Percent::from_int(80), Percent::ZERO).unwrap();
     let report = passes([
-        Plot::new(package(0)).limited(w(100), w(250)).counting_from(MicroJoules::new(65_532_000_000)),
-        Plot::new(package(1)).limited(w(180), w(200)).drawing(w(250)),
+        MockDevice::new(package(0)).limited(w(100), w(250)).counting_from(MicroJoules::new(65_532_000_000)),
+        MockDevice::new(package(1)).limited(w(180), w(200)).drawing(w(250)),
         policy(0),
         policy(1).limited_to(khz(2_000_000)),
-        Plot::new(gpu("0000:c1:00.0", 200, 700)),
-        Plot::new(gpu("0000:41:00.0", 290, 294)),
-        Plot::new(Domain::socket(0).with_power_meter().with_power(register()))
+        MockDevice::new(gpu("0000:c1:00.0", 200, 700)),
+        MockDevice::new(gpu("0000:41:00.0", 290, 294)),
+        MockDevice::new(Domain::socket(0).with_power_meter().with_power(register()))
             .held_at(Setting::Power(w(240))),
-        Plot::new(Domain::socket(1).with_throttle(throttle)),
-        Plot::new(Domain::package(2, Some(1)).with_counter(Counter::endless())),
+        MockDevice::new(Domain::socket(1).with_throttle(throttle)),
+        MockDevice::new(Domain::package(2, Some(1)).with_counter(Counter::endless())),
     ]);
     assert_eq!(
         (report.domains, report.controls, report.blocked, report.blind, report.in_use),
@@ -91,7 +93,7 @@ fn absent_hardware_is_an_empty_list_and_no_error() {
 #[test]
 fn a_meter_that_nothing_can_limit_keeps_the_contract() {
     // EPYC under powercap: energy, and no limit.
-    let report = passes([0, 1].map(|n| Plot::new(Domain::package(n, None).with_counter(counter()))));
+    let report = passes([0, 1].map(|n| MockDevice::new(Domain::package(n, None).with_counter(counter()))));
     assert_eq!((report.domains, report.controls), (2, 0));
     assert!(report.looks(Rule::LackingRefused) == 8 && report.looks(Rule::BatchSurvives) == 2);
 }
@@ -100,7 +102,7 @@ fn a_meter_that_nothing_can_limit_keeps_the_contract() {
 fn a_range_of_one_value_and_a_range_that_nobody_knows_keep_the_contract() {
     let one = Domain::package(0, None).with_power(register().known(Some(w(290)), Some(w(290))).unwrap());
     let unknown = Domain::package(1, None).with_power(register());
-    let report = passes([Plot::new(one), Plot::new(unknown).limited(w(35), w(60))]);
+    let report = passes([MockDevice::new(one), MockDevice::new(unknown).limited(w(35), w(60))]);
     assert_eq!((report.controls, report.blocked), (2, 0));
 }
 
@@ -109,45 +111,45 @@ fn a_domain_with_every_control_has_each_original_of_its_own() {
     let limit = Limit::new(Span { floor: khz(210_000), ceiling: khz(1_980_000) }, khz(15_000)).unwrap();
     let throttle = Throttle::new(Percent::HUNDRED, Percent::ZERO).unwrap();
     let all = gpu("0000:01:00.0", 200, 700).with_frequency(limit).with_throttle(throttle);
-    assert_eq!(passes([Plot::new(all)]).controls, 3);
+    assert_eq!(passes([MockDevice::new(all)]).controls, 3);
 }
 
 #[test]
 fn limits_below_their_own_range_come_back_as_they_were() {
     // A vendor tool has set less than the hardware calls its minimum.
-    let report = passes([Plot::new(package(0)).limited(w(40), w(50)), Plot::new(package(1))]);
+    let report = passes([MockDevice::new(package(0)).limited(w(40), w(50)), MockDevice::new(package(1))]);
     assert_eq!(report.controls, 2);
 }
 
 #[test]
 fn a_meter_wraps_within_a_run_without_being_called_backward() {
     let just_before = MicroJoules::new(65_532_611_002 - 5_000_000);
-    passes([Plot::new(package(0)).counting_from(just_before).drawing(w(270))]);
+    passes([MockDevice::new(package(0)).counting_from(just_before).drawing(w(270))]);
 }
 
 #[test]
 fn a_large_machine_keeps_the_contract() {
-    let plots: [Plot; 24] = core::array::from_fn(|cpu| policy(cpu as u16));
-    assert_eq!(passes(plots).controls, 24);
+    let devices: [MockDevice; 24] = core::array::from_fn(|cpu| policy(cpu as u16));
+    assert_eq!(passes(devices).controls, 24);
 }
 
 /// A HAL that counts what reaches it from the port.
-type Counted<'g> = Mock<'g, Ledger<Memory<4>>, 2>;
+type Counted<'g> = Mock<'g, RefusableOriginals<OriginalsInMemory<4>>, 2>;
 
-fn two() -> Ground<2> {
-    Ground::new([Plot::new(package(0)).limited(w(180), w(200)), Plot::new(package(1))])
+fn two() -> MockMachine<2> {
+    MockMachine::new([MockDevice::new(package(0)).limited(w(180), w(200)), MockDevice::new(package(1))])
 }
 
-fn open(ground: &Ground<2>) -> Counted<'_> {
-    Mock::open(ground, Ledger::new(Memory::new()))
+fn open(machine: &MockMachine<2>) -> Counted<'_> {
+    Mock::open(machine, RefusableOriginals::new(OriginalsInMemory::new()))
 }
 
 #[test]
 fn a_read_only_run_writes_nothing_at_any_instant() {
-    let ground = two();
-    let report = check(&mut open(&ground), &mut &ground, Mode::ReadOnly).unwrap();
+    let machine = two();
+    let report = check(&mut open(&machine), &mut &machine, ContractMode::ReadOnly).unwrap();
     for number in 0..2 {
-        assert!(ground.instants(&Key::package(number, None)).unwrap().is_still());
+        assert!(machine.instants(&Key::package(number, None)).unwrap().is_still());
     }
     assert_eq!((report.domains, report.controls), (2, 0));
     let seen: Vec<_> = Rule::ALL.into_iter().filter(|rule| report.looks(*rule) > 0).collect();
@@ -166,10 +168,10 @@ fn a_read_only_run_writes_nothing_at_any_instant() {
 
 #[test]
 fn real_hardware_is_seen_through_a_second_hal() {
-    let ground = two();
-    let mut hal = open(&ground);
-    let mut twin = Twin::new(open(&ground), |span: Micros| ground.advance(span));
-    let report = check(&mut hal, &mut twin, Mode::Lowering).unwrap();
+    let machine = two();
+    let mut hal = open(&machine);
+    let mut twin = SecondHal::new(open(&machine), |span: Micros| machine.advance(span));
+    let report = check(&mut hal, &mut twin, ContractMode::Lowering).unwrap();
     assert_eq!((report.domains, report.controls, report.blocked), (2, 2, 0));
     assert!(report.looks(Rule::SavedFirst) == 2 && report.looks(Rule::MeterForward) > 0);
     assert_eq!((report.looks(Rule::ZeroRefused), report.looks(Rule::LockedSaid)), (0, 0));
@@ -177,8 +179,8 @@ fn real_hardware_is_seen_through_a_second_hal() {
 
 #[test]
 fn where_nothing_can_be_seen_the_report_says_what_was_not_looked_at() {
-    let ground = two();
-    let report = check(&mut open(&ground), &mut Opaque, Mode::Full).unwrap();
+    let machine = two();
+    let report = check(&mut open(&machine), &mut Opaque, ContractMode::Full).unwrap();
     let unseen: Vec<_> = report.unseen().collect();
     for rule in
         [Rule::BatchSurvives, Rule::SampleSeesOthers, Rule::Ordered, Rule::RestartRestores, Rule::GoneSaid]
@@ -190,37 +192,37 @@ fn where_nothing_can_be_seen_the_report_says_what_was_not_looked_at() {
 
 #[test]
 fn a_machine_that_is_locked_from_the_start_is_reported_as_blocked() {
-    let ground = two();
-    ground.cause(Trouble::Locked(Key::package(0, None)));
-    let report = check(&mut open(&ground), &mut &ground, Mode::Lowering).unwrap();
+    let machine = two();
+    machine.cause(DomainFault::Locked(Key::package(0, None)));
+    let report = check(&mut open(&machine), &mut &machine, ContractMode::Lowering).unwrap();
     assert_eq!((report.controls, report.blocked), (1, 1));
 }
 
 #[test]
 fn a_control_that_is_in_use_is_left_alone() {
-    let ground = two();
-    let mut hal = open(&ground);
+    let machine = two();
+    let mut hal = open(&machine);
     let (key, word) = (Key::package(1, None), 270_000_000);
     hal.originals().keep(&key, Control::Power, &Original::new(0, &[word, word]).unwrap()).unwrap();
-    let report = check(&mut hal, &mut &ground, Mode::Lowering).unwrap();
+    let report = check(&mut hal, &mut &machine, ContractMode::Lowering).unwrap();
     assert_eq!((report.controls, report.in_use), (1, 1));
     assert!(hal.originals().kept(&key, Control::Power).is_some());
-    assert!(ground.instants(&key).unwrap().is_still());
+    assert!(machine.instants(&key).unwrap().is_still());
 }
 
 #[test]
 fn a_machine_that_cannot_be_read_is_reported_as_blind() {
-    let ground = two();
-    ground.cause(Trouble::Unreadable(Key::package(0, None)));
-    let report = check(&mut open(&ground), &mut Opaque, Mode::Lowering).unwrap();
+    let machine = two();
+    machine.cause(DomainFault::Unreadable(Key::package(0, None)));
+    let report = check(&mut open(&machine), &mut Opaque, ContractMode::Lowering).unwrap();
     assert_eq!((report.controls, report.blind), (1, 1));
 }
 
 #[test]
 fn a_journal_that_refuses_from_the_start_is_a_breach_with_its_reason() {
-    let ground = two();
-    let mut hal = Mock::open(&ground, Ledger::new(Memory::<0>::new()));
-    let breach = check(&mut hal, &mut &ground, Mode::Full).unwrap_err();
+    let machine = two();
+    let mut hal = Mock::open(&machine, RefusableOriginals::new(OriginalsInMemory::<0>::new()));
+    let breach = check(&mut hal, &mut &machine, ContractMode::Full).unwrap_err();
     assert_eq!((breach.rule, breach.error), (Rule::Applies, Some(ErrorKind::Io)));
     let text = std::string::ToString::to_string(&breach);
     assert!(text.starts_with("broken: Applies at package-0, asked Power("), "{text}");

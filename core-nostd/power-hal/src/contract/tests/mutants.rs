@@ -5,17 +5,22 @@
 mod fault;
 
 use super::layouts::{counter, khz, package, policy, w};
-use crate::contract::{Breach, Instants, Ledger, Mode, Report, Trouble, World, check};
-use crate::mock::{Ground, Mock, MockError, Plot};
-use crate::{
-    Applied, Control, Domain, Domains, Error, ErrorKind, ErrorType, Failure, Generation, Handle, Key,
+use crate::contract::{
+    ContractBreach, ContractMode, ContractReport, ContractWorld, DomainFault, Instants, RefusableOriginals,
+    check,
 };
-use crate::{Measured, Memory, Original, Originals, PowerHal, Reading, Refusal, Released, Sample, Setting};
+use crate::mock::{Mock, MockDevice, MockError, MockMachine};
+use crate::{
+    Applied, Control, Domain, Domains, Error, ErrorKind, ErrorType, Generation, Handle, Key, PortError,
+};
+use crate::{
+    Measured, Original, Originals, OriginalsInMemory, PowerHal, Reading, Refusal, Released, Sample, Setting,
+};
 use fault::Fault;
 use power_units::{KiloHertz, MicroJoules, MicroWatts, Micros, Stamp};
 use std::vec::Vec;
 
-type Inner<'g> = Mock<'g, Ledger<Memory<16>>, 4>;
+type Inner<'g> = Mock<'g, RefusableOriginals<OriginalsInMemory<16>>, 4>;
 
 /// The mock with a fault.
 struct Mutant<'g> {
@@ -29,23 +34,27 @@ struct Mutant<'g> {
     touched: bool,
     restored: bool,
     last_written: Option<Setting>,
-    ground: &'g Ground<4>,
+    machine: &'g MockMachine<4>,
 }
 
 /// Two packages, a policy, and a package that only has a meter: the long-term limit of the first has room above it
 /// while its short-term limit is high, so that the order of writing shows.
-fn ground() -> Ground<4> {
-    Ground::new([
-        Plot::new(package(0)).limited(w(100), w(250)),
-        Plot::new(package(1)).limited(w(180), w(200)),
+fn machine() -> MockMachine<4> {
+    MockMachine::new([
+        MockDevice::new(package(0)).limited(w(100), w(250)),
+        MockDevice::new(package(1)).limited(w(180), w(200)),
         policy(0).limited_to(khz(2_400_000)),
-        Plot::new(Domain::package(2, None).with_counter(counter())),
+        MockDevice::new(Domain::package(2, None).with_counter(counter())),
     ])
 }
 
 impl<'g> Mutant<'g> {
-    fn open(ground: &'g Ground<4>, journal: Ledger<Memory<16>>, fault: Fault) -> Self {
-        let hal = Mock::open(ground, journal);
+    fn open(
+        machine: &'g MockMachine<4>,
+        journal: RefusableOriginals<OriginalsInMemory<16>>,
+        fault: Fault,
+    ) -> Self {
+        let hal = Mock::open(machine, journal);
         let mut mutant = Self {
             hal,
             fault,
@@ -56,12 +65,12 @@ impl<'g> Mutant<'g> {
             touched: false,
             restored: false,
             last_written: None,
-            ground,
+            machine,
         };
         mutant.show();
         if fault == Fault::ClearsLimitsAtStart {
             for number in [0, 1] {
-                ground.cause(Trouble::Moved(Key::package(number, None), Setting::Power(w(270))));
+                machine.cause(DomainFault::Moved(Key::package(number, None), Setting::Power(w(270))));
             }
         }
         mutant
@@ -102,14 +111,14 @@ impl<'g> Mutant<'g> {
     }
 
     /// Writes without the port's care, and judges as the port does.
-    fn write_bare(&mut self, handle: Handle, wish: Setting) -> Result<Applied, Failure<MockError>> {
+    fn write_bare(&mut self, handle: Handle, wish: Setting) -> Result<Applied, PortError<MockError>> {
         let domain = *self.domains().get(handle).ok_or(Refusal::Stale)?;
-        let effective = self.hal.write(handle, wish).map_err(Failure::Hal)?;
+        let effective = self.hal.write(handle, wish).map_err(PortError::Hal)?;
         Ok(Applied::new(&domain, wish, effective))
     }
 
-    fn keep_now(&mut self, handle: Handle, control: Control) -> Result<(), Failure<MockError>> {
-        let original = self.hal.save(handle, control).map_err(Failure::Hal)?;
+    fn keep_now(&mut self, handle: Handle, control: Control) -> Result<(), PortError<MockError>> {
+        let original = self.hal.save(handle, control).map_err(PortError::Hal)?;
         let key = self.key(handle).ok_or(Refusal::Stale)?;
         Ok(self.hal.originals().keep(&key, control, &original).map_err(Refusal::NotKept)?)
     }
@@ -140,7 +149,7 @@ impl ErrorType for Plain<'_, '_> {
 }
 
 impl PowerHal for Plain<'_, '_> {
-    type Originals = Ledger<Memory<16>>;
+    type Originals = RefusableOriginals<OriginalsInMemory<16>>;
 
     fn domains(&self) -> Domains<'_> {
         (*self.0).domains()
@@ -166,7 +175,7 @@ impl PowerHal for Plain<'_, '_> {
 }
 
 impl PowerHal for Mutant<'_> {
-    type Originals = Ledger<Memory<16>>;
+    type Originals = RefusableOriginals<OriginalsInMemory<16>>;
 
     fn domains(&self) -> Domains<'_> {
         let generation =
@@ -239,7 +248,7 @@ impl PowerHal for Mutant<'_> {
             _ => setting,
         };
         if let (Fault::RaisesFirst, Setting::Power(_), Some(key)) = (self.fault, wish, self.key(domain)) {
-            self.ground.cause(Trouble::Moved(key, wish));
+            self.machine.cause(DomainFault::Moved(key, wish));
         }
         let written = self.hal.write(handle, wish);
         self.last_written = written.ok();
@@ -258,7 +267,7 @@ impl PowerHal for Mutant<'_> {
                 Ok(effective)
             }
             (Fault::LockedLosesSight, Err(error)) if error.kind == ErrorKind::Locked => {
-                self.ground.cause(Trouble::Unreadable(self.key(domain).unwrap()));
+                self.machine.cause(DomainFault::Unreadable(self.key(domain).unwrap()));
                 Err(error)
             }
             (_, written) => written,
@@ -271,8 +280,10 @@ impl PowerHal for Mutant<'_> {
                 self.hal.write(domain, Setting::Power(w(270))).map(|_| ())
             }
             (Fault::RestoresOneOfTwoLimits, Control::Power, &[long, _]) => {
-                self.ground
-                    .cause(Trouble::Moved(self.key(domain).unwrap(), Setting::Power(MicroWatts::new(long))));
+                self.machine.cause(DomainFault::Moved(
+                    self.key(domain).unwrap(),
+                    Setting::Power(MicroWatts::new(long)),
+                ));
                 Ok(())
             }
             (Fault::RestoresRaisingFirst, Control::Power, &[long, short]) => {
@@ -280,7 +291,7 @@ impl PowerHal for Mutant<'_> {
                 let (top, key) =
                     (Original::new(0, &[270_000_000, short]).unwrap(), self.key(domain).unwrap());
                 self.hal.restore(domain, control, &top)?;
-                self.ground.cause(Trouble::Moved(key, Setting::Power(MicroWatts::new(long))));
+                self.machine.cause(DomainFault::Moved(key, Setting::Power(MicroWatts::new(long))));
                 Ok(())
             }
             _ => self.hal.restore(self.inner(domain), control, original),
@@ -299,7 +310,7 @@ impl PowerHal for Mutant<'_> {
         }
     }
 
-    fn apply(&mut self, domain: Handle, wish: Setting) -> Result<Applied, Failure<MockError>> {
+    fn apply(&mut self, domain: Handle, wish: Setting) -> Result<Applied, PortError<MockError>> {
         let control = wish.control();
         let described = *self.domains().get(domain).ok_or(Refusal::Stale)?;
         let key = *described.key();
@@ -312,7 +323,7 @@ impl PowerHal for Mutant<'_> {
                 Ok(Applied::new(&described, wish, wish))
             }
             Fault::LackingIsAnIoError if admitted == Err(Refusal::Lacking) => {
-                Err(Failure::Hal(self.error(ErrorKind::Io)))
+                Err(PortError::Hal(self.error(ErrorKind::Io)))
             }
             Fault::AcceptsZero if is_zero(wish) => {
                 self.keep_now(domain, control)?;
@@ -323,7 +334,7 @@ impl PowerHal for Mutant<'_> {
                 Control::Frequency | Control::Throttle => Plain(self).apply(domain, wish),
             },
             Fault::RefusesGoodWishes if admitted == Ok(wish) => {
-                Err(Failure::Hal(self.error(ErrorKind::OutOfRange)))
+                Err(PortError::Hal(self.error(ErrorKind::OutOfRange)))
             }
             Fault::DoesNotClamp if admitted.is_ok() => {
                 if self.originals().kept(&key, control).is_none() {
@@ -346,16 +357,16 @@ impl PowerHal for Mutant<'_> {
             }
             Fault::NeverSaves if admitted.is_ok() => self.write_bare(domain, admitted?),
             Fault::SavesTooLate if admitted.is_ok() => {
-                let original = self.hal.save(domain, control).map_err(Failure::Hal)?;
+                let original = self.hal.save(domain, control).map_err(PortError::Hal)?;
                 let applied = self.write_bare(domain, admitted?)?;
                 self.originals().keep(&key, control, &original).map_err(Refusal::NotKept)?;
                 Ok(Applied::new(&described, wish, applied.effective()))
             }
             Fault::SavesTooLateAndTakesItBack if admitted.is_ok() => {
-                let original = self.hal.save(domain, control).map_err(Failure::Hal)?;
+                let original = self.hal.save(domain, control).map_err(PortError::Hal)?;
                 let applied = self.write_bare(domain, admitted?)?;
                 if let Err(kind) = self.originals().keep(&key, control, &original) {
-                    self.hal.restore(domain, control, &original).map_err(Failure::Hal)?;
+                    self.hal.restore(domain, control, &original).map_err(PortError::Hal)?;
                     return Err(Refusal::NotKept(kind).into());
                 }
                 Ok(Applied::new(&described, wish, applied.effective()))
@@ -379,7 +390,7 @@ impl PowerHal for Mutant<'_> {
         }
     }
 
-    fn release(&mut self, domain: Handle) -> Result<Released, Failure<MockError>> {
+    fn release(&mut self, domain: Handle) -> Result<Released, PortError<MockError>> {
         let key = self.key(domain).ok_or(Refusal::Stale)?;
         let holds = Control::ALL.into_iter().any(|control| self.originals().kept(&key, control).is_some());
         let fault = self.fault;
@@ -402,7 +413,7 @@ impl PowerHal for Mutant<'_> {
                 }
                 released
             }
-            Fault::SecondReleaseFails if self.restored => Err(Failure::Hal(self.error(ErrorKind::Io))),
+            Fault::SecondReleaseFails if self.restored => Err(PortError::Hal(self.error(ErrorKind::Io))),
             Fault::SecondReleaseWrites if self.restored => {
                 let _ = self.hal.write(domain, Setting::Power(w(270)));
                 Ok(Released::Untouched)
@@ -424,47 +435,47 @@ impl PowerHal for Mutant<'_> {
     }
 }
 
-/// The ground behind a mutant. Without losses where a fault would be found out by one before its own rule is looked at.
+/// The machine behind a mutant. Without losses where a fault would be found out by one before its own rule is looked at.
 struct Behind<'g> {
-    ground: &'g Ground<4>,
+    machine: &'g MockMachine<4>,
     losses: bool,
 }
 
-impl<'g> World<Mutant<'g>> for Behind<'g> {
+impl<'g> ContractWorld<Mutant<'g>> for Behind<'g> {
     fn in_force(&mut self, domain: &Key, control: Control) -> Option<Setting> {
-        self.ground.in_force(domain, control)
+        self.machine.in_force(domain, control)
     }
 
     fn instants(&mut self, domain: &Key) -> Option<Instants> {
-        self.ground.instants(domain)
+        self.machine.instants(domain)
     }
 
     fn advance(&mut self, span: Micros) -> bool {
-        self.ground.advance(span);
+        self.machine.advance(span);
         true
     }
 
-    fn cause(&mut self, trouble: Trouble) -> bool {
+    fn cause(&mut self, trouble: DomainFault) -> bool {
         match trouble {
-            Trouble::Vanished(_) if !self.losses => false,
-            _ => self.ground.cause(trouble),
+            DomainFault::Vanished(_) if !self.losses => false,
+            _ => self.machine.cause(trouble),
         }
     }
 
-    fn heal(&mut self, trouble: Trouble) {
-        self.ground.heal(trouble);
+    fn heal(&mut self, trouble: DomainFault) {
+        self.machine.heal(trouble);
     }
 
     fn restart(&mut self, hal: &mut Mutant<'g>) -> bool {
         let journal = hal.hal.originals().clone();
-        *hal = Mutant::open(self.ground, journal, hal.fault);
+        *hal = Mutant::open(self.machine, journal, hal.fault);
         true
     }
 }
 
-fn run(fault: Fault) -> Result<Report, Breach> {
-    let ground = ground();
-    let mut mutant = Mutant::open(&ground, Ledger::new(Memory::new()), fault);
-    let mut behind = Behind { ground: &ground, losses: fault != Fault::KeysByPosition };
-    check(&mut mutant, &mut behind, Mode::Full)
+fn run(fault: Fault) -> Result<ContractReport, ContractBreach> {
+    let machine = machine();
+    let mut mutant = Mutant::open(&machine, RefusableOriginals::new(OriginalsInMemory::new()), fault);
+    let mut behind = Behind { machine: &machine, losses: fault != Fault::KeysByPosition };
+    check(&mut mutant, &mut behind, ContractMode::Full)
 }

@@ -1,10 +1,10 @@
 use super::*;
 use crate::front::wanted::Subject;
 use crate::machine::{Details, Device, Drawn, Found};
-use joulie_api::condition::Status;
+use joulie_api::condition::ConditionStatus;
 use joulie_core::node::cap::Blocked;
-use joulie_core::node::cap::{CapRange, Desired};
-use joulie_core::node::throttle::Throttle;
+use joulie_core::node::cap::{CapRange, DesiredCap};
+use joulie_core::node::throttle::ThrottlePercent;
 use node_kit::Desire;
 use power_hal::ErrorKind;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ fn goal(cpu: CapIntent, gpu: CapIntent) -> Wanted {
     })
 }
 
-fn part(means: Means, report: Report, limit: Option<i32>, drawn: i32) -> Part {
+fn part(means: Means, report: CapReport, limit: Option<i32>, drawn: i32) -> Part {
     let device = |number| Device {
         key: format!("package-{number}"),
         limit: limit.map(watts),
@@ -42,7 +42,7 @@ fn part(means: Means, report: Report, limit: Option<i32>, drawn: i32) -> Part {
 fn nothing() -> Part {
     Part {
         means: Means::None,
-        report: Report::NoIntent,
+        report: CapReport::NoIntent,
         devices: Vec::new(),
         drawn: Drawn::Unmetered,
         trouble: None,
@@ -75,8 +75,8 @@ fn why(outcome: &Outcome) -> Why {
     outcome.verdict.as_ref().unwrap().why
 }
 
-fn result(result: CapResult) -> Report {
-    Report::Cap(result)
+fn result(result: CapResult) -> CapReport {
+    CapReport::Cap(result)
 }
 
 #[test]
@@ -86,9 +86,13 @@ fn what_is_in_force_and_seen_in_what_is_drawn_is_enforced() {
     let said = outcome.cpu.clone().unwrap();
     assert_eq!((said.backend, said.result, said.generation), (Means::Limits("rapl"), "applied", Some(3)));
     assert_eq!((said.requested, said.cap), (Some(watts(120)), Some(watts(120))));
-    assert_eq!((why(&outcome), why(&outcome).status()), (Why::Enforced, Status::True));
+    assert_eq!((why(&outcome), why(&outcome).status()), (Why::Enforced, ConditionStatus::True));
     let outcome = of(&cap(120), part(Means::Limits("rapl"), applied, Some(120), 300), nothing());
-    assert_eq!((why(&outcome), why(&outcome).status()), (Why::Pending, Status::Unknown), "not seen yet");
+    assert_eq!(
+        (why(&outcome), why(&outcome).status()),
+        (Why::Pending, ConditionStatus::Unknown),
+        "not seen yet"
+    );
     let dark = Part { drawn: Drawn::Unmetered, ..part(Means::Limits("rapl"), applied, Some(120), 0) };
     assert_eq!(why(&of(&cap(120), dark, nothing())), Why::Unmeasured, "unknown is never good news");
 }
@@ -102,12 +106,16 @@ fn clamped_blocked_and_failed_are_told_apart() {
     assert!(said.message.contains("asked for 100"), "{}", said.message);
     assert_eq!(
         (why(&outcome).word(), why(&outcome).status()),
-        ("Clamped", Status::False),
+        ("Clamped", ConditionStatus::False),
         "more than was asked"
     );
     let below = result(CapResult::Clamped { requested: watts(600), effective: watts(500) });
     let outcome = of(&cap(300), part(Means::Limits("rapl"), below, Some(250), 480), nothing());
-    assert_eq!((why(&outcome).word(), why(&outcome).status()), ("Clamped", Status::True), "less is kept");
+    assert_eq!(
+        (why(&outcome).word(), why(&outcome).status()),
+        ("Clamped", ConditionStatus::True),
+        "less is kept"
+    );
     let said = outcome.cpu.clone().unwrap();
     assert!(said.message.contains("the hardware takes 500"), "{}", said.message);
     let mut owned = part(
@@ -147,7 +155,7 @@ fn the_outcome_of_one_wish_is_never_taken_for_that_of_the_next() {
     let outcome = Outcomes::default().of(&cap(100), &old, &TERMS, Mono::START);
     assert_eq!(outcome, Outcome::default());
     // And what is on its way says nothing new about itself, but is no success either.
-    let outcome = of(&cap(100), part(Means::Limits("rapl"), Report::Pending, Some(120), 200), nothing());
+    let outcome = of(&cap(100), part(Means::Limits("rapl"), CapReport::Pending, Some(120), 200), nothing());
     assert_eq!((outcome.cpu.clone(), why(&outcome)), (None, Why::Pending));
 }
 
@@ -155,11 +163,12 @@ fn the_outcome_of_one_wish_is_never_taken_for_that_of_the_next() {
 fn a_throttle_of_a_percentage_is_told_with_its_share() {
     // Agent table, row 23.
     let percent = goal(CapIntent::of_percent(power_units::Percent::HUNDRED), CapIntent::NONE);
-    let outcome = of(&percent, part(Means::Dvfs, Report::Throttled(Throttle::NONE), None, 250), nothing());
+    let outcome =
+        of(&percent, part(Means::Dvfs, CapReport::Throttled(ThrottlePercent::NONE), None, 250), nothing());
     let said = outcome.cpu.clone().unwrap();
     assert_eq!((said.backend.word(), said.result), ("dvfs", "applied"));
     assert!(said.message.contains("throttle=0%"), "{}", said.message);
-    assert_eq!(why(&outcome).status(), Status::Unknown, "no watts are known, so none are kept");
+    assert_eq!(why(&outcome).status(), ConditionStatus::Unknown, "no watts are known, so none are kept");
 }
 
 #[test]
@@ -167,7 +176,7 @@ fn gpus_are_told_in_the_words_of_the_contract() {
     let wanted = goal(CapIntent::NONE, CapIntent::of_watts(watts(250)));
     // Agent table, row 35.
     let applied = result(CapResult::Applied { effective: watts(500) });
-    let idle = Part { report: Report::NoIntent, ..part(Means::None, Report::NoIntent, Some(250), 300) };
+    let idle = Part { report: CapReport::NoIntent, ..part(Means::None, CapReport::NoIntent, Some(250), 300) };
     let outcome = of(&wanted, idle.clone(), part(Means::Http, applied, Some(250), 480));
     let said = outcome.gpu.clone().unwrap();
     assert_eq!((said.backend.word(), said.result, said.cap), ("http", "applied", Some(watts(250))));
@@ -226,7 +235,7 @@ fn caps_that_a_lease_replaced_are_not_those_that_were_asked() {
         let view =
             View { lease, ..view(&wanted, part(Means::Limits("rapl"), applied, Some(120), 200), nothing()) };
         let outcome = Outcomes::default().of(&wanted, &view, &TERMS, Mono::START);
-        assert_eq!(why(&outcome).status() == Status::True, holds, "{lease:?}");
+        assert_eq!(why(&outcome).status() == ConditionStatus::True, holds, "{lease:?}");
         let text = outcome.verdict.unwrap().message;
         assert_eq!(text.contains("nobody confirms"), lease != LeaseState::Desired, "{lease:?}: {text}");
     }
@@ -237,7 +246,7 @@ fn a_part_that_the_configuration_leaves_alone_is_blocked() {
     let wanted = cap(120);
     let terms = Terms { cpu: false, ..TERMS };
     let mut view = view(&wanted, nothing(), nothing());
-    view.desire = Desire { gpu: Desired::Cap(CapIntent::NONE), ..Desire::UNKNOWN };
+    view.desire = Desire { gpu: DesiredCap::Cap(CapIntent::NONE), ..Desire::UNKNOWN };
     let outcome = Outcomes::default().of(&wanted, &view, &terms, Mono::START);
     assert_eq!((outcome.cpu.clone().unwrap().result, why(&outcome)), ("blocked", Why::Blocked));
 }
@@ -261,6 +270,9 @@ fn a_limit_that_nothing_reads_back_is_not_called_read_back() {
     let taken = Part { drawn: Drawn::Unmetered, ..part(Means::Limits("rapl"), applied, None, 0) };
     let outcome = of(&cap(120), taken, nothing());
     let said = outcome.cpu.clone().unwrap();
-    assert_eq!((said.cap, why(&outcome), why(&outcome).status()), (None, Why::Unmeasured, Status::Unknown));
+    assert_eq!(
+        (said.cap, why(&outcome), why(&outcome).status()),
+        (None, Why::Unmeasured, ConditionStatus::Unknown)
+    );
     assert!(said.message.contains("the limit was taken, and nothing reads it back"), "{}", said.message);
 }

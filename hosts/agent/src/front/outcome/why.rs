@@ -1,6 +1,6 @@
 //! Why the condition `CapEnforced` is as it is.
 
-use joulie_api::condition::{ConditionReason, ConditionType, Status};
+use joulie_api::condition::{ConditionReason, ConditionStatus, ConditionType};
 
 /// The reason of the condition; the later ones win over the earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -110,10 +110,10 @@ impl Why {
         }
     }
 
-    pub(crate) const fn status(self) -> Status {
+    pub(crate) const fn status(self) -> ConditionStatus {
         match self {
-            Self::NoCap | Self::Enforced | Self::Clamped => Status::True,
-            Self::Pending | Self::Unmeasured => Status::Unknown,
+            Self::NoCap | Self::Enforced | Self::Clamped => ConditionStatus::True,
+            Self::Pending | Self::Unmeasured => ConditionStatus::Unknown,
             Self::Exceeded
             | Self::ClampedAbove
             | Self::Blocked
@@ -121,7 +121,7 @@ impl Why {
             | Self::Malformed
             | Self::LeaseExpired
             | Self::Deselected
-            | Self::SimulateOnly => Status::False,
+            | Self::SimulateOnly => ConditionStatus::False,
         }
     }
 }

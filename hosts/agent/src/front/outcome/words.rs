@@ -3,7 +3,7 @@
 use super::Said;
 use crate::machine::{Device, Means, Part};
 use joulie_api::number::Number;
-use joulie_core::node::cap::{Blocked, CapIntent, CapRange, CapResult, Floor, Report, Resolution};
+use joulie_core::node::cap::{Blocked, CapIntent, CapRange, CapReport, CapResult, Floor, Resolution};
 use power_units::{Amount, Role, Watts};
 
 /// The two kinds of devices.
@@ -50,16 +50,16 @@ pub(super) fn said(
     }
     let count = part.devices.len();
     Some(match part.report {
-        Report::Pending => return None,
-        Report::NoIntent => say(Means::None, "none", no_intent(kind, count).to_owned()),
-        Report::Throttled(throttle) => {
+        CapReport::Pending => return None,
+        CapReport::NoIntent => say(Means::None, "none", no_intent(kind, count).to_owned()),
+        CapReport::Throttled(throttle) => {
             let message = format!(
                 "throttle={}% of the frequency policies; a percentage could not be resolved to watts here",
                 throttle.get()
             );
             say(Means::Dvfs, "applied", message)
         }
-        Report::Cap(CapResult::Applied { effective } | CapResult::Clamped { effective, .. })
+        CapReport::Cap(CapResult::Applied { effective } | CapResult::Clamped { effective, .. })
             if part.means == Means::Dvfs =>
         {
             let held = format!(
@@ -67,21 +67,23 @@ pub(super) fn said(
                 Number::tenths(effective)
             );
             let bound = match part.report {
-                Report::Cap(CapResult::Clamped { requested, .. }) => format!(
+                CapReport::Cap(CapResult::Clamped { requested, .. }) => format!(
                     "everything is throttled, and the packages still draw {} W of the {} W asked",
                     whole(effective),
                     Number::tenths(requested)
                 ),
-                Report::Cap(_) | Report::NoIntent | Report::Pending | Report::Throttled(_) => held,
+                CapReport::Cap(_) | CapReport::NoIntent | CapReport::Pending | CapReport::Throttled(_) => {
+                    held
+                }
             };
             say(Means::Dvfs, "applied", bound)
         }
-        Report::Cap(CapResult::Applied { .. }) => {
+        CapReport::Cap(CapResult::Applied { .. }) => {
             let cap = in_force(part);
             let message = format!("{}{}", applied(kind), each(kind, cap, count));
             Said { cap, ..say(part.means, "applied", message) }
         }
-        Report::Cap(CapResult::Clamped { requested: asked, effective }) => {
+        CapReport::Cap(CapResult::Clamped { requested: asked, effective }) => {
             let cap = in_force(part);
             let message = format!(
                 "{}asked for {} W together, {} {} W: {}",
@@ -93,14 +95,14 @@ pub(super) fn said(
             );
             Said { cap, ..say(part.means, "applied", message) }
         }
-        Report::Cap(CapResult::Blocked(reason)) => {
+        CapReport::Cap(CapResult::Blocked(reason)) => {
             let mut message = reason.to_string();
             if let Some(trouble) = part.trouble.as_ref().filter(|_| reason != Blocked::NoGpus) {
                 message.push_str(&format!(" ({trouble})"));
             }
             say(Means::None, "blocked", message)
         }
-        Report::Cap(CapResult::Failed(failure)) => {
+        CapReport::Cap(CapResult::Failed(failure)) => {
             let message = match &part.trouble {
                 Some(trouble) => format!("{failure}: {trouble}"),
                 None => failure.to_string(),
@@ -171,12 +173,12 @@ fn requested(intent: CapIntent, part: &Part) -> Option<Watts> {
 /// What a closed loop holds each package to: they have no limits of their own that could be read back.
 pub(super) fn held_by_loop(part: &Part) -> Option<Watts> {
     match (part.means, part.report) {
-        (Means::Dvfs, Report::Cap(CapResult::Applied { effective })) => {
+        (Means::Dvfs, CapReport::Cap(CapResult::Applied { effective })) => {
             effective.part(1, u64::try_from(part.devices.len()).ok()?, Role::Demand)
         }
         (
             Means::None | Means::Limits(_) | Means::Dvfs | Means::Http,
-            Report::NoIntent | Report::Pending | Report::Throttled(_) | Report::Cap(_),
+            CapReport::NoIntent | CapReport::Pending | CapReport::Throttled(_) | CapReport::Cap(_),
         ) => None,
     }
 }

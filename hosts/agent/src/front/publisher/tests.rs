@@ -4,7 +4,7 @@ use crate::front::pace::Pace as PowerPace;
 use crate::front::publish::Writer;
 use crate::metrics::Metrics;
 use bytes::Bytes;
-use host_kit::clock::Clock;
+use host_kit::clock::HostClock;
 use http::{Method, Request, Response};
 use http_body_util::Full;
 use kube::client::Body;
@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard};
 /// The runtime's own time, which a test lets run ahead.
 struct Virtual(tokio::time::Instant);
 
-impl Clock for Virtual {
+impl HostClock for Virtual {
     fn mono(&self) -> Mono {
         Mono::at(self.0.elapsed())
     }

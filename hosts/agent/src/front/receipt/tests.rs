@@ -2,7 +2,7 @@ use super::*;
 use crate::front::rows::NodeRow;
 use crate::machine::{Details, Found, LeaseState};
 use joulie_core::node::cap::CapRange;
-use node_kit::{Desire, Grant, Kept};
+use node_kit::{Desire, Kept, NodeGrant};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn at(second: u64) -> Mono {
 }
 
 fn stands(serial: u64) -> Stands {
-    Stands::Grant(Kept { uid: "u".to_owned(), grant: Grant { serial, watts: w(500) } })
+    Stands::Grant(Kept { uid: "u".to_owned(), grant: NodeGrant { serial, watts: w(500) } })
 }
 
 fn inputs() -> Inputs {
@@ -46,7 +46,7 @@ fn packages(all: &[(Option<i32>, i32, Drawn)]) -> Part {
         energy: None,
     };
     let drawn = Drawn::sum(all.iter().map(|(_, _, drawn)| *drawn));
-    let report = Report::Cap(CapResult::Applied { effective: w(0) });
+    let report = CapReport::Cap(CapResult::Applied { effective: w(0) });
     Part {
         means: Means::Limits("rapl"),
         report,
@@ -57,7 +57,7 @@ fn packages(all: &[(Option<i32>, i32, Drawn)]) -> Part {
 }
 
 fn none() -> Part {
-    Part { means: Means::None, report: Report::NoIntent, ..packages(&[]) }
+    Part { means: Means::None, report: CapReport::NoIntent, ..packages(&[]) }
 }
 
 fn view(serial: u64, cpu: Part) -> View {
@@ -88,7 +88,7 @@ fn of(receipts: &mut Receipts, serial: u64, view: &View, second: u64) -> Option<
 #[test]
 fn a_receipt_waits_until_every_limit_is_read_back_and_shows_in_what_is_drawn() {
     let mut it = Receipts::default();
-    let pending = |cpu: Part| Part { report: Report::Pending, ..cpu };
+    let pending = |cpu: Part| Part { report: CapReport::Pending, ..cpu };
     let high = pending(packages(&[(Some(250), 150, draws(200)), (Some(150), 150, draws(140))]));
     assert_eq!(of(&mut it, 1, &view(1, high), 0), None);
     let hot = packages(&[(Some(150), 150, draws(200)), (Some(150), 150, draws(140))]);
@@ -111,14 +111,14 @@ fn receipts_of_grants_of_one_value_are_told_apart_by_their_serials() {
     let at_500 = packages(&[(Some(250), 250, draws(200)), (Some(250), 250, draws(200))]);
     assert_eq!(of(&mut it, 2, &view(2, at_500.clone()), 1), Some((2, Some(w(500)))));
     assert_eq!(of(&mut it, 3, &view(1, at_300.clone()), 2), Some((2, Some(w(500)))), "the machine is at 1");
-    let on_its_way = Part { report: Report::Pending, ..packages(&[(Some(250), 150, draws(100)); 2]) };
+    let on_its_way = Part { report: CapReport::Pending, ..packages(&[(Some(250), 150, draws(100)); 2]) };
     assert_eq!(of(&mut it, 3, &view(3, on_its_way), 3), Some((2, Some(w(500)))));
     assert_eq!(of(&mut it, 3, &view(3, at_300), 4), Some((3, Some(w(300)))));
 }
 
 #[test]
 fn what_refuses_is_counted_with_the_limit_that_it_has_or_with_all_that_it_draws() {
-    let failed = Report::Cap(CapResult::Failed(power_hal::ErrorKind::Locked));
+    let failed = CapReport::Cap(CapResult::Failed(power_hal::ErrorKind::Locked));
     let refusing =
         |limit| Part { report: failed, ..packages(&[(limit, 150, draws(90)), (Some(150), 150, draws(90))]) };
     for (limit, holds) in [(Some(220), Some(w(370))), (None, Some(w(400)))] {
@@ -135,7 +135,7 @@ fn what_refuses_is_counted_with_the_limit_that_it_has_or_with_all_that_it_draws(
 fn what_a_device_held_that_was_asked_for_less_is_its_floor_until_it_goes_lower() {
     let mut it = Receipts::default();
     let mut floor = |serial, first: (i32, i32)| {
-        let failed = Report::Cap(CapResult::Failed(power_hal::ErrorKind::Locked));
+        let failed = CapReport::Cap(CapResult::Failed(power_hal::ErrorKind::Locked));
         let part = packages(&[(Some(first.0), first.1, draws(90)), (Some(150), 150, draws(90))]);
         let part = if first.0 > first.1 { Part { report: failed, ..part } } else { part };
         it.of(&stands(serial), &inputs(), &view(serial, part), &TERMS, at(serial)).unwrap().floor
@@ -162,7 +162,7 @@ fn what_nobody_measures_had_its_time_to_come_down() {
 fn a_closed_loop_holds_its_cap_while_no_more_is_drawn() {
     let looped = |drawn| Part {
         means: Means::Dvfs,
-        report: Report::Cap(CapResult::Applied { effective: w(300) }),
+        report: CapReport::Cap(CapResult::Applied { effective: w(300) }),
         ..packages(&[(Some(250), 150, draws(drawn)), (Some(250), 150, draws(drawn))])
     };
     let mut it = Receipts::default();
@@ -179,7 +179,7 @@ fn where_a_closed_loop_does_not_hold_the_limits_are_the_least_that_there_is() {
     let mut floor = |(serial, second), share, drawn| {
         let part = Part {
             means: Means::Dvfs,
-            report: Report::Cap(CapResult::Applied { effective: w(300) }),
+            report: CapReport::Cap(CapResult::Applied { effective: w(300) }),
             ..packages(&[(Some(250), share, draws(drawn)), (Some(250), share, draws(drawn))])
         };
         it.of(&stands(serial), &inputs(), &view(serial, part), &TERMS, at(second)).unwrap().floor
@@ -204,7 +204,8 @@ fn a_wiggle_is_not_said_and_a_release_is_confirmed() {
     assert_eq!(of(&mut it, 1, &view(1, some("150.5")), 0), Some((1, Some(w(300) + half()))));
     assert_eq!(of(&mut it, 1, &view(1, some("149.9")), 1), Some((1, Some(w(300) + half()))));
     assert_eq!(of(&mut it, 1, &view(1, some("149.5")), 2), Some((1, Some(w(300) - half()))));
-    let released = Stands::Released(Kept { uid: "u".to_owned(), grant: Grant { serial: 2, watts: w(500) } });
+    let released =
+        Stands::Released(Kept { uid: "u".to_owned(), grant: NodeGrant { serial: 2, watts: w(500) } });
     let mut free = view(2, packages(&[(Some(250), 250, draws(90)); 2]));
     free.desire = released.over(Desire::GONE);
     free.cpu.devices.iter_mut().for_each(|device| device.share = None);
@@ -222,7 +223,7 @@ fn another_boot_needs_its_own_receipt_and_one_that_only_looks_gives_none() {
     let held = || packages(&[(Some(150), 150, draws(90)); 2]);
     assert!(of(&mut it, 1, &view(1, held()), 0).is_some());
     let booted = |cpu| View { boot: Some("b-2".to_owned()), ..view(1, cpu) };
-    let uncapped = Part { report: Report::Pending, ..packages(&[(Some(250), 150, draws(90)); 2]) };
+    let uncapped = Part { report: CapReport::Pending, ..packages(&[(Some(250), 150, draws(90)); 2]) };
     let receipt = it.of(&stands(1), &inputs(), &booted(uncapped), &TERMS, at(1)).unwrap();
     assert_eq!(
         (receipt.boot.as_str(), receipt.holds),

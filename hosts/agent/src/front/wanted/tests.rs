@@ -98,5 +98,5 @@ fn caps_are_read_whole_or_not_from_both_kinds() {
 fn a_part_that_is_left_alone_is_told_nothing() {
     let wanted = of(&inputs(vec![profile("a", json!(120))]), &NEVER);
     let desire = wanted.desire(false, true);
-    assert_eq!(desire, Desire { gpu: Desired::Cap(CapIntent::NONE), ..Desire::UNKNOWN });
+    assert_eq!(desire, Desire { gpu: DesiredCap::Cap(CapIntent::NONE), ..Desire::UNKNOWN });
 }

@@ -6,8 +6,8 @@ use super::word::Word;
 use super::{NodeEngine, Order};
 use joulie_core::node::cap::CapRange;
 use joulie_core::node::engine::{PolicyLimit, PolicyOutcome};
-use joulie_core::node::limiter::{LimitOutcome, Seen};
-use joulie_core::node::throttle::Throttle;
+use joulie_core::node::limiter::{LimitOutcome, LimitReading};
+use joulie_core::node::throttle::ThrottlePercent;
 use joulie_core::node::ticket::Ticket;
 use power_hal::ErrorKind;
 use power_units::Watts;
@@ -23,7 +23,7 @@ impl NodeEngine {
                 let (tells, throttled) = (self.tells, self.is_throttled());
                 let taken = |word: &mut Word| word.taken((ticket, watts), tells, throttled);
                 self.cap_news = limit_news((ticket, release), result, &mut self.word, taken);
-                self.seen = Seen::Unknown;
+                self.seen = LimitReading::Unknown;
             }
             Action::GpuCap(watts) => {
                 self.back[1] = result.ok().flatten().or(self.back[1]);
@@ -32,10 +32,10 @@ impl NodeEngine {
                 let taken =
                     |word: &mut Word| word.taken((ticket, watts), tells, false).or((!tells).then_some(held));
                 self.gpu_news = limit_news((ticket, release), result, &mut self.gpu_word, taken);
-                self.gpu_seen = Seen::Unknown;
+                self.gpu_seen = LimitReading::Unknown;
             }
             Action::Throttle { percent, .. } => {
-                let throttle = Throttle::new(i64::from(percent)).unwrap_or(Throttle::ALL);
+                let throttle = ThrottlePercent::new(i64::from(percent)).unwrap_or(ThrottlePercent::ALL);
                 if result.is_ok() {
                     self.throttle = Some(throttle);
                 }
@@ -57,10 +57,10 @@ impl NodeEngine {
 }
 
 fn held(limiter: &joulie_core::node::limiter::Limiter) -> Option<Watts> {
-    use joulie_core::node::lever::Standing;
-    match limiter.lever().standing() {
-        Standing::At(target) => Some(target.effective()),
-        Standing::Nothing | Standing::Unknown => None,
+    use joulie_core::node::actuation::InForce;
+    match limiter.actuation().standing() {
+        InForce::At(target) => Some(target.effective()),
+        InForce::Nothing | InForce::Unknown => None,
     }
 }
 

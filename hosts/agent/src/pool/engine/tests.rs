@@ -1,11 +1,11 @@
 use super::super::http::Trouble;
 use super::*;
-use joulie_core::node::backend::{BackendLaw, Preference};
-use joulie_core::node::cap::{Blocked, CapIntent, CapResult, Desired, Report};
+use joulie_core::node::backend::{BackendLaw, BackendPreference};
+use joulie_core::node::cap::{Blocked, CapIntent, CapReport, CapResult, DesiredCap};
 use joulie_core::node::classic::{Classic, DEFAULTS, Tuning};
-use joulie_core::node::engine::{LoopLaw, Parts};
-use joulie_core::node::law::{self, Action as Step};
-use node_kit::{Access, Config, Sources};
+use joulie_core::node::engine::{LoopLaw, NodeParts};
+use joulie_core::node::law::{self, LawAction as Step};
+use node_kit::{Config, HardwareSources, NodeAccess};
 use power_units::Ratio;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -22,15 +22,16 @@ fn eager() -> Tuning {
     }
 }
 
-fn laws(tuning: Tuning, preference: Preference) -> EngineLaws {
+fn laws(tuning: Tuning, preference: BackendPreference) -> EngineLaws {
     let period = Micros::new(1_000_000);
-    let config = Config::standard(Sources::machine(), PathBuf::new(), Access::Look, period).unwrap();
+    let config =
+        Config::standard(HardwareSources::machine(), PathBuf::new(), NodeAccess::Look, period).unwrap();
     EngineLaws {
         cpu: BackendLaw { preference, ..config.cpu },
         gpu: config.gpu,
         dvfs: LoopLaw::Classic(Classic::new(tuning).unwrap()),
-        grants: Parts::ALL,
-        access: Access::Control,
+        grants: NodeParts::ALL,
+        access: NodeAccess::Control,
     }
 }
 
@@ -42,24 +43,24 @@ fn step(
     node: &mut NodeEngine,
     laws: &EngineLaws,
     (now, occasion): (Stamp, Occasion),
-    (cpu, gpu): (Desired, Desired),
+    (cpu, gpu): (DesiredCap, DesiredCap),
 ) -> Vec<Order> {
     node.step(laws, Turn { now, occasion, renewal: None }, Desire { cpu, gpu, grant: None }).0
 }
 
 const ALL: Reach = Reach { meter: true, cpu: true, gpu: true };
-const NONE: Desired = Desired::Unknown;
+const NONE: DesiredCap = DesiredCap::Unknown;
 
 fn watts(count: i32) -> Watts {
     Watts::from_int(count)
 }
 
-fn cap(count: i32) -> Desired {
-    Desired::Cap(CapIntent::of_watts(watts(count)))
+fn cap(count: i32) -> DesiredCap {
+    DesiredCap::Cap(CapIntent::of_watts(watts(count)))
 }
 
-fn percent(count: i32) -> Desired {
-    Desired::Cap(CapIntent::of_percent(Percent::from_int(count)))
+fn percent(count: i32) -> DesiredCap {
+    DesiredCap::Cap(CapIntent::of_percent(Percent::from_int(count)))
 }
 
 fn says(power: i32, throttle: i64) -> Telemetry {
@@ -73,7 +74,7 @@ fn period(
     laws: &EngineLaws,
     at: u64,
     told: &Telemetry,
-    desired: (Desired, Desired),
+    desired: (DesiredCap, DesiredCap),
 ) -> Vec<Order> {
     let now = Stamp::new(Micros::new(at * 1_000_000));
     node.sense(Ok(Some(told)), now);
@@ -90,7 +91,7 @@ fn bodies(orders: &[Order]) -> Vec<Value> {
 
 /// The throttle that is posted within some periods of a loop at 120 W that finds `throttle` and reads `power`.
 fn looped(tuning: Tuning, power: i32, throttle: i64) -> (Option<Value>, NodeEngine) {
-    let laws = laws(tuning, Preference::ThrottleOnly);
+    let laws = laws(tuning, BackendPreference::ThrottleOnly);
     let told = says(power, throttle);
     let mut node = adopt(ALL, Shape { packages: 1, ..Shape::default() }, Some(&told));
     for second in 1..5 {
@@ -121,7 +122,8 @@ fn the_loop_throttles_above_the_cap_and_eases_below_it_over_http() {
 #[test]
 fn the_loop_holds_while_it_cools_down() {
     // Agent table, row 20.
-    let laws = laws(Tuning { cooldown: Micros::new(600_000_000), ..eager() }, Preference::ThrottleOnly);
+    let laws =
+        laws(Tuning { cooldown: Micros::new(600_000_000), ..eager() }, BackendPreference::ThrottleOnly);
     let mut node = adopt(ALL, Shape { packages: 1, ..Shape::default() }, Some(&says(300, 0)));
     let mut posted = Vec::new();
     for second in 1..20 {
@@ -134,11 +136,11 @@ fn the_loop_holds_while_it_cools_down() {
 
 #[test]
 fn tracking_holds_a_cap_by_throttles_over_http() {
-    let laws = EngineLaws { dvfs: Config::tracking(), ..laws(eager(), Preference::ThrottleOnly) };
+    let laws = EngineLaws { dvfs: Config::tracking(), ..laws(eager(), BackendPreference::ThrottleOnly) };
     let mut node = adopt(ALL, Shape { packages: 2, ..Shape::default() }, Some(&says(400, 0)));
     let mut drawn = 400;
     for second in 1..30 {
-        let throttle = node.throttle.map_or(0, Throttle::get);
+        let throttle = node.throttle.map_or(0, ThrottlePercent::get);
         // All of the throttle takes half of the power.
         drawn = 400 - 2 * i32::from(throttle);
         period(&mut node, &laws, second, &says(drawn, i64::from(throttle)), (cap(150), NONE));
@@ -147,16 +149,16 @@ fn tracking_holds_a_cap_by_throttles_over_http() {
     assert_eq!(node.engine.cpu().unwrap().status.report, HELD_BY_THE_LOOP);
     // Where nothing is desired any more the throttle is lifted.
     for second in 30..34 {
-        period(&mut node, &laws, second, &says(300, 50), (Desired::Gone, NONE));
+        period(&mut node, &laws, second, &says(300, 50), (DesiredCap::Gone, NONE));
     }
-    assert_eq!(node.throttle, Some(Throttle::NONE));
+    assert_eq!(node.throttle, Some(ThrottlePercent::NONE));
 }
 
-const HELD_BY_THE_LOOP: Report = Report::Cap(CapResult::Applied { effective: Watts::from_int(300) });
+const HELD_BY_THE_LOOP: CapReport = CapReport::Cap(CapResult::Applied { effective: Watts::from_int(300) });
 
 #[test]
 fn limits_that_are_refused_begin_the_loop_in_the_same_period() {
-    let laws = laws(eager(), Preference::LimitFirst);
+    let laws = laws(eager(), BackendPreference::LimitFirst);
     let mut node = adopt(ALL, Shape { packages: 1, ..Shape::default() }, Some(&says(300, 0)));
     let now = Stamp::new(Micros::new(1_000_000));
     node.sense(Ok(Some(&says(300, 0))), now);
@@ -172,11 +174,11 @@ fn limits_that_are_refused_begin_the_loop_in_the_same_period() {
 
 #[test]
 fn a_node_of_more_than_fits_is_held_as_far_as_it_does() {
-    let laws = laws(eager(), Preference::LimitFirst);
+    let laws = laws(eager(), BackendPreference::LimitFirst);
     let range = Some(CapRange::new(Some(watts(50)), Some(watts(250)), None));
     let shape = Shape { packages: 64, gpus: 64, range, gpu_range: range };
     let mut node = adopt(ALL, shape, Some(&says(100, 0)));
-    let grant = Some(node_kit::Grant { serial: 1, watts: watts(30_000) });
+    let grant = Some(node_kit::NodeGrant { serial: 1, watts: watts(30_000) });
     let now = Stamp::new(Micros::new(1_000_000));
     node.sense(Ok(Some(&says(100, 0))), now);
     let turn = Turn { now, occasion: Occasion::Period, renewal: None };
@@ -193,21 +195,21 @@ fn a_reading_is_that_of_telemetry_or_none() {
     // Agent table, row 21.
     let mut node = adopt(ALL, Shape::default(), None);
     node.sense(Ok(Some(&says(42, 0))), Stamp::new(Micros::ZERO));
-    assert!(matches!(node.power, Reading::Fresh { watts, .. } if watts == Watts::from_int(42)));
+    assert!(matches!(node.power, MeterReading::Fresh { watts, .. } if watts == Watts::from_int(42)));
     node.sense(Ok(None), Stamp::new(Micros::ZERO));
-    assert_eq!(node.power, Reading::Missing(Gap::Unread));
+    assert_eq!(node.power, MeterReading::Missing(Gap::Unread));
 }
 
 #[test]
 fn a_cap_of_a_node_that_answers_no_more_is_not_called_applied() {
-    let laws = laws(eager(), Preference::LimitFirst);
+    let laws = laws(eager(), BackendPreference::LimitFirst);
     let range = Some(CapRange::new(Some(watts(50)), Some(watts(250)), None));
     let shape = Shape { packages: 1, gpus: 1, range, gpu_range: range };
     let mut node = adopt(ALL, shape, Some(&says(100, 0)));
     for second in 1..4 {
         period(&mut node, &laws, second, &says(100, 0), (cap(120), cap(120)));
     }
-    let applied = Report::Cap(CapResult::Applied { effective: watts(120) });
+    let applied = CapReport::Cap(CapResult::Applied { effective: watts(120) });
     assert_eq!(
         (node.engine.cpu().unwrap().status.report, node.engine.gpu().unwrap().report),
         (applied, applied)
@@ -229,7 +231,7 @@ fn a_cap_of_a_node_that_answers_no_more_is_not_called_applied() {
 
 #[test]
 fn a_cap_that_only_its_control_confirms_is_posted_less_and_less_often() {
-    let laws = laws(eager(), Preference::LimitFirst);
+    let laws = laws(eager(), BackendPreference::LimitFirst);
     let range = Some(CapRange::new(Some(watts(50)), Some(watts(250)), None));
     let shape = Shape { packages: 1, range, ..Shape::default() };
     let mut node = adopt(ALL, shape, Some(&says(100, 0)));
@@ -254,7 +256,7 @@ fn a_cap_that_only_its_control_confirms_is_posted_less_and_less_often() {
 #[test]
 fn a_percentage_without_a_maximum_is_a_throttle_whatever_is_known_of_the_processors() {
     // Agent table, row 16: nobody knows how many processors there are.
-    let laws = laws(eager(), Preference::LimitFirst);
+    let laws = laws(eager(), BackendPreference::LimitFirst);
     let told = says(250, 0);
     let mut node = adopt(ALL, Shape::default(), Some(&told));
     let mut posted = Vec::new();
@@ -267,13 +269,16 @@ fn a_percentage_without_a_maximum_is_a_throttle_whatever_is_known_of_the_process
         .map(|body| &body["throttlePct"])
         .collect();
     assert_eq!(throttles, [&json!(40)], "{posted:?}");
-    assert_eq!(node.engine.cpu().unwrap().status.report, Report::Throttled(Throttle::new(40).unwrap()));
+    assert_eq!(
+        node.engine.cpu().unwrap().status.report,
+        CapReport::Throttled(ThrottlePercent::new(40).unwrap())
+    );
 }
 
 #[test]
 fn without_any_way_to_control_the_processors_every_cap_is_blocked_and_nothing_is_posted() {
     // Agent table, rows 17 and 24.
-    let laws = laws(eager(), Preference::LimitFirst);
+    let laws = laws(eager(), BackendPreference::LimitFirst);
     let reach = Reach { cpu: false, ..ALL };
     for desired in [cap(120), percent(60)] {
         let told = says(250, 0);
@@ -282,7 +287,7 @@ fn without_any_way_to_control_the_processors_every_cap_is_blocked_and_nothing_is
             assert_eq!(period(&mut node, &laws, second, &told, (desired, NONE)), []);
         }
         let report = node.engine.cpu().unwrap().status.report;
-        assert!(matches!(report, Report::Cap(CapResult::Blocked(_))), "{desired:?}: {report:?}");
+        assert!(matches!(report, CapReport::Cap(CapResult::Blocked(_))), "{desired:?}: {report:?}");
     }
 }
 
@@ -293,7 +298,7 @@ fn gpus(range: Option<(i32, i32)>) -> NodeEngine {
 
 #[test]
 fn a_cap_of_gpus_is_posted_for_each_of_them() {
-    let laws = laws(eager(), Preference::LimitFirst);
+    let laws = laws(eager(), BackendPreference::LimitFirst);
     let told = says(100, 0);
     // Agent table, rows 32 and 33: 60 % of 350 W; 220 W as they are.
     for (desired, range, posted) in
@@ -309,7 +314,7 @@ fn a_cap_of_gpus_is_posted_for_each_of_them() {
         // Of two GPUs.
         let effective = watts(posted).times(2);
         let report = node.engine.gpu().unwrap().report;
-        assert_eq!(report, Report::Cap(CapResult::Applied { effective }), "{desired:?}");
+        assert_eq!(report, CapReport::Cap(CapResult::Applied { effective }), "{desired:?}");
     }
 }
 
@@ -317,9 +322,9 @@ fn a_cap_of_gpus_is_posted_for_each_of_them() {
 fn a_percentage_of_gpus_whose_maximum_nobody_knows_is_blocked() {
     // Agent table, row 36.
     let mut node = gpus(None);
-    let laws = laws(eager(), Preference::LimitFirst);
+    let laws = laws(eager(), BackendPreference::LimitFirst);
     assert_eq!(period(&mut node, &laws, 1, &says(100, 0), (NONE, percent(70))), []);
-    assert_eq!(node.engine.gpu().unwrap().report, Report::Cap(CapResult::Blocked(Blocked::NoRange)));
+    assert_eq!(node.engine.gpu().unwrap().report, CapReport::Cap(CapResult::Blocked(Blocked::NoRange)));
     assert!(Blocked::NoRange.to_string().contains("cannot resolve capPctOfMax"));
 }
 
@@ -329,13 +334,13 @@ fn silent(
     drawn: impl Fn(u64, bool) -> Option<i32>,
     tells: impl Fn(u64) -> Option<i32>,
     seconds: u64,
-) -> Vec<(Report, Option<Watts>)> {
-    let laws = laws(eager(), Preference::LimitFirst);
+) -> Vec<(CapReport, Option<Watts>)> {
+    let laws = laws(eager(), BackendPreference::LimitFirst);
     let shape = Shape { packages: 2, ..Shape::default() };
     let mut node = adopt(ALL, shape, Some(&says(0, 0)));
     let mut known = Vec::new();
     for second in 0..seconds {
-        let looped = node.throttle.is_some_and(|throttle| throttle != Throttle::NONE);
+        let looped = node.throttle.is_some_and(|throttle| throttle != ThrottlePercent::NONE);
         let (drawn, limit) = (drawn(second, looped), tells(second));
         let body = json!({"cpu": {"packagePowerWatts": drawn, "capWatts": limit}});
         let told = Telemetry::read(body.to_string().as_bytes()).unwrap();
@@ -352,7 +357,7 @@ fn silent(
     known
 }
 
-const HELD: Report = Report::Cap(CapResult::Applied { effective: Watts::from_int(240) });
+const HELD: CapReport = CapReport::Cap(CapResult::Applied { effective: Watts::from_int(240) });
 
 #[test]
 fn a_limit_that_nobody_reads_back_and_nothing_shows_is_not_said_to_be_in_force() {
@@ -365,7 +370,7 @@ fn a_limit_that_nobody_reads_back_and_nothing_shows_is_not_said_to_be_in_force()
 #[test]
 fn what_telemetry_tells_confirms_a_limit_and_a_higher_one_does_not() {
     let told = silent(|_, _| Some(200), |second| Some(if second == 0 { 250 } else { 120 }), 5);
-    assert_eq!(told[0], (Report::Pending, None), "it was taken, and that is all");
+    assert_eq!(told[0], (CapReport::Pending, None), "it was taken, and that is all");
     assert_eq!(told[4], (HELD, Some(watts(120))));
     let ignored = silent(|_, _| Some(400), |_| Some(250), 30);
     assert!(ignored.iter().all(|(_, limit)| *limit != Some(watts(120))), "{ignored:?}");
@@ -381,7 +386,7 @@ fn what_is_drawn_judges_a_limit_that_nothing_tells_and_the_loop_takes_over_where
     let ignored = silent(|_, looped| Some(if looped { 230 } else { 400 }), |_| None, 60);
     assert!(ignored.iter().all(|(_, limit)| limit.is_none()), "{ignored:?}");
     assert!(
-        matches!(ignored[59].0, Report::Cap(CapResult::Applied { .. })),
+        matches!(ignored[59].0, CapReport::Cap(CapResult::Applied { .. })),
         "held by the loop: {:?}",
         ignored[59]
     );

@@ -3,16 +3,16 @@ use super::*;
 use crate::burst;
 use crate::expected::Expected;
 use crate::index::{Index, Registry};
-use crate::probe::Answer;
+use crate::probe::ProbeResponse;
 use crate::snapshot::{Fleet, View};
 use host_kit::clock::Mono;
 use joulie_api::labels;
 use joulie_core::placement::class::SchedulableClass;
-use joulie_core::placement::demand::{Demand, MilliCores};
+use joulie_core::placement::demand::{MilliCores, PodDemand};
 use joulie_core::placement::estimate::Coefficients;
 use joulie_core::placement::filter::FilterTerms;
 use joulie_core::placement::freshness::Freshness;
-use joulie_core::placement::score::{NodeFacts, PodTerms, PowerMeasurement, Twin};
+use joulie_core::placement::score::{NodeFacts, PodTerms, TwinPower, TwinStatus};
 use power_units::Micros;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ fn what_is_sorted_together_is_what_is_judged_alone() {
             (WorkloadClass::Performance, false),
             (WorkloadClass::Performance, true),
         ] {
-            let demand = Demand { class, cpu: MilliCores::new(0), memory_bytes: 0, gpus: None };
+            let demand = PodDemand { class, cpu: MilliCores::new(0), memory_bytes: 0, gpus: None };
             let weighed = snapshot.fleet.kinds.weigh(&PodTerms::of(&demand, &Coefficients::REFERENCE));
             let power = weighs.then_some(&weighed);
             let sorted = sort(&snapshot, class, (&numbers, count), power);
@@ -68,12 +68,9 @@ fn what_is_sorted_together_is_what_is_judged_alone() {
 
 /// 700 W under a cap of 600 W.
 fn over() -> FilterTerms {
-    let power = PowerMeasurement {
-        measured: Some(Watts::from_int(700)),
-        capped: Some(Watts::from_int(600)),
-        trend: None,
-    };
-    let twin = Twin { power: Some(power), ..Twin::silent(SchedulableClass::Performance) };
+    let power =
+        TwinPower { measured: Some(Watts::from_int(700)), capped: Some(Watts::from_int(600)), trend: None };
+    let twin = TwinStatus { power: Some(power), ..TwinStatus::silent(SchedulableClass::Performance) };
     let freshness = Freshness::Fresh { left: Micros::MINUTE };
     FilterTerms::of(&NodeFacts { freshness, twin: Some(&twin), hardware: None }, false)
 }
@@ -115,7 +112,7 @@ fn snapshot(kinds: &[Kind]) -> Snapshot {
 fn answers(kinds: &[Kind]) -> [Value; 4] {
     let (snapshot, expected) = (snapshot(kinds), Expected::new(Duration::ZERO).load());
     let view = View { snapshot: &snapshot, expected: &expected, now: Mono::START };
-    let placement = Placement { power_fit: PowerFit::Filter, ..burst::placement() };
+    let placement = PlacementSettings { power_fit: PowerFit::Filter, ..burst::placement() };
     let pod = r#""Pod":{"metadata":{"annotations":{"joulie.io/workload-class":"performance"}}}"#;
     let name = |node: usize| {
         if node.is_multiple_of(7) { format!(r#""\u006e{node}""#) } else { format!(r#""n{node}""#) }
@@ -135,7 +132,7 @@ fn answers(kinds: &[Kind]) -> [Value; 4] {
         };
         let (reply, outcome) =
             crate::decide::filter(&view, &placement, &format!("{{{pod},{list}}}").into()).unwrap();
-        let mut answer: Value = serde_json::from_slice(&Answer::of(reply).whole()).unwrap();
+        let mut answer: Value = serde_json::from_slice(&ProbeResponse::of(reply).whole()).unwrap();
         answer["counted"] = json!(outcome.rejected);
         answer
     };

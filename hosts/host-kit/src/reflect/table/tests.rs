@@ -1,5 +1,5 @@
 use super::*;
-use crate::reflect::news::Change;
+use crate::reflect::news::RowChange;
 use futures::FutureExt;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -64,14 +64,14 @@ async fn an_object_that_becomes_malformed_keeps_its_last_good_row_and_says_since
     for second in [5, 7] {
         let skipped = writer.applied(object("a", "1", &json!("lots")), at(second)).await;
         let why = "spec.watts is \"lots\"".to_owned();
-        assert_eq!(skipped, Some(Skipped { key: Key::cluster("a"), why, kept: true }));
+        assert_eq!(skipped, Some(Skipped { key: ObjectKey::cluster("a"), why, kept: true }));
     }
     assert_eq!(seen(&rows), [row("a", 100, Some(at(5)))]);
     writer.begin().await;
     writer.listed(object("a", "1", &json!(null)), at(8)).await;
     writer.done(at(8)).await;
     assert_eq!(seen(&rows), [row("a", 100, Some(at(5)))], "a list changes nothing about it");
-    assert_eq!(rows.malformed()[&Key::cluster("a")], "spec.watts is null");
+    assert_eq!(rows.malformed()[&ObjectKey::cluster("a")], "spec.watts is null");
     writer.applied(object("a", "1", &json!(120)), at(9)).await;
     assert_eq!((seen(&rows), rows.malformed().len()), (vec![row("a", 120, None)], 0));
 }
@@ -108,23 +108,26 @@ async fn what_is_no_object_at_all_is_skipped_too() {
 async fn what_somebody_wrote_is_not_kept_whole_because_it_is_malformed() {
     let (mut writer, rows) = rows();
     writer.applied(object("a", "1", &json!("w".repeat(1 << 20))), at(0)).await;
-    assert_eq!(rows.malformed()[&Key::cluster("a")].len(), 1024);
+    assert_eq!(rows.malformed()[&ObjectKey::cluster("a")].len(), 1024);
 }
 
 #[tokio::test]
 async fn silence_and_a_missing_list_make_us_unready() {
     let (mut writer, rows) = rows::<Cap>();
     let check = rows.check(Duration::from_secs(60));
-    assert_eq!(check(at(0)), Verdict::Fail("caps are not synced yet".to_owned()));
+    assert_eq!(check(at(0)), CheckResult::Fail("caps are not synced yet".to_owned()));
     writer.done(at(0)).await;
-    assert_eq!(check(at(60)), Verdict::Pass);
-    assert_eq!(check(at(61)), Verdict::Fail("the API server has said nothing of caps for 1m1s".to_owned()));
+    assert_eq!(check(at(60)), CheckResult::Pass);
+    assert_eq!(
+        check(at(61)),
+        CheckResult::Fail("the API server has said nothing of caps for 1m1s".to_owned())
+    );
     // The watch is gone, and each list that is asked for is refused.
     writer.begin().await;
     assert_eq!(rows.silence(at(90)), Some(Duration::from_secs(90)), "to ask is not to hear");
-    assert!(matches!(check(at(90)), Verdict::Fail(_)));
+    assert!(matches!(check(at(90)), CheckResult::Fail(_)));
     writer.heard(at(91));
-    assert_eq!(check(at(91)), Verdict::Pass);
+    assert_eq!(check(at(91)), CheckResult::Pass);
 }
 
 proptest! {
@@ -133,8 +136,8 @@ proptest! {
         looks in prop::collection::vec(prop::collection::vec((0_u8..40, 0_u8..20), 0..200), 1..8)
     ) {
         let (mut writer, mut rows) = rows();
-        let mut known: BTreeMap<Key, (u64, bool)> = BTreeMap::new();
-        let flat = |held: &Held<Cap>| (held.row.0, held.stale_since.is_some());
+        let mut known: BTreeMap<ObjectKey, (u64, bool)> = BTreeMap::new();
+        let flat = |held: &CachedRow<Cap>| (held.row.0, held.stale_since.is_some());
         for (look, changes) in (0_u64..).zip(looks) {
             for (name, what) in &changes {
                 let watts = if *what == 1 { json!("lots") } else { json!(look * 1000 + u64::from(*what)) };
@@ -153,7 +156,7 @@ proptest! {
             let told = rows.news(|news| match news.changes {
                 None => known = news.rows.iter().map(|(key, held)| (key.clone(), flat(held))).collect(),
                 Some(changes) => {
-                    for Change { key, before, now } in changes {
+                    for RowChange { key, before, now } in changes {
                         assert_eq!(known.remove(key), before.map(flat));
                         known.extend(now.map(|held| (key.clone(), flat(held))));
                     }
@@ -173,9 +176,9 @@ async fn an_object_that_cannot_be_read_is_news_although_it_has_no_row() {
     writer.done(at(0)).await;
     assert_eq!(rows.news(|news| news.changes.is_none()), Some(true));
     writer.applied(object("a", "1", &json!("lots")), at(1)).await;
-    let about = |news: News<'_, Cap>| -> Vec<(Key, bool)> {
+    let about = |news: RowChanges<'_, Cap>| -> Vec<(ObjectKey, bool)> {
         news.changes.unwrap().iter().map(|change| (change.key.clone(), change.now.is_some())).collect()
     };
-    assert_eq!(rows.news(about), Some(vec![(Key::cluster("a"), false)]));
+    assert_eq!(rows.news(about), Some(vec![(ObjectKey::cluster("a"), false)]));
     assert_eq!(rows.clone().news(about), None, "a clone has seen what this one has");
 }

@@ -2,8 +2,8 @@
 
 use crate::demo::state::{Offer, Telemetry, clean};
 use host_kit::reflect::Row;
-use joulie_api::caps::Desired;
-use joulie_api::condition::{Condition, ConditionType, Status, find};
+use joulie_api::caps::DesiredSpec;
+use joulie_api::condition::{Condition, ConditionStatus, ConditionType, find};
 use joulie_api::labels::{self, is_true};
 use joulie_api::node_hardware::NodeHardware;
 use joulie_api::node_power_profile::NodePowerProfile;
@@ -136,7 +136,7 @@ impl Row for Profile {
 
     fn read(object: &Value) -> Result<Self, String> {
         let profile: NodePowerProfile = parse(object).map_err(|bad| bad.to_string())?;
-        let desired = Desired::try_from(&profile.spec).map_err(|error| error.to_string())?;
+        let desired = DesiredSpec::try_from(&profile.spec).map_err(|error| error.to_string())?;
         let status = profile.status.unwrap_or_default();
         let control = status.control.unwrap_or_default();
         let conditions = status.conditions.unwrap_or_default();
@@ -146,7 +146,7 @@ impl Row for Profile {
             asks_cpu: desired.cpu,
             asks_gpu: desired.gpu,
             policy: desired.policy,
-            overridden: find(&conditions, ConditionType::Overridden) == Some(Status::True),
+            overridden: find(&conditions, ConditionType::Overridden) == Some(ConditionStatus::True),
             cpu: outcome(control.cpu),
             gpu: outcome(control.gpu),
         })
@@ -186,13 +186,13 @@ impl Row for Twin {
 fn telemetry(conditions: &[Condition]) -> Telemetry {
     let about = ConditionType::TelemetryFresh;
     match find(conditions, about) {
-        Some(Status::True) => Telemetry::Fresh,
-        Some(Status::False) => {
+        Some(ConditionStatus::True) => Telemetry::Fresh,
+        Some(ConditionStatus::False) => {
             let why = conditions.iter().find(|one| one.type_ == about.as_str());
             let why = why.and_then(|one| one.message.clone()).unwrap_or_default();
             Telemetry::Stale(if why.is_empty() { "its readings are old".to_owned() } else { clean(&why) })
         }
-        Some(Status::Unknown) | None => Telemetry::Unknown,
+        Some(ConditionStatus::Unknown) | None => Telemetry::Unknown,
     }
 }
 

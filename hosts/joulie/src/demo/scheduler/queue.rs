@@ -5,7 +5,7 @@
 
 use super::book::PodRow;
 use host_kit::clock::Mono;
-use host_kit::reflect::Key;
+use host_kit::reflect::ObjectKey;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const ANYWAY: Duration = Duration::from_secs(30);
 /// The pods that wait.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    pods: BTreeMap<Key, Waiting>,
+    pods: BTreeMap<ObjectKey, Waiting>,
     changes: u64,
 }
 
@@ -44,8 +44,13 @@ impl Queue {
     }
 
     /// Takes in who waits now, and returns whose turn it is: the oldest first.
-    pub(super) fn due(&mut self, waiting: Vec<(Key, Arc<PodRow>)>, now: Mono) -> Vec<(Key, Arc<PodRow>)> {
-        let uids: BTreeMap<&Key, &str> = waiting.iter().map(|(key, pod)| (key, pod.uid.as_str())).collect();
+    pub(super) fn due(
+        &mut self,
+        waiting: Vec<(ObjectKey, Arc<PodRow>)>,
+        now: Mono,
+    ) -> Vec<(ObjectKey, Arc<PodRow>)> {
+        let uids: BTreeMap<&ObjectKey, &str> =
+            waiting.iter().map(|(key, pod)| (key, pod.uid.as_str())).collect();
         self.pods.retain(|key, known| uids.get(key) == Some(&known.uid.as_str()));
         for (key, pod) in &waiting {
             let new = || Waiting { uid: pod.uid.clone(), since: now, failures: 0, failed: None };
@@ -56,7 +61,7 @@ impl Queue {
         due
     }
 
-    fn is_due(&self, key: &Key, now: Mono) -> bool {
+    fn is_due(&self, key: &ObjectKey, now: Mono) -> bool {
         let Some(pod) = self.pods.get(key) else { return false };
         let Some((at, changes)) = pod.failed else { return true };
         let rested = now.since(at);
@@ -64,7 +69,7 @@ impl Queue {
     }
 
     /// A pod has found no node.
-    pub(super) fn failed(&mut self, key: &Key, now: Mono) {
+    pub(super) fn failed(&mut self, key: &ObjectKey, now: Mono) {
         let changes = self.changes;
         if let Some(pod) = self.pods.get_mut(key) {
             pod.failures = pod.failures.saturating_add(1);
@@ -73,7 +78,7 @@ impl Queue {
     }
 
     /// A pod has its node; returns how long it has waited.
-    pub(super) fn placed(&mut self, key: &Key, now: Mono) -> Duration {
+    pub(super) fn placed(&mut self, key: &ObjectKey, now: Mono) -> Duration {
         self.pods.remove(key).map_or(Duration::ZERO, |pod| now.since(pod.since))
     }
 }
@@ -87,13 +92,13 @@ mod tests {
         Mono::at(Duration::from_secs(seconds))
     }
 
-    fn pod(name: &str, uid: &str, created: &str) -> (Key, Arc<PodRow>) {
+    fn pod(name: &str, uid: &str, created: &str) -> (ObjectKey, Arc<PodRow>) {
         let object = serde_json::json!({"metadata": {"uid": uid, "creationTimestamp": created}});
         let row = PodRow::read(&object).unwrap();
-        (Key { namespace: "default".to_owned(), name: name.to_owned() }, Arc::new(row))
+        (ObjectKey { namespace: "default".to_owned(), name: name.to_owned() }, Arc::new(row))
     }
 
-    fn names(due: Vec<(Key, Arc<PodRow>)>) -> String {
+    fn names(due: Vec<(ObjectKey, Arc<PodRow>)>) -> String {
         due.into_iter().map(|(key, _)| key.name).collect::<Vec<_>>().join(" ")
     }
 

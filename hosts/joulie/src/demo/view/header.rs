@@ -1,10 +1,10 @@
 //! The head of a frame: what this is, power against the budget, pods and plan.
 
 use super::paint::{Glyphs, Ink, Row};
-use super::strip::{Strip, bar, percent};
+use super::sparkline::{Sparkline, bar, percent};
 use super::{Fixed, Size};
+use crate::demo::events::{PLAN_SILENT, seconds};
 use crate::demo::state::{Offer, Plan, State};
-use crate::demo::story::{PLAN_SILENT, seconds};
 use power_units::Watts;
 use std::time::Duration;
 
@@ -14,7 +14,13 @@ const LABEL: usize = 7;
 /// With fewer rows than this the way in is left to the first lines that were printed.
 const ROWS_FOR_THE_WAY_IN: usize = 26;
 
-pub(super) fn header(state: &State, fixed: &Fixed, power: &Strip, size: Size, glyphs: Glyphs) -> Vec<Row> {
+pub(super) fn header(
+    state: &State,
+    fixed: &Fixed,
+    power: &Sparkline,
+    size: Size,
+    glyphs: Glyphs,
+) -> Vec<Row> {
     let Size { columns, rows } = size;
     let mut all = vec![
         first(state, fixed, columns),
@@ -64,7 +70,7 @@ fn label(text: &str) -> Row {
     row
 }
 
-fn site(state: &State, power: &Strip, columns: usize, glyphs: Glyphs) -> Row {
+fn site(state: &State, power: &Sparkline, columns: usize, glyphs: Glyphs) -> Row {
     let mut row = label("power");
     let (known, unknown) = state.power_known();
     let watts = state.power();

@@ -1,7 +1,7 @@
 //! The table of the nodes. Where the terminal is narrow, the least important columns are left out.
 
 use super::paint::{Glyphs, Ink, Row};
-use super::strip::bar;
+use super::sparkline::bar;
 use crate::demo::state::{Device, Node, Offer, Standing, State, Telemetry};
 
 /// A column of the table.

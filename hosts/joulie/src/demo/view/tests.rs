@@ -118,18 +118,18 @@ fn fixed() -> Fixed {
     Fixed { lasting: Some(Duration::from_secs(60)), kubeconfig: "/tmp/joulie/kubeconfig".to_owned() }
 }
 
-fn strip() -> Strip {
-    let mut strip = Strip::default();
+fn sparkline() -> Sparkline {
+    let mut sparkline = Sparkline::default();
     for value in [500, 2000, 4000, 6000, 7000, 8000, 9000, 7500] {
-        strip.push(watts(value));
+        sparkline.push(watts(value));
     }
-    strip.push(None);
-    strip
+    sparkline.push(None);
+    sparkline
 }
 
 fn drawn(columns: usize, rows: usize, glyphs: Glyphs, paint: Paint) -> Vec<String> {
     let style = Style { glyphs, paint };
-    frame(&state(), &fixed(), &told(), &strip(), (Size { columns, rows }, style))
+    frame(&state(), &fixed(), &told(), &sparkline(), (Size { columns, rows }, style))
 }
 
 /// Compares with the file, or writes it where it is not there: to accept a change, remove the file and run again.
@@ -197,7 +197,7 @@ fn colours_change_nothing_but_the_colour() {
 fn an_empty_cluster_has_a_frame() {
     let style = Style { glyphs: Glyphs::Unicode, paint: Paint::None };
     let size = Size { columns: 80, rows: 24 };
-    let lines = frame(&State::default(), &fixed(), &[], &Strip::default(), (size, style));
+    let lines = frame(&State::default(), &fixed(), &[], &Sparkline::default(), (size, style));
     assert!(lines[0].starts_with("joulie demo  0 simulated nodes"), "{lines:#?}");
     assert!(lines.iter().any(|line| line.contains("nobody leads yet")), "{lines:#?}");
 }

@@ -27,7 +27,7 @@ struct Fake {
 }
 
 impl Device for Fake {
-    fn look(&mut self) -> Result<(), Trouble> {
+    fn look(&mut self) -> Result<(), DriverError> {
         if std::mem::take(&mut self.gone) {
             self.generation = self.generation.next();
         }
@@ -51,7 +51,7 @@ impl Device for Fake {
         }
     }
 
-    fn apply(&mut self, domain: Handle, setting: Setting) -> Result<Applied, Trouble> {
+    fn apply(&mut self, domain: Handle, setting: Setting) -> Result<Applied, DriverError> {
         if let Some(gate) = &self.gate {
             gate.recv().unwrap();
         }
@@ -61,7 +61,7 @@ impl Device for Fake {
         Ok(Applied::new(&self.domains[domain.index()], setting, setting))
     }
 
-    fn release(&mut self, domain: Handle) -> Result<Released, Trouble> {
+    fn release(&mut self, domain: Handle) -> Result<Released, DriverError> {
         self.told.send(format!("{} back", domain.index())).unwrap();
         Ok(Released::Restored)
     }
@@ -94,7 +94,7 @@ fn start(packages: u16, gate: Option<Receiver<()>>, gone: bool) -> Bench {
     let retry = Backoff::new(Micros::new(1), Micros::new(1)).unwrap();
     let worker = Worker::start(BackendKind::Powercap, opener, retry, time.clone(), wakeup.clone()).unwrap();
     let mut bench = Bench { worker, wakeup, told, time };
-    bench.until(|view| view.standing == Standing::Ready);
+    bench.until(|view| view.standing == BackendState::Ready);
     bench
 }
 
@@ -204,7 +204,7 @@ fn a_backend_that_does_not_open_is_tried_again() {
     let opener: Opener = Box::new(move || {
         tries += 1;
         if tries < 3 {
-            return Err(Trouble { kind: ErrorKind::Io, text: format!("try {tries}") });
+            return Err(DriverError { kind: ErrorKind::Io, text: format!("try {tries}") });
         }
         let (domains, limit) = (Vec::new(), Vec::new());
         let told = tell.clone();
@@ -216,7 +216,7 @@ fn a_backend_that_does_not_open_is_tried_again() {
     let worker = Worker::start(BackendKind::Rocm, opener, retry, time.clone(), wakeup.clone()).unwrap();
     let (_, told) = channel();
     let mut bench = Bench { worker, wakeup, told, time };
-    bench.until(|view| view.standing == Standing::Ready);
+    bench.until(|view| view.standing == BackendState::Ready);
 }
 
 /// The thread's own part of a batch: what a HAL does is measured in its own tests.
@@ -229,7 +229,7 @@ fn a_batch_allocates_nothing() {
         wakeup: bench.wakeup.clone(),
         time: bench.time.clone(),
         retry: Backoff::new(Micros::new(1), Micros::new(1)).unwrap(),
-        opener: Box::new(|| Err(Trouble { kind: ErrorKind::Io, text: String::new() })),
+        opener: Box::new(|| Err(DriverError { kind: ErrorKind::Io, text: String::new() })),
     };
     let (tell, _told) = channel();
     let domains: Vec<Domain> = (0..10).map(|n| Domain::package(n, None)).collect();

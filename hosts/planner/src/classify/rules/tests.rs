@@ -7,36 +7,36 @@ fn hints(class: &str) -> Hints {
     Hints::read(Some(class), None)
 }
 
-fn metrics(cpu: &str, gpu: &str, memory: &str) -> Metrics {
+fn metrics(cpu: &str, gpu: &str, memory: &str) -> WorkloadMetrics {
     let read = |text: &str| Percent::parse(text, Role::Nearest).ok();
-    Metrics { cpu: read(cpu), gpu: read(gpu), memory: read(memory), energy: None }
+    WorkloadMetrics { cpu: read(cpu), gpu: read(gpu), memory: read(memory), energy: None }
 }
 
-fn with_energy(metrics: Metrics, (package, dram, gpu): (u64, u64, u64)) -> Metrics {
+fn with_energy(metrics: WorkloadMetrics, (package, dram, gpu): (u64, u64, u64)) -> WorkloadMetrics {
     let joules = MicroJoules::new;
-    Metrics {
+    WorkloadMetrics {
         energy: Some(Energy { package: joules(package), dram: joules(dram), gpu: joules(gpu) }),
         ..metrics
     }
 }
 
-fn profile(metrics: Metrics) -> WorkloadProfile {
+fn profile(metrics: WorkloadMetrics) -> WorkloadProfile {
     classify(&hints(""), Some(&metrics))
 }
 
 type Row = (Intensity, Bound, Sensitivity);
 
-fn cpu(metrics: Metrics) -> Row {
+fn cpu(metrics: WorkloadMetrics) -> Row {
     let cpu = profile(metrics).cpu;
     (cpu.intensity, cpu.bound, cpu.sensitivity)
 }
 
-fn gpu(metrics: Metrics) -> Row {
+fn gpu(metrics: WorkloadMetrics) -> Row {
     let gpu = profile(metrics).gpu;
     (gpu.intensity, gpu.bound, gpu.sensitivity)
 }
 
-fn tenths(class: &str, metrics: Metrics) -> Confidence {
+fn tenths(class: &str, metrics: WorkloadMetrics) -> Confidence {
     classify(&hints(class), Some(&metrics)).confidence
 }
 
@@ -138,7 +138,7 @@ fn c15_confidence_is_the_number_of_things_known() {
 
 #[test]
 fn c15_without_metrics_there_are_hints() {
-    for metrics in [None, Some(Metrics::default())] {
+    for metrics in [None, Some(WorkloadMetrics::default())] {
         let profile = classify(&hints("performance"), metrics.as_ref());
         assert_eq!((profile.cpu.intensity, profile.gpu.intensity), (Intensity::Medium, Intensity::None));
         assert_eq!((profile.cpu.bound, profile.cpu.sensitivity), (Bound::Mixed, Sensitivity::Medium));

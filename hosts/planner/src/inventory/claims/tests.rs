@@ -1,5 +1,5 @@
 use super::*;
-use crate::hardware::Hardware;
+use crate::hardware::ResolvedHardware;
 use crate::inventory::resolve;
 
 const EPYC: &str = "AMD EPYC 9654 96-Core Processor";
@@ -25,14 +25,14 @@ fn gpus(model: &str, min: i32, max: i32) -> Reported {
 }
 
 /// The hardware that is taken of it, and how many of its figures are not believed.
-fn taken(reported: Reported, peers: &Peers) -> (Hardware, usize) {
+fn taken(reported: Reported, peers: &Peers) -> (ResolvedHardware, usize) {
     let catalog = Catalog::embedded().unwrap();
     let facts = HardwareFacts { reported: Some(reported), ..HardwareFacts::default() };
     let (facts, told) = believed(facts, &catalog, peers);
     (resolve(&facts, None, false, &catalog).hardware, told.len())
 }
 
-fn ends((hardware, told): (Hardware, usize)) -> (Option<Watts>, Option<Watts>, usize) {
+fn ends((hardware, told): (ResolvedHardware, usize)) -> (Option<Watts>, Option<Watts>, usize) {
     (hardware.cpu.min_per_socket, hardware.cpu.max_per_socket, told)
 }
 

@@ -1,6 +1,6 @@
 //! How careful evictions are: what is a reason for one, what is a better place, and how many there may be.
 
-use super::super::{MigrationLaw, Node, Reason, Stress};
+use super::super::{MigrationLaw, MigrationReason, NodeConditions, Stress};
 use super::Site;
 use joulie_core::placement::class::SchedulableClass;
 use power_units::{Micros, Percent};
@@ -95,22 +95,24 @@ impl EvictionLaw {
     }
 
     /// Why pods should be evicted from a node; draining is no such reason.
-    pub(super) fn strain(&self, node: &Node<'_>) -> Option<(Reason, Percent)> {
+    pub(super) fn strain(&self, node: &NodeConditions<'_>) -> Option<(MigrationReason, Percent)> {
         match self.migration.reason(node)? {
-            reason @ (Reason::CoolingStress(percent) | Reason::PsuStress(percent)) => Some((reason, percent)),
-            Reason::Draining => None,
+            reason @ (MigrationReason::CoolingStress(percent) | MigrationReason::PsuStress(percent)) => {
+                Some((reason, percent))
+            }
+            MigrationReason::Draining => None,
         }
     }
 
     /// Whether a node takes pods at all, and is better off than the one that they flee from for `reason`.
-    pub(super) fn is_destination(&self, site: &Site<'_>, reason: Reason) -> bool {
+    pub(super) fn is_destination(&self, site: &Site<'_>, reason: MigrationReason) -> bool {
         let most = self.migration.threshold - self.tuning.relief;
         let low = |stress: Option<Stress>| stress.map(|stress| stress.percent <= most);
         // What the pod flees from must be known to be better there; the other must at least not be known to be worse.
         let (cooling, psu) = (low(site.node.cooling), low(site.node.psu));
         let (fled, other) = match reason {
-            Reason::CoolingStress(_) | Reason::Draining => (cooling, psu),
-            Reason::PsuStress(_) => (psu, cooling),
+            MigrationReason::CoolingStress(_) | MigrationReason::Draining => (cooling, psu),
+            MigrationReason::PsuStress(_) => (psu, cooling),
         };
         let takes_pods = site.open && site.node.class != SchedulableClass::Draining;
         takes_pods && fled == Some(true) && other != Some(false)

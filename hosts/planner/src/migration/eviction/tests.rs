@@ -4,7 +4,7 @@ use super::super::Stress;
 use super::super::tests::{law as migration_law, node, pod, stress};
 use super::*;
 use crate::classify::Hints;
-use crate::demand::Class;
+use crate::demand::DemandClass;
 use crate::power::Grounds;
 use power_units::Percent;
 use proptest::prelude::*;
@@ -32,16 +32,18 @@ fn law(tuning: Tuning) -> EvictionLaw {
     EvictionLaw::new(migration_law(), tuning).unwrap()
 }
 
-const FREE: Room = Room { cpu_milli: 64_000, memory_bytes: 1 << 38, gpus: 8, pods: 100 };
-const NEEDS: Room = Room { cpu_milli: 2_000, memory_bytes: 1 << 30, gpus: 0, pods: 1 };
+const FREE: RequestedResources =
+    RequestedResources { cpu_milli: 64_000, memory_bytes: 1 << 38, gpus: 8, pods: 100 };
+const NEEDS: RequestedResources =
+    RequestedResources { cpu_milli: 2_000, memory_bytes: 1 << 30, gpus: 0, pods: 1 };
 
-fn site(node: Node<'_>) -> Site<'_> {
+fn site(node: NodeConditions<'_>) -> Site<'_> {
     Site { node, open: true, free: FREE }
 }
 
-fn candidate<'a>(name: &'a str, on: &'a str) -> Candidate<'a> {
+fn candidate<'a>(name: &'a str, on: &'a str) -> EvictionCandidate<'a> {
     let owner = Owner::Controller { key: name, evicted_ago: None };
-    Candidate { pod: pod(name, on), owner, needs: NEEDS, leaving: false }
+    EvictionCandidate { pod: pod(name, on), owner, needs: NEEDS, leaving: false }
 }
 
 /// One hot and one cool node.
@@ -52,7 +54,7 @@ fn sites() -> Vec<Site<'static>> {
 struct Run {
     law: EvictionLaw,
     evictor: Evictor,
-    outcomes: Vec<(&'static str, Outcome)>,
+    outcomes: Vec<(&'static str, EvictionOutcome)>,
 }
 
 impl Run {
@@ -60,7 +62,12 @@ impl Run {
         Self { law: law(tuning), evictor: Evictor::default(), outcomes: Vec::new() }
     }
 
-    fn step(&mut self, minute: u64, sites: &[Site<'_>], candidates: &[Candidate<'_>]) -> Vec<Verdict> {
+    fn step(
+        &mut self,
+        minute: u64,
+        sites: &[Site<'_>],
+        candidates: &[EvictionCandidate<'_>],
+    ) -> Vec<EvictionVerdict> {
         let now = Stamp::new(minutes(minute));
         let outcomes = std::mem::take(&mut self.outcomes);
         let facts = Facts { now, sites, candidates, outcomes: &outcomes };
@@ -72,18 +79,22 @@ impl Run {
     }
 
     /// After enough stress, in minute 10.
-    fn settled(tuning: Tuning, sites: &[Site<'_>], candidates: &[Candidate<'_>]) -> Vec<Verdict> {
+    fn settled(
+        tuning: Tuning,
+        sites: &[Site<'_>],
+        candidates: &[EvictionCandidate<'_>],
+    ) -> Vec<EvictionVerdict> {
         let mut run = Self::new(tuning);
         run.step(0, sites, &[]);
         run.step(10, sites, candidates)
     }
 }
 
-fn evicts(verdict: &Verdict) -> bool {
-    matches!(verdict, Verdict::Evict { .. })
+fn evicts(verdict: &EvictionVerdict) -> bool {
+    matches!(verdict, EvictionVerdict::Evict { .. })
 }
 
-fn only(verdicts: &[Verdict]) -> Verdict {
+fn only(verdicts: &[EvictionVerdict]) -> EvictionVerdict {
     let [verdict] = verdicts else { panic!("{verdicts:?}") };
     verdict.clone()
 }
@@ -91,10 +102,10 @@ fn only(verdicts: &[Verdict]) -> Verdict {
 #[test]
 fn a_pod_of_a_node_that_stays_hot_is_evicted_with_its_context() {
     let verdict = only(&Run::settled(tuning(), &sites(), &[candidate("web", "hot")]));
-    let expected = Verdict::Evict {
+    let expected = EvictionVerdict::Evict {
         owner: "web".to_owned(),
         from_class: SchedulableClass::Performance,
-        reason: Reason::CoolingStress(Percent::from_int(90)),
+        reason: MigrationReason::CoolingStress(Percent::from_int(90)),
         dry_run: false,
     };
     assert_eq!(verdict, expected);
@@ -104,34 +115,37 @@ fn a_pod_of_a_node_that_stays_hot_is_evicted_with_its_context() {
 fn every_gate_has_its_own_reason() {
     let web = candidate("web", "hot");
     let skip = |sites: &[Site<'_>], candidate| only(&Run::settled(tuning(), sites, &[candidate]));
-    let of = |class, free| Pod { hints: Hints::read(Some(class), free), ..web.pod };
-    let as_pod = |pod| Candidate { pod, ..web };
+    let of = |class, free| RunningPod { hints: Hints::read(Some(class), free), ..web.pod };
+    let as_pod = |pod| EvictionCandidate { pod, ..web };
     let cases = [
         (as_pod(of("standard", None)), Skip::NotReschedulable),
         (as_pod(of("performance", Some("true"))), Skip::PerformanceClass),
-        (as_pod(Pod { demand: Class::PerformanceOnly, ..web.pod }), Skip::PerformanceClass),
+        (as_pod(RunningPod { demand: DemandClass::PerformanceOnly, ..web.pod }), Skip::PerformanceClass),
         (as_pod(of("perfomance", Some("true"))), Skip::UnclearClass),
-        (Candidate { leaving: true, ..web }, Skip::AlreadyLeaving),
-        (Candidate { owner: Owner::Nobody, ..web }, Skip::NoController),
-        (Candidate { owner: Owner::Pinned, ..web }, Skip::Pinned),
+        (EvictionCandidate { leaving: true, ..web }, Skip::AlreadyLeaving),
+        (EvictionCandidate { owner: Owner::Nobody, ..web }, Skip::NoController),
+        (EvictionCandidate { owner: Owner::Pinned, ..web }, Skip::Pinned),
     ];
     for (candidate, expected) in cases {
-        assert_eq!(skip(&sites(), candidate), Verdict::Skip(expected));
+        assert_eq!(skip(&sites(), candidate), EvictionVerdict::Skip(expected));
     }
     let recently = Owner::Controller { key: "web", evicted_ago: Some(minutes(29)) };
-    assert_eq!(skip(&sites(), Candidate { owner: recently, ..web }), Verdict::Skip(Skip::OwnerCoolingDown));
+    assert_eq!(
+        skip(&sites(), EvictionCandidate { owner: recently, ..web }),
+        EvictionVerdict::Skip(Skip::OwnerCoolingDown)
+    );
     let long_ago = Owner::Controller { key: "web", evicted_ago: Some(minutes(30)) };
-    assert!(evicts(&skip(&sites(), Candidate { owner: long_ago, ..web })));
-    let draining = Node { class: SchedulableClass::Draining, ..node("hot", 20, 20) };
+    assert!(evicts(&skip(&sites(), EvictionCandidate { owner: long_ago, ..web })));
+    let draining = NodeConditions { class: SchedulableClass::Draining, ..node("hot", 20, 20) };
     let drained = [site(draining), site(node("cool", 20, 10))];
-    assert_eq!(skip(&drained, web), Verdict::Skip(Skip::NoStress));
+    assert_eq!(skip(&drained, web), EvictionVerdict::Skip(Skip::NoStress));
 }
 
 #[test]
 fn normal_operation_decides_nothing() {
     let calm = [site(node("hot", 70, 70)), site(node("cool", 20, 10))];
     assert_eq!(Run::settled(tuning(), &calm, &[candidate("web", "hot")]), []);
-    let worst = Node {
+    let worst = NodeConditions {
         cooling: stress(100).map(|s| Stress { grounds: Grounds::WorstCase, ..s }),
         ..node("hot", 0, 0)
     };
@@ -143,11 +157,11 @@ fn stress_must_last_without_a_break() {
     let web = [candidate("web", "hot")];
     let calm = [site(node("hot", 60, 10)), site(node("cool", 20, 10))];
     let mut run = Run::new(tuning());
-    assert_eq!(only(&run.step(0, &sites(), &web)), Verdict::Skip(Skip::StressTooShort));
-    assert_eq!(only(&run.step(4, &sites(), &web)), Verdict::Skip(Skip::StressTooShort));
+    assert_eq!(only(&run.step(0, &sites(), &web)), EvictionVerdict::Skip(Skip::StressTooShort));
+    assert_eq!(only(&run.step(4, &sites(), &web)), EvictionVerdict::Skip(Skip::StressTooShort));
     assert_eq!(run.step(5, &calm, &web), []);
-    assert_eq!(only(&run.step(6, &sites(), &web)), Verdict::Skip(Skip::StressTooShort));
-    assert_eq!(only(&run.step(10, &sites(), &web)), Verdict::Skip(Skip::StressTooShort));
+    assert_eq!(only(&run.step(6, &sites(), &web)), EvictionVerdict::Skip(Skip::StressTooShort));
+    assert_eq!(only(&run.step(10, &sites(), &web)), EvictionVerdict::Skip(Skip::StressTooShort));
     assert!(evicts(&only(&run.step(11, &sites(), &web))));
 }
 
@@ -156,7 +170,7 @@ fn a_clock_that_was_set_back_starts_the_wait_again() {
     let web = [candidate("web", "hot")];
     let mut run = Run::new(tuning());
     run.step(100, &sites(), &web);
-    assert_eq!(only(&run.step(3, &sites(), &web)), Verdict::Skip(Skip::StressTooShort));
+    assert_eq!(only(&run.step(3, &sites(), &web)), EvictionVerdict::Skip(Skip::StressTooShort));
     assert!(evicts(&only(&run.step(8, &sites(), &web))));
 }
 
@@ -164,14 +178,14 @@ fn a_clock_that_was_set_back_starts_the_wait_again() {
 fn an_owner_is_asked_once_in_a_cooldown() {
     let (first, second) = (candidate("web-1", "hot"), candidate("web-2", "hot"));
     let owner = Owner::Controller { key: "web", evicted_ago: None };
-    let pods = [Candidate { owner, ..first }, Candidate { owner, ..second }];
+    let pods = [EvictionCandidate { owner, ..first }, EvictionCandidate { owner, ..second }];
     let mut run = Run::new(Tuning { per_node: 2, ..tuning() });
     run.step(0, &sites(), &pods);
     let verdicts = run.step(10, &sites(), &pods);
     assert!(evicts(&verdicts[0]));
-    assert_eq!(verdicts[1], Verdict::Skip(Skip::OwnerCoolingDown));
-    run.outcomes = vec![("web", Outcome::Evicted)];
-    assert_eq!(only(&run.step(39, &sites(), &pods[1..])), Verdict::Skip(Skip::OwnerCoolingDown));
+    assert_eq!(verdicts[1], EvictionVerdict::Skip(Skip::OwnerCoolingDown));
+    run.outcomes = vec![("web", EvictionOutcome::Evicted)];
+    assert_eq!(only(&run.step(39, &sites(), &pods[1..])), EvictionVerdict::Skip(Skip::OwnerCoolingDown));
     assert!(evicts(&only(&run.step(40, &sites(), &pods[1..]))));
 }
 
@@ -181,22 +195,22 @@ fn a_denied_eviction_may_be_tried_again_and_a_silent_one_counts() {
     let mut run = Run::new(tuning());
     run.step(0, &sites(), &web);
     assert!(evicts(&only(&run.step(10, &sites(), &web))));
-    run.outcomes = vec![("web", Outcome::Denied), ("nobody", Outcome::Evicted)];
-    assert_eq!(only(&run.step(11, &sites(), &web)), Verdict::Skip(Skip::OwnerCoolingDown));
+    run.outcomes = vec![("web", EvictionOutcome::Denied), ("nobody", EvictionOutcome::Evicted)];
+    assert_eq!(only(&run.step(11, &sites(), &web)), EvictionVerdict::Skip(Skip::OwnerCoolingDown));
     // The same denial a second time does not make the wait longer.
-    run.outcomes = vec![("web", Outcome::Denied)];
-    assert_eq!(only(&run.step(15, &sites(), &web)), Verdict::Skip(Skip::OwnerCoolingDown));
+    run.outcomes = vec![("web", EvictionOutcome::Denied)];
+    assert_eq!(only(&run.step(15, &sites(), &web)), EvictionVerdict::Skip(Skip::OwnerCoolingDown));
     assert!(evicts(&only(&run.step(16, &sites(), &web))));
     // No outcome, as after a lost answer.
-    assert_eq!(only(&run.step(17, &sites(), &web)), Verdict::Skip(Skip::OwnerCoolingDown));
+    assert_eq!(only(&run.step(17, &sites(), &web)), EvictionVerdict::Skip(Skip::OwnerCoolingDown));
     assert!(evicts(&only(&run.step(46, &sites(), &web))));
     // A denial that comes after the eviction was confirmed changes nothing.
-    run.outcomes = vec![("web", Outcome::Evicted), ("web", Outcome::Denied)];
-    assert_eq!(only(&run.step(52, &sites(), &web)), Verdict::Skip(Skip::OwnerCoolingDown));
+    run.outcomes = vec![("web", EvictionOutcome::Evicted), ("web", EvictionOutcome::Denied)];
+    assert_eq!(only(&run.step(52, &sites(), &web)), EvictionVerdict::Skip(Skip::OwnerCoolingDown));
     assert!(evicts(&only(&run.step(76, &sites(), &web))));
     // Of a denial and a late eviction the eviction counts.
-    run.outcomes = vec![("web", Outcome::Denied), ("web", Outcome::Evicted)];
-    assert_eq!(only(&run.step(90, &sites(), &web)), Verdict::Skip(Skip::OwnerCoolingDown));
+    run.outcomes = vec![("web", EvictionOutcome::Denied), ("web", EvictionOutcome::Evicted)];
+    assert_eq!(only(&run.step(90, &sites(), &web)), EvictionVerdict::Skip(Skip::OwnerCoolingDown));
 }
 
 #[test]
@@ -206,16 +220,16 @@ fn a_pod_that_may_not_leave_does_not_keep_the_others_on_the_node() {
     run.step(0, &sites(), &pods);
     let first = run.step(10, &sites(), &pods);
     assert!(evicts(&first[0]));
-    assert_eq!(first[1], Verdict::Skip(Skip::NodeBudgetSpent));
+    assert_eq!(first[1], EvictionVerdict::Skip(Skip::NodeBudgetSpent));
     // A disruption budget says no: the node's budget is another's, in the same window.
-    run.outcomes = vec![("a", Outcome::Denied)];
+    run.outcomes = vec![("a", EvictionOutcome::Denied)];
     let second = run.step(11, &sites(), &pods);
-    assert_eq!(second[0], Verdict::Skip(Skip::OwnerCoolingDown));
+    assert_eq!(second[0], EvictionVerdict::Skip(Skip::OwnerCoolingDown));
     assert!(evicts(&second[1]));
     // A pod that was gone has left all the same.
-    run.outcomes = vec![("b", Outcome::Gone)];
+    run.outcomes = vec![("b", EvictionOutcome::Gone)];
     let third = run.step(12, &sites(), &pods);
-    assert_eq!(third[1], Verdict::Skip(Skip::NodeBudgetSpent));
+    assert_eq!(third[1], EvictionVerdict::Skip(Skip::NodeBudgetSpent));
 }
 
 #[test]
@@ -227,11 +241,11 @@ fn nodes_and_cluster_have_budgets_for_a_window() {
     run.step(0, &sites, &[]);
     let verdicts = run.step(10, &sites, &pods);
     assert!(evicts(&verdicts[0]) && evicts(&verdicts[2]));
-    assert_eq!(verdicts[1], Verdict::Skip(Skip::NodeBudgetSpent));
-    assert_eq!(verdicts[3], Verdict::Skip(Skip::ClusterBudgetSpent));
+    assert_eq!(verdicts[1], EvictionVerdict::Skip(Skip::NodeBudgetSpent));
+    assert_eq!(verdicts[3], EvictionVerdict::Skip(Skip::ClusterBudgetSpent));
     // However often the step is called in the window.
     let again = run.step(10, &sites, &pods[1..2]);
-    assert_eq!(only(&again), Verdict::Skip(Skip::NodeBudgetSpent));
+    assert_eq!(only(&again), EvictionVerdict::Skip(Skip::NodeBudgetSpent));
     assert!(evicts(&only(&run.step(11, &sites, &pods[3..]))));
 }
 
@@ -240,15 +254,15 @@ fn a_dry_run_spends_the_same_budgets() {
     let pods = [candidate("a", "hot"), candidate("b", "hot")];
     let dry = Tuning { dry_run: true, ..tuning() };
     let (dry, wet) = (Run::settled(dry, &sites(), &pods), Run::settled(tuning(), &sites(), &pods));
-    assert!(matches!(dry[0], Verdict::Evict { dry_run: true, .. }));
-    assert!(matches!(wet[0], Verdict::Evict { dry_run: false, .. }));
+    assert!(matches!(dry[0], EvictionVerdict::Evict { dry_run: true, .. }));
+    assert!(matches!(wet[0], EvictionVerdict::Evict { dry_run: false, .. }));
     assert_eq!(dry[1], wet[1]);
     let mut run = Run::new(Tuning { dry_run: true, ..tuning() });
     run.step(0, &sites(), &pods);
     run.step(10, &sites(), &pods[..1]);
     // Nobody was asked, so nobody can have denied it.
-    run.outcomes = vec![("a", Outcome::Denied)];
-    assert_eq!(only(&run.step(20, &sites(), &pods[..1])), Verdict::Skip(Skip::OwnerCoolingDown));
+    run.outcomes = vec![("a", EvictionOutcome::Denied)];
+    assert_eq!(only(&run.step(20, &sites(), &pods[..1])), EvictionVerdict::Skip(Skip::OwnerCoolingDown));
 }
 
 #[test]
@@ -259,22 +273,22 @@ fn somewhere_must_be_better() {
     };
     let cool = site(node("cool", 60, 60));
     assert!(evicts(&go(cool)));
-    let none = Verdict::Skip(Skip::NoDestination);
+    let none = EvictionVerdict::Skip(Skip::NoDestination);
     assert_eq!(go(site(node("cool", 61, 10))), none);
     assert_eq!(go(site(node("cool", 10, 61))), none);
     assert_eq!(go(Site { open: false, ..cool }), none);
-    let draining = Node { class: SchedulableClass::Draining, ..cool.node };
+    let draining = NodeConditions { class: SchedulableClass::Draining, ..cool.node };
     assert_eq!(go(Site { node: draining, ..cool }), none);
     for free in [
-        Room { cpu_milli: 1_999, ..FREE },
-        Room { memory_bytes: (1 << 30) - 1, ..FREE },
-        Room { pods: 0, ..FREE },
+        RequestedResources { cpu_milli: 1_999, ..FREE },
+        RequestedResources { memory_bytes: (1 << 30) - 1, ..FREE },
+        RequestedResources { pods: 0, ..FREE },
     ] {
         assert_eq!(go(Site { free, ..cool }), none);
     }
     // What the pod flees from must be known to be better; the other may be unknown.
-    assert_eq!(go(site(Node { cooling: None, ..cool.node })), none);
-    assert!(evicts(&go(site(Node { psu: None, ..cool.node }))));
+    assert_eq!(go(site(NodeConditions { cooling: None, ..cool.node })), none);
+    assert!(evicts(&go(site(NodeConditions { psu: None, ..cool.node }))));
 }
 
 #[test]
@@ -282,7 +296,7 @@ fn a_stress_that_is_the_same_everywhere_moves_nobody() {
     // PSU stress of the whole cluster, for want of racks.
     let sites = [site(node("a", 20, 90)), site(node("b", 20, 90))];
     let verdict = only(&Run::settled(tuning(), &sites, &[candidate("web", "a")]));
-    assert_eq!(verdict, Verdict::Skip(Skip::NoDestination));
+    assert_eq!(verdict, EvictionVerdict::Skip(Skip::NoDestination));
 }
 
 #[test]
@@ -292,7 +306,7 @@ fn room_is_given_away_once() {
     let pods = [candidate("a", "hot"), candidate("b", "hot")];
     let verdicts = Run::settled(Tuning { per_node: 2, ..tuning() }, &sites, &pods);
     assert!(evicts(&verdicts[0]));
-    assert_eq!(verdicts[1], Verdict::Skip(Skip::NoDestination));
+    assert_eq!(verdicts[1], EvictionVerdict::Skip(Skip::NoDestination));
 }
 
 #[test]
@@ -302,7 +316,7 @@ fn where_the_scheduler_would_not_put_it_is_no_destination() {
     let web = [candidate("web", "hot")];
     let facts = Facts { now: Stamp::new(minutes(10)), sites: &sites(), candidates: &web, outcomes: &[] };
     let decisions = run.evictor.step(&run.law, &facts, |_, site| site.node.name != "cool");
-    assert_eq!(decisions[0].verdict, Verdict::Skip(Skip::NoDestination));
+    assert_eq!(decisions[0].verdict, EvictionVerdict::Skip(Skip::NoDestination));
 }
 
 #[test]
@@ -315,7 +329,7 @@ fn the_hottest_node_goes_first() {
     let decisions = run.evictor.step(&run.law, &facts, |_, _| true);
     assert_eq!(decisions[0].node, "b-hot");
     assert!(evicts(&decisions[0].verdict));
-    assert_eq!(decisions[1].verdict, Verdict::Skip(Skip::ClusterBudgetSpent));
+    assert_eq!(decisions[1].verdict, EvictionVerdict::Skip(Skip::ClusterBudgetSpent));
 }
 
 #[test]
@@ -356,12 +370,12 @@ proptest! {
         const OWNERS: [&str; 4] = ["w", "x", "y", "z"];
         let names: Vec<_> = (0..pods.len()).map(|i| format!("p{i:02}")).collect();
         let sites: Vec<_> = NODES.iter().zip(&heats).map(|(name, &(c, p))| site(node(name, c, p))).collect();
-        let candidates: Vec<_> = pods.iter().zip(&names).map(|(&(home, class, free, owner), name)| Candidate {
-            pod: Pod { hints: Hints::read(Some(CLASSES[class]), free.then_some("true")), ..pod(name, NODES[home]) },
+        let candidates: Vec<_> = pods.iter().zip(&names).map(|(&(home, class, free, owner), name)| EvictionCandidate {
+            pod: RunningPod { hints: Hints::read(Some(CLASSES[class]), free.then_some("true")), ..pod(name, NODES[home]) },
             owner: Owner::Controller { key: OWNERS[owner], evicted_ago: None },
             ..candidate(name, NODES[home])
         }).collect();
-        let decide = |sites: &[Site<'_>], candidates: &[Candidate<'_>]| {
+        let decide = |sites: &[Site<'_>], candidates: &[EvictionCandidate<'_>]| {
             let mut evictor = Evictor::default();
             let law = law(tuning());
             let facts = |minute| Facts { now: Stamp::new(minutes(minute)), sites, candidates, outcomes: &[] };

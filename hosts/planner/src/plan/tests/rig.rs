@@ -1,7 +1,7 @@
 //! A cluster that carries plans out: labels and objects change as written, agents confirm as told.
 
 use super::*;
-use crate::budget::Limits;
+use crate::budget::BudgetLimits;
 use crate::demand::Asked;
 use crate::node::rig::{self, carried, state};
 use crate::node::{Carried, Published};
@@ -18,14 +18,14 @@ pub(super) struct Rig {
     pub(super) seconds: u64,
     /// What agents say about a desired state that was just written.
     pub(super) agents: Confirmation,
-    pub(super) memory: Memory,
+    pub(super) memory: PlanMemory,
 }
 
 /// A plan, and what differed from it.
 #[derive(Debug)]
 pub(super) struct Passed {
     plan: Plan,
-    changes: BTreeMap<Arc<str>, Vec<Change>>,
+    changes: BTreeMap<Arc<str>, Vec<ObjectChange>>,
 }
 
 impl Deref for Passed {
@@ -38,7 +38,7 @@ impl Deref for Passed {
 
 impl Passed {
     /// What was to be written for a node.
-    pub(super) fn changes(&self, name: &str) -> &[Change] {
+    pub(super) fn changes(&self, name: &str) -> &[ObjectChange] {
         self.changes.get(name).map(Vec::as_slice).unwrap_or_default()
     }
 
@@ -58,12 +58,12 @@ impl Rig {
             ignored: BTreeSet::new(),
             seconds: 0,
             agents: Confirmation::InForce,
-            memory: Memory::default(),
+            memory: PlanMemory::default(),
         }
     }
 
-    pub(super) fn cluster(&self) -> Cluster {
-        Cluster {
+    pub(super) fn cluster(&self) -> ClusterState {
+        ClusterState {
             nodes: self.nodes.clone(),
             gone: self.gone.clone(),
             pods: self.pods.as_ref().map(|pods| PodCounts::of(pods, &self.ignored)),
@@ -114,7 +114,7 @@ impl Rig {
         name: &Arc<str>,
         objects: &Objects,
         stands_in: bool,
-        all: &mut BTreeMap<Arc<str>, Vec<Change>>,
+        all: &mut BTreeMap<Arc<str>, Vec<ObjectChange>>,
     ) {
         let agents = self.agents;
         let Some(node) = self.nodes.iter_mut().chain(&mut self.gone).find(|node| node.name == *name) else {
@@ -123,7 +123,7 @@ impl Rig {
         let changes = diff(objects, node, stands_in);
         for change in &changes {
             match change {
-                Change::State(publish) => {
+                ObjectChange::State(publish) => {
                     let there = Some(carried(publish.desired.clone()));
                     if publish.profile {
                         node.published.profile = there.clone();
@@ -133,15 +133,17 @@ impl Rig {
                         node.published.twin = there;
                     }
                 }
-                Change::Labels { profile, draining } => {
+                ObjectChange::Labels { profile, draining } => {
                     if let Some(profile) = profile {
                         node.labels.profile.text = Some(profile.as_str().into());
                     }
                     node.labels.draining.text = draining.map(|draining| draining.to_string().into());
                 }
-                Change::Taint(taint) => node.tainted = *taint,
-                Change::NoLabels => (node.labels.profile.text, node.labels.draining.text) = (None, None),
-                Change::NoState => node.published = Published::default(),
+                ObjectChange::Taint(taint) => node.tainted = *taint,
+                ObjectChange::NoLabels => {
+                    (node.labels.profile.text, node.labels.draining.text) = (None, None)
+                }
+                ObjectChange::NoState => node.published = Published::default(),
             }
         }
         all.insert(name.clone(), changes);
@@ -172,7 +174,7 @@ impl Rig {
         self.row(name).labels.profile.text = Some(text.into());
     }
 
-    pub(super) fn add_pods(&mut self, node: &str, phase: Phase, class: &str, count: usize) {
+    pub(super) fn add_pods(&mut self, node: &str, phase: PodPhase, class: &str, count: usize) {
         let pods = self.pods.as_mut().unwrap();
         pods.extend(std::iter::repeat_n(pod_row(node, phase, class), count));
     }
@@ -185,7 +187,7 @@ impl Rig {
         self.find(name).labels.draining.text.as_deref()
     }
 
-    pub(super) fn caps(&self, name: &str) -> Caps {
+    pub(super) fn caps(&self, name: &str) -> NodeCaps {
         self.find(name).published.caps()
     }
 }
@@ -203,18 +205,18 @@ pub(super) fn row(name: &str, gpu: &str, count: u32) -> Node {
 }
 
 /// A desired state of ours.
-pub(super) fn ours(profile: Profile, caps: Caps) -> Carried {
+pub(super) fn ours(profile: Profile, caps: NodeCaps) -> Carried {
     carried(state(profile, caps))
 }
 
 /// A pod; on no node when that is blank.
-pub(super) fn pod_row(node: &str, phase: Phase, class: &str) -> PodRow {
+pub(super) fn pod_row(node: &str, phase: PodPhase, class: &str) -> PodRow {
     PodRow {
         namespace: "default".to_owned(),
         node: Some(node.to_owned()).filter(|node| !node.is_empty()),
         phase,
         terminating: false,
-        asks: Asks { workload_class: Some(class.to_owned()), ..Asks::default() },
+        asks: PodConstraints { workload_class: Some(class.to_owned()), ..PodConstraints::default() },
         asked: Asked::default(),
     }
 }
@@ -237,7 +239,7 @@ pub(super) fn cpu_intents(performance: i32, eco: i32) -> Intents {
 }
 
 /// What the environment's defaults say, with this policy.
-pub(super) fn settings(policy: Policy) -> Settings {
+pub(super) fn settings(policy: PlacementPolicy) -> Settings {
     Settings {
         policy,
         floor: FamilyFloor::Raise,
@@ -246,14 +248,14 @@ pub(super) fn settings(policy: Policy) -> Settings {
         intents: cpu_intents(100, 60),
         dwell: None,
         release_patience: Micros::new(120_000_000),
-        budget: Limits::none(),
+        budget: BudgetLimits::none(),
         taint_uncapped: false,
         twin: TwinLaw::STANDARD,
         hold: Micros::MINUTE,
     }
 }
 
-pub(super) fn hard(policy: Policy) -> Settings {
+pub(super) fn hard(policy: PlacementPolicy) -> Settings {
     Settings { guard: GuardMode::Hard, ..settings(policy) }
 }
 
@@ -261,16 +263,16 @@ fn ratio(text: &str) -> Ratio {
     Ratio::parse(text, Role::Nearest).unwrap()
 }
 
-pub(super) fn static_partition(fraction: &str) -> Policy {
-    Policy::StaticPartition(StaticPartition::new(ratio(fraction)).unwrap())
+pub(super) fn static_partition(fraction: &str) -> PlacementPolicy {
+    PlacementPolicy::StaticPartition(StaticPartition::new(ratio(fraction)).unwrap())
 }
 
-pub(super) fn queue_aware(base: &str, min: i64, max: i64, pods_per_node: i64) -> Policy {
-    Policy::QueueAware(QueueAware::new(ratio(base), min, max, pods_per_node).unwrap())
+pub(super) fn queue_aware(base: &str, min: i64, max: i64, pods_per_node: i64) -> PlacementPolicy {
+    PlacementPolicy::QueueAware(QueueAware::new(ratio(base), min, max, pods_per_node).unwrap())
 }
 
-pub(super) fn cpu_caps(percent: i32) -> Caps {
-    Caps { cpu: Some(Cap { percent: Some(Percent::from_int(percent)), watts: None }), gpu: None }
+pub(super) fn cpu_caps(percent: i32) -> NodeCaps {
+    NodeCaps { cpu: Some(DeviceCap { percent: Some(Percent::from_int(percent)), watts: None }), gpu: None }
 }
 
 pub(super) fn node<'a>(plan: &'a Plan, name: &str) -> &'a NodeDecision {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::power::Meter;
+use crate::power::PowerMeter;
 use power_units::Watts;
 use proptest::prelude::*;
 
@@ -11,15 +11,19 @@ fn at(seconds: u64) -> Stamp {
     Stamp::new(Micros::new(seconds * 1_000_000))
 }
 
-fn http(seconds: u64, watts: i32) -> Report {
-    Sample::new(Meter::Http, Watts::from_int(watts), at(seconds))
+fn http(seconds: u64, watts: i32) -> MeterResult {
+    PowerSample::new(PowerMeter::Http, Watts::from_int(watts), at(seconds))
 }
 
-fn measured(watts: i32, age: u64) -> Reading {
-    Reading::Measured { meter: Meter::Http, watts: Watts::from_int(watts), age: Micros::new(age * 1_000_000) }
+fn measured(watts: i32, age: u64) -> NodeReading {
+    NodeReading::Measured {
+        meter: PowerMeter::Http,
+        watts: Watts::from_int(watts),
+        age: Micros::new(age * 1_000_000),
+    }
 }
 
-fn history(reports: &[(u64, Report)]) -> History {
+fn history(reports: &[(u64, MeterResult)]) -> History {
     let mut history = History::default();
     for &(seconds, report) in reports {
         history.record(&law(), at(seconds), report);
@@ -30,16 +34,16 @@ fn history(reports: &[(u64, Report)]) -> History {
 #[test]
 fn a_failed_attempt_is_neither_zero_watts_nor_a_fall() {
     // Fix list operator B7: 400 W, 400 W, then the endpoint fails.
-    let failed = history(&[(0, http(0, 400)), (60, http(60, 400)), (120, Err(Absent::HttpError))]);
+    let failed = history(&[(0, http(0, 400)), (60, http(60, 400)), (120, Err(NoMeasurement::HttpError))]);
     assert_eq!(failed.trend(&law(), at(120)), Some(WattsPerMinute::ZERO));
-    let held = Reading::Held {
-        meter: Meter::Http,
+    let held = NodeReading::Held {
+        meter: PowerMeter::Http,
         watts: Watts::from_int(400),
         age: Micros::new(60_000_000),
-        failing: Absent::HttpError,
+        failing: NoMeasurement::HttpError,
     };
     assert_eq!(failed.reading(&law(), at(120)), held);
-    assert_eq!(failed.reading(&law(), at(361)), Reading::Absent(Absent::HttpError));
+    assert_eq!(failed.reading(&law(), at(361)), NodeReading::Absent(NoMeasurement::HttpError));
 }
 
 #[test]
@@ -47,14 +51,14 @@ fn a_sample_can_stand_longer_than_the_trend_looks_back() {
     let long = HistoryLaw::new(WINDOW, Micros::new(600_000_000)).unwrap();
     let mut history = History::default();
     history.record(&long, at(0), http(0, 400));
-    history.record(&long, at(500), Err(Absent::HttpError));
-    assert!(matches!(history.reading(&long, at(600)), Reading::Held { .. }));
-    assert_eq!(history.reading(&long, at(601)), Reading::Absent(Absent::HttpError));
+    history.record(&long, at(500), Err(NoMeasurement::HttpError));
+    assert!(matches!(history.reading(&long, at(600)), NodeReading::Held { .. }));
+    assert_eq!(history.reading(&long, at(601)), NodeReading::Absent(NoMeasurement::HttpError));
 }
 
 #[test]
 fn a_meter_that_answers_again_is_fresh_again() {
-    let back = history(&[(0, http(0, 400)), (60, Err(Absent::HttpError)), (120, http(120, 420))]);
+    let back = history(&[(0, http(0, 400)), (60, Err(NoMeasurement::HttpError)), (120, http(120, 420))]);
     assert_eq!(back.reading(&law(), at(125)), measured(420, 5));
     assert_eq!(back.trend(&law(), at(120)), Some(WattsPerMinute::from_int(10)));
 }
@@ -64,15 +68,15 @@ fn a_meter_that_repeats_an_old_sample_grows_stale() {
     // A Prometheus that is up while the exporter is gone: each answer succeeds and carries the old time.
     let old = history(&[(0, http(0, 400)), (100, http(0, 400)), (200, http(0, 400)), (299, http(0, 400))]);
     assert_eq!(old.reading(&law(), at(300)), measured(400, 300));
-    assert_eq!(old.reading(&law(), at(301)), Reading::Absent(Absent::HttpError));
+    assert_eq!(old.reading(&law(), at(301)), NodeReading::Absent(NoMeasurement::HttpError));
     assert_eq!(old.trend(&law(), at(300)), None);
 }
 
 #[test]
 fn nothing_was_ever_read_is_said_as_it_is() {
-    assert_eq!(History::default().reading(&law(), at(5)), Reading::Absent(Absent::NotConfigured));
-    let unset = history(&[(0, Err(Absent::HttpNoEndpoint))]);
-    assert_eq!(unset.reading(&law(), at(5)), Reading::Absent(Absent::HttpNoEndpoint));
+    assert_eq!(History::default().reading(&law(), at(5)), NodeReading::Absent(NoMeasurement::NotConfigured));
+    let unset = history(&[(0, Err(NoMeasurement::HttpNoEndpoint))]);
+    assert_eq!(unset.reading(&law(), at(5)), NodeReading::Absent(NoMeasurement::HttpNoEndpoint));
 }
 
 #[test]
@@ -80,7 +84,7 @@ fn samples_older_than_the_window_leave_the_trend() {
     let reports = [(0, http(0, 1_000)), (290, http(290, 300)), (320, http(320, 300))];
     assert_eq!(history(&reports).trend(&law(), at(320)), Some(WattsPerMinute::ZERO));
     let mut idle = history(&reports);
-    idle.record(&law(), at(700), Err(Absent::HttpError));
+    idle.record(&law(), at(700), Err(NoMeasurement::HttpError));
     assert_eq!(idle.trend(&law(), at(700)), None);
     assert!(idle.points.is_empty());
 }
@@ -120,7 +124,7 @@ fn a_clock_that_was_set_back_starts_over() {
     assert_eq!(back.reading(&law(), at(10)), measured(300, 0));
     back.record(&law(), at(70), http(70, 330));
     assert_eq!(back.trend(&law(), at(70)), Some(WattsPerMinute::from_int(30)));
-    assert_eq!(back.reading(&law(), at(5)), Reading::Absent(Absent::HttpError));
+    assert_eq!(back.reading(&law(), at(5)), NodeReading::Absent(NoMeasurement::HttpError));
 }
 
 #[test]
@@ -134,7 +138,7 @@ fn a_sample_from_the_future_counts_as_of_now() {
 #[test]
 fn the_step_between_two_meters_is_no_trend() {
     let mut changed = history(&[(0, http(0, 300)), (60, http(60, 300))]);
-    let agent = |seconds, watts| Sample::new(Meter::Agent, Watts::from_int(watts), at(seconds));
+    let agent = |seconds, watts| PowerSample::new(PowerMeter::Agent, Watts::from_int(watts), at(seconds));
     changed.record(&law(), at(120), agent(120, 250));
     assert_eq!(changed.trend(&law(), at(120)), None);
     changed.record(&law(), at(180), agent(180, 260));
@@ -167,7 +171,7 @@ fn a_node_that_is_gone_is_forgotten() {
     all.keep_only(&BTreeSet::from(["b", "d"]));
     assert_eq!(all.len(), 1);
     assert_eq!(all.reading(&law(), "b", at(1)), (measured(100, 1), None));
-    assert_eq!(all.reading(&law(), "a", at(1)), (Reading::Absent(Absent::NotConfigured), None));
+    assert_eq!(all.reading(&law(), "a", at(1)), (NodeReading::Absent(NoMeasurement::NotConfigured), None));
 }
 
 #[test]
@@ -185,7 +189,7 @@ proptest! {
     ) {
         let mut history = History::default();
         for (now, then, watts) in reports {
-            let report = watts.map_or(Err(Absent::HttpError), |watts| http(then, watts));
+            let report = watts.map_or(Err(NoMeasurement::HttpError), |watts| http(then, watts));
             history.record(&law(), at(now), report);
             prop_assert!(history.points.len() <= POINTS_MAX);
             prop_assert!(history.points.is_sorted_by(|a, b| a.at < b.at));

@@ -7,7 +7,7 @@ fn number(bits: i64) -> f64 {
 }
 
 /// What a pod's watts are compared with: the cap, else what the hardware draws at most.
-fn model_budget(twin: &Twin, hardware: &Hardware) -> Option<f64> {
+fn model_budget(twin: &TwinStatus, hardware: &HardwareRecord) -> Option<f64> {
     let power = twin.power?;
     let above_zero =
         |watts: Option<Watts>| watts.map(|watts| number(watts.to_bits())).filter(|&watts| watts > 0.0);
@@ -20,10 +20,10 @@ fn model_budget(twin: &Twin, hardware: &Hardware) -> Option<f64> {
 
 /// The formula as it is written on the page, from the records as they were read.
 fn model(
-    twin: &Twin,
-    (hardware, demand): (&Hardware, &Demand),
+    twin: &TwinStatus,
+    (hardware, demand): (&HardwareRecord, &PodDemand),
     assumed: f64,
-    cluster: &Cluster,
+    cluster: &ClusterAggregates,
     scoring: &Scoring,
 ) -> f64 {
     let class = demand.class;
@@ -72,7 +72,7 @@ fn a_million_scores_lie_within_a_millionth_of_the_model() {
             facility_metrics: dice.below(2) == 0,
             ..SEEDS
         };
-        let cluster = Cluster {
+        let cluster = ClusterAggregates {
             pressure: Some(Percent::from_bits(dice.below(100 << 32) as i64)),
             trend: Some(WattsPerMinute::from_int(dice.below(2000) as i32 - 1000)),
             ..calm()
@@ -82,8 +82,8 @@ fn a_million_scores_lie_within_a_millionth_of_the_model() {
             // A cap below a watt, under which only the smallest pods score.
             let capped = Some(Watts::from_bits((1 << 27) + dice.below(31 << 27) as i64));
             let measured = Some(Watts::from_bits(dice.below(1 << 30) as i64));
-            node.power = Some(PowerMeasurement { measured, capped, trend: None });
-            demand = Demand { cpu: MilliCores::new(dice.below(50) as u32), gpus: None, ..demand };
+            node.power = Some(TwinPower { measured, capped, trend: None });
+            demand = PodDemand { cpu: MilliCores::new(dice.below(50) as u32), gpus: None, ..demand };
             small += 1;
         }
         let assumed = if dice.below(2) == 0 { Watts::ZERO } else { dice.watts(0, 2000) };
@@ -116,14 +116,14 @@ fn a_million_scores_lie_within_a_millionth_of_the_model() {
 
 #[test]
 fn under_next_to_no_cap_a_pod_of_a_watt_scores_nothing() {
-    let hardware = Hardware { cpu_max: Some(Watts::from_int(10)), cores: Some(1), gpus: None };
+    let hardware = HardwareRecord { cpu_max: Some(Watts::from_int(10)), cores: Some(1), gpus: None };
     let seven = pod(WorkloadClass::Standard, &[container(Runs::Main, asks(1000))]);
     let seven = PodTerms::of(&seven, &Coefficients::REFERENCE);
     for shift in 0..32 {
         let capped = Some(Watts::from_bits(1 << shift));
         for measured in [None, Some(Watts::ZERO)] {
-            let power = PowerMeasurement { measured, capped, trend: Some(WattsPerMinute::MIN) };
-            let node = Twin { power: Some(power), ..twin(Eco, 100, 0) };
+            let power = TwinPower { measured, capped, trend: Some(WattsPerMinute::MIN) };
+            let node = TwinStatus { power: Some(power), ..twin(Eco, 100, 0) };
             assert_eq!(score_with(&node, Some(&hardware), &calm(), &seven).whole(), 0, "{shift}");
         }
     }

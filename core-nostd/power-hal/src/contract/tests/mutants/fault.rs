@@ -1,8 +1,8 @@
 //! The ways of breaking the contract, each with the rule under which it has to be found out.
 
 use super::run;
-use crate::contract::{Ledger, Mode, Rule, check};
-use crate::{Control, Key, Memory, PowerHal, Setting};
+use crate::contract::{ContractMode, RefusableOriginals, Rule, check};
+use crate::{Control, Key, OriginalsInMemory, PowerHal, Setting};
 use power_units::MicroWatts;
 use std::string::ToString;
 
@@ -112,12 +112,17 @@ fn a_breach_names_the_domain() {
 
 #[test]
 fn after_a_breach_every_domain_is_released() {
-    let ground = super::ground();
-    let mut mutant = super::Mutant::open(&ground, Ledger::new(Memory::new()), Fault::AnswersTheWish);
+    let machine = super::machine();
+    let mut mutant = super::Mutant::open(
+        &machine,
+        RefusableOriginals::new(OriginalsInMemory::new()),
+        Fault::AnswersTheWish,
+    );
     let breach =
-        check(&mut mutant, &mut super::Behind { ground: &ground, losses: true }, Mode::Full).unwrap_err();
+        check(&mut mutant, &mut super::Behind { machine: &machine, losses: true }, ContractMode::Full)
+            .unwrap_err();
     assert_eq!(breach.rule, Rule::ReadBack);
-    let found = ground.in_force(&Key::package(0, None), Control::Power);
+    let found = machine.in_force(&Key::package(0, None), Control::Power);
     assert_eq!(found, Some(Setting::Power(MicroWatts::new(100_000_000))));
     assert!(mutant.originals().inner().is_empty());
 }

@@ -1,0 +1,291 @@
+//! The hardware that is not there.
+
+use crate::contract::{DomainFault, DomainLimits, Instants};
+use crate::{Control, Domain, ErrorKind, Key, Measured, Meter, Setting};
+use core::cell::Cell;
+use power_units::{KiloHertz, MicroJoules, MicroWatts, Micros, Percent, Stamp};
+
+/// One device.
+#[derive(Clone, Copy, Debug)]
+pub struct MockDevice {
+    domain: Domain,
+    present: bool,
+    locked: bool,
+    broken: Option<ErrorKind>,
+    /// Long-term and short-term limit.
+    limits: (MicroWatts, MicroWatts),
+    frequency: KiloHertz,
+    throttle: Percent,
+    /// A limit of somebody else's; the stricter of the two is in force.
+    stricter: Option<Setting>,
+    counted: MicroJoules,
+    draw: MicroWatts,
+    instants: Instants,
+}
+
+impl MockDevice {
+    /// A device that nobody has limited yet, drawing 100 W.
+    #[must_use]
+    pub fn new(domain: Domain) -> Self {
+        let power = domain.power().map_or(MicroWatts::ZERO, |limit| limit.default().unwrap_or(limit.upper()));
+        let limits = (power, power);
+        Self {
+            domain,
+            present: true,
+            locked: false,
+            broken: None,
+            limits,
+            frequency: domain.frequency().map_or(KiloHertz::ZERO, |limit| limit.upper()),
+            throttle: Percent::ZERO,
+            stricter: None,
+            counted: MicroJoules::ZERO,
+            draw: MicroWatts::new(100_000_000),
+            instants: Instants::new(side_by_side(limits)),
+        }
+    }
+
+    /// What the device is.
+    #[must_use]
+    pub const fn domain(&self) -> &Domain {
+        &self.domain
+    }
+
+    /// With these long-term and short-term power limits in force.
+    #[must_use]
+    pub const fn limited(self, long: MicroWatts, short: MicroWatts) -> Self {
+        let instants = Instants::new(side_by_side((long, short)));
+        Self { limits: (long, short), instants, ..self }
+    }
+
+    /// With this frequency limit in force.
+    #[must_use]
+    pub const fn limited_to(self, frequency: KiloHertz) -> Self {
+        Self { frequency, ..self }
+    }
+
+    /// Drawing this.
+    #[must_use]
+    pub const fn drawing(self, draw: MicroWatts) -> Self {
+        Self { draw, ..self }
+    }
+
+    /// With this on its energy counter.
+    #[must_use]
+    pub const fn counting_from(self, counted: MicroJoules) -> Self {
+        Self { counted, ..self }
+    }
+
+    /// Under a limit of somebody else's, a management controller's say, which the device heeds if it is the stricter.
+    #[must_use]
+    pub const fn held_at(self, stricter: Setting) -> Self {
+        Self { stricter: Some(stricter), ..self }
+    }
+
+    /// What is in force.
+    pub(super) fn in_force(&self, control: Control) -> Option<Setting> {
+        let own = self.own(control)?;
+        let stricter = self.stricter.filter(|stricter| own.permits_more_than(*stricter) == Some(true));
+        Some(stricter.unwrap_or(own))
+    }
+
+    /// What this device's own register says, before anybody stricter.
+    pub(super) fn own(&self, control: Control) -> Option<Setting> {
+        let own = match control {
+            Control::Power => Setting::Power(self.limits.0),
+            Control::Frequency => Setting::Frequency(self.frequency),
+            Control::Throttle => Setting::Throttle(self.throttle),
+        };
+        self.domain.has(control).then_some(own)
+    }
+
+    pub(super) const fn short_term(&self) -> MicroWatts {
+        self.limits.1
+    }
+
+    pub(super) fn measured(&self) -> Option<Measured> {
+        match self.domain.meter()? {
+            Meter::Energy(_) => Some(Measured::Energy(self.counted)),
+            Meter::Power => Some(Measured::Power(self.draw)),
+        }
+    }
+
+    /// Whether it can be read, else why not.
+    pub(super) fn readable(&self) -> Result<(), ErrorKind> {
+        if !self.present {
+            return Err(ErrorKind::Gone);
+        }
+        self.broken.map_or(Ok(()), Err)
+    }
+
+    /// Whether it can be written, else why not.
+    pub(super) fn writable(&self) -> Result<(), ErrorKind> {
+        self.readable()?;
+        if self.locked { Err(ErrorKind::Locked) } else { Ok(()) }
+    }
+
+    /// Writes the long-term limit, rounded down to the register's step.
+    pub(super) fn set_long(&mut self, limit: MicroWatts) {
+        self.limits.0 = self.rounded(limit);
+        self.record();
+    }
+
+    /// Writes the short-term limit.
+    pub(super) fn set_short(&mut self, limit: MicroWatts) {
+        self.limits.1 = self.rounded(limit);
+        self.record();
+    }
+
+    pub(super) const fn set_frequency(&mut self, frequency: KiloHertz) {
+        self.frequency = frequency;
+    }
+
+    pub(super) const fn set_throttle(&mut self, throttle: Percent) {
+        self.throttle = throttle;
+    }
+
+    /// A register takes multiples of its step, up to its ceiling; what is more wraps, as a powercap limit does.
+    fn rounded(&self, limit: MicroWatts) -> MicroWatts {
+        let Some(power) = self.domain.power() else { return limit };
+        let step = power.step().max(MicroWatts::new(1)).get();
+        let modulus = power.writable().ceiling.get().saturating_add(step);
+        let held = limit.get().checked_rem(modulus).unwrap_or(0);
+        MicroWatts::new(held.saturating_sub(held.checked_rem(step).unwrap_or(0)))
+    }
+
+    fn record(&mut self) {
+        self.instants.push(side_by_side(self.limits));
+    }
+
+    fn pass(&mut self, span: Micros) {
+        let seconds_e6 = u128::from(span.get());
+        let drawn =
+            seconds_e6.saturating_mul(u128::from(self.draw.get())).checked_div(1_000_000).unwrap_or(0);
+        let counted = u128::from(self.counted.get()).saturating_add(drawn);
+        let modulus = match self.domain.meter() {
+            Some(Meter::Energy(counter)) => counter.modulus().map(MicroJoules::get),
+            Some(Meter::Power) | None => None,
+        };
+        let left = modulus.and_then(|modulus| counted.checked_rem(u128::from(modulus))).unwrap_or(counted);
+        self.counted = MicroJoules::new(u64::try_from(left).unwrap_or(u64::MAX));
+    }
+}
+
+const fn side_by_side(limits: (MicroWatts, MicroWatts)) -> DomainLimits {
+    DomainLimits { each: [limits.0, limits.1, MicroWatts::ZERO, MicroWatts::ZERO] }
+}
+
+/// A machine of `N` devices.
+#[derive(Debug)]
+pub struct MockMachine<const N: usize> {
+    devices: [Cell<MockDevice>; N],
+    now: Cell<Stamp>,
+    /// By how many places the order in which the kernel shows the devices is turned.
+    turned: Cell<usize>,
+}
+
+impl<const N: usize> MockMachine<N> {
+    /// A machine of these devices, at the start of its clock.
+    #[must_use]
+    pub fn new(devices: [MockDevice; N]) -> Self {
+        Self {
+            devices: devices.map(Cell::new),
+            now: Cell::new(Stamp::new(Micros::ZERO)),
+            turned: Cell::new(0),
+        }
+    }
+
+    /// The time on the machine.
+    #[must_use]
+    pub fn now(&self) -> Stamp {
+        self.now.get()
+    }
+
+    /// Lets time pass, and power be drawn in it.
+    pub fn advance(&self, span: Micros) {
+        self.now.set(self.now.get() + span);
+        for cell in &self.devices {
+            let mut device = cell.get();
+            device.pass(span);
+            cell.set(device);
+        }
+    }
+
+    /// The setting that is in force on a device.
+    #[must_use]
+    pub fn in_force(&self, key: &Key, control: Control) -> Option<Setting> {
+        self.find(key).and_then(|cell| cell.get().in_force(control))
+    }
+
+    /// The power limits of a device at every instant since the last call.
+    #[must_use]
+    pub fn instants(&self, key: &Key) -> Option<Instants> {
+        let cell = self.find(key)?;
+        let mut device = cell.get();
+        let seen = core::mem::replace(&mut device.instants, Instants::new(side_by_side(device.limits)));
+        cell.set(device);
+        device.domain.has(Control::Power).then_some(seen)
+    }
+
+    /// Changes what a device draws.
+    pub fn draw(&self, key: &Key, draw: MicroWatts) {
+        self.change(key, |device| device.draw = draw);
+    }
+
+    /// Brings about a trouble. False if there is no such device.
+    pub fn cause(&self, trouble: DomainFault) -> bool {
+        match trouble {
+            DomainFault::Locked(key) => self.change(&key, |device| device.locked = true),
+            DomainFault::Unreadable(key) => self.change(&key, |device| device.broken = Some(ErrorKind::Io)),
+            DomainFault::Vanished(key) => self.change(&key, |device| device.present = false),
+            DomainFault::Moved(key, setting) => self.change(&key, |device| match setting {
+                Setting::Power(limit) => device.set_long(limit),
+                Setting::Frequency(limit) => device.set_frequency(limit),
+                Setting::Throttle(throttle) => device.set_throttle(throttle),
+            }),
+            DomainFault::Renumbered => {
+                self.turned.set(self.turned.get().saturating_add(1));
+                true
+            }
+        }
+    }
+
+    /// Ends a trouble. What somebody moved stays moved, and new numbers stay new.
+    pub fn heal(&self, trouble: DomainFault) {
+        match trouble {
+            DomainFault::Locked(key) => self.change(&key, |device| device.locked = false),
+            DomainFault::Unreadable(key) => self.change(&key, |device| device.broken = None),
+            DomainFault::Vanished(key) => self.change(&key, |device| device.present = true),
+            DomainFault::Moved(..) | DomainFault::Renumbered => true,
+        };
+    }
+
+    /// The devices that are present, in the order in which the kernel shows them, each with its own place.
+    pub(super) fn shown(&self) -> impl Iterator<Item = (usize, Domain)> + '_ {
+        let turned = self.turned.get().checked_rem(N).unwrap_or(0);
+        let places = (0..N).cycle().skip(turned).take(N);
+        places.filter_map(|at| {
+            self.device(at).filter(|device| device.present).map(|device| (at, device.domain))
+        })
+    }
+
+    pub(super) fn device(&self, at: usize) -> Option<MockDevice> {
+        self.devices.get(at).map(Cell::get)
+    }
+
+    pub(super) fn change_at(&self, at: usize, change: impl FnOnce(&mut MockDevice)) {
+        if let Some(cell) = self.devices.get(at) {
+            let mut device = cell.get();
+            change(&mut device);
+            cell.set(device);
+        }
+    }
+
+    fn change(&self, key: &Key, change: impl FnOnce(&mut MockDevice)) -> bool {
+        let at = self.devices.iter().position(|cell| cell.get().domain.key() == key);
+        at.map(|at| self.change_at(at, change)).is_some()
+    }
+
+    fn find(&self, key: &Key) -> Option<&Cell<MockDevice>> {
+        self.devices.iter().find(|cell| cell.get().domain.key() == key)
+    }
+}

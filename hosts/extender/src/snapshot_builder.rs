@@ -1,0 +1,215 @@
+//! Keeps the snapshot: waits for what the watches bring, works it out, and puts the new picture where requests find it.
+//!
+//! It alone writes. When nothing comes any more, because the API server is away, the last picture stays, and its twins
+//! become stale by the clock as they would anyway.
+
+use crate::assumed_ledger::{AssumedLedger, Round, Scales};
+use crate::expected::Expected;
+use crate::index::{Index, Registry};
+use crate::metrics::{Kind, Metrics};
+use crate::node_store::NodeStore;
+use crate::rows::{LeaseRow, PodRow};
+use crate::settings::{Settings, micros};
+use crate::snapshot::{Fleet, Node, Rules, Snapshot};
+use arc_swap::ArcSwap;
+use host_kit::clock::HostClock;
+use host_kit::reflect::{Feed, ReflectEvent, Rows};
+use host_kit::shutdown::Stop;
+use joulie_core::placement::assumed::NodeKey;
+use joulie_core::placement::freshness::{Now, PlanLease, UnixTime};
+use power_units::{Stamp, Watts};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Twins and hardware are worked out at most this often, whatever the watches bring: 5,000 nodes take some milliseconds.
+/// Bindings are taken in at once.
+const FLEET_EVERY: Duration = Duration::from_millis(50);
+/// And at least this often: pods that a sample shows are dropped, twins go stale.
+const ROUND_EVERY: Duration = Duration::from_secs(1);
+
+/// What is watched.
+pub(crate) struct Watched {
+    pub(crate) node_store: NodeStore,
+    pub(crate) lease: Rows<LeaseRow>,
+    pub(crate) pods: Feed<PodRow>,
+}
+
+/// Where requests find the picture.
+pub(crate) type Shown = Arc<ArcSwap<Snapshot>>;
+
+/// Who keeps it.
+pub(crate) struct SnapshotBuilder {
+    watched: Watched,
+    shown: Shown,
+    expected: Expected,
+    settings: Settings,
+    metrics: Metrics,
+    clock: Arc<dyn HostClock>,
+    registry: Registry,
+    index: (u64, Arc<Index>),
+    ledger: AssumedLedger,
+    lease: PlanLease,
+    fleet: Arc<Fleet>,
+}
+
+/// What there is to do.
+#[derive(Debug)]
+enum Word {
+    Fleet,
+    Pod(ReflectEvent<PodRow>),
+    Time,
+    Stop,
+}
+
+/// Events of pods that are taken in before the picture is shown again.
+const PODS_AT_ONCE: usize = 256;
+
+impl SnapshotBuilder {
+    pub(crate) fn new(
+        watched: Watched,
+        (shown, expected): (Shown, Expected),
+        settings: &Settings,
+        metrics: Metrics,
+        clock: Arc<dyn HostClock>,
+    ) -> Self {
+        let coefficients = settings.placement.scoring.coefficients;
+        Self {
+            watched,
+            shown,
+            expected,
+            settings: settings.clone(),
+            metrics,
+            clock,
+            registry: Registry::default(),
+            index: (0, Arc::new(Index::default())),
+            ledger: AssumedLedger::new(settings.assumed, settings.assumed_pods_max, coefficients),
+            lease: PlanLease::Unseen,
+            fleet: Arc::new(Fleet::default()),
+        }
+    }
+
+    /// Keeps it until asked to stop.
+    pub(crate) async fn run(mut self, stop: Stop) {
+        let mut fleet_at = self.clock.mono();
+        self.renew_fleet();
+        let mut is_due = false;
+        loop {
+            let now = self.clock.mono();
+            let rest = FLEET_EVERY.saturating_sub(now.since(fleet_at));
+            if is_due && rest.is_zero() {
+                (is_due, fleet_at) = (false, now);
+                self.renew_fleet();
+            }
+            let pause = if is_due { rest } else { ROUND_EVERY.saturating_sub(now.since(fleet_at)) };
+            match self.wait(pause, !is_due, &stop).await {
+                Word::Stop => return,
+                Word::Fleet | Word::Time => is_due = true,
+                Word::Pod(event) => self.follow_pods(event),
+            }
+        }
+    }
+
+    async fn wait(&mut self, pause: Duration, listen: bool, stop: &Stop) -> Word {
+        // Pods are weighed by their nodes' hardware, so they wait until that is known.
+        let weighs = self.fleet.synced;
+        let Watched { node_store: NodeStore { twins, hardware, labels, .. }, lease, pods } =
+            &mut self.watched;
+        // In this order: what is heard of the fleet is not listened to again before it was worked out, so that pods have
+        // their turn; pods may come all the time, and everything else comes before them.
+        tokio::select! {
+            biased;
+            () = stop.requested() => Word::Stop,
+            true = twins.changed(), if listen => Word::Fleet,
+            true = hardware.changed(), if listen => Word::Fleet,
+            true = labels.changed(), if listen => Word::Fleet,
+            true = lease.changed(), if listen => Word::Fleet,
+            () = tokio::time::sleep(pause) => Word::Time,
+            Some(event) = pods.next(), if weighs => Word::Pod(event),
+        }
+    }
+
+    fn now(&self) -> Now {
+        let own = Stamp::new(micros(self.clock.mono().since(host_kit::clock::Mono::START)));
+        Now { wall: UnixTime::from_micros(self.clock.wall().as_microsecond()), own }
+    }
+
+    fn renew_fleet(&mut self) {
+        let now = self.now();
+        let renewed = self.watched.lease.with(|rows| rows.values().find_map(|held| held.row.renewed));
+        if let Some(renewed) = renewed {
+            self.lease.observe(renewed, now.own);
+        }
+        let synced = self.watched.node_store.is_synced();
+        let nodes = self.nodes();
+        if self.index.0 != self.registry.revision() {
+            self.index = (self.registry.revision(), Arc::new(Index::of(&self.registry)));
+        }
+        let scoring = &self.settings.placement.scoring;
+        let (profile_key, freshness) = (&self.settings.profile_key, self.settings.freshness);
+        let rules = Rules { scoring, profile_key, freshness, lease: self.lease, now };
+        self.fleet = Arc::new(Fleet::of(nodes, self.index.1.clone(), &rules, synced));
+        self.metrics.unreadable(Kind::Twin, self.watched.node_store.twins.malformed().len());
+        self.metrics.unreadable(Kind::Hardware, self.watched.node_store.hardware.malformed().len());
+        let scales = Scales { registry: &self.registry, fleet: &self.fleet, now: now.wall };
+        let mut round = Round::default();
+        self.ledger.weigh(scales, &mut round);
+        let swept = self.ledger.sweep(&self.fleet, now.wall);
+        self.metrics.swept(swept);
+        self.metrics.rebuilt();
+        self.show(&round);
+        self.metrics.expired(self.expected.sweep(self.clock.mono()));
+    }
+
+    /// All that is known of every node, by number.
+    fn nodes(&mut self) -> Box<[Node]> {
+        let Self { watched, registry, ledger, expected, fleet, .. } = self;
+        if let Some(nodes) = watched.node_store.amended(registry, &fleet.nodes) {
+            return nodes;
+        }
+        let sums = ledger.sums(registry.len());
+        let is_assumed = |NodeKey(number)| {
+            let at = usize::try_from(number).unwrap_or(usize::MAX);
+            sums.get(at).is_some_and(|watts| *watts != Watts::ZERO)
+        };
+        let (nodes, gone) = watched.node_store.read(registry, is_assumed);
+        gone.iter().for_each(|number| ledger.node_gone(*number));
+        expected.nodes_gone(&gone);
+        nodes
+    }
+
+    /// Takes in an event, and those that are there already.
+    fn follow_pods(&mut self, first: ReflectEvent<PodRow>) {
+        let now = self.now().wall;
+        let Self { watched, registry, ledger, fleet, .. } = self;
+        let scales = Scales { registry, fleet, now };
+        let (mut round, mut next) = (Round::default(), Some(first));
+        for _ in 0..PODS_AT_ONCE {
+            let Some(event) = next else { break };
+            ledger.follow(event, scales, &mut round);
+            next = watched.pods.ready();
+        }
+        if let Some(event) = next {
+            ledger.follow(event, scales, &mut round);
+        }
+        self.show(&round);
+    }
+
+    /// Shows what there is now.
+    fn show(&mut self, round: &Round) {
+        let assumed = self.ledger.sums(self.registry.len());
+        let snapshot = Arc::new(Snapshot {
+            fleet: self.fleet.clone(),
+            assumed,
+            assumed_pods: self.ledger.pods(),
+            waiting_pods: self.ledger.waiting(),
+            queue: self.ledger.queue(),
+            at: self.clock.mono(),
+        });
+        self.shown.store(snapshot.clone());
+        self.metrics.assumed(round);
+        // Not before: an answer that was made meanwhile is found by the next round at the latest.
+        self.metrics.displaced(self.expected.tell(|pod, node| snapshot.adds(pod, node)));
+        // Not before: a pod that is seen bound counts from the picture on, and must not count for nobody until then.
+        self.metrics.settled(self.expected.settle(&round.bound));
+    }
+}

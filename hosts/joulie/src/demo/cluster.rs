@@ -1,0 +1,185 @@
+//! The cluster of the demo: the API in memory, served to kubectl, and the programs that ship, each in a runtime of its
+//! own. They know of each other what they would in a cluster: addresses, and objects of the API.
+//!
+//! What is set here and nowhere else are the demo's times: everything that takes minutes in a cluster takes seconds.
+
+mod act;
+mod parts;
+
+use super::home::Home;
+use super::host::Host;
+use super::observe::{Observer, Probed, Watched};
+use super::probe::probe;
+use super::scheduler::{Extender, Scheduler};
+use super::state::Placement;
+use super::web::Web;
+use embedded_api::{ApiOptions, EmbeddedApi, Serving, Tls, Token};
+use host_kit::clock::{HostClock, Mono};
+use host_kit::metrics::{BuildInfo, MetricsBuilder};
+use host_kit::program::Context;
+use host_kit::reflect::{Reflections, Row, Rows, WatchSource, reflect};
+use host_kit::shutdown::{Stop, Tasks};
+use kube::Client;
+use parts::Part;
+use power_units::Watts;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use tokio::sync::mpsc::UnboundedSender;
+
+/// The namespace of Joulie's Leases and Events.
+pub(super) const NAMESPACE: &str = "joulie-system";
+/// Any free port of this machine.
+const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+/// What every part of the demo is given.
+#[derive(Clone)]
+pub(super) struct DemoContext {
+    api: EmbeddedApi,
+    pub(super) clock: Arc<dyn HostClock>,
+    pub(super) began: Mono,
+    pub(super) budget: Watts,
+    pub(super) seed: u64,
+}
+
+impl DemoContext {
+    /// An API with Joulie's kinds and nothing else in it.
+    pub(super) fn new(
+        clock: Arc<dyn HostClock>,
+        began: Mono,
+        budget: Watts,
+        seed: u64,
+    ) -> Result<Self, String> {
+        let api =
+            EmbeddedApi::new(&ApiOptions::with(joulie_api::crd::all())).map_err(|bad| bad.to_string())?;
+        Ok(Self { api, clock, began, budget, seed })
+    }
+
+    /// A client of this name; it lives in the runtime that calls.
+    pub(super) fn client(&self, name: &str) -> Client {
+        self.api.client_as(name)
+    }
+
+    /// What a host's work is done with.
+    fn context(&self, name: &str, stop: Stop, shown: String) -> Context {
+        Context { client: self.client(name), clock: self.clock.clone(), stop, logs: None, shown }
+    }
+}
+
+/// The running cluster.
+pub(super) struct DemoCluster {
+    demo: DemoContext,
+    serving: Serving,
+    hosts: BTreeMap<Part, Host>,
+    simulator: Web,
+    work: SocketAddr,
+}
+
+impl DemoCluster {
+    /// Serves the API to kubectl.
+    pub(super) async fn serve(demo: &DemoContext, home: &Home) -> Result<Serving, String> {
+        let served = |why: String| format!("the API cannot be served to kubectl: {why}");
+        let tls = Tls::loopback().map_err(served)?;
+        let token = format!("{:016x}{:016x}", chance(), chance());
+        let serving = demo.api.serve(ANY_PORT, Some(tls), Token::new(&token)).await;
+        let serving = serving.map_err(|error| served(error.to_string()))?;
+        serving.write_kubeconfig(home.kubeconfig()).map_err(|error| served(error.to_string()))?;
+        Ok(serving)
+    }
+
+    /// Starts all parts, in the order in which they need each other.
+    pub(super) async fn start(demo: DemoContext, serving: Serving) -> Result<Self, String> {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
+        act::send(&demo.client("kubectl"), act::Verb::Create, "/api/v1/namespaces", &namespace).await?;
+        let (simulator, telemetry) = parts::simulator(&demo).await?;
+        let (extender, work) = parts::extender(&demo, ANY_PORT).await?;
+        let operator = parts::operator(&demo).await?;
+        let agent = parts::agent(&demo, telemetry).await?;
+        let hosts = BTreeMap::from([
+            (Part::Simulator, simulator),
+            (Part::Extender, extender),
+            (Part::Operator, operator),
+            (Part::Agent, agent),
+        ]);
+        Ok(Self { demo, serving, hosts, simulator: Web::at("simulator", telemetry)?, work })
+    }
+
+    /// Begins to place pods and to look at everything.
+    pub(super) fn watch(
+        &self,
+        placed: UnboundedSender<Placement>,
+        (tasks, stop): (&mut Tasks, &Stop),
+    ) -> Result<Observer, String> {
+        let extender = Extender::at(Web::at("extender", self.work)?);
+        let mut watcher = Watcher { demo: &self.demo, tasks, stop };
+        let scheduler = Scheduler {
+            client: self.demo.client("kube-scheduler"),
+            extender: extender.clone(),
+            nodes: watcher.rows("kube-scheduler", "/api/v1/nodes"),
+            pods: watcher.rows("kube-scheduler", "/api/v1/pods"),
+            clock: self.demo.clock.clone(),
+            began: self.demo.began,
+            placed,
+        };
+        let group = |plural: &str| format!("/apis/joulie.io/v1alpha1/{plural}");
+        let watched = Watched {
+            machines: watcher.rows("joulie-demo", "/api/v1/nodes"),
+            profiles: watcher.rows("joulie-demo", &group("nodepowerprofiles")),
+            twins: watcher.rows("joulie-demo", &group("nodetwins")),
+            hardware: watcher.rows("joulie-demo", &group("nodehardwares")),
+            pods: watcher.rows("joulie-demo", "/api/v1/pods"),
+            leases: watcher
+                .rows("joulie-demo", &format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases")),
+        };
+        let probed = Arc::new(Mutex::new(Probed::default()));
+        let asked = (extender, self.simulator.clone());
+        tasks.spawn("probe", probe(asked, watched.machines.clone(), probed.clone(), stop.clone()));
+        tasks.spawn("scheduler", scheduler.run(stop.clone()));
+        let time = (self.demo.clock.clone(), self.demo.began);
+        Ok(Observer::new(watched, probed, time, Some(self.demo.budget)))
+    }
+
+    /// Why a part has ended although nobody asked it to.
+    pub(super) fn failure(&mut self) -> Option<String> {
+        self.hosts.values_mut().find_map(Host::failure)
+    }
+
+    /// Ends everything.
+    pub(super) async fn stop(self) {
+        let Self { serving, hosts, .. } = self;
+        // The API last: whoever ends may have a last word to write.
+        let ends: Vec<_> = hosts.into_values().map(|host| tokio::spawn(host.stop())).collect();
+        for end in ends {
+            // A host whose end broke is gone as well.
+            let _ended = end.await;
+        }
+        serving.stop().await;
+    }
+}
+
+/// Sixteen digits that nobody guesses in the time of a demo; the token keeps other users of this machine out.
+fn chance() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// Makes reflectors.
+struct Watcher<'w> {
+    demo: &'w DemoContext,
+    tasks: &'w mut Tasks,
+    stop: &'w Stop,
+}
+
+impl Watcher<'_> {
+    fn rows<R: Row>(&mut self, agent: &str, path: &str) -> Rows<R> {
+        let source = WatchSource { path: path.to_owned(), labels: None, fields: None };
+        // What the demo's own watches count is shown nowhere.
+        let mut metrics = MetricsBuilder::of(&BuildInfo { component: "demo", version: "", revision: "" });
+        let reflections = Reflections::register(metrics.registry());
+        let parts = (&reflections, self.demo.clock.clone());
+        let (rows, follow) = reflect(&self.demo.client(agent), source, parts, self.stop.clone());
+        self.tasks.spawn(R::KIND, follow);
+        rows
+    }
+}

@@ -1,0 +1,88 @@
+//! What `--chaos` does: as a person with kubectl would, as a broken machine would, or as a kill does.
+
+use super::super::chaos::{Act, BY_HAND_WATTS};
+use super::parts::{self, Part};
+use super::{Client, DemoCluster};
+use joulie_api::labels;
+use joulie_api::names;
+use serde_json::{Value, json};
+
+/// The field manager of a person.
+const BY_HAND: &str = "kubectl";
+
+/// How a body is sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Verb {
+    Create,
+    /// A JSON merge patch.
+    Merge,
+    /// Server-side apply.
+    Apply,
+}
+
+impl DemoCluster {
+    /// Does it.
+    pub(crate) async fn act(&mut self, act: &Act) -> Result<(), String> {
+        match act {
+            Act::Blind(node) => self.fault(node, &json!({"telemetry": "error"})).await,
+            Act::See(node) => self.fault(node, &json!({})).await,
+            Act::Reserve(node) => self.reserve(node, json!(labels::TRUE)).await,
+            Act::Return(node) => self.reserve(node, Value::Null).await,
+            Act::CapByHand(node) => {
+                self.cap(node, json!({"cpu": {"packagePowerCapWatts": BY_HAND_WATTS}})).await
+            }
+            Act::HandBack(node) => self.cap(node, json!({})).await,
+            Act::KillOperator => self.kill(Part::Operator),
+            Act::KillExtender => self.kill(Part::Extender),
+            Act::StartOperator => {
+                let host = parts::operator(&self.demo).await?;
+                self.hosts.insert(Part::Operator, host);
+                Ok(())
+            }
+            Act::StartExtender => {
+                // Where kube-scheduler knows it to be.
+                let (host, _) = parts::extender(&self.demo, self.work).await?;
+                self.hosts.insert(Part::Extender, host);
+                Ok(())
+            }
+        }
+    }
+
+    fn kill(&mut self, part: Part) -> Result<(), String> {
+        let host = self.hosts.remove(&part).ok_or_else(|| format!("there is no {part:?} to kill"))?;
+        host.kill();
+        Ok(())
+    }
+
+    async fn fault(&self, node: &str, faults: &Value) -> Result<(), String> {
+        self.simulator.post(&format!("/faults/{node}"), faults).await.map(drop)
+    }
+
+    async fn reserve(&self, node: &str, value: Value) -> Result<(), String> {
+        let body = json!({"metadata": {"labels": {labels::node::RESERVED: value}}});
+        send(&self.demo.client(BY_HAND), Verb::Merge, &format!("/api/v1/nodes/{node}"), &body).await
+    }
+
+    /// `kubectl apply --server-side --force-conflicts` of these fields of the node's profile. What was applied before
+    /// and is not there any more is given back.
+    async fn cap(&self, node: &str, mut spec: Value) -> Result<(), String> {
+        let name = names::plain(node);
+        spec["nodeName"] = json!(node);
+        let (version, kind) = ("joulie.io/v1alpha1", "NodePowerProfile");
+        let body = json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec});
+        let path = format!("/apis/{version}/nodepowerprofiles/{name}?fieldManager={BY_HAND}&force=true");
+        send(&self.demo.client(BY_HAND), Verb::Apply, &path, &body).await
+    }
+}
+
+/// Sends a body.
+pub(super) async fn send(client: &Client, verb: Verb, path: &str, body: &Value) -> Result<(), String> {
+    let (method, kind) = match verb {
+        Verb::Create => ("POST", "application/json"),
+        Verb::Merge => ("PATCH", "application/merge-patch+json"),
+        Verb::Apply => ("PATCH", "application/apply-patch+yaml"),
+    };
+    let request = http::Request::builder().method(method).uri(path).header("content-type", kind);
+    let request = request.body(body.to_string().into_bytes()).map_err(|error| error.to_string())?;
+    client.request_text(request).await.map(drop).map_err(|error| format!("{method} {path}: {error}"))
+}

@@ -1,0 +1,186 @@
+//! The four programs, as they ship, with the demo's settings: those of which a cluster would have other values.
+
+use super::super::host::Host;
+use super::{ANY_PORT, DemoContext, NAMESPACE};
+use host_kit::config::{self, Invocation, Refusals, SettingsTable, Values};
+use host_kit::shutdown::Tasks;
+use simulator::fleet::{Fleet, GpuKind, NodeKind};
+use std::ffi::OsString;
+use std::net::SocketAddr;
+
+/// A program of the demo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Part {
+    Simulator,
+    Extender,
+    Operator,
+    Agent,
+}
+
+/// Simulated seconds in a second: machines warm up and pods end while somebody looks.
+const SPEED: &str = "4";
+/// A pod or two each second, of a quarter of a minute, in the time of whoever looks: GPUs are scarce at times, and
+/// performance pods sometimes wait, so that more nodes are made to offer performance.
+const WORKLOAD: &str = "2500ms/60s";
+
+/// Reads a program's settings as it would from its environment.
+fn read<S>(
+    table: &SettingsTable,
+    given: &[(&str, &str)],
+    read: impl FnOnce(&Values) -> Result<S, Refusals>,
+) -> Result<(S, String), String> {
+    let environment = given.iter().map(|(name, value)| (OsString::from(*name), OsString::from(*value)));
+    let Invocation::Run(sources) = Invocation::read([], environment) else {
+        return Err(format!("{} was asked for help", table.program));
+    };
+    let values = config::load(table, &sources).map_err(|refusals| refusals.to_string())?;
+    let settings = read(&values).map_err(|refusals| refusals.to_string())?;
+    Ok((settings, values.render()))
+}
+
+/// Twelve nodes of three kinds.
+fn fleet() -> Fleet {
+    let kind = |name: &str, cpu_model: &str, memory_gib, gpus: Option<(&str, u32)>| NodeKind {
+        name: name.to_owned(),
+        cpu_model: cpu_model.to_owned(),
+        sockets: 2,
+        cores_per_socket: None,
+        threads_per_core: 2,
+        memory_gib,
+        gpus: gpus.map(|(model, count)| GpuKind { model: model.to_owned(), count }),
+        labels: std::collections::BTreeMap::new(),
+    };
+    Fleet {
+        kinds: vec![
+            (kind("xeon", "INTEL_XEON_GOLD_6530", 256, None), 5),
+            (kind("epyc", "AMD_EPYC_9654", 768, None), 4),
+            (kind("gpu", "AMD_EPYC_9534", 1024, Some(("NVIDIA_L40S", 4))), 3),
+        ],
+        racks: 3,
+        prefix: "sim".to_owned(),
+    }
+}
+
+/// The machines and their kubelets, and a workload; where their telemetry is.
+pub(super) async fn simulator(demo: &DemoContext) -> Result<(Host, SocketAddr), String> {
+    let seed = demo.seed.to_string();
+    let given = [
+        ("SIM_ADDR", "127.0.0.1:0"),
+        ("SIM_SPEED", SPEED),
+        ("SIM_SEED", &seed),
+        ("SIM_WORKLOAD", WORKLOAD),
+        ("SIM_CHECKPOINT", "0"),
+    ];
+    let (mut settings, shown) = read(&simulator::TABLE, &given, simulator::Settings::read)?;
+    settings.fleet = fleet();
+    let demo = demo.clone();
+    let begin = move |stop, mut tasks: Tasks| async move {
+        let context = demo.context("joulie-simulator", stop, shown);
+        let started = simulator::start(settings, context, &mut tasks).await;
+        let started = started.map_err(|error| error.to_string())?;
+        Ok((started.work, tasks))
+    };
+    Host::start("simulator", begin).await
+}
+
+/// The extender; where kube-scheduler asks it.
+pub(super) async fn extender(demo: &DemoContext, work: SocketAddr) -> Result<(Host, SocketAddr), String> {
+    let work = work.to_string();
+    let given = [
+        ("EXTENDER_ADDR", work.as_str()),
+        ("METRICS_ADDR", "127.0.0.1:0"),
+        ("JOULIE_NAMESPACE", NAMESPACE),
+        ("TWIN_STALENESS_THRESHOLD", "30s"),
+        // Measurements are published each second or two here.
+        ("ASSUMED_SETTLE", "3s"),
+        ("ASSUMED_MAX_AGE", "30s"),
+        // A node that has gone blind must not look better than those that are measured.
+        ("UNKNOWN_SCORE", "cautious"),
+        ("DRAIN_LINGER", "0s"),
+    ];
+    let (settings, shown) = read(&extender::settings::TABLE, &given, extender::settings::Settings::read)?;
+    let demo = demo.clone();
+    let begin = move |stop, mut tasks: Tasks| async move {
+        let context = demo.context("joulie-extender", stop, shown);
+        let started = extender::start(settings, context, &mut tasks).await;
+        let started = started.map_err(|error| error.to_string())?;
+        Ok((started.work, tasks))
+    };
+    Host::start("extender", begin).await
+}
+
+/// The operator.
+pub(super) async fn operator(demo: &DemoContext) -> Result<Host, String> {
+    let budget = demo.budget.to_string();
+    let given = [
+        ("METRICS_ADDR", "127.0.0.1:0"),
+        ("JOULIE_NAMESPACE", NAMESPACE),
+        ("RECONCILE_INTERVAL", "2s"),
+        ("PLAN_RENEW_INTERVAL", "1s"),
+        // The view has room for this name and a part of what is random behind it.
+        ("POD_NAME", "joulie-operator"),
+        // More nodes offer performance while more performance pods wait or run.
+        ("POLICY_TYPE", "queue_aware_v1"),
+        ("QUEUE_HP_BASE_FRAC", "0.25"),
+        ("QUEUE_HP_MIN", "3"),
+        ("QUEUE_HP_MAX", "8"),
+        ("QUEUE_PERF_PER_HP_NODE", "3"),
+        ("BUDGET_SITE_WATTS", &budget),
+        ("POWER_HOLD", "6s"),
+        // For so long after a start nothing is raised: what an operator before has sent may still land.
+        ("WRITE_TIMEOUT", "2s"),
+        // Long enough that the restart of a killed operator is seen as one.
+        ("LEADER_LEASE_DURATION", "4s"),
+        ("LEADER_RENEW_DEADLINE", "3s"),
+        ("LEADER_RETRY_PERIOD", "500ms"),
+    ];
+    let (settings, shown) = read(&operator::settings::TABLE, &given, operator::settings::Settings::read)?;
+    let demo = demo.clone();
+    let begin = move |stop, mut tasks: Tasks| async move {
+        let context = demo.context("joulie-operator", stop, shown);
+        let started = operator::start(settings, context, &mut tasks).await;
+        let started = started.map_err(|error| error.to_string())?;
+        Ok((started.metrics, tasks))
+    };
+    Host::start("operator", begin).await.map(|(host, _)| host)
+}
+
+/// The agent of all nodes, in mode pool: it reads and caps them where the simulator serves them.
+pub(super) async fn agent(demo: &DemoContext, telemetry: SocketAddr) -> Result<Host, String> {
+    let source = format!("http://{telemetry}/telemetry/{{node}}");
+    let control = format!("http://{telemetry}/control/{{node}}");
+    let metrics = ANY_PORT.to_string();
+    let given = [
+        ("AGENT_MODE", "pool"),
+        ("POD_NAME", "joulie-agent-pool-0"),
+        ("METRICS_ADDR", metrics.as_str()),
+        ("JOULIE_NAMESPACE", NAMESPACE),
+        ("RECONCILE_INTERVAL", "500ms"),
+        ("TELEMETRY_CPU_SOURCE", "http"),
+        ("TELEMETRY_CPU_HTTP_ENDPOINT", &source),
+        ("TELEMETRY_CPU_CONTROL", "http"),
+        ("TELEMETRY_CPU_CONTROL_HTTP_ENDPOINT", &control),
+        ("TELEMETRY_GPU_CONTROL", "http"),
+        ("TELEMETRY_GPU_CONTROL_HTTP_ENDPOINT", &control),
+        ("POWER_PUBLISH_INTERVAL", "1s"),
+        ("POWER_PUBLISH_HEARTBEAT", "2s"),
+    ];
+    let (settings, shown) = read(&agent::settings::TABLE, &given, agent::settings::Settings::read)?;
+    let demo = demo.clone();
+    let begin = move |stop, mut tasks: Tasks| async move {
+        let context = demo.context("joulie-agent", stop, shown);
+        let started = agent::start(settings, context, &mut tasks).await.map_err(|error| error.to_string())?;
+        Ok((started.metrics, tasks))
+    };
+    Host::start("agent", begin).await.map(|(host, _)| host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fleet_is_twelve_nodes_of_three_kinds() {
+        assert_eq!((fleet().members().unwrap().len(), fleet().kinds.len()), (12, 3));
+    }
+}

@@ -1,0 +1,214 @@
+//! What the budget has decided, written to the grants, and said of limits that cannot be kept.
+
+use super::Reconciler;
+use crate::budget::{self, Said};
+use crate::grants::Ticket;
+use crate::publish::{grant_document, grant_patch};
+use crate::reasons::{BUDGET_LOWERS, BUDGET_RAISES, GRANT_DROPPED, LIMIT_EXCEEDED, LIMIT_KEPT, LIMIT_SHORT};
+use crate::writes::{How, Job, Lane, Outcome, Target, Trouble, Write};
+use host_kit::clock::Mono;
+use host_kit::events::{EventReason, Note};
+use joulie_api::labels::PLAN_LEASE;
+use joulie_core::budget::Grant;
+use k8s_openapi::api::core::v1::ObjectReference;
+use planner::budget::{DesiredGrant, Ended, GroupStanding, Round, SITE, Sum};
+use planner::node::Node;
+use planner::power::NodeReading;
+use power_units::{Micros, Watts};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The third failure in a row waits so long.
+const TOLD_FROM: Duration = Duration::from_secs(1);
+/// Watts that go up and down all the time are told of so often.
+const TELL_AGAIN: Duration = Duration::from_secs(30);
+
+impl Reconciler {
+    /// The jobs that bring grants to what they are to be.
+    pub(super) fn write_grants(&mut self, decided: Result<Round, String>, now: Mono) -> Vec<Job<Ticket>> {
+        self.round = decided.unwrap_or_else(|why| {
+            tracing::error!("the budget cannot be computed: {why}; no grant is written");
+            Round::default()
+        });
+        self.stats.budget(&self.round.standings);
+        self.say_shortages();
+        self.say_cuts(now);
+        self.measure();
+        let asks = std::mem::take(&mut self.round.asks);
+        let ended = std::mem::take(&mut self.round.ended);
+        let mut jobs: Vec<Job<Ticket>> = Vec::new();
+        jobs.extend(asks.iter().filter_map(|ask| self.write_grant(ask, now)));
+        jobs.extend(ended.iter().filter_map(|(node, why)| self.delete_grant(node, *why, now)));
+        jobs
+    }
+
+    fn write_grant(&mut self, ask: &DesiredGrant, now: Mono) -> Option<Job<Ticket>> {
+        let DesiredGrant { node, watts, ceiling, released } = ask;
+        if !self.grants.is_free(node, now) {
+            return None;
+        }
+        let seen = self.site.grants.get(node).cloned();
+        let serial = seen.as_ref().map_or(1, |seen| seen.granted.next_serial());
+        let grant = Grant { serial, watts: *watts, ceiling: *ceiling };
+        let ticket = self.grants.send(node, seen.as_deref(), grant);
+        let (name, how) = match &seen {
+            Some(seen) => (seen.name.clone(), How::Replace { patch: grant_patch(seen, grant, *released) }),
+            None => {
+                let name = self.site.grant_name(node);
+                let document = grant_document(&name, node, grant);
+                (name, How::Create { document })
+            }
+        };
+        Some(job(node, Write { target: Target::Grant, name, how }, ticket))
+    }
+
+    fn delete_grant(&mut self, node: &Arc<str>, why: Ended, now: Mono) -> Option<Job<Ticket>> {
+        if !self.grants.is_free(node, now) {
+            return None;
+        }
+        let seen = self.site.grants.get(node)?.clone();
+        if why == Ended::Gone {
+            let minutes = self.settings.plan.budget.gone_hold.get() / Micros::MINUTE.get();
+            let watts = seen.granted.grant.map_or(Watts::ZERO, |grant| grant.watts);
+            let text = format!(
+                "the node {node} is gone and its agent has said nothing for {minutes} minutes: its grant of {watts} W goes, and counts no more",
+            );
+            tracing::warn!("{text}");
+            self.recorder.say(self.of_the_budget(GRANT_DROPPED, text));
+        }
+        let ticket = self.grants.delete(node);
+        let how = How::Delete { uid: seen.uid.clone() };
+        Some(job(node, Write { target: Target::Grant, name: seen.name.clone(), how }, ticket))
+    }
+
+    /// Takes in what came of a grant.
+    pub(crate) fn grant_ended(&mut self, outcome: Outcome<Ticket>, now: Mono) {
+        let Outcome { node, landed: _, failed, then: ticket } = outcome;
+        let failed = failed.as_ref().map(|(_, trouble)| trouble);
+        let wait = self.grants.ended(ticket, failed, now);
+        self.count_write(Target::Grant, failed);
+        if let (Some(trouble), Some(wait)) = (failed, wait) {
+            let (why, millis) = (trouble.words(), wait.as_millis());
+            // That somebody wrote between our look and our write is how it should be; that it happens each time is not.
+            if *trouble == Trouble::NotLeading || wait < TOLD_FROM {
+                tracing::debug!(%node, "a grant was not written: {why}; again in {millis}ms");
+            } else {
+                tracing::warn!(%node, "a grant could not be written: {why}; again in {millis}ms");
+            }
+        }
+    }
+
+    /// What is said of the limits above a node; nothing without a budget.
+    pub(super) fn budget_said(&self, node: &Node) -> Option<Said> {
+        let limits = &self.settings.plan.budget;
+        if !limits.any() {
+            return None;
+        }
+        if !node.machine.power_model.is_known() {
+            return Some(budget::of_unknown_hardware(limits.unknown_node.is_some()));
+        }
+        self.round.standing_of(node.labels.rack.as_deref()).map(budget::verdict)
+    }
+
+    /// Shows what the meters of each group's nodes say together.
+    fn measure(&self) {
+        if self.round.standings.is_empty() {
+            return;
+        }
+        let mut sums: BTreeMap<&str, Watts> = BTreeMap::new();
+        for node in &self.site.cluster.nodes {
+            let NodeReading::Measured { watts, .. } = node.power.reading else { continue };
+            *sums.entry(SITE).or_insert(Watts::ZERO) += watts;
+            if let Some(rack) = node.labels.rack.as_deref() {
+                *sums.entry(rack).or_insert(Watts::ZERO) += watts;
+            }
+        }
+        for group in &self.round.standings {
+            self.stats.measured(&group.name, sums.get(group.name.as_str()).copied().unwrap_or(Watts::ZERO));
+        }
+    }
+
+    /// Says once what is not kept, and once that it is again.
+    fn say_shortages(&mut self) {
+        let mut said = BTreeMap::new();
+        for group in &self.round.standings {
+            let GroupStanding { name, short, exceeded, holders, .. } = group;
+            let told = match (short, exceeded) {
+                (Some(by), _) => (
+                    LIMIT_SHORT,
+                    format!(
+                        "the limit of {name} cannot be kept: the lowest caps, what does not answer and the base load are {by:.1} W above it"
+                    ),
+                ),
+                (None, Some(by)) => (
+                    LIMIT_EXCEEDED,
+                    format!(
+                        "{name} counts {by:.1} W more than its limit, for longer than a grant takes to be read back; most of it is held by {}: look at the status of their NodePowerGrants, and at their agents",
+                        holders.join(", ")
+                    ),
+                ),
+                (None, None) => continue,
+            };
+            said.insert(name.clone(), told);
+        }
+        for (reason, text) in said
+            .iter()
+            .filter(|(name, (reason, _))| self.short.get(*name) != Some(&reason.word))
+            .map(|(_, told)| told)
+        {
+            tracing::warn!("{text}");
+            self.recorder.say(self.of_the_budget(*reason, text.clone()));
+        }
+        for group in self.short.keys().filter(|group| !said.contains_key(*group)) {
+            let text = format!("the limit of {group} is kept again");
+            tracing::info!("{text}");
+            self.recorder.say(self.of_the_budget(LIMIT_KEPT, text));
+        }
+        self.short = said.into_iter().map(|(group, (reason, _))| (group, reason.word)).collect();
+    }
+
+    /// Says that many watts are taken or given in one pass: at least a twentieth of the site's limit.
+    fn say_cuts(&mut self, now: Mono) {
+        let Some(limit) = self.settings.plan.budget.site else { return };
+        let Round { lowered, raised, .. } = self.round;
+        for (Sum { watts, nodes }, reason, word) in
+            [(lowered, BUDGET_LOWERS, "lowered"), (raised, BUDGET_RAISES, "raised")]
+        {
+            let told = self.cuts.get(reason.word).is_some_and(|&at| now < at.plus(TELL_AGAIN));
+            if watts.times(20) < limit || nodes == 0 || told {
+                continue;
+            }
+            self.cuts.insert(reason.word, now);
+            let site = self.round.standings.first();
+            let load = site
+                .and_then(|site| site.load)
+                .map_or_else(|| "unknown".to_owned(), |load| format!("{load:.1}"));
+            let text = format!(
+                "{nodes} nodes are {word} by {watts:.1} W together; the site counts {load} W of {limit:.1} W"
+            );
+            tracing::info!("{text}");
+            self.recorder.say(self.of_the_budget(reason, text));
+        }
+    }
+
+    fn of_the_budget(&self, reason: EventReason, text: String) -> Note {
+        Note {
+            regarding: ObjectReference {
+                api_version: Some("coordination.k8s.io/v1".to_owned()),
+                kind: Some("Lease".to_owned()),
+                namespace: Some(self.settings.namespace.clone()),
+                name: Some(PLAN_LEASE.to_owned()),
+                ..ObjectReference::default()
+            },
+            severity: reason.severity,
+            reason: reason.word,
+            action: "Allocate",
+            text,
+        }
+    }
+}
+
+fn job(node: &Arc<str>, write: Write, ticket: Ticket) -> Job<Ticket> {
+    Job { node: node.clone(), lane: Lane::Power, writes: vec![write], then: ticket }
+}

@@ -1,0 +1,203 @@
+//! One pass: what is observed is decided on, and jobs come out for the nodes whose objects differ from that.
+
+use super::jobs::{Then, lane};
+use super::unchanged::Unchanged;
+use super::{Reconciler, stamp};
+use crate::grants::Ticket;
+use crate::publish::{Standing, status_of};
+use crate::site::Observed;
+use crate::stats::Shown;
+use crate::writes::{Job, Write};
+use host_kit::clock::Mono;
+use jiff::Timestamp;
+use planner::decide::{ClusterDecision, decide};
+use planner::node::{DesiredState, Node};
+use planner::plan::{self, NodeDecision, Release};
+use power_units::Micros;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// A pass that was made.
+#[derive(Debug)]
+pub(crate) struct Passed {
+    /// Which.
+    pub(crate) number: u64,
+    /// What is to be sent.
+    pub(crate) jobs: Vec<Job<(u64, Then)>>,
+    /// What is to be sent of the budget.
+    pub(crate) grants: Vec<Job<Ticket>>,
+}
+
+impl Reconciler {
+    /// Observes, decides, and says what is to be written. `wall` is what people call the time.
+    pub(crate) fn pass(&mut self, now: Mono, wall: Timestamp) -> Passed {
+        self.passes += 1;
+        self.wall = wall;
+        self.forget_gone(now);
+        self.say_unread();
+        self.observe(now, wall);
+        let ClusterDecision { plan, twins, budget } =
+            decide(&self.site.cluster, &self.settings.plan, &mut self.memory);
+        self.stats.planned(&plan);
+        let grants = self.write_grants(budget, now);
+        let left_alone = self.left_alone(now);
+        let stands_in = plan.fallback.is_some();
+        let mut jobs = Vec::new();
+        for (decision, twin) in plan.nodes.iter().zip(twins) {
+            let at = decision.place;
+            let (Some(node), Some(observed)) = (self.site.cluster.nodes.get(at), self.site.observed.get(at))
+            else {
+                continue;
+            };
+            let shown = Shown::of(node, decision);
+            if left_alone.contains(&at) {
+                self.stats.show(&decision.node, shown);
+                continue;
+            }
+            let objects = plan::desired(node, Some(decision), &self.settings.plan);
+            let changes = plan::diff(&objects, node, stands_in);
+            let standing = self.standing(observed, node, decision);
+            let unchanged = |unchanged: &Unchanged| {
+                unchanged.is(observed, twin, (&standing, decision.desired.as_ref()), shown)
+            };
+            let observed = observed.clone();
+            if changes.is_empty()
+                && !self.is_to_be_refreshed(&observed)
+                && self.unchanged.get(at).and_then(Option::as_ref).is_some_and(unchanged)
+            {
+                self.commit(decision);
+                continue;
+            }
+            self.stats.show(&decision.node, shown);
+            let status = status_of(&twin, &standing, observed.twin.as_deref(), self.wall);
+            let published = observed.twin.as_deref().and_then(|twin| twin.status.schedulable_class.as_ref());
+            let is_reclassed = published != status.schedulable_class.as_ref();
+            let writes = self.writes(&observed, changes, (status, &standing));
+            let desired = decision.desired.clone();
+            let unchanged = || Unchanged::new(observed, twin, (standing, desired), shown);
+            let unchanged = writes.is_empty().then(unchanged);
+            if let Some(slot) = self.unchanged.get_mut(at) {
+                *slot = unchanged;
+            }
+            let then = Then::Commit(Box::new(decision.clone()));
+            self.job(decision.node.clone(), (writes, is_reclassed), then, &mut jobs);
+        }
+        self.stats.forget_others(&plan);
+        for release in plan.releases {
+            if self.may_release(&release, &left_alone, now) {
+                let writes = self.release_writes(&release);
+                self.job(release.node.clone(), (writes, false), Then::Released(Box::new(release)), &mut jobs);
+            }
+        }
+        self.taint_others(&left_alone, &mut jobs);
+        Passed { number: self.passes, jobs, grants }
+    }
+
+    /// Takes in what is known of this moment alone: the time, what meters say, who is waited for, and what was sent.
+    fn observe(&mut self, now: Mono, wall: Timestamp) {
+        let site = &self.site;
+        self.absences.pass(&site.cluster.nodes, &site.observed, now);
+        let seen = |node: &str| site.grants.get(node).map(|grant| &**grant);
+        self.grants.observe(seen, |node| site.find(node).is_some(), now);
+        let mut cluster = std::mem::take(&mut self.site.cluster.nodes);
+        let powers = self.meters.readings(cluster.iter().map(|node| &*node.name), stamp(now));
+        for ((node, observed), power) in cluster.iter_mut().zip(&self.site.observed).zip(powers) {
+            node.visibility = self.visibility(observed, &node.machine, &power);
+            node.presence = self.absences.presence(observed);
+            node.granted.sent = self.grants.sent(&node.name);
+            node.power = power;
+        }
+        for node in &mut self.site.cluster.gone {
+            node.granted.sent = self.grants.sent(&node.name);
+        }
+        let since_1970 = u64::try_from(wall.as_microsecond()).unwrap_or(0);
+        let known = &mut self.site.cluster;
+        known.nodes = cluster;
+        known.now = stamp(now);
+        known.wall_clock = Micros::new(since_1970);
+        known.raises = now >= self.raises_from;
+    }
+
+    /// Taints, or no longer taints, the nodes that nothing else is written for in this pass.
+    fn taint_others(&mut self, left_alone: &BTreeSet<usize>, jobs: &mut Vec<Job<(u64, Then)>>) {
+        let mut others = Vec::new();
+        for (at, (node, observed)) in self.site.cluster.nodes.iter().zip(&self.site.observed).enumerate() {
+            let objects = plan::desired(node, None, &self.settings.plan);
+            // Most nodes are as they should be.
+            if objects.taint == Some(node.tainted)
+                || left_alone.contains(&at)
+                || self.busy.contains_key(&node.name)
+            {
+                continue;
+            }
+            let mut writes = Vec::new();
+            for change in plan::diff(&objects, node, false) {
+                self.write(node, Some(observed), change, &mut writes);
+            }
+            others.push((node.name.clone(), writes));
+        }
+        for (node, writes) in others {
+            self.job(node, (writes, false), Then::Nothing, jobs);
+        }
+    }
+
+    /// Whether a release may be written now.
+    fn may_release(&self, release: &Release, left_alone: &BTreeSet<usize>, now: Mono) -> bool {
+        let Some(at) = self.site.find(&release.node) else { return self.is_free(&release.node, now) };
+        // What it was told is not known, so it cannot be told that it is released.
+        let source = self.settings.selectors.source;
+        let is_unread = self.site.observed.get(at).is_some_and(|observed| observed.is_state_unread(source));
+        !is_unread && !left_alone.contains(&at)
+    }
+
+    fn job(
+        &mut self,
+        node: Arc<str>,
+        (writes, is_reclassed): (Vec<Write>, bool),
+        then: Then,
+        jobs: &mut Vec<Job<(u64, Then)>>,
+    ) {
+        if writes.is_empty() {
+            self.carried_out(then);
+        } else {
+            self.tickets += 1;
+            self.busy.insert(node.clone(), (self.tickets, self.passes));
+            jobs.push(Job { node, lane: lane(&writes, is_reclassed), writes, then: (self.tickets, then) });
+        }
+    }
+
+    /// What is said of a node beside its twin.
+    fn standing(&self, observed: &Observed, node: &Node, decision: &NodeDecision) -> Standing {
+        Standing {
+            awaits_meter: node.power.awaited && !node.machine.has_no_meter,
+            unreadable: observed.unreadable.said(),
+            implausible: node.machine.implausible.clone(),
+            overridden: self.overridden(observed, node, decision),
+            budget: self.budget_said(node),
+        }
+    }
+
+    /// What is somebody else's, in a sentence.
+    fn overridden(&self, observed: &Observed, node: &Node, decision: &NodeDecision) -> Option<String> {
+        let mut theirs = Vec::new();
+        let source = self.settings.selectors.source;
+        if let Some(state) = observed.state(source).filter(|state| state.carried.theirs.any()) {
+            // Who owns a field beside us, with the value that is planned, overrides nothing.
+            let differs = |wanted: &DesiredState| wanted.over(&state.carried) != *wanted;
+            if decision.desired.as_ref().is_none_or(differs) || state.carried.persons {
+                let who = state.who.as_deref().unwrap_or("somebody");
+                theirs.push(format!("fields of {} {} belong to {who}", state.kind(source), state.name));
+            }
+        }
+        let label = &node.labels.profile;
+        if label.theirs {
+            let key = &self.settings.selectors.profile_key;
+            let planned = decision.guard.publish.and_then(|publish| publish.label);
+            if planned.is_some_and(|planned| Some(planned.as_str()) != label.text.as_deref()) {
+                let who = observed.node.owner_of(key).unwrap_or("somebody");
+                theirs.push(format!("the label {key} of the node belongs to {who}"));
+            }
+        }
+        (!theirs.is_empty()).then(|| format!("{}; what they say stands", theirs.join(", ")))
+    }
+}

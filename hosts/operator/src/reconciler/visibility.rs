@@ -1,0 +1,77 @@
+//! How well a node is seen: whether its meter speaks, and whether what is said of it can be read.
+//!
+//! A node that nobody meters because nobody asked for that is seen as well as it can be. One whose meter was asked for
+//! and is silent is not: the last good sample stands for the twin, and is no reason to raise the node.
+
+use super::Reconciler;
+use crate::publish::API_VERSION;
+use crate::reasons::OBJECT_UNREADABLE;
+use crate::settings::PowerSource;
+use crate::site::{Kind, Observed, Unreadable};
+use host_kit::events::Note;
+use k8s_openapi::api::core::v1::ObjectReference;
+use planner::node::{MachineFacts, Power, Visibility};
+use planner::power::NodeReading;
+use std::collections::BTreeMap;
+
+impl Reconciler {
+    /// How well a node is seen while its meter says this.
+    pub(super) fn visibility(
+        &self,
+        observed: &Observed,
+        machine: &MachineFacts,
+        power: &Power,
+    ) -> Visibility {
+        if observed.is_state_unread(self.settings.selectors.source) {
+            return Visibility::Unreadable;
+        }
+        let unread = observed.unreadable != Unreadable::default();
+        let silent = self.is_metered(machine) && !matches!(power.reading, NodeReading::Measured { .. });
+        if unread || silent { Visibility::Blind } else { Visibility::Clear }
+    }
+
+    /// Counts the objects that cannot be read, and names each once to whoever looks at it.
+    pub(super) fn say_unread(&mut self) {
+        let mut known = std::mem::take(&mut self.unread);
+        let mut there = BTreeMap::new();
+        for (kind, unread) in self.site.unread.kinds() {
+            self.stats.unread(kind, unread.objects().len());
+            for (name, why) in unread.objects() {
+                let object = (kind, name.clone());
+                if known.remove(&object).as_ref() != Some(why) {
+                    self.recorder.say(unread_note(kind, name, why));
+                }
+                there.insert(object, why.clone());
+            }
+        }
+        self.unread = there;
+        let nodes = &self.site.cluster.nodes;
+        let implausible = nodes.iter().filter(|node| node.machine.implausible.is_some());
+        self.stats.implausible(implausible.count());
+    }
+
+    /// Whether somebody is to say what the node draws. A node without an agent has nobody who could, and nobody who
+    /// could have capped it; of one whose agent finds no meter nothing will ever be heard.
+    fn is_metered(&self, machine: &MachineFacts) -> bool {
+        match &self.settings.power {
+            PowerSource::Static | PowerSource::Http(None, _) => false,
+            PowerSource::Agent => machine.has_agent && !machine.has_no_meter,
+            PowerSource::Http(Some(_), _) => true,
+        }
+    }
+}
+
+fn unread_note(kind: Kind, name: &str, why: &str) -> Note {
+    Note {
+        regarding: ObjectReference {
+            api_version: Some(API_VERSION.to_owned()),
+            kind: Some(kind.word().to_owned()),
+            name: Some(name.to_owned()),
+            ..ObjectReference::default()
+        },
+        severity: OBJECT_UNREADABLE.severity,
+        reason: OBJECT_UNREADABLE.word,
+        action: "Read",
+        text: format!("{why}; until it can be read nothing is written over it and its node is not raised"),
+    }
+}

@@ -1,0 +1,32 @@
+//! Room on a node, and what a pod takes of it.
+
+/// Resources that pods request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestedResources {
+    /// Thousandths of a core.
+    pub cpu_milli: u64,
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+    /// Graphics processors.
+    pub gpus: u32,
+    /// Pods; a pod takes one.
+    pub pods: u32,
+}
+
+impl RequestedResources {
+    pub(super) const fn holds(self, needs: Self) -> bool {
+        self.cpu_milli >= needs.cpu_milli
+            && self.memory_bytes >= needs.memory_bytes
+            && self.gpus >= needs.gpus
+            && self.pods >= needs.pods
+    }
+
+    pub(super) const fn less(self, needs: Self) -> Self {
+        Self {
+            cpu_milli: self.cpu_milli.saturating_sub(needs.cpu_milli),
+            memory_bytes: self.memory_bytes.saturating_sub(needs.memory_bytes),
+            gpus: self.gpus.saturating_sub(needs.gpus),
+            pods: self.pods.saturating_sub(needs.pods),
+        }
+    }
+}

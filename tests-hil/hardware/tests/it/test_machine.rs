@@ -1,0 +1,167 @@
+//! A virtual machine, mounted, with a state folder, and the program started on it.
+
+use rig::fuse::Mounted;
+use rig::machine::{RigMachine, RigTime, Shared};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How long something that has to happen may take on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A folder that goes away with the test.
+pub(crate) struct Folder(pub(crate) PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("hil-it-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(path.join("root")).unwrap();
+        Self(path)
+    }
+
+    /// The program, on this folder's root and state.
+    pub(crate) fn hil(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hil"));
+        command.arg("--root").arg(self.0.join("root")).arg("--state").arg(self.state()).args(words);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn state(&self) -> PathBuf {
+        self.0.join("state")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _left = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A machine, mounted.
+pub(crate) struct TestMachine {
+    pub(crate) machine: Shared,
+    mounted: Option<Mounted>,
+    pub(crate) folder: Folder,
+}
+
+/// How many policies of a profile take part: a run looks at each of them from each of the others.
+const SHOWN: usize = 4;
+
+impl TestMachine {
+    /// Nothing, and a word about it, where the kernel does not let us mount.
+    pub(crate) fn profile(name: &str) -> Option<Self> {
+        let mut machine: RigMachine = rig::profile::find(name).unwrap()(RigTime::Real(1.0)).unwrap();
+        machine.change(|_, policies, _| {
+            for (at, policy) in policies.iter_mut().enumerate() {
+                policy.present = at < SHOWN;
+            }
+        });
+        let (folder, machine) = (Folder::new(), Shared::new(machine));
+        match rig::fuse::mount(machine.clone(), &folder.0.join("root")) {
+            Ok(mounted) => Some(Self { machine, mounted: Some(mounted), folder }),
+            Err(error) => {
+                println!("SKIP(no virtual hardware: {error})");
+                None
+            }
+        }
+    }
+
+    /// Everything that can be set on the machine, as it is in the registers.
+    pub(crate) fn registers(&self) -> String {
+        let machine = self.machine.lock();
+        let zones: Vec<_> = machine.zones().iter().map(|slot| format!("{:?}", slot.zone)).collect();
+        let policies: Vec<_> =
+            machine.policies().iter().map(|policy| (policy.user_min, policy.user_max)).collect();
+        drop(machine);
+        let mut caps = Vec::new();
+        self.machine.lock().change(|_, _, hwmons| {
+            caps = hwmons.iter().map(|slot| slot.hwmon.cap_uw).collect();
+        });
+        format!("{zones:?} {policies:?} {caps:?}")
+    }
+
+    /// How many originals the journal on the disk holds.
+    pub(crate) fn journal(&self) -> usize {
+        let text = std::fs::read_to_string(self.folder.state().join("originals.json")).unwrap_or_default();
+        text.matches("\"backend\"").count()
+    }
+}
+
+impl Drop for TestMachine {
+    fn drop(&mut self) {
+        drop(self.mounted.take());
+    }
+}
+
+/// What a run said.
+pub(crate) struct Said {
+    pub(crate) text: String,
+    pub(crate) code: Option<i32>,
+}
+
+impl Said {
+    pub(crate) fn of(command: &mut Command) -> Self {
+        command.output().unwrap().into()
+    }
+
+    pub(crate) fn has(&self, line: &str) -> bool {
+        self.text.lines().any(|said| said.starts_with(line))
+    }
+
+    pub(crate) fn count(&self, word: &str) -> usize {
+        self.text.lines().filter(|line| line.starts_with(word)).count()
+    }
+
+    /// Holds that it ended well, and that its closing line counts what it said.
+    pub(crate) fn is_fine(&self) {
+        assert_eq!(self.code, Some(0), "{}", self.text);
+        let (passed, skipped) = (self.count("PASS "), self.count("SKIP("));
+        let closing = format!("hil: {passed} passed, 0 failed, {skipped} skipped");
+        assert_eq!(self.text.lines().last(), Some(closing.as_str()), "{}", self.text);
+    }
+}
+
+impl From<Output> for Said {
+    fn from(output: Output) -> Self {
+        let text = [output.stdout, output.stderr].concat();
+        Self { text: String::from_utf8(text).unwrap(), code: output.status.code() }
+    }
+}
+
+/// Waits until something holds.
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let step = Duration::from_millis(10);
+    let mut waited = Duration::ZERO;
+    while !holds() {
+        assert!(waited < PATIENCE, "it never came to be that {what}");
+        pause(step);
+        waited += step;
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the other process gives no sign but what it changes")]
+pub(crate) fn pause(span: Duration) {
+    std::thread::sleep(span);
+}
+
+/// The children of a process.
+pub(crate) fn children(of: &Child) -> Vec<u32> {
+    let id = of.id();
+    let text = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+    text.split_whitespace().map(|child| child.parse().unwrap()).collect()
+}
+
+/// Ends a process that is not ours to end by its handle.
+pub(crate) fn kill(process: u32) {
+    signal("KILL", process);
+}
+
+/// Sends a signal, by the shell's own command, which needs no package.
+pub(crate) fn signal(name: &str, process: u32) {
+    let sent = Command::new("sh").args(["-c", &format!("kill -{name} {process}")]).status().unwrap();
+    assert!(sent.success());
+}
