@@ -10,6 +10,7 @@ mod image;
 mod proofs;
 mod test;
 mod tidy;
+mod type_names;
 mod vm;
 
 use anyhow::{Context, Result, bail};

@@ -29,6 +29,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     let listing = String::from_utf8(super::succeed(&mut listing)?.stdout)?;
     let mut untidy = Vec::new();
     let mut named = BTreeSet::new();
+    let mut types = super::type_names::TypeNames::default();
     for name in listing.split('\0').filter(|name| !name.is_empty() && root.join(name).is_file()) {
         let bytes = std::fs::read(root.join(name)).with_context(|| format!("reading {name}"))?;
         if bytes.len() > FILE_BYTES_MAX {
@@ -39,6 +40,9 @@ pub(crate) fn check(root: &Path) -> Result<()> {
         }
         let Ok(text) = std::str::from_utf8(&bytes) else { continue };
         untidy.extend(complaints(name, text));
+        if name.ends_with(".rs") {
+            types.read(name, text);
+        }
         // The ids in this file are examples.
         if name.ends_with(".rs") && name != "xtask/src/tidy.rs" {
             named.extend(named_ids(text));
@@ -51,6 +55,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     let read =
         |name: &str| std::fs::read_to_string(root.join(name)).with_context(|| format!("reading {name}"));
     untidy.extend(super::duplicates::complaints(&read("Cargo.lock")?, &read("deny.toml")?));
+    untidy.extend(types.complaints());
     untidy.extend(unnamed_ids(&std::fs::read_to_string(root.join("docs/FIX_LIST.md"))?, &named));
     if !untidy.is_empty() {
         bail!("untidy:\n  {}", untidy.join("\n  "));
