@@ -179,7 +179,7 @@ fn a_node_that_had_rebooted_and_is_deleted_may_draw_all_that_it_can_until_its_ag
     site.refresh(&mut watches, &selectors, &catalog);
     let is = |site: &Site| {
         let gone = site.node("n0").unwrap();
-        (gone.presence, gone.receipt().map(|receipt| receipt.serial), gone.machine.split.max())
+        (gone.presence, gone.receipt().map(|receipt| receipt.serial), gone.machine.power_model.max())
     };
     let watts = |watts| Some(power_units::Watts::from_int(watts));
     assert_eq!(is(&site), (Presence::Gone, None, watts(800)));
