@@ -115,8 +115,6 @@ struct Memory {
     pacer: Pacer,
     sampled: Option<Sampled>,
     described: Option<Described>,
-    /// What the machine says is in the metrics.
-    is_shown: bool,
 }
 
 /// The status of a NodeHardware as it was made last, and of what.
@@ -142,7 +140,6 @@ impl Default for Memory {
             pacer: Pacer::default(),
             sampled: None,
             described: None,
-            is_shown: false,
         }
     }
 }
@@ -196,13 +193,8 @@ impl Follow {
         let policy = memory.wanted.desire(shared.terms.cpu, shared.terms.gpu);
         control.desire(memory.stands.over(policy));
         let view = views.borrow_and_update();
-        // What the machine said before is shown already.
-        let is_new = view.has_changed() || !memory.is_shown;
         let Some(view) = view.as_ref() else { return };
-        if is_new {
-            memory.is_shown = true;
-            shared.metrics.sees(node, view);
-        }
+        shared.metrics.sees(node, view);
         put(first, memory.receipt(&inputs, view, shared));
         memory.tell_grant(node, shared);
         put(sender, memory.docs(node, &inputs, view, shared));
