@@ -85,6 +85,8 @@ pub enum Confirmation {
     Awaited,
     /// It read back far less than was asked, and that is all there will be: its owner's limit allows no more.
     Short,
+    /// It put the originals back and follows none of this: the node is not one of those that it caps.
+    Lifted,
     /// No cap can be in force: no agent has ever reported from the node, or it has nothing to cap with.
     Unenforced,
 }

@@ -336,7 +336,9 @@ fn in_force(confirmation: Confirmation, performance: &NodeCaps, was: &NodeCaps) 
         Confirmation::Unenforced => true,
         Confirmation::InForce => was.same_as(performance),
         Confirmation::Short => false,
-        Confirmation::Awaited => *performance == NodeCaps::default() && *was == NodeCaps::default(),
+        Confirmation::Awaited | Confirmation::Lifted => {
+            *performance == NodeCaps::default() && *was == NodeCaps::default()
+        }
     }
 }
 

@@ -112,6 +112,8 @@ pub(crate) struct DeviceSeen {
     pub(crate) applied: bool,
     /// It cannot be done there.
     pub(crate) blocked: bool,
+    /// No cap is in force there, and the originals are back.
+    pub(crate) lifted: bool,
     /// The generation of the object that was looked at; an agent of another generation does not say.
     pub(crate) observed: Option<i64>,
     /// What was read back of each device; nothing where no cap is in force.
@@ -128,6 +130,7 @@ impl ControlSeen {
             Some(DeviceSeen {
                 applied: result == "applied",
                 blocked: result == "blocked",
+                lifted: result == "none" && device["capWatts"].is_null(),
                 observed: device["observedGeneration"].as_i64(),
                 // What may be drawn rounds up.
                 cap: watts(&device["capWatts"], Role::Demand),
@@ -189,6 +192,7 @@ mod tests {
         let device = DeviceSeen {
             applied: true,
             blocked: false,
+            lifted: false,
             observed: Some(3),
             cap: Some(Watts::from_int(216)),
             regulated: false,

@@ -39,7 +39,10 @@ pub(crate) fn confirmation(
     let told: Vec<Confirmation> = capped
         .map(|(cap, control, most, can)| of_device(control, asked(cap, most), state.generation, can))
         .collect();
-    if told.contains(&Confirmation::Awaited) {
+    let is_lifted = |one: &Confirmation| *one == Confirmation::Lifted;
+    if !told.is_empty() && told.iter().all(is_lifted) {
+        Confirmation::Lifted
+    } else if told.contains(&Confirmation::Awaited) || told.iter().any(is_lifted) {
         Confirmation::Awaited
     } else if told.contains(&Confirmation::Short) {
         Confirmation::Short
@@ -69,6 +72,9 @@ fn of_device(control: Option<&DeviceSeen>, asked: Option<Watts>, generation: i64
     // An agent of another generation does not say which spec it speaks of; then its word is all there is.
     if control.observed.is_some_and(|observed| observed != generation) {
         return Confirmation::Awaited;
+    }
+    if control.lifted {
+        return Confirmation::Lifted;
     }
     match (control.applied, control.blocked) {
         (true, _) => of_figures(control, asked),
@@ -143,6 +149,22 @@ mod tests {
         assert_eq!(told(cpu("blocked", 3, json!(null))), Confirmation::Awaited);
         assert_eq!(told(json!(null)), Confirmation::Awaited);
         assert_eq!(told(json!({"result": "applied"})), Confirmation::InForce, "an agent of v0.1");
+    }
+
+    #[test]
+    fn a_node_whose_originals_are_back_follows_nothing_and_one_of_two_kinds_is_not_enough() {
+        let lifted = json!({"backend": "none", "result": "none"});
+        assert_eq!(told(part(60), json!({"cpu": lifted}), agent()), Confirmation::Lifted);
+        let kept = json!({"backend": "rapl", "result": "none", "capWatts": 216});
+        assert_eq!(
+            told(part(60), json!({"cpu": kept}), agent()),
+            Confirmation::Awaited,
+            "a grant stays in force"
+        );
+        let both = json!({"cpu": {"packagePowerCapPctOfMax": 60}, "gpu": {"powerCap": {"capPctOfMax": 60}}});
+        let held = json!({"cpu": applied(json!(216)), "gpu": lifted});
+        assert_eq!(told(both.clone(), held, agent()), Confirmation::Awaited);
+        assert_eq!(told(both, json!({"cpu": lifted, "gpu": lifted}), agent()), Confirmation::Lifted);
     }
 
     #[test]

@@ -100,6 +100,10 @@ fn steps(pass: &Pass<'_>, node: &Node) -> (Objects, Option<NodeMemory>) {
     }
     let waiting = Some(NodeMemory::Releasing { since });
     let caps = node.published.caps();
+    // The agent has seen by itself that the node is deselected. A cap that a person keeps in the object then holds nobody up.
+    if node.confirmation == Confirmation::Lifted {
+        return (gone, None);
+    }
     if !caps.are_lifted() {
         let lifted = DesiredState {
             profile: Profile::Performance,
@@ -113,7 +117,9 @@ fn steps(pass: &Pass<'_>, node: &Node) -> (Objects, Option<NodeMemory>) {
     match node.confirmation {
         Confirmation::Awaited => (Objects::default(), waiting),
         // What is short of the highest limit is the owner's own, which no release lifts.
-        Confirmation::InForce | Confirmation::Short | Confirmation::Unenforced => (gone, None),
+        Confirmation::InForce | Confirmation::Short | Confirmation::Lifted | Confirmation::Unenforced => {
+            (gone, None)
+        }
     }
 }
 

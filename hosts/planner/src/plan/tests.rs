@@ -574,6 +574,18 @@ fn a_release_does_not_wait_for_ever_for_caps_that_somebody_else_holds() {
 }
 
 #[test]
+fn a_cap_that_a_person_holds_does_not_hold_up_a_release_of_a_node_whose_agent_follows_it_no_more() {
+    let mut cluster = Rig::of(&[("a", "", 0), ("b", "", 0)]);
+    let settings = settings(static_partition("0"));
+    cluster.settle(&settings);
+    cluster.row("b").selected = false;
+    cluster.row("b").published.profile.as_mut().unwrap().desired.caps = cpu_caps(50);
+    cluster.row("b").confirmation = Confirmation::Lifted;
+    assert_eq!(cluster.pass(&settings).changes("b"), GONE);
+    assert_eq!(cluster.label("b"), None);
+}
+
+#[test]
 fn a_deleted_node_leaves_no_object_behind() {
     // Fix list operator B17.
     let mut cluster = Rig::of(&[("a", "", 0), ("b", "", 0)]);
