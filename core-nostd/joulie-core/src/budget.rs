@@ -1,27 +1,29 @@
-//! What the operator must keep to: a tree of limits, and the order of lowering and raising.
+//! The rules that the operator follows for a budget: a tree of limits, and the order in which caps are lowered and
+//! raised.
 //!
 //! At every instant, and in every group of the tree:
 //!
 //! > Σ counts of the nodes + base load of what nobody controls ≤ limit
 //!
-//! whatever subset of the writes has landed, in whatever order, and however late the receipts come. The rule that
-//! keeps it: lower, await the receipt, then raise.
+//! This holds whichever of the writes have landed, in any order, and however late the receipts arrive. The rule that
+//! ensures it: lower, await the receipt, then raise.
 //!
 //! - [`tree`]: the groups (site, zone, rack: any depth), each with a limit and a base load;
-//! - [`account`]: what one node counts, from its grant, its receipt, and what was sent without an answer;
+//! - [`account`]: what one node counts, from its grant, its receipt, and the writes without an answer;
 //! - [`node`]: a node as the budget sees it;
-//! - [`mod@allocate`]: the caps that the policy desires, brought under every limit;
-//! - [`moves`]: from where the nodes are to the targets, without an instant above any limit;
-//! - [`standing`]: how every group stands, what is exceeded and what is awaited;
+//! - [`mod@allocate`]: reduces the caps that the policy desires until every limit is kept;
+//! - [`moves`]: the steps from the present caps to the targets; no load exceeds its limit in between;
+//! - [`standing`]: the state of every group: its load, what is exceeded and what is awaited;
 //! - [`mod@admit`]: whether one node can be upgraded now, later or never.
 //!
-//! The caller observes, writes what [`moves`] says as grants, and asks again: nothing is remembered between two rounds. Everything works over slices in any order with working memory that the caller provides, and gives the same
-//! answer for the same nodes in another order. Sums are checked: an overflow is unknown, not a number, and where
-//! anything is unknown nothing is raised, and nothing is lowered for that alone. What cannot be met is named, group by
-//! group, and never silent.
+//! The caller observes, writes what [`moves`] says as grants, and asks again: nothing is remembered between two
+//! rounds. All functions work over slices in any order, with working memory that the caller provides. The order of the
+//! nodes does not change the result. Sums are checked: an overflow is unknown, not a number. Where anything is unknown
+//! nothing is raised, and nothing is lowered for that reason alone. Every group whose limit cannot be kept is
+//! reported.
 //!
-//! Words: a node's **count** is the most that it may draw as far as anybody can know; a group's **load** is the sum
-//! of the counts below it and of the base loads; its **room** is the limit less the load.
+//! Words: a node's **count** is an upper bound of what it may draw, from all that is known; a group's **load** is the
+//! sum of the counts below it and of the base loads; its **room** is the limit less the load.
 
 pub mod account;
 pub mod admit;
@@ -44,12 +46,12 @@ pub use tree::{BudgetTree, Group, GroupError, TreeError};
 /// Why nothing could be computed at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetError {
-    /// A node stands in a group that the tree does not have.
+    /// A node names a group that the tree does not have.
     NoSuchGroup {
         /// The node's key.
         node: u64,
     },
-    /// A slice that the caller provides has another length than what it goes with.
+    /// A slice that the caller provides has the wrong length.
     WrongLength {
         /// Which slice.
         slice: &'static str,
@@ -78,7 +80,7 @@ fn of_length<T>(slice: &'static str, given: &[T], expected: usize) -> Result<(),
     if given.len() == expected { Ok(()) } else { Err(BudgetError::WrongLength { slice, expected }) }
 }
 
-/// A sum of which any part may be unknown.
+/// The sum of two values; unknown when either is unknown or the sum overflows.
 fn plus(sum: Option<power_units::Watts>, part: Option<power_units::Watts>) -> Option<power_units::Watts> {
     sum?.checked_add(part?)
 }

@@ -1,60 +1,61 @@
-//! What one node counts: from its grant as it stands, the node's receipt, and writes of ours of which nobody knows what
-//! became of them. All of it is observed anew in every round, and nothing here is remembered.
+//! What one node counts: from its present grant, the node's receipt, and writes of ours whose outcome is unknown. All
+//! of it is observed anew in every round; nothing is remembered here.
 //!
-//! A **grant** is the most that a node may be allowed; it carries a **serial**, which grows with every write, and a
-//! **ceiling**: the most that any grant may allow that the node may still hold. A **receipt** is what the node says of the
-//! limits that it read back: the serial of the last grant that is in force, and what its devices are held to.
+//! A **grant** is the most that a node may be allowed. It carries a **serial**, which grows with every write, and a
+//! **ceiling**: the highest value of all grants that the node may still hold. A **receipt** is the node's report of the
+//! limits that it read back: the serial of the last grant in force, and the power that its devices are limited to.
 //!
 //! | receipt | the node counts |
 //! |---|---|
 //! | none, or one of another boot or another machine | its largest draw |
-//! | of the grant that stands | the grant, or what its devices hold where that is more |
-//! | of an earlier grant | the ceiling, or what its devices hold where that is more |
+//! | of the present grant | the grant, or what its devices are limited to, whichever is more |
+//! | of an earlier grant | the ceiling, or what its devices are limited to, whichever is more |
 //! | of a later grant: the object is older than what the node has seen | its largest draw |
 //!
-//! It never counts less than the ceiling of a grant that was sent and of which nobody knows whether it landed. Every write names the serial
-//! that it replaces, so that of several writes over one serial at most one lands, and all of them are void once a higher
-//! serial is seen.
+//! The count is never below the ceiling of a grant that was sent and whose outcome is unknown. Every write names the
+//! serial that it replaces. So of several writes over one serial at most one lands, and all of them are void once a
+//! higher serial is seen.
 
 use super::node::Range;
 use power_units::Watts;
 
-/// The most that a node may be allowed, as it stands in the node's object.
+/// The most that a node may be allowed, as the node's object has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// Which grant this is; it grows with every write.
     pub serial: u64,
     /// The most that the node may draw under it.
     pub watts: Watts,
-    /// The most that any grant may allow that the node may still hold, this one included.
+    /// The highest value of all grants that the node may still hold, this one included.
     pub ceiling: Watts,
 }
 
-/// What a node says of the limits that it read back, in the boot and on the machine that run now.
+/// What a node reports of the limits that it read back, in the present boot and on the present machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GrantReceipt {
-    /// The last grant that is in force.
+    /// The serial of the last grant that is in force.
     pub serial: u64,
-    /// The most that its devices draw by what was read back.
+    /// The most that its devices can draw under the limits that were read back.
     pub holds: Watts,
-    /// The least that its devices can be held to, as far as the node knows; zero where it does not say.
+    /// The lowest power that its devices can be limited to, as far as the node knows; zero where it does not report
+    /// one.
     pub floor: Watts,
 }
 
-/// Which grant a receipt is of, beside the one that stands.
+/// Which grant a receipt belongs to, compared with the present grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Heard {
-    /// Of none that this node was given.
+    /// There is no usable receipt.
     Nothing,
-    /// Of an earlier one.
+    /// It belongs to an earlier grant.
     Earlier(Held),
-    /// Of the very one that stands.
+    /// It belongs to the present grant.
     This(Held),
-    /// Of a later one: the object is older than what the node has seen.
+    /// It belongs to a later grant: the object is older than what the node has seen.
     Later(Held),
 }
 
-/// What a receipt says of the devices.
+/// What a receipt reports of the devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Held {
     holds: Watts,
@@ -62,8 +63,8 @@ struct Held {
 }
 
 impl Heard {
-    /// Of a receipt beside the serial that stands. It is told no watts of the grant, so that a receipt of as many watts cannot
-    /// be taken for one of this grant.
+    /// Classifies a receipt by its serial. The grant's watts are not an argument, so that a receipt with the same
+    /// number of watts cannot be taken for a receipt of this grant.
     const fn of(stands: u64, receipt: GrantReceipt) -> Self {
         let GrantReceipt { serial, holds, floor } = receipt;
         let held = Held { holds, floor };
@@ -91,12 +92,12 @@ impl Default for GrantAccount {
     }
 }
 
-/// Grants that were sent, of which nobody knows what became of them.
+/// Grants that were sent and whose outcome is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Unresolved {
     /// The highest of their ceilings.
     ceiling: Watts,
-    /// One of them is another one than stands.
+    /// Whether one of them asks for other watts than the present grant.
     strayed: bool,
 }
 
@@ -104,8 +105,8 @@ impl GrantAccount {
     /// A node without a grant.
     pub const NONE: Self = Self { grant: None, heard: Heard::Nothing, unresolved: None };
 
-    /// The grant that stands, and the receipt where it fits the node's boot and machine. A receipt without a grant, or of
-    /// less than nothing, is none.
+    /// The present grant, and the receipt if it fits the node's boot and machine. A receipt without a grant, or with
+    /// negative watts, counts as none.
     #[must_use]
     pub fn observed(grant: Option<Grant>, receipt: Option<GrantReceipt>) -> Self {
         let receipt = receipt.filter(|receipt| receipt.holds >= Watts::ZERO);
@@ -113,7 +114,7 @@ impl GrantAccount {
         Self { grant, heard, unresolved: None }
     }
 
-    /// The same where these were sent over the grant that stands, and nobody knows what became of them.
+    /// The same account, after `sent` was written over the present grant and the outcome is unknown.
     #[must_use]
     pub fn after_sending(self, sent: &[Grant]) -> Self {
         let ceiling = sent.iter().map(|sent| sent.ceiling).max();
@@ -121,7 +122,7 @@ impl GrantAccount {
         Self { unresolved: ceiling.map(|ceiling| Unresolved { ceiling, strayed }), ..self }
     }
 
-    /// The ceiling of the next grant: what the node may still hold until it has read that one back.
+    /// The ceiling of the next grant: the most that the node may still hold until it has read that grant back.
     #[must_use]
     pub fn ceiling_of(&self, next: Watts) -> Watts {
         match (self.grant, self.heard) {
@@ -131,27 +132,27 @@ impl GrantAccount {
         }
     }
 
-    /// The most that the node was last allowed; nothing without a grant.
+    /// The watts of the present grant; `None` without a grant.
     #[must_use]
     pub fn asked(&self) -> Option<Watts> {
         self.grant.map(|grant| grant.watts)
     }
 
-    /// Whether the grant that stands was read back, and no other is on its way.
+    /// Whether the present grant was read back and no other write is without an answer.
     #[must_use]
     pub fn is_proven(&self) -> bool {
         self.fits().is_some() && self.unresolved.is_none()
     }
 
-    /// Whether a receipt is awaited, or an answer.
+    /// Whether a receipt or the answer to a write is awaited.
     #[must_use]
     pub fn is_awaited(&self) -> bool {
         (self.grant.is_some() && self.fits().is_none()) || self.unresolved.is_some()
     }
 
-    /// Whether a grant was sent of which nobody knows what became of it, and it is another one than stands; or the node has
-    /// followed a later one than stands, since the API was restored to an older state, and does not follow this one. In
-    /// both cases what stands is to be told again, with a higher serial.
+    /// Whether the present grant must be written again with a higher serial. That is so when a grant with other watts
+    /// was sent and its outcome is unknown, or when the node has followed a later grant than the present one, because
+    /// the API was restored to an older state.
     #[must_use]
     pub fn has_strayed(&self) -> bool {
         self.unresolved.is_some_and(|sent| sent.strayed) || matches!(self.heard, Heard::Later(_))
@@ -161,7 +162,7 @@ impl GrantAccount {
         self.unresolved.map_or(Watts::ZERO, |sent| sent.ceiling)
     }
 
-    /// The grant that stands, where its receipt is there.
+    /// The present grant and its receipt, if the receipt has arrived.
     const fn fits(&self) -> Option<(Grant, Held)> {
         match (self.grant, self.heard) {
             (Some(grant), Heard::This(held)) => Some((grant, held)),
@@ -169,7 +170,7 @@ impl GrantAccount {
         }
     }
 
-    /// The most that the node may draw; nothing when nobody can say.
+    /// The most that the node may draw; `None` when that is unknown.
     pub(super) fn count(&self, range: Range) -> Option<Watts> {
         let count = match (self.grant, self.heard) {
             (Some(grant), Heard::This(held)) => grant.watts.max(held.holds),
@@ -179,7 +180,7 @@ impl GrantAccount {
         Some(range.limit(count.max(self.may_land())))
     }
 
-    /// What the node counts once it has read back the grant that stands, as it was given.
+    /// What the node counts once it has read back the present grant, if its devices keep to it.
     pub(super) fn count_when_heard(&self, range: Range) -> Option<Watts> {
         match (self.grant, self.fits()) {
             (Some(grant), None) => Some(range.limit(grant.watts.max(self.may_land()))),
@@ -187,7 +188,8 @@ impl GrantAccount {
         }
     }
 
-    /// What the devices do not go below: by the node's word, and where they hold more than was allowed.
+    /// The power that the devices do not go below: as the node reports it, or where they hold more than the grant
+    /// allows.
     pub(super) fn refused_below(&self) -> Option<Watts> {
         match (self.grant, self.heard) {
             (Some(grant), Heard::This(held)) if held.holds > grant.watts => Some(held.floor.max(held.holds)),
@@ -196,7 +198,7 @@ impl GrantAccount {
         }
     }
 
-    /// Whether the grant that stands could not be kept to, and `target` could not be any better.
+    /// Whether the devices could not keep to the present grant, so that writing `target` would change nothing.
     pub(super) fn is_as_low_as(&self, target: Watts) -> bool {
         self.fits().is_some_and(|(grant, held)| grant.watts <= target && target <= held.holds)
     }
@@ -204,7 +206,7 @@ impl GrantAccount {
 
 #[cfg(test)]
 impl GrantAccount {
-    /// The next grant has landed.
+    /// The account after the next grant has landed.
     pub(super) fn granted(self, watts: Watts) -> Self {
         let serial = self.grant.map_or(1, |grant| grant.serial + 1);
         let grant = Grant { serial, watts, ceiling: self.ceiling_of(watts) };
@@ -215,7 +217,7 @@ impl GrantAccount {
         Self { grant: Some(grant), heard, ..self }
     }
 
-    /// The node has read back the grant that stands, and its devices hold this.
+    /// The account after the node has read back the present grant, with devices limited to `holds`.
     pub(super) fn heard(self, holds: Watts) -> Self {
         let heard = self.grant.map_or(Heard::Nothing, |_| Heard::This(Held { holds, floor: Watts::ZERO }));
         Self { heard, ..self }

@@ -1,15 +1,16 @@
-//! Whether one node's profile can be changed: now, once others have given way, or not at all.
+//! Whether one node's profile can be changed now, after others have been lowered, or not at all.
 //!
-//! A policy that asks before it upgrades a node gives the label of full power only to nodes that the limits really
-//! let have it. Nodes of a later priority count as giving way down to their floors; nodes of the same and of earlier
-//! priorities keep what is desired for them. What was admitted is booked, so that the next question knows of it.
+//! A policy that asks before it upgrades a node gives the label of full power only to nodes for which the limits
+//! allow it. Nodes of a later priority are counted at their floors, since they can be lowered so far; nodes of the
+//! same and of earlier priorities keep what is desired for them. An admitted wish is booked, so that the next
+//! question takes it into account.
 
 use super::node::{BudgetNode, Priority};
 use super::tree::{BudgetTree, gather};
 use super::{BudgetError, of_length, plus};
 use power_units::Watts;
 
-/// What a node is to become.
+/// The change that is wanted for a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wish {
     /// Its new priority.
@@ -30,14 +31,14 @@ pub enum Admission {
         /// How much.
         watts: Watts,
     },
-    /// Not without taking from nodes of the same or an earlier priority.
+    /// Not without lowering nodes of the same or an earlier priority.
     Never {
         /// Where the most is missing.
         group: usize,
         /// How much.
         short: Watts,
     },
-    /// Nobody can say what this group draws.
+    /// What this group draws is unknown.
     Unknown {
         /// Its index.
         group: usize,
@@ -46,7 +47,8 @@ pub enum Admission {
     Unreachable,
 }
 
-/// What the nodes below a group count, want, and need at least. Working memory for one group.
+/// What the nodes below a group count, what is wanted for them, and the least that they need. Working memory for one
+/// group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupDemand {
     load: Option<Watts>,
@@ -83,7 +85,7 @@ impl GroupDemand {
         }
     }
 
-    /// What it draws when everybody after `priority` has given way.
+    /// The group's load when every node of a later priority than `priority` is at its floor.
     fn bottom(&self, priority: Priority) -> Option<Watts> {
         let mut sum = self.base;
         for (other, (&wanted, &least)) in Priority::ALL.iter().zip(self.wanted.iter().zip(&self.least)) {
@@ -92,7 +94,7 @@ impl GroupDemand {
         sum
     }
 
-    /// What one node adds. One that does not answer neither gives way nor takes more.
+    /// What one node adds. A node that does not answer counts the same whether it is to be lowered or raised.
     fn of(node: &BudgetNode) -> Self {
         let count = node.count();
         let (wanted, least) =
@@ -107,7 +109,7 @@ impl GroupDemand {
     }
 }
 
-/// Sums up what is asked for now; before the first [`admit`] of a round.
+/// Sums up the present demand; call it before the first [`admit`] of a round.
 ///
 /// # Errors
 /// When the slice has the wrong length or a node's group does not exist.
@@ -128,8 +130,8 @@ pub fn demands(
     Ok(())
 }
 
-/// Whether `node` can become what is wished, and books it if so. Only a wish for more than the node has can be
-/// refused: a downgrade always helps.
+/// Whether `node` can be changed as wished; if so, books the change. Only a wish for more than the node has can be
+/// refused: a downgrade always frees power.
 pub fn admit(tree: BudgetTree<'_>, demands: &mut [GroupDemand], node: &BudgetNode, wish: Wish) -> Admission {
     let Wish { priority, desired } = wish;
     let becomes = BudgetNode { priority, desired, ..*node };
@@ -147,7 +149,7 @@ pub fn admit(tree: BudgetTree<'_>, demands: &mut [GroupDemand], node: &BudgetNod
     answer
 }
 
-/// What the node counts from now on: an order for more counts at once, one for less not before its receipt.
+/// What the node counts from now on: a raised cap counts at once, a lowered one only after its receipt.
 fn with_order(node: &BudgetNode, becomes: &BudgetNode) -> GroupDemand {
     let mut demand = GroupDemand::of(becomes);
     if node.reachable {

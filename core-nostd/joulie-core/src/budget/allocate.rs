@@ -1,22 +1,22 @@
-//! The caps that the policy desires, brought under every limit of the tree.
+//! Reduces the caps that the policy desires until every limit of the tree is kept.
 //!
-//! Every node first gets its floor. What a group has beyond that flows from the root down, to one priority after the
-//! other: performance nodes take up to what is desired for them before draining nodes get anything above their
-//! floor, and those before eco nodes. Within a priority every group divides what it has among its child groups and
-//! its own nodes in proportion to what each can still use: the way from the floor to the desired cap, and for a
-//! child group the sum of these, cut to its own limit. So nodes of one priority in one group are all brought the same
-//! part of their way, a limit deep in the tree leaves its share to the neighbours, and a node is below what is
-//! desired for it only where a limit above it is used up.
+//! Every node first gets its floor. What a group has beyond that is distributed from the root down, one priority after
+//! the other: performance nodes get up to what is desired for them before draining nodes get anything above their
+//! floor, and draining nodes before eco nodes. Within a priority every group divides what it has among its child
+//! groups and its own nodes, in proportion to what each can still use. For a node that is the span from the floor to
+//! the desired cap. For a child group it is the sum of these spans, cut to its own limit. So nodes of one priority in
+//! one group all get the same fraction of their span, a limit deep in the tree leaves its unused share to the
+//! neighbours, and a node is below what is desired for it only where a limit above it is used up.
 //!
-//! Shares round down. A floor is never undercut, not even where the floors alone are above a limit: then everything
-//! below that limit gets its floor, which is the least that can be done, and the group says by how much it is short.
-//! A node that does not answer is not counted on: what it counts is taken from the others' room.
+//! Shares round down. A floor is never undercut, even where the floors alone are above a limit: then every node below
+//! that limit gets its floor, which is the least that is possible, and the group reports by how much it is short. A
+//! node that does not answer is not expected to follow: what it counts is subtracted from the others' room.
 //!
-//! Where a base load or an unreachable node's largest draw is unknown, the groups above it cannot say what room they
-//! have. Then nothing below them is raised, and nothing is lowered for want of knowledge: a meter that fails for a
-//! minute must not bring a site to its floors. Every node there is asked for no more than it counts now. What is known
-//! still binds: a group below that knows its own sum keeps its own limit, and where the known part alone is above a
-//! limit it is brought down as if the unknown were nothing, which is the least that must be done.
+//! Where a base load or an unreachable node's largest draw is unknown, the room of the groups above it is unknown.
+//! Then nothing below them is raised, and nothing is lowered for lack of knowledge: a meter that fails for a minute
+//! must not lower a whole site to its floors. The target of every node there is at most what it counts now. Known
+//! limits still bind: a child group whose sum is known keeps its own limit. Where the known part alone is above a
+//! limit, it is lowered as if the unknown part were zero, which is the least that must be done.
 
 use super::node::{BudgetNode, Priority};
 use super::tree::{BudgetTree, gather, spread};
@@ -28,7 +28,7 @@ use power_units::{Amount, Role, Watts};
 pub enum GroupVerdict {
     /// It can; after the allocation this much is left.
     Kept {
-        /// What nobody below this limit wants, or may have because of another limit.
+        /// What remains of the limit because nobody below it wants it, or another limit prevents its use.
         spare: Watts,
     },
     /// It cannot: the floors, the unreachable nodes and the base load alone are above it.
@@ -36,22 +36,23 @@ pub enum GroupVerdict {
         /// By how much.
         by: Watts,
     },
-    /// Nobody can say, because a base load or a largest draw below it is unknown or the sum does not fit. What is
-    /// known fits, or is at its floors.
+    /// Unknown, because a base load or a largest draw below it is unknown or the sum overflows. The known part fits,
+    /// or is at its floors.
     Unknown,
 }
 
 /// Working memory for one group, and afterwards what the group got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupShare {
-    /// What draws power whatever is decided: base loads, floors, and nodes that do not answer, as far as is known.
+    /// Power that does not depend on the decision: base loads, floors, and nodes that do not answer, as far as it is
+    /// known.
     fixed: Watts,
-    /// Whether that is all, and every sum did fit.
+    /// Whether all of it is known and no sum overflowed.
     known: bool,
     /// Whether this group or one above it is unknown, so that nothing is raised.
     held: bool,
-    /// The limit less what draws power anyway and what has been given to earlier priorities; negative when short. The
-    /// most that it can be where not all is known.
+    /// The limit less the fixed power and what has been given to earlier priorities; negative when short. An upper
+    /// bound where not all is known.
     room: Watts,
     /// What the nodes and child groups of the current priority can use.
     wanted: Option<Watts>,
@@ -59,7 +60,7 @@ pub struct GroupShare {
     usable: Watts,
     /// What of it they get.
     given: Watts,
-    /// Whether this group or one above it leaves nothing but floors.
+    /// Whether this group or one above it has no power beyond the floors.
     floors_only: bool,
 }
 
@@ -88,13 +89,13 @@ impl GroupShare {
         }
     }
 
-    /// Adds to what draws power anyway. What is unknown counts nothing; a sum that does not fit leaves no room.
+    /// Adds to the fixed power. An unknown part counts as zero; a sum that overflows leaves no room.
     fn fix(&mut self, part: Option<Watts>) {
         self.known &= plus(Some(self.fixed), part).is_some();
         self.fixed += part.unwrap_or(Watts::ZERO);
     }
 
-    /// What falls to one who could use `usable`: the same part of it as of all that is wanted here, rounded down.
+    /// The share of one who could use `usable`: the same fraction as of all that is wanted here, rounded down.
     fn part_of(&self, usable: Watts) -> Watts {
         let Some(wanted) = self.wanted else { return Watts::ZERO };
         if self.given >= wanted {
@@ -104,24 +105,24 @@ impl GroupShare {
     }
 }
 
-/// What became of the desired caps.
+/// The result of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocation {
     /// How many groups cannot keep their limit.
     pub short: usize,
     /// The group that is short by most, the first of equals, and by how much.
     pub shortest: Option<(usize, Watts)>,
-    /// How many groups nobody can judge.
+    /// How many groups cannot be judged because something is unknown.
     pub unknown: usize,
     /// How many nodes get less than the policy wants for them.
     pub curtailed: usize,
 }
 
-/// Brings the desired caps under every limit. `targets[i]` is for `nodes[i]`, and `shares[g]` says afterwards how
-/// group `g` stands.
+/// Reduces the desired caps until every limit is kept. `targets[i]` is for `nodes[i]`; afterwards `shares[g]` holds
+/// the result for group `g`.
 ///
 /// # Errors
-/// When a slice has the wrong length or a node's group does not exist; the targets are then worth nothing.
+/// When a slice has the wrong length or a node's group does not exist; the targets are then not valid.
 pub fn allocate(
     tree: BudgetTree<'_>,
     nodes: &[BudgetNode],
@@ -142,13 +143,13 @@ pub fn allocate(
     Ok(sum_up(nodes, shares, targets))
 }
 
-/// What a node draws at least: its floor if it can be told to go there, else what it counts.
+/// The least that a node draws: its floor if it can be lowered, else what it counts.
 fn least(node: &BudgetNode) -> Option<Watts> {
     if node.reachable { Some(node.lowest()) } else { node.count() }
 }
 
-/// What a node is brought to when nothing limits it: what the policy wants, and where nothing is raised no more than
-/// it counts. Of a node that could draw anything, the cap that it was told stands for that.
+/// The cap of a node when no limit binds: what the policy wants, but no more than the node counts where nothing is
+/// raised. For a node whose draw is unknown, the watts of its present grant take the place of the count.
 fn aim(node: &BudgetNode, held: bool) -> Watts {
     match node.count().or(node.account.asked()).filter(|_| held) {
         Some(count) => node.wanted().min(count).max(node.lowest()),
@@ -210,7 +211,7 @@ fn gather_usable(tree: BudgetTree<'_>, shares: &mut [GroupShare]) {
     }
 }
 
-/// What a group can make use of. A sum that does not fit is unknown, and then nothing is given.
+/// What a group can use. A wanted sum that overflows is unknown, and then nothing is given.
 fn usable(share: &GroupShare) -> Watts {
     share.wanted.map_or(Watts::ZERO, |wanted| wanted.min(share.room.or_zero()))
 }
@@ -234,7 +235,7 @@ fn give(nodes: &[BudgetNode], shares: &[GroupShare], targets: &mut [Watts], prio
     }
 }
 
-/// What is asked of a node that does not answer, for when it does: never more than it counts already.
+/// The target of a node that does not answer, for when it answers again: never more than it counts now.
 fn held(node: &BudgetNode, shares: &[GroupShare]) -> Watts {
     let floors_only = shares.get(node.group).is_none_or(|share| share.floors_only);
     if floors_only { node.lowest() } else { aim(node, true) }

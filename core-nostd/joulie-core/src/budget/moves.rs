@@ -1,15 +1,15 @@
-//! From where the nodes are to the targets, without an instant above any limit.
+//! The steps that bring the nodes to their targets without any load above its limit in between.
 //!
-//! A cap may be lowered at any time: until its receipt has come the node counts what it counted before. A cap is
-//! raised as soon as there is room for the new one in every group above the node, and counts the new one from the
-//! moment that it is written. So whatever subset of the orders of a round lands, in whatever order, no load rises
-//! above its limit; and where a load is above its limit already (the limit was cut, a node has rebooted) nothing
-//! below that limit is raised until it is not.
+//! A cap may be lowered at any time: until the receipt arrives the node counts what it counted before. A cap is
+//! raised as soon as every group above the node has room for the new cap, which counts from the moment that it is
+//! written. So whichever of a round's orders land, in any order, no load rises above its limit. Where a load is
+//! above its limit already (the limit was cut, a node has rebooted), nothing below that limit is raised until the
+//! load is within it again.
 //!
-//! Those that wait are raised by priority, then by key. A node may be raised part of its way: what room there is
-//! goes to the first in the queue, so that nobody overtakes a performance node by wanting less.
+//! Waiting nodes are raised by priority, then by key. A node may be raised part of its way: the room goes to the
+//! first in the queue, so that no node overtakes a performance node by wanting less.
 //!
-//! A change below the dead-band is not worth an order, unless somebody waits for the watts.
+//! A change smaller than the dead-band is not ordered, unless another node waits for the watts.
 
 use super::node::BudgetNode;
 use super::queue::{Turn, sort};
@@ -38,7 +38,7 @@ impl fmt::Display for LawError {
 impl core::error::Error for LawError {}
 
 impl MoveTuning {
-    /// Moves of `dead_band` and more; with zero, of every difference.
+    /// Orders moves of `dead_band` watts and more; with zero, every difference.
     ///
     /// # Errors
     /// When the dead-band is below zero.
@@ -50,27 +50,27 @@ impl MoveTuning {
 /// What is to be done with one node now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {
-    /// Nothing: it is where it should be, or as near as its devices or the dead-band let it.
+    /// Nothing: it is at its target, or as near as its devices or the dead-band allow.
     Keep,
     /// Nothing but to wait for the receipt.
     Await,
-    /// Write this cap: it counts no more than what the node counts now.
+    /// Write this cap. It is not above what the node counts now.
     Lower(Watts),
-    /// Write this cap: there is room for it. The target, or a part of the way.
+    /// Write this cap: there is room for it. It is the target, or part of the way to it.
     Raise(Watts),
-    /// It is to be raised and must wait.
+    /// The node is to be raised and must wait.
     Wait(Why),
 }
 
 /// Why a node is not raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// This group has no room, the one nearest to the node of those with the least.
+    /// This group has no room. It is the group with the least room; of equals, the one nearest to the node.
     NoRoom {
         /// Its index.
         group: usize,
     },
-    /// Nobody can say what this group draws.
+    /// What this group draws is unknown.
     Unknown {
         /// Its index.
         group: usize,
@@ -79,7 +79,7 @@ pub enum Why {
     Unreachable,
 }
 
-/// A round in numbers.
+/// Totals of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// Nodes to be lowered now.
@@ -88,18 +88,18 @@ pub struct Summary {
     pub raised: usize,
     /// Nodes that are to be raised and must wait.
     pub waiting: usize,
-    /// Nodes whose receipt is awaited, this round's orders included.
+    /// Nodes whose receipt is awaited, including those ordered in this round.
     pub awaited: usize,
     /// Groups whose limit is exceeded.
     pub over: usize,
     /// The group that exceeds its limit by most, the first of equals, and by how much.
     pub worst: Option<(usize, Watts)>,
-    /// Groups of which nobody can say what they draw.
+    /// Groups whose load is unknown.
     pub unknown: usize,
 }
 
-/// Says for every node what to do now to bring it to its target. `moves[i]` is for `nodes[i]`, and `standings[g]`
-/// says afterwards how group `g` stands. A target outside the node's range is brought into it.
+/// Decides for every node what to do now to bring it to its target. `moves[i]` is for `nodes[i]`; afterwards
+/// `standings[g]` holds the state of group `g`. A target outside the node's range is clamped to it.
 ///
 /// # Errors
 /// When a slice has the wrong length or a node's group does not exist; nothing may be written then.
@@ -162,18 +162,18 @@ fn lower(
     queued
 }
 
-/// Which way a node goes from what it was last told.
+/// In which direction a node's cap moves from its present grant.
 enum Direction {
     Stay,
     Down,
     Up,
-    /// Where it is: another grant was sent meanwhile, and may still land.
+    /// The same cap must be written again: another grant was sent meanwhile and may still land.
     Again(Watts),
 }
 
 fn direction(law: MoveTuning, node: &BudgetNode, target: Watts, tight: bool) -> Direction {
     let Some(asked) = node.account.asked() else {
-        // No order stands. One that is no more than what the node may draw anyway can do no harm.
+        // The node has no grant. A cap that is not above what the node may draw anyway can be written at once.
         return match node.count() {
             Some(count) if target > count => Direction::Up,
             Some(_) | None => Direction::Down,
@@ -193,8 +193,8 @@ fn direction(law: MoveTuning, node: &BudgetNode, target: Watts, tight: bool) -> 
     }
 }
 
-/// Who waits while another grant may still land is told again what stands: with a higher serial the other one is void, and
-/// what it would have allowed is room again, perhaps for this very node.
+/// A node that must wait while another grant may still land gets its present grant again, with a higher serial.
+/// That makes the other grant void, and what it would have allowed is room again, perhaps for this very node.
 fn or_again(node: &BudgetNode, step: Move) -> Move {
     match (step, node.account.asked()) {
         (Move::Wait(_), Some(asked)) if node.account.has_strayed() => Move::Lower(asked),
@@ -202,7 +202,7 @@ fn or_again(node: &BudgetNode, step: Move) -> Move {
     }
 }
 
-/// Raises a node as far as there is room above it, and takes the room.
+/// Raises a node as far as the groups above it have room, and takes that room.
 fn raise(
     law: MoveTuning,
     tree: BudgetTree<'_>,
@@ -230,7 +230,7 @@ fn raise(
     Move::Raise(cap)
 }
 
-/// The least room on the way up and where it is; or the first group of which nobody can say.
+/// The least room on the path to the root, and the group that has it; or the first group whose room is unknown.
 fn least_room(
     tree: BudgetTree<'_>,
     node: &BudgetNode,

@@ -1,11 +1,11 @@
-//! A node as the budget sees it. All watts are of the whole node: who caps packages and GPUs adds what the rest of
-//! the node draws.
+//! A node as the budget sees it. All watts are of the whole node: a caller that caps packages and GPUs adds what
+//! the rest of the node draws.
 
 use super::account::GrantAccount;
 use core::fmt;
 use power_units::Watts;
 
-/// Who keeps more when there is not enough for all. The first is served first.
+/// Who is cut last when the power does not suffice for all. The first is served first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
     /// A node at full power.
@@ -21,7 +21,7 @@ impl Priority {
     pub(super) const ALL: [Self; 3] = [Self::Performance, Self::Draining, Self::Eco];
 }
 
-/// Between which caps a node can be held.
+/// The range of caps in which a node can be held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     floor: Watts,
@@ -56,8 +56,8 @@ impl fmt::Display for RangeError {
 impl core::error::Error for RangeError {}
 
 impl Range {
-    /// From the lowest cap that can be enforced to the most that the node can draw, which may be unknown. A node
-    /// that cannot be capped has both alike.
+    /// From the lowest cap that can be enforced to the most that the node can draw, which may be unknown. For a
+    /// node that cannot be capped both are equal.
     ///
     /// # Errors
     /// When the floor is below zero or above the maximum.
@@ -83,7 +83,7 @@ impl Range {
         self.max
     }
 
-    /// What a cap really limits the node to: nothing goes below the floor or above the largest draw.
+    /// The limit that a cap really enforces: not below the floor and not above the largest draw.
     #[must_use]
     pub fn limit(self, cap: Watts) -> Watts {
         cap.within(self.floor, self.max.unwrap_or(Watts::MAX))
@@ -93,36 +93,36 @@ impl Range {
 /// A node and what is observed of its grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BudgetNode {
-    /// Names the node and no other; decides where all else is equal.
+    /// Identifies the node; breaks ties where all else is equal.
     pub key: u64,
     /// The index of its group in the tree.
     pub group: usize,
-    /// Who keeps more.
+    /// Who is cut last.
     pub priority: Priority,
-    /// Between which caps it can be held.
+    /// The range of caps in which it can be held.
     pub range: Range,
     /// The cap that the policy wants for it.
     pub desired: Watts,
-    /// Whether it answers. One that does not counts as what is known of it and is never raised.
+    /// Whether it answers. A node that does not answer counts what is known of it and is never raised.
     pub reachable: bool,
     /// What is observed of its grant.
     pub account: GrantAccount,
 }
 
 impl BudgetNode {
-    /// The most that it may draw as far as anybody can know; nothing when nobody can say.
+    /// The most that it may draw, from all that is known; `None` when that is unknown.
     #[must_use]
     pub fn count(&self) -> Option<Watts> {
         self.account.count(self.range)
     }
 
-    /// The lowest cap that it can be brought to: its floor, or what its devices said when they were asked for less.
+    /// The lowest cap that it can be brought to: its floor, or the floor that its devices reported.
     pub(super) fn lowest(&self) -> Watts {
         let refused = self.account.refused_below().unwrap_or(Watts::ZERO);
         self.range.limit(refused)
     }
 
-    /// What the policy wants, as far as the node can be brought to it.
+    /// What the policy wants, within what the node can be brought to.
     pub(super) fn wanted(&self) -> Watts {
         self.range.limit(self.desired).max(self.lowest())
     }

@@ -1,8 +1,8 @@
-//! Who is raised first.
+//! The order in which nodes are raised.
 
 use super::node::Priority;
 
-/// A node's place in the queue of those that want to be raised; the caller provides one for every node.
+/// A node's entry in the queue of nodes to be raised; the caller provides one for every node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Turn {
     priority: Priority,
@@ -19,13 +19,14 @@ impl Turn {
         Self { priority, key, index }
     }
 
-    /// Where the node stands in the caller's slice.
+    /// The node's index in the caller's slice.
     pub(super) const fn index(self) -> usize {
         self.index
     }
 }
 
-/// Sorts without allocation or a way to panic (heapsort: the library's sorts may panic on an inconsistent order).
+/// Sorts without allocation and without panics (heapsort: the library's sorts may panic on an inconsistent
+/// order).
 pub(super) fn sort(turns: &mut [Turn]) {
     for start in (0..turns.len() >> 1).rev() {
         sift(turns, start, turns.len());

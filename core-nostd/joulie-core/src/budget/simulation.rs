@@ -1,5 +1,6 @@
-//! A site whose grants and receipts get lost and late, whose nodes reboot, fall silent and read back other limits than they
-//! were given, whose limits are cut and whose leader changes; the invariant is looked at after every single event.
+//! Simulates a site with faults: grants and receipts are lost or delayed, nodes reboot, stop answering and read back
+//! other limits than were written, limits are cut, and the leader changes. The invariant is checked after every
+//! single event.
 
 use super::*;
 use power_units::Watts;
@@ -24,35 +25,35 @@ impl Dice {
         self.below(sides) == 0
     }
     fn watts(&mut self, from: i64, to: i64) -> Watts {
-        // Not whole watts, so that rounding has something to do.
+        // Fractions of a watt, so that rounding is exercised.
         let span = u64::try_from((to - from) << 32).unwrap() + 1;
         Watts::from_bits((from << 32) + i64::try_from(self.below(span)).unwrap())
     }
 }
 
-/// A grant that was sent and may land: over which serial.
+/// A grant that was sent and may land, and the serial that it replaces.
 #[derive(Clone, Copy)]
 struct Sent {
     over: u64,
     grant: Grant,
 }
 
-/// The node's object and the node itself, which the operator sees late.
+/// The node's object and the node itself, which the operator sees with a delay.
 struct Device {
-    /// Every grant that ever stood in the object, the last one as it stands.
+    /// Every grant that the object has had; the last one is the present grant.
     object: Vec<Grant>,
     /// The status of the object, and in which boot it was written.
     status: Option<(GrantReceipt, u64)>,
-    /// Writes under way: any of them may still land.
+    /// Writes on their way: any of them may still land.
     under_way: Vec<Sent>,
     boot: u64,
-    /// The last grant that the agent has taken in; it is on disk.
+    /// The last grant that the agent has accepted; it is on disk.
     taken: Option<Grant>,
     /// What limits the devices now; nothing after a reboot.
     in_force: Option<Watts>,
-    /// What the agent knows that they do not go below.
+    /// The floor that the agent knows and reports.
     floor: Watts,
-    /// The lowest cap that the device really takes, which may be above the floor that the operator knows.
+    /// The lowest cap that the devices really accept, which may be above the floor that the operator knows.
     holds_at_least: Watts,
     /// What the operator's watch has shown of the object.
     seen: (Option<Grant>, Option<(GrantReceipt, u64)>),
@@ -137,13 +138,13 @@ impl World {
         });
     }
 
-    /// The most that a node really can draw at this instant.
+    /// The most that a node can really draw at this instant.
     fn truth(&self, at: usize) -> Watts {
         let max = self.nodes[at].range.max().unwrap();
         self.devices[at].in_force.map_or(max, |cap| cap.min(max))
     }
 
-    /// What every group carries: as the operator counts it, and in truth.
+    /// The load of every group: as the operator counts it, and the real one.
     fn loads(&mut self) -> Vec<(Watts, Watts)> {
         for (node, device) in self.nodes.iter_mut().zip(&self.devices) {
             node.account = device.account();
@@ -161,7 +162,7 @@ impl World {
         loads
     }
 
-    /// Does something that is no disturbance, and holds it against the invariant.
+    /// Runs an event that is no disturbance, and checks the invariant afterwards.
     fn checked(&mut self, event: impl FnOnce(&mut Self)) {
         let before = self.loads();
         event(self);
@@ -186,7 +187,7 @@ impl World {
         (allocation, targets, moves)
     }
 
-    /// Sends the next grant: it lands and the answer comes, it lands and no answer comes, it is on its way, or it is lost.
+    /// Sends the next grant: it lands and is answered, lands without an answer, is on its way, or is lost.
     fn write(&mut self, at: usize, watts: Watts, all_is_well: bool) {
         let fate = if all_is_well { 0 } else { self.dice.below(6) };
         let device = &mut self.devices[at];
@@ -195,7 +196,7 @@ impl World {
         let sent = Sent { over, grant: Grant { serial: over + 1, watts, ceiling } };
         match fate {
             0..=2 => {
-                // An answer shows the object as it is then; a refusal is definite too.
+                // An answer shows the object as it is at that time; a refusal is definite too.
                 device.land(sent);
                 device.look();
             }
@@ -211,7 +212,7 @@ impl World {
         }
     }
 
-    /// A round of grants, each of which is an instant of its own.
+    /// A round of grants. The invariant is checked after each.
     fn order(&mut self, all_is_well: bool) -> (Allocation, Vec<Watts>, Vec<Move>) {
         let planned = self.plan();
         let mut order: Vec<usize> = (0..self.nodes.len()).collect();
@@ -229,8 +230,8 @@ impl World {
         planned
     }
 
-    /// The agent sees one of the grants that it has not seen, not always the last and perhaps never the others. Its
-    /// devices may take less than they were told.
+    /// The agent sees one of the grants that it has not seen yet: not always the last, and perhaps never the others.
+    /// Its devices may accept less than was ordered.
     fn deliver(&mut self, at: usize, last: bool) {
         let device = &mut self.devices[at];
         let taken = device.taken.map_or(0, |grant| grant.serial);
@@ -241,7 +242,7 @@ impl World {
         }
     }
 
-    /// After a reboot the agent puts the grant on its disk in force; where the devices had taken less they come up to it.
+    /// After a reboot the agent puts the grant on its disk in force. Devices that held less come up to it.
     fn settle(&mut self, at: usize) {
         let device = &mut self.devices[at];
         if let Some(grant) = device.taken {
@@ -265,8 +266,8 @@ impl World {
         }
     }
 
-    /// Another leader waits until nothing that the one before has sent can land any more, and then sees the objects as they
-    /// are; it knows nothing else.
+    /// A new leader waits until no write of the previous leader can land any more, and then reads the objects as they
+    /// are. It knows nothing else.
     fn change_leader(&mut self) {
         for at in 0..self.nodes.len() {
             if self.dice.one_in(2) {
@@ -319,7 +320,8 @@ impl World {
         }
     }
 
-    /// All is well again: every grant arrives, every receipt comes back. How many rounds until nothing is left to do?
+    /// Heals all faults: every grant arrives and every receipt comes back. Returns the number of rounds until nothing
+    /// is left to do.
     fn heal(&mut self) -> (usize, Allocation, Vec<Watts>) {
         for node in &mut self.nodes {
             node.reachable = true;
@@ -344,7 +346,7 @@ impl World {
     }
 }
 
-/// Up to three levels with random parents; limits from far too little to plenty.
+/// Up to three levels with random parents; limits from much too low to ample.
 fn tree(dice: &mut Dice) -> Vec<Group> {
     let mut groups = Vec::new();
     for index in 0..1 + dice.pick(7) {
@@ -362,7 +364,7 @@ proptest! {
         let mut world = World::new(seed);
         world.chaos(150);
         let (rounds, allocation, targets) = world.heal();
-        // Lower, raise, and the same once more for devices that turned out not to go as low as they were told.
+        // Lower, raise, and the same once more for devices that could not be lowered as far as ordered.
         prop_assert!(rounds <= 6, "{rounds} rounds");
         world.loads();
         for (node, &target) in world.nodes.iter().zip(&targets) {

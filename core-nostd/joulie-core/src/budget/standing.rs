@@ -1,4 +1,4 @@
-//! How every group stands: what it counts now, what it will count when the receipts have come, and what is exceeded.
+//! The state of every group: its load now, its load once the receipts have arrived, and what is exceeded.
 
 use super::moves::{Move, is_awaited};
 use super::node::BudgetNode;
@@ -6,34 +6,35 @@ use super::tree::{BudgetTree, Group, gather, spread};
 use super::{BudgetError, plus};
 use power_units::Watts;
 
-/// Working memory for one group, and afterwards how the group stands.
+/// Working memory for one group, and afterwards the group's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupState {
     limit: Watts,
     /// What it counts before this round's orders.
     load: Option<Watts>,
-    /// What it would count if every node were raised to its target and none lowered.
+    /// What it would count if every node to be raised were at its target and none were lowered yet.
     peak: Option<Watts>,
-    /// What is left of the limit; taken up by the round's raises.
+    /// What remains of the limit; the raises of the round reduce it.
     pub(super) room: Option<Watts>,
     /// What it will count once every reachable node's order, this round's included, has been read back.
     settled: Option<Watts>,
     awaited: usize,
     unreachable: usize,
-    /// Whether here or further up somebody must be lowered before all can be raised.
+    /// Whether in this group or one above it some node must be lowered before all can be raised.
     pub(super) tight: bool,
 }
 
-/// A limit that is exceeded, as far as anybody can know.
+/// A limit that is exceeded, by the counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overrun {
     /// By how much.
     pub by: Watts,
-    /// By how much still when every reachable node has done what it was told: zero when waiting is enough.
+    /// By how much it is still exceeded once every reachable node has carried out its orders: zero when waiting
+    /// suffices.
     pub remains: Watts,
     /// How many receipts are awaited from reachable nodes, this round's orders included.
     pub awaited: usize,
-    /// How many nodes below it do not answer, for whom no waiting is known to be enough.
+    /// How many nodes below it do not answer; whether waiting suffices for them is unknown.
     pub unreachable: usize,
 }
 
@@ -50,7 +51,7 @@ impl GroupState {
         tight: true,
     };
 
-    /// What the group counts before this round's orders; nothing when nobody can say.
+    /// What the group counts before this round's orders; `None` when that is unknown.
     #[must_use]
     pub const fn load(&self) -> Option<Watts> {
         self.load
@@ -62,7 +63,7 @@ impl GroupState {
         self.room
     }
 
-    /// Whether, by how much and until when the limit is exceeded.
+    /// By how much the limit is exceeded, what of it remains, and what is awaited; `None` while the limit is kept.
     #[must_use]
     pub fn overrun(&self) -> Option<Overrun> {
         let by = self.load? - self.limit;
@@ -77,7 +78,7 @@ impl GroupState {
     }
 }
 
-/// What every group draws now, and what it would draw if all were raised before any is lowered.
+/// Computes what every group counts now, and what it would count if all raises landed before any lowering.
 pub(super) fn survey(
     tree: BudgetTree<'_>,
     nodes: &[BudgetNode],
@@ -105,7 +106,7 @@ pub(super) fn survey(
     Ok(())
 }
 
-/// What will be when the receipts have come.
+/// Computes the loads once the receipts have arrived.
 pub(super) fn foresee(
     tree: BudgetTree<'_>,
     nodes: &[BudgetNode],

@@ -1,4 +1,4 @@
-//! What the tests of the budget share: small sites, and one round of planning and moving.
+//! Helpers of the budget's tests: small sites, and one round of planning and moving.
 
 use super::*;
 use power_units::Watts;
@@ -18,7 +18,7 @@ fn group(parent: Option<usize>, limit: i32, base: i32) -> Group {
     Group::new(parent, w(limit), Some(w(base))).unwrap()
 }
 
-/// A node whose grant was read back as it was given.
+/// A node that has read back its grant exactly.
 fn holding(cap: i32) -> GrantAccount {
     GrantAccount::NONE.granted(w(cap)).heard(w(cap))
 }
@@ -58,7 +58,7 @@ fn step(dead_band: i32, groups: &[Group], nodes: &[BudgetNode], targets: &[Watts
     Moved { summary, standings, moves }
 }
 
-/// Plans, and says what to do.
+/// Plans, and computes the moves.
 fn round(groups: &[Group], nodes: &[BudgetNode]) -> Moved {
     step(0, groups, nodes, &plan(groups, nodes).targets)
 }

@@ -1,4 +1,4 @@
-//! The limits: a site over its zones over their racks, or any other tree.
+//! The tree of limits: a site with zones with racks, or any other tree.
 
 use core::fmt;
 use power_units::Watts;
@@ -16,7 +16,7 @@ pub struct Group {
 pub enum GroupError {
     /// A limit below zero.
     NegativeLimit(Watts),
-    /// A base load below zero: that would be room which nobody has.
+    /// A base load below zero: that would be room that does not exist.
     NegativeBase(Watts),
 }
 
@@ -36,9 +36,10 @@ impl core::error::Error for GroupError {}
 impl Group {
     /// A group within the group at index `parent`, or a root.
     ///
-    /// `base` is what draws power in this very group (its child groups' base loads come on top) and is controlled by
-    /// nobody: switches, storage, nodes without an agent. Who can bound it gives the bound; `None` is unknown, and
-    /// then nothing below the groups that it is a part of is raised, and nothing is lowered for that alone.
+    /// `base` is what draws power in this very group and nobody controls: switches, storage, nodes without an agent.
+    /// The base loads of its child groups are added to it. Give an upper bound where one is known. `None` is
+    /// unknown: then nothing below this group and the groups above it is raised, and nothing is lowered for that
+    /// reason alone.
     ///
     /// # Errors
     /// When the limit or the base load is below zero.
@@ -64,7 +65,7 @@ impl Group {
         self.limit
     }
 
-    /// What nobody controls.
+    /// The base load: power that nobody controls.
     #[must_use]
     pub const fn base(&self) -> Option<Watts> {
         self.base
@@ -92,7 +93,7 @@ impl fmt::Display for TreeError {
 
 impl core::error::Error for TreeError {}
 
-/// Groups of which every one comes after its parent. There may be several roots.
+/// Groups in an order in which every group comes after its parent. There may be several roots.
 #[derive(Clone, Copy, Debug)]
 pub struct BudgetTree<'a> {
     groups: &'a [Group],
@@ -102,7 +103,7 @@ impl<'a> BudgetTree<'a> {
     /// The tree that the parents' indices describe.
     ///
     /// # Errors
-    /// When a parent does not come before its part, which every cycle and every index outside the slice shows as.
+    /// When a parent does not come before its child. Every cycle and every index outside the slice is such a case.
     pub fn new(groups: &'a [Group]) -> Result<Self, TreeError> {
         for (group, facts) in groups.iter().enumerate() {
             if let Some(parent) = facts.parent.filter(|&parent| parent >= group) {
@@ -118,13 +119,13 @@ impl<'a> BudgetTree<'a> {
         self.groups
     }
 
-    /// A group and all that it is a part of, up to the root.
+    /// A group and all groups above it, up to the root.
     pub(super) fn path(&self, from: usize) -> Path<'a> {
         Path { groups: self.groups, next: Some(from) }
     }
 }
 
-/// The way from a group to its root. It ends because every step goes to a smaller index.
+/// The path from a group to its root. It ends because every step goes to a smaller index.
 pub(super) struct Path<'a> {
     groups: &'a [Group],
     next: Option<usize>,
@@ -140,7 +141,7 @@ impl Iterator for Path<'_> {
     }
 }
 
-/// Hands every group's entry to its parent's, from the leaves to the roots: `join(parent, child)`.
+/// Joins every group's entry into its parent's, from the leaves to the roots: `join(parent, child)`.
 pub(super) fn gather<T: Copy>(tree: BudgetTree<'_>, entries: &mut [T], mut join: impl FnMut(&mut T, T)) {
     for (group, facts) in tree.groups.iter().enumerate().rev() {
         let Some(parent) = facts.parent else { continue };
@@ -151,7 +152,7 @@ pub(super) fn gather<T: Copy>(tree: BudgetTree<'_>, entries: &mut [T], mut join:
     }
 }
 
-/// Hands every group its parent's entry, from the roots to the leaves: `join(child, parent)`.
+/// Gives every group its parent's entry, from the roots to the leaves: `join(child, parent)`.
 pub(super) fn spread<T: Copy>(
     tree: BudgetTree<'_>,
     entries: &mut [T],

@@ -1,4 +1,4 @@
-//! What one node counts: every grant and receipt, fitting and not.
+//! What one node counts: every combination of grant and receipt.
 
 use super::*;
 
@@ -25,19 +25,19 @@ fn of(grant: Option<Grant>, receipt: Option<GrantReceipt>) -> i32 {
 
 #[test]
 fn the_table_of_what_a_node_counts() {
-    // No receipt that fits: the largest draw, whatever was granted.
+    // No matching receipt: the largest draw, whatever was granted.
     assert_eq!(of(None, None), 600);
     assert_eq!(of(grant(7, 200, 200), None), 600);
     assert_eq!(of(None, receipt(0, 300)), 600, "a receipt of nothing");
-    // Of the grant that stands.
+    // A receipt of the current grant.
     assert_eq!(of(grant(7, 200, 450), receipt(7, 180)), 200);
     assert_eq!(of(grant(7, 200, 450), receipt(7, 240)), 240, "the devices hold more");
-    // Of an earlier one.
+    // A receipt of an earlier grant.
     assert_eq!(of(grant(7, 200, 450), receipt(6, 180)), 450);
     assert_eq!(of(grant(7, 200, 450), receipt(1, 500)), 500);
-    // Of a later one: the API server was put back to an older state.
+    // A receipt of a later grant: the API server was restored to an older state.
     assert_eq!(of(grant(7, 200, 450), receipt(8, 180)), 600);
-    // Nothing limits below the floor or above the largest draw.
+    // No limit below the floor or above the largest draw is effective.
     assert_eq!(of(grant(7, 20, 20), receipt(7, 20)), 100);
     assert_eq!(of(grant(7, 4095, 4095), receipt(7, 4095)), 600);
     assert_eq!(of(grant(7, 200, 200), receipt(7, -1)), 600, "less than nothing is no reading");
@@ -56,10 +56,10 @@ fn an_unknown_largest_draw_is_unknown_and_not_the_grant() {
 fn the_ceiling_covers_what_the_node_may_still_hold() {
     let next = |grant, receipt, watts: i32| GrantAccount::observed(grant, receipt).ceiling_of(w(watts));
     assert_eq!(next(None, None, 300), w(300));
-    // The last one was read back: it stands until the next one is.
+    // The last grant was read back: it holds until the next one is read back.
     assert_eq!(next(grant(7, 200, 450), receipt(7, 200), 150), w(200));
     assert_eq!(next(grant(7, 200, 450), receipt(7, 200), 300), w(300));
-    // It was not: whatever it covered may still be in force.
+    // The last grant was not read back: all that its ceiling covers may still be in force.
     assert_eq!(next(grant(7, 200, 450), receipt(6, 450), 150), w(450));
     assert_eq!(next(grant(7, 200, 450), None, 500), w(500));
     // 300 → 500 → 300 within a period: the old 300 does not confirm the new one.
@@ -81,7 +81,8 @@ fn what_was_sent_without_an_answer_counts_until_a_higher_serial_is_seen() {
     let less = held.after_sending(&sent(150, 200));
     assert_eq!((count(less), less.has_strayed()), (200, true));
     assert!(!held.after_sending(&sent(200, 200)).has_strayed());
-    // Sent before the receipt of 7 came, when 450 W could still be in force: with it that ceiling would land.
+    // Sent before the receipt of 7 arrived, when 450 W could still be in force: with it that ceiling would
+    // land.
     assert_eq!(count(held.after_sending(&sent(150, 450))), 450);
     assert_eq!(count(GrantAccount::observed(grant(7, 200, 200), None).after_sending(&sent(300, 300))), 600);
     assert_eq!(held.after_sending(&[]), held);
@@ -99,7 +100,7 @@ fn what_the_devices_refuse_is_seen_as_long_as_they_do() {
         Some(Watts::ZERO),
         "not asked yet"
     );
-    // The node's own word lasts although nothing lower is asked now.
+    // The floor that the node reported counts although nothing lower is asked now.
     let floor = Some(GrantReceipt { serial: 3, holds: w(300), floor: w(240) });
     assert_eq!(GrantAccount::observed(grant(3, 300, 300), floor).refused_below(), Some(w(240)));
 }

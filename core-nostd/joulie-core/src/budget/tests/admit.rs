@@ -49,7 +49,7 @@ fn what_was_admitted_is_known_to_the_next_question() {
     let mut sums = [GroupDemand::EMPTY];
     demands(tree, &nodes, &mut sums).unwrap();
     assert_eq!(admit(tree, &mut sums, &nodes[0], FULL), Admission::Now);
-    // 600 + 600 + 100 is too much; what was refused is not booked.
+    // 600 + 600 + 100 is too much; a refused wish is not booked.
     let never = Admission::Never { group: 0, short: w(300) };
     assert_eq!(admit(tree, &mut sums, &nodes[1], FULL), never);
     assert_eq!(admit(tree, &mut sums, &nodes[1], FULL), never);
@@ -85,7 +85,7 @@ proptest! {
         for index in admitted {
             prop_assert_eq!(planned.targets[index], nodes[index].wanted());
         }
-        // And the sums are what they would be had they been taken anew.
+        // The sums are equal to newly computed ones.
         let mut anew = vec![GroupDemand::EMPTY; groups.len()];
         demands(tree, &nodes, &mut anew).unwrap();
         let all_known = nodes.iter().all(|node| node.count().is_some_and(|count| count >= node.wanted()));

@@ -1,4 +1,4 @@
-//! Allocations worked out by hand, and laws over random trees with extreme, unknown and overflowing watts.
+//! Allocations calculated by hand, and laws over random trees with extreme, unknown and overflowing watts.
 
 use super::*;
 use Priority::{Draining, Eco, Performance};
@@ -23,7 +23,7 @@ fn performance_is_served_first_and_each_priority_shares_alike() {
     assert_eq!(planned.targets, [w(400), w(250), w(100), w(100)]);
     assert_eq!(planned.verdicts, [GroupVerdict::Kept { spare: Watts::ZERO }]);
     assert_eq!(planned.allocation, Allocation { short: 0, shortest: None, unknown: 0, curtailed: 2 });
-    // 225 left: half of each way. 600 left: performance 450, and 150 of the 225 that eco can use: two thirds.
+    // 225 left: half of each span. 600 left: performance 450, and 150 of the 225 that eco can use: two thirds.
     assert_eq!(plan(&[group(None, 725, 100)], &nodes).targets, [w(250), w(175), w(100), w(100)]);
     let targets = plan(&[group(None, 1100, 100)], &nodes).targets;
     assert_eq!(targets[..2], [w(400), w(250)]);
@@ -69,7 +69,7 @@ fn floors_are_kept_and_what_is_short_is_named() {
         planned.allocation,
         Allocation { short: 1, shortest: Some((1, w(80))), unknown: 0, curtailed: 2 }
     );
-    // A site that is short leaves floors everywhere. A limit of nothing is a limit.
+    // A site that is short leaves floors everywhere. A limit of zero is a limit.
     let groups = [group(None, 0, 10), group(Some(0), 900, 0), group(Some(0), 600, 0)];
     let planned = plan(&groups, &nodes);
     assert_eq!(planned.targets, [w(100); 3]);
@@ -78,7 +78,7 @@ fn floors_are_kept_and_what_is_short_is_named() {
 
 #[test]
 fn an_unknown_base_load_is_not_nothing_and_moves_nobody() {
-    // Fix list operator B23: what nobody controls in a rack draws power too.
+    // Fix list operator B23: uncontrolled load in a rack draws power, too.
     let blind = Group::new(Some(0), w(5000), None).unwrap();
     let mut nodes = [
         node(1, 1, Performance, 600, holding(300)),
@@ -87,7 +87,8 @@ fn an_unknown_base_load_is_not_nothing_and_moves_nobody() {
     ];
     let groups = |site, rack| [group(None, site, 0), blind, group(Some(0), rack, 0)];
     let planned = plan(&groups(9000, 5000), &nodes);
-    // Nobody is raised, nobody is driven to the floor, and who is to come down comes down.
+    // No node is raised, none is lowered to the floor for lack of knowledge, and nodes above their desired cap are
+    // lowered.
     assert_eq!(planned.targets, [w(300), w(300), w(200)]);
     assert_eq!(
         planned.verdicts,
@@ -96,13 +97,13 @@ fn an_unknown_base_load_is_not_nothing_and_moves_nobody() {
     assert_eq!((planned.allocation.unknown, planned.allocation.curtailed), (2, 2));
     let moved = round(&groups(9000, 5000), &nodes);
     assert_eq!(moved.moves, [Move::Keep, Move::Keep, Move::Lower(w(200))]);
-    // The other rack knows its own sum and keeps its own limit: 380 − 200 of floors, all to performance.
+    // The other rack's sum is known, so it keeps its own limit: 380 − 200 of floors, all to performance.
     assert_eq!(plan(&groups(9000, 380), &nodes).targets, [w(300), w(280), w(100)]);
-    // What is known is already too much for the site: 640 − 300 for 200 + 200, then nothing for eco.
+    // The known part is already too much for the site: 640 − 300 for 200 + 200, then nothing for eco.
     assert_eq!(plan(&groups(640, 5000), &nodes).targets, [w(270), w(270), w(100)]);
     assert_eq!(plan(&groups(200, 5000), &nodes).verdicts[0], GroupVerdict::Unknown);
     assert_eq!(plan(&groups(200, 5000), &nodes).targets, [w(100); 3]);
-    // A node of an unknown largest draw that was told a cap once is told no more.
+    // A node with an unknown largest draw keeps the cap that it was once granted.
     let told = GrantAccount::NONE.granted(w(350));
     nodes[0] = BudgetNode { range: Range::new(w(100), None).unwrap(), ..node(1, 1, Performance, 600, told) };
     assert_eq!(plan(&groups(9000, 5000), &nodes).targets, [w(350), w(300), w(200)]);
@@ -133,14 +134,14 @@ fn a_node_that_does_not_answer_is_taken_from_the_others_room() {
         node(3, 0, Performance, 600, GrantAccount::NONE),
     ];
     let groups = [group(None, 1300, 0)];
-    // 1300 − 300 of floors = 1000 = 500 + 500: everything performance wants, nothing above the floor for eco.
+    // 1300 − 300 of floors = 1000 = 500 + 500: all that performance wants, nothing above the floor for eco.
     assert_eq!(plan(&groups, &nodes).targets, [w(100), w(600), w(600)]);
     nodes[0].reachable = false;
-    // It may draw 500 whatever it is told: 1300 − 500 − 200 = 600 for two who could use 1000. When it answers again
-    // it finds the order to go where the policy wants it.
+    // It may draw 500 whatever is ordered: 1300 − 500 − 200 = 600 for two nodes that could use 1000. When it
+    // answers again it finds an order with the cap that the policy wants.
     assert_eq!(plan(&groups, &nodes).targets, [w(200), w(400), w(400)]);
     nodes[2].reachable = false;
-    // Never heard of: its largest draw. 1300 − 500 − 600 − 100 = 100.
+    // No receipt was ever received: its largest draw counts. 1300 − 500 − 600 − 100 = 100.
     assert_eq!(plan(&groups, &nodes).targets, [w(200), w(200), w(600)]);
     let groups = [group(None, 1100, 0)];
     let planned = plan(&groups, &nodes);
@@ -246,7 +247,7 @@ pub(super) fn any_site() -> impl Strategy<Value = (Vec<Group>, Vec<BudgetNode>, 
         })
 }
 
-/// What hangs below each group, in exact arithmetic; nothing when some of it is unknown.
+/// The sum below each group, in exact arithmetic; `None` when a part of it is unknown.
 pub(super) fn below(
     groups: &[Group],
     nodes: &[BudgetNode],
@@ -269,7 +270,7 @@ pub(super) fn path(groups: &[Group], from: usize) -> Vec<usize> {
     core::iter::successors(Some(from), |&group| groups[group].parent()).collect()
 }
 
-/// Which groups, or groups above them, cannot say what they draw at least.
+/// Groups that have an unknown least draw, or are below a group that has one.
 fn held(groups: &[Group], nodes: &[BudgetNode]) -> Vec<bool> {
     let least =
         below(groups, nodes, |_, node| if node.reachable { Some(node.lowest()) } else { node.count() });
@@ -318,7 +319,7 @@ proptest! {
             let raised = node.count().is_some_and(|count| target > count.max(node.lowest()));
             prop_assert!(!raised, "{node:?} to {target}");
         }
-        // The same site with nothing in place of what is unknown, where nobody wants more than he has.
+        // The same site with zero in place of unknown base loads, where no node wants more than it has.
         let nothing: Vec<Group> = groups.iter()
             .map(|group| Group::new(group.parent(), group.limit(), group.base().or(Some(Watts::ZERO))).unwrap())
             .collect();
@@ -341,7 +342,7 @@ proptest! {
     fn a_node_gets_less_than_is_wanted_only_where_a_limit_is_used_up_by_who_comes_first((groups, nodes, _) in any_site()) {
         let planned = plan(&groups, &nodes);
         let held = held(&groups, &nodes);
-        // Rounding leaves less than one bit for every node and every group.
+        // Rounding loses less than one bit for every node and every group.
         let a_trace = Watts::from_bits(64);
         for (index, node) in nodes.iter().enumerate().filter(|(_, node)| node.reachable) {
             let has = node.count().or(node.account.asked()).filter(|_| held[node.group]);

@@ -1,11 +1,11 @@
-//! Rounds of moves: what is lowered, awaited and raised, and that no instant between is above a limit.
+//! Rounds of moves: what is lowered, awaited and raised, and that no load exceeds its limit in between.
 
 use super::allocate::{any_site, below};
 use super::*;
 use Priority::{Eco, Performance};
 use proptest::prelude::*;
 
-/// What the moves say lands as grants.
+/// All ordered moves land as grants.
 fn obey(nodes: &mut [BudgetNode], moves: &[Move]) {
     for (node, step) in nodes.iter_mut().zip(moves) {
         if let Move::Lower(cap) | Move::Raise(cap) = step {
@@ -14,7 +14,7 @@ fn obey(nodes: &mut [BudgetNode], moves: &[Move]) {
     }
 }
 
-/// The node reads back its grant as it was given.
+/// The node reads back its grant exactly.
 fn confirm(node: &mut BudgetNode) {
     node.account = node.account.heard(node.account.asked().unwrap());
 }
@@ -22,7 +22,7 @@ fn confirm(node: &mut BudgetNode) {
 #[test]
 fn two_nodes_change_places_by_lowering_awaiting_and_then_raising() {
     let groups = [group(None, 800, 0)];
-    // The eco node still has full power, the performance node is still capped.
+    // The eco node is still at full power, the performance node is still capped.
     let mut nodes = [node(1, 0, Eco, 200, holding(600)), node(2, 0, Performance, 600, holding(200))];
     let moved = round(&groups, &nodes);
     assert_eq!(moved.moves, [Move::Lower(w(200)), Move::Wait(Why::NoRoom { group: 0 })]);
@@ -58,7 +58,7 @@ fn room_goes_by_priority_then_key_and_a_part_of_the_way_is_worth_going() {
         node(2, 0, Performance, 300, holding(100)),
         node(3, 1, Eco, 300, holding(100)),
     ];
-    // 700 are counted besides a node that is still high; 300 of room.
+    // Including a node that is still high, 700 are counted; 300 of room.
     let high = node(5, 0, Eco, 100, holding(300));
     let nodes = [nodes[0], nodes[1], nodes[2], nodes[3], high];
     let targets = [w(200), w(300), w(300), w(100), w(100)];
@@ -69,7 +69,7 @@ fn room_goes_by_priority_then_key_and_a_part_of_the_way_is_worth_going() {
         [full, Move::Raise(w(200)), Move::Raise(w(300)), Move::Keep, Move::Lower(w(100))]
     );
     assert_eq!(moved.standings[0].room(), Some(Watts::ZERO));
-    // With a dead-band of more than what is left, the part is not worth an order.
+    // With a dead-band larger than the rest, a partial raise is not ordered.
     assert_eq!(step(150, &groups, &nodes, &targets).moves[1], full);
 }
 
@@ -88,7 +88,8 @@ fn a_cut_limit_is_an_overrun_that_says_what_is_awaited_and_what_remains() {
     let overrun = round(&groups, &nodes).standings[1].overrun();
     assert_eq!(overrun, Some(Overrun { by: w(275), awaited: 1, ..told }));
 
-    // The other falls silent: no waiting is known to be enough, and the first gives way as far as it can.
+    // The other node stops answering: whether waiting suffices is unknown, and the first is lowered as far as
+    // possible.
     nodes[1].reachable = false;
     let moved = round(&groups, &nodes);
     assert_eq!(moved.moves, [Move::Lower(w(100)), Move::Lower(w(100))]);
@@ -100,11 +101,11 @@ fn a_cut_limit_is_an_overrun_that_says_what_is_awaited_and_what_remains() {
 fn nothing_is_raised_below_an_exceeded_limit_even_where_it_would_count_nothing() {
     let groups = [group(None, 500, 0)];
     let mut nodes = [node(1, 0, Performance, 300, holding(400)), node(2, 0, Eco, 200, holding(200))];
-    // The first was told to go to 150 and may still be at 400.
+    // The first was ordered to 150 and may still be at 400.
     nodes[0].account = nodes[0].account.granted(w(150));
     let targets = [w(300), w(200)];
     assert_eq!(step(0, &groups, &nodes, &targets).moves, [Move::Wait(Why::NoRoom { group: 0 }), Move::Keep]);
-    // With the limit kept, the order may be corrected upward: the node counts 400 until it is heard.
+    // When the limit is kept, the order may be raised: the node counts 400 until its receipt.
     let moved = step(0, &[group(None, 600, 0)], &nodes, &targets);
     assert_eq!(moved.moves, [Move::Raise(w(300)), Move::Keep]);
     assert_eq!(moved.standings[0].room(), Some(Watts::ZERO));
@@ -117,7 +118,7 @@ fn where_anything_is_unknown_nothing_is_raised_and_lowering_goes_on() {
     let nodes = [node(1, 1, Performance, 600, holding(300)), node(2, 2, Performance, 600, holding(300))];
     let moved = step(0, &groups, &nodes, &[w(200), w(600)]);
     assert_eq!(moved.moves, [Move::Lower(w(200)), Move::Wait(Why::Unknown { group: 0 })]);
-    // A node of which nobody knows what it draws at most makes its groups unknown until its cap is read back.
+    // A node with an unknown largest draw makes its groups unknown until its cap is read back.
     let open = Range::new(w(100), None).unwrap();
     let mut nodes = [node(1, 0, Performance, 600, holding(300)), node(2, 0, Eco, 300, GrantAccount::NONE)];
     nodes[1].range = open;
@@ -157,7 +158,8 @@ fn a_base_load_that_flickers_gives_no_orders_unless_somebody_waits_for_the_watts
         let moved = step(5, &groups, &nodes, &plan(&groups, &nodes).targets);
         assert!(moved.moves.iter().all(|step| *step == Move::Keep), "{base} {:?}", moved.moves);
     }
-    // A base load that has grown by 2 W takes half a watt from each: small, but the limit is exceeded.
+    // A base load that has grown by 2 W takes half a watt from each: a small change, but the limit is
+    // exceeded.
     let groups = [group(None, 1000, 102)];
     let moved = step(5, &groups, &nodes, &plan(&groups, &nodes).targets);
     assert_eq!((moved.summary.lowered, moved.summary.over), (4, 1));
@@ -183,20 +185,20 @@ fn a_grant_that_may_still_land_counts_and_is_written_over_although_nothing_else_
         holding(300).after_sending(&[grant])
     };
     let nodes = |account| [node(1, 0, Eco, 300, account), node(2, 0, Performance, 600, holding(300))];
-    // 500 W may land on the first: 900 − 500 = 400 for the second, and the first is told again what it has.
+    // 500 W may land on the first node: 900 − 500 = 400 for the second, and the first gets its grant again.
     let moved = round(&groups, &nodes(sent(500)));
     assert_eq!(moved.moves, [Move::Lower(w(300)), Move::Raise(w(400))]);
     assert_eq!(moved.standings[0].load(), Some(w(800)));
-    // What was sent is what stands: nothing can come of it.
+    // The sent grant has the same watts as the current one: it can change nothing.
     assert_eq!(round(&groups, &nodes(sent(300))).moves, [Move::Await, Move::Raise(w(600))]);
-    // It was sent less: it counts what it has, and is told again.
+    // It was sent less: it counts what it has, and gets its grant again.
     assert_eq!(round(&groups, &nodes(sent(200))).moves[0], Move::Lower(w(300)));
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Whatever the targets, also such that no allocation would give.
+    /// For any targets, also for those that no allocation would give.
     #[test]
     fn no_subset_of_a_rounds_orders_takes_a_load_above_its_limit_or_above_what_it_was(
         (groups, nodes, _) in any_site(),
@@ -213,7 +215,7 @@ proptest! {
         let mut after = nodes.clone();
         obey(&mut after, &moved.moves);
         let counted = below(&groups, &after, |_, node| node.count());
-        // Every order may have landed or not; what a node then really has is never above what it counts.
+        // Every order may have landed or not; the real draw of a node is never above what it counts.
         for subset in 0_u32..1 << nodes.len() {
             let landed = below(&groups, &nodes, |index, node| match moved.moves[index] {
                 Move::Lower(cap) | Move::Raise(cap) if subset >> index & 1 == 1 => Some(node.range.limit(cap)),
